@@ -1,0 +1,38 @@
+// Package holdfastsqlx opens Holdfast on a *sqlx.DB of github.com/jmoiron/sqlx.
+// Functions receive the native *sqlx.Tx.
+package holdfastsqlx
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/stdhandle"
+)
+
+// Open opens Holdfast on pool, which stays the caller's: it is not closed and
+// no session setting of its connections is left changed. The engine is asked
+// for with one query, and its settings with another.
+func Open(ctx context.Context, pool *sqlx.DB, opts ...holdfast.Option) (*holdfast.DB[*sqlx.Tx], error) {
+	if pool == nil || pool.DB == nil {
+		return nil, &holdfast.InputError{Field: "pool", Problem: "it is nil"}
+	}
+	return holdfast.New(ctx, stdhandle.Handle[*sqlx.Tx]{
+		Querier: stdhandle.Querier{R: pool.DB},
+		Pin: func(ctx context.Context) (*sql.Conn, stdhandle.Begin[*sqlx.Tx], error) {
+			c, err := pool.Connx(ctx)
+			if err != nil {
+				return nil, nil, err
+			}
+			return c.Conn, c.BeginTxx, nil
+		},
+		Std: func(tx *sqlx.Tx) *sql.Tx {
+			if tx == nil {
+				return nil
+			}
+			return tx.Tx
+		},
+	}, opts...)
+}

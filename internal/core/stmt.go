@@ -1,0 +1,91 @@
+package core
+
+import (
+	"context"
+	"strconv"
+	"strings"
+)
+
+// Stmt is one statement of a dialect. Its text numbers the parameters $1, $2,
+// … on every engine, so that one argument list serves them all; where the
+// engine wants question marks, order says which argument each stands for.
+type Stmt struct {
+	Name  string
+	Text  string
+	order []int
+}
+
+// Compile turns the numbered parameters of text into the engine's form.
+func Compile(name, text string, questionMarks bool) Stmt {
+	if !questionMarks {
+		return Stmt{Name: name, Text: text}
+	}
+	var b strings.Builder
+	var order []int
+	for i := 0; i < len(text); i++ {
+		j := i + 1
+		for j < len(text) && text[j] >= '0' && text[j] <= '9' {
+			j++
+		}
+		if text[i] != '$' || j == i+1 {
+			b.WriteByte(text[i])
+			continue
+		}
+		n, _ := strconv.Atoi(text[i+1 : j])
+		order = append(order, n-1)
+		b.WriteByte('?')
+		i = j - 1
+	}
+	return Stmt{Name: name, Text: b.String(), order: order}
+}
+
+func (s Stmt) args(args []any) []any {
+	if s.order == nil {
+		return args
+	}
+	out := make([]any, len(s.order))
+	for i, n := range s.order {
+		out[i] = args[n]
+	}
+	return out
+}
+
+type nameKey struct{}
+
+// StatementName is the dialect's name of the statement that ctx runs, for observers.
+func StatementName(ctx context.Context) string {
+	name, _ := ctx.Value(nameKey{}).(string)
+	return name
+}
+
+// Exec runs s as a write.
+func (s Stmt) Exec(ctx context.Context, q Querier, args ...any) (Result, error) {
+	return q.Exec(context.WithValue(ctx, nameKey{}, s.Name), s.Text, s.args(args)...)
+}
+
+// QueryRow runs s and scans its first row; false when there is none.
+func (s Stmt) QueryRow(ctx context.Context, q Querier, dest []any, args ...any) (bool, error) {
+	return QueryRow(context.WithValue(ctx, nameKey{}, s.Name), q, dest, s.Text, s.args(args)...)
+}
+
+// Query runs s; the caller closes the rows.
+func (s Stmt) Query(ctx context.Context, q Querier, args ...any) (Rows, error) {
+	return q.Query(context.WithValue(ctx, nameKey{}, s.Name), s.Text, s.args(args)...)
+}
+
+// QueryRow runs query and scans its first row; false when there is none.
+func QueryRow(ctx context.Context, q Querier, dest []any, query string, args ...any) (found bool, err error) {
+	rows, err := q.Query(ctx, query, args...)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if e := rows.Close(); err == nil {
+			err = e
+		}
+	}()
+	if !rows.Next() {
+		return false, rows.Err()
+	}
+	return true, rows.Scan(dest...)
+}

@@ -1,0 +1,197 @@
+// Package dialect says what a dialect is. Each engine's package fills one
+// Dialect: SQL text, the statements that fence a transaction, and the meaning
+// of its errors; files of the same role bear the same name in each of them.
+// Nothing here runs a statement.
+//
+// To add an engine: write its package, add it to the list in package holdfast
+// (engine.go) with the banner it answers to, write its migrations, and run
+// the conformance suite on it.
+package dialect
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Class says what an error means for the transaction in which it came.
+type Class int
+
+const (
+	// Other is every error without a rule of its own.
+	Other Class = iota
+	// Retry: the engine rolled the whole transaction back; run all of it again.
+	Retry
+	// Busy: a bounded wait for a lock ended; the statement did nothing.
+	Busy
+	// Duplicate: a unique key other than the one that was claimed refused the row.
+	Duplicate
+	// NoTable: a table is missing.
+	NoTable
+	// ReadOnly: the server takes no writes (a replica, or a failover).
+	ReadOnly
+	// Gone: the transaction had ended before the statement came.
+	Gone
+)
+
+// Capabilities are the engine's own ways that a caller may have to know.
+type Capabilities struct {
+	// RowLocks: SELECT ... FOR UPDATE locks rows.
+	RowLocks bool
+	// TransactionalDDL: DDL rolls back with its transaction; where false it
+	// commits the open transaction first.
+	TransactionalDDL bool
+	// SeesClaims: an uncommitted claim of another session can be told from
+	// any other wait, so "in progress" is known at once.
+	SeesClaims bool
+	// LockTimeoutUnit is the smallest bound on a lock wait; bounds are rounded up to it.
+	LockTimeoutUnit time.Duration
+}
+
+// Dialect is one engine's SQL and errors.
+type Dialect struct {
+	Name         string
+	Capabilities Capabilities
+	// QuestionMarks: parameters are written ?, not $1.
+	QuestionMarks bool
+	// QuoteRune quotes identifiers; MaxIdent is their length limit in bytes.
+	QuoteRune rune
+	MaxIdent  int
+	// Now is the database's wall clock in microseconds since 1970, UTC.
+	Now string
+
+	Fence   Fence
+	Records Records
+	Rows    Rows
+
+	// Settings reads what Open has to know, checked by CheckSettings.
+	Settings      string
+	CheckSettings func(row []string) error
+
+	// Classify maps a driver's error; nil and foreign errors are Other.
+	Classify func(err error) Class
+	// Disconnected: the connection is of no more use, another one may be.
+	Disconnected func(err error) bool
+	// RolledBack is the allow-list of errors which, at COMMIT or at an
+	// autocommit write, prove that nothing was done. All else is unknown.
+	RolledBack func(err error) bool
+}
+
+// Fence keeps a statement that follows a lost transaction from standing alone.
+// The texts are complete statements; empty means none is needed.
+type Fence struct {
+	// Before runs on the pinned connection ahead of BEGIN; After puts back
+	// what it changed.
+	Before func(lockTimeout time.Duration) string
+	After  string
+	// First runs first in the transaction, unless its first statement sets
+	// the lock timeout itself.
+	First func(lockTimeout time.Duration) string
+	// Mark and Check prove that the transaction at the end is the one of the
+	// beginning, where no row of the caller's proves it.
+	Mark, Check string
+	// Veto registers on the driver's connection a function which forbids
+	// commits for as long as it answers true, and returns its removal.
+	Veto func(driverConn any, forbidden func() bool) (remove func(driverConn any), err error)
+}
+
+// Verdict is how a claim's statement tells won from lost.
+type Verdict int
+
+const (
+	// ByAffected: one row affected is won.
+	ByAffected Verdict = iota
+	// ByInsertID: the statement sets LAST_INSERT_ID to Lost when it lost.
+	ByInsertID
+	// ByRow: the statement returns the number of rows it inserted.
+	ByRow
+)
+
+// Lost is the insert id by which a claim says, on MySQL and MariaDB, that the
+// row was there already: affected rows would be ambiguous under clientFoundRows.
+const Lost = 1<<62 + 1
+
+// Records is the SQL of the idempotency records. {records} is the table,
+// {now} the clock. Parameters in order:
+//
+//	Look:   key_hash
+//	Lock:   key_hash
+//	Claim:  key_hash, namespace, tenant, operation, op_key, fingerprint,
+//	        fingerprint_version, attempt, then on PostgreSQL the claim's lock
+//	        timeout and the one to set afterwards ("" = as it was)
+//	Renew:  key_hash (deletes a record whose key has expired)
+//	Finish: key_hash, attempt, state, result, body life, key life (µs or NULL)
+type Records struct {
+	Look, Lock, Claim, Renew, Finish string
+	Verdict                          Verdict
+	// Peek looks through the eyes of READ UNCOMMITTED where the engine needs
+	// a setting for it, which must hold for the next statement only.
+	PeekBefore string
+	// ClaimBounds: Claim itself bounds its wait. Otherwise BoundBefore and
+	// BoundAfter surround it in a caller's transaction.
+	ClaimBounds bool
+	BoundBefore func(d time.Duration) string
+	BoundAfter  string
+}
+
+// Look reads one record; it is the same on every engine.
+const Look = `SELECT state, fingerprint, fingerprint_version, result,
+ CASE WHEN body_expires_at <= {now} THEN 1 ELSE 0 END, CASE WHEN key_expires_at <= {now} THEN 1 ELSE 0 END
+FROM {records} WHERE key_hash = $1`
+
+// Rows is the SQL of business rows: the caller's own tables.
+type Rows struct {
+	// Insert claims: table, columns and key columns come quoted.
+	Insert  func(table string, columns, key []string) string
+	Verdict Verdict
+	// LockClause ends the read of the row that was there first.
+	LockClause string
+	// Columns and Uniques describe a table: see idempotency's table check.
+	// Parameters: schema ("" = current) and table.
+	Columns, Uniques string
+	// Exact says whether a column's type and collation tell all values
+	// apart; otherwise it says why not.
+	Exact func(typ, collation string) (ok bool, why string)
+}
+
+// Ident quotes an identifier.
+func (d *Dialect) Ident(name string) string {
+	q := string(d.QuoteRune)
+	return q + strings.ReplaceAll(name, q, q+q) + q
+}
+
+// Idents quotes each.
+func (d *Dialect) Idents(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = d.Ident(n)
+	}
+	return out
+}
+
+// Compile makes a statement of text.
+func (d *Dialect) Compile(name, text string) core.Stmt {
+	return core.Compile(name, text, d.QuestionMarks)
+}
+
+// Millis rounds d up to whole milliseconds, at least one.
+func Millis(d time.Duration) string { return ceil(d, time.Millisecond) }
+
+// Seconds rounds d up to whole seconds, at least one.
+func Seconds(d time.Duration) string { return ceil(d, time.Second) }
+
+func ceil(d, unit time.Duration) string {
+	n := int64((d + unit - 1) / unit)
+	return strconv.FormatInt(max(n, 1), 10)
+}
+
+// Params lists the parameters $1 to $n.
+func Params(n int) string {
+	p := make([]string, n)
+	for i := range p {
+		p[i] = "$" + strconv.Itoa(i+1)
+	}
+	return strings.Join(p, ", ")
+}

@@ -1,0 +1,37 @@
+package mysql
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+var lost = strconv.Itoa(dialect.Lost)
+
+var records = dialect.Records{
+	Look: dialect.Look,
+	// A plain read under REPEATABLE READ would look at a snapshot that is
+	// older than the row.
+	Lock: dialect.Look + ` FOR UPDATE`,
+
+	// ON DUPLICATE KEY UPDATE takes the exclusive lock at once (INSERT and
+	// INSERT IGNORE take a shared one, which deadlocks later), and never cuts
+	// a value as INSERT IGNORE does.
+	Claim: `INSERT INTO {records} (key_hash, namespace, tenant, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, {now})
+ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + `) = 0, state, state)`,
+	Verdict: dialect.ByInsertID,
+
+	// Holds for the next statement only, so nothing is left to put back.
+	PeekBefore: `SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED`,
+	BoundBefore: func(d time.Duration) string {
+		return `SET @holdfast_lock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = ` + dialect.Seconds(d)
+	},
+	BoundAfter: `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait`,
+
+	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
+	Finish: `UPDATE {records} SET state = $3, result = $4, finished_at = {now},
+ body_expires_at = {now} + $5, key_expires_at = {now} + $6
+WHERE key_hash = $1 AND attempt = $2 AND state = 1`,
+}

@@ -1,0 +1,53 @@
+package mysql
+
+import (
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+var rows = Rows(exact)
+
+// Rows is what MySQL and MariaDB share; exact differs by their collations.
+func Rows(exact func(typ, collation string) (bool, string)) dialect.Rows {
+	return dialect.Rows{
+		// It catches a conflict on any unique key, not only on the claimed
+		// one: the read by key that follows tells them apart.
+		Insert: func(table string, columns, key []string) string {
+			return `INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) VALUES (` + dialect.Params(len(columns)) +
+				`) ON DUPLICATE KEY UPDATE ` + key[0] + ` = IF(LAST_INSERT_ID(` + lost + `) = 0, ` + key[0] + `, ` + key[0] + `)`
+		},
+		Verdict:    dialect.ByInsertID,
+		LockClause: ` FOR UPDATE`,
+		Columns: `SELECT column_name, data_type, COALESCE(collation_name, ''), CASE WHEN is_nullable = 'NO' THEN 1 ELSE 0 END
+FROM information_schema.columns WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
+		Uniques: `SELECT index_name, column_name, CASE WHEN sub_part IS NULL THEN 1 ELSE 0 END
+FROM information_schema.statistics
+WHERE non_unique = 0 AND table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2
+ORDER BY index_name, seq_in_index`,
+		Exact: exact,
+	}
+}
+
+func exact(typ, collation string) (bool, string) {
+	return Exact(typ, collation, collation == "utf8mb4_0900_bin", "utf8mb4_0900_bin")
+}
+
+// Exact judges a column's type; nopad says that its collation compares bytes
+// and keeps trailing blanks, and use names the collation that does.
+func Exact(typ, collation string, nopad bool, use string) (bool, string) {
+	switch strings.ToLower(typ) {
+	case "varbinary", "tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "date", "datetime", "timestamp", "uuid":
+		return true, ""
+	case "binary":
+		return false, "BINARY(n) pads with zero bytes, so that 'a' and 'a\\0' are equal: use VARBINARY"
+	case "varchar":
+		if nopad {
+			return true, ""
+		}
+		return false, "collation " + collation + " takes different texts for equal: use VARBINARY or COLLATE " + use
+	case "char":
+		return false, "CHAR(n) ignores trailing blanks: use VARBINARY"
+	}
+	return false, "type " + typ + " is not one whose equality is known to be exact: use VARBINARY, VARCHAR COLLATE " + use + ", an integer, DECIMAL or a date"
+}

@@ -1,0 +1,30 @@
+package postgres
+
+import "github.com/holdfast-go/holdfast/internal/dialect"
+
+var records = dialect.Records{
+	Look: dialect.Look,
+	// The claim that lost has waited for the winner's commit, so at READ
+	// COMMITTED a new statement sees the row.
+	Lock: dialect.Look + ` FOR UPDATE`,
+
+	// lock_timeout bounds the wait for another session's uncommitted row. It
+	// is set and put back within the statement: set_config is volatile and
+	// each step reads the one before it.
+	Claim: `WITH bound AS MATERIALIZED (
+ SELECT current_setting('lock_timeout') AS was, set_config('lock_timeout', $9::text, true) AS is_now
+), claimed AS (
+ INSERT INTO {records} (key_hash, namespace, tenant, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
+ SELECT $1::bytea, $2::text, $3::text, $4::text, $5::bytea, $6::bytea, $7::smallint, $8::bytea, 1, {now}
+ FROM bound WHERE is_now IS NOT NULL
+ ON CONFLICT (key_hash) DO NOTHING RETURNING 1
+), total AS MATERIALIZED (SELECT count(*) AS n FROM claimed)
+SELECT n, set_config('lock_timeout', CASE WHEN $10::text = '' THEN was ELSE $10::text END, true) FROM total, bound`,
+	Verdict:     dialect.ByRow,
+	ClaimBounds: true,
+
+	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
+	Finish: `UPDATE {records} SET state = $3::smallint, result = $4::bytea, finished_at = {now},
+ body_expires_at = {now} + $5::bigint, key_expires_at = {now} + $6::bigint
+WHERE key_hash = $1 AND attempt = $2 AND state = 1`,
+}

@@ -1,0 +1,68 @@
+// Package sqlite is the dialect of SQLite.
+package sqlite
+
+import (
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// Dialect is SQLite's.
+var Dialect = dialect.Dialect{
+	Name: "sqlite",
+	Capabilities: dialect.Capabilities{
+		TransactionalDDL: true, LockTimeoutUnit: time.Millisecond,
+	},
+	QuestionMarks: true,
+	QuoteRune:     '"',
+	MaxIdent:      255,
+	Now:           `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`,
+
+	Fence:   dialect.Fence{Veto: veto},
+	Records: records,
+	Rows:    rows,
+
+	Classify:     classify,
+	Disconnected: disconnected,
+	RolledBack:   rolledBack,
+}
+
+func classify(err error) dialect.Class {
+	code := dialect.SQLiteCode(err)
+	switch code {
+	case 517: // BUSY_SNAPSHOT: another connection committed after our read
+		return dialect.Retry
+	case 531: // CONSTRAINT_COMMITHOOK: our veto
+		return dialect.Gone
+	case 1555, 2067: // primary key, unique
+		return dialect.Duplicate
+	}
+	switch code & 0xff {
+	case 5, 6: // BUSY, LOCKED
+		return dialect.Busy
+	case 8:
+		return dialect.ReadOnly
+	case 1:
+		switch text := err.Error(); {
+		case strings.Contains(text, "no such table"):
+			return dialect.NoTable
+		case strings.Contains(text, "no transaction is active"):
+			return dialect.Gone
+		}
+	}
+	return dialect.Other
+}
+
+// rolledBack: the commit is a call in this process, so every answer with a
+// code is definite but those of the disk.
+func rolledBack(err error) bool {
+	switch code := dialect.SQLiteCode(err); code & 0xff {
+	case 0, 10, 11, 13: // no code, IOERR, CORRUPT, FULL
+		return false
+	default:
+		return true
+	}
+}
+
+func disconnected(err error) bool { return dialect.SQLiteCode(err) == 0 }

@@ -1,0 +1,103 @@
+// Package stdhandle is what the adapters of database/sql and sqlx share.
+package stdhandle
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Handle adapts a *sql.DB whose transactions are of type Tx.
+type Handle[Tx any] struct {
+	Querier
+	// Pin takes a connection and says how it begins a transaction.
+	Pin func(ctx context.Context) (*sql.Conn, Begin[Tx], error)
+	// Std is the *sql.Tx within a transaction, nil when there is none.
+	Std func(tx Tx) *sql.Tx
+}
+
+// Begin begins a transaction on a pinned connection.
+type Begin[Tx any] func(ctx context.Context, opts *sql.TxOptions) (Tx, error)
+
+// Acquire implements core.Adapter.
+func (h Handle[Tx]) Acquire(ctx context.Context) (core.Conn[Tx], error) {
+	c, begin, err := h.Pin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn[Tx]{Querier{c}, c, begin, h.Std}, nil
+}
+
+// Join implements core.Adapter.
+func (h Handle[Tx]) Join(tx Tx) (core.Querier, bool) {
+	std := h.Std(tx)
+	if std == nil {
+		return nil, false
+	}
+	return Querier{std}, true
+}
+
+// Rollback implements core.Adapter.
+func (h Handle[Tx]) Rollback(_ context.Context, tx Tx) error { return h.Std(tx).Rollback() }
+
+type conn[Tx any] struct {
+	Querier
+	c     *sql.Conn
+	begin Begin[Tx]
+	std   func(Tx) *sql.Tx
+}
+
+func (c conn[Tx]) Begin(ctx context.Context, opts core.TxOptions) (Tx, error) {
+	return c.begin(ctx, &sql.TxOptions{Isolation: opts.Isolation})
+}
+
+func (c conn[Tx]) Commit(_ context.Context, tx Tx) error { return c.std(tx).Commit() }
+
+func (c conn[Tx]) Rollback(_ context.Context, tx Tx) error { return c.std(tx).Rollback() }
+
+func (c conn[Tx]) Raw(f func(driverConn any) error) error { return c.c.Raw(f) }
+
+func (c conn[Tx]) Release(discard bool) {
+	if discard {
+		// The documented way to have database/sql close a connection.
+		_ = c.c.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	_ = c.c.Close()
+}
+
+// runner is *sql.DB, *sql.Conn or *sql.Tx.
+type runner interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Querier runs statements on a runner of database/sql.
+type Querier struct{ R runner }
+
+// Exec implements core.Querier.
+func (q Querier) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
+	r, err := q.R.ExecContext(ctx, query, args...)
+	if err != nil {
+		return core.Result{}, err
+	}
+	n, err := r.RowsAffected()
+	if err != nil {
+		return core.Result{}, err
+	}
+	id, err := r.LastInsertId()
+	if err != nil { // PostgreSQL's drivers have none
+		id = 0
+	}
+	return core.Result{Affected: n, InsertID: id}, nil
+}
+
+// Query implements core.Querier.
+func (q Querier) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	rows, err := q.R.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}

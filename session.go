@@ -1,0 +1,251 @@
+package holdfast
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+const (
+	// CleanupTimeout bounds a rollback, the return of a connection, and how
+	// long a COMMIT that was sent is waited for once the context has ended.
+	CleanupTimeout = 5 * time.Second
+
+	// staleConns is how many dead connections of a pool are passed over, as
+	// after a restart of the server, before an error is returned.
+	staleConns = 64
+)
+
+// session is one transaction on one pinned connection.
+type session[Tx any] struct {
+	d       *DB[Tx]
+	conn    core.Conn[Tx]
+	tx      Tx
+	q       core.Querier
+	owned   bool
+	cancel  context.CancelFunc
+	ctx     context.Context // outlives the caller's by CleanupTimeout
+	allowed atomic.Bool     // COMMIT is ours
+	unveto  func(driverConn any)
+}
+
+// attempt runs f in one transaction, once.
+func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
+	s, err := d.begin(ctx, opts)
+	if err != nil {
+		return err
+	}
+	returned := false
+	defer func() {
+		if !returned { // f panicked, or ended its goroutine
+			s.rollback()
+		}
+	}()
+	err = f(ctx, s.tx, s.q)
+	returned = true
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		s.rollback()
+		return err
+	}
+	return s.commit()
+}
+
+// begin opens a transaction. Until it is open nothing was done, so a dead
+// connection is passed over.
+func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], error) {
+	for n := 1; ; n++ {
+		conn, err := d.adapter.Acquire(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("holdfast: getting a connection: %w", err)
+		}
+		s := &session[Tx]{d: d, conn: conn, owned: opts.Owned}
+		s.ctx, s.cancel = withGrace(ctx, CleanupTimeout)
+		if err = s.open(ctx, opts); err == nil {
+			return s, nil
+		}
+		s.release(true)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if n == staleConns || !d.dialect.Disconnected(err) {
+			return nil, fmt.Errorf("holdfast: beginning a transaction: %w", err)
+		}
+	}
+}
+
+func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
+	fence := &s.d.dialect.Fence
+	if fence.Before != nil {
+		if _, err := s.exec(ctx, s.d.observed(s.conn), "fence", fence.Before(opts.LockTimeout)); err != nil {
+			return err
+		}
+	}
+	if fence.Veto != nil {
+		err := s.conn.Raw(func(c any) (err error) {
+			s.unveto, err = fence.Veto(c, func() bool { return !s.allowed.Load() })
+			return err
+		})
+		if err != nil {
+			return &UnsupportedError{s.d.dialect.Name, "fencing a lost transaction", err.Error()}
+		}
+	}
+	err := s.d.observe(ctx, "begin", func() (err error) {
+		s.tx, err = s.conn.Begin(s.ctx, opts)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	q, _ := s.d.adapter.Join(s.tx)
+	s.q = s.d.observed(q)
+	if fence.First != nil && !opts.FirstSets {
+		if _, err := s.exec(ctx, s.q, "lock timeout", fence.First(opts.LockTimeout)); err != nil {
+			s.rollback()
+			return err
+		}
+	}
+	if fence.Mark != "" && !s.owned {
+		if _, err := s.exec(ctx, s.q, "mark", fence.Mark); err != nil {
+			s.rollback()
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session[Tx]) exec(ctx context.Context, q core.Querier, name, text string) (core.Result, error) {
+	return core.Stmt{Name: name, Text: text}.Exec(ctx, q)
+}
+
+// commit ends the transaction and says which of the three outcomes it had.
+func (s *session[Tx]) commit() error {
+	if check := s.d.dialect.Fence.Check; check != "" && !s.owned {
+		if _, err := s.exec(s.ctx, s.q, "check", check); err != nil {
+			s.rollback()
+			if s.d.dialect.Classify(err) == dialect.Gone || errors.Is(err, sql.ErrTxDone) {
+				return &TxLostError{Err: err}
+			}
+			return err
+		}
+	}
+	s.allowed.Store(true)
+	err, answered := s.bounded("commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
+	if !answered {
+		return &UnknownError{Err: err}
+	}
+	if err == nil {
+		s.restore()
+		return nil
+	}
+	s.release(true)
+	switch {
+	case errors.Is(err, sql.ErrTxDone), s.d.dialect.Classify(err) == dialect.Gone:
+		return &TxLostError{Err: err}
+	case s.d.dialect.RolledBack(err):
+		return fmt.Errorf("holdfast: the commit was refused, nothing happened: %w", err)
+	}
+	return &UnknownError{Err: err}
+}
+
+func (s *session[Tx]) rollback() {
+	if s.conn == nil {
+		return
+	}
+	err, answered := s.bounded("rollback", func() error { return s.conn.Rollback(s.ctx, s.tx) })
+	if !answered {
+		return
+	}
+	if err != nil && !errors.Is(err, sql.ErrTxDone) {
+		s.release(true)
+		return
+	}
+	s.restore()
+}
+
+// bounded runs the end of a transaction and waits for it while the session's
+// context lives. go-sql-driver takes no context for COMMIT and ROLLBACK: where
+// the answer never comes, the connection is left to its driver's timeouts and
+// closed after them.
+func (s *session[Tx]) bounded(name string, f func() error) (err error, answered bool) {
+	const running, finished, abandoned = 0, 1, 2
+	var state atomic.Int32
+	answer := make(chan error, 1)
+	go func() {
+		answer <- s.d.observe(s.ctx, name, f)
+		if !state.CompareAndSwap(running, finished) {
+			s.release(true)
+		}
+	}()
+	select {
+	case err := <-answer:
+		return err, true
+	case <-s.ctx.Done():
+	}
+	// The driver may have been told by the same context.
+	late := time.NewTimer(100 * time.Millisecond)
+	defer late.Stop()
+	select {
+	case err := <-answer:
+		return err, true
+	case <-late.C:
+	}
+	if !state.CompareAndSwap(running, abandoned) {
+		return <-answer, true
+	}
+	return fmt.Errorf("no answer within %v of the end of the context: %w", CleanupTimeout, context.Cause(s.ctx)), false
+}
+
+// restore puts back what the fence changed, or closes the connection.
+func (s *session[Tx]) restore() {
+	if s.d.dialect.Fence.After == "" {
+		s.release(false)
+		return
+	}
+	_, err := s.exec(s.ctx, s.d.observed(s.conn), "unfence", s.d.dialect.Fence.After)
+	s.release(err != nil)
+}
+
+func (s *session[Tx]) release(discard bool) {
+	if s.conn == nil {
+		return
+	}
+	if s.unveto != nil {
+		_ = s.conn.Raw(func(c any) error { s.unveto(c); return nil })
+	}
+	s.conn.Release(discard)
+	s.conn = nil
+	s.cancel()
+}
+
+// withGrace is a context that lives on for d after ctx has ended.
+func withGrace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	graced, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel(context.Cause(ctx))
+		case <-graced.Done():
+		}
+	})
+	return graced, func() { stop(); cancel(nil) }
+}
+
+func isAny(err error, targets ...error) bool {
+	for _, t := range targets {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}
