@@ -177,14 +177,8 @@ func (d *Dialect) Compile(name, text string) core.Stmt {
 }
 
 // Millis rounds d up to whole milliseconds, at least one.
-func Millis(d time.Duration) string { return ceil(d, time.Millisecond) }
-
-// Seconds rounds d up to whole seconds, at least one.
-func Seconds(d time.Duration) string { return ceil(d, time.Second) }
-
-func ceil(d, unit time.Duration) string {
-	n := int64((d + unit - 1) / unit)
-	return strconv.FormatInt(max(n, 1), 10)
+func Millis(d time.Duration) string {
+	return strconv.FormatInt(max(int64((d+time.Millisecond-1)/time.Millisecond), 1), 10)
 }
 
 // Params lists the parameters $1 to $n.

@@ -3,6 +3,7 @@ package mariadb
 
 import (
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
@@ -13,6 +14,12 @@ var Dialect = func() dialect.Dialect {
 	d := mysql.Dialect
 	d.Name = "mariadb"
 	d.Rows = mysql.Rows(exact)
+	d.Records.BoundBefore = func(wait time.Duration) string {
+		if wait < time.Second { // MariaDB takes 0: do not wait
+			wait = 0
+		}
+		return mysql.BoundBefore(wait)
+	}
 	return d
 }()
 

@@ -27,8 +27,7 @@ var Dialect = dialect.Dialect{
 		// statement opens another transaction, which is never committed: the
 		// check at the end finds that the first one is gone.
 		Before: func(d time.Duration) string {
-			return `SET @holdfast_lock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = ` +
-				dialect.Seconds(d) + `, SESSION autocommit = 0`
+			return BoundBefore(max(d, time.Second)) + `, SESSION autocommit = 0`
 		},
 		After: `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait, SESSION autocommit = 1`,
 		Mark:  `SAVEPOINT holdfast_fence`,

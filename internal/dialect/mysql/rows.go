@@ -21,7 +21,7 @@ func Rows(exact func(typ, collation string) (bool, string)) dialect.Rows {
 		LockClause: ` FOR UPDATE`,
 		Columns: `SELECT column_name, data_type, COALESCE(collation_name, ''), CASE WHEN is_nullable = 'NO' THEN 1 ELSE 0 END
 FROM information_schema.columns WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
-		Uniques: `SELECT index_name, column_name, CASE WHEN sub_part IS NULL THEN 1 ELSE 0 END
+		Uniques: `SELECT index_name, COALESCE(column_name, ''), CASE WHEN sub_part IS NULL THEN 1 ELSE 0 END
 FROM information_schema.statistics
 WHERE non_unique = 0 AND table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2
 ORDER BY index_name, seq_in_index`,

@@ -13,16 +13,16 @@ var rows = dialect.Rows{
 	},
 	Verdict: dialect.ByAffected,
 
-	Columns: `SELECT a.attname, CASE WHEN t.typtype = 'd' THEN 'domain' ELSE t.typname END,
- CASE WHEN c.oid IS NULL OR c.collisdeterministic THEN '' ELSE c.collname END, CASE WHEN a.attnotnull THEN 1 ELSE 0 END
+	Columns: `SELECT a.attname::text, CASE WHEN t.typtype = 'd' THEN 'domain' ELSE t.typname::text END,
+ CASE WHEN c.oid IS NULL OR c.collisdeterministic THEN '' ELSE c.collname::text END, CASE WHEN a.attnotnull THEN 1 ELSE 0 END
 FROM pg_attribute a
 JOIN pg_class r ON r.oid = a.attrelid
 JOIN pg_namespace n ON n.oid = r.relnamespace
 JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_collation c ON c.oid = a.attcollation
 WHERE n.nspname = COALESCE(NULLIF($1::text, ''), current_schema()) AND r.relname = $2::text AND a.attnum > 0 AND NOT a.attisdropped`,
-	// Full, immediate, valid, plain columns, with the default operator class.
-	Uniques: `SELECT i.indexrelid::regclass::text, a.attname,
+	// An index on an expression, a part of the rows or a deferrable constraint claims nothing.
+	Uniques: `SELECT i.indexrelid::regclass::text, a.attname::text,
  CASE WHEN i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate AND i.indisvalid THEN 1 ELSE 0 END
 FROM pg_index i
 JOIN pg_class r ON r.oid = i.indrelid

@@ -16,10 +16,10 @@ var rows = dialect.Rows{
 	// $1, the schema, is always empty here. An INTEGER PRIMARY KEY is the row
 	// id: never NULL, whatever it says.
 	Columns: `SELECT c.name, UPPER(c.type), COALESCE((SELECT x.coll FROM pragma_index_list($2) l, pragma_index_xinfo(l.name) x
-  WHERE l."unique" = 1 AND x.name = c.name AND x.key = 1 AND x.coll <> 'BINARY'), ''),
+  WHERE l."unique" = 1 AND x.name = c.name AND x.key = 1 AND x.coll <> 'BINARY' LIMIT 1), ''),
  CASE WHEN c."notnull" = 1 OR (c.pk = 1 AND UPPER(c.type) = 'INTEGER') THEN 1 ELSE 0 END
 FROM pragma_table_info($2) c WHERE $1 = ''`,
-	Uniques: `SELECT l.name, x.name, CASE WHEN l.partial = 0 AND x.name IS NOT NULL THEN 1 ELSE 0 END
+	Uniques: `SELECT l.name, COALESCE(x.name, ''), CASE WHEN l.partial = 0 AND x.name IS NOT NULL THEN 1 ELSE 0 END
 FROM pragma_index_list($2) l, pragma_index_xinfo(l.name) x WHERE $1 = '' AND l."unique" = 1 AND x.key = 1
 UNION ALL
 SELECT 'rowid', c.name, 1 FROM pragma_table_info($2) c WHERE c.pk = 1 AND UPPER(c.type) = 'INTEGER'

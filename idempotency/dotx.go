@@ -1,0 +1,159 @@
+package idempotency
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// DoTx does what Do does inside the caller's transaction: the verdict, a
+// rejection included, stands if and when the caller commits.
+//
+// After a nil error, a *[Rejection], [ErrMismatch] or [ErrExpired] the
+// transaction goes on. After every other error Holdfast has rolled tx back:
+// begin again and run the whole of it ([holdfast.ErrRetry],
+// [ErrInProgress]), or give up. What a caller runs on a connection of its own
+// after an error is not protected.
+//
+// With NoWait, a claim in flight is answered at once on PostgreSQL and MariaDB,
+// and within a second on MySQL, whose shortest bound that is.
+//
+// On PostgreSQL at REPEATABLE READ and above, and on MariaDB with
+// innodb_snapshot_isolation, a duplicate that committed after the caller's
+// snapshot is ErrRetry: a new transaction sees it.
+func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
+	c, err := s.options.check(op)
+	if err != nil {
+		return res, err
+	}
+	q, err := s.access.Join(tx)
+	if err != nil {
+		return res, err
+	}
+	inner, err := s.enter(ctx, c)
+	if err != nil {
+		return res, err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			s.abandon(ctx, tx)
+		}
+	}()
+	r, outcome, err := s.joined(ctx, q, c, func() ([]byte, error) { return encode(inner, s.options.MaxResult, tx, fn) })
+	if err != nil {
+		return res, s.verdictTx(err)
+	}
+	res, err = answer[T](c, r, outcome)
+	var rej *Rejection
+	keep = err == nil || errors.As(err, &rej) || errors.Is(err, ErrMismatch) || errors.Is(err, ErrExpired)
+	return res, err
+}
+
+func (s *Store[Tx]) joined(ctx context.Context, q core.Querier, c *claim, body func() ([]byte, error)) (*record, Outcome, error) {
+	won, err := s.claimTx(ctx, q, c)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !won {
+		var r record
+		found, err := s.sql.lock.QueryRow(ctx, q, r.dest(), c.hash[:])
+		known, err := s.known(&r, c, found, err)
+		if err != nil || known != nil {
+			return known, Replayed, err
+		}
+		// The key has expired; its row is ours by the lock.
+		if won, err = s.claim(ctx, q, c, s.options.LockTimeout, 0); err != nil || !won {
+			return nil, 0, firstOf(err, errLost)
+		}
+	}
+	return s.runTx(ctx, q, c, body)
+}
+
+// runTx runs the function behind a savepoint, so that a rejection undoes its
+// writes and keeps the claim.
+func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *claim, body func() ([]byte, error)) (*record, Outcome, error) {
+	if _, err := savepoint.Exec(ctx, q); err != nil {
+		return nil, 0, err
+	}
+	r := &record{state: succeeded, print: c.print, printVersion: fingerprintVersion}
+	var err error
+	r.result, err = body()
+	var rej *Rejection
+	if errors.As(err, &rej) {
+		if _, err := rollbackTo.Exec(ctx, q); err != nil {
+			return nil, 0, &holdfast.TxLostError{Err: err}
+		}
+		r.state = rejected
+		r.result, err = json.Marshal(rej)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return r, Executed, s.finish(ctx, q, c, r.state, r.result)
+}
+
+var (
+	savepoint  = core.Stmt{Name: "savepoint", Text: `SAVEPOINT holdfast_op`}
+	rollbackTo = core.Stmt{Name: "rollback to", Text: `ROLLBACK TO SAVEPOINT holdfast_op`}
+)
+
+// claimTx claims in the caller's transaction and leaves its lock timeout as
+// it was. Where the transaction outlives a lock wait that ended, it tries
+// again until the wait is over.
+func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *claim) (won bool, err error) {
+	d := &s.dialect().Records
+	bound := c.wait
+	if c.op.NoWait {
+		bound = noWaitBound
+	}
+	if d.BoundBefore == nil {
+		return s.claim(ctx, q, c, bound, 0)
+	}
+	bound = min(bound, s.options.LockTimeout)
+	if _, err := (core.Stmt{Name: "bound", Text: d.BoundBefore(bound)}).Exec(ctx, q); err != nil {
+		return false, err
+	}
+	for deadline := time.Now().Add(c.wait); ; {
+		won, err = s.claim(ctx, q, c, bound, 0)
+		if err == nil || s.dialect().Classify(err) != dialect.Busy || c.op.NoWait || time.Now().After(deadline) {
+			break
+		}
+	}
+	// The setting is the session's and has to go back even on a cancelled context.
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+	defer cancel()
+	if _, e := (core.Stmt{Name: "unbound", Text: d.BoundAfter}).Exec(cleanup, q); err == nil {
+		err = e
+	}
+	return won, err
+}
+
+// verdictTx names what a caller does next.
+func (s *Store[Tx]) verdictTx(err error) error {
+	var atClaim *claimError
+	switch s.dialect().Classify(err) {
+	case dialect.Busy:
+		if errors.As(err, &atClaim) {
+			return &InProgressError{Err: err}
+		}
+		return &holdfast.RetryError{Attempts: 1, Err: err}
+	case dialect.Retry:
+		return &holdfast.RetryError{Attempts: 1, Err: err}
+	}
+	if errors.Is(err, errLost) {
+		return &holdfast.RetryError{Attempts: 1, Err: err}
+	}
+	return err
+}
+
+func (s *Store[Tx]) abandon(ctx context.Context, tx Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+	defer cancel()
+	_ = s.access.Rollback(ctx, tx) // the connection is gone, or the transaction was
+}
