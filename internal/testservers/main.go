@@ -1,0 +1,185 @@
+//go:build unix
+
+// Command testservers makes PostgreSQL, MySQL and MariaDB available, runs a
+// command against them and tears them down again:
+//
+//	testservers [-dir DIR] [-engines LIST] -- COMMAND ARGS...
+//
+// For each engine it takes the first of these that can be had:
+//
+//  1. the server that HOLDFAST_TEST_POSTGRES_DSN, HOLDFAST_TEST_MYSQL_DSN or
+//     HOLDFAST_TEST_MARIADB_DSN names;
+//  2. a Docker container (HOLDFAST_TEST_DOCKER=0 forbids it);
+//  3. a server binary of this machine, run in a temporary folder;
+//  4. as root on Debian or Ubuntu, the distribution's package
+//     (HOLDFAST_TEST_INSTALL=0 forbids it).
+//
+// The command finds the servers in the three DSN variables, as URLs of the
+// form that golang-migrate takes. It ends by naming the engines that ran, which
+// it knows from the marker files that package dbtest writes into the folder
+// HOLDFAST_TEST_RAN_DIR. An engine that HOLDFAST_TEST_REQUIRE lists and that
+// did not run is a failure.
+//
+// It is a module of its own so that its dependencies, dockertest above all,
+// stay out of the main go.mod.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+// options is what the command line and the environment ask for.
+type options struct {
+	dir      string   // where the command runs
+	engines  []engine // the servers to make available
+	required []engine
+	docker   bool
+	install  bool
+	command  []string
+}
+
+// parseOptions reads the command line and, through getenv, the environment.
+func parseOptions(args []string, getenv func(string) string) (options, error) {
+	flags := flag.NewFlagSet("testservers", flag.ContinueOnError)
+	flags.Usage = func() {
+		_, _ = fmt.Fprintln(flags.Output(), "usage: testservers [-dir DIR] [-engines LIST] -- COMMAND ARGS...")
+		flags.PrintDefaults()
+	}
+	dir := flags.String("dir", "", "run the command in this `folder`")
+	list := flags.String("engines", "", "start only these servers: a comma-separated `list` of postgres, mysql, mariadb")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err //nolint:wrapcheck // the flag package has printed it
+	}
+	if flags.NArg() == 0 {
+		flags.Usage()
+		return options{}, errors.New("there is no command to run")
+	}
+	opts := options{
+		dir:     *dir,
+		docker:  getenv("HOLDFAST_TEST_DOCKER") != "0",
+		install: getenv("HOLDFAST_TEST_INSTALL") != "0",
+		command: flags.Args(),
+	}
+	var err error
+	if opts.required, err = parseEngines(getenv("HOLDFAST_TEST_REQUIRE"), allEngines); err != nil {
+		return options{}, fmt.Errorf("HOLDFAST_TEST_REQUIRE: %w", err)
+	}
+	if opts.engines, err = parseEngines(*list, serverEngines); err != nil {
+		return options{}, fmt.Errorf("-engines: %w", err)
+	}
+	if *list == "" {
+		opts.engines = serverEngines
+	}
+	return opts, nil
+}
+
+// run does everything and returns the exit status.
+func run(args []string) int {
+	opts, err := parseOptions(args, os.Getenv)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		logf("%v", err)
+		return 2
+	}
+
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	go func() {
+		if sig, ok := (<-signals).(syscall.Signal); ok {
+			cancel(signalError{sig})
+		}
+	}()
+
+	folder, err := os.MkdirTemp("", "holdfast-test-")
+	if err != nil {
+		logf("no temporary folder: %v", err)
+		return 1
+	}
+	defer func() {
+		if err := os.RemoveAll(folder); err != nil {
+			logf("left behind: %v", err)
+		}
+	}()
+	// Servers that run as another user have to get through it to their own folder.
+	if err := os.Chmod(folder, 0o711); err != nil { //nolint:gosec // deliberate, see above
+		logf("%v", err)
+		return 1
+	}
+	ranDir := filepath.Join(folder, "ran")
+	if err := os.Mkdir(ranDir, 0o700); err != nil {
+		logf("%v", err)
+		return 1
+	}
+
+	found := provideAll(ctx, opts, folder)
+	defer found.stop()
+	return opts.runWith(ctx, found, ranDir)
+}
+
+// runWith runs the command against the servers found, and reports.
+func (o options) runWith(ctx context.Context, found *results, ranDir string) int {
+	var interrupted signalError
+	if errors.As(context.Cause(ctx), &interrupted) {
+		return interrupted.status()
+	}
+	for _, err := range found.fatal {
+		logf("%v", err)
+	}
+	if len(found.fatal) > 0 {
+		return 1
+	}
+	// Without them the command need not be run to know how this ends.
+	if missing := found.unavailable(o.required); len(missing) > 0 {
+		for _, e := range missing {
+			logf("HOLDFAST_TEST_REQUIRE lists %s, which could not be made available: %s", e, found.why(e))
+		}
+		return 1
+	}
+
+	env := append(os.Environ(), "HOLDFAST_TEST_RAN_DIR="+ranDir)
+	for _, s := range found.servers {
+		env = append(env, s.engine.variable()+"="+s.dsn)
+	}
+	status := runChild(ctx, o.command, o.dir, env)
+	if errors.As(context.Cause(ctx), &interrupted) {
+		return interrupted.status()
+	}
+
+	ran, err := readMarkers(ranDir)
+	if err != nil {
+		logf("%v", err)
+		return 1
+	}
+	for _, line := range found.summary(ran) {
+		fmt.Println(line)
+	}
+	for _, e := range o.required {
+		if _, ok := ran[e]; !ok {
+			logf("HOLDFAST_TEST_REQUIRE lists %s, which did not run", e)
+			if status == 0 {
+				status = 1
+			}
+		}
+	}
+	return status
+}
+
+// logf tells the user what is happening, apart from the command's own output.
+func logf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "testservers: "+format+"\n", args...)
+}
