@@ -1,0 +1,134 @@
+package dsn_test
+
+import (
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/dsn"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		url  string
+		want dsn.Config
+	}{
+		"postgres": {
+			"postgres://u:p%40w@h:5432/db?sslmode=disable&search_path=s&x-migrations-table=t",
+			dsn.Config{Engine: dsn.Postgres, Driver: "pgx", DSN: "postgres://u:p%40w@h:5432/db?search_path=s&sslmode=disable"},
+		},
+		"postgresql": {
+			"postgresql://h/db",
+			dsn.Config{Engine: dsn.Postgres, Driver: "pgx", DSN: "postgresql://h/db"},
+		},
+		"mysql": {
+			"mysql://u:p%40w%2Fx@tcp(h:3306)/db?parseTime=true&x-tls-ca=f",
+			dsn.Config{Engine: dsn.MySQL, Driver: "mysql", DSN: "u:p@w/x@tcp(h:3306)/db?parseTime=true"},
+		},
+		"sqlite": {
+			"sqlite:///a b/c.db",
+			dsn.Config{Engine: dsn.SQLite, Driver: "sqlite", DSN: "/a b/c.db?_pragma=busy_timeout%285000%29&_pragma=journal_mode%28WAL%29&_pragma=foreign_keys%281%29"},
+		},
+		"sqlite with its own pragma": {
+			"sqlite://c.db?_pragma=BUSY_TIMEOUT=1",
+			dsn.Config{Engine: dsn.SQLite, Driver: "sqlite", DSN: "c.db?_pragma=journal_mode%28WAL%29&_pragma=foreign_keys%281%29&_pragma=BUSY_TIMEOUT%3D1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := dsn.Parse(test.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestParseSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"":                                "begins with none of",
+		"u:hunter2@tcp(h)/db":             "begins with none of",
+		"oracle://u:hunter2@h/x":          `unknown scheme "oracle"`,
+		"postgres://u:hunter2@h":          "no database is named",
+		"postgres://u:hunter2@h:99999/db": "pgx refuses",
+		"postgres://u:hunter2@h/db?sslmode=hunter2":    "pgx refuses",
+		"postgres://u:hun/hunter2@h/db":                "percent-encoded",
+		"mysql://u:hunter2@tcp(h:3306)/":               "no database is named",
+		"mysql://u:hunter2@h:3306/db":                  "@tcp(host:port)/",
+		"mysql://u:%zzhunter2@tcp(h)/db":               "percent-encoded",
+		"mysql://u:hunter2@tcp(h)/db?parseTime=hunter": "not of the form",
+		"sqlite://":              "no file is named",
+		"sqlite://:memory:":      "name a file",
+		"sqlite://f?_pragma=%zz": "cannot be read",
+	} {
+		_, err := dsn.Parse(url)
+		switch {
+		case !errors.Is(err, dsn.ErrInvalid):
+			t.Errorf("%s: got %v", url, err)
+		case !strings.Contains(err.Error(), want):
+			t.Errorf("%s: %q does not say %q", url, err, want)
+		case strings.Contains(err.Error(), "hunter2"):
+			t.Errorf("%s: %q repeats the password", url, err)
+		}
+	}
+}
+
+func TestOpenSQLite(t *testing.T) {
+	t.Parallel()
+	db, engine, err := dsn.Open("sqlite://" + filepath.Join(t.TempDir(), "my file.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if engine != dsn.SQLite {
+		t.Errorf("engine: %s", engine)
+	}
+	for pragma, want := range map[string]string{"journal_mode": "wal", "busy_timeout": "5000", "foreign_keys": "1"} {
+		if got := queryString(t, db, "PRAGMA "+pragma); got != want {
+			t.Errorf("%s: got %s, want %s", pragma, got, want)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	if _, _, err := dsn.Open("oracle://x"); !errors.Is(err, dsn.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzParse looks for a URL whose error repeats the password.
+func FuzzParse(f *testing.F) {
+	const secret = "S3cr3tOfTheBank"
+	f.Add("postgres://u:", "@h/db")
+	f.Add("mysql://u:", "@tcp(h:1)/db?tls=x")
+	f.Add("sqlite://", "")
+	f.Add("://", "")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		config, err := dsn.Parse(before + secret + after)
+		if err == nil && (config.Driver == "" || config.DSN == "" || config.Engine == "") {
+			t.Errorf("neither an error nor a result: %+v", config)
+		}
+		// The scheme is quoted, and no place for a password.
+		scheme, _, _ := strings.Cut(before+secret+after, "://")
+		if err != nil && strings.Contains(err.Error(), secret) && !strings.Contains(scheme, secret) {
+			t.Errorf("the error repeats the password: %v", err)
+		}
+	})
+}
+
+func queryString(t *testing.T, db *sql.DB, query string) string {
+	t.Helper()
+	var text string
+	if err := db.QueryRowContext(t.Context(), query).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
