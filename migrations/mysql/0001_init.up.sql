@@ -1,0 +1,39 @@
+-- Holdfast, version 1, MySQL and MariaDB.
+-- Each statement may run again: a migration that was cut off is repeated whole.
+-- Times are microseconds since 1970-01-01 UTC, by the database's clock.
+
+-- The version of the tables. One row.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}schema` (
+  version INTEGER NOT NULL PRIMARY KEY
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+INSERT INTO {schema}`{prefix}schema` (version)
+SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {schema}`{prefix}schema`);
+
+-- One row per idempotent operation, committed with its effect. Names and keys
+-- are binary: no collation may take two of them for the same.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}records` (
+  -- SHA-256 over namespace, tenant, operation and key: the row's identity
+  key_hash            BINARY(32)      NOT NULL PRIMARY KEY,
+  -- the scope and the key themselves, byte for byte, for people to look at
+  namespace           VARBINARY(128)  NOT NULL,
+  tenant              VARBINARY(128)  NOT NULL,
+  operation           VARBINARY(128)  NOT NULL,
+  op_key              VARBINARY(1024) NOT NULL,
+  -- what was asked for: the hash of the request, and how it was taken
+  fingerprint         VARBINARY(32)   NULL,
+  fingerprint_version SMALLINT        NOT NULL,
+  -- which attempt claimed the row
+  attempt             BINARY(16)      NOT NULL,
+  -- 1 claimed, 2 succeeded, 3 rejected, 4 tombstone (done, result gone)
+  state               SMALLINT        NOT NULL CHECK (state BETWEEN 1 AND 4),
+  -- the answer to replay
+  result              MEDIUMBLOB      NULL,
+  created_at          BIGINT          NOT NULL,
+  finished_at         BIGINT          NULL,
+  -- when the result may go, and when the key may; NULL is never
+  body_expires_at     BIGINT          NULL,
+  key_expires_at      BIGINT          NULL,
+  KEY records_body_expires_at (body_expires_at),
+  KEY records_key_expires_at (key_expires_at)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;

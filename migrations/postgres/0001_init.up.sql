@@ -1,0 +1,42 @@
+-- Holdfast, version 1, PostgreSQL.
+-- Each statement may run again: a migration that was cut off is repeated whole.
+-- Times are microseconds since 1970-01-01 UTC, by the database's clock.
+
+-- The version of the tables. One row.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}schema" (
+  version integer NOT NULL PRIMARY KEY
+);
+
+INSERT INTO {schema}"{prefix}schema" (version)
+SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}schema");
+
+-- One row per idempotent operation, committed with its effect.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
+  -- SHA-256 over namespace, tenant, operation and key: the row's identity
+  key_hash            bytea    NOT NULL PRIMARY KEY CHECK (octet_length(key_hash) = 32),
+  -- the scope and the key themselves, byte for byte, for people to look at
+  namespace           text     COLLATE "C" NOT NULL,
+  tenant              text     COLLATE "C" NOT NULL,
+  operation           text     COLLATE "C" NOT NULL,
+  op_key              bytea    NOT NULL,
+  -- what was asked for: the hash of the request, and how it was taken
+  fingerprint         bytea    CHECK (octet_length(fingerprint) = 32),
+  fingerprint_version smallint NOT NULL,
+  -- which attempt claimed the row
+  attempt             bytea    NOT NULL CHECK (octet_length(attempt) = 16),
+  -- 1 claimed, 2 succeeded, 3 rejected, 4 tombstone (done, result gone)
+  state               smallint NOT NULL CHECK (state BETWEEN 1 AND 4),
+  -- the answer to replay
+  result              bytea,
+  created_at          bigint   NOT NULL,
+  finished_at         bigint,
+  -- when the result may go, and when the key may; NULL is never
+  body_expires_at     bigint,
+  key_expires_at      bigint
+);
+
+CREATE INDEX IF NOT EXISTS "{prefix}records_body_expires_at"
+  ON {schema}"{prefix}records" (body_expires_at) WHERE body_expires_at IS NOT NULL;
+
+CREATE INDEX IF NOT EXISTS "{prefix}records_key_expires_at"
+  ON {schema}"{prefix}records" (key_expires_at) WHERE key_expires_at IS NOT NULL;

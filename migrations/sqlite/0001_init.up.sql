@@ -1,0 +1,42 @@
+-- Holdfast, version 1, SQLite.
+-- Each statement may run again: a migration that was cut off is repeated whole.
+-- Times are microseconds since 1970-01-01 UTC, by the database's clock.
+
+-- The version of the tables. One row.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}schema" (
+  version INTEGER NOT NULL PRIMARY KEY
+) STRICT;
+
+INSERT INTO {schema}"{prefix}schema" (version)
+SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}schema");
+
+-- One row per idempotent operation, committed with its effect.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
+  -- SHA-256 over namespace, tenant, operation and key: the row's identity
+  key_hash            BLOB    NOT NULL PRIMARY KEY CHECK (length(key_hash) = 32),
+  -- the scope and the key themselves, byte for byte, for people to look at
+  namespace           TEXT    NOT NULL,
+  tenant              TEXT    NOT NULL,
+  operation           TEXT    NOT NULL,
+  op_key              BLOB    NOT NULL,
+  -- what was asked for: the hash of the request, and how it was taken
+  fingerprint         BLOB    CHECK (length(fingerprint) = 32),
+  fingerprint_version INTEGER NOT NULL,
+  -- which attempt claimed the row
+  attempt             BLOB    NOT NULL CHECK (length(attempt) = 16),
+  -- 1 claimed, 2 succeeded, 3 rejected, 4 tombstone (done, result gone)
+  state               INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),
+  -- the answer to replay
+  result              BLOB,
+  created_at          INTEGER NOT NULL,
+  finished_at         INTEGER,
+  -- when the result may go, and when the key may; NULL is never
+  body_expires_at     INTEGER,
+  key_expires_at      INTEGER
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}records_body_expires_at"
+  ON "{prefix}records" (body_expires_at) WHERE body_expires_at IS NOT NULL;
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}records_key_expires_at"
+  ON "{prefix}records" (key_expires_at) WHERE key_expires_at IS NOT NULL;
