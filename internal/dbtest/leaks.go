@@ -1,0 +1,14 @@
+package dbtest
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// VerifyNoLeaks runs the tests of a package and fails them when goroutines are
+// left over: call it from TestMain. Nothing is ignored but what options say: a
+// pool's goroutines are gone once the pool is closed.
+func VerifyNoLeaks(m *testing.M, options ...goleak.Option) {
+	goleak.VerifyTestMain(m, options...)
+}
