@@ -1,0 +1,92 @@
+# `make` lists what there is. ARGS goes to go test: make test ARGS='-run TestX -v'
+
+SHELL      := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+ARGS       ?=
+PKG        ?= ./...
+FUZZTIME   ?= 10s
+
+# Every module of the repository: the main one and those nested in it.
+MODULES     = $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*' | sort))
+TESTSERVERS = bin/testservers
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "  ARGS goes to go test (make test ARGS='-run TestX -v'), PKG says which packages (PKG=./sqllock)."
+	@echo "  Servers: HOLDFAST_TEST_{POSTGRES,MYSQL,MARIADB}_DSN, else Docker, else local binaries, else apt-get."
+	@echo "  HOLDFAST_TEST_REQUIRE=postgres,mysql,mariadb,sqlite makes a missing engine a failure;"
+	@echo "  HOLDFAST_TEST_DOCKER=0 forbids Docker, HOLDFAST_TEST_INSTALL=0 forbids apt-get."
+
+.PHONY: test
+test: $(TESTSERVERS) tools-test ## Run every test, on every engine that can be had
+	$(TESTSERVERS) -- go test -count=1 $(PKG) $(ARGS)
+
+.PHONY: race
+race: $(TESTSERVERS) ## The same under the race detector
+	$(TESTSERVERS) -- go test -race -count=1 $(PKG) $(ARGS)
+
+.PHONY: faults
+faults: $(TESTSERVERS) ## The fault suite: killed, frozen and cut-off processes (ARGS=-short for a short one)
+	@if [ -d internal/faults ]; then set -x; \
+	  $(TESTSERVERS) -- go test -count=1 -timeout 30m ./internal/faults/... $(ARGS); \
+	else echo 'there is no fault suite yet'; fi
+
+.PHONY: tools-test
+tools-test: ## The tests of the nested modules (but bench)
+	@for module in $(filter-out . ./bench,$(MODULES)); do \
+	  (set -x; cd "$$module" && go test -count=1 ./... $(ARGS)); \
+	done
+
+.PHONY: lint
+lint: ## golangci-lint on every module
+	@config="$(CURDIR)/.golangci.yml"; status=0; for module in $(MODULES); do \
+	  echo "lint $$module"; \
+	  (cd "$$module" && go run $(GOLANGCI_LINT) run --config "$$config" ./...) || status=1; \
+	done; exit $$status
+
+.PHONY: fmt
+fmt: ## Format every module as lint wants it
+	@config="$(CURDIR)/.golangci.yml"; for module in $(MODULES); do \
+	  (cd "$$module" && go run $(GOLANGCI_LINT) fmt --config "$$config" ./...); \
+	done
+
+.PHONY: vuln
+vuln: ## Known vulnerabilities in what the modules call
+	@for module in $(MODULES); do (cd "$$module" && go run $(GOVULNCHECK) ./...); done
+
+.PHONY: fuzz
+fuzz: ## Each fuzz test for FUZZTIME (10s)
+	@for package in $$(go list $(PKG)); do \
+	  for name in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+	    echo "$$package $$name"; \
+	    go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $(ARGS) "$$package"; \
+	  done; \
+	done
+
+.PHONY: example
+example: ## The refund example, on http://127.0.0.1:8080
+	go run ./examples/refund $(ARGS)
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	@for module in $(MODULES); do (set -x; cd "$$module" && go mod tidy); done
+
+.PHONY: verify
+verify: ## What CI runs
+	$(MAKE) lint
+	$(MAKE) test
+	$(MAKE) race
+	$(MAKE) faults ARGS=-short
+
+# Its own module knows best whether it is up to date.
+.PHONY: $(TESTSERVERS)
+$(TESTSERVERS):
+	@cd internal/testservers && go build -o "$(CURDIR)/$@" .
