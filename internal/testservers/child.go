@@ -26,7 +26,7 @@ func (e signalError) status() int { return 128 + int(e.signal) }
 // runChild runs the command and returns its exit status. When ctx ends first,
 // the command and all that it started in its process group are ended.
 func runChild(ctx context.Context, command []string, dir string, env []string) int {
-	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec,noctx // the user's own command; the group is signalled below
+	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // the user's own command; the group is signalled below
 	cmd.Dir, cmd.Env = dir, env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = ownGroup(nil)
@@ -34,12 +34,16 @@ func runChild(ctx context.Context, command []string, dir string, env []string) i
 		logf("%v", err)
 		return 127
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	var failure error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		failure = cmd.Wait()
+	}()
 
 	select {
-	case err := <-ended:
-		return exitStatus(err)
+	case <-ended:
+		return exitStatus(failure)
 	case <-ctx.Done():
 	}
 	sig := syscall.SIGTERM

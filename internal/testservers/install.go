@@ -85,7 +85,7 @@ func install(ctx context.Context, e engine, mu *sync.Mutex, update func() error)
 // state that its owner has to mend.
 func apt(args ...string) error {
 	args = append([]string{"-qq", "-y", "-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Use-Pty=0"}, args...)
-	cmd := exec.Command("apt-get", args...) //nolint:gosec,noctx // see above
+	cmd := exec.Command("apt-get", args...) //nolint:noctx // see above
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // out of reach of Ctrl-C
 	out, err := cmd.CombinedOutput()

@@ -116,7 +116,7 @@ func freePort(ctx context.Context) (string, error) {
 // output runs a short command as the account and returns what it prints; a
 // failure carries the end of that.
 func output(ctx context.Context, as *syscall.Credential, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // a server's own tool
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.SysProcAttr = dir, ownGroup(as)
 	cmd.Env = serverEnv(dir)
 	out, err := cmd.CombinedOutput()
@@ -146,7 +146,7 @@ func start(as *syscall.Credential, dir, name string, args ...string) (*process, 
 		return nil, fmt.Errorf("no log for the server: %w", err)
 	}
 	defer func() { _ = logFile.Close() }()
-	cmd := exec.Command(name, args...) //nolint:gosec,noctx // a server's binary; it outlives the start, stop ends it
+	cmd := exec.Command(name, args...) //nolint:noctx // a server's binary; it outlives the start, stop ends it
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, serverEnv(dir), ownGroup(as)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	if err := cmd.Start(); err != nil {

@@ -131,7 +131,7 @@ func TestIsDebian(t *testing.T) {
 		"NAME=Ubuntu\nID=ubuntu\nID_LIKE=debian\n":         true,
 		"ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n":        true,
 		"ID=fedora\nVARIANT_ID=debian\n":                   false,
-		"": false,
+		"":                                                 false,
 	} {
 		if got := isDebian(bufio.NewScanner(strings.NewReader(text))); got != want {
 			t.Errorf("%q: got %v", text, got)
