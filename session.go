@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,7 @@ type session[Tx any] struct {
 	ctx     context.Context // outlives the caller's by CleanupTimeout
 	allowed atomic.Bool     // COMMIT is ours
 	unveto  func(driverConn any)
+	was     string // the setting that the fence replaced
 }
 
 // attempt runs f in one transaction, once.
@@ -84,6 +86,12 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], 
 
 func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
 	fence := &s.d.dialect.Fence
+	if fence.Remember != "" {
+		stmt := core.Stmt{Name: "remember", Text: fence.Remember}
+		if _, err := stmt.QueryRow(ctx, s.d.observed(s.conn), []any{&s.was}); err != nil {
+			return err
+		}
+	}
 	if fence.Before != nil {
 		if _, err := s.exec(ctx, s.d.observed(s.conn), "fence", fence.Before(opts.LockTimeout)); err != nil {
 			return err
@@ -206,11 +214,12 @@ func (s *session[Tx]) bounded(name string, f func() error) (err error, answered 
 
 // restore puts back what the fence changed, or closes the connection.
 func (s *session[Tx]) restore() {
-	if s.d.dialect.Fence.After == "" {
+	after := s.d.dialect.Fence.After
+	if after == "" {
 		s.release(false)
 		return
 	}
-	_, err := s.exec(s.ctx, s.d.observed(s.conn), "unfence", s.d.dialect.Fence.After)
+	_, err := s.exec(s.ctx, s.d.observed(s.conn), "unfence", strings.ReplaceAll(after, "{was}", s.was))
 	s.release(err != nil)
 }
 

@@ -22,9 +22,9 @@ type TxOptions struct {
 	// Isolation is the level to begin with. Default: the server's.
 	Isolation sql.IsolationLevel
 	// LockTimeout bounds each wait for a lock, on the server, and ends with
-	// the transaction. It is rounded up to milliseconds on PostgreSQL and to
-	// whole seconds on MySQL and MariaDB; on SQLite the connection's
-	// busy_timeout stands instead. Default: a second. At most an hour.
+	// the transaction. It is rounded up to milliseconds on PostgreSQL and
+	// SQLite, to whole seconds on MySQL and MariaDB. Default: a second. At
+	// most an hour.
 	LockTimeout time.Duration
 	// Attempts bounds how often the transaction is run when the engine rolls
 	// it back or a lock is not to be had. Default: 10.

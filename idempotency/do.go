@@ -147,6 +147,9 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (int, 
 		Isolation: s.options.Isolation, LockTimeout: s.options.LockTimeout,
 		Owned: true, FirstSets: s.dialect().Records.ClaimBounds,
 	}
+	if !s.dialect().Capabilities.SeesClaims {
+		opts.LockTimeout = bound // the claim's wait is the only one
+	}
 	r := &record{print: c.print, printVersion: fingerprintVersion}
 	err := s.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) error {
 		won, err := s.claim(ctx, q, c, bound, s.options.LockTimeout)
@@ -167,8 +170,8 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (int, 
 	return r, nil
 }
 
-// noWaitBound is the wait that NoWait allows a claim on PostgreSQL: long
-// enough for the short locks inside the server, too short for a transaction.
+// noWaitBound is the wait that NoWait allows a claim on PostgreSQL and SQLite:
+// long enough for the engine's own short locks, too short for a transaction.
 const noWaitBound = 20 * time.Millisecond
 
 func encode[Tx, T any](ctx context.Context, limit int, tx Tx, fn func(context.Context, Tx) (T, error)) ([]byte, error) {

@@ -83,9 +83,11 @@ type Dialect struct {
 // The texts are complete statements; empty means none is needed.
 type Fence struct {
 	// Before runs on the pinned connection ahead of BEGIN; After puts back
-	// what it changed.
-	Before func(lockTimeout time.Duration) string
-	After  string
+	// what it changed. Where SQL has no variable for it, Remember reads the
+	// old setting, which After has as {was}.
+	Remember string
+	Before   func(lockTimeout time.Duration) string
+	After    string
 	// First runs first in the transaction, unless its first statement sets
 	// the lock timeout itself.
 	First func(lockTimeout time.Duration) string

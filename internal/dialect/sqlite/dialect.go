@@ -19,7 +19,14 @@ var Dialect = dialect.Dialect{
 	MaxIdent:      255,
 	Now:           `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`,
 
-	Fence:   dialect.Fence{Veto: veto},
+	Fence: dialect.Fence{
+		// BEGIN is deferred and the claim its first statement, so the busy
+		// timeout is the wait for the only write lock.
+		Remember: `PRAGMA busy_timeout`,
+		Before:   func(d time.Duration) string { return `PRAGMA busy_timeout = ` + dialect.Millis(d) },
+		After:    `PRAGMA busy_timeout = {was}`,
+		Veto:     veto,
+	},
 	Records: records,
 	Rows:    rows,
 
