@@ -11,6 +11,7 @@ import (
 	"github.com/golang-migrate/migrate/v4/database"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/migrations/internal/layout"
 )
 
@@ -22,8 +23,9 @@ type driver struct {
 	conn   *sql.Conn
 	table  string // golang-migrate's own
 	down   bool   // the way we go
+	locked bool   // by Lock
 	failed error  // since Lock
-	lockID string // MySQL's, while it is held
+	after  string // puts back what the engine's lock changed
 	// spoiled: the connection must not go back to the pool.
 	spoiled bool
 }
@@ -42,9 +44,7 @@ func (d *driver) Lock() error {
 		return err
 	}
 	err := d.exec(`CREATE TABLE IF NOT EXISTS ` + d.table + ` (version BIGINT NOT NULL PRIMARY KEY, dirty BOOLEAN NOT NULL)`)
-	if err == nil {
-		err = d.heal()
-	}
+	d.locked = err == nil
 	return d.orUnlock(err)
 }
 
@@ -56,29 +56,16 @@ func (d *driver) orUnlock(err error) error {
 	return errors.Join(err, d.Unlock())
 }
 
-// heal takes a file that was cut off as not begun: every statement may run
-// again, and under the lock nobody is running it.
-func (d *driver) heal() error {
-	version, dirty, err := d.Version()
-	if err != nil || !dirty {
-		return err
-	}
-	switch {
-	case d.down:
-		version = max(version, 0) + 1
-	case version <= 1:
-		version = database.NilVersion
-	default:
-		version--
-	}
-	return d.SetVersion(version, false)
-}
-
 // Unlock ends it: where DDL is transactional all of it stands or none.
 func (d *driver) Unlock() error {
+	d.locked = false
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), cleanup)
 	defer cancel()
-	return d.engine.unlock(ctx, d)
+	err := d.engine.unlock(ctx, d)
+	if d.failed != nil {
+		return nil // its caller has that error already
+	}
+	return err
 }
 
 // SetVersion stores how far we are. Before a file (dirty) a failure is kept for
@@ -104,8 +91,27 @@ func (d *driver) SetVersion(version int, dirty bool) error {
 	return d.failed
 }
 
-// Version reads the version and needs no lock; no table is no version.
+// Version is golang-migrate's. A file that was cut off counts as not begun:
+// every statement may run again, and under the lock nobody is running it.
+// The stored version stays dirty until the file is through.
 func (d *driver) Version() (version int, dirty bool, err error) {
+	version, dirty, err = d.stored()
+	if err != nil || !dirty || !d.locked {
+		return version, dirty, err
+	}
+	switch {
+	case d.down:
+		version = min(max(version, 0)+1, migrations.Version)
+	case version <= 1:
+		version = database.NilVersion
+	default:
+		version--
+	}
+	return version, false, nil
+}
+
+// stored reads the version and needs no lock; no table is no version.
+func (d *driver) stored() (version int, dirty bool, err error) {
 	err = d.conn.QueryRowContext(d.ctx, `SELECT version, dirty FROM `+d.table).Scan(&version, &dirty)
 	if errors.Is(err, sql.ErrNoRows) || d.layout.Dialect.Classify(err) == dialect.NoTable {
 		return database.NilVersion, false, nil
@@ -135,8 +141,8 @@ func (d *driver) forget() error {
 	if err := d.Lock(); err != nil {
 		return err
 	}
-	version, _, err := d.Version()
-	if err == nil && version == database.NilVersion {
+	version, dirty, err := d.stored()
+	if err == nil && !dirty && version == database.NilVersion {
 		err = d.exec(`DROP TABLE ` + d.table)
 	}
 	d.failed = err

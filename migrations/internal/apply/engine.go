@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/golang-migrate/migrate/v4/database"
 
@@ -25,7 +26,7 @@ var engines = map[string]engine{
 	"postgres": {transaction: true, lock: lockPostgres, unlock: end},
 	"mysql":    {split: true, lock: lockMySQL, unlock: unlockMySQL},
 	"mariadb":  {split: true, lock: lockMySQL, unlock: unlockMySQL},
-	"sqlite":   {transaction: true, lock: lockSQLite, unlock: end},
+	"sqlite":   {transaction: true, lock: lockSQLite, unlock: unlockSQLite},
 }
 
 // The lock is the transaction's, not the session's, so that it goes through a
@@ -57,25 +58,44 @@ func lockPostgres(d *driver) error {
 	return d.orUnlock(err)
 }
 
-// BEGIN IMMEDIATE takes the only write lock, across processes.
-func lockSQLite(d *driver) error { return d.orUnlock(d.exec(`BEGIN IMMEDIATE`)) }
+// BEGIN IMMEDIATE takes the only write lock, across processes. Within the
+// engine's own wait for it the context counts for nothing, so we wait ourselves.
+func lockSQLite(d *driver) error {
+	var timeout int
+	if err := d.conn.QueryRowContext(d.ctx, `PRAGMA busy_timeout`).Scan(&timeout); err != nil {
+		return err
+	}
+	d.after = fmt.Sprintf(`PRAGMA busy_timeout = %d`, timeout)
+	err := d.exec(`PRAGMA busy_timeout = 0`)
+	if err == nil {
+		err = d.exec(`BEGIN IMMEDIATE`)
+	}
+	return d.orUnlock(err)
+}
+
+func unlockSQLite(ctx context.Context, d *driver) error {
+	err := end(ctx, d)
+	if _, e := d.conn.ExecContext(ctx, d.after); e != nil {
+		d.spoiled = true
+	}
+	return err
+}
 
 // end commits or rolls back. A COMMIT that was refused (SQLite, with readers in
 // the way) leaves the transaction open, and so does a BEGIN whose context ended.
 func end(ctx context.Context, d *driver) error {
 	err := d.failed
 	if err == nil {
-		if err = d.ctx.Err(); err == nil {
-			if _, err = d.conn.ExecContext(ctx, `COMMIT`); err == nil {
-				return nil
-			}
-		}
+		err = d.ctx.Err()
+	}
+	if err == nil {
+		_, err = d.conn.ExecContext(ctx, `COMMIT`)
+	}
+	if err == nil {
+		return nil
 	}
 	if _, e := d.conn.ExecContext(ctx, `ROLLBACK`); e != nil && d.layout.Dialect.Classify(e) != dialect.Gone {
 		d.spoiled = true // ending the connection rolls back, too
-	}
-	if d.failed != nil {
-		return nil // golang-migrate has that error already
 	}
 	return err
 }
@@ -106,12 +126,12 @@ func lockMySQL(d *driver) error {
 	if err == nil && got.Int64 != 1 {
 		err = database.ErrLocked
 	}
-	d.lockID = id
+	d.after = `DO RELEASE_LOCK('` + id + `')`
 	return err
 }
 
 // unlockMySQL need not succeed: the lock goes with the connection.
 func unlockMySQL(ctx context.Context, d *driver) error {
-	_, _ = d.conn.ExecContext(ctx, `DO RELEASE_LOCK('`+d.lockID+`')`)
+	_, _ = d.conn.ExecContext(ctx, d.after)
 	return nil
 }

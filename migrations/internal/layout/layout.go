@@ -25,6 +25,10 @@ func New[O ~func(*Layout)](e holdfast.Engine, opts []O) (*Layout, error) {
 	if err := holdfast.CheckNames(e, l.Prefix, l.Schema); err != nil {
 		return nil, err
 	}
+	if e == holdfast.SQLite && l.Schema == "" {
+		// A bare name may be found in an attached database, and dropped there.
+		l.Schema = "main"
+	}
 	for _, d := range []dialect.Dialect{postgres.Dialect, mysql.Dialect, mariadb.Dialect, sqlite.Dialect} {
 		if d.Name == string(e) {
 			l.Dialect = d

@@ -1,0 +1,297 @@
+package migrations_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4/database"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/migrations"
+	"github.com/holdfast-go/holdfast/migrations/mysqlmigrate"
+	"github.com/holdfast-go/holdfast/migrations/pgmigrate"
+	"github.com/holdfast-go/holdfast/migrations/sqlitemigrate"
+)
+
+type applier struct {
+	up, down func(context.Context, *sql.DB, ...migrations.Option) error
+	version  func(context.Context, *sql.DB, ...migrations.Option) (int, bool, error)
+}
+
+var appliers = map[dbtest.Engine]applier{
+	dbtest.Postgres: {pgmigrate.Up, pgmigrate.Down, pgmigrate.Version},
+	dbtest.MySQL:    {mysqlmigrate.Up, mysqlmigrate.Down, mysqlmigrate.Version},
+	dbtest.MariaDB:  {mysqlmigrate.Up, mysqlmigrate.Down, mysqlmigrate.Version},
+	dbtest.SQLite:   {sqlitemigrate.Up, sqlitemigrate.Down, sqlitemigrate.Version},
+}
+
+// settings are those that applying touches, or might.
+var settings = map[dbtest.Engine]string{
+	dbtest.Postgres: `SELECT current_setting('lock_timeout') || current_setting('default_transaction_isolation') || current_setting('search_path')`,
+	dbtest.MySQL:    `SELECT CONCAT(@@lock_wait_timeout, ' ', @@autocommit, ' ', @@transaction_isolation, ' ', DATABASE())`,
+	dbtest.MariaDB:  `SELECT CONCAT(@@lock_wait_timeout, ' ', @@autocommit, ' ', @@tx_isolation, ' ', DATABASE())`,
+	dbtest.SQLite:   `SELECT busy_timeout || (SELECT foreign_keys FROM pragma_foreign_keys) FROM (SELECT timeout AS busy_timeout FROM pragma_busy_timeout)`,
+}
+
+func TestUpDownUp(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		// Whatever kept its connection would stop at the next line.
+		pool.SetMaxOpenConns(1)
+		before := scan[string](t, pool, settings[e])
+		wantVersion(t, a, pool, 0)
+		must(t, a.down(t.Context(), pool))
+		for range 2 {
+			must(t, a.up(t.Context(), pool))
+			must(t, a.up(t.Context(), pool))
+			wantVersion(t, a, pool, migrations.Version)
+			works(t, pool)
+			must(t, a.down(t.Context(), pool))
+			must(t, a.down(t.Context(), pool))
+			wantVersion(t, a, pool, 0)
+			for _, table := range []string{"holdfast_schema", "holdfast_records", "holdfast_migrations"} {
+				if _, err := pool.ExecContext(t.Context(), `SELECT 1 FROM `+table); err == nil {
+					t.Errorf("%s is still there", table)
+				}
+			}
+		}
+		if after := scan[string](t, pool, settings[e]); after != before {
+			t.Errorf("settings were %s and are %s", before, after)
+		}
+	})
+}
+
+func TestPrefixesStandSideBySide(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		long := strings.Repeat("P", 32)
+		prefixes := []string{holdfast.DefaultPrefix, "", long, "other_"}
+		for _, p := range prefixes {
+			must(t, a.up(t.Context(), pool, migrations.WithPrefix(p)))
+			works(t, pool, holdfast.WithPrefix(p))
+		}
+		must(t, a.down(t.Context(), pool, migrations.WithPrefix(long)))
+		must(t, a.down(t.Context(), pool, migrations.WithPrefix("")))
+		works(t, pool)
+		works(t, pool, holdfast.WithPrefix("other_"))
+	})
+}
+
+func TestSchemaOfChoice(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		schema, quoted := "odd ; -- name", ""
+		pool.SetMaxOpenConns(1) // SQLite attaches to a connection
+		switch e {
+		case dbtest.Postgres:
+			schema = scan[string](t, pool, `SELECT current_schema()`) + ` "; -- odd`
+			quoted = `"` + strings.ReplaceAll(schema, `"`, `""`) + `"`
+			run(t, pool, `CREATE SCHEMA `+quoted)
+			t.Cleanup(func() { cleanup(t, pool, `DROP SCHEMA `+quoted+` CASCADE`) })
+		case dbtest.SQLite:
+			schema += `"`
+			quoted = `"` + strings.ReplaceAll(schema, `"`, `""`) + `"`
+			run(t, pool, `ATTACH '`+t.TempDir()+`/other.db' AS `+quoted)
+		default:
+			schema = scan[string](t, pool, `SELECT DATABASE()`) + " `; -- odd"
+			quoted = "`" + strings.ReplaceAll(schema, "`", "``") + "`"
+			run(t, pool, `CREATE DATABASE `+quoted)
+			// Applying closes its connection, and the cleanup runs on another.
+			t.Cleanup(func() { cleanup(t, pool, `DROP DATABASE `+quoted) })
+		}
+		opt := migrations.WithSchema(schema)
+		must(t, a.up(t.Context(), pool, opt))
+		wantVersion(t, a, pool, migrations.Version, opt)
+		wantVersion(t, a, pool, 0)
+		works(t, pool, holdfast.WithSchema(schema))
+		must(t, a.up(t.Context(), pool))
+		must(t, a.down(t.Context(), pool, opt))
+		wantVersion(t, a, pool, 0, opt)
+		works(t, pool)
+	})
+}
+
+// A process that dies on the way leaves dirty versions where DDL commits by itself.
+func TestWhatWasCutOffIsRepeated(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		for _, version := range []int{1, database.NilVersion} {
+			for _, lost := range []string{"", "records", "schema"} {
+				for _, down := range []bool{false, true} {
+					must(t, a.up(t.Context(), pool))
+					run(t, pool, fmt.Sprintf(`UPDATE holdfast_migrations SET version = %d, dirty = true`, version))
+					if lost != "" {
+						run(t, pool, `DROP TABLE holdfast_`+lost)
+					}
+					if down {
+						must(t, a.down(t.Context(), pool))
+						wantVersion(t, a, pool, 0)
+						continue
+					}
+					must(t, a.up(t.Context(), pool))
+					wantVersion(t, a, pool, migrations.Version)
+					works(t, pool)
+				}
+			}
+		}
+	})
+}
+
+func TestCopiedSQLIsTaken(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		for statement := range strings.SplitSeq(printed(t, holdfast.Engine(e)), ";\n") {
+			if strings.TrimSpace(statement) != "" {
+				run(t, pool, statement)
+			}
+		}
+		works(t, pool)
+		must(t, a.up(t.Context(), pool))
+		works(t, pool)
+	})
+}
+
+func TestNewerTablesAreLeft(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		must(t, a.up(t.Context(), pool))
+		run(t, pool, `UPDATE holdfast_migrations SET version = 99`)
+		must(t, a.up(t.Context(), pool))
+		if err := a.down(t.Context(), pool); err == nil || !strings.Contains(err.Error(), "newer") {
+			t.Errorf("down: %v", err)
+		}
+		wantVersion(t, a, pool, 99)
+	})
+}
+
+func TestContextEndsTheWait(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		release := holdLock(t, e, pool)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		err := a.up(ctx, pool)
+		if took := time.Since(start); err == nil || ctx.Err() == nil || took > 3*time.Second {
+			t.Errorf("up under the lock of another: %v after %v", err, took)
+		}
+		release()
+		must(t, a.up(t.Context(), pool))
+		works(t, pool)
+	})
+}
+
+// A context that ends anywhere leaves nothing that a later Up cannot mend.
+func TestContextEndsAnywhere(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		for i := range 40 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*700*time.Microsecond)
+			err := a.up(ctx, pool)
+			if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) { // a dial may end just before it
+				t.Fatal(err)
+			}
+			cancel()
+			ctx, cancel = context.WithTimeout(t.Context(), time.Duration(i)*500*time.Microsecond)
+			_ = a.down(ctx, pool)
+			cancel()
+		}
+		must(t, a.up(t.Context(), pool))
+		works(t, pool)
+	})
+}
+
+// holdLock takes what golang-migrate's own drivers would take.
+func holdLock(t *testing.T, e dbtest.Engine, pool *sql.DB) (release func()) {
+	t.Helper()
+	conn, err := pool.Conn(t.Context())
+	must(t, err)
+	var name, take string
+	switch e {
+	case dbtest.Postgres:
+		id, err := database.GenerateAdvisoryLockId(scan[string](t, pool, `SELECT current_database()`),
+			scan[string](t, pool, `SELECT current_schema()`), "holdfast_migrations")
+		must(t, err)
+		name, take = id, `SELECT pg_advisory_lock(`+id+`)`
+	case dbtest.SQLite:
+		take = `BEGIN IMMEDIATE`
+	default:
+		id, err := database.GenerateAdvisoryLockId(scan[string](t, pool, `SELECT DATABASE()`) + ":holdfast_migrations")
+		must(t, err)
+		name, take = id, `DO GET_LOCK('`+id+`', 10)`
+	}
+	_, err = conn.ExecContext(t.Context(), take)
+	must(t, err)
+	give := map[dbtest.Engine]string{
+		dbtest.Postgres: `SELECT pg_advisory_unlock(` + name + `)`, dbtest.SQLite: `ROLLBACK`,
+		dbtest.MySQL: `DO RELEASE_LOCK('` + name + `')`, dbtest.MariaDB: `DO RELEASE_LOCK('` + name + `')`,
+	}[e]
+	return func() {
+		_, err := conn.ExecContext(t.Context(), give)
+		must(t, errors.Join(err, conn.Close()))
+	}
+}
+
+// works: holdfast takes the tables, and there is one version in them.
+func works(t *testing.T, pool *sql.DB, opts ...holdfast.Option) {
+	t.Helper()
+	db, err := holdfastsql.Open(t.Context(), pool, opts...)
+	must(t, err)
+	must(t, db.CheckSchema(t.Context()))
+	access := db.Access()
+	if n := scan[int](t, pool, `SELECT COUNT(*) FROM `+access.Table("schema")); n != 1 {
+		t.Errorf("%d versions in %s", n, access.Table("schema"))
+	}
+	if n := scan[int](t, pool, `SELECT COUNT(*) FROM `+access.Table("records")+` WHERE body_expires_at > 0 OR key_expires_at > 0`); n != 0 {
+		t.Errorf("%d records", n)
+	}
+}
+
+func wantVersion(t *testing.T, a applier, pool *sql.DB, want int, opts ...migrations.Option) {
+	t.Helper()
+	if got, dirty, err := a.version(t.Context(), pool, opts...); err != nil || dirty || got != want {
+		t.Errorf("version %d (dirty: %t), %v; want %d", got, dirty, err, want)
+	}
+}
+
+func scan[T any](t *testing.T, pool *sql.DB, query string) (value T) {
+	t.Helper()
+	must(t, pool.QueryRowContext(t.Context(), query).Scan(&value))
+	return value
+}
+
+func run(t *testing.T, pool *sql.DB, statement string) {
+	t.Helper()
+	if _, err := pool.ExecContext(t.Context(), statement); err != nil {
+		t.Fatalf("%.80s: %v", statement, err)
+	}
+}
+
+func cleanup(t *testing.T, pool *sql.DB, statement string) {
+	t.Helper()
+	if _, err := pool.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
+		t.Error(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

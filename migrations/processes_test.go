@@ -1,0 +1,127 @@
+package migrations_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/dsn"
+	"github.com/holdfast-go/holdfast/migrations"
+)
+
+// The test binary runs itself as one of several processes.
+const (
+	childEngine = "HOLDFAST_MIGRATE_CHILD_ENGINE"
+	childDSN    = "HOLDFAST_MIGRATE_CHILD_DSN"
+	childPrefix = "HOLDFAST_MIGRATE_CHILD_PREFIX"
+	childStart  = "HOLDFAST_MIGRATE_CHILD_START"
+	childLoop   = "HOLDFAST_MIGRATE_CHILD_LOOP"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEngine) == "" {
+		dbtest.VerifyNoLeaks(m)
+		return
+	}
+	if err := child(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func child() error {
+	a := appliers[dbtest.Engine(os.Getenv(childEngine))]
+	pool, _, err := dsn.Open(os.Getenv(childDSN))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pool.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	prefix := migrations.WithPrefix(os.Getenv(childPrefix))
+	if os.Getenv(childLoop) != "" { // until killed
+		for {
+			_ = a.up(ctx, pool, prefix)
+			_ = a.down(ctx, pool, prefix)
+		}
+	}
+	start, err := strconv.ParseInt(os.Getenv(childStart), 10, 64)
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Until(time.Unix(0, start)))
+	return a.up(ctx, pool, prefix)
+}
+
+func command(t *testing.T, e dbtest.Engine, url string, env ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(append(os.Environ(), childEngine+"="+string(e), childDSN+"="+url), env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	return cmd, &out
+}
+
+func TestProcessesAtOnce(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		url := dbtest.DSN(t, e)
+		pool := dbtest.OpenSQL(t, url)
+		for round, processes := range []int{2, 2, 2, 2, 2, 2, 2, 2, 8} {
+			prefix := fmt.Sprintf("round%d_", round)
+			start := strconv.FormatInt(time.Now().Add(300*time.Millisecond).UnixNano(), 10)
+			var wait []func()
+			for range processes {
+				cmd, out := command(t, e, url, childPrefix+"="+prefix, childStart+"="+start)
+				must(t, cmd.Start())
+				wait = append(wait, func() {
+					if err := cmd.Wait(); err != nil {
+						t.Errorf("round %d of %d processes: %v: %s", round, processes, err, out)
+					}
+				})
+			}
+			for _, w := range wait {
+				w()
+			}
+			works(t, pool, holdfast.WithPrefix(prefix))
+			wantVersion(t, appliers[e], pool, migrations.Version, migrations.WithPrefix(prefix))
+		}
+	})
+}
+
+func TestKilledProcesses(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		url := dbtest.DSN(t, e)
+		pool := dbtest.OpenSQL(t, url)
+		dirty := 0
+		for i := range 8 {
+			cmd, out := command(t, e, url, childPrefix+"=holdfast_", childLoop+"=1")
+			must(t, cmd.Start())
+			time.Sleep(time.Duration(150+29*i) * time.Millisecond)
+			must(t, cmd.Process.Kill())
+			_ = cmd.Wait()
+			if out.Len() > 0 {
+				t.Errorf("the process said: %s", out)
+			}
+			if _, d, err := appliers[e].version(t.Context(), pool); err == nil && d {
+				dirty++
+			}
+			must(t, appliers[e].up(t.Context(), pool))
+			works(t, pool)
+		}
+		t.Logf("%d of 8 kills left a dirty version", dirty)
+		if dirty > 0 && (e == dbtest.Postgres || e == dbtest.SQLite) {
+			t.Error("DDL and version are not one transaction")
+		}
+	})
+}
