@@ -71,8 +71,9 @@ func initMySQL(ctx context.Context, e engine, as *syscall.Credential, dir, data,
 	if len(tools) == 0 {
 		return fmt.Errorf("no mariadb-install-db beside %s", binary)
 	}
+	// --force: a host name that cannot be looked up is no matter here.
 	_, err := output(ctx, as, dir, tools[0], "--no-defaults", "--datadir="+data, "--tmpdir="+dir,
-		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--force")
 	return err
 }
 
