@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +33,7 @@ type session[Tx any] struct {
 	ctx     context.Context // outlives the caller's by CleanupTimeout
 	allowed atomic.Bool     // COMMIT is ours
 	unveto  func(driverConn any)
-	was     string // the setting that the fence replaced
+	undo    core.Stmt // puts back the fence's setting
 }
 
 // attempt runs f in one transaction, once.
@@ -86,19 +85,12 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], 
 
 func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
 	fence := &s.d.dialect.Fence
-	if fence.Remember != "" {
-		stmt := core.Stmt{Name: "remember", Text: fence.Remember}
-		if _, err := stmt.QueryRow(ctx, s.d.observed(s.conn), []any{&s.was}); err != nil {
-			return err
-		}
-	}
-	if fence.Before != nil {
-		if _, err := s.exec(ctx, s.d.observed(s.conn), "fence", fence.Before(opts.LockTimeout)); err != nil {
-			return err
-		}
+	var err error
+	if s.undo, err = fence.Setting.Change(ctx, s.d.observed(s.conn), opts.LockTimeout); err != nil {
+		return err
 	}
 	if fence.Veto != nil {
-		err := s.conn.Raw(func(c any) (err error) {
+		err = s.conn.Raw(func(c any) (err error) {
 			s.unveto, err = fence.Veto(c, func() bool { return !s.allowed.Load() })
 			return err
 		})
@@ -106,7 +98,7 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
 			return &UnsupportedError{s.d.dialect.Name, "fencing a lost transaction", err.Error()}
 		}
 	}
-	err := s.d.observe(ctx, "begin", func() (err error) {
+	err = s.d.observe(ctx, "begin", func() (err error) {
 		s.tx, err = s.conn.Begin(s.ctx, opts)
 		return err
 	})
@@ -214,12 +206,11 @@ func (s *session[Tx]) bounded(name string, f func() error) (err error, answered 
 
 // restore puts back what the fence changed, or closes the connection.
 func (s *session[Tx]) restore() {
-	after := s.d.dialect.Fence.After
-	if after == "" {
+	if s.undo.Text == "" {
 		s.release(false)
 		return
 	}
-	_, err := s.exec(s.ctx, s.d.observed(s.conn), "unfence", strings.ReplaceAll(after, "{was}", s.was))
+	_, err := s.undo.Exec(s.ctx, s.d.observed(s.conn))
 	s.release(err != nil)
 }
 

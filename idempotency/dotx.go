@@ -112,23 +112,24 @@ func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *claim) (won 
 	if c.op.NoWait {
 		bound = noWaitBound
 	}
-	if d.BoundBefore == nil {
+	if d.ClaimBounds {
 		return s.claim(ctx, q, c, bound, 0)
 	}
 	bound = min(bound, s.options.LockTimeout)
-	if _, err := (core.Stmt{Name: "bound", Text: d.BoundBefore(bound)}).Exec(ctx, q); err != nil {
+	undo, err := d.Bound.Change(ctx, q, bound)
+	if err != nil {
 		return false, err
 	}
 	for deadline := time.Now().Add(c.wait); ; {
 		won, err = s.claim(ctx, q, c, bound, 0)
-		if err == nil || s.dialect().Classify(err) != dialect.Busy || c.op.NoWait || time.Now().After(deadline) {
+		if err == nil || s.dialect().Classify(err) != dialect.Busy || c.op.NoWait || ctx.Err() != nil || time.Now().After(deadline) {
 			break
 		}
 	}
 	// The setting is the session's and has to go back even on a cancelled context.
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
 	defer cancel()
-	if _, e := (core.Stmt{Name: "unbound", Text: d.BoundAfter}).Exec(cleanup, q); err == nil {
+	if _, e := undo.Exec(cleanup, q); err == nil {
 		err = e
 	}
 	return won, err

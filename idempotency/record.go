@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -127,7 +129,7 @@ func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *claim, bound, 
 func (s *Store[Tx]) finish(ctx context.Context, q core.Querier, c *claim, state int, result []byte) error {
 	r, err := s.sql.finish.Exec(ctx, q, c.hash[:], c.attempt, state, nullable(result), c.bodyLife, c.keyLife)
 	switch {
-	case err != nil && s.dialect().Classify(err) == dialect.Gone:
+	case err != nil && (s.dialect().Classify(err) == dialect.Gone || errors.Is(err, sql.ErrTxDone)):
 		return &holdfast.TxLostError{Err: err}
 	case err != nil:
 		return s.explain(err)

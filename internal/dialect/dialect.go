@@ -1,7 +1,7 @@
 // Package dialect says what a dialect is. Each engine's package fills one
 // Dialect: SQL text, the statements that fence a transaction, and the meaning
 // of its errors; files of the same role bear the same name in each of them.
-// Nothing here runs a statement.
+// What is more than one statement is run elsewhere.
 //
 // To add an engine: write its package, add it to the list in package holdfast
 // (engine.go) with the banner it answers to, write its migrations, and run
@@ -82,12 +82,8 @@ type Dialect struct {
 // Fence keeps a statement that follows a lost transaction from standing alone.
 // The texts are complete statements; empty means none is needed.
 type Fence struct {
-	// Before runs on the pinned connection ahead of BEGIN; After puts back
-	// what it changed. Where SQL has no variable for it, Remember reads the
-	// old setting, which After has as {was}.
-	Remember string
-	Before   func(lockTimeout time.Duration) string
-	After    string
+	// Setting surrounds BEGIN to COMMIT on the pinned connection.
+	Setting Setting
 	// First runs first in the transaction, unless its first statement sets
 	// the lock timeout itself.
 	First func(lockTimeout time.Duration) string
@@ -97,6 +93,15 @@ type Fence struct {
 	// Veto registers on the driver's connection a function which forbids
 	// commits for as long as it answers true, and returns its removal.
 	Veto func(driverConn any, forbidden func() bool) (remove func(driverConn any), err error)
+}
+
+// Setting is a session setting for a while: Before changes it and After puts
+// it back. Where the engine keeps no old value, Remember reads it and After has
+// it as {was}.
+type Setting struct {
+	Remember string
+	Before   func(lockTimeout time.Duration) string
+	After    string
 }
 
 // Verdict is how a claim's statement tells won from lost.
@@ -131,11 +136,10 @@ type Records struct {
 	// Peek looks through the eyes of READ UNCOMMITTED where the engine needs
 	// a setting for it, which must hold for the next statement only.
 	PeekBefore string
-	// ClaimBounds: Claim itself bounds its wait. Otherwise BoundBefore and
-	// BoundAfter surround it in a caller's transaction.
+	// ClaimBounds: Claim itself bounds its wait. Otherwise Bound surrounds it
+	// in a caller's transaction.
 	ClaimBounds bool
-	BoundBefore func(d time.Duration) string
-	BoundAfter  string
+	Bound       Setting
 }
 
 // Look reads one record; it is the same on every engine.

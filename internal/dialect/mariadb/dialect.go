@@ -14,11 +14,11 @@ var Dialect = func() dialect.Dialect {
 	d := mysql.Dialect
 	d.Name = "mariadb"
 	d.Rows = mysql.Rows(exact)
-	d.Records.BoundBefore = func(wait time.Duration) string {
+	d.Records.Bound.Before = func(wait time.Duration) string {
 		if wait < time.Second { // MariaDB takes 0: do not wait
 			wait = 0
 		}
-		return mysql.BoundBefore(wait)
+		return mysql.LockWait(wait)
 	}
 	return d
 }()

@@ -26,10 +26,10 @@ var Dialect = dialect.Dialect{
 		// would autocommit the next statement. With autocommit off that
 		// statement opens another transaction, which is never committed: the
 		// check at the end finds that the first one is gone.
-		Before: func(d time.Duration) string {
-			return BoundBefore(max(d, time.Second)) + `, SESSION autocommit = 0`
+		Setting: dialect.Setting{
+			Before: func(d time.Duration) string { return LockWait(max(d, time.Second)) + `, SESSION autocommit = 0` },
+			After:  `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait, SESSION autocommit = 1`,
 		},
-		After: `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait, SESSION autocommit = 1`,
 		Mark:  `SAVEPOINT holdfast_fence`,
 		Check: `RELEASE SAVEPOINT holdfast_fence`,
 	},

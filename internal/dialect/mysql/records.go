@@ -24,9 +24,11 @@ ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + `) = 0, state, stat
 	Verdict: dialect.ByInsertID,
 
 	// Holds for the next statement only, so nothing is left to put back.
-	PeekBefore:  `SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED`,
-	BoundBefore: func(d time.Duration) string { return BoundBefore(max(d, time.Second)) },
-	BoundAfter:  `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait`,
+	PeekBefore: `SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED`,
+	Bound: dialect.Setting{
+		Before: func(d time.Duration) string { return LockWait(max(d, time.Second)) },
+		After:  `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait`,
+	},
 
 	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
 	Finish: `UPDATE {records} SET state = $3, result = $4, finished_at = {now},
@@ -34,9 +36,9 @@ ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + `) = 0, state, stat
 WHERE key_hash = $1 AND attempt = $2 AND state = 1`,
 }
 
-// BoundBefore keeps the session's lock wait timeout and sets it to d, rounded
+// LockWait keeps the session's lock wait timeout and sets it to d, rounded
 // up to whole seconds.
-func BoundBefore(d time.Duration) string {
+func LockWait(d time.Duration) string {
 	seconds := int64((d + time.Second - 1) / time.Second)
 	return `SET @holdfast_lock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = ` +
 		strconv.FormatInt(seconds, 10)

@@ -63,6 +63,10 @@ func classify(err error) dialect.Class {
 		return dialect.ReadOnly
 	case "25P02":
 		return dialect.Gone
+	case "":
+		if endedInRollback(err) {
+			return dialect.Gone
+		}
 	}
 	return dialect.Other
 }
@@ -73,13 +77,18 @@ func rolledBack(err error) bool {
 	state := dialect.SQLState(err)
 	switch state {
 	case "":
-		// pgx, when the server answers COMMIT with the tag ROLLBACK.
-		return strings.Contains(err.Error(), "commit unexpectedly resulted in rollback")
+		return endedInRollback(err)
 	case "40001", "40P01", "40002", "25P02", "55P03", "25006", "42P01", "3F000", "42501", "53300", "57P03":
 		return true
 	}
 	// Integrity, data and raised exceptions of deferred triggers and constraints.
 	return strings.HasPrefix(state, "23") || strings.HasPrefix(state, "22") || strings.HasPrefix(state, "P0")
+}
+
+// endedInRollback is what pgx says when the server answers COMMIT with the tag
+// ROLLBACK: the function went on after an error.
+func endedInRollback(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "commit unexpectedly resulted in rollback")
 }
 
 // disconnected: no answer of the server's, or its farewell (57P01 to 57P03).

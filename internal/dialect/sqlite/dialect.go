@@ -19,20 +19,21 @@ var Dialect = dialect.Dialect{
 	MaxIdent:      255,
 	Now:           `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`,
 
-	Fence: dialect.Fence{
-		// BEGIN is deferred and the claim its first statement, so the busy
-		// timeout is the wait for the only write lock.
-		Remember: `PRAGMA busy_timeout`,
-		Before:   func(d time.Duration) string { return `PRAGMA busy_timeout = ` + dialect.Millis(d) },
-		After:    `PRAGMA busy_timeout = {was}`,
-		Veto:     veto,
-	},
+	Fence:   dialect.Fence{Setting: busyTimeout, Veto: veto},
 	Records: records,
 	Rows:    rows,
 
 	Classify:     classify,
 	Disconnected: disconnected,
 	RolledBack:   rolledBack,
+}
+
+// busyTimeout: BEGIN is deferred and the claim its first statement, so this is
+// the wait for the only write lock.
+var busyTimeout = dialect.Setting{
+	Remember: `PRAGMA busy_timeout`,
+	Before:   func(d time.Duration) string { return `PRAGMA busy_timeout = ` + dialect.Millis(d) },
+	After:    `PRAGMA busy_timeout = {was}`,
 }
 
 func classify(err error) dialect.Class {

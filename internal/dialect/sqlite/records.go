@@ -10,6 +10,7 @@ var records = dialect.Records{
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, {now})
 ON CONFLICT (key_hash) DO NOTHING`,
 	Verdict: dialect.ByAffected,
+	Bound:   busyTimeout,
 
 	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
 	Finish: `UPDATE {records} SET state = $3, result = $4, finished_at = {now},

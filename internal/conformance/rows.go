@@ -1,0 +1,259 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+)
+
+// Refund is a row of the table refunds.
+type Refund struct {
+	No     string         `db:"refund_no"`
+	Bank   sql.NullString `db:"bank_ref"`
+	Amount int64          `db:"amount"`
+}
+
+func (e *Env[Tx]) refunds() *idempotency.Table[Refund, Tx] {
+	e.Helper()
+	t, err := idempotency.NewTable[Refund](e.Ctx, e.DB, idempotency.TableSpec{
+		Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"amount"},
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return t
+}
+
+// Rows is the suite of business rows.
+func Rows[Tx any](t *testing.T, h Handle[Tx]) {
+	for name, f := range map[string]func(*Env[Tx]){
+		"RowExecutedThenReplayed": rowExecutedThenReplayed[Tx],
+		"RowOtherKeyIsNoReplay":   rowOtherKeyIsNoReplay[Tx],
+		"RowInCallersTransaction": rowInCallersTransaction[Tx],
+		"RowStampede":             rowStampede[Tx],
+		"FoldingKeysAreRefused":   foldingKeysAreRefused[Tx],
+		"RowWithAutoIncrement":    rowWithAutoIncrement[Tx],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			Run(t, h, f)
+		})
+	}
+}
+
+func rowExecutedThenReplayed[Tx any](e *Env[Tx]) {
+	refunds := e.refunds()
+	effect := func(ctx context.Context, tx Tx) error { return e.Effect(ctx, tx, "a") }
+	row := Refund{No: "a", Amount: 5}
+	for _, outcome := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
+		if r, err := refunds.Do(e.Ctx, row, effect); err != nil || r.Outcome != outcome || r.Value != row {
+			e.Errorf("got %+v, %v, want %v", r, err, outcome)
+		}
+	}
+	row.Amount = 6
+	_, err := refunds.Do(e.Ctx, row, effect)
+	var m *idempotency.MismatchError
+	if !errors.As(err, &m) || len(m.Columns) != 1 || m.Columns[0] != "amount" {
+		e.Errorf("another amount: %v", err)
+	}
+	e.WantOnce("a")
+	boom := errors.New("boom")
+	if _, err := refunds.Do(e.Ctx, Refund{No: "b"}, func(context.Context, Tx) error { return boom }); !errors.Is(err, boom) {
+		e.Errorf("got %v", err)
+	}
+	if n := e.Int(`SELECT COUNT(*) FROM refunds`); n != 1 {
+		e.Errorf("%d rows, want 1: an error gives the key back", n)
+	}
+	for _, twin := range []string{"A", "a ", "\u00e1"} {
+		if r, err := refunds.Do(e.Ctx, Refund{No: twin}, effect); err != nil || r.Outcome != idempotency.Executed {
+			e.Errorf("twin %q: %v, %v", twin, r, err)
+		}
+	}
+}
+
+// rowOtherKeyIsNoReplay: MySQL's upsert catches a conflict on any unique key.
+func rowOtherKeyIsNoReplay[Tx any](e *Env[Tx]) {
+	refunds := e.refunds()
+	bank := sql.NullString{String: "B-1", Valid: true}
+	if _, err := refunds.Do(e.Ctx, Refund{"a", bank, 5}, func(context.Context, Tx) error { return nil }); err != nil {
+		e.Fatal(err)
+	}
+	_, err := refunds.Do(e.Ctx, Refund{"b", bank, 5}, func(ctx context.Context, tx Tx) error { return e.Effect(ctx, tx, "b") })
+	if !errors.Is(err, idempotency.ErrOtherKey) || e.Effects("b") != 0 {
+		e.Errorf("got %v", err)
+	}
+	tx, err := e.Begin(e.Ctx, sql.LevelDefault)
+	if err != nil {
+		e.Fatal(err)
+	}
+	if _, err := refunds.ClaimTx(e.Ctx, tx, Refund{"b", bank, 5}); !errors.Is(err, idempotency.ErrOtherKey) {
+		e.Errorf("in a transaction: %v", err)
+	}
+	if err := e.End(e.Ctx, tx, true); err == nil {
+		e.Error("the transaction was not rolled back")
+	}
+}
+
+func rowInCallersTransaction[Tx any](e *Env[Tx]) {
+	refunds := e.refunds()
+	for _, commit := range []bool{false, true} {
+		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
+		if err != nil {
+			e.Fatal(err)
+		}
+		r, err := refunds.ClaimTx(e.Ctx, tx, Refund{No: "a", Amount: 5})
+		if err != nil || r.Outcome != idempotency.Executed {
+			e.Errorf("%v, %v", r, err)
+		}
+		if err := e.Effect(e.Ctx, tx, "a"); err != nil {
+			e.Error(err)
+		}
+		if err := e.End(e.Ctx, tx, commit); err != nil {
+			e.Error(err)
+		}
+	}
+	tx, err := e.Begin(e.Ctx, sql.LevelDefault)
+	if err != nil {
+		e.Fatal(err)
+	}
+	if _, err := refunds.ClaimTx(e.Ctx, tx, Refund{No: "a", Amount: 6}); !errors.Is(err, idempotency.ErrMismatch) {
+		e.Errorf("got %v, want mismatch", err)
+	}
+	if r, err := refunds.ClaimTx(e.Ctx, tx, Refund{No: "a", Amount: 5}); err != nil || r.Outcome != idempotency.Replayed {
+		e.Errorf("after a mismatch the transaction goes on: %v, %v", r, err)
+	}
+	if err := e.End(e.Ctx, tx, true); err != nil {
+		e.Error(err)
+	}
+	e.WantOnce("a")
+}
+
+func rowStampede[Tx any](e *Env[Tx]) {
+	refunds := e.refunds()
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			if _, err := refunds.Do(e.Ctx, Refund{No: "a", Amount: 5}, func(ctx context.Context, tx Tx) error {
+				return e.Effect(ctx, tx, "a")
+			}); err != nil {
+				e.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	e.WantOnce("a")
+}
+
+// foldingKeysAreRefused: a key that takes different values for equal, misses
+// rows or allows NULL would lose a refund, and is found when the table is named.
+func foldingKeysAreRefused[Tx any](e *Env[Tx]) {
+	type K struct {
+		No string `db:"no"`
+	}
+	bad := map[dbtest.Engine][]string{
+		dbtest.Postgres: {
+			`no char(20) NOT NULL UNIQUE`, `no text UNIQUE`, `no text NOT NULL`, `no text NOT NULL UNIQUE DEFERRABLE`,
+			`no text NOT NULL, other int NOT NULL, UNIQUE (no, other)`, `no text COLLATE fold NOT NULL UNIQUE`,
+			`no text NOT NULL) ; CREATE UNIQUE INDEX ON {t} (no) WHERE no > 'm' --`, `no text NOT NULL); CREATE UNIQUE INDEX ON {t} (lower(no)) --`,
+		},
+		dbtest.MySQL: {
+			`no VARCHAR(50) NOT NULL UNIQUE`, `no VARCHAR(50) COLLATE utf8mb4_bin NOT NULL UNIQUE`, `no CHAR(50) COLLATE utf8mb4_0900_bin NOT NULL UNIQUE`,
+			`no VARBINARY(50) UNIQUE`, `no VARBINARY(50) NOT NULL`, `no VARBINARY(50) NOT NULL, UNIQUE (no(10))`, `no BINARY(50) NOT NULL UNIQUE`,
+			`no VARBINARY(50) NOT NULL, UNIQUE ((LOWER(no)))`,
+		},
+		dbtest.MariaDB: {
+			`no VARCHAR(50) NOT NULL UNIQUE`, `no VARCHAR(50) COLLATE utf8mb4_bin NOT NULL UNIQUE`, `no CHAR(50) COLLATE utf8mb4_nopad_bin NOT NULL UNIQUE`,
+			`no VARBINARY(50) UNIQUE`, `no VARBINARY(50) NOT NULL`, `no VARBINARY(50) NOT NULL, UNIQUE (no(10))`, `no BINARY(50) NOT NULL UNIQUE`,
+		},
+		dbtest.SQLite: {
+			`no TEXT UNIQUE`, `no TEXT NOT NULL`, `no TEXT COLLATE NOCASE NOT NULL UNIQUE`, `no DECIMAL NOT NULL UNIQUE`, `no NOT NULL UNIQUE`,
+			`no TEXT NOT NULL); CREATE UNIQUE INDEX part ON {t} (no) WHERE no > 'm'; --`, `no TEXT NOT NULL); CREATE UNIQUE INDEX low ON {t} (lower(no)); --`,
+			`no TEXT NOT NULL); CREATE UNIQUE INDEX nocase ON {t} (no COLLATE NOCASE); --`,
+		},
+	}
+	good := map[dbtest.Engine][]string{
+		dbtest.Postgres: {`no text NOT NULL UNIQUE`, `no varchar(50) PRIMARY KEY`, `no text NOT NULL); CREATE UNIQUE INDEX ON {t} (no) --`},
+		dbtest.MySQL:    {`no VARBINARY(50) NOT NULL UNIQUE`, `no VARCHAR(50) COLLATE utf8mb4_0900_bin PRIMARY KEY`},
+		dbtest.MariaDB:  {`no VARBINARY(50) NOT NULL UNIQUE`, `no VARCHAR(50) COLLATE utf8mb4_nopad_bin PRIMARY KEY`},
+		dbtest.SQLite:   {`no TEXT NOT NULL UNIQUE`, `no TEXT NOT NULL PRIMARY KEY`, `no BLOB NOT NULL UNIQUE`},
+	}
+	if e.Engine == dbtest.Postgres {
+		e.Must(`CREATE COLLATION fold (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
+	}
+	try := func(n int, kind, columns string) error {
+		table := kind + string(rune('a'+n))
+		e.Must(strings.ReplaceAll(`CREATE TABLE `+table+` (`+columns+`)`, "{t}", table))
+		k, err := idempotency.NewTable[K](e.Ctx, e.DB, idempotency.TableSpec{Table: table, Key: []string{"no"}})
+		if err != nil {
+			return err
+		}
+		for _, no := range []string{"a", "A", "a ", "\u00e1"} {
+			if r, err := k.Do(e.Ctx, K{no}, func(context.Context, Tx) error { return nil }); err != nil || r.Outcome != idempotency.Executed {
+				e.Errorf("%s, %q: %v, %v", columns, no, r, err)
+			}
+		}
+		return nil
+	}
+	for n, columns := range bad[e.Engine] {
+		if err := try(n, "bad", columns); !errors.Is(err, holdfast.ErrInvalid) {
+			e.Errorf("%s: got %v, want a refusal", columns, err)
+		}
+	}
+	for n, columns := range good[e.Engine] {
+		if err := try(n, "good", columns); err != nil {
+			e.Errorf("%s: %v", columns, err)
+		}
+	}
+	for name, spec := range map[string]idempotency.TableSpec{
+		"a table that is not there":   {Table: "nowhere", Key: []string{"no"}},
+		"a column that is not there":  {Table: "refunds", Key: []string{"no"}},
+		"no key":                      {Table: "refunds"},
+		"a field that is not there":   {Table: "refunds", Key: []string{"refund_no"}},
+		"a table's name with a quote": {Table: `x"; DROP TABLE effects; --`, Key: []string{"no"}},
+		"a table's name with a NUL":   {Table: "x\x00", Key: []string{"no"}},
+	} {
+		if _, err := idempotency.NewTable[K](e.Ctx, e.DB, spec); !errors.Is(err, holdfast.ErrInvalid) {
+			e.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// rowWithAutoIncrement: the OK packet of MySQL carries the new id, which must
+// not be taken for the verdict.
+func rowWithAutoIncrement[Tx any](e *Env[Tx]) {
+	id := map[dbtest.Engine]string{
+		dbtest.Postgres: `BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY`, dbtest.SQLite: `INTEGER PRIMARY KEY`,
+		dbtest.MySQL: `BIGINT AUTO_INCREMENT PRIMARY KEY`, dbtest.MariaDB: `BIGINT AUTO_INCREMENT PRIMARY KEY`,
+	}[e.Engine]
+	e.Must(`CREATE TABLE numbered (id ` + id + `, no ` + e.Text() + ` NOT NULL UNIQUE)`)
+	type row struct {
+		No string `db:"no"`
+	}
+	k, err := idempotency.NewTable[row](e.Ctx, e.DB, idempotency.TableSpec{Table: "numbered", Key: []string{"no"}})
+	if err != nil {
+		e.Fatal(err)
+	}
+	for _, no := range []string{"a", "b", "c"} {
+		for range 3 {
+			tx, err := e.Begin(e.Ctx, sql.LevelDefault)
+			if err != nil {
+				e.Fatal(err)
+			}
+			r, err := k.ClaimTx(e.Ctx, tx, row{no})
+			if err == nil && r.Outcome == idempotency.Executed {
+				err = e.Effect(e.Ctx, tx, no)
+			}
+			if err := errors.Join(err, e.End(e.Ctx, tx, true)); err != nil {
+				e.Error(err)
+			}
+		}
+		e.WantOnce(no)
+	}
+}

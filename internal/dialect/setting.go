@@ -1,0 +1,27 @@
+package dialect
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Change makes the setting on q and returns the statement that puts it back,
+// empty when nothing was changed.
+func (s Setting) Change(ctx context.Context, q core.Querier, lockTimeout time.Duration) (undo core.Stmt, err error) {
+	if s.Before == nil {
+		return core.Stmt{}, nil
+	}
+	was := ""
+	if s.Remember != "" {
+		if _, err := (core.Stmt{Name: "remember", Text: s.Remember}).QueryRow(ctx, q, []any{&was}); err != nil {
+			return core.Stmt{}, err
+		}
+	}
+	if _, err := (core.Stmt{Name: "set", Text: s.Before(lockTimeout)}).Exec(ctx, q); err != nil {
+		return core.Stmt{}, err
+	}
+	return core.Stmt{Name: "unset", Text: strings.ReplaceAll(s.After, "{was}", was)}, nil
+}
