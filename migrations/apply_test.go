@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/golang-migrate/migrate/v4/database"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
@@ -118,6 +119,21 @@ func TestSchemaOfChoice(t *testing.T) {
 		must(t, a.down(t.Context(), pool, opt))
 		wantVersion(t, a, pool, 0, opt)
 		works(t, pool)
+	})
+}
+
+func TestNativePool(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		if e != dbtest.Postgres {
+			return
+		}
+		pool := dbtest.OpenPgx(t, dbtest.DSN(t, e))
+		db := stdlib.OpenDBFromPool(pool)
+		must(t, pgmigrate.Up(t.Context(), db))
+		must(t, db.Close())
+		_, err := pool.Exec(t.Context(), `SELECT * FROM holdfast_records`)
+		must(t, err)
 	})
 }
 
@@ -294,4 +310,26 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A reader in the way holds up a DROP only for as long as it reads.
+func TestDownWaitsForReaders(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		must(t, a.up(t.Context(), pool))
+		tx, err := pool.BeginTx(t.Context(), nil)
+		must(t, err)
+		var n int
+		must(t, tx.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM holdfast_records`).Scan(&n))
+		done := make(chan error, 1)
+		go func() { done <- a.down(t.Context(), pool) }()
+		time.Sleep(3 * time.Second) // past the bound of one try
+		must(t, tx.Commit())
+		must(t, <-done)
+		wantVersion(t, a, pool, 0)
+		if err := pool.PingContext(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/dsn"
+	"github.com/holdfast-go/holdfast/migrations"
+	"github.com/holdfast-go/holdfast/migrations/mysqlmigrate"
+	"github.com/holdfast-go/holdfast/migrations/pgmigrate"
+	"github.com/holdfast-go/holdfast/migrations/sqlitemigrate"
+)
+
+type apply func(context.Context, *sql.DB, ...migrations.Option) error
+
+// migrator is one engine's package.
+type migrator struct {
+	up, down apply
+	version  func(context.Context, *sql.DB, ...migrations.Option) (int, bool, error)
+}
+
+var migrators = map[dsn.Engine]migrator{
+	dsn.Postgres: {pgmigrate.Up, pgmigrate.Down, pgmigrate.Version},
+	dsn.MySQL:    {mysqlmigrate.Up, mysqlmigrate.Down, mysqlmigrate.Version},
+	dsn.SQLite:   {sqlitemigrate.Up, sqlitemigrate.Down, sqlitemigrate.Version},
+}
+
+func newMigrate(f *flags) *cobra.Command {
+	return group("migrate", "Create, describe or drop Holdfast's tables",
+		&cobra.Command{
+			Use: "up", Short: "Apply what is missing; several at once are safe", Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return f.migrate(cmd, func(m migrator) apply { return m.up })
+			},
+		},
+		newMigrateDown(f),
+		&cobra.Command{
+			Use: "version", Short: "Say how far the migrations got", Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return f.migrate(cmd, nil)
+			},
+		},
+		newMigratePrint(f),
+	)
+}
+
+func newMigrateDown(f *flags) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "down", Short: "Drop the tables and delete every record", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes {
+				return errors.New("down deletes every record, so that keys which were used can be used again: if that is meant, add --yes")
+			}
+			return f.migrate(cmd, func(m migrator) apply { return m.down })
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "yes, delete every record")
+	return cmd
+}
+
+func newMigratePrint(f *flags) *cobra.Command {
+	var engine string
+	cmd := &cobra.Command{
+		Use: "print", Short: "Print the SQL, for a tool of your own; needs no database", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if engine == "" {
+				return errors.New("say for which engine: --engine postgres, mysql, mariadb or sqlite")
+			}
+			var b strings.Builder
+			if err := migrations.Print(&b, holdfast.Engine(engine), f.options()...); err != nil {
+				return err
+			}
+			return f.answer(cmd, struct {
+				Engine  string `json:"engine"`
+				Version int    `json:"version"`
+				SQL     string `json:"sql"`
+			}{engine, migrations.Version, b.String()}, b.String())
+		},
+	}
+	cmd.Flags().StringVar(&engine, "engine", "", "postgres, mysql, mariadb or sqlite")
+	return cmd
+}
+
+func (f *flags) options() []migrations.Option {
+	return []migrations.Option{migrations.WithPrefix(f.prefix), migrations.WithSchema(f.schema)}
+}
+
+// migrate runs what pick picks, and answers with the version that is there then.
+func (f *flags) migrate(cmd *cobra.Command, pick func(migrator) apply) error {
+	pool, engine, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pool.Close() }()
+	m := migrators[engine]
+	if pick != nil {
+		if err := pick(m)(cmd.Context(), pool, f.options()...); err != nil {
+			return err
+		}
+	}
+	version, dirty, err := m.version(cmd.Context(), pool, f.options()...)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("version %d of %d\n", version, migrations.Version)
+	if dirty {
+		text = fmt.Sprintf("version %d of %d, cut off: run holdfast migrate up again\n", version, migrations.Version)
+	}
+	return f.answer(cmd, struct {
+		Version int  `json:"version"`
+		Latest  int  `json:"latest"`
+		Dirty   bool `json:"dirty"`
+	}{version, migrations.Version, dirty}, text)
+}
