@@ -7,24 +7,34 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
+// all is every suite on one handle.
+func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+	t.Parallel()
+	conformance.Idempotency(t, h)
+	conformance.Lost(t, h)
+	conformance.Rows(t, h)
+	conformance.DoTx(t, h)
+	conformance.Input(t, h)
+}
 
-func TestConformanceSQL(t *testing.T)  { t.Parallel(); conformance.Idempotency(t, conformance.SQL()) }
-func TestConformanceSQLX(t *testing.T) { t.Parallel(); conformance.Idempotency(t, conformance.SQLX()) }
-func TestConformancePgx(t *testing.T)  { t.Parallel(); conformance.Idempotency(t, conformance.Pgx()) }
+func TestSQL(t *testing.T)  { all(t, conformance.SQL()) }
+func TestSQLX(t *testing.T) { all(t, conformance.SQLX()) }
+func TestPgx(t *testing.T)  { all(t, conformance.Pgx()) }
 
-func TestLostSQL(t *testing.T)  { t.Parallel(); conformance.Lost(t, conformance.SQL()) }
-func TestLostSQLX(t *testing.T) { t.Parallel(); conformance.Lost(t, conformance.SQLX()) }
-func TestLostPgx(t *testing.T)  { t.Parallel(); conformance.Lost(t, conformance.Pgx()) }
+// The settings of the drivers that change what goes over the wire.
 
-func TestRowsSQL(t *testing.T)  { t.Parallel(); conformance.Rows(t, conformance.SQL()) }
-func TestRowsSQLX(t *testing.T) { t.Parallel(); conformance.Rows(t, conformance.SQLX()) }
-func TestRowsPgx(t *testing.T)  { t.Parallel(); conformance.Rows(t, conformance.Pgx()) }
+func TestMySQLInterpolatedFoundRows(t *testing.T) {
+	all(t, conformance.With(conformance.SQL(), "interpolateParams=true&clientFoundRows=true", dbtest.MySQL, dbtest.MariaDB))
+}
 
-func TestDoTxSQL(t *testing.T)  { t.Parallel(); conformance.DoTx(t, conformance.SQL()) }
-func TestDoTxSQLX(t *testing.T) { t.Parallel(); conformance.DoTx(t, conformance.SQLX()) }
-func TestDoTxPgx(t *testing.T)  { t.Parallel(); conformance.DoTx(t, conformance.Pgx()) }
+func TestPgxSimpleProtocol(t *testing.T) {
+	all(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=simple_protocol", dbtest.Postgres))
+}
 
-func TestInputSQL(t *testing.T)  { t.Parallel(); conformance.Input(t, conformance.SQL()) }
-func TestInputSQLX(t *testing.T) { t.Parallel(); conformance.Input(t, conformance.SQLX()) }
-func TestInputPgx(t *testing.T)  { t.Parallel(); conformance.Input(t, conformance.Pgx()) }
+func TestPgxExec(t *testing.T) {
+	all(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=exec", dbtest.Postgres))
+}
+
+func TestStdlibSimpleProtocol(t *testing.T) {
+	all(t, conformance.With(conformance.SQL(), "default_query_exec_mode=simple_protocol", dbtest.Postgres))
+}

@@ -3,6 +3,8 @@ package conformance
 import (
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -22,6 +24,21 @@ func SQL() Handle[*sql.Tx] {
 	return Handle[*sql.Tx]{Name: "sql", Runs: everywhere, Open: func(tb testing.TB, dsn string, opts ...holdfast.Option) Pool[*sql.Tx] {
 		return SQLPool(tb, dbtest.OpenSQL(tb, dsn), opts...)
 	}}
+}
+
+// With is h with a parameter added to the DSN, on the engines named.
+func With[Tx any](h Handle[Tx], param string, engines ...dbtest.Engine) Handle[Tx] {
+	open := h.Open
+	h.Name += "?" + param
+	h.Runs = func(e dbtest.Engine) bool { return slices.Contains(engines, e) }
+	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) Pool[Tx] {
+		sep := "?"
+		if strings.Contains(dsn, "?") {
+			sep = "&"
+		}
+		return open(tb, dsn+sep+param, opts...)
+	}
+	return h
 }
 
 // SQLPool opens Holdfast on a pool that the test made.

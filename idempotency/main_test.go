@@ -1,0 +1,15 @@
+package idempotency_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+)
+
+func TestMain(m *testing.M) {
+	if job := os.Getenv(jobVariable); job != "" {
+		os.Exit(work(job))
+	}
+	dbtest.VerifyNoLeaks(m)
+}

@@ -1,0 +1,213 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/dsn"
+)
+
+// jobVariable turns the test's binary into one of the processes of a test.
+const jobVariable = "HOLDFAST_TEST_JOB"
+
+// job is what a process does: so many goroutines on one key at an instant.
+type job struct {
+	DSN, Key   string
+	Goroutines int
+	Start      time.Time
+}
+
+// report is what it saw.
+type report struct {
+	Executed, Replayed int
+	Errors             []string
+	PeakConnections    int
+}
+
+// TestFourProcessesOnOneNewKey: 4 processes with 64 goroutines each ask for one
+// new key at the same instant. One executes, all others replay, no deadlock
+// error surfaces, and no process holds more than a few connections.
+func TestFourProcessesOnOneNewKey(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
+		for round := range 3 {
+			key := fmt.Sprintf("round %d", round)
+			start := time.Now().Add(1500 * time.Millisecond)
+			reports := make([]report, 4)
+			var wg sync.WaitGroup
+			for i := range reports {
+				wg.Go(func() {
+					if err := runJob(e.Ctx, job{e.DSN, key, 64, start}, &reports[i]); err != nil {
+						e.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			total := report{}
+			for _, r := range reports {
+				total.Executed += r.Executed
+				total.Replayed += r.Replayed
+				total.Errors = append(total.Errors, r.Errors...)
+				total.PeakConnections = max(total.PeakConnections, r.PeakConnections)
+			}
+			e.WantOnce(key)
+			// An unknown commit may be settled as a replay, so "executed" is at most one.
+			if len(total.Errors) > 0 || total.Executed > 1 || total.Executed+total.Replayed != 4*64 {
+				e.Errorf("%+v", total)
+			}
+			if total.PeakConnections > 3 {
+				e.Errorf("64 duplicates in a process held %d connections", total.PeakConnections)
+			}
+			e.Logf("executed %d, replayed %d, at most %d connections a process", total.Executed, total.Replayed, total.PeakConnections)
+		}
+	})
+}
+
+func runJob(ctx context.Context, j job, r *report) error {
+	b, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), jobVariable+"="+string(b))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("a process: %w", err)
+	}
+	return json.Unmarshal(out, r)
+}
+
+// work is the process's side.
+func work(text string) int {
+	var j job
+	r := &report{}
+	err := json.Unmarshal([]byte(text), &j)
+	if err == nil {
+		err = r.run(j)
+	}
+	if err != nil {
+		r.Errors = append(r.Errors, err.Error())
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(r)
+	return 0
+}
+
+func (r *report) run(j job) error {
+	ctx, cancel := context.WithTimeout(context.Background(), conformance.Timeout)
+	defer cancel()
+	pool, engine, err := dsn.Open(j.DSN)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pool.Close() }()
+	db, err := holdfastsql.Open(ctx, pool)
+	if err != nil {
+		return err
+	}
+	store, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true, Wait: 30 * time.Second})
+	if err != nil {
+		return err
+	}
+	insert := `INSERT INTO effects (k, who) VALUES (?, 'process')`
+	if engine == dsn.Engine(dbtest.Postgres) {
+		insert = `INSERT INTO effects (k, who) VALUES ($1, 'process')`
+	}
+	time.Sleep(time.Until(j.Start))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for range j.Goroutines {
+		wg.Go(func() {
+			res, err := idempotency.Do(ctx, store, conformance.Op(j.Key), func(ctx context.Context, tx *sql.Tx) (string, error) {
+				_, err := tx.ExecContext(ctx, insert, []byte(j.Key))
+				return "done", err
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			r.PeakConnections = max(r.PeakConnections, pool.Stats().OpenConnections)
+			switch {
+			case err != nil:
+				r.Errors = append(r.Errors, err.Error())
+			case res.Outcome == idempotency.Executed:
+				r.Executed++
+			default:
+				r.Replayed++
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+// TestPoolOfOne: one connection is enough for everything.
+func TestPoolOfOne(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		e := conformance.New(t, conformance.SQL(), engine)
+		pool := dbtest.OpenSQL(t, e.DSN)
+		pool.SetMaxOpenConns(1)
+		e.Pool = conformance.SQLPool(t, pool)
+		s := e.Store(idempotency.Options{})
+		var wg sync.WaitGroup
+		for i := range 16 {
+			op := conformance.Op(fmt.Sprint(i % 4))
+			op.NoWait = i%8 == 0
+			wg.Go(func() {
+				if _, err := e.Do(s, op); err != nil && !(op.NoWait && errors.Is(err, idempotency.ErrInProgress)) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		op := conformance.Op("tx")
+		op.NoWait = true
+		_, err = idempotency.DoTx(e.Ctx, s, tx, op, func(ctx context.Context, tx *sql.Tx) (string, error) { return "", e.Effect(ctx, tx, "tx") })
+		if err := errors.Join(err, tx.Commit()); err != nil {
+			t.Error(err)
+		}
+		if err := e.DB.InTx(e.Ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error { return e.Effect(ctx, tx, "intx") }); err != nil {
+			t.Error(err)
+		}
+		for _, key := range []string{"0", "1", "2", "3", "tx", "intx"} {
+			e.WantOnce(key)
+		}
+	})
+}
+
+// TestUnreachable: a wrong DSN is an error of Open's, at once and without the password.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"postgres://user:hunter2@127.0.0.1:1/db?connect_timeout=2", "mysql://user:hunter2@tcp(127.0.0.1:1)/db?timeout=2s", "sqlite:///no/such/folder/x.db",
+	} {
+		pool := dbtest.OpenSQL(t, url)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		_, err := holdfastsql.Open(ctx, pool)
+		cancel()
+		if err == nil {
+			t.Errorf("%.12s: no error", url)
+			continue
+		}
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%.12s: the password is in the error", url)
+		}
+	}
+}
