@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+)
+
+// Request is what a client asks for: one refund of one order.
+type Request struct {
+	Merchant string `json:"merchant"` // who asks, authenticated
+	Order    string `json:"order"`
+	Number   string `json:"refund"` // the merchant's own number of this refund of the order: 1, 2, …
+	Amount   Money  `json:"amount"`
+}
+
+// Intent is the one thing that the client wants to happen once. It is derived
+// from the business and not minted per request: a browser that retries, a
+// second tab and a nightly job all derive the same.
+func (r Request) Intent() string { return idempotency.KeyOf(r.Order, r.Number) }
+
+// Refund is a row of refunds.
+type Refund struct {
+	ID       string `db:"id" json:"id"`
+	RefundNo string `db:"refund_no" json:"refund_no"`
+	Order    string `db:"order_no" json:"order"`
+	Intent   string `db:"intent" json:"intent"`
+	Amount   Money  `db:"amount" json:"amount"`
+	Created  int64  `db:"created_at" json:"created_at"` // µs since 1970
+}
+
+func newRefund(req Request, refundNo string) Refund {
+	return Refund{
+		ID: "re_" + rand.Text(), RefundNo: refundNo,
+		Order: req.Order, Intent: req.Intent(), Amount: req.Amount, Created: time.Now().UnixMicro(),
+	}
+}
+
+var errNoOrder = errors.New("there is no such order")
+
+// book makes a refund: its row, the order's balance and the ledger, in the
+// transaction that it is given. It does not ask whether the refund was made
+// before. That is the duty of a strategy (see protect.go).
+func book(ctx context.Context, tx *sqlx.Tx, req Request, refundNo string) (Refund, error) {
+	refund := newRefund(req, refundNo)
+	_, err := tx.NamedExecContext(ctx, `INSERT INTO refunds (id, refund_no, order_no, intent, amount, created_at)
+		VALUES (:id, :refund_no, :order_no, :intent, :amount, :created_at)`, refund)
+	if err != nil {
+		return Refund{}, fmt.Errorf("insert the refund: %w", err)
+	}
+	return refund, moveMoney(ctx, tx, req.Merchant, refund)
+}
+
+// moveMoney is the part of book that business-row needs, whose claim has
+// inserted the row already.
+func moveMoney(ctx context.Context, tx *sqlx.Tx, merchant string, refund Refund) error {
+	// Check and write are one statement: of two refunds that each fit and
+	// together do not, the second finds no row. Reading the balance first and
+	// comparing it here would let both through.
+	result, err := tx.ExecContext(ctx, tx.Rebind(`UPDATE orders SET refunded = refunded + ?
+		WHERE order_no = ? AND merchant = ? AND refunded + ? <= paid`),
+		refund.Amount, refund.Order, merchant, refund.Amount)
+	if err != nil {
+		return fmt.Errorf("add to the order's refunds: %w", err)
+	}
+	changed, err := result.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("add to the order's refunds: %w", err)
+	}
+	var order []Order
+	err = tx.SelectContext(ctx, &order, tx.Rebind(`SELECT * FROM orders WHERE order_no = ? AND merchant = ?`), refund.Order, merchant)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the order: %w", err)
+	case len(order) == 0:
+		return errNoOrder
+	case changed == 0:
+		// Final: it is stored as the answer to this refund number.
+		return idempotency.Reject("over_refund", fmt.Sprintf("%s %s more would pass the %s paid for the order",
+			refund.Amount, order[0].Currency, order[0].Paid))
+	}
+	return post(ctx, tx, refund, order[0])
+}
+
+// Entry is a row of the ledger.
+type Entry struct {
+	RefundID string `db:"refund_id" json:"refund_id"`
+	Account  string `db:"account" json:"account"`
+	Amount   Money  `db:"amount" json:"amount"`
+}
+
+// post writes the two entries of a refund, which sum to zero.
+func post(ctx context.Context, tx *sqlx.Tx, refund Refund, order Order) error {
+	for _, entry := range []Entry{
+		{refund.ID, "merchant/" + order.Merchant, refund.Amount.Negated()},
+		{refund.ID, "customer/" + order.Customer, refund.Amount},
+	} {
+		_, err := tx.NamedExecContext(ctx, `INSERT INTO ledger (refund_id, account, amount)
+			VALUES (:refund_id, :account, :amount)`, entry)
+		if err != nil {
+			return fmt.Errorf("post to the ledger: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package main
+
+import "os/exec"
+
+// dieWithParent does nothing here: the child ends when its standard input does.
+func dieWithParent(*exec.Cmd) {}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// strategy makes the refund that is asked for, or finds the one that was made.
+type strategy func(ctx context.Context, req Request) (refund Refund, replayed bool, err error)
+
+// protection is a strategy and what is told of it. Each has a file of its own.
+type protection struct {
+	name string
+	says string // one sentence, for the page
+	safe bool   // a storm fails when it lets a duplicate through
+	open func(ctx context.Context, pool *sqlx.DB, db *holdfast.DB[*sqlx.Tx]) (strategy, error)
+}
+
+// protections is every protection there is, the default first.
+var protections = []protection{withIdempotency, withBusinessRow, withNone}
+
+// findProtection finds one by its name. The error is for the person who typed it.
+func findProtection(name string) (protection, error) {
+	var names []string
+	for _, p := range protections {
+		if p.name == name {
+			return p, nil
+		}
+		names = append(names, p.name)
+	}
+	return protection{}, usagef("there is no protection %.40q: choose one of %s", name, strings.Join(names, ", "))
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+)
+
+var withBusinessRow = protection{
+	name: "business-row",
+	says: "The refund's own row, under its unique number, is both the lock and the record; no other table is needed.",
+	safe: true,
+	open: openBusinessRow,
+}
+
+func openBusinessRow(ctx context.Context, _ *sqlx.DB, db *holdfast.DB[*sqlx.Tx]) (strategy, error) {
+	// It is checked here, once, that refund_no is NOT NULL, compares byte for
+	// byte and has a full unique index.
+	refunds, err := idempotency.NewTable[Refund](ctx, db, idempotency.TableSpec{
+		Table:   "refunds",
+		Key:     []string{"refund_no"},
+		Compare: []string{"order_no", "amount"},
+		Options: idempotency.Options{Wait: 5 * time.Second},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, req Request) (Refund, bool, error) {
+		row := newRefund(req, req.Intent())
+		result, err := refunds.Do(ctx, row, func(ctx context.Context, tx *sqlx.Tx) error {
+			// The row is in. A rejection takes it out again, and so is not
+			// kept: asked again, the order's balance decides again.
+			return moveMoney(ctx, tx, req.Merchant, row)
+		})
+		return result.Value, result.Outcome == idempotency.Replayed, err
+	}, nil
+}

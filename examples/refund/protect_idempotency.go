@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+)
+
+var withIdempotency = protection{
+	name: "idempotency",
+	says: "Each refund's key is claimed and its answer stored in the transaction that moves the money; a duplicate gets the stored answer.",
+	safe: true,
+	open: openIdempotency,
+}
+
+func openIdempotency(ctx context.Context, _ *sqlx.DB, db *holdfast.DB[*sqlx.Tx]) (strategy, error) {
+	store, err := idempotency.New(ctx, db, idempotency.Options{
+		Namespace: "refund-example",
+		// A duplicate waits this long for the request that is at work, then
+		// the client is told 409 and asks again.
+		Wait: 5 * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, req Request) (Refund, bool, error) {
+		result, err := idempotency.Do(ctx, store, idempotency.Op{
+			Tenant:  req.Merchant,
+			Name:    "refund",
+			Key:     req.Intent(),
+			Request: req, // the same key with another amount is a mismatch
+		}, func(ctx context.Context, tx *sqlx.Tx) (Refund, error) {
+			return book(ctx, tx, req, req.Intent())
+		})
+		return result.Value, result.Outcome == idempotency.Replayed, err
+	}, nil
+}

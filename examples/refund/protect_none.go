@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+var withNone = protection{
+	name: "none",
+	says: "The service looks whether the refund was made and then makes it; two requests at the same moment both look before either writes.",
+	open: openNone,
+}
+
+// openNone is how many a service is written. It has a transaction and a unique
+// refund number, and pays twice: the look is not part of the write, and the
+// number is minted per request, so that the unique key never sees a duplicate.
+func openNone(_ context.Context, pool *sqlx.DB, _ *holdfast.DB[*sqlx.Tx]) (strategy, error) {
+	return func(ctx context.Context, req Request) (Refund, bool, error) {
+		var made []Refund
+		err := pool.SelectContext(ctx, &made, pool.Rebind(`SELECT * FROM refunds WHERE intent = ? ORDER BY created_at`), req.Intent())
+		if err != nil {
+			return Refund{}, false, fmt.Errorf("look for the refund: %w", err)
+		}
+		if len(made) > 0 {
+			return made[0], true, nil
+		}
+		if err := riskCheck(ctx); err != nil {
+			return Refund{}, false, err
+		}
+		tx, err := pool.BeginTxx(ctx, nil)
+		if err != nil {
+			return Refund{}, false, fmt.Errorf("begin: %w", err)
+		}
+		defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+		refund, err := book(ctx, tx, req, "rf_"+rand.Text())
+		if err != nil {
+			return Refund{}, false, err
+		}
+		if err := tx.Commit(); err != nil {
+			return Refund{}, false, fmt.Errorf("commit: %w", err)
+		}
+		return refund, false, nil
+	}, nil
+}
+
+// riskCheck stands for the call to another service that so often sits between
+// the look and the write. Without it the gap is shorter, and still there.
+func riskCheck(ctx context.Context) error {
+	select {
+	case <-time.After(3*time.Millisecond + mathrand.N(5*time.Millisecond)):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

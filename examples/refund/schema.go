@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsqlx"
+	"github.com/holdfast-go/holdfast/migrations/mysqlmigrate"
+	"github.com/holdfast-go/holdfast/migrations/pgmigrate"
+	"github.com/holdfast-go/holdfast/migrations/sqlitemigrate"
+)
+
+// The service's own tables. {key} is a column whose values are told apart byte
+// for byte. A text column of MySQL folds case ("a" = "A"), so a unique key on
+// it would take two refunds for one: there it is VARBINARY.
+var tables = []string{
+	`CREATE TABLE IF NOT EXISTS orders (
+		order_no   {key}  NOT NULL PRIMARY KEY,
+		merchant   {key}  NOT NULL,
+		customer   {key}  NOT NULL,
+		currency   {key}  NOT NULL,
+		paid       BIGINT NOT NULL,
+		refunded   BIGINT NOT NULL CHECK (refunded >= 0 AND refunded <= paid),
+		created_at BIGINT NOT NULL,
+		UNIQUE (merchant, order_no)
+	)`,
+	// refund_no is the unique key that business-row claims. intent is what the
+	// client asked for; the second UNIQUE is an index on it that forbids
+	// nothing, in a form that every engine takes.
+	`CREATE TABLE IF NOT EXISTS refunds (
+		id         {key}  NOT NULL PRIMARY KEY,
+		refund_no  {key}  NOT NULL UNIQUE,
+		order_no   {key}  NOT NULL,
+		intent     {key}  NOT NULL,
+		amount     BIGINT NOT NULL,
+		created_at BIGINT NOT NULL,
+		UNIQUE (intent, id)
+	)`,
+	// Double entry: the amounts of one refund sum to zero.
+	`CREATE TABLE IF NOT EXISTS ledger (
+		refund_id  {key}  NOT NULL,
+		account    {key}  NOT NULL,
+		amount     BIGINT NOT NULL,
+		PRIMARY KEY (refund_id, account)
+	)`,
+}
+
+// migrate creates what is missing: Holdfast's tables, then the service's. It
+// may run at every start of every process.
+func migrate(ctx context.Context, pool *sqlx.DB) error {
+	db, err := holdfastsqlx.Open(ctx, pool)
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	keyType := "TEXT"
+	switch db.Engine() {
+	case holdfast.PostgreSQL:
+		err = pgmigrate.Up(ctx, pool.DB)
+	case holdfast.SQLite:
+		err = sqlitemigrate.Up(ctx, pool.DB)
+	default:
+		keyType = "VARBINARY(512)"
+		err = mysqlmigrate.Up(ctx, pool.DB)
+	}
+	if err != nil {
+		return fmt.Errorf("migrate Holdfast's tables: %w", err)
+	}
+	for _, table := range tables {
+		if err := create(ctx, pool, strings.ReplaceAll(table, "{key}", keyType)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create tries again, because PostgreSQL fails one of two CREATE TABLE IF NOT
+// EXISTS that run at the same moment. A real service has a migration tool.
+func create(ctx context.Context, pool *sqlx.DB, statement string) (err error) {
+	for range 3 {
+		if _, err = pool.ExecContext(ctx, statement); err == nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("create the example's tables: %w", err)
+}
