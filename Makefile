@@ -9,6 +9,8 @@ GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 ARGS       ?=
 PKG        ?= ./...
 FUZZTIME   ?= 10s
+# Most tests wait for a server, so more of them run than there are cores.
+PARALLEL   ?= -parallel 8
 
 # Every module of the repository: the main one and those nested in it.
 MODULES     = $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*' | sort))
@@ -27,11 +29,11 @@ help: ## List the targets
 
 .PHONY: test
 test: $(TESTSERVERS) tools-test ## Run every test, on every engine that can be had
-	$(TESTSERVERS) -- go test -count=1 $(PKG) $(ARGS)
+	$(TESTSERVERS) -- go test -count=1 $(PARALLEL) $(PKG) $(ARGS)
 
 .PHONY: race
 race: $(TESTSERVERS) ## The same under the race detector
-	$(TESTSERVERS) -- go test -race -count=1 $(PKG) $(ARGS)
+	$(TESTSERVERS) -- go test -race -count=1 $(PARALLEL) $(PKG) $(ARGS)
 
 .PHONY: faults
 faults: $(TESTSERVERS) ## The fault suite: killed, frozen and cut-off processes (ARGS=-short for a short one)

@@ -30,6 +30,10 @@ type image struct {
 	env             []string
 }
 
+// rollbackOnTimeout has a lock wait that times out (1205) roll back the whole
+// transaction and not only its statement.
+const rollbackOnTimeout = "--innodb-rollback-on-timeout=ON"
+
 var images = map[engine]image{
 	postgres: {
 		repository: "postgres", tag: "18", port: "5432/tcp",
@@ -44,7 +48,8 @@ var images = map[engine]image{
 	},
 	mariadb: {
 		repository: "mariadb", tag: "10.11", port: "3306/tcp",
-		command: []string{"mariadbd", "--max-connections=500"},
+		// Not the default: MySQL runs with that, so both forms of error 1205 are tested.
+		command: []string{"mariadbd", "--max-connections=500", rollbackOnTimeout},
 		user:    "root", database: "holdfast", passwordEnv: "MARIADB_ROOT_PASSWORD",
 		env: []string{"MARIADB_DATABASE=holdfast"},
 	},

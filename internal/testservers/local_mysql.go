@@ -35,6 +35,8 @@ func runMySQL(ctx context.Context, e engine, folder, binary string) (*server, er
 	}
 	if e == mysql {
 		args = append(args, "--mysqlx=OFF")
+	} else {
+		args = append(args, rollbackOnTimeout)
 	}
 	return listen(ctx, e, syscall.SIGKILL,
 		func(port string) string { return e.dsn("root", password, "127.0.0.1:"+port, "holdfast") },
