@@ -25,9 +25,10 @@ var tables = []string{
 		customer   {key}  NOT NULL,
 		currency   {key}  NOT NULL,
 		paid       BIGINT NOT NULL,
-		refunded   BIGINT NOT NULL CHECK (refunded >= 0 AND refunded <= paid),
+		refunded   BIGINT NOT NULL,
 		created_at BIGINT NOT NULL,
-		UNIQUE (merchant, order_no)
+		UNIQUE (merchant, order_no),
+		CHECK (refunded >= 0 AND refunded <= paid)
 	)`,
 	// refund_no is the unique key that business-row claims. intent is what the
 	// client asked for; the second UNIQUE is an index on it that forbids
