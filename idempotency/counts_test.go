@@ -1,0 +1,60 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+)
+
+// TestStatementsOfDo counts what a call sends: a round trip each, but on SQLite
+// where they are calls in the process.
+func TestStatementsOfDo(t *testing.T) {
+	t.Parallel()
+	execute := map[dbtest.Engine][]string{
+		dbtest.Postgres: {"records.look", "begin", "records.claim", "records.finish", "commit"},
+		dbtest.MySQL:    {"records.look", "set", "begin", "records.claim", "records.finish", "commit", "unset"},
+		dbtest.MariaDB:  {"records.look", "set", "begin", "records.claim", "records.finish", "commit", "unset"},
+		dbtest.SQLite:   {"records.look", "remember", "set", "begin", "records.claim", "records.finish", "commit", "unset"},
+	}
+	var mu sync.Mutex
+	seen := map[string][]string{} // by test
+	for _, engine := range dbtest.Engines() {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			e := conformance.New(t, conformance.SQL(), engine, holdfast.WithObserver(func(_ context.Context, s holdfast.Statement) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen[t.Name()] = append(seen[t.Name()], s.Name)
+			}))
+			s := e.Store(idempotency.Options{})
+			took := func() []string {
+				mu.Lock()
+				defer mu.Unlock()
+				names := seen[t.Name()]
+				seen[t.Name()] = nil
+				return names
+			}
+			took()
+			do := func() {
+				if _, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(context.Context, *sql.Tx) (string, error) { return "", nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			do()
+			if got := took(); !slices.Equal(got, execute[engine]) {
+				t.Errorf("executing: %v, want %v", got, execute[engine])
+			}
+			do()
+			if got := took(); !slices.Equal(got, []string{"records.look"}) {
+				t.Errorf("replaying: %v, want one round trip", got)
+			}
+		})
+	}
+}

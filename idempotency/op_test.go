@@ -1,0 +1,99 @@
+package idempotency
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"testing"
+)
+
+func TestKeyOf(t *testing.T) {
+	t.Parallel()
+	for want, parts := range map[string][]string{
+		"42/R-1": {"42", "R-1"}, "a%2Fb/c": {"a/b", "c"}, "a/b%2Fc": {"a", "b/c"}, "a%252Fb": {"a%2Fb"}, "/a": {"", "a"}, "a/": {"a", ""},
+	} {
+		if got := KeyOf(parts...); got != want {
+			t.Errorf("%q: got %s, want %s", parts, got, want)
+		}
+	}
+}
+
+// FuzzKeyOf: different parts never make the same key.
+func FuzzKeyOf(f *testing.F) {
+	f.Add("a/b", "c", "a", "b/c")
+	f.Add("%2F", "", "/", "")
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		if KeyOf(a, b) == KeyOf(c, d) && (a != c || b != d) {
+			t.Errorf("(%q, %q) and (%q, %q) are one key", a, b, c, d)
+		}
+		if KeyOf(a, b) == KeyOf(c) {
+			t.Errorf("(%q, %q) and (%q) are one key", a, b, c)
+		}
+	})
+}
+
+// FuzzHashKey: no two scopes share a hash because their texts run together.
+func FuzzHashKey(f *testing.F) {
+	f.Add("a", "bc", "ab", "c")
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		if hashKey(a, b) == hashKey(c, d) && (a != c || b != d) {
+			t.Errorf("(%q, %q) and (%q, %q) share a hash", a, b, c, d)
+		}
+	})
+}
+
+func TestCanonical(t *testing.T) {
+	t.Parallel()
+	type request struct {
+		B int64 `json:"b"`
+		A string
+	}
+	same := [][]any{
+		{json.RawMessage(`{"a":1,"b":[1,2]}`), json.RawMessage(` { "b" : [1, 2] , "a":1 } `), map[string]any{"b": []int{1, 2}, "a": 1}},
+		{request{1, "x"}, map[string]any{"A": "x", "b": 1}, &request{1, "x"}},
+	}
+	for _, group := range same {
+		first, err := Canonical(group[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range group[1:] {
+			if got, err := Canonical(v); err != nil || !slices.Equal(got, first) {
+				t.Errorf("%v: %s, %v, want %s", v, got, err, first)
+			}
+		}
+	}
+	differ := [][2]any{
+		{int64(1) << 53, int64(1)<<53 + 1}, // one number as a float64
+		{json.RawMessage(`9007199254740992`), json.RawMessage(`9007199254740993`)},
+		{"1", 1}, {nil, "null"}, {[]int{1, 2}, []int{2, 1}}, {"a", "A"}, {"\u00e9", "e\u0301"},
+	}
+	for _, d := range differ {
+		a, err1 := Canonical(d[0])
+		b, err2 := Canonical(d[1])
+		if err1 != nil || err2 != nil || slices.Equal(a, b) {
+			t.Errorf("%v and %v are one request: %s, %v, %v", d[0], d[1], a, err1, err2)
+		}
+	}
+}
+
+// TestFingerprintIsStable: a fingerprint outlives deploys, so its bytes are fixed.
+func TestFingerprintIsStable(t *testing.T) {
+	t.Parallel()
+	b, err := fingerprint(Op{Request: map[string]any{"order": "42", "amount": "12.50"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := Canonical(map[string]any{"order": "42", "amount": "12.50"})
+	if string(c) != `{"amount":"12.50","order":"42"}` || len(b) != 32 {
+		t.Errorf("%s, %x", c, b)
+	}
+	const wantPrint, wantHash = "742fc0fb6404a97e1abb9110177a167ac47bf6f78232a90b8a605d9d083c7d0c", "de63d978a771764692b65f29573a56952e8a5693c3c3f5503c405f7c0f6f6d12"
+	if got := hex.EncodeToString(b); got != wantPrint {
+		t.Errorf("the fingerprint changed: %s", got)
+	}
+	hash := hashKey("default", "t", "refund", "42/1")
+	if got := hex.EncodeToString(hash[:]); got != wantHash {
+		t.Errorf("the key's hash changed: %s", got)
+	}
+}
