@@ -68,8 +68,7 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], 
 		if err != nil {
 			return nil, fmt.Errorf("holdfast: getting a connection: %w", err)
 		}
-		s := &session[Tx]{d: d, conn: conn, owned: opts.Owned}
-		s.ctx, s.cancel = withGrace(ctx, CleanupTimeout)
+		s := newSession(ctx, d, conn, opts)
 		if err = s.open(ctx, opts); err == nil {
 			return s, nil
 		}
@@ -81,6 +80,12 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], 
 			return nil, fmt.Errorf("holdfast: beginning a transaction: %w", err)
 		}
 	}
+}
+
+func newSession[Tx any](ctx context.Context, d *DB[Tx], conn core.Conn[Tx], opts core.TxOptions) *session[Tx] {
+	s := &session[Tx]{d: d, conn: conn, owned: opts.Owned}
+	s.ctx, s.cancel = withGrace(ctx, CleanupTimeout)
+	return s
 }
 
 func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
@@ -138,7 +143,7 @@ func (s *session[Tx]) commit() error {
 		}
 	}
 	s.allowed.Store(true)
-	err, answered := s.bounded("commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
+	answered, err := s.bounded("commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
 	if !answered {
 		return &UnknownError{Err: err}
 	}
@@ -160,7 +165,7 @@ func (s *session[Tx]) rollback() {
 	if s.conn == nil {
 		return
 	}
-	err, answered := s.bounded("rollback", func() error { return s.conn.Rollback(s.ctx, s.tx) })
+	answered, err := s.bounded("rollback", func() error { return s.conn.Rollback(s.ctx, s.tx) })
 	if !answered {
 		return
 	}
@@ -175,7 +180,7 @@ func (s *session[Tx]) rollback() {
 // context lives. go-sql-driver takes no context for COMMIT and ROLLBACK: where
 // the answer never comes, the connection is left to its driver's timeouts and
 // closed after them.
-func (s *session[Tx]) bounded(name string, f func() error) (err error, answered bool) {
+func (s *session[Tx]) bounded(name string, f func() error) (answered bool, err error) {
 	const running, finished, abandoned = 0, 1, 2
 	var state atomic.Int32
 	answer := make(chan error, 1)
@@ -187,7 +192,7 @@ func (s *session[Tx]) bounded(name string, f func() error) (err error, answered 
 	}()
 	select {
 	case err := <-answer:
-		return err, true
+		return true, err
 	case <-s.ctx.Done():
 	}
 	// The driver may have been told by the same context.
@@ -195,13 +200,13 @@ func (s *session[Tx]) bounded(name string, f func() error) (err error, answered 
 	defer late.Stop()
 	select {
 	case err := <-answer:
-		return err, true
+		return true, err
 	case <-late.C:
 	}
 	if !state.CompareAndSwap(running, abandoned) {
-		return <-answer, true
+		return true, <-answer
 	}
-	return fmt.Errorf("no answer within %v of the end of the context: %w", CleanupTimeout, context.Cause(s.ctx)), false
+	return false, fmt.Errorf("no answer within %v of the end of the context: %w", CleanupTimeout, context.Cause(s.ctx))
 }
 
 // restore puts back what the fence changed, or closes the connection.

@@ -93,11 +93,11 @@ func (o *Options) check(op Op) (*claim, error) {
 	case op.Wait < 0:
 		return nil, invalid("Op.Wait", "is negative: use NoWait")
 	}
-	print, err := fingerprint(op)
+	fp, err := fingerprint(op)
 	if err != nil {
 		return nil, err
 	}
-	c := &claim{op: op, print: print, wait: op.Wait, bodyLife: life(o.BodyLife), keyLife: life(o.KeyLife)}
+	c := &claim{op: op, print: fp, wait: op.Wait, bodyLife: life(o.BodyLife), keyLife: life(o.KeyLife)}
 	if c.wait == 0 {
 		c.wait = o.Wait
 	}

@@ -66,7 +66,11 @@ func TestCanonical(t *testing.T) {
 	differ := [][2]any{
 		{int64(1) << 53, int64(1)<<53 + 1}, // one number as a float64
 		{json.RawMessage(`9007199254740992`), json.RawMessage(`9007199254740993`)},
-		{"1", 1}, {nil, "null"}, {[]int{1, 2}, []int{2, 1}}, {"a", "A"}, {"\u00e9", "e\u0301"},
+		{"1", 1},
+		{nil, "null"},
+		{[]int{1, 2}, []int{2, 1}},
+		{"a", "A"},
+		{"\u00e9", "e\u0301"},
 	}
 	for _, d := range differ {
 		a, err1 := Canonical(d[0])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
@@ -89,7 +90,7 @@ func (t *Table[R, Tx]) catalog(ctx context.Context, name, text string, n int) ([
 		if err := rows.Scan(dest...); err != nil {
 			return nil, fmt.Errorf("idempotency: reading about table %q: %w", t.spec.Table, err)
 		}
-		values[n-1] = fmt.Sprint(flag)
+		values[n-1] = strconv.Itoa(flag)
 		out = append(out, values)
 	}
 	return out, rows.Err()

@@ -187,7 +187,7 @@ func txOldSnapshot[Tx any](e *Env[Tx]) {
 			if err != nil {
 				e.Fatal(err)
 			}
-			for rows.Next() { //nolint:revive // read to the end
+			for rows.Next() {
 			}
 			_ = rows.Close()
 			if attempt == 1 {

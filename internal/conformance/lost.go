@@ -281,7 +281,7 @@ func threeInsertDeadlockIsHidden[Tx any](e *Env[Tx]) {
 		inside := make(chan struct{})
 		results := make(chan error, 3)
 		go func() {
-			_, err := idempotency.Do(e.Ctx, stores[0], Op(key), func(ctx context.Context, tx Tx) (string, error) {
+			_, err := idempotency.Do(e.Ctx, stores[0], Op(key), func(context.Context, Tx) (string, error) {
 				close(inside)
 				<-release
 				return "", errors.New("gives up")

@@ -26,7 +26,7 @@ func MySQLNumber(err error) (number uint16) {
 		}
 		f := v.FieldByName("Number")
 		if f.IsValid() && f.Kind() == reflect.Uint16 {
-			number = uint16(f.Uint())
+			number, _ = reflect.TypeAssert[uint16](f)
 			return true
 		}
 		return false

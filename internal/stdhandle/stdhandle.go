@@ -95,7 +95,7 @@ func (q Querier) Exec(ctx context.Context, query string, args ...any) (core.Resu
 
 // Query implements core.Querier.
 func (q Querier) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	rows, err := q.R.QueryContext(ctx, query, args...)
+	rows, err := q.R.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller of Query does
 	if err != nil {
 		return nil, err
 	}
