@@ -1,0 +1,98 @@
+package holdfast_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/migrations/sqlitemigrate"
+)
+
+// The program of the README: a refund is asked for twice and happens once.
+func Example() {
+	dir, err := os.MkdirTemp("", "holdfast")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	ctx := context.Background()
+	if err := sqlitemigrate.Up(ctx, pool); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := pool.ExecContext(ctx, `CREATE TABLE refunds (order_no TEXT, cents INTEGER)`); err != nil {
+		log.Fatal(err)
+	}
+	if err := refundTwice(ctx, pool); err != nil {
+		log.Print(err)
+	}
+	// Output:
+	// executed: refund of 1250 cents for order 42
+	// replayed: refund of 1250 cents for order 42
+	// refunds in the table: 1
+}
+
+func refundTwice(ctx context.Context, pool *sql.DB) error {
+	// readme:begin
+	db, err := holdfastsql.Open(ctx, pool) // your *sql.DB; the engine is detected
+	if err != nil {
+		return err
+	}
+	store, err := idempotency.New(ctx, db, idempotency.Options{})
+	if err != nil {
+		return err
+	}
+	for range 2 { // the user double-clicks
+		refund, err := idempotency.Do(ctx, store, idempotency.Op{
+			Tenant: "shop-7", Name: "refund", Key: idempotency.KeyOf("42", "1"), // order, refund number
+			Request: map[string]int{"cents": 1250},
+		}, func(ctx context.Context, tx *sql.Tx) (string, error) { // your own transaction type
+			_, err := tx.ExecContext(ctx, `INSERT INTO refunds VALUES ('42', 1250)`)
+			return "refund of 1250 cents for order 42", err
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%v: %s\n", refund.Outcome, refund.Value)
+	}
+	// readme:end
+	var n int
+	err = pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM refunds`).Scan(&n)
+	fmt.Println("refunds in the table:", n)
+	return err
+}
+
+// TestReadmeShowsTheExample: the README's program is the one that runs above.
+func TestReadmeShowsTheExample(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, _ := strings.Cut(string(source), "\t// readme:begin\n")
+	code, _, _ = strings.Cut(code, "\t// readme:end")
+	var shown strings.Builder
+	for line := range strings.Lines(code) {
+		shown.WriteString(strings.TrimPrefix(line, "\t"))
+	}
+	if code == "" || !strings.Contains(string(readme), shown.String()) {
+		t.Errorf("README.md does not show:\n%s", shown.String())
+	}
+}
