@@ -72,14 +72,22 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], 
 		if err = s.open(ctx, opts); err == nil {
 			return s, nil
 		}
+		alive := s.conn != nil && d.alive(ctx, s.conn)
 		s.release(true)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if n == staleConns || !d.dialect.Disconnected(err) {
+		if n == staleConns || alive {
 			return nil, fmt.Errorf("holdfast: beginning a transaction: %w", err)
 		}
 	}
+}
+
+// alive tells a dead connection from a statement that was refused.
+func (d *DB[Tx]) alive(ctx context.Context, conn core.Conn[Tx]) bool {
+	var one int
+	_, err := core.QueryRow(ctx, conn, []any{&one}, `SELECT 1`)
+	return err == nil
 }
 
 func newSession[Tx any](ctx context.Context, d *DB[Tx], conn core.Conn[Tx], opts core.TxOptions) *session[Tx] {

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/migrations/mysqlmigrate"
 	"github.com/holdfast-go/holdfast/migrations/pgmigrate"
 	"github.com/holdfast-go/holdfast/migrations/sqlitemigrate"
@@ -85,7 +86,7 @@ func New[Tx any](t *testing.T, h Handle[Tx], engine dbtest.Engine, opts ...holdf
 }
 
 // Migrate applies Holdfast's tables.
-func (e *Env[Tx]) Migrate() {
+func (e *Env[Tx]) Migrate(opts ...migrations.Option) {
 	e.Helper()
 	up := pgmigrate.Up
 	switch e.Engine {
@@ -94,7 +95,7 @@ func (e *Env[Tx]) Migrate() {
 	case dbtest.SQLite:
 		up = sqlitemigrate.Up
 	}
-	if err := up(e.Ctx, e.SQL); err != nil {
+	if err := up(e.Ctx, e.SQL, opts...); err != nil {
 		e.Fatal(err)
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/migrations"
 )
 
 // Input is the suite of bad input and bad surroundings: a typed error, at once,
@@ -23,6 +26,8 @@ func Input[Tx any](t *testing.T, h Handle[Tx]) {
 		"ClosedPool":       closedPool[Tx],
 		"CancelledContext": cancelledContext[Tx],
 		"PrefixAndSchema":  prefixAndSchema[Tx],
+		"IsolationLevels":  isolationLevels[Tx],
+		"AutocommitOff":    autocommitOff[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,9 +220,86 @@ func cancelledContext[Tx any](e *Env[Tx]) {
 }
 
 func prefixAndSchema[Tx any](e *Env[Tx]) {
-	for _, prefix := range []string{"x;", "a b", "1a", strings.Repeat("p", 33), "é", "`", `"`} {
+	for _, prefix := range []string{"x;", "a b", "1a", strings.Repeat("p", 33), "\u00e9", "`", `"`} {
 		if _, err := holdfast.New[Tx](e.Ctx, nil, holdfast.WithPrefix(prefix)); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("prefix %q: got %v", prefix, err)
 		}
+	}
+	if _, err := holdfast.New[Tx](e.Ctx, nil, holdfast.WithEngine("oracle")); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("an engine unknown: %v", err)
+	}
+	// Two prefixes, and the schema by its name, are tables of their own.
+	e.Migrate(migrations.WithPrefix("pay_"))
+	opts := []holdfast.Option{holdfast.WithPrefix("pay_")}
+	if schema := e.schema(); schema != "" {
+		opts = append(opts, holdfast.WithSchema(schema))
+	}
+	pay := e.StoreOn(e.Handle.Open(e.T, e.DSN, opts...).DB, idempotency.Options{})
+	for _, s := range []*idempotency.Store[Tx]{pay, e.Store(idempotency.Options{})} {
+		if r, err := e.Do(s, Op("a")); err != nil || r.Outcome != idempotency.Executed {
+			e.Errorf("%v, %v", r, err)
+		}
+	}
+	if a, b := e.Int(`SELECT COUNT(*) FROM pay_records`), e.Int(`SELECT COUNT(*) FROM holdfast_records`); a != 1 || b != 1 {
+		e.Errorf("%d and %d records", a, b)
+	}
+}
+
+// schema is the one that the test's database is in, where there are schemas.
+func (e *Env[Tx]) schema() (name string) {
+	query := `SELECT current_schema()`
+	switch {
+	case e.InnoDB():
+		query = `SELECT DATABASE()`
+	case e.Engine == dbtest.SQLite:
+		return ""
+	}
+	if err := e.SQL.QueryRowContext(e.Ctx, query).Scan(&name); err != nil {
+		e.Fatal(err)
+	}
+	return name
+}
+
+// isolationLevels: Do keeps its promise at each level that the engine has, and
+// one that it does not have is an error at once.
+func isolationLevels[Tx any](e *Env[Tx]) {
+	levels := []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+	if e.Engine == dbtest.SQLite {
+		levels = []sql.IsolationLevel{sql.LevelDefault}
+	}
+	for _, level := range levels {
+		key := level.String()
+		var wg sync.WaitGroup
+		for range 4 {
+			s := e.Store(idempotency.Options{Isolation: level, Attempts: 100})
+			for range 4 {
+				wg.Go(func() {
+					if _, err := e.Do(s, Op(key)); err != nil {
+						e.Errorf("%v: %v", level, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		e.WantOnce(key)
+	}
+	if e.Engine == dbtest.SQLite {
+		return // the driver takes every level for its own, which is serializable
+	}
+	s := e.Store(idempotency.Options{Isolation: sql.LevelLinearizable})
+	if _, err := e.Do(s, Op("none")); err == nil || e.Effects("none") != 0 {
+		e.Errorf("a level that is not there: %v", err)
+	}
+}
+
+// autocommitOff: where a session does not commit by itself, Open says so.
+func autocommitOff[Tx any](e *Env[Tx]) {
+	if !e.InnoDB() {
+		return // the others have no such setting on the server
+	}
+	pool := dbtest.OpenSQL(e.T, e.DSN+"?autocommit=0")
+	_, err := holdfastsql.Open(e.Ctx, pool)
+	if !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "autocommit") {
+		e.Errorf("got %v", err)
 	}
 }
