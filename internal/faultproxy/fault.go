@@ -1,0 +1,136 @@
+package faultproxy
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+)
+
+// Match picks the request that a fault strikes: what a client sent in one
+// write. It is called under a lock and must not call the proxy.
+type Match func(request []byte) bool
+
+// Contains matches text anywhere in a request, in either case.
+func Contains(text string) Match {
+	want := bytes.ToLower([]byte(text))
+	return func(request []byte) bool { return bytes.Contains(bytes.ToLower(request), want) }
+}
+
+// Commit matches a COMMIT that is sent as text, as both the PostgreSQL and the
+// MySQL protocol have it; not a setting such as autocommit.
+func Commit(request []byte) bool {
+	rest, found := bytes.CutSuffix(bytes.ToLower(bytes.TrimRight(request, "\x00")), []byte("commit"))
+	return found && (len(rest) == 0 || rest[len(rest)-1] < 'a' || rest[len(rest)-1] > 'z')
+}
+
+// Nth matches the n-th request from now on, counted from 1.
+func Nth(n int) Match {
+	return func([]byte) bool {
+		n--
+		return n == 0
+	}
+}
+
+// Ending is what the client sees of a fault.
+type Ending int
+
+// The endings of a connection.
+const (
+	Close   Ending = iota // it is closed in order
+	Reset                 // it is reset
+	Silence               // it stays open and nothing comes any more
+)
+
+type kind int
+
+const (
+	loseRequest kind = iota
+	loseReply
+	hold
+)
+
+// Fault is armed and strikes once.
+type Fault struct {
+	proxy  *Proxy
+	kind   kind
+	match  Match
+	ending Ending
+	then   []func()
+
+	struck   chan struct{}
+	request  []byte // held
+	link     *link
+	answered chan struct{} // the server answered what was held, or is gone
+}
+
+// LoseRequest ends the connection instead of forwarding the request. With
+// Silence the server keeps its session. then is called before the client can
+// know.
+func (p *Proxy) LoseRequest(match Match, ending Ending, then ...func()) *Fault {
+	return p.arm(loseRequest, match, ending, then)
+}
+
+// LoseReply forwards the request, waits for the server's answer, so that the
+// server surely ran it, and ends the connection instead of passing the answer
+// on. then is called before the client can know.
+func (p *Proxy) LoseReply(match Match, ending Ending, then ...func()) *Fault {
+	return p.arm(loseReply, match, ending, then)
+}
+
+// Hold ends the client's connection and keeps the request, and the server's
+// session with it, until Deliver. then is called before the client can know.
+func (p *Proxy) Hold(match Match, ending Ending, then ...func()) *Fault {
+	return p.arm(hold, match, ending, then)
+}
+
+func (p *Proxy) arm(k kind, match Match, ending Ending, then []func()) *Fault {
+	f := &Fault{
+		proxy: p, kind: k, match: match, ending: ending, then: then,
+		struck: make(chan struct{}), answered: make(chan struct{}),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = append(p.faults, f)
+	return f
+}
+
+// Struck is closed when the fault has struck.
+func (f *Fault) Struck() <-chan struct{} { return f.struck }
+
+// Fired reports whether the fault has struck.
+func (f *Fault) Fired() bool {
+	select {
+	case <-f.struck:
+		return true
+	default:
+		return false
+	}
+}
+
+// Disarm takes back a fault that has not struck.
+func (f *Fault) Disarm() {
+	f.proxy.mu.Lock()
+	defer f.proxy.mu.Unlock()
+	f.proxy.faults = slices.DeleteFunc(f.proxy.faults, func(other *Fault) bool { return other == f })
+}
+
+// Deliver sends the request that Hold kept, waits for the server's answer, and
+// ends the server's session.
+func (f *Fault) Deliver() error {
+	if f.kind != hold || !f.Fired() {
+		return errors.New("faultproxy: nothing is held")
+	}
+	if _, err := f.link.server.Write(f.request); err != nil {
+		return err
+	}
+	<-f.answered
+	return nil
+}
+
+func (f *Fault) strike() {
+	f.proxy.fired.Add(1)
+	for _, then := range f.then {
+		then()
+	}
+	close(f.struck)
+}

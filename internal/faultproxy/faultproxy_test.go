@@ -1,0 +1,334 @@
+package faultproxy_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server answers what it received, and remembers it.
+type server struct {
+	net.Listener
+	mu   sync.Mutex
+	got  bytes.Buffer
+	live int
+}
+
+func (s *server) received() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got.String()
+}
+
+func (s *server) sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live
+}
+
+func (s *server) serve(c net.Conn) {
+	count := func(n int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.live += n
+	}
+	count(1)
+	defer count(-1)
+	defer c.Close()
+	buf := make([]byte, 1024)
+	for {
+		n, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.got.Write(buf[:n])
+		s.mu.Unlock()
+		if _, err := c.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func start(t *testing.T) (*faultproxy.Proxy, *server) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{Listener: listener}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { s.serve(c) })
+		}
+	})
+	p, err := faultproxy.New(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Close()
+		listener.Close()
+		running.Wait()
+	})
+	return p, s
+}
+
+func dial(t *testing.T, p *faultproxy.Proxy) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// ask sends a request and returns what came, within the time.
+func ask(t *testing.T, c net.Conn, request string, within time.Duration) (string, error) {
+	t.Helper()
+	if _, err := c.Write([]byte(request)); err != nil {
+		return "", err
+	}
+	c.SetReadDeadline(time.Now().Add(within))
+	buf := make([]byte, 1024)
+	n, err := c.Read(buf)
+	return string(buf[:n]), err
+}
+
+func want(t *testing.T, c net.Conn, request string) {
+	t.Helper()
+	if got, err := ask(t, c, request, 5*time.Second); got != request || err != nil {
+		t.Fatalf("%q: got %q, %v", request, got, err)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not within 5 s: " + what)
+		}
+	}
+}
+
+func endings() map[string]struct {
+	ending faultproxy.Ending
+	err    error
+} {
+	return map[string]struct {
+		ending faultproxy.Ending
+		err    error
+	}{
+		"close":   {faultproxy.Close, io.EOF},
+		"reset":   {faultproxy.Reset, syscall.ECONNRESET},
+		"silence": {faultproxy.Silence, os.ErrDeadlineExceeded},
+	}
+}
+
+func TestLoseReply(t *testing.T) {
+	for name, e := range endings() {
+		t.Run(name, func(t *testing.T) {
+			p, s := start(t)
+			c := dial(t, p)
+			then := ""
+			f := p.LoseReply(faultproxy.Contains("COMMIT"), e.ending, func() { then = s.received() })
+			want(t, c, "one")
+			if got, err := ask(t, c, "do commit", 100*time.Millisecond); got != "" || !errors.Is(err, e.err) {
+				t.Errorf("got %q, %v, want %v", got, err, e.err)
+			}
+			if then != "onedo commit" {
+				t.Errorf("the fault struck when the server had received %q", then)
+			}
+			if !f.Fired() || p.Fired() != 1 {
+				t.Errorf("fired: %v, %d", f.Fired(), p.Fired())
+			}
+			want(t, dial(t, p), "commit again") // one-shot, and on one connection
+			if e.ending == faultproxy.Silence {
+				if got, err := ask(t, c, "more", 50*time.Millisecond); got != "" || s.received() != "onedo commitcommit again" {
+					t.Errorf("the silent connection passed on %q, %v; the server received %q", got, err, s.received())
+				}
+			}
+		})
+	}
+}
+
+func TestLoseRequest(t *testing.T) {
+	for name, e := range endings() {
+		t.Run(name, func(t *testing.T) {
+			p, s := start(t)
+			c, other := dial(t, p), dial(t, p)
+			want(t, other, "other,")
+			p.LoseRequest(faultproxy.Contains("commit"), e.ending)
+			want(t, c, "one,")
+			if got, err := ask(t, c, "commit", 100*time.Millisecond); got != "" || !errors.Is(err, e.err) {
+				t.Errorf("got %q, %v, want %v", got, err, e.err)
+			}
+			want(t, other, "two")
+			if got := s.received(); got != "other,one,two" {
+				t.Errorf("the server received %q", got)
+			}
+			left := 1
+			if e.ending == faultproxy.Silence {
+				left = 2 // the server keeps the session until the cut
+			}
+			eventually(t, "the server's sessions", func() bool { return s.sessions() == left })
+			p.CutAll()
+			eventually(t, "no session", func() bool { return s.sessions() == 0 })
+		})
+	}
+}
+
+func TestHold(t *testing.T) {
+	for name, e := range endings() {
+		t.Run(name, func(t *testing.T) {
+			p, s := start(t)
+			c := dial(t, p)
+			f := p.Hold(faultproxy.Contains("commit"), e.ending)
+			if err := f.Deliver(); err == nil {
+				t.Error("delivered what was not sent")
+			}
+			if _, err := ask(t, c, "commit", 100*time.Millisecond); !errors.Is(err, e.err) {
+				t.Errorf("got %v, want %v", err, e.err)
+			}
+			eventually(t, "the session stays", func() bool { return s.sessions() == 1 })
+			if s.received() != "" {
+				t.Errorf("the server received %q", s.received())
+			}
+			if err := f.Deliver(); err != nil || s.received() != "commit" {
+				t.Errorf("%v; the server received %q", err, s.received())
+			}
+			eventually(t, "no session", func() bool { return s.sessions() == 0 })
+			if err := f.Deliver(); err == nil {
+				t.Error("delivered twice")
+			}
+		})
+	}
+}
+
+func TestHeldSessionCanBeCut(t *testing.T) {
+	p, s := start(t)
+	f := p.Hold(faultproxy.Contains("commit"), faultproxy.Close)
+	_, _ = ask(t, dial(t, p), "commit", time.Second)
+	<-f.Struck()
+	p.CutAll()
+	eventually(t, "no session", func() bool { return s.sessions() == 0 })
+	if err := f.Deliver(); err == nil || s.received() != "" {
+		t.Errorf("delivered to nobody: %v, %q", err, s.received())
+	}
+}
+
+func TestBlackHole(t *testing.T) {
+	p, s := start(t)
+	before := dial(t, p)
+	want(t, before, "one,")
+	p.BlackHole(true)
+	for name, c := range map[string]net.Conn{"before": before, "after": dial(t, p)} {
+		if got, err := ask(t, c, "two,", 50*time.Millisecond); got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: got %q, %v", name, got, err)
+		}
+	}
+	if got := s.received(); got != "one," {
+		t.Errorf("the server received %q", got)
+	}
+	before.Close() // its end is kept back, like its last request
+	time.Sleep(20 * time.Millisecond)
+	if s.sessions() != 1 {
+		t.Error("the server learnt of the end")
+	}
+	p.BlackHole(false)
+	eventually(t, "both requests", func() bool { return s.received() == "one,two,two," })
+	eventually(t, "one session", func() bool { return s.sessions() == 1 })
+	want(t, dial(t, p), "three")
+}
+
+func TestCutAllAndRefuse(t *testing.T) {
+	p, s := start(t)
+	a, b := dial(t, p), dial(t, p)
+	want(t, a, "a")
+	want(t, b, "b")
+	p.Down()
+	if c, err := net.Dial("tcp", p.Addr()); err == nil { // the reset may come first
+		_, err = ask(t, c, "x", 5*time.Second)
+		if c.Close(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a new connection: %v", err)
+		}
+	}
+	for _, c := range []net.Conn{a, b} {
+		if got, err := ask(t, c, "x", 5*time.Second); got != "" || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	eventually(t, "no session", func() bool { return s.sessions() == 0 })
+	p.Refuse(false)
+	want(t, dial(t, p), "c")
+	if got := p.Accepted(); got != 3 {
+		t.Errorf("let in %d, want 3", got)
+	}
+}
+
+// A pool's Close must not wait for a connection that is black-holed.
+func TestCloseInBlackHole(t *testing.T) {
+	p, _ := start(t)
+	want(t, dial(t, p), "a")
+	p.BlackHole(true)
+	c := dial(t, p)
+	if _, err := c.Write([]byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if _, err := ask(t, c, "x", 5*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNthAndDisarm(t *testing.T) {
+	p, s := start(t)
+	c := dial(t, p)
+	f := p.LoseRequest(faultproxy.Nth(3), faultproxy.Close)
+	want(t, c, "1")
+	want(t, c, "2")
+	if got, err := ask(t, c, "3", time.Second); got != "" || !errors.Is(err, io.EOF) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	f = p.LoseRequest(faultproxy.Nth(1), faultproxy.Close)
+	f.Disarm()
+	want(t, dial(t, p), "4")
+	if f.Fired() || s.received() != "124" {
+		t.Errorf("fired %v; the server received %q", f.Fired(), s.received())
+	}
+}
+
+func TestCommit(t *testing.T) {
+	for request, matches := range map[string]bool{
+		"Q\x00\x00\x00\x0bcommit\x00":          true, // PostgreSQL's simple query
+		"\x07\x00\x00\x00\x03COMMIT":           true, // MySQL's query
+		"commit":                               true,
+		"\x03SET SESSION autocommit = 0":       false,
+		"\x03SELECT @@autocommit":              false,
+		"Q\x00\x00\x00\x0bcommit prepared\x00": false,
+		"rollback":                             false,
+		"":                                     false,
+	} {
+		if got := faultproxy.Commit([]byte(request)); got != matches {
+			t.Errorf("%q: %v", request, got)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package faultproxy
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// link is one client and its session at the server.
+type link struct {
+	p              *Proxy
+	client, server *net.TCPConn
+	once           sync.Once
+	done           chan struct{}
+
+	losing atomic.Pointer[Fault] // loses the next reply
+	apart  atomic.Bool           // nothing passes between the two any more
+	held   atomic.Pointer[Fault] // waits for the answer of what it kept
+}
+
+func (l *link) run() {
+	defer l.p.running.Done()
+	// A server counts clients that connect and say nothing against them.
+	if !l.p.pass(l) {
+		return
+	}
+	server, err := net.Dial("tcp", l.p.target)
+	if err != nil {
+		l.close()
+		return
+	}
+	l.p.mu.Lock()
+	l.server = server.(*net.TCPConn) //nolint:forcetypeassert // dialed as TCP
+	l.p.mu.Unlock()
+	select {
+	case <-l.done: // cut while dialing
+		_ = server.Close()
+		return
+	default:
+	}
+	l.p.running.Add(1)
+	go func() {
+		defer l.p.running.Done()
+		l.replies()
+	}()
+	l.requests()
+}
+
+// requests passes on what the client sends.
+func (l *link) requests() {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := l.client.Read(buf)
+		if !l.p.pass(l) || l.apart.Load() {
+			return
+		}
+		if n > 0 {
+			f := l.p.take(buf[:n])
+			switch {
+			case f == nil:
+			case f.kind == loseReply:
+				l.losing.Store(f)
+			default:
+				l.keep(f, buf[:n])
+				return
+			}
+			if _, err := l.server.Write(buf[:n]); err != nil {
+				l.close()
+				return
+			}
+		}
+		if err != nil {
+			l.close()
+			return
+		}
+	}
+}
+
+// keep is a fault that does not forward the request.
+func (l *link) keep(f *Fault, request []byte) {
+	l.apart.Store(true)
+	if f.kind == hold {
+		f.request, f.link = bytes.Clone(request), l
+		l.held.Store(f)
+	}
+	f.strike()
+	end(l.client, f.ending)
+	if f.kind == loseRequest && f.ending != Silence {
+		l.close()
+	}
+}
+
+// replies passes on what the server answers.
+func (l *link) replies() {
+	defer func() {
+		if f := l.held.Load(); f != nil {
+			close(f.answered)
+		}
+	}()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := l.server.Read(buf)
+		switch {
+		case l.held.Load() != nil:
+			l.close()
+			return
+		case !l.p.pass(l):
+			return
+		case l.apart.Load():
+			if err != nil {
+				return // the client is not told
+			}
+			continue
+		}
+		if n > 0 {
+			if f := l.losing.Load(); f != nil {
+				l.apart.Store(true)
+				f.strike()
+				end(l.client, f.ending)
+				if f.ending != Silence {
+					l.close()
+				}
+				return
+			}
+			if _, err := l.client.Write(buf[:n]); err != nil {
+				l.close()
+				return
+			}
+		}
+		if err != nil {
+			l.close()
+			return
+		}
+	}
+}
+
+// close ends both sides.
+func (l *link) close() {
+	l.once.Do(func() {
+		l.p.mu.Lock()
+		delete(l.p.links, l)
+		close(l.done)
+		server := l.server
+		l.p.mu.Unlock()
+		_ = l.client.Close()
+		if server != nil {
+			_ = server.Close()
+		}
+	})
+}
+
+func end(client *net.TCPConn, how Ending) {
+	switch how {
+	case Reset:
+		_ = client.SetLinger(0)
+		_ = client.Close()
+	case Close:
+		_ = client.Close()
+	case Silence:
+	}
+}
