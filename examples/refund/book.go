@@ -85,7 +85,7 @@ func moveMoney(ctx context.Context, tx *sqlx.Tx, merchant string, refund Refund)
 		return idempotency.Reject("over_refund", fmt.Sprintf("%s %s more would pass the %s paid for the order",
 			refund.Amount, order[0].Currency, order[0].Paid))
 	}
-	return post(ctx, tx, refund, order[0])
+	return postEntries(ctx, tx, refund, order[0])
 }
 
 // Entry is a row of the ledger.
@@ -95,8 +95,8 @@ type Entry struct {
 	Amount   Money  `db:"amount" json:"amount"`
 }
 
-// post writes the two entries of a refund, which sum to zero.
-func post(ctx context.Context, tx *sqlx.Tx, refund Refund, order Order) error {
+// postEntries writes the two entries of a refund, which sum to zero.
+func postEntries(ctx context.Context, tx *sqlx.Tx, refund Refund, order Order) error {
 	for _, entry := range []Entry{
 		{refund.ID, "merchant/" + order.Merchant, refund.Amount.Negated()},
 		{refund.ID, "customer/" + order.Customer, refund.Amount},

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+)
+
+// result is what a storm printed last, and how it ended.
+type result struct {
+	orders, requests, refunds, replays, duplicates, unknown int
+	exit                                                    int
+	stderr                                                  string
+}
+
+// runStorm runs the command as a user does, in a process of its own.
+func runStorm(t *testing.T, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], append([]string{"storm"}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	r := result{stderr: stderr.String()}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		r.exit = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimRight(stdout.String(), "\n"), "\n")
+	last := lines[len(lines)-1]
+	const form = "orders=%d requests=%d refunds=%d replays=%d duplicates=%d unknown=%d"
+	if _, err := fmt.Sscanf(last, form, &r.orders, &r.requests, &r.refunds, &r.replays, &r.duplicates, &r.unknown); err != nil {
+		t.Fatalf("the last line is %q, exit status %d\n%s", last, r.exit, r.stderr)
+	}
+	if want := fmt.Sprintf(form, r.orders, r.requests, r.refunds, r.replays, r.duplicates, r.unknown); last != want {
+		t.Errorf("the last line is %q, not %q", last, want)
+	}
+	return r
+}
+
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	orders, duplicates := 40, 12
+	if testing.Short() {
+		orders, duplicates = 10, 6
+	}
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		url := dbtest.DSN(t, e) // one database for all: each run audits its own orders
+		for _, p := range protections {
+			for _, kill := range []bool{false, true} {
+				r := runStorm(t, "-dsn", url, "-protect", p.name, fmt.Sprintf("-kill=%v", kill),
+					fmt.Sprintf("-orders=%d", orders), fmt.Sprintf("-duplicates=%d", duplicates), "-processes=3")
+				if !p.safe {
+					if r.exit != 0 {
+						t.Errorf("%s, kill %v: %+v", p.name, kill, r)
+					}
+					continue
+				}
+				answered := r.replays >= orders*(duplicates-1) && r.replays <= orders*duplicates
+				if r.exit != 0 || r.refunds != orders || r.duplicates != 0 || r.unknown != 0 ||
+					r.requests != orders*duplicates || !answered {
+					t.Errorf("%s, kill %v: %+v", p.name, kill, r)
+				}
+				if kill && !strings.Contains(r.stderr, " kills") {
+					t.Errorf("%s: no kill is told of: %s", p.name, r.stderr)
+				}
+			}
+		}
+	})
+}
+
+// Without protection the same service pays twice, or the storm proves nothing.
+func TestStormWithoutProtectionShowsDuplicates(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		for range 5 {
+			r := runStorm(t, "-dsn", dbtest.DSN(t, e), "-protect", "none", "-orders=10", "-duplicates=8")
+			if r.duplicates > 0 {
+				return
+			}
+		}
+		t.Error("no duplicate in five storms")
+	})
+}
+
+// The audit is what fails a run: the same books, said to be protected.
+func TestStormFailsOnDuplicates(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	st := storm{orders: 1, duplicates: 2, protect: withIdempotency}
+	b := goodBooks(t)
+	b.refunds = append(b.refunds, Refund{ID: "r2", Order: "o", Intent: "o/1", Amount: money(t, "1.00")})
+	if err := st.report(newTally(2), audit(b), &stdout, &stderr); err == nil || !strings.Contains(stderr.String(), "made 2 times") {
+		t.Errorf("%v: %s", err, &stderr)
+	}
+	if got, want := stdout.String(), "orders=1 requests=2 refunds=2 replays=0 duplicates=1 unknown=0\n"; got != want {
+		t.Error(got)
+	}
+}
+
+func TestUnknownProtectionNamesTheOthers(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "storm", "-protect", "magic")
+	out, err := cmd.CombinedOutput()
+	if err == nil || cmd.ProcessState.ExitCode() != 2 {
+		t.Error(err)
+	}
+	for _, p := range protections {
+		if !strings.Contains(string(out), p.name) {
+			t.Errorf("%q does not name %s", out, p.name)
+		}
+	}
+}
