@@ -111,8 +111,12 @@ func (d *DB[Tx]) Access() access.Access[Tx] {
 // table is the quoted name of one of Holdfast's own tables.
 func (d *DB[Tx]) table(name string) string {
 	t := d.dialect.Ident(d.options.prefix + name)
-	if d.options.schema != "" {
-		t = d.dialect.Ident(d.options.schema) + "." + t
+	schema := d.options.schema
+	if schema == "" && d.Engine() == SQLite {
+		schema = "main" // a bare name may be found in an attached database
+	}
+	if schema != "" {
+		t = d.dialect.Ident(schema) + "." + t
 	}
 	return t
 }

@@ -119,7 +119,7 @@ func (e *SchemaError) Error() string {
 	case e.Have < e.Min:
 		fmt.Fprintf(&b, "holdfast: the schema is at version %d and this build needs %d to %d: apply the migrations (holdfast migrate up)", e.Have, e.Min, e.Max)
 	default:
-		fmt.Fprintf(&b, "holdfast: the schema is at version %d and this build knows %d to %d: deploy a newer build, or go back with: holdfast migrate down", e.Have, e.Min, e.Max)
+		fmt.Fprintf(&b, "holdfast: the schema is at version %d and this build knows %d to %d: deploy a newer build", e.Have, e.Min, e.Max)
 	}
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/migrations/sqlitemigrate"
+	"github.com/holdfast-go/holdfast/migrations"
 )
 
 // The program of the README: a refund is asked for twice and happens once.
@@ -30,7 +30,7 @@ func Example() {
 	}
 	defer pool.Close()
 	ctx := context.Background()
-	if err := sqlitemigrate.Up(ctx, pool); err != nil {
+	if err := migrations.Up(ctx, pool); err != nil {
 		log.Fatal(err)
 	}
 	if _, err := pool.ExecContext(ctx, `CREATE TABLE refunds (order_no TEXT, cents INTEGER)`); err != nil {

@@ -17,22 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
-	"github.com/holdfast-go/holdfast/migrations/mysqlmigrate"
-	"github.com/holdfast-go/holdfast/migrations/pgmigrate"
-	"github.com/holdfast-go/holdfast/migrations/sqlitemigrate"
 )
-
-type applier struct {
-	up, down func(context.Context, *sql.DB, ...migrations.Option) error
-	version  func(context.Context, *sql.DB, ...migrations.Option) (int, bool, error)
-}
-
-var appliers = map[dbtest.Engine]applier{
-	dbtest.Postgres: {pgmigrate.Up, pgmigrate.Down, pgmigrate.Version},
-	dbtest.MySQL:    {mysqlmigrate.Up, mysqlmigrate.Down, mysqlmigrate.Version},
-	dbtest.MariaDB:  {mysqlmigrate.Up, mysqlmigrate.Down, mysqlmigrate.Version},
-	dbtest.SQLite:   {sqlitemigrate.Up, sqlitemigrate.Down, sqlitemigrate.Version},
-}
 
 // settings are those that applying touches, or might.
 var settings = map[dbtest.Engine]string{
@@ -45,20 +30,20 @@ var settings = map[dbtest.Engine]string{
 func TestUpDownUp(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		// Whatever kept its connection would stop at the next line.
 		pool.SetMaxOpenConns(1)
 		before := scan[string](t, pool, settings[e])
-		wantVersion(t, a, pool, 0)
-		must(t, a.down(t.Context(), pool))
+		wantVersion(t, pool, 0)
+		must(t, migrations.Down(t.Context(), pool))
 		for range 2 {
-			must(t, a.up(t.Context(), pool))
-			must(t, a.up(t.Context(), pool))
-			wantVersion(t, a, pool, migrations.Version)
+			must(t, migrations.Up(t.Context(), pool))
+			must(t, migrations.Up(t.Context(), pool))
+			wantVersion(t, pool, migrations.Version)
 			works(t, pool)
-			must(t, a.down(t.Context(), pool))
-			must(t, a.down(t.Context(), pool))
-			wantVersion(t, a, pool, 0)
+			must(t, migrations.Down(t.Context(), pool))
+			must(t, migrations.Down(t.Context(), pool))
+			wantVersion(t, pool, 0)
 			for _, table := range []string{"holdfast_schema", "holdfast_records", "holdfast_migrations"} {
 				if _, err := pool.ExecContext(t.Context(), `SELECT 1 FROM `+table); err == nil {
 					t.Errorf("%s is still there", table)
@@ -74,15 +59,15 @@ func TestUpDownUp(t *testing.T) {
 func TestPrefixesStandSideBySide(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		long := strings.Repeat("P", 32)
 		prefixes := []string{holdfast.DefaultPrefix, "", long, "other_"}
 		for _, p := range prefixes {
-			must(t, a.up(t.Context(), pool, migrations.WithPrefix(p)))
+			must(t, migrations.Up(t.Context(), pool, migrations.WithPrefix(p)))
 			works(t, pool, holdfast.WithPrefix(p))
 		}
-		must(t, a.down(t.Context(), pool, migrations.WithPrefix(long)))
-		must(t, a.down(t.Context(), pool, migrations.WithPrefix("")))
+		must(t, migrations.Down(t.Context(), pool, migrations.WithPrefix(long)))
+		must(t, migrations.Down(t.Context(), pool, migrations.WithPrefix("")))
 		works(t, pool)
 		works(t, pool, holdfast.WithPrefix("other_"))
 	})
@@ -91,7 +76,7 @@ func TestPrefixesStandSideBySide(t *testing.T) {
 func TestSchemaOfChoice(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		schema, quoted := "odd ; -- name", ""
 		pool.SetMaxOpenConns(1) // SQLite attaches to a connection
 		switch e {
@@ -112,13 +97,13 @@ func TestSchemaOfChoice(t *testing.T) {
 			t.Cleanup(func() { cleanup(t, pool, `DROP DATABASE `+quoted) })
 		}
 		opt := migrations.WithSchema(schema)
-		must(t, a.up(t.Context(), pool, opt))
-		wantVersion(t, a, pool, migrations.Version, opt)
-		wantVersion(t, a, pool, 0)
+		must(t, migrations.Up(t.Context(), pool, opt))
+		wantVersion(t, pool, migrations.Version, opt)
+		wantVersion(t, pool, 0)
 		works(t, pool, holdfast.WithSchema(schema))
-		must(t, a.up(t.Context(), pool))
-		must(t, a.down(t.Context(), pool, opt))
-		wantVersion(t, a, pool, 0, opt)
+		must(t, migrations.Up(t.Context(), pool))
+		must(t, migrations.Down(t.Context(), pool, opt))
+		wantVersion(t, pool, 0, opt)
 		works(t, pool)
 	})
 }
@@ -131,7 +116,7 @@ func TestNativePool(t *testing.T) {
 		}
 		pool := dbtest.OpenPgx(t, dbtest.DSN(t, e))
 		db := stdlib.OpenDBFromPool(pool)
-		must(t, pgmigrate.Up(t.Context(), db))
+		must(t, migrations.Up(t.Context(), db))
 		must(t, db.Close())
 		_, err := pool.Exec(t.Context(), `SELECT * FROM holdfast_records`)
 		must(t, err)
@@ -142,22 +127,22 @@ func TestNativePool(t *testing.T) {
 func TestWhatWasCutOffIsRepeated(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		for _, version := range []int{1, database.NilVersion} {
 			for _, lost := range []string{"", "records", "schema"} {
 				for _, down := range []bool{false, true} {
-					must(t, a.up(t.Context(), pool))
+					must(t, migrations.Up(t.Context(), pool))
 					run(t, pool, fmt.Sprintf(`UPDATE holdfast_migrations SET version = %d, dirty = true`, version))
 					if lost != "" {
 						run(t, pool, `DROP TABLE holdfast_`+lost)
 					}
 					if down {
-						must(t, a.down(t.Context(), pool))
-						wantVersion(t, a, pool, 0)
+						must(t, migrations.Down(t.Context(), pool))
+						wantVersion(t, pool, 0)
 						continue
 					}
-					must(t, a.up(t.Context(), pool))
-					wantVersion(t, a, pool, migrations.Version)
+					must(t, migrations.Up(t.Context(), pool))
+					wantVersion(t, pool, migrations.Version)
 					works(t, pool)
 				}
 			}
@@ -168,14 +153,14 @@ func TestWhatWasCutOffIsRepeated(t *testing.T) {
 func TestCopiedSQLIsTaken(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		for statement := range strings.SplitSeq(printed(t, holdfast.Engine(e)), ";\n") {
 			if strings.TrimSpace(statement) != "" {
 				run(t, pool, statement)
 			}
 		}
 		works(t, pool)
-		must(t, a.up(t.Context(), pool))
+		must(t, migrations.Up(t.Context(), pool))
 		works(t, pool)
 	})
 }
@@ -183,31 +168,31 @@ func TestCopiedSQLIsTaken(t *testing.T) {
 func TestNewerTablesAreLeft(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
-		must(t, a.up(t.Context(), pool))
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		must(t, migrations.Up(t.Context(), pool))
 		run(t, pool, `UPDATE holdfast_migrations SET version = 99`)
-		must(t, a.up(t.Context(), pool))
-		if err := a.down(t.Context(), pool); err == nil || !strings.Contains(err.Error(), "newer") {
+		must(t, migrations.Up(t.Context(), pool))
+		if err := migrations.Down(t.Context(), pool); err == nil || !strings.Contains(err.Error(), "newer") {
 			t.Errorf("down: %v", err)
 		}
-		wantVersion(t, a, pool, 99)
+		wantVersion(t, pool, 99)
 	})
 }
 
 func TestContextEndsTheWait(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		release := holdLock(t, e, pool)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		err := a.up(ctx, pool)
+		err := migrations.Up(ctx, pool)
 		if took := time.Since(start); err == nil || ctx.Err() == nil || took > 3*time.Second {
 			t.Errorf("up under the lock of another: %v after %v", err, took)
 		}
 		release()
-		must(t, a.up(t.Context(), pool))
+		must(t, migrations.Up(t.Context(), pool))
 		works(t, pool)
 	})
 }
@@ -216,20 +201,20 @@ func TestContextEndsTheWait(t *testing.T) {
 func TestContextEndsAnywhere(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		for i := range 40 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*700*time.Microsecond)
-			err := a.up(ctx, pool)
+			err := migrations.Up(ctx, pool)
 			// A dial has the same deadline and may end just before the context.
 			if late := net.Error(nil); err != nil && ctx.Err() == nil && (!errors.As(err, &late) || !late.Timeout()) {
 				t.Fatal(err)
 			}
 			cancel()
 			ctx, cancel = context.WithTimeout(t.Context(), time.Duration(i)*500*time.Microsecond)
-			_ = a.down(ctx, pool)
+			_ = migrations.Down(ctx, pool)
 			cancel()
 		}
-		must(t, a.up(t.Context(), pool))
+		must(t, migrations.Up(t.Context(), pool))
 		works(t, pool)
 	})
 }
@@ -280,9 +265,9 @@ func works(t *testing.T, pool *sql.DB, opts ...holdfast.Option) {
 	}
 }
 
-func wantVersion(t *testing.T, a applier, pool *sql.DB, want int, opts ...migrations.Option) {
+func wantVersion(t *testing.T, pool *sql.DB, want int, opts ...migrations.Option) {
 	t.Helper()
-	if got, dirty, err := a.version(t.Context(), pool, opts...); err != nil || dirty || got != want {
+	if got, dirty, err := migrations.Applied(t.Context(), pool, opts...); err != nil || dirty || got != want {
 		t.Errorf("version %d (dirty: %t), %v; want %d", got, dirty, err, want)
 	}
 }
@@ -318,18 +303,18 @@ func must(t *testing.T, err error) {
 func TestDownWaitsForReaders(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		a, pool := appliers[e], dbtest.OpenSQL(t, dbtest.DSN(t, e))
-		must(t, a.up(t.Context(), pool))
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		must(t, migrations.Up(t.Context(), pool))
 		tx, err := pool.BeginTx(t.Context(), nil)
 		must(t, err)
 		var n int
 		must(t, tx.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM holdfast_records`).Scan(&n))
 		done := make(chan error, 1)
-		go func() { done <- a.down(t.Context(), pool) }()
+		go func() { done <- migrations.Down(t.Context(), pool) }()
 		time.Sleep(3 * time.Second) // past the bound of one try
 		must(t, tx.Commit())
 		must(t, <-done)
-		wantVersion(t, a, pool, 0)
+		wantVersion(t, pool, 0)
 		if err := pool.PingContext(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -3,14 +3,20 @@
 //
 // # Applying
 //
-// Packages pgmigrate, mysqlmigrate (MySQL and MariaDB) and sqlitemigrate apply
-// them through golang-migrate on the pool that you have:
+// [Up] applies them through golang-migrate on the pool that you have, whichever
+// engine it is of:
 //
-//	err := pgmigrate.Up(ctx, pool)
+//	err := migrations.Up(ctx, pool)
 //
-// They may run at every start of every process, several at once: when there is
-// nothing to do they only read. The version is kept in the table
-// holdfast_migrations, beside your own migrations. The command does the same:
+// It may run at every start of every process, several at once: when there is
+// nothing to do it only reads. The version is kept in the table
+// holdfast_migrations, beside your own migrations. A native pool of pgx is lent:
+//
+//	db := stdlib.OpenDBFromPool(pool)
+//	defer db.Close() // gives its connections back; the pool stays open
+//	err := migrations.Up(ctx, db)
+//
+// The command does the same:
 //
 //	HOLDFAST_DSN=postgres://user:pw@host/db holdfast migrate up
 //

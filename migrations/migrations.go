@@ -9,7 +9,6 @@ import (
 	"testing/fstest"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/migrations/internal/layout"
 )
 
 // Version is the version of the tables that this build creates.
@@ -19,19 +18,19 @@ const Version = 1
 var templates embed.FS
 
 // Option changes where the tables are.
-type Option func(*layout.Layout)
+type Option func(*layout)
 
 // WithPrefix begins the names of the tables, as [holdfast.WithPrefix] does.
-func WithPrefix(prefix string) Option { return func(l *layout.Layout) { l.Prefix = prefix } }
+func WithPrefix(prefix string) Option { return func(l *layout) { l.prefix = prefix } }
 
 // WithSchema puts the tables into a schema that exists (on MySQL and MariaDB a
 // database, on SQLite an attached one), as [holdfast.WithSchema] does.
-func WithSchema(schema string) Option { return func(l *layout.Layout) { l.Schema = schema } }
+func WithSchema(schema string) Option { return func(l *layout) { l.schema = schema } }
 
 // FS holds the migrations of an engine for a prefix and a schema, named as
 // golang-migrate names them: 0001_init.up.sql, 0001_init.down.sql.
 func FS(e holdfast.Engine, opts ...Option) (fs.FS, error) {
-	l, err := layout.New(e, opts)
+	l, err := newLayout(e, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +42,7 @@ func FS(e holdfast.Engine, opts ...Option) (fs.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	render := strings.NewReplacer("{schema}", l.Qualifier(), "{prefix}", l.Prefix)
+	render := strings.NewReplacer("{schema}", l.qualifier(), "{prefix}", l.prefix)
 	out := fstest.MapFS{}
 	for _, f := range files {
 		text, err := templates.ReadFile(dir + "/" + f.Name())

@@ -81,7 +81,7 @@ func TestNamesAreRefusedAsHoldfastDoes(t *testing.T) {
 
 func TestNoDriverIsLinked(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".", "./pgmigrate", "./mysqlmigrate", "./sqlitemigrate").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -37,7 +37,6 @@ func TestMain(m *testing.M) {
 }
 
 func child() error {
-	a := appliers[dbtest.Engine(os.Getenv(childEngine))]
 	pool, _, err := dsn.Open(os.Getenv(childDSN))
 	if err != nil {
 		return err
@@ -48,8 +47,8 @@ func child() error {
 	prefix := migrations.WithPrefix(os.Getenv(childPrefix))
 	if os.Getenv(childLoop) != "" { // until killed
 		for {
-			_ = a.up(ctx, pool, prefix)
-			_ = a.down(ctx, pool, prefix)
+			_ = migrations.Up(ctx, pool, prefix)
+			_ = migrations.Down(ctx, pool, prefix)
 		}
 	}
 	start, err := strconv.ParseInt(os.Getenv(childStart), 10, 64)
@@ -57,7 +56,7 @@ func child() error {
 		return err
 	}
 	time.Sleep(time.Until(time.Unix(0, start)))
-	return a.up(ctx, pool, prefix)
+	return migrations.Up(ctx, pool, prefix)
 }
 
 func command(t *testing.T, e dbtest.Engine, url string, env ...string) (*exec.Cmd, *bytes.Buffer) {
@@ -93,7 +92,7 @@ func TestProcessesAtOnce(t *testing.T) {
 				w()
 			}
 			works(t, pool, holdfast.WithPrefix(prefix))
-			wantVersion(t, appliers[e], pool, migrations.Version, migrations.WithPrefix(prefix))
+			wantVersion(t, pool, migrations.Version, migrations.WithPrefix(prefix))
 		}
 	})
 }
@@ -113,10 +112,10 @@ func TestKilledProcesses(t *testing.T) {
 			if out.Len() > 0 {
 				t.Errorf("the process said: %s", out)
 			}
-			if _, d, err := appliers[e].version(t.Context(), pool); err == nil && d {
+			if _, d, err := migrations.Applied(t.Context(), pool); err == nil && d {
 				dirty++
 			}
-			must(t, appliers[e].up(t.Context(), pool))
+			must(t, migrations.Up(t.Context(), pool))
 			works(t, pool)
 		}
 		t.Logf("%d of 8 kills left a dirty version", dirty)

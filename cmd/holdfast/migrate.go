@@ -10,33 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/dsn"
 	"github.com/holdfast-go/holdfast/migrations"
-	"github.com/holdfast-go/holdfast/migrations/mysqlmigrate"
-	"github.com/holdfast-go/holdfast/migrations/pgmigrate"
-	"github.com/holdfast-go/holdfast/migrations/sqlitemigrate"
 )
 
 type apply func(context.Context, *sql.DB, ...migrations.Option) error
-
-// migrator is one engine's package.
-type migrator struct {
-	up, down apply
-	version  func(context.Context, *sql.DB, ...migrations.Option) (int, bool, error)
-}
-
-var migrators = map[dsn.Engine]migrator{
-	dsn.Postgres: {pgmigrate.Up, pgmigrate.Down, pgmigrate.Version},
-	dsn.MySQL:    {mysqlmigrate.Up, mysqlmigrate.Down, mysqlmigrate.Version},
-	dsn.SQLite:   {sqlitemigrate.Up, sqlitemigrate.Down, sqlitemigrate.Version},
-}
 
 func newMigrate(f *flags) *cobra.Command {
 	return group("migrate", "Create, describe or drop Holdfast's tables",
 		&cobra.Command{
 			Use: "up", Short: "Apply what is missing; several at once are safe", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return f.migrate(cmd, func(m migrator) apply { return m.up })
+				return f.migrate(cmd, migrations.Up)
 			},
 		},
 		newMigrateDown(f),
@@ -58,7 +42,7 @@ func newMigrateDown(f *flags) *cobra.Command {
 			if !yes {
 				return errors.New("down deletes every record, so that keys which were used can be used again: if that is meant, add --yes")
 			}
-			return f.migrate(cmd, func(m migrator) apply { return m.down })
+			return f.migrate(cmd, migrations.Down)
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "yes, delete every record")
@@ -92,20 +76,19 @@ func (f *flags) options() []migrations.Option {
 	return []migrations.Option{migrations.WithPrefix(f.prefix), migrations.WithSchema(f.schema)}
 }
 
-// migrate runs what pick picks, and answers with the version that is there then.
-func (f *flags) migrate(cmd *cobra.Command, pick func(migrator) apply) error {
-	pool, engine, err := f.open()
+// migrate runs what is given, and answers with the version that is there then.
+func (f *flags) migrate(cmd *cobra.Command, run apply) error {
+	pool, err := f.open()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = pool.Close() }()
-	m := migrators[engine]
-	if pick != nil {
-		if err := pick(m)(cmd.Context(), pool, f.options()...); err != nil {
+	if run != nil {
+		if err := run(cmd.Context(), pool, f.options()...); err != nil {
 			return err
 		}
 	}
-	version, dirty, err := m.version(cmd.Context(), pool, f.options()...)
+	version, dirty, err := migrations.Applied(cmd.Context(), pool, f.options()...)
 	if err != nil {
 		return err
 	}

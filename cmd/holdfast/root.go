@@ -65,12 +65,13 @@ func (f *flags) url() (string, error) {
 	return "", errors.New("no database is named: set " + dsnVariable + " or give -dsn")
 }
 
-func (f *flags) open() (*sql.DB, dsn.Engine, error) {
+func (f *flags) open() (*sql.DB, error) {
 	url, err := f.url()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return dsn.Open(url)
+	pool, _, err := dsn.Open(url)
+	return pool, err
 }
 
 // answer writes value as JSON, or else text.

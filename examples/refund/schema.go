@@ -8,11 +8,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/adapters/holdfastsqlx"
-	"github.com/holdfast-go/holdfast/migrations/mysqlmigrate"
-	"github.com/holdfast-go/holdfast/migrations/pgmigrate"
-	"github.com/holdfast-go/holdfast/migrations/sqlitemigrate"
+	"github.com/holdfast-go/holdfast/migrations"
 )
 
 // The service's own tables. {key} is a column whose values are told apart byte
@@ -54,22 +50,12 @@ var tables = []string{
 // migrate creates what is missing: Holdfast's tables, then the service's. It
 // may run at every start of every process.
 func migrate(ctx context.Context, pool *sqlx.DB) error {
-	db, err := holdfastsqlx.Open(ctx, pool)
-	if err != nil {
-		return fmt.Errorf("open the database: %w", err)
+	if err := migrations.Up(ctx, pool.DB); err != nil {
+		return fmt.Errorf("migrate Holdfast's tables: %w", err)
 	}
 	keyType := "TEXT"
-	switch db.Engine() {
-	case holdfast.PostgreSQL:
-		err = pgmigrate.Up(ctx, pool.DB)
-	case holdfast.SQLite:
-		err = sqlitemigrate.Up(ctx, pool.DB)
-	default:
+	if pool.DriverName() == "mysql" {
 		keyType = "VARBINARY(512)"
-		err = mysqlmigrate.Up(ctx, pool.DB)
-	}
-	if err != nil {
-		return fmt.Errorf("migrate Holdfast's tables: %w", err)
 	}
 	for _, table := range tables {
 		if err := create(ctx, pool, strings.ReplaceAll(table, "{key}", keyType)); err != nil {

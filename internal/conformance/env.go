@@ -16,9 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
-	"github.com/holdfast-go/holdfast/migrations/mysqlmigrate"
-	"github.com/holdfast-go/holdfast/migrations/pgmigrate"
-	"github.com/holdfast-go/holdfast/migrations/sqlitemigrate"
 )
 
 // Timeout bounds each test's work; reaching it is a failure, never a verdict.
@@ -88,14 +85,7 @@ func New[Tx any](t *testing.T, h Handle[Tx], engine dbtest.Engine, opts ...holdf
 // Migrate applies Holdfast's tables.
 func (e *Env[Tx]) Migrate(opts ...migrations.Option) {
 	e.Helper()
-	up := pgmigrate.Up
-	switch e.Engine {
-	case dbtest.MySQL, dbtest.MariaDB:
-		up = mysqlmigrate.Up
-	case dbtest.SQLite:
-		up = sqlitemigrate.Up
-	}
-	if err := up(e.Ctx, e.SQL, opts...); err != nil {
+	if err := migrations.Up(e.Ctx, e.SQL, opts...); err != nil {
 		e.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package apply
+package migrations
 
 import (
 	"context"
@@ -38,10 +38,10 @@ func lockPostgres(d *driver) error {
 	if err != nil {
 		return err
 	}
-	if d.layout.Schema != "" {
-		schema.String = d.layout.Schema
+	if d.layout.schema != "" {
+		schema.String = d.layout.schema
 	}
-	id, err := database.GenerateAdvisoryLockId(db.String, schema.String, d.layout.Prefix+"migrations")
+	id, err := database.GenerateAdvisoryLockId(db.String, schema.String, d.layout.prefix+"migrations")
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func end(ctx context.Context, d *driver) error {
 	if err == nil {
 		return nil
 	}
-	if _, e := d.conn.ExecContext(ctx, `ROLLBACK`); e != nil && d.layout.Dialect.Classify(e) != dialect.Gone {
+	if _, e := d.conn.ExecContext(ctx, `ROLLBACK`); e != nil && d.layout.dialect.Classify(e) != dialect.Gone {
 		d.spoiled = true // ending the connection rolls back, too
 	}
 	return err
@@ -107,13 +107,13 @@ func lockMySQL(d *driver) error {
 	if err := d.conn.QueryRowContext(d.ctx, `SELECT DATABASE()`).Scan(&db); err != nil {
 		return err
 	}
-	if d.layout.Schema != "" {
-		db.String = d.layout.Schema
+	if d.layout.schema != "" {
+		db.String = d.layout.schema
 	}
 	if db.String == "" {
 		return errors.New("no database is selected: name it in the DSN, or with WithSchema")
 	}
-	id, err := database.GenerateAdvisoryLockId(db.String + ":" + d.layout.Prefix + "migrations")
+	id, err := database.GenerateAdvisoryLockId(db.String + ":" + d.layout.prefix + "migrations")
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,4 @@
-// Package apply runs the migrations on a pool, through golang-migrate.
-//
-// golang-migrate's own database drivers are not used: that of pgx gives its
-// connection back only by closing the pool, that of MySQL needs
-// multiStatements, that of SQLite locks within one process only, none takes a
-// context, and each links a driver which the program may not want.
-package apply
+package migrations
 
 import (
 	"context"
@@ -20,10 +14,8 @@ import (
 	"github.com/golang-migrate/migrate/v4/source"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/dialect"
-	"github.com/holdfast-go/holdfast/migrations"
-	"github.com/holdfast-go/holdfast/migrations/internal/layout"
 )
 
 const (
@@ -34,26 +26,35 @@ const (
 	cleanup = 5 * time.Second
 )
 
-// Up applies what is missing. Tables of a newer build are left as they are.
-func Up(ctx context.Context, e holdfast.Engine, pool *sql.DB, opts []migrations.Option) error {
-	return retry(ctx, e, pool, opts, func(d *driver, src source.Driver) error {
+// Up applies what is missing, on the engine that pool is of. Any number of
+// processes may call it at the same moment, at every start: they take turns, for
+// a minute at most. Tables of a newer build are left as they are, and the pool open.
+//
+// On PostgreSQL and SQLite each file is one transaction. On MySQL and MariaDB
+// DDL commits by itself, so a process that dies on the way leaves a file half
+// done: the next Up or Down repeats it. No multiStatements is needed there; one
+// connection of the pool is used and closed at the end.
+func Up(ctx context.Context, pool *sql.DB, opts ...Option) error {
+	return retry(ctx, pool, opts, func(d *driver, src source.Driver) error {
 		have, dirty, err := d.Version()
-		if err != nil || have >= migrations.Version && !dirty {
+		if err != nil || have >= Version && !dirty {
 			return err
 		}
 		return d.steps(src, 1)
 	})
 }
 
-// Down takes everything away, golang-migrate's table included.
-func Down(ctx context.Context, e holdfast.Engine, pool *sql.DB, opts []migrations.Option) error {
-	return retry(ctx, e, pool, opts, func(d *driver, src source.Driver) error {
+// Down drops Holdfast's tables, golang-migrate's among them, and deletes every
+// record, so that keys which were used can be used again. It is for tests and
+// for removal.
+func Down(ctx context.Context, pool *sql.DB, opts ...Option) error {
+	return retry(ctx, pool, opts, func(d *driver, src source.Driver) error {
 		have, dirty, err := d.Version()
 		switch {
 		case err != nil || have == database.NilVersion && !dirty:
 			return err
-		case have > migrations.Version:
-			return fmt.Errorf("the tables are at version %d, of a newer build than this one (%d): go down with that build", have, migrations.Version)
+		case have > Version:
+			return fmt.Errorf("the tables are at version %d, of a newer build than this one (%d): go down with that build", have, Version)
 		}
 		d.down = true
 		if err := d.steps(src, -1); err != nil {
@@ -63,10 +64,10 @@ func Down(ctx context.Context, e holdfast.Engine, pool *sql.DB, opts []migration
 	})
 }
 
-// Version reads how far the migrations got: 0 is not at all. Dirty means that
+// Applied reads how far the migrations got: 0 is not at all. Dirty means that
 // one is under way, or was cut off; Up and Down repeat it.
-func Version(ctx context.Context, e holdfast.Engine, pool *sql.DB, opts []migrations.Option) (version int, dirty bool, err error) {
-	err = retry(ctx, e, pool, opts, func(d *driver, _ source.Driver) error {
+func Applied(ctx context.Context, pool *sql.DB, opts ...Option) (version int, dirty bool, err error) {
+	err = retry(ctx, pool, opts, func(d *driver, _ source.Driver) error {
 		version, dirty, err = d.Version()
 		return err
 	})
@@ -76,7 +77,7 @@ func Version(ctx context.Context, e holdfast.Engine, pool *sql.DB, opts []migrat
 // steps goes one file at a time, each under its own lock: a failure leaves no
 // prefetched file behind, and between two files the context is looked at.
 func (d *driver) steps(src source.Driver, by int) error {
-	m, err := migrate.NewWithInstance("iofs", src, d.layout.Dialect.Name, d)
+	m, err := migrate.NewWithInstance("iofs", src, d.layout.dialect.Name, d)
 	if err != nil {
 		return err
 	}
@@ -94,12 +95,17 @@ func (d *driver) steps(src source.Driver, by int) error {
 }
 
 // retry gives f a connection of its own, again for as long as others are in the way.
-func retry(ctx context.Context, e holdfast.Engine, pool *sql.DB, opts []migrations.Option, f func(*driver, source.Driver) error) error {
-	l, err := layout.New(e, opts)
+func retry(ctx context.Context, pool *sql.DB, opts []Option, f func(*driver, source.Driver) error) error {
+	db, err := holdfastsql.Open(ctx, pool)
 	if err != nil {
 		return err
 	}
-	files, err := migrations.FS(e, opts...)
+	e := db.Engine()
+	l, err := newLayout(e, opts)
+	if err != nil {
+		return err
+	}
+	files, err := FS(e, opts...)
 	if err != nil {
 		return err
 	}
@@ -111,7 +117,7 @@ func retry(ctx context.Context, e holdfast.Engine, pool *sql.DB, opts []migratio
 	for {
 		err := once(ctx, l, pool, src, f)
 		busy := errors.Is(err, database.ErrLocked)
-		switch l.Dialect.Classify(err) {
+		switch l.dialect.Classify(err) {
 		case dialect.Busy, dialect.Retry:
 			busy = true
 		}
@@ -129,12 +135,12 @@ func retry(ctx context.Context, e holdfast.Engine, pool *sql.DB, opts []migratio
 	}
 }
 
-func once(ctx context.Context, l *layout.Layout, pool *sql.DB, src source.Driver, f func(*driver, source.Driver) error) (err error) {
+func once(ctx context.Context, l *layout, pool *sql.DB, src source.Driver, f func(*driver, source.Driver) error) (err error) {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	d := &driver{ctx: ctx, layout: l, conn: conn, engine: engines[l.Dialect.Name], table: l.Table("migrations")}
+	d := &driver{ctx: ctx, layout: l, conn: conn, engine: engines[l.dialect.Name], table: l.table("migrations")}
 	defer d.release()
 	return f(d, src)
 }

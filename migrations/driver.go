@@ -1,4 +1,4 @@
-package apply
+package migrations
 
 import (
 	"context"
@@ -11,14 +11,17 @@ import (
 	"github.com/golang-migrate/migrate/v4/database"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
-	"github.com/holdfast-go/holdfast/migrations"
-	"github.com/holdfast-go/holdfast/migrations/internal/layout"
 )
 
 // driver is golang-migrate's view of one connection.
+//
+// golang-migrate's own database drivers are not used: that of pgx gives its
+// connection back only by closing the pool, that of MySQL needs
+// multiStatements, that of SQLite locks within one process only, none takes a
+// context, and each links a driver which the program may not want.
 type driver struct {
 	ctx    context.Context // golang-migrate's methods take none
-	layout *layout.Layout
+	layout *layout
 	engine engine
 	conn   *sql.Conn
 	table  string // golang-migrate's own
@@ -101,7 +104,7 @@ func (d *driver) Version() (version int, dirty bool, err error) {
 	}
 	switch {
 	case d.down:
-		version = min(max(version, 0)+1, migrations.Version)
+		version = min(max(version, 0)+1, Version)
 	case version <= 1:
 		version = database.NilVersion
 	default:
@@ -113,7 +116,7 @@ func (d *driver) Version() (version int, dirty bool, err error) {
 // stored reads the version and needs no lock; no table is no version.
 func (d *driver) stored() (version int, dirty bool, err error) {
 	err = d.conn.QueryRowContext(d.ctx, `SELECT version, dirty FROM `+d.table).Scan(&version, &dirty)
-	if errors.Is(err, sql.ErrNoRows) || d.layout.Dialect.Classify(err) == dialect.NoTable {
+	if errors.Is(err, sql.ErrNoRows) || d.layout.dialect.Classify(err) == dialect.NoTable {
 		return database.NilVersion, false, nil
 	}
 	return version, dirty, err
