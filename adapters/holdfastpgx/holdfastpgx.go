@@ -74,7 +74,12 @@ func isoLevel(l sql.IsolationLevel) (pgx.TxIsoLevel, error) {
 	}
 }
 
-func (c conn) Commit(ctx context.Context, tx pgx.Tx) error { return closed(tx.Commit(ctx)) }
+func (c conn) Commit(ctx context.Context, tx pgx.Tx) error {
+	if err := tx.Commit(ctx); err != nil {
+		return closed(err)
+	}
+	return replicated(c.c.Conn())
+}
 
 func (c conn) Rollback(ctx context.Context, tx pgx.Tx) error { return closed(tx.Rollback(ctx)) }
 

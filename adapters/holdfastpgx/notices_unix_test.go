@@ -1,0 +1,158 @@
+//go:build unix
+
+package holdfastpgx_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
+)
+
+// TestCommitWithoutItsStandbyIsUnknown: the wait for a synchronous standby is
+// cancelled, the server answers COMMIT with success and a warning. The naive
+// form takes it for done.
+func TestCommitWithoutItsStandbyIsUnknown(t *testing.T) {
+	t.Parallel()
+	dsn := privateServer(t, "-c", "synchronous_standby_names=nobody")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	admin, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close(context.WithoutCancel(ctx)) }()
+	if _, err := admin.Exec(ctx, `SET synchronous_commit = local; CREATE TABLE effects (k text)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, watched := range []bool{false, true} {
+		config, err := pgxpool.ParseConfig(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if watched {
+			holdfastpgx.WatchNotices(config.ConnConfig)
+		}
+		pool, err := pgxpool.NewWithConfig(ctx, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db, err := holdfastpgx.Open(ctx, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			done <- db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, `INSERT INTO effects VALUES ($1)`, fmt.Sprint(watched))
+				return err
+			})
+		}()
+		cancelSyncWait(ctx, t, admin)
+		err = <-done
+		if watched != errors.Is(err, holdfast.ErrUnknown) || !watched && err != nil {
+			t.Errorf("watched %v: got %v", watched, err)
+		}
+		pool.Close()
+	}
+}
+
+func cancelSyncWait(ctx context.Context, t *testing.T, admin *pgx.Conn) {
+	t.Helper()
+	for {
+		var n int
+		err := admin.QueryRow(ctx, `SELECT count(*) FROM (SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND pid <> $1) c`,
+			admin.PgConn().PID()).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// privateServer starts a PostgreSQL of this test's own, because the setting is
+// the whole server's.
+func privateServer(t *testing.T, args ...string) string {
+	t.Helper()
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if len(found) == 0 {
+		t.Skip("no PostgreSQL binaries on this machine: the servers in containers cannot be given this setting")
+	}
+	bin := filepath.Dir(slices.Max(found))
+	dir, err := os.MkdirTemp("", "holdfast-sync")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	run := func(name string, args ...string) *exec.Cmd {
+		cmd := exec.Command(filepath.Join(bin, name), args...)
+		cmd.Dir = dir
+		cmd.SysProcAttr = unprivileged(t, dir)
+		return cmd
+	}
+	data := filepath.Join(dir, "data")
+	if out, err := run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync").CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	server := run("postgres", append([]string{"-D", data, "-p", port, "-k", dir, "-c", "listen_addresses=127.0.0.1"}, args...)...)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Signal(syscall.SIGQUIT)
+		_ = server.Wait()
+	})
+	dsn := "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable"
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		c, err := pgx.Connect(t.Context(), dsn)
+		if err == nil {
+			_ = c.Close(t.Context())
+			return dsn
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// unprivileged: PostgreSQL refuses to run as root.
+func unprivileged(t *testing.T, dir string) *syscall.SysProcAttr {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	if err := os.Chown(dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+}
