@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,30 +18,34 @@ import (
 
 // The program of the README: a refund is asked for twice and happens once.
 func Example() {
-	dir, err := os.MkdirTemp("", "holdfast")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	ctx := context.Background()
-	if err := migrations.Up(ctx, pool); err != nil {
-		log.Fatal(err)
-	}
-	if _, err := pool.ExecContext(ctx, `CREATE TABLE refunds (order_no TEXT, cents INTEGER)`); err != nil {
-		log.Fatal(err)
-	}
-	if err := refundTwice(ctx, pool); err != nil {
-		log.Print(err)
+	if err := shop(context.Background()); err != nil {
+		fmt.Println(err)
 	}
 	// Output:
 	// executed: refund of 1250 cents for order 42
 	// replayed: refund of 1250 cents for order 42
 	// refunds in the table: 1
+}
+
+// shop is the program around it: a pool and the tables.
+func shop(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "holdfast")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := migrations.Up(ctx, pool); err != nil {
+		return err
+	}
+	if _, err := pool.ExecContext(ctx, `CREATE TABLE refunds (order_no TEXT, cents INTEGER)`); err != nil {
+		return err
+	}
+	return refundTwice(ctx, pool)
 }
 
 func refundTwice(ctx context.Context, pool *sql.DB) error {

@@ -97,7 +97,7 @@ func privateServer(t *testing.T, args ...string) string {
 		t.Skip("no PostgreSQL binaries on this machine: the servers in containers cannot be given this setting")
 	}
 	bin := filepath.Dir(slices.Max(found))
-	dir, err := os.MkdirTemp("", "holdfast-sync")
+	dir, err := os.MkdirTemp("", "holdfast-sync") //nolint:usetesting // the other user may not enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
