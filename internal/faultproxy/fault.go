@@ -129,8 +129,8 @@ func (f *Fault) Deliver() error {
 
 func (f *Fault) strike() {
 	f.proxy.fired.Add(1)
+	close(f.struck) // first: then may be what lets the client know
 	for _, then := range f.then {
 		then()
 	}
-	close(f.struck)
 }

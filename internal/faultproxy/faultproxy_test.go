@@ -31,14 +31,14 @@ func TestLoseReply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, s := start(t)
 			c := dial(t, p)
-			then := ""
-			f := p.LoseReply(faultproxy.Contains("COMMIT"), e.ending, func() { then = s.received() })
+			then := make(chan string, 1)
+			f := p.LoseReply(faultproxy.Contains("COMMIT"), e.ending, func() { then <- s.received() })
 			want(t, c, "one")
 			if got, err := ask(t, c, "do commit", 100*time.Millisecond); got != "" || !errors.Is(err, e.err) {
 				t.Errorf("got %q, %v, want %v", got, err, e.err)
 			}
-			if <-f.Struck(); then != "onedo commit" {
-				t.Errorf("the fault struck when the server had received %q", then)
+			if got := <-then; got != "onedo commit" {
+				t.Errorf("the fault struck when the server had received %q", got)
 			}
 			if !f.Fired() || p.Fired() != 1 {
 				t.Errorf("fired: %v, %d", f.Fired(), p.Fired())
