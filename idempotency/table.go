@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/jmoiron/sqlx/reflectx"
@@ -13,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
 // TableSpec says which row of the caller's own table is the record.
@@ -37,10 +37,10 @@ type Table[R, Tx any] struct {
 	db      *holdfast.DB[Tx]
 	access  access.Access[Tx]
 	spec    TableSpec
-	fields  []*reflectx.FieldInfo // tagged, in order
-	key     []*reflectx.FieldInfo
-	compare []*reflectx.FieldInfo
-	text    map[string]bool // SQLite: key columns that hold text
+	fields  rowmap.Fields // tagged, in order
+	key     rowmap.Fields
+	compare rowmap.Fields
+	forms   rowmap.Forms
 	insert  core.Stmt
 	read    core.Stmt // plain
 	lock    core.Stmt // within a transaction
@@ -59,80 +59,48 @@ func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec TableSpe
 		return nil, err
 	}
 	t := &Table[R, Tx]{db: db, access: db.Access(), spec: spec}
-	if err := t.mapFields(); err != nil {
-		return nil, err
-	}
-	if err := t.checkKey(ctx); err != nil {
-		return nil, err
-	}
 	d := t.access.Dialect
-	name := d.Ident(spec.Table)
-	if spec.Schema != "" {
-		name = d.Ident(spec.Schema) + "." + name
+	table, err := t.check(ctx)
+	if err != nil {
+		return nil, err
 	}
-	columns, key := d.Idents(names(t.fields)), d.Idents(spec.Key)
-	t.insert = d.Compile("row.claim", d.Rows.Insert(name, columns, key))
-	where := make([]string, len(key))
-	for i, k := range key {
-		where[i] = fmt.Sprintf("%s = $%d", k, i+1)
-	}
-	read := `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + name + ` WHERE ` + strings.Join(where, " AND ")
+	columns := d.Idents(t.fields.Names())
+	t.insert = d.Compile("row.claim", d.Rows.Insert(table.Quoted, columns, d.Idents(spec.Key)))
+	read := `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + table.Quoted + ` WHERE ` + table.Where(spec.Key, 1)
 	t.read = d.Compile("row.look", read)
 	t.lock = d.Compile("row.lock", read+d.Rows.LockClause)
 	return t, nil
 }
 
-func (t *Table[R, Tx]) mapFields() error {
-	if err := t.db.CheckIdent("TableSpec.Table", t.spec.Table); err != nil {
-		return err
-	}
-	if t.spec.Schema != "" {
-		if err := t.db.CheckIdent("TableSpec.Schema", t.spec.Schema); err != nil {
-			return err
-		}
-	}
-	typ := reflect.TypeFor[R]()
-	if typ.Kind() != reflect.Struct {
-		return invalid("R", fmt.Sprintf("%v is not a struct with db tags", typ))
-	}
-	m := reflectx.NewMapper("db").TypeMap(typ)
-	for _, f := range m.Index {
-		if _, tagged := f.Field.Tag.Lookup("db"); tagged && f.Name != "" && !strings.Contains(f.Path, ".") {
-			if err := t.db.CheckIdent("db tag", f.Name); err != nil {
-				return err
-			}
-			t.fields = append(t.fields, f)
-		}
-	}
-	if len(t.spec.Key) == 0 {
-		return invalid("TableSpec.Key", "names no column")
-	}
+// check maps the struct and refuses a key whose columns can be NULL or fold
+// different values, and one that no full unique index stands for.
+func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 	var err error
-	if t.key, err = t.pick("TableSpec.Key", t.spec.Key); err != nil {
-		return err
+	if t.fields, err = rowmap.Of[R](t.db.CheckIdent); err != nil {
+		return nil, err
 	}
-	t.compare, err = t.pick("TableSpec.Compare", t.spec.Compare)
-	return err
-}
-
-func (t *Table[R, Tx]) pick(field string, columns []string) ([]*reflectx.FieldInfo, error) {
-	out := make([]*reflectx.FieldInfo, len(columns))
-	for i, c := range columns {
-		n := slices.Index(names(t.fields), c)
-		if n < 0 {
-			return nil, invalid(field, fmt.Sprintf("%v has no field with the tag db:%q", reflect.TypeFor[R](), c))
+	if t.key, err = t.fields.Pick("TableSpec.Key", t.spec.Key); err != nil {
+		return nil, err
+	}
+	if t.compare, err = t.fields.Pick("TableSpec.Compare", t.spec.Compare); err != nil {
+		return nil, err
+	}
+	d := t.access.Dialect
+	table, err := rowmap.Describe(ctx, d, t.access.Pool, t.db.CheckIdent, t.spec.Schema, t.spec.Table)
+	if err != nil {
+		return nil, err
+	}
+	key, err := table.Key(ctx, t.spec.Key)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range key {
+		if ok, why := d.Rows.Exact(c.Type, c.Collation); !ok {
+			return nil, invalid("TableSpec.Key", fmt.Sprintf("column %q: %s", c.Name, why))
 		}
-		out[i] = t.fields[n]
 	}
-	return out, nil
-}
-
-func names(fields []*reflectx.FieldInfo) []string {
-	out := make([]string, len(fields))
-	for i, f := range fields {
-		out[i] = f.Name
-	}
-	return out
+	t.forms = table.Forms(key)
+	return table, nil
 }
 
 // Do claims row in a transaction of its own, runs fn in it where the claim won,
@@ -240,24 +208,11 @@ func (t *Table[R, Tx]) claim(ctx context.Context, q core.Querier, row R) (bool, 
 func (t *Table[R, Tx]) find(ctx context.Context, q core.Querier, stmt core.Stmt, row R, there *R) (bool, error) {
 	v := reflect.ValueOf(there).Elem()
 	v.SetZero()
-	dest := make([]any, len(t.fields))
-	for i, f := range t.fields {
-		dest[i] = reflectx.FieldByIndexes(v, f.Index).Addr().Interface()
-	}
-	return stmt.QueryRow(ctx, q, dest, t.values(row, t.key)...)
+	return stmt.QueryRow(ctx, q, t.fields.Dest(v), t.values(row, t.key)...)
 }
 
-func (t *Table[R, Tx]) values(row R, fields []*reflectx.FieldInfo) []any {
-	v := reflect.ValueOf(row)
-	out := make([]any, len(fields))
-	for i, f := range fields {
-		out[i] = reflectx.FieldByIndexesReadOnly(v, f.Index).Interface()
-		// SQLite takes the same bytes as text and as a blob for two keys.
-		if text, isKey := t.text[f.Name]; isKey {
-			out[i] = asColumn(out[i], text)
-		}
-	}
-	return out
+func (t *Table[R, Tx]) values(row R, fields rowmap.Fields) []any {
+	return fields.Values(reflect.ValueOf(row), t.forms)
 }
 
 // same compares the declared columns by the type's own Equal (time, decimal)
@@ -283,16 +238,4 @@ func equal(x, y reflect.Value) bool {
 		return m.Call([]reflect.Value{y})[0].Bool()
 	}
 	return reflect.DeepEqual(x.Interface(), y.Interface())
-}
-
-// asColumn gives a key its column's form.
-func asColumn(v any, text bool) any {
-	r := reflect.ValueOf(v)
-	switch {
-	case text && r.Kind() == reflect.Slice && r.Type().Elem().Kind() == reflect.Uint8:
-		return string(r.Bytes())
-	case !text && r.Kind() == reflect.String:
-		return []byte(r.String())
-	}
-	return v
 }
