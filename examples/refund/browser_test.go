@@ -154,9 +154,11 @@ func TestPageWithTheKeyboardOnly(t *testing.T) {
 	focused("input[name=protect][value=business-row]:checked")
 	do(ctx, t, chromedp.KeyEvent(kb.Tab))
 	focused("#new-order")
-	do(ctx, t, chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab))
-	focused(".order .refund")
-	do(ctx, t, chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(kb.Enter))
+	for _, next := range []string{".order .amount", ".order .refund-no", ".order .refund"} {
+		do(ctx, t, chromedp.KeyEvent(kb.Tab))
+		focused(next)
+	}
+	do(ctx, t, chromedp.KeyEvent(kb.Enter+kb.Enter))
 	eventually(ctx, t, `document.querySelectorAll("#events .badge.executed").length === 1`)
 	eventually(ctx, t, `document.querySelectorAll("#events .badge.replayed").length === 1`)
 	focused(".order .refund") // the refresh has not taken the focus away

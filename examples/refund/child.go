@@ -28,7 +28,7 @@ func startChild(url string, args ...string) (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program to start it again: %w", err)
 	}
-	cmd := exec.Command(self, args...) //nolint:noctx // it is ended by kill, and by the end of its standard input
+	cmd := exec.Command(self, args...) //nolint:gosec,noctx // this program itself; it is ended by kill, and by the end of its standard input
 	cmd.Env = append(os.Environ(), environmentURL+"="+url)
 	cmd.Stderr = os.Stderr
 	dieWithParent(cmd)

@@ -62,7 +62,7 @@ func (c *client) heard(ctx context.Context, words []string) {
 		}
 	case len(words) == 5 && words[0] == "refund":
 		n, _ := strconv.Atoi(words[4])
-		body, _ := json.Marshal(map[string]string{"refund": words[2], "amount": words[3]})
+		body := fmt.Appendf(nil, `{"refund": %q, "amount": %q}`, words[2], words[3])
 		for range n {
 			go func() {
 				outcome, id := c.insist(ctx, words[1], body)

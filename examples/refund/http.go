@@ -88,10 +88,23 @@ func writeFailure(w http.ResponseWriter, err error) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
+	text, err := json.Marshal(body)
+	if err != nil {
+		slog.Error("an answer has no JSON form", "error", err)
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	send(w, status, text)
+}
+
+func send(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // a client that is gone is told nothing
+	_, _ = w.Write(body) // a client that is gone is told nothing
 }
 
 // problem is an error as RFC 9457 has it.
@@ -105,9 +118,6 @@ type problem struct {
 
 func writeProblem(w http.ResponseWriter, p problem) {
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
-	body, _ := json.Marshal(p) // strings and a number always have a JSON form
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(body)
+	writeJSON(w, p.Status, p)
 }

@@ -12,7 +12,7 @@ import (
 // Money is an amount of a currency with two decimal places. It is a decimal in
 // Go and a BIGINT of cents in the database, so that sums are exact on every
 // engine: SQLite has no decimal type, and a float is never right for money.
-type Money struct{ amount decimal.Decimal }
+type Money struct{ amount decimal.Decimal } //nolint:recvcheck // what reads into it needs a pointer, and nothing else does
 
 // moneyForm is what is read: no exponents (1e999999999 is a number that would
 // fill the memory), no more places than the currency has.

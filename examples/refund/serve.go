@@ -112,6 +112,8 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWait)
 	defer cancel()
 	err := server.Shutdown(ctx)
-	<-ended
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		return errors.Join(err, served)
+	}
 	return err
 }

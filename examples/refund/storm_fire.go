@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	mathrand "math/rand/v2"
 	"strings"
@@ -19,72 +19,98 @@ const (
 	killWithin = 15 * time.Millisecond
 )
 
+// battle is a storm under way.
+type battle struct {
+	*storm
+	tally   *tally
+	fleet   *fleet
+	clients []*child
+	fail    context.CancelCauseFunc
+
+	reading, killing sync.WaitGroup
+}
+
 // fire starts the processes, has every order's requests sent and counts the answers.
 func (st *storm) fire(ctx context.Context, stderr io.Writer) (*tally, error) {
 	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-
-	t := newTally(st.duplicates)
-	var clients []*child
-	var reading, killing sync.WaitGroup
-	fleet := &fleet{url: st.url, args: []string{"serve", "-merchant", st.run, "-protect", st.protect.name}}
-	fleet.announce = func(i int, address string) {
-		for _, c := range clients {
-			c.tell("replica", i, address)
-		}
-	}
-	defer func() { // however it ends: no process and no goroutine is left
-		fail(nil)
-		killing.Wait()
-		fleet.stop()
-		for _, c := range clients {
-			_ = c.cmd.Process.Kill()
-		}
-		reading.Wait()
-		for _, c := range clients {
-			c.kill()
-		}
-	}()
-
-	for range st.processes {
-		c, err := startChild("", "client")
-		if err != nil {
-			return nil, err
-		}
-		clients = append(clients, c)
-		reading.Go(func() {
-			for line := range c.lines {
-				t.answer(strings.Fields(line))
+	b := &battle{storm: st, tally: newTally(st.duplicates), fail: fail}
+	b.fleet = &fleet{
+		url: st.url, args: []string{"serve", "-merchant", st.run, "-protect", st.protect.name},
+		announce: func(i int, address string) {
+			for _, c := range b.clients {
+				c.tell("replica", i, address)
 			}
-			fail(fmt.Errorf("a client process ended before its time"))
-		})
+		},
 	}
-	if err := fleet.start(ctx, st.replicas); err != nil {
+	defer b.end()
+	if err := b.startClients(); err != nil {
 		return nil, err
 	}
-	stop := t.progress(stderr, &fleet.kills)
+	if err := b.fleet.start(ctx, st.replicas); err != nil {
+		return nil, err
+	}
+	stop := b.tally.progress(stderr, &b.fleet.kills)
 	defer stop()
 
 	for i := range st.orders {
-		if err := t.wait(ctx, ordersAtOnce-1); err != nil {
+		if err := b.tally.wait(ctx, ordersAtOnce-1); err != nil {
 			return nil, err
 		}
-		t.sent(st.order(i))
-		for n, c := range clients {
-			if share := st.share(i, n); share > 0 {
-				c.tell("refund", st.order(i), "1", stormAmount, share)
-			}
-		}
+		b.refund(i)
 		if st.kill && i%killEvery == 0 {
-			killing.Go(func() {
-				time.Sleep(mathrand.N(killWithin))
-				if err := fleet.restart(ctx, mathrand.IntN(st.replicas)); err != nil {
-					fail(err)
-				}
-			})
+			b.killing.Go(func() { b.killOne(ctx) })
 		}
 	}
-	return t, t.wait(ctx, 0)
+	if err := b.tally.wait(ctx, 0); err != nil {
+		return nil, err
+	}
+	return b.tally, nil
+}
+
+func (b *battle) startClients() error {
+	for range b.processes {
+		c, err := startChild("", "client")
+		if err != nil {
+			return err
+		}
+		b.clients = append(b.clients, c)
+		b.reading.Go(func() {
+			for line := range c.lines {
+				b.tally.answer(strings.Fields(line))
+			}
+			b.fail(errors.New("a client process ended before its time"))
+		})
+	}
+	return nil
+}
+
+// refund has order i's requests sent, by all clients at the same moment.
+func (b *battle) refund(i int) {
+	b.tally.sent(b.order(i))
+	for n, c := range b.clients {
+		if share := b.share(i, n); share > 0 {
+			c.tell("refund", b.order(i), "1", stormAmount, share)
+		}
+	}
+}
+
+// killOne comes down on a replica while it is at work on the order just sent.
+func (b *battle) killOne(ctx context.Context) {
+	time.Sleep(mathrand.N(killWithin))
+	if err := b.fleet.restart(ctx, mathrand.IntN(b.replicas)); err != nil {
+		b.fail(err)
+	}
+}
+
+// end leaves no process and no goroutine behind, however the storm ended.
+func (b *battle) end() {
+	b.fail(nil)
+	b.killing.Wait()
+	b.fleet.stop()
+	for _, c := range b.clients {
+		c.kill()
+	}
+	b.reading.Wait()
 }
 
 // share is how many of order i's requests client n sends: all clients send

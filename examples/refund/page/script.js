@@ -78,16 +78,17 @@ function showOrders(orders) {
     const card = cards.get(o.order) ?? addCard(o);
     if (list.children[i] !== card && !card.isConnected) list.insertBefore(card, list.children[i] ?? null);
     currencies.set(o.order, o.currency);
-    const meter = $("meter", card);
-    meter.max = Number(o.paid);
-    meter.value = Number(o.refunded);
-    meter.setAttribute("aria-label", "refunded of order " + o.order);
+    const bar = $(".bar", card);
+    bar.setAttribute("aria-valuemax", o.paid);
+    bar.setAttribute("aria-valuenow", o.refunded);
+    bar.setAttribute("aria-label", "refunded of order " + o.order);
+    bar.firstElementChild.style.width = 100 * o.refunded / o.paid + "%";
     $(".refunded", card).textContent = o.refunded;
     $(".paid", card).textContent = o.paid + " " + o.currency;
     card.classList.toggle("wrong", o.duplicates > 0);
     const twice = $(".twice", card);
     twice.hidden = o.duplicates === 0;
-    twice.textContent = o.duplicates > 1 ? "refunded " + (o.duplicates + 1) + " times" : "refunded twice";
+    twice.textContent = o.duplicates > 1 ? o.duplicates + " refunds too many" : "refunded twice";
   });
   for (const [number, card] of cards) {
     if (!orders.some((o) => o.order === number)) { card.remove(); cards.delete(number); }
@@ -100,11 +101,10 @@ function showOrders(orders) {
 }
 
 function warn(wrong) {
+  const text = wrong.map((o) => o.duplicates === 1
+    ? "Order " + o.order + " was refunded twice for one request."
+    : "Order " + o.order + " was refunded " + o.duplicates + " times too often.").join(" ");
   const banner = $("#banner");
-  const text = wrong.length === 0 ? "" : (wrong.length === 1
-    ? "Order " + wrong[0].order + " was refunded more than once for one request."
-    : wrong.length + " orders were refunded more than once for one request: " + wrong.map((o) => o.order).join(", ") + ".") +
-    " This is what the protection prevents.";
   if (banner.textContent !== text) banner.textContent = text; // announced once
   banner.hidden = text === "";
 }
@@ -117,7 +117,7 @@ function showEvents(events) {
   $("#events").replaceChildren(...events.map((e) => {
     const item = element("li");
     const what = element("span", "what", e.order + " · no. " + e.refund + " · " + e.amount);
-    const how = element("span", "how", e.protect + " · " + e.millis + " ms · " + new Date(e.time).toLocaleTimeString());
+    const how = element("span", "how", e.protect + " · " + e.millis + " ms · " + new Date(e.time).toLocaleTimeString([], { hour12: false }));
     item.append(badge(e.outcome), what, how);
     if (e.detail) item.append(element("span", "detail", e.detail));
     return item;
