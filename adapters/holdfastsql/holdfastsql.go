@@ -14,6 +14,9 @@ import (
 // no session setting of its connections is left changed. The engine is asked
 // for with one query, and its settings with another.
 //
+// On SQLite Holdfast sets the connection's commit hook while it has a
+// transaction open; a hook of the program's own is replaced by it.
+//
 // Drivers that are tested: jackc/pgx (stdlib), go-sql-driver/mysql,
 // modernc.org/sqlite.
 func Open(ctx context.Context, pool *sql.DB, opts ...holdfast.Option) (*holdfast.DB[*sql.Tx], error) {
