@@ -124,4 +124,3 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
-

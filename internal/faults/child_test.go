@@ -1,0 +1,5 @@
+package faults_test
+
+const childStage = "HOLDFAST_FAULTS_CHILD_STAGE"
+
+func child(string) {}

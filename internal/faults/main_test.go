@@ -1,0 +1,33 @@
+// Package faults_test shows what Holdfast promises when connections are cut,
+// replies are lost, processes are killed and servers restart. Every effect is
+// counted in the tables, through a connection of the test's own. Beside each
+// rule stands a naive form that breaks it, so that a fault which no longer
+// strikes is noticed.
+package faults_test
+
+import (
+	"flag"
+	"io"
+	"log"
+	"os"
+	"testing"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+)
+
+func TestMain(m *testing.M) {
+	if stage := os.Getenv(childStage); stage != "" {
+		child(stage)
+		return
+	}
+	flag.Parse()
+	parallel := false
+	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
+	if !parallel {
+		_ = flag.Set("test.parallel", "16") // these tests wait far more than they work
+	}
+	_ = mysqldriver.SetLogger(log.New(io.Discard, "", 0)) // it logs every connection that breaks
+	dbtest.VerifyNoLeaks(m)
+}
