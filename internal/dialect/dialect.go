@@ -65,6 +65,7 @@ type Dialect struct {
 	Fence   Fence
 	Records Records
 	Rows    Rows
+	Sweep   Sweep
 
 	// Settings reads what Open has to know, checked by CheckSettings.
 	Settings      string

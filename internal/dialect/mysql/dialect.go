@@ -35,6 +35,7 @@ var Dialect = dialect.Dialect{
 	},
 	Records: records,
 	Rows:    rows,
+	Sweep:   sweep,
 
 	Settings:      `SELECT @@SESSION.autocommit, @@GLOBAL.read_only`,
 	CheckSettings: checkSettings,

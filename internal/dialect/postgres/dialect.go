@@ -29,6 +29,7 @@ var Dialect = dialect.Dialect{
 	},
 	Records: records,
 	Rows:    rows,
+	Sweep:   sweep,
 
 	Settings:      `SELECT pg_is_in_recovery()::text`,
 	CheckSettings: checkSettings,

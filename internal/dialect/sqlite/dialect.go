@@ -22,6 +22,7 @@ var Dialect = dialect.Dialect{
 	Fence:   dialect.Fence{Setting: busyTimeout, Veto: veto},
 	Records: records,
 	Rows:    rows,
+	Sweep:   sweep,
 
 	Classify:     classify,
 	Disconnected: disconnected,

@@ -1,0 +1,22 @@
+package mysql
+
+import (
+	"database/sql"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// The writes go by the primary key, whatever the optimizer thinks of the
+// index on the expiry: they lock the listed rows only, in the order of the
+// key. DELETE takes an index hint in its form for several tables.
+var sweep = dialect.Sweep{
+	// Under REPEATABLE READ a key that another reaper has deleted meanwhile
+	// locks the gap, and with it new claims.
+	Isolation:    sql.LevelReadCommitted,
+	Batch:        500,
+	WaitsForRows: true,
+	Results: dialect.FindResults(
+		`UPDATE {records} FORCE INDEX (PRIMARY) SET ` + dialect.Tombstone + ` WHERE key_hash IN ({keys}) AND {due}`),
+	Keys: dialect.FindKeys(
+		`DELETE doomed FROM {records} AS doomed FORCE INDEX (PRIMARY) WHERE key_hash IN ({keys}) AND {due}`),
+}

@@ -1,0 +1,13 @@
+package sqlite
+
+import "github.com/holdfast-go/holdfast/internal/dialect"
+
+// A batch holds the only writer, so it is small, and what it writes was found
+// before it began.
+var sweep = dialect.Sweep{
+	Batch: 100,
+	Results: dialect.FindResults(
+		`UPDATE {records} SET ` + dialect.Tombstone + ` WHERE key_hash IN ({keys}) AND {due}`),
+	Keys: dialect.FindKeys(
+		`DELETE FROM {records} WHERE key_hash IN ({keys}) AND {due}`),
+}

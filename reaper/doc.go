@@ -1,0 +1,75 @@
+// Package reaper clears what has expired from Holdfast's tables.
+//
+//	r, err := reaper.New(ctx, db, reaper.Options{OnError: func(err error) { log.Print(err) }})
+//	go r.Run(ctx, 5*time.Minute)  // or, from cron: r.Sweep(ctx)
+//
+// Nothing depends on it but disk space and, for results, how long personal
+// data lies about: an expired record is treated as expired whether or not it
+// is still there.
+//
+// # What a sweep does
+//
+//	results   past their BodyLife become tombstones: state 4, no result; key
+//	          and fingerprint stay, and duplicates get idempotency.ErrExpired
+//	keys      past their KeyLife are deleted with their records; the operation
+//	          may be executed again
+//
+// in this order. A record whose key is due is deleted as a whole, without
+// becoming a tombstone first. A record that is claimed and has no verdict, and
+// one without an expiry, is never touched.
+//
+// What had expired when the sweep began, by the database's clock, is due: the
+// cutoff is read once, and no later reading makes more rows due. So a sweep
+// ends, and two sweeps of the same rows at the same cutoff do the same.
+//
+// # Batches
+//
+//	look at the clock, cutoff
+//	for each task:
+//	   .-> find Batch rows in the order of their expiry   a plain read
+//	   |   look at the clock                              see below
+//	   |   clear those still due, in the order of keys    one transaction
+//	   '-- rest: as long as the batch took, times Pace
+//
+// The write tests again what the read found, so a record that is claimed anew
+// or given more time in the same moment wins. A batch never waits long for
+// other sessions: on PostgreSQL it skips rows that they have locked; on MySQL
+// and MariaDB it gives up after a second, and is halved until the locked rows
+// stand alone and are passed over; on SQLite, where a batch holds the only
+// writer, it is small. What was passed over is due at the next sweep.
+//
+// Any number of reapers, in one process or many, may sweep the same tables.
+//
+// On MySQL and MariaDB a batch runs at READ COMMITTED, which the engines
+// refuse together with binlog_format=STATEMENT.
+//
+// # Errors
+//
+// A batch that was rolled back (deadlock, serialization failure, a busy
+// database) is run again up to ten times, with jittered pauses. Any other error
+// ends the sweep and is returned with the report of what was done before; the
+// next sweep needs to know nothing of it. The commit of a batch may be unknown
+// as any other: then its rows are either cleared or found again.
+//
+// # A clock that leaps
+//
+// Rows that were deleted because a clock was wrong do not come back when it is
+// set right. So each look at the database's clock is compared with the one
+// before it, in this process, by the process's monotonic stopwatch. If the
+// database's clock has gained or lost more than Options.MaxClockLeap, Sweep
+// returns a [ClockLeapError] and does nothing; between two batches it ends
+// there. It is no leap when a reply was slow. The first look is New's.
+//
+// From then on every sweep is refused, until
+//
+//   - the clock is back where the stopwatch says it should be, or
+//   - [Reaper.AcceptClock] is called: a person has seen that the clock is right, or
+//   - the program is restarted.
+//
+// A failover to a server with another clock is such a leap. So is a suspended
+// machine whose stopwatch stood still meanwhile; a program for which this is
+// usual may call AcceptClock from OnError, and gives the protection up.
+// Not found: a leap while no process with a reaper runs, one that is smaller
+// than the bound, and a clock that runs fast and never leaps. A reaper that
+// cron starts anew each time compares the looks of one sweep only.
+package reaper

@@ -1,0 +1,43 @@
+package reaper
+
+import "time"
+
+// Report says what a pass did.
+type Report struct {
+	// Cutoff is the database's clock when the pass began: what had expired by
+	// then was due.
+	Cutoff time.Time
+	// Tasks are in the order in which they ran; those that an error or
+	// MaxRows kept from running are missing or incomplete.
+	Tasks []TaskReport
+	// Duration is that of the whole pass, rests included.
+	Duration time.Duration
+	// More: MaxRows ended the pass, and there may be more to clear.
+	More bool
+}
+
+// Rows is the sum over all tasks.
+func (r Report) Rows() (n int64) {
+	for _, t := range r.Tasks {
+		n += t.Rows
+	}
+	return n
+}
+
+// TaskReport is one kind of row: "results" became tombstones, "keys" were
+// deleted.
+type TaskReport struct {
+	Task string
+	// Rows were cleared (in a dry run: are due), in Batches.
+	Rows    int64
+	Batches int
+	// Passed rows were due when they were looked for and were left alone:
+	// claimed anew or given more time in the same moment, locked by another
+	// session, or cleared by another reaper.
+	Passed int64
+	// Oldest is how long ago the oldest row that was due had expired: how far
+	// the reaper lags behind.
+	Oldest time.Duration
+	// Duration includes the rests between batches.
+	Duration time.Duration
+}

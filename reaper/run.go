@@ -1,0 +1,57 @@
+package reaper
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Bounds of the interval of Run.
+const (
+	MinInterval = 10 * time.Millisecond
+	MaxInterval = 7 * 24 * time.Hour
+)
+
+// Run sweeps again and again until ctx ends, and returns ctx's cause. The
+// pauses between passes are the interval give or take a quarter of it, and the
+// first is at most a quarter, so that processes which start together do not
+// sweep together. An error of a pass goes to Options.OnError and ends nothing.
+//
+// Errors: [holdfast.ErrInvalid] at once for an interval that is not between
+// MinInterval and MaxInterval.
+func (r *Reaper) Run(ctx context.Context, interval time.Duration) error {
+	if interval < MinInterval || interval > MaxInterval {
+		return invalid("interval", fmt.Sprintf("%v is not between %v and %v", interval, MinInterval, MaxInterval))
+	}
+	jitter := interval / 4
+	wait := rand.N(jitter)
+	for {
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+		report, err := r.Sweep(ctx)
+		if r.options.OnReport != nil {
+			r.options.OnReport(report)
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		if err != nil && r.options.OnError != nil {
+			r.options.OnError(err)
+		}
+		wait = interval - jitter + rand.N(2*jitter)
+	}
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return context.Cause(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,189 @@
+package reaper
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// lockedWaits bounds how often a batch waits for rows that others have locked.
+const lockedWaits = 20
+
+// Sweep makes one pass: it clears what had expired when it began, by the
+// database's clock, and reports what it did. It ends when all of that is
+// cleared, when MaxRows are, or at the first error that is not cured by
+// running a batch again; then the report says what was done before, and the
+// next sweep goes on from there. A sweep that finds another one of this
+// Reaper under way waits for it.
+//
+// Errors: [ErrClockLeap], [holdfast.ErrRetry], [holdfast.ErrUnknown] of a
+// batch (it may have been cleared, and is not in the report),
+// [holdfast.ErrSchema], ctx's, the driver's.
+func (r *Reaper) Sweep(ctx context.Context) (Report, error) {
+	end, err := r.begin(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer end()
+	p := &pass{Reaper: r, ctx: ctx, left: math.MaxInt64}
+	if r.options.MaxRows > 0 {
+		p.left = r.options.MaxRows
+	}
+	start := time.Now()
+	err = p.run()
+	p.report.Duration = time.Since(start)
+	return p.report, err
+}
+
+// DryRun counts what a sweep would clear and changes nothing. It does not
+// judge the clock: its cutoff shows what the clock says.
+func (r *Reaper) DryRun(ctx context.Context) (report Report, err error) {
+	start := time.Now()
+	defer func() { report.Duration = time.Since(start) }()
+	var now look
+	if err := r.again(ctx, func() (err error) { now, err = r.clock.look(ctx); return err }); err != nil {
+		return report, err
+	}
+	report.Cutoff = time.UnixMicro(now.micros).UTC()
+	for _, t := range r.tasks {
+		began := time.Now()
+		var rows, oldest int64
+		err := r.again(ctx, func() (err error) {
+			rows, oldest, err = t.count(ctx, r.pool, now.micros)
+			return err
+		})
+		if err != nil {
+			return report, err
+		}
+		done := TaskReport{Task: t.name(), Rows: rows, Duration: time.Since(began)}
+		if rows > 0 {
+			done.Oldest = micros(now.micros - oldest)
+		}
+		report.Tasks = append(report.Tasks, done)
+	}
+	return report, nil
+}
+
+// pass is one sweep.
+type pass struct {
+	*Reaper
+	ctx    context.Context
+	cutoff int64
+	left   int64         // rows that MaxRows still allows
+	rest   time.Duration // owed after the last batch
+	report Report
+}
+
+func (p *pass) run() error {
+	// The reading that was checked is the one that everything is compared
+	// with: a clock that leaps afterwards makes nothing due.
+	if err := p.check(&p.cutoff); err != nil {
+		return err
+	}
+	p.report.Cutoff = time.UnixMicro(p.cutoff).UTC()
+	for _, t := range p.tasks {
+		if err := p.task(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pass) check(now *int64) error {
+	return p.again(p.ctx, func() (err error) { *now, err = p.clock.check(p.ctx); return err })
+}
+
+func (p *pass) task(t task) error {
+	start := time.Now()
+	done := TaskReport{Task: t.name()}
+	defer func() {
+		done.Duration = time.Since(start)
+		p.report.Tasks = append(p.report.Tasks, done)
+	}()
+	after := row{expired: math.MinInt64, key: []byte{}}
+	for {
+		if p.left == 0 {
+			p.report.More = true
+			return nil
+		}
+		if err := sleep(p.ctx, p.rest); err != nil {
+			return err
+		}
+		limit := int(min(int64(p.options.Batch), p.left))
+		began := time.Now()
+		found, err := p.batch(t, &done, after, limit)
+		p.rest = time.Duration(float64(time.Since(began)) * p.options.Pace)
+		if err != nil || len(found) < limit {
+			return err
+		}
+		after = found[len(found)-1]
+	}
+}
+
+// batch finds rows and clears those which are still due.
+func (p *pass) batch(t task, done *TaskReport, after row, limit int) (found []row, err error) {
+	err = p.again(p.ctx, func() (err error) {
+		found, err = t.find(p.ctx, p.pool, p.cutoff, after, limit)
+		return err
+	})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	var now int64
+	if err := p.check(&now); err != nil {
+		return nil, err
+	}
+	if done.Batches == 0 {
+		done.Oldest = micros(p.cutoff - found[0].expired)
+	}
+	waits := 0
+	cleared, err := p.clear(t, found, &waits)
+	done.Rows += cleared
+	p.left -= cleared
+	if err != nil {
+		return nil, err
+	}
+	done.Batches++
+	done.Passed += int64(len(found)) - cleared
+	return found, nil
+}
+
+// clear writes one batch. Where a write waits for rows that others have
+// locked, it gives up after lockWait; then the batch is halved until the locked
+// rows stand alone, and they are passed over.
+func (p *pass) clear(t task, found []row, waits *int) (cleared int64, err error) {
+	if *waits == lockedWaits {
+		return 0, nil
+	}
+	err = p.again(p.ctx, func() error {
+		err := p.transact(p.ctx, func(ctx context.Context, q core.Querier) (err error) {
+			cleared, err = t.clear(ctx, q, p.cutoff, found)
+			return err
+		})
+		if p.dialect.Sweep.WaitsForRows && p.dialect.Classify(err) == dialect.Busy {
+			return errRowLocked
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		return cleared, nil
+	case !errors.Is(err, errRowLocked):
+		return 0, err
+	}
+	*waits++
+	if len(found) == 1 {
+		return 0, nil
+	}
+	half := len(found) / 2
+	first, err := p.clear(t, found[:half], waits)
+	if err != nil {
+		return first, err
+	}
+	second, err := p.clear(t, found[half:], waits)
+	return first + second, err
+}
