@@ -64,7 +64,8 @@ func (st *storm) fire(ctx context.Context, stderr io.Writer) (*tally, error) {
 	if err := b.tally.wait(ctx, 0); err != nil {
 		return nil, err
 	}
-	return b.tally, nil
+	b.killing.Wait()
+	return b.tally, context.Cause(ctx)
 }
 
 func (b *battle) startClients() error {

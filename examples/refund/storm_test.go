@@ -72,8 +72,12 @@ func TestStorm(t *testing.T) {
 					r.requests != orders*duplicates || !answered {
 					t.Errorf("%s, kill %v: %+v", p.name, kill, r)
 				}
-				if kill && !strings.Contains(r.stderr, " kills") {
-					t.Errorf("%s: no kill is told of: %s", p.name, r.stderr)
+				kills := 0
+				if kill {
+					kills = (orders + killEvery - 1) / killEvery
+				}
+				if !strings.Contains(r.stderr, fmt.Sprintf("; %d kills\n", kills)) {
+					t.Errorf("%s: not %d kills: %s", p.name, kills, r.stderr)
 				}
 			}
 		}
