@@ -1,0 +1,80 @@
+package optimistic
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+var (
+	// ErrConflict means that the row was changed since it was read. Nothing
+	// was written. Read it again in a new transaction: [Retry] does.
+	ErrConflict = errors.New("optimistic: the row was changed since it was read")
+
+	// ErrNotFound means that there is no row with this key: it never was, or
+	// it was deleted since it was read.
+	ErrNotFound = errors.New("optimistic: no row with this key")
+
+	// ErrDuplicate means that a unique key of the table refused a new row.
+	ErrDuplicate = errors.New("optimistic: a row with the same unique key is there already")
+)
+
+// ConflictError says which versions met. errors.Is(err, ErrConflict) holds.
+type ConflictError struct {
+	// Table is the table's name.
+	Table string
+	// Key is the row's key. It is not part of the error's text: it may be personal.
+	Key []any
+	// Given is the version that the caller had read, Found the one that is
+	// there: an integer in decimal, or a UUID. They are the same when the
+	// database kept the row as it is by other means (a trigger, a policy).
+	Given, Found string
+}
+
+func (e *ConflictError) Error() string {
+	if e.Given == e.Found {
+		return fmt.Sprintf("optimistic: table %s: the row is still in version %s, and the write did not touch it: a trigger or a row policy keeps it", e.Table, e.Given)
+	}
+	return fmt.Sprintf("optimistic: table %s: the row was changed since it was read: it is in version %s, not %s: read it again in a new transaction (Retry does)", e.Table, e.Found, e.Given)
+}
+
+// Is reports whether target is ErrConflict.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// NotFoundError says where a row was looked for. errors.Is(err, ErrNotFound) holds.
+type NotFoundError struct {
+	// Table is the table's name.
+	Table string
+	// Key is the key that was looked for. It is not part of the error's text.
+	Key []any
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("optimistic: table %s: no row with this key", e.Table)
+}
+
+// Is reports whether target is ErrNotFound.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// DuplicateError is an insert that a unique key refused, whichever of the
+// table's it was. errors.Is(err, ErrDuplicate) holds.
+type DuplicateError struct {
+	// Table is the table's name.
+	Table string
+	// Err is the driver's error, which names the unique key.
+	Err error
+}
+
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("optimistic: table %s: a row with the same unique key is there already", e.Table)
+}
+
+// Is reports whether target is ErrDuplicate.
+func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }
+
+func (e *DuplicateError) Unwrap() error { return e.Err }
+
+func invalid(field, problem string) error {
+	return &holdfast.InputError{Field: field, Problem: problem}
+}

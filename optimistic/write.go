@@ -1,0 +1,227 @@
+package optimistic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/rowmap"
+)
+
+// Get reads the row that has row's key; the other fields of row do not matter.
+//
+// Errors: [ErrNotFound], ctx's, the driver's.
+func (t *Table[R, Tx]) Get(ctx context.Context, row R) (R, error) {
+	return t.get(ctx, t.access.Pool, row)
+}
+
+// GetTx is [Table.Get] in the caller's transaction, which stays as it is when
+// there is no such row.
+//
+// Errors: [ErrNotFound], [holdfast.ErrRetry], ctx's, the driver's.
+func (t *Table[R, Tx]) GetTx(ctx context.Context, tx Tx, row R) (R, error) {
+	q, err := t.access.Join(tx)
+	if err != nil {
+		return *new(R), err
+	}
+	there, err := t.get(ctx, q, row)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		err = t.undo(ctx, tx, err)
+	}
+	return there, err
+}
+
+func (t *Table[R, Tx]) get(ctx context.Context, q core.Querier, row R) (there R, err error) {
+	v := reflect.ValueOf(&there).Elem()
+	now := reading{counter: t.version}
+	dest := t.fields.Dest(v)
+	dest[slices.Index(t.fields.Names(), t.spec.Version)] = &now
+	key := t.key.Values(reflect.ValueOf(row), t.forms)
+	found, err := t.read.QueryRow(ctx, q, dest, key...)
+	switch {
+	case err != nil:
+		return *new(R), err
+	case !found:
+		return *new(R), &NotFoundError{Table: t.spec.Table, Key: key}
+	}
+	t.version.put(v, now.version)
+	return there, nil
+}
+
+// Insert inserts row in a transaction of its own and returns it with its
+// version: 1 or a new UUID, unless row has one. The key is the caller's; one
+// that the database would generate is not read back, and refused when empty.
+//
+// Errors: [ErrDuplicate], [holdfast.ErrInvalid], [holdfast.ErrUnknown],
+// [holdfast.ErrRetry], ctx's, the driver's.
+func (t *Table[R, Tx]) Insert(ctx context.Context, row R) (R, error) {
+	return t.own(ctx, func(ctx context.Context, tx Tx) (R, error) { return t.InsertTx(ctx, tx, row) })
+}
+
+// InsertTx is [Table.Insert] in the caller's transaction. After every error but
+// [holdfast.ErrInvalid] Holdfast has rolled tx back.
+func (t *Table[R, Tx]) InsertTx(ctx context.Context, tx Tx, row R) (R, error) {
+	v := reflect.ValueOf(&row).Elem()
+	first, err := t.version.first(v)
+	if err == nil && t.emptyKey(v) {
+		err = invalid("row", "its key is empty: a key that the database generates is not read back; insert such a row by yourself, with version 1")
+	}
+	if err != nil {
+		return *new(R), err
+	}
+	values := t.fields.Values(v, t.forms)
+	values[slices.Index(t.fields.Names(), t.spec.Version)] = t.version.bind(first)
+	return t.join(ctx, tx, row, first, func(q core.Querier) error {
+		_, err := t.insert.Exec(ctx, q, values...)
+		if t.access.Dialect.Classify(err) == dialect.Duplicate {
+			err = &DuplicateError{Table: t.spec.Table, Err: err}
+		}
+		return err
+	})
+}
+
+func (t *Table[R, Tx]) emptyKey(row reflect.Value) bool {
+	return !slices.ContainsFunc(t.key.Dest(row), func(p any) bool { return !reflect.ValueOf(p).Elem().IsZero() })
+}
+
+// Update writes row, as it was read and then changed, in a transaction of its
+// own and returns it with its new version. Where columns are named only they
+// are written, otherwise all but the key; the version moves in any case.
+//
+// Errors: [ErrConflict], [ErrNotFound], [holdfast.ErrInvalid],
+// [holdfast.ErrUnknown], [holdfast.ErrRetry], ctx's, the driver's.
+func (t *Table[R, Tx]) Update(ctx context.Context, row R, columns ...string) (R, error) {
+	return t.own(ctx, func(ctx context.Context, tx Tx) (R, error) { return t.UpdateTx(ctx, tx, row, columns...) })
+}
+
+// UpdateTx is [Table.Update] in the caller's transaction. After every error but
+// [holdfast.ErrInvalid] Holdfast has rolled tx back.
+func (t *Table[R, Tx]) UpdateTx(ctx context.Context, tx Tx, row R, columns ...string) (R, error) {
+	v := reflect.ValueOf(&row).Elem()
+	fields, stmt, err := t.pick(columns)
+	if err != nil {
+		return *new(R), err
+	}
+	given, err := t.version.of(v)
+	if err != nil {
+		return *new(R), err
+	}
+	next, err := t.version.after(given)
+	if err != nil {
+		return *new(R), err
+	}
+	set := append(fields.Values(v, nil), t.version.bind(next))
+	return t.join(ctx, tx, row, next, func(q core.Querier) error {
+		return t.write(ctx, q, stmt, set, v, given)
+	})
+}
+
+func (t *Table[R, Tx]) pick(columns []string) (rowmap.Fields, core.Stmt, error) {
+	if len(columns) == 0 {
+		return t.values, t.update, nil
+	}
+	for i, c := range columns {
+		switch {
+		case c == t.spec.Version, slices.Contains(t.spec.Key, c):
+			return nil, core.Stmt{}, invalid("columns", fmt.Sprintf("%q is the version or of the key: the version moves by itself, and a key never does", c))
+		case slices.Contains(columns[:i], c):
+			return nil, core.Stmt{}, invalid("columns", fmt.Sprintf("%q is named twice", c))
+		}
+	}
+	fields, err := t.values.Pick("columns", columns)
+	if err != nil {
+		return nil, core.Stmt{}, err
+	}
+	return fields, t.updateOf(fields), nil
+}
+
+// Delete deletes row, in the version in which it was read, in a transaction of
+// its own.
+//
+// Errors: as of [Table.Update].
+func (t *Table[R, Tx]) Delete(ctx context.Context, row R) error {
+	_, err := t.own(ctx, func(ctx context.Context, tx Tx) (R, error) { return row, t.DeleteTx(ctx, tx, row) })
+	return err
+}
+
+// DeleteTx is [Table.Delete] in the caller's transaction. After every error but
+// [holdfast.ErrInvalid] Holdfast has rolled tx back.
+func (t *Table[R, Tx]) DeleteTx(ctx context.Context, tx Tx, row R) error {
+	v := reflect.ValueOf(&row).Elem()
+	given, err := t.version.of(v)
+	if err != nil {
+		return err
+	}
+	_, err = t.join(ctx, tx, row, given, func(q core.Querier) error {
+		return t.write(ctx, q, t.remove, nil, v, given)
+	})
+	return err
+}
+
+// write runs a statement that touches the row in the version given, or none.
+func (t *Table[R, Tx]) write(ctx context.Context, q core.Querier, stmt core.Stmt, set []any, row reflect.Value, given version) error {
+	key := t.key.Values(row, t.forms)
+	r, err := stmt.Exec(ctx, q, slices.Concat(set, key, []any{t.version.bind(given)})...)
+	switch {
+	case err != nil:
+		return err
+	case r.Affected == 1:
+		return nil
+	case r.Affected > 1:
+		return fmt.Errorf("optimistic: table %s: %d rows have one key: the unique index that was there is gone", t.spec.Table, r.Affected)
+	}
+	now := reading{counter: t.version}
+	found, err := t.now.QueryRow(ctx, q, []any{&now}, key...)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return &NotFoundError{Table: t.spec.Table, Key: key}
+	}
+	return &ConflictError{Table: t.spec.Table, Key: key, Given: given.String(), Found: now.version.String()}
+}
+
+// own runs f in a transaction of its own.
+func (t *Table[R, Tx]) own(ctx context.Context, f func(ctx context.Context, tx Tx) (R, error)) (row R, err error) {
+	err = t.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) (err error) {
+		row, err = f(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return *new(R), err
+	}
+	return row, nil
+}
+
+// join runs f in the caller's transaction and gives row its version; f's error
+// rolls back.
+func (t *Table[R, Tx]) join(ctx context.Context, tx Tx, row R, now version, f func(q core.Querier) error) (R, error) {
+	q, err := t.access.Join(tx)
+	if err != nil {
+		return *new(R), err
+	}
+	if err := f(q); err != nil {
+		return *new(R), t.undo(ctx, tx, err)
+	}
+	t.version.put(reflect.ValueOf(&row).Elem(), now)
+	return row, nil
+}
+
+// undo rolls tx back after err, so that nobody commits what is left of it.
+func (t *Table[R, Tx]) undo(ctx context.Context, tx Tx, err error) error {
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+	defer cancel()
+	_ = t.access.Rollback(cleanup, tx)
+	switch {
+	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	case t.db.Retryable(err):
+		return &holdfast.RetryError{Attempts: 1, Err: err}
+	}
+	return err
+}
