@@ -57,15 +57,15 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 	if err != nil {
 		return Result[T]{}, err
 	}
-	inner, err := s.enter(ctx, c)
+	inner, err := enter(ctx, s, c.hash)
 	if err != nil {
 		return Result[T]{}, err
 	}
 	body := func(tx Tx) ([]byte, error) { return encode(inner, s.options.MaxResult, tx, fn) }
 
-	deadline := time.Now().Add(c.wait)
+	p := patience{c.print, op.NoWait, c.wait, time.Now().Add(c.wait)}
 	for {
-		f, leads := s.join(c)
+		f, leads := s.flights.join(c.hash, c.print)
 		if leads {
 			r, outcome, err := s.lead(ctx, c, f, body)
 			if err != nil {
@@ -73,7 +73,7 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 			}
 			return answer[T](c, r, outcome)
 		}
-		r, err := c.follow(ctx, f, deadline)
+		r, err := f.follow(ctx, p)
 		if err != nil {
 			return Result[T]{}, err
 		}
@@ -84,8 +84,8 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 }
 
 // lead runs c for itself and for the duplicates that follow.
-func (s *Store[Tx]) lead(ctx context.Context, c *claim, f *flight, body func(Tx) ([]byte, error)) (r *record, o Outcome, err error) {
-	defer func() { s.land(c, f, r) }() // also when the function panics: r is nil then
+func (s *Store[Tx]) lead(ctx context.Context, c *claim, f *flight[record], body func(Tx) ([]byte, error)) (r *record, o Outcome, err error) {
+	defer func() { s.flights.land(c.hash, f, r) }() // also when the function panics: r is nil then
 	var found *record
 	course := course{
 		noWait: c.op.NoWait, wait: c.wait, attempts: s.options.Attempts,

@@ -35,7 +35,7 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 	if err != nil {
 		return res, err
 	}
-	inner, err := s.enter(ctx, c)
+	inner, err := enter(ctx, s, c.hash)
 	if err != nil {
 		return res, err
 	}

@@ -3,81 +3,104 @@ package idempotency
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"sync"
 	"time"
 )
 
-// flight is the call that runs a key in this process; duplicates wait for it
-// without a connection.
-type flight struct {
-	print []byte
-	done  chan struct{}
-	// record is the outcome once done is closed; nil when there is none that
-	// a duplicate may take over: the call failed, was cancelled, panicked or
-	// does not know.
-	record *record
+type hash = [sha256.Size]byte
+
+// flights brings together the duplicates of one process, before they reach the
+// database and without a connection each.
+type flights[V any] struct {
+	mu      sync.Mutex
+	running map[hash]*flight[V]
 }
 
-// join makes the caller the leader of c's key, or gives the flight to follow.
-func (s *Store[Tx]) join(c *claim) (f *flight, leads bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f := s.flights[c.hash]; f != nil {
+// flight is the call that runs a key; the others follow it.
+type flight[V any] struct {
+	print []byte // nil: not compared
+	done  chan struct{}
+	// value is the outcome once done is closed; nil when there is none that
+	// a duplicate may take over: the call failed, was cancelled, panicked or
+	// does not know.
+	value *V
+}
+
+// join makes the caller the leader of a key, or gives the flight to follow.
+func (g *flights[V]) join(key hash, fingerprint []byte) (f *flight[V], leads bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := g.running[key]; f != nil {
 		return f, false
 	}
-	f = &flight{print: c.print, done: make(chan struct{})}
-	s.flights[c.hash] = f
+	if g.running == nil {
+		g.running = map[hash]*flight[V]{}
+	}
+	f = &flight[V]{print: fingerprint, done: make(chan struct{})}
+	g.running[key] = f
 	return f, true
 }
 
-func (s *Store[Tx]) land(c *claim, f *flight, r *record) {
-	s.mu.Lock()
-	delete(s.flights, c.hash)
-	s.mu.Unlock()
-	f.record = r
+func (g *flights[V]) land(key hash, f *flight[V], value *V) {
+	g.mu.Lock()
+	delete(g.running, key)
+	g.mu.Unlock()
+	f.value = value
 	close(f.done)
 }
 
-// follow waits for a flight. It returns its record, nil when the caller has
-// to try itself, or an error.
-func (c *claim) follow(ctx context.Context, f *flight, deadline time.Time) (*record, error) {
-	if c.print != nil && f.print != nil && !bytes.Equal(c.print, f.print) {
-		return nil, &MismatchError{Stored: f.print, Given: c.print}
+// patience is how a follower waits.
+type patience struct {
+	print    []byte
+	noWait   bool
+	wait     time.Duration
+	deadline time.Time
+}
+
+// follow waits for a flight. It returns its value, nil when the caller has to
+// try itself, or an error.
+func (f *flight[V]) follow(ctx context.Context, p patience) (*V, error) {
+	if p.print != nil && f.print != nil && !bytes.Equal(p.print, f.print) {
+		return nil, &MismatchError{Stored: f.print, Given: p.print}
 	}
-	if c.op.NoWait {
+	if p.noWait {
 		select {
 		case <-f.done:
-			return f.record, nil
+			return f.value, nil
 		default:
 			return nil, &InProgressError{}
 		}
 	}
-	t := time.NewTimer(time.Until(deadline))
+	t := time.NewTimer(time.Until(p.deadline))
 	defer t.Stop()
 	select {
 	case <-f.done:
-		return f.record, nil
+		return f.value, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-t.C:
-		return nil, &InProgressError{Waited: c.wait}
+		return nil, &InProgressError{Waited: p.wait}
 	}
 }
 
 // held is the chain of keys that a context's functions run under.
 type held struct {
-	store any
-	hash  [32]byte
+	owner any
+	key   hash
 	outer *held
 }
 
 type heldKey struct{}
 
-func (s *Store[Tx]) enter(ctx context.Context, c *claim) (context.Context, error) {
+// enter refuses a key that the context runs under already, which would wait
+// for itself.
+func enter(ctx context.Context, owner any, key hash) (context.Context, error) {
 	outer, _ := ctx.Value(heldKey{}).(*held)
 	for h := outer; h != nil; h = h.outer {
-		if h.store == any(s) && h.hash == c.hash {
+		if h.owner == owner && h.key == key {
 			return nil, ErrNested
 		}
 	}
-	return context.WithValue(ctx, heldKey{}, &held{s, c.hash, outer}), nil
+	return context.WithValue(ctx, heldKey{}, &held{owner, key, outer}), nil
 }

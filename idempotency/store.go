@@ -2,11 +2,9 @@ package idempotency
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -88,9 +86,7 @@ type Store[Tx any] struct {
 	access  access.Access[Tx]
 	options Options
 	sql     statements
-
-	mu      sync.Mutex
-	flights map[[sha256.Size]byte]*flight
+	flights flights[record]
 }
 
 type statements struct{ look, lock, claim, renew, finish core.Stmt }
@@ -120,7 +116,6 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Store[Tx
 			claim: compile("records.claim", d.Claim), renew: compile("records.renew", d.Renew),
 			finish: compile("records.finish", d.Finish),
 		},
-		flights: map[[sha256.Size]byte]*flight{},
 	}, nil
 }
 

@@ -2,9 +2,11 @@ package idempotency
 
 import (
 	"context"
+	"database/sql/driver"
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/jmoiron/sqlx/reflectx"
 
@@ -44,6 +46,7 @@ type Table[R, Tx any] struct {
 	insert  core.Stmt
 	read    core.Stmt // plain
 	lock    core.Stmt // within a transaction
+	flights flights[R]
 }
 
 // NewTable checks once that the key can be claimed: its columns are NOT NULL
@@ -105,13 +108,43 @@ func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 
 // Do claims row in a transaction of its own, runs fn in it where the claim won,
 // and commits. A duplicate gets the row that is there, with Outcome Replayed.
-// What holds for the package's function Do holds for fn; an error of Reject
+// Duplicates in one process share a connection, as those of the package's
+// function Do; what holds for its function holds for fn; an error of Reject
 // rolls back and is returned, but nothing keeps it.
 //
 // Errors: [ErrMismatch] with the columns that differ, [ErrOtherKey],
 // [ErrInProgress], [ErrUnknown], [holdfast.ErrRetry], [holdfast.ErrTxLost],
 // ctx's, fn's own.
 func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Context, tx Tx) error) (Result[R], error) {
+	key, err := t.hash(row)
+	if err != nil {
+		return Result[R]{}, err
+	}
+	inner, err := enter(ctx, t, key)
+	if err != nil {
+		return Result[R]{}, err
+	}
+	wait := t.spec.Options.Wait
+	p := patience{wait: wait, deadline: time.Now().Add(wait)}
+	for {
+		f, leads := t.flights.join(key, nil)
+		if leads {
+			return t.lead(inner, key, f, row, fn)
+		}
+		there, err := f.follow(ctx, p)
+		if err != nil {
+			return Result[R]{}, err
+		}
+		if there != nil {
+			return t.replay(row, *there)
+		}
+	}
+}
+
+// lead runs row for itself and for the duplicates that follow.
+func (t *Table[R, Tx]) lead(ctx context.Context, key hash, f *flight[R], row R, fn func(context.Context, Tx) error) (Result[R], error) {
+	var landed *R
+	defer func() { t.flights.land(key, f, landed) }() // also when fn panics
 	var there R
 	o := t.spec.Options
 	course := course{
@@ -142,12 +175,35 @@ func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Contex
 		return Result[R]{}, err
 	}
 	if executed {
+		landed = &row
 		return Result[R]{row, Executed}, nil
 	}
+	landed = &there
+	return t.replay(row, there)
+}
+
+func (t *Table[R, Tx]) replay(row, there R) (Result[R], error) {
 	if err := t.same(row, there); err != nil {
 		return Result[R]{}, err
 	}
 	return Result[R]{there, Replayed}, nil
+}
+
+// hash identifies the row's key within this process: rows that the database
+// takes for one may have two hashes, and never the other way round.
+func (t *Table[R, Tx]) hash(row R) (key hash, err error) {
+	var parts []string
+	for i, v := range t.key.Values(reflect.ValueOf(row), t.forms) {
+		d, err := driver.DefaultParameterConverter.ConvertValue(v)
+		if err != nil || d == nil {
+			return key, invalid("row", fmt.Sprintf("the key's column %q has no value that a driver takes: %v", t.spec.Key[i], err))
+		}
+		if at, ok := d.(time.Time); ok {
+			d = at.UnixNano()
+		}
+		parts = append(parts, fmt.Sprintf("%T", d), fmt.Sprintf("%v", d))
+	}
+	return hashKey(parts...), nil
 }
 
 // ClaimTx claims row in the caller's transaction: Executed means that it was

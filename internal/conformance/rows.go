@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -137,18 +138,36 @@ func rowInCallersTransaction[Tx any](e *Env[Tx]) {
 
 func rowStampede[Tx any](e *Env[Tx]) {
 	refunds := e.refunds()
+	tables := []*idempotency.Table[Refund, Tx]{refunds, e.refunds()}
 	var wg sync.WaitGroup
-	for range 32 {
+	var mu sync.Mutex
+	peak := 0
+	for i := range 64 {
 		wg.Go(func() {
-			if _, err := refunds.Do(e.Ctx, Refund{No: "a", Amount: 5}, func(ctx context.Context, tx Tx) error {
+			_, err := tables[i%2].Do(e.Ctx, Refund{No: "a", Amount: 5}, func(ctx context.Context, tx Tx) error {
+				time.Sleep(50 * time.Millisecond)
+				mu.Lock()
+				peak = max(peak, e.InUse())
+				mu.Unlock()
 				return e.Effect(ctx, tx, "a")
-			}); err != nil {
+			})
+			if err != nil {
 				e.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	e.WantOnce("a")
+	if peak > 4 {
+		e.Errorf("64 duplicates held %d connections", peak)
+	}
+	_, err := refunds.Do(e.Ctx, Refund{No: "b"}, func(ctx context.Context, _ Tx) error {
+		_, err := refunds.Do(ctx, Refund{No: "b"}, func(context.Context, Tx) error { return nil })
+		return err
+	})
+	if !errors.Is(err, idempotency.ErrNested) {
+		e.Errorf("asking for its own key: %v", err)
+	}
 }
 
 // foldingKeysAreRefused: a key that takes different values for equal, misses
