@@ -49,12 +49,19 @@ var errNoOrder = errors.New("there is no such order")
 // before. That is the duty of a strategy (see protect.go).
 func book(ctx context.Context, tx *sqlx.Tx, req Request, refundNo string) (Refund, error) {
 	refund := newRefund(req, refundNo)
+	if err := insertRefund(ctx, tx, refund); err != nil {
+		return Refund{}, err
+	}
+	return refund, moveMoney(ctx, tx, req.Merchant, refund)
+}
+
+func insertRefund(ctx context.Context, tx *sqlx.Tx, refund Refund) error {
 	_, err := tx.NamedExecContext(ctx, `INSERT INTO refunds (id, refund_no, order_no, intent, amount, created_at)
 		VALUES (:id, :refund_no, :order_no, :intent, :amount, :created_at)`, refund)
 	if err != nil {
-		return Refund{}, fmt.Errorf("insert the refund: %w", err)
+		return fmt.Errorf("insert the refund: %w", err)
 	}
-	return refund, moveMoney(ctx, tx, req.Merchant, refund)
+	return nil
 }
 
 // moveMoney is the part of book that business-row needs, whose claim has
@@ -63,7 +70,7 @@ func moveMoney(ctx context.Context, tx *sqlx.Tx, merchant string, refund Refund)
 	// Check and write are one statement: of two refunds that each fit and
 	// together do not, the second finds no row. Reading the balance first and
 	// comparing it here would let both through.
-	result, err := tx.ExecContext(ctx, tx.Rebind(`UPDATE orders SET refunded = refunded + ?
+	result, err := tx.ExecContext(ctx, tx.Rebind(`UPDATE orders SET refunded = refunded + ?, version = version + 1
 		WHERE order_no = ? AND merchant = ? AND refunded + ? <= paid`),
 		refund.Amount, refund.Order, merchant, refund.Amount)
 	if err != nil {
@@ -82,10 +89,14 @@ func moveMoney(ctx context.Context, tx *sqlx.Tx, merchant string, refund Refund)
 		return errNoOrder
 	case changed == 0:
 		// Final: it is stored as the answer to this refund number.
-		return idempotency.Reject("over_refund", fmt.Sprintf("%s %s more would pass the %s paid for the order",
-			refund.Amount, order[0].Currency, order[0].Paid))
+		return overRefund(refund.Amount, order[0])
 	}
 	return postEntries(ctx, tx, refund, order[0])
+}
+
+func overRefund(amount Money, order Order) error {
+	return idempotency.Reject("over_refund", fmt.Sprintf("%s %s more would pass the %s paid for the order",
+		amount, order.Currency, order.Paid))
 }
 
 // Entry is a row of the ledger.

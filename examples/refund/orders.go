@@ -19,6 +19,7 @@ type Order struct {
 	Paid     Money  `db:"paid" json:"paid"`
 	Refunded Money  `db:"refunded" json:"refunded"`
 	Created  int64  `db:"created_at" json:"-"`
+	Version  int64  `db:"version" json:"-"` // moved by every write
 }
 
 const insertOrder = `INSERT INTO orders (order_no, merchant, customer, currency, paid, refunded, created_at)

@@ -13,7 +13,8 @@ import (
 
 // The service's own tables. {key} is a column whose values are told apart byte
 // for byte. A text column of MySQL folds case ("a" = "A"), so a unique key on
-// it would take two refunds for one: there it is VARBINARY.
+// it would take two refunds for one: there it is VARBINARY. Every write to an
+// order moves its version: optimistic goes by it.
 var tables = []string{
 	`CREATE TABLE IF NOT EXISTS orders (
 		order_no   {key}  NOT NULL PRIMARY KEY,
@@ -23,6 +24,7 @@ var tables = []string{
 		paid       BIGINT NOT NULL,
 		refunded   BIGINT NOT NULL,
 		created_at BIGINT NOT NULL,
+		version    BIGINT NOT NULL DEFAULT 1,
 		UNIQUE (merchant, order_no),
 		CHECK (refunded >= 0 AND refunded <= paid)
 	)`,

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/optimistic"
+)
+
+var withOptimistic = protection{
+	name: "optimistic",
+	says: "Nobody waits: each refund writes the order on the condition that its version is still the one that was read, and a duplicate that comes second reads again and finds the refund.",
+	safe: true,
+	open: openOptimistic,
+}
+
+func openOptimistic(ctx context.Context, _ *sqlx.DB, db *holdfast.DB[*sqlx.Tx]) (strategy, error) {
+	orders, err := optimistic.NewTable[Order](ctx, db, optimistic.TableSpec{
+		Table: "orders", Key: []string{"merchant", "order_no"}, Version: "version",
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Many refunds of one order at once are many rounds: one wins each.
+	options := optimistic.RetryOptions{Attempts: 50}
+	return func(ctx context.Context, req Request) (refund Refund, replayed bool, err error) {
+		err = optimistic.Retry(ctx, db, options, func(ctx context.Context, tx *sqlx.Tx) (err error) {
+			refund, replayed, err = refundOnVersion(ctx, tx, orders, req)
+			return err
+		})
+		return refund, replayed, err
+	}, nil
+}
+
+// refundOnVersion reads the order first and looks for the refund afterwards:
+// as every refund moves the order's version, a write that finds the version
+// unchanged proves that no refund was made since the look. The other way round
+// a refund could be made between the look and the reading of the order.
+func refundOnVersion(ctx context.Context, tx *sqlx.Tx, orders *optimistic.Table[Order, *sqlx.Tx], req Request) (Refund, bool, error) {
+	order, err := orders.GetTx(ctx, tx, Order{Merchant: req.Merchant, Number: req.Order})
+	if errors.Is(err, optimistic.ErrNotFound) {
+		return Refund{}, false, errNoOrder
+	}
+	if err != nil {
+		return Refund{}, false, err
+	}
+	var made []Refund
+	if err := tx.SelectContext(ctx, &made, tx.Rebind(`SELECT * FROM refunds WHERE intent = ?`), req.Intent()); err != nil {
+		return Refund{}, false, fmt.Errorf("look for the refund: %w", err)
+	}
+	if len(made) > 0 {
+		if !made[0].Amount.Equal(req.Amount) {
+			return Refund{}, false, &idempotency.MismatchError{Columns: []string{"amount"}}
+		}
+		return made[0], true, nil
+	}
+	if order.Refunded = order.Refunded.Plus(req.Amount); order.Refunded.Exceeds(order.Paid) {
+		return Refund{}, false, overRefund(req.Amount, order)
+	}
+	// Two duplicates may both come here. The second finds another version,
+	// and Retry sends it back to the top.
+	if _, err := orders.UpdateTx(ctx, tx, order, "refunded"); err != nil {
+		return Refund{}, false, err
+	}
+	refund := newRefund(req, req.Intent())
+	if err := insertRefund(ctx, tx, refund); err != nil {
+		return Refund{}, false, err
+	}
+	return refund, false, postEntries(ctx, tx, refund, order)
+}
