@@ -14,6 +14,7 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	conformance.Lost(t, h)
 	conformance.Rows(t, h)
 	conformance.DoTx(t, h)
+	conformance.Nested(t, h)
 	conformance.Input(t, h)
 }
 

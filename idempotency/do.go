@@ -74,6 +74,12 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 			return answer[T](c, r, outcome)
 		}
 		r, err := f.follow(ctx, p)
+		if op.NoWait && errors.Is(err, ErrInProgress) {
+			// The leader may be a replay itself.
+			if r, err = s.look(ctx, s.access.Pool, c); r == nil && err == nil {
+				err = &InProgressError{}
+			}
+		}
 		if err != nil {
 			return Result[T]{}, err
 		}
@@ -147,8 +153,11 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (int, 
 		Isolation: s.options.Isolation, LockTimeout: s.options.LockTimeout,
 		Owned: true, FirstSets: s.dialect().Records.ClaimBounds,
 	}
-	if !s.dialect().Capabilities.SeesClaims {
-		opts.LockTimeout = bound // the claim's wait is the only one
+	if !s.dialect().Capabilities.SeesClaims || c.expired {
+		opts.LockTimeout = bound // before the function there are the claim's waits only
+	}
+	if c.expired {
+		opts.FirstSets = false // the expired record goes first
 	}
 	r := &record{print: c.print, printVersion: fingerprintVersion}
 	err := s.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) error {
@@ -160,7 +169,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (int, 
 			return errLost
 		}
 		if r.state, r.result, err = body(tx); err != nil {
-			return err
+			return &funcError{err}
 		}
 		return s.finish(ctx, q, c, r.state, r.result)
 	})
@@ -182,6 +191,10 @@ func encode[Tx, T any](ctx context.Context, limit int, tx Tx, fn func(context.Co
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("idempotency: the result has no JSON form: %w", err)
+	}
+	var back T
+	if err := json.Unmarshal(b, &back); err != nil {
+		return nil, fmt.Errorf("idempotency: the result has no way back from JSON: %w", err)
 	}
 	if len(b) > limit {
 		return nil, invalid("result", fmt.Sprintf("has %d bytes as JSON, Options.MaxResult is %d: store an id and read the rest by it", len(b), limit))

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"time"
@@ -15,7 +16,8 @@ import (
 // rejection included, stands if and when the caller commits.
 //
 // After a nil error, a *[Rejection], [ErrMismatch] or [ErrExpired] the
-// transaction goes on. After every other error Holdfast has rolled tx back:
+// transaction goes on; [holdfast.ErrInvalid] and [ErrNested] have not touched
+// it. After every other error Holdfast has rolled tx back:
 // begin again and run the whole of it ([holdfast.ErrRetry],
 // [ErrInProgress]), or give up. What a caller runs on a connection of its own
 // after an error is not protected.
@@ -67,18 +69,35 @@ func (s *Store[Tx]) joined(ctx context.Context, q core.Querier, c *claim, body f
 		if err != nil || known != nil {
 			return known, Replayed, err
 		}
-		// The key has expired; its row is ours by the lock.
-		if won, err = s.claim(ctx, q, c, s.options.LockTimeout, 0); err != nil || !won {
+		if won, err = s.renewTx(ctx, q, c); err != nil || !won {
 			return nil, 0, firstOf(err, errLost)
 		}
 	}
 	return s.runTx(ctx, q, c, body)
 }
 
+// renewTx claims a key that has expired: its record goes first.
+func (s *Store[Tx]) renewTx(ctx context.Context, q core.Querier, c *claim) (bool, error) {
+	bound := min(c.wait, s.options.LockTimeout)
+	undo, err := s.dialect().Records.Bound.Change(ctx, q, bound)
+	if err != nil {
+		return false, err
+	}
+	won, err := s.claim(ctx, q, c, bound, 0)
+	if err != nil {
+		return false, err
+	}
+	_, err = undo.Exec(ctx, q)
+	return won, err
+}
+
 // runTx runs the function behind a savepoint, so that a rejection undoes its
 // writes and keeps the claim.
 func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *claim, body func() ([]byte, error)) (*record, Outcome, error) {
-	if _, err := savepoint.Exec(ctx, q); err != nil {
+	// A name of its own: of two savepoints with one name, the inner call's would
+	// be the one that the outer rolls back to.
+	name := `holdfast_` + hex.EncodeToString(c.attempt)
+	if _, err := (core.Stmt{Name: "savepoint", Text: `SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
 		return nil, 0, err
 	}
 	r := &record{state: succeeded, print: c.print, printVersion: fingerprintVersion}
@@ -86,7 +105,7 @@ func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *claim, body fu
 	r.result, err = body()
 	var rej *Rejection
 	if errors.As(err, &rej) {
-		if _, err := rollbackTo.Exec(ctx, q); err != nil {
+		if _, err := (core.Stmt{Name: "rollback to", Text: `ROLLBACK TO SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
 			return nil, 0, &holdfast.TxLostError{Err: err}
 		}
 		r.state = rejected
@@ -97,11 +116,6 @@ func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *claim, body fu
 	}
 	return r, Executed, s.finish(ctx, q, c, r.state, r.result)
 }
-
-var (
-	savepoint  = core.Stmt{Name: "savepoint", Text: `SAVEPOINT holdfast_op`}
-	rollbackTo = core.Stmt{Name: "rollback to", Text: `ROLLBACK TO SAVEPOINT holdfast_op`}
-)
 
 // claimTx claims in the caller's transaction and leaves its lock timeout as
 // it was. Where the transaction outlives a lock wait that ended, it tries

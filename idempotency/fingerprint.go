@@ -38,11 +38,15 @@ func fingerprint(op Op) ([]byte, error) {
 // Canonical is the JSON form of a request that its fingerprint is made of:
 // objects with sorted members, no white space, numbers as they were written
 // (so that integers past 2^53 stay apart). json.RawMessage is taken as JSON
-// from outside: the order of its members and its white space do not matter.
+// from outside: the order of its members and its white space do not matter, and
+// of repeated members the last counts. Text that is not UTF-8 is refused.
 func Canonical(request any) ([]byte, error) {
 	b, err := json.Marshal(request)
 	if err != nil {
 		return nil, invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
+	}
+	if bytes.Contains(b, []byte(`\ufffd`)) {
+		return nil, invalid("Op.Request", "has text that is not UTF-8, which JSON cannot tell apart: use Op.Fingerprint")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()

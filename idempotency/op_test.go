@@ -81,6 +81,19 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
+// TestCanonicalRefusesBrokenText: JSON would make one request of all of these.
+func TestCanonicalRefusesBrokenText(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"\xff", "a\xfe", "\xed\xa0\x80"} {
+		if b, err := Canonical(text); err == nil {
+			t.Errorf("%q is %s", text, b)
+		}
+	}
+	if _, err := Canonical("\ufffd"); err != nil {
+		t.Errorf("the replacement character itself: %v", err)
+	}
+}
+
 // TestFingerprintIsStable: a fingerprint outlives deploys, so its bytes are fixed.
 func TestFingerprintIsStable(t *testing.T) {
 	t.Parallel()

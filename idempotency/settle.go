@@ -13,6 +13,13 @@ import (
 // errLost: the claim found the key taken by a transaction that has committed.
 var errLost = errors.New("idempotency: the key was taken meanwhile")
 
+// funcError marks an error of the user's function: what it says of a commit or
+// a claim is about another one.
+type funcError struct{ err error }
+
+func (e *funcError) Error() string { return e.err.Error() }
+func (e *funcError) Unwrap() error { return e.err }
+
 // course is one call on its way to a definite outcome.
 type course struct {
 	noWait   bool
@@ -47,9 +54,18 @@ func (c *course) settle(ctx context.Context) (executed bool, err error) {
 			}
 		}
 		var atClaim *claimError
+		var inFunc *funcError
 		class := c.classify(err)
 		waiting := false
 		switch {
+		case errors.As(err, &inFunc):
+			err = inFunc.err
+			if ctx.Err() != nil || class != dialect.Retry && class != dialect.Busy {
+				return false, firstOf(unknown, err)
+			}
+			if rolledBack++; rolledBack >= c.attempts {
+				return false, firstOf(unknown, &holdfast.RetryError{Attempts: rolledBack, Err: err})
+			}
 		case errors.Is(err, holdfast.ErrUnknown):
 			unknown = err
 		case ctx.Err() != nil:

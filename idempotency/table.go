@@ -166,7 +166,10 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key hash, f *flight[R], row R, 
 					}
 					return firstOf(err, errLost)
 				}
-				return fn(ctx, tx)
+				if err := fn(ctx, tx); err != nil {
+					return &funcError{err}
+				}
+				return nil
 			})
 		},
 	}

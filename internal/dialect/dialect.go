@@ -138,7 +138,7 @@ type Records struct {
 	// a setting for it, which must hold for the next statement only.
 	PeekBefore string
 	// ClaimBounds: Claim itself bounds its wait. Otherwise Bound surrounds it
-	// in a caller's transaction.
+	// in a caller's transaction; it surrounds Renew in any case.
 	ClaimBounds bool
 	Bound       Setting
 }

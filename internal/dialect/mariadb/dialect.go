@@ -18,7 +18,7 @@ var Dialect = func() dialect.Dialect {
 		if wait < time.Second { // MariaDB takes 0: do not wait
 			wait = 0
 		}
-		return mysql.LockWait(wait)
+		return mysql.LockWait("@holdfast_claim_wait", wait)
 	}
 	return d
 }()

@@ -27,8 +27,10 @@ var Dialect = dialect.Dialect{
 		// statement opens another transaction, which is never committed: the
 		// check at the end finds that the first one is gone.
 		Setting: dialect.Setting{
-			Before: func(d time.Duration) string { return LockWait(max(d, time.Second)) + `, SESSION autocommit = 0` },
-			After:  `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait, SESSION autocommit = 1`,
+			Before: func(d time.Duration) string {
+				return LockWait("@holdfast_lock_wait", max(d, time.Second)) + `, SESSION autocommit = 0`
+			},
+			After: `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait, SESSION autocommit = 1`,
 		},
 		Mark:  `SAVEPOINT holdfast_fence`,
 		Check: `RELEASE SAVEPOINT holdfast_fence`,

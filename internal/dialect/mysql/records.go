@@ -26,8 +26,8 @@ ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + `) = 0, state, stat
 	// Holds for the next statement only, so nothing is left to put back.
 	PeekBefore: `SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED`,
 	Bound: dialect.Setting{
-		Before: func(d time.Duration) string { return LockWait(max(d, time.Second)) },
-		After:  `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait`,
+		Before: func(d time.Duration) string { return LockWait("@holdfast_claim_wait", max(d, time.Second)) },
+		After:  `SET SESSION innodb_lock_wait_timeout = @holdfast_claim_wait`,
 	},
 
 	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
@@ -36,10 +36,11 @@ ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + `) = 0, state, stat
 WHERE key_hash = $1 AND attempt = $2 AND state = 1`,
 }
 
-// LockWait keeps the session's lock wait timeout and sets it to d, rounded
-// up to whole seconds.
-func LockWait(d time.Duration) string {
+// LockWait keeps the session's lock wait timeout in a user variable and sets it
+// to d, rounded up to whole seconds. A claim may come within a fenced
+// transaction, so the two have a variable each.
+func LockWait(variable string, d time.Duration) string {
 	seconds := int64((d + time.Second - 1) / time.Second)
-	return `SET @holdfast_lock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = ` +
+	return `SET ` + variable + ` = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = ` +
 		strconv.FormatInt(seconds, 10)
 }

@@ -1,12 +1,16 @@
 package postgres
 
-import "github.com/holdfast-go/holdfast/internal/dialect"
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
 
 var records = dialect.Records{
 	Look: dialect.Look,
 	// The claim that lost has waited for the winner's commit, so at READ
-	// COMMITTED a new statement sees the row.
-	Lock: dialect.Look + ` FOR UPDATE`,
+	// COMMITTED a new statement sees the row without locking it.
+	Lock: dialect.Look,
 
 	// lock_timeout bounds the wait for another session's uncommitted row. It
 	// is set and put back within the statement: set_config is volatile and
@@ -22,6 +26,13 @@ var records = dialect.Records{
 SELECT n, set_config('lock_timeout', CASE WHEN $10::text = '' THEN was ELSE $10::text END, true) FROM total, bound`,
 	Verdict:     dialect.ByRow,
 	ClaimBounds: true,
+	Bound: dialect.Setting{
+		Remember: `SELECT current_setting('lock_timeout')`,
+		Before: func(d time.Duration) string {
+			return `SELECT set_config('lock_timeout', '` + dialect.Millis(d) + `ms', true)`
+		},
+		After: `SELECT set_config('lock_timeout', '{was}', true)`,
+	},
 
 	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
 	Finish: `UPDATE {records} SET state = $3::smallint, result = $4::bytea, finished_at = {now},
