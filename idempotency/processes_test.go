@@ -29,6 +29,7 @@ type job struct {
 	DSN, Key   string
 	Goroutines int
 	Start      time.Time
+	KillAt     string // a job of its own: see crash_test.go
 }
 
 // report is what it saw.
@@ -51,7 +52,7 @@ func TestFourProcessesOnOneNewKey(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range reports {
 				wg.Go(func() {
-					if err := runJob(e.Ctx, job{e.DSN, key, 64, start}, &reports[i]); err != nil {
+					if err := runJob(e.Ctx, job{DSN: e.DSN, Key: key, Goroutines: 64, Start: start}, &reports[i]); err != nil {
 						e.Error(err)
 					}
 				})
@@ -97,7 +98,11 @@ func work(text string) int {
 	var j job
 	r := &report{}
 	err := json.Unmarshal([]byte(text), &j)
-	if err == nil {
+	switch {
+	case err != nil:
+	case j.KillAt != "":
+		err = dieAt(j)
+	default:
 		err = r.run(j)
 	}
 	if err != nil {
@@ -110,7 +115,7 @@ func work(text string) int {
 func (r *report) run(j job) error {
 	ctx, cancel := context.WithTimeout(context.Background(), conformance.Timeout)
 	defer cancel()
-	pool, engine, err := dsn.Open(j.DSN)
+	pool, _, err := dsn.Open(j.DSN)
 	if err != nil {
 		return err
 	}
@@ -123,10 +128,7 @@ func (r *report) run(j job) error {
 	if err != nil {
 		return err
 	}
-	insert := `INSERT INTO effects (k, who) VALUES (?, 'process')`
-	if engine == dsn.Engine(dbtest.Postgres) {
-		insert = `INSERT INTO effects (k, who) VALUES ($1, 'process')`
-	}
+	insert := insertEffect(db.Engine())
 	time.Sleep(time.Until(j.Start))
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -151,6 +153,13 @@ func (r *report) run(j job) error {
 	}
 	wg.Wait()
 	return nil
+}
+
+func insertEffect(e holdfast.Engine) string {
+	if e == holdfast.PostgreSQL {
+		return `INSERT INTO effects (k, who) VALUES ($1, 'process')`
+	}
+	return `INSERT INTO effects (k, who) VALUES (?, 'process')`
 }
 
 // TestPoolOfOne: one connection is enough for everything.
