@@ -37,9 +37,8 @@ race: $(TESTSERVERS) ## The same under the race detector
 
 .PHONY: faults
 faults: $(TESTSERVERS) ## The fault suite: killed, frozen and cut-off processes (ARGS=-short for a short one)
-	@if [ -d internal/faults ]; then set -x; \
-	  $(TESTSERVERS) -- go test -count=1 -timeout 30m ./internal/faults/... $(ARGS); \
-	else echo 'there is no fault suite yet'; fi
+	HOLDFAST_TEST_REQUIRE="$$(sed 's/,*sqlite//' <<<"$${HOLDFAST_TEST_REQUIRE-}")" \
+	  $(TESTSERVERS) -- go test -count=1 -timeout 30m ./internal/faults/... $(ARGS) # SQLite has no connection to cut
 
 .PHONY: tools-test
 tools-test: ## The tests of the nested modules (but bench)
