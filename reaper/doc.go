@@ -35,8 +35,9 @@
 // or given more time in the same moment wins. A batch never waits long for
 // other sessions: on PostgreSQL it skips rows that they have locked; on MySQL
 // and MariaDB it gives up after a second, and is halved until the locked rows
-// stand alone and are passed over; on SQLite, where a batch holds the only
-// writer, it is small. What was passed over is due at the next sweep.
+// stand alone and are passed over (a sweep that meets very many of them ends
+// with holdfast.ErrRetry); on SQLite, where a batch holds the only writer, it
+// is small. What was passed over is due at the next sweep.
 //
 // Any number of reapers, in one process or many, may sweep the same tables.
 //

@@ -20,17 +20,7 @@ import (
 // One refund whose result is kept for a while and its key for ever, and one
 // whose key expires too.
 func Example() {
-	dir, err := os.MkdirTemp("", "holdfast")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	if err := sweepTwo(context.Background(), pool); err != nil {
+	if err := sweepTwo(context.Background()); err != nil {
 		log.Print(err)
 	}
 	// Output:
@@ -42,7 +32,17 @@ func Example() {
 	// lost-key: executed
 }
 
-func sweepTwo(ctx context.Context, pool *sql.DB) error {
+func sweepTwo(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "holdfast")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
 	if err := migrations.Up(ctx, pool); err != nil {
 		return err
 	}

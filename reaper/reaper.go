@@ -2,7 +2,6 @@ package reaper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -176,5 +175,3 @@ func (r *Reaper) begin(ctx context.Context) (end func(), err error) {
 func invalid(field, problem string) error {
 	return &holdfast.InputError{Field: field, Problem: problem}
 }
-
-var errRowLocked = errors.New("reaper: another session holds a row of the batch")

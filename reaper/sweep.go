@@ -6,12 +6,14 @@ import (
 	"math"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// lockedWaits bounds how often a batch waits for rows that others have locked.
-const lockedWaits = 20
+// lockedWaits bounds how often a pass waits for rows that others have locked.
+// To find one among 500 takes ten.
+const lockedWaits = 60
 
 // Sweep makes one pass: it clears what had expired when it began, by the
 // database's clock, and reports what it did. It ends when all of that is
@@ -75,6 +77,7 @@ type pass struct {
 	cutoff int64
 	left   int64         // rows that MaxRows still allows
 	rest   time.Duration // owed after the last batch
+	waits  int           // for locked rows
 	report Report
 }
 
@@ -140,8 +143,7 @@ func (p *pass) batch(t task, done *TaskReport, after row, limit int) (found []ro
 	if done.Batches == 0 {
 		done.Oldest = micros(p.cutoff - found[0].expired)
 	}
-	waits := 0
-	cleared, err := p.clear(t, found, &waits)
+	cleared, err := p.clear(t, found)
 	done.Rows += cleared
 	p.left -= cleared
 	if err != nil {
@@ -155,35 +157,42 @@ func (p *pass) batch(t task, done *TaskReport, after row, limit int) (found []ro
 // clear writes one batch. Where a write waits for rows that others have
 // locked, it gives up after lockWait; then the batch is halved until the locked
 // rows stand alone, and they are passed over.
-func (p *pass) clear(t task, found []row, waits *int) (cleared int64, err error) {
-	if *waits == lockedWaits {
-		return 0, nil
-	}
+func (p *pass) clear(t task, found []row) (cleared int64, err error) {
 	err = p.again(p.ctx, func() error {
 		err := p.transact(p.ctx, func(ctx context.Context, q core.Querier) (err error) {
 			cleared, err = t.clear(ctx, q, p.cutoff, found)
 			return err
 		})
 		if p.dialect.Sweep.WaitsForRows && p.dialect.Classify(err) == dialect.Busy {
-			return errRowLocked
+			return &lockedError{err}
 		}
 		return err
 	})
+	var locked *lockedError
 	switch {
 	case err == nil:
 		return cleared, nil
-	case !errors.Is(err, errRowLocked):
+	case !errors.As(err, &locked):
 		return 0, err
 	}
-	*waits++
+	p.waits++
+	if p.waits == lockedWaits {
+		return 0, &holdfast.RetryError{Attempts: p.waits, Err: locked.err}
+	}
 	if len(found) == 1 {
 		return 0, nil
 	}
 	half := len(found) / 2
-	first, err := p.clear(t, found[:half], waits)
+	first, err := p.clear(t, found[:half])
 	if err != nil {
 		return first, err
 	}
-	second, err := p.clear(t, found[half:], waits)
+	second, err := p.clear(t, found[half:])
 	return first + second, err
 }
+
+// lockedError is a write that gave up waiting for a row; it is not to be run
+// again as it was.
+type lockedError struct{ err error }
+
+func (e *lockedError) Error() string { return "reaper: a row of the batch is locked: " + e.err.Error() }

@@ -1,0 +1,29 @@
+package reaper_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+)
+
+func TestSQL(t *testing.T)  { t.Parallel(); conformance.Reaper(t, conformance.SQL()) }
+func TestSQLX(t *testing.T) { t.Parallel(); conformance.Reaper(t, conformance.SQLX()) }
+func TestPgx(t *testing.T)  { t.Parallel(); conformance.Reaper(t, conformance.Pgx()) }
+
+// The settings of the drivers that change what goes over the wire.
+
+func TestMySQLInterpolatedFoundRows(t *testing.T) {
+	t.Parallel()
+	conformance.Reaper(t, conformance.With(conformance.SQL(), "interpolateParams=true&clientFoundRows=true", dbtest.MySQL, dbtest.MariaDB))
+}
+
+func TestPgxSimpleProtocol(t *testing.T) {
+	t.Parallel()
+	conformance.Reaper(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=simple_protocol", dbtest.Postgres))
+}
+
+func TestPgxExec(t *testing.T) {
+	t.Parallel()
+	conformance.Reaper(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=exec", dbtest.Postgres))
+}

@@ -1,0 +1,96 @@
+package reaper_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/reaper"
+)
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), runGoesOn)
+}
+
+// runGoesOn: passes follow each other, an error is reported and ends nothing,
+// the end of the context ends it.
+func runGoesOn[Tx any](e *conformance.Env[Tx]) {
+	ctx, cancel := context.WithCancelCause(e.Ctx)
+	defer cancel(nil)
+	enough := errors.New("enough")
+	e.Records("due", 5, e.Now()-1_000_000)
+	var cleared int64
+	var errs []error
+	passes := 0
+	r := e.Reaper(reaper.Options{
+		OnReport: func(report reaper.Report) {
+			passes++
+			cleared += report.Rows()
+			switch passes {
+			case 2:
+				e.Must(`ALTER TABLE holdfast_records RENAME TO away`)
+			case 3:
+				e.Must(`ALTER TABLE away RENAME TO holdfast_records`)
+				e.Records("more", 5, e.Now()-1_000_000)
+			case 5:
+				cancel(enough)
+			}
+		},
+		OnError: func(err error) { errs = append(errs, err) },
+	})
+	if err := r.Run(ctx, 20*time.Millisecond); !errors.Is(err, enough) {
+		e.Errorf("got %v, want the context's cause", err)
+	}
+	if passes != 5 || cleared != 10 || len(errs) != 1 || !errors.Is(errs[0], holdfast.ErrSchema) {
+		e.Errorf("%d passes cleared %d rows, errors %v", passes, cleared, errs)
+	}
+}
+
+func TestOnePassAtATime(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), onePassAtATime)
+}
+
+// onePassAtATime: sweeps of one Reaper take turns, and one that waits for its
+// turn listens to its context.
+func onePassAtATime[Tx any](e *conformance.Env[Tx]) {
+	e.Records("due", 40, e.Now()-1_000_000)
+	var inside, peak atomic.Int32
+	held, free := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r := e.Reaper(reaper.Options{Batch: 10, Pace: 0.01})
+	r.SetClock(func(ctx context.Context, read func(context.Context) (int64, error)) (int64, error) {
+		peak.Store(max(peak.Load(), inside.Add(1)))
+		defer inside.Add(-1)
+		once.Do(func() { close(held); <-free })
+		return read(ctx)
+	})
+	var rows atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			report, err := r.Sweep(e.Ctx)
+			if err != nil {
+				e.Error(err)
+			}
+			rows.Add(report.Rows())
+		})
+	}
+	<-held
+	ctx, cancel := context.WithTimeout(e.Ctx, 20*time.Millisecond)
+	defer cancel()
+	if _, err := r.Sweep(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		e.Errorf("waiting for a turn: %v", err)
+	}
+	close(free)
+	wg.Wait()
+	if peak.Load() != 1 || rows.Load() != 40 {
+		e.Errorf("%d passes at once, %d rows", peak.Load(), rows.Load())
+	}
+}
