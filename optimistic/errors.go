@@ -28,13 +28,14 @@ type ConflictError struct {
 	Key []any
 	// Given is the version that the caller had read, Found the one that is
 	// there: an integer in decimal, or a UUID. They are the same when the
-	// database kept the row as it is by other means (a trigger, a policy).
+	// database kept the row as it is by other means (a trigger, a policy), or
+	// when the row was inserted just after the write.
 	Given, Found string
 }
 
 func (e *ConflictError) Error() string {
 	if e.Given == e.Found {
-		return fmt.Sprintf("optimistic: table %s: the row is still in version %s, and the write did not touch it: a trigger or a row policy keeps it", e.Table, e.Given)
+		return fmt.Sprintf("optimistic: table %s: the row is still in version %s, and the write did not touch it: a trigger or a row policy keeps it, or it was deleted and inserted again meanwhile", e.Table, e.Given)
 	}
 	return fmt.Sprintf("optimistic: table %s: the row was changed since it was read: it is in version %s, not %s: read it again in a new transaction (Retry does)", e.Table, e.Found, e.Given)
 }
