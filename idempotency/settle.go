@@ -32,6 +32,9 @@ type course struct {
 	look func(ctx context.Context) (bool, error)
 	// try is one transaction: claim, function, result, commit.
 	try func(ctx context.Context) error
+
+	unknown    error // the commit in doubt
+	rolledBack int   // how often the engine rolled back
 }
 
 // settle looks, tries, and does both again while the outcome is open: another
@@ -42,8 +45,7 @@ type course struct {
 func (c *course) settle(ctx context.Context) (executed bool, err error) {
 	start := time.Now()
 	pause := core.NewBackoff()
-	var unknown error
-	for rolledBack := 0; ; {
+	for {
 		found, err := c.look(ctx)
 		if found {
 			return false, nil
@@ -53,48 +55,62 @@ func (c *course) settle(ctx context.Context) (executed bool, err error) {
 				return true, nil
 			}
 		}
-		var atClaim *claimError
-		var inFunc *funcError
-		class := c.classify(err)
-		waiting := false
-		switch {
-		case errors.As(err, &inFunc):
-			err = inFunc.err
-			if ctx.Err() != nil || class != dialect.Retry && class != dialect.Busy {
-				return false, firstOf(unknown, err)
-			}
-			if rolledBack++; rolledBack >= c.attempts {
-				return false, firstOf(unknown, &holdfast.RetryError{Attempts: rolledBack, Err: err})
-			}
-		case errors.Is(err, holdfast.ErrUnknown):
-			unknown = err
-		case ctx.Err() != nil:
-			return false, firstOf(unknown, context.Cause(ctx))
-		case errors.Is(err, errLost):
-			waiting = true
-		case errors.Is(err, holdfast.ErrTxLost):
-			return false, firstOf(unknown, err)
-		case errors.As(err, &atClaim) && class == dialect.Busy:
-			if c.noWait {
-				return false, firstOf(unknown, &InProgressError{Err: err})
-			}
-			waiting = true
-		case class == dialect.Retry, class == dialect.Busy:
-			if rolledBack++; rolledBack >= c.attempts {
-				return false, firstOf(unknown, &holdfast.RetryError{Attempts: rolledBack, Err: err})
-			}
-		case unknown != nil && c.disconnected(err):
-			// Ask again until the wait is over.
-		default:
-			return false, firstOf(unknown, err)
+		waiting, err := c.judge(ctx, err)
+		if err != nil {
+			return false, err
 		}
-		if waited := time.Since(start); (waiting || unknown != nil) && waited > c.wait {
-			return false, firstOf(unknown, &InProgressError{Waited: waited, Err: err})
+		if waited := time.Since(start); (waiting || c.unknown != nil) && waited > c.wait {
+			return false, firstOf(c.unknown, &InProgressError{Waited: waited})
 		}
 		if ctx.Err() != nil || pause.Sleep(ctx) != nil {
-			return false, firstOf(unknown, context.Cause(ctx))
+			return false, firstOf(c.unknown, context.Cause(ctx))
 		}
 	}
+}
+
+// judge returns the error that ends the call, or nil when it goes on; waiting
+// says that another call has the key.
+func (c *course) judge(ctx context.Context, err error) (waiting bool, final error) {
+	var atClaim *claimError
+	var inFunc *funcError
+	class := c.classify(err)
+	again := class == dialect.Retry || class == dialect.Busy
+	switch {
+	case errors.As(err, &inFunc):
+		// It ran, so the claim was won: a commit in doubt before it did nothing.
+		c.unknown = nil
+		if err = inFunc.err; ctx.Err() != nil || !again {
+			return false, err
+		}
+		return false, c.again(err)
+	case errors.Is(err, holdfast.ErrUnknown):
+		c.unknown = err
+		return false, nil
+	case ctx.Err() != nil:
+		return false, firstOf(c.unknown, context.Cause(ctx))
+	case errors.Is(err, errLost):
+		return true, nil
+	case errors.Is(err, holdfast.ErrTxLost):
+		return false, firstOf(c.unknown, err)
+	case errors.As(err, &atClaim) && class == dialect.Busy:
+		if c.noWait {
+			return false, firstOf(c.unknown, &InProgressError{Err: err})
+		}
+		return true, nil
+	case again:
+		return false, c.again(err)
+	case c.unknown != nil && c.disconnected(err):
+		return false, nil // ask again until the wait is over
+	}
+	return false, firstOf(c.unknown, err)
+}
+
+// again counts the times that the engine rolled back.
+func (c *course) again(err error) error {
+	if c.rolledBack++; c.rolledBack < c.attempts {
+		return nil
+	}
+	return firstOf(c.unknown, &holdfast.RetryError{Attempts: c.rolledBack, Err: err})
 }
 
 // firstOf: once a commit is unknown, nothing short of its resolution replaces that.

@@ -4,6 +4,7 @@
 package faultproxy
 
 import (
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,7 @@ type Proxy struct {
 // New listens on a free port of 127.0.0.1 and connects each client to target,
 // which is host:port.
 func New(target string) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

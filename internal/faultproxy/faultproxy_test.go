@@ -185,13 +185,13 @@ func TestCloseInBlackHole(t *testing.T) {
 func TestNthAndDisarm(t *testing.T) {
 	p, s := start(t)
 	c := dial(t, p)
-	f := p.LoseRequest(faultproxy.Nth(3), faultproxy.Close)
+	p.LoseRequest(faultproxy.Nth(3), faultproxy.Close)
 	want(t, c, "1")
 	want(t, c, "2")
 	if got, err := ask(t, c, "3", time.Second); got != "" || !errors.Is(err, io.EOF) {
 		t.Errorf("got %q, %v", got, err)
 	}
-	f = p.LoseRequest(faultproxy.Nth(1), faultproxy.Close)
+	f := p.LoseRequest(faultproxy.Nth(1), faultproxy.Close)
 	f.Disarm()
 	want(t, dial(t, p), "4")
 	if f.Fired() || s.received() != "124" {

@@ -2,6 +2,7 @@ package faultproxy
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,7 @@ func (l *link) run() {
 	if !l.p.pass(l) {
 		return
 	}
-	server, err := net.Dial("tcp", l.p.target)
+	server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", l.p.target)
 	if err != nil {
 		l.close()
 		return
@@ -39,11 +40,7 @@ func (l *link) run() {
 		return
 	default:
 	}
-	l.p.running.Add(1)
-	go func() {
-		defer l.p.running.Done()
-		l.replies()
-	}()
+	l.p.running.Go(l.replies)
 	l.requests()
 }
 
