@@ -40,7 +40,7 @@ func TestLeap(t *testing.T) {
 
 func TestListLength(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]int{1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 500: 512, MaxBatch: 8192} {
+	for n, want := range map[int]int{1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 500: 512, MaxBatch: 2048} {
 		if got := listLength(n); got != want {
 			t.Errorf("%d: %d, want %d", n, got, want)
 		}

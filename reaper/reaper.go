@@ -16,7 +16,7 @@ const (
 	DefaultBatch = 500
 	// DefaultSQLiteBatch is smaller, because a batch holds the only writer.
 	DefaultSQLiteBatch = 100
-	MaxBatch           = 5000
+	MaxBatch           = 2000
 
 	DefaultPace = 1.0
 	MaxPace     = 1000.0
