@@ -1,5 +1,138 @@
 package faults_test
 
-const childStage = "HOLDFAST_FAULTS_CHILD_STAGE"
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
 
-func child(string) {}
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dsn"
+)
+
+// The environment of a child process.
+const (
+	childStage = "HOLDFAST_FAULTS_CHILD_STAGE" // where it stops
+	childDSN   = "HOLDFAST_FAULTS_CHILD_DSN"
+	childKey   = "HOLDFAST_FAULTS_CHILD_KEY"
+)
+
+// The stages at which a child says so and waits to be killed.
+const (
+	beforeClaim  = "before the claim"
+	midFunction  = "after the claim"
+	beforeCommit = "before COMMIT"
+	afterCommit  = "after COMMIT"
+	naiveClaim   = "after a claim that was committed first"
+)
+
+// child runs one operation in a process of its own.
+func child(stage string) {
+	if err := childRun(stage, os.Getenv(childDSN), os.Getenv(childKey)); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+func childRun(stage, url, key string) error {
+	ctx := context.Background()
+	at := func(here string) {
+		if here == stage {
+			fmt.Println(stage)
+			_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed, or its parent is gone
+		}
+	}
+	pool, _, err := dsn.Open(url)
+	if err != nil {
+		return err
+	}
+	db, err := holdfastsql.Open(ctx, pool)
+	if err != nil {
+		return err
+	}
+	store, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true})
+	if err != nil {
+		return err
+	}
+	if stage == naiveClaim {
+		query := core.Compile("", `INSERT INTO refunds (refund_no, amount) VALUES ($1, $2)`, db.Engine() != holdfast.PostgreSQL).Text
+		if _, err := pool.ExecContext(ctx, query, key, 0); err != nil {
+			return err
+		}
+		at(naiveClaim)
+	}
+	at(beforeClaim)
+	_, err = idempotency.Do(ctx, store, conformance.Op(key), func(ctx context.Context, tx *sql.Tx) (string, error) {
+		at(midFunction)
+		query := core.Compile("", `INSERT INTO effects (k, who) VALUES ($1, $2)`, db.Engine() != holdfast.PostgreSQL).Text
+		_, err := tx.ExecContext(ctx, query, []byte(key), "child")
+		at(beforeCommit)
+		return "done", err
+	})
+	if err != nil {
+		return err
+	}
+	at(afterCommit)
+	return fmt.Errorf("nobody killed it")
+}
+
+// killAt runs a child until it has come to stage, and kills it.
+func killAt(t *testing.T, stage, url, key string) {
+	t.Helper()
+	out := kill(t, stage, url, key, func(out *bufio.Reader) string {
+		line, _ := out.ReadString('\n')
+		return line
+	})
+	if out != stage+"\n" {
+		t.Fatalf("the child said %q, want %q", out, stage)
+	}
+}
+
+// killWhen runs a child and kills it when something has happened.
+func killWhen(t *testing.T, happened <-chan struct{}, url, key string) {
+	t.Helper()
+	kill(t, afterCommit, url, key, func(*bufio.Reader) string {
+		select {
+		case <-happened:
+		case <-time.After(30 * time.Second):
+			t.Error("nothing has happened")
+		}
+		return ""
+	})
+}
+
+func kill(t *testing.T, stage, url, key string, wait func(out *bufio.Reader) string) string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), childStage+"="+stage, childDSN+"="+url, childKey+"="+key)
+	cmd.Stderr = os.Stderr
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := wait(bufio.NewReader(out))
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return said
+}

@@ -61,13 +61,10 @@ func lostReplyIsUnknown[Tx any](w *world[Tx]) {
 func naiveRerun[Tx any](w *world[Tx]) {
 	key := w.key("naive rerun")
 	f := w.proxy.LoseReply(faultproxy.Commit, faultproxy.Close)
-	var err error
-	for range 10 { // connections of the pool may be stale
-		if err = w.bare(key); err == nil {
-			break
-		}
+	err := w.bareUnder(f, key)
+	for n := 0; n < 10 && err != nil; n++ {
+		err = w.bare(key)
 	}
-	w.struck(f, err)
 	if n := w.Effects(key); err != nil || n == 1 {
 		w.Fatalf("the naive form should have failed: %d effects, %v", n, err)
 	}
@@ -94,8 +91,7 @@ func lostReplyIsSettled[Tx any](w *world[Tx]) {
 	// Naive: the driver's error is the answer, and the money has moved.
 	key := w.key("naive")
 	f := w.proxy.LoseReply(faultproxy.Commit, faultproxy.Reset)
-	err := w.bare(key)
-	w.struck(f, err)
+	err := w.bareUnder(f, key)
 	if n := w.Effects(key); err == nil && n == 1 {
 		w.Fatal("the naive form should have failed: it reported the effect that it had")
 	}
@@ -125,8 +121,7 @@ func commitNeverSent[Tx any](w *world[Tx]) {
 	// Naive: COMMIT was called, so it is taken for done.
 	key := w.key("naive")
 	f := w.proxy.LoseRequest(faultproxy.Commit, faultproxy.Close)
-	err := w.bare(key)
-	w.struck(f, err)
+	_ = w.bareUnder(f, key)
 	if n := w.Effects(key); n == 1 {
 		w.Fatal("the naive form should have failed")
 	}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	parallel := false
 	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
 	if !parallel {
-		_ = flag.Set("test.parallel", "16") // these tests wait far more than they work
+		_ = flag.Set("test.parallel", "24") // these tests wait far more than they work
 	}
 	_ = mysqldriver.SetLogger(log.New(io.Discard, "", 0)) // it logs every connection that breaks
 	dbtest.VerifyNoLeaks(m)

@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -14,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/dbtest"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
@@ -53,16 +51,7 @@ func loseNth[Tx any](w *world[Tx], a ask, f *faultproxy.Fault, what string) bool
 	w.Helper()
 	defer f.Disarm()
 	key := w.key(a.name + " " + what)
-	for range 10 {
-		_, err := a.do(w.Ctx, key)
-		if err == nil {
-			break
-		}
-		if n := w.Effects(key); n != 0 && !errors.Is(err, holdfast.ErrUnknown) {
-			w.Errorf("%s, %s: %d effects after an error that is definite: %v", a.name, what, n, err)
-		}
-	}
-	w.WantOnce(key)
+	w.insist(a, key)
 	return f.Fired()
 }
 
@@ -122,8 +111,7 @@ func TestNaiveReadAfterLostCommit(t *testing.T) {
 func commitInFlight[Tx any](w *world[Tx]) {
 	key := w.key("naive")
 	f := w.proxy.Hold(faultproxy.Commit, faultproxy.Close)
-	err := w.bare(key)
-	w.struck(f, err)
+	_ = w.bareUnder(f, key)
 	before := w.Effects(key)
 	if err := f.Deliver(); err != nil {
 		w.Fatal(err)

@@ -1,0 +1,149 @@
+package faults_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+)
+
+// readsPassOverDeadConnections: on PostgreSQL, the read with which Do and
+// Table.Do begin fails on a connection that died within a second of its last
+// use (after that the drivers ping it). Nothing is done then, and asking again
+// works. Once such a read goes on to another connection, set this.
+const readsPassOverDeadConnections = false
+
+// stale is how many connections of a pool die with the server.
+const stale = 20
+
+// Rule: after a restart every connection of the pool is dead, and the next
+// operation works all the same: what a dead connection did not do is done on
+// another one.
+func TestServerRestart(t *testing.T) {
+	t.Parallel()
+	t.Run("cut", func(t *testing.T) {
+		t.Parallel()
+		everyMode(t, allCut[*sql.Tx], allCut[pgx.Tx], allCut[*sqlx.Tx])
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		server := ownPostgres(t)
+		for name, rule := range map[string]func(t *testing.T){
+			"sql": func(t *testing.T) { restarted(t, server, fullSQL()) },
+			"pgx": func(t *testing.T) { restarted(t, server, fullPgx()) },
+		} {
+			t.Run(name, rule) // one after the other, they share the server
+		}
+	})
+}
+
+// allCut is what a restart is to the client: its connections end.
+func allCut[Tx any](w *world[Tx]) {
+	for _, a := range w.asks(idempotency.DefaultWait) {
+		key := w.key(a.name)
+		w.fill(3)
+		w.proxy.CutAll()
+		w.first(a, key)
+	}
+	key := w.key("InTx")
+	w.fill(3)
+	w.proxy.CutAll()
+	if err := w.DB.InTx(w.Ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) error { return w.effect(ctx, tx, key) }); err != nil {
+		w.Errorf("InTx: %v", err)
+	}
+	w.WantOnce(key)
+}
+
+// first asks for the first time since the restart.
+func (w *world[Tx]) first(a ask, key string) {
+	w.Helper()
+	if readsPassOverDeadConnections || w.Engine != dbtest.Postgres {
+		w.want(a, key, idempotency.Executed)
+		return
+	}
+	w.insist(a, key)
+}
+
+// fill opens n connections at once and gives them back.
+func (w *world[Tx]) fill(n int) {
+	w.Helper()
+	open := make([]Tx, n)
+	for i := range open {
+		var err error
+		for range 2 * stale { // they may be dead
+			if open[i], err = w.Begin(w.Ctx, sql.LevelDefault); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+	for _, tx := range open {
+		if err := w.End(w.Ctx, tx, false); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// fullSQL and fullPgx are handles whose pools keep their connections.
+func fullSQL() conformance.Handle[*sql.Tx] {
+	h := conformance.SQL()
+	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) conformance.Pool[*sql.Tx] {
+		pool := dbtest.OpenSQL(tb, dsn)
+		pool.SetMaxIdleConns(stale)
+		return conformance.SQLPool(tb, pool, opts...)
+	}
+	return h
+}
+
+func fullPgx() conformance.Handle[pgx.Tx] {
+	return conformance.With(conformance.Pgx(), "pool_max_conns=20", dbtest.Postgres)
+}
+
+func restarted[Tx any](t *testing.T, server *postgres, h conformance.Handle[Tx]) {
+	audit := dbtest.OpenSQL(t, server.url)
+	audit.SetMaxIdleConns(-1) // it is not what is tested
+	e := &conformance.Env[Tx]{T: t, Engine: dbtest.Postgres, DSN: server.url, Handle: h, SQL: audit, Ctx: t.Context()}
+	e.Migrate()
+	e.Must(`CREATE TABLE IF NOT EXISTS effects (k bytea NOT NULL, who VARCHAR(64) NOT NULL)`)
+	e.Must(`CREATE TABLE IF NOT EXISTS refunds (refund_no TEXT NOT NULL UNIQUE, amount BIGINT NOT NULL)`)
+	e.Pool = h.Open(t, e.DSN)
+	w := &world[Tx]{Env: e}
+	for _, a := range w.asks(idempotency.DefaultWait) {
+		if testing.Short() && a.name == "row" {
+			continue
+		}
+		w.fill(stale)
+		server.restart(t)
+		w.first(a, w.key(a.name+" used a moment ago"))
+		w.fill(stale)
+		time.Sleep(1200 * time.Millisecond)
+		server.restart(t)
+		w.want(a, w.key(a.name+" idle"), idempotency.Executed)
+	}
+	// A crash in the middle: the function's own connection is among the dead.
+	first := true
+	a := w.record(idempotency.DefaultWait, func(ctx context.Context, tx Tx) error {
+		if first {
+			first = false
+			server.restart(t)
+		}
+		return w.Effect(ctx, tx, w.key("crash, the other effect"))
+	})
+	key := w.key("crash")
+	if _, err := a.do(w.Ctx, key); err == nil || errors.Is(err, holdfast.ErrUnknown) {
+		w.Errorf("a restart before COMMIT: %v", err)
+	}
+	w.insist(a, key)
+	w.WantOnce(w.key("crash, the other effect"))
+}
