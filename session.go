@@ -28,7 +28,6 @@ type session[Tx any] struct {
 	conn    core.Conn[Tx]
 	tx      Tx
 	q       core.Querier
-	owned   bool
 	cancel  context.CancelFunc
 	ctx     context.Context // outlives the caller's by CleanupTimeout
 	allowed atomic.Bool     // COMMIT is ours
@@ -68,11 +67,11 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], 
 		if err != nil {
 			return nil, fmt.Errorf("holdfast: getting a connection: %w", err)
 		}
-		s := newSession(ctx, d, conn, opts)
+		s := newSession(ctx, d, conn)
 		if err = s.open(ctx, opts); err == nil {
 			return s, nil
 		}
-		alive := s.conn != nil && d.alive(ctx, s.conn)
+		alive := s.conn == nil || d.alive(ctx, s.conn) // rolled back and given back, or asked
 		s.release(true)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -90,8 +89,8 @@ func (d *DB[Tx]) alive(ctx context.Context, conn core.Conn[Tx]) bool {
 	return err == nil
 }
 
-func newSession[Tx any](ctx context.Context, d *DB[Tx], conn core.Conn[Tx], opts core.TxOptions) *session[Tx] {
-	s := &session[Tx]{d: d, conn: conn, owned: opts.Owned}
+func newSession[Tx any](ctx context.Context, d *DB[Tx], conn core.Conn[Tx]) *session[Tx] {
+	s := &session[Tx]{d: d, conn: conn}
 	s.ctx, s.cancel = withGrace(ctx, CleanupTimeout)
 	return s
 }
@@ -126,7 +125,7 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
 			return err
 		}
 	}
-	if fence.Mark != "" && !s.owned {
+	if fence.Mark != "" {
 		if _, err := s.exec(ctx, s.q, "mark", fence.Mark); err != nil {
 			s.rollback()
 			return err
@@ -141,7 +140,7 @@ func (s *session[Tx]) exec(ctx context.Context, q core.Querier, name, text strin
 
 // commit ends the transaction and says which of the three outcomes it had.
 func (s *session[Tx]) commit() error {
-	if check := s.d.dialect.Fence.Check; check != "" && !s.owned {
+	if check := s.d.dialect.Fence.Check; check != "" {
 		if _, err := s.exec(s.ctx, s.q, "check", check); err != nil {
 			s.rollback()
 			if s.d.dialect.Classify(err) == dialect.Gone || errors.Is(err, sql.ErrTxDone) {

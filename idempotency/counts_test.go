@@ -19,8 +19,8 @@ func TestStatementsOfDo(t *testing.T) {
 	t.Parallel()
 	execute := map[dbtest.Engine][]string{
 		dbtest.Postgres: {"records.look", "begin", "records.claim", "records.finish", "commit"},
-		dbtest.MySQL:    {"records.look", "set", "begin", "records.claim", "records.finish", "commit", "unset"},
-		dbtest.MariaDB:  {"records.look", "set", "begin", "records.claim", "records.finish", "commit", "unset"},
+		dbtest.MySQL:    {"records.look", "set", "begin", "mark", "records.claim", "records.finish", "check", "commit", "unset"},
+		dbtest.MariaDB:  {"records.look", "set", "begin", "mark", "records.claim", "records.finish", "check", "commit", "unset"},
 		dbtest.SQLite:   {"records.look", "remember", "set", "begin", "records.claim", "records.finish", "commit", "unset"},
 	}
 	var mu sync.Mutex

@@ -151,7 +151,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (int, 
 	}
 	opts := core.TxOptions{
 		Isolation: s.options.Isolation, LockTimeout: s.options.LockTimeout,
-		Owned: true, FirstSets: s.dialect().Records.ClaimBounds,
+		FirstSets: s.dialect().Records.ClaimBounds,
 	}
 	if !s.dialect().Capabilities.SeesClaims || c.expired {
 		opts.LockTimeout = bound // before the function there are the claim's waits only

@@ -58,6 +58,11 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 }
 
 func (s *Store[Tx]) joined(ctx context.Context, q core.Querier, c *claim, body func() ([]byte, error)) (*record, Outcome, error) {
+	if err := alive(ctx, q, s.dialect()); err != nil {
+		return nil, 0, err
+	}
+	// The claim comes before any read: a read would fix a snapshot, and what
+	// the function reads later would be older than the claim.
 	won, err := s.claimTx(ctx, q, c)
 	if err != nil {
 		return nil, 0, err
@@ -84,11 +89,29 @@ func (s *Store[Tx]) renewTx(ctx context.Context, q core.Querier, c *claim) (bool
 		return false, err
 	}
 	won, err := s.claim(ctx, q, c, bound, 0)
-	if err != nil {
-		return false, err
+	return won, firstOf(err, s.putBack(ctx, q, undo))
+}
+
+// putBack undoes a setting of the session, even on a cancelled context.
+func (s *Store[Tx]) putBack(ctx context.Context, q core.Querier, undo core.Stmt) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+	defer cancel()
+	_, err := undo.Exec(ctx, q)
+	return err
+}
+
+// alive finds a caller's transaction that has ended already, where the engine
+// would commit each further statement by itself.
+func alive(ctx context.Context, q core.Querier, d *dialect.Dialect) error {
+	for _, text := range d.Fence.Alive {
+		if _, err := (core.Stmt{Name: "alive", Text: text}).Exec(ctx, q); err != nil {
+			if d.Classify(err) == dialect.Gone {
+				return &holdfast.TxLostError{Err: err}
+			}
+			return err
+		}
 	}
-	_, err = undo.Exec(ctx, q)
-	return won, err
+	return nil
 }
 
 // runTx runs the function behind a savepoint, so that a rejection undoes its
@@ -140,13 +163,7 @@ func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *claim) (won 
 			break
 		}
 	}
-	// The setting is the session's and has to go back even on a cancelled context.
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
-	defer cancel()
-	if _, e := undo.Exec(cleanup, q); err == nil {
-		err = e
-	}
-	return won, err
+	return won, firstOf(err, s.putBack(ctx, q, undo))
 }
 
 // verdictTx names what a caller does next.

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"regexp"
 )
 
 // fingerprintVersion is stored beside each fingerprint: 1 is the SHA-256 of
@@ -35,6 +37,10 @@ func fingerprint(op Op) ([]byte, error) {
 	return sum[:], nil
 }
 
+// replaced finds the escape that encoding/json writes for text that is not
+// UTF-8; behind an odd number of backslashes it is text.
+var replaced = regexp.MustCompile(`(^|[^\\])(\\\\)*\\ufffd`)
+
 // Canonical is the JSON form of a request that its fingerprint is made of:
 // objects with sorted members, no white space, numbers as they were written
 // (so that integers past 2^53 stay apart). json.RawMessage is taken as JSON
@@ -45,8 +51,11 @@ func Canonical(request any) ([]byte, error) {
 	if err != nil {
 		return nil, invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
 	}
-	if bytes.Contains(b, []byte(`\ufffd`)) {
+	if replaced.Match(b) {
 		return nil, invalid("Op.Request", "has text that is not UTF-8, which JSON cannot tell apart: use Op.Fingerprint")
+	}
+	if t := reflect.TypeOf(request); string(b) == "{}" && t != nil && t.Kind() == reflect.Struct && t.NumField() > 0 {
+		return nil, invalid("Op.Request", "is a struct whose JSON is empty: export its fields, or every request is the same")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()

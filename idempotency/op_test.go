@@ -89,8 +89,13 @@ func TestCanonicalRefusesBrokenText(t *testing.T) {
 			t.Errorf("%q is %s", text, b)
 		}
 	}
-	if _, err := Canonical("\ufffd"); err != nil {
-		t.Errorf("the replacement character itself: %v", err)
+	for _, text := range []string{"\ufffd", `C:\ufffd`, `\\ufffd`} {
+		if _, err := Canonical(text); err != nil {
+			t.Errorf("%q is good text: %v", text, err)
+		}
+	}
+	if b, err := Canonical(struct{ hidden int }{1}); err == nil {
+		t.Errorf("a struct without exported fields is %s", b)
 	}
 }
 

@@ -147,10 +147,14 @@ func runClaim(ctx context.Context, q core.Querier, stmt core.Stmt, v dialect.Ver
 		return n == 1, err
 	}
 	r, err := stmt.Exec(ctx, q, args...)
-	if v == dialect.ByInsertID {
+	switch v {
+	case dialect.ByInsertID:
 		return r.InsertID != dialect.Lost, err
+	case dialect.ByDuplicate:
+		return err == nil, err
+	default:
+		return r.Affected == 1, err
 	}
-	return r.Affected == 1, err
 }
 
 // claimError marks an error of the claim, before the function ran.

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,7 @@ type Table[R, Tx any] struct {
 	read    core.Stmt // plain
 	lock    core.Stmt // within a transaction
 	flights flights[R]
+	keeps   bool // every value of the key, or refuses it
 }
 
 // NewTable checks once that the key can be claimed: its columns are NOT NULL
@@ -97,7 +99,12 @@ func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range key {
+	t.keeps = true
+	for i, c := range key {
+		t.keeps = t.keeps && slices.Contains(keepers, strings.ToLower(c.Type))
+		if kind := t.key[i].Field.Type.Kind(); (kind == reflect.String || kind == reflect.Slice) && slices.Contains(numbers, strings.ToLower(c.Type)) {
+			return nil, invalid("TableSpec.Key", fmt.Sprintf("column %q is a number and its field is text, so that \"07\" and \"7\" would be one key: give the field a number's type", c.Name))
+		}
 		if ok, why := d.Rows.Exact(c.Type, c.Collation); !ok {
 			return nil, invalid("TableSpec.Key", fmt.Sprintf("column %q: %s", c.Name, why))
 		}
@@ -105,6 +112,12 @@ func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 	t.forms = table.Forms(key)
 	return table, nil
 }
+
+// keepers are the types of columns that keep every value they take; of the
+// others some are cut or rounded, by the server's mode without an error.
+var keepers = []string{"text", "bytea", "uuid", "blob", "integer", "int", "int2", "int4", "int8", "tinyint", "smallint", "mediumint", "bigint"}
+
+var numbers = []string{"integer", "int", "int2", "int4", "int8", "tinyint", "smallint", "mediumint", "bigint", "numeric", "decimal"}
 
 // Do claims row in a transaction of its own, runs fn in it where the claim won,
 // and commits. A duplicate gets the row that is there, with Outcome Replayed.
@@ -165,6 +178,9 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key hash, f *flight[R], row R, 
 						err = ErrOtherKey
 					}
 					return firstOf(err, errLost)
+				}
+				if err := t.unchanged(ctx, q, row); err != nil {
+					return err
 				}
 				if err := fn(ctx, tx); err != nil {
 					return &funcError{err}
@@ -227,7 +243,13 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res Result[R]
 			_ = t.access.Rollback(ctx, tx)
 		}
 	}()
+	if err := alive(ctx, q, t.access.Dialect); err != nil {
+		return res, err
+	}
 	won, err := t.claim(ctx, q, row)
+	if err == nil && won {
+		err = t.unchanged(ctx, q, row)
+	}
 	if err != nil {
 		if t.db.Retryable(err) {
 			err = &holdfast.RetryError{Attempts: 1, Err: err}
@@ -258,10 +280,30 @@ func (t *Table[R, Tx]) claim(ctx context.Context, q core.Querier, row R) (bool, 
 	switch {
 	case err == nil:
 		return won, nil
+	case t.access.Dialect.Classify(err) == dialect.Duplicate && t.access.Dialect.Rows.Verdict == dialect.ByDuplicate:
+		return false, nil // on which key, the read that follows tells
 	case t.access.Dialect.Classify(err) == dialect.Duplicate:
 		return false, fmt.Errorf("%w: %w", ErrOtherKey, err)
 	}
 	return false, &claimError{err}
+}
+
+// unchanged refuses a key that its column did not keep as it was given: cut,
+// rounded, or without its trailing blanks. It reads the row back where a column
+// of that type may do so.
+func (t *Table[R, Tx]) unchanged(ctx context.Context, q core.Querier, row R) error {
+	if t.keeps {
+		return nil
+	}
+	var there R
+	found, err := t.find(ctx, q, t.read, row, &there)
+	if err != nil {
+		return err
+	}
+	if !found || len(differing(t.key, row, there)) > 0 {
+		return invalid("row", fmt.Sprintf("a column of the key %v does not keep the value as it was given (too long, or too fine): give values that it keeps", t.spec.Key))
+	}
+	return nil
 }
 
 func (t *Table[R, Tx]) find(ctx context.Context, q core.Querier, stmt core.Stmt, row R, there *R) (bool, error) {
@@ -274,27 +316,47 @@ func (t *Table[R, Tx]) values(row R, fields rowmap.Fields) []any {
 	return fields.Values(reflect.ValueOf(row), t.forms)
 }
 
-// same compares the declared columns by the type's own Equal (time, decimal)
-// where there is one.
+// same compares the declared columns, and the key as it is stored.
 func (t *Table[R, Tx]) same(row, there R) error {
-	a, b := reflect.ValueOf(row), reflect.ValueOf(there)
-	var differ []string
-	for _, f := range t.compare {
-		x, y := reflectx.FieldByIndexesReadOnly(a, f.Index), reflectx.FieldByIndexesReadOnly(b, f.Index)
-		if !equal(x, y) {
-			differ = append(differ, f.Name)
-		}
-	}
-	if differ != nil {
-		return &MismatchError{Columns: differ}
+	if columns := differing(append(slices.Clone(t.compare), t.key...), row, there); columns != nil {
+		return &MismatchError{Columns: columns}
 	}
 	return nil
 }
 
+func differing[R any](fields rowmap.Fields, row, there R) (columns []string) {
+	a, b := reflect.ValueOf(row), reflect.ValueOf(there)
+	for _, f := range fields {
+		if !equal(reflectx.FieldByIndexesReadOnly(a, f.Index), reflectx.FieldByIndexesReadOnly(b, f.Index)) {
+			columns = append(columns, f.Name)
+		}
+	}
+	return columns
+}
+
+// equal compares by the type's own Equal (time, decimal), through pointers and
+// through driver.Valuer (sql.NullTime), else deeply.
 func equal(x, y reflect.Value) bool {
+	if x.Kind() == reflect.Pointer && (x.IsNil() || y.IsNil()) {
+		return x.IsNil() && y.IsNil()
+	}
 	if m := x.MethodByName("Equal"); m.IsValid() && m.Type().NumIn() == 1 && m.Type().In(0) == y.Type() &&
 		m.Type().NumOut() == 1 && m.Type().Out(0).Kind() == reflect.Bool {
 		return m.Call([]reflect.Value{y})[0].Bool()
+	}
+	if x.Kind() == reflect.Pointer {
+		return equal(x.Elem(), y.Elem())
+	}
+	v, isValuer := reflect.TypeAssert[driver.Valuer](x)
+	w, too := reflect.TypeAssert[driver.Valuer](y)
+	if isValuer && too {
+		a, errA := v.Value()
+		b, errB := w.Value()
+		if at, ok := a.(time.Time); ok && errA == nil && errB == nil {
+			bt, ok := b.(time.Time)
+			return ok && at.Equal(bt)
+		}
+		return errA == nil && errB == nil && reflect.DeepEqual(a, b)
 	}
 	return reflect.DeepEqual(x.Interface(), y.Interface())
 }

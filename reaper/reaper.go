@@ -109,7 +109,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, 
 	}
 	// A batch is one statement, so nothing can follow a transaction that was
 	// lost, and no fence is needed.
-	settings := core.TxOptions{Isolation: sweep.Isolation, LockTimeout: lockWait, Owned: true}
+	settings := core.TxOptions{Isolation: sweep.Isolation, LockTimeout: lockWait}
 	r := &Reaper{
 		options: o, pool: a.Pool, retryable: db.Retryable, dialect: a.Dialect,
 		transact: func(ctx context.Context, f func(ctx context.Context, q core.Querier) error) error {

@@ -21,6 +21,7 @@ func DoTx[Tx any](t *testing.T, h Handle[Tx]) {
 		"TxWaitsAndIsBounded":        txWaitsAndIsBounded[Tx],
 		"TxOldSnapshot":              txOldSnapshot[Tx],
 		"TxKeyExpires":               txKeyExpires[Tx],
+		"TxHasEnded":                 txHasEnded[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -241,5 +242,30 @@ func txKeyExpires[Tx any](e *Env[Tx]) {
 	}
 	if n := e.Effects("a"); n != 2 {
 		e.Errorf("%d effects, want one for each life of the key", n)
+	}
+}
+
+// txHasEnded: the caller's transaction was rolled back underneath it, and the
+// caller went on. Where the engine would commit what follows, DoTx refuses.
+func txHasEnded[Tx any](e *Env[Tx]) {
+	if !e.InnoDB() {
+		return // PostgreSQL refuses by itself; SQLite cannot be asked in SQL
+	}
+	tx := e.begin(sql.LevelDefault)
+	if _, err := e.Exec(e.Ctx, tx, `ROLLBACK`); err != nil {
+		e.Fatal(err)
+	}
+	if r, err := e.doTx(e.Store(idempotency.Options{}), tx, Op("a")); !errors.Is(err, holdfast.ErrTxLost) {
+		e.Errorf("%v, %v", r, err)
+	}
+	tx = e.begin(sql.LevelDefault)
+	if _, err := e.Exec(e.Ctx, tx, `ROLLBACK`); err != nil {
+		e.Fatal(err)
+	}
+	if r, err := e.refunds().ClaimTx(e.Ctx, tx, Refund{No: "a"}); !errors.Is(err, holdfast.ErrTxLost) {
+		e.Errorf("%v, %v", r, err)
+	}
+	if n := e.Effects("a") + e.Int(`SELECT COUNT(*) FROM holdfast_records`) + e.Int(`SELECT COUNT(*) FROM refunds`); n != 0 {
+		e.Errorf("%d rows stand", n)
 	}
 }

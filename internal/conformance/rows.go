@@ -41,6 +41,8 @@ func Rows[Tx any](t *testing.T, h Handle[Tx]) {
 		"RowStampede":             rowStampede[Tx],
 		"FoldingKeysAreRefused":   foldingKeysAreRefused[Tx],
 		"RowWithAutoIncrement":    rowWithAutoIncrement[Tx],
+		"RowWithTriggers":         rowWithTriggers[Tx],
+		"KeysThatColumnsChange":   keysThatColumnsChange[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -274,5 +276,73 @@ func rowWithAutoIncrement[Tx any](e *Env[Tx]) {
 			}
 		}
 		e.WantOnce(no)
+	}
+}
+
+// rowWithTriggers: triggers of the table's own neither hide who won nor fire
+// for a claim that lost.
+func rowWithTriggers[Tx any](e *Env[Tx]) {
+	e.Must(`CREATE TABLE touched (n INT NOT NULL)`)
+	switch e.Engine {
+	case dbtest.Postgres:
+		e.Must(`CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO touched VALUES (1); RETURN NEW; END'`)
+		e.Must(`CREATE TRIGGER touch BEFORE UPDATE ON refunds FOR EACH ROW EXECUTE FUNCTION touch()`)
+	case dbtest.SQLite:
+		e.Must(`CREATE TRIGGER touch BEFORE UPDATE ON refunds BEGIN INSERT INTO touched VALUES (1); END`)
+	default:
+		e.Must(`CREATE TRIGGER touch BEFORE UPDATE ON refunds FOR EACH ROW INSERT INTO touched VALUES (1)`)
+	}
+	refunds := e.refunds()
+	for i := range 3 {
+		tx := e.begin(sql.LevelDefault)
+		r, err := refunds.ClaimTx(e.Ctx, tx, Refund{No: "a", Amount: 5})
+		if want := []idempotency.Outcome{idempotency.Executed, idempotency.Replayed, idempotency.Replayed}[i]; err != nil || r.Outcome != want {
+			e.Errorf("call %d: %v, %v", i, r, err)
+		}
+		e.end(tx, true)
+	}
+	var wg sync.WaitGroup
+	for range 16 {
+		table := e.refunds() // as another process
+		wg.Go(func() {
+			if _, err := table.Do(e.Ctx, Refund{No: "b", Amount: 5}, func(ctx context.Context, tx Tx) error { return e.Effect(ctx, tx, "b") }); err != nil {
+				e.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	e.WantOnce("b")
+	if n := e.Int(`SELECT COUNT(*) FROM touched`); n != 0 {
+		e.Errorf("claims that lost fired %d triggers", n)
+	}
+}
+
+// keysThatColumnsChange: a column that cuts or rounds a key would make one of two.
+func keysThatColumnsChange[Tx any](e *Env[Tx]) {
+	type text struct {
+		No string `db:"no"`
+	}
+	e.Must(`CREATE TABLE numbers (no BIGINT NOT NULL UNIQUE)`)
+	if _, err := idempotency.NewTable[text](e.Ctx, e.DB, idempotency.TableSpec{Table: "numbers", Key: []string{"no"}}); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("text on a number's column: %v", err)
+	}
+	short := map[dbtest.Engine]string{
+		dbtest.Postgres: `varchar(3)`, dbtest.MySQL: `VARCHAR(3) COLLATE utf8mb4_0900_bin`,
+		dbtest.MariaDB: `VARCHAR(3) COLLATE utf8mb4_nopad_bin`, dbtest.SQLite: `VARCHAR(3)`, // which cuts nothing there
+	}[e.Engine]
+	e.Must(`CREATE TABLE short (no ` + short + ` NOT NULL UNIQUE)`)
+	table, err := idempotency.NewTable[text](e.Ctx, e.DB, idempotency.TableSpec{Table: "short", Key: []string{"no"}})
+	if err != nil {
+		e.Fatal(err)
+	}
+	for _, no := range []string{"abc ", "abc"} {
+		r, err := table.Do(e.Ctx, text{no}, func(ctx context.Context, tx Tx) error { return e.Effect(ctx, tx, no) })
+		if no == "abc " && e.Engine != dbtest.SQLite {
+			if !errors.Is(err, holdfast.ErrInvalid) || e.Effects(no) != 0 {
+				e.Errorf("%q was cut: %v, %v", no, r, err)
+			}
+		} else if err != nil || r.Outcome != idempotency.Executed {
+			e.Errorf("%q: %v, %v", no, r, err)
+		}
 	}
 }

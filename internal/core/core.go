@@ -61,9 +61,6 @@ type Conn[Tx any] interface {
 type TxOptions struct {
 	Isolation   sql.IsolationLevel
 	LockTimeout time.Duration
-	// Owned is true when the caller proves by a row of its own that the
-	// transaction which it commits is the one that it began.
-	Owned bool
 	// FirstSets is true when the first statement of the transaction sets the
 	// lock timeout itself, which saves a round trip on PostgreSQL.
 	FirstSets bool

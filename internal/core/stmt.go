@@ -22,7 +22,19 @@ func Compile(name, text string, questionMarks bool) Stmt {
 	}
 	var b strings.Builder
 	var order []int
+	quote := byte(0)
 	for i := 0; i < len(text); i++ {
+		// A name or a text in quotes may have a dollar of its own.
+		switch c := text[i]; {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '\'' || c == '"' || c == '`'):
+			quote = c
+		}
+		if quote != 0 {
+			b.WriteByte(text[i])
+			continue
+		}
 		j := i + 1
 		for j < len(text) && text[j] >= '0' && text[j] <= '9' {
 			j++

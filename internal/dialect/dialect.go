@@ -89,8 +89,9 @@ type Fence struct {
 	// the lock timeout itself.
 	First func(lockTimeout time.Duration) string
 	// Mark and Check prove that the transaction at the end is the one of the
-	// beginning, where no row of the caller's proves it.
+	// beginning; Alive, that a caller's has not ended before it is joined.
 	Mark, Check string
+	Alive       []string
 	// Veto registers on the driver's connection a function which forbids
 	// commits for as long as it answers true, and returns its removal.
 	Veto func(driverConn any, forbidden func() bool) (remove func(driverConn any), err error)
@@ -115,6 +116,9 @@ const (
 	ByInsertID
 	// ByRow: the statement returns the number of rows it inserted.
 	ByRow
+	// ByDuplicate: an error of class Duplicate is lost, success is won, and the
+	// transaction goes on.
+	ByDuplicate
 )
 
 // Lost is the insert id by which a claim says, on MySQL and MariaDB, that the

@@ -34,6 +34,8 @@ var Dialect = dialect.Dialect{
 		},
 		Mark:  `SAVEPOINT holdfast_fence`,
 		Check: `RELEASE SAVEPOINT holdfast_fence`,
+		// Outside a transaction a savepoint is not kept.
+		Alive: []string{`SAVEPOINT holdfast_alive`, `RELEASE SAVEPOINT holdfast_alive`},
 	},
 	Records: records,
 	Rows:    rows,

@@ -11,14 +11,15 @@ var rows = Rows(exact)
 // Rows is what MySQL and MariaDB share; exact differs by their collations.
 func Rows(exact func(typ, collation string) (bool, string)) dialect.Rows {
 	return dialect.Rows{
-		// It catches a conflict on any unique key, not only on the claimed
-		// one: the read by key that follows tells them apart.
-		Insert: func(table string, columns, key []string) string {
-			return `INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) VALUES (` + dialect.Params(len(columns)) +
-				`) ON DUPLICATE KEY UPDATE ` + key[0] + ` = IF(LAST_INSERT_ID(` + lost + `) = 0, ` + key[0] + `, ` + key[0] + `)`
+		// A plain insert proves by its success that it was won. An upsert whose
+		// verdict is an insert id or a count does not: a trigger of the table's
+		// own hides the one, clientFoundRows the other, and it fires the table's
+		// UPDATE triggers. The price is a shared lock on the row that was there.
+		Insert: func(table string, columns, _ []string) string {
+			return `INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) VALUES (` + dialect.Params(len(columns)) + `)`
 		},
-		Verdict:    dialect.ByInsertID,
-		LockClause: ` FOR UPDATE`,
+		Verdict:    dialect.ByDuplicate,
+		LockClause: ` LOCK IN SHARE MODE`,
 		Columns: `SELECT column_name, data_type, COALESCE(collation_name, ''), CASE WHEN is_nullable = 'NO' THEN 1 ELSE 0 END
 FROM information_schema.columns WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
 		Uniques: `SELECT index_name, COALESCE(column_name, ''), CASE WHEN sub_part IS NULL THEN 1 ELSE 0 END
