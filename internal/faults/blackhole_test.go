@@ -99,7 +99,7 @@ func holeAtEach[Tx any](w *world[Tx]) {
 					w.Errorf("%d effects after success", n)
 				case err != nil && n != 0 && !errors.Is(err, holdfast.ErrUnknown):
 					w.Errorf("%d effects after an error that is definite: %v", n, err)
-				case err != nil && !errors.Is(err, holdfast.ErrUnknown) && !errors.Is(err, context.DeadlineExceeded):
+				case err != nil && !errors.Is(err, holdfast.ErrUnknown) && !ended(err):
 					w.Errorf("got %v", err)
 				}
 				w.insist(a, key)
@@ -107,6 +107,12 @@ func holeAtEach[Tx any](w *world[Tx]) {
 			})
 		}
 	}
+}
+
+// ended reports whether err is the context's: its cause, or what the function's
+// own statement got.
+func ended(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 func holeInFunction[Tx any](w *world[Tx]) {
@@ -121,8 +127,8 @@ func holeInFunction[Tx any](w *world[Tx]) {
 		return err
 	})
 	err := w.holed(a, key, begun)
-	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, holdfast.ErrUnknown) {
-		w.Errorf("got %v, want the deadline's error", err)
+	if !ended(err) || errors.Is(err, holdfast.ErrUnknown) {
+		w.Errorf("got %v, want the context's error", err)
 	}
 	if n := w.Effects(key); n != 0 {
 		w.Errorf("%d effects of a transaction without COMMIT", n)

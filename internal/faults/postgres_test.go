@@ -42,7 +42,7 @@ func ownPostgres(t *testing.T) *postgres {
 		gid, _ := strconv.Atoi(account.Gid)
 		s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
-	dir, err := os.MkdirTemp("", "holdfast-faults-") //nolint:usetesting // the other user may not enter t.TempDir
+	dir, err := os.MkdirTemp("", "holdfast-faults-") //nolint:usetesting // the account postgres has to get in
 	if err != nil {
 		t.Fatal(err)
 	}
