@@ -150,7 +150,7 @@ func (s *session[Tx]) commit() error {
 		}
 	}
 	s.allowed.Store(true)
-	answered, err := s.bounded("commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
+	answered, err := s.bounded(s.ctx, "commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
 	if !answered {
 		return &UnknownError{Err: err}
 	}
@@ -172,7 +172,9 @@ func (s *session[Tx]) rollback() {
 	if s.conn == nil {
 		return
 	}
-	answered, err := s.bounded("rollback", func() error { return s.conn.Rollback(s.ctx, s.tx) })
+	ctx, cancel := context.WithTimeout(s.ctx, CleanupTimeout)
+	defer cancel()
+	answered, err := s.bounded(ctx, "rollback", func() error { return s.conn.Rollback(ctx, s.tx) })
 	if !answered {
 		return
 	}
@@ -183,16 +185,15 @@ func (s *session[Tx]) rollback() {
 	s.restore()
 }
 
-// bounded runs the end of a transaction and waits for it while the session's
-// context lives. go-sql-driver takes no context for COMMIT and ROLLBACK: where
+// bounded runs the end of a transaction and waits for it while ctx lives. go-sql-driver takes no context for COMMIT and ROLLBACK: where
 // the answer never comes, the connection is left to its driver's timeouts and
 // closed after them.
-func (s *session[Tx]) bounded(name string, f func() error) (answered bool, err error) {
+func (s *session[Tx]) bounded(ctx context.Context, name string, f func() error) (answered bool, err error) {
 	const running, finished, abandoned = 0, 1, 2
 	var state atomic.Int32
 	answer := make(chan error, 1)
 	go func() {
-		answer <- s.d.observe(s.ctx, name, f)
+		answer <- s.d.observe(ctx, name, f)
 		if !state.CompareAndSwap(running, finished) {
 			s.release(true)
 		}
@@ -200,7 +201,7 @@ func (s *session[Tx]) bounded(name string, f func() error) (answered bool, err e
 	select {
 	case err := <-answer:
 		return true, err
-	case <-s.ctx.Done():
+	case <-ctx.Done():
 	}
 	// The driver may have been told by the same context.
 	late := time.NewTimer(100 * time.Millisecond)
@@ -213,7 +214,7 @@ func (s *session[Tx]) bounded(name string, f func() error) (answered bool, err e
 	if !state.CompareAndSwap(running, abandoned) {
 		return true, <-answer
 	}
-	return false, fmt.Errorf("no answer within %v of the end of the context: %w", CleanupTimeout, context.Cause(s.ctx))
+	return false, fmt.Errorf("no answer within %v of the end of the context: %w", CleanupTimeout, context.Cause(ctx))
 }
 
 // restore puts back what the fence changed, or closes the connection.
@@ -222,7 +223,9 @@ func (s *session[Tx]) restore() {
 		s.release(false)
 		return
 	}
-	_, err := s.undo.Exec(s.ctx, s.d.observed(s.conn))
+	ctx, cancel := context.WithTimeout(s.ctx, CleanupTimeout)
+	defer cancel()
+	_, err := s.undo.Exec(ctx, s.d.observed(s.conn))
 	s.release(err != nil)
 }
 

@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -79,7 +80,9 @@ func (c *course) judge(ctx context.Context, err error) (waiting bool, final erro
 	case errors.As(err, &inFunc):
 		// It ran, so the claim was won: a commit in doubt before it did nothing.
 		c.unknown = nil
-		if err = inFunc.err; ctx.Err() != nil || !again {
+		if err = inFunc.err; ctx.Err() != nil {
+			return false, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		} else if !again {
 			return false, err
 		}
 		return false, c.again(err)

@@ -15,19 +15,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 )
 
-// cleanupIsBounded: today a call whose context has no end waits, in ROLLBACK and
-// in the statement that puts a session's setting back, for as long as the
-// network is silent. Nothing wrong is done meanwhile. Once both are bounded by
-// CleanupTimeout, set this.
-const cleanupIsBounded = false
-
 // Rule: cleanup is bounded by CleanupTimeout, whatever the context: the
 // function's own error, or the success of a commit, is not held up for ever.
 func TestCleanupInBlackHole(t *testing.T) {
 	t.Parallel()
-	if !cleanupIsBounded {
-		t.Skip("known gap: see cleanupIsBounded")
-	}
 	everyMode(t, cleanupInHole[*sql.Tx], cleanupInHole[pgx.Tx], func(*world[*sqlx.Tx]) {})
 }
 
