@@ -18,8 +18,9 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// Timeout bounds each test's work; reaching it is a failure, never a verdict.
-const Timeout = 90 * time.Second
+// Timeout bounds each test, its wait for a turn beside the others included;
+// reaching it is a failure, never a verdict.
+const Timeout = 5 * time.Minute
 
 // Handle is a kind of handle under test.
 type Handle[Tx any] struct {
