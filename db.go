@@ -102,6 +102,7 @@ func (d *DB[Tx]) Access() access.Access[Tx] {
 		},
 		Rollback: d.adapter.Rollback,
 		Attempt:  d.attempt,
+		Read:     d.read,
 		Acquire:  d.adapter.Acquire,
 		Dialect:  d.dialect,
 		Table:    d.table,

@@ -82,6 +82,23 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], 
 	}
 }
 
+// read runs f, which only reads, on a connection of the pool. A dead one, as
+// after a restart of the server, is passed over.
+func (d *DB[Tx]) read(ctx context.Context, f func(q core.Querier) error) error {
+	for n := 1; ; n++ {
+		conn, err := d.adapter.Acquire(ctx)
+		if err != nil {
+			return fmt.Errorf("holdfast: getting a connection: %w", err)
+		}
+		err = f(d.observed(conn))
+		alive := err == nil || d.alive(ctx, conn)
+		conn.Release(!alive)
+		if alive || ctx.Err() != nil || n == staleConns {
+			return err
+		}
+	}
+}
+
 // alive tells a dead connection from a statement that was refused.
 func (d *DB[Tx]) alive(ctx context.Context, conn core.Conn[Tx]) bool {
 	var one int
@@ -185,9 +202,9 @@ func (s *session[Tx]) rollback() {
 	s.restore()
 }
 
-// bounded runs the end of a transaction and waits for it while ctx lives. go-sql-driver takes no context for COMMIT and ROLLBACK: where
-// the answer never comes, the connection is left to its driver's timeouts and
-// closed after them.
+// bounded runs the end of a transaction and waits for it while ctx lives.
+// go-sql-driver takes no context for COMMIT and ROLLBACK: where the answer never
+// comes, the connection is left to its driver's timeouts and closed after them.
 func (s *session[Tx]) bounded(ctx context.Context, name string, f func() error) (answered bool, err error) {
 	const running, finished, abandoned = 0, 1, 2
 	var state atomic.Int32

@@ -98,8 +98,11 @@ func (s *Store[Tx]) lead(ctx context.Context, c *claim, f *flight[record], body 
 		classify: s.dialect().Classify, disconnected: s.dialect().Disconnected,
 	}
 	course.look = func(ctx context.Context) (bool, error) {
-		var err error
-		if found, err = s.look(ctx, s.access.Pool, c); err != nil || found != nil {
+		err := s.access.Read(ctx, func(q core.Querier) (err error) {
+			found, err = s.look(ctx, q, c)
+			return err
+		})
+		if err != nil || found != nil {
 			return found != nil, err
 		}
 		if c.op.NoWait {

@@ -163,7 +163,13 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key hash, f *flight[R], row R, 
 	course := course{
 		wait: o.Wait, attempts: o.Attempts,
 		classify: t.access.Dialect.Classify, disconnected: t.access.Dialect.Disconnected,
-		look: func(ctx context.Context) (bool, error) { return t.find(ctx, t.access.Pool, t.read, row, &there) },
+		look: func(ctx context.Context) (found bool, err error) {
+			err = t.access.Read(ctx, func(q core.Querier) (err error) {
+				found, err = t.find(ctx, q, t.read, row, &there)
+				return err
+			})
+			return found, err
+		},
 		try: func(ctx context.Context) error {
 			opts := core.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout}
 			return t.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) error {

@@ -15,6 +15,9 @@ type Access[Tx any] struct {
 	Table func(name string) string
 	// Pool runs single statements, each committing by itself.
 	Pool core.Querier
+	// Read runs f, which only reads, on a connection of the pool, and passes
+	// over those that are dead.
+	Read func(ctx context.Context, f func(q core.Querier) error) error
 	// Acquire pins a connection.
 	Acquire func(ctx context.Context) (core.Conn[Tx], error)
 	// Join runs statements in a caller's transaction.

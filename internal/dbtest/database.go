@@ -89,7 +89,7 @@ func databaseOf(tb testing.TB, e Engine, server, name string) database {
 		"mysql://" + config.FormatDSN(),
 		statements("CREATE DATABASE " + name + " CHARACTER SET utf8mb4"),
 		func(ctx context.Context, conn *sql.Conn) error {
-			if err := endMySQLSessions(ctx, conn, name); err != nil {
+			if err := endMySQLSessions(ctx, conn, e, name); err != nil {
 				return err
 			}
 			return drop(ctx, conn)
@@ -107,8 +107,14 @@ const endPostgresSessions = `SELECT pg_terminate_backend(l.pid)
 	AND n.nspname = '%s' AND l.pid <> pg_backend_pid()`
 
 // endMySQLSessions ends those in the database, for the same reason.
-func endMySQLSessions(ctx context.Context, conn *sql.Conn, name string) error {
-	rows, err := conn.QueryContext(ctx, "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ?", name)
+func endMySQLSessions(ctx context.Context, conn *sql.Conn, e Engine, name string) error {
+	// MySQL's information_schema.PROCESSLIST fails with 3854 while any session
+	// runs a statement that is not text. MariaDB has the other table switched off.
+	list := "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_DB = ?"
+	if e == MariaDB {
+		list = "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ?"
+	}
+	rows, err := conn.QueryContext(ctx, list, name)
 	if err != nil {
 		return fmt.Errorf("list sessions: %w", err)
 	}
