@@ -101,8 +101,8 @@ func TestProcessesAtOnce(t *testing.T) {
 var others = map[dbtest.Engine]string{
 	dbtest.Postgres: `SELECT count(*) FROM pg_stat_activity WHERE application_name = current_schema()`,
 	// information_schema.PROCESSLIST fails with 3854 while any session runs a statement that is not text.
-	dbtest.MySQL:    `SELECT COUNT(*) FROM performance_schema.threads WHERE PROCESSLIST_DB = DATABASE() AND PROCESSLIST_ID <> CONNECTION_ID()`,
-	dbtest.MariaDB:  `SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()`,
+	dbtest.MySQL:   `SELECT COUNT(*) FROM performance_schema.threads WHERE PROCESSLIST_DB = DATABASE() AND PROCESSLIST_ID <> CONNECTION_ID()`,
+	dbtest.MariaDB: `SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()`,
 }
 
 func TestKilledProcesses(t *testing.T) {
