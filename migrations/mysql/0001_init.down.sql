@@ -1,4 +1,9 @@
--- Deletes every record: a key that was used can be used again.
+-- Deletes every record, so that a key which was used can be used again, and every
+-- lock, so that fencing tokens may go back.
 DROP TABLE IF EXISTS {schema}`{prefix}records`;
+
+DROP TABLE IF EXISTS {schema}`{prefix}locks`;
+
+DROP TABLE IF EXISTS {schema}`{prefix}floor`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}schema`;

@@ -37,3 +37,29 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}records` (
   KEY records_body_expires_at (body_expires_at),
   KEY records_key_expires_at (key_expires_at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- One row per lock, by its key's exact bytes behind one that says what kind of
+-- lock it is. A row outlives its release, because its token must only rise. No
+-- index on the expiry: every renewal would have to move its entry.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}locks` (
+  name       VARBINARY(1025) NOT NULL PRIMARY KEY,
+  -- the fencing token of the last grant
+  token      BIGINT          NOT NULL,
+  -- which attempt was granted the lock; NULL is free
+  owner      BINARY(16)      NULL,
+  -- who that is, for people to look at
+  holder     VARBINARY(255)  NOT NULL,
+  granted_at BIGINT          NOT NULL,
+  expires_at BIGINT          NOT NULL
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- What every token of a new row must exceed: rows that were reaped may have had
+-- it. store tells one set of these tables from another. One row.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}floor` (
+  id    SMALLINT   NOT NULL PRIMARY KEY CHECK (id = 1),
+  token BIGINT     NOT NULL,
+  store BINARY(16) NOT NULL
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+INSERT INTO {schema}`{prefix}floor` (id, token, store)
+SELECT 1, 0, UNHEX(REPLACE(UUID(), '-', '')) FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {schema}`{prefix}floor`);

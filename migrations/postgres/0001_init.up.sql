@@ -40,3 +40,29 @@ CREATE INDEX IF NOT EXISTS "{prefix}records_body_expires_at"
 
 CREATE INDEX IF NOT EXISTS "{prefix}records_key_expires_at"
   ON {schema}"{prefix}records" (key_expires_at) WHERE key_expires_at IS NOT NULL;
+
+-- One row per lock, by its key's exact bytes behind one that says what kind of
+-- lock it is. A row outlives its release, because its token must only rise. No
+-- index on the expiry: with one, no renewal could be a heap-only update.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
+  name       bytea  NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 2 AND 1025),
+  -- the fencing token of the last grant
+  token      bigint NOT NULL,
+  -- which attempt was granted the lock; NULL is free
+  owner      bytea  CHECK (octet_length(owner) = 16),
+  -- who that is, for people to look at
+  holder     text   NOT NULL,
+  granted_at bigint NOT NULL,
+  expires_at bigint NOT NULL
+);
+
+-- What every token of a new row must exceed: rows that were reaped may have had
+-- it. store tells one set of these tables from another. One row.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}floor" (
+  id    smallint NOT NULL PRIMARY KEY CHECK (id = 1),
+  token bigint   NOT NULL,
+  store bytea    NOT NULL CHECK (octet_length(store) = 16)
+);
+
+INSERT INTO {schema}"{prefix}floor" (id, token, store)
+SELECT 1, 0, uuid_send(gen_random_uuid()) WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}floor");

@@ -40,3 +40,28 @@ CREATE INDEX IF NOT EXISTS {schema}"{prefix}records_body_expires_at"
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}records_key_expires_at"
   ON "{prefix}records" (key_expires_at) WHERE key_expires_at IS NOT NULL;
+
+-- One row per lock, by its key's exact bytes behind one that says what kind of
+-- lock it is. A row outlives its release, because its token must only rise.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
+  name       BLOB    NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 2 AND 1025),
+  -- the fencing token of the last grant
+  token      INTEGER NOT NULL,
+  -- which attempt was granted the lock; NULL is free
+  owner      BLOB    CHECK (length(owner) = 16),
+  -- who that is, for people to look at
+  holder     TEXT    NOT NULL,
+  granted_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL
+) STRICT;
+
+-- What every token of a new row must exceed: rows that were reaped may have had
+-- it. store tells one set of these tables from another. One row.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}floor" (
+  id    INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+  token INTEGER NOT NULL,
+  store BLOB    NOT NULL CHECK (length(store) = 16)
+) STRICT;
+
+INSERT INTO {schema}"{prefix}floor" (id, token, store)
+SELECT 1, 0, randomblob(16) WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}floor");
