@@ -82,9 +82,9 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], 
 	}
 }
 
-// read runs f, which only reads, on a connection of the pool. A dead one, as
-// after a restart of the server, is passed over.
-func (d *DB[Tx]) read(ctx context.Context, f func(q core.Querier) error) error {
+// onConn runs f on a connection of the pool. A dead one, as after a restart of
+// the server, is passed over: f must not mind to be run again.
+func (d *DB[Tx]) onConn(ctx context.Context, f func(q core.Querier) error) error {
 	for n := 1; ; n++ {
 		conn, err := d.adapter.Acquire(ctx)
 		if err != nil {
@@ -104,6 +104,19 @@ func (d *DB[Tx]) alive(ctx context.Context, conn core.Conn[Tx]) bool {
 	var one int
 	_, err := core.QueryRow(ctx, conn, []any{&one}, `SELECT 1`)
 	return err == nil
+}
+
+// joinable refuses a caller's transaction that has ended already.
+func (d *DB[Tx]) joinable(ctx context.Context, q core.Querier) error {
+	for _, text := range d.dialect.Fence.Alive {
+		if _, err := (core.Stmt{Name: "alive", Text: text}).Exec(ctx, q); err != nil {
+			if d.dialect.Classify(err) == dialect.Gone {
+				return &TxLostError{Err: err}
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 func newSession[Tx any](ctx context.Context, d *DB[Tx], conn core.Conn[Tx]) *session[Tx] {

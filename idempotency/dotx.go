@@ -58,7 +58,7 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 }
 
 func (s *Store[Tx]) joined(ctx context.Context, q core.Querier, c *claim, body func() ([]byte, error)) (*record, Outcome, error) {
-	if err := alive(ctx, q, s.dialect()); err != nil {
+	if err := s.access.Alive(ctx, q); err != nil {
 		return nil, 0, err
 	}
 	// The claim comes before any read: a read would fix a snapshot, and what
@@ -98,20 +98,6 @@ func (s *Store[Tx]) putBack(ctx context.Context, q core.Querier, undo core.Stmt)
 	defer cancel()
 	_, err := undo.Exec(ctx, q)
 	return err
-}
-
-// alive finds a caller's transaction that has ended already, where the engine
-// would commit each further statement by itself.
-func alive(ctx context.Context, q core.Querier, d *dialect.Dialect) error {
-	for _, text := range d.Fence.Alive {
-		if _, err := (core.Stmt{Name: "alive", Text: text}).Exec(ctx, q); err != nil {
-			if d.Classify(err) == dialect.Gone {
-				return &holdfast.TxLostError{Err: err}
-			}
-			return err
-		}
-	}
-	return nil
 }
 
 // runTx runs the function behind a savepoint, so that a rejection undoes its

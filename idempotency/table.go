@@ -164,7 +164,7 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key hash, f *flight[R], row R, 
 		wait: o.Wait, attempts: o.Attempts,
 		classify: t.access.Dialect.Classify, disconnected: t.access.Dialect.Disconnected,
 		look: func(ctx context.Context) (found bool, err error) {
-			err = t.access.Read(ctx, func(q core.Querier) (err error) {
+			err = t.access.OnConn(ctx, func(q core.Querier) (err error) {
 				found, err = t.find(ctx, q, t.read, row, &there)
 				return err
 			})
@@ -249,7 +249,7 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res Result[R]
 			_ = t.access.Rollback(ctx, tx)
 		}
 	}()
-	if err := alive(ctx, q, t.access.Dialect); err != nil {
+	if err := t.access.Alive(ctx, q); err != nil {
 		return res, err
 	}
 	won, err := t.claim(ctx, q, row)

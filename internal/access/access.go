@@ -15,13 +15,16 @@ type Access[Tx any] struct {
 	Table func(name string) string
 	// Pool runs single statements, each committing by itself.
 	Pool core.Querier
-	// Read runs f, which only reads, on a connection of the pool, and passes
-	// over those that are dead.
-	Read func(ctx context.Context, f func(q core.Querier) error) error
+	// OnConn runs f on a connection of the pool, and again on another one where
+	// that was dead: f reads, or does nothing more when it is run again.
+	OnConn func(ctx context.Context, f func(q core.Querier) error) error
 	// Acquire pins a connection.
 	Acquire func(ctx context.Context) (core.Conn[Tx], error)
 	// Join runs statements in a caller's transaction.
 	Join func(tx Tx) (core.Querier, error)
+	// Alive finds a caller's transaction that has ended already, where the
+	// engine would commit each further statement by itself.
+	Alive func(ctx context.Context, q core.Querier) error
 	// Rollback ends a caller's transaction.
 	Rollback func(ctx context.Context, tx Tx) error
 	// Attempt runs one transaction, once: an error of f rolls it back.
