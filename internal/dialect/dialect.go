@@ -64,6 +64,7 @@ type Dialect struct {
 
 	Fence   Fence
 	Records Records
+	Leases  Leases
 	Rows    Rows
 	Sweep   Sweep
 

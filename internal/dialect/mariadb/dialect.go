@@ -14,6 +14,7 @@ var Dialect = func() dialect.Dialect {
 	d := mysql.Dialect
 	d.Name = "mariadb"
 	d.Rows = mysql.Rows(exact)
+	d.Leases = leases(d.Leases)
 	d.Records.Bound.Before = func(wait time.Duration) string {
 		if wait < time.Second { // MariaDB takes 0: do not wait
 			wait = 0

@@ -28,6 +28,7 @@ var Dialect = dialect.Dialect{
 		},
 	},
 	Records: records,
+	Leases:  leases,
 	Rows:    rows,
 	Sweep:   sweep,
 

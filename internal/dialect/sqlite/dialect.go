@@ -21,6 +21,7 @@ var Dialect = dialect.Dialect{
 
 	Fence:   dialect.Fence{Setting: busyTimeout, Veto: veto},
 	Records: records,
+	Leases:  leases,
 	Rows:    rows,
 	Sweep:   sweep,
 

@@ -1,0 +1,60 @@
+package dialect
+
+// Leases is the SQL of the lease locks. {locks} and {floor} are the tables,
+// {now} the clock. A row is free when it has no owner or its expiry has passed.
+// An owner is the id of one attempt to get the lock, so it stands for the term
+// that the attempt was granted. Parameters in order:
+//
+//	Make, Take: name, owner, TTL (µs), holder
+//	HandOver:   name, owner, TTL (µs), holder, owner so far
+//	Look:       name (returns owner, token, µs left, holder; no row: no lock)
+//	Release:    name, owner
+//	Renew:      TTL (µs), then {names} and as many {owners}
+//	Remaining:  {names} and as many {owners} (returns owner, µs left)
+//	Waits:      {names} (returns name, µs left, 0 when free)
+//	Guard:      name, token (returns whether the transaction's snapshot knows the term)
+type Leases struct {
+	// Make inserts the row of a lock that never was; an error of class
+	// Duplicate says that there is one. Where it is empty, Take does this too.
+	Make Grant
+	// Take takes over a row that is free. It waits for no row lock: one that a
+	// guarded transaction holds is as good as held. An attempt that is sent
+	// again finds its own term.
+	Take Grant
+	// HandOver turns the term of one owner into the next term, of another.
+	HandOver Grant
+	Look     string
+	Release  string
+
+	// Renew moves the expiry of terms that are live, and passes over those that
+	// are locked. Renewed: it returns the owners of those that it moved.
+	Renew   string
+	Renewed bool
+	// RenewBefore holds for the next statement: at REPEATABLE READ a batch of
+	// InnoDB's waits even for rows that it does not name.
+	RenewBefore      string
+	Remaining, Waits string
+
+	// Guard locks the row of a term until the transaction ends, so that no later
+	// term is granted meanwhile.
+	Guard string
+}
+
+// Grant is a statement that may grant a term. It returns one row: whether it
+// did (1 or 0), the token, for how long (µs) somebody else has the lock, and
+// who. No row is "not granted". ByInsertID: it is a write that affects one row
+// if it grants, with the token as its insert id.
+type Grant struct {
+	Text       string
+	ByInsertID bool
+}
+
+// The statements that are the same on every engine.
+const (
+	LookLease = `SELECT owner, token, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder
+FROM {locks} WHERE name = $1`
+	ReleaseLease   = `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name = $1 AND owner = $2`
+	RemainingLease = `SELECT owner, expires_at - {now} FROM {locks} WHERE name IN ({names}) AND owner IN ({owners})`
+	WaitsLease     = `SELECT name, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
+FROM {locks} WHERE name IN ({names})`
+)

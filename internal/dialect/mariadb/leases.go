@@ -1,0 +1,25 @@
+package mariadb
+
+import (
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// leases are MySQL's, but MariaDB bounds the wait of a single statement and an
+// upsert returns its row, so that one statement makes and takes.
+func leases(l dialect.Leases) dialect.Leases {
+	// Assignments go from left to right: free is judged until the owner is set,
+	// and granted_at = {now} then says that this statement did it.
+	const free = `owner IS NULL OR expires_at <= {now}`
+	l.Make = dialect.Grant{}
+	l.Take = dialect.Grant{Text: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR
+INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
+SELECT $1, GREATEST(f.token + 1, {now}), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1 LOCK IN SHARE MODE
+ON DUPLICATE KEY UPDATE
+ token = IF(` + free + `, GREATEST({locks}.token + 1, {now}), {locks}.token),
+ granted_at = IF(` + free + `, {now}, granted_at),
+ holder = IF(` + free + `, $4, holder),
+ owner = IF(` + free + `, $2, owner),
+ expires_at = IF(owner <=> $2, IF(granted_at = {now}, {now} + $3, GREATEST(expires_at, {now} + $3)), expires_at)
+RETURNING owner <=> $2, token, GREATEST(expires_at - {now}, 0), holder`}
+	return l
+}

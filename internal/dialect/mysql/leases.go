@@ -1,0 +1,40 @@
+package mysql
+
+import "github.com/holdfast-go/holdfast/internal/dialect"
+
+var leases = dialect.Leases{
+	// A plain insert that meets its row takes a shared lock, with which a
+	// guard's agrees; an upsert would wait for the guarded transaction.
+	Make: dialect.Grant{ByInsertID: true, Text: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
+SELECT $1, LAST_INSERT_ID(GREATEST(f.token + 1, {now})), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1 LOCK IN SHARE MODE`},
+
+	// LIMIT keeps the optimizer from merging the derived table, which would
+	// lose SKIP LOCKED.
+	Take: dialect.Grant{ByInsertID: true, Text: `UPDATE {locks} l JOIN (
+ SELECT name, token, owner, expires_at FROM {locks}
+ WHERE name = $1 AND (owner IS NULL OR expires_at <= {now} OR owner = $2) LIMIT 1 FOR UPDATE SKIP LOCKED
+) f ON l.name = f.name
+SET l.owner = $2, l.holder = $4, l.granted_at = {now},
+ l.token = LAST_INSERT_ID(IF(f.owner <=> $2 AND f.expires_at > {now}, f.token, GREATEST(f.token + 1, {now}))),
+ l.expires_at = IF(f.owner <=> $2 AND f.expires_at > {now}, GREATEST(f.expires_at, {now} + $3), {now} + $3)`},
+
+	// Assignments go from left to right, so what is read comes first.
+	HandOver: dialect.Grant{ByInsertID: true, Text: `UPDATE {locks}
+SET token = LAST_INSERT_ID(GREATEST(token + 1, {now})), holder = $4, granted_at = {now}, expires_at = {now} + $3, owner = $2
+WHERE name = $1 AND owner = $5 AND expires_at > {now}`},
+	Look:    dialect.LookLease,
+	Release: dialect.ReleaseLease,
+
+	Renew: `UPDATE {locks} l JOIN (
+ SELECT name FROM {locks} WHERE name IN ({names}) AND owner IN ({owners}) AND expires_at > {now}
+ ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
+) f ON l.name = f.name SET l.expires_at = GREATEST(l.expires_at, {now} + $1)`,
+	RenewBefore: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
+	Remaining:   dialect.RemainingLease,
+	Waits:       dialect.WaitsLease,
+
+	// The inner read is a plain one: it shows what the transaction's snapshot
+	// shows, which under REPEATABLE READ may be older than the grant.
+	Guard: `SELECT COALESCE((SELECT s.token FROM {locks} s WHERE s.name = l.name), 0) = l.token
+FROM {locks} l WHERE l.name = $1 AND l.token = $2 AND l.owner IS NOT NULL LOCK IN SHARE MODE`,
+}

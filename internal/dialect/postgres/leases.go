@@ -1,0 +1,53 @@
+package postgres
+
+import "github.com/holdfast-go/holdfast/internal/dialect"
+
+var leases = dialect.Leases{
+	// The row that is there is locked first, unless somebody has it locked
+	// (SKIP LOCKED), and judged again as it is then; only a row that is not
+	// there takes the floor, in share mode, so that the reaper cannot raise it
+	// between its reading and the insert. The last part shows losers the row as
+	// it was when the statement began.
+	Take: dialect.Grant{Text: `WITH clock AS MATERIALIZED (SELECT {now} AS now
+), free AS (
+ SELECT l.name FROM {locks} l, clock c
+ WHERE l.name = $1::bytea AND (l.owner IS NULL OR l.expires_at <= c.now OR l.owner = $2::bytea) FOR UPDATE OF l SKIP LOCKED
+), taken AS (
+ UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now,
+  token = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN l.token ELSE GREATEST(l.token + 1, c.now) END,
+  expires_at = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN GREATEST(l.expires_at, c.now + $3::bigint) ELSE c.now + $3::bigint END
+ FROM free f, clock c WHERE l.name = f.name RETURNING l.token
+), made AS (
+ INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
+ SELECT $1::bytea, GREATEST(f.token + 1, c.now), $2::bytea, $4::text, c.now, c.now + $3::bigint
+ FROM clock c, (SELECT token FROM {floor} WHERE id = 1 FOR SHARE) f
+ WHERE NOT EXISTS (SELECT 1 FROM {locks} WHERE name = $1::bytea)
+ ON CONFLICT (name) DO NOTHING RETURNING token
+), won AS MATERIALIZED (SELECT token FROM taken UNION ALL SELECT token FROM made)
+SELECT 1, token, 0::bigint, ''::text FROM won
+UNION ALL
+SELECT 0, l.token, CASE WHEN l.owner IS NULL THEN 0 ELSE GREATEST(l.expires_at - c.now, 0) END, l.holder
+FROM {locks} l, clock c WHERE l.name = $1::bytea AND NOT EXISTS (SELECT 1 FROM won)`},
+
+	HandOver: dialect.Grant{Text: `WITH clock AS MATERIALIZED (SELECT {now} AS now)
+UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now, token = GREATEST(l.token + 1, c.now), expires_at = c.now + $3::bigint
+FROM clock c WHERE l.name = $1::bytea AND l.owner = $5::bytea AND l.expires_at > c.now
+RETURNING 1, l.token, 0::bigint, ''::text`},
+
+	Look:    dialect.LookLease,
+	Release: dialect.ReleaseLease,
+	Renew: `WITH clock AS MATERIALIZED (SELECT {now} AS now
+), due AS (
+ SELECT l.name FROM {locks} l, clock c
+ WHERE l.name IN ({names}) AND l.owner IN ({owners}) AND l.expires_at > c.now
+ ORDER BY l.name FOR UPDATE OF l SKIP LOCKED
+)
+UPDATE {locks} l SET expires_at = GREATEST(l.expires_at, c.now + $1::bigint)
+FROM due d, clock c WHERE l.name = d.name RETURNING l.owner, l.expires_at`,
+	Renewed:   true,
+	Remaining: dialect.RemainingLease,
+	Waits:     dialect.WaitsLease,
+
+	// A snapshot older than the grant is refused by the engine (40001).
+	Guard: `SELECT 1 FROM {locks} WHERE name = $1::bytea AND token = $2::bigint AND owner IS NOT NULL FOR SHARE`,
+}

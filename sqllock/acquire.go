@@ -1,0 +1,172 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Acquire waits for the lock on key until ctx ends. Goroutines of one Locker
+// get it in the order in which they asked; between processes it is whoever
+// asks first when it is free. ctx bounds the wait, and does not end the lease.
+//
+// Errors: ctx's cause, [ErrClosed], [holdfast.ErrInvalid] (the key is empty or
+// longer than [MaxKey], the TTL out of bounds), [holdfast.ErrRetry], the
+// driver's. After an error the lock is not held: a grant whose answer was lost
+// is taken back in the background.
+func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...Option) (*Lease, error) {
+	name, s, err := l.leases.check(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.leases.wait(ctx, l.leases.join(key, name, s))
+}
+
+// TryAcquire asks for the lock on key once, and does not wait for anybody.
+//
+// Errors: [ErrHeld] as a *[HeldError] with the holder, and those of Acquire.
+func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lease, error) {
+	name, s, err := l.leases.check(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.leases.try(ctx, key, name, s)
+}
+
+// Do acquires the lock on key, runs fn and releases the lock, also when fn
+// panics. fn's context ends with ctx and with the lease; for a transaction that
+// Guard protects use the outer ctx, for it may outlive the lease.
+//
+// Errors: fn's; those of Acquire, and then fn did not run; [ErrLost] when fn
+// returned nil and the lease had ended before: what fn did under Guard stands,
+// what it did without may not have been alone. An error of the release itself
+// is not returned, for the lease ends with its TTL.
+func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(ctx context.Context, lease *Lease) error, opts ...Option) error {
+	lease, err := l.Acquire(ctx, key, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lease.Release(ctx) }()
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })()
+	if err := fn(inner, lease); err != nil {
+		return err
+	}
+	if cause := context.Cause(lease.Context()); cause != nil && !errors.Is(cause, ErrReleased) {
+		return cause
+	}
+	return nil
+}
+
+func (m *manager) check(ctx context.Context, key string, opts []Option) (name []byte, s settings, err error) {
+	if name, err = nameOf(kindLease, key); err != nil {
+		return nil, s, err
+	}
+	if s, err = m.options.settings(opts); err != nil {
+		return nil, s, err
+	}
+	return name, s, context.Cause(ctx)
+}
+
+// tries is how often a row that seems free, and is locked, is asked for: who
+// has it locked is mostly a statement that is about to win.
+const tries = 3
+
+func (m *manager) try(ctx context.Context, key string, name []byte, s settings) (*Lease, error) {
+	for n := 1; ; n++ {
+		lease, v, err := m.attempt(ctx, key, name, s)
+		if lease != nil || err != nil {
+			return lease, err
+		}
+		if v.left > 0 || n == tries {
+			return nil, &HeldError{Key: key, Holder: v.holder, Token: v.token, Remaining: v.left}
+		}
+		time.Sleep(minPoll)
+	}
+}
+
+// attempt asks the database once for a lease.
+func (m *manager) attempt(ctx context.Context, key string, name []byte, s settings) (*Lease, verdict, error) {
+	a := attempt{name: name, owner: newOwner(), ttl: s.ttl}
+	sent := time.Now() // before the request leaves
+	v, err := m.store.acquire(ctx, a)
+	if err != nil {
+		if !m.store.dialect.RolledBack(err) {
+			m.forsake(a) // it may have been granted, or may yet be
+		}
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, v, err
+	}
+	if !v.won {
+		return nil, v, nil
+	}
+	lease, err := m.begin(ctx, key, a, s, v.token, sent)
+	if lease != nil {
+		m.mu.Lock()
+		m.queue(key).since = sent
+		m.mu.Unlock()
+	}
+	return lease, verdict{}, err
+}
+
+// ask is the attempt of the first in line.
+func (m *manager) ask(ctx context.Context, w *waiter) (*Lease, time.Duration, error) {
+	lease, v, err := m.attempt(ctx, w.q.key, w.name, w.settings)
+	return lease, v.left, err
+}
+
+// release ends a lease and gives the lock to the next in line, or to anybody.
+func (m *manager) release(ctx context.Context, l *Lease) error {
+	m.mu.Lock()
+	live := m.end(l, ErrReleased)
+	q := m.queue(l.term.key)
+	var next *waiter
+	if live && !m.closed {
+		next = q.next()
+	}
+	m.mu.Unlock()
+	if next != nil && m.pass(ctx, l, next) {
+		return nil
+	}
+	was, err := m.store.free(ctx, l.name, l.owner)
+	if err != nil {
+		m.forsake(l.attempt)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if q := m.queue(l.term.key); q.local == nil {
+		m.wake(q)
+	}
+	if err == nil && !was {
+		return l.lost("it was not the row's any more at its release")
+	}
+	return err
+}
+
+// pass hands the lock over to the first in line, in one statement.
+func (m *manager) pass(ctx context.Context, l *Lease, w *waiter) bool {
+	a := attempt{name: w.name, owner: newOwner(), ttl: w.ttl}
+	sent := time.Now()
+	v, err := m.store.pass(ctx, l.owner, a)
+	var lease *Lease
+	if err == nil && v.won {
+		lease, err = m.begin(ctx, w.q.key, a, w.settings, v.token, sent)
+	} else {
+		m.forsake(a)
+	}
+	m.mu.Lock()
+	w.passing = false
+	gone := w.gone
+	if !gone {
+		w.lease = lease
+		signal(w.event)
+	}
+	m.mu.Unlock()
+	if gone && lease != nil {
+		_ = lease.Release(ctx) // to the one behind
+	}
+	return err == nil && v.won
+}

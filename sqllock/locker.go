@@ -1,0 +1,44 @@
+package sqllock
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// Locker grants the locks of one DB. It is safe for concurrent use. One Locker
+// a process is best: it brings together the goroutines that want one key, and
+// renews all leases together. Close it at the end.
+type Locker[Tx any] struct {
+	db     *holdfast.DB[Tx]
+	access access.Access[Tx]
+	leases *manager
+}
+
+// New opens a Locker and checks that its tables are there.
+//
+// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema] with the command to run,
+// the driver's.
+func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Locker[Tx], error) {
+	if db == nil {
+		return nil, invalid("db", "is nil")
+	}
+	if err := o.withDefaults(); err != nil {
+		return nil, err
+	}
+	if err := db.CheckSchema(ctx); err != nil {
+		return nil, err
+	}
+	a := db.Access()
+	s := newStore(a.Dialect, a.Table, a.OnConn, o.Holder)
+	if err := s.identify(ctx); err != nil {
+		if a.Dialect.Classify(err) == dialect.NoTable {
+			return nil, &holdfast.SchemaError{Table: a.Table("floor"), Err: err}
+		}
+		return nil, fmt.Errorf("sqllock: reading the store's identity: %w", err)
+	}
+	return &Locker[Tx]{db: db, access: a, leases: newManager(s, o)}, nil
+}

@@ -1,0 +1,140 @@
+package sqllock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// manager keeps the leases of one process.
+type manager struct {
+	store   *store
+	options Options
+	ctx     context.Context // of the work in the background
+	stop    context.CancelFunc
+
+	waits    *agenda[*waiter]
+	forsaken *agenda[forsaken]
+
+	mu       sync.Mutex
+	closed   bool
+	queues   map[string]*queue
+	held     map[*Lease]struct{}
+	renewals map[int]*agenda[*Lease] // by the size of the TTL
+}
+
+func newManager(s *store, o Options) *manager {
+	m := &manager{
+		store: s, options: o,
+		queues: map[string]*queue{}, held: map[*Lease]struct{}{}, renewals: map[int]*agenda[*Lease]{},
+	}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	m.waits = newAgenda(m.ctx, pollSlack, m.poll)
+	m.forsaken = newAgenda(m.ctx, 0, m.sweep)
+	return m
+}
+
+// begin makes the lease of an attempt that was granted, or forsakes a grant
+// whose trust window is over already. sent is when the attempt was begun.
+func (m *manager) begin(ctx context.Context, key string, a attempt, s settings, token int64, sent time.Time) (*Lease, error) {
+	l := &Lease{
+		m: m, attempt: a, margin: s.margin, once: s.once, live: true, until: sent.Add(s.ttl - s.margin),
+		term: Term{key: key, token: token, store: m.store.id},
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	window := time.Until(l.until)
+	if m.closed || window <= 0 {
+		m.forsake(a)
+		if m.closed {
+			return nil, ErrClosed
+		}
+		return nil, nil
+	}
+	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	m.held[l] = struct{}{}
+	m.queue(key).local = l
+	l.timer = time.AfterFunc(window, l.expire)
+	if !s.once {
+		m.renewal(s.ttl).set(l, sent.Add(s.ttl/renewPart))
+	}
+	return l, nil
+}
+
+// expire ends the lease when its trust window has ended.
+func (l *Lease) expire() {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	if rest := time.Until(l.until); rest > 0 { // it was renewed meanwhile
+		l.timer.Reset(rest)
+		return
+	}
+	l.m.lose(l, "its time was over before a renewal was committed")
+}
+
+// lose ends a lease that is lost; m.mu is held.
+func (m *manager) lose(l *Lease, reason string) {
+	if m.end(l, l.lost(reason)) {
+		m.wake(m.queue(l.term.key))
+	}
+}
+
+// end ends the lease's context; m.mu is held. false when it had ended.
+func (m *manager) end(l *Lease, cause error) bool {
+	if !l.live {
+		return false
+	}
+	l.live = false
+	l.timer.Stop()
+	delete(m.held, l)
+	if !l.once {
+		m.renewal(l.ttl).drop(l)
+	}
+	l.cancel(cause)
+	if q := m.queue(l.term.key); q.local == l {
+		q.local = nil
+	}
+	return true
+}
+
+// Close ends all leases and waits for what runs in the background. Leases that
+// are held are released: end what they protect first. Waiting calls of Acquire
+// return ErrClosed. It is bounded by ctx and holdfast.CleanupTimeout; what is
+// not released by then ends with its TTL.
+func (l *Locker[Tx]) Close(ctx context.Context) error { return l.leases.close(ctx) }
+
+func (m *manager) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
+	defer cancel()
+	m.mu.Lock()
+	m.closed = true
+	var held []*Lease
+	for l := range m.held {
+		held = append(held, l)
+		m.end(l, ErrClosed)
+	}
+	for _, q := range m.queues {
+		for _, w := range q.waiters {
+			signal(w.event)
+		}
+	}
+	m.mu.Unlock()
+	var first error
+	for _, l := range held {
+		if err := l.Release(ctx); err != nil && first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	m.stop()
+	m.waits.wait()
+	m.forsaken.wait()
+	for _, r := range m.renewals { // there are no new ones any more
+		r.wait()
+	}
+	return first
+}

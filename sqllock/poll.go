@@ -1,0 +1,114 @@
+package sqllock
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// How often a lock that another process has is looked at: soon at first, then
+// less often. One goroutine looks for all that wait, with one statement for
+// many keys, and no connection is held in between.
+const (
+	minPoll   = 2 * time.Millisecond
+	maxPoll   = 50 * time.Millisecond
+	pollSlack = minPoll
+	pollBatch = 256
+)
+
+// watch has the poller look at what w waits for; m.mu is held. left is how long
+// the lock is held at most, unless it is renewed.
+func (m *manager) watch(w *waiter, left time.Duration) {
+	w.poll = minPoll
+	m.waits.set(w, time.Now().Add(jitter(soonest(w.poll, left))))
+}
+
+// soonest is the poll's interval, or the lock's expiry where that comes first.
+func soonest(interval, left time.Duration) time.Duration {
+	if left > 0 {
+		return min(interval, left)
+	}
+	return interval
+}
+
+// jitter spreads what several processes do, by a quarter.
+func jitter(d time.Duration) time.Duration {
+	return d - time.Duration(rand.Int64N(int64(d)/4+1))
+}
+
+// poll looks at the locks of waiters and wakes those whose lock is free.
+func (m *manager) poll(ctx context.Context, due []*waiter) {
+	for batch := range slices.Chunk(due, pollBatch) {
+		left, err := m.look(ctx, batch)
+		m.mu.Lock()
+		for _, w := range batch {
+			switch d, held := left[string(w.name)]; {
+			case w.gone || w.asking || w.passing || w.q.local != nil:
+			case !held || d == 0 || err != nil:
+				w.ask = true // and gets the error, if it lasts
+				signal(w.event)
+			default:
+				w.poll = min(2*w.poll, maxPoll)
+				m.waits.set(w, time.Now().Add(jitter(soonest(w.poll, d))))
+			}
+		}
+		m.mu.Unlock()
+	}
+}
+
+// look reads for how long each lock is held; a lock that is not there is free.
+func (m *manager) look(ctx context.Context, batch []*waiter) (map[string]time.Duration, error) {
+	names := make([][]byte, len(batch))
+	for i, w := range batch {
+		names[i] = w.name
+	}
+	names = pad(names)
+	stmt := m.store.list("waits", m.store.dialect.Leases.Waits, 1, len(names))
+	left := make(map[string]time.Duration, len(batch))
+	err := m.store.rows(ctx, stmt, func(name []byte, n int64) { left[string(name)] = micros(n) }, anys(names)...)
+	return left, err
+}
+
+// rows runs a read that returns bytes and a number.
+func (s *store) rows(ctx context.Context, stmt core.Stmt, each func(b []byte, n int64), args ...any) error {
+	return s.onConn(ctx, "", func(q core.Querier) (err error) {
+		rows, err := stmt.Query(ctx, q, args...)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if e := rows.Close(); err == nil {
+				err = e
+			}
+		}()
+		for rows.Next() {
+			var b []byte
+			var n int64
+			if err := rows.Scan(&b, &n); err != nil {
+				return err
+			}
+			each(b, n)
+		}
+		return rows.Err()
+	})
+}
+
+// rowsOf is rows where the bytes are an owner.
+func (s *store) rowsOf(ctx context.Context, stmt core.Stmt, each func(o owner, n int64), args ...any) error {
+	return s.rows(ctx, stmt, func(b []byte, n int64) {
+		if len(b) == len(owner{}) {
+			each(owner(b), n)
+		}
+	}, args...)
+}
+
+func anys[T any](list []T) []any {
+	out := make([]any, len(list))
+	for i, v := range list {
+		out[i] = v
+	}
+	return out
+}

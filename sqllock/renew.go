@@ -1,0 +1,136 @@
+package sqllock
+
+import (
+	"bytes"
+	"context"
+	"math/bits"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+const (
+	// renewPart is the part of the TTL after which a lease is renewed: a third.
+	renewPart = 3
+	// retryPart is the part of it after which a renewal that failed is tried
+	// again, and that bounds one.
+	retryPart = 10
+	// renewBatch is how many leases a statement renews, and renewAtOnce how
+	// many such statements run side by side.
+	renewBatch  = 1024
+	renewAtOnce = 4
+)
+
+// renewal is the agenda of the leases with about such a TTL; m.mu is held. A
+// statement that hangs for a part of a long TTL must not hold up short ones.
+func (m *manager) renewal(ttl time.Duration) *agenda[*Lease] {
+	size := bits.Len64(uint64(ttl))
+	a := m.renewals[size]
+	if a == nil {
+		a = newAgenda(m.ctx, time.Duration(1)<<size/32, m.renew)
+		m.renewals[size] = a
+	}
+	return a
+}
+
+// renew renews leases that are due, in batches, in the order of their names.
+func (m *manager) renew(ctx context.Context, due []*Lease) {
+	slices.SortFunc(due, func(a, b *Lease) int { return bytes.Compare(a.name, b.name) })
+	byTTL := map[time.Duration][]*Lease{}
+	for _, l := range due {
+		byTTL[l.ttl] = append(byTTL[l.ttl], l)
+	}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, renewAtOnce)
+	for ttl, leases := range byTTL {
+		for batch := range slices.Chunk(leases, renewBatch) {
+			slots <- struct{}{}
+			running.Go(func() {
+				defer func() { <-slots }()
+				m.renewBatch(ctx, ttl, batch)
+			})
+		}
+	}
+	running.Wait()
+}
+
+func (m *manager) renewBatch(ctx context.Context, ttl time.Duration, batch []*Lease) {
+	ctx, cancel := context.WithTimeout(ctx, ttl/retryPart*2)
+	defer cancel()
+	sent := time.Now()
+	renewed, err := m.store.renew(ctx, ttl, batch)
+	var left map[owner]time.Duration
+	var asked time.Time
+	if err == nil && len(renewed) < len(batch) {
+		asked = time.Now()
+		left, err = m.store.remaining(ctx, batch)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range batch {
+		rest, there := left[l.owner]
+		switch {
+		case !l.live:
+			continue
+		case renewed[l.owner]:
+			l.prolong(sent.Add(ttl))
+			l.renewError = nil
+			m.renewal(ttl).set(l, sent.Add(ttl/renewPart))
+			continue
+		case err != nil:
+			l.renewError = err
+		case !there || rest <= 0:
+			m.lose(l, "its row is another's by now, or it was taken away, or it had expired")
+			continue
+		default: // locked, by a guarded transaction
+			l.prolong(asked.Add(rest))
+		}
+		m.renewal(ttl).set(l, time.Now().Add(jitter(ttl/retryPart)))
+	}
+}
+
+// prolong moves the trust window's end, which never comes earlier: expiry is
+// when the lease ends at the soonest; m.mu is held and the lease is live.
+func (l *Lease) prolong(expiry time.Time) {
+	if until := expiry.Add(-l.margin); until.After(l.until) {
+		l.until = until // the timer looks again when it fires
+	}
+}
+
+// renew moves the expiry of terms that are live, and says of which.
+func (s *store) renew(ctx context.Context, ttl time.Duration, batch []*Lease) (map[owner]bool, error) {
+	names, owners := terms(batch)
+	d := &s.dialect.Leases
+	stmt := s.list("renew", d.Renew, 2, len(names))
+	args := append([]any{ttl.Microseconds()}, append(names, owners...)...)
+	renewed := make(map[owner]bool, len(batch))
+	if d.Renewed {
+		return renewed, s.rowsOf(ctx, stmt, func(o owner, _ int64) { renewed[o] = true }, args...)
+	}
+	return renewed, s.onConn(ctx, d.RenewBefore, func(q core.Querier) error {
+		r, err := stmt.Exec(ctx, q, args...)
+		if err == nil && r.Affected == int64(len(batch)) { // else it is not known which
+			for _, l := range batch {
+				renewed[l.owner] = true
+			}
+		}
+		return err
+	})
+}
+
+// remaining reads how long terms last; those that have ended are not there.
+func (s *store) remaining(ctx context.Context, batch []*Lease) (map[owner]time.Duration, error) {
+	names, owners := terms(batch)
+	left := make(map[owner]time.Duration, len(batch))
+	stmt := s.list("remaining", s.dialect.Leases.Remaining, 1, len(names))
+	return left, s.rowsOf(ctx, stmt, func(o owner, n int64) { left[o] = micros(n) }, append(names, owners...)...)
+}
+
+func terms(batch []*Lease) (names, owners []any) {
+	for _, l := range batch {
+		names, owners = append(names, l.name), append(owners, l.owner[:])
+	}
+	return pad(names), pad(owners)
+}

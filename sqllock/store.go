@@ -1,0 +1,229 @@
+package sqllock
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// owner is the id of one attempt to get a lock. It is fresh each time, so it
+// stands for the term that the attempt was granted, and for nobody else's.
+type owner [16]byte
+
+func newOwner() owner { return owner(uuid.New()) }
+
+func (o owner) String() string { return hex.EncodeToString(o[:]) }
+
+// attempt is one attempt: what the statement that may grant it is told.
+type attempt struct {
+	name  []byte
+	owner owner
+	ttl   time.Duration
+}
+
+// verdict is what became of an attempt.
+type verdict struct {
+	won   bool
+	token int64
+	// Of a lock that somebody else has, where it could be looked at.
+	left   time.Duration
+	holder string
+}
+
+// store runs the statements of the leases.
+type store struct {
+	dialect *dialect.Dialect
+	onConn  func(ctx context.Context, before string, f func(q core.Querier) error) error
+	holder  string
+	id      string // of the tables
+	seen    *seen  // rows that are known to be there
+	texts   func(text string) string
+
+	make, take, handOver, look, release, guard core.Stmt
+}
+
+func newStore(d *dialect.Dialect, table func(string) string, onConn func(context.Context, string, func(core.Querier) error) error, holder string) *store {
+	r := strings.NewReplacer("{locks}", table("locks"), "{floor}", table("floor"), "{now}", d.Now)
+	compile := func(name, text string) core.Stmt { return d.Compile("locks."+name, r.Replace(text)) }
+	l := &d.Leases
+	return &store{
+		dialect: d, onConn: onConn, holder: holder, seen: newSeen(), texts: r.Replace,
+		make: compile("make", l.Make.Text), take: compile("take", l.Take.Text),
+		handOver: compile("hand over", l.HandOver.Text), look: compile("look", l.Look),
+		release: compile("release", l.Release), guard: compile("guard", l.Guard),
+	}
+}
+
+// identify reads which tables these are.
+func (s *store) identify(ctx context.Context) error {
+	var id []byte
+	return s.onConn(ctx, "", func(q core.Querier) error {
+		found, err := s.dialect.Compile("locks.store", s.texts(`SELECT store FROM {floor} WHERE id = 1`)).QueryRow(ctx, q, []any{&id})
+		if err == nil && !found {
+			return errors.New("its row is gone: apply the migrations again (holdfast migrate up)")
+		}
+		s.id = string(id)
+		return err
+	})
+}
+
+// acquire makes an attempt once. Errors after which the engine wants the
+// statement again, or which say that a row is locked, are not the caller's:
+// held is the answer when they do not end.
+func (s *store) acquire(ctx context.Context, a attempt) (v verdict, err error) {
+	pause := core.NewBackoff()
+	for n := 1; ; n++ {
+		if v, err = s.acquireOnce(ctx, a); err == nil {
+			return v, nil
+		}
+		switch class := s.dialect.Classify(err); {
+		case class == dialect.Busy:
+			return s.holderOf(ctx, a.name), nil
+		case class != dialect.Retry:
+			return v, err
+		case n == holdfast.DefaultAttempts:
+			return v, &holdfast.RetryError{Attempts: n, Err: err}
+		}
+		if err := pause.Sleep(ctx); err != nil {
+			return v, err
+		}
+	}
+}
+
+func (s *store) acquireOnce(ctx context.Context, a attempt) (v verdict, err error) {
+	err = s.onConn(ctx, "", func(q core.Querier) error {
+		v, err = s.acquireOn(ctx, q, a)
+		return err
+	})
+	return v, err
+}
+
+func (s *store) acquireOn(ctx context.Context, q core.Querier, a attempt) (verdict, error) {
+	l := &s.dialect.Leases
+	if l.Make.Text != "" && !s.seen.has(a.name) {
+		v, _, err := s.grant(ctx, q, s.make, l.Make.ByInsertID, a)
+		if err == nil && v.won || s.dialect.Classify(err) == dialect.Duplicate {
+			s.seen.add(a.name)
+		}
+		if s.dialect.Classify(err) != dialect.Duplicate {
+			return v, err
+		}
+	}
+	v, told, err := s.grant(ctx, q, s.take, l.Take.ByInsertID, a)
+	if err != nil || v.won || told {
+		return v, err
+	}
+	there, err := s.lookOn(ctx, q, a.name, &v)
+	if err == nil && !there {
+		s.seen.remove(a.name) // it was reaped: the next attempt makes it
+	}
+	return v, err
+}
+
+// grant runs a statement that may grant; told is whether it said who has the
+// lock when it did not.
+func (s *store) grant(ctx context.Context, q core.Querier, stmt core.Stmt, byInsertID bool, a attempt, more ...any) (v verdict, told bool, err error) {
+	args := append([]any{a.name, a.owner[:], a.ttl.Microseconds(), s.holder}, more...)
+	if byInsertID {
+		r, err := stmt.Exec(ctx, q, args...)
+		return verdict{won: err == nil && r.Affected == 1, token: r.InsertID}, false, err
+	}
+	var won int
+	var left int64
+	told, err = stmt.QueryRow(ctx, q, []any{&won, &v.token, &left, &v.holder}, args...)
+	v.won, v.left = won == 1, micros(left)
+	return v, told, err
+}
+
+// pass hands the term of one owner over to an attempt; false when there is no
+// such term any more.
+func (s *store) pass(ctx context.Context, from owner, a attempt) (v verdict, err error) {
+	conn := func(q core.Querier) error {
+		v, _, err = s.grant(ctx, q, s.handOver, s.dialect.Leases.HandOver.ByInsertID, a, from[:])
+		return err
+	}
+	return v, s.retry(ctx, conn)
+}
+
+// retry runs f as long as the engine wants it run again.
+func (s *store) retry(ctx context.Context, f func(q core.Querier) error) error {
+	pause := core.NewBackoff()
+	for n := 1; ; n++ {
+		err := s.onConn(ctx, "", f)
+		switch class := s.dialect.Classify(err); {
+		case class != dialect.Retry && class != dialect.Busy:
+			return err
+		case n == holdfast.DefaultAttempts:
+			return &holdfast.RetryError{Attempts: n, Err: err}
+		}
+		if err := pause.Sleep(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// free ends the term of an owner, if it is the row's; that it was is the answer.
+func (s *store) free(ctx context.Context, name []byte, o owner) (was bool, err error) {
+	runs := 0
+	err = s.retry(ctx, func(q core.Querier) error {
+		runs++
+		r, err := s.release.Exec(ctx, q, name, o[:])
+		// Run again on another connection, it may have done it the first time.
+		was = err == nil && (r.Affected > 0 || runs > 1)
+		return err
+	})
+	return was, err
+}
+
+// holderOf looks who has a lock; an error leaves it unknown.
+func (s *store) holderOf(ctx context.Context, name []byte) (v verdict) {
+	_ = s.onConn(ctx, "", func(q core.Querier) error {
+		_, err := s.lookOn(ctx, q, name, &v)
+		return err
+	})
+	v.won = false
+	return v
+}
+
+func (s *store) lookOn(ctx context.Context, q core.Querier, name []byte, v *verdict) (there bool, err error) {
+	var owner []byte
+	var left int64
+	there, err = s.look.QueryRow(ctx, q, []any{&owner, &v.token, &left, &v.holder}, name)
+	v.left = micros(left)
+	return there, err
+}
+
+// list compiles a statement for so many names, rounded up to a power of two:
+// lists of every length would fill the drivers' caches of statements.
+func (s *store) list(label, text string, first, n int) core.Stmt {
+	params := func(from int) string {
+		p := make([]string, n)
+		for i := range p {
+			p[i] = "$" + strconv.Itoa(from+i)
+		}
+		return strings.Join(p, ", ")
+	}
+	r := strings.NewReplacer("{names}", params(first), "{owners}", params(first+n))
+	return s.dialect.Compile("locks."+label, s.texts(r.Replace(text)))
+}
+
+// pad repeats the last element up to the length of a list.
+func pad[T any](list []T) []T {
+	n := 1
+	for n < len(list) {
+		n *= 2
+	}
+	return append(slices.Clone(list), slices.Repeat(list[len(list)-1:], n-len(list))...)
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
