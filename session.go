@@ -83,16 +83,23 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], 
 }
 
 // onConn runs f on a connection of the pool. A dead one, as after a restart of
-// the server, is passed over: f must not mind to be run again.
-func (d *DB[Tx]) onConn(ctx context.Context, f func(q core.Querier) error) error {
+// the server, is passed over: f must not mind to be run again. One on which a
+// setting may still wait for its statement is closed.
+func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querier) error) error {
 	for n := 1; ; n++ {
 		conn, err := d.adapter.Acquire(ctx)
 		if err != nil {
 			return fmt.Errorf("holdfast: getting a connection: %w", err)
 		}
-		err = f(d.observed(conn))
+		q := d.observed(conn)
+		if before != "" {
+			_, err = core.Stmt{Name: "before", Text: before}.Exec(ctx, q)
+		}
+		if err == nil {
+			err = f(q)
+		}
 		alive := err == nil || d.alive(ctx, conn)
-		conn.Release(!alive)
+		conn.Release(!alive || err != nil && before != "")
 		if alive || ctx.Err() != nil || n == staleConns {
 			return err
 		}

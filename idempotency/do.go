@@ -98,7 +98,7 @@ func (s *Store[Tx]) lead(ctx context.Context, c *claim, f *flight[record], body 
 		classify: s.dialect().Classify, disconnected: s.dialect().Disconnected,
 	}
 	course.look = func(ctx context.Context) (bool, error) {
-		err := s.access.OnConn(ctx, func(q core.Querier) (err error) {
+		err := s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
 			found, err = s.look(ctx, q, c)
 			return err
 		})

@@ -81,17 +81,12 @@ func (s *Store[Tx]) inFlight(ctx context.Context, c *claim) (bool, error) {
 	if peek == "" {
 		return false, nil
 	}
-	conn, err := s.access.Acquire(ctx)
-	if err != nil {
-		return false, err
-	}
-	_, err = core.Stmt{Name: "records.peek", Text: peek}.Exec(ctx, conn)
 	var r record
 	found := false
-	if err == nil {
-		found, err = s.sql.look.QueryRow(ctx, conn, r.dest(), c.hash[:])
-	}
-	conn.Release(err != nil) // the setting may still wait for its statement
+	err := s.access.OnConn(ctx, peek, func(q core.Querier) (err error) {
+		found, err = s.sql.look.QueryRow(ctx, q, r.dest(), c.hash[:])
+		return err
+	})
 	return found && r.state == claimed, err
 }
 

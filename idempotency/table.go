@@ -164,7 +164,7 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key hash, f *flight[R], row R, 
 		wait: o.Wait, attempts: o.Attempts,
 		classify: t.access.Dialect.Classify, disconnected: t.access.Dialect.Disconnected,
 		look: func(ctx context.Context) (found bool, err error) {
-			err = t.access.OnConn(ctx, func(q core.Querier) (err error) {
+			err = t.access.OnConn(ctx, "", func(q core.Querier) (err error) {
 				found, err = t.find(ctx, q, t.read, row, &there)
 				return err
 			})

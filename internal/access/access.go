@@ -16,8 +16,9 @@ type Access[Tx any] struct {
 	// Pool runs single statements, each committing by itself.
 	Pool core.Querier
 	// OnConn runs f on a connection of the pool, and again on another one where
-	// that was dead: f reads, or does nothing more when it is run again.
-	OnConn func(ctx context.Context, f func(q core.Querier) error) error
+	// that was dead: f reads, or does nothing more when it is run again. before,
+	// if given, is a setting for f's statement alone, and comes first.
+	OnConn func(ctx context.Context, before string, f func(q core.Querier) error) error
 	// Acquire pins a connection.
 	Acquire func(ctx context.Context) (core.Conn[Tx], error)
 	// Join runs statements in a caller's transaction.
