@@ -9,97 +9,96 @@
  *
  * The rows, and what stands for them:
  *
- *   locks(key, owner, token, expires_at)   present, owner, tok, exp
- *   floors(token)                          floor
- *   the caller's own table                 biz
+ *   locks(name, owner, token, expires_at)  present, owner, tok, left
+ *   floor(token)                           floor
  *
- * owner is the id of one attempt, not of a client; 0 is NULL. Row locks: lX and
- * fX are exclusive, lS (a bit for each client) and fS (a count) are shared, and
- * they end with their transaction. What a transaction wrote is seen by others
- * when it commits.
+ * owner is the id of one attempt, not of a client; 0 is NULL. lX and fX are
+ * exclusive row locks, lS and fS count the shared ones; they end with their
+ * transaction. What a transaction wrote is seen by others when it commits.
  *
- * Two clocks: db is the database's, which decides; mono is the stopwatch that
- * all clients read. They tick together, except that db may gain on mono once by
- * MARGIN (the clock behaves), and with STEP may once be set back (it does not).
- * NOW is the time at which a statement began, and stands still while it waits.
+ * Tokens are GREATEST(token + 1, NOW) in the statements and token + 1 here: the
+ * worst case, a clock so far back that NOW never decides.
  *
- * What is claimed:
+ * There are two models of time.
  *
- *   G1  When a lease is granted, no holder of an earlier term still trusts its
- *       own: its context has ended. Not claimed once the clock was set back, and
- *       not for a term that was force-released.
- *   G2  A guarded transaction that commits does so while no later grant is
- *       committed, and has read what every earlier guarded one wrote.
- *   G3  Tokens strictly increase.
- *   OVER   A term that expired or was released is not made live by a renewal.
- *   FREE   A lease that was released, reaped or has expired can be acquired.
- *   No deadlock: every process comes to its end (Spin reports it if not).
+ *   TIMED=0   Any clock. Every comparison with NOW comes out either way.
+ *   TIMED=1   The clock behaves: the database's gains at most MARGIN (one tick)
+ *             on the stopwatch in a TTL; it may lag. Only what is left counts,
+ *             so time has no bound: left of the row, lease of a statement that
+ *             has begun (what it will grant, for NOW stands still while it
+ *             waits), window of a client (its context has ended at 0).
  *
- * What is left out: more than one key (the order of several keys is not looked
- * at), failover and lost data, several database nodes with clocks of their own,
- * waiting queues and fairness, and isolation above READ COMMITTED for Holdfast's
- * own statements. The caller's transaction reads its table once and writes it
- * once, from what it read. A client that dies is one that stops for ever, and
- * its session's transaction is rolled back. Time is a few ticks, so a rate of
- * the clock is one extra tick in the whole run.
+ * What is claimed; an assertion that fails bears the name:
  *
- * Names in -D that plant a bug, each of which must be found, are at the foot of
- * this comment; the rest are bounds.
+ *   G1    When a lease is granted, no holder of an earlier term still trusts its
+ *         own: its context has ended. Not for a term that was force-released,
+ *         and only with TIMED.
+ *   G2    A guarded transaction that commits does so while no later grant and no
+ *         force-release is committed, and has read what every other one wrote.
+ *   G3    Tokens strictly increase.
+ *   OVER  Renewal makes no term live that has expired or was released.
+ *   FREE  A lease without an owner is not answered as held.
+ *   DONE  Nobody waits for ever, and no lock is left.
  *
- *   RELEASE_BY_NAME      release does not ask whose term the row is
- *   DELETE_ON_RELEASE    release deletes the row
- *   FLOOR_UNLOCKED       the insert reads the floor without locking it
- *   GUARD_AFTER_WRITE    the transaction reads and writes first, guards last
- *   GUARD_UNLOCKED       the guard looks, and locks nothing
- *   RENEW_RESURRECTS     renewal does not ask whether the term has expired
- *   RENEW_INSERTS        renewal is an upsert
- *   REAP_WITHOUT_RETEST  the reaper deletes by key what it had found expired
- *   REAP_ANY_TOKEN       it tests the expiry again, but not the token
- *   REAP_FLOOR_LAST      it deletes first and raises the floor afterwards
- *   TRUST_FROM_REPLY     the trust window is counted from the reply
- *   NO_MARGIN            the trust window is the whole TTL
- *   RESEND_SHORTENS      an attempt sent again sets the expiry, if it be earlier
- *   FREE_BY_EXPIRY       a released row is free when its expiry has passed,
- *                        not because it has no owner
+ * Names in -D that plant a bug, and what it must violate:
+ *
+ *   GUARD_LAST           G2    the transaction reads first and guards last; so does
+ *                              one whose snapshot is older than the grant
+ *   GUARD_UNLOCKED       G2    the guard looks, and locks nothing
+ *   GUARD_BY_OWNER       G2    the guard does not test the token
+ *   FORCE_BY_EXPIRY      G2    force-release only ends the expiry
+ *   DELETE_ON_RELEASE    G3    release deletes the row
+ *   HANDOVER_KEEPS_TOKEN G3    hand-over changes the owner alone
+ *   FLOOR_UNLOCKED       G3    the insert reads the floor without locking it
+ *   REAP_ANY_TOKEN       G3    the reaper does not test the token again
+ *   REAP_FLOOR_LAST      DONE  it deletes first and raises the floor afterwards
+ *   FREE_BY_EXPIRY       FREE  a released row is free when its expiry has passed,
+ *                              not because it has no owner
+ *   TAKE_UNTESTED        G1    takeover trusts what it saw before it had the lock
+ *   RELEASE_BY_NAME      G1    release does not ask whose term the row is
+ *   RELEASE_BEFORE_END   G1    the context ends after the release, not before
+ *   HANDOVER_BY_NAME     G1    hand-over does not ask whose term the row is
+ *   REAP_WITHOUT_RETEST  G1    the reaper does not test the expiry again
+ *   TRUST_FROM_REPLY     G1    the window is counted from the reply
+ *   NO_MARGIN            G1    the window is the whole TTL
+ *   RESEND_SHORTENS      G1    an attempt sent again sets the expiry, be it earlier
+ *   RENEW_RESURRECTS     OVER  renewal does not ask whether the term has expired
+ *   RENEW_INSERTS        OVER  renewal is an upsert
  */
 
+/* Bounds. */
+#ifndef TIMED
+#define TIMED 0
+#endif
 #ifndef CLIENTS
 #define CLIENTS 2
 #endif
 #ifndef ROUNDS    /* attempts of a client to get the lease */
 #define ROUNDS 2
 #endif
-#ifndef TICKS     /* of the stopwatch, in the whole run */
-#define TICKS 4
-#endif
-#ifndef TTL
-#define TTL 2
-#endif
-#ifndef MARGIN
-#define MARGIN 1
-#endif
-#ifndef RENEWALS  /* of a client, in the whole run */
-#define RENEWALS 1
-#endif
-#ifndef RENEWERS  /* clients that renew */
-#define RENEWERS CLIENTS
-#endif
-#ifndef REAPS     /* passes of the reaper */
-#define REAPS 1
-#endif
-#ifndef FORCES    /* force-releases */
-#define FORCES 0
-#endif
-#ifndef STEP      /* how far db may be set back, once; 0 is never */
-#define STEP 0
-#endif
-#ifndef LOSERS    /* clients whose replies may be lost and whose requests may outlive their wait */
-#define LOSERS CLIENTS
+#ifndef LOSERS    /* clients that send a request and do not wait for its reply */
+#define LOSERS 1
 #endif
 #ifndef GUARDS    /* 1: clients run guarded transactions */
 #define GUARDS 1
 #endif
+#ifndef REAPER    /* 1: there is one */
+#define REAPER 1
+#endif
+#ifndef FORCES    /* 1: one force-release */
+#define FORCES 0
+#endif
+#ifndef HANDOVERS /* 1: the lease may pass to the next in line */
+#define HANDOVERS 1
+#endif
+#ifndef RENEWERS  /* clients that renew, if TIMED */
+#define RENEWERS 1
+#endif
+#ifndef TTL
+#define TTL 3
+#endif
 
+#define MARGIN 1
 #ifdef NO_MARGIN
 #define WINDOW TTL
 #else
@@ -108,143 +107,181 @@
 
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
 
-/* Outcomes of acquire, and the ways that it takes. */
-#define LOST    1
-#define WON     2
-#define UNKNOWN 3
-#define TAKE    4
-#define INSERT  5
+/* What a statement answers, and on its way there the branch that it takes. */
+#define LOST   1
+#define WON    2
+#define TAKE   3
+#define INSERT 4
 
-/* What a session still has to run for a client that does not wait for it. */
-#define NOTHING 0
-#define ACQUIRE 1
-#define RENEW   2
-#define RELEASE 3
+/* Requests that run whether or not the client waits. */
+#define NOTHING  0
+#define ACQUIRE  1
+#define RENEW    2
+#define RELEASE  3
+#define HANDOVER 4
+
+/* Where the next in line stands. */
+#define AWAY    0
+#define WAITS   1  /* for its turn */
+#define CHOSEN  2  /* the hand-over was sent */
+#define GIVEN   3  /* and was a grant, */
+#define REFUSED 4  /* or none */
 
 /* The database. */
-byte db = 2;
 bool present;
-byte owner, tok, exp;
-byte floor;
-byte biz;
+byte owner, tok, floor;
 bool lX, fX;
 byte lS, fS;
-byte bX;                /* who has the row of the caller's table locked, +1 */
 
-/* The clients. held is "the lease's context has not ended". */
-byte mono = 0;
-bool held[CLIENTS];
-byte trust[CLIENTS];    /* mono at which the context ends */
+/* The clients. */
 byte attempt[CLIENTS];
 byte term[CLIENTS];     /* the token that the client was told */
-byte renewals[CLIENTS];
-bool done[CLIENTS];
+byte line[CLIENTS], gift[CLIENTS];
 byte nDone;
 
-/* One request of each client that runs whether or not the client waits. */
-byte wOp[CLIENTS], wAttempt[CLIENTS], wTerm[CLIENTS], wSent[CLIENTS];
+/* Statements: the clients' own and, behind those, the ones that they do not wait for. */
+#define STATEMENTS (2 * CLIENTS)
+#define ASIDE(c)   (CLIENTS + c)
+byte wOp[CLIENTS], wAttempt[CLIENTS], wTerm[CLIENTS], wNext[CLIENTS];
+
+#if TIMED
+byte left;
+byte lease[STATEMENTS];
+byte window[CLIENTS];
+byte renewal[CLIENTS];  /* the window that a renewal will give */
+#define BEGIN(s)        lease[s] = TTL
+#define END(s)          lease[s] = 0
+#define EXTEND(s)       left = MAX(left, lease[s])
+#define SHORTEN(s)      left = lease[s]
+#define EXPIRE          left = 0
+#define SEND(c)         window[c] = WINDOW
+#define CANCEL(c)       window[c] = 0
+#define STOP(c)         d_step { CANCEL(c) };
+/* If NOW is old, a row that has expired meanwhile may be live by it. */
+#define MAYBE_LIVE(s)   (left > 0 || lease[s] < TTL)
+#define LIVE            (left > 0)
+#define MAYBE_OVER      (left == 0)
+#else
+#define BEGIN(s)          skip
+#define END(s)            skip
+#define EXTEND(s)         skip
+#define SHORTEN(s)        skip
+#define EXPIRE            skip
+#define SEND(c)           skip
+#define CANCEL(c)         skip
+#define STOP(c)
+#define MAYBE_LIVE(s)   true
+#define LIVE            true
+#define MAYBE_OVER      true
+#endif
 
 /* What only the properties look at. */
+hidden byte G1, G2, G3, OVER, FREE, DONE;
+hidden byte i;
 byte lastGrant;         /* the greatest token that was ever given out */
-byte forced;            /* the token whose term was force-released */
-bool over;              /* the row's term has expired or was released */
-bool stepped;           /* db was set back */
-
-/* The expiry of a released row: NOW. Without a step back any time that has
- * passed is the same, and one value for all makes fewer states. */
-#if STEP
-#define ENDED db
-#else
-#define ENDED 0
-#endif
-
-#ifdef FREE_BY_EXPIRY
-#define TAKEN(now) (exp > (now))
-#else
-#define TAKEN(now) (owner != 0 && exp > (now))
-#endif
+byte forced;            /* the term that was force-released */
+bool fresh[CLIENTS];    /* the open transaction read, and nobody committed since */
 
 /* A new term, with the token in got, is committed. */
-inline grant(a) {
+inline grant(a, s) {
 	d_step {
+#if TIMED
+		G1 = true;
 		i = 0;
 		do
 		:: i < CLIENTS ->
-			assert(stepped || !held[i] || term[i] == forced);  /* G1 */
+			G1 = G1 && (term[i] == 0 || window[i] == 0 || term[i] == forced);
 			i++
 		:: else -> break
 		od;
-		i = 0;
-		assert(got > lastGrant);                               /* G3 */
+		assert(G1);
+#endif
+		G3 = got > lastGrant;
+		assert(G3);
 		lastGrant = got;
 		present = true;
 		owner = a;
 		tok = got;
-		exp = now + TTL;
-		over = false;
+		SHORTEN(s);
 		res = WON
 	}
 }
 
+#ifdef FREE_BY_EXPIRY
+#define HELD(s)   MAYBE_LIVE(s)
+#define UNHELD    MAYBE_OVER
+#else
+#define HELD(s)   (owner != 0 && MAYBE_LIVE(s))
+#define UNHELD    (owner == 0 || MAYBE_OVER)
+#endif
+
 /*
  * UPDATE locks SET owner = $a, token = GREATEST(token + 1, NOW), expires_at = NOW + ttl
- *  WHERE key = $k AND (owner IS NULL OR expires_at <= NOW)
+ *  WHERE name = $k AND (owner IS NULL OR expires_at <= NOW)
+ *
  * An attempt that is sent again finds its own live term and gets it once more:
- *   SET expires_at = GREATEST(expires_at, NOW + ttl) WHERE key = $k AND owner = $a AND expires_at > NOW
+ * UPDATE locks SET expires_at = GREATEST(expires_at, NOW + ttl)
+ *  WHERE name = $k AND owner = $a AND expires_at > NOW
+ *
  * GREATEST because the first request may be running still, with an older NOW: it
  * must not take back what the second was told. A NOW that stood still may so give
  * a term back to its attempt after it expired; nobody else had it in between.
  */
-inline takeover(a) {
+inline takeover(a, s) {
 	if
-	:: !present -> res = LOST
-	:: present && TAKEN(now) && owner == a ->
+	:: owner == a && HELD(s) ->
 #ifdef RESEND_SHORTENS
-		exp = now + TTL;
+		SHORTEN(s);
 #else
-		exp = MAX(exp, now + TTL);
+		EXTEND(s);
 #endif
-		over = false;
 		got = tok;
 		res = WON
-	:: present && TAKEN(now) && owner != a ->
-		assert(owner != 0);                                        /* FREE */
-		res = LOST
-	:: present && !TAKEN(now) -> got = MAX(tok + 1, now); grant(a)
+#ifdef TAKE_UNTESTED
+	:: owner != a && HELD(s) && res == INSERT -> res = LOST
+	:: UNHELD || res == TAKE -> got = tok + 1; grant(a, s)
+#else
+	:: owner != a && HELD(s) -> res = LOST
+	:: UNHELD -> got = tok + 1; grant(a, s)
+#endif
 	fi
 }
 
 /*
  * Acquire, one statement. It looks before it writes; what it then does with the
  * row is tested again under the row's lock.
- *
- * A row that is there and free is taken over, skipping it if it is locked (a
- * guarded transaction or the reaper has it).
+ */
+inline look(a, s) {
+	BEGIN(s);
+	if
+	:: present && owner != a && HELD(s) ->
+		FREE = owner != 0;
+		assert(FREE);
+		END(s);
+		res = LOST
+	:: present && (owner == a || UNHELD) -> res = TAKE
+	:: !present -> res = INSERT
+	fi
+}
+
+/*
+ * A row that is there and free is taken over, FOR UPDATE SKIP LOCKED: it is held
+ * if a guarded transaction, the reaper or another taker has it.
  *
  * A row that is not there:
- *   WITH f AS (SELECT token FROM floors ... FOR SHARE)
+ *   WITH f AS (SELECT token FROM floor FOR SHARE)
  *   INSERT INTO locks SELECT $k, $a, GREATEST(f.token + 1, NOW), NOW + ttl FROM f
  *   ON CONFLICT: as takeover
  * waits for the floor, then for the key, and holds the floor meanwhile.
  */
-inline look(a) {
-	if
-	:: present && TAKEN(db) && owner != a ->
-		assert(owner != 0);                                        /* FREE */
-		res = LOST
-	:: present && !(TAKEN(db) && owner != a) -> now = db; res = TAKE
-	:: !present -> now = db; res = INSERT
-	fi
-}
-
-inline write(a) {
+inline write(a, s) {
 	if
 	:: atomic { res == TAKE ->
 		if
-		:: lX || lS != 0 -> res = LOST
-		:: else -> takeover(a)
+		:: lX || lS != 0 || !present -> res = LOST
+		:: else -> takeover(a, s)
 		fi;
-		now = 0 }
+		END(s) }
 #ifdef FLOOR_UNLOCKED
 	:: atomic { res == INSERT -> f = floor }
 #else
@@ -253,21 +290,25 @@ inline write(a) {
 		atomic {
 			!lX && lS == 0 ->
 			if
-			:: present -> takeover(a)
-			:: else -> got = MAX(f + 1, now); grant(a)
+			:: present -> takeover(a, s)
+			:: else -> got = f + 1; grant(a, s)
 			fi;
-#ifndef FLOOR_UNLOCKED
+#ifdef FLOOR_UNLOCKED
+			skip;
+#else
 			fS--;
 #endif
 			f = 0;
-			now = 0
+			END(s)
 		}
 	:: res == LOST
 	fi
 }
 
 /*
- * UPDATE locks SET owner = NULL, expires_at = NOW WHERE key = $k AND owner = $a AND token = $t
+ * The row is kept, and its token with it:
+ * UPDATE locks SET owner = NULL, expires_at = NOW
+ *  WHERE name = $k AND owner = $a AND token = $t
  */
 inline release(a, t) {
 	!lX && lS == 0 ->
@@ -277,19 +318,55 @@ inline release(a, t) {
 #else
 	:: present && owner == a && tok == t ->
 #endif
-		over = true;
 		owner = 0;
-		exp = ENDED;
+		EXPIRE;
 #ifdef DELETE_ON_RELEASE
-		present = false; tok = 0; exp = 0;
+		present = false; tok = 0;
 #endif
 	:: else
 	fi
 }
 
 /*
+ * UPDATE locks SET owner = $next, token = GREATEST(token + 1, NOW), expires_at = NOW + ttl
+ *  WHERE name = $k AND owner = $a AND token = $t
+ */
+inline handover(a, t, next, s) {
+	!lX && lS == 0 ->
+	if
+#ifdef HANDOVER_BY_NAME
+	:: present ->
+#else
+	:: present && owner == a && tok == t ->
+#endif
+#ifdef HANDOVER_KEEPS_TOKEN
+		got = tok;
+#else
+		got = tok + 1;
+#endif
+		grant(next, s)
+	:: else -> res = LOST
+	fi;
+	END(s)
+}
+
+/* d, the next in line, learns what came of it, if it is waiting still. */
+#define NEXT(c) ((c + 1) % CLIENTS)
+inline tell(d, next) {
+	if
+	:: line[d] == CHOSEN && attempt[d] == next -> 
+		line[d] = (res == WON -> GIVEN : REFUSED);
+		gift[d] = got
+	:: else
+	fi;
+	res = 0;
+	got = 0
+}
+
+#if TIMED
+/*
  * UPDATE locks SET expires_at = GREATEST(expires_at, NOW + ttl)
- *  WHERE key = $k AND owner = $a AND token = $t AND expires_at > NOW,
+ *  WHERE name = $k AND owner = $a AND token = $t AND expires_at > NOW,
  * skipping it if locked; so it does not wait, and its NOW is fresh.
  */
 inline renew(a, t) {
@@ -297,266 +374,308 @@ inline renew(a, t) {
 	:: lX || lS != 0 -> res = LOST
 #ifdef RENEW_INSERTS
 	:: !lX && lS == 0 && !present ->
-		present = true; owner = a; tok = t; exp = db + TTL; res = WON
+		OVER = false;
+		assert(OVER)
 #endif
 #ifdef RENEW_RESURRECTS
-	:: !lX && lS == 0 && present && tok == t ->
+	:: !lX && lS == 0 && present && owner == a && tok == t ->
 #else
-	:: !lX && lS == 0 && present && owner == a && tok == t && exp > db ->
+	:: !lX && lS == 0 && present && owner == a && tok == t && left > 0 ->
 #endif
-		assert(stepped || !over);                                  /* OVER */
-		exp = MAX(exp, db + TTL);
+		OVER = left > 0;
+		assert(OVER);
+		left = TTL;
 		res = WON
 	:: else -> res = LOST
 	fi
 }
 
 /* The reply is read: the context moves, if it has not ended meanwhile. */
-inline prolong(sent) {
+inline prolong(c, t) {
 	if
-	:: res == WON && held[c] && term[c] == wTerm[c] ->
+	:: res == WON && term[c] == t && window[c] > 0 ->
 #ifdef TRUST_FROM_REPLY
-		trust[c] = MAX(trust[c], mono + WINDOW)
+		window[c] = WINDOW
 #else
-		trust[c] = MAX(trust[c], sent + WINDOW)
+		window[c] = MAX(window[c], renewal[c])
 #endif
 	:: else
-	fi
+	fi;
+	renewal[c] = 0
 }
-
-/* The caller's transaction reads its table, later writes it from what it read. */
-inline readAndWrite() {
-	atomic { r = biz };
-	atomic { bX == 0 -> bX = c + 1 }
-}
+#endif
 
 /*
- * SELECT 1 FROM locks WHERE key = $k AND owner = $a AND token = $t FOR SHARE
+ * SELECT 1 FROM locks WHERE name = $k AND owner = $a AND token = $t FOR SHARE
  * The expiry is not asked: a guard that also asks it passes less often, so what
  * holds for this one holds for that one.
  */
-inline guard() {
+inline guard(c) {
 	atomic {
 		!lX ->
+#ifdef GUARD_BY_OWNER
+		passed = present && owner == attempt[c];
+#else
 		passed = present && owner == attempt[c] && tok == term[c];
-#ifndef GUARD_UNLOCKED
-		lS = (passed -> lS | (1 << c) : lS)
+#endif
+#ifdef GUARD_UNLOCKED
+		skip
+#else
+		lS = (passed -> lS + 1 : lS)
 #endif
 	}
 }
 
-inline commit() {
+#ifdef GUARD_UNLOCKED
+#define UNGUARD skip
+#else
+#define UNGUARD lS--
+#endif
+
+/* The caller's transaction writes what follows from what it read. */
+inline commit(c) {
 	d_step {
-		assert(lastGrant == term[c]);                              /* G2, no later grant */
-		assert(r == biz);                                          /* G2, nothing read stale */
-		biz = r + 1;
-		bX = 0;
-		lS = lS & (255 - (1 << c));
-		r = 0;
+		G2 = lastGrant == term[c] && forced != term[c] && fresh[c];
+		assert(G2);
+		i = 0;
+		do
+		:: i < CLIENTS -> fresh[i] = false; i++
+		:: else -> break
+		od;
+		UNGUARD;
 		passed = false
 	}
 }
 
-inline rollback() {
+inline rollback(c) {
 	d_step {
-		bX = (bX == c + 1 -> 0 : bX);
-		lS = lS & (255 - (1 << c));
-		r = 0;
+		if
+		:: passed -> UNGUARD
+		:: else
+		fi;
+		fresh[c] = false;
 		passed = false
 	}
 }
+
+#ifdef RELEASE_BEFORE_END
+#define LEAVE(c) skip
+#define LEFT(c)  d_step { CANCEL(c); term[c] = 0; attempt[c] = 0 }
+#else
+#define LEAVE(c) term[c] = 0; attempt[c] = 0
+#define LEFT(c)
+#endif
 
 proctype Client(byte c) {
-	byte round, now, f, res, got, sent, i, r;
-	bool passed, early;
+	byte round, f, res, got, next;
+	bool passed;
 
 	do
-	:: round < ROUNDS ->
-#ifdef GUARD_AFTER_WRITE
-		/* The caller's transaction is open before it has the lease. With the
-		 * guard as its first statement that is no matter. */
-		if
-		:: skip
-		:: early = true; readAndWrite()
-		fi;
+	:: d_step {
+		/* A new attempt has a new owner id. */
+		round < ROUNDS ->
+		attempt[c] = 1 + c * ROUNDS + round;
+		round++;
+		line[c] = WAITS }
+#ifdef GUARD_LAST
+		/* The caller's transaction is open before it has the lease. */
+		fresh[c] = true;
 #endif
-		/* A new attempt has a new owner id. The stopwatch starts before it is sent. */
-		d_step {
-			attempt[c] = 1 + c * ROUNDS + round;
-			round++;
-			sent = mono
-		}
 		if
-		:: atomic { look(attempt[c]) } write(attempt[c])
-#if LOSERS
-		/* It stops waiting, and the request runs whenever it does. */
-		:: d_step { c < LOSERS && wOp[c] == NOTHING -> wOp[c] = ACQUIRE; wAttempt[c] = attempt[c]; res = UNKNOWN }
-#endif
-		fi;
-#if LOSERS
-		if
-		:: res == LOST || res == WON                /* the reply arrives */
-		:: d_step { c < LOSERS -> got = 0; res = LOST } /* it does not, and the client gives up, */
-		:: atomic { c < LOSERS -> got = 0; sent = mono; look(attempt[c]) }
-			write(attempt[c])                       /* or sends the attempt again, */
-		:: d_step { c < LOSERS -> got = 0; res = LOST;  /* or looks for it */
+		/* The stopwatch starts before the request is sent. */
+		:: d_step { line[c] == WAITS -> line[c] = AWAY; SEND(c) }
 			if
-			:: present && owner == attempt[c] && exp > db -> res = WON; got = tok
-			:: else
-			fi }
-		fi;
+			:: atomic { look(attempt[c], c) } write(attempt[c], c)
+#if LOSERS
+			:: d_step { c < LOSERS && wOp[c] == NOTHING -> wOp[c] = ACQUIRE; wAttempt[c] = attempt[c] }
+				if
+				:: res = LOST                       /* It gives up, */
+				:: d_step { SEND(c) }               /* or sends the attempt again, */
+					atomic { look(attempt[c], c) }
+					write(attempt[c], c)
+				:: atomic {                         /* or looks for it. */
+					if
+					:: present && owner == attempt[c] && LIVE -> res = WON; got = tok
+					:: !(present && owner == attempt[c]) || MAYBE_OVER -> res = LOST
+					fi }
+				fi
 #endif
+			fi
+#if HANDOVERS
+		:: d_step { line[c] == GIVEN -> line[c] = AWAY; res = WON; got = gift[c]; gift[c] = 0 }
+		:: d_step { line[c] >= CHOSEN -> line[c] = AWAY; gift[c] = 0; res = LOST }
+#endif
+		fi;
 		if
 		:: d_step { res == WON ->
-				/* The reply is read. A grant with no time left is no grant. */
+				/* The reply is read. If no time is left the client may not notice. */
 				term[c] = got;
-				got = 0;
-				res = 0;
 #ifdef TRUST_FROM_REPLY
-				trust[c] = mono + WINDOW;
-#else
-				trust[c] = sent + WINDOW;
+				SEND(c);
 #endif
-				held[c] = mono < trust[c];
-				trust[c] = (held[c] -> trust[c] : 0);
-				sent = 0
+				got = 0;
+				res = 0
 			}
-			/* The client works, and may be past its window without having noticed. */
 #if GUARDS
 			if
-			:: !early
-			:: true ->
-#ifdef GUARD_AFTER_WRITE
+			:: true
+			:: guard(c);
 				if
-				:: early
-				:: else -> readAndWrite()
-				fi;
-				guard();
+#ifdef GUARD_LAST
+				:: passed -> commit(c)
 #else
-				guard();
-				if
-				:: passed -> readAndWrite()
-				:: else
-				fi;
+				:: passed -> fresh[c] = true; commit(c)
 #endif
-				if
-				:: passed -> commit()
-				:: rollback()
-				fi;
-				early = false
+				:: rollback(c)
+				fi
 			fi;
 #endif
 			/* The context ends first; then the release is sent, or is not (the client
-			 * dies), or runs whenever it does. */
-			d_step { held[c] = false; trust[c] = 0 }
+			 * dies), or runs whenever it does; or the lease goes to the next in line. */
+#ifdef RELEASE_BEFORE_END
+			skip;
+#else
+			STOP(c)
+#endif
 			if
-			:: atomic { release(attempt[c], term[c]); term[c] = 0; attempt[c] = 0 }
-			:: d_step { true -> term[c] = 0; attempt[c] = 0 }
+			:: atomic { release(attempt[c], term[c]); LEAVE(c) }
+			:: d_step { LEAVE(c) }
+#if HANDOVERS
+			:: d_step {
+				line[NEXT(c)] == WAITS ->
+				line[NEXT(c)] = CHOSEN;
+				next = attempt[NEXT(c)];
+				SEND(NEXT(c));
+				BEGIN(c) }
+				atomic { handover(attempt[c], term[c], next, c); tell(NEXT(c), next); next = 0; LEAVE(c) }
+#endif
 #if LOSERS
 			:: d_step {
 				c < LOSERS && wOp[c] == NOTHING ->
 				wOp[c] = RELEASE;
 				wAttempt[c] = attempt[c];
 				wTerm[c] = term[c];
-				term[c] = 0;
-				attempt[c] = 0 }
+				LEAVE(c) }
+#if HANDOVERS
+			:: d_step {
+				c < LOSERS && wOp[c] == NOTHING && line[NEXT(c)] == WAITS ->
+				line[NEXT(c)] = CHOSEN;
+				wOp[c] = HANDOVER;
+				wAttempt[c] = attempt[c];
+				wTerm[c] = term[c];
+				wNext[c] = attempt[NEXT(c)];
+				SEND(NEXT(c));
+				BEGIN(ASIDE(c));
+				LEAVE(c) }
 #endif
-			fi
-		:: d_step { res == LOST -> res = 0; sent = 0; attempt[c] = 0 }
-		fi;
-#ifdef GUARD_AFTER_WRITE
-		if
-		:: early -> rollback(); early = false
-		:: else
+#endif
+			fi;
+			LEFT(c)
+		:: d_step { res == LOST -> CANCEL(c); res = 0; attempt[c] = 0 }
 		fi
-#endif
 	:: else -> break
 	od;
-	atomic { round = 0; done[c] = true; nDone++ }
+	atomic { round = 0; nDone++ }
 }
 
-/* The client's other connection: the renewal worker, and requests given up on. */
+/* The client's other connection: its renewals, and requests that it does not wait for. */
 proctype Session(byte c) {
-	byte now, f, res, got, i;
+	byte f, res, got;
 
+end:
 	do
+#if LOSERS
+	:: atomic { wOp[c] == ACQUIRE -> look(wAttempt[c], ASIDE(c)) }
+		write(wAttempt[c], ASIDE(c));
+		d_step { res = 0; got = 0; wOp[c] = NOTHING; wAttempt[c] = 0 }
+	:: atomic { wOp[c] == RELEASE -> release(wAttempt[c], wTerm[c]); wOp[c] = NOTHING; wAttempt[c] = 0; wTerm[c] = 0 }
+#if HANDOVERS
+	:: atomic {
+		wOp[c] == HANDOVER ->
+		handover(wAttempt[c], wTerm[c], wNext[c], ASIDE(c));
+		tell(NEXT(c), wNext[c]);
+		wOp[c] = NOTHING; wAttempt[c] = 0; wTerm[c] = 0; wNext[c] = 0 }
+#endif
+#endif
+#if TIMED
 	:: d_step {
-		held[c] && c < RENEWERS && renewals[c] < RENEWALS && wOp[c] == NOTHING ->
-		renewals[c]++;
+		c < RENEWERS && term[c] != 0 && window[c] > 0 && wOp[c] == NOTHING ->
+		renewal[c] = WINDOW;
 		wOp[c] = RENEW;
 		wAttempt[c] = attempt[c];
-		wTerm[c] = term[c];
-		wSent[c] = mono }
-	:: atomic { wOp[c] == ACQUIRE -> look(wAttempt[c]) }
-		write(wAttempt[c]);
-		atomic { res = 0; got = 0; wOp[c] = NOTHING; wAttempt[c] = 0 }
+		wTerm[c] = term[c] }
 	:: atomic { wOp[c] == RENEW -> renew(wAttempt[c], wTerm[c]) }
-		d_step {
-			prolong(wSent[c]);
-			res = 0; wOp[c] = NOTHING; wAttempt[c] = 0; wTerm[c] = 0; wSent[c] = 0
-		}
-	:: atomic { wOp[c] == RELEASE -> release(wAttempt[c], wTerm[c]); wOp[c] = NOTHING; wAttempt[c] = 0; wTerm[c] = 0 }
-	:: atomic { done[c] && wOp[c] == NOTHING -> break }
+		d_step { prolong(c, wTerm[c]); res = 0; wOp[c] = NOTHING; wAttempt[c] = 0; wTerm[c] = 0 }
+#endif
 	od
 }
 
-/* A context ends when the stopwatch says so: the process runs. */
-inline expire() {
+#if TIMED
+#if CLIENTS == 2
+#define RUNS_OUT (left + window[0] + window[1] + renewal[0] + renewal[1] + lease[0] + lease[1] + lease[2] + lease[3])
+#else
+#define RUNS_OUT (left + window[0] + window[1] + window[2] + renewal[0] + renewal[1] + renewal[2] \
+	+ lease[0] + lease[1] + lease[2] + lease[3] + lease[4] + lease[5])
+#endif
+#define DOWN(x) x = (x > 0 -> x - 1 : 0)
+
+inline stopwatch() {
 	i = 0;
 	do
-	:: i < CLIENTS ->
-		if
-		:: held[i] && mono >= trust[i] -> held[i] = false; trust[i] = 0
-		:: else
-		fi;
-		i++
+	:: i < CLIENTS -> DOWN(window[i]); DOWN(renewal[i]); i++
 	:: else -> break
 	od;
-	i = 0;
-	if
-	:: present && owner != 0 && exp <= db -> over = true
-	:: else
-	fi
+	since = (since < TTL -> since + 1 : TTL)
 }
 
-proctype Clock() {
-	byte i, gained;
-
+inline database() {
+	i = 0;
 	do
-	:: d_step { mono < TICKS -> mono++; db++; expire() }
-	:: d_step { gained < MARGIN -> gained++; db++; expire() }
-#if STEP
-	:: d_step { !stepped -> stepped = true; db = db - STEP }
-#endif
-	:: nDone == CLIENTS -> break
+	:: i < STATEMENTS -> DOWN(lease[i]); i++
+	:: else -> break
+	od;
+	DOWN(left)
+}
+
+/* It stops when nothing is left to run out, so that a deadlock is seen. */
+proctype Clock() {
+	byte since = TTL;       /* the database gained a tick */
+
+end:
+	do
+	:: d_step { RUNS_OUT > 0 || since < TTL -> stopwatch(); database() }
+	:: d_step { RUNS_OUT > 0 -> stopwatch() }
+	:: d_step { RUNS_OUT > 0 && since == TTL -> since = 0; database() }
 	od
 }
+#endif
 
 /*
- * One pass: SELECT key, token ... WHERE expires_at <= NOW, without locks. Then
- * BEGIN; UPDATE floors SET token = GREATEST(token, $found), not waiting for it;
- * DELETE FROM locks WHERE key = $k AND expires_at <= NOW AND token <= $floor,
+ * One pass: SELECT name, token FROM locks WHERE expires_at <= NOW, without locks. Then
+ * BEGIN; UPDATE floor SET token = GREATEST(token, $found), not waiting for it;
+ * DELETE FROM locks WHERE name = $k AND expires_at <= NOW AND token <= $floor,
  * skipping it if locked; COMMIT. Without grace: the worst case.
  *
  * The token is tested because a takeover does not touch the floor: between the
  * two statements the row may have become a later term, and that released.
  */
 proctype Reaper() {
-	byte passes, found, raised;
+	byte found, raised;
 	bool deleted;
 
+end:
 	do
-	:: atomic { passes < REAPS && present && exp <= db -> found = tok; passes++ }
+	:: atomic { present && MAYBE_OVER -> found = tok }
 #ifdef REAP_FLOOR_LAST
 		atomic {
 			if
-			:: !lX && lS == 0 && present && exp <= db -> lX = true; deleted = true
-			:: else
+			:: !lX && lS == 0 && present && MAYBE_OVER -> lX = true; deleted = true
+			:: true
 			fi
 		}
 		if
 		:: deleted -> atomic { !fX && fS == 0 -> fX = true; raised = MAX(floor, tok) }
-		:: else
+		:: !deleted
 		fi;
 #else
 		atomic {
@@ -568,64 +687,68 @@ proctype Reaper() {
 		atomic {
 			if
 #if defined(REAP_WITHOUT_RETEST)
-			:: fX && !lX && lS == 0 && present ->
+			:: fX && !lX && lS == 0 && present && tok <= raised ->
 #elif defined(REAP_ANY_TOKEN)
-			:: fX && !lX && lS == 0 && present && exp <= db ->
+			:: fX && !lX && lS == 0 && present && MAYBE_OVER ->
 #else
-			:: fX && !lX && lS == 0 && present && exp <= db && tok <= raised ->
+			:: fX && !lX && lS == 0 && present && MAYBE_OVER && tok <= raised ->
 #endif
 				lX = true; deleted = true
-			:: else
+			:: true
 			fi
 		}
 #endif
 		d_step {
 			if
-			:: deleted -> present = false; owner = 0; tok = 0; exp = 0; over = false; lX = false; floor = raised
-			:: fX && !deleted -> floor = raised
+			:: deleted -> present = false; owner = 0; tok = 0; EXPIRE; lX = false
 			:: else
 			fi;
+			floor = (fX -> raised : floor);
 			fX = false;
 			deleted = false;
 			found = 0;
 			raised = 0
 		}
-	:: nDone == CLIENTS -> break
+	:: break
 	od
 }
 
 /*
- * UPDATE locks SET owner = NULL, token = GREATEST(token + 1, NOW), expires_at = NOW WHERE key = $k
+ * UPDATE locks SET owner = NULL, token = GREATEST(token + 1, NOW), expires_at = NOW
+ *  WHERE name = $k AND owner IS NOT NULL
  */
 proctype Operator() {
-	byte forces;
-
-	do
-	:: d_step {
-		forces < FORCES && present && owner != 0 && !lX && lS == 0 ->
-		forces++;
+end:
+	d_step {
+		present && owner != 0 && !lX && lS == 0 ->
 		forced = tok;
-		over = true;
-		tok = MAX(tok + 1, db);
+#ifdef FORCE_BY_EXPIRY
+		skip;
+#else
+		tok = tok + 1;
 		lastGrant = tok;
 		owner = 0;
-		exp = ENDED }
-	:: nDone == CLIENTS -> break
-	od
+#endif
+		EXPIRE
+	}
 }
 
 init {
-	byte now, f, res, got, i;
-
 	atomic {
 		i = 0;
 		do
-		:: i < CLIENTS -> run Client(i); run Session(i); i++
+		:: i < CLIENTS -> run Client(i); i++
 		:: else -> break
 		od;
 		i = 0;
+		do
+		:: i < LOSERS || i < RENEWERS * TIMED -> run Session(i); i++
+		:: else -> break
+		od;
+#if TIMED
 		run Clock();
-#if REAPS
+#endif
+#if REAPER
 		run Reaper();
 #endif
 #if FORCES
@@ -633,12 +756,15 @@ init {
 #endif
 	}
 
-	/* When all is quiet no lock is left, and the lease can be had: at once if
-	 * nobody has it, else when it has expired. */
-	_nr_pr == 1;
-	assert(!lX && !fX && lS == 0 && fS == 0 && bX == 0);
-	atomic { db = (present && owner != 0 -> MAX(db, exp) : db) }
-	atomic { look(255) }
-	write(255);
-	assert(res == WON)                                             /* FREE */
+	/* Nothing can run any more: all have come to their end, or wait for each other. */
+	atomic {
+		timeout ->
+		DONE = nDone == CLIENTS && !lX && !fX && lS == 0 && fS == 0;
+		i = 0;
+		do
+		:: i < CLIENTS -> DONE = DONE && wOp[i] == NOTHING; i++
+		:: else -> break
+		od;
+		assert(DONE)
+	}
 }
