@@ -40,6 +40,10 @@ faults: $(TESTSERVERS) ## The fault suite: killed, frozen and cut-off processes 
 	HOLDFAST_TEST_REQUIRE="$$(sed 's/,*sqlite//' <<<"$${HOLDFAST_TEST_REQUIRE-}")" \
 	  $(TESTSERVERS) -- go test -count=1 -timeout 30m ./internal/faults/... $(ARGS) # SQLite has no connection to cut
 
+.PHONY: model
+model: ## Check the lease protocol's model: needs spin and gcc (ARGS=-bound=large for more)
+	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/model $(ARGS)
+
 .PHONY: tools-test
 tools-test: ## The tests of the nested modules (but bench)
 	@for module in $(filter-out . ./bench,$(MODULES)); do \
