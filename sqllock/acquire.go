@@ -121,11 +121,9 @@ func (m *manager) ask(ctx context.Context, w *waiter) (*Lease, time.Duration, er
 // release ends a lease and gives the lock to the next in line, or to anybody.
 func (m *manager) release(ctx context.Context, l *Lease) error {
 	m.mu.Lock()
-	live := m.end(l, ErrReleased)
-	q := m.queue(l.term.key)
 	var next *waiter
-	if live && !m.closed {
-		next = q.next()
+	if m.end(l, ErrReleased) && !m.closed {
+		next = m.queues[l.term.key].next()
 	}
 	m.mu.Unlock()
 	if next != nil && m.pass(ctx, l, next) {
@@ -137,9 +135,7 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if q := m.queue(l.term.key); q.local == nil {
-		m.wake(q)
-	}
+	m.wake(l.term.key)
 	if err == nil && !was {
 		return l.lost("it was not the row's any more at its release")
 	}
@@ -163,6 +159,9 @@ func (m *manager) pass(ctx context.Context, l *Lease, w *waiter) bool {
 	if !gone {
 		w.lease = lease
 		signal(w.event)
+	}
+	if lease == nil {
+		m.wake(w.q.key)
 	}
 	m.mu.Unlock()
 	if gone && lease != nil {

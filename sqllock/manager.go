@@ -77,7 +77,7 @@ func (l *Lease) expire() {
 // lose ends a lease that is lost; m.mu is held.
 func (m *manager) lose(l *Lease, reason string) {
 	if m.end(l, l.lost(reason)) {
-		m.wake(m.queue(l.term.key))
+		m.wake(l.term.key)
 	}
 }
 
@@ -93,7 +93,7 @@ func (m *manager) end(l *Lease, cause error) bool {
 		m.renewal(l.ttl).drop(l)
 	}
 	l.cancel(cause)
-	if q := m.queue(l.term.key); q.local == l {
+	if q := m.queues[l.term.key]; q != nil && q.local == l {
 		q.local = nil
 	}
 	return true

@@ -20,9 +20,13 @@ const (
 )
 
 // watch has the poller look at what w waits for; m.mu is held. left is how long
-// the lock is held at most, unless it is renewed.
+// the lock is held at most, unless it is renewed; 0 is a lock that has expired
+// and cannot be had, as while a guarded transaction goes on, and then w asks
+// less and less often.
 func (m *manager) watch(w *waiter, left time.Duration) {
-	w.poll = minPoll
+	if w.poll = min(2*w.poll, maxPoll); left > 0 || w.poll == 0 {
+		w.poll = minPoll
+	}
 	m.waits.set(w, time.Now().Add(jitter(soonest(w.poll, left))))
 }
 

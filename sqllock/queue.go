@@ -37,7 +37,7 @@ type waiter struct {
 	gone    bool
 	lease   *Lease // which it was handed
 
-	poll time.Duration // the interval, of the poller alone
+	poll time.Duration // the interval at which the lock is looked at
 }
 
 // queue finds or makes a key's queue; m.mu is held.
@@ -57,9 +57,7 @@ func (m *manager) join(key string, name []byte, s settings) *waiter {
 	q := m.queue(key)
 	w := &waiter{q: q, settings: s, name: name, event: make(chan struct{}, 1)}
 	q.waiters = append(q.waiters, w)
-	if q.local == nil {
-		m.wake(q)
-	}
+	m.wake(key)
 	return w
 }
 
@@ -69,29 +67,26 @@ func (m *manager) leave(w *waiter) {
 	m.waits.drop(w)
 	q := w.q
 	q.waiters = slices.DeleteFunc(q.waiters, func(o *waiter) bool { return o == w })
-	switch {
-	case len(q.waiters) == 0 && q.local == nil:
-		delete(m.queues, q.key)
-	case q.local == nil:
-		m.wake(q)
-	}
+	m.wake(q.key)
 }
 
-// wake has the first in line ask the database; m.mu is held.
-func (m *manager) wake(q *queue) {
-	if len(q.waiters) > 0 {
-		w := q.waiters[0]
-		w.ask = true
-		signal(w.event)
-	} else if q.local == nil {
-		delete(m.queues, q.key)
+// wake has the first in line ask the database, unless this process has the
+// lock; m.mu is held. A queue without use is dropped.
+func (m *manager) wake(key string) {
+	switch q := m.queues[key]; {
+	case q == nil || q.local != nil:
+	case len(q.waiters) == 0:
+		delete(m.queues, key)
+	default:
+		q.waiters[0].ask = true
+		signal(q.waiters[0].event)
 	}
 }
 
 // next is the waiter to hand the lock over to, if it is to stay in this
 // process; m.mu is held.
 func (q *queue) next() *waiter {
-	if len(q.waiters) == 0 {
+	if q == nil || len(q.waiters) == 0 {
 		return nil
 	}
 	w := q.waiters[0]

@@ -92,7 +92,7 @@ func (s *store) acquire(ctx context.Context, a attempt) (v verdict, err error) {
 		case class != dialect.Retry:
 			return v, err
 		case n == holdfast.DefaultAttempts:
-			return v, &holdfast.RetryError{Attempts: n, Err: err}
+			return s.holderOf(ctx, a.name), nil
 		}
 		if err := pause.Sleep(ctx); err != nil {
 			return v, err
@@ -136,7 +136,11 @@ func (s *store) grant(ctx context.Context, q core.Querier, stmt core.Stmt, byIns
 	args := append([]any{a.name, a.owner[:], a.ttl.Microseconds(), s.holder}, more...)
 	if byInsertID {
 		r, err := stmt.Exec(ctx, q, args...)
-		return verdict{won: err == nil && r.Affected == 1, token: r.InsertID}, false, err
+		v = verdict{won: err == nil && r.Affected == 1, token: r.InsertID}
+		if v.won && v.token <= 0 { // a trigger may hide it
+			_, err = s.lookOn(ctx, q, a.name, &v)
+		}
+		return v, false, err
 	}
 	var won int
 	var left int64
