@@ -22,8 +22,9 @@ type Request struct {
 
 // Intent is the one thing that the client wants to happen once. It is derived
 // from the business and not minted per request: a browser that retries, a
-// second tab and a nightly job all derive the same.
-func (r Request) Intent() string { return idempotency.KeyOf(r.Order, r.Number) }
+// second tab and a nightly job all derive the same. The merchant is part of it,
+// so that nobody is answered with another's refund.
+func (r Request) Intent() string { return idempotency.KeyOf(r.Merchant, r.Order, r.Number) }
 
 // Refund is a row of refunds.
 type Refund struct {

@@ -103,17 +103,22 @@ func TestNobodyElsesOrder(t *testing.T) {
 	s, pool := openTest(t, dbtest.DSN(t, dbtest.SQLite))
 	testOrder(t, pool, "order", "100.00")
 	for _, p := range protections {
+		own := Request{Merchant: "shop", Order: "order", Number: p.name, Amount: money(t, "1.00")}
+		if _, _, err := s.strategies[p.name](t.Context(), own); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
 		for _, req := range []Request{
-			{Merchant: "other", Order: "order", Number: "1", Amount: money(t, "1.00")},
-			{Merchant: "shop", Order: "none", Number: "1", Amount: money(t, "1.00")},
+			{Merchant: "other", Order: "order", Number: p.name, Amount: own.Amount}, // made already, for its owner
+			{Merchant: "other", Order: "order", Number: "1", Amount: own.Amount},
+			{Merchant: "shop", Order: "none", Number: "1", Amount: own.Amount},
 		} {
 			if _, _, err := s.strategies[p.name](t.Context(), req); !errors.Is(err, errNoOrder) {
-				t.Errorf("%s: %v", p.name, err)
+				t.Errorf("%s: %+v: %v", p.name, req, err)
 			}
 		}
 	}
 	books, err := readBooks(t.Context(), pool, "shop")
-	if err != nil || len(books.refunds) != 0 {
+	if err != nil || len(books.refunds) != len(protections) {
 		t.Errorf("%d refunds, %v", len(books.refunds), err)
 	}
 }
