@@ -55,6 +55,16 @@ const (
 FROM {locks} WHERE name = $1`
 	ReleaseLease   = `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name = $1 AND owner = $2`
 	RemainingLease = `SELECT owner, expires_at - {now} FROM {locks} WHERE name IN ({names}) AND owner IN ({owners})`
-	WaitsLease     = `SELECT name, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
+	// ListLeases and InspectLease differ by what they select. Parameters of the
+	// list: the name to go on after, the name to end before, limit.
+	LeaseInfo  = `name, owner, token, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder, granted_at, value, forced_at, COALESCE(forced_by, ''), COALESCE(forced_reason, '')`
+	ListLeases = `SELECT ` + LeaseInfo + ` FROM {locks} WHERE name > $1 AND name < $2 AND (owner IS NOT NULL AND expires_at > {now} OR $4 = 1) ORDER BY name LIMIT $3`
+	// ForceLease takes the lock away from whoever has it. Its token moves, so
+	// that what the holder was told is an earlier one. Parameters: name, by, reason.
+	ForceLease = `UPDATE {locks} SET token = CASE WHEN token + 1 > {now} THEN token + 1 ELSE {now} END, owner = NULL, expires_at = {now},
+ forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE name = $1 AND owner IS NOT NULL`
+	// SayLease sets what a term's holder has to say. Parameters: name, owner, value.
+	SayLease   = `UPDATE {locks} SET value = $3 WHERE name = $1 AND owner = $2 AND expires_at > {now}`
+	WaitsLease = `SELECT name, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
 FROM {locks} WHERE name IN ({names})`
 )

@@ -50,7 +50,13 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}locks` (
   -- who that is, for people to look at
   holder     VARBINARY(255)  NOT NULL,
   granted_at BIGINT          NOT NULL,
-  expires_at BIGINT          NOT NULL
+  expires_at BIGINT          NOT NULL,
+  -- what the holder of this term has to say
+  value      VARBINARY(4096) NULL,
+  -- when the lock was last taken away from its holder, by whom and why
+  forced_at     BIGINT         NULL,
+  forced_by     VARBINARY(255) NULL,
+  forced_reason VARBINARY(500) NULL
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- What every token of a new row must exceed: rows that were reaped may have had

@@ -53,7 +53,13 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
   -- who that is, for people to look at
   holder     text   NOT NULL,
   granted_at bigint NOT NULL,
-  expires_at bigint NOT NULL
+  expires_at bigint NOT NULL,
+  -- what the holder of this term has to say
+  value      bytea  CHECK (octet_length(value) <= 4096),
+  -- when the lock was last taken away from its holder, by whom and why
+  forced_at     bigint,
+  forced_by     text,
+  forced_reason text
 );
 
 -- What every token of a new row must exceed: rows that were reaped may have had

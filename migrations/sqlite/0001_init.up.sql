@@ -52,7 +52,13 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
   -- who that is, for people to look at
   holder     TEXT    NOT NULL,
   granted_at INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL
+  expires_at INTEGER NOT NULL,
+  -- what the holder of this term has to say
+  value      BLOB    CHECK (length(value) <= 4096),
+  -- when the lock was last taken away from its holder, by whom and why
+  forced_at     INTEGER,
+  forced_by     TEXT,
+  forced_reason TEXT
 ) STRICT;
 
 -- What every token of a new row must exceed: rows that were reaped may have had

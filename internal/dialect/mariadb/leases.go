@@ -18,6 +18,7 @@ ON DUPLICATE KEY UPDATE
  token = IF(` + free + `, GREATEST({locks}.token + 1, {now}), {locks}.token),
  granted_at = IF(` + free + `, {now}, granted_at),
  holder = IF(` + free + `, $4, holder),
+ value = IF(` + free + `, NULL, value),
  owner = IF(` + free + `, $2, owner),
  expires_at = IF(owner <=> $2, IF(granted_at = {now}, {now} + $3, GREATEST(expires_at, {now} + $3)), expires_at)
 RETURNING owner <=> $2, token, GREATEST(expires_at - {now}, 0), holder`}

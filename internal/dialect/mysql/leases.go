@@ -15,12 +15,13 @@ SELECT $1, LAST_INSERT_ID(GREATEST(f.token + 1, {now})), $2, $4, {now}, {now} + 
  WHERE name = $1 AND (owner IS NULL OR expires_at <= {now} OR owner = $2) LIMIT 1 FOR UPDATE SKIP LOCKED
 ) f ON l.name = f.name
 SET l.owner = $2, l.holder = $4, l.granted_at = {now},
+ l.value = IF(f.owner <=> $2 AND f.expires_at > {now}, l.value, NULL),
  l.token = LAST_INSERT_ID(IF(f.owner <=> $2 AND f.expires_at > {now}, f.token, GREATEST(f.token + 1, {now}))),
  l.expires_at = IF(f.owner <=> $2 AND f.expires_at > {now}, GREATEST(f.expires_at, {now} + $3), {now} + $3)`},
 
 	// Assignments go from left to right, so what is read comes first.
 	HandOver: dialect.Grant{ByInsertID: true, Text: `UPDATE {locks}
-SET token = LAST_INSERT_ID(GREATEST(token + 1, {now})), holder = $4, granted_at = {now}, expires_at = {now} + $3, owner = $2
+SET token = LAST_INSERT_ID(GREATEST(token + 1, {now})), holder = $4, granted_at = {now}, value = NULL, expires_at = {now} + $3, owner = $2
 WHERE name = $1 AND owner = $5 AND expires_at > {now}`},
 	Look:    dialect.LookLease,
 	Release: dialect.ReleaseLease,

@@ -14,6 +14,7 @@ var leases = dialect.Leases{
  WHERE l.name = $1::bytea AND (l.owner IS NULL OR l.expires_at <= c.now OR l.owner = $2::bytea) FOR UPDATE OF l SKIP LOCKED
 ), taken AS (
  UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now,
+  value = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN l.value END,
   token = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN l.token ELSE GREATEST(l.token + 1, c.now) END,
   expires_at = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN GREATEST(l.expires_at, c.now + $3::bigint) ELSE c.now + $3::bigint END
  FROM free f, clock c WHERE l.name = f.name RETURNING l.token
@@ -30,7 +31,7 @@ SELECT 0, l.token, CASE WHEN l.owner IS NULL THEN 0 ELSE GREATEST(l.expires_at -
 FROM {locks} l, clock c WHERE l.name = $1::bytea AND NOT EXISTS (SELECT 1 FROM won)`},
 
 	HandOver: dialect.Grant{Text: `WITH clock AS MATERIALIZED (SELECT {now} AS now)
-UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now, token = GREATEST(l.token + 1, c.now), expires_at = c.now + $3::bigint
+UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now, value = NULL, token = GREATEST(l.token + 1, c.now), expires_at = c.now + $3::bigint
 FROM clock c WHERE l.name = $1::bytea AND l.owner = $5::bytea AND l.expires_at > c.now
 RETURNING 1, l.token, 0::bigint, ''::text`},
 

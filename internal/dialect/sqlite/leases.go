@@ -7,12 +7,13 @@ var leases = dialect.Leases{
 	Take: dialect.Grant{Text: `INSERT INTO {locks} AS l (name, token, owner, holder, granted_at, expires_at)
 SELECT $1, MAX(f.token + 1, {now}), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1
 ON CONFLICT (name) DO UPDATE SET owner = $2, holder = $4, granted_at = {now},
+ value = CASE WHEN l.owner = $2 AND l.expires_at > {now} THEN l.value END,
  token = CASE WHEN l.owner = $2 AND l.expires_at > {now} THEN l.token ELSE MAX(l.token + 1, {now}) END,
  expires_at = CASE WHEN l.owner = $2 AND l.expires_at > {now} THEN MAX(l.expires_at, {now} + $3) ELSE {now} + $3 END
 WHERE l.owner IS NULL OR l.expires_at <= {now} OR l.owner = $2
 RETURNING 1, token, 0, ''`},
 
-	HandOver: dialect.Grant{Text: `UPDATE {locks} SET owner = $2, holder = $4, granted_at = {now}, token = MAX(token + 1, {now}), expires_at = {now} + $3
+	HandOver: dialect.Grant{Text: `UPDATE {locks} SET owner = $2, holder = $4, granted_at = {now}, value = NULL, token = MAX(token + 1, {now}), expires_at = {now} + $3
 WHERE name = $1 AND owner = $5 AND expires_at > {now} RETURNING 1, token, 0, ''`},
 
 	Look:    dialect.LookLease,
