@@ -74,6 +74,12 @@ func (m *manager) check(ctx context.Context, key string, opts []Option) (name []
 const tries = 3
 
 func (m *manager) try(ctx context.Context, key string, name []byte, s settings) (*Lease, error) {
+	m.mu.Lock()
+	again := m.queues[key].again(s.by)
+	m.mu.Unlock()
+	if again != nil {
+		return again, nil
+	}
 	for n := 1; ; n++ {
 		lease, v, err := m.attempt(ctx, key, name, s)
 		if lease != nil || err != nil {

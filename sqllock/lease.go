@@ -30,6 +30,7 @@ type Lease struct {
 	attempt
 	margin time.Duration
 	once   bool // is not renewed
+	by     *Owner
 	term   Term
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -40,6 +41,7 @@ type Lease struct {
 
 	// Under m.mu:
 	live       bool
+	again      int       // how often its owner acquired it beyond the first time
 	until      time.Time // the trust window's end
 	renewError error     // of the last renewal
 }
@@ -73,6 +75,9 @@ func (l *Lease) Context() context.Context { return l.ctx }
 // driver's, and then the lock is released in the background, or ends with its
 // TTL. It waits for transactions that are guarded by the lease.
 func (l *Lease) Release(ctx context.Context) error {
+	if l.m.leaves(l) {
+		return nil
+	}
 	l.releasing.Do(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
 		defer cancel()

@@ -40,7 +40,7 @@ func newManager(s *store, o Options) *manager {
 // whose trust window is over already. sent is when the attempt was begun.
 func (m *manager) begin(ctx context.Context, key string, a attempt, s settings, token int64, sent time.Time) (*Lease, error) {
 	l := &Lease{
-		m: m, attempt: a, margin: s.margin, once: s.once, live: true, until: sent.Add(s.ttl - s.margin),
+		m: m, attempt: a, margin: s.margin, once: s.once, by: s.by, live: true, until: sent.Add(s.ttl - s.margin),
 		term: Term{key: key, token: token, store: m.store.id},
 	}
 	m.mu.Lock()
@@ -55,7 +55,9 @@ func (m *manager) begin(ctx context.Context, key string, a attempt, s settings, 
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	m.held[l] = struct{}{}
-	m.queue(key).local = l
+	q := m.queue(key)
+	q.local = l
+	q.share()
 	l.timer = time.AfterFunc(window, l.expire)
 	if !s.once {
 		m.renewal(s.ttl).set(l, sent.Add(s.ttl/renewPart))

@@ -69,6 +69,7 @@ type Option func(*settings)
 type settings struct {
 	ttl, margin time.Duration
 	once        bool // is not renewed
+	by          *Owner
 	err         error
 }
 

@@ -57,6 +57,7 @@ func (m *manager) join(key string, name []byte, s settings) *waiter {
 	q := m.queue(key)
 	w := &waiter{q: q, settings: s, name: name, event: make(chan struct{}, 1)}
 	q.waiters = append(q.waiters, w)
+	w.lease = q.again(s.by)
 	m.wake(key)
 	return w
 }
@@ -131,6 +132,8 @@ func (m *manager) wait(ctx context.Context, w *waiter) (*Lease, error) {
 			}
 			if w.q.local == nil {
 				m.watch(w, left)
+			} else if w.lease = w.q.again(w.by); w.lease != nil {
+				signal(w.event)
 			}
 			m.mu.Unlock()
 		case w.ask && !w.passing && w.q.waiters[0] == w:

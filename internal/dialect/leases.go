@@ -55,10 +55,10 @@ const (
 FROM {locks} WHERE name = $1`
 	ReleaseLease   = `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name = $1 AND owner = $2`
 	RemainingLease = `SELECT owner, expires_at - {now} FROM {locks} WHERE name IN ({names}) AND owner IN ({owners})`
-	// ListLeases and InspectLease differ by what they select. Parameters of the
-	// list: the name to go on after, the name to end before, limit.
+	// ListLeases lists the rows whose names are from one on and before another.
+	// Parameters: the two names, limit, 1 for those too that nobody has.
 	LeaseInfo  = `name, owner, token, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder, granted_at, value, forced_at, COALESCE(forced_by, ''), COALESCE(forced_reason, '')`
-	ListLeases = `SELECT ` + LeaseInfo + ` FROM {locks} WHERE name > $1 AND name < $2 AND (owner IS NOT NULL AND expires_at > {now} OR $4 = 1) ORDER BY name LIMIT $3`
+	ListLeases = `SELECT ` + LeaseInfo + ` FROM {locks} WHERE name >= $1 AND name < $2 AND (owner IS NOT NULL AND expires_at > {now} OR $4 = 1) ORDER BY name LIMIT $3`
 	// ForceLease takes the lock away from whoever has it. Its token moves, so
 	// that what the holder was told is an earlier one. Parameters: name, by, reason.
 	ForceLease = `UPDATE {locks} SET token = CASE WHEN token + 1 > {now} THEN token + 1 ELSE {now} END, owner = NULL, expires_at = {now},
