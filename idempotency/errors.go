@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -88,6 +89,9 @@ type Rejection struct {
 	// Code is for programs, Message for people. Both are stored.
 	Code    string `json:"code"`
 	Message string `json:"message"`
+	// Detail is what else the caller wants kept with the verdict, such as the
+	// answer that was given. It must be JSON; nil for none.
+	Detail json.RawMessage `json:"detail,omitempty"`
 }
 
 func (r *Rejection) Error() string { return "rejected: " + r.Code + ": " + r.Message }

@@ -119,4 +119,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Store[Tx
 	}, nil
 }
 
+// Options are the store's, with the defaults filled in.
+func (s *Store[Tx]) Options() Options { return s.options }
+
 func (s *Store[Tx]) dialect() *dialect.Dialect { return s.access.Dialect }

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -87,10 +88,11 @@ func rejectionIsKept[Tx any](e *Env[Tx]) {
 			if err := e.Effect(ctx, tx, "a"); err != nil {
 				return "", err
 			}
-			return "", idempotency.Reject("over_refund", "more than was paid")
+			return "", &idempotency.Rejection{Code: "over_refund", Message: "more than was paid", Detail: json.RawMessage(`{"paid":100}`)}
 		})
 		var rej *idempotency.Rejection
-		if !errors.As(err, &rej) || rej.Code != "over_refund" || rej.Message != "more than was paid" || r.Outcome != outcome {
+		if !errors.As(err, &rej) || rej.Code != "over_refund" || rej.Message != "more than was paid" ||
+			string(rej.Detail) != `{"paid":100}` || r.Outcome != outcome {
 			e.Errorf("got %v, %v, want a rejection %v", r, err, outcome)
 		}
 	}
