@@ -69,3 +69,15 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}floor` (
 
 INSERT INTO {schema}`{prefix}floor` (id, token, store)
 SELECT 1, 0, UNHEX(REPLACE(UUID(), '-', '')) FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {schema}`{prefix}floor`);
+
+-- Who waits for a lock that another process has: a row a key and waiting
+-- process, kept up while it waits.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}waiters` (
+  name       VARBINARY(1025) NOT NULL,
+  waiter     BINARY(16)      NOT NULL,
+  holder     VARBINARY(255)  NOT NULL,
+  -- how many calls wait there
+  waiting    INTEGER         NOT NULL,
+  expires_at BIGINT          NOT NULL,
+  PRIMARY KEY (name, waiter)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;

@@ -72,3 +72,15 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}floor" (
 
 INSERT INTO {schema}"{prefix}floor" (id, token, store)
 SELECT 1, 0, uuid_send(gen_random_uuid()) WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}floor");
+
+-- Who waits for a lock that another process has: a row a key and waiting
+-- process, kept up while it waits.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}waiters" (
+  name       bytea   NOT NULL,
+  waiter     bytea   NOT NULL CHECK (octet_length(waiter) = 16),
+  holder     text    NOT NULL,
+  -- how many calls wait there
+  waiting    integer NOT NULL,
+  expires_at bigint  NOT NULL,
+  PRIMARY KEY (name, waiter)
+);

@@ -71,3 +71,15 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}floor" (
 
 INSERT INTO {schema}"{prefix}floor" (id, token, store)
 SELECT 1, 0, randomblob(16) WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}floor");
+
+-- Who waits for a lock that another process has: a row a key and waiting
+-- process, kept up while it waits.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}waiters" (
+  name       BLOB    NOT NULL,
+  waiter     BLOB    NOT NULL CHECK (length(waiter) = 16),
+  holder     TEXT    NOT NULL,
+  -- how many calls wait there
+  waiting    INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  PRIMARY KEY (name, waiter)
+) STRICT;
