@@ -103,11 +103,19 @@ func (d *DB[Tx]) Access() access.Access[Tx] {
 		Rollback: d.adapter.Rollback,
 		Attempt:  d.attempt,
 		OnConn:   d.onConn,
+		Listen:   d.listen,
 		Alive:    d.joinable,
 		Acquire:  d.adapter.Acquire,
 		Dialect:  d.dialect,
 		Table:    d.table,
 	}
+}
+
+func (d *DB[Tx]) listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {
+	if l, ok := d.adapter.(core.Listener); ok {
+		return l.Listen(ctx, statement, ready, each)
+	}
+	return core.ErrNoListener
 }
 
 // table is the quoted name of one of Holdfast's own tables.

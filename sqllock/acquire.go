@@ -135,9 +135,12 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 	if next != nil && m.pass(ctx, l, next) {
 		return nil
 	}
-	was, err := m.store.free(ctx, l.name, l.owner)
+	was, tell, err := m.store.free(ctx, l.name, l.owner)
 	if err != nil {
 		m.forsake(l.attempt)
+	}
+	if tell {
+		m.bell.ring(l.name)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,6 +39,12 @@ func (a *agenda[T]) set(t T, at time.Time) {
 	signal(a.changed)
 }
 
+func (a *agenda[T]) len() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.at)
+}
+
 // drop takes t off the agenda.
 func (a *agenda[T]) drop(t T) {
 	a.mu.Lock()

@@ -27,8 +27,11 @@ func (m *manager) forsake(a attempt) {
 func (m *manager) sweep(ctx context.Context, due []forsaken) {
 	for _, f := range due {
 		c, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
-		was, err := m.store.free(c, []byte(f.name), f.owner)
+		was, tell, err := m.store.free(c, []byte(f.name), f.owner)
 		cancel()
+		if tell {
+			m.bell.ring([]byte(f.name))
+		}
 		at := time.Now().Add(f.pause)
 		if err == nil && was || at.After(f.until) {
 			continue

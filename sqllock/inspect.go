@@ -35,6 +35,10 @@ type Info struct {
 	Since time.Time
 	// Remaining is the time until its expiry, unless it is renewed.
 	Remaining time.Duration
+	// Waiting is how many calls of Acquire wait, in all processes, as of the
+	// last second or two. Those that wait for a lock of their own process are
+	// not counted.
+	Waiting int
 	// Value is what the holder said with Lease.Say.
 	Value []byte
 	// Forced says who took the lock away from its holder last, and why; its
@@ -180,7 +184,7 @@ func (s *store) listLeases(ctx context.Context, after, before []byte, all bool, 
 			var left, since int64
 			var forced *int64
 			var i Info
-			if err := rows.Scan(&name, &owner, &i.Token, &left, &i.Holder, &since, &i.Value, &forced, &i.Forced.By, &i.Forced.Reason); err != nil {
+			if err := rows.Scan(&name, &owner, &i.Token, &i.Waiting, &left, &i.Holder, &since, &i.Value, &forced, &i.Forced.By, &i.Forced.Reason); err != nil {
 				return err
 			}
 			i.Key, i.Remaining, i.Since = string(name[1:]), micros(left), time.UnixMicro(since).UTC()

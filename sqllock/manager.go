@@ -17,6 +17,8 @@ type manager struct {
 
 	waits    *agenda[*waiter]
 	forsaken *agenda[forsaken]
+	bell     *bell
+	lazy     time.Duration // lazyPoll, but in tests
 
 	mu       sync.Mutex
 	closed   bool
@@ -25,14 +27,15 @@ type manager struct {
 	renewals map[int]*agenda[*Lease] // by the size of the TTL
 }
 
-func newManager(s *store, o Options) *manager {
+func newManager(s *store, o Options, listen func(context.Context, string, func(), func(string)) error) *manager {
 	m := &manager{
-		store: s, options: o,
+		store: s, options: o, lazy: lazyPoll,
 		queues: map[string]*queue{}, held: map[*Lease]struct{}{}, renewals: map[int]*agenda[*Lease]{},
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.waits = newAgenda(m.ctx, pollSlack, m.poll)
 	m.forsaken = newAgenda(m.ctx, 0, m.sweep)
+	m.bell = newBell(m, listen)
 	return m
 }
 
@@ -135,6 +138,7 @@ func (m *manager) close(ctx context.Context) error {
 	m.stop()
 	m.waits.wait()
 	m.forsaken.wait()
+	m.bell.wait()
 	for _, r := range m.renewals { // there are no new ones any more
 		r.wait()
 	}

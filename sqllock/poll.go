@@ -15,8 +15,12 @@ import (
 const (
 	minPoll   = 2 * time.Millisecond
 	maxPoll   = 50 * time.Millisecond
+	lazyPoll  = time.Second // where a release wakes this process
 	pollSlack = minPoll
 	pollBatch = 256
+	// pollSpace is the time for each such statement, where many locks wait: a
+	// process looks no more often than a hundred times a second.
+	pollSpace = 10 * time.Millisecond
 )
 
 // watch has the poller look at what w waits for; m.mu is held. left is how long
@@ -24,9 +28,10 @@ const (
 // and cannot be had, as while a guarded transaction goes on, and then w asks
 // less and less often.
 func (m *manager) watch(w *waiter, left time.Duration) {
-	if w.poll = min(2*w.poll, maxPoll); left > 0 || w.poll == 0 {
+	if w.poll = m.interval(w); left > 0 || !w.watched {
 		w.poll = minPoll
 	}
+	w.watched = true
 	m.waits.set(w, time.Now().Add(jitter(soonest(w.poll, left))))
 }
 
@@ -55,11 +60,16 @@ func (m *manager) poll(ctx context.Context, due []*waiter) {
 				w.ask = true // and gets the error, if it lasts
 				signal(w.event)
 			default:
-				w.poll = min(2*w.poll, maxPoll)
+				w.poll = m.interval(w)
 				m.waits.set(w, time.Now().Add(jitter(soonest(w.poll, d))))
 			}
 		}
+		unknown := m.unregistered(batch, time.Now())
 		m.mu.Unlock()
+		if len(unknown) > 0 {
+			m.bell.need()
+			m.register(ctx, unknown)
+		}
 	}
 }
 

@@ -37,7 +37,9 @@ type waiter struct {
 	gone    bool
 	lease   *Lease // which it was handed
 
-	poll time.Duration // the interval at which the lock is looked at
+	watched    bool          // it was looked at
+	poll       time.Duration // the interval at which the lock is looked at
+	registered time.Time     // when others were told last that it waits
 }
 
 // queue finds or makes a key's queue; m.mu is held.

@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// renewPart is the part of the TTL after which a lease is renewed: a third.
+	// renewPart is the part of the TTL after which a lease is renewed, and that
+	// bounds one renewal: a third, so that there is time for a second one.
 	renewPart = 3
-	// retryPart is the part of it after which a renewal that failed is tried
-	// again, and that bounds one.
-	retryPart = 10
+	// retryPart is the part of it after which a renewal that failed, or found
+	// the row locked, is tried again.
+	retryPart = 20
 	// renewBatch is how many leases a statement renews, and renewAtOnce how
 	// many such statements run side by side.
 	renewBatch  = 1024
@@ -57,7 +58,7 @@ func (m *manager) renew(ctx context.Context, due []*Lease) {
 }
 
 func (m *manager) renewBatch(ctx context.Context, ttl time.Duration, batch []*Lease) {
-	ctx, cancel := context.WithTimeout(ctx, ttl/retryPart*2)
+	ctx, cancel := context.WithTimeout(ctx, ttl/renewPart)
 	defer cancel()
 	sent := time.Now()
 	renewed, err := m.store.renew(ctx, ttl, batch)

@@ -45,6 +45,7 @@ type store struct {
 	dialect *dialect.Dialect
 	onConn  func(ctx context.Context, before string, f func(q core.Querier) error) error
 	holder  string
+	self    owner  // this process, as one who waits
 	id      string // of the tables
 	seen    *seen  // rows that are known to be there
 	texts   func(text string) string
@@ -53,11 +54,11 @@ type store struct {
 }
 
 func newStore(d *dialect.Dialect, table func(string) string, onConn func(context.Context, string, func(core.Querier) error) error, holder string) *store {
-	r := strings.NewReplacer("{locks}", table("locks"), "{floor}", table("floor"), "{now}", d.Now)
+	r := strings.NewReplacer("{locks}", table("locks"), "{floor}", table("floor"), "{waiters}", table("waiters"), "{now}", d.Now)
 	compile := func(name, text string) core.Stmt { return d.Compile("locks."+name, r.Replace(text)) }
 	l := &d.Leases
 	return &store{
-		dialect: d, onConn: onConn, holder: holder, seen: newSeen(), texts: r.Replace,
+		dialect: d, onConn: onConn, holder: holder, self: newOwner(), seen: newSeen(), texts: r.Replace,
 		make: compile("make", l.Make.Text), take: compile("take", l.Take.Text),
 		handOver: compile("hand over", l.HandOver.Text), look: compile("look", l.Look),
 		release: compile("release", l.Release), guard: compile("guard", l.Guard),
@@ -176,17 +177,29 @@ func (s *store) retry(ctx context.Context, f func(q core.Querier) error) error {
 	}
 }
 
-// free ends the term of an owner, if it is the row's; that it was is the answer.
-func (s *store) free(ctx context.Context, name []byte, o owner) (was bool, err error) {
+// free ends the term of an owner. It answers whether the term was the row's, and
+// whether other processes are to be told.
+func (s *store) free(ctx context.Context, name []byte, o owner) (was, tell bool, err error) {
 	runs := 0
 	err = s.retry(ctx, func(q core.Querier) error {
 		runs++
-		r, err := s.release.Exec(ctx, q, name, o[:])
+		var freed, waiters int64
+		if s.dialect.Leases.ReleaseTells {
+			if _, err := s.release.QueryRow(ctx, q, []any{&freed, &waiters}, name, o[:], s.self[:]); err != nil {
+				return err
+			}
+		} else {
+			r, err := s.release.Exec(ctx, q, name, o[:])
+			if err != nil {
+				return err
+			}
+			freed = r.Affected
+		}
 		// Run again on another connection, it may have done it the first time.
-		was = err == nil && (r.Affected > 0 || runs > 1)
-		return err
+		was, tell = freed > 0 || runs > 1, waiters > 0
+		return nil
 	})
-	return was, err
+	return was, tell, err
 }
 
 // holderOf looks who has a lock; an error leaves it unknown.

@@ -44,6 +44,36 @@ func (h handle) Join(tx pgx.Tx) (core.Querier, bool) { return querier{tx}, tx !=
 
 func (h handle) Rollback(ctx context.Context, tx pgx.Tx) error { return closed(tx.Rollback(ctx)) }
 
+// Listen implements core.Listener on a connection beside the pool.
+func (h handle) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {
+	config := h.pool.Config()
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return err
+		}
+	}
+	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), holdfast.CleanupTimeout)
+		defer cancel()
+		_ = c.Close(ctx)
+	}()
+	if _, err := c.Exec(ctx, statement); err != nil {
+		return err
+	}
+	ready()
+	for {
+		n, err := c.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		each(n.Payload)
+	}
+}
+
 type conn struct {
 	querier
 	c *pgxpool.Conn

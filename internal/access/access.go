@@ -23,6 +23,8 @@ type Access[Tx any] struct {
 	Acquire func(ctx context.Context) (core.Conn[Tx], error)
 	// Join runs statements in a caller's transaction.
 	Join func(tx Tx) (core.Querier, error)
+	// Listen waits for the engine's notifications: see core.Listener.
+	Listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error
 	// Alive finds a caller's transaction that has ended already, where the
 	// engine would commit each further statement by itself.
 	Alive func(ctx context.Context, q core.Querier) error

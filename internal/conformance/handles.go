@@ -41,6 +41,12 @@ func With[Tx any](h Handle[Tx], param string, engines ...dbtest.Engine) Handle[T
 	return h
 }
 
+// Only is h on the engines named.
+func Only[Tx any](h Handle[Tx], engines ...dbtest.Engine) Handle[Tx] {
+	h.Runs = func(e dbtest.Engine) bool { return slices.Contains(engines, e) }
+	return h
+}
+
 // SQLPool opens Holdfast on a pool that the test made.
 func SQLPool(tb testing.TB, pool *sql.DB, opts ...holdfast.Option) Pool[*sql.Tx] {
 	tb.Helper()

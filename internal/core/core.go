@@ -7,6 +7,7 @@ package core
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 )
 
@@ -43,6 +44,17 @@ type Adapter[Tx any] interface {
 	Join(tx Tx) (Querier, bool)
 	// Rollback ends a caller's transaction.
 	Rollback(ctx context.Context, tx Tx) error
+}
+
+// ErrNoListener means that the handle cannot wait for notifications.
+var ErrNoListener = errors.New("holdfast: the handle has no connection to listen on")
+
+// Listener is an Adapter whose driver can wait for the engine's notifications.
+type Listener interface {
+	// Listen runs statement, which subscribes, on a connection that nobody else
+	// uses then, calls ready, and then each with every notification, until ctx
+	// ends or the connection does. An ErrNoListener lasts.
+	Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error
 }
 
 // Conn is one pinned connection.

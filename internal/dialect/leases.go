@@ -8,7 +8,8 @@ package dialect
 //	Make, Take: name, owner, TTL (µs), holder
 //	HandOver:   name, owner, TTL (µs), holder, owner so far
 //	Look:       name (returns owner, token, µs left, holder; no row: no lock)
-//	Release:    name, owner
+//	Release:    name, owner, waiter (on whose account nobody need be told)
+//	Register:   waiter, holder, life (µs), then name and count of each row
 //	Renew:      TTL (µs), then {names} and as many {owners}
 //	Remaining:  {names} and as many {owners} (returns owner, µs left)
 //	Waits:      {names} (returns name, µs left, 0 when free)
@@ -24,7 +25,15 @@ type Leases struct {
 	// HandOver turns the term of one owner into the next term, of another.
 	HandOver Grant
 	Look     string
-	Release  string
+	// Release ends a term. Where it tells, it returns how many it ended and
+	// whether other processes wait for the lock; otherwise it is a write.
+	Release      string
+	ReleaseTells bool
+	// Register says who waits: {rows} are as many as RegisterRow. Listen has the
+	// session hear of {bell}, and Ring (with {bell}'s name and a payload) is
+	// heard there; they are empty where the engine has no such thing.
+	Register, RegisterRow string
+	Listen, Ring          string
 
 	// Renew moves the expiry of terms that are live, and passes over those that
 	// are locked. Renewed: it returns the owners of those that it moved.
@@ -53,11 +62,14 @@ type Grant struct {
 const (
 	LookLease = `SELECT owner, token, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder
 FROM {locks} WHERE name = $1`
-	ReleaseLease   = `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name = $1 AND owner = $2`
-	RemainingLease = `SELECT owner, expires_at - {now} FROM {locks} WHERE name IN ({names}) AND owner IN ({owners})`
+	ReleaseLease = `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name = $1 AND owner = $2`
+	// RegisterWaiters lacks what is done when the row is there already.
+	RegisterWaiters = `INSERT INTO {waiters} (name, waiter, holder, waiting, expires_at) VALUES {rows}`
+	RegisterRow     = `({name}, $1, $2, {count}, {now} + $3)`
+	RemainingLease  = `SELECT owner, expires_at - {now} FROM {locks} WHERE name IN ({names}) AND owner IN ({owners})`
 	// ListLeases lists the rows whose names are from one on and before another.
 	// Parameters: the two names, limit, 1 for those too that nobody has.
-	LeaseInfo  = `name, owner, token, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder, granted_at, value, forced_at, COALESCE(forced_by, ''), COALESCE(forced_reason, '')`
+	LeaseInfo  = `name, owner, token, (SELECT COALESCE(SUM(w.waiting), 0) FROM {waiters} w WHERE w.name = {locks}.name AND w.expires_at > {now}), CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder, granted_at, value, forced_at, COALESCE(forced_by, ''), COALESCE(forced_reason, '')`
 	ListLeases = `SELECT ` + LeaseInfo + ` FROM {locks} WHERE name >= $1 AND name < $2 AND (owner IS NOT NULL AND expires_at > {now} OR $4 = 1) ORDER BY name LIMIT $3`
 	// ForceLease takes the lock away from whoever has it. Its token moves, so
 	// that what the holder was told is an earlier one. Parameters: name, by, reason.

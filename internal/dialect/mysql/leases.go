@@ -25,6 +25,10 @@ SET token = LAST_INSERT_ID(GREATEST(token + 1, {now})), holder = $4, granted_at 
 WHERE name = $1 AND owner = $5 AND expires_at > {now}`},
 	Look:    dialect.LookLease,
 	Release: dialect.ReleaseLease,
+	// VALUES() is MariaDB's only way, and deprecated on MySQL, where it works.
+	Register: dialect.RegisterWaiters + `
+ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_at)`,
+	RegisterRow: dialect.RegisterRow,
 
 	Renew: `UPDATE {locks} l JOIN (
  SELECT name FROM {locks} WHERE name IN ({names}) AND owner IN ({owners}) AND expires_at > {now}

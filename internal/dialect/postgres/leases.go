@@ -35,8 +35,18 @@ UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now, v
 FROM clock c WHERE l.name = $1::bytea AND l.owner = $5::bytea AND l.expires_at > c.now
 RETURNING 1, l.token, 0::bigint, ''::text`},
 
-	Look:    dialect.LookLease,
-	Release: dialect.ReleaseLease,
+	Look: dialect.LookLease,
+	Release: `WITH freed AS (
+ UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name = $1::bytea AND owner = $2::bytea RETURNING 1
+)
+SELECT (SELECT count(*) FROM freed),
+ (SELECT count(*) FROM {waiters} WHERE name = $1::bytea AND waiter <> $3::bytea AND expires_at > {now})`,
+	ReleaseTells: true,
+	Register: dialect.RegisterWaiters + `
+ON CONFLICT (name, waiter) DO UPDATE SET waiting = EXCLUDED.waiting, expires_at = EXCLUDED.expires_at`,
+	RegisterRow: `({name}::bytea, $1::bytea, $2::text, {count}::integer, {now} + $3::bigint)`,
+	Listen:      `LISTEN {bell}`,
+	Ring:        `SELECT pg_notify($1::text, $2::text)`,
 	Renew: `WITH clock AS MATERIALIZED (SELECT {now} AS now
 ), due AS (
  SELECT l.name FROM {locks} l, clock c

@@ -18,6 +18,9 @@ WHERE name = $1 AND owner = $5 AND expires_at > {now} RETURNING 1, token, 0, ''`
 
 	Look:    dialect.LookLease,
 	Release: dialect.ReleaseLease,
+	Register: dialect.RegisterWaiters + `
+ON CONFLICT (name, waiter) DO UPDATE SET waiting = excluded.waiting, expires_at = excluded.expires_at`,
+	RegisterRow: dialect.RegisterRow,
 	Renew: `UPDATE {locks} SET expires_at = MAX(expires_at, {now} + $1)
 WHERE name IN ({names}) AND owner IN ({owners}) AND expires_at > {now} RETURNING owner, expires_at`,
 	Renewed:   true,

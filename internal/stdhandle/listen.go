@@ -1,0 +1,73 @@
+package stdhandle
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// minListen is how many connections a pool must have to spare one for listening.
+const minListen = 4
+
+// Listen implements core.Listener for the stdlib form of pgx, on a connection
+// of the pool. It is reached by reflection, so that no driver is linked.
+func (h Handle[Tx]) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {
+	pool, ok := h.R.(*sql.DB)
+	if !ok {
+		return core.ErrNoListener
+	}
+	if most := pool.Stats().MaxOpenConnections; most > 0 && most < minListen {
+		return fmt.Errorf("%w: the pool has %d connections at most", core.ErrNoListener, most)
+	}
+	pinned, err := h.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer pinned.Release(true) // it listens
+	if _, err := pinned.Exec(ctx, statement); err != nil {
+		return err
+	}
+	return pinned.Raw(func(driverConn any) error {
+		wait, err := notifications(driverConn)
+		if err != nil {
+			return err
+		}
+		ready()
+		for {
+			payload, err := wait(ctx)
+			if err != nil {
+				return err
+			}
+			each(payload)
+		}
+	})
+}
+
+// notifications finds, on the driver's connection c, what amounts to
+//
+//	n, err := c.Conn().WaitForNotification(ctx); return n.Payload, err
+func notifications(c any) (wait func(ctx context.Context) (string, error), err error) {
+	native := reflect.ValueOf(c).MethodByName("Conn")
+	if !native.IsValid() || native.Type().NumIn() != 0 || native.Type().NumOut() != 1 {
+		return nil, core.ErrNoListener
+	}
+	method := native.Call(nil)[0].MethodByName("WaitForNotification")
+	if !method.IsValid() || method.Type().NumIn() != 1 || method.Type().NumOut() != 2 || method.Type().In(0) != reflect.TypeFor[context.Context]() {
+		return nil, core.ErrNoListener
+	}
+	return func(ctx context.Context) (string, error) {
+		out := method.Call([]reflect.Value{reflect.ValueOf(ctx)})
+		if err, failed := reflect.TypeAssert[error](out[1]); failed && err != nil {
+			return "", err
+		}
+		payload := reflect.Indirect(out[0]).FieldByName("Payload")
+		if payload.Kind() != reflect.String {
+			return "", errors.New("holdfast: the driver's notification has no payload")
+		}
+		return payload.String(), nil
+	}, nil
+}
