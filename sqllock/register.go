@@ -54,7 +54,7 @@ func (s *store) register(ctx context.Context, rows []registration) error {
 	texts := make([]string, len(rows))
 	for i, r := range rows {
 		n := len(args)
-		args = append(args, r.name, r.count)
+		args = append(args, r.name, int64(r.count))
 		texts[i] = strings.NewReplacer("{name}", "$"+strconv.Itoa(n+1), "{count}", "$"+strconv.Itoa(n+2)).Replace(d.RegisterRow)
 	}
 	stmt := s.dialect.Compile("locks.register", s.texts(strings.ReplaceAll(d.Register, "{rows}", strings.Join(texts, ", "))))
