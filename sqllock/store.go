@@ -180,24 +180,19 @@ func (s *store) retry(ctx context.Context, f func(q core.Querier) error) error {
 // free ends the term of an owner. It answers whether the term was the row's, and
 // whether other processes are to be told.
 func (s *store) free(ctx context.Context, name []byte, o owner) (was, tell bool, err error) {
-	runs := 0
-	err = s.retry(ctx, func(q core.Querier) error {
-		runs++
+	done := false // maybe, by a run whose answer was lost
+	err = s.retry(ctx, func(q core.Querier) (err error) {
 		var freed, waiters int64
 		if s.dialect.Leases.ReleaseTells {
-			if _, err := s.release.QueryRow(ctx, q, []any{&freed, &waiters}, name, o[:], s.self[:]); err != nil {
-				return err
-			}
+			_, err = s.release.QueryRow(ctx, q, []any{&freed, &waiters}, name, o[:], s.self[:])
 		} else {
-			r, err := s.release.Exec(ctx, q, name, o[:])
-			if err != nil {
-				return err
-			}
+			var r core.Result
+			r, err = s.release.Exec(ctx, q, name, o[:])
 			freed = r.Affected
 		}
-		// Run again on another connection, it may have done it the first time.
-		was, tell = freed > 0 || runs > 1, waiters > 0
-		return nil
+		was, tell = err == nil && (freed > 0 || done), err == nil && waiters > 0
+		done = done || err != nil && !s.dialect.RolledBack(err)
+		return err
 	})
 	return was, tell, err
 }
