@@ -22,6 +22,10 @@ func TestMain(m *testing.M) {
 		child(stage)
 		return
 	}
+	if text := os.Getenv(childLeases); text != "" {
+		leasesChild(text)
+		return
+	}
 	flag.Parse()
 	parallel := false
 	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })

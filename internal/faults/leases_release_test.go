@@ -1,0 +1,60 @@
+package faults_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/history"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// Rule: a late release that has to wait, and is sent again, says that the lease
+// was lost: what was refused the first time did nothing.
+func TestLeaseReleasedLateAndAgain(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
+		leaseTables(e)
+		counters(e, "key")
+		patience := map[dbtest.Engine]string{
+			dbtest.Postgres: "lock_timeout=300", dbtest.MySQL: "innodb_lock_wait_timeout=1",
+			dbtest.MariaDB: "innodb_lock_wait_timeout=1", dbtest.SQLite: "_pragma=busy_timeout(100)",
+		}[e.Engine]
+		o := sqllock.Options{TTL: 5 * time.Second}
+		late := joined(e.T, with(e.DSN, patience), "", o, history.New(), nil)
+		other := joined(e.T, e.DSN, "", o, history.New(), nil)
+		lease, err := late.locks.Acquire(e.Ctx, "key", sqllock.WithTTL(100*time.Millisecond), sqllock.WithoutRenewal())
+		if err != nil {
+			e.Fatal(err)
+		}
+		next, err := other.locks.Acquire(e.Ctx, "key")
+		if err != nil {
+			e.Fatal(err)
+		}
+
+		// The next holder's guarded transaction has the row locked meanwhile.
+		tx, err := other.pool.BeginTx(e.Ctx, nil)
+		if err != nil {
+			e.Fatal(err)
+		}
+		if err := other.put(e.Ctx, tx, next.Term(), guarded); err != nil {
+			e.Fatal(err)
+		}
+		released := make(chan error, 1)
+		go func() { released <- lease.Release(context.Background()) }()
+		time.Sleep(1500 * time.Millisecond)
+		if err := tx.Commit(); err != nil {
+			e.Error(err)
+		}
+		if err := <-released; !errors.Is(err, sqllock.ErrLost) {
+			e.Errorf("released late: %v, want ErrLost", err)
+		}
+		if err := next.Release(e.Ctx); err != nil {
+			e.Errorf("the next holder's release: %v", err)
+		}
+	})
+}

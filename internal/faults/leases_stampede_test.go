@@ -1,0 +1,223 @@
+package faults_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/history"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// The margins are large because a watcher on a busy machine wakes late, and so
+// is the TTL of those who must not lose their leases.
+var (
+	visitors = sqllock.Options{TTL: 5 * time.Second, Margin: 500 * time.Millisecond, Holder: "a visitor"}
+	doomed   = sqllock.Options{TTL: 600 * time.Millisecond, Margin: 250 * time.Millisecond, Holder: "the doomed"}
+)
+
+// storm is a stampede: so many goroutines on each of two keys, on several
+// Lockers, and beside them processes that visit and processes that are killed.
+type storm struct {
+	goroutines, lockers, processes int
+	level                          string // of the sessions; empty is the server's own
+	broken                         sabotage
+}
+
+// strike runs it and returns what everybody saw. Keys begin with name.
+func (s storm) strike(e *conformance.Env[*sql.Tx], name string) history.History {
+	e.Helper()
+	fresh, held := name+" new", name+" held"
+	counters(e, fresh, held)
+	dir := e.TempDir()
+	var records []string
+	child := func(o order) *running {
+		o.URL, o.Level = e.DSN, s.level
+		o.Record = filepath.Join(dir, fmt.Sprintf("%s %d", name, len(records)))
+		records = append(records, o.Record)
+		return start(e.T, o)
+	}
+	ctx, cancel := context.WithTimeout(e.Ctx, time.Minute)
+	defer cancel()
+	rec := history.New()
+	parties := make([]*party, s.lockers)
+	for i := range parties {
+		parties[i] = joined(e.T, e.DSN, s.level, visitors, rec, s.broken)
+	}
+
+	var dying, visiting []*running
+	for i := range s.processes {
+		if i < 2 {
+			dying = append(dying, child(order{Options: doomed, Keys: []string{[]string{held, fresh}[i]}, Hold: true}))
+		} else {
+			visiting = append(visiting, child(order{Options: visitors, Keys: []string{fresh, held}, Visitors: 4, Visits: 2}))
+		}
+	}
+	if len(dying) > 0 {
+		dying[0].holding() // before the others come
+	}
+	var all sync.WaitGroup
+	for i := range 2 * s.goroutines {
+		all.Go(func() {
+			v := visit{key: []string{fresh, held}[i%2], try: i%16 < 2, ttl: visitors.TTL, hold: time.Duration(i%4) * time.Millisecond}
+			switch n := i / 2 % 16; {
+			case n == 3:
+				v.manner, v.ttl = crashes, 300*time.Millisecond
+			case n == 7:
+				v.manner, v.ttl = oversees, 200*time.Millisecond
+			case s.broken != nil:
+				v.hold = 60 * time.Millisecond // long enough to be run into
+			}
+			if err := parties[i%len(parties)].visit(ctx, rec.Client(i), v); err != nil && s.broken == nil {
+				e.Errorf("client %d: %v", i, err)
+			}
+		})
+	}
+	for _, c := range dying {
+		if c != dying[0] {
+			c.holding() // in the middle
+		}
+		c.kill()
+	}
+	for _, c := range visiting {
+		c.done()
+	}
+	all.Wait()
+	histories := []history.History{rec.History()}
+	for _, path := range records {
+		histories = append(histories, recorded(e.T, path))
+	}
+	return history.Merge(histories...)
+}
+
+// holding waits until a child says that it holds.
+func (c *running) holding() {
+	c.t.Helper()
+	if said := c.line(); said != "holding\n" {
+		c.t.Fatalf("the child said %q", said)
+	}
+}
+
+// grants counts the terms of a history.
+func grants(h history.History) (n int) {
+	for _, op := range h {
+		if op.Kind == history.KindGrant && op.Outcome == history.OK {
+			n++
+		}
+	}
+	return n
+}
+
+// Rule: of a stampede on a new key and on a held one, whose holders crash,
+// come late or are killed, one at a time has the lock, tokens go up, no error
+// of the engine's comes out, and in the table no term follows a later one.
+func TestLeaseStampede(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
+		leaseTables(e)
+		s := storm{goroutines: 64, lockers: 4, processes: 4}
+		judge(e, s.strike(e, "storm"), 2*s.goroutines)
+	})
+}
+
+// judge checks a history and the table.
+func judge(e *conformance.Env[*sql.Tx], h history.History, least int) {
+	e.Helper()
+	// A grant that came too late to be used is given back, and held till then.
+	history.Check(e, h, history.AnyRefusal())
+	all := commits(e, guarded)
+	history.CheckCommits(e, all)
+	known := 0
+	for _, op := range h {
+		if op.Kind == history.KindCommit && op.Outcome == history.OK {
+			known++
+		}
+	}
+	if len(all) < known {
+		e.Errorf("%d commits in the table, %d were confirmed", len(all), known)
+	}
+	n := grants(h)
+	e.Logf("%d operations, %d grants, %d guarded commits", len(h), n, len(all))
+	if n < least || len(all) < least/2 {
+		e.Errorf("%d grants and %d commits: the test shows nothing, want %d and half of it", n, len(all), least)
+	}
+}
+
+// Rule: the same where the callers' sessions begin at another isolation level.
+func TestLeaseStampedeIsolation(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		if engine == dbtest.SQLite {
+			return // its transactions are all alike
+		}
+		e := conformance.New(t, conformance.SQL(), engine)
+		leaseTables(e)
+		for i, level := range []string{"REPEATABLE READ", "SERIALIZABLE"} {
+			s := storm{goroutines: 32, lockers: 3, processes: 3, level: level}
+			judge(e, s.strike(e, fmt.Sprint("level ", i)), 2*s.goroutines)
+		}
+	})
+}
+
+// Locks that are broken in one place are found out by the same test.
+func TestLeaseStampedeOfBrokenLocks(t *testing.T) {
+	t.Parallel()
+	replace := func(text *string, old, by string) {
+		was := *text
+		if *text = strings.ReplaceAll(was, old, by); *text == was {
+			panic("nothing to break: " + old)
+		}
+	}
+	for name, c := range map[string]struct {
+		broken sabotage
+		want   history.Rule
+	}{
+		"takes what has not expired": {func(l *dialect.Leases) {
+			text := &l.Take.Text
+			switch {
+			case strings.Contains(*text, "c.now"):
+				replace(text, "l.expires_at <= c.now OR", "true OR")
+			case strings.Contains(*text, "RETURNING owner <=> $2"):
+				replace(text, "expires_at <= {now}", "owner <> $2")
+			default:
+				*text = strings.Replace(*text, "l.expires_at <= {now} OR", "1 = 1 OR", 1)
+				*text = strings.Replace(*text, " expires_at <= {now} OR", " 1 = 1 OR", 1)
+			}
+		}, history.Exclusion},
+		"releases by name": {func(l *dialect.Leases) {
+			replace(&l.Release, "owner = $2", "$2 IS NOT NULL")
+			if strings.Contains(l.Guard, "::bytea") {
+				replace(&l.Release, "$2", "$2::bytea")
+			}
+		}, history.Exclusion},
+		"guards by name": {func(l *dialect.Leases) {
+			l.Guard = strings.Replace(l.Guard, "l.token = $2", "token = $2", 1)
+			replace(&l.Guard, "token = $2", "0 < $2")
+		}, history.StaleCommit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
+				leaseTables(e)
+				for n := range 10 { // a lucky order hides it
+					h := storm{goroutines: 16, lockers: 2, broken: c.broken}.strike(e, fmt.Sprint("broken ", n))
+					for _, v := range append(history.Judge(h), history.JudgeCommits(commits(e, guarded))...) {
+						if v.Rule == c.want {
+							e.Logf("found in storm %d: %s: %s", n+1, v.Rule, v.Text)
+							return
+						}
+					}
+				}
+				e.Errorf("nobody found that it %s", name)
+			})
+		})
+	}
+}
