@@ -4,8 +4,8 @@
 //	go r.Run(ctx, 5*time.Minute)  // or, from cron: r.Sweep(ctx)
 //
 // Nothing depends on it but disk space and, for results, how long personal
-// data lies about: an expired record is treated as expired whether or not it
-// is still there.
+// data lies about: an expired record or lock is treated as expired whether or
+// not it is still there.
 //
 // # What a sweep does
 //
@@ -13,6 +13,8 @@
 //	          and fingerprint stay, and duplicates get idempotency.ErrExpired
 //	keys      past their KeyLife are deleted with their records; the operation
 //	          may be executed again
+//	locks     that were released or have expired, Options.LockGrace ago, lose
+//	          their rows, whoever had them last
 //
 // in this order. A record whose key is due is deleted as a whole, without
 // becoming a tombstone first. A record that is claimed and has no verdict, and
@@ -26,23 +28,38 @@
 //
 //	look at the clock, cutoff
 //	for each task:
-//	   .-> find Batch rows in the order of their expiry   a plain read
+//	   .-> find up to Batch rows                          plain reads
 //	   |   look at the clock                              see below
+//	   |   locks: raise the floor of the tokens           see below, rare
 //	   |   clear those still due, in the order of keys    one transaction
 //	   '-- rest: as long as the batch took, times Pace
 //
+// Records are found by their expiry. Rows of locks have no index on theirs, so
+// the whole table is read once a sweep, in the order of the names, at most 5000
+// rows at a time.
+//
 // The write tests again what the read found, so a record that is claimed anew
-// or given more time in the same moment wins. A batch never waits long for
-// other sessions: on PostgreSQL it skips rows that they have locked; on MySQL
-// and MariaDB it gives up after a second, and is halved until the locked rows
-// stand alone and are passed over (a sweep that meets very many of them ends
-// with holdfast.ErrRetry); on SQLite, where a batch holds the only writer, it
-// is small. What was passed over is due at the next sweep.
+// or given more time in the same moment wins, and so does a lock that is taken
+// or renewed. A batch never waits long for other sessions. It skips rows that
+// they have locked; records on MySQL and MariaDB excepted: there it gives up
+// after a second, and is halved until the locked rows stand alone and are passed
+// over (a sweep that meets very many of them ends with holdfast.ErrRetry). On
+// SQLite, where a batch holds the only writer, it is small. What was passed over
+// is due at the next sweep.
 //
 // Any number of reapers, in one process or many, may sweep the same tables.
 //
 // On MySQL and MariaDB a batch runs at READ COMMITTED, which the engines
 // refuse together with binlog_format=STATEMENT.
+//
+// # Tokens
+//
+// The fencing tokens of a key rise for ever, also when its row was deleted and
+// the clock was set back: the first token of a new row exceeds the floor, a
+// number that all locks share. Before rows are deleted the floor is raised to
+// the greatest of their tokens, in a transaction of its own, for which the
+// acquisition of new keys waits shortly. A sweep whose floor has no row deletes
+// no locks and returns [holdfast.ErrSchema].
 //
 // # Errors
 //

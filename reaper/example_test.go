@@ -26,8 +26,10 @@ func Example() {
 	// Output:
 	// due: 1 results
 	// due: 1 keys
+	// due: 0 locks
 	// cleared: 1 results in 1 batches
 	// cleared: 1 keys in 1 batches
+	// cleared: 0 locks in 0 batches
 	// kept-key: idempotency: done, result gone
 	// lost-key: executed
 }

@@ -45,7 +45,7 @@ func TestListLength(t *testing.T) {
 			t.Errorf("%d: %d, want %d", n, got, want)
 		}
 	}
-	args := arguments(7, [][]byte{{1}, {2}, {3}})
+	args := arguments([][]byte{{1}, {2}, {3}}, 7)
 	if len(args) != 5 || args[4].([]byte)[0] != 3 {
 		t.Errorf("arguments %v", args)
 	}

@@ -21,6 +21,10 @@ const (
 	DefaultPace = 1.0
 	MaxPace     = 1000.0
 
+	DefaultLockGrace = time.Hour
+	MinLockGrace     = time.Minute
+	MaxLockGrace     = 365 * 24 * time.Hour
+
 	DefaultMaxClockLeap = time.Minute
 	MinMaxClockLeap     = time.Second
 	MaxMaxClockLeap     = 24 * time.Hour
@@ -37,9 +41,14 @@ type Options struct {
 	// Pace is how long the reaper rests after a batch, in multiples of the
 	// time that the batch took: more than 0, at most MaxPace. Default: 1.
 	Pace float64
-	// MaxRows bounds a sweep. Results are cleared before keys, so it has to
-	// be more than what expires between two sweeps. Default: no bound.
+	// MaxRows bounds a sweep. Results are cleared before keys and those before
+	// locks, so it has to be more than what expires between two sweeps.
+	// Default: no bound.
 	MaxRows int64
+	// LockGrace is for how long a lock that was released, or has expired, keeps
+	// its row: a minute to 365 days, far above the time of any statement. To
+	// lock the key again meanwhile is cheaper. Default: an hour.
+	LockGrace time.Duration
 	// MaxClockLeap is how much the database's clock may gain or lose against
 	// the process's stopwatch between two looks: 1 s to 24 h. Default: a
 	// minute.
@@ -59,6 +68,9 @@ func (o *Options) withDefaults(batch int) error {
 	if o.Pace == 0 {
 		o.Pace = DefaultPace
 	}
+	if o.LockGrace == 0 {
+		o.LockGrace = DefaultLockGrace
+	}
 	if o.MaxClockLeap == 0 {
 		o.MaxClockLeap = DefaultMaxClockLeap
 	}
@@ -69,6 +81,8 @@ func (o *Options) withDefaults(batch int) error {
 		return invalid("Options.Pace", fmt.Sprintf("%v is not more than 0 and at most %v", o.Pace, MaxPace))
 	case o.MaxRows < 0:
 		return invalid("Options.MaxRows", fmt.Sprintf("%d is negative; 0 is no bound", o.MaxRows))
+	case o.LockGrace < MinLockGrace || o.LockGrace > MaxLockGrace:
+		return invalid("Options.LockGrace", fmt.Sprintf("%v is not between %v and %v", o.LockGrace, MinLockGrace, MaxLockGrace))
 	case o.MaxClockLeap < MinMaxClockLeap || o.MaxClockLeap > MaxMaxClockLeap:
 		return invalid("Options.MaxClockLeap", fmt.Sprintf("%v is not between %v and %v", o.MaxClockLeap, MinMaxClockLeap, MaxMaxClockLeap))
 	}
@@ -86,7 +100,6 @@ type Reaper struct {
 	dialect   *dialect.Dialect
 	clock     clock
 	tasks     []task
-	table     string        // of the records
 	turn      chan struct{} // holds a token while a pass is under way
 }
 
@@ -115,12 +128,12 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, 
 		transact: func(ctx context.Context, f func(ctx context.Context, q core.Querier) error) error {
 			return a.Attempt(ctx, settings, func(ctx context.Context, _ Tx, q core.Querier) error { return f(ctx, q) })
 		},
-		table: a.Table("records"),
-		turn:  make(chan struct{}, 1),
+		turn: make(chan struct{}, 1),
 	}
 	r.tasks = []task{
-		newRecords("results", r.table, a.Dialect, sweep.Results),
-		newRecords("keys", r.table, a.Dialect, sweep.Keys),
+		newRecords("results", a.Table("records"), a.Dialect, sweep.Results),
+		newRecords("keys", a.Table("records"), a.Dialect, sweep.Keys),
+		newLocks(a.Table("locks"), a.Table("floor"), o.LockGrace, a.Dialect),
 	}
 	r.clock = clock{limit: o.MaxClockLeap, read: readClock(a.Dialect, a.Pool)}
 	if err := r.clock.accept(ctx); err != nil {
@@ -141,7 +154,7 @@ func (r *Reaper) again(ctx context.Context, f func() error) error {
 		case ctx.Err() != nil: // some drivers say "interrupted"
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case !r.retryable(err):
-			return r.explain(err)
+			return err
 		case n == holdfast.DefaultAttempts:
 			return &holdfast.RetryError{Attempts: n, Err: err}
 		}
@@ -152,9 +165,9 @@ func (r *Reaper) again(ctx context.Context, f func() error) error {
 }
 
 // explain adds what to do to errors that have a known cure.
-func (r *Reaper) explain(err error) error {
-	if r.dialect.Classify(err) == dialect.NoTable {
-		return &holdfast.SchemaError{Table: r.table, Err: err}
+func (r *Reaper) explain(t task, err error) error {
+	if err != nil && r.dialect.Classify(err) == dialect.NoTable {
+		return &holdfast.SchemaError{Table: t.table(), Err: err}
 	}
 	return err
 }

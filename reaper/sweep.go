@@ -59,7 +59,7 @@ func (r *Reaper) DryRun(ctx context.Context) (report Report, err error) {
 			return err
 		})
 		if err != nil {
-			return report, err
+			return report, r.explain(t, err)
 		}
 		done := TaskReport{Task: t.name(), Rows: rows, Duration: time.Since(began)}
 		if rows > 0 {
@@ -78,6 +78,7 @@ type pass struct {
 	left   int64         // rows that MaxRows still allows
 	rest   time.Duration // owed after the last batch
 	waits  int           // for locked rows
+	floor  int64         // of the tokens, as this pass knows it to be committed
 	report Report
 }
 
@@ -107,7 +108,7 @@ func (p *pass) task(t task) error {
 		done.Duration = time.Since(start)
 		p.report.Tasks = append(p.report.Tasks, done)
 	}()
-	after := row{expired: math.MinInt64, key: []byte{}}
+	var after *row
 	for {
 		if p.left == 0 {
 			p.report.More = true
@@ -118,30 +119,34 @@ func (p *pass) task(t task) error {
 		}
 		limit := int(min(int64(p.options.Batch), p.left))
 		began := time.Now()
-		found, err := p.batch(t, &done, after, limit)
+		next, err := p.batch(t, &done, after, limit)
 		p.rest = time.Duration(float64(time.Since(began)) * p.options.Pace)
-		if err != nil || len(found) < limit {
-			return err
+		if err != nil || next == nil {
+			return p.explain(t, err)
 		}
-		after = found[len(found)-1]
+		after = next
 	}
 }
 
 // batch finds rows and clears those which are still due.
-func (p *pass) batch(t task, done *TaskReport, after row, limit int) (found []row, err error) {
+func (p *pass) batch(t task, done *TaskReport, after *row, limit int) (next *row, err error) {
+	var found []row
 	err = p.again(p.ctx, func() (err error) {
-		found, err = t.find(p.ctx, p.pool, p.cutoff, after, limit)
+		found, next, err = t.find(p.ctx, p.pool, p.cutoff, after, limit)
 		return err
 	})
 	if err != nil || len(found) == 0 {
-		return nil, err
+		return next, err
 	}
 	var now int64
 	if err := p.check(&now); err != nil {
 		return nil, err
 	}
-	if done.Batches == 0 {
-		done.Oldest = micros(p.cutoff - found[0].expired)
+	for _, f := range found {
+		done.Oldest = max(done.Oldest, micros(p.cutoff-f.expired))
+	}
+	if err := t.prepare(p, found); err != nil {
+		return nil, err
 	}
 	cleared, err := p.clear(t, found)
 	done.Rows += cleared
@@ -151,7 +156,7 @@ func (p *pass) batch(t task, done *TaskReport, after row, limit int) (found []ro
 	}
 	done.Batches++
 	done.Passed += int64(len(found)) - cleared
-	return found, nil
+	return next, nil
 }
 
 // clear writes one batch. Where a write waits for rows that others have

@@ -5,19 +5,22 @@ import (
 	"strings"
 )
 
-// Sweep is the SQL of the reaper on the idempotency records. {records} is the
-// table, {keys} a list of parameters as long as the batch.
+// Sweep is the SQL of the reaper. {records}, {locks} and {floor} are the tables,
+// {keys} and {names} lists of parameters as long as the batch.
 type Sweep struct {
 	// Isolation is that of a batch's transaction.
 	Isolation sql.IsolationLevel
 	// Batch is how many rows a batch has unless the user says otherwise.
 	Batch int
-	// WaitsForRows: Write waits for a row that another session has locked. It
-	// is false where such rows are skipped, and where there are no row locks.
+	// WaitsForRows: a Write of records waits for a row that another session has
+	// locked. It is false where such rows are skipped, and where there are no
+	// row locks. One of locks never waits: a guard may hold its row for long.
 	WaitsForRows bool
 	// Results turns results whose time is over into tombstones, Keys deletes
 	// records whose keys' time is over.
 	Results, Keys SweepTask
+	// Locks deletes the rows of locks that nobody has had for a while.
+	Locks SweepLocks
 }
 
 // SweepTask is the SQL of one kind of row. Parameters in order:
@@ -57,5 +60,38 @@ func find(expiry, due, write string) SweepTask {
 WHERE {due} AND {expiry} >= $2 AND ({expiry} > $2 OR key_hash > $3)
 ORDER BY {expiry}, key_hash LIMIT $4`),
 		Write: r.Replace(write),
+	}
+}
+
+// SweepLocks is the SQL of the rows of locks. They have no index on their
+// expiry, so the table is read in pages, in the order of the names. Due is the
+// cutoff less the grace. Parameters in order:
+//
+//	Count: due (returns the rows and the oldest expiry, 0 for none)
+//	Page:  name to go on after, how many rows to pass over (returns the name of
+//	       the next one, the page's last; no row: the table ends before)
+//	Find:  due, name to go on after, last name of the page, limit (returns name,
+//	       expiry and token, ordered by name)
+//	Raise: token (affects no row where the floor is as high)
+//	Floor: none (returns the token)
+//	Write: due, the greatest token that Find found, then the names in ascending order
+//
+// Write tests the token as well as the expiry: a later term of the same row may
+// have expired too, if the clock was set back, and the floor does not cover it.
+type SweepLocks struct{ Count, Page, Find, Raise, Floor, Write string }
+
+// DueLocks are the rows that Write may delete.
+const DueLocks = `expires_at <= $1 AND token <= $2`
+
+// FindLocks is the same on every engine but for Write.
+func FindLocks(write string) SweepLocks {
+	return SweepLocks{
+		Count: `SELECT COUNT(*), COALESCE(MIN(expires_at), 0) FROM {locks} WHERE expires_at <= $1`,
+		Page:  `SELECT name FROM {locks} WHERE name > $1 ORDER BY name LIMIT 1 OFFSET $2`,
+		Find: `SELECT name, expires_at, token FROM {locks}
+WHERE expires_at <= $1 AND name > $2 AND name <= $3 ORDER BY name LIMIT $4`,
+		Raise: `UPDATE {floor} SET token = $1 WHERE id = 1 AND token < $1`,
+		Floor: `SELECT token FROM {floor} WHERE id = 1`,
+		Write: strings.ReplaceAll(write, "{due}", DueLocks),
 	}
 }

@@ -19,4 +19,10 @@ var sweep = dialect.Sweep{
 		`UPDATE {records} FORCE INDEX (PRIMARY) SET ` + dialect.Tombstone + ` WHERE key_hash IN ({keys}) AND {due}`),
 	Keys: dialect.FindKeys(
 		`DELETE doomed FROM {records} AS doomed FORCE INDEX (PRIMARY) WHERE key_hash IN ({keys}) AND {due}`),
+	// LIMIT keeps the optimizer from merging the derived table, which would
+	// lose SKIP LOCKED; STRAIGHT_JOIN keeps it first.
+	Locks: dialect.FindLocks(`DELETE doomed FROM (
+ SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE name IN ({names}) AND {due}
+ ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
+) picked STRAIGHT_JOIN {locks} doomed FORCE INDEX (PRIMARY) ON doomed.name = picked.name`),
 }

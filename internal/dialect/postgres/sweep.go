@@ -12,14 +12,16 @@ import (
 var sweep = dialect.Sweep{
 	Isolation: sql.LevelReadCommitted, // the server's default may be stricter
 	Batch:     500,
-	Results: dialect.FindResults(picked(dialect.DueResults) +
+	Results: dialect.FindResults(picked("{records}", "key_hash", "{keys}", dialect.DueResults) +
 		`UPDATE {records} SET ` + dialect.Tombstone + ` WHERE key_hash IN (SELECT key_hash FROM picked) AND {due}`),
-	Keys: dialect.FindKeys(picked(dialect.DueKeys) +
+	Keys: dialect.FindKeys(picked("{records}", "key_hash", "{keys}", dialect.DueKeys) +
 		`DELETE FROM {records} WHERE key_hash IN (SELECT key_hash FROM picked) AND {due}`),
+	Locks: dialect.FindLocks(picked("{locks}", "name", "{names}", dialect.DueLocks) +
+		`DELETE FROM {locks} WHERE name IN (SELECT name FROM picked) AND {due}`),
 }
 
-func picked(due string) string {
+func picked(table, key, list, due string) string {
 	return `WITH picked AS MATERIALIZED (
- SELECT key_hash FROM {records} WHERE key_hash IN ({keys}) AND ` + due + ` ORDER BY key_hash FOR UPDATE SKIP LOCKED
+ SELECT ` + key + ` FROM ` + table + ` WHERE ` + key + ` IN (` + list + `) AND ` + due + ` ORDER BY ` + key + ` FOR UPDATE SKIP LOCKED
 ) `
 }

@@ -10,4 +10,6 @@ var sweep = dialect.Sweep{
 		`UPDATE {records} SET ` + dialect.Tombstone + ` WHERE key_hash IN ({keys}) AND {due}`),
 	Keys: dialect.FindKeys(
 		`DELETE FROM {records} WHERE key_hash IN ({keys}) AND {due}`),
+	Locks: dialect.FindLocks(
+		`DELETE FROM {locks} WHERE name IN ({names}) AND {due}`),
 }

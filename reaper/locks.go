@@ -1,0 +1,118 @@
+package reaper
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// lockPage is how many rows of locks, due or not, one read goes through at
+// most: nothing but reading them tells which are due.
+const lockPage = 5000
+
+// lastName is behind every name: those have at most 1025 bytes.
+var lastName = bytes.Repeat([]byte{0xff}, 1026)
+
+// locks is the task on the rows of locks. A fencing token must only rise, also
+// over a row that was deleted, so a new row's token exceeds the floor, and the
+// floor is raised over a batch's tokens before the batch is deleted.
+type locks struct {
+	at, floorAt                     string
+	grace                           int64 // µs
+	total, page, list, floor, raise core.Stmt
+	write                           listStmt
+}
+
+func newLocks(table, floor string, grace time.Duration, d *dialect.Dialect) *locks {
+	sql := &d.Sweep.Locks
+	text := strings.NewReplacer("{locks}", table, "{floor}", floor).Replace
+	compile := func(name, s string) core.Stmt { return d.Compile("sweep.locks."+name, text(s)) }
+	return &locks{
+		at: table, floorAt: floor, grace: grace.Microseconds(),
+		total: compile("count", sql.Count),
+		page:  compile("page", sql.Page), list: compile("find", sql.Find),
+		floor: compile("floor", sql.Floor), raise: compile("raise", sql.Raise),
+		write: listStmt{d, "sweep.locks.write", text(sql.Write), "{names}"},
+	}
+}
+
+func (t *locks) name() string  { return "locks" }
+func (t *locks) table() string { return t.at }
+
+func (t *locks) count(ctx context.Context, q core.Querier, cutoff int64) (rows, oldest int64, err error) {
+	_, err = t.total.QueryRow(ctx, q, []any{&rows, &oldest}, cutoff-t.grace)
+	return rows, oldest, err
+}
+
+// find reads one page; it may be that none of its rows is due.
+func (t *locks) find(ctx context.Context, q core.Querier, cutoff int64, after *row, limit int) (found []row, next *row, err error) {
+	if after == nil {
+		after = &row{key: []byte{}}
+	}
+	end := row{}
+	more, err := t.page.QueryRow(ctx, q, []any{&end.key}, after.key, lockPage-1)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !more {
+		end.key = lastName
+	}
+	rows, err := t.list.Query(ctx, q, cutoff-t.grace, after.key, end.key, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err = scan(rows, func(f *row) []any { return []any{&f.key, &f.expired, &f.token} })
+	if next = following(found, limit); next == nil && more {
+		next = &end
+	}
+	return found, next, err
+}
+
+// prepare raises the floor, in a transaction of its own. An insert that has read
+// the lower floor has locked it in share mode until it is committed, so the raise
+// waits for it; whoever inserts later reads the raised floor; and the delete
+// begins after that. In the transaction of the delete it would be as safe, but
+// every insert of a new key would wait until the batch is deleted, or on MariaDB,
+// where it does not wait, fail.
+func (t *locks) prepare(p *pass, found []row) error {
+	most := greatest(found)
+	if p.floor >= most {
+		return nil
+	}
+	var floor int64
+	err := p.again(p.ctx, func() error {
+		return p.transact(p.ctx, func(ctx context.Context, q core.Querier) error {
+			raised, err := t.raise.Exec(ctx, q, most)
+			if err != nil || raised.Affected > 0 {
+				floor = most
+				return err
+			}
+			there, err := t.floor.QueryRow(ctx, q, []any{&floor}) // it is as high or higher
+			if err == nil && !there {
+				err = &holdfast.SchemaError{Table: t.floorAt}
+			}
+			return err
+		})
+	})
+	if err == nil {
+		p.floor = floor
+	}
+	return err
+}
+
+func (t *locks) clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (int64, error) {
+	return t.write.exec(ctx, q, keys(found), cutoff-t.grace, greatest(found))
+}
+
+func greatest(found []row) int64 {
+	most := found[0].token
+	for _, f := range found {
+		most = max(most, f.token)
+	}
+	return most
+}
