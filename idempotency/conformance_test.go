@@ -13,6 +13,7 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	conformance.Idempotency(t, h)
 	conformance.Lost(t, h)
 	conformance.Rows(t, h)
+	conformance.Batch(t, h)
 	conformance.DoTx(t, h)
 	conformance.Nested(t, h)
 	conformance.Input(t, h)

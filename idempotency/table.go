@@ -40,6 +40,7 @@ type Table[R, Tx any] struct {
 	db      *holdfast.DB[Tx]
 	access  access.Access[Tx]
 	spec    TableSpec
+	table   *rowmap.Table
 	fields  rowmap.Fields // tagged, in order
 	key     rowmap.Fields
 	compare rowmap.Fields
@@ -69,6 +70,7 @@ func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec TableSpe
 	if err != nil {
 		return nil, err
 	}
+	t.table = table
 	columns := d.Idents(t.fields.Names())
 	t.insert = d.Compile("row.claim", d.Rows.Insert(table.Quoted, columns, d.Idents(spec.Key)))
 	read := `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + table.Quoted + ` WHERE ` + table.Where(spec.Key, 1)

@@ -158,6 +158,8 @@ type Rows struct {
 	// Insert claims: table, columns and key columns come quoted.
 	Insert  func(table string, columns, key []string) string
 	Verdict Verdict
+	// Tuples begins a list of tuples after IN.
+	Tuples string
 	// LockClause ends the read of the row that was there first.
 	LockClause string
 	// Columns and Uniques describe a table: see idempotency's table check.

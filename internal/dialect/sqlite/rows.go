@@ -12,6 +12,7 @@ var rows = dialect.Rows{
 			`) ON CONFLICT (` + strings.Join(key, ", ") + `) DO NOTHING`
 	},
 	Verdict: dialect.ByAffected,
+	Tuples:  `VALUES `,
 
 	// $1, the schema, is always empty here. An INTEGER PRIMARY KEY is the row
 	// id: never NULL, whatever it says.
