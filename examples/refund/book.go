@@ -56,6 +56,27 @@ func book(ctx context.Context, tx *sqlx.Tx, req Request, refundNo string) (Refun
 	return refund, moveMoney(ctx, tx, req.Merchant, refund)
 }
 
+// querier is the pool or a transaction.
+type querier interface {
+	SelectContext(ctx context.Context, dest any, query string, args ...any) error
+	Rebind(query string) string
+}
+
+// findRefund looks for the refund that a request has made before.
+func findRefund(ctx context.Context, q querier, req Request) (refund Refund, found bool, err error) {
+	var made []Refund
+	if err := q.SelectContext(ctx, &made, q.Rebind(`SELECT * FROM refunds WHERE intent = ?`), req.Intent()); err != nil {
+		return Refund{}, false, fmt.Errorf("look for the refund: %w", err)
+	}
+	if len(made) == 0 {
+		return Refund{}, false, nil
+	}
+	if !made[0].Amount.Equal(req.Amount) {
+		return Refund{}, false, &idempotency.MismatchError{Columns: []string{"amount"}}
+	}
+	return made[0], true, nil
+}
+
 func insertRefund(ctx context.Context, tx *sqlx.Tx, refund Refund) error {
 	_, err := tx.NamedExecContext(ctx, `INSERT INTO refunds (id, refund_no, order_no, intent, amount, created_at)
 		VALUES (:id, :refund_no, :order_no, :intent, :amount, :created_at)`, refund)

@@ -47,13 +47,7 @@ func TestPartialRefundsStayWithinThePaidAmount(t *testing.T) {
 				t.Errorf("%s: %d made, %d refused", p.name, made, refused)
 			}
 		}
-		books, err := readBooks(t.Context(), pool, "shop")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if problems := audit(books).problems; len(problems) > 0 {
-			t.Error(problems)
-		}
+		auditTest(t, pool)
 	})
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -126,6 +127,26 @@ func TestPageShowsDuplicatesWithoutProtection(t *testing.T) {
 		}
 	}
 	t.Error("no duplicate came back")
+}
+
+func TestPageSwitchesBetweenProtections(t *testing.T) {
+	t.Parallel()
+	ctx, s := browse(t, 1440)
+	refunds := 0
+	for i, p := range protections {
+		if !p.safe {
+			continue
+		}
+		refunds++
+		do(ctx, t, click("input[value="+p.name+"]"), chromedp.SetValue(chromedp.CSS(".refund-no"), fmt.Sprint(i)), click(".order .double"))
+		how := `[...document.querySelectorAll("#events li")].filter(e => e.querySelector(".how").textContent.startsWith("` + p.name + ` ·")`
+		eventually(ctx, t, how+` && e.querySelector(".badge.executed")).length === 1`)
+		eventually(ctx, t, how+` && e.querySelector(".badge.replayed")).length === 1`)
+	}
+	books, err := readBooks(t.Context(), s.pool, "shop")
+	if f := audit(books); err != nil || len(f.problems) > 0 || f.refunds != refunds {
+		t.Errorf("%d refunds of %d, %q, %v", f.refunds, refunds, f.problems, err)
+	}
 }
 
 func TestPageFitsANarrowScreen(t *testing.T) {

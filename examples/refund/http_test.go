@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock"
 )
 
 // post sends a request for a refund, without a network between.
@@ -88,6 +89,8 @@ func TestEveryOutcomeHasAnAnswer(t *testing.T) {
 		"rejected":    {fmt.Errorf("x: %w", idempotency.Reject("no", "never")), 422, false},
 		"unknown":     {&holdfast.UnknownError{Err: io.ErrUnexpectedEOF}, 503, true},
 		"retry":       {&holdfast.RetryError{Err: errors.New("deadlock")}, 503, true},
+		"lease lost":  {&sqllock.LostError{}, 503, true},
+		"lock held":   {idempotency.ErrInProgress, 409, true},
 		"anything":    {errors.New("secret host name"), 503, true},
 	} {
 		w := httptest.NewRecorder()

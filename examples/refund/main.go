@@ -5,7 +5,7 @@
 //	go run ./examples/refund storm  # many processes at once, then an audit
 //
 // Read book.go first (the money), then one protect_*.go (what keeps it from
-// being paid twice), then refund_http.go (what a client sees).
+// being paid twice; idempotency first), then refund_http.go (what a client sees).
 package main
 
 import (

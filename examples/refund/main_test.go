@@ -40,6 +40,11 @@ func openTest(t *testing.T, url string) (*service, *sqlx.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := s.close(t.Context()); err != nil {
+			t.Errorf("close the service: %v", err)
+		}
+	})
 	return s, pool
 }
 

@@ -3,10 +3,6 @@ package main
 import (
 	"context"
 	"strings"
-
-	"github.com/jmoiron/sqlx"
-
-	"github.com/holdfast-go/holdfast"
 )
 
 // strategy makes the refund that is asked for, or finds the one that was made.
@@ -17,20 +13,26 @@ type protection struct {
 	name string
 	says string // one sentence, for the page
 	safe bool   // a storm fails when it lets a duplicate through
-	open func(ctx context.Context, pool *sqlx.DB, db *holdfast.DB[*sqlx.Tx]) (strategy, error)
+	open func(ctx context.Context, s *service) (strategy, error)
 }
 
 // protections is every protection there is, the default first.
-var protections = []protection{withIdempotency, withBusinessRow, withOptimistic, withNone}
+var protections = []protection{withIdempotency, withBusinessRow, withLease, withOptimistic, withNone}
 
 // findProtection finds one by its name. The error is for the person who typed it.
 func findProtection(name string) (protection, error) {
-	var names []string
 	for _, p := range protections {
 		if p.name == name {
 			return p, nil
 		}
-		names = append(names, p.name)
 	}
-	return protection{}, usagef("there is no protection %.40q: choose one of %s", name, strings.Join(names, ", "))
+	return protection{}, usagef("there is no protection %.40q: choose one of %s", name, protectionNames())
+}
+
+func protectionNames() string {
+	names := make([]string, len(protections))
+	for i, p := range protections {
+		names[i] = p.name
+	}
+	return strings.Join(names, ", ")
 }

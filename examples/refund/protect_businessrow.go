@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 )
 
@@ -17,14 +15,14 @@ var withBusinessRow = protection{
 	open: openBusinessRow,
 }
 
-func openBusinessRow(ctx context.Context, _ *sqlx.DB, db *holdfast.DB[*sqlx.Tx]) (strategy, error) {
+func openBusinessRow(ctx context.Context, s *service) (strategy, error) {
 	// It is checked here, once, that refund_no is NOT NULL, compares byte for
 	// byte and has a full unique index.
-	refunds, err := idempotency.NewTable[Refund](ctx, db, idempotency.TableSpec{
+	refunds, err := idempotency.NewTable[Refund](ctx, s.db, idempotency.TableSpec{
 		Table:   "refunds",
 		Key:     []string{"refund_no"},
 		Compare: []string{"order_no", "amount"},
-		Options: idempotency.Options{Wait: 5 * time.Second},
+		Options: idempotency.Options{Wait: maxWait},
 	})
 	if err != nil {
 		return nil, err

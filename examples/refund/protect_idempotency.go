@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 )
 
@@ -17,12 +15,10 @@ var withIdempotency = protection{
 	open: openIdempotency,
 }
 
-func openIdempotency(ctx context.Context, _ *sqlx.DB, db *holdfast.DB[*sqlx.Tx]) (strategy, error) {
-	store, err := idempotency.New(ctx, db, idempotency.Options{
+func openIdempotency(ctx context.Context, s *service) (strategy, error) {
+	store, err := idempotency.New(ctx, s.db, idempotency.Options{
 		Namespace: "refund-example",
-		// A duplicate waits this long for the request that is at work, then
-		// the client is told 409 and asks again.
-		Wait: 5 * time.Second,
+		Wait:      maxWait,
 	})
 	if err != nil {
 		return nil, err

@@ -6,10 +6,6 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"time"
-
-	"github.com/jmoiron/sqlx"
-
-	"github.com/holdfast-go/holdfast"
 )
 
 var withNone = protection{
@@ -21,10 +17,10 @@ var withNone = protection{
 // openNone is how many a service is written. It has a transaction and a unique
 // refund number, and pays twice: the look is not part of the write, and the
 // number is minted per request, so that the unique key never sees a duplicate.
-func openNone(_ context.Context, pool *sqlx.DB, _ *holdfast.DB[*sqlx.Tx]) (strategy, error) {
+func openNone(_ context.Context, s *service) (strategy, error) {
 	return func(ctx context.Context, req Request) (Refund, bool, error) {
 		var made []Refund
-		err := pool.SelectContext(ctx, &made, pool.Rebind(`SELECT * FROM refunds WHERE intent = ? ORDER BY created_at`), req.Intent())
+		err := s.pool.SelectContext(ctx, &made, s.pool.Rebind(`SELECT * FROM refunds WHERE intent = ? ORDER BY created_at`), req.Intent())
 		if err != nil {
 			return Refund{}, false, fmt.Errorf("look for the refund: %w", err)
 		}
@@ -34,7 +30,7 @@ func openNone(_ context.Context, pool *sqlx.DB, _ *holdfast.DB[*sqlx.Tx]) (strat
 		if err := riskCheck(ctx); err != nil {
 			return Refund{}, false, err
 		}
-		tx, err := pool.BeginTxx(ctx, nil)
+		tx, err := s.pool.BeginTxx(ctx, nil)
 		if err != nil {
 			return Refund{}, false, fmt.Errorf("begin: %w", err)
 		}

@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/optimistic"
 )
 
@@ -19,8 +16,8 @@ var withOptimistic = protection{
 	open: openOptimistic,
 }
 
-func openOptimistic(ctx context.Context, _ *sqlx.DB, db *holdfast.DB[*sqlx.Tx]) (strategy, error) {
-	orders, err := optimistic.NewTable[Order](ctx, db, optimistic.TableSpec{
+func openOptimistic(ctx context.Context, s *service) (strategy, error) {
+	orders, err := optimistic.NewTable[Order](ctx, s.db, optimistic.TableSpec{
 		Table: "orders", Key: []string{"merchant", "order_no"}, Version: "version",
 	})
 	if err != nil {
@@ -29,7 +26,7 @@ func openOptimistic(ctx context.Context, _ *sqlx.DB, db *holdfast.DB[*sqlx.Tx]) 
 	// Many refunds of one order at once are many rounds: one wins each.
 	options := optimistic.RetryOptions{Attempts: 50}
 	return func(ctx context.Context, req Request) (refund Refund, replayed bool, err error) {
-		err = optimistic.Retry(ctx, db, options, func(ctx context.Context, tx *sqlx.Tx) (err error) {
+		err = optimistic.Retry(ctx, s.db, options, func(ctx context.Context, tx *sqlx.Tx) (err error) {
 			refund, replayed, err = refundOnVersion(ctx, tx, orders, req)
 			return err
 		})
@@ -49,15 +46,8 @@ func refundOnVersion(ctx context.Context, tx *sqlx.Tx, orders *optimistic.Table[
 	if err != nil {
 		return Refund{}, false, err
 	}
-	var made []Refund
-	if err := tx.SelectContext(ctx, &made, tx.Rebind(`SELECT * FROM refunds WHERE intent = ?`), req.Intent()); err != nil {
-		return Refund{}, false, fmt.Errorf("look for the refund: %w", err)
-	}
-	if len(made) > 0 {
-		if !made[0].Amount.Equal(req.Amount) {
-			return Refund{}, false, &idempotency.MismatchError{Columns: []string{"amount"}}
-		}
-		return made[0], true, nil
+	if made, found, err := findRefund(ctx, tx, req); err != nil || found {
+		return made, found, err
 	}
 	if order.Refunded = order.Refunded.Plus(req.Amount); order.Refunded.Exceeds(order.Paid) {
 		return Refund{}, false, overRefund(req.Amount, order)

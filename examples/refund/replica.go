@@ -15,7 +15,7 @@ import (
 func serveCommand(ctx context.Context, args []string) (err error) {
 	flags := newFlags("serve", "One replica of the service, started by storm.")
 	merchant := flags.String("merchant", demoMerchant, "whose requests it takes")
-	protect := flags.String("protect", protections[0].name, "protection")
+	protect := flags.String("protect", protections[0].name, "protection: "+protectionNames())
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -32,6 +32,7 @@ func serveCommand(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	listener, err := listen(ctx, "127.0.0.1:0")
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func demo(ctx context.Context, args []string) (err error) {
 	flags := newFlags("refund", "A payment service with a page on which to refund twice. Its other command: storm")
 	addr := flags.String("addr", "127.0.0.1:8080", "where the page is served")
 	url := flags.String("dsn", "", "database: postgres://…, mysql://…, sqlite://path (default: SQLite in a temporary file)")
-	protect := flags.String("protect", protections[0].name, "protection of requests that name none")
+	protect := flags.String("protect", protections[0].name, "protection of requests that name none: "+protectionNames())
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -56,6 +56,7 @@ func demo(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	fmt.Printf("A payment service, on %s.\n\n  Open http://%s and press Refund twice.\n\nCtrl-C ends it.\n", where, listener.Addr())
 	return serve(ctx, listener, s.handler())
 }

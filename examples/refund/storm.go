@@ -37,7 +37,7 @@ func stormCommand(ctx context.Context, args []string) error {
 	flags.IntVar(&st.duplicates, "duplicates", 20, "requests for each refund")
 	flags.IntVar(&st.processes, "processes", 4, "client processes")
 	flags.IntVar(&st.replicas, "replicas", 2, "processes of the service")
-	protect := flags.String("protect", protections[0].name, "protection of the refunds")
+	protect := flags.String("protect", protections[0].name, "protection of the refunds: "+protectionNames())
 	flags.StringVar(&st.url, "dsn", "", "database: postgres://…, mysql://…, sqlite://path (default: SQLite in a temporary file)")
 	flags.BoolVar(&st.kill, "kill", false, "kill (SIGKILL) and restart replicas meanwhile")
 	if err := parse(flags, args); err != nil {

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// openBehindProxy is a service whose connections can be cut.
+func openBehindProxy(t *testing.T, url string) (*service, *faultproxy.Proxy) {
+	t.Helper()
+	server := regexp.MustCompile(`@(?:tcp\()?([^/?()]+)`).FindStringSubmatch(url)
+	if server == nil {
+		t.Fatal("the database's URL has no host:port")
+	}
+	proxy, err := faultproxy.New(server[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	s, _ := openTest(t, strings.Replace(url, server[1], proxy.Addr(), 1))
+	return s, proxy
+}
+
+type outcome struct {
+	refund   Refund
+	replayed bool
+	err      error
+}
+
+func ask(t *testing.T, s *service, protect string, req Request) <-chan outcome {
+	answer := make(chan outcome, 1)
+	go func() {
+		refund, replayed, err := s.strategies[protect](t.Context(), req)
+		answer <- outcome{refund, replayed, err}
+	}()
+	return answer
+}
+
+// A COMMIT is on its way and its connection is gone. Another replica, asked for
+// the same refund, waits until it is certain what became of it.
+func TestCommitInDoubtIsSettledByAskingAgain(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		if e == dbtest.SQLite {
+			return // it has no connection that could break
+		}
+		url := dbtest.DSN(t, e)
+		second, pool := openTest(t, url)
+		first, proxy := openBehindProxy(t, url)
+		for _, p := range protections {
+			if !p.safe {
+				continue
+			}
+			testOrder(t, pool, p.name, "100.00")
+			req := Request{Merchant: "shop", Order: p.name, Number: "1", Amount: money(t, "12.50")}
+
+			commit := proxy.Hold(faultproxy.Commit, faultproxy.Close)
+			inDoubt := ask(t, first, p.name, req)
+			<-commit.Struck()
+			again := ask(t, second, p.name, req)
+			select {
+			case got := <-again:
+				t.Errorf("%s: answered while the commit was in doubt: %+v", p.name, got)
+				continue
+			case <-time.After(300 * time.Millisecond):
+			}
+			if err := commit.Deliver(); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-again; got.err != nil || !got.replayed {
+				t.Errorf("%s: asked again: %+v", p.name, got)
+			}
+			if got := <-inDoubt; got.err != nil && !errors.Is(got.err, holdfast.ErrUnknown) {
+				t.Errorf("%s: in doubt: %+v", p.name, got)
+			}
+		}
+		auditTest(t, pool)
+	})
+}
+
+// A lease that is lost while its guarded transaction runs takes nothing back:
+// the refund is made, and the client is told so.
+func TestLeaseLostBehindTheGuard(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		s, pool := openTest(t, dbtest.DSN(t, e))
+		testOrder(t, pool, "order", "100.00")
+		const ttl = 400 * time.Millisecond
+		locks, err := sqllock.New(t.Context(), s.db, sqllock.Options{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = locks.Close(t.Context()) }()
+		short, err := openLease(t.Context(), &service{pool: pool, db: s.db, locks: locks})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := &service{strategies: map[string]strategy{"lease": short}}
+
+		// The guarded transaction waits for this one, and a row that is guarded
+		// cannot be renewed.
+		holder, err := pool.Beginx()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := holder.Exec(`UPDATE orders SET version = version + 1`); err != nil {
+			t.Fatal(err)
+		}
+		req := Request{Merchant: "shop", Order: "order", Number: "1", Amount: money(t, "12.50")}
+		answer := ask(t, slow, "lease", req)
+		time.Sleep(2 * ttl)
+		if err := holder.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-answer; got.err != nil || got.replayed || got.refund.ID == "" {
+			t.Errorf("%+v", got)
+		}
+		auditTest(t, pool)
+	})
+}
+
+// auditTest finds whatever is wrong in the merchant's books.
+func auditTest(t *testing.T, pool *sqlx.DB) {
+	t.Helper()
+	books, err := readBooks(t.Context(), pool, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := audit(books).problems; len(problems) > 0 {
+		t.Error(problems)
+	}
+}
