@@ -62,11 +62,12 @@ type Dialect struct {
 	// Now is the database's wall clock in microseconds since 1970, UTC.
 	Now string
 
-	Fence   Fence
-	Records Records
-	Leases  Leases
-	Rows    Rows
-	Sweep   Sweep
+	Fence    Fence
+	Records  Records
+	Leases   Leases
+	RowLocks RowLocks
+	Rows     Rows
+	Sweep    Sweep
 
 	// Settings reads what Open has to know, checked by CheckSettings.
 	Settings      string

@@ -37,10 +37,11 @@ var Dialect = dialect.Dialect{
 		// Outside a transaction a savepoint is not kept.
 		Alive: []string{`SAVEPOINT holdfast_alive`, `RELEASE SAVEPOINT holdfast_alive`},
 	},
-	Records: records,
-	Leases:  leases,
-	Rows:    rows,
-	Sweep:   sweep,
+	Records:  records,
+	Leases:   leases,
+	RowLocks: rowLocks,
+	Rows:     rows,
+	Sweep:    sweep,
 
 	Settings:      `SELECT @@SESSION.autocommit, @@GLOBAL.read_only`,
 	CheckSettings: checkSettings,

@@ -27,10 +27,11 @@ var Dialect = dialect.Dialect{
 			return `SELECT set_config('lock_timeout', '` + dialect.Millis(d) + `ms', true)`
 		},
 	},
-	Records: records,
-	Leases:  leases,
-	Rows:    rows,
-	Sweep:   sweep,
+	Records:  records,
+	Leases:   leases,
+	RowLocks: rowLocks,
+	Rows:     rows,
+	Sweep:    sweep,
 
 	Settings:      `SELECT pg_is_in_recovery()::text`,
 	CheckSettings: checkSettings,

@@ -19,11 +19,12 @@ var Dialect = dialect.Dialect{
 	MaxIdent:      255,
 	Now:           `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`,
 
-	Fence:   dialect.Fence{Setting: busyTimeout, Veto: veto},
-	Records: records,
-	Leases:  leases,
-	Rows:    rows,
-	Sweep:   sweep,
+	Fence:    dialect.Fence{Setting: busyTimeout, Veto: veto},
+	Records:  records,
+	Leases:   leases,
+	RowLocks: rowLocks,
+	Rows:     rows,
+	Sweep:    sweep,
 
 	Classify:     classify,
 	Disconnected: disconnected,
