@@ -1,0 +1,228 @@
+package idemhttp_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+)
+
+// rejection: a refusal that the handler marks as final undoes its writes and is
+// replayed, with the handler's own answer or with a problem.
+func rejection[Tx any](e *conformance.Env[Tx]) {
+	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
+		if err := s.Effect(r.Context(), tx, r.PathValue("order")); err != nil {
+			return err
+		}
+		if r.PathValue("order") == "own" {
+			w.Header().Set("Content-Type", "text/plain")
+			w.WriteHeader(http.StatusPaymentRequired)
+			_, _ = fmt.Fprintf(w, "declined at %d", time.Now().UnixNano())
+		}
+		return idempotency.Reject("over_refund", "more than was paid")
+	})
+	for order, status := range map[string]int{"own": http.StatusPaymentRequired, "problem": http.StatusUnprocessableEntity} {
+		first := s.post(order, order, "1")
+		if first.status != status {
+			e.Errorf("got %v", first)
+		}
+		s.wantReplay(first, s.post(order, order, "1"))
+		other := s.replica(idempotency.Options{}, idemhttp.Options{}, refund[Tx])
+		other.wantReplay(first, other.post(order, order, "1"))
+		s.want("mismatch", s.post(order, order, "2"), http.StatusUnprocessableEntity, idemhttp.ProblemMismatch)
+		s.wantEffects(order, 0)
+		if order == "problem" && (first.problem() != idemhttp.ProblemRejected || !strings.Contains(first.body, `"code":"over_refund"`)) {
+			e.Errorf("got %v", first)
+		}
+	}
+	s.wantRuns(2)
+}
+
+// failures: an error of the handler is no verdict, and what it says stays in the log.
+func failures[Tx any](e *conformance.Env[Tx]) {
+	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
+		if err := s.Effect(r.Context(), tx, r.PathValue("order")); err != nil {
+			return err
+		}
+		switch r.PathValue("order") {
+		case "own":
+			http.Error(w, "not today", http.StatusServiceUnavailable)
+		case "lie":
+			w.WriteHeader(http.StatusCreated)
+		case "inner":
+			return fmt.Errorf("an operation of the handler's: %w", idempotency.ErrMismatch)
+		case "unknown":
+			return fmt.Errorf("an operation of the handler's: %w", holdfast.ErrUnknown)
+		}
+		return errBoom
+	})
+	for order, want := range map[string]struct {
+		status  int
+		problem string
+	}{
+		"none":    {http.StatusInternalServerError, idemhttp.ProblemInternal},
+		"own":     {http.StatusServiceUnavailable, ""},
+		"lie":     {http.StatusInternalServerError, idemhttp.ProblemInternal},
+		"inner":   {http.StatusInternalServerError, idemhttp.ProblemInternal},
+		"unknown": {http.StatusServiceUnavailable, idemhttp.ProblemUnknown},
+	} {
+		for range 2 {
+			a := s.post(order, order, "1")
+			s.want(order, a, want.status, want.problem)
+			if strings.Contains(a.body, "boom") {
+				e.Errorf("the error was sent: %v", a)
+			}
+		}
+		s.wantRuns(2)
+		s.wantEffects(order, 0)
+	}
+	if !strings.Contains(s.log.String(), "boom") {
+		e.Error("the error is not in the log")
+	}
+	if n := s.records(); n != 0 {
+		e.Errorf("%d records were kept", n)
+	}
+}
+
+// runsAgain: where the engine asks for it the handler runs again, with the
+// whole body, a new ResponseWriter and nothing of the run before.
+func runsAgain[Tx any](e *conformance.Env[Tx]) {
+	s := start(e, idempotency.Options{Attempts: 5}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
+		w.Header().Add("X-Run", "x")
+		r.Header.Add("X-Run", "x")
+		w.Header().Add("X-Seen", strings.Join(r.Header["X-Run"], ","))
+		err := refund(s, w, r, tx)
+		if n := s.runs.Load(); n < 3 || r.PathValue("order") == "always" {
+			return fmt.Errorf("the engine said so: %w", busy(s.Env))
+		}
+		return err
+	})
+	a := s.post("A-17", "k", "100")
+	if a.status != http.StatusCreated || !strings.Contains(a.body, "refunded 100 at") ||
+		len(a.header["X-Run"]) != 1 || a.header.Get("X-Seen") != "x" {
+		e.Errorf("got %v", a)
+	}
+	s.wantReplay(a, s.post("A-17", "k", "100"))
+	s.wantRuns(3)
+	e.WantOnce("A-17")
+
+	a = s.post("always", "always", "100")
+	s.want("never done", a, http.StatusServiceUnavailable, idemhttp.ProblemUnavailable)
+	if a.header.Get("Retry-After") == "" {
+		e.Error("no Retry-After")
+	}
+	s.wantRuns(5)
+	s.wantEffects("always", 0)
+}
+
+// busy is an engine's own error that asks for the whole transaction again.
+func busy[Tx any](e *conformance.Env[Tx]) error {
+	statement := `SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213`
+	switch e.Engine {
+	case dbtest.Postgres:
+		statement = `DO $$ BEGIN RAISE SQLSTATE '40001'; END $$`
+	case dbtest.SQLite:
+		// The handler's own transaction has the only writer.
+		statement = `BEGIN IMMEDIATE`
+	}
+	conn, err := e.SQL.Conn(e.Ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if e.Engine == dbtest.SQLite {
+		if _, err := conn.ExecContext(e.Ctx, `PRAGMA busy_timeout = 0`); err != nil {
+			return err
+		}
+	}
+	if _, err = conn.ExecContext(e.Ctx, statement); !e.DB.Retryable(err) {
+		e.Errorf("%s: got %v, want an error that asks for another run", statement, err)
+	}
+	return err
+}
+
+// swallowed: an error that the handler swallowed and after which its transaction
+// is gone never becomes an effect, nor a success that the client is told of.
+func swallowed[Tx any](e *conformance.Env[Tx]) {
+	ends := `ROLLBACK`
+	if e.Engine == dbtest.Postgres {
+		ends = `INSERT INTO no_such_table VALUES (1)` // PostgreSQL refuses all that follows
+	}
+	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
+		_, _ = s.Exec(r.Context(), tx, ends)
+		_ = refund(s, w, r, tx)
+		w.WriteHeader(http.StatusCreated)
+		return nil
+	})
+	for range 2 {
+		s.want("swallowed", s.post("a", "k", "1"), http.StatusInternalServerError, idemhttp.ProblemInternal)
+		s.wantEffects("a", 0)
+	}
+	s.wantRuns(2)
+}
+
+// wrapFinds: a plain handler finds its transaction, fails and rejects through
+// its context; what is asked of the wrong context is not overlooked.
+func wrapFinds[Tx any](e *conformance.Env[Tx]) {
+	store := e.Store(idempotency.Options{})
+	m, err := idemhttp.New(store, idemhttp.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		e.Fatal(err)
+	}
+	server := httptest.NewServer(m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tx, ok := idemhttp.Tx[Tx](r.Context())
+		if _, other := idemhttp.Tx[int](r.Context()); other {
+			e.Error("found a transaction of another type")
+		}
+		if !ok {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		if err := e.Effect(r.Context(), tx, r.URL.Path); err != nil {
+			idemhttp.Fail(r.Context(), err)
+		}
+		switch r.URL.Path {
+		case "/fail":
+			idemhttp.Fail(r.Context(), errBoom)
+			idemhttp.Fail(r.Context(), idempotency.Reject("second", "does not count"))
+		case "/reject":
+			idemhttp.Fail(r.Context(), idempotency.Reject("first", "counts"))
+		case "/silent":
+			wantPanic(e.T, "Fail without an error", func() { idemhttp.Fail(r.Context(), nil) })
+		}
+	})))
+	e.Cleanup(server.Close)
+	s := &service[Tx]{Env: e, url: server.URL, client: server.Client()}
+	for path, want := range map[string]struct{ status, effects int }{
+		"/fail": {http.StatusInternalServerError, 0}, "/reject": {http.StatusUnprocessableEntity, 0}, "/silent": {http.StatusOK, 1},
+	} {
+		a, err := s.ask(s.Ctx, "POST", path, path, "")
+		if err != nil || a.status != want.status {
+			e.Errorf("%s: %v, %v", path, a, err)
+		}
+		s.wantEffects(path, want.effects)
+	}
+	if a, err := s.ask(s.Ctx, "GET", "/", "", ""); err != nil || a.status != http.StatusTeapot {
+		e.Errorf("a method that passes through: %v, %v", a, err)
+	}
+	wantPanic(e.T, "Fail with another context", func() { idemhttp.Fail(e.Ctx, errBoom) })
+}
+
+func wantPanic(t *testing.T, what string, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s was overlooked", what)
+		}
+	}()
+	f()
+}

@@ -1,0 +1,76 @@
+package idemhttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// The header fields of the profile.
+const (
+	// HeaderKey carries the key in a request.
+	HeaderKey = "Idempotency-Key"
+	// HeaderReplayed is "true" in a response that answers from the record.
+	HeaderReplayed = "Idempotent-Replayed"
+)
+
+var (
+	// ErrKeyMissing means that a request has no Idempotency-Key.
+	ErrKeyMissing = errors.New("idemhttp: Idempotency-Key is missing")
+
+	// ErrKeyMalformed means that a request's Idempotency-Key is empty, given
+	// more than once, or no string.
+	ErrKeyMalformed = errors.New("idemhttp: Idempotency-Key is malformed")
+)
+
+// ParseKey reads the key of a request. It is a String of a structured field,
+// in quotes, as the draft has it in section 2.1 (the syntax is that of RFC
+// 9651, section 3.3.3; parameters are ignored), or the same text bare, as most
+// clients send it: visible ASCII without quote, comma and semicolon, which
+// could be two fields that a proxy joined. Quoted and bare are the same key.
+//
+// Errors: [ErrKeyMissing], [ErrKeyMalformed].
+func ParseKey(h http.Header) (string, error) {
+	values := h.Values(HeaderKey)
+	if len(values) == 0 {
+		return "", ErrKeyMissing
+	}
+	if len(values) > 1 {
+		return "", fmt.Errorf("%w: %d fields are given, one is allowed", ErrKeyMalformed, len(values))
+	}
+	value := strings.Trim(values[0], " \t")
+	key := value
+	if strings.HasPrefix(value, `"`) {
+		item, err := httpsfv.UnmarshalItem([]string{value})
+		if err != nil {
+			return "", fmt.Errorf(`%w: it begins with a quote and is not one quoted string such as "7f9c": %w`, ErrKeyMalformed, err)
+		}
+		key, _ = item.Value.(string) // what begins with a quote is a string
+	} else if i := strings.IndexFunc(value, notBare); i >= 0 {
+		return "", fmt.Errorf(`%w: byte %d of it has to be in a quoted string such as "7f9c"`, ErrKeyMalformed, i+1)
+	}
+	if key == "" {
+		return "", fmt.Errorf("%w: it is empty", ErrKeyMalformed)
+	}
+	return key, nil
+}
+
+func notBare(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`",;`, r) }
+
+// FormatKey quotes a key for the header, as the draft has it in section 2.1.
+//
+// Errors: [ErrKeyMalformed] for an empty key, and for one with other than
+// printable ASCII.
+func FormatKey(key string) (string, error) {
+	if key == "" {
+		return "", fmt.Errorf("%w: it is empty", ErrKeyMalformed)
+	}
+	quoted, err := httpsfv.Marshal(httpsfv.NewItem(key))
+	if err != nil {
+		return "", fmt.Errorf("%w: %q is not printable ASCII", ErrKeyMalformed, key)
+	}
+	return quoted, nil
+}

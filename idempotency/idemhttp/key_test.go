@@ -1,0 +1,100 @@
+package idemhttp_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+)
+
+// TestParseKey: quoted and bare are the same key; what could be two keys, or
+// none, is refused.
+func TestParseKey(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		values []string
+		key    string
+		err    error
+	}{
+		{nil, "", idemhttp.ErrKeyMissing},
+		{[]string{`"8e03978e-40d5-43e8-bc93-6894a57f9324"`}, "8e03978e-40d5-43e8-bc93-6894a57f9324", nil},
+		{[]string{`8e03978e-40d5-43e8-bc93-6894a57f9324`}, "8e03978e-40d5-43e8-bc93-6894a57f9324", nil},
+		{[]string{" \t\"k\" "}, "k", nil},
+		{[]string{" k\t"}, "k", nil},
+		{[]string{`"a \"b\" \\ c, d; e"`}, `a "b" \ c, d; e`, nil},
+		{[]string{`"k";a=1;b`}, "k", nil},
+		{[]string{`A-17/1`}, "A-17/1", nil},
+		{[]string{`ab+/==`}, "ab+/==", nil},
+		{[]string{`42`}, "42", nil},
+		{[]string{`"K"`}, "K", nil},
+		{[]string{`" k "`}, " k ", nil},
+		{[]string{``}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`  `}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`""`}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`"k`}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`k"`}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`"k" x`}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`"a\x"`}, "", idemhttp.ErrKeyMalformed},
+		{[]string{"\"caf\u00e9\""}, "", idemhttp.ErrKeyMalformed},
+		{[]string{"caf\u00e9"}, "", idemhttp.ErrKeyMalformed},
+		{[]string{"a\x7f"}, "", idemhttp.ErrKeyMalformed},
+		{[]string{"\"a\tb\""}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`a b`}, "", idemhttp.ErrKeyMalformed},
+		// A proxy may join two fields with a comma: neither is the key.
+		{[]string{`a,b`}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`a, b`}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`"a", "b"`}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`a`, `a`}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`"a"`, ``}, "", idemhttp.ErrKeyMalformed},
+	} {
+		key, err := idemhttp.ParseKey(http.Header{idemhttp.HeaderKey: c.values})
+		if key != c.key || !errors.Is(err, c.err) {
+			t.Errorf("%q: got %q, %v, want %q, %v", c.values, key, err, c.key, c.err)
+		}
+	}
+}
+
+func TestFormatKey(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"", "caf\u00e9", "a\nb", "\x00"} {
+		if v, err := idemhttp.FormatKey(key); !errors.Is(err, idemhttp.ErrKeyMalformed) {
+			t.Errorf("%q: got %q, %v", key, v, err)
+		}
+	}
+	if v, err := idemhttp.FormatKey(`a "b"\`); v != `"a \"b\"\\"` || err != nil {
+		t.Errorf("got %s, %v", v, err)
+	}
+}
+
+// FuzzKey: whatever comes, a key that is accepted is printable ASCII, survives
+// being quoted, and is the same key bare wherever bare is accepted.
+func FuzzKey(f *testing.F) {
+	for _, s := range []string{`"k"`, `k`, ``, `""`, `"a\"b"`, `"a\\"`, `"k";p=1`, `a,b`, `"a", "b"`, "\u00e9", "\"\x00\"", `:YQ==:`, `?1`, `"k";a="`, "\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		parse := func(v string) (string, error) { return idemhttp.ParseKey(http.Header{idemhttp.HeaderKey: {v}}) }
+		key, err := parse(value)
+		if err != nil {
+			if !errors.Is(err, idemhttp.ErrKeyMalformed) || key != "" {
+				t.Fatalf("%q: %q, %v", value, key, err)
+			}
+			return
+		}
+		if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Fatalf("%q: the key %q was accepted", value, key)
+		}
+		quoted, err := idemhttp.FormatKey(key)
+		if err != nil {
+			t.Fatalf("%q: %v", key, err)
+		}
+		if again, err := parse(quoted); again != key || err != nil {
+			t.Fatalf("%q became %q (%v) when it was quoted", key, again, err)
+		}
+		if bare, err := parse(key); err == nil && key[0] != '"' && bare != strings.Trim(key, " \t") {
+			t.Fatalf("%q is %q bare", key, bare)
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package idemhttp
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxKey  = 255     // bytes
+	DefaultMaxBody = 1 << 20 // bytes
+)
+
+// Options configure a Middleware; the zero value of each field is its default.
+type Options struct {
+	// Tenant says whose request it is: a stable id of whom the service has
+	// authenticated, never a field that the client fills in. Required, unless
+	// the store is SingleTenant. An error or an empty id is answered 403.
+	Tenant func(r *http.Request) (string, error)
+	// Operation names the operation, see idempotency.Op.Name. Keys of
+	// operations with different names are different keys, so a name that
+	// changes forgets them. Default: the method and the route's pattern,
+	// where the handler is wrapped within a router that sets
+	// http.Request.Pattern, and otherwise the method alone. At most 128 bytes.
+	Operation func(r *http.Request) string
+	// Methods are those that need a key; all others pass through, without a
+	// transaction. Default: POST and PATCH.
+	Methods []string
+
+	// Key derives the key from the request instead of reading the header, for
+	// requests that have a number of their own (see idempotency.KeyOf). Its
+	// error is answered 400, and its text is sent.
+	Key func(r *http.Request, body []byte) (string, error)
+	// MaxKey bounds the key in bytes. Default: 255; at most idempotency.MaxKey.
+	MaxKey int
+	// MaxBody bounds the request's body in bytes; a larger one is answered
+	// 413. Default: 1 MiB.
+	MaxBody int64
+	// Fingerprint says what the key stands for. Its error is answered 400, and
+	// its text is sent. Default: method, path, query and body; a JSON body in
+	// canonical form (see idempotency.Canonical), any other byte for byte.
+	Fingerprint func(r *http.Request, body []byte) ([]byte, error)
+
+	// Verdict says what becomes of the handler's work, by the status of its
+	// response. Default: DefaultVerdict.
+	Verdict func(status int) Verdict
+	// Headers are header fields of a response that replays repeat, beside
+	// DefaultHeaders. Set-Cookie and fields of the connection are refused.
+	Headers []string
+
+	// Wait bounds the wait for a request under way with the same key, NoWait
+	// answers 409 at once. Default: the store's Wait.
+	Wait   time.Duration
+	NoWait bool
+
+	// WriteProblem writes an error of the middleware's. Default: as
+	// application/problem+json. Retry-After is set already.
+	WriteProblem func(w http.ResponseWriter, r *http.Request, p Problem)
+	// Logger gets what is answered with 500 and 503. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Verdict is what becomes of a handler's work.
+type Verdict int
+
+// The verdicts on a handler's work.
+const (
+	// Commit commits the handler's writes with its response, which is replayed.
+	Commit Verdict = iota + 1
+	// Reject rolls the handler's writes back and keeps its response as the
+	// final verdict, which is replayed.
+	Reject
+	// Discard rolls back and keeps nothing: the response is sent, the key is
+	// free, and the next request with it runs the handler.
+	Discard
+)
+
+// DefaultVerdict is Commit for 2xx and 3xx, Discard for 5xx, and for 4xx
+// Reject: a "no" stays a "no", because a duplicate that was delayed on its way
+// must not do what its client was told is not done. Discard are those that say
+// that the request was not taken up, so that a corrected or later one with the
+// same key runs: 400, 401, 405, 407, 408, 411, 413 to 415, 417, 421, 425, 426,
+// 428, 429 and 431.
+func DefaultVerdict(status int) Verdict {
+	switch status {
+	case 400, 401, 405, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426, 428, 429, 431:
+		return Discard
+	}
+	switch {
+	case status < 400:
+		return Commit
+	case status < 500:
+		return Reject
+	}
+	return Discard
+}
+
+// DefaultHeaders are the header fields of a response that are replayed.
+func DefaultHeaders() []string {
+	return []string{
+		"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location",
+		"Content-Type", "Etag", "Last-Modified", "Link", "Location", "Vary",
+	}
+}
+
+// notReplayed are those of the connection (RFC 9110, section 7.6.1), of the
+// message, and those that let somebody in.
+var notReplayed = []string{
+	"Connection", "Content-Length", "Date", "Idempotent-Replayed", "Keep-Alive", "Proxy-Authenticate",
+	"Proxy-Connection", "Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Www-Authenticate",
+}
+
+func (o *Options) withDefaults(store idempotency.Options) error {
+	o.setDefaults()
+	switch {
+	case o.Tenant == nil && !store.SingleTenant:
+		return invalid("Options.Tenant", "is missing: say whose request it is, or open the store as SingleTenant")
+	case o.Tenant != nil && store.SingleTenant:
+		return invalid("Options.Tenant", "is given, and the store is SingleTenant: leave one of them out")
+	case o.MaxKey < 0 || o.MaxKey > idempotency.MaxKey:
+		return invalid("Options.MaxKey", fmt.Sprintf("%d is not between 0 (default) and %d", o.MaxKey, idempotency.MaxKey))
+	case o.MaxBody < 0:
+		return invalid("Options.MaxBody", "is negative; 0 is the default")
+	case o.Wait < 0:
+		return invalid("Options.Wait", "is negative: use NoWait")
+	}
+	for _, method := range o.Methods {
+		if method == "" || strings.ToUpper(method) != method {
+			return invalid("Options.Methods", fmt.Sprintf("%q is not a method: they are in upper case", method))
+		}
+		if slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect}, method) {
+			return invalid("Options.Methods", method+" changes nothing, so it needs no key")
+		}
+	}
+	for i, name := range o.Headers {
+		name = http.CanonicalHeaderKey(name)
+		if name == "" || slices.Contains(notReplayed, name) {
+			return invalid("Options.Headers", fmt.Sprintf("%q must not be replayed", name))
+		}
+		o.Headers[i] = name
+	}
+	o.Headers = append(o.Headers, DefaultHeaders()...)
+	return nil
+}
+
+func (o *Options) setDefaults() {
+	o.Headers = slices.Clone(o.Headers)
+	if o.Methods = slices.Clone(o.Methods); len(o.Methods) == 0 {
+		o.Methods = []string{http.MethodPost, http.MethodPatch}
+	}
+	if o.Operation == nil {
+		o.Operation = operation
+	}
+	if o.MaxKey == 0 {
+		o.MaxKey = DefaultMaxKey
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = DefaultMaxBody
+	}
+	if o.Fingerprint == nil {
+		o.Fingerprint = fingerprint
+	}
+	if o.Verdict == nil {
+		o.Verdict = DefaultVerdict
+	}
+	if o.WriteProblem == nil {
+		o.WriteProblem = writeProblem
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+}
+
+func invalid(field, problem string) error {
+	return &holdfast.InputError{Field: field, Problem: problem}
+}
+
+// operation is the method and the route's pattern, which may begin with the
+// method itself.
+func operation(r *http.Request) string {
+	if r.Pattern == "" || strings.HasPrefix(r.Pattern, r.Method+" ") {
+		return firstOf(r.Pattern, r.Method)
+	}
+	return r.Method + " " + r.Pattern
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,107 @@
+package idemhttp
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+)
+
+// retryAfter is what a client is asked to wait, in seconds.
+const retryAfter = "1"
+
+// refuse answers an error. What the database said is logged, not sent.
+func (m *Middleware[T]) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var failed *failure
+	errors.As(err, &failed)
+	p, again := problemOf(err, failed)
+	m.log(r, err, failed, p)
+	if failed != nil && failed.answer() != nil {
+		failed.answer().send(w)
+		return
+	}
+	if again {
+		w.Header().Set("Retry-After", retryAfter)
+	}
+	m.options.WriteProblem(w, r, p)
+}
+
+func (m *Middleware[T]) log(r *http.Request, err error, failed *failure, p Problem) {
+	level := slog.LevelError
+	switch {
+	case failed != nil && failed.err == nil: // the handler's own answer, and its own to log
+		return
+	case p.Type == ProblemTenant:
+		level = slog.LevelWarn
+	case p.Status < http.StatusInternalServerError:
+		return
+	case r.Context().Err() != nil: // the client is gone
+		level = slog.LevelInfo
+	}
+	m.options.Logger.Log(r.Context(), level, "idempotent request failed",
+		"method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
+}
+
+// problemOf says what a client is told; again: asking again with the same key
+// is right. What a handler says of keys and records is of others than its own.
+func problemOf(err error, failed *failure) (p Problem, again bool) {
+	var request *requestError
+	switch {
+	case errors.As(err, &request):
+		return request.problem, false
+	case errors.Is(err, idempotency.ErrUnknown):
+		return Problem{
+			Type: ProblemUnknown, Title: "Outcome is unknown", Status: http.StatusServiceUnavailable,
+			Detail: "Nobody knows yet whether this was done. Retry with the same key.",
+		}, true
+	case errors.Is(err, holdfast.ErrRetry):
+		return unavailable(), true
+	case failed != nil:
+		return internal(), false
+	case errors.Is(err, idempotency.ErrInProgress):
+		return Problem{
+			Type: ProblemInProgress, Title: "A request with this Idempotency-Key is in progress", Status: http.StatusConflict,
+			Detail: "Retry later with the same key.",
+		}, true
+	case errors.Is(err, idempotency.ErrMismatch):
+		return Problem{
+			Type: ProblemMismatch, Title: "Idempotency-Key belongs to another request", Status: http.StatusUnprocessableEntity,
+			Detail: "The key was used for another request, and nothing was done for this one. Use a key of its own for each intent.",
+		}, false
+	case errors.Is(err, idempotency.ErrExpired):
+		return Problem{
+			Type: ProblemExpired, Title: "Done, and the answer is no longer kept", Status: http.StatusGone,
+			Detail: "The request with this key was completed before. It is not done again, and its answer is no longer kept.",
+		}, false
+	}
+	for _, fault := range []error{holdfast.ErrTxLost, holdfast.ErrInvalid, holdfast.ErrSchema, holdfast.ErrUnsupported, idempotency.ErrNested, errRecord} {
+		if errors.Is(err, fault) {
+			return internal(), false
+		}
+	}
+	return unavailable(), true
+}
+
+// An earlier request whose answer was lost may have done what this one did not.
+func unavailable() Problem {
+	return Problem{
+		Type: ProblemUnavailable, Title: "Not available, for now", Status: http.StatusServiceUnavailable,
+		Detail: "This request did nothing; an earlier one with the same key may have. Retry with the same key.",
+	}
+}
+
+func internal() Problem {
+	return Problem{
+		Type: ProblemInternal, Title: "Internal error", Status: http.StatusInternalServerError,
+		Detail: "This request did nothing, because of a fault in the service.",
+	}
+}
+
+func rejected(r *idempotency.Rejection) Problem {
+	return Problem{
+		Type: ProblemRejected, Title: "Rejected", Status: http.StatusUnprocessableEntity,
+		Detail: r.Message, Code: r.Code,
+	}
+}

@@ -1,0 +1,95 @@
+package idemhttp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+)
+
+// requestError is a request that is refused before anything is asked of the store.
+type requestError struct {
+	problem Problem
+	err     error // for the log; may be nil
+}
+
+func (e *requestError) Error() string { return e.problem.Title + ": " + e.problem.Detail }
+func (e *requestError) Unwrap() error { return e.err }
+
+// read makes the operation of a request, cheapest check first, and takes the body.
+func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request) (op idempotency.Op, body []byte, err error) {
+	o := &m.options
+	var key string
+	if o.Key == nil {
+		if key, err = ParseKey(r.Header); err != nil {
+			return op, nil, malformed(err)
+		}
+	}
+	tenant := ""
+	if o.Tenant != nil {
+		if tenant, err = o.Tenant(r); err != nil || tenant == "" {
+			if err == nil {
+				err = errors.New("idemhttp: Options.Tenant gave no tenant")
+			}
+			return op, nil, &requestError{Problem{
+				Type: ProblemTenant, Title: "Tenant is not known", Status: http.StatusForbidden,
+				Detail: "It is not known whose request this is.",
+			}, err}
+		}
+	}
+	if body, err = readBody(w, r, o.MaxBody); err != nil {
+		return op, nil, err
+	}
+	if o.Key != nil {
+		if key, err = o.Key(r, body); err != nil {
+			return op, nil, unusable("No key can be made of the request", err.Error())
+		}
+	}
+	if key == "" || len(key) > o.MaxKey {
+		return op, nil, malformed(fmt.Errorf("%w: it has %d bytes, 1 to %d are allowed", ErrKeyMalformed, len(key), o.MaxKey))
+	}
+	fp, err := o.Fingerprint(r, body)
+	if err != nil {
+		return op, nil, unusable("The request cannot be told from others", err.Error())
+	}
+	return idempotency.Op{
+		Tenant: tenant, Name: o.Operation(r), Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait,
+	}, body, nil
+}
+
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, &requestError{Problem{
+			Type: ProblemBodyTooLarge, Title: "Request body is too large", Status: http.StatusRequestEntityTooLarge,
+			Detail: "At most " + strconv.FormatInt(limit, 10) + " bytes are allowed.",
+		}, nil}
+	case err != nil:
+		return nil, unusable("Request body could not be read", "It ended early, or its encoding is wrong.")
+	}
+	return body, nil
+}
+
+func unusable(title, detail string) error {
+	return &requestError{Problem{Type: ProblemRequest, Title: title, Status: http.StatusBadRequest, Detail: detail}, nil}
+}
+
+func malformed(err error) error {
+	p := Problem{
+		Type: ProblemKeyMalformed, Title: "Idempotency-Key is malformed", Status: http.StatusBadRequest,
+		Detail: err.Error(),
+	}
+	if errors.Is(err, ErrKeyMissing) {
+		p.Type, p.Title = ProblemKeyMissing, "Idempotency-Key is missing"
+		p.Detail = `This operation needs the header Idempotency-Key: a quoted string that is the same whenever the same thing is asked for, and never otherwise.`
+	}
+	return &requestError{p, nil}
+}

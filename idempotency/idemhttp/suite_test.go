@@ -1,0 +1,49 @@
+package idemhttp_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/conformance"
+)
+
+// all is the suite on one handle, on every engine that has it.
+func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+	t.Parallel()
+	for name, f := range map[string]func(*conformance.Env[Tx]){
+		"DoubleClick": doubleClick[Tx],
+		"Statuses":    statuses[Tx],
+		"Requests":    requests[Tx],
+		"Verdicts":    verdicts[Tx],
+		"Rejection":   rejection[Tx],
+		"Failures":    failures[Tx],
+		"RunsAgain":   runsAgain[Tx],
+		"Swallowed":   swallowed[Tx],
+		"Writer":      writer[Tx],
+		"TooLarge":    tooLarge[Tx],
+		"PassThrough": passThrough[Tx],
+		"WrapFinds":   wrapFinds[Tx],
+
+		// The traps of idempotency that touch HTTP.
+		"TrapLostCommitIsUnknown":       trapLostCommit[Tx],
+		"TrapUnfinishedIsUnknown":       trapUnfinished[Tx],
+		"TrapOneStatusForTwoConditions": trapOneStatus[Tx],
+		"TrapUnknownIsNotKept":          trapUnknownNotKept[Tx],
+		"TrapKeyReuse":                  trapKeyReuse[Tx],
+		"TrapFingerprintDrift":          trapFingerprintDrift[Tx],
+		"TrapRetention":                 trapRetention[Tx],
+		"TrapTwinKeys":                  trapTwinKeys[Tx],
+		"TrapTenants":                   trapTenants[Tx],
+		"TrapPersonalHeaders":           trapPersonalHeaders[Tx],
+		"TrapFailsClosed":               trapFailsClosed[Tx],
+		"TrapClientGoesAway":            trapClientGoesAway[Tx],
+		"TrapPanic":                     trapPanic[Tx],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conformance.Run(t, h, f)
+		})
+	}
+}
+
+func TestSQL(t *testing.T) { all(t, conformance.SQL()) }
+func TestPgx(t *testing.T) { all(t, conformance.Pgx()) }
