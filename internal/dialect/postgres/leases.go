@@ -59,6 +59,14 @@ FROM due d, clock c WHERE l.name = d.name RETURNING l.owner, l.expires_at`,
 	Remaining: dialect.RemainingLease,
 	Waits:     dialect.WaitsLease,
 
-	// A snapshot older than the grant is refused by the engine (40001).
-	Guard: `SELECT 1 FROM {locks} WHERE name = $1::bytea AND token = $2::bigint AND owner IS NOT NULL FOR SHARE`,
+	// A row that changed after the transaction's snapshot is refused by the
+	// engine (40001), but for that it must be found by its name alone: the
+	// version that the snapshot shows has another token. A row that is newer
+	// than the snapshot cannot be found at all; then the term, whose token is
+	// the clock's, was granted after the transaction began.
+	Guard: `WITH l AS MATERIALIZED (SELECT token, owner FROM {locks} WHERE name = $1::bytea FOR SHARE)
+SELECT 1 FROM l WHERE token = $2::bigint AND owner IS NOT NULL
+UNION ALL
+SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM l) AND current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
+ AND $2::bigint > (extract(epoch FROM now()) * 1000000)::bigint`,
 }
