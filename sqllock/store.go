@@ -78,6 +78,9 @@ func (s *store) identify(ctx context.Context) error {
 	})
 }
 
+// takeBound is how long an attempt waits at the most for SQLite's writer.
+const takeBound = 50 * time.Millisecond
+
 // acquire makes an attempt once. Errors after which the engine wants the
 // statement again, or which say that a row is locked, are not the caller's:
 // held is the answer when they do not end.
@@ -120,7 +123,16 @@ func (s *store) acquireOn(ctx context.Context, q core.Querier, a attempt) (verdi
 			return v, err
 		}
 	}
+	undo, err := l.TakeBound.Change(ctx, q, takeBound)
+	if err != nil {
+		return verdict{}, err
+	}
 	v, told, err := s.grant(ctx, q, s.take, l.Take.ByInsertID, a)
+	if undo.Text != "" {
+		if _, e := undo.Exec(context.WithoutCancel(ctx), q); err == nil {
+			err = e
+		}
+	}
 	if err != nil || v.won || told {
 		return v, err
 	}

@@ -22,6 +22,9 @@ type Leases struct {
 	// guarded transaction holds is as good as held. An attempt that is sent
 	// again finds its own term.
 	Take Grant
+	// TakeBound surrounds Take where it would wait nevertheless: SQLite has one
+	// write lock, and each of its writes takes it.
+	TakeBound Setting
 	// HandOver turns the term of one owner into the next term, of another.
 	HandOver Grant
 	Look     string

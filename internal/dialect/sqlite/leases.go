@@ -12,6 +12,7 @@ ON CONFLICT (name) DO UPDATE SET owner = $2, holder = $4, granted_at = {now},
  expires_at = CASE WHEN l.owner = $2 AND l.expires_at > {now} THEN MAX(l.expires_at, {now} + $3) ELSE {now} + $3 END
 WHERE l.owner IS NULL OR l.expires_at <= {now} OR l.owner = $2
 RETURNING 1, token, 0, ''`},
+	TakeBound: busyTimeout,
 
 	HandOver: dialect.Grant{Text: `UPDATE {locks} SET owner = $2, holder = $4, granted_at = {now}, value = NULL, token = MAX(token + 1, {now}), expires_at = {now} + $3
 WHERE name = $1 AND owner = $5 AND expires_at > {now} RETURNING 1, token, 0, ''`},
