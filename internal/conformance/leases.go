@@ -1,0 +1,191 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// Leases is the suite of the lease locks. The tests on one engine share a
+// database, as users of one table do, and have pools and keys of their own; on SQLite,
+// where a guard locks all of the database, each has its own.
+func Leases[Tx any](t *testing.T, h Handle[Tx]) {
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		if !h.Runs(engine) {
+			return // there is no such handle on this engine
+		}
+		base := New(t, h, engine)
+		for name, f := range map[string]func(*Env[Tx]){
+			"Guard/OldSnapshot": leaseOldSnapshot[Tx],
+			"Guard/Renewal":     leaseGuardAndRenewal[Tx],
+			"Guard/TryAnswers":  leaseTryAnswers[Tx],
+			"Guard/Refusals":    leaseGuardRefusals[Tx],
+			"Cancelled/Insert":  leaseCancelledBehind[Tx](cancelledInsert),
+			"Cancelled/Floor":   leaseCancelledBehind[Tx](cancelledFloor),
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f(leaseEnv(t, base))
+			})
+		}
+	})
+}
+
+// leaseEnv is base for a subtest.
+func leaseEnv[Tx any](t *testing.T, base *Env[Tx]) *Env[Tx] {
+	t.Helper()
+	if base.Engine == dbtest.SQLite {
+		return New(t, base.Handle, base.Engine)
+	}
+	e := *base
+	e.T = t
+	dsn := e.DSN
+	if strings.HasPrefix(e.Handle.Name, "pgx") {
+		// Its default of four is what the guarded transactions of one test take.
+		dsn += "&pool_max_conns=16"
+	}
+	e.Pool = e.Handle.Open(t, dsn)
+	return &e
+}
+
+// leaser opens a Locker on the environment's handle. Lockers do not know of
+// each other, as in two processes.
+func (e *Env[Tx]) leaser(o sqllock.Options) *sqllock.Locker[Tx] {
+	e.Helper()
+	return e.leaserOn(e.DB, o)
+}
+
+// leaserOn opens a Locker, which is closed when the test ends.
+func (e *Env[Tx]) leaserOn(db *holdfast.DB[Tx], o sqllock.Options) *sqllock.Locker[Tx] {
+	e.Helper()
+	l, err := sqllock.New(e.Ctx, db, o)
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.Cleanup(func() { _ = l.Close(context.WithoutCancel(e.Ctx)) })
+	return l
+}
+
+// mustAcquire waits for a lock that must come.
+func (e *Env[Tx]) mustAcquire(l *sqllock.Locker[Tx], key string, opts ...sqllock.Option) *sqllock.Lease {
+	e.Helper()
+	lease, err := l.Acquire(e.Ctx, key, opts...)
+	if err != nil {
+		e.Fatalf("acquire %.40q: %v", key, err)
+	}
+	return lease
+}
+
+// mustRelease gives back a lease that must be held.
+func (e *Env[Tx]) mustRelease(lease *sqllock.Lease) {
+	e.Helper()
+	if err := lease.Release(e.Ctx); err != nil {
+		e.Errorf("release %.40q: %v", lease.Key(), err)
+	}
+}
+
+// wantHeld fails unless l cannot have the lock on key now.
+func (e *Env[Tx]) wantHeld(l *sqllock.Locker[Tx], key string) *sqllock.HeldError {
+	e.Helper()
+	lease, err := l.TryAcquire(e.Ctx, key)
+	var held *sqllock.HeldError
+	if !errors.As(err, &held) || !errors.Is(err, sqllock.ErrHeld) {
+		e.Errorf("the lock on %.40q was to be had: %v, %v", key, lease, err)
+		return &sqllock.HeldError{}
+	}
+	return held
+}
+
+// wantFree fails unless l can have the lock on key now.
+func (e *Env[Tx]) wantFree(l *sqllock.Locker[Tx], key string) *sqllock.Lease {
+	e.Helper()
+	lease, err := l.TryAcquire(e.Ctx, key)
+	if err != nil {
+		e.Fatalf("the lock on %.40q was not to be had: %v", key, err)
+	}
+	return lease
+}
+
+// ended waits for the end of a lease's context and fails unless cause is why.
+func (e *Env[Tx]) ended(lease *sqllock.Lease, cause error) {
+	e.Helper()
+	select {
+	case <-lease.Context().Done():
+	case <-e.Ctx.Done():
+		e.Fatal("the lease's context does not end")
+	}
+	if err := context.Cause(lease.Context()); !errors.Is(err, cause) {
+		e.Errorf("the lease's context ended with %v, want %v", err, cause)
+	}
+}
+
+// leaseRow is the row's name of a lease's key, as it is in the table.
+func leaseRow(key string) []byte { return append([]byte("l"), key...) }
+
+// rowInt reads a number of a lock's row; {now} is the database's clock.
+func (e *Env[Tx]) rowInt(key, expr string) int {
+	e.Helper()
+	return e.Int(e.now(`SELECT `+expr+` FROM holdfast_locks WHERE name = $1`), leaseRow(key))
+}
+
+// now puts the engine's clock into a query.
+func (e *Env[Tx]) now(query string) string {
+	return strings.ReplaceAll(query, "{now}", e.DB.Access().Dialect.Now)
+}
+
+// expired waits until the row's expiry has passed.
+func (e *Env[Tx]) expired(key string) {
+	e.Helper()
+	e.Eventually("the row expires", func() bool { return e.rowInt(key, `CASE WHEN expires_at <= {now} THEN 1 ELSE 0 END`) == 1 })
+}
+
+// readInt reads one number in a transaction; false when there is no row.
+func (e *Env[Tx]) readInt(tx Tx, query string, args ...any) (n int, found bool, err error) {
+	e.Helper()
+	q, err := e.DB.Access().Join(tx)
+	if err != nil {
+		return 0, false, err
+	}
+	found, err = core.QueryRow(e.Ctx, q, []any{&n}, e.Rebind(query), args...)
+	return n, found, err
+}
+
+// guarded runs f in a transaction of level behind a guard.
+func (e *Env[Tx]) guarded(l *sqllock.Locker[Tx], level sql.IsolationLevel, term sqllock.Term, f func(tx Tx)) {
+	e.Helper()
+	tx := e.begin(level)
+	if err := l.Guard(e.Ctx, tx, term); err != nil {
+		e.Fatalf("guard at %v: %v", level, err)
+	}
+	f(tx)
+	e.end(tx, true)
+}
+
+// leaseLevels are the isolation levels that a caller may have on the engine.
+func (e *Env[Tx]) leaseLevels() []sql.IsolationLevel {
+	switch e.Engine {
+	case dbtest.SQLite:
+		return []sql.IsolationLevel{sql.LevelDefault} // which is serializable
+	case dbtest.Postgres:
+		return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+	}
+	return []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+}
+
+// timed says how long f took.
+func timed(f func()) time.Duration {
+	start := time.Now()
+	f()
+	return time.Since(start)
+}
+
+func numbered(what string, n int) string { return fmt.Sprintf("%s %d", what, n) }
