@@ -17,7 +17,7 @@ type protection struct {
 }
 
 // protections is every protection there is, the default first.
-var protections = []protection{withIdempotency, withBusinessRow, withLease, withOptimistic, withNone}
+var protections = []protection{withIdempotency, withBusinessRow, withLease, withRowLock, withOptimistic, withNone}
 
 // findProtection finds one by its name. The error is for the person who typed it.
 func findProtection(name string) (protection, error) {

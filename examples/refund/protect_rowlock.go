@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+var withRowLock = protection{
+	name: "row-lock",
+	says: "Each refund first locks the order's own row (SELECT ... FOR UPDATE) until its transaction ends; a duplicate waits for that, looks and finds the refund.",
+	safe: true,
+	open: openRowLock,
+}
+
+func openRowLock(ctx context.Context, s *service) (strategy, error) {
+	// It is checked here, once, that the key names one row and that the table has row locks.
+	orders, err := sqllock.NewTable[Order](ctx, s.locks, sqllock.TableSpec{
+		Table: "orders", Key: []string{"merchant", "order_no"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, req Request) (refund Refund, replayed bool, err error) {
+		err = s.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sqlx.Tx) (err error) {
+			refund, replayed, err = refundUnderRowLock(ctx, tx, orders, req)
+			return err
+		})
+		return refund, replayed, err
+	}, nil
+}
+
+// refundUnderRowLock locks before it reads anything else: the look then comes
+// after the commit of whoever had the lock, in every isolation level. Also of
+// one whose commit is in doubt, so that asking again settles it.
+func refundUnderRowLock(ctx context.Context, tx *sqlx.Tx, orders *sqllock.Table[Order, *sqlx.Tx], req Request) (Refund, bool, error) {
+	_, err := orders.LockTx(ctx, tx, sqllock.AtMost(maxWait), Order{Merchant: req.Merchant, Number: req.Order})
+	switch {
+	case errors.Is(err, sqllock.ErrNotFound):
+		return Refund{}, false, errNoOrder
+	case errors.Is(err, sqllock.ErrTimeout):
+		return Refund{}, false, idempotency.ErrInProgress
+	case err != nil:
+		return Refund{}, false, err
+	}
+	if made, found, err := findRefund(ctx, tx, req); err != nil || found {
+		return made, found, err
+	}
+	refund, err := book(ctx, tx, req, req.Intent())
+	return refund, false, err
+}
