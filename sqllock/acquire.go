@@ -94,6 +94,14 @@ func (m *manager) try(ctx context.Context, key string, name []byte, s settings) 
 
 // attempt asks the database once for a lease.
 func (m *manager) attempt(ctx context.Context, key string, name []byte, s settings) (*Lease, verdict, error) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil, verdict{}, ErrClosed
+	}
+	m.flights.Add(1)
+	m.mu.Unlock()
+	defer m.flights.Add(-1)
 	a := attempt{name: name, owner: newOwner(), ttl: s.ttl}
 	sent := time.Now() // before the request leaves
 	v, err := m.store.acquire(ctx, a)
@@ -129,7 +137,9 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 	m.mu.Lock()
 	var next *waiter
 	if m.end(l, ErrReleased) && !m.closed {
-		next = m.queues[l.term.key].next()
+		if next = m.queues[l.term.key].next(); next != nil {
+			m.flights.Add(1)
+		}
 	}
 	m.mu.Unlock()
 	if next != nil && m.pass(ctx, l, next) {
@@ -153,6 +163,7 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 
 // pass hands the lock over to the first in line, in one statement.
 func (m *manager) pass(ctx context.Context, l *Lease, w *waiter) bool {
+	defer m.flights.Add(-1)
 	a := attempt{name: w.name, owner: newOwner(), ttl: w.ttl}
 	sent := time.Now()
 	v, err := m.store.pass(ctx, l.owner, a)

@@ -16,12 +16,19 @@ type forsaken struct {
 	owner owner
 	until time.Time
 	pause time.Duration
+	owed  bool // Close waits for it
 }
 
-const firstForsaken = 100 * time.Millisecond
+const (
+	firstForsaken = 100 * time.Millisecond
+	// owedPause is the pause after which Close does not wait for it any more: a
+	// statement that was cancelled at the end has been run, or is stuck.
+	owedPause = 4 * firstForsaken
+)
 
 func (m *manager) forsake(a attempt) {
-	m.forsaken.set(forsaken{string(a.name), a.owner, time.Now().Add(a.ttl), firstForsaken}, time.Now())
+	m.flights.Add(1)
+	m.forsaken.set(forsaken{string(a.name), a.owner, time.Now().Add(a.ttl), firstForsaken, true}, time.Now())
 }
 
 func (m *manager) sweep(ctx context.Context, due []forsaken) {
@@ -33,10 +40,15 @@ func (m *manager) sweep(ctx context.Context, due []forsaken) {
 			m.bell.ring([]byte(f.name))
 		}
 		at := time.Now().Add(f.pause)
-		if err == nil && was || at.After(f.until) {
+		over := err == nil && was || at.After(f.until)
+		f.pause *= 2
+		if f.owed && (over || f.pause >= owedPause) {
+			f.owed = false
+			m.flights.Add(-1)
+		}
+		if over {
 			continue
 		}
-		f.pause *= 2
 		m.forsaken.set(f, at)
 	}
 }

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -19,6 +20,7 @@ type manager struct {
 	forsaken *agenda[forsaken]
 	bell     *bell
 	lazy     time.Duration // lazyPoll, but in tests
+	flights  atomic.Int64  // what may yet be granted, or is to be taken back
 
 	mu       sync.Mutex
 	closed   bool
@@ -134,6 +136,9 @@ func (m *manager) close(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
+	}
+	for m.flights.Load() > 0 && ctx.Err() == nil {
+		time.Sleep(minPoll)
 	}
 	m.stop()
 	m.waits.wait()
