@@ -25,6 +25,15 @@ func Leases[Tx any](t *testing.T, h Handle[Tx]) {
 		}
 		base := New(t, h, engine)
 		for name, f := range map[string]func(*Env[Tx]){
+			"Life":              leaseLife[Tx],
+			"LateRelease":       leaseLateRelease[Tx],
+			"Renewal":           leaseRenewal[Tx],
+			"TwinKeys":          leaseTwinKeys[Tx],
+			"Do":                leaseDo[Tx],
+			"Wait/Line":         leaseLine[Tx],
+			"Wait/Between":      leaseBetween[Tx],
+			"Close/Ends":        leaseClose[Tx],
+			"Close/InFlight":    leaseCloseInFlight[Tx],
 			"Guard/OldSnapshot": leaseOldSnapshot[Tx],
 			"Guard/Renewal":     leaseGuardAndRenewal[Tx],
 			"Guard/TryAnswers":  leaseTryAnswers[Tx],
