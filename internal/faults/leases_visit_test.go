@@ -27,6 +27,7 @@ type visit struct {
 	try    bool // asks again and again instead of waiting
 	ttl    time.Duration
 	hold   time.Duration
+	wait   time.Duration // gives up after that; when it tries, at once
 }
 
 // visit gets the lease, makes a guarded commit, and ends the lease. Its errors
@@ -51,13 +52,11 @@ func (p *party) visit(ctx context.Context, c *history.Client, v visit) error {
 		if err := p.another(ctx, c, lease); err != nil {
 			return fmt.Errorf("try: %w", err)
 		}
-		if err := p.write(ctx, lease, guarded, term); err != nil && !errors.Is(err, sqllock.ErrLost) {
-			return fmt.Errorf("late guarded commit: %w", err)
-		}
 	}
 	end := term.Release()
 	err = lease.Release(ctx)
 	switch {
+	case errors.Is(context.Cause(lease.Context()), sqllock.ErrClosed): // that was Close, some time before
 	case err == nil:
 		end.OK()
 	case errors.Is(err, sqllock.ErrLost):
@@ -68,6 +67,11 @@ func (p *party) visit(ctx context.Context, c *history.Client, v visit) error {
 	}
 	if err != nil {
 		return fmt.Errorf("release: %w", err)
+	}
+	if v.manner == oversees {
+		if err := p.write(ctx, lease, guarded, term); !errors.Is(err, sqllock.ErrLost) {
+			return fmt.Errorf("late guarded commit: want ErrLost: %w", err)
+		}
 	}
 	return nil
 }
@@ -104,6 +108,11 @@ func (p *party) get(ctx context.Context, c *history.Client, v visit) (*sqllock.L
 	if v.manner != orderly {
 		opts = append(opts, sqllock.WithoutRenewal())
 	}
+	if v.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, v.wait)
+		defer cancel()
+	}
 	for {
 		grant, sent := c.Grant(v.key), time.Now()
 		var lease *sqllock.Lease
@@ -117,7 +126,9 @@ func (p *party) get(ctx context.Context, c *history.Client, v visit) (*sqllock.L
 		case err == nil:
 			return lease, grant.Won(lease.Token(), p.window(sent, v.ttl)), nil
 		case v.try && errors.Is(err, sqllock.ErrHeld):
-			grant.Held()
+			if grant.Held(); v.wait > 0 {
+				return nil, nil, err
+			}
 			time.Sleep(time.Duration(5+rand.IntN(30)) * time.Millisecond)
 		default:
 			grant.Unknown()
