@@ -12,7 +12,7 @@ import (
 
 var withLease = protection{
 	name: "lease",
-	says: "One request at a time holds the order's lock, and its transaction commits only while nobody was granted the lock after it; whoever comes next looks and finds the refund.",
+	says: "One request at a time has the lock on the order, and a guard refuses one that lost it before its commit; the next one looks and finds the refund.",
 	safe: true,
 	open: openLease,
 }

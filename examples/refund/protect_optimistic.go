@@ -11,7 +11,7 @@ import (
 
 var withOptimistic = protection{
 	name: "optimistic",
-	says: "Nobody waits: each refund writes the order on the condition that its version is still the one that was read, and a duplicate that comes second reads again and finds the refund.",
+	says: "Nobody waits: each refund writes the order on condition that its version is the one that was read; who comes second reads again and finds the refund.",
 	safe: true,
 	open: openOptimistic,
 }

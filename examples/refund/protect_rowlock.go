@@ -13,7 +13,7 @@ import (
 
 var withRowLock = protection{
 	name: "row-lock",
-	says: "Each refund first locks the order's own row (SELECT ... FOR UPDATE) until its transaction ends; a duplicate waits for that, looks and finds the refund.",
+	says: "Each refund locks the order's own row (SELECT ... FOR UPDATE) until its transaction ends; a duplicate waits, looks and finds the refund.",
 	safe: true,
 	open: openRowLock,
 }
