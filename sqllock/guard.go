@@ -38,9 +38,12 @@ func (l *Locker[Tx]) Guard(ctx context.Context, tx Tx, terms ...Term) error {
 		return invalid("terms", "there is none: give those that the transaction depends on, as lease.Term()")
 	}
 	for _, t := range terms {
+		_, err := nameOf(kindLease, t.key)
 		switch {
 		case t.key == "" || t.token <= 0:
 			return invalid("terms", "one is the zero Term: give lease.Term()")
+		case err != nil:
+			return err
 		case t.store != l.leases.store.id:
 			return fmt.Errorf("%w: key %.40q, token %d: guard it with the Locker that granted it, or one on the same tables", ErrOtherStore, t.key, t.token)
 		}
@@ -74,7 +77,7 @@ func (l *Locker[Tx]) guard(ctx context.Context, q core.Querier, terms []Term) er
 		}
 		switch {
 		case err != nil:
-			return err
+			return s.missing(err)
 		case !found:
 			return &LostError{Key: t.key, Token: t.token, Reason: "another term was granted since, or it was released or taken away"}
 		case fresh == 0:

@@ -2,11 +2,11 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
-	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
 // Locker grants the locks of one DB. It is safe for concurrent use. One Locker
@@ -35,8 +35,10 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Locker[T
 	a := db.Access()
 	s := newStore(a.Dialect, a.Table, a.OnConn, o.Holder)
 	if err := s.identify(ctx); err != nil {
-		if a.Dialect.Classify(err) == dialect.NoTable {
-			return nil, &holdfast.SchemaError{Table: a.Table("floor"), Err: err}
+		var missing *holdfast.SchemaError
+		if errors.As(err, &missing) {
+			missing.Table = a.Table("floor")
+			return nil, missing
 		}
 		return nil, fmt.Errorf("sqllock: reading the store's identity: %w", err)
 	}

@@ -43,6 +43,7 @@ type verdict struct {
 // store runs the statements of the leases.
 type store struct {
 	dialect *dialect.Dialect
+	locks   string // the table
 	onConn  func(ctx context.Context, before string, f func(q core.Querier) error) error
 	holder  string
 	self    owner  // this process, as one who waits
@@ -57,12 +58,24 @@ func newStore(d *dialect.Dialect, table func(string) string, onConn func(context
 	r := strings.NewReplacer("{locks}", table("locks"), "{floor}", table("floor"), "{waiters}", table("waiters"), "{now}", d.Now)
 	compile := func(name, text string) core.Stmt { return d.Compile("locks."+name, r.Replace(text)) }
 	l := &d.Leases
-	return &store{
-		dialect: d, onConn: onConn, holder: holder, self: newOwner(), seen: newSeen(), texts: r.Replace,
+	s := &store{
+		dialect: d, locks: table("locks"), holder: holder, self: newOwner(), seen: newSeen(), texts: r.Replace,
 		make: compile("make", l.Make.Text), take: compile("take", l.Take.Text),
 		handOver: compile("hand over", l.HandOver.Text), look: compile("look", l.Look),
 		release: compile("release", l.Release), guard: compile("guard", l.Guard),
 	}
+	s.onConn = func(ctx context.Context, before string, f func(q core.Querier) error) error {
+		return s.missing(onConn(ctx, before, f))
+	}
+	return s
+}
+
+// missing says of a table that is not there what is to be done.
+func (s *store) missing(err error) error {
+	if s.dialect.Classify(err) == dialect.NoTable {
+		return &holdfast.SchemaError{Table: s.locks, Err: err}
+	}
+	return err
 }
 
 // identify reads which tables these are.
