@@ -22,19 +22,22 @@ import (
 // since the first one's lock or read has fixed the snapshot: several keys are
 // best locked at READ COMMITTED, always in one order.
 //
-// On MySQL and MariaDB a key's first lock makes its row on another connection
-// of the pool. Where there is none to be had within 100 ms, it is made in
-// the caller's transaction; then transactions that come together at a new
-// key may deadlock, which is ErrRetry. On SQLite there is one writer, so the
-// lock is on everything.
+// On MySQL and MariaDB the key's row is made on another connection of the pool,
+// within a second whatever the wait. Where there is none to be had within 100
+// ms, it is made in the caller's transaction; then transactions that come
+// together at a new key may deadlock, which is ErrRetry. With MariaDB's
+// innodb_snapshot_isolation a new key is refused to a snapshot that is older
+// than its row, once. On SQLite there is one writer, so the lock is on
+// everything. On Galera two nodes may both be granted a key; the second to
+// commit is refused.
 //
 // Errors: [ErrNotNow] and [ErrTimeout], as wait says; [holdfast.ErrRetry]: a
 // deadlock, a serialization failure, an old snapshot; [holdfast.ErrTxLost]: the
 // transaction had ended, as after a deadlock whose error was passed over;
 // [holdfast.ErrInvalid] (the key is empty or longer than [MaxKey]);
 // [holdfast.ErrNoTx]; ctx's cause; the driver's. After ErrNotNow, ErrTimeout,
-// ErrInvalid and ErrNoTx the transaction is as it was, and the key is not
-// locked. After every other error Holdfast has rolled tx back.
+// ErrInvalid and ErrNoTx the transaction goes on without the lock. After every
+// other error Holdfast has rolled tx back.
 func (l *Locker[Tx]) LockTx(ctx context.Context, tx Tx, key string, wait Wait) error {
 	name, err := nameOf(kindRow, key)
 	if err != nil {

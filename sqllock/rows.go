@@ -112,6 +112,7 @@ func (t *Table[R, Tx]) lockable(ctx context.Context) error {
 // and above, from its snapshot. PostgreSQL refuses such a transaction where the
 // row is newer than that (ErrRetry). On SQLite there is one writer, so the lock
 // is on everything; SkipLocked leaves out all rows while there is another one.
+// On Galera the lock is on one node: a row that is to be alone must be updated.
 //
 // Errors: [ErrNotFound], [ErrNotNow] and [ErrTimeout], after which the
 // transaction goes on, though rows that come before in the order may be locked;

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -132,11 +133,11 @@ func (w *waiting) sleep(ctx context.Context, pause *core.Backoff) error {
 func (w *waiting) bound() time.Duration {
 	switch {
 	case w.wait.now():
-		return w.sql.Least
+		return max(w.sql.Least, time.Millisecond)
 	case w.wait.mode == untilDone:
 		return w.sql.Forever
 	}
-	left := max(w.wait.most-time.Since(w.start), w.sql.Least)
+	left := max(w.wait.most-time.Since(w.start), w.sql.Least, time.Millisecond)
 	if w.sql.Slice > 0 {
 		left = min(left, w.sql.Slice)
 	}
@@ -175,18 +176,27 @@ func (w *waiting) undoable(ctx context.Context, set bool, bound time.Duration, t
 // one locks one row by a locking read, of which tail is what comes after SELECT;
 // run runs a statement and tells whether there was a row.
 func (w *waiting) one(ctx context.Context, tail string, run func(text string) (found bool, err error)) (found bool, err error) {
+	begun := time.Now()
+	try := func() (bool, error) { return run(w.sql.Select(time.Hour) + tail + w.sql.TryClause) }
 	if !w.wait.now() {
 		err = w.until(ctx, true, func(bound time.Duration) error {
 			found, err = run(w.sql.Select(bound) + tail + w.sql.Clause)
 			return err
 		})
+		if errors.Is(err, ErrTimeout) && w.sql.Least > 0 {
+			// The statement may have been slow, and the row not locked.
+			if free, tried := try(); w.classify(tried) != dialect.Busy && (free || tried != nil) {
+				return free, tried
+			}
+		}
 		return found, err
 	}
-	found, err = run(w.sql.Select(time.Hour) + tail + w.sql.TryClause)
+	found, err = try()
 	if err == nil && !found {
 		switch w.sql.Left {
 		case dialect.LeftWaits:
-			found, err = run(w.sql.Select(w.sql.Least) + tail + w.sql.Clause)
+			slow := 4 * time.Since(begun)
+			found, err = run(w.sql.Select(max(w.sql.Least, slow)) + tail + w.sql.Clause)
 		case dialect.LeftReads:
 			there, err := run(w.sql.Select(0) + tail)
 			if err == nil && there {

@@ -141,10 +141,11 @@ func keyModes[Tx any](e *Env[Tx]) {
 			}
 			e.Logf("%s: at most %v: %v after %v", key, d, err, waited.Round(time.Millisecond))
 		}
-		go func() {
+		var later sync.WaitGroup
+		later.Go(func() {
 			time.Sleep(1200 * time.Millisecond) // past more than one statement of InnoDB's
 			release()
-		}()
+		})
 		wait := sqllock.UntilDone
 		if key == "old" {
 			wait = sqllock.AtMost(30 * time.Second)
@@ -156,6 +157,7 @@ func keyModes[Tx any](e *Env[Tx]) {
 		if waited := time.Since(start); waited < time.Second {
 			e.Errorf("it was granted after %v, while it was held", waited)
 		}
+		later.Wait()
 		if err := b.LockTx(e.Ctx, tx, key, sqllock.NoWait); err != nil {
 			e.Errorf("again in the same transaction: %v", err)
 		}
@@ -170,7 +172,6 @@ func keyModes[Tx any](e *Env[Tx]) {
 		if n := e.Effects(key); n != want {
 			e.Errorf("%d effects, want %d: before the waits that ended, and after", n, want)
 		}
-		release()
 	}
 	// Free keys, and a key of another kind, are nobody's.
 	lease, err := a.Acquire(e.Ctx, "lease")

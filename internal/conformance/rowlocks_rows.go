@@ -107,11 +107,13 @@ func rowModes[Tx any](e *Env[Tx]) {
 			e.Errorf("%+v: got %v, want not found", wait, err)
 		}
 	}
-	go func() {
+	var later sync.WaitGroup
+	later.Go(func() {
 		time.Sleep(1200 * time.Millisecond)
 		e.end(holder, true)
-	}()
+	})
 	lock(tx, sqllock.UntilDone, []string{"c", "b", "a"}, "c", "b", "a")
+	later.Wait()
 	if err := e.Effect(e.Ctx, tx, "k"); err != nil {
 		e.Error(err)
 	}

@@ -39,8 +39,8 @@ type RowLocks struct {
 	Lockable string
 
 	// Slice bounds each statement of a longer wait, where that is not to be one
-	// statement; Forever is that of a wait without an end. 0 is no bound. Least
-	// is the shortest bound with which a statement that need not wait can run.
+	// statement; Forever is that of a wait without an end. 0 is no bound. Least,
+	// where the bound is on all that the statement does, is the shortest.
 	Slice, Forever, Least time.Duration
 	// BoundGet and BoundSet are the setting that bounds each wait, where no
 	// statement carries the bound. {to} is what Bound gives.

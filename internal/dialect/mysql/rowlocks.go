@@ -36,6 +36,5 @@ WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
 	// innodb_lock_wait_timeout is a second, and is not to come first.
 	Slice:   500 * time.Millisecond,
 	Forever: 500 * time.Millisecond,
-	// The bound is on all that the statement does.
-	Least: 20 * time.Millisecond,
+	Least:   20 * time.Millisecond,
 }

@@ -40,5 +40,4 @@ SELECT (SELECT count(*) FROM moved), (SELECT count(*) FROM {locks} WHERE name = 
 		return dialect.Millis(d) + "ms"
 	},
 	Savepoint: true,
-	Least:     time.Millisecond,
 }

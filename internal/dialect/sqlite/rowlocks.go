@@ -22,7 +22,6 @@ ON CONFLICT (name) DO UPDATE SET token = MAX(token + 1, {now}), granted_at = {no
 	// the setting behind.
 	Slice:   time.Millisecond,
 	Forever: time.Millisecond,
-	Least:   time.Millisecond,
 	// As a function in a SELECT it would fix the snapshot.
 	BoundGet: `PRAGMA busy_timeout`,
 	BoundSet: `PRAGMA busy_timeout = {to}`,

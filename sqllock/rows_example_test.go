@@ -1,0 +1,110 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/migrations"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// One settlement of a day at a time, whoever starts it. The day has no row of
+// its own.
+func ExampleLocker_LockTx() {
+	ctx := context.Background()
+	db, locks, remove := openLedger(ctx)
+	defer remove()
+
+	settle := func(wait sqllock.Wait, meanwhile func()) error {
+		return db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+			if err := locks.LockTx(ctx, tx, "settlement/2026-11-21", wait); err != nil { // first in the transaction
+				return err
+			}
+			meanwhile()
+			_, err := tx.ExecContext(ctx, `UPDATE accounts SET cents = cents - 1 WHERE no = 'a'`)
+			return err
+		})
+	}
+	err := settle(sqllock.UntilDone, func() {
+		err := settle(sqllock.NoWait, func() {})
+		fmt.Println("a second one, meanwhile:", errors.Is(err, sqllock.ErrNotNow))
+	})
+	fmt.Println("the first one:", err)
+	fmt.Println("later:", settle(sqllock.AtMost(time.Second), func() {}))
+	// Output:
+	// a second one, meanwhile: true
+	// the first one: <nil>
+	// later: <nil>
+}
+
+// Two accounts are locked in one order, whichever of them pays.
+func ExampleTable_LockTx() {
+	type Account struct {
+		No    string `db:"no"`
+		Cents int64  `db:"cents"`
+	}
+	ctx := context.Background()
+	db, locks, remove := openLedger(ctx)
+	defer remove()
+
+	accounts, err := sqllock.NewTable[Account](ctx, locks, sqllock.TableSpec{Table: "accounts", Key: []string{"no"}})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	err = db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+		rows, err := accounts.LockTx(ctx, tx, sqllock.UntilDone, Account{No: "b"}, Account{No: "a"})
+		if err != nil {
+			return err
+		}
+		fmt.Println(rows)
+		_, err = tx.ExecContext(ctx, `UPDATE accounts SET cents = cents + CASE no WHEN 'a' THEN 10 ELSE -10 END`)
+		return err
+	})
+	fmt.Println(err)
+	// Output:
+	// [{b 50} {a 100}]
+	// <nil>
+}
+
+func openLedger(ctx context.Context) (*holdfast.DB[*sql.Tx], *sqllock.Locker[*sql.Tx], func()) {
+	dir, err := os.MkdirTemp("", "ledger")
+	if err != nil {
+		log.Fatal(err)
+	}
+	pool, err := sql.Open("sqlite", filepath.Join(dir, "ledger.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := migrations.Up(ctx, pool); err != nil {
+		log.Fatal(err)
+	}
+	for _, q := range []string{`CREATE TABLE accounts (no TEXT NOT NULL PRIMARY KEY, cents BIGINT NOT NULL)`, `INSERT INTO accounts VALUES ('a', 100), ('b', 50)`} {
+		if _, err := pool.ExecContext(ctx, q); err != nil {
+			log.Fatal(err)
+		}
+	}
+	db, err := holdfastsql.Open(ctx, pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	locks, err := sqllock.New(ctx, db, sqllock.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return db, locks, func() {
+		_ = locks.Close(ctx)
+		_ = pool.Close()
+		_ = os.RemoveAll(dir)
+	}
+}
