@@ -142,8 +142,12 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 		}
 	}
 	m.mu.Unlock()
-	if next != nil && m.pass(ctx, l, next) {
-		return nil
+	doubt := false
+	if next != nil {
+		passed := false
+		if passed, doubt = m.pass(ctx, l, next); passed {
+			return nil
+		}
 	}
 	was, tell, err := m.store.free(ctx, l.name, l.owner)
 	if err != nil {
@@ -155,22 +159,24 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.wake(l.term.key)
-	if err == nil && !was {
+	if err == nil && !was && !doubt {
 		return l.lost("it was not the row's any more at its release")
 	}
 	return err
 }
 
-// pass hands the lock over to the first in line, in one statement.
-func (m *manager) pass(ctx context.Context, l *Lease, w *waiter) bool {
+// pass hands the lock over to the first in line, in one statement. Where it did
+// not, doubt says that it may have, and the answer was lost.
+func (m *manager) pass(ctx context.Context, l *Lease, w *waiter) (passed, doubt bool) {
 	defer m.flights.Add(-1)
 	a := attempt{name: w.name, owner: newOwner(), ttl: w.ttl}
 	sent := time.Now()
-	v, err := m.store.pass(ctx, l.owner, a)
+	v, doubt, err := m.store.pass(ctx, l.owner, a)
 	var lease *Lease
-	if err == nil && v.won {
+	switch {
+	case err == nil && v.won:
 		lease, err = m.begin(ctx, w.q.key, a, w.settings, v.token, sent)
-	} else {
+	case doubt:
 		m.forsake(a)
 	}
 	m.mu.Lock()
@@ -187,5 +193,5 @@ func (m *manager) pass(ctx context.Context, l *Lease, w *waiter) bool {
 	if gone && lease != nil {
 		_ = lease.Release(ctx) // to the one behind
 	}
-	return err == nil && v.won
+	return err == nil && v.won, doubt
 }

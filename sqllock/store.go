@@ -175,14 +175,15 @@ func (s *store) grant(ctx context.Context, q core.Querier, stmt core.Stmt, byIns
 	return v, told, err
 }
 
-// pass hands the term of one owner over to an attempt; false when there is no
-// such term any more.
-func (s *store) pass(ctx context.Context, from owner, a attempt) (v verdict, err error) {
-	conn := func(q core.Querier) error {
+// pass hands the term of one owner over to an attempt. Where there was no such
+// term any more, doubt says that a run whose answer was lost may have done it.
+func (s *store) pass(ctx context.Context, from owner, a attempt) (v verdict, doubt bool, err error) {
+	err = s.retry(ctx, func(q core.Querier) (err error) {
 		v, _, err = s.grant(ctx, q, s.handOver, s.dialect.Leases.HandOver.ByInsertID, a, from[:])
+		doubt = doubt || err != nil && !s.dialect.RolledBack(err)
 		return err
-	}
-	return v, s.retry(ctx, conn)
+	})
+	return v, doubt, err
 }
 
 // retry runs f as long as the engine wants it run again.
