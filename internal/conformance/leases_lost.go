@@ -1,0 +1,102 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/hex"
+	"regexp"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+var serverAddress = regexp.MustCompile(`@(?:tcp\()?([^/?()]+)`)
+
+// behindProxy opens a pool that goes through a proxy of its own.
+func (e *Env[Tx]) behindProxy() (*faultproxy.Proxy, Pool[Tx]) {
+	e.Helper()
+	at := serverAddress.FindStringSubmatchIndex(e.DSN)
+	proxy, err := faultproxy.New(e.DSN[at[2]:at[3]])
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.Cleanup(proxy.Close)
+	pool := e.openWith(e.DSN[:at[2]] + proxy.Addr() + e.DSN[at[3]:])
+	e.Cleanup(proxy.CutAll) // a pool's end would wait for a silent connection
+	return proxy, pool
+}
+
+// sends matches a request with a value, as the protocols have it.
+func sends(value string) faultproxy.Match {
+	text := []byte(hex.EncodeToString([]byte(value)))
+	return func(request []byte) bool {
+		return bytes.Contains(request, []byte(value)) || bytes.Contains(request, text)
+	}
+}
+
+// leaseLostReplies: the server did what it was asked, and its answer was lost.
+// An acquire that is sent again finds its own term, a release has released, and
+// a hand-over is granted once; nothing is held by nobody for its TTL.
+func leaseLostReplies[Tx any](e *Env[Tx]) {
+	if e.Engine == dbtest.SQLite {
+		return // is called within the process: no reply can be lost
+	}
+	other := e.leaser(sqllock.Options{TTL: time.Hour})
+	for _, ending := range []faultproxy.Ending{faultproxy.Close, faultproxy.Reset} {
+		for _, used := range []bool{false, true} { // MySQL has a statement for each
+			key := numbered("lost", int(ending)*2+map[bool]int{true: 1}[used])
+			holder := "holder of " + key
+			proxy, pool := e.behindProxy()
+			l := e.leaserOn(pool.DB, sqllock.Options{TTL: time.Hour, Holder: holder})
+			if used {
+				e.mustRelease(e.wantFree(l, key))
+			}
+			struck := func(what string, match faultproxy.Match, then func(), do func()) {
+				e.Helper()
+				fault := proxy.LoseReply(match, ending, then)
+				do()
+				if !fault.Fired() {
+					e.Errorf("%s: no reply was lost", what)
+				}
+			}
+
+			granted := 0
+			var lease *sqllock.Lease
+			struck("acquire", sends(holder), func() { granted = e.rowInt(key, `token`) }, func() { lease = e.mustAcquire(l, key) })
+			if int64(granted) != lease.Token() || e.rowInt(key, `token`) != granted {
+				e.Errorf("acquire: granted with token %d, then with %d", granted, lease.Token())
+			}
+			e.guarded(l, 0, lease.Term(), func(Tx) {})
+
+			struck("release", sends(key), func() {}, func() { e.mustRelease(lease) })
+			lease = e.wantFree(other, key)
+			e.mustRelease(lease)
+
+			// The line of this process is empty but for the one it is handed to.
+			lease = e.mustAcquire(l, key)
+			arrived := make(chan arrival, 1)
+			e.queue(e.Ctx, l, key, 0, 1, arrived)
+			handed := 0
+			struck("hand-over", sends(holder), func() { handed = e.rowInt(key, `token`) }, func() { e.mustRelease(lease) })
+			if int64(handed) <= lease.Token() {
+				e.Errorf("hand-over: token %d after %d", handed, lease.Token())
+			}
+			select {
+			case a := <-arrived:
+				if a.err != nil {
+					e.Fatal(a.err)
+				}
+				if a.lease.Token() < int64(handed) || a.lease.Context().Err() != nil {
+					e.Errorf("handed over with token %d, after %d was granted", a.lease.Token(), handed)
+				}
+				e.guarded(l, 0, a.lease.Term(), func(Tx) {})
+				e.wantHeld(other, key)
+				e.mustRelease(a.lease)
+			case <-time.After(time.Minute): // of an hour's TTL
+				e.Error("the lock that was to be handed over is held by nobody")
+			}
+			e.mustRelease(e.wantFree(other, key))
+		}
+	}
+}
