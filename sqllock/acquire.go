@@ -149,7 +149,7 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 			return nil
 		}
 	}
-	was, tell, err := m.store.free(ctx, l.name, l.owner)
+	was, tell, err := m.store.free(ctx, l.name, l.owner, doubt)
 	if err != nil {
 		m.forsake(l.attempt)
 	}
@@ -159,7 +159,7 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.wake(l.term.key)
-	if err == nil && !was && !doubt {
+	if err == nil && !was {
 		return l.lost("it was not the row's any more at its release")
 	}
 	return err

@@ -204,9 +204,9 @@ func (s *store) retry(ctx context.Context, f func(q core.Querier) error) error {
 }
 
 // free ends the term of an owner. It answers whether the term was the row's, and
-// whether other processes are to be told.
-func (s *store) free(ctx context.Context, name []byte, o owner) (was, tell bool, err error) {
-	done := false // maybe, by a run whose answer was lost
+// whether other processes are to be told. done is whether a statement whose
+// answer was lost may have ended it already.
+func (s *store) free(ctx context.Context, name []byte, o owner, done bool) (was, tell bool, err error) {
 	err = s.retry(ctx, func(q core.Querier) (err error) {
 		var freed, waiters int64
 		if s.dialect.Leases.ReleaseTells {
