@@ -1,8 +1,10 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/dbtest"
@@ -45,7 +47,11 @@ func largeLockTable[Tx any](e *Env[Tx]) {
 		}
 		// The first batch is deleted and not committed.
 		free = e.Int(`SELECT COUNT(*) FROM (SELECT name FROM holdfast_locks FOR UPDATE SKIP LOCKED) l`)
-		if token, err := e.grant(e.DB.Access().Pool, lockName("new"), make([]byte, 16)); token == 0 || err != nil {
+		bounded := *e // with the floor locked, the grant would wait for this very goroutine
+		ctx, cancel := context.WithTimeout(e.Ctx, 20*time.Second)
+		defer cancel()
+		bounded.Ctx = ctx
+		if token, err := bounded.grant(e.DB.Access().Pool, lockName("new"), make([]byte, 16)); token == 0 || err != nil {
 			e.Errorf("a new key had to wait: %v", err)
 		}
 	}}

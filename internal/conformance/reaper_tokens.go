@@ -178,7 +178,7 @@ func grantsAtEveryStep[Tx any](e *Env[Tx]) {
 		{"commit", 2},
 	} {
 		name := lockName(at.statement + fmt.Sprint(at.nth))
-		old := int64(e.floor() + day)
+		old := int64(max(e.floor(), e.Now()) + day)
 		e.Locks(Lock{name, nil, int(old), e.Now() - 2*hour})
 		e.Locks(series("other", 5, e.floor(), e.Now()-2*hour)...)
 		var token int64
