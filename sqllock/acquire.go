@@ -149,7 +149,7 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 			return nil
 		}
 	}
-	was, tell, err := m.store.free(ctx, l.name, l.owner, doubt)
+	was, unsure, tell, err := m.store.free(ctx, l.name, l.owner)
 	if err != nil {
 		m.forsake(l.attempt)
 	}
@@ -159,7 +159,9 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.wake(l.term.key)
-	if err == nil && !was {
+	// Whatever became of a release that nobody answered, what had lapsed was lost.
+	lapsed := errors.Is(context.Cause(l.ctx), ErrLost)
+	if err == nil && !was && (lapsed || !doubt && !unsure) {
 		return l.lost("it was not the row's any more at its release")
 	}
 	return err

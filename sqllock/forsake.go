@@ -34,7 +34,7 @@ func (m *manager) forsake(a attempt) {
 func (m *manager) sweep(ctx context.Context, due []forsaken) {
 	for _, f := range due {
 		c, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
-		was, tell, err := m.store.free(c, []byte(f.name), f.owner, false)
+		was, _, tell, err := m.store.free(c, []byte(f.name), f.owner)
 		cancel()
 		if tell {
 			m.bell.ring([]byte(f.name))

@@ -204,9 +204,9 @@ func (s *store) retry(ctx context.Context, f func(q core.Querier) error) error {
 }
 
 // free ends the term of an owner. It answers whether the term was the row's, and
-// whether other processes are to be told. done is whether a statement whose
-// answer was lost may have ended it already.
-func (s *store) free(ctx context.Context, name []byte, o owner, done bool) (was, tell bool, err error) {
+// whether other processes are to be told. Where it was not, doubt says that a run
+// whose answer was lost may have ended it.
+func (s *store) free(ctx context.Context, name []byte, o owner) (was, doubt, tell bool, err error) {
 	err = s.retry(ctx, func(q core.Querier) (err error) {
 		var freed, waiters int64
 		if s.dialect.Leases.ReleaseTells {
@@ -216,11 +216,11 @@ func (s *store) free(ctx context.Context, name []byte, o owner, done bool) (was,
 			r, err = s.release.Exec(ctx, q, name, o[:])
 			freed = r.Affected
 		}
-		was, tell = err == nil && (freed > 0 || done), err == nil && waiters > 0
-		done = done || err != nil && !s.dialect.RolledBack(err)
+		was, tell = err == nil && freed > 0, err == nil && waiters > 0
+		doubt = doubt || err != nil && !s.dialect.RolledBack(err)
 		return err
 	})
-	return was, tell, err
+	return was, doubt, tell, err
 }
 
 // holderOf looks who has a lock; an error leaves it unknown.
