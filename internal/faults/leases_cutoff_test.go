@@ -233,10 +233,14 @@ func (c *cutOff) round(key string, cut func(*cutOff) (<-chan struct{}, func())) 
 		c.Errorf("token %d after %d", next.Token(), lease.Token())
 	}
 	done := term.Release()
-	if err := lease.Release(c.Ctx); !errors.Is(err, sqllock.ErrLost) {
-		c.Errorf("released after it was lost: %v", err)
+	switch err := lease.Release(c.Ctx); {
+	case errors.Is(err, sqllock.ErrLost):
+		done.Lost()
+	case err == nil:
+		c.Error("released after it was lost, without an error")
+	default:
+		done.Unknown() // its connections were cut a moment ago
 	}
-	done.Lost()
 	if err := next.Release(c.Ctx); err != nil {
 		c.Errorf("the rival's release: %v", err)
 	}

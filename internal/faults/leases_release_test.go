@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/conformance"
 	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/history"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -55,6 +56,46 @@ func TestLeaseReleasedLateAndAgain(t *testing.T) {
 		}
 		if err := next.Release(e.Ctx); err != nil {
 			e.Errorf("the next holder's release: %v", err)
+		}
+	})
+}
+
+// Rule: the same where the reply to the release is lost, with its connection:
+// the lease's own context had said before that it is lost.
+func TestLeaseReleasedLateWithoutReply(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		if engine == dbtest.SQLite {
+			return // it has no replies
+		}
+		e := conformance.New(t, conformance.SQL(), engine)
+		w := again(t, &world[*sql.Tx]{Env: e})
+		o := sqllock.Options{TTL: 5 * time.Second}
+		late := joined(t, with(w.DSN, textOf(engine)), "", o, history.New(), nil)
+		other := joined(t, e.DSN, "", o, history.New(), nil)
+		for name, c := range map[string]struct {
+			taken bool
+			want  error
+		}{"taken": {true, sqllock.ErrLost}, "held": {false, nil}} {
+			opts := []sqllock.Option{}
+			if c.taken {
+				opts = []sqllock.Option{sqllock.WithTTL(100 * time.Millisecond), sqllock.WithoutRenewal()}
+			}
+			lease, err := late.locks.Acquire(e.Ctx, name, opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.taken {
+				if _, err := other.locks.Acquire(e.Ctx, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f := w.proxy.LoseReply(faultproxy.Contains("SET owner = NULL"), faultproxy.Close)
+			err = lease.Release(e.Ctx)
+			w.struck(f, err)
+			if !errors.Is(err, c.want) {
+				t.Errorf("%s, released without a reply: %v, want %v", name, err, c.want)
+			}
 		}
 	})
 }
