@@ -109,6 +109,8 @@ func (p *party) obey(ctx context.Context, lines io.Reader) error {
 		switch {
 		case do == "acquire":
 			lease, err = p.locks.Acquire(ctx, of)
+		case lease == nil:
+			err = errors.New("it has no lease")
 		case do == "write" && of == checked && lease.Context().Err() != nil:
 			err = context.Cause(lease.Context())
 		case do == "write":

@@ -45,7 +45,7 @@ func (s storm) strike(e *conformance.Env[*sql.Tx], name string) history.History 
 		records = append(records, o.Record)
 		return start(e.T, o)
 	}
-	ctx, cancel := context.WithTimeout(e.Ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(e.Ctx, 3*time.Minute)
 	defer cancel()
 	rec := history.New()
 	parties := make([]*party, s.lockers)
