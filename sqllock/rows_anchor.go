@@ -48,30 +48,35 @@ func (a *anchor[Tx]) hold(ctx context.Context) error {
 	})
 }
 
-// lock locks a row that was committed before. A locking read of one that is not
-// there locks the gap, in which two transactions wait for each other's insert,
-// and which keeps other connections of one's own from inserting it.
+// lock locks a row that was committed before, if it can be. A locking read of
+// one that is not there locks the gap, in which two transactions wait for each
+// other's insert, also of another key, and which keeps the process's own other
+// connections from inserting it.
 func (a *anchor[Tx]) lock(ctx context.Context) error {
 	seen := a.locker.leases.store.seen
-	if !seen.has(a.name) && a.make(ctx) == nil {
-		seen.add(a.name)
+	there := seen.has(a.name)
+	if !there {
+		there = a.make(ctx) == nil
 	}
 	for {
-		var token, granted int64
-		found, err := a.one(ctx, a.locker.leases.store.texts(a.sql.Lock), func(text string) (bool, error) {
-			return a.compile("locks.lock", text).QueryRow(ctx, a.q, []any{&token, &granted}, a.name)
-		})
-		if err != nil {
-			return err
-		}
-		if found {
-			seen.add(a.name)
-			return a.move(ctx, token, granted)
+		// An insert cannot answer at once.
+		if there || a.wait.now() {
+			var token, granted int64
+			found, err := a.one(ctx, a.locker.leases.store.texts(a.sql.Lock), func(text string) (bool, error) {
+				return a.compile("locks.lock", text).QueryRow(ctx, a.q, []any{&token, &granted}, a.name)
+			})
+			if err != nil {
+				return err
+			}
+			if found {
+				seen.add(a.name)
+				return a.move(ctx, token, granted)
+			}
 		}
 		// The reaper has removed it, or there was no connection to make it on.
-		err = a.insert(ctx, a.q)
+		err := a.insert(ctx, a.q)
 		if a.classify(err) == dialect.Busy && a.locker.access.Alive(ctx, a.q) == nil {
-			// Somebody else is inserting it, and the transaction outlived the wait.
+			// Somebody else has it, and the transaction outlived the wait.
 			if err = nil; a.wait.mode != untilDone {
 				err = a.over()
 			}
@@ -79,6 +84,7 @@ func (a *anchor[Tx]) lock(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		there = true
 	}
 }
 

@@ -144,6 +144,80 @@ func TestRowLocksStampede(t *testing.T) {
 	}
 }
 
+// warm is the handle of database/sql with n connections open and idle.
+func warm(n int) conformance.Handle[*sql.Tx] {
+	h := conformance.SQL()
+	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) conformance.Pool[*sql.Tx] {
+		tb.Helper()
+		pool := dbtest.OpenSQL(tb, dsn)
+		pool.SetMaxIdleConns(n)
+		conns := make([]*sql.Conn, n)
+		for i := range conns {
+			var err error
+			if conns[i], err = pool.Conn(tb.Context()); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		return conformance.SQLPool(tb, pool, opts...)
+	}
+	return h
+}
+
+// TestRowLocksNewKeys: transactions come together at a new key, and half of them
+// roll back. Inserts of their own deadlock on InnoDB; LockTx does not.
+func TestRowLocksNewKeys(t *testing.T) {
+	t.Parallel()
+	const crowd = 8
+	conformance.Run(t, warm(2*crowd+1), func(e *conformance.Env[*sql.Tx]) {
+		// together runs lock in transactions of its own and counts the deadlocks.
+		together := func(lock func(tx *sql.Tx) error) (deadlocks int) {
+			errs := make(chan error, crowd)
+			for i := range crowd {
+				go func() {
+					tx, err := e.Begin(e.Ctx, sql.LevelDefault)
+					if err == nil {
+						err = lock(tx)
+						time.Sleep(10 * time.Millisecond)
+						_ = e.End(e.Ctx, tx, err == nil && i%2 == 1)
+					}
+					errs <- err
+				}()
+			}
+			for range crowd {
+				switch err := <-errs; {
+				case e.DB.Retryable(err):
+					deadlocks++
+				case err != nil:
+					e.Error(err)
+				}
+			}
+			return deadlocks
+		}
+		if e.InnoDB() {
+			n := 0
+			for i := 0; i < 50 && n == 0; i++ {
+				n = together(func(tx *sql.Tx) error {
+					_, err := tx.ExecContext(e.Ctx, `INSERT INTO holdfast_locks (name, token, holder, granted_at, expires_at) VALUES (?, 1, '', 0, 0) ON DUPLICATE KEY UPDATE name = name`, fmt.Sprint("naive", i))
+					return err
+				})
+			}
+			if n == 0 {
+				e.Error("the naive form did not deadlock")
+			}
+			e.Logf("the naive form: %d deadlocks of %d", n, crowd)
+		}
+		l := e.Locker()
+		for i := range 20 {
+			if n := together(func(tx *sql.Tx) error { return l.LockTx(e.Ctx, tx, fmt.Sprint(i), sqllock.UntilDone) }); n != 0 {
+				e.Errorf("%d deadlocks", n)
+			}
+		}
+	})
+}
+
 // TestRowLocksAnswerOnce: InTx runs again what the engine rolled back, and
 // nothing that was only not to be had.
 func TestRowLocksAnswerOnce(t *testing.T) {

@@ -234,23 +234,29 @@ func keyInput[Tx any](e *Env[Tx]) {
 // back, which is where inserts of one's own wait for each other.
 func keyManyOnOneNew[Tx any](e *Env[Tx]) {
 	l := e.Locker()
+	back := errors.New("back")
 	for _, key := range []string{"a", "b", "c"} {
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() {
-				tx, err := e.Begin(e.Ctx, sql.LevelDefault)
-				if err != nil {
-					e.Error(err)
-					return
-				}
-				if err := l.LockTx(e.Ctx, tx, key, sqllock.UntilDone); err != nil {
+				err := e.DB.InTx(e.Ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) error {
+					if err := l.LockTx(ctx, tx, key, sqllock.UntilDone); err != nil {
+						return err
+					}
+					if i%2 == 0 {
+						return back
+					}
+					return e.Effect(ctx, tx, key)
+				})
+				if err != nil && !errors.Is(err, back) {
 					e.Errorf("%s: %v", key, err)
-					return
 				}
-				e.end(tx, i%2 == 0)
 			})
 		}
 		wg.Wait()
+		if n := e.Effects(key); n != 8 {
+			e.Errorf("%d effects of 8 transactions", n)
+		}
 	}
 }
 
