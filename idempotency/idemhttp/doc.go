@@ -58,7 +58,7 @@
 //
 // A client that disconnects before COMMIT cancels the handler's context, and
 // the work is rolled back; one that disconnects later undoes nothing. Both ask
-// again with the same key.
+// again with the same key. [Transport] does that for a client.
 //
 // # Routers
 //

@@ -72,10 +72,14 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 		return
 	}
 	var last *recorder // what the run that counts wrote
+	asked := false     // a run asked for its transaction
 	result, err := idempotency.Do(r.Context(), m.store, op, func(ctx context.Context, tx T) (json.RawMessage, error) {
-		var kept json.RawMessage
-		var err error
-		last, kept, err = m.run(ctx, tx, r, w.Header(), body, next)
+		h := &held[T]{tx: tx}
+		rec, kept, err := m.run(ctx, h, r, w.Header(), body, next)
+		if asked && !h.asked && err == nil {
+			return nil, &failure{err: errOnce}
+		}
+		last, asked = rec, asked || h.asked
 		return kept, err
 	})
 	kept := result.Value
@@ -102,11 +106,15 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	}
 }
 
-// run runs the handler once in tx.
-func (m *Middleware[T]) run(ctx context.Context, tx T, r *http.Request, header http.Header, body []byte, next http.Handler) (*recorder, json.RawMessage, error) {
+// errOnce keeps a handler that did nothing from being taken for one that
+// succeeded: gin's Context.Next, for one, runs nothing the second time.
+var errOnce = errors.New("idemhttp: the handler was to run again, and did not ask for its transaction as it did before: it is wrapped by a router's middleware that runs it once only; wrap the router, or the handler itself")
+
+// run runs the handler once.
+func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, header http.Header, body []byte, next http.Handler) (*recorder, json.RawMessage, error) {
 	rec := newRecorder(header, m.limit)
 	state := &run{}
-	ctx = context.WithValue(context.WithValue(ctx, txKey[T]{}, tx), runKey{}, state)
+	ctx = context.WithValue(context.WithValue(ctx, txKey[T]{}, h), runKey{}, state)
 	r = again(ctx, r, body)
 	next.ServeHTTP(rec, r)
 	if r.MultipartForm != nil {
@@ -118,7 +126,10 @@ func (m *Middleware[T]) run(ctx context.Context, tx T, r *http.Request, header h
 	if state.err != nil && !isRejection {
 		return rec, nil, &failure{err: state.err, rec: rec}
 	}
-	if isRejection && !rec.wrote() {
+	if isRejection && !rec.refused() {
+		if rec.status != 0 {
+			rec = newRecorder(header, m.limit)
+		}
 		m.options.WriteProblem(rec, r, rejected(rejection))
 	}
 	rec.end(m.options.Headers)

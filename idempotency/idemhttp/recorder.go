@@ -97,7 +97,9 @@ func (r *recorder) fail(err error) {
 	}
 }
 
-func (r *recorder) wrote() bool { return r.status != 0 }
+// refused tells whether the handler wrote an answer that says "no": a router
+// may write 200 for one that wrote none.
+func (r *recorder) refused() bool { return r.status >= http.StatusBadRequest }
 
 // end is called when the handler has returned.
 func (r *recorder) end(replayed []string) {

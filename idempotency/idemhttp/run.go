@@ -15,26 +15,36 @@ type (
 // run is one run of a handler.
 type run struct{ err error }
 
+// held is the transaction of a run.
+type held[T any] struct {
+	tx    T
+	asked bool
+}
+
 // Tx is the transaction of a wrapped handler, found by the context of its
 // request; T is the type of the store's transactions, such as *sql.Tx. It is
 // false outside of a wrapped handler, for a method that passes through, and
 // for another type. The transaction ends with the handler.
 func Tx[T any](ctx context.Context) (T, bool) {
-	tx, ok := ctx.Value(txKey[T]{}).(T)
-	return tx, ok
+	h, ok := ctx.Value(txKey[T]{}).(*held[T])
+	if !ok {
+		var none T
+		return none, false
+	}
+	h.asked = true
+	return h.tx, true
 }
 
 // Fail rolls the handler's writes back, whatever it has written or still
 // writes as its response; the first error counts. ctx is the context of the
 // request.
 //
-// An error of [idempotency.Reject] is final: the handler's response, or where
-// it wrote none a problem with the rejection's code and message (422), is kept
-// and replayed. After any other error nothing is kept and the key is free. If
-// the engine asks for it (deadlock, serialization failure, a lock that was not
-// to be had), the handler runs again, so give Fail the error of the statement.
-// Otherwise the handler's response is sent if its status is 400 or above, and
-// else a problem: 500.
+// An error of [idempotency.Reject] is final: the response is kept and replayed.
+// After any other error nothing is kept and the key is free; if the engine asks
+// for it (deadlock, serialization failure, a lock that was not to be had), the
+// handler runs again, so give Fail the error of the statement. The response is
+// the handler's, where its status is 400 or above, and else a problem: 422 with
+// the rejection's code and message, or 500.
 //
 // Fail panics when ctx is not that of a wrapped handler: there is nothing that
 // it could roll back.
@@ -68,7 +78,7 @@ func (f *failure) Unwrap() error { return f.err }
 // answer is the handler's own response, where it can be sent: one that fails,
 // of a handler that failed.
 func (f *failure) answer() *recorder {
-	if f.rec == nil || f.rec.err != nil || f.err != nil && f.rec.status < http.StatusBadRequest {
+	if f.rec == nil || f.rec.err != nil || f.err != nil && !f.rec.refused() {
 		return nil
 	}
 	return f.rec

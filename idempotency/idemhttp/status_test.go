@@ -3,6 +3,7 @@ package idemhttp_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -49,23 +50,28 @@ func doubleClick[Tx any](e *conformance.Env[Tx]) {
 func statuses[Tx any](e *conformance.Env[Tx]) {
 	started, free := make(chan struct{}), make(chan struct{})
 	o := idemhttp.Options{NoWait: true}
-	s := start(e, idempotency.Options{}, o, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
+	patient := idempotency.Options{Wait: 2 * time.Minute}
+	s := start(e, patient, o, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		if r.PathValue("order") == "slow" {
 			close(started)
 			<-free
 		}
 		return refund(s, w, r, tx)
 	})
-	other := s.replica(idempotency.Options{}, o, refund[Tx])
+	other := s.replica(patient, o, refund[Tx])
 	held := make(chan answer)
 	go func() { held <- s.post("slow", "slow", "100") }()
 	<-started
+	asked := time.Now()
 	for what, s := range map[string]*service[Tx]{"same process": s, "another process": other} {
 		a := s.post("slow", "slow", "100")
 		s.want("in flight, "+what, a, http.StatusConflict, idemhttp.ProblemInProgress)
 		if a.header.Get("Retry-After") != "1" {
 			e.Errorf("in flight: Retry-After is %q", a.header.Get("Retry-After"))
 		}
+	}
+	if waited := time.Since(asked); waited > time.Minute {
+		e.Errorf("NoWait waited for %v", waited)
 	}
 	close(free)
 	first := <-held
@@ -103,6 +109,21 @@ func requests[Tx any](e *conformance.Env[Tx]) {
 		e.Errorf("at the bounds: %v", a)
 	}
 	s.want("no body", s.post("b", "b", ""), http.StatusCreated, "")
+	// One that comes in chunks has a length when it has been read.
+	chunked := s.replica(idempotency.Options{}, idemhttp.Options{}, func(_ *service[Tx], w http.ResponseWriter, r *http.Request, _ Tx) error {
+		_, err := fmt.Fprint(w, r.ContentLength, r.TransferEncoding)
+		return err
+	})
+	r, _ := http.NewRequestWithContext(e.Ctx, http.MethodPost, chunked.url+"/refunds/chunked", io.MultiReader(strings.NewReader("12"), strings.NewReader("3")))
+	r.Header.Set(idemhttp.HeaderKey, "chunked")
+	if resp, err := chunked.client.Do(r); err != nil {
+		e.Error(err)
+	} else {
+		defer resp.Body.Close()
+		if text, _ := io.ReadAll(resp.Body); string(text) != "3 []" {
+			e.Errorf("a body in chunks: length and encoding are %s", text)
+		}
+	}
 
 	derived := s.replica(idempotency.Options{}, idemhttp.Options{
 		Key: func(r *http.Request, body []byte) (string, error) {

@@ -22,6 +22,9 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"TooLarge":    tooLarge[Tx],
 		"PassThrough": passThrough[Tx],
 		"WrapFinds":   wrapFinds[Tx],
+		"RanOnce":     ranOnce[Tx],
+		"Outer":       outer[Tx],
+		"Transport":   transport[Tx],
 
 		// The traps of idempotency that touch HTTP.
 		"TrapLostCommitIsUnknown":       trapLostCommit[Tx],

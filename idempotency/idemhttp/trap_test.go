@@ -83,8 +83,12 @@ func trapOneStatus[Tx any](e *conformance.Env[Tx]) {
 	go func() { held <- s.post("a", "k", "100") }()
 	<-started
 	s.want("mismatch in flight", s.post("a", "k", "101"), http.StatusUnprocessableEntity, idemhttp.ProblemMismatch)
-	short := s.replica(idempotency.Options{}, idemhttp.Options{Wait: 100 * time.Millisecond}, refund[Tx])
+	short := s.replica(idempotency.Options{Wait: 2 * time.Minute}, idemhttp.Options{Wait: 100 * time.Millisecond}, refund[Tx])
+	asked := time.Now()
 	short.want("in flight", short.post("a", "k", "100"), http.StatusConflict, idemhttp.ProblemInProgress)
+	if waited := time.Since(asked); waited > time.Minute {
+		e.Errorf("a wait of 100 ms took %v", waited)
+	}
 	short.wantRuns(0)
 	close(free)
 	s.want("first", <-held, http.StatusCreated, "")
