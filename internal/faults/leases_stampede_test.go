@@ -20,7 +20,7 @@ import (
 // The margins are large because a watcher on a busy machine wakes late, and so
 // is the TTL of those who must not lose their leases.
 var (
-	visitors = sqllock.Options{TTL: 5 * time.Second, Margin: 500 * time.Millisecond, Holder: "a visitor"}
+	visitors = sqllock.Options{TTL: 20 * time.Second, Margin: 500 * time.Millisecond, Holder: "a visitor"}
 	doomed   = sqllock.Options{TTL: 600 * time.Millisecond, Margin: 250 * time.Millisecond, Holder: "the doomed"}
 )
 
