@@ -76,10 +76,10 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	result, err := idempotency.Do(r.Context(), m.store, op, func(ctx context.Context, tx T) (json.RawMessage, error) {
 		h := &held[T]{tx: tx}
 		rec, kept, err := m.run(ctx, h, r, w.Header(), body, next)
-		if asked && !h.asked && err == nil {
+		if asked && !h.asked.Load() && err == nil {
 			return nil, &failure{err: errOnce}
 		}
-		last, asked = rec, asked || h.asked
+		last, asked = rec, asked || h.asked.Load()
 		return kept, err
 	})
 	kept := result.Value
@@ -122,9 +122,10 @@ func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, he
 	}
 
 	var rejection *idempotency.Rejection
-	isRejection := errors.As(state.err, &rejection)
-	if state.err != nil && !isRejection {
-		return rec, nil, &failure{err: state.err, rec: rec}
+	failed := state.failed()
+	isRejection := errors.As(failed, &rejection)
+	if failed != nil && !isRejection {
+		return rec, nil, &failure{err: failed, rec: rec}
 	}
 	if isRejection && !rec.refused() {
 		if rec.status != 0 {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync"
+	"sync/atomic"
 )
 
 type (
@@ -13,12 +15,21 @@ type (
 )
 
 // run is one run of a handler.
-type run struct{ err error }
+type run struct {
+	mu  sync.Mutex
+	err error // what it failed with first
+}
+
+func (r *run) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
 
 // held is the transaction of a run.
 type held[T any] struct {
 	tx    T
-	asked bool
+	asked atomic.Bool
 }
 
 // Tx is the transaction of a wrapped handler, found by the context of its
@@ -31,7 +42,7 @@ func Tx[T any](ctx context.Context) (T, bool) {
 		var none T
 		return none, false
 	}
-	h.asked = true
+	h.asked.Store(true)
 	return h.tx, true
 }
 
@@ -55,7 +66,10 @@ func Fail(ctx context.Context, err error) {
 		panic("idemhttp: Fail needs the context of a wrapped handler's request")
 	case err == nil:
 		panic("idemhttp: Fail needs an error")
-	case state.err == nil:
+	}
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.err == nil {
 		state.err = err
 	}
 }

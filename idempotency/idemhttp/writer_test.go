@@ -146,6 +146,9 @@ func tooLarge[Tx any](e *conformance.Env[Tx]) {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = io.WriteString(w, strings.Repeat("x", 3500))
 			return idempotency.Reject("large", "too large")
+		case "failed":
+			http.Error(w, strings.Repeat("x", limit+1), http.StatusBadGateway)
+			return errBoom
 		case "endless":
 			var err error
 			for n := 0; err == nil; n++ {
@@ -160,7 +163,7 @@ func tooLarge[Tx any](e *conformance.Env[Tx]) {
 	first := s.post("fits", "fits", "1")
 	s.want("fits", first, http.StatusOK, "")
 	s.wantReplay(first, s.post("fits", "fits", "1"))
-	for _, order := range []string{"encoded", "header", "rejected", "endless"} {
+	for _, order := range []string{"encoded", "header", "rejected", "failed", "endless"} {
 		s.want(order, s.post(order, order, "1"), http.StatusInternalServerError, idemhttp.ProblemInternal)
 		s.wantEffects(order, 0)
 	}
