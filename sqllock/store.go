@@ -91,8 +91,12 @@ func (s *store) identify(ctx context.Context) error {
 	})
 }
 
+// busyTries is how often a row that seems free, and is locked, is asked for
+// within one attempt: some 15 ms.
+const busyTries = 4
+
 // takeBound is how long an attempt waits at the most for SQLite's writer.
-const takeBound = 50 * time.Millisecond
+const takeBound = 10 * time.Millisecond
 
 // acquire makes an attempt once. Errors after which the engine wants the
 // statement again, or which say that a row is locked, are not the caller's:
@@ -105,7 +109,11 @@ func (s *store) acquire(ctx context.Context, a attempt) (v verdict, err error) {
 		}
 		switch class := s.dialect.Classify(err); {
 		case class == dialect.Busy:
-			return s.holderOf(ctx, a.name), nil
+			// Somebody's statement, or the reaper that raises the floor, has ended
+			// in a moment; a guarded transaction has not.
+			if v = s.holderOf(ctx, a.name); v.left > 0 || n >= busyTries {
+				return v, nil
+			}
 		case class != dialect.Retry:
 			return v, err
 		case n == holdfast.DefaultAttempts:

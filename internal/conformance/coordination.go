@@ -128,7 +128,7 @@ func forceRelease[Tx any](e *Env[Tx]) {
 	if had, err := operator.ForceRelease(e.Ctx, "k", "nothing there"); had || err != nil {
 		e.Fatal(had, err)
 	}
-	lease := e.acquire(l, "k", sqllock.WithTTL(500*time.Millisecond))
+	lease := e.acquire(l, "k", sqllock.WithTTL(3*time.Second))
 	for _, reason := range []string{"", strings.Repeat("r", sqllock.MaxReason+1), "a\x00b", "\xff"} {
 		if _, err := operator.ForceRelease(e.Ctx, "k", reason); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("reason %.10q: %v", reason, err)

@@ -73,7 +73,7 @@ func election[Tx any](e *Env[Tx]) {
 	}
 	var candidates []candidate
 	for _, name := range []string{"a", "b", "c"} {
-		candidates = append(candidates, candidate{e.locker(name).Election("leader", sqllock.WithTTL(time.Second)), name})
+		candidates = append(candidates, candidate{e.locker(name).Election("leader"), name})
 	}
 	if _, leads, err := candidates[0].Leader(e.Ctx); leads || err != nil {
 		e.Fatal(leads, err)

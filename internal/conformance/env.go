@@ -219,7 +219,7 @@ func (e *Env[Tx]) Eventually(what string, ok func() bool) {
 func Keys() []string {
 	long := strings.Repeat("k", 999)
 	return []string{
-		"key", "KEY", "Key", "key ", "key  ", " key", "key\x00", "key\x00a", "k\u00e9y", "ke\u0301y", "kéy", "k\u200bey", "k ey", "k\u00a0ey",
+		"key", "KEY", "Key", "key ", "key  ", " key", "key\x00", "key\x00a", "k\u00e9y", "ke\u0301y", "k\u200bey", "k ey", "k\u00a0ey",
 		"straße", "strasse", "😀", "😁", "\xff\xfe", "\xff", "0", "00", "0.0", "0e1", "'; DROP TABLE effects; --",
 		long + "a" + strings.Repeat("z", 24), long + "b" + strings.Repeat("z", 24), long + "a" + strings.Repeat("z", 23),
 	}

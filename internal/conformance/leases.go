@@ -51,6 +51,10 @@ func Leases[Tx any](t *testing.T, h Handle[Tx]) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
+				if name == "Cancelled/Floor" { // nobody else can make a lock meanwhile
+					f(New(t, h, engine))
+					return
+				}
 				f(leaseEnv(t, base))
 			})
 		}
