@@ -144,7 +144,7 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 	m.mu.Unlock()
 	doubt := false
 	if next != nil {
-		passed := false
+		var passed bool
 		if passed, doubt = m.pass(ctx, l, next); passed {
 			return nil
 		}

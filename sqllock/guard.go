@@ -1,11 +1,11 @@
 package sqllock
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -63,7 +63,7 @@ func (l *Locker[Tx]) guard(ctx context.Context, q core.Querier, terms []Term) er
 	}
 	// In the order of the keys, so that two such transactions do not deadlock.
 	terms = slices.Clone(terms)
-	slices.SortFunc(terms, func(a, b Term) int { return bytes.Compare([]byte(a.key), []byte(b.key)) })
+	slices.SortFunc(terms, func(a, b Term) int { return strings.Compare(a.key, b.key) })
 	s := l.leases.store
 	for _, t := range terms {
 		name, err := nameOf(kindLease, t.key)

@@ -27,7 +27,7 @@ const (
 // renewal is the agenda of the leases with about such a TTL; m.mu is held. A
 // statement that hangs for a part of a long TTL must not hold up short ones.
 func (m *manager) renewal(ttl time.Duration) *agenda[*Lease] {
-	size := bits.Len64(uint64(ttl))
+	size := bits.Len64(uint64(ttl)) //nolint:gosec // it is above zero
 	a := m.renewals[size]
 	if a == nil {
 		a = newAgenda(m.ctx, time.Duration(1)<<size/32, m.renew)
