@@ -249,11 +249,21 @@ func clockSteppedBack[Tx any](e *Env[Tx]) {
 // fourReapersAndEightOwners: locks are granted and released, and their rows
 // reaped at once; each grant is written down while the lock is held.
 func fourReapersAndEightOwners[Tx any](e *Env[Tx]) {
-	const keys, owners, grants = 300, 8, 60
+	const keys, owners, grants = 300, 8, 40
+	e.SQL.SetMaxIdleConns(owners) // a connection for each audit would be most of the work
 	e.Must(`CREATE TABLE history (k ` + e.Bytes(100) + ` NOT NULL, token BIGINT NOT NULL, PRIMARY KEY (k, token))`)
 	e.Locks(series("key", keys, e.Now()+day, e.Now()-2*hour)...)
 	e.Must(`INSERT INTO history SELECT name, token FROM holdfast_locks`)
-	pool := e.DB.Access().Pool
+	// Deadlocks of the reapers and of the owners.
+	counting := func(n *atomic.Int64) holdfast.Option {
+		return holdfast.WithObserver(func(_ context.Context, s holdfast.Statement) {
+			if s.Err != nil && e.DB.Access().Dialect.Classify(s.Err) == dialect.Retry {
+				n.Add(1)
+			}
+		})
+	}
+	var deleted, ofReapers, ofOwners atomic.Int64
+	pool := e.Handle.Open(e.T, e.DSN, counting(&ofOwners)).DB.Access().Pool
 	release := e.lease("release", dialect.ReleaseLease)
 
 	var working atomic.Int32
@@ -285,15 +295,9 @@ func fourReapersAndEightOwners[Tx any](e *Env[Tx]) {
 			}
 		})
 	}
-	var deleted, deadlocks atomic.Int64
 	var reap sync.WaitGroup
 	for range 4 {
-		seen := holdfast.WithObserver(func(_ context.Context, s holdfast.Statement) {
-			if s.Err != nil && e.DB.Access().Dialect.Classify(s.Err) == dialect.Retry {
-				deadlocks.Add(1)
-			}
-		})
-		r := e.Reaper(reaper.Options{Batch: 20, Pace: 0.1}, seen)
+		r := e.Reaper(reaper.Options{Batch: 20, Pace: 0.1}, counting(&ofReapers))
 		reap.Go(func() {
 			for last := false; !last; {
 				last = working.Load() == 0
@@ -308,11 +312,14 @@ func fourReapersAndEightOwners[Tx any](e *Env[Tx]) {
 	own.Wait()
 	reap.Wait()
 	again := e.Int(`SELECT COUNT(*) FROM history`) - keys
-	if left := len(e.tokens()); left != 0 || deleted.Load() <= keys || again < owners*grants/4 {
+	if left := len(e.tokens()); left != 0 || deleted.Load() <= keys || again < owners {
 		e.Errorf("%d rows are left, %d deleted, %d grants: too few to show anything", left, deleted.Load(), again)
 	}
-	if n := deadlocks.Load(); n > 0 && e.DB.Capabilities().RowLocks {
-		e.Errorf("%d statements of the reapers were victims of deadlocks", n)
+	// Two inserts on InnoDB that meet a row while it is being deleted deadlock with
+	// each other, rarely. Package sqllock runs them again, as the test does.
+	r, o := ofReapers.Load(), ofOwners.Load()
+	if e.DB.Capabilities().RowLocks && (r > 0 || o > 0 && !e.InnoDB()) {
+		e.Errorf("%d statements of the reapers and %d of the owners were victims of deadlocks", r, o)
 	}
-	e.Logf("%d rows deleted, %d grants", deleted.Load(), again)
+	e.Logf("%d rows deleted, %d grants, victims of deadlocks: %d reapers, %d owners", deleted.Load(), again, r, o)
 }
