@@ -67,8 +67,10 @@ func leaseEnv[Tx any](t *testing.T, base *Env[Tx]) *Env[Tx] {
 	if base.Engine == dbtest.SQLite {
 		return New(t, base.Handle, base.Engine)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout) // from its turn on
+	t.Cleanup(cancel)
 	e := *base
-	e.T = t
+	e.T, e.Ctx = t, ctx
 	dsn := e.DSN
 	if strings.HasPrefix(e.Handle.Name, "pgx") {
 		// Its default of four is what the guarded transactions of one test take.
@@ -126,14 +128,21 @@ func (e *Env[Tx]) wantHeld(l *sqllock.Locker[Tx], key string) *sqllock.HeldError
 	return held
 }
 
-// wantFree fails unless l can have the lock on key now.
+// wantFree fails unless l can have the lock on key now. A try that meets the row
+// locked by a statement of somebody else's is told that nothing remains, and
+// tries again.
 func (e *Env[Tx]) wantFree(l *sqllock.Locker[Tx], key string) *sqllock.Lease {
 	e.Helper()
-	lease, err := l.TryAcquire(e.Ctx, key)
-	if err != nil {
-		e.Fatalf("the lock on %.40q was not to be had: %v", key, err)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		lease, err := l.TryAcquire(e.Ctx, key)
+		var held *sqllock.HeldError
+		switch {
+		case err == nil:
+			return lease
+		case !errors.As(err, &held) || held.Remaining > 0 || time.Now().After(end):
+			e.Fatalf("the lock on %.40q was not to be had: %v", key, err)
+		}
 	}
-	return lease
 }
 
 // ended waits for the end of a lease's context and fails unless cause is why.
