@@ -43,11 +43,19 @@ func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...Option)
 // is not returned, for the lease ends with its TTL.
 func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(ctx context.Context, lease *Lease) error, opts ...Option) error {
 	lease, err := l.Acquire(ctx, key, opts...)
+	return during(ctx, lease, err, fn)
+}
+
+// during runs fn while a lease is held, unless getting it failed.
+func during(ctx context.Context, lease *Lease, err error, fn func(ctx context.Context, lease *Lease) error) error {
 	if err != nil {
 		return err
 	}
 	defer func() { _ = lease.Release(ctx) }()
 	inner, cancel := context.WithCancelCause(ctx)
+	if lease.claim != nil {
+		inner = context.WithValue(inner, holdingKey{}, lease)
+	}
 	defer cancel(nil)
 	defer context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })()
 	if err := fn(inner, lease); err != nil {
@@ -134,6 +142,9 @@ func (m *manager) ask(ctx context.Context, w *waiter) (*Lease, time.Duration, er
 
 // release ends a lease and gives the lock to the next in line, or to anybody.
 func (m *manager) release(ctx context.Context, l *Lease) error {
+	if l.claim != nil {
+		return m.releaseClaim(ctx, l)
+	}
 	m.mu.Lock()
 	var next *waiter
 	if m.end(l, ErrReleased) && !m.closed {

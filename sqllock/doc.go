@@ -44,6 +44,15 @@
 // one goroutine and with one statement for up to 256 keys. After a second of
 // passing a lock on within itself a process leaves it to others for a moment.
 //
+// # Fair, shared, several
+//
+// [Locker.Fair] and [Locker.Semaphore] grant in the order of asking, over all
+// processes: a lock to one, or to all who share it; or up to N permits. Each
+// grant is a [Lease] like any other, with a token, a trust window and a guard.
+// A call has a row in the database from when it stands in line, which is renewed
+// as a lease's; it costs a transaction to get there and a statement to leave.
+// These are other locks than the leases on the same key: choose one for a key.
+//
 // # Keys and tokens
 //
 // A key is its exact bytes, 1 to [MaxKey] of them. Tokens of a key strictly

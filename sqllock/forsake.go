@@ -17,6 +17,7 @@ type forsaken struct {
 	until time.Time
 	pause time.Duration
 	owed  bool // Close waits for it
+	claim bool
 }
 
 const (
@@ -28,27 +29,31 @@ const (
 
 func (m *manager) forsake(a attempt) {
 	m.flights.Add(1)
-	m.forsaken.set(forsaken{string(a.name), a.owner, time.Now().Add(a.ttl), firstForsaken, true}, time.Now())
+	m.forsaken.set(forsaken{string(a.name), a.owner, time.Now().Add(a.ttl), firstForsaken, true, a.token != 0}, time.Now())
 }
 
 func (m *manager) sweep(ctx context.Context, due []forsaken) {
-	for _, f := range due {
+	for _, f := range m.sweepClaims(ctx, due) {
 		c, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
 		was, _, tell, err := m.store.free(c, []byte(f.name), f.owner)
 		cancel()
 		if tell {
 			m.bell.ring([]byte(f.name))
 		}
-		at := time.Now().Add(f.pause)
-		over := err == nil && was || at.After(f.until)
-		f.pause *= 2
-		if f.owed && (over || f.pause >= owedPause) {
-			f.owed = false
-			m.flights.Add(-1)
-		}
-		if over {
-			continue
-		}
+		m.swept(f, err == nil && was)
+	}
+}
+
+// swept has what is not done yet done again.
+func (m *manager) swept(f forsaken, done bool) {
+	at := time.Now().Add(f.pause)
+	over := done || at.After(f.until)
+	f.pause *= 2
+	if f.owed && (over || f.pause >= owedPause) {
+		f.owed = false
+		m.flights.Add(-1)
+	}
+	if !over {
 		m.forsaken.set(f, at)
 	}
 }

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,15 +64,22 @@ func (l *Locker[Tx]) guard(ctx context.Context, q core.Querier, terms []Term) er
 	}
 	// In the order of the keys, so that two such transactions do not deadlock.
 	terms = slices.Clone(terms)
-	slices.SortFunc(terms, func(a, b Term) int { return strings.Compare(a.key, b.key) })
+	slices.SortFunc(terms, func(a, b Term) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.key, b.key), cmp.Compare(a.token, b.token))
+	})
 	s := l.leases.store
 	for _, t := range terms {
-		name, err := nameOf(kindLease, t.key)
+		name, err := nameOf(t.kind, t.key)
 		if err != nil {
 			return err
 		}
 		var fresh int
-		found, err := s.guard.QueryRow(ctx, q, []any{&fresh}, name, t.token)
+		var found bool
+		if t.kind == kindLease {
+			found, err = s.guard.QueryRow(ctx, q, []any{&fresh}, name, t.token)
+		} else {
+			found, fresh, err = s.guardClaim(ctx, q, name, t.token)
+		}
 		if class := s.dialect.Classify(err); class == dialect.Retry || class == dialect.Busy {
 			return &holdfast.RetryError{Attempts: 1, Err: err}
 		}
@@ -90,5 +98,5 @@ func (l *Locker[Tx]) guard(ctx context.Context, q core.Querier, terms []Term) er
 // Term names a term that was granted elsewhere, such as in the process that
 // sent a message with its key and token. The tables must be l's own.
 func (l *Locker[Tx]) Term(key string, token int64) Term {
-	return Term{key: key, token: token, store: l.leases.store.id}
+	return Term{kind: kindLease, key: key, token: token, store: l.leases.store.id}
 }

@@ -139,6 +139,9 @@ func (l *Lease) Say(ctx context.Context, value []byte) error {
 	if err := checkValue(value); err != nil {
 		return err
 	}
+	if l.claim != nil {
+		return invalid("value", "fair locks and permits have none")
+	}
 	s := l.m.store
 	said := false
 	err := s.retry(ctx, func(q core.Querier) error {

@@ -11,6 +11,7 @@ import (
 // Term is one grant of a lease. It can be compared, and stays the same however
 // often the lease is renewed.
 type Term struct {
+	kind  kind
 	key   string
 	token int64
 	store string
@@ -31,6 +32,8 @@ type Lease struct {
 	margin time.Duration
 	once   bool // is not renewed
 	by     *Owner
+	claim  *claim // its place in a line, nil of a lease
+	outer  *Lease // under whose context a claim was made
 	term   Term
 	ctx    context.Context
 	cancel context.CancelCauseFunc

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // Locker grants the locks of one DB. It is safe for concurrent use. One Locker
@@ -34,6 +35,9 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Locker[T
 	}
 	a := db.Access()
 	s := newStore(a.Dialect, a.Table, a.OnConn, o.Holder)
+	s.inTx = func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error {
+		return s.missing(a.Attempt(ctx, o, func(ctx context.Context, _ Tx, q core.Querier) error { return f(ctx, q) }))
+	}
 	if err := s.identify(ctx); err != nil {
 		var missing *holdfast.SchemaError
 		if errors.As(err, &missing) {

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ type manager struct {
 
 	waits    *agenda[*waiter]
 	forsaken *agenda[forsaken]
+	lines    *lines
 	bell     *bell
 	lazy     time.Duration // lazyPoll, but in tests
 	flights  atomic.Int64  // what may yet be granted, or is to be taken back
@@ -37,6 +39,7 @@ func newManager(s *store, o Options, listen func(context.Context, string, func()
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.waits = newAgenda(m.ctx, pollSlack, m.poll)
 	m.forsaken = newAgenda(m.ctx, 0, m.sweep)
+	m.lines = newLines(m)
 	m.bell = newBell(m, listen)
 	return m
 }
@@ -46,7 +49,7 @@ func newManager(s *store, o Options, listen func(context.Context, string, func()
 func (m *manager) begin(ctx context.Context, key string, a attempt, s settings, token int64, sent time.Time) (*Lease, error) {
 	l := &Lease{
 		m: m, attempt: a, margin: s.margin, once: s.once, by: s.by, live: true, until: sent.Add(s.ttl - s.margin),
-		term: Term{key: key, token: token, store: m.store.id},
+		term: Term{kind: kindLease, key: key, token: token, store: m.store.id},
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +86,7 @@ func (l *Lease) expire() {
 
 // lose ends a lease that is lost; m.mu is held.
 func (m *manager) lose(l *Lease, reason string) {
-	if m.end(l, l.lost(reason)) {
+	if m.end(l, l.lost(reason)) && l.claim == nil {
 		m.wake(l.term.key)
 	}
 }
@@ -96,10 +99,12 @@ func (m *manager) end(l *Lease, cause error) bool {
 	l.live = false
 	l.timer.Stop()
 	delete(m.held, l)
-	if !l.once {
-		m.renewal(l.ttl).drop(l)
-	}
+	m.renewal(l.ttl).drop(l)
 	l.cancel(cause)
+	if l.claim != nil {
+		m.lines.left(l)
+		return true
+	}
 	if q := m.queues[l.term.key]; q != nil && q.local == l {
 		q.local = nil
 	}
@@ -127,7 +132,10 @@ func (m *manager) close(ctx context.Context) error {
 			signal(w.event)
 		}
 	}
+	m.lines.close()
 	m.mu.Unlock()
+	m.lines.wait(ctx)
+	held = slices.DeleteFunc(held, func(l *Lease) bool { return l.claim != nil && !l.claim.granted })
 	var first error
 	for _, l := range held {
 		if err := l.Release(ctx); err != nil && first == nil {
@@ -142,6 +150,7 @@ func (m *manager) close(ctx context.Context) error {
 	}
 	m.stop()
 	m.waits.wait()
+	m.lines.looks.wait()
 	m.forsaken.wait()
 	m.bell.wait()
 	for _, r := range m.renewals { // there are no new ones any more

@@ -39,18 +39,23 @@ func (m *manager) renewal(ttl time.Duration) *agenda[*Lease] {
 // renew renews leases that are due, in batches, in the order of their names.
 func (m *manager) renew(ctx context.Context, due []*Lease) {
 	slices.SortFunc(due, func(a, b *Lease) int { return bytes.Compare(a.name, b.name) })
-	byTTL := map[time.Duration][]*Lease{}
+	type kin struct { // what one statement can renew
+		ttl   time.Duration
+		claim bool
+	}
+	byKin := map[kin][]*Lease{}
 	for _, l := range due {
-		byTTL[l.ttl] = append(byTTL[l.ttl], l)
+		k := kin{l.ttl, l.claim != nil}
+		byKin[k] = append(byKin[k], l)
 	}
 	var running sync.WaitGroup
 	slots := make(chan struct{}, renewAtOnce)
-	for ttl, leases := range byTTL {
+	for k, leases := range byKin {
 		for batch := range slices.Chunk(leases, renewBatch) {
 			slots <- struct{}{}
 			running.Go(func() {
 				defer func() { <-slots }()
-				m.renewBatch(ctx, ttl, batch)
+				m.renewBatch(ctx, k.ttl, batch)
 			})
 		}
 	}
@@ -73,7 +78,7 @@ func (m *manager) renewBatch(ctx context.Context, ttl time.Duration, batch []*Le
 	for _, l := range batch {
 		rest, there := left[l.owner]
 		switch {
-		case !l.live:
+		case !l.live || l.once && l.claim != nil && l.claim.granted:
 			continue
 		case renewed[l.owner]:
 			l.prolong(sent.Add(ttl))
@@ -104,7 +109,11 @@ func (l *Lease) prolong(expiry time.Time) {
 func (s *store) renew(ctx context.Context, ttl time.Duration, batch []*Lease) (map[owner]bool, error) {
 	names, owners := terms(batch)
 	d := &s.dialect.Leases
-	stmt := s.list("renew", d.Renew, 2, len(names))
+	text := d.Renew
+	if batch[0].claim != nil {
+		text = s.dialect.Claims.Renew
+	}
+	stmt := s.list("renew", text, 2, len(names))
 	args := append([]any{ttl.Microseconds()}, append(names, owners...)...)
 	renewed := make(map[owner]bool, len(batch))
 	if d.Renewed {
@@ -125,7 +134,11 @@ func (s *store) renew(ctx context.Context, ttl time.Duration, batch []*Lease) (m
 func (s *store) remaining(ctx context.Context, batch []*Lease) (map[owner]time.Duration, error) {
 	names, owners := terms(batch)
 	left := make(map[owner]time.Duration, len(batch))
-	stmt := s.list("remaining", s.dialect.Leases.Remaining, 1, len(names))
+	text := s.dialect.Leases.Remaining
+	if batch[0].claim != nil {
+		text = s.dialect.Claims.Remaining
+	}
+	stmt := s.list("remaining", text, 1, len(names))
 	return left, s.rowsOf(ctx, stmt, func(o owner, n int64) { left[o] = micros(n) }, append(names, owners...)...)
 }
 

@@ -29,6 +29,7 @@ type attempt struct {
 	name  []byte
 	owner owner
 	ttl   time.Duration
+	token int64 // of a claim, which knows it beforehand
 }
 
 // verdict is what became of an attempt.
@@ -52,10 +53,13 @@ type store struct {
 	texts   func(text string) string
 
 	make, take, handOver, look, release, guard core.Stmt
+
+	claims claimStmts
+	inTx   func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error
 }
 
 func newStore(d *dialect.Dialect, table func(string) string, onConn func(context.Context, string, func(core.Querier) error) error, holder string) *store {
-	r := strings.NewReplacer("{locks}", table("locks"), "{floor}", table("floor"), "{waiters}", table("waiters"), "{now}", d.Now)
+	r := strings.NewReplacer("{locks}", table("locks"), "{floor}", table("floor"), "{claims}", table("claims"), "{waiters}", table("waiters"), "{now}", d.Now)
 	compile := func(name, text string) core.Stmt { return d.Compile("locks."+name, r.Replace(text)) }
 	l := &d.Leases
 	s := &store{
@@ -63,6 +67,7 @@ func newStore(d *dialect.Dialect, table func(string) string, onConn func(context
 		make: compile("make", l.Make.Text), take: compile("take", l.Take.Text),
 		handOver: compile("hand over", l.HandOver.Text), look: compile("look", l.Look),
 		release: compile("release", l.Release), guard: compile("guard", l.Guard),
+		claims: compileClaims(&d.Claims, compile),
 	}
 	s.onConn = func(ctx context.Context, before string, f func(q core.Querier) error) error {
 		return s.missing(onConn(ctx, before, f))

@@ -65,6 +65,7 @@ type Dialect struct {
 	Fence    Fence
 	Records  Records
 	Leases   Leases
+	Claims   Claims
 	RowLocks RowLocks
 	Rows     Rows
 	Sweep    Sweep

@@ -2,6 +2,8 @@
 -- lock, so that fencing tokens may go back.
 DROP TABLE IF EXISTS {schema}`{prefix}records`;
 
+DROP TABLE IF EXISTS {schema}`{prefix}claims`;
+
 DROP TABLE IF EXISTS {schema}`{prefix}waiters`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}locks`;

@@ -81,3 +81,25 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}waiters` (
   expires_at BIGINT          NOT NULL,
   PRIMARY KEY (name, waiter)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- One row per claim on a lock that has a line: those who have it, then those who
+-- wait, in the order of their tokens. A claim's row goes with it; the tokens come
+-- from the key's row in locks, which stays.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}claims` (
+  name       VARBINARY(1025) NOT NULL,
+  -- its place in the line, and its fencing token once it is granted
+  token      BIGINT          NOT NULL,
+  -- which attempt this is
+  owner      BINARY(16)      NOT NULL,
+  -- how much of the capacity it takes: an exclusive claim takes all
+  units      INTEGER         NOT NULL,
+  capacity   INTEGER         NOT NULL,
+  -- who that is, for people to look at
+  holder     VARBINARY(255)  NOT NULL,
+  claimed_at BIGINT          NOT NULL,
+  -- NULL is waiting
+  granted_at BIGINT          NULL,
+  expires_at BIGINT          NOT NULL,
+  PRIMARY KEY (name, token),
+  UNIQUE KEY claims_owner (owner)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;

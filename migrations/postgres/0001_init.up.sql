@@ -84,3 +84,26 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}waiters" (
   expires_at bigint  NOT NULL,
   PRIMARY KEY (name, waiter)
 );
+
+-- One row per claim on a lock that has a line: those who have it, then those who
+-- wait, in the order of their tokens. A claim's row goes with it; the tokens come
+-- from the key's row in locks, which stays.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}claims" (
+  name       bytea   NOT NULL CHECK (octet_length(name) BETWEEN 2 AND 1025),
+  -- its place in the line, and its fencing token once it is granted
+  token      bigint  NOT NULL,
+  -- which attempt this is
+  owner      bytea   NOT NULL CHECK (octet_length(owner) = 16),
+  -- how much of the capacity it takes: an exclusive claim takes all
+  units      integer NOT NULL,
+  capacity   integer NOT NULL,
+  -- who that is, for people to look at
+  holder     text    NOT NULL,
+  claimed_at bigint  NOT NULL,
+  -- NULL is waiting
+  granted_at bigint,
+  expires_at bigint  NOT NULL,
+  PRIMARY KEY (name, token)
+);
+
+CREATE UNIQUE INDEX IF NOT EXISTS "{prefix}claims_owner" ON {schema}"{prefix}claims" (owner);

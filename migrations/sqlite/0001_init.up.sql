@@ -83,3 +83,24 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}waiters" (
   expires_at INTEGER NOT NULL,
   PRIMARY KEY (name, waiter)
 ) STRICT;
+
+-- One row per claim on a lock that has a line: those who have it, then those who
+-- wait, in the order of their tokens. A claim's row goes with it; the tokens come
+-- from the key's row in locks, which stays.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}claims" (
+  name       BLOB    NOT NULL CHECK (length(name) BETWEEN 2 AND 1025),
+  -- its place in the line, and its fencing token once it is granted
+  token      INTEGER NOT NULL,
+  -- which attempt this is
+  owner      BLOB    NOT NULL UNIQUE CHECK (length(owner) = 16),
+  -- how much of the capacity it takes: an exclusive claim takes all
+  units      INTEGER NOT NULL,
+  capacity   INTEGER NOT NULL,
+  -- who that is, for people to look at
+  holder     TEXT    NOT NULL,
+  claimed_at INTEGER NOT NULL,
+  -- NULL is waiting
+  granted_at INTEGER,
+  expires_at INTEGER NOT NULL,
+  PRIMARY KEY (name, token)
+) STRICT;

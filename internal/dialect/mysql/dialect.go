@@ -39,6 +39,7 @@ var Dialect = dialect.Dialect{
 	},
 	Records:  records,
 	Leases:   leases,
+	Claims:   claims,
 	RowLocks: rowLocks,
 	Rows:     rows,
 	Sweep:    sweep,

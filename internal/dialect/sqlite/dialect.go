@@ -22,6 +22,7 @@ var Dialect = dialect.Dialect{
 	Fence:    dialect.Fence{Setting: busyTimeout, Veto: veto},
 	Records:  records,
 	Leases:   leases,
+	Claims:   claims,
 	RowLocks: rowLocks,
 	Rows:     rows,
 	Sweep:    sweep,

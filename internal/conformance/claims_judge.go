@@ -1,0 +1,109 @@
+package conformance
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// stay is one grant of a lock with a line, as its holder saw it: from the return
+// of Acquire to the last moment at which the lease was surely trusted.
+type stay struct {
+	units, capacity int
+	token           int64
+	asked, from, to time.Time
+}
+
+func (s stay) String() string {
+	return fmt.Sprintf("%d of %d units with token %d, asked at %s, had from %s to %s",
+		s.units, s.capacity, s.token, s.asked.Format("05.000000"), s.from.Format("05.000000"), s.to.Format("05.000000"))
+}
+
+// stays are those on one key.
+type stays struct {
+	mu   sync.Mutex
+	list []stay
+}
+
+// begin notes a grant that was asked for with so many units at asked.
+func (s *stays) begin(lease *sqllock.Lease, units, capacity int, asked time.Time) *stay {
+	now := time.Now()
+	return &stay{units, capacity, lease.Token(), asked, now, now}
+}
+
+// alive notes that the lease is trusted, if it is.
+func (st *stay) alive(lease *sqllock.Lease) bool {
+	now := time.Now() // before the look
+	if lease.Context().Err() != nil {
+		return false
+	}
+	st.to = now
+	return true
+}
+
+func (s *stays) end(st *stay) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, *st)
+}
+
+// found is judge while others go on.
+func (s *stays) found() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.judge()
+}
+
+// judge finds moments with too many units out, tokens that do not go up, and
+// claims that were overtaken. It is the plain definition of each, and quadratic.
+func (s *stays) judge() (problems []string) {
+	list := slices.Clone(s.list)
+	slices.SortFunc(list, func(a, b stay) int { return a.from.Compare(b.from) })
+	for i, a := range list {
+		units := a.units
+		for _, b := range list[:i] {
+			if !b.to.Before(a.from) {
+				units += b.units
+			}
+		}
+		if units > a.capacity {
+			problems = append(problems, fmt.Sprintf("%d units are out as this begins: %v", units, a))
+		}
+		for _, b := range list[:i] { // which began before
+			switch {
+			case a.token == b.token:
+				problems = append(problems, fmt.Sprintf("one token twice: %v; %v", b, a))
+			case a.token < b.token && b.from.Before(a.asked):
+				problems = append(problems, fmt.Sprintf("the token goes back: %v; %v", b, a))
+			case a.token < b.token && a.units+b.units > a.capacity:
+				problems = append(problems, fmt.Sprintf("overtaken: %v; %v", b, a))
+			}
+		}
+	}
+	return problems
+}
+
+// most is how many were out at once.
+func (s *stays) most() (most int) {
+	for _, a := range s.list {
+		n := 0
+		for _, b := range s.list {
+			if !b.from.After(a.from) && !b.to.Before(a.from) {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// byToken are the stays in the order of their tokens.
+func (s *stays) byToken() []stay {
+	list := slices.Clone(s.list)
+	slices.SortFunc(list, func(a, b stay) int { return cmp.Compare(a.token, b.token) })
+	return list
+}

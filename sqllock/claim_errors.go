@@ -1,0 +1,43 @@
+package sqllock
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrNested means that a call would have waited for a lock that its own
+	// context's lease has.
+	ErrNested = errors.New("sqllock: the lock is held by the context that asks for it")
+
+	// ErrCapacity means that a semaphore is used with another number of permits.
+	ErrCapacity = errors.New("sqllock: another capacity")
+)
+
+// NestedError says which lease a call would have waited for.
+// errors.Is(err, ErrNested) holds.
+type NestedError struct {
+	Key   string
+	Token int64
+}
+
+func (e *NestedError) Error() string {
+	return fmt.Sprintf("sqllock: the context that asks for lock %.40q has it already, with token %d, and would wait for itself: release that lease first, or ask in a context that does not come from it", e.Key, e.Token)
+}
+
+// Is reports whether target is ErrNested.
+func (e *NestedError) Is(target error) bool { return target == ErrNested }
+
+// CapacityError says with how many permits others use a semaphore's key now.
+// errors.Is(err, ErrCapacity) holds.
+type CapacityError struct {
+	Key             string
+	Permits, Others int
+}
+
+func (e *CapacityError) Error() string {
+	return fmt.Sprintf("sqllock: semaphore %.40q is asked for with %d permits and in use with %d: name the same number everywhere, or wait until none of the others is left", e.Key, e.Permits, e.Others)
+}
+
+// Is reports whether target is ErrCapacity.
+func (e *CapacityError) Is(target error) bool { return target == ErrCapacity }
