@@ -73,6 +73,9 @@ func inTx[Tx any](ctx context.Context, l *Locker[Tx], tx Tx, wait Wait, f func(w
 		} else {
 			_ = w.restore(ctx) // it may be the connection's
 		}
+		if w.is != w.was && w.sql.BoundOutlives {
+			w.mend(ctx, l.access.OnConn)
+		}
 	}
 	if goesOn(err) {
 		return err

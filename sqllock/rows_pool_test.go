@@ -95,6 +95,18 @@ func TestRowLocksPoolOfOne(t *testing.T) {
 				e.Errorf("the setting is %s on the pooled connection, and was %s", now, was)
 			}
 		}
+		// One that ends at any time, also while the wait's setting is in place.
+		for n := range 100 {
+			ctx, cancel := context.WithTimeout(e.Ctx, time.Duration(n%10*300)*time.Microsecond)
+			if tx, err := e.Begin(ctx, sql.LevelDefault); err == nil {
+				_ = l.LockTx(e.Ctx, tx, fmt.Sprintf("%+v", sqllock.UntilDone), sqllock.UntilDone)
+				_ = tx.Rollback()
+			}
+			cancel()
+			if read(&now); now != was {
+				e.Fatalf("after %d: the setting is %s on the pooled connection, and was %s", n, now, was)
+			}
+		}
 		_ = other.Rollback()
 		if read(&now); now != was {
 			e.Errorf("the setting is %s on the pooled connection, and was %s", now, was)

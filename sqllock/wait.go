@@ -227,11 +227,11 @@ func (w *waiting) set(ctx context.Context, to string) error {
 	if w.is == to {
 		return nil
 	}
-	if err := w.exec(ctx, strings.ReplaceAll(w.sql.BoundSet, "{to}", to)); err != nil {
-		return err
+	err := w.exec(ctx, strings.ReplaceAll(w.sql.BoundSet, "{to}", to))
+	if err == nil || to != w.was { // it may be set in spite of an error
+		w.is = to
 	}
-	w.is = to
-	return nil
+	return err
 }
 
 // restore puts the setting back, even on a cancelled context.
@@ -242,4 +242,30 @@ func (w *waiting) restore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
 	defer cancel()
 	return w.set(ctx, w.was)
+}
+
+// mendTries is how often mend looks, within some 200 ms.
+const mendTries = 7
+
+// mend looks in the pool for the connection of a transaction that ended with the
+// setting in place, as its own context may have it do at any time. database/sql
+// gives out what came back last, so it is found at once unless somebody has it.
+func (w *waiting) mend(ctx context.Context, onConn func(context.Context, string, func(core.Querier) error) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+	defer cancel()
+	found, left := false, w.is
+	pause := core.NewBackoff()
+	for n := 0; n < mendTries && !found && pause.Sleep(ctx) == nil; n++ {
+		_ = onConn(ctx, "", func(q core.Querier) error { // an error: again
+			now := ""
+			_, err := (core.Stmt{Name: "locks.wait", Text: w.sql.BoundGet}).QueryRow(ctx, q, []any{&now})
+			if err != nil || now != left {
+				return err
+			}
+			w.q = q
+			err = w.set(ctx, w.was)
+			found = err == nil
+			return err
+		})
+	}
 }

@@ -46,6 +46,8 @@ type RowLocks struct {
 	// statement carries the bound. {to} is what Bound gives.
 	BoundGet, BoundSet string
 	Bound              func(d time.Duration) string
+	// BoundOutlives: the setting is the connection's, and not undone by a rollback.
+	BoundOutlives bool
 	// Savepoint: a wait that has ended kills the transaction, unless it is
 	// behind a savepoint.
 	Savepoint bool

@@ -26,5 +26,7 @@ ON CONFLICT (name) DO UPDATE SET token = MAX(token + 1, {now}), granted_at = {no
 	BoundGet: `PRAGMA busy_timeout`,
 	BoundSet: `PRAGMA busy_timeout = {to}`,
 	Bound:    func(time.Duration) string { return "0" },
-	Begin:    `BEGIN`,
+
+	BoundOutlives: true,
+	Begin:         `BEGIN`,
 }
