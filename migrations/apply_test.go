@@ -188,7 +188,8 @@ func TestContextEndsTheWait(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		err := migrations.Up(ctx, pool)
-		if took := time.Since(start); err == nil || ctx.Err() == nil || took > 3*time.Second {
+		// A dial knows the deadline, and may end a moment before the context.
+		if took := time.Since(start); err == nil || took < 290*time.Millisecond || took > 3*time.Second {
 			t.Errorf("up under the lock of another: %v after %v", err, took)
 		}
 		release()
