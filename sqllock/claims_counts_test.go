@@ -173,7 +173,11 @@ func TestClaimHandOver(t *testing.T) {
 			took := time.Since(start)
 			count := map[string]int{}
 			for _, name := range a.take() {
-				count[name]++
+				switch name {
+				case "commit", "check", "unset": // of the last to join, who could be seen before its answer
+				default:
+					count[name]++
+				}
 			}
 			e.Logf("%d processes: %.1f looks and %v a hand-over", processes, float64(count["locks.places"])/n, took/n)
 			looks := count["locks.places"]

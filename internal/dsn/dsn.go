@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -84,13 +85,12 @@ func parsePostgres(rawURL string) (Config, error) {
 	if strings.Trim(u.Path, "/") == "" {
 		return Config{}, invalid("no database is named behind the host")
 	}
-	query := u.Query()
-	for name := range query {
-		if isMigrateOption(name) {
-			query.Del(name)
-		}
-	}
-	u.RawQuery = query.Encode()
+	// The others stay as they are: to PostgreSQL's drivers a + is no blank.
+	params := strings.Split(u.RawQuery, "&")
+	u.RawQuery = strings.Join(slices.DeleteFunc(params, func(p string) bool {
+		name, _, _ := strings.Cut(p, "=")
+		return isMigrateOption(name)
+	}), "&")
 	if _, err := pgx.ParseConfig(u.String()); err != nil {
 		return Config{}, invalid("pgx refuses one of its parts: host, port or parameters")
 	}

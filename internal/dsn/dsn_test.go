@@ -17,8 +17,8 @@ func TestParse(t *testing.T) {
 		want dsn.Config
 	}{
 		"postgres": {
-			"postgres://u:p%40w@h:5432/db?sslmode=disable&search_path=s&x-migrations-table=t",
-			dsn.Config{Engine: dsn.Postgres, Driver: "pgx", DSN: "postgres://u:p%40w@h:5432/db?search_path=s&sslmode=disable"},
+			"postgres://u:p%40w@h:5432/db?sslmode=disable&x-migrations-table=t&default_transaction_isolation=repeatable%20read",
+			dsn.Config{Engine: dsn.Postgres, Driver: "pgx", DSN: "postgres://u:p%40w@h:5432/db?sslmode=disable&default_transaction_isolation=repeatable%20read"},
 		},
 		"postgresql": {
 			"postgresql://h/db",
