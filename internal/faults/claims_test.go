@@ -86,7 +86,10 @@ func claimsLose[Tx any](w *world[Tx], key string, l, other sqllock.FairLocker[Tx
 			end()
 		}
 	}()
-	time.Sleep(20 * time.Millisecond) // mostly it stands in line by now
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !fault.Fired() && w.Int(`SELECT COUNT(*) FROM holdfast_claims`) < 2; {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // mostly it has looked by now
 	first()
 	select {
 	case <-done:
