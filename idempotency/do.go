@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -41,7 +40,8 @@ type Result[T any] struct {
 // Do runs fn once for op, in a transaction that Do opens and commits: claim,
 // fn, result, COMMIT. The claim's uncommitted row is the lock, so a crash
 // leaves nothing behind. A duplicate gets the stored result, with Outcome
-// Replayed; T is stored as JSON.
+// Replayed; T is stored as JSON, and a slice of bytes as it is (see also [Codec]
+// and [Identified]).
 //
 // fn receives the native transaction and a context. It may run more than once
 // (the engine may roll back, or a commit may have to be resolved), so it must
@@ -53,25 +53,25 @@ type Result[T any] struct {
 // [ErrUnknown], [ErrNested], [holdfast.ErrRetry], [holdfast.ErrTxLost],
 // [holdfast.ErrInvalid], [holdfast.ErrSchema], ctx's, fn's own.
 func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context.Context, tx Tx) (T, error)) (Result[T], error) {
-	c, err := s.options.check(op)
+	c, err := s.check(op)
 	if err != nil {
 		return Result[T]{}, err
 	}
-	inner, err := enter(ctx, s, c.hash)
+	inner, err := enter(ctx, s.flights, c.hash)
 	if err != nil {
 		return Result[T]{}, err
 	}
-	body := func(tx Tx) ([]byte, error) { return encode(inner, s.options.MaxResult, tx, fn) }
+	body := func(tx Tx) (verdict, error) { return encode(inner, s, c, tx, fn) }
 
-	p := patience{c.print, op.NoWait, c.wait, time.Now().Add(c.wait)}
+	p := patience{&c.prints, op.NoWait, c.wait, time.Now().Add(c.wait)}
 	for {
-		f, leads := s.flights.join(c.hash, c.print)
+		f, leads := s.flights.join(c.hash, &c.prints)
 		if leads {
 			r, outcome, err := s.lead(ctx, c, f, body)
 			if err != nil {
 				return Result[T]{}, err
 			}
-			return answer[T](c, r, outcome)
+			return answer[T](s, c, r, outcome)
 		}
 		r, err := f.follow(ctx, p)
 		if op.NoWait && errors.Is(err, ErrInProgress) {
@@ -84,13 +84,13 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 			return Result[T]{}, err
 		}
 		if r != nil {
-			return answer[T](c, r, Replayed)
+			return answer[T](s, c, r, Replayed)
 		}
 	}
 }
 
 // lead runs c for itself and for the duplicates that follow.
-func (s *Store[Tx]) lead(ctx context.Context, c *claim, f *flight[record], body func(Tx) ([]byte, error)) (r *record, o Outcome, err error) {
+func (s *Store[Tx]) lead(ctx context.Context, c *claim, f *flight[record], body func(Tx) (verdict, error)) (r *record, o Outcome, err error) {
 	defer func() { s.flights.land(c.hash, f, r) }() // also when the function panics: r is nil then
 	var found *record
 	course := course{
@@ -131,23 +131,20 @@ func (s *Store[Tx]) lead(ctx context.Context, c *claim, f *flight[record], body 
 
 // try is one transaction. A final rejection rolls back and is stored by a
 // second one, which another call may get ahead of: then that call's verdict stands.
-func (s *Store[Tx]) try(ctx context.Context, c *claim, body func(Tx) ([]byte, error)) (*record, error) {
-	r, err := s.transact(ctx, c, func(tx Tx) (int, []byte, error) {
-		result, err := body(tx)
-		return succeeded, result, err
-	})
+func (s *Store[Tx]) try(ctx context.Context, c *claim, body func(Tx) (verdict, error)) (*record, error) {
+	r, err := s.transact(ctx, c, body)
 	var rej *Rejection
 	if !errors.As(err, &rej) || ctx.Err() != nil {
 		return r, err
 	}
-	verdict, err := json.Marshal(rej)
+	no, err := s.options.verdict(c, rejected, rej)
 	if err != nil {
-		return nil, fmt.Errorf("idempotency: storing a rejection: %w", err)
+		return nil, err
 	}
-	return s.transact(ctx, c, func(Tx) (int, []byte, error) { return rejected, verdict, nil })
+	return s.transact(ctx, c, func(Tx) (verdict, error) { return no, nil })
 }
 
-func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (int, []byte, error)) (*record, error) {
+func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (verdict, error)) (*record, error) {
 	bound := s.options.LockTimeout
 	if c.op.NoWait {
 		bound = noWaitBound
@@ -159,11 +156,14 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (int, 
 	if !s.dialect().Capabilities.SeesClaims || c.expired {
 		opts.LockTimeout = bound // before the function there are the claim's waits only
 	}
-	if c.expired {
-		opts.FirstSets = false // the expired record goes first
+	if c.expired || s.lease != nil {
+		opts.FirstSets = false // the expired record goes first, or the guard
 	}
-	r := &record{print: c.print, printVersion: fingerprintVersion}
+	r := &record{print: c.prints.own(), printVersion: c.prints.version}
 	err := s.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) error {
+		if err := s.guard(ctx, tx); err != nil {
+			return err
+		}
 		won, err := s.claim(ctx, q, c, bound, s.options.LockTimeout)
 		if err != nil {
 			return err
@@ -171,10 +171,10 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (int, 
 		if !won {
 			return errLost
 		}
-		if r.state, r.result, err = body(tx); err != nil {
+		if r.verdict, err = body(tx); err != nil {
 			return &funcError{err}
 		}
-		return s.finish(ctx, q, c, r.state, r.result)
+		return s.finish(ctx, q, c, r.verdict)
 	})
 	if err != nil {
 		return nil, err
@@ -186,38 +186,39 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (int, 
 // long enough for the engine's own short locks, too short for a transaction.
 const noWaitBound = 20 * time.Millisecond
 
-func encode[Tx, T any](ctx context.Context, limit int, tx Tx, fn func(context.Context, Tx) (T, error)) ([]byte, error) {
+// encode runs fn and makes its result the verdict. A result that has no way back
+// must not be committed.
+func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *claim, tx Tx, fn func(context.Context, Tx) (T, error)) (verdict, error) {
 	v, err := fn(ctx, tx)
 	if err != nil {
-		return nil, err
+		return verdict{}, err
 	}
-	b, err := json.Marshal(v)
+	out, err := s.options.verdict(c, succeeded, v)
 	if err != nil {
-		return nil, fmt.Errorf("idempotency: the result has no JSON form: %w", err)
+		return verdict{}, err
 	}
 	var back T
-	if err := json.Unmarshal(b, &back); err != nil {
-		return nil, fmt.Errorf("idempotency: the result has no way back from JSON: %w", err)
+	if err := s.options.decode(c, out, &back); err != nil {
+		return verdict{}, fmt.Errorf("idempotency: the result has no way back: %w", err)
 	}
-	if len(b) > limit {
-		return nil, invalid("result", fmt.Sprintf("has %d bytes as JSON, Options.MaxResult is %d: store an id and read the rest by it", len(b), limit))
-	}
-	return b, nil
+	return out, nil
 }
 
 // answer gives c its part of a record.
-func answer[T any](c *claim, r *record, o Outcome) (Result[T], error) {
-	err := c.judge(r)
-	var rej *Rejection
-	if errors.As(err, &rej) {
-		return Result[T]{Outcome: o}, err
+func answer[T, Tx any](s *Store[Tx], c *claim, r *record, o Outcome) (res Result[T], err error) {
+	if err := c.judge(r); err != nil {
+		return res, err
 	}
-	if err != nil {
+	if r.state == rejected {
+		var rej Rejection
+		if err := s.options.decode(c, r.verdict, &rej); err != nil {
+			return res, err
+		}
+		return Result[T]{Outcome: o}, &rej
+	}
+	if err := s.options.decode(c, r.verdict, &res.Value); err != nil {
 		return Result[T]{}, err
 	}
-	res := Result[T]{Outcome: o}
-	if err := json.Unmarshal(r.result, &res.Value); err != nil {
-		return Result[T]{}, fmt.Errorf("idempotency: the stored result does not fit %T: %w", res.Value, err)
-	}
+	res.Outcome = o
 	return res, nil
 }

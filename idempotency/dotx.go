@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -29,7 +28,7 @@ import (
 // innodb_snapshot_isolation, a duplicate that committed after the caller's
 // snapshot is ErrRetry: a new transaction sees it.
 func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
-	c, err := s.options.check(op)
+	c, err := s.check(op)
 	if err != nil {
 		return res, err
 	}
@@ -37,7 +36,7 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 	if err != nil {
 		return res, err
 	}
-	inner, err := enter(ctx, s, c.hash)
+	inner, err := enter(ctx, s.flights, c.hash)
 	if err != nil {
 		return res, err
 	}
@@ -47,18 +46,21 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 			s.abandon(ctx, tx)
 		}
 	}()
-	r, outcome, err := s.joined(ctx, q, c, func() ([]byte, error) { return encode(inner, s.options.MaxResult, tx, fn) })
+	r, outcome, err := s.joined(ctx, tx, q, c, func() (verdict, error) { return encode(inner, s, c, tx, fn) })
 	if err != nil {
 		return res, s.verdictTx(err)
 	}
-	res, err = answer[T](c, r, outcome)
+	res, err = answer[T](s, c, r, outcome)
 	var rej *Rejection
 	keep = err == nil || errors.As(err, &rej) || errors.Is(err, ErrMismatch) || errors.Is(err, ErrExpired)
 	return res, err
 }
 
-func (s *Store[Tx]) joined(ctx context.Context, q core.Querier, c *claim, body func() ([]byte, error)) (*record, Outcome, error) {
+func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *claim, body func() (verdict, error)) (*record, Outcome, error) {
 	if err := s.access.Alive(ctx, q); err != nil {
+		return nil, 0, err
+	}
+	if err := s.guard(ctx, tx); err != nil {
 		return nil, 0, err
 	}
 	// The claim comes before any read: a read would fix a snapshot, and what
@@ -102,28 +104,32 @@ func (s *Store[Tx]) putBack(ctx context.Context, q core.Querier, undo core.Stmt)
 
 // runTx runs the function behind a savepoint, so that a rejection undoes its
 // writes and keeps the claim.
-func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *claim, body func() ([]byte, error)) (*record, Outcome, error) {
+func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *claim, body func() (verdict, error)) (*record, Outcome, error) {
 	// A name of its own: of two savepoints with one name, the inner call's would
 	// be the one that the outer rolls back to.
 	name := `holdfast_` + hex.EncodeToString(c.attempt)
 	if _, err := (core.Stmt{Name: "savepoint", Text: `SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
 		return nil, 0, err
 	}
-	r := &record{state: succeeded, print: c.print, printVersion: fingerprintVersion}
+	r := &record{print: c.prints.own(), printVersion: c.prints.version}
 	var err error
-	r.result, err = body()
+	r.verdict, err = body()
 	var rej *Rejection
 	if errors.As(err, &rej) {
 		if _, err := (core.Stmt{Name: "rollback to", Text: `ROLLBACK TO SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
 			return nil, 0, &holdfast.TxLostError{Err: err}
 		}
-		r.state = rejected
-		r.result, err = json.Marshal(rej)
+		r.verdict, err = s.options.verdict(c, rejected, rej)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	return r, Executed, s.finish(ctx, q, c, r.state, r.result)
+	// Savepoints that stay would lie within one another, one deeper for each call
+	// of the transaction.
+	if _, err := (core.Stmt{Name: "release", Text: `RELEASE SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
+		return nil, 0, &holdfast.TxLostError{Err: err}
+	}
+	return r, Executed, s.finish(ctx, q, c, r.verdict)
 }
 
 // claimTx claims in the caller's transaction and leaves its lock timeout as

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -19,7 +20,7 @@ var (
 	ErrMismatch = errors.New("idempotency: the key belongs to another request")
 
 	// ErrExpired means that the operation was done and its result is no
-	// longer kept. It is not executed again.
+	// longer kept. It is not executed again. An *ExpiredError says what is left.
 	ErrExpired = errors.New("idempotency: done, result gone")
 
 	// ErrUnknown means that nobody knows yet whether the operation was done;
@@ -50,6 +51,29 @@ func (e *InProgressError) Error() string {
 func (e *InProgressError) Is(target error) bool { return target == ErrInProgress }
 
 func (e *InProgressError) Unwrap() error { return e.Err }
+
+// ExpiredError says what is left of an operation whose result is gone.
+// errors.Is(err, ErrExpired) holds.
+type ExpiredError struct {
+	// BusinessID is what the business calls the result; see Identified. Empty
+	// when it had none, or was erased.
+	BusinessID string
+	// Rejected: the operation was refused for good, and not carried out.
+	Rejected bool
+}
+
+func (e *ExpiredError) Error() string {
+	switch {
+	case e.Rejected:
+		return "idempotency: rejected for good, the reason is no longer kept"
+	case e.BusinessID != "":
+		return ErrExpired.Error() + " (business id " + strconv.Quote(e.BusinessID) + ")"
+	}
+	return ErrExpired.Error()
+}
+
+// Is reports whether target is ErrExpired.
+func (e *ExpiredError) Is(target error) bool { return target == ErrExpired }
 
 // MismatchError holds both fingerprints; of a business row, the columns that
 // differ. errors.Is(err, ErrMismatch) holds.

@@ -9,32 +9,85 @@ import (
 	"regexp"
 )
 
-// fingerprintVersion is stored beside each fingerprint: 1 is the SHA-256 of
-// Canonical, or of the caller's own bytes.
-const fingerprintVersion = 1
+const (
+	// canonical is how fingerprints are taken: 1 is the SHA-256 of Canonical, or
+	// of the caller's own bytes. It is stored in the lower bits of a version.
+	canonical     = 1
+	canonicalBits = 4
+	// MaxRequestVersion bounds Op.RequestVersion.
+	MaxRequestVersion = 2047
+)
 
-func fingerprint(op Op) ([]byte, error) {
+// prints are the fingerprints of one request, by the version of its form.
+type prints struct {
+	version int // of this program's form, as it is stored
+	of      map[int][]byte
+}
+
+// own is nil where nothing is to be checked.
+func (p *prints) own() []byte { return p.of[p.version] }
+
+// compare finds that a stored fingerprint is another request's. What is in a
+// form that this program does not know cannot be compared.
+func (p *prints) compare(version int, stored []byte) error {
+	given := p.of[version]
+	if given == nil || stored == nil || bytes.Equal(given, stored) {
+		return nil
+	}
+	return &MismatchError{Stored: stored, Given: given}
+}
+
+func storedVersion(version int) int { return version<<canonicalBits | canonical }
+
+func fingerprints(op Op) (prints, error) {
+	p := prints{version: storedVersion(op.RequestVersion), of: map[int][]byte{}}
 	given := 0
 	for _, is := range []bool{op.Request != nil, op.Fingerprint != nil, op.NoFingerprint} {
 		if is {
 			given++
 		}
 	}
-	if given != 1 {
-		return nil, invalid("Op.Request", "give exactly one of Request, Fingerprint and NoFingerprint")
+	switch {
+	case given != 1:
+		return p, invalid("Op.Request", "give exactly one of Request, Fingerprint and NoFingerprint")
+	case op.RequestVersion < 0 || op.RequestVersion > MaxRequestVersion:
+		return p, invalid("Op.RequestVersion", fmt.Sprintf("%d is not between 0 (default) and %d", op.RequestVersion, MaxRequestVersion))
+	case op.NoFingerprint && len(op.Earlier) > 0:
+		return p, invalid("Op.Earlier", "is given, and NoFingerprint: leave one of them out")
+	case op.NoFingerprint:
+		return p, nil
 	}
-	if op.NoFingerprint {
-		return nil, nil
+	own := op.Request
+	if op.Fingerprint != nil {
+		own = op.Fingerprint
 	}
-	b := op.Fingerprint
-	if b == nil {
-		var err error
-		if b, err = Canonical(op.Request); err != nil {
-			return nil, err
+	if err := p.add(op, op.RequestVersion, own); err != nil {
+		return p, err
+	}
+	for version, request := range op.Earlier {
+		if version == op.RequestVersion || version < 0 || version > MaxRequestVersion {
+			return p, invalid("Op.Earlier", fmt.Sprintf("version %d is Op.RequestVersion, or not between 0 and %d", version, MaxRequestVersion))
+		}
+		if err := p.add(op, version, request); err != nil {
+			return p, err
 		}
 	}
+	return p, nil
+}
+
+func (p *prints) add(op Op, version int, request any) error {
+	b, isBytes := request.([]byte)
+	if op.Fingerprint == nil {
+		var err error
+		if b, err = Canonical(request); err != nil {
+			return err
+		}
+	} else if !isBytes {
+		return invalid("Op.Earlier", "is not []byte, which Op.Fingerprint is: give the same kind for every version")
+	}
 	sum := sha256.Sum256(b)
-	return sum[:], nil
+	p.of[storedVersion(version)] = sum[:]
+	return nil
 }
 
 // replaced finds the escape that encoding/json writes for text that is not

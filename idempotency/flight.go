@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"sync"
@@ -19,8 +18,8 @@ type flights[V any] struct {
 
 // flight is the call that runs a key; the others follow it.
 type flight[V any] struct {
-	print []byte // nil: not compared
-	done  chan struct{}
+	prints *prints // nil: not compared
+	done   chan struct{}
 	// value is the outcome once done is closed; nil when there is none that
 	// a duplicate may take over: the call failed, was cancelled, panicked or
 	// does not know.
@@ -28,7 +27,7 @@ type flight[V any] struct {
 }
 
 // join makes the caller the leader of a key, or gives the flight to follow.
-func (g *flights[V]) join(key hash, fingerprint []byte) (f *flight[V], leads bool) {
+func (g *flights[V]) join(key hash, p *prints) (f *flight[V], leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f := g.running[key]; f != nil {
@@ -37,7 +36,7 @@ func (g *flights[V]) join(key hash, fingerprint []byte) (f *flight[V], leads boo
 	if g.running == nil {
 		g.running = map[hash]*flight[V]{}
 	}
-	f = &flight[V]{print: fingerprint, done: make(chan struct{})}
+	f = &flight[V]{prints: p, done: make(chan struct{})}
 	g.running[key] = f
 	return f, true
 }
@@ -52,7 +51,7 @@ func (g *flights[V]) land(key hash, f *flight[V], value *V) {
 
 // patience is how a follower waits.
 type patience struct {
-	print    []byte
+	prints   *prints
 	noWait   bool
 	wait     time.Duration
 	deadline time.Time
@@ -61,8 +60,10 @@ type patience struct {
 // follow waits for a flight. It returns its value, nil when the caller has to
 // try itself, or an error.
 func (f *flight[V]) follow(ctx context.Context, p patience) (*V, error) {
-	if p.print != nil && f.print != nil && !bytes.Equal(p.print, f.print) {
-		return nil, &MismatchError{Stored: f.print, Given: p.print}
+	if p.prints != nil && f.prints != nil {
+		if err := p.prints.compare(f.prints.version, f.prints.own()); err != nil {
+			return nil, err
+		}
 	}
 	if p.noWait {
 		select {

@@ -39,6 +39,14 @@ type Op struct {
 	Fingerprint []byte
 	// NoFingerprint gives up the check.
 	NoFingerprint bool
+	// RequestVersion is the version of Request's, or Fingerprint's, form: raise
+	// it when a deploy adds fields or changes what they say. It is kept with
+	// the fingerprint. Earlier is the same request in the forms of other
+	// versions, so that records of a program that has, or had, them are
+	// compared too: values for Request, []byte for Fingerprint. A record whose
+	// version is none of these is taken for the same request. 0 to 2047.
+	RequestVersion int
+	Earlier        map[int]any
 
 	// Wait bounds the wait for another process that holds the key. Default:
 	// the store's. It does not bound the operation itself: ctx does.
@@ -64,7 +72,7 @@ var keyEscaper = strings.NewReplacer("%", "%25", "/", "%2F")
 type claim struct {
 	op       Op
 	hash     [sha256.Size]byte
-	print    []byte // nil: not checked
+	prints   prints
 	attempt  []byte // of the current transaction
 	wait     time.Duration
 	expired  bool // the record found has outlived its key
@@ -93,11 +101,11 @@ func (o *Options) check(op Op) (*claim, error) {
 	case op.Wait < 0:
 		return nil, invalid("Op.Wait", "is negative: use NoWait")
 	}
-	fp, err := fingerprint(op)
+	fp, err := fingerprints(op)
 	if err != nil {
 		return nil, err
 	}
-	c := &claim{op: op, print: fp, wait: op.Wait, bodyLife: life(o.BodyLife), keyLife: life(o.KeyLife)}
+	c := &claim{op: op, prints: fp, wait: op.Wait, bodyLife: life(o.BodyLife), keyLife: life(o.KeyLife)}
 	if c.wait == 0 {
 		c.wait = o.Wait
 	}

@@ -102,10 +102,14 @@ func TestCanonicalRefusesBrokenText(t *testing.T) {
 // TestFingerprintIsStable: a fingerprint outlives deploys, so its bytes are fixed.
 func TestFingerprintIsStable(t *testing.T) {
 	t.Parallel()
-	b, err := fingerprint(Op{Request: map[string]any{"order": "42", "amount": "12.50"}})
+	p, err := fingerprints(Op{Request: map[string]any{"order": "42", "amount": "12.50"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if p.version != 1 || storedVersion(MaxRequestVersion) > 32767 {
+		t.Errorf("stored versions: %d, %d", p.version, storedVersion(MaxRequestVersion))
+	}
+	b := p.own()
 	c, _ := Canonical(map[string]any{"order": "42", "amount": "12.50"})
 	if string(c) != `{"amount":"12.50","order":"42"}` || len(b) != 32 {
 		t.Errorf("%s, %x", c, b)

@@ -1,13 +1,10 @@
 package idempotency
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -16,43 +13,38 @@ import (
 )
 
 // The states of a record. A claimed record is seen by nobody else until its
-// transaction commits, and by then it has a final state.
+// transaction commits, and by then it has a final state. A tombstone is a final
+// state without its answer.
 const (
-	claimed   = 1
-	succeeded = 2
-	rejected  = 3
-	tombstone = 4
+	claimed           = 1
+	succeeded         = 2
+	rejected          = 3
+	tombstone         = 4
+	rejectedTombstone = 5
 )
 
 // record is what the table says of a key.
 type record struct {
-	state                   int
+	verdict
 	print                   []byte
 	printVersion            int
-	result                  []byte
 	bodyExpired, keyExpired int
 }
 
 func (r *record) dest() []any {
-	return []any{&r.state, &r.print, &r.printVersion, &r.result, &r.bodyExpired, &r.keyExpired}
+	return []any{&r.state, &r.print, &r.printVersion, &r.result, &r.codec, &r.businessID, &r.bodyExpired, &r.keyExpired}
 }
 
-// judge says what c gets from a record; nil: its result.
+// judge says what c gets from a record; nil: its answer.
 func (c *claim) judge(r *record) error {
-	if c.print != nil && r.print != nil && (r.printVersion != fingerprintVersion || !bytes.Equal(c.print, r.print)) {
-		return &MismatchError{Stored: r.print, Given: c.print}
+	if err := c.prints.compare(r.printVersion, r.print); err != nil {
+		return err
 	}
 	switch {
 	case r.state == claimed:
 		return &UnfinishedError{}
-	case r.state == tombstone || r.bodyExpired == 1:
-		return ErrExpired
-	case r.state == rejected:
-		var rej Rejection
-		if err := json.Unmarshal(r.result, &rej); err != nil {
-			return fmt.Errorf("idempotency: reading a stored rejection: %w", err)
-		}
-		return &rej
+	case r.state >= tombstone || r.bodyExpired == 1:
+		return &ExpiredError{BusinessID: r.businessID, Rejected: r.state == rejected || r.state == rejectedTombstone}
 	}
 	return nil
 }
@@ -103,7 +95,7 @@ func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *claim, bound, 
 	_, _ = rand.Read(c.attempt) // never fails, by its documentation
 	args := []any{
 		c.hash[:], s.options.Namespace, c.op.Tenant, c.op.Name, []byte(c.op.Key),
-		nullable(c.print), fingerprintVersion, c.attempt,
+		nullable(c.prints.own()), c.prints.version, c.attempt,
 	}
 	if s.dialect().Records.ClaimBounds {
 		leave := ""
@@ -121,8 +113,12 @@ func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *claim, bound, 
 
 // finish stores the verdict. A record that is not there, or not of this
 // attempt, shows that the transaction is not the one that claimed.
-func (s *Store[Tx]) finish(ctx context.Context, q core.Querier, c *claim, state int, result []byte) error {
-	r, err := s.sql.finish.Exec(ctx, q, c.hash[:], c.attempt, state, nullable(result), c.bodyLife, c.keyLife)
+func (s *Store[Tx]) finish(ctx context.Context, q core.Querier, c *claim, v verdict) error {
+	var businessID any
+	if v.businessID != "" {
+		businessID = v.businessID
+	}
+	r, err := s.sql.finish.Exec(ctx, q, c.hash[:], c.attempt, v.state, nullable(v.result), c.bodyLife, c.keyLife, v.codec, businessID)
 	switch {
 	case err != nil && (s.dialect().Classify(err) == dialect.Gone || errors.Is(err, sql.ErrTxDone)):
 		return &holdfast.TxLostError{Err: err}

@@ -32,12 +32,18 @@ type Options struct {
 	Wait time.Duration
 	// BodyLife is how long a result is kept, KeyLife how long its key is,
 	// both from the end of the operation, by the database's clock, exact to
-	// the microsecond. After BodyLife duplicates get ErrExpired; after KeyLife
-	// the operation may be executed again. Default: for ever. KeyLife must
-	// not be shorter than BodyLife.
+	// the microsecond. After BodyLife duplicates get ErrExpired, with the
+	// result's business id; after KeyLife the operation may be executed again.
+	// Default: for ever. KeyLife must not be shorter than BodyLife.
 	BodyLife, KeyLife time.Duration
 	// MaxResult bounds a stored result in bytes. Default: 1 MiB; at most 15 MiB.
 	MaxResult int
+	// Codec encodes results and rejections, for instance to encrypt them.
+	// Default: none; they are stored as JSON, and slices of bytes as they are.
+	// FormerCodecs read what former versions of the program stored, or what
+	// the next one stores while both run.
+	Codec        Codec
+	FormerCodecs []Codec
 	// Isolation, LockTimeout and Attempts are those of the transaction; see
 	// holdfast.TxOptions.
 	Isolation   sql.IsolationLevel
@@ -75,7 +81,7 @@ func (o *Options) withDefaults() error {
 	case o.Attempts < 0:
 		return invalid("Options.Attempts", "is negative; 0 is the default")
 	}
-	return checkName("Options.Namespace", o.Namespace, false)
+	return firstOf(o.checkCodecs(), checkName("Options.Namespace", o.Namespace, false))
 }
 
 // Store holds the records of one namespace. It is safe for concurrent use and
@@ -86,7 +92,8 @@ type Store[Tx any] struct {
 	access  access.Access[Tx]
 	options Options
 	sql     statements
-	flights flights[record]
+	flights *flights[record]
+	lease   *leased[Tx] // see WithLease
 }
 
 type statements struct{ look, lock, claim, renew, finish core.Stmt }
@@ -110,7 +117,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Store[Tx
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	return &Store[Tx]{
-		db: db, access: a, options: o,
+		db: db, access: a, options: o, flights: &flights[record]{},
 		sql: statements{
 			look: compile("records.look", d.Look), lock: compile("records.lock", d.Lock),
 			claim: compile("records.claim", d.Claim), renew: compile("records.renew", d.Renew),

@@ -109,12 +109,12 @@ func sweepExactRows[Tx any](e *Env[Tx]) {
 	expiries := map[string]string{"never": "NULL", "past": strconv.Itoa(now - hour), "later": strconv.Itoa(now + hour)}
 	want := map[string]string{}
 	var results, keys int64
-	for state := 1; state <= 4; state++ {
+	for state := 1; state <= 5; state++ {
 		for body, bodyAt := range expiries {
 			for key, keyAt := range expiries {
 				name := fmt.Sprintf("%d %s %s", state, body, key)
 				result := e.blob([]byte(`"done"`))
-				if state == 1 || state == 4 {
+				if state == 1 || state >= 4 {
 					result = "NULL"
 				}
 				hash := sha256.Sum256([]byte(name))
@@ -126,7 +126,7 @@ func sweepExactRows[Tx any](e *Env[Tx]) {
 					keys++
 				case kept && body == "past":
 					results++
-					want[name] = "4 without with"
+					want[name] = strconv.Itoa(state+2) + " without with"
 				case kept:
 					want[name] = strconv.Itoa(state) + " with with"
 				default:

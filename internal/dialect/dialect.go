@@ -137,7 +137,8 @@ const Lost = 1<<62 + 1
 //	        fingerprint_version, attempt, then on PostgreSQL the claim's lock
 //	        timeout and the one to set afterwards ("" = as it was)
 //	Renew:  key_hash (deletes a record whose key has expired)
-//	Finish: key_hash, attempt, state, result, body life, key life (µs or NULL)
+//	Finish: key_hash, attempt, state, result, body life, key life (µs or NULL),
+//	        codec, business_id
 type Records struct {
 	Look, Lock, Claim, Renew, Finish string
 	Verdict                          Verdict
@@ -151,7 +152,7 @@ type Records struct {
 }
 
 // Look reads one record; it is the same on every engine.
-const Look = `SELECT state, fingerprint, fingerprint_version, result,
+const Look = `SELECT state, fingerprint, fingerprint_version, result, COALESCE(codec, ''), COALESCE(business_id, ''),
  CASE WHEN body_expires_at <= {now} THEN 1 ELSE 0 END, CASE WHEN key_expires_at <= {now} THEN 1 ELSE 0 END
 FROM {records} WHERE key_hash = $1`
 

@@ -38,12 +38,13 @@ type SweepTask struct{ Count, Find, Write string }
 // record that goes as a whole needs no tombstone first.
 const (
 	DueResults = `body_expires_at <= $1 AND state IN (2, 3) AND (key_expires_at IS NULL OR key_expires_at > $1)`
-	DueKeys    = `key_expires_at <= $1 AND state IN (2, 3, 4)`
+	DueKeys    = `key_expires_at <= $1 AND state IN (2, 3, 4, 5)`
 )
 
-// Tombstone is what a record becomes: its key and fingerprint stay. Without an
-// expiry it leaves the index in which the reaper looks for work.
-const Tombstone = `state = 4, result = NULL, body_expires_at = NULL`
+// Tombstone is what a record becomes: key, fingerprint, business id and whether
+// it was rejected stay. Without an expiry it leaves the index in which the
+// reaper looks for work.
+const Tombstone = `state = CASE WHEN state IN (3, 5) THEN 5 ELSE 4 END, result = NULL, codec = NULL, body_expires_at = NULL`
 
 // FindResults and FindKeys are the same on every engine; Write is not.
 func FindResults(write string) SweepTask { return find("body_expires_at", DueResults, write) }

@@ -25,10 +25,13 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}records` (
   fingerprint_version SMALLINT        NOT NULL,
   -- which attempt claimed the row
   attempt             BINARY(16)      NOT NULL,
-  -- 1 claimed, 2 succeeded, 3 rejected, 4 tombstone (done, result gone)
-  state               SMALLINT        NOT NULL CHECK (state BETWEEN 1 AND 4),
-  -- the answer to replay
+  -- 1 claimed, 2 succeeded, 3 rejected; without the answer: 4 succeeded, 5 rejected
+  state               SMALLINT        NOT NULL CHECK (state BETWEEN 1 AND 5),
+  -- the answer to replay, and how it is to be read
   result              MEDIUMBLOB      NULL,
+  codec               VARBINARY(80)   NULL,
+  -- what the business calls it; kept when the answer goes
+  business_id         VARBINARY(255)  NULL,
   created_at          BIGINT          NOT NULL,
   finished_at         BIGINT          NULL,
   -- when the result may go, and when the key may; NULL is never

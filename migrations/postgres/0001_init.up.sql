@@ -24,10 +24,13 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   fingerprint_version smallint NOT NULL,
   -- which attempt claimed the row
   attempt             bytea    NOT NULL CHECK (octet_length(attempt) = 16),
-  -- 1 claimed, 2 succeeded, 3 rejected, 4 tombstone (done, result gone)
-  state               smallint NOT NULL CHECK (state BETWEEN 1 AND 4),
-  -- the answer to replay
+  -- 1 claimed, 2 succeeded, 3 rejected; without the answer: 4 succeeded, 5 rejected
+  state               smallint NOT NULL CHECK (state BETWEEN 1 AND 5),
+  -- the answer to replay, and how it is to be read
   result              bytea,
+  codec               text     COLLATE "C" CHECK (octet_length(codec) <= 80),
+  -- what the business calls it; kept when the answer goes
+  business_id         text     COLLATE "C" CHECK (octet_length(business_id) <= 255),
   created_at          bigint   NOT NULL,
   finished_at         bigint,
   -- when the result may go, and when the key may; NULL is never

@@ -24,10 +24,13 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   fingerprint_version INTEGER NOT NULL,
   -- which attempt claimed the row
   attempt             BLOB    NOT NULL CHECK (length(attempt) = 16),
-  -- 1 claimed, 2 succeeded, 3 rejected, 4 tombstone (done, result gone)
-  state               INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),
-  -- the answer to replay
+  -- 1 claimed, 2 succeeded, 3 rejected; without the answer: 4 succeeded, 5 rejected
+  state               INTEGER NOT NULL CHECK (state BETWEEN 1 AND 5),
+  -- the answer to replay, and how it is to be read
   result              BLOB,
+  codec               TEXT,
+  -- what the business calls it; kept when the answer goes
+  business_id         TEXT,
   created_at          INTEGER NOT NULL,
   finished_at         INTEGER,
   -- when the result may go, and when the key may; NULL is never

@@ -35,7 +35,7 @@ SELECT n, set_config('lock_timeout', CASE WHEN $10::text = '' THEN was ELSE $10:
 	},
 
 	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
-	Finish: `UPDATE {records} SET state = $3::smallint, result = $4::bytea, finished_at = {now},
+	Finish: `UPDATE {records} SET state = $3::smallint, result = $4::bytea, codec = $7::text, business_id = $8::text, finished_at = {now},
  body_expires_at = {now} + $5::bigint, key_expires_at = {now} + $6::bigint
 WHERE key_hash = $1 AND attempt = $2 AND state = 1`,
 }

@@ -13,7 +13,7 @@ ON CONFLICT (key_hash) DO NOTHING`,
 	Bound:   busyTimeout,
 
 	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
-	Finish: `UPDATE {records} SET state = $3, result = $4, finished_at = {now},
+	Finish: `UPDATE {records} SET state = $3, result = $4, codec = $7, business_id = $8, finished_at = {now},
  body_expires_at = {now} + $5, key_expires_at = {now} + $6
 WHERE key_hash = $1 AND attempt = $2 AND state = 1`,
 }
