@@ -118,8 +118,8 @@ func (l *Locker[Tx]) ForceRelease(ctx context.Context, key, reason string) (bool
 	if err != nil {
 		return false, err
 	}
-	if reason == "" || len(reason) > MaxReason || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) {
-		return false, invalid("reason", fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL: say why, for those who look later", MaxReason))
+	if err := checkReason(reason); err != nil {
+		return false, err
 	}
 	s := l.leases.store
 	had := false
@@ -129,6 +129,13 @@ func (l *Locker[Tx]) ForceRelease(ctx context.Context, key, reason string) (bool
 		return err
 	})
 	return had, err
+}
+
+func checkReason(reason string) error {
+	if reason == "" || len(reason) > MaxReason || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) {
+		return invalid("reason", fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL: say why, for those who look later", MaxReason))
+	}
+	return nil
 }
 
 // Say sets what Inspect and List show as the lease's Value, at most 4096 bytes,

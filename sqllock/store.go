@@ -201,9 +201,13 @@ func (s *store) pass(ctx context.Context, from owner, a attempt) (v verdict, dou
 
 // retry runs f as long as the engine wants it run again.
 func (s *store) retry(ctx context.Context, f func(q core.Querier) error) error {
+	return s.again(ctx, func() error { return s.onConn(ctx, "", f) })
+}
+
+func (s *store) again(ctx context.Context, f func() error) error {
 	pause := core.NewBackoff()
 	for n := 1; ; n++ {
-		err := s.onConn(ctx, "", f)
+		err := f()
 		switch class := s.dialect.Classify(err); {
 		case class != dialect.Retry && class != dialect.Busy:
 			return err

@@ -22,7 +22,7 @@ func Claims[Tx any](t *testing.T, h Handle[Tx]) {
 		"Order": claimsOrder[Tx], "Shares": claimsShares[Tx], "Dead": claimsDead[Tx], "Cancelled": claimsCancelled[Tx],
 		"Thousand": claimsThousand[Tx], "Closed": claimsClosed[Tx], "Judge": claimsJudge[Tx],
 		"Readers": claimsReaders[Tx], "Writer": claimsWriter[Tx], "Nested": claimsNested[Tx],
-		"Capacity": claimsCapacity[Tx], "Weights": claimsWeights[Tx],
+		"Line": claimsLine[Tx], "Lines": claimsLines[Tx], "ForceRelease": claimsForceRelease[Tx], "Capacity": claimsCapacity[Tx], "Weights": claimsWeights[Tx],
 		"Guard": claimsGuard[Tx], "GuardedStays": claimsGuardedStays[Tx], "GuardSnapshot": claimsGuardSnapshot[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {

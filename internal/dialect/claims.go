@@ -68,6 +68,20 @@ FROM {claims} WHERE name = $1 ORDER BY CASE WHEN expires_at > {now} THEN 0 ELSE 
  COALESCE(SUM(a.units), 0), COALESCE(SUM(CASE WHEN a.expires_at > {now} THEN a.units ELSE 0 END), 0), COUNT(a.token)
 FROM {claims} c LEFT JOIN {claims} a ON a.name = c.name AND a.token < c.token
 WHERE c.owner IN ({owners}) GROUP BY c.owner, c.expires_at, c.granted_at`
+	// LineOfClaims and ListClaims read lines: of one name, or of those from a name
+	// and token on and before another name. Parameters: the name; or name, token,
+	// the other name, limit.
+	LineOfClaims = lineOfClaims + ` LEFT JOIN {claims} c ON c.name = l.name WHERE l.name = $1 ORDER BY c.token`
+	ListClaims   = lineOfClaims + ` JOIN {claims} c ON c.name = l.name
+WHERE c.name >= $1 AND (c.name > $1 OR c.token > $2) AND c.name < $3 ORDER BY c.name, c.token LIMIT $4`
+	lineOfClaims = `SELECT l.name, COALESCE(c.token, 0), COALESCE(c.units, 0), COALESCE(c.capacity, 0), COALESCE(c.holder, ''), COALESCE(c.claimed_at, 0),
+ CASE WHEN c.expires_at > {now} THEN c.expires_at - {now} ELSE 0 END, l.forced_at, COALESCE(l.forced_by, ''), COALESCE(l.forced_reason, '')
+FROM {locks} l`
+	// ForceClaim takes a place away (name, token), ForcedClaim records by whom and
+	// why (name, by, reason).
+	ForceClaim  = `DELETE FROM {claims} WHERE name = $1 AND token = $2`
+	ForcedClaim = `UPDATE {locks} SET forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE name = $1`
+
 	DeadClaims      = `SELECT token FROM {claims} WHERE name = $1 AND expires_at <= {now} ORDER BY token LIMIT 100`
 	ReleaseClaim    = `DELETE FROM {claims} WHERE name = $1 AND token = $2 AND owner = $3`
 	RemainingClaims = `SELECT owner, expires_at - {now} FROM {claims} WHERE name IN ({names}) AND owner IN ({owners})`

@@ -1,0 +1,69 @@
+package holdfast_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDocsNameTests: each test that a table in docs names is there.
+func TestDocsNameTests(t *testing.T) {
+	t.Parallel()
+	tests := map[string]bool{}
+	// A test function, and a suite's entry in a map of tests.
+	named := regexp.MustCompile(`(?m)^func (Test\w+)\(|"([A-Z][\w/]*)":\s`)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			tests[m[1]+m[2]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := filepath.Glob("docs/*.md")
+	if err != nil || len(docs) == 0 {
+		t.Fatal(docs, err)
+	}
+	header := regexp.MustCompile(`(?i)^\| .*\b(shown by|tests?) \|$`)
+	name := regexp.MustCompile("`([A-Z][\\w/]*)`")
+	found := 0
+	for _, doc := range docs {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := false
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSpace(line)
+			if !strings.HasPrefix(line, "|") {
+				in = false
+				continue
+			}
+			if header.MatchString(line) {
+				in = true
+				continue
+			}
+			cells := strings.Split(strings.Trim(line, "|"), "|")
+			if !in {
+				continue
+			}
+			for _, m := range name.FindAllStringSubmatch(cells[len(cells)-1], -1) {
+				found++
+				if !tests[m[1]] {
+					t.Errorf("%s names %s, which is no test", doc, m[1])
+				}
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d tests are named", found)
+	}
+}
