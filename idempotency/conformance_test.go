@@ -17,6 +17,7 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	conformance.DoTx(t, h)
 	conformance.Nested(t, h)
 	conformance.Input(t, h)
+	conformance.Results(t, h)
 }
 
 func TestSQL(t *testing.T)  { all(t, conformance.SQL()) }

@@ -3,6 +3,8 @@ package idempotency_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -57,4 +59,52 @@ func TestStatementsOfDo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStatementsOfDoTx: a call in the caller's transaction leaves no savepoint
+// behind, be it executed, rejected or replayed.
+func TestStatementsOfDoTx(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		var mu sync.Mutex
+		var seen []string
+		e := conformance.New(t, conformance.SQL(), engine, holdfast.WithObserver(func(_ context.Context, s holdfast.Statement) {
+			mu.Lock()
+			defer mu.Unlock()
+			if slices.Contains([]string{"savepoint", "rollback to", "release", "records.finish"}, s.Name) {
+				seen = append(seen, s.Name)
+			}
+		}))
+		s := e.Store(idempotency.Options{})
+		for _, c := range []struct {
+			err  error
+			want []string
+		}{
+			{nil, []string{"savepoint", "release", "records.finish"}},
+			{idempotency.Reject("no", "never"), []string{"savepoint", "rollback to", "release", "records.finish"}},
+		} {
+			tx, err := e.Begin(e.Ctx, sql.LevelDefault)
+			if err != nil {
+				t.Fatal(err)
+			}
+			do := func() {
+				_, err := idempotency.DoTx(e.Ctx, s, tx, conformance.Op(fmt.Sprint(c.err)), func(context.Context, *sql.Tx) (string, error) { return "", c.err })
+				if rej := (*idempotency.Rejection)(nil); (err != nil) != (c.err != nil) || err != nil && !errors.As(err, &rej) {
+					t.Error(err)
+				}
+			}
+			do()
+			if !slices.Equal(seen, c.want) {
+				t.Errorf("%v: %v, want %v", c.err, seen, c.want)
+			}
+			seen = nil
+			do()
+			if len(seen) != 0 {
+				t.Errorf("a replay: %v", seen)
+			}
+			if err := tx.Commit(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }

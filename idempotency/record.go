@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -156,8 +157,14 @@ func (e *claimError) Unwrap() error { return e.err }
 
 // explain adds what to do to errors that have a known cure.
 func (s *Store[Tx]) explain(err error) error {
-	if err != nil && s.dialect().Classify(err) == dialect.NoTable {
+	if err == nil {
+		return nil
+	}
+	switch s.dialect().Classify(err) {
+	case dialect.NoTable:
 		return &holdfast.SchemaError{Table: s.access.Table("records"), Err: err}
+	case dialect.ReadOnly:
+		return fmt.Errorf("idempotency: a claim is a write, and the transaction is read-only, or the server a replica: use a read-write transaction on the primary: %w", err)
 	}
 	return err
 }

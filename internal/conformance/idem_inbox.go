@@ -1,0 +1,236 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+func (e *Env[Tx]) inbox(consumer string) *idempotency.Inbox[Tx] {
+	e.Helper()
+	in, err := idempotency.NewInbox(e.Store(idempotency.Options{}), consumer)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return in
+}
+
+// inboxOnce: a message that is delivered to several workers of a consumer at
+// once, and again later, is processed once by each consumer.
+func inboxOnce[Tx any](e *Env[Tx]) {
+	message := idempotency.Message{ID: "m-1", Body: []byte("paid 100")}
+	var wg sync.WaitGroup
+	for _, consumer := range []string{"ledger", "mailer"} {
+		for range 3 { // processes
+			in := e.inbox(consumer)
+			for range 3 { // deliveries
+				wg.Go(func() {
+					_, err := in.Process(e.Ctx, message, func(ctx context.Context, tx Tx) error {
+						return e.Effect(ctx, tx, consumer)
+					})
+					if d := idempotency.DispositionOf(err); d != idempotency.Acknowledge {
+						e.Errorf("%v: %v", d, err)
+					}
+				})
+			}
+		}
+	}
+	wg.Wait()
+	e.WantOnce("ledger")
+	e.WantOnce("mailer")
+
+	in := e.inbox("ledger")
+	process := func(m idempotency.Message, err error) (idempotency.Outcome, error) {
+		return in.Process(e.Ctx, m, func(ctx context.Context, tx Tx) error {
+			return errors.Join(e.Effect(ctx, tx, m.ID), err)
+		})
+	}
+	wants := func(want idempotency.Disposition, effects int, m idempotency.Message, err error) {
+		e.Helper()
+		_, got := process(m, err)
+		if d := idempotency.DispositionOf(got); d != want || e.Effects(m.ID) != effects {
+			e.Errorf("%s: %v (%v), %d effects, want %v", m.ID, d, got, e.Effects(m.ID), want)
+		}
+	}
+	wants(idempotency.Quarantine, 0, idempotency.Message{ID: "m-1", Body: []byte("paid 200")}, nil)
+	wants(idempotency.Quarantine, 0, idempotency.Message{}, nil)
+	wants(idempotency.Acknowledge, 0, idempotency.Message{ID: "m-1"}, nil) // without the check
+	wants(idempotency.Redeliver, 0, idempotency.Message{ID: "m-2"}, errors.New("not now"))
+	wants(idempotency.Acknowledge, 1, idempotency.Message{ID: "m-2"}, nil)
+	wants(idempotency.Acknowledge, 0, idempotency.Message{ID: "m-3"}, idempotency.Reject("no", "never"))
+	wants(idempotency.Acknowledge, 0, idempotency.Message{ID: "m-3"}, nil) // the refusal stands
+
+	release := holdMessage(e, "m-4")
+	wants(idempotency.Redeliver, 0, idempotency.Message{ID: "m-4", NoWait: true}, nil)
+	release()
+	wants(idempotency.Acknowledge, 1, idempotency.Message{ID: "m-4", NoWait: true}, nil)
+
+	for _, bad := range []string{"", "a\x00b", string(make([]byte, 200))} {
+		if _, err := idempotency.NewInbox(e.Store(idempotency.Options{}), bad); !errors.Is(err, holdfast.ErrInvalid) {
+			e.Errorf("consumer %q: %v", bad, err)
+		}
+	}
+}
+
+// holdMessage begins to process a message and rolls back at release.
+func holdMessage[Tx any](e *Env[Tx], id string) (release func()) {
+	tx := e.begin(sql.LevelDefault)
+	if _, err := e.inbox("ledger").ProcessTx(e.Ctx, tx, idempotency.Message{ID: id}, func(context.Context, Tx) error { return nil }); err != nil {
+		e.Fatal(err)
+	}
+	return func() { e.end(tx, false) }
+}
+
+// inboxJoinsTheCaller: processed stands if and when the consumer commits.
+func inboxJoinsTheCaller[Tx any](e *Env[Tx]) {
+	in := e.inbox("ledger")
+	for _, commit := range []bool{false, true} {
+		tx := e.begin(sql.LevelDefault)
+		for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
+			o, err := in.ProcessTx(e.Ctx, tx, idempotency.Message{ID: "m"}, func(ctx context.Context, tx Tx) error {
+				return e.Effect(ctx, tx, "m")
+			})
+			if err != nil || o != want {
+				e.Errorf("%v, %v, want %v", o, err, want)
+			}
+		}
+		e.end(tx, commit)
+	}
+	e.WantOnce("m")
+}
+
+// event is a row of an outbox.
+type event struct {
+	ID   int64  `db:"id"`
+	Body string `db:"body"`
+	Sent int64  `db:"sent"`
+}
+
+// outboxRecipe: a row that is written in the transaction of its cause is
+// published by relays that lock it, at least once and under one message id, and
+// so arrives once at an inbox. A relay that dies between publishing and COMMIT
+// publishes again.
+func outboxRecipe[Tx any](e *Env[Tx]) {
+	const messages = 24
+	e.Must(`CREATE TABLE outbox (id BIGINT NOT NULL PRIMARY KEY, body VARCHAR(64) NOT NULL, sent BIGINT NOT NULL)`)
+	s, l := e.Store(idempotency.Options{}), e.leaser(sqllock.Options{})
+	for i := range messages {
+		_, err := idempotency.Do(e.Ctx, s, Op(numbered("refund", i)), func(ctx context.Context, tx Tx) (string, error) {
+			_, err := e.Exec(ctx, tx, `INSERT INTO outbox (id, body, sent) VALUES ($1, $2, 0)`, i, numbered("refund", i))
+			return "done", err
+		})
+		if err != nil {
+			e.Fatal(err)
+		}
+	}
+	table, err := sqllock.NewTable[event](e.Ctx, l, sqllock.TableSpec{Table: "outbox", Key: []string{"id"}})
+	if err != nil {
+		e.Fatal(err)
+	}
+	var mu sync.Mutex
+	var queue []event // the broker's
+	crash := errors.New("the relay died between publishing and its COMMIT")
+	relay := func(dies bool) (n int, err error) {
+		err = e.DB.InTx(e.Ctx, holdfast.TxOptions{Isolation: e.readCommitted()}, func(ctx context.Context, tx Tx) error {
+			batch, err := e.unsent(ctx, tx, table, 5)
+			if err != nil {
+				return err
+			}
+			n = len(batch)
+			for _, m := range batch {
+				mu.Lock()
+				queue = append(queue, m)
+				mu.Unlock()
+				if _, err := e.Exec(ctx, tx, `UPDATE outbox SET sent = 1 WHERE id = $1`, m.ID); err != nil {
+					return err
+				}
+			}
+			if dies {
+				return crash
+			}
+			return nil
+		})
+		return n, err
+	}
+	if n, err := relay(true); n != 5 || !errors.Is(err, crash) {
+		e.Fatalf("%d, %v", n, err)
+	}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for e.Int(`SELECT COUNT(*) FROM outbox WHERE sent = 0`) > 0 && !e.Failed() {
+				if _, err := relay(false); err != nil {
+					e.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(queue) < messages+5 {
+		e.Errorf("%d messages were published, want each, and those of the dead relay twice", len(queue))
+	}
+	in := e.inbox("mailer")
+	for _, m := range queue {
+		_, err := in.Process(e.Ctx, idempotency.Message{ID: numbered("outbox", int(m.ID)), Body: []byte(m.Body)}, func(ctx context.Context, tx Tx) error {
+			return e.Effect(ctx, tx, m.Body)
+		})
+		if err != nil {
+			e.Error(err)
+		}
+	}
+	for i := range messages {
+		e.WantOnce(numbered("refund", i))
+	}
+}
+
+// unsent locks rows that are to be sent; those of another relay are left out. What
+// was read before the lock may have been sent meanwhile.
+func (e *Env[Tx]) unsent(ctx context.Context, tx Tx, table *sqllock.Table[event, Tx], n int) (batch []event, err error) {
+	q, err := e.DB.Access().Join(tx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := q.Query(ctx, e.Rebind(`SELECT id FROM outbox WHERE sent = 0 ORDER BY id LIMIT $1`), 4*n)
+	if err != nil {
+		return nil, err
+	}
+	var found []event
+	for rows.Next() {
+		var m event
+		if err := rows.Scan(&m.ID); err != nil {
+			return nil, err
+		}
+		found = append(found, m)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, err
+	}
+	for _, m := range found {
+		if len(batch) == n {
+			break
+		}
+		locked, err := table.LockTx(ctx, tx, sqllock.SkipLocked, m)
+		if err != nil {
+			return nil, err
+		}
+		if len(locked) == 1 && locked[0].Sent == 0 {
+			batch = append(batch, locked[0])
+		}
+	}
+	return batch, nil
+}
+
+// readCommitted is the level for a read that is followed by locks, where it can
+// be chosen.
+func (e *Env[Tx]) readCommitted() sql.IsolationLevel {
+	if e.Engine == dbtest.SQLite {
+		return sql.LevelDefault
+	}
+	return sql.LevelReadCommitted
+}
