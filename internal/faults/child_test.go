@@ -24,6 +24,7 @@ const (
 	childStage = "HOLDFAST_FAULTS_CHILD_STAGE" // where it stops
 	childDSN   = "HOLDFAST_FAULTS_CHILD_DSN"
 	childKey   = "HOLDFAST_FAULTS_CHILD_KEY"
+	childWay   = "HOLDFAST_FAULTS_CHILD_WAY" // one of ways
 )
 
 // The stages at which a child says so and waits to be killed.
@@ -59,10 +60,6 @@ func childRun(stage, url, key string) error {
 	if err != nil {
 		return err
 	}
-	store, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true})
-	if err != nil {
-		return err
-	}
 	if stage == naiveClaim {
 		query := core.Compile("", `INSERT INTO refunds (refund_no, amount) VALUES ($1, $2)`, db.Engine() != holdfast.PostgreSQL).Text
 		if _, err := pool.ExecContext(ctx, query, key, 0); err != nil {
@@ -71,12 +68,12 @@ func childRun(stage, url, key string) error {
 		at(naiveClaim)
 	}
 	at(beforeClaim)
-	_, err = idempotency.Do(ctx, store, conformance.Op(key), func(ctx context.Context, tx *sql.Tx) (string, error) {
+	_, err = ways()[os.Getenv(childWay)](ctx, db, key, func(ctx context.Context, tx *sql.Tx) error {
 		at(midFunction)
 		query := core.Compile("", `INSERT INTO effects (k, who) VALUES ($1, $2)`, db.Engine() != holdfast.PostgreSQL).Text
 		_, err := tx.ExecContext(ctx, query, []byte(key), "child")
 		at(beforeCommit)
-		return "done", err
+		return err
 	})
 	if err != nil {
 		return err
@@ -85,10 +82,68 @@ func childRun(stage, url, key string) error {
 	return fmt.Errorf("nobody killed it")
 }
 
+// way is a way to have a function run once for a key, committed with its record.
+type way func(ctx context.Context, db *holdfast.DB[*sql.Tx], key string, fn func(ctx context.Context, tx *sql.Tx) error) (idempotency.Outcome, error)
+
+// ways are all of those that are one transaction.
+func ways() map[string]way {
+	done := func(fn func(ctx context.Context, tx *sql.Tx) error) func(context.Context, *sql.Tx) (string, error) {
+		return func(ctx context.Context, tx *sql.Tx) (string, error) { return "done", fn(ctx, tx) }
+	}
+	table := func(ctx context.Context, db *holdfast.DB[*sql.Tx]) (*idempotency.Table[Refund, *sql.Tx], error) {
+		return idempotency.NewTable[Refund](ctx, db, idempotency.TableSpec{Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"amount"}})
+	}
+	return map[string]way{
+		"Do": func(ctx context.Context, db *holdfast.DB[*sql.Tx], key string, fn func(ctx context.Context, tx *sql.Tx) error) (idempotency.Outcome, error) {
+			store, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true})
+			if err != nil {
+				return 0, err
+			}
+			r, err := idempotency.Do(ctx, store, conformance.Op(key), done(fn))
+			return r.Outcome, err
+		},
+		"DoTx": func(ctx context.Context, db *holdfast.DB[*sql.Tx], key string, fn func(ctx context.Context, tx *sql.Tx) error) (o idempotency.Outcome, err error) {
+			store, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true})
+			if err != nil {
+				return 0, err
+			}
+			return o, db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+				r, err := idempotency.DoTx(ctx, store, tx, conformance.Op(key), done(fn))
+				o = r.Outcome
+				return err
+			})
+		},
+		"Table.Do": func(ctx context.Context, db *holdfast.DB[*sql.Tx], key string, fn func(ctx context.Context, tx *sql.Tx) error) (idempotency.Outcome, error) {
+			t, err := table(ctx, db)
+			if err != nil {
+				return 0, err
+			}
+			r, err := t.Do(ctx, Refund{key, 100}, fn)
+			return r.Outcome, err
+		},
+		"Table.ClaimAllTx": func(ctx context.Context, db *holdfast.DB[*sql.Tx], key string, fn func(ctx context.Context, tx *sql.Tx) error) (o idempotency.Outcome, err error) {
+			t, err := table(ctx, db)
+			if err != nil {
+				return 0, err
+			}
+			return o, db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+				verdicts, err := t.ClaimAllTx(ctx, tx, []Refund{{key, 100}, {key + " too", 1}})
+				if err != nil {
+					return err
+				}
+				if o = verdicts[0].Outcome; o != idempotency.Executed {
+					return nil
+				}
+				return fn(ctx, tx)
+			})
+		},
+	}
+}
+
 // killAt runs a child until it has come to stage, and kills it.
-func killAt(t *testing.T, stage, url, key string) {
+func killAt(t *testing.T, stage, url, way, key string) {
 	t.Helper()
-	out := kill(t, stage, url, key, func(out *bufio.Reader) string {
+	out := kill(t, stage, url, way, key, func(out *bufio.Reader) string {
 		line, _ := out.ReadString('\n')
 		return line
 	})
@@ -98,9 +153,9 @@ func killAt(t *testing.T, stage, url, key string) {
 }
 
 // killWhen runs a child and kills it when something has happened.
-func killWhen(t *testing.T, happened <-chan struct{}, url, key string) {
+func killWhen(t *testing.T, happened <-chan struct{}, url, way, key string) {
 	t.Helper()
-	kill(t, afterCommit, url, key, func(*bufio.Reader) string {
+	kill(t, afterCommit, url, way, key, func(*bufio.Reader) string {
 		select {
 		case <-happened:
 		case <-time.After(30 * time.Second):
@@ -110,7 +165,7 @@ func killWhen(t *testing.T, happened <-chan struct{}, url, key string) {
 	})
 }
 
-func kill(t *testing.T, stage, url, key string, wait func(out *bufio.Reader) string) string {
+func kill(t *testing.T, stage, url, way, key string, wait func(out *bufio.Reader) string) string {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -119,7 +174,7 @@ func kill(t *testing.T, stage, url, key string, wait func(out *bufio.Reader) str
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = append(os.Environ(), childStage+"="+stage, childDSN+"="+url, childKey+"="+key)
+	cmd.Env = append(os.Environ(), childStage+"="+stage, childDSN+"="+url, childKey+"="+key, childWay+"="+way)
 	cmd.Stderr = os.Stderr
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
