@@ -35,7 +35,7 @@ test: $(TESTSERVERS) tools-test ## Run every test, on every engine that can be h
 # cut off in time, have no memory of ours in common, and some tests of SQLite's one
 # writer are too slow under the detector: make test and make faults
 # run them.
-RACE_SKIP  ?= Interpolated|SimpleProtocol|PgxExec|TestLease[^s]|TestRowLocksPoolOfOne|TestSQLX?/Locks/FourReapers|TestPgx/Locks/FourReapers
+RACE_SKIP  ?= Interpolated|SimpleProtocol|PgxExec|TestLease[^s]|TestSQLX?/Locks/FourReapers|TestPgx/Locks/FourReapers
 
 .PHONY: race
 race: $(TESTSERVERS) ## The same under the race detector, without the drivers' other modes
