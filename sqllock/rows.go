@@ -26,11 +26,13 @@ type TableSpec struct {
 type Table[R, Tx any] struct {
 	locker *Locker[Tx]
 	spec   TableSpec
+	table  *rowmap.Table
 	fields rowmap.Fields // all that are tagged, in order
 	key    rowmap.Fields
 	forms  rowmap.Forms
 	tail   string // of the read, after SELECT
 	take   core.Stmt
+	next   nextRows
 }
 
 // NewTable checks once that rows of the table can be locked one by one: its
@@ -51,38 +53,39 @@ func NewTable[R, Tx any](ctx context.Context, l *Locker[Tx], spec TableSpec) (*T
 	if t.key, err = t.fields.Pick("TableSpec.Key", spec.Key); err != nil {
 		return nil, err
 	}
-	table, err := t.check(ctx)
-	if err != nil {
+	if err := t.check(ctx); err != nil {
 		return nil, err
 	}
 	d := l.access.Dialect
-	t.tail = ` ` + strings.Join(d.Idents(t.fields.Names()), ", ") + ` FROM ` + table.Quoted + ` WHERE ` + table.Where(spec.Key, 1)
+	all := ` ` + strings.Join(d.Idents(t.fields.Names()), ", ") + ` FROM ` + t.table.Quoted
+	t.tail = all + ` WHERE ` + t.table.Where(spec.Key, 1)
+	t.next = newNextRows(d, t.table, all, spec.Key)
 	t.take = d.Compile("rows.take", l.leases.store.texts(d.RowLocks.Take))
 	return t, nil
 }
 
-func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
+func (t *Table[R, Tx]) check(ctx context.Context) (err error) {
 	l := t.locker
-	table, err := rowmap.Describe(ctx, l.access.Dialect, l.access.Pool, l.db.CheckIdent, t.spec.Schema, t.spec.Table)
+	t.table, err = rowmap.Describe(ctx, l.access.Dialect, l.access.Pool, l.db.CheckIdent, t.spec.Schema, t.spec.Table)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, f := range t.fields {
-		if _, err := table.Column("db tag", f.Name); err != nil {
-			return nil, err
+		if _, err := t.table.Column("db tag", f.Name); err != nil {
+			return err
 		}
 	}
-	key, err := table.Key(ctx, t.spec.Key)
+	key, err := t.table.Key(ctx, t.spec.Key)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i, c := range key {
-		if err := checkKind(c, t.key[i].Field.Type); err != nil {
-			return nil, err
+		if err := checkKind("TableSpec.Key", c, t.key[i].Field.Type); err != nil {
+			return err
 		}
 	}
-	t.forms = table.Forms(key)
-	return table, t.lockable(ctx)
+	t.forms = t.table.Forms(t.table.Columns)
+	return t.lockable(ctx)
 }
 
 // lockable refuses a table on which FOR UPDATE locks nothing and says so to

@@ -108,7 +108,7 @@ func (a *anchor[Tx]) move(ctx context.Context, token, granted int64) error {
 // make makes the row on a connection of the pool, unless it is there.
 func (a *anchor[Tx]) make(ctx context.Context) error {
 	found := false
-	err := a.onPool(ctx, "", func(q core.Querier) (err error) {
+	err := onPool(ctx, a.locker, poolWait, "", func(q core.Querier) (err error) {
 		var token int64
 		found, err = a.stmt("find", a.sql.Find).QueryRow(ctx, q, []any{&token}, a.name)
 		return err
@@ -121,7 +121,7 @@ func (a *anchor[Tx]) make(ctx context.Context) error {
 	if a.sql.MakeBound.Before != nil {
 		before = a.sql.MakeBound.Before(time.Second)
 	}
-	return a.onPool(ctx, before, func(q core.Querier) error {
+	return onPool(ctx, a.locker, poolWait, before, func(q core.Querier) error {
 		_, err := a.stmt("make", a.sql.Make).Exec(ctx, q, a.name)
 		if before != "" && err == nil {
 			_, err = core.Stmt{Name: "unset", Text: a.sql.MakeBound.After}.Exec(ctx, q)
@@ -131,16 +131,16 @@ func (a *anchor[Tx]) make(ctx context.Context) error {
 }
 
 // onPool runs f, once a connection was to be had in time.
-func (a *anchor[Tx]) onPool(ctx context.Context, before string, f func(q core.Querier) error) error {
+func onPool[Tx any](ctx context.Context, l *Locker[Tx], most time.Duration, before string, f func(q core.Querier) error) error {
 	acquire, cancel := context.WithCancel(ctx)
 	defer cancel()
-	late := time.AfterFunc(poolWait, cancel)
+	late := time.AfterFunc(most, cancel)
 	defer late.Stop()
-	return a.locker.access.OnConn(acquire, before, func(q core.Querier) error {
+	return l.access.OnConn(acquire, before, func(q core.Querier) error {
 		if !late.Stop() {
 			return context.Cause(acquire)
 		}
-		defer late.Reset(poolWait) // that one may be dead
+		defer late.Reset(most) // that one may be dead
 		return f(q)
 	})
 }

@@ -77,6 +77,53 @@ func ExampleTable_LockTx() {
 	// <nil>
 }
 
+// Workers share out the lines of a settlement file. Each runs this until there
+// is nothing left; what one that dies had taken is free again.
+func ExampleTable_NextTx() {
+	type Line struct {
+		File  string `db:"file"`
+		No    int64  `db:"line"`
+		State string `db:"state"`
+		Cents int64  `db:"cents"`
+	}
+	ctx := context.Background()
+	db, locks, remove := openLedger(ctx)
+	defer remove()
+
+	lines, err := sqllock.NewTable[Line](ctx, locks, sqllock.TableSpec{Table: "lines", Key: []string{"file", "line"}})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	batch := func() (n int, err error) {
+		err = db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+			work, err := lines.NextTx(ctx, tx, 2, sqllock.Where("file", "=", "2026-11-21"), sqllock.Where("state", "=", "new"))
+			if err != nil {
+				return err
+			}
+			n = len(work)
+			for _, l := range work {
+				fmt.Println("settled:", l.No, l.Cents)
+				if _, err := tx.ExecContext(ctx, `UPDATE lines SET state = 'settled' WHERE file = ? AND line = ?`, l.File, l.No); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return n, err
+	}
+	for n := 1; n > 0; {
+		if n, err = batch(); err != nil {
+			log.Print(err)
+			return
+		}
+	}
+	// Output:
+	// settled: 1 100
+	// settled: 3 300
+	// settled: 4 400
+}
+
 func openLedger(ctx context.Context) (*holdfast.DB[*sql.Tx], *sqllock.Locker[*sql.Tx], func()) {
 	dir, err := os.MkdirTemp("", "ledger")
 	if err != nil {
@@ -89,7 +136,11 @@ func openLedger(ctx context.Context) (*holdfast.DB[*sql.Tx], *sqllock.Locker[*sq
 	if err := migrations.Up(ctx, pool); err != nil {
 		log.Fatal(err)
 	}
-	for _, q := range []string{`CREATE TABLE accounts (no TEXT NOT NULL PRIMARY KEY, cents BIGINT NOT NULL)`, `INSERT INTO accounts VALUES ('a', 100), ('b', 50)`} {
+	for _, q := range []string{`CREATE TABLE accounts (no TEXT NOT NULL PRIMARY KEY, cents BIGINT NOT NULL)`, `INSERT INTO accounts VALUES ('a', 100), ('b', 50)`,
+		`CREATE TABLE lines (file TEXT NOT NULL, line BIGINT NOT NULL, state TEXT NOT NULL, cents BIGINT NOT NULL, PRIMARY KEY (file, line))`,
+		`CREATE INDEX lines_work ON lines (file, state, line)`,
+		`INSERT INTO lines VALUES ('2026-11-21', 1, 'new', 100), ('2026-11-21', 2, 'settled', 200), ('2026-11-21', 3, 'new', 300), ('2026-11-21', 4, 'new', 400)`,
+	} {
 		if _, err := pool.ExecContext(ctx, q); err != nil {
 			log.Fatal(err)
 		}

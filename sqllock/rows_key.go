@@ -103,10 +103,10 @@ func compare(a, b any) int {
 	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 }
 
-// checkKind refuses a number as the key of a text column and the other way
+// checkKind refuses a number for a text column and the other way
 // round: MySQL and MariaDB compare them by converting, and 0 equals every text
 // that does not begin with a digit.
-func checkKind(c rowmap.Column, typ reflect.Type) error {
+func checkKind(argument string, c rowmap.Column, typ reflect.Type) error {
 	column, field := "", ""
 	switch t := strings.ToLower(c.Type); {
 	case strings.Contains(t, "int"):
@@ -121,7 +121,7 @@ func checkKind(c rowmap.Column, typ reflect.Type) error {
 		field = "text"
 	}
 	if column == "number" && field == "text" || column == "text" && field == "number" {
-		return invalid("TableSpec.Key", fmt.Sprintf("column %q holds a %s, and the struct's field, a %v, a %s", c.Name, column, typ, field))
+		return invalid(argument, fmt.Sprintf("column %q holds a %s, and a Go %v is a %s", c.Name, column, typ, field))
 	}
 	return nil
 }

@@ -34,6 +34,12 @@ func RowLocks[Tx any](t *testing.T, h Handle[Tx]) {
 		"RowIsTheLast":         rowIsTheLast[Tx],
 		"RowKeys":              rowKeys[Tx],
 		"RowTablesAreChecked":  rowTablesAreChecked[Tx],
+		"NextOrder":            nextOrder[Tx],
+		"NextLeavesOut":        nextLeavesOut[Tx],
+		"NextIsTheLast":        nextIsTheLast[Tx],
+		"NextDrain":            nextDrain[Tx],
+		"NextCrash":            nextCrash[Tx],
+		"NextInput":            nextInput[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

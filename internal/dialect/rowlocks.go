@@ -32,6 +32,9 @@ type RowLocks struct {
 	Select            func(bound time.Duration) string
 	Clause, TryClause string
 	Left              Left
+	// ByKey: a locking scan locks what it passes, so rows are found by a plain
+	// read and locked through the index of their key. It goes after the table.
+	ByKey func(index string) string
 	// Take is the write that stands for a lock on every row there is.
 	Take string
 	// Lockable returns whether the rows of a table can be locked, and what it

@@ -70,7 +70,7 @@ func (f Fields) Dest(row reflect.Value) []any {
 func (f Fields) Values(row reflect.Value, forms Forms) []any {
 	out := make([]any, len(f))
 	for i, field := range f {
-		out[i] = forms.of(field.Name, reflectx.FieldByIndexesReadOnly(row, field.Index).Interface())
+		out[i] = forms.Of(field.Name, reflectx.FieldByIndexesReadOnly(row, field.Index).Interface())
 	}
 	return out
 }

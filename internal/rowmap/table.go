@@ -20,6 +20,8 @@ type Table struct {
 	// Quoted is the name in SQL.
 	Quoted  string
 	Columns []Column
+	// Index is the unique index that stands for the last Key that was asked for.
+	Index string
 
 	dialect *dialect.Dialect
 	pool    core.Querier
@@ -105,6 +107,7 @@ func (t *Table) unique(ctx context.Context, key []string) error {
 			continue
 		}
 		if !partial[name] {
+			t.Index = name
 			return nil
 		}
 		half = name
@@ -174,7 +177,8 @@ func (t *Table) Forms(key []Column) Forms {
 	return forms
 }
 
-func (f Forms) of(column string, v any) any {
+// Of is v in the form that the column takes.
+func (f Forms) Of(column string, v any) any {
 	text, given := f[column]
 	if !given {
 		return v

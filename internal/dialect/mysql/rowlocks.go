@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -29,6 +30,9 @@ VALUES ($1, {now}, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name = name`,
 	Clause:    ` FOR UPDATE`,
 	TryClause: ` FOR UPDATE NOWAIT`,
 	Left:      dialect.LeftFails,
+	// At REPEATABLE READ a scan keeps the locks on rows that do not match, on what
+	// it sorts, and on the gaps, which other workers' inserts and updates need.
+	ByKey: func(index string) string { return " FORCE INDEX (`" + strings.ReplaceAll(index, "`", "``") + "`)" },
 	Lockable: `SELECT COALESCE(engine, '') = 'InnoDB', COALESCE(engine, table_type) FROM information_schema.tables
 WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
 
