@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -60,6 +61,10 @@ type Options struct {
 	Wait   time.Duration
 	NoWait bool
 
+	// Documentation is the address of the service's own documentation: which
+	// operations need a key, and how long a key is good for (the IETF draft wants
+	// it published). Where it is given, errors carry it as Link, describedby.
+	Documentation string
 	// WriteProblem writes an error of the middleware's. Default: as
 	// application/problem+json. Retry-After is set already.
 	WriteProblem func(w http.ResponseWriter, r *http.Request, p Problem)
@@ -137,6 +142,17 @@ func (o *Options) withDefaults(store idempotency.Options) error {
 		}
 		if slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect}, method) {
 			return invalid("Options.Methods", method+" changes nothing, so it needs no key")
+		}
+	}
+	if o.Documentation != "" {
+		u, err := url.Parse(o.Documentation)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.ContainsAny(o.Documentation, "<> \"\\") {
+			return invalid("Options.Documentation", fmt.Sprintf("%.100q is no http(s) address", o.Documentation))
+		}
+		write, link := o.WriteProblem, "<"+o.Documentation+`>; rel="describedby"; type="text/html"`
+		o.WriteProblem = func(w http.ResponseWriter, r *http.Request, p Problem) {
+			w.Header().Add("Link", link)
+			write(w, r, p)
 		}
 	}
 	for i, name := range o.Headers {

@@ -44,6 +44,9 @@ func TestOptions(t *testing.T) {
 		"a negative key":         {single, idemhttp.Options{MaxKey: -1}, false},
 		"a negative body":        {single, idemhttp.Options{MaxBody: -1}, false},
 		"a negative wait":        {single, idemhttp.Options{Wait: -1}, false},
+		"documentation":          {single, idemhttp.Options{Documentation: "https://example.com/api#keys"}, true},
+		"a relative address":     {single, idemhttp.Options{Documentation: "/api"}, false},
+		"an address that breaks": {single, idemhttp.Options{Documentation: "https://example.com/>, <a"}, false},
 	} {
 		m, err := idemhttp.New(c.store, c.o)
 		if (m != nil) != c.ok || errors.Is(err, holdfast.ErrInvalid) == c.ok {

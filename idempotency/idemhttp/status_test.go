@@ -226,3 +226,35 @@ func passThrough[Tx any](e *conformance.Env[Tx]) {
 	}
 	e.WantOnce("a")
 }
+
+// documented: every error names the service's documentation, and no answer of a
+// handler does.
+func documented[Tx any](e *conformance.Env[Tx]) {
+	const link = `<https://api.example.com/keys>; rel="describedby"; type="text/html"`
+	s := start(e, idempotency.Options{}, idemhttp.Options{Documentation: "https://api.example.com/keys"}, refund[Tx])
+	for _, c := range []struct {
+		what, key, body string
+		status          int
+		problem         string
+	}{
+		{"a first one", `"k"`, "100", http.StatusCreated, ""},
+		{"no key", "", "100", http.StatusBadRequest, idemhttp.ProblemKeyMissing},
+		{"no string", `""`, "100", http.StatusBadRequest, idemhttp.ProblemKeyMalformed},
+		{"another request", `"k"`, "200", http.StatusUnprocessableEntity, idemhttp.ProblemMismatch},
+		{"another request again", `"k"`, "200", http.StatusUnprocessableEntity, idemhttp.ProblemMismatch},
+	} {
+		a := s.post("A-1", c.key, c.body)
+		s.want(c.what, a, c.status, c.problem)
+		want := ""
+		if c.problem != "" {
+			want = link
+		}
+		if got := a.header.Get("Link"); got != want {
+			e.Errorf("%s: Link is %q, want %q", c.what, got, want)
+		}
+	}
+	if a := s.post("A-1", `"k"`, "100"); !a.replayed || a.header.Get("Link") != "" {
+		e.Errorf("a duplicate: %v", a)
+	}
+	e.WantOnce("A-1")
+}

@@ -25,6 +25,7 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"RanOnce":     ranOnce[Tx],
 		"Outer":       outer[Tx],
 		"Transport":   transport[Tx],
+		"Documented":  documented[Tx],
 
 		// The traps of idempotency that touch HTTP.
 		"TrapLostCommitIsUnknown":       trapLostCommit[Tx],
