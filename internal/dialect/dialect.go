@@ -69,6 +69,7 @@ type Dialect struct {
 	RowLocks RowLocks
 	Rows     Rows
 	Sweep    Sweep
+	Staged   Staged
 
 	// Settings reads what Open has to know, checked by CheckSettings.
 	Settings      string

@@ -106,3 +106,82 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}claims` (
   PRIMARY KEY (name, token),
   UNIQUE KEY claims_owner (owner)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- One row per staged operation: one that calls the outside world in steps. Every
+-- transition is a conditional update by owner and token.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}staged` (
+  -- the identity, the scope and the request, as in records
+  key_hash            BINARY(32) NOT NULL PRIMARY KEY,
+  namespace           VARBINARY(128) NOT NULL,
+  tenant              VARBINARY(128) NOT NULL,
+  operation           VARBINARY(128) NOT NULL,
+  op_key              VARBINARY(1024) NOT NULL,
+  fingerprint         VARBINARY(32) NULL,
+  fingerprint_version SMALLINT NOT NULL,
+  request             MEDIUMBLOB NULL,
+  -- 1 pending, 2 succeeded, 3 rejected; without the answer: 4 succeeded, 5 rejected; 6 unknown
+  state               SMALLINT NOT NULL CHECK (state BETWEEN 1 AND 6),
+  result              MEDIUMBLOB NULL,
+  -- who works on it; NULL is nobody. The token rises with every change of hands.
+  owner               BINARY(16) NULL,
+  holder              VARBINARY(255) NULL,
+  token               BIGINT   NOT NULL,
+  -- the end of the owner's lease; without an owner, when it may be tried again
+  due_at              BIGINT   NOT NULL,
+  -- the step that has begun, and what may be done with it once the lease has
+  -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider
+  step                VARBINARY(128) NOT NULL,
+  mode                SMALLINT NOT NULL CHECK (mode BETWEEN 1 AND 3),
+  -- attempts, counted apart: those that never finished crashed
+  started             INTEGER  NOT NULL,
+  finished            INTEGER  NOT NULL,
+  -- 1 after a restore to an earlier point: steps may have been done that are not here
+  restored            SMALLINT NOT NULL,
+  version             BIGINT   NOT NULL,
+  -- why it waits or was parked
+  reason              VARBINARY(500) NULL,
+  created_at          BIGINT   NOT NULL,
+  moved_at            BIGINT   NOT NULL,
+  finished_at         BIGINT,
+  KEY staged_due_at (state, due_at)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- One row per step of a staged operation: its recovery points.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}steps` (
+  key_hash     BINARY(32) NOT NULL,
+  name         VARBINARY(128) NOT NULL,
+  -- 0 not done, 1 begun, 2 done, 3 rejected
+  state        SMALLINT NOT NULL CHECK (state BETWEEN 0 AND 3),
+  -- the idempotency key that the provider was given; empty for a step in this database
+  provider_key VARBINARY(64) NOT NULL,
+  result       MEDIUMBLOB NULL,
+  -- of the worker that began it last, and how often that was
+  token        BIGINT   NOT NULL,
+  starts       INTEGER  NOT NULL,
+  begun_at     BIGINT   NOT NULL,
+  moved_at     BIGINT   NOT NULL,
+  PRIMARY KEY (key_hash, name),
+  KEY steps_provider_key (provider_key)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- What a provider said later, once each.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}news` (
+  key_hash    BINARY(32) NOT NULL,
+  news_id     VARBINARY(255) NOT NULL,
+  kind        VARBINARY(128) NOT NULL,
+  body        MEDIUMBLOB NULL,
+  received_at BIGINT NOT NULL,
+  PRIMARY KEY (key_hash, news_id)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- What operators did, who and why. Rows are only added.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}interventions` (
+  id          BINARY(16) NOT NULL PRIMARY KEY,
+  key_hash    BINARY(32) NOT NULL,
+  namespace   VARBINARY(128) NOT NULL,
+  action      VARBINARY(64) NOT NULL,
+  by_whom     VARBINARY(255) NOT NULL,
+  reason      VARBINARY(500) NOT NULL,
+  happened_at BIGINT NOT NULL,
+  KEY interventions_key_hash (key_hash)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;

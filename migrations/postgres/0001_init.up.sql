@@ -110,3 +110,88 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}claims" (
 );
 
 CREATE UNIQUE INDEX IF NOT EXISTS "{prefix}claims_owner" ON {schema}"{prefix}claims" (owner);
+
+-- One row per staged operation: one that calls the outside world in steps. Every
+-- transition is a conditional update by owner and token.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
+  -- the identity, the scope and the request, as in records
+  key_hash            bytea    NOT NULL PRIMARY KEY CHECK (octet_length(key_hash) = 32),
+  namespace           text     COLLATE "C" NOT NULL,
+  tenant              text     COLLATE "C" NOT NULL,
+  operation           text     COLLATE "C" NOT NULL,
+  op_key              bytea    NOT NULL,
+  fingerprint         bytea    CHECK (octet_length(fingerprint) = 32),
+  fingerprint_version smallint NOT NULL,
+  request             bytea,
+  -- 1 pending, 2 succeeded, 3 rejected; without the answer: 4 succeeded, 5 rejected; 6 unknown
+  state               smallint NOT NULL CHECK (state BETWEEN 1 AND 6),
+  result              bytea,
+  -- who works on it; NULL is nobody. The token rises with every change of hands.
+  owner               bytea    CHECK (octet_length(owner) = 16),
+  holder              text,
+  token               bigint   NOT NULL,
+  -- the end of the owner's lease; without an owner, when it may be tried again
+  due_at              bigint   NOT NULL,
+  -- the step that has begun, and what may be done with it once the lease has
+  -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider
+  step                text     COLLATE "C" NOT NULL,
+  mode                smallint NOT NULL CHECK (mode BETWEEN 1 AND 3),
+  -- attempts, counted apart: those that never finished crashed
+  started             integer  NOT NULL,
+  finished            integer  NOT NULL,
+  -- 1 after a restore to an earlier point: steps may have been done that are not here
+  restored            smallint NOT NULL,
+  version             bigint   NOT NULL,
+  -- why it waits or was parked
+  reason              text,
+  created_at          bigint   NOT NULL,
+  moved_at            bigint   NOT NULL,
+  finished_at         bigint
+);
+
+CREATE INDEX IF NOT EXISTS "{prefix}staged_due_at"
+  ON {schema}"{prefix}staged" (due_at) WHERE state IN (1, 6);
+
+-- One row per step of a staged operation: its recovery points.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
+  key_hash     bytea    NOT NULL CHECK (octet_length(key_hash) = 32),
+  name         text     COLLATE "C" NOT NULL,
+  -- 0 not done, 1 begun, 2 done, 3 rejected
+  state        smallint NOT NULL CHECK (state BETWEEN 0 AND 3),
+  -- the idempotency key that the provider was given; empty for a step in this database
+  provider_key text     COLLATE "C" NOT NULL,
+  result       bytea,
+  -- of the worker that began it last, and how often that was
+  token        bigint   NOT NULL,
+  starts       integer  NOT NULL,
+  begun_at     bigint   NOT NULL,
+  moved_at     bigint   NOT NULL,
+  PRIMARY KEY (key_hash, name)
+);
+
+CREATE INDEX IF NOT EXISTS "{prefix}steps_provider_key"
+  ON {schema}"{prefix}steps" (provider_key) WHERE provider_key <> '';
+
+-- What a provider said later, once each.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}news" (
+  key_hash    bytea  NOT NULL CHECK (octet_length(key_hash) = 32),
+  news_id     bytea  NOT NULL,
+  kind        text   NOT NULL,
+  body        bytea,
+  received_at bigint NOT NULL,
+  PRIMARY KEY (key_hash, news_id)
+);
+
+-- What operators did, who and why. Rows are only added.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}interventions" (
+  id          bytea  NOT NULL PRIMARY KEY CHECK (octet_length(id) = 16),
+  key_hash    bytea  NOT NULL CHECK (octet_length(key_hash) = 32),
+  namespace   text   COLLATE "C" NOT NULL,
+  action      text   NOT NULL,
+  by_whom     text   NOT NULL,
+  reason      text   NOT NULL,
+  happened_at bigint NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS "{prefix}interventions_key_hash"
+  ON {schema}"{prefix}interventions" (key_hash);

@@ -1,5 +1,13 @@
 -- Deletes every record, so that a key which was used can be used again, and every
 -- lock, so that fencing tokens may go back.
+DROP TABLE IF EXISTS {schema}"{prefix}interventions";
+
+DROP TABLE IF EXISTS {schema}"{prefix}news";
+
+DROP TABLE IF EXISTS {schema}"{prefix}steps";
+
+DROP TABLE IF EXISTS {schema}"{prefix}staged";
+
 DROP TABLE IF EXISTS {schema}"{prefix}records";
 
 DROP TABLE IF EXISTS {schema}"{prefix}claims";

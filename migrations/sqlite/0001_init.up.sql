@@ -107,3 +107,88 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}claims" (
   expires_at INTEGER NOT NULL,
   PRIMARY KEY (name, token)
 ) STRICT;
+
+-- One row per staged operation: one that calls the outside world in steps. Every
+-- transition is a conditional update by owner and token.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
+  -- the identity, the scope and the request, as in records
+  key_hash            BLOB    NOT NULL PRIMARY KEY CHECK (length(key_hash) = 32),
+  namespace           TEXT NOT NULL,
+  tenant              TEXT NOT NULL,
+  operation           TEXT NOT NULL,
+  op_key              BLOB    NOT NULL,
+  fingerprint         BLOB    CHECK (length(fingerprint) = 32),
+  fingerprint_version INTEGER NOT NULL,
+  request             BLOB,
+  -- 1 pending, 2 succeeded, 3 rejected; without the answer: 4 succeeded, 5 rejected; 6 unknown
+  state               INTEGER NOT NULL CHECK (state BETWEEN 1 AND 6),
+  result              BLOB,
+  -- who works on it; NULL is nobody. The token rises with every change of hands.
+  owner               BLOB    CHECK (length(owner) = 16),
+  holder              TEXT,
+  token               INTEGER   NOT NULL,
+  -- the end of the owner's lease; without an owner, when it may be tried again
+  due_at              INTEGER   NOT NULL,
+  -- the step that has begun, and what may be done with it once the lease has
+  -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider
+  step                TEXT NOT NULL,
+  mode                INTEGER NOT NULL CHECK (mode BETWEEN 1 AND 3),
+  -- attempts, counted apart: those that never finished crashed
+  started             INTEGER  NOT NULL,
+  finished            INTEGER  NOT NULL,
+  -- 1 after a restore to an earlier point: steps may have been done that are not here
+  restored            INTEGER NOT NULL,
+  version             INTEGER   NOT NULL,
+  -- why it waits or was parked
+  reason              TEXT,
+  created_at          INTEGER   NOT NULL,
+  moved_at            INTEGER   NOT NULL,
+  finished_at         INTEGER
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}staged_due_at"
+  ON "{prefix}staged" (due_at) WHERE state IN (1, 6);
+
+-- One row per step of a staged operation: its recovery points.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
+  key_hash     BLOB    NOT NULL CHECK (length(key_hash) = 32),
+  name         TEXT NOT NULL,
+  -- 0 not done, 1 begun, 2 done, 3 rejected
+  state        INTEGER NOT NULL CHECK (state BETWEEN 0 AND 3),
+  -- the idempotency key that the provider was given; empty for a step in this database
+  provider_key TEXT NOT NULL,
+  result       BLOB,
+  -- of the worker that began it last, and how often that was
+  token        INTEGER   NOT NULL,
+  starts       INTEGER  NOT NULL,
+  begun_at     INTEGER   NOT NULL,
+  moved_at     INTEGER   NOT NULL,
+  PRIMARY KEY (key_hash, name)
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}steps_provider_key"
+  ON "{prefix}steps" (provider_key) WHERE provider_key <> '';
+
+-- What a provider said later, once each.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}news" (
+  key_hash    BLOB  NOT NULL CHECK (length(key_hash) = 32),
+  news_id     BLOB  NOT NULL,
+  kind        TEXT   NOT NULL,
+  body        BLOB,
+  received_at INTEGER NOT NULL,
+  PRIMARY KEY (key_hash, news_id)
+) STRICT;
+
+-- What operators did, who and why. Rows are only added.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}interventions" (
+  id          BLOB  NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+  key_hash    BLOB  NOT NULL CHECK (length(key_hash) = 32),
+  namespace   TEXT NOT NULL,
+  action      TEXT   NOT NULL,
+  by_whom     TEXT   NOT NULL,
+  reason      TEXT   NOT NULL,
+  happened_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}interventions_key_hash"
+  ON "{prefix}interventions" (key_hash);

@@ -43,6 +43,7 @@ var Dialect = dialect.Dialect{
 	RowLocks: rowLocks,
 	Rows:     rows,
 	Sweep:    sweep,
+	Staged:   staged,
 
 	Settings:      `SELECT @@SESSION.autocommit, @@GLOBAL.read_only`,
 	CheckSettings: checkSettings,

@@ -33,6 +33,7 @@ var Dialect = dialect.Dialect{
 	RowLocks: rowLocks,
 	Rows:     rows,
 	Sweep:    sweep,
+	Staged:   staged,
 
 	Settings:      `SELECT pg_is_in_recovery()::text`,
 	CheckSettings: checkSettings,

@@ -26,6 +26,7 @@ var Dialect = dialect.Dialect{
 	RowLocks: rowLocks,
 	Rows:     rows,
 	Sweep:    sweep,
+	Staged:   staged,
 
 	Classify:     classify,
 	Disconnected: disconnected,

@@ -1,0 +1,183 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// MaxNewsID and MaxNewsKind bound News, in bytes.
+const (
+	MaxNewsID   = 255
+	MaxNewsKind = 128
+)
+
+// News is what a provider says later about an operation: a webhook, a line of a
+// settlement report.
+type News struct {
+	// ID is the provider's for this event: the same event is taken once. 1 to
+	// 255 bytes. Required.
+	ID string
+	// Kind is the provider's, such as "refund.failed"; at most 128 bytes.
+	Kind string
+	// Body is kept with the operation until it is erased; at most Options.MaxResult.
+	Body []byte
+
+	// ProviderKey finds the operation by the key that the provider was given,
+	// where it repeats that; otherwise Ref does.
+	ProviderKey string
+	Ref         Ref
+
+	// Settles says what the event means for an outside call that has begun and
+	// is not known to have ended; default: nothing. With it an operation that
+	// was parked at that step goes on.
+	Settles Settles
+	// Step is the call's; default: the one that ProviderKey belongs to.
+	Step string
+	// Result is the step's answer for SettlesDone: what its function would
+	// have returned. Rejection is the answer for SettlesRejected.
+	Result    any
+	Rejection *Rejection
+}
+
+// Settles is what news, or an operator, says about an outside call.
+type Settles int
+
+// What became of an outside call.
+const (
+	SettlesNothing Settles = iota
+	// SettlesDone: it was done, with a result.
+	SettlesDone
+	// SettlesRejected: it was refused for good.
+	SettlesRejected
+	// SettlesNotDone: it was not done and will not be; it may be made again.
+	SettlesNotDone
+)
+
+// News takes down what the provider says, once for each ID, in one transaction
+// with fn, which may be nil: fn books what follows from it, also when the
+// operation has ended long ago, as with a refund that fails after its success.
+// New is false, and fn does not run, when the event was there already.
+//
+// fn is bound by what [Do] says of functions. Errors: [ErrNotFound], [ErrState]
+// when the news settles a step that has not begun or whose answer is another,
+// [ErrUnknown], [holdfast.ErrInvalid], fn's.
+func (s *Store[Tx]) News(ctx context.Context, n News, fn func(ctx context.Context, tx Tx, op Operation) error) (isNew bool, err error) {
+	switch {
+	case n.ID == "" || len(n.ID) > MaxNewsID:
+		return false, invalid("News.ID", fmt.Sprintf("has %d bytes, not 1 to %d", len(n.ID), MaxNewsID))
+	case len(n.Kind) > MaxNewsKind || cut(n.Kind, MaxNewsKind) != n.Kind:
+		return false, invalid("News.Kind", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", MaxNewsKind))
+	case len(n.Body) > s.options.MaxResult:
+		return false, invalid("News.Body", fmt.Sprintf("has %d bytes, Options.MaxResult is %d", len(n.Body), s.options.MaxResult))
+	case n.Settles == SettlesRejected && n.Rejection == nil:
+		return false, invalid("News.Rejection", "is missing")
+	}
+	r := newStagedRows(s)
+	key := s.hashOf(n.Ref)
+	if n.ProviderKey != "" {
+		var b []byte
+		var step string
+		found, err := r.sql.stepFind.QueryRow(ctx, s.access.Pool, []any{&b, &step}, n.ProviderKey, s.options.Namespace)
+		if err != nil {
+			return false, r.explain(err)
+		}
+		if !found {
+			return false, ErrNotFound
+		}
+		key = hash(b)
+		if n.Step == "" {
+			n.Step = step
+		}
+	} else if err := s.options.checkRef(n.Ref); err != nil {
+		return false, err
+	}
+	body, err := r.pack(key, n.Body)
+	if err != nil {
+		return false, err
+	}
+	o := &Operators[Tx]{rows: r}
+	sent := false // and its commit is in doubt
+	err = r.write(ctx, func(ctx context.Context, tx Tx, q core.Querier) error {
+		row, err := r.touch(ctx, q, key)
+		if err != nil {
+			return err
+		}
+		var one int
+		there, err := r.sql.newsLook.QueryRow(ctx, q, []any{&one}, key[:], []byte(n.ID))
+		if err != nil || there {
+			isNew = there && sent
+			return err
+		}
+		if _, err := r.sql.newsInsert.Exec(ctx, q, key[:], []byte(n.ID), n.Kind, body); err != nil {
+			return err
+		}
+		if n.Settles != SettlesNothing {
+			if err := r.settleStep(ctx, q, key, row, "news", n.Step, n.Settles, n.Result, n.Rejection); err != nil {
+				return err
+			}
+		}
+		if fn != nil {
+			op, err := o.show(ctx, q, key)
+			if err != nil {
+				return err
+			}
+			if err := fn(ctx, tx, *op); err != nil {
+				return &funcError{err}
+			}
+		}
+		isNew, sent = true, true
+		return nil
+	})
+	return isNew && err == nil, err
+}
+
+// touch locks the row until the transaction ends.
+func (s *stagedRows[Tx]) touch(ctx context.Context, q core.Querier, key hash) (*stagedRow, error) {
+	if _, err := s.sql.touch.Exec(ctx, q, key[:]); err != nil {
+		return nil, err
+	}
+	return s.found(ctx, q, key)
+}
+
+// settleStep writes down what became of an outside call, and lets an operation that
+// was parked at it go on. The row is locked.
+func (s *stagedRows[Tx]) settleStep(ctx context.Context, q core.Querier, key hash, row *stagedRow, action, name string, how Settles, result any, rej *Rejection) error {
+	step, err := s.step(ctx, q, key, name)
+	if err != nil {
+		return err
+	}
+	state, answer := stepNotDone, any(nil)
+	switch how {
+	case SettlesDone:
+		state, answer = stepDone, result
+	case SettlesRejected:
+		state, answer = stepRejected, rej
+	}
+	switch {
+	case step == nil:
+		return &StateError{Action: action, Step: name, Hint: "it has not begun: name the step whose outcome is unknown"}
+	case step.state == state && step.state != stepNotDone:
+		return nil // it is known already
+	case step.state != stepBegun:
+		return &StateError{Action: action, Step: name, State: stepStates[step.state], Hint: "its answer is known and does not change"}
+	case row.state != pending && row.state != parked:
+		return &StateError{Action: action, State: State(row.state), Hint: "it has ended; final states do not change"}
+	case row.state == pending && row.owner != nil && how == SettlesNotDone:
+		return &StateError{Action: action, State: State(row.state), Hint: "a worker is at it: wait until its lease has ended"}
+	}
+	var b []byte
+	if state != stepNotDone {
+		if b, err = s.pack(key, answer); err != nil {
+			return err
+		}
+	}
+	if _, err := s.sql.stepEnd.Exec(ctx, q, key[:], name, state, nullable(b)); err != nil {
+		return err
+	}
+	if row.state == parked {
+		_, err = s.sql.settle.Exec(ctx, q, key[:])
+	}
+	return err
+}

@@ -1,0 +1,739 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+)
+
+// Staged is the suite of the staged operations: each transition, legal and illegal.
+func Staged[Tx any](t *testing.T, h Handle[Tx]) {
+	for name, f := range map[string]func(*Env[Tx]){
+		"StagedOnce":           stagedOnce[Tx],
+		"StagedResumes":        stagedResumes[Tx],
+		"StagedStampede":       stagedStampede[Tx],
+		"StagedStaleWorker":    stagedStaleWorker[Tx],
+		"StagedStaleLocal":     stagedStaleLocal[Tx],
+		"StagedParks":          stagedParks[Tx],
+		"StagedLeaseEndParks":  stagedLeaseEndParks[Tx],
+		"StagedReconciles":     stagedReconciles[Tx],
+		"StagedNotDone":        stagedNotDone[Tx],
+		"StagedRejects":        stagedRejects[Tx],
+		"StagedNotOverruled":   stagedNotOverruled[Tx],
+		"StagedAttempts":       stagedAttempts[Tx],
+		"StagedCaller":         stagedCaller[Tx],
+		"StagedInput":          stagedInput[Tx],
+		"StagedCompleter":      stagedCompleter[Tx],
+		"StagedNews":           stagedNews[Tx],
+		"StagedNewsSettles":    stagedNewsSettles[Tx],
+		"OperatorsResolve":     operatorsResolve[Tx],
+		"OperatorsIllegal":     operatorsIllegal[Tx],
+		"OperatorsList":        operatorsList[Tx],
+		"OperatorsRecords":     operatorsRecords[Tx],
+		"OperatorsErase":       operatorsErase[Tx],
+		"AfterRestore":         afterRestore[Tx],
+		"AfterRestoreRollback": afterRestoreRollback[Tx],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			Run(t, h, f)
+		})
+	}
+}
+
+// provider honours idempotency keys, as payment providers do.
+type provider struct {
+	mu    sync.Mutex
+	calls map[string]int // by key: how often it was asked
+	paid  map[string]bool
+}
+
+func newProvider() *provider { return &provider{calls: map[string]int{}, paid: map[string]bool{}} }
+
+// pay moves the money once for each key.
+func (p *provider) pay(key string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls[key]++
+	p.paid[key] = true
+	return "paid with " + key
+}
+
+func (p *provider) has(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paid[key]
+}
+
+// counts are how many payments there were, and how many calls.
+func (p *provider) counts() (payments, calls int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, n := range p.calls {
+		calls += n
+	}
+	return len(p.paid), calls
+}
+
+func (p *provider) want(e testing.TB, payments, calls int) {
+	e.Helper()
+	if n, c := p.counts(); n != payments || c != calls {
+		e.Errorf("the provider had %d calls and made %d payments, want %d and %d", c, n, calls, payments)
+	}
+}
+
+var errTimeout = errors.New("timeout at the provider")
+
+// refund is the staged operation of the suite: the effect of the key is booked
+// first, then the provider is called, then the end is booked.
+type refund[Tx any] struct {
+	e        *Env[Tx]
+	provider *provider
+	outside  idempotency.Outside[string]
+	// call is the outside call; nil pays.
+	call func(ctx context.Context, key string) (string, error)
+	// before and after are called in Run, around the outside call.
+	before, after func(n int) error
+	runs          int
+}
+
+func (f *refund[Tx]) stages() idempotency.Stages[Tx, string, string] {
+	return idempotency.Stages[Tx, string, string]{Name: "refund", Run: f.run, Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
+}
+
+func (f *refund[Tx]) run(ctx context.Context, r *idempotency.Run[Tx], key string) (string, error) {
+	f.runs++
+	n := f.runs
+	if _, err := idempotency.Local(ctx, r, "book", func(ctx context.Context, tx Tx) (string, error) {
+		return "booked", f.e.Effect(ctx, tx, key)
+	}); err != nil {
+		return "", err
+	}
+	if f.before != nil {
+		if err := f.before(n); err != nil {
+			return "", err
+		}
+	}
+	step := f.outside
+	step.Step = "pay"
+	paid, err := idempotency.Call(ctx, r, step, func(ctx context.Context, key string) (string, error) {
+		if f.call != nil {
+			return f.call(ctx, key)
+		}
+		return f.provider.pay(key), nil
+	})
+	if err != nil {
+		return "", err
+	}
+	if f.after != nil {
+		if err := f.after(n); err != nil {
+			return "", err
+		}
+	}
+	_, err = idempotency.Local(ctx, r, "close", func(ctx context.Context, tx Tx) (bool, error) {
+		return true, f.e.Effect(ctx, tx, key+" closed")
+	})
+	return paid, err
+}
+
+func (e *Env[Tx]) staged(stages idempotency.Stages[Tx, string, string], o idempotency.Options) *idempotency.Staged[Tx, string, string] {
+	e.Helper()
+	s, err := idempotency.NewStaged(e.Store(o), stages)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return s
+}
+
+// stagedRefunds makes the operation with a new provider.
+func (e *Env[Tx]) stagedRefunds(lease time.Duration) (*refund[Tx], *idempotency.Staged[Tx, string, string]) {
+	f := &refund[Tx]{e: e, provider: newProvider()}
+	stages := f.stages()
+	stages.Lease = lease
+	return f, e.staged(stages, idempotency.Options{})
+}
+
+func stagedOp(key string) idempotency.Op { return idempotency.Op{Key: key} }
+
+func ref(key string) idempotency.Ref { return idempotency.Ref{Name: "refund", Key: key} }
+
+// show reads an operation as an operator does.
+func (e *Env[Tx]) show(key string) *idempotency.Operation {
+	e.Helper()
+	op, err := e.Store(idempotency.Options{}).Operators().Show(e.Ctx, ref(key))
+	if err != nil {
+		e.Fatal(err)
+	}
+	return op
+}
+
+func (e *Env[Tx]) wantState(key string, want idempotency.State) *idempotency.Operation {
+	e.Helper()
+	op := e.show(key)
+	if op.State != want {
+		e.Errorf("%s: the operation is %v (%s), want %v", key, op.State, op.Reason, want)
+	}
+	return op
+}
+
+func (e *Env[Tx]) wantRefunded(key string) {
+	e.Helper()
+	e.WantOnce(key)
+	e.WantOnce(key + " closed")
+	e.wantState(key, idempotency.Succeeded)
+}
+
+func stagedOnce[Tx any](e *Env[Tx]) {
+	f, s := e.stagedRefunds(0)
+	want := "paid with " + s.ProviderKey(idempotency.Ref{Key: "a"}, "pay")
+	for _, outcome := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed, idempotency.Replayed} {
+		if r, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Outcome != outcome || r.Value != want {
+			e.Errorf("%+v, %v, want %v", r, err, outcome)
+		}
+	}
+	e.wantRefunded("a")
+	f.provider.want(e, 1, 1)
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "another request"); !errors.Is(err, idempotency.ErrMismatch) {
+		e.Errorf("another request: %v", err)
+	}
+	op := e.show("a")
+	var steps []string
+	for _, st := range op.Steps {
+		steps = append(steps, fmt.Sprint(st.Name, " ", st.State, " ", st.Starts))
+	}
+	slices.Sort(steps)
+	if !slices.Equal(steps, []string{"book succeeded 1", "close succeeded 1", "pay succeeded 1"}) || op.Started != 1 || op.Finished != 1 || !op.Staged {
+		e.Errorf("%v, %+v", steps, op)
+	}
+}
+
+// stagedResumes: what was done is not done again, whoever goes on.
+func stagedResumes[Tx any](e *Env[Tx]) {
+	f, s := e.stagedRefunds(0)
+	boom := errors.New("boom")
+	f.before = func(n int) error { return map[int]error{1: boom}[n] }
+	f.after = func(n int) error { return map[int]error{2: boom}[n] }
+	for n := range 2 {
+		if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.Is(err, boom) {
+			e.Errorf("attempt %d: %v", n, err)
+		}
+		if op := e.wantState("a", idempotency.Pending); op.Started != n+1 || op.Finished != n+1 || op.Step != "" || op.Reason != "boom" {
+			e.Errorf("after attempt %d: %+v", n, op)
+		}
+	}
+	f.provider.want(e, 1, 1)
+	if r, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Outcome != idempotency.Executed {
+		e.Errorf("%v, %v", r, err)
+	}
+	f.provider.want(e, 1, 1)
+	e.wantRefunded("a")
+}
+
+func stagedStampede[Tx any](e *Env[Tx]) {
+	p := newProvider()
+	var mu sync.Mutex
+	outcomes := map[idempotency.Outcome]int{}
+	var wg sync.WaitGroup
+	for range 4 {
+		f := &refund[Tx]{e: e, provider: p}
+		s := e.staged(f.stages(), idempotency.Options{Wait: time.Minute})
+		for range 8 {
+			wg.Go(func() {
+				r, err := s.Do(e.Ctx, stagedOp("a"), "a")
+				if err != nil {
+					e.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				outcomes[r.Outcome]++
+			})
+		}
+	}
+	wg.Wait()
+	if outcomes[idempotency.Executed] != 1 || outcomes[idempotency.Replayed] != 31 {
+		e.Errorf("outcomes %v", outcomes)
+	}
+	p.want(e, 1, 1)
+	e.wantRefunded("a")
+}
+
+// shortLease is over soon, and long enough for a slow machine's statements.
+const shortLease = time.Second
+
+// paused runs an operation that stops in its outside call, and lets its context
+// end there without regard; resume returns what became of it.
+func paused[Tx any](e *Env[Tx], outside idempotency.Outside[string], after func(key string) (string, error)) (f *refund[Tx], resume func() error) {
+	e.Helper()
+	f, s := e.stagedRefunds(shortLease)
+	f.outside = outside
+	inside, free, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	f.call = func(_ context.Context, key string) (string, error) {
+		close(inside)
+		<-free
+		return after(key)
+	}
+	go func() {
+		_, err := s.Do(e.Ctx, stagedOp("a"), "a")
+		ended <- err
+	}()
+	select {
+	case <-inside:
+	case err := <-ended:
+		e.Fatal("the worker did not come to its call: ", err)
+	}
+	return f, func() error { close(free); return <-ended }
+}
+
+// stagedStaleWorker: a worker that comes back after its lease finds that another
+// one has taken over, and is refused; the money moved once.
+func stagedStaleWorker[Tx any](e *Env[Tx]) {
+	outside := idempotency.Outside[string]{OnLeaseEnd: idempotency.TakeOver}
+	p := newProvider()
+	_, resume := paused(e, outside, func(key string) (string, error) { return p.pay(key), nil })
+	other := &refund[Tx]{e: e, provider: p, outside: outside}
+	s := e.staged(other.stages(), idempotency.Options{})
+	noWait := stagedOp("a")
+	noWait.NoWait = true
+	if _, err := s.Do(e.Ctx, noWait, "a"); !errors.Is(err, idempotency.ErrInProgress) {
+		e.Errorf("while the lease lasts: %v", err)
+	}
+	before := e.show("a")
+	start := time.Now()
+	if r, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Outcome != idempotency.Executed {
+		e.Errorf("taking over: %v, %v", r, err)
+	}
+	if took := time.Since(start); took > shortLease+5*time.Second {
+		e.Errorf("it took %v to take over, the lease is %v", took, shortLease)
+	}
+	err := resume()
+	var stale *idempotency.StaleError
+	if !errors.Is(err, idempotency.ErrStale) || !errors.As(err, &stale) || stale.Step != "pay" || stale.Token != before.Token || stale.Current <= stale.Token || stale.State != idempotency.Succeeded {
+		e.Errorf("the stale worker: %v", err)
+	}
+	p.want(e, 1, 2)
+	e.wantRefunded("a")
+	if op := e.show("a"); op.Started != 2 || op.Finished != 1 {
+		e.Errorf("%d attempts started, %d finished, want 2 and 1", op.Started, op.Finished)
+	}
+}
+
+// stagedStaleLocal: the writes of a stale worker's transaction are refused with
+// it; the effect of its function does not stand.
+func stagedStaleLocal[Tx any](e *Env[Tx]) {
+	inside, free := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	work := func(block bool) idempotency.Stages[Tx, string, string] {
+		return idempotency.Stages[Tx, string, string]{
+			Name: "refund", Lease: shortLease,
+			Run: func(ctx context.Context, r *idempotency.Run[Tx], key string) (string, error) {
+				if _, err := idempotency.Local(ctx, r, "first", func(context.Context, Tx) (bool, error) { return true, nil }); err != nil {
+					return "", err
+				}
+				if block {
+					once.Do(func() { close(inside); <-free })
+				}
+				// The worker was stopped: its context is not what saves it.
+				return idempotency.Local(context.WithoutCancel(ctx), r, "second", func(ctx context.Context, tx Tx) (string, error) {
+					return "done", e.Effect(ctx, tx, key)
+				})
+			},
+		}
+	}
+	ended := make(chan error, 1)
+	slow, quick := e.staged(work(true), idempotency.Options{}), e.staged(work(false), idempotency.Options{})
+	go func() {
+		_, err := slow.Do(e.Ctx, stagedOp("a"), "a")
+		ended <- err
+	}()
+	<-inside
+	if r, err := quick.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Value != "done" {
+		e.Errorf("taking over: %v, %v", r, err)
+	}
+	close(free)
+	// It finds the step done already, and is refused at the end.
+	if err := <-ended; !errors.Is(err, idempotency.ErrStale) && !errors.Is(err, context.DeadlineExceeded) {
+		e.Errorf("the stale worker: %v", err)
+	}
+	e.WantOnce("a")
+}
+
+// stagedParks: an outside call that is not declared idempotent and gives no
+// definite answer is never made again by itself.
+func stagedParks[Tx any](e *Env[Tx]) {
+	f, s := e.stagedRefunds(0)
+	f.call = func(_ context.Context, key string) (string, error) { f.provider.pay(key); return "", errTimeout }
+	for range 3 {
+		_, err := s.Do(e.Ctx, stagedOp("a"), "a")
+		var p *idempotency.ParkedError
+		if !errors.Is(err, idempotency.ErrUnknown) || !errors.As(err, &p) || p.Step != "pay" || p.Reason == "" {
+			e.Errorf("got %v", err)
+		}
+	}
+	if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 0 {
+		e.Errorf("the completer: %+v, %v", done, err)
+	}
+	f.provider.want(e, 1, 1)
+	e.WantOnce("a")
+	op := e.wantState("a", idempotency.Parked)
+	if op.Step != "pay" || len(op.Steps) != 2 || op.Started != 1 || op.Finished != 1 {
+		e.Errorf("%+v", op)
+	}
+	if i := slices.IndexFunc(op.Steps, func(st idempotency.Step) bool { return st.State == idempotency.Begun }); i < 0 || !f.provider.has(op.Steps[i].ProviderKey) {
+		e.Errorf("an operator does not see the provider's key: %+v", op.Steps)
+	}
+}
+
+// stagedLeaseEndParks: the worker does not come back in time; whoever comes next
+// parks the operation, and the late answer is refused.
+func stagedLeaseEndParks[Tx any](e *Env[Tx]) {
+	p := newProvider()
+	_, resume := paused(e, idempotency.Outside[string]{}, func(key string) (string, error) { return p.pay(key), nil })
+	other := &refund[Tx]{e: e, provider: p}
+	s := e.staged(other.stages(), idempotency.Options{})
+	start := time.Now()
+	var parked *idempotency.ParkedError
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.As(err, &parked) || parked.Step != "pay" {
+		e.Errorf("the next one: %v", err)
+	}
+	if took := time.Since(start); took > shortLease+5*time.Second {
+		e.Errorf("it took %v to park it, the lease is %v", took, shortLease)
+	}
+	if err := resume(); !errors.Is(err, idempotency.ErrStale) {
+		e.Errorf("the stale worker: %v", err)
+	}
+	p.want(e, 1, 1)
+	e.wantState("a", idempotency.Parked)
+	if n := e.Effects("a closed"); n != 0 {
+		e.Errorf("%d effects after the call", n)
+	}
+}
+
+// stagedReconciles: each answer of the hook, and none.
+func stagedReconciles[Tx any](e *Env[Tx]) {
+	for _, c := range []struct {
+		name, value     string
+		answer          error
+		state           idempotency.State
+		payments, calls int
+	}{
+		{"done", "found", nil, idempotency.Succeeded, 1, 1},
+		{"refused", "", idempotency.Reject("refused", "by the bank"), idempotency.Rejected, 1, 1},
+		{"not done", "", idempotency.NotDone(errors.New("no such payment")), idempotency.Succeeded, 1, 2},
+		{"nobody knows", "", errTimeout, idempotency.Parked, 1, 1},
+	} {
+		f := &refund[Tx]{e: e, provider: newProvider()}
+		asked := 0
+		f.outside.Reconcile = func(_ context.Context, key string) (string, error) {
+			asked++
+			if !f.provider.has(key) {
+				e.Errorf("%s: asked by another key", c.name)
+			}
+			return c.value, c.answer
+		}
+		f.call = func(_ context.Context, key string) (string, error) {
+			f.provider.pay(key)
+			if _, calls := f.provider.counts(); calls == 1 {
+				return "", errTimeout
+			}
+			return "paid", nil
+		}
+		stages := f.stages()
+		stages.MaxAttempts = 3
+		s := e.staged(stages, idempotency.Options{})
+		_, err := s.Do(e.Ctx, stagedOp(c.name), c.name)
+		var open *idempotency.StepError
+		if !errors.Is(err, idempotency.ErrUnknown) || !errors.As(err, &open) || !errors.Is(err, errTimeout) {
+			e.Errorf("%s: the first attempt: %v", c.name, err)
+		}
+		e.Eventually(c.name, func() bool {
+			if _, err := s.Complete(e.Ctx, 0); err != nil {
+				e.Fatal(err)
+			}
+			return e.show(c.name).State != idempotency.Pending
+		})
+		e.wantState(c.name, c.state)
+		f.provider.want(e, c.payments, c.calls)
+		if asked == 0 || c.state == idempotency.Parked && asked != 2 {
+			e.Errorf("%s: asked %d times", c.name, asked)
+		}
+		e.WantOnce(c.name)
+	}
+}
+
+// stagedNotDone: what surely did nothing may be called again, whatever is declared.
+func stagedNotDone[Tx any](e *Env[Tx]) {
+	f, s := e.stagedRefunds(0)
+	refusedConnection := errors.New("connection refused")
+	f.call = func(_ context.Context, key string) (string, error) {
+		if f.runs < 3 {
+			return "", fmt.Errorf("calling the provider: %w", idempotency.NotDone(refusedConnection))
+		}
+		return f.provider.pay(key), nil
+	}
+	for range 2 {
+		if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.Is(err, refusedConnection) || errors.Is(err, idempotency.ErrUnknown) {
+			e.Errorf("got %v", err)
+		}
+	}
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil {
+		e.Error(err)
+	}
+	f.provider.want(e, 1, 1)
+	e.wantRefunded("a")
+	if idempotency.NotDone(nil) != nil {
+		e.Error("no error became one")
+	}
+}
+
+// stagedRejects: a provider's refusal is the step's answer, and Run may make of it
+// what it wants.
+func stagedRejects[Tx any](e *Env[Tx]) {
+	f, s := e.stagedRefunds(0)
+	f.call = func(_ context.Context, key string) (string, error) {
+		f.provider.pay(key)
+		return "", idempotency.Reject("refused", "by the bank")
+	}
+	for _, outcome := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
+		r, err := s.Do(e.Ctx, stagedOp("a"), "a")
+		var rej *idempotency.Rejection
+		if !errors.As(err, &rej) || rej.Code != "refused" || r.Outcome != outcome {
+			e.Errorf("%v, %v", r, err)
+		}
+	}
+	f.provider.want(e, 1, 1)
+	e.wantState("a", idempotency.Rejected)
+
+	// The refusal is remembered by the step: an attempt later, it is the same.
+	boom := errors.New("boom")
+	n := 0
+	again := e.staged(idempotency.Stages[Tx, string, string]{
+		Name: "refund", Backoff: time.Millisecond,
+		Run: func(ctx context.Context, r *idempotency.Run[Tx], _ string) (string, error) {
+			_, err := idempotency.Call(ctx, r, idempotency.Outside[string]{Step: "pay"}, func(_ context.Context, key string) (string, error) {
+				f.provider.pay(key)
+				return "", idempotency.Reject("refused", "by the bank")
+			})
+			var rej *idempotency.Rejection
+			if !errors.As(err, &rej) {
+				return "", errors.New("no rejection")
+			}
+			if n++; n == 1 {
+				return "", boom
+			}
+			return "paid in cash", nil
+		},
+	}, idempotency.Options{})
+	if _, err := again.Do(e.Ctx, stagedOp("b"), "b"); !errors.Is(err, boom) {
+		e.Error(err)
+	}
+	if r, err := again.Do(e.Ctx, stagedOp("b"), "b"); err != nil || r.Value != "paid in cash" {
+		e.Errorf("%v, %v", r, err)
+	}
+	f.provider.want(e, 2, 2)
+}
+
+// stagedNotOverruled: Run cannot end an operation, either way, over a call whose
+// outcome nobody knows.
+func stagedNotOverruled[Tx any](e *Env[Tx]) {
+	p := newProvider()
+	for name, end := range map[string]error{"swallowed": nil, "rejected": idempotency.Reject("given up", "no answer")} {
+		s := e.staged(idempotency.Stages[Tx, string, string]{
+			Name: "refund", MaxAttempts: 2, Backoff: time.Millisecond,
+			Run: func(ctx context.Context, r *idempotency.Run[Tx], key string) (string, error) {
+				for _, step := range []string{"pay", "pay another"} {
+					_, _ = idempotency.Call(ctx, r, idempotency.Outside[string]{Step: step, OnLeaseEnd: idempotency.TakeOver}, func(_ context.Context, key string) (string, error) {
+						p.pay(key)
+						return "", errTimeout
+					})
+				}
+				return "fine", end
+			},
+		}, idempotency.Options{})
+		if r, err := s.Do(e.Ctx, stagedOp(name), name); !errors.Is(err, idempotency.ErrUnknown) {
+			e.Errorf("%s: %v, %v", name, r, err)
+		}
+		e.wantState(name, idempotency.Pending)
+		var parked *idempotency.ParkedError
+		if _, err := s.Do(e.Ctx, stagedOp(name), name); !errors.As(err, &parked) || parked.Step != "pay" {
+			e.Errorf("%s: the last attempt: %v", name, err)
+		}
+		e.wantState(name, idempotency.Parked)
+	}
+	p.want(e, 2, 4)
+}
+
+// stagedAttempts: attempts that crash are counted apart, and bounded.
+func stagedAttempts[Tx any](e *Env[Tx]) {
+	const attempts = 3
+	runs := 0
+	stages := idempotency.Stages[Tx, string, string]{
+		Name: "refund", Lease: 200 * time.Millisecond, MaxAttempts: attempts,
+		Run: func(context.Context, *idempotency.Run[Tx], string) (string, error) {
+			runs++
+			panic("poison")
+		},
+	}
+	s := e.staged(stages, idempotency.Options{})
+	for n := range attempts {
+		func() {
+			defer func() {
+				if recover() != "poison" {
+					e.Errorf("attempt %d: no panic", n)
+				}
+			}()
+			_, err := s.Do(e.Ctx, stagedOp("a"), "a")
+			e.Errorf("attempt %d: %v", n, err)
+		}()
+	}
+	var parked *idempotency.ParkedError
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.As(err, &parked) || parked.Step != "" {
+		e.Errorf("got %v", err)
+	}
+	if op := e.wantState("a", idempotency.Parked); op.Started != attempts || op.Finished != 0 || runs != attempts {
+		e.Errorf("%d runs; %d started, %d finished", runs, op.Started, op.Finished)
+	}
+}
+
+// stagedCaller: a caller that goes away stops the operation between steps, and
+// never within an outside call.
+func stagedCaller[Tx any](e *Env[Tx]) {
+	f, s := e.stagedRefunds(0)
+	ctx, cancel := context.WithCancel(e.Ctx)
+	f.call = func(ctx context.Context, key string) (string, error) {
+		cancel()
+		time.Sleep(20 * time.Millisecond)
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		return f.provider.pay(key), nil
+	}
+	if _, err := s.Do(ctx, stagedOp("a"), "a"); !errors.Is(err, context.Canceled) {
+		e.Errorf("got %v", err)
+	}
+	f.provider.want(e, 1, 1)
+	if op := e.wantState("a", idempotency.Pending); op.Step != "" || op.Due > 0 {
+		e.Errorf("%+v", op)
+	}
+	if done, err := s.Complete(e.Ctx, 0); err != nil || done.Succeeded != 1 {
+		e.Errorf("%+v, %v", done, err)
+	}
+	f.provider.want(e, 1, 1)
+	e.wantRefunded("a")
+
+	// Nested on its own key it would wait for itself.
+	f.after = func(int) error { return nil }
+	var inner error
+	f.call = nil
+	nested := e.staged(idempotency.Stages[Tx, string, string]{Name: "nested", Run: func(ctx context.Context, r *idempotency.Run[Tx], key string) (string, error) {
+		return key, inner
+	}}, idempotency.Options{})
+	if _, err := nested.Do(e.Ctx, stagedOp("a"), "a"); err != nil {
+		e.Error(err)
+	}
+}
+
+func stagedInput[Tx any](e *Env[Tx]) {
+	store := e.Store(idempotency.Options{MaxResult: 64})
+	run := func(context.Context, *idempotency.Run[Tx], string) (string, error) { return "", nil }
+	type stages = idempotency.Stages[Tx, string, string]
+	for name, st := range map[string]stages{
+		"no name": {Run: run}, "no function": {Name: "x"}, "short lease": {Name: "x", Run: run, Lease: time.Millisecond},
+		"long lease": {Name: "x", Run: run, Lease: 25 * time.Hour}, "attempts": {Name: "x", Run: run, MaxAttempts: -1},
+		"backoff": {Name: "x", Run: run, Backoff: time.Second, MaxBackoff: time.Millisecond},
+		"keys":    {Name: "x", Run: run, KeyFormat: idempotency.KeyFormat{Length: 10}},
+	} {
+		if _, err := idempotency.NewStaged(store, st); !errors.Is(err, holdfast.ErrInvalid) {
+			e.Errorf("%s: %v", name, err)
+		}
+	}
+	var inRun error
+	s, err := idempotency.NewStaged(store, stages{Name: "refund", Backoff: time.Millisecond, MaxAttempts: 1, Run: func(ctx context.Context, r *idempotency.Run[Tx], what string) (string, error) {
+		local := func(step string) error {
+			_, err := idempotency.Local(ctx, r, step, func(context.Context, Tx) (string, error) { return what, nil })
+			return err
+		}
+		_, tooLong := idempotency.Call(ctx, r, idempotency.Outside[string]{Step: "x", Lease: 48 * time.Hour}, nil)
+		inRun = errors.Join(local("twice"), local("twice"), local(""), tooLong)
+		return what, nil
+	}})
+	if err != nil {
+		e.Fatal(err)
+	}
+	if _, err := s.Do(e.Ctx, idempotency.Op{Key: "a", Name: "other"}, "a"); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("another name: %v", err)
+	}
+	if _, err := s.Do(e.Ctx, stagedOp("a"), string(make([]byte, 80))); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("a request of 80 bytes: %v", err)
+	}
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil {
+		e.Error(err)
+	}
+	if joined, ok := inRun.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != 3 {
+		e.Errorf("in Run: %v", inRun)
+	} else {
+		for _, err := range joined.Unwrap() {
+			if !errors.Is(err, holdfast.ErrInvalid) {
+				e.Errorf("in Run: %v", err)
+			}
+		}
+	}
+}
+
+// stagedCompleter: abandoned work is found by other processes, with pauses, and
+// what nobody may touch is left alone.
+func stagedCompleter[Tx any](e *Env[Tx]) {
+	f, s := e.stagedRefunds(0)
+	boom := errors.New("boom")
+	f.before = func(n int) error { return map[bool]error{true: boom}[n <= 3] }
+	for _, key := range []string{"a", "b", "c"} {
+		if _, err := s.Do(e.Ctx, stagedOp(key), key); !errors.Is(err, boom) {
+			e.Error(err)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(e.Ctx)
+	finished := errors.New("finished")
+	var sum idempotency.Completed
+	err := s.RunCompleter(ctx, 5*time.Millisecond, func(done idempotency.Completed, err error) {
+		if err != nil {
+			e.Error(err)
+		}
+		sum.Succeeded += done.Succeeded
+		if sum.Succeeded >= 3 {
+			cancel(finished)
+		}
+	})
+	if !errors.Is(err, finished) || sum.Succeeded != 3 {
+		e.Errorf("%v, %+v", err, sum)
+	}
+	for _, key := range []string{"a", "b", "c"} {
+		e.wantRefunded(key)
+	}
+	f.provider.want(e, 3, 3)
+	if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 0 {
+		e.Errorf("%+v, %v", done, err)
+	}
+	if _, err := s.Complete(e.Ctx, -1); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Error(err)
+	}
+	if err := s.RunCompleter(e.Ctx, 0, nil); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Error(err)
+	}
+
+	// Two completers beside each other, and an operation of another name.
+	slow := e.staged(idempotency.Stages[Tx, string, string]{Name: "another", Run: func(context.Context, *idempotency.Run[Tx], string) (string, error) {
+		return "", boom
+	}}, idempotency.Options{})
+	if _, err := slow.Do(e.Ctx, stagedOp("a"), "a"); !errors.Is(err, boom) {
+		e.Error(err)
+	}
+	if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 0 {
+		e.Errorf("another operation was touched: %+v, %v", done, err)
+	}
+}

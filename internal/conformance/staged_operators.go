@@ -1,0 +1,574 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+func who() idempotency.Who {
+	return idempotency.Who{By: "ana@ops", Reason: "asked the bank, ticket 7"}
+}
+
+// parkedAt parks an operation at its outside call, after the money moved.
+func parkedAt[Tx any](e *Env[Tx], key string) (*refund[Tx], *idempotency.Staged[Tx, string, string]) {
+	e.Helper()
+	f, s := e.stagedRefunds(0)
+	f.call = func(_ context.Context, key string) (string, error) { f.provider.pay(key); return "", errTimeout }
+	var parked *idempotency.ParkedError
+	if _, err := s.Do(e.Ctx, stagedOp(key), key); !errors.As(err, &parked) {
+		e.Fatal(err)
+	}
+	return f, s
+}
+
+// unfinished parks an operation at no step: its attempts are used up.
+func unfinished[Tx any](e *Env[Tx], key string) (*refund[Tx], *idempotency.Staged[Tx, string, string]) {
+	e.Helper()
+	f := &refund[Tx]{e: e, provider: newProvider()}
+	f.before = func(n int) error { return map[int]error{1: errTimeout}[n] }
+	stages := f.stages()
+	stages.MaxAttempts = 1
+	s := e.staged(stages, idempotency.Options{})
+	var parked *idempotency.ParkedError
+	if _, err := s.Do(e.Ctx, stagedOp(key), key); !errors.As(err, &parked) {
+		e.Fatal(err)
+	}
+	return f, s
+}
+
+// stagedNews: the provider's news is taken once, with what is booked for it, in
+// every state of the operation.
+func stagedNews[Tx any](e *Env[Tx]) {
+	f, s := e.stagedRefunds(0)
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil {
+		e.Fatal(err)
+	}
+	store := e.Store(idempotency.Options{})
+	key := s.ProviderKey(ref("a"), "pay")
+	if !f.provider.has(key) {
+		e.Errorf("the provider was not given the derived key")
+	}
+	boom := errors.New("boom")
+	news := idempotency.News{ID: "evt_1", Kind: "refund.failed", Body: []byte{0, 1, 2, 0xff}, ProviderKey: key}
+	if isNew, err := store.News(e.Ctx, news, func(ctx context.Context, tx Tx, _ idempotency.Operation) error {
+		return errors.Join(boom, e.Effect(ctx, tx, "taken back"))
+	}); isNew || !errors.Is(err, boom) {
+		e.Errorf("a function that fails: %v, %v", isNew, err)
+	}
+	for n, want := range []bool{true, false, false} {
+		isNew, err := store.News(e.Ctx, news, func(ctx context.Context, tx Tx, op idempotency.Operation) error {
+			if op.Key != "a" || op.State != idempotency.Succeeded || len(op.News) != 1 {
+				e.Errorf("the function sees %+v", op)
+			}
+			return e.Effect(ctx, tx, "taken back")
+		})
+		if isNew != want || err != nil {
+			e.Errorf("delivery %d: %v, %v", n, isNew, err)
+		}
+	}
+	e.WantOnce("taken back")
+	op := e.wantState("a", idempotency.Succeeded)
+	if len(op.News) != 1 || op.News[0].ID != "evt_1" || op.News[0].Kind != "refund.failed" || string(op.News[0].Body) != "\x00\x01\x02\xff" {
+		e.Errorf("%+v", op.News)
+	}
+	news.ID, news.ProviderKey, news.Ref = "evt_2", "", ref("a")
+	if isNew, err := store.News(e.Ctx, news, nil); !isNew || err != nil {
+		e.Errorf("by its name: %v, %v", isNew, err)
+	}
+	for name, bad := range map[string]idempotency.News{
+		"no ID": {Ref: ref("a")}, "no operation": {ID: "1"}, "a long kind": {ID: "1", Ref: ref("a"), Kind: strings.Repeat("k", 200)},
+		"no rejection": {ID: "1", Ref: ref("a"), Settles: idempotency.SettlesRejected},
+	} {
+		if _, err := store.News(e.Ctx, bad, nil); !errors.Is(err, holdfast.ErrInvalid) {
+			e.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, missing := range []idempotency.News{{ID: "1", Ref: ref("b")}, {ID: "1", ProviderKey: "none"}} {
+		if _, err := store.News(e.Ctx, missing, nil); !errors.Is(err, idempotency.ErrNotFound) {
+			e.Errorf("no such operation: %v", err)
+		}
+	}
+}
+
+// stagedNewsSettles: news says what became of the call that nobody knew about,
+// and the operation goes on.
+func stagedNewsSettles[Tx any](e *Env[Tx]) {
+	store := e.Store(idempotency.Options{})
+	for _, c := range []struct {
+		name            string
+		news            idempotency.News
+		state           idempotency.State
+		payments, calls int
+	}{
+		{"done", idempotency.News{Settles: idempotency.SettlesDone, Result: "by webhook"}, idempotency.Succeeded, 1, 1},
+		{"rejected", idempotency.News{Settles: idempotency.SettlesRejected, Rejection: &idempotency.Rejection{Code: "closed"}}, idempotency.Rejected, 1, 1},
+		{"not done", idempotency.News{Settles: idempotency.SettlesNotDone}, idempotency.Succeeded, 1, 2},
+	} {
+		f, s := parkedAt(e, c.name)
+		f.call = nil
+		c.news.ID, c.news.ProviderKey = "evt", s.ProviderKey(ref(c.name), "pay")
+		if isNew, err := store.News(e.Ctx, c.news, nil); !isNew || err != nil {
+			e.Errorf("%s: %v, %v", c.name, isNew, err)
+		}
+		e.wantState(c.name, idempotency.Pending)
+		if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 1 {
+			e.Errorf("%s: %+v, %v", c.name, done, err)
+		}
+		e.wantState(c.name, c.state)
+		f.provider.want(e, c.payments, c.calls)
+		e.WantOnce(c.name)
+		// What is known does not change.
+		late := idempotency.News{ID: "late", Ref: ref(c.name), Step: "pay", Settles: idempotency.SettlesNotDone}
+		if _, err := store.News(e.Ctx, late, nil); !errors.Is(err, idempotency.ErrState) {
+			e.Errorf("%s: news against the known answer: %v", c.name, err)
+		}
+		late.Step = "no such step"
+		if _, err := store.News(e.Ctx, late, nil); !errors.Is(err, idempotency.ErrState) {
+			e.Errorf("%s: news of another step: %v", c.name, err)
+		}
+		if n := len(e.show(c.name).News); n != 1 {
+			e.Errorf("%s: %d news, the refused ones must leave nothing", c.name, n)
+		}
+	}
+	// News that comes while the call is being made is its answer.
+	p := newProvider()
+	_, resume := paused(e, idempotency.Outside[string]{}, func(key string) (string, error) {
+		p.pay(key)
+		return "by the call", nil
+	})
+	for _, st := range e.show("a").Steps {
+		if st.Name != "pay" {
+			continue
+		}
+		if _, err := store.News(e.Ctx, idempotency.News{ID: "1", ProviderKey: st.ProviderKey, Settles: idempotency.SettlesNotDone}, nil); !errors.Is(err, idempotency.ErrState) {
+			e.Errorf("not done, while a worker is at it: %v", err)
+		}
+		if _, err := store.News(e.Ctx, idempotency.News{ID: "1", ProviderKey: st.ProviderKey, Settles: idempotency.SettlesDone, Result: "by webhook"}, nil); err != nil {
+			e.Error(err)
+		}
+	}
+	if err := resume(); err != nil {
+		e.Error(err)
+	}
+	e.wantRefunded("a")
+}
+
+// operatorsResolve: each legal resolution, with who did it and why.
+func operatorsResolve[Tx any](e *Env[Tx]) {
+	ops := e.Store(idempotency.Options{}).Operators()
+	rejection := &idempotency.Rejection{Code: "lost", Message: "written off"}
+	for _, c := range []struct {
+		name            string
+		park            func(e *Env[Tx], key string) (*refund[Tx], *idempotency.Staged[Tx, string, string])
+		r               idempotency.Resolution
+		then            idempotency.State // at once
+		state           idempotency.State // in the end
+		action, value   string
+		payments, calls int
+	}{
+		{"done", parkedAt[Tx], idempotency.Resolution{Step: idempotency.SettlesDone, StepResult: "bank 7"}, idempotency.Pending, idempotency.Succeeded, "resolve step as done", "bank 7", 1, 1},
+		{"refused", parkedAt[Tx], idempotency.Resolution{Step: idempotency.SettlesRejected, Rejection: rejection}, idempotency.Pending, idempotency.Rejected, "resolve step as rejected", "", 1, 1},
+		{"not done", parkedAt[Tx], idempotency.Resolution{Step: idempotency.SettlesNotDone}, idempotency.Pending, idempotency.Succeeded, "resolve step as not done", "again", 1, 2},
+		{"succeed", parkedAt[Tx], idempotency.Resolution{Succeed: true, Result: "by hand"}, idempotency.Succeeded, idempotency.Succeeded, "resolve as succeeded", "by hand", 1, 1},
+		{"reject", parkedAt[Tx], idempotency.Resolution{Reject: true, Rejection: rejection}, idempotency.Rejected, idempotency.Rejected, "resolve as rejected", "", 1, 1},
+		{"resume", unfinished[Tx], idempotency.Resolution{Resume: true}, idempotency.Pending, idempotency.Succeeded, "resume", "again", 1, 1},
+		{"succeed unfinished", unfinished[Tx], idempotency.Resolution{Succeed: true, Result: "by hand"}, idempotency.Succeeded, idempotency.Succeeded, "resolve as succeeded", "by hand", 0, 0},
+	} {
+		f, s := c.park(e, c.name)
+		f.call = func(_ context.Context, key string) (string, error) { f.provider.pay(key); return "again", nil }
+		token := e.show(c.name).Token
+		if err := ops.Resolve(e.Ctx, ref(c.name), c.r, who()); err != nil {
+			e.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		op := e.wantState(c.name, c.then)
+		if len(op.Interventions) != 1 || op.Interventions[0].Action != c.action || op.Interventions[0].By != who().By || op.Interventions[0].Reason != who().Reason || op.Token <= token {
+			e.Errorf("%s: token %d after %d, %+v", c.name, op.Token, token, op.Interventions)
+		}
+		r, err := s.Do(e.Ctx, stagedOp(c.name), c.name)
+		var rej *idempotency.Rejection
+		if c.state == idempotency.Rejected && (!errors.As(err, &rej) || rej.Code != "lost") || c.state == idempotency.Succeeded && (err != nil || r.Value != c.value) {
+			e.Errorf("%s: then %v, %v", c.name, r, err)
+		}
+		e.wantState(c.name, c.state)
+		f.provider.want(e, c.payments, c.calls)
+		e.WantOnce(c.name)
+	}
+}
+
+// operatorsIllegal: every resolution in every state that does not allow it is a
+// typed error and changes nothing.
+func operatorsIllegal[Tx any](e *Env[Tx]) {
+	ops := e.Store(idempotency.Options{}).Operators()
+	rej := &idempotency.Rejection{Code: "lost"}
+	all := map[string]idempotency.Resolution{
+		"step done": {Step: idempotency.SettlesDone}, "step rejected": {Step: idempotency.SettlesRejected, Rejection: rej}, "step not done": {Step: idempotency.SettlesNotDone},
+		"resume": {Resume: true}, "succeed": {Succeed: true}, "reject": {Reject: true, Rejection: rej}, "free": {Free: true},
+	}
+	boom := errors.New("boom")
+	f, s := e.stagedRefunds(0)
+	f.before = func(n int) error { return map[int]error{1: boom}[n] }
+	if _, err := s.Do(e.Ctx, stagedOp("pending"), "pending"); !errors.Is(err, boom) {
+		e.Error(err)
+	}
+	for _, key := range []string{"succeeded", "erased"} {
+		if _, err := s.Do(e.Ctx, stagedOp(key), key); err != nil {
+			e.Error(err)
+		}
+	}
+	if err := ops.Erase(e.Ctx, ref("erased"), who()); err != nil {
+		e.Error(err)
+	}
+	f.before = func(int) error { return idempotency.Reject("no", "no") }
+	if _, err := s.Do(e.Ctx, stagedOp("rejected"), "rejected"); err == nil {
+		e.Error("not rejected")
+	}
+	parkedAt(e, "at a step")
+	unfinished(e, "at no step")
+	if _, err := e.Do(e.Store(idempotency.Options{}), Op("record")); err != nil {
+		e.Error(err)
+	}
+	legal := map[string][]string{
+		"at a step":  {"step done", "step rejected", "step not done", "succeed", "reject"},
+		"at no step": {"resume", "succeed", "reject"},
+	}
+	for key, state := range map[string]idempotency.State{
+		"pending": idempotency.Pending, "succeeded": idempotency.Succeeded, "rejected": idempotency.Rejected, "erased": idempotency.ErasedSucceeded,
+		"at a step": idempotency.Parked, "at no step": idempotency.Parked, "record": idempotency.Succeeded,
+	} {
+		before := e.show(key)
+		for name, r := range all {
+			if slices.Contains(legal[key], name) {
+				continue
+			}
+			err := ops.Resolve(e.Ctx, ref(key), r, who())
+			var typed *idempotency.StateError
+			if !errors.Is(err, idempotency.ErrState) || !errors.As(err, &typed) || typed.Hint == "" || typed.State == 0 || typed.Step == "" && typed.State != state {
+				e.Errorf("%s of %s: %v", name, key, err)
+			}
+		}
+		after := e.wantState(key, state)
+		if len(after.Interventions) != len(before.Interventions) || after.Token != before.Token {
+			e.Errorf("%s: refused resolutions left %+v", key, after)
+		}
+		if state == idempotency.Pending || state == idempotency.Parked || state == idempotency.ErasedSucceeded {
+			if err := ops.Erase(e.Ctx, ref(key), who()); !errors.Is(err, idempotency.ErrState) {
+				e.Errorf("erasing %s: %v", key, err)
+			}
+		}
+	}
+	for name, bad := range map[string]error{
+		"nothing set":  ops.Resolve(e.Ctx, ref("at a step"), idempotency.Resolution{}, who()),
+		"two set":      ops.Resolve(e.Ctx, ref("at a step"), idempotency.Resolution{Succeed: true, Resume: true}, who()),
+		"no rejection": ops.Resolve(e.Ctx, ref("at a step"), idempotency.Resolution{Reject: true}, who()),
+		"no reason":    ops.Resolve(e.Ctx, ref("at a step"), idempotency.Resolution{Succeed: true}, idempotency.Who{By: "ana"}),
+		"nobody":       ops.Erase(e.Ctx, ref("succeeded"), idempotency.Who{Reason: "why"}),
+		"long reason":  ops.Erase(e.Ctx, ref("succeeded"), idempotency.Who{By: "ana", Reason: strings.Repeat("r", 501)}),
+		"no key":       ops.Erase(e.Ctx, idempotency.Ref{Name: "refund"}, who()),
+	} {
+		if !errors.Is(bad, holdfast.ErrInvalid) {
+			e.Errorf("%s: %v", name, bad)
+		}
+	}
+	for _, err := range []error{ops.Resolve(e.Ctx, ref("none"), all["succeed"], who()), ops.Erase(e.Ctx, ref("none"), who())} {
+		if !errors.Is(err, idempotency.ErrNotFound) {
+			e.Error(err)
+		}
+	}
+	if _, err := ops.Show(e.Ctx, ref("none")); !errors.Is(err, idempotency.ErrNotFound) {
+		e.Error(err)
+	}
+}
+
+func operatorsList[Tx any](e *Env[Tx]) {
+	ops := e.Store(idempotency.Options{}).Operators()
+	for n := range 5 {
+		parkedAt(e, fmt.Sprint("unknown ", n))
+	}
+	boom := errors.New("boom")
+	f, s := e.stagedRefunds(0)
+	f.before = func(int) error { return boom }
+	if _, err := s.Do(e.Ctx, stagedOp("stuck"), "stuck"); !errors.Is(err, boom) {
+		e.Error(err)
+	}
+	keys := func(f idempotency.Filter) (keys []string) {
+		for {
+			page, err := ops.List(e.Ctx, f)
+			if err != nil {
+				e.Fatal(err)
+			}
+			for _, op := range page {
+				keys = append(keys, op.Key)
+				f.After = op.ID
+			}
+			if f.Limit == 0 || len(page) < f.Limit {
+				slices.Sort(keys)
+				return keys
+			}
+		}
+	}
+	unknown := []string{"unknown 0", "unknown 1", "unknown 2", "unknown 3", "unknown 4"}
+	for name, f := range map[string]idempotency.Filter{
+		"default": {}, "pages": {Limit: 2}, "by name": {Name: "refund"}, "explicit": {States: []idempotency.State{idempotency.Parked}},
+	} {
+		if got := keys(f); !slices.Equal(got, unknown) {
+			e.Errorf("%s: %v", name, got)
+		}
+	}
+	if got := keys(idempotency.Filter{Name: "another"}); len(got) != 0 {
+		e.Errorf("another name: %v", got)
+	}
+	if got := keys(idempotency.Filter{Tenant: "another"}); len(got) != 0 {
+		e.Errorf("another tenant: %v", got)
+	}
+	pending := []idempotency.State{idempotency.Pending}
+	if got := keys(idempotency.Filter{States: pending}); !slices.Equal(got, []string{"stuck"}) {
+		e.Errorf("pending: %v", got)
+	}
+	if got := keys(idempotency.Filter{States: pending, Overdue: time.Hour}); len(got) != 0 {
+		e.Errorf("overdue by an hour: %v", got)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if got := keys(idempotency.Filter{States: pending, Overdue: 10 * time.Millisecond}); !slices.Equal(got, []string{"stuck"}) {
+		e.Errorf("stuck: %v", got)
+	}
+	for _, bad := range []idempotency.Filter{{Limit: -1}, {Limit: 20_000}, {Overdue: -1}} {
+		if _, err := ops.List(e.Ctx, bad); !errors.Is(err, holdfast.ErrInvalid) {
+			e.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// operatorsRecords: a claim of Do that was committed without a result is unknown
+// too, and resolved in the same way.
+func operatorsRecords[Tx any](e *Env[Tx]) {
+	s := e.Store(idempotency.Options{})
+	ops := s.Operators()
+	rej := &idempotency.Rejection{Code: "lost"}
+	for name, r := range map[string]idempotency.Resolution{
+		"succeed": {Succeed: true, Result: "by hand"}, "reject": {Reject: true, Rejection: rej}, "free": {Free: true},
+	} {
+		if _, err := e.Do(s, Op(name)); err != nil {
+			e.Error(err)
+		}
+		e.Must(`UPDATE holdfast_records SET state = 1, result = NULL, finished_at = NULL WHERE op_key = $1`, []byte(name))
+		if _, err := e.Do(s, Op(name)); !errors.Is(err, idempotency.ErrUnknown) {
+			e.Errorf("%s: %v", name, err)
+		}
+		list, err := ops.List(e.Ctx, idempotency.Filter{Records: true})
+		if err != nil || len(list) != 1 || list[0].Key != name || list[0].State != idempotency.Parked || list[0].Staged {
+			e.Errorf("%s: %+v, %v", name, list, err)
+		}
+		for _, illegal := range []idempotency.Resolution{{Resume: true}, {Step: idempotency.SettlesDone}} {
+			if err := ops.Resolve(e.Ctx, ref(name), illegal, who()); !errors.Is(err, idempotency.ErrState) {
+				e.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := ops.Resolve(e.Ctx, ref(name), r, who()); err != nil {
+			e.Errorf("%s: %v", name, err)
+		}
+		got, err := e.Do(s, Op(name))
+		var rejected *idempotency.Rejection
+		switch name {
+		case "succeed":
+			if err != nil || got.Value != "by hand" || got.Outcome != idempotency.Replayed {
+				e.Errorf("%s: %v, %v", name, got, err)
+			}
+		case "reject":
+			if !errors.As(err, &rejected) || rejected.Code != "lost" {
+				e.Errorf("%s: %v", name, err)
+			}
+		case "free":
+			if err != nil || got.Outcome != idempotency.Executed {
+				e.Errorf("%s: %v, %v", name, got, err)
+			}
+		}
+		if op := e.show(name); len(op.Interventions) != 1 || op.Interventions[0].By != who().By {
+			e.Errorf("%s: %+v", name, op.Interventions)
+		}
+	}
+}
+
+func operatorsErase[Tx any](e *Env[Tx]) {
+	store := e.Store(idempotency.Options{})
+	ops := store.Operators()
+	f, s := e.stagedRefunds(0)
+	const secret = "IBAN DE00"
+	f.call = func(_ context.Context, key string) (string, error) { return f.provider.pay(key) + secret, nil }
+	if _, err := s.Do(e.Ctx, idempotency.Op{Key: "a"}, secret); err != nil {
+		e.Fatal(err)
+	}
+	if _, err := store.News(e.Ctx, idempotency.News{ID: "1", Ref: ref("a"), Body: []byte(secret)}, nil); err != nil {
+		e.Error(err)
+	}
+	if _, err := e.Do(store, Op("record")); err != nil {
+		e.Error(err)
+	}
+	count := func() (n int) {
+		for _, q := range []string{
+			`SELECT COUNT(*) FROM holdfast_staged WHERE request IS NOT NULL OR result IS NOT NULL`,
+			`SELECT COUNT(*) FROM holdfast_steps WHERE result IS NOT NULL`,
+			`SELECT COUNT(*) FROM holdfast_news WHERE body IS NOT NULL`,
+			`SELECT COUNT(*) FROM holdfast_records WHERE result IS NOT NULL`,
+		} {
+			n += e.Int(q)
+		}
+		return n
+	}
+	if n := count(); n != 1+3+1+1 {
+		e.Errorf("%d rows with contents", n)
+	}
+	for _, key := range []string{"a", "record"} {
+		if err := ops.Erase(e.Ctx, ref(key), who()); err != nil {
+			e.Error(err)
+		}
+		if op := e.wantState(key, idempotency.ErasedSucceeded); len(op.Interventions) != 1 || op.Interventions[0].Action != "erase" {
+			e.Errorf("%+v", op)
+		}
+	}
+	if n := count(); n != 0 {
+		e.Errorf("%d rows with contents are left", n)
+	}
+	if _, err := s.Do(e.Ctx, idempotency.Op{Key: "a"}, secret); !errors.Is(err, idempotency.ErrExpired) {
+		e.Errorf("a duplicate: %v", err)
+	}
+	if _, err := s.Do(e.Ctx, idempotency.Op{Key: "a"}, "another"); !errors.Is(err, idempotency.ErrMismatch) {
+		e.Errorf("a mismatch: %v", err)
+	}
+	if _, err := e.Do(store, Op("record")); !errors.Is(err, idempotency.ErrExpired) {
+		e.Errorf("a duplicate of the record: %v", err)
+	}
+	f.provider.want(e, 1, 1)
+	f.e.WantOnce(secret)
+}
+
+// afterRestore: no token of the lost time gets past anything, and nothing is
+// executed again blindly.
+func afterRestore[Tx any](e *Env[Tx]) {
+	locks, err := sqllock.New(e.Ctx, e.DB, sqllock.Options{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer locks.Close(e.Ctx)
+	lease, err := locks.TryAcquire(e.Ctx, "ledger")
+	if err != nil {
+		e.Fatal(err)
+	}
+	f, s := e.stagedRefunds(0)
+	// What a restore leaves of an operation that went further in the lost time: the
+	// row before the call, while the provider has been paid.
+	boom := errors.New("boom")
+	f.before = func(n int) error { return map[int]error{1: boom}[n] }
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.Is(err, boom) {
+		e.Error(err)
+	}
+	f.provider.pay(s.ProviderKey(ref("a"), "pay"))
+	if _, err := s.Do(e.Ctx, stagedOp("done"), "done"); err != nil {
+		e.Error(err)
+	}
+	f.provider.want(e, 2, 2)
+	most := e.Int(`SELECT MAX(token) FROM holdfast_locks`)
+
+	for name, bad := range map[string]idempotency.RestoreOptions{
+		"nobody": {}, "margin": {Who: who(), Margin: -1}, "long margin": {Who: who(), Margin: 31 * 24 * time.Hour},
+	} {
+		if _, err := idempotency.AfterRestore(e.Ctx, e.DB, bad); !errors.Is(err, holdfast.ErrInvalid) {
+			e.Errorf("%s: %v", name, err)
+		}
+	}
+	e.wantState("a", idempotency.Pending)
+	start := time.Now()
+	got, err := idempotency.AfterRestore(e.Ctx, e.DB, idempotency.RestoreOptions{Who: who(), Margin: time.Hour})
+	if err != nil || got.Parked != 1 || got.Locks != 1 || int(got.Floor) <= most || got.Floor < start.Add(55*time.Minute).UnixMicro() {
+		e.Errorf("%+v, %v", got, err)
+	}
+	if floor := e.Int(`SELECT token FROM holdfast_floor`); floor != int(got.Floor) {
+		e.Errorf("the floor is %d, want %d", floor, got.Floor)
+	}
+
+	// Who had the lock before is fenced out; who gets it next has a higher token, as
+	// has a new key.
+	err = e.DB.InTx(e.Ctx, holdfast.TxOptions{Attempts: 1}, func(ctx context.Context, tx Tx) error { return locks.Guard(ctx, tx, lease.Term()) })
+	if !errors.Is(err, sqllock.ErrLost) {
+		e.Errorf("the guard of a lost term: %v", err)
+	}
+	for _, key := range []string{"ledger", "new"} {
+		l, err := locks.TryAcquire(e.Ctx, key)
+		if err != nil {
+			e.Fatal(err)
+		}
+		if l.Term().Token() <= got.Floor {
+			e.Errorf("%s: token %d, the floor is %d", key, l.Term().Token(), got.Floor)
+		}
+	}
+
+	// Nobody goes on by himself.
+	var parked *idempotency.ParkedError
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.As(err, &parked) {
+		e.Errorf("after the restore: %v", err)
+	}
+	if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 0 {
+		e.Errorf("%+v, %v", done, err)
+	}
+	f.provider.want(e, 2, 2)
+	e.wantState("done", idempotency.Succeeded)
+	op := e.wantState("a", idempotency.Parked)
+	if len(op.Interventions) != 1 || op.Interventions[0].Action != "after-restore" || op.Token < got.Floor {
+		e.Errorf("%+v", op)
+	}
+	// Resumed, it asks the provider first, though no step has begun here.
+	asked := 0
+	f.outside.Reconcile = func(_ context.Context, key string) (string, error) {
+		if asked++; !f.provider.has(key) {
+			return "", idempotency.NotDone(errors.New("no payment"))
+		}
+		return "found", nil
+	}
+	if err := e.Store(idempotency.Options{}).Operators().Resolve(e.Ctx, ref("a"), idempotency.Resolution{Resume: true}, who()); err != nil {
+		e.Error(err)
+	}
+	if r, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Value != "found" || asked != 1 {
+		e.Errorf("%v, %v, asked %d times", r, err, asked)
+	}
+	f.provider.want(e, 2, 2)
+	e.wantRefunded("a")
+
+	again, err := idempotency.AfterRestore(e.Ctx, e.DB, idempotency.RestoreOptions{Who: who()})
+	if err != nil || again.Floor <= got.Floor || again.Parked != 0 {
+		e.Errorf("again: %+v, %v", again, err)
+	}
+	if _, err := s.Do(e.Ctx, stagedOp("new"), "new"); err != nil {
+		e.Error(err)
+	}
+	if op := e.show("new"); op.Token <= again.Floor {
+		e.Errorf("a new operation has token %d, the floor is %d", op.Token, again.Floor)
+	}
+}
+
+// afterRestoreRollback: it is one transaction. Without a floor nothing is done.
+func afterRestoreRollback[Tx any](e *Env[Tx]) {
+	boom := errors.New("boom")
+	f, s := e.stagedRefunds(0)
+	f.before = func(int) error { return boom }
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.Is(err, boom) {
+		e.Error(err)
+	}
+	e.Must(`DELETE FROM holdfast_floor`)
+	if _, err := idempotency.AfterRestore(e.Ctx, e.DB, idempotency.RestoreOptions{Who: who()}); err == nil {
+		e.Error("without a floor there was no error")
+	}
+	if op := e.wantState("a", idempotency.Pending); len(op.Interventions) != 0 {
+		e.Errorf("%+v", op)
+	}
+	if _, err := s.Do(e.Ctx, stagedOp("b"), "b"); err == nil {
+		e.Error("an operation was claimed without a floor")
+	}
+}

@@ -1,0 +1,5 @@
+package mysql
+
+import "github.com/holdfast-go/holdfast/internal/dialect"
+
+var staged = dialect.NewStaged("GREATEST", "ON DUPLICATE KEY UPDATE version = version", " FOR UPDATE")
