@@ -64,6 +64,7 @@ type Dialect struct {
 
 	Fence    Fence
 	Records  Records
+	Register Register
 	Leases   Leases
 	Claims   Claims
 	RowLocks RowLocks

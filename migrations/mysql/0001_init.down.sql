@@ -1,5 +1,5 @@
 -- Deletes every record, so that a key which was used can be used again, and every
--- lock, so that fencing tokens may go back.
+-- lock and register, so that fencing tokens and revisions may go back.
 DROP TABLE IF EXISTS {schema}`{prefix}interventions`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}news`;
@@ -13,6 +13,8 @@ DROP TABLE IF EXISTS {schema}`{prefix}records`;
 DROP TABLE IF EXISTS {schema}`{prefix}claims`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}waiters`;
+
+DROP TABLE IF EXISTS {schema}`{prefix}registers`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}locks`;
 

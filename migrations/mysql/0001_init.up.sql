@@ -73,6 +73,17 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}floor` (
 INSERT INTO {schema}`{prefix}floor` (id, token, store)
 SELECT 1, 0, UNHEX(REPLACE(UUID(), '-', '')) FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {schema}`{prefix}floor`);
 
+-- One row per named value that is changed by compare-and-swap. A row outlives the
+-- deletion of its value, because its revision must only rise.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}registers` (
+  name       VARBINARY(1024) NOT NULL PRIMARY KEY,
+  -- NULL is deleted, or not yet there
+  value      MEDIUMBLOB      NULL,
+  -- goes up by one with every change; 0 is not yet there
+  revision   BIGINT          NOT NULL,
+  changed_at BIGINT          NOT NULL
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
 -- Who waits for a lock that another process has: a row a key and waiting
 -- process, kept up while it waits.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}waiters` (

@@ -76,6 +76,17 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}floor" (
 INSERT INTO {schema}"{prefix}floor" (id, token, store)
 SELECT 1, 0, uuid_send(gen_random_uuid()) WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}floor");
 
+-- One row per named value that is changed by compare-and-swap. A row outlives the
+-- deletion of its value, because its revision must only rise.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}registers" (
+  name       bytea  NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 1024),
+  -- NULL is deleted, or not yet there
+  value      bytea  CHECK (octet_length(value) <= 65536),
+  -- goes up by one with every change; 0 is not yet there
+  revision   bigint NOT NULL,
+  changed_at bigint NOT NULL
+);
+
 -- Who waits for a lock that another process has: a row a key and waiting
 -- process, kept up while it waits.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}waiters" (

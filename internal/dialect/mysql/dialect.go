@@ -38,6 +38,7 @@ var Dialect = dialect.Dialect{
 		Alive: []string{`SAVEPOINT holdfast_alive`, `RELEASE SAVEPOINT holdfast_alive`},
 	},
 	Records:  records,
+	Register: register,
 	Leases:   leases,
 	Claims:   claims,
 	RowLocks: rowLocks,

@@ -28,6 +28,7 @@ var Dialect = dialect.Dialect{
 		},
 	},
 	Records:  records,
+	Register: register,
 	Leases:   leases,
 	Claims:   claims,
 	RowLocks: rowLocks,

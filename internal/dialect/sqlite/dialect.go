@@ -21,6 +21,7 @@ var Dialect = dialect.Dialect{
 
 	Fence:    dialect.Fence{Setting: busyTimeout, Veto: veto},
 	Records:  records,
+	Register: register,
 	Leases:   leases,
 	Claims:   claims,
 	RowLocks: rowLocks,

@@ -1,0 +1,5 @@
+package postgres
+
+import "github.com/holdfast-go/holdfast/internal/dialect"
+
+var register = dialect.RegisterOf(` ON CONFLICT (name) DO NOTHING`, ``)
