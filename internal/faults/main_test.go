@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 		leasesChild(text)
 		return
 	}
+	if text := os.Getenv(childStaged); text != "" {
+		stagedChild(text)
+		return
+	}
 	flag.Parse()
 	parallel := false
 	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
