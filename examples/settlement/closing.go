@@ -43,7 +43,7 @@ func (d *database) lead(ctx context.Context, day string, leader *sqllock.Leader)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-leader.Context().Done():
-			return context.Cause(leader.Context())
+			return context.Cause(leader.Context()) //nolint:contextcheck // the leadership's own
 		case <-time.After(idle):
 		}
 	}

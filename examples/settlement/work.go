@@ -78,8 +78,7 @@ func (d *database) work(ctx context.Context, day string, progress func(n int)) e
 			progress(n)
 			continue
 		}
-		switch over, err := d.isClosed(ctx, day); {
-		case err != nil || over:
+		if over, err := d.isClosed(ctx, day); err != nil || over {
 			return err
 		}
 		select {
