@@ -61,7 +61,7 @@ func NewRelay(ctx context.Context, db *holdfast.DB[*sql.Tx], locks *sqllock.Lock
 func (r *Relay) Send(ctx context.Context, n int) (sent int, err error) {
 	err = r.DB.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
 		sent = 0 // the function may run more than once
-		events, err := r.unsent(ctx, tx, n)
+		events, err := r.Outbox.NextTx(ctx, tx, n, sqllock.Where("sent", "=", 0))
 		if err != nil {
 			return err
 		}
@@ -78,35 +78,4 @@ func (r *Relay) Send(ctx context.Context, n int) (sent int, err error) {
 		return nil
 	})
 	return sent, err
-}
-
-// unsent locks events; those that another relay has locked are left out. What is
-// read without a lock may have been sent meanwhile, so the locked row decides.
-func (r *Relay) unsent(ctx context.Context, tx *sql.Tx, n int) (events []Event, err error) {
-	rows, err := tx.QueryContext(ctx, `SELECT id FROM outbox WHERE sent = 0 ORDER BY id LIMIT ?`, n)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var found []Event
-	for rows.Next() {
-		var e Event
-		if err := rows.Scan(&e.ID); err != nil {
-			return nil, err
-		}
-		found = append(found, e)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	for _, e := range found {
-		locked, err := r.Outbox.LockTx(ctx, tx, sqllock.SkipLocked, e)
-		if err != nil {
-			return nil, err
-		}
-		if len(locked) == 1 && locked[0].Sent == 0 {
-			events = append(events, locked[0])
-		}
-	}
-	return events, nil
 }

@@ -138,7 +138,7 @@ func outboxRecipe[Tx any](e *Env[Tx]) {
 	crash := errors.New("the relay died between publishing and its COMMIT")
 	relay := func(dies bool) (n int, err error) {
 		err = e.DB.InTx(e.Ctx, holdfast.TxOptions{Isolation: e.readCommitted()}, func(ctx context.Context, tx Tx) error {
-			batch, err := e.unsent(ctx, tx, table, 5)
+			batch, err := table.NextTx(ctx, tx, 5, sqllock.Where("sent", "=", 0))
 			if err != nil {
 				return err
 			}
@@ -189,45 +189,7 @@ func outboxRecipe[Tx any](e *Env[Tx]) {
 	}
 }
 
-// unsent locks rows that are to be sent; those of another relay are left out. What
-// was read before the lock may have been sent meanwhile.
-func (e *Env[Tx]) unsent(ctx context.Context, tx Tx, table *sqllock.Table[event, Tx], n int) (batch []event, err error) {
-	q, err := e.DB.Access().Join(tx)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := q.Query(ctx, e.Rebind(`SELECT id FROM outbox WHERE sent = 0 ORDER BY id LIMIT $1`), 4*n)
-	if err != nil {
-		return nil, err
-	}
-	var found []event
-	for rows.Next() {
-		var m event
-		if err := rows.Scan(&m.ID); err != nil {
-			return nil, err
-		}
-		found = append(found, m)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return nil, err
-	}
-	for _, m := range found {
-		if len(batch) == n {
-			break
-		}
-		locked, err := table.LockTx(ctx, tx, sqllock.SkipLocked, m)
-		if err != nil {
-			return nil, err
-		}
-		if len(locked) == 1 && locked[0].Sent == 0 {
-			batch = append(batch, locked[0])
-		}
-	}
-	return batch, nil
-}
-
-// readCommitted is the level for a read that is followed by locks, where it can
-// be chosen.
+// readCommitted is the level that NextTx asks for, where it can be chosen.
 func (e *Env[Tx]) readCommitted() sql.IsolationLevel {
 	if e.Engine == dbtest.SQLite {
 		return sql.LevelDefault

@@ -105,8 +105,12 @@ func eraseTenant[Tx any](e *Env[Tx]) {
 		op idempotency.Op
 	}
 	ops := []one{
-		{s, op("anna", "refund", "1")}, {s, op("anna", "void", "2")}, {s, op("bert", "refund", "3")},
-		{elsewhere, op("anna", "refund", "4")}, {s, op("ann", "refund", "5")}, {s, op("Anna", "refund", "6")},
+		{s, op("anna", "refund", "1")},
+		{s, op("anna", "void", "2")},
+		{s, op("bert", "refund", "3")},
+		{elsewhere, op("anna", "refund", "4")},
+		{s, op("ann", "refund", "5")},
+		{s, op("Anna", "refund", "6")},
 	}
 	for _, o := range ops {
 		if _, err := e.issue(o.s, o.op, false); err != nil {

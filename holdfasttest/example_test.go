@@ -1,0 +1,172 @@
+package holdfasttest_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// example stands for the *testing.T of a test.
+type example struct{ dirs []string }
+
+func (*example) Helper()        {}
+func (*example) Cleanup(func()) {}
+func (*example) Fatalf(format string, args ...any) {
+	log.Fatalf(format, args...)
+}
+
+func (e *example) TempDir() string {
+	dir, err := os.MkdirTemp("", "holdfasttest")
+	if err != nil {
+		log.Fatal(err)
+	}
+	e.dirs = append(e.dirs, dir)
+	return dir
+}
+
+func (e *example) end() {
+	for _, dir := range e.dirs {
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// Refunds is the program under test.
+type Refunds struct{ Store *idempotency.Store[*sql.Tx] }
+
+func op(order string) idempotency.Op {
+	return idempotency.Op{Name: "refund", Key: order, Request: order}
+}
+
+// Refund answers as the program's clients see it.
+func (r *Refunds) Refund(ctx context.Context, order string) string {
+	res, err := idempotency.Do(ctx, r.Store, op(order), func(ctx context.Context, tx *sql.Tx) (idempotency.ID, error) {
+		_, err := tx.ExecContext(ctx, `INSERT INTO refunds (order_no) VALUES (?)`, order)
+		return idempotency.ID("refund of " + order), err
+	})
+	var rejection *idempotency.Rejection
+	var expired *idempotency.ExpiredError
+	switch {
+	case err == nil:
+		return fmt.Sprintf("200 %s (%v)", res.Value, res.Outcome)
+	case errors.As(err, &rejection):
+		return "422 " + rejection.Code
+	case errors.Is(err, idempotency.ErrMismatch):
+		return "422 another request had this key"
+	case errors.As(err, &expired):
+		return "410 done: " + expired.BusinessID
+	case errors.Is(err, idempotency.ErrInProgress):
+		return "409 try again later"
+	case errors.Is(err, idempotency.ErrUnknown):
+		return "503 try again with the same key"
+	}
+	return "500 " + err.Error()
+}
+
+// newRefunds is what each test of the program begins with.
+func newRefunds(t holdfasttest.TB) (*holdfasttest.Kit[*sql.Tx], *Refunds) {
+	kit := holdfasttest.SQLite(t)
+	if _, err := kit.Pool.ExecContext(context.Background(), `CREATE TABLE refunds (order_no TEXT NOT NULL)`); err != nil {
+		t.Fatalf("%v", err)
+	}
+	store, err := idempotency.New(context.Background(), kit.DB, idempotency.Options{SingleTenant: true})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return kit, &Refunds{store}
+}
+
+// Each outcome that a program has to answer for, brought about for one key.
+func Example() {
+	t := &example{} // the test's *testing.T
+	defer t.end()
+	ctx := context.Background()
+	kit, refunds := newRefunds(t)
+
+	holdfasttest.Done(kit, refunds.Store, op("A"), idempotency.ID("refund of A"))
+	fmt.Println(refunds.Refund(ctx, "A"))
+
+	kit.Reject(refunds.Store, op("B"), "over_refund", "more than was paid")
+	fmt.Println(refunds.Refund(ctx, "B"))
+
+	kit.Mismatch(refunds.Store, op("C"))
+	fmt.Println(refunds.Refund(ctx, "C"))
+
+	kit.Expire(refunds.Store, op("D"), "refund of D")
+	fmt.Println(refunds.Refund(ctx, "D"))
+
+	end := kit.InProgress(refunds.Store, op("E"))
+	fmt.Println(refunds.Refund(ctx, "E"))
+	end()
+	fmt.Println(refunds.Refund(ctx, "E"))
+	// Output:
+	// 200 refund of A (replayed)
+	// 422 over_refund
+	// 422 another request had this key
+	// 410 done: refund of D
+	// 409 try again later
+	// 200 refund of E (executed)
+}
+
+// A COMMIT whose answer is lost: done or not, the client is told to ask again
+// with the same key, and there is one refund.
+func ExampleKit_LoseCommit() {
+	t := &example{}
+	defer t.end()
+	ctx := context.Background()
+	kit, refunds := newRefunds(t)
+	for _, committed := range []bool{true, false} {
+		order := fmt.Sprint("order ", committed)
+		kit.LoseCommit(committed)
+		fmt.Println(refunds.Refund(ctx, order))
+		fmt.Println(refunds.Refund(ctx, order))
+		var n int
+		if err := kit.Pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM refunds WHERE order_no = ?`, order).Scan(&n); err != nil {
+			t.Fatalf("%v", err)
+		}
+		fmt.Println("refunds:", n)
+	}
+	// Output:
+	// 503 try again with the same key
+	// 200 refund of order true (replayed)
+	// refunds: 1
+	// 503 try again with the same key
+	// 200 refund of order false (executed)
+	// refunds: 1
+}
+
+// A worker that loses its lease cannot write behind its guard.
+func ExampleKit_LoseLease() {
+	t := &example{}
+	defer t.end()
+	ctx := context.Background()
+	kit, _ := newRefunds(t)
+	locks, err := sqllock.New(ctx, kit.DB, sqllock.Options{TTL: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer func() { _ = locks.Close(ctx) }()
+	lease, err := locks.Acquire(ctx, "order A")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	kit.LoseLease("order A")
+
+	tx, err := kit.Pool.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	fmt.Println("guarded:", errors.Is(locks.Guard(ctx, tx, lease.Term()), sqllock.ErrLost))
+	<-lease.Context().Done()
+	fmt.Println("working on:", errors.Is(context.Cause(lease.Context()), sqllock.ErrLost))
+	// Output:
+	// guarded: true
+	// working on: true
+}
