@@ -15,6 +15,9 @@
 //	          may be executed again
 //	locks     that were released or have expired, Options.LockGrace ago, lose
 //	          their rows, whoever had them last
+//	waiters   that died while they waited for a lease lose theirs
+//	claims    that expired Options.LockGrace ago, places in the lines of fair
+//	          locks and semaphores, are deleted as those behind them would
 //
 // in this order. A record whose key is due is deleted as a whole, without
 // becoming a tombstone first. A record that is claimed and has no verdict, and
@@ -36,7 +39,8 @@
 //
 // Records are found by their expiry. Rows of locks have no index on theirs, so
 // the whole table is read once a sweep, in the order of the names, at most 5000
-// rows at a time.
+// rows at a time. Nor have waiters and claims, which are as many as there are
+// calls that wait or hold.
 //
 // The write tests again what the read found, so a record that is claimed anew
 // or given more time in the same moment wins, and so does a lock that is taken

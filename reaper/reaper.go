@@ -46,8 +46,9 @@ type Options struct {
 	// Default: no bound.
 	MaxRows int64
 	// LockGrace is for how long a lock that was released, or has expired, keeps
-	// its row: a minute to 365 days, far above the time of any statement. To
-	// lock the key again meanwhile is cheaper. Default: an hour.
+	// its row, and a place in a line that has expired: a minute to 365 days, far
+	// above the time of any statement. To lock the key again meanwhile is cheaper.
+	// Default: an hour.
 	LockGrace time.Duration
 	// MaxClockLeap is how much the database's clock may gain or lose against
 	// the process's stopwatch between two looks: 1 s to 24 h. Default: a
@@ -134,6 +135,8 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, 
 		newRecords("results", a.Table("records"), a.Dialect, sweep.Results),
 		newRecords("keys", a.Table("records"), a.Dialect, sweep.Keys),
 		newLocks(a.Table("locks"), a.Table("floor"), o.LockGrace, a.Dialect),
+		newWaiters(a.Table("waiters"), a.Dialect),
+		newClaims(a.Table("claims"), o.LockGrace, a.Dialect),
 	}
 	r.clock = clock{limit: o.MaxClockLeap, read: readClock(a.Dialect, a.Pool)}
 	if err := r.clock.accept(ctx); err != nil {

@@ -24,8 +24,8 @@ func (r Report) Rows() (n int64) {
 	return n
 }
 
-// TaskReport is one kind of row: "results" became tombstones, "keys" and "locks"
-// were deleted.
+// TaskReport is one kind of row: "results" became tombstones, "keys", "locks",
+// "waiters" and "claims" were deleted.
 type TaskReport struct {
 	Task string
 	// Rows were cleared (in a dry run: are due), in Batches.
@@ -36,7 +36,7 @@ type TaskReport struct {
 	// session, or cleared by another reaper.
 	Passed int64
 	// Oldest is how long ago the oldest row that was due had expired: how far
-	// the reaper lags behind. Of locks it is more than Options.LockGrace.
+	// the reaper lags behind. Of locks and claims it is more than Options.LockGrace.
 	Oldest time.Duration
 	// Duration includes the rests between batches.
 	Duration time.Duration

@@ -30,8 +30,10 @@ type task interface {
 }
 
 // row is a row that is due: its primary key, when it expired, and a lock's token.
+// The key of a place in line is completed by its token, that of one who waits by
+// the waiter.
 type row struct {
-	key            []byte
+	key, waiter    []byte
 	expired, token int64
 }
 

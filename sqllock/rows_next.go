@@ -22,9 +22,8 @@ const (
 	// findPage is how many keys one read finds at the most. MariaDB turns longer
 	// lists of them into a join.
 	findPage = 512
-	// findWait is how long a connection of the pool is waited for, and findRest
-	// how long none is asked for after that was in vain.
-	findWait = 10 * time.Millisecond
+	// findRest is how long no connection of the pool is asked for after one was
+	// not to be had.
 	findRest = time.Second
 )
 
@@ -57,11 +56,11 @@ func Where(column, operator string, value any) Cond { return Cond{column, operat
 // was locked. Above that level PostgreSQL answers ErrRetry where a row has been
 // handled since the transaction's snapshot. On MySQL and MariaDB the rows are
 // found by a plain read on another connection of the pool, or, where there is
-// none to be had within 10 ms, in the transaction, and so in its snapshot; then
-// they are locked by their key, and no others, but for one that was handled in
-// between. At REPEATABLE READ InnoDB locks the gap behind each row that is left
-// out as well, where inserts then wait. On SQLite there is one writer, which is
-// waited for.
+// none to be had within 100 ms, in the transaction: then from its snapshot, and
+// at SERIALIZABLE waiting for those who have them. They are locked by their key,
+// and no others, but for one that was handled in between. At REPEATABLE READ
+// InnoDB locks the gap behind each row that is left out as well, where inserts
+// then wait. On SQLite there is one writer, which is waited for.
 //
 // Errors: [holdfast.ErrInvalid] and [holdfast.ErrNoTx], which have not touched the
 // transaction; [holdfast.ErrRetry], [holdfast.ErrTxLost], ctx's cause and the
@@ -134,7 +133,7 @@ func (t *Table[R, Tx]) find(ctx context.Context, w *waiting, page int, where str
 		})
 	}
 	if time.Now().UnixNano() > t.next.starved.Load() {
-		if err := onPool(ctx, t.locker, findWait, "", read); err == nil || ctx.Err() != nil {
+		if err := onPool(ctx, t.locker, poolWait, "", read); err == nil || ctx.Err() != nil {
 			return keys, err
 		}
 		t.next.starved.Store(time.Now().Add(findRest).UnixNano())

@@ -99,7 +99,10 @@ func TestRowLocksPoolOfOne(t *testing.T) {
 		for n := range 100 {
 			ctx, cancel := context.WithTimeout(e.Ctx, time.Duration(n%10*300)*time.Microsecond)
 			if tx, err := e.Begin(ctx, sql.LevelDefault); err == nil {
-				_ = l.LockTx(e.Ctx, tx, fmt.Sprintf("%+v", sqllock.UntilDone), sqllock.UntilDone)
+				// The statement under way does not end with the transaction's context.
+				wait, stop := context.WithTimeout(e.Ctx, 100*time.Millisecond)
+				_ = l.LockTx(wait, tx, fmt.Sprintf("%+v", sqllock.UntilDone), sqllock.UntilDone)
+				stop()
 				_ = tx.Rollback()
 			}
 			cancel()

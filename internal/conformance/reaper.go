@@ -96,7 +96,7 @@ func (e *Env[Tx]) records(op string) int {
 func (e *Env[Tx]) sweep(r *reaper.Reaper, results, keys int64) reaper.Report {
 	e.Helper()
 	report, err := r.Sweep(e.Ctx)
-	if err != nil || len(report.Tasks) != 3 || report.Tasks[0].Rows != results || report.Tasks[1].Rows != keys || report.Tasks[2].Rows != 0 {
+	if err != nil || len(report.Tasks) != 5 || report.Tasks[0].Rows != results || report.Tasks[1].Rows != keys || report.Tasks[2].Rows != 0 {
 		e.Errorf("swept %+v, %v, want %d results and %d keys", report, err, results, keys)
 	}
 	return report
@@ -138,7 +138,7 @@ func sweepExactRows[Tx any](e *Env[Tx]) {
 	before := e.table()
 	r := e.Reaper(reaper.Options{})
 	dry, err := r.DryRun(e.Ctx)
-	if err != nil || len(dry.Tasks) != 3 || dry.Tasks[0].Rows != results || dry.Tasks[1].Rows != keys || dry.Rows() != results+keys {
+	if err != nil || len(dry.Tasks) != 5 || dry.Tasks[0].Rows != results || dry.Tasks[1].Rows != keys || dry.Rows() != results+keys {
 		e.Errorf("the dry run counted %+v, %v", dry, err)
 	}
 	if dry.Tasks[1].Oldest < time.Hour || dry.Tasks[1].Oldest > time.Hour+Timeout || !maps.Equal(e.table(), before) {

@@ -21,6 +21,9 @@ type Sweep struct {
 	Results, Keys SweepTask
 	// Locks deletes the rows of locks that nobody has had for a while.
 	Locks SweepLocks
+	// Waiters deletes the rows of those who waited and died, Claims the places
+	// in lines that expired a while ago.
+	Waiters, Claims SweepPairs
 }
 
 // SweepTask is the SQL of one kind of row. Parameters in order:
@@ -94,5 +97,30 @@ WHERE expires_at <= $1 AND name > $2 AND name <= $3 ORDER BY name LIMIT $4`,
 		Raise: `UPDATE {floor} SET token = $1 WHERE id = 1 AND token < $1`,
 		Floor: `SELECT token FROM {floor} WHERE id = 1`,
 		Write: strings.ReplaceAll(write, "{due}", DueLocks),
+	}
+}
+
+// SweepPairs is the SQL of rows whose key has two columns; they have no index on
+// their expiry, and are few. {rows} is the table, {pairs} a list of pairs as long
+// as the batch, {names} their first halves. Parameters in order:
+//
+//	Count: due (returns the rows and the oldest expiry, 0 for none)
+//	Find:  due, both columns of the row to go on after, limit (returns both
+//	       columns and the expiry, ordered by them)
+//	Write: due, then the pairs in ascending order
+//
+// Write tests the expiry again and passes over rows that are locked: a waiter may
+// be heard of again, and a guarded transaction may hold its claim.
+type SweepPairs struct{ Count, Find, Write string }
+
+// FindPairs is the same on every engine but for Write, in which {second} is the
+// key's second column.
+func FindPairs(second, write string) SweepPairs {
+	r := strings.NewReplacer("{second}", second)
+	return SweepPairs{
+		Count: `SELECT COUNT(*), COALESCE(MIN(expires_at), 0) FROM {rows} WHERE expires_at <= $1`,
+		Find: r.Replace(`SELECT name, {second}, expires_at FROM {rows}
+WHERE expires_at <= $1 AND name >= $2 AND (name > $2 OR {second} > $3) ORDER BY name, {second} LIMIT $4`),
+		Write: r.Replace(write),
 	}
 }

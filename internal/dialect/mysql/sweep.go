@@ -25,4 +25,13 @@ var sweep = dialect.Sweep{
  SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE name IN ({names}) AND {due}
  ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
 ) picked STRAIGHT_JOIN {locks} doomed FORCE INDEX (PRIMARY) ON doomed.name = picked.name`),
+	Waiters: dialect.FindPairs("waiter", clearPairs),
+	Claims:  dialect.FindPairs("token", clearPairs),
 }
+
+// clearPairs has the names alone as well, for optimizers that make no range of
+// pairs.
+const clearPairs = `DELETE doomed FROM (
+ SELECT name, {second} FROM {rows} FORCE INDEX (PRIMARY) WHERE name IN ({names}) AND (name, {second}) IN ({pairs}) AND expires_at <= $1
+ ORDER BY name, {second} LIMIT 1000000 FOR UPDATE SKIP LOCKED
+) picked STRAIGHT_JOIN {rows} doomed FORCE INDEX (PRIMARY) ON doomed.name = picked.name AND doomed.{second} = picked.{second}`

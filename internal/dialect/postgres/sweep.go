@@ -18,7 +18,13 @@ var sweep = dialect.Sweep{
 		`DELETE FROM {records} WHERE key_hash IN (SELECT key_hash FROM picked) AND {due}`),
 	Locks: dialect.FindLocks(picked("{locks}", "name", "{names}", dialect.DueLocks) +
 		`DELETE FROM {locks} WHERE name IN (SELECT name FROM picked) AND {due}`),
+	Waiters: dialect.FindPairs("waiter", clearPairs),
+	Claims:  dialect.FindPairs("token", clearPairs),
 }
+
+const clearPairs = `WITH picked AS MATERIALIZED (
+ SELECT name, {second} FROM {rows} WHERE (name, {second}) IN ({pairs}) AND expires_at <= $1 ORDER BY name, {second} FOR UPDATE SKIP LOCKED
+) DELETE FROM {rows} doomed USING picked p WHERE doomed.name = p.name AND doomed.{second} = p.{second}`
 
 func picked(table, key, list, due string) string {
 	return `WITH picked AS MATERIALIZED (

@@ -12,4 +12,8 @@ var sweep = dialect.Sweep{
 		`DELETE FROM {records} WHERE key_hash IN ({keys}) AND {due}`),
 	Locks: dialect.FindLocks(
 		`DELETE FROM {locks} WHERE name IN ({names}) AND {due}`),
+	Waiters: dialect.FindPairs("waiter", clearPairs),
+	Claims:  dialect.FindPairs("token", clearPairs),
 }
+
+const clearPairs = `DELETE FROM {rows} WHERE (name, {second}) IN (VALUES {pairs}) AND expires_at <= $1`

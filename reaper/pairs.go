@@ -1,0 +1,94 @@
+package reaper
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// pairs is a task on rows whose key has two columns, a name and another one.
+type pairs struct {
+	label, at   string
+	grace       int64 // µs
+	dialect     *dialect.Dialect
+	total, list core.Stmt
+	write       string
+	// second is the second column as it is sent, into as it is read.
+	second func(f row) any
+	into   func(f *row) any
+}
+
+// newWaiters is the task on those who waited and died.
+func newWaiters(table string, d *dialect.Dialect) *pairs {
+	t := newPairs("waiters", table, 0, d, d.Sweep.Waiters)
+	t.second = func(f row) any { return append([]byte{}, f.waiter...) } // never NULL
+	t.into = func(f *row) any { return &f.waiter }
+	return t
+}
+
+// newClaims is the task on places in lines that expired and that nobody behind
+// them has cleared away.
+func newClaims(table string, grace time.Duration, d *dialect.Dialect) *pairs {
+	t := newPairs("claims", table, grace.Microseconds(), d, d.Sweep.Claims)
+	t.second = func(f row) any { return f.token }
+	t.into = func(f *row) any { return &f.token }
+	return t
+}
+
+func newPairs(label, table string, grace int64, d *dialect.Dialect, sql dialect.SweepPairs) *pairs {
+	text := func(s string) string { return strings.ReplaceAll(s, "{rows}", table) }
+	return &pairs{
+		label: label, at: table, grace: grace, dialect: d, write: text(sql.Write),
+		total: d.Compile("sweep."+label+".count", text(sql.Count)),
+		list:  d.Compile("sweep."+label+".find", text(sql.Find)),
+	}
+}
+
+func (t *pairs) name() string  { return t.label }
+func (t *pairs) table() string { return t.at }
+
+func (t *pairs) prepare(*pass, []row) error { return nil }
+
+func (t *pairs) count(ctx context.Context, q core.Querier, cutoff int64) (rows, oldest int64, err error) {
+	_, err = t.total.QueryRow(ctx, q, []any{&rows, &oldest}, cutoff-t.grace)
+	return rows, oldest, err
+}
+
+func (t *pairs) find(ctx context.Context, q core.Querier, cutoff int64, after *row, limit int) (found []row, next *row, err error) {
+	if after == nil {
+		after = &row{key: []byte{}}
+	}
+	rows, err := t.list.Query(ctx, q, cutoff-t.grace, after.key, t.second(*after), limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err = scan(rows, func(f *row) []any { return []any{&f.key, t.into(f), &f.expired} })
+	return found, following(found, limit), err
+}
+
+// clear writes a list as long as a power of two, as listStmt does.
+func (t *pairs) clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (int64, error) {
+	found = slices.Clone(found)
+	slices.SortFunc(found, func(a, b row) int {
+		return cmp.Or(bytes.Compare(a.key, b.key), bytes.Compare(a.waiter, b.waiter), cmp.Compare(a.token, b.token))
+	})
+	args := []any{cutoff - t.grace}
+	n := listLength(len(found))
+	names, list := make([]string, n), make([]string, n)
+	for i := range n {
+		f := found[min(i, len(found)-1)]
+		names[i] = "$" + strconv.Itoa(len(args)+1)
+		list[i] = "(" + names[i] + ", $" + strconv.Itoa(len(args)+2) + ")"
+		args = append(args, f.key, t.second(f))
+	}
+	text := strings.NewReplacer("{names}", strings.Join(names, ", "), "{pairs}", strings.Join(list, ", ")).Replace(t.write)
+	r, err := t.dialect.Compile("sweep."+t.label+".write", text).Exec(ctx, q, args...)
+	return r.Affected, err
+}
