@@ -12,6 +12,7 @@ func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Parallel()
 	conformance.Optimistic(t, h)
+	conformance.Register(t, h)
 }
 
 func TestSQL(t *testing.T)  { all(t, conformance.SQL()) }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
@@ -31,8 +30,8 @@ type TableSpec struct {
 // Table reads and writes versioned rows. R is a struct whose fields bear
 // `db:"column"` tags. It is safe for concurrent use.
 type Table[R, Tx any] struct {
-	db      *holdfast.DB[Tx]
-	access  access.Access[Tx]
+	work[Tx]
+
 	spec    TableSpec
 	table   *rowmap.Table
 	fields  rowmap.Fields // all that are tagged, in order
@@ -53,7 +52,7 @@ func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec TableSpe
 	if db == nil {
 		return nil, invalid("db", "is nil")
 	}
-	t := &Table[R, Tx]{db: db, access: db.Access(), spec: spec}
+	t := &Table[R, Tx]{work: workOn(db), spec: spec}
 	if err := t.mapFields(); err != nil {
 		return nil, err
 	}

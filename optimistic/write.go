@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
@@ -60,7 +59,7 @@ func (t *Table[R, Tx]) get(ctx context.Context, q core.Querier, row R) (there R,
 // Errors: [ErrDuplicate], [holdfast.ErrInvalid], [holdfast.ErrUnknown],
 // [holdfast.ErrRetry], ctx's, the driver's.
 func (t *Table[R, Tx]) Insert(ctx context.Context, row R) (R, error) {
-	return t.own(ctx, func(ctx context.Context, tx Tx) (R, error) { return t.InsertTx(ctx, tx, row) })
+	return own(ctx, t.work, func(ctx context.Context, tx Tx) (R, error) { return t.InsertTx(ctx, tx, row) })
 }
 
 // InsertTx is [Table.Insert] in the caller's transaction. After every error but
@@ -96,7 +95,7 @@ func (t *Table[R, Tx]) emptyKey(row reflect.Value) bool {
 // Errors: [ErrConflict], [ErrNotFound], [holdfast.ErrInvalid],
 // [holdfast.ErrUnknown], [holdfast.ErrRetry], ctx's, the driver's.
 func (t *Table[R, Tx]) Update(ctx context.Context, row R, columns ...string) (R, error) {
-	return t.own(ctx, func(ctx context.Context, tx Tx) (R, error) { return t.UpdateTx(ctx, tx, row, columns...) })
+	return own(ctx, t.work, func(ctx context.Context, tx Tx) (R, error) { return t.UpdateTx(ctx, tx, row, columns...) })
 }
 
 // UpdateTx is [Table.Update] in the caller's transaction. After every error but
@@ -145,7 +144,7 @@ func (t *Table[R, Tx]) pick(columns []string) (rowmap.Fields, core.Stmt, error) 
 //
 // Errors: as of [Table.Update].
 func (t *Table[R, Tx]) Delete(ctx context.Context, row R) error {
-	_, err := t.own(ctx, func(ctx context.Context, tx Tx) (R, error) { return row, t.DeleteTx(ctx, tx, row) })
+	_, err := own(ctx, t.work, func(ctx context.Context, tx Tx) (R, error) { return row, t.DeleteTx(ctx, tx, row) })
 	return err
 }
 
@@ -186,18 +185,6 @@ func (t *Table[R, Tx]) write(ctx context.Context, q core.Querier, stmt core.Stmt
 	return &ConflictError{Table: t.spec.Table, Key: key, Given: given.String(), Found: now.version.String()}
 }
 
-// own runs f in a transaction of its own.
-func (t *Table[R, Tx]) own(ctx context.Context, f func(ctx context.Context, tx Tx) (R, error)) (row R, err error) {
-	err = t.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) (err error) {
-		row, err = f(ctx, tx)
-		return err
-	})
-	if err != nil {
-		return *new(R), err
-	}
-	return row, nil
-}
-
 // join runs f in the caller's transaction and gives row its version; f's error
 // rolls back.
 func (t *Table[R, Tx]) join(ctx context.Context, tx Tx, row R, now version, f func(q core.Querier) error) (R, error) {
@@ -210,18 +197,4 @@ func (t *Table[R, Tx]) join(ctx context.Context, tx Tx, row R, now version, f fu
 	}
 	t.version.put(reflect.ValueOf(&row).Elem(), now)
 	return row, nil
-}
-
-// undo rolls tx back after err, so that nobody commits what is left of it.
-func (t *Table[R, Tx]) undo(ctx context.Context, tx Tx, err error) error {
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
-	defer cancel()
-	_ = t.access.Rollback(cleanup, tx)
-	switch {
-	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-	case t.db.Retryable(err):
-		return &holdfast.RetryError{Attempts: 1, Err: err}
-	}
-	return err
 }

@@ -164,6 +164,12 @@ func (a *Access) Got(value string) { a.end(OK, func(op *Op) { op.Value = value }
 // OK says that a write or swap was done.
 func (a *Access) OK() { a.end(OK, nil) }
 
+// Swapped says that a swap was done whose caller learns only now what it
+// replaced, and with what.
+func (a *Access) Swapped(expect, value string) {
+	a.end(OK, func(op *Op) { op.Expect, op.Value = expect, value })
+}
+
 // Refused says that a swap found another value than it expected.
 func (a *Access) Refused() { a.end(Refused, nil) }
 
