@@ -1,4 +1,5 @@
-// Command holdfast is for operators: it creates and describes Holdfast's tables.
+// Command holdfast is for operators: it creates and describes Holdfast's tables,
+// and makes a restored database safe to work on.
 //
 //	HOLDFAST_DSN=postgres://user:pw@host/db holdfast migrate up
 //
