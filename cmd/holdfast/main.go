@@ -1,4 +1,6 @@
 // Command holdfast is for operators: it creates and describes Holdfast's tables,
+// lists locks and takes them away, settles operations whose outcome is unknown,
+// clears what has expired,
 // and makes a restored database safe to work on.
 //
 //	HOLDFAST_DSN=postgres://user:pw@host/db holdfast migrate up

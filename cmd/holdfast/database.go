@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+)
+
+// with runs f on the database.
+func (f *flags) with(cmd *cobra.Command, run func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error) error {
+	pool, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pool.Close() }()
+	db, err := holdfastsql.Open(cmd.Context(), pool, holdfast.WithPrefix(f.prefix), holdfast.WithSchema(f.schema))
+	if err != nil {
+		return err
+	}
+	return run(cmd.Context(), db)
+}
+
+// text is a key or a name as a terminal may show it: quoted where anything in it
+// is not printed.
+func text(s string) string {
+	if s == "" {
+		return "-"
+	}
+	if q := strconv.Quote(s); q[1:len(q)-1] != s || strings.ContainsAny(s, " ") {
+		return q
+	}
+	return s
+}
+
+// key is a key in JSON: what is not UTF-8 is in hexadecimal digits.
+type key struct {
+	Key string `json:"key,omitempty"`
+	Hex string `json:"key_hex,omitempty"`
+}
+
+func jsonKey(s string) key {
+	if utf8.ValidString(s) {
+		return key{Key: s}
+	}
+	return key{Hex: fmt.Sprintf("%x", s)}
+}
+
+// keyFlags name a key on the command line.
+type keyFlags struct{ text, hex string }
+
+func (k *keyFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&k.text, "key", "", "the key")
+	cmd.Flags().StringVar(&k.hex, "key-hex", "", "the key, in hexadecimal digits")
+	cmd.MarkFlagsMutuallyExclusive("key", "key-hex")
+	cmd.MarkFlagsOneRequired("key", "key-hex")
+}
+
+func (k *keyFlags) key() (string, error) {
+	if k.hex == "" {
+		return k.text, nil
+	}
+	var b []byte
+	if _, err := fmt.Sscanf(k.hex, "%x", &b); err != nil || len(b)*2 != len(k.hex) {
+		return "", errors.New("--key-hex is not an even number of hexadecimal digits")
+	}
+	return string(b), nil
+}
+
+// whoFlags say who intervenes, and why.
+type whoFlags struct{ by, reason string }
+
+func (w *whoFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&w.by, "by", "", "who does it (required; recorded)")
+	cmd.Flags().StringVar(&w.reason, "reason", "", "why (required; recorded)")
+	_ = cmd.MarkFlagRequired("by") // it is there
+	_ = cmd.MarkFlagRequired("reason")
+}
+
+// table lays out rows under a header; without rows it says none.
+func table(none, header string, rows [][]string) string {
+	if len(rows) == 0 {
+		return none + "\n"
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.ReplaceAll(header, " ", "\t"))
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	_ = w.Flush() // of a strings.Builder
+	return b.String()
+}
+
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func duration(d time.Duration) string { return d.Round(time.Millisecond).String() }

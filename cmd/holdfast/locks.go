@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+func newLocks(f *flags) *cobra.Command {
+	return group("locks", "Look at leases, fair locks and semaphores, and take them away",
+		newLocksList(f), newLocksLines(f), newLocksRelease(f))
+}
+
+// lease is one of locks list, in JSON.
+type lease struct {
+	key
+	Held        bool       `json:"held"`
+	Holder      string     `json:"holder"`
+	Token       int64      `json:"token"`
+	Since       time.Time  `json:"since"`
+	RemainingMS int64      `json:"remaining_ms"`
+	Waiting     int        `json:"waiting"`
+	Value       []byte     `json:"value,omitempty"`
+	ForcedAt    *time.Time `json:"forced_at,omitempty"`
+	ForcedBy    string     `json:"forced_by,omitempty"`
+	Reason      string     `json:"forced_reason,omitempty"`
+}
+
+func newLocksList(f *flags) *cobra.Command {
+	var prefix string
+	var all bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List leases: who has them, for how long, and how many wait", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.locker(cmd, "", func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
+				list, rows := []lease{}, [][]string{}
+				for i, err := range l.List(ctx, prefix, all) {
+					if err != nil {
+						return err
+					}
+					list = append(list, leaseOf(i))
+					holder := text(i.Holder)
+					if !i.Held {
+						holder = "(free)"
+					}
+					rows = append(rows, []string{
+						text(i.Key), holder, strconv.FormatInt(i.Token, 10), moment(i.Since), duration(i.Remaining),
+						strconv.Itoa(i.Waiting), text(i.Forced.Reason),
+					})
+				}
+				return f.answer(cmd, list, table("no leases", "KEY HOLDER TOKEN SINCE REMAINING WAITING FORCED", rows))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&prefix, "begin", "", "only keys that begin so")
+	cmd.Flags().BoolVar(&all, "all", false, "also those that nobody has now")
+	return cmd
+}
+
+func leaseOf(i sqllock.Info) lease {
+	l := lease{
+		key: jsonKey(i.Key), Held: i.Held, Holder: i.Holder, Token: i.Token, Since: i.Since,
+		RemainingMS: i.Remaining.Milliseconds(), Waiting: i.Waiting, Value: i.Value,
+	}
+	if !i.Forced.At.IsZero() {
+		l.ForcedAt, l.ForcedBy, l.Reason = &i.Forced.At, i.Forced.By, i.Forced.Reason
+	}
+	return l
+}
+
+// place is one of locks lines, in JSON.
+type place struct {
+	key
+	Kind        string    `json:"kind"`
+	Token       int64     `json:"token"`
+	Holder      string    `json:"holder"`
+	Held        bool      `json:"held"`
+	Permits     int       `json:"permits"`
+	Capacity    int       `json:"capacity"`
+	Since       time.Time `json:"since"`
+	RemainingMS int64     `json:"remaining_ms"`
+}
+
+func newLocksLines(f *flags) *cobra.Command {
+	var prefix string
+	cmd := &cobra.Command{
+		Use: "lines", Short: "List who has fair locks and semaphores, and who waits for them, in order", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.locker(cmd, "", func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
+				list, rows := []place{}, [][]string{}
+				read := func(kind string, lines iter.Seq2[sqllock.Line, error]) error {
+					for line, err := range lines {
+						if err != nil {
+							return err
+						}
+						for _, p := range line.Places {
+							list = append(list, placeOf(kind, line, p))
+							rows = append(rows, []string{
+								text(line.Key), kind, strconv.FormatInt(p.Token, 10), text(p.Holder), standing(line, p), moment(p.Since), duration(p.Remaining),
+							})
+						}
+					}
+					return nil
+				}
+				if err := errors.Join(read("fair", l.Fair().Lines(ctx, prefix)), read("semaphore", l.Semaphores(ctx, prefix))); err != nil {
+					return err
+				}
+				return f.answer(cmd, list, table("nobody stands in a line", "KEY KIND TOKEN HOLDER STANDS SINCE REMAINING", rows))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&prefix, "begin", "", "only keys that begin so")
+	return cmd
+}
+
+func placeOf(kind string, line sqllock.Line, p sqllock.Place) place {
+	capacity := line.Permits
+	if kind == "fair" {
+		capacity = sqllock.MaxPermits
+	}
+	return place{
+		key: jsonKey(line.Key), Kind: kind, Token: p.Token, Holder: p.Holder, Held: p.Held, Permits: p.Permits, Capacity: capacity,
+		Since: p.Since, RemainingMS: p.Remaining.Milliseconds(),
+	}
+}
+
+// standing says in words what a place is.
+func standing(line sqllock.Line, p sqllock.Place) string {
+	does := "waits"
+	if p.Held {
+		does = "has"
+	}
+	switch {
+	case line.Permits > 0:
+		return fmt.Sprintf("%s %d of %d", does, p.Permits, line.Permits)
+	case p.Permits == sqllock.MaxPermits:
+		return does + " alone"
+	}
+	return does + " shared"
+}
+
+func newLocksRelease(f *flags) *cobra.Command {
+	var k keyFlags
+	var who whoFlags
+	var kind string
+	var token int64
+	cmd := &cobra.Command{
+		Use: "release", Short: "Take a lock away from whoever has it; its token moves, and who and why is recorded", Args: noArgs,
+		Long: "Take a lock away from whoever has it. The former holder's guarded transactions fail from now on;\n" +
+			"what it does outside of them may overlap with the next holder's work until its trust window ends.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			name, err := k.key()
+			if err != nil {
+				return err
+			}
+			return f.locker(cmd, who.by, func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
+				var had bool
+				switch {
+				case kind == "lease" && token == 0:
+					had, err = l.ForceRelease(ctx, name, who.reason)
+				case kind == "lease":
+					err = errors.New("--token is for --kind fair and semaphore: a lease has one holder")
+				case token == 0:
+					err = errors.New("say whose place: --token, as holdfast locks lines has it")
+				case kind == "fair":
+					had, err = l.Fair().ForceRelease(ctx, name, token, who.reason)
+				case kind == "semaphore":
+					var s *sqllock.Semaphore[*sql.Tx]
+					if s, err = l.Semaphore(name, sqllock.MaxPermits); err == nil { // how many does not matter here
+						had, err = s.ForceRelease(ctx, token, who.reason)
+					}
+				default:
+					err = errors.New("--kind is lease, fair or semaphore")
+				}
+				if err != nil {
+					return err
+				}
+				said := "released\n"
+				if !had {
+					said = "nobody had it\n"
+				}
+				return f.answer(cmd, struct {
+					Released bool `json:"released"`
+				}{had}, said)
+			})
+		},
+	}
+	k.add(cmd)
+	who.add(cmd)
+	cmd.Flags().StringVar(&kind, "kind", "lease", "lease, fair or semaphore")
+	cmd.Flags().Int64Var(&token, "token", 0, "whose place, for fair and semaphore")
+	return cmd
+}
+
+// locker opens the locks as somebody.
+func (f *flags) locker(cmd *cobra.Command, by string, run func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error) error {
+	return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
+		l, err := sqllock.New(ctx, db, sqllock.Options{Holder: by})
+		if err != nil {
+			return err
+		}
+		return errors.Join(run(ctx, l), l.Close(context.WithoutCancel(ctx)))
+	})
+}

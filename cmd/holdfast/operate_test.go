@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/reaper"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// operator runs commands on the database of e.
+type operator struct{ *conformance.Env[*sql.Tx] }
+
+func (o operator) run(args ...string) (code int, stdout, stderr string) {
+	o.Helper()
+	return command(o.T, append(args, "-dsn", o.DSN)...)
+}
+
+// ok runs one that must succeed.
+func (o operator) ok(args ...string) string {
+	o.Helper()
+	code, out, err := o.run(args...)
+	if code != 0 || err != "" {
+		o.Errorf("%v: status %d, %q, %q", args, code, out, err)
+	}
+	return out
+}
+
+// fails runs one that must fail, and say so.
+func (o operator) fails(want string, args ...string) {
+	o.Helper()
+	if code, out, err := o.run(args...); code != 1 || out != "" || !strings.Contains(err, want) {
+		o.Errorf("%v: status %d, %q, %q, want %q", args, code, out, err, want)
+	}
+}
+
+// json runs one and reads its answer.
+func (o operator) json(into any, args ...string) {
+	o.Helper()
+	out := o.ok(append(args, "-json")...)
+	if err := json.Unmarshal([]byte(out), into); err != nil || strings.Count(out, "\n") != 1 {
+		o.Errorf("%v: %q: %v", args, out, err)
+	}
+}
+
+func onEveryEngine(t *testing.T, f func(o operator)) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) { f(operator{e}) })
+}
+
+func TestLocks(t *testing.T) {
+	onEveryEngine(t, func(o operator) {
+		if out := o.ok("locks", "list"); out != "no leases\n" {
+			o.Errorf("got %q", out)
+		}
+		if out := o.ok("locks", "lines", "-json"); out != "[]\n" {
+			o.Errorf("got %q", out)
+		}
+		l, err := sqllock.New(o.Ctx, o.DB, sqllock.Options{Holder: "worker 7", TTL: time.Minute})
+		if err != nil {
+			o.Fatal(err)
+		}
+		defer func() { _ = l.Close(o.Ctx) }()
+		held, err := l.Acquire(o.Ctx, "order/1")
+		if err != nil {
+			o.Fatal(err)
+		}
+		if _, err := l.Acquire(o.Ctx, "\xff\x00"); err != nil {
+			o.Fatal(err)
+		}
+		place, err := l.Fair().AcquireShared(o.Ctx, "a line")
+		if err != nil {
+			o.Fatal(err)
+		}
+		s, err := l.Semaphore("permits", 3)
+		if err != nil {
+			o.Fatal(err)
+		}
+		permits, err := s.Acquire(o.Ctx, 2)
+		if err != nil {
+			o.Fatal(err)
+		}
+
+		out := o.ok("locks", "list")
+		for _, want := range []string{"order/1", `"worker 7"`, strconv.FormatInt(held.Token(), 10), `"\xff\x00"`} {
+			if !strings.Contains(out, want) {
+				o.Errorf("%q is not in\n%s", want, out)
+			}
+		}
+		var leases []lease
+		o.json(&leases, "locks", "list")
+		if len(leases) != 2 || leases[0].Key != "order/1" || leases[0].Holder != "worker 7" || !leases[0].Held || leases[0].RemainingMS <= 0 || leases[1].Hex != "ff00" {
+			o.Errorf("got %+v", leases)
+		}
+		o.json(&leases, "locks", "list", "--begin", "order/")
+		if len(leases) != 1 {
+			o.Errorf("got %+v", leases)
+		}
+		if out := o.ok("locks", "lines"); !strings.Contains(out, "has shared") || !strings.Contains(out, "has 2 of 3") {
+			o.Errorf("got %s", out)
+		}
+
+		why := []string{"--by", "ada", "--reason", "ticket 7"}
+		release := func(args ...string) []string { return append(append([]string{"locks", "release"}, why...), args...) }
+		o.fails("required", "locks", "release", "--key", "order/1")
+		o.fails("--key-hex", release("--key-hex", "xyz")...)
+		o.fails("--kind", release("--key", "order/1", "--kind", "other", "--token", "1")...)
+		o.fails("--token", release("--key", "a line", "--kind", "fair")...)
+		if out := o.ok(release("--key", "not there")...); out != "nobody had it\n" {
+			o.Errorf("got %q", out)
+		}
+		for _, args := range [][]string{
+			{"--key", "order/1"},
+			{"--key-hex", "ff00"},
+			{"--key", "a line", "--kind", "fair", "--token", strconv.FormatInt(place.Token(), 10)},
+			{"--key", "permits", "--kind", "semaphore", "--token", strconv.FormatInt(permits.Token(), 10)},
+		} {
+			if out := o.ok(release(args...)...); out != "released\n" {
+				o.Errorf("%v: got %q", args, out)
+			}
+		}
+		if err := held.Release(o.Ctx); !errors.Is(err, sqllock.ErrLost) {
+			o.Errorf("its holder is told %v", err)
+		}
+		o.json(&leases, "locks", "list", "--all", "--begin", "order")
+		if len(leases) != 1 || leases[0].Held || leases[0].ForcedBy != "ada" || leases[0].Reason != "ticket 7" || leases[0].ForcedAt == nil {
+			o.Errorf("got %+v", leases)
+		}
+	})
+}
+
+func TestOps(t *testing.T) {
+	onEveryEngine(t, func(o operator) {
+		store, err := idempotency.New(o.Ctx, o.DB, idempotency.Options{})
+		if err != nil {
+			o.Fatal(err)
+		}
+		staged, err := idempotency.NewStaged(store, idempotency.Stages[*sql.Tx, int, int]{
+			Name: "refund",
+			Run: func(ctx context.Context, r *idempotency.Run[*sql.Tx], _ int) (int, error) {
+				return idempotency.Call(ctx, r, idempotency.Outside[int]{Step: "pay"}, func(context.Context, string) (int, error) {
+					return 0, errors.New("the line is dead")
+				})
+			},
+		})
+		if err != nil {
+			o.Fatal(err)
+		}
+		op := func(key string) idempotency.Op { return idempotency.Op{Tenant: "shop", Name: "refund", Key: key} }
+		for _, key := range []string{"1", "2"} {
+			if _, err := staged.Do(o.Ctx, op(key), 1250); err == nil {
+				o.Fatal("it was to fail")
+			}
+		}
+		var list []operation
+		o.json(&list, "ops", "list")
+		if len(list) != 2 || list[0].State != "unknown" || list[0].Step != "pay" || list[0].Tenant != "shop" {
+			o.Fatalf("got %+v", list)
+		}
+		o.json(&list, "ops", "list", "--tenant", "another")
+		if len(list) != 0 {
+			o.Errorf("got %+v", list)
+		}
+		o.json(&list, "ops", "list", "--limit", "1")
+		first := list[0].ID
+		o.json(&list, "ops", "list", "--after", first)
+		if len(list) != 1 || list[0].ID == first {
+			o.Errorf("got %+v behind %s", list, first)
+		}
+		if out := o.ok("ops", "list"); !strings.Contains(out, "the line is dead") {
+			o.Errorf("got %s", out)
+		}
+
+		ref := func(key string) []string { return []string{"--tenant", "shop", "--name", "refund", "--key", key} }
+		with := func(command, key string, more ...string) []string {
+			return append(append([]string{"ops", command}, ref(key)...), more...)
+		}
+		why := []string{"--by", "ada", "--reason", "asked the provider"}
+		var one operation
+		o.json(&one, with("show", "1")...)
+		if len(one.Steps) != 1 || one.Steps[0].ProviderKey == "" || one.Key != "1" {
+			o.Errorf("got %+v", one)
+		}
+		o.fails("no such operation", with("show", "3")...)
+		o.fails("--result", with("resolve", "1", append(why, "--as", "step-done")...)...)
+		o.fails("--as", with("resolve", "1", append(why, "--as", "nonsense")...)...)
+		o.fails("--code", with("resolve", "1", append(why, "--as", "rejected")...)...)
+		o.fails("required", with("resolve", "1", "--as", "resume")...)
+		o.fails("set", with("resolve", "1", append(why, "--as", "resume")...)...)
+		if out := o.ok(with("resolve", "1", append(why, "--as", "step-done", "--result", "1250")...)...); out != "pending\n" {
+			o.Errorf("got %q", out)
+		}
+		if r, err := staged.Do(o.Ctx, op("1"), 1250); err != nil || r.Value != 1250 {
+			o.Errorf("it goes on with %v, %v", r, err)
+		}
+		if out := o.ok(with("resolve", "2", append(why, "--as", "rejected", "--code", "fraud", "--message", "no")...)...); out != "rejected\n" {
+			o.Errorf("got %q", out)
+		}
+		var rejection *idempotency.Rejection
+		if _, err := staged.Do(o.Ctx, op("2"), 1250); !errors.As(err, &rejection) || rejection.Code != "fraud" {
+			o.Errorf("its callers are told %v", err)
+		}
+		if out := o.ok(with("show", "2")...); !strings.Contains(out, "by ada") || !strings.Contains(out, "asked the provider") {
+			o.Errorf("got %s", out)
+		}
+		if out := o.ok(with("erase", "1", why...)...); out != "succeeded, erased\n" {
+			o.Errorf("got %q", out)
+		}
+		if _, err := staged.Do(o.Ctx, op("1"), 1250); !errors.Is(err, idempotency.ErrExpired) {
+			o.Errorf("its callers are told %v", err)
+		}
+
+		// A record of Do.
+		r, err := idempotency.Do(o.Ctx, store, idempotency.Op{Tenant: "shop", Name: "refund", Key: "r", Request: 1}, func(context.Context, *sql.Tx) (string, error) { return "done", nil })
+		if err != nil || r.Value != "done" {
+			o.Fatal(r, err)
+		}
+		o.json(&list, "ops", "list", "--records", "--state", "succeeded,rejected")
+		if len(list) != 1 || list[0].Staged || list[0].Key != "r" {
+			o.Errorf("got %+v", list)
+		}
+		o.fails("only what is unknown", with("resolve", "r", append(why, "--as", "free")...)...)
+		o.fails("--state", "ops", "list", "--state", "lost")
+	})
+}
+
+func TestReap(t *testing.T) {
+	onEveryEngine(t, func(o operator) {
+		store := o.Store(idempotency.Options{BodyLife: time.Microsecond, KeyLife: time.Microsecond})
+		for _, key := range []string{"1", "2", "3"} {
+			if _, err := o.Do(store, conformance.Op(key)); err != nil {
+				o.Fatal(err)
+			}
+		}
+		var r reaped
+		o.json(&r, "reap", "--dry-run")
+		if !r.DryRun || r.Rows < 3 {
+			o.Errorf("got %+v", r)
+		}
+		if n := o.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 3 {
+			o.Errorf("the dry run left %d", n)
+		}
+		o.json(&r, "reap", "--batch", "2", "--pace", "0.1")
+		if r.DryRun || r.Rows < 3 || len(r.Tasks) == 0 {
+			o.Errorf("got %+v", r)
+		}
+		if n := o.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 0 {
+			o.Errorf("%d are left", n)
+		}
+		if out := o.ok("reap"); !strings.Contains(out, "cleared 0 rows") {
+			o.Errorf("got %q", out)
+		}
+		o.fails("Batch", "reap", "--batch", strconv.Itoa(reaper.MaxBatch+1))
+
+		ctx, cancel := context.WithTimeout(o.Ctx, 2*time.Second)
+		defer cancel()
+		var out, errs strings.Builder
+		run(ctx, []string{"reap", "--every", "10ms", "-json", "-dsn", o.DSN}, &out, &errs)
+		if n := strings.Count(out.String(), "\n"); n < 2 {
+			o.Errorf("%d passes: %s %s", n, out.String(), errs.String())
+		}
+	})
+}

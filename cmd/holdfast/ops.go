@@ -1,0 +1,340 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+)
+
+func newOps(f *flags) *cobra.Command {
+	o := &opsFlags{flags: f}
+	cmd := group("ops", "Look at idempotent operations, and settle those whose outcome is unknown",
+		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsErase(o))
+	cmd.PersistentFlags().StringVar(&o.namespace, "namespace", "", "the program's (default: default)")
+	return cmd
+}
+
+type opsFlags struct {
+	*flags
+	namespace string
+}
+
+// operators opens the store of a tenant's program, or of one without tenants.
+func (o *opsFlags) operators(cmd *cobra.Command, tenant string, run func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error) error {
+	return o.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
+		store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: o.namespace, SingleTenant: tenant == ""})
+		if err != nil {
+			return err
+		}
+		return run(ctx, store.Operators())
+	})
+}
+
+// refFlags name an operation.
+type refFlags struct {
+	tenant, name string
+	key          keyFlags
+}
+
+func (r *refFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.tenant, "tenant", "", "the operation's tenant, none where the program has one only")
+	cmd.Flags().StringVar(&r.name, "name", "", "the operation's name (required)")
+	_ = cmd.MarkFlagRequired("name") // it is there
+	r.key.add(cmd)
+}
+
+func (r *refFlags) ref() (idempotency.Ref, error) {
+	k, err := r.key.key()
+	return idempotency.Ref{Tenant: r.tenant, Name: r.name, Key: k}, err
+}
+
+// operation is one in JSON.
+type operation struct {
+	ID     string `json:"id"`
+	Tenant string `json:"tenant,omitempty"`
+	Name   string `json:"name"`
+	key
+	Staged        bool           `json:"staged"`
+	State         string         `json:"state"`
+	Step          string         `json:"step,omitempty"`
+	Started       int            `json:"started"`
+	Finished      int            `json:"finished"`
+	Created       time.Time      `json:"created"`
+	Moved         time.Time      `json:"moved"`
+	DueMS         int64          `json:"due_ms,omitempty"`
+	Token         int64          `json:"token,omitempty"`
+	Reason        string         `json:"reason,omitempty"`
+	Holder        string         `json:"holder,omitempty"`
+	Steps         []step         `json:"steps,omitempty"`
+	News          []news         `json:"news,omitempty"`
+	Interventions []intervention `json:"interventions,omitempty"`
+}
+
+type step struct {
+	Name        string    `json:"name"`
+	State       string    `json:"state"`
+	ProviderKey string    `json:"provider_key,omitempty"`
+	Starts      int       `json:"starts"`
+	Begun       time.Time `json:"begun"`
+	Moved       time.Time `json:"moved"`
+}
+
+// news lacks the body: what a provider says may be personal.
+type news struct {
+	ID       string    `json:"id"`
+	Kind     string    `json:"kind"`
+	Received time.Time `json:"received"`
+}
+
+type intervention struct {
+	Action string    `json:"action"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+func operationOf(op *idempotency.Operation) operation {
+	out := operation{
+		ID: hex.EncodeToString(op.ID), Tenant: op.Tenant, Name: op.Name, key: jsonKey(op.Key), Staged: op.Staged, State: op.State.String(),
+		Step: op.Step, Started: op.Started, Finished: op.Finished, Created: op.Created, Moved: op.Moved, Token: op.Token,
+		Reason: op.Reason, Holder: op.Holder,
+	}
+	if op.State == idempotency.Pending {
+		out.DueMS = op.Due.Milliseconds()
+	}
+	for _, s := range op.Steps {
+		out.Steps = append(out.Steps, step{s.Name, s.State.String(), s.ProviderKey, s.Starts, s.Begun, s.Moved})
+	}
+	for _, n := range op.News {
+		out.News = append(out.News, news{n.ID, n.Kind, n.Received})
+	}
+	for _, i := range op.Interventions {
+		out.Interventions = append(out.Interventions, intervention{i.Action, i.By, i.Reason, i.At})
+	}
+	return out
+}
+
+var states = map[string]idempotency.State{
+	"unknown": idempotency.Parked, "pending": idempotency.Pending, "succeeded": idempotency.Succeeded, "rejected": idempotency.Rejected,
+}
+
+func newOpsList(o *opsFlags) *cobra.Command {
+	var filter idempotency.Filter
+	var state, after string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List operations: those whose outcome is unknown, or others by --state", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for s := range strings.SplitSeq(state, ",") {
+				n, ok := states[s]
+				if !ok {
+					return errors.New("--state is a list of unknown, pending, succeeded and rejected, with commas between")
+				}
+				filter.States = append(filter.States, n)
+			}
+			var err error
+			if filter.After, err = hex.DecodeString(after); err != nil {
+				return errors.New("--after is the id of an operation, as holdfast ops list -json has it")
+			}
+			return o.operators(cmd, "", func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error {
+				found, err := ops.List(ctx, filter)
+				if err != nil {
+					return err
+				}
+				list, rows := []operation{}, [][]string{}
+				for i := range found {
+					op := &found[i]
+					list = append(list, operationOf(op))
+					rows = append(rows, []string{
+						text(op.Tenant), text(op.Name), text(op.Key), op.State.String(), text(op.Step),
+						fmt.Sprintf("%d/%d", op.Finished, op.Started), moment(op.Moved), text(op.Reason),
+					})
+				}
+				return o.answer(cmd, list, table("no such operations", "TENANT NAME KEY STATE STEP ATTEMPTS MOVED REASON", rows))
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&state, "state", "unknown", "unknown, pending, succeeded, rejected")
+	flags.DurationVar(&filter.Overdue, "overdue", 0, "only pending ones that nobody came for in so long: with --state pending, those that are stuck")
+	flags.BoolVar(&filter.Records, "records", false, "records of Do instead of staged operations")
+	flags.StringVar(&filter.Tenant, "tenant", "", "only this tenant's")
+	flags.StringVar(&filter.Name, "name", "", "only operations of this name")
+	flags.IntVar(&filter.Limit, "limit", idempotency.DefaultBatch, "how many at most")
+	flags.StringVar(&after, "after", "", "go on behind the one with this id")
+	return cmd
+}
+
+func newOpsShow(o *opsFlags) *cobra.Command {
+	var r refFlags
+	cmd := &cobra.Command{
+		Use: "show", Short: "Show one operation, with its steps, its news and who intervened", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ref, err := r.ref()
+			if err != nil {
+				return err
+			}
+			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error {
+				op, err := ops.Show(ctx, ref)
+				if err != nil {
+					return err
+				}
+				return o.answer(cmd, operationOf(op), describe(op))
+			})
+		},
+	}
+	r.add(cmd)
+	return cmd
+}
+
+func describe(op *idempotency.Operation) string {
+	rows := [][]string{
+		{"tenant", text(op.Tenant)},
+		{"name", text(op.Name)},
+		{"key", text(op.Key)},
+		{"state", op.State.String()},
+		{"created", moment(op.Created)},
+		{"moved", moment(op.Moved)},
+	}
+	if op.Staged {
+		rows = append(rows, []string{"attempts", fmt.Sprintf("%d started, %d finished", op.Started, op.Finished)},
+			[]string{"step", text(op.Step)}, []string{"reason", text(op.Reason)}, []string{"holder", text(op.Holder)})
+	}
+	for _, s := range op.Steps {
+		rows = append(rows, []string{"step " + text(s.Name), fmt.Sprintf("%s, begun %d times, provider key %s", s.State, s.Starts, text(s.ProviderKey))})
+	}
+	for _, n := range op.News {
+		rows = append(rows, []string{"news " + text(n.ID), text(n.Kind) + " " + moment(n.Received)})
+	}
+	for _, i := range op.Interventions {
+		rows = append(rows, []string{i.Action, fmt.Sprintf("by %s %s: %s", text(i.By), moment(i.At), text(i.Reason))})
+	}
+	return table("", "WHAT IS", rows)
+}
+
+func newOpsResolve(o *opsFlags) *cobra.Command {
+	var r refFlags
+	var who whoFlags
+	var as, result, code, message string
+	cmd := &cobra.Command{
+		Use: "resolve", Short: "Settle an operation whose outcome is unknown, once you know it", Args: noArgs,
+		Long: "Settle an operation whose outcome is unknown. --as says how:\n\n" +
+			"  step-done      its outside call was made; --result is what it returned, in JSON\n" +
+			"  step-not-done  it was not made: the operation makes it\n" +
+			"  step-rejected  the provider refused for good (--code, --message)\n" +
+			"  resume         go on with an operation that is parked at no step\n" +
+			"  succeeded      end it with --result, in JSON\n" +
+			"  rejected       end it with --code and --message\n" +
+			"  free           forget the record of a Do that committed without a result\n",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ref, err := r.ref()
+			if err != nil {
+				return err
+			}
+			resolution, err := resolutionOf(as, result, code, message)
+			if err != nil {
+				return err
+			}
+			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error {
+				if err := ops.Resolve(ctx, ref, resolution, idempotency.Who{By: who.by, Reason: who.reason}); err != nil {
+					return err
+				}
+				op, err := ops.Show(ctx, ref)
+				if errors.Is(err, idempotency.ErrNotFound) { // freed
+					return o.answer(cmd, struct {
+						State string `json:"state"`
+					}{"free"}, "free\n")
+				}
+				if err != nil {
+					return err
+				}
+				return o.answer(cmd, operationOf(op), op.State.String()+"\n")
+			})
+		},
+	}
+	r.add(cmd)
+	who.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&as, "as", "", "step-done, step-not-done, step-rejected, resume, succeeded, rejected or free (required)")
+	flags.StringVar(&result, "result", "", "what was returned, in JSON")
+	flags.StringVar(&code, "code", "", "code of the rejection")
+	flags.StringVar(&message, "message", "", "message of the rejection")
+	_ = cmd.MarkFlagRequired("as") // it is there
+	return cmd
+}
+
+func resolutionOf(as, result, code, message string) (r idempotency.Resolution, err error) {
+	var value any
+	switch as {
+	case "step-done", "succeeded":
+		d := json.NewDecoder(strings.NewReader(result))
+		d.UseNumber() // which keeps every digit
+		if err := d.Decode(&value); err != nil || d.More() {
+			return r, errors.New("--result is not JSON: give what the function would have returned, such as null, 12 or \"text\" with its quotes")
+		}
+	case "step-rejected", "rejected":
+		if code == "" {
+			return r, errors.New("say why it was rejected: --code, and --message for people")
+		}
+		r.Rejection = &idempotency.Rejection{Code: code, Message: message}
+	}
+	if result != "" && as != "step-done" && as != "succeeded" {
+		return r, errors.New("--result goes with --as step-done and succeeded only")
+	}
+	switch as {
+	case "step-done":
+		r.Step, r.StepResult = idempotency.SettlesDone, value
+	case "step-not-done":
+		r.Step = idempotency.SettlesNotDone
+	case "step-rejected":
+		r.Step = idempotency.SettlesRejected
+	case "resume":
+		r.Resume = true
+	case "succeeded":
+		r.Succeed, r.Result = true, value
+	case "rejected":
+		r.Reject = true
+	case "free":
+		r.Free = true
+	default:
+		return r, errors.New("--as is " + strconv.Quote(as) + ": see holdfast ops resolve --help")
+	}
+	return r, nil
+}
+
+func newOpsErase(o *opsFlags) *cobra.Command {
+	var r refFlags
+	var who whoFlags
+	cmd := &cobra.Command{
+		Use: "erase", Short: "Delete what was asked and answered, and keep that it was done", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ref, err := r.ref()
+			if err != nil {
+				return err
+			}
+			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error {
+				if err := ops.Erase(ctx, ref, idempotency.Who{By: who.by, Reason: who.reason}); err != nil {
+					return err
+				}
+				op, err := ops.Show(ctx, ref)
+				if err != nil {
+					return err
+				}
+				return o.answer(cmd, operationOf(op), op.State.String()+"\n")
+			})
+		},
+	}
+	r.add(cmd)
+	who.add(cmd)
+	return cmd
+}
