@@ -75,10 +75,7 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 		}
 		r, err := f.follow(ctx, p)
 		if op.NoWait && errors.Is(err, ErrInProgress) {
-			// The leader may be a replay itself.
-			if r, err = s.look(ctx, s.access.Pool, c); r == nil && err == nil {
-				err = &InProgressError{}
-			}
+			r, err = s.glance(ctx, c) // the leader may be a replay itself
 		}
 		if err != nil {
 			return Result[T]{}, err

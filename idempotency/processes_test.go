@@ -28,52 +28,64 @@ const jobVariable = "HOLDFAST_TEST_JOB"
 type job struct {
 	DSN, Key   string
 	Goroutines int
+	NoWait     bool
 	Start      time.Time
 	KillAt     string // a job of its own: see crash_test.go
 }
 
 // report is what it saw.
 type report struct {
-	Executed, Replayed int
-	Errors             []string
-	PeakConnections    int
+	Executed, Replayed, InProgress int
+
+	Errors []string
+	// PeakInUse is of connections that were out at once, PeakOpen of those
+	// that the pool had.
+	PeakInUse, PeakOpen int
 }
 
-// TestFourProcessesOnOneNewKey: 4 processes with 64 goroutines each ask for one
-// new key at the same instant. One executes, all others replay, no deadlock
-// error surfaces, and no process holds more than a few connections.
-func TestFourProcessesOnOneNewKey(t *testing.T) {
+// TestThousandDuplicates: 4 processes with 250 goroutines each ask for one new
+// key at the same instant. One executes, all others replay, or are told that it
+// is in progress where they did not want to wait; no deadlock error surfaces, and
+// no process holds more than a few connections.
+func TestThousandDuplicates(t *testing.T) {
 	t.Parallel()
+	const processes, each = 4, 250
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
 		for round := range 3 {
-			key := fmt.Sprintf("round %d", round)
+			key, noWait := fmt.Sprintf("round %d", round), round == 2
 			start := time.Now().Add(1500 * time.Millisecond)
-			reports := make([]report, 4)
+			reports := make([]report, processes)
 			var wg sync.WaitGroup
 			for i := range reports {
 				wg.Go(func() {
-					if err := runJob(e.Ctx, job{DSN: e.DSN, Key: key, Goroutines: 64, Start: start}, &reports[i]); err != nil {
+					if err := runJob(e.Ctx, job{DSN: e.DSN, Key: key, Goroutines: each, NoWait: noWait, Start: start}, &reports[i]); err != nil {
 						e.Error(err)
 					}
 				})
 			}
 			wg.Wait()
 			total := report{}
+			together := 0
 			for _, r := range reports {
 				total.Executed += r.Executed
 				total.Replayed += r.Replayed
+				total.InProgress += r.InProgress
 				total.Errors = append(total.Errors, r.Errors...)
-				total.PeakConnections = max(total.PeakConnections, r.PeakConnections)
+				total.PeakInUse = max(total.PeakInUse, r.PeakInUse)
+				total.PeakOpen = max(total.PeakOpen, r.PeakOpen)
+				together += r.PeakInUse
 			}
 			e.WantOnce(key)
 			// An unknown commit may be settled as a replay, so "executed" is at most one.
-			if len(total.Errors) > 0 || total.Executed > 1 || total.Executed+total.Replayed != 4*64 {
+			if len(total.Errors) > 0 || total.Executed > 1 || total.Executed+total.Replayed+total.InProgress != processes*each ||
+				total.InProgress > 0 && !noWait {
 				e.Errorf("%+v", total)
 			}
-			if total.PeakConnections > 3 {
-				e.Errorf("64 duplicates in a process held %d connections", total.PeakConnections)
+			if total.PeakOpen > 3 {
+				e.Errorf("%d duplicates in a process held %d connections", each, total.PeakOpen)
 			}
-			e.Logf("executed %d, replayed %d, at most %d connections a process", total.Executed, total.Replayed, total.PeakConnections)
+			e.Logf("%d duplicates from %d processes (no wait: %v): executed %d, replayed %d, in progress %d; peak of connections in use: %d in a process, %d in all",
+				processes*each, processes, noWait, total.Executed, total.Replayed, total.InProgress, total.PeakInUse, together)
 		}
 	})
 }
@@ -120,7 +132,13 @@ func (r *report) run(j job) error {
 		return err
 	}
 	defer func() { _ = pool.Close() }()
-	db, err := holdfastsql.Open(ctx, pool)
+	var mu sync.Mutex
+	db, err := holdfastsql.Open(ctx, pool, holdfast.WithObserver(func(context.Context, holdfast.Statement) {
+		mu.Lock()
+		defer mu.Unlock()
+		stats := pool.Stats()
+		r.PeakInUse, r.PeakOpen = max(r.PeakInUse, stats.InUse), max(r.PeakOpen, stats.OpenConnections)
+	}))
 	if err != nil {
 		return err
 	}
@@ -130,18 +148,20 @@ func (r *report) run(j job) error {
 	}
 	insert := insertEffect(db.Engine())
 	time.Sleep(time.Until(j.Start))
+	op := conformance.Op(j.Key)
+	op.NoWait = j.NoWait
 	var wg sync.WaitGroup
-	var mu sync.Mutex
 	for range j.Goroutines {
 		wg.Go(func() {
-			res, err := idempotency.Do(ctx, store, conformance.Op(j.Key), func(ctx context.Context, tx *sql.Tx) (string, error) {
+			res, err := idempotency.Do(ctx, store, op, func(ctx context.Context, tx *sql.Tx) (string, error) {
 				_, err := tx.ExecContext(ctx, insert, []byte(j.Key))
 				return "done", err
 			})
 			mu.Lock()
 			defer mu.Unlock()
-			r.PeakConnections = max(r.PeakConnections, pool.Stats().OpenConnections)
 			switch {
+			case errors.Is(err, idempotency.ErrInProgress):
+				r.InProgress++
 			case err != nil:
 				r.Errors = append(r.Errors, err.Error())
 			case res.Outcome == idempotency.Executed:

@@ -57,6 +57,27 @@ func (s *Store[Tx]) look(ctx context.Context, q core.Querier, c *claim) (*record
 	return s.known(&r, c, found, err)
 }
 
+// glance is a look without waiting for whoever has the key, ErrInProgress where
+// there is no record. Duplicates at the same moment share it, and its connection.
+func (s *Store[Tx]) glance(ctx context.Context, c *claim) (r *record, err error) {
+	f, leads := s.glances.join(c.hash, nil)
+	if leads {
+		defer func() { s.glances.land(c.hash, f, r) }()
+		r, err = s.look(ctx, s.access.Pool, c)
+	} else {
+		select {
+		case <-f.done:
+			r = f.value
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if r == nil && err == nil {
+		err = &InProgressError{}
+	}
+	return r, err
+}
+
 func (s *Store[Tx]) known(r *record, c *claim, found bool, err error) (*record, error) {
 	if err != nil {
 		return nil, s.explain(err)

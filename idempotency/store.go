@@ -92,8 +92,9 @@ type Store[Tx any] struct {
 	access  access.Access[Tx]
 	options Options
 	sql     statements
-	flights *flights[record]
-	lease   *leased[Tx] // see WithLease
+	flights *flights[record] // calls under way
+	glances *flights[record] // looks of those that do not wait for them
+	lease   *leased[Tx]      // see WithLease
 }
 
 type statements struct{ look, lock, claim, renew, finish core.Stmt }
@@ -117,7 +118,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Store[Tx
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	return &Store[Tx]{
-		db: db, access: a, options: o, flights: &flights[record]{},
+		db: db, access: a, options: o, flights: &flights[record]{}, glances: &flights[record]{},
 		sql: statements{
 			look: compile("records.look", d.Look), lock: compile("records.lock", d.Lock),
 			claim: compile("records.claim", d.Claim), renew: compile("records.renew", d.Renew),
