@@ -134,8 +134,18 @@ func (m *manager) attempt(ctx context.Context, key string, name []byte, s settin
 	return lease, verdict{}, err
 }
 
+// askAtOnce is how many calls that wait for different keys ask the database at
+// the same time: each needs a connection, and the pool may have no bound.
+const askAtOnce = 64
+
 // ask is the attempt of the first in line.
 func (m *manager) ask(ctx context.Context, w *waiter) (*Lease, time.Duration, error) {
+	select {
+	case m.asking <- struct{}{}:
+		defer func() { <-m.asking }()
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
 	lease, v, err := m.attempt(ctx, w.q.key, w.name, w.settings)
 	return lease, v.left, err
 }

@@ -11,6 +11,8 @@ import (
 type agenda[T comparable] struct {
 	ctx   context.Context // ends all of it
 	slack time.Duration
+	// crowded is the slack where more is on it than one statement takes.
+	crowded time.Duration
 	// do puts back what is to be done again.
 	do func(ctx context.Context, due []T)
 
@@ -106,8 +108,12 @@ func (a *agenda[T]) next() (due []T, wait time.Duration, ok bool) {
 	if wait = first.Sub(now); wait > 0 {
 		return nil, wait, true
 	}
+	slack := a.slack
+	if len(a.at) > pollBatch {
+		slack = max(slack, a.crowded)
+	}
 	for t, at := range a.at {
-		if at.Sub(now) <= a.slack {
+		if at.Sub(now) <= slack {
 			due = append(due, t)
 			delete(a.at, t)
 		}

@@ -23,6 +23,10 @@ type manager struct {
 	bell     *bell
 	lazy     time.Duration // lazyPoll, but in tests
 	flights  atomic.Int64  // what may yet be granted, or is to be taken back
+	// asking holds a token for each call in line that asks the database.
+	asking chan struct{}
+	// renewSize is how many leases a statement is to renew.
+	renewSize atomic.Int64
 
 	mu       sync.Mutex
 	closed   bool
@@ -36,8 +40,11 @@ func newManager(s *store, o Options, listen func(context.Context, string, func()
 		store: s, options: o, lazy: lazyPoll,
 		queues: map[string]*queue{}, held: map[*Lease]struct{}{}, renewals: map[int]*agenda[*Lease]{},
 	}
+	m.asking = make(chan struct{}, askAtOnce)
+	m.renewSize.Store(renewBatch)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.waits = newAgenda(m.ctx, pollSlack, m.poll)
+	m.waits.crowded = pollSpace
 	m.forsaken = newAgenda(m.ctx, 0, m.sweep)
 	m.lines = newLines(m)
 	m.bell = newBell(m, listen)

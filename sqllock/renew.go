@@ -3,6 +3,7 @@ package sqllock
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math/bits"
 	"slices"
 	"sync"
@@ -22,6 +23,9 @@ const (
 	// many such statements run side by side.
 	renewBatch  = 1024
 	renewAtOnce = 4
+	// renewLess is by how much smaller the next ones are when one took too long:
+	// there is time for one more before the leases end.
+	renewLess = 8
 )
 
 // renewal is the agenda of the leases with about such a TTL; m.mu is held. A
@@ -51,7 +55,7 @@ func (m *manager) renew(ctx context.Context, due []*Lease) {
 	var running sync.WaitGroup
 	slots := make(chan struct{}, renewAtOnce)
 	for k, leases := range byKin {
-		for batch := range slices.Chunk(leases, renewBatch) {
+		for batch := range slices.Chunk(leases, int(m.renewSize.Load())) {
 			slots <- struct{}{}
 			running.Go(func() {
 				defer func() { <-slots }()
@@ -73,6 +77,7 @@ func (m *manager) renewBatch(ctx context.Context, ttl time.Duration, batch []*Le
 		asked = time.Now()
 		left, err = m.store.remaining(ctx, batch)
 	}
+	m.resize(ctx, len(batch), err)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range batch {
@@ -94,6 +99,19 @@ func (m *manager) renewBatch(ctx context.Context, ttl time.Duration, batch []*Le
 			l.prolong(asked.Add(rest))
 		}
 		m.renewal(ttl).set(l, time.Now().Add(jitter(ttl/retryPart)))
+	}
+}
+
+// resize learns from a batch how many leases the next ones are to renew.
+func (m *manager) resize(ctx context.Context, n int, err error) {
+	size := m.renewSize.Load()
+	switch {
+	case err == nil && int64(n) == size:
+		m.renewSize.CompareAndSwap(size, min(2*size, renewBatch))
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded):
+		if less := max(int64(n)/renewLess, 1); less < size {
+			m.renewSize.CompareAndSwap(size, less)
+		}
 	}
 }
 
