@@ -31,6 +31,10 @@
 // unknown ([ErrUnknown]) are errors, as is a final [Rejection]. Only definite
 // outcomes are stored.
 //
+// What a record keeps and for how long is told in docs/idempotency.md: kinds of
+// results and [Codec], lives and [Store.EraseScope], fingerprints over a deploy,
+// a lease that becomes the record ([Store.WithLease]), and [Inbox] for messages.
+//
 // A commit whose answer is lost is resolved by Do itself: it claims again,
 // which waits for the transaction in doubt, and finds the record or runs the
 // function again. Where the database cannot be asked, ErrUnknown is returned;

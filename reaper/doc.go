@@ -9,7 +9,7 @@
 //
 // # What a sweep does
 //
-//	results   past their BodyLife become tombstones: state 4, no result; key
+//	results   past their BodyLife become tombstones: no result, state 4 or 5; key
 //	          and fingerprint stay, and duplicates get idempotency.ErrExpired
 //	keys      past their KeyLife are deleted with their records; the operation
 //	          may be executed again
