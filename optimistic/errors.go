@@ -18,6 +18,10 @@ var (
 
 	// ErrDuplicate means that a unique key of the table refused a new row.
 	ErrDuplicate = errors.New("optimistic: a row with the same unique key is there already")
+
+	// ErrNotEnforced means that the database does not refuse updates which
+	// leave the version as it is: see [Table.Enforce].
+	ErrNotEnforced = errors.New("optimistic: the table's versions are not enforced")
 )
 
 // ConflictError says which versions met. errors.Is(err, ErrConflict) holds.
@@ -63,6 +67,9 @@ func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 type DuplicateError struct {
 	// Table is the table's name.
 	Table string
+	// Key is the key of the row that was to be inserted. It is not part of the
+	// error's text.
+	Key []any
 	// Err is the driver's error, which names the unique key.
 	Err error
 }
@@ -75,6 +82,42 @@ func (e *DuplicateError) Error() string {
 func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }
 
 func (e *DuplicateError) Unwrap() error { return e.Err }
+
+// RefusedError is an UPDATE that the trigger of [Table.Enforce] refused.
+// errors.Is(err, ErrConflict) holds.
+type RefusedError struct {
+	// Err is the driver's error.
+	Err error
+}
+
+func (e *RefusedError) Error() string {
+	return "optimistic: the database refused an UPDATE that did not move the row's version by one (Enforce): write the row through its Table, or set the version to the one that was read plus one, where it is the one that was read"
+}
+
+// Is reports whether target is ErrConflict.
+func (e *RefusedError) Is(target error) bool { return target == ErrConflict }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// EnforceError says why a table's versions are not enforced.
+// errors.Is(err, ErrNotEnforced) holds.
+type EnforceError struct {
+	// Table is the table's name, Trigger the trigger's.
+	Table, Trigger string
+	// Problem says what was found and what to do.
+	Problem string
+	// Err is the driver's error; nil where the trigger was looked at.
+	Err error
+}
+
+func (e *EnforceError) Error() string {
+	return fmt.Sprintf("optimistic: table %s: its versions are not enforced: %s (trigger %s)", e.Table, e.Problem, e.Trigger)
+}
+
+// Is reports whether target is ErrNotEnforced.
+func (e *EnforceError) Is(target error) bool { return target == ErrNotEnforced }
+
+func (e *EnforceError) Unwrap() error { return e.Err }
 
 func invalid(field, problem string) error {
 	return &holdfast.InputError{Field: field, Problem: problem}

@@ -36,6 +36,7 @@ type RetryOptions struct {
 //
 // Errors: [holdfast.ErrRetry] when the attempts are used up, with the last
 // conflict within it (errors.Is(err, ErrConflict) holds then);
+// an update that [Table.Enforce] refused counts as a conflict;
 // [holdfast.ErrUnknown], which is not retried; [holdfast.ErrTxLost] when fn
 // went on after an error of this package's; ctx's, fn's own.
 func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts RetryOptions, fn func(ctx context.Context, tx Tx) error) error {
@@ -50,7 +51,7 @@ func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts RetryOptions, 
 	once := holdfast.TxOptions{Isolation: opts.Isolation, LockTimeout: opts.LockTimeout, Attempts: 1}
 	pause := core.NewBackoff()
 	for n := 1; ; n++ {
-		err := db.InTx(ctx, once, fn)
+		err := AsConflict(db, db.InTx(ctx, once, fn))
 		if err == nil || ctx.Err() != nil || !again(db, err) {
 			return err
 		}

@@ -207,6 +207,9 @@ func (r *reading) Scan(src any) (err error) {
 	case string:
 		return r.text(s)
 	}
+	if src == nil {
+		return fmt.Errorf("optimistic: %s: the row's version is NULL, which equals no version: give it one, and declare the column NOT NULL", r.counter.name)
+	}
 	return fmt.Errorf("optimistic: %s: a version cannot be read from %T", r.counter.name, src)
 }
 

@@ -34,6 +34,7 @@ func (w work[Tx]) undo(ctx context.Context, tx Tx, err error) error {
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
 	defer cancel()
 	_ = w.access.Rollback(cleanup, tx)
+	err = AsConflict(w.db, err)
 	switch {
 	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)

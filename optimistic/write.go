@@ -78,7 +78,7 @@ func (t *Table[R, Tx]) InsertTx(ctx context.Context, tx Tx, row R) (R, error) {
 	return t.join(ctx, tx, row, first, func(q core.Querier) error {
 		_, err := t.insert.Exec(ctx, q, values...)
 		if t.access.Dialect.Classify(err) == dialect.Duplicate {
-			err = &DuplicateError{Table: t.spec.Table, Err: err}
+			err = &DuplicateError{Table: t.spec.Table, Key: t.key.Values(v, t.forms), Err: err}
 		}
 		return err
 	})

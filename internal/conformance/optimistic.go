@@ -41,6 +41,12 @@ func Optimistic[Tx any](t *testing.T, h Handle[Tx]) {
 		"RetryAfterTheEnginesErrors":   retryAfterTheEnginesErrors[Tx],
 		"UnknownIsNotHidden":           unknownIsNotHidden[Tx],
 		"LockedRowAndCancelledContext": lockedRowAndCancelledContext[Tx],
+		"TheRowInConflictIsNamed":      theRowInConflictIsNamed[Tx],
+		"VersionsOfNothing":            versionsOfNothing[Tx],
+		"EnforceCatchesOthers":         enforceCatchesOthers[Tx],
+		"EnforceIsChecked":             enforceIsChecked[Tx],
+		"EnforceNamesAndUUIDs":         enforceNamesAndUUIDs[Tx],
+		"EnforceWithoutPermission":     enforceWithoutPermission[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

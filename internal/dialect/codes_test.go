@@ -55,7 +55,9 @@ func TestErrorsMean(t *testing.T) {
 		{postgres.Dialect, errors.New("conn closed"), dialect.Other, false},
 		{postgres.Dialect, errors.New("unexpected EOF"), dialect.Other, false},
 		{postgres.Dialect, errors.New("commit unexpectedly resulted in rollback"), dialect.Gone, true},
+		{postgres.Dialect, pg("HF001"), dialect.Refused, false},
 		{mysql.Dialect, my(1213), dialect.Retry, true},
+		{mysql.Dialect, my(45100), dialect.Refused, false},
 		{mysql.Dialect, my(1020), dialect.Retry, true},
 		{mysql.Dialect, my(1205), dialect.Busy, true},
 		{mysql.Dialect, my(3572), dialect.Busy, false},
@@ -65,6 +67,7 @@ func TestErrorsMean(t *testing.T) {
 		{mysql.Dialect, my(1180), dialect.Other, false}, // was seen on writes that stood
 		{mysql.Dialect, my(1317), dialect.Other, false},
 		{mysql.Dialect, mysqldriver.ErrInvalidConn, dialect.Other, false},
+		{sqlite.Dialect, lite(1811), dialect.Other, true}, // a trigger of the user's
 		{sqlite.Dialect, lite(5), dialect.Busy, true},
 		{sqlite.Dialect, lite(261), dialect.Busy, true},
 		{sqlite.Dialect, lite(517), dialect.Retry, true},

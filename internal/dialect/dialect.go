@@ -34,6 +34,8 @@ const (
 	ReadOnly
 	// Gone: the transaction had ended before the statement came.
 	Gone
+	// Refused: a trigger of Enforce refused an update.
+	Refused
 )
 
 // Capabilities are the engine's own ways that a caller may have to know.
@@ -65,6 +67,7 @@ type Dialect struct {
 	Fence    Fence
 	Records  Records
 	Register Register
+	Enforce  Enforce
 	Leases   Leases
 	Claims   Claims
 	RowLocks RowLocks

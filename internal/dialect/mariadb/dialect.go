@@ -15,6 +15,7 @@ var Dialect = func() dialect.Dialect {
 	d.Name = "mariadb"
 	d.Rows = mysql.Rows(exact)
 	d.Leases = leases(d.Leases)
+	d.Enforce = enforce(d.Enforce)
 	d.RowLocks = rowLocks(d.RowLocks)
 	d.Records.Bound.Before = func(wait time.Duration) string {
 		if wait < time.Second { // MariaDB takes 0: do not wait

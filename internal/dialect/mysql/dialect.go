@@ -39,6 +39,7 @@ var Dialect = dialect.Dialect{
 	},
 	Records:  records,
 	Register: register,
+	Enforce:  enforce,
 	Leases:   leases,
 	Claims:   claims,
 	RowLocks: rowLocks,
@@ -77,6 +78,8 @@ func classify(err error) dialect.Class {
 		return dialect.ReadOnly
 	case 1305: // the savepoint of the fence is not there any more
 		return dialect.Gone
+	case refused:
+		return dialect.Refused
 	}
 	return dialect.Other
 }

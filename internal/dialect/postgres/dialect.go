@@ -29,6 +29,7 @@ var Dialect = dialect.Dialect{
 	},
 	Records:  records,
 	Register: register,
+	Enforce:  enforce,
 	Leases:   leases,
 	Claims:   claims,
 	RowLocks: rowLocks,
@@ -69,6 +70,8 @@ func classify(err error) dialect.Class {
 		return dialect.ReadOnly
 	case "25P02":
 		return dialect.Gone
+	case refused:
+		return dialect.Refused
 	case "":
 		if endedInRollback(err) {
 			return dialect.Gone

@@ -22,6 +22,7 @@ var Dialect = dialect.Dialect{
 	Fence:    dialect.Fence{Setting: busyTimeout, Veto: veto},
 	Records:  records,
 	Register: register,
+	Enforce:  enforce,
 	Leases:   leases,
 	Claims:   claims,
 	RowLocks: rowLocks,
@@ -49,6 +50,10 @@ func classify(err error) dialect.Class {
 		return dialect.Retry
 	case 531: // CONSTRAINT_COMMITHOOK: our veto
 		return dialect.Gone
+	case 1811: // CONSTRAINT_TRIGGER
+		if strings.Contains(err.Error(), dialect.Refusal) {
+			return dialect.Refused
+		}
 	case 1555, 2067: // primary key, unique
 		return dialect.Duplicate
 	}

@@ -1,0 +1,14 @@
+package mariadb
+
+import (
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
+)
+
+// enforce is MySQL's, but MariaDB replaces a trigger in one statement.
+func enforce(e dialect.Enforce) dialect.Enforce {
+	e.Install = func(t dialect.Enforced, body string) []string {
+		return []string{`CREATE OR REPLACE TRIGGER ` + mysql.On(t, body)}
+	}
+	return e
+}
