@@ -24,6 +24,11 @@
 // [Do] and [DoTx] keep a record in Holdfast's table. A [Table] makes the
 // caller's own row with its own unique key (refund_no) the lock and the record.
 //
+// # Calls to the outside world
+//
+// A function of Do has effects in the database only. An operation that calls a
+// provider goes in steps that are committed one by one: see [NewStaged].
+//
 // # Outcomes
 //
 // Executed and Replayed are nil errors with [Result].Outcome. In progress

@@ -78,6 +78,9 @@ func NewStaged[Tx, Req, Res any](s *Store[Tx], stages Stages[Tx, Req, Res]) (*St
 	d(&stages.Lease, DefaultLease)
 	d(&stages.Backoff, DefaultBackoff)
 	d(&stages.MaxBackoff, max(DefaultMaxBackoff, stages.Backoff))
+	if stages.KeyFormat.Length == 0 {
+		stages.KeyFormat.Length = defaultProviderKey
+	}
 	if stages.MaxAttempts == 0 {
 		stages.MaxAttempts = DefaultMaxAttempts
 	}

@@ -92,11 +92,11 @@ func (e *StateError) Error() string {
 // Is reports whether target is ErrState.
 func (e *StateError) Is(target error) bool { return target == ErrState }
 
-// notDone marks an error of an outside call that surely did nothing.
-type notDone struct{ err error }
+// notDoneError marks an error of an outside call that surely did nothing.
+type notDoneError struct{ err error }
 
-func (e *notDone) Error() string { return e.err.Error() }
-func (e *notDone) Unwrap() error { return e.err }
+func (e *notDoneError) Error() string { return e.err.Error() }
+func (e *notDoneError) Unwrap() error { return e.err }
 
 // NotDone marks err, with which an outside call failed, as proof that the
 // provider did nothing: the connection was refused, or the provider says so.
@@ -106,5 +106,5 @@ func NotDone(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &notDone{err}
+	return &notDoneError{err}
 }

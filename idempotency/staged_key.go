@@ -34,10 +34,7 @@ const (
 
 var keyEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-func (f *KeyFormat) check() error {
-	if f.Length == 0 {
-		f.Length = defaultProviderKey
-	}
+func (f KeyFormat) check() error {
 	if f.Length < minProviderKey || f.Length > maxProviderKey {
 		return invalid("KeyFormat.Length", fmt.Sprintf("%d is not between %d (fewer could collide) and %d", f.Length, minProviderKey, maxProviderKey))
 	}

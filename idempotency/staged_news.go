@@ -64,33 +64,9 @@ const (
 // when the news settles a step that has not begun or whose answer is another,
 // [ErrUnknown], [holdfast.ErrInvalid], fn's.
 func (s *Store[Tx]) News(ctx context.Context, n News, fn func(ctx context.Context, tx Tx, op Operation) error) (isNew bool, err error) {
-	switch {
-	case n.ID == "" || len(n.ID) > MaxNewsID:
-		return false, invalid("News.ID", fmt.Sprintf("has %d bytes, not 1 to %d", len(n.ID), MaxNewsID))
-	case len(n.Kind) > MaxNewsKind || cut(n.Kind, MaxNewsKind) != n.Kind:
-		return false, invalid("News.Kind", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", MaxNewsKind))
-	case len(n.Body) > s.options.MaxResult:
-		return false, invalid("News.Body", fmt.Sprintf("has %d bytes, Options.MaxResult is %d", len(n.Body), s.options.MaxResult))
-	case n.Settles == SettlesRejected && n.Rejection == nil:
-		return false, invalid("News.Rejection", "is missing")
-	}
 	r := newStagedRows(s)
-	key := s.hashOf(n.Ref)
-	if n.ProviderKey != "" {
-		var b []byte
-		var step string
-		found, err := r.sql.stepFind.QueryRow(ctx, s.access.Pool, []any{&b, &step}, n.ProviderKey, s.options.Namespace)
-		if err != nil {
-			return false, r.explain(err)
-		}
-		if !found {
-			return false, ErrNotFound
-		}
-		key = hash(b)
-		if n.Step == "" {
-			n.Step = step
-		}
-	} else if err := s.options.checkRef(n.Ref); err != nil {
+	key, err := r.concerns(ctx, &n)
+	if err != nil {
 		return false, err
 	}
 	body, err := r.pack(key, n.Body)
@@ -131,6 +107,35 @@ func (s *Store[Tx]) News(ctx context.Context, n News, fn func(ctx context.Contex
 		return nil
 	})
 	return isNew && err == nil, err
+}
+
+// concerns checks news and finds its operation, and its step by the provider's key.
+func (s *stagedRows[Tx]) concerns(ctx context.Context, n *News) (key hash, err error) {
+	o := &s.store.options
+	switch {
+	case n.ID == "" || len(n.ID) > MaxNewsID:
+		return key, invalid("News.ID", fmt.Sprintf("has %d bytes, not 1 to %d", len(n.ID), MaxNewsID))
+	case cut(n.Kind, MaxNewsKind) != n.Kind:
+		return key, invalid("News.Kind", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", MaxNewsKind))
+	case len(n.Body) > o.MaxResult:
+		return key, invalid("News.Body", fmt.Sprintf("has %d bytes, Options.MaxResult is %d", len(n.Body), o.MaxResult))
+	case n.Settles == SettlesRejected && n.Rejection == nil:
+		return key, invalid("News.Rejection", "is missing")
+	case n.ProviderKey == "":
+		return s.store.hashOf(n.Ref), o.checkRef(n.Ref)
+	}
+	var b []byte
+	var step string
+	found, err := s.sql.stepFind.QueryRow(ctx, s.store.access.Pool, []any{&b, &step}, n.ProviderKey, o.Namespace)
+	switch {
+	case err != nil:
+		return key, s.explain(err)
+	case !found:
+		return key, ErrNotFound
+	case n.Step == "":
+		n.Step = step
+	}
+	return hash(b), nil
 }
 
 // touch locks the row until the transaction ends.

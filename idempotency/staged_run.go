@@ -155,7 +155,7 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step Outside[T], fn func(c
 	if doubt && mode == modeReconcile {
 		call = func(ctx context.Context, key string) (T, error) {
 			v, err := step.Reconcile(ctx, key)
-			var not *notDone
+			var not *notDoneError
 			if !errors.As(err, &not) {
 				return v, err
 			}
@@ -172,7 +172,7 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step Outside[T], fn func(c
 func settle[Tx, T any](ctx context.Context, r *Run[Tx], step string, mode int, value T, err error) (T, error) {
 	var zero T
 	var rej *Rejection
-	var not *notDone
+	var not *notDoneError
 	state, answer := stepDone, any(value)
 	switch {
 	case err == nil:
@@ -216,7 +216,7 @@ func (r *Run[Tx]) enter(ctx context.Context, step string) (*stepRow, error) {
 		return nil, invalid("step", fmt.Sprintf("%q was used before in this operation: a step has a name of its own", step))
 	case r.caller.Err() != nil:
 		r.stopped = true
-		return nil, context.Cause(r.caller)
+		return nil, context.Cause(r.caller) //nolint:contextcheck // it is the caller's that ended
 	}
 	r.used[step] = true
 	row, err := r.rows.step(ctx, r.rows.store.access.Pool, r.hash, step)
@@ -312,7 +312,8 @@ func (r *Run[Tx]) openStep() string {
 func stored[T, Tx any](r *Run[Tx], step string, row *stepRow) (value T, err error) {
 	switch row.state {
 	case stepDone:
-		return value, r.rows.unpack(r.hash, row.result, &value)
+		err = r.rows.unpack(r.hash, row.result, &value)
+		return value, err
 	case stepRejected:
 		var rej Rejection
 		if err := r.rows.unpack(r.hash, row.result, &rej); err != nil {

@@ -37,14 +37,14 @@
 //
 //	GRANT USAGE ON SCHEMA app TO runtime;
 //	GRANT SELECT ON app.holdfast_schema, app.holdfast_migrations TO runtime;
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON app.holdfast_records TO runtime;
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON app.holdfast_records TO runtime; -- and the other tables
 //	GRANT USAGE, CREATE ON SCHEMA app TO migrator; -- owns the tables
 //
 // MySQL and MariaDB:
 //
 //	GRANT SELECT ON app.holdfast_schema TO runtime;
 //	GRANT SELECT ON app.holdfast_migrations TO runtime;
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON app.holdfast_records TO runtime;
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON app.holdfast_records TO runtime; -- and the other tables
 //	GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON app.* TO migrator;
 //
 // SQLite has no users: who migrates or runs needs to write the file and its folder.

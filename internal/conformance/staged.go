@@ -447,7 +447,7 @@ func stagedNotOverruled[Tx any](e *Env[Tx]) {
 	for name, end := range map[string]error{"swallowed": nil, "rejected": idempotency.Reject("given up", "no answer")} {
 		s := e.staged(idempotency.Stages[Tx, string, string]{
 			Name: "refund", MaxAttempts: 2, Backoff: time.Millisecond,
-			Run: func(ctx context.Context, r *idempotency.Run[Tx], key string) (string, error) {
+			Run: func(ctx context.Context, r *idempotency.Run[Tx], _ string) (string, error) {
 				for _, step := range []string{"pay", "pay another"} {
 					_, _ = idempotency.Call(ctx, r, idempotency.Outside[string]{Step: step, OnLeaseEnd: idempotency.TakeOver}, func(_ context.Context, key string) (string, error) {
 						p.pay(key)

@@ -69,7 +69,7 @@ func stagedCaller[Tx any](e *Env[Tx]) {
 
 	// Nested on its own key it would wait for itself.
 	var nested *idempotency.Staged[Tx, string, string]
-	nested = e.staged(idempotency.Stages[Tx, string, string]{Name: "nested", Run: func(ctx context.Context, _ *idempotency.Run[Tx], key string) (string, error) {
+	nested = e.staged(idempotency.Stages[Tx, string, string]{Name: "nested", Run: func(ctx context.Context, _ *idempotency.Run[Tx], _ string) (string, error) {
 		r, err := nested.Do(ctx, stagedOp("a"), "a")
 		return r.Value, err
 	}}, idempotency.Options{})

@@ -72,7 +72,7 @@ const (
 	stagedColumns = `state, fingerprint, fingerprint_version, request, result, owner, token, due_at - {now}, step, mode, started, finished, restored, COALESCE(reason, '')`
 	mine          = ` WHERE key_hash = $1 AND owner = $2 AND token = $3 AND state = 1`
 	moved         = `version = version + 1, moved_at = {now}`
-	newToken      = `token = {greatest}(token + 1, {now})`
+	nextTerm      = `token = {greatest}(token + 1, {now})`
 	info          = `key_hash, tenant, operation, op_key, state, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, '')`
 	recordInfo    = `key_hash, tenant, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', ''`
 )
@@ -93,8 +93,8 @@ WHERE key_hash = $1 AND state = 1 AND (owner = $2 OR token = $5 AND due_at <= {n
 		Own:     `UPDATE {staged} SET step = $4, mode = $5, due_at = {now} + $6, ` + moved + mine,
 		Finish:  `UPDATE {staged} SET state = $4, result = $5, step = '', mode = 1, reason = NULL, due_at = {now}, finished = finished + 1, finished_at = {now}, ` + moved + mine,
 		Release: `UPDATE {staged} SET owner = NULL, holder = NULL, due_at = {now} + $4, reason = $5, finished = finished + 1, ` + moved + mine,
-		Park:    r(`UPDATE {staged} SET state = 6, owner = NULL, ` + newToken + `, due_at = {now}, reason = $4, finished = finished + 1, ` + moved + mine),
-		ParkDue: r(`UPDATE {staged} SET state = 6, owner = NULL, ` + newToken + `, reason = $3, ` + moved + ` WHERE key_hash = $1 AND token = $2 AND state = 1 AND due_at <= {now}`),
+		Park:    r(`UPDATE {staged} SET state = 6, owner = NULL, ` + nextTerm + `, due_at = {now}, reason = $4, finished = finished + 1, ` + moved + mine),
+		ParkDue: r(`UPDATE {staged} SET state = 6, owner = NULL, ` + nextTerm + `, reason = $3, ` + moved + ` WHERE key_hash = $1 AND token = $2 AND state = 1 AND due_at <= {now}`),
 		Due:     `SELECT key_hash FROM {staged} WHERE namespace = $1 AND operation = $2 AND state = 1 AND due_at <= {now} ORDER BY due_at LIMIT $3`,
 
 		StepLook: `SELECT state, token, result FROM {steps} WHERE key_hash = $1 AND name = $2`,
@@ -106,8 +106,8 @@ VALUES ($1, $2, $3, $4, $5, $6, 1, {now}, {now})`,
 		Steps:     `SELECT name, state, provider_key, starts, token, begun_at, moved_at FROM {steps} WHERE key_hash = $1 ORDER BY begun_at, name`,
 
 		Touch:  `UPDATE {staged} SET ` + moved + ` WHERE key_hash = $1`,
-		Settle: r(`UPDATE {staged} SET state = 1, owner = NULL, ` + newToken + `, due_at = {now}, mode = 1, step = '', reason = NULL, started = 0, finished = 0, ` + moved + ` WHERE key_hash = $1 AND state = 6`),
-		Close:  r(`UPDATE {staged} SET state = $2, result = $3, ` + newToken + `, step = '', reason = NULL, finished_at = {now}, ` + moved + ` WHERE key_hash = $1 AND state = 6`),
+		Settle: r(`UPDATE {staged} SET state = 1, owner = NULL, ` + nextTerm + `, due_at = {now}, mode = 1, step = '', reason = NULL, started = 0, finished = 0, ` + moved + ` WHERE key_hash = $1 AND state = 6`),
+		Close:  r(`UPDATE {staged} SET state = $2, result = $3, ` + nextTerm + `, step = '', reason = NULL, finished_at = {now}, ` + moved + ` WHERE key_hash = $1 AND state = 6`),
 
 		NewsLook:   `SELECT 1 FROM {news} WHERE key_hash = $1 AND news_id = $2`,
 		NewsInsert: `INSERT INTO {news} (key_hash, news_id, kind, body, received_at) VALUES ($1, $2, $3, $4, {now})`,
