@@ -37,22 +37,41 @@ import (
 // which; [holdfast.ErrRetry] when the table was locked all the time; ctx's, the
 // driver's.
 func (t *Table[R, Tx]) Enforce(ctx context.Context) error {
-	e := t.enforced()
-	return t.ddl(ctx, t.access.Dialect.Enforce.Install(e, t.access.Dialect.Enforce.Body(e)), true)
+	return t.ddl(ctx, func(bool) ([]string, error) {
+		err := t.CheckEnforced(ctx)
+		var found *EnforceError
+		if !errors.As(err, &found) {
+			return nil, err
+		}
+		return t.install(found.other), nil
+	})
 }
 
 // Unenforce removes what [Table.Enforce] put there, or does nothing.
 //
 // Errors: as of [Table.Enforce].
 func (t *Table[R, Tx]) Unenforce(ctx context.Context) error {
-	return t.ddl(ctx, t.access.Dialect.Enforce.Remove(t.enforced()), false)
+	return t.ddl(ctx, func(done bool) ([]string, error) {
+		if done {
+			return nil, nil
+		}
+		return t.access.Dialect.Enforce.Remove(t.enforced()), nil
+	})
 }
 
 // EnforceSQL are the statements of [Table.Enforce], for an administrator, or for
 // a migration of the program's own.
-func (t *Table[R, Tx]) EnforceSQL() []string {
-	e := t.enforced()
-	return t.access.Dialect.Enforce.Install(e, t.access.Dialect.Enforce.Body(e))
+func (t *Table[R, Tx]) EnforceSQL() []string { return t.install(true) }
+
+// install makes the trigger, where there may be another. What is dropped without
+// need might be the one that somebody else has made just now.
+func (t *Table[R, Tx]) install(other bool) []string {
+	sql, e := t.access.Dialect.Enforce, t.enforced()
+	statements := sql.Install(e, sql.Body(e))
+	if other && !sql.Replaces {
+		statements = append(sql.Remove(e), statements...)
+	}
+	return statements
 }
 
 // CheckEnforced tells whether the trigger of [Table.Enforce] is there, enabled,
@@ -80,7 +99,7 @@ func (t *Table[R, Tx]) CheckEnforced(ctx context.Context) error {
 	default:
 		return nil
 	}
-	return &EnforceError{Table: t.spec.Table, Trigger: t.trigger(), Problem: problem}
+	return &EnforceError{Table: t.spec.Table, Trigger: t.trigger(), Problem: problem, other: found}
 }
 
 // trigger is short enough for every engine, whatever the table is called.
@@ -101,34 +120,32 @@ func (t *Table[R, Tx]) enforced() dialect.Enforced {
 	return e
 }
 
-// ddl runs statements until they are done; where there is to be a trigger
-// afterwards, somebody else may have made it meanwhile.
-func (t *Table[R, Tx]) ddl(ctx context.Context, statements []string, there bool) error {
+// ddl runs what next says, until that is nothing; next is told whether what it
+// said before was done.
+func (t *Table[R, Tx]) ddl(ctx context.Context, next func(done bool) ([]string, error)) error {
 	pause := core.NewBackoff()
+	var err error
 	for n := 1; ; n++ {
-		if there {
-			if err := t.CheckEnforced(ctx); !errors.Is(err, ErrNotEnforced) {
-				return err
-			}
+		statements, end := next(n > 1 && err == nil)
+		if len(statements) == 0 {
+			return end
 		}
-		err := t.run(ctx, statements)
-		switch {
-		case err == nil && there:
-			return t.CheckEnforced(ctx)
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
+		// Two that make the same trigger at once get errors of many kinds, and
+		// the next look finds it there.
+		switch again := err == nil || t.db.Retryable(err); {
+		case again && n > holdfast.DefaultAttempts:
+			return &holdfast.RetryError{Attempts: n - 1, Err: cause(err)}
+		case !again && n > 3:
+			return fmt.Errorf("optimistic: table %s: making or dropping its trigger: %w", t.spec.Table, err)
+		}
+		if err = t.run(ctx, statements); err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 		if problem := t.access.Dialect.Enforce.Denied(err); problem != "" {
 			return &EnforceError{Table: t.spec.Table, Trigger: t.trigger(), Problem: problem, Err: err}
-		}
-		// Two that make the same trigger at once get errors of many kinds.
-		switch again := t.db.Retryable(err); {
-		case again && n == holdfast.DefaultAttempts:
-			return &holdfast.RetryError{Attempts: n, Err: cause(err)}
-		case !again && n == 3:
-			return fmt.Errorf("optimistic: table %s: making or dropping its trigger: %w", t.spec.Table, err)
 		}
 		if err := pause.Sleep(ctx); err != nil {
 			return err

@@ -108,6 +108,8 @@ type EnforceError struct {
 	Problem string
 	// Err is the driver's error; nil where the trigger was looked at.
 	Err error
+
+	other bool // there is a trigger of this name
 }
 
 func (e *EnforceError) Error() string {

@@ -44,6 +44,7 @@ func Optimistic[Tx any](t *testing.T, h Handle[Tx]) {
 		"TheRowInConflictIsNamed":      theRowInConflictIsNamed[Tx],
 		"VersionsOfNothing":            versionsOfNothing[Tx],
 		"EnforceCatchesOthers":         enforceCatchesOthers[Tx],
+		"NoLostUpdateOverRows":         noLostUpdateOverRows[Tx],
 		"EnforceIsChecked":             enforceIsChecked[Tx],
 		"EnforceNamesAndUUIDs":         enforceNamesAndUUIDs[Tx],
 		"EnforceWithoutPermission":     enforceWithoutPermission[Tx],

@@ -377,3 +377,68 @@ func theRowInConflictIsNamed[Tx any](e *Env[Tx]) {
 		e.Errorf("the versions sum to %d, want 8: nothing was to move", n)
 	}
 }
+
+// noLostUpdateOverRows: transactions that write two of several rows each, in no
+// order, while another client writes past the package and is refused: each row
+// holds what the committed ones sum to, and was written that often.
+func noLostUpdateOverRows[Tx any](e *Env[Tx]) {
+	rows := []string{"a", "b", "c", "d"}
+	accounts := e.accounts(rows...)
+	if err := accounts.Enforce(e.Ctx); err != nil {
+		e.Fatal(err)
+	}
+	const writers, times = 4, 8
+	var mu sync.Mutex
+	cents, writes := map[string]int64{}, map[string]int64{}
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range times {
+				from, to, amount := rows[(w+i)%len(rows)], rows[(w+2*i+1+i/4)%len(rows)], int64(i+1)
+				if from == to {
+					continue
+				}
+				err := optimistic.Retry(e.Ctx, e.DB, optimistic.RetryOptions{Attempts: 1000}, func(ctx context.Context, tx Tx) error {
+					for no, delta := range map[string]int64{from: -amount, to: amount} {
+						row, err := accounts.GetTx(ctx, tx, Account{No: no})
+						if err != nil {
+							return err
+						}
+						row.Cents += delta
+						if _, err := accounts.UpdateTx(ctx, tx, row); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					e.Error(err)
+					continue
+				}
+				mu.Lock()
+				cents[from] -= amount
+				cents[to] += amount
+				writes[from]++
+				writes[to]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Go(func() {
+		for range times {
+			// Refused, or the loser of a lock; never done.
+			if err := e.raw(`UPDATE accounts SET cents = 666`); err == nil {
+				e.Error("a write past the package was let through")
+			}
+		}
+	})
+	wg.Wait()
+	total := int64(0)
+	for _, no := range rows {
+		total += writes[no]
+		e.wantRow(Account{No: no, Cents: cents[no], Version: 1 + writes[no]})
+	}
+	if total < writers*times {
+		e.Errorf("only %d rows were written", total)
+	}
+}

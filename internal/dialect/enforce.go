@@ -18,9 +18,10 @@ type Enforced struct {
 type Enforce struct {
 	// Body is the trigger's text as the catalog gives it back.
 	Body func(t Enforced) string
-	// Install makes the trigger or puts it in the place of another, Remove
-	// drops it: statements that do no harm when they run again.
-	Install func(t Enforced, body string) []string
+	// Install makes the trigger, and where Replaces is set puts it in the place
+	// of another; Remove drops it, if it is there.
+	Replaces bool
+	Install  func(t Enforced, body string) []string
 	Remove  func(t Enforced) []string
 	// Find looks for the trigger: schema ("" = current), table and trigger, none
 	// of them quoted (returns one of the states below, and the body).

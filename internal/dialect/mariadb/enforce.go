@@ -7,6 +7,7 @@ import (
 
 // enforce is MySQL's, but MariaDB replaces a trigger in one statement.
 func enforce(e dialect.Enforce) dialect.Enforce {
+	e.Replaces = true
 	e.Install = func(t dialect.Enforced, body string) []string {
 		return []string{`CREATE OR REPLACE TRIGGER ` + mysql.On(t, body)}
 	}

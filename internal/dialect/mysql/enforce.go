@@ -19,12 +19,10 @@ var enforce = dialect.Enforce{
 		return `IF ` + differs + ` THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = ` + strconv.Itoa(refused) +
 			`, MESSAGE_TEXT = '` + t.Message() + `'; END IF`
 	},
-	// Between the two statements nothing is enforced: only a trigger that is not
-	// as it should be is replaced.
-	Install: func(t dialect.Enforced, body string) []string {
-		return []string{drop(t), `CREATE TRIGGER ` + On(t, body)}
+	Install: func(t dialect.Enforced, body string) []string { return []string{`CREATE TRIGGER ` + On(t, body)} },
+	Remove: func(t dialect.Enforced) []string {
+		return []string{`DROP TRIGGER IF EXISTS ` + t.Prefix + t.Trigger}
 	},
-	Remove: func(t dialect.Enforced) []string { return []string{drop(t)} },
 	Find: `SELECT CASE WHEN event_manipulation = 'UPDATE' AND action_timing = 'AFTER' THEN 1 ELSE 2 END, action_statement
 FROM information_schema.triggers
 WHERE event_object_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND event_object_table = $2 AND trigger_name = $3`,
@@ -41,8 +39,6 @@ WHERE event_object_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND event_objec
 		return ""
 	},
 }
-
-func drop(t dialect.Enforced) string { return `DROP TRIGGER IF EXISTS ` + t.Prefix + t.Trigger }
 
 // On is the trigger, behind the words that create it.
 func On(t dialect.Enforced, body string) string {

@@ -19,6 +19,7 @@ BEGIN
  RETURN NULL;
 END`
 	},
+	Replaces: true,
 	Install: func(t dialect.Enforced, body string) []string {
 		function := t.Prefix + t.Trigger + `()`
 		return []string{

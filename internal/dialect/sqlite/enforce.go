@@ -8,11 +8,9 @@ var enforce = dialect.Enforce{
 		return `CREATE TRIGGER ` + t.Trigger + ` AFTER UPDATE ON ` + t.Table + ` WHEN ` + t.Differs(" IS NOT ", " IS ") +
 			` BEGIN SELECT RAISE(ABORT, '` + t.Message() + `'); END`
 	},
-	Install: func(t dialect.Enforced, body string) []string { return []string{drop(t), body} },
-	Remove:  func(t dialect.Enforced) []string { return []string{drop(t)} },
+	Install: func(_ dialect.Enforced, body string) []string { return []string{body} },
+	Remove:  func(t dialect.Enforced) []string { return []string{`DROP TRIGGER IF EXISTS ` + t.Trigger} },
 	Find: `SELECT 1, sql FROM sqlite_master
 WHERE $1 = '' AND type = 'trigger' AND lower(tbl_name) = lower($2) AND name = $3`,
 	Denied: func(error) string { return "" },
 }
-
-func drop(t dialect.Enforced) string { return `DROP TRIGGER IF EXISTS ` + t.Trigger }
