@@ -269,3 +269,21 @@ func TestReap(t *testing.T) {
 		}
 	})
 }
+
+func TestDoctor(t *testing.T) {
+	onEveryEngine(t, func(o operator) {
+		o.Must(`CREATE TABLE loose (k INTEGER)`)
+		var found []finding
+		o.json(&found, "doctor")
+		for _, f := range found {
+			if f.Severity == "broken" && f.Check != "sync_binlog" {
+				o.Errorf("got %+v", f)
+			}
+		}
+		code, out, err := o.run("doctor", "--table", "loose:k")
+		if code != 1 || !strings.Contains(out, "broken: table loose: ") || !strings.Contains(err, "broken") {
+			o.Errorf("status %d, %q, %q", code, out, err)
+		}
+		o.fails("--table", "doctor", "--table", "loose")
+	})
+}

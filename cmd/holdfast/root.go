@@ -24,7 +24,7 @@ type flags struct {
 
 func newRoot() *cobra.Command {
 	var f flags
-	root := group("holdfast", "Locks and idempotency in the database you already run", newMigrate(&f), newLocks(&f), newOps(&f), newReap(&f), newAfterRestore(&f))
+	root := group("holdfast", "Locks and idempotency in the database you already run", newMigrate(&f), newLocks(&f), newOps(&f), newReap(&f), newDoctor(&f), newAfterRestore(&f))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	p := root.PersistentFlags()
 	p.StringVar(&f.dsn, "dsn", "", "database URL: postgres://…, mysql://user:pw@tcp(host:port)/db, sqlite://path (default: $"+dsnVariable+")")

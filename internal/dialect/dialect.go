@@ -74,6 +74,7 @@ type Dialect struct {
 	Rows     Rows
 	Sweep    Sweep
 	Staged   Staged
+	Doctor   Doctor
 
 	// Settings reads what Open has to know, checked by CheckSettings.
 	Settings      string

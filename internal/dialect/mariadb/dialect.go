@@ -14,6 +14,7 @@ var Dialect = func() dialect.Dialect {
 	d := mysql.Dialect
 	d.Name = "mariadb"
 	d.Rows = mysql.Rows(exact)
+	d.Doctor = doctor
 	d.Leases = leases(d.Leases)
 	d.Enforce = enforce(d.Enforce)
 	d.RowLocks = rowLocks(d.RowLocks)

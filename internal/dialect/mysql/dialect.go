@@ -46,6 +46,7 @@ var Dialect = dialect.Dialect{
 	Rows:     rows,
 	Sweep:    sweep,
 	Staged:   staged,
+	Doctor:   doctor,
 
 	Settings:      `SELECT @@SESSION.autocommit, @@GLOBAL.read_only`,
 	CheckSettings: checkSettings,

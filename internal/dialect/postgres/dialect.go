@@ -36,6 +36,7 @@ var Dialect = dialect.Dialect{
 	Rows:     rows,
 	Sweep:    sweep,
 	Staged:   staged,
+	Doctor:   doctor,
 
 	Settings:      `SELECT pg_is_in_recovery()::text`,
 	CheckSettings: checkSettings,

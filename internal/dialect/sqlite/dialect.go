@@ -29,6 +29,7 @@ var Dialect = dialect.Dialect{
 	Rows:     rows,
 	Sweep:    sweep,
 	Staged:   staged,
+	Doctor:   doctor,
 
 	Classify:     classify,
 	Disconnected: disconnected,

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/doctor"
+)
+
+// finding is one of the doctor's, in JSON.
+type finding struct {
+	Check    string `json:"check"`
+	Severity string `json:"severity"`
+	Problem  string `json:"problem"`
+	Advice   string `json:"advice"`
+}
+
+func newDoctor(f *flags) *cobra.Command {
+	var o doctor.Options
+	var tables []string
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Look for settings that break or weaken what Holdfast promises; only reads", Args: noArgs,
+		Long: "Look for settings that break or weaken what Holdfast promises. The exit status is 1 when a promise is broken.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, t := range tables {
+				name, key, ok := strings.Cut(t, ":")
+				if !ok || name == "" || key == "" {
+					return errors.New("--table is a table and its unique key, such as refunds:refund_no or days:merchant,day")
+				}
+				o.Tables = append(o.Tables, doctor.Table{Name: name, Key: strings.Split(key, ",")})
+			}
+			return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
+				found, err := doctor.Check(ctx, db, o)
+				if err != nil {
+					return err
+				}
+				list, broken := []finding{}, 0
+				var said strings.Builder
+				for _, x := range found {
+					list = append(list, finding{x.Check, x.Severity.String(), x.Problem, x.Advice})
+					fmt.Fprintf(&said, "%s: %s: %s\n  do: %s\n", x.Severity, x.Check, x.Problem, x.Advice)
+					if x.Severity == doctor.Broken {
+						broken++
+					}
+				}
+				if len(found) == 0 {
+					said.WriteString("nothing found\n")
+				}
+				if err := f.answer(cmd, list, said.String()); err != nil {
+					return err
+				}
+				if broken > 0 {
+					return fmt.Errorf("%d promises are broken", broken)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&tables, "table", nil, "a table of your own and its key, such as refunds:refund_no; may be repeated")
+	cmd.Flags().DurationVar(&o.MaxDrift, "max-drift", doctor.DefaultMaxDrift, "how far this machine's clock may be from the database's")
+	return cmd
+}

@@ -1,0 +1,59 @@
+package mysql
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// Doctor is MariaDB's too, but for what the two call by different names.
+func Doctor(probes ...dialect.Probe) dialect.Doctor {
+	return dialect.Doctor{
+		Session: `SELECT CAST(CONNECTION_ID() AS CHAR)`,
+		Indexes: `SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
+		Probes: slices.Concat([]dialect.Probe{
+			dialect.Value("innodb_flush_log_at_trx_commit", `SELECT CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS CHAR)`, dialect.Broken, "set innodb_flush_log_at_trx_commit = 1",
+				dialect.Not("1", "innodb_flush_log_at_trx_commit is not 1: a commit is acknowledged before it is durable, so a crash of the server may forget a record that a client was told of")),
+			{
+				Name: "sync_binlog", Query: `SELECT CAST(@@GLOBAL.log_bin + 0 AS CHAR), CAST(@@GLOBAL.sync_binlog AS CHAR)`, Columns: 2,
+				Judge: func(row []string) (dialect.Severity, string, string) {
+					if row[0] == "0" || row[1] == "1" {
+						return 0, "", ""
+					}
+					return dialect.Broken, "the binary log is not written through at each commit: after a crash of the machine replicas and backups may lack commits, or the server roll some back", "set sync_binlog = 1"
+				},
+			},
+			{
+				Name: "idle transactions", Query: `SELECT CAST(@@SESSION.wait_timeout AS CHAR)`, Columns: 1,
+				Judge: func(row []string) (dialect.Severity, string, string) {
+					seconds, err := strconv.Atoi(row[0])
+					if err == nil && seconds <= 600 {
+						return 0, "", ""
+					}
+					return dialect.Warning, "a session may idle for " + row[0] + " s, in a transaction too: a process that is stopped in one keeps its rows locked", "set wait_timeout to less than your callers' patience, and SetConnMaxIdleTime of the pool below it"
+				},
+			},
+			{
+				Name:    "storage engine",
+				Query:   `SELECT COALESCE(GROUP_CONCAT(CONCAT(table_name, ' (', engine, ')') ORDER BY table_name SEPARATOR ', '), '') FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE()) AND FIND_IN_SET(table_name, REPLACE('{tables}', '|', ',')) AND engine <> 'InnoDB'`,
+				Columns: 1,
+				Judge: func(row []string) (dialect.Severity, string, string) {
+					if row[0] == "" {
+						return 0, "", ""
+					}
+					return dialect.Broken, "not InnoDB: " + row[0] + ": nothing in them rolls back", "ALTER TABLE ... ENGINE=InnoDB, for each of them"
+				},
+			},
+		}, probes),
+	}
+}
+
+// Isolation is the probe of a level, by the name that the server has for it.
+func Isolation(variable string) dialect.Probe {
+	return dialect.Value("isolation", `SELECT @@SESSION.`+variable, dialect.Notice,
+		"read rows again after they were locked, with FOR UPDATE, or begin such transactions at READ COMMITTED",
+		dialect.Is("transactions begin at REPEATABLE READ or above: plain reads come from a snapshot that may be older than a lock which the transaction has just got", "REPEATABLE-READ", "SERIALIZABLE"))
+}
+
+var doctor = Doctor(Isolation("transaction_isolation"))

@@ -1,0 +1,40 @@
+package postgres
+
+import (
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+var doctor = dialect.Doctor{
+	Session:  `SELECT pg_backend_pid()::text`,
+	Indexes:  `SELECT indexname::text FROM pg_indexes WHERE schemaname = COALESCE(NULLIF($1::text, ''), current_schema()::text) AND tablename = $2::text`,
+	Prefixed: true,
+	Probes: []dialect.Probe{
+		dialect.Value("fsync", `SELECT current_setting('fsync')`, dialect.Broken, "set fsync = on",
+			dialect.Not("on", "fsync is off: a crash of the server may lose or tear what was committed")),
+		dialect.Value("full_page_writes", `SELECT current_setting('full_page_writes')`, dialect.Broken, "set full_page_writes = on, unless the file system writes whole pages",
+			dialect.Not("on", "full_page_writes is off: a crash of the machine may tear pages")),
+		dialect.Value("synchronous_commit", `SELECT current_setting('synchronous_commit')`, dialect.Broken, "set synchronous_commit = on, at least for the role that Holdfast connects as",
+			dialect.Is("synchronous_commit is off: a commit is acknowledged before it is durable, so a crash of the server may forget a record that a client was told of", "off")),
+		dialect.Value("isolation", `SELECT current_setting('default_transaction_isolation')`, dialect.Notice, "expect ErrRetry where rows are contended, and let InTx run the transaction again",
+			dialect.Is("transactions begin above READ COMMITTED: they read from a snapshot and fail with 40001 when a row has moved since", "repeatable read", "serializable")),
+		dialect.Value("read only", `SELECT current_setting('default_transaction_read_only')`, dialect.Broken, "connect to the primary, with target_session_attrs=read-write, and take default_transaction_read_only off",
+			dialect.Is("transactions begin read-only: this is a replica, or a role for reading", "on")),
+		dialect.Value("idle transactions", `SELECT current_setting('idle_in_transaction_session_timeout')`, dialect.Warning, "set idle_in_transaction_session_timeout to less than your callers' patience, such as 30s",
+			dialect.Is("a transaction may idle for ever: a process that is stopped in one keeps its rows locked", "0")),
+		dialect.Value("synchronous standbys", `SELECT count(*)::text FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = '' AND EXISTS (SELECT 1 FROM pg_stat_replication)`, dialect.Warning,
+			"set synchronous_standby_names, and promote only a standby that it names", dialect.Is("there are standbys and none of them is synchronous: after a failover the last commits may be lost", "1")),
+		{
+			Name:    "unlogged tables",
+			Query:   `SELECT COALESCE(string_agg(c.relname, ', ' ORDER BY c.relname), '') FROM pg_class c WHERE c.oid IN (SELECT to_regclass(t) FROM unnest(string_to_array('{tables}', '|')) t) AND c.relpersistence <> 'p'`,
+			Columns: 1,
+			Judge: func(row []string) (dialect.Severity, string, string) {
+				if row[0] == "" {
+					return 0, "", ""
+				}
+				return dialect.Broken, "unlogged: " + row[0] + ": a crash of the server empties them", "ALTER TABLE " + strings.Split(row[0], ", ")[0] + " SET LOGGED"
+			},
+		},
+	},
+}
