@@ -33,16 +33,25 @@
 // new one. Where keys come back, use UUIDs.
 //
 // The check holds between those who make it. An UPDATE past this package that
-// does not move the version is not seen by it.
+// does not move the version is not seen by it, unless [Table.Enforce] has the
+// database refuse it.
+//
+// # Named values
+//
+// A [Register] is compare-and-swap on named values that have no table of their
+// own: [Register.Create], [Register.CompareAndSwap], [Register.Delete] by the
+// revision that was read, and [Register.Watch].
 //
 // # Errors
 //
 // [ErrConflict] ([*ConflictError], with both versions): the row is there in
 // another version. [ErrNotFound]: it is not there. [ErrDuplicate]: an insert
-// met a row with the same unique key. [holdfast.ErrInvalid]: refused, nothing
-// was sent. [holdfast.ErrRetry]: the engine rolled back, or a lock was not to
-// be had; a new transaction may do better. [holdfast.ErrUnknown]: the commit
-// may or may not have happened.
+// met a row with the same unique key. Each has the table and the row's key.
+// [RefusedError], an ErrConflict too: [Table.Enforce] refused it.
+// [ErrNotEnforced]: its trigger is not as it should be. [holdfast.ErrInvalid]:
+// refused, nothing was sent. [holdfast.ErrRetry]: the engine rolled back, or a
+// lock was not to be had; a new transaction may do better.
+// [holdfast.ErrUnknown]: the commit may or may not have happened.
 //
 // After an unknown commit read the row again: an integer version that moved may
 // have been moved by another writer, so what must happen once needs a record of
