@@ -58,7 +58,7 @@ func behindBouncer(tb testing.TB, dsn, mode string) string {
 	}
 	_, port, _ := net.SplitHostPort(listen.Addr().String())
 	_ = listen.Close()
-	dir, err := os.MkdirTemp("", "bouncer")
+	dir, err := os.MkdirTemp("", "bouncer") //nolint:usetesting // another user must get in there
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -77,14 +77,14 @@ max_client_conn = 1000
 log_connections = 0
 log_disconnections = 0
 `, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password, u.Query().Get("search_path"), port)
-	if err := errors.Join(os.WriteFile(file, []byte(config), 0o644), os.Chmod(dir, 0o755)); err != nil { //nolint:gosec // it is read by another user
+	if err := errors.Join(os.WriteFile(file, []byte(config), 0o644), os.Chmod(dir, 0o755)); err != nil {
 		tb.Fatal(err)
 	}
 	args := []string{"-q", file}
 	if os.Geteuid() == 0 {
 		args = append([]string{"-u", "nobody"}, args...) // it refuses to be root
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), program, args...) //nolint:gosec // found above
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), program, args...)
 	said := new(strings.Builder)
 	cmd.Stderr = said
 	if err := cmd.Start(); err != nil {

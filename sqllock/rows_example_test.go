@@ -136,7 +136,9 @@ func openLedger(ctx context.Context) (*holdfast.DB[*sql.Tx], *sqllock.Locker[*sq
 	if err := migrations.Up(ctx, pool); err != nil {
 		log.Fatal(err)
 	}
-	for _, q := range []string{`CREATE TABLE accounts (no TEXT NOT NULL PRIMARY KEY, cents BIGINT NOT NULL)`, `INSERT INTO accounts VALUES ('a', 100), ('b', 50)`,
+	for _, q := range []string{
+		`CREATE TABLE accounts (no TEXT NOT NULL PRIMARY KEY, cents BIGINT NOT NULL)`,
+		`INSERT INTO accounts VALUES ('a', 100), ('b', 50)`,
 		`CREATE TABLE lines (file TEXT NOT NULL, line BIGINT NOT NULL, state TEXT NOT NULL, cents BIGINT NOT NULL, PRIMARY KEY (file, line))`,
 		`CREATE INDEX lines_work ON lines (file, state, line)`,
 		`INSERT INTO lines VALUES ('2026-11-21', 1, 'new', 100), ('2026-11-21', 2, 'settled', 200), ('2026-11-21', 3, 'new', 300), ('2026-11-21', 4, 'new', 400)`,
