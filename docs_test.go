@@ -67,3 +67,34 @@ func TestDocsNameTests(t *testing.T) {
 		t.Errorf("only %d tests are named", found)
 	}
 }
+
+// TestReadmesKeepStep: the two READMEs have the same code, names and links.
+func TestReadmesKeepStep(t *testing.T) {
+	t.Parallel()
+	// Code on a line of its own, code in a line, and links; and how many rows and headings.
+	marks := regexp.MustCompile("`[^`\n]+`|\\]\\([^)]+\\)|(?m)^(?:\\||#+)")
+	read := func(name string) map[string]int {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := map[string]int{}
+		for _, m := range marks.FindAllString(string(text), -1) {
+			count[m]++
+		}
+		delete(count, "](README.md)")
+		delete(count, "](README.zh-CN.md)")
+		return count
+	}
+	english, chinese := read("README.md"), read("README.zh-CN.md")
+	for m, n := range english {
+		if chinese[m] != n {
+			t.Errorf("%s is %d times in README.md and %d times in README.zh-CN.md", m, n, chinese[m])
+		}
+	}
+	for m, n := range chinese {
+		if english[m] == 0 {
+			t.Errorf("%s is not in README.md, and %d times in README.zh-CN.md", m, n)
+		}
+	}
+}
