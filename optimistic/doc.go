@@ -46,7 +46,8 @@
 //
 // [ErrConflict] ([*ConflictError], with both versions): the row is there in
 // another version. [ErrNotFound]: it is not there. [ErrDuplicate]: an insert
-// met a row with the same unique key. Each has the table and the row's key.
+// met a row with the same unique key. Each has the table and the row's key, and
+// so has [RowError], the database's error on the write of a row.
 // [RefusedError], an ErrConflict too: [Table.Enforce] refused it.
 // [ErrNotEnforced]: its trigger is not as it should be. [holdfast.ErrInvalid]:
 // refused, nothing was sent. [holdfast.ErrRetry]: the engine rolled back, or a

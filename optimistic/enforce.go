@@ -86,7 +86,7 @@ func (t *Table[R, Tx]) CheckEnforced(ctx context.Context) error {
 	var body string
 	e := t.enforced()
 	found, err := d.Compile("enforce.find", d.Enforce.Find).QueryRow(ctx, t.access.Pool, []any{&state, &body}, e.Schema, e.Name, t.trigger())
-	problem := ""
+	var problem string
 	switch {
 	case err != nil:
 		return fmt.Errorf("optimistic: table %s: reading about its triggers: %w", t.spec.Table, err)

@@ -83,6 +83,25 @@ func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }
 
 func (e *DuplicateError) Unwrap() error { return e.Err }
 
+// RowError is an error of the database's on the write of one row. Under
+// REPEATABLE READ and SERIALIZABLE on PostgreSQL, with innodb_snapshot_isolation
+// on MariaDB, and on SQLite, this is how a row that was changed meanwhile is
+// told: within a holdfast.RetryError.
+type RowError struct {
+	// Table is the table's name.
+	Table string
+	// Key is the row's key. It is not part of the error's text.
+	Key []any
+	// Err is the driver's error.
+	Err error
+}
+
+func (e *RowError) Error() string {
+	return fmt.Sprintf("optimistic: table %s: %v", e.Table, e.Err)
+}
+
+func (e *RowError) Unwrap() error { return e.Err }
+
 // RefusedError is an UPDATE that the trigger of [Table.Enforce] refused.
 // errors.Is(err, ErrConflict) holds.
 type RefusedError struct {

@@ -127,12 +127,12 @@ func (r *Register[Tx]) CreateTx(ctx context.Context, tx Tx, name string, value [
 		// The row first, whoever made it: a locking read of one that is not
 		// there would lock a gap, in which two of these wait for each other.
 		if _, err := r.create.Exec(ctx, q, []byte(name)); err != nil {
-			return Entry{}, err
+			return Entry{}, r.failed(name, err)
 		}
 		for {
 			filled, err := r.fill.Exec(ctx, q, []byte(name), present(value))
 			if err != nil {
-				return Entry{}, err
+				return Entry{}, r.failed(name, err)
 			}
 			e, err := r.read(ctx, q, r.locked, name)
 			switch {
@@ -198,7 +198,7 @@ func (r *Register[Tx]) change(ctx context.Context, tx Tx, stmt core.Stmt, e Entr
 	return r.join(ctx, tx, func(q core.Querier) (Entry, error) {
 		done, err := stmt.Exec(ctx, q, append([]any{[]byte(e.Name), e.Revision}, args...)...)
 		if err != nil {
-			return Entry{}, err
+			return Entry{}, r.failed(e.Name, err)
 		}
 		if done.Affected == 1 {
 			e.Revision++
@@ -236,6 +236,10 @@ func (r *Register[Tx]) read(ctx context.Context, q core.Querier, stmt core.Stmt,
 	}
 	e.Value = present(e.Value)
 	return e, nil
+}
+
+func (r *Register[Tx]) failed(name string, err error) error {
+	return &RowError{Table: r.table, Key: []any{name}, Err: err}
 }
 
 func (r *Register[Tx]) conflict(there Entry, given int64) error {

@@ -110,7 +110,7 @@ func (r *Register[Tx]) newerThan(ctx context.Context, name string, revision int6
 
 // sleep waits for d, give or take a tenth.
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(time.Duration((0.9 + 0.2*rand.Float64()) * float64(d))) //nolint:gosec // jitter
+	t := time.NewTimer(time.Duration((0.9 + 0.2*rand.Float64()) * float64(d)))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -77,10 +77,14 @@ func (t *Table[R, Tx]) InsertTx(ctx context.Context, tx Tx, row R) (R, error) {
 	values[slices.Index(t.fields.Names(), t.spec.Version)] = t.version.bind(first)
 	return t.join(ctx, tx, row, first, func(q core.Querier) error {
 		_, err := t.insert.Exec(ctx, q, values...)
-		if t.access.Dialect.Classify(err) == dialect.Duplicate {
-			err = &DuplicateError{Table: t.spec.Table, Key: t.key.Values(v, t.forms), Err: err}
+		key := t.key.Values(v, t.forms)
+		switch {
+		case err == nil:
+			return nil
+		case t.access.Dialect.Classify(err) == dialect.Duplicate:
+			return &DuplicateError{Table: t.spec.Table, Key: key, Err: err}
 		}
-		return err
+		return &RowError{Table: t.spec.Table, Key: key, Err: err}
 	})
 }
 
@@ -168,7 +172,7 @@ func (t *Table[R, Tx]) write(ctx context.Context, q core.Querier, stmt core.Stmt
 	r, err := stmt.Exec(ctx, q, slices.Concat(set, key, []any{t.version.bind(given)})...)
 	switch {
 	case err != nil:
-		return err
+		return &RowError{Table: t.spec.Table, Key: key, Err: err}
 	case r.Affected == 1:
 		return nil
 	case r.Affected > 1:

@@ -110,6 +110,10 @@ func conflictsAtEachIsolation[Tx any](e *Env[Tx]) {
 				if !errors.Is(err, holdfast.ErrRetry) || !e.DB.Retryable(err) {
 					e.Errorf("%s, %v: got %v, want to be asked to begin again", what, level, err)
 				}
+				var row *optimistic.RowError
+				if !errors.As(err, &row) || row.Table != "accounts" || len(row.Key) != 1 || row.Key[0] != no {
+					e.Errorf("%s, %v: %v does not name its row (%+v)", what, level, err, row)
+				}
 			} else {
 				wantConflict(e, err, "accounts", fmt.Sprint(seen), fmt.Sprint(seen+1))
 			}

@@ -269,9 +269,10 @@ func registerSnapshots[Tx any](e *Env[Tx]) {
 		if err != nil {
 			e.Fatal(err)
 		}
+		var row *optimistic.RowError
 		switch err := write(tx); {
-		case !e.InnoDB() && !errors.Is(err, holdfast.ErrRetry):
-			e.Errorf("%s: got %v, want to be asked to begin again", what, err)
+		case !e.InnoDB() && (!errors.Is(err, holdfast.ErrRetry) || !errors.As(err, &row) || row.Key[0] != what):
+			e.Errorf("%s: got %v, want to be asked to begin again, for this name", what, err)
 		case e.InnoDB() && !errors.Is(err, optimistic.ErrConflict):
 			e.Errorf("%s: got %v, want a conflict", what, err)
 		}

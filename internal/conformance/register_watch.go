@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,12 +23,12 @@ func registerWatch[Tx any](e *Env[Tx]) {
 		}
 	}
 	must(r.Create(e.Ctx, "a", []byte("1")))
-	seen := ""
+	var seen strings.Builder
 	for entry, err := range r.Watch(e.Ctx, "a", optimistic.WatchOptions{Interval: optimistic.MinWatchInterval}) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		seen += fmt.Sprintf("%d=%s ", entry.Revision, entry.Value)
+		fmt.Fprintf(&seen, "%d=%s ", entry.Revision, entry.Value)
 		switch entry.Revision {
 		case 1: // two changes before the next look are one
 			must(r.CompareAndSwap(e.Ctx, "a", 1, []byte("2")))
@@ -47,8 +48,8 @@ func registerWatch[Tx any](e *Env[Tx]) {
 			break
 		}
 	}
-	if seen != "1=1 3= 4= 5=5 " {
-		e.Errorf("saw %s", seen)
+	if seen.String() != "1=1 3= 4= 5=5 " {
+		e.Errorf("saw %s", seen.String())
 	}
 
 	// What is known is not told again, and a watch may begin before its name.

@@ -22,7 +22,7 @@ type Enforce struct {
 	// of another; Remove drops it, if it is there.
 	Replaces bool
 	Install  func(t Enforced, body string) []string
-	Remove  func(t Enforced) []string
+	Remove   func(t Enforced) []string
 	// Find looks for the trigger: schema ("" = current), table and trigger, none
 	// of them quoted (returns one of the states below, and the body).
 	Find string
