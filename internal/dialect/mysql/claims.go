@@ -11,8 +11,8 @@ ON DUPLICATE KEY UPDATE {locks}.name = {locks}.name`,
 	Draw: `UPDATE {locks} SET token = LAST_INSERT_ID(GREATEST(token + 1, {now}) + $2 - 1), expires_at = {now} WHERE name = $1`,
 	Enter: `INSERT INTO {claims} (name, token, owner, units, capacity, holder, claimed_at, granted_at, expires_at)
 SELECT $1, $2, $3, $4, $5, $6, {now} + 0 * LAST_INSERT_ID(IF(q.before_it + $4 <= $5, 2, 1)), IF(q.before_it + $4 <= $5, {now}, NULL), {now} + $7
-FROM (SELECT COALESCE(SUM(units), 0) AS before_it, COUNT(IF(capacity <> $5, 1, NULL)) AS others FROM {claims} WHERE name = $1) q
-WHERE q.others = 0 AND ($8 = 0 OR q.before_it + $4 <= $5)`,
+FROM (SELECT COALESCE(SUM(units), 0) AS before_it, COUNT(IF(capacity <> $5, 1, NULL)) AS differing FROM {claims} WHERE name = $1) q
+WHERE q.differing = 0 AND ($8 = 0 OR q.before_it + $4 <= $5)`,
 	ByInsertID: true,
 
 	Look:   dialect.LookClaims,

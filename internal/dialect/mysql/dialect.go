@@ -3,6 +3,8 @@ package mysql
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -48,11 +50,18 @@ var Dialect = dialect.Dialect{
 	Staged:   staged,
 	Doctor:   doctor,
 
-	Settings:      `SELECT @@SESSION.autocommit, @@GLOBAL.read_only`,
+	Settings:      `SELECT @@SESSION.autocommit, @@GLOBAL.read_only, @@SESSION.sql_mode`,
 	CheckSettings: checkSettings,
 	Classify:      classify,
 	Disconnected:  disconnected,
 	RolledBack:    rolledBack,
+}
+
+// refusedModes are modes of MariaDB's.
+var refusedModes = map[string]string{
+	"EMPTY_STRING_IS_NULL": "in which an empty tenant or holder cannot be stored",
+	// ORACLE has it too. A lock would be granted to two.
+	"SIMULTANEOUS_ASSIGNMENT": "in which an UPDATE does not assign from left to right as Holdfast's do",
 }
 
 func checkSettings(row []string) error {
@@ -61,6 +70,11 @@ func checkSettings(row []string) error {
 	}
 	if row[1] != "0" {
 		return errors.New("this server is read-only (a replica?): connect to the primary")
+	}
+	for mode, why := range refusedModes {
+		if slices.Contains(strings.Split(row[2], ","), mode) {
+			return errors.New("the session's sql_mode has " + mode + ", " + why + ": take it out of sql_mode")
+		}
 	}
 	return nil
 }

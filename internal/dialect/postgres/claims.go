@@ -12,8 +12,8 @@ FROM bound WHERE l.name = $1::bytea AND is_now IS NOT NULL RETURNING l.token`,
 	// A statement of its own, whose snapshot comes after Draw's lock.
 	Enter: `INSERT INTO {claims} (name, token, owner, units, capacity, holder, claimed_at, granted_at, expires_at)
 SELECT $1::bytea, $2::bigint, $3::bytea, $4::integer, $5::integer, $6::text, {now}, CASE WHEN q.before_it + $4::integer <= $5::integer THEN {now} END, {now} + $7::bigint
-FROM (SELECT COALESCE(SUM(units), 0) AS before_it, COUNT(*) FILTER (WHERE capacity <> $5::integer) AS others FROM {claims} WHERE name = $1::bytea) q
-WHERE q.others = 0 AND ($8::integer = 0 OR q.before_it + $4::integer <= $5::integer)
+FROM (SELECT COALESCE(SUM(units), 0) AS before_it, COUNT(*) FILTER (WHERE capacity <> $5::integer) AS differing FROM {claims} WHERE name = $1::bytea) q
+WHERE q.differing = 0 AND ($8::integer = 0 OR q.before_it + $4::integer <= $5::integer)
 RETURNING CASE WHEN granted_at IS NULL THEN 1 ELSE 2 END`,
 
 	Look:   dialect.LookClaims,

@@ -9,8 +9,8 @@ SELECT $1, f.token, NULL, '', 0, {now} FROM {floor} f WHERE f.id = 1 ON CONFLICT
 	Draw: `UPDATE {locks} SET token = MAX(token + 1, {now}) + $2 - 1, expires_at = {now} WHERE name = $1 RETURNING token`,
 	Enter: `INSERT INTO {claims} (name, token, owner, units, capacity, holder, claimed_at, granted_at, expires_at)
 SELECT $1, $2, $3, $4, $5, $6, {now}, CASE WHEN q.before_it + $4 <= $5 THEN {now} END, {now} + $7
-FROM (SELECT COALESCE(SUM(units), 0) AS before_it, COUNT(*) FILTER (WHERE capacity <> $5) AS others FROM {claims} WHERE name = $1) q
-WHERE q.others = 0 AND ($8 = 0 OR q.before_it + $4 <= $5)
+FROM (SELECT COALESCE(SUM(units), 0) AS before_it, COUNT(*) FILTER (WHERE capacity <> $5) AS differing FROM {claims} WHERE name = $1) q
+WHERE q.differing = 0 AND ($8 = 0 OR q.before_it + $4 <= $5)
 RETURNING CASE WHEN granted_at IS NULL THEN 1 ELSE 2 END`,
 
 	Look:   dialect.LookClaims,
