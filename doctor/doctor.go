@@ -76,7 +76,7 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) ([]Findi
 	p := &patient{dialect: a.Dialect, table: a.Table, pool: a.Pool}
 	steps := []func(context.Context) error{
 		p.probes,
-		func(ctx context.Context) error { return p.indexes(ctx, db) },
+		func(ctx context.Context) error { return p.indexes(ctx, db.CheckSchema) },
 		func(ctx context.Context) error { return p.clock(ctx, o.MaxDrift) },
 		func(ctx context.Context) error { return pooler(ctx, p, a) },
 		func(ctx context.Context) error { return p.tables(ctx, db.CheckIdent, o.Tables) },
@@ -151,10 +151,8 @@ func (p *patient) probes(ctx context.Context) error {
 }
 
 // indexes finds tables and indexes that are not there.
-func (p *patient) indexes(ctx context.Context, schema interface {
-	CheckSchema(ctx context.Context) error
-}) error {
-	if err := schema.CheckSchema(ctx); err != nil {
+func (p *patient) indexes(ctx context.Context, check func(ctx context.Context) error) error {
+	if err := check(ctx); err != nil {
 		if !errors.Is(err, holdfast.ErrSchema) {
 			return err
 		}

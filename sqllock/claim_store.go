@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -122,8 +123,9 @@ func (s *store) leaveAll(ctx context.Context, batch []forsaken) (all bool, err e
 	}
 	names, owners = pad(names), pad(owners)
 	stmt := s.list("leave", s.dialect.Claims.Leave, 1, len(names))
+	args := slices.Concat(names, owners)
 	return all, s.onConn(ctx, s.dialect.Leases.RenewBefore, func(q core.Querier) error {
-		r, err := stmt.Exec(ctx, q, append(names, owners...)...)
+		r, err := stmt.Exec(ctx, q, args...)
 		all = r.Affected == int64(len(batch))
 		return err
 	})

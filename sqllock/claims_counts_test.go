@@ -148,7 +148,7 @@ func TestClaimHandOver(t *testing.T) {
 				if err != nil {
 					e.Fatal(err)
 				}
-				defer func() { _ = l.Close(e.Ctx) }()
+				t.Cleanup(func() { _ = l.Close(context.Background()) })
 				lockers = append(lockers, l)
 			}
 			first, err := lockers[0].Fair().Acquire(e.Ctx, "key")

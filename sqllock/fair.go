@@ -1,6 +1,9 @@
 package sqllock
 
-import "context"
+import (
+	"bytes"
+	"context"
+)
 
 // FairLocker grants locks in the order in which they were asked for, by all
 // processes: exclusively, or shared by those who asked in a row. Nobody
@@ -91,7 +94,7 @@ func (m *manager) nested(ctx context.Context, a ask, name []byte) error {
 	defer m.mu.Unlock()
 	units := a.units
 	for l := holding(ctx); l != nil; l = l.outer {
-		if !l.live || l.m.store.id != m.store.id || string(l.name) != string(name) {
+		if !l.live || l.m.store.id != m.store.id || !bytes.Equal(l.name, name) {
 			continue
 		}
 		if units += l.claim.units; a.kind == kindFair || units > a.capacity {

@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -228,7 +227,7 @@ func claimsCancelled[Tx any](e *Env[Tx]) {
 		}()
 		e.Eventually("it stands in line", func() bool { return e.claims() == i+2 })
 		if i == 0 {
-			defer cancel()
+			e.Cleanup(cancel)
 			continue
 		}
 		e.must(first.Release(e.Ctx))
@@ -303,7 +302,7 @@ func claimsClosed[Tx any](e *Env[Tx]) {
 	answers := make(chan error, 9)
 	for i := range 9 {
 		go func() {
-			_, err := l.Fair().Acquire(e.Ctx, fmt.Sprint("key"))
+			_, err := l.Fair().Acquire(e.Ctx, "key")
 			answers <- err
 		}()
 		if i == 4 { // the others may be on their way

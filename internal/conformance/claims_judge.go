@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,9 +17,9 @@ type stay struct {
 	asked, from, to time.Time
 }
 
-func (s stay) String() string {
+func (st *stay) String() string {
 	return fmt.Sprintf("%d of %d units with token %d, asked at %s, had from %s to %s",
-		s.units, s.capacity, s.token, s.asked.Format("05.000000"), s.from.Format("05.000000"), s.to.Format("05.000000"))
+		st.units, st.capacity, st.token, st.asked.Format("05.000000"), st.from.Format("05.000000"), st.to.Format("05.000000"))
 }
 
 // stays are those on one key.
@@ -71,16 +70,16 @@ func (s *stays) judge() (problems []string) {
 			}
 		}
 		if units > a.capacity {
-			problems = append(problems, fmt.Sprintf("%d units are out as this begins: %v", units, a))
+			problems = append(problems, fmt.Sprintf("%d units are out as this begins: %v", units, &a))
 		}
 		for _, b := range list[:i] { // which began before
 			switch {
 			case a.token == b.token:
-				problems = append(problems, fmt.Sprintf("one token twice: %v; %v", b, a))
+				problems = append(problems, fmt.Sprintf("one token twice: %v; %v", &b, &a))
 			case a.token < b.token && b.from.Before(a.asked):
-				problems = append(problems, fmt.Sprintf("the token goes back: %v; %v", b, a))
+				problems = append(problems, fmt.Sprintf("the token goes back: %v; %v", &b, &a))
 			case a.token < b.token && a.units+b.units > a.capacity:
-				problems = append(problems, fmt.Sprintf("overtaken: %v; %v", b, a))
+				problems = append(problems, fmt.Sprintf("overtaken: %v; %v", &b, &a))
 			}
 		}
 	}
@@ -99,11 +98,4 @@ func (s *stays) most() (most int) {
 		most = max(most, n)
 	}
 	return most
-}
-
-// byToken are the stays in the order of their tokens.
-func (s *stays) byToken() []stay {
-	list := slices.Clone(s.list)
-	slices.SortFunc(list, func(a, b stay) int { return cmp.Compare(a.token, b.token) })
-	return list
 }

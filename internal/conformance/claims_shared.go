@@ -84,7 +84,7 @@ func claimsWriter[Tx any](e *Env[Tx]) {
 	wg.Wait()
 	tokens.Range(func(w, at any) bool {
 		readers.Range(func(r, had any) bool {
-			if r.(int64) > w.(int64) && had.(time.Time).Before(at.(time.Time)) { //nolint:forcetypeassert // stored above
+			if r.(int64) > w.(int64) && had.(time.Time).Before(at.(time.Time)) {
 				e.Errorf("reader %d was before writer %d", r, w)
 			}
 			return true
