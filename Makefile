@@ -58,8 +58,8 @@ model: ## Check the lease protocol's model: needs spin and gcc (ARGS=-bound=larg
 	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/model $(ARGS)
 
 .PHONY: tools-test
-tools-test: ## The tests of the nested modules (but bench)
-	@for module in $(filter-out . ./bench,$(MODULES)); do \
+tools-test: ## The tests of the nested modules that need no server
+	@for module in $(filter-out . ./bench ./examples/orm,$(MODULES)); do \
 	  (set -x; cd "$$module" && go test -count=1 ./... $(ARGS)); \
 	done
 
