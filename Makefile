@@ -38,11 +38,11 @@ engines-test:
 	go test -count=1 $(PARALLEL) $(PKG) $(ARGS)
 	cd examples/orm && go test -count=1 $(PARALLEL) ./... $(ARGS)
 
-# What the drivers do in their other modes, and processes that are stopped and
-# cut off in time, have no memory of ours in common, and some tests of SQLite's one
-# writer are too slow under the detector: make test and make faults
-# run them.
-RACE_SKIP  ?= Interpolated|SimpleProtocol|PgxExec|TestLease[^s]|TestSQLX?/Locks/FourReapers|TestPgx/Locks/FourReapers
+# What the drivers do in their other modes, processes that are stopped and cut
+# off in time, and measurements have no memory of ours in common, sqlx has that of
+# database/sql, and some tests of SQLite's one writer are too slow under the
+# detector: make test and make faults run them.
+RACE_SKIP  ?= SQLX|Interpolated|SimpleProtocol|PgxExec|TestLease[^s]|TestSQL/Locks/FourReapers|TestPgx/Locks/FourReapers|TestHandOverBetween|TestMany|TestSQLModes
 
 .PHONY: race
 race: $(TESTSERVERS) ## The same under the race detector, without the drivers' other modes

@@ -241,17 +241,22 @@ func (o *Operators[Tx]) Erase(ctx context.Context, ref Ref, who Who) error {
 			_, err = o.compile("operators.erase", o.rows.store.dialect().Staged.RecordErase).Exec(ctx, q, key[:])
 			return err
 		}
-		res, err := o.rows.sql.erase.Exec(ctx, q, key[:])
-		if err != nil {
-			return err
-		}
-		if res.Affected != 1 {
-			return &StateError{Action: "erase", State: State(row.state), Hint: hint}
-		}
-		_, err = o.rows.sql.eraseSteps.Exec(ctx, q, key[:])
-		if err == nil {
-			_, err = o.rows.sql.eraseNews.Exec(ctx, q, key[:])
+		erased, err := o.rows.eraseOne(ctx, q, key[:])
+		if err == nil && !erased {
+			err = &StateError{Action: "erase", State: State(row.state), Hint: hint}
 		}
 		return err
 	})
+}
+
+// eraseOne erases an operation that has ended, unless it was.
+func (s *stagedRows[Tx]) eraseOne(ctx context.Context, q core.Querier, key []byte) (bool, error) {
+	res, err := s.sql.erase.Exec(ctx, q, key)
+	if err != nil || res.Affected != 1 {
+		return false, err
+	}
+	if _, err = s.sql.eraseSteps.Exec(ctx, q, key); err == nil {
+		_, err = s.sql.eraseNews.Exec(ctx, q, key)
+	}
+	return true, err
 }

@@ -36,7 +36,8 @@ type Erasure struct {
 // It reads the table of records once, some hundred rows at a time, and commits a
 // hundred records at a time: an erasure that was broken off is called again. What
 // the tenant does meanwhile may be missed, so end that first. A claim without a
-// result ([UnfinishedError]) is left for whoever resolves it. Backups, and the
+// result ([UnfinishedError]), and a staged operation that has not ended, is left
+// for whoever resolves it. Backups, and the
 // caller's own tables, are the caller's.
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], [holdfast.ErrRetry],
@@ -66,7 +67,44 @@ func (s *Store[Tx]) EraseScope(ctx context.Context, e Erasure) (erased int64, er
 			}
 		}
 	}
-	return erased, nil
+	n, err := s.eraseStaged(ctx, e)
+	return erased + n, err
+}
+
+// eraseStaged erases staged operations, each in a transaction.
+func (s *Store[Tx]) eraseStaged(ctx context.Context, e Erasure) (erased int64, err error) {
+	ops := s.Operators()
+	f := Filter{States: []State{Succeeded, Rejected}, Tenant: e.Tenant, Name: e.Name, Limit: erasePage}
+	if e.Keys {
+		f.States = append(f.States, ErasedSucceeded, ErasedRejected)
+	}
+	for {
+		page, err := ops.List(ctx, f)
+		if err != nil {
+			return erased, err
+		}
+		for i := range page {
+			key, did := page[i].ID, false
+			err := ops.rows.write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
+				if did, err = ops.rows.eraseOne(ctx, q, key); err != nil || !e.Keys {
+					return err
+				}
+				r, err := ops.rows.sql.eraseKey.Exec(ctx, q, key)
+				did = did || r.Affected > 0
+				return err
+			})
+			if err != nil {
+				return erased, err
+			}
+			if did {
+				erased++
+			}
+		}
+		if len(page) < f.Limit {
+			return erased, nil
+		}
+		f.After = page[len(page)-1].ID
+	}
 }
 
 // eraseDue are the records that have something to erase.

@@ -45,7 +45,7 @@ type stagedSQL struct {
 	touch, settle, closing                                        core.Stmt
 	newsLook, newsInsert, newsList, intervene, interventions      core.Stmt
 	intervened                                                    core.Stmt
-	erase, eraseSteps, eraseNews                                  core.Stmt
+	erase, eraseSteps, eraseNews, eraseKey                        core.Stmt
 }
 
 // stagedTables puts the tables' names into a statement's text.
@@ -71,6 +71,7 @@ func newStagedRows[Tx any](s *Store[Tx]) *stagedRows[Tx] {
 		newsLook: x("news.look", d.NewsLook), newsInsert: x("news.insert", d.NewsInsert), newsList: x("news.list", d.NewsList),
 		intervene: x("intervene", d.Intervene), interventions: x("interventions", d.Interventions), intervened: x("intervened", d.Intervened),
 		erase: x("erase", d.Erase), eraseSteps: x("erase.steps", d.EraseSteps), eraseNews: x("erase.news", d.EraseNews),
+		eraseKey: x("erase.key", d.EraseKey),
 	}}
 }
 

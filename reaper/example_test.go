@@ -26,10 +26,8 @@ func Example() {
 	// Output:
 	// due: 1 results
 	// due: 1 keys
-	// due: 0 locks
 	// cleared: 1 results in 1 batches
 	// cleared: 1 keys in 1 batches
-	// cleared: 0 locks in 0 batches
 	// kept-key: idempotency: done, result gone
 	// lost-key: executed
 }
@@ -83,14 +81,18 @@ func sweepTwo(ctx context.Context) error {
 		return err
 	}
 	for _, t := range due.Tasks {
-		fmt.Printf("due: %d %s\n", t.Rows, t.Task)
+		if t.Rows > 0 {
+			fmt.Printf("due: %d %s\n", t.Rows, t.Task)
+		}
 	}
 	cleared, err := r.Sweep(ctx)
 	if err != nil {
 		return err
 	}
 	for _, t := range cleared.Tasks {
-		fmt.Printf("cleared: %d %s in %d batches\n", t.Rows, t.Task, t.Batches)
+		if t.Rows > 0 {
+			fmt.Printf("cleared: %d %s in %d batches\n", t.Rows, t.Task, t.Batches)
+		}
 	}
 	_, err = refund(keeps, "kept-key")
 	fmt.Println("kept-key:", err)

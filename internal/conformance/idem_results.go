@@ -29,6 +29,7 @@ func Results[Tx any](t *testing.T, h Handle[Tx]) {
 		"BodyAndKeyApart":      bodyAndKeyApart[Tx],
 		"ForEver":              forEver[Tx],
 		"EraseTenant":          eraseTenant[Tx],
+		"EraseStagedTenant":    eraseStagedTenant[Tx],
 		"EraseManyPages":       eraseManyPages[Tx],
 		"TwoVersionsTogether":  twoVersionsTogether[Tx],
 		"InboxOnce":            inboxOnce[Tx],

@@ -158,6 +158,71 @@ func eraseTenant[Tx any](e *Env[Tx]) {
 	}
 }
 
+// eraseStagedTenant: the same of staged operations, with their steps and news.
+func eraseStagedTenant[Tx any](e *Env[Tx]) {
+	s, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	staged, err := idempotency.NewStaged(s, idempotency.Stages[Tx, string, string]{
+		Name: "refund",
+		Run: func(ctx context.Context, r *idempotency.Run[Tx], who string) (string, error) {
+			return idempotency.Call(ctx, r, idempotency.Outside[string]{Step: "pay"}, func(context.Context, string) (string, error) {
+				if who == "unlucky" {
+					return "", errors.New("the line is dead")
+				}
+				return "iban of " + who, nil
+			})
+		},
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	op := func(tenant, key string) idempotency.Op {
+		return idempotency.Op{Tenant: tenant, Name: "refund", Key: key}
+	}
+	for _, o := range []idempotency.Op{op("anna", "1"), op("anna", "2"), op("bert", "3")} {
+		if _, err := staged.Do(e.Ctx, o, o.Tenant); err != nil {
+			e.Fatal(err)
+		}
+	}
+	if _, err := staged.Do(e.Ctx, op("anna", "4"), "unlucky"); err == nil {
+		e.Fatal("it was to be parked")
+	}
+	ref := idempotency.Ref{Tenant: "anna", Name: "refund", Key: "1"}
+	if _, err := s.News(e.Ctx, idempotency.News{Ref: ref, ID: "n", Kind: "settled", Body: []byte("personal")}, nil); err != nil {
+		e.Fatal(err)
+	}
+	erase := func(x idempotency.Erasure, want int64) {
+		e.Helper()
+		if n, err := s.EraseScope(e.Ctx, x); err != nil || n != want {
+			e.Errorf("%+v erased %d, %v, want %d", x, n, err, want)
+		}
+	}
+	erase(idempotency.Erasure{Tenant: "anna", Name: "another"}, 0)
+	erase(idempotency.Erasure{Tenant: "anna"}, 2)
+	erase(idempotency.Erasure{Tenant: "anna"}, 0)
+	erase(idempotency.Erasure{Tenant: "anna", Keys: true}, 2)
+	erase(idempotency.Erasure{Tenant: "anna", Keys: true}, 0)
+	for query, want := range map[string]int{
+		`SELECT COUNT(*) FROM holdfast_staged WHERE tenant = 'anna' AND state IN (4, 5) AND request IS NULL AND result IS NULL AND length(op_key) = 0 AND fingerprint IS NULL`: 2,
+		`SELECT COUNT(*) FROM holdfast_staged WHERE result IS NOT NULL`: 1,
+		`SELECT COUNT(*) FROM holdfast_steps WHERE result IS NOT NULL`:  1,
+		`SELECT COUNT(*) FROM holdfast_news WHERE body IS NOT NULL`:     0,
+		`SELECT COUNT(*) FROM holdfast_staged WHERE state = 6`:          1,
+	} {
+		if n := e.Int(query); n != want {
+			e.Errorf("%s: %d, want %d", query, n, want)
+		}
+	}
+	if _, err := staged.Do(e.Ctx, op("anna", "1"), "anna"); !errors.Is(err, idempotency.ErrExpired) {
+		e.Errorf("a duplicate is told %v", err)
+	}
+	if r, err := staged.Do(e.Ctx, op("bert", "3"), "bert"); err != nil || r.Value != "iban of bert" {
+		e.Errorf("another tenant's: %v, %v", r, err)
+	}
+}
+
 // eraseManyPages: more records than a page and a batch have, half of them
 // another operation's, by two erasers at once beside a claim under way.
 func eraseManyPages[Tx any](e *Env[Tx]) {

@@ -93,17 +93,19 @@ func registerWatchErrors[Tx any](e *Env[Tx]) {
 		e.Fatal(err)
 	}
 	// With an hour between two reads there is one, while the name changes.
-	ctx, cancel := context.WithTimeout(e.Ctx, 200*time.Millisecond)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
 	n := 0
 	for entry, err := range r.Watch(ctx, "a", optimistic.WatchOptions{Interval: time.Hour}) {
 		if err != nil {
-			if !errors.Is(err, context.DeadlineExceeded) {
+			if !errors.Is(err, context.Canceled) {
 				e.Error(err)
 			}
 			continue
 		}
-		n++
+		if n++; n == 1 {
+			defer time.AfterFunc(200*time.Millisecond, cancel).Stop()
+		}
 		if _, err := r.CompareAndSwap(e.Ctx, "a", entry.Revision, []byte("2")); err != nil {
 			e.Error(err)
 		}

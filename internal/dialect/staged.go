@@ -34,14 +34,14 @@ import "strings"
 //	NewsInsert:  key_hash, news_id, kind, body
 //	Intervene:   id, key_hash, namespace, action, by_whom, reason
 //	Intervened:  id
-//	Erase:       key_hash; EraseSteps, EraseNews: the same
+//	Erase:       key_hash; EraseSteps, EraseNews, EraseKey: the same
 type Staged struct {
 	Look, Insert, Claim, Own, Finish, Release, Park, ParkDue, Due string
 	StepLook, StepInsert, StepBegin, StepEnd, StepFind, Steps     string
 	Touch, Settle, Close                                          string
 	NewsLook, NewsInsert, NewsList                                string
 	Intervene, Intervened, Interventions                          string
-	Erase, EraseSteps, EraseNews                                  string
+	Erase, EraseSteps, EraseNews, EraseKey                        string
 
 	// List lists operations: namespace, tenant and operation ("" for all), who
 	// was due so long ago (µs), key_hash to go on after, limit; {states} are numbers.
@@ -117,7 +117,10 @@ VALUES ($1, $2, $3, $4, $5, $6, 1, {now}, {now})`,
 		Intervened:    `SELECT 1 FROM {interventions} WHERE id = $1`,
 		Interventions: `SELECT action, by_whom, reason, happened_at FROM {interventions} WHERE key_hash = $1 ORDER BY happened_at, id`,
 
-		Erase:      `UPDATE {staged} SET state = state + 2, request = NULL, result = NULL, reason = NULL, ` + moved + ` WHERE key_hash = $1 AND state IN (2, 3)`,
+		Erase: `UPDATE {staged} SET state = state + 2, request = NULL, result = NULL, reason = NULL, ` + moved + ` WHERE key_hash = $1 AND state IN (2, 3)`,
+		// The empty value of the column's own type, which each engine writes differently.
+		EraseKey: `UPDATE {staged} SET op_key = substr(op_key, 1, 0), fingerprint = NULL, ` + moved + `
+WHERE key_hash = $1 AND state IN (4, 5) AND (length(op_key) > 0 OR fingerprint IS NOT NULL)`,
 		EraseSteps: `UPDATE {steps} SET result = NULL WHERE key_hash = $1`,
 		EraseNews:  `UPDATE {news} SET body = NULL WHERE key_hash = $1`,
 
