@@ -4,6 +4,7 @@ SHELL      := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOTESTSUM     = gotest.tools/gotestsum@v1.13.0
 GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 ARGS       ?=
@@ -11,6 +12,15 @@ PKG        ?= ./...
 FUZZTIME   ?= 10s
 # Most tests wait for a server, so more of them run than there are cores.
 PARALLEL   ?= -parallel 8
+
+# RERUN=1 runs a test that failed once more, by itself, and names it: on a slow
+# and shared machine one of thousands may fail by its timing. A race is final.
+ifdef RERUN
+GOTEST = go run $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=6 \
+  --rerun-fails-abort-on-data-race --packages "$(1)" --
+else
+GOTEST = go test $(1)
+endif
 
 # Every module of the repository: the main one and those nested in it.
 MODULES     = $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*' | sort))
@@ -35,8 +45,8 @@ test: $(TESTSERVERS) tools-test ## Run every test, on every engine that can be h
 # have a way of their own with each engine.
 .PHONY: engines-test
 engines-test:
-	go test -count=1 $(PARALLEL) $(PKG) $(ARGS)
-	cd examples/orm && go test -count=1 $(PARALLEL) ./... $(ARGS)
+	$(call GOTEST,$(PKG)) -count=1 $(PARALLEL) $(ARGS)
+	cd examples/orm && $(call GOTEST,./...) -count=1 $(PARALLEL) $(ARGS)
 
 # What the drivers do in their other modes, processes that are stopped and cut
 # off in time, and measurements have no memory of ours in common, sqlx has that of
@@ -46,12 +56,12 @@ RACE_SKIP  ?= SQLX|Interpolated|SimpleProtocol|PgxExec|TestLease[^s]|TestSQL/Loc
 
 .PHONY: race
 race: $(TESTSERVERS) ## The same under the race detector, without the drivers' other modes
-	$(TESTSERVERS) -- go test -race -count=1 $(PARALLEL) -skip '$(RACE_SKIP)' $(PKG) $(ARGS)
+	$(TESTSERVERS) -- $(call GOTEST,$(PKG)) -race -count=1 $(PARALLEL) -skip '$(RACE_SKIP)' $(ARGS)
 
 .PHONY: faults
 faults: $(TESTSERVERS) ## The fault suite: killed, frozen and cut-off processes (ARGS=-short for a short one)
 	HOLDFAST_TEST_REQUIRE="$$(sed 's/,*sqlite//' <<<"$${HOLDFAST_TEST_REQUIRE-}")" \
-	  $(TESTSERVERS) -- go test -count=1 -timeout 30m ./internal/faults/... $(ARGS) # SQLite has no connection to cut
+	  $(TESTSERVERS) -- $(call GOTEST,./internal/faults/...) -count=1 -timeout 30m $(ARGS) # SQLite has no connection to cut
 
 .PHONY: model
 model: ## Check the lease protocol's model: needs spin and gcc (ARGS=-bound=large for more)

@@ -39,7 +39,7 @@ func claimsContendedSemaphore[Tx any](e *Env[Tx]) {
 				if dies {
 					crash(lease, func() bool { return st.alive(lease) })
 				} else {
-					time.Sleep(2 * time.Millisecond)
+					time.Sleep(20 * time.Millisecond) // long enough for the next to come
 					st.alive(lease)
 					if err := lease.Release(e.Ctx); err != nil {
 						e.Error(err)
