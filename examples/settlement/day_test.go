@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/dbtest"
@@ -17,12 +18,30 @@ func TestMain(m *testing.M) {
 	dbtest.VerifyNoLeaks(m)
 }
 
+// buffer hears several processes at once, as a terminal does.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
 // TestDay: the file is fed twice, the feed and workers are killed, and each line
 // is booked once.
 func TestDay(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
-		var out, log bytes.Buffer
+		var out, log buffer
 		y := &day{name: newDay(), url: dbtest.DSN(t, engine), rows: 3000, workers: 3, kill: true, stdout: &out, stderr: &log}
 		if err := y.run(t.Context()); err != nil {
 			t.Error(err)
@@ -56,7 +75,7 @@ func TestAuditSees(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var out, log bytes.Buffer
+			var out, log buffer
 			y := &day{name: newDay(), url: dbtest.DSN(t, dbtest.SQLite), rows: rows, workers: 1, stdout: &out, stderr: &log}
 			if err := y.run(t.Context()); err != nil {
 				t.Fatal(err)
