@@ -104,7 +104,8 @@ func registerWatchErrors[Tx any](e *Env[Tx]) {
 			continue
 		}
 		if n++; n == 1 {
-			defer time.AfterFunc(200*time.Millisecond, cancel).Stop()
+			later := time.AfterFunc(200*time.Millisecond, cancel)
+			e.Cleanup(func() { later.Stop() })
 		}
 		if _, err := r.CompareAndSwap(e.Ctx, "a", entry.Revision, []byte("2")); err != nil {
 			e.Error(err)
