@@ -97,7 +97,7 @@ func claimsLose[Tx any](w *world[Tx], key string, l, other sqllock.FairLocker[Tx
 		w.Errorf("%s: the lock is stuck", key)
 	}
 	<-done
-	w.struck(fault, errors.New("it was granted and released"))
+	w.struck(fault, errors.New(key+" was granted and released"))
 	last := claimAs(w, rec.Client(1), other, key)
 	last()
 	w.Eventually(key+": nobody is left in line", func() bool { return w.Int(`SELECT COUNT(*) FROM holdfast_claims`) == 0 })
