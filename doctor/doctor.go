@@ -105,6 +105,7 @@ func (p *patient) find(check string, s Severity, problem, advice string) {
 var indexed = map[string][]string{
 	"records": {"records_body_expires_at", "records_key_expires_at"}, "locks": nil, "floor": nil, "waiters": nil,
 	"claims": nil, "staged": {"staged_due_at"}, "steps": {"steps_provider_key"}, "interventions": {"interventions_key_hash"},
+	"sweeps": nil,
 }
 
 // bare is a table's name without quotes and schema.

@@ -3,6 +3,7 @@ package reaper_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,6 +84,9 @@ func clockLeaps[Tx any](e *conformance.Env[Tx]) {
 	}
 	s.by.Store(-day)
 	refused("a day lost", false)
+	if p := e.History(1)[0]; p.Rows != 0 || !strings.Contains(p.Error, "leapt: 2") { // 23h59m or 24h
+		e.Errorf("recorded as %+v", p)
+	}
 
 	// The clock is back, and less than the bound is no leap.
 	s.by.Store(30_000_000)

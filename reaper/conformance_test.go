@@ -10,6 +10,7 @@ import (
 func suites[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Run("Records", func(t *testing.T) { t.Parallel(); conformance.Reaper(t, h) })
 	t.Run("Locks", func(t *testing.T) { t.Parallel(); conformance.ReaperLocks(t, h) })
+	t.Run("History", func(t *testing.T) { t.Parallel(); conformance.ReaperHistory(t, h) })
 	t.Run("Lines", func(t *testing.T) { t.Parallel(); conformance.ReaperLines(t, h) })
 }
 

@@ -73,6 +73,14 @@
 // next sweep needs to know nothing of it. The commit of a batch may be unknown
 // as any other: then its rows are either cleared or found again.
 //
+// # History
+//
+// A sweep that cleared or failed something is written into the table
+// holdfast_sweeps: when, whose, how many rows of which kind, and what ended it, in
+// words that quote no values. [History] reads it; the last thousand passes of 90
+// days are kept. Where it cannot be written the sweep is as good as any, and
+// Report.Unrecorded says why.
+//
 // # A clock that leaps
 //
 // Rows that were deleted because a clock was wrong do not come back when it is

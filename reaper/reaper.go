@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -28,6 +32,9 @@ const (
 	DefaultMaxClockLeap = time.Minute
 	MinMaxClockLeap     = time.Second
 	MaxMaxClockLeap     = 24 * time.Hour
+
+	// MaxHolder is the longest Options.Holder, in bytes.
+	MaxHolder = 255
 )
 
 // lockWait bounds, on the server, how long a batch waits for a lock.
@@ -54,6 +61,9 @@ type Options struct {
 	// the process's stopwatch between two looks: 1 s to 24 h. Default: a
 	// minute.
 	MaxClockLeap time.Duration
+	// Holder names this process in the history, at most 255 bytes of UTF-8, for
+	// people to look at. Default: host name and process id.
+	Holder string
 	// OnReport gets the report of every pass of Run, also of one that failed.
 	OnReport func(Report)
 	// OnError gets the errors of Run, which goes on at the next interval.
@@ -75,6 +85,10 @@ func (o *Options) withDefaults(batch int) error {
 	if o.MaxClockLeap == 0 {
 		o.MaxClockLeap = DefaultMaxClockLeap
 	}
+	if o.Holder == "" {
+		host, _ := os.Hostname() // a name for people; it may be missing
+		o.Holder = host + ":" + strconv.Itoa(os.Getpid())
+	}
 	switch {
 	case o.Batch < 1 || o.Batch > MaxBatch:
 		return invalid("Options.Batch", fmt.Sprintf("%d is not between 1 and %d", o.Batch, MaxBatch))
@@ -86,6 +100,8 @@ func (o *Options) withDefaults(batch int) error {
 		return invalid("Options.LockGrace", fmt.Sprintf("%v is not between %v and %v", o.LockGrace, MinLockGrace, MaxLockGrace))
 	case o.MaxClockLeap < MinMaxClockLeap || o.MaxClockLeap > MaxMaxClockLeap:
 		return invalid("Options.MaxClockLeap", fmt.Sprintf("%v is not between %v and %v", o.MaxClockLeap, MinMaxClockLeap, MaxMaxClockLeap))
+	case len(o.Holder) > MaxHolder || !utf8.ValidString(o.Holder) || strings.ContainsRune(o.Holder, 0):
+		return invalid("Options.Holder", fmt.Sprintf("is not valid UTF-8 without NUL bytes, of at most %d bytes", MaxHolder))
 	}
 	return nil
 }
@@ -101,6 +117,7 @@ type Reaper struct {
 	dialect   *dialect.Dialect
 	clock     clock
 	tasks     []task
+	history   *history
 	turn      chan struct{} // holds a token while a pass is under way
 }
 
@@ -138,6 +155,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, 
 		newWaiters(a.Table("waiters"), a.Dialect),
 		newClaims(a.Table("claims"), o.LockGrace, a.Dialect),
 	}
+	r.history = newHistory(a.Table("sweeps"), o.Holder, a.Dialect)
 	r.clock = clock{limit: o.MaxClockLeap, read: readClock(a.Dialect, a.Pool)}
 	if err := r.clock.accept(ctx); err != nil {
 		return nil, fmt.Errorf("reaper: reading the database's clock: %w", err)

@@ -14,6 +14,8 @@ type Report struct {
 	Duration time.Duration
 	// More: MaxRows ended the pass, and there may be more to clear.
 	More bool
+	// Unrecorded is why the pass is missing in the history, which ends no pass.
+	Unrecorded error
 }
 
 // Rows is the sum over all tasks.

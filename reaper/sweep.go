@@ -38,6 +38,7 @@ func (r *Reaper) Sweep(ctx context.Context) (Report, error) {
 	start := time.Now()
 	err = p.run()
 	p.report.Duration = time.Since(start)
+	p.report.Unrecorded = r.record(ctx, p.report, err)
 	return p.report, err
 }
 

@@ -255,6 +255,14 @@ func TestReap(t *testing.T) {
 		if n := o.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 0 {
 			o.Errorf("%d are left", n)
 		}
+		var passes []pass
+		o.json(&passes, "reap", "--history")
+		if len(passes) != 1 || passes[0].Rows != r.Rows || len(passes[0].Tasks) != len(r.Tasks) || passes[0].Holder == "" || passes[0].Ended.Before(passes[0].Began) {
+			o.Errorf("got %+v", passes)
+		}
+		if out := o.ok("reap", "--history", "--limit", "1"); !strings.Contains(out, "keys:3") {
+			o.Errorf("got %s", out)
+		}
 		if out := o.ok("reap"); !strings.Contains(out, "cleared 0 rows") {
 			o.Errorf("got %q", out)
 		}

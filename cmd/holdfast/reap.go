@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,58 +32,82 @@ type reapedTask struct {
 	OldestMS int64  `json:"oldest_ms"`
 }
 
+func taskOf(t reaper.TaskReport) reapedTask {
+	return reapedTask{t.Task, t.Rows, t.Batches, t.Passed, t.Oldest.Milliseconds()}
+}
+
+// reapFlags say how to reap.
+type reapFlags struct {
+	*flags
+	reaper.Options
+	dry, accept, history bool
+	limit                int
+	every                time.Duration
+}
+
 func newReap(f *flags) *cobra.Command {
-	var o reaper.Options
-	var dry, accept bool
-	var every time.Duration
+	r := &reapFlags{flags: f}
 	cmd := &cobra.Command{
 		Use: "reap", Short: "Clear what has expired: once, or again and again with --every", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
-				if every > 0 { // each pass is said when it is over
-					o.OnReport = func(r reaper.Report) { _ = f.report(cmd, r, false) }
-					o.OnError = func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: "+withoutPassword(err.Error())) }
+				if r.history {
+					return f.passes(ctx, cmd, db, r.limit)
 				}
-				r, err := reaper.New(ctx, db, o)
-				if err != nil {
-					return err
-				}
-				if accept {
-					if err := r.AcceptClock(ctx); err != nil {
-						return err
-					}
-				}
-				if every > 0 && !dry {
-					return r.Run(ctx, every)
-				}
-				pass := r.Sweep
-				if dry {
-					pass = r.DryRun
-				}
-				report, err := pass(ctx)
-				if err != nil {
-					return err
-				}
-				return f.report(cmd, report, dry)
+				return r.run(ctx, cmd, db)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count what is due")
-	cmd.Flags().DurationVar(&every, "every", 0, "go on until interrupted, with so much time between two passes")
-	cmd.Flags().IntVar(&o.Batch, "batch", 0, "rows in one transaction at most (default: 500; SQLite 100)")
-	cmd.Flags().Int64Var(&o.MaxRows, "max-rows", 0, "rows in one pass at most (default: no bound)")
-	cmd.Flags().Float64Var(&o.Pace, "pace", 0, "rest after a batch, in multiples of its time (default: 1)")
-	cmd.Flags().DurationVar(&o.LockGrace, "lock-grace", 0, "how long free locks keep their rows (default: 1h)")
-	cmd.Flags().BoolVar(&accept, "accept-clock", false, "go on after the database's clock leapt and was looked at")
+	flags := cmd.Flags()
+	flags.BoolVar(&r.dry, "dry-run", false, "only count what is due")
+	flags.DurationVar(&r.every, "every", 0, "go on until interrupted, with so much time between two passes")
+	flags.IntVar(&r.Batch, "batch", 0, "rows in one transaction at most (default: 500; SQLite 100)")
+	flags.Int64Var(&r.MaxRows, "max-rows", 0, "rows in one pass at most (default: no bound)")
+	flags.Float64Var(&r.Pace, "pace", 0, "rest after a batch, in multiples of its time (default: 1)")
+	flags.DurationVar(&r.LockGrace, "lock-grace", 0, "how long free locks keep their rows (default: 1h)")
+	flags.BoolVar(&r.accept, "accept-clock", false, "go on after the database's clock leapt and was looked at")
+	flags.BoolVar(&r.history, "history", false, "show the last passes that cleared or failed something, instead")
+	flags.IntVar(&r.limit, "limit", 20, "with --history: how many at most")
 	return cmd
+}
+
+func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB[*sql.Tx]) error {
+	if f.every > 0 { // each pass is said when it is over
+		f.OnReport = func(r reaper.Report) { _ = f.report(cmd, r, false) }
+		f.OnError = func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: "+withoutPassword(err.Error())) }
+	}
+	r, err := reaper.New(ctx, db, f.Options)
+	if err != nil {
+		return err
+	}
+	if f.accept {
+		if err := r.AcceptClock(ctx); err != nil {
+			return err
+		}
+	}
+	if f.every > 0 && !f.dry {
+		return r.Run(ctx, f.every)
+	}
+	pass := r.Sweep
+	if f.dry {
+		pass = r.DryRun
+	}
+	report, err := pass(ctx)
+	if err != nil {
+		return err
+	}
+	return f.report(cmd, report, f.dry)
 }
 
 func (f *flags) report(cmd *cobra.Command, r reaper.Report, dry bool) error {
 	out := reaped{DryRun: dry, Rows: r.Rows(), More: r.More, TookMS: r.Duration.Milliseconds(), Tasks: []reapedTask{}}
 	rows := [][]string{}
 	for _, t := range r.Tasks {
-		out.Tasks = append(out.Tasks, reapedTask{t.Task, t.Rows, t.Batches, t.Passed, t.Oldest.Milliseconds()})
+		out.Tasks = append(out.Tasks, taskOf(t))
 		rows = append(rows, []string{t.Task, strconv.FormatInt(t.Rows, 10), strconv.FormatInt(t.Passed, 10), duration(t.Oldest)})
+	}
+	if r.Unrecorded != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: the pass is not in the history: "+withoutPassword(r.Unrecorded.Error()))
 	}
 	said := fmt.Sprintf("cleared %d rows in %s\n", out.Rows, duration(r.Duration))
 	if dry {
@@ -91,4 +117,36 @@ func (f *flags) report(cmd *cobra.Command, r reaper.Report, dry bool) error {
 		said += "there may be more: --max-rows ended the pass\n"
 	}
 	return f.answer(cmd, out, table("nothing was looked at", "TASK ROWS PASSED OLDEST", rows)+said)
+}
+
+// pass is one of the history, in JSON.
+type pass struct {
+	Began  time.Time    `json:"began"`
+	Ended  time.Time    `json:"ended"`
+	Holder string       `json:"holder"`
+	Rows   int64        `json:"rows"`
+	More   bool         `json:"more"`
+	Tasks  []reapedTask `json:"tasks"`
+	Error  string       `json:"error,omitempty"`
+}
+
+func (f *flags) passes(ctx context.Context, cmd *cobra.Command, db *holdfast.DB[*sql.Tx], limit int) error {
+	passes, err := reaper.History(ctx, db, limit)
+	if err != nil {
+		return err
+	}
+	list, rows := []pass{}, [][]string{}
+	for _, p := range passes {
+		one := pass{p.Began, p.Ended, p.Holder, p.Rows, p.More, []reapedTask{}, p.Error}
+		var of []string
+		for _, t := range p.Tasks {
+			one.Tasks = append(one.Tasks, taskOf(t))
+			if t.Rows > 0 {
+				of = append(of, text(t.Task)+":"+strconv.FormatInt(t.Rows, 10))
+			}
+		}
+		list = append(list, one)
+		rows = append(rows, []string{moment(p.Began), duration(p.Ended.Sub(p.Began)), text(p.Holder), strconv.FormatInt(p.Rows, 10), cmp.Or(strings.Join(of, ","), "-"), text(p.Error)})
+	}
+	return f.answer(cmd, list, table("no pass has cleared or failed anything", "BEGAN TOOK HOLDER ROWS CLEARED ERROR", rows))
 }

@@ -3,6 +3,7 @@ package dialect
 import (
 	"errors"
 	"reflect"
+	"strconv"
 )
 
 // SQLState finds the SQLSTATE of a PostgreSQL driver's error (pgx and lib/pq
@@ -54,6 +55,21 @@ func SQLiteCode(err error) (code int) {
 		return false
 	})
 	return code
+}
+
+// Code is the engine's code of a driver's error, as people look it up; "" where
+// it has none.
+func Code(err error) string {
+	if state := SQLState(err); state != "" {
+		return "SQLSTATE " + state
+	}
+	if n := MySQLNumber(err); n != 0 {
+		return "error " + strconv.Itoa(int(n))
+	}
+	if n := SQLiteCode(err); n != 0 {
+		return "SQLite code " + strconv.Itoa(n)
+	}
+	return ""
 }
 
 // walk visits err and what it wraps, until f is satisfied.

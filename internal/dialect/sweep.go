@@ -124,3 +124,17 @@ WHERE expires_at <= $1 AND name >= $2 AND (name > $2 OR {second} > $3) ORDER BY 
 		Write: r.Replace(write),
 	}
 }
+
+// History is the SQL of the passes that were made; it is the same on every
+// engine. {sweeps} is the table, {now} the clock. Parameters in order:
+//
+//	Insert: id, how long the pass took (µs), holder, rows, more, tasks, error
+//	Bound:  how many to keep, less one (returns the end of the oldest to keep)
+//	Trim:   the end of the oldest to keep, for how long to keep any (µs)
+//	List:   limit
+var History = struct{ Insert, Bound, Trim, List string }{
+	Insert: `INSERT INTO {sweeps} (id, began_at, ended_at, holder, cleared, more, tasks, error) VALUES ($1, {now} - $2, {now}, $3, $4, $5, $6, $7)`,
+	Bound:  `SELECT ended_at FROM {sweeps} ORDER BY ended_at DESC LIMIT 1 OFFSET $1`,
+	Trim:   `DELETE FROM {sweeps} WHERE ended_at < $1 OR ended_at < {now} - $2`,
+	List:   `SELECT began_at, ended_at, holder, cleared, more, tasks, error FROM {sweeps} ORDER BY ended_at DESC, id DESC LIMIT $1`,
+}

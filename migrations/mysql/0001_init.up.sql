@@ -196,3 +196,21 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}interventions` (
   happened_at BIGINT NOT NULL,
   KEY interventions_key_hash (key_hash)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- Passes of the reaper that did or failed something. The reaper keeps the last
+-- thousand of them, for 90 days.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}sweeps` (
+  id       BINARY(16)     NOT NULL,
+  began_at BIGINT         NOT NULL,
+  ended_at BIGINT         NOT NULL,
+  -- whose reaper it was, for people to look at
+  holder   VARBINARY(255) NOT NULL,
+  cleared  BIGINT         NOT NULL,
+  -- 1: a bound on its rows ended it
+  more     SMALLINT       NOT NULL,
+  -- what was done in each table, in JSON
+  tasks    MEDIUMBLOB     NOT NULL,
+  -- what ended it; NULL is nothing
+  error    VARBINARY(500) NULL,
+  PRIMARY KEY (ended_at, id)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;

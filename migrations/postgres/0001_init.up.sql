@@ -206,3 +206,21 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}interventions" (
 
 CREATE INDEX IF NOT EXISTS "{prefix}interventions_key_hash"
   ON {schema}"{prefix}interventions" (key_hash);
+
+-- Passes of the reaper that did or failed something. The reaper keeps the last
+-- thousand of them, for 90 days.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}sweeps" (
+  id       bytea    NOT NULL CHECK (octet_length(id) = 16),
+  began_at bigint   NOT NULL,
+  ended_at bigint   NOT NULL,
+  -- whose reaper it was, for people to look at
+  holder   text     NOT NULL,
+  cleared  bigint   NOT NULL,
+  -- 1: a bound on its rows ended it
+  more     smallint NOT NULL,
+  -- what was done in each table, in JSON
+  tasks    text     NOT NULL,
+  -- what ended it; NULL is nothing
+  error    text,
+  PRIMARY KEY (ended_at, id)
+);

@@ -203,3 +203,21 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}interventions" (
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}interventions_key_hash"
   ON "{prefix}interventions" (key_hash);
+
+-- Passes of the reaper that did or failed something. The reaper keeps the last
+-- thousand of them, for 90 days.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}sweeps" (
+  id       BLOB    NOT NULL CHECK (length(id) = 16),
+  began_at INTEGER NOT NULL,
+  ended_at INTEGER NOT NULL,
+  -- whose reaper it was, for people to look at
+  holder   TEXT    NOT NULL,
+  cleared  INTEGER NOT NULL,
+  -- 1: a bound on its rows ended it
+  more     INTEGER NOT NULL,
+  -- what was done in each table, in JSON
+  tasks    TEXT    NOT NULL,
+  -- what ended it; NULL is nothing
+  error    TEXT,
+  PRIMARY KEY (ended_at, id)
+) STRICT;

@@ -1,0 +1,213 @@
+package reaper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// Bounds of the history. Each pass that is recorded deletes what exceeds them.
+const (
+	HistoryRows = 1000
+	HistoryLife = 90 * 24 * time.Hour
+
+	// historyTimeout bounds the writing of a pass, which outlives its context.
+	historyTimeout = 2 * time.Second
+	// repeatedAfter: a failure that repeats itself is recorded as often.
+	repeatedAfter = time.Hour
+)
+
+// Pass is a sweep that cleared or failed something, as it is recorded.
+type Pass struct {
+	// Began and Ended are by the database's clock.
+	Began, Ended time.Time
+	// Holder is Options.Holder.
+	Holder string
+	// Rows were cleared; Tasks says of which kinds.
+	Rows  int64
+	Tasks []TaskReport
+	// More: MaxRows ended the pass.
+	More bool
+	// Error says what ended the pass, in the words of this package and with the
+	// engine's code only: a driver's text may quote values. "" is nothing.
+	Error string
+}
+
+// History returns the passes of all reapers that work on db's tables, the newest
+// first, at most limit of them. Passes that had nothing to clear are not recorded,
+// nor are dry runs; a failure that repeats itself is, once an hour.
+//
+// Errors: [holdfast.ErrInvalid] for a limit that is not between 1 and
+// HistoryRows, [holdfast.ErrSchema], ctx's, the driver's.
+func History[Tx any](ctx context.Context, db *holdfast.DB[Tx], limit int) ([]Pass, error) {
+	switch {
+	case db == nil:
+		return nil, invalid("db", "is nil")
+	case limit < 1 || limit > HistoryRows:
+		return nil, invalid("limit", fmt.Sprintf("%d is not between 1 and %d", limit, HistoryRows))
+	}
+	a := db.Access()
+	h := newHistory(a.Table("sweeps"), "", a.Dialect)
+	passes, err := h.read(ctx, a.Pool, limit)
+	if err != nil && a.Dialect.Classify(err) == dialect.NoTable {
+		err = &holdfast.SchemaError{Table: h.at, Err: err}
+	}
+	return passes, err
+}
+
+// history writes and reads passes.
+type history struct {
+	at, holder                string
+	insert, bound, trim, list core.Stmt
+
+	// The failure that was recorded last, and when.
+	failure string
+	failed  time.Time
+}
+
+func newHistory(table, holder string, d *dialect.Dialect) *history {
+	r := strings.NewReplacer("{sweeps}", table, "{now}", d.Now)
+	compile := func(name, text string) core.Stmt { return d.Compile("sweep.history."+name, r.Replace(text)) }
+	sql := &dialect.History
+	return &history{
+		at: table, holder: holder,
+		insert: compile("insert", sql.Insert), bound: compile("bound", sql.Bound),
+		trim: compile("trim", sql.Trim), list: compile("list", sql.List),
+	}
+}
+
+// taskJSON is a TaskReport as it is stored.
+type taskJSON struct {
+	Task     string `json:"task"`
+	Rows     int64  `json:"rows"`
+	Batches  int    `json:"batches"`
+	Passed   int64  `json:"passed"`
+	OldestUS int64  `json:"oldest_us"`
+	TookUS   int64  `json:"took_us"`
+}
+
+// record writes a pass down, unless it did nothing. It is called in turn.
+func (r *Reaper) record(ctx context.Context, report Report, failed error) error {
+	h := r.history
+	kind, text := describe(failed)
+	if kind == "" {
+		h.failure = ""
+	}
+	if report.Rows() == 0 {
+		// Nor is it news that a program ended.
+		if kind == "" || ctx.Err() != nil || kind == h.failure && time.Since(h.failed) < repeatedAfter {
+			return nil
+		}
+	}
+	tasks := []taskJSON{}
+	for _, t := range report.Tasks {
+		tasks = append(tasks, taskJSON{t.Task, t.Rows, t.Batches, t.Passed, t.Oldest.Microseconds(), t.Duration.Microseconds()})
+	}
+	list, err := json.Marshal(tasks)
+	if err != nil {
+		return err
+	}
+	id, more := uuid.New(), 0
+	if report.More {
+		more = 1
+	}
+	args := []any{id[:], report.Duration.Microseconds(), h.holder, report.Rows(), more, string(list), nil}
+	if text != "" {
+		args[6] = text
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyTimeout)
+	defer cancel()
+	if err := r.again(ctx, func() error {
+		_, err := h.insert.Exec(ctx, r.pool, args...)
+		return err
+	}); err != nil {
+		return err
+	}
+	h.failure, h.failed = kind, time.Now()
+	if errors.Is(failed, ErrClockLeap) {
+		return nil // by such a clock nothing is old
+	}
+	return r.again(ctx, func() error { return h.cut(ctx, r.pool) })
+}
+
+// cut deletes what exceeds the bounds.
+func (h *history) cut(ctx context.Context, q core.Querier) error {
+	var oldest int64
+	if _, err := h.bound.QueryRow(ctx, q, []any{&oldest}, HistoryRows-1); err != nil {
+		return err
+	}
+	_, err := h.trim.Exec(ctx, q, oldest, HistoryLife.Microseconds())
+	return err
+}
+
+func (h *history) read(ctx context.Context, q core.Querier, limit int) (passes []Pass, err error) {
+	rows, err := h.list.Query(ctx, q, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := rows.Close(); err == nil {
+			err = e
+		}
+	}()
+	for rows.Next() {
+		var p Pass
+		var began, ended int64
+		var more int
+		var list string
+		var failed *string
+		if err := rows.Scan(&began, &ended, &p.Holder, &p.Rows, &more, &list, &failed); err != nil {
+			return nil, err
+		}
+		var tasks []taskJSON
+		if err := json.Unmarshal([]byte(list), &tasks); err != nil {
+			return nil, fmt.Errorf("reaper: a pass in %s: %w", h.at, err)
+		}
+		for _, t := range tasks {
+			p.Tasks = append(p.Tasks, TaskReport{t.Task, t.Rows, t.Batches, t.Passed, micros(t.OldestUS), micros(t.TookUS)})
+		}
+		p.Began, p.Ended, p.More = time.UnixMicro(began).UTC(), time.UnixMicro(ended).UTC(), more != 0
+		if failed != nil {
+			p.Error = *failed
+		}
+		passes = append(passes, p)
+	}
+	return passes, rows.Err()
+}
+
+// describe says what ended a pass without the driver's text. Failures of one
+// kind are the same failure again.
+func describe(err error) (kind, text string) {
+	var leap *ClockLeapError
+	var schema *holdfast.SchemaError
+	var retry *holdfast.RetryError
+	text = "the database's error"
+	switch {
+	case err == nil:
+		return "", ""
+	case errors.As(err, &leap):
+		return ErrClockLeap.Error(), fmt.Sprintf("the database's clock leapt: %v against the process's stopwatch", leap.Leap.Round(time.Millisecond))
+	case errors.As(err, &schema):
+		text = "table " + schema.Table + " is missing, or without its row"
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		text = "its context ended"
+	case errors.As(err, &retry):
+		text = fmt.Sprintf("rolled back %d times", retry.Attempts)
+	case errors.Is(err, holdfast.ErrUnknown):
+		text = "a commit whose outcome is unknown"
+	}
+	if code := dialect.Code(err); code != "" {
+		text += " (" + code + ")"
+	}
+	text = strings.ToValidUTF8(text[:min(len(text), 500)], "")
+	return text, text
+}
