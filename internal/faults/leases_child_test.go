@@ -87,16 +87,21 @@ func (p *party) visitOften(ctx context.Context, i int, o *order) error {
 }
 
 func (p *party) holdUntilKilled(ctx context.Context, key string) error {
-	lease, term, err := p.get(ctx, p.rec.Client(0), visit{key: key, try: true, ttl: p.o.TTL})
-	if err != nil {
-		return err
+	for {
+		lease, term, err := p.get(ctx, p.rec.Client(0), visit{key: key, try: true, ttl: p.o.TTL})
+		if err != nil {
+			return err
+		}
+		switch err := p.write(ctx, lease, guarded, term); {
+		case errors.Is(err, sqllock.ErrLost): // its TTL is short, and the machine was busy
+			continue
+		case err != nil:
+			return err
+		}
+		fmt.Println("holding")
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed, or its parent is gone
+		return errors.New("nobody killed it")
 	}
-	if err := p.write(ctx, lease, guarded, term); err != nil {
-		return err
-	}
-	fmt.Println("holding")
-	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed, or its parent is gone
-	return errors.New("nobody killed it")
 }
 
 // obey does what each line says, and answers "ok", "lost" or what went wrong.
