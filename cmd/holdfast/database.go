@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,13 +17,13 @@ import (
 )
 
 // with runs f on the database.
-func (f *flags) with(cmd *cobra.Command, run func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error) error {
+func (f *flags) with(cmd *cobra.Command, run func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error, more ...holdfast.Option) error {
 	pool, err := f.open()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = pool.Close() }()
-	db, err := holdfastsql.Open(cmd.Context(), pool, holdfast.WithPrefix(f.prefix), holdfast.WithSchema(f.schema))
+	db, err := holdfastsql.Open(cmd.Context(), pool, append(more, holdfast.WithPrefix(f.prefix), holdfast.WithSchema(f.schema))...)
 	if err != nil {
 		return err
 	}
@@ -72,7 +71,7 @@ func (k *keyFlags) key() (string, error) {
 	}
 	var b []byte
 	if _, err := fmt.Sscanf(k.hex, "%x", &b); err != nil || len(b)*2 != len(k.hex) {
-		return "", errors.New("--key-hex is not an even number of hexadecimal digits")
+		return "", usage("--key-hex is not an even number of hexadecimal digits")
 	}
 	return string(b), nil
 }

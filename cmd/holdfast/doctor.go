@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -26,12 +25,12 @@ func newDoctor(f *flags) *cobra.Command {
 	var tables []string
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Look for settings that break or weaken what Holdfast promises; only reads", Args: noArgs,
-		Long: "Look for settings that break or weaken what Holdfast promises. The exit status is 1 when a promise is broken.",
+		Long: "Look for settings that break or weaken what Holdfast promises. The exit status is 3 when a promise is broken.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, t := range tables {
 				name, key, ok := strings.Cut(t, ":")
 				if !ok || name == "" || key == "" {
-					return errors.New("--table is a table and its unique key, such as refunds:refund_no or days:merchant,day")
+					return usage("--table is a table and its unique key, such as refunds:refund_no or days:merchant,day")
 				}
 				o.Tables = append(o.Tables, doctor.Table{Name: name, Key: strings.Split(key, ",")})
 			}
@@ -56,7 +55,7 @@ func newDoctor(f *flags) *cobra.Command {
 					return err
 				}
 				if broken > 0 {
-					return fmt.Errorf("%d promises are broken", broken)
+					return brokenError(broken)
 				}
 				return nil
 			})

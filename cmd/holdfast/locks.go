@@ -168,9 +168,9 @@ func newLocksRelease(f *flags) *cobra.Command {
 				case kind == "lease" && token == 0:
 					had, err = l.ForceRelease(ctx, name, who.reason)
 				case kind == "lease":
-					err = errors.New("--token is for --kind fair and semaphore: a lease has one holder")
+					err = usage("--token is for --kind fair and semaphore: a lease has one holder")
 				case token == 0:
-					err = errors.New("say whose place: --token, as holdfast locks lines has it")
+					err = usage("say whose place: --token, as holdfast locks lines has it")
 				case kind == "fair":
 					had, err = l.Fair().ForceRelease(ctx, name, token, who.reason)
 				case kind == "semaphore":
@@ -179,7 +179,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 						had, err = s.ForceRelease(ctx, token, who.reason)
 					}
 				default:
-					err = errors.New("--kind is lease, fair or semaphore")
+					err = usage("--kind is lease, fair or semaphore")
 				}
 				if err != nil {
 					return err
@@ -196,7 +196,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 	}
 	k.add(cmd)
 	who.add(cmd)
-	cmd.Flags().StringVar(&kind, "kind", "lease", "lease, fair or semaphore")
+	oneOf(cmd, &kind, "kind", "lease", "whose lock", "lease\tone holder", "fair\tplaces in a line", "semaphore\tpermits")
 	cmd.Flags().Int64Var(&token, "token", 0, "whose place, for fair and semaphore")
 	return cmd
 }

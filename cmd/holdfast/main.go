@@ -1,12 +1,13 @@
 // Command holdfast is for operators: it creates and describes Holdfast's tables,
 // lists locks and takes them away, settles operations whose outcome is unknown,
-// clears what has expired,
-// and makes a restored database safe to work on.
+// clears what has expired, looks for settings that break a promise, measures,
+// and makes a restored database safe to work on. docs/cli.md lists every command,
+// flag and exit status.
 //
 //	HOLDFAST_DSN=postgres://user:pw@host/db holdfast migrate up
 //
-// The database is named by HOLDFAST_DSN, or by -dsn where no other user of the
-// machine can read the process list.
+// The database is named by HOLDFAST_DSN, by a file (HOLDFAST_DSN_FILE, -dsn-file),
+// or by -dsn where no other user of the machine can read the process list.
 package main
 
 import (
@@ -22,6 +23,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -31,13 +33,13 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot() //nolint:contextcheck // the context comes with ExecuteContext
 	root.SetArgs(longFlags(args))
-	root.SetOut(stdout)
+	root.SetOut(completionsFor(args, stdout))
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	if err != nil {
 		fmt.Fprintln(stderr, "holdfast: "+strings.TrimPrefix(withoutPassword(err.Error()), "holdfast: "))
-		return 1
 	}
-	return 0
+	return statusOf(err)
 }
 
 // longFlags lets -dsn stand for --dsn, as Go's own flags do; no flag has a

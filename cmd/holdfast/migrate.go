@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -40,7 +39,7 @@ func newMigrateDown(f *flags) *cobra.Command {
 		Use: "down", Short: "Drop the tables and delete every record", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
-				return errors.New("down deletes every record, so that keys which were used can be used again: if that is meant, add --yes")
+				return usage("down deletes every record, so that keys which were used can be used again: if that is meant, add --yes")
 			}
 			return f.migrate(cmd, migrations.Down)
 		},
@@ -55,7 +54,7 @@ func newMigratePrint(f *flags) *cobra.Command {
 		Use: "print", Short: "Print the SQL, for a tool of your own; needs no database", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if engine == "" {
-				return errors.New("say for which engine: --engine postgres, mysql, mariadb or sqlite")
+				return usage("say for which engine: --engine postgres, mysql, mariadb or sqlite")
 			}
 			var b strings.Builder
 			if err := migrations.Print(&b, holdfast.Engine(engine), f.options()...); err != nil {
@@ -68,7 +67,7 @@ func newMigratePrint(f *flags) *cobra.Command {
 			}{engine, migrations.Version, b.String()}, b.String())
 		},
 	}
-	cmd.Flags().StringVar(&engine, "engine", "", "postgres, mysql, mariadb or sqlite")
+	oneOf(cmd, &engine, "engine", "", "for which engine", "postgres", "mysql", "mariadb", "sqlite")
 	return cmd
 }
 
@@ -84,7 +83,10 @@ func (f *flags) migrate(cmd *cobra.Command, run apply) error {
 	}
 	defer func() { _ = pool.Close() }()
 	if run != nil {
-		if err := run(cmd.Context(), pool, f.options()...); err != nil {
+		p := f.progress(cmd, "migrating")
+		err := run(cmd.Context(), pool, f.options()...)
+		p.done()
+		if err != nil {
 			return err
 		}
 	}

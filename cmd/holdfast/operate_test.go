@@ -35,9 +35,14 @@ func (o operator) ok(args ...string) string {
 }
 
 // fails runs one that must fail, and say so.
-func (o operator) fails(want string, args ...string) {
+func (o operator) fails(want string, args ...string) { o.Helper(); o.ends(exitFailed, want, args...) }
+
+// misused is the same for what is wrong with the command line.
+func (o operator) misused(want string, args ...string) { o.Helper(); o.ends(exitUsage, want, args...) }
+
+func (o operator) ends(status int, want string, args ...string) {
 	o.Helper()
-	if code, out, err := o.run(args...); code != 1 || out != "" || !strings.Contains(err, want) {
+	if code, out, err := o.run(args...); code != status || out != "" || !strings.Contains(err, want) {
 		o.Errorf("%v: status %d, %q, %q, want %q", args, code, out, err, want)
 	}
 }
@@ -110,10 +115,10 @@ func TestLocks(t *testing.T) {
 
 		why := []string{"--by", "ada", "--reason", "ticket 7"}
 		release := func(args ...string) []string { return append(append([]string{"locks", "release"}, why...), args...) }
-		o.fails("required", "locks", "release", "--key", "order/1")
-		o.fails("--key-hex", release("--key-hex", "xyz")...)
-		o.fails("--kind", release("--key", "order/1", "--kind", "other", "--token", "1")...)
-		o.fails("--token", release("--key", "a line", "--kind", "fair")...)
+		o.misused("required", "locks", "release", "--key", "order/1")
+		o.misused("--key-hex", release("--key-hex", "xyz")...)
+		o.misused("--kind", release("--key", "order/1", "--kind", "other", "--token", "1")...)
+		o.misused("--token", release("--key", "a line", "--kind", "fair")...)
 		if out := o.ok(release("--key", "not there")...); out != "nobody had it\n" {
 			o.Errorf("got %q", out)
 		}
@@ -190,10 +195,10 @@ func TestOps(t *testing.T) {
 			o.Errorf("got %+v", one)
 		}
 		o.fails("no such operation", with("show", "3")...)
-		o.fails("--result", with("resolve", "1", append(why, "--as", "step-done")...)...)
-		o.fails("--as", with("resolve", "1", append(why, "--as", "nonsense")...)...)
-		o.fails("--code", with("resolve", "1", append(why, "--as", "rejected")...)...)
-		o.fails("required", with("resolve", "1", "--as", "resume")...)
+		o.misused("--result", with("resolve", "1", append(why, "--as", "step-done")...)...)
+		o.misused("--as", with("resolve", "1", append(why, "--as", "nonsense")...)...)
+		o.misused("--code", with("resolve", "1", append(why, "--as", "rejected")...)...)
+		o.misused("required", with("resolve", "1", "--as", "resume")...)
 		o.fails("set", with("resolve", "1", append(why, "--as", "resume")...)...)
 		if out := o.ok(with("resolve", "1", append(why, "--as", "step-done", "--result", "1250")...)...); out != "pending\n" {
 			o.Errorf("got %q", out)
@@ -228,7 +233,7 @@ func TestOps(t *testing.T) {
 			o.Errorf("got %+v", list)
 		}
 		o.fails("only what is unknown", with("resolve", "r", append(why, "--as", "free")...)...)
-		o.fails("--state", "ops", "list", "--state", "lost")
+		o.misused("--state", "ops", "list", "--state", "lost")
 	})
 }
 
@@ -266,7 +271,7 @@ func TestReap(t *testing.T) {
 		if out := o.ok("reap"); !strings.Contains(out, "cleared 0 rows") {
 			o.Errorf("got %q", out)
 		}
-		o.fails("Batch", "reap", "--batch", strconv.Itoa(reaper.MaxBatch+1))
+		o.misused("Batch", "reap", "--batch", strconv.Itoa(reaper.MaxBatch+1))
 
 		ctx, cancel := context.WithTimeout(o.Ctx, 2*time.Second)
 		defer cancel()
@@ -289,9 +294,9 @@ func TestDoctor(t *testing.T) {
 			}
 		}
 		code, out, err := o.run("doctor", "--table", "loose:k")
-		if code != 1 || !strings.Contains(out, "broken: table loose: ") || !strings.Contains(err, "broken") {
+		if code != exitBroken || !strings.Contains(out, "broken: table loose: ") || !strings.Contains(err, "broken") {
 			o.Errorf("status %d, %q, %q", code, out, err)
 		}
-		o.fails("--table", "doctor", "--table", "loose")
+		o.misused("--table", "doctor", "--table", "loose")
 	})
 }

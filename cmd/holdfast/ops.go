@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -138,13 +137,13 @@ func newOpsList(o *opsFlags) *cobra.Command {
 			for s := range strings.SplitSeq(state, ",") {
 				n, ok := states[s]
 				if !ok {
-					return errors.New("--state is a list of unknown, pending, succeeded and rejected, with commas between")
+					return usage("--state is a list of unknown, pending, succeeded and rejected, with commas between")
 				}
 				filter.States = append(filter.States, n)
 			}
 			var err error
 			if filter.After, err = hex.DecodeString(after); err != nil {
-				return errors.New("--after is the id of an operation, as holdfast ops list -json has it")
+				return usage("--after is the id of an operation, as holdfast ops list -json has it")
 			}
 			return o.operators(cmd, "", func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error {
 				found, err := ops.List(ctx, filter)
@@ -165,7 +164,7 @@ func newOpsList(o *opsFlags) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&state, "state", "unknown", "unknown, pending, succeeded, rejected")
+	someOf(cmd, &state, "state", "unknown", "in which states", "unknown", "pending", "succeeded", "rejected")
 	flags.DurationVar(&filter.Overdue, "overdue", 0, "only pending ones that nobody came for in so long: with --state pending, those that are stuck")
 	flags.BoolVar(&filter.Records, "records", false, "records of Do instead of staged operations")
 	flags.StringVar(&filter.Tenant, "tenant", "", "only this tenant's")
@@ -265,7 +264,9 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	r.add(cmd)
 	who.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&as, "as", "", "step-done, step-not-done, step-rejected, resume, succeeded, rejected or free (required)")
+	oneOf(cmd, &as, "as", "", "how (required)", "step-done\tits outside call was made", "step-not-done\tit was not made: make it",
+		"step-rejected\tthe provider refused for good", "resume\tgo on, parked at no step", "succeeded\tend it with a result",
+		"rejected\tend it with a code", "free\tforget the record of a Do")
 	flags.StringVar(&result, "result", "", "what was returned, in JSON")
 	flags.StringVar(&code, "code", "", "code of the rejection")
 	flags.StringVar(&message, "message", "", "message of the rejection")
@@ -280,16 +281,16 @@ func resolutionOf(as, result, code, message string) (r idempotency.Resolution, e
 		d := json.NewDecoder(strings.NewReader(result))
 		d.UseNumber() // which keeps every digit
 		if err := d.Decode(&value); err != nil || d.More() {
-			return r, errors.New("--result is not JSON: give what the function would have returned, such as null, 12 or \"text\" with its quotes")
+			return r, usage("--result is not JSON: give what the function would have returned, such as null, 12 or \"text\" with its quotes")
 		}
 	case "step-rejected", "rejected":
 		if code == "" {
-			return r, errors.New("say why it was rejected: --code, and --message for people")
+			return r, usage("say why it was rejected: --code, and --message for people")
 		}
 		r.Rejection = &idempotency.Rejection{Code: code, Message: message}
 	}
 	if result != "" && as != "step-done" && as != "succeeded" {
-		return r, errors.New("--result goes with --as step-done and succeeded only")
+		return r, usage("--result goes with --as step-done and succeeded only")
 	}
 	switch as {
 	case "step-done":
@@ -307,7 +308,7 @@ func resolutionOf(as, result, code, message string) (r idempotency.Resolution, e
 	case "free":
 		r.Free = true
 	default:
-		return r, errors.New("--as is " + strconv.Quote(as) + ": see holdfast ops resolve --help")
+		return r, usage("--as is %q: see holdfast ops resolve --help", as)
 	}
 	return r, nil
 }

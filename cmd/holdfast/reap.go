@@ -43,6 +43,7 @@ type reapFlags struct {
 	dry, accept, history bool
 	limit                int
 	every                time.Duration
+	progress             *progress
 }
 
 func newReap(f *flags) *cobra.Command {
@@ -50,12 +51,16 @@ func newReap(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reap", Short: "Clear what has expired: once, or again and again with --every", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if r.every == 0 && !r.history { // with --every each pass says what it did
+				r.progress = f.progress(cmd, "reaping")
+			}
+			defer r.progress.done()
 			return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 				if r.history {
 					return f.passes(ctx, cmd, db, r.limit)
 				}
 				return r.run(ctx, cmd, db)
-			})
+			}, r.progress.counting(".write", "batch")...)
 		},
 	}
 	flags := cmd.Flags()
@@ -86,13 +91,18 @@ func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB
 		}
 	}
 	if f.every > 0 && !f.dry {
-		return r.Run(ctx, f.every)
+		err := r.Run(ctx, f.every)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was told to stop
+		}
+		return err
 	}
 	pass := r.Sweep
 	if f.dry {
 		pass = r.DryRun
 	}
 	report, err := pass(ctx)
+	f.progress.done()
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestAfterRestore(t *testing.T) {
 			"--yes": {"--by=ana", "--reason=disk"}, "Who.By": {"--yes", "--reason=disk"}, "Who.Reason": {"--yes", "--by=ana"},
 			"Margin": {"--yes", "--by=ana", "--reason=disk", "--margin=-1s"}, "flags only": {"--yes", "now"},
 		} {
-			if code, out, err := run(args...); code != 1 || out != "" || !strings.Contains(err, want) {
+			if code, out, err := run(args...); code != exitUsage || out != "" || !strings.Contains(err, want) {
 				t.Errorf("%v: status %d, %q, %q", args, code, out, err)
 			}
 		}

@@ -3,9 +3,7 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -13,24 +11,29 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dsn"
 )
 
-// dsnVariable holds the database's URL, so that no secret is on the command line.
-const dsnVariable = "HOLDFAST_DSN"
-
 // flags are those that all commands share.
 type flags struct {
-	dsn, prefix, schema string
-	json                bool
+	source
+	prefix, schema string
+	json           bool
 }
 
 func newRoot() *cobra.Command {
 	var f flags
-	root := group("holdfast", "Locks and idempotency in the database you already run", newMigrate(&f), newLocks(&f), newOps(&f), newReap(&f), newDoctor(&f), newAfterRestore(&f))
+	root := group("holdfast", "Locks and idempotency in the database you already run", newMigrate(&f), newLocks(&f), newOps(&f), newReap(&f), newDoctor(&f),
+		newAfterRestore(&f), newBench(&f), newVersion(&f))
+	root.Long = root.Short + ".\n\nThe exit status is"
+	for status, meaning := range exitMeanings {
+		root.Long += fmt.Sprintf("\n  %d  %s", status, meaning)
+	}
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	p := root.PersistentFlags()
-	p.StringVar(&f.dsn, "dsn", "", "database URL: postgres://…, mysql://user:pw@tcp(host:port)/db, sqlite://path (default: $"+dsnVariable+")")
+	f.add(root)
 	p.StringVar(&f.prefix, "prefix", holdfast.DefaultPrefix, "beginning of the tables' names")
 	p.StringVar(&f.schema, "schema", "", "schema (MySQL, MariaDB: database) of the tables (default: the connection's own)")
 	p.BoolVar(&f.json, "json", false, "answer in JSON")
+	markTried(root)
 	return root
 }
 
@@ -52,17 +55,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("unknown command: see %s --help", cmd.CommandPath())
 	}
 	return fmt.Errorf("%s takes flags only: see %s --help", cmd.CommandPath(), cmd.CommandPath())
-}
-
-// url is the database's.
-func (f *flags) url() (string, error) {
-	if f.dsn != "" {
-		return f.dsn, nil
-	}
-	if url := os.Getenv(dsnVariable); url != "" {
-		return url, nil
-	}
-	return "", errors.New("no database is named: set " + dsnVariable + " or give -dsn")
 }
 
 func (f *flags) open() (*sql.DB, error) {

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+const (
+	// benchRounds is how often the measurements take turns, so that what else
+	// happens on the machine meanwhile falls on all of them.
+	benchRounds = 6
+	// benchWarmUp is how often a client does each thing before it is timed.
+	benchWarmUp = 2
+	// benchGrace is how long the last of a slice may take.
+	benchGrace = 30 * time.Second
+	// enough is how many times make a median.
+	enough = 30
+)
+
+// work is one thing that is measured; id is never given twice.
+type work struct {
+	what, against string
+	do            func(ctx context.Context, id string) error
+
+	took   []time.Duration
+	active time.Duration // of all slices
+}
+
+// bencher measures.
+type bencher struct {
+	tables         *benchTables
+	clients        int
+	locker         *sqllock.Locker[*sql.Tx]
+	store          *idempotency.Store[*sql.Tx]
+	insert, remove string
+	works          []*work
+}
+
+func newBencher(ctx context.Context, tables *benchTables, clients int) (b *bencher, err error) {
+	b = &bencher{tables: tables, clients: clients}
+	compile := tables.db.Access().Dialect.Compile
+	b.insert = compile("", `INSERT INTO `+tables.rows()+` (id, cents) VALUES ($1, 1250)`).Text
+	b.remove = compile("", `DELETE FROM `+tables.rows()+` WHERE id = $1`).Text
+	if b.store, err = idempotency.New(ctx, tables.db, idempotency.Options{Namespace: "bench", SingleTenant: true}); err != nil {
+		return nil, err
+	}
+	if b.locker, err = sqllock.New(ctx, tables.db, sqllock.Options{Holder: "bench"}); err != nil {
+		return nil, err
+	}
+	b.works = []*work{
+		{what: "round trip", do: b.roundTrip},
+		{what: "commit", do: b.bareInsert},
+		{what: "bare lease", do: b.bareLease},
+		{what: "lease", against: "bare lease", do: b.lease},
+		{what: "bare transaction", do: b.bareTransaction},
+		{what: "do", against: "bare transaction", do: b.execute},
+		{what: "replay", against: "round trip", do: b.replay},
+	}
+	return b, nil
+}
+
+func (b *bencher) close(ctx context.Context) error { return b.locker.Close(context.WithoutCancel(ctx)) }
+
+// roundTrip is a statement that reads nothing.
+func (b *bencher) roundTrip(ctx context.Context, _ string) error {
+	var one int
+	return b.tables.pool.QueryRowContext(ctx, `SELECT 1`).Scan(&one)
+}
+
+// bareInsert is a statement that commits by itself.
+func (b *bencher) bareInsert(ctx context.Context, id string) error {
+	_, err := b.tables.pool.ExecContext(ctx, b.insert, id)
+	return err
+}
+
+// bareLease is the least that a lock in a table takes: a row comes and goes.
+func (b *bencher) bareLease(ctx context.Context, id string) error {
+	if err := b.bareInsert(ctx, id); err != nil {
+		return err
+	}
+	_, err := b.tables.pool.ExecContext(ctx, b.remove, id)
+	return err
+}
+
+func (b *bencher) lease(ctx context.Context, id string) error {
+	l, err := b.locker.Acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	return l.Release(ctx)
+}
+
+// bareTransaction is what Do runs too, without a claim.
+func (b *bencher) bareTransaction(ctx context.Context, id string) error {
+	tx, err := b.tables.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, b.insert, id); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+func (b *bencher) execute(ctx context.Context, id string) error {
+	return b.ask(ctx, id, idempotency.Executed)
+}
+
+// replay asks again for what the warm-up executed.
+func (b *bencher) replay(ctx context.Context, id string) error {
+	client, _, _ := strings.Cut(id, "/")
+	return b.ask(ctx, client, idempotency.Replayed)
+}
+
+func (b *bencher) ask(ctx context.Context, id string, want idempotency.Outcome) error {
+	r, err := idempotency.Do(ctx, b.store, idempotency.Op{Name: "bench", Key: id, Request: 1250},
+		func(ctx context.Context, tx *sql.Tx) (string, error) {
+			_, err := tx.ExecContext(ctx, b.insert, id)
+			return id, err
+		})
+	if err == nil && r.Outcome != want {
+		return fmt.Errorf("%v instead of %v", r.Outcome, want)
+	}
+	return err
+}
+
+// run measures for so long in all.
+func (b *bencher) run(ctx context.Context, duration time.Duration, p *progress) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, duration+benchGrace, fmt.Errorf("the database took %v too long", benchGrace))
+	defer cancel()
+	end := time.Now().Add(duration)
+	p.sayf("warming up")
+	for client := range b.clients { // what replay replays
+		if err := b.ask(ctx, strconv.Itoa(client), idempotency.Executed); err != nil {
+			return err
+		}
+	}
+	if err := b.each(func(client int) error {
+		for _, w := range b.works {
+			for n := range benchWarmUp {
+				if err := w.do(ctx, fmt.Sprintf("%d/%s/warm/%d", client, w.what, n)); err != nil {
+					return fmt.Errorf("%s: %w", w.what, err)
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		return b.cause(ctx, err)
+	}
+	left := benchRounds * len(b.works)
+	for round := range benchRounds {
+		for i := range b.works {
+			w := b.works[i]
+			if round%2 == 1 { // so that none always comes after the same one
+				w = b.works[len(b.works)-1-i]
+			}
+			p.sayf("%s, %s left", w.what, time.Until(end).Round(time.Second))
+			if err := b.slice(ctx, w, round, max(0, time.Until(end))/time.Duration(left)); err != nil {
+				return b.cause(ctx, fmt.Errorf("%s: %w", w.what, err))
+			}
+			left--
+		}
+	}
+	return nil
+}
+
+// cause is why ctx ended, where that is what failed.
+func (b *bencher) cause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// slice has all clients do w for so long, and at least once.
+func (b *bencher) slice(ctx context.Context, w *work, round int, length time.Duration) error {
+	var mu sync.Mutex
+	start := time.Now()
+	err := b.each(func(client int) error {
+		var took []time.Duration
+		for n := 0; n == 0 || time.Since(start) < length; n++ {
+			begin := time.Now()
+			if err := w.do(ctx, fmt.Sprintf("%d/%s/%d/%d", client, w.what, round, n)); err != nil {
+				return err
+			}
+			took = append(took, time.Since(begin))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		w.took = append(w.took, took...)
+		return nil
+	})
+	w.active += time.Since(start)
+	return err
+}
+
+// each runs f once for every client, all at once.
+func (b *bencher) each(f func(client int) error) error {
+	errs := make([]error, b.clients)
+	var all sync.WaitGroup
+	for client := range b.clients {
+		all.Go(func() { errs[client] = f(client) })
+	}
+	all.Wait()
+	for _, err := range errs { // the first says it
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bencher) results() []measured {
+	var list []measured
+	at := map[string]time.Duration{}
+	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+	for _, w := range b.works {
+		slices.Sort(w.took)
+		n := len(w.took)
+		rank := func(percent int) time.Duration { return w.took[min(n-1, n*percent/100)] }
+		at[w.what] = rank(50)
+		m := measured{
+			What: w.what, Count: n, P50US: us(rank(50)), P95US: us(rank(95)), P99US: us(rank(99)),
+			PerSecond: float64(n) / w.active.Seconds(), Against: w.against,
+		}
+		if bare := at[w.against]; bare > 0 {
+			m.Ratio = float64(at[w.what]) / float64(bare)
+		}
+		list = append(list, m)
+	}
+	return list
+}

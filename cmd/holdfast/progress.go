@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+const (
+	// progressDelay is how long work may take before there is a word of it.
+	progressDelay = 500 * time.Millisecond
+	progressPause = 200 * time.Millisecond
+	// progressWidth is what a line of a terminal surely takes.
+	progressWidth = 79
+)
+
+// progress is a line on a terminal that says what a long command is at. A nil
+// one is silent.
+type progress struct {
+	w     io.Writer
+	what  string
+	start time.Time
+	end   func()
+	ended sync.WaitGroup
+
+	mu sync.Mutex
+	at string
+}
+
+// progress begins one on standard error, where that is a terminal and the
+// answer is for a person.
+func (f *flags) progress(cmd *cobra.Command, what string) *progress {
+	file, ok := cmd.ErrOrStderr().(*os.File)
+	if f.json || !ok || !isatty.IsTerminal(file.Fd()) {
+		return nil
+	}
+	ctx, end := context.WithCancel(context.WithoutCancel(cmd.Context()))
+	p := &progress{w: file, what: what, start: time.Now(), end: end}
+	p.ended.Go(func() { p.run(ctx) })
+	return p
+}
+
+// sayf tells what it is at now.
+func (p *progress) sayf(format string, args ...any) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at = ", " + fmt.Sprintf(format, args...)
+}
+
+// counting says how many statements there were whose name ends so.
+func (p *progress) counting(suffix, unit string) []holdfast.Option {
+	if p == nil {
+		return nil
+	}
+	var n atomic.Int64
+	return []holdfast.Option{holdfast.WithObserver(func(_ context.Context, s holdfast.Statement) {
+		if strings.HasSuffix(s.Name, suffix) {
+			p.sayf("%s %d", unit, n.Add(1))
+		}
+	})}
+}
+
+// done takes the line away; again does nothing.
+func (p *progress) done() {
+	if p == nil {
+		return
+	}
+	p.end()
+	p.ended.Wait()
+}
+
+func (p *progress) run(ctx context.Context) {
+	next := time.NewTimer(progressDelay)
+	defer next.Stop()
+	shown := false
+	for {
+		select {
+		case <-ctx.Done():
+			if shown {
+				fmt.Fprint(p.w, "\r\x1b[K")
+			}
+			return
+		case <-next.C:
+		}
+		p.mu.Lock()
+		line := fmt.Sprintf("%s: %s%s", p.what, time.Since(p.start).Truncate(time.Second), p.at)
+		p.mu.Unlock()
+		if r := []rune(line); len(r) > progressWidth {
+			line = string(r[:progressWidth-1]) + "…"
+		}
+		fmt.Fprint(p.w, "\r\x1b[K"+line)
+		shown = true
+		next.Reset(progressPause)
+	}
+}
