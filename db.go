@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // DefaultPrefix begins the names of Holdfast's tables.
@@ -21,14 +22,16 @@ type DB[Tx any] struct {
 	pool    core.Querier
 	dialect *dialect.Dialect
 	version string
+	trace   *trace.Tracer
 	options options
 }
 
 type options struct {
-	engine   Engine
-	prefix   string
-	schema   string
-	observer Observer
+	engine    Engine
+	prefix    string
+	schema    string
+	observers []Observer
+	tracers   []trace.Listener
 }
 
 // Option changes how a DB is opened.
@@ -45,8 +48,14 @@ func WithPrefix(prefix string) Option { return func(o *options) { o.prefix = pre
 // database). Default: the connection's own.
 func WithSchema(schema string) Option { return func(o *options) { o.schema = schema } }
 
-// WithObserver has every statement of Holdfast's reported.
-func WithObserver(f Observer) Option { return func(o *options) { o.observer = f } }
+// WithObserver has every statement of Holdfast's reported. It may be given several times.
+func WithObserver(f Observer) Option {
+	return func(o *options) {
+		if f != nil {
+			o.observers = append(o.observers, f)
+		}
+	}
+}
 
 // New opens a DB on an adapter. Programs call Open of an adapter package
 // instead: holdfastsql, holdfastsqlx or holdfastpgx.
@@ -70,6 +79,8 @@ func New[Tx any](ctx context.Context, adapter core.Adapter[Tx], opts ...Option) 
 	if d.dialect, err = findDialect(engine); err != nil {
 		return nil, err
 	}
+	d.pool = d.observed(adapter) // by its engine's name
+	d.trace = &trace.Tracer{Engine: d.dialect.Name, Listeners: d.options.tracers, Outcome: outcome}
 	if err := checkIdent("WithSchema", d.options.schema, d.dialect.MaxIdent, true); err != nil {
 		return nil, err
 	}
@@ -108,6 +119,7 @@ func (d *DB[Tx]) Access() access.Access[Tx] {
 		Acquire:  d.adapter.Acquire,
 		Dialect:  d.dialect,
 		Table:    d.table,
+		Trace:    d.trace,
 	}
 }
 

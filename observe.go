@@ -2,7 +2,9 @@ package holdfast
 
 import (
 	"context"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 )
@@ -13,9 +15,13 @@ type Statement struct {
 	// Name is Holdfast's name of the statement, "begin", "commit",
 	// "rollback", or empty.
 	Name string
+	// Engine is the DB's [Engine]; empty while it is found out.
+	Engine string
+	// Command is the SQL command, such as "INSERT": the first word.
+	Command string
 	// Duration is what the caller waited, by the monotonic clock.
 	Duration time.Duration
-	// Err is the driver's error, if any.
+	// Err is the driver's error, if any. Its text may have keys in it: see [ErrorCode].
 	Err error
 }
 
@@ -23,39 +29,64 @@ type Statement struct {
 // must be quick and safe for concurrent use.
 type Observer func(ctx context.Context, s Statement)
 
+// observed is a Querier whose statements are reported.
 type observed struct {
-	q core.Querier
-	f Observer
+	core.Querier
+	options *options
+	engine  string
 }
 
 func (d *DB[Tx]) observed(q core.Querier) core.Querier {
-	if d.options.observer == nil {
+	if len(d.options.observers) == 0 {
 		return q
 	}
-	return observed{q, d.options.observer}
+	return observed{q, &d.options, d.engineName()}
 }
 
 func (o observed) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
 	start := time.Now()
-	r, err := o.q.Exec(ctx, query, args...)
-	o.f(ctx, Statement{core.StatementName(ctx), time.Since(start), err})
+	r, err := o.Querier.Exec(ctx, query, args...)
+	o.options.report(ctx, Statement{core.StatementName(ctx), o.engine, command(query), time.Since(start), err})
 	return r, err
 }
 
 func (o observed) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
 	start := time.Now()
-	r, err := o.q.Query(ctx, query, args...)
-	o.f(ctx, Statement{core.StatementName(ctx), time.Since(start), err})
+	r, err := o.Querier.Query(ctx, query, args...)
+	o.options.report(ctx, Statement{core.StatementName(ctx), o.engine, command(query), time.Since(start), err})
 	return r, err
+}
+
+func (o *options) report(ctx context.Context, s Statement) {
+	for _, f := range o.observers {
+		f(ctx, s)
+	}
 }
 
 // observe times a step which is not a statement of a Querier.
 func (d *DB[Tx]) observe(ctx context.Context, name string, f func() error) error {
-	if d.options.observer == nil {
+	if len(d.options.observers) == 0 {
 		return f()
 	}
 	start := time.Now()
 	err := f()
-	d.options.observer(ctx, Statement{name, time.Since(start), err})
+	d.options.report(ctx, Statement{name, d.engineName(), strings.ToUpper(name), time.Since(start), err})
 	return err
+}
+
+func (d *DB[Tx]) engineName() string {
+	if d.dialect == nil {
+		return ""
+	}
+	return d.dialect.Name
+}
+
+// command is the first word of a statement.
+func command(query string) string {
+	query = strings.TrimSpace(query)
+	end := strings.IndexFunc(query, func(r rune) bool { return !unicode.IsLetter(r) })
+	if end < 0 {
+		end = len(query)
+	}
+	return strings.ToUpper(query[:end])
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Defaults and bounds of TxOptions.
@@ -55,14 +56,17 @@ func (o TxOptions) withDefaults() (TxOptions, error) {
 //
 // Errors: [ErrRetry] when the attempts are used up, [ErrTxLost], [ErrUnknown]
 // (see the package's text), ctx's error, fn's own.
-func (d *DB[Tx]) InTx(ctx context.Context, opts TxOptions, fn func(ctx context.Context, tx Tx) error) error {
-	opts, err := opts.withDefaults()
-	if err != nil {
+func (d *DB[Tx]) InTx(ctx context.Context, opts TxOptions, fn func(ctx context.Context, tx Tx) error) (err error) {
+	ctx, op := d.trace.Start(ctx, trace.Call{Name: "transaction"})
+	defer func() { op.End(err, nil) }()
+	err = trace.ErrAborted // until it returns
+	if opts, err = opts.withDefaults(); err != nil {
 		return err
 	}
 	pause := core.NewBackoff()
 	for n := 1; ; n++ {
-		err := d.attempt(ctx, core.TxOptions{Isolation: opts.Isolation, LockTimeout: opts.LockTimeout},
+		op.Attempts, err = n, trace.ErrAborted
+		err = d.attempt(ctx, core.TxOptions{Isolation: opts.Isolation, LockTimeout: opts.LockTimeout},
 			func(ctx context.Context, tx Tx, _ core.Querier) error { return fn(ctx, tx) })
 		if err == nil || ctx.Err() != nil || !d.Retryable(err) {
 			return err

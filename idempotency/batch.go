@@ -42,6 +42,11 @@ type Verdict[R any] struct {
 // Holdfast has rolled tx back and no row is claimed; [holdfast.ErrRetry] asks
 // for a new one, as when two such batches meet.
 func (t *Table[R, Tx]) ClaimAllTx(ctx context.Context, tx Tx, rows []R) (verdicts []Verdict[R], err error) {
+	ctx, span := tell(ctx, t.access.Trace, "business_row.claim_all_tx", t.spec.Table)
+	defer func() {
+		span.Rows = int64(len(rows))
+		span.End(err, func(err error) string { return outcomeOf(Executed, err) })
+	}()
 	q, err := t.access.Join(tx)
 	if err != nil {
 		return nil, err

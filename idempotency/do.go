@@ -52,7 +52,9 @@ type Result[T any] struct {
 // Errors: *[Rejection], [ErrInProgress], [ErrMismatch], [ErrExpired],
 // [ErrUnknown], [ErrNested], [holdfast.ErrRetry], [holdfast.ErrTxLost],
 // [holdfast.ErrInvalid], [holdfast.ErrSchema], ctx's, fn's own.
-func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context.Context, tx Tx) (T, error)) (Result[T], error) {
+func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
+	ctx, span := tell(ctx, s.access.Trace, "idempotency.do", op.Name)
+	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
 	c, err := s.check(op)
 	if err != nil {
 		return Result[T]{}, err
@@ -68,6 +70,7 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 		f, leads := s.flights.join(c.hash, &c.prints)
 		if leads {
 			r, outcome, err := s.lead(ctx, c, f, body)
+			span.Attempts = c.attempts
 			if err != nil {
 				return Result[T]{}, err
 			}
@@ -117,6 +120,7 @@ func (s *Store[Tx]) lead(ctx context.Context, c *claim, f *flight[record], body 
 		return err
 	}
 	executed, err := course.settle(ctx)
+	c.attempts = course.tries
 	if err != nil {
 		return nil, 0, err
 	}

@@ -28,6 +28,8 @@ import (
 // innodb_snapshot_isolation, a duplicate that committed after the caller's
 // snapshot is ErrRetry: a new transaction sees it.
 func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
+	ctx, span := tell(ctx, s.access.Trace, "idempotency.do_tx", op.Name)
+	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
 	c, err := s.check(op)
 	if err != nil {
 		return res, err

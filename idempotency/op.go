@@ -74,6 +74,7 @@ type claim struct {
 	hash     [sha256.Size]byte
 	prints   prints
 	attempt  []byte // of the current transaction
+	attempts int    // transactions, so far
 	wait     time.Duration
 	expired  bool // the record found has outlived its key
 	bodyLife any  // µs or nil

@@ -36,6 +36,7 @@ type course struct {
 
 	unknown    error // the commit in doubt
 	rolledBack int   // how often the engine rolled back
+	tries      int   // transactions
 }
 
 // settle looks, tries, and does both again while the outcome is open: another
@@ -52,6 +53,7 @@ func (c *course) settle(ctx context.Context) (executed bool, err error) {
 			return false, nil
 		}
 		if err == nil {
+			c.tries++
 			if err = c.try(ctx); err == nil {
 				return true, nil
 			}

@@ -128,7 +128,9 @@ func (s *Staged[Tx, Req, Res]) ProviderKey(ref Ref, step string) string {
 // erased; [ErrUnknown], as *[StepError] or *[ParkedError]; [ErrStale];
 // [ErrNested]; [holdfast.ErrInvalid], [holdfast.ErrSchema]; ctx's; Run's own,
 // after which the operation is tried again by the next call or [Staged.Complete].
-func (s *Staged[Tx, Req, Res]) Do(ctx context.Context, op Op, request Req) (Result[Res], error) {
+func (s *Staged[Tx, Req, Res]) Do(ctx context.Context, op Op, request Req) (res Result[Res], err error) {
+	ctx, span := tell(ctx, s.rows.store.access.Trace, "staged.do", s.stages.Name)
+	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
 	c, err := s.check(op, request)
 	if err != nil {
 		return Result[Res]{}, err
@@ -221,7 +223,11 @@ func (s *Staged[Tx, Req, Res]) take(ctx context.Context, c *claim, seen *stagedR
 		reason = fmt.Sprintf("%d attempts were started, %d finished", seen.started, seen.finished)
 	}
 	if reason != "" {
-		return s.rows.parkDue(ctx, c.hash, seen.token, reason)
+		row, err := s.rows.parkDue(ctx, c.hash, seen.token, reason)
+		if err == nil && row.state == parked {
+			s.parked(ctx, &ParkedError{})
+		}
+		return row, err
 	}
 	owner, start := newOwner(), time.Now()
 	row, err := s.rows.claim(ctx, c.hash, owner, s.holder, s.stages.Lease, seen.token)
@@ -233,7 +239,16 @@ func (s *Staged[Tx, Req, Res]) take(ctx context.Context, c *claim, seen *stagedR
 }
 
 // drive runs the operation and settles it.
-func (s *Staged[Tx, Req, Res]) drive(caller, inner context.Context, c *claim, row *stagedRow) (Result[Res], error) {
+func (s *Staged[Tx, Req, Res]) drive(caller, inner context.Context, c *claim, row *stagedRow) (res Result[Res], err error) {
+	inner, span := s.attempt(inner)
+	defer func() {
+		span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) })
+		s.parked(inner, err)
+	}()
+	return s.run(caller, inner, c, row)
+}
+
+func (s *Staged[Tx, Req, Res]) run(caller, inner context.Context, c *claim, row *stagedRow) (Result[Res], error) {
 	ctx := context.WithoutCancel(inner)
 	r := &Run[Tx]{
 		rows: s.rows, caller: caller, hash: c.hash, owner: row.owner, token: row.token, restored: row.restored == 1,

@@ -31,8 +31,9 @@ type Completed struct {
 // has come: it drives them on, one after another, or parks them, as their steps
 // declare. At most limit of them; 0 is 100. Several at once, in any processes,
 // are safe. A ctx that ends stops it between steps.
-func (s *Staged[Tx, Req, Res]) Complete(ctx context.Context, limit int) (Completed, error) {
-	var done Completed
+func (s *Staged[Tx, Req, Res]) Complete(ctx context.Context, limit int) (done Completed, err error) {
+	ctx, span := tell(ctx, s.rows.store.access.Trace, "staged.complete", s.stages.Name)
+	defer func() { span.Rows = int64(done.Found); span.End(err, nil) }()
 	if limit == 0 {
 		limit = DefaultBatch
 	}

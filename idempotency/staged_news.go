@@ -64,6 +64,8 @@ const (
 // when the news settles a step that has not begun or whose answer is another,
 // [ErrUnknown], [holdfast.ErrInvalid], fn's.
 func (s *Store[Tx]) News(ctx context.Context, n News, fn func(ctx context.Context, tx Tx, op Operation) error) (isNew bool, err error) {
+	ctx, span := tell(ctx, s.access.Trace, "staged.news", "")
+	defer func() { span.End(err, func(err error) string { return outcomeOfNews(isNew, err) }) }()
 	r := newStagedRows(s)
 	key, err := r.concerns(ctx, &n)
 	if err != nil {

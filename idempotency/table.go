@@ -130,7 +130,9 @@ var numbers = []string{"integer", "int", "int2", "int4", "int8", "tinyint", "sma
 // Errors: [ErrMismatch] with the columns that differ, [ErrOtherKey],
 // [ErrInProgress], [ErrUnknown], [holdfast.ErrRetry], [holdfast.ErrTxLost],
 // ctx's, fn's own.
-func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Context, tx Tx) error) (Result[R], error) {
+func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Context, tx Tx) error) (res Result[R], err error) {
+	ctx, span := tell(ctx, t.access.Trace, "business_row.do", t.spec.Table)
+	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
 	key, err := t.hash(row)
 	if err != nil {
 		return Result[R]{}, err
@@ -144,7 +146,8 @@ func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Contex
 	for {
 		f, leads := t.flights.join(key, nil)
 		if leads {
-			return t.lead(inner, key, f, row, fn)
+			res, span.Attempts, err = t.lead(inner, key, f, row, fn)
+			return res, err
 		}
 		there, err := f.follow(ctx, p)
 		if err != nil {
@@ -157,7 +160,7 @@ func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Contex
 }
 
 // lead runs row for itself and for the duplicates that follow.
-func (t *Table[R, Tx]) lead(ctx context.Context, key hash, f *flight[R], row R, fn func(context.Context, Tx) error) (Result[R], error) {
+func (t *Table[R, Tx]) lead(ctx context.Context, key hash, f *flight[R], row R, fn func(context.Context, Tx) error) (res Result[R], attempts int, err error) {
 	var landed *R
 	defer func() { t.flights.land(key, f, landed) }() // also when fn panics
 	var there R
@@ -199,14 +202,15 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key hash, f *flight[R], row R, 
 	}
 	executed, err := course.settle(ctx)
 	if err != nil {
-		return Result[R]{}, err
+		return Result[R]{}, course.tries, err
 	}
 	if executed {
 		landed = &row
-		return Result[R]{row, Executed}, nil
+		return Result[R]{row, Executed}, course.tries, nil
 	}
 	landed = &there
-	return t.replay(row, there)
+	res, err = t.replay(row, there)
+	return res, course.tries, err
 }
 
 func (t *Table[R, Tx]) replay(row, there R) (Result[R], error) {
@@ -239,6 +243,8 @@ func (t *Table[R, Tx]) hash(row R) (key hash, err error) {
 // After [ErrMismatch] the transaction goes on. After every other error
 // Holdfast has rolled tx back; [holdfast.ErrRetry] asks for a new one.
 func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res Result[R], err error) {
+	ctx, span := tell(ctx, t.access.Trace, "business_row.claim_tx", t.spec.Table)
+	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
 	q, err := t.access.Join(tx)
 	if err != nil {
 		return res, err

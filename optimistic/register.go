@@ -71,7 +71,9 @@ func NewRegister[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Register[Tx
 // the revision of its deletion, to watch from, or 0.
 //
 // Errors: [ErrNotFound], [holdfast.ErrInvalid], ctx's, the driver's.
-func (r *Register[Tx]) Get(ctx context.Context, name string) (Entry, error) {
+func (r *Register[Tx]) Get(ctx context.Context, name string) (out Entry, err error) {
+	ctx, span := r.tell(ctx, "register.get")
+	defer func() { span.End(err, outcome) }()
 	if err := checkName(name); err != nil {
 		return Entry{}, err
 	}
@@ -82,7 +84,9 @@ func (r *Register[Tx]) Get(ctx context.Context, name string) (Entry, error) {
 // there is no such value. What it reads is as old as the transaction's snapshot.
 //
 // Errors: as of [Register.Get], and [holdfast.ErrRetry].
-func (r *Register[Tx]) GetTx(ctx context.Context, tx Tx, name string) (Entry, error) {
+func (r *Register[Tx]) GetTx(ctx context.Context, tx Tx, name string) (out Entry, err error) {
+	ctx, span := r.tell(ctx, "register.get_tx")
+	defer func() { span.End(err, outcome) }()
 	if err := checkName(name); err != nil {
 		return Entry{}, err
 	}
@@ -103,7 +107,9 @@ func (r *Register[Tx]) GetTx(ctx context.Context, tx Tx, name string) (Entry, er
 // Errors: [ErrConflict] when there is a value ([ConflictError.Given] is "0");
 // [holdfast.ErrInvalid], [holdfast.ErrUnknown], [holdfast.ErrRetry], ctx's, the
 // driver's.
-func (r *Register[Tx]) Create(ctx context.Context, name string, value []byte) (Entry, error) {
+func (r *Register[Tx]) Create(ctx context.Context, name string, value []byte) (out Entry, err error) {
+	ctx, span := r.tell(ctx, "register.create")
+	defer func() { span.End(err, outcome) }()
 	if err := checkEntry(name, value); err != nil {
 		return Entry{}, err
 	}
@@ -119,7 +125,9 @@ func (r *Register[Tx]) Create(ctx context.Context, name string, value []byte) (E
 
 // CreateTx is [Register.Create] in the caller's transaction. After every error
 // but [holdfast.ErrInvalid] Holdfast has rolled tx back.
-func (r *Register[Tx]) CreateTx(ctx context.Context, tx Tx, name string, value []byte) (Entry, error) {
+func (r *Register[Tx]) CreateTx(ctx context.Context, tx Tx, name string, value []byte) (out Entry, err error) {
+	ctx, span := r.tell(ctx, "register.create_tx")
+	defer func() { span.End(err, outcome) }()
 	if err := checkEntry(name, value); err != nil {
 		return Entry{}, err
 	}
@@ -158,7 +166,9 @@ func (r *Register[Tx]) CreateTx(ctx context.Context, tx Tx, name string, value [
 // Errors: [ErrConflict], [ErrNotFound] (never there, or deleted: [Register.Create]
 // makes it), [holdfast.ErrInvalid] (a revision below 1 is never "without the
 // check"), [holdfast.ErrUnknown], [holdfast.ErrRetry], ctx's, the driver's.
-func (r *Register[Tx]) CompareAndSwap(ctx context.Context, name string, revision int64, value []byte) (Entry, error) {
+func (r *Register[Tx]) CompareAndSwap(ctx context.Context, name string, revision int64, value []byte) (out Entry, err error) {
+	ctx, span := r.tell(ctx, "register.compare_and_swap")
+	defer func() { span.End(err, outcome) }()
 	return own(ctx, r.work, func(ctx context.Context, tx Tx) (Entry, error) {
 		return r.CompareAndSwapTx(ctx, tx, name, revision, value)
 	})
@@ -166,7 +176,9 @@ func (r *Register[Tx]) CompareAndSwap(ctx context.Context, name string, revision
 
 // CompareAndSwapTx is [Register.CompareAndSwap] in the caller's transaction.
 // After every error but [holdfast.ErrInvalid] Holdfast has rolled tx back.
-func (r *Register[Tx]) CompareAndSwapTx(ctx context.Context, tx Tx, name string, revision int64, value []byte) (Entry, error) {
+func (r *Register[Tx]) CompareAndSwapTx(ctx context.Context, tx Tx, name string, revision int64, value []byte) (out Entry, err error) {
+	ctx, span := r.tell(ctx, "register.compare_and_swap_tx")
+	defer func() { span.End(err, outcome) }()
 	if err := checkEntry(name, value); err != nil {
 		return Entry{}, err
 	}
@@ -177,13 +189,17 @@ func (r *Register[Tx]) CompareAndSwapTx(ctx context.Context, tx Tx, name string,
 // transaction of its own, and returns the name with the revision of the deletion.
 //
 // Errors: as of [Register.CompareAndSwap].
-func (r *Register[Tx]) Delete(ctx context.Context, name string, revision int64) (Entry, error) {
+func (r *Register[Tx]) Delete(ctx context.Context, name string, revision int64) (out Entry, err error) {
+	ctx, span := r.tell(ctx, "register.delete")
+	defer func() { span.End(err, outcome) }()
 	return own(ctx, r.work, func(ctx context.Context, tx Tx) (Entry, error) { return r.DeleteTx(ctx, tx, name, revision) })
 }
 
 // DeleteTx is [Register.Delete] in the caller's transaction. After every error
 // but [holdfast.ErrInvalid] Holdfast has rolled tx back.
-func (r *Register[Tx]) DeleteTx(ctx context.Context, tx Tx, name string, revision int64) (Entry, error) {
+func (r *Register[Tx]) DeleteTx(ctx context.Context, tx Tx, name string, revision int64) (out Entry, err error) {
+	ctx, span := r.tell(ctx, "register.delete_tx")
+	defer func() { span.End(err, outcome) }()
 	if err := checkName(name); err != nil {
 		return Entry{}, err
 	}

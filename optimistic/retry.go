@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // RetryOptions are the settings of [Retry]; the zero value is the default.
@@ -39,10 +40,14 @@ type RetryOptions struct {
 // an update that [Table.Enforce] refused counts as a conflict;
 // [holdfast.ErrUnknown], which is not retried; [holdfast.ErrTxLost] when fn
 // went on after an error of this package's; ctx's, fn's own.
-func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts RetryOptions, fn func(ctx context.Context, tx Tx) error) error {
-	switch {
-	case db == nil:
+func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts RetryOptions, fn func(ctx context.Context, tx Tx) error) (err error) {
+	if db == nil {
 		return invalid("db", "is nil")
+	}
+	ctx, span := workOn(db).tell(ctx, "version.retry")
+	defer func() { span.End(err, outcome) }()
+	err = trace.ErrAborted // until it returns
+	switch {
 	case opts.Attempts < 0:
 		return invalid("RetryOptions.Attempts", fmt.Sprintf("%d is negative; 0 is the default", opts.Attempts))
 	case opts.Attempts == 0:
@@ -51,7 +56,8 @@ func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts RetryOptions, 
 	once := holdfast.TxOptions{Isolation: opts.Isolation, LockTimeout: opts.LockTimeout, Attempts: 1}
 	pause := core.NewBackoff()
 	for n := 1; ; n++ {
-		err := AsConflict(db, db.InTx(ctx, once, fn))
+		span.Attempts, err = n, trace.ErrAborted
+		err = AsConflict(db, db.InTx(ctx, once, fn))
 		if err == nil || ctx.Err() != nil || !again(db, err) {
 			return err
 		}

@@ -19,6 +19,7 @@ func workOn[Tx any](db *holdfast.DB[Tx]) work[Tx] { return work[Tx]{db, db.Acces
 
 // own runs f in a transaction of its own.
 func own[T, Tx any](ctx context.Context, w work[Tx], f func(ctx context.Context, tx Tx) (T, error)) (out T, err error) {
+	ctx = w.access.Trace.Quiet(ctx) // what it is made of
 	err = w.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) (err error) {
 		out, err = f(ctx, tx)
 		return err

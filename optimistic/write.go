@@ -15,7 +15,9 @@ import (
 // Get reads the row that has row's key; the other fields of row do not matter.
 //
 // Errors: [ErrNotFound], ctx's, the driver's.
-func (t *Table[R, Tx]) Get(ctx context.Context, row R) (R, error) {
+func (t *Table[R, Tx]) Get(ctx context.Context, row R) (out R, err error) {
+	ctx, span := t.tell(ctx, "version.get")
+	defer func() { span.End(err, outcome) }()
 	return t.get(ctx, t.access.Pool, row)
 }
 
@@ -23,7 +25,9 @@ func (t *Table[R, Tx]) Get(ctx context.Context, row R) (R, error) {
 // there is no such row.
 //
 // Errors: [ErrNotFound], [holdfast.ErrRetry], ctx's, the driver's.
-func (t *Table[R, Tx]) GetTx(ctx context.Context, tx Tx, row R) (R, error) {
+func (t *Table[R, Tx]) GetTx(ctx context.Context, tx Tx, row R) (out R, err error) {
+	ctx, span := t.tell(ctx, "version.get_tx")
+	defer func() { span.End(err, outcome) }()
 	q, err := t.access.Join(tx)
 	if err != nil {
 		return *new(R), err
@@ -58,13 +62,17 @@ func (t *Table[R, Tx]) get(ctx context.Context, q core.Querier, row R) (there R,
 //
 // Errors: [ErrDuplicate], [holdfast.ErrInvalid], [holdfast.ErrUnknown],
 // [holdfast.ErrRetry], ctx's, the driver's.
-func (t *Table[R, Tx]) Insert(ctx context.Context, row R) (R, error) {
+func (t *Table[R, Tx]) Insert(ctx context.Context, row R) (out R, err error) {
+	ctx, span := t.tell(ctx, "version.insert")
+	defer func() { span.End(err, outcome) }()
 	return own(ctx, t.work, func(ctx context.Context, tx Tx) (R, error) { return t.InsertTx(ctx, tx, row) })
 }
 
 // InsertTx is [Table.Insert] in the caller's transaction. After every error but
 // [holdfast.ErrInvalid] Holdfast has rolled tx back.
-func (t *Table[R, Tx]) InsertTx(ctx context.Context, tx Tx, row R) (R, error) {
+func (t *Table[R, Tx]) InsertTx(ctx context.Context, tx Tx, row R) (out R, err error) {
+	ctx, span := t.tell(ctx, "version.insert_tx")
+	defer func() { span.End(err, outcome) }()
 	v := reflect.ValueOf(&row).Elem()
 	first, err := t.version.first(v)
 	if err == nil && t.emptyKey(v) {
@@ -98,13 +106,17 @@ func (t *Table[R, Tx]) emptyKey(row reflect.Value) bool {
 //
 // Errors: [ErrConflict], [ErrNotFound], [holdfast.ErrInvalid],
 // [holdfast.ErrUnknown], [holdfast.ErrRetry], ctx's, the driver's.
-func (t *Table[R, Tx]) Update(ctx context.Context, row R, columns ...string) (R, error) {
+func (t *Table[R, Tx]) Update(ctx context.Context, row R, columns ...string) (out R, err error) {
+	ctx, span := t.tell(ctx, "version.update")
+	defer func() { span.End(err, outcome) }()
 	return own(ctx, t.work, func(ctx context.Context, tx Tx) (R, error) { return t.UpdateTx(ctx, tx, row, columns...) })
 }
 
 // UpdateTx is [Table.Update] in the caller's transaction. After every error but
 // [holdfast.ErrInvalid] Holdfast has rolled tx back.
-func (t *Table[R, Tx]) UpdateTx(ctx context.Context, tx Tx, row R, columns ...string) (R, error) {
+func (t *Table[R, Tx]) UpdateTx(ctx context.Context, tx Tx, row R, columns ...string) (out R, err error) {
+	ctx, span := t.tell(ctx, "version.update_tx")
+	defer func() { span.End(err, outcome) }()
 	v := reflect.ValueOf(&row).Elem()
 	fields, stmt, err := t.pick(columns)
 	if err != nil {
@@ -147,14 +159,18 @@ func (t *Table[R, Tx]) pick(columns []string) (rowmap.Fields, core.Stmt, error) 
 // its own.
 //
 // Errors: as of [Table.Update].
-func (t *Table[R, Tx]) Delete(ctx context.Context, row R) error {
-	_, err := own(ctx, t.work, func(ctx context.Context, tx Tx) (R, error) { return row, t.DeleteTx(ctx, tx, row) })
+func (t *Table[R, Tx]) Delete(ctx context.Context, row R) (err error) {
+	ctx, span := t.tell(ctx, "version.delete")
+	defer func() { span.End(err, outcome) }()
+	_, err = own(ctx, t.work, func(ctx context.Context, tx Tx) (R, error) { return row, t.DeleteTx(ctx, tx, row) })
 	return err
 }
 
 // DeleteTx is [Table.Delete] in the caller's transaction. After every error but
 // [holdfast.ErrInvalid] Holdfast has rolled tx back.
-func (t *Table[R, Tx]) DeleteTx(ctx context.Context, tx Tx, row R) error {
+func (t *Table[R, Tx]) DeleteTx(ctx context.Context, tx Tx, row R) (err error) {
+	ctx, span := t.tell(ctx, "version.delete_tx")
+	defer func() { span.End(err, outcome) }()
 	v := reflect.ValueOf(&row).Elem()
 	given, err := t.version.of(v)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Defaults and bounds of Options.
@@ -118,6 +119,7 @@ type Reaper struct {
 	clock     clock
 	tasks     []task
 	history   *history
+	trace     *trace.Tracer
 	turn      chan struct{} // holds a token while a pass is under way
 }
 
@@ -142,7 +144,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, 
 	// lost, and no fence is needed.
 	settings := core.TxOptions{Isolation: sweep.Isolation, LockTimeout: lockWait}
 	r := &Reaper{
-		options: o, pool: a.Pool, retryable: db.Retryable, dialect: a.Dialect,
+		options: o, pool: a.Pool, retryable: db.Retryable, dialect: a.Dialect, trace: a.Trace,
 		transact: func(ctx context.Context, f func(ctx context.Context, q core.Querier) error) error {
 			return a.Attempt(ctx, settings, func(ctx context.Context, _ Tx, q core.Querier) error { return f(ctx, q) })
 		},

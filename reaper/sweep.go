@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // lockedWaits bounds how often a pass waits for rows that others have locked.
@@ -25,7 +26,13 @@ const lockedWaits = 60
 // Errors: [ErrClockLeap], [holdfast.ErrRetry], [holdfast.ErrUnknown] of a
 // batch (it may have been cleared, and is not in the report),
 // [holdfast.ErrSchema], ctx's, the driver's.
-func (r *Reaper) Sweep(ctx context.Context) (Report, error) {
+func (r *Reaper) Sweep(ctx context.Context) (report Report, err error) {
+	ctx, span := r.trace.Start(ctx, trace.Call{Name: "reaper.sweep"})
+	defer func() {
+		span.Rows = report.Rows()
+		span.End(err, outcome)
+		r.tell(ctx, report, err)
+	}()
 	end, err := r.begin(ctx)
 	if err != nil {
 		return Report{}, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Acquire waits for the lock on key until ctx ends. Goroutines of one Locker
@@ -14,23 +16,27 @@ import (
 // longer than [MaxKey], the TTL out of bounds), [holdfast.ErrRetry], the
 // driver's. After an error the lock is not held: a grant whose answer was lost
 // is taken back in the background.
-func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...Option) (*Lease, error) {
+func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...Option) (lease *Lease, err error) {
+	inner, op := l.leases.tellOf(ctx, trace.LockLease, "acquire")
+	defer func() { op.End(err, acquired) }()
 	name, s, err := l.leases.check(ctx, key, opts)
 	if err != nil {
 		return nil, err
 	}
-	return l.leases.wait(ctx, l.leases.join(key, name, s))
+	return l.leases.wait(inner, l.leases.join(key, name, s))
 }
 
 // TryAcquire asks for the lock on key once, and does not wait for anybody.
 //
 // Errors: [ErrHeld] as a *[HeldError] with the holder, and those of Acquire.
-func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lease, error) {
+func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...Option) (lease *Lease, err error) {
+	inner, op := l.leases.tell(ctx, "lease.try_acquire", trace.LockLease)
+	defer func() { op.End(err, acquired) }()
 	name, s, err := l.leases.check(ctx, key, opts)
 	if err != nil {
 		return nil, err
 	}
-	return l.leases.try(ctx, key, name, s)
+	return l.leases.try(inner, key, name, s)
 }
 
 // Do acquires the lock on key, runs fn and releases the lock, also when fn
@@ -42,15 +48,18 @@ func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...Option)
 // what it did without may not have been alone. An error of the release itself
 // is not returned, for the lease ends with its TTL.
 func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(ctx context.Context, lease *Lease) error, opts ...Option) error {
-	lease, err := l.Acquire(ctx, key, opts...)
-	return during(ctx, lease, err, fn)
+	return l.leases.during(ctx, "lease.do", trace.LockLease, fn, func(ctx context.Context) (*Lease, error) { return l.Acquire(ctx, key, opts...) })
 }
 
-// during runs fn while a lease is held, unless getting it failed.
-func during(ctx context.Context, lease *Lease, err error, fn func(ctx context.Context, lease *Lease) error) error {
+// during acquires a lease and runs fn while it is held.
+func (m *manager) during(ctx context.Context, name, lock string, fn func(ctx context.Context, lease *Lease) error, acquire func(ctx context.Context) (*Lease, error)) (err error) {
+	ctx, op := m.tell(ctx, name, lock)
+	defer func() { op.End(err, outcome) }()
+	lease, err := acquire(ctx)
 	if err != nil {
 		return err
 	}
+	err = trace.ErrAborted // until it returns
 	defer func() { _ = lease.Release(ctx) }()
 	inner, cancel := context.WithCancelCause(ctx)
 	if lease.claim != nil {
@@ -73,6 +82,9 @@ func (m *manager) check(ctx context.Context, key string, opts []Option) (name []
 	}
 	if s, err = m.options.settings(opts); err != nil {
 		return nil, s, err
+	}
+	if s.values == nil {
+		s.values = ctx
 	}
 	return name, s, context.Cause(ctx)
 }
@@ -125,7 +137,7 @@ func (m *manager) attempt(ctx context.Context, key string, name []byte, s settin
 	if !v.won {
 		return nil, v, nil
 	}
-	lease, err := m.begin(ctx, key, a, s, v.token, sent)
+	lease, err := m.begin(key, a, s, v.token, sent)
 	if lease != nil {
 		m.mu.Lock()
 		m.queue(key).since = sent
@@ -183,6 +195,9 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 	// Whatever became of a release that nobody answered, what had lapsed was lost.
 	lapsed := errors.Is(context.Cause(l.ctx), ErrLost)
 	if err == nil && !was && (lapsed || !doubt && !unsure) {
+		if !lapsed {
+			m.wasLost(l, trace.CauseRelease)
+		}
 		return l.lost("it was not the row's any more at its release")
 	}
 	return err
@@ -198,7 +213,7 @@ func (m *manager) pass(ctx context.Context, l *Lease, w *waiter) (passed, doubt 
 	var lease *Lease
 	switch {
 	case err == nil && v.won:
-		lease, err = m.begin(ctx, w.q.key, a, w.settings, v.token, sent)
+		lease, err = m.begin(w.q.key, a, w.settings, v.token, sent)
 	case doubt:
 		m.forsake(a)
 	}

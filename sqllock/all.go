@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Leases are locks that were acquired together.
@@ -20,16 +22,20 @@ type Leases struct {
 //
 // Errors: those of Acquire, and [ErrLost] when one was lost meanwhile; then
 // none is held.
-func (l *Locker[Tx]) AcquireAll(ctx context.Context, keys []string, opts ...Option) (*Leases, error) {
-	return together(ctx, keys, func(key string) (*Lease, error) { return l.Acquire(ctx, key, opts...) })
+func (l *Locker[Tx]) AcquireAll(ctx context.Context, keys []string, opts ...Option) (all *Leases, err error) {
+	inner, op := l.leases.tell(ctx, "lease.acquire_all", trace.LockLease)
+	defer func() { op.End(err, acquired) }()
+	return together(ctx, keys, func(key string) (*Lease, error) { return l.Acquire(inner, key, withValues(ctx, opts)...) })
 }
 
 // TryAcquireAll is AcquireAll without a wait.
 //
 // Errors: [ErrHeld] as a *[HeldError] of the first key that is not to be had,
 // and those of AcquireAll.
-func (l *Locker[Tx]) TryAcquireAll(ctx context.Context, keys []string, opts ...Option) (*Leases, error) {
-	return together(ctx, keys, func(key string) (*Lease, error) { return l.TryAcquire(ctx, key, opts...) })
+func (l *Locker[Tx]) TryAcquireAll(ctx context.Context, keys []string, opts ...Option) (all *Leases, err error) {
+	inner, op := l.leases.tell(ctx, "lease.try_acquire_all", trace.LockLease)
+	defer func() { op.End(err, acquired) }()
+	return together(ctx, keys, func(key string) (*Lease, error) { return l.TryAcquire(inner, key, withValues(ctx, opts)...) })
 }
 
 func together(ctx context.Context, keys []string, acquire func(key string) (*Lease, error)) (*Leases, error) {

@@ -2,10 +2,12 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 const (
@@ -23,7 +25,6 @@ type claim struct {
 	ask
 	settings
 	name  []byte
-	ctx   context.Context
 	tries int           // how often it was to join
 	event chan struct{} // something of what follows has changed
 
@@ -58,12 +59,20 @@ type line struct {
 }
 
 // claim waits for a place in a key's line and until it is granted, or asks once.
-func (m *manager) claim(ctx context.Context, a ask, opts []Option) (*Lease, error) {
+func (m *manager) claim(ctx context.Context, a ask, opts []Option) (lease *Lease, err error) {
+	outer := ctx
+	verb := "acquire"
+	if a.now {
+		verb = "try_acquire"
+	}
+	ctx, op := m.tellOf(ctx, a.lock(), verb)
+	defer func() { op.End(err, acquired) }()
 	name, err := nameOf(a.kind, a.key)
 	if err != nil {
 		return nil, err
 	}
 	s, err := m.options.settings(opts)
+	s.values = outer
 	switch {
 	case err != nil:
 		return nil, err
@@ -76,7 +85,7 @@ func (m *manager) claim(ctx context.Context, a ask, opts []Option) (*Lease, erro
 			return nil, err
 		}
 	}
-	c := &claim{ask: a, settings: s, name: name, ctx: ctx, event: make(chan struct{}, 1)}
+	c := &claim{ask: a, settings: s, name: name, event: make(chan struct{}, 1)}
 	if a.now {
 		return m.claimNow(ctx, c)
 	}
@@ -180,9 +189,12 @@ func (m *manager) releaseClaim(ctx context.Context, l *Lease) error {
 		m.forsake(l.attempt)
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.lines.soon(l.name)
-	m.mu.Unlock()
 	if err == nil && !was {
+		if !errors.Is(context.Cause(l.ctx), ErrLost) {
+			m.wasLost(l, trace.CauseRelease)
+		}
 		return l.lost("its claim was not there any more at its release")
 	}
 	return err

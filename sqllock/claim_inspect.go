@@ -124,6 +124,8 @@ func (s *store) lines(ctx context.Context, k kind, prefix string) iter.Seq2[Line
 }
 
 func (m *manager) forceClaim(ctx context.Context, k kind, key string, token int64, reason string) (had bool, err error) {
+	ctx, op := m.tellOf(ctx, ask{kind: k, units: MaxPermits}.lock(), "force_release")
+	defer func() { op.End(err, outcome) }()
 	name, err := nameOf(k, key)
 	if err != nil {
 		return false, err

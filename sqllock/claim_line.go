@@ -172,9 +172,9 @@ func (s *lines) place(c *claim, e entry, sent time.Time) {
 	m := s.m
 	l := &Lease{
 		m: m, attempt: e.attempt, margin: c.margin, once: c.once, live: true, until: sent.Add(c.ttl - c.margin),
-		term: Term{kind: c.kind, key: c.key, token: e.token, store: m.store.id}, claim: c, outer: holding(c.ctx),
+		term: Term{kind: c.kind, key: c.key, token: e.token, store: m.store.id}, claim: c, outer: holding(c.values),
 	}
-	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(c.ctx), holdingKey{}, l))
+	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(c.values), holdingKey{}, l))
 	m.held[l] = struct{}{}
 	l.timer = time.AfterFunc(time.Hour, l.expire)
 	l.timer.Stop()
@@ -190,6 +190,7 @@ func (s *lines) place(c *claim, e entry, sent time.Time) {
 // grant gives a claim to its call; m.mu is held.
 func (s *lines) grant(c *claim) {
 	c.granted = true
+	s.m.granted(c.lease, time.Now())
 	c.line.waiting = without(c.line.waiting, c)
 	c.lease.timer.Reset(time.Until(c.lease.until))
 	if c.once {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // perClaim is how long a claim is before the next one at least: the farther off
@@ -88,7 +89,7 @@ func (s *lines) see(l *Lease, p standing, sent time.Time) {
 	switch {
 	case !l.live || c.granted:
 	case p.left <= 0:
-		s.m.lose(l, "its claim had expired, or was taken away, while it waited")
+		s.m.lose(l, trace.CauseTaken, "its claim had expired, or was taken away, while it waited")
 	case p.confirmed: // the answer was lost
 		l.prolong(sent.Add(p.left))
 		s.grant(c)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Bounds of how often an election is observed.
@@ -34,15 +36,17 @@ type Leader struct{ *Lease }
 // which may be nil.
 //
 // Errors: those of [Locker.Acquire] and [Lease.Say].
-func (e *Election[Tx]) Campaign(ctx context.Context, value []byte) (*Leader, error) {
+func (e *Election[Tx]) Campaign(ctx context.Context, value []byte) (leader *Leader, err error) {
+	inner, op := e.locker.leases.tell(ctx, "election.campaign", trace.LockLease)
+	defer func() { op.End(err, acquired) }()
 	if err := checkValue(value); err != nil {
 		return nil, err
 	}
-	lease, err := e.locker.Acquire(ctx, e.key, e.opts...)
+	lease, err := e.locker.Acquire(inner, e.key, withValues(ctx, e.opts)...)
 	if err != nil {
 		return nil, err
 	}
-	leader := &Leader{lease}
+	leader = &Leader{lease}
 	if value != nil {
 		if err := leader.Proclaim(ctx, value); err != nil {
 			_ = leader.Resign(ctx)

@@ -3,6 +3,8 @@ package sqllock
 import (
 	"bytes"
 	"context"
+
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // FairLocker grants locks in the order in which they were asked for, by all
@@ -57,14 +59,12 @@ func (f FairLocker[Tx]) TryAcquireShared(ctx context.Context, key string, opts .
 
 // Do is [Locker.Do] with this Acquire.
 func (f FairLocker[Tx]) Do(ctx context.Context, key string, fn func(ctx context.Context, lease *Lease) error, opts ...Option) error {
-	lease, err := f.Acquire(ctx, key, opts...)
-	return during(ctx, lease, err, fn)
+	return f.l.leases.during(ctx, "fair.do", trace.LockFair, fn, func(ctx context.Context) (*Lease, error) { return f.Acquire(ctx, key, opts...) })
 }
 
 // DoShared is [Locker.Do] with AcquireShared.
 func (f FairLocker[Tx]) DoShared(ctx context.Context, key string, fn func(ctx context.Context, lease *Lease) error, opts ...Option) error {
-	lease, err := f.AcquireShared(ctx, key, opts...)
-	return during(ctx, lease, err, fn)
+	return f.l.leases.during(ctx, "shared.do", trace.LockShared, fn, func(ctx context.Context) (*Lease, error) { return f.AcquireShared(ctx, key, opts...) })
 }
 
 // Term is [Locker.Term] of a fair lock.

@@ -30,7 +30,9 @@ var errStale = errors.New("the transaction's snapshot is older than the lease: c
 // tell), [holdfast.ErrRetry] (also of a snapshot older than the grant, under
 // REPEATABLE READ), [holdfast.ErrInvalid], the driver's. After every error but
 // ErrInvalid, ErrNoTx and ErrOtherStore Holdfast has rolled tx back.
-func (l *Locker[Tx]) Guard(ctx context.Context, tx Tx, terms ...Term) error {
+func (l *Locker[Tx]) Guard(ctx context.Context, tx Tx, terms ...Term) (err error) {
+	ctx, op := l.leases.tell(ctx, "lease.guard", "")
+	defer func() { op.End(err, outcome) }()
 	q, err := l.access.Join(tx)
 	if err != nil {
 		return err

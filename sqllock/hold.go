@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // holdCheck is how often it is looked whether a hold's connection is alive, and
@@ -35,7 +36,9 @@ type Held struct {
 //
 // Errors: those of LockTx, and [holdfast.ErrUnsupported] on SQLite, where it
 // would lock everything.
-func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (*Held, error) {
+func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (held *Held, err error) {
+	_, op := l.leases.tellOf(ctx, trace.LockHold, "acquire")
+	defer func() { op.End(err, acquired) }()
 	if _, err := nameOf(kindRow, key); err != nil {
 		return nil, err
 	}
@@ -46,9 +49,10 @@ func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (*Held, er
 	h := &Held{key: key, ended: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	locked := make(chan struct{})
+	var since time.Time
 	// At READ COMMITTED an open transaction keeps no snapshot, and so no old rows.
 	opts := core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout}
-	waiting, stop := context.WithCancel(h.ctx)
+	waiting, stop := context.WithCancel(l.access.Trace.Quiet(h.ctx))
 	defer context.AfterFunc(ctx, stop)()
 	go func() {
 		defer close(h.ended)
@@ -57,10 +61,15 @@ func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (*Held, er
 				return err
 			}
 			close(locked)
+			since = time.Now()
+			l.access.Trace.Tell(h.ctx, trace.Fact{Name: trace.LeaseGranted, Lock: trace.LockHold})
 			return h.keep(q)
 		})
 		stop()
 		h.cancel(&LostError{Key: key, Reason: "its connection or its transaction has ended", Err: h.err})
+		if !since.IsZero() {
+			h.tell(l.access.Trace, since)
+		}
 	}()
 	select {
 	case <-locked:
@@ -92,6 +101,16 @@ func (h *Held) keep(q core.Querier) error {
 			return err
 		}
 	}
+}
+
+// tell tells of its end.
+func (h *Held) tell(t *trace.Tracer, since time.Time) {
+	f := trace.Fact{Name: trace.LeaseEnded, Lock: trace.LockHold, Outcome: trace.Released, Duration: time.Since(since)}
+	if errors.Is(context.Cause(h.ctx), ErrLost) {
+		f.Outcome = trace.Lost
+		t.Tell(h.ctx, trace.Fact{Name: trace.LeaseLost, Lock: trace.LockHold, Cause: trace.CauseConnection, Err: h.err})
+	}
+	t.Tell(h.ctx, f)
 }
 
 // Key is what is held.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 const (
@@ -113,7 +114,9 @@ func behind(p []byte) []byte {
 //
 // Errors: [holdfast.ErrInvalid] (the reason is empty or longer than
 // [MaxReason]), [holdfast.ErrRetry] (a guarded transaction goes on), the driver's.
-func (l *Locker[Tx]) ForceRelease(ctx context.Context, key, reason string) (bool, error) {
+func (l *Locker[Tx]) ForceRelease(ctx context.Context, key, reason string) (had bool, err error) {
+	ctx, op := l.leases.tellOf(ctx, trace.LockLease, "force_release")
+	defer func() { op.End(err, outcome) }()
 	name, err := nameOf(kindLease, key)
 	if err != nil {
 		return false, err
@@ -122,7 +125,6 @@ func (l *Locker[Tx]) ForceRelease(ctx context.Context, key, reason string) (bool
 		return false, err
 	}
 	s := l.leases.store
-	had := false
 	err = s.retry(ctx, func(q core.Querier) error {
 		r, err := s.dialect.Compile("locks.force", s.texts(dialect.ForceLease)).Exec(ctx, q, name, s.holder, reason)
 		had = had || err == nil && r.Affected > 0

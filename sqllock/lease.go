@@ -42,6 +42,8 @@ type Lease struct {
 	releasing sync.Once
 	released  error
 
+	since time.Time // when it was asked for, once it is granted
+
 	// Under m.mu:
 	live       bool
 	again      int       // how often its owner acquired it beyond the first time
@@ -82,6 +84,8 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	l.releasing.Do(func() {
+		ctx, op := l.m.tellOf(ctx, l.lock(), "release")
+		defer func() { op.End(l.released, outcome) }()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
 		defer cancel()
 		l.released = l.m.release(ctx, l)

@@ -38,7 +38,9 @@ import (
 // [holdfast.ErrNoTx]; ctx's cause; the driver's. After ErrNotNow, ErrTimeout,
 // ErrInvalid and ErrNoTx the transaction goes on without the lock. After every
 // other error Holdfast has rolled tx back.
-func (l *Locker[Tx]) LockTx(ctx context.Context, tx Tx, key string, wait Wait) error {
+func (l *Locker[Tx]) LockTx(ctx context.Context, tx Tx, key string, wait Wait) (err error) {
+	ctx, op := l.leases.tell(ctx, "row.lock_key", "")
+	defer func() { op.End(err, acquired) }()
 	name, err := nameOf(kindRow, key)
 	if err != nil {
 		return err

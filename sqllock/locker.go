@@ -46,5 +46,5 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Locker[T
 		}
 		return nil, fmt.Errorf("sqllock: reading the store's identity: %w", err)
 	}
-	return &Locker[Tx]{db: db, access: a, leases: newManager(s, o, a.Listen)}, nil
+	return &Locker[Tx]{db: db, access: a, leases: newManager(s, o, a.Trace, a.Listen)}, nil
 }

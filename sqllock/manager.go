@@ -3,11 +3,11 @@ package sqllock
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // manager keeps the leases of one process.
@@ -28,18 +28,19 @@ type manager struct {
 	// renewSize is how many leases a statement is to renew.
 	renewSize atomic.Int64
 
-	mu       sync.Mutex
+	mu       mutex
 	closed   bool
 	queues   map[string]*queue
 	held     map[*Lease]struct{}
 	renewals map[int]*agenda[*Lease] // by the size of the TTL
 }
 
-func newManager(s *store, o Options, listen func(context.Context, string, func(), func(string)) error) *manager {
+func newManager(s *store, o Options, t *trace.Tracer, listen func(context.Context, string, func(), func(string)) error) *manager {
 	m := &manager{
 		store: s, options: o, lazy: lazyPoll,
 		queues: map[string]*queue{}, held: map[*Lease]struct{}{}, renewals: map[int]*agenda[*Lease]{},
 	}
+	m.mu.trace = t
 	m.asking = make(chan struct{}, askAtOnce)
 	m.renewSize.Store(renewBatch)
 	m.ctx, m.stop = context.WithCancel(context.Background())
@@ -53,7 +54,7 @@ func newManager(s *store, o Options, listen func(context.Context, string, func()
 
 // begin makes the lease of an attempt that was granted, or forsakes a grant
 // whose trust window is over already. sent is when the attempt was begun.
-func (m *manager) begin(ctx context.Context, key string, a attempt, s settings, token int64, sent time.Time) (*Lease, error) {
+func (m *manager) begin(key string, a attempt, s settings, token int64, sent time.Time) (*Lease, error) {
 	l := &Lease{
 		m: m, attempt: a, margin: s.margin, once: s.once, by: s.by, live: true, until: sent.Add(s.ttl - s.margin),
 		term: Term{kind: kindLease, key: key, token: token, store: m.store.id},
@@ -68,8 +69,9 @@ func (m *manager) begin(ctx context.Context, key string, a attempt, s settings, 
 		}
 		return nil, nil
 	}
-	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(s.values))
 	m.held[l] = struct{}{}
+	m.granted(l, sent)
 	q := m.queue(key)
 	q.local = l
 	q.share()
@@ -88,12 +90,16 @@ func (l *Lease) expire() {
 		l.timer.Reset(rest)
 		return
 	}
-	l.m.lose(l, "its time was over before a renewal was committed")
+	l.m.lose(l, trace.CauseExpired, "its time was over before a renewal was committed")
 }
 
 // lose ends a lease that is lost; m.mu is held.
-func (m *manager) lose(l *Lease, reason string) {
-	if m.end(l, l.lost(reason)) && l.claim == nil {
+func (m *manager) lose(l *Lease, cause, reason string) {
+	if !m.end(l, l.lost(reason)) {
+		return
+	}
+	m.wasLost(l, cause)
+	if l.claim == nil {
 		m.wake(l.term.key)
 	}
 }
@@ -108,6 +114,7 @@ func (m *manager) end(l *Lease, cause error) bool {
 	delete(m.held, l)
 	m.renewal(l.ttl).drop(l)
 	l.cancel(cause)
+	m.ended(l, cause)
 	if l.claim != nil {
 		m.lines.left(l)
 		return true

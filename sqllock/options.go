@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -70,6 +71,7 @@ type settings struct {
 	ttl, margin time.Duration
 	once        bool // is not renewed
 	by          *Owner
+	values      context.Context // of the call
 	err         error
 }
 

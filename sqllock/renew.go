@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 const (
@@ -69,6 +70,7 @@ func (m *manager) renew(ctx context.Context, due []*Lease) {
 func (m *manager) renewBatch(ctx context.Context, ttl time.Duration, batch []*Lease) {
 	ctx, cancel := context.WithTimeout(ctx, ttl/renewPart)
 	defer cancel()
+	ctx, op := m.mu.trace.Start(ctx, trace.Call{Name: "lease.renew", Lock: batch[0].lock(), Background: true})
 	sent := time.Now()
 	renewed, err := m.store.renew(ctx, ttl, batch)
 	var left map[owner]time.Duration
@@ -78,6 +80,8 @@ func (m *manager) renewBatch(ctx context.Context, ttl time.Duration, batch []*Le
 		left, err = m.store.remaining(ctx, batch)
 	}
 	m.resize(ctx, len(batch), err)
+	op.Rows = int64(len(renewed))
+	op.End(err, nil)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range batch {
@@ -93,7 +97,7 @@ func (m *manager) renewBatch(ctx context.Context, ttl time.Duration, batch []*Le
 		case err != nil:
 			l.renewError = err
 		case !there || rest <= 0:
-			m.lose(l, "its row is another's by now, or it was taken away, or it had expired")
+			m.lose(l, trace.CauseTaken, "its row is another's by now, or it was taken away, or it had expired")
 			continue
 		default: // locked, by a guarded transaction
 			l.prolong(asked.Add(rest))

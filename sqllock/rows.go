@@ -122,7 +122,9 @@ func (t *Table[R, Tx]) lockable(ctx context.Context) error {
 // [holdfast.ErrInvalid] (a key is given twice) and [holdfast.ErrNoTx], which have
 // not touched it; [holdfast.ErrRetry], [holdfast.ErrTxLost], ctx's cause and the
 // driver's, after which Holdfast has rolled tx back.
-func (t *Table[R, Tx]) LockTx(ctx context.Context, tx Tx, wait Wait, rows ...R) ([]R, error) {
+func (t *Table[R, Tx]) LockTx(ctx context.Context, tx Tx, wait Wait, rows ...R) (out []R, err error) {
+	ctx, op := t.locker.leases.tell(ctx, "row.lock", "")
+	defer func() { op.Rows = int64(len(out)); op.End(err, acquired) }()
 	order, err := t.order(rows)
 	if err != nil {
 		return nil, err
@@ -144,7 +146,7 @@ func (t *Table[R, Tx]) LockTx(ctx context.Context, tx Tx, wait Wait, rows ...R) 
 	if err != nil && (wait.mode != skipLocked || !errors.Is(err, ErrNotNow)) {
 		return nil, err
 	}
-	out := make([]R, 0, len(rows))
+	out = make([]R, 0, len(rows))
 	for _, r := range locked {
 		if r != nil {
 			out = append(out, *r)

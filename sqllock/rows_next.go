@@ -66,6 +66,8 @@ func Where(column, operator string, value any) Cond { return Cond{column, operat
 // transaction; [holdfast.ErrRetry], [holdfast.ErrTxLost], ctx's cause and the
 // driver's, after which Holdfast has rolled tx back.
 func (t *Table[R, Tx]) NextTx(ctx context.Context, tx Tx, n int, conds ...Cond) (rows []R, err error) {
+	ctx, op := t.locker.leases.tell(ctx, "row.next", "")
+	defer func() { op.Rows = int64(len(rows)); op.End(err, acquired) }()
 	if n < 1 || n > MaxNext {
 		return nil, invalid("n", fmt.Sprintf("%d is not between 1 and %d", n, MaxNext))
 	}

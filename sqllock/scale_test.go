@@ -166,13 +166,14 @@ func hold(t *testing.T, l *Locker[*sql.Tx], owners []owner) []*Lease {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.values = t.Context()
 	leases := make([]*Lease, len(owners))
 	for i, o := range owners {
 		name, err := nameOf(kindLease, scaleKey(i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if leases[i], err = m.begin(t.Context(), scaleKey(i), attempt{name: name, owner: o, ttl: s.ttl}, s, 1, time.Now()); err != nil || leases[i] == nil {
+		if leases[i], err = m.begin(scaleKey(i), attempt{name: name, owner: o, ttl: s.ttl}, s, 1, time.Now()); err != nil || leases[i] == nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,6 +3,8 @@ package sqllock
 import (
 	"context"
 	"fmt"
+
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Semaphore grants up to so many permits on a key at once, to all processes
@@ -51,8 +53,7 @@ func (s *Semaphore[Tx]) TryAcquire(ctx context.Context, n int, opts ...Option) (
 
 // Do is [Locker.Do] with this Acquire.
 func (s *Semaphore[Tx]) Do(ctx context.Context, n int, fn func(ctx context.Context, lease *Lease) error, opts ...Option) error {
-	lease, err := s.Acquire(ctx, n, opts...)
-	return during(ctx, lease, err, fn)
+	return s.l.leases.during(ctx, "semaphore.do", trace.LockSemaphore, fn, func(ctx context.Context) (*Lease, error) { return s.Acquire(ctx, n, opts...) })
 }
 
 // Term is [Locker.Term] of the semaphore.

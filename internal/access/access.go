@@ -6,11 +6,14 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Access is one DB from the inside.
 type Access[Tx any] struct {
 	Dialect *dialect.Dialect
+	// Trace tells of calls.
+	Trace *trace.Tracer
 	// Table quotes the name of one of Holdfast's own tables.
 	Table func(name string) string
 	// Pool runs single statements, each committing by itself.

@@ -1,0 +1,65 @@
+package trace
+
+// The outcomes of calls.
+const (
+	Done        = "done"
+	Acquired    = "acquired"
+	Executed    = "executed"
+	Replayed    = "replayed"
+	Rejected    = "rejected"
+	InProgress  = "in_progress"
+	Mismatch    = "mismatch"
+	Expired     = "expired"
+	Unknown     = "unknown"
+	Nested      = "nested"
+	OtherKey    = "other_key"
+	Stale       = "stale"
+	Held        = "held"
+	Lost        = "lost"
+	Closed      = "closed"
+	Capacity    = "capacity"
+	NotNow      = "not_now"
+	TimedOut    = "timeout"
+	NotFound    = "not_found"
+	Conflict    = "conflict"
+	Duplicate   = "duplicate"
+	RolledBack  = "rolled_back"
+	TxLost      = "tx_lost"
+	Refused     = "refused"
+	Invalid     = "invalid"
+	Schema      = "schema"
+	Unsupported = "unsupported"
+	Canceled    = "canceled"
+	Aborted     = "aborted"
+	Failed      = "error"
+	Released    = "released" // of a lease that ended
+	Cleared     = "cleared"  // of a reaper's rows
+	Passed      = "passed"
+)
+
+// The facts.
+const (
+	LeaseGranted  = "lease.granted"
+	LeaseEnded    = "lease.ended"
+	LeaseLost     = "lease.lost"
+	ReaperTask    = "reaper.task"
+	ReaperRefused = "reaper.refused"
+	StagedParked  = "staged.parked"
+)
+
+// The causes of a lost lease.
+const (
+	CauseExpired    = "expired"
+	CauseTaken      = "taken"
+	CauseRelease    = "release"
+	CauseConnection = "connection"
+)
+
+// The kinds of locks.
+const (
+	LockLease     = "lease"
+	LockFair      = "fair"
+	LockShared    = "shared"
+	LockSemaphore = "semaphore"
+	LockHold      = "hold"
+)
