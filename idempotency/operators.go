@@ -130,6 +130,9 @@ type Filter struct {
 	States []State
 	// Tenant and Name pick; empty is all.
 	Tenant, Name string
+	// Key picks operations whose key has these bytes in it; empty is all. There is
+	// no index for it, so all operations in those states are read.
+	Key string
 	// Overdue picks pending operations that nobody came for in so long: the
 	// completer does not run, or not often enough. 0 does not look at it.
 	Overdue time.Duration
@@ -178,7 +181,7 @@ func (o *Operators[Tx]) List(ctx context.Context, f Filter) ([]Operation, error)
 	}
 	s := o.rows.store
 	stmt := s.dialect().Compile("operators.list", strings.ReplaceAll(stagedTables(s.access.Table, s.dialect().Now).Replace(text), "{states}", strings.Join(numbers, ", ")))
-	return o.list(ctx, s.access.Pool, stmt, f.Records, s.options.Namespace, f.Tenant, f.Name, least, f.After, f.Limit)
+	return o.list(ctx, s.access.Pool, stmt, f.Records, s.options.Namespace, f.Tenant, f.Name, least, f.After, f.Limit, []byte(f.Key))
 }
 
 // maxAhead is further in the future (µs) than any lease or pause ends.
@@ -225,6 +228,25 @@ func (o *Operators[Tx]) Show(ctx context.Context, ref Ref) (*Operation, error) {
 		return nil, err
 	}
 	return o.show(ctx, o.rows.store.access.Pool, o.rows.store.hashOf(ref))
+}
+
+// ShowID is [Operators.Show] of the operation with an ID, as List gives it.
+//
+// Errors: those of Show.
+func (o *Operators[Tx]) ShowID(ctx context.Context, id []byte) (*Operation, error) {
+	var key hash
+	if len(id) != len(key) {
+		return nil, ErrNotFound
+	}
+	copy(key[:], id)
+	op, err := o.show(ctx, o.rows.store.access.Pool, key)
+	if err == nil && op.Key != "" && o.rows.store.hashOf(op.Ref) != key { // an erased key is empty
+		err = ErrNotFound // of another namespace
+	}
+	if err != nil {
+		return nil, err
+	}
+	return op, nil
 }
 
 func (o *Operators[Tx]) show(ctx context.Context, q core.Querier, key hash) (*Operation, error) {

@@ -73,9 +73,17 @@ func (l *Locker[Tx]) Inspect(ctx context.Context, key string) (info Info, found 
 // keys' bytes: those that are held, or all that have a row. It reads some
 // hundreds at a time and is no snapshot. It ends at the first error.
 func (l *Locker[Tx]) List(ctx context.Context, prefix string, all bool) iter.Seq2[Info, error] {
+	return l.ListAfter(ctx, prefix, "", all)
+}
+
+// ListAfter is List of the keys behind one, to go on where another List ended.
+func (l *Locker[Tx]) ListAfter(ctx context.Context, prefix, after string, all bool) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		from := append([]byte{byte(kindLease)}, prefix...)
 		before := behind(from)
+		if after >= prefix { // else all are behind it
+			from = next(append([]byte{byte(kindLease)}, after...))
+		}
 		for {
 			page, err := l.leases.store.listLeases(ctx, from, before, all, listPage)
 			if err != nil {

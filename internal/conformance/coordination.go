@@ -118,6 +118,21 @@ func list[Tx any](e *Env[Tx]) {
 			e.Errorf("prefix %q: got %q, want %q", prefix, got, want)
 		}
 	}
+	for _, after := range []string{"", "a", "a/", "a/1", "a/1\x00", "a/\xff", "b", "c"} {
+		var got, want []string
+		for i, err := range l.ListAfter(e.Ctx, "a/", after, true) {
+			e.must(err)
+			got = append(got, i.Key)
+		}
+		for _, k := range keys {
+			if strings.HasPrefix(k, "a/") && k > after {
+				want = append(want, k)
+			}
+		}
+		if !slices.Equal(got, want) {
+			e.Errorf("behind %q: got %q, want %q", after, got, want)
+		}
+	}
 	for range l.List(e.Ctx, "", true) {
 		break
 	}

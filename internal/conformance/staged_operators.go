@@ -211,6 +211,28 @@ func operatorsList[Tx any](e *Env[Tx]) {
 	if got := keys(idempotency.Filter{Tenant: "another"}); len(got) != 0 {
 		e.Errorf("another tenant: %v", got)
 	}
+	for text, want := range map[string][]string{"own 3": {"unknown 3"}, "unknown ": unknown, "OWN 3": nil, "known  3": nil, "\xff": nil} {
+		if got := keys(idempotency.Filter{Key: text, Limit: 2}); !slices.Equal(got, want) {
+			e.Errorf("with %q in the key: %v", text, got)
+		}
+	}
+	page, err := ops.List(e.Ctx, idempotency.Filter{Limit: 1})
+	if err != nil || len(page) != 1 {
+		e.Fatal(page, err)
+	}
+	if op, err := ops.ShowID(e.Ctx, page[0].ID); err != nil || op.Ref != page[0].Ref || len(op.Steps) == 0 {
+		e.Errorf("by its ID: %+v, %v", op, err)
+	}
+	another := e.Store(idempotency.Options{Namespace: "another"}).Operators()
+	for _, o := range []func() (*idempotency.Operation, error){
+		func() (*idempotency.Operation, error) { return another.ShowID(e.Ctx, page[0].ID) },
+		func() (*idempotency.Operation, error) { return ops.ShowID(e.Ctx, make([]byte, 32)) },
+		func() (*idempotency.Operation, error) { return ops.ShowID(e.Ctx, []byte("short")) },
+	} {
+		if op, err := o(); op != nil || !errors.Is(err, idempotency.ErrNotFound) {
+			e.Errorf("got %+v, %v", op, err)
+		}
+	}
 	pending := []idempotency.State{idempotency.Pending}
 	if got := keys(idempotency.Filter{States: pending}); !slices.Equal(got, []string{"stuck"}) {
 		e.Errorf("pending: %v", got)

@@ -44,7 +44,8 @@ type Staged struct {
 	Erase, EraseSteps, EraseNews, EraseKey                        string
 
 	// List lists operations: namespace, tenant and operation ("" for all), who
-	// was due so long ago (µs), key_hash to go on after, limit; {states} are numbers.
+	// was due so long ago (µs), key_hash to go on after, limit, bytes that the key
+	// has in it; {states} are numbers.
 	// Show is one of them: key_hash. RecordList and RecordShow are the same of
 	// {records}; their fourth parameter is how long ago they were claimed.
 	List, Show, RecordList, RecordShow string
@@ -78,8 +79,9 @@ const (
 )
 
 // NewStaged is the SQL of the staged operations with what differs: the greater
-// of two values, the end of an insert whose key may be there, and the lock of a row.
-func NewStaged(greatest, ignore, forUpdate string) Staged {
+// of two values, the end of an insert whose key may be there, the lock of a row,
+// and the test whether op_key has the bytes $7 in it.
+func NewStaged(greatest, ignore, forUpdate, holds string) Staged {
 	r := strings.NewReplacer("{greatest}", greatest, "{ignore}", ignore, "{for update}", forUpdate).Replace
 	return Staged{
 		Look: r(`SELECT ` + stagedColumns + ` FROM {staged} WHERE key_hash = $1`),
@@ -125,10 +127,10 @@ WHERE key_hash = $1 AND state IN (4, 5) AND (length(op_key) > 0 OR fingerprint I
 		EraseNews:  `UPDATE {news} SET body = NULL WHERE key_hash = $1`,
 
 		List: `SELECT ` + info + ` FROM {staged} WHERE namespace = $1 AND ($2 = '' OR tenant = $2) AND ($3 = '' OR operation = $3)
- AND due_at <= {now} - $4 AND key_hash > $5 AND state IN ({states}) ORDER BY key_hash LIMIT $6`,
+ AND due_at <= {now} - $4 AND key_hash > $5 AND ` + holds + ` AND state IN ({states}) ORDER BY key_hash LIMIT $6`,
 		Show: `SELECT ` + info + ` FROM {staged} WHERE key_hash = $1`,
 		RecordList: `SELECT ` + recordInfo + ` FROM {records} WHERE namespace = $1 AND ($2 = '' OR tenant = $2) AND ($3 = '' OR operation = $3)
- AND created_at <= {now} - $4 AND key_hash > $5 AND state IN ({states}) ORDER BY key_hash LIMIT $6`,
+ AND created_at <= {now} - $4 AND key_hash > $5 AND ` + holds + ` AND state IN ({states}) ORDER BY key_hash LIMIT $6`,
 		RecordShow:  `SELECT ` + recordInfo + ` FROM {records} WHERE key_hash = $1`,
 		RecordTouch: r(`SELECT state FROM {records} WHERE key_hash = $1{for update}`),
 		RecordClose: `UPDATE {records} SET state = $2, result = $3, codec = $4, finished_at = {now} WHERE key_hash = $1 AND state = 1`,
