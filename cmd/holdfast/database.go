@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/operate"
 )
 
 // with runs f on the database.
@@ -30,17 +30,7 @@ func (f *flags) with(cmd *cobra.Command, run func(ctx context.Context, db *holdf
 	return run(cmd.Context(), db)
 }
 
-// text is a key or a name as a terminal may show it: quoted where anything in it
-// is not printed.
-func text(s string) string {
-	if s == "" {
-		return "-"
-	}
-	if q := strconv.Quote(s); q[1:len(q)-1] != s || strings.ContainsAny(s, " ") {
-		return q
-	}
-	return s
-}
+func text(s string) string { return operate.Text(s) }
 
 // key is a key in JSON: what is not UTF-8 is in hexadecimal digits.
 type key struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"iter"
 	"strconv"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/operate"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -105,7 +105,7 @@ func newLocksLines(f *flags) *cobra.Command {
 						for _, p := range line.Places {
 							list = append(list, placeOf(kind, line, p))
 							rows = append(rows, []string{
-								text(line.Key), kind, strconv.FormatInt(p.Token, 10), text(p.Holder), standing(line, p), moment(p.Since), duration(p.Remaining),
+								text(line.Key), kind, strconv.FormatInt(p.Token, 10), text(p.Holder), operate.Standing(line, p), moment(p.Since), duration(p.Remaining),
 							})
 						}
 					}
@@ -131,21 +131,6 @@ func placeOf(kind string, line sqllock.Line, p sqllock.Place) place {
 		key: jsonKey(line.Key), Kind: kind, Token: p.Token, Holder: p.Holder, Held: p.Held, Permits: p.Permits, Capacity: capacity,
 		Since: p.Since, RemainingMS: p.Remaining.Milliseconds(),
 	}
-}
-
-// standing says in words what a place is.
-func standing(line sqllock.Line, p sqllock.Place) string {
-	does := "waits"
-	if p.Held {
-		does = "has"
-	}
-	switch {
-	case line.Permits > 0:
-		return fmt.Sprintf("%s %d of %d", does, p.Permits, line.Permits)
-	case p.Permits == sqllock.MaxPermits:
-		return does + " alone"
-	}
-	return does + " shared"
 }
 
 func newLocksRelease(f *flags) *cobra.Command {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/operate"
 )
 
 func newOps(f *flags) *cobra.Command {
@@ -274,43 +274,18 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	return cmd
 }
 
-func resolutionOf(as, result, code, message string) (r idempotency.Resolution, err error) {
-	var value any
-	switch as {
-	case "step-done", "succeeded":
-		d := json.NewDecoder(strings.NewReader(result))
-		d.UseNumber() // which keeps every digit
-		if err := d.Decode(&value); err != nil || d.More() {
-			return r, usage("--result is not JSON: give what the function would have returned, such as null, 12 or \"text\" with its quotes")
-		}
-	case "step-rejected", "rejected":
-		if code == "" {
-			return r, usage("say why it was rejected: --code, and --message for people")
-		}
-		r.Rejection = &idempotency.Rejection{Code: code, Message: message}
+// resolutionOf says what is wrong in the words of the flags.
+func resolutionOf(as, result, code, message string) (idempotency.Resolution, error) {
+	r, err := operate.Resolution(as, result, code, message)
+	switch {
+	case errors.Is(err, operate.ErrAs):
+		err = usage("--as is %q: see holdfast ops resolve --help", as)
+	case errors.Is(err, operate.ErrCode):
+		err = usage("say why it was rejected: --code, and --message for people")
+	case err != nil:
+		err = usage("--result: %v", err)
 	}
-	if result != "" && as != "step-done" && as != "succeeded" {
-		return r, usage("--result goes with --as step-done and succeeded only")
-	}
-	switch as {
-	case "step-done":
-		r.Step, r.StepResult = idempotency.SettlesDone, value
-	case "step-not-done":
-		r.Step = idempotency.SettlesNotDone
-	case "step-rejected":
-		r.Step = idempotency.SettlesRejected
-	case "resume":
-		r.Resume = true
-	case "succeeded":
-		r.Succeed, r.Result = true, value
-	case "rejected":
-		r.Reject = true
-	case "free":
-		r.Free = true
-	default:
-		return r, usage("--as is %q: see holdfast ops resolve --help", as)
-	}
-	return r, nil
+	return r, err
 }
 
 func newOpsErase(o *opsFlags) *cobra.Command {
