@@ -15,27 +15,35 @@ import (
 const shortLease = time.Second
 
 // paused runs an operation that stops in its outside call, and lets its context
-// end there without regard; resume returns what became of it.
+// end there without regard; resume returns what became of it. The lease is longer
+// where the machine was too slow for it.
 func paused[Tx any](e *Env[Tx], outside idempotency.Outside[string], after func(key string) (string, error)) (f *refund[Tx], resume func() error) {
 	e.Helper()
-	f, s := e.stagedRefunds(shortLease)
-	f.outside = outside
-	inside, free, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	f.call = func(_ context.Context, key string) (string, error) {
-		close(inside)
-		<-free
-		return after(key)
+	for lease := shortLease; ; lease *= 2 {
+		inside, free, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		f, s := e.stagedRefunds(lease)
+		f.outside = outside
+		f.call = func(_ context.Context, key string) (string, error) {
+			close(inside)
+			<-free
+			return after(key)
+		}
+		go func() {
+			_, err := s.Do(e.Ctx, stagedOp("a"), "a")
+			ended <- err
+		}()
+		select {
+		case <-inside:
+			return f, func() error { close(free); return <-ended }
+		case err := <-ended:
+			if lease > 10*shortLease || !errors.Is(err, context.DeadlineExceeded) {
+				e.Fatal("the worker did not come to its call: ", err)
+			}
+			for _, table := range []string{"steps", "staged"} {
+				e.Must("DELETE FROM holdfast_" + table)
+			}
+		}
 	}
-	go func() {
-		_, err := s.Do(e.Ctx, stagedOp("a"), "a")
-		ended <- err
-	}()
-	select {
-	case <-inside:
-	case err := <-ended:
-		e.Fatal("the worker did not come to its call: ", err)
-	}
-	return f, func() error { close(free); return <-ended }
 }
 
 // stagedStaleWorker: a worker that comes back after its lease finds that another

@@ -32,7 +32,7 @@ func DSN(tb testing.TB, e Engine) string {
 	if !e.available() {
 		tb.Fatal(e.missing())
 	}
-	name := "hf_" + strings.ToLower(rand.Text()[:16])
+	name := newName()
 	if e == SQLite {
 		fresh := "sqlite://" + filepath.Join(tb.TempDir(), name+".db")
 		markRan(tb, e, fresh)
@@ -54,6 +54,8 @@ func DSN(tb testing.TB, e Engine) string {
 	})
 	return d.url
 }
+
+func newName() string { return "hf_" + strings.ToLower(rand.Text()[:16]) }
 
 // database is how a test's database is made and dropped.
 type database struct {
@@ -89,7 +91,7 @@ func databaseOf(tb testing.TB, e Engine, server, name string) database {
 		"mysql://" + config.FormatDSN(),
 		statements("CREATE DATABASE " + name + " CHARACTER SET utf8mb4"),
 		func(ctx context.Context, conn *sql.Conn) error {
-			if err := endMySQLSessions(ctx, conn, e, name); err != nil {
+			if _, err := endMySQLSessions(ctx, conn, e, name); err != nil {
 				return err
 			}
 			return drop(ctx, conn)
@@ -106,34 +108,35 @@ const endPostgresSessions = `SELECT pg_terminate_backend(l.pid)
 	WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 	AND n.nspname = '%s' AND l.pid <> pg_backend_pid()`
 
-// endMySQLSessions ends those in the database, for the same reason.
-func endMySQLSessions(ctx context.Context, conn *sql.Conn, e Engine, name string) error {
+// endMySQLSessions ends the other ones in the database, for the same reason, and
+// says how many there were.
+func endMySQLSessions(ctx context.Context, conn *sql.Conn, e Engine, name string) (int, error) {
 	// MySQL's information_schema.PROCESSLIST fails with 3854 while any session
 	// runs a statement that is not text. MariaDB has the other table switched off.
-	list := "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_DB = ?"
+	list := "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_DB = ? AND PROCESSLIST_ID <> CONNECTION_ID()"
 	if e == MariaDB {
-		list = "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ?"
+		list = "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND ID <> CONNECTION_ID()"
 	}
 	rows, err := conn.QueryContext(ctx, list, name)
 	if err != nil {
-		return fmt.Errorf("list sessions: %w", err)
+		return 0, fmt.Errorf("list sessions: %w", err)
 	}
 	defer func() { _ = rows.Close() }()
 	var ids []int64
 	for rows.Next() {
 		var id int64
 		if err := rows.Scan(&id); err != nil {
-			return fmt.Errorf("list sessions: %w", err)
+			return 0, fmt.Errorf("list sessions: %w", err)
 		}
 		ids = append(ids, id)
 	}
 	if err := rows.Err(); err != nil {
-		return fmt.Errorf("list sessions: %w", err)
+		return 0, fmt.Errorf("list sessions: %w", err)
 	}
 	for _, id := range ids {
 		_, _ = conn.ExecContext(ctx, fmt.Sprintf("KILL %d", id)) // it may have ended meanwhile
 	}
-	return nil
+	return len(ids), nil
 }
 
 // statements returns what runs them in turn.
