@@ -142,6 +142,8 @@ var (
 			UNION ALL SELECT concat_ws(' ', conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = current_schema()::regnamespace
 			UNION ALL SELECT concat_ws(' ', t.tgrelid::regclass, t.tgname, t.tgenabled) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = current_schema()::regnamespace
 			UNION ALL SELECT concat_ws(' ', c.relname, r.rulename) FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class WHERE c.relnamespace = current_schema()::regnamespace
+			UNION ALL SELECT typname FROM pg_type WHERE typnamespace = current_schema()::regnamespace
+			UNION ALL SELECT collname FROM pg_collation WHERE collnamespace = current_schema()::regnamespace
 			UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
 			ORDER BY 1`,
 		MySQL:   shapeOfMySQL,

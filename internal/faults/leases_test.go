@@ -50,7 +50,8 @@ func join(ctx context.Context, url, level string, o sqllock.Options, rec *histor
 	if err != nil {
 		return nil, err
 	}
-	pool.SetMaxIdleConns(4) // connecting is what costs most
+	pool.SetMaxOpenConns(12) // several parties share a server
+	pool.SetMaxIdleConns(12) // connecting is what costs most
 	p := &party{pool: pool, rec: rec, o: o}
 	if p.db, err = holdfastsql.Open(ctx, pool, opts...); err != nil {
 		return nil, errors.Join(err, pool.Close())
