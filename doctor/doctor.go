@@ -61,7 +61,7 @@ type Finding struct {
 
 // Check looks at the server, the session, Holdfast's tables and those of o, the
 // worst first. What already keeps a DB from being opened (a standby, autocommit
-// off) never comes so far.
+// off) never comes so far: see Refused.
 //
 // Errors: [holdfast.ErrInvalid], ctx's, the driver's. A probe that the role may
 // not run is a finding.
@@ -73,7 +73,7 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) ([]Findi
 		return nil, fmt.Errorf("%w: doctor: Options.MaxDrift is negative", holdfast.ErrInvalid)
 	}
 	a := db.Access()
-	p := &patient{dialect: a.Dialect, table: a.Table, pool: a.Pool}
+	p := &patient{dialect: a.Dialect, table: a.Table, pool: a.Pool, now: time.Now}
 	steps := []func(context.Context) error{
 		p.probes,
 		func(ctx context.Context) error { return p.indexes(ctx, db.CheckSchema) },
@@ -83,7 +83,12 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) ([]Findi
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			return nil, err
+			f, known := Refused(err)
+			if !known {
+				return nil, err
+			}
+			p.found = append(p.found, f)
+			break // the rest would fail too, or not, by chance
 		}
 	}
 	slices.SortStableFunc(p.found, func(x, y Finding) int { return cmp.Compare(y.Severity, x.Severity) })
@@ -94,6 +99,7 @@ type patient struct {
 	dialect *dialect.Dialect
 	table   func(name string) string
 	pool    core.Querier
+	now     func() time.Time
 	found   []Finding
 }
 
@@ -105,7 +111,7 @@ func (p *patient) find(check string, s Severity, problem, advice string) {
 var indexed = map[string][]string{
 	"records": {"records_body_expires_at", "records_key_expires_at"}, "locks": nil, "floor": nil, "waiters": nil,
 	"claims": nil, "staged": {"staged_due_at"}, "steps": {"steps_provider_key"}, "interventions": {"interventions_key_hash"},
-	"sweeps": nil,
+	"sweeps": nil, "registers": nil, "news": nil,
 }
 
 // bare is a table's name without quotes and schema.
@@ -140,6 +146,11 @@ func (p *patient) probes(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case lostPrepared(err):
+			return err
+		case err != nil && probe.Privileged:
+			p.find(probe.Name, Notice, "it could not be looked at: "+err.Error(), "let the role read it, or look as an administrator")
+			continue
 		case err != nil:
 			p.find(probe.Name, Warning, "it could not be looked at: "+err.Error(), "let the role read it, or look at it yourself")
 			continue
@@ -197,11 +208,11 @@ func (p *patient) names(ctx context.Context, schema, table string) (list []strin
 // clock compares the process's clock with the database's.
 func (p *patient) clock(ctx context.Context, most time.Duration) error {
 	var now int64
-	before := time.Now()
+	before := p.now()
 	if _, err := (core.Stmt{Name: "doctor.clock", Text: "SELECT " + p.dialect.Now}).QueryRow(ctx, p.pool, []any{&now}); err != nil {
 		return err
 	}
-	took := time.Since(before)
+	took := p.now().Sub(before)
 	drift := time.UnixMicro(now).Sub(before.Add(took / 2))
 	if drift.Abs() > most+took/2 {
 		p.find("clock", Warning, fmt.Sprintf("the database's clock and this machine's are %v apart", drift.Abs().Round(time.Millisecond)),
@@ -242,11 +253,13 @@ func pooler[Tx any](ctx context.Context, p *patient, a access.Access[Tx]) error 
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case lostPrepared(err):
+		return err
 	case err != nil:
 		p.find("pooler", Notice, "no second connection was to be had, so a pooler between could not be looked for", "let the pool have two connections and look again")
 	case one == two:
 		p.find("pooler", Warning, "two connections met one session of the server: a pooler in transaction mode (PgBouncer, ProxySQL) is between",
-			"leases, guards, row locks and records work through it; give Hold and the wake-up of waiters (LISTEN) a direct connection, and pgx a query mode without prepared statements")
+			"leases, guards, row locks and records work through it; give Hold and the wake-up of waiters (LISTEN) a direct connection")
 	}
 	return nil
 }

@@ -2,18 +2,15 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 )
 
-// Clock compares clocks as if the database's were ahead by shift.
+// Clock compares clocks as if the process's were ahead by shift.
 func Clock[Tx any](ctx context.Context, db *holdfast.DB[Tx], shift, most time.Duration) ([]Finding, error) {
 	a := db.Access()
-	d := *a.Dialect
-	d.Now = fmt.Sprintf("(%s + %d)", d.Now, shift.Microseconds())
-	p := &patient{dialect: &d, table: a.Table, pool: a.Pool}
+	p := &patient{dialect: a.Dialect, table: a.Table, pool: a.Pool, now: func() time.Time { return time.Now().Add(shift) }}
 	err := p.clock(ctx, most)
 	return p.found, err
 }

@@ -4,13 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"net"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,90 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// bouncer is the program, as the package pgbouncer of Debian and Ubuntu has it.
-func bouncer(tb testing.TB) string {
-	tb.Helper()
-	path, err := exec.LookPath("pgbouncer")
-	if err == nil {
-		return path
-	}
-	if path = "/usr/sbin/pgbouncer"; os.Getenv("HOLDFAST_TEST_REQUIRE_PGBOUNCER") != "" {
-		if _, err := os.Stat(path); err != nil {
-			tb.Fatal("HOLDFAST_TEST_REQUIRE_PGBOUNCER is set and pgbouncer was not found: apt-get install pgbouncer")
-		}
-	}
-	if _, err := os.Stat(path); err != nil {
-		tb.Skip("pgbouncer was not found, so nothing was tested behind it: apt-get install pgbouncer")
-	}
-	return path
-}
-
-// behindBouncer starts PgBouncer in transaction mode before the database of a
-// URL, and returns the URL of that. Few connections to the server serve many, so
-// that each transaction of a client meets another session.
-func behindBouncer(tb testing.TB, dsn, mode string) string {
-	tb.Helper()
-	program := bouncer(tb)
-	u, err := url.Parse(dsn)
-	if err != nil {
-		tb.Fatal("not a URL")
-	}
-	password, _ := u.User.Password()
-	listen, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listen.Addr().String())
-	_ = listen.Close()
-	dir, err := os.MkdirTemp("", "bouncer") //nolint:usetesting // another user must get in there
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	file := filepath.Join(dir, "pgbouncer.ini")
-	config := fmt.Sprintf(`[databases]
-test = host=%s port=%s dbname=%s user=%s password='%s' connect_query='SET search_path TO %s'
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = %s
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-default_pool_size = 12
-max_client_conn = 1000
-log_connections = 0
-log_disconnections = 0
-`, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password, u.Query().Get("search_path"), port)
-	if err := errors.Join(os.WriteFile(file, []byte(config), 0o644), os.Chmod(dir, 0o755)); err != nil {
-		tb.Fatal(err)
-	}
-	args := []string{"-q", file}
-	if os.Geteuid() == 0 {
-		args = append([]string{"-u", "nobody"}, args...) // it refuses to be root
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), program, args...)
-	said := new(strings.Builder)
-	cmd.Stderr = said
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		c, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", "127.0.0.1:"+port)
-		if err == nil {
-			_ = c.Close()
-			break
-		}
-		if time.Now().After(end) {
-			tb.Fatalf("pgbouncer does not answer: %v", err)
-		}
-	}
-	return "postgres://someone@127.0.0.1:" + port + "/test?sslmode=disable&default_query_exec_mode=" + mode
-}
-
 // bounced is a handle whose pools are behind PgBouncer.
 func bounced[Tx any](h conformance.Handle[Tx], mode string) conformance.Handle[Tx] {
 	h = conformance.Only(h, dbtest.Postgres)
@@ -114,7 +23,7 @@ func bounced[Tx any](h conformance.Handle[Tx], mode string) conformance.Handle[T
 	h.Name += " behind PgBouncer"
 	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) conformance.Pool[Tx] {
 		tb.Helper()
-		return open(tb, behindBouncer(tb, dsn, mode), opts...)
+		return open(tb, dbtest.PgBouncer(tb, dsn, "transaction")+"&default_query_exec_mode="+mode, opts...)
 	}
 	return h
 }

@@ -34,34 +34,45 @@ func newDoctor(f *flags) *cobra.Command {
 				}
 				o.Tables = append(o.Tables, doctor.Table{Name: name, Key: strings.Split(key, ",")})
 			}
-			return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
-				found, err := doctor.Check(ctx, db, o)
-				if err != nil {
-					return err
-				}
-				list, broken := []finding{}, 0
-				var said strings.Builder
-				for _, x := range found {
-					list = append(list, finding{x.Check, x.Severity.String(), x.Problem, x.Advice})
-					fmt.Fprintf(&said, "%s: %s: %s\n  do: %s\n", x.Severity, x.Check, x.Problem, x.Advice)
-					if x.Severity == doctor.Broken {
-						broken++
-					}
-				}
-				if len(found) == 0 {
-					said.WriteString("nothing found\n")
-				}
-				if err := f.answer(cmd, list, said.String()); err != nil {
-					return err
-				}
-				if broken > 0 {
-					return brokenError(broken)
-				}
-				return nil
+			var found []doctor.Finding
+			err := f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) (err error) {
+				found, err = doctor.Check(ctx, db, o)
+				return err
 			})
+			if refused, ok := doctor.Refused(err); ok {
+				found, err = []doctor.Finding{refused}, nil
+			}
+			if err != nil {
+				return err
+			}
+			return f.findings(cmd, found)
 		},
 	}
 	cmd.Flags().StringArrayVar(&tables, "table", nil, "a table of your own and its key, such as refunds:refund_no; may be repeated")
 	cmd.Flags().DurationVar(&o.MaxDrift, "max-drift", doctor.DefaultMaxDrift, "how far this machine's clock may be from the database's")
 	return cmd
+}
+
+// findings are answered, and those that are broken are an error.
+func (f *flags) findings(cmd *cobra.Command, found []doctor.Finding) error {
+	list, broken := []finding{}, 0
+	var said strings.Builder
+	for _, x := range found {
+		x.Problem = withoutPassword(x.Problem)
+		list = append(list, finding{x.Check, x.Severity.String(), x.Problem, x.Advice})
+		fmt.Fprintf(&said, "%s: %s: %s\n  do: %s\n", x.Severity, x.Check, x.Problem, x.Advice)
+		if x.Severity == doctor.Broken {
+			broken++
+		}
+	}
+	if len(found) == 0 {
+		said.WriteString("nothing found\n")
+	}
+	if err := f.answer(cmd, list, said.String()); err != nil {
+		return err
+	}
+	if broken > 0 {
+		return brokenError(broken)
+	}
+	return nil
 }

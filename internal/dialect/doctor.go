@@ -17,6 +17,8 @@ type Doctor struct {
 type Probe struct {
 	Name, Query string
 	Columns     int
+	// Privileged: a role of a program's usually may not ask.
+	Privileged bool
 	// Judge says what is wrong with the row, "" nothing, and what to do.
 	Judge func(row []string) (severity Severity, problem, advice string)
 }

@@ -30,7 +30,7 @@ func TestServerRestart(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		server := ownPostgres(t)
+		server := dbtest.OwnPostgres(t, "-c fsync=off")
 		for name, rule := range map[string]func(t *testing.T){
 			"sql": func(t *testing.T) { restarted(t, server, fullSQL()) },
 			"pgx": func(t *testing.T) { restarted(t, server, fullPgx()) },
@@ -94,10 +94,10 @@ func fullPgx() conformance.Handle[pgx.Tx] {
 	return conformance.With(conformance.Pgx(), "pool_max_conns=20", dbtest.Postgres)
 }
 
-func restarted[Tx any](t *testing.T, server *postgres, h conformance.Handle[Tx]) {
-	audit := dbtest.OpenSQL(t, server.url)
+func restarted[Tx any](t *testing.T, server *dbtest.PostgresServer, h conformance.Handle[Tx]) {
+	audit := dbtest.OpenSQL(t, server.URL)
 	audit.SetMaxIdleConns(-1) // it is not what is tested
-	e := &conformance.Env[Tx]{T: t, Engine: dbtest.Postgres, DSN: server.url, Handle: h, SQL: audit, Ctx: t.Context()}
+	e := &conformance.Env[Tx]{T: t, Engine: dbtest.Postgres, DSN: server.URL, Handle: h, SQL: audit, Ctx: t.Context()}
 	e.Migrate()
 	e.Must(`CREATE TABLE IF NOT EXISTS effects (k bytea NOT NULL, who VARCHAR(64) NOT NULL)`)
 	e.Must(`CREATE TABLE IF NOT EXISTS refunds (refund_no TEXT NOT NULL UNIQUE, amount BIGINT NOT NULL)`)
@@ -108,11 +108,11 @@ func restarted[Tx any](t *testing.T, server *postgres, h conformance.Handle[Tx])
 			continue
 		}
 		w.fill(stale)
-		server.restart(t)
+		server.Restart(t)
 		w.want(a, w.key(a.name+" used a moment ago"), idempotency.Executed)
 		w.fill(stale)
 		time.Sleep(1200 * time.Millisecond)
-		server.restart(t)
+		server.Restart(t)
 		w.want(a, w.key(a.name+" idle"), idempotency.Executed)
 	}
 	// A crash in the middle: the function's own connection is among the dead.
@@ -120,7 +120,7 @@ func restarted[Tx any](t *testing.T, server *postgres, h conformance.Handle[Tx])
 	a := w.record(idempotency.DefaultWait, func(ctx context.Context, tx Tx) error {
 		if first {
 			first = false
-			server.restart(t)
+			server.Restart(t)
 		}
 		return w.Effect(ctx, tx, w.key("crash, the other effect"))
 	})

@@ -7,6 +7,7 @@ import (
 
 var doctor = mysql.Doctor(
 	mysql.Isolation("tx_isolation"),
+	mysql.Replication(`SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'SLAVES_RUNNING'`),
 	dialect.Value("idle transactions of MariaDB", `SELECT CAST(@@SESSION.idle_transaction_timeout AS CHAR)`, dialect.Warning, "set idle_transaction_timeout to less than your callers' patience, such as 30",
 		dialect.Is("a transaction may idle for ever: a process that is stopped in one keeps its rows locked", "0")),
 	dialect.Value("Galera", `SELECT COUNT(*) FROM information_schema.global_status WHERE variable_name = 'WSREP_READY' AND variable_value = 'ON'`, dialect.Warning,

@@ -56,4 +56,21 @@ func Isolation(variable string) dialect.Probe {
 		dialect.Is("transactions begin at REPEATABLE READ or above: plain reads come from a snapshot that may be older than a lock which the transaction has just got", "REPEATABLE-READ", "SERIALIZABLE"))
 }
 
-var doctor = Doctor(Isolation("transaction_isolation"))
+// Replication judges how many sources this server has that are not of a group.
+func Replication(query string) dialect.Probe {
+	p := dialect.Value("replication", query, dialect.Broken, "connect to the primary, and set super_read_only (MariaDB: read_only) on replicas",
+		func(n string) string {
+			if n == "0" {
+				return ""
+			}
+			return "this server applies what another one has written, so it is a replica, and it takes writes: a key may be claimed on both, and what is written here is lost or stops the replication"
+		})
+	p.Privileged = true
+	return p
+}
+
+var doctor = Doctor(
+	Isolation("transaction_isolation"),
+	// The channels of group replication are not a primary's.
+	Replication(`SELECT CAST(COUNT(*) AS CHAR) FROM performance_schema.replication_connection_status WHERE service_state <> 'OFF' AND channel_name NOT LIKE 'group\_replication\_%'`),
+)

@@ -25,6 +25,13 @@ var doctor = dialect.Doctor{
 			dialect.Is("a transaction may idle for ever: a process that is stopped in one keeps its rows locked", "0")),
 		dialect.Value("synchronous standbys", `SELECT count(*)::text FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = '' AND EXISTS (SELECT 1 FROM pg_stat_replication)`, dialect.Warning,
 			"set synchronous_standby_names, and promote only a standby that it names", dialect.Is("there are standbys and none of them is synchronous: after a failover the last commits may be lost", "1")),
+		dialect.Value("replication", `SELECT count(*)::text FROM pg_subscription_rel WHERE srrelid IN (SELECT to_regclass(t) FROM unnest(string_to_array('{tables}', '|')) t)`, dialect.Broken,
+			"connect to the server that publishes them", func(n string) string {
+				if n == "0" {
+					return ""
+				}
+				return "Holdfast's tables are filled by a subscription from another server: a key may be claimed on both"
+			}),
 		{
 			Name:    "unlogged tables",
 			Query:   `SELECT COALESCE(string_agg(c.relname, ', ' ORDER BY c.relname), '') FROM pg_class c WHERE c.oid IN (SELECT to_regclass(t) FROM unnest(string_to_array('{tables}', '|')) t) AND c.relpersistence <> 'p'`,

@@ -12,6 +12,8 @@ var doctor = dialect.Doctor{
 			dialect.Is("synchronous is NORMAL: in WAL mode the last commits may be lost when the machine loses power, though nothing is torn", "1")),
 		dialect.Value("journal", `PRAGMA journal_mode`, dialect.Broken, "use journal_mode(WAL), or DELETE",
 			dialect.Is("the rollback journal is off or in memory: a crash corrupts the database", "off", "memory")),
+		dialect.Value("read only", `PRAGMA query_only`, dialect.Broken, "take query_only out of the DSN",
+			dialect.Is("query_only is on: nothing can be claimed", "1")),
 		dialect.Value("busy_timeout", `PRAGMA busy_timeout`, dialect.Warning, "give busy_timeout(5000) in the DSN",
 			dialect.Is("busy_timeout is 0: any writer beside another fails at once", "0")),
 	},

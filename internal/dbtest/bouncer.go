@@ -1,0 +1,96 @@
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bouncerProgram is PgBouncer, as the package pgbouncer of Debian and Ubuntu has it.
+func bouncerProgram(tb testing.TB) string {
+	tb.Helper()
+	path, err := exec.LookPath("pgbouncer")
+	if err == nil {
+		return path
+	}
+	if path = "/usr/sbin/pgbouncer"; os.Getenv("HOLDFAST_TEST_REQUIRE_PGBOUNCER") != "" {
+		if _, err := os.Stat(path); err != nil {
+			tb.Fatal("HOLDFAST_TEST_REQUIRE_PGBOUNCER is set and pgbouncer was not found: apt-get install pgbouncer")
+		}
+	}
+	if _, err := os.Stat(path); err != nil {
+		tb.Skip("pgbouncer was not found, so nothing was tested behind it: apt-get install pgbouncer")
+	}
+	return path
+}
+
+// PgBouncer starts one before the PostgreSQL database of a URL, in a pool mode
+// (session, transaction), and returns the URL of that. Few connections to the
+// server serve many, so that in transaction mode each transaction of a client
+// meets another session. The test is skipped where the program is not there.
+func PgBouncer(tb testing.TB, dsn, poolMode string) string {
+	tb.Helper()
+	program := bouncerProgram(tb)
+	u, err := url.Parse(dsn)
+	if err != nil {
+		tb.Fatal("not a URL")
+	}
+	password, _ := u.User.Password()
+	port := FreePort(tb)
+	dir, err := os.MkdirTemp("", "bouncer") //nolint:usetesting // another user must get in there
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	file := filepath.Join(dir, "pgbouncer.ini")
+	config := fmt.Sprintf(`[databases]
+test = host=%s port=%s dbname=%s user=%s password='%s' connect_query='SET search_path TO %s'
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %s
+unix_socket_dir =
+auth_type = any
+pool_mode = %s
+default_pool_size = 12
+max_client_conn = 1000
+log_connections = 0
+log_disconnections = 0
+`, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password, u.Query().Get("search_path"), port, poolMode)
+	err = errors.Join(os.WriteFile(file, []byte(config), 0o644), os.Chmod(dir, 0o755)) //nolint:gosec // another user has to read it
+	if err != nil {
+		tb.Fatal(err)
+	}
+	args := []string{"-q", file}
+	if os.Geteuid() == 0 {
+		args = append([]string{"-u", "nobody"}, args...) // it refuses to be root
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), program, args...)
+	said := new(strings.Builder)
+	cmd.Stderr = said
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		c, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", "127.0.0.1:"+port)
+		if err == nil {
+			_ = c.Close()
+			break
+		}
+		if time.Now().After(end) {
+			tb.Fatalf("pgbouncer does not answer: %v", err)
+		}
+	}
+	return "postgres://someone@127.0.0.1:" + port + "/test?sslmode=disable"
+}

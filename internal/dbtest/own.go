@@ -1,0 +1,70 @@
+//go:build unix
+
+package dbtest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// account is the first that there is: a server does not run as root, nor can
+// another than root choose. The test is skipped where there is none.
+func account(tb testing.TB, names ...string) *syscall.Credential {
+	tb.Helper()
+	if os.Getuid() != 0 {
+		return nil
+	}
+	var account *user.User
+	for _, name := range names {
+		if u, err := user.Lookup(name); err == nil && account == nil {
+			account = u
+		}
+	}
+	if account == nil {
+		tb.Skip("capability \"own server\": root without any of the accounts " + strings.Join(names, ", "))
+	}
+	uid, _ := strconv.ParseUint(account.Uid, 10, 32)
+	gid, _ := strconv.ParseUint(account.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+// ownFolder is one of the account's, gone when the test ends.
+func ownFolder(tb testing.TB, as *syscall.Credential) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-own-") //nolint:usetesting // the account has to get in
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if as != nil {
+		if err := os.Chown(dir, int(as.Uid), int(as.Gid)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// runAs runs a program to its end.
+func runAs(tb testing.TB, as *syscall.Credential, dir, program string, args ...string) {
+	tb.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), program, args...)
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	log, err := os.CreateTemp("", filepath.Base(program)) //nolint:usetesting // it is called when the test's folder is gone
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = log.Close(); _ = os.Remove(log.Name()) }()
+	cmd.Stdout, cmd.Stderr = log, log // not a pipe: a server that it starts inherits it
+	if err := cmd.Run(); err != nil {
+		said, _ := os.ReadFile(log.Name())
+		tb.Fatalf("%s: %v\n%s", program, err, said)
+	}
+}
