@@ -32,9 +32,14 @@ const (
 	Canceled    = "canceled"
 	Aborted     = "aborted"
 	Failed      = "error"
-	Released    = "released" // of a lease that ended
-	Cleared     = "cleared"  // of a reaper's rows
-	Passed      = "passed"
+)
+
+// The outcomes of facts: of a lease that ended, beside Lost and Closed, and of
+// rows that the reaper found.
+const (
+	Released = "released"
+	Cleared  = "cleared"
+	Passed   = "passed"
 )
 
 // The facts.

@@ -1,0 +1,53 @@
+package holdfastotel
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// endCall ends the span of a call. Any error sets its status, and the outcome
+// says whether it is one to worry about.
+func endCall(span trace.Span, e holdfast.Ended) {
+	span.SetAttributes(outcomeKey.String(e.Outcome))
+	if e.Rows > 0 {
+		span.SetAttributes(rowsKey.Int64(e.Rows))
+	}
+	if e.Attempts > 0 {
+		span.SetAttributes(attemptsKey.Int(e.Attempts))
+	}
+	if e.Err != nil {
+		span.SetStatus(codes.Error, e.Outcome)
+		span.SetAttributes(errorType(e.Err))
+	}
+	span.End()
+}
+
+// span makes the span of a statement that has just ended.
+func (t *tracer) span(ctx context.Context, s holdfast.Statement) {
+	end := time.Now()
+	a := []attribute.KeyValue{system(s.Engine), semconv.DBOperationName(s.Command)}
+	name := s.Command
+	if s.Name != "" {
+		name = s.Name
+		a = append(a, semconv.DBQuerySummary(s.Name))
+	}
+	if s.Err != nil {
+		a = append(a, errorType(s.Err))
+		if code := holdfast.ErrorCode(s.Err); code != "" {
+			a = append(a, semconv.DBResponseStatusCode(code))
+		}
+	}
+	_, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithTimestamp(end.Add(-s.Duration)), trace.WithAttributes(a...))
+	if s.Err != nil {
+		span.SetStatus(codes.Error, "")
+	}
+	span.End(trace.WithTimestamp(end))
+}

@@ -1,0 +1,157 @@
+// Package holdfastslog logs what Holdfast does, to a logger of log/slog.
+//
+//	db, err := holdfastsql.Open(ctx, pool, holdfast.WithTracer(holdfastslog.New(slog.Default())))
+//
+// Messages and field names are stable; docs/observability.md lists them. No
+// record has a key, a tenant, a holder, a token, a result or the text of an error
+// in it, which may quote any of them: errors are logged by their type and by the
+// server's code.
+//
+// Levels: Error for an outcome that is unknown and for a sweep that the reaper
+// refused; Warn for a lease that was lost, an operation that was parked, a
+// function that panicked, a transaction that ended behind Holdfast's back, a
+// schema that does not fit, and errors that are none of Holdfast's; Debug for all
+// else; [LevelStatement] for statements.
+package holdfastslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/trace"
+)
+
+// LevelStatement is the level of statements: below Debug.
+const LevelStatement = slog.LevelDebug - 4
+
+// New logs to l; nil is slog.Default() at the time of each record.
+func New(l *slog.Logger) holdfast.Tracer { return &tracer{l} }
+
+type tracer struct{ l *slog.Logger }
+
+func (t *tracer) logger() *slog.Logger {
+	if t.l == nil {
+		return slog.Default()
+	}
+	return t.l
+}
+
+// Start implements holdfast.Tracer.
+func (t *tracer) Start(ctx context.Context, c holdfast.Call) (context.Context, func(holdfast.Ended)) {
+	return ctx, func(e holdfast.Ended) {
+		level := levelOf(e.Outcome)
+		l := t.logger()
+		if !l.Enabled(ctx, level) {
+			return
+		}
+		a := attrs{slog.String("call", c.Name), slog.String("outcome", e.Outcome), slog.Duration("duration", e.Duration)}
+		a.text("engine", c.Engine)
+		a.text("operation", c.Operation)
+		a.text("lock", c.Lock)
+		a.number("rows", e.Rows)
+		a.number("attempts", int64(e.Attempts))
+		a.failure(e.Err)
+		l.LogAttrs(ctx, level, "holdfast: call", a...)
+	}
+}
+
+// Statement implements holdfast.Tracer.
+func (t *tracer) Statement(ctx context.Context, s holdfast.Statement) {
+	l := t.logger()
+	if !l.Enabled(ctx, LevelStatement) {
+		return
+	}
+	a := attrs{slog.String("statement", s.Name), slog.String("command", s.Command), slog.Duration("duration", s.Duration)}
+	a.text("engine", s.Engine)
+	a.failure(s.Err)
+	l.LogAttrs(ctx, LevelStatement, "holdfast: statement", a...)
+}
+
+// Fact implements holdfast.Tracer.
+func (t *tracer) Fact(ctx context.Context, f holdfast.Fact) {
+	level := slog.LevelDebug
+	switch f.Name {
+	case trace.ReaperRefused:
+		level = slog.LevelError
+	case trace.LeaseLost, trace.StagedParked:
+		level = slog.LevelWarn
+	}
+	l := t.logger()
+	if !l.Enabled(ctx, level) {
+		return
+	}
+	a := attrs{slog.String("fact", f.Name)}
+	a.text("engine", f.Engine)
+	a.text("lock", f.Lock)
+	a.text("operation", f.Operation)
+	a.text("task", f.Task)
+	a.text("outcome", f.Outcome)
+	a.text("cause", f.Cause)
+	a.number("count", f.Count)
+	switch f.Name {
+	case trace.ReaperRefused:
+		a = append(a, slog.Duration("leap", f.Duration))
+	case trace.ReaperTask:
+		a = append(a, slog.Duration("oldest", f.Duration))
+	case trace.LeaseEnded:
+		a = append(a, slog.Duration("duration", f.Duration))
+	}
+	a.failure(f.Err)
+	l.LogAttrs(ctx, level, "holdfast: "+f.Name, a...)
+}
+
+func levelOf(outcome string) slog.Level {
+	switch outcome {
+	case trace.Unknown, trace.Refused:
+		return slog.LevelError
+	case trace.Failed, trace.TxLost, trace.Schema, trace.Aborted:
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+// attrs leaves out what is empty.
+type attrs []slog.Attr
+
+func (a *attrs) text(key, value string) {
+	if value != "" {
+		*a = append(*a, slog.String(key, value))
+	}
+}
+
+func (a *attrs) number(key string, n int64) {
+	if n != 0 {
+		*a = append(*a, slog.Int64(key, n))
+	}
+}
+
+// failure says what may be said of an error.
+func (a *attrs) failure(err error) {
+	if err == nil {
+		return
+	}
+	*a = append(*a, slog.String("error_type", fmt.Sprintf("%T", err)))
+	a.text("error_code", holdfast.ErrorCode(err))
+	if root := rootOf(err); root != err { //nolint:errorlint // it is the same one
+		*a = append(*a, slog.String("error_root", fmt.Sprintf("%T", root)))
+	}
+}
+
+// rootOf is the innermost error, the driver's where there is one.
+func rootOf(err error) error {
+	for {
+		many, ok := err.(interface{ Unwrap() []error })
+		if ok && len(many.Unwrap()) > 0 {
+			err = many.Unwrap()[0]
+			continue
+		}
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}

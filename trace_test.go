@@ -1,0 +1,190 @@
+package holdfast_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/tracetest"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// TestTracerIsTold: each call ends once, with the outcome that its error means.
+func TestTracerIsTold(t *testing.T) {
+	t.Parallel()
+	r, other := &tracetest.Recorder{}, &tracetest.Recorder{}
+	tracetest.Everything(t, holdfast.WithTracer(r), holdfast.WithTracer(other), holdfast.WithTracer(nil), holdfast.WithObserver(nil))
+	if r.Open() != 0 || len(other.Calls()) != len(r.Calls()) {
+		t.Errorf("%d calls have not ended; %d and %d names", r.Open(), len(r.Calls()), len(other.Calls()))
+	}
+	wanted := map[string][]string{
+		"lease.acquire":             {"acquired", "invalid", "timeout"},
+		"lease.try_acquire":         {"held"},
+		"lease.release":             {"done", "lost"},
+		"lease.guard":               {"done", "lost"},
+		"lease.do":                  {"aborted", "done"},
+		"lease.acquire_all":         {"acquired"},
+		"lease.try_acquire_all":     {"held"},
+		"lease.force_release":       {"done"},
+		"lease.renew":               {"done"},
+		"fair.acquire":              {"acquired"},
+		"fair.try_acquire":          {"held"},
+		"fair.release":              {"done", "lost"},
+		"fair.force_release":        {"done"},
+		"fair.do":                   {"done"},
+		"shared.acquire":            {"acquired"},
+		"shared.try_acquire":        {"held"},
+		"shared.release":            {"done"},
+		"shared.do":                 {"done"},
+		"semaphore.acquire":         {"acquired"},
+		"semaphore.try_acquire":     {"held"},
+		"semaphore.release":         {"done"},
+		"semaphore.force_release":   {"done"},
+		"semaphore.do":              {"done"},
+		"election.campaign":         {"acquired"},
+		"hold.acquire":              {"unsupported"},
+		"row.lock_key":              {"acquired"},
+		"row.lock":                  {"not_found"},
+		"row.next":                  {"acquired"},
+		"transaction":               {"done", "error"},
+		"idempotency.do":            {"error", "executed", "expired", "in_progress", "invalid", "mismatch", "rejected", "replayed", "unknown"},
+		"idempotency.do_tx":         {"executed"},
+		"business_row.do":           {"executed", "replayed"},
+		"business_row.claim_tx":     {"mismatch"},
+		"business_row.claim_all_tx": {"executed"},
+		"staged.do":                 {"executed", "replayed", "unknown"},
+		"staged.attempt":            {"executed", "unknown"},
+		"staged.complete":           {"done"},
+		"staged.news":               {"executed", "replayed"},
+		"version.get":               {"done", "not_found"},
+		"version.get_tx":            {"done"},
+		"version.insert":            {"done", "duplicate"},
+		"version.insert_tx":         {"done"},
+		"version.update":            {"conflict", "done"},
+		"version.update_tx":         {"conflict"},
+		"version.delete":            {"done"},
+		"version.delete_tx":         {"done"},
+		"version.retry":             {"conflict"},
+		"register.get":              {"done"},
+		"register.get_tx":           {"done"},
+		"register.create":           {"conflict", "done"},
+		"register.create_tx":        {"done"},
+		"register.compare_and_swap": {"done"},
+		"register.delete":           {"done"},
+		"register.delete_tx":        {"done"},
+		"reaper.sweep":              {"done"},
+
+		"register.compare_and_swap_tx": {"done"},
+	}
+	for name := range r.Calls() {
+		if wanted[name] == nil {
+			t.Errorf("%s is told of, and not expected", name)
+		}
+	}
+	for name, want := range wanted {
+		if got := r.Outcomes(name); !slices.Equal(got, want) {
+			t.Errorf("%s: outcomes %v, want %v", name, got, want)
+		}
+		for _, c := range r.Calls()[name] {
+			if c.Engine != "sqlite" || c.Duration <= 0 {
+				t.Errorf("%+v", c)
+			}
+		}
+	}
+}
+
+// TestFactsAreTold: leases that were granted end, with the cause that they had,
+// and what one call does within another is not told as another call.
+func TestFactsAreTold(t *testing.T) {
+	t.Parallel()
+	r := &tracetest.Recorder{}
+	tracetest.Everything(t, holdfast.WithTracer(r))
+	if g, e := len(r.Facts("lease.granted")), len(r.Facts("lease.ended")); g == 0 || g != e {
+		t.Errorf("%d leases were granted, %d ended", g, e)
+	}
+	causes := map[string]int{}
+	for _, f := range r.Facts("lease.lost") {
+		causes[f.Lock+" "+f.Cause]++
+	}
+	if want := map[string]int{"lease expired": 1, "lease taken": 1, "lease release": 1, "fair release": 1}; !maps.Equal(causes, want) {
+		t.Errorf("lost: %v, want %v", causes, want)
+	}
+	tasks := map[string]int64{}
+	for _, f := range r.Facts("reaper.task") {
+		tasks[f.Task] += f.Count
+	}
+	if tasks["keys"] == 0 {
+		t.Errorf("reaper: %v", tasks)
+	}
+	if p := r.Facts("staged.parked"); len(p) != 1 || p[0].Operation != "payout" || p[0].Count != 1 {
+		t.Errorf("parked: %+v", p)
+	}
+	for _, c := range r.Calls()["transaction"] {
+		if strings.HasPrefix(c.Within, "version.update") || strings.HasPrefix(c.Within, "register.") {
+			t.Errorf("a transaction is told of within %s", c.Within)
+		}
+	}
+	retry := r.Calls()["version.retry"][0]
+	if retry.Attempts != 2 {
+		t.Errorf("%+v", retry)
+	}
+	for _, s := range r.Statements() {
+		if s.Engine != "sqlite" && s.Name != "" || s.Command == "" || strings.ContainsAny(s.Command, " \n") {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+type mark struct{}
+
+// TestLeaseHasItsCallersValues: also one that was handed over by another call,
+// and none of the call that acquired it.
+func TestLeaseHasItsCallersValues(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	locks, err := sqllock.New(ctx, holdfasttest.SQLite(t, holdfast.WithTracer(marker{})).DB, sqllock.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close(ctx)
+	value := func(l *sqllock.Lease) any { return l.Context().Value(mark{}) }
+	first, err := locks.Acquire(context.WithValue(ctx, mark{}, "first"), "a")
+	if err != nil || value(first) != "first" {
+		t.Fatal(err, value(first))
+	}
+	second := make(chan any)
+	go func() {
+		l, err := locks.Acquire(context.WithValue(ctx, mark{}, "second"), "a")
+		if err != nil {
+			second <- err
+			return
+		}
+		second <- value(l)
+		_ = l.Release(ctx)
+	}()
+	time.Sleep(20 * time.Millisecond) // in line by then; if not, there is nothing to see
+	if err := first.Release(context.WithValue(ctx, mark{}, "first")); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-second; got != "second" {
+		t.Errorf("the lease that was handed over has the value %v", got)
+	}
+	all, err := locks.AcquireAll(context.WithValue(ctx, mark{}, "all"), []string{"b"})
+	if err != nil || value(all.Each()[0]) != "all" {
+		t.Error(err, value(all.Each()[0]))
+	}
+}
+
+// marker marks the contexts of calls.
+type marker struct{}
+
+func (marker) Start(ctx context.Context, c holdfast.Call) (context.Context, func(holdfast.Ended)) {
+	return context.WithValue(ctx, mark{}, c.Name), nil
+}
+func (marker) Statement(context.Context, holdfast.Statement) {}
+func (marker) Fact(context.Context, holdfast.Fact)           {}
