@@ -11,6 +11,7 @@ func suites[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Run("Records", func(t *testing.T) { t.Parallel(); conformance.Reaper(t, h) })
 	t.Run("Locks", func(t *testing.T) { t.Parallel(); conformance.ReaperLocks(t, h) })
 	t.Run("History", func(t *testing.T) { t.Parallel(); conformance.ReaperHistory(t, h) })
+	t.Run("Tables", func(t *testing.T) { t.Parallel(); conformance.ReaperTables(t, h) })
 	t.Run("Lines", func(t *testing.T) { t.Parallel(); conformance.ReaperLines(t, h) })
 }
 

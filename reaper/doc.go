@@ -19,7 +19,8 @@
 //	claims    that expired Options.LockGrace ago, places in the lines of fair
 //	          locks and semaphores, are deleted as those behind them would
 //
-// in this order. A record whose key is due is deleted as a whole, without
+// and then the rows of the tables in Options.Tables that have expired, in this
+// order. A record whose key is due is deleted as a whole, without
 // becoming a tombstone first. A record that is claimed and has no verdict, and
 // one without an expiry, is never touched.
 //
@@ -51,10 +52,30 @@
 // SQLite, where a batch holds the only writer, it is small. What was passed over
 // is due at the next sweep.
 //
+// A batch whose write takes longer than Options.BatchTime halves the next one of
+// its kind; they grow again while they take less than half of that.
+//
 // Any number of reapers, in one process or many, may sweep the same tables.
 //
 // On MySQL and MariaDB a batch runs at READ COMMITTED, which the engines
 // refuse together with binlog_format=STATEMENT.
+//
+// # Tables of your own
+//
+//	reaper.Options{Tables: []reaper.TableSpec{
+//		{Table: "sessions", Key: []string{"id"}, Expires: "expires_at", Unit: reaper.Milliseconds},
+//		{Table: "audit", Key: []string{"id"}, Expires: "made_at", Unit: reaper.Timestamp, Grace: 90 * 24 * time.Hour},
+//	}}
+//
+// They are checked by New: a unique key that is NOT NULL, a type that Unit fits, and
+// an index that begins with the expiry, best followed by the key (or Scan). NULL
+// never expires, nor does a time before 2000. Their batches are as those above: up
+// to 512 rows, the expiry and the conditions tested again in the delete, rows that
+// others have locked passed over. A row that a foreign key of another table keeps is
+// passed over too, and counted in TaskReport.Referenced; what goes with a row by ON
+// DELETE CASCADE, or a trigger of the table's, is the batch's to wait for. An error in
+// one table ends the pass of that table only. The user needs SELECT and DELETE on
+// them, on PostgreSQL, MySQL and MariaDB UPDATE too, as the rows are locked first.
 //
 // # Tokens
 //

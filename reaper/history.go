@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,6 +92,7 @@ type taskJSON struct {
 	Rows     int64  `json:"rows"`
 	Batches  int    `json:"batches"`
 	Passed   int64  `json:"passed"`
+	Referred int64  `json:"referenced,omitempty"`
 	OldestUS int64  `json:"oldest_us"`
 	TookUS   int64  `json:"took_us"`
 }
@@ -110,7 +112,7 @@ func (r *Reaper) record(ctx context.Context, report Report, failed error) error 
 	}
 	tasks := []taskJSON{}
 	for _, t := range report.Tasks {
-		tasks = append(tasks, taskJSON{t.Task, t.Rows, t.Batches, t.Passed, t.Oldest.Microseconds(), t.Duration.Microseconds()})
+		tasks = append(tasks, taskJSON{t.Task, t.Rows, t.Batches, t.Passed, t.Referenced, t.Oldest.Microseconds(), t.Duration.Microseconds()})
 	}
 	list, err := json.Marshal(tasks)
 	if err != nil {
@@ -173,7 +175,7 @@ func (h *history) read(ctx context.Context, q core.Querier, limit int) (passes [
 			return nil, fmt.Errorf("reaper: a pass in %s: %w", h.at, err)
 		}
 		for _, t := range tasks {
-			p.Tasks = append(p.Tasks, TaskReport{t.Task, t.Rows, t.Batches, t.Passed, micros(t.OldestUS), micros(t.TookUS)})
+			p.Tasks = append(p.Tasks, TaskReport{t.Task, t.Rows, t.Batches, t.Passed, t.Referred, micros(t.OldestUS), micros(t.TookUS)})
 		}
 		p.Began, p.Ended, p.More = time.UnixMicro(began).UTC(), time.UnixMicro(ended).UTC(), more != 0
 		if failed != nil {
@@ -188,14 +190,39 @@ func (h *history) read(ctx context.Context, q core.Querier, limit int) (passes [
 // kind are the same failure again.
 func describe(err error) (kind, text string) {
 	var leap *ClockLeapError
+	if errors.As(err, &leap) {
+		return ErrClockLeap.Error(), fmt.Sprintf("the database's clock leapt: %v against the process's stopwatch", leap.Leap.Round(time.Millisecond))
+	}
+	for _, e := range parts(err) {
+		if text != "" {
+			text += "; "
+		}
+		text += describeOne(e)
+	}
+	text = strings.ToValidUTF8(text[:min(len(text), 500)], "")
+	return text, text
+}
+
+// parts are the errors of several tables.
+func parts(err error) []error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok && errors.As(err, new(*TableError)) {
+		return many.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+func describeOne(err error) string {
+	var own *TableError
 	var schema *holdfast.SchemaError
 	var retry *holdfast.RetryError
-	text = "the database's error"
+	where, text := "", "the database's error"
+	if errors.As(err, &own) {
+		where = "table " + strconv.Quote(own.Table) + ": "
+	}
 	switch {
-	case err == nil:
-		return "", ""
-	case errors.As(err, &leap):
-		return ErrClockLeap.Error(), fmt.Sprintf("the database's clock leapt: %v against the process's stopwatch", leap.Leap.Round(time.Millisecond))
 	case errors.As(err, &schema):
 		text = "table " + schema.Table + " is missing, or without its row"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -208,6 +235,5 @@ func describe(err error) (kind, text string) {
 	if code := dialect.Code(err); code != "" {
 		text += " (" + code + ")"
 	}
-	text = strings.ToValidUTF8(text[:min(len(text), 500)], "")
-	return text, text
+	return where + text
 }

@@ -23,6 +23,10 @@ const (
 	DefaultSQLiteBatch = 100
 	MaxBatch           = 2000
 
+	DefaultBatchTime = 50 * time.Millisecond
+	MinBatchTime     = time.Millisecond
+	MaxBatchTime     = time.Minute
+
 	DefaultPace = 1.0
 	MaxPace     = 1000.0
 
@@ -46,6 +50,11 @@ type Options struct {
 	// Batch is how many rows a transaction clears at most, 1 to MaxBatch.
 	// Default: 500; on SQLite 100.
 	Batch int
+	// BatchTime is how long a transaction should take: MinBatchTime to
+	// MaxBatchTime. One that takes longer halves the next batch of its task, down
+	// to 10 rows, and as long as they take less than half they grow up to Batch.
+	// Default: 50 ms.
+	BatchTime time.Duration
 	// Pace is how long the reaper rests after a batch, in multiples of the
 	// time that the batch took: more than 0, at most MaxPace. Default: 1.
 	Pace float64
@@ -62,6 +71,9 @@ type Options struct {
 	// the process's stopwatch between two looks: 1 s to 24 h. Default: a
 	// minute.
 	MaxClockLeap time.Duration
+	// Tables are tables of the program's own, whose rows expire as well. They are
+	// cleared after Holdfast's, in this order. At most MaxTables.
+	Tables []TableSpec
 	// Holder names this process in the history, at most 255 bytes of UTF-8, for
 	// people to look at. Default: host name and process id.
 	Holder string
@@ -76,6 +88,9 @@ type Options struct {
 func (o *Options) withDefaults(batch int) error {
 	if o.Batch == 0 {
 		o.Batch = batch
+	}
+	if o.BatchTime == 0 {
+		o.BatchTime = DefaultBatchTime
 	}
 	if o.Pace == 0 {
 		o.Pace = DefaultPace
@@ -95,12 +110,16 @@ func (o *Options) withDefaults(batch int) error {
 		return invalid("Options.Batch", fmt.Sprintf("%d is not between 1 and %d", o.Batch, MaxBatch))
 	case math.IsNaN(o.Pace) || o.Pace < 0 || o.Pace > MaxPace:
 		return invalid("Options.Pace", fmt.Sprintf("%v is not more than 0 and at most %v", o.Pace, MaxPace))
+	case o.BatchTime < MinBatchTime || o.BatchTime > MaxBatchTime:
+		return invalid("Options.BatchTime", fmt.Sprintf("%v is not between %v and %v", o.BatchTime, MinBatchTime, MaxBatchTime))
 	case o.MaxRows < 0:
 		return invalid("Options.MaxRows", fmt.Sprintf("%d is negative; 0 is no bound", o.MaxRows))
 	case o.LockGrace < MinLockGrace || o.LockGrace > MaxLockGrace:
 		return invalid("Options.LockGrace", fmt.Sprintf("%v is not between %v and %v", o.LockGrace, MinLockGrace, MaxLockGrace))
 	case o.MaxClockLeap < MinMaxClockLeap || o.MaxClockLeap > MaxMaxClockLeap:
 		return invalid("Options.MaxClockLeap", fmt.Sprintf("%v is not between %v and %v", o.MaxClockLeap, MinMaxClockLeap, MaxMaxClockLeap))
+	case len(o.Tables) > MaxTables:
+		return invalid("Options.Tables", fmt.Sprintf("has %d, more than %d", len(o.Tables), MaxTables))
 	case len(o.Holder) > MaxHolder || !utf8.ValidString(o.Holder) || strings.ContainsRune(o.Holder, 0):
 		return invalid("Options.Holder", fmt.Sprintf("is not valid UTF-8 without NUL bytes, of at most %d bytes", MaxHolder))
 	}
@@ -118,8 +137,10 @@ type Reaper struct {
 	dialect   *dialect.Dialect
 	clock     clock
 	tasks     []task
+	sizes     []size // of the tasks' batches
 	history   *history
 	trace     *trace.Tracer
+	stopwatch func() time.Time
 	turn      chan struct{} // holds a token while a pass is under way
 }
 
@@ -148,7 +169,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, 
 		transact: func(ctx context.Context, f func(ctx context.Context, q core.Querier) error) error {
 			return a.Attempt(ctx, settings, func(ctx context.Context, _ Tx, q core.Querier) error { return f(ctx, q) })
 		},
-		turn: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), stopwatch: time.Now,
 	}
 	r.tasks = []task{
 		newRecords("results", a.Table("records"), a.Dialect, sweep.Results),
@@ -157,6 +178,14 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, 
 		newWaiters(a.Table("waiters"), a.Dialect),
 		newClaims(a.Table("claims"), o.LockGrace, a.Dialect),
 	}
+	for _, spec := range o.Tables {
+		t, err := newTable(ctx, db, &a, spec)
+		if err != nil {
+			return nil, err
+		}
+		r.tasks = append(r.tasks, t)
+	}
+	r.sizes = make([]size, len(r.tasks))
 	r.history = newHistory(a.Table("sweeps"), o.Holder, a.Dialect)
 	r.clock = clock{limit: o.MaxClockLeap, read: readClock(a.Dialect, a.Pool)}
 	if err := r.clock.accept(ctx); err != nil {
@@ -189,7 +218,12 @@ func (r *Reaper) again(ctx context.Context, f func() error) error {
 
 // explain adds what to do to errors that have a known cure.
 func (r *Reaper) explain(t task, err error) error {
-	if err != nil && r.dialect.Classify(err) == dialect.NoTable {
+	own, _ := t.(*table)
+	switch {
+	case err == nil:
+	case own != nil:
+		return &TableError{Table: own.name(), Err: err}
+	case r.dialect.Classify(err) == dialect.NoTable:
 		return &holdfast.SchemaError{Table: t.table(), Err: err}
 	}
 	return err

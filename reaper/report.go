@@ -27,7 +27,8 @@ func (r Report) Rows() (n int64) {
 }
 
 // TaskReport is one kind of row: "results" became tombstones, "keys", "locks",
-// "waiters" and "claims" were deleted.
+// "waiters" and "claims" were deleted, as were those of the table of the program's
+// own that Task names.
 type TaskReport struct {
 	Task string
 	// Rows were cleared (in a dry run: are due), in Batches.
@@ -37,6 +38,8 @@ type TaskReport struct {
 	// claimed anew or given more time in the same moment, locked by another
 	// session, or cleared by another reaper.
 	Passed int64
+	// Referenced are those of Passed that a foreign key of another table kept.
+	Referenced int64
 	// Oldest is how long ago the oldest row that was due had expired: how far
 	// the reaper lags behind. Of locks and claims it is more than Options.LockGrace.
 	Oldest time.Duration

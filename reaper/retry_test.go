@@ -91,12 +91,12 @@ func TestLockedRows(t *testing.T) {
 	}
 	one := &lockedRows{locked: func(n uint16) bool { return n == 77 }}
 	p := &pass{Reaper: fake(), ctx: t.Context()}
-	if n, err := p.clear(one, found); n != 499 || err != nil || p.waits > 10 {
+	if n, err := p.clear(one, &TaskReport{}, found); n != 499 || err != nil || p.waits > 10 {
 		t.Errorf("one locked: %d cleared, %v, after %d waits", n, err, p.waits)
 	}
 	all := &lockedRows{locked: func(n uint16) bool { return n >= 250 }}
 	p = &pass{Reaper: fake(), ctx: t.Context()}
-	if n, err := p.clear(all, found); n != 250 || !errors.Is(err, holdfast.ErrRetry) || !errors.Is(err, errLocked) || p.waits != lockedWaits {
+	if n, err := p.clear(all, &TaskReport{}, found); n != 250 || !errors.Is(err, holdfast.ErrRetry) || !errors.Is(err, errLocked) || p.waits != lockedWaits {
 		t.Errorf("half locked: %d cleared, %v, after %d waits", n, err, p.waits)
 	}
 }

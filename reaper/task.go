@@ -31,10 +31,11 @@ type task interface {
 
 // row is a row that is due: its primary key, when it expired, and a lock's token.
 // The key of a place in line is completed by its token, that of one who waits by
-// the waiter.
+// the waiter, that of a row of the user's own by no other.
 type row struct {
 	key, waiter    []byte
 	expired, token int64
+	values         []any // the key of a row of the user's own
 }
 
 func keys(found []row) [][]byte {

@@ -275,6 +275,18 @@ func TestReap(t *testing.T) {
 		}
 		o.misused("Batch", "reap", "--batch", strconv.Itoa(reaper.MaxBatch+1))
 
+		o.Must(`CREATE TABLE sessions (id BIGINT NOT NULL PRIMARY KEY, until BIGINT)`)
+		o.Must(`INSERT INTO sessions VALUES (1, $1), (2, $2), (3, NULL)`, o.Now()/1000-3_600_000, o.Now()/1000-60_000)
+		for want, table := range map[string]string{
+			"TABLE:KEY": "sessions:id:until", "UNIT": "sessions:id:until:days", "GRACE": "sessions:id:until:ms:long", "CREATE INDEX": "sessions:id:until:ms",
+		} {
+			o.misused(want, "reap", "--table", table)
+		}
+		o.json(&r, "reap", "--scan", "--table", "sessions:id:until:ms:30m")
+		if n := o.Int(`SELECT COUNT(*) FROM sessions`); n != 2 || r.Rows != 1 || r.Tasks[5].Task != "sessions" {
+			o.Errorf("%d are left, %+v", n, r)
+		}
+
 		ctx, cancel := context.WithTimeout(o.Ctx, 2*time.Second)
 		defer cancel()
 		var out, errs strings.Builder

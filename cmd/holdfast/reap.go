@@ -29,11 +29,12 @@ type reapedTask struct {
 	Rows     int64  `json:"rows"`
 	Batches  int    `json:"batches"`
 	Passed   int64  `json:"passed"`
+	Referred int64  `json:"referenced,omitempty"`
 	OldestMS int64  `json:"oldest_ms"`
 }
 
 func taskOf(t reaper.TaskReport) reapedTask {
-	return reapedTask{t.Task, t.Rows, t.Batches, t.Passed, t.Oldest.Milliseconds()}
+	return reapedTask{t.Task, t.Rows, t.Batches, t.Passed, t.Referenced, t.Oldest.Milliseconds()}
 }
 
 // reapFlags say how to reap.
@@ -44,6 +45,8 @@ type reapFlags struct {
 	limit                int
 	every                time.Duration
 	progress             *progress
+	tables               []string
+	scan                 bool
 }
 
 func newReap(f *flags) *cobra.Command {
@@ -51,6 +54,14 @@ func newReap(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reap", Short: "Clear what has expired: once, or again and again with --every", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, t := range r.tables {
+				spec, err := tableSpec(t)
+				if err != nil {
+					return err
+				}
+				spec.Scan = r.scan
+				r.Tables = append(r.Tables, spec)
+			}
 			if r.every == 0 && !r.history { // with --every each pass says what it did
 				r.progress = f.progress(cmd, "reaping")
 			}
@@ -67,9 +78,12 @@ func newReap(f *flags) *cobra.Command {
 	flags.BoolVar(&r.dry, "dry-run", false, "only count what is due")
 	flags.DurationVar(&r.every, "every", 0, "go on until interrupted, with so much time between two passes")
 	flags.IntVar(&r.Batch, "batch", 0, "rows in one transaction at most (default: 500; SQLite 100)")
+	flags.DurationVar(&r.BatchTime, "batch-time", 0, "how long a transaction should take; slower ones make the next smaller (default: 50ms)")
 	flags.Int64Var(&r.MaxRows, "max-rows", 0, "rows in one pass at most (default: no bound)")
 	flags.Float64Var(&r.Pace, "pace", 0, "rest after a batch, in multiples of its time (default: 1)")
 	flags.DurationVar(&r.LockGrace, "lock-grace", 0, "how long free locks keep their rows (default: 1h)")
+	flags.StringArrayVar(&r.tables, "table", nil, "a table of your own as well: "+tableForm+"; may be repeated")
+	flags.BoolVar(&r.scan, "scan", false, "read the whole of each --table, where no index begins with EXPIRES")
 	flags.BoolVar(&r.accept, "accept-clock", false, "go on after the database's clock leapt and was looked at")
 	flags.BoolVar(&r.history, "history", false, "show the last passes that cleared or failed something, instead")
 	flags.IntVar(&r.limit, "limit", 20, "with --history: how many at most")

@@ -73,6 +73,18 @@ func (e *Env[Tx]) berlin() string {
 	return name
 }
 
+// Berlin is a DSN whose sessions are in Berlin, where there are zones.
+func (e *Env[Tx]) Berlin() string {
+	e.Helper()
+	switch {
+	case e.InnoDB():
+		return param(e.DSN, "time_zone", "'"+e.berlin()+"'")
+	case e.Engine == dbtest.Postgres:
+		return param(e.DSN, "timezone", "Europe/Berlin")
+	}
+	return e.DSN
+}
+
 // leaseFold: the clock of the leases is right in a session whose local time comes
 // twice, and in every other zone. The naive clock is an hour off.
 func leaseFold[Tx any](e *Env[Tx]) {

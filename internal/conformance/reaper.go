@@ -42,8 +42,10 @@ func Reaper[Tx any](t *testing.T, h Handle[Tx]) {
 	}
 }
 
-// quick rests hardly at all.
-func quick(batch int) reaper.Options { return reaper.Options{Batch: batch, Pace: 0.01} }
+// quick rests hardly at all, and its batches keep their size.
+func quick(batch int) reaper.Options {
+	return reaper.Options{Batch: batch, BatchTime: reaper.MaxBatchTime, Pace: 0.01}
+}
 
 // Reaper makes a reaper on a pool of its own.
 func (e *Env[Tx]) Reaper(o reaper.Options, opts ...holdfast.Option) *reaper.Reaper {

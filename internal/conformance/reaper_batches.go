@@ -77,7 +77,7 @@ func sweepRests[Tx any](e *Env[Tx]) {
 			ended = time.Now()
 		}
 	}}
-	e.sweep(e.Reaper(reaper.Options{Batch: 10, Pace: pace}, seen.observe()), 0, 30)
+	e.sweep(e.Reaper(reaper.Options{Batch: 10, BatchTime: reaper.MaxBatchTime, Pace: pace}, seen.observe()), 0, 30)
 	if rests != 3 {
 		e.Errorf("%d rests, want one after each batch", rests)
 	}

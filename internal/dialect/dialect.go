@@ -36,6 +36,8 @@ const (
 	Gone
 	// Refused: a trigger of Enforce refused an update.
 	Refused
+	// Referenced: a foreign key refused the statement, or the commit.
+	Referenced
 )
 
 // Capabilities are the engine's own ways that a caller may have to know.
@@ -174,6 +176,9 @@ type Rows struct {
 	// Columns and Uniques describe a table: see idempotency's table check.
 	// Parameters: schema ("" = current) and table.
 	Columns, Uniques string
+	// Leads lists indexes with their first column, and whether a search for rows
+	// by that column, where it is not NULL, may go through the index.
+	Leads string
 	// Exact says whether a column's type and collation tell all values
 	// apart; otherwise it says why not.
 	Exact func(typ, collation string) (ok bool, why string)

@@ -24,6 +24,8 @@ type Sweep struct {
 	// Waiters deletes the rows of those who waited and died, Claims the places
 	// in lines that expired a while ago.
 	Waiters, Claims SweepPairs
+	// Table deletes rows of a table of the user's own.
+	Table SweepTable
 }
 
 // SweepTask is the SQL of one kind of row. Parameters in order:

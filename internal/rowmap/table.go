@@ -118,6 +118,12 @@ func (t *Table) unique(ctx context.Context, key []string) error {
 	return invalid("TableSpec.Key", fmt.Sprintf("table %q has no unique index of exactly the columns %v: CREATE UNIQUE INDEX ON %s (%s)", t.Name, key, t.Name, strings.Join(key, ", ")))
 }
 
+// Leads tells whether rows may be searched for by column through an index.
+func (t *Table) Leads(ctx context.Context, column string) (bool, error) {
+	found, err := t.catalog(ctx, "row.leads", t.dialect.Rows.Leads, 3)
+	return slices.ContainsFunc(found, func(r []string) bool { return r[1] == column && r[2] == "1" }), err
+}
+
 // Where compares columns with the parameters from $first on.
 func (t *Table) Where(columns []string, first int) string {
 	return t.equations(columns, first, " AND ")

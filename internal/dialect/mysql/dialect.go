@@ -87,6 +87,8 @@ func classify(err error) dialect.Class {
 		return dialect.Busy
 	case 1062, 1586:
 		return dialect.Duplicate
+	case 1451, 1217:
+		return dialect.Referenced
 	case 1146, 1049:
 		return dialect.NoTable
 	case 1290, 1792, 1836:

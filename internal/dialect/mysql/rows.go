@@ -26,6 +26,9 @@ FROM information_schema.columns WHERE table_schema = COALESCE(NULLIF($1, ''), DA
 FROM information_schema.statistics
 WHERE non_unique = 0 AND table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2
 ORDER BY index_name, seq_in_index`,
+		Leads: `SELECT index_name, COALESCE(column_name, ''), 1
+FROM information_schema.statistics
+WHERE seq_in_index = 1 AND index_type = 'BTREE' AND table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
 		Exact: exact,
 	}
 }

@@ -27,6 +27,28 @@ var sweep = dialect.Sweep{
 ) picked STRAIGHT_JOIN {locks} doomed FORCE INDEX (PRIMARY) ON doomed.name = picked.name`),
 	Waiters: dialect.FindPairs("waiter", clearPairs),
 	Claims:  dialect.FindPairs("token", clearPairs),
+	Table: dialect.SweepTable{
+		Write: `DELETE doomed FROM (
+ SELECT {keys} FROM {table} FORCE INDEX ({index}) WHERE {first} IN ({firsts}) AND ({keys}) IN ({tuples}) AND {due}
+ ORDER BY {keys} LIMIT 1000000 FOR UPDATE SKIP LOCKED
+) picked STRAIGHT_JOIN {table} doomed FORCE INDEX ({index}) ON {same}`,
+		Integers: []string{"tinyint", "smallint", "mediumint", "int", "bigint"},
+		Texts:    []string{"char", "varchar", "uuid"},
+		Bytes:    []string{"binary", "varbinary"},
+		Casts:    map[string]dialect.Cast{"date": {Read: `CAST({c} AS CHAR)`, Bind: `{p}`}},
+		// A TIMESTAMP is stored as an instant and compared in the session's zone,
+		// where an hour comes twice in autumn: two hours more are searched, and
+		// what was found is compared by the instant.
+		Instant: &dialect.Expiry{
+			Types: []string{"timestamp"}, Read: `CAST(UNIX_TIMESTAMP({c}) * 1000000 AS SIGNED)`,
+			Left: `UNIX_TIMESTAMP({c})`, Right: `{p} / 1000000.0`,
+			Before: `FROM_UNIXTIME({p} DIV 1000000 + 7200)`, After: `FROM_UNIXTIME({p} DIV 1000000 - 7200)`,
+		},
+		UTC: &dialect.Expiry{
+			Types: []string{"datetime"}, Read: `TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {c})`,
+			Left: `{c}`, Right: `(TIMESTAMP'1970-01-01 00:00:00' + INTERVAL ({p} DIV 1000000) SECOND + INTERVAL ({p} % 1000000) MICROSECOND)`,
+		},
+	},
 }
 
 // clearPairs has the names alone as well, for optimizers that make no range of

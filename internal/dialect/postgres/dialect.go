@@ -65,6 +65,8 @@ func classify(err error) dialect.Class {
 		return dialect.Busy
 	case "23505":
 		return dialect.Duplicate
+	case "23503", "23001":
+		return dialect.Referenced
 	case "42P01", "3F000":
 		return dialect.NoTable
 	case "25006":

@@ -31,6 +31,15 @@ JOIN generate_series(0, 31) AS k(n) ON k.n < i.indnkeyatts
 JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = i.indkey[k.n]
 WHERE i.indisunique AND n.nspname = COALESCE(NULLIF($1::text, ''), current_schema()) AND r.relname = $2::text
 ORDER BY 1`,
+	Leads: `SELECT i.indexrelid::regclass::text, a.attname::text,
+ CASE WHEN i.indpred IS NULL OR pg_get_expr(i.indpred, i.indrelid) = '(' || quote_ident(a.attname) || ' IS NOT NULL)' THEN 1 ELSE 0 END
+FROM pg_index i
+JOIN pg_class r ON r.oid = i.indrelid
+JOIN pg_namespace n ON n.oid = r.relnamespace
+JOIN pg_class x ON x.oid = i.indexrelid
+JOIN pg_am m ON m.oid = x.relam
+JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = i.indkey[0]
+WHERE i.indisvalid AND m.amname = 'btree' AND n.nspname = COALESCE(NULLIF($1::text, ''), current_schema()) AND r.relname = $2::text`,
 	Exact: func(typ, collation string) (bool, string) {
 		if collation != "" {
 			return false, "its collation " + collation + " is not deterministic and folds different texts"

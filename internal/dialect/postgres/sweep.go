@@ -20,6 +20,28 @@ var sweep = dialect.Sweep{
 		`DELETE FROM {locks} WHERE name IN (SELECT name FROM picked) AND {due}`),
 	Waiters: dialect.FindPairs("waiter", clearPairs),
 	Claims:  dialect.FindPairs("token", clearPairs),
+	Table: dialect.SweepTable{
+		Write: `WITH picked AS MATERIALIZED (
+ SELECT {keys} FROM {table} WHERE ({keys}) IN ({tuples}) AND {due} ORDER BY {keys} FOR UPDATE SKIP LOCKED
+) DELETE FROM {table} doomed USING picked WHERE {same}`,
+		Integers: []string{"int2", "int4", "int8"},
+		Texts:    []string{"text", "varchar"},
+		Bytes:    []string{"bytea"},
+		Casts: map[string]dialect.Cast{
+			"uuid":    {Read: `{c}::text`, Bind: `{p}::uuid`},
+			"numeric": {Read: `{c}::text`, Bind: `{p}::numeric`},
+			"date":    {Read: `to_char({c}, 'YYYY-MM-DD')`, Bind: `{p}::date`},
+		},
+		// Infinity is never read: it is not due.
+		Instant: &dialect.Expiry{
+			Types: []string{"timestamptz"}, Read: `(extract(epoch FROM {c}) * 1000000)::bigint`,
+			Left: `{c}`, Right: `(timestamptz 'epoch' + {p}::bigint * interval '1 microsecond')`,
+		},
+		UTC: &dialect.Expiry{
+			Types: []string{"timestamp"}, Read: `(extract(epoch FROM {c}) * 1000000)::bigint`,
+			Left: `{c}`, Right: `(timestamp 'epoch' + {p}::bigint * interval '1 microsecond')`,
+		},
+	},
 }
 
 const clearPairs = `WITH picked AS MATERIALIZED (

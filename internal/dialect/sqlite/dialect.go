@@ -57,6 +57,8 @@ func classify(err error) dialect.Class {
 		}
 	case 1555, 2067: // primary key, unique
 		return dialect.Duplicate
+	case 787: // CONSTRAINT_FOREIGNKEY
+		return dialect.Referenced
 	}
 	switch code & 0xff {
 	case 5, 6: // BUSY, LOCKED

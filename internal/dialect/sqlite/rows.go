@@ -25,6 +25,9 @@ FROM pragma_index_list($2) l, pragma_index_xinfo(l.name) x WHERE $1 = '' AND l."
 UNION ALL
 SELECT 'rowid', c.name, 1 FROM pragma_table_info($2) c WHERE c.pk = 1 AND UPPER(c.type) = 'INTEGER'
  AND (SELECT COUNT(*) FROM pragma_table_info($2) WHERE pk > 0) = 1`,
+	Leads: `SELECT l.name, COALESCE(x.name, ''), CASE WHEN l.partial = 0 OR UPPER(m.sql) LIKE '%IS NOT NULL' THEN 1 ELSE 0 END
+FROM pragma_index_list($2) l JOIN pragma_index_xinfo(l.name) x LEFT JOIN sqlite_master m ON m.type = 'index' AND m.name = l.name
+WHERE $1 = '' AND x.seqno = 0`,
 	Exact: func(typ, collation string) (bool, string) {
 		if collation != "" {
 			return false, "its unique index compares with " + collation + ", which folds different texts: use BINARY"

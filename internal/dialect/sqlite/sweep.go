@@ -14,6 +14,13 @@ var sweep = dialect.Sweep{
 		`DELETE FROM {locks} WHERE name IN ({names}) AND {due}`),
 	Waiters: dialect.FindPairs("waiter", clearPairs),
 	Claims:  dialect.FindPairs("token", clearPairs),
+	Table: dialect.SweepTable{
+		Write:    `DELETE FROM {table} WHERE ({keys}) IN (VALUES {tuples}) AND {due}`,
+		Integers: []string{"int"}, // or what contains it
+		Texts:    []string{"char", "text"},
+		Bytes:    []string{"blob"},
+		NoTime:   "SQLite has no type for times, and the same instant is written as different texts",
+	},
 }
 
 const clearPairs = `DELETE FROM {rows} WHERE (name, {second}) IN (VALUES {pairs}) AND expires_at <= $1`

@@ -1,0 +1,73 @@
+package reaper
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// costly is a task of which a row costs something on a clock of its own.
+type costly struct {
+	task
+	now   time.Time
+	left  int
+	cost  func(cleared int) time.Duration
+	done  int
+	sizes []int
+}
+
+func (c *costly) name() string               { return "costly" }
+func (c *costly) prepare(*pass, []row) error { return nil }
+
+func (c *costly) find(_ context.Context, _ core.Querier, _ int64, _ *row, limit int) ([]row, *row, error) {
+	found := make([]row, min(limit, c.left))
+	if len(found) < limit {
+		return found, nil, nil
+	}
+	return found, &row{}, nil
+}
+
+func (c *costly) clear(_ context.Context, _ core.Querier, _ int64, found []row) (int64, error) {
+	c.sizes = append(c.sizes, len(found))
+	c.now = c.now.Add(time.Duration(len(found)) * c.cost(c.done))
+	c.left -= len(found)
+	c.done += len(found)
+	return int64(len(found)), nil
+}
+
+// TestBatchesFollowTheirCost: a batch that takes too long halves the next, cheap
+// ones grow, within the bounds; and the size goes on in the next pass.
+func TestBatchesFollowTheirCost(t *testing.T) {
+	t.Parallel()
+	c := &costly{now: time.Now()}
+	r := fake()
+	r.options = Options{Batch: 400, BatchTime: 50 * time.Millisecond, Pace: 0}
+	r.stopwatch = func() time.Time { return c.now }
+	r.clock = clock{limit: time.Hour, read: func(context.Context) (int64, error) { return time.Now().UnixMicro(), nil }}
+	if err := r.clock.accept(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var s size
+	sweep := func(rows int, cost func(done int) time.Duration, want ...int) {
+		t.Helper()
+		c.left, c.done, c.sizes, c.cost = rows, 0, nil, cost
+		p := &pass{Reaper: r, ctx: t.Context(), left: int64(rows)}
+		if err := p.task(c, &s); err != nil || !slices.Equal(c.sizes, want) {
+			t.Errorf("batches of %v, %v, want %v", c.sizes, err, want)
+		}
+	}
+	each := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+	sweep(1000, each(100*time.Microsecond), 400, 400, 200) // 40 ms each
+	sweep(1000, each(time.Millisecond), 400, 200, 100, 50, 50, 50, 50, 50, 50)
+	sweep(200, each(5*time.Millisecond), 50, 25, 12, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 3)
+	sweep(300, each(10*time.Microsecond), 10, 15, 23, 35, 53, 80, 84)
+	sweep(1200, func(done int) time.Duration { // a slow moment in between
+		if done == 120 {
+			return time.Second
+		}
+		return 10 * time.Microsecond
+	}, 120, 180, 90, 135, 203, 305, 167)
+}
