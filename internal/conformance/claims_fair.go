@@ -156,7 +156,7 @@ func claimsShares[Tx any](e *Env[Tx]) {
 // claimsDead: those who wait and are dead by then, or hold and are, cost their
 // TTL and no more. Nobody renews for a process that is gone: its pool is closed.
 func claimsDead[Tx any](e *Env[Tx]) {
-	const ttl = 500 * time.Millisecond
+	const ttl = 2 * time.Second
 	doomed := e.Handle.Open(e.T, e.DSN)
 	other := *e
 	other.Pool = doomed
