@@ -1,6 +1,8 @@
 package doctor_test
 
 import (
+	"context"
+	"crypto/rand"
 	"io"
 	"strings"
 	"testing"
@@ -77,4 +79,49 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%v: got %+v", err, f)
 		}
 	}
+}
+
+// TestLittlePermission: a role of a program's is told what it may not read, and
+// nothing else is wrong because of that.
+func TestLittlePermission(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		if e == dbtest.SQLite {
+			return // it has no roles
+		}
+		url := dbtest.DSN(t, e)
+		migrate(t, url)
+		name := "hf_" + strings.ToLower(rand.Text()[:12])
+		schema := map[bool]string{true: `current_schema()`, false: `DATABASE()`}[e == dbtest.Postgres]
+		var database string
+		pool := dbtest.OpenSQL(t, url)
+		if err := pool.QueryRowContext(t.Context(), `SELECT `+schema).Scan(&database); err != nil {
+			t.Fatal(err)
+		}
+		setup, drop := []string{`CREATE USER ` + name + ` IDENTIFIED BY 'x'`, `GRANT SELECT, INSERT, UPDATE, DELETE ON ` + database + `.* TO ` + name}, []string{`DROP USER ` + name}
+		if e == dbtest.Postgres {
+			setup = []string{`CREATE USER ` + name + ` PASSWORD 'x'`, `GRANT USAGE ON SCHEMA ` + database + ` TO ` + name, `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ` + database + ` TO ` + name}
+			drop = []string{`DROP OWNED BY ` + name, `DROP USER ` + name}
+		}
+		t.Cleanup(func() {
+			for _, q := range drop {
+				if _, err := pool.ExecContext(context.WithoutCancel(t.Context()), q); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		for _, q := range setup {
+			if _, err := pool.ExecContext(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		scheme, rest, _ := strings.Cut(url, "://")
+		all := diagnose(t, url)
+		for check, f := range diagnose(t, scheme+"://"+name+":x"+rest[strings.LastIndex(rest, "@"):]) {
+			if _, both := all[check]; both || e == dbtest.MySQL && check == "replication" && f.Severity == doctor.Notice {
+				continue
+			}
+			t.Errorf("the role is told of %+v", f)
+		}
+	})
 }
