@@ -1,0 +1,202 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/holdfast-go/holdfast/console"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/browsertest"
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/reaper"
+)
+
+func browse(t *testing.T, width int64) (*browsertest.Browser, *site) {
+	t.Helper()
+	b := browsertest.Open(t, width)
+	return b, serve(conformance.New(t, conformance.SQL(), dbtest.SQLite), console.Options{Write: true})
+}
+
+// A lease appears and goes while the page stands, and what is typed stays.
+func TestBrowserLiveLeases(t *testing.T) {
+	t.Parallel()
+	b, s := browse(t, 1440)
+	b.Go(s.URL, "#token")
+	b.Focused("#token")
+	b.Type(token + kb.Enter)
+	b.Eventually(`document.querySelector("#leases .empty")`)
+
+	browsertest.Evaluate[bool](b, `window.stayed = true`)
+	b.Do(browsertest.Click("#begin"))
+	b.Type("ord")
+	lease, err := s.locker("worker-3").Acquire(s.Ctx, "order/42")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Eventually(`document.querySelector("#leases tbody .key")?.innerText === "order/42"`)
+	b.Eventually(`document.querySelector("#leases tbody").innerText.includes("worker-3")`)
+	b.Focused("#begin")
+	if typed := browsertest.Evaluate[string](b, `document.querySelector("#begin").value`); typed != "ord" {
+		t.Errorf("typed was %q", typed)
+	}
+	// The keyboard stays in a row that is shown anew.
+	browsertest.Evaluate[bool](b, `(document.querySelector("#leases .act button").focus(), true)`)
+	before := browsertest.Evaluate[string](b, `document.querySelector("#fresh").innerText`)
+	b.Eventually(`document.querySelector("#fresh").innerText !== "` + before + `"`)
+	b.Focused("#leases .act button")
+
+	if err := lease.Release(s.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.Eventually(`document.querySelector("#leases .empty")`)
+	b.Eventually(`window.stayed === true`) // it was the same page all along
+
+	b.Do(browsertest.Click("#pause"))
+	b.Eventually(`document.querySelector("#pause").getAttribute("aria-pressed") === "true"`)
+}
+
+// A link of the command's signs in, and leaves no token behind.
+func TestBrowserLinkWithToken(t *testing.T) {
+	t.Parallel()
+	b, s := browse(t, 1440)
+	b.Go(s.URL+"#token="+strings.ReplaceAll(token, " ", "%20"), "#leases")
+	b.Eventually(`!location.href.includes("token")`)
+}
+
+// Search, read, resolve and release, by the keyboard alone.
+func TestBrowserResolveByKeyboard(t *testing.T) {
+	t.Parallel()
+	b, s := browse(t, 1440)
+	s.park(refund("order-41/1"), "the provider does not answer")
+	staged := s.park(refund("order-42/1"), "the provider does not answer")
+	b.Go(s.URL+"operations", "#token")
+	b.Type(token + kb.Enter)
+	b.Eventually(`document.querySelector("#leases")`)
+
+	b.Type(kb.Tab)
+	b.Focused(".skip")
+	b.Type(kb.Tab + kb.Tab)
+	b.Focused("nav a[href=operations]")
+	b.Type(kb.Enter)
+	b.Eventually(`document.querySelectorAll("#operations tbody tr").length === 2`)
+	for range 20 {
+		if browsertest.Evaluate[bool](b, `document.activeElement.id === "key"`) {
+			break
+		}
+		b.Type(kb.Tab)
+	}
+	b.Focused("#key")
+	b.Type("42" + kb.Enter)
+	b.Eventually(`location.search.includes("key=42") && document.querySelectorAll("#operations tbody tr").length === 1`)
+	for range 20 {
+		if browsertest.Evaluate[bool](b, `document.activeElement.matches("#operations .key a")`) {
+			break
+		}
+		b.Type(kb.Tab)
+	}
+	b.Type(kb.Enter)
+	b.Eventually(`document.querySelector("#steps")?.innerText.includes("pay")`)
+	for range 20 {
+		if browsertest.Evaluate[bool](b, `document.activeElement.matches("input[name=as]")`) {
+			break
+		}
+		b.Type(kb.Tab)
+	}
+	b.Type(" ") // the call was made
+	b.Eventually(`document.querySelector("input[name=as]:checked").value === "step-done" && document.querySelector("#code").checkVisibility() === false`)
+	b.Type(kb.Tab)
+	b.Focused("#result")
+	b.Type("1250" + kb.Tab)
+	b.Type(kb.Enter)
+	b.Eventually(`document.querySelector(".does")?.innerText.includes("counts as done")`)
+	for range 20 {
+		if browsertest.Evaluate[bool](b, `document.activeElement.id === "by"`) {
+			break
+		}
+		b.Type(kb.Tab)
+	}
+	b.Type("ada" + kb.Tab + "asked the provider, ticket 7" + kb.Tab + kb.Enter)
+	b.Eventually(`document.querySelector(".said.good")?.innerText.includes("pending")`)
+	b.Eventually(`document.querySelector("#interventions").innerText.includes("ticket 7")`)
+	if r, err := staged.Do(s.Ctx, refund("order-42/1"), 1250); err != nil || r.Value != 1250 {
+		t.Errorf("it goes on with %v, %v", r, err)
+	}
+}
+
+// Every page, as people see it.
+func TestBrowserScreenshots(t *testing.T) {
+	t.Parallel()
+	b, s := browse(t, 1440)
+	b.Go(s.URL, "#token")
+	b.Screenshots("console-login")
+	b.Type(token + kb.Enter)
+	b.Eventually(`document.querySelector("#leases .empty")`)
+	b.Screenshots("console-empty")
+	fill(s)
+	b.Go(s.URL, "#leases tbody tr")
+	b.Screenshots("console-locks")
+	b.Do(browsertest.Click("#leases .act button"), browsertest.Visible(".does"))
+	b.Screenshots("console-release")
+	b.Go(s.URL+"operations", "#operations tbody tr")
+	b.Screenshots("console-operations")
+	b.Do(browsertest.Click("#operations .key a"), browsertest.Visible(".ways"), browsertest.Click("input[value=step-rejected]"))
+	b.Screenshots("console-operation")
+	b.Do(browsertest.Click("input[value=step-done]"), browsertest.Set("#result", `{"transfer": "tr_81"}`),
+		browsertest.Click(".fields button"), browsertest.Visible(".does"))
+	b.Screenshots("console-resolve")
+	b.Do(browsertest.Set("#by", "ada"), browsertest.Set("#reason", "the provider has it under this key, ticket 81"),
+		browsertest.Click(".danger"), browsertest.Visible(".said.good"))
+	b.Screenshots("console-resolved")
+	b.Go(s.URL+"reaper", "tbody tr")
+	b.Screenshots("console-reaper")
+	b.Go(s.URL+"operation?id=00", ".said.bad")
+	b.Screenshots("console-error")
+}
+
+// fill makes what a busy console shows.
+func fill(s *site) {
+	s.Helper()
+	must := func(err error) {
+		s.Helper()
+		if err != nil {
+			s.Fatal(err)
+		}
+	}
+	one, two := s.locker("payments-7f9c4:1"), s.locker("settlement worker, rack 12")
+	for _, key := range []string{"order/10041", "order/10042", "settlement/2026-11-21", "caf\u00e9 \xff\x00", "archive/" + strings.Repeat("long-", 180)} {
+		_, err := one.Acquire(s.Ctx, key)
+		must(err)
+	}
+	_, err := two.ForceRelease(s.Ctx, "order/10042", "the worker hangs, ticket 12")
+	must(err)
+	_, err = two.Acquire(s.Ctx, "order/10042")
+	must(err)
+	_, err = one.Fair().AcquireShared(s.Ctx, "report/daily")
+	must(err)
+	sem, err := one.Semaphore("provider calls", 3)
+	must(err)
+	_, err = sem.Acquire(s.Ctx, 2)
+	must(err)
+	go func() { _, _ = two.Fair().Acquire(s.Ctx, "report/daily") }() // waits until the locker is closed
+	s.Eventually("somebody waits", func() bool {
+		line, err := one.Fair().Line(s.Ctx, "report/daily")
+		return err == nil && len(line.Places) == 2
+	})
+	for _, key := range []string{"order-10041/1", "order-10042/1", "order-10043/2"} {
+		s.park(refund(key), "POST /transfers: no answer within 30 s")
+	}
+	store := s.Store(idempotency.Options{BodyLife: time.Microsecond, KeyLife: time.Microsecond})
+	for _, key := range []string{"1", "2", "3"} {
+		_, err := s.Do(store, conformance.Op(key))
+		must(err)
+	}
+	r, err := reaper.New(s.Ctx, s.DB, reaper.Options{})
+	must(err)
+	_, err = r.Sweep(s.Ctx)
+	must(err)
+}
+

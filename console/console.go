@@ -1,0 +1,177 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+const (
+	// MinToken is the shortest token, in bytes.
+	MinToken = 16
+	// SessionLife is how long a browser stays signed in.
+	SessionLife = 12 * time.Hour
+
+	queryTimeout = 10 * time.Second // of all that one page reads
+	maxForm      = 64 << 10         // bytes of a form
+)
+
+// Options configure a console.
+type Options struct {
+	// Token is what has to be typed to sign in, at least MinToken bytes. Sessions
+	// rest on it: processes with one token know each other's, and another token
+	// ends them all. Required, unless BehindOwnAuthentication.
+	Token string
+	// BehindOwnAuthentication has the console ask for no token: whoever reaches it
+	// sees, and with Write changes, all that it has. Set it only where the program
+	// has checked who that is before it calls the handler.
+	BehindOwnAuthentication bool
+	// Who says who makes a request, for what is recorded of interventions: 1 to 255
+	// bytes. Default: whoever intervenes types a name.
+	Who func(r *http.Request) string
+	// Write allows to resolve operations and to take locks away. Default: the
+	// console only shows, and refuses every POST but signing in and out.
+	Write bool
+	// SecureCookie marks the session's cookie Secure where the program itself is
+	// not the one that speaks TLS, but a proxy in front of it.
+	SecureCookie bool
+	// Store has the options of the program's idempotency store: its Namespace, and
+	// its Codec and FormerCodecs where it has them. SingleTenant is ignored.
+	Store idempotency.Options
+	// Log is told of errors of the database and of interventions, without keys.
+	// Default: nobody is.
+	Log *slog.Logger
+}
+
+// console is the handler's state.
+type console[Tx any] struct {
+	options Options
+	db      *holdfast.DB[Tx]
+	session session
+	tries   *limiter
+	locks   *sqllock.Locker[Tx]
+	ops     operators[Tx]
+}
+
+// New makes the handler and checks that the tables are there. It is safe for
+// concurrent use and needs no closing. Mount it with http.StripPrefix, below a
+// path that ends with a slash.
+//
+// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema] with the command to run,
+// the driver's.
+func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (http.Handler, error) {
+	switch {
+	case db == nil:
+		return nil, invalid("db", "is nil")
+	case o.BehindOwnAuthentication && o.Token != "":
+		return nil, invalid("Options.Token", "is given, and BehindOwnAuthentication says that none is asked for: leave one of them out")
+	case !o.BehindOwnAuthentication && len(o.Token) < MinToken:
+		return nil, invalid("Options.Token", fmt.Sprintf("has %d bytes, at least %d are required: take them from crypto/rand", len(o.Token), MinToken))
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	locks, err := sqllock.New(ctx, db, sqllock.Options{Holder: "console"})
+	if err != nil {
+		return nil, err
+	}
+	ops, err := openOperators(ctx, db, o.Store)
+	if err != nil {
+		return nil, err
+	}
+	token := o.Token
+	if o.BehindOwnAuthentication {
+		token = rand.Text()
+	}
+	c := &console[Tx]{
+		options: o, db: db, session: newSession(token, o.SecureCookie), tries: newLimiter(time.Now), locks: locks, ops: ops,
+	}
+	return c.handler(), nil
+}
+
+func invalid(field, problem string) error {
+	return &holdfast.InputError{Field: "console: " + field, Problem: problem}
+}
+
+// handler is all routes, each behind what protects it.
+func (c *console[Tx]) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /style.css", asset("static/style.css", "text/css; charset=utf-8"))
+	mux.HandleFunc("GET /script.js", asset("static/script.js", "text/javascript; charset=utf-8"))
+	mux.HandleFunc("POST /login", c.postLogin)
+	mux.HandleFunc("POST /logout", c.postLogout)
+
+	mux.Handle("GET /{$}", c.signedIn(c.getLocks))
+	mux.Handle("GET /operations", c.signedIn(c.getOperations))
+	mux.Handle("GET /operation", c.signedIn(c.getOperation))
+	mux.Handle("GET /reaper", c.signedIn(c.getReaper))
+	mux.Handle("POST /confirm-release", c.signedIn(c.writing(c.postConfirmRelease)))
+	mux.Handle("POST /release", c.signedIn(c.writing(c.postRelease)))
+	mux.Handle("POST /confirm-resolve", c.signedIn(c.writing(c.postConfirmResolve)))
+	mux.Handle("POST /resolve", c.signedIn(c.writing(c.postResolve)))
+	mux.Handle("POST /", c.signedIn(c.writing(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, http.StatusNotFound, "There is no such page.")
+	})))
+	mux.Handle("GET /", c.signedIn(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, http.StatusNotFound, "There is no such page.")
+	}))
+
+	own := http.NewCrossOriginProtection()
+	own.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, http.StatusForbidden, "The request came from another site and was refused.")
+	}))
+	return headers(own.Handler(bounded(mux)))
+}
+
+// bounded ends what takes too long, and forms that are too long.
+func bounded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+		defer cancel()
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// headers forbid whatever the page does not need.
+func headers(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		set := w.Header().Set
+		set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		set("X-Content-Type-Options", "nosniff")
+		set("X-Frame-Options", "DENY")
+		set("Referrer-Policy", "no-referrer")
+		set("Cross-Origin-Opener-Policy", "same-origin")
+		set("Cross-Origin-Resource-Policy", "same-origin")
+		set("Cache-Control", "no-store")
+		h.ServeHTTP(w, r)
+	})
+}
+
+// failed answers with an error of the database or of an argument.
+func (c *console[Tx]) failed(w http.ResponseWriter, r *http.Request, err error) {
+	var input *holdfast.InputError
+	switch {
+	case errors.Is(err, idempotency.ErrNotFound):
+		c.fail(w, r, http.StatusNotFound, "There is no such operation.")
+	case errors.As(err, &input):
+		c.fail(w, r, http.StatusBadRequest, input.Field+" "+input.Problem)
+	case errors.Is(err, context.DeadlineExceeded):
+		c.fail(w, r, http.StatusServiceUnavailable, "The database took longer than "+queryTimeout.String()+". Ask for less: name a tenant, an operation or the beginning of a key.")
+	case errors.Is(err, holdfast.ErrUnknown):
+		c.fail(w, r, http.StatusServiceUnavailable, "The connection broke while this was being committed: look whether it was done before you do it again.")
+	case errors.Is(err, holdfast.ErrRetry):
+		c.fail(w, r, http.StatusConflict, "A transaction that is under way holds the row. Nothing was changed: try again.")
+	default:
+		c.options.Log.ErrorContext(r.Context(), "holdfast console: the database's error", "path", r.URL.Path, "error", err)
+		c.fail(w, r, http.StatusInternalServerError, "The database answered with an error, which is in the program's log.")
+	}
+}

@@ -1,0 +1,153 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/operate"
+)
+
+// way is one way to resolve an operation, and what it does.
+type way struct {
+	As, Label string
+	// Takes is what belongs to it: a result, a rejection or nothing.
+	Takes string
+	Does  []string
+}
+
+const (
+	takesResult    = "result"
+	takesRejection = "rejection"
+	stale          = "A worker that still has it and comes back can write nothing more: its token is an old one."
+	stays          = "This is final. Whoever asks with the same key is told so for good."
+)
+
+var ways = map[string]way{
+	operate.StepDone: {operate.StepDone, "The step’s call was made", takesResult, []string{
+		"The step counts as done, with the result that you give, and is not called again.",
+		"The operation goes on with its next step as soon as a worker comes for it.", stale,
+	}},
+	operate.StepNotDone: {operate.StepNotDone, "The step’s call was not made", "", []string{
+		"The operation goes on and makes the call, with the same provider key. If the call was made after all and the provider does not know the key, it happens twice.", stale,
+	}},
+	operate.StepRejected: {operate.StepRejected, "The provider refused the call for good", takesRejection, []string{
+		"The step counts as refused, with the code and the message that you give.",
+		"The operation goes on from there: its function decides what a refusal means.", stale,
+	}},
+	operate.Resume: {operate.Resume, "Go on with it", "", []string{
+		"The operation is tried again from its last step, with its attempts counted anew.", stale,
+	}},
+	operate.Succeeded: {operate.Succeeded, "It succeeded: end it", takesResult, []string{
+		"The operation ends as succeeded, with the result that you give. None of its steps runs any more.", stays, stale,
+	}},
+	operate.Rejected: {operate.Rejected, "It was refused: end it", takesRejection, []string{
+		"The operation ends as rejected, with the code and the message that you give. None of its steps runs any more.", stays, stale,
+	}},
+	operate.Free: {operate.Free, "Nothing of it stands: forget it", "", []string{
+		"The record is deleted, and the key may be executed again. If anything of it stands after all, it happens twice.",
+	}},
+}
+
+func (c *console[Tx]) postConfirmResolve(w http.ResponseWriter, r *http.Request) {
+	p, ok := c.resolved(w, r)
+	if !ok {
+		return
+	}
+	if _, err := operate.Resolution(p.As, p.Result, p.Code, p.Message); err != nil {
+		c.render(w, r, http.StatusBadRequest, "operation", page{Title: "Operation", Section: "operations", Problem: sentence(err), Body: p})
+		return
+	}
+	c.render(w, r, http.StatusOK, "resolve", page{Title: "Resolve an operation", Section: "operations", Body: p})
+}
+
+// resolved reads what was chosen for an operation that is still unknown.
+func (c *console[Tx]) resolved(w http.ResponseWriter, r *http.Request) (p operationPage, ok bool) {
+	form := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
+	if p, ok = c.operation(w, r, form("id")); !ok {
+		return p, false
+	}
+	p.As, p.Result, p.Code, p.Message = form("as"), form("result"), form("code"), form("message")
+	p.By, p.Reason = form("by"), form("reason")
+	if p.State != idempotency.Parked {
+		c.notUnknown(w, r, p)
+		return p, false
+	}
+	for _, w := range p.Ways {
+		if w.As == p.As {
+			p.Chosen = w
+		}
+	}
+	// What was typed for another way is left behind.
+	if p.Chosen.Takes != takesResult {
+		p.Result = ""
+	}
+	if p.Chosen.Takes != takesRejection {
+		p.Code, p.Message = "", ""
+	}
+	if p.Chosen.As == "" {
+		c.render(w, r, http.StatusBadRequest, "operation", page{Title: "Operation", Section: "operations", Problem: "Choose what became of it.", Body: p})
+		return p, false
+	}
+	return p, true
+}
+
+func (c *console[Tx]) postResolve(w http.ResponseWriter, r *http.Request) {
+	p, ok := c.resolved(w, r)
+	if !ok {
+		return
+	}
+	again := func(problem string) {
+		c.render(w, r, http.StatusBadRequest, "resolve", page{Title: "Resolve an operation", Section: "operations", Problem: problem, Body: p})
+	}
+	by := c.who(r)
+	if problem := checkWho(by, p.Reason); problem != "" {
+		again(problem)
+		return
+	}
+	resolution, err := operate.Resolution(p.As, p.Result, p.Code, p.Message)
+	if err != nil {
+		again(sentence(err))
+		return
+	}
+	err = c.ops.of(p.Tenant).Resolve(r.Context(), p.Ref, resolution, idempotency.Who{By: by, Reason: p.Reason})
+	var input *holdfast.InputError
+	switch {
+	case errors.Is(err, idempotency.ErrState), errors.Is(err, idempotency.ErrNotFound):
+		c.notUnknown(w, r, p) // it was, a moment ago
+		return
+	case errors.As(err, &input):
+		again(input.Field + " " + input.Problem)
+		return
+	case err != nil:
+		c.failed(w, r, err)
+		return
+	}
+	c.options.Log.InfoContext(r.Context(), "holdfast console: an operation was resolved", "id", p.ID, "as", p.As, "by", by)
+	if resolution.Free {
+		redirect(w, "operations?done=freed")
+		return
+	}
+	redirect(w, "operation?id="+p.ID+"&done=resolved")
+}
+
+// notUnknown answers who comes second, or too late.
+func (c *console[Tx]) notUnknown(w http.ResponseWriter, r *http.Request, p operationPage) {
+	op, ok := c.operation(w, r, p.ID)
+	if !ok {
+		return
+	}
+	said := "Nothing was changed: this operation is " + op.State.String() + " by now, and only what is unknown can be resolved."
+	if n := len(op.Interventions); n > 0 {
+		last := op.Interventions[n-1]
+		said = "Nothing was changed: this operation is " + op.State.String() + " by now. The last to intervene was " + operate.Text(last.By) + "."
+	}
+	c.render(w, r, http.StatusConflict, "operation", page{Title: "Operation", Section: "operations", Problem: said, Body: op})
+}
+
+func sentence(err error) string {
+	s := err.Error()
+	return strings.ToUpper(s[:1]) + s[1:] + "."
+}

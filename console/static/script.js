@@ -1,0 +1,104 @@
+"use strict";
+
+// A link with the token behind the # signs in: that part is sent to nobody.
+(() => {
+  const begin = "#token=";
+  if (!location.hash.startsWith(begin)) return;
+  const token = decodeURIComponent(location.hash.slice(begin.length));
+  history.replaceState(null, "", location.pathname + location.search);
+  const form = document.getElementById("login");
+  if (!form) return;
+  form.elements.token.value = token;
+  form.requestSubmit();
+})();
+
+// Only the fields that belong to what is chosen are shown.
+for (const form of document.querySelectorAll("form:has(.takes)")) {
+  const choose = () => {
+    const takes = form.querySelector("[name=as]:checked")?.dataset.takes ?? "";
+    for (const field of form.querySelectorAll(".takes")) field.hidden = !takes || !field.classList.contains(takes);
+  };
+  form.addEventListener("change", choose);
+  choose();
+}
+
+// become changes a node into another where it stands, so that the keyboard, what
+// is selected and what is unfolded stay as they are.
+const become = (node, next) => {
+  if (node.nodeType !== next.nodeType || node.nodeName !== next.nodeName || (node.id ?? "") !== (next.id ?? "")) {
+    node.replaceWith(document.importNode(next, true));
+    return;
+  }
+  if (node.nodeType !== Node.ELEMENT_NODE) {
+    if (node.nodeValue !== next.nodeValue) node.nodeValue = next.nodeValue;
+    return;
+  }
+  for (const { name, value } of next.attributes) if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+  for (const { name } of [...node.attributes]) if (name !== "open" && !next.hasAttribute(name)) node.removeAttribute(name);
+  // Rows are known by their ids: those that are gone go, new ones come between.
+  const stays = new Set([...next.childNodes].map((n) => n.id).filter(Boolean));
+  for (const child of [...node.childNodes]) if (child.id && !stays.has(child.id)) child.remove();
+  let at = node.firstChild;
+  for (const child of next.childNodes) {
+    const same = child.id && [...node.children].find((n) => n.id === child.id);
+    if (child.id && !same) {
+      node.insertBefore(document.importNode(child, true), at);
+      continue;
+    }
+    if (same && same !== at) {
+      node.insertBefore(same, at);
+      at = same;
+    }
+    if (!at) {
+      node.append(document.importNode(child, true));
+      continue;
+    }
+    const after = at.nextSibling;
+    become(at, child);
+    at = after;
+  }
+  while (at) {
+    const after = at.nextSibling;
+    at.remove();
+    at = after;
+  }
+};
+
+const every = Number(document.body.dataset.every);
+if (every) {
+  const pause = document.getElementById("pause");
+  const trouble = document.getElementById("trouble");
+  const say = (text) => { if (trouble.textContent !== text) trouble.textContent = text; };
+  let paused = false;
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    paused = !paused;
+    pause.setAttribute("aria-pressed", String(paused));
+    pause.textContent = paused ? "Go on" : "Pause";
+  });
+
+  const refresh = async () => {
+    const response = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(15000) });
+    if (response.status === 401) return say("You are signed out. Load the page again to sign in.");
+    if (!response.ok) return say("Not up to date: the console answers " + response.status + ".");
+    const next = new DOMParser().parseFromString(await response.text(), "text/html");
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const now = next.getElementById(part.id);
+      if (now) become(part, now);
+    }
+    say("");
+  };
+  const again = async () => {
+    const began = performance.now();
+    if (!paused && !document.hidden) {
+      try {
+        await refresh();
+      } catch {
+        say("Not up to date: the console does not answer.");
+      }
+    }
+    // A slow answer is asked for less often.
+    setTimeout(again, Math.max(every, 10 * (performance.now() - began)));
+  };
+  setTimeout(again, every);
+}
