@@ -199,4 +199,3 @@ func fill(s *site) {
 	_, err = r.Sweep(s.Ctx)
 	must(err)
 }
-

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"html/template"
 	"iter"
 	"net/http"
 	"net/url"
@@ -24,8 +25,8 @@ type locksPage struct {
 	Prefix string
 	All    bool
 	Leases []leaseRow
-	After  string // whether this is a later page
-	Next   string // query of the next page
+	After  string       // whether this is a later page
+	Next   template.URL // query of the next page
 	Lines  []lineRow
 	// MoreLines: there are more than are shown.
 	MoreLines bool
@@ -105,7 +106,7 @@ func (c *console[Tx]) readLeases(ctx context.Context, p *locksPage, after string
 			if p.All {
 				q.Set("all", "1")
 			}
-			p.Next = q.Encode()
+			p.Next = template.URL(q.Encode()) //nolint:gosec // it is encoded
 			return nil
 		}
 		p.Leases = append(p.Leases, leaseRow{Info: i, ID: rowID("lease", i.Key), Ref: lockRef{"lease", i.Key, i.Token}})

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/hex"
+	"html/template"
 	"net/http"
 	"net/url"
 	"time"
@@ -62,8 +63,8 @@ type operationsPage struct {
 	Filters                        []filter
 	State, Kind, Tenant, Name, Key string
 	List                           []operationRow
-	Later                          bool   // this is a later page
-	Next                           string // query of the next page
+	Later                          bool         // this is a later page
+	Next                           template.URL // query of the next page
 	Limit                          int
 }
 
@@ -107,12 +108,16 @@ func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 				next.Set(name, value)
 			}
 		}
-		p.Next = next.Encode()
+		p.Next = template.URL(next.Encode()) //nolint:gosec // it is encoded
 	}
 	for _, op := range found {
 		p.List = append(p.List, rowOf(op))
 	}
-	c.render(w, r, http.StatusOK, "operations", page{Title: "Operations", Section: "operations", Every: 5000, Body: p})
+	view := page{Title: "Operations", Section: "operations", Every: 5000, Body: p}
+	if q.Get("done") == "freed" {
+		view.Notice = "Freed: the key may be executed again."
+	}
+	c.render(w, r, http.StatusOK, "operations", view)
 }
 
 func rowOf(op idempotency.Operation) operationRow {
@@ -124,7 +129,7 @@ func rowOf(op idempotency.Operation) operationRow {
 type operationPage struct {
 	operationRow
 	Ways []way
-	// What was chosen and typed.
+	// What was chosen and typed: Reason is not the operation's own.
 	As, Result, Code, Message, By, Reason string
 	// Chosen is the way that is to be confirmed.
 	Chosen way

@@ -1,0 +1,368 @@
+package console_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/console"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/reaper"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+func TestLocks(t *testing.T) {
+	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
+		s := signedIn(e, console.Options{Write: true})
+		l := s.locker("worker-3")
+		lease, err := l.Acquire(s.Ctx, "order/42")
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := lease.Say(s.Ctx, []byte("not to be shown")); err != nil {
+			s.Fatal(err)
+		}
+		if _, err := l.Acquire(s.Ctx, "\xff\x00"); err != nil {
+			s.Fatal(err)
+		}
+		place, err := l.Fair().Acquire(s.Ctx, "a line")
+		if err != nil {
+			s.Fatal(err)
+		}
+		sem, err := l.Semaphore("permits", 3)
+		if err != nil {
+			s.Fatal(err)
+		}
+		permits, err := sem.Acquire(s.Ctx, 2)
+		if err != nil {
+			s.Fatal(err)
+		}
+		_, page := s.get("")
+		s.want(page, "order/42", html.EscapeString(`"\xff\x00"`), "worker-3", fmt.Sprint(lease.Token()), "has alone", "has 2 of 3", "semaphore, 3 permits")
+		if strings.Contains(page, "not to be shown") {
+			s.Error("a lease's value is shown")
+		}
+		if _, page := s.get("?begin=order"); strings.Contains(page, "xff") || !strings.Contains(page, "order/42") {
+			s.Error(page)
+		}
+		if _, page := s.get("?begin=" + url.QueryEscape(`"\xff"`)); !strings.Contains(page, "xff") || strings.Contains(page, "order/42") {
+			s.Error(page)
+		}
+
+		// Each kind is released, with who and why.
+		forms := s.forms(page, "confirm-release")
+		if len(forms) != 4 {
+			s.Fatalf("%d forms in\n%s", len(forms), page)
+		}
+		for _, form := range forms {
+			status, confirm := s.post("confirm-release", form)
+			if status != http.StatusOK {
+				s.Fatal(status, confirm)
+			}
+			s.want(confirm, "What this does to the holder", "worker-3", "guarded transactions")
+			form = s.forms(confirm, "release")[0]
+			if status, page := s.post("release", form); status != http.StatusBadRequest || !strings.Contains(page, "Say who you are") {
+				s.Error(status, page)
+			}
+			form.Set("by", "ada")
+			if status, page := s.post("release", form); status != http.StatusBadRequest || !strings.Contains(page, "Say why") || !strings.Contains(page, `value="ada"`) {
+				s.Error(status, page)
+			}
+			form.Set("reason", "ticket 7")
+			if status, page := s.post("release", form); status != http.StatusOK || !strings.Contains(page, "Released.") {
+				s.Error(status, page)
+			}
+			if status, page := s.post("release", form); status != http.StatusConflict || !strings.Contains(page, "Nothing was changed") {
+				s.Error("twice:", status, page)
+			}
+		}
+		for _, held := range []*sqllock.Lease{lease, place, permits} {
+			if err := held.Release(s.Ctx); !errors.Is(err, sqllock.ErrLost) {
+				s.Errorf("its holder is told %v", err)
+			}
+		}
+		_, page = s.get("?all=1")
+		s.want(page, "taken away by ada", "ticket 7", "free; last worker-3")
+		if _, page := s.get(""); strings.Contains(page, "order/42") {
+			s.Error("it is still held")
+		}
+	})
+}
+
+// Whoever was granted the lock since the page was shown does not lose it.
+func TestReleaseOfAnother(t *testing.T) {
+	s := signedIn(onSQLite(t), console.Options{Write: true})
+	l := s.locker("first")
+	lease, err := l.Acquire(s.Ctx, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page := s.get("")
+	form := s.forms(page, "confirm-release")[0]
+	form.Set("by", "ada")
+	form.Set("reason", "why")
+	if err := lease.Release(s.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	second, err := l.Acquire(s.Ctx, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"confirm-release", "release"} {
+		if status, page := s.post(path, form); status != http.StatusConflict {
+			t.Error(path, status, page)
+		}
+	}
+	if err := second.Release(s.Ctx); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []url.Values{{}, {"kind": {"lease"}, "key": {"zz"}, "token": {"1"}}, {"kind": {"row"}, "key": {"00"}, "token": {"1"}}} {
+		if status, _ := s.post("release", bad); status != http.StatusBadRequest {
+			t.Errorf("%v: %d", bad, status)
+		}
+	}
+}
+
+func TestOperations(t *testing.T) {
+	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
+		s := signedIn(e, console.Options{Write: true})
+		staged := s.park(refund("order-41"), "no answer")
+		s.park(refund("order-42"), "no answer")
+		s.park(idempotency.Op{Name: "payout", Key: "p-1"}, "no answer") // of a program without tenants
+		store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{})
+		if err != nil {
+			s.Fatal(err)
+		}
+		if _, err := idempotency.Do(s.Ctx, store, idempotency.Op{Tenant: "shop-7", Name: "refund", Key: "record-1", Request: "secret request"},
+			func(context.Context, *sql.Tx) (string, error) { return "secret result", nil }); err != nil {
+			s.Fatal(err)
+		}
+		if _, err := store.News(s.Ctx, idempotency.News{ID: "news-1", Ref: idempotency.Ref{Tenant: "shop-7", Name: "refund", Key: "order-41"}, Body: []byte("secret body")}, nil); err != nil {
+			s.Fatal(err)
+		}
+		found := func(query string, want ...string) {
+			s.Helper()
+			status, page := s.get("operations?" + query)
+			for _, key := range []string{"order-41", "order-42", "p-1", "record-1"} {
+				if listed := strings.Contains(page, ">"+key+"<"); listed != strings.Contains(strings.Join(want, " "), key) || status != http.StatusOK {
+					s.Errorf("%s: %d, %s is listed: %v", query, status, key, listed)
+				}
+			}
+		}
+		found("", "order-41", "order-42", "p-1")
+		found("key=-42", "order-42")
+		found("key="+url.QueryEscape(`"order\x2d42"`), "order-42")
+		found("tenant=shop-7", "order-41", "order-42")
+		found("name=payout", "p-1")
+		found("state=succeeded")
+		found("state=stuck")
+		found("state=succeeded&kind=records", "record-1")
+		found("state=unknown&kind=records")
+		for _, bad := range []string{"state=lost", "after=x"} {
+			if status, _ := s.get("operations?" + bad); status != http.StatusBadRequest {
+				s.Errorf("%s: %d", bad, status)
+			}
+		}
+
+		_, list := s.get("operations")
+		link := s.linkTo(list, "order-41")
+		_, page := s.get(link)
+		s.want(page, "unknown", "no answer", "pay", "shop-7", "news-1", "Provider key")
+		_, records := s.get("operations?state=succeeded&kind=records")
+		_, record := s.get(s.linkTo(records, "record-1"))
+		if strings.Contains(page+record, "secret") || !strings.Contains(record, "record of Do") {
+			s.Error("what was asked, answered or told is shown")
+		}
+
+		// Two tabs.
+		form := url.Values{"id": {strings.TrimPrefix(link, "operation?id=")}, "as": {"step-done"}, "result": {"12"}}
+		tab := func() url.Values {
+			status, confirm := s.post("confirm-resolve", form)
+			if status != http.StatusOK {
+				s.Fatal(status, confirm)
+			}
+			s.want(confirm, "What this does", "is an old one", "are recorded")
+			f := s.forms(confirm, "resolve")[0]
+			f.Set("by", "ada")
+			f.Set("reason", "asked the provider, ticket 7")
+			return f
+		}
+		first, second := tab(), tab()
+		if status, page := s.post("resolve", first); status != http.StatusOK || !strings.Contains(page, "Resolved: it is pending now.") || !strings.Contains(page, "ticket 7") {
+			s.Error(status, page)
+		}
+		second.Set("by", "bob")
+		status, page := s.post("resolve", second)
+		if status != http.StatusConflict {
+			s.Error(status, page)
+		}
+		s.want(page, "Nothing was changed", "pending by now", "The last to intervene was ada")
+		if r, err := staged.Do(s.Ctx, refund("order-41"), 1250); err != nil || r.Value != 12 {
+			s.Errorf("it goes on with %v, %v", r, err)
+		}
+		if n := s.Int(`SELECT COUNT(*) FROM holdfast_interventions`); n != 1 {
+			s.Errorf("%d interventions", n)
+		}
+
+		// What is missing or wrong changes nothing.
+		id := strings.TrimPrefix(s.linkTo(list, "p-1"), "operation?id=")
+		for said, form := range map[string]url.Values{
+			"Choose what became of it.": {"id": {id}}, "The result is not JSON": {"id": {id}, "as": {"step-done"}, "result": {"{"}},
+			"Say why it was rejected": {"id": {id}, "as": {"rejected"}}, "There is no such operation.": {"id": {strings.Repeat("0", 64)}},
+		} {
+			for _, path := range []string{"confirm-resolve", "resolve"} {
+				form.Set("by", "ada")
+				form.Set("reason", "why")
+				if status, page := s.post(path, form); status < 400 || !strings.Contains(page, said) {
+					s.Errorf("%s: %d %s", said, status, page)
+				}
+			}
+		}
+		// Without tenants, too.
+		if status, page := s.post("resolve", url.Values{"id": {id}, "as": {"rejected"}, "code": {"fraud"}, "by": {"ada"}, "reason": {"why"}}); status != http.StatusOK || !strings.Contains(page, "it is rejected now") {
+			s.Error(status, page)
+		}
+	})
+}
+
+func TestReaper(t *testing.T) {
+	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
+		s := signedIn(e, console.Options{})
+		_, page := s.get("reaper")
+		s.want(page, "No pass is recorded yet")
+		store := s.Store(idempotency.Options{BodyLife: time.Microsecond, KeyLife: time.Microsecond})
+		if _, err := s.Do(store, conformance.Op("1")); err != nil {
+			s.Fatal(err)
+		}
+		r, err := reaper.New(s.Ctx, s.DB, reaper.Options{Holder: "cron-7"})
+		if err != nil {
+			s.Fatal(err)
+		}
+		if _, err := r.Sweep(s.Ctx); err != nil {
+			s.Fatal(err)
+		}
+		_, page = s.get("reaper")
+		s.want(page, "cron-7", "keys 1")
+	})
+}
+
+// Whatever bytes the rows have, they are text in the page.
+func TestScriptsAreText(t *testing.T) {
+	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
+		s := signedIn(e, console.Options{Write: true})
+		attack := func(where string) string {
+			return `<script>alert('` + where + `')</script>"'><img src=x onerror=alert(1)>`
+		}
+		l := s.locker(attack("holder"))
+		if _, err := l.Acquire(s.Ctx, attack("key")); err != nil {
+			s.Fatal(err)
+		}
+		if _, err := l.ForceRelease(s.Ctx, attack("key"), attack("reason")); err != nil {
+			s.Fatal(err)
+		}
+		if _, err := l.Acquire(s.Ctx, attack("key")); err != nil {
+			s.Fatal(err)
+		}
+		if _, err := l.Fair().Acquire(s.Ctx, attack("line")); err != nil {
+			s.Fatal(err)
+		}
+		s.park(idempotency.Op{Tenant: attack("tenant"), Name: attack("name")[:60], Key: attack("op")}, attack("error"))
+		var all []string
+		add := func(status int, page string) string {
+			s.Helper()
+			if status >= http.StatusInternalServerError {
+				s.Error(status, page)
+			}
+			all = append(all, page)
+			return page
+		}
+		locks := add(s.get("?begin=" + url.QueryEscape("<")))
+		s.want(locks, "alert(&#39;key&#39;)", "alert(&#39;holder&#39;)", "alert(&#39;reason&#39;)")
+		for _, form := range s.forms(locks, "confirm-release") {
+			form.Set("reason", attack("typed"))
+			form.Set("by", attack("by"))
+			add(s.post("confirm-release", form))
+		}
+		list := add(s.get("operations?key=%3Cscript&tenant=&name="))
+		id := regexp.MustCompile(`operation\?id=([0-9a-f]{64})`).FindStringSubmatch(list)
+		if id == nil {
+			s.Fatal(list)
+		}
+		s.want(add(s.get("operation?id="+id[1])), "alert(&#39;tenant&#39;)", "alert(&#39;op&#39;)", "alert(&#39;error&#39;)")
+		form := url.Values{"id": {id[1]}, "as": {"rejected"}, "code": {attack("code")}, "message": {attack("message")}, "by": {attack("by")}, "reason": {attack("why")}}
+		add(s.post("confirm-resolve", form))
+		form.Set("reason", "")
+		add(s.post("resolve", form))
+		form.Set("reason", attack("why"))
+		s.want(add(s.post("resolve", form)), "alert(&#39;why&#39;)", "alert(&#39;by&#39;)")
+		add(s.get("operations?state=" + url.QueryEscape(attack("state"))))
+		add(s.get("operations?state=rejected&key=" + url.QueryEscape(attack("search"))))
+		for _, page := range all {
+			if strings.Contains(page, "<script>") || strings.Contains(page, "<img") || strings.Contains(page, `"'>`) {
+				s.Errorf("it is not text in\n%s", page)
+			}
+		}
+	})
+}
+
+// Lists come in pages, however long they are.
+func TestLongLists(t *testing.T) {
+	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
+		s := signedIn(e, console.Options{})
+		const many = 60
+		l := s.locker("w")
+		for n := range many {
+			if _, err := l.Acquire(s.Ctx, fmt.Sprintf("key %03d & more", n)); err != nil {
+				s.Fatal(err)
+			}
+			if n < 25 {
+				if _, err := l.Fair().AcquireShared(s.Ctx, "one line"); err != nil {
+					s.Fatal(err)
+				}
+			}
+		}
+		store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{SingleTenant: true})
+		if err != nil {
+			s.Fatal(err)
+		}
+		for n := range many {
+			if _, err := s.Do(store, conformance.Op(fmt.Sprintf("op %03d", n))); err != nil {
+				s.Fatal(err)
+			}
+		}
+		next := regexp.MustCompile(`href="([^"]*after=[^"]*)"`)
+		for path, row := range map[string]string{"?begin=key": `key \d\d\d &amp; more&#34;`, "operations?state=succeeded&kind=records&key=op": `op \d\d\d&#34;</a>`} {
+			seen := map[string]bool{}
+			for pages := 1; ; pages++ {
+				status, page := s.get(path)
+				rows := regexp.MustCompile(row).FindAllString(page, -1)
+				inPage := map[string]bool{}
+				for _, r := range rows {
+					seen[r], inPage[r] = true, true
+				}
+				if status != http.StatusOK || len(inPage) > 50 || pages > 2 {
+					s.Fatalf("%s: %d, page %d has %d rows", path, status, pages, len(inPage))
+				}
+				m := next.FindStringSubmatch(page)
+				if m == nil {
+					break
+				}
+				path = strings.TrimPrefix(html.UnescapeString(m[1]), "./")
+			}
+			if len(seen) != many {
+				s.Errorf("%s: %d rows of %d", path, len(seen), many)
+			}
+		}
+		_, page := s.get("")
+		s.want(page, "and 5 more behind them")
+	})
+}
