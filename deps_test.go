@@ -19,7 +19,7 @@ func TestProgramsLinkOnlyTheirOwnDriver(t *testing.T) {
 		packages  []string
 		forbidden []string
 	}{
-		{[]string{"./adapters/holdfastsql", "./idempotency", "./optimistic", "./reaper"}, []string{pgx, mysql, sqlite, migrate, docker}},
+		{[]string{"./adapters/holdfastsql", "./idempotency", "./optimistic", "./reaper", "./console"}, []string{pgx, mysql, sqlite, migrate, docker}},
 		{[]string{"./migrations"}, []string{pgx, mysql, sqlite, docker}},
 		{[]string{"./adapters/holdfastsqlx"}, []string{pgx, mysql, sqlite, migrate, docker}},
 		{[]string{"./adapters/holdfastpgx", "./idempotency"}, []string{mysql, sqlite, migrate, docker}},

@@ -1,6 +1,6 @@
 // Command holdfast is for operators: it creates and describes Holdfast's tables,
 // lists locks and takes them away, settles operations whose outcome is unknown,
-// clears what has expired, looks for settings that break a promise, measures,
+// clears what has expired, looks for settings that break a promise, measures, serves a page,
 // and makes a restored database safe to work on. docs/cli.md lists every command,
 // flag and exit status.
 //

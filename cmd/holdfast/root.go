@@ -21,7 +21,7 @@ type flags struct {
 func newRoot() *cobra.Command {
 	var f flags
 	root := group("holdfast", "Locks and idempotency in the database you already run", newMigrate(&f), newLocks(&f), newOps(&f), newReap(&f), newDoctor(&f),
-		newAfterRestore(&f), newBench(&f), newVersion(&f))
+		newAfterRestore(&f), newConsole(&f), newBench(&f), newVersion(&f))
 	root.Long = root.Short + ".\n\nThe exit status is"
 	for status, meaning := range exitMeanings {
 		root.Long += fmt.Sprintf("\n  %d  %s", status, meaning)

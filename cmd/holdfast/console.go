@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/console"
+)
+
+const (
+	// tokenVariable holds the console's token, so that it is not on the command line.
+	tokenVariable = "HOLDFAST_CONSOLE_TOKEN"
+
+	// endTimeout is for how long requests under way are waited for at the end.
+	endTimeout = 5 * time.Second
+)
+
+// serving is where the console is, in JSON.
+type serving struct {
+	URL   string `json:"url"`
+	Token string `json:"token,omitempty"`
+}
+
+func newConsole(f *flags) *cobra.Command {
+	var o console.Options
+	var addr string
+	var remote bool
+	cmd := &cobra.Command{
+		Use: "console", Short: "Serve a page with locks, operations and the reaper's history, until interrupted", Args: noArgs,
+		Long: "Serve a page with locks, operations and the reaper's history, until interrupted.\n" +
+			"It only shows, unless --write is given. The token to sign in with is that of\n" +
+			"$" + tokenVariable + ", or else a random one, which is printed.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkAddr(addr, remote); err != nil {
+				return err
+			}
+			said := serving{}
+			if o.Token = os.Getenv(tokenVariable); o.Token == "" {
+				o.Token = rand.Text()
+				said.Token = o.Token
+			}
+			if len(o.Token) < console.MinToken {
+				return usage("%s has %d bytes, at least %d are required", tokenVariable, len(o.Token), console.MinToken)
+			}
+			o.Log = logTo(cmd.ErrOrStderr())
+			return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
+				handler, err := console.New(ctx, db, o)
+				if err != nil {
+					return err
+				}
+				listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+				if err != nil {
+					return err
+				}
+				said.URL = "http://" + listener.Addr().String() + "/"
+				link := said.URL
+				if said.Token != "" { // what is behind the # is sent to nobody
+					link += "#token=" + url.QueryEscape(said.Token)
+				}
+				if err := f.answer(cmd, said, "console: "+link+"\nan interrupt ends it\n"); err != nil {
+					return errors.Join(err, listener.Close())
+				}
+				return serve(ctx, listener, handler, o.Log)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&addr, "addr", "127.0.0.1:8081", "address to listen at")
+	flags.BoolVar(&remote, "allow-remote", false, "listen at an address that other machines can reach; put a proxy with TLS in front of it")
+	flags.BoolVar(&o.Write, "write", false, "allow to resolve operations and to release locks")
+	flags.BoolVar(&o.SecureCookie, "secure-cookie", false, "the page is reached through TLS, which a proxy ends")
+	flags.StringVar(&o.Store.Namespace, "namespace", "", "the program's (default: default)")
+	return cmd
+}
+
+// checkAddr refuses what other machines could reach, unless it is allowed.
+func checkAddr(addr string, remote bool) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return usage("--addr is not host:port")
+	}
+	if ip := net.ParseIP(host); !remote && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return usage("--addr %s can be reached by other machines, and the token would travel in clear: use 127.0.0.1 behind a proxy with TLS, or add --allow-remote", addr)
+	}
+	return nil
+}
+
+// serve serves until ctx ends, and then lets requests under way end.
+func serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	err := server.Shutdown(end)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("requests were cut off at the end: %w", err), server.Close())
+	}
+	<-served
+	return err
+}
+
+// logTo logs for people, without passwords.
+func logTo(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(withoutPassword(err.Error()))
+		}
+		return a
+	}}))
+}
