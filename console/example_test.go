@@ -27,7 +27,7 @@ func Example() {
 		Token: "from a secret, 16 bytes at least", // of the environment, say
 	})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/ops/console/", http.StripPrefix("/ops/console", page))
@@ -50,7 +50,7 @@ func Example_ownAuthentication() {
 		Who:                     func(r *http.Request) string { user, _, _ := r.BasicAuth(); return user },
 	})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	onlyAda := func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "ada" || password != "secret" {

@@ -58,7 +58,7 @@ func (s *session) begin(w http.ResponseWriter, r *http.Request) {
 func (s *session) end(w http.ResponseWriter, r *http.Request) { s.set(w, r, "", -1) }
 
 func (s *session) set(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where there is TLS: on the loopback address there is none
 		Name: s.cookie, Value: value, MaxAge: maxAge,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.secure || r.TLS != nil,
 	})

@@ -122,7 +122,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 	if err != nil {
 		err = errors.Join(fmt.Errorf("requests were cut off at the end: %w", err), server.Close())
 	}
-	<-served
+	<-served //nolint:errcheck // it says that it was closed
 	return err
 }
 

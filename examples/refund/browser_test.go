@@ -73,8 +73,8 @@ func TestPageSwitchesBetweenProtections(t *testing.T) {
 		refunds++
 		b.Do(browsertest.Click("input[value="+p.name+"]"), browsertest.Set(".refund-no", fmt.Sprint(i)), browsertest.Click(".order .double"))
 		how := `[...document.querySelectorAll("#events li")].filter(e => e.querySelector(".how").textContent.startsWith("` + p.name + ` ·")`
-		b.Eventually(how+` && e.querySelector(".badge.executed")).length === 1`)
-		b.Eventually(how+` && e.querySelector(".badge.replayed")).length === 1`)
+		b.Eventually(how + ` && e.querySelector(".badge.executed")).length === 1`)
+		b.Eventually(how + ` && e.querySelector(".badge.replayed")).length === 1`)
 	}
 	books, err := readBooks(t.Context(), s.pool, "shop")
 	if f := audit(books); err != nil || len(f.problems) > 0 || f.refunds != refunds {

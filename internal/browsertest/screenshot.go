@@ -23,7 +23,7 @@ func (b *Browser) Screenshots(name string) {
 	if dir == "" {
 		dir = b.TempDir()
 	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil { //nolint:gosec // whoever runs the tests names it
 		b.Fatal(err)
 	}
 	for _, width := range []int64{360, 1440} {
@@ -35,7 +35,7 @@ func (b *Browser) Screenshots(name string) {
 				b.Fatal(err)
 			}
 			path := filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", name, width, scheme))
-			if err := os.WriteFile(path, picture, 0o600); err != nil {
+			if err := os.WriteFile(path, picture, 0o600); err != nil { //nolint:gosec // the same
 				b.Fatal(err)
 			}
 		}
