@@ -269,7 +269,7 @@ func TestScriptsAreText(t *testing.T) {
 		if _, err := l.ForceRelease(s.Ctx, attack("key"), attack("reason")); err != nil {
 			s.Fatal(err)
 		}
-		if _, err := l.Acquire(s.Ctx, attack("key")); err != nil {
+		if _, err := s.locker(attack("holder")).Acquire(s.Ctx, attack("key")); err != nil {
 			s.Fatal(err)
 		}
 		if _, err := l.Fair().Acquire(s.Ctx, attack("line")); err != nil {
