@@ -287,14 +287,28 @@ func TestReap(t *testing.T) {
 			o.Errorf("%d are left, %+v", n, r)
 		}
 
-		ctx, cancel := context.WithTimeout(o.Ctx, 2*time.Second)
+		ctx, cancel := context.WithTimeout(o.Ctx, time.Minute)
 		defer cancel()
-		var out, errs strings.Builder
+		out, errs := until{enough: cancel}, strings.Builder{}
 		run(ctx, []string{"reap", "--every", "10ms", "-json", "-dsn", o.DSN}, &out, &errs)
 		if n := strings.Count(out.String(), "\n"); n < 2 {
 			o.Errorf("%d passes: %s %s", n, out.String(), errs.String())
 		}
 	})
+}
+
+// until is output that calls enough after two lines.
+type until struct {
+	strings.Builder
+	enough func()
+}
+
+func (u *until) Write(b []byte) (int, error) {
+	n, err := u.Builder.Write(b)
+	if strings.Count(u.String(), "\n") >= 2 {
+		u.enough()
+	}
+	return n, err
 }
 
 func TestDoctor(t *testing.T) {
