@@ -120,10 +120,14 @@ func TestPgBouncerBell(t *testing.T) {
 				got <- err
 			}()
 			time.Sleep(3 * time.Second) // beyond the bell's test
-			before := count.of("locks.waits")
-			time.Sleep(time.Second)
-			if n := count.of("locks.waits") - before; n < 5 {
-				e.Errorf("it looked %d times in a second: a bell that is not heard is trusted", n)
+			looks := 0
+			for n := 0; n < 10 && looks < 5; n++ { // a busy machine may be slow for a while
+				before := count.of("locks.waits")
+				time.Sleep(time.Second)
+				looks = count.of("locks.waits") - before
+			}
+			if looks < 5 {
+				e.Errorf("it looked %d times in a second: a bell that is not heard is trusted", looks)
 			}
 			if err := errors.Join(lease.Release(e.Ctx), <-got); err != nil {
 				e.Error(err)

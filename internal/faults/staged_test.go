@@ -64,7 +64,7 @@ func TestStagedKilledInCommit(t *testing.T) {
 					t.Parallel()
 					inMode(t, base, conformance.SQL(), modes(engine)[0], func(w *world[*sql.Tx]) {
 						f := lose(w.proxy, nthCommit(n+1), faultproxy.Silence)
-						j := stagedJob{DSN: w.DSN, Provider: b.URL, Key: t.Name(), Stage: stagedNeverThere, Declared: declaredPark, Lease: stagedLease}
+						j := stagedJob{DSN: w.DSN, Provider: b.URL, Key: t.Name(), Stage: stagedNeverThere, Declared: declaredPark, Lease: 2 * stagedLease}
 						killStaged(w.T, j, f.Struck())
 						w.proxy.CutAll() // the server learns that the worker is gone
 						e := *base
