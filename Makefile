@@ -52,8 +52,8 @@ engines-test:
 # off in time, and measurements have no memory of ours in common, sqlx has that of
 # database/sql, and some tests of SQLite's one writer are too slow under the
 # detector, which wants one package at a time: make test and make faults run them.
-# The model is no Go.
-RACE_SKIP  ?= SQLX|Interpolated|SimpleProtocol|PgxExec|TestLease[^s]|TestSQL/Locks/FourReapers|TestPgx/Locks/FourReapers|TestHandOverBetween|TestDay|TestMany|TestSQLModes|TestClaimHandOver|TestClaimsPoolOfOne|TestClaimsLostReplies|TestClaims[SP][^/]*/Thousand|TestLeases[^/]*/sqlite/Guard/Renewal|TestLeases[^/]*/sqlite/Close/InFlight
+# The model is no Go, nor is the browser.
+RACE_SKIP  ?= SQLX|TestBrowser|TestPage|Interpolated|SimpleProtocol|PgxExec|TestLease[^s]|TestSQL/Locks/FourReapers|TestPgx/Locks/FourReapers|TestHandOverBetween|TestDay|TestMany|TestSQLModes|TestClaimHandOver|TestClaimsPoolOfOne|TestClaimsLostReplies|TestClaims[SP][^/]*/Thousand|TestLeases[^/]*/sqlite/Guard/Renewal|TestLeases[^/]*/sqlite/Close/InFlight
 
 .PHONY: race
 race: $(TESTSERVERS) ## The same under the race detector, without the drivers' other modes
