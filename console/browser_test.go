@@ -171,7 +171,7 @@ func fill(s *site) {
 		_, err := one.Acquire(s.Ctx, key)
 		must(err)
 	}
-	_, err := two.ForceRelease(s.Ctx, "order/10042", "the worker hangs, ticket 12")
+	_, err := two.ForceRelease(s.Ctx, "order/10042", 0, "the worker hangs, ticket 12")
 	must(err)
 	_, err = two.Acquire(s.Ctx, "order/10042")
 	must(err)

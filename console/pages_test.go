@@ -266,7 +266,7 @@ func TestScriptsAreText(t *testing.T) {
 		if _, err := l.Acquire(s.Ctx, attack("key")); err != nil {
 			s.Fatal(err)
 		}
-		if _, err := l.ForceRelease(s.Ctx, attack("key"), attack("reason")); err != nil {
+		if _, err := l.ForceRelease(s.Ctx, attack("key"), 0, attack("reason")); err != nil {
 			s.Fatal(err)
 		}
 		if _, err := s.locker(attack("holder")).Acquire(s.Ctx, attack("key")); err != nil {

@@ -99,12 +99,7 @@ func (c *console[Tx]) postRelease(w http.ResponseWriter, r *http.Request) {
 		c.confirmRelease(w, r, http.StatusBadRequest, problem)
 		return
 	}
-	// Whoever got it since the page was shown is not the one to lose it.
-	_, err := c.find(r.Context(), ref)
-	if err == nil {
-		err = c.release(r.Context(), ref, by, reason)
-	}
-	if err != nil {
+	if err := c.release(r.Context(), ref, by, reason); err != nil {
 		c.failedRelease(w, r, err)
 		return
 	}
@@ -118,9 +113,9 @@ func (c *console[Tx]) release(ctx context.Context, ref lockRef, by, reason strin
 		return err
 	}
 	had := false
-	switch ref.Kind {
+	switch ref.Kind { // whoever got it since the page was shown is not the one to lose it
 	case "lease":
-		had, err = l.ForceRelease(ctx, ref.Key, reason)
+		had, err = l.ForceRelease(ctx, ref.Key, ref.Token, reason)
 	case "fair":
 		had, err = l.Fair().ForceRelease(ctx, ref.Key, ref.Token, reason)
 	case "semaphore":

@@ -177,7 +177,7 @@ func (k *Kit[Tx]) LoseLease(key string) {
 		k.tb.Fatalf("holdfasttest: %v", err)
 	}
 	defer func() { _ = locker.Close(ctx) }()
-	if had, err := locker.ForceRelease(ctx, key, "holdfasttest.LoseLease"); err != nil || !had {
+	if had, err := locker.ForceRelease(ctx, key, 0, "holdfasttest.LoseLease"); err != nil || !had {
 		k.tb.Fatalf("holdfasttest: nobody had a lease on %.60q that could be lost: %v", key, err)
 	}
 }

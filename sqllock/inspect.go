@@ -113,16 +113,18 @@ func behind(p []byte) []byte {
 	return p
 }
 
-// ForceRelease takes the lock on key away from whoever has it, and records by
-// whom (the Holder of this Locker) and why. The token moves, so that the former
+// ForceRelease takes the lock on key away from the holder whose grant has a token,
+// as Inspect says it, or with token 0 from whoever has it. It records by whom (the
+// Holder of this Locker) and why. The token moves, so that the former
 // holder's guards and releases fail; its context ends with its next renewal
 // only, at the latest with its trust window, and what it does outside of
 // guarded transactions may overlap with the next holder's work. It waits for
-// guarded transactions under way, within ctx. false when nobody had the lock.
+// guarded transactions under way, within ctx. false when nobody had the lock, or
+// another than was meant.
 //
 // Errors: [holdfast.ErrInvalid] (the reason is empty or longer than
 // [MaxReason]), [holdfast.ErrRetry] (a guarded transaction goes on), the driver's.
-func (l *Locker[Tx]) ForceRelease(ctx context.Context, key, reason string) (had bool, err error) {
+func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, reason string) (had bool, err error) {
 	ctx, op := l.leases.tellOf(ctx, trace.LockLease, "force_release")
 	defer func() { op.End(err, outcome) }()
 	name, err := nameOf(kindLease, key)
@@ -134,7 +136,7 @@ func (l *Locker[Tx]) ForceRelease(ctx context.Context, key, reason string) (had 
 	}
 	s := l.leases.store
 	err = s.retry(ctx, func(q core.Querier) error {
-		r, err := s.dialect.Compile("locks.force", s.texts(dialect.ForceLease)).Exec(ctx, q, name, s.holder, reason)
+		r, err := s.dialect.Compile("locks.force", s.texts(dialect.ForceLease)).Exec(ctx, q, name, s.holder, reason, token)
 		had = had || err == nil && r.Affected > 0
 		return err
 	})

@@ -118,7 +118,7 @@ func everything(e *conformance.Env[*sql.Tx]) {
 	}
 	lease, err := l.Acquire(e.Ctx, key)
 	must("acquire", err)
-	had, err := other.ForceRelease(e.Ctx, key, `a "reason" of one's own \`)
+	had, err := other.ForceRelease(e.Ctx, key, 0, `a "reason" of one's own \`)
 	must("force", err)
 	if !had {
 		e.Error("nobody had it")

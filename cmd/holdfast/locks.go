@@ -150,10 +150,8 @@ func newLocksRelease(f *flags) *cobra.Command {
 			return f.locker(cmd, who.by, func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
 				var had bool
 				switch {
-				case kind == "lease" && token == 0:
-					had, err = l.ForceRelease(ctx, name, who.reason)
 				case kind == "lease":
-					err = usage("--token is for --kind fair and semaphore: a lease has one holder")
+					had, err = l.ForceRelease(ctx, name, token, who.reason)
 				case token == 0:
 					err = usage("say whose place: --token, as holdfast locks lines has it")
 				case kind == "fair":
@@ -171,7 +169,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 				}
 				said := "released\n"
 				if !had {
-					said = "nobody had it\n"
+					said = "nobody had it, or not with this token\n"
 				}
 				return f.answer(cmd, struct {
 					Released bool `json:"released"`
@@ -182,7 +180,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 	k.add(cmd)
 	who.add(cmd)
 	oneOf(cmd, &kind, "kind", "lease", "whose lock", "lease\tone holder", "fair\tplaces in a line", "semaphore\tpermits")
-	cmd.Flags().Int64Var(&token, "token", 0, "whose place, for fair and semaphore")
+	cmd.Flags().Int64Var(&token, "token", 0, "whose it has to be, as listed; a lease needs none")
 	return cmd
 }
 

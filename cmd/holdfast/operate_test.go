@@ -121,8 +121,10 @@ func TestLocks(t *testing.T) {
 		o.misused("--key-hex", release("--key-hex", "xyz")...)
 		o.misused("--kind", release("--key", "order/1", "--kind", "other", "--token", "1")...)
 		o.misused("--token", release("--key", "a line", "--kind", "fair")...)
-		if out := o.ok(release("--key", "not there")...); out != "nobody had it\n" {
-			o.Errorf("got %q", out)
+		for _, args := range [][]string{{"--key", "not there"}, {"--key", "order/1", "--token", "1"}} {
+			if out := o.ok(release(args...)...); out != "nobody had it, or not with this token\n" {
+				o.Errorf("got %q", out)
+			}
 		}
 		for _, args := range [][]string{
 			{"--key", "order/1"},

@@ -140,16 +140,22 @@ func list[Tx any](e *Env[Tx]) {
 
 func forceRelease[Tx any](e *Env[Tx]) {
 	l, operator := e.locker("worker"), e.locker("operator")
-	if had, err := operator.ForceRelease(e.Ctx, "k", "nothing there"); had || err != nil {
+	if had, err := operator.ForceRelease(e.Ctx, "k", 0, "nothing there"); had || err != nil {
 		e.Fatal(had, err)
 	}
 	lease := e.acquire(l, "k", sqllock.WithTTL(3*time.Second))
 	for _, reason := range []string{"", strings.Repeat("r", sqllock.MaxReason+1), "a\x00b", "\xff"} {
-		if _, err := operator.ForceRelease(e.Ctx, "k", reason); !errors.Is(err, holdfast.ErrInvalid) {
+		if _, err := operator.ForceRelease(e.Ctx, "k", 0, reason); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("reason %.10q: %v", reason, err)
 		}
 	}
-	had, err := operator.ForceRelease(e.Ctx, "k", "it hangs, ticket 7")
+	for _, token := range []int64{-1, 1, lease.Token() - 1, lease.Token() + 1} {
+		if had, err := operator.ForceRelease(e.Ctx, "k", token, "somebody else's"); had || err != nil {
+			e.Errorf("token %d, the holder's is %d: %v, %v", token, lease.Token(), had, err)
+		}
+	}
+	e.must(e.DB.InTx(e.Ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) error { return l.Guard(ctx, tx, lease.Term()) }))
+	had, err := operator.ForceRelease(e.Ctx, "k", lease.Token(), "it hangs, ticket 7")
 	if !had || err != nil {
 		e.Fatal(had, err)
 	}
@@ -207,7 +213,7 @@ func together[Tx any](e *Env[Tx]) {
 		lease, err := l.TryAcquire(e.Ctx, "0")
 		return err == nil && lease.Release(e.Ctx) == nil
 	})
-	_, err = other.ForceRelease(e.Ctx, "b", "test")
+	_, err = other.ForceRelease(e.Ctx, "b", 0, "test")
 	e.must(err)
 	e.must(func() error {
 		if err := all.Release(e.Ctx); !errors.Is(err, sqllock.ErrLost) {

@@ -74,7 +74,7 @@ func lostLeaseMakesNone[Tx any](e *Env[Tx]) {
 	key, _ := s.LeaseKey(op)
 	lease := e.leaseOn(l, s, op)
 	with := s.WithLease(l, lease.Term())
-	if took, err := e.leaser(sqllock.Options{}).ForceRelease(e.Ctx, key, "a test"); err != nil || !took {
+	if took, err := e.leaser(sqllock.Options{}).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
 		e.Fatalf("%v, %v", took, err)
 	}
 	none := func(what string, want error, call func() error) {
@@ -114,7 +114,7 @@ func lostLeaseMakesNone[Tx any](e *Env[Tx]) {
 		bounded, cancel := context.WithTimeout(e.Ctx, 500*time.Millisecond)
 		defer cancel()
 		key, _ := s.LeaseKey(Op("c"))
-		if took, err := e.leaser(sqllock.Options{}).ForceRelease(bounded, key, "too late"); took || err == nil {
+		if took, err := e.leaser(sqllock.Options{}).ForceRelease(bounded, key, 0, "too late"); took || err == nil {
 			e.Errorf("the lease was taken from under its guard: %v", err)
 		}
 		return "done", e.Effect(ctx, tx, "c")
@@ -128,7 +128,7 @@ func lostLeaseMakesNone[Tx any](e *Env[Tx]) {
 	// The naive form, without the guard: whoever lost the lease makes the record.
 	lease = e.leaseOn(l, s, Op("naive"))
 	key, _ = s.LeaseKey(Op("naive"))
-	if took, err := e.leaser(sqllock.Options{}).ForceRelease(e.Ctx, key, "a test"); err != nil || !took {
+	if took, err := e.leaser(sqllock.Options{}).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
 		e.Fatalf("%v, %v", took, err)
 	}
 	if r, err := e.Do(s, Op("naive")); err != nil || r.Outcome != idempotency.Executed {

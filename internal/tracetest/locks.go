@@ -52,7 +52,7 @@ func (w *world) lost() {
 
 	taken, err := w.lock.Acquire(w.ctx, Secret+" taken", sqllock.WithTTL(300*time.Millisecond))
 	w.want(err, nil)
-	_, err = w.lock.ForceRelease(w.ctx, Secret+" taken", Secret)
+	_, err = w.lock.ForceRelease(w.ctx, Secret+" taken", 0, Secret)
 	w.want(err, nil)
 	<-taken.Context().Done() // its renewal found out
 	w.want(context.Cause(taken.Context()), sqllock.ErrLost)
