@@ -146,7 +146,7 @@ func TestArguments(t *testing.T) {
 }
 
 func arguments[Tx any](e *conformance.Env[Tx], w *wire) {
-	const ttl = 600*time.Millisecond + time.Microsecond
+	const ttl = 2*time.Second + time.Microsecond
 	o := sqllock.Options{TTL: ttl, Holder: "the holder"}
 	l, err := sqllock.New(e.Ctx, e.DB, o)
 	if err != nil {
