@@ -239,9 +239,7 @@ func claimsCancelled[Tx any](e *Env[Tx]) {
 	if n := e.claims(); n != 0 {
 		e.Errorf("%d rows are left", n)
 	}
-	if n := e.InUse(); n != 0 {
-		e.Errorf("%d connections are out", n)
-	}
+	e.Eventually("no connection is out", func() bool { return e.InUse() == 0 })
 }
 
 // claimsThousand: who waits costs a row, and no connection.
