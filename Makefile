@@ -68,6 +68,11 @@ faults: $(TESTSERVERS) ## The fault suite: killed, frozen and cut-off processes 
 model: ## Check the lease protocol's model: needs spin and gcc (ARGS=-bound=large for more)
 	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/model $(ARGS)
 
+.PHONY: bench
+bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (ARGS='-workload lock -rounds 9')
+	cd bench && go build -o ../bin/bench .
+	HOLDFAST_TEST_REQUIRE= $(TESTSERVERS) -- bin/bench -out bin/bench-out $(ARGS)
+
 .PHONY: tools-test
 tools-test: ## The tests of the nested modules that need no server
 	@for module in $(filter-out . ./bench ./examples/orm,$(MODULES)); do \

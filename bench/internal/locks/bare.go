@@ -1,0 +1,172 @@
+package locks
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
+)
+
+// dialect is the SQL of the least that a lock in a table takes: one statement
+// that inserts the row or takes it over when it has expired, and one that gives
+// it back.
+type dialect struct {
+	table        string
+	take         string // name, owner, TTL in µs
+	remove, free string // name, owner
+}
+
+const (
+	pgNow     = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+	mysqlNow  = `CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)`
+	sqliteNow = `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
+)
+
+var dialects = map[string]dialect{
+	sqlengine.Postgres: {
+		table: `CREATE TABLE bare_locks (name bytea PRIMARY KEY, owner bytea, token bigint NOT NULL, expires_at bigint NOT NULL)`,
+		take: `INSERT INTO bare_locks AS l (name, owner, token, expires_at) VALUES ($1, $2, 1, ` + pgNow + ` + $3::bigint)
+ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, token = l.token + 1, expires_at = EXCLUDED.expires_at
+WHERE l.expires_at <= ` + pgNow + ` RETURNING token`,
+		remove: `DELETE FROM bare_locks WHERE name = $1 AND owner = $2`,
+		free:   `UPDATE bare_locks SET owner = NULL, expires_at = 0 WHERE name = $1 AND owner = $2`,
+	},
+	sqlengine.MySQL: {
+		table: `CREATE TABLE bare_locks (name VARBINARY(255) PRIMARY KEY, owner BINARY(16), token BIGINT NOT NULL, expires_at BIGINT NOT NULL) ENGINE=InnoDB`,
+		take: `INSERT INTO bare_locks (name, owner, token, expires_at) VALUES (?, ?, 1, ` + mysqlNow + ` + ?)
+ON DUPLICATE KEY UPDATE owner = IF(expires_at <= ` + mysqlNow + `, VALUES(owner), owner),
+token = IF(owner <=> VALUES(owner), token + 1, token), expires_at = IF(owner <=> VALUES(owner), VALUES(expires_at), expires_at)`,
+		remove: `DELETE FROM bare_locks WHERE name = ? AND owner = ?`,
+		free:   `UPDATE bare_locks SET owner = NULL, expires_at = 0 WHERE name = ? AND owner = ?`,
+	},
+	sqlengine.SQLite: {
+		table: `CREATE TABLE bare_locks (name BLOB PRIMARY KEY, owner BLOB, token INTEGER NOT NULL, expires_at INTEGER NOT NULL)`,
+		take: `INSERT INTO bare_locks (name, owner, token, expires_at) VALUES (?, ?, 1, ` + sqliteNow + ` + ?)
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = token + 1, expires_at = excluded.expires_at
+WHERE expires_at <= ` + sqliteNow + ` RETURNING token`,
+		remove: `DELETE FROM bare_locks WHERE name = ? AND owner = ?`,
+		free:   `UPDATE bare_locks SET owner = NULL, expires_at = 0 WHERE name = ? AND owner = ?`,
+	},
+}
+
+func dialectOf(engine string) dialect {
+	if engine == sqlengine.MariaDB {
+		engine = sqlengine.MySQL
+	}
+	return dialects[engine]
+}
+
+// Tables makes those of the bare statements.
+func Tables(ctx context.Context, e *sqlengine.Engine) error {
+	return e.Exec(ctx, dialectOf(e.Name).table)
+}
+
+// microseconds of the TTL, as a parameter.
+var ttl = TTL.Microseconds()
+
+// barePgx are the bare statements on the native pool, which prepares them once.
+func barePgx(keeps bool, poll Poll) func(context.Context, *World) (*Lock, error) {
+	return func(_ context.Context, w *World) (*Lock, error) {
+		d, pool := dialectOf(w.Engine.Name), w.Engine.Pgx
+		give := d.give(keeps)
+		return polled(poll, func(ctx context.Context, key, o []byte) (bool, error) {
+			var token int64
+			err := pool.QueryRow(ctx, d.take, key, o, ttl).Scan(&token)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return false, nil
+			}
+			return err == nil, err
+		}, func(ctx context.Context, key, o []byte) error {
+			tag, err := pool.Exec(ctx, give, key, o)
+			return one(tag.RowsAffected(), err)
+		}), nil
+	}
+}
+
+func (d dialect) give(keeps bool) string {
+	if keeps {
+		return d.free
+	}
+	return d.remove
+}
+
+// bareSQL are the bare statements through database/sql, prepared or not.
+func bareSQL(prepared, keeps bool, poll Poll) func(context.Context, *World) (*Lock, error) {
+	return bareOn(func(w *World) *sql.DB { return w.Engine.SQL }, prepared, keeps, poll)
+}
+
+func bareOn(on func(*World) *sql.DB, prepared, keeps bool, poll Poll) func(context.Context, *World) (*Lock, error) {
+	return func(ctx context.Context, w *World) (*Lock, error) {
+		d, pool := dialectOf(w.Engine.Name), on(w)
+		take, closeTake, err := statement(ctx, pool, d.take, prepared)
+		if err != nil {
+			return nil, err
+		}
+		free, closeFree, err := statement(ctx, pool, d.give(keeps), prepared)
+		if err != nil {
+			return nil, errors.Join(err, closeTake())
+		}
+		returns := w.Engine.Name != sqlengine.MySQL && w.Engine.Name != sqlengine.MariaDB
+		l := polled(poll, func(ctx context.Context, key, o []byte) (bool, error) {
+			if !returns {
+				r, err := take.exec(ctx, key, o, ttl)
+				if err != nil {
+					return false, err
+				}
+				n, err := r.RowsAffected()
+				return n > 0, err
+			}
+			var token int64
+			err := take.row(ctx, key, o, ttl).Scan(&token)
+			if errors.Is(err, sql.ErrNoRows) {
+				return false, nil
+			}
+			return err == nil, err
+		}, func(ctx context.Context, key, o []byte) error {
+			r, err := free.exec(ctx, key, o)
+			if err != nil {
+				return err
+			}
+			return one(r.RowsAffected())
+		})
+		l.Close = func(context.Context) error { return errors.Join(closeTake(), closeFree()) }
+		return l, nil
+	}
+}
+
+// stmt is a statement of database/sql, prepared or not.
+type stmt struct {
+	exec func(ctx context.Context, args ...any) (sql.Result, error)
+	row  func(ctx context.Context, args ...any) *sql.Row
+}
+
+func statement(ctx context.Context, pool *sql.DB, text string, prepared bool) (stmt, func() error, error) {
+	if !prepared {
+		return stmt{
+			exec: func(ctx context.Context, args ...any) (sql.Result, error) {
+				return pool.ExecContext(ctx, text, args...)
+			},
+			row: func(ctx context.Context, args ...any) *sql.Row { return pool.QueryRowContext(ctx, text, args...) },
+		}, func() error { return nil }, nil
+	}
+	p, err := pool.PrepareContext(ctx, text)
+	if err != nil {
+		return stmt{}, nil, err
+	}
+	return stmt{exec: p.ExecContext, row: p.QueryRowContext}, p.Close, nil
+}
+
+func one(n int64, err error) error {
+	if err == nil && n != 1 {
+		return fmt.Errorf("the lock was not there: %d rows", n)
+	}
+	return err
+}
+
+// never is the poll of those that nobody waits for.
+var never = Poll{time.Hour, time.Hour}

@@ -1,0 +1,56 @@
+package refunds
+
+import "github.com/holdfast-go/holdfast/bench/internal/sqlengine"
+
+// Pair is a form and the one that it is measured against, in turns.
+type Pair struct {
+	Variant, Floor Form
+	// Replays: both are asked again for what was done before.
+	Replays bool
+}
+
+// Pairs lists those of an engine. The first one of each engine is the control:
+// a form against itself.
+func Pairs(engine string) []Pair {
+	switch engine {
+	case sqlengine.Postgres:
+		bare := Form{Name: "bare, pgx", Kind: "floor", Statements: 6, Open: barePgx(stepsPgx)}
+		batch := Form{Name: "bare, pgx, BEGIN, batch, COMMIT", Kind: "floor", Statements: 5, Open: barePgx(batchPgx)}
+		pipe := Form{Name: "bare, pgx, all pipelined", Kind: "floor", Statements: 5, Open: pipelinePgx}
+		std := Form{Name: "bare, database/sql", Kind: "floor", Statements: 6, Open: bareSQL(false)}
+		do := Form{Name: "Holdfast Do, pgx", Kind: "holdfast", Open: doPgx(stepsPgx)}
+		doBatch := Form{Name: "Holdfast Do, pgx, one batch", Kind: "holdfast", Open: doPgx(batchPgx)}
+		doStd := Form{Name: "Holdfast Do, database/sql", Kind: "holdfast", Open: doSQL(false)}
+		return []Pair{
+			{Variant: bare, Floor: bare},
+			{Variant: do, Floor: bare},
+			{Variant: doBatch, Floor: batch},
+			{Variant: doBatch, Floor: pipe},
+			{Variant: doBatch, Floor: bare},
+			{Variant: pipe, Floor: bare},
+			{Variant: doStd, Floor: std},
+			{Variant: do, Floor: Form{Name: "bare SELECT by key, pgx", Kind: "floor", Statements: 1, Open: lookPgx}, Replays: true},
+			{Variant: doStd, Floor: Form{Name: "bare SELECT by key, database/sql", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
+		}
+	case sqlengine.MySQL, sqlengine.MariaDB:
+		prepared := Form{Name: "bare, prepared", Kind: "floor", Statements: 6, Open: bareSQL(true)}
+		interp := Form{Name: "bare, interpolated", Kind: "floor", Statements: 6, Open: bareSQL(false)}
+		do := Form{Name: "Holdfast Do, interpolated", Kind: "holdfast", Open: doSQL(false)}
+		return []Pair{
+			{Variant: interp, Floor: interp},
+			{Variant: do, Floor: interp},
+			{Variant: Form{Name: "Holdfast Do, its function prepared", Kind: "holdfast", Open: doSQL(true)}, Floor: prepared},
+			{Variant: do, Floor: Form{Name: "bare SELECT by key, interpolated", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
+		}
+	case sqlengine.SQLite:
+		bare := Form{Name: "bare, database/sql", Kind: "floor", Statements: 6, Open: bareSQL(false)}
+		do := Form{Name: "Holdfast Do, database/sql", Kind: "holdfast", Open: doSQL(false)}
+		return []Pair{
+			{Variant: bare, Floor: bare},
+			{Variant: do, Floor: bare},
+			{Variant: Form{Name: "Holdfast Do, its function prepared", Kind: "holdfast", Open: doSQL(true)}, Floor: Form{Name: "bare, prepared", Kind: "floor", Statements: 6, Open: bareSQL(true)}},
+			{Variant: do, Floor: Form{Name: "bare SELECT by key, database/sql", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package refunds
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
+	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
+	"github.com/holdfast-go/holdfast/idempotency"
+)
+
+var pg = textsOf(sqlengine.Postgres)
+
+// stepsPgx are the service's statements, one after the other.
+func stepsPgx(ctx context.Context, tx pgx.Tx, order int64, key string) error {
+	var paid, refunded int64
+	if err := tx.QueryRow(ctx, pg.lock, order).Scan(&paid, &refunded); err != nil {
+		return err
+	}
+	if refunded+Cents > paid {
+		return ErrOverpaid
+	}
+	if _, err := tx.Exec(ctx, pg.raise, order, int64(Cents)); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, pg.refund, key, order, int64(Cents)); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, pg.ledger, order, int64(Cents))
+	return err
+}
+
+// queue puts the service's statements, in their form without a read, into a batch.
+func queue(b *pgx.Batch, order int64, key string) {
+	b.Queue(pg.raiseIf, order, int64(Cents)).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() != 1 {
+			return ErrOverpaid
+		}
+		return nil
+	})
+	b.Queue(pg.refund, key, order, int64(Cents))
+	b.Queue(pg.ledger, order, int64(Cents))
+}
+
+// batchPgx sends them in one round trip.
+func batchPgx(ctx context.Context, tx pgx.Tx, order int64, key string) error {
+	b := &pgx.Batch{}
+	queue(b, order, key)
+	return tx.SendBatch(ctx, b).Close()
+}
+
+type stepsOf func(ctx context.Context, tx pgx.Tx, order int64, key string) error
+
+// barePgx is the transaction without a key.
+func barePgx(steps stepsOf) func(context.Context, *sqlengine.Engine, holdfast.Observer) (Do, func() error, error) {
+	return func(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, func() error, error) {
+		return func(ctx context.Context, order int64, key string) error {
+			tx, err := e.Pgx.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			if err := steps(ctx, tx, order, key); err != nil {
+				return errors.Join(err, tx.Rollback(ctx))
+			}
+			return tx.Commit(ctx)
+		}, nothing, nil
+	}
+}
+
+// pipelinePgx is the transaction in one round trip, BEGIN and COMMIT included.
+// Where a refund is refused the server rolls all of it back.
+func pipelinePgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, func() error, error) {
+	return func(ctx context.Context, order int64, key string) error {
+		b := &pgx.Batch{}
+		b.Queue(`BEGIN`)
+		queue(b, order, key)
+		b.Queue(`COMMIT`)
+		return e.Pgx.SendBatch(ctx, b).Close()
+	}, nothing, nil
+}
+
+// doPgx is the transaction under Do.
+func doPgx(steps stepsOf) func(context.Context, *sqlengine.Engine, holdfast.Observer) (Do, func() error, error) {
+	return func(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (Do, func() error, error) {
+		db, err := holdfastpgx.Open(ctx, e.Pgx, holdfast.WithObserver(observe))
+		if err != nil {
+			return nil, nil, err
+		}
+		return under(ctx, db, steps)
+	}
+}
+
+// lookPgx reads a refund by its number: the least that a replay can be.
+func lookPgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, func() error, error) {
+	return func(ctx context.Context, _ int64, key string) error {
+		var order, cents int64
+		return e.Pgx.QueryRow(ctx, pg.look, key).Scan(&order, &cents)
+	}, nothing, nil
+}
+
+// under opens a store whose calls run steps.
+func under[Tx any](ctx context.Context, db *holdfast.DB[Tx], steps func(ctx context.Context, tx Tx, order int64, key string) error) (Do, func() error, error) {
+	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench", SingleTenant: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(ctx context.Context, order int64, key string) error {
+		_, err := idempotency.Do(ctx, store, idempotency.Op{Name: "refund", Key: key, Request: request{order, Cents}},
+			func(ctx context.Context, tx Tx) (string, error) { return key, steps(ctx, tx, order, key) })
+		return err
+	}, nothing, nil
+}
+
+type request struct{ Order, Cents int64 }
+
+func nothing() error { return nil }

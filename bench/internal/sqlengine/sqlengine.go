@@ -1,0 +1,152 @@
+// Package sqlengine opens the SQL databases that are measured: each with tables
+// of its own for the run, and through each form of its driver.
+package sqlengine
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/bench/internal/wire"
+	"github.com/holdfast-go/holdfast/migrations"
+)
+
+// Names of the engines.
+const (
+	Postgres = "postgres"
+	MySQL    = "mysql"
+	MariaDB  = "mariadb"
+	SQLite   = "sqlite"
+)
+
+// cleanup bounds what is done at the end of a run, interrupted or not.
+const cleanup = time.Minute
+
+// Engine is one database, with the pools that reach it. Everybody who is
+// measured on it uses the same pools.
+type Engine struct {
+	Name    string
+	Version string
+	// Pgx is the native pool, of PostgreSQL only.
+	Pgx *pgxpool.Pool
+	// SQL is the pool of database/sql in the driver's best form: on MySQL and
+	// MariaDB with interpolateParams.
+	SQL *sql.DB
+	// Default is the pool of go-sql-driver as it is without that option, else nil.
+	Default *sql.DB
+	// Wire counts the round trips of all pools; nil on SQLite, which has none.
+	Wire *wire.Counter
+
+	closers []func(ctx context.Context) error
+}
+
+// Open opens an engine that can be had, with a database (on PostgreSQL a schema)
+// of its own and at most conns connections a pool. ErrMissing says how to get one.
+func Open(ctx context.Context, name string, conns int) (*Engine, error) {
+	e := &Engine{Name: name}
+	if err := e.open(ctx, conns); err != nil {
+		return nil, errors.Join(err, e.Close(ctx))
+	}
+	return e, nil
+}
+
+// ErrMissing says that no server of that engine is named.
+var ErrMissing = errors.New("no server")
+
+// Variable is the environment variable that names an engine's server.
+func Variable(engine string) string { return "HOLDFAST_TEST_" + strings.ToUpper(engine) + "_DSN" }
+
+func (e *Engine) open(ctx context.Context, conns int) error {
+	server := os.Getenv(Variable(e.Name))
+	if e.Name != SQLite && server == "" {
+		return fmt.Errorf("%s: %w: %s is not set; make bench sets it", e.Name, ErrMissing, Variable(e.Name))
+	}
+	own := "hf_bench_" + strings.ToLower(rand.Text()[:12])
+	var err error
+	switch e.Name {
+	case Postgres:
+		err = e.openPostgres(ctx, server, own, conns)
+	case MySQL, MariaDB:
+		err = e.openMySQL(ctx, server, own, conns)
+	case SQLite:
+		err = e.openSQLite(own)
+	default:
+		return fmt.Errorf("no engine %q", e.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.Name, err)
+	}
+	if err := e.SQL.QueryRowContext(ctx, e.versionQuery()).Scan(&e.Version); err != nil {
+		return fmt.Errorf("%s: version: %w", e.Name, err)
+	}
+	if err := migrations.Up(ctx, e.SQL); err != nil {
+		return fmt.Errorf("%s: tables: %w", e.Name, err)
+	}
+	if dir := os.Getenv("HOLDFAST_TEST_RAN_DIR"); dir != "" { // testservers asks what was used
+		return os.WriteFile(filepath.Join(dir, e.Name), []byte(e.Version), 0o600)
+	}
+	return nil
+}
+
+func (e *Engine) versionQuery() string {
+	switch e.Name {
+	case Postgres:
+		return `SHOW server_version`
+	case SQLite:
+		return `SELECT sqlite_version()`
+	}
+	return `SELECT VERSION()`
+}
+
+// Exec runs statements in order, for tables.
+func (e *Engine) Exec(ctx context.Context, queries ...string) error {
+	for _, q := range queries {
+		if _, err := e.SQL.ExecContext(ctx, q); err != nil {
+			return fmt.Errorf("%s: %w: %.80s", e.Name, err, q)
+		}
+	}
+	return nil
+}
+
+// Trips is how many round trips there were so far; 0 on SQLite.
+func (e *Engine) Trips() int64 {
+	if e.Wire == nil {
+		return 0
+	}
+	return e.Wire.Trips()
+}
+
+// Busy says how many connections somebody has and did not give back.
+func (e *Engine) Busy() int {
+	n := e.SQL.Stats().InUse
+	if e.Pgx != nil {
+		n += int(e.Pgx.Stat().AcquiredConns())
+	}
+	if e.Default != nil {
+		n += e.Default.Stats().InUse
+	}
+	return n
+}
+
+func (e *Engine) later(f func(ctx context.Context) error) { e.closers = append(e.closers, f) }
+
+// Close closes the pools and drops the database of the run. It outlives ctx.
+func (e *Engine) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
+	defer cancel()
+	var errs []error
+	for len(e.closers) > 0 {
+		last := len(e.closers) - 1
+		errs = append(errs, e.closers[last](ctx))
+		e.closers = e.closers[:last]
+	}
+	return errors.Join(errs...)
+}

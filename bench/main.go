@@ -1,0 +1,105 @@
+// Command bench measures Holdfast side by side with the bare statements on the
+// same driver and with other locks, and writes what came out.
+//
+//	make bench
+//	make bench ARGS='-workload lock,refund -engines postgres -rounds 9 -slice 2s'
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-go/holdfast/bench/internal/result"
+	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
+	"github.com/holdfast-go/holdfast/bench/internal/workload"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		os.Exit(1) //nolint:gocritic // stop is of no use any more
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	report := &result.Report{
+		Machine: []string{fmt.Sprintf("%s, %d CPUs, %s/%s", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)},
+		Began:   begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(),
+	}
+	plan := &workload.Plan{Rounds: o.rounds, Slice: o.slice, Clients: o.clients, Log: logf}
+	defer func() {
+		for _, e := range plan.Engines {
+			if err := e.Close(ctx); err != nil {
+				logf("%s: %v", e.Name, err)
+			}
+		}
+	}()
+	for _, name := range o.engines {
+		e, err := sqlengine.Open(ctx, name, o.conns)
+		if errors.Is(err, sqlengine.ErrMissing) {
+			report.Missing = append(report.Missing, err.Error())
+			logf("%v", err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		plan.Engines = append(plan.Engines, e)
+		if err := workload.Tables(ctx, e); err != nil {
+			return err
+		}
+		report.Servers = append(report.Servers, e.Name+" "+e.Version)
+	}
+	for _, w := range o.workloads {
+		logf("%s", w.Name)
+		tables, err := w.Run(ctx, plan)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		report.Tables = append(report.Tables, tables...)
+	}
+	report.TookS = time.Since(begun).Round(time.Second / 10).Seconds()
+	return write(report, o.out)
+}
+
+// write writes the report into the folder, and the tables for whoever watches.
+func write(report *result.Report, dir string) error {
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // it is to be read by all
+			return err
+		}
+		if err := report.Write(filepath.Join(dir, "result.json")); err != nil {
+			return err
+		}
+		var text strings.Builder
+		if err := report.Markdown(&text); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "RESULTS.md"), []byte(text.String()), 0o644); err != nil { //nolint:gosec // the same
+			return err
+		}
+	}
+	return report.Markdown(os.Stdout)
+}
+
+func logf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
+	"github.com/holdfast-go/holdfast/bench/internal/workload"
+)
+
+// options are what the command line asks for.
+type options struct {
+	workloads []workload.Workload
+	engines   []string
+	rounds    int
+	slice     time.Duration
+	clients   int
+	conns     int
+	out       string
+}
+
+var allEngines = []string{sqlengine.Postgres, sqlengine.MySQL, sqlengine.MariaDB, sqlengine.SQLite}
+
+func parse(args []string) (*options, error) {
+	o := &options{}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	var names []string
+	for _, w := range workload.All() {
+		names = append(names, w.Name)
+	}
+	workloads := flags.String("workload", strings.Join(names, ","), "which to run, in this order: a `list`")
+	engines := flags.String("engines", strings.Join(allEngines, ","), "which SQL databases: a `list`")
+	flags.IntVar(&o.rounds, "rounds", 5, "how often each takes its turn")
+	flags.DurationVar(&o.slice, "slice", time.Second, "how long a turn lasts")
+	flags.IntVar(&o.clients, "clients", 0, "how many work at the same time, instead of each workload's own numbers")
+	flags.IntVar(&o.conns, "conns", 72, "how many connections a pool may have")
+	flags.StringVar(&o.out, "out", "", "write result.json, RESULTS.md and the pictures into this `folder`")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if o.rounds < 1 || o.slice < 10*time.Millisecond || o.conns < 4 || flags.NArg() > 0 {
+		return nil, errors.New("-rounds is at least 1, -slice 10ms, -conns 4, and nothing comes after the flags: see -help")
+	}
+	var err error
+	if o.engines, err = pick(*engines, allEngines, func(s string) string { return s }); err != nil {
+		return nil, err
+	}
+	o.workloads, err = pick(*workloads, workload.All(), func(w workload.Workload) string { return w.Name })
+	return o, err
+}
+
+// pick takes those that the list names.
+func pick[T any](list string, from []T, name func(T) string) (picked []T, err error) {
+next:
+	for s := range strings.SplitSeq(list, ",") {
+		for _, t := range from {
+			if s = strings.TrimSpace(s); name(t) == s {
+				picked = append(picked, t)
+				continue next
+			}
+		}
+		return nil, fmt.Errorf("%q is not known: see -help", s)
+	}
+	return picked, nil
+}

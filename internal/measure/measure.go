@@ -1,0 +1,111 @@
+// Package measure runs operations for a while and says how long they took. It
+// serves holdfast bench and the comparisons in bench/.
+package measure
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Op is one operation of a client; clients are counted from 0.
+type Op func(ctx context.Context, client int) error
+
+// Taken is what a slice of time gave.
+type Taken struct {
+	Took    []time.Duration // sorted
+	Elapsed time.Duration   // of the slice
+}
+
+// Each runs f once for every client, all at once, and returns what failed first.
+func Each(ctx context.Context, clients int, f Op) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		all   sync.WaitGroup
+		once  sync.Once
+		first error
+	)
+	for client := range clients {
+		all.Go(func() {
+			if err := f(ctx, client); err != nil {
+				once.Do(func() { first = err })
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	return first
+}
+
+// Slice has all clients do op for so long, and at least once.
+func Slice(ctx context.Context, clients int, length time.Duration, op Op) (Taken, error) {
+	both, err := Turns(ctx, clients, length, []Op{op})
+	return both[0], err
+}
+
+// Turns has all clients do the ops in turn, one after the other, for so long, and
+// each at least once. What else happens on the machine falls on all of them.
+func Turns(ctx context.Context, clients int, length time.Duration, ops []Op) ([]Taken, error) {
+	taken := make([]Taken, len(ops))
+	var mu sync.Mutex
+	start := time.Now()
+	err := Each(ctx, clients, func(ctx context.Context, client int) error {
+		took := make([][]time.Duration, len(ops))
+		turn := client // they do not all begin with the same one
+		for n := 0; n < len(ops) || time.Since(start) < length; n++ {
+			i := turn % len(ops)
+			begin := time.Now()
+			if err := ops[i](ctx, client); err != nil {
+				return err
+			}
+			took[i] = append(took[i], time.Since(begin))
+			turn++
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range ops {
+			taken[i].Took = append(taken[i].Took, took[i]...)
+		}
+		return nil
+	})
+	for i := range taken {
+		taken[i].Elapsed = time.Since(start)
+		slices.Sort(taken[i].Took)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return taken, err
+}
+
+// Percentile is the time that so many of a hundred operations took at most; 0
+// where there were none.
+func (t *Taken) Percentile(percent int) time.Duration {
+	if len(t.Took) == 0 {
+		return 0
+	}
+	return t.Took[min(len(t.Took)-1, len(t.Took)*percent/100)]
+}
+
+// Mean is the arithmetic one; 0 where there were none.
+func (t *Taken) Mean() time.Duration {
+	if len(t.Took) == 0 {
+		return 0
+	}
+	var sum time.Duration
+	for _, d := range t.Took {
+		sum += d
+	}
+	return sum / time.Duration(len(t.Took))
+}
+
+// PerSecond is how many operations there were a second.
+func (t *Taken) PerSecond() float64 {
+	if t.Elapsed <= 0 {
+		return 0
+	}
+	return float64(len(t.Took)) / t.Elapsed.Seconds()
+}
