@@ -52,7 +52,7 @@ type Options struct {
 	Batch int
 	// BatchTime is how long a transaction should take: MinBatchTime to
 	// MaxBatchTime. One that takes longer halves the next batch of its task, down
-	// to 10 rows, and as long as they take less than half they grow up to Batch.
+	// to a fifth of Batch, and as long as they take less than half they grow again.
 	// Default: 50 ms.
 	BatchTime time.Duration
 	// Pace is how long the reaper rests after a batch, in multiples of the

@@ -2,9 +2,9 @@ package reaper
 
 import "time"
 
-// minBatch is the least that a batch is made smaller to: below it the commit
-// costs more than the rows.
-const minBatch = 10
+// minShare is the part of Options.Batch that a batch is made smaller to: below it
+// commits cost more than rows, and a sweep on a slow disk would not end.
+const minShare = 5
 
 // size is how many rows the batches of one task have. It begins at Options.Batch
 // and goes from pass to pass.
@@ -23,7 +23,7 @@ func (s *size) limit(most int) int {
 func (s *size) learn(rows int, took, aim time.Duration, most int) {
 	switch {
 	case took > aim:
-		s.rows = max(min(s.rows, rows)/2, min(minBatch, most))
+		s.rows = max(min(s.rows, rows)/2, most/minShare, 1)
 	case took < aim/2 && rows >= s.rows:
 		s.rows = min(s.rows+(s.rows+1)/2, most)
 	}

@@ -61,13 +61,13 @@ func TestBatchesFollowTheirCost(t *testing.T) {
 	}
 	each := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 	sweep(1000, each(100*time.Microsecond), 400, 400, 200) // 40 ms each
-	sweep(1000, each(time.Millisecond), 400, 200, 100, 50, 50, 50, 50, 50, 50)
-	sweep(200, each(5*time.Millisecond), 50, 25, 12, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 3)
-	sweep(300, each(10*time.Microsecond), 10, 15, 23, 35, 53, 80, 84)
+	sweep(1000, each(time.Millisecond), 400, 200, 100, 80, 80, 80, 60)
+	sweep(200, each(5*time.Millisecond), 80, 80, 40)
+	sweep(300, each(10*time.Microsecond), 80, 120, 100)
 	sweep(1200, func(done int) time.Duration { // a slow moment in between
-		if done == 120 {
+		if done == 180 {
 			return time.Second
 		}
 		return 10 * time.Microsecond
-	}, 120, 180, 90, 135, 203, 305, 167)
+	}, 180, 270, 135, 203, 305, 107)
 }
