@@ -19,6 +19,7 @@ type agenda[T comparable] struct {
 	mu      sync.Mutex
 	at      map[T]time.Time
 	ended   chan struct{} // of the goroutine that runs, or nil
+	wakes   time.Time     // when it looks next; zero: it is at work, and will look
 	changed chan struct{}
 }
 
@@ -26,7 +27,8 @@ func newAgenda[T comparable](ctx context.Context, slack time.Duration, do func(c
 	return &agenda[T]{ctx: ctx, slack: slack, do: do, at: map[T]time.Time{}, changed: make(chan struct{}, 1)}
 }
 
-// set puts t on the agenda, or moves it.
+// set puts t on the agenda, or moves it. The goroutine is woken for what comes
+// before all else only: a lease that lives shorter than that costs it nothing.
 func (a *agenda[T]) set(t T, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,7 +40,9 @@ func (a *agenda[T]) set(t T, at time.Time) {
 		a.ended = make(chan struct{})
 		go a.run(a.ended)
 	}
-	signal(a.changed)
+	if at.Before(a.wakes) {
+		signal(a.changed)
+	}
 }
 
 func (a *agenda[T]) len() int {
@@ -47,14 +51,12 @@ func (a *agenda[T]) len() int {
 	return len(a.at)
 }
 
-// drop takes t off the agenda.
+// drop takes t off the agenda. The goroutine finds out when it looks next, and
+// ends then if there is nothing else.
 func (a *agenda[T]) drop(t T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.at, t)
-	if len(a.at) == 0 {
-		signal(a.changed)
-	}
 }
 
 // wait waits for the goroutine's end; ctx has ended.
@@ -95,9 +97,10 @@ func (a *agenda[T]) next() (due []T, wait time.Duration, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.at) == 0 || a.ctx.Err() != nil {
-		a.ended = nil
+		a.ended, a.wakes = nil, time.Time{}
 		return nil, 0, false
 	}
+	a.wakes = time.Time{}
 	now := time.Now()
 	var first time.Time
 	for _, at := range a.at {
@@ -106,6 +109,7 @@ func (a *agenda[T]) next() (due []T, wait time.Duration, ok bool) {
 		}
 	}
 	if wait = first.Sub(now); wait > 0 {
+		a.wakes = first
 		return nil, wait, true
 	}
 	slack := a.slack

@@ -142,11 +142,12 @@ func (s *store) acquireOn(ctx context.Context, q core.Querier, a attempt) (verdi
 	l := &s.dialect.Leases
 	if l.Make.Text != "" && !s.seen.has(a.name) {
 		v, _, err := s.grant(ctx, q, s.make, l.Make.ByInsertID, a)
-		if err == nil && v.won || s.dialect.Classify(err) == dialect.Duplicate {
-			s.seen.add(a.name)
-		}
-		if s.dialect.Classify(err) != dialect.Duplicate {
+		if err != nil && s.dialect.Classify(err) != dialect.Duplicate {
 			return v, err
+		}
+		s.seen.add(a.name) // it is there now, whoever made it
+		if v.won {
+			return v, nil
 		}
 	}
 	undo, err := l.TakeBound.Change(ctx, q, takeBound)

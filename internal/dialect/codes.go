@@ -9,6 +9,9 @@ import (
 // SQLState finds the SQLSTATE of a PostgreSQL driver's error (pgx and lib/pq
 // both have the method), without linking the driver.
 func SQLState(err error) string {
+	if err == nil {
+		return ""
+	}
 	var e interface{ SQLState() string }
 	if errors.As(err, &e) {
 		return e.SQLState()
@@ -38,6 +41,9 @@ func MySQLNumber(err error) (number uint16) {
 // SQLiteCode finds the extended result code of a SQLite driver's error:
 // modernc.org/sqlite has the method Code, mattn/go-sqlite3 the field ExtendedCode.
 func SQLiteCode(err error) (code int) {
+	if err == nil {
+		return 0
+	}
 	var coder interface{ Code() int }
 	if errors.As(err, &coder) {
 		return coder.Code()

@@ -15,8 +15,9 @@ package dialect
 //	Waits:      {names} (returns name, µs left, 0 when free)
 //	Guard:      name, token (returns whether the transaction's snapshot knows the term)
 type Leases struct {
-	// Make inserts the row of a lock that never was; an error of class
-	// Duplicate says that there is one. Where it is empty, Take does this too.
+	// Make inserts the row of a lock that never was; no row of its own, or an
+	// error of class Duplicate, says that there is one. Where it is empty, Take
+	// does this too.
 	Make Grant
 	// Take takes over a row that is free. It waits for no row lock: one that a
 	// guarded transaction holds is as good as held. An attempt that is sent
@@ -28,8 +29,8 @@ type Leases struct {
 	// HandOver turns the term of one owner into the next term, of another.
 	HandOver Grant
 	Look     string
-	// Release ends a term. Where it tells, it returns how many it ended and
-	// whether other processes wait for the lock; otherwise it is a write.
+	// Release ends a term. Where it tells, it returns one row if it did, with a
+	// 1 and how many other processes wait for the lock; otherwise it is a write.
 	Release      string
 	ReleaseTells bool
 	// Register says who waits: {rows} are as many as RegisterRow. Listen has the

@@ -2,45 +2,37 @@ package postgres
 
 import "github.com/holdfast-go/holdfast/internal/dialect"
 
-var leases = dialect.Leases{
-	// The row that is there is locked first, unless somebody has it locked
-	// (SKIP LOCKED), and judged again as it is then; only a row that is not
-	// there takes the floor, in share mode, so that the reaper cannot raise it
-	// between its reading and the insert. The last part shows losers the row as
-	// it was when the statement began.
-	Take: dialect.Grant{Text: `WITH clock AS MATERIALIZED (SELECT {now} AS now
-), free AS (
- SELECT l.name FROM {locks} l, clock c
- WHERE l.name = $1::bytea AND (l.owner IS NULL OR l.expires_at <= c.now OR l.owner = $2::bytea) FOR UPDATE OF l SKIP LOCKED
-), taken AS (
- UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now,
-  value = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN l.value END,
-  token = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN l.token ELSE GREATEST(l.token + 1, c.now) END,
-  expires_at = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN GREATEST(l.expires_at, c.now + $3::bigint) ELSE c.now + $3::bigint END
- FROM free f, clock c WHERE l.name = f.name RETURNING l.token
-), made AS (
- INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
- SELECT $1::bytea, GREATEST(f.token + 1, c.now), $2::bytea, $4::text, c.now, c.now + $3::bigint
- FROM clock c, (SELECT token FROM {floor} WHERE id = 1 FOR SHARE) f
- WHERE NOT EXISTS (SELECT 1 FROM {locks} WHERE name = $1::bytea)
- ON CONFLICT (name) DO NOTHING RETURNING token
-), won AS MATERIALIZED (SELECT token FROM taken UNION ALL SELECT token FROM made)
-SELECT 1, token, 0::bigint, ''::text FROM won
-UNION ALL
-SELECT 0, l.token, CASE WHEN l.owner IS NULL THEN 0 ELSE GREATEST(l.expires_at - c.now, 0) END, l.holder
-FROM {locks} l, clock c WHERE l.name = $1::bytea AND NOT EXISTS (SELECT 1 FROM won)`},
+// clock is read once: a TTL is exact to the microsecond.
+const clock = `(SELECT {now} AS now) c`
 
-	HandOver: dialect.Grant{Text: `WITH clock AS MATERIALIZED (SELECT {now} AS now)
-UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now, value = NULL, token = GREATEST(l.token + 1, c.now), expires_at = c.now + $3::bigint
-FROM clock c WHERE l.name = $1::bytea AND l.owner = $5::bytea AND l.expires_at > c.now
+var leases = dialect.Leases{
+	// Only a row that is not there takes the floor, in share mode, so that the
+	// reaper cannot raise it between its reading and the insert; a row that is
+	// there is neither locked nor written.
+	Make: dialect.Grant{Text: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
+SELECT $1::bytea, GREATEST(f.token + 1, c.now), $2::bytea, $4::text, c.now, c.now + $3::bigint
+FROM (SELECT token FROM {floor} WHERE id = 1 FOR SHARE) f, ` + clock + `
+WHERE NOT EXISTS (SELECT 1 FROM {locks} WHERE name = $1::bytea)
+ON CONFLICT (name) DO NOTHING RETURNING 1, token, 0::bigint, ''::text`},
+
+	// The row is locked first, unless somebody has it locked (SKIP LOCKED), and
+	// judged again as it is then. It is found by a subquery and not by a join,
+	// whose plan may read the whole of a table that was small when it was made.
+	Take: dialect.Grant{Text: `UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now,
+ value = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN l.value END,
+ token = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN l.token ELSE GREATEST(l.token + 1, c.now) END,
+ expires_at = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN GREATEST(l.expires_at, c.now + $3::bigint) ELSE c.now + $3::bigint END
+FROM ` + clock + `
+WHERE l.name = (SELECT name FROM {locks} WHERE name = $1::bytea AND (owner IS NULL OR expires_at <= {now} OR owner = $2::bytea) FOR UPDATE SKIP LOCKED)
+RETURNING 1, l.token, 0::bigint, ''::text`},
+
+	HandOver: dialect.Grant{Text: `UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now, value = NULL, token = GREATEST(l.token + 1, c.now), expires_at = c.now + $3::bigint
+FROM ` + clock + ` WHERE l.name = $1::bytea AND l.owner = $5::bytea AND l.expires_at > {now}
 RETURNING 1, l.token, 0::bigint, ''::text`},
 
 	Look: dialect.LookLease,
-	Release: `WITH freed AS (
- UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name = $1::bytea AND owner = $2::bytea RETURNING 1
-)
-SELECT (SELECT count(*) FROM freed),
- (SELECT count(*) FROM {waiters} WHERE name = $1::bytea AND waiter <> $3::bytea AND expires_at > {now})`,
+	Release: `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name = $1::bytea AND owner = $2::bytea
+RETURNING 1, (SELECT count(*) FROM {waiters} w WHERE w.name = $1::bytea AND w.waiter <> $3::bytea AND w.expires_at > {now})`,
 	ReleaseTells: true,
 	Register: dialect.RegisterWaiters + `
 ON CONFLICT (name, waiter) DO UPDATE SET waiting = EXCLUDED.waiting, expires_at = EXCLUDED.expires_at`,
