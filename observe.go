@@ -74,6 +74,26 @@ func (d *DB[Tx]) observe(ctx context.Context, name string, f func() error) error
 	return err
 }
 
+// piped reports a step and a statement that were sent together. The round trip
+// is the statement's.
+func (d *DB[Tx]) piped(ctx context.Context, step string, b *core.Bound, took time.Duration, err error) {
+	if len(d.options.observers) == 0 {
+		return
+	}
+	of := func(name, text string, took time.Duration, err error) {
+		d.options.report(ctx, Statement{name, d.engineName(), command(text), took, err})
+	}
+	if step == "begin" {
+		of(step, step, 0, err)
+	}
+	if err == nil || step == "commit" {
+		of(b.Stmt.Name, b.Stmt.Text, took, b.Err)
+	}
+	if step == "commit" && b.Err == nil {
+		of(step, step, 0, err)
+	}
+}
+
 func (d *DB[Tx]) engineName() string {
 	if d.dialect == nil {
 		return ""

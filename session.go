@@ -33,6 +33,7 @@ type session[Tx any] struct {
 	allowed atomic.Bool     // COMMIT is ours
 	unveto  func(driverConn any)
 	undo    core.Stmt // puts back the fence's setting
+	marked  bool      // the fence's check is due
 }
 
 // attempt runs f in one transaction, once.
@@ -56,7 +57,7 @@ func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx co
 		s.rollback()
 		return err
 	}
-	return s.commit()
+	return s.commit(opts.Last)
 }
 
 // begin opens a transaction. Until it is open nothing was done, so a dead
@@ -147,6 +148,9 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
 			return &UnsupportedError{s.d.dialect.Name, "fencing a lost transaction", err.Error()}
 		}
 	}
+	if p, ok := s.conn.(core.Pipeline[Tx]); ok && opts.First != nil && opts.FirstSets {
+		return s.beginWith(ctx, p, opts)
+	}
 	err = s.d.observe(ctx, "begin", func() (err error) {
 		s.tx, err = s.conn.Begin(s.ctx, opts)
 		return err
@@ -162,12 +166,30 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
 			return err
 		}
 	}
-	if fence.Mark != "" {
+	if fence.Mark != "" && opts.Last == nil {
 		if _, err := s.exec(ctx, s.q, "mark", fence.Mark); err != nil {
 			s.rollback()
 			return err
 		}
+		s.marked = true
 	}
+	if opts.First != nil {
+		opts.First.Exec(ctx, s.q)
+	}
+	return nil
+}
+
+// beginWith begins with the first statement in one round trip, which counts for
+// the statement.
+func (s *session[Tx]) beginWith(ctx context.Context, p core.Pipeline[Tx], opts core.TxOptions) (err error) {
+	start := time.Now()
+	s.tx, err = p.BeginWith(ctx, opts, opts.First)
+	s.d.piped(ctx, "begin", opts.First, time.Since(start), err)
+	if err != nil {
+		return err
+	}
+	q, _ := s.d.adapter.Join(s.tx)
+	s.q = s.d.observed(q)
 	return nil
 }
 
@@ -175,19 +197,36 @@ func (s *session[Tx]) exec(ctx context.Context, q core.Querier, name, text strin
 	return core.Stmt{Name: name, Text: text}.Exec(ctx, q)
 }
 
-// commit ends the transaction and says which of the three outcomes it had.
-func (s *session[Tx]) commit() error {
-	if check := s.d.dialect.Fence.Check; check != "" {
-		if _, err := s.exec(s.ctx, s.q, "check", check); err != nil {
-			s.rollback()
-			if s.d.dialect.Classify(err) == dialect.Gone || errors.Is(err, sql.ErrTxDone) {
-				return &TxLostError{Err: err}
-			}
+// commit ends the transaction, with its last statement if there is one, and says
+// which of the three outcomes it had.
+func (s *session[Tx]) commit(last *core.Bound) error {
+	run := func() error {
+		return s.d.observe(s.ctx, "commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
+	}
+	p, piped := s.conn.(core.Pipeline[Tx])
+	piped = piped && last != nil
+	switch {
+	case piped:
+		run = func() error {
+			start := time.Now()
+			err := p.CommitWith(s.ctx, s.tx, last)
+			s.d.piped(s.ctx, "commit", last, time.Since(start), err)
 			return err
+		}
+	case last != nil:
+		if last.Exec(s.ctx, s.q); !s.proved(last) {
+			return s.unproved(last)
+		}
+	case s.marked:
+		if _, err := s.exec(s.ctx, s.q, "check", s.d.dialect.Fence.Check); err != nil {
+			return s.unproved(&core.Bound{Err: err})
 		}
 	}
 	s.allowed.Store(true)
-	answered, err := s.bounded(s.ctx, "commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
+	answered, err := s.bounded(s.ctx, run)
+	if piped && answered && err == nil && last.Err != nil {
+		return s.unproved(last) // nothing was committed
+	}
 	if !answered {
 		return &UnknownError{Err: err}
 	}
@@ -205,13 +244,34 @@ func (s *session[Tx]) commit() error {
 	return &UnknownError{Err: err}
 }
 
+// proved tells whether the transaction's last statement found it unharmed.
+func (s *session[Tx]) proved(last *core.Bound) bool {
+	return last.Err == nil && last.Result.Affected == 1
+}
+
+// unproved rolls back what does not end as it began.
+func (s *session[Tx]) unproved(last *core.Bound) error {
+	s.rollback()
+	d := s.d.dialect
+	switch err := last.Err; {
+	case err == nil, d.Records.Untouched != "" && dialect.Code(err) == d.Records.Untouched:
+		return &TxLostError{}
+	case d.Classify(err) == dialect.Gone, errors.Is(err, sql.ErrTxDone):
+		return &TxLostError{Err: err}
+	default:
+		return err
+	}
+}
+
 func (s *session[Tx]) rollback() {
 	if s.conn == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, CleanupTimeout)
 	defer cancel()
-	answered, err := s.bounded(ctx, "rollback", func() error { return s.conn.Rollback(ctx, s.tx) })
+	answered, err := s.bounded(ctx, func() error {
+		return s.d.observe(ctx, "rollback", func() error { return s.conn.Rollback(ctx, s.tx) })
+	})
 	if !answered {
 		return
 	}
@@ -225,12 +285,12 @@ func (s *session[Tx]) rollback() {
 // bounded runs the end of a transaction and waits for it while ctx lives.
 // go-sql-driver takes no context for COMMIT and ROLLBACK: where the answer never
 // comes, the connection is left to its driver's timeouts and closed after them.
-func (s *session[Tx]) bounded(ctx context.Context, name string, f func() error) (answered bool, err error) {
+func (s *session[Tx]) bounded(ctx context.Context, f func() error) (answered bool, err error) {
 	const running, finished, abandoned = 0, 1, 2
 	var state atomic.Int32
 	answer := make(chan error, 1)
 	go func() {
-		answer <- s.d.observe(ctx, name, f)
+		answer <- f()
 		if !state.CompareAndSwap(running, finished) {
 			s.release(true)
 		}

@@ -21,8 +21,8 @@ func TestStatementsOfDo(t *testing.T) {
 	t.Parallel()
 	execute := map[dbtest.Engine][]string{
 		dbtest.Postgres: {"records.look", "begin", "records.claim", "records.finish", "commit"},
-		dbtest.MySQL:    {"records.look", "set", "begin", "mark", "records.claim", "records.finish", "check", "commit", "unset"},
-		dbtest.MariaDB:  {"records.look", "set", "begin", "mark", "records.claim", "records.finish", "check", "commit", "unset"},
+		dbtest.MySQL:    {"records.look", "set", "begin", "records.claim", "records.finish", "commit", "unset"},
+		dbtest.MariaDB:  {"records.look", "set", "begin", "records.claim", "records.finish", "commit", "unset"},
 		dbtest.SQLite:   {"records.look", "remember", "set", "begin", "records.claim", "records.finish", "commit", "unset"},
 	}
 	var mu sync.Mutex
@@ -44,19 +44,31 @@ func TestStatementsOfDo(t *testing.T) {
 				return names
 			}
 			took()
-			do := func() {
-				if _, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(context.Context, *sql.Tx) (string, error) { return "", nil }); err != nil {
+			do := func(key string) {
+				if _, err := idempotency.Do(e.Ctx, s, conformance.Op(key), func(context.Context, *sql.Tx) (string, error) { return "", nil }); err != nil {
 					t.Fatal(err)
 				}
 			}
-			do()
-			if got := took(); !slices.Equal(got, execute[engine]) {
-				t.Errorf("executing: %v, want %v", got, execute[engine])
+			want := func(what, key string, want []string) {
+				took()
+				do(key)
+				if got := took(); !slices.Equal(got, want) {
+					t.Errorf("%s: %v, want %v", what, got, want)
+				}
 			}
-			do()
-			if got := took(); !slices.Equal(got, []string{"records.look"}) {
-				t.Errorf("replaying: %v, want one round trip", got)
+			want("executing", "a", execute[engine])
+			want("replaying", "a", []string{"records.look"})
+			for i := range 8 {
+				do(fmt.Sprint(i))
 			}
+			want("executing after so many new keys", "b", execute[engine][1:])
+			lost := execute[engine][1 : slices.Index(execute[engine], "records.claim")+1]
+			lost = append(slices.Clone(lost), "rollback")
+			if last := execute[engine][len(execute[engine])-1]; last == "unset" {
+				lost = append(lost, last)
+			}
+			want("replaying after so many new keys", "a", append(lost, "records.look"))
+			want("executing after a replay", "c", execute[engine])
 		})
 	}
 }

@@ -94,7 +94,7 @@ func (s *Store[Tx]) lead(ctx context.Context, c *claim, f *flight[record], body 
 	defer func() { s.flights.land(c.hash, f, r) }() // also when the function panics: r is nil then
 	var found *record
 	course := course{
-		noWait: c.op.NoWait, wait: c.wait, attempts: s.options.Attempts,
+		hunch: s.hunch, noWait: c.op.NoWait, wait: c.wait, attempts: s.options.Attempts,
 		classify: s.dialect().Classify, disconnected: s.dialect().Disconnected,
 	}
 	course.look = func(ctx context.Context) (bool, error) {
@@ -153,6 +153,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (verdi
 	opts := core.TxOptions{
 		Isolation: s.options.Isolation, LockTimeout: s.options.LockTimeout,
 		FirstSets: s.dialect().Records.ClaimBounds,
+		Last:      new(core.Bound), // see finishing
 	}
 	if !s.dialect().Capabilities.SeesClaims || c.expired {
 		opts.LockTimeout = bound // before the function there are the claim's waits only
@@ -160,12 +161,21 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (verdi
 	if c.expired || s.lease != nil {
 		opts.FirstSets = false // the expired record goes first, or the guard
 	}
+	var verdictOf func(*core.Bound) (bool, error)
+	if !c.expired && s.lease == nil {
+		opts.First, verdictOf = s.claiming(c, bound, s.options.LockTimeout)
+	}
 	r := &record{print: c.prints.own(), printVersion: c.prints.version}
-	err := s.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) error {
+	err := s.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) (err error) {
 		if err := s.guard(ctx, tx); err != nil {
 			return err
 		}
-		won, err := s.claim(ctx, q, c, bound, s.options.LockTimeout)
+		var won bool
+		if opts.First != nil {
+			won, err = verdictOf(opts.First)
+		} else {
+			won, err = s.claim(ctx, q, c, bound, s.options.LockTimeout)
+		}
 		if err != nil {
 			return err
 		}
@@ -175,7 +185,8 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (verdi
 		if r.verdict, err = body(tx); err != nil {
 			return &funcError{err}
 		}
-		return s.finish(ctx, q, c, r.verdict)
+		*opts.Last = s.finishing(c, r.verdict)
+		return nil
 	})
 	if err != nil {
 		return nil, err

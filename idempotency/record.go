@@ -113,61 +113,77 @@ func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *claim, bound, 
 			return false, &claimError{s.explain(err)}
 		}
 	}
-	c.attempt = make([]byte, 16)
-	_, _ = rand.Read(c.attempt) // never fails, by its documentation
-	args := []any{
-		c.hash[:], s.options.Namespace, c.op.Tenant, c.op.Name, []byte(c.op.Key),
-		nullable(c.prints.own()), c.prints.version, c.attempt,
+	if b, won := s.claiming(c, bound, after); b != nil {
+		b.Exec(ctx, q)
+		return won(b)
 	}
-	if s.dialect().Records.ClaimBounds {
-		leave := ""
-		if after > 0 {
-			leave = dialect.Millis(after) + "ms"
-		}
-		args = append(args, dialect.Millis(bound)+"ms", leave)
+	leave := ""
+	if after > 0 {
+		leave = dialect.Millis(after) + "ms"
 	}
-	won, err := runClaim(ctx, q, s.sql.claim, s.dialect().Records.Verdict, args)
+	var n int
+	var setting string
+	_, err := s.sql.claim.QueryRow(ctx, q, []any{&n, &setting}, append(s.claimArgs(c), dialect.Millis(bound)+"ms", leave)...)
 	if err != nil {
 		return false, &claimError{s.explain(err)}
 	}
-	return won, nil
+	return n == 1, nil
 }
 
-// finish stores the verdict. A record that is not there, or not of this
-// attempt, shows that the transaction is not the one that claimed.
-func (s *Store[Tx]) finish(ctx context.Context, q core.Querier, c *claim, v verdict) error {
+// claiming is the claim as a write, and what its outcome says; nil where it has
+// to be a query, which puts another lock timeout back.
+func (s *Store[Tx]) claiming(c *claim, bound, after time.Duration) (*core.Bound, func(*core.Bound) (bool, error)) {
+	d := &s.dialect().Records
+	b := &core.Bound{Stmt: s.sql.claim, Args: s.claimArgs(c)}
+	verdict := d.Verdict
+	switch {
+	case d.ClaimBounds && bound == after:
+		b.Stmt, verdict, b.Args = s.sql.claimSetting, dialect.ByAffected, append(b.Args, dialect.Millis(bound)+"ms")
+	case d.ClaimBounds:
+		return nil, nil
+	}
+	return b, func(b *core.Bound) (bool, error) {
+		if b.Err != nil {
+			return false, &claimError{s.explain(b.Err)}
+		}
+		return verdict.Won(b.Result), nil
+	}
+}
+
+func (s *Store[Tx]) claimArgs(c *claim) []any {
+	c.attempt = make([]byte, 16)
+	_, _ = rand.Read(c.attempt) // never fails, by its documentation
+	return []any{
+		c.hash[:], s.options.Namespace, c.op.Tenant, c.op.Name, []byte(c.op.Key),
+		nullable(c.prints.own()), c.prints.version, c.attempt,
+	}
+}
+
+// finishing stores the verdict, as the last statement of the transaction. A
+// record that is not there, or not of this attempt, shows that the transaction
+// is not the one that claimed.
+func (s *Store[Tx]) finishing(c *claim, v verdict) core.Bound {
 	var businessID any
 	if v.businessID != "" {
 		businessID = v.businessID
 	}
-	r, err := s.sql.finish.Exec(ctx, q, c.hash[:], c.attempt, v.state, nullable(v.result), c.bodyLife, c.keyLife, v.codec, businessID)
-	switch {
-	case err != nil && (s.dialect().Classify(err) == dialect.Gone || errors.Is(err, sql.ErrTxDone)):
-		return &holdfast.TxLostError{Err: err}
-	case err != nil:
-		return s.explain(err)
-	case r.Affected != 1:
+	return core.Bound{Stmt: s.sql.finish, OrFail: s.sql.finishOrFail, Args: []any{
+		c.hash[:], c.attempt, v.state, nullable(v.result), c.bodyLife, c.keyLife, v.codec, businessID,
+	}}
+}
+
+// finish is finishing in a caller's transaction, where more may follow.
+func (s *Store[Tx]) finish(ctx context.Context, q core.Querier, c *claim, v verdict) error {
+	b := s.finishing(c, v)
+	switch b.Exec(ctx, q); {
+	case b.Err != nil && (s.dialect().Classify(b.Err) == dialect.Gone || errors.Is(b.Err, sql.ErrTxDone)):
+		return &holdfast.TxLostError{Err: b.Err}
+	case b.Err != nil:
+		return s.explain(b.Err)
+	case b.Result.Affected != 1:
 		return &holdfast.TxLostError{}
 	}
 	return nil
-}
-
-func runClaim(ctx context.Context, q core.Querier, stmt core.Stmt, v dialect.Verdict, args []any) (bool, error) {
-	if v == dialect.ByRow {
-		var n int
-		var setting string
-		_, err := stmt.QueryRow(ctx, q, []any{&n, &setting}, args...)
-		return n == 1, err
-	}
-	r, err := stmt.Exec(ctx, q, args...)
-	switch v {
-	case dialect.ByInsertID:
-		return r.InsertID != dialect.Lost, err
-	case dialect.ByDuplicate:
-		return err == nil, err
-	default:
-		return r.Affected == 1, err
-	}
 }
 
 // claimError marks an error of the claim, before the function ran.

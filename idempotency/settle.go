@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -23,6 +24,7 @@ func (e *funcError) Unwrap() error { return e.err }
 
 // course is one call on its way to a definite outcome.
 type course struct {
+	hunch    *hunch
 	noWait   bool
 	wait     time.Duration
 	attempts int
@@ -47,15 +49,24 @@ type course struct {
 func (c *course) settle(ctx context.Context) (executed bool, err error) {
 	start := time.Now()
 	pause := core.NewBackoff()
-	for {
-		found, err := c.look(ctx)
-		if found {
-			return false, nil
+	for looks := c.noWait || !c.hunch.isNew(); ; looks = true {
+		var found bool
+		var err error
+		if looks {
+			if found, err = c.look(ctx); found {
+				c.hunch.was(false)
+				return false, nil
+			}
 		}
 		if err == nil {
 			c.tries++
 			if err = c.try(ctx); err == nil {
+				c.hunch.was(true)
 				return true, nil
+			}
+			if !looks && errors.Is(err, errLost) {
+				c.hunch.was(false)
+				continue // the record is there
 			}
 		}
 		waiting, err := c.judge(ctx, err)
@@ -124,4 +135,24 @@ func firstOf(unknown, err error) error {
 		return unknown
 	}
 	return err
+}
+
+// enoughNew is how many calls in a row make it likely that the next has a new
+// key as well.
+const enoughNew = 8
+
+// hunch is whether the next key is likely to be new. A call whose key is new
+// saves a round trip when it claims at once; one whose key is not saves two
+// when it looks first.
+type hunch struct{ inARow atomic.Int32 }
+
+func (h *hunch) isNew() bool { return h.inARow.Load() >= enoughNew }
+
+func (h *hunch) was(isNew bool) {
+	switch {
+	case !isNew:
+		h.inARow.Store(0)
+	case !h.isNew():
+		h.inARow.Add(1)
+	}
 }

@@ -95,9 +95,10 @@ type Store[Tx any] struct {
 	flights *flights[record] // calls under way
 	glances *flights[record] // looks of those that do not wait for them
 	lease   *leased[Tx]      // see WithLease
+	hunch   *hunch
 }
 
-type statements struct{ look, lock, claim, renew, finish core.Stmt }
+type statements struct{ look, lock, claim, claimSetting, renew, finish, finishOrFail core.Stmt }
 
 // New opens the store and checks that its tables are there.
 //
@@ -118,11 +119,11 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Store[Tx
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	return &Store[Tx]{
-		db: db, access: a, options: o, flights: &flights[record]{}, glances: &flights[record]{},
+		db: db, access: a, options: o, flights: &flights[record]{}, glances: &flights[record]{}, hunch: new(hunch),
 		sql: statements{
 			look: compile("records.look", d.Look), lock: compile("records.lock", d.Lock),
-			claim: compile("records.claim", d.Claim), renew: compile("records.renew", d.Renew),
-			finish: compile("records.finish", d.Finish),
+			claim: compile("records.claim", d.Claim), claimSetting: compile("records.claim", d.ClaimSetting), renew: compile("records.renew", d.Renew),
+			finish: compile("records.finish", d.Finish), finishOrFail: compile("records.finish", d.FinishOrFail),
 		},
 	}, nil
 }

@@ -49,6 +49,7 @@ type Table[R, Tx any] struct {
 	read    core.Stmt // plain
 	lock    core.Stmt // within a transaction
 	flights flights[R]
+	hunch   hunch
 	keeps   bool // every value of the key, or refuses it
 }
 
@@ -166,7 +167,7 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key hash, f *flight[R], row R, 
 	var there R
 	o := t.spec.Options
 	course := course{
-		wait: o.Wait, attempts: o.Attempts,
+		hunch: &t.hunch, wait: o.Wait, attempts: o.Attempts,
 		classify: t.access.Dialect.Classify, disconnected: t.access.Dialect.Disconnected,
 		look: func(ctx context.Context) (found bool, err error) {
 			err = t.access.OnConn(ctx, "", func(q core.Querier) (err error) {
@@ -290,10 +291,10 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res Result[R]
 }
 
 func (t *Table[R, Tx]) claim(ctx context.Context, q core.Querier, row R) (bool, error) {
-	won, err := runClaim(ctx, q, t.insert, t.access.Dialect.Rows.Verdict, t.values(row, t.fields))
+	r, err := t.insert.Exec(ctx, q, t.values(row, t.fields)...)
 	switch {
 	case err == nil:
-		return won, nil
+		return t.access.Dialect.Rows.Verdict.Won(r), nil
 	case t.access.Dialect.Classify(err) == dialect.Duplicate && t.access.Dialect.Rows.Verdict == dialect.ByDuplicate:
 		return false, nil // on which key, the read that follows tells
 	case t.access.Dialect.Classify(err) == dialect.Duplicate:

@@ -76,4 +76,22 @@ type TxOptions struct {
 	// FirstSets is true when the first statement of the transaction sets the
 	// lock timeout itself, which saves a round trip on PostgreSQL.
 	FirstSets bool
+	// First, if not nil, is the transaction's first statement. Its outcome is in
+	// it when the function is called.
+	First *Bound
+	// Last, if not nil, is filled by the function and run after it. It touches
+	// one row if, and only if, the transaction is still the one of First, so
+	// that the fence's mark and check are not needed.
+	Last *Bound
+}
+
+// Pipeline is a Conn whose driver sends several statements in one round trip.
+type Pipeline[Tx any] interface {
+	// BeginWith begins a transaction and runs first in it, whose error is left
+	// in first: an error that is returned means that nothing was begun.
+	BeginWith(ctx context.Context, opts TxOptions, first *Bound) (Tx, error)
+	// CommitWith runs last, in its form that fails where it touches no row, and
+	// unless it failed it commits. An answer of the server to last is left in it and means
+	// that nothing was committed; the error that is returned is the commit's.
+	CommitWith(ctx context.Context, tx Tx, last *Bound) error
 }

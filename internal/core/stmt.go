@@ -51,6 +51,21 @@ func Compile(name, text string, questionMarks bool) Stmt {
 	return Stmt{Name: name, Text: b.String(), order: order}
 }
 
+// Bound is a statement with its arguments, and what became of it.
+type Bound struct {
+	Stmt Stmt
+	// OrFail is Stmt, but fails where it touches no row: see Pipeline.
+	OrFail Stmt
+	Args   []any
+	Result Result
+	Err    error
+}
+
+// Exec runs b as a write and keeps its outcome.
+func (b *Bound) Exec(ctx context.Context, q Querier) {
+	b.Result, b.Err = b.Stmt.Exec(ctx, q, b.Args...)
+}
+
 func (s Stmt) args(args []any) []any {
 	if s.order == nil {
 		return args

@@ -125,12 +125,22 @@ const (
 	ByAffected Verdict = iota
 	// ByInsertID: the statement sets LAST_INSERT_ID to Lost when it lost.
 	ByInsertID
-	// ByRow: the statement returns the number of rows it inserted.
-	ByRow
 	// ByDuplicate: an error of class Duplicate is lost, success is won, and the
 	// transaction goes on.
 	ByDuplicate
 )
+
+// Won tells whether a claim that answered with r, and no error, won.
+func (v Verdict) Won(r core.Result) bool {
+	switch v {
+	case ByInsertID:
+		return r.InsertID != Lost
+	case ByDuplicate:
+		return true
+	default:
+		return r.Affected == 1
+	}
+}
 
 // Lost is the insert id by which a claim says, on MySQL and MariaDB, that the
 // row was there already: affected rows would be ambiguous under clientFoundRows.
@@ -142,14 +152,21 @@ const Lost = 1<<62 + 1
 //	Look:   key_hash
 //	Lock:   key_hash
 //	Claim:  key_hash, namespace, tenant, operation, op_key, fingerprint,
-//	        fingerprint_version, attempt, then on PostgreSQL the claim's lock
-//	        timeout and the one to set afterwards ("" = as it was)
+//	        fingerprint_version, attempt, then with ClaimBounds the claim's lock
+//	        timeout and the one to set afterwards ("" = as it was); it is a query
+//	        then, of how many rows it inserted and the setting
+//	ClaimSetting: the same without the last
 //	Renew:  key_hash (deletes a record whose key has expired)
 //	Finish: key_hash, attempt, state, result, body life, key life (µs or NULL),
 //	        codec, business_id
 type Records struct {
 	Look, Lock, Claim, Renew, Finish string
 	Verdict                          Verdict
+	// ClaimSetting is Claim where its lock timeout stays, by affected rows.
+	ClaimSetting string
+	// FinishOrFail is Finish that fails where it touches no row, with the code
+	// Untouched, so that what is sent behind it is skipped.
+	FinishOrFail, Untouched string
 	// Peek looks through the eyes of READ UNCOMMITTED where the engine needs
 	// a setting for it, which must hold for the next statement only.
 	PeekBefore string

@@ -2,8 +2,12 @@ package faultproxy
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"slices"
+	"strings"
 )
 
 // Match picks the request that a fault strikes: what a client sent in one
@@ -16,11 +20,34 @@ func Contains(text string) Match {
 	return func(request []byte) bool { return bytes.Contains(bytes.ToLower(request), want) }
 }
 
-// Commit matches a COMMIT that is sent as text, as both the PostgreSQL and the
-// MySQL protocol have it; not a setting such as autocommit.
+// Commit matches a request that has a COMMIT run: as text, as both the PostgreSQL
+// and the MySQL protocol have it (not a setting such as autocommit), or behind
+// other statements in a pipeline of PostgreSQL's.
 func Commit(request []byte) bool {
 	rest, found := bytes.CutSuffix(bytes.ToLower(bytes.TrimRight(request, "\x00")), []byte("commit"))
-	return found && (len(rest) == 0 || rest[len(rest)-1] < 'a' || rest[len(rest)-1] > 'z')
+	return found && (len(rest) == 0 || rest[len(rest)-1] < 'a' || rest[len(rest)-1] > 'z') || bindsCommit(request)
+}
+
+// bindsCommit looks for a Bind of a statement that is a COMMIT: one that was
+// parsed in the same request, or that pgx named after its text before.
+func bindsCommit(request []byte) bool {
+	digest := sha256.Sum256([]byte("commit"))
+	names := map[string]bool{"stmtcache_" + hex.EncodeToString(digest[:24]): true}
+	for len(request) >= 5 {
+		n := int(binary.BigEndian.Uint32(request[1:5])) + 1
+		if n < 5 || n > len(request) {
+			return false // not of that protocol
+		}
+		fields := bytes.SplitN(request[5:n], []byte{0}, 3)
+		if len(fields) == 3 && request[0] == 'P' {
+			names[string(fields[0])] = strings.EqualFold(string(fields[1]), "commit")
+		}
+		if len(fields) == 3 && request[0] == 'B' && names[string(fields[1])] {
+			return true
+		}
+		request = request[n:]
+	}
+	return false
 }
 
 // Nth matches the n-th request from now on, counted from 1.

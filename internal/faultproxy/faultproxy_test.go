@@ -1,6 +1,9 @@
 package faultproxy_test
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -199,16 +202,31 @@ func TestNthAndDisarm(t *testing.T) {
 	}
 }
 
+// wire is a message of PostgreSQL's extended protocol.
+func wire(kind byte, first, second, rest string) string {
+	body := first + "\x00" + second + "\x00" + rest
+	return string(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body)+4))) + body
+}
+
 func TestCommit(t *testing.T) {
+	digest := sha256.Sum256([]byte("commit"))
+	kept := "stmtcache_" + hex.EncodeToString(digest[:24])
 	for request, matches := range map[string]bool{
-		"Q\x00\x00\x00\x0bcommit\x00":          true, // PostgreSQL's simple query
-		"\x07\x00\x00\x00\x03COMMIT":           true, // MySQL's query
-		"commit":                               true,
-		"\x03SET SESSION autocommit = 0":       false,
-		"\x03SELECT @@autocommit":              false,
-		"Q\x00\x00\x00\x0bcommit prepared\x00": false,
-		"rollback":                             false,
-		"":                                     false,
+		"Q\x00\x00\x00\x0bcommit\x00": true, // PostgreSQL's simple query
+		"\x07\x00\x00\x00\x03COMMIT":  true, // MySQL's query
+		"commit":                      true,
+		wire('P', "", "update t", "\x00\x00") + wire('B', "", "", "\x00\x00"): false,
+		// A pipeline, with a statement of its own for the COMMIT, and with one that
+		// pgx has kept; and the round trip in which it makes that one.
+		wire('P', "", "update t", "\x00\x00") + wire('B', "", "", "\x00\x00") + wire('P', "", "commit", "\x00\x00") + wire('B', "", "", "\x00\x00"): true,
+		wire('B', "", "stmtcache_9f4b0bd0ab65ad0c9cd2fe0e8c0a3a2d4b6f5f36cf4f0bff", "\x00\x00"):                                                     false,
+		wire('B', "", kept, "\x00\x00"):                             true,
+		wire('P', kept, "commit", "\x00\x00") + "S\x00\x00\x00\x04": false,
+		"\x03SET SESSION autocommit = 0":                            false,
+		"\x03SELECT @@autocommit":                                   false,
+		"Q\x00\x00\x00\x0bcommit prepared\x00":                      false,
+		"rollback":                                                  false,
+		"":                                                          false,
 	} {
 		if got := faultproxy.Commit([]byte(request)); got != matches {
 			t.Errorf("%q: %v", request, got)

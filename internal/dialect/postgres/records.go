@@ -24,7 +24,10 @@ var records = dialect.Records{
  ON CONFLICT (key_hash) DO NOTHING RETURNING 1
 ), total AS MATERIALIZED (SELECT count(*) AS n FROM claimed)
 SELECT n, set_config('lock_timeout', CASE WHEN $10::text = '' THEN was ELSE $10::text END, true) FROM total, bound`,
-	Verdict:     dialect.ByRow,
+	ClaimSetting: `INSERT INTO {records} (key_hash, namespace, tenant, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
+SELECT $1::bytea, $2::text, $3::text, $4::text, $5::bytea, $6::bytea, $7::smallint, $8::bytea, 1, {now}
+FROM (SELECT set_config('lock_timeout', $9::text, true) AS is_now) bound WHERE is_now IS NOT NULL
+ON CONFLICT (key_hash) DO NOTHING`,
 	ClaimBounds: true,
 	Bound: dialect.Setting{
 		Remember: `SELECT current_setting('lock_timeout')`,
@@ -34,8 +37,12 @@ SELECT n, set_config('lock_timeout', CASE WHEN $10::text = '' THEN was ELSE $10:
 		After: `SELECT set_config('lock_timeout', '{was}', true)`,
 	},
 
-	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
-	Finish: `UPDATE {records} SET state = $3::smallint, result = $4::bytea, codec = $7::text, business_id = $8::text, finished_at = {now},
- body_expires_at = {now} + $5::bigint, key_expires_at = {now} + $6::bigint
-WHERE key_hash = $1 AND attempt = $2 AND state = 1`,
+	Renew:        `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
+	Finish:       finish,
+	FinishOrFail: `WITH done AS (` + finish + ` RETURNING 1) SELECT 1 / count(*) FROM done`,
+	Untouched:    "SQLSTATE 22012", // division by zero
 }
+
+const finish = `UPDATE {records} SET state = $3::smallint, result = $4::bytea, codec = $7::text, business_id = $8::text, finished_at = {now},
+ body_expires_at = {now} + $5::bigint, key_expires_at = {now} + $6::bigint
+WHERE key_hash = $1 AND attempt = $2 AND state = 1`

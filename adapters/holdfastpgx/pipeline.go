@@ -1,0 +1,90 @@
+package holdfastpgx
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// BeginWith implements core.Pipeline: BEGIN and first are one round trip.
+func (c conn) BeginWith(ctx context.Context, opts core.TxOptions, first *core.Bound) (pgx.Tx, error) {
+	level, err := isoLevel(opts.Isolation)
+	if err != nil {
+		return nil, err
+	}
+	b := &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{IsoLevel: level})
+	b.Queue(first.Stmt.Text, first.Args...)
+	results := c.c.SendBatch(ctx, b)
+	_, err = results.Exec()
+	begun := err == nil
+	if begun {
+		var tag pgconn.CommandTag
+		tag, first.Err = results.Exec()
+		first.Result = core.Result{Affected: tag.RowsAffected()}
+	}
+	if e := results.Close(); e != nil && err == nil && first.Err == nil {
+		err = e
+	}
+	switch {
+	case begun && err == nil && (first.Err == nil || answered(first.Err)):
+		return &transaction{Tx: results.Tx()}, nil
+	case !begun && answered(err):
+		// The statement could not be prepared, before anything was begun: it says
+		// so once more, in a transaction.
+		tx, err := c.Begin(ctx, opts)
+		if err == nil {
+			first.Exec(ctx, querier{tx})
+		}
+		return tx, err
+	case err == nil:
+		err = first.Err
+	}
+	return nil, err
+}
+
+// CommitWith implements core.Pipeline: last and COMMIT are one round trip. The
+// server skips the COMMIT when last fails.
+func (c conn) CommitWith(ctx context.Context, tx pgx.Tx, last *core.Bound) error {
+	if c.c.Conn().PgConn().TxStatus() == 'I' {
+		return sql.ErrTxDone
+	}
+	b := &pgx.Batch{}
+	b.Queue(last.OrFail.Text, last.Args...)
+	b.Queue("commit")
+	results := c.c.SendBatch(ctx, b)
+	tag, err := results.Exec()
+	last.Result = core.Result{Affected: tag.RowsAffected()}
+	if answered(err) {
+		last.Err = err
+		_ = results.Close() // says the same
+		return nil
+	}
+	if err == nil {
+		tag, err = results.Exec()
+	}
+	if e := results.Close(); err == nil {
+		err = e
+	}
+	if err == nil && tag.String() == "ROLLBACK" {
+		err = pgx.ErrTxCommitRollback
+	}
+	if t, ok := tx.(*transaction); ok {
+		t.over.Store(true)
+	}
+	if err != nil {
+		return err
+	}
+	return replicated(c.c.Conn())
+}
+
+// answered tells an error of the server's, which goes on, from a lost connection.
+func answered(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Severity != "FATAL" && e.Severity != "PANIC"
+}
