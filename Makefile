@@ -25,6 +25,9 @@ endif
 # Every module of the repository: the main one and those nested in it.
 MODULES     = $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*' | sort))
 TESTSERVERS = bin/testservers
+# ENGINES=postgres,mysql starts these servers only; SQLite needs none.
+ENGINES    ?=
+WITHSERVERS = $(TESTSERVERS) $(if $(ENGINES),-engines '$(ENGINES)') --
 
 .DEFAULT_GOAL := help
 
@@ -33,13 +36,14 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  ARGS goes to go test (make test ARGS='-run TestX -v'), PKG says which packages (PKG=./sqllock)."
+	@echo "  ENGINES=postgres,mysql starts these servers only (test, race)."
 	@echo "  Servers: HOLDFAST_TEST_{POSTGRES,MYSQL,MARIADB}_DSN, else Docker, else local binaries, else apt-get."
 	@echo "  HOLDFAST_TEST_REQUIRE=postgres,mysql,mariadb,sqlite makes a missing engine a failure;"
 	@echo "  HOLDFAST_TEST_DOCKER=0 forbids Docker, HOLDFAST_TEST_INSTALL=0 forbids apt-get."
 
 .PHONY: test
 test: $(TESTSERVERS) tools-test ## Run every test, on every engine that can be had
-	$(TESTSERVERS) -- $(MAKE) --no-print-directory engines-test
+	$(WITHSERVERS) $(MAKE) --no-print-directory engines-test
 
 # What make test runs beside the servers. The libraries of examples/orm each
 # have a way of their own with each engine.
@@ -57,7 +61,7 @@ RACE_SKIP  ?= SQLX|TestBrowser|TestPage|Interpolated|SimpleProtocol|PgxExec|Test
 
 .PHONY: race
 race: $(TESTSERVERS) ## The same under the race detector, without the drivers' other modes
-	$(TESTSERVERS) -- $(call GOTEST,$(filter-out %/internal/model,$(shell go list $(PKG)))) -race -p 1 -count=1 $(PARALLEL) -skip '$(RACE_SKIP)' $(ARGS)
+	$(WITHSERVERS) $(call GOTEST,$(filter-out %/internal/model,$(shell go list $(PKG)))) -race -p 1 -count=1 $(PARALLEL) -skip '$(RACE_SKIP)' $(ARGS)
 
 .PHONY: faults
 faults: $(TESTSERVERS) ## The fault suite: killed, frozen and cut-off processes (ARGS=-short for a short one)
