@@ -63,10 +63,25 @@ RACE_SKIP  ?= SQLX|TestBrowser|TestPage|Interpolated|SimpleProtocol|PgxExec|Test
 race: $(TESTSERVERS) ## The same under the race detector, without the drivers' other modes
 	$(WITHSERVERS) $(call GOTEST,$(filter-out %/internal/model,$(shell go list $(PKG)))) -race -p 1 -count=1 $(PARALLEL) -skip '$(RACE_SKIP)' $(ARGS)
 
+# How long a campaign lasts on each engine (all at once), and its seed.
+DURATION   ?= 20s
+SEED       ?= 0
+
 .PHONY: faults
-faults: $(TESTSERVERS) ## The fault suite: killed, frozen and cut-off processes (ARGS=-short for a short one)
+faults: $(TESTSERVERS) ## The fault suite, then campaigns on every engine (DURATION=30m SEED=7; ARGS=-short)
 	HOLDFAST_TEST_REQUIRE="$$(sed 's/,*sqlite//' <<<"$${HOLDFAST_TEST_REQUIRE-}")" \
-	  $(TESTSERVERS) -- $(call GOTEST,./internal/faults/...) -count=1 -timeout 30m $(ARGS) # SQLite has no connection to cut
+	  $(TESTSERVERS) -- $(MAKE) --no-print-directory engines-faults # SQLite has no connection to cut
+
+# No violation is run again in the hope that it goes away.
+.PHONY: engines-faults
+engines-faults:
+	$(call GOTEST,./internal/faults/...) -count=1 -timeout 30m $(ARGS)
+	$(MAKE) --no-print-directory campaign
+
+# The campaigns alone, on servers that HOLDFAST_TEST_*_DSN name.
+.PHONY: campaign
+campaign:
+	go test ./internal/campaign -count=1 -timeout 12h -v -duration=$(DURATION) -seed=$(SEED) $(ARGS)
 
 .PHONY: model
 model: ## Check the lease protocol's model: needs spin and gcc (ARGS=-bound=large for more)

@@ -51,8 +51,15 @@ func PgBouncer(tb testing.TB, dsn, poolMode string) string {
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	file := filepath.Join(dir, "pgbouncer.ini")
+	more := ""
+	if password != "" {
+		more += " password='" + password + "'"
+	}
+	if schema := u.Query().Get("search_path"); schema != "" {
+		more += " connect_query='SET search_path TO " + schema + "'"
+	}
 	config := fmt.Sprintf(`[databases]
-test = host=%s port=%s dbname=%s user=%s password='%s' connect_query='SET search_path TO %s'
+test = host=%s port=%s dbname=%s user=%s%s
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = %s
@@ -63,7 +70,7 @@ default_pool_size = 12
 max_client_conn = 1000
 log_connections = 0
 log_disconnections = 0
-`, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password, u.Query().Get("search_path"), port, poolMode)
+`, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), more, port, poolMode)
 	err = errors.Join(os.WriteFile(file, []byte(config), 0o644), os.Chmod(dir, 0o755)) //nolint:gosec // another user has to read it
 	if err != nil {
 		tb.Fatal(err)

@@ -4,6 +4,7 @@ package dbtest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"os/user"
@@ -18,21 +19,25 @@ import (
 // another than root choose. The test is skipped where there is none.
 func account(tb testing.TB, names ...string) *syscall.Credential {
 	tb.Helper()
-	if os.Getuid() != 0 {
-		return nil
+	as, err := accountOf(names...)
+	if err != nil {
+		tb.Skip("capability \"own server\": " + err.Error())
 	}
-	var account *user.User
+	return as
+}
+
+func accountOf(names ...string) (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
 	for _, name := range names {
-		if u, err := user.Lookup(name); err == nil && account == nil {
-			account = u
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+			gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
-	if account == nil {
-		tb.Skip("capability \"own server\": root without any of the accounts " + strings.Join(names, ", "))
-	}
-	uid, _ := strconv.ParseUint(account.Uid, 10, 32)
-	gid, _ := strconv.ParseUint(account.Gid, 10, 32)
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return nil, errors.New("root without any of the accounts " + strings.Join(names, ", "))
 }
 
 // ownFolder is one of the account's, gone when the test ends.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Proxy stands between clients and one server.
@@ -22,6 +23,7 @@ type Proxy struct {
 	mu     sync.Mutex
 	closed bool
 	refuse bool
+	slow   time.Duration
 	open   chan struct{} // closed while bytes may pass
 	faults []*Fault      // armed, in the order in which they are asked
 	links  map[*link]struct{}
@@ -103,6 +105,14 @@ func (p *Proxy) BlackHole(on bool) {
 	}
 }
 
+// Slow keeps what passes back for so long, in each direction: a connection's
+// first request, each later one and each answer. 0 ends it.
+func (p *Proxy) Slow(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slow = by
+}
+
 func (p *Proxy) accept() {
 	defer p.running.Done()
 	for {
@@ -127,11 +137,21 @@ func (p *Proxy) accept() {
 	}
 }
 
-// pass waits while a black hole is on; false when the connection ended.
+// pass waits while a black hole is on, and for as long as a slow network takes;
+// false when the connection ended.
 func (p *Proxy) pass(l *link) bool {
 	p.mu.Lock()
-	open := p.open
+	open, slow := p.open, p.slow
 	p.mu.Unlock()
+	if slow > 0 {
+		late := time.NewTimer(slow)
+		defer late.Stop()
+		select {
+		case <-l.done:
+			return false
+		case <-late.C:
+		}
+	}
 	select {
 	case <-l.done:
 		return false

@@ -233,3 +233,22 @@ func TestCommit(t *testing.T) {
 		}
 	}
 }
+
+func TestSlow(t *testing.T) {
+	p, _ := start(t)
+	c := dial(t, p)
+	want(t, c, "one")
+	const by = 60 * time.Millisecond
+	p.Slow(by)
+	begin := time.Now()
+	want(t, c, "two")
+	if took := time.Since(begin); took < 2*by {
+		t.Errorf("a request and its answer took %v, want %v at least", took, 2*by)
+	}
+	p.Slow(0)
+	want(t, c, "three")
+	p.Slow(time.Hour)
+	if got, err := ask(t, c, "four", by); got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

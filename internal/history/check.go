@@ -20,6 +20,7 @@ type options struct {
 	timeout    time.Duration
 	tokensOnly bool
 	refusals   bool
+	outside    []Span
 }
 
 func optionsOf(opts []Option) options {
@@ -41,6 +42,23 @@ func TokensOnly() Option { return func(o *options) { o.tokensOnly = true } }
 // AnyRefusal lets an attempt be refused without a holder: for locks that may
 // take another attempt for one.
 func AnyRefusal() Option { return func(o *options) { o.refusals = false } }
+
+// A Span is a time in which the assumption of a holder's trust does not hold:
+// its process is stopped, or the database's clock steps forward.
+type Span struct {
+	Process  int // as [Merge] numbers them; [Everybody] is all
+	From, To Stamp
+}
+
+// Everybody is the process of a span that is about all of them.
+const Everybody = -1
+
+// Outside judges no holder's trust beyond the beginning of a span that its
+// lease was granted before or in: that it was alone is not promised then. All
+// else is judged as ever: tokens, releases, renewals and guarded commits.
+func Outside(spans ...Span) Option {
+	return func(o *options) { o.outside = append(o.outside, spans...) }
+}
 
 // Check fails the test for each rule that a key's operations break, with those
 // that contradict each other. Beside it, the operations of the key (readable by
@@ -77,6 +95,7 @@ func Judge(h History, opts ...Option) []Violation {
 func (o options) judge(ops History) []Violation {
 	leases, registers := split(ops)
 	l := leaseOf(leases)
+	l.outside(o.outside)
 	if o.tokensOnly {
 		return append(l.tokenOrder(), o.search(registerModel(), registerSteps(registers))...)
 	}

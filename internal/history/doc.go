@@ -50,7 +50,7 @@
 //
 // A forced release ends a term that its holder still trusts: that is an overlap
 // here. So is a process that was stopped and looks at its context before its
-// timer fired. Grants whose answer was lost have no token, so what they did is
+// timer fired, unless [Outside] says when that was. Grants whose answer was lost have no token, so what they did is
 // not judged, and from the first of them on a refusal of that key proves
 // nothing. A release that says lost, or an attempt that says held, although the
 // term had merely lapsed, is believed. Two holders that overlap by less than

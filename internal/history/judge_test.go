@@ -279,3 +279,35 @@ func fileIn(said, extension string) string {
 	}
 	return ""
 }
+
+func TestOutside(t *testing.T) {
+	t.Parallel()
+	// Client 1 was stopped at 50, and another was granted the lease at 110.
+	h := historyOf(granted(1, 0, 10, 1, 100), ended(1, 120, 121, 1), granted(2, 105, 110, 2, 240))
+	late := historyOf(granted(1, 0, 60, 1, 100), ended(1, 120, 121, 1), granted(2, 105, 110, 2, 240))
+	span := func(process, from, to int) history.Option {
+		return history.Outside(history.Span{Process: process, From: time.Duration(from) * ms, To: time.Duration(to) * ms})
+	}
+	for name, c := range map[string]struct {
+		h    history.History
+		opts []history.Option
+		ok   bool
+	}{
+		"it is an overlap":                    {h: h},
+		"but for a stop":                      {h: h, opts: []history.Option{span(0, 50, 119)}, ok: true},
+		"of everybody":                        {h: h, opts: []history.Option{span(history.Everybody, 50, 51)}, ok: true},
+		"not of another process":              {h: h, opts: []history.Option{span(1, 50, 119)}},
+		"nor before it was granted":           {h: h, opts: []history.Option{span(0, -20, -1)}},
+		"nor after the other one was":         {h: h, opts: []history.Option{span(0, 115, 119)}},
+		"a grant on its way is never trusted": {h: late, opts: []history.Option{span(0, 50, 119)}, ok: true},
+		"tokens go up in a stop all the same": {h: historyOf(granted(1, 0, 10, 2, 100), granted(2, 105, 110, 1, 240)), opts: []history.Option{span(0, 50, 119)}},
+		"a stale commit is one all the same": {
+			h:    historyOf(granted(1, 0, 10, 1, 100), granted(2, 105, 110, 2, 240), did(1, history.KindCommit, 120, 121, 1, history.OK)),
+			opts: []history.Option{span(0, 50, 119)},
+		},
+	} {
+		if found := history.Judge(c.h, c.opts...); (len(found) == 0) != c.ok {
+			t.Errorf("%s: found %v", name, found)
+		}
+	}
+}

@@ -108,6 +108,22 @@ func (l *lease) follow(ops History, terms map[holder]*term) {
 	}
 }
 
+// outside ends the trust in terms where a span begins that they were granted
+// before or in. A grant that was on its way when it began was never trusted.
+func (l *lease) outside(spans []Span) {
+	for _, t := range l.terms {
+		for _, s := range spans {
+			switch {
+			case s.Process != Everybody && s.Process != t.grant.Process, t.grant.Call > s.To:
+			case t.grant.Return >= s.From:
+				t.trusted, t.ended = t.grant.Call, true
+			case t.trusted > s.From:
+				t.trusted, t.ended = s.From, true
+			}
+		}
+	}
+}
+
 // A step is an operation as the model sees it. It knows the token granted
 // before it: as tokens have to go up there is one order in which all grants can
 // have happened, and the checker need not search for it.

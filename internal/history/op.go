@@ -13,6 +13,9 @@ import (
 // processes of a machine until it restarts.
 type Stamp = time.Duration
 
+// Now is the present moment.
+func Now() Stamp { return now() }
+
 // A Kind says what an operation did.
 type Kind string
 

@@ -1,0 +1,115 @@
+//go:build unix
+
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// A control is a protection that the clients of a campaign do without: then the
+// campaign has to find something.
+type control string
+
+const (
+	whole          control = ""                // nothing is taken away
+	noGuard        control = "no-guard"        // who got a lease once, writes
+	releaseByName  control = "release-by-name" // and not by term
+	tokenReset     control = "token-reset"     // rows go with their release, and tokens begin anew
+	claimAfterWork control = "claim-after-work"
+	inMemory       control = "in-memory-expiry" // a look at the own clock instead of a guard
+)
+
+var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory}
+
+// plant takes away what is in the SQL of the leases, which is this client's own.
+func (c control) plant(l *dialect.Leases) {
+	replace := func(text *string, old, by string) {
+		was := *text
+		if *text = strings.ReplaceAll(was, old, by); *text == was {
+			panic("nothing to take away: " + old)
+		}
+	}
+	switch c {
+	case releaseByName:
+		replace(&l.Release, "owner = $2", "name <> $2")
+	case tokenReset:
+		replace(&l.Release, "UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE", "DELETE FROM {locks} WHERE")
+		byClock := regexp.MustCompile(`(?:GREATEST|MAX)\(([^,()]*token \+ 1), (?:c\.now|\{now\})\)`)
+		for _, g := range []*dialect.Grant{&l.Make, &l.Take, &l.HandOver} {
+			g.Text = byClock.ReplaceAllString(g.Text, "$1")
+		}
+	}
+}
+
+// faults are those that a control needs to be found out soon.
+func (c control) faults(all []kind) (some []kind) {
+	for _, k := range all {
+		switch k {
+		case stop, kill, cut, lostCommit, clientClock:
+			some = append(some, k)
+		}
+	}
+	return some
+}
+
+// guard has a transaction commit only while nobody was granted the lease since.
+func (c *client[Tx]) guard(ctx context.Context, tx Tx, h *holding) error {
+	switch c.Control {
+	case noGuard:
+		return nil
+	case inMemory:
+		if !wall().Before(h.expiry) {
+			return sqllock.ErrLost
+		}
+		return nil
+	}
+	return c.locks.Guard(ctx, tx, h.lease.Term())
+}
+
+// wall is the present moment by the wall clock alone.
+func wall() time.Time { return time.Now().Round(0) }
+
+// refundThenClaim looks whether there is a record, does the work, and makes the
+// record afterwards.
+func (c *client[Tx]) refundThenClaim(ctx context.Context, t *task) error {
+	a := answer{Job: t.job, Key: t.key, ID: t.id, Outcome: executed, Value: t.id}
+	marks := c.db.Engine() != holdfast.PostgreSQL
+	err := c.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) error {
+		q, err := c.db.Access().Join(tx)
+		if err != nil {
+			return err
+		}
+		a.Outcome, a.Value = executed, t.id
+		found, err := core.Compile("", `SELECT id FROM campaign_claims WHERE name = $1`, marks).QueryRow(ctx, q, []any{&a.Value}, []byte(t.key))
+		if found {
+			a.Outcome = replayed
+		}
+		if err != nil || found {
+			return err
+		}
+		return c.effect(ctx, tx, t, t.id)
+	})
+	if err == nil && a.Outcome == executed {
+		err = c.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) error {
+			return c.exec(ctx, tx, `INSERT INTO campaign_claims (name, id) VALUES ($1, $2)`, []byte(t.key), t.id)
+		})
+	}
+	if err != nil {
+		a = answer{Job: t.job, Key: t.key, ID: t.id, Outcome: unknown, Err: err.Error()}
+		if errors.Is(err, holdfast.ErrInvalid) {
+			panic(fmt.Sprint(err))
+		}
+	}
+	t.b.told(a)
+	return err
+}
