@@ -14,11 +14,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast/bench/internal/result"
+	"github.com/holdfast-go/holdfast/bench/internal/servers"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 	"github.com/holdfast-go/holdfast/bench/internal/workload"
 )
@@ -39,7 +41,6 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
 	report := &result.Report{
 		Machine: []string{fmt.Sprintf("%s, %d CPUs, %s/%s", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)},
 		Began:   begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(),
@@ -68,6 +69,20 @@ func run(ctx context.Context, args []string) error {
 		}
 		report.Servers = append(report.Servers, e.Name+" "+e.Version)
 	}
+	if slices.ContainsFunc(o.workloads, func(w workload.Workload) bool { return w.Peers }) {
+		if plan.Servers, err = servers.Start(ctx, o.peers, logf); err != nil {
+			return err
+		}
+		defer func() {
+			if err := plan.Servers.Stop(); err != nil {
+				logf("%v", err)
+			}
+		}()
+		report.Missing = append(report.Missing, plan.Servers.Missing...)
+		for _, name := range plan.Servers.Running() {
+			report.Servers = append(report.Servers, name+" "+plan.Servers.Versions[name])
+		}
+	}
 	for _, w := range o.workloads {
 		logf("%s", w.Name)
 		tables, err := w.Run(ctx, plan)
@@ -76,6 +91,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		report.Tables = append(report.Tables, tables...)
 	}
+	report.Missing = append(report.Missing, plan.Missing...)
 	report.TookS = time.Since(begun).Round(time.Second / 10).Seconds()
 	return write(report, o.out)
 }
@@ -100,6 +116,9 @@ func write(report *result.Report, dir string) error {
 	return report.Markdown(os.Stdout)
 }
 
+// begun is when this program was.
+var begun = time.Now()
+
 func logf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
+	fmt.Fprintf(os.Stderr, "bench: %6.1f s: "+format+"\n", append([]any{time.Since(begun).Seconds()}, args...)...)
 }

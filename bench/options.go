@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/bench/internal/servers"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 	"github.com/holdfast-go/holdfast/bench/internal/workload"
 )
@@ -15,6 +16,7 @@ import (
 type options struct {
 	workloads []workload.Workload
 	engines   []string
+	peers     []string
 	rounds    int
 	slice     time.Duration
 	clients   int
@@ -33,6 +35,7 @@ func parse(args []string) (*options, error) {
 	}
 	workloads := flags.String("workload", strings.Join(names, ","), "which to run, in this order: a `list`")
 	engines := flags.String("engines", strings.Join(allEngines, ","), "which SQL databases: a `list`")
+	peers := flags.String("peers", "all", `which other servers: "all", "none", or a `+"`list`"+` of "`+strings.Join(servers.All(), `" "`)+`", with ; between`)
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each takes its turn")
 	flags.DurationVar(&o.slice, "slice", time.Second, "how long a turn lasts")
 	flags.IntVar(&o.clients, "clients", 0, "how many work at the same time, instead of each workload's own numbers")
@@ -47,6 +50,13 @@ func parse(args []string) (*options, error) {
 	var err error
 	if o.engines, err = pick(*engines, allEngines, func(s string) string { return s }); err != nil {
 		return nil, err
+	}
+	switch *peers {
+	case "all":
+		o.peers = servers.All()
+	case "none":
+	default:
+		o.peers = strings.Split(*peers, ";")
 	}
 	o.workloads, err = pick(*workloads, workload.All(), func(w workload.Workload) string { return w.Name })
 	return o, err

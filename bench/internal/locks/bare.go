@@ -19,6 +19,7 @@ type dialect struct {
 	table        string
 	take         string // name, owner, TTL in µs
 	remove, free string // name, owner
+	anchor, make string // name: lock a row, make it
 }
 
 const (
@@ -35,6 +36,8 @@ ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, token = l.token + 1, ex
 WHERE l.expires_at <= ` + pgNow + ` RETURNING token`,
 		remove: `DELETE FROM bare_locks WHERE name = $1 AND owner = $2`,
 		free:   `UPDATE bare_locks SET owner = NULL, expires_at = 0 WHERE name = $1 AND owner = $2`,
+		anchor: `SELECT 1 FROM bare_anchors WHERE name = $1 FOR UPDATE`,
+		make:   `INSERT INTO bare_anchors (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`,
 	},
 	sqlengine.MySQL: {
 		table: `CREATE TABLE bare_locks (name VARBINARY(255) PRIMARY KEY, owner BINARY(16), token BIGINT NOT NULL, expires_at BIGINT NOT NULL) ENGINE=InnoDB`,
@@ -43,6 +46,8 @@ ON DUPLICATE KEY UPDATE owner = IF(expires_at <= ` + mysqlNow + `, VALUES(owner)
 token = IF(owner <=> VALUES(owner), token + 1, token), expires_at = IF(owner <=> VALUES(owner), VALUES(expires_at), expires_at)`,
 		remove: `DELETE FROM bare_locks WHERE name = ? AND owner = ?`,
 		free:   `UPDATE bare_locks SET owner = NULL, expires_at = 0 WHERE name = ? AND owner = ?`,
+		anchor: `SELECT 1 FROM bare_anchors WHERE name = ? FOR UPDATE`,
+		make:   `INSERT INTO bare_anchors (name) VALUES (?) ON DUPLICATE KEY UPDATE name = name`,
 	},
 	sqlengine.SQLite: {
 		table: `CREATE TABLE bare_locks (name BLOB PRIMARY KEY, owner BLOB, token INTEGER NOT NULL, expires_at INTEGER NOT NULL)`,
@@ -63,7 +68,16 @@ func dialectOf(engine string) dialect {
 
 // Tables makes those of the bare statements.
 func Tables(ctx context.Context, e *sqlengine.Engine) error {
-	return e.Exec(ctx, dialectOf(e.Name).table)
+	name := map[string]string{sqlengine.Postgres: "bytea", sqlengine.SQLite: "BLOB"}[e.Name]
+	if name == "" {
+		name = "VARBINARY(255)"
+	}
+	if e.Name == sqlengine.Postgres {
+		if err := e.Exec(ctx, standInTable...); err != nil {
+			return err
+		}
+	}
+	return e.Exec(ctx, dialectOf(e.Name).table, `CREATE TABLE bare_anchors (name `+name+` PRIMARY KEY)`)
 }
 
 // microseconds of the TTL, as a parameter.
@@ -168,5 +182,9 @@ func one(n int64, err error) error {
 	return err
 }
 
-// never is the poll of those that nobody waits for.
-var never = Poll{time.Hour, time.Hour}
+// How losers ask again. Of the floors never has nobody to wait for.
+var (
+	never    = Poll{time.Hour, time.Hour}
+	pollFast = Poll{time.Millisecond, 3 * time.Millisecond}
+	pollSlow = Poll{5 * time.Millisecond, 15 * time.Millisecond}
+)

@@ -1,43 +1,82 @@
 package locks
 
-import "github.com/holdfast-go/holdfast/bench/internal/sqlengine"
+import (
+	"github.com/holdfast-go/holdfast/bench/internal/servers"
+	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
+)
 
-// Names of the floors: what the others of a group are compared with.
+// Names of the floors, which others are compared with.
 const (
 	FloorPgx      = "bare upsert + delete, pgx"
 	FloorSQL      = "bare upsert + delete, database/sql"
 	FloorPrepared = "bare upsert + delete, prepared"
 	FloorInterp   = "bare upsert + delete, interpolated"
+
+	updatePgx    = "bare upsert + update, pgx"
+	updateSQL    = "bare upsert + update, database/sql"
+	updateInterp = "bare upsert + update, interpolated"
+	updatePrep   = "bare upsert + update, prepared"
+
+	// OursPgx, OursSQL and OursInterp are Holdfast's leases.
+	OursPgx     = "Holdfast, pgx"
+	OursSQL     = "Holdfast, database/sql"
+	OursInterp  = "Holdfast, interpolated"
+	oursDefault = "Holdfast, driver's default"
+
+	redisFloor = "bare SET NX + script"
+	etcdFloor  = "bare put + delete (no exclusion)"
+	zkFloor    = "bare create + delete"
 )
 
-// Alone lists who is compared where nobody waits, by the engine.
-func Alone(engine string) []Competitor {
-	switch engine {
+// Alone lists who is compared where nobody waits, by the engine or server.
+func Alone(group string) []Competitor {
+	switch group {
 	case sqlengine.Postgres:
 		return []Competitor{
 			{Name: FloorPgx, Kind: Floor, Against: FloorPgx, Statements: 2, Open: barePgx(false, never)},
-			{Name: "bare upsert + update, pgx", Kind: Floor, Against: FloorPgx, Statements: 2, Open: barePgx(true, never)},
+			{Name: updatePgx, Kind: Floor, Against: FloorPgx, Statements: 2, Open: barePgx(true, never)},
 			{Name: FloorSQL, Kind: Floor, Against: FloorPgx, Statements: 2, Open: bareSQL(false, false, never)},
-			{Name: "bare upsert + update, database/sql", Kind: Floor, Against: FloorSQL, Statements: 2, Open: bareSQL(false, true, never)},
-			{Name: "Holdfast, pgx", Kind: Ours, Against: FloorPgx, Open: lease(onPgx)},
-			{Name: "Holdfast, database/sql", Kind: Ours, Against: FloorSQL, Open: lease(onSQL)},
+			{Name: updateSQL, Kind: Floor, Against: FloorSQL, Statements: 2, Open: bareSQL(false, true, never)},
+			{Name: OursPgx, Kind: Ours, Against: FloorPgx, Open: lease(onPgx)},
+			{Name: OursSQL, Kind: Ours, Against: FloorSQL, Open: lease(onSQL)},
 			{Name: "advisory lock, pgx", Kind: Raw, Against: FloorPgx, Statements: 2, Open: advisory},
+			{Name: "row FOR UPDATE, database/sql", Kind: Raw, Against: FloorSQL, Statements: 3, Open: rowLock},
+			{Name: "like cirello.io/pglock, lib/pq", Kind: StandIn, Against: FloorPgx, Statements: 3, Open: likePglock},
+			{Name: "like allisson/go-pglock, lib/pq", Kind: StandIn, Against: FloorPgx, Statements: 2, Open: likeGoPglock},
 		}
 	case sqlengine.MySQL, sqlengine.MariaDB:
 		return []Competitor{
 			{Name: FloorPrepared, Kind: Floor, Against: FloorPrepared, Statements: 2, Open: bareSQL(true, false, never)},
 			{Name: FloorInterp, Kind: Floor, Against: FloorPrepared, Statements: 2, Open: bareSQL(false, false, never)},
-			{Name: "bare upsert + update, interpolated", Kind: Floor, Against: FloorInterp, Statements: 2, Open: bareSQL(false, true, never)},
-			{Name: "Holdfast, interpolated", Kind: Ours, Against: FloorInterp, Open: lease(onSQL)},
-			{Name: "Holdfast, driver's default", Kind: Ours, Against: FloorPrepared, Open: lease(onDefault)},
+			{Name: updateInterp, Kind: Floor, Against: FloorInterp, Statements: 2, Open: bareSQL(false, true, never)},
+			{Name: OursInterp, Kind: Ours, Against: FloorInterp, Open: lease(onSQL)},
+			{Name: oursDefault, Kind: Ours, Against: FloorPrepared, Open: lease(onDefault)},
 			{Name: "GET_LOCK, interpolated", Kind: Raw, Against: FloorPrepared, Statements: 2, Open: getLock},
+			{Name: "row FOR UPDATE, interpolated", Kind: Raw, Against: FloorPrepared, Statements: 3, Open: rowLock},
 		}
 	case sqlengine.SQLite:
 		return []Competitor{
 			{Name: FloorSQL, Kind: Floor, Against: FloorSQL, Statements: 2, Open: bareSQL(false, false, never)},
 			{Name: FloorPrepared, Kind: Floor, Against: FloorSQL, Statements: 2, Open: bareSQL(true, false, never)},
-			{Name: "bare upsert + update, prepared", Kind: Floor, Against: FloorPrepared, Statements: 2, Open: bareSQL(true, true, never)},
-			{Name: "Holdfast, database/sql", Kind: Ours, Against: FloorSQL, Open: lease(onSQL)},
+			{Name: updatePrep, Kind: Floor, Against: FloorPrepared, Statements: 2, Open: bareSQL(true, true, never)},
+			{Name: OursSQL, Kind: Ours, Against: FloorSQL, Open: lease(onSQL)},
+		}
+	case servers.Redis, servers.RedisDurable:
+		return []Competitor{
+			{Name: redisFloor, Kind: Floor, Against: redisFloor, Statements: 2, Open: redisBare(group, never)},
+			{Name: "redsync, 1 node", Kind: Peer, Against: redisFloor, Statements: 2, Open: redSync(group, 1)},
+			{Name: "redsync, 5 nodes", Kind: Peer, Against: redisFloor, Statements: 10, Open: redSync(group, servers.Nodes)},
+			{Name: "redislock", Kind: Peer, Against: redisFloor, Statements: 2, Open: redisLock(group)},
+		}
+	case servers.Etcd:
+		return []Competitor{
+			{Name: etcdFloor, Kind: Floor, Against: etcdFloor, Statements: 2, Open: etcdBare},
+			{Name: "etcd concurrency.Mutex", Kind: Peer, Against: etcdFloor, Statements: 2, Open: etcdMutex},
+		}
+	case servers.ZooKeeper:
+		return []Competitor{
+			{Name: zkFloor, Kind: Floor, Against: zkFloor, Statements: 2, Open: zkBare},
+			{Name: "ZooKeeper Lock", Kind: Peer, Against: zkFloor, Statements: 3, Open: zkLock},
 		}
 	}
 	return nil
@@ -46,17 +85,31 @@ func Alone(engine string) []Competitor {
 // Pairs lists who is measured in turns with whom, by the names of Alone. The
 // first one of each engine is the control.
 func Pairs(engine string) [][2]string {
-	const pgxUpdate, sqlUpdate, update = "bare upsert + update, pgx", "bare upsert + update, database/sql", "bare upsert + update, interpolated"
 	switch engine {
 	case sqlengine.Postgres:
-		const pgx, std = "Holdfast, pgx", "Holdfast, database/sql"
-		return [][2]string{{FloorPgx, FloorPgx}, {pgx, FloorPgx}, {pgx, pgxUpdate}, {pgxUpdate, FloorPgx}, {std, FloorSQL}, {std, sqlUpdate}}
+		return [][2]string{
+			{FloorPgx, FloorPgx},
+			{OursPgx, FloorPgx},
+			{OursPgx, updatePgx},
+			{updatePgx, FloorPgx},
+			{OursSQL, FloorSQL},
+			{OursSQL, updateSQL},
+		}
 	case sqlengine.MySQL, sqlengine.MariaDB:
-		const ours = "Holdfast, interpolated"
-		return [][2]string{{FloorInterp, FloorInterp}, {ours, FloorInterp}, {ours, update}, {ours, FloorPrepared}, {update, FloorInterp}}
+		return [][2]string{
+			{FloorInterp, FloorInterp},
+			{OursInterp, FloorInterp},
+			{OursInterp, updateInterp},
+			{OursInterp, FloorPrepared},
+			{updateInterp, FloorInterp},
+		}
 	case sqlengine.SQLite:
-		const ours, prepared = "Holdfast, database/sql", "bare upsert + update, prepared"
-		return [][2]string{{FloorSQL, FloorSQL}, {ours, FloorSQL}, {ours, prepared}}
+		return [][2]string{
+			{FloorSQL, FloorSQL},
+			{OursSQL, FloorSQL},
+			{OursSQL, updatePrep},
+			{updatePrep, FloorSQL},
+		}
 	}
 	return nil
 }

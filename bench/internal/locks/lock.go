@@ -22,8 +22,10 @@ type Release func(ctx context.Context) error
 
 // Lock is a way to lock keys, opened.
 type Lock struct {
-	// Acquire waits for key.
-	Acquire func(ctx context.Context, key string) (Release, error)
+	// Acquire waits for key. Clients are counted from 0.
+	Acquire func(ctx context.Context, client int, key string) (Release, error)
+	// Probe asks the server once; nil where opening did.
+	Probe func(ctx context.Context) error
 	// Close ends it; nil where there is nothing to end.
 	Close func(ctx context.Context) error
 }
@@ -36,6 +38,14 @@ type World struct {
 	Servers *servers.Set
 	// Observe sees Holdfast's statements; nil while time is measured.
 	Observe holdfast.Observer
+}
+
+// Trips is how many round trips there were so far, of those who are counted.
+func (w *World) Trips() int64 {
+	if w.Engine != nil {
+		return w.Engine.Trips()
+	}
+	return w.Servers.Wire.Trips()
 }
 
 func (w *World) options() []holdfast.Option {
@@ -64,8 +74,9 @@ type Competitor struct {
 	// Statements are those of an acquire and a release, by construction; 0 where
 	// an observer counts them.
 	Statements float64
-	// Tables are made once for all who share them.
-	Open func(ctx context.Context, w *World) (*Lock, error)
+	// Counts: its round trips are counted on the wire.
+	Counts bool
+	Open   func(ctx context.Context, w *World) (*Lock, error)
 }
 
 // owner is who has a lock: another one with each attempt.
@@ -102,7 +113,7 @@ func (p Poll) sleep(ctx context.Context) error {
 
 // polled waits for a lock by asking until it is granted.
 func polled(poll Poll, try func(ctx context.Context, key []byte, o []byte) (bool, error), free func(ctx context.Context, key []byte, o []byte) error) *Lock {
-	return &Lock{Acquire: func(ctx context.Context, key string) (Release, error) {
+	return &Lock{Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
 		name, o := []byte(key), newOwner()
 		for {
 			granted, err := try(ctx, name, o[:])

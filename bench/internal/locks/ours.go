@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,14 +25,52 @@ func onDefault(ctx context.Context, w *World) (*holdfast.DB[*sql.Tx], error) {
 	return holdfastsql.Open(ctx, w.Engine.Default, w.options()...)
 }
 
+// opens opens Holdfast on one of the pools.
+type opens[Tx any] func(context.Context, *World) (*holdfast.DB[Tx], error)
+
 // lease is Holdfast's lease.
-func lease[Tx any](open func(context.Context, *World) (*holdfast.DB[Tx], error)) func(context.Context, *World) (*Lock, error) {
+func lease[Tx any](open opens[Tx]) func(context.Context, *World) (*Lock, error) {
 	return locker(open, func(l *sqllock.Locker[Tx]) acquire { return l.Acquire })
+}
+
+// fair is Holdfast's lock that grants in the order of asking.
+func fair[Tx any](open opens[Tx]) func(context.Context, *World) (*Lock, error) {
+	return locker(open, func(l *sqllock.Locker[Tx]) acquire { return l.Fair().Acquire })
+}
+
+// processes opens a lock several times and has the clients share these out: they
+// know of each other through the server only, as processes do.
+func processes(n int, open func(context.Context, *World) (*Lock, error)) func(context.Context, *World) (*Lock, error) {
+	return func(ctx context.Context, w *World) (_ *Lock, err error) {
+		var opened []*Lock
+		closeAll := func(ctx context.Context) error {
+			var errs []error
+			for _, l := range opened {
+				if l.Close != nil {
+					errs = append(errs, l.Close(ctx))
+				}
+			}
+			return errors.Join(errs...)
+		}
+		for range n {
+			l, err := open(ctx, w)
+			if err != nil {
+				return nil, errors.Join(err, closeAll(ctx))
+			}
+			opened = append(opened, l)
+		}
+		return &Lock{
+			Acquire: func(ctx context.Context, client int, key string) (Release, error) {
+				return opened[client%n].Acquire(ctx, client, key)
+			},
+			Close: closeAll,
+		}, nil
+	}
 }
 
 type acquire func(ctx context.Context, key string, opts ...sqllock.Option) (*sqllock.Lease, error)
 
-func locker[Tx any](open func(context.Context, *World) (*holdfast.DB[Tx], error), of func(*sqllock.Locker[Tx]) acquire) func(context.Context, *World) (*Lock, error) {
+func locker[Tx any](open opens[Tx], of func(*sqllock.Locker[Tx]) acquire) func(context.Context, *World) (*Lock, error) {
 	return func(ctx context.Context, w *World) (*Lock, error) {
 		db, err := open(ctx, w)
 		if err != nil {
@@ -43,7 +82,7 @@ func locker[Tx any](open func(context.Context, *World) (*holdfast.DB[Tx], error)
 		}
 		get := of(l)
 		return &Lock{
-			Acquire: func(ctx context.Context, key string) (Release, error) {
+			Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
 				held, err := get(ctx, key)
 				if err != nil {
 					return nil, err

@@ -5,13 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"hash/fnv"
+	"sync"
 )
 
 // advisory is PostgreSQL's: it costs no disk and has no token, but a connection
 // for everybody who holds it or waits for it.
 func advisory(_ context.Context, w *World) (*Lock, error) {
 	pool := w.Engine.Pgx
-	return &Lock{Acquire: func(ctx context.Context, key string) (Release, error) {
+	return &Lock{Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
 		c, err := pool.Acquire(ctx)
 		if err != nil {
 			return nil, err
@@ -52,7 +53,7 @@ func getLock(_ context.Context, w *World) (*Lock, error) {
 		}
 		return nil
 	}
-	return &Lock{Acquire: func(ctx context.Context, key string) (Release, error) {
+	return &Lock{Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
 		c, err := pool.Conn(ctx)
 		if err != nil {
 			return nil, err
@@ -63,5 +64,30 @@ func getLock(_ context.Context, w *World) (*Lock, error) {
 		return func(ctx context.Context) error {
 			return errors.Join(ask(ctx, c, `SELECT RELEASE_LOCK(?)`, key), c.Close())
 		}, nil
+	}}, nil
+}
+
+// rowLock holds a row for update in a transaction: the server's own queue, and a
+// connection for everybody who holds it or waits for it.
+func rowLock(_ context.Context, w *World) (*Lock, error) {
+	pool, d := w.Engine.SQL, dialectOf(w.Engine.Name)
+	var made sync.Map // the rows that are there
+	return &Lock{Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
+		if _, there := made.Load(key); !there {
+			if _, err := pool.ExecContext(ctx, d.make, []byte(key)); err != nil {
+				return nil, err
+			}
+			made.Store(key, true)
+		}
+		tx, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		var one int
+		err = tx.QueryRowContext(ctx, d.anchor, []byte(key)).Scan(&one)
+		if err != nil {
+			return nil, errors.Join(err, tx.Rollback())
+		}
+		return func(context.Context) error { return tx.Commit() }, nil
 	}}, nil
 }

@@ -1,5 +1,116 @@
-// Package servers starts those servers that are no SQL database.
+// Package servers starts the servers that are compared and are no SQL database:
+// on the loopback interface, in a temporary folder, with their durable settings.
 package servers
 
-// Set are the servers that are there.
-type Set struct{}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/bench/internal/wire"
+)
+
+// Names of the servers, which are also those of their groups.
+const (
+	// Redis keeps nothing on disk.
+	Redis = "redis"
+	// RedisDurable waits for the disk with each write: appendfsync always.
+	RedisDurable = "redis, fsync"
+	Etcd         = "etcd"
+	ZooKeeper    = "zookeeper"
+)
+
+// All lists them.
+func All() []string { return []string{Redis, RedisDurable, Etcd, ZooKeeper} }
+
+// Nodes are how many servers of Redis there are of each kind: what Redlock asks for.
+const Nodes = 5
+
+// Set are the servers that run.
+type Set struct {
+	// Addresses are those of each server's nodes, host:port.
+	Addresses map[string][]string
+	// Versions are what each says that it is.
+	Versions map[string]string
+	// Missing says which could not be had, and why.
+	Missing []string
+	// Wire counts the round trips of the clients that dial with it.
+	Wire wire.Counter
+
+	dir   string
+	procs []*process
+}
+
+// readyTimeout bounds a server's start.
+const readyTimeout = time.Minute
+
+// Start starts those that are named. One that cannot be had is missing, and no
+// failure.
+func Start(ctx context.Context, names []string, logf func(format string, args ...any)) (*Set, error) {
+	s := &Set{Addresses: map[string][]string{}, Versions: map[string]string{}}
+	if len(names) == 0 {
+		return s, nil
+	}
+	var err error
+	if s.dir, err = os.MkdirTemp("", "holdfast-bench-"); err != nil {
+		return nil, err
+	}
+	starters := map[string]func(context.Context, string) (string, error){
+		Redis: func(ctx context.Context, binary string) (string, error) {
+			return s.startRedis(ctx, binary, Redis, "no")
+		},
+		RedisDurable: func(ctx context.Context, binary string) (string, error) {
+			return s.startRedis(ctx, binary, RedisDurable, "yes")
+		},
+		Etcd:      s.startEtcd,
+		ZooKeeper: s.startZooKeeper,
+	}
+	var installing sync.Once // apt-get update
+	for _, name := range names {
+		start, known := starters[name]
+		if !known {
+			return nil, errors.Join(fmt.Errorf("no server %q", name), s.Stop())
+		}
+		binary, err := have(ctx, name, &installing, logf)
+		if err == nil {
+			s.Versions[name], err = start(ctx, binary)
+		}
+		if ctx.Err() != nil {
+			return nil, errors.Join(context.Cause(ctx), s.Stop())
+		}
+		if err != nil {
+			delete(s.Addresses, name)
+			s.Missing = append(s.Missing, name+": "+err.Error())
+			logf("%s: %v", name, err)
+			continue
+		}
+		logf("%s is ready: %s", name, s.Versions[name])
+	}
+	return s, nil
+}
+
+// Running lists those that run, in the order of All.
+func (s *Set) Running() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.DeleteFunc(All(), func(name string) bool { return len(s.Addresses[name]) == 0 })
+}
+
+// Stop ends them and deletes what they kept.
+func (s *Set) Stop() error {
+	if s == nil {
+		return nil
+	}
+	for _, p := range s.procs {
+		p.stop()
+	}
+	if s.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(s.dir)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,6 +31,15 @@ func (e *Engine) openPostgres(ctx context.Context, server, own string, conns int
 		return err
 	}
 	e.later(func(ctx context.Context) error { return admin(ctx, `DROP SCHEMA `+own+` CASCADE`) })
+
+	u, err := url.Parse(server)
+	if err != nil {
+		return errors.New(Variable(e.Name) + " is no URL")
+	}
+	query := u.Query()
+	query.Set("search_path", own)
+	u.RawQuery = query.Encode()
+	e.URL = u.String()
 
 	e.Wire = &wire.Counter{}
 	config.ConnConfig.RuntimeParams["search_path"] = own

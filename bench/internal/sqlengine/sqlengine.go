@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -35,6 +36,10 @@ const cleanup = time.Minute
 type Engine struct {
 	Name    string
 	Version string
+	// URL is the server's, with the database of the run; of PostgreSQL only.
+	URL string
+	// Conns are how many connections a pool may have.
+	Conns int
 	// Pgx is the native pool, of PostgreSQL only.
 	Pgx *pgxpool.Pool
 	// SQL is the pool of database/sql in the driver's best form: on MySQL and
@@ -45,13 +50,15 @@ type Engine struct {
 	// Wire counts the round trips of all pools; nil on SQLite, which has none.
 	Wire *wire.Counter
 
-	closers []func(ctx context.Context) error
+	commits   sync.Once
+	commitErr error
+	closers   []func(ctx context.Context) error
 }
 
 // Open opens an engine that can be had, with a database (on PostgreSQL a schema)
 // of its own and at most conns connections a pool. ErrMissing says how to get one.
 func Open(ctx context.Context, name string, conns int) (*Engine, error) {
-	e := &Engine{Name: name}
+	e := &Engine{Name: name, Conns: conns}
 	if err := e.open(ctx, conns); err != nil {
 		return nil, errors.Join(err, e.Close(ctx))
 	}
@@ -91,7 +98,7 @@ func (e *Engine) open(ctx context.Context, conns int) error {
 		return fmt.Errorf("%s: tables: %w", e.Name, err)
 	}
 	if dir := os.Getenv("HOLDFAST_TEST_RAN_DIR"); dir != "" { // testservers asks what was used
-		return os.WriteFile(filepath.Join(dir, e.Name), []byte(e.Version), 0o600)
+		return os.WriteFile(filepath.Join(dir, e.Name), []byte(e.Version), 0o600) //nolint:gosec // the folder is the one that we were told
 	}
 	return nil
 }
@@ -122,6 +129,29 @@ func (e *Engine) Trips() int64 {
 		return 0
 	}
 	return e.Wire.Trips()
+}
+
+// Ping is one round trip.
+func (e *Engine) Ping(ctx context.Context) error {
+	var one int
+	if e.Pgx != nil {
+		return e.Pgx.QueryRow(ctx, `SELECT $1::integer`, 1).Scan(&one)
+	}
+	return e.SQL.QueryRowContext(ctx, `SELECT ?`, 1).Scan(&one)
+}
+
+// Commit is the commit of one small row, in one statement; it makes its table.
+func (e *Engine) Commit(ctx context.Context) error {
+	e.commits.Do(func() { e.commitErr = e.Exec(ctx, `CREATE TABLE bare_commits (n BIGINT NOT NULL)`) })
+	if e.commitErr != nil {
+		return e.commitErr
+	}
+	if e.Pgx != nil {
+		_, err := e.Pgx.Exec(ctx, `INSERT INTO bare_commits VALUES ($1)`, 1)
+		return err
+	}
+	_, err := e.SQL.ExecContext(ctx, `INSERT INTO bare_commits VALUES (?)`, 1)
+	return err
 }
 
 // Busy says how many connections somebody has and did not give back.

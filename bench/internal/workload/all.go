@@ -11,7 +11,13 @@ import (
 // All lists the workloads, in the order in which they are run.
 func All() []Workload {
 	return []Workload{
-		{"pair", Pair}, {"lock", Lock}, {"distinct", Distinct}, {"refund", Refund}, {"replay", Replay},
+		{Name: "pair", Run: Pair},
+		{Name: "lock", Run: Lock, Peers: true},
+		{Name: "distinct", Run: Distinct, Peers: true},
+		{Name: "hot", Run: Hot, Peers: true},
+		{Name: "handover", Run: HandOver, Peers: true},
+		{Name: "refund", Run: Refund},
+		{Name: "replay", Run: Replay},
 	}
 }
 

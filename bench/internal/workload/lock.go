@@ -42,8 +42,8 @@ func Lock(ctx context.Context, p *Plan) ([]result.Table, error) {
 		{"Acquire and release, a new key each time", anew},
 	} {
 		t := result.Table{Workload: "lock", Title: w.title, Clients: 1, Columns: lockColumns, Picture: result.Bars("p50", "µs, p50")}
-		for _, e := range p.Engines {
-			list, err := p.lockSlices(ctx, e, 1, w.keys, "p50")
+		for _, g := range p.groups() {
+			list, err := p.lockSlices(ctx, g, 1, w.keys, "p50")
 			if err != nil {
 				return nil, err
 			}
@@ -59,8 +59,8 @@ func Distinct(ctx context.Context, p *Plan) ([]result.Table, error) {
 	columns := append([]result.Column{}, lockColumns...)
 	columns[3].Title = "x its floor (per second)"
 	t := result.Table{Workload: "distinct", Title: "Throughput on keys of one's own", Clients: manyClients, Columns: columns, Picture: result.Bars("per_second", "a second")}
-	for _, e := range p.Engines {
-		list, err := p.lockSlices(ctx, e, manyClients, again, "per_second")
+	for _, g := range p.groups() {
+		list, err := p.lockSlices(ctx, g, manyClients, again, "per_second")
 		if err != nil {
 			return nil, err
 		}
@@ -139,34 +139,35 @@ func (p *Plan) lockPairs(ctx context.Context, e *sqlengine.Engine, keys func(int
 	return rows(entrants, ""), err
 }
 
-// lockSlices measures those who are compared on one engine.
-func (p *Plan) lockSlices(ctx context.Context, e *sqlengine.Engine, clients int, keys func(int) func() string, ratio string) (list []result.Row, err error) {
+// lockSlices measures those who are compared in one group.
+func (p *Plan) lockSlices(ctx context.Context, g group, clients int, keys func(int) func() string, ratio string) (list []result.Row, err error) {
 	var open closers
 	defer func() { err = errors.Join(err, open.close(ctx)) }()
-	competitors := locks.Alone(e.Name)
-	entrants := make([]*entrant, 0, len(competitors))
-	for _, c := range competitors {
-		world := &locks.World{Engine: e, Servers: p.Servers}
-		l, err := c.Open(ctx, world)
+	var entrants []*entrant
+	for _, c := range locks.Alone(g.name) {
+		l, err := p.open(ctx, g, c, &open)
 		if err != nil {
-			return nil, fmt.Errorf("%s, %s: %w", e.Name, c.Name, err)
+			return nil, err
 		}
-		open.later(l.Close)
+		if l == nil {
+			continue
+		}
+		fixed, err := countLock(ctx, g.world, c)
+		if err != nil {
+			return nil, fmt.Errorf("%s, %s: counting: %w", g.name, c.Name, err)
+		}
+		run.Add(1) // keys of its own
 		op := takeAndGive(l, clients, keys)
-		fixed, err := countLock(ctx, world, c)
-		if err != nil {
-			return nil, fmt.Errorf("%s, %s: counting: %w", e.Name, c.Name, err)
-		}
 		entrants = append(entrants, &entrant{
-			row:    result.Row{Group: e.Name, Name: c.Name, Kind: string(c.Kind), Against: c.Against},
-			engine: e, fixed: fixed,
+			row:    result.Row{Group: g.name, Name: c.Name, Kind: string(c.Kind), Against: c.Against},
+			engine: g.world.Engine, fixed: fixed,
 			slice: func(ctx context.Context) (figures, error) {
 				t, err := measure.Slice(ctx, clients, p.Slice, op)
 				return latency(t), err
 			},
 		})
 	}
-	if err := p.rounds(ctx, e.Name, entrants); err != nil {
+	if err := p.rounds(ctx, g.name, entrants); err != nil {
 		return nil, err
 	}
 	return rows(entrants, ratio), nil
@@ -179,7 +180,7 @@ func takeAndGive(l *locks.Lock, clients int, keys func(client int) func() string
 		next[i] = keys(i)
 	}
 	return func(ctx context.Context, client int) error {
-		release, err := l.Acquire(ctx, next[client]())
+		release, err := l.Acquire(ctx, client, next[client]())
 		if err != nil {
 			return err
 		}
@@ -226,7 +227,7 @@ func countLock(ctx context.Context, w *locks.World, c locks.Competitor) (f figur
 			return nil, err
 		}
 	}
-	said, trips := statements.Load(), w.Engine.Trips()
+	said, trips := statements.Load(), w.Trips()
 	for range counted {
 		if err := op(ctx, 0); err != nil {
 			return nil, err
@@ -236,7 +237,7 @@ func countLock(ctx context.Context, w *locks.World, c locks.Competitor) (f figur
 	if c.Kind == locks.Ours {
 		f["statements"] = float64(statements.Load()-said) / counted
 	}
-	if t := w.Engine.Trips(); t > 0 {
+	if t := w.Trips(); t > trips {
 		f["trips"] = float64(t-trips) / counted
 	}
 	return f, nil

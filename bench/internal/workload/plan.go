@@ -29,6 +29,8 @@ type Plan struct {
 	// Clients, where it is above 0, is how many clients there are instead of
 	// each of a workload's own numbers.
 	Clients int
+	// Missing are those who could not be had.
+	Missing []string
 	// Log tells what is being done.
 	Log func(format string, args ...any)
 }
@@ -37,6 +39,8 @@ type Plan struct {
 type Workload struct {
 	Name string
 	Run  func(ctx context.Context, p *Plan) ([]result.Table, error)
+	// Peers: it takes the other servers too.
+	Peers bool
 }
 
 // figures are those of one slice.

@@ -1,0 +1,86 @@
+package locks
+
+import (
+	"github.com/holdfast-go/holdfast/bench/internal/servers"
+	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
+)
+
+// several is how many processes share the clients where it says so.
+const several = 4
+
+// Names of those who wait.
+const (
+	PollFast = "bare upsert + delete, poll 1–3 ms"
+	PollSlow = "bare upsert + delete, poll 5–15 ms"
+
+	OursOne       = "Holdfast, one process"
+	OursSeveral   = "Holdfast, 4 processes"
+	OursTwo       = "Holdfast, 2 processes"
+	OursFair      = "Holdfast Fair, one process"
+	OursFairTwo   = "Holdfast Fair, 2 processes"
+	OursFairMore  = "Holdfast Fair, 4 processes"
+	ZooKeeperLock = "ZooKeeper Lock"
+)
+
+// Hot lists who is compared where all want one key.
+func Hot(group string) []Competitor {
+	switch group {
+	case sqlengine.Postgres:
+		return append(ours(onPgx, several), []Competitor{
+			{Name: PollFast, Kind: Floor, Against: PollFast, Counts: true, Open: barePgx(false, pollFast)},
+			{Name: PollSlow, Kind: Floor, Against: PollFast, Counts: true, Open: barePgx(false, pollSlow)},
+			{Name: "advisory lock, pgx", Kind: Raw, Against: PollFast, Counts: true, Open: advisory},
+			{Name: "row FOR UPDATE, database/sql", Kind: Raw, Against: PollFast, Counts: true, Open: rowLock},
+			{Name: "like cirello.io/pglock, lib/pq, lease of 1 s", Kind: StandIn, Against: PollFast, Open: likePglock},
+			{Name: "like allisson/go-pglock, lib/pq", Kind: StandIn, Against: PollFast, Open: likeGoPglock},
+		}...)
+	case sqlengine.MySQL, sqlengine.MariaDB:
+		return append(ours(onSQL, several), []Competitor{
+			{Name: PollFast, Kind: Floor, Against: PollFast, Counts: true, Open: bareSQL(true, false, pollFast)},
+			{Name: PollSlow, Kind: Floor, Against: PollFast, Counts: true, Open: bareSQL(true, false, pollSlow)},
+			{Name: "GET_LOCK, interpolated", Kind: Raw, Against: PollFast, Counts: true, Open: getLock},
+			{Name: "row FOR UPDATE, interpolated", Kind: Raw, Against: PollFast, Counts: true, Open: rowLock},
+		}...)
+	case sqlengine.SQLite:
+		return append(ours(onSQL, several), []Competitor{
+			{Name: PollFast, Kind: Floor, Against: PollFast, Open: bareSQL(true, false, pollFast)},
+			{Name: PollSlow, Kind: Floor, Against: PollFast, Open: bareSQL(true, false, pollSlow)},
+		}...)
+	case servers.Redis, servers.RedisDurable:
+		const floor = "bare SET NX + script, poll 1–3 ms"
+		return []Competitor{
+			{Name: floor, Kind: Floor, Against: floor, Counts: true, Open: redisBare(group, pollFast)},
+			{Name: "redsync, 1 node", Kind: Peer, Against: floor, Counts: true, Open: redSync(group, 1)},
+			{Name: "redsync, 5 nodes", Kind: Peer, Against: floor, Counts: true, Open: redSync(group, servers.Nodes)},
+			{Name: "redislock, 100 ms", Kind: Peer, Against: floor, Counts: true, Open: redisLock(group)},
+		}
+	case servers.Etcd:
+		return []Competitor{{Name: "etcd concurrency.Mutex", Kind: Peer, Open: etcdMutex}}
+	case servers.ZooKeeper:
+		return []Competitor{{Name: ZooKeeperLock, Kind: Peer, Open: zkLock}}
+	}
+	return nil
+}
+
+// ours are Holdfast's, with all clients in one process and in several.
+func ours[Tx any](open opens[Tx], n int) []Competitor {
+	names := map[int][2]string{2: {OursTwo, OursFairTwo}, several: {OursSeveral, OursFairMore}}[n]
+	return []Competitor{
+		{Name: OursOne, Kind: Ours, Against: PollFast, Counts: true, Open: lease(open)},
+		{Name: names[0], Kind: Ours, Against: PollFast, Counts: true, Open: processes(n, lease(open))},
+		{Name: OursFair, Kind: Ours, Against: PollFast, Counts: true, Open: fair(open)},
+		{Name: names[1], Kind: Ours, Against: PollFast, Counts: true, Open: processes(n, fair(open))},
+	}
+}
+
+// Handed lists who is compared in handing a lock over.
+func Handed(group string) []Competitor {
+	list := Hot(group)
+	switch group {
+	case sqlengine.Postgres:
+		return append(ours(onPgx, 2), list[4:]...)
+	case sqlengine.MySQL, sqlengine.MariaDB, sqlengine.SQLite:
+		return append(ours(onSQL, 2), list[4:]...)
+	}
+	return list
+}
