@@ -83,6 +83,10 @@ engines-faults:
 campaign:
 	go test ./internal/campaign -count=1 -timeout 12h -v -duration=$(DURATION) -seed=$(SEED) $(ARGS)
 
+.PHONY: cluster
+cluster: $(TESTSERVERS) ## Galera and PostgreSQL clusters under fire: installs what is missing (ARGS=-short: about two minutes)
+	$(TESTSERVERS) -cluster -- go test ./internal/cluster -count=1 -timeout 60m -v $(ARGS)
+
 .PHONY: model
 model: ## Check the lease protocol's model: needs spin and gcc (ARGS=-bound=large for more)
 	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/model $(ARGS)

@@ -32,6 +32,7 @@ type options struct {
 	schema    string
 	observers []Observer
 	tracers   []trace.Listener
+	oneWriter bool
 }
 
 // Option changes how a DB is opened.
@@ -47,6 +48,13 @@ func WithPrefix(prefix string) Option { return func(o *options) { o.prefix = pre
 // WithSchema puts Holdfast's tables into a schema (on MySQL and MariaDB a
 // database). Default: the connection's own.
 func WithSchema(schema string) Option { return func(o *options) { o.schema = schema } }
+
+// WithSingleWriter declares that all programs which use these tables send their
+// writes to one node of a Galera cluster, so that row locks, which end at their
+// node, are not refused: [Capabilities].MultiPrimary is false then. Where the
+// node changes, as when a proxy fails over, two writers may overlap for a moment;
+// leases, guards, records and versioned rows are safe then too, row locks are not.
+func WithSingleWriter() Option { return func(o *options) { o.oneWriter = true } }
 
 // WithObserver has every statement of Holdfast's reported. It may be given several times.
 func WithObserver(f Observer) Option {
@@ -166,6 +174,10 @@ func (d *DB[Tx]) checkSettings(ctx context.Context) error {
 	}
 	if err := d.dialect.CheckSettings(values); err != nil {
 		return &UnsupportedError{d.dialect.Name, "settings", err.Error()}
+	}
+	if d.dialect.Cluster != nil {
+		d.dialect.Cluster(d.dialect, values)
+		d.dialect.Capabilities.MultiPrimary = d.dialect.Capabilities.MultiPrimary && !d.options.oneWriter
 	}
 	return rows.Close()
 }

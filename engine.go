@@ -38,6 +38,11 @@ type Capabilities struct {
 	SeesClaims bool
 	// LockTimeoutUnit is what a lock timeout is rounded up to.
 	LockTimeoutUnit time.Duration
+	// MultiPrimary: this is a node of a Galera cluster, and other nodes may take
+	// writes too (see [WithSingleWriter]). Row locks end at their node, and are
+	// refused; a transaction may be rolled back (1213) at any statement and at
+	// COMMIT; each node has a clock of its own.
+	MultiPrimary bool
 }
 
 func dialects() []dialect.Dialect {

@@ -100,6 +100,11 @@ func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querie
 			err = f(q)
 		}
 		alive := err == nil || d.alive(ctx, conn)
+		if unready := d.dialect.Classify(err) == dialect.Unready; unready {
+			// It answers, but another connection may lead to another node.
+			conn.Release(true)
+			return &RetryError{Attempts: 1, Err: err}
+		}
 		conn.Release(!alive || err != nil && before != "")
 		if alive || ctx.Err() != nil || n == staleConns {
 			return err

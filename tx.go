@@ -82,8 +82,8 @@ func (d *DB[Tx]) InTx(ctx context.Context, opts TxOptions, fn func(ctx context.C
 
 // Retryable tells whether err, of a statement or a commit, means that the
 // transaction is rolled back or has to be, and that the whole of it may be run
-// again: a deadlock, a serialization failure, a lock that was not to be had.
-// It is false for a commit in doubt.
+// again: a deadlock, a serialization failure, a lock that was not to be had, a
+// node of a Galera cluster that takes no statements for now. It is false for a commit in doubt.
 func (d *DB[Tx]) Retryable(err error) bool {
 	switch {
 	case err == nil, isAny(err, ErrUnknown, ErrTxLost):
@@ -92,7 +92,7 @@ func (d *DB[Tx]) Retryable(err error) bool {
 		return true
 	}
 	c := d.dialect.Classify(err)
-	return c == dialect.Retry || c == dialect.Busy
+	return c == dialect.Retry || c == dialect.Busy || c == dialect.Unready
 }
 
 // Outcome is what became of a commit.

@@ -87,7 +87,9 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) ([]Findi
 			if !known {
 				return nil, err
 			}
-			p.found = append(p.found, f)
+			if !slices.ContainsFunc(p.found, func(o Finding) bool { return o.Check == f.Check }) {
+				p.found = append(p.found, f)
+			}
 			break // the rest would fail too, or not, by chance
 		}
 	}

@@ -21,6 +21,12 @@ func Refused(err error) (f Finding, ok bool) {
 			advice = "use what the table of engines in the README lists"
 		}
 		return Finding{unsupported.What, Broken, unsupported.Engine + ": " + problem, advice}, true
+	case dialect.MySQLNumber(err) == 1047:
+		return Finding{
+			"Galera component", Broken,
+			"this node is not in the primary component of its cluster, or still joining: " + err.Error(),
+			"connect to another node; where there is none, bootstrap the cluster from the node that has most",
+		}, true
 	case lostPrepared(err):
 		return Finding{
 			"prepared statements", Broken,

@@ -88,7 +88,7 @@ func (c *course) judge(ctx context.Context, err error) (waiting bool, final erro
 	var atClaim *claimError
 	var inFunc *funcError
 	class := c.classify(err)
-	again := class == dialect.Retry || class == dialect.Busy
+	again := class == dialect.Retry || class == dialect.Busy || class == dialect.Unready
 	switch {
 	case errors.As(err, &inFunc):
 		// It ran, so the claim was won: a commit in doubt before it did nothing.
@@ -113,10 +113,10 @@ func (c *course) judge(ctx context.Context, err error) (waiting bool, final erro
 			return false, firstOf(c.unknown, &InProgressError{Err: err})
 		}
 		return true, nil
-	case again:
-		return false, c.again(err)
 	case c.unknown != nil && c.disconnected(err):
 		return false, nil // ask again until the wait is over
+	case again:
+		return false, c.again(err)
 	}
 	return false, firstOf(c.unknown, err)
 }

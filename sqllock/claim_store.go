@@ -255,13 +255,13 @@ func (s *store) clearDead(ctx context.Context, name []byte) (n int64, err error)
 
 // claimStmts are the statements whose text does not depend on how many there are.
 type claimStmts struct {
-	anchor, draw, enter, look, confirm, dead, release, guard, stale core.Stmt
+	anchor, draw, enter, look, confirm, dead, release, guard, write, stale core.Stmt
 }
 
 func compileClaims(c *dialect.Claims, compile func(name, text string) core.Stmt) claimStmts {
 	return claimStmts{
 		anchor: compile("anchor", c.Make), draw: compile("draw", c.Draw), enter: compile("enter", c.Enter),
 		look: compile("look in line", c.Look), confirm: compile("confirm", c.Confirm), dead: compile("dead", c.Dead),
-		release: compile("leave", c.Release), guard: compile("guard claim", c.Guard), stale: compile("stale", c.Stale),
+		release: compile("leave", c.Release), guard: compile("guard claim", c.Guard), write: compile("guard claim write", c.GuardWrite), stale: compile("stale", c.Stale),
 	}
 }

@@ -23,7 +23,9 @@ var errStale = errors.New("the transaction's snapshot is older than the lease: c
 // may have passed, as long as nobody was granted the lock since.
 //
 // Call it first in the transaction, with all terms that matter to it at once,
-// and outside savepoints. On SQLite it takes the only write lock.
+// and outside savepoints. On SQLite it takes the only write lock. On Galera it
+// writes the row, so that of two transactions on two nodes one is refused: two
+// that are guarded by one term, or one and a renewal, may answer ErrRetry.
 //
 // Errors: [ErrLost] as a *[LostError], [ErrOtherStore], [holdfast.ErrNoTx],
 // [holdfast.ErrTxLost] where the transaction had ended (on engines that can
@@ -82,6 +84,9 @@ func (l *Locker[Tx]) guard(ctx context.Context, q core.Querier, terms []Term) er
 		} else {
 			found, fresh, err = s.guardClaim(ctx, q, name, t.token)
 		}
+		if write := s.guardWrite(t.kind); err == nil && found && fresh == 1 && write.Text != "" {
+			_, err = write.Exec(ctx, q, name, t.token)
+		}
 		if class := s.dialect.Classify(err); class == dialect.Retry || class == dialect.Busy {
 			return &holdfast.RetryError{Attempts: 1, Err: err}
 		}
@@ -95,6 +100,13 @@ func (l *Locker[Tx]) guard(ctx context.Context, q core.Querier, terms []Term) er
 		}
 	}
 	return nil
+}
+
+func (s *store) guardWrite(k kind) core.Stmt {
+	if k == kindLease {
+		return s.write
+	}
+	return s.claims.write
 }
 
 // Term names a term that was granted elsewhere, such as in the process that

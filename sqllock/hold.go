@@ -35,7 +35,7 @@ type Held struct {
 // otherwise take a lease.
 //
 // Errors: those of LockTx, and [holdfast.ErrUnsupported] on SQLite, where it
-// would lock everything.
+// would lock everything, and on Galera.
 func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (held *Held, err error) {
 	_, op := l.leases.tellOf(ctx, trace.LockHold, "acquire")
 	defer func() { op.End(err, acquired) }()
@@ -45,6 +45,9 @@ func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (held *Hel
 	d := l.access.Dialect
 	if !d.Capabilities.RowLocks {
 		return nil, &holdfast.UnsupportedError{Engine: d.Name, What: "Hold", Problem: "there is one writer, and it would be held: use a lease"}
+	}
+	if err := l.exclusive("Hold"); err != nil {
+		return nil, err
 	}
 	h := &Held{key: key, ended: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))

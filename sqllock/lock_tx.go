@@ -28,16 +28,16 @@ import (
 // together at a new key may deadlock, which is ErrRetry. With MariaDB's
 // innodb_snapshot_isolation a new key is refused to a snapshot that is older
 // than its row, once. On SQLite there is one writer, so the lock is on
-// everything. On Galera two nodes may both be granted a key; the second to
-// commit is refused.
+// everything. On Galera it is refused, unless there is a single writer (see
+// [holdfast.WithSingleWriter]).
 //
 // Errors: [ErrNotNow] and [ErrTimeout], as wait says; [holdfast.ErrRetry]: a
 // deadlock, a serialization failure, an old snapshot; [holdfast.ErrTxLost]: the
 // transaction had ended, as after a deadlock whose error was passed over;
 // [holdfast.ErrInvalid] (the key is empty or longer than [MaxKey]);
-// [holdfast.ErrNoTx]; ctx's cause; the driver's. After ErrNotNow, ErrTimeout,
-// ErrInvalid and ErrNoTx the transaction goes on without the lock. After every
-// other error Holdfast has rolled tx back.
+// [holdfast.ErrNoTx]; [holdfast.ErrUnsupported] on Galera; ctx's cause; the
+// driver's. After ErrNotNow, ErrTimeout, ErrInvalid, ErrNoTx and ErrUnsupported
+// the transaction goes on without the lock. After every other error Holdfast has rolled tx back.
 func (l *Locker[Tx]) LockTx(ctx context.Context, tx Tx, key string, wait Wait) (err error) {
 	ctx, op := l.leases.tell(ctx, "row.lock_key", "")
 	defer func() { op.End(err, acquired) }()
@@ -59,6 +59,9 @@ func (l *Locker[Tx]) LockTx(ctx context.Context, tx Tx, key string, wait Wait) (
 // over, and is rolled back after any other error.
 func inTx[Tx any](ctx context.Context, l *Locker[Tx], tx Tx, wait Wait, f func(w *waiting) error) error {
 	if err := wait.check(); err != nil {
+		return err
+	}
+	if err := l.exclusive("row locks"); err != nil {
 		return err
 	}
 	q, err := l.access.Join(tx)
@@ -96,6 +99,17 @@ func inTx[Tx any](ctx context.Context, l *Locker[Tx], tx Tx, wait Wait, f func(w
 		return &holdfast.RetryError{Attempts: 1, Err: err}
 	}
 	return err
+}
+
+// exclusive refuses locks that would keep nobody on another node out.
+func (l *Locker[Tx]) exclusive(what string) error {
+	if !l.access.Dialect.Capabilities.MultiPrimary {
+		return nil
+	}
+	return &holdfast.UnsupportedError{
+		Engine: l.access.Dialect.Name, What: what + " on Galera",
+		Problem: "they end at their node, so that another node grants the same rows to another transaction: use a lease with Guard, a record or a versioned row, or declare with holdfast.WithSingleWriter that all programs write to one node",
+	}
 }
 
 func goesOn(err error) bool {

@@ -40,10 +40,15 @@ type Table[R, Tx any] struct {
 // MariaDB its storage engine is InnoDB.
 //
 // Errors: [holdfast.ErrInvalid] says what is refused and what to declare,
-// [holdfast.ErrUnsupported] that the table has no row locks; ctx's, the driver's.
+// [holdfast.ErrUnsupported] that the table has no row locks, or that this is
+// Galera, where they end at their node (see [holdfast.WithSingleWriter]); ctx's,
+// the driver's.
 func NewTable[R, Tx any](ctx context.Context, l *Locker[Tx], spec TableSpec) (*Table[R, Tx], error) {
 	if l == nil {
 		return nil, invalid("l", "is nil")
+	}
+	if err := l.exclusive("row locks"); err != nil {
+		return nil, err
 	}
 	t := &Table[R, Tx]{locker: l, spec: spec}
 	var err error
@@ -115,7 +120,6 @@ func (t *Table[R, Tx]) lockable(ctx context.Context) error {
 // and above, from its snapshot. PostgreSQL refuses such a transaction where the
 // row is newer than that (ErrRetry). On SQLite there is one writer, so the lock
 // is on everything; SkipLocked leaves out all rows while there is another one.
-// On Galera the lock is on one node: a row that is to be alone must be updated.
 //
 // Errors: [ErrNotFound], [ErrNotNow] and [ErrTimeout], after which the
 // transaction goes on, though rows that come before in the order may be locked;

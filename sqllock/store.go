@@ -52,7 +52,7 @@ type store struct {
 	seen    *seen  // rows that are known to be there
 	texts   func(text string) string
 
-	make, take, handOver, look, release, guard core.Stmt
+	make, take, handOver, look, release, guard, write core.Stmt
 
 	claims claimStmts
 	inTx   func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error
@@ -66,7 +66,7 @@ func newStore(d *dialect.Dialect, table func(string) string, onConn func(context
 		dialect: d, locks: table("locks"), holder: holder, self: newOwner(), seen: newSeen(), texts: r.Replace,
 		make: compile("make", l.Make.Text), take: compile("take", l.Take.Text),
 		handOver: compile("hand over", l.HandOver.Text), look: compile("look", l.Look),
-		release: compile("release", l.Release), guard: compile("guard", l.Guard),
+		release: compile("release", l.Release), guard: compile("guard", l.Guard), write: compile("guard write", l.GuardWrite),
 		claims: compileClaims(&d.Claims, compile),
 	}
 	s.onConn = func(ctx context.Context, before string, f func(q core.Querier) error) error {
@@ -210,7 +210,7 @@ func (s *store) again(ctx context.Context, f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
 		switch class := s.dialect.Classify(err); {
-		case class != dialect.Retry && class != dialect.Busy:
+		case class != dialect.Retry && class != dialect.Busy && class != dialect.Unready:
 			return err
 		case n == holdfast.DefaultAttempts:
 			return &holdfast.RetryError{Attempts: n, Err: err}

@@ -39,7 +39,7 @@ func claimsGuard[Tx any](e *Env[Tx]) {
 	if e.Effects("all") != 1 {
 		e.Error("the effect is missing")
 	}
-	if e.DB.Capabilities().RowLocks { // side by side
+	if c := e.DB.Capabilities(); c.RowLocks && !c.MultiPrimary { // side by side
 		tx := e.begin(sql.LevelDefault)
 		e.must(l.Guard(e.Ctx, tx, one.Term()))
 		e.must(e.underTerms(l, "beside", one.Term(), two.Term()))

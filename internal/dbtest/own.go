@@ -15,9 +15,9 @@ import (
 	"testing"
 )
 
-// account is the first that there is: a server does not run as root, nor can
+// Account is the first that there is: a server does not run as root, nor can
 // another than root choose. The test is skipped where there is none.
-func account(tb testing.TB, names ...string) *syscall.Credential {
+func Account(tb testing.TB, names ...string) *syscall.Credential {
 	tb.Helper()
 	as, err := accountOf(names...)
 	if err != nil {
@@ -40,8 +40,8 @@ func accountOf(names ...string) (*syscall.Credential, error) {
 	return nil, errors.New("root without any of the accounts " + strings.Join(names, ", "))
 }
 
-// ownFolder is one of the account's, gone when the test ends.
-func ownFolder(tb testing.TB, as *syscall.Credential) string {
+// OwnFolder is one of the account's, gone when the test ends.
+func OwnFolder(tb testing.TB, as *syscall.Credential) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-own-") //nolint:usetesting // the account has to get in
 	if err != nil {
@@ -56,8 +56,8 @@ func ownFolder(tb testing.TB, as *syscall.Credential) string {
 	return dir
 }
 
-// runAs runs a program to its end.
-func runAs(tb testing.TB, as *syscall.Credential, dir, program string, args ...string) {
+// RunAs runs a program to its end.
+func RunAs(tb testing.TB, as *syscall.Credential, dir, program string, args ...string) {
 	tb.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), program, args...)
 	cmd.Dir = dir

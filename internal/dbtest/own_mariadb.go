@@ -21,14 +21,14 @@ func OwnMariaDB(tb testing.TB, options ...string) string {
 	if !slices.Contains(Engines(), MariaDB) {
 		tb.Skip("capability \"own server\": not where MariaDB is not tested")
 	}
-	server, install := find("mariadbd"), find("mariadb-install-db")
+	server, install := Find("mariadbd"), Find("mariadb-install-db")
 	if server == "" || install == "" {
 		tb.Skip("capability \"own server\": no mariadbd and mariadb-install-db on this machine")
 	}
-	as := account(tb, "mysql", "nobody")
-	dir := ownFolder(tb, as)
+	as := Account(tb, "mysql", "nobody")
+	dir := OwnFolder(tb, as)
 	data, port := filepath.Join(dir, "data"), FreePort(tb)
-	runAs(tb, as, dir, install, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--auth-root-authentication-method=normal",
+	RunAs(tb, as, dir, install, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--auth-root-authentication-method=normal",
 		"--skip-test-db", "--skip-name-resolve", "--force")
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), server, append([]string{
 		"--no-defaults", "--datadir=" + data, "--tmpdir=" + dir, "--bind-address=127.0.0.1", "--port=" + port, "--socket=s", "--pid-file=pid",
@@ -63,8 +63,8 @@ func OwnMariaDB(tb testing.TB, options ...string) string {
 	}
 }
 
-// find is a program in the path, or where servers are.
-func find(program string) string {
+// Find is a program in the path, or where servers are.
+func Find(program string) string {
 	for _, name := range []string{program, "/usr/sbin/" + program, "/usr/bin/" + program} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path

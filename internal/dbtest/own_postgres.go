@@ -29,8 +29,8 @@ func OwnPostgres(tb testing.TB, options string) *PostgresServer {
 	if len(found) == 0 {
 		tb.Skip("capability \"own server\": no initdb in /usr/lib/postgresql/*/bin")
 	}
-	s := &PostgresServer{bin: filepath.Dir(found[len(found)-1]), as: account(tb, "postgres")}
-	s.data = filepath.Join(ownFolder(tb, s.as), "data")
+	s := &PostgresServer{bin: filepath.Dir(found[len(found)-1]), as: Account(tb, "postgres")}
+	s.data = filepath.Join(OwnFolder(tb, s.as), "data")
 	s.run(tb, "initdb", "-D", s.data, "-U", "holdfast", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
 	s.start(tb, options)
 	return s
@@ -50,7 +50,7 @@ func (s *PostgresServer) start(tb testing.TB, options string) {
 func (s *PostgresServer) Standby(tb testing.TB) *PostgresServer {
 	tb.Helper()
 	standby := &PostgresServer{bin: s.bin, as: s.as}
-	standby.data = filepath.Join(ownFolder(tb, s.as), "data")
+	standby.data = filepath.Join(OwnFolder(tb, s.as), "data")
 	standby.run(tb, "pg_basebackup", "-d", s.URL, "-D", standby.data, "-R", "-X", "stream", "-c", "fast", "--no-sync")
 	standby.start(tb, "")
 	return standby
@@ -66,5 +66,5 @@ func (s *PostgresServer) log() string { return filepath.Join(filepath.Dir(s.data
 
 func (s *PostgresServer) run(tb testing.TB, program string, args ...string) {
 	tb.Helper()
-	runAs(tb, s.as, filepath.Dir(s.data), filepath.Join(s.bin, program), args...)
+	RunAs(tb, s.as, filepath.Dir(s.data), filepath.Join(s.bin, program), args...)
 }

@@ -52,7 +52,8 @@ type Claims struct {
 	// out, and passes over those that are locked.
 	Release, Leave string
 
-	Renew, Remaining, Guard string
+	// GuardWrite is as that of Leases.
+	Renew, Remaining, Guard, GuardWrite string
 	// Stale says why Guard finds no claim, where it is asked: a snapshot that is
 	// older than its row does not show it even to a locking read.
 	Stale string

@@ -38,6 +38,8 @@ const (
 	Refused
 	// Referenced: a foreign key refused the statement, or the commit.
 	Referenced
+	// Unready: the node of a cluster takes no statements for now; this one did nothing.
+	Unready
 )
 
 // Capabilities are the engine's own ways that a caller may have to know.
@@ -52,6 +54,8 @@ type Capabilities struct {
 	SeesClaims bool
 	// LockTimeoutUnit is the smallest bound on a lock wait; bounds are rounded up to it.
 	LockTimeoutUnit time.Duration
+	// MultiPrimary: other nodes take writes as well, and no lock on a row reaches them.
+	MultiPrimary bool
 }
 
 // Dialect is one engine's SQL and errors.
@@ -81,6 +85,11 @@ type Dialect struct {
 	// Settings reads what Open has to know, checked by CheckSettings.
 	Settings      string
 	CheckSettings func(row []string) error
+	// Cluster, where the row of Settings is that of a node of a cluster, makes
+	// the dialect that of one.
+	Cluster func(d *Dialect, row []string)
+	// Prefix begins every statement that is compiled.
+	Prefix string
 
 	// Classify maps a driver's error; nil and foreign errors are Other.
 	Classify func(err error) Class
@@ -218,7 +227,19 @@ func (d *Dialect) Idents(names []string) []string {
 
 // Compile makes a statement of text.
 func (d *Dialect) Compile(name, text string) core.Stmt {
+	if d.Prefix != "" && text != "" {
+		text = d.prefixed(text)
+	}
 	return core.Compile(name, text, d.QuestionMarks)
+}
+
+// prefixed joins settings for one statement with those that it has already.
+func (d *Dialect) prefixed(text string) string {
+	const set = "SET STATEMENT "
+	if rest, has := strings.CutPrefix(text, set); has && strings.HasPrefix(d.Prefix, set) {
+		return strings.TrimSuffix(d.Prefix, " FOR ") + ", " + rest
+	}
+	return d.Prefix + text
 }
 
 // Millis rounds d up to whole milliseconds, at least one.

@@ -49,8 +49,9 @@ type Leases struct {
 	Remaining, Waits string
 
 	// Guard locks the row of a term until the transaction ends, so that no later
-	// term is granted meanwhile.
-	Guard string
+	// term is granted meanwhile. GuardWrite, where a lock does not reach whoever
+	// may grant one, writes the row as well; its parameters are the same.
+	Guard, GuardWrite string
 }
 
 // Grant is a statement that may grant a term. It returns one row: whether it

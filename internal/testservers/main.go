@@ -4,6 +4,10 @@
 // command against them and tears them down again:
 //
 //	testservers [-dir DIR] [-engines LIST] -- COMMAND ARGS...
+//	testservers [-dir DIR] -cluster -- COMMAND ARGS...
+//
+// The second form starts no server: it sees to it that the programs are there of
+// which package internal/cluster makes clusters, and has its tests run.
 //
 // For each engine it takes the first of these that can be had:
 //
@@ -46,6 +50,7 @@ type options struct {
 	required []engine
 	docker   bool
 	install  bool
+	cluster  bool
 	command  []string
 }
 
@@ -58,6 +63,7 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 	}
 	dir := flags.String("dir", "", "run the command in this `folder`")
 	list := flags.String("engines", "", "start only these servers: a comma-separated `list` of postgres, mysql, mariadb")
+	cluster := flags.Bool("cluster", false, "start no server, but provide the programs of clusters")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err //nolint:wrapcheck // the flag package has printed it
 	}
@@ -69,6 +75,7 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		dir:     *dir,
 		docker:  getenv("HOLDFAST_TEST_DOCKER") != "0",
 		install: getenv("HOLDFAST_TEST_INSTALL") != "0",
+		cluster: *cluster,
 		command: flags.Args(),
 	}
 	var err error
@@ -104,6 +111,14 @@ func run(args []string) int {
 			cancel(signalError{sig})
 		}
 	}()
+
+	if opts.cluster {
+		if err := provideCluster(opts.install); err != nil {
+			logf("%v", err)
+			return 1
+		}
+		return runChild(ctx, opts.command, opts.dir, append(os.Environ(), "HOLDFAST_TEST_CLUSTER=1", "HOLDFAST_TEST_REQUIRE_CLUSTER=1"))
+	}
 
 	folder, err := os.MkdirTemp("", "holdfast-test-")
 	if err != nil {

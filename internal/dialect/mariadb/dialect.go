@@ -18,6 +18,9 @@ var Dialect = func() dialect.Dialect {
 	d.Leases = leases(d.Leases)
 	d.Enforce = enforce(d.Enforce)
 	d.RowLocks = rowLocks(d.RowLocks)
+	d.Settings = `SELECT @@SESSION.autocommit, @@GLOBAL.read_only, @@SESSION.sql_mode, ` + wsrep("wsrep_on") + `, ` + wsrep("wsrep_provider")
+	d.CheckSettings = checkSettings(d.CheckSettings)
+	d.Cluster = galera
 	d.Records.Bound.Before = func(wait time.Duration) string {
 		if wait < time.Second { // MariaDB takes 0: do not wait
 			wait = 0

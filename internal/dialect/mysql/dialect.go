@@ -93,6 +93,8 @@ func classify(err error) dialect.Class {
 		return dialect.NoTable
 	case 1290, 1792, 1836:
 		return dialect.ReadOnly
+	case 1047: // a node of Galera's that is alone, or still joining
+		return dialect.Unready
 	case 1305: // the savepoint of the fence is not there any more
 		return dialect.Gone
 	case refused:
@@ -106,17 +108,17 @@ func classify(err error) dialect.Class {
 // on writes that stood.
 func rolledBack(err error) bool {
 	switch dialect.MySQLNumber(err) {
-	case 1213, 1020, 1205, 3101, 1290, 1792, 1836, 1062, 1146, 1142, 1040:
+	case 1213, 1020, 1205, 1047, 3101, 1290, 1792, 1836, 1062, 1146, 1142, 1040:
 		return true
 	}
 	return false
 }
 
 // disconnected: no answer of the server's, or its farewell (shutdown, killed,
-// idle session dropped).
+// idle session dropped, Galera's node alone).
 func disconnected(err error) bool {
 	switch dialect.MySQLNumber(err) {
-	case 0, 1053, 1927, 3169, 4031:
+	case 0, 1047, 1053, 1927, 3169, 4031:
 		return true
 	}
 	return false

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -25,6 +26,15 @@ var doctor = dialect.Doctor{
 			dialect.Is("a transaction may idle for ever: a process that is stopped in one keeps its rows locked", "0")),
 		dialect.Value("synchronous standbys", `SELECT count(*)::text FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = '' AND EXISTS (SELECT 1 FROM pg_stat_replication)`, dialect.Warning,
 			"set synchronous_standby_names, and promote only a standby that it names", dialect.Is("there are standbys and none of them is synchronous: after a failover the last commits may be lost", "1")),
+		dialect.Value("standby quorum", `SELECT current_setting('synchronous_standby_names')`, dialect.Warning,
+			"promote only the standby whose pg_last_wal_receive_lsn() is the greatest, once none receives any more, or have a tool do so that knows which are synchronous", quorum),
+		dialect.Value("standby wait", `SELECT current_setting('synchronous_standby_names')`, dialect.Notice,
+			"call holdfastpgx.WatchNotices on the pool's configuration: such a commit is ErrUnknown then; through database/sql it cannot be seen, so cancel no session that waits for SyncRep", func(names string) string {
+				if names == "" {
+					return ""
+				}
+				return "when the wait for a synchronous standby is cancelled, the server answers COMMIT with success and a warning, and the commit may be lost in a failover"
+			}),
 		dialect.Value("replication", `SELECT count(*)::text FROM pg_subscription_rel WHERE srrelid IN (SELECT to_regclass(t) FROM unnest(string_to_array('{tables}', '|')) t)`, dialect.Broken,
 			"connect to the server that publishes them", func(n string) string {
 				if n == "0" {
@@ -44,4 +54,23 @@ var doctor = dialect.Doctor{
 			},
 		},
 	},
+}
+
+// quorum judges synchronous_standby_names: where not every standby that is named
+// has each commit, some of those that may be promoted lack the last ones.
+func quorum(names string) string {
+	if names == "" {
+		return ""
+	}
+	needed, list := 1, names
+	if head, inner, ok := strings.Cut(names, "("); ok {
+		list = strings.TrimSuffix(strings.TrimSpace(inner), ")")
+		if words := strings.Fields(head); len(words) > 0 {
+			needed, _ = strconv.Atoi(words[len(words)-1])
+		}
+	}
+	if named := strings.Split(list, ","); needed >= len(named) && !strings.Contains(list, "*") {
+		return ""
+	}
+	return "synchronous_standby_names is " + names + ": a commit is acknowledged when " + strconv.Itoa(needed) + " of the standbys have it, so another one that is promoted may lack it"
 }

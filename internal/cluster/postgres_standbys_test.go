@@ -1,0 +1,117 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/doctor"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// TestPostgresStandbys: what the doctor says of standbys, what a client sees of a
+// primary that was stopped and comes back beside the one that took its place, and
+// what is lost with the wrong standby.
+func TestPostgresStandbys(t *testing.T) {
+	c := startPostgres(t, 2)
+	old := c.nodes[0]
+	business(t, dbtest.OpenSQL(t, old.url()), "TEXT")
+
+	all := findings(t, old.url())
+	if f := all["standby quorum"]; f.Severity != doctor.Warning || !strings.Contains(f.Advice, "pg_last_wal_receive_lsn") {
+		t.Errorf("got %+v", f)
+	}
+	if f, there := all["standby wait"]; !there || f.Severity != doctor.Notice {
+		t.Errorf("got %+v", f)
+	}
+	if f, there := all["synchronous standbys"]; there {
+		t.Errorf("got %+v", f)
+	}
+	if f := findings(t, c.nodes[1].url())["settings"]; f.Severity != doctor.Broken || !strings.Contains(f.Problem, "standby") {
+		t.Errorf("got %+v", f)
+	}
+	old.sync("ANY 2 (n2, n3)")
+	if f, there := findings(t, old.url())["standby quorum"]; there {
+		t.Errorf("all standbys have each commit: %+v", f)
+	}
+	old.sync("")
+	if f := findings(t, old.url())["synchronous standbys"]; f.Severity != doctor.Warning {
+		t.Errorf("got %+v", f)
+	}
+	old.sync("ANY 1 (n2, n3)")
+
+	t.Run("Zombie", func(t *testing.T) { zombie(t, c) })
+}
+
+// zombie: the old primary was stopped and goes on when another one was promoted.
+// With synchronous replication its writes wait for a standby that is not there
+// any more; a client that gives up is told that the outcome is unknown, and what
+// it asked for is not there on the new primary.
+func zombie(t *testing.T, c *replicated) {
+	old := c.nodes[0]
+	holder := openOn(t, old.url(), sqllock.Options{TTL: 3 * time.Second})
+	lease, err := holder.locks.Acquire(t.Context(), "zombie")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.signal(syscall.SIGSTOP)
+	primary := c.nodes[1]
+	primary.exec(`SELECT pg_promote(true, 30)`)
+	primary.sync("ANY 1 (n1, n3)")
+	c.nodes[2].follow(primary)
+	next := openOn(t, primary.url(), sqllock.Options{TTL: 3 * time.Second})
+	taken, err := next.locks.Acquire(t.Context(), "zombie")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.signal(syscall.SIGCONT)
+	if lease.Context().Err() == nil {
+		t.Error("the former holder's context outlived the next grant")
+	}
+
+	// It still says that it is the primary, and its client is not told otherwise.
+	until(t, 20*time.Second, "it does not answer", func() bool { return old.text(`SELECT pg_is_in_recovery()::text`) == "false" })
+	gave := make(chan error, 1)
+	bounded := dbtest.OpenSQL(t, old.url())
+	go func() {
+		tx, err := bounded.BeginTx(t.Context(), &sql.TxOptions{})
+		if err == nil {
+			_, err = tx.ExecContext(t.Context(), `INSERT INTO refunds (refund_no, order_no) VALUES (990000, 1)`)
+		}
+		if err == nil {
+			err = tx.Commit()
+		}
+		gave <- err
+	}()
+	until(t, 20*time.Second, "nothing waits for a standby", func() bool {
+		return old.text(`SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query ILIKE 'commit%'`) == "1"
+	})
+	select {
+	case err := <-gave:
+		t.Errorf("the old primary acknowledges: %v", err)
+	case <-time.After(time.Second):
+	}
+	old.kill()
+	if err := <-gave; err == nil || holder.db.CommitOutcome(err) != holdfast.Unknown {
+		t.Errorf("its commit: %v", err)
+	}
+	if n := next.number(`SELECT COUNT(*) FROM refunds WHERE refund_no = 990000`); n != 0 {
+		t.Errorf("the zombie's write is on the new primary: %d", n)
+	}
+	tx := next.begin()
+	defer tx.Rollback()
+	if err := next.locks.Guard(t.Context(), tx, next.locks.Term("zombie", lease.Token())); !errors.Is(err, sqllock.ErrLost) {
+		t.Errorf("the former holder passes the guard: %v", err)
+	}
+	if taken.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", taken.Token(), lease.Token())
+	}
+	_ = taken.Release(t.Context())
+}

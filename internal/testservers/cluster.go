@@ -1,0 +1,57 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// clusterParts are the files that clusters of servers are made of, each with the
+// package that brings it. Packages with a server in them may start it; it is
+// left alone.
+var clusterParts = []struct{ name, pkg string }{
+	{"/usr/sbin/mariadbd", "mariadb-server"},
+	{"/usr/bin/wsrep_sst_rsync", "mariadb-server"},
+	{"/usr/lib/galera/libgalera_smm.so", "galera-4"},
+	{"/usr/bin/rsync", "rsync"},
+	{"/usr/lib/postgresql/*/bin/pg_rewind", "postgresql"},
+	{"/usr/bin/faketime", "faketime"},
+}
+
+// provideCluster installs what is missing, where that is allowed.
+func provideCluster(install bool) error {
+	var missing, list []string
+	seen := map[string]bool{}
+	for _, part := range clusterParts {
+		if found, _ := filepath.Glob(part.name); len(found) > 0 {
+			continue
+		}
+		missing = append(missing, part.name)
+		if !seen[part.pkg] {
+			seen[part.pkg] = true
+			list = append(list, part.pkg)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("clusters need %s: apt-get install %s", strings.Join(missing, ", "), strings.Join(list, " "))
+	release, opened := os.Open("/etc/os-release")
+	if opened != nil {
+		return errors.Join(err, opened)
+	}
+	defer func() { _ = release.Close() }()
+	if !install || os.Geteuid() != 0 || !isDebian(bufio.NewScanner(release)) {
+		return err
+	}
+	logf("clusters: installing %s with apt-get (HOLDFAST_TEST_INSTALL=0 forbids it)", strings.Join(list, " "))
+	if err := apt("update"); err != nil {
+		logf("%v", err) // what is known already may do
+	}
+	return apt(append([]string{"install", "--no-install-recommends"}, list...)...)
+}
