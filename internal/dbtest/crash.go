@@ -199,9 +199,9 @@ func crashPostgres(tb testing.TB, _ string, env []string) (*CrashServer, error) 
 		return nil, err
 	}
 	bin := filepath.Dir(found[len(found)-1])
-	dir, port := ownFolder(tb, as), FreePort(tb)
+	dir, port := OwnFolder(tb, as), FreePort(tb)
 	data, log := filepath.Join(dir, "data"), filepath.Join(dir, "log")
-	runAs(tb, as, dir, filepath.Join(bin, "initdb"), "-D", data, "-U", "holdfast", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
+	RunAs(tb, as, dir, filepath.Join(bin, "initdb"), "-D", data, "-U", "holdfast", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
 	url := "postgres://holdfast@127.0.0.1:" + port + "/postgres?sslmode=disable"
 	return &CrashServer{
 		URL: url, admin: url, log: log, kill: killAll, How: filepath.Join(bin, "postgres"),
@@ -211,7 +211,7 @@ func crashPostgres(tb testing.TB, _ string, env []string) (*CrashServer, error) 
 }
 
 func crashMariaDB(tb testing.TB, _ string, env []string) (*CrashServer, error) {
-	server, install := find("mariadbd"), find("mariadb-install-db")
+	server, install := Find("mariadbd"), Find("mariadb-install-db")
 	as, err := accountOf("mysql", "nobody")
 	if server == "" || install == "" {
 		err = errors.New("no mariadbd and mariadb-install-db on this machine")
@@ -219,9 +219,9 @@ func crashMariaDB(tb testing.TB, _ string, env []string) (*CrashServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, port := ownFolder(tb, as), FreePort(tb)
+	dir, port := OwnFolder(tb, as), FreePort(tb)
 	data, log := filepath.Join(dir, "data"), filepath.Join(dir, "log")
-	runAs(tb, as, dir, install, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--auth-root-authentication-method=normal",
+	RunAs(tb, as, dir, install, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--auth-root-authentication-method=normal",
 		"--skip-test-db", "--skip-name-resolve", "--force")
 	address := "mysql://root@tcp(127.0.0.1:" + port + ")/"
 	return &CrashServer{
@@ -241,7 +241,7 @@ func crashMySQL(tb testing.TB, folder string, env []string) (*CrashServer, error
 		return nil, fmt.Errorf("no Docker: %w", err)
 	}
 	port, name := FreePort(tb), newName()
-	dir := ownFolder(tb, nil)
+	dir := OwnFolder(tb, nil)
 	run := []string{
 		"create", "--name", name, "--label", "holdfast=campaign", "--user", "mysql", "-p", "127.0.0.1:" + port + ":3306",
 		"-e", "MYSQL_ALLOW_EMPTY_PASSWORD=1", "-v", folder + ":" + folder,
