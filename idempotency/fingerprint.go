@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 const (
@@ -90,21 +93,43 @@ func (p *prints) add(op Op, version int, request any) error {
 	return nil
 }
 
-// replaced finds the escape that encoding/json writes for text that is not
-// UTF-8; behind an odd number of backslashes it is text.
-var replaced = regexp.MustCompile(`(^|[^\\])(\\\\)*\\ufffd`)
+// escape finds an escape of JSON, with both halves of a surrogate pair.
+var escape = regexp.MustCompile(`(?i)\\(?:ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|u[0-9a-f]{4}|.)`)
+
+// replaced is whether a decoder would read U+FFFD where b, which is valid JSON,
+// has something else: bytes that are no UTF-8, or half a surrogate pair; or
+// encoding/json has written its escape for the former.
+func replaced(b []byte) bool {
+	if !utf8.Valid(b) {
+		return true
+	}
+	if !bytes.Contains(b, []byte(`\u`)) {
+		return false
+	}
+	for _, e := range escape.FindAll(b, -1) {
+		if len(e) != len(`\uffff`) {
+			continue
+		}
+		code, err := strconv.ParseUint(string(e[2:]), 16, 16)
+		if err != nil || code == utf8.RuneError || utf16.IsSurrogate(rune(code)) {
+			return true
+		}
+	}
+	return false
+}
 
 // Canonical is the JSON form of a request that its fingerprint is made of:
 // objects with sorted members, no white space, numbers as they were written
 // (so that integers past 2^53 stay apart). json.RawMessage is taken as JSON
 // from outside: the order of its members and its white space do not matter, and
-// of repeated members the last counts. Text that is not UTF-8 is refused.
+// of repeated members the last counts. Text that is not UTF-8 is
+// refused, and so is U+FFFD written as an escape.
 func Canonical(request any) ([]byte, error) {
 	b, err := json.Marshal(request)
 	if err != nil {
 		return nil, invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
 	}
-	if replaced.Match(b) {
+	if replaced(b) {
 		return nil, invalid("Op.Request", "has text that is not UTF-8, which JSON cannot tell apart: use Op.Fingerprint")
 	}
 	if t := reflect.TypeOf(request); string(b) == "{}" && t != nil && t.Kind() == reflect.Struct && t.NumField() > 0 {

@@ -89,6 +89,20 @@ func TestCanonicalRefusesBrokenText(t *testing.T) {
 			t.Errorf("%q is %s", text, b)
 		}
 	}
+	// JSON from outside: a decoder makes U+FFFD of bytes that are no UTF-8, and of
+	// half a surrogate pair.
+	for _, text := range []string{
+		"\"\xff\"", "{\"a\":\"x\xfe\"}", "{\"\xff\":1}", `"\ud800"`, `"\ud800x"`, `"\udc00"`, `"\ud800\ud800"`, `"\uDC00\uD800"`, `"\\\ud800"`, `{"\udfff":1}`,
+	} {
+		if b, err := Canonical(json.RawMessage(text)); err == nil {
+			t.Errorf("%q is %s", text, b)
+		}
+	}
+	for _, text := range []string{`"\ud83d\ude00"`, `"\\ud800"`, `"\\\\ud800"`, `"\uD83D\uDE00\ud83d\ude00"`} {
+		if _, err := Canonical(json.RawMessage(text)); err != nil {
+			t.Errorf("%q is good JSON: %v", text, err)
+		}
+	}
 	for _, text := range []string{"\ufffd", `C:\ufffd`, `\\ufffd`} {
 		if _, err := Canonical(text); err != nil {
 			t.Errorf("%q is good text: %v", text, err)

@@ -278,7 +278,10 @@ func (s *Staged[Tx, Req, Res]) run(caller, inner context.Context, c *claim, row 
 		return Result[Res]{}, r.over
 	}
 	if row.started >= s.stages.MaxAttempts {
-		return Result[Res]{}, r.park(ctx, r.openStep(), cut(fmt.Sprintf("%d attempts were started; the last error: %v", row.started, err), maxReason))
+		settled, e := r.park(ctx, r.openStep(), cut(fmt.Sprintf("%d attempts were started; the last error: %v", row.started, err), maxReason))
+		if settled == nil {
+			return Result[Res]{}, e
+		}
 	}
 	wait := s.pause(row.finished + 1)
 	if r.stopped {

@@ -165,8 +165,11 @@ func (s *stagedRows[Tx]) settleStep(ctx context.Context, q core.Querier, key has
 	switch {
 	case step == nil:
 		return &StateError{Action: action, Step: name, Hint: "it has not begun: name the step whose outcome is unknown"}
-	case step.state == state && step.state != stepNotDone:
-		return nil // it is known already
+	case step.state == state && step.state != stepNotDone: // it is known already
+		if row.state != parked || row.step != name {
+			return nil
+		}
+		return s.goesOn(ctx, q, key, row, name)
 	case step.state != stepBegun:
 		return &StateError{Action: action, Step: name, State: stepStates[step.state], Hint: "its answer is known and does not change"}
 	case row.state != pending && row.state != parked:
@@ -183,8 +186,17 @@ func (s *stagedRows[Tx]) settleStep(ctx context.Context, q core.Querier, key has
 	if _, err := s.sql.stepEnd.Exec(ctx, q, key[:], name, state, nullable(b)); err != nil {
 		return err
 	}
-	if row.state == parked {
+	return s.goesOn(ctx, q, key, row, name)
+}
+
+// goesOn: an operation that is parked at a step whose answer is known goes on,
+// and one that is pending is not parked at it when its lease ends.
+func (s *stagedRows[Tx]) goesOn(ctx context.Context, q core.Querier, key hash, row *stagedRow, name string) (err error) {
+	switch row.state {
+	case parked:
 		_, err = s.sql.settle.Exec(ctx, q, key[:])
+	case pending:
+		_, err = s.sql.known.Exec(ctx, q, key[:], name)
 	}
 	return err
 }

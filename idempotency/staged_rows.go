@@ -42,7 +42,7 @@ type stagedRows[Tx any] struct {
 type stagedSQL struct {
 	look, insert, claim, own, finish, release, park, parkDue, due core.Stmt
 	stepLook, stepInsert, stepBegin, stepEnd, stepFind, steps     core.Stmt
-	touch, settle, closing                                        core.Stmt
+	touch, settle, known, closing                                 core.Stmt
 	newsLook, newsInsert, newsList, intervene, interventions      core.Stmt
 	intervened                                                    core.Stmt
 	erase, eraseSteps, eraseNews, eraseKey                        core.Stmt
@@ -67,7 +67,7 @@ func newStagedRows[Tx any](s *Store[Tx]) *stagedRows[Tx] {
 		parkDue: x("park due", d.ParkDue), due: x("due", d.Due),
 		stepLook: x("step.look", d.StepLook), stepInsert: x("step.insert", d.StepInsert), stepBegin: x("step.begin", d.StepBegin),
 		stepEnd: x("step.end", d.StepEnd), stepFind: x("step.find", d.StepFind), steps: x("steps", d.Steps),
-		touch: x("touch", d.Touch), settle: x("settle", d.Settle), closing: x("close", d.Close),
+		touch: x("touch", d.Touch), settle: x("settle", d.Settle), known: x("known", d.Known), closing: x("close", d.Close),
 		newsLook: x("news.look", d.NewsLook), newsInsert: x("news.insert", d.NewsInsert), newsList: x("news.list", d.NewsList),
 		intervene: x("intervene", d.Intervene), interventions: x("interventions", d.Interventions), intervened: x("intervened", d.Intervened),
 		erase: x("erase", d.Erase), eraseSteps: x("erase.steps", d.EraseSteps), eraseNews: x("erase.news", d.EraseNews),
@@ -210,10 +210,22 @@ func (s *stagedRows[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Dur
 		})
 }
 
-// park leaves the operation to a person.
-func (s *stagedRows[Tx]) park(ctx context.Context, r *Run[Tx], reason string) error {
-	return s.move(ctx, r, "", func(now *stagedRow) bool { return now.state == parked },
+// park leaves the operation to a person, unless the provider's news have come
+// while its call was made: row is then the step's answer.
+func (s *stagedRows[Tx]) park(ctx context.Context, r *Run[Tx], step, reason string) (row *stepRow, err error) {
+	return row, s.move(ctx, r, "", func(now *stagedRow) bool { return now.state == parked },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
+			if _, err := s.sql.touch.Exec(ctx, q, r.hash[:]); err != nil {
+				return core.Result{}, err
+			}
+			found, err := s.step(ctx, q, r.hash, step)
+			if err != nil {
+				return core.Result{}, err
+			}
+			if row = nil; found != nil && (found.state == stepDone || found.state == stepRejected) {
+				row = found
+				return core.Result{Affected: 1}, nil
+			}
 			return s.sql.park.Exec(ctx, q, r.hash[:], r.owner, r.token, reason)
 		})
 }

@@ -149,7 +149,7 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step Outside[T], fn func(c
 		return stored[T](r, step.Step, row)
 	}
 	if doubt && mode == modePark {
-		return value, r.park(ctx, step.Step, "an outside call was begun, and it is not known whether it was done")
+		return parkAt[T](ctx, r, step.Step, "an outside call was begun, and it is not known whether it was done")
 	}
 	call := fn
 	if doubt && mode == modeReconcile {
@@ -181,7 +181,7 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], step string, mode int, v
 	case errors.As(err, &not):
 		state, answer = stepNotDone, nil
 	case mode == modePark:
-		return zero, r.park(ctx, step, cut("the outside call gave no definite answer: "+err.Error(), maxReason))
+		return parkAt[T](ctx, r, step, cut("the outside call gave no definite answer: "+err.Error(), maxReason))
 	default:
 		r.open = &StepError{Step: step, Err: err}
 		return zero, r.open
@@ -243,8 +243,8 @@ func (r *Run[Tx]) begin(ctx context.Context, step, key string, mode int, lease t
 			return r.rows.own(ctx, q, r, step, "", modeTakeOver, r.lease)
 		}
 		// A step is begun once in a run, so with this token it was by a commit
-		// that was in doubt.
-		doubt = row.state == stepBegun && row.token != r.token || r.restored && mode == modeReconcile
+		// that was in doubt; and that run of this function may have found another's.
+		doubt = row.state == stepBegun && (row.token != r.token || doubt) || r.restored && mode == modeReconcile
 		row = nil
 		_, err = r.rows.sql.stepBegin.Exec(ctx, q, r.hash[:], step, r.token)
 		return err
@@ -284,13 +284,25 @@ func (r *Run[Tx]) end(ctx context.Context, step string, state int, answer any) (
 	return row, r.note(err)
 }
 
-// park ends the attempt: the operation is unknown.
-func (r *Run[Tx]) park(ctx context.Context, step, reason string) error {
-	if err := r.rows.park(ctx, r, reason); err != nil {
-		return r.note(err)
+// park ends the attempt: the operation is unknown. row is the step's answer, if
+// it is known meanwhile; then nothing is parked.
+func (r *Run[Tx]) park(ctx context.Context, step, reason string) (row *stepRow, err error) {
+	row, err = r.rows.park(ctx, r, step, reason)
+	if err != nil {
+		return nil, r.note(err)
 	}
-	r.over = &ParkedError{Step: step, Reason: reason}
-	return r.over
+	if row == nil {
+		r.over = &ParkedError{Step: step, Reason: reason}
+	}
+	return row, r.over
+}
+
+func parkAt[T, Tx any](ctx context.Context, r *Run[Tx], step, reason string) (value T, err error) {
+	row, err := r.park(ctx, step, reason)
+	if row != nil {
+		return stored[T](r, step, row)
+	}
+	return value, err
 }
 
 // note remembers that the operation is lost.

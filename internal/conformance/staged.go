@@ -34,6 +34,7 @@ func Staged[Tx any](t *testing.T, h Handle[Tx]) {
 		"StagedCompleter":      stagedCompleter[Tx],
 		"StagedNews":           stagedNews[Tx],
 		"StagedNewsSettles":    stagedNewsSettles[Tx],
+		"StagedNewsFirst":      stagedNewsFirst[Tx],
 		"OperatorsResolve":     operatorsResolve[Tx],
 		"OperatorsIllegal":     operatorsIllegal[Tx],
 		"OperatorsList":        operatorsList[Tx],

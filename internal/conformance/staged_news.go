@@ -125,3 +125,56 @@ func stagedNewsSettles[Tx any](e *Env[Tx]) {
 	}
 	e.wantRefunded("a")
 }
+
+// stagedNewsFirst: news that comes while the call is made, before its worker or
+// whoever takes over knows better, is its answer: nothing is parked at a step
+// whose answer is known, for nobody could say more about it.
+func stagedNewsFirst[Tx any](e *Env[Tx]) {
+	store := e.Store(idempotency.Options{})
+	done := func(key string) idempotency.News {
+		return idempotency.News{ID: "1", Ref: ref(key), Step: "pay", Settles: idempotency.SettlesDone, Result: "by webhook"}
+	}
+	// The worker has no answer of its own.
+	f, s := e.stagedRefunds(0)
+	f.call = func(ctx context.Context, key string) (string, error) {
+		f.provider.pay(key)
+		if _, err := store.News(ctx, done("a"), nil); err != nil {
+			e.Error(err)
+		}
+		return "", errTimeout
+	}
+	if r, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Value != "by webhook" {
+		e.Errorf("news, then no answer: %v, %v", r, err)
+	}
+	f.provider.want(e, 1, 1)
+	e.WantOnce("a")
+	// The worker dies, the news come before its lease ends.
+	e.Must(`DELETE FROM holdfast_news`)
+	e.Must(`DELETE FROM holdfast_steps`)
+	e.Must(`DELETE FROM holdfast_staged`)
+	e.Must(`DELETE FROM effects`)
+	p := newProvider()
+	_, resume := paused(e, idempotency.Outside[string]{}, func(key string) (string, error) { return p.pay(key), nil })
+	if _, err := store.News(e.Ctx, done("a"), nil); err != nil {
+		e.Error(err)
+	}
+	other := &refund[Tx]{e: e, provider: p}
+	if r, err := e.staged(other.stages(), idempotency.Options{}).Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Value != "by webhook" {
+		e.Errorf("news, then the lease's end: %v, %v", r, err)
+	}
+	if err := resume(); !errors.Is(err, idempotency.ErrStale) {
+		e.Errorf("the stale worker: %v", err)
+	}
+	e.wantRefunded("a")
+	// One that was parked nevertheless, by a program of before, goes on when it is said again.
+	parked, s := parkedAt(e, "b")
+	parked.call = nil
+	e.Must(`UPDATE holdfast_steps SET state = 2, result = (SELECT result FROM (SELECT result FROM holdfast_steps WHERE name = 'pay' AND result IS NOT NULL) x)
+WHERE name = 'pay' AND state = 1`)
+	if err := store.Operators().Resolve(e.Ctx, ref("b"), idempotency.Resolution{Step: idempotency.SettlesDone, StepResult: "by webhook"}, who()); err != nil {
+		e.Error(err)
+	}
+	if r, err := s.Do(e.Ctx, stagedOp("b"), "b"); err != nil || r.Value != "by webhook" {
+		e.Errorf("parked at a known step: %v, %v", r, err)
+	}
+}

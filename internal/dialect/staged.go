@@ -29,6 +29,7 @@ import "strings"
 //	Steps, NewsList, Interventions: key_hash
 //	Touch:       key_hash (locks the row)
 //	Settle:      key_hash (an unknown operation goes on)
+//	Known:       key_hash, step (it is not in doubt any more)
 //	Close:       key_hash, state, result (an unknown operation ends)
 //	NewsLook:    key_hash, news_id
 //	NewsInsert:  key_hash, news_id, kind, body
@@ -38,7 +39,7 @@ import "strings"
 type Staged struct {
 	Look, Insert, Claim, Own, Finish, Release, Park, ParkDue, Due string
 	StepLook, StepInsert, StepBegin, StepEnd, StepFind, Steps     string
-	Touch, Settle, Close                                          string
+	Touch, Settle, Known, Close                                   string
 	NewsLook, NewsInsert, NewsList                                string
 	Intervene, Intervened, Interventions                          string
 	Erase, EraseSteps, EraseNews, EraseKey                        string
@@ -109,6 +110,7 @@ VALUES ($1, $2, $3, $4, $5, $6, 1, {now}, {now})`,
 
 		Touch:  `UPDATE {staged} SET ` + moved + ` WHERE key_hash = $1`,
 		Settle: r(`UPDATE {staged} SET state = 1, owner = NULL, ` + nextTerm + `, due_at = {now}, mode = 1, step = '', reason = NULL, started = 0, finished = 0, ` + moved + ` WHERE key_hash = $1 AND state = 6`),
+		Known:  `UPDATE {staged} SET step = '', mode = 1, ` + moved + ` WHERE key_hash = $1 AND state = 1 AND step = $2`,
 		Close:  r(`UPDATE {staged} SET state = $2, result = $3, ` + nextTerm + `, step = '', reason = NULL, finished_at = {now}, ` + moved + ` WHERE key_hash = $1 AND state = 6`),
 
 		NewsLook:   `SELECT 1 FROM {news} WHERE key_hash = $1 AND news_id = $2`,

@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"strconv"
@@ -191,4 +192,48 @@ func stagedLoses(w *world[*sql.Tx], b *bank, what string, arm func() *faultproxy
 		return false
 	}
 	return true
+}
+
+// TestStagedDoubtIsKept: a worker finds that an outside call was begun by another
+// one, commits that it goes on with it, and the answer to that commit is lost. It
+// finds its own token then, and must not take the call for one that was not made.
+func TestStagedDoubtIsKept(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		if engine == dbtest.SQLite {
+			return // no connection that could break
+		}
+		base := conformance.New(t, conformance.SQL(), engine)
+		inMode(t, base, conformance.SQL(), modes(engine)[0], func(w *world[*sql.Tx]) {
+			calls, asked := 0, 0
+			s, err := idempotency.NewStaged(w.Store(idempotency.Options{}), idempotency.Stages[*sql.Tx, string, string]{
+				Name: "refund", Backoff: time.Millisecond,
+				Run: func(ctx context.Context, r *idempotency.Run[*sql.Tx], _ string) (string, error) {
+					return idempotency.Call(ctx, r, idempotency.Outside[string]{
+						Step: "pay", Reconcile: func(context.Context, string) (string, error) {
+							asked++
+							return "found", nil
+						},
+					}, func(context.Context, string) (string, error) {
+						calls++
+						return "", errors.New("no answer, and it was paid")
+					})
+				},
+			})
+			if err != nil {
+				w.Fatal(err)
+			}
+			op := idempotency.Op{Key: w.key("doubt")}
+			if _, err := s.Do(w.Ctx, op, ""); !errors.Is(err, idempotency.ErrUnknown) {
+				w.Fatal(err)
+			}
+			f := w.proxy.LoseReply(nthCommit(2), faultproxy.Close) // the claim is the first
+			if r, err := s.Do(w.Ctx, op, ""); err != nil || r.Value != "found" {
+				w.Errorf("%v, %v", r, err)
+			}
+			if !f.Fired() || calls != 1 || asked != 1 {
+				w.Errorf("the commit's answer was lost: %v; %d calls, asked %d times", f.Fired(), calls, asked)
+			}
+		})
+	})
 }
