@@ -1,8 +1,9 @@
-// Package model holds a model of the lease protocol, lease.pml, and the test
-// that lets Spin explore it: every order of every step within the bounds. It
-// has no code that runs in a program.
+// Package model holds models of Holdfast's protocols, and the test that lets Spin
+// explore them: every order of every step within the bounds. It has no code that
+// runs in a program. lease.pml is of leases, claims.pml of fair and shared locks and
+// semaphores, staged.pml of staged operations.
 //
-// # What is modelled
+// # Leases: what is modelled
 //
 // One key, statement by statement: acquire (a takeover, or an insert above the
 // token floor), the same attempt sent again or looked for, renewal, guard,
@@ -14,7 +15,7 @@
 //
 // # What is claimed
 //
-// The head of lease.pml lists the properties: G1, G2 and G3 of Holdfast's
+// The head of each file lists its properties, and of lease.pml: G1, G2 and G3 of Holdfast's
 // promise, and OVER, FREE and DONE, without which a protocol that never grants
 // would pass. It also lists planted bugs: rules that the protocol cannot do
 // without, each with the property that is lost with it. The test runs them all,
@@ -23,7 +24,7 @@
 // # Bounds
 //
 // The test explores, each completely (no hashing of states, no limit of depth
-// reached), with the number of states that Spin 6.5.2 stores:
+// reached), with the number of states that Spin 6.5.2 stores, of leases:
 //
 //	any clock, 2 clients, 2 attempts each                                5,194,113
 //	any clock, 2 clients, 1 attempt, force-release                         628,995
@@ -40,12 +41,46 @@
 //	margin 1 of TTL 3, 2 clients, 1 attempt, reaper, guards              8,223,583
 //	margin 1 of TTL 2, 2 clients, 1 attempt, reaper, force-release       6,040,783
 //
+// # Lines: fair and shared locks, semaphores
+//
+// claims.pml is of one key: the anchor from which tokens are drawn and its floor,
+// joining in a transaction, looking, the grant, clearing the dead away, renewal,
+// guard, leaving, force-release, the reaper. Clients die in line and as holders,
+// commits are lost, claims are granted whose reply is lost. Readers and a writer,
+// or a semaphore of two permits for three clients:
+//
+//	any clock, 3 clients, guards                                           169,272
+//	any clock, 3 clients, one loses replies, force-release                 563,902
+//	any clock, 2 clients, reaper, one loses replies                         86,868
+//	margin 1 of TTL 2, 3 clients                                         2,213,814
+//	margin 1 of TTL 2, 2 clients, one renews and loses replies              51,560
+//	margin 1 of TTL 2, 2 clients, one renews, reaper (large)             2,332,277
+//
+// The others that the test has are as large, or belong to -bound=large.
+//
+// # Staged operations
+//
+// staged.pml is of an operation with two local steps and a call, by two workers of
+// two attempts each, with an operator, the provider's news, and any clock: every
+// lease may have ended at any place. Every commit may be in doubt, every request
+// lost or late:
+//
+//	a call in doubt is parked                                              566,091
+//	it is taken over, and the provider honours keys                        379,260
+//	it is reconciled                                                       245,587
+//
+// It found that a worker which took a call over, and lost the answer to that commit,
+// took its doubt for none (DOUBT_FORGOTTEN), and that news which came before the
+// lease's end left an operation parked for good (NEWS_FORGOTTEN).
+//
 // # What is left out
 //
 //   - More than one key: the order of several guards, and of several renewals in
 //     one statement.
 //   - Lost data and failover, and database nodes with clocks of their own.
-//   - Waiting between processes, fairness, and how long anything takes.
+//   - How long anything takes; of lines, batches of claims that join together, and
+//     calls with another capacity.
+//   - Of staged operations: MaxAttempts, more than one call, erasure, restores.
 //   - Isolation above READ COMMITTED. A transaction of the caller whose snapshot
 //     is older than the grant is a planted bug: it must be refused.
 //   - More of the caller's transaction than one read and one write after the guard.

@@ -1,0 +1,51 @@
+//go:build !race
+
+package model_test
+
+var (
+	parks      = "-DMODE=PARK"
+	takesOver  = "-DMODE=TAKEOVER"
+	reconciles = "-DMODE=RECONCILE"
+	news       = " -DNEWS=1"
+)
+
+var staged = model{
+	file:  "staged.pml",
+	short: 0,
+	small: []run{
+		{"Park", parks + news},
+		{"TakeOver", takesOver + news},
+		{"Reconcile", reconciles + news},
+		{"ParkWithoutOperator", parks + news + " -DOPERATOR=0"},
+	},
+	large: []run{
+		{"ParkThrice", parks + news + " -DATTEMPTS=3"},
+		{"TakeOverThrice", takesOver + news + " -DATTEMPTS=3"},
+		{"ReconcileThrice", reconciles + news + " -DATTEMPTS=3"},
+		{"ParkThree", parks + news + " -DWORKERS=3 -DATTEMPTS=1"},
+		{"TakeOverThree", takesOver + news + " -DWORKERS=3 -DATTEMPTS=1"},
+		{"ReconcileThree", reconciles + news + " -DWORKERS=3 -DATTEMPTS=1"},
+	},
+	planted: []bug{
+		{"OWN_UNTESTED", "STALE", parks},
+		{"OWN_UNLOCKED", "STALE", parks},
+		{"CLAIM_UNTESTED", "FINAL", parks},
+		{"CLAIM_KEEPS_TOKEN", "CALLED", parks},
+		{"LOCAL_APART", "BOOKED", parks},
+		{"LOCAL_UNREAD", "BOOKED", parks},
+		{"BEGIN_UNWRITTEN", "CALLED", parks},
+		{"DOUBT_IGNORED", "CALLED", parks},
+		{"DOUBT_FORGOTTEN", "CALLED", reconciles},
+		{"TIMEOUT_IS_NO", "PAID", parks},
+		{"CALL_LATE", "CALLED", parks},
+		{"ASK_EARLY", "PAID", reconciles},
+		{"KEY_OF_TOKEN", "PAID", takesOver},
+		{"KEYS_IGNORED", "PAID", takesOver},
+		{"END_OVERWRITES", "POINT", takesOver + news},
+		{"NEWS_OVER_WORKER", "CALLED", parks + news},
+		{"NEWS_FORGOTTEN", "DONE", parks + news},
+		{"PARK_UNTESTED", "FINAL", parks},
+		{"FINISH_UNTESTED", "FINAL", parks},
+		{"SETTLE_PARKED", "DONE", parks},
+	},
+}
