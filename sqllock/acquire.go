@@ -182,11 +182,11 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 			return nil
 		}
 	}
-	was, unsure, tell, err := m.store.free(ctx, l.name, l.owner)
+	f, err := m.store.free(ctx, l.name, l.owner)
 	if err != nil {
 		m.forsake(l.attempt)
 	}
-	if tell {
+	if f.tell {
 		m.bell.ring(l.name)
 	}
 	m.mu.Lock()
@@ -194,7 +194,7 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 	m.wake(l.term.key)
 	// Whatever became of a release that nobody answered, what had lapsed was lost.
 	lapsed := errors.Is(context.Cause(l.ctx), ErrLost)
-	if err == nil && !was && (lapsed || !doubt && !unsure) {
+	if err == nil && !f.was && (lapsed || !doubt && !f.doubt) {
 		if !lapsed {
 			m.wasLost(l, trace.CauseRelease)
 		}

@@ -35,12 +35,12 @@ func (m *manager) forsake(a attempt) {
 func (m *manager) sweep(ctx context.Context, due []forsaken) {
 	for _, f := range m.sweepClaims(ctx, due) {
 		c, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
-		was, _, tell, err := m.store.free(c, []byte(f.name), f.owner)
+		freed, err := m.store.free(c, []byte(f.name), f.owner)
 		cancel()
-		if tell {
+		if freed.tell {
 			m.bell.ring([]byte(f.name))
 		}
-		m.swept(f, err == nil && was)
+		m.swept(f, err == nil && freed.was)
 	}
 }
 

@@ -163,6 +163,7 @@ func (m *manager) close(ctx context.Context) error {
 		time.Sleep(minPoll)
 	}
 	m.stop()
+	m.store.wait()
 	m.waits.wait()
 	m.lines.looks.wait()
 	m.forsaken.wait()

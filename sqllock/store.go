@@ -54,6 +54,11 @@ type store struct {
 
 	make, take, handOver, look, release, guard, write core.Stmt
 
+	// Several leases at once, where the engine has statements for it.
+	many   manyStmts
+	taking gather[attempt, verdict]
+	ending gather[freeing, freed]
+
 	claims claimStmts
 	inTx   func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error
 }
@@ -69,6 +74,8 @@ func newStore(d *dialect.Dialect, table func(string) string, onConn func(context
 		release: compile("release", l.Release), guard: compile("guard", l.Guard), write: compile("guard write", l.GuardWrite),
 		claims: compileClaims(&d.Claims, compile),
 	}
+	s.many = compileMany(s)
+	s.taking.run, s.ending.run = s.takeMany, s.freeMany
 	s.onConn = func(ctx context.Context, before string, f func(q core.Querier) error) error {
 		return s.missing(onConn(ctx, before, f))
 	}
@@ -131,6 +138,13 @@ func (s *store) acquire(ctx context.Context, a attempt) (v verdict, err error) {
 }
 
 func (s *store) acquireOnce(ctx context.Context, a attempt) (v verdict, err error) {
+	if s.many.take != nil {
+		return s.taking.ask(ctx, a, func() (verdict, error) { return s.acquireAlone(ctx, a) })
+	}
+	return s.acquireAlone(ctx, a)
+}
+
+func (s *store) acquireAlone(ctx context.Context, a attempt) (v verdict, err error) {
 	err = s.onConn(ctx, "", func(q core.Querier) error {
 		v, err = s.acquireOn(ctx, q, a)
 		return err
@@ -221,24 +235,34 @@ func (s *store) again(ctx context.Context, f func() error) error {
 	}
 }
 
-// free ends the term of an owner. It answers whether the term was the row's, and
-// whether other processes are to be told. Where it was not, doubt says that a run
-// whose answer was lost may have ended it.
-func (s *store) free(ctx context.Context, name []byte, o owner) (was, doubt, tell bool, err error) {
+// free ends the term of an owner.
+func (s *store) free(ctx context.Context, name []byte, o owner) (freed, error) {
+	if s.many.free != nil {
+		f, err := s.ending.ask(ctx, freeing{name, o}, func() (freed, error) { return s.freeAlone(ctx, name, o) })
+		if err != nil || f.was || !f.doubt {
+			return f, err
+		}
+	}
+	f, err := s.freeAlone(ctx, name, o)
+	f.doubt = f.doubt || s.many.free != nil // of the statement for many
+	return f, err
+}
+
+func (s *store) freeAlone(ctx context.Context, name []byte, o owner) (f freed, err error) {
 	err = s.retry(ctx, func(q core.Querier) (err error) {
-		var freed, waiters int64
+		var ended, waiters int64
 		if s.dialect.Leases.ReleaseTells {
-			_, err = s.release.QueryRow(ctx, q, []any{&freed, &waiters}, name, o[:], s.self[:])
+			_, err = s.release.QueryRow(ctx, q, []any{&ended, &waiters}, name, o[:], s.self[:])
 		} else {
 			var r core.Result
 			r, err = s.release.Exec(ctx, q, name, o[:])
-			freed = r.Affected
+			ended = r.Affected
 		}
-		was, tell = err == nil && freed > 0, err == nil && waiters > 0
-		doubt = doubt || err != nil && !s.dialect.RolledBack(err)
+		f.was, f.tell = err == nil && ended > 0, err == nil && waiters > 0
+		f.doubt = f.doubt || err != nil && !s.dialect.RolledBack(err)
 		return err
 	})
-	return was, doubt, tell, err
+	return f, err
 }
 
 // holderOf looks who has a lock; an error leaves it unknown.

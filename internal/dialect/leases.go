@@ -8,6 +8,9 @@ package dialect
 //	Make, Take: name, owner, TTL (µs), holder
 //	HandOver:   name, owner, TTL (µs), holder, owner so far
 //	Look:       name (returns owner, token, µs left, holder; no row: no lock)
+//	MakeMany, TakeMany: holder, then {names}, owners and TTLs: {rows} are as many
+//	            as ManyRow, of {name}, {owner} and {ttl}
+//	ReleaseMany: waiter, then {names} and as many {owners}
 //	Release:    name, owner, waiter (on whose account nobody need be told)
 //	Register:   waiter, holder, life (µs), then name and count of each row
 //	Renew:      TTL (µs), then {names} and as many {owners}
@@ -33,6 +36,10 @@ type Leases struct {
 	// 1 and how many other processes wait for the lock; otherwise it is a write.
 	Release      string
 	ReleaseTells bool
+	// MakeMany, TakeMany and ReleaseMany do it for several at once and pass over
+	// rows that are locked; empty where the engine cannot say which it did. They
+	// return owner and token, and of ReleaseMany owner and how many others wait.
+	MakeMany, TakeMany, ReleaseMany, ManyRow string
 	// Register says who waits: {rows} are as many as RegisterRow. Listen has the
 	// session hear of {bell}, and Ring (with {bell}'s name and a payload) is
 	// heard there; they are empty where the engine has no such thing.

@@ -34,6 +34,26 @@ RETURNING 1, l.token, 0::bigint, ''::text`},
 	Release: `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name = $1::bytea AND owner = $2::bytea
 RETURNING 1, (SELECT count(*) FROM {waiters} w WHERE w.name = $1::bytea AND w.waiter <> $3::bytea AND w.expires_at > {now})`,
 	ReleaseTells: true,
+
+	ManyRow: `({name}::bytea, {owner}::bytea, {ttl}::bigint)`,
+	// In the order of the names, so that two of them do not lock each other out.
+	MakeMany: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
+SELECT v.name, GREATEST(f.token + 1, c.now), v.owner, $1::text, c.now, c.now + v.ttl
+FROM (SELECT token FROM {floor} WHERE id = 1 FOR SHARE) f, ` + clock + `, (VALUES {rows}) v (name, owner, ttl)
+WHERE NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = v.name)
+ORDER BY v.name
+ON CONFLICT (name) DO NOTHING RETURNING owner, token`,
+	TakeMany: `WITH free AS MATERIALIZED (
+ SELECT name FROM {locks} WHERE name IN ({names}) AND (owner IS NULL OR expires_at <= {now}) ORDER BY name FOR UPDATE SKIP LOCKED
+)
+UPDATE {locks} l SET owner = v.owner, holder = $1::text, granted_at = c.now, value = NULL, token = GREATEST(l.token + 1, c.now), expires_at = c.now + v.ttl
+FROM free f JOIN (VALUES {rows}) v (name, owner, ttl) ON v.name = f.name, ` + clock + `
+WHERE l.name = f.name RETURNING l.owner, l.token`,
+	ReleaseMany: `WITH due AS MATERIALIZED (
+ SELECT name, owner FROM {locks} WHERE name IN ({names}) AND owner IN ({owners}) ORDER BY name FOR UPDATE SKIP LOCKED
+)
+UPDATE {locks} l SET owner = NULL, expires_at = {now} FROM due d WHERE l.name = d.name
+RETURNING d.owner, (SELECT count(*) FROM {waiters} w WHERE w.name = d.name AND w.waiter <> $1::bytea AND w.expires_at > {now})`,
 	Register: dialect.RegisterWaiters + `
 ON CONFLICT (name, waiter) DO UPDATE SET waiting = EXCLUDED.waiting, expires_at = EXCLUDED.expires_at`,
 	RegisterRow: `({name}::bytea, $1::bytea, $2::text, {count}::integer, {now} + $3::bigint)`,
