@@ -52,13 +52,17 @@ func TestCampaign(t *testing.T) {
 	})
 }
 
+// longForm: every control runs on every engine, for a minute; else each on one
+// engine, until it is found out.
+func longForm() bool { return *duration >= 10*time.Minute }
+
 // TestControl takes one protection away, and has to find that it is missing.
 func TestControl(t *testing.T) {
 	needsDuration(t)
 	if *controls == "none" {
 		t.Skip("-controls=none")
 	}
-	everywhere := *controls == "all" || *controls == "" && *duration >= 10*time.Minute
+	everywhere := *controls == "all" || *controls == "" && longForm()
 	for i, what := range allControls {
 		t.Run(string(what), func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +72,7 @@ func TestControl(t *testing.T) {
 					continue
 				}
 				t.Run(string(e), func(t *testing.T) {
-					c := begin(t, e, what, min(*duration, time.Minute))
+					c := begin(t, e, what, time.Minute)
 					c.run()
 					if len(c.found) == 0 {
 						t.Errorf("seed %d: nobody found out that %s is missing", *seed, what)
@@ -143,7 +147,7 @@ func (c *campaign) run() {
 	faults.Go(func() { c.strikeAll(ctx, schedule) })
 	for end := time.Now().Add(c.duration); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		c.judgeWhatIsDone()
-		if c.control != whole && c.any() && c.duration < time.Minute {
+		if c.control != whole && !longForm() && c.any() {
 			break // it is found out
 		}
 	}

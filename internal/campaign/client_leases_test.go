@@ -75,9 +75,10 @@ func (c *client[Tx]) visit(ctx context.Context, t *task, ask ask) error {
 		h.watch(ttl)
 		return err
 	case overstay:
-		if h.watch(ttl); err == nil {
-			h.watch(t.hold + shortTTL)
-			err = c.book(ctx, t, h) // late: guarded, it goes well unless another has been there
+		h.watch(ttl)
+		time.Sleep(t.hold + shortTTL/2) // its time is over in the database as well
+		if err == nil {
+			err = c.book(ctx, t, h) // guarded, it goes well unless another has been there
 		}
 	}
 	return errors.Join(err, c.release(ctx, t, h))

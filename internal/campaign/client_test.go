@@ -103,6 +103,7 @@ func run[Tx any](o *order, open opener[Tx]) error {
 	end, err := c.open(ctx, open)
 	for ; err != nil; end, err = c.open(ctx, open) { // there may be no server now
 		if ctx.Err() != nil {
+			fmt.Println("over")
 			return nil
 		}
 		fmt.Println("opening", strings.ReplaceAll(err.Error(), "\n", " "))

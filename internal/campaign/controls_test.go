@@ -55,7 +55,9 @@ func (c control) plant(l *dialect.Leases) {
 func (c control) faults(all []kind) (some []kind) {
 	for _, k := range all {
 		switch k {
-		case stop, kill, cut, lostCommit, clientClock:
+		case stop:
+			some = append(some, k, k, k)
+		case kill, clientClock:
 			some = append(some, k)
 		}
 	}
@@ -100,6 +102,7 @@ func (c *client[Tx]) refundThenClaim(ctx context.Context, t *task) error {
 		return c.effect(ctx, tx, t, t.id)
 	})
 	if err == nil && a.Outcome == executed {
+		time.Sleep(5 * t.think)
 		err = c.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) error {
 			return c.exec(ctx, tx, `INSERT INTO campaign_claims (name, id) VALUES ($1, $2)`, []byte(t.key), t.id)
 		})

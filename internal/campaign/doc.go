@@ -23,7 +23,7 @@
 // TTL; connections cut, black-holed and slow; the answer to a COMMIT, to any
 // request, or the request itself lost with its connection; the server's
 // processes killed with SIGKILL and started again; the server's clock moved
-// (libfaketime), by milliseconds up to an hour, forward and back; a client's wall
+// (libfaketime; not MySQL's), by milliseconds up to an hour, forward and back; a client's wall
 // clock moved (see moveClock). SQLite has no server and no connection: there all
 // clients are killed at once, and the file is locked for a while. What a machine
 // lacks for any of these is said in the log.
@@ -56,7 +56,9 @@
 // TestControl plays the same campaign with one protection taken away: no guard, a
 // release by name instead of by term, tokens that begin anew, a claim made after
 // the work, an expiry that the holder judges by its own clock. The campaign that
-// finds nothing then has failed.
+// finds nothing in a minute has failed. With -duration=10m and more each control
+// runs on every engine, and for that minute; else each on one engine, until it
+// has found something.
 //
 // # What a seed repeats
 //

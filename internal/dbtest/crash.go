@@ -42,21 +42,20 @@ type CrashServer struct {
 }
 
 // NewCrashServer starts a server of engine from the binaries of this machine, or
-// MySQL in Docker, with env added to its environment and folder to be seen by
-// it. An error says why there is none: a program, an account or Docker is
+// MySQL in Docker, with env added to its environment. An error says why there is none: a program, an account or Docker is
 // missing. It is gone when the test ends.
-func NewCrashServer(tb testing.TB, e Engine, folder string, env ...string) (*CrashServer, error) {
+func NewCrashServer(tb testing.TB, e Engine, env ...string) (*CrashServer, error) {
 	tb.Helper()
 	if !e.available() {
 		return nil, errors.New(e.missing())
 	}
-	prepare := map[Engine]func(testing.TB, string, []string) (*CrashServer, error){
+	prepare := map[Engine]func(testing.TB, []string) (*CrashServer, error){
 		Postgres: crashPostgres, MariaDB: crashMariaDB, MySQL: crashMySQL,
 	}[e]
 	if prepare == nil {
 		return nil, errors.New("it has no server")
 	}
-	s, err := prepare(tb, folder, env)
+	s, err := prepare(tb, env)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +188,7 @@ func program(as *syscall.Credential, dir, log string, env []string, path string,
 	}
 }
 
-func crashPostgres(tb testing.TB, _ string, env []string) (*CrashServer, error) {
+func crashPostgres(tb testing.TB, env []string) (*CrashServer, error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	as, err := accountOf("postgres")
 	if len(found) == 0 {
@@ -210,7 +209,7 @@ func crashPostgres(tb testing.TB, _ string, env []string) (*CrashServer, error) 
 	}, nil
 }
 
-func crashMariaDB(tb testing.TB, _ string, env []string) (*CrashServer, error) {
+func crashMariaDB(tb testing.TB, env []string) (*CrashServer, error) {
 	server, install := Find("mariadbd"), Find("mariadb-install-db")
 	as, err := accountOf("mysql", "nobody")
 	if server == "" || install == "" {
@@ -232,7 +231,7 @@ func crashMariaDB(tb testing.TB, _ string, env []string) (*CrashServer, error) {
 }
 
 // crashMySQL runs in Docker: where MariaDB is installed, MySQL cannot be.
-func crashMySQL(tb testing.TB, folder string, env []string) (*CrashServer, error) {
+func crashMySQL(tb testing.TB, env []string) (*CrashServer, error) {
 	docker, err := exec.LookPath("docker")
 	if err == nil {
 		err = exec.Command(docker, "info").Run() //nolint:noctx // short
@@ -244,13 +243,10 @@ func crashMySQL(tb testing.TB, folder string, env []string) (*CrashServer, error
 	dir := OwnFolder(tb, nil)
 	run := []string{
 		"create", "--name", name, "--label", "holdfast=campaign", "--user", "mysql", "-p", "127.0.0.1:" + port + ":3306",
-		"-e", "MYSQL_ALLOW_EMPTY_PASSWORD=1", "-v", folder + ":" + folder,
+		"-e", "MYSQL_ALLOW_EMPTY_PASSWORD=1",
 	}
 	for _, v := range env {
 		run = append(run, "-e", v)
-		if _, file, ok := strings.Cut(v, "="); ok && strings.HasPrefix(v, "LD_PRELOAD=") {
-			run = append(run, "-v", filepath.Dir(file)+":"+filepath.Dir(file)+":ro")
-		}
 	}
 	run = append(run, "mysql:9.7", "mysqld", "--max-connections=500")
 	if said, err := exec.Command(docker, run...).CombinedOutput(); err != nil { //nolint:noctx // short
