@@ -169,7 +169,7 @@ func (l *Lease) Say(ctx context.Context, value []byte) error {
 		return err
 	})
 	if err == nil && !said { // or it says so already, and MySQL counts changes only
-		if v := s.holderOf(ctx, l.name); v.token != l.term.token || v.left == 0 {
+		if v, _ := s.holderOf(ctx, l.name); v.token != l.term.token || v.left == 0 {
 			return &LostError{Key: l.term.key, Token: l.term.token, Reason: "it had ended when it was to say something"}
 		}
 	}

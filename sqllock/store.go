@@ -123,13 +123,18 @@ func (s *store) acquire(ctx context.Context, a attempt) (v verdict, err error) {
 		case class == dialect.Busy:
 			// Somebody's statement, or the reaper that raises the floor, has ended
 			// in a moment; a guarded transaction has not.
-			if v = s.holderOf(ctx, a.name); v.left > 0 || n >= busyTries {
+			v, looked := s.holderOf(ctx, a.name)
+			if s.unready(looked) {
+				return v, &holdfast.RetryError{Attempts: n, Err: looked}
+			}
+			if v.left > 0 || n >= busyTries {
 				return v, nil
 			}
 		case class != dialect.Retry:
 			return v, err
 		case n == holdfast.DefaultAttempts:
-			return s.holderOf(ctx, a.name), nil
+			v, _ = s.holderOf(ctx, a.name)
+			return v, nil
 		}
 		if err := pause.Sleep(ctx); err != nil {
 			return v, err
@@ -266,13 +271,20 @@ func (s *store) freeAlone(ctx context.Context, name []byte, o owner) (f freed, e
 }
 
 // holderOf looks who has a lock; an error leaves it unknown.
-func (s *store) holderOf(ctx context.Context, name []byte) (v verdict) {
-	_ = s.onConn(ctx, "", func(q core.Querier) error {
+func (s *store) holderOf(ctx context.Context, name []byte) (v verdict, err error) {
+	err = s.onConn(ctx, "", func(q core.Querier) error {
 		_, err := s.lookOn(ctx, q, name, &v)
 		return err
 	})
 	v.won = false
-	return v
+	return v, err
+}
+
+// unready is whether a read, which waits for no lock, shows that the node has
+// lost its cluster: what it waits for before never comes (1205), or it refuses.
+func (s *store) unready(read error) bool {
+	class := s.dialect.Classify(read)
+	return class == dialect.Unready || class == dialect.Busy && s.dialect.Prefix != ""
 }
 
 func (s *store) lookOn(ctx context.Context, q core.Querier, name []byte, v *verdict) (there bool, err error) {

@@ -47,7 +47,9 @@ func TestPostgresStandbys(t *testing.T) {
 	}
 	old.sync("ANY 1 (n2, n3)")
 
-	t.Run("Zombie", func(t *testing.T) { zombie(t, c) })
+	for name, f := range map[string]func(t *testing.T, c *replicated){"Zombie": zombie} {
+		t.Run(name, func(t *testing.T) { f(t, c) })
+	}
 }
 
 // zombie: the old primary was stopped and goes on when another one was promoted.
