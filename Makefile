@@ -94,7 +94,15 @@ model: ## Check the lease protocol's model: needs spin and gcc (ARGS=-bound=larg
 .PHONY: bench
 bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (ARGS='-workload lock -rounds 9')
 	cd bench && go build -o ../bin/bench .
-	HOLDFAST_TEST_REQUIRE= $(TESTSERVERS) -- bin/bench -out bin/bench-out $(ARGS)
+	HOLDFAST_TEST_REQUIRE= $(TESTSERVERS) -local -- bin/bench -out bin/bench-out $(ARGS)
+
+.PHONY: bench-check
+bench-check: $(TESTSERVERS) ## No statement and no round trip more than recorded, no ratio a multiple (ARGS=-update records)
+	$(TESTSERVERS) -- $(MAKE) --no-print-directory bench-check-run
+
+.PHONY: bench-check-run
+bench-check-run:
+	cd bench && go test -count=1 ./... $(ARGS)
 
 .PHONY: tools-test
 tools-test: ## The tests of the nested modules that need no server

@@ -41,11 +41,20 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	report := &result.Report{
+	report, err := measure(ctx, o)
+	if err != nil {
+		return err
+	}
+	return write(report, o.out)
+}
+
+// measure runs the workloads.
+func measure(ctx context.Context, o *options) (report *result.Report, err error) {
+	report = &result.Report{
 		Machine: []string{fmt.Sprintf("%s, %d CPUs, %s/%s", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)},
 		Began:   begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(),
 	}
-	plan := &workload.Plan{Rounds: o.rounds, Slice: o.slice, Clients: o.clients, Log: logf}
+	plan := &workload.Plan{Rounds: o.rounds, Slice: o.slice, Clients: o.clients, Leases: o.leases, Reap: o.reap, Grow: o.grow, Log: logf}
 	defer func() {
 		for _, e := range plan.Engines {
 			if err := e.Close(ctx); err != nil {
@@ -61,17 +70,17 @@ func run(ctx context.Context, args []string) error {
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		plan.Engines = append(plan.Engines, e)
 		if err := workload.Tables(ctx, e); err != nil {
-			return err
+			return nil, err
 		}
-		report.Servers = append(report.Servers, e.Name+" "+e.Version)
+		report.Servers = append(report.Servers, e.Name+" "+e.Version+from(e.Name))
 	}
 	if slices.ContainsFunc(o.workloads, func(w workload.Workload) bool { return w.Peers }) {
 		if plan.Servers, err = servers.Start(ctx, o.peers, logf); err != nil {
-			return err
+			return nil, err
 		}
 		defer func() {
 			if err := plan.Servers.Stop(); err != nil {
@@ -87,19 +96,31 @@ func run(ctx context.Context, args []string) error {
 		logf("%s", w.Name)
 		tables, err := w.Run(ctx, plan)
 		if err != nil {
-			return fmt.Errorf("%s: %w", w.Name, err)
+			return nil, fmt.Errorf("%s: %w", w.Name, err)
 		}
 		report.Tables = append(report.Tables, tables...)
 	}
 	report.Missing = append(report.Missing, plan.Missing...)
+	report.Aim()
 	report.TookS = time.Since(begun).Round(time.Second / 10).Seconds()
-	return write(report, o.out)
+	return report, nil
+}
+
+// from says where a server comes from, where testservers told.
+func from(engine string) string {
+	if how := os.Getenv(strings.TrimSuffix(sqlengine.Variable(engine), "_DSN") + "_FROM"); how != "" {
+		return " (" + how + ")"
+	}
+	return ""
 }
 
 // write writes the report into the folder, and the tables for whoever watches.
 func write(report *result.Report, dir string) error {
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // it is to be read by all
+			return err
+		}
+		if _, err := report.Pictures(dir); err != nil {
 			return err
 		}
 		if err := report.Write(filepath.Join(dir, "result.json")); err != nil {

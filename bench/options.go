@@ -21,6 +21,9 @@ type options struct {
 	slice     time.Duration
 	clients   int
 	conns     int
+	leases    int
+	reap      int
+	grow      int
 	out       string
 }
 
@@ -40,12 +43,15 @@ func parse(args []string) (*options, error) {
 	flags.DurationVar(&o.slice, "slice", time.Second, "how long a turn lasts")
 	flags.IntVar(&o.clients, "clients", 0, "how many work at the same time, instead of each workload's own numbers")
 	flags.IntVar(&o.conns, "conns", 72, "how many connections a pool may have")
+	flags.IntVar(&o.leases, "leases", 10_000, "how many leases one process holds")
+	flags.IntVar(&o.reap, "reap", 1_000_000, "how many expired rows are cleared")
+	flags.IntVar(&o.grow, "grow", 1_000_000, "how many rows the tables grow to; 10000000 takes long and 10 GB")
 	flags.StringVar(&o.out, "out", "", "write result.json, RESULTS.md and the pictures into this `folder`")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	if o.rounds < 1 || o.slice < 10*time.Millisecond || o.conns < 4 || flags.NArg() > 0 {
-		return nil, errors.New("-rounds is at least 1, -slice 10ms, -conns 4, and nothing comes after the flags: see -help")
+	if o.rounds < 1 || o.slice < 10*time.Millisecond || o.conns < 4 || o.leases < 1 || o.reap < 1 || o.grow < 1 || flags.NArg() > 0 {
+		return nil, errors.New("-rounds is at least 1, -slice 10ms, -conns 4, the numbers of rows and leases 1, and nothing comes after the flags: see -help")
 	}
 	var err error
 	if o.engines, err = pick(*engines, allEngines, func(s string) string { return s }); err != nil {

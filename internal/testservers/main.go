@@ -3,7 +3,7 @@
 // Command testservers makes PostgreSQL, MySQL and MariaDB available, runs a
 // command against them and tears them down again:
 //
-//	testservers [-dir DIR] [-engines LIST] -- COMMAND ARGS...
+//	testservers [-dir DIR] [-engines LIST] [-local] -- COMMAND ARGS...
 //	testservers [-dir DIR] -cluster -- COMMAND ARGS...
 //
 // The second form starts no server: it sees to it that the programs are there of
@@ -14,7 +14,8 @@
 //  1. the server that HOLDFAST_TEST_POSTGRES_DSN, HOLDFAST_TEST_MYSQL_DSN or
 //     HOLDFAST_TEST_MARIADB_DSN names;
 //  2. a Docker container (HOLDFAST_TEST_DOCKER=0 forbids it);
-//  3. a server binary of this machine, run in a temporary folder;
+//  3. a server binary of this machine, run in a temporary folder (with -local
+//     before Docker);
 //  4. as root on Debian or Ubuntu, the distribution's package
 //     (HOLDFAST_TEST_INSTALL=0 forbids it).
 //
@@ -36,6 +37,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -51,6 +53,7 @@ type options struct {
 	docker   bool
 	install  bool
 	cluster  bool
+	local    bool // a binary of this machine before Docker
 	command  []string
 }
 
@@ -58,10 +61,11 @@ type options struct {
 func parseOptions(args []string, getenv func(string) string) (options, error) {
 	flags := flag.NewFlagSet("testservers", flag.ContinueOnError)
 	flags.Usage = func() {
-		_, _ = fmt.Fprintln(flags.Output(), "usage: testservers [-dir DIR] [-engines LIST] -- COMMAND ARGS...")
+		_, _ = fmt.Fprintln(flags.Output(), "usage: testservers [-dir DIR] [-engines LIST] [-local] -- COMMAND ARGS...")
 		flags.PrintDefaults()
 	}
 	dir := flags.String("dir", "", "run the command in this `folder`")
+	local := flags.Bool("local", false, "prefer a server binary of this machine to Docker, which has a proxy between")
 	list := flags.String("engines", "", "start only these servers: a comma-separated `list` of postgres, mysql, mariadb")
 	cluster := flags.Bool("cluster", false, "start no server, but provide the programs of clusters")
 	if err := flags.Parse(args); err != nil {
@@ -76,6 +80,7 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		docker:  getenv("HOLDFAST_TEST_DOCKER") != "0",
 		install: getenv("HOLDFAST_TEST_INSTALL") != "0",
 		cluster: *cluster,
+		local:   *local,
 		command: flags.Args(),
 	}
 	var err error
@@ -168,7 +173,7 @@ func (o options) runWith(ctx context.Context, found *results, ranDir string) int
 
 	env := append(os.Environ(), "HOLDFAST_TEST_RAN_DIR="+ranDir)
 	for _, s := range found.servers {
-		env = append(env, s.engine.variable()+"="+s.dsn)
+		env = append(env, s.engine.variable()+"="+s.dsn, "HOLDFAST_TEST_"+strings.ToUpper(string(s.engine))+"_FROM="+s.how)
 	}
 	status := runChild(ctx, o.command, o.dir, env)
 	if errors.As(context.Cause(ctx), &interrupted) {

@@ -55,12 +55,17 @@ type results struct {
 func provideAll(ctx context.Context, opts options, folder string) *results {
 	sources := []source{fromEnvironment}
 	local := localSource(folder)
+	if opts.local {
+		sources = append(sources, local)
+	}
 	if opts.docker {
 		sources = append(sources, fromDocker)
 	} else {
 		sources = append(sources, refuse("HOLDFAST_TEST_DOCKER=0"))
 	}
-	sources = append(sources, local)
+	if !opts.local {
+		sources = append(sources, local)
+	}
 	if opts.install {
 		sources = append(sources, installSource(local))
 	} else {

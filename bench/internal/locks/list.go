@@ -82,6 +82,26 @@ func Alone(group string) []Competitor {
 	return nil
 }
 
+// Few are the best floor of an engine, and Holdfast beside it.
+func Few(engine string) []Competitor {
+	var few []Competitor
+	for _, c := range Alone(engine) {
+		switch c.Name {
+		case FloorPgx, OursPgx:
+		case FloorSQL, OursSQL:
+			if engine != sqlengine.SQLite {
+				continue
+			}
+		case FloorInterp, OursInterp:
+			c.Against = FloorInterp
+		default:
+			continue
+		}
+		few = append(few, c)
+	}
+	return few
+}
+
 // Pairs lists who is measured in turns with whom, by the names of Alone. The
 // first one of each engine is the control.
 func Pairs(engine string) [][2]string {

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -92,4 +93,11 @@ func locker[Tx any](open opens[Tx], of func(*sqllock.Locker[Tx]) acquire) func(c
 			Close: l.Close,
 		}, nil
 	}
+}
+
+// Leases are Holdfast's on the engine's pool of database/sql.
+func Leases(ctx context.Context, e *sqlengine.Engine, opts ...holdfast.Option) (*Lock, error) {
+	return lease(func(ctx context.Context, w *World) (*holdfast.DB[*sql.Tx], error) {
+		return holdfastsql.Open(ctx, w.Engine.SQL, append(opts, w.options()...)...)
+	})(ctx, &World{Engine: e})
 }

@@ -127,3 +127,18 @@ func lookSQL(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, f
 		return e.SQL.QueryRowContext(ctx, text, key).Scan(&order, &cents)
 	}, nothing, nil
 }
+
+// Ours is a refund under Do on the engine's pool of database/sql, with a DB
+// opened so.
+func Ours(ctx context.Context, e *sqlengine.Engine, opts ...holdfast.Option) (Do, error) {
+	s, _, err := newSteps(ctx, e, e.SQL, false)
+	if err != nil {
+		return nil, err
+	}
+	db, err := holdfastsql.Open(ctx, e.SQL, opts...)
+	if err != nil {
+		return nil, err
+	}
+	do, _, err := under(ctx, db, s.run)
+	return do, err
+}

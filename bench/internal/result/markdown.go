@@ -24,13 +24,13 @@ func (r *Report) Markdown(w io.Writer) error {
 	for _, line := range r.Missing {
 		b.WriteString("- not measured: " + line + "\n")
 	}
-	if len(r.Targets) > 0 {
-		b.WriteString("\n## Targets\n\n")
-		targetTable(&b, r.Targets)
-	}
 	for i := range r.Tables {
 		b.WriteString("\n")
 		r.Tables[i].markdown(&b)
+	}
+	if len(r.Targets) > 0 {
+		b.WriteString("\n## Targets\n\n")
+		targetTable(&b, r.Targets)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -60,6 +60,9 @@ func (t *Table) markdown(b *strings.Builder) {
 		if r.Note != "" {
 			fmt.Fprintf(b, "\n%s, %s: %s\n", r.Group, r.Name, r.Note)
 		}
+	}
+	if t.File != "" {
+		b.WriteString("\n![" + t.Title + "](" + t.File + ")\n")
 	}
 	for _, n := range t.Notes {
 		b.WriteString("\n" + n + "\n")

@@ -36,6 +36,8 @@ type Table struct {
 	Columns []Column `json:"columns"`
 	Rows    []Row    `json:"rows"`
 	Notes   []string `json:"notes,omitempty"`
+	// File is the picture's name, once it is drawn.
+	File string `json:"file,omitempty"`
 	// Picture is what the SVG shows.
 	Picture Picture `json:"-"`
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/bench/internal/locks"
 	"github.com/holdfast-go/holdfast/bench/internal/refunds"
+	"github.com/holdfast-go/holdfast/bench/internal/settle"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 )
 
@@ -18,12 +19,19 @@ func All() []Workload {
 		{Name: "handover", Run: HandOver, Peers: true},
 		{Name: "refund", Run: Refund},
 		{Name: "replay", Run: Replay},
+		{Name: "leases", Run: Leases},
+		{Name: "reap", Run: Reap},
+		{Name: "settlement", Run: Settlement},
+		{Name: "growth", Run: Growth},
 	}
 }
 
 // Tables makes the tables of all workloads.
 func Tables(ctx context.Context, e *sqlengine.Engine) error {
 	if err := locks.Tables(ctx, e); err != nil {
+		return err
+	}
+	if err := settle.Tables(ctx, e); err != nil {
 		return err
 	}
 	return refunds.Tables(ctx, e)

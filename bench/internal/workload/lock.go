@@ -140,11 +140,15 @@ func (p *Plan) lockPairs(ctx context.Context, e *sqlengine.Engine, keys func(int
 }
 
 // lockSlices measures those who are compared in one group.
-func (p *Plan) lockSlices(ctx context.Context, g group, clients int, keys func(int) func() string, ratio string) (list []result.Row, err error) {
+func (p *Plan) lockSlices(ctx context.Context, g group, clients int, keys func(int) func() string, ratio string) ([]result.Row, error) {
+	return p.lockSlicesOf(ctx, g, locks.Alone(g.name), clients, keys, ratio)
+}
+
+func (p *Plan) lockSlicesOf(ctx context.Context, g group, compared []locks.Competitor, clients int, keys func(int) func() string, ratio string) (list []result.Row, err error) {
 	var open closers
 	defer func() { err = errors.Join(err, open.close(ctx)) }()
 	var entrants []*entrant
-	for _, c := range locks.Alone(g.name) {
+	for _, c := range compared {
 		l, err := p.open(ctx, g, c, &open)
 		if err != nil {
 			return nil, err
