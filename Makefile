@@ -88,7 +88,7 @@ cluster: $(TESTSERVERS) ## Galera and PostgreSQL clusters under fire: installs w
 	$(TESTSERVERS) -cluster -- go test ./internal/cluster -count=1 -timeout 60m -v $(ARGS)
 
 .PHONY: model
-model: ## Check the lease protocol's model: needs spin and gcc (ARGS=-bound=large for more)
+model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=large for more)
 	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/model $(ARGS)
 
 .PHONY: bench
@@ -144,8 +144,15 @@ example: ## The refund example, on http://127.0.0.1:8080
 tidy: ## go mod tidy in every module
 	@for module in $(MODULES); do (set -x; cd "$$module" && go mod tidy); done
 
+# Without a network, where the modules are in the cache.
+.PHONY: deps
+deps: ## The modules are those of go.sum, and go.mod says what is used
+	@for module in $(MODULES); do (set -x; cd "$$module" && go mod verify); done; \
+	for module in $(filter-out ./bench,$(MODULES)); do (set -x; cd "$$module" && go mod tidy -diff); done # of the peers, not all tests can be had
+
 .PHONY: verify
 verify: ## What CI runs
+	$(MAKE) deps
 	$(MAKE) lint
 	$(MAKE) test
 	$(MAKE) race

@@ -1,40 +1,149 @@
 package holdfast_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestProgramsLinkOnlyTheirOwnDriver: a user on one engine links neither the
-// drivers of the others nor what only tests and tools need.
-func TestProgramsLinkOnlyTheirOwnDriver(t *testing.T) {
-	t.Parallel()
+const self = "github.com/holdfast-go/holdfast"
+
+// links are the modules that a program links with each public package, beside
+// this one: a user on one engine links neither the drivers of the others nor what
+// only tests and tools need.
+func links() map[string][]string {
 	const (
-		pgx, mysql, sqlite = "github.com/jackc/pgx/", "github.com/go-sql-driver/", "modernc.org/"
-		sqlx, migrate      = "github.com/jmoiron/sqlx", "github.com/golang-migrate/"
-		docker             = "github.com/ory/dockertest"
+		backoff = "github.com/cenkalti/backoff/v5"
+		headers = "github.com/dunglas/httpsfv"
+		mapper  = "github.com/jmoiron/sqlx" // its package that maps the fields of structs
+		migrate = "github.com/golang-migrate/migrate/v4"
+		pgx     = "github.com/jackc/pgx/v5"
+		uuid    = "github.com/google/uuid"
 	)
-	for _, c := range []struct {
-		packages  []string
-		forbidden []string
-	}{
-		{[]string{"./adapters/holdfastsql", "./idempotency", "./optimistic", "./reaper", "./console"}, []string{pgx, mysql, sqlite, migrate, docker}},
-		{[]string{"./migrations"}, []string{pgx, mysql, sqlite, docker}},
-		{[]string{"./adapters/holdfastsqlx"}, []string{pgx, mysql, sqlite, migrate, docker}},
-		{[]string{"./adapters/holdfastpgx", "./idempotency"}, []string{mysql, sqlite, migrate, docker}},
-		{[]string{"."}, []string{pgx, mysql, sqlite, sqlx, migrate, docker}},
-	} {
-		out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps"}, c.packages...)...).Output()
+	return map[string][]string{
+		"":                      {backoff},
+		"adapters/holdfastpgx":  {backoff, "github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", pgx, "github.com/jackc/puddle/v2", "golang.org/x/sync", "golang.org/x/text"},
+		"adapters/holdfastsql":  {backoff},
+		"adapters/holdfastsqlx": {backoff, mapper},
+		"console":               {backoff, uuid, mapper},
+		"doctor":                {backoff, mapper},
+		"holdfastslog":          {backoff},
+		"idempotency":           {backoff, uuid, mapper},
+		"idempotency/idemhttp":  {backoff, headers, uuid, mapper},
+		"migrations":            {backoff, migrate},
+		"optimistic":            {backoff, uuid, mapper},
+		"reaper":                {backoff, uuid, mapper},
+		"sqllock":               {backoff, uuid, mapper},
+	}
+}
+
+// pkg is what go list says of a package.
+type pkg struct {
+	ImportPath string
+	Name       string
+	Deps       []string
+	Module     *struct{ Path, Dir string }
+}
+
+// packages are those of this module and all that they link, by import path.
+func packages(t *testing.T) map[string]pkg {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Name,Deps,Module", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]pkg{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		for dep := range strings.Lines(string(out)) {
-			for _, f := range c.forbidden {
-				if strings.HasPrefix(dep, f) {
-					t.Errorf("%v links %s", c.packages, strings.TrimSpace(dep))
-				}
+		all[p.ImportPath] = p
+	}
+}
+
+func TestProgramsLinkOnlyTheirOwnDriver(t *testing.T) {
+	t.Parallel()
+	all, allowed := packages(t), links()
+	for path, p := range all {
+		name := strings.TrimPrefix(strings.TrimPrefix(path, self), "/")
+		if p.Module == nil || p.Module.Path != self || p.Name == "main" || slices.ContainsFunc([]string{"internal", "examples", "holdfasttest"}, func(dir string) bool {
+			return name == dir || strings.HasPrefix(name, dir+"/")
+		}) {
+			continue // no package of a user's program; holdfasttest is for tests, and is SQLite
+		}
+		linked := map[string]bool{}
+		for _, dep := range p.Deps {
+			if m := all[dep].Module; m != nil && m.Path != self {
+				linked[m.Path] = true
 			}
+		}
+		want, known := allowed[name]
+		if !known {
+			t.Errorf("package %q is not in the list", name)
+		}
+		slices.Sort(want)
+		if got := slices.Sorted(maps.Keys(linked)); !slices.Equal(got, want) {
+			t.Errorf("package %q links %v, the list allows %v", name, got, want)
+		}
+		delete(allowed, name)
+	}
+	for name := range allowed {
+		t.Errorf("package %q is in the list and is none", name)
+	}
+}
+
+// TestLicences: what any package or program of this module links may be linked
+// into a program that is not free.
+func TestLicences(t *testing.T) {
+	t.Parallel()
+	texts := []string{
+		"Permission is hereby granted, free of charge, to any person obtaining a copy", // MIT
+		"Redistribution and use in source and binary forms",                            // BSD
+		"Apache License",
+		"Permission to use, copy, modify, and/or distribute this software for any purpose", // ISC
+		"Mozilla Public License", // of single files, which nobody here changes
+	}
+	dirs := map[string]string{}
+	for _, p := range packages(t) {
+		if p.Module != nil && p.Module.Path != self {
+			dirs[p.Module.Path] = p.Module.Dir
+		}
+	}
+	if len(dirs) < 5 {
+		t.Fatalf("only %v", dirs)
+	}
+	for module, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(dir, "[LC][IO][CP][EY]*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := false
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			flat := strings.Join(strings.Fields(string(text)), " ")
+			if strings.Contains(flat, "GNU GENERAL PUBLIC LICENSE") || strings.Contains(flat, "GNU AFFERO") {
+				t.Errorf("%s: %s is the GPL", module, file)
+			}
+			known = known || slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(flat, s) })
+		}
+		if !known {
+			t.Errorf("%s: no licence that is known: %v", module, files)
 		}
 	}
 }

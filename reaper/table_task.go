@@ -19,6 +19,11 @@ const (
 	// earliest is when a row can have expired, in µs: 2000-01-01. A zero is often
 	// meant as never, and with a wrong unit every time is near 1970.
 	earliest = 946_684_800_000_000
+
+	// What stands for the lists of a batch, whose length differs: no name of the
+	// user's has a NUL in it, though it may have {tuples}.
+	listOfFirsts = "\x00firsts"
+	listOfTuples = "\x00tuples"
 )
 
 // table is the task on a table of the user's own.
@@ -92,7 +97,8 @@ func (t *table) compile(index string) {
 
 	t.total = compile("count", `SELECT COUNT(*), COALESCE(MIN(`+read+`), 0) FROM `+t.at+` WHERE `+due)
 	t.early = compile("early", `SELECT 1 FROM `+t.at+` WHERE `+t.compare("<", "$1")+t.conds(2)+` LIMIT 1`)
-	t.write = strings.NewReplacer("{table}", t.at, "{keys}", keys, "{first}", names[0], "{index}", d.Ident(index), "{due}", due, "{same}", t.same()).Replace(d.Sweep.Table.Write)
+	t.write = strings.NewReplacer("{table}", t.at, "{keys}", keys, "{first}", names[0], "{index}", d.Ident(index), "{due}", due, "{same}", t.same(),
+		"{firsts}", listOfFirsts, "{tuples}", listOfTuples).Replace(d.Sweep.Table.Write)
 	if t.spec.Scan {
 		for i, behind := range []string{"", ` WHERE ` + t.behind(next)} {
 			limit := `$` + strconv.Itoa(next+i*len(t.key))
@@ -271,7 +277,7 @@ func (t *table) clear(ctx context.Context, q core.Querier, cutoff int64, found [
 		}
 		firsts[i], tuples[i] = one[0], "("+strings.Join(one, ", ")+")"
 	}
-	text := strings.NewReplacer("{firsts}", strings.Join(firsts, ", "), "{tuples}", strings.Join(tuples, ", ")).Replace(t.write)
+	text := strings.NewReplacer(listOfFirsts, strings.Join(firsts, ", "), listOfTuples, strings.Join(tuples, ", ")).Replace(t.write)
 	r, err := t.dialect.Compile("sweep.table.write", text).Exec(ctx, q, args...)
 	return r.Affected, err
 }

@@ -85,9 +85,10 @@ FROM {locks} WHERE name = $1`
 	ListLeases = `SELECT ` + LeaseInfo + ` FROM {locks} WHERE name >= $1 AND name < $2 AND (owner IS NOT NULL AND expires_at > {now} OR $4 = 1) ORDER BY name LIMIT $3`
 	// ForceLease takes the lock away from whoever has it. Its token moves, so
 	// that what the holder was told is an earlier one. Parameters: name, by, reason,
-	// the token that it has to have or 0.
+	// the token that it has to have or 0, which is compared with a zero of the
+	// column's type: in PostgreSQL's simple protocol a plain one makes it an integer.
 	ForceLease = `UPDATE {locks} SET token = CASE WHEN token + 1 > {now} THEN token + 1 ELSE {now} END, owner = NULL, expires_at = {now},
- forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE name = $1 AND owner IS NOT NULL AND (token = $4 OR $4 = 0)`
+ forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE name = $1 AND owner IS NOT NULL AND (token = $4 OR 0 * token = $4)`
 	// SayLease sets what a term's holder has to say. Parameters: name, owner, value.
 	SayLease   = `UPDATE {locks} SET value = $3 WHERE name = $1 AND owner = $2 AND expires_at > {now}`
 	WaitsLease = `SELECT name, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END

@@ -1,0 +1,64 @@
+package idemhttp
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+)
+
+// FuzzFingerprint: two requests have one fingerprint only when they are the same,
+// or differ in the spelling of one JSON value.
+func FuzzFingerprint(f *testing.F) {
+	const jsonType = "application/json"
+	f.Add("POST", "/a", "q=1", jsonType, []byte(`{"a":1}`), "POST", "/a", "q=1", jsonType, []byte(`{ "a": 1 }`))
+	f.Add("POST", "/a", "b", "", []byte("c"), "POST", "/ab", "", "", []byte("c"))
+	f.Add("POST", "/a", "", jsonType, []byte("\"\xff\""), "POST", "/a", "", jsonType, []byte("\"\xfe\""))
+	f.Add("POST", "/a", "", jsonType, []byte(`"\ud800"`), "POST", "/a", "", jsonType, []byte(`"\udbff"`))
+	f.Add("POST", "/a%2Fb", "", "", []byte(nil), "POST", "/a/b", "", "", []byte(nil))
+	f.Fuzz(func(t *testing.T, method, path, query, media string, body []byte, method2, path2, query2, media2 string, body2 []byte) {
+		one, err1 := fingerprint(request(method, path, query, media), body)
+		two, err2 := fingerprint(request(method2, path2, query2, media2), body2)
+		if err1 != nil || err2 != nil || !bytes.Equal(one, two) {
+			return
+		}
+		a, b := request(method, path, query, media), request(method2, path2, query2, media2)
+		if a.Method != b.Method || a.URL.EscapedPath() != b.URL.EscapedPath() || a.URL.RawQuery != b.URL.RawQuery {
+			t.Fatalf("%s %s and %s %s are one", a.Method, a.URL, b.Method, b.URL)
+		}
+		if bytes.Equal(body, body2) {
+			return
+		}
+		c1, e1 := idempotency.Canonical(json.RawMessage(body))
+		c2, e2 := idempotency.Canonical(json.RawMessage(body2))
+		if e1 != nil || e2 != nil || !bytes.Equal(c1, c2) {
+			t.Fatalf("%q and %q are one", body, body2)
+		}
+	})
+}
+
+func request(method, path, query, media string) *http.Request {
+	return &http.Request{Method: method, URL: &url.URL{Path: path, RawQuery: query}, Header: http.Header{"Content-Type": {media}}}
+}
+
+// FuzzRestore: whatever a record holds is replayed or refused, and nothing panics.
+func FuzzRestore(f *testing.F) {
+	for _, s := range []string{`{"status":200}`, `{"status":99}`, `{"status":1000}`, `{"status":204,"body":"YQ=="}`, `{"status":200,"header":{"X":["a\nb"],"":[""]}}`, `null`, `{"status":1e3}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, kept []byte) {
+		stored, err := restore(kept)
+		if err != nil {
+			return
+		}
+		w := httptest.NewRecorder()
+		stored.replay(w)
+		if w.Code != stored.Status || w.Header().Get(HeaderReplayed) != "true" {
+			t.Fatalf("%q: %d, %v", kept, w.Code, w.Header())
+		}
+	})
+}
