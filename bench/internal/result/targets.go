@@ -57,28 +57,34 @@ func (r *Report) Aim() {
 			if t.Workload != a.workload || a.clients > 0 && t.Clients != a.clients {
 				continue
 			}
-			for _, row := range t.Rows {
-				v, ok := row.Values[a.key]
-				if !ok || a.only != "" && a.only != row.Group || !matches(a.rows, row.Name) {
-					continue
-				}
-				target := Target{What: a.what, On: row.Group + ", " + row.Name, Target: a.target, Bound: a.bound, AtLeast: a.atLeast, Measured: v, Note: a.note}
-				if t.Clients > 1 {
-					target.On += ", " + clients(t.Clients)
-				}
-				if strings.Contains(t.Title, "new key") {
-					target.On += ", new keys"
-				}
-				target.Met = v.Median <= a.bound
-				if a.atLeast {
-					target.Met = v.Median >= a.bound
-				}
-				r.Targets = append(r.Targets, target)
-			}
+			r.Targets = append(r.Targets, a.in(t)...)
 		}
 	}
 	r.hotAgainstPeers()
 	r.handOverBudget()
+}
+
+// in lists the rows of a table that the aim is about.
+func (a *aim) in(t *Table) (targets []Target) {
+	for _, row := range t.Rows {
+		v, ok := row.Values[a.key]
+		if !ok || a.only != "" && a.only != row.Group || !matches(a.rows, row.Name) {
+			continue
+		}
+		target := Target{What: a.what, On: row.Group + ", " + row.Name, Target: a.target, Bound: a.bound, AtLeast: a.atLeast, Measured: v, Note: a.note}
+		if t.Clients > 1 {
+			target.On += ", " + clients(t.Clients)
+		}
+		if strings.Contains(t.Title, "new key") {
+			target.On += ", new keys"
+		}
+		target.Met = v.Median <= a.bound
+		if a.atLeast {
+			target.Met = v.Median >= a.bound
+		}
+		targets = append(targets, target)
+	}
+	return targets
 }
 
 // matches compares a name with a pattern in which # stands for one driver's form.
@@ -149,7 +155,7 @@ func (r *Report) handOverBudget() {
 			}
 			budget := 2*trip.Values["p50"].Median + commit.Values["p50"].Median
 			target := Target{
-				What: "hand-over between processes, p50 µs", On: row.Group, Target: fmt.Sprintf("≤ 2 round trips + 1 commit = %s", Number(budget)),
+				What: "hand-over between processes, p50 µs", On: row.Group, Target: "≤ 2 round trips + 1 commit = " + Number(budget),
 				Bound: budget, Measured: row.Values["p50"], Met: row.Values["p50"].Median <= budget,
 			}
 			if row.Group != "postgres" {

@@ -118,7 +118,7 @@ func countFeeds(ctx context.Context, e *sqlengine.Engine, again bool) (figures, 
 	}{{"trips", feedOp(ours, again)}, {"floor_trips", feedOp(settle.Bare(e), again)}} {
 		err := times(2, func() error { return x.op(ctx, 0) })
 		begun, trips := said.Load(), e.Trips()
-		if err = errors.Join(err, times(feeds, func() error { return x.op(ctx, 0) })); err != nil {
+		if err := errors.Join(err, times(feeds, func() error { return x.op(ctx, 0) })); err != nil {
 			return nil, err
 		}
 		if x.trips == "trips" {
