@@ -157,6 +157,9 @@ func (h *holding) watch(d time.Duration) {
 // the guard makes that safe.
 func (c *client[Tx]) book(ctx context.Context, t *task, h *holding) error {
 	h.term.Observe(h.lease.Context())
+	if err := c.looks(t, h); err != nil {
+		return err
+	}
 	t.written++
 	a := answer{Job: visit, Key: t.key, ID: fmt.Sprint(t.id, ".", t.written), Outcome: executed}
 	var sent *history.Action

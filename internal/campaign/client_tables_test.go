@@ -38,9 +38,7 @@ func (c *client[Tx]) enter(ctx context.Context, tx Tx, t *task, id string, token
 	if err != nil {
 		return err
 	}
-	if time.Sleep(t.think); c.Control == inMemory {
-		time.Sleep(40 * t.think) // what has to be hit
-	}
+	time.Sleep(t.think)
 	if t.fails {
 		return errors.New("it fails on purpose")
 	}
