@@ -14,7 +14,7 @@ func TestDocsNameTests(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{}
 	// A test function, and a suite's entry in a map of tests.
-	named := regexp.MustCompile(`(?m)^func (Test\w+)\(|"([A-Z][\w/]*)":\s`)
+	named := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(|"([A-Z][\w/]*)":\s`)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return err
