@@ -19,12 +19,12 @@ import (
 // server may be down just now.
 func (c *campaign) rows(query string, args ...any) (all [][2]string) {
 	var err error
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		if all, err = c.ask(query, args...); err == nil {
 			return all
 		}
 	}
-	c.t.Errorf("the auditor: %s: %v", query, err)
+	c.t.Fatalf("the auditor: %s: %v", query, err) // without its rows there is nothing to judge
 	return nil
 }
 

@@ -129,7 +129,8 @@ func (c *campaign) crash(pause <-chan time.Time) {
 	}
 }
 
-// moveServerClock notes when it leaps forward by more than the assumption allows.
+// moveServerClock notes when it leaps forward by more than the assumption allows:
+// the margin of the shortest leases is half of their TTL.
 func (c *campaign) moveServerClock(to time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +138,7 @@ func (c *campaign) moveServerClock(to time.Duration) {
 	c.serverClock = to
 	from := history.Now()
 	c.site.moveClock(to)
-	if leap > margin/2 {
+	if leap > shortTTL/4 {
 		c.outside = append(c.outside, pause{client: everybody, from: from, to: history.Now() + 100*time.Millisecond})
 	}
 }
