@@ -118,13 +118,13 @@ func injectIdentifiers[Tx any](e *Env[Tx]) {
 		if e.InnoDB() {
 			value = []byte(evil + evil)
 		}
-		clear, err := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.TableSpec{{
+		sweeper, err := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.TableSpec{{
 			Table: table, Key: []string{oddKey}, Expires: oddExpires, Unit: reaper.Microseconds, Scan: true, Where: []reaper.Cond{reaper.Where(oddValue, "=", value)},
 		}}})
 		if err != nil {
 			e.Fatalf("table %q: %v", table, err)
 		}
-		if report, err := clear.Sweep(e.Ctx); err != nil {
+		if report, err := sweeper.Sweep(e.Ctx); err != nil {
 			e.Errorf("table %q: sweep: %v, %v", table, err, report)
 		}
 		if n := e.Int(`SELECT COUNT(*) FROM ` + at); n != 0 {

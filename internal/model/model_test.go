@@ -22,7 +22,7 @@ type run struct {
 	bounds string // as Spin takes them
 }
 
-// bug is a rule that a protocol cannot do without, left out: the property that
+// A bug is a rule that a protocol cannot do without, left out: the property that
 // is lost with it, and bounds within which that is found.
 type bug struct {
 	name     string
