@@ -23,10 +23,10 @@ var claims = model{
 		{"PatientLost", patient + " -DLOSERS=1"},
 		{"Reaped", "-DCLIENTS=2 -DREAPER=1 -DLOSERS=1"},
 		{"Margin", trusted},
-		{"MarginSemaphore", trusted + permits},
 		{"MarginRenewed", renewing + " -DLOSERS=1"},
 	},
 	large: []run{
+		{"MarginSemaphore", trusted + permits},
 		{"MarginReaped", renewing + " -DREAPER=1"},
 		{"SharedAll", guarded + " -DLOSERS=1 -DFORCES=1"},
 		{"ReapedTwice", anchors},
