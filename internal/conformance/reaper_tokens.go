@@ -49,7 +49,7 @@ func (e *Env[Tx]) grant(q core.Querier, name string, owner []byte) (token int64,
 	duplicate := true
 	if l.Make.Text != "" {
 		err = run("make", l.Make)
-		duplicate = e.DB.Access().Dialect.Classify(err) == dialect.Duplicate
+		duplicate = e.DB.Access().Dialect.Classify(err) == dialect.Duplicate || err == nil && token == 0
 	}
 	if duplicate {
 		err = run("take", l.Take)
