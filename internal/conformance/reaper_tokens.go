@@ -46,8 +46,22 @@ func (e *Env[Tx]) grant(q core.Querier, name string, owner []byte) (token int64,
 		token *= int64(won)
 		return err
 	}
+	// The forms for many leases, every other time where there are any.
+	many := func(label, text string) error {
+		token = 0
+		text = strings.NewReplacer("{rows}", l.ManyRow, "{names}", "$2", "{name}", "$2", "{owner}", "$3", "{ttl}", "$4").Replace(text)
+		var of []byte
+		_, err := e.lease(label, text).QueryRow(e.Ctx, q, []any{&of, &token}, "holder", []byte(name), owner, int64(60_000_000))
+		return err
+	}
 	duplicate := true
-	if l.Make.Text != "" {
+	switch {
+	case l.MakeMany != "" && owner[0]%2 == 0:
+		if err = many("make", l.MakeMany); err == nil && token == 0 {
+			err = many("take", l.TakeMany)
+		}
+		duplicate = false
+	case l.Make.Text != "":
 		err = run("make", l.Make)
 		duplicate = e.DB.Access().Dialect.Classify(err) == dialect.Duplicate || err == nil && token == 0
 	}
