@@ -49,7 +49,7 @@ func (e *Env[Tx]) grant(q core.Querier, name string, owner []byte) (token int64,
 	// The forms for many leases, every other time where there are any.
 	many := func(label, text string) error {
 		token = 0
-		text = strings.NewReplacer("{rows}", l.ManyRow, "{names}", "$2", "{name}", "$2", "{owner}", "$3", "{ttl}", "$4").Replace(text)
+		text = strings.NewReplacer("{names}", "$2", "{name}", "$2", "{owner}", "$3", "{ttl}", "$4").Replace(strings.ReplaceAll(text, "{rows}", l.ManyRow))
 		var of []byte
 		_, err := e.lease(label, text).QueryRow(e.Ctx, q, []any{&of, &token}, "holder", []byte(name), owner, int64(60_000_000))
 		return err
