@@ -158,11 +158,10 @@ func (s *Store[Tx]) transact(ctx context.Context, c *claim, body func(Tx) (verdi
 	if !s.dialect().Capabilities.SeesClaims || c.expired {
 		opts.LockTimeout = bound // before the function there are the claim's waits only
 	}
+	var verdictOf func(*core.Bound) (bool, error)
 	if c.expired || s.lease != nil {
 		opts.FirstSets = false // the expired record goes first, or the guard
-	}
-	var verdictOf func(*core.Bound) (bool, error)
-	if !c.expired && s.lease == nil {
+	} else {
 		opts.First, verdictOf = s.claiming(c, bound, s.options.LockTimeout)
 	}
 	r := &record{print: c.prints.own(), printVersion: c.prints.version}

@@ -135,6 +135,9 @@ func (m *manager) attempt(ctx context.Context, key string, name []byte, s settin
 		return nil, v, err
 	}
 	if !v.won {
+		if v.doubt {
+			m.forsake(a)
+		}
 		return nil, v, nil
 	}
 	lease, err := m.begin(key, a, s, v.token, sent)

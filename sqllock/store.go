@@ -36,6 +36,9 @@ type attempt struct {
 type verdict struct {
 	won   bool
 	token int64
+	// Of a lock that was not granted: a statement whose answer was lost may yet
+	// grant it.
+	doubt bool
 	// Of a lock that somebody else has, where it could be looked at.
 	left   time.Duration
 	holder string
@@ -144,9 +147,14 @@ func (s *store) acquire(ctx context.Context, a attempt) (v verdict, err error) {
 
 func (s *store) acquireOnce(ctx context.Context, a attempt) (v verdict, err error) {
 	if s.many.take != nil {
-		return s.taking.ask(ctx, a, func() (verdict, error) { return s.acquireAlone(ctx, a) })
+		v, err = s.taking.ask(ctx, a, func() (verdict, error) { return s.acquireAlone(ctx, a) })
+		if err != nil || v.won || !v.doubt {
+			return v, err
+		}
 	}
-	return s.acquireAlone(ctx, a)
+	v, err = s.acquireAlone(ctx, a)
+	v.doubt = s.many.take != nil // of the statement for many
+	return v, err
 }
 
 func (s *store) acquireAlone(ctx context.Context, a attempt) (v verdict, err error) {

@@ -46,8 +46,8 @@ func compileMany(s *store) (m manyStmts) {
 	return m
 }
 
-// takeMany grants what is free of several attempts. An error answers none of
-// them: each is sent again alone, and finds its own term if it has one.
+// takeMany grants what is free of several attempts. After an error each is sent
+// again alone, and finds its own term if it has one.
 func (s *store) takeMany(ctx context.Context, all []attempt, tell func(i int, v verdict)) {
 	var made, taken []int
 	for i, a := range all {
@@ -78,10 +78,14 @@ func (s *store) grantMany(ctx context.Context, stmts map[int]core.Stmt, all []at
 		args = append(args, all[i].ttl.Microseconds())
 	}
 	tokens := map[owner]int64{}
-	if s.rowsOf(ctx, stmts[len(padded)], func(o owner, token int64) { tokens[o] = token }, args...) != nil {
-		return
-	}
+	err := s.rowsOf(ctx, stmts[len(padded)], func(o owner, token int64) { tokens[o] = token }, args...)
 	for _, i := range of {
+		if err != nil {
+			if !s.dialect.RolledBack(err) {
+				tell(i, verdict{doubt: true})
+			}
+			continue
+		}
 		s.seen.add(all[i].name) // it is there now, whoever made it
 		if token := tokens[all[i].owner]; token > 0 {
 			tell(i, verdict{won: true, token: token})
