@@ -125,20 +125,15 @@ func (m *manager) attempt(ctx context.Context, key string, name []byte, s settin
 	a := attempt{name: name, owner: newOwner(), ttl: s.ttl}
 	sent := time.Now() // before the request leaves
 	v, err := m.store.acquire(ctx, a)
-	if err != nil {
-		if !m.store.dialect.RolledBack(err) {
-			m.forsake(a) // it may have been granted, or may yet be
-		}
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, v, err
+	a.doubt = v.doubt || err != nil && !m.store.dialect.RolledBack(err)
+	if !v.won && a.doubt {
+		m.forsake(a) // it may have been granted, or may yet be
 	}
-	if !v.won {
-		if v.doubt {
-			m.forsake(a)
-		}
-		return nil, v, nil
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil || !v.won {
+		return nil, v, err
 	}
 	lease, err := m.begin(key, a, s, v.token, sent)
 	if lease != nil {
@@ -182,11 +177,14 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 	if next != nil {
 		var passed bool
 		if passed, doubt = m.pass(ctx, l, next); passed {
+			if l.doubt {
+				m.forsake(l.attempt)
+			}
 			return nil
 		}
 	}
 	f, err := m.store.free(ctx, l.name, l.owner)
-	if err != nil {
+	if err != nil || l.doubt {
 		m.forsake(l.attempt)
 	}
 	if f.tell {

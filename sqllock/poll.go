@@ -88,35 +88,55 @@ func (m *manager) look(ctx context.Context, batch []*waiter) (map[string]time.Du
 
 // rows runs a read that returns bytes and a number.
 func (s *store) rows(ctx context.Context, stmt core.Stmt, each func(b []byte, n int64), args ...any) error {
-	return s.onConn(ctx, "", func(q core.Querier) (err error) {
-		rows, err := stmt.Query(ctx, q, args...)
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if e := rows.Close(); err == nil {
-				err = e
-			}
-		}()
-		for rows.Next() {
-			var b []byte
-			var n int64
-			if err := rows.Scan(&b, &n); err != nil {
-				return err
-			}
-			each(b, n)
-		}
-		return rows.Err()
-	})
+	return s.onConn(ctx, "", func(q core.Querier) error { return rowsOn(ctx, q, stmt, each, args...) })
 }
 
-// rowsOf is rows where the bytes are an owner.
-func (s *store) rowsOf(ctx context.Context, stmt core.Stmt, each func(o owner, n int64), args ...any) error {
-	return s.rows(ctx, stmt, func(b []byte, n int64) {
-		if len(b) == len(owner{}) {
-			each(owner(b), n)
+func rowsOn(ctx context.Context, q core.Querier, stmt core.Stmt, each func(b []byte, n int64), args ...any) (err error) {
+	rows, err := stmt.Query(ctx, q, args...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := rows.Close(); err == nil {
+			err = e
 		}
-	}, args...)
+	}()
+	for rows.Next() {
+		var b []byte
+		var n int64
+		if err := rows.Scan(&b, &n); err != nil {
+			return err
+		}
+		each(b, n)
+	}
+	return rows.Err()
+}
+
+// owners runs a statement that says a number of each of several owners. Rows that
+// came before an error count for nothing: the statement may not have been
+// committed. doubt is whether a run of it may yet be carried out.
+func (s *store) owners(ctx context.Context, stmt core.Stmt, args ...any) (said map[owner]int64, doubt bool, err error) {
+	err = s.onConn(ctx, "", s.doubting(&doubt, func(q core.Querier) error {
+		said = map[owner]int64{}
+		return rowsOn(ctx, q, stmt, func(b []byte, n int64) {
+			if len(b) == len(owner{}) {
+				said[owner(b)] = n
+			}
+		}, args...)
+	}))
+	if err != nil {
+		said = nil
+	}
+	return said, doubt, err
+}
+
+// doubting runs f, and sets doubt where it failed and may yet be carried out.
+func (s *store) doubting(doubt *bool, f func(q core.Querier) error) func(q core.Querier) error {
+	return func(q core.Querier) error {
+		err := f(q)
+		*doubt = *doubt || err != nil && !s.dialect.RolledBack(err)
+		return err
+	}
 }
 
 func anys[T any](list []T) []any {

@@ -139,7 +139,11 @@ func (s *store) renew(ctx context.Context, ttl time.Duration, batch []*Lease) (m
 	args := append([]any{ttl.Microseconds()}, append(names, owners...)...)
 	renewed := make(map[owner]bool, len(batch))
 	if d.Renewed {
-		return renewed, s.rowsOf(ctx, stmt, func(o owner, _ int64) { renewed[o] = true }, args...)
+		said, _, err := s.owners(ctx, stmt, args...)
+		for o := range said {
+			renewed[o] = true
+		}
+		return renewed, err
 	}
 	return renewed, s.onConn(ctx, d.RenewBefore, func(q core.Querier) error {
 		r, err := stmt.Exec(ctx, q, args...)
@@ -161,7 +165,11 @@ func (s *store) remaining(ctx context.Context, batch []*Lease) (map[owner]time.D
 		text = s.dialect.Claims.Remaining
 	}
 	stmt := s.list("remaining", text, 1, len(names))
-	return left, s.rowsOf(ctx, stmt, func(o owner, n int64) { left[o] = micros(n) }, append(names, owners...)...)
+	said, _, err := s.owners(ctx, stmt, append(names, owners...)...)
+	for o, n := range said {
+		left[o] = micros(n)
+	}
+	return left, err
 }
 
 func terms(batch []*Lease) (names, owners []any) {

@@ -30,15 +30,16 @@ type attempt struct {
 	owner owner
 	ttl   time.Duration
 	token int64 // of a claim, which knows it beforehand
+	// doubt: a statement whose answer was lost may yet grant it, once more where
+	// it was granted.
+	doubt bool
 }
 
 // verdict is what became of an attempt.
 type verdict struct {
 	won   bool
 	token int64
-	// Of a lock that was not granted: a statement whose answer was lost may yet
-	// grant it.
-	doubt bool
+	doubt bool // as of the attempt
 	// Of a lock that somebody else has, where it could be looked at.
 	left   time.Duration
 	holder string
@@ -117,9 +118,13 @@ const takeBound = 10 * time.Millisecond
 // statement again, or which say that a row is locked, are not the caller's:
 // held is the answer when they do not end.
 func (s *store) acquire(ctx context.Context, a attempt) (v verdict, err error) {
+	doubt := false // of any of the tries
+	defer func() { v.doubt = doubt }()
 	pause := core.NewBackoff()
 	for n := 1; ; n++ {
-		if v, err = s.acquireOnce(ctx, a); err == nil {
+		v, err = s.acquireOnce(ctx, a)
+		doubt = doubt || v.doubt
+		if err == nil {
 			return v, nil
 		}
 		switch class := s.dialect.Classify(err); {
@@ -145,23 +150,26 @@ func (s *store) acquire(ctx context.Context, a attempt) (v verdict, err error) {
 	}
 }
 
-func (s *store) acquireOnce(ctx context.Context, a attempt) (v verdict, err error) {
-	if s.many.take != nil {
-		v, err = s.taking.ask(ctx, a, func() (verdict, error) { return s.acquireAlone(ctx, a) })
-		if err != nil || v.won || !v.doubt {
-			return v, err
-		}
+func (s *store) acquireOnce(ctx context.Context, a attempt) (verdict, error) {
+	if s.many.take == nil {
+		return s.acquireAlone(ctx, a)
 	}
-	v, err = s.acquireAlone(ctx, a)
-	v.doubt = s.many.take != nil // of the statement for many
+	v, err := s.taking.ask(ctx, a, func() (verdict, error) { return s.acquireAlone(ctx, a) })
+	if err != nil || v.won || !v.doubt {
+		return v, err
+	}
+	v, err = s.acquireAlone(ctx, a) // it finds its own term, if there is one by now
+	v.doubt = true
 	return v, err
 }
 
 func (s *store) acquireAlone(ctx context.Context, a attempt) (v verdict, err error) {
-	err = s.onConn(ctx, "", func(q core.Querier) error {
+	doubt := false
+	err = s.onConn(ctx, "", s.doubting(&doubt, func(q core.Querier) error {
 		v, err = s.acquireOn(ctx, q, a)
 		return err
-	})
+	}))
+	v.doubt = doubt
 	return v, err
 }
 
@@ -250,14 +258,15 @@ func (s *store) again(ctx context.Context, f func() error) error {
 
 // free ends the term of an owner.
 func (s *store) free(ctx context.Context, name []byte, o owner) (freed, error) {
-	if s.many.free != nil {
-		f, err := s.ending.ask(ctx, freeing{name, o}, func() (freed, error) { return s.freeAlone(ctx, name, o) })
-		if err != nil || f.was || !f.doubt {
-			return f, err
-		}
+	if s.many.free == nil {
+		return s.freeAlone(ctx, name, o)
 	}
-	f, err := s.freeAlone(ctx, name, o)
-	f.doubt = f.doubt || s.many.free != nil // of the statement for many
+	f, err := s.ending.ask(ctx, freeing{name, o}, func() (freed, error) { return s.freeAlone(ctx, name, o) })
+	if err != nil || f.was || !f.doubt {
+		return f, err
+	}
+	f, err = s.freeAlone(ctx, name, o)
+	f.doubt = true
 	return f, err
 }
 

@@ -77,18 +77,13 @@ func (s *store) grantMany(ctx context.Context, stmts map[int]core.Stmt, all []at
 	for _, i := range padded {
 		args = append(args, all[i].ttl.Microseconds())
 	}
-	tokens := map[owner]int64{}
-	err := s.rowsOf(ctx, stmts[len(padded)], func(o owner, token int64) { tokens[o] = token }, args...)
+	tokens, doubt, err := s.owners(ctx, stmts[len(padded)], args...)
 	for _, i := range of {
-		if err != nil {
-			if !s.dialect.RolledBack(err) {
-				tell(i, verdict{doubt: true})
-			}
-			continue
+		if err == nil {
+			s.seen.add(all[i].name) // it is there now, whoever made it
 		}
-		s.seen.add(all[i].name) // it is there now, whoever made it
-		if token := tokens[all[i].owner]; token > 0 {
-			tell(i, verdict{won: true, token: token})
+		if token := tokens[all[i].owner]; token > 0 || doubt {
+			tell(i, verdict{won: token > 0, token: token, doubt: doubt})
 		}
 	}
 }
@@ -104,17 +99,10 @@ func (s *store) freeMany(ctx context.Context, all []freeing, tell func(i int, f 
 	for _, f := range padded {
 		args = append(args, f.owner[:])
 	}
-	waiters := map[owner]int64{}
-	err := s.rowsOf(ctx, s.many.free[len(padded)], func(o owner, n int64) { waiters[o] = n }, args...)
+	waiters, doubt, _ := s.owners(ctx, s.many.free[len(padded)], args...)
 	for i, f := range all {
-		if err != nil {
-			if !s.dialect.RolledBack(err) {
-				tell(i, freed{doubt: true})
-			}
-			continue
-		}
-		if n, ended := waiters[f.owner]; ended {
-			tell(i, freed{was: true, tell: n > 0})
+		if n, ended := waiters[f.owner]; ended || doubt {
+			tell(i, freed{was: ended, doubt: doubt, tell: n > 0})
 		}
 	}
 }

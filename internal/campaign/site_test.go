@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -143,11 +142,7 @@ func (s *site) way(i int) *way {
 	w.proxy = proxy
 	w.url = w.url[:at[4]] + proxy.Addr() + w.url[at[5]:]
 	if param != "" {
-		sep := "?"
-		if strings.Contains(w.url, "?") {
-			sep = "&"
-		}
-		w.url += sep + param
+		w.url = dbtest.With(w.url, param)
 	}
 	return w
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -32,11 +31,7 @@ func With[Tx any](h Handle[Tx], param string, engines ...dbtest.Engine) Handle[T
 	h.Name += "?" + param
 	h.Runs = func(e dbtest.Engine) bool { return slices.Contains(engines, e) }
 	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) Pool[Tx] {
-		sep := "?"
-		if strings.Contains(dsn, "?") {
-			sep = "&"
-		}
-		return open(tb, dsn+sep+param, opts...)
+		return open(tb, dbtest.With(dsn, param), opts...)
 	}
 	return h
 }

@@ -41,6 +41,7 @@ func Leases[Tx any](t *testing.T, h Handle[Tx]) {
 			"Time/ClientClock":       leaseClientClock[Tx],
 			"Time/Steps":             leaseClockSteps[Tx],
 			"Lost/Replies":           leaseLostReplies[Tx],
+			"Lost/Commit":            leaseRefusedAtCommit[Tx],
 			"Guard/OldSnapshot":      leaseOldSnapshot[Tx],
 			"Guard/Renewal":          leaseGuardAndRenewal[Tx],
 			"Guard/TryAnswers":       leaseTryAnswers[Tx],
@@ -51,7 +52,7 @@ func Leases[Tx any](t *testing.T, h Handle[Tx]) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				if name == "Cancelled/Floor" { // nobody else can make a lock meanwhile
+				if name == "Cancelled/Floor" || name == "Lost/Commit" { // nobody else can make a lock meanwhile
 					f(New(t, h, engine))
 					return
 				}

@@ -26,11 +26,7 @@ func (e *Env[Tx]) clockOf(p Pool[Tx], expr string) (n int64) {
 
 // param adds a parameter to a DSN.
 func param(dsn, name, value string) string {
-	sep := "?"
-	if strings.Contains(dsn, "?") {
-		sep = "&"
-	}
-	return dsn + sep + name + "=" + url.QueryEscape(value)
+	return dbtest.With(dsn, name+"="+url.QueryEscape(value))
 }
 
 // at is a pool whose sessions have a clock that stands at t, on InnoDB.

@@ -268,7 +268,7 @@ func tableReferenced[Tx any](e *Env[Tx]) {
 	e.Must(`INSERT INTO visits VALUES (9), (10)`)
 	dsn := e.DSN
 	if e.Engine == dbtest.SQLite { // it looks at them only when it is told to
-		dsn += map[bool]string{true: "&", false: "?"}[strings.Contains(dsn, "?")] + "_pragma=foreign_keys(1)"
+		dsn = dbtest.With(dsn, "_pragma=foreign_keys(1)")
 	}
 	o := quick(16)
 	o.Tables = []reaper.TableSpec{spec}

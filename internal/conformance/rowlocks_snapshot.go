@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"sync"
 
 	"github.com/holdfast-go/holdfast"
@@ -187,12 +186,8 @@ func keySnapshotIsolation[Tx any](e *Env[Tx]) {
 	if e.Engine != dbtest.MariaDB {
 		return // the others have no such setting
 	}
-	sep := "?"
-	if strings.Contains(e.DSN, "?") {
-		sep = "&"
-	}
 	strict := *e
-	strict.Pool = e.Handle.Open(e, e.DSN+sep+"innodb_snapshot_isolation=ON")
+	strict.Pool = e.Handle.Open(e, dbtest.With(e.DSN, "innodb_snapshot_isolation=ON"))
 	strict.counter()
 	l := strict.Locker()
 	for attempt := range 2 {

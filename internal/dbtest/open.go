@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"database/sql"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,6 +24,14 @@ func OpenSQL(tb testing.TB, databaseURL string) *sql.DB {
 		}
 	})
 	return db
+}
+
+// With adds a parameter to a database's URL: name=value, escaped where it has to be.
+func With(databaseURL, param string) string {
+	if strings.Contains(databaseURL, "?") {
+		return databaseURL + "&" + param
+	}
+	return databaseURL + "?" + param
 }
 
 // OpenPgx opens a PostgreSQL database that DSN made as a native pool. Closing it,

@@ -108,7 +108,7 @@ func TestLeaseCutOff(t *testing.T) {
 				t.Parallel()
 				w := again(t, &world[*sql.Tx]{Env: e})
 				c := &cutOff{Env: w.Env, direct: e.DSN, naive: name == "both ways"}
-				c.holder = joined(t, with(w.DSN, textOf(engine)), "", cutOffOptions, history.New(), nil)
+				c.holder = joined(t, dbtest.With(w.DSN, textOf(engine)), "", cutOffOptions, history.New(), nil)
 				t.Cleanup(w.proxy.CutAll)
 				c.all(func(*cutOff) (<-chan struct{}, func()) {
 					begun, end := cut(w.proxy)
@@ -299,7 +299,7 @@ func TestLeaseSurvivesCutConnections(t *testing.T) {
 		e := conformance.New(t, conformance.SQL(), engine)
 		w := again(t, &world[*sql.Tx]{Env: e})
 		o := sqllock.Options{TTL: 10 * time.Second} // a new connection takes its time on a busy machine
-		holder := joined(t, with(w.DSN, textOf(engine)), "", o, history.New(), nil)
+		holder := joined(t, dbtest.With(w.DSN, textOf(engine)), "", o, history.New(), nil)
 		t.Cleanup(w.proxy.CutAll)
 		rival := joined(t, e.DSN, "", o, history.New(), nil)
 		lease, err := holder.locks.Acquire(e.Ctx, "key")

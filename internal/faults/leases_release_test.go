@@ -26,7 +26,7 @@ func TestLeaseReleasedLateAndAgain(t *testing.T) {
 			dbtest.MariaDB: "innodb_lock_wait_timeout=1", dbtest.SQLite: "_pragma=busy_timeout(100)",
 		}[e.Engine]
 		o := sqllock.Options{TTL: 5 * time.Second}
-		late := joined(e.T, with(e.DSN, patience), "", o, history.New(), nil)
+		late := joined(e.T, dbtest.With(e.DSN, patience), "", o, history.New(), nil)
 		other := joined(e.T, e.DSN, "", o, history.New(), nil)
 		lease, err := late.locks.Acquire(e.Ctx, "key", sqllock.WithTTL(100*time.Millisecond), sqllock.WithoutRenewal())
 		if err != nil {
@@ -71,7 +71,7 @@ func TestLeaseReleasedLateWithoutReply(t *testing.T) {
 		e := conformance.New(t, conformance.SQL(), engine)
 		w := again(t, &world[*sql.Tx]{Env: e})
 		o := sqllock.Options{TTL: 5 * time.Second}
-		late := joined(t, with(w.DSN, textOf(engine)), "", o, history.New(), nil)
+		late := joined(t, dbtest.With(w.DSN, textOf(engine)), "", o, history.New(), nil)
 		other := joined(t, e.DSN, "", o, history.New(), nil)
 		for name, c := range map[string]struct {
 			taken bool

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -127,14 +126,6 @@ func (c atLevel) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
-}
-
-// with adds a parameter to a database's URL.
-func with(url, param string) string {
-	if strings.Contains(url, "?") {
-		return url + "&" + param
-	}
-	return url + "?" + param
 }
 
 // window is how long a lease is trusted after a call that began at sent, unless

@@ -1,0 +1,114 @@
+package faults_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/history"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// Rule: the statement that asks for many leases may be run long after its
+// connection was lost, and everybody has got an answer by another one. What it
+// grants then is nobody's, and is taken back.
+func TestLeasesGatheredLate(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		if engine != dbtest.Postgres {
+			return // the others have no statement for many
+		}
+		e := conformance.New(t, conformance.SQL(), engine)
+		for name, held := range map[string]bool{"held meanwhile": true, "granted by another statement": false} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				gatheredLate(t, again(t, &world[*sql.Tx]{Env: e}), e.DSN, name, held)
+			})
+		}
+	})
+}
+
+func gatheredLate(t *testing.T, w *world[*sql.Tx], direct, name string, held bool) {
+	const n = 24
+	keys := make([]string, n)
+	o := sqllock.Options{TTL: time.Minute}
+	late := joined(t, dbtest.With(w.DSN, textOf(w.Engine)), "", o, history.New(), nil)
+	other := joined(t, direct, "", o, history.New(), nil)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%s %d", name, i)
+		lease, err := late.locks.Acquire(w.Ctx, keys[i]) // it knows the row from now on
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(w.Ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// all has a party try every key at the same time.
+	all := func(p *party) (leases []*sqllock.Lease) {
+		leases = make([]*sqllock.Lease, n)
+		var tries sync.WaitGroup
+		for i, key := range keys {
+			tries.Go(func() {
+				var err error
+				if leases[i], err = p.locks.TryAcquire(w.Ctx, key); err != nil && !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("%s: %v", key, err)
+				}
+			})
+		}
+		tries.Wait()
+		return leases
+	}
+	end := func(leases []*sqllock.Lease) {
+		for _, lease := range leases {
+			if lease == nil {
+				continue
+			}
+			if err := lease.Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	var meanwhile []*sqllock.Lease
+	if held {
+		meanwhile = all(other)
+	}
+	w.proxy.Slow(20 * time.Millisecond) // those behind the first are gathered
+	f := w.proxy.Hold(faultproxy.Contains("WITH free AS MATERIALIZED"), faultproxy.Close)
+	mine := all(late)
+	w.proxy.Slow(0)
+	w.struck(f, nil)
+	for i, lease := range mine {
+		if (lease != nil) == held {
+			t.Fatalf("%s: granted %v, held by another %v", keys[i], lease != nil, held)
+		}
+	}
+	end(meanwhile)
+	end(mine)
+	if err := f.Deliver(); err != nil {
+		t.Fatal(err)
+	}
+	granted := func() (left []string) {
+		for _, key := range keys {
+			seen, _, err := other.locks.Inspect(w.Ctx, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen.Held {
+				left = append(left, key)
+			}
+		}
+		return left
+	}
+	if len(granted()) == 0 {
+		t.Log("the late statement granted nothing, or it was taken back at once")
+	}
+	w.Eventually("what was granted late is free again", func() bool { return len(granted()) == 0 })
+}
