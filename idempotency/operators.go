@@ -156,6 +156,9 @@ func (o *Operators[Tx]) List(ctx context.Context, f Filter) ([]Operation, error)
 	if f.Limit < 0 || f.Limit > MaxBatch || f.Overdue < 0 {
 		return nil, invalid("Filter", fmt.Sprintf("Limit is not between 0 (default) and %d, or Overdue is negative", MaxBatch))
 	}
+	if err := firstOf(checkName("Filter.Tenant", f.Tenant, true), checkName("Filter.Name", f.Name, true)); err != nil {
+		return nil, err
+	}
 	if len(f.States) == 0 {
 		f.States = []State{Parked}
 	}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// evilEach is how many of the values that are SQL each flag is given: in turns,
+// so that all are given to some.
+const evilEach = 4
+
+var syntax = regexp.MustCompile(`(?i)syntax|unterminated|unrecognized token|incomplete input`)
+
+// TestInjection: a value that is SQL in any flag of any command is a value, or is
+// refused; it never is a part of a statement.
+func TestInjection(t *testing.T) {
+	onEveryEngine(t, func(o operator) {
+		o.Must(`CREATE TABLE canary (n INT NOT NULL)`)
+		o.Must(`INSERT INTO canary VALUES (7)`)
+		locks := worker(o)
+		if _, err := locks.Acquire(o.Ctx, "innocent"); err != nil {
+			o.Fatal(err)
+		}
+		next := 0
+		for _, cmd := range leaves(newRoot()) {
+			path := strings.Fields(cmd.CommandPath())[1:]
+			if slices.Contains([]string{"bench", "console", "completion", "help", "version"}, path[0]) {
+				continue // they run on, or take no such value
+			}
+			var texts []string
+			each(cmd, func(f *pflag.Flag) {
+				if strings.HasPrefix(f.Value.Type(), "string") && !strings.Contains(f.Name, "dsn") && !strings.Contains(f.Name, "file") {
+					texts = append(texts, f.Name)
+				}
+			})
+			for _, name := range texts {
+				for range evilEach {
+					next++
+					evil := conformance.Evil()[next%len(conformance.Evil())]
+					args := append(slices.Clone(path), "--"+name+"="+evil)
+					each(cmd, func(f *pflag.Flag) {
+						_, required := f.Annotations[cobra.BashCompOneRequiredFlag]
+						switch {
+						case f.Name == name:
+						case f.Name == "yes" && (name == "prefix" || name == "schema"):
+							args = append(args, "--yes")
+						case f.Name == "as":
+							args = append(args, "--as=rejected")
+						case f.Name == "key" && name != "key-hex", required && f.Name != "key-hex":
+							args = append(args, "--"+f.Name+"=plain")
+						}
+					})
+					code, _, err := o.run(args...)
+					if name == "prefix" && code != exitUsage || code > exitUsage && path[0] != "doctor" || syntax.MatchString(err) {
+						o.Errorf("%q: status %d, %s", args, code, err)
+					}
+				}
+			}
+		}
+		if next < 200 {
+			o.Errorf("%d values were tried", next)
+		}
+		if n := o.Int(`SELECT SUM(n) FROM canary`); n != 7 {
+			o.Error("a table was changed")
+		}
+		if seen, _, err := locks.Inspect(o.Ctx, "innocent"); err != nil || !seen.Held {
+			o.Errorf("a lock that was not named: %+v, %v", seen, err)
+		}
+	})
+}
+
+// TestInjectionNames: such a key is found, listed and released as what it is.
+func TestInjectionNames(t *testing.T) {
+	onEveryEngine(t, func(o operator) {
+		locks := worker(o)
+		if _, err := locks.Acquire(o.Ctx, "innocent"); err != nil {
+			o.Fatal(err)
+		}
+		for _, evil := range conformance.Evil() {
+			if _, err := locks.Acquire(o.Ctx, evil, sqllock.WithoutRenewal()); err != nil {
+				o.Fatal(err)
+			}
+			var list []lease
+			if o.json(&list, "locks", "list", "--begin="+evil); len(list) != 1 {
+				o.Errorf("%q begins %d keys", evil, len(list))
+			}
+			if out := o.ok("locks", "release", "--key="+evil, "--by=ada", "--reason=; DROP TABLE holdfast_locks"); out != "released\n" {
+				o.Errorf("%q: %s", evil, out)
+			}
+		}
+		var list []lease
+		if o.json(&list, "locks", "list"); len(list) != 1 || list[0].Key != "innocent" {
+			o.Errorf("held: %+v", list)
+		}
+	})
+}
+
+func worker(o operator) *sqllock.Locker[*sql.Tx] {
+	o.Helper()
+	l, err := sqllock.New(o.Ctx, o.DB, sqllock.Options{Holder: "worker", TTL: time.Hour})
+	if err != nil {
+		o.Fatal(err)
+	}
+	o.Cleanup(func() { _ = l.Close(context.WithoutCancel(o.Ctx)) })
+	return l
+}
+
+// leaves are the commands that do something.
+func leaves(cmd *cobra.Command) (list []*cobra.Command) {
+	if !cmd.HasSubCommands() {
+		return []*cobra.Command{cmd}
+	}
+	for _, below := range cmd.Commands() {
+		list = append(list, leaves(below)...)
+	}
+	return list
+}
+
+// each calls f for the flags that a command takes.
+func each(cmd *cobra.Command, f func(*pflag.Flag)) {
+	cmd.InheritedFlags().VisitAll(f)
+	cmd.NonInheritedFlags().VisitAll(f)
+}
