@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"strings"
@@ -12,13 +13,13 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/doctor"
+	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// TestPostgresStandbys: what the doctor says of standbys, what a client sees of a
-// primary that was stopped and comes back beside the one that took its place, and
-// what is lost with the wrong standby.
+// TestPostgresStandbys: what the doctor says of standbys, and what a client sees
+// of a primary that was stopped and comes back beside the one that took its place.
 func TestPostgresStandbys(t *testing.T) {
 	c := startPostgres(t, 2)
 	old := c.nodes[0]
@@ -49,6 +50,58 @@ func TestPostgresStandbys(t *testing.T) {
 
 	for name, f := range map[string]func(t *testing.T, c *replicated){"Zombie": zombie} {
 		t.Run(name, func(t *testing.T) { f(t, c) })
+	}
+}
+
+// TestPostgresWrongStandby: what nobody can promise. A standby that was down for a
+// while, and takes the primary's place, does not have what was acknowledged
+// meanwhile: a key is executed again.
+func TestPostgresWrongStandby(t *testing.T) {
+	for name, names := range map[string]string{"AnotherAcknowledged": "ANY 1 (n2, n3)", "Asynchronous": ""} {
+		t.Run(name, func(t *testing.T) {
+			c := startPostgres(t, 2)
+			old, other, wrong := c.nodes[0], c.nodes[1], c.nodes[2]
+			old.sync(names)
+			business(t, dbtest.OpenSQL(t, old.url()), "TEXT")
+			on := openOn(t, old.url(), sqllock.Options{})
+			ask := func(o *opened, key string) idempotency.Outcome {
+				t.Helper()
+				store, err := idempotency.New(t.Context(), o.db, idempotency.Options{SingleTenant: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := idempotency.Do(t.Context(), store, idempotency.Op{Name: "refund", Key: key, NoFingerprint: true}, func(context.Context, *sql.Tx) (string, error) {
+					return "done", nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r.Outcome
+			}
+			ask(on, "before")
+			lsn := old.text(`SELECT pg_current_wal_lsn()::text`)
+			until(t, 30*time.Second, "the standby does not have it", func() bool {
+				return wrong.text(`SELECT (pg_last_wal_replay_lsn() >= '`+lsn+`')::text`) == "true"
+			})
+			wrong.kill()
+			if got := ask(on, "meanwhile"); got != idempotency.Executed {
+				t.Fatalf("got %v", got)
+			}
+			old.kill()
+			wrong.start()
+			if best := c.furthest(wrong, other); best != other {
+				t.Errorf("%s has received most", best.name)
+			}
+			wrong.exec(`SELECT pg_promote(true, 30)`)
+			wrong.sync("")
+			promoted := openOn(t, wrong.url(), sqllock.Options{})
+			if got := ask(promoted, "before"); got != idempotency.Replayed {
+				t.Errorf("what every standby had: %v", got)
+			}
+			if got := ask(promoted, "meanwhile"); got != idempotency.Executed {
+				t.Errorf("what the wrong standby lacks: %v", got)
+			}
+		})
 	}
 }
 
