@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/measure"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -32,8 +32,7 @@ type work struct {
 	what, against string
 	do            func(ctx context.Context, id string) error
 
-	took   []time.Duration
-	active time.Duration // of all slices
+	taken measure.Taken // by all slices
 }
 
 // bencher measures.
@@ -44,6 +43,7 @@ type bencher struct {
 	store          *idempotency.Store[*sql.Tx]
 	insert, remove string
 	works          []*work
+	ids            atomic.Int64
 }
 
 func newBencher(ctx context.Context, tables *benchTables, clients int) (b *bencher, err error) {
@@ -145,10 +145,10 @@ func (b *bencher) run(ctx context.Context, duration time.Duration, p *progress) 
 			return err
 		}
 	}
-	if err := b.each(func(client int) error {
+	if err := measure.Each(ctx, b.clients, func(ctx context.Context, client int) error {
 		for _, w := range b.works {
-			for n := range benchWarmUp {
-				if err := w.do(ctx, fmt.Sprintf("%d/%s/warm/%d", client, w.what, n)); err != nil {
+			for range benchWarmUp {
+				if err := w.do(ctx, b.id(client)); err != nil {
 					return fmt.Errorf("%s: %w", w.what, err)
 				}
 			}
@@ -165,7 +165,7 @@ func (b *bencher) run(ctx context.Context, duration time.Duration, p *progress) 
 				w = b.works[len(b.works)-1-i]
 			}
 			p.sayf("%s, %s left", w.what, time.Until(end).Round(time.Second))
-			if err := b.slice(ctx, w, round, max(0, time.Until(end))/time.Duration(left)); err != nil {
+			if err := b.slice(ctx, w, max(0, time.Until(end))/time.Duration(left)); err != nil {
 				return b.cause(ctx, fmt.Errorf("%s: %w", w.what, err))
 			}
 			left--
@@ -183,55 +183,27 @@ func (b *bencher) cause(ctx context.Context, err error) error {
 }
 
 // slice has all clients do w for so long, and at least once.
-func (b *bencher) slice(ctx context.Context, w *work, round int, length time.Duration) error {
-	var mu sync.Mutex
-	start := time.Now()
-	err := b.each(func(client int) error {
-		var took []time.Duration
-		for n := 0; n == 0 || time.Since(start) < length; n++ {
-			begin := time.Now()
-			if err := w.do(ctx, fmt.Sprintf("%d/%s/%d/%d", client, w.what, round, n)); err != nil {
-				return err
-			}
-			took = append(took, time.Since(begin))
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		w.took = append(w.took, took...)
-		return nil
+func (b *bencher) slice(ctx context.Context, w *work, length time.Duration) error {
+	t, err := measure.Slice(ctx, b.clients, length, func(ctx context.Context, client int) error {
+		return w.do(ctx, b.id(client))
 	})
-	w.active += time.Since(start)
+	w.taken.Join(t)
 	return err
 }
 
-// each runs f once for every client, all at once.
-func (b *bencher) each(f func(client int) error) error {
-	errs := make([]error, b.clients)
-	var all sync.WaitGroup
-	for client := range b.clients {
-		all.Go(func() { errs[client] = f(client) })
-	}
-	all.Wait()
-	for _, err := range errs { // the first says it
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// id begins with the client's number.
+func (b *bencher) id(client int) string { return fmt.Sprintf("%d/%d", client, b.ids.Add(1)) }
 
 func (b *bencher) results() []measured {
 	var list []measured
 	at := map[string]time.Duration{}
 	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 	for _, w := range b.works {
-		slices.Sort(w.took)
-		n := len(w.took)
-		rank := func(percent int) time.Duration { return w.took[min(n-1, n*percent/100)] }
-		at[w.what] = rank(50)
+		t := &w.taken
+		at[w.what] = t.Percentile(50)
 		m := measured{
-			What: w.what, Count: n, P50US: us(rank(50)), P95US: us(rank(95)), P99US: us(rank(99)),
-			PerSecond: float64(n) / w.active.Seconds(), Against: w.against,
+			What: w.what, Count: len(t.Took), P50US: us(t.Percentile(50)), P95US: us(t.Percentile(95)), P99US: us(t.Percentile(99)),
+			PerSecond: t.PerSecond(), Against: w.against,
 		}
 		if bare := at[w.against]; bare > 0 {
 			m.Ratio = float64(at[w.what]) / float64(bare)

@@ -81,6 +81,13 @@ func Turns(ctx context.Context, clients int, length time.Duration, ops []Op) ([]
 	return taken, err
 }
 
+// Join adds what another slice gave.
+func (t *Taken) Join(other Taken) {
+	t.Took = append(t.Took, other.Took...)
+	slices.Sort(t.Took)
+	t.Elapsed += other.Elapsed
+}
+
 // Percentile is the time that so many of a hundred operations took at most; 0
 // where there were none.
 func (t *Taken) Percentile(percent int) time.Duration {
