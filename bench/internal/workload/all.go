@@ -23,6 +23,7 @@ func All() []Workload {
 		{Name: "reap", Run: Reap},
 		{Name: "settlement", Run: Settlement},
 		{Name: "growth", Run: Growth},
+		{Name: "load", Run: Load},
 	}
 }
 

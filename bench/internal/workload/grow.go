@@ -19,18 +19,10 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// Growth is how cost grows: with the rows of the tables, with the clients, with
-// the leases held and with those who wait.
+// Growth is how cost grows with the rows of the tables.
 func Growth(ctx context.Context, p *Plan) ([]result.Table, error) {
-	var tables []result.Table
-	for _, grow := range []func(context.Context, *Plan) (result.Table, error){growRows, growClients, growLeases, growWaiters} {
-		t, err := grow(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		tables = append(tables, t)
-	}
-	return tables, nil
+	t, err := growRows(ctx, p)
+	return []result.Table{t}, err
 }
 
 // sizes are those of the tables, up to the plan's.

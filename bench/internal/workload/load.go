@@ -14,10 +14,24 @@ import (
 	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
+// Load is how cost grows with the clients, with the leases held and with those
+// who wait.
+func Load(ctx context.Context, p *Plan) ([]result.Table, error) {
+	var tables []result.Table
+	for _, grow := range []func(context.Context, *Plan) (result.Table, error){growClients, growLeases, growWaiters} {
+		t, err := grow(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		tables = append(tables, t)
+	}
+	return tables, nil
+}
+
 // growClients is the throughput on keys of one's own over the clients.
 func growClients(ctx context.Context, p *Plan) (result.Table, error) {
 	t := result.Table{
-		Workload: "growth", Title: "Throughput over the clients, keys of one's own",
+		Workload: "load", Title: "Throughput over the clients, keys of one's own",
 		Columns: []result.Column{
 			{Key: "at", Title: "clients"},
 			{Key: "per_second", Title: "acquired and released a second", Spread: true},
@@ -46,7 +60,7 @@ func growClients(ctx context.Context, p *Plan) (result.Table, error) {
 // growLeases is what renewal costs over the leases held.
 func growLeases(ctx context.Context, p *Plan) (result.Table, error) {
 	t := result.Table{
-		Workload: "growth", Title: "Renewal over the leases held by one process",
+		Workload: "load", Title: "Renewal over the leases held by one process",
 		Columns: append([]result.Column{{Key: "at", Title: "leases"}}, leaseColumns...),
 		Picture: result.Curve("statements", "statements an interval"),
 		Notes:   []string{"The only statement is the renewal of a batch, up to 1024 leases at once."},
@@ -72,7 +86,7 @@ func growLeases(ctx context.Context, p *Plan) (result.Table, error) {
 // growWaiters has many wait for one key, and counts what a hand-over costs.
 func growWaiters(ctx context.Context, p *Plan) (result.Table, error) {
 	t := result.Table{
-		Workload: "growth", Title: "Hand-overs of one key over those who wait for it in one process",
+		Workload: "load", Title: "Hand-overs of one key over those who wait for it in one process",
 		Columns: []result.Column{
 			{Key: "at", Title: "waiters"},
 			{Key: "per_second", Title: "hand-overs a second", Spread: true},
