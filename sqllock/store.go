@@ -176,12 +176,12 @@ func (s *store) acquireAlone(ctx context.Context, a attempt) (v verdict, err err
 func (s *store) acquireOn(ctx context.Context, q core.Querier, a attempt) (verdict, error) {
 	l := &s.dialect.Leases
 	if l.Make.Text != "" && !s.seen.has(a.name) {
-		v, _, err := s.grant(ctx, q, s.make, l.Make.ByInsertID, a)
+		v, told, err := s.grant(ctx, q, s.make, l.Make.ByInsertID, a)
 		if err != nil && s.dialect.Classify(err) != dialect.Duplicate {
 			return v, err
 		}
 		s.seen.add(a.name) // it is there now, whoever made it
-		if v.won {
+		if v.won || told {
 			return v, nil
 		}
 	}

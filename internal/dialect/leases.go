@@ -19,8 +19,8 @@ package dialect
 //	Guard:      name, token (returns whether the transaction's snapshot knows the term)
 type Leases struct {
 	// Make inserts the row of a lock that never was; no row of its own, or an
-	// error of class Duplicate, says that there is one. Where it is empty, Take
-	// does this too.
+	// error of class Duplicate, says that there is one. Where it returns a row
+	// nevertheless, it did all that Take does. Where it is empty, Take makes too.
 	Make Grant
 	// Take takes over a row that is free. It waits for no row lock: one that a
 	// guarded transaction holds is as good as held. An attempt that is sent

@@ -5,13 +5,13 @@ import (
 )
 
 // leases are MySQL's, but MariaDB bounds the wait of a single statement and an
-// upsert returns its row, so that one statement makes and takes.
+// upsert returns its row.
 func leases(l dialect.Leases) dialect.Leases {
-	// Assignments go from left to right: free is judged until the owner is set,
-	// and granted_at = {now} then says that this statement did it.
 	const free = `owner IS NULL OR expires_at <= {now}`
-	l.Make = dialect.Grant{}
-	l.Take = dialect.Grant{Text: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR
+	// It makes or takes, and says who has the lock. Assignments go from left to
+	// right: free is judged until the owner is set, and granted_at = {now} then
+	// says that this statement did it.
+	l.Make = dialect.Grant{Text: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR
 INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
 SELECT $1, GREATEST(f.token + 1, {now}), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1 LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE
@@ -22,5 +22,12 @@ ON DUPLICATE KEY UPDATE
  owner = IF(` + free + `, $2, owner),
  expires_at = IF(owner <=> $2, IF(granted_at = {now}, {now} + $3, GREATEST(expires_at, {now} + $3)), expires_at)
 RETURNING owner <=> $2, token, GREATEST(expires_at - {now}, 0), holder`}
+	// A row that is known to be there needs no floor, whose one lock all would
+	// take. It is the attempt's own where an answer was lost.
+	const own = `owner <=> $2 AND expires_at > {now}`
+	l.Take = dialect.Grant{ByInsertID: true, Text: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR
+UPDATE {locks} SET token = LAST_INSERT_ID(IF(` + own + `, token, GREATEST(token + 1, {now}))), holder = $4, granted_at = {now},
+ value = IF(` + own + `, value, NULL), expires_at = IF(` + own + `, GREATEST(expires_at, {now} + $3), {now} + $3), owner = $2
+WHERE name = $1 AND (` + free + ` OR owner = $2)`}
 	return l
 }
