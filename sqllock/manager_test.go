@@ -54,13 +54,13 @@ func openLocker(t *testing.T, engine dbtest.Engine, o Options) (*Locker[*sql.Tx]
 	return l, pool, seen
 }
 
-// TestRenewalStatements: leases that are due together are renewed 1,024 in a
+// TestRenewalStatements: leases that are due together are renewed 2,048 in a
 // statement, on MySQL and MariaDB behind the one that sets its isolation.
 func TestRenewalStatements(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		l, pool, seen := openLocker(t, engine, Options{TTL: time.Hour})
-		const n = 1100
+		const n = 2100
 		var wg sync.WaitGroup
 		for part := range 16 {
 			wg.Go(func() {
@@ -77,7 +77,7 @@ func TestRenewalStatements(t *testing.T) {
 		m.mu.Lock()
 		held := slices.Collect(maps.Keys(m.held))
 		m.mu.Unlock()
-		for count, want := range map[int]int{1: 1, 1000: 1, n: 2} {
+		for count, want := range map[int]int{1: 1, 2000: 1, n: 2} {
 			before := sumOfExpiries(t, pool)
 			seen.take()
 			m.renew(t.Context(), slices.Clone(held[:count]))

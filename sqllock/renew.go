@@ -22,7 +22,7 @@ const (
 	retryPart = 20
 	// renewBatch is how many leases a statement renews, and renewAtOnce how
 	// many such statements run side by side.
-	renewBatch  = 1024
+	renewBatch  = 2048
 	renewAtOnce = 4
 	// renewLess is by how much smaller the next ones are when one took too long:
 	// there is time for one more before the leases end.

@@ -263,7 +263,7 @@ func TestRenewalThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		l, pool, _ := openLocker(t, engine, Options{TTL: time.Hour})
-		leases := hold(t, l, plant(t, pool, engine, l, 1024))
+		leases := hold(t, l, plant(t, pool, engine, l, renewBatch))
 		s := l.leases.store
 		onConn := s.onConn
 		var sizes []int

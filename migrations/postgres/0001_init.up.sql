@@ -1,6 +1,10 @@
 -- Holdfast, version 1, PostgreSQL.
 -- Each statement may run again: a migration that was cut off is repeated whole.
 -- Times are microseconds since 1970-01-01 UTC, by the database's clock.
+--
+-- A table of a page or two is read whole rather than by its index, and a prepared
+-- statement keeps to that while the table grows, until autovacuum has looked at
+-- it. So those that are asked by key are given 16 pages, and keep them.
 
 -- The version of the tables. One row.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}schema" (
@@ -36,7 +40,13 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   -- when the result may go, and when the key may; NULL is never
   body_expires_at     bigint,
   key_expires_at      bigint
-);
+) WITH (vacuum_truncate = false);
+
+INSERT INTO {schema}"{prefix}records" (key_hash, namespace, tenant, operation, op_key, fingerprint_version, attempt, state, created_at)
+SELECT decode(lpad(to_hex(n), 64, '0'), 'hex'), '', '', '', decode(repeat('00', 1800), 'hex'), 0, decode(repeat('00', 16), 'hex'), 1, 0
+FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
+
+DELETE FROM {schema}"{prefix}records" WHERE key_hash <= decode(lpad('40', 64, '0'), 'hex') AND namespace = '';
 
 CREATE INDEX IF NOT EXISTS "{prefix}records_body_expires_at"
   ON {schema}"{prefix}records" (body_expires_at) WHERE body_expires_at IS NOT NULL;
@@ -63,7 +73,12 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
   forced_at     bigint,
   forced_by     text,
   forced_reason text
-);
+) WITH (vacuum_truncate = false);
+
+INSERT INTO {schema}"{prefix}locks" (name, token, holder, granted_at, expires_at)
+SELECT decode(lpad(to_hex(n), 8, '0'), 'hex'), 0, repeat('-', 1800), 0, 0 FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
+
+DELETE FROM {schema}"{prefix}locks" WHERE name <= decode('00000040', 'hex');
 
 -- What every token of a new row must exceed: rows that were reaped may have had
 -- it. store tells one set of these tables from another. One row.
@@ -118,7 +133,13 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}claims" (
   granted_at bigint,
   expires_at bigint  NOT NULL,
   PRIMARY KEY (name, token)
-);
+) WITH (vacuum_truncate = false);
+
+INSERT INTO {schema}"{prefix}claims" (name, token, owner, units, capacity, holder, claimed_at, expires_at)
+SELECT decode(lpad(to_hex(n), 8, '0'), 'hex'), 0, decode(lpad(to_hex(n), 32, '0'), 'hex'), 1, 1, repeat('-', 1800), 0, 0
+FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
+
+DELETE FROM {schema}"{prefix}claims" WHERE name <= decode('00000040', 'hex');
 
 CREATE UNIQUE INDEX IF NOT EXISTS "{prefix}claims_owner" ON {schema}"{prefix}claims" (owner);
 
@@ -158,7 +179,14 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   created_at          bigint   NOT NULL,
   moved_at            bigint   NOT NULL,
   finished_at         bigint
-);
+) WITH (vacuum_truncate = false);
+
+INSERT INTO {schema}"{prefix}staged" (key_hash, namespace, tenant, operation, op_key, fingerprint_version, state, token, due_at, step, mode, started, finished,
+  restored, version, created_at, moved_at)
+SELECT decode(lpad(to_hex(n), 64, '0'), 'hex'), '', '', '', decode(repeat('00', 1800), 'hex'), 0, 2, 0, 0, '', 1, 0, 0, 0, 0, 0, 0
+FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
+
+DELETE FROM {schema}"{prefix}staged" WHERE key_hash <= decode(lpad('40', 64, '0'), 'hex') AND namespace = '';
 
 CREATE INDEX IF NOT EXISTS "{prefix}staged_due_at"
   ON {schema}"{prefix}staged" (due_at) WHERE state IN (1, 6);

@@ -63,7 +63,7 @@ func growLeases(ctx context.Context, p *Plan) (result.Table, error) {
 		Workload: "load", Title: "Renewal over the leases held by one process",
 		Columns: append([]result.Column{{Key: "at", Title: "leases"}}, leaseColumns...),
 		Picture: result.Curve("statements", "statements an interval"),
-		Notes:   []string{"The only statement is the renewal of a batch, up to 1024 leases at once."},
+		Notes:   []string{"The only statement is the renewal of a batch, up to 2048 leases at once."},
 	}
 	for _, e := range p.Engines {
 		for n := 1; n <= p.Leases; n *= 10 {

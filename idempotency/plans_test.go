@@ -1,0 +1,68 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// TestPlansOfSmallTables: PostgreSQL reads the whole of a table that has a page
+// or two, and keeps to it for a prepared statement while the table grows, until
+// autovacuum has looked at it. A table that is nearly empty, as after the night's
+// reaping, must not be read so.
+func TestPlansOfSmallTables(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		if engine != dbtest.Postgres {
+			return // the others have their rows in the key's index
+		}
+		e := conformance.New(t, conformance.SQL(), engine)
+		locks, err := sqllock.New(e.Ctx, e.DB, sqllock.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = locks.Close(context.WithoutCancel(e.Ctx)) })
+		store, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{SingleTenant: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		use := func(key string) {
+			for range 2 {
+				if _, err := idempotency.Do(e.Ctx, store, idempotency.Op{Name: "refund", Key: key, NoFingerprint: true}, func(context.Context, *sql.Tx) (string, error) { return "", nil }); err != nil {
+					t.Fatal(err)
+				}
+				lease, err := locks.Acquire(e.Ctx, key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := lease.Release(e.Ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		use("first")
+		for _, table := range []string{"records", "locks", "floor"} {
+			e.Must(`VACUUM ANALYZE holdfast_` + table)
+		}
+		e.SQL.SetMaxOpenConns(1)
+		const read = `SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN ('holdfast_records', 'holdfast_locks')`
+		before := e.Int(read)
+		for i := range 50 {
+			use(fmt.Sprint(i))
+		}
+		e.Eventually("the statistics are there", func() bool {
+			return e.Int(`SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'holdfast_records'`) >= 51
+		})
+		// What was read before may be counted late; of the tables read whole it would
+		// be ten thousand.
+		if after := e.Int(read); after > before+500 {
+			t.Errorf("%d rows were read without an index", after-before)
+		}
+	})
+}
