@@ -176,21 +176,13 @@ func (l *Line) add(i placeInfo) {
 	l.Places = append(l.Places, i.Place)
 }
 
-func (s *store) eachPlace(ctx context.Context, text string, each func(placeInfo), args ...any) error {
+func (s *store) eachPlace(ctx context.Context, text string, tell func(placeInfo), args ...any) error {
 	stmt := s.dialect.Compile("locks.line", s.texts(text))
 	var all []placeInfo
-	err := s.onConn(ctx, "", func(q core.Querier) (err error) {
+	err := s.onConn(ctx, "", func(q core.Querier) error {
 		all = nil
 		rows, err := stmt.Query(ctx, q, args...)
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if e := rows.Close(); err == nil {
-				err = e
-			}
-		}()
-		for rows.Next() {
+		return each(rows, err, func() error {
 			var i placeInfo
 			var left, since int64
 			var forced *int64
@@ -202,14 +194,14 @@ func (s *store) eachPlace(ctx context.Context, text string, each func(placeInfo)
 				i.forced.At = time.UnixMicro(*forced).UTC()
 			}
 			all = append(all, i)
-		}
-		return rows.Err()
+			return nil
+		})
 	})
 	if err != nil {
 		return err
 	}
 	for _, i := range all {
-		each(i)
+		tell(i)
 	}
 	return nil
 }

@@ -191,17 +191,10 @@ func (s *store) places(ctx context.Context, leases []*Lease) (map[owner]standing
 	_, owners := terms(leases)
 	stmt := s.list("places", strings.ReplaceAll(s.dialect.Claims.Places, "{owners}", "{names}"), 1, len(owners))
 	found := make(map[owner]standing, len(leases))
-	return found, s.onConn(ctx, "", func(q core.Querier) (err error) {
+	return found, s.onConn(ctx, "", func(q core.Querier) error {
+		clear(found)
 		rows, err := stmt.Query(ctx, q, owners...)
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if e := rows.Close(); err == nil {
-				err = e
-			}
-		}()
-		for rows.Next() {
+		return each(rows, err, func() error {
 			var b []byte
 			var p standing
 			var left, confirmed int64
@@ -212,8 +205,8 @@ func (s *store) places(ctx context.Context, leases []*Lease) (map[owner]standing
 			if len(b) == len(owner{}) {
 				found[owner(b)] = p
 			}
-		}
-		return rows.Err()
+			return nil
+		})
 	})
 }
 
@@ -221,25 +214,17 @@ func (s *store) places(ctx context.Context, leases []*Lease) (map[owner]standing
 // are locked, and says how many.
 func (s *store) clearDead(ctx context.Context, name []byte) (n int64, err error) {
 	var tokens []any
-	err = s.onConn(ctx, "", func(q core.Querier) (err error) {
+	err = s.onConn(ctx, "", func(q core.Querier) error {
 		tokens = nil
 		rows, err := s.claims.dead.Query(ctx, q, name)
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if e := rows.Close(); err == nil {
-				err = e
-			}
-		}()
-		for rows.Next() {
+		return each(rows, err, func() error {
 			var token int64
 			if err := rows.Scan(&token); err != nil {
 				return err
 			}
 			tokens = append(tokens, token)
-		}
-		return rows.Err()
+			return nil
+		})
 	})
 	if err != nil || len(tokens) == 0 {
 		return 0, err

@@ -190,18 +190,10 @@ func (s *store) listLeases(ctx context.Context, after, before []byte, all bool, 
 	if all {
 		free = 1
 	}
-	err = s.onConn(ctx, "", func(q core.Querier) (err error) {
+	err = s.onConn(ctx, "", func(q core.Querier) error {
 		page = nil
 		rows, err := stmt.Query(ctx, q, after, before, limit, free)
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if e := rows.Close(); err == nil {
-				err = e
-			}
-		}()
-		for rows.Next() {
+		return each(rows, err, func() error {
 			var name, owner []byte
 			var left, since int64
 			var forced *int64
@@ -215,8 +207,8 @@ func (s *store) listLeases(ctx context.Context, after, before []byte, all bool, 
 				i.Forced.At = time.UnixMicro(*forced).UTC()
 			}
 			page = append(page, i)
-		}
-		return rows.Err()
+			return nil
+		})
 	})
 	return page, err
 }

@@ -87,29 +87,21 @@ func (m *manager) look(ctx context.Context, batch []*waiter) (map[string]time.Du
 }
 
 // rows runs a read that returns bytes and a number.
-func (s *store) rows(ctx context.Context, stmt core.Stmt, each func(b []byte, n int64), args ...any) error {
-	return s.onConn(ctx, "", func(q core.Querier) error { return rowsOn(ctx, q, stmt, each, args...) })
+func (s *store) rows(ctx context.Context, stmt core.Stmt, tell func(b []byte, n int64), args ...any) error {
+	return s.onConn(ctx, "", func(q core.Querier) error { return rowsOn(ctx, q, stmt, tell, args...) })
 }
 
-func rowsOn(ctx context.Context, q core.Querier, stmt core.Stmt, each func(b []byte, n int64), args ...any) (err error) {
+func rowsOn(ctx context.Context, q core.Querier, stmt core.Stmt, tell func(b []byte, n int64), args ...any) error {
 	rows, err := stmt.Query(ctx, q, args...)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := rows.Close(); err == nil {
-			err = e
-		}
-	}()
-	for rows.Next() {
+	return each(rows, err, func() error {
 		var b []byte
 		var n int64
 		if err := rows.Scan(&b, &n); err != nil {
 			return err
 		}
-		each(b, n)
-	}
-	return rows.Err()
+		tell(b, n)
+		return nil
+	})
 }
 
 // owners runs a statement that says a number of each of several owners. Rows that
