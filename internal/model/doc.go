@@ -40,6 +40,13 @@
 //	any clock, 2 clients, 1 attempt, both lose replies, force-release   12,472,533
 //	margin 1 of TTL 3, 2 clients, 1 attempt, reaper, guards              8,223,583
 //	margin 1 of TTL 2, 2 clients, 1 attempt, reaper, force-release       6,040,783
+//	margin 1 of TTL 3, 2 clients, 2 attempts, no reaper, token blocks    8,460,587
+//
+// The last is of an experiment: a grant reserves a block of tokens, and a process
+// hands over from it without a statement. It stands while the clock behaves and
+// nobody forces a release; under any other clock, and with a force-release under
+// each, a process that does not know of the later grant gives a token out that is
+// less than that one's (TOKEN_BLOCKS).
 //
 // # Lines: fair and shared locks, semaphores
 //

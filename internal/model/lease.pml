@@ -49,6 +49,9 @@
  *   FORCE_BY_EXPIRY      G2    force-release only ends the expiry
  *   DELETE_ON_RELEASE    G3    release deletes the row
  *   HANDOVER_KEEPS_TOKEN G3    hand-over changes the owner alone
+ *   TOKEN_BLOCKS         G3    a grant reserves a block of tokens, and within a process
+ *                              a term that never called Guard is handed over without
+ *                              a statement, while its context lives
  *   FLOOR_UNLOCKED       G3    the insert reads the floor without locking it
  *   REAP_ANY_TOKEN       G3    the reaper does not test the token again
  *   REAP_FLOOR_LAST      DONE  it deletes first and raises the floor afterwards
@@ -157,6 +160,8 @@ byte renewal[CLIENTS];  /* the window that a renewal will give */
 #define SEND(c)         window[c] = WINDOW
 #define CANCEL(c)       window[c] = 0
 #define STOP(c)         d_step { CANCEL(c) };
+#define TRUSTS(c)       (window[c] > 0)
+#define PASS(c)         window[NEXT(c)] = window[c]; CANCEL(c)
 /* If NOW is old, a row that has expired meanwhile may be live by it. */
 #define MAYBE_LIVE(s)   (left > 0 || lease[s] < TTL)
 #define LIVE            (left > 0)
@@ -170,9 +175,21 @@ byte renewal[CLIENTS];  /* the window that a renewal will give */
 #define SEND(c)           skip
 #define CANCEL(c)         skip
 #define STOP(c)
+#define TRUSTS(c)       true
+#define PASS(c)         skip
 #define MAYBE_LIVE(s)   true
 #define LIVE            true
 #define MAYBE_OVER      true
+#endif
+
+/* The row has the last token of a block. */
+#ifdef TOKEN_BLOCKS
+#define RESERVED 1
+byte last[CLIENTS];
+#define ROW(c)   last[c]
+#else
+#define RESERVED 0
+#define ROW(c)   term[c]
 #endif
 
 /* What only the properties look at. */
@@ -182,26 +199,31 @@ byte lastGrant;         /* the greatest token that was ever given out */
 byte forced;            /* the term that was force-released */
 bool fresh[CLIENTS];    /* the open transaction read, and nobody committed since */
 
+/* A new term begins. */
+inline judge(t) {
+#if TIMED
+	G1 = true;
+	i = 0;
+	do
+	:: i < CLIENTS ->
+		G1 = G1 && (term[i] == 0 || window[i] == 0 || ROW(i) == forced);
+		i++
+	:: else -> break
+	od;
+	assert(G1);
+#endif
+	G3 = t > lastGrant;
+	assert(G3);
+	lastGrant = t
+}
+
 /* A new term, with the token in got, is committed. */
 inline grant(a, s) {
 	d_step {
-#if TIMED
-		G1 = true;
-		i = 0;
-		do
-		:: i < CLIENTS ->
-			G1 = G1 && (term[i] == 0 || window[i] == 0 || term[i] == forced);
-			i++
-		:: else -> break
-		od;
-		assert(G1);
-#endif
-		G3 = got > lastGrant;
-		assert(G3);
-		lastGrant = got;
+		judge(got);
 		present = true;
 		owner = a;
-		tok = got;
+		tok = got + RESERVED;
 		SHORTEN(s);
 		res = WON
 	}
@@ -235,7 +257,7 @@ inline takeover(a, s) {
 #else
 		EXTEND(s);
 #endif
-		got = tok;
+		got = tok - RESERVED;
 		res = WON
 #ifdef TAKE_UNTESTED
 	:: owner != a && HELD(s) && res == INSERT -> res = LOST
@@ -393,7 +415,7 @@ inline renew(a, t) {
 /* The reply is read: the context moves, if it has not ended meanwhile. */
 inline prolong(c, t) {
 	if
-	:: res == WON && term[c] == t && window[c] > 0 ->
+	:: res == WON && ROW(c) == t && window[c] > 0 ->
 #ifdef TRUST_FROM_REPLY
 		window[c] = WINDOW
 #else
@@ -416,7 +438,7 @@ inline guard(c) {
 #ifdef GUARD_BY_OWNER
 		passed = present && owner == attempt[c];
 #else
-		passed = present && owner == attempt[c] && tok == term[c];
+		passed = present && owner == attempt[c] && tok == ROW(c);
 #endif
 #ifdef GUARD_UNLOCKED
 		skip
@@ -458,9 +480,12 @@ inline rollback(c) {
 	}
 }
 
-#ifdef RELEASE_BEFORE_END
+#if defined(RELEASE_BEFORE_END)
 #define LEAVE(c) skip
 #define LEFT(c)  d_step { CANCEL(c); term[c] = 0; attempt[c] = 0 }
+#elif defined(TOKEN_BLOCKS)
+#define LEAVE(c) term[c] = 0; attempt[c] = 0; last[c] = 0
+#define LEFT(c)
 #else
 #define LEAVE(c) term[c] = 0; attempt[c] = 0
 #define LEFT(c)
@@ -469,6 +494,9 @@ inline rollback(c) {
 proctype Client(byte c) {
 	byte round, f, res, got, next;
 	bool passed;
+#ifdef TOKEN_BLOCKS
+	bool guarded;
+#endif
 
 	do
 	:: d_step {
@@ -495,7 +523,7 @@ proctype Client(byte c) {
 					write(attempt[c], c)
 				:: atomic {                         /* or looks for it. */
 					if
-					:: present && owner == attempt[c] && LIVE -> res = WON; got = tok
+					:: present && owner == attempt[c] && LIVE -> res = WON; got = tok - RESERVED
 					:: !(present && owner == attempt[c]) || MAYBE_OVER -> res = LOST
 					fi }
 				fi
@@ -510,6 +538,10 @@ proctype Client(byte c) {
 		:: d_step { res == WON ->
 				/* The reply is read. If no time is left the client may not notice. */
 				term[c] = got;
+#ifdef TOKEN_BLOCKS
+				last[c] = (last[c] == 0 -> got + RESERVED : last[c]);
+				guarded = false;
+#endif
 #ifdef TRUST_FROM_REPLY
 				SEND(c);
 #endif
@@ -519,7 +551,11 @@ proctype Client(byte c) {
 #if GUARDS
 			if
 			:: true
+#ifdef TOKEN_BLOCKS
+			:: guarded = true; guard(c);
+#else
 			:: guard(c);
+#endif
 				if
 #ifdef GUARD_LAST
 				:: passed -> commit(c)
@@ -530,6 +566,21 @@ proctype Client(byte c) {
 				fi
 			fi;
 #endif
+#ifdef TOKEN_BLOCKS
+			if
+			:: d_step {
+				!guarded && term[c] < last[c] && line[NEXT(c)] == WAITS && TRUSTS(c) ->
+				line[NEXT(c)] = GIVEN;
+				attempt[NEXT(c)] = attempt[c];
+				last[NEXT(c)] = last[c];
+				gift[NEXT(c)] = term[c] + 1;
+				PASS(c);
+				LEAVE(c);
+				judge(gift[NEXT(c)]) }
+				goto gone
+			:: true
+			fi;
+#endif
 			/* The context ends first; then the release is sent, or is not (the client
 			 * dies), or runs whenever it does; or the lease goes to the next in line. */
 #ifdef RELEASE_BEFORE_END
@@ -538,7 +589,7 @@ proctype Client(byte c) {
 			STOP(c)
 #endif
 			if
-			:: atomic { release(attempt[c], term[c]); LEAVE(c) }
+			:: atomic { release(attempt[c], ROW(c)); LEAVE(c) }
 			:: d_step { LEAVE(c) }
 #if HANDOVERS
 			:: d_step {
@@ -547,14 +598,14 @@ proctype Client(byte c) {
 				next = attempt[NEXT(c)];
 				SEND(NEXT(c));
 				BEGIN(c) }
-				atomic { handover(attempt[c], term[c], next, c); tell(NEXT(c), next); next = 0; LEAVE(c) }
+				atomic { handover(attempt[c], ROW(c), next, c); tell(NEXT(c), next); next = 0; LEAVE(c) }
 #endif
 #if LOSERS
 			:: d_step {
 				c < LOSERS && wOp[c] == NOTHING ->
 				wOp[c] = RELEASE;
 				wAttempt[c] = attempt[c];
-				wTerm[c] = term[c];
+				wTerm[c] = ROW(c);
 				LEAVE(c) }
 #if HANDOVERS
 			:: d_step {
@@ -562,7 +613,7 @@ proctype Client(byte c) {
 				line[NEXT(c)] = CHOSEN;
 				wOp[c] = HANDOVER;
 				wAttempt[c] = attempt[c];
-				wTerm[c] = term[c];
+				wTerm[c] = ROW(c);
 				wNext[c] = attempt[NEXT(c)];
 				SEND(NEXT(c));
 				BEGIN(ASIDE(c));
@@ -571,6 +622,9 @@ proctype Client(byte c) {
 #endif
 			fi;
 			LEFT(c)
+#ifdef TOKEN_BLOCKS
+gone:			skip
+#endif
 		:: d_step { res == LOST -> CANCEL(c); res = 0; attempt[c] = 0 }
 		fi
 	:: else -> break
@@ -603,7 +657,7 @@ end:
 		renewal[c] = WINDOW;
 		wOp[c] = RENEW;
 		wAttempt[c] = attempt[c];
-		wTerm[c] = term[c] }
+		wTerm[c] = ROW(c) }
 	:: atomic { wOp[c] == RENEW -> renew(wAttempt[c], wTerm[c]) }
 		d_step { prolong(c, wTerm[c]); res = 0; wOp[c] = NOTHING; wAttempt[c] = 0; wTerm[c] = 0 }
 #endif

@@ -25,6 +25,8 @@ var lease = model{
 		{"AnyClockAllLose", "-DROUNDS=1 -DLOSERS=2 -DFORCES=1"},
 		{"MarginGuards", "-DTIMED=1 -DROUNDS=1"},
 		{"MarginReaperForced", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0 -DTTL=2 -DFORCES=1"},
+		// No bug while the clock behaves and nobody forces: it was tried as a way to be faster.
+		{"MarginTokenBlocks", "-DTIMED=1 -DROUNDS=2 -DGUARDS=0 -DREAPER=0 -DTOKEN_BLOCKS"},
 	},
 	planted: []bug{
 		{"GUARD_LAST", "G2", anyClock},
@@ -33,6 +35,7 @@ var lease = model{
 		{"FORCE_BY_EXPIRY", "G2", forced},
 		{"DELETE_ON_RELEASE", "G3", anyClock},
 		{"HANDOVER_KEEPS_TOKEN", "G3", anyClock},
+		{"TOKEN_BLOCKS", "G3", "-DROUNDS=2"},
 		{"FLOOR_UNLOCKED", "G3", anyClock},
 		{"REAP_ANY_TOKEN", "G3", anyClock},
 		{"REAP_FLOOR_LAST", "DONE", anyClock},

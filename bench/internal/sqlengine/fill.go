@@ -3,6 +3,7 @@ package sqlengine
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -41,8 +42,12 @@ func (e *Engine) FillRecords(ctx context.Context, prefix string, n, m int, due b
 		hash, key, now = `randomblob(32)`, `CAST(n AS BLOB)`, `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
 	}
 	expires := `NULL`
-	if due {
+	switch clustered := e.Name == MySQL || e.Name == MariaDB; {
+	case due:
 		expires = now + ` - 7200000000 + n`
+	case clustered: // hashes spread alike, but made in their order: else each row reads a page of its own
+		hash = fmt.Sprintf(`UNHEX(CONCAT(LPAD(HEX(CAST(n - %d AS UNSIGNED) * %d), 16, '0'), LEFT(SHA2(CONCAT('fill', n), 256), 48)))`,
+			n, uint64(math.MaxUint64)/uint64(max(1, m-n)))
 	}
 	return e.fill(ctx, `INSERT INTO `+prefix+`records (key_hash, namespace, tenant, operation, op_key, fingerprint_version, attempt, state, result, created_at, finished_at, body_expires_at, key_expires_at)
 {numbers} SELECT `+hash+`, 'fill', '', 'refund', `+key+`, 1, `+attempt+`, 2, NULL, 1, 2, NULL, `+expires+` FROM numbers`, n, m, log)
