@@ -183,7 +183,7 @@ func (m *manager) release(ctx context.Context, l *Lease) error {
 			return nil
 		}
 	}
-	f, err := m.store.free(ctx, l.name, l.owner)
+	f, err := m.store.free(ctx, freeing{l.name, l.owner, l.term.token})
 	if err != nil || l.doubt {
 		m.forsake(l.attempt)
 	}

@@ -124,7 +124,7 @@ func (s *store) leaveAll(ctx context.Context, batch []forsaken) (all bool, err e
 	names, owners = pad(names), pad(owners)
 	stmt := s.list("leave", s.dialect.Claims.Leave, 1, len(names))
 	args := slices.Concat(names, owners)
-	return all, s.onConn(ctx, s.dialect.Leases.RenewBefore, func(q core.Querier) error {
+	return all, s.onConn(ctx, s.dialect.Leases.ManyBefore, func(q core.Querier) error {
 		r, err := stmt.Exec(ctx, q, args...)
 		all = r.Affected == int64(len(batch))
 		return err
@@ -231,7 +231,7 @@ func (s *store) clearDead(ctx context.Context, name []byte) (n int64, err error)
 	}
 	tokens = pad(tokens)
 	stmt := s.list("clear", strings.ReplaceAll(s.dialect.Claims.Clear, "{tokens}", "{names}"), 2, len(tokens))
-	return n, s.onConn(ctx, s.dialect.Leases.RenewBefore, func(q core.Querier) error {
+	return n, s.onConn(ctx, s.dialect.Leases.ManyBefore, func(q core.Querier) error {
 		r, err := stmt.Exec(ctx, q, append([]any{name}, tokens...)...)
 		n = r.Affected
 		return err

@@ -35,7 +35,7 @@ func (m *manager) forsake(a attempt) {
 func (m *manager) sweep(ctx context.Context, due []forsaken) {
 	for _, f := range m.sweepClaims(ctx, due) {
 		c, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
-		freed, err := m.store.free(c, []byte(f.name), f.owner)
+		freed, err := m.store.free(c, freeing{name: []byte(f.name), owner: f.owner})
 		cancel()
 		if freed.tell {
 			m.bell.ring([]byte(f.name))

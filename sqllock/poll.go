@@ -108,18 +108,23 @@ func rowsOn(ctx context.Context, q core.Querier, stmt core.Stmt, tell func(b []b
 // came before an error count for nothing: the statement may not have been
 // committed. doubt is whether a run of it may yet be carried out.
 func (s *store) owners(ctx context.Context, stmt core.Stmt, args ...any) (said map[owner]int64, doubt bool, err error) {
-	err = s.onConn(ctx, "", s.doubting(&doubt, func(q core.Querier) error {
-		said = map[owner]int64{}
-		return rowsOn(ctx, q, stmt, func(b []byte, n int64) {
-			if len(b) == len(owner{}) {
-				said[owner(b)] = n
-			}
-		}, args...)
+	err = s.onConn(ctx, "", s.doubting(&doubt, func(q core.Querier) (err error) {
+		said, err = ownersOn(ctx, q, stmt, args...)
+		return err
 	}))
 	if err != nil {
 		said = nil
 	}
 	return said, doubt, err
+}
+
+func ownersOn(ctx context.Context, q core.Querier, stmt core.Stmt, args ...any) (said map[owner]int64, err error) {
+	said = map[owner]int64{}
+	return said, rowsOn(ctx, q, stmt, func(b []byte, n int64) {
+		if len(b) == len(owner{}) {
+			said[owner(b)] = n
+		}
+	}, args...)
 }
 
 // doubting runs f, and sets doubt where it failed and may yet be carried out.

@@ -145,7 +145,7 @@ func (s *store) renew(ctx context.Context, ttl time.Duration, batch []*Lease) (m
 		}
 		return renewed, err
 	}
-	return renewed, s.onConn(ctx, d.RenewBefore, func(q core.Querier) error {
+	return renewed, s.onConn(ctx, d.ManyBefore, func(q core.Querier) error {
 		r, err := stmt.Exec(ctx, q, args...)
 		if err == nil && r.Affected == int64(len(batch)) { // else it is not known which
 			for _, l := range batch {

@@ -80,6 +80,12 @@ func newStore(d *dialect.Dialect, table func(string) string, onConn func(context
 	}
 	s.many = compileMany(s)
 	s.taking.run, s.ending.run = s.takeMany, s.freeMany
+	from, least := gatherFrom, gatherLeast
+	if l.TakeBound.Before != nil { // one writer at a time
+		from, least = 1, 2
+	}
+	s.taking.from, s.taking.least = from, least
+	s.ending.from, s.ending.least = from, least
 	s.onConn = func(ctx context.Context, before string, f func(q core.Querier) error) error {
 		return s.missing(onConn(ctx, before, f))
 	}
@@ -151,9 +157,6 @@ func (s *store) acquire(ctx context.Context, a attempt) (v verdict, err error) {
 }
 
 func (s *store) acquireOnce(ctx context.Context, a attempt) (verdict, error) {
-	if s.many.take == nil {
-		return s.acquireAlone(ctx, a)
-	}
 	v, err := s.taking.ask(ctx, a, func() (verdict, error) { return s.acquireAlone(ctx, a) })
 	if err != nil || v.won || !v.doubt {
 		return v, err
@@ -185,16 +188,12 @@ func (s *store) acquireOn(ctx context.Context, q core.Querier, a attempt) (verdi
 			return v, nil
 		}
 	}
-	undo, err := l.TakeBound.Change(ctx, q, takeBound)
-	if err != nil {
-		return verdict{}, err
-	}
-	v, told, err := s.grant(ctx, q, s.take, l.Take.ByInsertID, a)
-	if undo.Text != "" {
-		if _, e := undo.Exec(context.WithoutCancel(ctx), q); err == nil {
-			err = e
-		}
-	}
+	var v verdict
+	var told bool
+	err := s.bounded(ctx, q, func() (err error) {
+		v, told, err = s.grant(ctx, q, s.take, l.Take.ByInsertID, a)
+		return err
+	})
 	if err != nil || v.won || told {
 		return v, err
 	}
@@ -203,6 +202,21 @@ func (s *store) acquireOn(ctx context.Context, q core.Querier, a attempt) (verdi
 		s.seen.remove(a.name) // it was reaped: the next attempt makes it
 	}
 	return v, err
+}
+
+// bounded runs f, which takes, with a bound on its wait.
+func (s *store) bounded(ctx context.Context, q core.Querier, f func() error) error {
+	undo, err := s.dialect.Leases.TakeBound.Change(ctx, q, takeBound)
+	if err != nil {
+		return err
+	}
+	err = f()
+	if undo.Text != "" {
+		if _, e := undo.Exec(context.WithoutCancel(ctx), q); err == nil {
+			err = e
+		}
+	}
+	return err
 }
 
 // grant runs a statement that may grant; told is whether it said who has the
@@ -256,28 +270,25 @@ func (s *store) again(ctx context.Context, f func() error) error {
 	}
 }
 
-// free ends the term of an owner.
-func (s *store) free(ctx context.Context, name []byte, o owner) (freed, error) {
-	if s.many.free == nil {
-		return s.freeAlone(ctx, name, o)
-	}
-	f, err := s.ending.ask(ctx, freeing{name, o}, func() (freed, error) { return s.freeAlone(ctx, name, o) })
+// free ends a term.
+func (s *store) free(ctx context.Context, t freeing) (freed, error) {
+	f, err := s.ending.ask(ctx, t, func() (freed, error) { return s.freeAlone(ctx, t) })
 	if err != nil || f.was || !f.doubt {
 		return f, err
 	}
-	f, err = s.freeAlone(ctx, name, o)
+	f, err = s.freeAlone(ctx, t)
 	f.doubt = true
 	return f, err
 }
 
-func (s *store) freeAlone(ctx context.Context, name []byte, o owner) (f freed, err error) {
+func (s *store) freeAlone(ctx context.Context, t freeing) (f freed, err error) {
 	err = s.retry(ctx, func(q core.Querier) (err error) {
 		var ended, waiters int64
 		if s.dialect.Leases.ReleaseTells {
-			_, err = s.release.QueryRow(ctx, q, []any{&ended, &waiters}, name, o[:], s.self[:])
+			_, err = s.release.QueryRow(ctx, q, []any{&ended, &waiters}, t.name, t.owner[:], s.self[:])
 		} else {
 			var r core.Result
-			r, err = s.release.Exec(ctx, q, name, o[:])
+			r, err = s.release.Exec(ctx, q, t.name, t.owner[:])
 			ended = r.Affected
 		}
 		f.was, f.tell = err == nil && ended > 0, err == nil && waiters > 0

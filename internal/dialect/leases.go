@@ -10,7 +10,10 @@ package dialect
 //	Look:       name (returns owner, token, µs left, holder; no row: no lock)
 //	MakeMany, TakeMany: holder, then {names}, owners and TTLs: {rows} are as many
 //	            as ManyRow, of {name}, {owner} and {ttl}
-//	ReleaseMany: waiter, then {names} and as many {owners}
+//	Granted:    {names} and as many {owners} (returns owner, token)
+//	ReleaseMany: {names} and as many {owners}, then waiter where it tells
+//	Released:   {names} and as many {owners} (returns name, and the token of a row
+//	            that nobody has, 0 where it is one of the owners', -1 where another's)
 //	Release:    name, owner, waiter (on whose account nobody need be told)
 //	Register:   waiter, holder, life (µs), then name and count of each row
 //	Renew:      TTL (µs), then {names} and as many {owners}
@@ -37,9 +40,14 @@ type Leases struct {
 	Release      string
 	ReleaseTells bool
 	// MakeMany, TakeMany and ReleaseMany do it for several at once and pass over
-	// rows that are locked; empty where the engine cannot say which it did. They
-	// return owner and token, and of ReleaseMany owner and how many others wait.
-	MakeMany, TakeMany, ReleaseMany, ManyRow string
+	// rows that are locked. MakeMany refuses all (Duplicate) for one that somebody
+	// else makes meanwhile; where it is empty, TakeMany makes too. The first two return
+	// owner and token of those that were granted, or Granted is to be asked;
+	// ReleaseMany returns owner and how many others wait where Release tells. Else
+	// it is a write, and Released says what became of each when it did not end all.
+	MakeMany, TakeMany, Granted string
+	ManyRow, ManyJoin           string
+	ReleaseMany, Released       string
 	// Register says who waits: {rows} are as many as RegisterRow. Listen has the
 	// session hear of {bell}, and Ring (with {bell}'s name and a payload) is
 	// heard there; they are empty where the engine has no such thing.
@@ -48,12 +56,12 @@ type Leases struct {
 
 	// Renew moves the expiry of terms that are live, and passes over those that
 	// are locked. Renewed: it returns the owners of those that it moved.
-	Renew   string
-	Renewed bool
-	// RenewBefore holds for the next statement: at REPEATABLE READ a batch of
-	// InnoDB's waits even for rows that it does not name.
-	RenewBefore      string
+	Renew            string
+	Renewed          bool
 	Remaining, Waits string
+	// ManyBefore holds for the next statement, one for many rows: at REPEATABLE
+	// READ such a one of InnoDB's waits even for rows that it does not name.
+	ManyBefore string
 
 	// Guard locks the row of a term until the transaction ends, so that no later
 	// term is granted meanwhile. GuardWrite, where a lock does not reach whoever
@@ -78,6 +86,8 @@ FROM {locks} WHERE name = $1`
 	// RegisterWaiters lacks what is done when the row is there already.
 	RegisterWaiters = `INSERT INTO {waiters} (name, waiter, holder, waiting, expires_at) VALUES {rows}`
 	RegisterRow     = `({name}, $1, $2, {count}, {now} + $3)`
+	GrantedLeases   = `SELECT owner, token FROM {locks} WHERE name IN ({names}) AND owner IN ({owners})`
+	ReleasedLeases  = `SELECT name, CASE WHEN owner IS NULL THEN token WHEN owner IN ({owners}) THEN 0 ELSE -1 END FROM {locks} WHERE name IN ({names})`
 	RemainingLease  = `SELECT owner, expires_at - {now} FROM {locks} WHERE name IN ({names}) AND owner IN ({owners})`
 	// ListLeases lists the rows whose names are from one on and before another.
 	// Parameters: the two names, limit, 1 for those too that nobody has.

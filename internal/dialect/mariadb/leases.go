@@ -29,5 +29,6 @@ RETURNING owner <=> $2, token, GREATEST(expires_at - {now}, 0), holder`}
 UPDATE {locks} SET token = LAST_INSERT_ID(IF(` + own + `, token, GREATEST(token + 1, {now}))), holder = $4, granted_at = {now},
  value = IF(` + own + `, value, NULL), expires_at = IF(` + own + `, GREATEST(expires_at, {now} + $3), {now} + $3), owner = $2
 WHERE name = $1 AND (` + free + ` OR owner = $2)`}
+	l.MakeMany = `SET STATEMENT innodb_lock_wait_timeout = 0 FOR ` + l.MakeMany
 	return l
 }

@@ -25,6 +25,23 @@ SET token = LAST_INSERT_ID(GREATEST(token + 1, {now})), holder = $4, granted_at 
 WHERE name = $1 AND owner = $5 AND expires_at > {now}`},
 	Look:    dialect.LookLease,
 	Release: dialect.ReleaseLease,
+
+	// UNION takes out the row that fills up a list, CAST keeps names from being
+	// read as text, and STRAIGHT_JOIN has the table read by the few names.
+	ManyRow: `SELECT CAST({name} AS BINARY) AS name, CAST({owner} AS BINARY) AS owner, CAST({ttl} AS SIGNED) AS ttl`, ManyJoin: ` UNION `,
+	MakeMany: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
+SELECT v.name, GREATEST(f.token + 1, {now}), v.owner, $1, {now}, {now} + v.ttl
+FROM {floor} f JOIN ({rows}) v WHERE f.id = 1 AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = v.name) LOCK IN SHARE MODE`,
+	TakeMany: `UPDATE (
+ SELECT name FROM {locks} WHERE name IN ({names}) AND (owner IS NULL OR expires_at <= {now})
+ ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
+) f STRAIGHT_JOIN ({rows}) v ON v.name = f.name STRAIGHT_JOIN {locks} l ON l.name = f.name
+SET l.token = GREATEST(l.token + 1, {now}), l.owner = v.owner, l.holder = $1, l.granted_at = {now}, l.value = NULL, l.expires_at = {now} + v.ttl`,
+	Granted: dialect.GrantedLeases,
+	ReleaseMany: `UPDATE (
+ SELECT name FROM {locks} WHERE name IN ({names}) AND owner IN ({owners}) ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
+) f STRAIGHT_JOIN {locks} l ON l.name = f.name SET l.owner = NULL, l.expires_at = {now}`,
+	Released: dialect.ReleasedLeases,
 	// VALUES() is MariaDB's only way, and deprecated on MySQL, where it works.
 	Register: dialect.RegisterWaiters + `
 ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_at)`,
@@ -34,9 +51,10 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
  SELECT name FROM {locks} WHERE name IN ({names}) AND owner IN ({owners}) AND expires_at > {now}
  ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
 ) f ON l.name = f.name SET l.expires_at = GREATEST(l.expires_at, {now} + $1)`,
-	RenewBefore: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
-	Remaining:   dialect.RemainingLease,
-	Waits:       dialect.WaitsLease,
+	Remaining: dialect.RemainingLease,
+	Waits:     dialect.WaitsLease,
+
+	ManyBefore: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 
 	// The inner read is a plain one: it shows what the transaction's snapshot
 	// shows, which under REPEATABLE READ may be older than the grant.

@@ -35,7 +35,7 @@ RETURNING 1, l.token, 0::bigint, ''::text`},
 RETURNING 1, (SELECT count(*) FROM {waiters} w WHERE w.name = $1::bytea AND w.waiter <> $3::bytea AND w.expires_at > {now})`,
 	ReleaseTells: true,
 
-	ManyRow: `({name}::bytea, {owner}::bytea, {ttl}::bigint)`,
+	ManyRow: `({name}::bytea, {owner}::bytea, {ttl}::bigint)`, ManyJoin: `, `,
 	// In the order of the names, so that two of them do not lock each other out.
 	MakeMany: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
 SELECT v.name, GREATEST(f.token + 1, c.now), v.owner, $1::text, c.now, c.now + v.ttl
@@ -53,7 +53,7 @@ WHERE l.name = f.name RETURNING l.owner, l.token`,
  SELECT name, owner FROM {locks} WHERE name IN ({names}) AND owner IN ({owners}) ORDER BY name FOR UPDATE SKIP LOCKED
 )
 UPDATE {locks} l SET owner = NULL, expires_at = {now} FROM due d WHERE l.name = d.name
-RETURNING d.owner, (SELECT count(*) FROM {waiters} w WHERE w.name = d.name AND w.waiter <> $1::bytea AND w.expires_at > {now})`,
+RETURNING d.owner, (SELECT count(*) FROM {waiters} w WHERE w.name = d.name AND w.waiter <> {waiter}::bytea AND w.expires_at > {now})`,
 	Register: dialect.RegisterWaiters + `
 ON CONFLICT (name, waiter) DO UPDATE SET waiting = EXCLUDED.waiting, expires_at = EXCLUDED.expires_at`,
 	RegisterRow: `({name}::bytea, $1::bytea, $2::text, {count}::integer, {now} + $3::bigint)`,

@@ -19,6 +19,17 @@ WHERE name = $1 AND owner = $5 AND expires_at > {now} RETURNING 1, token, 0, ''`
 
 	Look:    dialect.LookLease,
 	Release: dialect.ReleaseLease,
+
+	ManyRow: `({name}, {owner}, {ttl})`, ManyJoin: `, `,
+	TakeMany: `WITH v (name, owner, ttl) AS (VALUES {rows})
+INSERT INTO {locks} AS l (name, token, owner, holder, granted_at, expires_at)
+SELECT v.name, MAX(f.token + 1, {now}), v.owner, $1, {now}, {now} + v.ttl FROM {floor} f, v WHERE f.id = 1
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, holder = $1, granted_at = {now}, value = NULL,
+ token = MAX(l.token + 1, {now}), expires_at = excluded.expires_at
+WHERE l.owner IS NULL OR l.expires_at <= {now}
+RETURNING owner, token`,
+	ReleaseMany: `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name IN ({names}) AND owner IN ({owners})`,
+	Released:    dialect.ReleasedLeases,
 	Register: dialect.RegisterWaiters + `
 ON CONFLICT (name, waiter) DO UPDATE SET waiting = excluded.waiting, expires_at = excluded.expires_at`,
 	RegisterRow: dialect.RegisterRow,
