@@ -35,8 +35,8 @@ type gather[Q, A any] struct {
 	run func(ctx context.Context, all []Q, tell func(i int, a A))
 
 	mu              sync.Mutex
-	alone, together int // statements under way
-	many            bool
+	alone, together int  // statements under way
+	many            bool // of late, so that one alone has the others wait
 	queue           []*question[Q, A]
 	sent            sync.WaitGroup
 }

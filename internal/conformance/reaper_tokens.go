@@ -46,21 +46,30 @@ func (e *Env[Tx]) grant(q core.Querier, name string, owner []byte) (token int64,
 		token *= int64(won)
 		return err
 	}
-	// The forms for many leases, every other time where there are any.
+	// The forms for many leases, every other time.
 	many := func(label, text string) error {
 		token = 0
 		text = strings.NewReplacer("{names}", "$2", "{name}", "$2", "{owner}", "$3", "{ttl}", "$4").Replace(strings.ReplaceAll(text, "{rows}", l.ManyRow))
+		args := []any{"holder", []byte(name), owner, int64(60_000_000)}
+		if l.Granted != "" {
+			if _, err := e.lease(label, text).Exec(e.Ctx, q, args...); err != nil {
+				return err
+			}
+			text, args = strings.NewReplacer("{names}", "$1", "{owners}", "$2").Replace(l.Granted), []any{[]byte(name), owner}
+		}
 		var of []byte
-		_, err := e.lease(label, text).QueryRow(e.Ctx, q, []any{&of, &token}, "holder", []byte(name), owner, int64(60_000_000))
+		_, err := e.lease(label, text).QueryRow(e.Ctx, q, []any{&of, &token}, args...)
 		return err
 	}
 	duplicate := true
 	switch {
-	case l.MakeMany != "" && owner[0]%2 == 0:
-		if err = many("make", l.MakeMany); err == nil && token == 0 {
+	case owner[0]%2 == 0:
+		if l.MakeMany != "" {
+			err = many("make", l.MakeMany)
+		}
+		if duplicate = e.DB.Access().Dialect.Classify(err) == dialect.Duplicate; err == nil && token == 0 {
 			err = many("take", l.TakeMany)
 		}
-		duplicate = false
 	case l.Make.Text != "":
 		err = run("make", l.Make)
 		duplicate = e.DB.Access().Dialect.Classify(err) == dialect.Duplicate || err == nil && token == 0

@@ -198,7 +198,11 @@ func stagedStaleLocal[Tx any](e *Env[Tx]) {
 		_, err := slow.Do(e.Ctx, stagedOp("a"), "a")
 		ended <- err
 	}()
-	<-inside
+	select {
+	case <-inside:
+	case err := <-ended:
+		e.Fatalf("the slow worker: %v", err)
+	}
 	if r, err := quick.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Value != "done" {
 		e.Errorf("taking over: %v, %v", r, err)
 	}

@@ -40,11 +40,11 @@ type Leases struct {
 	Release      string
 	ReleaseTells bool
 	// MakeMany, TakeMany and ReleaseMany do it for several at once and pass over
-	// rows that are locked. MakeMany refuses all (Duplicate) for one that somebody
-	// else makes meanwhile; where it is empty, TakeMany makes too. The first two return
-	// owner and token of those that were granted, or Granted is to be asked;
-	// ReleaseMany returns owner and how many others wait where Release tells. Else
-	// it is a write, and Released says what became of each when it did not end all.
+	// rows that are locked. MakeMany may refuse all (Duplicate) for a row that
+	// somebody else makes meanwhile; where it is empty, TakeMany makes too. They
+	// return owner and token of those that were granted, or are writes, and Granted
+	// says it. ReleaseMany returns owner and how many others wait where Release
+	// tells, or is a write; where that did not end all, Released says of each.
 	MakeMany, TakeMany, Granted string
 	ManyRow, ManyJoin           string
 	ReleaseMany, Released       string

@@ -23,7 +23,7 @@ type dialect struct {
 }
 
 const (
-	pgNow     = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+	pgNow     = `(date_part('epoch', clock_timestamp()) * 1000000)::bigint`
 	mysqlNow  = `CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)`
 	sqliteNow = `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
 )

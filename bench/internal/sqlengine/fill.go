@@ -37,7 +37,7 @@ func (e *Engine) FillRecords(ctx context.Context, prefix string, n, m int, due b
 	hash, attempt, key, now := `UNHEX(SHA2(CONCAT('fill', n), 256))`, `x'00000000000000000000000000000000'`, `n`, `CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)`
 	switch e.Name {
 	case Postgres:
-		hash, attempt, key, now = `sha256(convert_to('fill' || n, 'UTF8'))`, `decode('00000000000000000000000000000000', 'hex')`, `n::text::bytea`, `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+		hash, attempt, key, now = `sha256(convert_to('fill' || n, 'UTF8'))`, `decode('00000000000000000000000000000000', 'hex')`, `n::text::bytea`, `(date_part('epoch', clock_timestamp()) * 1000000)::bigint`
 	case SQLite:
 		hash, key, now = `randomblob(32)`, `CAST(n AS BLOB)`, `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
 	}

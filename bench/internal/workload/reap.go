@@ -80,7 +80,7 @@ func ourReaper(ctx context.Context, e *sqlengine.Engine) (clearer, error) {
 func bareDelete(_ context.Context, e *sqlengine.Engine) (clearer, error) {
 	const due = ` FROM holdfast_records WHERE key_expires_at <= `
 	text := map[string]string{
-		sqlengine.Postgres: `DELETE FROM holdfast_records WHERE ctid = ANY (ARRAY(SELECT ctid` + due + `(extract(epoch FROM now()) * 1000000)::bigint ORDER BY key_expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED))`,
+		sqlengine.Postgres: `DELETE FROM holdfast_records WHERE ctid = ANY (ARRAY(SELECT ctid` + due + `(date_part('epoch', now()) * 1000000)::bigint ORDER BY key_expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED))`,
 		sqlengine.SQLite:   `DELETE FROM holdfast_records WHERE key_hash IN (SELECT key_hash` + due + `CAST(unixepoch('subsec') * 1000000 AS INTEGER) ORDER BY key_expires_at LIMIT 1000)`,
 	}[e.Name]
 	if text == "" {

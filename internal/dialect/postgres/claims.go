@@ -42,5 +42,5 @@ FROM due d, clock WHERE c.name = d.name AND c.token = d.token RETURNING c.owner,
 	// if nothing but its key is asked for.
 	Guard: `SELECT CASE WHEN granted_at IS NULL THEN -1 ELSE 1 END FROM {claims} WHERE name = $1::bytea AND token = $2::bigint FOR SHARE`,
 	Stale: `SELECT CASE WHEN current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
- AND (extract(epoch FROM now()) * 1000000)::bigint < $1::bigint THEN 1 ELSE 0 END`,
+ AND (date_part('epoch', now()) * 1000000)::bigint < $1::bigint THEN 1 ELSE 0 END`,
 }

@@ -80,5 +80,5 @@ FROM due d, clock c WHERE l.name = d.name RETURNING l.owner, l.expires_at`,
 SELECT 1 FROM l WHERE token = $2::bigint AND owner IS NOT NULL
 UNION ALL
 SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM l) AND current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
- AND $2::bigint > (extract(epoch FROM now()) * 1000000)::bigint`,
+ AND $2::bigint > (date_part('epoch', now()) * 1000000)::bigint`,
 }
