@@ -18,7 +18,7 @@ var Dialect = dialect.Dialect{
 	QuoteRune: '"',
 	MaxIdent:  63,
 	// clock_timestamp, not now(): now() stands still for the whole transaction.
-	// A double holds microseconds exactly until the year 2255, and is faster than
+	// A double holds microseconds exactly until the year 2106, and is faster than
 	// the numeric of extract.
 	Now: `(date_part('epoch', clock_timestamp()) * 1000000)::bigint`,
 
