@@ -49,7 +49,7 @@ test: $(TESTSERVERS) tools-test ## Run every test, on every engine that can be h
 # have a way of their own with each engine.
 .PHONY: engines-test
 engines-test:
-	$(call GOTEST,$(PKG)) -count=1 $(PARALLEL) $(ARGS)
+	$(call GOTEST,$(PKG)) -count=1 -timeout 20m $(PARALLEL) $(ARGS)
 	cd examples/orm && $(call GOTEST,./...) -count=1 $(PARALLEL) $(ARGS)
 
 # What the drivers do in their other modes, processes that are stopped and cut
@@ -61,7 +61,7 @@ RACE_SKIP  ?= SQLX|TestBrowser|TestPage|Interpolated|SimpleProtocol|PgxExec|Test
 
 .PHONY: race
 race: $(TESTSERVERS) ## The same under the race detector, without the drivers' other modes
-	$(WITHSERVERS) $(call GOTEST,$(filter-out %/internal/model,$(shell go list $(PKG)))) -race -p 1 -count=1 $(PARALLEL) -skip '$(RACE_SKIP)' $(ARGS)
+	$(WITHSERVERS) $(call GOTEST,$(filter-out %/internal/model,$(shell go list $(PKG)))) -race -p 1 -count=1 -timeout 20m $(PARALLEL) -skip '$(RACE_SKIP)' $(ARGS)
 
 # How long a campaign lasts on each engine (all at once), and its seed.
 DURATION   ?= 20s

@@ -21,6 +21,9 @@ const (
 	// placeLife is how long a statement has others wait: one that waits for a row,
 	// or whose connection is gone, holds nobody up for long.
 	placeLife = 10 * time.Millisecond
+	// writerLife is the same where the database has one writer: beside it the
+	// others would only fail.
+	writerLife = time.Second
 )
 
 // gather sends together what many goroutines ask at the same time. Some go by
@@ -29,8 +32,10 @@ const (
 // under way waits for the next; until fewer come. It answers what it can; who
 // gets no answer asks alone.
 type gather[Q, A any] struct {
-	// from is how many may go by themselves, least how many go together.
+	// from is how many may go by themselves, least how many go together, and life
+	// how long a statement has others wait.
 	from, least int
+	life        time.Duration
 	// run asks for all, and tells those that it has an answer for.
 	run func(ctx context.Context, all []Q, tell func(i int, a A))
 
@@ -83,7 +88,7 @@ func (g *gather[Q, A]) ask(ctx context.Context, q Q, alone func() (A, error)) (n
 	return alone()
 }
 
-// enter counts a statement until it leaves, or for its placeLife; g.mu is held.
+// enter counts a statement until it leaves, or for its life; g.mu is held.
 func (g *gather[Q, A]) enter(n *int) (leave func()) {
 	*n++
 	once := sync.OnceFunc(func() {
@@ -92,7 +97,7 @@ func (g *gather[Q, A]) enter(n *int) (leave func()) {
 		*n--
 		g.next()
 	})
-	life := time.AfterFunc(placeLife, once)
+	life := time.AfterFunc(g.life, once)
 	return func() {
 		life.Stop()
 		once()

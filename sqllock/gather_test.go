@@ -14,7 +14,7 @@ import (
 // asked is a gather that answers even numbers, and what went together.
 func asked() (g *gather[int, int], batches *[][]int) {
 	batches = &[][]int{}
-	return &gather[int, int]{from: 4, least: 2, run: func(_ context.Context, all []int, tell func(i, a int)) {
+	return &gather[int, int]{from: 4, least: 2, life: placeLife, run: func(_ context.Context, all []int, tell func(i, a int)) {
 		*batches = append(*batches, slices.Sorted(slices.Values(all)))
 		for i, q := range all {
 			if q%2 == 0 {

@@ -80,12 +80,12 @@ func newStore(d *dialect.Dialect, table func(string) string, onConn func(context
 	}
 	s.many = compileMany(s)
 	s.taking.run, s.ending.run = s.takeMany, s.freeMany
-	from, least := gatherFrom, gatherLeast
+	from, least, life := gatherFrom, gatherLeast, placeLife
 	if l.TakeBound.Before != nil { // one writer at a time
-		from, least = 1, 2
+		from, least, life = 1, 2, writerLife
 	}
-	s.taking.from, s.taking.least = from, least
-	s.ending.from, s.ending.least = from, least
+	s.taking.from, s.taking.least, s.taking.life = from, least, life
+	s.ending.from, s.ending.least, s.ending.life = from, least, life
 	s.onConn = func(ctx context.Context, before string, f func(q core.Querier) error) error {
 		return s.missing(onConn(ctx, before, f))
 	}
