@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
@@ -129,6 +130,9 @@ func bareOn(on func(*World) *sql.DB, prepared, keeps bool, poll Poll) func(conte
 		l := polled(poll, func(ctx context.Context, key, o []byte) (bool, error) {
 			if !returns {
 				r, err := take.exec(ctx, key, o, ttl)
+				if victim(err) {
+					return false, nil
+				}
 				if err != nil {
 					return false, err
 				}
@@ -143,6 +147,9 @@ func bareOn(on func(*World) *sql.DB, prepared, keeps bool, poll Poll) func(conte
 			return err == nil, err
 		}, func(ctx context.Context, key, o []byte) error {
 			r, err := free.exec(ctx, key, o)
+			for victim(err) {
+				r, err = free.exec(ctx, key, o)
+			}
 			if err != nil {
 				return err
 			}
@@ -151,6 +158,13 @@ func bareOn(on func(*World) *sql.DB, prepared, keeps bool, poll Poll) func(conte
 		l.Close = func(context.Context) error { return errors.Join(closeTake(), closeFree()) }
 		return l, nil
 	}
+}
+
+// victim is whether InnoDB rolled the statement back to end a deadlock, which
+// pollers of one key that is deleted and inserted again run into.
+func victim(err error) bool {
+	var refused *mysql.MySQLError
+	return errors.As(err, &refused) && refused.Number == 1213
 }
 
 // stmt is a statement of database/sql, prepared or not.
