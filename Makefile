@@ -13,10 +13,9 @@ FUZZTIME   ?= 10s
 # Most tests wait for a server, so more of them run than there are cores.
 PARALLEL   ?= -parallel 6
 
-# RERUN=1 runs a test that failed once more, by itself, and names it: on a slow
-# and shared machine one of thousands may fail by its timing. A race is final.
+# RERUN=1 runs a test that failed once more, by itself, and names it. A race is final.
 ifdef RERUN
-GOTEST = go run $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=60 \
+GOTEST = go run $(GOTESTSUM) --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=40 \
   --rerun-fails-abort-on-data-race --packages "$(1)" --
 else
 GOTEST = go test $(1)
@@ -24,8 +23,12 @@ endif
 
 # Every module of the repository: the main one and those nested in it.
 MODULES     = $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*' | sort))
+# What PKG says, without the packages that have no test.
+TESTED      = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(PKG))
+# One launcher starts the servers, for every target. A server that a variable names
+# is used as it is, so what testservers runs can run make again.
 TESTSERVERS = bin/testservers
-# ENGINES=postgres,mysql starts these servers only; SQLite needs none.
+# ENGINES=postgres,sqlite runs on these engines only; SQLite needs no server.
 ENGINES    ?=
 WITHSERVERS = $(TESTSERVERS) $(if $(ENGINES),-engines '$(ENGINES)') --
 
@@ -33,35 +36,42 @@ WITHSERVERS = $(TESTSERVERS) $(if $(ENGINES),-engines '$(ENGINES)') --
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  ARGS goes to go test (make test ARGS='-run TestX -v'), PKG says which packages (PKG=./sqllock)."
-	@echo "  ENGINES=postgres,mysql starts these servers only (test, race)."
+	@echo "  ENGINES=postgres,sqlite runs on these engines only."
 	@echo "  Servers: HOLDFAST_TEST_{POSTGRES,MYSQL,MARIADB}_DSN, else Docker, else local binaries, else apt-get."
 	@echo "  HOLDFAST_TEST_REQUIRE=postgres,mysql,mariadb,sqlite makes a missing engine a failure;"
 	@echo "  HOLDFAST_TEST_DOCKER=0 forbids Docker, HOLDFAST_TEST_INSTALL=0 forbids apt-get."
 
+# With PKG only its tests run, and no nested module's.
 .PHONY: test
-test: $(TESTSERVERS) tools-test ## Run every test, on every engine that can be had
-	$(WITHSERVERS) $(MAKE) --no-print-directory engines-test
+test: $(TESTSERVERS) ## Run every test, on every engine that can be had
+	@$(WITHSERVERS) $(MAKE) --no-print-directory test-run $(if $(filter ./...,$(PKG)),modules-test)
 
-# What make test runs beside the servers. The libraries of examples/orm each
-# have a way of their own with each engine.
-.PHONY: engines-test
-engines-test:
-	$(call GOTEST,$(PKG)) -count=1 -timeout 20m $(PARALLEL) $(ARGS)
-	cd examples/orm && $(call GOTEST,./...) -count=1 $(PARALLEL) $(ARGS)
+.PHONY: test-run
+test-run:
+	@$(call GOTEST,$(TESTED)) -count=1 -timeout 30m $(PARALLEL) $(ARGS)
 
-# What the drivers do in their other modes, processes that are stopped and cut
-# off in time, and measurements have no memory of ours in common, sqlx has that of
-# database/sql, and some tests of SQLite's one writer are too slow under the
-# detector, which wants one package at a time: make test and make faults run them.
-# The model is no Go, nor is the browser.
-RACE_SKIP  ?= SQLX|TestBrowser|TestPage|Interpolated|SimpleProtocol|PgxExec|TestLease[^s]|TestSQL/Locks/FourReapers|TestPgx/Locks/FourReapers|TestHandOverBetween|TestDay|TestMany|TestSQLModes|TestClaimHandOver|TestClaimsPoolOfOne|TestClaimsLostReplies|TestClaims[SP][^/]*/Thousand|TestLeases[^/]*/sqlite/Guard/Renewal|TestLeases[^/]*/sqlite/Close/InFlight
+.PHONY: modules-test
+modules-test: ## The tests of the nested modules, but for bench
+	@for module in $(filter-out . ./bench,$(MODULES)); do \
+	  (cd "$$module" && go test -count=1 $(PARALLEL) ./... $(ARGS)); \
+	done
+
+# The detector sees the memory of one process. It is not for packages that test
+# processes, the servers' settings, or a model that is no Go. It is slow, and wants
+# one package at a time. A test that it shows nothing says dbtest.NotUnderRace.
+RACE_LEFT_OUT = /cmd/|/examples/|/migrations|/doctor|/internal/dialect|/internal/test/(admission|campaign|cluster|faults|model)$$
 
 .PHONY: race
-race: $(TESTSERVERS) ## The same under the race detector, without the drivers' other modes
-	$(WITHSERVERS) $(call GOTEST,$(filter-out %/internal/model,$(shell go list $(PKG)))) -race -p 1 -count=1 -timeout 20m $(PARALLEL) -skip '$(RACE_SKIP)' $(ARGS)
+race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have every driver's memory
+	@$(WITHSERVERS) $(call GOTEST,$$(printf '%s\n' $(TESTED) | grep -vE '$(RACE_LEFT_OUT)' | tr '\n' ' ')) -race -p 1 -count=1 -timeout 30m $(PARALLEL) $(ARGS)
+
+.PHONY: scale
+scale: $(TESTSERVERS) ## Measure rates, curves and memory of thousands: on a quiet machine (PKG=./reaper: a million rows)
+	@HOLDFAST_TEST_SCALE=1 $(WITHSERVERS) go test $(if $(filter ./...,$(PKG)),./sqllock ./internal/test/faults,$(PKG)) \
+	  -run AtScale -v -p 1 -count=1 -timeout 60m $(ARGS)
 
 # How long a campaign lasts on each engine (all at once), and its seed.
 DURATION   ?= 20s
@@ -69,27 +79,24 @@ SEED       ?= 0
 
 .PHONY: faults
 faults: $(TESTSERVERS) ## The fault suite, then campaigns on every engine (DURATION=30m SEED=7; ARGS=-short)
-	HOLDFAST_TEST_REQUIRE="$$(sed 's/,*sqlite//' <<<"$${HOLDFAST_TEST_REQUIRE-}")" \
-	  $(TESTSERVERS) -- $(MAKE) --no-print-directory engines-faults # SQLite has no connection to cut
+	@$(WITHSERVERS) $(MAKE) --no-print-directory faults-run campaign
 
-# No violation is run again in the hope that it goes away.
-.PHONY: engines-faults
-engines-faults:
-	$(call GOTEST,./internal/faults/...) -count=1 -timeout 30m $(ARGS)
-	$(MAKE) --no-print-directory campaign
+.PHONY: faults-run
+faults-run:
+	@$(call GOTEST,./internal/test/faults) -count=1 -timeout 30m $(ARGS)
 
 # The campaigns alone, on servers that HOLDFAST_TEST_*_DSN name.
 .PHONY: campaign
 campaign:
-	go test ./internal/campaign -count=1 -timeout 12h -v -duration=$(DURATION) -seed=$(SEED) $(ARGS)
+	go test ./internal/test/campaign -count=1 -timeout 12h -v -duration=$(DURATION) -seed=$(SEED) $(ARGS)
 
 .PHONY: cluster
 cluster: $(TESTSERVERS) ## Galera and PostgreSQL clusters under fire: installs what is missing (ARGS=-short: about two minutes)
-	$(TESTSERVERS) -cluster -- go test ./internal/cluster -count=1 -timeout 60m -v $(ARGS)
+	$(TESTSERVERS) -cluster -- go test ./internal/test/cluster -count=1 -timeout 60m -v $(ARGS)
 
 .PHONY: model
 model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=large for more)
-	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/model $(ARGS)
+	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/test/model $(ARGS)
 
 .PHONY: bench
 bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (ARGS='-workload lock -rounds 9')
@@ -98,17 +105,7 @@ bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (AR
 
 .PHONY: bench-check
 bench-check: $(TESTSERVERS) ## No statement and no round trip more than recorded, no ratio a multiple (ARGS=-update records)
-	$(TESTSERVERS) -- $(MAKE) --no-print-directory bench-check-run
-
-.PHONY: bench-check-run
-bench-check-run:
-	cd bench && go test -count=1 ./... $(ARGS)
-
-.PHONY: tools-test
-tools-test: ## The tests of the nested modules that need no server
-	@for module in $(filter-out . ./bench ./examples/orm,$(MODULES)); do \
-	  (set -x; cd "$$module" && go test -count=1 ./... $(ARGS)); \
-	done
+	@$(TESTSERVERS) -dir bench -- go test -count=1 ./... $(ARGS)
 
 .PHONY: lint
 lint: ## golangci-lint on every module
@@ -161,4 +158,4 @@ verify: ## What CI runs
 # Its own module knows best whether it is up to date.
 .PHONY: $(TESTSERVERS)
 $(TESTSERVERS):
-	@cd internal/testservers && go build -o "$(CURDIR)/$@" .
+	@cd internal/test/testservers && go build -o "$(CURDIR)/$@" .

@@ -3,131 +3,146 @@ package holdfast
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
-// DefaultPrefix begins the names of Holdfast's tables.
-const DefaultPrefix = "holdfast_"
+const (
+	// DefaultPrefix begins the names of Holdfast's tables.
+	DefaultPrefix = "holdfast_"
+	// NoPrefix, as [Options].Prefix, means that the names have no prefix.
+	NoPrefix = "-"
+)
 
-// DB is a pool that Holdfast works on; Tx is the type of its transactions.
-// It is safe for concurrent use, holds no connection and needs no closing.
+// DB is Holdfast on the program's pool. Tx is the type of the pool's transactions. A DB is
+// safe for concurrent use, holds no connection, and needs no Close.
 type DB[Tx any] struct {
 	adapter core.Adapter[Tx]
 	pool    core.Querier
 	dialect *dialect.Dialect
 	version string
+	schema  string         // the schema of the tables, independent of the search path
+	product string         // the server's product and version
+	rules   []dialect.Rule // checked on each connection
+	known   connections    // the admitted connections
+	shaped  atomic.Bool    // the tables have the right shape
 	trace   *trace.Tracer
-	options options
+	options Options
 }
 
-type options struct {
-	engine    Engine
-	prefix    string
-	schema    string
-	observers []Observer
-	tracers   []trace.Listener
-	oneWriter bool
+// Options are the settings of a [DB]. The zero value is the default. Package migrations takes
+// the same options.
+type Options struct {
+	// Engine is the expected engine. Open fails on another engine. Default: any of the four.
+	Engine Engine
+	// Prefix begins the names of Holdfast's tables. It consists of at most 32 letters, digits
+	// and underscores, and does not begin with a digit; or it is NoPrefix. Default:
+	// DefaultPrefix.
+	Prefix string
+	// Schema is the schema (on MySQL and MariaDB the database) of Holdfast's
+	// tables. Default: the connection's own.
+	Schema string
+	// Untested allows one product or version that no test run covers, such as "PostgreSQL 17"
+	// or "Aurora MySQL 8.0". Copy the text from Open's error. Run `holdfast prove` on that
+	// server first, and keep its report. Open still fails on any other untested product, and
+	// on a product that is known to break a promise.
+	Untested string
+	// SingleWriter declares that all programs which use these tables write to one node of a
+	// Galera cluster. It allows row locks, which do not reach other nodes, and sets
+	// [Capabilities].MultiPrimary to false. When the node changes, for example when a proxy
+	// fails over, two writers may overlap for a moment: leases, guards, records and versioned
+	// rows stay safe, but row locks do not.
+	SingleWriter bool
+	// Observers receive every statement that Holdfast sends.
+	Observers []Observer
+	// Tracers receive calls, statements and events.
+	Tracers []Tracer
 }
 
-// Option changes how a DB is opened.
-type Option func(*options)
-
-// WithEngine names the engine instead of asking the server.
-func WithEngine(e Engine) Option { return func(o *options) { o.engine = e } }
-
-// WithPrefix begins the names of Holdfast's tables: letters, digits and
-// underscores, at most 32, not beginning with a digit. Default: "holdfast_".
-func WithPrefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
-
-// WithSchema puts Holdfast's tables into a schema (on MySQL and MariaDB a
-// database). Default: the connection's own.
-func WithSchema(schema string) Option { return func(o *options) { o.schema = schema } }
-
-// WithSingleWriter declares that all programs which use these tables send their
-// writes to one node of a Galera cluster, so that row locks, which end at their
-// node, are not refused: [Capabilities].MultiPrimary is false then. Where the
-// node changes, as when a proxy fails over, two writers may overlap for a moment;
-// leases, guards, records and versioned rows are safe then too, row locks are not.
-func WithSingleWriter() Option { return func(o *options) { o.oneWriter = true } }
-
-// WithObserver has every statement of Holdfast's reported. It may be given several times.
-func WithObserver(f Observer) Option {
-	return func(o *options) {
-		if f != nil {
-			o.observers = append(o.observers, f)
+func (o Options) withDefaults() (Options, error) {
+	switch o.Prefix {
+	case "":
+		o.Prefix = DefaultPrefix
+	case NoPrefix:
+		o.Prefix = ""
+	}
+	if err := checkPrefix(o.Prefix); err != nil {
+		return o, err
+	}
+	if o.Engine != "" {
+		if _, err := findDialect(o.Engine); err != nil {
+			return o, err
 		}
 	}
+	o.Observers = slices.DeleteFunc(slices.Clone(o.Observers), func(f Observer) bool { return f == nil })
+	o.Tracers = slices.DeleteFunc(slices.Clone(o.Tracers), func(t Tracer) bool { return t == nil })
+	for _, t := range o.Tracers {
+		o.Observers = append(o.Observers, t.Statement)
+	}
+	return o, nil
 }
 
-// New opens a DB on an adapter. Programs call Open of an adapter package
-// instead: holdfastsql, holdfastsqlx or holdfastpgx.
-func New[Tx any](ctx context.Context, adapter core.Adapter[Tx], opts ...Option) (*DB[Tx], error) {
-	d := &DB[Tx]{adapter: adapter, options: options{prefix: DefaultPrefix}}
-	for _, o := range opts {
-		o(&d.options)
-	}
-	if err := checkPrefix(d.options.prefix); err != nil {
+// New opens a DB on an adapter. Programs call Open of an adapter package instead: holdfastsql,
+// holdfastsqlx or holdfastpgx.
+func New[Tx any](ctx context.Context, adapter core.Adapter[Tx], opts ...Options) (*DB[Tx], error) {
+	o, err := options.One(opts)
+	if err != nil {
 		return nil, err
 	}
-	d.pool = d.observed(adapter)
-	engine := d.options.engine
-	if engine == "" {
-		var err error
-		if engine, d.version, err = detect(ctx, d.pool); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	if d.dialect, err = findDialect(engine); err != nil {
+	if o, err = o.withDefaults(); err != nil {
 		return nil, err
 	}
-	d.pool = d.observed(adapter) // by its engine's name
-	d.trace = &trace.Tracer{Engine: d.dialect.Name, Listeners: d.options.tracers, Outcome: outcome}
-	if err := checkIdent("WithSchema", d.options.schema, d.dialect.MaxIdent, true); err != nil {
-		return nil, err
-	}
-	if err := d.checkSettings(ctx); err != nil {
+	d := &DB[Tx]{adapter: adapter, options: o}
+	if err := d.open(ctx); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// Engine is the engine that was detected or named.
+// Engine returns the engine of the server.
 func (d *DB[Tx]) Engine() Engine { return Engine(d.dialect.Name) }
 
-// Version is the server's own version text; empty when the engine was named.
+// Version returns the version text of the server.
 func (d *DB[Tx]) Version() string { return d.version }
 
-// Capabilities are the engine's.
+// Product returns the server's product with the first numbers of its version, such as
+// "PostgreSQL 18" or "Aurora MySQL 8.0". [Options].Untested takes this text.
+func (d *DB[Tx]) Product() string { return d.product }
+
+// Capabilities returns what the engine can do.
 func (d *DB[Tx]) Capabilities() Capabilities { return Capabilities(d.dialect.Capabilities) }
 
-// Access gives the packages of this module what they build on. It is not for
-// programs: its types are internal and change without notice.
+// Access is for the other packages of this module. Programs must not use it: its
+// types are internal and change without notice.
 func (d *DB[Tx]) Access() access.Access[Tx] {
 	return access.Access[Tx]{
 		Pool: d.pool,
 		Join: func(tx Tx) (core.Querier, error) {
-			q, ok := d.adapter.Join(tx)
-			if !ok {
-				return nil, ErrNoTx
+			q, err := d.adapter.Join(tx)
+			if err != nil {
+				return nil, err
 			}
 			return d.observed(q), nil
 		},
-		Rollback: d.adapter.Rollback,
-		Attempt:  d.attempt,
-		OnConn:   d.onConn,
-		Listen:   d.listen,
-		Alive:    d.joinable,
-		Acquire:  d.adapter.Acquire,
-		Dialect:  d.dialect,
-		Table:    d.table,
-		Trace:    d.trace,
+		Rollback:  d.adapter.Rollback,
+		Attempt:   d.attempt,
+		OnConn:    d.onConn,
+		Listen:    d.listen,
+		Alive:     d.joinable,
+		Acquire:   d.connect,
+		Catalog:   access.Catalog{Dialect: d.dialect, Pool: d.pool, Schema: d.schema, Check: d.CheckIdent, Unsupported: d.unsupported},
+		Admission: d.admission,
+		Dialect:   d.dialect,
+		Table:     d.table,
+		Trace:     d.trace,
 	}
 }
 
@@ -138,57 +153,13 @@ func (d *DB[Tx]) listen(ctx context.Context, statement string, ready func(), eac
 	return core.ErrNoListener
 }
 
-// table is the quoted name of one of Holdfast's own tables.
+// table returns the quoted name of one of Holdfast's own tables.
 func (d *DB[Tx]) table(name string) string {
-	t := d.dialect.Ident(d.options.prefix + name)
-	schema := d.options.schema
-	if schema == "" && d.Engine() == SQLite {
-		schema = "main" // a bare name may be found in an attached database
-	}
-	if schema != "" {
-		t = d.dialect.Ident(schema) + "." + t
+	t := d.dialect.Ident(d.options.Prefix + name)
+	if d.schema != "" {
+		t = d.dialect.Ident(d.schema) + "." + t
 	}
 	return t
-}
-
-func (d *DB[Tx]) checkSettings(ctx context.Context) error {
-	if d.dialect.Settings == "" {
-		return nil
-	}
-	rows, err := d.pool.Query(ctx, d.dialect.Settings)
-	if err != nil {
-		return fmt.Errorf("holdfast: reading the server's settings: %w", err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil || !rows.Next() {
-		return fmt.Errorf("holdfast: reading the server's settings: %w", firstError(err, rows.Err()))
-	}
-	values := make([]string, len(columns))
-	dest := make([]any, len(columns))
-	for i := range values {
-		dest[i] = &values[i]
-	}
-	if err := rows.Scan(dest...); err != nil {
-		return fmt.Errorf("holdfast: reading the server's settings: %w", err)
-	}
-	if err := d.dialect.CheckSettings(values); err != nil {
-		return &UnsupportedError{d.dialect.Name, "settings", err.Error()}
-	}
-	if d.dialect.Cluster != nil {
-		d.dialect.Cluster(d.dialect, values)
-		d.dialect.Capabilities.MultiPrimary = d.dialect.Capabilities.MultiPrimary && !d.options.oneWriter
-	}
-	return rows.Close()
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func checkPrefix(prefix string) error {
@@ -197,13 +168,14 @@ func checkPrefix(prefix string) error {
 		ok = ok && (r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
 	}
 	if !ok {
-		return &InputError{"WithPrefix", fmt.Sprintf("%.40q: use letters, digits and underscores, at most 32, not beginning with a digit", prefix)}
+		return &InputError{Field: "Options.Prefix", Problem: fmt.Sprintf("%.40q: use letters, digits and underscores, at most 32, not beginning with a digit", prefix)}
 	}
 	return nil
 }
 
-// CheckIdent refuses what cannot be a table's or column's name on d's engine:
-// empty, too long, not UTF-8, or with a NUL byte. All else is quoted.
+// CheckIdent returns an [InputError] if name cannot be the name of a table or column on d's
+// engine: it is empty, too long, not UTF-8, or contains a NUL byte. Every other name is valid,
+// because Holdfast quotes it. field names the argument in the error.
 func (d *DB[Tx]) CheckIdent(field, name string) error {
 	return checkIdent(field, name, d.dialect.MaxIdent, false)
 }
@@ -211,11 +183,11 @@ func (d *DB[Tx]) CheckIdent(field, name string) error {
 func checkIdent(field, name string, limit int, emptyOK bool) error {
 	switch {
 	case name == "" && !emptyOK:
-		return &InputError{field, "a name is missing"}
+		return &InputError{Field: field, Problem: "a name is missing"}
 	case len(name) > limit:
-		return &InputError{field, fmt.Sprintf("%.20q… has %d bytes, the engine takes %d", name, len(name), limit)}
+		return &InputError{Field: field, Problem: fmt.Sprintf("%.20q… has %d bytes, the engine takes %d", name, len(name), limit)}
 	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
-		return &InputError{field, fmt.Sprintf("%.40q is not valid UTF-8 without NUL bytes", name)}
+		return &InputError{Field: field, Problem: fmt.Sprintf("%.40q is not valid UTF-8 without NUL bytes", name)}
 	}
 	return nil
 }

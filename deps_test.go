@@ -16,36 +16,45 @@ import (
 
 const self = "github.com/holdfast-go/holdfast"
 
-// links are the modules that a program links with each public package, beside
-// this one: a user on one engine links neither the drivers of the others nor what
-// only tests and tools need.
+// links lists the modules that a program links with each public package, in addition to this
+// module. A user of one engine links neither the drivers of the other engines nor what only
+// tests and tools need.
 func links() map[string][]string {
 	const (
 		backoff = "github.com/cenkalti/backoff/v5"
 		headers = "github.com/dunglas/httpsfv"
-		mapper  = "github.com/jmoiron/sqlx" // its package that maps the fields of structs
+		mapper  = "github.com/jmoiron/sqlx" // only its package that maps struct fields
 		migrate = "github.com/golang-migrate/migrate/v4"
 		pgx     = "github.com/jackc/pgx/v5"
 		uuid    = "github.com/google/uuid"
 	)
 	return map[string][]string{
-		"":                      {backoff},
-		"adapters/holdfastpgx":  {backoff, "github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", pgx, "github.com/jackc/puddle/v2", "golang.org/x/sync", "golang.org/x/text"},
-		"adapters/holdfastsql":  {backoff},
-		"adapters/holdfastsqlx": {backoff, mapper},
-		"console":               {backoff, uuid, mapper},
-		"doctor":                {backoff, mapper},
-		"holdfastslog":          {backoff},
-		"idempotency":           {backoff, uuid, mapper},
-		"idempotency/idemhttp":  {backoff, headers, uuid, mapper},
-		"migrations":            {backoff, migrate},
-		"optimistic":            {backoff, uuid, mapper},
-		"reaper":                {backoff, uuid, mapper},
-		"sqllock":               {backoff, uuid, mapper},
+		"":                        {backoff},
+		"adapters/holdfastpgx":    {backoff, "github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", pgx, "github.com/jackc/puddle/v2", "golang.org/x/sync", "golang.org/x/text"},
+		"adapters/holdfastsql":    {backoff},
+		"adapters/holdfastsqlx":   {backoff, mapper},
+		"console":                 {backoff, uuid, mapper},
+		"doctor":                  {backoff, mapper},
+		"holdfastslog":            {backoff},
+		"idempotency":             {backoff, uuid},
+		"idempotency/businessrow": {backoff, uuid, mapper},
+		"idempotency/inbox":       {backoff, uuid},
+		"idempotency/operators":   {backoff, uuid},
+		"idempotency/staged":      {backoff, uuid},
+		"idempotency/idemhttp":    {backoff, headers, uuid},
+		"migrations":              {backoff, migrate},
+		"optimistic":              {backoff, uuid, mapper},
+		"optimistic/register":     {backoff},
+		"prove":                   {backoff, migrate, uuid, mapper},
+		"reaper":                  {backoff, uuid, mapper},
+		"sqllock":                 {backoff, uuid},
+		"sqllock/election":        {backoff, uuid},
+		"sqllock/fairlock":        {backoff, uuid},
+		"sqllock/rowlock":         {backoff, mapper},
 	}
 }
 
-// pkg is what go list says of a package.
+// pkg is a package as go list describes it.
 type pkg struct {
 	ImportPath string
 	Name       string
@@ -53,7 +62,7 @@ type pkg struct {
 	Module     *struct{ Path, Dir string }
 }
 
-// packages are those of this module and all that they link, by import path.
+// packages returns this module's packages and all packages that they link, by import path.
 func packages(t *testing.T) map[string]pkg {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Name,Deps,Module", "./...").Output()
@@ -79,10 +88,13 @@ func TestProgramsLinkOnlyTheirOwnDriver(t *testing.T) {
 	all, allowed := packages(t), links()
 	for path, p := range all {
 		name := strings.TrimPrefix(strings.TrimPrefix(path, self), "/")
+		if strings.Contains(name, "/internal/") {
+			continue
+		}
 		if p.Module == nil || p.Module.Path != self || p.Name == "main" || slices.ContainsFunc([]string{"internal", "examples", "holdfasttest"}, func(dir string) bool {
-			return name == dir || strings.HasPrefix(name, dir+"/")
+			return name == dir || strings.HasPrefix(name, dir+"/") || strings.Contains(name, "/"+dir+"/")
 		}) {
-			continue // no package of a user's program; holdfasttest is for tests, and is SQLite
+			continue // not for a user's program; holdfasttest is for tests and links SQLite
 		}
 		linked := map[string]bool{}
 		for _, dep := range p.Deps {
@@ -105,8 +117,8 @@ func TestProgramsLinkOnlyTheirOwnDriver(t *testing.T) {
 	}
 }
 
-// TestLicences: what any package or program of this module links may be linked
-// into a program that is not free.
+// TestLicences checks that the licence of everything this module links allows linking into a
+// proprietary program.
 func TestLicences(t *testing.T) {
 	t.Parallel()
 	texts := []string{
@@ -114,7 +126,7 @@ func TestLicences(t *testing.T) {
 		"Redistribution and use in source and binary forms",                            // BSD
 		"Apache License",
 		"Permission to use, copy, modify, and/or distribute this software for any purpose", // ISC
-		"Mozilla Public License", // of single files, which nobody here changes
+		"Mozilla Public License", // applies to single files, which are not changed here
 	}
 	dirs := map[string]string{}
 	for _, p := range packages(t) {

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// TestDocsNameTests: each test that a table in docs names is there.
+// TestDocsNameTests checks that each test named in a table of the docs exists.
 func TestDocsNameTests(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{}
-	// A test function, and a suite's entry in a map of tests.
+	// A test function, or an entry of a suite in a map of tests.
 	named := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(|"([A-Z][\w/]*)":\s`)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
@@ -68,10 +68,10 @@ func TestDocsNameTests(t *testing.T) {
 	}
 }
 
-// TestReadmesKeepStep: the two READMEs have the same code, names and links.
+// TestReadmesKeepStep checks that both READMEs have the same code, names and links.
 func TestReadmesKeepStep(t *testing.T) {
 	t.Parallel()
-	// Code on a line of its own, code in a line, and links; and how many rows and headings.
+	// Inline code, links, and the starts of table rows and headings.
 	marks := regexp.MustCompile("`[^`\n]+`|\\]\\([^)]+\\)|(?m)^(?:\\||#+)")
 	read := func(name string) map[string]int {
 		text, err := os.ReadFile(name)

@@ -3,7 +3,6 @@ package holdfast
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -25,28 +24,28 @@ const (
 	SQLite     Engine = "sqlite"
 )
 
-// Capabilities are the ways of an engine that a caller may have to know.
+// Capabilities describes the differences between engines that callers may need.
 type Capabilities struct {
 	// RowLocks: SELECT ... FOR UPDATE locks rows.
 	RowLocks bool
-	// TransactionalDDL: DDL rolls back with its transaction. Where it is
-	// false, DDL in a function commits the transaction before it.
+	// TransactionalDDL: DDL rolls back with its transaction. If false, DDL in a function first
+	// commits the open transaction.
 	TransactionalDDL bool
-	// SeesClaims: a claim of another session that is not yet committed can be
-	// told from other waits, so that "in progress" is known at once. Where it
-	// is false, a busy database is answered as in progress.
-	SeesClaims bool
-	// LockTimeoutUnit is what a lock timeout is rounded up to.
+	// DetectsInProgress: a wait for another session's uncommitted claim can be distinguished
+	// from other waits, so "in progress" is known at once. If false, a busy database also
+	// counts as in progress.
+	DetectsInProgress bool
+	// LockTimeoutUnit is the unit to which lock timeouts are rounded up.
 	LockTimeoutUnit time.Duration
-	// MultiPrimary: this is a node of a Galera cluster, and other nodes may take
-	// writes too (see [WithSingleWriter]). Row locks end at their node, and are
-	// refused; a transaction may be rolled back (1213) at any statement and at
-	// COMMIT; each node has a clock of its own.
+	// MultiPrimary: the server is a node of a Galera cluster, and other nodes may accept
+	// writes too (see [Options].SingleWriter). Row locks do not reach other nodes, and
+	// Holdfast refuses them. A transaction may be rolled back (1213) at any statement and at
+	// COMMIT. Each node has its own clock.
 	MultiPrimary bool
 }
 
 func dialects() []dialect.Dialect {
-	return []dialect.Dialect{postgres.Dialect, mysql.Dialect, mariadb.Dialect, sqlite.Dialect}
+	return []dialect.Dialect{postgres.Dialect, mariadb.Dialect, mysql.Dialect, sqlite.Dialect}
 }
 
 func findDialect(e Engine) (*dialect.Dialect, error) {
@@ -55,11 +54,11 @@ func findDialect(e Engine) (*dialect.Dialect, error) {
 			return &d, nil
 		}
 	}
-	return nil, &InputError{"Engine", fmt.Sprintf("%q is not one of postgres, mysql, mariadb, sqlite", e)}
+	return nil, &InputError{Field: "Engine", Problem: fmt.Sprintf("%q is not one of postgres, mysql, mariadb, sqlite", e)}
 }
 
-// detect asks the server what it is. SQLite has no version(), the others no
-// sqlite_version(); the relatives of PostgreSQL and MySQL name themselves.
+// detect asks the server for its engine and version. SQLite has no version(), and the other
+// engines have no sqlite_version().
 func detect(ctx context.Context, q core.Querier) (Engine, string, error) {
 	var version string
 	_, err := core.QueryRow(ctx, q, []any{&version}, `SELECT version()`)
@@ -76,24 +75,20 @@ func detect(ctx context.Context, q core.Querier) (Engine, string, error) {
 	return e, version, err
 }
 
+// engineOf returns the engine whose queries fit a server with this version text. The facts
+// then identify the product.
 func engineOf(version string) (Engine, error) {
-	for _, other := range []struct{ mark, name string }{
-		{"CockroachDB", "CockroachDB"}, {"TiDB", "TiDB"}, {"-YB-", "YugabyteDB"}, {"Redshift", "Redshift"},
-	} {
-		if strings.Contains(version, other.mark) {
-			return "", &UnsupportedError{
-				other.name, "engine",
-				"its locks were not tested with Holdfast; see the engines table in the README",
-			}
+	if other, ok := dialect.LookAlikeIn(version); ok {
+		return "", refusedEngine(other)
+	}
+	for _, d := range dialects() {
+		if banner := d.Admission.Banner; banner != nil && banner(version) {
+			return Engine(d.Name), nil
 		}
 	}
-	switch {
-	case strings.HasPrefix(version, "PostgreSQL "):
-		return PostgreSQL, nil
-	case strings.Contains(version, "MariaDB"):
-		return MariaDB, nil
-	case version != "" && version[0] >= '5' && version[0] <= '9' || strings.HasPrefix(version, "1"):
-		return MySQL, nil
-	}
-	return "", &UnsupportedError{fmt.Sprintf("%.60q", version), "engine", "this version is none that Holdfast knows; name the engine with WithEngine if it is one of them"}
+	return "", refusedEngine(dialect.Identity{Product: fmt.Sprintf("%.60q", version), Standing: dialect.Unfit, Why: "it is none of the engines that Holdfast works with"})
+}
+
+func refusedEngine(is dialect.Identity) error {
+	return &UnsupportedError{Engine: is.Product, Check: "engine", What: "engine", Problem: is.Why, Remedy: "see the table of engines in docs/environments.md"}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestEngineOf: banners as the servers give them; what is unknown is never guessed.
+// TestEngineOf checks real server banners. An unknown banner is never guessed.
 func TestEngineOf(t *testing.T) {
 	t.Parallel()
 	for banner, want := range map[string]Engine{

@@ -4,42 +4,57 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
 var (
-	// ErrUnknown means that a commit may or may not have happened. Ask again
-	// with the same key: a claim waits for the transaction in doubt to end.
+	// ErrUnknown means that a commit may or may not have happened. Call again with
+	// the same key: the call waits until the server has ended the first transaction.
 	ErrUnknown = errors.New("holdfast: outcome unknown")
 
-	// ErrTxLost means that the transaction had already ended when it was to
-	// be committed: the function swallowed an error after which the engine
-	// rolled back, ended the transaction itself, or ran DDL on an engine
-	// that commits before DDL. Nothing of it was committed by Holdfast.
+	// ErrTxLost means that the transaction had ended before its commit: the function ignored
+	// an error after which the engine rolled back, ended the transaction itself, or ran DDL on
+	// an engine that commits before DDL. Holdfast committed nothing.
 	ErrTxLost = errors.New("holdfast: the transaction ended before its commit")
 
-	// ErrRetry means that the engine rolled the whole transaction back
-	// (deadlock, serialization failure) or that a lock was not to be had in
-	// time, as often as it was tried. Nothing happened; trying later is safe.
+	// ErrRetry means that every attempt failed: the engine rolled the transaction back
+	// (deadlock, serialization failure), a lock timed out, or a time limit of the
+	// server, which the error names (such as statement_timeout), ended a statement or
+	// the session. Nothing happened; a later call is safe.
 	ErrRetry = errors.New("holdfast: the transaction was rolled back, run it again")
 
+	// ErrRowsOpen means that a function left rows open (a Query without Close), so the driver
+	// could not send the commit. Nothing was committed, and the function does not run again.
+	ErrRowsOpen = errors.New("holdfast: rows were left open in the function, nothing was committed: close them (defer rows.Close()) before it returns")
+
+	// ErrReadOnly means that a write failed because the session, its transaction or
+	// the server is read-only.
+	ErrReadOnly = errors.New("holdfast: the session, its transaction or the server is read-only: use a read-write transaction on the primary")
+
+	// ErrDenied means that the role of the connection lacks a privilege. See
+	// package migrations, Grants.
+	ErrDenied = errors.New("holdfast: the role lacks a privilege: grant the program's role SELECT, INSERT, UPDATE and DELETE on Holdfast's tables and on those of its own that it writes, and on PostgreSQL USAGE on their schema")
+
 	// ErrNoTx means that a nil transaction was given.
-	ErrNoTx = errors.New("holdfast: no transaction given")
+	ErrNoTx = core.ErrNoTx
 
-	// ErrInvalid means that an argument was refused before anything was sent.
-	ErrInvalid = errors.New("holdfast: invalid argument")
+	// ErrInvalid means that an argument is invalid. Nothing was sent to the database.
+	ErrInvalid = core.ErrInvalid
 
-	// ErrSchema means that Holdfast's tables are missing, or of a version that
-	// this build does not work with.
+	// ErrSchema means that Holdfast's tables are missing, or that this build does not support
+	// their version.
 	ErrSchema = errors.New("holdfast: wrong schema")
 
-	// ErrUnsupported means that the engine, or one of its settings, cannot
-	// keep the promise that was asked of it.
+	// ErrUnsupported means that the engine, a setting or a table cannot keep a
+	// promise of Holdfast.
 	ErrUnsupported = errors.New("holdfast: not supported")
 )
 
-// UnknownError is a commit in doubt. errors.Is(err, ErrUnknown) holds.
+// UnknownError reports a commit whose outcome is unknown. errors.Is(err, ErrUnknown) holds.
 type UnknownError struct {
-	// Err is what came instead of an answer to COMMIT.
+	// Err is the error that arrived instead of an answer to COMMIT.
 	Err error
 }
 
@@ -52,17 +67,21 @@ func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 
 func (e *UnknownError) Unwrap() error { return e.Err }
 
-// RetryError is a transaction that was rolled back every time it was tried.
-// errors.Is(err, ErrRetry) holds.
+// RetryError reports a transaction that was rolled back on every attempt. errors.Is(err,
+// ErrRetry) holds.
 type RetryError struct {
-	// Attempts is how often it was tried, at least 1.
+	// Attempts is the number of attempts, at least 1.
 	Attempts int
-	// Err is the last attempt's error, the driver's own within it.
+	// Err is the error of the last attempt. It wraps the driver's error.
 	Err error
 }
 
 func (e *RetryError) Error() string {
-	return fmt.Sprintf("holdfast: rolled back, nothing happened (%d attempts): %v", e.Attempts, e.Err)
+	text := fmt.Sprintf("holdfast: rolled back, nothing happened (%d attempts): %v", e.Attempts, e.Err)
+	if setting := dialect.EndedBy(e.Err); setting != "" {
+		text += " (the server's " + setting + " ended it: raise it, or do less in the transaction)"
+	}
+	return text
 }
 
 // Is reports whether target is ErrRetry.
@@ -70,10 +89,10 @@ func (e *RetryError) Is(target error) bool { return target == ErrRetry }
 
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// TxLostError says how a transaction was found to be gone.
-// errors.Is(err, ErrTxLost) holds.
+// TxLostError reports a transaction that ended before its commit. errors.Is(err, ErrTxLost)
+// holds.
 type TxLostError struct {
-	// Err is what showed it; it may be nil.
+	// Err is the error that revealed the loss. It may be nil.
 	Err error
 }
 
@@ -90,23 +109,17 @@ func (e *TxLostError) Is(target error) bool { return target == ErrTxLost }
 
 func (e *TxLostError) Unwrap() error { return e.Err }
 
-// InputError is an argument that was refused. errors.Is(err, ErrInvalid) holds.
-type InputError struct {
-	// Field names the argument, Problem says what is wrong and what to do.
-	Field, Problem string
-}
+// InputError reports an invalid argument. errors.Is(err, ErrInvalid) holds. It has two string
+// fields: Field names the argument, and Problem says what is wrong and what to do.
+type InputError = core.InputError
 
-func (e *InputError) Error() string { return "holdfast: " + e.Field + ": " + e.Problem }
-
-// Is reports whether target is ErrInvalid.
-func (e *InputError) Is(target error) bool { return target == ErrInvalid }
-
-// SchemaError is a missing table or a version out of range.
-// errors.Is(err, ErrSchema) holds.
+// SchemaError reports a missing table, or a schema version out of range. errors.Is(err,
+// ErrSchema) holds.
 type SchemaError struct {
-	// Table is where it was looked for.
+	// Table is the name of the table that was read.
 	Table string
-	// Have is the version found, 0 for none; Min and Max are what this build takes.
+	// Have is the version found, 0 for none. Min and Max are the versions that this build
+	// supports.
 	Have, Min, Max int
 	Err            error
 }
@@ -132,15 +145,31 @@ func (e *SchemaError) Is(target error) bool { return target == ErrSchema }
 
 func (e *SchemaError) Unwrap() error { return e.Err }
 
-// UnsupportedError is an engine or a setting that cannot keep a promise.
-// errors.Is(err, ErrUnsupported) holds.
+// UnsupportedError reports an engine, a setting or a table on which a promise does not hold.
+// errors.Is(err, ErrUnsupported) holds. If several things are wrong, Open joins several of
+// these errors (errors.Join). docs/environments.md lists all checks.
 type UnsupportedError struct {
-	// Engine is the engine found, What the promise, Problem what to do.
-	Engine, What, Problem string
+	// Engine is the product of the server, such as "MySQL 9.7".
+	Engine string
+	// Check is the stable name of the check, as doctor reports it.
+	Check string
+	// What is the refused setting, table or ability. Value is its value, or "" if it has none.
+	What, Value string
+	// Problem says which promise does not hold (G1 to G8, see the README) and how. Remedy says
+	// what to do.
+	Problem, Remedy string
 }
 
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("holdfast: %s: %s: %s", e.Engine, e.What, e.Problem)
+	text := "holdfast: " + e.Engine + ": " + e.What
+	if e.Value != "" {
+		text += " is " + e.Value
+	}
+	text += ": " + e.Problem
+	if e.Remedy != "" {
+		text += ": " + e.Remedy
+	}
+	return text
 }
 
 // Is reports whether target is ErrUnsupported.

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// The program of the README: a refund is asked for twice and happens once.
+// The program of the README: the same refund is requested twice and happens once.
 func Example() {
 	if err := shop(context.Background()); err != nil {
 		fmt.Println(err)
@@ -27,7 +27,7 @@ func Example() {
 	// refunds in the table: 1
 }
 
-// shop is the program around it: a pool and the tables.
+// shop sets up the rest of the program: a pool and the tables.
 func shop(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "holdfast")
 	if err != nil {
@@ -54,7 +54,7 @@ func refundTwice(ctx context.Context, pool *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	store, err := idempotency.New(ctx, db, idempotency.Options{})
+	store, err := idempotency.New(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func refundTwice(ctx context.Context, pool *sql.DB) error {
 	return err
 }
 
-// TestReadmeShowsTheExample: the README's program is the one that runs above.
+// TestReadmeShowsTheExample checks that the README shows the program above.
 func TestReadmeShowsTheExample(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("example_test.go")

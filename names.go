@@ -1,14 +1,14 @@
 package holdfast
 
-// CheckNames refuses the prefix or schema that [WithPrefix] or [WithSchema]
-// would refuse on e, before a database is at hand.
-func CheckNames(e Engine, prefix, schema string) error {
-	if err := checkPrefix(prefix); err != nil {
-		return err
+// Names checks the prefix and the schema as New does, for the engine e, and
+// returns the prefix with the default applied. It needs no database.
+func (o Options) Names(e Engine) (prefix, schema string, err error) {
+	if o, err = o.withDefaults(); err != nil {
+		return "", "", err
 	}
 	d, err := findDialect(e)
 	if err != nil {
-		return err
+		return "", "", err
 	}
-	return checkIdent("WithSchema", schema, d.MaxIdent, true)
+	return o.Prefix, o.Schema, checkIdent("Options.Schema", o.Schema, d.MaxIdent, true)
 }

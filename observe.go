@@ -9,38 +9,41 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// Statement is one statement of Holdfast's own, as an Observer sees it.
-// It never carries values: keys and results stay out of logs.
+// Statement describes a statement that Holdfast sent. It contains no values, so keys and
+// results stay out of logs.
 type Statement struct {
 	// Name is Holdfast's name of the statement, "begin", "commit",
 	// "rollback", or empty.
 	Name string
-	// Engine is the DB's [Engine]; empty while it is found out.
+	// Engine is the DB's [Engine]. It is empty until the engine is known.
 	Engine string
-	// Command is the SQL command, such as "INSERT": the first word.
+	// Command is the SQL command, the first word of the statement, such as "INSERT".
 	Command string
-	// Duration is what the caller waited, by the monotonic clock.
+	// Duration is how long the caller waited, by the monotonic clock.
 	Duration time.Duration
-	// Err is the driver's error, if any. Its text may have keys in it: see [ErrorCode].
+	// Err is the driver's error, if any. Its text may contain keys: see [ErrorCode].
 	Err error
 }
 
-// Observer is called after each statement, on the goroutine that ran it. It
-// must be quick and safe for concurrent use.
+// Observer is called after each statement, on the goroutine that ran it. It must be quick and
+// safe for concurrent use.
 type Observer func(ctx context.Context, s Statement)
 
-// observed is a Querier whose statements are reported.
+// observed is a Querier that reports its statements.
 type observed struct {
 	core.Querier
-	options *options
+	options *Options
 	engine  string
 }
 
 func (d *DB[Tx]) observed(q core.Querier) core.Querier {
-	if len(d.options.observers) == 0 {
-		return q
+	if len(d.options.Observers) > 0 {
+		q = observed{q, &d.options, d.engineName()}
 	}
-	return observed{q, &d.options, d.engineName()}
+	if d.dialect != nil {
+		q = explained{q, d.explain}
+	}
+	return q
 }
 
 func (o observed) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
@@ -57,15 +60,15 @@ func (o observed) Query(ctx context.Context, query string, args ...any) (core.Ro
 	return r, err
 }
 
-func (o *options) report(ctx context.Context, s Statement) {
-	for _, f := range o.observers {
+func (o Options) report(ctx context.Context, s Statement) {
+	for _, f := range o.Observers {
 		f(ctx, s)
 	}
 }
 
-// observe times a step which is not a statement of a Querier.
+// observe times and reports a step that is not a statement of a Querier.
 func (d *DB[Tx]) observe(ctx context.Context, name string, f func() error) error {
-	if len(d.options.observers) == 0 {
+	if len(d.options.Observers) == 0 {
 		return f()
 	}
 	start := time.Now()
@@ -74,10 +77,10 @@ func (d *DB[Tx]) observe(ctx context.Context, name string, f func() error) error
 	return err
 }
 
-// piped reports a step and a statement that were sent together. The round trip
-// is the statement's.
+// piped reports a step and a statement that were sent together. The duration counts for the
+// statement.
 func (d *DB[Tx]) piped(ctx context.Context, step string, b *core.Bound, took time.Duration, err error) {
-	if len(d.options.observers) == 0 {
+	if len(d.options.Observers) == 0 {
 		return
 	}
 	of := func(name, text string, took time.Duration, err error) {
@@ -101,7 +104,7 @@ func (d *DB[Tx]) engineName() string {
 	return d.dialect.Name
 }
 
-// command is the first word of a statement.
+// command returns the first word of a statement.
 func command(query string) string {
 	query = strings.TrimSpace(query)
 	end := strings.IndexFunc(query, func(r rune) bool { return !unicode.IsLetter(r) })

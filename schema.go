@@ -8,15 +8,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// The versions of the schema that this build works with. A rolling deploy
-// runs two builds at once, so the range is wider than one when it can be.
+// The schema versions that this build supports. A rolling deployment runs two builds at once,
+// so the range includes more than one version where possible.
 const (
 	minSchema = 1
 	maxSchema = 1
 )
 
-// CheckSchema reads the version of Holdfast's tables and refuses one that
-// this build does not work with: [ErrSchema], with the command to run.
+// CheckSchema checks the version and the shape of Holdfast's tables. It returns [ErrSchema],
+// with the command to run, if this build does not support the version, and [ErrUnsupported] if
+// the tables are not as the migrations made them.
 func (d *DB[Tx]) CheckSchema(ctx context.Context) error {
 	table := d.table("schema")
 	var have int
@@ -29,5 +30,8 @@ func (d *DB[Tx]) CheckSchema(ctx context.Context) error {
 	case !found || have < minSchema || have > maxSchema:
 		return &SchemaError{Table: table, Have: have, Min: minSchema, Max: maxSchema}
 	}
-	return nil
+	if dialect.Skips(ctx, dialect.RuleTables) {
+		return nil
+	}
+	return d.onConn(ctx, "", func(q core.Querier) error { return d.checkShape(ctx, q) })
 }

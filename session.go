@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -13,12 +14,12 @@ import (
 )
 
 const (
-	// CleanupTimeout bounds a rollback, the return of a connection, and how
-	// long a COMMIT that was sent is waited for once the context has ended.
-	CleanupTimeout = 5 * time.Second
+	// CleanupTimeout bounds a rollback, the return of a connection, and the wait for the
+	// answer to a COMMIT after the context has ended.
+	CleanupTimeout = core.CleanupTimeout
 
-	// staleConns is how many dead connections of a pool are passed over, as
-	// after a restart of the server, before an error is returned.
+	// staleConns is the number of dead connections, such as those after a restart of the
+	// server, that are tried before an error is returned.
 	staleConns = 64
 )
 
@@ -29,14 +30,14 @@ type session[Tx any] struct {
 	tx      Tx
 	q       core.Querier
 	cancel  context.CancelFunc
-	ctx     context.Context // outlives the caller's by CleanupTimeout
-	allowed atomic.Bool     // COMMIT is ours
+	ctx     context.Context // ends up to CleanupTimeout after the caller's context
+	allowed atomic.Bool     // Holdfast sends COMMIT, so the veto allows it
 	unveto  func(driverConn any)
-	undo    core.Stmt // puts back the fence's setting
-	marked  bool      // the fence's check is due
+	undo    core.Stmt // restores the fence's setting
+	marked  bool      // commit must run the fence's check
 }
 
-// attempt runs f in one transaction, once.
+// attempt runs f in one transaction. It does not retry.
 func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
 	s, err := d.begin(ctx, opts)
 	if err != nil {
@@ -48,7 +49,9 @@ func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx co
 			s.rollback()
 		}
 	}()
-	err = f(ctx, s.tx, s.q)
+	within, end := core.Within(ctx)
+	defer end()
+	err = f(within, s.tx, s.q)
 	returned = true
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -60,19 +63,19 @@ func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx co
 	return s.commit(opts.Last)
 }
 
-// begin opens a transaction. Until it is open nothing was done, so a dead
-// connection is passed over.
+// begin opens a transaction. A dead connection is replaced by another one, because nothing has
+// happened before the transaction is open.
 func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], error) {
 	for n := 1; ; n++ {
-		conn, err := d.adapter.Acquire(ctx)
+		conn, err := d.connect(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("holdfast: getting a connection: %w", err)
+			return nil, err
 		}
 		s := newSession(ctx, d, conn)
 		if err = s.open(ctx, opts); err == nil {
 			return s, nil
 		}
-		alive := s.conn == nil || d.alive(ctx, s.conn) // rolled back and given back, or asked
+		alive := s.conn == nil || d.alive(ctx, s.conn) // open released it after a rollback, or it answers
 		s.release(true)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -83,43 +86,14 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], 
 	}
 }
 
-// onConn runs f on a connection of the pool. A dead one, as after a restart of
-// the server, is passed over: f must not mind to be run again. One on which a
-// setting may still wait for its statement is closed.
-func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querier) error) error {
-	for n := 1; ; n++ {
-		conn, err := d.adapter.Acquire(ctx)
-		if err != nil {
-			return fmt.Errorf("holdfast: getting a connection: %w", err)
-		}
-		q := d.observed(conn)
-		if before != "" {
-			_, err = core.Stmt{Name: "before", Text: before}.Exec(ctx, q)
-		}
-		if err == nil {
-			err = f(q)
-		}
-		alive := err == nil || d.alive(ctx, conn)
-		if unready := d.dialect.Classify(err) == dialect.Unready; unready {
-			// It answers, but another connection may lead to another node.
-			conn.Release(true)
-			return &RetryError{Attempts: 1, Err: err}
-		}
-		conn.Release(!alive || err != nil && before != "")
-		if alive || ctx.Err() != nil || n == staleConns {
-			return err
-		}
-	}
-}
-
-// alive tells a dead connection from a statement that was refused.
+// alive distinguishes a dead connection from a refused statement.
 func (d *DB[Tx]) alive(ctx context.Context, conn core.Conn[Tx]) bool {
 	var one int
 	_, err := core.QueryRow(ctx, conn, []any{&one}, `SELECT 1`)
 	return err == nil
 }
 
-// joinable refuses a caller's transaction that has ended already.
+// joinable returns an error if a caller's transaction has already ended.
 func (d *DB[Tx]) joinable(ctx context.Context, q core.Querier) error {
 	for _, text := range d.dialect.Fence.Alive {
 		if _, err := (core.Stmt{Name: "alive", Text: text}).Exec(ctx, q); err != nil {
@@ -150,7 +124,7 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
 			return err
 		})
 		if err != nil {
-			return &UnsupportedError{s.d.dialect.Name, "fencing a lost transaction", err.Error()}
+			return &UnsupportedError{Engine: s.d.product, Check: "driver", What: "fencing a lost transaction", Problem: err.Error()}
 		}
 	}
 	if p, ok := s.conn.(core.Pipeline[Tx]); ok && opts.First != nil && opts.FirstSets {
@@ -184,12 +158,13 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
 	return nil
 }
 
-// beginWith begins with the first statement in one round trip, which counts for
-// the statement.
+// beginWith begins the transaction and runs its first statement in one round trip. The
+// duration counts for the statement.
 func (s *session[Tx]) beginWith(ctx context.Context, p core.Pipeline[Tx], opts core.TxOptions) (err error) {
 	start := time.Now()
 	s.tx, err = p.BeginWith(ctx, opts, opts.First)
 	s.d.piped(ctx, "begin", opts.First, time.Since(start), err)
+	opts.First.Err = s.d.explain(opts.First.Err)
 	if err != nil {
 		return err
 	}
@@ -202,8 +177,8 @@ func (s *session[Tx]) exec(ctx context.Context, q core.Querier, name, text strin
 	return core.Stmt{Name: name, Text: text}.Exec(ctx, q)
 }
 
-// commit ends the transaction, with its last statement if there is one, and says
-// which of the three outcomes it had.
+// commit ends the transaction, with its last statement if it has one, and returns nil or the
+// error of one of the three outcomes.
 func (s *session[Tx]) commit(last *core.Bound) error {
 	run := func() error {
 		return s.d.observe(s.ctx, "commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
@@ -211,6 +186,8 @@ func (s *session[Tx]) commit(last *core.Bound) error {
 	p, piped := s.conn.(core.Pipeline[Tx])
 	piped = piped && last != nil
 	switch {
+	case !piped && (last != nil || s.marked) && !s.valid():
+		return s.unproved(&core.Bound{Err: driver.ErrBadConn})
 	case piped:
 		run = func() error {
 			start := time.Now()
@@ -241,6 +218,8 @@ func (s *session[Tx]) commit(last *core.Bound) error {
 	}
 	s.release(true)
 	switch {
+	case errors.Is(err, ErrRowsOpen):
+		return err
 	case errors.Is(err, sql.ErrTxDone), s.d.dialect.Classify(err) == dialect.Gone:
 		return &TxLostError{Err: err}
 	case s.d.dialect.RolledBack(err):
@@ -249,16 +228,33 @@ func (s *session[Tx]) commit(last *core.Bound) error {
 	return &UnknownError{Err: err}
 }
 
-// proved tells whether the transaction's last statement found it unharmed.
+// proved reports whether the last statement found the transaction intact.
 func (s *session[Tx]) proved(last *core.Bound) bool {
 	return last.Err == nil && last.Result.Affected == 1
 }
 
-// unproved rolls back what does not end as it began.
+// valid asks the driver whether it can send a statement. Without this check, go-sql-driver
+// would close a connection with open rows, and the reason of the failure would be lost.
+func (s *session[Tx]) valid() (ok bool) {
+	ok = true
+	_ = s.conn.Raw(func(c any) error {
+		if v, can := c.(driver.Validator); can {
+			ok = v.IsValid()
+		}
+		return nil
+	})
+	return ok
+}
+
+// unproved rolls back a transaction that is not proven to be intact, and returns its error.
 func (s *session[Tx]) unproved(last *core.Bound) error {
-	s.rollback()
+	clean := s.rollback()
 	d := s.d.dialect
-	switch err := last.Err; {
+	switch err := s.d.explain(last.Err); {
+	case clean && errors.Is(err, driver.ErrBadConn):
+		// The statement was not sent, and the connection works: database/sql has closed the
+		// rows before it rolled back.
+		return fmt.Errorf("%w: %w", ErrRowsOpen, err)
 	case err == nil, d.Records.Untouched != "" && dialect.Code(err) == d.Records.Untouched:
 		return &TxLostError{}
 	case d.Classify(err) == dialect.Gone, errors.Is(err, sql.ErrTxDone):
@@ -268,9 +264,11 @@ func (s *session[Tx]) unproved(last *core.Bound) error {
 	}
 }
 
-func (s *session[Tx]) rollback() {
+// rollback rolls back, and reports whether the server has done so and the connection was
+// usable.
+func (s *session[Tx]) rollback() (clean bool) {
 	if s.conn == nil {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, CleanupTimeout)
 	defer cancel()
@@ -278,18 +276,19 @@ func (s *session[Tx]) rollback() {
 		return s.d.observe(ctx, "rollback", func() error { return s.conn.Rollback(ctx, s.tx) })
 	})
 	if !answered {
-		return
+		return false
 	}
 	if err != nil && !errors.Is(err, sql.ErrTxDone) {
 		s.release(true)
-		return
+		return false
 	}
 	s.restore()
+	return err == nil
 }
 
-// bounded runs the end of a transaction and waits for it while ctx lives.
-// go-sql-driver takes no context for COMMIT and ROLLBACK: where the answer never
-// comes, the connection is left to its driver's timeouts and closed after them.
+// bounded runs the end of a transaction and waits for it while ctx lives. go-sql-driver takes
+// no context for COMMIT and ROLLBACK. If no answer arrives, bounded leaves the connection to
+// the driver's timeouts, and the connection is closed after them.
 func (s *session[Tx]) bounded(ctx context.Context, f func() error) (answered bool, err error) {
 	const running, finished, abandoned = 0, 1, 2
 	var state atomic.Int32
@@ -305,7 +304,7 @@ func (s *session[Tx]) bounded(ctx context.Context, f func() error) (answered boo
 		return true, err
 	case <-ctx.Done():
 	}
-	// The driver may have been told by the same context.
+	// The driver may return an error soon, because the same context has ended.
 	late := time.NewTimer(100 * time.Millisecond)
 	defer late.Stop()
 	select {
@@ -319,7 +318,8 @@ func (s *session[Tx]) bounded(ctx context.Context, f func() error) (answered boo
 	return false, fmt.Errorf("no answer within %v of the end of the context: %w", CleanupTimeout, context.Cause(ctx))
 }
 
-// restore puts back what the fence changed, or closes the connection.
+// restore restores the setting that the fence changed. If that fails, it closes the
+// connection.
 func (s *session[Tx]) restore() {
 	if s.undo.Text == "" {
 		s.release(false)
@@ -343,7 +343,7 @@ func (s *session[Tx]) release(discard bool) {
 	s.cancel()
 }
 
-// withGrace is a context that lives on for d after ctx has ended.
+// withGrace returns a context that ends d after ctx has ended.
 func withGrace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	graced, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

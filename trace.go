@@ -9,97 +9,85 @@ import (
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
-// Tracer is told of calls, statements and facts. What it is given is
-// of few values and never has keys, tenants, tokens or results in it, except that
-// the text of an error may: see [ErrorCode].
+// Tracer receives calls, statements and events. Their attributes have low cardinality and
+// never contain keys, tenants, tokens or results. The text of an error may contain them: log
+// its [ErrorCode] instead.
 //
-// Its methods are called on the goroutines that do the work. They must be quick,
-// must not call Holdfast, and must be safe for concurrent use.
+// The methods run on the goroutines that do the work. They must be quick, must not call
+// Holdfast, and must be safe for concurrent use.
 type Tracer interface {
-	// Start is called when a call begins, and what it returns when the call
-	// ends; nil if that is of no interest. The call's statements, calls within
-	// it and the caller's function run under the context.
-	Start(ctx context.Context, c Call) (context.Context, func(Ended))
+	// Start is called when a call begins. The function that it returns, if not nil, is called
+	// when the call ends. The call's statements, the calls within it and the caller's function
+	// run under the context that Start returns.
+	Start(ctx context.Context, c Call) (context.Context, func(CallResult))
 	// Statement is called after each statement, as an [Observer] is.
 	Statement(ctx context.Context, s Statement)
-	// Fact is called when something happened that is no call's end.
-	Fact(ctx context.Context, f Fact)
+	// Event is called for events that are not the end of a call.
+	Event(ctx context.Context, f Event)
 }
 
-// Call is a call of one of Holdfast's functions. Those that only look (Inspect,
-// List, Show) are not told of, but their statements are.
+// Call describes a call of one of Holdfast's functions. Functions that only read (Inspect,
+// List, Show) report their statements, but no call.
 type Call struct {
-	// Name is the function's, such as "lease.acquire"; docs/observability.md
-	// lists them.
+	// Name names the function, such as "lease.acquire". docs/observability.md lists all names.
 	Name string
 	// Engine is the DB's [Engine].
 	Engine string
-	// Operation is the name that the program gave an idempotent operation, such
-	// as "refund", or its table; empty for other calls.
+	// Operation is the name of the idempotent operation, such as "refund", or of its table. It
+	// is empty for other calls.
 	Operation string
-	// Lock is the kind of lock: "lease", "fair", "shared", "semaphore", "hold";
-	// empty for other calls.
+	// Lock is the kind of lock: "lease", "fair", "shared", "semaphore", "hold"; empty for
+	// other calls.
 	Lock string
-	// Waits: it waits for a lock, as long as its context lasts.
+	// Waits is true for a call that waits for a lock until its context ends.
 	Waits bool
-	// Background: it is Holdfast's own, and nobody's call.
+	// Background is true for work that Holdfast does on its own, such as a renewal.
 	Background bool
 }
 
-// Ended is the end of a [Call].
-type Ended struct {
-	// Outcome is "executed", "replayed", "unknown" and so on; the call's
-	// function says which there are, docs/observability.md lists them.
+// CallResult describes the end of a [Call].
+type CallResult struct {
+	// Outcome is "executed", "replayed", "unknown" and so on. The documentation of each
+	// function lists its outcomes; docs/observability.md lists all.
 	Outcome string
-	// Duration is that of the call, by the monotonic clock.
+	// Duration is the duration of the call, by the monotonic clock.
 	Duration time.Duration
-	// Rows is how many rows it was about, of calls on many; Attempts how often
-	// a transaction was run, 0 where it was not counted.
+	// Rows counts the rows of a call on many rows. Attempts counts how often the transaction
+	// ran; it is 0 if the call does not count attempts.
 	Rows     int64
 	Attempts int
-	// Err is the call's error. Its text may have keys in it.
+	// Err is the error of the call. Its text may contain keys.
 	Err error
 }
 
-// Fact is something that happened.
-type Fact struct {
-	// Name is "lease.granted", "lease.ended", "lease.lost", "reaper.task",
-	// "reaper.refused" or "staged.parked".
+// Event describes an event that is not the end of a call.
+type Event struct {
+	// Name is "lease.granted", "lease.ended", "lease.lost", "reaper.task", "reaper.refused" or
+	// "staged.parked".
 	Name string
 	// Engine, Lock and Operation are as in [Call].
 	Engine, Lock, Operation string
-	// Task is what the reaper cleared, as in its report.
+	// Task names the rows that the reaper cleared, as in its report.
 	Task string
-	// Outcome is "released", "lost" or "closed" of a lease that ended; of a
-	// reaper's task "cleared" or "passed".
+	// Outcome is "released", "lost" or "closed" for a lease that ended, and "cleared" or
+	// "passed" for a task of the reaper.
 	Outcome string
-	// Cause of a lost lease: "expired" (no renewal was committed in time),
-	// "taken" (the row is another's, or it was taken away), "release" (found
-	// at its release), "connection" (of a Hold).
+	// Cause is the cause of a lost lease: "expired" (no renewal was committed in time),
+	// "taken" (another owner has the row, or the lock was taken away), "release" (the loss was
+	// found at release), "connection" (of a Hold).
 	Cause string
-	// Count is of rows, or of staged operations.
+	// Count is a number of rows, or of staged operations.
 	Count int64
-	// Duration is for how long a lease was held; how long ago the oldest row
-	// that a reaper's task found had expired; how far the clock leapt.
+	// Duration depends on the event: how long a lease was held, how long ago the oldest row of
+	// a reaper task had expired, or how far the clock jumped.
 	Duration time.Duration
-	// Err is what led to it; it may be nil. Its text may have keys in it.
+	// Err is the cause of the event. It may be nil. Its text may contain keys.
 	Err error
 }
 
-// WithTracer has calls, statements and facts reported. It may be given several times.
-func WithTracer(t Tracer) Option {
-	return func(o *options) {
-		if t == nil {
-			return
-		}
-		o.tracers = append(o.tracers, listener{t})
-		o.observers = append(o.observers, t.Statement)
-	}
-}
-
-// ErrorCode is the server's code for err: a SQLSTATE, or the number of an error
-// of MySQL, MariaDB or SQLite; empty when there is none. Unlike the text of an
-// error, which may quote keys and values, it may be logged.
+// ErrorCode returns the server's code for err: a SQLSTATE, or the number of a MySQL, MariaDB
+// or SQLite error. It returns "" if err has no code. The text of an error may quote keys and
+// values; its code is safe to log.
 func ErrorCode(err error) string {
 	if err == nil {
 		return ""
@@ -116,20 +104,28 @@ func ErrorCode(err error) string {
 	return ""
 }
 
-// listener is a Tracer as the other packages see it.
+func listeners(tracers []Tracer) []trace.Listener {
+	all := make([]trace.Listener, len(tracers))
+	for i, t := range tracers {
+		all[i] = listener{t}
+	}
+	return all
+}
+
+// listener adapts a Tracer to the type that the other packages use.
 type listener struct{ t Tracer }
 
-func (l listener) Start(ctx context.Context, c trace.Call) (context.Context, func(trace.Ended)) {
+func (l listener) Start(ctx context.Context, c trace.Call) (context.Context, func(trace.CallResult)) {
 	ctx, end := l.t.Start(ctx, Call(c))
 	if end == nil {
 		return ctx, nil
 	}
-	return ctx, func(e trace.Ended) { end(Ended(e)) }
+	return ctx, func(e trace.CallResult) { end(CallResult(e)) }
 }
 
-func (l listener) Fact(ctx context.Context, f trace.Fact) { l.t.Fact(ctx, Fact(f)) }
+func (l listener) Event(ctx context.Context, f trace.Event) { l.t.Event(ctx, Event(f)) }
 
-// outcome names the errors that all packages share.
+// outcome returns the outcome names of the errors that all packages share.
 func outcome(err error) string {
 	if err == nil {
 		return trace.Done

@@ -10,15 +10,15 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
-	"github.com/holdfast-go/holdfast/internal/tracetest"
+	"github.com/holdfast-go/holdfast/internal/test/tracetest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// TestTracerIsTold: each call ends once, with the outcome that its error means.
+// TestTracerIsTold checks that each call ends once, with the outcome that its error means.
 func TestTracerIsTold(t *testing.T) {
 	t.Parallel()
 	r, other := &tracetest.Recorder{}, &tracetest.Recorder{}
-	tracetest.Everything(t, holdfast.WithTracer(r), holdfast.WithTracer(other), holdfast.WithTracer(nil), holdfast.WithObserver(nil))
+	tracetest.Everything(t, holdfast.Options{Observers: []holdfast.Observer{nil}, Tracers: []holdfast.Tracer{r, other, nil}})
 	if r.Open() != 0 || len(other.Calls()) != len(r.Calls()) {
 		t.Errorf("%d calls have not ended; %d and %d names", r.Open(), len(r.Calls()), len(other.Calls()))
 	}
@@ -60,7 +60,7 @@ func TestTracerIsTold(t *testing.T) {
 		"staged.do":                 {"executed", "replayed", "unknown"},
 		"staged.attempt":            {"executed", "unknown"},
 		"staged.complete":           {"done"},
-		"staged.news":               {"executed", "replayed"},
+		"staged.event":              {"executed", "replayed"},
 		"version.get":               {"done", "not_found"},
 		"version.get_tx":            {"done"},
 		"version.insert":            {"done", "duplicate"},
@@ -98,30 +98,30 @@ func TestTracerIsTold(t *testing.T) {
 	}
 }
 
-// TestFactsAreTold: leases that were granted end, with the cause that they had,
-// and what one call does within another is not told as another call.
-func TestFactsAreTold(t *testing.T) {
+// TestEventsAreReported checks that the end of a granted lease is reported with its cause, and
+// that the work of one call within another is not reported as another call.
+func TestEventsAreReported(t *testing.T) {
 	t.Parallel()
 	r := &tracetest.Recorder{}
-	tracetest.Everything(t, holdfast.WithTracer(r))
-	if g, e := len(r.Facts("lease.granted")), len(r.Facts("lease.ended")); g == 0 || g != e {
+	tracetest.Everything(t, holdfast.Options{Tracers: []holdfast.Tracer{r}})
+	if g, e := len(r.Events("lease.granted")), len(r.Events("lease.ended")); g == 0 || g != e {
 		t.Errorf("%d leases were granted, %d ended", g, e)
 	}
 	causes := map[string]int{}
-	for _, f := range r.Facts("lease.lost") {
+	for _, f := range r.Events("lease.lost") {
 		causes[f.Lock+" "+f.Cause]++
 	}
 	if want := map[string]int{"lease expired": 1, "lease taken": 1, "lease release": 1, "fair release": 1}; !maps.Equal(causes, want) {
 		t.Errorf("lost: %v, want %v", causes, want)
 	}
 	tasks := map[string]int64{}
-	for _, f := range r.Facts("reaper.task") {
+	for _, f := range r.Events("reaper.task") {
 		tasks[f.Task] += f.Count
 	}
 	if tasks["keys"] == 0 {
 		t.Errorf("reaper: %v", tasks)
 	}
-	if p := r.Facts("staged.parked"); len(p) != 1 || p[0].Operation != "payout" || p[0].Count != 1 {
+	if p := r.Events("staged.parked"); len(p) != 1 || p[0].Operation != "payout" || p[0].Count != 1 {
 		t.Errorf("parked: %+v", p)
 	}
 	for _, c := range r.Calls()["transaction"] {
@@ -142,12 +142,13 @@ func TestFactsAreTold(t *testing.T) {
 
 type mark struct{}
 
-// TestLeaseHasItsCallersValues: also one that was handed over by another call,
-// and none of the call that acquired it.
+// TestLeaseHasItsCallersValues checks that a lease's context has the values of its caller,
+// also if another call handed the lease over, and none of the tracer's values from the call
+// that acquired it.
 func TestLeaseHasItsCallersValues(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	locks, err := sqllock.New(ctx, holdfasttest.SQLite(t, holdfast.WithTracer(marker{})).DB, sqllock.Options{})
+	locks, err := sqllock.New(ctx, holdfasttest.SQLite(t, holdfast.Options{Tracers: []holdfast.Tracer{marker{}}}).DB, sqllock.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func TestLeaseHasItsCallersValues(t *testing.T) {
 		second <- value(l)
 		_ = l.Release(ctx)
 	}()
-	time.Sleep(20 * time.Millisecond) // in line by then; if not, there is nothing to see
+	time.Sleep(20 * time.Millisecond) // in the queue by then; if not, the test checks nothing
 	if err := first.Release(context.WithValue(ctx, mark{}, "first")); err != nil {
 		t.Fatal(err)
 	}
@@ -175,16 +176,16 @@ func TestLeaseHasItsCallersValues(t *testing.T) {
 		t.Errorf("the lease that was handed over has the value %v", got)
 	}
 	all, err := locks.AcquireAll(context.WithValue(ctx, mark{}, "all"), []string{"b"})
-	if err != nil || value(all.Each()[0]) != "all" {
-		t.Error(err, value(all.Each()[0]))
+	if err != nil || value(all.All()[0]) != "all" {
+		t.Error(err, value(all.All()[0]))
 	}
 }
 
 // marker marks the contexts of calls.
 type marker struct{}
 
-func (marker) Start(ctx context.Context, c holdfast.Call) (context.Context, func(holdfast.Ended)) {
+func (marker) Start(ctx context.Context, c holdfast.Call) (context.Context, func(holdfast.CallResult)) {
 	return context.WithValue(ctx, mark{}, c.Name), nil
 }
 func (marker) Statement(context.Context, holdfast.Statement) {}
-func (marker) Fact(context.Context, holdfast.Fact)           {}
+func (marker) Event(context.Context, holdfast.Event)         {}

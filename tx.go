@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -18,26 +19,37 @@ const (
 	DefaultAttempts    = 10
 )
 
-// TxOptions are the settings of one transaction; the zero value is the default.
+// TxOptions are the settings of one transaction. The zero value is the default.
 type TxOptions struct {
-	// Isolation is the level to begin with. Default: the server's.
+	// Isolation is the isolation level. READ UNCOMMITTED is an error. Default: the session's,
+	// but at least READ COMMITTED.
 	Isolation sql.IsolationLevel
-	// LockTimeout bounds each wait for a lock, on the server, and ends with
-	// the transaction. It is rounded up to milliseconds on PostgreSQL and
-	// SQLite, to whole seconds on MySQL and MariaDB. Default: a second. At
-	// most an hour.
+	// LockTimeout bounds each wait for a lock, on the server. It is rounded up to milliseconds
+	// on PostgreSQL and SQLite, and to seconds on MySQL and MariaDB. Default:
+	// DefaultLockTimeout. At most MaxLockTimeout.
 	LockTimeout time.Duration
-	// Attempts bounds how often the transaction is run when the engine rolls
-	// it back or a lock is not to be had. Default: 10.
+	// Attempts is the maximum number of runs when the engine rolls the transaction back or a
+	// lock times out. Default: DefaultAttempts.
 	Attempts int
+}
+
+func oneTxOptions(opts []TxOptions) (TxOptions, error) {
+	o, err := options.One(opts)
+	if err != nil {
+		return o, err
+	}
+	return o.withDefaults()
 }
 
 func (o TxOptions) withDefaults() (TxOptions, error) {
 	if o.LockTimeout < 0 || o.LockTimeout > MaxLockTimeout {
-		return o, &InputError{"TxOptions.LockTimeout", fmt.Sprintf("%v is not between 0 (default) and %v", o.LockTimeout, MaxLockTimeout)}
+		return o, &InputError{Field: "TxOptions.LockTimeout", Problem: fmt.Sprintf("%v is not between 0 (default) and %v", o.LockTimeout, MaxLockTimeout)}
+	}
+	if err := CheckIsolation("TxOptions.Isolation", o.Isolation); err != nil {
+		return o, err
 	}
 	if o.Attempts < 0 {
-		return o, &InputError{"TxOptions.Attempts", fmt.Sprintf("%d is negative; 0 is the default", o.Attempts)}
+		return o, &InputError{Field: "TxOptions.Attempts", Problem: fmt.Sprintf("%d is negative; 0 is the default", o.Attempts)}
 	}
 	if o.LockTimeout == 0 {
 		o.LockTimeout = DefaultLockTimeout
@@ -48,45 +60,49 @@ func (o TxOptions) withDefaults() (TxOptions, error) {
 	return o, nil
 }
 
-// InTx runs fn in a transaction and commits it. When the engine rolls it back
-// (deadlock, serialization failure) or a lock is not to be had in time, the
-// whole of it is run again with jittered pauses: fn may run more than once,
-// and must have effects in the database only. fn's error rolls back and is
-// returned. fn must not end the transaction itself.
-//
-// Errors: [ErrRetry] when the attempts are used up, [ErrTxLost], [ErrUnknown]
-// (see the package's text), ctx's error, fn's own.
-func (d *DB[Tx]) InTx(ctx context.Context, opts TxOptions, fn func(ctx context.Context, tx Tx) error) (err error) {
-	ctx, op := d.trace.Start(ctx, trace.Call{Name: "transaction"})
-	defer func() { op.End(err, nil) }()
-	err = trace.ErrAborted // until it returns
-	if opts, err = opts.withDefaults(); err != nil {
-		return err
+// CheckIsolation returns an [InputError] for READ UNCOMMITTED, which reads rows that may be
+// rolled back. field names the option in the error.
+func CheckIsolation(field string, level sql.IsolationLevel) error {
+	if level == sql.LevelReadUncommitted {
+		return &InputError{Field: field, Problem: "READ UNCOMMITTED reads what may be rolled back: use READ COMMITTED or a higher level"}
 	}
-	pause := core.NewBackoff()
-	for n := 1; ; n++ {
-		op.Attempts, err = n, trace.ErrAborted
-		err = d.attempt(ctx, core.TxOptions{Isolation: opts.Isolation, LockTimeout: opts.LockTimeout},
-			func(ctx context.Context, tx Tx, _ core.Querier) error { return fn(ctx, tx) })
-		if err == nil || ctx.Err() != nil || !d.Retryable(err) {
-			return err
-		}
-		if n == opts.Attempts {
-			return &RetryError{Attempts: n, Err: err}
-		}
-		if err := pause.Sleep(ctx); err != nil {
-			return err
-		}
-	}
+	return nil
 }
 
-// Retryable tells whether err, of a statement or a commit, means that the
-// transaction is rolled back or has to be, and that the whole of it may be run
-// again: a deadlock, a serialization failure, a lock that was not to be had, a
-// node of a Galera cluster that takes no statements for now. It is false for a commit in doubt.
+// InTx runs fn in a transaction and commits it. When fn returns an error, InTx rolls back and
+// returns that error. When the engine rolls the transaction back (deadlock, serialization
+// failure) or a lock times out, InTx pauses and runs fn again, so fn must have effects in the
+// database only. fn must not end the transaction.
+//
+// Errors: [ErrRetry] after the last attempt; [ErrTxLost], [ErrRowsOpen] and [ErrUnknown] from
+// the commit; [ErrReadOnly] and [ErrDenied] from a statement; [ErrInvalid]; the cause of ctx;
+// errors of fn.
+func (d *DB[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx Tx) error, opts ...TxOptions) (err error) {
+	ctx, op := d.trace.Start(ctx, trace.Call{Name: "transaction"})
+	defer func() { op.End(err, nil) }()
+	o, err := oneTxOptions(opts)
+	if err != nil {
+		return err
+	}
+	err = trace.ErrAborted // if fn panics or ends its goroutine
+	exhausted, result := core.Retry(ctx, o.Attempts, d.Retryable, func(attempt int) error {
+		op.Attempts = attempt
+		return d.attempt(ctx, core.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout},
+			func(ctx context.Context, tx Tx, _ core.Querier) error { return fn(ctx, tx) })
+	})
+	if exhausted {
+		return &RetryError{Attempts: o.Attempts, Err: result}
+	}
+	return d.explain(result)
+}
+
+// Retryable reports whether a transaction that failed with err may run again as a whole. It
+// returns true if err, from a statement or a commit, is a deadlock, a serialization failure, a
+// lock timeout, a time limit of the server, or a Galera node that accepts no statements now.
+// It returns false for a commit whose outcome is unknown.
 func (d *DB[Tx]) Retryable(err error) bool {
 	switch {
-	case err == nil, isAny(err, ErrUnknown, ErrTxLost):
+	case err == nil, isAny(err, ErrUnknown, ErrTxLost, ErrRowsOpen):
 		return false
 	case isAny(err, ErrRetry):
 		return true
@@ -95,7 +111,7 @@ func (d *DB[Tx]) Retryable(err error) bool {
 	return c == dialect.Retry || c == dialect.Busy || c == dialect.Unready
 }
 
-// Outcome is what became of a commit.
+// Outcome is the outcome of a commit.
 type Outcome int
 
 // The three outcomes of a commit.
@@ -107,9 +123,9 @@ const (
 
 func (o Outcome) String() string { return [...]string{"unknown", "done", "not done"}[o] }
 
-// CommitOutcome judges the error of a caller's own COMMIT, or of a write that
-// commits by itself: nil is done, an allow-listed answer of the server is not
-// done, everything else is unknown, whatever the driver says about retrying.
+// CommitOutcome returns the outcome of a COMMIT that the caller sent, or of a write in
+// autocommit, from its error: nil is Done, a rollback code of the server is NotDone, and every
+// other error is Unknown, regardless of what the driver says about retrying.
 func (d *DB[Tx]) CommitOutcome(err error) Outcome {
 	switch {
 	case err == nil:

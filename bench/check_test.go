@@ -17,8 +17,8 @@ var update = flag.Bool("update", false, "write what was measured into bounds.jso
 
 const boundsFile = "bounds.json"
 
-// bound is what a comparison was when it was recorded. What is sent is exact;
-// the ratio says how slow it was, roughly.
+// bound is the recorded result of a comparison. Statements and round trips are exact; the
+// ratio shows the slowdown roughly.
 type bound struct {
 	Statements float64 `json:"statements,omitempty"`
 	Trips      float64 `json:"round_trips,omitempty"`
@@ -26,15 +26,15 @@ type bound struct {
 }
 
 const (
-	// slack is how much slower a comparison may be: CI's machine is busy.
+	// slack is the factor by which a ratio may exceed its bound, because the CI machine is busy.
 	slack = 3
-	// strayTrips are those of a connection that a driver asks whether it lives.
+	// strayTrips allows for round trips in which a driver checks whether a connection is alive.
 	strayTrips = 0.1
 )
 
-// TestRatios measures, shortly, Holdfast in turns with the bare statements: no
-// statement and no round trip may have come on top, and no ratio may be a
-// multiple of what it was. Times are never compared.
+// TestRatios briefly measures Holdfast in turns with the bare statements. It fails if a
+// statement or a round trip was added, or if a ratio is a multiple of the recorded one. It
+// never compares times.
 func TestRatios(t *testing.T) {
 	o := &options{rounds: 3, slice: 60 * time.Millisecond, clients: 1, conns: 8}
 	for _, e := range allEngines {
@@ -95,7 +95,7 @@ func TestRatios(t *testing.T) {
 	t.Logf("%d comparisons on %v", compared, o.engines)
 }
 
-// against says what got worse.
+// against returns the regressions of got.
 func (b bound) against(got bound) (problems []string) {
 	if got.Statements != b.Statements {
 		problems = append(problems, was("statements", got.Statements, b.Statements))
@@ -114,7 +114,8 @@ func was(what string, got, want float64) string {
 	return what + ": " + string(text)
 }
 
-// TestBoundsCatch: each kind of regression is found, and a busy machine is none.
+// TestBoundsCatch checks that each kind of regression is detected, and that a busy machine is
+// not one.
 func TestBoundsCatch(t *testing.T) {
 	b := bound{Statements: 2, Trips: 2, Ratio: 1.1}
 	for name, c := range map[string]struct {
@@ -126,7 +127,7 @@ func TestBoundsCatch(t *testing.T) {
 		"one statement more":   {bound{3, 2, 1.1}, 1},
 		"one round trip more":  {bound{2, 3, 1.1}, 1},
 		"much slower":          {bound{2, 2, 3.4}, 1},
-		"one statement less":   {bound{1, 2, 1.1}, 1}, // it is to be recorded
+		"one statement less":   {bound{1, 2, 1.1}, 1}, // the new bound must be recorded
 		"slower, with another": {bound{3, 3, 4}, 3},
 	} {
 		if got := b.against(c.got); len(got) != c.want {

@@ -1,5 +1,5 @@
-// Command bench measures Holdfast side by side with the bare statements on the
-// same driver and with other locks, and writes what came out.
+// Command bench compares Holdfast with the bare statements on the same driver and
+// with other locks, and writes a report.
 //
 //	make bench
 //	make bench ARGS='-workload lock,refund -engines postgres -rounds 9 -slice 2s'
@@ -106,7 +106,7 @@ func measure(ctx context.Context, o *options) (report *result.Report, err error)
 	return report, nil
 }
 
-// from says where a server comes from, where testservers told.
+// from returns where a server comes from, if testservers has set it.
 func from(engine string) string {
 	if how := os.Getenv(strings.TrimSuffix(sqlengine.Variable(engine), "_DSN") + "_FROM"); how != "" {
 		return " (" + how + ")"
@@ -114,7 +114,7 @@ func from(engine string) string {
 	return ""
 }
 
-// write writes the report into the folder, and the tables for whoever watches.
+// write writes the report into the folder, and the tables to standard output.
 func write(report *result.Report, dir string) error {
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // it is to be read by all
@@ -137,7 +137,7 @@ func write(report *result.Report, dir string) error {
 	return report.Markdown(os.Stdout)
 }
 
-// begun is when this program was.
+// begun is the start time of this program.
 var begun = time.Now()
 
 func logf(format string, args ...any) {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/workload"
 )
 
-// options are what the command line asks for.
+// options are the options of the command line.
 type options struct {
 	workloads []workload.Workload
 	engines   []string
@@ -68,7 +68,7 @@ func parse(args []string) (*options, error) {
 	return o, err
 }
 
-// pick takes those that the list names.
+// pick returns the items that the list names.
 func pick[T any](list string, from []T, name func(T) string) (picked []T, err error) {
 next:
 	for s := range strings.SplitSeq(list, ",") {

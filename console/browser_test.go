@@ -9,10 +9,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/browsertest"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/browsertest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
 func browse(t *testing.T, width int64) (*browsertest.Browser, *site) {
@@ -21,7 +22,7 @@ func browse(t *testing.T, width int64) (*browsertest.Browser, *site) {
 	return b, serve(conformance.New(t, conformance.SQL(), dbtest.SQLite), console.Options{Write: true})
 }
 
-// A lease appears and goes while the page stands, and what is typed stays.
+// A lease appears and disappears while the page is open, and typed text stays.
 func TestBrowserLiveLeases(t *testing.T) {
 	t.Parallel()
 	b, s := browse(t, 1440)
@@ -43,7 +44,7 @@ func TestBrowserLiveLeases(t *testing.T) {
 	if typed := browsertest.Evaluate[string](b, `document.querySelector("#begin").value`); typed != "ord" {
 		t.Errorf("typed was %q", typed)
 	}
-	// The keyboard stays in a row that is shown anew.
+	// The focus stays in a row that is rendered again.
 	browsertest.Evaluate[bool](b, `(document.querySelector("#leases .act button").focus(), true)`)
 	before := browsertest.Evaluate[string](b, `document.querySelector("#fresh").innerText`)
 	b.Eventually(`document.querySelector("#fresh").innerText !== "` + before + `"`)
@@ -53,13 +54,13 @@ func TestBrowserLiveLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Eventually(`document.querySelector("#leases .empty")`)
-	b.Eventually(`window.stayed === true`) // it was the same page all along
+	b.Eventually(`window.stayed === true`) // the page was never reloaded
 
 	b.Do(browsertest.Click("#pause"))
 	b.Eventually(`document.querySelector("#pause").getAttribute("aria-pressed") === "true"`)
 }
 
-// A link of the command's signs in, and leaves no token behind.
+// A link printed by the command signs in and does not leave the token in the URL.
 func TestBrowserLinkWithToken(t *testing.T) {
 	t.Parallel()
 	b, s := browse(t, 1440)
@@ -67,12 +68,12 @@ func TestBrowserLinkWithToken(t *testing.T) {
 	b.Eventually(`!location.href.includes("token")`)
 }
 
-// Search, read, resolve and release, by the keyboard alone.
+// Search, open, resolve and release, using only the keyboard.
 func TestBrowserResolveByKeyboard(t *testing.T) {
 	t.Parallel()
 	b, s := browse(t, 1440)
 	s.park(refund("order-41/1"), "the provider does not answer")
-	staged := s.park(refund("order-42/1"), "the provider does not answer")
+	runner := s.park(refund("order-42/1"), "the provider does not answer")
 	b.Go(s.URL+"operations", "#token")
 	b.Type(token + kb.Enter)
 	b.Eventually(`document.querySelector("#leases")`)
@@ -122,12 +123,12 @@ func TestBrowserResolveByKeyboard(t *testing.T) {
 	b.Type("ada" + kb.Tab + "asked the provider, ticket 7" + kb.Tab + kb.Enter)
 	b.Eventually(`document.querySelector(".said.good")?.innerText.includes("pending")`)
 	b.Eventually(`document.querySelector("#interventions").innerText.includes("ticket 7")`)
-	if r, err := staged.Do(s.Ctx, refund("order-42/1"), 1250); err != nil || r.Value != 1250 {
+	if r, err := runner.Do(s.Ctx, refund("order-42/1"), 1250); err != nil || r.Value != 1250 {
 		t.Errorf("it goes on with %v, %v", r, err)
 	}
 }
 
-// Every page, as people see it.
+// Screenshots of every page.
 func TestBrowserScreenshots(t *testing.T) {
 	t.Parallel()
 	b, s := browse(t, 1440)
@@ -157,7 +158,7 @@ func TestBrowserScreenshots(t *testing.T) {
 	b.Screenshots("console-error")
 }
 
-// fill makes what a busy console shows.
+// fill creates the rows of a busy console.
 func fill(s *site) {
 	s.Helper()
 	must := func(err error) {
@@ -175,27 +176,32 @@ func fill(s *site) {
 	must(err)
 	_, err = two.Acquire(s.Ctx, "order/10042")
 	must(err)
-	_, err = one.Fair().AcquireShared(s.Ctx, "report/daily")
+	_, err = fairlock.New(one).AcquireShared(s.Ctx, "report/daily")
 	must(err)
-	sem, err := one.Semaphore("provider calls", 3)
+	sem, err := fairlock.New(one).Semaphore("provider calls", 3)
 	must(err)
 	_, err = sem.Acquire(s.Ctx, 2)
 	must(err)
-	go func() { _, _ = two.Fair().Acquire(s.Ctx, "report/daily") }() // waits until the locker is closed
+	go func() { _, _ = fairlock.New(two).Acquire(s.Ctx, "report/daily") }() // waits until the locker is closed
 	s.Eventually("somebody waits", func() bool {
-		line, err := one.Fair().Line(s.Ctx, "report/daily")
-		return err == nil && len(line.Places) == 2
+		line, err := fairlock.New(one).Queue(s.Ctx, "report/daily")
+		return err == nil && len(line.Tickets) == 2
 	})
 	for _, key := range []string{"order-10041/1", "order-10042/1", "order-10043/2"} {
-		s.park(refund(key), "POST /transfers: no answer within 30 s")
+		parkAs[transfer](s, refund(key), "POST /transfers: no answer within 30 s")
 	}
-	store := s.Store(idempotency.Options{BodyLife: time.Microsecond, KeyLife: time.Microsecond})
+	store := s.Store(idempotency.Options{ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
 	for _, key := range []string{"1", "2", "3"} {
 		_, err := s.Do(store, conformance.Op(key))
 		must(err)
 	}
-	r, err := reaper.New(s.Ctx, s.DB, reaper.Options{})
+	r, err := reaper.New(s.Ctx, s.DB)
 	must(err)
 	_, err = r.Sweep(s.Ctx)
 	must(err)
+}
+
+// transfer is the result of the step in the operations of the screenshots.
+type transfer struct {
+	ID string `json:"transfer"`
 }

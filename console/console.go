@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -20,34 +21,33 @@ const (
 	// SessionLife is how long a browser stays signed in.
 	SessionLife = 12 * time.Hour
 
-	queryTimeout = 10 * time.Second // of all that one page reads
+	queryTimeout = 10 * time.Second // for all reads of one page
 	maxForm      = 64 << 10         // bytes of a form
 )
 
-// Options configure a console.
+// Options configures a console.
 type Options struct {
-	// Token is what has to be typed to sign in, at least MinToken bytes. Sessions
-	// rest on it: processes with one token know each other's, and another token
-	// ends them all. Required, unless BehindOwnAuthentication.
+	// Token is the text to type to sign in, at least MinToken bytes. Sessions depend on it:
+	// processes with the same token accept each other's sessions, and a new token ends all
+	// sessions. Required, unless BehindOwnAuthentication.
 	Token string
-	// BehindOwnAuthentication has the console ask for no token: whoever reaches it
-	// sees, and with Write changes, all that it has. Set it only where the program
-	// has checked who that is before it calls the handler.
+	// BehindOwnAuthentication disables the token: every client that reaches the console sees and,
+	// with Write, can change everything in it. Set it only if the program authenticates each
+	// client before it calls the handler.
 	BehindOwnAuthentication bool
-	// Who says who makes a request, for what is recorded of interventions: 1 to 255
-	// bytes. Default: whoever intervenes types a name.
-	Who func(r *http.Request) string
-	// Write allows to resolve operations and to take locks away. Default: the
-	// console only shows, and refuses every POST but signing in and out.
+	// Actor returns the name of the person who makes a request, to record with interventions: 1 to
+	// 255 bytes. Default: the person types a name.
+	Actor func(r *http.Request) string
+	// Write allows resolving operations and taking locks away. Default: the console is read-only,
+	// and refuses every POST except signing in and out.
 	Write bool
-	// SecureCookie marks the session's cookie Secure where the program itself is
-	// not the one that speaks TLS, but a proxy in front of it.
+	// SecureCookie marks the session's cookie Secure if a proxy in front of the program speaks TLS
+	// instead of the program itself.
 	SecureCookie bool
-	// Store has the options of the program's idempotency store: its Namespace, and
-	// its Codec and FormerCodecs where it has them. SingleTenant is ignored.
+	// Store holds the options of the program's idempotency store: its Namespace, and its Codec and
+	// FormerCodecs if it has them. SingleTenant is ignored.
 	Store idempotency.Options
-	// Log is told of errors of the database and of interventions, without keys.
-	// Default: nobody is.
+	// Log logs errors of the database and interventions, without keys. Default: no logging.
 	Log *slog.Logger
 }
 
@@ -58,15 +58,15 @@ type console[Tx any] struct {
 	session session
 	tries   *limiter
 	locks   *sqllock.Locker[Tx]
-	ops     operators[Tx]
+	ops     operatorsOf[Tx]
 }
 
-// New makes the handler and checks that the tables are there. It is safe for
-// concurrent use and needs no closing. Mount it with http.StripPrefix, below a
-// path that ends with a slash.
+// New returns the handler and checks that the tables exist. The handler is safe for concurrent use
+// and does not need to be closed. Mount it with http.StripPrefix, below a path that ends with a
+// slash.
 //
-// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema] with the command to run,
-// the driver's.
+// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema] with the command to run, errors of the
+// driver.
 func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (http.Handler, error) {
 	switch {
 	case db == nil:
@@ -101,7 +101,7 @@ func invalid(field, problem string) error {
 	return &holdfast.InputError{Field: "console: " + field, Problem: problem}
 }
 
-// handler is all routes, each behind what protects it.
+// handler returns all routes, each with its protection.
 func (c *console[Tx]) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /style.css", asset("static/style.css", "text/css; charset=utf-8"))
@@ -131,7 +131,7 @@ func (c *console[Tx]) handler() http.Handler {
 	return headers(own.Handler(bounded(mux)))
 }
 
-// bounded ends what takes too long, and forms that are too long.
+// bounded ends requests that take too long, and refuses forms that are too long.
 func bounded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
@@ -141,7 +141,7 @@ func bounded(h http.Handler) http.Handler {
 	})
 }
 
-// headers forbid whatever the page does not need.
+// headers forbids every browser feature that the page does not need.
 func headers(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		set := w.Header().Set
@@ -160,7 +160,7 @@ func headers(h http.Handler) http.Handler {
 func (c *console[Tx]) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var input *holdfast.InputError
 	switch {
-	case errors.Is(err, idempotency.ErrNotFound):
+	case errors.Is(err, staged.ErrNotFound):
 		c.fail(w, r, http.StatusNotFound, "There is no such operation.")
 	case errors.As(err, &input):
 		c.fail(w, r, http.StatusBadRequest, input.Field+" "+input.Problem)

@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// The console below a path of a program's own server.
+// The console is mounted below a path of the program's own server.
 func Example() {
 	ctx := context.Background()
 	db, done := exampleDB(ctx)
 	defer done()
 
 	page, err := console.New(ctx, db, console.Options{
-		Token: "from a secret, 16 bytes at least", // of the environment, say
+		Token: "from a secret, 16 bytes at least", // for example from the environment
 	})
 	if err != nil {
 		log.Panic(err)
@@ -38,7 +38,7 @@ func Example() {
 	// Output: 401 true
 }
 
-// Behind a program's own authentication, which also says who it is.
+// The console runs behind the program's own authentication, which also names the actor.
 func Example_ownAuthentication() {
 	ctx := context.Background()
 	db, done := exampleDB(ctx)
@@ -47,7 +47,7 @@ func Example_ownAuthentication() {
 	page, err := console.New(ctx, db, console.Options{
 		BehindOwnAuthentication: true,
 		Write:                   true,
-		Who:                     func(r *http.Request) string { user, _, _ := r.BasicAuth(); return user },
+		Actor:                   func(r *http.Request) string { user, _, _ := r.BasicAuth(); return user },
 	})
 	if err != nil {
 		log.Panic(err)
@@ -71,7 +71,7 @@ func Example_ownAuthentication() {
 	// 200
 }
 
-// exampleDB is a database of its own, with Holdfast's tables.
+// exampleDB opens a new database with Holdfast's tables.
 func exampleDB(ctx context.Context) (db *holdfast.DB[*sql.Tx], done func()) {
 	dir, err := os.MkdirTemp("", "holdfast")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/console"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func onSQLite(t *testing.T) *conformance.Env[*sql.Tx] {
@@ -25,7 +25,7 @@ var (
 	posts = []string{"confirm-release", "release", "confirm-resolve", "resolve", "nowhere", "operations", ""}
 )
 
-// Without the token nothing is seen and nothing done.
+// Without the token, every page and every action is refused.
 func TestToken(t *testing.T) {
 	e := onSQLite(t)
 	s := serve(e, console.Options{Write: true})
@@ -64,7 +64,7 @@ func TestToken(t *testing.T) {
 		t.Error("the cookie stays")
 	}
 	refused()
-	// A cookie that was not made with this token, or was changed.
+	// A cookie that was signed with another token, or changed.
 	good := cookies[0].Value
 	for _, bad := range []string{"", "x", good[:len(good)-2] + "AA", "A" + good[1:], "_" + good[1:]} {
 		if bad == good {
@@ -79,7 +79,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// Guessing is slowed down, and for the one who guesses only.
+// Repeated wrong tokens are slowed down, only for the client that sends them.
 func TestTokenGuesses(t *testing.T) {
 	s := serve(onSQLite(t), console.Options{})
 	for range 10 {
@@ -92,7 +92,7 @@ func TestTokenGuesses(t *testing.T) {
 	}
 }
 
-// A console that was not allowed to write refuses every POST, the token or not.
+// A read-only console refuses every POST, with or without the token.
 func TestReadOnly(t *testing.T) {
 	e := onSQLite(t)
 	for _, s := range []*site{signedIn(e, console.Options{}), serve(e, console.Options{BehindOwnAuthentication: true})} {
@@ -111,7 +111,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// What another site has a browser send is refused, cookie or not.
+// A request that another site makes a browser send is refused, with or without the cookie.
 func TestCrossOrigin(t *testing.T) {
 	s := signedIn(onSQLite(t), console.Options{Write: true})
 	for name, set := range map[string]func(h http.Header){

@@ -12,8 +12,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/console"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
@@ -21,8 +21,7 @@ const script = `"'></textarea><script>alert(1)</script>`
 
 var syntax = regexp.MustCompile(`(?i)syntax error|in your SQL syntax|unterminated|unrecognized token`)
 
-// TestInjection: what is SQL or HTML in a query or a form is a value, or is
-// refused.
+// TestInjection checks that SQL or HTML in a query or a form is treated as a value or refused.
 func TestInjection(t *testing.T) {
 	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
 		s := signedIn(e, console.Options{Write: true})
@@ -69,7 +68,7 @@ func TestInjection(t *testing.T) {
 					answered(prefix+path+" "+value, status, page)
 				}
 			}
-			// This one is asked to confirm, and is shown what was typed.
+			// This page asks for confirmation and shows the typed text.
 			status, page := s.post("confirm-resolve", url.Values{"id": {id}, "as": {"step-rejected"}, "by": {value}, "reason": {value}, "code": {value}, "message": {value}})
 			answered("confirm-resolve "+value, status, page)
 		}
@@ -85,7 +84,7 @@ func TestInjection(t *testing.T) {
 	})
 }
 
-// FuzzPages: no query makes a page that fails, or that has a script in it.
+// FuzzPages checks that no query makes a page fail or puts a script into it.
 func FuzzPages(f *testing.F) {
 	for _, v := range conformance.Evil() {
 		f.Add("key", v)

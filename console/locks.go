@@ -9,59 +9,63 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
-	"github.com/holdfast-go/holdfast/internal/operate"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
 const (
-	pageRows = 50 // of leases, operations and passes
-	maxLines = 50
-	maxStand = 20 // places of one line
+	pageRows  = 50 // of leases, operations and passes
+	maxQueues = 50
+	maxStand  = 20 // tickets of one queue
 )
 
-// locksPage has what the tables of locks say now.
+// locksPage is the present content of the tables of locks.
 type locksPage struct {
 	Prefix string
 	All    bool
 	Leases []leaseRow
-	After  string       // whether this is a later page
+	After  string       // not empty on a later page
 	Next   template.URL // query of the next page
-	Lines  []lineRow
-	// MoreLines: there are more than are shown.
-	MoreLines bool
+	Queues []queueRow
+	// MoreQueues: there are more queues than the page shows.
+	MoreQueues bool
 }
 
 type leaseRow struct {
 	sqllock.Info
-	ID  string
-	Ref lockRef
+	ID     string
+	Ref    lockRef
+	Shared string // the kinds of all locks on the key, if there are several
 }
 
-type lineRow struct {
-	sqllock.Line
-	Kind   string
-	Places []placeRow
-	More   int // places that are not shown
+type queueRow struct {
+	fairlock.Queue
+	Kind    string
+	Tickets []ticketRow
+	More    int    // tickets that are not shown
+	Shared  string // as leaseRow's
 }
 
-type placeRow struct {
-	sqllock.Place
+type ticketRow struct {
+	fairlock.Ticket
 	ID, Standing string
 	Ref          lockRef
 }
 
-// lockRef names what can be taken away, in forms.
+// lockRef identifies a lock that can be taken away, in forms.
 type lockRef struct {
 	Kind  string
 	Key   string
 	Token int64
 }
 
-// Hex is the key as a form carries it.
+// Hex returns the key as a form carries it.
 func (l lockRef) Hex() string { return hex.EncodeToString([]byte(l.Key)) }
 
-// rowID tells the rows of a page apart when it is shown anew.
+// rowID identifies a row of a page across reloads.
 func rowID(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -80,7 +84,10 @@ func (c *console[Tx]) getLocks(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err = c.readLeases(r.Context(), &p, string(after)); err == nil && p.After == "" {
-		err = c.readLines(r.Context(), &p)
+		err = c.readQueues(r.Context(), &p)
+	}
+	if err == nil {
+		err = c.readShared(r.Context(), &p)
 	}
 	if err != nil {
 		c.failed(w, r, err)
@@ -114,38 +121,70 @@ func (c *console[Tx]) readLeases(ctx context.Context, p *locksPage, after string
 	return nil
 }
 
-func (c *console[Tx]) readLines(ctx context.Context, p *locksPage) error {
+func (c *console[Tx]) readQueues(ctx context.Context, p *locksPage) error {
 	prefix := typed(p.Prefix)
-	add := func(kind string, lines iter.Seq2[sqllock.Line, error]) error {
+	add := func(kind string, lines iter.Seq2[fairlock.Queue, error]) error {
 		n := 0
 		for line, err := range lines {
 			if err != nil {
 				return err
 			}
-			if n++; n > maxLines {
-				p.MoreLines = true
+			if n++; n > maxQueues {
+				p.MoreQueues = true
 				return nil
 			}
-			p.Lines = append(p.Lines, lineOf(kind, line))
+			p.Queues = append(p.Queues, queueOf(kind, line))
 		}
 		return nil
 	}
-	if err := add("fair", c.locks.Fair().Lines(ctx, prefix)); err != nil {
+	if err := add("fair", fairlock.New(c.locks).Queues(ctx, prefix)); err != nil {
 		return err
 	}
-	return add("semaphore", c.locks.Semaphores(ctx, prefix))
+	return add("semaphore", fairlock.New(c.locks).Semaphores(ctx, prefix))
 }
 
-func lineOf(kind string, line sqllock.Line) lineRow {
-	row := lineRow{Line: line, Kind: kind}
-	for _, place := range line.Places {
-		if len(row.Places) == maxStand {
-			row.More = len(line.Places) - maxStand
+// readShared marks keys that locks of several kinds use: these do not exclude each
+// other.
+func (c *console[Tx]) readShared(ctx context.Context, p *locksPage) error {
+	var keys []string
+	for _, l := range p.Leases {
+		keys = append(keys, l.Key)
+	}
+	for _, q := range p.Queues {
+		keys = append(keys, q.Key)
+	}
+	a := c.db.Access()
+	shared, err := lockname.SharedOf(ctx, a.Pool, a.Dialect, a.Table("locks"), keys)
+	if err != nil {
+		return err
+	}
+	kinds := map[string]string{}
+	for _, s := range shared {
+		words := make([]string, len(s.Kinds))
+		for i, k := range s.Kinds {
+			words[i] = k.String()
+		}
+		kinds[s.Key] = strings.Join(words, ", ")
+	}
+	for i := range p.Leases {
+		p.Leases[i].Shared = kinds[p.Leases[i].Key]
+	}
+	for i := range p.Queues {
+		p.Queues[i].Shared = kinds[p.Queues[i].Key]
+	}
+	return nil
+}
+
+func queueOf(kind string, line fairlock.Queue) queueRow {
+	row := queueRow{Queue: line, Kind: kind}
+	for _, place := range line.Tickets {
+		if len(row.Tickets) == maxStand {
+			row.More = len(line.Tickets) - maxStand
 			break
 		}
-		row.Places = append(row.Places, placeRow{
-			Place: place, ID: rowID(kind, line.Key, strconv.FormatInt(place.Token, 10)),
-			Standing: operate.Standing(line, place), Ref: lockRef{kind, line.Key, place.Token},
+		row.Tickets = append(row.Tickets, ticketRow{
+			Ticket: place, ID: rowID(kind, line.Key, strconv.FormatInt(place.Token, 10)),
+			Standing: line.Describe(place), Ref: lockRef{kind, line.Key, place.Token},
 		})
 	}
 	return row

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// signedIn lets nobody through without a session.
+// signedIn refuses requests without a session.
 func (c *console[Tx]) signedIn(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !c.options.BehindOwnAuthentication && !c.session.has(r, time.Now()) {
@@ -19,7 +19,7 @@ func (c *console[Tx]) signedIn(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// writing lets nothing through in a console that only shows.
+// writing refuses every request in a read-only console.
 func (c *console[Tx]) writing(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !c.options.Write {
@@ -68,18 +68,18 @@ func (c *console[Tx]) postLogout(w http.ResponseWriter, r *http.Request) {
 	redirect(w, ".")
 }
 
-// redirect is relative to the page, for http.Redirect would lead out of the
-// prefix that the console is mounted at.
+// redirect is relative to the page, because http.Redirect would leave the prefix at which the
+// console is mounted.
 func redirect(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// Bounds of guessing.
+// Bounds that limit guessing of the token.
 const (
 	triesPerHost = 10
 	triesWindow  = time.Minute
-	triesHosts   = 1000 // more than so many share one count
+	triesHosts   = 1000 // all further hosts share one count
 )
 
 // limiter counts wrong tokens in a window of time.
@@ -94,7 +94,7 @@ func newLimiter(now func() time.Time) *limiter {
 	return &limiter{now: now, count: map[string]int{}}
 }
 
-// wait is for how long a host may not try.
+// wait returns how long a host must wait before the next try.
 func (l *limiter) wait(host string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,9 @@ import (
 
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 
 const token = "a token of sufficient length"
 
-// site is a console on a database, mounted below a prefix, and a browser's end.
+// site is a console on a database, mounted below a prefix, with an HTTP client.
 type site struct {
 	*conformance.Env[*sql.Tx]
 	URL    string
@@ -54,7 +55,7 @@ func serve(e *conformance.Env[*sql.Tx], o console.Options) *site {
 	return &site{Env: e, URL: server.URL + "/ops/console/", client: &http.Client{Jar: jar, Transport: transport}}
 }
 
-// signedIn serves and signs in.
+// signedIn serves a console and signs in.
 func signedIn(e *conformance.Env[*sql.Tx], o console.Options) *site {
 	e.Helper()
 	s := serve(e, o)
@@ -94,7 +95,7 @@ func (s *site) post(path string, form url.Values) (status int, body string) {
 	return status, body
 }
 
-// want fails unless all texts are in the page.
+// want fails unless the page contains all texts.
 func (s *site) want(page string, texts ...string) {
 	s.Helper()
 	for _, text := range texts {
@@ -104,7 +105,7 @@ func (s *site) want(page string, texts ...string) {
 	}
 }
 
-// forms are those of a page that go to an action, with what is in them.
+// forms returns the fields of the page's forms that post to action.
 func (s *site) forms(page, action string) (forms []url.Values) {
 	s.Helper()
 	input := regexp.MustCompile(`name="(\w+)" value="([^"]*)"`)
@@ -122,7 +123,7 @@ func (s *site) forms(page, action string) (forms []url.Values) {
 	return forms
 }
 
-// locker is a process with locks.
+// locker opens a Locker with this holder, as another process does.
 func (s *site) locker(holder string) *sqllock.Locker[*sql.Tx] {
 	s.Helper()
 	l, err := sqllock.New(s.Ctx, s.DB, sqllock.Options{Holder: holder})
@@ -133,36 +134,42 @@ func (s *site) locker(holder string) *sqllock.Locker[*sql.Tx] {
 	return l
 }
 
-// park leaves an operation unknown, at the call of its step.
-func (s *site) park(op idempotency.Op, problem string) *idempotency.Staged[*sql.Tx, int, int] {
+// park leaves an operation unknown at the call of its step.
+func (s *site) park(op idempotency.Op, problem string) *staged.Runner[*sql.Tx, int, int] {
+	s.Helper()
+	return parkAs[int](s, op, problem)
+}
+
+// parkAs is park with a step that returns a T.
+func parkAs[T any](s *site, op idempotency.Op, problem string) *staged.Runner[*sql.Tx, int, T] {
 	s.Helper()
 	store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{SingleTenant: op.Tenant == ""})
 	if err != nil {
 		s.Fatal(err)
 	}
-	staged, err := idempotency.NewStaged(store, idempotency.Stages[*sql.Tx, int, int]{
+	runner, err := staged.New(store, staged.Workflow[*sql.Tx, int, T]{
 		Name: op.Name,
-		Run: func(ctx context.Context, r *idempotency.Run[*sql.Tx], _ int) (int, error) {
-			return idempotency.Call(ctx, r, idempotency.Outside[int]{Step: "pay"}, func(context.Context, string) (int, error) {
-				return 0, errors.New(problem)
+		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ int) (T, error) {
+			return staged.Call(ctx, r, staged.ExternalCall[T]{Step: "pay"}, func(context.Context, string) (none T, err error) {
+				return none, errors.New(problem)
 			})
 		},
 	})
 	if err != nil {
 		s.Fatal(err)
 	}
-	var parked *idempotency.ParkedError
-	if _, err := staged.Do(s.Ctx, op, 1250); !errors.As(err, &parked) {
+	var parked *staged.ParkedError
+	if _, err := runner.Do(s.Ctx, op, 1250); !errors.As(err, &parked) {
 		s.Fatal(err)
 	}
-	return staged
+	return runner
 }
 
 func refund(key string) idempotency.Op {
 	return idempotency.Op{Tenant: "shop-7", Name: "refund", Key: key}
 }
 
-// linkTo is the link to the operation with this key, in a list.
+// linkTo returns the link to the operation with this key in a list.
 func (s *site) linkTo(page, key string) string {
 	s.Helper()
 	m := regexp.MustCompile(`href="(operation\?id=[0-9a-f]{64})">` + regexp.QuoteMeta(key) + `<`).FindStringSubmatch(page)
@@ -170,4 +177,11 @@ func (s *site) linkTo(page, key string) string {
 		s.Fatalf("no link to %s in\n%s", key, page)
 	}
 	return m[1]
+}
+
+// id returns the id of the unknown operation with this key.
+func (s *site) id(key string) string {
+	s.Helper()
+	_, list := s.get("operations")
+	return strings.TrimPrefix(s.linkTo(list, key), "operation?id=")
 }

@@ -10,16 +10,17 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/operate"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
 
-// stuckAfter is for how long nobody came for an operation that is called stuck.
+// stuckAfter is how long an operation must have waited for a worker to count as stuck.
 const stuckAfter = time.Minute
 
-// operators are those of the program's store, which either has tenants or not.
-type operators[Tx any] struct{ tenants, single *idempotency.Operators[Tx] }
+// operatorsOf holds the operators of the program's store, which has tenants or not.
+type operatorsOf[Tx any] struct{ tenants, single *operators.Operators[Tx] }
 
-func openOperators[Tx any](ctx context.Context, db *holdfast.DB[Tx], o idempotency.Options) (ops operators[Tx], err error) {
+func openOperators[Tx any](ctx context.Context, db *holdfast.DB[Tx], o idempotency.Options) (ops operatorsOf[Tx], err error) {
 	for _, single := range []bool{true, false} {
 		o.SingleTenant = single
 		store, err := idempotency.New(ctx, db, o)
@@ -27,35 +28,35 @@ func openOperators[Tx any](ctx context.Context, db *holdfast.DB[Tx], o idempoten
 			return ops, err
 		}
 		if single {
-			ops.single = store.Operators()
+			ops.single = operators.New(store)
 		} else {
-			ops.tenants = store.Operators()
+			ops.tenants = operators.New(store)
 		}
 	}
 	return ops, nil
 }
 
-// of is the one that takes a tenant's operations.
-func (o *operators[Tx]) of(tenant string) *idempotency.Operators[Tx] {
+// of returns the operators that accept a tenant's operations.
+func (o *operatorsOf[Tx]) of(tenant string) *operators.Operators[Tx] {
 	if tenant == "" {
 		return o.single
 	}
 	return o.tenants
 }
 
-// filter is one choice of operations.
+// filter is one selection of operations.
 type filter struct {
 	Name, Label string
-	states      []idempotency.State
+	states      []staged.State
 	overdue     time.Duration
 }
 
 var filters = []filter{
-	{Name: "unknown", Label: "unknown", states: []idempotency.State{idempotency.Parked}},
-	{Name: "stuck", Label: "stuck: nobody came for a minute", states: []idempotency.State{idempotency.Pending}, overdue: stuckAfter},
-	{Name: "pending", Label: "pending", states: []idempotency.State{idempotency.Pending}},
-	{Name: "succeeded", Label: "succeeded", states: []idempotency.State{idempotency.Succeeded, idempotency.ErasedSucceeded}},
-	{Name: "rejected", Label: "rejected", states: []idempotency.State{idempotency.Rejected, idempotency.ErasedRejected}},
+	{Name: "unknown", Label: "unknown", states: []staged.State{staged.Parked}},
+	{Name: "stuck", Label: "stuck: nobody came for a minute", states: []staged.State{staged.Pending}, overdue: stuckAfter},
+	{Name: "pending", Label: "pending", states: []staged.State{staged.Pending}},
+	{Name: "succeeded", Label: "succeeded", states: []staged.State{staged.Succeeded, staged.ErasedSucceeded}},
+	{Name: "rejected", Label: "rejected", states: []staged.State{staged.Rejected, staged.ErasedRejected}},
 }
 
 // operationsPage is a page of a list.
@@ -63,13 +64,13 @@ type operationsPage struct {
 	Filters                        []filter
 	State, Kind, Tenant, Name, Key string
 	List                           []operationRow
-	Later                          bool         // this is a later page
+	Later                          bool         // not the first page
 	Next                           template.URL // query of the next page
 	Limit                          int
 }
 
 type operationRow struct {
-	idempotency.Operation
+	staged.Operation
 	ID, RowID string
 }
 
@@ -81,7 +82,7 @@ func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 	if p.State == "" {
 		p.State = filters[0].Name
 	}
-	f := idempotency.Filter{
+	f := operators.Filter{
 		Tenant: typed(p.Tenant), Name: typed(p.Name), Key: typed(p.Key), Records: p.Kind == "records", Limit: pageRows + 1,
 	}
 	for _, choice := range filters {
@@ -120,18 +121,18 @@ func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 	c.render(w, r, http.StatusOK, "operations", view)
 }
 
-func rowOf(op idempotency.Operation) operationRow {
+func rowOf(op staged.Operation) operationRow {
 	id := hex.EncodeToString(op.ID)
 	return operationRow{Operation: op, ID: id, RowID: "r" + id[:24]}
 }
 
-// operationPage is one operation, and what it can be resolved as.
+// operationPage is one operation and its possible resolutions.
 type operationPage struct {
 	operationRow
 	Ways []way
-	// What was chosen and typed: Reason is not the operation's own.
+	// The chosen and typed values. Reason is not the operation's own.
 	As, Result, Code, Message, By, Reason string
-	// Chosen is the way that is to be confirmed.
+	// Chosen is the resolution to confirm.
 	Chosen way
 }
 
@@ -147,7 +148,7 @@ func (c *console[Tx]) getOperation(w http.ResponseWriter, r *http.Request) {
 	c.render(w, r, http.StatusOK, "operation", view)
 }
 
-// operation reads one, or answers why not.
+// operation reads one operation, or answers with the error.
 func (c *console[Tx]) operation(w http.ResponseWriter, r *http.Request, id string) (p operationPage, ok bool) {
 	b, err := hex.DecodeString(id)
 	if err != nil {
@@ -160,8 +161,10 @@ func (c *console[Tx]) operation(w http.ResponseWriter, r *http.Request, id strin
 		return p, false
 	}
 	p = operationPage{operationRow: rowOf(*op)}
-	for _, as := range operate.Legal(op) {
-		p.Ways = append(p.Ways, ways[as])
+	for _, as := range operators.Choices(op) {
+		way := ways[as]
+		way.Expects = operators.ResultType(op, as)
+		p.Ways = append(p.Ways, way)
 	}
 	return p, true
 }

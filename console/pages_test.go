@@ -15,9 +15,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
 func TestLocks(t *testing.T) {
@@ -28,17 +30,17 @@ func TestLocks(t *testing.T) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		if err := lease.Say(s.Ctx, []byte("not to be shown")); err != nil {
+		if err := lease.SetValue(s.Ctx, []byte("not to be shown")); err != nil {
 			s.Fatal(err)
 		}
 		if _, err := l.Acquire(s.Ctx, "\xff\x00"); err != nil {
 			s.Fatal(err)
 		}
-		place, err := l.Fair().Acquire(s.Ctx, "a line")
+		place, err := fairlock.New(l).Acquire(s.Ctx, "a line")
 		if err != nil {
 			s.Fatal(err)
 		}
-		sem, err := l.Semaphore("permits", 3)
+		sem, err := fairlock.New(l).Semaphore("permits", 3)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -48,6 +50,22 @@ func TestLocks(t *testing.T) {
 		}
 		_, page := s.get("")
 		s.want(page, "order/42", html.EscapeString(`"\xff\x00"`), "worker-3", fmt.Sprint(lease.Token()), "has alone", "has 2 of 3", "semaphore, 3 permits")
+		const shared = "Several kinds of lock use this key"
+		if strings.Contains(page, shared) {
+			s.Error("each key has one kind of lock")
+		}
+		both, err := fairlock.New(l).Acquire(s.Ctx, "order/42")
+		if err != nil {
+			s.Fatal(err)
+		}
+		_, two := s.get("")
+		s.want(two, shared+" and do not exclude each other: lease, fair lock.")
+		if n := strings.Count(two, shared); n != 2 { // one at the lease and one at the fair lock
+			s.Errorf("%d notes", n)
+		}
+		if err := both.Release(s.Ctx); err != nil {
+			s.Fatal(err)
+		}
 		if strings.Contains(page, "not to be shown") {
 			s.Error("a lease's value is shown")
 		}
@@ -58,7 +76,7 @@ func TestLocks(t *testing.T) {
 			s.Error(page)
 		}
 
-		// Each kind is released, with who and why.
+		// Each kind is released with an actor and a reason.
 		forms := s.forms(page, "confirm-release")
 		if len(forms) != 4 {
 			s.Fatalf("%d forms in\n%s", len(forms), page)
@@ -98,7 +116,7 @@ func TestLocks(t *testing.T) {
 	})
 }
 
-// Whoever was granted the lock since the page was shown does not lose it.
+// A release does not take the lock from a holder that got it after the page was shown.
 func TestReleaseOfAnother(t *testing.T) {
 	s := signedIn(onSQLite(t), console.Options{Write: true})
 	l := s.locker("first")
@@ -135,10 +153,10 @@ func TestReleaseOfAnother(t *testing.T) {
 func TestOperations(t *testing.T) {
 	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
 		s := signedIn(e, console.Options{Write: true})
-		staged := s.park(refund("order-41"), "no answer")
+		runner := s.park(refund("order-41"), "no answer")
 		s.park(refund("order-42"), "no answer")
-		s.park(idempotency.Op{Name: "payout", Key: "p-1"}, "no answer") // of a program without tenants
-		store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{})
+		s.park(idempotency.Op{Name: "payout", Key: "p-1"}, "no answer") // from a program without tenants
+		store, err := idempotency.New(s.Ctx, s.DB)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -146,7 +164,7 @@ func TestOperations(t *testing.T) {
 			func(context.Context, *sql.Tx) (string, error) { return "secret result", nil }); err != nil {
 			s.Fatal(err)
 		}
-		if _, err := store.News(s.Ctx, idempotency.News{ID: "news-1", Ref: idempotency.Ref{Tenant: "shop-7", Name: "refund", Key: "order-41"}, Body: []byte("secret body")}, nil); err != nil {
+		if _, err := staged.HandleEvent(s.Ctx, store, staged.ProviderEvent{ID: "news-1", Ref: staged.Ref{Tenant: "shop-7", Name: "refund", Key: "order-41"}, Body: []byte("secret body")}, nil); err != nil {
 			s.Fatal(err)
 		}
 		found := func(query string, want ...string) {
@@ -183,7 +201,7 @@ func TestOperations(t *testing.T) {
 			s.Error("what was asked, answered or told is shown")
 		}
 
-		// Two tabs.
+		// The form is submitted from two tabs.
 		form := url.Values{"id": {strings.TrimPrefix(link, "operation?id=")}, "as": {"step-done"}, "result": {"12"}}
 		tab := func() url.Values {
 			status, confirm := s.post("confirm-resolve", form)
@@ -206,15 +224,15 @@ func TestOperations(t *testing.T) {
 			s.Error(status, page)
 		}
 		s.want(page, "Nothing was changed", "pending by now", "The last to intervene was ada")
-		if r, err := staged.Do(s.Ctx, refund("order-41"), 1250); err != nil || r.Value != 12 {
+		if r, err := runner.Do(s.Ctx, refund("order-41"), 1250); err != nil || r.Value != 12 {
 			s.Errorf("it goes on with %v, %v", r, err)
 		}
 		if n := s.Int(`SELECT COUNT(*) FROM holdfast_interventions`); n != 1 {
 			s.Errorf("%d interventions", n)
 		}
 
-		// What is missing or wrong changes nothing.
-		id := strings.TrimPrefix(s.linkTo(list, "p-1"), "operation?id=")
+		// A form with missing or wrong fields changes nothing.
+		id := s.id("p-1")
 		for said, form := range map[string]url.Values{
 			"Choose what became of it.": {"id": {id}}, "The result is not JSON": {"id": {id}, "as": {"step-done"}, "result": {"{"}},
 			"Say why it was rejected": {"id": {id}, "as": {"rejected"}}, "There is no such operation.": {"id": {strings.Repeat("0", 64)}},
@@ -227,7 +245,28 @@ func TestOperations(t *testing.T) {
 				}
 			}
 		}
-		// Without tenants, too.
+		// A result of another type changes nothing either. Once the program cannot read the stored
+		// type, another type is accepted.
+		wrong := url.Values{"id": {id}, "as": {"step-done"}, "result": {`"12"`}, "by": {"ada"}, "reason": {"why"}}
+		if status, page := s.post("resolve", wrong); status != http.StatusBadRequest || !strings.Contains(page, "is not what the function returns: give int") {
+			s.Error(status, page)
+		}
+		corrected := url.Values{"id": {s.id("order-42")}, "as": {"step-done"}, "result": {"12"}, "by": {"ada"}, "reason": {"why"}}
+		s.post("resolve", corrected)
+		later := parkAs[string](s, refund("order-42"), "no answer")
+		_, page = s.get("operation?id=" + corrected.Get("id"))
+		s.want(page, "cannot be read", "Go on with it", "<code>string</code>")
+		if strings.Contains(page, "call was not made") {
+			s.Error("a call that was made is offered as not made")
+		}
+		corrected.Set("result", `"12"`)
+		if status, page := s.post("resolve", corrected); status != http.StatusOK || !strings.Contains(page, "Resolved: it is pending now.") {
+			s.Error(status, page)
+		}
+		if r, err := later.Do(s.Ctx, refund("order-42"), 1250); err != nil || r.Value != "12" {
+			s.Errorf("corrected, it goes on with %v, %v", r, err)
+		}
+		// It also works without tenants.
 		if status, page := s.post("resolve", url.Values{"id": {id}, "as": {"rejected"}, "code": {"fraud"}, "by": {"ada"}, "reason": {"why"}}); status != http.StatusOK || !strings.Contains(page, "it is rejected now") {
 			s.Error(status, page)
 		}
@@ -239,7 +278,7 @@ func TestReaper(t *testing.T) {
 		s := signedIn(e, console.Options{})
 		_, page := s.get("reaper")
 		s.want(page, "No pass is recorded yet")
-		store := s.Store(idempotency.Options{BodyLife: time.Microsecond, KeyLife: time.Microsecond})
+		store := s.Store(idempotency.Options{ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
 		if _, err := s.Do(store, conformance.Op("1")); err != nil {
 			s.Fatal(err)
 		}
@@ -255,7 +294,7 @@ func TestReaper(t *testing.T) {
 	})
 }
 
-// Whatever bytes the rows have, they are text in the page.
+// Bytes from the rows appear as text in the page, never as markup.
 func TestScriptsAreText(t *testing.T) {
 	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
 		s := signedIn(e, console.Options{Write: true})
@@ -272,7 +311,7 @@ func TestScriptsAreText(t *testing.T) {
 		if _, err := s.locker(attack("holder")).Acquire(s.Ctx, attack("key")); err != nil {
 			s.Fatal(err)
 		}
-		if _, err := l.Fair().Acquire(s.Ctx, attack("line")); err != nil {
+		if _, err := fairlock.New(l).Acquire(s.Ctx, attack("line")); err != nil {
 			s.Fatal(err)
 		}
 		s.park(idempotency.Op{Tenant: attack("tenant"), Name: attack("name")[:60], Key: attack("op")}, attack("error"))
@@ -314,7 +353,7 @@ func TestScriptsAreText(t *testing.T) {
 	})
 }
 
-// Lists come in pages, however long they are.
+// Long lists are paged.
 func TestLongLists(t *testing.T) {
 	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
 		s := signedIn(e, console.Options{})
@@ -325,7 +364,7 @@ func TestLongLists(t *testing.T) {
 				s.Fatal(err)
 			}
 			if n < 25 {
-				if _, err := l.Fair().AcquireShared(s.Ctx, "one line"); err != nil {
+				if _, err := fairlock.New(l).AcquireShared(s.Ctx, "one line"); err != nil {
 					s.Fatal(err)
 				}
 			}

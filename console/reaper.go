@@ -7,14 +7,14 @@ import (
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
-// reaperPage has the last passes.
+// reaperPage holds the last passes.
 type reaperPage struct{ Passes []passRow }
 
 type passRow struct {
 	reaper.Pass
 	ID    string
 	Took  time.Duration
-	Tasks []reaper.TaskReport // those that found something
+	Tasks []reaper.TaskReport // tasks that found something
 }
 
 func (c *console[Tx]) getReaper(w http.ResponseWriter, r *http.Request) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
 // releasePage says what taking a lock away does.
@@ -19,12 +20,12 @@ type releasePage struct {
 	Held      bool
 	Since     time.Time
 	Remaining time.Duration
-	// Waiting calls are granted the lock next.
+	// Waiting calls get the lock next.
 	Waiting    int
 	By, Reason string
 }
 
-// errGone means that the one who was to lose a lock does not have it any more.
+// errGone means that the holder that was to lose a lock no longer has it.
 var errGone = errors.New("console: gone")
 
 func lockRefOf(r *http.Request) (ref lockRef, ok bool) {
@@ -53,8 +54,8 @@ func (c *console[Tx]) confirmRelease(w http.ResponseWriter, r *http.Request, sta
 	c.render(w, r, status, "release", page{Title: "Release a lock", Section: "locks", Problem: problem, Body: p})
 }
 
-// find reads whom a lock is to be taken from; errGone when somebody else, or
-// nobody, has it now.
+// find reads the holder of a lock that is to be taken away. It returns errGone if the holder has
+// changed, or if there is none.
 func (c *console[Tx]) find(ctx context.Context, ref lockRef) (p releasePage, err error) {
 	p.Ref = ref
 	if ref.Kind == "lease" {
@@ -65,20 +66,20 @@ func (c *console[Tx]) find(ctx context.Context, ref lockRef) (p releasePage, err
 		p.Holder, p.Held, p.Since, p.Remaining, p.Waiting = i.Holder, i.Held, i.Since, i.Remaining, i.Waiting
 		return p, err
 	}
-	var line sqllock.Line
+	var line fairlock.Queue
 	if ref.Kind == "fair" {
-		line, err = c.locks.Fair().Line(ctx, ref.Key)
+		line, err = fairlock.New(c.locks).Queue(ctx, ref.Key)
 	} else {
-		var s *sqllock.Semaphore[Tx]
-		if s, err = c.locks.Semaphore(ref.Key, sqllock.MaxPermits); err == nil { // how many does not matter here
-			line, err = s.Line(ctx)
+		var s *fairlock.Semaphore[Tx]
+		if s, err = fairlock.New(c.locks).Semaphore(ref.Key, fairlock.MaxPermits); err == nil { // the number of permits does not matter here
+			line, err = s.Queue(ctx)
 		}
 	}
 	if err != nil {
 		return p, err
 	}
 	err = errGone
-	for _, place := range line.Places {
+	for _, place := range line.Tickets {
 		if place.Token == ref.Token {
 			p.Holder, p.Held, p.Since, p.Remaining, err = place.Holder, place.Held, place.Since, place.Remaining, nil
 		} else if !place.Held {
@@ -95,7 +96,7 @@ func (c *console[Tx]) postRelease(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	by, reason := c.who(r), strings.TrimSpace(r.PostForm.Get("reason"))
-	if problem := checkWho(by, reason); problem != "" {
+	if problem := checkActor(by, reason); problem != "" {
 		c.confirmRelease(w, r, http.StatusBadRequest, problem)
 		return
 	}
@@ -108,19 +109,19 @@ func (c *console[Tx]) postRelease(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *console[Tx]) release(ctx context.Context, ref lockRef, by, reason string) error {
-	l, err := sqllock.New(ctx, c.db, sqllock.Options{Holder: by}) // which is whom it records
+	l, err := sqllock.New(ctx, c.db, sqllock.Options{Holder: by}) // the name to record
 	if err != nil {
 		return err
 	}
 	had := false
-	switch ref.Kind { // whoever got it since the page was shown is not the one to lose it
+	switch ref.Kind { // refuse if the holder has changed since the page was shown
 	case "lease":
 		had, err = l.ForceRelease(ctx, ref.Key, ref.Token, reason)
 	case "fair":
-		had, err = l.Fair().ForceRelease(ctx, ref.Key, ref.Token, reason)
+		had, err = fairlock.New(l).ForceRelease(ctx, ref.Key, ref.Token, reason)
 	case "semaphore":
-		var s *sqllock.Semaphore[Tx]
-		if s, err = l.Semaphore(ref.Key, sqllock.MaxPermits); err == nil {
+		var s *fairlock.Semaphore[Tx]
+		if s, err = fairlock.New(l).Semaphore(ref.Key, fairlock.MaxPermits); err == nil {
 			had, err = s.ForceRelease(ctx, ref.Token, reason)
 		}
 	}
@@ -138,17 +139,16 @@ func (c *console[Tx]) failedRelease(w http.ResponseWriter, r *http.Request, err 
 	c.failed(w, r, err)
 }
 
-// who makes the request.
+// who returns the name of the person who makes the request.
 func (c *console[Tx]) who(r *http.Request) string {
-	if c.options.Who != nil {
-		return c.options.Who(r)
+	if c.options.Actor != nil {
+		return c.options.Actor(r)
 	}
 	return strings.TrimSpace(r.PostForm.Get("by"))
 }
 
-// checkWho says what is missing before anything is asked of the database, which
-// checks the rest.
-func checkWho(by, reason string) string {
+// checkActor reports missing input before the database is used. The database checks the rest.
+func checkActor(by, reason string) string {
 	switch {
 	case by == "":
 		return "Say who you are: it is recorded."

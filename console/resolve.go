@@ -6,16 +6,19 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/operate"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/display"
 )
 
-// way is one way to resolve an operation, and what it does.
+// way is one way to resolve an operation, and its effect.
 type way struct {
 	As, Label string
-	// Takes is what belongs to it: a result, a rejection or nothing.
+	// Takes is the input that it needs: a result, a rejection or nothing.
 	Takes string
 	Does  []string
+	// Expects is the type of the result, if it is known.
+	Expects string
 }
 
 const (
@@ -26,27 +29,27 @@ const (
 )
 
 var ways = map[string]way{
-	operate.StepDone: {operate.StepDone, "The step’s call was made", takesResult, []string{
+	operators.AsStepDone: {As: operators.AsStepDone, Label: "The step’s call was made", Takes: takesResult, Does: []string{
 		"The step counts as done, with the result that you give, and is not called again.",
 		"The operation goes on with its next step as soon as a worker comes for it.", stale,
 	}},
-	operate.StepNotDone: {operate.StepNotDone, "The step’s call was not made", "", []string{
+	operators.AsStepNotDone: {As: operators.AsStepNotDone, Label: "The step’s call was not made", Does: []string{
 		"The operation goes on and makes the call, with the same provider key. If the call was made after all and the provider does not know the key, it happens twice.", stale,
 	}},
-	operate.StepRejected: {operate.StepRejected, "The provider refused the call for good", takesRejection, []string{
+	operators.AsStepRejected: {As: operators.AsStepRejected, Label: "The provider refused the call for good", Takes: takesRejection, Does: []string{
 		"The step counts as refused, with the code and the message that you give.",
 		"The operation goes on from there: its function decides what a refusal means.", stale,
 	}},
-	operate.Resume: {operate.Resume, "Go on with it", "", []string{
+	operators.AsResume: {As: operators.AsResume, Label: "Go on with it", Does: []string{
 		"The operation is tried again from its last step, with its attempts counted anew.", stale,
 	}},
-	operate.Succeeded: {operate.Succeeded, "It succeeded: end it", takesResult, []string{
+	operators.AsSucceeded: {As: operators.AsSucceeded, Label: "It succeeded: end it", Takes: takesResult, Does: []string{
 		"The operation ends as succeeded, with the result that you give. None of its steps runs any more.", stays, stale,
 	}},
-	operate.Rejected: {operate.Rejected, "It was refused: end it", takesRejection, []string{
+	operators.AsRejected: {As: operators.AsRejected, Label: "It was refused: end it", Takes: takesRejection, Does: []string{
 		"The operation ends as rejected, with the code and the message that you give. None of its steps runs any more.", stays, stale,
 	}},
-	operate.Free: {operate.Free, "Nothing of it stands: forget it", "", []string{
+	operators.AsFree: {As: operators.AsFree, Label: "Nothing of it stands: forget it", Does: []string{
 		"The record is deleted, and the key may be executed again. If anything of it stands after all, it happens twice.",
 	}},
 }
@@ -56,14 +59,14 @@ func (c *console[Tx]) postConfirmResolve(w http.ResponseWriter, r *http.Request)
 	if !ok {
 		return
 	}
-	if _, err := operate.Resolution(p.As, p.Result, p.Code, p.Message); err != nil {
+	if _, err := operators.ParseResolution(p.As, p.Result, p.Code, p.Message); err != nil {
 		c.render(w, r, http.StatusBadRequest, "operation", page{Title: "Operation", Section: "operations", Problem: sentence(err), Body: p})
 		return
 	}
 	c.render(w, r, http.StatusOK, "resolve", page{Title: "Resolve an operation", Section: "operations", Body: p})
 }
 
-// resolved reads what was chosen for an operation that is still unknown.
+// resolved reads the choice for an operation that is still unknown.
 func (c *console[Tx]) resolved(w http.ResponseWriter, r *http.Request) (p operationPage, ok bool) {
 	form := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
 	if p, ok = c.operation(w, r, form("id")); !ok {
@@ -71,7 +74,7 @@ func (c *console[Tx]) resolved(w http.ResponseWriter, r *http.Request) (p operat
 	}
 	p.As, p.Result, p.Code, p.Message = form("as"), form("result"), form("code"), form("message")
 	p.By, p.Reason = form("by"), form("reason")
-	if p.State != idempotency.Parked {
+	if p.State != staged.Parked {
 		c.notUnknown(w, r, p)
 		return p, false
 	}
@@ -80,7 +83,7 @@ func (c *console[Tx]) resolved(w http.ResponseWriter, r *http.Request) (p operat
 			p.Chosen = w
 		}
 	}
-	// What was typed for another way is left behind.
+	// Drop the input that belongs to another way.
 	if p.Chosen.Takes != takesResult {
 		p.Result = ""
 	}
@@ -103,20 +106,20 @@ func (c *console[Tx]) postResolve(w http.ResponseWriter, r *http.Request) {
 		c.render(w, r, http.StatusBadRequest, "resolve", page{Title: "Resolve an operation", Section: "operations", Problem: problem, Body: p})
 	}
 	by := c.who(r)
-	if problem := checkWho(by, p.Reason); problem != "" {
+	if problem := checkActor(by, p.Reason); problem != "" {
 		again(problem)
 		return
 	}
-	resolution, err := operate.Resolution(p.As, p.Result, p.Code, p.Message)
+	resolution, err := operators.ParseResolution(p.As, p.Result, p.Code, p.Message)
 	if err != nil {
 		again(sentence(err))
 		return
 	}
-	err = c.ops.of(p.Tenant).Resolve(r.Context(), p.Ref, resolution, idempotency.Who{By: by, Reason: p.Reason})
+	err = c.ops.of(p.Tenant).Resolve(r.Context(), p.Ref, resolution, operators.Actor{By: by, Reason: p.Reason})
 	var input *holdfast.InputError
 	switch {
-	case errors.Is(err, idempotency.ErrState), errors.Is(err, idempotency.ErrNotFound):
-		c.notUnknown(w, r, p) // it was, a moment ago
+	case errors.Is(err, staged.ErrState), errors.Is(err, staged.ErrNotFound):
+		c.notUnknown(w, r, p) // it was unknown a moment ago
 		return
 	case errors.As(err, &input):
 		again(input.Field + " " + input.Problem)
@@ -133,7 +136,7 @@ func (c *console[Tx]) postResolve(w http.ResponseWriter, r *http.Request) {
 	redirect(w, "operation?id="+p.ID+"&done=resolved")
 }
 
-// notUnknown answers who comes second, or too late.
+// notUnknown answers a request for an operation that has already been resolved.
 func (c *console[Tx]) notUnknown(w http.ResponseWriter, r *http.Request, p operationPage) {
 	op, ok := c.operation(w, r, p.ID)
 	if !ok {
@@ -142,7 +145,7 @@ func (c *console[Tx]) notUnknown(w http.ResponseWriter, r *http.Request, p opera
 	said := "Nothing was changed: this operation is " + op.State.String() + " by now, and only what is unknown can be resolved."
 	if n := len(op.Interventions); n > 0 {
 		last := op.Interventions[n-1]
-		said = "Nothing was changed: this operation is " + op.State.String() + " by now. The last to intervene was " + operate.Text(last.By) + "."
+		said = "Nothing was changed: this operation is " + op.State.String() + " by now. The last to intervene was " + display.Text(last.By) + "."
 	}
 	c.render(w, r, http.StatusConflict, "operation", page{Title: "Operation", Section: "operations", Problem: said, Body: op})
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// session makes and checks what a signed-in browser sends: a time and a nonce
-// under a MAC whose key derives from the token, so that the token is not in it.
+// session makes and checks the cookie of a signed-in browser: a time and a nonce under a MAC whose
+// key derives from the token, so that the cookie does not contain the token.
 type session struct {
 	token  [sha256.Size]byte
 	key    []byte
@@ -27,12 +27,12 @@ func newSession(token string, secure bool) session {
 		mac.Write([]byte("holdfast console " + what))
 		return mac.Sum(nil)
 	}
-	// Cookies do not tell ports apart: two consoles on a host have two names.
+	// Cookies ignore the port, so two consoles on a host need two names.
 	name := "holdfast_console_" + hex.EncodeToString(derive("cookie")[:4])
 	return session{token: sha256.Sum256([]byte(token)), key: derive("session"), cookie: name, secure: secure}
 }
 
-// is tells whether this is the token, in a time that does not depend on it.
+// is reports whether this is the token, in constant time.
 func (s *session) is(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
@@ -46,12 +46,12 @@ func (s *session) mac(stamp []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// begin signs the browser in. The cookie's path is the one below which the
-// console is mounted, which the browser knows and this handler does not.
+// begin signs the browser in. The cookie's path is the one below which the console is mounted. The
+// browser knows that path and this handler does not.
 func (s *session) begin(w http.ResponseWriter, r *http.Request) {
 	stamp := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(SessionLife).Unix())) //nolint:gosec // after 1970
 	stamp = append(stamp, make([]byte, stampSize-len(stamp))...)
-	_, _ = rand.Read(stamp[8:]) // it never fails
+	_, _ = rand.Read(stamp[8:]) // never fails
 	s.set(w, r, base64.RawURLEncoding.EncodeToString(append(stamp, s.mac(stamp)...)), int(SessionLife.Seconds()))
 }
 
@@ -64,7 +64,7 @@ func (s *session) set(w http.ResponseWriter, r *http.Request, value string, maxA
 	})
 }
 
-// has tells whether the request comes from a browser that is signed in.
+// has reports whether the request comes from a browser that is signed in.
 func (s *session) has(r *http.Request, now time.Time) bool {
 	for _, cookie := range r.CookiesNamed(s.cookie) {
 		b, err := base64.RawURLEncoding.DecodeString(cookie.Value)

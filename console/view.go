@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/holdfast-go/holdfast/internal/operate"
+	"github.com/holdfast-go/holdfast/internal/display"
 )
 
 //go:embed templates static
@@ -21,31 +21,31 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"shown": show, "when": momentOf, "left": left, "list": func(v ...any) []any { return v },
 }).ParseFS(files, "templates/*.html"))
 
-// page is what every page has.
+// page holds the values that every page has.
 type page struct {
 	Title   string
-	Section string // of the navigation
-	// Problem and Notice are said at the top.
+	Section string // the active entry of the navigation
+	// Problem and Notice are shown at the top.
 	Problem, Notice string
-	// Every is how often the page asks for itself again, in milliseconds.
+	// Every is the interval at which the page reloads, in milliseconds.
 	Every     int
 	SignedOut bool
-	// Error: the page says nothing but its Problem.
+	// Error: the page shows only its Problem.
 	Error bool
 	Body  any
 
-	// These are filled by render.
+	// render fills these fields.
 	Engine    string
 	Write     bool
 	CanLeave  bool // there is a session to end
-	AsksWho   bool
+	AsksActor bool
 	Generated time.Time
 }
 
 func (c *console[Tx]) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Engine, p.Write, p.Generated = string(c.db.Engine()), c.options.Write, time.Now()
 	p.CanLeave = !c.options.BehindOwnAuthentication && !p.SignedOut
-	p.AsksWho = c.options.Who == nil
+	p.AsksActor = c.options.Actor == nil
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, name+".html", p); err != nil {
 		c.options.Log.ErrorContext(r.Context(), "holdfast console: a template", "name", name, "error", err)
@@ -54,10 +54,10 @@ func (c *console[Tx]) render(w http.ResponseWriter, r *http.Request, status int,
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // a browser that is gone is told nothing
+	_, _ = w.Write(b.Bytes()) // the browser may have disconnected
 }
 
-// fail answers with a page that says what is wrong.
+// fail answers with a page that describes the problem.
 func (c *console[Tx]) fail(w http.ResponseWriter, r *http.Request, status int, problem string) {
 	out := !c.options.BehindOwnAuthentication && !c.session.has(r, time.Now())
 	c.render(w, r, status, "error", page{Title: http.StatusText(status), Problem: problem, SignedOut: out, Error: true})
@@ -66,7 +66,7 @@ func (c *console[Tx]) fail(w http.ResponseWriter, r *http.Request, status int, p
 func asset(name, contentType string) http.HandlerFunc {
 	text, err := files.ReadFile(name)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the file is embedded
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -74,21 +74,21 @@ func asset(name, contentType string) http.HandlerFunc {
 	}
 }
 
-// shown is a key or a name; a long one is cut, and whole on demand.
+// shown is a key or a name, shortened if it is long; the full text is shown on demand.
 type shown struct{ Short, Full string }
 
 const shownRunes = 72
 
 func show(s string) shown {
-	full := operate.Text(s)
+	full := display.Text(s)
 	if utf8.RuneCountInString(full) <= shownRunes+8 {
 		return shown{Full: full}
 	}
 	return shown{Short: string([]rune(full)[:shownRunes]) + "…", Full: full}
 }
 
-// typed reads what a person typed or copied: the bytes of a key as the console
-// shows it, quoted or not.
+// typed parses text that a person typed or copied: the bytes of a key as the console shows it,
+// quoted or not.
 func typed(s string) string {
 	if strings.HasPrefix(s, `"`) {
 		if bare, err := strconv.Unquote(s); err == nil {
@@ -98,7 +98,7 @@ func typed(s string) string {
 	return s
 }
 
-// moment is a time in both ways.
+// moment is a time in relative and absolute form.
 type moment struct{ ISO, Relative, Absolute string }
 
 func momentOf(t, now time.Time) moment {
@@ -107,7 +107,7 @@ func momentOf(t, now time.Time) moment {
 	}
 	u := t.UTC()
 	m := moment{ISO: u.Format(time.RFC3339Nano), Absolute: u.Format("2006-01-02 15:04:05") + " UTC"}
-	// The clocks of the database and of this process may be a little apart.
+	// The clocks of the database and of this process may differ a little.
 	switch d := now.Sub(t); {
 	case d < -time.Minute:
 		m.Relative = "in " + left(-d)
@@ -119,7 +119,7 @@ func momentOf(t, now time.Time) moment {
 	return m
 }
 
-// left is a duration in its two greatest units.
+// left formats a duration with its two largest units.
 func left(d time.Duration) string {
 	switch {
 	case d <= 0:

@@ -10,24 +10,24 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/doctor"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// diagnose opens a database as a program would and says all that is found.
+// diagnose opens a database as a program does and returns all findings.
 func diagnose(t *testing.T, url string) map[string]doctor.Finding {
 	t.Helper()
 	var found []doctor.Finding
 	db, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, url))
 	if err == nil {
-		found, err = doctor.Check(t.Context(), db, doctor.Options{})
+		found, err = doctor.Check(t.Context(), db)
 	}
 	if err != nil {
-		f, ok := doctor.Refused(err)
-		if !ok || f.Problem == "" || f.Advice == "" {
+		refused, ok := doctor.Refused(err)
+		if !ok || refused[0].Problem == "" || refused[0].Advice == "" {
 			t.Fatalf("it is no finding: %v", err)
 		}
-		found = append(found, f)
+		found = append(found, refused...)
 	}
 	all := map[string]doctor.Finding{}
 	for _, f := range found {
@@ -53,7 +53,8 @@ func migrate(t *testing.T, url string) {
 	}
 }
 
-// TestRefused: what no DB is opened on is a finding too; other errors are none.
+// TestRefused checks that a database which Open refuses is a finding too, and that other
+// errors are not.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
@@ -61,17 +62,19 @@ func TestRefused(t *testing.T) {
 		switch e {
 		case dbtest.MySQL, dbtest.MariaDB:
 			found := diagnose(t, url+"?autocommit=0")
-			want(t, found, "settings", doctor.Broken)
-			if len(found) != 1 || !strings.Contains(found["settings"].Problem, "autocommit") {
+			want(t, found, "autocommit", doctor.Broken)
+			if len(found) != 1 {
 				t.Errorf("got %+v", found)
 			}
+		case dbtest.Postgres:
+			want(t, diagnose(t, url+"&default_transaction_read_only=on"), "read only", doctor.Broken)
 		case dbtest.SQLite: // settings that would disturb another connection
 			for param, check := range map[string]string{"journal_mode(MEMORY)": "journal", "journal_mode(OFF)": "journal", "query_only(1)": "read only"} {
 				want(t, diagnose(t, dbtest.DSN(t, e)+"?_pragma="+param), check, doctor.Broken)
 			}
 		}
 		found := diagnose(t, url)
-		wantNone(t, found, "settings", "journal", "read only")
+		wantNone(t, found, "autocommit", "journal", "read only")
 		want(t, found, "schema", doctor.Broken)
 	})
 	for _, err := range []error{nil, holdfast.ErrInvalid, io.EOF} {
@@ -81,8 +84,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLittlePermission: a role of a program's is told what it may not read, and
-// nothing else is wrong because of that.
+// TestLittlePermission checks that a role with few privileges gets a finding that names what
+// it cannot read, and no other finding because of that.
 func TestLittlePermission(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {

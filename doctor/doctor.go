@@ -1,5 +1,5 @@
-// Package doctor looks for settings of a database that break or weaken what
-// Holdfast promises. It only reads.
+// Package doctor finds database settings that break or weaken Holdfast's promises. It only
+// reads.
 package doctor
 
 import (
@@ -15,32 +15,36 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/display"
+	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
-// Severity is how bad a finding is.
+// Severity says how bad a finding is.
 type Severity = dialect.Severity
 
 // The severities.
 const (
-	// Notice: nothing is wrong, but one should know.
+	// Notice means that nothing is wrong, but the fact is worth knowing.
 	Notice = dialect.Notice
-	// Warning: work may be slow or stuck, or an assumption of the caller's wrong.
+	// Warning means that work may be slow or stuck, or that an assumption of the caller may be
+	// wrong.
 	Warning = dialect.Warning
-	// Broken: a promise of Holdfast's does not hold.
+	// Broken means that one of Holdfast's promises does not hold.
 	Broken = dialect.Broken
 )
 
-// DefaultMaxDrift is how far the clocks may be apart before it is said.
+// DefaultMaxDrift is the default of Options.MaxDrift.
 const DefaultMaxDrift = time.Second
 
-// Options of a check; the zero value is the default.
+// Options configure Check. The zero value of each field is its default.
 type Options struct {
-	// Tables are tables of the program's own whose rows are records, locked or
-	// versioned: their keys are looked at.
+	// Tables are tables of the program's own whose rows are records, locked or versioned. Check
+	// inspects their keys.
 	Tables []Table
-	// MaxDrift is how far the process's clock may be from the database's.
-	// Default: a second.
+	// MaxDrift is the largest accepted difference between the process's clock and the
+	// database's. A larger one is a finding. Default: a second.
 	MaxDrift time.Duration
 }
 
@@ -50,22 +54,27 @@ type Table struct {
 	Key          []string
 }
 
-// Finding is something that is wrong or should be known.
+// Finding describes a problem or a fact worth knowing.
 type Finding struct {
 	// Check is a stable name, for programs.
 	Check    string
 	Severity Severity
-	// Problem says what is so and what follows from it, Advice what to do.
+	// Problem states the fact and its consequence. Advice says what to do.
 	Problem, Advice string
 }
 
-// Check looks at the server, the session, Holdfast's tables and those of o, the
-// worst first. What already keeps a DB from being opened (a standby, autocommit
-// off) never comes so far: see Refused.
+// Check inspects the server, the session, Holdfast's tables and the tables of opts. It returns
+// the findings with the worst first. Check starts with the rules of Open
+// (docs/environments.md). Open refuses a database that breaks one of them (see [Refused]), but
+// settings may have changed since.
 //
-// Errors: [holdfast.ErrInvalid], ctx's, the driver's. A probe that the role may
-// not run is a finding.
-func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) ([]Finding, error) {
+// Errors: [holdfast.ErrInvalid], the error of ctx, the driver's. A probe that the role may not
+// run is a finding.
+func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) ([]Finding, error) {
+	o, err := options.One(opts)
+	if err != nil {
+		return nil, err
+	}
 	if o.MaxDrift == 0 {
 		o.MaxDrift = DefaultMaxDrift
 	}
@@ -73,24 +82,24 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) ([]Findi
 		return nil, fmt.Errorf("%w: doctor: Options.MaxDrift is negative", holdfast.ErrInvalid)
 	}
 	a := db.Access()
-	p := &patient{dialect: a.Dialect, table: a.Table, pool: a.Pool, now: time.Now}
+	p := &patient{dialect: a.Dialect, table: a.Table, pool: a.Pool, catalog: a.Catalog, now: time.Now}
 	steps := []func(context.Context) error{
+		func(ctx context.Context) error { return p.admission(ctx, a.Admission) },
 		p.probes,
 		func(ctx context.Context) error { return p.indexes(ctx, db.CheckSchema) },
 		func(ctx context.Context) error { return p.clock(ctx, o.MaxDrift) },
 		func(ctx context.Context) error { return pooler(ctx, p, a) },
-		func(ctx context.Context) error { return p.tables(ctx, db.CheckIdent, o.Tables) },
+		p.lockFamilies,
+		func(ctx context.Context) error { return p.tables(ctx, o.Tables) },
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			f, known := Refused(err)
+			found, known := Refused(err)
 			if !known {
 				return nil, err
 			}
-			if !slices.ContainsFunc(p.found, func(o Finding) bool { return o.Check == f.Check }) {
-				p.found = append(p.found, f)
-			}
-			break // the rest would fail too, or not, by chance
+			p.add(found)
+			break // the results of the remaining steps would be unreliable
 		}
 	}
 	slices.SortStableFunc(p.found, func(x, y Finding) int { return cmp.Compare(y.Severity, x.Severity) })
@@ -101,6 +110,7 @@ type patient struct {
 	dialect *dialect.Dialect
 	table   func(name string) string
 	pool    core.Querier
+	catalog access.Catalog
 	now     func() time.Time
 	found   []Finding
 }
@@ -109,14 +119,33 @@ func (p *patient) find(check string, s Severity, problem, advice string) {
 	p.found = append(p.found, Finding{check, s, problem, advice})
 }
 
-// indexed are Holdfast's tables, with the indexes without which they grow slow.
-var indexed = map[string][]string{
-	"records": {"records_body_expires_at", "records_key_expires_at"}, "locks": nil, "floor": nil, "waiters": nil,
-	"claims": nil, "staged": {"staged_due_at"}, "steps": {"steps_provider_key"}, "interventions": {"interventions_key_hash"},
-	"sweeps": nil, "registers": nil, "news": nil,
+func (p *patient) add(found []Finding) {
+	for _, f := range found {
+		if !slices.ContainsFunc(p.found, func(o Finding) bool { return o.Check == f.Check }) {
+			p.found = append(p.found, f)
+		}
+	}
 }
 
-// bare is a table's name without quotes and schema.
+// admission checks again the rules that Open checks: the environment may have changed since.
+func (p *patient) admission(ctx context.Context, ask func(ctx context.Context) error) error {
+	err := ask(ctx)
+	found, known := Refused(err)
+	if !known {
+		return err
+	}
+	p.add(found)
+	return nil
+}
+
+// indexed maps Holdfast's tables to the indexes that keep large tables fast.
+var indexed = map[string][]string{
+	"records": {"records_result_expires_at", "records_key_expires_at"}, "locks": nil, "floor": nil, "waiters": nil,
+	"tickets": nil, "staged": {"staged_due_at"}, "steps": {"steps_provider_key"}, "interventions": {"interventions_key_hash"},
+	"sweeps": nil, "registers": nil, "provider_events": nil,
+}
+
+// bare returns a table's schema and name without quotes.
 func (p *patient) bare(name string) (schema, table string) {
 	quoted := p.table(name)
 	unquote := func(s string) string { return strings.Trim(s, string(p.dialect.QuoteRune)) }
@@ -127,24 +156,13 @@ func (p *patient) bare(name string) (schema, table string) {
 }
 
 func (p *patient) probes(ctx context.Context) error {
-	var names []string
-	schema := ""
-	for name := range indexed {
-		var table string
-		if schema, table = p.bare(name); p.dialect.Doctor.Prefixed { // as SQL has it
-			table = p.table(name)
-		}
-		names = append(names, strings.ReplaceAll(table, "'", "''"))
-	}
-	slices.Sort(names)
-	r := strings.NewReplacer("{tables}", strings.Join(names, "|"), "{schema}", strings.ReplaceAll(schema, "'", "''"))
 	for _, probe := range p.dialect.Doctor.Probes {
 		row := make([]string, probe.Columns)
 		into := make([]any, len(row))
 		for i := range row {
 			into[i] = &row[i]
 		}
-		_, err := core.Stmt{Name: "doctor." + probe.Name, Text: r.Replace(probe.Query)}.QueryRow(ctx, p.pool, into)
+		_, err := core.Stmt{Name: "doctor." + probe.Name, Text: probe.Query}.QueryRow(ctx, p.pool, into)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -164,14 +182,17 @@ func (p *patient) probes(ctx context.Context) error {
 	return nil
 }
 
-// indexes finds tables and indexes that are not there.
+// indexes finds missing tables and indexes.
 func (p *patient) indexes(ctx context.Context, check func(ctx context.Context) error) error {
 	if err := check(ctx); err != nil {
-		if !errors.Is(err, holdfast.ErrSchema) {
+		switch {
+		case errors.Is(err, holdfast.ErrUnsupported): // admission has found it already
+		case errors.Is(err, holdfast.ErrSchema):
+			p.find("schema", Broken, err.Error(), "holdfast migrate up")
+			return nil
+		default:
 			return err
 		}
-		p.find("schema", Broken, err.Error(), "holdfast migrate up")
-		return nil
 	}
 	for name, want := range indexed {
 		schema, table := p.bare(name)
@@ -191,20 +212,12 @@ func (p *patient) indexes(ctx context.Context, check func(ctx context.Context) e
 	return nil
 }
 
-func (p *patient) names(ctx context.Context, schema, table string) (list []string, err error) {
+func (p *patient) names(ctx context.Context, schema, table string) ([]string, error) {
 	rows, err := p.dialect.Compile("doctor.indexes", p.dialect.Doctor.Indexes).Query(ctx, p.pool, schema, table)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		list = append(list, name)
-	}
-	return list, errors.Join(rows.Err(), rows.Close())
+	return core.Collect(rows, core.Value[string])
 }
 
 // clock compares the process's clock with the database's.
@@ -223,11 +236,11 @@ func (p *patient) clock(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// poolerWait is how long a second connection is waited for.
+// poolerWait bounds the wait for each connection.
 const poolerWait = 2 * time.Second
 
-// pooler finds a proxy that gives a session to each transaction: then two
-// connections of ours meet the same session of the server.
+// pooler detects a proxy that assigns a server session per transaction: two connections then
+// get the same server session.
 func pooler[Tx any](ctx context.Context, p *patient, a access.Access[Tx]) error {
 	if p.dialect.Doctor.Session == "" {
 		return nil
@@ -266,15 +279,43 @@ func pooler[Tx any](ctx context.Context, p *patient, a access.Access[Tx]) error 
 	return nil
 }
 
-// tables looks at the keys of the program's own tables.
-func (p *patient) tables(ctx context.Context, check func(argument, name string) error, tables []Table) error {
+// lockFamilies finds keys that locks of several kinds use.
+func (p *patient) lockFamilies(ctx context.Context) error {
+	const most = 5
+	shared, err := lockname.SharedKeys(ctx, p.pool, p.dialect, p.table("locks"), most)
+	if p.dialect.Classify(err) == dialect.NoTable {
+		return nil // found already
+	}
+	if err != nil {
+		return err
+	}
+	if len(shared) == 0 {
+		return nil
+	}
+	keys := make([]string, len(shared))
+	for i, s := range shared {
+		keys[i] = fmt.Sprintf("%s (%v and %v)", display.Text(s.Key), s.Kinds[0], s.Kinds[1])
+	}
+	p.find("lock families", Warning, "locks of different kinds use one key and do not exclude each other: "+strings.Join(keys, ", "),
+		"use one kind of lock for a key, or give each kind keys of its own")
+	return nil
+}
+
+// tables checks the keys of the program's own tables.
+func (p *patient) tables(ctx context.Context, tables []Table) error {
 	for _, t := range tables {
-		table, err := rowmap.Describe(ctx, p.dialect, p.pool, check, t.Schema, t.Name)
+		table, err := rowmap.Describe(ctx, p.catalog, t.Schema, t.Name)
 		var key []rowmap.Column
 		if err == nil {
 			key, err = table.Key(ctx, t.Key)
 		}
+		var unsupported *holdfast.UnsupportedError
 		switch {
+		case errors.As(err, &unsupported):
+			f := refused(unsupported)
+			f.Check = "table " + t.Name
+			p.add([]Finding{f})
+			continue
 		case errors.Is(err, holdfast.ErrInvalid):
 			p.find("table "+t.Name, Broken, err.Error(), "declare the key NOT NULL and UNIQUE over the whole table")
 			continue

@@ -10,13 +10,15 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/doctor"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 
-// examine checks a pool and returns the findings by their checks.
+// examine checks a pool and returns the findings by check.
 func examine[Tx any](t *testing.T, db *holdfast.DB[Tx], o doctor.Options) map[string]doctor.Finding {
 	t.Helper()
 	found, err := doctor.Check(t.Context(), db, o)
@@ -61,7 +63,37 @@ func wantAll(t *testing.T, f doctor.Finding, names ...string) {
 	}
 }
 
-// TestTables: what is wrong with tables, Holdfast's and the program's own.
+// TestLockFamilies checks the finding that a lease, a fair lock, a semaphore and a row lock
+// with the same name do not exclude each other.
+func TestLockFamilies(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
+		locks := e.Locker()
+		must := func(err error) {
+			e.Helper()
+			if err != nil {
+				e.Fatal(err)
+			}
+		}
+		_, err := locks.Acquire(e.Ctx, "order/41")
+		must(err)
+		_, err = fairlock.New(locks).Acquire(e.Ctx, "order/40")
+		must(err)
+		wantNone(e.T, examine(e.T, e.DB, doctor.Options{}), "lock families")
+
+		_, err = fairlock.New(locks).Acquire(e.Ctx, "order/41")
+		must(err)
+		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
+		must(err)
+		must(e.RowLocker().LockTx(e.Ctx, tx, "order/40", rowlock.NoWait))
+		must(tx.Commit())
+		found := examine(e.T, e.DB, doctor.Options{})
+		want(e.T, found, "lock families", doctor.Warning)
+		wantAll(e.T, found["lock families"], "order/40 (fair lock and row-lock key), order/41 (lease and fair lock)")
+	})
+}
+
+// TestTables checks the findings about wrong tables, both Holdfast's and the program's.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	tables(t, conformance.SQL())
@@ -86,7 +118,7 @@ func tables[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		found := examine(e.T, e.DB, o)
 		want(e.T, found, "table folding", doctor.Broken)
 		want(e.T, found, "table loose", doctor.Broken)
-		wantNone(e.T, found, "table exact", "schema", "index", "clock", "pooler", "unlogged tables", "storage engine", "fsync")
+		wantNone(e.T, found, "table exact", "schema", "index", "clock", "pooler", "tables", "fsync")
 
 		switch e.Engine {
 		case dbtest.Postgres:
@@ -96,8 +128,8 @@ func tables[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 				e.Must(`ALTER TABLE ` + table + ` SET UNLOGGED`)
 			}
 			found = examine(e.T, e.DB, doctor.Options{})
-			want(e.T, found, "unlogged tables", doctor.Broken)
-			wantAll(e.T, found["unlogged tables"], bad...)
+			want(e.T, found, "tables", doctor.Broken)
+			wantAll(e.T, found["tables"], bad...)
 		case dbtest.SQLite:
 			e.Must(`DROP INDEX holdfast_records_key_expires_at`)
 			found = examine(e.T, e.DB, doctor.Options{})
@@ -105,10 +137,10 @@ func tables[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 			e.Must(`ALTER TABLE holdfast_records DROP INDEX records_key_expires_at`)
 			bad := []string{"holdfast_floor", "holdfast_registers"}
 			e.Must(`ALTER TABLE holdfast_floor ENGINE=MyISAM`)
-			e.Must(`ALTER TABLE holdfast_registers DROP PRIMARY KEY, ENGINE=MyISAM`) // whose keys are shorter
+			e.Must(`ALTER TABLE holdfast_registers DROP PRIMARY KEY, ENGINE=MyISAM`) // MyISAM limits keys to a shorter length
 			found = examine(e.T, e.DB, doctor.Options{})
-			want(e.T, found, "storage engine", doctor.Broken)
-			wantAll(e.T, found["storage engine"], bad...)
+			want(e.T, found, "tables", doctor.Broken)
+			wantAll(e.T, found["tables"], bad...)
 		}
 		want(e.T, found, "index", doctor.Warning)
 		if !strings.Contains(found["index"].Problem, "records_key_expires_at") {
@@ -123,8 +155,8 @@ func tables[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	})
 }
 
-// TestSettings: each setting that is planted in a session is found, and is not
-// found when it is right.
+// TestSettings sets each bad setting in a session and checks that it is found, and that the
+// right value is not.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -135,7 +167,6 @@ func TestSettings(t *testing.T) {
 	}{
 		{[]dbtest.Engine{dbtest.Postgres}, "synchronous_commit=off", "synchronous_commit=local", "synchronous_commit", doctor.Broken},
 		{[]dbtest.Engine{dbtest.Postgres}, "default_transaction_isolation=repeatable%20read", "default_transaction_isolation=read%20committed", "isolation", doctor.Notice},
-		{[]dbtest.Engine{dbtest.Postgres}, "default_transaction_read_only=on", "default_transaction_read_only=off", "read only", doctor.Broken},
 		{[]dbtest.Engine{dbtest.Postgres}, "idle_in_transaction_session_timeout=0", "idle_in_transaction_session_timeout=30000", "idle transactions", doctor.Warning},
 		{[]dbtest.Engine{dbtest.MySQL, dbtest.MariaDB}, "wait_timeout=28800", "wait_timeout=60", "idle transactions", doctor.Warning},
 		{[]dbtest.Engine{dbtest.MariaDB}, "idle_transaction_timeout=0", "idle_transaction_timeout=30", "idle transactions of MariaDB", doctor.Warning},
@@ -157,8 +188,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestServerSettings: those that no session has of its own. They are put back
-// at once: meanwhile other tests run with less durability.
+// TestServerSettings checks settings that exist only for the whole server. The test restores
+// them at once, because other tests run with less durability until then.
 func TestServerSettings(t *testing.T) { //nolint:paralleltest // one setting of the server's
 	for _, engine := range dbtest.Engines() {
 		if engine != dbtest.MySQL && engine != dbtest.MariaDB {
@@ -187,11 +218,11 @@ func TestServerSettings(t *testing.T) { //nolint:paralleltest // one setting of 
 	}
 }
 
-// TestPoolOfOne: a second connection is not waited for in vain.
+// TestPoolOfOne checks that the doctor does not wait for a second connection on a pool of one.
 func TestPoolOfOne(t *testing.T) {
 	t.Parallel()
 	h := conformance.SQL()
-	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) conformance.Pool[*sql.Tx] {
+	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) conformance.Pool[*sql.Tx] {
 		tb.Helper()
 		pool := dbtest.OpenSQL(tb, dsn)
 		pool.SetMaxOpenConns(1)
@@ -209,7 +240,7 @@ func TestPoolOfOne(t *testing.T) {
 	})
 }
 
-// TestClock: clocks that are apart, whichever is ahead.
+// TestClock checks clocks that differ, in both directions.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
@@ -222,7 +253,7 @@ func TestClock(t *testing.T) {
 	})
 }
 
-// TestPoolerIsFound: two connections that meet one session.
+// TestPoolerIsFound checks the finding about two connections that share one session.
 func TestPoolerIsFound(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {

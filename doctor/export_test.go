@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// Clock compares clocks as if the process's were ahead by shift.
+// Clock compares the clocks as if the process's clock were ahead by shift.
 func Clock[Tx any](ctx context.Context, db *holdfast.DB[Tx], shift, most time.Duration) ([]Finding, error) {
 	a := db.Access()
 	p := &patient{dialect: a.Dialect, table: a.Table, pool: a.Pool, now: func() time.Time { return time.Now().Add(shift) }}
@@ -15,7 +15,7 @@ func Clock[Tx any](ctx context.Context, db *holdfast.DB[Tx], shift, most time.Du
 	return p.found, err
 }
 
-// Pooler looks for one where sessions are told apart by a statement.
+// Pooler looks for a pooler; the result of the statement session identifies a session.
 func Pooler[Tx any](ctx context.Context, db *holdfast.DB[Tx], session string) ([]Finding, error) {
 	a := db.Access()
 	d := *a.Dialect

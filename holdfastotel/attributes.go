@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// The attributes that are Holdfast's own.
+// Holdfast's own attributes.
 const (
 	callKey      = attribute.Key("holdfast.call")
 	operationKey = attribute.Key("holdfast.operation")
@@ -22,7 +22,7 @@ const (
 	attemptsKey  = attribute.Key("holdfast.attempts")
 )
 
-// system is db.system.name.
+// system returns the attribute db.system.name.
 func system(engine string) attribute.KeyValue {
 	switch holdfast.Engine(engine) {
 	case holdfast.PostgreSQL:
@@ -34,7 +34,7 @@ func system(engine string) attribute.KeyValue {
 	case holdfast.SQLite:
 		return semconv.DBSystemNameSQLite
 	}
-	return semconv.DBSystemNameOtherSQL // it is not known yet, while a DB is opened
+	return semconv.DBSystemNameOtherSQL // unknown while a DB is being opened
 }
 
 func callAttributes(c holdfast.Call) []attribute.KeyValue {
@@ -49,8 +49,8 @@ func callAttributes(c holdfast.Call) []attribute.KeyValue {
 	return a
 }
 
-// errorType is error.type: the server's code, or the type of the error. Its text
-// may quote keys and values.
+// errorType returns the attribute error.type: the server's code, or the type of the error. The
+// text of the error may quote keys and values.
 func errorType(err error) attribute.KeyValue {
 	if code := holdfast.ErrorCode(err); code != "" {
 		return semconv.ErrorTypeKey.String(code)

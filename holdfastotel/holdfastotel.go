@@ -1,23 +1,20 @@
-// Package holdfastotel makes OpenTelemetry metrics and spans of what Holdfast
-// does. It is a module of its own, so that a program without it has nothing of
-// OpenTelemetry in its go.mod.
+// Package holdfastotel reports Holdfast's work as OpenTelemetry metrics and spans. It is a
+// separate module, so that a program without it has no dependency on OpenTelemetry in its go.mod.
 //
 //	tracer, err := holdfastotel.New() // the global providers
 //	if err != nil {
 //		return err
 //	}
-//	db, err := holdfastsql.Open(ctx, pool, holdfast.WithTracer(tracer))
+//	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{Tracers: []holdfast.Tracer{tracer}})
 //
-// Each call is a span; its statements, and calls and the program's own work
-// within it, are the span's children. docs/observability.md lists all metrics,
-// spans and attributes. None has a key, a tenant, a holder, a token, a result or
-// the text of an error in it.
+// Each call is a span. Its statements, and the calls and the program's own work within it, are the
+// span's children. docs/observability.md lists all metrics, spans and attributes. None contains a
+// key, a tenant, a holder, a token, a result or the text of an error.
 //
-// Spans of statements follow the semantic conventions for database client spans
-// of version 1.43.0 (db.system.name, db.operation.name, db.query.summary,
-// db.response.status_code, error.type). Their duration is a metric of Holdfast's
-// own, because a program that instruments its driver too would count each
-// statement twice in db.client.operation.duration.
+// Spans of statements follow the semantic conventions for database client spans, version 1.43.0
+// (db.system.name, db.operation.name, db.query.summary, db.response.status_code, error.type).
+// Their duration is Holdfast's own metric, because a program that also instruments its driver
+// would count each statement twice in db.client.operation.duration.
 package holdfastotel
 
 import (
@@ -31,43 +28,42 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Scope is the name of the instrumentation scope.
 const Scope = "github.com/holdfast-go/holdfast/holdfastotel"
 
-// Option changes what New makes.
-type Option func(*options)
-
-type options struct {
-	meters     metric.MeterProvider
-	tracers    trace.TracerProvider
-	statements bool
+// Options configures [New]; the zero value is the default.
+type Options struct {
+	// MeterProvider makes the metrics. Default: OpenTelemetry's global one.
+	MeterProvider metric.MeterProvider
+	// TracerProvider makes the spans. Default: OpenTelemetry's global one.
+	TracerProvider trace.TracerProvider
+	// NoStatementSpans disables the spans of statements, for a program whose driver is
+	// instrumented. The metric of statements stays.
+	NoStatementSpans bool
 }
 
-// WithMeterProvider is for another one than the global one.
-func WithMeterProvider(p metric.MeterProvider) Option { return func(o *options) { o.meters = p } }
-
-// WithTracerProvider is for another one than the global one.
-func WithTracerProvider(p trace.TracerProvider) Option { return func(o *options) { o.tracers = p } }
-
-// WithoutStatementSpans has no spans made of statements, as where the driver is
-// instrumented. Their metric stays.
-func WithoutStatementSpans() Option { return func(o *options) { o.statements = false } }
-
-// New makes what holdfast.WithTracer takes. One is enough for all DBs of a process.
+// New returns a tracer for [holdfast.Options].Tracers. One tracer serves all DBs of a process.
 //
-// Errors: those of the meter, of an instrument that it does not take.
-func New(opts ...Option) (holdfast.Tracer, error) {
-	o := options{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), statements: true}
-	for _, f := range opts {
-		f(&o)
+// Errors: [holdfast.ErrInvalid]; an error of the meter that refused an instrument.
+func New(opts ...Options) (holdfast.Tracer, error) {
+	o, err := options.One(opts)
+	if err != nil {
+		return nil, err
 	}
-	m, err := newInstruments(o.meters.Meter(Scope))
+	if o.MeterProvider == nil {
+		o.MeterProvider = otel.GetMeterProvider()
+	}
+	if o.TracerProvider == nil {
+		o.TracerProvider = otel.GetTracerProvider()
+	}
+	m, err := newInstruments(o.MeterProvider.Meter(Scope))
 	if err != nil {
 		return nil, fmt.Errorf("holdfastotel: %w", err)
 	}
-	return &tracer{tracer: o.tracers.Tracer(Scope), instruments: m, statements: o.statements}, nil
+	return &tracer{tracer: o.TracerProvider.Tracer(Scope), instruments: m, statements: !o.NoStatementSpans}, nil
 }
 
 type tracer struct {
@@ -78,7 +74,7 @@ type tracer struct {
 }
 
 // Start implements holdfast.Tracer.
-func (t *tracer) Start(ctx context.Context, c holdfast.Call) (context.Context, func(holdfast.Ended)) {
+func (t *tracer) Start(ctx context.Context, c holdfast.Call) (context.Context, func(holdfast.CallResult)) {
 	about := callAttributes(c)
 	outer := ctx
 	ctx, span := t.tracer.Start(ctx, "holdfast "+c.Name, trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(about...))
@@ -86,7 +82,7 @@ func (t *tracer) Start(ctx context.Context, c holdfast.Call) (context.Context, f
 	if c.Waits {
 		t.waiting.Add(outer, 1, lock)
 	}
-	return ctx, func(e holdfast.Ended) {
+	return ctx, func(e holdfast.CallResult) {
 		outcome := outcomeKey.String(e.Outcome)
 		with := metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(about), outcome)...))
 		t.calls.Record(ctx, e.Duration.Seconds(), with)
@@ -107,7 +103,7 @@ func (t *tracer) Start(ctx context.Context, c holdfast.Call) (context.Context, f
 // Statement implements holdfast.Tracer.
 func (t *tracer) Statement(ctx context.Context, s holdfast.Statement) {
 	t.observe(ctx, s)
-	// What is done in the background for nobody's call has no trace.
+	// Background work that belongs to no call has no trace.
 	if parent := trace.SpanFromContext(ctx); t.statements && parent.IsRecording() {
 		t.span(ctx, s)
 	}

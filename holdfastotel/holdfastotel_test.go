@@ -21,27 +21,28 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastotel"
-	all "github.com/holdfast-go/holdfast/internal/tracetest"
+	all "github.com/holdfast-go/holdfast/internal/test/tracetest"
 )
 
-// seen is what was exported of a program that makes every call.
+// seen holds what a program that makes every call has exported.
 type seen struct {
 	spans   tracetest.SpanStubs
 	metrics map[string]metricdata.Metrics
 }
 
-func everything(t *testing.T, opts ...holdfastotel.Option) seen {
+func everything(t *testing.T, o holdfastotel.Options) seen {
 	t.Helper()
 	spans, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-	tracer, err := holdfastotel.New(append(opts, holdfastotel.WithTracerProvider(tp), holdfastotel.WithMeterProvider(mp))...)
+	o.TracerProvider, o.MeterProvider = tp, mp
+	tracer, err := holdfastotel.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all.Everything(t, holdfast.WithTracer(tracer))
-	// For which the database's clock would have to leap.
-	tracer.Fact(t.Context(), holdfast.Fact{Name: "reaper.refused", Engine: "sqlite", Duration: time.Hour})
+	all.Everything(t, holdfast.Options{Tracers: []holdfast.Tracer{tracer}})
+	// In production this needs a database clock that jumps.
+	tracer.Event(t.Context(), holdfast.Event{Name: "reaper.refused", Engine: "sqlite", Duration: time.Hour})
 	var got metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &got); err != nil {
 		t.Fatal(err)
@@ -55,7 +56,7 @@ func everything(t *testing.T, opts ...holdfastotel.Option) seen {
 	return s
 }
 
-// points are the attributes of a metric's points.
+// points returns the attributes of each point of a metric.
 func points(m metricdata.Metrics) (sets []attribute.Set) {
 	switch d := m.Data.(type) {
 	case metricdata.Sum[int64]:
@@ -74,7 +75,7 @@ func points(m metricdata.Metrics) (sets []attribute.Set) {
 	return sets
 }
 
-// sum is that of a counter's points which have an attribute.
+// sum adds up a counter's points that have the attribute.
 func (s seen) sum(metric, key, value string) (n int64) {
 	switch d := s.metrics[metric].Data.(type) {
 	case metricdata.Sum[int64]:
@@ -95,7 +96,7 @@ func (s seen) sum(metric, key, value string) (n int64) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	s := everything(t)
+	s := everything(t, holdfastotel.Options{})
 	for _, c := range []struct {
 		metric, key, value string
 		atLeast, atMost    int64
@@ -136,11 +137,11 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestSpans: statements and calls are within the call that made them, errors set
-// the status, and no text of an error is told.
+// TestSpans checks that spans of statements and calls are children of the call that made them,
+// that errors set the status, and that no error text is exported.
 func TestSpans(t *testing.T) {
 	t.Parallel()
-	s := everything(t)
+	s := everything(t, holdfastotel.Options{})
 	by := map[trace.SpanID]tracetest.SpanStub{}
 	for _, span := range s.spans {
 		by[span.SpanContext.SpanID()] = span
@@ -178,16 +179,16 @@ func TestSpans(t *testing.T) {
 	if !slices.ContainsFunc(s.spans, unknown) {
 		t.Error("no outcome is unknown")
 	}
-	if s := everything(t, holdfastotel.WithoutStatementSpans()); slices.ContainsFunc(s.spans, func(s tracetest.SpanStub) bool { return s.SpanKind == trace.SpanKindClient }) {
+	if s := everything(t, holdfastotel.Options{NoStatementSpans: true}); slices.ContainsFunc(s.spans, func(s tracetest.SpanStub) bool { return s.SpanKind == trace.SpanKindClient }) {
 		t.Error("statements have spans in spite of WithoutStatementSpans")
 	}
 }
 
-// TestNoSecretIsTold: keys, tenants, requests and results look like one, and the
-// errors quote them.
+// TestNoSecretIsTold checks that no secret is exported: keys, tenants, requests and results
+// look like one, and the errors quote them.
 func TestNoSecretIsTold(t *testing.T) {
 	t.Parallel()
-	s := everything(t)
+	s := everything(t, holdfastotel.Options{})
 	if text := fmt.Sprintf("%+v", s.metrics); strings.Contains(text, all.Secret) || len(text) < 1000 {
 		t.Error("in the metrics")
 	}
@@ -198,16 +199,16 @@ func TestNoSecretIsTold(t *testing.T) {
 	}
 }
 
-// TestDocsTables: docs/observability.md has each metric with its attributes, each
-// span attribute and each call, and none that there is not.
+// TestDocsTables checks that docs/observability.md lists exactly the metrics with their
+// attributes, the span attributes and the calls that exist.
 func TestDocsTables(t *testing.T) {
 	t.Parallel()
-	s := everything(t)
+	s := everything(t, holdfastotel.Options{})
 	text, err := os.ReadFile("../docs/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs := map[string]map[string][]string{} // by the table's first heading, by its first cell
+	docs := map[string]map[string][]string{} // by the first heading of the table, then by the first cell
 	code := regexp.MustCompile("`([^`]+)`")
 	heading := ""
 	for line := range strings.Lines(string(text)) {
@@ -266,7 +267,7 @@ func TestDocsTables(t *testing.T) {
 	same("outcomes", outcomes, slices.Collect(maps.Keys(docs["outcome"])))
 }
 
-// TestNewWithout: the global providers do nothing until they are set.
+// TestNewWithout checks that the global providers do nothing until they are set.
 func TestNewWithout(t *testing.T) {
 	t.Parallel()
 	tracer, err := holdfastotel.New()
@@ -275,5 +276,5 @@ func TestNewWithout(t *testing.T) {
 	}
 	ctx, end := tracer.Start(context.Background(), holdfast.Call{Name: "lease.acquire", Waits: true})
 	tracer.Statement(ctx, holdfast.Statement{})
-	end(holdfast.Ended{})
+	end(holdfast.CallResult{})
 }

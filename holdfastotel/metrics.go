@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
-// Bounds of the histograms' buckets, in seconds: what a database does takes from
-// a tenth of a millisecond on, and leases are held for up to days.
+// Bounds of the histograms' buckets, in seconds: database statements take a tenth of a millisecond
+// or more, and leases are held for up to days.
 var (
 	latency = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 	waiting = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
@@ -52,7 +52,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	counter(&i.renewed, "holdfast.lease.renewed", "{lease}", "Leases that were renewed.")
 	counter(&i.retries, "holdfast.transaction.retries", "{retry}", "Transactions that were run again.")
 	counter(&i.reaperRows, "holdfast.reaper.rows", "{row}", "Rows that the reaper cleared, or passed over.")
-	counter(&i.reaperRefused, "holdfast.reaper.refused", "{sweep}", "Sweeps refused because the database's clock leapt.")
+	counter(&i.reaperRefused, "holdfast.reaper.refused", "{sweep}", "Sweeps refused because the database's clock jumped.")
 	counter(&i.parked, "holdfast.staged.parked", "{operation}", "Staged operations parked as unknown, for a person.")
 	g, err := m.Float64Gauge("holdfast.reaper.oldest", metric.WithUnit("s"),
 		metric.WithDescription("How long ago the oldest row of the last sweep had expired."))
@@ -69,8 +69,8 @@ func (i *instruments) observe(ctx context.Context, s holdfast.Statement) {
 	i.statementDuration.Record(ctx, s.Duration.Seconds(), metric.WithAttributeSet(attribute.NewSet(a...)))
 }
 
-// Fact implements holdfast.Tracer.
-func (i *instruments) Fact(ctx context.Context, f holdfast.Fact) {
+// Event implements holdfast.Tracer.
+func (i *instruments) Event(ctx context.Context, f holdfast.Event) {
 	with := func(a ...attribute.KeyValue) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(append(a, system(f.Engine))...))
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// endCall ends the span of a call. Any error sets its status, and the outcome
-// says whether it is one to worry about.
-func endCall(span trace.Span, e holdfast.Ended) {
+// endCall ends the span of a call. Any error sets its status. The outcome says whether the error
+// is a reason for concern.
+func endCall(span trace.Span, e holdfast.CallResult) {
 	span.SetAttributes(outcomeKey.String(e.Outcome))
 	if e.Rows > 0 {
 		span.SetAttributes(rowsKey.Int64(e.Rows))

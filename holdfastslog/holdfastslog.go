@@ -1,17 +1,15 @@
-// Package holdfastslog logs what Holdfast does, to a logger of log/slog.
+// Package holdfastslog logs Holdfast's work to a logger of log/slog.
 //
-//	db, err := holdfastsql.Open(ctx, pool, holdfast.WithTracer(holdfastslog.New(slog.Default())))
+//	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{Tracers: []holdfast.Tracer{holdfastslog.New(slog.Default())}})
 //
-// Messages and field names are stable; docs/observability.md lists them. No
-// record has a key, a tenant, a holder, a token, a result or the text of an error
-// in it, which may quote any of them: errors are logged by their type and by the
-// server's code.
+// Messages and field names are stable; docs/observability.md lists them. No record contains a key,
+// a tenant, a holder, a token or a result. Errors are logged by their type and the server's code,
+// because their text may quote any of these.
 //
-// Levels: Error for an outcome that is unknown and for a sweep that the reaper
-// refused; Warn for a lease that was lost, an operation that was parked, a
-// function that panicked, a transaction that ended behind Holdfast's back, a
-// schema that does not fit, and errors that are none of Holdfast's; Debug for all
-// else; [LevelStatement] for statements.
+// Levels: Error for an outcome that is unknown and for a sweep that the reaper refused. Warn for a
+// lease that was lost, an operation that was parked, a function that panicked, a transaction that
+// ended outside of Holdfast's control, a schema that does not fit, and errors that are not
+// Holdfast's own. Debug for all other records. [LevelStatement] for statements.
 package holdfastslog
 
 import (
@@ -27,7 +25,8 @@ import (
 // LevelStatement is the level of statements: below Debug.
 const LevelStatement = slog.LevelDebug - 4
 
-// New logs to l; nil is slog.Default() at the time of each record.
+// New returns a tracer that logs to l. If l is nil, each record goes to the slog.Default() of that
+// moment.
 func New(l *slog.Logger) holdfast.Tracer { return &tracer{l} }
 
 type tracer struct{ l *slog.Logger }
@@ -40,8 +39,8 @@ func (t *tracer) logger() *slog.Logger {
 }
 
 // Start implements holdfast.Tracer.
-func (t *tracer) Start(ctx context.Context, c holdfast.Call) (context.Context, func(holdfast.Ended)) {
-	return ctx, func(e holdfast.Ended) {
+func (t *tracer) Start(ctx context.Context, c holdfast.Call) (context.Context, func(holdfast.CallResult)) {
+	return ctx, func(e holdfast.CallResult) {
 		level := levelOf(e.Outcome)
 		l := t.logger()
 		if !l.Enabled(ctx, level) {
@@ -70,8 +69,8 @@ func (t *tracer) Statement(ctx context.Context, s holdfast.Statement) {
 	l.LogAttrs(ctx, LevelStatement, "holdfast: statement", a...)
 }
 
-// Fact implements holdfast.Tracer.
-func (t *tracer) Fact(ctx context.Context, f holdfast.Fact) {
+// Event implements holdfast.Tracer.
+func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 	level := slog.LevelDebug
 	switch f.Name {
 	case trace.ReaperRefused:
@@ -93,7 +92,7 @@ func (t *tracer) Fact(ctx context.Context, f holdfast.Fact) {
 	a.number("count", f.Count)
 	switch f.Name {
 	case trace.ReaperRefused:
-		a = append(a, slog.Duration("leap", f.Duration))
+		a = append(a, slog.Duration("jump", f.Duration))
 	case trace.ReaperTask:
 		a = append(a, slog.Duration("oldest", f.Duration))
 	case trace.LeaseEnded:
@@ -113,7 +112,7 @@ func levelOf(outcome string) slog.Level {
 	return slog.LevelDebug
 }
 
-// attrs leaves out what is empty.
+// attrs is a list of attributes without empty values.
 type attrs []slog.Attr
 
 func (a *attrs) text(key, value string) {
@@ -128,7 +127,7 @@ func (a *attrs) number(key string, n int64) {
 	}
 }
 
-// failure says what may be said of an error.
+// failure adds the parts of an error that may be logged.
 func (a *attrs) failure(err error) {
 	if err == nil {
 		return
@@ -140,7 +139,7 @@ func (a *attrs) failure(err error) {
 	}
 }
 
-// rootOf is the innermost error, the driver's where there is one.
+// rootOf returns the innermost error: the driver's, if there is one.
 func rootOf(err error) error {
 	for {
 		many, ok := err.(interface{ Unwrap() []error })

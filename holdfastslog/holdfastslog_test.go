@@ -20,14 +20,14 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastslog"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
-	"github.com/holdfast-go/holdfast/internal/tracetest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/tracetest"
 )
 
 func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 
-// lines keeps what is logged, from all goroutines.
+// lines collects the log lines of all goroutines.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -57,11 +57,11 @@ func (l *lines) records(tb testing.TB) (records []map[string]any) {
 	return records
 }
 
-func logTo(l *lines) holdfast.Option {
-	return holdfast.WithTracer(holdfastslog.New(slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: holdfastslog.LevelStatement}))))
+func logTo(l *lines) holdfast.Options {
+	return holdfast.Options{Tracers: []holdfast.Tracer{holdfastslog.New(slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: holdfastslog.LevelStatement})))}}
 }
 
-// TestLevels: what somebody has to look at is Warn or Error, and nothing else is.
+// TestLevels checks that exactly the events that need attention are logged at Warn or Error.
 func TestLevels(t *testing.T) {
 	t.Parallel()
 	out := &lines{}
@@ -94,19 +94,19 @@ func TestLevels(t *testing.T) {
 	}
 	refused := &lines{}
 	tracer := holdfastslog.New(slog.New(slog.NewJSONHandler(refused, nil)))
-	tracer.Fact(t.Context(), holdfast.Fact{Name: "reaper.refused", Duration: time.Hour})
-	if r := refused.records(t); len(r) != 1 || r[0]["level"] != "ERROR" || r[0]["leap"] != float64(time.Hour) {
+	tracer.Event(t.Context(), holdfast.Event{Name: "reaper.refused", Duration: time.Hour})
+	if r := refused.records(t); len(r) != 1 || r[0]["level"] != "ERROR" || r[0]["jump"] != float64(time.Hour) {
 		t.Errorf("%v", r)
 	}
 }
 
-// TestLoggedFields: the fields of docs/observability.md are those that there are.
+// TestLoggedFields checks that docs/observability.md lists exactly the logged fields.
 func TestLoggedFields(t *testing.T) {
 	t.Parallel()
 	out := &lines{}
 	tracetest.Everything(t, logTo(out))
 	tracer := holdfastslog.New(slog.New(slog.NewJSONHandler(out, nil)))
-	tracer.Fact(t.Context(), holdfast.Fact{Name: "reaper.refused"}) // for which a clock would have to leap
+	tracer.Event(t.Context(), holdfast.Event{Name: "reaper.refused"}) // in production this needs a clock that jumps
 	got := map[string]bool{}
 	for _, r := range out.records(t) {
 		for k := range r {
@@ -134,8 +134,8 @@ func TestLoggedFields(t *testing.T) {
 	}
 }
 
-// TestNoSecretIsLogged on any engine: with keys, tenants and results that look
-// like one, errors of the driver's that quote them, and the DSN's password.
+// TestNoSecretIsLogged runs on any engine. Its keys, tenants and results look like a secret,
+// errors of the driver quote them, and the DSN has a password.
 func TestNoSecretIsLogged(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -151,7 +151,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		out := of(t.Name())
 		e := conformance.New(t, conformance.SQL(), engine, logTo(out))
-		store, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{})
+		store, err := idempotency.New(e.Ctx, e.DB)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 	}
 }
 
-// TestErrorCode is what may be said of any error.
+// TestErrorCode checks what may be logged of an error.
 func TestErrorCode(t *testing.T) {
 	t.Parallel()
 	if c := holdfast.ErrorCode(errors.New("23505")); c != "" {

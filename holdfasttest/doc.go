@@ -1,6 +1,6 @@
-// Package holdfasttest is for the tests of programs that use Holdfast: a SQLite
-// database in one call, and the outcomes that are hard to bring about, on demand
-// and without a server.
+// Package holdfasttest is for the tests of programs that use Holdfast. It provides a SQLite
+// database in one call, and produces on demand, without a server, the outcomes that are hard to
+// reproduce.
 //
 //	kit := holdfasttest.SQLite(t)
 //	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleTenant: true})
@@ -18,10 +18,10 @@
 //	unknown        kit.LoseCommit(committed)
 //	a lost lease   kit.LoseLease(key)
 //
-// Records and leases are real rows in the database, so what the program does next
-// has the consequences that it has in production; in progress and a lost answer
-// come from between Holdfast and the driver. Nothing of it waits.
+// Records and leases are real rows in the database, so the program's next steps have the same
+// consequences as in production. In progress and a lost answer are injected between Holdfast and
+// the driver. No injection waits.
 //
-// A kit is for programs whose transactions are *sql.Tx or *sqlx.Tx. One on
-// pgx.Tx needs a PostgreSQL server for its tests, as pgx has no other engine.
+// A kit is for programs whose transactions are *sql.Tx or *sqlx.Tx. A program on pgx.Tx needs a
+// PostgreSQL server for its tests, because pgx supports no other engine.
 package holdfasttest

@@ -45,7 +45,7 @@ func op(order string) idempotency.Op {
 	return idempotency.Op{Name: "refund", Key: order, Request: order}
 }
 
-// Refund answers as the program's clients see it.
+// Refund returns the answer that the program's clients see.
 func (r *Refunds) Refund(ctx context.Context, order string) string {
 	res, err := idempotency.Do(ctx, r.Store, op(order), func(ctx context.Context, tx *sql.Tx) (idempotency.ID, error) {
 		_, err := tx.ExecContext(ctx, `INSERT INTO refunds (order_no) VALUES (?)`, order)
@@ -70,7 +70,7 @@ func (r *Refunds) Refund(ctx context.Context, order string) string {
 	return "500 " + err.Error()
 }
 
-// newRefunds is what each test of the program begins with.
+// newRefunds sets up each test of the program.
 func newRefunds(t holdfasttest.TB) (*holdfasttest.Kit[*sql.Tx], *Refunds) {
 	kit := holdfasttest.SQLite(t)
 	if _, err := kit.Pool.ExecContext(context.Background(), `CREATE TABLE refunds (order_no TEXT NOT NULL)`); err != nil {
@@ -83,9 +83,9 @@ func newRefunds(t holdfasttest.TB) (*holdfasttest.Kit[*sql.Tx], *Refunds) {
 	return kit, &Refunds{store}
 }
 
-// Each outcome that a program has to answer for, brought about for one key.
+// Each outcome that a program must handle, produced for one key.
 func Example() {
-	t := &example{} // the test's *testing.T
+	t := &example{} // in a test, its *testing.T
 	defer t.end()
 	ctx := context.Background()
 	kit, refunds := newRefunds(t)
@@ -115,8 +115,8 @@ func Example() {
 	// 200 refund of E (executed)
 }
 
-// A COMMIT whose answer is lost: done or not, the client is told to ask again
-// with the same key, and there is one refund.
+// The answer to a COMMIT is lost. Whether or not it committed, the client must retry with the
+// same key, and there is one refund.
 func ExampleKit_LoseCommit() {
 	t := &example{}
 	defer t.end()
@@ -142,7 +142,7 @@ func ExampleKit_LoseCommit() {
 	// refunds: 1
 }
 
-// A worker that loses its lease cannot write behind its guard.
+// A worker that has lost its lease cannot write behind its guard.
 func ExampleKit_LoseLease() {
 	t := &example{}
 	defer t.end()

@@ -13,18 +13,18 @@ import (
 
 var (
 	errCommit = errors.New("holdfasttest: the connection was lost while COMMIT was under way")
-	// A lost connection would be asked again until the store's Wait is over; this
-	// ends the call at once, and ErrUnknown is what it ends with.
+	// A lost connection would be retried until the store's Wait is over. This error ends the call
+	// at once, with ErrUnknown.
 	errLook = fmt.Errorf("holdfasttest: the database was not to be reached to ask what became of a COMMIT: %w", holdfast.ErrTxLost)
 )
 
-// faults are what comes between Holdfast and the driver.
+// faults sits between Holdfast and the driver.
 type faults struct {
 	mu     sync.Mutex
-	held   map[string]int // keys' hashes that are in progress
-	commit *bool          // the next COMMIT's answer is lost; whether it is done
-	claim  bool           // a claim was sent since the last end of a transaction
-	blind  bool           // the next look fails
+	held   map[string]int // hashes of the keys that are in progress
+	commit *bool          // lose the next COMMIT's answer; the value says whether to commit
+	claim  bool           // a claim was sent since the last transaction ended
+	blind  bool           // the next read fails
 }
 
 func (f *faults) hold(key string, by int) {
@@ -42,7 +42,7 @@ func (f *faults) loseCommit(committed bool) {
 	f.commit = &committed
 }
 
-// statement is the fate of one statement.
+// statement returns the error to inject into one statement.
 func (f *faults) statement(ctx context.Context, args []any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,9 +63,9 @@ func (f *faults) statement(ctx context.Context, args []any) error {
 	return nil
 }
 
-// next is the fate of one COMMIT: nil is what happens anyway. Where it is that of
-// a claim, the look for what became of it fails too. There is one writer, so the
-// last claim is this transaction's.
+// next decides one COMMIT: nil means that it runs normally. If the transaction has a claim, the
+// read that would resolve the commit fails too. There is one writer, so the last claim belongs to
+// this transaction.
 func (f *faults) next() *bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,9 +95,9 @@ func (a adapter[Tx]) Query(ctx context.Context, query string, args ...any) (core
 	return querier{a.Adapter, a.f}.Query(ctx, query, args...)
 }
 
-func (a adapter[Tx]) Join(tx Tx) (core.Querier, bool) {
-	q, ok := a.Adapter.Join(tx)
-	return querier{q, a.f}, ok
+func (a adapter[Tx]) Join(tx Tx) (core.Querier, error) {
+	q, err := a.Adapter.Join(tx)
+	return querier{q, a.f}, err
 }
 
 func (a adapter[Tx]) Acquire(ctx context.Context) (core.Conn[Tx], error) {

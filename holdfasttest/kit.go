@@ -24,23 +24,22 @@ type TB interface {
 	TempDir() string
 }
 
-// Kit is Holdfast on a new database, with Holdfast's tables, and what may happen
-// to it. It is safe for concurrent use. A call that cannot do what it is asked
-// for ends the test.
+// Kit is Holdfast on a new database, with Holdfast's tables, and with methods that inject
+// outcomes. It is safe for concurrent use. If a method fails, it ends the test.
 type Kit[Tx any] struct {
-	// DB is what New of idempotency, sqllock and the other packages takes.
+	// DB is the argument for New of idempotency, sqllock and the other packages.
 	DB *holdfast.DB[Tx]
-	// Pool is the same database, for the program's own tables and for looking
-	// at what was done. Nothing is injected into its statements.
+	// Pool is the same database, for the program's own tables and for checking results. Nothing is
+	// injected into its statements.
 	Pool *sql.DB
 
 	tb     TB
 	faults *faults
 }
 
-// SQLite makes a database in the test's temporary folder, with Holdfast's tables
-// in it. It is closed when the test ends.
-func SQLite(tb TB, opts ...holdfast.Option) *Kit[*sql.Tx] {
+// SQLite creates a database in the test's temporary folder, with Holdfast's tables. It is closed
+// when the test ends.
+func SQLite(tb TB, opts ...holdfast.Options) *Kit[*sql.Tx] {
 	tb.Helper()
 	pool := open(tb)
 	return newKit(tb, pool, stdhandle.Handle[*sql.Tx]{
@@ -57,7 +56,7 @@ func SQLite(tb TB, opts ...holdfast.Option) *Kit[*sql.Tx] {
 }
 
 // SQLiteX is SQLite for a program whose transactions are *sqlx.Tx.
-func SQLiteX(tb TB, opts ...holdfast.Option) *Kit[*sqlx.Tx] {
+func SQLiteX(tb TB, opts ...holdfast.Options) *Kit[*sqlx.Tx] {
 	tb.Helper()
 	pool := sqlx.NewDb(open(tb), "sqlite")
 	return newKit(tb, pool.DB, stdhandle.Handle[*sqlx.Tx]{
@@ -92,7 +91,7 @@ func open(tb TB) *sql.DB {
 	return pool
 }
 
-func newKit[Tx any](tb TB, pool *sql.DB, handle core.Adapter[Tx], opts []holdfast.Option) *Kit[Tx] {
+func newKit[Tx any](tb TB, pool *sql.DB, handle core.Adapter[Tx], opts []holdfast.Options) *Kit[Tx] {
 	tb.Helper()
 	f := &faults{}
 	db, err := holdfast.New(context.Background(), adapter[Tx]{handle, f}, opts...)
@@ -102,8 +101,8 @@ func newKit[Tx any](tb TB, pool *sql.DB, handle core.Adapter[Tx], opts []holdfas
 	return &Kit[Tx]{DB: db, Pool: pool, tb: tb, faults: f}
 }
 
-// Done makes the record of an operation that was done with a result: the
-// program's call with op is a replay of it. T is the type of the program's result.
+// Done creates the record of an operation that was executed with a result: the program's call with
+// op is a replay of it. T is the type of the program's result.
 func Done[T, Tx any](k *Kit[Tx], s *idempotency.Store[Tx], op idempotency.Op, result T) {
 	k.tb.Helper()
 	r, err := idempotency.Do(context.Background(), s, op, func(context.Context, Tx) (T, error) { return result, nil })
@@ -112,8 +111,8 @@ func Done[T, Tx any](k *Kit[Tx], s *idempotency.Store[Tx], op idempotency.Op, re
 	}
 }
 
-// Reject makes the record of an operation that was refused for good: the
-// program's call with op is a *idempotency.Rejection.
+// Reject creates the record of an operation that was rejected: the program's call with op returns
+// a *idempotency.Rejection.
 func (k *Kit[Tx]) Reject(s *idempotency.Store[Tx], op idempotency.Op, code, message string) {
 	k.tb.Helper()
 	r, _ := idempotency.Do(context.Background(), s, op, func(context.Context, Tx) (struct{}, error) {
@@ -124,8 +123,8 @@ func (k *Kit[Tx]) Reject(s *idempotency.Store[Tx], op idempotency.Op, code, mess
 	}
 }
 
-// Mismatch makes the record of another request under op's key: the program's
-// call with op is idempotency.ErrMismatch.
+// Mismatch creates the record of another request under op's key: the program's call with op
+// returns idempotency.ErrMismatch.
 func (k *Kit[Tx]) Mismatch(s *idempotency.Store[Tx], op idempotency.Op) {
 	k.tb.Helper()
 	if op.NoFingerprint {
@@ -135,9 +134,9 @@ func (k *Kit[Tx]) Mismatch(s *idempotency.Store[Tx], op idempotency.Op) {
 	Done(k, s, op, struct{}{})
 }
 
-// Expire makes the record of an operation that was done and whose result is no
-// longer kept: the program's call with op is an *idempotency.ExpiredError with
-// the business id, which may be empty.
+// Expire creates the record of an operation that was executed and whose result is no longer kept:
+// the program's call with op returns an *idempotency.ExpiredError with the business id, which may
+// be empty.
 func (k *Kit[Tx]) Expire(s *idempotency.Store[Tx], op idempotency.Op, businessID string) {
 	k.tb.Helper()
 	Done(k, s, op, idempotency.ID(businessID))
@@ -148,9 +147,9 @@ func (k *Kit[Tx]) Expire(s *idempotency.Store[Tx], op idempotency.Op, businessID
 	}
 }
 
-// InProgress has the program's calls with op answered with
-// idempotency.ErrInProgress, at once and however long they would wait, as if
-// another process had the key, until end is called or the test ends.
+// InProgress makes the program's calls with op fail with idempotency.ErrInProgress, at once and
+// regardless of their Wait, as if another process held the key. The effect ends when end is called
+// or the test ends.
 func (k *Kit[Tx]) InProgress(s *idempotency.Store[Tx], op idempotency.Op) (end func()) {
 	k.tb.Helper()
 	key := string(k.key(s, op))
@@ -158,21 +157,19 @@ func (k *Kit[Tx]) InProgress(s *idempotency.Store[Tx], op idempotency.Op) (end f
 	return func() { k.faults.hold(key, -1) }
 }
 
-// LoseCommit loses the answer to the next COMMIT that Holdfast sends, of Do,
-// Table.Do, or InTx: whether it was committed, only the table says. Do, which
-// would ask the table, cannot reach it at once and returns
-// idempotency.ErrUnknown; asking again with the same key gets a definite answer.
-// The caller's own commits, as after DoTx, are the caller's.
+// LoseCommit loses the answer to the next COMMIT that Holdfast sends, in Do, Table.Do, or InTx.
+// Only the table shows whether it was committed. Do cannot reach the table at once to find out,
+// and returns idempotency.ErrUnknown; a retry with the same key gets a definite outcome.
+// LoseCommit does not affect commits that the caller sends, such as after DoTx.
 func (k *Kit[Tx]) LoseCommit(committed bool) { k.faults.loseCommit(committed) }
 
-// LoseLease takes the lease on key away from whoever has it, as a person does
-// with ForceRelease, or as happens to a process that stood still. Guard and
-// Release fail from now on; the lease's context ends with its next renewal, so
-// give it a short TTL in a test that waits for that.
+// LoseLease takes the lease on key away from its holder, as ForceRelease does, or as happens to a
+// process that paused too long. Guard and Release fail from now on. The lease's context ends with
+// its next renewal, so use a short TTL in a test that waits for that.
 func (k *Kit[Tx]) LoseLease(key string) {
 	k.tb.Helper()
 	ctx := context.Background()
-	locker, err := sqllock.New(ctx, k.DB, sqllock.Options{})
+	locker, err := sqllock.New(ctx, k.DB)
 	if err != nil {
 		k.tb.Fatalf("holdfasttest: %v", err)
 	}

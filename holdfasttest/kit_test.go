@@ -14,10 +14,12 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// TestKitOfSQLX: the other type of transaction, in the caller's own too.
+// TestKitOfSQLX uses the other transaction type, also in the caller's own transaction.
 func TestKitOfSQLX(t *testing.T) {
+	dbtest.NotUnderRace(t, "sqlx has the memory of database/sql")
 	t.Parallel()
 	kit := holdfasttest.SQLiteX(t)
 	s := store(t, kit.DB)
@@ -53,8 +55,8 @@ func TestKitOfSQLX(t *testing.T) {
 	}
 }
 
-// TestLoseCommitOfInTx: the answer to a commit without a key is lost too, and
-// what comes after it is not disturbed.
+// TestLoseCommitOfInTx checks that LoseCommit also works for a commit without a key, and that
+// later commits are not affected.
 func TestLoseCommitOfInTx(t *testing.T) {
 	t.Parallel()
 	kit := holdfasttest.SQLite(t)
@@ -64,7 +66,7 @@ func TestLoseCommitOfInTx(t *testing.T) {
 	}
 	for n, committed := range []bool{false, true} {
 		kit.LoseCommit(committed)
-		err := kit.DB.InTx(t.Context(), holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+		err := kit.DB.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO effects VALUES (1)`)
 			return err
 		})
@@ -82,7 +84,7 @@ func TestLoseCommitOfInTx(t *testing.T) {
 	}
 }
 
-// fatal takes the end of a test.
+// fatal records that a test was ended.
 type fatal struct {
 	*testing.T
 	said string
@@ -93,7 +95,8 @@ func (f *fatal) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// TestWhatCannotBeInjected ends the test and says why.
+// TestWhatCannotBeInjected checks that a fault which cannot be injected ends the test and
+// gives the reason.
 func TestWhatCannotBeInjected(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {

@@ -1,43 +1,32 @@
 package idempotency_test
 
 import (
+	"database/sql"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
-// all is every suite on one handle.
-func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
-	t.Parallel()
+// records runs every suite of the records and the business rows on one handle.
+func records[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+	t.Helper()
 	conformance.Idempotency(t, h)
 	conformance.Lost(t, h)
 	conformance.Rows(t, h)
 	conformance.Batch(t, h)
 	conformance.DoTx(t, h)
 	conformance.Nested(t, h)
+	conformance.Flights(t, h)
+	conformance.Unsent(t, h)
+	conformance.Rejections(t, h)
 	conformance.Input(t, h)
 	conformance.Results(t, h)
 }
 
-func TestSQL(t *testing.T)  { all(t, conformance.SQL()) }
-func TestSQLX(t *testing.T) { all(t, conformance.SQLX()) }
-func TestPgx(t *testing.T)  { all(t, conformance.Pgx()) }
-
-// The settings of the drivers that change what goes over the wire.
-
-func TestMySQLInterpolatedFoundRows(t *testing.T) {
-	all(t, conformance.With(conformance.SQL(), "interpolateParams=true&clientFoundRows=true", dbtest.MySQL, dbtest.MariaDB))
-}
-
-func TestPgxSimpleProtocol(t *testing.T) {
-	all(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=simple_protocol", dbtest.Postgres))
-}
-
-func TestPgxExec(t *testing.T) {
-	all(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=exec", dbtest.Postgres))
-}
-
-func TestStdlibSimpleProtocol(t *testing.T) {
-	all(t, conformance.With(conformance.SQL(), "default_query_exec_mode=simple_protocol", dbtest.Postgres))
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	conformance.Modes(t, conformance.Suite{SQL: records[*sql.Tx], SQLX: records[*sqlx.Tx], Pgx: records[pgx.Tx]})
 }

@@ -11,12 +11,12 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// TestStatementsOfDo counts what a call sends: a round trip each, but on SQLite
-// where they are calls in the process.
+// TestStatementsOfDo counts the statements that a call sends. Each takes a round trip, except
+// on SQLite, where statements are calls in the process.
 func TestStatementsOfDo(t *testing.T) {
 	t.Parallel()
 	execute := map[dbtest.Engine][]string{
@@ -30,11 +30,11 @@ func TestStatementsOfDo(t *testing.T) {
 	for _, engine := range dbtest.Engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			e := conformance.New(t, conformance.SQL(), engine, holdfast.WithObserver(func(_ context.Context, s holdfast.Statement) {
+			e := conformance.New(t, conformance.SQL(), engine, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 				mu.Lock()
 				defer mu.Unlock()
 				seen[t.Name()] = append(seen[t.Name()], s.Name)
-			}))
+			}}})
 			s := e.Store(idempotency.Options{})
 			took := func() []string {
 				mu.Lock()
@@ -73,20 +73,20 @@ func TestStatementsOfDo(t *testing.T) {
 	}
 }
 
-// TestStatementsOfDoTx: a call in the caller's transaction leaves no savepoint
-// behind, be it executed, rejected or replayed.
+// TestStatementsOfDoTx checks that a call in the caller's transaction leaves no savepoint
+// behind, whether it is executed, rejected or replayed.
 func TestStatementsOfDoTx(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		var mu sync.Mutex
 		var seen []string
-		e := conformance.New(t, conformance.SQL(), engine, holdfast.WithObserver(func(_ context.Context, s holdfast.Statement) {
+		e := conformance.New(t, conformance.SQL(), engine, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 			mu.Lock()
 			defer mu.Unlock()
 			if slices.Contains([]string{"savepoint", "rollback to", "release", "records.finish"}, s.Name) {
 				seen = append(seen, s.Name)
 			}
-		}))
+		}}})
 		s := e.Store(idempotency.Options{})
 		for _, c := range []struct {
 			err  error

@@ -15,11 +15,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
 	"github.com/holdfast-go/holdfast/internal/dsn"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
-// Where a process is killed.
+// The steps at which a process is killed.
 const (
 	beforeClaim  = "before the claim"
 	midFunction  = "after the claim, in the function"
@@ -27,9 +27,9 @@ const (
 	afterCommit  = "after COMMIT"
 )
 
-// TestKilledProcess: a process is killed (SIGKILL) at a step of Do. The next
-// call executes or replays, the effects in the table are exactly one, and
-// nothing is stuck: no lease has to end first.
+// TestKilledProcess kills a process (SIGKILL) at a step of Do. The next call executes or
+// replays, the table has exactly one effect, and nothing is blocked: no lease has to expire
+// first.
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
@@ -51,7 +51,7 @@ func TestKilledProcess(t *testing.T) {
 	})
 }
 
-// killAt runs a process until it says that it is where it is to be killed.
+// killAt runs a process until it reports the step at which it must be killed.
 func killAt(ctx context.Context, j job) error {
 	b, err := json.Marshal(j)
 	if err != nil {
@@ -78,7 +78,7 @@ func killAt(ctx context.Context, j job) error {
 	return nil
 }
 
-// dieAt is the process's side: it stops at its step and waits to be killed.
+// dieAt runs in the process: it stops at its step and waits for the kill.
 func dieAt(j job) error {
 	ctx, cancel := context.WithTimeout(context.Background(), conformance.Timeout)
 	defer cancel()

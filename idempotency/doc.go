@@ -1,5 +1,5 @@
-// Package idempotency does an operation once, however often it is asked for,
-// and answers every duplicate from the record that was committed with the effect.
+// Package idempotency executes an operation once, however often it is requested. Every duplicate
+// gets the result from the record that was committed together with the effect.
 //
 //	res, err := idempotency.Do(ctx, store, idempotency.Op{
 //		Tenant: merchant, Name: "refund",
@@ -10,38 +10,40 @@
 //
 // # The life of a record
 //
-//	absent --claim--> claimed --fn, result, COMMIT--> succeeded --life ends--> tombstone
-//	   ^                 |-----Reject, COMMIT-------> rejected  --life ends--> tombstone
-//	   '--any error------'
+//	absent --claim--> claimed --fn, result, COMMIT--> succeeded --ResultTTL--> tombstone
+//	   ^                 |-----Reject, COMMIT-------> rejected  --ResultTTL--> tombstone
+//	   |--any error------'                                                        |
+//	   '------------------------------- KeyTTL -----------------------------------'
 //
-// The claim is an insert under a unique key, the first statement of the
-// transaction, and its row is uncommitted while the function runs: duplicates
-// wait for it, a crash takes it back, and no state "in progress" is ever to be
-// cleaned up. Final states never change.
+// The claim is an insert under a unique key, and the first statement of the transaction. Its row
+// is uncommitted while the function runs. Duplicates wait for it, and a crash removes it. So no
+// state "in progress" is left to clean up. Final states never change.
 //
 // # Two forms of record
 //
-// [Do] and [DoTx] keep a record in Holdfast's table. A [Table] makes the
-// caller's own row with its own unique key (refund_no) the lock and the record.
+// [Do] and [DoTx] keep a record in Holdfast's table. Package businessrow uses the caller's own row
+// with its own unique key (refund_no) as the lock and the record. Package inbox uses records for
+// the messages of a broker.
 //
 // # Calls to the outside world
 //
-// A function of Do has effects in the database only. An operation that calls a
-// provider goes in steps that are committed one by one: see [NewStaged].
+// The function of Do has effects in the database only. An operation that calls a provider runs in
+// steps, and each step commits before the next begins: see package staged. With package operators,
+// people resolve unknown outcomes.
 //
 // # Outcomes
 //
-// Executed and Replayed are nil errors with [Result].Outcome. In progress
-// ([ErrInProgress]), mismatch ([ErrMismatch]), expired ([ErrExpired]) and
-// unknown ([ErrUnknown]) are errors, as is a final [Rejection]. Only definite
-// outcomes are stored.
+// Executed and Replayed come with a nil error, in [Result].Outcome. In progress ([ErrInProgress]),
+// mismatch ([ErrMismatch]), expired ([ErrExpired]) and unknown ([ErrUnknown]) are errors, as is a
+// final [Rejection]. Only definite outcomes are stored.
 //
-// What a record keeps and for how long is told in docs/idempotency.md: kinds of
-// results and [Codec], lives and [Store.EraseScope], fingerprints over a deploy,
-// a lease that becomes the record ([Store.WithLease]), and [Inbox] for messages.
+// # What a record keeps
 //
-// A commit whose answer is lost is resolved by Do itself: it claims again,
-// which waits for the transaction in doubt, and finds the record or runs the
-// function again. Where the database cannot be asked, ErrUnknown is returned;
-// asking later with the same key resolves it.
+// A record keeps the result for Options.ResultTTL and the key for Options.KeyTTL. By default it
+// keeps both for ever. [Codec] encrypts results. [Store.EraseScope] erases the results of a
+// tenant. [Store.WithLease] makes a lease the record. See docs/idempotency.md for more.
+//
+// If the answer to a commit is lost, Do resolves the outcome: it claims again, which waits for the
+// ambiguous transaction, and then finds the record or runs the function again. If the database
+// cannot be reached, Do returns ErrUnknown; a later call with the same key resolves it.
 package idempotency

@@ -2,33 +2,35 @@ package idempotency
 
 import (
 	"context"
+	"database/sql/driver"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// DoTx does what Do does inside the caller's transaction: the verdict, a
-// rejection included, stands if and when the caller commits.
+// DoTx does what Do does, inside the caller's transaction. The result, including a rejection,
+// takes effect when the caller commits.
 //
-// After a nil error, a *[Rejection], [ErrMismatch] or [ErrExpired] the
-// transaction goes on; [holdfast.ErrInvalid] and [ErrNested] have not touched
-// it. After every other error Holdfast has rolled tx back:
-// begin again and run the whole of it ([holdfast.ErrRetry],
-// [ErrInProgress]), or give up. What a caller runs on a connection of its own
-// after an error is not protected.
+// After a nil error, a *[Rejection], [ErrMismatch] or [ErrExpired], the transaction can continue.
+// After [holdfast.ErrInvalid] and [ErrNested] it is untouched. After every other error Holdfast
+// has rolled tx back: begin again and run the whole transaction ([holdfast.ErrRetry],
+// [ErrInProgress]), or give up. Statements that the caller runs after an error on a connection of
+// its own are not protected.
 //
-// With NoWait, a claim in flight is answered at once on PostgreSQL and MariaDB,
-// and within a second on MySQL, whose shortest bound that is.
+// With NoWait, DoTx fails with ErrInProgress at once on PostgreSQL and MariaDB while another call
+// holds the key. On MySQL it fails within a second, the shortest bound that MySQL has.
 //
-// On PostgreSQL at REPEATABLE READ and above, and on MariaDB with
-// innodb_snapshot_isolation, a duplicate that committed after the caller's
-// snapshot is ErrRetry: a new transaction sees it.
+// On PostgreSQL at REPEATABLE READ and above, and on MariaDB with innodb_snapshot_isolation, DoTx
+// returns ErrRetry if a duplicate committed after the caller's snapshot. A new transaction sees
+// that record.
 func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
-	ctx, span := tell(ctx, s.access.Trace, "idempotency.do_tx", op.Name)
+	ctx, span := once.StartSpan(ctx, s.access.Trace, "idempotency.do_tx", op.Name)
 	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
 	c, err := s.check(op)
 	if err != nil {
@@ -38,7 +40,7 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 	if err != nil {
 		return res, err
 	}
-	inner, err := enter(ctx, s.flights, c.hash)
+	inner, err := once.Enter(ctx, s.flights, c.hash)
 	if err != nil {
 		return res, err
 	}
@@ -48,9 +50,11 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 			s.abandon(ctx, tx)
 		}
 	}()
-	r, outcome, err := s.joined(ctx, tx, q, c, func() (verdict, error) { return encode(inner, s, c, tx, fn) })
+	r, outcome, err := s.joined(ctx, tx, q, c, func() (storedResult, error) { return encode(inner, s, c, tx, fn) })
 	if err != nil {
-		return res, s.verdictTx(err)
+		keep = true // abandoned here
+		clean := s.abandon(ctx, tx)
+		return res, once.Unstored[*Rejection](s.explainTx(err, clean))
 	}
 	res, err = answer[T](s, c, r, outcome)
 	var rej *Rejection
@@ -58,15 +62,15 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 	return res, err
 }
 
-func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *claim, body func() (verdict, error)) (*record, Outcome, error) {
+func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *call, body func() (storedResult, error)) (*record, Outcome, error) {
 	if err := s.access.Alive(ctx, q); err != nil {
 		return nil, 0, err
 	}
 	if err := s.guard(ctx, tx); err != nil {
 		return nil, 0, err
 	}
-	// The claim comes before any read: a read would fix a snapshot, and what
-	// the function reads later would be older than the claim.
+	// Claim before any read: a read would fix a snapshot, and the function would then read data
+	// older than the claim.
 	won, err := s.claimTx(ctx, q, c)
 	if err != nil {
 		return nil, 0, err
@@ -79,65 +83,73 @@ func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *claim,
 			return known, Replayed, err
 		}
 		if won, err = s.renewTx(ctx, q, c); err != nil || !won {
-			return nil, 0, firstOf(err, errLost)
+			return nil, 0, once.FirstOf(err, once.ErrTaken)
 		}
 	}
 	return s.runTx(ctx, q, c, body)
 }
 
-// renewTx claims a key that has expired: its record goes first.
-func (s *Store[Tx]) renewTx(ctx context.Context, q core.Querier, c *claim) (bool, error) {
+// renewTx deletes the expired record of a key and claims the key again.
+func (s *Store[Tx]) renewTx(ctx context.Context, q core.Querier, c *call) (bool, error) {
 	bound := min(c.wait, s.options.LockTimeout)
 	undo, err := s.dialect().Records.Bound.Change(ctx, q, bound)
 	if err != nil {
 		return false, err
 	}
 	won, err := s.claim(ctx, q, c, bound, 0)
-	return won, firstOf(err, s.putBack(ctx, q, undo))
+	return won, once.FirstOf(err, s.restoreSetting(ctx, q, undo))
 }
 
-// putBack undoes a setting of the session, even on a cancelled context.
-func (s *Store[Tx]) putBack(ctx context.Context, q core.Querier, undo core.Stmt) error {
+// restoreSetting undoes a setting of the session, even on a cancelled context.
+func (s *Store[Tx]) restoreSetting(ctx context.Context, q core.Querier, undo core.Stmt) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
 	defer cancel()
 	_, err := undo.Exec(ctx, q)
 	return err
 }
 
-// runTx runs the function behind a savepoint, so that a rejection undoes its
-// writes and keeps the claim.
-func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *claim, body func() (verdict, error)) (*record, Outcome, error) {
-	// A name of its own: of two savepoints with one name, the inner call's would
-	// be the one that the outer rolls back to.
+// runTx runs the function behind a savepoint, so that a rejection undoes the function's writes and
+// keeps the claim.
+func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *call, body func() (storedResult, error)) (*record, Outcome, error) {
+	// The name is unique. If two savepoints had the same name, the outer call would roll back to
+	// the savepoint of the inner call.
 	name := `holdfast_` + hex.EncodeToString(c.attempt)
 	if _, err := (core.Stmt{Name: "savepoint", Text: `SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
 		return nil, 0, err
 	}
-	r := &record{print: c.prints.own(), printVersion: c.prints.version}
+	r := &record{fingerprint: c.fingerprints.own(), fingerprintVersion: c.fingerprints.version}
 	var err error
-	r.verdict, err = body()
+	r.storedResult, err = body()
 	var rej *Rejection
 	if errors.As(err, &rej) {
 		if _, err := (core.Stmt{Name: "rollback to", Text: `ROLLBACK TO SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
-			return nil, 0, &holdfast.TxLostError{Err: err}
+			return nil, 0, s.lost(err)
 		}
-		r.verdict, err = s.options.verdict(c, rejected, rej)
+		r.storedResult, err = s.options.encode(c, rejected, rej)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	// Savepoints that stay would lie within one another, one deeper for each call
-	// of the transaction.
+	// Release the savepoint. Otherwise each call in the transaction would add one more nested
+	// savepoint.
 	if _, err := (core.Stmt{Name: "release", Text: `RELEASE SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
-		return nil, 0, &holdfast.TxLostError{Err: err}
+		return nil, 0, s.lost(err)
 	}
-	return r, Executed, s.finish(ctx, q, c, r.verdict)
+	return r, Executed, s.finish(ctx, q, c, r.storedResult)
 }
 
-// claimTx claims in the caller's transaction and leaves its lock timeout as
-// it was. Where the transaction outlives a lock wait that ended, it tries
-// again until the wait is over.
-func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *claim) (won bool, err error) {
+// lost makes the error for a savepoint that is gone. The function has ended the transaction, or
+// the server has.
+func (s *Store[Tx]) lost(err error) error {
+	if s.dialect().Classify(err) == dialect.Retry {
+		return err
+	}
+	return &holdfast.TxLostError{Err: err}
+}
+
+// claimTx claims in the caller's transaction and restores its lock timeout. If the transaction
+// survives a failed lock wait, claimTx tries again until the wait is over.
+func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *call) (won bool, err error) {
 	d := &s.dialect().Records
 	bound := c.wait
 	if c.op.NoWait {
@@ -157,12 +169,16 @@ func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *claim) (won 
 			break
 		}
 	}
-	return won, firstOf(err, s.putBack(ctx, q, undo))
+	return won, once.FirstOf(err, s.restoreSetting(ctx, q, undo))
 }
 
-// verdictTx names what a caller does next.
-func (s *Store[Tx]) verdictTx(err error) error {
-	var atClaim *claimError
+// explainTx adds to err what the caller must do next. clean means that the transaction was rolled
+// back and the connection still works.
+func (s *Store[Tx]) explainTx(err error, clean bool) error {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, holdfast.ErrRowsOpen) {
+		return unsent(err, clean)
+	}
+	var atClaim *once.ClaimError
 	switch s.dialect().Classify(err) {
 	case dialect.Busy:
 		if errors.As(err, &atClaim) {
@@ -172,14 +188,31 @@ func (s *Store[Tx]) verdictTx(err error) error {
 	case dialect.Retry:
 		return &holdfast.RetryError{Attempts: 1, Err: err}
 	}
-	if errors.Is(err, errLost) {
+	if errors.Is(err, once.ErrTaken) {
 		return &holdfast.RetryError{Attempts: 1, Err: err}
 	}
 	return err
 }
 
-func (s *Store[Tx]) abandon(ctx context.Context, tx Tx) {
+// unsent says why the driver sent nothing. If database/sql could roll back, rows were open and
+// database/sql has closed them. Otherwise go-sql-driver has closed the connection because its rows
+// were open, or the connection was lost.
+func unsent(err error, clean bool) error {
+	var lost *holdfast.TxLostError
+	if errors.As(err, &lost) {
+		err = lost.Err
+	}
+	switch {
+	case errors.Is(err, holdfast.ErrRowsOpen):
+		return err
+	case clean:
+		return fmt.Errorf("%w: %w", holdfast.ErrRowsOpen, err)
+	}
+	return &holdfast.TxLostError{Err: fmt.Errorf("the connection was lost, or rows were left open on it (defer rows.Close()): %w", err)}
+}
+
+func (s *Store[Tx]) abandon(ctx context.Context, tx Tx) (clean bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
 	defer cancel()
-	_ = s.access.Rollback(ctx, tx) // the connection is gone, or the transaction was
+	return s.access.Rollback(ctx, tx) == nil // otherwise the connection, or the transaction, is gone
 }

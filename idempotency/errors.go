@@ -8,38 +8,35 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
 
 var (
-	// ErrInProgress means that another call holds the key and had not ended
-	// when the wait for it did. Ask again later with the same key.
+	// ErrInProgress means that another call held the key and had not ended when the wait was over.
+	// Call again later with the same key.
 	ErrInProgress = errors.New("idempotency: in progress")
 
-	// ErrMismatch means that the key was used before with another request.
-	// Nothing was executed for this one.
+	// ErrMismatch means that the key was used before with another request. Nothing was executed
+	// for this request.
 	ErrMismatch = errors.New("idempotency: the key belongs to another request")
 
-	// ErrExpired means that the operation was done and its result is no
-	// longer kept. It is not executed again. An *ExpiredError says what is left.
+	// ErrExpired means that the operation was executed and its result is no longer kept. It is not
+	// executed again. An *ExpiredError says what is still known.
 	ErrExpired = errors.New("idempotency: done, result gone")
 
-	// ErrUnknown means that nobody knows yet whether the operation was done;
-	// it is holdfast.ErrUnknown. Ask again with the same key.
+	// ErrUnknown means that it is not yet known whether the operation was executed. It is
+	// holdfast.ErrUnknown. Call again with the same key.
 	ErrUnknown = holdfast.ErrUnknown
 
-	// ErrNested means that a function asked for the key which it runs under.
-	ErrNested = errors.New("idempotency: the function asked for its own key")
-
-	// ErrOtherKey means that a business row was refused by a unique key of its
-	// table which is not the claimed one: no replay, but a row in the way.
-	ErrOtherKey = errors.New("idempotency: another unique key of the table refused the row")
+	// ErrNested means that a function used the key that it runs under.
+	ErrNested = once.ErrNested
 )
 
-// InProgressError says how long the wait was. errors.Is(err, ErrInProgress) holds.
+// InProgressError says how long the call waited. errors.Is(err, ErrInProgress) holds.
 type InProgressError struct {
-	// Waited is 0 when no wait was asked for.
+	// Waited is 0 with NoWait.
 	Waited time.Duration
-	// Err is what ended the last wait on the database; it may be nil.
+	// Err is the error that ended the last wait on the database. It may be nil.
 	Err error
 }
 
@@ -52,13 +49,20 @@ func (e *InProgressError) Is(target error) bool { return target == ErrInProgress
 
 func (e *InProgressError) Unwrap() error { return e.Err }
 
-// ExpiredError says what is left of an operation whose result is gone.
-// errors.Is(err, ErrExpired) holds.
+// inProgress converts an internal error to its public form.
+func inProgress(err error) error {
+	if p, is := err.(*once.InProgressError); is { //nolint:errorlint // it is never wrapped
+		return (*InProgressError)(p)
+	}
+	return err
+}
+
+// ExpiredError describes an operation whose result is gone. errors.Is(err, ErrExpired) holds.
 type ExpiredError struct {
-	// BusinessID is what the business calls the result; see Identified. Empty
-	// when it had none, or was erased.
+	// BusinessID is the business id of the result; see Identified. It is empty if the result had
+	// none, or if it was erased.
 	BusinessID string
-	// Rejected: the operation was refused for good, and not carried out.
+	// Rejected reports that the operation was rejected and not executed.
 	Rejected bool
 }
 
@@ -75,12 +79,13 @@ func (e *ExpiredError) Error() string {
 // Is reports whether target is ErrExpired.
 func (e *ExpiredError) Is(target error) bool { return target == ErrExpired }
 
-// MismatchError holds both fingerprints; of a business row, the columns that
-// differ. errors.Is(err, ErrMismatch) holds.
+// MismatchError holds both fingerprints or, for a business row, the columns that differ.
+// errors.Is(err, ErrMismatch) holds.
 type MismatchError struct {
-	// Stored belongs to the request that came first, Given to this one.
+	// Stored is the fingerprint of the first request, Given of this one.
 	Stored, Given []byte
-	// Columns of a business row that differ, by name only: their values may be personal.
+	// Columns are the names of the columns of a business row that differ. Values are left out
+	// because they may be personal.
 	Columns []string
 }
 
@@ -94,10 +99,10 @@ func (e *MismatchError) Error() string {
 // Is reports whether target is ErrMismatch.
 func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 
-// UnfinishedError is a committed claim without a result: a function ran DDL
-// (which commits on MySQL and MariaDB) or committed by itself, and then did not
-// finish. Effects may stand. It is not run again; a person has to look.
-// errors.Is(err, ErrUnknown) holds.
+// UnfinishedError reports a committed claim without a result. The function ran DDL (which commits
+// on MySQL and MariaDB) or committed the transaction, and then did not finish. Its effects may be
+// committed. The operation is not run again; a person must resolve it. errors.Is(err, ErrUnknown)
+// holds.
 type UnfinishedError struct{}
 
 func (*UnfinishedError) Error() string {
@@ -107,20 +112,21 @@ func (*UnfinishedError) Error() string {
 // Is reports whether target is ErrUnknown.
 func (*UnfinishedError) Is(target error) bool { return target == ErrUnknown }
 
-// Rejection is a final refusal, made by Reject: stored as the operation's
-// verdict and given to every duplicate.
+// Rejection is a final refusal, made by Reject. It is stored as the operation's result and
+// returned to every duplicate. If a rejection could not be stored (the context ended, or storing
+// it failed), the call returns another error, in which errors.As finds no *Rejection.
 type Rejection struct {
 	// Code is for programs, Message for people. Both are stored.
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Detail is what else the caller wants kept with the verdict, such as the
-	// answer that was given. It must be JSON; nil for none.
+	// Detail is additional data to store with the rejection, such as the response that was sent.
+	// It must be JSON; nil for none.
 	Detail json.RawMessage `json:"detail,omitempty"`
 }
 
 func (r *Rejection) Error() string { return "rejected: " + r.Code + ": " + r.Message }
 
-// Reject makes the error with which a function refuses for good: its writes
-// are rolled back and the verdict is kept. Any other error rolls back and
-// leaves the key free, so that the call may be tried again.
+// Reject returns the error with which a function refuses for good: the function's writes are
+// rolled back and the rejection is stored. Any other error rolls back and leaves the key free, so
+// that the call can be tried again.
 func Reject(code, message string) error { return &Rejection{Code: code, Message: message} }

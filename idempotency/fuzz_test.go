@@ -3,13 +3,12 @@ package idempotency
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"testing"
 	"unicode/utf8"
 )
 
-// FuzzCanonical: what is accepted has one form, and no text in it stands for
-// another one: U+FFFD is in the form only where it was in the request.
+// FuzzCanonical checks that an accepted request has one canonical form and that different
+// texts do not get the same form: U+FFFD is in the form only where it was in the request.
 func FuzzCanonical(f *testing.F) {
 	for _, s := range []string{`{"b":1,"a":[1,2]}`, `"\ud800"`, "\"\xff\"", `"\ud83d\ude00"`, `"\\ud800"`, `1e400`, `{"a":1,"a":2}`, `"\ufffd"`, "\"\ufffd\"", `[]`, `-0`, ` null `, `"\u2028<&>"`} {
 		f.Add([]byte(s))
@@ -32,7 +31,7 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// FuzzCanonicalText: texts in a program's own values, two at a time.
+// FuzzCanonicalText compares pairs of texts in a program's own values.
 func FuzzCanonicalText(f *testing.F) {
 	f.Add("a", "b", "ab", "")
 	f.Add(`a","b`, "", "a", "b")
@@ -43,28 +42,6 @@ func FuzzCanonicalText(f *testing.F) {
 		two, err2 := Canonical(request{c, d})
 		if err1 == nil && err2 == nil && bytes.Equal(one, two) && (a != c || b != d) {
 			t.Fatalf("(%q, %q) and (%q, %q) are one request", a, b, c, d)
-		}
-	})
-}
-
-// FuzzStored: whatever is in a record is a value or an error.
-func FuzzStored(f *testing.F) {
-	for _, s := range []string{"json\x00{}", "json\x00", "", "bytes\x00\xff", "json+aes\x00x", "json\x00{\"Code\":1}", "\x00", "id\x00a"} {
-		f.Add([]byte(s))
-	}
-	s := &Store[struct{}]{}
-	rows := &stagedRows[struct{}]{store: s}
-	f.Fuzz(func(t *testing.T, stored []byte) {
-		var text string
-		var raw []byte
-		var rejection Rejection
-		var id ID
-		for _, to := range []any{&text, &raw, &rejection, &id, new(map[string]any)} {
-			err := rows.unpack(hash{}, stored, to)
-			var refused *ResultError
-			if err != nil && !errors.As(err, &refused) {
-				t.Fatalf("%q as %T: %v", stored, to, err)
-			}
 		}
 	})
 }

@@ -1,23 +1,20 @@
 package idempotency_test
 
 import (
+	"database/sql"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
-// Names that are SQL, through drivers that bind on the server and through those
-// that write the values into the statement.
-
-func TestInjectionSQL(t *testing.T) { conformance.Injection(t, conformance.SQL()) }
-
-func TestInjectionInterpolated(t *testing.T) {
-	conformance.Injection(t, conformance.With(conformance.SQL(), "interpolateParams=true", dbtest.MySQL, dbtest.MariaDB))
+// TestInjection uses names that contain SQL, with drivers that bind parameters on the server
+// and with drivers that write the values into the statement.
+func TestInjection(t *testing.T) {
+	t.Parallel()
+	conformance.InModes(t, conformance.Suite{SQL: conformance.Injection[*sql.Tx], SQLX: conformance.Injection[*sqlx.Tx], Pgx: conformance.Injection[pgx.Tx]}, "SQL", "MySQLInterpolated", "PgxSimpleProtocol")
 }
 
-func TestInjectionPgxSimpleProtocol(t *testing.T) {
-	conformance.Injection(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=simple_protocol", dbtest.Postgres))
-}
-
-func TestTenantsSQL(t *testing.T) { conformance.Tenants(t, conformance.SQL()) }
+func TestTenantsSQL(t *testing.T) { t.Parallel(); conformance.Tenants(t, conformance.SQL()) }

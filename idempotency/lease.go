@@ -5,47 +5,46 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// leased is the lease that a store's operations are done under.
+// leased is the lease under which a store's operations run.
 type leased[Tx any] struct {
 	locker *sqllock.Locker[Tx]
 	term   sqllock.Term
 }
 
-// WithLease is s for a caller that holds a lease on the operation: the lock
-// becomes the business record. Take the lease on LeaseKey(op), do what has to
-// come before (ask, prepare, wait for a person), and give the term to Do or DoTx:
+// WithLease returns s for a caller that holds a lease on the operation: the lock becomes the
+// business record. Acquire the lease on LeaseKey(op), do what must come before (query, prepare,
+// wait for a person), and pass the term to Do or DoTx:
 //
 //	lease, err := locker.Acquire(ctx, key) // key, _ := store.LeaseKey(op)
 //	...
 //	res, err := idempotency.Do(ctx, store.WithLease(locker, lease.Term()), op, fn)
 //	err = lease.Release(ctx)
 //
-// Guard, claim, fn and result are one transaction, so a holder that lost its
-// lease, by whatever pause, cannot make the record: it gets [sqllock.ErrLost],
-// and nothing was done. From the commit on the record answers, whoever asks and
-// with or without a lease; the lease may be released, or left to expire. A call
-// without a lease is not kept from making the record: the key is what has one
-// effect, whoever wins.
+// Guard, claim, fn and result are one transaction. So a holder that lost its lease, for example by
+// a long pause, cannot create the record: it gets [sqllock.ErrLost], and nothing was done. After
+// the commit, the record answers every call, with or without a lease, and the lease may be
+// released or left to expire. A call without a lease can still create the record. The key, and not
+// the lease, guarantees a single effect.
 //
-// Do replays a record that is there also where the lease was lost; DoTx guards
-// first, since a guard belongs to the beginning of a transaction, and rolls the
-// caller's back with ErrLost. It must come before every other statement of that
-// transaction (see [sqllock.Locker.Guard]).
+// Do replays an existing record even if the lease was lost. DoTx guards first, because a guard
+// must be at the beginning of a transaction, and rolls the caller's transaction back with ErrLost.
+// DoTx must come before every other statement of that transaction (see [sqllock.Locker.Guard]).
 //
-// A term of another key than LeaseKey(op), or of another locker's tables, is
-// refused: [holdfast.ErrInvalid], [sqllock.ErrOtherStore].
+// A term of another key than LeaseKey(op) fails with [holdfast.ErrInvalid]. A term of another
+// locker's tables fails with [sqllock.ErrOtherStore].
 func (s *Store[Tx]) WithLease(locker *sqllock.Locker[Tx], term sqllock.Term) *Store[Tx] {
 	with := *s // flights are shared: duplicates with and without a lease are duplicates
 	with.lease = &leased[Tx]{locker, term}
 	return &with
 }
 
-// LeaseKey is the key of the lease that WithLease takes for op: its namespace,
-// tenant, name and key joined as KeyOf does, or a hash of them if that is too
-// long for a lock. Only these fields of op count.
+// LeaseKey returns the key of the lease that WithLease requires for op: its namespace, tenant,
+// name and key, joined as KeyOf does, or a hash of them if that is too long for a lock. LeaseKey
+// uses only these fields of op.
 //
 // Errors: [holdfast.ErrInvalid].
 func (s *Store[Tx]) LeaseKey(op Op) (string, error) {
@@ -60,8 +59,8 @@ func (s *Store[Tx]) LeaseKey(op Op) (string, error) {
 	return key, nil
 }
 
-// RecordKey is what op's record is found by in the table of records: its column
-// key_hash, 32 bytes. Only Tenant, Name and Key of op count.
+// RecordKey returns the key of op's record in the table of records: the value of its column
+// key_hash, 32 bytes. RecordKey uses only Tenant, Name and Key of op.
 //
 // Errors: [holdfast.ErrInvalid].
 func (s *Store[Tx]) RecordKey(op Op) ([]byte, error) {
@@ -72,28 +71,28 @@ func (s *Store[Tx]) RecordKey(op Op) ([]byte, error) {
 	return c.hash[:], nil
 }
 
-// scope checks what names an operation.
-func (s *Store[Tx]) scope(op Op) (*claim, error) {
+// scope checks the names that identify an operation.
+func (s *Store[Tx]) scope(op Op) (*call, error) {
 	return s.options.check(Op{Tenant: op.Tenant, Name: op.Name, Key: op.Key, NoFingerprint: true})
 }
 
-// check is the options', for a store that may have a lease.
-func (s *Store[Tx]) check(op Op) (*claim, error) {
+// check checks op against the store's options, and the lease if there is one.
+func (s *Store[Tx]) check(op Op) (*call, error) {
 	c, err := s.options.check(op)
 	if err != nil || s.lease == nil {
 		return c, err
 	}
 	if s.lease.locker == nil {
-		return nil, invalid("WithLease", "its locker is nil")
+		return nil, once.Invalid("WithLease", "its locker is nil")
 	}
 	key, err := s.LeaseKey(op)
 	if err == nil && s.lease.term.Key() != key {
-		err = invalid("WithLease", fmt.Sprintf("its term is one of the key %.60q, and not of this operation's: acquire the lease on LeaseKey(op), which is %.60q", s.lease.term.Key(), key))
+		err = once.Invalid("WithLease", fmt.Sprintf("its term is one of the key %.60q, and not of this operation's: acquire the lease on LeaseKey(op), which is %.60q", s.lease.term.Key(), key))
 	}
 	return c, err
 }
 
-// guard locks the lease's row, where there is a lease, until tx ends.
+// guard locks the row of the lease, if there is one, until tx ends.
 func (s *Store[Tx]) guard(ctx context.Context, tx Tx) error {
 	if s.lease == nil {
 		return nil

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
 
 func TestKeyOf(t *testing.T) {
@@ -18,7 +20,7 @@ func TestKeyOf(t *testing.T) {
 	}
 }
 
-// FuzzKeyOf: different parts never make the same key.
+// FuzzKeyOf checks that different parts never give the same key.
 func FuzzKeyOf(f *testing.F) {
 	f.Add("a/b", "c", "a", "b/c")
 	f.Add("%2F", "", "/", "")
@@ -32,11 +34,11 @@ func FuzzKeyOf(f *testing.F) {
 	})
 }
 
-// FuzzHashKey: no two scopes share a hash because their texts run together.
+// FuzzHashKey checks that two scopes never share a hash because of how their texts join.
 func FuzzHashKey(f *testing.F) {
 	f.Add("a", "bc", "ab", "c")
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		if hashKey(a, b) == hashKey(c, d) && (a != c || b != d) {
+		if once.HashKey(a, b) == once.HashKey(c, d) && (a != c || b != d) {
 			t.Errorf("(%q, %q) and (%q, %q) share a hash", a, b, c, d)
 		}
 	})
@@ -64,7 +66,7 @@ func TestCanonical(t *testing.T) {
 		}
 	}
 	differ := [][2]any{
-		{int64(1) << 53, int64(1)<<53 + 1}, // one number as a float64
+		{int64(1) << 53, int64(1)<<53 + 1}, // equal as float64
 		{json.RawMessage(`9007199254740992`), json.RawMessage(`9007199254740993`)},
 		{"1", 1},
 		{nil, "null"},
@@ -81,7 +83,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestCanonicalRefusesBrokenText: JSON would make one request of all of these.
+// TestCanonicalRefusesBrokenText uses texts that encoding/json would turn into the same
+// request.
 func TestCanonicalRefusesBrokenText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"\xff", "a\xfe", "\xed\xa0\x80"} {
@@ -89,8 +92,8 @@ func TestCanonicalRefusesBrokenText(t *testing.T) {
 			t.Errorf("%q is %s", text, b)
 		}
 	}
-	// JSON from outside: a decoder makes U+FFFD of bytes that are no UTF-8, and of
-	// half a surrogate pair.
+	// JSON from outside: a decoder replaces bytes that are not UTF-8, and half of a surrogate
+	// pair, with U+FFFD.
 	for _, text := range []string{
 		"\"\xff\"", "{\"a\":\"x\xfe\"}", "{\"\xff\":1}", `"\ud800"`, `"\ud800x"`, `"\udc00"`, `"\ud800\ud800"`, `"\uDC00\uD800"`, `"\\\ud800"`, `{"\udfff":1}`,
 	} {
@@ -113,10 +116,10 @@ func TestCanonicalRefusesBrokenText(t *testing.T) {
 	}
 }
 
-// TestFingerprintIsStable: a fingerprint outlives deploys, so its bytes are fixed.
+// TestFingerprintIsStable pins the bytes of a fingerprint, which must survive deployments.
 func TestFingerprintIsStable(t *testing.T) {
 	t.Parallel()
-	p, err := fingerprints(Op{Request: map[string]any{"order": "42", "amount": "12.50"}})
+	p, err := takeFingerprints(Op{Request: map[string]any{"order": "42", "amount": "12.50"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +135,7 @@ func TestFingerprintIsStable(t *testing.T) {
 	if got := hex.EncodeToString(b); got != wantPrint {
 		t.Errorf("the fingerprint changed: %s", got)
 	}
-	hash := hashKey("default", "t", "refund", "42/1")
+	hash := once.HashKey("default", "t", "refund", "42/1")
 	if got := hex.EncodeToString(hash[:]); got != wantHash {
 		t.Errorf("the key's hash changed: %s", got)
 	}

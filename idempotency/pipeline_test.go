@@ -12,11 +12,11 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// TestPipelined: on a native pgx pool a call whose key is new takes as many round
+// TestPipelined checks that on a native pgx pool, a call with a new key takes as many round
 // trips as a bare transaction, in each of pgx's query modes.
 func TestPipelined(t *testing.T) {
 	t.Parallel()
@@ -24,19 +24,19 @@ func TestPipelined(t *testing.T) {
 		if engine != dbtest.Postgres {
 			continue // only pgx has native pools
 		}
-		for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		for _, mode := range conformance.ExecModes() {
 			t.Run(mode, func(t *testing.T) {
 				t.Parallel()
 				var mu sync.Mutex
 				var waited []string
 				e := conformance.New(t, conformance.With(conformance.Pgx(), "default_query_exec_mode="+mode, engine), engine,
-					holdfast.WithObserver(func(_ context.Context, s holdfast.Statement) {
+					holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 						mu.Lock()
 						defer mu.Unlock()
 						if s.Duration > 0 && s.Name != "" { // the effect has no name
 							waited = append(waited, s.Name)
 						}
-					}))
+					}}})
 				pipelined(e, func() []string {
 					mu.Lock()
 					defer mu.Unlock()
@@ -79,7 +79,7 @@ func pipelined(e *conformance.Env[pgx.Tx], waited func() []string) {
 	}
 	e.WantOnce("key")
 
-	// The transaction is over, and its connection somebody else's.
+	// The transaction has ended, and another call may be using its connection.
 	_, execError := kept.Exec(e.Ctx, `SELECT 1`)
 	rows, queryError := kept.Query(e.Ctx, `SELECT 1`)
 	rows.Close()
@@ -99,7 +99,7 @@ func pipelined(e *conformance.Env[pgx.Tx], waited func() []string) {
 		}
 	}
 
-	// A transaction that is not the one that claimed commits nothing.
+	// If the transaction at the end is not the one that wrote the record, nothing commits.
 	for what, harm := range map[string]func(tx pgx.Tx) error{
 		"swallows an error": func(tx pgx.Tx) error {
 			_, _ = tx.Exec(e.Ctx, `SELECT 1 / 0`)
@@ -125,7 +125,7 @@ func pipelined(e *conformance.Env[pgx.Tx], waited func() []string) {
 		}
 	}
 
-	// A claim that another has stays a claim that another has.
+	// A key that already has a record is still detected.
 	if err := do("key", nil); err != nil {
 		e.Error(err)
 	}

@@ -7,23 +7,23 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// TestPlansOfSmallTables: PostgreSQL reads the whole of a table that has a page
-// or two, and keeps to it for a prepared statement while the table grows, until
-// autovacuum has looked at it. A table that is nearly empty, as after the night's
-// reaping, must not be read so.
+// TestPlansOfSmallTables checks that a nearly empty table, for example after the nightly
+// reaping, is not read by sequential scans. PostgreSQL scans the whole of a table with one or
+// two pages, and keeps that plan for a prepared statement while the table grows, until
+// autovacuum has analyzed it.
 func TestPlansOfSmallTables(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		if engine != dbtest.Postgres {
-			return // the others have their rows in the key's index
+			return // the other engines store rows in the index of the key
 		}
 		e := conformance.New(t, conformance.SQL(), engine)
-		locks, err := sqllock.New(e.Ctx, e.DB, sqllock.Options{})
+		locks, err := sqllock.New(e.Ctx, e.DB)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,8 +59,7 @@ func TestPlansOfSmallTables(t *testing.T) {
 		e.Eventually("the statistics are there", func() bool {
 			return e.Int(`SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'holdfast_records'`) >= 51
 		})
-		// What was read before may be counted late; of the tables read whole it would
-		// be ten thousand.
+		// Earlier reads may be counted late. Sequential scans would add about ten thousand rows.
 		if after := e.Int(read); after > before+2000 {
 			t.Errorf("%d rows were read without an index", after-before)
 		}

@@ -16,37 +16,37 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
 	"github.com/holdfast-go/holdfast/internal/dsn"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// jobVariable turns the test's binary into one of the processes of a test.
+// jobVariable makes the test binary run as one of the processes of a test.
 const jobVariable = "HOLDFAST_TEST_JOB"
 
-// job is what a process does: so many goroutines on one key at an instant.
+// job is the task of one process: a number of goroutines use one key at one instant.
 type job struct {
 	DSN, Key   string
 	Goroutines int
 	NoWait     bool
 	Start      time.Time
-	KillAt     string // a job of its own: see crash_test.go
+	KillAt     string // a separate kind of job: see crash_test.go
 }
 
-// report is what it saw.
+// report is the result of one process.
 type report struct {
 	Executed, Replayed, InProgress int
 
 	Errors []string
-	// PeakInUse is of connections that were out at once, PeakOpen of those
-	// that the pool had.
+	// PeakInUse is the most connections in use at once, PeakOpen the most that the pool had
+	// open.
 	PeakInUse, PeakOpen int
 }
 
-// TestThousandDuplicates: 4 processes with 250 goroutines each ask for one new
-// key at the same instant. One executes, all others replay, or are told that it
-// is in progress where they did not want to wait; no deadlock error surfaces, and
-// no process holds more than a few connections.
+// TestThousandDuplicates runs 4 processes with 250 goroutines each, which all use one new key
+// at the same instant. One call executes. All others replay, or return that the operation is
+// in progress if they did not wait. No deadlock error reaches the caller, and no process uses
+// more than a few connections.
 func TestThousandDuplicates(t *testing.T) {
 	t.Parallel()
 	const processes, each = 4, 250
@@ -76,7 +76,7 @@ func TestThousandDuplicates(t *testing.T) {
 				together += r.PeakInUse
 			}
 			e.WantOnce(key)
-			// An unknown commit may be settled as a replay, so "executed" is at most one.
+			// A call whose COMMIT was unknown may end as a replay, so "executed" is at most one.
 			if len(total.Errors) > 0 || total.Executed > 1 || total.Executed+total.Replayed+total.InProgress != processes*each ||
 				total.InProgress > 0 && !noWait {
 				e.Errorf("%+v", total)
@@ -105,7 +105,7 @@ func runJob(ctx context.Context, j job, r *report) error {
 	return json.Unmarshal(out, r)
 }
 
-// work is the process's side.
+// work runs a job in the child process.
 func work(text string) int {
 	var j job
 	r := &report{}
@@ -133,12 +133,12 @@ func (r *report) run(j job) error {
 	}
 	defer func() { _ = pool.Close() }()
 	var mu sync.Mutex
-	db, err := holdfastsql.Open(ctx, pool, holdfast.WithObserver(func(context.Context, holdfast.Statement) {
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) {
 		mu.Lock()
 		defer mu.Unlock()
 		stats := pool.Stats()
 		r.PeakInUse, r.PeakOpen = max(r.PeakInUse, stats.InUse), max(r.PeakOpen, stats.OpenConnections)
-	}))
+	}}})
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func insertEffect(e holdfast.Engine) string {
 	return `INSERT INTO effects (k, who) VALUES (?, 'process')`
 }
 
-// TestPoolOfOne: one connection is enough for everything.
+// TestPoolOfOne checks that every operation works with one connection.
 func TestPoolOfOne(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
@@ -212,7 +212,7 @@ func TestPoolOfOne(t *testing.T) {
 		if err := errors.Join(err, tx.Commit()); err != nil {
 			t.Error(err)
 		}
-		if err := e.DB.InTx(e.Ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error { return e.Effect(ctx, tx, "intx") }); err != nil {
+		if err := e.DB.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error { return e.Effect(ctx, tx, "intx") }); err != nil {
 			t.Error(err)
 		}
 		for _, key := range []string{"0", "1", "2", "3", "tx", "intx"} {
@@ -221,7 +221,8 @@ func TestPoolOfOne(t *testing.T) {
 	})
 }
 
-// TestUnreachable: a wrong DSN is an error of Open's, at once and without the password.
+// TestUnreachable checks that Open fails at once for a wrong DSN, without the password in the
+// error.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{

@@ -7,41 +7,42 @@ import (
 	"strconv"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
 const (
-	erasePage  = 500 // rows, of whomever, that one read goes through
+	erasePage  = 500 // rows that one read scans, of all tenants
 	eraseBatch = 100 // records in a transaction
 )
 
-// Erasure says whose records are to be erased.
+// Erasure selects the records to erase.
 type Erasure struct {
 	// Tenant as in Op: required, unless the store is SingleTenant.
 	Tenant string
-	// Name is the operation's. Default: all of the tenant's operations.
+	// Name is the name of the operation. Default: all of the tenant's operations.
 	Name string
-	// Keys erases all that may say who or what it was about: beside the
-	// results, the text of the keys, the business ids and the fingerprints.
-	// Tenant, operation, the hashes of the keys and the times stay.
+	// Keys erases all data that may identify a person or the subject of the operation: besides the
+	// results, the text of the keys, the business ids and the fingerprints. Tenant, operation, the
+	// hashes of the keys and the times stay.
 	Keys bool
 }
 
-// EraseScope erases the results, and the reasons of rejections, of a tenant or of
-// one of its operations in this store's namespace. That they were done stays:
-// duplicates get ErrExpired for as long as the key is kept, and nothing is
-// executed again. It returns how many records it erased; on an error, before that.
+// EraseScope erases the results and the rejection reasons of a tenant, or of one of its
+// operations, in this store's namespace. The fact that they were executed stays: duplicates get
+// ErrExpired for as long as the key is kept, and nothing is executed again. EraseScope returns how
+// many records it erased, also with an error.
 //
-// It reads the table of records once, some hundred rows at a time, and commits a
-// hundred records at a time: an erasure that was broken off is called again. What
-// the tenant does meanwhile may be missed, so end that first. A claim without a
-// result ([UnfinishedError]), and a staged operation that has not ended, is left
-// for whoever resolves it. Backups, and the
-// caller's own tables, are the caller's.
+// It reads the table of records once, some hundred rows at a time, and commits a hundred records
+// at a time. After an interruption, call it again. It may miss operations that the tenant runs at
+// the same time, so stop those first. A claim without a result ([UnfinishedError]) and a staged
+// operation that has not ended are left for an operator to resolve. It does not erase backups or
+// the caller's own tables.
 //
-// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], [holdfast.ErrRetry],
-// [holdfast.ErrUnknown] (call it again), ctx's, the driver's.
+// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], [holdfast.ErrRetry], [holdfast.ErrUnknown]
+// (call it again), errors of ctx and of the driver.
 func (s *Store[Tx]) EraseScope(ctx context.Context, e Erasure) (erased int64, err error) {
 	name := e.Name
 	if name == "" {
@@ -71,28 +72,20 @@ func (s *Store[Tx]) EraseScope(ctx context.Context, e Erasure) (erased int64, er
 	return erased + n, err
 }
 
-// eraseStaged erases staged operations, each in a transaction.
+// eraseStaged erases staged operations, each in its own transaction.
 func (s *Store[Tx]) eraseStaged(ctx context.Context, e Erasure) (erased int64, err error) {
-	ops := s.Operators()
-	f := Filter{States: []State{Succeeded, Rejected}, Tenant: e.Tenant, Name: e.Name, Limit: erasePage}
+	l := ledger.New(s.db, s.bounds())
+	from := ledger.Selection{Namespace: s.options.Namespace, Tenant: e.Tenant, Name: e.Name, States: []string{"2", "3"}, Least: -ledger.MaxAhead, Limit: erasePage}
 	if e.Keys {
-		f.States = append(f.States, ErasedSucceeded, ErasedRejected)
+		from.States = append(from.States, "4", "5")
 	}
 	for {
-		page, err := ops.List(ctx, f)
+		page, err := s.stagedKeys(ctx, l, from)
 		if err != nil {
 			return erased, err
 		}
-		for i := range page {
-			key, did := page[i].ID, false
-			err := ops.rows.write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
-				if did, err = ops.rows.eraseOne(ctx, q, key); err != nil || !e.Keys {
-					return err
-				}
-				r, err := ops.rows.sql.eraseKey.Exec(ctx, q, key)
-				did = did || r.Affected > 0
-				return err
-			})
+		for _, key := range page {
+			did, err := eraseOne(ctx, l, e, key)
 			if err != nil {
 				return erased, err
 			}
@@ -100,14 +93,59 @@ func (s *Store[Tx]) eraseStaged(ctx context.Context, e Erasure) (erased int64, e
 				erased++
 			}
 		}
-		if len(page) < f.Limit {
+		if len(page) < from.Limit {
 			return erased, nil
 		}
-		f.After = page[len(page)-1].ID
+		from.After = page[len(page)-1]
 	}
 }
 
-// eraseDue are the records that have something to erase.
+// eraseOne erases one staged operation in its own transaction.
+func eraseOne[Tx any](ctx context.Context, l *ledger.Ledger[Tx], e Erasure, key []byte) (did bool, err error) {
+	err = l.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
+		if did, err = l.Erase(ctx, q, key); err != nil || !e.Keys {
+			return err
+		}
+		r, err := l.SQL.EraseKey.Exec(ctx, q, key)
+		did = did || r.Affected > 0
+		return err
+	})
+	return did, err
+}
+
+// stagedKeys reads one page of the keys of staged operations.
+func (s *Store[Tx]) stagedKeys(ctx context.Context, l *ledger.Ledger[Tx], from ledger.Selection) (keys [][]byte, err error) {
+	rows, err := l.List(ctx, s.access.Pool, from)
+	if err != nil {
+		return nil, l.Explain(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		var key []byte
+		dest := make([]any, len(columns))
+		for i := range dest {
+			dest[i] = new(any)
+		}
+		dest[0] = &key
+		if err := rows.Scan(dest...); err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, once.FirstOf(rows.Err(), rows.Close())
+}
+
+// bounds returns the bounds of the staged operations' transactions.
+func (s *Store[Tx]) bounds() ledger.Bounds {
+	o := &s.options
+	return ledger.Bounds{Wait: o.Wait, Tx: holdfast.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout, Attempts: o.Attempts}}
+}
+
+// eraseDue returns the condition for records that have something to erase.
 func eraseDue(e Erasure) string {
 	if e.Keys {
 		return `state IN (2, 3, 4, 5) AND (state IN (2, 3) OR length(op_key) > 0)`
@@ -115,8 +153,8 @@ func eraseDue(e Erasure) string {
 	return `state IN (2, 3)`
 }
 
-// eraseFind reads one page, in the order of the hashes; next is nil at the end.
-// There is no index on the tenant: every claim would pay for it.
+// eraseFind reads one page, in the order of the hashes; next is nil at the end. There is no index
+// on the tenant, because every claim would pay for it.
 func (s *Store[Tx]) eraseFind(ctx context.Context, q core.Querier, e Erasure, after []byte) (keys [][]byte, next []byte, err error) {
 	table := s.access.Table("records")
 	page := s.dialect().Compile("erase.page", `SELECT key_hash FROM `+table+` WHERE key_hash > $1 ORDER BY key_hash LIMIT 1 OFFSET $2`)
@@ -155,11 +193,11 @@ func (s *Store[Tx]) eraseFind(ctx context.Context, q core.Querier, e Erasure, af
 	return keys, next, rows.Err()
 }
 
-// eraseSome is one transaction.
+// eraseSome erases one batch in one transaction.
 func (s *Store[Tx]) eraseSome(ctx context.Context, e Erasure, keys [][]byte) (erased int64, err error) {
 	set := dialect.Tombstone
 	if e.Keys {
-		// The empty value of the column's own type, which each engine writes differently.
+		// substr keeps the column's own type; each engine writes an empty value of it differently.
 		set += `, op_key = substr(op_key, 1, 0), business_id = NULL, fingerprint = NULL`
 	}
 	erase := s.dialect().Compile("erase.write", `UPDATE `+s.access.Table("records")+` SET `+set+

@@ -14,27 +14,27 @@ import (
 	"github.com/golang-migrate/migrate/v4/source"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
 )
 
 const (
-	// patience bounds the wait for another process's migration and for locks
-	// on the tables, all tries together.
-	patience = time.Minute
-	// cleanup bounds what outlives the caller's context: rollback and unlock.
-	cleanup = 5 * time.Second
+	// maxWait bounds the wait for another process's migration and for locks on the tables, over
+	// all tries.
+	maxWait = time.Minute
 )
 
-// Up applies what is missing, on the engine that pool is of. Any number of
-// processes may call it at the same moment, at every start: they take turns, for
-// a minute at most. Tables of a newer build are left as they are, and the pool open.
+// Up applies the missing migrations, on the engine that pool connects to. Any number of
+// processes may call it at the same moment, at every start: they take turns, and each waits for
+// at most a minute. Up leaves tables of a newer build unchanged, and leaves the pool open.
 //
-// On PostgreSQL and SQLite each file is one transaction. On MySQL and MariaDB
-// DDL commits by itself, so a process that dies on the way leaves a file half
-// done: the next Up or Down repeats it. No multiStatements is needed there; one
-// connection of the pool is used and closed at the end.
-func Up(ctx context.Context, pool *sql.DB, opts ...Option) error {
+// On PostgreSQL and SQLite each file is one transaction. On MySQL and MariaDB DDL commits
+// implicitly, so a process that dies leaves a file half done. The next Up or Down repeats that
+// file. Up does not need multiStatements on MySQL and MariaDB. It uses one connection of the
+// pool and closes that connection at the end.
+func Up(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) error {
 	return retry(ctx, pool, opts, func(d *driver, src source.Driver) error {
 		have, dirty, err := d.Version()
 		if err != nil || have >= Version && !dirty {
@@ -44,10 +44,9 @@ func Up(ctx context.Context, pool *sql.DB, opts ...Option) error {
 	})
 }
 
-// Down drops Holdfast's tables, golang-migrate's among them, and deletes every
-// record, so that keys which were used can be used again. It is for tests and
-// for removal.
-func Down(ctx context.Context, pool *sql.DB, opts ...Option) error {
+// Down drops Holdfast's tables, including golang-migrate's own table. This deletes every
+// record, so keys that were used can be used again. It is for tests and for removal.
+func Down(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) error {
 	return retry(ctx, pool, opts, func(d *driver, src source.Driver) error {
 		have, dirty, err := d.Version()
 		switch {
@@ -64,9 +63,9 @@ func Down(ctx context.Context, pool *sql.DB, opts ...Option) error {
 	})
 }
 
-// Applied reads how far the migrations got: 0 is not at all. Dirty means that
-// one is under way, or was cut off; Up and Down repeat it.
-func Applied(ctx context.Context, pool *sql.DB, opts ...Option) (version int, dirty bool, err error) {
+// Applied returns the version of the last applied migration, or 0 if there is none. dirty means
+// that a migration is running or was interrupted. Up and Down repeat an interrupted migration.
+func Applied(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) (version int, dirty bool, err error) {
 	err = retry(ctx, pool, opts, func(d *driver, _ source.Driver) error {
 		version, dirty, err = d.Version()
 		return err
@@ -74,57 +73,57 @@ func Applied(ctx context.Context, pool *sql.DB, opts ...Option) (version int, di
 	return max(version, 0), dirty, err
 }
 
-// steps goes one file at a time, each under its own lock: a failure leaves no
-// prefetched file behind, and between two files the context is looked at.
+// steps runs one file at a time, each under its own lock. So a failure leaves no prefetched
+// file behind, and the context is checked between files.
 func (d *driver) steps(src source.Driver, by int) error {
 	m, err := migrate.NewWithInstance("iofs", src, d.layout.dialect.Name, d)
 	if err != nil {
 		return err
 	}
-	m.LockTimeout = 2 * patience // Lock bounds itself
+	m.LockTimeout = 2 * maxWait // the driver's Lock has its own, shorter bound
 	for {
 		if err := d.ctx.Err(); err != nil {
 			return err
 		}
 		if err := m.Steps(by); errors.Is(err, fs.ErrNotExist) {
-			return nil // no further file
+			return nil // there are no more files
 		} else if err != nil {
 			return err
 		}
 	}
 }
 
-// retry gives f a connection of its own, again for as long as others are in the way.
-func retry(ctx context.Context, pool *sql.DB, opts []Option, f func(*driver, source.Driver) error) error {
-	db, err := holdfastsql.Open(ctx, pool)
+// retry runs f on its own connection. It repeats f while other processes are in the way.
+func retry(ctx context.Context, pool *sql.DB, opts []holdfast.Options, f func(*driver, source.Driver) error) error {
+	o, err := one(opts)
 	if err != nil {
 		return err
 	}
-	e := db.Engine()
-	l, err := newLayout(e, opts)
-	if err != nil {
-		return err
-	}
-	files, err := FS(e, opts...)
-	if err != nil {
-		return err
-	}
-	src, err := iofs.New(files, ".")
-	if err != nil {
-		return err
-	}
+	// The tables do not exist yet. Open checks later whether this server may be used.
+	opening := dialect.Without(ctx, dialect.RuleTables, dialect.RuleUntested)
+	var db *holdfast.DB[*sql.Tx]
+	var l *layout
 	start, pause := time.Now(), 10*time.Millisecond
 	for {
-		err := once(ctx, l, pool, src, f)
-		busy := errors.Is(err, database.ErrLocked)
-		switch l.dialect.Classify(err) {
-		case dialect.Busy, dialect.Retry:
-			busy = true
+		var err error
+		if db == nil {
+			db, err = holdfastsql.Open(opening, pool, o)
+		}
+		if err == nil && l == nil {
+			if l, err = newLayout(db.Engine(), o); err != nil {
+				return err
+			}
 		}
 		if err == nil {
-			return nil
+			err = once(ctx, l, pool, o, f)
 		}
-		if !busy || ctx.Err() != nil || time.Since(start) > patience {
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil || time.Since(start) > maxWait || !busy(l, err):
+			if l == nil {
+				return err
+			}
 			return fmt.Errorf("holdfast: migrating: %w", err)
 		}
 		select {
@@ -135,7 +134,25 @@ func retry(ctx context.Context, pool *sql.DB, opts []Option, f func(*driver, sou
 	}
 }
 
-func once(ctx context.Context, l *layout, pool *sql.DB, src source.Driver, f func(*driver, source.Driver) error) (err error) {
+// busy reports whether err says that another process is in the way. Before the database is
+// open, that process is switching a SQLite file to WAL: SQLite calls no busy handler for that.
+func busy(l *layout, err error) bool {
+	if l == nil {
+		return sqlite.Dialect.Classify(err) == dialect.Busy
+	}
+	class := l.dialect.Classify(err)
+	return errors.Is(err, database.ErrLocked) || class == dialect.Busy || class == dialect.Retry
+}
+
+func once(ctx context.Context, l *layout, pool *sql.DB, o holdfast.Options, f func(*driver, source.Driver) error) (err error) {
+	all, err := files(holdfast.Engine(l.dialect.Name), o)
+	if err != nil {
+		return err
+	}
+	src, err := iofs.New(all, ".")
+	if err != nil {
+		return err
+	}
 	conn, err := pool.Conn(ctx)
 	if err != nil {
 		return err

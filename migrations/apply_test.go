@@ -15,11 +15,11 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// settings are those that applying touches, or might.
+// settings read the session settings that applying changes, or might change.
 var settings = map[dbtest.Engine]string{
 	dbtest.Postgres: `SELECT current_setting('lock_timeout') || current_setting('default_transaction_isolation') || current_setting('search_path')`,
 	dbtest.MySQL:    `SELECT CONCAT(@@lock_wait_timeout, ' ', @@autocommit, ' ', @@transaction_isolation, ' ', DATABASE())`,
@@ -31,7 +31,7 @@ func TestUpDownUp(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
-		// Whatever kept its connection would stop at the next line.
+		// With one connection, code that kept its connection would block at the next line.
 		pool.SetMaxOpenConns(1)
 		before := scan[string](t, pool, settings[e])
 		wantVersion(t, pool, 0)
@@ -56,20 +56,36 @@ func TestUpDownUp(t *testing.T) {
 	})
 }
 
+// TestOptionsOfOpen checks that the options match those with which the pool is opened.
+func TestOptionsOfOpen(t *testing.T) {
+	t.Parallel()
+	pool, seen := dbtest.OpenSQL(t, dbtest.DSN(t, dbtest.SQLite)), 0
+	open := holdfast.Options{Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) { seen++ }}}
+	must(t, migrations.Up(t.Context(), pool, open))
+	if seen == 0 {
+		t.Error("the observer has seen nothing")
+	}
+	wrong := holdfast.Options{Engine: "oracle"}
+	if err := migrations.Down(t.Context(), pool, wrong); !errors.Is(err, holdfast.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+	wantVersion(t, pool, migrations.Version)
+}
+
 func TestPrefixesStandSideBySide(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		long := strings.Repeat("P", 32)
-		prefixes := []string{holdfast.DefaultPrefix, "", long, "other_"}
+		prefixes := []string{holdfast.DefaultPrefix, holdfast.NoPrefix, long, "other_"}
 		for _, p := range prefixes {
-			must(t, migrations.Up(t.Context(), pool, migrations.WithPrefix(p)))
-			works(t, pool, holdfast.WithPrefix(p))
+			must(t, migrations.Up(t.Context(), pool, holdfast.Options{Prefix: p}))
+			works(t, pool, holdfast.Options{Prefix: p})
 		}
-		must(t, migrations.Down(t.Context(), pool, migrations.WithPrefix(long)))
-		must(t, migrations.Down(t.Context(), pool, migrations.WithPrefix("")))
+		must(t, migrations.Down(t.Context(), pool, holdfast.Options{Prefix: long}))
+		must(t, migrations.Down(t.Context(), pool, holdfast.Options{Prefix: holdfast.NoPrefix}))
 		works(t, pool)
-		works(t, pool, holdfast.WithPrefix("other_"))
+		works(t, pool, holdfast.Options{Prefix: "other_"})
 	})
 }
 
@@ -78,7 +94,7 @@ func TestSchemaOfChoice(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		schema, quoted := "odd ; -- name", ""
-		pool.SetMaxOpenConns(1) // SQLite attaches to a connection
+		pool.SetMaxOpenConns(1) // SQLite attaches a database to one connection
 		switch e {
 		case dbtest.Postgres:
 			schema = scan[string](t, pool, `SELECT current_schema()`) + ` "; -- odd`
@@ -93,14 +109,14 @@ func TestSchemaOfChoice(t *testing.T) {
 			schema = scan[string](t, pool, `SELECT DATABASE()`) + " `; -- odd"
 			quoted = "`" + strings.ReplaceAll(schema, "`", "``") + "`"
 			run(t, pool, `CREATE DATABASE `+quoted)
-			// Applying closes its connection, and the cleanup runs on another.
+			// Applying closes its connection, so the cleanup runs on another one.
 			t.Cleanup(func() { cleanup(t, pool, `DROP DATABASE `+quoted) })
 		}
-		opt := migrations.WithSchema(schema)
+		opt := holdfast.Options{Schema: schema}
 		must(t, migrations.Up(t.Context(), pool, opt))
 		wantVersion(t, pool, migrations.Version, opt)
 		wantVersion(t, pool, 0)
-		works(t, pool, holdfast.WithSchema(schema))
+		works(t, pool, holdfast.Options{Schema: schema})
 		must(t, migrations.Up(t.Context(), pool))
 		must(t, migrations.Down(t.Context(), pool, opt))
 		wantVersion(t, pool, 0, opt)
@@ -123,7 +139,7 @@ func TestNativePool(t *testing.T) {
 	})
 }
 
-// A process that dies on the way leaves dirty versions where DDL commits by itself.
+// If a process dies during a migration, its version stays dirty where DDL commits implicitly.
 func TestWhatWasCutOffIsRepeated(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
@@ -188,8 +204,8 @@ func TestContextEndsTheWait(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		err := migrations.Up(ctx, pool)
-		// A dial knows the deadline, and may end a moment before the context.
-		if took := time.Since(start); err == nil || took < 290*time.Millisecond || took > 3*time.Second {
+		// A dial knows the deadline and may end just before the context.
+		if took := time.Since(start); err == nil || took < 290*time.Millisecond || took > dbtest.Slack {
 			t.Errorf("up under the lock of another: %v after %v", err, took)
 		}
 		release()
@@ -198,7 +214,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	})
 }
 
-// A context that ends anywhere leaves nothing that a later Up cannot mend.
+// A context that ends at any point leaves nothing that a later Up cannot repair.
 func TestContextEndsAnywhere(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
@@ -220,7 +236,7 @@ func TestContextEndsAnywhere(t *testing.T) {
 	})
 }
 
-// holdLock takes what golang-migrate's own drivers would take.
+// holdLock takes the lock that golang-migrate's own drivers take.
 func holdLock(t *testing.T, e dbtest.Engine, pool *sql.DB) (release func()) {
 	t.Helper()
 	conn, err := pool.Conn(t.Context())
@@ -251,8 +267,8 @@ func holdLock(t *testing.T, e dbtest.Engine, pool *sql.DB) (release func()) {
 	}
 }
 
-// works: holdfast takes the tables, and there is one version in them.
-func works(t *testing.T, pool *sql.DB, opts ...holdfast.Option) {
+// works checks that Holdfast accepts the tables and that they record one version.
+func works(t *testing.T, pool *sql.DB, opts ...holdfast.Options) {
 	t.Helper()
 	db, err := holdfastsql.Open(t.Context(), pool, opts...)
 	must(t, err)
@@ -261,12 +277,12 @@ func works(t *testing.T, pool *sql.DB, opts ...holdfast.Option) {
 	if n := scan[int](t, pool, `SELECT COUNT(*) FROM `+access.Table("schema")); n != 1 {
 		t.Errorf("%d versions in %s", n, access.Table("schema"))
 	}
-	if n := scan[int](t, pool, `SELECT COUNT(*) FROM `+access.Table("records")+` WHERE body_expires_at > 0 OR key_expires_at > 0`); n != 0 {
+	if n := scan[int](t, pool, `SELECT COUNT(*) FROM `+access.Table("records")+` WHERE result_expires_at > 0 OR key_expires_at > 0`); n != 0 {
 		t.Errorf("%d records", n)
 	}
 }
 
-func wantVersion(t *testing.T, pool *sql.DB, want int, opts ...migrations.Option) {
+func wantVersion(t *testing.T, pool *sql.DB, want int, opts ...holdfast.Options) {
 	t.Helper()
 	if got, dirty, err := migrations.Applied(t.Context(), pool, opts...); err != nil || dirty || got != want {
 		t.Errorf("version %d (dirty: %t), %v; want %d", got, dirty, err, want)
@@ -300,7 +316,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A reader in the way holds up a DROP only for as long as it reads.
+// A reader delays a DROP only for as long as it reads.
 func TestDownWaitsForReaders(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
@@ -312,7 +328,7 @@ func TestDownWaitsForReaders(t *testing.T) {
 		must(t, tx.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM holdfast_records`).Scan(&n))
 		done := make(chan error, 1)
 		go func() { done <- migrations.Down(t.Context(), pool) }()
-		time.Sleep(3 * time.Second) // past the bound of one try
+		time.Sleep(3 * time.Second) // longer than the bound of one attempt
 		must(t, tx.Commit())
 		must(t, <-done)
 		wantVersion(t, pool, 0)

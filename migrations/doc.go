@@ -1,19 +1,19 @@
-// Package migrations holds the SQL of Holdfast's tables, for each engine and
-// for the prefix and schema of your choice. It links no database driver.
+// Package migrations holds the SQL of Holdfast's tables, for each engine and for the prefix and
+// schema of your choice. It links no database driver.
 //
 // # Applying
 //
-// [Up] applies them through golang-migrate on the pool that you have, whichever
-// engine it is of:
+// [Up] applies the migrations with golang-migrate on the pool that you have, on any of the
+// engines:
 //
 //	err := migrations.Up(ctx, pool)
 //
-// It may run at every start of every process, several at once: when there is
-// nothing to do it only reads. The version is kept in the table
-// holdfast_migrations, beside your own migrations. A native pool of pgx is lent:
+// Any number of processes may run it, at every start and at the same time. It only reads when
+// no migration is missing. The table holdfast_migrations keeps the version, so your own
+// migrations are unaffected. For a native pgx pool, wrap it:
 //
 //	db := stdlib.OpenDBFromPool(pool)
-//	defer db.Close() // gives its connections back; the pool stays open
+//	defer db.Close() // returns its connections; the pool stays open
 //	err := migrations.Up(ctx, db)
 //
 // The command does the same:
@@ -22,17 +22,16 @@
 //
 // # Copying
 //
-// Into a tool of your own copy the output of
+// To use a migration tool of your own, copy the output of
 //
 //	holdfast migrate print --engine postgres
 //
-// or give it [FS]. Each statement may run again, and wants no transaction
-// around it. Holdfast itself looks only at the table holdfast_schema, so it
-// does not matter who applied the SQL.
+// into it, or give it [FS]. Each statement may run again and needs no transaction around it.
+// Holdfast itself reads only the table holdfast_schema, so any tool may apply the SQL.
 //
 // # Grants
 //
-// A program that uses Holdfast reads and writes rows; whoever migrates also
+// A program that uses Holdfast reads and writes rows. The role that runs migrations also
 // creates and drops tables. PostgreSQL:
 //
 //	GRANT USAGE ON SCHEMA app TO runtime;
@@ -47,8 +46,8 @@
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON app.holdfast_records TO runtime; -- and the other tables
 //	GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON app.* TO migrator;
 //
-// SQLite has no users: who migrates or runs needs to write the file and its folder.
+// SQLite has no users: every process that migrates or runs needs write access to the file and
+// its directory.
 //
-// The SELECT on holdfast_migrations is needed only by a program that calls Up
-// at its start.
+// Only a program that calls Up at its start needs the SELECT on holdfast_migrations.
 package migrations

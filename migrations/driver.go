@@ -10,26 +10,27 @@ import (
 
 	"github.com/golang-migrate/migrate/v4/database"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// driver is golang-migrate's view of one connection.
+// driver is golang-migrate's database driver on one connection.
 //
-// golang-migrate's own database drivers are not used: that of pgx gives its
-// connection back only by closing the pool, that of MySQL needs
-// multiStatements, that of SQLite locks within one process only, none takes a
-// context, and each links a driver which the program may not want.
+// Holdfast does not use golang-migrate's own drivers. The pgx driver returns its connection
+// only by closing the pool. The MySQL driver needs multiStatements. The SQLite driver locks
+// within one process only. None takes a context, and each links a database driver that the
+// program may not want.
 type driver struct {
-	ctx    context.Context // golang-migrate's methods take none
+	ctx    context.Context // golang-migrate's methods take no context
 	layout *layout
 	engine engine
 	conn   *sql.Conn
-	table  string // golang-migrate's own
-	down   bool   // the way we go
+	table  string // golang-migrate's version table
+	down   bool   // migrating down
 	locked bool   // by Lock
-	failed error  // since Lock
-	after  string // puts back what the engine's lock changed
-	// spoiled: the connection must not go back to the pool.
+	failed error  // the first error since Lock
+	after  string // restores what the engine's lock changed
+	// spoiled means that the connection must not return to the pool.
 	spoiled bool
 }
 
@@ -40,7 +41,7 @@ func (d *driver) exec(query string) error {
 	return err
 }
 
-// Lock begins one file's migration: nobody else is at it until Unlock.
+// Lock starts one file's migration. No other process migrates until Unlock.
 func (d *driver) Lock() error {
 	d.failed = nil
 	if err := d.engine.lock(d); err != nil {
@@ -51,7 +52,7 @@ func (d *driver) Lock() error {
 	return d.orUnlock(err)
 }
 
-// orUnlock undoes a lock that came with an error.
+// orUnlock unlocks if err is not nil.
 func (d *driver) orUnlock(err error) error {
 	if d.failed = err; err == nil {
 		return nil
@@ -59,24 +60,25 @@ func (d *driver) orUnlock(err error) error {
 	return errors.Join(err, d.Unlock())
 }
 
-// Unlock ends it: where DDL is transactional all of it stands or none.
+// Unlock ends one file's migration. Where DDL is transactional, it commits or rolls back the
+// whole file.
 func (d *driver) Unlock() error {
 	d.locked = false
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), cleanup)
+	ctx, cancel := core.Cleanup(d.ctx)
 	defer cancel()
 	err := d.engine.unlock(ctx, d)
 	if d.failed != nil {
-		return nil // its caller has that error already
+		return nil // the caller has that error already
 	}
 	return err
 }
 
-// SetVersion stores how far we are. Before a file (dirty) a failure is kept for
-// Run, because golang-migrate's reader of the file waits for Run to read it.
+// SetVersion stores the version. Before a file (dirty) it keeps a failure for Run, because
+// golang-migrate's reader of the file waits for Run to read it.
 func (d *driver) SetVersion(version int, dirty bool) error {
 	statements := []string{`DELETE FROM ` + d.table}
 	if version >= 0 || dirty {
-		// A literal, as prepared statements do not survive every pooler.
+		// A literal: prepared statements do not work through every pooler.
 		statements = append(statements, fmt.Sprintf(`INSERT INTO %s (version, dirty) VALUES (%d, %t)`, d.table, version, dirty))
 	}
 	if !d.engine.transaction {
@@ -94,9 +96,9 @@ func (d *driver) SetVersion(version int, dirty bool) error {
 	return d.failed
 }
 
-// Version is golang-migrate's. A file that was cut off counts as not begun:
-// every statement may run again, and under the lock nobody is running it.
-// The stored version stays dirty until the file is through.
+// Version implements database.Driver. An interrupted file counts as not begun: every statement
+// may run again, and under the lock no other process runs it. The stored version stays dirty
+// until the file is complete.
 func (d *driver) Version() (version int, dirty bool, err error) {
 	version, dirty, err = d.stored()
 	if err != nil || !dirty || !d.locked {
@@ -113,7 +115,7 @@ func (d *driver) Version() (version int, dirty bool, err error) {
 	return version, false, nil
 }
 
-// stored reads the version and needs no lock; no table is no version.
+// stored reads the version and needs no lock. A missing table means no version.
 func (d *driver) stored() (version int, dirty bool, err error) {
 	err = d.conn.QueryRowContext(d.ctx, `SELECT version, dirty FROM `+d.table).Scan(&version, &dirty)
 	if errors.Is(err, sql.ErrNoRows) || d.layout.dialect.Classify(err) == dialect.NoTable {
@@ -139,7 +141,7 @@ func (d *driver) Run(file io.Reader) error {
 	return err
 }
 
-// forget drops golang-migrate's table, unless somebody has gone up meanwhile.
+// forget drops golang-migrate's table, unless another process has migrated up since.
 func (d *driver) forget() error {
 	if err := d.Lock(); err != nil {
 		return err
@@ -152,7 +154,7 @@ func (d *driver) forget() error {
 	return errors.Join(err, d.Unlock())
 }
 
-// release gives the connection back, or ends it.
+// release returns the connection to the pool, or closes it if it is spoiled.
 func (d *driver) release() {
 	if d.spoiled {
 		_ = d.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
@@ -160,11 +162,11 @@ func (d *driver) release() {
 	_ = d.conn.Close()
 }
 
-// Open is golang-migrate's; nobody calls it.
+// Open implements database.Driver. It is never called.
 func (d *driver) Open(string) (database.Driver, error) { return nil, errors.ErrUnsupported }
 
-// Drop is golang-migrate's; nobody calls it.
+// Drop implements database.Driver. It is never called.
 func (d *driver) Drop() error { return errors.ErrUnsupported }
 
-// Close leaves the pool to its owner.
+// Close does nothing: the caller owns the pool.
 func (d *driver) Close() error { return nil }

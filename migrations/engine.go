@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// engine is how one engine keeps two migrations apart.
+// engine is how one engine prevents concurrent migrations.
 type engine struct {
-	// transaction: a file and its version are one transaction.
+	// transaction means that a file and its version are one transaction.
 	transaction bool
-	// split: the driver takes one statement at a time.
+	// split means that the driver takes one statement at a time.
 	split bool
-	// lock does not wait: database.ErrLocked is tried again.
+	// lock does not wait. After database.ErrLocked the caller tries again.
 	lock   func(d *driver) error
 	unlock func(ctx context.Context, d *driver) error
 }
@@ -29,9 +29,9 @@ var engines = map[string]engine{
 	"sqlite":   {transaction: true, lock: lockSQLite, unlock: unlockSQLite},
 }
 
-// The lock is the transaction's, not the session's, so that it goes through a
-// transaction pooler. lock_timeout keeps a statement that waits for a table
-// from holding up the foreground behind it; the wait is tried again.
+// lockPostgres locks for the transaction, not for the session, so that the lock works through a
+// transaction pooler. A statement that waits for a table makes all later statements on it wait,
+// so lock_timeout bounds that wait. The caller tries again.
 func lockPostgres(d *driver) error {
 	var db, schema sql.NullString
 	err := d.conn.QueryRowContext(d.ctx, `SELECT current_database(), current_schema()`).Scan(&db, &schema)
@@ -58,8 +58,8 @@ func lockPostgres(d *driver) error {
 	return d.orUnlock(err)
 }
 
-// BEGIN IMMEDIATE takes the only write lock, across processes. Within the
-// engine's own wait for it the context counts for nothing, so we wait ourselves.
+// lockSQLite takes the only write lock, across processes, with BEGIN IMMEDIATE. The engine's
+// own wait ignores the context, so lockSQLite does not wait and the caller tries again.
 func lockSQLite(d *driver) error {
 	var timeout int
 	if err := d.conn.QueryRowContext(d.ctx, `PRAGMA busy_timeout`).Scan(&timeout); err != nil {
@@ -81,8 +81,8 @@ func unlockSQLite(ctx context.Context, d *driver) error {
 	return err
 }
 
-// end commits or rolls back. A COMMIT that was refused (SQLite, with readers in
-// the way) leaves the transaction open, and so does a BEGIN whose context ended.
+// end commits or rolls back. A refused COMMIT (SQLite, while others read) leaves the
+// transaction open, and so does a BEGIN whose context ended.
 func end(ctx context.Context, d *driver) error {
 	err := d.failed
 	if err == nil {
@@ -95,13 +95,13 @@ func end(ctx context.Context, d *driver) error {
 		return nil
 	}
 	if _, e := d.conn.ExecContext(ctx, `ROLLBACK`); e != nil && d.layout.dialect.Classify(e) != dialect.Gone {
-		d.spoiled = true // ending the connection rolls back, too
+		d.spoiled = true // closing the connection rolls back, too
 	}
 	return err
 }
 
-// DDL commits by itself here, so the lock is the session's. The bound on waits
-// for tables is a session setting: the connection ends with its use.
+// lockMySQL locks for the session, because DDL commits implicitly. The bound on waits for
+// tables is a session setting, so the connection is closed after use.
 func lockMySQL(d *driver) error {
 	var db sql.NullString
 	if err := d.conn.QueryRowContext(d.ctx, `SELECT DATABASE()`).Scan(&db); err != nil {
@@ -111,7 +111,7 @@ func lockMySQL(d *driver) error {
 		db.String = d.layout.schema
 	}
 	if db.String == "" {
-		return errors.New("no database is selected: name it in the DSN, or with WithSchema")
+		return errors.New("no database is selected: name it in the DSN, or in Options.Schema")
 	}
 	id, err := database.GenerateAdvisoryLockId(db.String + ":" + d.layout.prefix + "migrations")
 	if err != nil {
@@ -130,7 +130,7 @@ func lockMySQL(d *driver) error {
 	return err
 }
 
-// unlockMySQL need not succeed: the lock goes with the connection.
+// unlockMySQL may fail: the lock ends with the connection.
 func unlockMySQL(ctx context.Context, d *driver) error {
 	_, _ = d.conn.ExecContext(ctx, d.after)
 	return nil

@@ -9,23 +9,21 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
 )
 
-// layout says where the tables are: an engine, a prefix and a schema.
+// layout says where the tables are: engine, prefix and schema.
 type layout struct {
 	dialect        dialect.Dialect
 	prefix, schema string
 }
 
-// newLayout applies the options to the default, and checks the names.
-func newLayout(e holdfast.Engine, opts []Option) (*layout, error) {
-	l := &layout{prefix: holdfast.DefaultPrefix}
-	for _, o := range opts {
-		o(l)
-	}
-	if err := holdfast.CheckNames(e, l.prefix, l.schema); err != nil {
+// newLayout checks the names and applies the defaults.
+func newLayout(e holdfast.Engine, o holdfast.Options) (*layout, error) {
+	l := &layout{}
+	var err error
+	if l.prefix, l.schema, err = o.Names(e); err != nil {
 		return nil, err
 	}
 	if e == holdfast.SQLite && l.schema == "" {
-		// A bare name may be found in an attached database, and dropped there.
+		// An unqualified name could match, and drop, a table of an attached database.
 		l.schema = "main"
 	}
 	for _, d := range []dialect.Dialect{postgres.Dialect, mysql.Dialect, mariadb.Dialect, sqlite.Dialect} {
@@ -36,7 +34,7 @@ func newLayout(e holdfast.Engine, opts []Option) (*layout, error) {
 	return l, nil
 }
 
-// qualifier is the quoted schema with its dot, or nothing.
+// qualifier returns the quoted schema with its dot, or "".
 func (l *layout) qualifier() string {
 	if l.schema == "" {
 		return ""
@@ -44,7 +42,7 @@ func (l *layout) qualifier() string {
 	return l.dialect.Ident(l.schema) + "."
 }
 
-// table is the qualified, quoted name of a table.
+// table returns the qualified, quoted name of a table.
 func (l *layout) table(name string) string {
 	return l.qualifier() + l.dialect.Ident(l.prefix+name)
 }

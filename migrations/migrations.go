@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Version is the version of the tables that this build creates.
@@ -17,20 +18,22 @@ const Version = 1
 //go:embed postgres/*.sql mysql/*.sql sqlite/*.sql
 var templates embed.FS
 
-// Option changes where the tables are.
-type Option func(*layout)
+// FS returns the migrations of an engine for a prefix and a schema. The files have
+// golang-migrate's names: 0001_init.up.sql, 0001_init.down.sql.
+func FS(e holdfast.Engine, opts ...holdfast.Options) (fs.FS, error) {
+	o, err := one(opts)
+	if err != nil {
+		return nil, err
+	}
+	return files(e, o)
+}
 
-// WithPrefix begins the names of the tables, as [holdfast.WithPrefix] does.
-func WithPrefix(prefix string) Option { return func(l *layout) { l.prefix = prefix } }
+func one(opts []holdfast.Options) (holdfast.Options, error) {
+	return options.One(opts)
+}
 
-// WithSchema puts the tables into a schema that exists (on MySQL and MariaDB a
-// database, on SQLite an attached one), as [holdfast.WithSchema] does.
-func WithSchema(schema string) Option { return func(l *layout) { l.schema = schema } }
-
-// FS holds the migrations of an engine for a prefix and a schema, named as
-// golang-migrate names them: 0001_init.up.sql, 0001_init.down.sql.
-func FS(e holdfast.Engine, opts ...Option) (fs.FS, error) {
-	l, err := newLayout(e, opts)
+func files(e holdfast.Engine, o holdfast.Options) (fs.FS, error) {
+	l, err := newLayout(e, o)
 	if err != nil {
 		return nil, err
 	}
@@ -38,13 +41,13 @@ func FS(e holdfast.Engine, opts ...Option) (fs.FS, error) {
 	if e == holdfast.MariaDB {
 		dir = string(holdfast.MySQL)
 	}
-	files, err := templates.ReadDir(dir)
+	entries, err := templates.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	render := strings.NewReplacer("{schema}", l.qualifier(), "{prefix}", l.prefix)
 	out := fstest.MapFS{}
-	for _, f := range files {
+	for _, f := range entries {
 		text, err := templates.ReadFile(dir + "/" + f.Name())
 		if err != nil {
 			return nil, err
@@ -55,7 +58,7 @@ func FS(e holdfast.Engine, opts ...Option) (fs.FS, error) {
 }
 
 // Print writes the SQL of all up migrations, in order.
-func Print(w io.Writer, e holdfast.Engine, opts ...Option) error {
+func Print(w io.Writer, e holdfast.Engine, opts ...holdfast.Options) error {
 	files, err := FS(e, opts...)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func TestNamesAreQuotedAndShortEnough(t *testing.T) {
 			quote, limit = "`", 64
 		}
 		schema := `S ` + quote + `; DROP {prefix}`
-		text := printed(t, e, migrations.WithPrefix(prefix), migrations.WithSchema(schema))
+		text := printed(t, e, holdfast.Options{Prefix: prefix, Schema: schema})
 		want := quote + `S ` + quote + quote + `; DROP {prefix}` + quote + `.` + quote + prefix + `records` + quote
 		if e != holdfast.SQLite && !strings.Contains(text, want) {
 			t.Errorf("%s: %s is not in %s", e, want, text)
@@ -60,10 +60,15 @@ func TestNamesAreQuotedAndShortEnough(t *testing.T) {
 
 func TestNamesAreRefusedAsHoldfastDoes(t *testing.T) {
 	t.Parallel()
-	for _, opt := range []migrations.Option{
-		migrations.WithPrefix("1a"), migrations.WithPrefix("a-b"), migrations.WithPrefix("é"),
-		migrations.WithPrefix(strings.Repeat("p", 33)), migrations.WithPrefix(`a"b`),
-		migrations.WithSchema("a\x00b"), migrations.WithSchema("\xff"), migrations.WithSchema(strings.Repeat("s", 256)),
+	for _, opt := range []holdfast.Options{
+		{Prefix: "1a"},
+		{Prefix: "a-b"},
+		{Prefix: "é"},
+		{Prefix: strings.Repeat("p", 33)},
+		{Prefix: `a"b`},
+		{Schema: "a\x00b"},
+		{Schema: "\xff"},
+		{Schema: strings.Repeat("s", 256)},
 	} {
 		for _, e := range engines {
 			if _, err := migrations.FS(e, opt); !errors.Is(err, holdfast.ErrInvalid) {
@@ -74,7 +79,7 @@ func TestNamesAreRefusedAsHoldfastDoes(t *testing.T) {
 	if _, err := migrations.FS("oracle"); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := migrations.FS(holdfast.SQLite, migrations.WithPrefix("")); err != nil {
+	if _, err := migrations.FS(holdfast.SQLite, holdfast.Options{Prefix: holdfast.NoPrefix}); err != nil {
 		t.Errorf("no prefix: %v", err)
 	}
 }
@@ -92,7 +97,7 @@ func TestNoDriverIsLinked(t *testing.T) {
 	}
 }
 
-func printed(t *testing.T, e holdfast.Engine, opts ...migrations.Option) string {
+func printed(t *testing.T, e holdfast.Engine, opts ...holdfast.Options) string {
 	t.Helper()
 	var b strings.Builder
 	if err := migrations.Print(&b, e, opts...); err != nil {

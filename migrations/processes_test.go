@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
 	"github.com/holdfast-go/holdfast/internal/dsn"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// The test binary runs itself as one of several processes.
+// The test binary starts itself as one of several processes.
 const (
 	childEngine = "HOLDFAST_MIGRATE_CHILD_ENGINE"
 	childDSN    = "HOLDFAST_MIGRATE_CHILD_DSN"
@@ -44,8 +44,8 @@ func child() error {
 	defer func() { _ = pool.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	prefix := migrations.WithPrefix(os.Getenv(childPrefix))
-	if os.Getenv(childLoop) != "" { // until killed
+	prefix := holdfast.Options{Prefix: os.Getenv(childPrefix)}
+	if os.Getenv(childLoop) != "" { // until it is killed
 		for {
 			_ = migrations.Up(ctx, pool, prefix)
 			_ = migrations.Down(ctx, pool, prefix)
@@ -91,8 +91,8 @@ func TestProcessesAtOnce(t *testing.T) {
 			for _, w := range wait {
 				w()
 			}
-			works(t, pool, holdfast.WithPrefix(prefix))
-			wantVersion(t, pool, migrations.Version, migrations.WithPrefix(prefix))
+			works(t, pool, holdfast.Options{Prefix: prefix})
+			wantVersion(t, pool, migrations.Version, holdfast.Options{Prefix: prefix})
 		}
 	})
 }
@@ -100,7 +100,8 @@ func TestProcessesAtOnce(t *testing.T) {
 // others counts the sessions of the killed process.
 var others = map[dbtest.Engine]string{
 	dbtest.Postgres: `SELECT count(*) FROM pg_stat_activity WHERE application_name = current_schema()`,
-	// information_schema.PROCESSLIST fails with 3854 while any session runs a statement that is not text.
+	// information_schema.PROCESSLIST fails with error 3854 while any session runs a statement
+	// that is not text.
 	dbtest.MySQL:   `SELECT COUNT(*) FROM performance_schema.threads WHERE PROCESSLIST_DB = DATABASE() AND PROCESSLIST_ID <> CONNECTION_ID()`,
 	dbtest.MariaDB: `SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()`,
 }
@@ -110,7 +111,7 @@ func TestKilledProcesses(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		url := dbtest.DSN(t, e)
 		pool := dbtest.OpenSQL(t, url)
-		pool.SetMaxIdleConns(0) // so that the sessions left are the killed one's
+		pool.SetMaxIdleConns(0) // so that only the sessions of the killed process remain
 		dirty := 0
 		for i := range 8 {
 			childURL := url
@@ -125,7 +126,7 @@ func TestKilledProcesses(t *testing.T) {
 			if out.Len() > 0 {
 				t.Errorf("the process said: %s", out)
 			}
-			// The server may still be finishing the killed process's Down.
+			// The server may still be finishing the Down of the killed process.
 			for e != dbtest.SQLite && scan[int](t, pool, others[e]) > 0 {
 				time.Sleep(10 * time.Millisecond)
 			}

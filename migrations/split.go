@@ -2,8 +2,8 @@ package migrations
 
 import "strings"
 
-// split cuts a file of MySQL's into statements, at the semicolons outside of
-// quotes and comments, and leaves the comments out.
+// split cuts a MySQL file into statements, at the semicolons outside of quotes and comments,
+// and drops the comments.
 func split(file string) []string {
 	var out []string
 	var b strings.Builder

@@ -1,10 +1,10 @@
-// Package optimistic updates rows that carry a version, and refuses to
-// overwrite what somebody else wrote since a row was read.
+// Package optimistic updates rows that have a version, and refuses to overwrite a row
+// that was changed since it was read.
 //
-//	orders, err := optimistic.NewTable[Order](ctx, db, optimistic.TableSpec{
-//		Table: "orders", Key: []string{"order_no"}, Version: "version",
+//	orders, err := optimistic.NewTable[Order](ctx, db, holdfast.TableSpec{
+//		Table: "orders", Key: []string{"order_no"},
 //	})
-//	err = optimistic.Retry(ctx, db, optimistic.RetryOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+//	err = optimistic.Retry(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 //		order, err := orders.GetTx(ctx, tx, Order{Number: "A-17"})
 //		if err != nil {
 //			return err
@@ -14,75 +14,72 @@
 //		return err
 //	})
 //
+// # What it promises
+//
+// No lost update: of two writers that read the same version of a row, at most one
+// writes. The other gets [ErrConflict] and has written nothing. The promise holds
+// between writers that use this package. An UPDATE by other means that leaves the
+// version as it is goes unnoticed, unless [Table.Enforce] makes the database refuse it.
+//
+// Package optimistic/register is compare-and-swap on named values that need no table
+// of their own.
+//
 // # The version
 //
-// Each row has a version in a column that is NOT NULL. An integer goes up by
-// one with every update and begins at 1; add the column to a table that has
-// rows with DEFAULT 1. A UUID column gets a new random UUID. A timestamp is
-// refused: two writes within one tick of the clock look like one.
+// Each row has a version in a column that is NOT NULL (see [TableOptions]). An integer
+// begins at 1 and goes up by one with every update. To add the column to a table with
+// rows, declare it with DEFAULT 1. A UUID column gets a new random UUID. A timestamp is
+// refused: two writes within one tick of the clock would have the same version.
 //
-// An update or a delete names the version that was read, in its WHERE. It
-// touches that row in that version or none, and an update always moves the
-// version, also where all values stay the same, so that MySQL's way of counting
-// affected rows (clientFoundRows) does not matter. A version that is zero,
-// negative, empty or at the end of its type is refused before anything is sent:
-// it never means "without the check".
+// An update or a delete names the version that was read in its WHERE clause, so it
+// touches the row in that version or nothing. An update always changes the version,
+// also if all values stay the same, so it does not matter how MySQL counts affected
+// rows (clientFoundRows). A version that is zero, negative, empty or the last of its
+// type is refused before anything is sent. It never means "without the check".
 //
-// Integer versions of a row that is deleted and inserted again begin at 1
-// again, and whoever still holds version 1 of the former row overwrites the
-// new one. Where keys come back, use UUIDs.
-//
-// The check holds between those who make it. An UPDATE past this package that
-// does not move the version is not seen by it, unless [Table.Enforce] has the
-// database refuse it.
-//
-// # Named values
-//
-// A [Register] is compare-and-swap on named values that have no table of their
-// own: [Register.Create], [Register.CompareAndSwap], [Register.Delete] by the
-// revision that was read, and [Register.Watch].
+// A row that is deleted and inserted again begins at version 1 again. A writer that
+// still has version 1 of the old row would overwrite the new one. If keys come back,
+// use UUIDs.
 //
 // # Errors
 //
-// [ErrConflict] ([*ConflictError], with both versions): the row is there in
-// another version. [ErrNotFound]: it is not there. [ErrDuplicate]: an insert
-// met a row with the same unique key. Each has the table and the row's key, and
-// so has [RowError], the database's error on the write of a row.
-// [RefusedError], an ErrConflict too: [Table.Enforce] refused it.
-// [ErrNotEnforced]: its trigger is not as it should be. [holdfast.ErrInvalid]:
-// refused, nothing was sent. [holdfast.ErrRetry]: the engine rolled back, or a
-// lock was not to be had; a new transaction may do better.
-// [holdfast.ErrUnknown]: the commit may or may not have happened.
+//   - [ErrConflict] ([*ConflictError], with both versions): the row has another version.
+//   - [ErrNotFound]: the row does not exist.
+//   - [ErrDuplicate]: an insert met a row with the same unique key.
+//   - [*RowError]: the database's error on the write of a row.
+//   - [*RefusedError], an ErrConflict too: the trigger of [Table.Enforce] refused it.
+//   - [ErrNotEnforced]: that trigger is missing, disabled or changed.
+//   - [holdfast.ErrInvalid]: an argument was refused, and nothing was sent.
+//   - [holdfast.ErrRetry]: the engine rolled back, or a lock could not be acquired in
+//     time; a new transaction may succeed.
+//   - [holdfast.ErrUnknown]: the commit may or may not have happened.
 //
-// After an unknown commit read the row again: an integer version that moved may
-// have been moved by another writer, so what must happen once needs a record of
-// its own in the same transaction (a row with a unique number, or package
-// idempotency).
+// After an unknown commit read the row again. Another writer may have moved an integer
+// version, so work that must happen once needs a record in the same transaction: a row
+// with a unique number, or package idempotency.
 //
 // # Transactions
 //
-// X runs in a transaction of its own; XTx joins the caller's. When an XTx that
-// writes fails with anything but holdfast.ErrInvalid, Holdfast has rolled the
-// transaction back: several rows of several tables are written together or not
-// at all, and a conflict that the caller forgets to look at cannot become half
-// a booking. GetTx leaves the transaction alone when there is no such row. How
-// long a lock is waited for in the caller's transaction is the caller's own
-// setting (lock_timeout, innodb_lock_wait_timeout, busy_timeout).
+// Insert, Update and Delete run in a transaction of their own. The forms with Tx join
+// the caller's transaction. When a write with Tx fails with any error but
+// holdfast.ErrInvalid, Holdfast has rolled the transaction back. So several rows are
+// written together or not at all, even if the caller ignores the error. GetTx leaves
+// the transaction alone when the row does not exist. In the caller's transaction the
+// caller's own settings bound the wait for locks (lock_timeout,
+// innodb_lock_wait_timeout, busy_timeout).
 //
 // # Isolation
 //
-// Every level is safe, and none lets a conflict be resolved within the
-// transaction that met it. Under REPEATABLE READ on MySQL and MariaDB the
-// transaction's own reads go on showing the version of its snapshot, so a loop
-// that reads again and tries again never ends; what [ConflictError] says is
-// read with a lock, which sees past the snapshot. PostgreSQL answers such an
-// update with 40001, MariaDB with innodb_snapshot_isolation with 1020 and
-// SQLite with BUSY_SNAPSHOT: all of them are holdfast.ErrRetry. [Retry] runs
-// the whole read-modify-write again in a new transaction for any of these. It
-// has no form inside a caller's transaction, because that cannot be begun again
-// from here.
+// Every isolation level is safe. At none of them can a transaction resolve its own
+// conflict: at REPEATABLE READ on MySQL and MariaDB its plain reads keep showing the
+// version of its snapshot, so a loop of read and update would never end. [ConflictError]
+// comes from a locking read, which reads past the snapshot. PostgreSQL answers such an
+// update with 40001, MariaDB with innodb_snapshot_isolation with 1020, and SQLite with
+// BUSY_SNAPSHOT; all three are holdfast.ErrRetry. [Retry] runs the whole
+// read-modify-write again in a new transaction after any of these. It has no form
+// inside a caller's transaction, because only the caller can start that one again.
 //
-// Under READ COMMITTED, read the versioned row first and what depends on it
-// afterwards: then an update that succeeds proves that nothing which moves the
-// version was committed in between.
+// At READ COMMITTED, read the versioned row first and everything that depends on it
+// afterwards. An update that succeeds then proves that no change of the version was
+// committed in between.
 package optimistic

@@ -12,29 +12,28 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// Enforce makes the database itself refuse every UPDATE of the table, from any
-// client, that does not move each row's version by one (a UUID: to another
-// UUID). It puts a trigger on the table, and on PostgreSQL a function for it,
-// both named holdfast_version_ and 16 digits. Where the trigger is there and
-// works nothing is done, so each start of a program may call it.
+// Enforce makes the database refuse every UPDATE of the table, from any client, that
+// does not increase each row's version by one (a UUID: that keeps the UUID). It creates
+// a trigger on the table, and on PostgreSQL a function for it, both named
+// holdfast_version_ and 16 digits. If the trigger exists and works, Enforce does
+// nothing, so a program may call it at each start.
 //
 // A refused update is an error of the client's driver; [AsConflict] makes it an
 // [ErrConflict], and [Retry] does so with what its function returns.
 //
-// It is DDL: it runs on connections of its own, never in a transaction of the
-// caller's, and takes the user that may make triggers. It waits at most a second
-// at a time for the table, ten times, and writers wait behind it meanwhile. On
-// MySQL there is a moment without a trigger where one that does not work is
-// replaced.
+// Enforce is DDL. It runs on separate connections, never in a transaction of the caller,
+// and needs the privilege to create triggers. It waits for the table up to ten times, a second
+// each time, and writers wait behind it during that time. While it replaces a trigger on MySQL,
+// the table has none for a moment.
 //
-// What it does not see: a row that is deleted and inserted again (REPLACE,
-// INSERT OR REPLACE, TRUNCATE); on MySQL and MariaDB the cascade of a foreign
-// key; on PostgreSQL a row that moves to another partition, and a session with
-// session_replication_role = replica; and whoever may drop the trigger, which
-// [Table.CheckEnforced] finds.
+// The trigger does not see: a row that is deleted and inserted again (REPLACE, INSERT
+// OR REPLACE, TRUNCATE); the cascade of a foreign key on MySQL and MariaDB; a row that
+// moves to another partition, and a session with session_replication_role = replica, on
+// PostgreSQL. A user with the privilege can drop the trigger: [Table.CheckEnforced]
+// finds that.
 //
-// Errors: [ErrNotEnforced] ([*EnforceError]) when a permission is missing, and
-// which; [holdfast.ErrRetry] when the table was locked all the time; ctx's, the
+// Errors: [ErrNotEnforced] ([*EnforceError]) names a missing privilege;
+// [holdfast.ErrRetry] when the table was locked all the time; the error of ctx; the
 // driver's.
 func (t *Table[R, Tx]) Enforce(ctx context.Context) error {
 	return t.ddl(ctx, func(bool) ([]string, error) {
@@ -43,30 +42,30 @@ func (t *Table[R, Tx]) Enforce(ctx context.Context) error {
 		if !errors.As(err, &found) {
 			return nil, err
 		}
-		return t.install(found.other), nil
+		return t.install(t.enforced(), found.other), nil
 	})
 }
 
-// Unenforce removes what [Table.Enforce] put there, or does nothing.
+// Unenforce removes the trigger of [Table.Enforce], if it exists.
 //
-// Errors: as of [Table.Enforce].
+// Errors: those of [Table.Enforce].
 func (t *Table[R, Tx]) Unenforce(ctx context.Context) error {
 	return t.ddl(ctx, func(done bool) ([]string, error) {
 		if done {
 			return nil, nil
 		}
-		return t.access.Dialect.Enforce.Remove(t.enforced()), nil
+		return t.work.Access.Dialect.Enforce.Remove(t.enforced()), nil
 	})
 }
 
-// EnforceSQL are the statements of [Table.Enforce], for an administrator, or for
-// a migration of the program's own.
-func (t *Table[R, Tx]) EnforceSQL() []string { return t.install(true) }
+// EnforceSQL returns the statements of [Table.Enforce], for an administrator or for a
+// migration of the program's own.
+func (t *Table[R, Tx]) EnforceSQL() []string { return t.install(t.enforcedIn(t.spec.Schema), true) }
 
-// install makes the trigger, where there may be another. What is dropped without
-// need might be the one that somebody else has made just now.
-func (t *Table[R, Tx]) install(other bool) []string {
-	sql, e := t.access.Dialect.Enforce, t.enforced()
+// install creates the trigger; other says that one of this name exists. A DROP without
+// need could drop the trigger that another process has just created.
+func (t *Table[R, Tx]) install(e dialect.Enforced, other bool) []string {
+	sql := t.work.Access.Dialect.Enforce
 	statements := sql.Install(e, sql.Body(e))
 	if other && !sql.Replaces {
 		statements = append(sql.Remove(e), statements...)
@@ -74,54 +73,57 @@ func (t *Table[R, Tx]) install(other bool) []string {
 	return statements
 }
 
-// CheckEnforced tells whether the trigger of [Table.Enforce] is there, enabled,
-// and the one that this version of the package makes. It reads the catalog, in
-// which MySQL and MariaDB show triggers only to users with the privilege TRIGGER.
+// CheckEnforced checks that the trigger of [Table.Enforce] exists, is enabled, and is
+// the one that this version of the package creates. It reads the catalog, in which
+// MySQL and MariaDB show triggers only to users with the privilege TRIGGER.
 //
-// Errors: [ErrNotEnforced] ([*EnforceError]) says what was found; ctx's, the
+// Errors: [ErrNotEnforced] ([*EnforceError]) says what was found; the error of ctx; the
 // driver's.
 func (t *Table[R, Tx]) CheckEnforced(ctx context.Context) error {
-	d := t.access.Dialect
+	d := t.work.Access.Dialect
 	var state int
 	var body string
 	e := t.enforced()
-	found, err := d.Compile("enforce.find", d.Enforce.Find).QueryRow(ctx, t.access.Pool, []any{&state, &body}, e.Schema, e.Name, t.trigger())
+	found, err := d.Compile("enforce.find", d.Enforce.Find).QueryRow(ctx, t.work.Access.Pool, []any{&state, &body}, e.Schema, e.Name, t.trigger())
 	var problem string
 	switch {
 	case err != nil:
 		return fmt.Errorf("optimistic: table %s: reading about its triggers: %w", t.spec.Table, err)
 	case !found:
-		problem = "there is no trigger, or this user may not see it: call Enforce"
+		problem = "the trigger does not exist, or this user may not see it: call Enforce"
 	case state == dialect.TriggerDisabled:
 		problem = "the trigger is disabled: call Enforce, or ALTER TABLE … ENABLE TRIGGER"
 	case state != dialect.TriggerWorks || body != d.Enforce.Body(e):
-		problem = "the trigger is another than this version of Holdfast makes: call Enforce to replace it"
+		problem = "the trigger is not the one that this version of Holdfast creates: call Enforce to replace it"
 	default:
 		return nil
 	}
 	return &EnforceError{Table: t.spec.Table, Trigger: t.trigger(), Problem: problem, other: found}
 }
 
-// trigger is short enough for every engine, whatever the table is called.
+// trigger is the trigger's name, short enough for every engine.
 func (t *Table[R, Tx]) trigger() string {
 	sum := sha256.Sum256([]byte(t.spec.Table))
 	return "holdfast_version_" + hex.EncodeToString(sum[:8])
 }
 
-func (t *Table[R, Tx]) enforced() dialect.Enforced {
-	d := t.access.Dialect
+func (t *Table[R, Tx]) enforced() dialect.Enforced { return t.enforcedIn(t.table.Schema) }
+
+// enforcedIn describes the table in a schema; "" leaves the schema to the session.
+func (t *Table[R, Tx]) enforcedIn(schema string) dialect.Enforced {
+	d := t.work.Access.Dialect
 	e := dialect.Enforced{
-		Schema: t.spec.Schema, Name: t.spec.Table, Table: t.table.Quoted, Prefix: "",
-		Column: d.Ident(t.spec.Version), Trigger: d.Ident(t.trigger()), UUID: t.version.uuid,
+		Schema: schema, Name: t.spec.Table, Column: d.Ident(t.column), Trigger: d.Ident(t.trigger()), UUID: t.version.uuid,
 	}
-	if e.Schema != "" {
-		e.Prefix = d.Ident(e.Schema) + "."
+	if schema != "" {
+		e.Prefix = d.Ident(schema) + "."
 	}
+	e.Table = e.Prefix + d.Ident(e.Name)
 	return e
 }
 
-// ddl runs what next says, until that is nothing; next is told whether what it
-// said before was done.
+// ddl runs the statements that next returns, until it returns none. done tells next
+// whether its last statements succeeded.
 func (t *Table[R, Tx]) ddl(ctx context.Context, next func(done bool) ([]string, error)) error {
 	pause := core.NewBackoff()
 	var err error
@@ -130,13 +132,13 @@ func (t *Table[R, Tx]) ddl(ctx context.Context, next func(done bool) ([]string, 
 		if len(statements) == 0 {
 			return end
 		}
-		// Two that make the same trigger at once get errors of many kinds, and
-		// the next look finds it there.
-		switch again := err == nil || t.db.Retryable(err); {
+		// Two processes that create the same trigger at once get errors of many
+		// kinds. The next check finds the trigger.
+		switch again := err == nil || t.work.DB.Retryable(err); {
 		case again && n > holdfast.DefaultAttempts:
 			return &holdfast.RetryError{Attempts: n - 1, Err: cause(err)}
 		case !again && n > 3:
-			return fmt.Errorf("optimistic: table %s: making or dropping its trigger: %w", t.spec.Table, err)
+			return fmt.Errorf("optimistic: table %s: creating or dropping its trigger: %w", t.spec.Table, err)
 		}
 		if err = t.run(ctx, statements); err == nil {
 			continue
@@ -144,7 +146,7 @@ func (t *Table[R, Tx]) ddl(ctx context.Context, next func(done bool) ([]string, 
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
-		if problem := t.access.Dialect.Enforce.Denied(err); problem != "" {
+		if problem := t.work.Access.Dialect.Enforce.Denied(err); problem != "" {
 			return &EnforceError{Table: t.spec.Table, Trigger: t.trigger(), Problem: problem, Err: err}
 		}
 		if err := pause.Sleep(ctx); err != nil {
@@ -153,7 +155,7 @@ func (t *Table[R, Tx]) ddl(ctx context.Context, next func(done bool) ([]string, 
 	}
 }
 
-// run runs DDL: in a transaction where it can be in one.
+// run runs DDL, in a transaction if the engine rolls DDL back.
 func (t *Table[R, Tx]) run(ctx context.Context, statements []string) error {
 	all := func(q core.Querier) error {
 		for _, text := range statements {
@@ -163,17 +165,17 @@ func (t *Table[R, Tx]) run(ctx context.Context, statements []string) error {
 		}
 		return nil
 	}
-	d := t.access.Dialect
+	d := t.work.Access.Dialect
 	if d.Capabilities.TransactionalDDL {
-		return t.db.InTx(ctx, holdfast.TxOptions{Attempts: 1}, func(_ context.Context, tx Tx) error {
-			q, err := t.access.Join(tx)
+		return t.work.DB.InTx(ctx, func(_ context.Context, tx Tx) error {
+			q, err := t.work.Access.Join(tx)
 			if err != nil {
 				return err
 			}
 			return all(q)
-		})
+		}, holdfast.TxOptions{Attempts: 1})
 	}
-	return t.access.OnConn(ctx, d.Enforce.BoundBefore, func(q core.Querier) error {
+	return t.work.Access.OnConn(ctx, d.Enforce.BoundBefore, func(q core.Querier) error {
 		if err := all(q); err != nil {
 			return err
 		}
@@ -182,9 +184,9 @@ func (t *Table[R, Tx]) run(ctx context.Context, statements []string) error {
 	})
 }
 
-// AsConflict makes err an [ErrConflict] ([*RefusedError]) where it is that of an
-// UPDATE which a trigger of [Table.Enforce] refused, and returns every other
-// error as it is. It is for statements that the program runs by itself.
+// AsConflict turns the error of an UPDATE that a trigger of [Table.Enforce] refused into
+// an [ErrConflict] ([*RefusedError]), and returns every other error unchanged. Use it
+// for statements of the program's own.
 func AsConflict[Tx any](db *holdfast.DB[Tx], err error) error {
 	if err == nil || errors.Is(err, ErrConflict) || db.Access().Dialect.Classify(err) != dialect.Refused {
 		return err

@@ -5,35 +5,36 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/optimistic/internal/work"
 )
 
 var (
-	// ErrConflict means that the row was changed since it was read. Nothing
-	// was written. Read it again in a new transaction: [Retry] does.
-	ErrConflict = errors.New("optimistic: the row was changed since it was read")
+	// ErrConflict means that the row was changed since it was read, and that nothing
+	// was written. Read the row again in a new transaction, as [Retry] does.
+	ErrConflict = work.ErrConflict
 
-	// ErrNotFound means that there is no row with this key: it never was, or
-	// it was deleted since it was read.
-	ErrNotFound = errors.New("optimistic: no row with this key")
+	// ErrNotFound means that no row has this key: it never existed, or was deleted
+	// since it was read.
+	ErrNotFound = work.ErrNotFound
 
 	// ErrDuplicate means that a unique key of the table refused a new row.
-	ErrDuplicate = errors.New("optimistic: a row with the same unique key is there already")
+	ErrDuplicate = errors.New("optimistic: a row with the same unique key exists already")
 
-	// ErrNotEnforced means that the database does not refuse updates which
-	// leave the version as it is: see [Table.Enforce].
+	// ErrNotEnforced means that the database does not refuse updates that leave the
+	// version unchanged: see [Table.Enforce].
 	ErrNotEnforced = errors.New("optimistic: the table's versions are not enforced")
 )
 
-// ConflictError says which versions met. errors.Is(err, ErrConflict) holds.
+// ConflictError holds the two versions of a conflict. errors.Is(err, ErrConflict) holds.
 type ConflictError struct {
 	// Table is the table's name.
 	Table string
 	// Key is the row's key. It is not part of the error's text: it may be personal.
 	Key []any
-	// Given is the version that the caller had read, Found the one that is
-	// there: an integer in decimal, or a UUID. They are the same when the
-	// database kept the row as it is by other means (a trigger, a policy), or
-	// when the row was inserted just after the write.
+	// Given is the version that the caller had read, Found the version in the
+	// database: an integer in decimal, or a UUID. They are the same if a trigger or a
+	// policy of the database kept the row, or if the row was inserted just after the
+	// write.
 	Given, Found string
 }
 
@@ -47,11 +48,11 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// NotFoundError says where a row was looked for. errors.Is(err, ErrNotFound) holds.
+// NotFoundError says which row does not exist. errors.Is(err, ErrNotFound) holds.
 type NotFoundError struct {
 	// Table is the table's name.
 	Table string
-	// Key is the key that was looked for. It is not part of the error's text.
+	// Key is the requested key. It is not part of the error's text.
 	Key []any
 }
 
@@ -62,20 +63,19 @@ func (e *NotFoundError) Error() string {
 // Is reports whether target is ErrNotFound.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// DuplicateError is an insert that a unique key refused, whichever of the
-// table's it was. errors.Is(err, ErrDuplicate) holds.
+// DuplicateError is an insert that a unique key of the table refused.
+// errors.Is(err, ErrDuplicate) holds.
 type DuplicateError struct {
 	// Table is the table's name.
 	Table string
-	// Key is the key of the row that was to be inserted. It is not part of the
-	// error's text.
+	// Key is the key of the new row. It is not part of the error's text.
 	Key []any
 	// Err is the driver's error, which names the unique key.
 	Err error
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("optimistic: table %s: a row with the same unique key is there already", e.Table)
+	return fmt.Sprintf("optimistic: table %s: a row with the same unique key exists already", e.Table)
 }
 
 // Is reports whether target is ErrDuplicate.
@@ -83,10 +83,9 @@ func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }
 
 func (e *DuplicateError) Unwrap() error { return e.Err }
 
-// RowError is an error of the database's on the write of one row. Under
-// REPEATABLE READ and SERIALIZABLE on PostgreSQL, with innodb_snapshot_isolation
-// on MariaDB, and on SQLite, this is how a row that was changed meanwhile is
-// told: within a holdfast.RetryError.
+// RowError is the database's error on the write of one row. On PostgreSQL at REPEATABLE READ
+// and SERIALIZABLE, on MariaDB with innodb_snapshot_isolation, and on SQLite, a write to a row
+// that was changed since it was read fails with such an error, within a holdfast.RetryError.
 type RowError struct {
 	// Table is the table's name.
 	Table string
@@ -110,7 +109,7 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return "optimistic: the database refused an UPDATE that did not move the row's version by one (Enforce): write the row through its Table, or set the version to the one that was read plus one, where it is the one that was read"
+	return "optimistic: the database refused an UPDATE that did not move the row's version by one (Enforce): write the row through its Table, or set the version to the one that was read plus one, if it still is the one that was read"
 }
 
 // Is reports whether target is ErrConflict.
@@ -125,10 +124,10 @@ type EnforceError struct {
 	Table, Trigger string
 	// Problem says what was found and what to do.
 	Problem string
-	// Err is the driver's error; nil where the trigger was looked at.
+	// Err is the driver's error; nil if the catalog showed the problem.
 	Err error
 
-	other bool // there is a trigger of this name
+	other bool // a trigger of this name exists
 }
 
 func (e *EnforceError) Error() string {

@@ -8,12 +8,11 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"time"
 
 	_ "modernc.org/sqlite"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
-	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/optimistic"
 )
 
@@ -25,8 +24,8 @@ type Order struct {
 	Version  int64  `db:"version"`
 }
 
-// Two clerks open the same order. The second to save is told, instead of
-// overwriting what the first has saved.
+// Two clerks open the same order. The second one to save gets an error and does not overwrite
+// what the first one has saved.
 func Example() {
 	ctx := context.Background()
 	pool, remove := openShop()
@@ -37,8 +36,8 @@ func Example() {
 		log.Print(err)
 		return
 	}
-	orders, err := optimistic.NewTable[Order](ctx, db, optimistic.TableSpec{
-		Table: "orders", Key: []string{"order_no"}, Version: "version",
+	orders, err := optimistic.NewTable[Order](ctx, db, holdfast.TableSpec{
+		Table: "orders", Key: []string{"order_no"},
 	})
 	if err != nil {
 		log.Print(err)
@@ -62,8 +61,8 @@ func Example() {
 		fmt.Println("second: it has version", conflict.Found, "and I had read", conflict.Given)
 	}
 
-	// A program reads again and decides again, in a new transaction.
-	err = optimistic.Retry(ctx, db, optimistic.RetryOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+	// The program reads and decides again, in a new transaction.
+	err = optimistic.Retry(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 		order, err := orders.GetTx(ctx, tx, Order{Number: "A-17"})
 		if err != nil {
 			return err
@@ -102,93 +101,7 @@ func openShop() (pool *sql.DB, remove func()) {
 	}
 }
 
-// Two programs change one setting. The one that read it first writes last, and
-// is told that it is another by now.
-func ExampleRegister() {
-	ctx := context.Background()
-	pool, remove := openShop()
-	defer remove()
-	db, err := holdfastsql.Open(ctx, pool)
-	if err != nil {
-		log.Print(err)
-		return
-	}
-	if err := migrations.Up(ctx, pool); err != nil { // once, when you deploy
-		log.Print(err)
-		return
-	}
-	register, err := optimistic.NewRegister(ctx, db)
-	if err != nil {
-		log.Print(err)
-		return
-	}
-
-	limit, err := register.Create(ctx, "refund-limit", []byte("5000"))
-	fmt.Println("created, revision", limit.Revision, err)
-	_, err = register.CompareAndSwap(ctx, "refund-limit", limit.Revision, []byte("7500"))
-	fmt.Println("first:", err)
-	_, err = register.CompareAndSwap(ctx, "refund-limit", limit.Revision, []byte("9000"))
-	fmt.Println("second, a conflict:", errors.Is(err, optimistic.ErrConflict))
-
-	now, err := register.Get(ctx, "refund-limit")
-	fmt.Printf("%s in revision %d %v\n", now.Value, now.Revision, err)
-	gone, err := register.Delete(ctx, "refund-limit", now.Revision)
-	fmt.Println("deleted, revision", gone.Revision, err)
-	again, err := register.Create(ctx, "refund-limit", []byte("100"))
-	fmt.Println("created, revision", again.Revision, err)
-	// Output:
-	// created, revision 1 <nil>
-	// first: <nil>
-	// second, a conflict: true
-	// 7500 in revision 2 <nil>
-	// deleted, revision 3 <nil>
-	// created, revision 4 <nil>
-}
-
-// A program follows a setting that others change.
-func ExampleRegister_Watch() {
-	ctx := context.Background()
-	pool, remove := openShop()
-	defer remove()
-	db, err := holdfastsql.Open(ctx, pool)
-	if err != nil {
-		log.Print(err)
-		return
-	}
-	if err := migrations.Up(ctx, pool); err != nil {
-		log.Print(err)
-		return
-	}
-	register, err := optimistic.NewRegister(ctx, db)
-	if err != nil {
-		log.Print(err)
-		return
-	}
-	if _, err := register.Create(ctx, "mode", []byte("open")); err != nil {
-		log.Print(err)
-		return
-	}
-	for entry, err := range register.Watch(ctx, "mode", optimistic.WatchOptions{Interval: 10 * time.Millisecond}) {
-		if err != nil {
-			log.Print(err) // the next read comes later; or break
-			continue
-		}
-		fmt.Printf("%s, revision %d\n", entry.Value, entry.Revision)
-		if entry.Revision == 2 {
-			break
-		}
-		// Somebody, somewhere:
-		if _, err := register.CompareAndSwap(ctx, "mode", entry.Revision, []byte("closed")); err != nil {
-			log.Print(err)
-			return
-		}
-	}
-	// Output:
-	// open, revision 1
-	// closed, revision 2
-}
-
-// Someone's script does not know of the version. The database does.
+// A script updates a row without its version, and the database refuses the update.
 func ExampleTable_Enforce() {
 	ctx := context.Background()
 	pool, remove := openShop()
@@ -198,8 +111,8 @@ func ExampleTable_Enforce() {
 		log.Print(err)
 		return
 	}
-	orders, err := optimistic.NewTable[Order](ctx, db, optimistic.TableSpec{
-		Table: "orders", Key: []string{"order_no"}, Version: "version",
+	orders, err := optimistic.NewTable[Order](ctx, db, holdfast.TableSpec{
+		Table: "orders", Key: []string{"order_no"},
 	})
 	if err != nil {
 		log.Print(err)
@@ -225,4 +138,44 @@ func ExampleTable_Enforce() {
 	// past the package, a conflict: true
 	// 1250 refunded, version 2 <nil>
 	// still there: true
+}
+
+// Retry runs the read-modify-write again after a conflict.
+func ExampleRetry() {
+	ctx := context.Background()
+	pool, remove := openShop()
+	defer remove()
+	db, err := holdfastsql.Open(ctx, pool)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	orders, err := optimistic.NewTable[Order](ctx, db, holdfast.TableSpec{Table: "orders", Key: []string{"order_no"}})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	order, err := orders.Insert(ctx, Order{Number: "A-17", Paid: 5000})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	runs := 0
+	err = optimistic.Retry(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+		runs++
+		now := order // stale in the first run
+		if runs > 1 {
+			if now, err = orders.GetTx(ctx, tx, order); err != nil {
+				return err
+			}
+		} else {
+			now.Version = 7
+		}
+		now.Refunded += 1250
+		_, err := orders.UpdateTx(ctx, tx, now)
+		return err
+	}, optimistic.RetryOptions{Attempts: 3})
+	order, _ = orders.Get(ctx, order)
+	fmt.Println(runs, "runs,", order.Refunded, "refunded, version", order.Version, err)
+	// Output: 2 runs, 1250 refunded, version 2 <nil>
 }

@@ -9,12 +9,13 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
-// RetryOptions are the settings of [Retry]; the zero value is the default.
+// RetryOptions configure [Retry]. The zero value of each field is its default.
 type RetryOptions struct {
-	// Attempts bounds how often the function is run. Default:
+	// Attempts is the maximum number of runs of the function. Default:
 	// holdfast.DefaultAttempts (10).
 	Attempts int
 	// Isolation is the level of each transaction. Default: the server's.
@@ -24,44 +25,43 @@ type RetryOptions struct {
 	LockTimeout time.Duration
 }
 
-// Retry runs fn, which reads rows, changes them and writes them, in a
-// transaction and commits it. After [ErrConflict], or when the engine rolled
-// back (deadlock, serialization failure) or a lock was not to be had, the whole
-// of it is run again in a new transaction after a jittered pause. fn may run
-// more than once, must read anew each time what it writes, and must have
-// effects in the database only.
+// Retry runs fn in a transaction and commits it. fn reads rows, changes them and writes
+// them. After [ErrConflict], after a rollback by the engine (deadlock, serialization
+// failure), or when a lock could not be acquired in time, Retry pauses and runs fn
+// again in a new transaction. So fn must be safe to run more than once: it must read
+// again what it writes, and have effects in the database only.
 //
-// There is no form of it inside a caller's transaction: that one cannot be
-// begun again, and under REPEATABLE READ it would read the same old version
-// for ever.
-//
-// Errors: [holdfast.ErrRetry] when the attempts are used up, with the last
-// conflict within it (errors.Is(err, ErrConflict) holds then);
-// an update that [Table.Enforce] refused counts as a conflict;
-// [holdfast.ErrUnknown], which is not retried; [holdfast.ErrTxLost] when fn
-// went on after an error of this package's; ctx's, fn's own.
-func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts RetryOptions, fn func(ctx context.Context, tx Tx) error) (err error) {
+// Errors: [holdfast.ErrRetry] when the attempts are used up, with the last conflict
+// within it (errors.Is(err, ErrConflict) holds then); [holdfast.ErrUnknown], which is
+// not retried; [holdfast.ErrTxLost] when fn went on after an error of this package;
+// [holdfast.ErrInvalid]; the error of ctx; the error of fn. An update that
+// [Table.Enforce] refused counts as a conflict.
+func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], fn func(ctx context.Context, tx Tx) error, opts ...RetryOptions) (err error) {
 	if db == nil {
 		return invalid("db", "is nil")
 	}
-	ctx, span := workOn(db).tell(ctx, "version.retry")
-	defer func() { span.End(err, outcome) }()
-	err = trace.ErrAborted // until it returns
-	switch {
-	case opts.Attempts < 0:
-		return invalid("RetryOptions.Attempts", fmt.Sprintf("%d is negative; 0 is the default", opts.Attempts))
-	case opts.Attempts == 0:
-		opts.Attempts = holdfast.DefaultAttempts
+	o, err := options.One(opts)
+	if err != nil {
+		return err
 	}
-	once := holdfast.TxOptions{Isolation: opts.Isolation, LockTimeout: opts.LockTimeout, Attempts: 1}
+	ctx, span := db.Access().Trace.Start(ctx, trace.Call{Name: "version.retry"})
+	defer func() { span.End(err, outcome) }()
+	err = trace.ErrAborted // until fn returns
+	switch {
+	case o.Attempts < 0:
+		return invalid("RetryOptions.Attempts", fmt.Sprintf("%d is negative; 0 is the default", o.Attempts))
+	case o.Attempts == 0:
+		o.Attempts = holdfast.DefaultAttempts
+	}
+	once := holdfast.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout, Attempts: 1}
 	pause := core.NewBackoff()
 	for n := 1; ; n++ {
 		span.Attempts, err = n, trace.ErrAborted
-		err = AsConflict(db, db.InTx(ctx, once, fn))
-		if err == nil || ctx.Err() != nil || !again(db, err) {
+		err = AsConflict(db, db.InTx(ctx, fn, once))
+		if err == nil || ctx.Err() != nil || !retryable(db, err) {
 			return err
 		}
-		if n == opts.Attempts {
+		if n == o.Attempts {
 			return &holdfast.RetryError{Attempts: n, Err: cause(err)}
 		}
 		if err := pause.Sleep(ctx); err != nil {
@@ -70,15 +70,15 @@ func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts RetryOptions, 
 	}
 }
 
-// again: nothing happened, and another run may do better.
-func again[Tx any](db *holdfast.DB[Tx], err error) bool {
+// retryable reports that nothing was committed and that another run may succeed.
+func retryable[Tx any](db *holdfast.DB[Tx], err error) bool {
 	if errors.Is(err, holdfast.ErrUnknown) || errors.Is(err, holdfast.ErrTxLost) {
 		return false
 	}
 	return errors.Is(err, ErrConflict) || db.Retryable(err)
 }
 
-// cause takes off what counts the attempts of the layers below.
+// cause unwraps the RetryErrors of the layers below, which count their own attempts.
 func cause(err error) error {
 	for {
 		r, ok := err.(*holdfast.RetryError) //nolint:errorlint // only the outermost layers

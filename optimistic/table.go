@@ -2,173 +2,122 @@ package optimistic
 
 import (
 	"context"
-	"database/sql/driver"
-	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
+	"github.com/holdfast-go/holdfast/optimistic/internal/work"
 )
 
-// TableSpec names a table of the caller's own and its version column.
-type TableSpec struct {
-	// Table and Schema name the table. Schema "" is the connection's own.
-	Table, Schema string
-	// Key are the columns of a unique key, such as the primary key. They are
-	// what a row is found by, and are never updated.
-	Key []string
-	// Version is the column that every update moves: an integer (use BIGINT),
-	// or a UUID in a uuid, text or 16 byte column. Its field in R is an
-	// integer; for a UUID a string or a [16]byte (such as uuid.UUID).
+// DefaultVersion is the default of [TableOptions.Version].
+const DefaultVersion = "version"
+
+// TableOptions configure [NewTable]. The zero value of each field is its default.
+type TableOptions struct {
+	// Version is the column that every update changes: an integer (use BIGINT), or a
+	// UUID in a uuid, text or 16-byte column. Its field in R is an integer type; for
+	// a UUID a string or a [16]byte (such as uuid.UUID). Default: DefaultVersion.
 	Version string
 }
 
-// Table reads and writes versioned rows. R is a struct whose fields bear
-// `db:"column"` tags. It is safe for concurrent use.
+// Table reads and writes versioned rows of a table of the program's own. R is a
+// struct whose fields have `db:"column"` tags. It is safe for concurrent use and
+// needs no closing.
 type Table[R, Tx any] struct {
-	work[Tx]
+	work work.Work[Tx]
 
-	spec    TableSpec
-	table   *rowmap.Table
-	fields  rowmap.Fields // all that are tagged, in order
-	key     rowmap.Fields
-	values  rowmap.Fields // all but key and version
+	spec    holdfast.TableSpec
+	column  string // the version's column
+	table   *rowmap.Mapping
+	values  rowmap.Fields // all fields but the key and the version
 	forms   rowmap.Forms
 	version *counter
 
-	insert, read, now, update, remove core.Stmt
+	insert, read, readVersion, update, remove core.Stmt
 }
 
-// NewTable checks once that the table can be versioned: its columns are there,
-// a full unique index stands for the key, and the version column is NOT NULL
-// and no timestamp.
+// NewTable checks that the rows of a table can be versioned: its columns exist, a full
+// unique index exists for the key, and the version column is NOT NULL and no
+// timestamp. The columns of the key are never updated.
 //
-// Errors: [holdfast.ErrInvalid] says what is refused and what to declare.
-func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec TableSpec) (*Table[R, Tx], error) {
+// Errors: [holdfast.ErrInvalid] says what is refused and what to declare;
+// [holdfast.ErrUnsupported] when the table's kind or storage engine cannot roll back;
+// the error of ctx; the driver's.
+func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast.TableSpec, opts ...TableOptions) (*Table[R, Tx], error) {
 	if db == nil {
 		return nil, invalid("db", "is nil")
 	}
-	t := &Table[R, Tx]{work: workOn(db), spec: spec}
-	if err := t.mapFields(); err != nil {
+	o, err := options.One(opts)
+	if err != nil {
 		return nil, err
 	}
-	if err := t.check(ctx); err != nil {
+	if o.Version == "" {
+		o.Version = DefaultVersion
+	}
+	t := &Table[R, Tx]{work: work.On(db), spec: spec, column: o.Version}
+	if slices.Contains(spec.Key, t.column) {
+		return nil, invalid("TableOptions.Version", "is a column of the key, which is never updated")
+	}
+	if t.table, err = rowmap.Map[R](ctx, t.work.Access.Catalog, rowmap.Spec(spec)); err != nil {
 		return nil, err
 	}
-	d := t.access.Dialect
-	columns := d.Idents(t.fields.Names())
-	from, version := ` FROM `+t.table.Quoted, d.Ident(spec.Version)
-	key := ` WHERE ` + t.table.Where(spec.Key, 1)
-	t.insert = d.Compile("version.insert", `INSERT INTO `+t.table.Quoted+` (`+strings.Join(columns, ", ")+`) VALUES (`+dialect.Params(len(columns))+`)`)
-	t.read = d.Compile("version.read", `SELECT `+strings.Join(columns, ", ")+from+key)
-	// A plain read of InnoDB's would show the snapshot's version.
-	t.now = d.Compile("version.now", `SELECT `+version+from+key+d.Rows.LockClause)
-	t.update = t.updateOf(t.values)
-	t.remove = d.Compile("version.delete", `DELETE`+from+` WHERE `+t.table.Where(t.condition(), 1))
+	if err := t.mapVersion(); err != nil {
+		return nil, err
+	}
+	t.forms = t.table.Forms(t.table.KeyColumns)
+	t.compile()
 	return t, nil
 }
 
-func (t *Table[R, Tx]) mapFields() (err error) {
-	if t.fields, err = rowmap.Of[R](t.db.CheckIdent); err != nil {
+// mapVersion finds the version's column and field, and the fields that an update
+// writes.
+func (t *Table[R, Tx]) mapVersion() error {
+	fields, err := t.table.Fields.Pick("TableOptions.Version", []string{t.column})
+	if err != nil {
 		return err
 	}
-	if t.key, err = t.fields.Pick("TableSpec.Key", t.spec.Key); err != nil {
+	c, err := t.table.Column("TableOptions.Version", t.column)
+	if err != nil {
 		return err
 	}
-	if err := t.db.CheckIdent("TableSpec.Version", t.spec.Version); err != nil {
+	if t.version, err = newCounter(t.work.Access.Dialect.Rows.Version, t.spec.Table, c, fields[0]); err != nil {
 		return err
 	}
-	if slices.Contains(t.spec.Key, t.spec.Version) {
-		return invalid("TableSpec.Version", "is a column of the key, which is never updated")
-	}
-	if _, err = t.fields.Pick("TableSpec.Version", []string{t.spec.Version}); err != nil {
-		return err
-	}
-	for _, f := range t.fields {
-		if f.Name != t.spec.Version && !slices.Contains(t.spec.Key, f.Name) {
+	for _, f := range t.table.Fields {
+		if f.Name != t.column && !slices.Contains(t.spec.Key, f.Name) {
 			t.values = append(t.values, f)
 		}
 	}
 	return nil
 }
 
-func (t *Table[R, Tx]) check(ctx context.Context) (err error) {
-	d := t.access.Dialect
-	if t.table, err = rowmap.Describe(ctx, d, t.access.Pool, t.db.CheckIdent, t.spec.Schema, t.spec.Table); err != nil {
-		return err
-	}
-	for _, f := range t.fields {
-		c, err := t.table.Column("db tag", f.Name)
-		if err != nil {
-			return err
-		}
-		if f.Name == t.spec.Version {
-			if t.version, err = newCounter(t.db.Engine(), t.spec.Table, c, f); err != nil {
-				return err
-			}
-		}
-	}
-	key, err := t.table.Key(ctx, t.spec.Key)
-	if err != nil {
-		return err
-	}
-	for i, c := range key {
-		if err := checkKind(c, t.key[i].Field.Type); err != nil {
-			return err
-		}
-	}
-	t.forms = t.table.Forms(key)
-	return nil
+func (t *Table[R, Tx]) compile() {
+	d := t.work.Access.Dialect
+	columns := d.Idents(t.table.Fields.Names())
+	list := strings.Join(columns, ", ")
+	from, version := ` FROM `+t.table.Quoted, d.Ident(t.column)
+	key := ` WHERE ` + t.table.Where(t.spec.Key, 1)
+	t.insert = d.Compile("version.insert", `INSERT INTO `+t.table.Quoted+` (`+list+`) VALUES (`+dialect.Params(len(columns))+`)`)
+	t.read = d.Compile("version.read", `SELECT `+list+from+key)
+	// With a lock: a plain read on InnoDB would show the snapshot's version.
+	t.readVersion = d.Compile("version.now", `SELECT `+version+from+key+d.Rows.LockClause)
+	t.update = t.updateOf(t.values)
+	t.remove = d.Compile("version.delete", `DELETE`+from+` WHERE `+t.table.Where(t.condition(), 1))
 }
 
-// checkKind refuses a number as the key of a text column and the other way
-// round: MySQL and MariaDB compare them by converting, and 0 equals every text
-// that does not begin with a digit.
-func checkKind(c rowmap.Column, typ reflect.Type) error {
-	const number, text = "number", "text"
-	column, field := "", ""
-	switch t := strings.ToLower(c.Type); {
-	case strings.Contains(t, "int"):
-		column = number
-	case strings.Contains(t, "char"), strings.Contains(t, "text"), strings.Contains(t, "binary"), strings.Contains(t, "blob"), t == "bytea":
-		column = text
-	}
-	switch k := kindOf(typ); {
-	case k >= reflect.Bool && k <= reflect.Float64:
-		field = number
-	case k == reflect.String, k == reflect.Slice:
-		field = text
-	}
-	if column != "" && field != "" && column != field {
-		return invalid("TableSpec.Key", fmt.Sprintf("column %q holds a %s, and the struct's field, a %v, a %s", c.Name, column, typ, field))
-	}
-	return nil
-}
-
-// updateOf sets fields and the version of the row that has the key and the version given.
+// updateOf returns the statement that updates fields and the version, for a row with a given
+// version.
 func (t *Table[R, Tx]) updateOf(fields rowmap.Fields) core.Stmt {
-	set := append(fields.Names(), t.spec.Version)
-	return t.access.Dialect.Compile("version.update",
+	set := append(fields.Names(), t.column)
+	return t.work.Access.Dialect.Compile("version.update",
 		`UPDATE `+t.table.Quoted+` SET `+t.table.Set(set, 1)+` WHERE `+t.table.Where(t.condition(), len(set)+1))
 }
 
+// condition returns the columns by which a write finds a row with a given version.
 func (t *Table[R, Tx]) condition() []string {
-	return append(slices.Clone(t.spec.Key), t.spec.Version)
-}
-
-// kindOf is the kind of what a field of type typ is sent to the database as.
-func kindOf(typ reflect.Type) reflect.Kind {
-	v := reflect.Zero(typ)
-	if valuer, ok := reflect.TypeAssert[driver.Valuer](v); ok && typ.Kind() != reflect.Pointer {
-		value, err := valuer.Value()
-		if err != nil || value == nil {
-			return reflect.Invalid
-		}
-		return reflect.TypeOf(value).Kind()
-	}
-	return v.Kind()
+	return append(slices.Clone(t.spec.Key), t.column)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx/reflectx"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
-// version is one version of a row: a number above zero, or a UUID's text.
+// version is one version of a row: a number above zero, or the text of a UUID.
 type version struct {
 	n  int64
 	id string
@@ -27,31 +27,31 @@ func (v version) String() string {
 	return strconv.FormatInt(v.n, 10)
 }
 
-// counter is how a table's versions are kept, in the column and in the struct.
+// counter reads and increments the versions of a table, in the column and in the struct.
 type counter struct {
-	name   string // of table and column, for errors
-	index  []int  // of the struct's field
+	name   string // table and column, for errors
+	index  []int  // index of the struct's field
 	uuid   bool
 	binary bool  // the column takes a UUID's 16 bytes
 	last   int64 // the last number that both column and field can hold
 }
 
-// newCounter refuses columns and fields that cannot keep a version.
-func newCounter(engine holdfast.Engine, table string, c rowmap.Column, f *reflectx.FieldInfo) (*counter, error) {
+// newCounter refuses columns and fields that cannot hold a version.
+func newCounter(typeOf func(string) dialect.VersionType, table string, c rowmap.Column, f *reflectx.FieldInfo) (*counter, error) {
 	v := &counter{name: table + "." + c.Name, index: f.Index}
 	refuse := func(problem string) (*counter, error) {
-		return nil, invalid("TableSpec.Version", "column "+v.name+" "+problem)
+		return nil, invalid("TableOptions.Version", "column "+v.name+" "+problem)
 	}
 	typ := strings.ToLower(c.Type)
-	switch last, text, binary := columnType(engine, typ); {
+	switch column := typeOf(typ); {
 	case strings.Contains(typ, "date") || strings.Contains(typ, "time"):
-		return refuse("is a " + typ + ": two writes within one tick of the clock get the same timestamp, and the second overwrites the first unseen: use BIGINT, or a UUID")
-	case last > 0:
-		if v.last = min(last, lastOf(f.Field.Type)); v.last <= 0 {
+		return refuse("is a " + typ + ": two writes within one tick of the clock get the same timestamp, and the second overwrites the first unnoticed: use BIGINT, or a UUID")
+	case column.Last > 0:
+		if v.last = min(column.Last, lastOf(f.Field.Type)); v.last <= 0 {
 			return refuse(fmt.Sprintf("is an integer, and the struct's field is a %v: make it an int64", f.Field.Type))
 		}
-	case text || binary:
-		v.uuid, v.binary = true, binary
+	case column.Text || column.Bytes:
+		v.uuid, v.binary = true, column.Bytes
 		if k := f.Field.Type; k.Kind() != reflect.String && !reflect.TypeFor[[16]byte]().ConvertibleTo(k) {
 			return refuse(fmt.Sprintf("is a %s and would hold a UUID, and the struct's field is a %v: make it a string or a [16]byte", typ, k))
 		}
@@ -59,41 +59,9 @@ func newCounter(engine holdfast.Engine, table string, c rowmap.Column, f *reflec
 		return refuse("is a " + typ + ", which is no integer and holds no UUID: use BIGINT")
 	}
 	if !c.NotNull {
-		return refuse("allows NULL, and a version NULL equals no version: declare it NOT NULL (for rows that are there: DEFAULT 1)")
+		return refuse("allows NULL, and a version NULL equals no version: declare it NOT NULL (with DEFAULT 1 if the table has rows)")
 	}
 	return v, nil
-}
-
-// columnType gives an integer column's largest signed value, or says that the
-// column takes a UUID as text or as bytes. An unsigned column is taken for a
-// signed one: a type that ends early is refused loudly long before it clamps.
-func columnType(engine holdfast.Engine, typ string) (last int64, text, binary bool) {
-	if engine == holdfast.SQLite { // see https://www.sqlite.org/datatype3.html
-		switch {
-		case strings.Contains(typ, "int"):
-			return math.MaxInt64, false, false
-		case strings.Contains(typ, "char"), strings.Contains(typ, "text"):
-			return 0, true, false
-		}
-		return 0, false, strings.Contains(typ, "blob")
-	}
-	switch typ {
-	case "tinyint":
-		return math.MaxInt8, false, false
-	case "smallint", "int2":
-		return math.MaxInt16, false, false
-	case "mediumint":
-		return 1<<23 - 1, false, false
-	case "int", "int4":
-		return math.MaxInt32, false, false
-	case "bigint", "int8":
-		return math.MaxInt64, false, false
-	case "uuid", "char", "varchar", "bpchar", "text":
-		return 0, true, false
-	case "binary", "varbinary", "bytea":
-		return 0, false, true
-	}
-	return 0, false, false
 }
 
 // lastOf is the largest version that an integer type can hold, 0 for other types.
@@ -107,7 +75,7 @@ func lastOf(t reflect.Type) int64 {
 	return 0
 }
 
-// of reads a row's version and refuses one that the row cannot have been read with.
+// of returns a row's version. It refuses a version that no row can have.
 func (v *counter) of(row reflect.Value) (version, error) {
 	f := reflectx.FieldByIndexesReadOnly(row, v.index)
 	if v.uuid {
@@ -127,7 +95,7 @@ func (v *counter) of(row reflect.Value) (version, error) {
 		n = int64(u)
 	}
 	if n <= 0 {
-		return version{}, invalid(v.name, "the row's version is not above zero: give the row as it was read; where a version column was added to rows that were there, it needs DEFAULT 1")
+		return version{}, invalid(v.name, "the row's version is not above zero: give the row as it was read; a version column that is added to a table with rows needs DEFAULT 1")
 	}
 	return version{n: n}, nil
 }
@@ -140,7 +108,7 @@ func parseUUID(name, text string) (version, error) {
 	return version{id: text}, nil
 }
 
-// first is the version of a new row: the one it was given, or the beginning.
+// first returns the version of a new row: the one that it has, or the first version.
 func (v *counter) first(row reflect.Value) (version, error) {
 	if !reflectx.FieldByIndexesReadOnly(row, v.index).IsZero() {
 		return v.of(row)
@@ -159,7 +127,7 @@ func (v *counter) after(now version) (version, error) {
 	return version{n: now.n + 1}, nil
 }
 
-// bind is a version as the column takes it.
+// bind returns a version in the form that the column takes.
 func (v *counter) bind(now version) any {
 	switch {
 	case v.binary:
@@ -186,7 +154,7 @@ func (v *counter) put(row reflect.Value, now version) {
 	}
 }
 
-// reading takes a version from the database, in whatever form the driver has it.
+// reading scans a version in any form in which a driver returns it.
 type reading struct {
 	counter *counter
 	version version

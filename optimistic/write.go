@@ -10,25 +10,26 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
+	"github.com/holdfast-go/holdfast/optimistic/internal/work"
 )
 
-// Get reads the row that has row's key; the other fields of row do not matter.
+// Get reads the row that has the key of row. Only the key fields of row matter.
 //
-// Errors: [ErrNotFound], ctx's, the driver's.
+// Errors: [ErrNotFound], the error of ctx, the driver's.
 func (t *Table[R, Tx]) Get(ctx context.Context, row R) (out R, err error) {
-	ctx, span := t.tell(ctx, "version.get")
+	ctx, span := t.work.StartSpan(ctx, "version.get")
 	defer func() { span.End(err, outcome) }()
-	return t.get(ctx, t.access.Pool, row)
+	return t.get(ctx, t.work.Access.Pool, row)
 }
 
-// GetTx is [Table.Get] in the caller's transaction, which stays as it is when
-// there is no such row.
+// GetTx is [Table.Get] in the caller's transaction, which goes on when the row does not
+// exist.
 //
-// Errors: [ErrNotFound], [holdfast.ErrRetry], ctx's, the driver's.
+// Errors: [ErrNotFound], [holdfast.ErrRetry], the error of ctx, the driver's.
 func (t *Table[R, Tx]) GetTx(ctx context.Context, tx Tx, row R) (out R, err error) {
-	ctx, span := t.tell(ctx, "version.get_tx")
+	ctx, span := t.work.StartSpan(ctx, "version.get_tx")
 	defer func() { span.End(err, outcome) }()
-	q, err := t.access.Join(tx)
+	q, err := t.work.Access.Join(tx)
 	if err != nil {
 		return *new(R), err
 	}
@@ -42,9 +43,9 @@ func (t *Table[R, Tx]) GetTx(ctx context.Context, tx Tx, row R) (out R, err erro
 func (t *Table[R, Tx]) get(ctx context.Context, q core.Querier, row R) (there R, err error) {
 	v := reflect.ValueOf(&there).Elem()
 	now := reading{counter: t.version}
-	dest := t.fields.Dest(v)
-	dest[slices.Index(t.fields.Names(), t.spec.Version)] = &now
-	key := t.key.Values(reflect.ValueOf(row), t.forms)
+	dest := t.table.Fields.Dest(v)
+	dest[slices.Index(t.table.Fields.Names(), t.column)] = &now
+	key := t.table.KeyFields.Values(reflect.ValueOf(row), t.forms)
 	found, err := t.read.QueryRow(ctx, q, dest, key...)
 	switch {
 	case err != nil:
@@ -56,40 +57,40 @@ func (t *Table[R, Tx]) get(ctx context.Context, q core.Querier, row R) (there R,
 	return there, nil
 }
 
-// Insert inserts row in a transaction of its own and returns it with its
-// version: 1 or a new UUID, unless row has one. The key is the caller's; one
-// that the database would generate is not read back, and refused when empty.
+// Insert inserts row in its own transaction and returns it with its version: the
+// one that row has, otherwise 1 or a new UUID. The caller sets the key. An empty key is
+// refused, because a key that the database generates is not read back.
 //
 // Errors: [ErrDuplicate], [holdfast.ErrInvalid], [holdfast.ErrUnknown],
-// [holdfast.ErrRetry], ctx's, the driver's.
+// [holdfast.ErrRetry], the error of ctx, the driver's.
 func (t *Table[R, Tx]) Insert(ctx context.Context, row R) (out R, err error) {
-	ctx, span := t.tell(ctx, "version.insert")
+	ctx, span := t.work.StartSpan(ctx, "version.insert")
 	defer func() { span.End(err, outcome) }()
-	return own(ctx, t.work, func(ctx context.Context, tx Tx) (R, error) { return t.InsertTx(ctx, tx, row) })
+	return work.InTx(ctx, &t.work, func(ctx context.Context, tx Tx) (R, error) { return t.InsertTx(ctx, tx, row) })
 }
 
 // InsertTx is [Table.Insert] in the caller's transaction. After every error but
 // [holdfast.ErrInvalid] Holdfast has rolled tx back.
 func (t *Table[R, Tx]) InsertTx(ctx context.Context, tx Tx, row R) (out R, err error) {
-	ctx, span := t.tell(ctx, "version.insert_tx")
+	ctx, span := t.work.StartSpan(ctx, "version.insert_tx")
 	defer func() { span.End(err, outcome) }()
 	v := reflect.ValueOf(&row).Elem()
 	first, err := t.version.first(v)
 	if err == nil && t.emptyKey(v) {
-		err = invalid("row", "its key is empty: a key that the database generates is not read back; insert such a row by yourself, with version 1")
+		err = invalid("row", "its key is empty: a key that the database generates is not read back; insert such a row with a statement of your own, with version 1")
 	}
 	if err != nil {
 		return *new(R), err
 	}
-	values := t.fields.Values(v, t.forms)
-	values[slices.Index(t.fields.Names(), t.spec.Version)] = t.version.bind(first)
+	values := t.table.Fields.Values(v, t.forms)
+	values[slices.Index(t.table.Fields.Names(), t.column)] = t.version.bind(first)
 	return t.join(ctx, tx, row, first, func(q core.Querier) error {
 		_, err := t.insert.Exec(ctx, q, values...)
-		key := t.key.Values(v, t.forms)
+		key := t.table.KeyFields.Values(v, t.forms)
 		switch {
 		case err == nil:
 			return nil
-		case t.access.Dialect.Classify(err) == dialect.Duplicate:
+		case t.work.Access.Dialect.Classify(err) == dialect.Duplicate:
 			return &DuplicateError{Table: t.spec.Table, Key: key, Err: err}
 		}
 		return &RowError{Table: t.spec.Table, Key: key, Err: err}
@@ -97,25 +98,25 @@ func (t *Table[R, Tx]) InsertTx(ctx context.Context, tx Tx, row R) (out R, err e
 }
 
 func (t *Table[R, Tx]) emptyKey(row reflect.Value) bool {
-	return !slices.ContainsFunc(t.key.Dest(row), func(p any) bool { return !reflect.ValueOf(p).Elem().IsZero() })
+	return !slices.ContainsFunc(t.table.KeyFields.Dest(row), func(p any) bool { return !reflect.ValueOf(p).Elem().IsZero() })
 }
 
-// Update writes row, as it was read and then changed, in a transaction of its
-// own and returns it with its new version. Where columns are named only they
-// are written, otherwise all but the key; the version moves in any case.
+// Update writes row in its own transaction and returns it with its new version.
+// Give the row as it was read, with the changes. Update writes only the columns named,
+// or all but the key if none is named. It always changes the version.
 //
 // Errors: [ErrConflict], [ErrNotFound], [holdfast.ErrInvalid],
-// [holdfast.ErrUnknown], [holdfast.ErrRetry], ctx's, the driver's.
+// [holdfast.ErrUnknown], [holdfast.ErrRetry], the error of ctx, the driver's.
 func (t *Table[R, Tx]) Update(ctx context.Context, row R, columns ...string) (out R, err error) {
-	ctx, span := t.tell(ctx, "version.update")
+	ctx, span := t.work.StartSpan(ctx, "version.update")
 	defer func() { span.End(err, outcome) }()
-	return own(ctx, t.work, func(ctx context.Context, tx Tx) (R, error) { return t.UpdateTx(ctx, tx, row, columns...) })
+	return work.InTx(ctx, &t.work, func(ctx context.Context, tx Tx) (R, error) { return t.UpdateTx(ctx, tx, row, columns...) })
 }
 
 // UpdateTx is [Table.Update] in the caller's transaction. After every error but
 // [holdfast.ErrInvalid] Holdfast has rolled tx back.
 func (t *Table[R, Tx]) UpdateTx(ctx context.Context, tx Tx, row R, columns ...string) (out R, err error) {
-	ctx, span := t.tell(ctx, "version.update_tx")
+	ctx, span := t.work.StartSpan(ctx, "version.update_tx")
 	defer func() { span.End(err, outcome) }()
 	v := reflect.ValueOf(&row).Elem()
 	fields, stmt, err := t.pick(columns)
@@ -142,8 +143,8 @@ func (t *Table[R, Tx]) pick(columns []string) (rowmap.Fields, core.Stmt, error) 
 	}
 	for i, c := range columns {
 		switch {
-		case c == t.spec.Version, slices.Contains(t.spec.Key, c):
-			return nil, core.Stmt{}, invalid("columns", fmt.Sprintf("%q is the version or of the key: the version moves by itself, and a key never does", c))
+		case c == t.column, slices.Contains(t.spec.Key, c):
+			return nil, core.Stmt{}, invalid("columns", fmt.Sprintf("%q is the version or a column of the key: Update changes the version by itself, and never the key", c))
 		case slices.Contains(columns[:i], c):
 			return nil, core.Stmt{}, invalid("columns", fmt.Sprintf("%q is named twice", c))
 		}
@@ -155,21 +156,21 @@ func (t *Table[R, Tx]) pick(columns []string) (rowmap.Fields, core.Stmt, error) 
 	return fields, t.updateOf(fields), nil
 }
 
-// Delete deletes row, in the version in which it was read, in a transaction of
-// its own.
+// Delete deletes row in its own transaction, if it still has the version that was
+// read.
 //
-// Errors: as of [Table.Update].
+// Errors: those of [Table.Update].
 func (t *Table[R, Tx]) Delete(ctx context.Context, row R) (err error) {
-	ctx, span := t.tell(ctx, "version.delete")
+	ctx, span := t.work.StartSpan(ctx, "version.delete")
 	defer func() { span.End(err, outcome) }()
-	_, err = own(ctx, t.work, func(ctx context.Context, tx Tx) (R, error) { return row, t.DeleteTx(ctx, tx, row) })
+	_, err = work.InTx(ctx, &t.work, func(ctx context.Context, tx Tx) (R, error) { return row, t.DeleteTx(ctx, tx, row) })
 	return err
 }
 
 // DeleteTx is [Table.Delete] in the caller's transaction. After every error but
 // [holdfast.ErrInvalid] Holdfast has rolled tx back.
 func (t *Table[R, Tx]) DeleteTx(ctx context.Context, tx Tx, row R) (err error) {
-	ctx, span := t.tell(ctx, "version.delete_tx")
+	ctx, span := t.work.StartSpan(ctx, "version.delete_tx")
 	defer func() { span.End(err, outcome) }()
 	v := reflect.ValueOf(&row).Elem()
 	given, err := t.version.of(v)
@@ -182,9 +183,10 @@ func (t *Table[R, Tx]) DeleteTx(ctx context.Context, tx Tx, row R) (err error) {
 	return err
 }
 
-// write runs a statement that touches the row in the version given, or none.
+// write runs a statement that changes the row if it has the version given, and changes nothing
+// otherwise.
 func (t *Table[R, Tx]) write(ctx context.Context, q core.Querier, stmt core.Stmt, set []any, row reflect.Value, given version) error {
-	key := t.key.Values(row, t.forms)
+	key := t.table.KeyFields.Values(row, t.forms)
 	r, err := stmt.Exec(ctx, q, slices.Concat(set, key, []any{t.version.bind(given)})...)
 	switch {
 	case err != nil:
@@ -195,7 +197,7 @@ func (t *Table[R, Tx]) write(ctx context.Context, q core.Querier, stmt core.Stmt
 		return fmt.Errorf("optimistic: table %s: %d rows have one key: the unique index that was there is gone", t.spec.Table, r.Affected)
 	}
 	now := reading{counter: t.version}
-	found, err := t.now.QueryRow(ctx, q, []any{&now}, key...)
+	found, err := t.readVersion.QueryRow(ctx, q, []any{&now}, key...)
 	switch {
 	case err != nil:
 		return err
@@ -205,10 +207,10 @@ func (t *Table[R, Tx]) write(ctx context.Context, q core.Querier, stmt core.Stmt
 	return &ConflictError{Table: t.spec.Table, Key: key, Given: given.String(), Found: now.version.String()}
 }
 
-// join runs f in the caller's transaction and gives row its version; f's error
-// rolls back.
+// join runs f in the caller's transaction and returns row with its version. An error of
+// f rolls the transaction back.
 func (t *Table[R, Tx]) join(ctx context.Context, tx Tx, row R, now version, f func(q core.Querier) error) (R, error) {
-	q, err := t.access.Join(tx)
+	q, err := t.work.Access.Join(tx)
 	if err != nil {
 		return *new(R), err
 	}
@@ -217,4 +219,10 @@ func (t *Table[R, Tx]) join(ctx context.Context, tx Tx, row R, now version, f fu
 	}
 	t.version.put(reflect.ValueOf(&row).Elem(), now)
 	return row, nil
+}
+
+// undo rolls tx back after err. It returns err, as an ErrConflict if a trigger refused the
+// update, and within a holdfast.RetryError if a new transaction may succeed.
+func (t *Table[R, Tx]) undo(ctx context.Context, tx Tx, err error) error {
+	return t.work.Undo(ctx, tx, AsConflict(t.work.DB, err))
 }

@@ -12,40 +12,40 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// ErrClockLeap means that the database's clock was set, or that this process
-// stood still, and nothing was swept. See the package's text.
-var ErrClockLeap = errors.New("reaper: the database's clock leapt")
+// ErrClockJump means that the database's clock was set, or that this process stood still.
+// Nothing was swept. See the package documentation.
+var ErrClockJump = errors.New("reaper: the database's clock jumped")
 
-// ClockLeapError says how far. errors.Is(err, ErrClockLeap) holds.
-type ClockLeapError struct {
-	// Leap is what the database's clock gained against this process's
-	// stopwatch since the last look that was in order; negative: it lost.
-	Leap time.Duration
-	// Limit is Options.MaxClockLeap, Since the time since that look.
+// ClockJumpError says how far the clock jumped. errors.Is(err, ErrClockJump) holds.
+type ClockJumpError struct {
+	// Jump is what the database's clock gained against this process's monotonic clock since the
+	// last accepted reading. It is negative if the clock lost time.
+	Jump time.Duration
+	// Limit is Options.MaxClockJump. Since is the time since that reading.
 	Limit, Since time.Duration
 }
 
-func (e *ClockLeapError) Error() string {
-	verb, by := "gained", e.Leap
+func (e *ClockJumpError) Error() string {
+	verb, by := "gained", e.Jump
 	if by < 0 {
 		verb, by = "lost", -by
 	}
 	return fmt.Sprintf("reaper: the database's clock %s %v within %v of this process's stopwatch, more than %v: nothing more is swept until it is back, or AcceptClock is called, or the program is restarted", verb, by, e.Since.Round(time.Millisecond), e.Limit)
 }
 
-// Is reports whether target is ErrClockLeap.
-func (e *ClockLeapError) Is(target error) bool { return target == ErrClockLeap }
+// Is reports whether target is ErrClockJump.
+func (e *ClockJumpError) Is(target error) bool { return target == ErrClockJump }
 
-// look is one reading of the database's clock in microseconds. It was taken
-// at some moment between the request and the reply.
+// look is one reading of the database's clock in microseconds, taken at some moment between the
+// request and the reply.
 type look struct {
 	micros             int64
 	requested, replied time.Time
 }
 
-// leap is what the database's clock gained between two looks beyond what the
+// jump returns what the database's clock gained between two readings, beyond what the
 // uncertainty of both explains.
-func leap(from, to look) time.Duration {
+func jump(from, to look) time.Duration {
 	gained := micros(to.micros - from.micros)
 	if most := to.replied.Sub(from.requested); gained > most {
 		return gained - most
@@ -56,19 +56,19 @@ func leap(from, to look) time.Duration {
 	return 0
 }
 
-// micros is n microseconds, or the longest duration there is.
+// micros returns n microseconds, limited to the range of time.Duration.
 func micros(n int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Microsecond)
 	return time.Duration(min(max(n, -most), most)) * time.Microsecond
 }
 
-// clock compares the database's clock with the monotonic one of this process.
+// clock compares the database's clock with this process's monotonic clock.
 type clock struct {
 	limit time.Duration
 	read  func(ctx context.Context) (int64, error)
 
 	mu   sync.Mutex
-	last look // the last one in order
+	last look // the last accepted reading
 }
 
 func readClock(d *dialect.Dialect, pool core.Querier) func(ctx context.Context) (int64, error) {
@@ -87,8 +87,8 @@ func (c *clock) look(ctx context.Context) (look, error) {
 	return l, err
 }
 
-// check reads the clock and refuses a leap; a look in order is what the next
-// one is compared with.
+// check reads the clock and refuses a jump. An accepted reading becomes the base of the next
+// comparison.
 func (c *clock) check(ctx context.Context) (now int64, err error) {
 	l, err := c.look(ctx)
 	if err != nil {
@@ -96,14 +96,14 @@ func (c *clock) check(ctx context.Context) (now int64, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if by := leap(c.last, l); by.Abs() > c.limit {
-		return 0, &ClockLeapError{Leap: by, Limit: c.limit, Since: l.replied.Sub(c.last.requested)}
+	if by := jump(c.last, l); by.Abs() > c.limit {
+		return 0, &ClockJumpError{Jump: by, Limit: c.limit, Since: l.replied.Sub(c.last.requested)}
 	}
 	c.last = l
 	return l.micros, nil
 }
 
-// accept takes the clock as it is.
+// accept reads the clock and makes the reading the base of the next comparison.
 func (c *clock) accept(ctx context.Context) error {
 	l, err := c.look(ctx)
 	if err != nil {
@@ -115,9 +115,8 @@ func (c *clock) accept(ctx context.Context) error {
 	return nil
 }
 
-// AcceptClock takes the database's clock as it now is: what has expired by it
-// is swept by the next pass. Call it after [ErrClockLeap], once the clock is
-// known to be right.
+// AcceptClock accepts the database's present clock. The next pass sweeps what has expired by
+// it. Call it after [ErrClockJump], once the clock is known to be right.
 func (r *Reaper) AcceptClock(ctx context.Context) error {
 	return r.again(ctx, func() error { return r.clock.accept(ctx) })
 }

@@ -8,21 +8,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
-// shifted is a database's clock that runs as the real one does, and is off.
+// shifted is a database clock that runs at the real rate, but with an offset.
 type shifted struct {
 	by    atomic.Int64 // µs
 	reads atomic.Int32
-	leap  int32 // at this reading by becomes a day
+	jump  int32 // at this reading, by becomes a day
 }
 
 const day = 24 * 60 * 60 * 1_000_000
 
 func (s *shifted) read(ctx context.Context, read func(context.Context) (int64, error)) (int64, error) {
-	if s.reads.Add(1) == s.leap {
+	if s.reads.Add(1) == s.jump {
 		s.by.Store(day)
 	}
 	n, err := read(ctx)
@@ -38,23 +38,23 @@ func onEveryHandle(t *testing.T, run func(*testing.T, string)) {
 	}
 }
 
-func TestClockLeap(t *testing.T) {
+func TestClockJump(t *testing.T) {
 	t.Parallel()
 	onEveryHandle(t, func(t *testing.T, name string) {
 		switch name {
 		case "sql":
-			conformance.Run(t, conformance.SQL(), clockLeaps)
+			conformance.Run(t, conformance.SQL(), clockJumps)
 		case "sqlx":
-			conformance.Run(t, conformance.SQLX(), clockLeaps)
+			conformance.Run(t, conformance.SQLX(), clockJumps)
 		case "pgx":
-			conformance.Run(t, conformance.Pgx(), clockLeaps)
+			conformance.Run(t, conformance.Pgx(), clockJumps)
 		}
 	})
 }
 
-// clockLeaps: ten records have expired; ten would have, and the grace of a lock
-// would be over, if the clock that is a day ahead were right.
-func clockLeaps[Tx any](e *conformance.Env[Tx]) {
+// clockJumps has ten expired records. Ten more, and the grace period of a lock, would also be
+// over if the clock, which is a day ahead, were right.
+func clockJumps[Tx any](e *conformance.Env[Tx]) {
 	e.Records("due", 10, e.Now()-1_000_000)
 	e.Records("live", 10, e.Now()+3_600_000_000)
 	e.Locks(conformance.Lock{Name: "\x01key", Token: 1, Expires: e.Now()})
@@ -68,11 +68,11 @@ func clockLeaps[Tx any](e *conformance.Env[Tx]) {
 		e.Helper()
 		before := rows()
 		report, err := r.Sweep(e.Ctx)
-		var l *reaper.ClockLeapError
-		if !errors.Is(err, reaper.ErrClockLeap) || !errors.As(err, &l) || report.Rows() != 0 || rows() != before {
+		var l *reaper.ClockJumpError
+		if !errors.Is(err, reaper.ErrClockJump) || !errors.As(err, &l) || report.Rows() != 0 || rows() != before {
 			e.Fatalf("%s: %+v, %v, %d rows", what, report, err, rows())
 		}
-		if (l.Leap > 0) != gained || l.Leap.Abs() < 23*time.Hour || l.Leap.Abs() > 25*time.Hour || l.Limit != time.Minute {
+		if (l.Jump > 0) != gained || l.Jump.Abs() < 23*time.Hour || l.Jump.Abs() > 25*time.Hour || l.Limit != time.Minute {
 			e.Errorf("%s: %+v", what, l)
 		}
 	}
@@ -84,19 +84,19 @@ func clockLeaps[Tx any](e *conformance.Env[Tx]) {
 	}
 	s.by.Store(-day)
 	refused("a day lost", false)
-	if p := e.History(1)[0]; p.Rows != 0 || !strings.Contains(p.Error, "leapt: 2") { // 23h59m or 24h
+	if p := e.History(1)[0]; p.Rows != 0 || !strings.Contains(p.Error, "jumped: 2") { // 23h59m or 24h
 		e.Errorf("recorded as %+v", p)
 	}
 
-	// The clock is back, and less than the bound is no leap.
+	// The clock is right again, and a shift below the bound is not a jump.
 	s.by.Store(30_000_000)
 	s.reads.Store(0)
-	// It leaps between two batches: the first is cleared, the second is not.
-	// Readings: the sweep's own, and one before each write.
-	s.leap = 3
+	// The clock jumps between two batches: the first batch is cleared, the second is not.
+	// Readings: one at the start of the sweep, and one before each write.
+	s.jump = 3
 	report, err := r.Sweep(e.Ctx)
-	if !errors.Is(err, reaper.ErrClockLeap) || report.Rows() != 4 || rows() != 17 {
-		e.Fatalf("a leap between batches: %+v, %v, %d rows", report, err, rows())
+	if !errors.Is(err, reaper.ErrClockJump) || report.Rows() != 4 || rows() != 17 {
+		e.Fatalf("a jump between batches: %+v, %v, %d rows", report, err, rows())
 	}
 	refused("after it", true)
 	s.by.Store(0)
@@ -104,7 +104,7 @@ func clockLeaps[Tx any](e *conformance.Env[Tx]) {
 		e.Errorf("the clock is back: %+v, %v, %d rows", report, err, rows())
 	}
 
-	// A person says that the clock is right.
+	// An operator confirms that the clock is right.
 	s.by.Store(day)
 	refused("ahead again", true)
 	if err := r.AcceptClock(e.Ctx); err != nil {
@@ -115,16 +115,16 @@ func clockLeaps[Tx any](e *conformance.Env[Tx]) {
 	}
 }
 
-// TestSlowReplyIsNoLeap: the reply takes longer than MaxClockLeap, and the
-// reading may be as old as the request.
-func TestSlowReplyIsNoLeap(t *testing.T) {
+// TestSlowReplyIsNoJump delays the reply by more than MaxClockJump. The reading may then be as
+// old as the request, so this is not a jump.
+func TestSlowReplyIsNoJump(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), slowReply)
 }
 
 func slowReply[Tx any](e *conformance.Env[Tx]) {
 	for _, late := range []bool{true, false} {
-		r := e.Reaper(reaper.Options{MaxClockLeap: time.Second})
+		r := e.Reaper(reaper.Options{MaxClockJump: time.Second})
 		r.SetClock(func(ctx context.Context, read func(context.Context) (int64, error)) (int64, error) {
 			if late {
 				time.Sleep(1500 * time.Millisecond)

@@ -1,13 +1,17 @@
 package reaper_test
 
 import (
+	"database/sql"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
 func suites[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+	t.Helper()
 	t.Run("Records", func(t *testing.T) { t.Parallel(); conformance.Reaper(t, h) })
 	t.Run("Locks", func(t *testing.T) { t.Parallel(); conformance.ReaperLocks(t, h) })
 	t.Run("History", func(t *testing.T) { t.Parallel(); conformance.ReaperHistory(t, h) })
@@ -15,25 +19,9 @@ func suites[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Run("Lines", func(t *testing.T) { t.Parallel(); conformance.ReaperLines(t, h) })
 }
 
-func TestSQL(t *testing.T)  { t.Parallel(); suites(t, conformance.SQL()) }
-func TestSQLX(t *testing.T) { t.Parallel(); suites(t, conformance.SQLX()) }
-func TestPgx(t *testing.T)  { t.Parallel(); suites(t, conformance.Pgx()) }
-
-// The settings of the drivers that change what goes over the wire.
-
-func TestMySQLInterpolatedFoundRows(t *testing.T) {
+func TestSweep(t *testing.T) {
 	t.Parallel()
-	suites(t, conformance.With(conformance.SQL(), "interpolateParams=true&clientFoundRows=true", dbtest.MySQL, dbtest.MariaDB))
-}
-
-func TestPgxSimpleProtocol(t *testing.T) {
-	t.Parallel()
-	suites(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=simple_protocol", dbtest.Postgres))
-}
-
-func TestPgxExec(t *testing.T) {
-	t.Parallel()
-	suites(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=exec", dbtest.Postgres))
+	conformance.Modes(t, conformance.Suite{SQL: suites[*sql.Tx], SQLX: suites[*sqlx.Tx], Pgx: suites[pgx.Tx]})
 }
 
 func TestLargeTable(t *testing.T) { t.Parallel(); conformance.ReaperLargeTable(t, conformance.SQL()) }

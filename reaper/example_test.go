@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
-// One refund whose result is kept for a while and its key for ever, and one
-// whose key expires too.
+// One refund whose result is kept for a time and its key for ever, and one refund whose key
+// expires too.
 func Example() {
 	if err := sweepTwo(context.Background()); err != nil {
 		log.Print(err)
@@ -51,11 +51,11 @@ func sweepTwo(ctx context.Context) error {
 		return err
 	}
 	const life = 5 * time.Millisecond
-	keeps, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true, BodyLife: life})
+	keeps, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true, ResultTTL: life})
 	if err != nil {
 		return err
 	}
-	loses, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true, BodyLife: life, KeyLife: life})
+	loses, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true, ResultTTL: life, KeyTTL: life})
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func sweepTwo(ctx context.Context) error {
 	}
 	time.Sleep(10 * life)
 
-	r, err := reaper.New(ctx, db, reaper.Options{})
+	r, err := reaper.New(ctx, db)
 	if err != nil {
 		return err
 	}

@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
-// TestHourThatComesTwice: in the night in which the clocks of the session's zone
-// go back, a row that expires in the second of the two equal hours outlives the
-// first. A comparison in the session's zone, as with FROM_UNIXTIME alone, deletes it.
+// TestHourThatComesTwice covers the night on which clocks in the session's time zone are set
+// back. A row that expires in the second of the two equal hours must outlive the first one. A
+// comparison in the session's time zone, as with FROM_UNIXTIME alone, deletes it.
 func TestHourThatComesTwice(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), hourTwice)
@@ -73,7 +73,7 @@ func hourTwice[Tx any](e *conformance.Env[Tx]) {
 			if err != nil {
 				e.Fatal(err)
 			}
-			// Hour by hour: what expired at the beginning of each is deleted, no more.
+			// In each hour, only the rows that expired at its beginning are deleted.
 			for hour := range 4 {
 				now := first.Add(time.Duration(hour-1)*time.Hour + 5*time.Minute)
 				r.SetClock(func(context.Context, func(context.Context) (int64, error)) (int64, error) {

@@ -16,39 +16,40 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// Bounds of the history. Each pass that is recorded deletes what exceeds them.
+// Bounds of the history. Recording a pass deletes what exceeds them.
 const (
 	HistoryRows = 1000
 	HistoryLife = 90 * 24 * time.Hour
 
-	// historyTimeout bounds the writing of a pass, which outlives its context.
+	// historyTimeout bounds the recording of a pass, which outlives the pass's context.
 	historyTimeout = 2 * time.Second
-	// repeatedAfter: a failure that repeats itself is recorded as often.
+	// repeatedAfter is how often a failure that repeats itself is recorded.
 	repeatedAfter = time.Hour
 )
 
-// Pass is a sweep that cleared or failed something, as it is recorded.
+// Pass is a recorded sweep that cleared rows or failed.
 type Pass struct {
 	// Began and Ended are by the database's clock.
 	Began, Ended time.Time
 	// Holder is Options.Holder.
 	Holder string
-	// Rows were cleared; Tasks says of which kinds.
+	// Rows is the number of rows cleared. Tasks lists them by kind.
 	Rows  int64
 	Tasks []TaskReport
-	// More: MaxRows ended the pass.
+	// More is true when MaxRows ended the pass.
 	More bool
-	// Error says what ended the pass, in the words of this package and with the
-	// engine's code only: a driver's text may quote values. "" is nothing.
+	// Error describes the error that ended the pass, in this package's words and with the
+	// engine's code only, because a driver's text may quote values. It is empty for a pass
+	// without an error.
 	Error string
 }
 
-// History returns the passes of all reapers that work on db's tables, the newest
-// first, at most limit of them. Passes that had nothing to clear are not recorded,
-// nor are dry runs; a failure that repeats itself is, once an hour.
+// History returns at most limit passes of all reapers that work on db's tables, the newest
+// first. Dry runs and passes that had nothing to clear are not recorded. A failure that repeats
+// itself is recorded once an hour.
 //
-// Errors: [holdfast.ErrInvalid] for a limit that is not between 1 and
-// HistoryRows, [holdfast.ErrSchema], ctx's, the driver's.
+// Errors: [holdfast.ErrInvalid] for a limit that is not between 1 and HistoryRows;
+// [holdfast.ErrSchema]; the error of ctx; the driver's.
 func History[Tx any](ctx context.Context, db *holdfast.DB[Tx], limit int) ([]Pass, error) {
 	switch {
 	case db == nil:
@@ -70,7 +71,7 @@ type history struct {
 	at, holder                string
 	insert, bound, trim, list core.Stmt
 
-	// The failure that was recorded last, and when.
+	// The last recorded failure, and when it was recorded.
 	failure string
 	failed  time.Time
 }
@@ -86,7 +87,7 @@ func newHistory(table, holder string, d *dialect.Dialect) *history {
 	}
 }
 
-// taskJSON is a TaskReport as it is stored.
+// taskJSON is the stored form of a TaskReport.
 type taskJSON struct {
 	Task     string `json:"task"`
 	Rows     int64  `json:"rows"`
@@ -97,7 +98,7 @@ type taskJSON struct {
 	TookUS   int64  `json:"took_us"`
 }
 
-// record writes a pass down, unless it did nothing. It is called in turn.
+// record stores a pass, unless it cleared nothing and did not fail. Calls do not overlap.
 func (r *Reaper) record(ctx context.Context, report Report, failed error) error {
 	h := r.history
 	kind, text := describe(failed)
@@ -105,7 +106,7 @@ func (r *Reaper) record(ctx context.Context, report Report, failed error) error 
 		h.failure = ""
 	}
 	if report.Rows() == 0 {
-		// Nor is it news that a program ended.
+		// Skip a pass that ended with its context, and a failure that was recorded recently.
 		if kind == "" || ctx.Err() != nil || kind == h.failure && time.Since(h.failed) < repeatedAfter {
 			return nil
 		}
@@ -126,7 +127,7 @@ func (r *Reaper) record(ctx context.Context, report Report, failed error) error 
 	if text != "" {
 		args[6] = text
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyTimeout)
+	ctx, cancel := core.CleanupWithin(ctx, historyTimeout)
 	defer cancel()
 	if err := r.again(ctx, func() error {
 		_, err := h.insert.Exec(ctx, r.pool, args...)
@@ -135,13 +136,13 @@ func (r *Reaper) record(ctx context.Context, report Report, failed error) error 
 		return err
 	}
 	h.failure, h.failed = kind, time.Now()
-	if errors.Is(failed, ErrClockLeap) {
-		return nil // by such a clock nothing is old
+	if errors.Is(failed, ErrClockJump) {
+		return nil // the clock is wrong, so no row counts as old
 	}
 	return r.again(ctx, func() error { return h.cut(ctx, r.pool) })
 }
 
-// cut deletes what exceeds the bounds.
+// cut deletes passes that exceed the bounds.
 func (h *history) cut(ctx context.Context, q core.Querier) error {
 	var oldest int64
 	if _, err := h.bound.QueryRow(ctx, q, []any{&oldest}, HistoryRows-1); err != nil {
@@ -151,47 +152,42 @@ func (h *history) cut(ctx context.Context, q core.Querier) error {
 	return err
 }
 
-func (h *history) read(ctx context.Context, q core.Querier, limit int) (passes []Pass, err error) {
+func (h *history) read(ctx context.Context, q core.Querier, limit int) ([]Pass, error) {
 	rows, err := h.list.Query(ctx, q, limit)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if e := rows.Close(); err == nil {
-			err = e
-		}
-	}()
-	for rows.Next() {
-		var p Pass
-		var began, ended int64
-		var more int
-		var list string
-		var failed *string
-		if err := rows.Scan(&began, &ended, &p.Holder, &p.Rows, &more, &list, &failed); err != nil {
-			return nil, err
-		}
-		var tasks []taskJSON
-		if err := json.Unmarshal([]byte(list), &tasks); err != nil {
-			return nil, fmt.Errorf("reaper: a pass in %s: %w", h.at, err)
-		}
-		for _, t := range tasks {
-			p.Tasks = append(p.Tasks, TaskReport{t.Task, t.Rows, t.Batches, t.Passed, t.Referred, micros(t.OldestUS), micros(t.TookUS)})
-		}
-		p.Began, p.Ended, p.More = time.UnixMicro(began).UTC(), time.UnixMicro(ended).UTC(), more != 0
-		if failed != nil {
-			p.Error = *failed
-		}
-		passes = append(passes, p)
-	}
-	return passes, rows.Err()
+	return core.Collect(rows, h.scan)
 }
 
-// describe says what ended a pass without the driver's text. Failures of one
-// kind are the same failure again.
+func (h *history) scan(row core.Row) (p Pass, err error) {
+	var began, ended int64
+	var more int
+	var list string
+	var failed *string
+	if err := row.Scan(&began, &ended, &p.Holder, &p.Rows, &more, &list, &failed); err != nil {
+		return p, err
+	}
+	var tasks []taskJSON
+	if err := json.Unmarshal([]byte(list), &tasks); err != nil {
+		return p, fmt.Errorf("reaper: a pass in %s: %w", h.at, err)
+	}
+	for _, t := range tasks {
+		p.Tasks = append(p.Tasks, TaskReport{t.Task, t.Rows, t.Batches, t.Passed, t.Referred, micros(t.OldestUS), micros(t.TookUS)})
+	}
+	p.Began, p.Ended, p.More = time.UnixMicro(began).UTC(), time.UnixMicro(ended).UTC(), more != 0
+	if failed != nil {
+		p.Error = *failed
+	}
+	return p, nil
+}
+
+// describe returns what ended a pass, without the driver's text. Failures of the same kind
+// count as the same failure.
 func describe(err error) (kind, text string) {
-	var leap *ClockLeapError
-	if errors.As(err, &leap) {
-		return ErrClockLeap.Error(), fmt.Sprintf("the database's clock leapt: %v against the process's stopwatch", leap.Leap.Round(time.Millisecond))
+	var jump *ClockJumpError
+	if errors.As(err, &jump) {
+		return ErrClockJump.Error(), fmt.Sprintf("the database's clock jumped: %v against the process's stopwatch", jump.Jump.Round(time.Millisecond))
 	}
 	for _, e := range parts(err) {
 		if text != "" {
@@ -203,7 +199,7 @@ func describe(err error) (kind, text string) {
 	return text, text
 }
 
-// parts are the errors of several tables.
+// parts splits the joined errors of several tables.
 func parts(err error) []error {
 	if many, ok := err.(interface{ Unwrap() []error }); ok && errors.As(err, new(*TableError)) {
 		return many.Unwrap()

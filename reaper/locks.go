@@ -11,16 +11,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// lockPage is how many rows of locks, due or not, one read goes through at
-// most: nothing but reading them tells which are due.
+// lockPage is the maximum number of lock rows, due or not, that one read covers. No index shows
+// which rows are due.
 const lockPage = 5000
 
-// lastName is behind every name: those have at most 1025 bytes.
+// lastName sorts after every name. Names have at most 1025 bytes.
 var lastName = bytes.Repeat([]byte{0xff}, 1026)
 
-// locks is the task on the rows of locks. A fencing token must only rise, also
-// over a row that was deleted, so a new row's token exceeds the floor, and the
-// floor is raised over a batch's tokens before the batch is deleted.
+// locks is the task on the rows of locks. A key's fencing tokens must rise even after its row
+// was deleted. So the token of a new row exceeds the floor, and the floor is raised to a
+// batch's tokens before the batch is deleted.
 type locks struct {
 	at, floorAt                     string
 	grace                           int64 // µs
@@ -49,7 +49,7 @@ func (t *locks) count(ctx context.Context, q core.Querier, cutoff int64) (rows, 
 	return rows, oldest, err
 }
 
-// find reads one page; it may be that none of its rows is due.
+// find reads one page. Perhaps none of its rows is due.
 func (t *locks) find(ctx context.Context, q core.Querier, cutoff int64, after *row, limit int) (found []row, next *row, err error) {
 	if after == nil {
 		after = &row{key: []byte{}}
@@ -73,12 +73,11 @@ func (t *locks) find(ctx context.Context, q core.Querier, cutoff int64, after *r
 	return found, next, err
 }
 
-// prepare raises the floor, in a transaction of its own. An insert that has read
-// the lower floor has locked it in share mode until it is committed, so the raise
-// waits for it; whoever inserts later reads the raised floor; and the delete
-// begins after that. In the transaction of the delete it would be as safe, but
-// every insert of a new key would wait until the batch is deleted, or on MariaDB,
-// where it does not wait, fail.
+// prepare raises the floor in its own transaction. An insert that has read the lower floor
+// holds a share lock on it until it commits, so the raise waits for that insert. A later insert
+// reads the raised floor. The delete begins after the raise. Raising the floor in the delete's
+// transaction would be as safe, but every insert of a new key would wait until the batch is
+// deleted. On MariaDB, where the insert does not wait, it would fail.
 func (t *locks) prepare(p *pass, found []row) error {
 	most := greatest(found)
 	if p.floor >= most {
@@ -92,7 +91,7 @@ func (t *locks) prepare(p *pass, found []row) error {
 				floor = most
 				return err
 			}
-			there, err := t.floor.QueryRow(ctx, q, []any{&floor}) // it is as high or higher
+			there, err := t.floor.QueryRow(ctx, q, []any{&floor}) // the floor is as high or higher
 			if err == nil && !there {
 				err = &holdfast.SchemaError{Table: t.floorAt}
 			}

@@ -13,19 +13,19 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// pairs is a task on rows whose key has two columns, a name and another one.
+// pairs is a task on rows whose key has two columns: a name and a second one.
 type pairs struct {
 	label, at   string
 	grace       int64 // µs
 	dialect     *dialect.Dialect
 	total, list core.Stmt
 	write       string
-	// second is the second column as it is sent, into as it is read.
+	// second returns the second column's value to send. into returns the target to scan it into.
 	second func(f row) any
 	into   func(f *row) any
 }
 
-// newWaiters is the task on those who waited and died.
+// newWaiters returns the task on waiters whose processes died.
 func newWaiters(table string, d *dialect.Dialect) *pairs {
 	t := newPairs("waiters", table, 0, d, d.Sweep.Waiters)
 	t.second = func(f row) any { return append([]byte{}, f.waiter...) } // never NULL
@@ -33,10 +33,9 @@ func newWaiters(table string, d *dialect.Dialect) *pairs {
 	return t
 }
 
-// newClaims is the task on places in lines that expired and that nobody behind
-// them has cleared away.
-func newClaims(table string, grace time.Duration, d *dialect.Dialect) *pairs {
-	t := newPairs("claims", table, grace.Microseconds(), d, d.Sweep.Claims)
+// newTickets returns the task on expired tickets that no later ticket has cleared.
+func newTickets(table string, grace time.Duration, d *dialect.Dialect) *pairs {
+	t := newPairs("tickets", table, grace.Microseconds(), d, d.Sweep.Tickets)
 	t.second = func(f row) any { return f.token }
 	t.into = func(f *row) any { return &f.token }
 	return t
@@ -73,14 +72,14 @@ func (t *pairs) find(ctx context.Context, q core.Querier, cutoff int64, after *r
 	return found, following(found, limit), err
 }
 
-// clear writes a list as long as a power of two, as listStmt does.
+// clear writes a list padded to a power of two, as listStmt does.
 func (t *pairs) clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (int64, error) {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b row) int {
 		return cmp.Or(bytes.Compare(a.key, b.key), bytes.Compare(a.waiter, b.waiter), cmp.Compare(a.token, b.token))
 	})
 	args := []any{cutoff - t.grace}
-	n := listLength(len(found))
+	n := core.PowerOfTwo(len(found))
 	names, list := make([]string, n), make([]string, n)
 	for i := range n {
 		f := found[min(i, len(found)-1)]

@@ -2,10 +2,9 @@ package reaper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,13 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Defaults and bounds of Options.
 const (
 	DefaultBatch = 500
-	// DefaultSQLiteBatch is smaller, because a batch holds the only writer.
+	// DefaultSQLiteBatch is smaller, because a batch holds the only write lock.
 	DefaultSQLiteBatch = 100
 	MaxBatch           = 2000
 
@@ -34,54 +34,50 @@ const (
 	MinLockGrace     = time.Minute
 	MaxLockGrace     = 365 * 24 * time.Hour
 
-	DefaultMaxClockLeap = time.Minute
-	MinMaxClockLeap     = time.Second
-	MaxMaxClockLeap     = 24 * time.Hour
+	DefaultMaxClockJump = time.Minute
+	MinClockJump        = time.Second
+	MaxClockJump        = 24 * time.Hour
 
-	// MaxHolder is the longest Options.Holder, in bytes.
+	// MaxHolder is the maximum length of Options.Holder in bytes.
 	MaxHolder = 255
 )
 
-// lockWait bounds, on the server, how long a batch waits for a lock.
+// lockWait bounds how long a batch waits for a lock. The server enforces it.
 const lockWait = time.Second
 
-// Options configure a Reaper; the zero value of each field is its default.
+// Options configure a Reaper. The zero value of each field is its default.
 type Options struct {
-	// Batch is how many rows a transaction clears at most, 1 to MaxBatch.
-	// Default: 500; on SQLite 100.
+	// Batch is the maximum number of rows that one transaction clears: 1 to MaxBatch. Default:
+	// 500; on SQLite 100.
 	Batch int
-	// BatchTime is how long a transaction should take: MinBatchTime to
-	// MaxBatchTime. One that takes longer halves the next batch of its task, down
-	// to a fifth of Batch, and as long as they take less than half they grow again.
-	// Default: 50 ms.
+	// BatchTime is how long a transaction should take: MinBatchTime to MaxBatchTime. A
+	// transaction that takes longer halves the next batch of its task, down to a fifth of
+	// Batch. Batches grow again while they take less than half of BatchTime. Default: 50 ms.
 	BatchTime time.Duration
-	// Pace is how long the reaper rests after a batch, in multiples of the
-	// time that the batch took: more than 0, at most MaxPace. Default: 1.
+	// Pace is how long the reaper pauses after a batch, as a multiple of the time that the
+	// batch took: more than 0, at most MaxPace. Default: 1.
 	Pace float64
-	// MaxRows bounds a sweep. Results are cleared before keys and those before
-	// locks, so it has to be more than what expires between two sweeps.
-	// Default: no bound.
+	// MaxRows bounds the rows that one sweep clears. A sweep clears results before keys and
+	// keys before locks, so MaxRows must exceed what expires between two sweeps. Default: no
+	// bound.
 	MaxRows int64
-	// LockGrace is for how long a lock that was released, or has expired, keeps
-	// its row, and a place in a line that has expired: a minute to 365 days, far
-	// above the time of any statement. To lock the key again meanwhile is cheaper.
-	// Default: an hour.
+	// LockGrace is how long the row of a released or expired lock, and an expired ticket, is
+	// kept: a minute to 365 days, far above the duration of any statement. Locking the same key
+	// again is cheaper while its row exists. Default: an hour.
 	LockGrace time.Duration
-	// MaxClockLeap is how much the database's clock may gain or lose against
-	// the process's stopwatch between two looks: 1 s to 24 h. Default: a
-	// minute.
-	MaxClockLeap time.Duration
-	// Tables are tables of the program's own, whose rows expire as well. They are
-	// cleared after Holdfast's, in this order. At most MaxTables.
+	// MaxClockJump is how much the database's clock may gain or lose against the process's
+	// monotonic clock between two readings: 1 s to 24 h. Default: a minute.
+	MaxClockJump time.Duration
+	// Tables are tables of the program's own whose rows expire as well. They are cleared after
+	// Holdfast's tables, in this order. At most MaxTables.
 	Tables []TableSpec
-	// Holder names this process in the history, at most 255 bytes of UTF-8, for
-	// people to look at. Default: host name and process id.
+	// Holder names this process in the history, in at most 255 bytes. It is shown to people
+	// only. Default: host name and process id.
 	Holder string
-	// OnReport gets the report of every pass of Run, also of one that failed.
+	// OnReport receives the report of every pass of Run, including failed passes.
 	OnReport func(Report)
-	// OnError gets the errors of Run, which goes on at the next interval.
-	// Both are called on Run's goroutine, between passes. Default: errors are
-	// dropped.
+	// OnError receives the errors of Run, which continues at the next interval. Run calls both
+	// functions on its own goroutine, between passes. Default: errors are dropped.
 	OnError func(error)
 }
 
@@ -98,12 +94,11 @@ func (o *Options) withDefaults(batch int) error {
 	if o.LockGrace == 0 {
 		o.LockGrace = DefaultLockGrace
 	}
-	if o.MaxClockLeap == 0 {
-		o.MaxClockLeap = DefaultMaxClockLeap
+	if o.MaxClockJump == 0 {
+		o.MaxClockJump = DefaultMaxClockJump
 	}
 	if o.Holder == "" {
-		host, _ := os.Hostname() // a name for people; it may be missing
-		o.Holder = host + ":" + strconv.Itoa(os.Getpid())
+		o.Holder = core.DefaultHolder()
 	}
 	switch {
 	case o.Batch < 1 || o.Batch > MaxBatch:
@@ -116,8 +111,8 @@ func (o *Options) withDefaults(batch int) error {
 		return invalid("Options.MaxRows", fmt.Sprintf("%d is negative; 0 is no bound", o.MaxRows))
 	case o.LockGrace < MinLockGrace || o.LockGrace > MaxLockGrace:
 		return invalid("Options.LockGrace", fmt.Sprintf("%v is not between %v and %v", o.LockGrace, MinLockGrace, MaxLockGrace))
-	case o.MaxClockLeap < MinMaxClockLeap || o.MaxClockLeap > MaxMaxClockLeap:
-		return invalid("Options.MaxClockLeap", fmt.Sprintf("%v is not between %v and %v", o.MaxClockLeap, MinMaxClockLeap, MaxMaxClockLeap))
+	case o.MaxClockJump < MinClockJump || o.MaxClockJump > MaxClockJump:
+		return invalid("Options.MaxClockJump", fmt.Sprintf("%v is not between %v and %v", o.MaxClockJump, MinClockJump, MaxClockJump))
 	case len(o.Tables) > MaxTables:
 		return invalid("Options.Tables", fmt.Sprintf("has %d, more than %d", len(o.Tables), MaxTables))
 	case len(o.Holder) > MaxHolder || !utf8.ValidString(o.Holder) || strings.ContainsRune(o.Holder, 0):
@@ -126,9 +121,8 @@ func (o *Options) withDefaults(batch int) error {
 	return nil
 }
 
-// Reaper clears what has expired in the tables of one DB. It is safe for
-// concurrent use, makes one pass at a time, holds no connection between its
-// statements and needs no closing.
+// Reaper clears expired rows in the tables of one DB. It is safe for concurrent use and makes
+// one pass at a time. It holds no connection between its statements and needs no closing.
 type Reaper struct {
 	options   Options
 	pool      core.Querier
@@ -137,19 +131,22 @@ type Reaper struct {
 	dialect   *dialect.Dialect
 	clock     clock
 	tasks     []task
-	sizes     []size // of the tasks' batches
+	sizes     []size // batch sizes, one per task
 	history   *history
 	trace     *trace.Tracer
 	stopwatch func() time.Time
-	turn      chan struct{} // holds a token while a pass is under way
+	turn      chan struct{} // holds a token while a pass is running
 }
 
-// New makes a reaper, checks that the tables are there and takes the first
-// look at the database's clock.
+// New makes a Reaper. It checks that the tables exist and takes the first reading of the
+// database's clock.
 //
-// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema] with the command to run,
-// the driver's.
-func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, error) {
+// Errors: [holdfast.ErrInvalid]; [holdfast.ErrSchema] with the command to run; the driver's.
+func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Reaper, error) {
+	o, err := options.One(opts)
+	if err != nil {
+		return nil, err
+	}
 	if db == nil {
 		return nil, invalid("db", "is nil")
 	}
@@ -161,8 +158,8 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, 
 	if err := db.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	// A batch is one statement, so nothing can follow a transaction that was
-	// lost, and no fence is needed.
+	// A batch is one statement. No statement can follow a lost transaction, so no fence is
+	// needed.
 	settings := core.TxOptions{Isolation: sweep.Isolation, LockTimeout: lockWait}
 	r := &Reaper{
 		options: o, pool: a.Pool, retryable: db.Retryable, dialect: a.Dialect, trace: a.Trace,
@@ -176,7 +173,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, 
 		newRecords("keys", a.Table("records"), a.Dialect, sweep.Keys),
 		newLocks(a.Table("locks"), a.Table("floor"), o.LockGrace, a.Dialect),
 		newWaiters(a.Table("waiters"), a.Dialect),
-		newClaims(a.Table("claims"), o.LockGrace, a.Dialect),
+		newTickets(a.Table("tickets"), o.LockGrace, a.Dialect),
 	}
 	for _, spec := range o.Tables {
 		t, err := newTable(ctx, db, &a, spec)
@@ -187,36 +184,27 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Reaper, 
 	}
 	r.sizes = make([]size, len(r.tasks))
 	r.history = newHistory(a.Table("sweeps"), o.Holder, a.Dialect)
-	r.clock = clock{limit: o.MaxClockLeap, read: readClock(a.Dialect, a.Pool)}
+	r.clock = clock{limit: o.MaxClockJump, read: readClock(a.Dialect, a.Pool)}
 	if err := r.clock.accept(ctx); err != nil {
 		return nil, fmt.Errorf("reaper: reading the database's clock: %w", err)
 	}
 	return r, nil
 }
 
-// again runs f until it succeeds or fails for good: errors after which the
-// engine wants it run again are, with jittered pauses and so many times.
+// again runs f until it succeeds or fails with an error that is not retryable, with jittered
+// pauses, at most holdfast.DefaultAttempts times.
 func (r *Reaper) again(ctx context.Context, f func() error) error {
-	pause := core.NewBackoff()
-	for n := 1; ; n++ {
-		err := f()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil: // some drivers say "interrupted"
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case !r.retryable(err):
-			return err
-		case n == holdfast.DefaultAttempts:
-			return &holdfast.RetryError{Attempts: n, Err: err}
-		}
-		if err := pause.Sleep(ctx); err != nil {
-			return err
-		}
+	exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, r.retryable, func(int) error { return f() })
+	switch cause := context.Cause(ctx); {
+	case exhausted:
+		return &holdfast.RetryError{Attempts: holdfast.DefaultAttempts, Err: err}
+	case err != nil && cause != nil && !errors.Is(err, cause): // some drivers say "interrupted"
+		return fmt.Errorf("%w: %w", cause, err)
 	}
+	return err
 }
 
-// explain adds what to do to errors that have a known cure.
+// explain adds the table's name to an error, or the command to run for a missing table.
 func (r *Reaper) explain(t task, err error) error {
 	own, _ := t.(*table)
 	switch {
@@ -229,7 +217,7 @@ func (r *Reaper) explain(t task, err error) error {
 	return err
 }
 
-// begin waits for the pass that is under way, or until ctx ends.
+// begin waits until the running pass has ended, or until ctx ends.
 func (r *Reaper) begin(ctx context.Context) (end func(), err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

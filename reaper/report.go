@@ -2,23 +2,23 @@ package reaper
 
 import "time"
 
-// Report says what a pass did.
+// Report describes what a pass did.
 type Report struct {
-	// Cutoff is the database's clock when the pass began: what had expired by
-	// then was due.
+	// Cutoff is the database's clock when the pass began. Rows that had expired by then were
+	// due.
 	Cutoff time.Time
-	// Tasks are in the order in which they ran; those that an error or
-	// MaxRows kept from running are missing or incomplete.
+	// Tasks are in the order in which they ran. Tasks that an error or MaxRows stopped are
+	// missing or incomplete.
 	Tasks []TaskReport
-	// Duration is that of the whole pass, rests included.
+	// Duration is the duration of the whole pass, pauses included.
 	Duration time.Duration
-	// More: MaxRows ended the pass, and there may be more to clear.
+	// More is true when MaxRows ended the pass. There may be more rows to clear.
 	More bool
-	// Unrecorded is why the pass is missing in the history, which ends no pass.
+	// Unrecorded is the error that kept the pass out of the history. It does not fail the pass.
 	Unrecorded error
 }
 
-// Rows is the sum over all tasks.
+// Rows returns the number of rows cleared by all tasks.
 func (r Report) Rows() (n int64) {
 	for _, t := range r.Tasks {
 		n += t.Rows
@@ -26,23 +26,22 @@ func (r Report) Rows() (n int64) {
 	return n
 }
 
-// TaskReport is one kind of row: "results" became tombstones, "keys", "locks",
-// "waiters" and "claims" were deleted, as were those of the table of the program's
-// own that Task names.
+// TaskReport describes one kind of row. Task "results" turned records into tombstones. "keys",
+// "locks", "waiters" and "tickets" deleted rows. Any other Task is the name of a table of the
+// program's own, whose rows were deleted.
 type TaskReport struct {
 	Task string
-	// Rows were cleared (in a dry run: are due), in Batches.
+	// Rows is the number of rows cleared, in Batches; in a dry run, the number due.
 	Rows    int64
 	Batches int
-	// Passed rows were due when they were looked for and were left alone:
-	// claimed anew or given more time in the same moment, locked by another
-	// session, or cleared by another reaper.
+	// Passed counts rows that were found due and then left alone: the row was claimed anew or
+	// extended in the same moment, locked by another session, or cleared by another reaper.
 	Passed int64
-	// Referenced are those of Passed that a foreign key of another table kept.
+	// Referenced counts those of Passed that a foreign key of another table kept.
 	Referenced int64
-	// Oldest is how long ago the oldest row that was due had expired: how far
-	// the reaper lags behind. Of locks and claims it is more than Options.LockGrace.
+	// Oldest is how long ago the oldest due row had expired: the lag of the reaper. For locks
+	// and tickets it exceeds Options.LockGrace.
 	Oldest time.Duration
-	// Duration includes the rests between batches.
+	// Duration includes the pauses between batches.
 	Duration time.Duration
 }

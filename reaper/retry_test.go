@@ -16,7 +16,7 @@ var (
 	errLocked = errors.New("locked")
 )
 
-// fake is a reaper without a database whose rows wait for locks.
+// fake returns a reaper without a database, whose rows wait for locks.
 func fake() *Reaper {
 	return &Reaper{
 		retryable: func(err error) bool { return errors.Is(err, errAgain) || errors.Is(err, errLocked) },
@@ -39,7 +39,7 @@ func TestAgain(t *testing.T) {
 	final := errors.New("final")
 	for _, c := range []struct {
 		name   string
-		errs   []error // one a try; the last one repeats
+		errs   []error // one for each attempt; the last one repeats
 		tries  int
 		target error
 	}{
@@ -65,7 +65,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// lockedRows is a task some of whose rows are locked by others.
+// lockedRows is a task in which other transactions have locked some rows.
 type lockedRows struct {
 	task
 	locked func(n uint16) bool
@@ -82,7 +82,8 @@ func (l *lockedRows) clear(_ context.Context, _ core.Querier, _ int64, found []r
 	return int64(len(found)), nil
 }
 
-// TestLockedRows: few are found by halving and passed over, many end the pass.
+// TestLockedRows checks that a few locked rows are found by halving and skipped, and that many
+// end the pass.
 func TestLockedRows(t *testing.T) {
 	t.Parallel()
 	found := make([]row, 500)

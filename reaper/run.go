@@ -13,13 +13,13 @@ const (
 	MaxInterval = 7 * 24 * time.Hour
 )
 
-// Run sweeps again and again until ctx ends, and returns ctx's cause. The
-// pauses between passes are the interval give or take a quarter of it, and the
-// first is at most a quarter, so that processes which start together do not
-// sweep together. An error of a pass goes to Options.OnError and ends nothing.
+// Run sweeps again and again until ctx ends, and returns ctx's cause. The pause between two
+// passes is the interval plus or minus a quarter. The first pause is at most a quarter, so that
+// processes that start together do not sweep together. The error of a pass goes to
+// Options.OnError, and Run continues.
 //
-// Errors: [holdfast.ErrInvalid] at once for an interval that is not between
-// MinInterval and MaxInterval.
+// Errors: [holdfast.ErrInvalid], at once, for an interval that is not between MinInterval and
+// MaxInterval.
 func (r *Reaper) Run(ctx context.Context, interval time.Duration) error {
 	if interval < MinInterval || interval > MaxInterval {
 		return invalid("interval", fmt.Sprintf("%v is not between %v and %v", interval, MinInterval, MaxInterval))

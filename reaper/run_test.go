@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
@@ -18,8 +18,8 @@ func TestRun(t *testing.T) {
 	conformance.Run(t, conformance.SQL(), runGoesOn)
 }
 
-// runGoesOn: passes follow each other, an error is reported and ends nothing,
-// the end of the context ends it.
+// runGoesOn checks that passes follow each other, that an error is reported and does not stop
+// Run, and that the end of the context does.
 func runGoesOn[Tx any](e *conformance.Env[Tx]) {
 	ctx, cancel := context.WithCancelCause(e.Ctx)
 	defer cancel(nil)
@@ -57,8 +57,8 @@ func TestOnePassAtATime(t *testing.T) {
 	conformance.Run(t, conformance.SQL(), onePassAtATime)
 }
 
-// onePassAtATime: sweeps of one Reaper take turns, and one that waits for its
-// turn listens to its context.
+// onePassAtATime checks that sweeps of one Reaper run one at a time, and that a waiting sweep
+// ends with its context.
 func onePassAtATime[Tx any](e *conformance.Env[Tx]) {
 	e.Records("due", 40, e.Now()-1_000_000)
 	var inside, peak atomic.Int32

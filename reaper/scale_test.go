@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
-// scale is how many rows expire, and how long each window of the measurement is.
-// HOLDFAST_TEST_SCALE asks for the million and prints what the foreground felt;
-// the small form only shows that all of it works.
+// scale returns the number of rows that expire and the length of each window of the
+// measurement. HOLDFAST_TEST_SCALE selects a million rows and prints the latency of the
+// foreground. The small form only checks that everything works.
 func scale() (rows int, window time.Duration) {
 	if os.Getenv("HOLDFAST_TEST_SCALE") != "" {
 		return 1_000_000, 3 * time.Second
@@ -29,17 +29,17 @@ func scale() (rows int, window time.Duration) {
 	return 3000, 50 * time.Millisecond
 }
 
-// TestReapMillionRecords runs alone and one engine after the other, as it measures.
-func TestReapMillionRecords(t *testing.T) { million(t, "records", fillRecords) }
+// TestReapRecordsAtScale runs alone and one engine after the other, because it measures.
+func TestReapRecordsAtScale(t *testing.T) { million(t, "records", fillRecords) }
 
-// TestReapMillionLocks: their rows have no index on the expiry.
-func TestReapMillionLocks(t *testing.T) { million(t, "locks", fillLocks) }
+// TestReapLocksAtScale uses a table without an index on the expiry.
+func TestReapLocksAtScale(t *testing.T) { million(t, "locks", fillLocks) }
 
 func million(t *testing.T, table string, insert func(e *env) string) {
 	for _, engine := range dbtest.Engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			e := conformance.New(t, conformance.SQL(), engine)
-			e.Ctx = t.Context() // a million takes its time
+			e.Ctx = t.Context() // a million rows take longer than the usual timeout
 			reapMillion(e, table, insert(e))
 		})
 	}
@@ -47,7 +47,7 @@ func million(t *testing.T, table string, insert func(e *env) string) {
 
 type env = conformance.Env[*sql.Tx]
 
-// fillRecords is an INSERT of a thousand expired records; n counts on from {n}.
+// fillRecords returns an INSERT of expired records, one for each row of {numbers}.
 func fillRecords(e *env) string {
 	hash, empty, key := `randomblob(32)`, `x'00000000000000000000000000000000'`, `CAST(n AS BLOB)`
 	switch e.Engine {
@@ -56,7 +56,7 @@ func fillRecords(e *env) string {
 	case dbtest.MySQL, dbtest.MariaDB:
 		hash, key = `UNHEX(SHA2(n, 256))`, `n`
 	}
-	return fmt.Sprintf(`INSERT INTO holdfast_records (key_hash, namespace, tenant, operation, op_key, fingerprint_version, attempt, state, result, created_at, finished_at, body_expires_at, key_expires_at)
+	return fmt.Sprintf(`INSERT INTO holdfast_records (key_hash, namespace, tenant, operation, op_key, fingerprint_version, attempt, state, result, created_at, finished_at, result_expires_at, key_expires_at)
 {numbers} SELECT %s, 'n', '', 'due', %s, 1, %s, 2, NULL, 1, 2, NULL, {past} + n FROM numbers`, hash, key, empty)
 }
 
@@ -71,7 +71,7 @@ func fillLocks(e *env) string {
 	return `INSERT INTO holdfast_locks (name, token, owner, holder, granted_at, expires_at) {numbers} SELECT ` + name + `, 1000 + n, NULL, 'holder', 1, {past} + n FROM numbers`
 }
 
-// fill makes rows, 50,000 in a statement.
+// fill inserts rows, 50,000 in a statement.
 func fill(e *env, insert string, rows int) {
 	e.Helper()
 	const most = 50_000
@@ -83,7 +83,7 @@ func fill(e *env, insert string, rows int) {
  WHERE a.x + 10 * b.x + 100 * c.x + 1000 * f.x + 10000 * g.x < %d)`, from, min(most, rows-from))
 		e.Must(strings.NewReplacer("{numbers}", numbers, "{past}", fmt.Sprint(past)).Replace(insert))
 	}
-	switch e.Engine { // as after a while of ordinary life
+	switch e.Engine { // update the statistics, as happens in normal operation
 	case dbtest.Postgres:
 		e.Must(`VACUUM ANALYZE holdfast_records, holdfast_locks`)
 	case dbtest.MySQL, dbtest.MariaDB:
@@ -91,11 +91,11 @@ func fill(e *env, insert string, rows int) {
 	}
 }
 
-// foreground is refunds: four callers, each a refund every few milliseconds.
+// foreground makes refunds: four callers, each with a refund every few milliseconds.
 type foreground struct {
 	under atomic.Bool
 	mu    sync.Mutex
-	took  [2][]time.Duration // quiet, and beside the reaper
+	took  [2][]time.Duration // without and with the reaper
 }
 
 func (f *foreground) run(ctx context.Context, e *env, done *sync.WaitGroup) {
@@ -125,7 +125,7 @@ func (f *foreground) run(ctx context.Context, e *env, done *sync.WaitGroup) {
 	}
 }
 
-// take is the times of a window, in order.
+// take returns the sorted durations of a window.
 func (f *foreground) take(at int) []time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,8 +142,8 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[int(q*float64(len(sorted)-1))]
 }
 
-// reapMillion clears the rows while refunds go on, a window with the reaper after
-// each without, so that what else the machine does is in both.
+// reapMillion clears the rows while refunds go on. Windows with and without the reaper
+// alternate, so other load on the machine affects both.
 func reapMillion(e *env, table, insert string) {
 	rows, window := scale()
 	fill(e, insert, rows)
@@ -162,7 +162,7 @@ func reapMillion(e *env, table, insert string) {
 		time.Sleep(window)
 		quiet := f.take(0)
 		f.under.Store(true)
-		bounded, cancel := context.WithTimeout(ctx, max(window, time.Second)) // enough for some batches on any machine
+		bounded, cancel := context.WithTimeout(ctx, max(window, time.Second)) // enough for a few batches on any machine
 		report, err := r.Sweep(bounded)
 		cancel()
 		f.under.Store(false)

@@ -2,15 +2,15 @@ package reaper
 
 import "time"
 
-// minShare is the part of Options.Batch that a batch is made smaller to: below it
-// commits cost more than rows, and a sweep on a slow disk would not end.
+// minShare bounds how far a batch shrinks: to a fifth of Options.Batch. Below that, commits
+// cost more than rows, and a sweep on a slow disk would not end.
 const minShare = 5
 
-// size is how many rows the batches of one task have. It begins at Options.Batch
-// and goes from pass to pass.
+// size is the batch size of one task, in rows. It begins at Options.Batch and is kept from one
+// pass to the next.
 type size struct{ rows int }
 
-// limit is that of the next batch, at most most.
+// limit returns the size of the next batch, at most most.
 func (s *size) limit(most int) int {
 	if s.rows == 0 || s.rows > most {
 		s.rows = most
@@ -18,8 +18,8 @@ func (s *size) limit(most int) int {
 	return s.rows
 }
 
-// learn makes batches smaller by half when the write of one took longer than it
-// should, and larger by half when one that was full took less than half of that.
+// learn halves the batch size when a write took longer than aim. It raises the size by half
+// when a full batch took less than half of aim.
 func (s *size) learn(rows int, took, aim time.Duration, most int) {
 	switch {
 	case took > aim:

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// costly is a task of which a row costs something on a clock of its own.
+// costly is a task whose rows take time on a fake clock.
 type costly struct {
 	task
 	now   time.Time
@@ -38,8 +38,8 @@ func (c *costly) clear(_ context.Context, _ core.Querier, _ int64, found []row) 
 	return int64(len(found)), nil
 }
 
-// TestBatchesFollowTheirCost: a batch that takes too long halves the next, cheap
-// ones grow, within the bounds; and the size goes on in the next pass.
+// TestBatchesFollowTheirCost checks that a batch that takes too long halves the next one, that
+// cheap batches grow within the bounds, and that the next pass starts with the last size.
 func TestBatchesFollowTheirCost(t *testing.T) {
 	t.Parallel()
 	c := &costly{now: time.Now()}
@@ -64,7 +64,7 @@ func TestBatchesFollowTheirCost(t *testing.T) {
 	sweep(1000, each(time.Millisecond), 400, 200, 100, 80, 80, 80, 60)
 	sweep(200, each(5*time.Millisecond), 80, 80, 40)
 	sweep(300, each(10*time.Microsecond), 80, 120, 100)
-	sweep(1200, func(done int) time.Duration { // a slow moment in between
+	sweep(1200, func(done int) time.Duration { // one slow batch
 		if done == 180 {
 			return time.Second
 		}

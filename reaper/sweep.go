@@ -12,21 +12,20 @@ import (
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
-// lockedWaits bounds how often a pass waits for rows that others have locked.
-// To find one among 500 takes ten.
+// lockedWaits bounds how often one task of a pass waits for rows that other sessions have
+// locked. Finding one locked row among 500 takes ten waits.
 const lockedWaits = 60
 
-// Sweep makes one pass: it clears what had expired when it began, by the
-// database's clock, and reports what it did. It ends when all of that is
-// cleared, when MaxRows are, or at the first error that is not cured by
-// running a batch again; then the report says what was done before, and the
-// next sweep goes on from there. An error in a table of Options.Tables keeps no
-// other from being cleared. A sweep that finds another one of this
-// Reaper under way waits for it.
+// Sweep makes one pass over all tasks and reports what it did. The pass clears the rows that
+// had expired when it began, by the database's clock. It ends when all of them are cleared,
+// when MaxRows rows are cleared, or at the first error that running a batch again does not
+// cure. After an error the report says what was done before, and the next sweep continues from
+// there. An error in a table of Options.Tables does not stop the other tables. If another sweep
+// of this Reaper is running, Sweep waits for it.
 //
-// Errors: [ErrClockLeap], [holdfast.ErrRetry], [holdfast.ErrUnknown] of a
-// batch (it may have been cleared, and is not in the report),
-// [holdfast.ErrSchema], [TableError], ctx's, the driver's.
+// Errors: [ErrClockJump]; [holdfast.ErrRetry]; [holdfast.ErrUnknown] of a batch, which may have
+// been cleared and is not in the report; [holdfast.ErrSchema]; [TableError]; the error of ctx;
+// the driver's.
 func (r *Reaper) Sweep(ctx context.Context) (report Report, err error) {
 	ctx, span := r.trace.Start(ctx, trace.Call{Name: "reaper.sweep"})
 	defer func() {
@@ -50,8 +49,8 @@ func (r *Reaper) Sweep(ctx context.Context) (report Report, err error) {
 	return p.report, err
 }
 
-// DryRun counts what a sweep would clear and changes nothing. It does not
-// judge the clock: its cutoff shows what the clock says.
+// DryRun counts the rows that a sweep would clear and changes nothing. It does not check the
+// clock for a jump. The report's Cutoff shows the database's clock.
 func (r *Reaper) DryRun(ctx context.Context) (report Report, err error) {
 	start := time.Now()
 	defer func() { report.Duration = time.Since(start) }()
@@ -90,18 +89,18 @@ type pass struct {
 	ctx    context.Context
 	cutoff int64
 	left   int64         // rows that MaxRows still allows
-	rest   time.Duration // owed after the last batch
-	waits  int           // for locked rows
-	// How many rows the last batch was to clear, and what that took.
+	rest   time.Duration // pause due after the last batch
+	waits  int           // how often this task has waited for locked rows
+	// The number of rows in the last batch, and how long its write took.
 	wrote   int
 	writing time.Duration
-	floor   int64 // of the tokens, as this pass knows it to be committed
+	floor   int64 // the highest floor of the tokens that this pass knows to be committed
 	report  Report
 }
 
 func (p *pass) run() error {
-	// The reading that was checked is the one that everything is compared
-	// with: a clock that leaps afterwards makes nothing due.
+	// Every expiry is compared with this checked reading. A clock that jumps later makes no
+	// more rows due.
 	if err := p.check(&p.cutoff); err != nil {
 		return err
 	}
@@ -117,11 +116,11 @@ func (p *pass) run() error {
 	return errors.Join(failed...)
 }
 
-// ends tells an error that ends the pass from one of a table of the program's own,
-// with which nothing is wrong in the next.
+// ends reports whether err ends the pass. An error in one of the program's own tables does not:
+// the next table may be fine.
 func (p *pass) ends(err error) bool {
 	var own *TableError
-	return err != nil && (!errors.As(err, &own) || p.ctx.Err() != nil || errors.Is(err, ErrClockLeap))
+	return err != nil && (!errors.As(err, &own) || p.ctx.Err() != nil || errors.Is(err, ErrClockJump))
 }
 
 func (p *pass) check(now *int64) error {
@@ -162,7 +161,7 @@ func (p *pass) task(t task, s *size) error {
 	}
 }
 
-// batch finds rows and clears those which are still due.
+// batch finds rows and clears those that are still due.
 func (p *pass) batch(t task, done *TaskReport, after *row, limit int) (next *row, err error) {
 	var found []row
 	err = p.again(p.ctx, func() (err error) {
@@ -195,10 +194,9 @@ func (p *pass) batch(t task, done *TaskReport, after *row, limit int) (next *row
 	return next, nil
 }
 
-// clear writes one batch. Where a write waits for rows that others have
-// locked, it gives up after lockWait; then the batch is halved until the locked
-// rows stand alone, and they are passed over. So are those that a foreign key
-// refers to.
+// clear writes one batch. A write that waits for rows locked by other sessions gives up after
+// lockWait. The batch is then halved until each locked row stands alone, and such a row is
+// passed over. A row that a foreign key refers to is passed over in the same way.
 func (p *pass) clear(t task, done *TaskReport, found []row) (cleared int64, err error) {
 	err = p.again(p.ctx, func() error {
 		err := p.transact(p.ctx, func(ctx context.Context, q core.Querier) (err error) {
@@ -238,14 +236,14 @@ func (p *pass) clear(t task, done *TaskReport, found []row) (cleared int64, err 
 	return first + second, err
 }
 
-// waitsForRows: those of a user's own may have others that go with them.
+// waitsForRows reports whether the task's writes wait for locked rows. A delete in a program's
+// own table may wait even if it skips locked rows, because other rows may be deleted with it.
 func (p *pass) waitsForRows(t task) bool {
 	_, own := t.(*table)
 	return p.dialect.Sweep.WaitsForRows || own && p.dialect.Capabilities.RowLocks
 }
 
-// lockedError is a write that gave up waiting for a row; it is not to be run
-// again as it was.
+// lockedError reports a write that gave up waiting for a row. The same write is not run again.
 type lockedError struct{ err error }
 
 func (e *lockedError) Error() string { return "reaper: a row of the batch is locked: " + e.err.Error() }

@@ -18,64 +18,61 @@ import (
 const (
 	MaxTables     = 100
 	MaxKeyColumns = 8
-	// MaxGrace is the longest TableSpec.Grace.
+	// MaxGrace is the maximum of TableSpec.Grace.
 	MaxGrace = 100 * 365 * 24 * time.Hour
 )
 
-// Unit says what a column of the user's own counts, or what time it holds.
+// Unit says which unit an integer column counts, or which kind of time a column holds.
 type Unit int
 
-// The units. There is none for a text, nor for a time that is written without a
-// zone and meant in one that has daylight saving: an hour of it comes twice.
+// The units. There is none for times stored as text. There is none for a time without a zone
+// that is meant in a zone with daylight saving, because one hour occurs twice.
 const (
-	// Microseconds, Milliseconds and Seconds since 1970, UTC, in an integer column.
+	// Microseconds, Milliseconds and Seconds count from 1970 in UTC, in an integer column.
 	Microseconds Unit = iota + 1
 	Milliseconds
 	Seconds
-	// Timestamp is an instant: timestamptz on PostgreSQL, TIMESTAMP on MySQL and
-	// MariaDB, whatever the zone of the session.
+	// Timestamp is an instant, independent of the session's time zone: timestamptz on
+	// PostgreSQL, TIMESTAMP on MySQL and MariaDB.
 	Timestamp
-	// TimestampUTC is a time without a zone which every writer means in UTC:
-	// timestamp on PostgreSQL, DATETIME on MySQL and MariaDB.
+	// TimestampUTC is a time without a zone that every writer means in UTC: timestamp on
+	// PostgreSQL, DATETIME on MySQL and MariaDB.
 	TimestampUTC
 )
 
-// TableSpec names a table of the program's own, whose rows are deleted once they
-// have expired.
+// TableSpec names a table of the program's own whose expired rows are deleted.
 type TableSpec struct {
-	// Table and Schema name the table. Schema "" is the connection's own.
+	// Table and Schema name the table. An empty Schema is the connection's own.
 	Table, Schema string
-	// Key are the columns of a unique key, such as the primary key, 1 to
-	// MaxKeyColumns, each NOT NULL: integers, texts, bytes, UUIDs or dates.
+	// Key lists the columns of a unique key, such as the primary key: 1 to MaxKeyColumns
+	// columns, each NOT NULL. Types: integers, texts, bytes, UUIDs or dates.
 	Key []string
-	// Expires is the column that says when a row expires, in Unit. NULL is never.
-	// A time before 2000 is never either: it is some other number.
+	// Expires is the column that says when a row expires, in Unit. NULL means never. A time
+	// before 2000 means never as well, because such a number is not an expiry.
 	Expires string
 	Unit    Unit
-	// Grace is for how much longer a row is kept, so that Expires may be when it
-	// was made: at most MaxGrace. Default: 0.
+	// Grace is how much longer a row is kept, so that Expires may be a creation time. At most
+	// MaxGrace. Default: 0.
 	Grace time.Duration
-	// Where are further conditions, all of which a row has to meet.
+	// Where lists further conditions. A row must meet all of them.
 	Where []Cond
-	// Scan reads the whole table at each sweep, in the order of the key, where no
-	// index begins with Expires. Default: such a table is refused.
+	// Scan makes each sweep read the whole table in the order of the key. It is required when
+	// no index begins with Expires. Default: New refuses such a table.
 	Scan bool
 }
 
 // Cond is a condition on a column; see [Where].
-type Cond struct {
-	column, operator string
-	value            any
+type Cond struct{ condition rowmap.Condition }
+
+// Where compares a column with a value. The operator is =, <, <=, > or >=. The value is an
+// integer, a string, a []byte or, for a boolean column of PostgreSQL, a bool, to match the
+// column's type. It is sent as a parameter. A NULL in the column meets no condition.
+func Where(column, operator string, value any) Cond {
+	return Cond{rowmap.Condition{Column: column, Operator: operator, Value: value}}
 }
 
-// Where compares a column with a value: operator is =, <, <=, > or >=, and value an
-// integer, a string, a []byte or, for a boolean column of PostgreSQL, a bool, as
-// the column's type wants. The value is sent as a parameter. What is NULL in the
-// column meets no condition.
-func Where(column, operator string, value any) Cond { return Cond{column, operator, value} }
-
-// own are Holdfast's tables, which are not to be named.
-var own = []string{"schema", "records", "locks", "floor", "registers", "waiters", "claims", "staged", "steps", "news", "interventions", "sweeps", "migrations"}
+// own lists Holdfast's tables, which a TableSpec must not name.
+var own = []string{"schema", "records", "locks", "floor", "registers", "waiters", "tickets", "staged", "steps", "provider_events", "interventions", "sweeps", "migrations"}
 
 // newTable checks a table and makes its task.
 func newTable[Tx any](ctx context.Context, db *holdfast.DB[Tx], a *access.Access[Tx], spec TableSpec) (*table, error) {
@@ -87,7 +84,7 @@ func newTable[Tx any](ctx context.Context, db *holdfast.DB[Tx], a *access.Access
 			return nil, invalid("TableSpec.Table", "is Holdfast's own: what expires in it is cleared anyhow")
 		}
 	}
-	found, err := rowmap.Describe(ctx, a.Dialect, a.Pool, db.CheckIdent, spec.Schema, spec.Table)
+	found, err := rowmap.Describe(ctx, a.Catalog, spec.Schema, spec.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -95,15 +92,6 @@ func newTable[Tx any](ctx context.Context, db *holdfast.DB[Tx], a *access.Access
 	for _, f := range []func(context.Context, *rowmap.Table) error{t.takeKey, t.takeExpiry, t.takeConds} {
 		if err := f(ctx, found); err != nil {
 			return nil, err
-		}
-	}
-	if lockable := a.Dialect.RowLocks.Lockable; lockable != "" {
-		can, is := false, ""
-		if _, err := a.Dialect.Compile("rows.lockable", lockable).QueryRow(ctx, a.Pool, []any{&can, &is}, spec.Schema, spec.Table); err != nil {
-			return nil, err
-		}
-		if !can {
-			return nil, &holdfast.UnsupportedError{Engine: a.Dialect.Name, What: "reaping table " + spec.Table, Problem: "its storage engine is " + is + ", which has no row locks: use InnoDB"}
 		}
 	}
 	t.compile(found.Index)
@@ -133,7 +121,7 @@ func (s *TableSpec) check(ident func(field, name string) error) error {
 	return ident("TableSpec.Expires", s.Expires)
 }
 
-// takeKey checks the columns of the key and notes how each is read and sent.
+// takeKey checks the columns of the key and notes how each is read and bound.
 func (t *table) takeKey(ctx context.Context, found *rowmap.Table) error {
 	columns, err := found.Key(ctx, t.spec.Key)
 	if err != nil {
@@ -146,7 +134,7 @@ func (t *table) takeKey(ctx context.Context, found *rowmap.Table) error {
 		switch k.kind = t.kindOf(c); {
 		case k.kind != "":
 		case casts:
-			// With a name of its own: ORDER BY would mean the text otherwise.
+			// The alias must differ from the column: ORDER BY would sort by the text otherwise.
 			k.kind, k.read, k.bind = "text", cast.Read+` AS holdfast_text_`+strconv.Itoa(i), cast.Bind
 		default:
 			return invalid("TableSpec.Key", fmt.Sprintf("column %q is of type %s: use an integer, a text, bytes, a UUID or a date", c.Name, c.Type))
@@ -157,8 +145,8 @@ func (t *table) takeKey(ctx context.Context, found *rowmap.Table) error {
 	return nil
 }
 
-// kindOf is "integer", "text" or "bytes", or "" for others. SQLite goes by what a
-// type's name contains.
+// kindOf returns "integer", "text" or "bytes", or "" for other types. On SQLite a type matches
+// if its name contains a known type.
 func (t *table) kindOf(c rowmap.Column) string {
 	sql := &t.dialect.Sweep.Table
 	typ := strings.ToLower(c.Type)
@@ -178,7 +166,7 @@ func (t *table) kindOf(c rowmap.Column) string {
 	return ""
 }
 
-// takeExpiry checks the type of the expiry and that it can be found.
+// takeExpiry checks the type of the expiry column and that an index begins with it.
 func (t *table) takeExpiry(ctx context.Context, found *rowmap.Table) error {
 	c, err := found.Column("TableSpec.Expires", t.spec.Expires)
 	if err != nil {
@@ -199,10 +187,7 @@ func (t *table) takeExpiry(ctx context.Context, found *rowmap.Table) error {
 	}
 	switch typ := strings.ToLower(c.Type); {
 	case !isTime && t.kindOf(c) == "integer":
-		t.expiry = dialect.IntegerExpiry(sql.Integers, `{p}`)
-		if holdfast.Engine(t.dialect.Name) == holdfast.PostgreSQL {
-			t.expiry.Right = `{p}::bigint`
-		}
+		t.expiry = dialect.IntegerExpiry(sql.Integers, sql.IntegerParam)
 	case !isTime:
 		want = "an integer column"
 	case t.expiry == nil:
@@ -226,17 +211,14 @@ func (t *table) takeExpiry(ctx context.Context, found *rowmap.Table) error {
 
 // takeConds checks the conditions against their columns.
 func (t *table) takeConds(_ context.Context, found *rowmap.Table) error {
+	t.found = found
 	for _, c := range t.spec.Where {
-		argument := "Where(" + strconv.Quote(c.column) + ")"
-		if !slices.Contains([]string{"=", "<", "<=", ">", ">="}, c.operator) {
-			return invalid(argument, fmt.Sprintf("operator %q is none of = < <= > >=", c.operator))
-		}
-		column, err := found.Column(argument, c.column)
+		argument, column, err := found.Check(c.condition)
 		if err != nil {
 			return err
 		}
 		kind := ""
-		switch c.value.(type) {
+		switch c.condition.Value.(type) {
 		case int, int8, int16, int32, int64, uint8, uint16, uint32:
 			kind = "integer"
 		case string:
@@ -246,17 +228,17 @@ func (t *table) takeConds(_ context.Context, found *rowmap.Table) error {
 		case bool:
 			kind = "bool"
 		}
-		// The engines compare a number with a text by converting one of them.
+		// To compare a number with a text, the engines convert one of them.
 		if is := t.kindOf(column); kind == "" || kind != is && (is != "" || !strings.EqualFold(column.Type, kind)) {
-			return invalid(argument, fmt.Sprintf("the column is of type %s, which is not compared with a Go %T", column.Type, c.value))
+			return invalid(argument, fmt.Sprintf("the column is of type %s, which is not compared with a Go %T", column.Type, c.condition.Value))
 		}
 	}
 	return nil
 }
 
-// TableError is an error in a table of Options.Tables, which ends no pass.
+// TableError is an error in a table of Options.Tables. It does not end the pass.
 type TableError struct {
-	// Table is its name, the schema before it if one was given.
+	// Table is the table's name, after the schema if one was given.
 	Table string
 	Err   error
 }

@@ -8,40 +8,43 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
 const (
-	// tablePage is how many rows one read of a Scan goes through at most.
+	// tablePage is the maximum number of rows that one read of a Scan covers.
 	tablePage = 5000
-	// tableBatch is the longest list of keys. MariaDB turns one of a thousand
-	// into a join.
+	// tableBatch is the maximum length of a list of keys. MariaDB turns a list of a thousand
+	// keys into a join.
 	tableBatch = 512
-	// earliest is when a row can have expired, in µs: 2000-01-01. A zero is often
-	// meant as never, and with a wrong unit every time is near 1970.
+	// earliest is the earliest plausible expiry, in µs: 2000-01-01. A zero often means "never",
+	// and with a wrong unit every time is near 1970.
 	earliest = 946_684_800_000_000
 
-	// What stands for the lists of a batch, whose length differs: no name of the
-	// user's has a NUL in it, though it may have {tuples}.
+	// Placeholders for the lists of a batch, whose lengths differ. The NUL keeps them apart
+	// from the user's names, which may contain {tuples} but no NUL.
 	listOfFirsts = "\x00firsts"
 	listOfTuples = "\x00tuples"
 )
 
-// table is the task on a table of the user's own.
+// table is the task on one table of the program's own.
 type table struct {
 	spec    TableSpec
 	at      string
 	dialect *dialect.Dialect
+	found   *rowmap.Table
 	key     []keyColumn
 	expiry  *dialect.Expiry
-	scale   int64 // µs in one of what the column counts
+	scale   int64 // µs per unit of the expiry column
 
 	total, early core.Stmt
-	// The first page and those behind another one; without Scan only the lists.
+	// Index 0 is the first page, index 1 a later page. Without Scan only lists is used.
 	pages, lists [2]core.Stmt
 	write        string
 }
 
-// keyColumn is a column of the key: how it is read and how its value is sent.
+// keyColumn is a column of the key, with the SQL that reads it and the SQL that binds its
+// value.
 type keyColumn struct{ name, kind, read, bind string }
 
 func (t *table) name() string {
@@ -55,10 +58,10 @@ func (t *table) table() string { return t.at }
 
 func (t *table) prepare(*pass, []row) error { return nil }
 
-// most is the longest batch.
+// most returns the maximum batch size.
 func (t *table) most() int { return tableBatch }
 
-// compare is a condition on the expiry.
+// compare returns a condition on the expiry.
 func (t *table) compare(op, p string) string {
 	r := strings.NewReplacer("{c}", t.dialect.Ident(t.spec.Expires), "{p}", p)
 	exact := t.exactly(op, p)
@@ -72,16 +75,16 @@ func (t *table) compare(op, p string) string {
 	return exact
 }
 
-// compile writes the statements. Their first parameters are the same: when rows
-// are due, the earliest expiry there is, and the conditions' values.
+// compile builds the statements. They share their first parameters: the cutoff, the earliest
+// expiry, and the values of the conditions.
 func (t *table) compile(index string) {
 	d := t.dialect
 	expires := d.Ident(t.spec.Expires)
 	due := t.compare("<=", "$1") + ` AND ` + t.compare(">=", "$2") + t.conds(3)
 	next := 3 + len(t.spec.Where)
-	inner := append(slices.Clone(t.spec.Key), t.spec.Expires) // what a page has to have
+	inner := append(slices.Clone(t.spec.Key), t.spec.Expires) // the columns that a page reads
 	for _, c := range t.spec.Where {
-		inner = append(inner, c.column)
+		inner = append(inner, c.condition.Column)
 	}
 	slices.Sort(inner)
 	inner = d.Idents(slices.Compact(inner))
@@ -117,33 +120,32 @@ func (t *table) compile(index string) {
 	t.lists[1] = compile("find", from+behind+tail+strconv.Itoa(next+1+len(t.key)))
 }
 
-// conds are the user's own, with the parameters from $first on.
+// conds returns the user's conditions. Their parameters begin at $first.
 func (t *table) conds(first int) string {
-	var b strings.Builder
+	list := make([]rowmap.Condition, len(t.spec.Where))
 	for i, c := range t.spec.Where {
-		b.WriteString(` AND ` + t.dialect.Ident(c.column) + ` ` + c.operator + ` $` + strconv.Itoa(first+i))
+		list[i] = c.condition
 	}
-	return b.String()
+	if text := t.found.Conditions(list, first); text != "" {
+		return ` AND ` + text
+	}
+	return ""
 }
 
-// exactly compares without what serves the index.
+// exactly returns the comparison without the part that makes the index usable.
 func (t *table) exactly(op, p string) string {
 	return strings.NewReplacer("{c}", t.dialect.Ident(t.spec.Expires), "{p}", p).Replace(t.expiry.Left + ` ` + op + ` ` + t.expiry.Right)
 }
 
-// behind is the condition on keys that come after that of the parameters from
-// $first on. Each column is bounded by itself, as indexes want it.
+// behind returns the condition for keys after the key whose parameters begin at $first.
 func (t *table) behind(first int) string {
-	text := ""
-	for i, k := range slices.Backward(t.key) {
-		p := strings.ReplaceAll(k.bind, "{p}", "$"+strconv.Itoa(first+i))
-		if text == "" {
-			text = k.name + ` > ` + p
-		} else {
-			text = k.name + ` >= ` + p + ` AND (` + k.name + ` > ` + p + ` OR ` + text + `)`
-		}
+	names := make([]string, len(t.key))
+	for i, k := range t.key {
+		names[i] = k.name
 	}
-	return text
+	return rowmap.After(names, func(i int) string {
+		return strings.ReplaceAll(t.key[i].bind, "{p}", "$"+strconv.Itoa(first+i))
+	})
 }
 
 func (t *table) same() string {
@@ -154,16 +156,16 @@ func (t *table) same() string {
 	return strings.Join(parts, " AND ")
 }
 
-// args are the parameters that all statements begin with.
+// args returns the parameters that begin every statement.
 func (t *table) args(cutoff int64) []any {
 	args := []any{t.whole(cutoff - t.spec.Grace.Microseconds()), t.whole(earliest)}
 	for _, c := range t.spec.Where {
-		args = append(args, c.value)
+		args = append(args, c.condition.Value)
 	}
 	return args
 }
 
-// whole is how many whole ones of what the column counts have passed.
+// whole converts µs to units of the expiry column, rounded down.
 func (t *table) whole(micros int64) int64 {
 	n := micros / t.scale
 	if micros%t.scale < 0 {
@@ -172,7 +174,8 @@ func (t *table) whole(micros int64) int64 {
 	return n
 }
 
-// plausible refuses a table with times before 2000, where that costs little.
+// plausible refuses a table with expiries before 2000. With Scan it does not check, because the
+// check would read the whole table.
 func (t *table) plausible(ctx context.Context, q core.Querier) error {
 	if t.spec.Scan {
 		return nil
@@ -219,7 +222,7 @@ func (t *table) find(ctx context.Context, q core.Querier, cutoff int64, after *r
 	return found, next, err
 }
 
-// page is the last row of the page that begins behind after; nil is the table's end.
+// page returns the last row of the page after after. It returns nil at the end of the table.
 func (t *table) page(ctx context.Context, q core.Querier, after *row) (*row, error) {
 	args, n := []any{tablePage - 1}, 0
 	if after != nil {
@@ -234,7 +237,7 @@ func (t *table) page(ctx context.Context, q core.Querier, after *row) (*row, err
 	return end, nil
 }
 
-// dest makes places for the key's values; settle puts the values there instead.
+// dest allocates scan targets for the key's values. settle replaces each target with its value.
 func (t *table) dest(f *row) []any {
 	f.values = make([]any, len(t.key))
 	for i, k := range t.key {
@@ -258,16 +261,16 @@ func (t *table) settle(f *row) {
 		case *string:
 			f.values[i] = *v
 		case *[]byte:
-			f.values[i] = append([]byte{}, *v...) // an empty one is not NULL
+			f.values[i] = append([]byte{}, *v...) // an empty value is not NULL
 		}
 	}
 }
 
-// clear writes a list as long as a power of two, as listStmt does. The order of
-// the keys is the engine's to know.
+// clear deletes a batch. It pads the list of keys to a power of two, as listStmt does. The
+// engine decides the order of the keys.
 func (t *table) clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (int64, error) {
 	args := t.args(cutoff)
-	n := listLength(len(found))
+	n := core.PowerOfTwo(len(found))
 	firsts, tuples := make([]string, n), make([]string, n)
 	for i := range n {
 		one := make([]string, len(t.key))

@@ -12,30 +12,29 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// task is one kind of row that expires. The pass does the rest: cutoff, clock,
-// batches, pace, retries, report.
+// task is one kind of row that expires. The pass handles cutoff, clock, batches, pace, retries
+// and the report.
 type task interface {
 	name() string
 	table() string
-	// count says how many rows are due and when the oldest of them expired.
+	// count returns how many rows are due and when the oldest of them expired.
 	count(ctx context.Context, q core.Querier, cutoff int64) (rows, oldest int64, err error)
-	// find lists rows that are due, in an order of the task's own, and says
-	// after what to go on; nil is the beginning, and the end. It must not lock.
+	// find lists due rows in an order of the task's own, and returns the row after which to
+	// continue. A nil after is the beginning, a nil next the end. find must not lock.
 	find(ctx context.Context, q core.Querier, cutoff int64, after *row, limit int) (found []row, next *row, err error)
-	// prepare commits what has to be before these rows are cleared.
+	// prepare commits what must be committed before these rows are cleared.
 	prepare(p *pass, found []row) error
-	// clear runs in a transaction of its own and clears those rows which are
-	// still due, in the order of their keys. It may run more than once.
+	// clear clears the rows that are still due, in the order of their keys. It runs in a
+	// separate transaction and may run more than once.
 	clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (cleared int64, err error)
 }
 
-// row is a row that is due: its primary key, when it expired, and a lock's token.
-// The key of a place in line is completed by its token, that of one who waits by
-// the waiter, that of a row of the user's own by no other.
+// row is a due row: its key, its expiry, and a lock's token. A ticket's key is the name and the
+// token. A waiter's key is the name and the waiter.
 type row struct {
 	key, waiter    []byte
 	expired, token int64
-	values         []any // the key of a row of the user's own
+	values         []any // the key of a row of the program's own table
 }
 
 func keys(found []row) [][]byte {
@@ -47,7 +46,7 @@ func keys(found []row) [][]byte {
 	return list
 }
 
-// records is a task on the idempotency records.
+// records is a task on idempotency records.
 type records struct {
 	label, at   string
 	total, list core.Stmt
@@ -86,7 +85,7 @@ func (t *records) find(ctx context.Context, q core.Querier, cutoff int64, after 
 	return found, following(found, limit), err
 }
 
-// following is where to go on after a list that is as long as it may be.
+// following returns the row after which to continue, or nil if the list is shorter than limit.
 func following(found []row, limit int) *row {
 	if len(found) < limit {
 		return nil
@@ -94,35 +93,24 @@ func following(found []row, limit int) *row {
 	return &found[len(found)-1]
 }
 
-func scan(rows core.Rows, dest func(f *row) []any) (found []row, err error) {
-	defer func() {
-		if e := rows.Close(); err == nil {
-			err = e
-		}
-	}()
-	for rows.Next() {
-		var f row
-		if err := rows.Scan(dest(&f)...); err != nil {
-			return nil, err
-		}
-		found = append(found, f)
-	}
-	return found, rows.Err()
+func scan(rows core.Rows, dest func(f *row) []any) ([]row, error) {
+	return core.Collect(rows, func(r core.Row) (f row, err error) {
+		err = r.Scan(dest(&f)...)
+		return f, err
+	})
 }
 
 func (t *records) clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (int64, error) {
 	return t.write.exec(ctx, q, keys(found), cutoff)
 }
 
-// listStmt is a write whose list of parameters is as long as the batch.
+// listStmt is a write with a list of parameters as long as the batch.
 type listStmt struct {
 	dialect          *dialect.Dialect
 	name, text, list string
 }
 
-// exec runs it with the other parameters, which come first. The list's length is
-// rounded up to a power of two: batches of every size would fill the drivers'
-// caches of prepared statements.
+// exec runs the statement with the other parameters, which come first, and the keys.
 func (s *listStmt) exec(ctx context.Context, q core.Querier, keys [][]byte, others ...any) (affected int64, err error) {
 	args := arguments(keys, others...)
 	list := make([]string, len(args)-len(others))
@@ -134,19 +122,12 @@ func (s *listStmt) exec(ctx context.Context, q core.Querier, keys [][]byte, othe
 	return r.Affected, err
 }
 
-// arguments repeats the last key to the length of the statement's list.
+// arguments returns the other parameters and the keys, padded to the length of the statement's
+// list.
 func arguments(keys [][]byte, others ...any) []any {
-	args := append(make([]any, 0, len(others)+listLength(len(keys))), others...)
-	for i := range listLength(len(keys)) {
-		args = append(args, keys[min(i, len(keys)-1)])
+	args := slices.Clip(others)
+	for _, k := range core.Pad(keys) {
+		args = append(args, k)
 	}
 	return args
-}
-
-func listLength(n int) int {
-	length := 1
-	for length < n {
-		length *= 2
-	}
-	return length
 }

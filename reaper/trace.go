@@ -7,27 +7,27 @@ import (
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
-// tell tells what a pass did, and why it did not.
+// tell reports to the tracers what a pass cleared, and a clock jump that stopped it.
 func (r *Reaper) tell(ctx context.Context, report Report, err error) {
 	if !r.trace.On() {
 		return
 	}
 	for _, t := range report.Tasks {
-		cleared := trace.Fact{Name: trace.ReaperTask, Task: t.Task, Outcome: trace.Cleared, Count: t.Rows, Duration: t.Oldest}
-		r.trace.Tell(ctx, cleared)
+		cleared := trace.Event{Name: trace.ReaperTask, Task: t.Task, Outcome: trace.Cleared, Count: t.Rows, Duration: t.Oldest}
+		r.trace.Emit(ctx, cleared)
 		if t.Passed > 0 {
-			r.trace.Tell(ctx, trace.Fact{Name: trace.ReaperTask, Task: t.Task, Outcome: trace.Passed, Count: t.Passed, Duration: t.Oldest})
+			r.trace.Emit(ctx, trace.Event{Name: trace.ReaperTask, Task: t.Task, Outcome: trace.Passed, Count: t.Passed, Duration: t.Oldest})
 		}
 	}
-	var leap *ClockLeapError
-	if errors.As(err, &leap) {
-		r.trace.Tell(ctx, trace.Fact{Name: trace.ReaperRefused, Duration: leap.Leap, Err: err})
+	var jump *ClockJumpError
+	if errors.As(err, &jump) {
+		r.trace.Emit(ctx, trace.Event{Name: trace.ReaperRefused, Duration: jump.Jump, Err: err})
 	}
 }
 
 // outcome names this package's errors.
 func outcome(err error) string {
-	if errors.Is(err, ErrClockLeap) {
+	if errors.Is(err, ErrClockJump) {
 		return trace.Refused
 	}
 	return ""

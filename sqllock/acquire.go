@@ -2,101 +2,92 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
-// Acquire waits for the lock on key until ctx ends. Goroutines of one Locker
-// get it in the order in which they asked; between processes it is whoever
-// asks first when it is free. ctx bounds the wait, and does not end the lease.
+// Acquire waits for the lock on key until ctx ends. ctx bounds the wait and does not end the
+// lease. The goroutines of one Locker get the lock in the order of their calls. Between
+// processes there is no order: see package fairlock.
 //
-// Errors: ctx's cause, [ErrClosed], [holdfast.ErrInvalid] (the key is empty or
-// longer than [MaxKey], the TTL out of bounds), [holdfast.ErrRetry], the
-// driver's. After an error the lock is not held: a grant whose answer was lost
-// is taken back in the background.
-func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...Option) (lease *Lease, err error) {
-	inner, op := l.leases.tellOf(ctx, trace.LockLease, "acquire")
-	defer func() { op.End(err, acquired) }()
-	name, s, err := l.leases.check(ctx, key, opts)
+// Errors: ctx's cause; [ErrClosed]; [holdfast.ErrInvalid] (the key is empty or longer than
+// [MaxKey], the TTL is out of bounds); [holdfast.ErrRetry]; the driver's. After an error the
+// lock is not held: a grant whose answer was lost is released in the background.
+func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...AcquireOptions) (*Lease, error) {
+	s, err := l.settings(ctx, opts)
+	lease, err := l.leases.acquire(ctx, key, s, err)
+	return (*Lease)(lease), err
+}
+
+// TryAcquire tries once to acquire the lock on key. It does not wait for the holder.
+//
+// Errors: [ErrHeld] as a *[HeldError] with the holder, and the errors of Acquire.
+func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...AcquireOptions) (*Lease, error) {
+	s, err := l.settings(ctx, opts)
+	lease, err := l.leases.tryAcquire(ctx, key, s, err)
+	return (*Lease)(lease), err
+}
+
+// Do acquires the lock on key, runs fn and releases the lock, also when fn panics.
+//
+// fn has two contexts. Use ctx, from the enclosing function, for the database: begin
+// transactions on it, with [Locker.InTx]. Use lease.Context() for work outside the database: it
+// ends with the lease and with ctx.
+//
+// Errors: the error of fn; the errors of Acquire, and then fn did not run; [ErrLost] or
+// [ErrClosed] when fn returned nil after the lease had ended. In that case the guarded
+// transactions of fn stand, and its other work may have overlapped with the work of the next
+// holder. Do ignores other errors of the release: the lease ends with its TTL.
+func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(lease *Lease) error, opts ...AcquireOptions) error {
+	s, err := l.settings(ctx, opts)
+	s.Within = ctx
+	acquire := func(ctx context.Context) (*keeper.Lease, error) { return l.leases.acquire(ctx, key, s, err) }
+	return l.leases.k.Do(ctx, "lease.do", trace.LockLease, acquire, func(lease *keeper.Lease) error { return fn((*Lease)(lease)) })
+}
+
+// acquire is Acquire with settings. wrong is an error in the options.
+func (m *leases) acquire(ctx context.Context, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
+	ctx, op := m.k.StartSpan(ctx, trace.LockLease, "acquire")
+	defer func() { op.End(err, keeper.Acquired) }()
+	name, err := check(ctx, key, wrong)
 	if err != nil {
 		return nil, err
 	}
-	return l.leases.wait(inner, l.leases.join(key, name, s))
+	return m.wait(ctx, m.join(key, name, s))
 }
 
-// TryAcquire asks for the lock on key once, and does not wait for anybody.
-//
-// Errors: [ErrHeld] as a *[HeldError] with the holder, and those of Acquire.
-func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...Option) (lease *Lease, err error) {
-	inner, op := l.leases.tell(ctx, "lease.try_acquire", trace.LockLease)
-	defer func() { op.End(err, acquired) }()
-	name, s, err := l.leases.check(ctx, key, opts)
+func (m *leases) tryAcquire(ctx context.Context, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
+	ctx, op := m.k.StartCall(ctx, "lease.try_acquire", trace.LockLease)
+	defer func() { op.End(err, keeper.Acquired) }()
+	name, err := check(ctx, key, wrong)
 	if err != nil {
 		return nil, err
 	}
-	return l.leases.try(inner, key, name, s)
+	return m.try(ctx, key, name, s)
 }
 
-// Do acquires the lock on key, runs fn and releases the lock, also when fn
-// panics. fn's context ends with ctx and with the lease; for a transaction that
-// Guard protects use the outer ctx, for it may outlive the lease.
-//
-// Errors: fn's; those of Acquire, and then fn did not run; [ErrLost] when fn
-// returned nil and the lease had ended before: what fn did under Guard stands,
-// what it did without may not have been alone. An error of the release itself
-// is not returned, for the lease ends with its TTL.
-func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(ctx context.Context, lease *Lease) error, opts ...Option) error {
-	return l.leases.during(ctx, "lease.do", trace.LockLease, fn, func(ctx context.Context) (*Lease, error) { return l.Acquire(ctx, key, opts...) })
+// check validates the arguments of a call and returns the name of the lock's row.
+func check(ctx context.Context, key string, wrong error) (name []byte, err error) {
+	if name, err = lockname.Of(lockname.Lease, key); err != nil {
+		return nil, err
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	return name, context.Cause(ctx)
 }
 
-// during acquires a lease and runs fn while it is held.
-func (m *manager) during(ctx context.Context, name, lock string, fn func(ctx context.Context, lease *Lease) error, acquire func(ctx context.Context) (*Lease, error)) (err error) {
-	ctx, op := m.tell(ctx, name, lock)
-	defer func() { op.End(err, outcome) }()
-	lease, err := acquire(ctx)
-	if err != nil {
-		return err
-	}
-	err = trace.ErrAborted // until it returns
-	defer func() { _ = lease.Release(ctx) }()
-	inner, cancel := context.WithCancelCause(ctx)
-	if lease.claim != nil {
-		inner = context.WithValue(inner, holdingKey{}, lease)
-	}
-	defer cancel(nil)
-	defer context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })()
-	if err := fn(inner, lease); err != nil {
-		return err
-	}
-	if cause := context.Cause(lease.Context()); cause != nil && !errors.Is(cause, ErrReleased) {
-		return cause
-	}
-	return nil
-}
-
-func (m *manager) check(ctx context.Context, key string, opts []Option) (name []byte, s settings, err error) {
-	if name, err = nameOf(kindLease, key); err != nil {
-		return nil, s, err
-	}
-	if s, err = m.options.settings(opts); err != nil {
-		return nil, s, err
-	}
-	if s.values == nil {
-		s.values = ctx
-	}
-	return name, s, context.Cause(ctx)
-}
-
-// tries is how often a row that seems free, and is locked, is asked for: who
-// has it locked is mostly a statement that is about to win.
+// tries is how often TryAcquire tries for a row that seems free but is locked, usually by a
+// statement that is about to be granted the lock.
 const tries = 3
 
-func (m *manager) try(ctx context.Context, key string, name []byte, s settings) (*Lease, error) {
-	m.mu.Lock()
-	again := m.queues[key].again(s.by)
-	m.mu.Unlock()
+func (m *leases) try(ctx context.Context, key string, name []byte, s keeper.Settings) (*keeper.Lease, error) {
+	m.k.Mu.Lock()
+	again := m.queues[key].again(s.By)
+	m.k.Mu.Unlock()
 	if again != nil {
 		return again, nil
 	}
@@ -105,120 +96,77 @@ func (m *manager) try(ctx context.Context, key string, name []byte, s settings) 
 		if lease != nil || err != nil {
 			return lease, err
 		}
-		if v.left > 0 || n == tries {
-			return nil, &HeldError{Key: key, Holder: v.holder, Token: v.token, Remaining: v.left}
+		if v.Left > 0 || n == tries {
+			return nil, &HeldError{Key: key, Holder: v.Holder, Token: v.Token, Remaining: v.Left}
 		}
 		time.Sleep(minPoll)
 	}
 }
 
 // attempt asks the database once for a lease.
-func (m *manager) attempt(ctx context.Context, key string, name []byte, s settings) (*Lease, verdict, error) {
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
-		return nil, verdict{}, ErrClosed
+func (m *leases) attempt(ctx context.Context, key string, name []byte, s keeper.Settings) (*keeper.Lease, keeper.Answer, error) {
+	m.k.Mu.Lock()
+	if m.k.Closed {
+		m.k.Mu.Unlock()
+		return nil, keeper.Answer{}, ErrClosed
 	}
-	m.flights.Add(1)
-	m.mu.Unlock()
-	defer m.flights.Add(-1)
-	a := attempt{name: name, owner: newOwner(), ttl: s.ttl}
+	m.k.Flights.Add(1)
+	m.k.Mu.Unlock()
+	defer m.k.Flights.Add(-1)
+	a := keeper.Attempt{Name: name, Owner: keeper.NewOwnerID(), TTL: s.TTL}
 	sent := time.Now() // before the request leaves
 	v, err := m.store.acquire(ctx, a)
-	a.doubt = v.doubt || err != nil && !m.store.dialect.RolledBack(err)
-	if !v.won && a.doubt {
-		m.forsake(a) // it may have been granted, or may yet be
+	a.Ambiguous = v.Ambiguous || err != nil && !m.store.Dialect.RolledBack(err)
+	if !v.Won && a.Ambiguous {
+		m.k.Abandon(m, a) // it may have been granted, or may be granted later
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if err != nil || !v.won {
+	if err != nil || !v.Won {
 		return nil, v, err
 	}
-	lease, err := m.begin(key, a, s, v.token, sent)
+	lease, err := m.begin(key, a, s, v.Token, sent)
 	if lease != nil {
-		m.mu.Lock()
+		m.k.Mu.Lock()
 		m.queue(key).since = sent
-		m.mu.Unlock()
+		m.k.Mu.Unlock()
 	}
-	return lease, verdict{}, err
+	return lease, keeper.Answer{}, err
 }
 
-// askAtOnce is how many calls that wait for different keys ask the database at
-// the same time: each needs a connection, and the pool may have no bound.
+// askAtOnce is how many waiting calls, for different keys, may query the database at the same
+// time. Each needs a connection, and the pool may be unbounded.
 const askAtOnce = 64
 
-// ask is the attempt of the first in line.
-func (m *manager) ask(ctx context.Context, w *waiter) (*Lease, time.Duration, error) {
+// ask makes the attempt of the first waiter of a key.
+func (m *leases) ask(ctx context.Context, w *waiter) (*keeper.Lease, time.Duration, error) {
 	select {
 	case m.asking <- struct{}{}:
 		defer func() { <-m.asking }()
 	case <-ctx.Done():
 		return nil, 0, context.Cause(ctx)
 	}
-	lease, v, err := m.attempt(ctx, w.q.key, w.name, w.settings)
-	return lease, v.left, err
+	lease, v, err := m.attempt(ctx, w.q.key, w.name, w.Settings)
+	return lease, v.Left, err
 }
 
-// release ends a lease and gives the lock to the next in line, or to anybody.
-func (m *manager) release(ctx context.Context, l *Lease) error {
-	if l.claim != nil {
-		return m.releaseClaim(ctx, l)
-	}
-	m.mu.Lock()
-	var next *waiter
-	if m.end(l, ErrReleased) && !m.closed {
-		if next = m.queues[l.term.key].next(); next != nil {
-			m.flights.Add(1)
-		}
-	}
-	m.mu.Unlock()
-	doubt := false
-	if next != nil {
-		var passed bool
-		if passed, doubt = m.pass(ctx, l, next); passed {
-			if l.doubt {
-				m.forsake(l.attempt)
-			}
-			return nil
-		}
-	}
-	f, err := m.store.free(ctx, freeing{l.name, l.owner, l.term.token})
-	if err != nil || l.doubt {
-		m.forsake(l.attempt)
-	}
-	if f.tell {
-		m.bell.ring(l.name)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.wake(l.term.key)
-	// Whatever became of a release that nobody answered, what had lapsed was lost.
-	lapsed := errors.Is(context.Cause(l.ctx), ErrLost)
-	if err == nil && !f.was && (lapsed || !doubt && !f.doubt) {
-		if !lapsed {
-			m.wasLost(l, trace.CauseRelease)
-		}
-		return l.lost("it was not the row's any more at its release")
-	}
-	return err
-}
-
-// pass hands the lock over to the first in line, in one statement. Where it did
-// not, doubt says that it may have, and the answer was lost.
-func (m *manager) pass(ctx context.Context, l *Lease, w *waiter) (passed, doubt bool) {
-	defer m.flights.Add(-1)
-	a := attempt{name: w.name, owner: newOwner(), ttl: w.ttl}
+// pass hands the lock over to the first waiter, in one statement. Ambiguous is set in the
+// result when an answer was lost.
+func (m *leases) pass(ctx context.Context, l *keeper.Lease, w *waiter) keeper.Freed {
+	defer m.k.Flights.Add(-1)
+	a := keeper.Attempt{Name: w.name, Owner: keeper.NewOwnerID(), TTL: w.TTL}
 	sent := time.Now()
-	v, doubt, err := m.store.pass(ctx, l.owner, a)
-	var lease *Lease
+	v, ambiguous, err := m.store.pass(ctx, l.Owner, a)
+	var lease *keeper.Lease
+	passed := err == nil && v.Won
 	switch {
-	case err == nil && v.won:
-		lease, err = m.begin(w.q.key, a, w.settings, v.token, sent)
-	case doubt:
-		m.forsake(a)
+	case passed:
+		lease, _ = m.begin(w.q.key, a, w.Settings, v.Token, sent)
+	case ambiguous:
+		m.k.Abandon(m, a)
 	}
-	m.mu.Lock()
+	m.k.Mu.Lock()
 	w.passing = false
 	gone := w.gone
 	if !gone {
@@ -228,9 +176,9 @@ func (m *manager) pass(ctx context.Context, l *Lease, w *waiter) (passed, doubt 
 	if lease == nil {
 		m.wake(w.q.key)
 	}
-	m.mu.Unlock()
+	m.k.Mu.Unlock()
 	if gone && lease != nil {
-		_ = lease.Release(ctx) // to the one behind
+		_ = lease.Release(ctx) // to the next waiter
 	}
-	return err == nil && v.won, doubt
+	return keeper.Freed{Was: passed, Ambiguous: ambiguous}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
 // Leases are locks that were acquired together.
@@ -15,36 +17,44 @@ type Leases struct {
 	cancel context.CancelCauseFunc
 }
 
-// AcquireAll waits for the locks on all keys, or gets none: in the order of
-// their bytes, so that calls which share keys do not wait for each other in a
-// circle, and within one ctx. A key that is named twice is locked once. The
-// first locks are held, and renewed, while the last is waited for.
+// AcquireAll waits until ctx ends for the locks on all keys, and acquires all or none. It
+// acquires them in the order of the keys' bytes, so that calls that share keys do not deadlock.
+// A key that is listed twice is locked once. While the call waits for the last locks, it holds
+// and renews the first ones.
 //
-// Errors: those of Acquire, and [ErrLost] when one was lost meanwhile; then
-// none is held.
-func (l *Locker[Tx]) AcquireAll(ctx context.Context, keys []string, opts ...Option) (all *Leases, err error) {
-	inner, op := l.leases.tell(ctx, "lease.acquire_all", trace.LockLease)
-	defer func() { op.End(err, acquired) }()
-	return together(ctx, keys, func(key string) (*Lease, error) { return l.Acquire(inner, key, withValues(ctx, opts)...) })
+// Errors: those of Acquire, and [ErrLost] when one lock was lost before all were acquired.
+// After an error none is held.
+func (l *Locker[Tx]) AcquireAll(ctx context.Context, keys []string, opts ...AcquireOptions) (all *Leases, err error) {
+	inner, op := l.leases.k.StartCall(ctx, "lease.acquire_all", trace.LockLease)
+	defer func() { op.End(err, keeper.Acquired) }()
+	s, wrong := l.settings(ctx, opts)
+	return together(ctx, keys, func(key string) (*Lease, error) {
+		lease, err := l.leases.acquire(inner, key, s, wrong)
+		return (*Lease)(lease), err
+	})
 }
 
-// TryAcquireAll is AcquireAll without a wait.
+// TryAcquireAll is AcquireAll without waiting.
 //
-// Errors: [ErrHeld] as a *[HeldError] of the first key that is not to be had,
-// and those of AcquireAll.
-func (l *Locker[Tx]) TryAcquireAll(ctx context.Context, keys []string, opts ...Option) (all *Leases, err error) {
-	inner, op := l.leases.tell(ctx, "lease.try_acquire_all", trace.LockLease)
-	defer func() { op.End(err, acquired) }()
-	return together(ctx, keys, func(key string) (*Lease, error) { return l.TryAcquire(inner, key, withValues(ctx, opts)...) })
+// Errors: [ErrHeld] as a *[HeldError] of the first key that is held, and those of
+// AcquireAll.
+func (l *Locker[Tx]) TryAcquireAll(ctx context.Context, keys []string, opts ...AcquireOptions) (all *Leases, err error) {
+	inner, op := l.leases.k.StartCall(ctx, "lease.try_acquire_all", trace.LockLease)
+	defer func() { op.End(err, keeper.Acquired) }()
+	s, wrong := l.settings(ctx, opts)
+	return together(ctx, keys, func(key string) (*Lease, error) {
+		lease, err := l.leases.tryAcquire(inner, key, s, wrong)
+		return (*Lease)(lease), err
+	})
 }
 
 func together(ctx context.Context, keys []string, acquire func(key string) (*Lease, error)) (*Leases, error) {
 	if len(keys) == 0 {
-		return nil, invalid("keys", "there is none")
+		return nil, keeper.Invalid("keys", "there is none")
 	}
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	for _, key := range keys { // before anything is locked
-		if _, err := nameOf(kindLease, key); err != nil {
+		if _, err := lockname.Of(lockname.Lease, key); err != nil {
 			return nil, err
 		}
 	}
@@ -66,10 +76,10 @@ func together(ctx context.Context, keys []string, acquire func(key string) (*Lea
 	return all, nil
 }
 
-// Each are the single leases, in the order of their keys.
-func (a *Leases) Each() []*Lease { return slices.Clone(a.leases) }
+// All returns the leases, in the order of their keys.
+func (a *Leases) All() []*Lease { return slices.Clone(a.leases) }
 
-// Terms are what Guard takes.
+// Terms returns the terms of all leases, for [Locker.Guard].
 func (a *Leases) Terms() []Term {
 	terms := make([]Term, len(a.leases))
 	for i, l := range a.leases {
@@ -78,10 +88,10 @@ func (a *Leases) Terms() []Term {
 	return terms
 }
 
-// Context ends as soon as that of one of the leases does, with its cause.
+// Context ends as soon as the context of one of the leases ends, with the same cause.
 func (a *Leases) Context() context.Context { return a.ctx }
 
-// Release releases all, the last first, and joins the errors.
+// Release releases all leases, the last first, and joins the errors.
 func (a *Leases) Release(ctx context.Context) error {
 	a.cancel(ErrReleased)
 	var errs []error

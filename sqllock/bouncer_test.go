@@ -11,37 +11,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// bounced is a handle whose pools are behind PgBouncer.
-func bounced[Tx any](h conformance.Handle[Tx], mode string) conformance.Handle[Tx] {
-	h = conformance.Only(h, dbtest.Postgres)
-	open := h.Open
-	h.Name += " behind PgBouncer"
-	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) conformance.Pool[Tx] {
-		tb.Helper()
-		return open(tb, dbtest.PgBouncer(tb, dsn, "transaction")+"&default_query_exec_mode="+mode, opts...)
-	}
-	return h
-}
-
-func TestPgBouncerRowLocksSimpleProtocol(t *testing.T) {
-	rowLocks(t, bounced(conformance.SQL(), "simple_protocol"))
-}
-
-func TestPgBouncerRowLocksPgxExec(t *testing.T) {
-	rowLocks(t, bounced(conformance.Pgx(), "exec"))
-}
-
-// TestPgBouncerLeases: two processes take turns under one key, and write under
-// its guard; each term is the only one, whichever session its statements meet.
+// TestPgBouncerLeases checks that two processes take turns on one key and write under its
+// guard. Each term is exclusive, whichever session runs its statements.
 func TestPgBouncerLeases(t *testing.T) {
 	t.Parallel()
-	bouncedLeases[*sql.Tx](t, bounced(conformance.SQL(), "exec"))
-	bouncedLeases[pgx.Tx](t, bounced(conformance.Pgx(), "simple_protocol"))
+	bouncedLeases[*sql.Tx](t, conformance.Bounced(conformance.SQL(), "exec"))
+	bouncedLeases[pgx.Tx](t, conformance.Bounced(conformance.Pgx(), "simple_protocol"))
 }
 
 func bouncedLeases[Tx any](t *testing.T, h conformance.Handle[Tx]) {
@@ -59,7 +39,7 @@ func bouncedLeases[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 					e.Error(err)
 					return
 				}
-				err = e.DB.InTx(e.Ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) error {
+				err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 					if err := l.Guard(ctx, tx, lease.Term()); err != nil {
 						return err
 					}
@@ -81,19 +61,13 @@ func bouncedLeases[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	})
 }
 
-func TestPgBouncerHold(t *testing.T) {
-	t.Parallel()
-	conformance.Hold(t, bounced[*sql.Tx](conformance.SQL(), "simple_protocol"))
-	conformance.Hold(t, bounced[pgx.Tx](conformance.Pgx(), "exec"))
-}
-
-// TestPgBouncerBell: LISTEN does not outlive its transaction there and nobody
-// says so. The bell is rung as a test, is not heard, and is not trusted: who
-// waits goes on looking, and gets the lock.
+// TestPgBouncerBell checks that waiters behind PgBouncer do not rely on notifications. There a
+// LISTEN ends with its transaction, without an error. The notifier sends itself a test
+// notification and does not receive it, so the waiter keeps polling and gets the lock.
 func TestPgBouncerBell(t *testing.T) {
 	t.Parallel()
 	count := &counter{n: map[string]int{}}
-	conformance.Run(t, bounced(conformance.Pgx(), "exec"), func(e *conformance.Env[pgx.Tx]) {
+	conformance.Run(t, conformance.Bounced(conformance.Pgx(), "exec"), func(e *conformance.Env[pgx.Tx]) {
 		if e.Engine != dbtest.Postgres {
 			return
 		}
@@ -119,7 +93,7 @@ func TestPgBouncerBell(t *testing.T) {
 				}
 				got <- err
 			}()
-			time.Sleep(3 * time.Second) // beyond the bell's test
+			time.Sleep(3 * time.Second) // longer than the test of the notifier
 			looks := 0
 			for n := 0; n < 10 && looks < 5; n++ { // a busy machine may be slow for a while
 				before := count.of("locks.waits")
@@ -133,5 +107,5 @@ func TestPgBouncerBell(t *testing.T) {
 				e.Error(err)
 			}
 		}
-	}, holdfast.WithObserver(count.observe))
+	}, holdfast.Options{Observers: []holdfast.Observer{count.observe}})
 }

@@ -1,40 +1,21 @@
 package sqllock_test
 
 import (
+	"database/sql"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
-// leases is the suite of the lease locks on one handle.
-func leases[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+func TestLeases(t *testing.T) {
 	t.Parallel()
-	conformance.Leases(t, h)
+	conformance.Modes(t, conformance.Suite{SQL: conformance.Leases[*sql.Tx], SQLX: conformance.Leases[*sqlx.Tx], Pgx: conformance.Leases[pgx.Tx]}, "SQLXInterpolated")
 }
 
-func TestLeasesSQL(t *testing.T)  { leases(t, conformance.SQL()) }
-func TestLeasesSQLX(t *testing.T) { leases(t, conformance.SQLX()) }
-func TestLeasesPgx(t *testing.T)  { leases(t, conformance.Pgx()) }
-
-// The settings of the drivers that change what goes over the wire.
-
-func TestLeasesMySQLInterpolatedFoundRows(t *testing.T) {
-	leases(t, conformance.With(conformance.SQL(), "interpolateParams=true&clientFoundRows=true", dbtest.MySQL, dbtest.MariaDB))
-}
-
-func TestLeasesMySQLInterpolated(t *testing.T) {
-	leases(t, conformance.With(conformance.SQLX(), "interpolateParams=true", dbtest.MySQL, dbtest.MariaDB))
-}
-
-func TestLeasesPgxSimpleProtocol(t *testing.T) {
-	leases(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=simple_protocol", dbtest.Postgres))
-}
-
-func TestLeasesPgxExec(t *testing.T) {
-	leases(t, conformance.With(conformance.Pgx(), "default_query_exec_mode=exec", dbtest.Postgres))
-}
-
-func TestLeasesStdlibSimpleProtocol(t *testing.T) {
-	leases(t, conformance.With(conformance.SQL(), "default_query_exec_mode=simple_protocol", dbtest.Postgres))
+func TestReleases(t *testing.T) {
+	t.Parallel()
+	conformance.Handles(t, conformance.Suite{SQL: conformance.Releases[*sql.Tx], SQLX: conformance.Releases[*sqlx.Tx], Pgx: conformance.Releases[pgx.Tx]})
 }

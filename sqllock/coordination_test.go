@@ -1,25 +1,18 @@
 package sqllock_test
 
 import (
+	"database/sql"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
-func TestCoordinationSQL(t *testing.T) {
+func TestCoordination(t *testing.T) {
 	t.Parallel()
-	conformance.Coordination(t, conformance.SQL())
-	conformance.Hold(t, conformance.SQL())
-}
-
-func TestCoordinationSQLX(t *testing.T) {
-	t.Parallel()
-	conformance.Coordination(t, conformance.SQLX())
-	conformance.Hold(t, conformance.SQLX())
-}
-
-func TestCoordinationPgx(t *testing.T) {
-	t.Parallel()
-	conformance.Coordination(t, conformance.Pgx())
-	conformance.Hold(t, conformance.Pgx())
+	conformance.Handles(t, conformance.Suite{
+		SQL: conformance.Coordination[*sql.Tx], SQLX: conformance.Coordination[*sqlx.Tx], Pgx: conformance.Coordination[pgx.Tx],
+	})
 }

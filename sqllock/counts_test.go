@@ -7,15 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// TestStatements counts what each call sends, at the driver, and the round
-// trips, as writes to the network. MySQL and MariaDB run with interpolateParams,
-// pgx with its cache of statements warm; SQLite's statements are calls within
-// the process.
+// TestStatements counts the statements of each call at the driver, and the round trips as
+// writes to the network. MySQL and MariaDB run with interpolateParams, and pgx with a warm
+// statement cache. SQLite's statements are calls within the process.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	for _, engine := range dbtest.Engines() {
@@ -35,11 +34,11 @@ func TestStatements(t *testing.T) {
 }
 
 func count[Tx any](e *conformance.Env[Tx], w *wire) {
-	countSteps(e, w, "warm", false) // each statement is prepared once, on the only connection
+	countSteps(e, w, "warm", false) // prepares each statement once, on the only connection
 	countSteps(e, w, "key", true)
 }
 
-// counts is how many statements a call sends, by engine.
+// counts is the number of statements that a call sends, by engine.
 type counts map[dbtest.Engine]int
 
 func countSteps[Tx any](e *conformance.Env[Tx], w *wire, key string, check bool) {
@@ -67,7 +66,7 @@ func countSteps[Tx any](e *conformance.Env[Tx], w *wire, key string, check bool)
 	}
 	release := func() error { return lease.Release(e.Ctx) }
 	one := counts{dbtest.Postgres: 1, dbtest.MySQL: 1, dbtest.MariaDB: 1, dbtest.SQLite: 1}
-	// SQLite's wait for its writer is bounded, and the bound put back.
+	// SQLite's wait for the write lock is bounded, and the bound is restored afterwards.
 	ask := counts{dbtest.Postgres: 1, dbtest.MySQL: 1, dbtest.MariaDB: 1, dbtest.SQLite: 1 + 3}
 	for _, step := range []struct {
 		what string
@@ -75,8 +74,8 @@ func countSteps[Tx any](e *conformance.Env[Tx], w *wire, key string, check bool)
 		do   func() error
 	}{
 		{"acquire a key that never was", ask, acquire(0)},
-		// The insert meets the row, the takeover finds it not free, and it is looked
-		// at whose it is; MariaDB's upsert says that, SQLite's does not.
+		// The insert finds the row, the takeover finds it held, and a read returns the holder.
+		// MariaDB's upsert returns the holder itself; SQLite's does not.
 		{"try a held key that another process made", counts{dbtest.Postgres: 3, dbtest.MySQL: 3, dbtest.MariaDB: 1, dbtest.SQLite: 2 + 3}, held},
 		{"try it again", counts{dbtest.Postgres: 2, dbtest.MySQL: 2, dbtest.MariaDB: 2, dbtest.SQLite: 2 + 3}, held},
 		{"release", one, release},
@@ -93,19 +92,19 @@ func countSteps[Tx any](e *conformance.Env[Tx], w *wire, key string, check bool)
 					next, err = lockers[0].Acquire(e.Ctx, key)
 					got <- err
 				}()
-				time.Sleep(100 * time.Millisecond) // it comes to stand in line
+				time.Sleep(100 * time.Millisecond) // so that it is in the queue
 				w.take()
 				err := errors.Join(release(), <-got)
 				if err != nil || time.Since(start) < time.Second {
 					return err
 				}
-				lease = next // its turn was over, and the lock left to others first
+				lease = next // the local turn had ended, so the lock was offered to other processes first
 			}
 		}},
 		{"release what was handed over", one, func() error { return next.Release(e.Ctx) }},
-		// The first contact of a process with a row that is there. MySQL and
-		// PostgreSQL have no upsert that passes over a guarded row, so an insert
-		// comes first and does nothing, and the takeover is a second statement.
+		// This process uses an existing row for the first time. MySQL and PostgreSQL have no
+		// upsert that skips a guarded row, so an insert runs first and does nothing, and a second
+		// statement takes the lock over.
 		{"acquire a key that another process used", counts{dbtest.Postgres: 2, dbtest.MySQL: 2, dbtest.MariaDB: 1, dbtest.SQLite: 1 + 3}, acquire(2)},
 		{"release it", one, release},
 		{"acquire it again", ask, acquire(2)},
@@ -132,8 +131,8 @@ func countSteps[Tx any](e *conformance.Env[Tx], w *wire, key string, check bool)
 	}
 }
 
-// TestArguments: what a lease's statements are told is names, owners, the
-// holder and the TTL, and no time of the client's clock.
+// TestArguments checks that a lease's statements get only names, owners, the holder and the
+// TTL as arguments, and never a time of the client's clock.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	for _, engine := range dbtest.Engines() {
@@ -161,7 +160,7 @@ func arguments[Tx any](e *conformance.Env[Tx], w *wire) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(e.Ctx, ttl) // to poll, and be renewed meanwhile
+	ctx, cancel := context.WithTimeout(e.Ctx, ttl) // time enough to poll and to be renewed
 	defer cancel()
 	if _, err := other.Acquire(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) {
 		e.Errorf("a second holder: %v", err)
@@ -188,7 +187,7 @@ func arguments[Tx any](e *conformance.Env[Tx], w *wire) {
 				}
 			case string:
 				seen["holder"]++
-				// A bell says on which channel, and for which name, in hex.
+				// A notification carries its channel, and its lock name in hex.
 				if v != o.Holder && !strings.Contains(c.text, "pg_notify") {
 					e.Errorf("%q in %s", v, c.text)
 				}
@@ -198,7 +197,7 @@ func arguments[Tx any](e *conformance.Env[Tx], w *wire) {
 					seen["TTL"]++
 				case v == lease.Token():
 					seen["token"]++
-				case v >= 1e9: // neither a count nor a duration; the seconds since 1970 are more
+				case v >= 1e9: // neither a count nor a duration; the seconds since 1970 are larger
 					e.Errorf("%d in %s", v, c.text)
 				}
 			default:

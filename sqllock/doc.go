@@ -1,62 +1,81 @@
-// Package sqllock locks keys in the database that the program already uses.
+// Package sqllock grants leases: locks on keys, kept in the database that the
+// program already uses.
 //
-//	locks, err := sqllock.New(ctx, db, sqllock.Options{})
-//	err = locks.Do(ctx, "settlement/2026-11-21", func(ctx context.Context, lease *sqllock.Lease) error {
-//		return db.InTx(outer, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
-//			if err := locks.Guard(ctx, tx, lease.Term()); err != nil {
-//				return err
-//			}
+//	locks, err := sqllock.New(ctx, db)
+//	err = locks.Do(ctx, "settlement/2026-11-21", func(lease *sqllock.Lease) error {
+//		return locks.InTx(ctx, lease, func(ctx context.Context, tx *sql.Tx) error {
 //			return book(ctx, tx)
 //		})
 //	})
 //
-// # Leases
+// # Promises
 //
-// A lease is a row under a unique key, with an owner, a fencing token and an
-// expiry by the database's clock. One statement takes it and one gives it back;
-// the row stays, because its token must only rise. Acquiring never joins the
-// caller's transaction, whose snapshot may be old. [Locker.Acquire] waits,
-// [Locker.TryAcquire] does not, [Locker.Do] does the whole of it.
+//   - If a transaction passed [Locker.Guard] and commits, no later lease on the key was granted
+//     before the commit. This depends on no clock, and it holds for a process that was stopped
+//     for an hour. [Locker.InTx] runs such a transaction.
+//   - A lease's context ends before any other caller can be granted the lock, as long as this
+//     process runs and the database's clock gains at most the margin on this process's clock
+//     within a TTL.
+//   - The fencing tokens of a key strictly increase: across releases, restarts and a clock that
+//     is set back.
+//   - When Release returns nil, no conflicting term was granted before the released term ended.
 //
-// Leases are renewed together in the background, some hundreds in a statement.
-// A renewal moves a term that is live, and nothing else: it never brings one
-// back.
+// This package cannot fence a service outside the database. Give that service the token to
+// compare, or use package idempotency.
 //
-// # The two protections
+// # A lease
 //
-// The lease's context ends before anybody else can be granted the lock, as long
-// as this process runs and the database's clock gains at most the margin on its
-// stopwatch within a TTL. It is for work outside the database.
+// A lease is a row under a unique key: an owner, a fencing token, and an expiry by the
+// database's clock. One statement acquires it and one releases it. The row stays after the
+// release, because the key's token must only rise. Package reaper deletes rows that were unused
+// for long, and keeps a floor: every later token exceeds it.
 //
-// [Locker.Guard] does not depend on any clock. It locks the lease's row in the
-// caller's transaction, so that this transaction commits only while no later
-// term was granted: a process that was stopped for an hour, and then writes, is
-// refused. What is written to the database belongs behind a guard.
+//	        acquire                     release
+//	free ────────────> held ──────────────────────────────> free
+//	                   │  ^
+//	                   └──┘ renewed, after a third of the TTL
+//	                   │
+//	                   ├─ no renewal committed in time ───> lost ──> free, after the TTL
+//	                   ├─ force-released ─────────────────> lost
+//	                   └─ guarded by an open transaction ─> held, even after its TTL
 //
-// Nothing here can fence what is outside of both: give the token to a service
-// that compares it, or use package idempotency.
+// One grant is a term: the key and the token. A renewal moves the expiry of a live term. It
+// never revives a term that has ended. A process renews its leases together, up to 2,048 in one
+// statement.
+//
+// # The trust window
+//
+// The lease's context ends at
+//
+//	start + TTL - margin
+//
+// where start is when the acquire, or the last committed renewal, was sent. The database counts
+// the TTL from when it executed that statement, which is later. The margin covers how much
+// faster its clock may run. It is a tenth of the TTL unless [Options].Margin says otherwise.
+// Use the context for work outside the database. In a process that was stopped, the context may
+// end too late.
 //
 // # Waiting
 //
-// The goroutines of one Locker wait in line for a key without a connection, and
-// one of them asks the database; a release hands the lock to the next of them
-// in one statement. Between processes a lock is looked at every 2 to 50 ms, by
-// one goroutine and with one statement for up to 256 keys. After a second of
-// passing a lock on within itself a process leaves it to others for a moment.
+// [Locker.Acquire] waits, [Locker.TryAcquire] does not. The goroutines of one Locker wait for a
+// key in a queue, without a connection, and only the first of them queries the database. A
+// release hands the lock to the next of them in one statement. After one second of such
+// handovers the process leaves the lock to other processes for a moment.
 //
-// # Fair, shared, several
+// Between processes there is no order: package fairlock provides one. On PostgreSQL a release
+// notifies the processes that wait. On other engines one goroutine polls every 2 to 50 ms, with
+// one statement for up to 256 keys.
 //
-// [Locker.Fair] and [Locker.Semaphore] grant in the order of asking, over all
-// processes: a lock to one, or to all who share it; or up to N permits. Each
-// grant is a [Lease] like any other, with a token, a trust window and a guard.
-// A call has a row in the database from when it stands in line, which is renewed
-// as a lease's; it costs a transaction to get there and a statement to leave.
-// These are other locks than the leases on the same key: choose one for a key.
+// # Limits
 //
-// # Keys and tokens
+// A key is 1 to [MaxKey] bytes and is compared byte by byte. Acquiring never joins the caller's
+// transaction, whose snapshot may be old. Leases, the locks of package fairlock and those of
+// package rowlock are different locks: they do not exclude each other on the same key. Choose
+// one kind for a key.
 //
-// A key is its exact bytes, 1 to [MaxKey] of them. Tokens of a key strictly
-// increase: they follow the database's clock, and go on from the last one where
-// that has stepped back. package reaper removes rows that were not used for
-// long and keeps a floor below which no token is granted again.
+// # Errors
+//
+// This package defines [ErrHeld], [ErrLost], [ErrClosed] and [ErrOtherStore]. Each call
+// documents which of them it returns, and when it returns [holdfast.ErrInvalid],
+// [holdfast.ErrRetry], [holdfast.ErrUnknown] or others.
 package sqllock

@@ -2,8 +2,8 @@ package sqllock
 
 import "time"
 
-// LookEvery sets how often is looked where a bell is heard.
-func (l *Locker[Tx]) LookEvery(d time.Duration) { l.leases.lazy = d }
+// PollEvery sets how often a lock is polled while its notifications are received.
+func (l *Locker[Tx]) PollEvery(d time.Duration) { l.leases.lazy = d }
 
-// Hears is whether a bell that rings now is heard.
-func (l *Locker[Tx]) Hears() bool { return l.leases.bell.heard() }
+// Listening reports whether a notification that is sent now would be received.
+func (l *Locker[Tx]) Listening() bool { return l.leases.notifier.listening() }

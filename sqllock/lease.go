@@ -2,97 +2,56 @@ package sqllock
 
 import (
 	"context"
-	"sync"
-	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
-// Term is one grant of a lease. It can be compared, and stays the same however
-// often the lease is renewed.
-type Term struct {
-	kind  kind
-	key   string
-	token int64
-	store string
-}
+// Term is one grant of a lock: a key, a fencing token, and the tables that they belong to.
+// Terms are comparable. A renewal does not change the term.
+type Term keeper.Term
 
-// Key is what the term's lease protects.
-func (t Term) Key() string { return t.key }
+// Key returns the key that the term's lease protects.
+func (t Term) Key() string { return keeper.Term(t).Key() }
 
-// Token is the fencing token: above zero, and above those of all former terms
+// Token returns the fencing token. It is above zero and above the tokens of all earlier terms
 // of the key.
-func (t Term) Token() int64 { return t.token }
+func (t Term) Token() int64 { return keeper.Term(t).Token() }
 
-// Lease is a lock that was granted, until it is released or lost. It is safe
-// for concurrent use.
-type Lease struct {
-	m *manager
-	attempt
-	margin time.Duration
-	once   bool // is not renewed
-	by     *Owner
-	claim  *claim // its place in a line, nil of a lease
-	outer  *Lease // under whose context a claim was made
-	term   Term
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
+// Lease is a granted lock, until it is released or lost. It is safe for concurrent use.
+type Lease keeper.Lease
 
-	releasing sync.Once
-	released  error
+func (l *Lease) kept() *keeper.Lease { return (*keeper.Lease)(l) }
 
-	since time.Time // when it was asked for, once it is granted
+// Key returns the key that the lease protects.
+func (l *Lease) Key() string { return l.kept().Key() }
 
-	// Under m.mu:
-	live       bool
-	again      int       // how often its owner acquired it beyond the first time
-	until      time.Time // the trust window's end
-	renewError error     // of the last renewal
-}
+// Token returns the fencing token. It is above zero and above the tokens of all earlier terms
+// of the key. Give it to a service that compares tokens, or store it in a column of your own.
+func (l *Lease) Token() int64 { return l.kept().Token() }
 
-// Key is what the lease protects.
-func (l *Lease) Key() string { return l.term.key }
+// Term returns the lease's term, for [Locker.Guard].
+func (l *Lease) Term() Term { return Term(l.kept().Term()) }
 
-// Token is the fencing token: above zero, and above those of all former terms
-// of the key. Give it to whatever can compare it, such as a row's own column.
-func (l *Lease) Token() int64 { return l.term.token }
-
-// Term is what Guard takes.
-func (l *Lease) Term() Term { return l.term }
-
-// Context ends before anybody else can be granted the lock, or when the lease
-// is released: it ends at the trust window's end, which is the TTL less the
-// margin after the grant, or after the last renewal that was committed, was
-// asked for. Its cause is ErrLost, ErrReleased or ErrClosed. It has the values
-// of the context that Acquire was given, and not its end.
+// Context returns a context that ends before any other caller can be granted the lock. It ends
+// at start + TTL - margin, where start is when the acquire, or the last committed renewal, was
+// sent. It also ends when the lease is released, when it is found to be lost, and when its
+// Locker is closed. Its cause is [ErrLost], [ErrReleased] or [ErrClosed]. Within [Locker.Do] it
+// also ends with the context that Do was given, with that context's cause. It has the values of
+// the context that Acquire was given.
 //
-// It is for work outside the database, and ends too late for a process that was
-// stopped meanwhile. Guard protects what is written to the database: begin that
-// transaction on a context of the caller's own, for it may outlive this one.
-func (l *Lease) Context() context.Context { return l.ctx }
+// Use it for work outside the database. In a process that was stopped, it may end too late. So
+// write to the database in [Locker.InTx], on a context of the caller's own.
+func (l *Lease) Context() context.Context { return l.kept().Context() }
 
-// Release ends the lease and its context, and gives the lock to the next who
-// waits for it in this process, or to anybody. It works on a context that has
-// ended, for at most holdfast.CleanupTimeout. Called again it says the same.
+// Release ends the lease and its context, and hands the lock to the next waiter: a waiter of
+// this process first. It works even if ctx has ended, for at most holdfast.CleanupTimeout, and
+// waits for transactions that are guarded by the lease. Further calls return the same result.
 //
-// Errors: [ErrLost] when the term had ended before, which harms nobody; the
-// driver's, and then the lock is released in the background, or ends with its
-// TTL. It waits for transactions that are guarded by the lease.
-func (l *Lease) Release(ctx context.Context) error {
-	if l.m.leaves(l) {
-		return nil
-	}
-	l.releasing.Do(func() {
-		ctx, op := l.m.tellOf(ctx, l.lock(), "release")
-		defer func() { op.End(l.released, outcome) }()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
-		defer cancel()
-		l.released = l.m.release(ctx, l)
-	})
-	return l.released
-}
-
-func (l *Lease) lost(reason string) *LostError {
-	return &LostError{Key: l.term.key, Token: l.term.token, Reason: reason, Err: l.renewError}
-}
+// It returns nil only if no conflicting term was granted before, regardless of the clocks. The
+// lease's context may still have ended earlier.
+//
+// Errors: [ErrLost] when another term may have been granted since the context ended, or the
+// lock was taken away; this does not affect other holders. [holdfast.ErrUnknown] when an answer
+// of the database was lost: the lock is released, but it is unknown whether the term had ended
+// before. The driver's: the lock is released in the background, or ends with its TTL.
+func (l *Lease) Release(ctx context.Context) error { return l.kept().Release(ctx) }

@@ -7,44 +7,57 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
-	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/options"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
-// Locker grants the locks of one DB. It is safe for concurrent use. One Locker
-// a process is best: it brings together the goroutines that want one key, and
-// renews all leases together. Close it at the end.
+// Locker grants the leases of one DB. It is safe for concurrent use. Use one Locker per
+// process: it queues the goroutines that want the same key, and renews all leases together.
+// Close it at the end.
 type Locker[Tx any] struct {
 	db     *holdfast.DB[Tx]
 	access access.Access[Tx]
-	leases *manager
+	leases *leases
 }
 
-// New opens a Locker and checks that its tables are there.
+// New opens a Locker and checks that its tables exist.
 //
-// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema] with the command to run,
-// the driver's.
-func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (*Locker[Tx], error) {
+// Errors: [holdfast.ErrInvalid]; [holdfast.ErrSchema] with the command to run; the driver's.
+func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Locker[Tx], error) {
 	if db == nil {
-		return nil, invalid("db", "is nil")
+		return nil, keeper.Invalid("db", "is nil")
 	}
-	if err := o.withDefaults(); err != nil {
+	given, err := options.One(opts)
+	if err != nil {
+		return nil, err
+	}
+	o, err := keeper.Options(given).WithDefaults()
+	if err != nil {
 		return nil, err
 	}
 	if err := db.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
 	a := db.Access()
-	s := newStore(a.Dialect, a.Table, a.OnConn, o.Holder)
-	s.inTx = func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error {
-		return s.missing(a.Attempt(ctx, o, func(ctx context.Context, _ Tx, q core.Querier) error { return f(ctx, q) }))
+	s, err := keeper.OpenStore(ctx, a, o.Holder)
+	if errors.Is(err, holdfast.ErrSchema) {
+		return nil, err
 	}
-	if err := s.identify(ctx); err != nil {
-		var missing *holdfast.SchemaError
-		if errors.As(err, &missing) {
-			missing.Table = a.Table("floor")
-			return nil, missing
-		}
+	if err != nil {
 		return nil, fmt.Errorf("sqllock: reading the store's identity: %w", err)
 	}
-	return &Locker[Tx]{db: db, access: a, leases: newManager(s, o, a.Trace, a.Listen)}, nil
+	k := keeper.New(s, o, a.Trace)
+	return &Locker[Tx]{db: db, access: a, leases: keeper.Of(k, func() *leases { return newLeases(k, a.Listen) })}, nil
 }
+
+// DB returns the database that stores the locks.
+func (l *Locker[Tx]) DB() *holdfast.DB[Tx] { return l.db }
+
+// Keeper returns the internal keeper, for packages fairlock and election.
+func (l *Locker[Tx]) Keeper() *keeper.Keeper { return l.leases.k }
+
+// Close ends all leases and waits for background work. It releases the leases that are held, so
+// end the work that they protect first. Waiting calls of Acquire return [ErrClosed]. Close is
+// bounded by ctx and holdfast.CleanupTimeout. A lease that is not released by then ends with
+// its TTL.
+func (l *Locker[Tx]) Close(ctx context.Context) error { return l.leases.k.Close(ctx) }

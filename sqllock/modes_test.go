@@ -9,15 +9,18 @@ import (
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
-// TestSQLModes: everything works in each of the modes that change what a
-// statement of MySQL's or MariaDB's means, and with the driver writing the
-// parameters into the text or not.
+// TestSQLModes checks that everything works in each SQL mode that changes the meaning of a
+// MySQL or MariaDB statement, with and without the driver writing the parameters into the
+// text.
 func TestSQLModes(t *testing.T) {
+	dbtest.NotUnderRace(t, "the modes are the server's")
 	t.Parallel()
 	both := []dbtest.Engine{dbtest.MySQL, dbtest.MariaDB}
 	for _, c := range []struct {
@@ -40,9 +43,9 @@ func TestSQLModes(t *testing.T) {
 	}
 }
 
-// TestSQLModeRefused: an empty text is NULL in the first; the others assign at
-// once what Holdfast's statements assign from left to right, and a lock would be
-// granted twice.
+// TestSQLModeRefused checks the modes that Holdfast refuses. In the first one an empty text is
+// NULL. The others make all assignments of a statement at once, while Holdfast's statements
+// rely on left-to-right order, so a lock would be granted twice.
 func TestSQLModeRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
@@ -91,9 +94,9 @@ func everything(e *conformance.Env[*sql.Tx]) {
 		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
 		must("begin", err)
 		must("guard", l.Guard(e.Ctx, tx, lease.Term()))
-		must("lock", l.LockTx(e.Ctx, tx, key, sqllock.AtMost(time.Second)))
+		must("lock", e.RowLocker().LockTx(e.Ctx, tx, key, rowlock.WaitUpTo(time.Second)))
 		must("commit", e.End(e.Ctx, tx, true))
-		must("say", lease.Say(e.Ctx, []byte(key)))
+		must("say", lease.SetValue(e.Ctx, []byte(key)))
 		info, found, err := other.Inspect(e.Ctx, key)
 		must("inspect", err)
 		if !found || !info.Held || string(info.Value) != key {
@@ -101,16 +104,16 @@ func everything(e *conformance.Env[*sql.Tx]) {
 		}
 		must("release", lease.Release(e.Ctx))
 
-		shared, err := l.Fair().AcquireShared(e.Ctx, key)
+		shared, err := fairlock.New(l).AcquireShared(e.Ctx, key)
 		must("share", err)
-		second, err := other.Fair().AcquireShared(e.Ctx, key)
+		second, err := fairlock.New(other).AcquireShared(e.Ctx, key)
 		must("share", err)
-		if _, err := other.Fair().TryAcquire(e.Ctx, key); err == nil {
+		if _, err := fairlock.New(other).TryAcquire(e.Ctx, key); err == nil {
 			e.Error("alone beside others")
 		}
 		must("release", shared.Release(e.Ctx))
 		must("release", second.Release(e.Ctx))
-		s, err := l.Semaphore(key, 2)
+		s, err := fairlock.New(l).Semaphore(key, 2)
 		must("semaphore", err)
 		permits, err := s.Acquire(e.Ctx, 2)
 		must("permits", err)

@@ -2,12 +2,10 @@ package sqllock
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/internal/options"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
 // Defaults and bounds of Options.
@@ -16,84 +14,59 @@ const (
 	MinTTL     = 50 * time.Millisecond
 	MaxTTL     = 24 * time.Hour
 
-	// MaxHolder is the longest name of a holder, in bytes.
+	// MaxHolder is the maximum length of a holder's name in bytes.
 	MaxHolder = 255
 )
 
-// Options configure a Locker; the zero value of each field is its default.
+// The keeper has the same bounds.
+var _ = [1]int{DefaultTTL - keeper.DefaultTTL + MinTTL - keeper.MinTTL + MaxTTL - keeper.MaxTTL + MaxHolder - keeper.MaxHolder: 0}
+
+// Options configure a Locker. The zero value of each field is its default.
 type Options struct {
-	// TTL is how long a lease lasts from its grant or its last renewal, by
-	// the database's clock, exact to the microsecond: MinTTL to MaxTTL.
-	// Renewal begins after a third of it. Default: 30 s.
+	// TTL is how long a lease lasts from its grant or its last renewal, by the database's
+	// clock, exact to the microsecond. Renewal begins after a third of it. Bounds: MinTTL to
+	// MaxTTL. Default: 30 s.
 	TTL time.Duration
-	// Margin is how much earlier than its expiry a lease's context ends: what
-	// the database's clock may gain on this process's within a TTL. At most
-	// half of the TTL. Default: a tenth of the TTL.
+	// Margin is how much earlier than its expiry a lease's context ends. It covers what the
+	// database's clock may gain on this process's clock within a TTL. At most half of the TTL.
+	// Default: a tenth of the TTL.
 	Margin time.Duration
-	// Holder names this process to others, at most 255 bytes of UTF-8. It is
-	// for people to look at: ownership never rests on it. Default: host
-	// name and process id.
+	// Holder names this process to others, in at most 255 bytes of UTF-8. It is shown to people
+	// only; ownership never depends on it. Default: host name and process id.
 	Holder string
 }
 
-func (o *Options) withDefaults() error {
-	if o.TTL == 0 {
-		o.TTL = DefaultTTL
-	}
-	if o.Holder == "" {
-		host, _ := os.Hostname() // a name for people; it may be missing
-		o.Holder = host + ":" + strconv.Itoa(os.Getpid())
-	}
-	if len(o.Holder) > MaxHolder || !utf8.ValidString(o.Holder) || strings.ContainsRune(o.Holder, 0) {
-		return invalid("Options.Holder", fmt.Sprintf("is not valid UTF-8 without NUL bytes, of at most %d bytes", MaxHolder))
-	}
-	if err := checkTTL("Options.TTL", o.TTL); err != nil {
-		return err
-	}
-	if o.Margin < 0 || o.Margin > o.TTL/2 {
-		return invalid("Options.Margin", fmt.Sprintf("%v is not between 0 (default) and half of the TTL, %v", o.Margin, o.TTL/2))
-	}
-	return nil
+// AcquireOptions configure one lease. The zero value of each field is its default.
+type AcquireOptions struct {
+	// TTL is Options.TTL for this lease: MinTTL to MaxTTL. The lease's margin is Options.Margin
+	// if that was set, but at most half of this TTL; otherwise a tenth of this TTL. Default:
+	// Options.TTL.
+	TTL time.Duration
+	// Owner makes the lock re-entrant: a call with the same Owner, for a key whose lease the
+	// Owner holds, returns that lease. The lease keeps its TTL and its renewal. It ends when it
+	// has been released as often as it was acquired. Without an Owner, a goroutine that
+	// acquires a key that it already holds waits for itself. Default: none.
+	Owner *Owner
+	// NoRenewal disables renewal: the lease ends with its TTL, at the latest.
+	NoRenewal bool
 }
 
-func checkTTL(field string, ttl time.Duration) error {
-	if ttl < MinTTL || ttl > MaxTTL {
-		return invalid(field, fmt.Sprintf("%v is not between %v and %v", ttl, MinTTL, MaxTTL))
+// Owner is an identity that may acquire the same lock again.
+type Owner struct{ _ byte } // not empty, so that two Owners never have the same address
+
+// NewOwner returns a new Owner, for example one for each request. An Owner is for one Locker.
+func NewOwner() *Owner { return new(Owner) }
+
+// settings returns the settings of one lease. Its context has the values of ctx.
+func (l *Locker[Tx]) settings(ctx context.Context, opts []AcquireOptions) (keeper.Settings, error) {
+	o, err := options.One(opts)
+	if err != nil {
+		return keeper.Settings{}, err
 	}
-	return nil
-}
-
-// Option changes how one lease is acquired.
-type Option func(*settings)
-
-// settings are those of one lease.
-type settings struct {
-	ttl, margin time.Duration
-	once        bool // is not renewed
-	by          *Owner
-	values      context.Context // of the call
-	err         error
-}
-
-// WithTTL is Options.TTL for one lease. Its margin is Options.Margin, where
-// that was given, but at most half of ttl; else a tenth of ttl.
-func WithTTL(ttl time.Duration) Option {
-	return func(s *settings) { s.ttl, s.err = ttl, checkTTL("WithTTL", ttl) }
-}
-
-// WithoutRenewal lets the lease end with its TTL, at most.
-func WithoutRenewal() Option { return func(s *settings) { s.once = true } }
-
-func (o *Options) settings(opts []Option) (settings, error) {
-	s := settings{ttl: o.TTL}
-	for _, f := range opts {
-		if f(&s); s.err != nil {
-			return s, s.err
-		}
+	s, err := l.leases.k.Options.Settings(o.TTL, o.NoRenewal)
+	s.Values = keeper.ValuesOf(ctx)
+	if o.Owner != nil {
+		s.By = o.Owner
 	}
-	s.margin = s.ttl / 10
-	if o.Margin > 0 {
-		s.margin = min(o.Margin, s.ttl/2)
-	}
-	return s, nil
+	return s, err
 }

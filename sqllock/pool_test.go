@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// TestPoolOfOne: one connection is enough. While a transaction has it, guards
-// work, for they join it; all else waits: an acquire within the transaction until
-// its context ends, and renewals, so that a lease's context ends in the course of
-// a transaction longer than its TTL, which its guard lets commit nevertheless.
+// TestPoolOfOne checks that one connection is enough. While a transaction uses it, guards work
+// because they join the transaction. Everything else waits: an acquire within the transaction
+// waits until its context ends, and renewals wait. The lease's context therefore ends during a
+// transaction longer than its TTL, but the guard still lets that transaction commit.
 func TestPoolOfOne(t *testing.T) {
 	t.Parallel()
 	for _, engine := range dbtest.Engines() {
@@ -36,7 +36,7 @@ func TestPoolOfOne(t *testing.T) {
 // oneConn is a handle whose pools have one connection.
 func oneConn() conformance.Handle[*sql.Tx] {
 	h := conformance.SQL()
-	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) conformance.Pool[*sql.Tx] {
+	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) conformance.Pool[*sql.Tx] {
 		tb.Helper()
 		pool := dbtest.OpenSQL(tb, dsn)
 		pool.SetMaxOpenConns(1)
@@ -55,11 +55,11 @@ func poolOfOne[Tx any](e *conformance.Env[Tx]) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	renewed, err := l.Acquire(e.Ctx, "renewed", sqllock.WithTTL(time.Minute))
+	renewed, err := l.Acquire(e.Ctx, "renewed", sqllock.AcquireOptions{TTL: time.Minute})
 	if err != nil {
 		e.Fatal(err)
 	}
-	err = e.DB.InTx(e.Ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) error {
+	err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 		if err := l.Guard(ctx, tx, lease.Term(), renewed.Term()); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func poolOfOne[Tx any](e *conformance.Env[Tx]) {
 		if _, err := l.Acquire(short, "within"); !errors.Is(err, context.DeadlineExceeded) {
 			e.Errorf("an acquire while the only connection is out: %v", err)
 		}
-		<-lease.Context().Done() // nothing could renew it
+		<-lease.Context().Done() // it could not be renewed
 		return e.Effect(ctx, tx, "long")
 	})
 	if err != nil {

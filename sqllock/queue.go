@@ -4,46 +4,48 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
 const (
-	// turn is how long a process passes a lock on within itself before others
-	// get a chance, and rest how long it then leaves the lock to them.
+	// turn is how long a process hands a lock over among its own waiters, and rest how long it
+	// then leaves the lock to other processes.
 	turn = time.Second
 	rest = 2 * maxPoll
 )
 
-// queue is the line of those goroutines of this process that wait for one key.
-// Only the first of them asks the database.
+// queue holds the goroutines of this process that wait for one key. Only the first of them
+// queries the database.
 type queue struct {
 	key     string
 	waiters []*waiter
-	local   *Lease // the lease on the key that this process holds
+	local   *keeper.Lease // the lease on the key that this process holds
 	since   time.Time
 }
 
 // waiter is one call of Acquire.
 type waiter struct {
 	q *queue
-	settings
+	keeper.Settings
 	name  []byte
-	event chan struct{} // something of what follows has changed
+	event chan struct{} // a field below has changed
 
-	// Under the manager's mu:
-	ask     bool      // the lock may be free
-	from    time.Time // when it may be asked for
+	// Under the keeper's Mu:
+	ask     bool      // query the database: the lock may be free
+	from    time.Time // do not query before this time
 	asking  bool      // a statement is under way
-	passing bool      // it is to be handed the lock
+	passing bool      // a release is handing the lock over to it
 	gone    bool
-	lease   *Lease // which it was handed
+	lease   *keeper.Lease // the lease that it was given
 
-	watched    bool          // it was looked at
-	poll       time.Duration // the interval at which the lock is looked at
-	registered time.Time     // when others were told last that it waits
+	watched   bool          // it is being polled
+	poll      time.Duration // its poll interval
+	announced time.Time     // when its row in the table of waiters was last written
 }
 
-// queue finds or makes a key's queue; m.mu is held.
-func (m *manager) queue(key string) *queue {
+// queue finds or creates a key's queue. The keeper's Mu is held.
+func (m *leases) queue(key string) *queue {
 	q := m.queues[key]
 	if q == nil {
 		q = &queue{key: key}
@@ -52,30 +54,30 @@ func (m *manager) queue(key string) *queue {
 	return q
 }
 
-// join puts a call in line.
-func (m *manager) join(key string, name []byte, s settings) *waiter {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// join adds a call to its key's queue.
+func (m *leases) join(key string, name []byte, s keeper.Settings) *waiter {
+	m.k.Mu.Lock()
+	defer m.k.Mu.Unlock()
 	q := m.queue(key)
-	w := &waiter{q: q, settings: s, name: name, event: make(chan struct{}, 1)}
+	w := &waiter{q: q, Settings: s, name: name, event: make(chan struct{}, 1)}
 	q.waiters = append(q.waiters, w)
-	w.lease = q.again(s.by)
+	w.lease = q.again(s.By)
 	m.wake(key)
 	return w
 }
 
-// leave takes a call out of line; m.mu is held.
-func (m *manager) leave(w *waiter) {
+// leave removes a call from its queue. The keeper's Mu is held.
+func (m *leases) leave(w *waiter) {
 	w.gone = true
-	m.waits.drop(w)
+	m.waits.Drop(w)
 	q := w.q
 	q.waiters = slices.DeleteFunc(q.waiters, func(o *waiter) bool { return o == w })
 	m.wake(q.key)
 }
 
-// wake has the first in line ask the database, unless this process has the
-// lock; m.mu is held. A queue without use is dropped.
-func (m *manager) wake(key string) {
+// wake makes the first waiter query the database, unless this process has the lock. It deletes
+// an empty queue. The keeper's Mu is held.
+func (m *leases) wake(key string) {
 	switch q := m.queues[key]; {
 	case q == nil || q.local != nil:
 	case len(q.waiters) == 0:
@@ -86,8 +88,8 @@ func (m *manager) wake(key string) {
 	}
 }
 
-// next is the waiter to hand the lock over to, if it is to stay in this
-// process; m.mu is held.
+// next returns the waiter to hand the lock over to, or nil if the lock must be freed. The
+// keeper's Mu is held.
 func (q *queue) next() *waiter {
 	if q == nil || len(q.waiters) == 0 {
 		return nil
@@ -104,49 +106,70 @@ func (q *queue) next() *waiter {
 	return w
 }
 
-// wait is a call's way through the queue to its lease.
-func (m *manager) wait(ctx context.Context, w *waiter) (*Lease, error) {
+// wait waits in the queue until the call has its lease.
+func (m *leases) wait(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 	for {
-		m.mu.Lock()
+		m.k.Mu.Lock()
 		switch pause := time.Until(w.from); {
 		case w.lease != nil:
 			m.leave(w)
-			m.mu.Unlock()
+			m.k.Mu.Unlock()
 			return w.lease, nil
-		case m.closed:
+		case m.k.Closed:
 			m.leave(w)
-			m.mu.Unlock()
+			m.k.Mu.Unlock()
 			return nil, ErrClosed
 		case ctx.Err() != nil:
 			m.leave(w)
-			m.mu.Unlock()
+			m.k.Mu.Unlock()
 			return nil, context.Cause(ctx)
 		case w.ask && !w.passing && w.q.waiters[0] == w && pause <= 0:
 			w.ask, w.asking = false, true
-			m.mu.Unlock()
+			m.k.Mu.Unlock()
 			lease, left, err := m.ask(ctx, w)
-			m.mu.Lock()
+			m.k.Mu.Lock()
 			w.asking = false
 			if lease != nil || err != nil {
 				m.leave(w)
-				m.mu.Unlock()
+				m.k.Mu.Unlock()
 				return lease, err
 			}
 			if w.q.local == nil {
 				m.watch(w, left)
-			} else if w.lease = w.q.again(w.by); w.lease != nil {
+			} else if w.lease = w.q.again(w.By); w.lease != nil {
 				signal(w.event)
 			}
-			m.mu.Unlock()
+			m.k.Mu.Unlock()
 		case w.ask && !w.passing && w.q.waiters[0] == w:
-			m.waits.set(w, w.from)
-			m.mu.Unlock()
+			m.waits.Set(w, w.from)
+			m.k.Mu.Unlock()
 		default:
-			m.mu.Unlock()
+			m.k.Mu.Unlock()
 		}
 		select {
 		case <-w.event:
 		case <-ctx.Done():
+		}
+	}
+}
+
+// again counts one more acquisition by the owner of the lease that this process holds. It
+// returns nil if by is not the owner. The keeper's Mu is held.
+func (q *queue) again(by any) *keeper.Lease {
+	if q == nil || q.local == nil || !q.local.Again(by) {
+		return nil
+	}
+	return q.local
+}
+
+// share gives a newly granted lease to the other waiting calls of its owner. The keeper's Mu is
+// held.
+func (q *queue) share() {
+	for _, w := range q.waiters {
+		if w.lease == nil && !w.asking && !w.passing {
+			if w.lease = q.again(w.By); w.lease != nil {
+				signal(w.event)
+			}
 		}
 	}
 }

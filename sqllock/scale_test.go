@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,12 +14,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
-// many is how many there are of what is measured at scale; manyKeys, of keys that
-// are waited for, each of which asks the database once at first. HOLDFAST_TEST_SCALE
-// asks for as many of those, too.
+// many returns the number of leases and waiters in the tests of scale.
 func many() int {
 	if testing.Short() {
 		return 2000
@@ -28,17 +27,10 @@ func many() int {
 	return 10_000
 }
 
-func manyKeys() int {
-	if os.Getenv("HOLDFAST_TEST_SCALE") != "" {
-		return many()
-	}
-	return many() / 10
-}
-
 func scaleKey(i int) string { return fmt.Sprintf("key %06d", i) }
 
-// plant makes rows of n locks that somebody has for an hour, and says who.
-func plant(t *testing.T, pool *sql.DB, engine dbtest.Engine, l *Locker[*sql.Tx], n int) []owner {
+// plant inserts rows of n locks that are held for an hour, and returns their owners.
+func plant(t *testing.T, pool *sql.DB, engine dbtest.Engine, l *Locker[*sql.Tx], n int) []keeper.OwnerID {
 	t.Helper()
 	blob := func(b []byte) string {
 		if engine == dbtest.Postgres {
@@ -46,12 +38,12 @@ func plant(t *testing.T, pool *sql.DB, engine dbtest.Engine, l *Locker[*sql.Tx],
 		}
 		return `x'` + hex.EncodeToString(b) + `'`
 	}
-	owners := make([]owner, n)
+	owners := make([]keeper.OwnerID, n)
 	for from := 0; from < n; from += 500 {
 		var rows []string
 		for i := from; i < min(from+500, n); i++ {
-			owners[i] = newOwner()
-			name, err := nameOf(kindLease, scaleKey(i))
+			owners[i] = keeper.NewOwnerID()
+			name, err := lockname.Of(lockname.Lease, scaleKey(i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +56,7 @@ func plant(t *testing.T, pool *sql.DB, engine dbtest.Engine, l *Locker[*sql.Tx],
 	return owners
 }
 
-// memory is what the heap and the goroutines' stacks take.
+// memory returns the bytes used by the heap and the goroutines' stacks.
 func memory() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -79,14 +71,15 @@ func sum(n map[string]int) (all int) {
 	return all
 }
 
-// TestManyWaiters: thousands of goroutines wait for one key, and for as many
-// keys. That takes no more connections than askAtOnce and a few, and a bounded
-// number of statements a second, whatever their number. It measures memory, so
-// it runs alone.
-func TestManyWaiters(t *testing.T) {
+// TestManyWaitersAtScale starts thousands of goroutines that wait for one key, and for as many
+// keys. They use no more connections than askAtOnce and a few, and a bounded number of
+// statements a second that does not depend on their number. The test counts over time and
+// measures memory, so make scale runs it, and alone.
+func TestManyWaitersAtScale(t *testing.T) {
+	dbtest.OnlyAtScale(t)
 	for _, engine := range dbtest.Engines() {
 		t.Run(string(engine)+"/one key", func(t *testing.T) { manyWaiters(t, engine, many(), 1) })
-		t.Run(string(engine)+"/a key each", func(t *testing.T) { manyWaiters(t, engine, manyKeys(), manyKeys()) })
+		t.Run(string(engine)+"/a key each", func(t *testing.T) { manyWaiters(t, engine, many(), many()) })
 	}
 }
 
@@ -110,8 +103,8 @@ func manyWaiters(t *testing.T, engine dbtest.Engine, n, keys int) {
 	}
 	m := l.leases
 	watched := func() (all int) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
+		m.k.Mu.Lock()
+		defer m.k.Mu.Unlock()
 		for _, q := range m.queues {
 			for _, w := range q.waiters {
 				if w.watched {
@@ -150,7 +143,7 @@ func manyWaiters(t *testing.T, engine dbtest.Engine, n, keys int) {
 	if most := askAtOnce + 8; conns > most {
 		t.Errorf("%d connections, want at most %d", conns, most)
 	}
-	if each > 16<<10 && !testing.Short() {
+	if each > 16<<10 {
 		t.Errorf("%d bytes a waiter", each)
 	}
 	if err := l.Close(context.WithoutCancel(t.Context())); err != nil {
@@ -158,40 +151,31 @@ func manyWaiters(t *testing.T, engine dbtest.Engine, n, keys int) {
 	}
 }
 
-// hold makes leases of rows that were planted.
-func hold(t *testing.T, l *Locker[*sql.Tx], owners []owner) []*Lease {
+// hold makes leases from rows that were planted.
+func hold(t *testing.T, l *Locker[*sql.Tx], owners []keeper.OwnerID) []*keeper.Lease {
 	t.Helper()
 	m := l.leases
-	s, err := m.options.settings(nil)
+	s, err := l.settings(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.values = t.Context()
-	leases := make([]*Lease, len(owners))
+	leases := make([]*keeper.Lease, len(owners))
 	for i, o := range owners {
-		name, err := nameOf(kindLease, scaleKey(i))
+		name, err := lockname.Of(lockname.Lease, scaleKey(i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if leases[i], err = m.begin(scaleKey(i), attempt{name: name, owner: o, ttl: s.ttl}, s, 1, time.Now()); err != nil || leases[i] == nil {
+		if leases[i], err = m.begin(scaleKey(i), keeper.Attempt{Name: name, Owner: o, TTL: s.TTL}, s, 1, time.Now()); err != nil || leases[i] == nil {
 			t.Fatal(err)
 		}
 	}
 	return leases
 }
 
-// drop ends leases without a word to the database.
-func (m *manager) drop(leases []*Lease) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, l := range leases {
-		m.end(l, ErrReleased)
-	}
-}
-
-// TestManyLeases: thousands of held leases are renewed in a handful of
-// statements, and each takes little memory. It measures memory, so it runs alone.
-func TestManyLeases(t *testing.T) {
+// TestManyLeasesAtScale checks that thousands of held leases are renewed in a few statements.
+// At scale each lease takes little memory, which is measured alone.
+func TestManyLeasesAtScale(t *testing.T) {
+	dbtest.NotUnderRace(t, "ten thousand leases are too many for it")
 	n := many()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		l, pool, seen := openLocker(t, engine, Options{TTL: time.Hour})
@@ -201,31 +185,31 @@ func TestManyLeases(t *testing.T) {
 		each := (memory() - before) / int64(n)
 		seen.take()
 		begun := time.Now()
-		l.leases.renew(t.Context(), leases)
+		l.leases.k.RenewNow(t.Context(), leases)
 		took := time.Since(begun)
 		sent := sum(seen.take())
 		t.Logf("%d leases renewed with %d statements in %v; %d bytes a lease", n, sent, took.Round(time.Millisecond), each)
-		// On MySQL and MariaDB each has one before it, which sets its isolation.
-		if most := 2 * ((n + renewBatch - 1) / renewBatch); sent > most || sent > 20 {
+		// On MySQL and MariaDB, another statement before each one sets the isolation level.
+		if most := 2 * ((n + keeper.Batch - 1) / keeper.Batch); sent > most || sent > 20 {
 			t.Errorf("%d statements, want at most %d", sent, most)
 		}
 		for _, lease := range leases {
-			if l.leases.mu.Lock(); !lease.until.After(begun.Add(50 * time.Minute)) {
+			if l.leases.k.Mu.Lock(); !lease.Until().After(begun.Add(50 * time.Minute)) {
 				t.Error("a lease was not renewed")
 			}
-			l.leases.mu.Unlock()
+			l.leases.k.Mu.Unlock()
 		}
-		if each > 4<<10 {
+		if dbtest.AtScale() && each > 4<<10 {
 			t.Errorf("%d bytes a lease", each)
 		}
-		l.leases.drop(leases)
+		l.leases.k.Forget(leases)
 		if err := l.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// slow is a database that takes too long for statements of many parameters.
+// slow is a database that takes too long for statements with many parameters.
 type slow struct {
 	core.Querier
 	most  int
@@ -257,39 +241,35 @@ func (s slow) Query(ctx context.Context, query string, args ...any) (core.Rows, 
 	return s.Querier.Query(ctx, query, args...)
 }
 
-// TestRenewalThatTakesTooLong: a batch that does not come to its end in time is
-// not sent again as it was; all leases are renewed by the second try.
+// TestRenewalThatTakesTooLong checks that a batch that does not finish in time is not sent
+// again unchanged, and that all leases are renewed by the second attempt.
 func TestRenewalThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		l, pool, _ := openLocker(t, engine, Options{TTL: time.Hour})
-		leases := hold(t, l, plant(t, pool, engine, l, renewBatch))
-		s := l.leases.store
-		onConn := s.onConn
+		leases := hold(t, l, plant(t, pool, engine, l, keeper.Batch))
 		var sizes []int
 		var mu sync.Mutex
-		s.onConn = func(ctx context.Context, before string, f func(q core.Querier) error) error {
-			return onConn(ctx, before, func(q core.Querier) error { return f(slow{q, 700, &sizes, &mu}) })
-		}
+		undo := l.leases.k.Store.Wrap(func(q core.Querier) core.Querier { return slow{q, 700, &sizes, &mu} })
 		begun := time.Now()
 		for range 2 {
-			l.leases.renew(t.Context(), leases)
+			l.leases.k.RenewNow(t.Context(), leases)
 		}
 		for _, lease := range leases {
-			l.leases.mu.Lock()
-			if !lease.live || lease.renewError != nil || !lease.until.After(begun.Add(50*time.Minute)) {
-				t.Errorf("a lease was not renewed: %v", lease.renewError)
-				l.leases.mu.Unlock()
+			l.leases.k.Mu.Lock()
+			if !lease.Live() || lease.RenewalError() != nil || !lease.Until().After(begun.Add(50*time.Minute)) {
+				t.Errorf("a lease was not renewed: %v", lease.RenewalError())
+				l.leases.k.Mu.Unlock()
 				break
 			}
-			l.leases.mu.Unlock()
+			l.leases.k.Mu.Unlock()
 		}
 		t.Logf("parameters of the statements: %v", sizes)
-		if size := l.leases.renewSize.Load(); size < renewBatch/renewLess || size == renewBatch {
+		if size := l.leases.k.RenewSize(); size < keeper.SmallBatch || size == keeper.Batch {
 			t.Errorf("the next batches are of %d", size)
 		}
-		l.leases.drop(leases)
-		s.onConn = onConn
+		l.leases.k.Forget(leases)
+		undo()
 		if err := l.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,13 +19,18 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/mariadb"
+	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
+	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
+	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// wire sees what a pool's connections send: each call of the driver that goes
-// to the server, with its arguments, and each write to the network, which is a
-// round trip because the driver reads the answer before it writes again.
+// wire records what a pool's connections send: each driver call that goes to the server, with
+// its arguments, and each write to the network. A write is a round trip, because the driver
+// reads the answer before it writes again.
 type wire struct {
 	writes atomic.Int64
 	mu     sync.Mutex
@@ -35,13 +42,22 @@ type call struct {
 	args []any
 }
 
+// admissions are sent once for each connection, whenever the pool opens one.
+var admissions = []string{
+	postgres.Dialect.Admission.Facts, mysql.Dialect.Admission.Facts, mariadb.Dialect.Admission.Facts, sqlite.Dialect.Admission.Facts,
+	mysql.ReadClockAgain(dialect.Facts{}),
+}
+
 func (w *wire) saw(text string, args []any) {
+	if slices.Contains(admissions, strings.TrimPrefix(text, "PREPARE ")) {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, call{text, args})
 }
 
-// take returns what was seen since it was last called.
+// take returns what was recorded since the last call of take.
 func (w *wire) take() (calls []call, writes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,10 +83,10 @@ func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return countedNet{c, &w.writes}, nil
 }
 
-// handle is a handle of database/sql whose pools are seen by w.
+// handle returns a handle of database/sql whose pools w records.
 func (w *wire) handle(conns int) conformance.Handle[*sql.Tx] {
 	h := conformance.SQL()
-	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) conformance.Pool[*sql.Tx] {
+	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) conformance.Pool[*sql.Tx] {
 		tb.Helper()
 		pool := sql.OpenDB(w.connector(tb, dsn))
 		pool.SetMaxOpenConns(conns)
@@ -81,8 +97,8 @@ func (w *wire) handle(conns int) conformance.Handle[*sql.Tx] {
 	return h
 }
 
-// connector connects as the DSN says, with MySQL's parameters written into the
-// statement: prepared, each would take a round trip more and a farewell.
+// connector connects as the DSN says, and makes MySQL's driver write the parameters into the
+// statement: a prepared statement would take another round trip and a close.
 func (w *wire) connector(tb testing.TB, dsn string) driver.Connector {
 	tb.Helper()
 	name, source, err := dbtest.DriverDSN(dsn)
@@ -106,7 +122,7 @@ func (w *wire) connector(tb testing.TB, dsn string) driver.Connector {
 			tb.Fatal(err)
 		}
 		config.DialFunc = w.dial
-		// A ping of a connection that was idle for a second is the driver's own.
+		// The driver itself pings a connection that was idle for a second.
 		c = stdlib.GetConnector(*config, stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }))
 	default:
 		db, err := sql.Open(name, source)
@@ -140,7 +156,7 @@ func (c countedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return countedConn{conn, c.w}, nil
 }
 
-// countedConn passes on what the three drivers have in common.
+// countedConn forwards the methods that the three drivers share.
 type countedConn struct {
 	driver.Conn
 	w *wire
@@ -148,7 +164,7 @@ type countedConn struct {
 
 func (c countedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	r, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
-	if !errors.Is(err, driver.ErrSkip) { // which is "not so": database/sql prepares it then
+	if !errors.Is(err, driver.ErrSkip) { // ErrSkip means that the driver did nothing; database/sql then prepares the statement
 		c.w.saw(query, values(args))
 	}
 	return r, err
@@ -186,10 +202,10 @@ func values(args []driver.NamedValue) []any {
 	return out
 }
 
-// pgx is a native handle of one connection that is seen by w.
+// pgx returns a native handle of one connection that w records.
 func (w *wire) pgx() conformance.Handle[pgx.Tx] {
 	h := conformance.Pgx()
-	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) conformance.Pool[pgx.Tx] {
+	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) conformance.Pool[pgx.Tx] {
 		tb.Helper()
 		config, err := pgxpool.ParseConfig(dsn)
 		if err != nil {

@@ -1,11 +1,18 @@
-// Package holdfastpgx opens Holdfast on a native pool of github.com/jackc/pgx.
-// Functions receive the native pgx.Tx.
+// Package holdfastpgx opens Holdfast on a native pool of github.com/jackc/pgx. Functions receive
+// the native pgx.Tx.
+//
+// A pseudo-nested transaction (Begin of a pgx.Tx) is a savepoint, and the outer COMMIT would store
+// what Holdfast has rolled back in the inner one. Functions that join a transaction refuse a
+// pseudo-nested one with [holdfast.ErrInvalid]: pass the outer transaction.
 package holdfastpgx
 
 import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,12 +22,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// Open opens Holdfast on pool, which stays the caller's: it is not closed and
-// no session setting of its connections is left changed. The engine is asked
-// for with one query, and its settings with another.
+// Open opens Holdfast on pool. The pool stays the caller's: Holdfast does not close it, and
+// changes no session setting of its connections permanently. Open checks the server, its settings
+// and Holdfast's tables, and refuses the environments that docs/environments.md lists
+// ([holdfast.ErrUnsupported]). Each later connection of the pool is checked once, in one round
+// trip.
 //
-// Every query mode of pgx works, the simple protocol (PgBouncer) included.
-func Open(ctx context.Context, pool *pgxpool.Pool, opts ...holdfast.Option) (*holdfast.DB[pgx.Tx], error) {
+// Every query mode of pgx works, including the simple protocol (PgBouncer).
+func Open(ctx context.Context, pool *pgxpool.Pool, opts ...holdfast.Options) (*holdfast.DB[pgx.Tx], error) {
 	if pool == nil {
 		return nil, &holdfast.InputError{Field: "pool", Problem: "it is nil"}
 	}
@@ -40,11 +49,19 @@ func (h handle) Acquire(ctx context.Context) (core.Conn[pgx.Tx], error) {
 	return conn{querier{c}, c}, nil
 }
 
-func (h handle) Join(tx pgx.Tx) (core.Querier, bool) { return querier{tx}, tx != nil }
+func (h handle) Join(tx pgx.Tx) (core.Querier, error) {
+	switch {
+	case tx == nil:
+		return nil, holdfast.ErrNoTx
+	case pseudoNested(reflect.ValueOf(tx), wrappers):
+		return nil, errPseudoNested
+	}
+	return querier{tx}, nil
+}
 
-func (h handle) Rollback(ctx context.Context, tx pgx.Tx) error { return closed(tx.Rollback(ctx)) }
+func (h handle) Rollback(ctx context.Context, tx pgx.Tx) error { return named(tx.Rollback(ctx)) }
 
-// Listen implements core.Listener on a connection beside the pool.
+// Listen implements core.Listener on its own connection, outside of the pool.
 func (h handle) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {
 	config := h.pool.Config()
 	if config.BeforeConnect != nil {
@@ -105,13 +122,27 @@ func isoLevel(l sql.IsolationLevel) (pgx.TxIsoLevel, error) {
 }
 
 func (c conn) Commit(ctx context.Context, tx pgx.Tx) error {
+	if err := c.sendable(); err != nil {
+		return err
+	}
 	if err := tx.Commit(ctx); err != nil {
-		return closed(err)
+		return named(err)
 	}
 	return replicated(c.c.Conn())
 }
 
-func (c conn) Rollback(ctx context.Context, tx pgx.Tx) error { return closed(tx.Rollback(ctx)) }
+// sendable returns the error with which COMMIT cannot be sent, before it is sent.
+func (c conn) sendable() error {
+	switch native := c.c.Conn().PgConn(); {
+	case native.IsBusy():
+		return holdfast.ErrRowsOpen
+	case native.IsClosed():
+		return fmt.Errorf("%w: its connection was lost before COMMIT was sent", sql.ErrTxDone)
+	}
+	return nil
+}
+
+func (c conn) Rollback(ctx context.Context, tx pgx.Tx) error { return named(tx.Rollback(ctx)) }
 
 func (c conn) Raw(f func(driverConn any) error) error { return f(c.c.Conn()) }
 
@@ -125,10 +156,14 @@ func (c conn) Release(discard bool) {
 	c.c.Release()
 }
 
-// closed gives a transaction that ended earlier database/sql's name.
-func closed(err error) error {
-	if errors.Is(err, pgx.ErrTxClosed) {
+// named converts the error of a transaction that ended earlier to database/sql's error. If pgx
+// refuses a statement because the rows of another are open, it adds what to do.
+func named(err error) error {
+	switch {
+	case errors.Is(err, pgx.ErrTxClosed):
 		return sql.ErrTxDone
+	case err != nil && pgconn.SafeToRetry(err) && strings.Contains(err.Error(), "conn busy"):
+		return fmt.Errorf("%w: %w", holdfast.ErrRowsOpen, err)
 	}
 	return err
 }
@@ -142,18 +177,20 @@ type querier struct{ r runner }
 
 func (q querier) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
 	tag, err := q.r.Exec(ctx, query, args...)
-	return core.Result{Affected: tag.RowsAffected()}, closed(err)
+	return core.Result{Affected: tag.RowsAffected()}, named(err)
 }
 
 func (q querier) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
 	r, err := q.r.Query(ctx, query, args...)
 	if err != nil {
-		return nil, closed(err)
+		return nil, named(err)
 	}
 	return rows{r}, nil
 }
 
 type rows struct{ pgx.Rows }
+
+func (r rows) Err() error { return named(r.Rows.Err()) }
 
 func (r rows) Columns() ([]string, error) {
 	fields := r.FieldDescriptions()

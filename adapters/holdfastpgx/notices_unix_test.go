@@ -22,11 +22,11 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// TestCommitWithoutItsStandbyIsUnknown: the wait for a synchronous standby is
-// cancelled, the server answers COMMIT with success and a warning. The naive
-// form takes it for done.
+// TestCommitWithoutItsStandbyIsUnknown cancels the wait for a synchronous standby. The server
+// then answers COMMIT with success and a warning. The naive form treats that as committed.
 func TestCommitWithoutItsStandbyIsUnknown(t *testing.T) {
 	t.Parallel()
 	dsn := privateServer(t, "-c", "synchronous_standby_names=nobody")
@@ -58,7 +58,7 @@ func TestCommitWithoutItsStandbyIsUnknown(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			done <- db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
+			done <- db.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, `INSERT INTO effects VALUES ($1)`, fmt.Sprint(watched))
 				return err
 			})
@@ -88,8 +88,8 @@ func cancelSyncWait(ctx context.Context, t *testing.T, admin *pgx.Conn) {
 	}
 }
 
-// privateServer starts a PostgreSQL of this test's own, because the setting is
-// the whole server's.
+// privateServer starts a PostgreSQL server for this test only, because the setting applies to
+// the whole server.
 func privateServer(t *testing.T, args ...string) string {
 	t.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
@@ -127,7 +127,7 @@ func privateServer(t *testing.T, args ...string) string {
 		_ = server.Wait()
 	})
 	dsn := "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable"
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(dbtest.Hang); ; time.Sleep(50 * time.Millisecond) {
 		c, err := pgx.Connect(t.Context(), dsn)
 		if err == nil {
 			_ = c.Close(t.Context())
@@ -139,7 +139,8 @@ func privateServer(t *testing.T, args ...string) string {
 	}
 }
 
-// unprivileged: PostgreSQL refuses to run as root.
+// unprivileged returns the attributes to run PostgreSQL as another user: it refuses to run as
+// root.
 func unprivileged(t *testing.T, dir string) *syscall.SysProcAttr {
 	t.Helper()
 	if os.Getuid() != 0 {

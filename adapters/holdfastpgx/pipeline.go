@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
@@ -35,8 +36,8 @@ func (c conn) BeginWith(ctx context.Context, opts core.TxOptions, first *core.Bo
 	case begun && err == nil && (first.Err == nil || answered(first.Err)):
 		return &transaction{Tx: results.Tx()}, nil
 	case !begun && answered(err):
-		// The statement could not be prepared, before anything was begun: it says
-		// so once more, in a transaction.
+		// The statement could not be prepared, before anything was begun. Run it in a transaction,
+		// where it fails again with the same error.
 		tx, err := c.Begin(ctx, opts)
 		if err == nil {
 			first.Exec(ctx, querier{tx})
@@ -54,16 +55,18 @@ func (c conn) CommitWith(ctx context.Context, tx pgx.Tx, last *core.Bound) error
 	if c.c.Conn().PgConn().TxStatus() == 'I' {
 		return sql.ErrTxDone
 	}
+	if err := c.sendable(); err != nil {
+		return err
+	}
 	b := &pgx.Batch{}
 	b.Queue(last.OrFail.Text, last.Args...)
 	b.Queue("commit")
 	results := c.c.SendBatch(ctx, b)
 	tag, err := results.Exec()
 	last.Result = core.Result{Affected: tag.RowsAffected()}
-	if answered(err) {
-		last.Err = err
-		_ = results.Close() // says the same
-		return nil
+	if last.Err = refusal(err); last.Err != nil {
+		_ = results.Close() // returns the same error
+		return nil          //nolint:nilerr // it is left in last
 	}
 	if err == nil {
 		tag, err = results.Exec()
@@ -83,7 +86,24 @@ func (c conn) CommitWith(ctx context.Context, tx pgx.Tx, last *core.Bound) error
 	return replicated(c.c.Conn())
 }
 
-// answered tells an error of the server's, which goes on, from a lost connection.
+// refusal returns err if it shows that the COMMIT after the statement was not run: the server's
+// answer to the statement, the end of a session that idled or took too long in its transaction, or
+// a batch that was never sent. Any other end of the session may come from a pooler, after the
+// server's COMMIT.
+func refusal(err error) error {
+	var unsent pgx.ErrPreprocessingBatch
+	var e *pgconn.PgError
+	switch {
+	case answered(err), errors.As(err, &e) && (e.Code == "25P03" || e.Code == "25P04"):
+		return err
+	case errors.As(err, &unsent):
+		return &holdfast.RetryError{Attempts: 1, Err: err}
+	}
+	return nil
+}
+
+// answered reports whether err is the server's own error on a live connection, and not a lost
+// connection.
 func answered(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Severity != "FATAL" && e.Severity != "PANIC"

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// transaction is one whose COMMIT pgx does not see, because it was sent with
-// the last statement. From then on it refuses what a pgx.Tx that has ended does:
-// its connection is somebody else's.
+// transaction is a transaction whose COMMIT was sent with the last statement, so pgx does not know
+// about it. After that it returns the errors of a pgx.Tx that has ended, because another caller
+// may use its connection.
 type transaction struct {
 	pgx.Tx
 	over atomic.Bool
@@ -96,7 +96,7 @@ func (t *transaction) QueryRow(ctx context.Context, query string, args ...any) p
 	return t.Tx.QueryRow(ctx, query, args...)
 }
 
-// failedRow is no row and an error.
+// failedRow is a pgx.Row whose Scan returns an error.
 type failedRow struct{ err error }
 
 func (r failedRow) Close()                                       {}

@@ -1,5 +1,5 @@
-// Package holdfastsql opens Holdfast on a *sql.DB of the standard library.
-// Functions receive the native *sql.Tx, which GORM, ent, bun and sqlc take too.
+// Package holdfastsql opens Holdfast on a *sql.DB of the standard library. Functions receive the
+// native *sql.Tx, which GORM, ent, bun and sqlc also accept.
 package holdfastsql
 
 import (
@@ -10,16 +10,17 @@ import (
 	"github.com/holdfast-go/holdfast/internal/stdhandle"
 )
 
-// Open opens Holdfast on pool, which stays the caller's: it is not closed and
-// no session setting of its connections is left changed. The engine is asked
-// for with one query, and its settings with another.
+// Open opens Holdfast on pool. The pool stays the caller's: Holdfast does not close it, and
+// changes no session setting of its connections permanently. Open checks the server, its settings
+// and Holdfast's tables, and refuses the environments that docs/environments.md lists
+// ([holdfast.ErrUnsupported]). Each later connection of the pool is checked once, in one round
+// trip.
 //
-// On SQLite Holdfast sets the connection's commit hook while it has a
-// transaction open; a hook of the program's own is replaced by it.
+// On SQLite Holdfast sets the connection's commit hook while it has a transaction open. This
+// replaces a hook of the program.
 //
-// Drivers that are tested: jackc/pgx (stdlib), go-sql-driver/mysql,
-// modernc.org/sqlite.
-func Open(ctx context.Context, pool *sql.DB, opts ...holdfast.Option) (*holdfast.DB[*sql.Tx], error) {
+// Tested drivers: jackc/pgx (stdlib), go-sql-driver/mysql, modernc.org/sqlite.
+func Open(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) (*holdfast.DB[*sql.Tx], error) {
 	if pool == nil {
 		return nil, &holdfast.InputError{Field: "pool", Problem: "it is nil"}
 	}

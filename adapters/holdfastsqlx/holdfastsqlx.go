@@ -12,10 +12,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/stdhandle"
 )
 
-// Open opens Holdfast on pool, which stays the caller's: it is not closed and
-// no session setting of its connections is left changed. The engine is asked
-// for with one query, and its settings with another.
-func Open(ctx context.Context, pool *sqlx.DB, opts ...holdfast.Option) (*holdfast.DB[*sqlx.Tx], error) {
+// Open opens Holdfast on pool. The pool stays the caller's: Holdfast does not close it, and
+// changes no session setting of its connections permanently. Open checks the server, its settings
+// and Holdfast's tables, and refuses the environments that docs/environments.md lists
+// ([holdfast.ErrUnsupported]). Each later connection of the pool is checked once, in one round
+// trip.
+func Open(ctx context.Context, pool *sqlx.DB, opts ...holdfast.Options) (*holdfast.DB[*sqlx.Tx], error) {
 	if pool == nil || pool.DB == nil {
 		return nil, &holdfast.InputError{Field: "pool", Problem: "it is nil"}
 	}

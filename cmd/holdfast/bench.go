@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/doctor"
 )
@@ -23,7 +22,7 @@ const (
 	maxClients   = 256
 )
 
-// measured is one thing of a bench, in JSON. Times are those of one client.
+// measured is the result for one operation of a bench, in JSON. Times are those of one client.
 type measured struct {
 	What      string  `json:"what"`
 	Count     int     `json:"count"`
@@ -31,7 +30,7 @@ type measured struct {
 	P95US     float64 `json:"p95_us"`
 	P99US     float64 `json:"p99_us"`
 	PerSecond float64 `json:"per_second"`
-	// Ratio is the median in multiples of that of Against.
+	// Ratio is the median divided by the median of Against.
 	Ratio   float64 `json:"ratio,omitempty"`
 	Against string  `json:"against,omitempty"`
 }
@@ -71,7 +70,7 @@ func newBench(f *flags) *cobra.Command {
 			defer func() { _ = pool.Close() }()
 			pool.SetMaxIdleConns(clients + 2)
 			ctx := cmd.Context()
-			db, err := holdfastsql.Open(ctx, pool, holdfast.WithPrefix(own.prefix), holdfast.WithSchema(own.schema))
+			db, err := holdfastsql.Open(ctx, pool, own.options())
 			if err != nil {
 				return err
 			}
@@ -100,7 +99,7 @@ func newBench(f *flags) *cobra.Command {
 	return cmd
 }
 
-// runBench measures in tables that are gone when it returns, interrupted or not.
+// runBench measures in its own tables and drops them before it returns, interrupted or not.
 func runBench(ctx context.Context, tables *benchTables, duration time.Duration, clients int, p *progress) (result *benched, err error) {
 	p.sayf("making its tables")
 	if err := tables.create(ctx); err != nil {
@@ -114,8 +113,8 @@ func runBench(ctx context.Context, tables *benchTables, duration time.Duration, 
 	}()
 	db := tables.db
 	result = &benched{Engine: string(db.Engine()), Version: db.Version(), Clients: clients, Notes: []string{}}
-	// A commit that does not wait for the disk is not what others measure.
-	found, err := doctor.Check(ctx, db, doctor.Options{})
+	// Results with commits that do not wait for the disk cannot be compared with others.
+	found, err := doctor.Check(ctx, db)
 	if err != nil {
 		return nil, err
 	}

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// benchRounds is how often the measurements take turns, so that what else
-	// happens on the machine meanwhile falls on all of them.
+	// benchRounds is how often the measurements take turns, so that other load on the machine
+	// affects all of them.
 	benchRounds = 6
-	// benchWarmUp is how often a client does each thing before it is timed.
+	// benchWarmUp is how often a client runs each operation before the measurement.
 	benchWarmUp = 2
-	// benchGrace is how long the last of a slice may take.
+	// benchGrace is how long the last call of a slice may take.
 	benchGrace = 30 * time.Second
-	// enough is how many times make a median.
+	// enough is the number of samples that make a median.
 	enough = 30
 )
 
-// work is one thing that is measured; id is never given twice.
+// work is one measured operation; each call gets a unique id.
 type work struct {
 	what, against string
 	do            func(ctx context.Context, id string) error
@@ -35,7 +35,7 @@ type work struct {
 	taken measure.Taken // by all slices
 }
 
-// bencher measures.
+// bencher runs the measurements.
 type bencher struct {
 	tables         *benchTables
 	clients        int
@@ -71,19 +71,19 @@ func newBencher(ctx context.Context, tables *benchTables, clients int) (b *bench
 
 func (b *bencher) close(ctx context.Context) error { return b.locker.Close(context.WithoutCancel(ctx)) }
 
-// roundTrip is a statement that reads nothing.
+// roundTrip runs a statement that reads nothing.
 func (b *bencher) roundTrip(ctx context.Context, _ string) error {
 	var one int
 	return b.tables.pool.QueryRowContext(ctx, `SELECT 1`).Scan(&one)
 }
 
-// bareInsert is a statement that commits by itself.
+// bareInsert runs a statement that commits itself.
 func (b *bencher) bareInsert(ctx context.Context, id string) error {
 	_, err := b.tables.pool.ExecContext(ctx, b.insert, id)
 	return err
 }
 
-// bareLease is the least that a lock in a table takes: a row comes and goes.
+// bareLease does the minimum of a lock in a table: it inserts a row and deletes it.
 func (b *bencher) bareLease(ctx context.Context, id string) error {
 	if err := b.bareInsert(ctx, id); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (b *bencher) lease(ctx context.Context, id string) error {
 	return l.Release(ctx)
 }
 
-// bareTransaction is what Do runs too, without a claim.
+// bareTransaction runs the transaction of Do, without a claim.
 func (b *bencher) bareTransaction(ctx context.Context, id string) error {
 	tx, err := b.tables.pool.BeginTx(ctx, nil)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *bencher) execute(ctx context.Context, id string) error {
 	return b.ask(ctx, id, idempotency.Executed)
 }
 
-// replay asks again for what the warm-up executed.
+// replay repeats an operation that the warm-up executed.
 func (b *bencher) replay(ctx context.Context, id string) error {
 	client, _, _ := strings.Cut(id, "/")
 	return b.ask(ctx, client, idempotency.Replayed)
@@ -134,13 +134,13 @@ func (b *bencher) ask(ctx context.Context, id string, want idempotency.Outcome) 
 	return err
 }
 
-// run measures for so long in all.
+// run measures for duration in total.
 func (b *bencher) run(ctx context.Context, duration time.Duration, p *progress) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, duration+benchGrace, fmt.Errorf("the database took %v too long", benchGrace))
 	defer cancel()
 	end := time.Now().Add(duration)
 	p.sayf("warming up")
-	for client := range b.clients { // what replay replays
+	for client := range b.clients { // the operations that replay repeats
 		if err := b.ask(ctx, strconv.Itoa(client), idempotency.Executed); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (b *bencher) run(ctx context.Context, duration time.Duration, p *progress) 
 	for round := range benchRounds {
 		for i := range b.works {
 			w := b.works[i]
-			if round%2 == 1 { // so that none always comes after the same one
+			if round%2 == 1 { // alternate the order, so that none always follows the same one
 				w = b.works[len(b.works)-1-i]
 			}
 			p.sayf("%s, %s left", w.what, time.Until(end).Round(time.Second))
@@ -174,7 +174,7 @@ func (b *bencher) run(ctx context.Context, duration time.Duration, p *progress) 
 	return nil
 }
 
-// cause is why ctx ended, where that is what failed.
+// cause returns the reason why ctx ended, or err if ctx has not ended.
 func (b *bencher) cause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -182,7 +182,7 @@ func (b *bencher) cause(ctx context.Context, err error) error {
 	return err
 }
 
-// slice has all clients do w for so long, and at least once.
+// slice has all clients run w for the given length, and at least once.
 func (b *bencher) slice(ctx context.Context, w *work, length time.Duration) error {
 	t, err := measure.Slice(ctx, b.clients, length, func(ctx context.Context, client int) error {
 		return w.do(ctx, b.id(client))
@@ -191,7 +191,7 @@ func (b *bencher) slice(ctx context.Context, w *work, length time.Duration) erro
 	return err
 }
 
-// id begins with the client's number.
+// id returns a new id that begins with the client's number.
 func (b *bencher) id(client int) string { return fmt.Sprintf("%d/%d", client, b.ids.Add(1)) }
 
 func (b *bencher) results() []measured {

@@ -10,21 +10,22 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// benchCleanup bounds what is done after a bench, interrupted or not.
+// benchCleanup bounds the cleanup after a bench, interrupted or not.
 const benchCleanup = time.Minute
 
-// benchTables are what a bench makes and drops.
+// benchTables are the tables that a bench creates and drops.
 type benchTables struct {
 	db    *holdfast.DB[*sql.Tx]
 	pool  *sql.DB
 	flags *flags
 }
 
-// rows is the table of the bare statements; it is made first and dropped last,
-// so that it marks the others as a bench's.
+// rows is the table of the bare statements. It is created first and dropped last, so that it marks
+// the other tables as a bench's.
 func (b *benchTables) rows() string { return b.db.Access().Table("rows") }
 
 func (b *benchTables) exec(ctx context.Context, query string) error {
@@ -32,7 +33,7 @@ func (b *benchTables) exec(ctx context.Context, query string) error {
 	return err
 }
 
-// there lists tables that begin as the bench's own do.
+// there lists tables whose names begin with the bench's prefix.
 func (b *benchTables) there(ctx context.Context) (names []string, err error) {
 	var query string
 	args := []any{b.flags.schema, b.flags.prefix}
@@ -49,22 +50,14 @@ func (b *benchTables) there(ctx context.Context) (names []string, err error) {
 		query = `SELECT table_name FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND LEFT(table_name, CHAR_LENGTH(?)) = ?`
 		args = append(args, b.flags.prefix)
 	}
-	rows, err := b.pool.QueryContext(ctx, query, args...)
+	rows, err := b.pool.QueryContext(ctx, query, args...) //nolint:rowserrcheck // Collect does
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, errors.Join(rows.Err(), rows.Close())
+	return core.Collect(rows, core.Value[string])
 }
 
-// inTheWay says why no bench may begin.
+// inTheWay returns the error for tables that prevent a bench.
 func inTheWay(names []string) error {
 	return fmt.Errorf("tables named %s are there: another bench runs, or one was killed (then: holdfast bench --clean), or they are a program's (then: another --prefix)",
 		strings.Join(names, ", "))
@@ -83,30 +76,30 @@ func (b *benchTables) create(ctx context.Context) error {
 	case holdfast.MySQL, holdfast.MariaDB:
 		engine = " ENGINE=InnoDB"
 	}
-	// Not IF NOT EXISTS: of two that begin at once, one is refused.
+	// Without IF NOT EXISTS, so that of two concurrent benches one fails.
 	if err := b.exec(ctx, `CREATE TABLE `+b.rows()+` (id VARCHAR(64) NOT NULL PRIMARY KEY, cents BIGINT NOT NULL)`+engine); err != nil {
 		if names, e := b.there(ctx); e == nil && len(names) > 0 {
 			return errors.Join(inTheWay(names), err)
 		}
 		return fmt.Errorf("make the bench's tables: %w", err)
 	}
-	if err := migrations.Up(ctx, b.pool, b.flags.options()...); err != nil {
+	if err := migrations.Up(ctx, b.pool, b.flags.options()); err != nil {
 		return errors.Join(err, b.drop(ctx))
 	}
 	return nil
 }
 
-// drop outlives ctx, within a bound.
+// drop drops the tables, also after ctx has ended, within benchCleanup.
 func (b *benchTables) drop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), benchCleanup)
+	ctx, cancel := core.CleanupWithin(ctx, benchCleanup)
 	defer cancel()
-	if err := migrations.Down(ctx, b.pool, b.flags.options()...); err != nil {
+	if err := migrations.Down(ctx, b.pool, b.flags.options()); err != nil {
 		return err
 	}
 	return b.exec(ctx, `DROP TABLE `+b.rows())
 }
 
-// clean drops what a bench left behind, known by the table that only a bench has.
+// clean drops the tables of an earlier bench. The table that only a bench has identifies them.
 func (b *benchTables) clean(ctx context.Context) error {
 	names, err := b.there(ctx)
 	switch {

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// TestBench: all is measured, and nothing of it is left.
+// TestBench checks that the bench measures everything and leaves nothing behind.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
@@ -54,7 +54,7 @@ func TestBench(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer cancel()
-			for ctx.Err() == nil { // until it works
+			for ctx.Err() == nil { // until the bench has written rows
 				var n int
 				if err := pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM holdfast_bench_rows`).Scan(&n); err == nil && n > 0 {
 					return
@@ -67,7 +67,7 @@ func TestBench(t *testing.T) {
 		}
 		gone("interrupted")
 
-		// A table of somebody's that is named so.
+		// Another program's table has the prefix of the bench.
 		exec := func(query string) {
 			t.Helper()
 			if _, err := pool.ExecContext(t.Context(), query); err != nil {
@@ -82,7 +82,7 @@ func TestBench(t *testing.T) {
 		}
 		exec(`DROP TABLE holdfast_bench_mine`)
 
-		// What a bench that was killed left behind.
+		// A killed bench left its tables behind.
 		if code, _, said := command(t, "migrate", "up", "-prefix=holdfast_bench_", "-dsn", url); code != exitOK {
 			t.Fatal(said)
 		}

@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// oneOf adds a flag that takes one of a few values, which a shell completes.
-// A value's description stands behind a tab.
+// oneOf adds a flag that accepts one of a few values, with shell completion. A tab separates a
+// value from its description.
 func oneOf(cmd *cobra.Command, into *string, name, value, what string, values ...string) {
 	cmd.Flags().StringVar(into, name, value, what+": "+listed(values))
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // it is there
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
-// someOf is the same for values with commas between.
+// someOf does the same for comma-separated values.
 func someOf(cmd *cobra.Command, into *string, name, value, what string, values ...string) {
 	cmd.Flags().StringVar(into, name, value, what+", with commas between: "+listed(values))
 	_ = cmd.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -30,7 +30,7 @@ func someOf(cmd *cobra.Command, into *string, name, value, what string, values .
 	})
 }
 
-// bare is a value without its description.
+// bare returns a value without its description.
 func bare(value string) string {
 	value, _, _ = strings.Cut(value, "\t")
 	return value
@@ -45,8 +45,8 @@ func listed(values []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// completionsFor lets a shell complete -js to -json: cobra knows two dashes only,
-// and a shell drops what does not begin with what was typed.
+// completionsFor lets a shell complete -js to -json. cobra completes only two dashes, and a shell
+// drops completions that do not begin with the typed text.
 func completionsFor(args []string, stdout io.Writer) io.Writer {
 	if len(args) < 2 || args[0] != cobra.ShellCompRequestCmd && args[0] != cobra.ShellCompNoDescRequestCmd {
 		return stdout
@@ -59,7 +59,7 @@ func completionsFor(args []string, stdout io.Writer) io.Writer {
 
 type oneDash struct{ w io.Writer }
 
-// Write gets a line at a time.
+// Write receives one line at a time.
 func (o oneDash) Write(line []byte) (int, error) {
 	if !bytes.HasPrefix(line, []byte("--")) {
 		return o.w.Write(line)

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// harness loads the script as a user does and completes a line. Where the
-// package bash-completion is missing, the one function that the script takes
-// from it is made here.
+// harness loads the completion script as a user does and completes a command line. If the
+// package bash-completion is not installed, harness defines the one function of it that the
+// script calls.
 const harness = `
 holdfast() { ` + asCommand + `=1 "$BINARY" "$@"; }
 declare -F _get_comp_words_by_ref >/dev/null || _get_comp_words_by_ref() {
@@ -31,7 +31,7 @@ func TestBashCompletion(t *testing.T) {
 		t.Skip("bash was not found, so its completion was not tried")
 	}
 	for line, want := range map[string][]string{
-		"":                               {"migrate", "locks", "ops", "reap", "doctor", "bench", "version", "completion", "after-restore"},
+		"":                               {"migrate", "locks", "ops", "reap", "doctor", "prove", "bench", "version", "completion", "after-restore"},
 		"mig":                            {"migrate"},
 		"locks ":                         {"lines", "list", "release"},
 		"locks release --kind ":          {"lease", "fair", "semaphore"},
@@ -63,7 +63,7 @@ func TestBashCompletion(t *testing.T) {
 		}
 		slices.Sort(got)
 		slices.Sort(want)
-		if line == "" { // others may be added
+		if line == "" { // further candidates are allowed
 			got = slices.DeleteFunc(got, func(w string) bool { return !slices.Contains(want, w) })
 		}
 		if !slices.Equal(got, want) {
@@ -72,8 +72,8 @@ func TestBashCompletion(t *testing.T) {
 	}
 }
 
-// TestCompletionScripts: each shell has one; where the shell is on the machine,
-// it can read its own.
+// TestCompletionScripts checks that each shell has a script, and that each installed shell can
+// parse its own.
 func TestCompletionScripts(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {

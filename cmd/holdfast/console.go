@@ -18,17 +18,18 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/console"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 const (
 	// tokenVariable holds the console's token, so that it is not on the command line.
 	tokenVariable = "HOLDFAST_CONSOLE_TOKEN"
 
-	// endTimeout is for how long requests under way are waited for at the end.
+	// endTimeout is how long serve waits at the end for requests in progress.
 	endTimeout = 5 * time.Second
 )
 
-// serving is where the console is, in JSON.
+// serving is the console's address, in JSON.
 type serving struct {
 	URL   string `json:"url"`
 	Token string `json:"token,omitempty"`
@@ -67,7 +68,7 @@ func newConsole(f *flags) *cobra.Command {
 				}
 				said.URL = "http://" + listener.Addr().String() + "/"
 				link := said.URL
-				if said.Token != "" { // what is behind the # is sent to nobody
+				if said.Token != "" { // browsers do not send the part after the #
 					link += "#token=" + url.QueryEscape(said.Token)
 				}
 				if err := f.answer(cmd, said, "console: "+link+"\nan interrupt ends it\n"); err != nil {
@@ -86,7 +87,7 @@ func newConsole(f *flags) *cobra.Command {
 	return cmd
 }
 
-// checkAddr refuses what other machines could reach, unless it is allowed.
+// checkAddr refuses an address that other machines could reach, unless remote is set.
 func checkAddr(addr string, remote bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -98,7 +99,7 @@ func checkAddr(addr string, remote bool) error {
 	return nil
 }
 
-// serve serves until ctx ends, and then lets requests under way end.
+// serve serves until ctx ends, and then waits for requests in progress.
 func serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
 	server := &http.Server{
 		Handler:           h,
@@ -116,7 +117,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 		return err
 	case <-ctx.Done():
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	end, cancel := core.CleanupWithin(ctx, endTimeout)
 	defer cancel()
 	err := server.Shutdown(end)
 	if err != nil {
@@ -126,7 +127,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 	return err
 }
 
-// logTo logs for people, without passwords.
+// logTo returns a logger for people that leaves out passwords.
 func logTo(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if err, ok := a.Value.Any().(error); ok {

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/console"
 )
 
-// serving starts the command and gives what it says, and what ends it.
+// serving starts the command. It returns the command's output, and a function that ends the
+// command.
 func (o operator) serving(args ...string) (said serving, end func() (code int, stderr string)) {
 	o.Helper()
 	ctx, cancel := context.WithCancel(o.Ctx)

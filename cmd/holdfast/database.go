@@ -13,26 +13,28 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
-	"github.com/holdfast-go/holdfast/internal/operate"
+	"github.com/holdfast-go/holdfast/internal/display"
 )
 
 // with runs f on the database.
-func (f *flags) with(cmd *cobra.Command, run func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error, more ...holdfast.Option) error {
+func (f *flags) with(cmd *cobra.Command, run func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error, observers ...holdfast.Observer) error {
 	pool, err := f.open()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = pool.Close() }()
-	db, err := holdfastsql.Open(cmd.Context(), pool, append(more, holdfast.WithPrefix(f.prefix), holdfast.WithSchema(f.schema))...)
+	opts := f.options()
+	opts.Observers = observers
+	db, err := holdfastsql.Open(cmd.Context(), pool, opts)
 	if err != nil {
 		return err
 	}
 	return run(cmd.Context(), db)
 }
 
-func text(s string) string { return operate.Text(s) }
+func text(s string) string { return display.Text(s) }
 
-// key is a key in JSON: what is not UTF-8 is in hexadecimal digits.
+// key is a key in JSON. Bytes that are not UTF-8 are hexadecimal.
 type key struct {
 	Key string `json:"key,omitempty"`
 	Hex string `json:"key_hex,omitempty"`
@@ -72,11 +74,11 @@ type whoFlags struct{ by, reason string }
 func (w *whoFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.by, "by", "", "who does it (required; recorded)")
 	cmd.Flags().StringVar(&w.reason, "reason", "", "why (required; recorded)")
-	_ = cmd.MarkFlagRequired("by") // it is there
+	_ = cmd.MarkFlagRequired("by") // the flag exists
 	_ = cmd.MarkFlagRequired("reason")
 }
 
-// table lays out rows under a header; without rows it says none.
+// table formats rows under a header. Without rows it returns none.
 func table(none, header string, rows [][]string) string {
 	if len(rows) == 0 {
 		return none + "\n"
@@ -87,7 +89,7 @@ func table(none, header string, rows [][]string) string {
 	for _, r := range rows {
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
-	_ = w.Flush() // of a strings.Builder
+	_ = w.Flush() // writes to a strings.Builder
 	return b.String()
 }
 

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the commands into docs/cli.md")
 
-// TestDocs: docs/cli.md has every command, flag and exit status, as they are.
+// TestDocs checks that docs/cli.md lists every command, flag and exit status.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	const file, begin, end = "../../docs/cli.md", "<!-- commands -->\n", "<!-- /commands -->\n"

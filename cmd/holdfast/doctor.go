@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/doctor"
 )
 
-// finding is one of the doctor's, in JSON.
+// finding is a finding of the doctor, in JSON.
 type finding struct {
 	Check    string `json:"check"`
 	Severity string `json:"severity"`
@@ -40,7 +40,7 @@ func newDoctor(f *flags) *cobra.Command {
 				return err
 			})
 			if refused, ok := doctor.Refused(err); ok {
-				found, err = []doctor.Finding{refused}, nil
+				found, err = refused, nil
 			}
 			if err != nil {
 				return err
@@ -53,7 +53,7 @@ func newDoctor(f *flags) *cobra.Command {
 	return cmd
 }
 
-// findings are answered, and those that are broken are an error.
+// findings prints all findings, and returns an error if any of them is broken.
 func (f *flags) findings(cmd *cobra.Command, found []doctor.Finding) error {
 	list, broken := []finding{}, 0
 	var said strings.Builder

@@ -22,23 +22,22 @@ var exitMeanings = [...]string{
 	exitOK:     "done",
 	exitFailed: "it was tried, and failed or was interrupted",
 	exitUsage:  "the command line, the environment or a file that they name is wrong; nothing was done",
-	exitBroken: "doctor: a promise is broken",
+	exitBroken: "doctor, prove: a promise is broken",
 }
 
-// triedError is an error of a command that had begun: what comes without it
-// was found wrong before.
+// triedError is an error of a command that had started. An error without it was found before.
 type triedError struct{ error }
 
 func (e triedError) Unwrap() error { return e.error }
 
-// usageError is a command line that a command found wrong.
+// usageError is an error in the command line, found by a command.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// brokenError is a doctor's verdict.
+// brokenError is the result of doctor or prove when checks failed.
 type brokenError int
 
 func (n brokenError) Error() string {
@@ -48,7 +47,7 @@ func (n brokenError) Error() string {
 	return fmt.Sprintf("%d promises are broken", int(n))
 }
 
-// markTried tells errors of a command's work from those of its flags.
+// markTried marks errors of a command's work, to separate them from errors of its flags.
 func markTried(cmd *cobra.Command) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -63,7 +62,7 @@ func markTried(cmd *cobra.Command) {
 	}
 }
 
-// statusOf is the exit status for an error.
+// statusOf returns the exit status for an error.
 func statusOf(err error) int {
 	switch {
 	case err == nil:

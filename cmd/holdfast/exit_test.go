@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// TestExitStatus: done, failed, misused and broken are four statuses, of the
-// process itself.
+// TestExitStatus checks the four exit statuses of the process: done, failed, misused and
+// broken.
 func TestExitStatus(t *testing.T) {
 	t.Parallel()
 	url := dbtest.DSN(t, dbtest.SQLite)
@@ -43,6 +43,8 @@ func TestExitStatus(t *testing.T) {
 		{exitUsage, []string{"reap", "--every", "1ns"}},
 		{exitUsage, []string{"bench", "--clients", "0"}},
 		{exitUsage, []string{"bench", "--duration", "1h"}},
+		{exitUsage, []string{"prove", "--duration", "1h"}},
+		{exitUsage, []string{"prove", "--report", filepath.Join(t.TempDir(), "not there", "report")}},
 		{exitBroken, []string{"doctor", "--prefix", "other_"}},
 	} {
 		args := append([]string{"-dsn", url}, c.args...)
@@ -61,7 +63,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// TestInterruptedReap: one that runs until it is told to stop ends well.
+// TestInterruptedReap checks that a reap in a loop exits with success when it is interrupted.
 func TestInterruptedReap(t *testing.T) {
 	t.Parallel()
 	url := dbtest.DSN(t, dbtest.SQLite)
@@ -89,8 +91,8 @@ func TestInterruptedReap(t *testing.T) {
 	}
 }
 
-// TestSecrets: the URL and the password come from files, the environment and
-// standard input as well.
+// TestSecrets checks that the URL and the password can come from files, the environment and
+// standard input.
 func TestSecrets(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -133,7 +135,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestPasswordFile: whatever is in it, the server takes it.
+// TestPasswordFile checks that the server accepts every password that a password file can
+// hold.
 func TestPasswordFile(t *testing.T) {
 	for _, c := range []struct{ url, password, want string }{
 		{"postgres://ada@h:5432/db?sslmode=disable&application_name=a@b", "p@/:?# +%é", "postgres://ada:p%40%2F%3A%3F%23%20%2B%25%C3%A9@h:5432/db?sslmode=disable&application_name=a@b"},

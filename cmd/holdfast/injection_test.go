@@ -12,18 +12,18 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// evilEach is how many of the values that are SQL each flag is given: in turns,
-// so that all are given to some.
+// evilEach is the number of SQL values that each flag gets. The values rotate, so that every
+// value is tested on some flags.
 const evilEach = 4
 
 var syntax = regexp.MustCompile(`(?i)syntax|unterminated|unrecognized token|incomplete input`)
 
-// TestInjection: a value that is SQL in any flag of any command is a value, or is
-// refused; it never is a part of a statement.
+// TestInjection checks that a flag's value that contains SQL is used as a value or refused,
+// and never becomes part of a statement.
 func TestInjection(t *testing.T) {
 	onEveryEngine(t, func(o operator) {
 		o.Must(`CREATE TABLE canary (n INT NOT NULL)`)
@@ -36,11 +36,12 @@ func TestInjection(t *testing.T) {
 		for _, cmd := range leaves(newRoot()) {
 			path := strings.Fields(cmd.CommandPath())[1:]
 			if slices.Contains([]string{"bench", "console", "completion", "help", "version"}, path[0]) {
-				continue // they run on, or take no such value
+				continue // these keep running, or take no such value
 			}
 			var texts []string
 			each(cmd, func(f *pflag.Flag) {
-				if strings.HasPrefix(f.Value.Type(), "string") && !strings.Contains(f.Name, "dsn") && !strings.Contains(f.Name, "file") {
+				_, file := f.Annotations[cobra.BashCompFilenameExt]
+				if strings.HasPrefix(f.Value.Type(), "string") && !strings.Contains(f.Name, "dsn") && !file {
 					texts = append(texts, f.Name)
 				}
 			})
@@ -80,7 +81,8 @@ func TestInjection(t *testing.T) {
 	})
 }
 
-// TestInjectionNames: such a key is found, listed and released as what it is.
+// TestInjectionNames checks that a key that contains SQL is found, listed and released under
+// its exact name.
 func TestInjectionNames(t *testing.T) {
 	onEveryEngine(t, func(o operator) {
 		locks := worker(o)
@@ -88,7 +90,7 @@ func TestInjectionNames(t *testing.T) {
 			o.Fatal(err)
 		}
 		for _, evil := range conformance.Evil() {
-			if _, err := locks.Acquire(o.Ctx, evil, sqllock.WithoutRenewal()); err != nil {
+			if _, err := locks.Acquire(o.Ctx, evil, sqllock.AcquireOptions{NoRenewal: true}); err != nil {
 				o.Fatal(err)
 			}
 			var list []lease
@@ -116,7 +118,7 @@ func worker(o operator) *sqllock.Locker[*sql.Tx] {
 	return l
 }
 
-// leaves are the commands that do something.
+// leaves returns the commands that have no subcommands.
 func leaves(cmd *cobra.Command) (list []*cobra.Command) {
 	if !cmd.HasSubCommands() {
 		return []*cobra.Command{cmd}
@@ -127,7 +129,7 @@ func leaves(cmd *cobra.Command) (list []*cobra.Command) {
 	return list
 }
 
-// each calls f for the flags that a command takes.
+// each calls f for every flag of the command.
 func each(cmd *cobra.Command, f func(*pflag.Flag)) {
 	cmd.InheritedFlags().VisitAll(f)
 	cmd.NonInheritedFlags().VisitAll(f)

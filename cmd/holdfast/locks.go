@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/operate"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
 func newLocks(f *flags) *cobra.Command {
@@ -20,7 +20,7 @@ func newLocks(f *flags) *cobra.Command {
 		newLocksList(f), newLocksLines(f), newLocksRelease(f))
 }
 
-// lease is one of locks list, in JSON.
+// lease is one lease of locks list, in JSON.
 type lease struct {
 	key
 	Held        bool       `json:"held"`
@@ -77,7 +77,7 @@ func leaseOf(i sqllock.Info) lease {
 	return l
 }
 
-// place is one of locks lines, in JSON.
+// place is one ticket of locks lines, in JSON.
 type place struct {
 	key
 	Kind        string    `json:"kind"`
@@ -97,21 +97,21 @@ func newLocksLines(f *flags) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.locker(cmd, "", func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
 				list, rows := []place{}, [][]string{}
-				read := func(kind string, lines iter.Seq2[sqllock.Line, error]) error {
+				read := func(kind string, lines iter.Seq2[fairlock.Queue, error]) error {
 					for line, err := range lines {
 						if err != nil {
 							return err
 						}
-						for _, p := range line.Places {
+						for _, p := range line.Tickets {
 							list = append(list, placeOf(kind, line, p))
 							rows = append(rows, []string{
-								text(line.Key), kind, strconv.FormatInt(p.Token, 10), text(p.Holder), operate.Standing(line, p), moment(p.Since), duration(p.Remaining),
+								text(line.Key), kind, strconv.FormatInt(p.Token, 10), text(p.Holder), line.Describe(p), moment(p.Since), duration(p.Remaining),
 							})
 						}
 					}
 					return nil
 				}
-				if err := errors.Join(read("fair", l.Fair().Lines(ctx, prefix)), read("semaphore", l.Semaphores(ctx, prefix))); err != nil {
+				if err := errors.Join(read("fair", fairlock.New(l).Queues(ctx, prefix)), read("semaphore", fairlock.New(l).Semaphores(ctx, prefix))); err != nil {
 					return err
 				}
 				return f.answer(cmd, list, table("nobody stands in a line", "KEY KIND TOKEN HOLDER STANDS SINCE REMAINING", rows))
@@ -122,10 +122,10 @@ func newLocksLines(f *flags) *cobra.Command {
 	return cmd
 }
 
-func placeOf(kind string, line sqllock.Line, p sqllock.Place) place {
+func placeOf(kind string, line fairlock.Queue, p fairlock.Ticket) place {
 	capacity := line.Permits
 	if kind == "fair" {
-		capacity = sqllock.MaxPermits
+		capacity = fairlock.MaxPermits
 	}
 	return place{
 		key: jsonKey(line.Key), Kind: kind, Token: p.Token, Holder: p.Holder, Held: p.Held, Permits: p.Permits, Capacity: capacity,
@@ -155,10 +155,10 @@ func newLocksRelease(f *flags) *cobra.Command {
 				case token == 0:
 					err = usage("say whose place: --token, as holdfast locks lines has it")
 				case kind == "fair":
-					had, err = l.Fair().ForceRelease(ctx, name, token, who.reason)
+					had, err = fairlock.New(l).ForceRelease(ctx, name, token, who.reason)
 				case kind == "semaphore":
-					var s *sqllock.Semaphore[*sql.Tx]
-					if s, err = l.Semaphore(name, sqllock.MaxPermits); err == nil { // how many does not matter here
+					var s *fairlock.Semaphore[*sql.Tx]
+					if s, err = fairlock.New(l).Semaphore(name, fairlock.MaxPermits); err == nil { // the number of permits does not matter here
 						had, err = s.ForceRelease(ctx, token, who.reason)
 					}
 				default:
@@ -184,7 +184,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 	return cmd
 }
 
-// locker opens the locks as somebody.
+// locker opens the locks with by as the holder.
 func (f *flags) locker(cmd *cobra.Command, by string, run func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error) error {
 	return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 		l, err := sqllock.New(ctx, db, sqllock.Options{Holder: by})

@@ -1,13 +1,13 @@
-// Command holdfast is for operators: it creates and describes Holdfast's tables,
-// lists locks and takes them away, settles operations whose outcome is unknown,
-// clears what has expired, looks for settings that break a promise, measures, serves a page,
-// and makes a restored database safe to work on. docs/cli.md lists every command,
-// flag and exit status.
+// Command holdfast is for operators. It creates and describes Holdfast's tables, lists and
+// releases locks, resolves operations whose outcome is unknown, deletes expired rows, checks for
+// settings that break a promise, demonstrates the behaviour that the promises rely on, runs
+// benchmarks, serves the console, and makes a restored database safe to use. docs/cli.md lists
+// every command, flag and exit status.
 //
 //	HOLDFAST_DSN=postgres://user:pw@host/db holdfast migrate up
 //
-// The database is named by HOLDFAST_DSN, by a file (HOLDFAST_DSN_FILE, -dsn-file),
-// or by -dsn where no other user of the machine can read the process list.
+// Name the database in HOLDFAST_DSN, in a file (HOLDFAST_DSN_FILE, -dsn-file), or in -dsn if no
+// other user of the machine can read the process list.
 package main
 
 import (
@@ -23,13 +23,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// run is main with everything given, and returns the exit status.
+// run is main with its inputs as arguments. It returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot() //nolint:contextcheck // the context comes with ExecuteContext
 	root.SetArgs(longFlags(args))
@@ -42,8 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return statusOf(err)
 }
 
-// longFlags lets -dsn stand for --dsn, as Go's own flags do; no flag has a
-// form of one letter but -h.
+// longFlags accepts -dsn for --dsn, as Go's own flag package does. The only one-letter flag is -h.
 func longFlags(args []string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {
@@ -61,7 +60,7 @@ func longFlags(args []string) []string {
 
 var password = regexp.MustCompile(`(://[^:@/\s]*:).*@`)
 
-// withoutPassword is for texts that quote what was typed at the wrong place.
+// withoutPassword removes passwords from a message that quotes misplaced arguments.
 func withoutPassword(text string) string {
 	return password.ReplaceAllString(text, "${1}***@")
 }

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// asCommand makes the test's binary the command itself, for what needs a process.
+// asCommand makes the test binary run as the command, for tests that need a process.
 const asCommand = "HOLDFAST_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	dbtest.VerifyNoLeaks(m)
 }
 
-// command runs the command and returns its exit status and what it wrote.
+// command runs the command and returns its exit status and its output.
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err strings.Builder

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-type apply func(context.Context, *sql.DB, ...migrations.Option) error
+type apply func(context.Context, *sql.DB, ...holdfast.Options) error
 
 func newMigrate(f *flags) *cobra.Command {
 	return group("migrate", "Create, describe or drop Holdfast's tables",
@@ -57,7 +57,7 @@ func newMigratePrint(f *flags) *cobra.Command {
 				return usage("say for which engine: --engine postgres, mysql, mariadb or sqlite")
 			}
 			var b strings.Builder
-			if err := migrations.Print(&b, holdfast.Engine(engine), f.options()...); err != nil {
+			if err := migrations.Print(&b, holdfast.Engine(engine), f.options()); err != nil {
 				return err
 			}
 			return f.answer(cmd, struct {
@@ -71,11 +71,7 @@ func newMigratePrint(f *flags) *cobra.Command {
 	return cmd
 }
 
-func (f *flags) options() []migrations.Option {
-	return []migrations.Option{migrations.WithPrefix(f.prefix), migrations.WithSchema(f.schema)}
-}
-
-// migrate runs what is given, and answers with the version that is there then.
+// migrate runs run, and prints the resulting version.
 func (f *flags) migrate(cmd *cobra.Command, run apply) error {
 	pool, err := f.open()
 	if err != nil {
@@ -84,13 +80,13 @@ func (f *flags) migrate(cmd *cobra.Command, run apply) error {
 	defer func() { _ = pool.Close() }()
 	if run != nil {
 		p := f.progress(cmd, "migrating")
-		err := run(cmd.Context(), pool, f.options()...)
+		err := run(cmd.Context(), pool, f.options())
 		p.done()
 		if err != nil {
 			return err
 		}
 	}
-	version, dirty, err := migrations.Applied(cmd.Context(), pool, f.options()...)
+	version, dirty, err := migrations.Applied(cmd.Context(), pool, f.options())
 	if err != nil {
 		return err
 	}

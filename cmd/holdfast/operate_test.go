@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
 // operator runs commands on the database of e.
@@ -26,7 +28,7 @@ func (o operator) run(args ...string) (code int, stdout, stderr string) {
 	return command(o.T, append(args, "-dsn", o.DSN)...)
 }
 
-// ok runs one that must succeed.
+// ok runs a command that must succeed.
 func (o operator) ok(args ...string) string {
 	o.Helper()
 	code, out, err := o.run(args...)
@@ -36,10 +38,10 @@ func (o operator) ok(args ...string) string {
 	return out
 }
 
-// fails runs one that must fail, and say so.
+// fails runs a command that must fail with an error that contains want.
 func (o operator) fails(want string, args ...string) { o.Helper(); o.ends(exitFailed, want, args...) }
 
-// misused is the same for what is wrong with the command line.
+// misused runs a command whose command line is wrong; the error must contain want.
 func (o operator) misused(want string, args ...string) { o.Helper(); o.ends(exitUsage, want, args...) }
 
 func (o operator) ends(status int, want string, args ...string) {
@@ -49,7 +51,7 @@ func (o operator) ends(status int, want string, args ...string) {
 	}
 }
 
-// json runs one and reads its answer.
+// json runs a command and decodes its JSON output.
 func (o operator) json(into any, args ...string) {
 	o.Helper()
 	out := o.ok(append(args, "-json")...)
@@ -83,11 +85,11 @@ func TestLocks(t *testing.T) {
 		if _, err := l.Acquire(o.Ctx, "\xff\x00"); err != nil {
 			o.Fatal(err)
 		}
-		place, err := l.Fair().AcquireShared(o.Ctx, "a line")
+		place, err := fairlock.New(l).AcquireShared(o.Ctx, "a line")
 		if err != nil {
 			o.Fatal(err)
 		}
-		s, err := l.Semaphore("permits", 3)
+		s, err := fairlock.New(l).Semaphore("permits", 3)
 		if err != nil {
 			o.Fatal(err)
 		}
@@ -146,26 +148,33 @@ func TestLocks(t *testing.T) {
 	})
 }
 
+// refunds is a program whose provider returns a T and cannot be reached.
+func refunds[T any](o operator, store *idempotency.Store[*sql.Tx]) *staged.Runner[*sql.Tx, int, T] {
+	o.Helper()
+	runner, err := staged.New(store, staged.Workflow[*sql.Tx, int, T]{
+		Name: "refund",
+		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ int) (T, error) {
+			return staged.Call(ctx, r, staged.ExternalCall[T]{Step: "pay"}, func(context.Context, string) (none T, err error) {
+				return none, errors.New("the line is dead")
+			})
+		},
+	})
+	if err != nil {
+		o.Fatal(err)
+	}
+	return runner
+}
+
 func TestOps(t *testing.T) {
 	onEveryEngine(t, func(o operator) {
-		store, err := idempotency.New(o.Ctx, o.DB, idempotency.Options{})
+		store, err := idempotency.New(o.Ctx, o.DB)
 		if err != nil {
 			o.Fatal(err)
 		}
-		staged, err := idempotency.NewStaged(store, idempotency.Stages[*sql.Tx, int, int]{
-			Name: "refund",
-			Run: func(ctx context.Context, r *idempotency.Run[*sql.Tx], _ int) (int, error) {
-				return idempotency.Call(ctx, r, idempotency.Outside[int]{Step: "pay"}, func(context.Context, string) (int, error) {
-					return 0, errors.New("the line is dead")
-				})
-			},
-		})
-		if err != nil {
-			o.Fatal(err)
-		}
+		runner := refunds[int](o, store)
 		op := func(key string) idempotency.Op { return idempotency.Op{Tenant: "shop", Name: "refund", Key: key} }
 		for _, key := range []string{"1", "2"} {
-			if _, err := staged.Do(o.Ctx, op(key), 1250); err == nil {
+			if _, err := runner.Do(o.Ctx, op(key), 1250); err == nil {
 				o.Fatal("it was to fail")
 			}
 		}
@@ -204,17 +213,23 @@ func TestOps(t *testing.T) {
 		o.misused("--code", with("resolve", "1", append(why, "--as", "rejected")...)...)
 		o.misused("required", with("resolve", "1", "--as", "resume")...)
 		o.fails("set", with("resolve", "1", append(why, "--as", "resume")...)...)
+		for as, field := range map[string]string{"step-done": "Resolution.StepResult", "succeeded": "Resolution.Result"} {
+			o.misused(field+": is not what the function returns: give int", with("resolve", "1", append(why, "--as", as, "--result", `"text"`)...)...)
+		}
+		if out := o.ok(with("show", "1")...); !strings.Contains(out, "result is int") {
+			o.Errorf("got %s", out)
+		}
 		if out := o.ok(with("resolve", "1", append(why, "--as", "step-done", "--result", "1250")...)...); out != "pending\n" {
 			o.Errorf("got %q", out)
 		}
-		if r, err := staged.Do(o.Ctx, op("1"), 1250); err != nil || r.Value != 1250 {
+		if r, err := runner.Do(o.Ctx, op("1"), 1250); err != nil || r.Value != 1250 {
 			o.Errorf("it goes on with %v, %v", r, err)
 		}
 		if out := o.ok(with("resolve", "2", append(why, "--as", "rejected", "--code", "fraud", "--message", "no")...)...); out != "rejected\n" {
 			o.Errorf("got %q", out)
 		}
 		var rejection *idempotency.Rejection
-		if _, err := staged.Do(o.Ctx, op("2"), 1250); !errors.As(err, &rejection) || rejection.Code != "fraud" {
+		if _, err := runner.Do(o.Ctx, op("2"), 1250); !errors.As(err, &rejection) || rejection.Code != "fraud" {
 			o.Errorf("its callers are told %v", err)
 		}
 		if out := o.ok(with("show", "2")...); !strings.Contains(out, "by ada") || !strings.Contains(out, "asked the provider") {
@@ -223,11 +238,31 @@ func TestOps(t *testing.T) {
 		if out := o.ok(with("erase", "1", why...)...); out != "succeeded, erased\n" {
 			o.Errorf("got %q", out)
 		}
-		if _, err := staged.Do(o.Ctx, op("1"), 1250); !errors.Is(err, idempotency.ErrExpired) {
+		if _, err := runner.Do(o.Ctx, op("1"), 1250); !errors.Is(err, idempotency.ErrExpired) {
 			o.Errorf("its callers are told %v", err)
 		}
 
-		// A record of Do.
+		// A new result replaces one that a later version of the program cannot read.
+		if _, err := runner.Do(o.Ctx, op("3"), 1250); !errors.Is(err, idempotency.ErrUnknown) {
+			o.Error(err)
+		}
+		o.ok(with("resolve", "3", append(why, "--as", "step-done", "--result", "1250")...)...)
+		later := refunds[string](o, store)
+		if _, err := later.Do(o.Ctx, op("3"), 1250); !errors.Is(err, idempotency.ErrUnknown) {
+			o.Errorf("it goes on with %v", err)
+		}
+		if out := o.ok(with("show", "3")...); !strings.Contains(out, "cannot be read") {
+			o.Errorf("got %s", out)
+		}
+		o.misused("give string", with("resolve", "3", append(why, "--as", "step-done", "--result", "1250")...)...)
+		if out := o.ok(with("resolve", "3", append(why, "--as", "step-done", "--result", `"1250"`)...)...); out != "pending\n" {
+			o.Errorf("got %q", out)
+		}
+		if r, err := later.Do(o.Ctx, op("3"), 1250); err != nil || r.Value != "1250" {
+			o.Errorf("corrected, it goes on with %v, %v", r, err)
+		}
+
+		// A record made by Do.
 		r, err := idempotency.Do(o.Ctx, store, idempotency.Op{Tenant: "shop", Name: "refund", Key: "r", Request: 1}, func(context.Context, *sql.Tx) (string, error) { return "done", nil })
 		if err != nil || r.Value != "done" {
 			o.Fatal(r, err)
@@ -243,7 +278,7 @@ func TestOps(t *testing.T) {
 
 func TestReap(t *testing.T) {
 	onEveryEngine(t, func(o operator) {
-		store := o.Store(idempotency.Options{BodyLife: time.Microsecond, KeyLife: time.Microsecond})
+		store := o.Store(idempotency.Options{ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
 		for _, key := range []string{"1", "2", "3"} {
 			if _, err := o.Do(store, conformance.Op(key)); err != nil {
 				o.Fatal(err)
@@ -299,7 +334,7 @@ func TestReap(t *testing.T) {
 	})
 }
 
-// until is output that calls enough after two lines.
+// until is an output that calls enough after two lines.
 type until struct {
 	strings.Builder
 	enough func()
@@ -322,7 +357,7 @@ func TestDoctor(t *testing.T) {
 			o.Errorf("status %d, %s", code, out)
 		}
 		for _, f := range found {
-			// What other packages' tests plant in the servers for a moment.
+			// Tests of other packages change these server settings for a moment.
 			planted := f.Check == "sync_binlog" || f.Check == "innodb_flush_log_at_trx_commit" || f.Check == "replication"
 			if f.Severity == "broken" && !planted {
 				o.Errorf("got %+v", f)
@@ -334,10 +369,10 @@ func TestDoctor(t *testing.T) {
 		}
 		o.misused("--table", "doctor", "--table", "loose")
 
-		// A setting of each engine's with which a promise is broken, or nothing is opened.
+		// On each engine, a setting that breaks a promise or makes Open fail.
 		wrong := map[dbtest.Engine][2]string{
 			dbtest.Postgres: {"&synchronous_commit=off", "synchronous_commit"}, dbtest.SQLite: {"?_pragma=synchronous(0)", "synchronous"},
-			dbtest.MySQL: {"?autocommit=0", "settings"}, dbtest.MariaDB: {"?autocommit=0", "settings"},
+			dbtest.MySQL: {"?autocommit=0", "autocommit"}, dbtest.MariaDB: {"?autocommit=0", "autocommit"},
 		}[o.Engine]
 		code, out, _ = command(o.T, "doctor", "-json", "-dsn", o.DSN+wrong[0])
 		if err := json.Unmarshal([]byte(out), &found); err != nil || code != exitBroken {

@@ -13,7 +13,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/operate"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
 
 func newOps(f *flags) *cobra.Command {
@@ -29,14 +30,14 @@ type opsFlags struct {
 	namespace string
 }
 
-// operators opens the store of a tenant's program, or of one without tenants.
-func (o *opsFlags) operators(cmd *cobra.Command, tenant string, run func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error) error {
+// operators opens the store of a program with tenants, or of one without.
+func (o *opsFlags) operators(cmd *cobra.Command, tenant string, run func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error) error {
 	return o.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 		store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: o.namespace, SingleTenant: tenant == ""})
 		if err != nil {
 			return err
 		}
-		return run(ctx, store.Operators())
+		return run(ctx, operators.New(store))
 	})
 }
 
@@ -49,16 +50,16 @@ type refFlags struct {
 func (r *refFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.tenant, "tenant", "", "the operation's tenant, none where the program has one only")
 	cmd.Flags().StringVar(&r.name, "name", "", "the operation's name (required)")
-	_ = cmd.MarkFlagRequired("name") // it is there
+	_ = cmd.MarkFlagRequired("name") // the flag exists
 	r.key.add(cmd)
 }
 
-func (r *refFlags) ref() (idempotency.Ref, error) {
+func (r *refFlags) ref() (staged.Ref, error) {
 	k, err := r.key.key()
-	return idempotency.Ref{Tenant: r.tenant, Name: r.name, Key: k}, err
+	return staged.Ref{Tenant: r.tenant, Name: r.name, Key: k}, err
 }
 
-// operation is one in JSON.
+// operation is one operation in JSON.
 type operation struct {
 	ID     string `json:"id"`
 	Tenant string `json:"tenant,omitempty"`
@@ -75,8 +76,9 @@ type operation struct {
 	Token         int64          `json:"token,omitempty"`
 	Reason        string         `json:"reason,omitempty"`
 	Holder        string         `json:"holder,omitempty"`
+	ResultType    string         `json:"result_type,omitempty"`
 	Steps         []step         `json:"steps,omitempty"`
-	News          []news         `json:"news,omitempty"`
+	Events        []event        `json:"events,omitempty"`
 	Interventions []intervention `json:"interventions,omitempty"`
 }
 
@@ -84,13 +86,14 @@ type step struct {
 	Name        string    `json:"name"`
 	State       string    `json:"state"`
 	ProviderKey string    `json:"provider_key,omitempty"`
+	ResultType  string    `json:"result_type"`
 	Starts      int       `json:"starts"`
 	Begun       time.Time `json:"begun"`
 	Moved       time.Time `json:"moved"`
 }
 
-// news lacks the body: what a provider says may be personal.
-type news struct {
+// event leaves out the body, because a provider's text may be personal.
+type event struct {
 	ID       string    `json:"id"`
 	Kind     string    `json:"kind"`
 	Received time.Time `json:"received"`
@@ -103,20 +106,20 @@ type intervention struct {
 	At     time.Time `json:"at"`
 }
 
-func operationOf(op *idempotency.Operation) operation {
+func operationOf(op *staged.Operation) operation {
 	out := operation{
 		ID: hex.EncodeToString(op.ID), Tenant: op.Tenant, Name: op.Name, key: jsonKey(op.Key), Staged: op.Staged, State: op.State.String(),
 		Step: op.Step, Started: op.Started, Finished: op.Finished, Created: op.Created, Moved: op.Moved, Token: op.Token,
-		Reason: op.Reason, Holder: op.Holder,
+		Reason: op.Reason, Holder: op.Holder, ResultType: op.ResultType,
 	}
-	if op.State == idempotency.Pending {
+	if op.State == staged.Pending {
 		out.DueMS = op.Due.Milliseconds()
 	}
 	for _, s := range op.Steps {
-		out.Steps = append(out.Steps, step{s.Name, s.State.String(), s.ProviderKey, s.Starts, s.Begun, s.Moved})
+		out.Steps = append(out.Steps, step{s.Name, s.State.String(), s.ProviderKey, s.ResultType, s.Starts, s.Begun, s.Moved})
 	}
-	for _, n := range op.News {
-		out.News = append(out.News, news{n.ID, n.Kind, n.Received})
+	for _, n := range op.Events {
+		out.Events = append(out.Events, event{n.ID, n.Kind, n.Received})
 	}
 	for _, i := range op.Interventions {
 		out.Interventions = append(out.Interventions, intervention{i.Action, i.By, i.Reason, i.At})
@@ -124,12 +127,12 @@ func operationOf(op *idempotency.Operation) operation {
 	return out
 }
 
-var states = map[string]idempotency.State{
-	"unknown": idempotency.Parked, "pending": idempotency.Pending, "succeeded": idempotency.Succeeded, "rejected": idempotency.Rejected,
+var states = map[string]staged.State{
+	"unknown": staged.Parked, "pending": staged.Pending, "succeeded": staged.Succeeded, "rejected": staged.Rejected,
 }
 
 func newOpsList(o *opsFlags) *cobra.Command {
-	var filter idempotency.Filter
+	var filter operators.Filter
 	var state, after string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List operations: those whose outcome is unknown, or others by --state", Args: noArgs,
@@ -145,7 +148,7 @@ func newOpsList(o *opsFlags) *cobra.Command {
 			if filter.After, err = hex.DecodeString(after); err != nil {
 				return usage("--after is the id of an operation, as holdfast ops list -json has it")
 			}
-			return o.operators(cmd, "", func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error {
+			return o.operators(cmd, "", func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				found, err := ops.List(ctx, filter)
 				if err != nil {
 					return err
@@ -169,7 +172,7 @@ func newOpsList(o *opsFlags) *cobra.Command {
 	flags.BoolVar(&filter.Records, "records", false, "records of Do instead of staged operations")
 	flags.StringVar(&filter.Tenant, "tenant", "", "only this tenant's")
 	flags.StringVar(&filter.Name, "name", "", "only operations of this name")
-	flags.IntVar(&filter.Limit, "limit", idempotency.DefaultBatch, "how many at most")
+	flags.IntVar(&filter.Limit, "limit", staged.DefaultBatch, "how many at most")
 	flags.StringVar(&after, "after", "", "go on behind the one with this id")
 	return cmd
 }
@@ -177,13 +180,13 @@ func newOpsList(o *opsFlags) *cobra.Command {
 func newOpsShow(o *opsFlags) *cobra.Command {
 	var r refFlags
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show one operation, with its steps, its news and who intervened", Args: noArgs,
+		Use: "show", Short: "Show one operation, with its steps, its provider events and who intervened", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ref, err := r.ref()
 			if err != nil {
 				return err
 			}
-			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error {
+			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				op, err := ops.Show(ctx, ref)
 				if err != nil {
 					return err
@@ -196,7 +199,7 @@ func newOpsShow(o *opsFlags) *cobra.Command {
 	return cmd
 }
 
-func describe(op *idempotency.Operation) string {
+func describe(op *staged.Operation) string {
 	rows := [][]string{
 		{"tenant", text(op.Tenant)},
 		{"name", text(op.Name)},
@@ -207,13 +210,14 @@ func describe(op *idempotency.Operation) string {
 	}
 	if op.Staged {
 		rows = append(rows, []string{"attempts", fmt.Sprintf("%d started, %d finished", op.Started, op.Finished)},
-			[]string{"step", text(op.Step)}, []string{"reason", text(op.Reason)}, []string{"holder", text(op.Holder)})
+			[]string{"step", text(op.Step)}, []string{"reason", text(op.Reason)}, []string{"holder", text(op.Holder)},
+			[]string{"result", "is " + op.ResultType})
 	}
 	for _, s := range op.Steps {
-		rows = append(rows, []string{"step " + text(s.Name), fmt.Sprintf("%s, begun %d times, provider key %s", s.State, s.Starts, text(s.ProviderKey))})
+		rows = append(rows, []string{"step " + text(s.Name), fmt.Sprintf("%s, begun %d times, provider key %s, result is %s", s.State, s.Starts, text(s.ProviderKey), s.ResultType)})
 	}
-	for _, n := range op.News {
-		rows = append(rows, []string{"news " + text(n.ID), text(n.Kind) + " " + moment(n.Received)})
+	for _, n := range op.Events {
+		rows = append(rows, []string{"event " + text(n.ID), text(n.Kind) + " " + moment(n.Received)})
 	}
 	for _, i := range op.Interventions {
 		rows = append(rows, []string{i.Action, fmt.Sprintf("by %s %s: %s", text(i.By), moment(i.At), text(i.Reason))})
@@ -229,9 +233,12 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 		Use: "resolve", Short: "Settle an operation whose outcome is unknown, once you know it", Args: noArgs,
 		Long: "Settle an operation whose outcome is unknown. --as says how:\n\n" +
 			"  step-done      its outside call was made; --result is what it returned, in JSON\n" +
+			"                 (holdfast ops show says of which type); also instead of a result\n" +
+			"                 that the program could not read\n" +
 			"  step-not-done  it was not made: the operation makes it\n" +
 			"  step-rejected  the provider refused for good (--code, --message)\n" +
-			"  resume         go on with an operation that is parked at no step\n" +
+			"  resume         go on with an operation that is parked at no step, or at one whose\n" +
+			"                 result the program could not read, with a program that reads it\n" +
 			"  succeeded      end it with --result, in JSON\n" +
 			"  rejected       end it with --code and --message\n" +
 			"  free           forget the record of a Do that committed without a result\n",
@@ -244,12 +251,12 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error {
-				if err := ops.Resolve(ctx, ref, resolution, idempotency.Who{By: who.by, Reason: who.reason}); err != nil {
+			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+				if err := ops.Resolve(ctx, ref, resolution, operators.Actor{By: who.by, Reason: who.reason}); err != nil {
 					return err
 				}
 				op, err := ops.Show(ctx, ref)
-				if errors.Is(err, idempotency.ErrNotFound) { // freed
+				if errors.Is(err, staged.ErrNotFound) { // it was freed
 					return o.answer(cmd, struct {
 						State string `json:"state"`
 					}{"free"}, "free\n")
@@ -270,17 +277,17 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	flags.StringVar(&result, "result", "", "what was returned, in JSON")
 	flags.StringVar(&code, "code", "", "code of the rejection")
 	flags.StringVar(&message, "message", "", "message of the rejection")
-	_ = cmd.MarkFlagRequired("as") // it is there
+	_ = cmd.MarkFlagRequired("as") // the flag exists
 	return cmd
 }
 
-// resolutionOf says what is wrong in the words of the flags.
-func resolutionOf(as, result, code, message string) (idempotency.Resolution, error) {
-	r, err := operate.Resolution(as, result, code, message)
+// resolutionOf converts errors to messages that name the flags.
+func resolutionOf(as, result, code, message string) (operators.Resolution, error) {
+	r, err := operators.ParseResolution(as, result, code, message)
 	switch {
-	case errors.Is(err, operate.ErrAs):
+	case errors.Is(err, operators.ErrChoice):
 		err = usage("--as is %q: see holdfast ops resolve --help", as)
-	case errors.Is(err, operate.ErrCode):
+	case errors.Is(err, operators.ErrNoCode):
 		err = usage("say why it was rejected: --code, and --message for people")
 	case err != nil:
 		err = usage("--result: %v", err)
@@ -298,8 +305,8 @@ func newOpsErase(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *idempotency.Operators[*sql.Tx]) error {
-				if err := ops.Erase(ctx, ref, idempotency.Who{By: who.by, Reason: who.reason}); err != nil {
+			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+				if err := ops.Erase(ctx, ref, operators.Actor{By: who.by, Reason: who.reason}); err != nil {
 					return err
 				}
 				op, err := ops.Show(ctx, ref)

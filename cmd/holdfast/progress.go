@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// progressDelay is how long work may take before there is a word of it.
+	// progressDelay is how long work may take before progress is shown.
 	progressDelay = 500 * time.Millisecond
 	progressPause = 200 * time.Millisecond
-	// progressWidth is what a line of a terminal surely takes.
+	// progressWidth is the width of a line that fits every terminal.
 	progressWidth = 79
 )
 
-// progress is a line on a terminal that says what a long command is at. A nil
-// one is silent.
+// progress is a line on a terminal that shows the state of a long command. A nil progress is
+// silent.
 type progress struct {
 	w     io.Writer
 	what  string
@@ -37,8 +37,8 @@ type progress struct {
 	at string
 }
 
-// progress begins one on standard error, where that is a terminal and the
-// answer is for a person.
+// progress starts a progress line on standard error, if that is a terminal and the output is for a
+// person.
 func (f *flags) progress(cmd *cobra.Command, what string) *progress {
 	file, ok := cmd.ErrOrStderr().(*os.File)
 	if f.json || !ok || !isatty.IsTerminal(file.Fd()) {
@@ -50,7 +50,7 @@ func (f *flags) progress(cmd *cobra.Command, what string) *progress {
 	return p
 }
 
-// sayf tells what it is at now.
+// sayf shows the current state.
 func (p *progress) sayf(format string, args ...any) {
 	if p == nil {
 		return
@@ -60,20 +60,20 @@ func (p *progress) sayf(format string, args ...any) {
 	p.at = ", " + fmt.Sprintf(format, args...)
 }
 
-// counting says how many statements there were whose name ends so.
-func (p *progress) counting(suffix, unit string) []holdfast.Option {
+// counting returns an observer that counts statements whose name ends with suffix.
+func (p *progress) counting(suffix, unit string) []holdfast.Observer {
 	if p == nil {
 		return nil
 	}
 	var n atomic.Int64
-	return []holdfast.Option{holdfast.WithObserver(func(_ context.Context, s holdfast.Statement) {
+	return []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 		if strings.HasSuffix(s.Name, suffix) {
 			p.sayf("%s %d", unit, n.Add(1))
 		}
-	})}
+	}}
 }
 
-// done takes the line away; again does nothing.
+// done removes the line; a second call does nothing.
 func (p *progress) done() {
 	if p == nil {
 		return

@@ -15,11 +15,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// terminal is one that a person would look at.
+// terminal is a pseudo-terminal, as a person would use one.
 type terminal struct {
 	*os.File
 	mu    sync.Mutex
@@ -50,7 +50,7 @@ func newTerminal(t *testing.T) *terminal {
 		buffer := make([]byte, 4096)
 		for {
 			n, err := master.Read(buffer)
-			if err != nil { // the other side is closed
+			if err != nil { // the other end is closed
 				return
 			}
 			screen.mu.Lock()
@@ -72,14 +72,14 @@ func (s *terminal) text() string {
 	return s.shown.String()
 }
 
-// expired makes work for the reaper.
+// expired creates expired rows for the reaper.
 func expired(t *testing.T, pool *sql.DB) {
 	t.Helper()
 	db, err := holdfastsql.Open(t.Context(), pool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleTenant: true, BodyLife: time.Microsecond, KeyLife: time.Microsecond})
+	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleTenant: true, ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +89,8 @@ func expired(t *testing.T, pool *sql.DB) {
 	}
 }
 
-// TestProgress: long work says on a terminal what it is at, and takes that
-// away again; a script sees nothing of it.
+// TestProgress checks that a long command shows its progress on a terminal and erases it at
+// the end, and that a script sees none of it.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -106,10 +106,10 @@ func TestProgress(t *testing.T) {
 			}
 			args := append(strings.Fields(line), "-dsn", url)
 			if line == "migrate up" || line == "bench" {
-				args = append(args, "-prefix", "new_") // which is work
+				args = append(args, "-prefix", "new_") // so that there are migrations to apply
 			}
 			expired(t, pool)
-			// stuck runs the command while another has SQLite's one writer.
+			// stuck runs the command while another connection has SQLite's write lock.
 			stuck := func(stderr *os.File, until func() bool, args ...string) (code int, stdout string) {
 				conn, err := pool.Conn(t.Context())
 				if err == nil {
@@ -138,8 +138,8 @@ func TestProgress(t *testing.T) {
 			screen := newTerminal(t)
 			code, out := stuck(screen.File, func() bool { return strings.Contains(screen.text(), want) }, args...)
 			const away = "\r\x1b[K"
-			for end := time.Now().Add(time.Second); !strings.HasSuffix(screen.text(), away) && time.Now().Before(end); {
-				time.Sleep(time.Millisecond) // it was written, and is on its way
+			for end := time.Now().Add(dbtest.Hang); !strings.HasSuffix(screen.text(), away) && time.Now().Before(end); {
+				time.Sleep(time.Millisecond) // it was written, but may not have arrived yet
 			}
 			if shown := screen.text(); code != exitOK || out == "" || !strings.Contains(shown, want) || !strings.HasSuffix(shown, away) {
 				t.Errorf("status %d, %s, shown %q", code, out, shown)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
-// reaped is a pass of the reaper, in JSON.
+// reaped is one pass of the reaper, in JSON.
 type reaped struct {
 	DryRun bool         `json:"dry_run"`
 	Rows   int64        `json:"rows"`
@@ -37,7 +37,7 @@ func taskOf(t reaper.TaskReport) reapedTask {
 	return reapedTask{t.Task, t.Rows, t.Batches, t.Passed, t.Referenced, t.Oldest.Milliseconds()}
 }
 
-// reapFlags say how to reap.
+// reapFlags are the flags of reap.
 type reapFlags struct {
 	*flags
 	reaper.Options
@@ -62,7 +62,7 @@ func newReap(f *flags) *cobra.Command {
 				spec.Scan = r.scan
 				r.Tables = append(r.Tables, spec)
 			}
-			if r.every == 0 && !r.history { // with --every each pass says what it did
+			if r.every == 0 && !r.history { // with --every, each pass prints its own result
 				r.progress = f.progress(cmd, "reaping")
 			}
 			defer r.progress.done()
@@ -84,14 +84,14 @@ func newReap(f *flags) *cobra.Command {
 	flags.DurationVar(&r.LockGrace, "lock-grace", 0, "how long free locks keep their rows (default: 1h)")
 	flags.StringArrayVar(&r.tables, "table", nil, "a table of your own as well: "+tableForm+"; may be repeated")
 	flags.BoolVar(&r.scan, "scan", false, "read the whole of each --table, where no index begins with EXPIRES")
-	flags.BoolVar(&r.accept, "accept-clock", false, "go on after the database's clock leapt and was looked at")
+	flags.BoolVar(&r.accept, "accept-clock", false, "go on after the database's clock jumped and was looked at")
 	flags.BoolVar(&r.history, "history", false, "show the last passes that cleared or failed something, instead")
 	flags.IntVar(&r.limit, "limit", 20, "with --history: how many at most")
 	return cmd
 }
 
 func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB[*sql.Tx]) error {
-	if f.every > 0 { // each pass is said when it is over
+	if f.every > 0 { // each pass is printed when it ends
 		f.OnReport = func(r reaper.Report) { _ = f.report(cmd, r, false) }
 		f.OnError = func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: "+withoutPassword(err.Error())) }
 	}
@@ -143,7 +143,7 @@ func (f *flags) report(cmd *cobra.Command, r reaper.Report, dry bool) error {
 	return f.answer(cmd, out, table("nothing was looked at", "TASK ROWS PASSED OLDEST", rows)+said)
 }
 
-// pass is one of the history, in JSON.
+// pass is one pass of the history, in JSON.
 type pass struct {
 	Began  time.Time    `json:"began"`
 	Ended  time.Time    `json:"ended"`

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
-// tableForm is how --table names a table to reap.
+// tableForm is the syntax of --table.
 const tableForm = "TABLE:KEY,…:EXPIRES:UNIT[:GRACE], where UNIT is us, ms or s since 1970, timestamp (an instant) or utc (a time without a zone), such as sessions:id:expires_at:ms or audit:id:made_at:timestamp:720h"
 
 var units = map[string]reaper.Unit{
@@ -15,7 +15,7 @@ var units = map[string]reaper.Unit{
 	"timestamp": reaper.Timestamp, "utc": reaper.TimestampUTC,
 }
 
-// tableSpec reads one --table.
+// tableSpec parses one --table.
 func tableSpec(text string) (spec reaper.TableSpec, err error) {
 	part := strings.Split(text, ":")
 	if len(part) != 4 && len(part) != 5 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func TestAfterRestore(t *testing.T) {
@@ -25,7 +25,7 @@ func TestAfterRestore(t *testing.T) {
 			}
 		}
 		for want, args := range map[string][]string{
-			"--yes": {"--by=ana", "--reason=disk"}, "Who.By": {"--yes", "--reason=disk"}, "Who.Reason": {"--yes", "--by=ana"},
+			"--yes": {"--by=ana", "--reason=disk"}, "Actor.By": {"--yes", "--reason=disk"}, "Actor.Reason": {"--yes", "--by=ana"},
 			"Margin": {"--yes", "--by=ana", "--reason=disk", "--margin=-1s"}, "flags only": {"--yes", "now"},
 		} {
 			if code, out, err := run(args...); code != exitUsage || out != "" || !strings.Contains(err, want) {

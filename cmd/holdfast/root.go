@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -11,17 +12,18 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dsn"
 )
 
-// flags are those that all commands share.
+// flags are the flags that all commands share.
 type flags struct {
 	source
 	prefix, schema string
+	untested       string
 	json           bool
 }
 
 func newRoot() *cobra.Command {
 	var f flags
 	root := group("holdfast", "Locks and idempotency in the database you already run", newMigrate(&f), newLocks(&f), newOps(&f), newReap(&f), newDoctor(&f),
-		newAfterRestore(&f), newConsole(&f), newBench(&f), newVersion(&f))
+		newProve(&f), newAfterRestore(&f), newConsole(&f), newBench(&f), newVersion(&f))
 	root.Long = root.Short + ".\n\nThe exit status is"
 	for status, meaning := range exitMeanings {
 		root.Long += fmt.Sprintf("\n  %d  %s", status, meaning)
@@ -32,12 +34,22 @@ func newRoot() *cobra.Command {
 	f.add(root)
 	p.StringVar(&f.prefix, "prefix", holdfast.DefaultPrefix, "beginning of the tables' names")
 	p.StringVar(&f.schema, "schema", "", "schema (MySQL, MariaDB: database) of the tables (default: the connection's own)")
+	p.StringVar(&f.untested, "untested", "", "product and version that no test run names, such as 'PostgreSQL 17', after holdfast prove passed there")
 	p.BoolVar(&f.json, "json", false, "answer in JSON")
 	markTried(root)
 	return root
 }
 
-// group is a command that only has others below it.
+// options returns the options of the DB that the flags name.
+func (f *flags) options() holdfast.Options {
+	o := holdfast.Options{Prefix: f.prefix, Schema: f.schema, Untested: f.untested}
+	if o.Prefix == "" {
+		o.Prefix = holdfast.NoPrefix
+	}
+	return o
+}
+
+// group returns a command that only contains other commands.
 func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return cmd.Help()
@@ -46,7 +58,7 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// noArgs quotes nothing: what is left over may be a URL with a password.
+// noArgs refuses arguments without quoting them, because one may be a URL with a password.
 func noArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -66,13 +78,17 @@ func (f *flags) open() (*sql.DB, error) {
 	return pool, err
 }
 
-// answer writes value as JSON, or else text.
+// answer writes value as JSON, or text.
 func (f *flags) answer(cmd *cobra.Command, value any, text string) error {
+	return f.answerTo(cmd.OutOrStdout(), value, text)
+}
+
+func (f *flags) answerTo(w io.Writer, value any, text string) error {
 	if !f.json {
-		_, err := fmt.Fprint(cmd.OutOrStdout(), text)
+		_, err := fmt.Fprint(w, text)
 		return err
 	}
-	e := json.NewEncoder(cmd.OutOrStdout())
+	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(value)
 }

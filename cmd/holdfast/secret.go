@@ -10,18 +10,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The environment that names the database, so that no secret is on the command
-// line, where every user of the machine may read it.
+// The environment variables that name the database. They keep secrets off the command line, which
+// every user of the machine may read.
 const (
 	dsnVariable          = "HOLDFAST_DSN"
 	dsnFileVariable      = "HOLDFAST_DSN_FILE"
 	passwordFileVariable = "HOLDFAST_PASSWORD_FILE"
 )
 
-// maxSecret bounds a file that is read for one.
+// maxSecret bounds the size of a file that contains a secret.
 const maxSecret = 64 << 10
 
-// source is where the database's URL comes from.
+// source says where the database's URL comes from.
 type source struct{ dsn, dsnFile, passwordFile string }
 
 func (s *source) add(root *cobra.Command) {
@@ -31,11 +31,11 @@ func (s *source) add(root *cobra.Command) {
 	p.StringVar(&s.passwordFile, "password-file", "", "file that holds the password of a URL without one, - for standard input (default: $"+passwordFileVariable+")")
 	root.MarkFlagsMutuallyExclusive("dsn", "dsn-file")
 	for _, flag := range []string{"dsn-file", "password-file"} {
-		_ = root.MarkPersistentFlagFilename(flag) // it is there
+		_ = root.MarkPersistentFlagFilename(flag) // the flag exists
 	}
 }
 
-// url is the database's.
+// url returns the database's URL.
 func (s *source) url() (string, error) {
 	raw, err := s.given()
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *source) given() (string, error) {
 	return "", usage("no database is named: set %s or %s, or give --dsn-file or --dsn", dsnVariable, dsnFileVariable)
 }
 
-// secret reads what a file holds, without the end of its line.
+// secret reads a file, without the trailing line break.
 func secret(what, file string) (string, error) {
 	in := os.Stdin
 	if file != "-" {
@@ -95,10 +95,10 @@ func secret(what, file string) (string, error) {
 	return value, nil
 }
 
-// withPassword puts a password into a URL that has a user and none.
+// withPassword puts a password into a URL that has a user and no password.
 func withPassword(raw, password string) (string, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
-	end := strings.Index(rest, "@") // one within a name is percent-encoded
+	end := strings.Index(rest, "@") // an @ within a name is percent-encoded
 	switch {
 	case !ok || scheme == "sqlite":
 		return "", usage("a password goes with postgres://user@… and mysql://user@… only")
@@ -107,6 +107,6 @@ func withPassword(raw, password string) (string, error) {
 	case strings.Contains(rest[:end], ":"):
 		return "", usage("the database URL has a password already: leave one out")
 	}
-	// A + is a blank to MySQL's form only; %20 is one to both.
+	// Only MySQL's form reads + as a blank; both read %20 as one.
 	return scheme + "://" + rest[:end] + ":" + strings.ReplaceAll(url.QueryEscape(password), "+", "%20") + rest[end:], nil
 }

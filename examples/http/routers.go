@@ -1,12 +1,11 @@
-// Package routers shows package idemhttp with chi, gin and echo. It is a module
-// of its own, so that none of them is required by Holdfast.
+// Package routers shows package idemhttp with chi, gin and echo. It is a separate module, so that
+// Holdfast requires none of them.
 //
-// The handler may run more than once for one request. So it is the router's
-// innermost handler that is wrapped (chi, whose handlers are net/http's), or a
-// whole router, which makes a context of its own each time it is called (gin,
-// echo). Their own middleware form is not used: gin's Context.Next runs the
-// handler once only, and echo.WrapMiddleware hands a returned error on when the
-// answer has been committed.
+// The handler may run more than once for one request. So each example wraps the router's innermost
+// handler (chi, whose handlers are net/http's), or a whole router, which makes its own context
+// each time it is called (gin, echo). The routers' own form of middleware is not used: gin's
+// Context.Next runs the handler once only, and echo.WrapMiddleware passes a returned error on
+// after the response has been committed.
 package routers
 
 import (
@@ -20,10 +19,10 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 )
 
-// Refund is what the service does, whatever router it has.
+// Refund is the service's work, independent of the router.
 type Refund func(r *http.Request, tx *sql.Tx, order string) (text string, err error)
 
-// Chi wraps the route's handler, so the operation's name is the route's pattern.
+// Chi wraps the route's handler. The operation's name is the route's pattern.
 func Chi(once *idemhttp.Middleware[*sql.Tx], refund Refund) http.Handler {
 	router := chi.NewRouter()
 	router.Method(http.MethodPost, "/orders/{order}/refunds", once.Handler(
@@ -39,14 +38,14 @@ func Chi(once *idemhttp.Middleware[*sql.Tx], refund Refund) http.Handler {
 	return router
 }
 
-// Gin wraps the engine. What is no business of the keys (GET, OPTIONS) passes
-// through; routes that need no key belong to another engine.
+// Gin wraps the engine. Requests without a key (GET, OPTIONS) pass through. Put routes that need
+// no key into another engine.
 func Gin(once *idemhttp.Middleware[*sql.Tx], refund Refund) http.Handler {
 	engine := gin.New()
-	engine.Use(gin.Recovery()) // its 500 is not kept
+	engine.Use(gin.Recovery()) // its 500 is not stored
 	engine.POST("/orders/:order/refunds", func(c *gin.Context) {
 		ctx := c.Request.Context()
-		tx, _ := idemhttp.Tx[*sql.Tx](ctx) // there is one: POST needs a key
+		tx, _ := idemhttp.Tx[*sql.Tx](ctx) // always found: POST needs a key
 		text, err := refund(c.Request, tx, c.Param("order"))
 		if err != nil {
 			idemhttp.Fail(ctx, err)
@@ -57,15 +56,14 @@ func Gin(once *idemhttp.Middleware[*sql.Tx], refund Refund) http.Handler {
 	return once.Wrap(engine)
 }
 
-// Echo wraps the instance. An error that is returned becomes the answer of its
-// error handler, and is kept or not by its status; one that is given to Fail is
-// a rejection to be kept, or rolled back and run again where the database asks
-// for it.
+// Echo wraps the instance. A returned error becomes the response of echo's error handler, and is
+// stored or not by its status. An error passed to Fail is a rejection and is stored, or it rolls
+// back, and the handler runs again if the database asks for it.
 func Echo(once *idemhttp.Middleware[*sql.Tx], refund Refund) http.Handler {
 	e := echo.New()
 	e.POST("/orders/:order/refunds", func(c *echo.Context) error {
 		ctx := c.Request().Context()
-		tx, _ := idemhttp.Tx[*sql.Tx](ctx) // there is one: POST needs a key
+		tx, _ := idemhttp.Tx[*sql.Tx](ctx) // always found: POST needs a key
 		text, err := refund(c.Request(), tx, c.Param("order"))
 		if err != nil {
 			idemhttp.Fail(ctx, err)

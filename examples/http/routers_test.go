@@ -51,12 +51,12 @@ func open(t *testing.T) *shop {
 	must(t, err)
 	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleTenant: true})
 	must(t, err)
-	once, err := idemhttp.New(store, idemhttp.Options{Logger: slog.New(slog.DiscardHandler)})
+	once, err := idemhttp.New(store, idemhttp.Operation("refund"), idemhttp.Options{Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	return &shop{pool: pool, once: once}
 }
 
-// refund behaves as the order's name says.
+// refund succeeds or fails in the way that the order's name says.
 func (s *shop) refund(r *http.Request, tx *sql.Tx, order string) (string, error) {
 	s.runs++
 	body, err := io.ReadAll(r.Body)
@@ -81,7 +81,8 @@ func (s *shop) refund(r *http.Request, tx *sql.Tx, order string) (string, error)
 	return fmt.Sprintf("refunded %s, run %d", body, s.runs), nil
 }
 
-// busy is SQLite's own error that asks for another run: the only writer is taken.
+// busy returns SQLite's own error for a write lock that is taken, after which the transaction
+// runs again.
 func (s *shop) busy(ctx context.Context) error {
 	conn, err := s.pool.Conn(ctx)
 	if err != nil {
@@ -114,8 +115,8 @@ func (s *shop) wantRefunds(t *testing.T, order string, want int) {
 	}
 }
 
-// TestRouters: one effect and one answer behind each router, also when the
-// database asks for another run; failures are not kept.
+// TestRouters checks that each router gives one effect and one answer, also when the database
+// requires another run, and that failures are not stored.
 func TestRouters(t *testing.T) {
 	t.Parallel()
 	for name, router := range map[string]func(*idemhttp.Middleware[*sql.Tx], routers.Refund) http.Handler{
@@ -139,7 +140,7 @@ func TestRouters(t *testing.T) {
 				first, second := post(h, c.order, c.order), post(h, c.order, c.order)
 				s.wantRefunds(t, c.order, c.refunds)
 				if c.status == 0 {
-					continue // the router's recoverer answers, or the server
+					continue // the router's recoverer or the server answers
 				}
 				if first.Code != c.status || first.Header().Get(idemhttp.HeaderReplayed) != "" {
 					t.Errorf("%s: first %d %s", c.order, first.Code, first.Body)
@@ -175,8 +176,8 @@ func (s *shop) doubleClick(t *testing.T, h http.Handler) {
 	s.wantRefunds(t, "twice", 1)
 }
 
-// TestNaiveForms: what the routers' own middleware forms do, and why they are
-// not used.
+// TestNaiveForms shows what goes wrong with the routers' own middleware forms, and why they
+// are not used.
 func TestNaiveForms(t *testing.T) {
 	t.Parallel()
 	t.Run("gin runs its handler once only", func(t *testing.T) {
@@ -196,7 +197,7 @@ func TestNaiveForms(t *testing.T) {
 		})
 		w := post(engine, "busy", "k")
 		s.wantRefunds(t, "busy", 0)
-		if w.Code != http.StatusInternalServerError { // found out, not taken for a success
+		if w.Code != http.StatusInternalServerError { // detected, and not treated as a success
 			t.Errorf("got %d %s", w.Code, w.Body)
 		}
 	})
@@ -211,7 +212,7 @@ func TestNaiveForms(t *testing.T) {
 			return err
 		})
 		post(e, "fails", "k")
-		s.wantRefunds(t, "fails", 1) // of a handler that failed
+		s.wantRefunds(t, "fails", 1) // from a handler that failed
 	})
 }
 

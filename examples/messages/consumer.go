@@ -1,11 +1,10 @@
-// Package messages shows an outbox and an inbox around a broker that delivers at
-// least once, here NATS JetStream: the event is written in the transaction of its
-// cause, and booked in the transaction that remembers its id. In between it may
-// be published twice, delivered again and again, and its consumer may be killed
-// anywhere; it is booked once.
+// Package messages shows an outbox and an inbox around a broker that delivers at least once, here
+// NATS JetStream. The event is written in the transaction of its cause, and booked in the
+// transaction that stores its id. In between it may be published twice and delivered many times,
+// and its consumer may be killed at any point. It is booked once.
 //
-// Start with relay.go (the producer's side), then Consumer. Another broker
-// changes only the lines that name jetstream.
+// Start with relay.go (the producer's side), then read Consumer. For another broker, change only
+// the lines that name jetstream.
 package messages
 
 import (
@@ -17,17 +16,17 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/inbox"
 )
 
 // Consumer books the events that a broker delivers.
 type Consumer struct {
 	Messages jetstream.Consumer
-	Inbox    *idempotency.Inbox[*sql.Tx]
+	Inbox    *inbox.Inbox[*sql.Tx]
 	// Book has effects in the database only, through tx only.
 	Book func(ctx context.Context, tx *sql.Tx, event []byte) error
-	// Acknowledge tells the broker that an event is done. It is jetstream.Msg.Ack,
-	// which may be lost on its way.
+	// Acknowledge tells the broker that an event is done. It is jetstream.Msg.Ack; the
+	// acknowledgement may be lost on the way.
 	Acknowledge func(jetstream.Msg) error
 }
 
@@ -47,7 +46,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 			return err
 		}
 		if err := c.deliver(ctx, msg); err != nil {
-			// The broker was not told, so it delivers again.
+			// The broker did not get the acknowledgement, so it delivers again.
 			slog.WarnContext(ctx, "telling the broker", "err", err)
 		}
 	}
@@ -55,14 +54,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 // deliver acknowledges after COMMIT, never before.
 func (c *Consumer) deliver(ctx context.Context, msg jetstream.Msg) error {
-	event := idempotency.Message{ID: msg.Headers().Get(jetstream.MsgIDHeader), Body: msg.Data()}
+	event := inbox.Message{ID: msg.Headers().Get(jetstream.MsgIDHeader), Body: msg.Data()}
 	_, err := c.Inbox.Process(ctx, event, func(ctx context.Context, tx *sql.Tx) error {
 		return c.Book(ctx, tx, msg.Data())
 	})
-	switch idempotency.DispositionOf(err) {
-	case idempotency.Acknowledge:
+	switch inbox.DispositionOf(err) {
+	case inbox.Acknowledge:
 		return c.Acknowledge(msg)
-	case idempotency.Quarantine:
+	case inbox.Quarantine:
 		slog.ErrorContext(ctx, "an event for a person to look at", "id", event.ID, "err", err)
 		return msg.TermWithReason(err.Error())
 	default:

@@ -24,18 +24,18 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/examples/messages"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/inbox"
 	"github.com/holdfast-go/holdfast/migrations"
-	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// childVariable turns the test's binary into a consumer that is killed.
+// childVariable makes the test binary run as a consumer that is killed.
 const childVariable = "HOLDFAST_TEST_CONSUMER"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childVariable); text != "" {
-		log.Fatal(child(text)) // it is killed before
+		log.Fatal(child(text)) // never reached: the process is killed first
 	}
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // of each acknowledgement that is lost
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // each lost acknowledgement is logged
 	os.Exit(m.Run())
 }
 
@@ -72,8 +72,8 @@ func (w *world) open(ctx context.Context) (err error) {
 	return err
 }
 
-// newWorld starts a broker that forgets ids soon, and delivers again soon what
-// was not acknowledged.
+// newWorld starts a broker that forgets message ids soon, and soon redelivers messages that
+// were not acknowledged.
 func newWorld(t *testing.T) (*world, jetstream.Consumer) {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
@@ -97,9 +97,9 @@ func newWorld(t *testing.T) (*world, jetstream.Consumer) {
 	return w, c
 }
 
-// consumer books into the ledger.
+// consumer returns a consumer that books into the ledger.
 func (w *world) consumer(c jetstream.Consumer, acknowledge func(jetstream.Msg) error) (*messages.Consumer, error) {
-	in, err := idempotency.NewInbox(w.store, "ledger")
+	in, err := inbox.New(w.store, "ledger")
 	return &messages.Consumer{
 		Messages: c, Inbox: in, Acknowledge: acknowledge,
 		Book: func(ctx context.Context, tx *sql.Tx, event []byte) error {
@@ -119,7 +119,7 @@ func (w *world) publish(t *testing.T, n int) {
 	}
 }
 
-// drained waits until the broker holds every message for acknowledged.
+// drained waits until the broker counts every message as acknowledged.
 func drained(t *testing.T, c jetstream.Consumer) {
 	t.Helper()
 	for t.Context().Err() == nil {
@@ -139,7 +139,7 @@ func (w *world) int(t *testing.T, query string) (n int) {
 	return n
 }
 
-// bookedOnce counts in the table.
+// bookedOnce checks that the table has n bookings, each once.
 func (w *world) bookedOnce(t *testing.T, n int) {
 	t.Helper()
 	all, orders := w.int(t, `SELECT COUNT(*) FROM ledger`), w.int(t, `SELECT COUNT(DISTINCT order_no) FROM ledger`)
@@ -148,7 +148,7 @@ func (w *world) bookedOnce(t *testing.T, n int) {
 	}
 }
 
-// run runs consumers until what is to be booked is acknowledged.
+// run runs consumers until every message to book is acknowledged.
 func (w *world) run(t *testing.T, c jetstream.Consumer, consumers int, acknowledge func(jetstream.Msg) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -167,8 +167,8 @@ func (w *world) run(t *testing.T, c jetstream.Consumer, consumers int, acknowled
 	wg.Wait()
 }
 
-// TestAcknowledgementsAreLost: the first two acknowledgements of each message
-// are lost, so that the broker delivers each three times; booked once.
+// TestAcknowledgementsAreLost loses the first two acknowledgements of each message. The broker
+// delivers each message three times, and it is booked once.
 func TestAcknowledgementsAreLost(t *testing.T) {
 	t.Parallel()
 	const n = 40
@@ -197,8 +197,8 @@ func TestAcknowledgementsAreLost(t *testing.T) {
 	t.Logf("%d messages, delivered %d times, booked %d times", n, all, w.int(t, `SELECT COUNT(*) FROM ledger`))
 }
 
-// TestConsumerIsKilled: consumers are killed between COMMIT and acknowledgement,
-// as real processes; the next one is delivered the message again.
+// TestConsumerIsKilled kills consumer processes between COMMIT and acknowledgement. The next
+// consumer gets the message again.
 func TestConsumerIsKilled(t *testing.T) {
 	t.Parallel()
 	const n, kills = 12, 4
@@ -235,8 +235,8 @@ func TestConsumerIsKilled(t *testing.T) {
 	t.Logf("%d messages, %d consumers killed after COMMIT, %d delivered again, booked %d times", n, kills, again, w.int(t, `SELECT COUNT(*) FROM ledger`))
 }
 
-// child is a consumer that kills itself with its second message committed and
-// not acknowledged.
+// child is a consumer that kills itself after it has committed its second message and before
+// it acknowledges it.
 func child(text string) error {
 	w := &world{}
 	ctx := context.Background()
@@ -267,9 +267,9 @@ func child(text string) error {
 	return consumer.Run(ctx)
 }
 
-// TestOutbox: each refund is asked for twice and made once with its event. A
-// relay dies after publishing; what it published is published again, past the
-// broker's own memory of ids, and booked once.
+// TestOutbox requests each refund twice; it is made once, with its event. A relay dies after
+// publishing. Its events are published again after the broker has forgotten their ids, and
+// each is booked once.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	const n, batch = 20, 5
@@ -284,11 +284,8 @@ func TestOutbox(t *testing.T) {
 	if events := w.int(t, `SELECT COUNT(*) FROM outbox WHERE sent = 0`); events != n {
 		t.Fatalf("%d events of %d refunds", events, n)
 	}
-	locks, err := sqllock.New(t.Context(), w.db, sqllock.Options{})
-	must(t, err)
-	defer func() { must(t, locks.Close(context.WithoutCancel(t.Context()))) }()
 	dying, stop := context.WithCancel(t.Context())
-	relay, err := messages.NewRelay(t.Context(), w.db, locks, &diesAfter{JetStream: w.stream, left: batch, die: stop}, subject)
+	relay, err := messages.NewRelay(t.Context(), w.db, &diesAfter{JetStream: w.stream, left: batch, die: stop}, subject)
 	must(t, err)
 	if _, err := relay.Send(dying, batch); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the relay did not die: %v", err)
@@ -296,10 +293,10 @@ func TestOutbox(t *testing.T) {
 	if sent := w.int(t, `SELECT COUNT(*) FROM outbox WHERE sent = 1`); sent != 0 {
 		t.Fatalf("%d events are marked as sent", sent)
 	}
-	time.Sleep(300 * time.Millisecond) // past the broker's memory of ids
+	time.Sleep(300 * time.Millisecond) // longer than the broker remembers ids
 	var wg sync.WaitGroup
 	for range 2 {
-		relay, err := messages.NewRelay(t.Context(), w.db, locks, w.stream, subject)
+		relay, err := messages.NewRelay(t.Context(), w.db, w.stream, subject)
 		must(t, err)
 		wg.Go(func() {
 			for {
@@ -325,7 +322,7 @@ func TestOutbox(t *testing.T) {
 	t.Logf("%d refunds, %d messages published, booked %d times", n, published, w.int(t, `SELECT COUNT(*) FROM ledger`))
 }
 
-// diesAfter is a broker's client whose process dies when so many messages are published.
+// diesAfter is a broker client whose process dies after publishing a given number of messages.
 type diesAfter struct {
 	jetstream.JetStream
 	left int

@@ -1,6 +1,6 @@
-// Command metrics is a small refund service whose use of Holdfast can be seen:
-// /metrics is for Prometheus, dashboard.json for Grafana, alerts.yml has rules,
-// and what somebody has to look at is logged.
+// Command metrics is a small refund service with monitoring of Holdfast: /metrics is for
+// Prometheus, dashboard.json for Grafana, alerts.yml contains rules, and the log contains the
+// events that need a person.
 //
 //	go run . -addr 127.0.0.1:8080
 //	curl -X POST 'http://127.0.0.1:8080/refund?order=42&cents=1250'

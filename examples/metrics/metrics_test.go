@@ -16,13 +16,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/tracetest"
+	"github.com/holdfast-go/holdfast/internal/test/tracetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// served is what /metrics has after the service has worked, and after everything
-// has happened to Holdfast that can.
+// served returns the page /metrics after the service has worked and every kind of Holdfast
+// event has occurred.
 func served(t *testing.T) string {
 	t.Helper()
 	tele, err := newTelemetry()
@@ -44,8 +44,8 @@ func served(t *testing.T) string {
 	if n := count(t, s); n != 1 {
 		t.Fatalf("%d refunds are booked", n)
 	}
-	tracetest.Everything(t, holdfast.WithTracer(tele.tracer))
-	tele.tracer.Fact(t.Context(), holdfast.Fact{Name: "reaper.refused", Engine: "sqlite"}) // for which a clock would have to leap
+	tracetest.Everything(t, holdfast.Options{Tracers: []holdfast.Tracer{tele.tracer}})
+	tele.tracer.Event(t.Context(), holdfast.Event{Name: "reaper.refused", Engine: "sqlite"}) // in production this needs a clock that jumps
 	w := httptest.NewRecorder()
 	tele.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `holdfast_operation="refund"`) {
@@ -62,7 +62,7 @@ func count(t *testing.T, s *service) (n int) {
 	return n
 }
 
-// panel is what is of interest of a dashboard's panel.
+// panel holds the fields of a dashboard panel that the test needs.
 type panel struct {
 	Type, Title string
 	Datasource  struct{ UID string }
@@ -85,7 +85,7 @@ var (
 	legend = regexp.MustCompile(`\{\{(\w+)\}\}`)
 )
 
-// named are the metrics and the labels of expressions.
+// named returns the metrics and the labels that an expression names.
 func named(expr string) (metrics, labels []string) {
 	for _, m := range by.FindAllStringSubmatch(expr, -1) {
 		labels = append(labels, strings.Split(strings.ReplaceAll(m[1], " ", ""), ",")...)
@@ -96,7 +96,8 @@ func named(expr string) (metrics, labels []string) {
 	return slices.DeleteFunc(metric.FindAllString(expr, -1), func(m string) bool { return slices.Contains(labels, m) }), labels
 }
 
-// TestServed: every metric and label that the dashboard and the rules name is served.
+// TestServed checks that the service exports every metric and label that the dashboard and the
+// rules use.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("dashboard.json")
@@ -142,7 +143,7 @@ func TestServed(t *testing.T) {
 			}
 		}
 		for _, l := range labels {
-			if l != "job" && !has(regexp.MustCompile(`[{,]`+l+`="`)) { // which Prometheus adds
+			if l != "job" && !has(regexp.MustCompile(`[{,]`+l+`="`)) { // Prometheus adds job
 				t.Errorf("no metric has the label %s: %s", l, expr)
 			}
 		}
@@ -152,7 +153,8 @@ func TestServed(t *testing.T) {
 			t.Errorf("no metric has the label %s of a legend", m[1])
 		}
 	}
-	// And every metric has its place: only buckets, sums and counts of one histogram stand for another.
+	// Each exported metric must be used. For a histogram, one of its buckets, sum and count is
+	// enough.
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (holdfast_\w+)`).FindAllStringSubmatch(page, -1) {
 		if !found[m[1]] && !found[m[1]+"_bucket"] && !found[m[1]+"_count"] {
 			t.Errorf("%s is on no panel and in no rule", m[1])
@@ -166,7 +168,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestRun: the program starts, works in the background and stops.
+// TestRun checks that the program starts, works in the background and stops.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// service books refunds once each.
+// service books each refund once.
 type service struct {
 	pool    *sql.DB
 	db      *holdfast.DB[*sql.Tx]
@@ -49,46 +49,45 @@ func (s *service) prepare(ctx context.Context, tracer holdfast.Tracer) (err erro
 	if _, err := s.pool.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS refunds (order_no TEXT NOT NULL, cents INTEGER NOT NULL)`); err != nil {
 		return err
 	}
-	s.db, err = holdfastsql.Open(ctx, s.pool, holdfast.WithTracer(tracer), holdfast.WithTracer(holdfastslog.New(nil)))
+	s.db, err = holdfastsql.Open(ctx, s.pool, holdfast.Options{Tracers: []holdfast.Tracer{tracer, holdfastslog.New(nil)}})
 	if err != nil {
 		return err
 	}
 	if s.refunds, err = idempotency.New(ctx, s.db, idempotency.Options{SingleTenant: true}); err != nil {
 		return err
 	}
-	if s.locks, err = sqllock.New(ctx, s.db, sqllock.Options{}); err != nil {
+	if s.locks, err = sqllock.New(ctx, s.db); err != nil {
 		return err
 	}
-	s.reaper, err = reaper.New(ctx, s.db, reaper.Options{})
+	s.reaper, err = reaper.New(ctx, s.db)
 	return err
 }
 
 func (s *service) close(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx) // which has ended
+	ctx = context.WithoutCancel(ctx) // ctx has ended
 	if err := s.locks.Close(ctx); err != nil {
 		slog.ErrorContext(ctx, "closing", "error", err)
 	}
 	_ = s.pool.Close()
 }
 
-// start runs what goes on in the background, until the function that it returns
-// is called.
+// start runs the background work until the returned function is called.
 func (s *service) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.reaper.Run(ctx, time.Minute) }) // it ends with ctx
 	running.Go(func() {
 		for ctx.Err() == nil {
-			_ = s.locks.Do(ctx, "settlement", s.settle) // what it comes to is in the metrics
+			_ = s.locks.Do(ctx, "settlement", s.settle) // the metrics show the result
 		}
 	})
 	return func() { cancel(); running.Wait() }
 }
 
-// settle stands for work that one process does at a time.
-func (*service) settle(ctx context.Context, _ *sqllock.Lease) error {
+// settle stands for work that only one process does at a time.
+func (*service) settle(lease *sqllock.Lease) error {
 	select {
-	case <-ctx.Done():
+	case <-lease.Context().Done():
 	case <-time.After(time.Second):
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastotel"
 )
 
-// telemetry is the way from Holdfast to /metrics.
+// telemetry connects Holdfast to /metrics.
 type telemetry struct {
 	tracer  holdfast.Tracer
 	handler http.Handler
@@ -25,7 +25,7 @@ func newTelemetry() (*telemetry, error) {
 		return nil, err
 	}
 	// Spans go to the global provider, which does nothing unless one is set.
-	tracer, err := holdfastotel.New(holdfastotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	tracer, err := holdfastotel.New(holdfastotel.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/examples/orm"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func eachBun(t *testing.T, f func(t *testing.T, s *shop, b *orm.Bun)) {
@@ -57,7 +57,7 @@ func TestBunSwallowedErrors(t *testing.T) {
 	})
 }
 
-// RunInTx on a transaction is a savepoint.
+// RunInTx on a transaction creates a savepoint.
 func TestBunNestedRunInTx(t *testing.T) {
 	boom := errors.New("boom")
 	eachBun(t, func(t *testing.T, s *shop, b *orm.Bun) {
@@ -74,7 +74,8 @@ func TestBunNestedRunInTx(t *testing.T) {
 		first, second := paid, paid
 		second.RefundNo = "2"
 
-		// A nested one that fails and is passed over takes its claim with it.
+		// If a nested transaction fails and its error is ignored, its record is rolled back with
+		// it.
 		s.must(b.Bun.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 			if err := once(ctx, tx, first, nil); err != nil {
 				return err
@@ -89,8 +90,8 @@ func TestBunNestedRunInTx(t *testing.T) {
 		}))
 		s.wantBooks(1, 1, 0)
 
-		// A function of DoTx that fails has Holdfast roll all of it back. What is
-		// passed over then fails at the commit.
+		// If the function of DoTx fails, Holdfast rolls back the whole transaction. If that error
+		// is ignored, the commit fails.
 		s.exec(`DELETE FROM refunds`)
 		s.exec(`DELETE FROM holdfast_records`)
 		err := b.Bun.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
@@ -98,7 +99,7 @@ func TestBunNestedRunInTx(t *testing.T) {
 				return err
 			}
 			_ = tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return once(ctx, tx, second, boom) })
-			_, _ = tx.NewInsert().Model(&paid).Exec(ctx) // reaches no connection
+			_, _ = tx.NewInsert().Model(&paid).Exec(ctx) // fails before it reaches a connection
 			return nil
 		})
 		if !errors.Is(err, sql.ErrTxDone) {

@@ -18,8 +18,8 @@ type GORM struct {
 	Gorm *gorm.DB
 }
 
-// GormTx is the transaction that GORM is in. Outside of one, where GORM has a
-// pool, it is an error: there a claim would be committed by itself.
+// GormTx returns the transaction of tx. If tx is not in a transaction, so that GORM has a pool,
+// GormTx returns an error: on a pool, a claim would commit immediately.
 func GormTx(tx *gorm.DB) (*sql.Tx, error) {
 	conn := tx.Statement.ConnPool
 	if prepared, ok := conn.(*gorm.PreparedStmtTX); ok { // PrepareStmt wraps it
@@ -31,8 +31,8 @@ func GormTx(tx *gorm.DB) (*sql.Tx, error) {
 	return nil, fmt.Errorf("orm: GORM is in no transaction: %T", conn)
 }
 
-// GormOn binds GORM to a transaction that Holdfast began, as GORM's Begin binds
-// it to its own. Its callbacks, hooks and logger stay.
+// GormOn binds GORM to a transaction that Holdfast began, as GORM's Begin binds it to its own.
+// Callbacks, hooks and logger are kept.
 func GormOn(ctx context.Context, db *gorm.DB, tx *sql.Tx) *gorm.DB {
 	bound := db.Session(&gorm.Session{NewDB: true, Context: ctx})
 	bound.Statement.ConnPool = tx

@@ -14,11 +14,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/examples/orm"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// lite is enough of SQLite for GORM. Its dialects bring drivers of their own:
-// one needs cgo, and the other takes the name that modernc.org/sqlite has.
+// lite is a minimal SQLite dialect for GORM. GORM's own SQLite dialects bring their own
+// drivers: one needs cgo, and the other registers under the same name as modernc.org/sqlite.
 type lite struct{ tests.DummyDialector }
 
 func (lite) SavePoint(tx *gorm.DB, name string) error { return tx.Exec("SAVEPOINT " + name).Error }
@@ -45,7 +45,7 @@ func openGORM(s *shop, config gorm.Config) *orm.GORM {
 	return &orm.GORM{Holdfast: s.holdfast(), Gorm: db}
 }
 
-// gormModes are the settings that change how GORM begins and writes.
+// gormModes are the settings that change how GORM begins transactions and writes.
 var gormModes = map[string]gorm.Config{
 	"Default":         {},
 	"PrepareStmtSkip": {PrepareStmt: true, SkipDefaultTransaction: true},
@@ -82,8 +82,8 @@ func TestGORMSwallowedErrors(t *testing.T) {
 	})
 }
 
-// In a transaction that GORM began nothing fences what follows a swallowed
-// error: this is the form that loses. GORM stops when the error is returned.
+// In a transaction that GORM began, no fence protects the statements after a swallowed error,
+// so this form loses the record. When the function returns the error, GORM rolls back.
 func TestGORMSwallowedErrorInItsOwnTransaction(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		s := open(t, e)
@@ -109,16 +109,15 @@ func TestGORMSwallowedErrorInItsOwnTransaction(t *testing.T) {
 		if err := run(false); err == nil {
 			t.Error("a transaction that is gone was committed")
 		}
-		stands := int64(1) // an effect without its claim
+		stands := int64(1) // an effect without its record
 		if e == dbtest.Postgres {
-			stands = 0 // its transaction takes no statement after an error
+			stands = 0 // PostgreSQL refuses statements after an error
 		}
 		s.wantBooks(stands, 0, 0)
 	})
 }
 
-// A deadlock that is returned rolls all of it back, and the whole of GORM's
-// transaction is run again.
+// A deadlock that is returned rolls everything back, and GORM's whole transaction runs again.
 func TestGORMDeadlockIsRunAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		s := open(t, e)
@@ -149,8 +148,8 @@ func TestGORMDeadlockIsRunAgain(t *testing.T) {
 	})
 }
 
-// hooked has a hook, which GORM runs in the transaction of its write: one that
-// it begins for it, unless SkipDefaultTransaction is set.
+// hooked has a hook. GORM runs it in the transaction of the write, which GORM begins itself
+// unless SkipDefaultTransaction is set.
 type hooked struct {
 	OrderNo string
 	found   error
@@ -163,7 +162,7 @@ func (h *hooked) BeforeCreate(tx *gorm.DB) error {
 	return errors.New("no further")
 }
 
-// A pool is no transaction: a claim in it would be committed by itself.
+// A pool is not a transaction: a record written through it would commit on its own.
 func TestGORMOutsideOfATransaction(t *testing.T) {
 	eachGORM(t, func(t *testing.T, _ *shop, g *orm.GORM) {
 		if tx, err := orm.GormTx(g.Gorm); err == nil {
@@ -206,8 +205,8 @@ func TestGORMNestedTransactions(t *testing.T) {
 		ctx := t.Context()
 		begin := g.Gorm.WithContext(ctx)
 
-		// A nested one that fails and is passed over takes its claim with it, and
-		// nothing of what is around it.
+		// If a nested transaction fails and its error is ignored, its record is rolled back with
+		// it, and the outer transaction is unchanged.
 		s.must(begin.Transaction(func(tx *gorm.DB) error {
 			if err := once(ctx, g, tx, first, nil); err != nil {
 				return err
@@ -222,8 +221,8 @@ func TestGORMNestedTransactions(t *testing.T) {
 		}))
 		s.wantBooks(1, 1, 0)
 
-		// A function of DoTx that fails has Holdfast roll all of it back, not only to
-		// GORM's savepoint. What is passed over then fails at the commit.
+		// If the function of DoTx fails, Holdfast rolls back the whole transaction, not only to
+		// GORM's savepoint. If that error is ignored, the commit fails.
 		s.exec(`DELETE FROM refunds`)
 		s.exec(`DELETE FROM holdfast_records`)
 		err := begin.Transaction(func(tx *gorm.DB) error {
@@ -231,7 +230,7 @@ func TestGORMNestedTransactions(t *testing.T) {
 				return err
 			}
 			_ = tx.Transaction(func(tx *gorm.DB) error { return once(ctx, g, tx, second, boom) })
-			_ = tx.Create(&paid) // reaches no connection
+			_ = tx.Create(&paid) // fails before it reaches a connection
 			return nil
 		})
 		if !errors.Is(err, sql.ErrTxDone) {
@@ -239,8 +238,8 @@ func TestGORMNestedTransactions(t *testing.T) {
 		}
 		s.wantBooks(0, 0, 0)
 
-		// In the function, a nested transaction that fails is taken back alone; with
-		// DisableNestedTransaction it is not, and stands with the claim.
+		// Inside the function, a nested transaction that fails is rolled back alone. With
+		// DisableNestedTransaction it is not rolled back: its writes commit with the record.
 		for _, flat := range []bool{false, true} {
 			s.exec(`DELETE FROM refunds`)
 			s.exec(`DELETE FROM holdfast_records`)
@@ -272,8 +271,8 @@ func TestGORMNestedTransactions(t *testing.T) {
 	})
 }
 
-// A write with the outer handle goes past the transaction: it stands, though
-// the function failed and its claim was rolled back. Nothing can see it.
+// A write through the outer handle bypasses the transaction. It is committed even though the
+// function failed and its record was rolled back. Nothing can detect this.
 func TestGORMWritePastTheTransaction(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		if e == dbtest.SQLite {

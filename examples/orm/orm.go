@@ -1,10 +1,9 @@
-// Package orm shows Holdfast in the transactions of GORM, bun, sqlc and pgx. It
-// is a module of its own, so that none of them is required by Holdfast.
+// Package orm shows Holdfast in the transactions of GORM, bun, sqlc and pgx. It is a separate
+// module, so that Holdfast requires none of them.
 //
-// Each example does the same three things. Refund begins the transaction with
-// the library and hands it to Holdfast. RefundBound has Holdfast begin it and
-// binds the library to it. Settle begins it with the library, and Holdfast
-// guards, locks and claims in it.
+// Each example does the same three things. Refund begins the transaction with the library and
+// passes it to Holdfast. RefundBound lets Holdfast begin it and binds the library to it. Settle
+// begins it with the library, and Holdfast guards, locks and claims in it.
 package orm
 
 import (
@@ -16,18 +15,20 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
-// Refund is a row of refunds. Its key is made of the order and the refund's
-// number; the table has no unique key, so a second run would be seen in it.
+// Refund is a row of refunds. Its key is made of the order and the refund's number. The table has
+// no unique key, so that a second run would be visible.
 type Refund struct {
 	OrderNo  string
 	RefundNo string
 	Cents    int64
 }
 
-// Order is a row of orders, which refuses to be refunded beyond what was paid.
+// Order is a row of orders. It cannot be refunded beyond the paid amount.
 type Order struct {
 	OrderNo  string
 	Paid     int64
@@ -48,49 +49,53 @@ type Payout struct {
 	Cents    int64
 }
 
-// ErrNoOrder means that the order is not there. To the libraries an update of no
-// row is no error.
+// ErrNoOrder means that the order does not exist. The libraries report no error for an update of
+// no row.
 var ErrNoOrder = errors.New("orm: no such order")
 
-// Holdfast is what the examples have of it; Tx is *sql.Tx or pgx.Tx.
+// Holdfast holds the parts that the examples use; Tx is *sql.Tx or pgx.Tx.
 type Holdfast[Tx any] struct {
 	DB          *holdfast.DB[Tx]
 	Store       *idempotency.Store[Tx]
 	Locks       *sqllock.Locker[Tx]
-	Settlements *idempotency.Table[Settlement, Tx]
+	RowLocks    *rowlock.Locker[Tx]
+	Settlements *businessrow.Table[Settlement, Tx]
 }
 
-// Open opens it on the pool that the library works on.
+// Open opens Holdfast on the library's pool.
 func Open[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Holdfast[Tx], error) {
 	h := &Holdfast[Tx]{DB: db}
 	var err error
 	if h.Store, err = idempotency.New(ctx, db, idempotency.Options{SingleTenant: true}); err != nil {
 		return nil, err
 	}
-	if h.Settlements, err = idempotency.NewTable[Settlement](ctx, db, idempotency.TableSpec{
+	if h.Settlements, err = businessrow.New[Settlement](ctx, db, businessrow.Spec{
 		Table: "settlements", Key: []string{"merchant", "day"}, Compare: []string{"cents"},
 	}); err != nil {
 		return nil, err
 	}
-	h.Locks, err = sqllock.New(ctx, db, sqllock.Options{})
+	if h.RowLocks, err = rowlock.New(ctx, db); err != nil {
+		return nil, err
+	}
+	h.Locks, err = sqllock.New(ctx, db)
 	return h, err
 }
 
-// claim guards the transaction with the lease's term, locks the merchant and
-// claims the settlement's row. These come first in a transaction.
+// claim guards the transaction with the lease's term, locks the merchant and claims the
+// settlement's row. These must be the first statements of a transaction.
 func (h *Holdfast[Tx]) claim(ctx context.Context, tx Tx, s Settlement, term sqllock.Term) (idempotency.Outcome, error) {
 	if err := h.Locks.Guard(ctx, tx, term); err != nil {
 		return 0, err
 	}
-	if err := h.Locks.LockTx(ctx, tx, "merchant/"+s.Merchant, sqllock.AtMost(10*time.Second)); err != nil {
+	if err := h.RowLocks.LockTx(ctx, tx, "merchant/"+s.Merchant, rowlock.WaitUpTo(10*time.Second)); err != nil {
 		return 0, err
 	}
 	res, err := h.Settlements.ClaimTx(ctx, tx, s)
 	return res.Outcome, err
 }
 
-// Again runs a transaction that a library began again when the engine rolled it
-// back. Do and InTx do so by themselves.
+// Again repeats a transaction of a library if the engine rolled it back. Do and InTx do so
+// themselves.
 func Again[Tx any](ctx context.Context, db *holdfast.DB[Tx], transaction func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := transaction()
@@ -105,8 +110,8 @@ func Again[Tx any](ctx context.Context, db *holdfast.DB[Tx], transaction func() 
 	}
 }
 
-// unlessFinal is what the library's transaction function returns after DoTx: a
-// rejection is a verdict to be committed, though it is an error to the caller.
+// unlessFinal converts the error of DoTx to the return value of the library's transaction
+// function. A rejection must be committed, although it is an error for the caller.
 func unlessFinal(err error) error {
 	if rejection := (*idempotency.Rejection)(nil); errors.As(err, &rejection) {
 		return nil
@@ -138,7 +143,7 @@ func (r Refund) answer() string {
 	return fmt.Sprintf("refund %s of %d cents for order %s", r.RefundNo, r.Cents, r.OrderNo)
 }
 
-// found is the check that no library makes.
+// found checks that an update found its row. No library checks this.
 func found(rows int64, err error) error {
 	if err == nil && rows == 0 {
 		return ErrNoOrder

@@ -18,9 +18,10 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/examples/orm"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 var (
@@ -30,14 +31,14 @@ var (
 	postgresTables string
 )
 
-// example is what each library's example does.
+// example is the interface that each library's example implements.
 type example interface {
 	Refund(ctx context.Context, r orm.Refund) (idempotency.Result[string], error)
 	RefundBound(ctx context.Context, r orm.Refund) (idempotency.Result[string], error)
 	Settle(ctx context.Context, s orm.Settlement, term sqllock.Term) (idempotency.Outcome, error)
 }
 
-// shop is a database with one order of 1000 cents, paid.
+// shop is a database with one paid order of 1000 cents.
 type shop struct {
 	*testing.T
 
@@ -81,7 +82,7 @@ func (s *shop) exec(query string) {
 	s.must(err)
 }
 
-// want counts what stands in the tables.
+// want checks the result of a counting query.
 func (s *shop) want(query string, want int64) {
 	s.Helper()
 	var n int64
@@ -91,7 +92,7 @@ func (s *shop) want(query string, want int64) {
 	}
 }
 
-// wantBooks looks at the effects and at the claims.
+// wantBooks checks the effects and the records.
 func (s *shop) wantBooks(refunds, records, cents int64) {
 	s.Helper()
 	s.want(`SELECT COUNT(*) FROM refunds`, refunds)
@@ -106,7 +107,7 @@ func (s *shop) holdfast() *orm.Holdfast[*sql.Tx] {
 	return opened(s, db)
 }
 
-// native opens a pool of pgx as well.
+// native opens a pgx pool on the same database.
 func (s *shop) native() *orm.PGX {
 	s.Helper()
 	pool := dbtest.OpenPgx(s, s.url)
@@ -123,12 +124,12 @@ func opened[Tx any](s *shop, db *holdfast.DB[Tx]) *orm.Holdfast[Tx] {
 	return h
 }
 
-// GORM's cache of prepared statements has a goroutine that nothing ends.
+// GORM's cache of prepared statements starts a goroutine that never ends.
 func TestMain(m *testing.M) {
 	dbtest.VerifyNoLeaks(m, goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
 }
 
-// suite is what every example has to show. Each test has a database of its own.
+// suite holds the tests that every example must pass. Each test has a separate database.
 func suite(t *testing.T, s *shop, e example) {
 	t.Helper()
 	ctx := t.Context()
@@ -141,7 +142,7 @@ func suite(t *testing.T, s *shop, e example) {
 	}
 
 	for begins, refund := range both {
-		// A duplicate is replayed, from whichever side.
+		// A duplicate is replayed, whether the library or Holdfast begins the transaction.
 		wipe()
 		first, err := refund(ctx, paid)
 		s.must(err)
@@ -161,8 +162,9 @@ func suite(t *testing.T, s *shop, e example) {
 		}
 		s.wantBooks(1, 1, 400)
 
-		// What the library is refused takes the claim away too: the table's check
-		// fails, after Holdfast has written its result where the library begins.
+		// When the database refuses a write of the library, the record is rolled back too. Here a
+		// CHECK of the table fails; if the library begins the transaction, Holdfast has already
+		// written its result.
 		wipe()
 		s.exec(`UPDATE orders SET paid = 100`)
 		if res, err := refund(ctx, paid); err == nil {
@@ -175,14 +177,14 @@ func suite(t *testing.T, s *shop, e example) {
 		}
 		s.wantBooks(1, 1, 400)
 
-		// An update of no row, which is no error to a library.
+		// An update that matches no row is not an error for the library.
 		wipe()
 		if _, err := refund(ctx, orm.Refund{OrderNo: "none", RefundNo: "1", Cents: 1}); !errors.Is(err, orm.ErrNoOrder) {
 			t.Errorf("%s: %v, want %v", begins, err, orm.ErrNoOrder)
 		}
 		s.wantBooks(0, 0, 0)
 
-		// A rejection is a verdict that is committed and replayed.
+		// A rejection is committed and replayed.
 		nothing := paid
 		nothing.Cents = 0
 		for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
@@ -224,7 +226,7 @@ func suite(t *testing.T, s *shop, e example) {
 	s.wantBooks(1, 1, 400)
 }
 
-// settles is the suite of Settle: the row as the claim, the guard, the lock.
+// settles is the suite of Settle: the row as the record, the guard, the lock.
 func settles[Tx any](t *testing.T, s *shop, h *orm.Holdfast[Tx], e example) {
 	t.Helper()
 	ctx := t.Context()
@@ -250,7 +252,7 @@ func settles[Tx any](t *testing.T, s *shop, h *orm.Holdfast[Tx], e example) {
 	}
 	want(1, 1)
 
-	// The table refuses the payout, and the claim goes with it.
+	// The table refuses the payout, and the record is rolled back with it.
 	refused := orm.Settlement{Merchant: "m", Day: "2026-11-22", Cents: -1}
 	if _, err := e.Settle(ctx, refused, lease.Term()); err == nil {
 		t.Error("a payout below zero")
@@ -262,14 +264,14 @@ func settles[Tx any](t *testing.T, s *shop, h *orm.Holdfast[Tx], e example) {
 	}
 	want(2, 2)
 
-	// Somebody else has the merchant's lock.
+	// Another process holds the merchant's lock.
 	day.Day = "2026-11-23"
 	held := make(chan struct{})
 	free := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.DB.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) error {
-			if err := h.Locks.LockTx(ctx, tx, "merchant/m", sqllock.UntilDone); err != nil {
+		ended <- h.DB.InTx(ctx, func(ctx context.Context, tx Tx) error {
+			if err := h.RowLocks.LockTx(ctx, tx, "merchant/m", rowlock.WaitForever); err != nil {
 				return err
 			}
 			held <- struct{}{}
@@ -294,7 +296,7 @@ func settles[Tx any](t *testing.T, s *shop, h *orm.Holdfast[Tx], e example) {
 	s.must(<-settled)
 	want(3, 3)
 
-	// The lease is taken away: what comes late is refused.
+	// The lease is taken away, and later writes are refused.
 	day.Day = "2026-11-24"
 	if _, err := h.Locks.ForceRelease(ctx, "settlement", 0, "test"); err != nil {
 		t.Error(err)
@@ -312,8 +314,8 @@ type writer struct {
 	create func(r orm.Refund) error
 }
 
-// lose has the engine end the transaction, as a deadlock does on InnoDB, or fail
-// in it for good on PostgreSQL. The error is the library's to report.
+// lose makes the engine end the transaction, as a deadlock does on InnoDB, or on PostgreSQL
+// makes every later statement in it fail. The library must report the error.
 func (s *shop) lose(exec func(query string) error) error {
 	s.Helper()
 	if s.engine == dbtest.SQLite {
@@ -322,7 +324,7 @@ func (s *shop) lose(exec func(query string) error) error {
 	if s.engine == dbtest.Postgres {
 		return exec(`INSERT INTO orders (order_no, paid) VALUES ('42', 1)`)
 	}
-	// InnoDB gives up the one of two that has changed fewer rows.
+	// InnoDB rolls back the transaction that has changed fewer rows.
 	s.exec(`CREATE TABLE heavy (n INT)`)
 	defer s.exec(`DROP TABLE heavy`)
 	other, err := s.pool.BeginTx(s.Context(), nil)
@@ -340,12 +342,12 @@ func (s *shop) lose(exec func(query string) error) error {
 	}()
 	time.Sleep(100 * time.Millisecond)
 	err = exec(`UPDATE orders SET paid = paid + 1 WHERE order_no = '43'`)
-	s.must(<-waiting) // else the other one was picked
+	s.must(<-waiting) // otherwise the other transaction was rolled back
 	return err
 }
 
-// swallowed: the library's error is passed over, and the next statement would be
-// committed by itself. Where Holdfast began the transaction it never stands.
+// swallowed ignores the library's error; the next statement would then commit on its own. If
+// Holdfast began the transaction, that statement is never committed.
 func swallowed[Tx any](t *testing.T, s *shop, h *orm.Holdfast[Tx], bind func(ctx context.Context, tx Tx) writer) {
 	t.Helper()
 	ctx := t.Context()
@@ -362,8 +364,8 @@ func swallowed[Tx any](t *testing.T, s *shop, h *orm.Holdfast[Tx], bind func(ctx
 		t.Errorf("Do: %+v, %v, want ErrTxLost", res, err)
 	}
 	s.wantBooks(0, 0, 0)
-	err := h.DB.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx Tx) error {
-		_, _ = idempotency.DoTx(ctx, h.Store, tx, op, careless) // passed over as well
+	err := h.DB.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		_, _ = idempotency.DoTx(ctx, h.Store, tx, op, careless) // the error is ignored too
 		_ = bind(ctx, tx).create(paid)
 		return nil
 	})
@@ -371,7 +373,7 @@ func swallowed[Tx any](t *testing.T, s *shop, h *orm.Holdfast[Tx], bind func(ctx
 		t.Errorf("InTx: %v, want ErrTxLost", err)
 	}
 	s.wantBooks(0, 0, 0)
-	// The pool's connections are as good as new.
+	// The pool's connections still work.
 	if res, err := idempotency.Do(ctx, h.Store, op, func(ctx context.Context, tx Tx) (string, error) {
 		return "done", bind(ctx, tx).create(paid)
 	}); err != nil || res.Outcome != idempotency.Executed {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/examples/orm"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func eachPGX(t *testing.T, f func(t *testing.T, s *shop, p *orm.PGX)) {
@@ -48,8 +48,8 @@ func TestPGXSwallowedErrors(t *testing.T) {
 	})
 }
 
-// Begin on a pgx.Tx is a savepoint, and the pgx.Tx that it gives rolls back to it:
-// so does Holdfast when it was handed that one.
+// Begin on a pgx.Tx creates a savepoint and returns a pgx.Tx that rolls back to it. Holdfast
+// also rolls back to it when it gets that pgx.Tx.
 func TestPGXNestedBegin(t *testing.T) {
 	boom := errors.New("boom")
 	eachPGX(t, func(t *testing.T, s *shop, p *orm.PGX) {
@@ -70,14 +70,14 @@ func TestPGXNestedBegin(t *testing.T) {
 			if err := once(tx, first, nil); err != nil {
 				return err
 			}
-			// The library takes it back.
+			// The library rolls back.
 			_ = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 				if err := once(tx, second, nil); err != nil {
 					return err
 				}
 				return boom
 			})
-			// Holdfast does.
+			// Holdfast rolls back.
 			_ = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return once(tx, third, boom) })
 			return nil
 		}))

@@ -31,7 +31,7 @@ func (s *SQLC) Refund(ctx context.Context, r Refund) (res idempotency.Result[str
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback() }() // nothing, once it is committed
+		defer func() { _ = tx.Rollback() }() // does nothing after a commit
 		q := s.Queries.WithTx(tx)
 		res, verdict = idempotency.DoTx(ctx, s.Store, tx, r.op(), func(ctx context.Context, _ *sql.Tx) (string, error) {
 			if err := r.check(); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/examples/orm"
 	sqlcmysql "github.com/holdfast-go/holdfast/examples/orm/sqlc/mysql"
 	sqlcpgx "github.com/holdfast-go/holdfast/examples/orm/sqlc/pgx"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func TestSQLC(t *testing.T) {

@@ -21,17 +21,17 @@ const (
 	failed     = "failed"
 )
 
-// answer is what a client is told of one request.
+// answer is the response to one request.
 type answer struct {
 	outcome string
-	refund  Refund  // of executed and replayed
-	problem problem // of all others
-	replay  bool    // a stored verdict, a rejection included
-	again   bool    // asking again with the same number is right
+	refund  Refund  // for executed and replayed
+	problem problem // for all other outcomes
+	replay  bool    // a stored result, including a rejection
+	again   bool    // retrying with the same number is right
 }
 
-// answerOf turns the result of a strategy into an answer. Every outcome has a
-// status of its own, so that a client knows whether to ask again.
+// answerOf turns the result of a strategy into an answer. Every outcome has its own status, so
+// that a client knows whether to retry.
 func answerOf(refund Refund, wasReplayed bool, err error) answer {
 	var rejection *idempotency.Rejection
 	switch {
@@ -40,7 +40,7 @@ func answerOf(refund Refund, wasReplayed bool, err error) answer {
 	case err == nil:
 		return answer{outcome: executed, refund: refund}
 
-	// Definite: asking again gives the same answer.
+	// Definite: a retry gives the same answer.
 	case errors.As(err, &rejection):
 		return answer{outcome: rejected, replay: wasReplayed, problem: problem{
 			Status: http.StatusUnprocessableEntity, Code: rejection.Code, Detail: rejection.Message,
@@ -58,7 +58,7 @@ func answerOf(refund Refund, wasReplayed bool, err error) answer {
 	case errors.Is(err, errNoOrder):
 		return answer{outcome: noOrder, problem: problem{Status: http.StatusNotFound, Code: "no_order", Detail: err.Error()}}
 
-	// Open: asking again with the same number is safe, and tells.
+	// Open: a retry with the same number is safe, and gives the outcome.
 	case errors.Is(err, idempotency.ErrInProgress):
 		return answer{outcome: inProgress, again: true, problem: problem{
 			Status: http.StatusConflict, Code: "in_progress",

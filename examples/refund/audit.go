@@ -7,7 +7,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// books is what the tables hold of one merchant.
+// books is the content of one merchant's tables.
 type books struct {
 	orders  []Order
 	refunds []Refund
@@ -32,23 +32,23 @@ func readBooks(ctx context.Context, pool *sqlx.DB, merchant string) (books, erro
 	return b, nil
 }
 
-// findings is what an audit found.
+// findings is the result of an audit.
 type findings struct {
 	refunds    int
 	duplicates int      // refunds beyond the first of an intent
 	missing    int      // orders without a refund
-	problems   []string // everything that is wrong, one sentence each
+	problems   []string // all errors, one sentence each
 }
 
-// audit checks books in which each order was to be refunded once. It looks at
-// rows only: what clients and services believe does not count.
+// audit checks books in which each order was to be refunded once. It reads rows only and ignores
+// what clients and services report.
 func audit(b books) findings {
 	f := findings{refunds: len(b.refunds)}
 	complain := func(format string, args ...any) { f.problems = append(f.problems, fmt.Sprintf(format, args...)) }
 
 	perIntent := map[string]int{}
 	perOrder := map[string]Money{}
-	amounts := map[string]Money{} // of the refund's id
+	amounts := map[string]Money{} // by the refund's id
 	for _, r := range b.refunds {
 		if perIntent[r.Intent]++; perIntent[r.Intent] > 1 {
 			f.duplicates++

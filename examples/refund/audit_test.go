@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// goodBooks is an order of which 12.50 were refunded.
+// goodBooks returns the books of an order with 12.50 refunded.
 func goodBooks(t *testing.T) books {
 	t.Helper()
 	amount := money(t, "12.50")

@@ -12,18 +12,18 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 )
 
-// Request is what a client asks for: one refund of one order.
+// Request is a client's request for one refund of one order.
 type Request struct {
-	Merchant string `json:"merchant"` // who asks, authenticated
+	Merchant string `json:"merchant"` // the authenticated client
 	Order    string `json:"order"`
 	Number   string `json:"refund"` // the merchant's own number of this refund of the order: 1, 2, …
 	Amount   Money  `json:"amount"`
 }
 
-// Intent is the one thing that the client wants to happen once. It is derived
-// from the business and not minted per request: a browser that retries, a
-// second tab and a nightly job all derive the same. The merchant is part of it,
-// so that nobody is answered with another's refund.
+// Intent returns the key of the one thing that the client wants to happen once. It is derived from
+// the business and not generated per request: a browser that retries, a second tab and a nightly
+// job all derive the same key. The merchant is part of it, so that no merchant gets the refund of
+// another.
 func (r Request) Intent() string { return idempotency.KeyOf(r.Merchant, r.Order, r.Number) }
 
 // Refund is a row of refunds.
@@ -45,9 +45,8 @@ func newRefund(req Request, refundNo string) Refund {
 
 var errNoOrder = errors.New("there is no such order")
 
-// book makes a refund: its row, the order's balance and the ledger, in the
-// transaction that it is given. It does not ask whether the refund was made
-// before. That is the duty of a strategy (see protect.go).
+// book makes a refund in the given transaction: its row, the order's balance and the ledger. It
+// does not check whether the refund was made before. The strategies do that (see protect.go).
 func book(ctx context.Context, tx *sqlx.Tx, req Request, refundNo string) (Refund, error) {
 	refund := newRefund(req, refundNo)
 	if err := insertRefund(ctx, tx, refund); err != nil {
@@ -62,7 +61,7 @@ type querier interface {
 	Rebind(query string) string
 }
 
-// findRefund looks for the refund that a request has made before.
+// findRefund finds the refund that an earlier request made.
 func findRefund(ctx context.Context, q querier, req Request) (refund Refund, found bool, err error) {
 	var made []Refund
 	if err := q.SelectContext(ctx, &made, q.Rebind(`SELECT * FROM refunds WHERE intent = ?`), req.Intent()); err != nil {
@@ -86,12 +85,11 @@ func insertRefund(ctx context.Context, tx *sqlx.Tx, refund Refund) error {
 	return nil
 }
 
-// moveMoney is the part of book that business-row needs, whose claim has
-// inserted the row already.
+// moveMoney is the part of book that business-row uses, because its claim has inserted the row
+// already.
 func moveMoney(ctx context.Context, tx *sqlx.Tx, merchant string, refund Refund) error {
-	// Check and write are one statement: of two refunds that each fit and
-	// together do not, the second finds no row. Reading the balance first and
-	// comparing it here would let both through.
+	// Check and write in one statement. If two refunds each fit but together do not, the second
+	// finds no row. Reading the balance first and comparing it here would let both through.
 	result, err := tx.ExecContext(ctx, tx.Rebind(`UPDATE orders SET refunded = refunded + ?, version = version + 1
 		WHERE order_no = ? AND merchant = ? AND refunded + ? <= paid`),
 		refund.Amount, refund.Order, merchant, refund.Amount)
@@ -110,7 +108,7 @@ func moveMoney(ctx context.Context, tx *sqlx.Tx, merchant string, refund Refund)
 	case len(order) == 0:
 		return errNoOrder
 	case changed == 0:
-		// Final: it is stored as the answer to this refund number.
+		// Final: it is stored as the result for this refund number.
 		return overRefund(refund.Amount, order[0])
 	}
 	return postEntries(ctx, tx, refund, order[0])

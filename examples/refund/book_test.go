@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// Partial refunds with numbers of their own are all made, and never sum to
-// more than was paid, under every protection and on every engine.
+// Partial refunds with different numbers are all made, and their sum never exceeds the paid
+// amount, with every protection and on every engine.
 func TestPartialRefundsStayWithinThePaidAmount(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
@@ -22,7 +22,7 @@ func TestPartialRefundsStayWithinThePaidAmount(t *testing.T) {
 			var wg sync.WaitGroup
 			var mu sync.Mutex
 			made, refused := 0, 0
-			for n := range 12 { // room for 8
+			for n := range 12 { // the order has room for 8
 				wg.Go(func() {
 					req := Request{Merchant: "shop", Order: order, Number: fmt.Sprint(n), Amount: money(t, "12.50")}
 					err := insist(t, s, p.name, req).err
@@ -55,24 +55,24 @@ func TestSecondRequestGetsTheFirstOnesRefund(t *testing.T) {
 		for _, p := range protections {
 			testOrder(t, pool, p.name, "100.00")
 			req := Request{Merchant: "shop", Order: p.name, Number: "1", Amount: money(t, "12.50")}
-			first, replayed, err := s.strategies[p.name](t.Context(), req)
+			first, replayed, err := s.mustOpen(t, p.name)(t.Context(), req)
 			if err != nil || replayed {
 				t.Fatalf("%s: replayed %v, %v", p.name, replayed, err)
 			}
-			req.Amount = money(t, "12.5") // the same money
-			second, replayed, err := s.strategies[p.name](t.Context(), req)
+			req.Amount = money(t, "12.5") // the same amount, spelled differently
+			second, replayed, err := s.mustOpen(t, p.name)(t.Context(), req)
 			if err != nil || !replayed || second.ID != first.ID || !second.Amount.Equal(first.Amount) {
 				t.Errorf("%s: %+v, then %+v, %v", p.name, first, second, err)
 			}
 			req.Amount = money(t, "13.00")
-			if _, _, err := s.strategies[p.name](t.Context(), req); p.safe && !errors.Is(err, idempotency.ErrMismatch) {
+			if _, _, err := s.mustOpen(t, p.name)(t.Context(), req); p.safe && !errors.Is(err, idempotency.ErrMismatch) {
 				t.Errorf("%s: another amount: %v", p.name, err)
 			}
 		}
 	})
 }
 
-// The tables tell names apart by their bytes, as the intents do.
+// The tables compare names by their bytes, as the intents do.
 func TestTwinsAreTwoRefunds(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
@@ -81,7 +81,7 @@ func TestTwinsAreTwoRefunds(t *testing.T) {
 		for _, p := range protections {
 			for _, number := range []string{"a", "A", "á", "a ", "a/", "a%2F"} {
 				req := Request{Merchant: "shop", Order: "order", Number: p.name + number, Amount: money(t, "1.00")}
-				if _, replayed, err := s.strategies[p.name](t.Context(), req); err != nil || replayed {
+				if _, replayed, err := s.mustOpen(t, p.name)(t.Context(), req); err != nil || replayed {
 					t.Errorf("%s %q: replayed %v, %v", p.name, number, replayed, err)
 				}
 			}
@@ -95,15 +95,15 @@ func TestNobodyElsesOrder(t *testing.T) {
 	testOrder(t, pool, "order", "100.00")
 	for _, p := range protections {
 		own := Request{Merchant: "shop", Order: "order", Number: p.name, Amount: money(t, "1.00")}
-		if _, _, err := s.strategies[p.name](t.Context(), own); err != nil {
+		if _, _, err := s.mustOpen(t, p.name)(t.Context(), own); err != nil {
 			t.Errorf("%s: %v", p.name, err)
 		}
 		for _, req := range []Request{
-			{Merchant: "other", Order: "order", Number: p.name, Amount: own.Amount}, // made already, for its owner
+			{Merchant: "other", Order: "order", Number: p.name, Amount: own.Amount}, // the owner of that name has already made it
 			{Merchant: "other", Order: "order", Number: "1", Amount: own.Amount},
 			{Merchant: "shop", Order: "none", Number: "1", Amount: own.Amount},
 		} {
-			if _, _, err := s.strategies[p.name](t.Context(), req); !errors.Is(err, errNoOrder) {
+			if _, _, err := s.mustOpen(t, p.name)(t.Context(), req); !errors.Is(err, errNoOrder) {
 				t.Errorf("%s: %+v: %v", p.name, req, err)
 			}
 		}

@@ -7,11 +7,11 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/holdfast-go/holdfast/internal/browsertest"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/browsertest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// browse opens the page, on a service with one order, in a browser.
+// browse opens the page in a browser, on a service with one order.
 func browse(t *testing.T, width int64) (b *browsertest.Browser, s *service) {
 	t.Helper()
 	b = browsertest.Open(t, width)
@@ -26,7 +26,7 @@ func browse(t *testing.T, width int64) (b *browsertest.Browser, s *service) {
 func TestPageRefundsOnceWhenPressedTwice(t *testing.T) {
 	t.Parallel()
 	b, s := browse(t, 1440)
-	// Both presses before any answer.
+	// Both clicks happen before any answer.
 	browsertest.Evaluate[bool](b, `(b => { b.click(); b.click(); return true; })(document.querySelector(".order .refund"))`)
 	b.Eventually(`document.querySelectorAll("#events .badge.executed").length === 1`)
 	b.Eventually(`document.querySelectorAll("#events .badge.replayed").length === 1`)
@@ -45,7 +45,7 @@ func TestPageShowsDuplicatesWithoutProtection(t *testing.T) {
 	t.Parallel()
 	b, s := browse(t, 1440)
 	b.Do(browsertest.Click("input[value=none]"))
-	for number := '1'; number <= '7'; number++ { // the race is not lost every time
+	for number := '1'; number <= '7'; number++ { // some attempts do not produce the race
 		browsertest.Evaluate[bool](b, `document.querySelector(".last").hidden = true`)
 		b.Do(browsertest.Set(".refund-no", string(number)), browsertest.Click(".order .double"), browsertest.Visible(".order .last"))
 		books, err := readBooks(t.Context(), s.pool, "shop")
@@ -89,7 +89,7 @@ func TestPageFitsANarrowScreen(t *testing.T) {
 	b.Fits(360)
 }
 
-// From the top of the page with the keyboard only: skip link, protection,
+// Reach everything from the top of the page with the keyboard only: skip link, protection,
 // amount, number, refund.
 func TestPageWithTheKeyboardOnly(t *testing.T) {
 	t.Parallel()
@@ -109,11 +109,11 @@ func TestPageWithTheKeyboardOnly(t *testing.T) {
 	b.Type(kb.Enter + kb.Enter)
 	b.Eventually(`document.querySelectorAll("#events .badge.executed").length === 1`)
 	b.Eventually(`document.querySelectorAll("#events .badge.replayed").length === 1`)
-	b.Focused(".order .refund") // the refresh has not taken the focus away
+	b.Focused(".order .refund") // the refresh has not moved the focus
 	b.Eventually(`document.querySelector("#events .how").textContent.startsWith("business-row")`)
 }
 
-// The page as people see it: with refunds, without, and with one paid twice.
+// Screenshots of the page: with refunds, without refunds, and with a double refund.
 func TestPageScreenshots(t *testing.T) {
 	t.Parallel()
 	b, s := browse(t, 1440)
@@ -121,7 +121,7 @@ func TestPageScreenshots(t *testing.T) {
 	b.Eventually(`document.querySelectorAll("#events .badge.replayed").length === 1`)
 	b.Screenshots("refund")
 	b.Do(browsertest.Click("input[value=none]"))
-	for number := '2'; number <= '8'; number++ { // the race is not lost every time
+	for number := '2'; number <= '8'; number++ { // some attempts do not produce the race
 		browsertest.Evaluate[bool](b, `document.querySelector(".last").hidden = true`)
 		b.Do(browsertest.Set(".refund-no", string(number)), browsertest.Click(".order .double"), browsertest.Visible(".order .last"))
 		books, err := readBooks(t.Context(), s.pool, "shop")

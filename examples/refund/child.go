@@ -10,17 +10,17 @@ import (
 	"sync"
 )
 
-// child is this program, started once more as a replica or a client.
+// child is this program, started again as a replica or a client.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	lines chan string // what it prints, closed when it prints no more
+	lines chan string // the lines that it prints, closed at the end of its output
 
-	mu sync.Mutex // one line at a time on stdin
+	mu sync.Mutex // serializes the lines on stdin
 }
 
-// environmentURL hands the database URL to a child: arguments are seen by
-// every user of the machine, and the URL has a password.
+// environmentURL passes the database URL to a child, because every user of the machine can see
+// arguments and the URL contains a password.
 const environmentURL = "REFUND_EXAMPLE_DSN"
 
 func startChild(url string, args ...string) (*child, error) {
@@ -54,24 +54,23 @@ func startChild(url string, args ...string) (*child, error) {
 	return c, nil
 }
 
-// tell sends a line. A child that is gone is noticed by the end of its lines.
+// tell sends a line. If the child is gone, the end of its lines shows it.
 func (c *child) tell(words ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, _ = fmt.Fprintln(c.stdin, words...)
 }
 
-// kill ends the child with SIGKILL, which it cannot know of beforehand, and
-// waits until it is gone.
+// kill ends the child with SIGKILL, without warning, and waits until it is gone.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
-	for range c.lines { // Wait wants the pipe to have been read
+	for range c.lines { // Wait requires that the pipe was read
 	}
 	_ = c.cmd.Wait() // "killed" is what it says
 }
 
-// followParent is the other half: it reads the parent's lines until the
-// parent closes the pipe or dies, and then calls gone.
+// followParent runs in the child: it reads the parent's lines until the parent closes the pipe or
+// dies, and then calls gone.
 func followParent(gone func(), heard func(words []string)) {
 	scanner := bufio.NewScanner(os.Stdin)
 	for scanner.Scan() {

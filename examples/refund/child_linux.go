@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel kill the child should this process die, and
-// keeps the terminal's Ctrl-C from it: the parent ends its children itself.
+// dieWithParent makes the kernel kill the child if this process dies. It also keeps the terminal's
+// Ctrl-C from the child, because the parent ends its children itself.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

@@ -4,5 +4,5 @@ package main
 
 import "os/exec"
 
-// dieWithParent does nothing here: the child ends when its standard input does.
+// dieWithParent does nothing here: the child ends when its standard input closes.
 func dieWithParent(*exec.Cmd) {}

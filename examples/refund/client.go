@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// patience bounds how long a client asks for a definite answer.
+	// patience bounds how long a client retries for a definite answer.
 	patience = 90 * time.Second
 	// askTimeout bounds one request.
 	askTimeout = 15 * time.Second
 )
 
-// client is one client process of a storm. Its parent tells it, line by line:
+// client is one client process of a storm. Its parent sends it these lines:
 //
 //	replica <number> <address>             where a replica is now
 //	refund <order> <number> <amount> <n>   send n requests for this refund, at once
 //
-// and it prints, for every request: answer <order> <outcome> <refund id or ->.
+// For every request it prints: answer <order> <outcome> <refund id or ->.
 type client struct {
 	http *http.Client
 
@@ -74,8 +74,8 @@ func (c *client) heard(ctx context.Context, words []string) {
 	}
 }
 
-// insist asks until there is a definite answer, as a client has to that wants
-// to know: the same intent every time, from whichever replica answers.
+// insist retries until there is a definite answer, as a real client must: with the same intent
+// every time, at any replica.
 func (c *client) insist(ctx context.Context, order string, body []byte) (outcome, id string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -93,8 +93,8 @@ func (c *client) insist(ctx context.Context, order string, body []byte) (outcome
 	}
 }
 
-// ask sends one request. Whatever is not a definite answer is unknown: a
-// connection that broke, a 409 in progress, a 503.
+// ask sends one request. Every answer that is not definite is unknown: a broken connection, a 409
+// in progress, a 503.
 func (c *client) ask(ctx context.Context, replica int, order string, body []byte) (outcome, id string) {
 	c.mu.Lock()
 	address := c.addresses[replica%max(1, len(c.addresses))]

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// event is one request for a refund and how it ended, for the page.
+// event is one request for a refund and its outcome, for the page.
 type event struct {
 	Seq     int    `json:"seq"`
 	Time    int64  `json:"time"` // ms since 1970
@@ -21,8 +21,8 @@ type event struct {
 // keptEvents bounds the memory of a long run.
 const keptEvents = 100
 
-// eventLog keeps the last requests of this process. It is what the page shows
-// of them; the truth about refunds is in the tables.
+// eventLog keeps the last requests of this process for the page. The tables, and not the log, are
+// the record of refunds.
 type eventLog struct {
 	mu     sync.Mutex
 	seq    int
@@ -42,7 +42,7 @@ func (l *eventLog) add(e event, began time.Time) {
 	}
 }
 
-// recent is a copy, the newest first.
+// recent returns a copy, newest first.
 func (l *eventLog) recent() []event {
 	l.mu.Lock()
 	defer l.mu.Unlock()

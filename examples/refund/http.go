@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/holdfast-go/holdfast"
 )
 
-// handler is the service's API and its page.
+// handler returns the service's API and its page.
 func (s *service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{order}/refunds", s.postRefund)
@@ -21,13 +24,13 @@ func (s *service) handler() http.Handler {
 	mux.HandleFunc("GET /protections", s.getProtections)
 	mux.HandleFunc("GET /healthz", s.getHealth)
 	mux.HandleFunc("GET /{$}", getPage)
-	// A page of another site must not be able to send refunds from a browser.
+	// Prevent a page of another site from sending refunds from a browser.
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// authenticate says whose request it is. Here everybody is the one merchant of
-// the demo; a real service takes the merchant from a verified credential, and
-// never from a field that the client fills in.
+// authenticate returns the merchant of a request. In this demo every request comes from one
+// merchant. A real service takes the merchant from a verified credential, and never from a field
+// that the client fills in.
 func (s *service) authenticate(*http.Request) string { return s.merchant }
 
 func (s *service) getOrders(w http.ResponseWriter, r *http.Request) {
@@ -57,17 +60,43 @@ func (s *service) getLedger(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"entries": entries, "paid_out": paidOut})
 }
 
-func (s *service) getProtections(w http.ResponseWriter, _ *http.Request) {
+func (s *service) getProtections(w http.ResponseWriter, r *http.Request) {
 	type choice struct {
-		Name string `json:"name"`
-		Says string `json:"says"`
-		Safe bool   `json:"safe"`
+		Name    string `json:"name"`
+		Says    string `json:"says"`
+		Safe    bool   `json:"safe"`
+		Refused string `json:"refused,omitempty"` // why the engine cannot support it
 	}
 	var choices []choice
 	for _, p := range protections {
-		choices = append(choices, choice{p.name, p.says, p.safe})
+		_, err := s.strategy(r.Context(), p)
+		why := refusal(err)
+		if err != nil && why == "" {
+			writeFailure(w, err)
+			return
+		}
+		choices = append(choices, choice{p.name, p.says, p.safe, why})
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"protections": choices, "default": s.protect})
+}
+
+// refusal says what an engine cannot guarantee; empty for any other error.
+func refusal(err error) string {
+	var refused *holdfast.UnsupportedError
+	if !errors.As(err, &refused) {
+		return ""
+	}
+	return refused.What + ": " + refused.Problem
+}
+
+// writeUnopened answers a request for a protection that cannot be opened.
+func writeUnopened(w http.ResponseWriter, err error) {
+	why := refusal(err)
+	if why == "" {
+		writeFailure(w, err)
+		return
+	}
+	writeProblem(w, problem{Status: http.StatusNotImplemented, Code: "unsupported", Detail: why})
 }
 
 func (s *service) getHealth(w http.ResponseWriter, r *http.Request) {
@@ -80,8 +109,7 @@ func (s *service) getHealth(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// writeFailure answers a read that failed. What the database said goes to the
-// log, not to the client.
+// writeFailure answers a failed read. The database's message goes to the log, not to the client.
 func writeFailure(w http.ResponseWriter, err error) {
 	slog.Error("request failed", "error", err)
 	writeProblem(w, problem{Status: http.StatusServiceUnavailable, Code: "unavailable", Detail: "try again in a moment"})
@@ -104,10 +132,10 @@ func send(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone is told nothing
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// problem is an error as RFC 9457 has it.
+// problem is an error as defined by RFC 9457.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`

@@ -1,11 +1,11 @@
-// Command refund is a small payment service that makes refunds, and makes each
-// of them once, however often it is asked for.
+// Command refund is a small payment service that makes each refund once, however often it is
+// requested.
 //
 //	go run ./examples/refund        # a page on http://127.0.0.1:8080
 //	go run ./examples/refund storm  # many processes at once, then an audit
 //
-// Read book.go first (the money), then one protect_*.go (what keeps it from
-// being paid twice; idempotency first), then refund_http.go (what a client sees).
+// Read book.go first (the money), then one protect_*.go (how a second payment is prevented;
+// idempotency first), then refund_http.go (the client's view).
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// run is main with its arguments and its exit status: 0, 1 for a failure, 2
-// for arguments that were not understood.
+// run is main with its arguments as parameters. It returns the exit status: 0, 1 for a failure, 2
+// for invalid arguments.
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -57,12 +57,12 @@ func run(args []string) int {
 	return 1
 }
 
-// usageError is a mistake in the arguments.
+// usageError is an error in the arguments.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// newFlags is a set of flags for one command, with its own help text.
+// newFlags returns a set of flags for one command, with its own help text.
 func newFlags(name, about string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.Usage = func() {
@@ -72,7 +72,7 @@ func newFlags(name, about string) *flag.FlagSet {
 	return flags
 }
 
-// parse reads the arguments of a command that takes flags only.
+// parse parses the arguments of a command that takes flags only.
 func parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

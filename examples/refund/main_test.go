@@ -6,11 +6,11 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// A storm starts its own program again as replicas and clients; under test
-// that program is the test binary.
+// A storm starts its own program again as replicas and clients. In tests, that program is the
+// test binary.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	dbtest.VerifyNoLeaks(m)
 }
 
-// openTest is a service with one merchant, "shop", on a database of its own.
+// openTest opens a service with one merchant, "shop", on a new database.
 func openTest(t *testing.T, url string) (*service, *sqlx.DB) {
 	t.Helper()
 	pool, err := openPool(url)
@@ -48,7 +48,7 @@ func openTest(t *testing.T, url string) (*service, *sqlx.DB) {
 	return s, pool
 }
 
-// testOrder stores an order of which paid was paid.
+// testOrder stores an order with the amount paid.
 func testOrder(t *testing.T, pool *sqlx.DB, number, paid string) {
 	t.Helper()
 	order := Order{Number: number, Merchant: "shop", Customer: "ada", Currency: "EUR", Paid: money(t, paid)}
@@ -64,4 +64,18 @@ func money(t *testing.T, text string) Money {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// mustOpen opens a protection that the engine supports.
+func (s *service) mustOpen(t *testing.T, name string) strategy {
+	t.Helper()
+	p, err := findProtection(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := s.strategy(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opened
 }

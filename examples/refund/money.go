@@ -9,13 +9,13 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// Money is an amount of a currency with two decimal places. It is a decimal in
-// Go and a BIGINT of cents in the database, so that sums are exact on every
-// engine: SQLite has no decimal type, and a float is never right for money.
+// Money is an amount of a currency with two decimal places. It is a decimal in Go and a BIGINT of
+// cents in the database, so that sums are exact on every engine: SQLite has no decimal type, and a
+// float is never right for money.
 type Money struct{ amount decimal.Decimal } //nolint:recvcheck // what reads into it needs a pointer, and nothing else does
 
-// moneyForm is what is read: no exponents (1e999999999 is a number that would
-// fill the memory), no more places than the currency has.
+// moneyForm is the accepted form: no exponents (1e999999999 would fill the memory), and no more
+// decimal places than the currency has.
 var moneyForm = regexp.MustCompile(`^-?[0-9]{1,12}(\.[0-9]{1,2})?$`)
 
 func parseMoney(text string) (Money, error) {
@@ -37,24 +37,24 @@ func (m Money) Negated() Money           { return Money{m.amount.Neg()} }
 func (m Money) Positive() bool           { return m.amount.IsPositive() }
 func (m Money) Exceeds(other Money) bool { return m.amount.GreaterThan(other.amount) }
 
-// Equal takes 12.5 and 12.50 for the same money. Holdfast compares the columns
-// of a business row with it.
+// Equal treats 12.5 and 12.50 as the same money. Holdfast compares the columns of a business row
+// with it.
 func (m Money) Equal(other Money) bool { return m.amount.Equal(other.amount) }
 
-// MarshalText makes the JSON form a string, "12.50": a JSON number would pass
-// through a float in many a client.
+// MarshalText makes the JSON form a string, "12.50", because many clients would read a JSON number
+// as a float.
 func (m Money) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the form that MarshalText writes.
 func (m *Money) UnmarshalText(text []byte) (err error) {
 	*m, err = parseMoney(string(text))
 	return err
 }
 
-// Value is what the database stores.
+// Value returns the form for the database.
 func (m Money) Value() (driver.Value, error) { return m.amount.Shift(2).IntPart(), nil }
 
-// Scan reads what the database stores.
+// Scan reads the form of the database.
 func (m *Money) Scan(src any) error {
 	switch v := src.(type) {
 	case int64:

@@ -10,7 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Order is what a customer has paid for.
+// Order is an order that a customer has paid.
 type Order struct {
 	Number   string `db:"order_no" json:"order"`
 	Merchant string `db:"merchant" json:"merchant"`
@@ -19,7 +19,7 @@ type Order struct {
 	Paid     Money  `db:"paid" json:"paid"`
 	Refunded Money  `db:"refunded" json:"refunded"`
 	Created  int64  `db:"created_at" json:"-"`
-	Version  int64  `db:"version" json:"-"` // moved by every write
+	Version  int64  `db:"version" json:"-"` // increased by every write
 }
 
 const insertOrder = `INSERT INTO orders (order_no, merchant, customer, currency, paid, refunded, created_at)
@@ -31,7 +31,7 @@ func createOrders(ctx context.Context, pool *sqlx.DB, orders []Order) error {
 	if err != nil {
 		return fmt.Errorf("create orders: %w", err)
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
 	for _, o := range orders {
 		o.Created = time.Now().UnixMicro()
 		if _, err := tx.NamedExecContext(ctx, insertOrder, o); err != nil {

@@ -13,7 +13,7 @@ type orderView struct {
 	Duplicates int `json:"duplicates"` // refunds beyond the first of an intent
 }
 
-// shownOrders bounds what the page asks for.
+// shownOrders bounds the number of orders on the page.
 const shownOrders = 12
 
 // overview reads the orders and counts, in the tables, how often each was refunded.
@@ -39,10 +39,10 @@ func (s *service) overview(ctx context.Context, merchant string) ([]orderView, e
 	return views, nil
 }
 
-// shownEntries bounds the ledger that the page shows.
+// shownEntries bounds the number of ledger entries on the page.
 const shownEntries = 50
 
-// ledger reads a merchant's newest entries and what it has paid out in all.
+// ledger reads a merchant's newest entries and the total that it has paid out.
 func (s *service) ledger(ctx context.Context, merchant string) ([]Entry, Money, error) {
 	account := "merchant/" + merchant
 	entries := []Entry{}
@@ -59,7 +59,7 @@ func (s *service) ledger(ctx context.Context, merchant string) ([]Entry, Money, 
 
 func sum(ctx context.Context, pool *sqlx.DB, account string) (Money, error) {
 	var amounts []Money
-	// Added up here: the sum of a BIGINT has another type on every engine.
+	// Sum in Go, because the sum of a BIGINT has another type on every engine.
 	err := pool.SelectContext(ctx, &amounts, pool.Rebind(`SELECT amount FROM ledger WHERE account = ?`), account)
 	total := Money{}
 	for _, a := range amounts {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The page is one document with nothing to load: its three parts are put
-// together when the program starts.
+// The page is one document that loads nothing else. Its three parts are joined when the program
+// starts.
 var (
 	//go:embed page/index.html
 	pageHTML string
@@ -20,7 +20,7 @@ var (
 
 	page = strings.NewReplacer("/*style*/", pageCSS, "/*script*/", pageJS).Replace(pageHTML)
 
-	// Exactly this script and this style may run, and nothing else.
+	// Only this script and this style may run.
 	pagePolicy = "default-src 'none'; script-src " + hashOf(pageJS) + "; style-src " + hashOf(pageCSS) +
 		"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -36,5 +36,5 @@ func getPage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write([]byte(page)) // a client that is gone is told nothing
+	_, _ = w.Write([]byte(page)) // the client may have disconnected
 }

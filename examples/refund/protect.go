@@ -5,21 +5,22 @@ import (
 	"strings"
 )
 
-// strategy makes the refund that is asked for, or finds the one that was made.
+// strategy makes a refund, or finds the one that was made.
 type strategy func(ctx context.Context, req Request) (refund Refund, replayed bool, err error)
 
-// protection is a strategy and what is told of it. Each has a file of its own.
+// protection is a strategy with its description. Each has its own file.
 type protection struct {
 	name string
 	says string // one sentence, for the page
 	safe bool   // a storm fails when it lets a duplicate through
+	// open returns holdfast.ErrUnsupported if the engine cannot support the protection.
 	open func(ctx context.Context, s *service) (strategy, error)
 }
 
-// protections is every protection there is, the default first.
+// protections lists all protections, the default first.
 var protections = []protection{withIdempotency, withBusinessRow, withLease, withRowLock, withOptimistic, withNone}
 
-// findProtection finds one by its name. The error is for the person who typed it.
+// findProtection finds a protection by its name. The error is for the person who typed it.
 func findProtection(name string) (protection, error) {
 	for _, p := range protections {
 		if p.name == name {

@@ -6,6 +6,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 )
 
 var withBusinessRow = protection{
@@ -16,22 +17,21 @@ var withBusinessRow = protection{
 }
 
 func openBusinessRow(ctx context.Context, s *service) (strategy, error) {
-	// It is checked here, once, that refund_no is NOT NULL, compares byte for
-	// byte and has a full unique index.
-	refunds, err := idempotency.NewTable[Refund](ctx, s.db, idempotency.TableSpec{
+	// New checks once that refund_no is NOT NULL, compares byte for byte and has a full unique
+	// index.
+	refunds, err := businessrow.New[Refund](ctx, s.db, businessrow.Spec{
 		Table:   "refunds",
 		Key:     []string{"refund_no"},
 		Compare: []string{"order_no", "amount"},
-		Options: idempotency.Options{Wait: maxWait},
-	})
+	}, businessrow.Options{Wait: maxWait})
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, req Request) (Refund, bool, error) {
 		row := newRefund(req, req.Intent())
 		result, err := refunds.Do(ctx, row, func(ctx context.Context, tx *sqlx.Tx) error {
-			// The row is in. A rejection takes it out again, and so is not
-			// kept: asked again, the order's balance decides again.
+			// The row is inserted. A rejection removes it again and so is not stored. On a retry,
+			// the order's balance decides again.
 			return moveMoney(ctx, tx, req.Merchant, row)
 		})
 		return result.Value, result.Outcome == idempotency.Replayed, err

@@ -5,7 +5,6 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -17,9 +16,13 @@ var withLease = protection{
 	open: openLease,
 }
 
-func openLease(_ context.Context, s *service) (strategy, error) {
+func openLease(ctx context.Context, s *service) (strategy, error) {
+	locks, err := s.locker(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context, req Request) (refund Refund, replayed bool, err error) {
-		// A refund that is found is final, and needs no lock.
+		// An existing refund is final, and needs no lock.
 		if made, found, err := findRefund(ctx, s.pool, req); err != nil || found {
 			return made, found, err
 		}
@@ -27,34 +30,31 @@ func openLease(_ context.Context, s *service) (strategy, error) {
 		defer stop()
 		settled := false
 		key := idempotency.KeyOf("order", req.Merchant, req.Order)
-		err = s.locks.Do(waiting, key, func(_ context.Context, lease *sqllock.Lease) (err error) {
-			// On the request's context: a guarded transaction may outlive its lease.
-			refund, replayed, err = refundUnderLease(ctx, s, lease.Term(), req)
+		err = locks.Do(waiting, key, func(lease *sqllock.Lease) (err error) {
+			// Use the request's context: a guarded transaction may outlive its lease.
+			refund, replayed, err = refundUnderLease(ctx, s, locks, lease, req)
 			settled = err == nil
 			return err
 		})
 		if settled {
-			// The lease may be lost by now. What was committed behind the guard stands.
+			// The lease may be lost by now. The commit behind the guard is still valid.
 			return refund, replayed, nil
 		}
-		// Nothing happened, but for a commit in doubt (ErrUnknown). Asked again,
-		// the look tells what became of that one: its guard keeps the lock from
-		// being granted before it has ended.
+		// Nothing happened, unless a commit is ambiguous (ErrUnknown). On a retry, the read finds
+		// its outcome: its guard keeps the lock from being granted before that transaction has
+		// ended.
 		return Refund{}, false, err
 	}, nil
 }
 
-// refundUnderLease looks under the lock, and writes behind the guard. The look
-// needs no transaction: if somebody else was granted the lock after it, and may
-// have made this refund, the guard refuses (ErrLost).
-func refundUnderLease(ctx context.Context, s *service, term sqllock.Term, req Request) (refund Refund, replayed bool, err error) {
+// refundUnderLease reads under the lock, and writes behind the guard. The read needs no
+// transaction: if another process was granted the lock after it, and may have made this refund,
+// the guard fails (ErrLost).
+func refundUnderLease(ctx context.Context, s *service, locks *sqllock.Locker[*sqlx.Tx], lease *sqllock.Lease, req Request) (refund Refund, replayed bool, err error) {
 	if made, found, err := findRefund(ctx, s.pool, req); err != nil || found {
 		return made, found, err
 	}
-	err = s.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sqlx.Tx) (err error) {
-		if err := s.locks.Guard(ctx, tx, term); err != nil {
-			return err
-		}
+	err = locks.InTx(ctx, lease, func(ctx context.Context, tx *sqlx.Tx) (err error) {
 		refund, err = book(ctx, tx, req, req.Intent())
 		return err
 	})

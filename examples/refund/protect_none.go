@@ -14,9 +14,9 @@ var withNone = protection{
 	open: openNone,
 }
 
-// openNone is how many a service is written. It has a transaction and a unique
-// refund number, and pays twice: the look is not part of the write, and the
-// number is minted per request, so that the unique key never sees a duplicate.
+// openNone is written as many services are. It has a transaction and a unique refund number, and
+// pays twice: the read is not part of the write, and the number is generated per request, so that
+// the unique key never finds a duplicate.
 func openNone(_ context.Context, s *service) (strategy, error) {
 	return func(ctx context.Context, req Request) (Refund, bool, error) {
 		var made []Refund
@@ -34,7 +34,7 @@ func openNone(_ context.Context, s *service) (strategy, error) {
 		if err != nil {
 			return Refund{}, false, fmt.Errorf("begin: %w", err)
 		}
-		defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+		defer func() { _ = tx.Rollback() }() // does nothing after a commit
 		refund, err := book(ctx, tx, req, "rf_"+rand.Text())
 		if err != nil {
 			return Refund{}, false, err
@@ -46,8 +46,8 @@ func openNone(_ context.Context, s *service) (strategy, error) {
 	}, nil
 }
 
-// riskCheck stands for the call to another service that so often sits between
-// the look and the write. Without it the gap is shorter, and still there.
+// riskCheck stands for the call to another service that often happens between the read and the
+// write. Without it the gap is shorter, but still there.
 func riskCheck(ctx context.Context) error {
 	select {
 	case <-time.After(3*time.Millisecond + mathrand.N(5*time.Millisecond)):

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/optimistic"
 )
 
@@ -17,27 +18,26 @@ var withOptimistic = protection{
 }
 
 func openOptimistic(ctx context.Context, s *service) (strategy, error) {
-	orders, err := optimistic.NewTable[Order](ctx, s.db, optimistic.TableSpec{
-		Table: "orders", Key: []string{"merchant", "order_no"}, Version: "version",
+	orders, err := optimistic.NewTable[Order](ctx, s.db, holdfast.TableSpec{
+		Table: "orders", Key: []string{"merchant", "order_no"},
 	})
 	if err != nil {
 		return nil, err
 	}
-	// Many refunds of one order at once are many rounds: one wins each.
+	// Many concurrent refunds of one order need many rounds: one wins each.
 	options := optimistic.RetryOptions{Attempts: 50}
 	return func(ctx context.Context, req Request) (refund Refund, replayed bool, err error) {
-		err = optimistic.Retry(ctx, s.db, options, func(ctx context.Context, tx *sqlx.Tx) (err error) {
+		err = optimistic.Retry(ctx, s.db, func(ctx context.Context, tx *sqlx.Tx) (err error) {
 			refund, replayed, err = refundOnVersion(ctx, tx, orders, req)
 			return err
-		})
+		}, options)
 		return refund, replayed, err
 	}, nil
 }
 
-// refundOnVersion reads the order first and looks for the refund afterwards:
-// as every refund moves the order's version, a write that finds the version
-// unchanged proves that no refund was made since the look. The other way round
-// a refund could be made between the look and the reading of the order.
+// refundOnVersion reads the order first and looks for the refund afterwards. Every refund changes
+// the order's version, so a write that finds the version unchanged proves that no refund was made
+// since that read. In the other order, a refund could be made between the two reads.
 func refundOnVersion(ctx context.Context, tx *sqlx.Tx, orders *optimistic.Table[Order, *sqlx.Tx], req Request) (Refund, bool, error) {
 	order, err := orders.GetTx(ctx, tx, Order{Merchant: req.Merchant, Number: req.Order})
 	if errors.Is(err, optimistic.ErrNotFound) {
@@ -52,8 +52,8 @@ func refundOnVersion(ctx context.Context, tx *sqlx.Tx, orders *optimistic.Table[
 	if order.Refunded = order.Refunded.Plus(req.Amount); order.Refunded.Exceeds(order.Paid) {
 		return Refund{}, false, overRefund(req.Amount, order)
 	}
-	// Two duplicates may both come here. The second finds another version,
-	// and Retry sends it back to the top.
+	// Two duplicates may both get here. The second finds another version, and Retry starts it
+	// again from the top.
 	if _, err := orders.UpdateTx(ctx, tx, order, "refunded"); err != nil {
 		return Refund{}, false, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 var withRowLock = protection{
@@ -19,15 +19,16 @@ var withRowLock = protection{
 }
 
 func openRowLock(ctx context.Context, s *service) (strategy, error) {
-	// It is checked here, once, that the key names one row and that the table has row locks.
-	orders, err := sqllock.NewTable[Order](ctx, s.locks, sqllock.TableSpec{
+	// NewTable checks once that the key names one row and that the table has row locks. It refuses
+	// row locks on a cluster that takes writes on several nodes.
+	orders, err := rowlock.NewTable[Order](ctx, s.db, holdfast.TableSpec{
 		Table: "orders", Key: []string{"merchant", "order_no"},
 	})
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, req Request) (refund Refund, replayed bool, err error) {
-		err = s.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sqlx.Tx) (err error) {
+		err = s.db.InTx(ctx, func(ctx context.Context, tx *sqlx.Tx) (err error) {
 			refund, replayed, err = refundUnderRowLock(ctx, tx, orders, req)
 			return err
 		})
@@ -35,15 +36,15 @@ func openRowLock(ctx context.Context, s *service) (strategy, error) {
 	}, nil
 }
 
-// refundUnderRowLock locks before it reads anything else: the look then comes
-// after the commit of whoever had the lock, in every isolation level. Also of
-// one whose commit is in doubt, so that asking again settles it.
-func refundUnderRowLock(ctx context.Context, tx *sqlx.Tx, orders *sqllock.Table[Order, *sqlx.Tx], req Request) (Refund, bool, error) {
-	_, err := orders.LockTx(ctx, tx, sqllock.AtMost(maxWait), Order{Merchant: req.Merchant, Number: req.Order})
+// refundUnderRowLock locks before it reads anything else. So in every isolation level, the read
+// sees the commit of the previous lock holder, even if that holder got no answer to its commit. A
+// retry therefore finds the outcome.
+func refundUnderRowLock(ctx context.Context, tx *sqlx.Tx, orders *rowlock.Table[Order, *sqlx.Tx], req Request) (Refund, bool, error) {
+	_, err := orders.LockTx(ctx, tx, rowlock.WaitUpTo(maxWait), Order{Merchant: req.Merchant, Number: req.Order})
 	switch {
-	case errors.Is(err, sqllock.ErrNotFound):
+	case errors.Is(err, rowlock.ErrNotFound):
 		return Refund{}, false, errNoOrder
-	case errors.Is(err, sqllock.ErrTimeout):
+	case errors.Is(err, rowlock.ErrTimeout):
 		return Refund{}, false, idempotency.ErrInProgress
 	case err != nil:
 		return Refund{}, false, err

@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what a client may send.
+// Limits of a client's request.
 const (
 	maxBody = 4 << 10
-	maxName = 64 // an order or a refund number, in bytes
+	maxName = 64 // of an order or a refund number, in bytes
 )
 
 // postRefund makes a refund:
@@ -23,8 +23,8 @@ const (
 //	POST /orders/A-17/refunds
 //	{"refund": "1", "amount": "12.50"}
 //
-// refund is the client's own number of this refund of the order, and the same
-// number is the same refund. ?protect= chooses the protection, for the page.
+// refund is the client's own number of this refund of the order: the same number is the same
+// refund. ?protect= chooses the protection, for the page.
 func (s *service) postRefund(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	req, err := s.readRequest(w, r)
@@ -36,10 +36,14 @@ func (s *service) postRefund(w http.ResponseWriter, r *http.Request) {
 	if name == "" {
 		name = s.protect
 	}
-	refundOnce := s.strategies[name]
-	if refundOnce == nil {
-		_, err := findProtection(name)
+	chosen, err := findProtection(name)
+	if err != nil {
 		writeProblem(w, problem{Status: http.StatusBadRequest, Code: "bad_request", Detail: err.Error()})
+		return
+	}
+	refundOnce, err := s.strategy(r.Context(), chosen)
+	if err != nil {
+		writeUnopened(w, err)
 		return
 	}
 	refund, replayed, err := refundOnce(r.Context(), req)
@@ -60,7 +64,7 @@ func (s *service) readRequest(w http.ResponseWriter, r *http.Request) (Request, 
 		Amount string `json:"amount"`
 	}
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	decoder.DisallowUnknownFields() // a misspelt field is not a refund of nothing
+	decoder.DisallowUnknownFields() // a misspelt field must not become an empty one
 	if err := decoder.Decode(&body); err != nil {
 		return Request{}, fmt.Errorf(`the body is not {"refund": "1", "amount": "12.50"}: %w`, err)
 	}
@@ -97,12 +101,11 @@ func checkName(field, value string) error {
 	return nil
 }
 
-// checkKeyHeader accepts the Idempotency-Key header, quoted as the IETF draft
-// has it or bare as most clients send it, and then makes no use of it: the key
-// is derived from order and refund number. Two clients that mint two keys for
-// one refund would otherwise be paid twice, and a client that reuses a key by
-// mistake is caught by the order and number anyway. A service whose requests
-// have no number of their own has to take the header as the key instead.
+// checkKeyHeader accepts the Idempotency-Key header, quoted as the IETF draft defines it or bare
+// as most clients send it, but does not use it: the key is derived from order and refund number.
+// Otherwise two clients that generate two keys for one refund would be paid twice. A client that
+// reuses a key by mistake is caught by the order and number anyway. A service whose requests carry
+// no number must use the header as the key instead.
 func checkKeyHeader(values []string) error {
 	if len(values) == 0 {
 		return nil

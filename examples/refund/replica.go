@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// serveCommand is one replica of a storm: the same service on a free port,
-// which it prints. It ends when the storm does.
+// serveCommand runs one replica of a storm: the same service on a free port, which it prints. It
+// ends when the storm does.
 func serveCommand(ctx context.Context, args []string) (err error) {
 	flags := newFlags("serve", "One replica of the service, started by storm.")
 	merchant := flags.String("merchant", demoMerchant, "whose requests it takes")
@@ -45,14 +45,14 @@ func serveCommand(ctx context.Context, args []string) (err error) {
 type fleet struct {
 	url      string
 	args     []string
-	announce func(replica int, address string) // tells the clients
+	announce func(replica int, address string) // sends the address to the clients
 
 	mu       sync.Mutex
 	replicas []*child
 	kills    atomic.Int64
 }
 
-// startWait bounds how long a replica may take until it can be asked.
+// startWait bounds how long a replica may take to start.
 const startWait = 30 * time.Second
 
 func (f *fleet) start(ctx context.Context, n int) error {
@@ -89,7 +89,7 @@ func (f *fleet) launch(ctx context.Context, i int) error {
 	}
 }
 
-// restart kills a replica in the middle of what it does, and starts it again.
+// restart kills a replica in the middle of its work, and starts it again.
 func (f *fleet) restart(ctx context.Context, i int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

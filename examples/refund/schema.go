@@ -11,10 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// The service's own tables. {key} is a column whose values are told apart byte
-// for byte. A text column of MySQL folds case ("a" = "A"), so a unique key on
-// it would take two refunds for one: there it is VARBINARY. Every write to an
-// order moves its version: optimistic goes by it.
+// The service's own tables. {key} is a column that compares byte for byte. A text column of MySQL
+// folds case ("a" = "A"), so a unique key on it would treat two refunds as one: on MySQL {key} is
+// VARBINARY. Every write to an order increases its version; the optimistic protection compares it.
 var tables = []string{
 	`CREATE TABLE IF NOT EXISTS orders (
 		order_no   {key}  NOT NULL PRIMARY KEY,
@@ -28,9 +27,9 @@ var tables = []string{
 		UNIQUE (merchant, order_no),
 		CHECK (refunded >= 0 AND refunded <= paid)
 	)`,
-	// refund_no is the unique key that business-row claims. intent is what the
-	// client asked for; the second UNIQUE is an index on it that forbids
-	// nothing, in a form that every engine takes.
+	// refund_no is the unique key that business-row claims. intent is the key of the client's
+	// request. The second UNIQUE is an index on it that forbids nothing, in a form that every
+	// engine accepts.
 	`CREATE TABLE IF NOT EXISTS refunds (
 		id         {key}  NOT NULL PRIMARY KEY,
 		refund_no  {key}  NOT NULL UNIQUE,
@@ -49,8 +48,8 @@ var tables = []string{
 	)`,
 }
 
-// migrate creates what is missing: Holdfast's tables, then the service's. It
-// may run at every start of every process.
+// migrate creates missing tables: Holdfast's tables, then the service's. It may run at every start
+// of every process.
 func migrate(ctx context.Context, pool *sqlx.DB) error {
 	if err := migrations.Up(ctx, pool.DB); err != nil {
 		return fmt.Errorf("migrate Holdfast's tables: %w", err)
@@ -67,8 +66,8 @@ func migrate(ctx context.Context, pool *sqlx.DB) error {
 	return nil
 }
 
-// create tries again, because PostgreSQL fails one of two CREATE TABLE IF NOT
-// EXISTS that run at the same moment. A real service has a migration tool.
+// create tries again, because PostgreSQL fails one of two CREATE TABLE IF NOT EXISTS that run at
+// the same moment. A real service has a migration tool.
 func create(ctx context.Context, pool *sqlx.DB, statement string) (err error) {
 	for range 3 {
 		if _, err = pool.ExecContext(ctx, statement); err == nil {

@@ -20,7 +20,7 @@ const (
 	shutdownWait = 5 * time.Second
 )
 
-// demo is the command without a name: the service and its page.
+// demo is the default command: the service and its page.
 func demo(ctx context.Context, args []string) (err error) {
 	flags := newFlags("refund", "A payment service with a page on which to refund twice. Its other command: storm")
 	addr := flags.String("addr", "127.0.0.1:8080", "where the page is served")
@@ -36,7 +36,7 @@ func demo(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = listener.Close() }() // served until the end; closing twice does nothing
+	defer func() { _ = listener.Close() }() // open until the end; closing twice does nothing
 
 	where := "the database of -dsn"
 	if *url == "" {
@@ -61,7 +61,7 @@ func demo(ctx context.Context, args []string) (err error) {
 	return serve(ctx, listener, s.handler())
 }
 
-// prepareDemo makes the tables and, in an empty database, a few orders.
+// prepareDemo creates the tables and, in an empty database, a few orders.
 func prepareDemo(ctx context.Context, pool *sqlx.DB, protect string) (*service, error) {
 	if err := migrate(ctx, pool); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func temporaryDatabase() (url string, remove func(), err error) {
 	return "sqlite://" + filepath.Join(dir, "refund.db"), func() { _ = os.RemoveAll(dir) }, nil
 }
 
-// serve answers requests until ctx ends, and lets those under way finish.
+// serve answers requests until ctx ends, and waits for requests in progress.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 	ended := make(chan error, 1)

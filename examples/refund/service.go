@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -16,65 +17,98 @@ import (
 
 // service is one replica of the payment service.
 type service struct {
-	pool       *sqlx.DB
-	db         *holdfast.DB[*sqlx.Tx]
-	locks      *sqllock.Locker[*sqlx.Tx] // one a process; see close
-	merchant   string                    // whom the requests come from; see authenticate
-	protect    string                    // the protection of a request that names none
-	strategies map[string]strategy
-	events     *eventLog
+	pool     *sqlx.DB
+	db       *holdfast.DB[*sqlx.Tx]
+	merchant string // the sender of the requests; see authenticate
+	protect  string // the default protection of a request
+	events   *eventLog
+
+	mu         sync.Mutex                // guards the fields that are opened on first use
+	strategies map[string]strategy       // by the name of their protection
+	locks      *sqllock.Locker[*sqlx.Tx] // one per process; see close
 }
 
 const (
-	// maxWait bounds how long a request waits for another that is at work on the
-	// same; then its client is told 409 and asks again.
+	// maxWait bounds how long a request waits for another that works on the same refund. Then its
+	// client gets 409 and retries.
 	maxWait = 5 * time.Second
 
-	// leaseTTL is how long the orders of a replica that was killed stay locked.
-	// It is shorter than maxWait, so that a client hardly notices. Too short costs
-	// speed, not money: the guard refuses who comes too late.
+	// leaseTTL is how long the orders of a killed replica stay locked. It is shorter than maxWait,
+	// so that a client hardly notices. A TTL that is too short costs speed, not money: the guard
+	// refuses a late holder.
 	leaseTTL = 2 * time.Second
 )
 
-// newService opens every protection on the pool. The tables must be there.
+// newService opens the service with one protection on the pool. The tables must exist. The first
+// request that names another protection opens it: an engine that refuses one can still have the
+// others.
 func newService(ctx context.Context, pool *sqlx.DB, merchant, protect string) (*service, error) {
-	if _, err := findProtection(protect); err != nil {
+	chosen, err := findProtection(protect)
+	if err != nil {
 		return nil, err
 	}
 	db, err := holdfastsqlx.Open(ctx, pool)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	locks, err := sqllock.New(ctx, db, sqllock.Options{TTL: leaseTTL})
-	if err != nil {
-		return nil, fmt.Errorf("open the locks: %w", err)
-	}
 	s := &service{
-		pool: pool, db: db, locks: locks,
+		pool: pool, db: db,
 		merchant: merchant, protect: protect, strategies: map[string]strategy{}, events: newEventLog(),
 	}
-	for _, p := range protections {
-		if s.strategies[p.name], err = p.open(ctx, s); err != nil {
-			return nil, errors.Join(fmt.Errorf("open protection %s: %w", p.name, err), s.close(ctx))
-		}
+	if _, err := s.strategy(ctx, chosen); err != nil {
+		return nil, errors.Join(err, s.close(ctx))
 	}
 	return s, nil
 }
 
-// close releases the locks that are held, also when ctx has ended. It comes
-// after the last request and before the pool's end.
+// strategy opens a protection, unless it is open. holdfast.ErrUnsupported says what the engine
+// cannot guarantee; it is permanent.
+func (s *service) strategy(ctx context.Context, p protection) (strategy, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if open := s.strategies[p.name]; open != nil {
+		return open, nil
+	}
+	opened, err := p.open(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("open protection %s: %w", p.name, err)
+	}
+	s.strategies[p.name] = opened
+	return opened, nil
+}
+
+// locker opens the locks for the protections that use them. The caller holds mu.
+func (s *service) locker(ctx context.Context) (*sqllock.Locker[*sqlx.Tx], error) {
+	if s.locks != nil {
+		return s.locks, nil
+	}
+	locks, err := sqllock.New(ctx, s.db, sqllock.Options{TTL: leaseTTL})
+	if err != nil {
+		return nil, fmt.Errorf("open the locks: %w", err)
+	}
+	s.locks = locks
+	return locks, nil
+}
+
+// close releases all held locks, also after ctx has ended. Call it after the last request and
+// before closing the pool.
 func (s *service) close(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.locks == nil {
+		return nil
+	}
 	return s.locks.Close(context.WithoutCancel(ctx))
 }
 
 const (
 	serverConnections = 20
-	// SQLite has one writer: more connections only wait for one another.
+	// SQLite has one writer: more connections would only wait for each other.
 	sqliteConnections = 4
 )
 
-// openPool opens what a database URL names. A program of your own has its pool
-// already; Holdfast works on that one.
+// openPool opens the pool of a database URL. A real program has its own pool already, and Holdfast
+// works on that one.
 func openPool(url string) (*sqlx.DB, error) {
 	config, err := dsn.Parse(url)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// storm is what its flags say.
+// storm holds the values of the flags.
 type storm struct {
 	orders, duplicates  int
 	processes, replicas int
@@ -28,8 +28,8 @@ const (
 	stormAmount = "12.50"
 )
 
-// stormCommand fires duplicates of refunds at several replicas, from several
-// client processes, and then audits the tables.
+// stormCommand fires duplicates of refunds at several replicas, from several client processes, and
+// then audits the tables.
 func stormCommand(ctx context.Context, args []string) error {
 	st := storm{run: "storm-" + strings.ToLower(rand.Text()[:8])}
 	flags := newFlags("storm", "Many processes ask for the same refunds at once; then the tables are audited.")
@@ -67,7 +67,7 @@ func (st *storm) command(ctx context.Context, stdout, stderr io.Writer) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	// Before the replicas start, so that none of them has to.
+	// Before the replicas start, so that none of them has to migrate.
 	if err := migrate(ctx, pool); err != nil {
 		return err
 	}
@@ -106,10 +106,10 @@ func (st *storm) createOrders(ctx context.Context, pool *sqlx.DB) error {
 
 func (st *storm) order(i int) string { return fmt.Sprintf("%s-%05d", st.run, i) }
 
-// shownProblems bounds what is printed of a run that went wrong.
+// shownProblems bounds the number of problems that a failed run prints.
 const shownProblems = 20
 
-// report prints the verdict; the last line of stdout is for scripts.
+// report prints the result; the last line of stdout is for scripts.
 func (st *storm) report(t *tally, f findings, stdout, stderr io.Writer) error {
 	for i, p := range f.problems {
 		if i == shownProblems {

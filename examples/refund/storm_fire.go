@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// ordersAtOnce is how many orders are under fire at the same time.
+	// ordersAtOnce is the number of orders that are refunded concurrently.
 	ordersAtOnce = 4
-	// killEvery is how many orders there are, roughly, to one kill.
+	// killEvery is the approximate number of orders per kill.
 	killEvery = 5
-	// killWithin is how soon after its requests the kill comes.
+	// killWithin is the maximum time between the requests and the kill.
 	killWithin = 15 * time.Millisecond
 )
 
-// battle is a storm under way.
+// battle is a running storm.
 type battle struct {
 	*storm
 	tally   *tally
@@ -30,7 +30,7 @@ type battle struct {
 	reading, killing sync.WaitGroup
 }
 
-// fire starts the processes, has every order's requests sent and counts the answers.
+// fire starts the processes, sends every order's requests and counts the answers.
 func (st *storm) fire(ctx context.Context, stderr io.Writer) (*tally, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	b := &battle{storm: st, tally: newTally(st.duplicates), fail: fail}
@@ -85,7 +85,7 @@ func (b *battle) startClients() error {
 	return nil
 }
 
-// refund has order i's requests sent, by all clients at the same moment.
+// refund makes all clients send order i's requests at the same moment.
 func (b *battle) refund(i int) {
 	b.tally.sent(b.order(i))
 	for n, c := range b.clients {
@@ -95,7 +95,7 @@ func (b *battle) refund(i int) {
 	}
 }
 
-// killOne comes down on a replica while it is at work on the order just sent.
+// killOne kills a replica while it works on the order just sent.
 func (b *battle) killOne(ctx context.Context) {
 	time.Sleep(mathrand.N(killWithin))
 	if err := b.fleet.restart(ctx, mathrand.IntN(b.replicas)); err != nil {
@@ -103,7 +103,7 @@ func (b *battle) killOne(ctx context.Context) {
 	}
 }
 
-// end leaves no process and no goroutine behind, however the storm ended.
+// end ends every process and goroutine, also after a failed storm.
 func (b *battle) end() {
 	b.fail(nil)
 	b.killing.Wait()
@@ -114,8 +114,8 @@ func (b *battle) end() {
 	b.reading.Wait()
 }
 
-// share is how many of order i's requests client n sends: all clients send
-// some, and the rest goes to another client each time.
+// share returns how many of order i's requests client n sends: every client sends some, and the
+// rest goes to a different client each time.
 func (st *storm) share(i, n int) int {
 	share := st.duplicates / st.processes
 	if (n+i)%st.processes < st.duplicates%st.processes {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// tally counts what clients were told.
+// tally counts the answers that clients got.
 type tally struct {
-	perOrder int // answers that an order is to have
+	perOrder int // expected answers per order
 
 	mu       sync.Mutex
 	outcomes map[string]int
@@ -53,11 +53,11 @@ func (t *tally) answer(words []string) {
 	}
 	select {
 	case t.changed <- struct{}{}:
-	default: // the waiter will look anyway
+	default: // the waiter is already notified
 	}
 }
 
-// wait returns when at most n orders have answers to come.
+// wait returns when at most n orders have outstanding answers.
 func (t *tally) wait(ctx context.Context, n int) error {
 	for {
 		t.mu.Lock()
@@ -74,8 +74,8 @@ func (t *tally) wait(ctx context.Context, n int) error {
 	}
 }
 
-// compare finds answers that name a refund which the tables do not hold: a
-// client was told of money that did not move.
+// compare finds answers that name a refund that is not in the tables: a client got a confirmation
+// for money that did not move.
 func (t *tally) compare(b books) (problems []string) {
 	for id, order := range t.named {
 		if !slices.ContainsFunc(b.refunds, func(r Refund) bool { return r.ID == id && r.Order == order }) {
@@ -85,7 +85,7 @@ func (t *tally) compare(b books) (problems []string) {
 	return problems
 }
 
-// progress prints a line a second until stop is called, and one at the end.
+// progress prints a line per second until stop is called, and one at the end.
 func (t *tally) progress(w io.Writer, kills *atomic.Int64) (stop func()) {
 	began := time.Now()
 	line := func() {

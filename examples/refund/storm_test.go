@@ -11,17 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// result is what a storm printed last, and how it ended.
+// result is the last output of a storm and its exit status.
 type result struct {
 	orders, requests, refunds, replays, duplicates, unknown int
 	exit                                                    int
 	stderr                                                  string
 }
 
-// runStorm runs the command as a user does, in a process of its own.
+// runStorm runs the command as a user does, in a separate process.
 func runStorm(t *testing.T, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -56,7 +56,7 @@ func TestStorm(t *testing.T) {
 		orders, duplicates = 10, 6
 	}
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		url := dbtest.DSN(t, e) // one database for all: each run audits its own orders
+		url := dbtest.DSN(t, e) // one database for all: each run audits only its own orders
 		for _, p := range protections {
 			for _, kill := range []bool{false, true} {
 				r := runStorm(t, "-dsn", url, "-protect", p.name, fmt.Sprintf("-kill=%v", kill),
@@ -84,7 +84,7 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// Without protection the same service pays twice, or the storm proves nothing.
+// Without protection the same service pays twice. Otherwise the storm would prove nothing.
 func TestStormWithoutProtectionShowsDuplicates(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
@@ -98,7 +98,7 @@ func TestStormWithoutProtectionShowsDuplicates(t *testing.T) {
 	})
 }
 
-// The audit is what fails a run: the same books, said to be protected.
+// The audit makes a run fail: the same books, declared as protected.
 func TestStormFailsOnDuplicates(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// books is what the tables say of a day, counted line by line.
+// books is the content of a day's tables, counted line by line.
 type books struct {
 	lines, booked, entries, twice, closings int
-	total                                   int64 // what merchants were given
+	total                                   int64 // paid to merchants
 	sum                                     int64 // of all entries: 0
 }
 
@@ -28,7 +28,7 @@ WHERE s.day = $1 GROUP BY e.settlement_no, e.account HAVING COUNT(*) > 1) twice`
 	return b, nil
 }
 
-// problems says what is wrong with the books of a file of so many lines.
+// problems lists the errors in the books of a file with the given number of lines.
 func (b books) problems(rows int) (all []string) {
 	wrong := func(is bool, format string, args ...any) {
 		if is {

@@ -6,15 +6,15 @@ import (
 	"errors"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/election"
 )
 
-// closeDay campaigns, and closes the day when it is elected. Another worker is
-// elected when this one dies.
+// closeDay campaigns, and closes the day when it is elected. If this worker dies, another one is
+// elected.
 func (d *database) closeDay(ctx context.Context, day string) error {
 	for {
-		leader, err := d.locks.Election("close "+day).Campaign(ctx, nil)
+		leader, err := election.New(d.locks, "close "+day).Campaign(ctx, nil)
 		if err != nil {
 			return err
 		}
@@ -29,13 +29,13 @@ func (d *database) closeDay(ctx context.Context, day string) error {
 }
 
 // lead waits until every line is booked, and closes the day.
-func (d *database) lead(ctx context.Context, day string, leader *sqllock.Leader) error {
+func (d *database) lead(ctx context.Context, day string, leader *election.Leader) error {
 	for {
 		over, err := d.isClosed(ctx, day)
 		if err != nil || over {
 			return err
 		}
-		err = d.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error { return d.tryClose(ctx, tx, day, leader) })
+		err = d.db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error { return d.tryClose(ctx, tx, day, leader) })
 		if err != nil {
 			return err
 		}
@@ -49,9 +49,9 @@ func (d *database) lead(ctx context.Context, day string, leader *sqllock.Leader)
 	}
 }
 
-// tryClose closes the day if the file is in and everything is booked. A leader
-// that was stopped and comes back when there is another is refused by the guard.
-func (d *database) tryClose(ctx context.Context, tx *sql.Tx, day string, leader *sqllock.Leader) error {
+// tryClose closes the day if the file is complete and everything is booked. The guard refuses a
+// leader that was stopped and continues after another one was elected.
+func (d *database) tryClose(ctx context.Context, tx *sql.Tx, day string, leader *election.Leader) error {
 	if err := d.locks.Guard(ctx, tx, leader.Term()); err != nil {
 		return err
 	}

@@ -15,12 +15,11 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// The service's own tables. {key} is a column whose values are told apart byte
-// for byte: a text column of MySQL folds case, so there it is VARBINARY.
+// The service's own tables. {key} is a column that compares byte for byte: a text column of MySQL
+// folds case, so on MySQL it is VARBINARY.
 var tables = []string{
-	// settlement_no is the unique key that the feed claims. The second UNIQUE
-	// forbids nothing: it is the index by which workers find what is new, in a
-	// form that every engine takes.
+	// settlement_no is the unique key that the feed claims. The second UNIQUE forbids nothing: it
+	// is the index with which workers find new lines, in a form that every engine accepts.
 	`CREATE TABLE IF NOT EXISTS settlements (
 		settlement_no {key}  NOT NULL PRIMARY KEY,
 		day           {key}  NOT NULL,
@@ -29,8 +28,7 @@ var tables = []string{
 		state         {key}  NOT NULL,
 		UNIQUE (day, state, settlement_no)
 	)`,
-	// Double entry. Nothing here forbids to book a line twice, so that the audit
-	// would see it.
+	// Double entry. No constraint forbids booking a line twice, so that the audit would find it.
 	`CREATE TABLE IF NOT EXISTS entries (
 		settlement_no {key}  NOT NULL,
 		account       {key}  NOT NULL,
@@ -45,7 +43,7 @@ var tables = []string{
 		state  {key}  NOT NULL,
 		line_count BIGINT NOT NULL
 	)`,
-	// Nor does anything forbid to close a day twice.
+	// No constraint forbids closing a day twice either.
 	`CREATE TABLE IF NOT EXISTS closings (
 		day   {key}  NOT NULL,
 		token BIGINT NOT NULL,
@@ -54,7 +52,7 @@ var tables = []string{
 	)`,
 }
 
-// database is what every process of the day works on.
+// database is the database that all processes of the day use.
 type database struct {
 	pool   *sql.DB
 	db     *holdfast.DB[*sql.Tx]
@@ -64,12 +62,12 @@ type database struct {
 
 const (
 	serverConnections = 4
-	// leaseTTL is how long the day waits for a leader that was killed.
+	// leaseTTL is how long the day waits after its leader was killed.
 	leaseTTL = 2 * time.Second
 )
 
-// open opens what a database URL names. A program of your own has its pool
-// already; Holdfast works on that one.
+// open opens the database of a URL. A real program has its own pool already, and Holdfast works on
+// that one.
 func open(ctx context.Context, url string) (_ *database, err error) {
 	config, err := dsn.Parse(url)
 	if err != nil {
@@ -106,7 +104,7 @@ func (d *database) close(ctx context.Context) error {
 	return errors.Join(d.locks.Close(context.WithoutCancel(ctx)), d.pool.Close())
 }
 
-// migrate creates what is missing, Holdfast's tables first.
+// migrate creates missing tables, Holdfast's first.
 func migrate(ctx context.Context, pool *sql.DB, engine dsn.Engine) error {
 	if err := migrations.Up(ctx, pool); err != nil {
 		return fmt.Errorf("migrate Holdfast's tables: %w", err)
@@ -116,8 +114,8 @@ func migrate(ctx context.Context, pool *sql.DB, engine dsn.Engine) error {
 		key = "VARBINARY(64)"
 	}
 	for _, table := range tables {
-		// PostgreSQL fails one of two CREATE TABLE IF NOT EXISTS that run at the
-		// same moment. A real service has a migration tool.
+		// PostgreSQL fails one of two CREATE TABLE IF NOT EXISTS that run at the same moment. A
+		// real service has a migration tool.
 		var err error
 		for range 5 {
 			if _, err = pool.ExecContext(ctx, strings.ReplaceAll(table, "{key}", key)); err == nil {

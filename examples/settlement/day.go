@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// environmentURL hands the database URL to a child: arguments are seen by
-// every user of the machine, and the URL has a password.
+// environmentURL passes the database URL to a child, because every user of the machine can see
+// arguments and the URL contains a password.
 const environmentURL = "SETTLEMENT_EXAMPLE_DSN"
 
-// day is a whole run, as its flags say.
+// day is a whole run, with the values of its flags.
 type day struct {
 	name, url, file string
 	rows, workers   int
@@ -27,8 +27,8 @@ type day struct {
 	stdout, stderr  io.Writer
 }
 
-// dayCommand feeds a day's file twice, has workers book it, kills some of them,
-// and audits the books.
+// dayCommand feeds a day's file twice, lets workers book it, kills some of them, and audits the
+// books.
 func dayCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("settlement", flag.ContinueOnError)
 	y := &day{name: newDay(), stdout: os.Stdout, stderr: os.Stderr}
@@ -137,8 +137,8 @@ func (y *day) once(ctx context.Context) (result fed, killed int, err error) {
 	return result, killed, err
 }
 
-// child runs this program once more and hears what it prints. dies has it killed
-// in the midst of its work: some time after it first said that it did any.
+// child runs this program again and reads its output. With dies, it is killed during its work:
+// some time after it first reported work.
 func (y *day) child(ctx context.Context, dies bool, heard func(line string), args ...string) (dead bool, err error) {
 	self, err := os.Executable()
 	if err != nil {

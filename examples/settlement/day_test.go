@@ -7,10 +7,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// A day starts its own program again; under test that is the test binary.
+// A day starts its own program again. In tests, that program is the test binary.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "feed" || os.Args[1] == "work") {
 		os.Exit(run(os.Args[1:]))
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	dbtest.VerifyNoLeaks(m)
 }
 
-// buffer hears several processes at once, as a terminal does.
+// buffer collects the output of several processes at once, as a terminal does.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -36,9 +36,9 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// TestDay: the file is fed twice, the feed and workers are killed, and each line
-// is booked once.
+// TestDay feeds the file twice and kills the feed and the workers. Each line is booked once.
 func TestDay(t *testing.T) {
+	dbtest.NotUnderRace(t, "its workers are processes")
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		var out, log buffer
@@ -61,7 +61,7 @@ func TestDay(t *testing.T) {
 	})
 }
 
-// TestAuditSees: the audit fails on books that are wrong.
+// TestAuditSees checks that the audit fails on wrong books.
 func TestAuditSees(t *testing.T) {
 	t.Parallel()
 	const rows = 200
@@ -99,8 +99,8 @@ func TestAuditSees(t *testing.T) {
 	}
 }
 
-// TestChangedLine: a line that comes with another amount is refused, and the
-// first one stays.
+// TestChangedLine checks that a line with a changed amount is refused, and the first version
+// stays.
 func TestChangedLine(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 )
 
 // Settlement is a line of the file, and a row of settlements.
@@ -25,14 +25,14 @@ type Settlement struct {
 	State    string `db:"state"`  // "new", then "booked"
 }
 
-// feedBatch is how many lines one transaction takes: a killed feed loses at the
-// most so many, and finds them again when the file is fed again.
+// feedBatch is the number of lines per transaction. A killed feed loses at most this many, and
+// finds them again when the file is fed again.
 const feedBatch = 1000
 
-// fed says what became of a file's lines.
+// fed counts the outcomes of a file's lines.
 type fed struct{ new, known, refused int }
 
-// feedCommand takes a file in, and says what became of its lines.
+// feedCommand feeds a file, and prints the outcomes of its lines.
 func feedCommand(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("feed", flag.ContinueOnError)
 	day, file := flags.String("day", "", "the file's day"), flags.String("file", "", "the file")
@@ -59,14 +59,14 @@ func feedCommand(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// feed claims the lines of a file: each gets its row once, whoever feeds the
-// file, and however often.
+// feed claims the lines of a file. Each line gets one row, regardless of how many processes feed
+// the file, and how often.
 func (d *database) feed(ctx context.Context, day string, file io.Reader, progress func(fed)) (fed, error) {
-	settlements, err := idempotency.NewTable[Settlement](ctx, d.db, idempotency.TableSpec{
+	settlements, err := businessrow.New[Settlement](ctx, d.db, businessrow.Spec{
 		Table: "settlements",
 		Key:   []string{"settlement_no"},
-		// A line with a number that is known and with another amount is no
-		// duplicate: it is refused, and somebody has to look at it.
+		// A line with a known number and another amount is not a duplicate: it is refused, and a
+		// person must look at it.
 		Compare: []string{"day", "merchant", "amount"},
 	})
 	if err != nil {
@@ -85,7 +85,7 @@ func (d *database) feed(ctx context.Context, day string, file io.Reader, progres
 		}
 		count += len(batch)
 		var part fed
-		err = d.db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+		err = d.db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			part = fed{} // the transaction may run again
 			verdicts, err := settlements.ClaimAllTx(ctx, tx, batch)
 			if err != nil {
@@ -129,14 +129,14 @@ func readBatch(lines *csv.Reader, day string) (batch []Settlement, err error) {
 	return batch, nil
 }
 
-// fedAll says that a day's file is in, so that the day can be closed.
+// fedAll records that a day's file is complete, so that the day can be closed.
 func (d *database) fedAll(ctx context.Context, day string, lines int) error {
 	type dayRow struct {
 		Day   string `db:"day"`
 		State string `db:"state"`
 		Lines int    `db:"line_count"`
 	}
-	days, err := idempotency.NewTable[dayRow](ctx, d.db, idempotency.TableSpec{Table: "days", Key: []string{"day"}, Compare: []string{"line_count"}})
+	days, err := businessrow.New[dayRow](ctx, d.db, businessrow.Spec{Table: "days", Key: []string{"day"}, Compare: []string{"line_count"}})
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (d *database) fedAll(ctx context.Context, day string, lines int) error {
 	return err
 }
 
-// writeFile makes the file of a day, in which merchants come in no order.
+// writeFile writes the file of a day, with merchants in mixed order.
 func writeFile(w io.Writer, day string, rows int) error {
 	out := csv.NewWriter(w)
 	for i := range rows {
@@ -159,7 +159,7 @@ func writeFile(w io.Writer, day string, rows int) error {
 
 const merchants = 40
 
-// sum is what the lines of such a file add up to.
+// sum returns the total of the lines of such a file.
 func sum(rows int) (total int64) {
 	for i := range rows {
 		total += int64(100 + i%900)
@@ -167,5 +167,5 @@ func sum(rows int) (total int64) {
 	return total
 }
 
-// newDay names a day that no other run has.
+// newDay returns a day that no other run uses.
 func newDay() string { return time.Now().UTC().Format("2006-01-02T150405.000000") }

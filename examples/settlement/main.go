@@ -1,11 +1,11 @@
-// Command settlement books a day's settlement file with several workers, and
-// each line of it once, although the file comes twice and workers are killed.
+// Command settlement books a day's settlement file with several workers. It books each line once,
+// although the file is fed twice and workers are killed.
 //
 //	go run ./examples/settlement             # 2,000 lines, SQLite in a temporary file
 //	go run ./examples/settlement -rows 100000 -kill -dsn postgres://…
 //
-// Read feed.go first (a line's own row is its record), then work.go (workers
-// share the rows out), then closing.go (one leader closes the day).
+// Read feed.go first (a line's own row is its record), then work.go (workers share the rows), then
+// closing.go (one leader closes the day).
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// run is main with its arguments and its exit status: 0, 1 for a failure, 2
-// for arguments that were not understood.
+// run is main with its arguments as parameters. It returns the exit status: 0, 1 for a failure, 2
+// for invalid arguments.
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -36,7 +36,7 @@ func run(args []string) int {
 		err = dayCommand(ctx, args)
 	case "feed": // a process of the day
 		err = feedCommand(ctx, args)
-	case "work": // another
+	case "work": // another process of the day
 		err = workCommand(ctx, args)
 	default:
 		err = usageError{fmt.Errorf("there is no command %q: give flags only", command)}
@@ -53,10 +53,10 @@ func run(args []string) int {
 	return 1
 }
 
-// usageError is a mistake in the arguments.
+// usageError is an error in the arguments.
 type usageError struct{ error }
 
-// parse reads the arguments of a command that takes flags only.
+// parse parses the arguments of a command that takes flags only.
 func parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

@@ -15,19 +15,19 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 const (
-	// workBatch is how many lines a worker takes at a time, and how many are
-	// left for others should it die.
+	// workBatch is the number of lines that a worker takes at a time, and that other workers take
+	// over if it dies.
 	workBatch = 200
-	// idle is how long a worker rests that finds nothing.
+	// idle is how long a worker pauses if it finds no lines.
 	idle = 20 * time.Millisecond
 )
 
-// workCommand is one worker: it books lines until the day is closed, and
-// campaigns to be the one that closes it.
+// workCommand runs one worker: it books lines until the day is closed, and campaigns to be the one
+// that closes it.
 func workCommand(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("work", flag.ContinueOnError)
 	day := flags.String("day", "", "the day")
@@ -43,7 +43,7 @@ func workCommand(ctx context.Context, args []string) (err error) {
 	defer cancel(nil)
 	closed := make(chan error, 1)
 	go func() { closed <- d.closeDay(ctx, *day) }()
-	go func() { // the parent's end is ours
+	go func() { // ends with the parent
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		cancel(errors.New("the parent is gone"))
 	}()
@@ -54,23 +54,23 @@ func workCommand(ctx context.Context, args []string) (err error) {
 	return errors.Join(err, <-closed)
 }
 
-// work books what is new until the day is closed.
+// work books new lines until the day is closed.
 func (d *database) work(ctx context.Context, day string, progress func(n int)) error {
-	settlements, err := sqllock.NewTable[Settlement](ctx, d.locks, sqllock.TableSpec{Table: "settlements", Key: []string{"settlement_no"}})
+	settlements, err := rowlock.NewTable[Settlement](ctx, d.db, holdfast.TableSpec{Table: "settlements", Key: []string{"settlement_no"}})
 	if err != nil {
 		return err
 	}
 	for {
 		n := 0
-		err := d.db.InTx(ctx, holdfast.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx *sql.Tx) error {
-			// Lines that other workers have are passed over. What a killed worker
-			// had is free again when its transaction is gone.
-			lines, err := settlements.NextTx(ctx, tx, workBatch, sqllock.Where("day", "=", day), sqllock.Where("state", "=", "new"))
+		err := d.db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			// Skip lines that other workers have locked. The lines of a killed worker are free
+			// again when its transaction is gone.
+			lines, err := settlements.NextTx(ctx, tx, workBatch, rowlock.Where("day", "=", day), rowlock.Where("state", "=", "new"))
 			if n = len(lines); err != nil || n == 0 {
 				return err
 			}
 			return d.book(ctx, tx, lines)
-		})
+		}, holdfast.TxOptions{Isolation: sql.LevelReadCommitted})
 		switch {
 		case err != nil:
 			return err
@@ -115,7 +115,7 @@ func (d *database) book(ctx context.Context, tx *sql.Tx, lines []Settlement) err
 	return exec(`UPDATE settlements SET state = 'booked' WHERE settlement_no IN `+rowsOf(1, len(lines)), marks...)
 }
 
-// createBalances makes the accounts, once.
+// createBalances creates the accounts, once.
 func (d *database) createBalances(ctx context.Context) error {
 	accounts := []string{"clearing"}
 	for i := range merchants {
@@ -130,7 +130,7 @@ SELECT $1, 0 WHERE NOT EXISTS (SELECT 1 FROM balances WHERE account = $2)`), acc
 	return nil
 }
 
-// rowsOf writes the parameters of so many rows: ($1, $2), ($3, $4).
+// rowsOf writes the parameters of the given number of rows: ($1, $2), ($3, $4).
 func rowsOf(rows, columns int) string {
 	var b strings.Builder
 	for i := range rows * columns {
@@ -147,5 +147,5 @@ func rowsOf(rows, columns int) string {
 	return b.String() + ")"
 }
 
-// placeholder is a parameter of the queries, which come in order.
+// placeholder matches the parameters of the queries, which are in order.
 var placeholder = regexp.MustCompile(`\$\d+`)

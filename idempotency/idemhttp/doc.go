@@ -1,9 +1,9 @@
-// Package idemhttp makes HTTP handlers idempotent: a request that is sent
-// again with the same Idempotency-Key gets the answer of the first, byte for
-// byte, and its effect happens once. It follows the IETF draft
-// draft-ietf-httpapi-idempotency-key-header, with errors as RFC 9457 has them.
+// Package idemhttp makes HTTP handlers idempotent. A request that is sent again with the same
+// Idempotency-Key gets the response of the first, byte for byte, and its effect happens once. The
+// package follows the IETF draft draft-ietf-httpapi-idempotency-key-header, and reports errors as
+// defined by RFC 9457.
 //
-//	m, err := idemhttp.New(store, idemhttp.Options{Tenant: merchantOf})
+//	m, err := idemhttp.New(store, idemhttp.Operation("refund"), idemhttp.Options{Tenant: merchantOf})
 //	mux.Handle("POST /orders/{order}/refunds", m.Handler(
 //		func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 //			...
@@ -11,61 +11,57 @@
 //
 // # One transaction
 //
-// The handler runs in the transaction that keeps its response
-// ([idempotency.Do]): the claim of the key, the handler's writes, the response
-// and COMMIT are one. The handler receives that transaction ([Middleware.Handler])
-// or finds it in its request's context ([Tx]). Nothing is sent before COMMIT,
-// so no client is told of what did not happen.
+// The handler runs in the transaction that stores its response ([idempotency.Do]): the claim of
+// the key, the handler's writes, the response and COMMIT are one transaction. The handler receives
+// that transaction ([Middleware.Handler]) or finds it in its request's context ([Tx]). Nothing is
+// sent before COMMIT, so a client never receives a response for work that was not committed.
 //
-// The handler may run more than once for one request, so it must have effects
-// in the database only, and through its transaction only. It fails with an
-// error, or with [Fail].
+// The handler may run more than once for one request, so it must have effects in the database
+// only, and through its transaction only. It fails with an error, or with [Fail].
 //
-// # Answers
+// # Responses
 //
-//	the handler's                        first request, or not kept (see below)
+//	the handler's                        first request, or not stored (see below)
 //	the handler's, Idempotent-Replayed   a duplicate
 //	400  ProblemKeyMissing, ProblemKeyMalformed, ProblemRequest
 //	403  ProblemTenant
-//	409  ProblemInProgress, Retry-After  a duplicate while the first is under way
-//	410  ProblemExpired                  done, the answer is no longer kept
+//	409  ProblemInProgress, Retry-After  a duplicate while the first is in progress
+//	410  ProblemExpired                  executed, the response is no longer kept
 //	413  ProblemBodyTooLarge
 //	422  ProblemMismatch                 the key was used for another request
 //	422  ProblemRejected                 the handler returned idempotency.Reject
 //	500  ProblemInternal
-//	503  ProblemUnknown, Retry-After     nobody knows yet: retry with the same key
+//	503  ProblemUnknown, Retry-After     outcome not known yet: retry with the same key
 //	503  ProblemUnavailable, Retry-After retry with the same key
 //
-// # What is kept
+// # What is stored
 //
-// A definite answer: by default 2xx and 3xx with the handler's writes, most 4xx
-// without them ([DefaultVerdict], Options.Verdict), and the refusals that a
-// handler marks by [idempotency.Reject]. Everything else rolls back, is sent
-// and not kept, and the key is free. A duplicate gets status, body and the
-// header fields of [DefaultHeaders]; Set-Cookie, Date and the like are those of
-// the first response only.
+// Definite responses are stored: by default 2xx and 3xx with the handler's writes, most 4xx
+// without them ([DefaultDecision], Options.Decide), and the refusals that a handler makes with
+// [idempotency.Reject]. Every other response rolls back, is sent and not stored, and the key is
+// free. A duplicate gets the status, the body and the header fields of [DefaultHeaders].
+// Set-Cookie, Date and similar fields belong to the first response only.
 //
 // # What is refused
 //
-// A response in the making is in memory and then in the record, so it is
-// bounded by the store's MaxResult, where the body counts a third more (base64)
-// beside the header fields: a larger one is rolled back and answered 500. So
-// are trailers, and 101. Informational responses are dropped. The
-// ResponseWriter is no http.Flusher, and http.ResponseController says
-// http.ErrNotSupported: to stream, answer with the address of the stream.
+// A response is built in memory and then stored in the record, so the store's MaxResult bounds it.
+// The header fields count, and the body counts a third more than its size (base64). A larger
+// response is rolled back and answered 500. So are trailers, and 101. Informational responses are
+// dropped. The ResponseWriter is not an http.Flusher, and http.ResponseController returns
+// http.ErrNotSupported. To stream, respond with the address of the stream.
 //
-// # Clients that go away
+// # Clients that disconnect
 //
-// A client that disconnects before COMMIT cancels the handler's context, and
-// the work is rolled back; one that disconnects later undoes nothing. Both ask
-// again with the same key. [Transport] does that for a client.
+// A client that disconnects before COMMIT cancels the handler's context, and the work is rolled
+// back. A later disconnect undoes nothing. In both cases the client must retry with the same key.
+// [Transport] does that for a client.
 //
 // # Routers
 //
-// Wrap the handler of a route, or a whole router that has the routes which need
-// a key: chi, gin and echo are http.Handlers, and each run then has a context
-// of the router's own. Do not make it a router's middleware whose next can be
-// called once only, or that handles the returned error outside: see examples/http
-// for each. Authentication and rate limits stand before it, so that their
-// answers are never kept.
+// Wrap the handler of a route, or a whole router whose routes all need a key (then the function
+// operation of [New] distinguishes the operations by the request). chi, gin and echo are
+// http.Handlers, and each run then has its own router context. Do not use it as a router's
+// middleware if that router can call next once only, or handles the returned error outside of it:
+// see examples/http for each. Put authentication and rate limits in front of it, so that their
+// responses are never stored.
 package idemhttp

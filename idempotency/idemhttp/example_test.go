@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// A refund over HTTP: a client asks twice with one key.
+// A refund over HTTP: a client sends the request twice with one key.
 func Example() {
 	if err := shop(context.Background()); err != nil {
 		fmt.Println(err)
@@ -30,7 +30,7 @@ func Example() {
 	// refunds in the table: 1
 }
 
-// shop is the program around it: a pool, the tables and a server.
+// shop sets up the rest of the program: a pool, the tables and a server.
 func shop(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "holdfast")
 	if err != nil {
@@ -70,11 +70,11 @@ func refunds(ctx context.Context, pool *sql.DB) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := idempotency.New(ctx, db, idempotency.Options{})
+	store, err := idempotency.New(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	once, err := idemhttp.New(store, idemhttp.Options{
+	once, err := idemhttp.New(store, idemhttp.Operation("refund"), idemhttp.Options{
 		Tenant: func(*http.Request) (string, error) { return "shop-7", nil }, // from a verified credential
 	})
 	if err != nil {
@@ -88,10 +88,10 @@ func refunds(ctx context.Context, pool *sql.DB) (http.Handler, error) {
 				return err
 			}
 			if len(cents) > 6 {
-				return idempotency.Reject("over_refund", "more than was paid") // final: 422 now and ever
+				return idempotency.Reject("over_refund", "more than was paid") // final: each retry gets this 422
 			}
 			if _, err := tx.ExecContext(r.Context(), `INSERT INTO refunds VALUES (?, ?)`, r.PathValue("order"), cents); err != nil {
-				return err // rolled back, run again if the database asks for it, else 500
+				return err // rolled back; run again if the database requires it, otherwise 500
 			}
 			w.WriteHeader(http.StatusCreated) // sent after COMMIT
 			_, err = fmt.Fprintf(w, "refunded %s cents of order %s", cents, r.PathValue("order"))
@@ -103,7 +103,7 @@ func refunds(ctx context.Context, pool *sql.DB) (http.Handler, error) {
 func askTwice(ctx context.Context, url string) error {
 	client := http.Client{Transport: &idemhttp.Transport{}}
 	defer client.CloseIdleConnections()
-	ctx = idemhttp.WithKey(ctx, "order-42-refund-1") // one intent, however often it is asked for
+	ctx = idemhttp.WithKey(ctx, "order-42-refund-1") // one intent, even if it is sent many times
 	for range 2 {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/orders/42/refunds", strings.NewReader("1250"))
 		if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// rejection: a refusal that the handler marks as final undoes its writes and is
-// replayed, with the handler's own answer or with a problem.
+// rejection checks that a refusal which the handler marks as final rolls back its writes and
+// is replayed, with the handler's own answer or with a problem.
 func rejection[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		if err := s.Effect(r.Context(), tx, r.PathValue("order")); err != nil {
 			return err
 		}
 		switch r.PathValue("order") {
-		case "lie": // as a router does for a handler that wrote nothing
+		case "lie": // a router does this for a handler that wrote nothing
 			w.Header().Set("ETag", `"lie"`)
 			w.WriteHeader(http.StatusOK)
 			_, _ = w.Write([]byte("done"))
@@ -55,7 +55,8 @@ func rejection[Tx any](e *conformance.Env[Tx]) {
 	s.wantRuns(3)
 }
 
-// failures: an error of the handler is no verdict, and what it says stays in the log.
+// failures checks that an error of the handler is not stored as a result, and that its text
+// appears only in the log.
 func failures[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		if err := s.Effect(r.Context(), tx, r.PathValue("order")); err != nil {
@@ -101,8 +102,8 @@ func failures[Tx any](e *conformance.Env[Tx]) {
 	}
 }
 
-// runsAgain: where the engine asks for it the handler runs again, with the
-// whole body, a new ResponseWriter and nothing of the run before.
+// runsAgain checks that when the engine requires it, the handler runs again with the whole
+// body, a new ResponseWriter and nothing left from the earlier run.
 func runsAgain[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{Attempts: 5}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		w.Header().Add("X-Run", "x")
@@ -132,14 +133,14 @@ func runsAgain[Tx any](e *conformance.Env[Tx]) {
 	s.wantEffects("always", 0)
 }
 
-// busy is an engine's own error that asks for the whole transaction again.
+// busy returns an error of the engine after which the whole transaction must run again.
 func busy[Tx any](e *conformance.Env[Tx]) error {
 	statement := `SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213`
 	switch e.Engine {
 	case dbtest.Postgres:
 		statement = `DO $$ BEGIN RAISE SQLSTATE '40001'; END $$`
 	case dbtest.SQLite:
-		// The handler's own transaction has the only writer.
+		// The handler's own transaction has the write lock.
 		statement = `BEGIN IMMEDIATE`
 	}
 	conn, err := e.SQL.Conn(e.Ctx)
@@ -158,12 +159,12 @@ func busy[Tx any](e *conformance.Env[Tx]) error {
 	return err
 }
 
-// swallowed: an error that the handler swallowed and after which its transaction
-// is gone never becomes an effect, nor a success that the client is told of.
+// swallowed checks that when the handler ignores an error that ended its transaction, there is
+// no effect and the client gets no success.
 func swallowed[Tx any](e *conformance.Env[Tx]) {
 	ends := `ROLLBACK`
 	if e.Engine == dbtest.Postgres {
-		ends = `INSERT INTO no_such_table VALUES (1)` // PostgreSQL refuses all that follows
+		ends = `INSERT INTO no_such_table VALUES (1)` // PostgreSQL refuses every later statement
 	}
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		_, _ = s.Exec(r.Context(), tx, ends)
@@ -178,11 +179,10 @@ func swallowed[Tx any](e *conformance.Env[Tx]) {
 	s.wantRuns(2)
 }
 
-// ranOnce: a router's middleware that can run its handler once only is found
-// out when the engine asks for another run, instead of committing nothing as a
-// success.
+// ranOnce checks a router's middleware that can run its handler only once. When the engine
+// requires another run, this is detected, instead of committing nothing and reporting success.
 func ranOnce[Tx any](e *conformance.Env[Tx]) {
-	m, err := idemhttp.New(e.Store(idempotency.Options{}), idemhttp.Options{Logger: slog.New(slog.DiscardHandler)})
+	m, err := idemhttp.New(e.Store(idempotency.Options{}), idemhttp.Operation("refund"), idemhttp.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -202,10 +202,10 @@ func ranOnce[Tx any](e *conformance.Env[Tx]) {
 	}
 }
 
-// outer: header fields of a middleware around this one are the handler's to
-// change, and those of a replay are of its own request.
+// outer checks that the handler can change header fields set by an outer middleware, and that
+// a replay carries the fields of the replaying request.
 func outer[Tx any](e *conformance.Env[Tx]) {
-	m, err := idemhttp.New(e.Store(idempotency.Options{}), idemhttp.Options{})
+	m, err := idemhttp.New(e.Store(idempotency.Options{}), idemhttp.Operation("refund"))
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -232,11 +232,11 @@ func outer[Tx any](e *conformance.Env[Tx]) {
 	}
 }
 
-// wrapFinds: a plain handler finds its transaction, fails and rejects through
-// its context; what is asked of the wrong context is not overlooked.
+// wrapFinds checks that a plain handler finds its transaction, fails and rejects through its
+// context, and that use of the wrong context is reported.
 func wrapFinds[Tx any](e *conformance.Env[Tx]) {
 	store := e.Store(idempotency.Options{})
-	m, err := idemhttp.New(store, idemhttp.Options{Logger: slog.New(slog.DiscardHandler)})
+	m, err := idemhttp.New(store, idemhttp.Operation("refund"), idemhttp.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		e.Fatal(err)
 	}

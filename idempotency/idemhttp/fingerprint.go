@@ -1,29 +1,33 @@
 package idemhttp
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"mime"
 	"net/http"
 	"strings"
 
-	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/canonical"
 )
 
-// fingerprint is the default of Options.Fingerprint. Each part stands behind
-// its length, so that no two different requests are the same bytes. The path
-// is that of the request and not of the route, whose parameters tell requests
-// apart.
+// fingerprint is the default of Options.Fingerprint. The length precedes each part, so that no two
+// different requests give the same bytes. The path is the path of the request, not the pattern of
+// the route, because parameters distinguish requests. The body is included as a hash, because its
+// canonical form may be six times as long as the body itself.
 func fingerprint(r *http.Request, body []byte) ([]byte, error) {
-	kind := "bytes"
+	kind, sum := "bytes", sha256.New()
 	if isJSON(r.Header.Get("Content-Type")) {
-		// What is no JSON in truth is told apart by its bytes.
-		if c, err := idempotency.Canonical(json.RawMessage(body)); err == nil {
-			kind, body = "json", c
+		kind = "json"
+		if canonical.Write(sum, body) != nil { // not valid JSON after all
+			kind = "bytes"
+			sum.Reset()
 		}
 	}
-	b := make([]byte, 0, len(body)+256)
-	for _, part := range []string{"holdfast http 1", r.Method, r.URL.EscapedPath(), r.URL.RawQuery, kind, string(body)} {
+	if kind == "bytes" {
+		sum.Write(body)
+	}
+	var b []byte
+	for _, part := range []string{"holdfast http 2", r.Method, r.URL.EscapedPath(), r.URL.RawQuery, kind, string(sum.Sum(nil))} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
 		b = append(b, part...)
 	}

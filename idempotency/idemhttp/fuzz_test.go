@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 )
 
-// FuzzFingerprint: two requests have one fingerprint only when they are the same,
-// or differ in the spelling of one JSON value.
+// FuzzFingerprint checks that two requests have the same fingerprint only if they are equal,
+// or differ only in how one JSON value is written.
 func FuzzFingerprint(f *testing.F) {
 	const jsonType = "application/json"
 	f.Add("POST", "/a", "q=1", jsonType, []byte(`{"a":1}`), "POST", "/a", "q=1", jsonType, []byte(`{ "a": 1 }`))
@@ -45,7 +45,7 @@ func request(method, path, query, media string) *http.Request {
 	return &http.Request{Method: method, URL: &url.URL{Path: path, RawQuery: query}, Header: http.Header{"Content-Type": {media}}}
 }
 
-// FuzzRestore: whatever a record holds is replayed or refused, and nothing panics.
+// FuzzRestore checks that any stored record is replayed or refused, without a panic.
 func FuzzRestore(f *testing.F) {
 	for _, s := range []string{`{"status":200}`, `{"status":99}`, `{"status":1000}`, `{"status":204,"body":"YQ=="}`, `{"status":200,"header":{"X":["a\nb"],"":[""]}}`, `null`, `{"status":1e3}`} {
 		f.Add([]byte(s))

@@ -13,7 +13,7 @@ import (
 const (
 	// HeaderKey carries the key in a request.
 	HeaderKey = "Idempotency-Key"
-	// HeaderReplayed is "true" in a response that answers from the record.
+	// HeaderReplayed is "true" in a response that was replayed from the record.
 	HeaderReplayed = "Idempotent-Replayed"
 )
 
@@ -21,16 +21,16 @@ var (
 	// ErrKeyMissing means that a request has no Idempotency-Key.
 	ErrKeyMissing = errors.New("idemhttp: Idempotency-Key is missing")
 
-	// ErrKeyMalformed means that a request's Idempotency-Key is empty, given
-	// more than once, or no string.
+	// ErrKeyMalformed means that a request's Idempotency-Key is empty, given more than once, or
+	// not a string.
 	ErrKeyMalformed = errors.New("idemhttp: Idempotency-Key is malformed")
 )
 
-// ParseKey reads the key of a request. It is a String of a structured field,
-// in quotes, as the draft has it in section 2.1 (the syntax is that of RFC
-// 9651, section 3.3.3; parameters are ignored), or the same text bare, as most
-// clients send it: visible ASCII without quote, comma and semicolon, which
-// could be two fields that a proxy joined. Quoted and bare are the same key.
+// ParseKey reads the key of a request. It accepts a String of a structured field, in quotes, as
+// section 2.1 of the draft defines it (the syntax is that of RFC 9651, section 3.3.3; parameters
+// are ignored). It also accepts the same text without quotes, as most clients send it: visible
+// ASCII without quote, comma and semicolon, because those could come from two fields that a proxy
+// joined. The quoted and the bare form are the same key.
 //
 // Errors: [ErrKeyMissing], [ErrKeyMalformed].
 func ParseKey(h http.Header) (string, error) {
@@ -48,7 +48,7 @@ func ParseKey(h http.Header) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf(`%w: it begins with a quote and is not one quoted string such as "7f9c": %w`, ErrKeyMalformed, err)
 		}
-		key, _ = item.Value.(string) // what begins with a quote is a string
+		key, _ = item.Value.(string) // an item that begins with a quote is a string
 	} else if i := strings.IndexFunc(value, notBare); i >= 0 {
 		return "", fmt.Errorf(`%w: byte %d of it has to be in a quoted string such as "7f9c"`, ErrKeyMalformed, i+1)
 	}
@@ -60,10 +60,10 @@ func ParseKey(h http.Header) (string, error) {
 
 func notBare(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`",;`, r) }
 
-// FormatKey quotes a key for the header, as the draft has it in section 2.1.
+// FormatKey quotes a key for the header, as section 2.1 of the draft defines it.
 //
-// Errors: [ErrKeyMalformed] for an empty key, and for one with other than
-// printable ASCII.
+// Errors: [ErrKeyMalformed] for an empty key, and for a key with characters other than printable
+// ASCII.
 func FormatKey(key string) (string, error) {
 	if key == "" {
 		return "", fmt.Errorf("%w: it is empty", ErrKeyMalformed)

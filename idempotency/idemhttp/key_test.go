@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 )
 
-// TestParseKey: quoted and bare are the same key; what could be two keys, or
-// none, is refused.
+// TestParseKey checks that the quoted and the bare form are the same key, and that a header
+// that could mean two keys or none is refused.
 func TestParseKey(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -42,7 +42,7 @@ func TestParseKey(t *testing.T) {
 		{[]string{"a\x7f"}, "", idemhttp.ErrKeyMalformed},
 		{[]string{"\"a\tb\""}, "", idemhttp.ErrKeyMalformed},
 		{[]string{`a b`}, "", idemhttp.ErrKeyMalformed},
-		// A proxy may join two fields with a comma: neither is the key.
+		// A proxy may join two fields with a comma, so neither part is used as the key.
 		{[]string{`a,b`}, "", idemhttp.ErrKeyMalformed},
 		{[]string{`a, b`}, "", idemhttp.ErrKeyMalformed},
 		{[]string{`"a", "b"`}, "", idemhttp.ErrKeyMalformed},
@@ -68,8 +68,8 @@ func TestFormatKey(t *testing.T) {
 	}
 }
 
-// FuzzKey: whatever comes, a key that is accepted is printable ASCII, survives
-// being quoted, and is the same key bare wherever bare is accepted.
+// FuzzKey checks that every accepted key is printable ASCII, survives quoting, and is the same
+// key in bare form where the bare form is accepted.
 func FuzzKey(f *testing.F) {
 	for _, s := range []string{`"k"`, `k`, ``, `""`, `"a\"b"`, `"a\\"`, `"k";p=1`, `a,b`, `"a", "b"`, "\u00e9", "\"\x00\"", `:YQ==:`, `?1`, `"k";a="`, "\xff"} {
 		f.Add(s)

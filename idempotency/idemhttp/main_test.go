@@ -3,7 +3,7 @@ package idemhttp_test
 import (
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }

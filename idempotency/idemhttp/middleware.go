@@ -9,35 +9,49 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Middleware makes handlers idempotent. It is safe for concurrent use.
 type Middleware[T any] struct {
-	store   *idempotency.Store[T]
-	options Options
-	limit   int // of what the record keeps, in bytes
+	store     *idempotency.Store[T]
+	operation func(r *http.Request) string
+	options   Options
+	limit     int // bound of the stored response, in bytes
 }
 
-// New makes a middleware on a store.
+// New makes a middleware on a store. operation returns the operation name of a request, see
+// [idempotency.Op].Name: [Operation] gives all requests one name, and your own function can
+// distinguish the operations of a router. A key belongs to its operation's name: after a rename, a
+// duplicate runs the handler again. So do not build the name from a router's pattern, which
+// changes with a parameter's name or a version prefix. At most 128 bytes; an empty name is
+// answered 500.
 //
-// Errors: [holdfast.ErrInvalid], for one when Options.Tenant is missing.
-func New[T any](store *idempotency.Store[T], o Options) (*Middleware[T], error) {
+// Errors: [holdfast.ErrInvalid], for example if operation is nil, or if Options.Tenant is missing
+// and the store is not SingleTenant.
+func New[T any](store *idempotency.Store[T], operation func(r *http.Request) string, opts ...Options) (*Middleware[T], error) {
 	if store == nil {
 		return nil, invalid("store", "is nil")
+	}
+	if operation == nil {
+		return nil, invalid("operation", `is nil: name what the handler does, for example with Operation("refund"), and never change the name`)
+	}
+	o, err := options.One(opts)
+	if err != nil {
+		return nil, err
 	}
 	if err := o.withDefaults(store.Options()); err != nil {
 		return nil, err
 	}
-	return &Middleware[T]{store, o, store.Options().MaxResult}, nil
+	return &Middleware[T]{store, operation, o, store.Options().MaxResult}, nil
 }
 
-// Wrap makes next idempotent for the methods of Options. next finds its
-// transaction with [Tx] and fails with [Fail]. It may run more than once for
-// one request, each time with the whole body and a new ResponseWriter, and
-// must have effects in the database only, through its transaction only.
+// Wrap makes next idempotent for the methods of Options. next finds its transaction with [Tx] and
+// fails with [Fail]. It may run more than once for one request, each time with the whole body and
+// a new ResponseWriter, and must have effects in the database only, through its transaction only.
 //
-// What next writes is sent when the transaction has ended. A panic of next
-// rolls back and goes on.
+// Wrap sends the response of next after the transaction has ended. A panic of next rolls back and
+// propagates.
 func (m *Middleware[T]) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if slices.Contains(m.options.Methods, r.Method) {
@@ -48,9 +62,8 @@ func (m *Middleware[T]) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// Handler is Wrap for a function that receives the transaction and returns an
-// error: see [Fail] for what becomes of it. Methods that need no key are
-// answered 405.
+// Handler is Wrap for a function that receives the transaction and returns an error; see [Fail]
+// for how errors are handled. Methods that need no key are answered 405.
 func (m *Middleware[T]) Handler(fn func(w http.ResponseWriter, r *http.Request, tx T) error) http.Handler {
 	return m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tx, ok := Tx[T](r.Context())
@@ -71,8 +84,8 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 		m.refuse(w, r, err)
 		return
 	}
-	var last *recorder // what the run that counts wrote
-	asked := false     // a run asked for its transaction
+	var last *recorder // the response of the run that counts
+	asked := false     // a run used its transaction
 	result, err := idempotency.Do(r.Context(), m.store, op, func(ctx context.Context, tx T) (json.RawMessage, error) {
 		h := &held[T]{tx: tx}
 		rec, kept, err := m.run(ctx, h, r, w.Header(), body, next)
@@ -86,7 +99,7 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	var rejection *idempotency.Rejection
 	if errors.As(err, &rejection) && result.Outcome != 0 {
 		kept, err = rejection.Detail, nil
-		if kept == nil { // made by something else than this middleware
+		if kept == nil { // stored by other code than this middleware
 			m.options.WriteProblem(w, r, rejected(rejection))
 			return
 		}
@@ -106,8 +119,8 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	}
 }
 
-// errOnce keeps a handler that did nothing from being taken for one that
-// succeeded: gin's Context.Next, for one, runs nothing the second time.
+// errOnce detects a handler that did nothing in its second run, so that it does not count as a
+// success. gin's Context.Next, for example, runs nothing the second time.
 var errOnce = errors.New("idemhttp: the handler was to run again, and did not ask for its transaction as it did before: it is wrapped by a router's middleware that runs it once only; wrap the router, or the handler itself")
 
 // run runs the handler once.
@@ -118,7 +131,7 @@ func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, he
 	r = again(ctx, r, body)
 	next.ServeHTTP(rec, r)
 	if r.MultipartForm != nil {
-		_ = r.MultipartForm.RemoveAll() // the server removes those of its own request only
+		_ = r.MultipartForm.RemoveAll() // the server removes files of the original request only
 	}
 
 	var rejection *idempotency.Rejection
@@ -137,18 +150,18 @@ func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, he
 	if rec.err != nil {
 		return rec, nil, &failure{err: rec.err}
 	}
-	verdict := Reject
+	decision := Reject
 	if !isRejection {
-		verdict = m.options.Verdict(rec.status)
+		decision = m.options.Decide(rec.status)
 	}
-	if verdict != Commit && verdict != Reject {
+	if decision != Commit && decision != Reject {
 		return rec, nil, &failure{rec: rec}
 	}
 	kept, err := keep(rec, m.options.Headers, m.limit)
 	if err != nil {
 		return rec, nil, &failure{err: err}
 	}
-	if verdict == Commit {
+	if decision == Commit {
 		return rec, kept, nil
 	}
 	if !isRejection {

@@ -19,81 +19,73 @@ const (
 	DefaultMaxBody = 1 << 20 // bytes
 )
 
-// Options configure a Middleware; the zero value of each field is its default.
+// Options configures a Middleware. Tenant is required, unless the store is SingleTenant; the zero
+// value of any other field is its default.
 type Options struct {
-	// Tenant says whose request it is: a stable id of whom the service has
-	// authenticated, never a field that the client fills in. Required, unless
-	// the store is SingleTenant. An error or an empty id is answered 403.
+	// Tenant returns the tenant of a request: a stable id that the service has authenticated,
+	// never a field that the client fills in. Required, unless the store is SingleTenant. An error
+	// or an empty id is answered 403.
 	Tenant func(r *http.Request) (string, error)
-	// Operation names the operation, see idempotency.Op.Name. Keys of
-	// operations with different names are different keys, so a name that
-	// changes forgets them. Default: the method and the route's pattern,
-	// where the handler is wrapped within a router that sets
-	// http.Request.Pattern, and otherwise the method alone. At most 128 bytes.
-	Operation func(r *http.Request) string
-	// Methods are those that need a key; all others pass through, without a
-	// transaction. Default: POST and PATCH.
+	// Methods lists the methods that need a key. All others pass through, without a transaction.
+	// Default: POST and PATCH.
 	Methods []string
 
-	// Key derives the key from the request instead of reading the header, for
-	// requests that have a number of their own (see idempotency.KeyOf). Its
-	// error is answered 400, and its text is sent.
+	// Key derives the key from the request instead of reading the header, for requests that carry
+	// their own number (see idempotency.KeyOf). An error is answered 400, with its text.
 	Key func(r *http.Request, body []byte) (string, error)
 	// MaxKey bounds the key in bytes. Default: 255; at most idempotency.MaxKey.
 	MaxKey int
-	// MaxBody bounds the request's body in bytes; a larger one is answered
-	// 413. Default: 1 MiB.
+	// MaxBody bounds the request's body in bytes; a larger body is answered 413. Default: 1 MiB.
 	MaxBody int64
-	// Fingerprint says what the key stands for. Its error is answered 400, and
-	// its text is sent. Default: method, path, query and body; a JSON body in
-	// canonical form (see idempotency.Canonical), any other byte for byte.
+	// Fingerprint returns the bytes that identify the request behind the key. An error is answered
+	// 400, with its text. Default: method, path, query and body; a JSON body in canonical form
+	// (see idempotency.Canonical), any other byte for byte.
 	Fingerprint func(r *http.Request, body []byte) ([]byte, error)
 
-	// Verdict says what becomes of the handler's work, by the status of its
-	// response. Default: DefaultVerdict.
-	Verdict func(status int) Verdict
-	// Headers are header fields of a response that replays repeat, beside
-	// DefaultHeaders. Set-Cookie and fields of the connection are refused.
+	// Decide chooses, by the status of the response, whether the handler's work is committed.
+	// Default: DefaultDecision.
+	Decide func(status int) Decision
+	// Headers lists response header fields to replay, in addition to DefaultHeaders. Set-Cookie
+	// and fields of the connection are refused.
 	Headers []string
 
-	// Wait bounds the wait for a request under way with the same key, NoWait
-	// answers 409 at once. Default: the store's Wait.
+	// Wait bounds the wait for a request in progress with the same key. NoWait answers 409 at
+	// once. Default: the store's Wait.
 	Wait   time.Duration
 	NoWait bool
 
-	// Documentation is the address of the service's own documentation: which
-	// operations need a key, and how long a key is good for (the IETF draft wants
-	// it published). Where it is given, errors carry it as Link, describedby.
+	// Documentation is the address of the service's own documentation: which operations need a
+	// key, and how long a key is valid (the IETF draft requires that it is published). If set,
+	// errors carry it as Link, describedby.
 	Documentation string
-	// WriteProblem writes an error of the middleware's. Default: as
-	// application/problem+json. Retry-After is set already.
+	// WriteProblem writes an error of the middleware. Retry-After is set already. Default: writes
+	// application/problem+json.
 	WriteProblem func(w http.ResponseWriter, r *http.Request, p Problem)
-	// Logger gets what is answered with 500 and 503. Default: slog.Default().
+	// Logger logs the errors behind responses 500 and 503. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Verdict is what becomes of a handler's work.
-type Verdict int
+// Decision says whether a handler's work is committed and its response stored.
+type Decision int
 
-// The verdicts on a handler's work.
+// The decisions on a handler's work.
 const (
 	// Commit commits the handler's writes with its response, which is replayed.
-	Commit Verdict = iota + 1
-	// Reject rolls the handler's writes back and keeps its response as the
-	// final verdict, which is replayed.
+	Commit Decision = iota + 1
+	// Reject rolls the handler's writes back and stores its response as final. The response is
+	// replayed.
 	Reject
-	// Discard rolls back and keeps nothing: the response is sent, the key is
-	// free, and the next request with it runs the handler.
+	// Discard rolls back and stores nothing. The response is sent, the key is free, and the next
+	// request with it runs the handler.
 	Discard
 )
 
-// DefaultVerdict is Commit for 2xx and 3xx, Discard for 5xx, and for 4xx
-// Reject: a "no" stays a "no", because a duplicate that was delayed on its way
-// must not do what its client was told is not done. Discard are those that say
-// that the request was not taken up, so that a corrected or later one with the
-// same key runs: 400, 401, 405, 407, 408, 411, 413 to 415, 417, 421, 425, 426,
-// 428, 429 and 431.
-func DefaultVerdict(status int) Verdict {
+// DefaultDecision returns Commit for 2xx and 3xx, Discard for 5xx, and Reject for most 4xx. A
+// refusal is final, because a delayed duplicate must not execute a request that its client knows
+// to be refused. It returns Discard for statuses that mean that the request was not processed, so
+// that a corrected or later request with the same key runs: 400, 401, 405, 407, 408, 411, 413 to
+// 415, 417, 421, 425, 426, 428, 429 and 431.
+func DefaultDecision(status int) Decision {
 	switch status {
 	case 400, 401, 405, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426, 428, 429, 431:
 		return Discard
@@ -107,7 +99,7 @@ func DefaultVerdict(status int) Verdict {
 	return Discard
 }
 
-// DefaultHeaders are the header fields of a response that are replayed.
+// DefaultHeaders returns the response header fields that are replayed.
 func DefaultHeaders() []string {
 	return []string{
 		"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location",
@@ -115,8 +107,8 @@ func DefaultHeaders() []string {
 	}
 }
 
-// notReplayed are those of the connection (RFC 9110, section 7.6.1), of the
-// message, and those that let somebody in.
+// notReplayed lists the header fields of the connection (RFC 9110, section 7.6.1), of the message,
+// and those that grant access.
 var notReplayed = []string{
 	"Connection", "Content-Length", "Date", "Idempotent-Replayed", "Keep-Alive", "Proxy-Authenticate",
 	"Proxy-Connection", "Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Www-Authenticate",
@@ -171,9 +163,6 @@ func (o *Options) setDefaults() {
 	if o.Methods = slices.Clone(o.Methods); len(o.Methods) == 0 {
 		o.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
-	if o.Operation == nil {
-		o.Operation = operation
-	}
 	if o.MaxKey == 0 {
 		o.MaxKey = DefaultMaxKey
 	}
@@ -183,8 +172,8 @@ func (o *Options) setDefaults() {
 	if o.Fingerprint == nil {
 		o.Fingerprint = fingerprint
 	}
-	if o.Verdict == nil {
-		o.Verdict = DefaultVerdict
+	if o.Decide == nil {
+		o.Decide = DefaultDecision
 	}
 	if o.WriteProblem == nil {
 		o.WriteProblem = writeProblem
@@ -194,22 +183,11 @@ func (o *Options) setDefaults() {
 	}
 }
 
+// Operation gives every request the same operation name, such as "refund".
+func Operation(name string) func(*http.Request) string {
+	return func(*http.Request) string { return name }
+}
+
 func invalid(field, problem string) error {
 	return &holdfast.InputError{Field: field, Problem: problem}
-}
-
-// operation is the method and the route's pattern, which may begin with the
-// method itself.
-func operation(r *http.Request) string {
-	if r.Pattern == "" || strings.HasPrefix(r.Pattern, r.Method+" ") {
-		return firstOf(r.Pattern, r.Method)
-	}
-	return r.Method + " " + r.Pattern
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

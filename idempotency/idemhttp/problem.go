@@ -5,56 +5,54 @@ import (
 	"net/http"
 )
 
-// docs is where the types of the problems are explained: each is the address
-// of its constant's own text.
+// docs is the page that explains the problem types. Each type is the address of its constant's own
+// documentation.
 const docs = "https://pkg.go.dev/github.com/holdfast-go/holdfast/idempotency/idemhttp#"
 
-// The types of the problems: stable, for programs. Whatever is not among them
-// comes from the handler.
+// The types of the problems: stable, for programs. Any other type comes from the handler.
 const (
 	// ProblemKeyMissing (400): the request needs an Idempotency-Key.
 	ProblemKeyMissing = docs + "ProblemKeyMissing"
-	// ProblemKeyMalformed (400): the key is empty, too long, given more than
-	// once, or no string.
+	// ProblemKeyMalformed (400): the key is empty, too long, given more than once, or not a
+	// string.
 	ProblemKeyMalformed = docs + "ProblemKeyMalformed"
-	// ProblemRequest (400): the body could not be read, or key or fingerprint
-	// could not be made of it.
+	// ProblemRequest (400): the body could not be read, or the key or fingerprint could not be
+	// derived.
 	ProblemRequest = docs + "ProblemRequest"
-	// ProblemTenant (403): it is not known whose request it is.
+	// ProblemTenant (403): the tenant of the request is not known.
 	ProblemTenant = docs + "ProblemTenant"
 	// ProblemBodyTooLarge (413): the request's body is larger than allowed.
 	ProblemBodyTooLarge = docs + "ProblemBodyTooLarge"
-	// ProblemInProgress (409, Retry-After): a request with this key is under
-	// way. Ask again later with the same key.
+	// ProblemInProgress (409, Retry-After): a request with this key is in progress. Retry later
+	// with the same key.
 	ProblemInProgress = docs + "ProblemInProgress"
-	// ProblemMismatch (422): the key was used for another request, and nothing
-	// was done for this one. Use a key per intent.
+	// ProblemMismatch (422): the key was used for another request, and nothing was done for this
+	// one. Use one key per intent.
 	ProblemMismatch = docs + "ProblemMismatch"
-	// ProblemRejected (422): the handler refused for good; code says why.
+	// ProblemRejected (422): the handler rejected the request for good; code says why.
 	ProblemRejected = docs + "ProblemRejected"
-	// ProblemExpired (410): it was done, and the answer is no longer kept.
+	// ProblemExpired (410): the request was executed, and the response is no longer kept.
 	ProblemExpired = docs + "ProblemExpired"
-	// ProblemUnknown (503, Retry-After): nobody knows yet whether it was done.
+	// ProblemUnknown (503, Retry-After): it is not known yet whether the request was executed.
 	// Retry with the same key.
 	ProblemUnknown = docs + "ProblemUnknown"
-	// ProblemUnavailable (503, Retry-After): this request did nothing; an
-	// earlier one with the same key may have. Retry with the same key.
+	// ProblemUnavailable (503, Retry-After): this request did nothing, but an earlier one with the
+	// same key may have. Retry with the same key.
 	ProblemUnavailable = docs + "ProblemUnavailable"
-	// ProblemInternal (500): this request did nothing, because of a fault in
-	// the service.
+	// ProblemInternal (500): this request did nothing, because of a fault in the service.
 	ProblemInternal = docs + "ProblemInternal"
 )
 
-// Problem is the body of an error, as RFC 9457 has it.
+// Problem is the body of an error, as defined by RFC 9457.
 type Problem struct {
 	// Type is one of the constants, Title its text for people.
 	Type  string `json:"type"`
 	Title string `json:"title"`
-	// Status is that of the response.
+	// Status is the status of the response.
 	Status int `json:"status"`
 	// Detail says what to do.
 	Detail string `json:"detail,omitempty"`
-	// Code is that of a rejection.
+	// Code is the code of a rejection.
 	Code string `json:"code,omitempty"`
 }
 
@@ -62,12 +60,12 @@ type Problem struct {
 func writeProblem(w http.ResponseWriter, _ *http.Request, p Problem) {
 	body, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // strings and a number have a JSON form
+		panic(err) // strings and a number always encode
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // a client that is gone is told nothing
+	_, _ = w.Write(body) // the client may have disconnected
 }

@@ -18,18 +18,17 @@ var (
 	errHeader   = errors.New("idemhttp: a header field that is replayed is not UTF-8")
 )
 
-// recorder is the ResponseWriter of a handler: it keeps the response until the
-// transaction has committed. It does as net/http's own does with a status
-// written twice (the first counts), without any (200), an impossible one
-// (panic), and a body where none is allowed; informational responses (1xx),
-// which say nothing of the outcome, are dropped.
+// recorder is the ResponseWriter of a handler. It keeps the response until the transaction has
+// committed. It handles special cases as net/http does: of two statuses the first counts, a
+// missing status is 200, an impossible one panics, and a body that is not allowed is refused. It
+// drops informational responses (1xx), which say nothing about the outcome.
 type recorder struct {
 	header http.Header // the handler's
-	sent   http.Header // as it was at WriteHeader
+	sent   http.Header // a copy of header at WriteHeader
 	status int         // 0 until WriteHeader
 	body   bytes.Buffer
 	limit  int
-	err    error // why the response cannot be kept
+	err    error // why the response cannot be stored
 }
 
 func newRecorder(header http.Header, limit int) *recorder {
@@ -61,7 +60,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.body.Write(p)
 }
 
-// WriteString spares io.WriteString a copy.
+// WriteString saves io.WriteString a copy.
 func (r *recorder) WriteString(s string) (int, error) {
 	if err := r.room(len(s)); err != nil || s == "" {
 		return 0, err
@@ -80,13 +79,13 @@ func (r *recorder) room(n int) error {
 	return r.err
 }
 
-// FlushError refuses: http.ResponseController finds it, and a test for
-// http.Flusher finds none.
+// FlushError returns an error. http.ResponseController finds this method, and a type assertion to
+// http.Flusher fails.
 func (r *recorder) FlushError() error {
 	return fmt.Errorf("idemhttp: nothing is sent before COMMIT, so nothing can be flushed: %w", http.ErrNotSupported)
 }
 
-// Hijack refuses.
+// Hijack returns an error.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return nil, nil, fmt.Errorf("idemhttp: nothing is sent before COMMIT, so the connection cannot be taken over: %w", http.ErrNotSupported)
 }
@@ -97,11 +96,11 @@ func (r *recorder) fail(err error) {
 	}
 }
 
-// refused tells whether the handler wrote an answer that says "no": a router
-// may write 200 for one that wrote none.
+// refused reports whether the handler wrote a status of 400 or above. A router may write 200 for a
+// handler that wrote no status.
 func (r *recorder) refused() bool { return r.status >= http.StatusBadRequest }
 
-// end is called when the handler has returned.
+// end completes the response after the handler has returned.
 func (r *recorder) end(replayed []string) {
 	if r.err == nil {
 		r.WriteHeader(http.StatusOK)

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 )
 
-// retryAfter is what a client is asked to wait, in seconds.
+// retryAfter is the value of Retry-After, in seconds.
 const retryAfter = "1"
 
-// refuse answers an error. What the database said is logged, not sent.
+// refuse answers an error. The database's message is logged, not sent.
 func (m *Middleware[T]) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var failed *failure
 	errors.As(err, &failed)
@@ -31,21 +31,21 @@ func (m *Middleware[T]) refuse(w http.ResponseWriter, r *http.Request, err error
 func (m *Middleware[T]) log(r *http.Request, err error, failed *failure, p Problem) {
 	level := slog.LevelError
 	switch {
-	case failed != nil && failed.err == nil: // the handler's own answer, and its own to log
+	case failed != nil && failed.err == nil: // the handler's own response, which the handler itself logs
 		return
 	case p.Type == ProblemTenant:
 		level = slog.LevelWarn
 	case p.Status < http.StatusInternalServerError:
 		return
-	case r.Context().Err() != nil: // the client is gone
+	case r.Context().Err() != nil: // the client has disconnected
 		level = slog.LevelInfo
 	}
 	m.options.Logger.Log(r.Context(), level, "idempotent request failed",
 		"method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
 }
 
-// problemOf says what a client is told; again: asking again with the same key
-// is right. What a handler says of keys and records is of others than its own.
+// problemOf returns the problem to send. again reports that retrying with the same key is right.
+// Errors about keys and records inside an error of the handler concern other keys and are ignored.
 func problemOf(err error, failed *failure) (p Problem, again bool) {
 	var request *requestError
 	switch {
@@ -84,7 +84,7 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 	return unavailable(), true
 }
 
-// An earlier request whose answer was lost may have done what this one did not.
+// An earlier request whose response was lost may have been executed.
 func unavailable() Problem {
 	return Problem{
 		Type: ProblemUnavailable, Title: "Not available, for now", Status: http.StatusServiceUnavailable,

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 )
 
-// requestError is a request that is refused before anything is asked of the store.
+// requestError is a request that is refused before the store is used.
 type requestError struct {
 	problem Problem
 	err     error // for the log; may be nil
@@ -19,7 +19,7 @@ type requestError struct {
 func (e *requestError) Error() string { return e.problem.Title + ": " + e.problem.Detail }
 func (e *requestError) Unwrap() error { return e.err }
 
-// read makes the operation of a request, cheapest check first, and takes the body.
+// read makes the operation of a request and reads the body. It makes the cheapest checks first.
 func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request) (op idempotency.Op, body []byte, err error) {
 	o := &m.options
 	var key string
@@ -56,7 +56,7 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request) (op idempot
 		return op, nil, unusable("The request cannot be told from others", err.Error())
 	}
 	return idempotency.Op{
-		Tenant: tenant, Name: o.Operation(r), Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait,
+		Tenant: tenant, Name: m.operation(r), Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait,
 	}, body, nil
 }
 

@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// response is what the record keeps of a response.
+// response is the stored form of a response.
 type response struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header,omitempty"`
 	Body   []byte      `json:"body,omitempty"`
 }
 
-// keep makes the record's form of a recorded response.
+// keep encodes a recorded response for the record.
 func keep(rec *recorder, replayed []string, limit int) (json.RawMessage, error) {
 	stored := response{Status: rec.status, Header: http.Header{}, Body: rec.body.Bytes()}
 	for _, name := range replayed {
@@ -44,7 +44,7 @@ func restore(text json.RawMessage) (*response, error) {
 	return &stored, nil
 }
 
-// send sends what the handler wrote, with all its header fields.
+// send sends the handler's response, with all its header fields.
 func (r *recorder) send(w http.ResponseWriter) {
 	h := w.Header()
 	clear(h)
@@ -53,8 +53,8 @@ func (r *recorder) send(w http.ResponseWriter) {
 	write(w, r.status, r.body.Bytes())
 }
 
-// replay sends what the record keeps. Header fields of an outer middleware
-// stay, but where the record has them.
+// replay sends the stored response. Header fields that an outer middleware has set stay, unless
+// the record has the same field.
 func (s *response) replay(w http.ResponseWriter) {
 	h := w.Header()
 	maps.Copy(h, s.Header)
@@ -70,6 +70,6 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	}
 	w.WriteHeader(status)
 	if len(body) > 0 {
-		_, _ = w.Write(body) // a client that is gone asks again
+		_, _ = w.Write(body) // a client that has disconnected retries
 	}
 }

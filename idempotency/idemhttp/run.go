@@ -17,7 +17,7 @@ type (
 // run is one run of a handler.
 type run struct {
 	mu  sync.Mutex
-	err error // what it failed with first
+	err error // the first error
 }
 
 func (r *run) failed() error {
@@ -32,10 +32,9 @@ type held[T any] struct {
 	asked atomic.Bool
 }
 
-// Tx is the transaction of a wrapped handler, found by the context of its
-// request; T is the type of the store's transactions, such as *sql.Tx. It is
-// false outside of a wrapped handler, for a method that passes through, and
-// for another type. The transaction ends with the handler.
+// Tx returns the transaction of a wrapped handler from the context of its request; T is the type
+// of the store's transactions, such as *sql.Tx. It returns false outside of a wrapped handler, for
+// a method that passes through, and for another type. The transaction ends with the handler.
 func Tx[T any](ctx context.Context) (T, bool) {
 	h, ok := ctx.Value(txKey[T]{}).(*held[T])
 	if !ok {
@@ -46,19 +45,17 @@ func Tx[T any](ctx context.Context) (T, bool) {
 	return h.tx, true
 }
 
-// Fail rolls the handler's writes back, whatever it has written or still
-// writes as its response; the first error counts. ctx is the context of the
-// request.
+// Fail rolls the handler's writes back, regardless of the response that the handler writes. Only
+// the first error counts. ctx is the context of the request.
 //
-// An error of [idempotency.Reject] is final: the response is kept and replayed.
-// After any other error nothing is kept and the key is free; if the engine asks
-// for it (deadlock, serialization failure, a lock that was not to be had), the
-// handler runs again, so give Fail the error of the statement. The response is
-// the handler's, where its status is 400 or above, and else a problem: 422 with
-// the rejection's code and message, or 500.
+// An error of [idempotency.Reject] is final: the response is stored and replayed. After any other
+// error nothing is stored and the key is free. If the engine asks for it (deadlock, serialization
+// failure, a lock that could not be acquired), the handler runs again, so pass the error of the
+// statement to Fail. The response is the handler's if its status is 400 or above. Otherwise it is
+// a problem: 422 with the rejection's code and message, or 500.
 //
-// Fail panics when ctx is not that of a wrapped handler: there is nothing that
-// it could roll back.
+// Fail panics if ctx is not the context of a wrapped handler, because there is nothing to roll
+// back.
 func Fail(ctx context.Context, err error) {
 	state, ok := ctx.Value(runKey{}).(*run)
 	switch {
@@ -74,23 +71,23 @@ func Fail(ctx context.Context, err error) {
 	}
 }
 
-// failure is a run that is rolled back and not kept.
+// failure is a run that is rolled back and not stored.
 type failure struct {
-	err error     // nil: the verdict on the response is Discard
-	rec *recorder // nil: it cannot be sent
+	err error     // nil: the decision on the response is Discard
+	rec *recorder // nil: the response cannot be sent
 }
 
 func (f *failure) Error() string {
 	if f.err == nil {
-		return "idemhttp: the response is no verdict: " + http.StatusText(f.rec.status)
+		return "idemhttp: the response is no decision: " + http.StatusText(f.rec.status)
 	}
 	return f.err.Error()
 }
 
 func (f *failure) Unwrap() error { return f.err }
 
-// answer is the handler's own response, where it can be sent: one that fails,
-// of a handler that failed.
+// answer returns the handler's own response if it can be sent: if the handler did not fail, or if
+// the response has an error status.
 func (f *failure) answer() *recorder {
 	if f.rec == nil || f.rec.err != nil || f.err != nil && !f.rec.refused() {
 		return nil
@@ -98,7 +95,7 @@ func (f *failure) answer() *recorder {
 	return f.rec
 }
 
-// again is r for one run: what a run before it read, parsed or set is not seen.
+// again returns a copy of r for one run, without what an earlier run has read, parsed or set.
 func again(ctx context.Context, r *http.Request, body []byte) *http.Request {
 	r = r.Clone(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(body))

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 )
 
-// send asks a handler directly.
+// send calls a handler directly.
 func send(t *testing.T, h http.Handler, path, key string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, nil)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
-	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
 // service is the service under test on one engine and one handle.
@@ -29,14 +29,14 @@ type service[Tx any] struct {
 
 type handler[Tx any] = func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error
 
-// start serves h at /refunds/{order} and under /other/ for all methods. The
-// store is SingleTenant where o has no Tenant.
+// start serves h at /refunds/{order} and below /other/ for all methods. The store has
+// SingleTenant set if o has no Tenant.
 func start[Tx any](e *conformance.Env[Tx], so idempotency.Options, o idemhttp.Options, h handler[Tx]) *service[Tx] {
 	e.Helper()
 	return on(e, &service[Tx]{Env: e}, so, o, h)
 }
 
-// replica is another process of s: it has a store of its own.
+// replica starts another process of s, with a separate store.
 func (s *service[Tx]) replica(so idempotency.Options, o idemhttp.Options, h handler[Tx]) *service[Tx] {
 	s.Helper()
 	return on(s.Env, &service[Tx]{Env: s.Env}, so, o, h)
@@ -49,10 +49,19 @@ func on[Tx any](e *conformance.Env[Tx], s *service[Tx], so idempotency.Options, 
 	if err != nil {
 		e.Fatal(err)
 	}
+	operation := func(r *http.Request) string {
+		switch name := r.Header.Get("X-Operation"); {
+		case name != "":
+			return name
+		case strings.HasPrefix(r.URL.Path, "/other/"):
+			return "other"
+		}
+		return "refund"
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
 	}
-	m, err := idemhttp.New(store, o)
+	m, err := idemhttp.New(store, operation, o)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -71,8 +80,8 @@ func on[Tx any](e *conformance.Env[Tx], s *service[Tx], so idempotency.Options, 
 	return s
 }
 
-// refund is the usual handler: one effect for the order, and a body that is
-// another one each time it runs.
+// refund is the usual handler: it writes one effect for the order, and its body differs with
+// each run.
 func refund[Tx any](s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -88,7 +97,7 @@ func refund[Tx any](s *service[Tx], w http.ResponseWriter, r *http.Request, tx T
 	return err
 }
 
-// answer is what a client got.
+// answer is the response that a client got.
 type answer struct {
 	status   int
 	header   http.Header
@@ -100,7 +109,7 @@ func (a answer) String() string {
 	return fmt.Sprintf("%d (replayed %v) %v %.300q", a.status, a.replayed, a.header, a.body)
 }
 
-// problem is the type of a problem; "" where the answer is none.
+// problem returns the problem type of the answer, or "" if the answer is not a problem.
 func (a answer) problem() string {
 	var p idemhttp.Problem
 	if a.header.Get("Content-Type") != "application/problem+json" || json.Unmarshal([]byte(a.body), &p) != nil || p.Status != a.status {
@@ -109,7 +118,8 @@ func (a answer) problem() string {
 	return p.Type
 }
 
-// ask sends a request. Header fields are given as pairs; an empty key is none.
+// ask sends a request. Header fields are passed in pairs. With an empty key, the request has
+// no key.
 func (s *service[Tx]) ask(ctx context.Context, method, path, key, body string, header ...string) (answer, error) {
 	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
 	if err != nil {
@@ -140,7 +150,7 @@ func (s *service[Tx]) post(order, key, body string, header ...string) answer {
 	return a
 }
 
-// want fails unless a is a problem of the type, or with "" none.
+// want fails unless a is a problem of this type, or no problem if the type is "".
 func (s *service[Tx]) want(what string, a answer, status int, problem string) {
 	s.Helper()
 	if a.status != status || a.problem() != problem || a.replayed {
@@ -164,7 +174,7 @@ func (s *service[Tx]) wantReplay(first, a answer) {
 	}
 }
 
-// wantRuns fails unless the handler ran so often since the last call.
+// wantRuns fails unless the handler ran n times since the last call.
 func (s *service[Tx]) wantRuns(n int32) {
 	s.Helper()
 	if got := s.runs.Swap(0); got != n {

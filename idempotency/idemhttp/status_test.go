@@ -11,11 +11,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
-	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
-// doubleClick: 20 requests at once, to two processes: one effect, one executes,
-// all get the same bytes, and the others are marked.
+// doubleClick sends 20 requests at once to two processes. There is one effect, one request
+// executes, all get the same bytes, and the replays are marked.
 func doubleClick[Tx any](e *conformance.Env[Tx]) {
 	wait := idempotency.Options{Wait: time.Minute}
 	replicas := []*service[Tx]{start(e, wait, idemhttp.Options{}, refund[Tx])}
@@ -40,13 +40,13 @@ func doubleClick[Tx any](e *conformance.Env[Tx]) {
 		e.Errorf("%d answers are not marked as replayed, want 1", executed)
 	}
 	e.WantOnce("A-17")
-	// Bare and quoted are the same key.
+	// The bare and the quoted form are the same key.
 	if a := replicas[0].post("A-17", "k", "100", "Content-Type", "text/plain"); !a.replayed || a.body != answers[0].body {
 		e.Errorf("bare: %v", a)
 	}
 }
 
-// statuses: each outcome has a status and a problem type of its own.
+// statuses checks that each outcome has a distinct status and problem type.
 func statuses[Tx any](e *conformance.Env[Tx]) {
 	started, free := make(chan struct{}), make(chan struct{})
 	o := idemhttp.Options{NoWait: true}
@@ -82,12 +82,12 @@ func statuses[Tx any](e *conformance.Env[Tx]) {
 	s.want("another order", s.post("fast", "slow", "100"), http.StatusUnprocessableEntity, idemhttp.ProblemMismatch)
 	s.wantRuns(1)
 	if a, err := s.ask(s.Ctx, "POST", "/other/slow", "slow", "100"); err != nil || a.status != http.StatusCreated || a.replayed {
-		e.Errorf("a key of another route: %v, %v", a, err)
+		e.Errorf("a key of another operation: %v, %v", a, err)
 	}
 	e.WantOnce("slow")
 }
 
-// requests: what is wrong with a request is said before anything is done.
+// requests checks that a bad request is refused before any work starts.
 func requests[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{MaxKey: 8, MaxBody: 64}, refund[Tx])
 	const bad = http.StatusBadRequest
@@ -103,13 +103,13 @@ func requests[Tx any](e *conformance.Env[Tx]) {
 	if n := s.records(); n != 0 {
 		e.Errorf("%d records", n)
 	}
-	// The bounds themselves are allowed, and the handler gets the whole body.
+	// Values at the limits are accepted, and the handler gets the whole body.
 	a := s.post("a", `"12345678"`, strings.Repeat("x", 64))
 	if a.status != http.StatusCreated || !strings.Contains(a.body, strings.Repeat("x", 64)) {
 		e.Errorf("at the bounds: %v", a)
 	}
 	s.want("no body", s.post("b", "b", ""), http.StatusCreated, "")
-	// One that comes in chunks has a length when it has been read.
+	// The length of a chunked request is known after it has been read.
 	chunked := s.replica(idempotency.Options{}, idemhttp.Options{}, func(_ *service[Tx], w http.ResponseWriter, r *http.Request, _ Tx) error {
 		_, err := fmt.Fprint(w, r.ContentLength, r.TransferEncoding)
 		return err
@@ -147,8 +147,8 @@ func requests[Tx any](e *conformance.Env[Tx]) {
 	e.WantOnce("c")
 }
 
-// verdicts: what is kept, by the status of the response.
-func verdicts[Tx any](e *conformance.Env[Tx]) {
+// decisions checks which responses are stored, by their status.
+func decisions[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		var status int
 		_, _ = fmt.Sscan(r.PathValue("order"), &status)
@@ -188,8 +188,8 @@ func verdicts[Tx any](e *conformance.Env[Tx]) {
 		s.wantEffects(order, c.effects)
 	}
 
-	own := s.replica(idempotency.Options{}, idemhttp.Options{Verdict: func(status int) idemhttp.Verdict {
-		return map[int]idemhttp.Verdict{200: idemhttp.Discard, 422: idemhttp.Commit, 500: idemhttp.Reject}[status]
+	own := s.replica(idempotency.Options{}, idemhttp.Options{Decide: func(status int) idemhttp.Decision {
+		return map[int]idemhttp.Decision{200: idemhttp.Discard, 422: idemhttp.Commit, 500: idemhttp.Reject}[status]
 	}}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		var status int
 		_, _ = fmt.Sscan(r.PathValue("order")[1:], &status)
@@ -198,7 +198,7 @@ func verdicts[Tx any](e *conformance.Env[Tx]) {
 	})
 	for order, kept := range map[string]bool{"x200": false, "x422": true, "x500": true, "x207": false} {
 		if own.post(order, order, "1"); own.post(order, order, "1").replayed != kept {
-			e.Errorf("%s with a verdict of its own: replayed is %v", order, !kept)
+			e.Errorf("%s with a decision of its own: replayed is %v", order, !kept)
 		}
 	}
 	own.wantEffects("x422", 1)
@@ -206,7 +206,7 @@ func verdicts[Tx any](e *conformance.Env[Tx]) {
 	own.wantEffects("x200", 0)
 }
 
-// passThrough: methods that need no key get none, and no transaction.
+// passThrough checks that methods that need no key get no key and no transaction.
 func passThrough[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{Methods: []string{"POST", "PUT"}}, refund[Tx])
 	for method, status := range map[string]int{
@@ -227,8 +227,8 @@ func passThrough[Tx any](e *conformance.Env[Tx]) {
 	e.WantOnce("a")
 }
 
-// documented: every error names the service's documentation, and no answer of a
-// handler does.
+// documented checks that every error links to the service's documentation, and that no answer
+// of a handler does.
 func documented[Tx any](e *conformance.Env[Tx]) {
 	const link = `<https://api.example.com/keys>; rel="describedby"; type="text/html"`
 	s := start(e, idempotency.Options{}, idemhttp.Options{Documentation: "https://api.example.com/keys"}, refund[Tx])

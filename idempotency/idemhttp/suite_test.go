@@ -3,17 +3,17 @@ package idemhttp_test
 import (
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
-// all is the suite on one handle, on every engine that has it.
+// all runs the suite on one handle, on every engine that supports it.
 func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Parallel()
 	for name, f := range map[string]func(*conformance.Env[Tx]){
 		"DoubleClick": doubleClick[Tx],
 		"Statuses":    statuses[Tx],
 		"Requests":    requests[Tx],
-		"Verdicts":    verdicts[Tx],
+		"Verdicts":    decisions[Tx],
 		"Rejection":   rejection[Tx],
 		"Failures":    failures[Tx],
 		"RunsAgain":   runsAgain[Tx],
@@ -27,7 +27,7 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"Transport":   transport[Tx],
 		"Documented":  documented[Tx],
 
-		// The traps of idempotency that touch HTTP.
+		// The traps of idempotency that involve HTTP.
 		"TrapLostCommitIsUnknown":       trapLostCommit[Tx],
 		"TrapUnfinishedIsUnknown":       trapUnfinished[Tx],
 		"TrapOneStatusForTwoConditions": trapOneStatus[Tx],

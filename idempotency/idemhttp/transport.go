@@ -22,46 +22,42 @@ const (
 	DefaultMaxPause = 30 * time.Second
 )
 
-// NewKey mints a key: a random UUID, as the draft recommends in section 2.2.
+// NewKey returns a new key: a random UUID, as section 2.2 of the draft recommends.
 func NewKey() string { return uuid.NewString() }
 
 type intentKey struct{}
 
-// WithKey says which intent the requests sent with ctx are for: they bear key.
-// Mint it where the intent is born, keep it with the intent, and use it again
-// until an answer is [Definite], in another process if it must be: only the
-// caller knows that two requests are one intent.
+// WithKey returns a context whose requests carry key. Generate the key where the intent begins,
+// store it with the intent, and use it again until a response is [Definite], in another process if
+// necessary: only the caller knows that two requests have the same intent.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, intentKey{}, key)
 }
 
-// Transport is an http.RoundTripper that gives requests an Idempotency-Key and
-// sends them again, with the same key, while the answer is open: after an
-// error of the connection, 502, 503, 504, and 409, 425 or 429 with Retry-After.
-// What is definite is never sent again. The zero value is ready.
+// Transport is an http.RoundTripper that adds an Idempotency-Key to requests and retries them,
+// with the same key, while the outcome is open: after a connection error, 502, 503, 504, and after
+// 409, 425 or 429 with Retry-After. It never retries after a definite response. The zero value is
+// ready to use.
 //
-// The key is that of the request's header, else that of [WithKey], else a new
-// one for this request and its redirects alone; the response's Request bears it.
-// A request is sent again only if it has no body, or GetBody (which
-// http.NewRequest sets for the usual readers).
+// The key is the one in the request's header, else the one of [WithKey], else a new one for this
+// request and its redirects only; the response's Request carries it. A request is retried only if
+// it has no body, or has GetBody (which http.NewRequest sets for the usual readers).
 type Transport struct {
 	// Base sends the requests. Default: http.DefaultTransport.
 	Base http.RoundTripper
-	// Methods are those that get a key; all others pass through. Default:
-	// POST and PATCH.
+	// Methods lists the methods that get a key; all others pass through. Default: POST and PATCH.
 	Methods []string
-	// Attempts bounds how often a request is sent. Default: 4; less than 1 is 4.
+	// Attempts bounds how often a request is sent. Default: 4; a value less than 1 means 4.
 	Attempts int
-	// MaxPause bounds the pause between two: a longer Retry-After ends the
-	// attempts. Default: 30 s.
+	// MaxPause bounds the pause between two attempts. A longer Retry-After ends the attempts.
+	// Default: 30 s.
 	MaxPause time.Duration
 }
 
-// RoundTrip sends the request until the answer is definite, the attempts are
-// used up, or its context ends. The last response is returned, whatever it is.
+// RoundTrip sends the request until the response is definite, the attempts are used up, or the
+// context ends. It returns the last response.
 //
-// Errors: [*UnansweredError] when there was no response, [ErrKeyMalformed],
-// the error of GetBody.
+// Errors: [*UnansweredError] if there was no response, [ErrKeyMalformed], the error of GetBody.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := t.base()
 	methods := t.Methods
@@ -74,7 +70,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	keyed, key, err := withHeader(r)
 	if err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // a RoundTripper closes it always
+			_ = r.Body.Close() // a RoundTripper must always close it
 		}
 		return nil, err
 	}
@@ -88,7 +84,7 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-// CloseIdleConnections is called by that of http.Client.
+// CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -106,7 +102,7 @@ func (t *Transport) send(base http.RoundTripper, r *http.Request, key string) (*
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 		attempts = 1
 	}
-	pauses := backoff.NewExponentialBackOff() // half a second, growing, with jitter
+	pauses := backoff.NewExponentialBackOff() // starts at half a second and grows, with jitter
 	pauses.InitialInterval, pauses.MaxInterval = 200*time.Millisecond, longest
 	for n := 1; ; n++ {
 		resp, err := base.RoundTrip(r)
@@ -129,8 +125,8 @@ func (t *Transport) send(base http.RoundTripper, r *http.Request, key string) (*
 	}
 }
 
-// withHeader is a request of ours with a key: a RoundTripper must not change
-// the one that it is given.
+// withHeader returns a copy of the request with a key, because a RoundTripper must not change its
+// request.
 func withHeader(r *http.Request) (keyed *http.Request, key string, err error) {
 	keyed = r.Clone(r.Context())
 	if keyed.Header == nil {
@@ -138,12 +134,12 @@ func withHeader(r *http.Request) (keyed *http.Request, key string, err error) {
 	}
 	if value := r.Header.Get(HeaderKey); value != "" {
 		if key, err = ParseKey(r.Header); err != nil {
-			key = value // the caller's, and the server's to judge
+			key = value // set by the caller, checked by the server
 		}
 		return keyed, key, nil
 	}
 	key, ok := r.Context().Value(intentKey{}).(string)
-	if !ok && r.Response != nil && r.Response.Request != nil { // this follows a redirect
+	if !ok && r.Response != nil && r.Response.Request != nil { // r follows a redirect
 		key, err = ParseKey(r.Response.Request.Header)
 		ok = err == nil
 	}
@@ -158,7 +154,7 @@ func withHeader(r *http.Request) (keyed *http.Request, key string, err error) {
 	return keyed, key, nil
 }
 
-// fresh is r with its body from the start.
+// fresh returns r with its body from the start.
 func fresh(r *http.Request) (*http.Request, error) {
 	r = r.Clone(r.Context())
 	if r.GetBody == nil {
@@ -169,8 +165,7 @@ func fresh(r *http.Request) (*http.Request, error) {
 	return r, err
 }
 
-// isOpen tells whether asking again will help, and how long the server wants
-// us to wait at least.
+// isOpen reports whether a retry can help, and the minimum pause that the server requires.
 func isOpen(resp *http.Response, err error) (after time.Duration, open bool) {
 	if err != nil {
 		return 0, true
@@ -188,15 +183,15 @@ func isOpen(resp *http.Response, err error) (after time.Duration, open bool) {
 	return 0, false
 }
 
-// Definite reports whether a response says for good what became of the intent,
-// so that another intent may have another key: a replay, or what a server with
-// [DefaultVerdict] keeps. After any other answer, use the key again.
+// Definite reports whether a response is final for the intent, so that the next intent may use a
+// new key: a replay, or a response that a server with [DefaultDecision] stores. After any other
+// response, use the same key again.
 func Definite(resp *http.Response) bool {
 	if resp.Header.Get(HeaderReplayed) == "true" {
 		return true
 	}
 	_, open := isOpen(resp, nil)
-	return !open && DefaultVerdict(resp.StatusCode) != Discard
+	return !open && DefaultDecision(resp.StatusCode) != Discard
 }
 
 // parseRetryAfter reads seconds or a date (RFC 9110, section 10.2.3).
@@ -210,8 +205,7 @@ func parseRetryAfter(value string) (time.Duration, bool) {
 	return 0, false
 }
 
-// discard reads what there is, within reason, so that the connection can be
-// used again.
+// discard reads the rest of the body, up to a limit, so that the connection can be reused.
 func discard(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	_ = resp.Body.Close()
@@ -228,10 +222,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// UnansweredError is a request whose outcome is not known: no response came.
+// UnansweredError reports a request that got no response, so its outcome is unknown.
 // errors.Is(err, idempotency.ErrUnknown) holds.
 type UnansweredError struct {
-	// Key is the key that was sent: ask again with the same, see WithKey.
+	// Key is the key that was sent. Retry with the same key, see WithKey.
 	Key string
 	// Attempts is how often the request was sent.
 	Attempts int
@@ -255,7 +249,7 @@ func (e *UnansweredError) Is(target error) bool { return target == idempotency.E
 
 func (e *UnansweredError) Unwrap() error { return e.Err }
 
-// Timeout is asked by http.Client and its users.
+// Timeout reports whether the last error was a timeout. http.Client and its users call it.
 func (e *UnansweredError) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(e.Err, &t) && t.Timeout()

@@ -13,15 +13,15 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
-	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
-// tripper is a RoundTripper made of a function.
+// tripper is a RoundTripper made from a function.
 type tripper func(r *http.Request) (*http.Response, error)
 
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// transport: a client whose connections break, and whose request is in flight
+// transport checks that a client whose connections break, and whose request is also in flight
 // elsewhere, gets the one answer, with one key and one effect.
 func transport[Tx any](e *conformance.Env[Tx]) {
 	started, free := make(chan struct{}), make(chan struct{})
@@ -32,6 +32,7 @@ func transport[Tx any](e *conformance.Env[Tx]) {
 		}
 		return refund(s, w, r, tx)
 	})
+	freed := sync.OnceFunc(func() { close(free) }) // a second retry may come before the first request has ended
 	var mu sync.Mutex
 	keys := map[string]bool{}
 	statuses := []int{}
@@ -44,7 +45,7 @@ func transport[Tx any](e *conformance.Env[Tx]) {
 		}
 		keys[r.Header.Get(idemhttp.HeaderKey)] = true
 		if statuses = append(statuses, resp.StatusCode); resp.StatusCode == http.StatusConflict {
-			close(free)
+			freed()
 		}
 		if len(statuses) == 1 {
 			_ = resp.Body.Close()
@@ -79,7 +80,7 @@ func transport[Tx any](e *conformance.Env[Tx]) {
 	e.WantOnce("slow")
 }
 
-// script answers requests from a list and notes what was sent.
+// script answers requests from a list and records what was sent.
 type script struct {
 	answers []func() (*http.Response, error)
 	keys    []string
@@ -87,7 +88,7 @@ type script struct {
 	closed  bool
 }
 
-// CloseIdleConnections notes that it was called.
+// CloseIdleConnections records the call.
 func (s *script) CloseIdleConnections() { s.closed = true }
 
 func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -115,8 +116,8 @@ func reply(status int, header ...string) func() (*http.Response, error) {
 
 func broken() (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
 
-// TestTransportAttempts: what is open is asked again with the same key and the
-// same body, what is definite is not.
+// TestTransportAttempts checks that a request without a definite answer is sent again with the
+// same key and the same body, and one with a definite answer is not.
 func TestTransportAttempts(t *testing.T) {
 	t.Parallel()
 	type answers = []func() (*http.Response, error)
@@ -179,7 +180,7 @@ func TestTransportAttempts(t *testing.T) {
 	}
 }
 
-// TestTransportKeys: whose key it is.
+// TestTransportKeys checks which key a request carries.
 func TestTransportKeys(t *testing.T) {
 	t.Parallel()
 	s := &script{answers: []func() (*http.Response, error){reply(200)}}
@@ -225,8 +226,8 @@ func TestTransportKeys(t *testing.T) {
 	}
 }
 
-// TestTransportBounds: a body that cannot be read again is sent once, and the
-// end of the context ends the pause.
+// TestTransportBounds checks that a body that cannot be read again is sent once, and that the
+// end of the context ends the pause between attempts.
 func TestTransportBounds(t *testing.T) {
 	t.Parallel()
 	s := &script{answers: []func() (*http.Response, error){broken}}
@@ -260,7 +261,7 @@ func TestTransportBounds(t *testing.T) {
 	}
 }
 
-// TestTransportRedirect: a key follows a redirect that repeats the request.
+// TestTransportRedirect checks that a redirect that repeats the request keeps the key.
 func TestTransportRedirect(t *testing.T) {
 	t.Parallel()
 	var keys []string
@@ -282,7 +283,7 @@ func TestTransportRedirect(t *testing.T) {
 	}
 }
 
-// TestDefinite: which answers let a client go on to another key.
+// TestDefinite checks which answers allow a client to use another key.
 func TestDefinite(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

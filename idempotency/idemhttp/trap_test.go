@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
-	"github.com/holdfast-go/holdfast/internal/conformance"
-	"github.com/holdfast-go/holdfast/internal/dbtest"
-	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
 )
 
 var hostPort = regexp.MustCompile(`@(?:tcp\()?([^/?()]+)`)
 
-// trapLostCommit: the answer to COMMIT is lost and the server with it. The
-// client is told "unknown, same key", and not "failed"; asking again replays.
+// trapLostCommit loses the answer to COMMIT and then the server. The client gets "unknown,
+// same key" and not "failed"; a retry is replayed.
 func trapLostCommit[Tx any](e *conformance.Env[Tx]) {
 	if e.Engine == dbtest.SQLite {
 		return // it has no connection that could be lost
@@ -49,7 +49,7 @@ func trapLostCommit[Tx any](e *conformance.Env[Tx]) {
 		e.Errorf("got %v", a)
 	}
 	e.WantOnce("A-17")
-	// While the database cannot be asked, nothing runs and nothing is claimed to be known.
+	// While the database cannot be reached, nothing runs and no outcome is reported as known.
 	s.want("down", s.post("A-17", "k", "100"), http.StatusServiceUnavailable, idemhttp.ProblemUnavailable)
 	s.wantRuns(1)
 	proxy.Refuse(false)
@@ -60,8 +60,8 @@ func trapLostCommit[Tx any](e *conformance.Env[Tx]) {
 	e.WantOnce("A-17")
 }
 
-// trapUnfinished: a claim that was committed without a result is unknown too,
-// and the handler does not run.
+// trapUnfinished checks that a record that was committed without a result is also unknown, and
+// that the handler does not run.
 func trapUnfinished[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, refund[Tx])
 	s.post("a", "k", "1")
@@ -70,8 +70,9 @@ func trapUnfinished[Tx any](e *conformance.Env[Tx]) {
 	e.WantOnce("a")
 }
 
-// trapOneStatus: a client must not have to guess whether 409 means "wait" or
-// "wrong key". A mismatch is 422, at once, though the first is in flight.
+// trapOneStatus checks that the client can tell "wait" from "wrong key". 409 means "wait",
+// because the first request may fail and leave the key free. 422 comes once the first request
+// has its record, and means that the key is wrong.
 func trapOneStatus[Tx any](e *conformance.Env[Tx]) {
 	started, free := make(chan struct{}), make(chan struct{})
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
@@ -82,24 +83,27 @@ func trapOneStatus[Tx any](e *conformance.Env[Tx]) {
 	held := make(chan answer)
 	go func() { held <- s.post("a", "k", "100") }()
 	<-started
-	s.want("mismatch in flight", s.post("a", "k", "101"), http.StatusUnprocessableEntity, idemhttp.ProblemMismatch)
+	wrong := make(chan answer)
+	go func() { wrong <- s.post("a", "k", "101") }()
 	short := s.replica(idempotency.Options{Wait: 2 * time.Minute}, idemhttp.Options{Wait: 100 * time.Millisecond}, refund[Tx])
 	asked := time.Now()
 	short.want("in flight", short.post("a", "k", "100"), http.StatusConflict, idemhttp.ProblemInProgress)
+	short.want("another request in flight", short.post("a", "k", "101"), http.StatusConflict, idemhttp.ProblemInProgress)
 	if waited := time.Since(asked); waited > time.Minute {
 		e.Errorf("a wait of 100 ms took %v", waited)
 	}
 	short.wantRuns(0)
 	close(free)
 	s.want("first", <-held, http.StatusCreated, "")
+	s.want("another request", <-wrong, http.StatusUnprocessableEntity, idemhttp.ProblemMismatch)
 	e.WantOnce("a")
 }
 
-// trapUnknownNotKept: an answer that is no outcome is not kept, and an outcome
-// that is kept is not erased by what comes after it.
+// trapUnknownNotKept checks that an answer that is no outcome is not stored, and that later
+// answers do not erase a stored outcome.
 func trapUnknownNotKept[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
-		err := refund(s, w, r, tx) // its status counts, unless:
+		err := refund(s, w, r, tx) // its status is used, except in the first run
 		if s.runs.Load() == 1 {
 			return errBoom
 		}
@@ -123,13 +127,13 @@ func cancelled(ctx context.Context) context.Context {
 	return ctx
 }
 
-// trapKeyReuse: another request with the same key is told so, whatever differs.
+// trapKeyReuse checks that any other request with the same key is refused as a mismatch.
 func trapKeyReuse[Tx any](e *conformance.Env[Tx]) {
-	o := idemhttp.Options{Operation: func(*http.Request) string { return "refund" }, Methods: []string{"POST", "PUT"}}
+	o := idemhttp.Options{Methods: []string{"POST", "PUT"}}
 	s := start(e, idempotency.Options{}, o, refund[Tx])
 	first := s.post("a", "k", `{"amount":1}`, "Content-Type", "application/json")
 	ask := func(method, path, body, contentType string) answer {
-		a, err := s.ask(s.Ctx, method, path, "k", body, "Content-Type", contentType)
+		a, err := s.ask(s.Ctx, method, path, "k", body, "Content-Type", contentType, "X-Operation", "refund")
 		if err != nil {
 			e.Error(err)
 		}
@@ -147,8 +151,8 @@ func trapKeyReuse[Tx any](e *conformance.Env[Tx]) {
 	e.WantOnce("a")
 }
 
-// trapFingerprintDrift: what does not change the request is no mismatch, and
-// what changes it in the last digit is.
+// trapFingerprintDrift checks that a difference that does not change the request is no
+// mismatch, and that a change of the last digit is one.
 func trapFingerprintDrift[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, refund[Tx])
 	const body, kind = `{"amount": 9007199254740993, "to": {"b": 1, "a": [1, 2]}}`, "application/json"
@@ -167,7 +171,7 @@ func trapFingerprintDrift[Tx any](e *conformance.Env[Tx]) {
 	} {
 		s.want(other, s.post("a", "k", other, "Content-Type", kind), http.StatusUnprocessableEntity, idemhttp.ProblemMismatch)
 	}
-	// What only says that it is JSON is compared by its bytes.
+	// A body that claims to be JSON but is not is compared by its bytes.
 	broken := s.post("b", "broken", "{not json\xff", "Content-Type", kind)
 	s.wantReplay(broken, s.post("b", "broken", "{not json\xff", "Content-Type", kind))
 	s.want("broken", s.post("b", "broken", "{not json\xfe", "Content-Type", kind), http.StatusUnprocessableEntity, idemhttp.ProblemMismatch)
@@ -175,9 +179,10 @@ func trapFingerprintDrift[Tx any](e *conformance.Env[Tx]) {
 	e.WantOnce("b")
 }
 
-// trapRetention: an answer whose life is over is "gone", never done again.
+// trapRetention checks that an expired answer gives "gone" and that the operation never runs
+// again.
 func trapRetention[Tx any](e *conformance.Env[Tx]) {
-	so := idempotency.Options{BodyLife: 100 * time.Millisecond}
+	so := idempotency.Options{ResultTTL: 100 * time.Millisecond}
 	s := start(e, so, idemhttp.Options{}, refund[Tx])
 	s.post("a", "k", "1")
 	var a answer
@@ -191,10 +196,11 @@ func trapRetention[Tx any](e *conformance.Env[Tx]) {
 	e.WantOnce("a")
 }
 
-// trapTwinKeys: keys that folding engines take for one are many; so are keys of
-// different operations that would be one if they were joined by a character.
+// trapTwinKeys checks keys that engines which fold case would treat as equal: they stay
+// different. So do keys of different operations that would be equal if operation and key were
+// joined with a separator.
 func trapTwinKeys[Tx any](e *conformance.Env[Tx]) {
-	s := start(e, idempotency.Options{}, idemhttp.Options{Operation: func(r *http.Request) string { return r.Header.Get("X-Operation") }}, refund[Tx])
+	s := start(e, idempotency.Options{}, idemhttp.Options{}, refund[Tx])
 	keys := []string{`"key"`, `"KEY"`, `"Key"`, `"key "`, `"key  "`, `" key"`, `"ke y"`, `"0"`, `"00"`, `"0.0"`, `"0e1"`, `"\\"`, `"\""`, `"'; --"`, `"%"`, `"_"`}
 	for _, key := range keys {
 		s.want(key, s.post("a", key, "1", "X-Operation", "o"), http.StatusCreated, "")
@@ -204,8 +210,9 @@ func trapTwinKeys[Tx any](e *conformance.Env[Tx]) {
 	s.wantEffects("a", len(keys)+2)
 }
 
-// trapTenants: a tenant that knows another's key gets nothing of its answer;
-// no tenant is an error and not a bypass; a new credential is the same tenant.
+// trapTenants checks that a tenant that knows another tenant's key gets nothing of its answer,
+// that a missing tenant is an error and not a bypass, and that a new credential is the same
+// tenant.
 func trapTenants[Tx any](e *conformance.Env[Tx]) {
 	tenants := map[string]string{"alice": "A", "alice, refreshed": "A", "mallory": "M"}
 	o := idemhttp.Options{Tenant: func(r *http.Request) (string, error) {
@@ -241,8 +248,8 @@ func trapTenants[Tx any](e *conformance.Env[Tx]) {
 	s.wantEffects("n", 0)
 }
 
-// trapPersonalHeaders: header fields outside of the list reach the first client
-// and nobody else: they are neither replayed nor in the table.
+// trapPersonalHeaders checks that header fields outside the list reach only the first client:
+// they are neither replayed nor stored.
 func trapPersonalHeaders[Tx any](e *conformance.Env[Tx]) {
 	o := idemhttp.Options{Headers: []string{"x-refund-id"}}
 	s := start(e, idempotency.Options{}, o, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
@@ -289,7 +296,7 @@ func trapPersonalHeaders[Tx any](e *conformance.Env[Tx]) {
 	}
 }
 
-// trapFailsClosed: when the store cannot be asked, the handler does not run.
+// trapFailsClosed checks that the handler does not run when the store cannot be reached.
 func trapFailsClosed[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, refund[Tx])
 	e.Must(`ALTER TABLE holdfast_records RENAME TO gone`)
@@ -305,12 +312,12 @@ func trapFailsClosed[Tx any](e *conformance.Env[Tx]) {
 	s.wantEffects("a", 0)
 }
 
-// TestTrapOneConnection: a request needs one connection, not two, so a pool of
-// one is never starved by its own duplicates.
+// TestTrapOneConnection checks that a request needs one connection, not two, so duplicates
+// cannot starve a pool of one.
 func TestTrapOneConnection(t *testing.T) {
 	t.Parallel()
 	h := conformance.SQL()
-	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Option) conformance.Pool[*sql.Tx] {
+	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) conformance.Pool[*sql.Tx] {
 		pool := dbtest.OpenSQL(tb, dsn)
 		pool.SetMaxOpenConns(1)
 		return conformance.SQLPool(tb, pool, opts...)

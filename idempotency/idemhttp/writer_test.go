@@ -13,11 +13,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
-	"github.com/holdfast-go/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
-// writer: what a handler may do with a ResponseWriter, as it goes with
-// net/http's own, and what is refused because nothing is sent before COMMIT.
+// writer checks what a handler may do with a ResponseWriter: it works as with net/http, except
+// for what is refused because nothing is sent before COMMIT.
 func writer[Tx any](e *conformance.Env[Tx]) {
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -127,8 +127,8 @@ func writer[Tx any](e *conformance.Env[Tx]) {
 	}
 }
 
-// tooLarge: a response that the record cannot hold is rolled back, and the
-// memory that it takes is bounded; the largest that fits is replayed.
+// tooLarge checks that a response that does not fit the record is rolled back with bounded
+// memory, and that the largest response that fits is replayed.
 func tooLarge[Tx any](e *conformance.Env[Tx]) {
 	const limit = 4096
 	s := start(e, idempotency.Options{MaxResult: limit}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
@@ -172,7 +172,7 @@ func tooLarge[Tx any](e *conformance.Env[Tx]) {
 	}
 }
 
-// trapPanic: a panic rolls back, frees the key, and goes on to the server.
+// trapPanic checks that a panic rolls back, frees the key, and reaches the server.
 func trapPanic[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		err := refund(s, w, r, tx)
@@ -190,15 +190,15 @@ func trapPanic[Tx any](e *conformance.Env[Tx]) {
 		}
 		s.wantEffects("a", 0)
 	}
-	if n := strings.Count(s.log.String(), "panic serving"); n != 1 { // the server is silent of ErrAbortHandler
+	if n := strings.Count(s.log.String(), "panic serving"); n != 1 { // the server does not log ErrAbortHandler
 		e.Errorf("the server saw %d panics, want 1:\n%s", n, s.log.String())
 	}
 	s.want("after the panics", s.post("a", "k", ""), http.StatusCreated, "")
 	e.WantOnce("a")
 }
 
-// trapClientGoesAway: before COMMIT the work is rolled back and asking again
-// does it; after COMMIT it stands and asking again replays it.
+// trapClientGoesAway disconnects the client. Before COMMIT, the work is rolled back and a
+// retry executes it. After COMMIT, the work stays and a retry replays it.
 func trapClientGoesAway[Tx any](e *conformance.Env[Tx]) {
 	working, left := make(chan struct{}), make(chan struct{})
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {

@@ -1,4 +1,4 @@
-// Package access is what Holdfast's packages reach through a holdfast.DB.
+// Package access gives Holdfast's packages access to the internals of a holdfast.DB.
 package access
 
 import (
@@ -9,30 +9,46 @@ import (
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
-// Access is one DB from the inside.
+// Access contains the internals of one DB.
 type Access[Tx any] struct {
 	Dialect *dialect.Dialect
-	// Trace tells of calls.
+	// Trace reports calls and events.
 	Trace *trace.Tracer
-	// Table quotes the name of one of Holdfast's own tables.
+	// Catalog describes the user's own tables.
+	Catalog Catalog
+	// Admission returns the error with which Open would refuse the environment now.
+	Admission func(ctx context.Context) error
+	// Table returns the quoted name of one of Holdfast's own tables.
 	Table func(name string) string
-	// Pool runs single statements, each committing by itself.
+	// Pool runs single statements. Each commits on its own.
 	Pool core.Querier
-	// OnConn runs f on a connection of the pool, and again on another one where
-	// that was dead: f reads, or does nothing more when it is run again. before,
-	// if given, is a setting for f's statement alone, and comes first.
+	// OnConn runs f on a connection of the pool, and again on another connection if that one
+	// was dead, so f must be safe to run more than once. before, if given, is a setting for
+	// f's statement alone, and runs first.
 	OnConn func(ctx context.Context, before string, f func(q core.Querier) error) error
 	// Acquire pins a connection.
 	Acquire func(ctx context.Context) (core.Conn[Tx], error)
 	// Join runs statements in a caller's transaction.
 	Join func(tx Tx) (core.Querier, error)
-	// Listen waits for the engine's notifications: see core.Listener.
+	// Listen receives the engine's notifications: see core.Listener.
 	Listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error
-	// Alive finds a caller's transaction that has ended already, where the
-	// engine would commit each further statement by itself.
+	// Alive returns an error if a caller's transaction has already ended, on an engine that
+	// would commit each further statement on its own.
 	Alive func(ctx context.Context, q core.Querier) error
-	// Rollback ends a caller's transaction.
+	// Rollback rolls back a caller's transaction.
 	Rollback func(ctx context.Context, tx Tx) error
-	// Attempt runs one transaction, once: an error of f rolls it back.
+	// Attempt runs one transaction, once. An error of f rolls it back.
 	Attempt func(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error
+}
+
+// Catalog contains what is needed to describe a user's own table.
+type Catalog struct {
+	Dialect *dialect.Dialect
+	Pool    core.Querier
+	// Schema is the schema of a table that is named without a schema.
+	Schema string
+	// Check returns an error for an invalid name.
+	Check func(argument, name string) error
+	// Unsupported returns the error for a refused table.
+	Unsupported func(f dialect.Finding) error
 }

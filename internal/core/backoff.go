@@ -7,10 +7,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Backoff spaces attempts: from a millisecond to a quarter of a second, with jitter.
+// Backoff pauses between attempts, from 1 ms to about 250 ms, with jitter.
 type Backoff struct{ b *backoff.ExponentialBackOff }
 
-// NewBackoff starts anew.
+// NewBackoff returns a Backoff at its shortest pause.
 func NewBackoff() *Backoff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = 2*time.Millisecond, 250*time.Millisecond

@@ -1,7 +1,6 @@
-// Package core holds the interfaces between Holdfast's packages and the
-// handles that a program already has (database/sql, sqlx, native pgx). An
-// adapter package implements Adapter once per handle; everything above it
-// runs the dialects' statements through Querier and never sees the driver.
+// Package core defines the interfaces between Holdfast's packages and the handles of a program
+// (database/sql, sqlx, native pgx). An adapter package implements Adapter once per handle. The
+// other packages run the dialects' statements through Querier and never see the driver.
 package core
 
 import (
@@ -11,16 +10,16 @@ import (
 	"time"
 )
 
-// Result is what a write reports.
+// Result is the result of a write.
 type Result struct {
-	// Affected counts rows. On MySQL its meaning depends on the driver's
-	// clientFoundRows, so a verdict never rests on it there.
+	// Affected counts rows. On MySQL its meaning depends on the driver's clientFoundRows, so
+	// no claim is decided by it there.
 	Affected int64
-	// InsertID is the OK packet's insert id on MySQL and MariaDB, else 0.
+	// InsertID is the insert id of the OK packet on MySQL and MariaDB, and 0 on other engines.
 	InsertID int64
 }
 
-// Rows is the part of *sql.Rows and pgx.Rows that is used here.
+// Rows is the part of *sql.Rows and pgx.Rows that Holdfast uses.
 type Rows interface {
 	Columns() ([]string, error)
 	Next() bool
@@ -35,25 +34,29 @@ type Querier interface {
 	Query(ctx context.Context, query string, args ...any) (Rows, error)
 }
 
-// Adapter is one kind of handle: a pool and its transaction type.
+// Adapter adapts one kind of handle: a pool and its transaction type.
 type Adapter[Tx any] interface {
 	Querier
 	// Acquire pins one connection of the pool.
 	Acquire(ctx context.Context) (Conn[Tx], error)
-	// Join gives a caller's transaction as a Querier; false when tx is nil.
-	Join(tx Tx) (Querier, bool)
-	// Rollback ends a caller's transaction.
+	// Join returns a caller's transaction as a Querier. It returns ErrNoTx if tx is nil, and
+	// another error if Holdfast cannot join tx.
+	Join(tx Tx) (Querier, error)
+	// Rollback rolls back a caller's transaction.
 	Rollback(ctx context.Context, tx Tx) error
 }
 
-// ErrNoListener means that the handle cannot wait for notifications.
+// ErrNoTx means that a nil transaction was given.
+var ErrNoTx = errors.New("holdfast: no transaction given")
+
+// ErrNoListener means that the handle cannot receive notifications.
 var ErrNoListener = errors.New("holdfast: the handle has no connection to listen on")
 
-// Listener is an Adapter whose driver can wait for the engine's notifications.
+// Listener is an Adapter whose driver can receive the engine's notifications.
 type Listener interface {
-	// Listen runs statement, which subscribes, on a connection that nobody else
-	// uses then, calls ready, and then each with every notification, until ctx
-	// ends or the connection does. An ErrNoListener lasts.
+	// Listen runs statement, which subscribes, on a dedicated connection. It then calls ready,
+	// and after that each for every notification, until ctx or the connection ends.
+	// ErrNoListener is permanent.
 	Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error
 }
 
@@ -65,7 +68,7 @@ type Conn[Tx any] interface {
 	Rollback(ctx context.Context, tx Tx) error
 	// Raw calls f with the driver's own connection.
 	Raw(f func(driverConn any) error) error
-	// Release gives the connection back to the pool, or closes it.
+	// Release returns the connection to the pool, or closes it if discard is true.
 	Release(discard bool)
 }
 
@@ -73,25 +76,25 @@ type Conn[Tx any] interface {
 type TxOptions struct {
 	Isolation   sql.IsolationLevel
 	LockTimeout time.Duration
-	// FirstSets is true when the first statement of the transaction sets the
-	// lock timeout itself, which saves a round trip on PostgreSQL.
+	// FirstSets is true if the first statement of the transaction sets the lock timeout
+	// itself. That saves a round trip on PostgreSQL.
 	FirstSets bool
-	// First, if not nil, is the transaction's first statement. Its outcome is in
-	// it when the function is called.
+	// First, if not nil, is the first statement of the transaction. It contains its result
+	// before the function is called.
 	First *Bound
-	// Last, if not nil, is filled by the function and run after it. It touches
-	// one row if, and only if, the transaction is still the one of First, so
-	// that the fence's mark and check are not needed.
+	// Last, if not nil, is filled by the function and runs after it. It affects one row if,
+	// and only if, the transaction is still the one of First, so the fence's mark and check
+	// are not needed.
 	Last *Bound
 }
 
 // Pipeline is a Conn whose driver sends several statements in one round trip.
 type Pipeline[Tx any] interface {
-	// BeginWith begins a transaction and runs first in it, whose error is left
-	// in first: an error that is returned means that nothing was begun.
+	// BeginWith begins a transaction and runs first in it. The error of first is stored in
+	// first. A returned error means that no transaction began.
 	BeginWith(ctx context.Context, opts TxOptions, first *Bound) (Tx, error)
-	// CommitWith runs last, in its form that fails where it touches no row, and
-	// unless it failed it commits. An answer of the server to last is left in it and means
-	// that nothing was committed; the error that is returned is the commit's.
+	// CommitWith runs last in the form that fails if it affects no row (OrFail), and commits
+	// unless it failed. The server's error for last is stored in last, and means that nothing
+	// was committed. The returned error is that of the commit.
 	CommitWith(ctx context.Context, tx Tx, last *Bound) error
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Stmt is one statement of a dialect. Its text numbers the parameters $1, $2,
-// … on every engine, so that one argument list serves them all; where the
-// engine wants question marks, order says which argument each stands for.
+// Stmt is one statement of a dialect. Its source text numbers the parameters $1, $2, … on
+// every engine, so one argument list fits all engines. On an engine that uses question marks,
+// order maps each question mark to its argument.
 type Stmt struct {
 	Name  string
 	Text  string
 	order []int
 }
 
-// Compile turns the numbered parameters of text into the engine's form.
+// Compile converts the numbered parameters of text to the engine's form.
 func Compile(name, text string, questionMarks bool) Stmt {
 	if !questionMarks {
 		return Stmt{Name: name, Text: text}
@@ -24,7 +24,7 @@ func Compile(name, text string, questionMarks bool) Stmt {
 	var order []int
 	quote := byte(0)
 	for i := 0; i < len(text); i++ {
-		// A name or a text in quotes may have a dollar of its own.
+		// A quoted name or string may contain a dollar sign.
 		switch c := text[i]; {
 		case quote != 0 && c == quote:
 			quote = 0
@@ -51,17 +51,17 @@ func Compile(name, text string, questionMarks bool) Stmt {
 	return Stmt{Name: name, Text: b.String(), order: order}
 }
 
-// Bound is a statement with its arguments, and what became of it.
+// Bound is a statement with its arguments and its result.
 type Bound struct {
 	Stmt Stmt
-	// OrFail is Stmt, but fails where it touches no row: see Pipeline.
+	// OrFail is Stmt in a form that fails if it affects no row: see Pipeline.
 	OrFail Stmt
 	Args   []any
 	Result Result
 	Err    error
 }
 
-// Exec runs b as a write and keeps its outcome.
+// Exec runs b as a write and stores its result.
 func (b *Bound) Exec(ctx context.Context, q Querier) {
 	b.Result, b.Err = b.Stmt.Exec(ctx, q, b.Args...)
 }
@@ -79,7 +79,8 @@ func (s Stmt) args(args []any) []any {
 
 type nameKey struct{}
 
-// StatementName is the dialect's name of the statement that ctx runs, for observers.
+// StatementName returns the dialect's name of the statement that runs under ctx, for
+// observers.
 func StatementName(ctx context.Context) string {
 	name, _ := ctx.Value(nameKey{}).(string)
 	return name
@@ -90,17 +91,17 @@ func (s Stmt) Exec(ctx context.Context, q Querier, args ...any) (Result, error) 
 	return q.Exec(context.WithValue(ctx, nameKey{}, s.Name), s.Text, s.args(args)...)
 }
 
-// QueryRow runs s and scans its first row; false when there is none.
+// QueryRow runs s and scans its first row. It returns false if there is no row.
 func (s Stmt) QueryRow(ctx context.Context, q Querier, dest []any, args ...any) (bool, error) {
 	return QueryRow(context.WithValue(ctx, nameKey{}, s.Name), q, dest, s.Text, s.args(args)...)
 }
 
-// Query runs s; the caller closes the rows.
+// Query runs s. The caller must close the rows.
 func (s Stmt) Query(ctx context.Context, q Querier, args ...any) (Rows, error) {
 	return q.Query(context.WithValue(ctx, nameKey{}, s.Name), s.Text, s.args(args)...)
 }
 
-// QueryRow runs query and scans its first row; false when there is none.
+// QueryRow runs query and scans its first row. It returns false if there is no row.
 func QueryRow(ctx context.Context, q Querier, dest []any, query string, args ...any) (found bool, err error) {
 	rows, err := q.Query(ctx, query, args...)
 	if err != nil {

@@ -3,6 +3,7 @@ package dialect
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 )
 
@@ -63,8 +64,8 @@ func SQLiteCode(err error) (code int) {
 	return code
 }
 
-// Code is the engine's code of a driver's error, as people look it up; "" where
-// it has none.
+// Code returns the engine's code of a driver's error in the form that its manual uses, or ""
+// if the error has none.
 func Code(err error) string {
 	if state := SQLState(err); state != "" {
 		return "SQLSTATE " + state
@@ -78,7 +79,29 @@ func Code(err error) string {
 	return ""
 }
 
-// walk visits err and what it wraps, until f is satisfied.
+// Misunderstood reports whether err means that the server does not know a name in the
+// statement, or does not accept its syntax.
+func Misunderstood(err error) bool {
+	return slices.Contains([]string{"42601", "42883", "42P01", "42703", "3F000", "0A000"}, SQLState(err)) ||
+		slices.Contains([]uint16{1049, 1054, 1064, 1105, 1109, 1146, 1193, 1235, 1305}, MySQLNumber(err))
+}
+
+// bounds maps the code of an error to the server setting that ended the statement or the
+// session.
+var bounds = map[string]string{
+	"SQLSTATE 25P03": "idle_in_transaction_session_timeout",
+	"SQLSTATE 25P04": "transaction_timeout",
+	"SQLSTATE 57014": "statement_timeout, or a request to cancel,",
+	"SQLSTATE 55P03": "lock_timeout",
+	"error 1205":     "innodb_lock_wait_timeout",
+	"error 1969":     "max_statement_time",
+	"error 3024":     "max_execution_time",
+}
+
+// EndedBy returns the name of the server setting that caused err, or "" if no setting did.
+func EndedBy(err error) string { return bounds[Code(err)] }
+
+// walk calls f with err and with each error that it wraps, until f returns true.
 func walk(err error, f func(error) bool) bool {
 	for err != nil {
 		if f(err) {

@@ -1,6 +1,7 @@
 package dialect_test
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"testing"
@@ -26,9 +27,8 @@ func (e liteError) Code() int     { return e.code }
 
 func lite(code int) error { return liteError{code} }
 
-// TestErrorsMean is the table of what the engines' errors mean, wrapped or
-// joined as users' functions return them. At COMMIT only the allow-listed are
-// "not done".
+// TestErrorsMean is the table of the meanings of the engines' errors, also wrapped or joined
+// as users' functions return them. At COMMIT, only allow-listed errors mean "not committed".
 func TestErrorsMean(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -43,7 +43,12 @@ func TestErrorsMean(t *testing.T) {
 		{postgres.Dialect, pg("55P03"), dialect.Busy, true},
 		{postgres.Dialect, pg("57P01"), dialect.Other, false}, // shutdown: may follow the commit record
 		{postgres.Dialect, pg("57P02"), dialect.Other, false},
-		{postgres.Dialect, pg("57014"), dialect.Other, false},
+		{postgres.Dialect, pg("57014"), dialect.Busy, true},  // statement_timeout
+		{postgres.Dialect, pg("25P03"), dialect.Retry, true}, // the session ended before COMMIT arrived
+		{postgres.Dialect, pg("25P04"), dialect.Retry, true},
+		{postgres.Dialect, pg("42501"), dialect.Denied, true},
+		{postgres.Dialect, errors.New("conn busy"), dialect.Other, true}, // not sent
+		{postgres.Dialect, errors.New("error preprocessing batch (prepare): unexpected EOF"), dialect.Other, true},
 		{postgres.Dialect, pg("08006"), dialect.Other, false},
 		{postgres.Dialect, pg("23505"), dialect.Duplicate, true},
 		{postgres.Dialect, pg("23514"), dialect.Other, true}, // a deferred constraint
@@ -57,6 +62,7 @@ func TestErrorsMean(t *testing.T) {
 		{postgres.Dialect, errors.New("commit unexpectedly resulted in rollback"), dialect.Gone, true},
 		{postgres.Dialect, pg("HF001"), dialect.Refused, false},
 		{mysql.Dialect, my(1213), dialect.Retry, true},
+		{mysql.Dialect, my(3101), dialect.Retry, true},
 		{mysql.Dialect, my(45100), dialect.Refused, false},
 		{mysql.Dialect, my(1020), dialect.Retry, true},
 		{mysql.Dialect, my(1205), dialect.Busy, true},
@@ -64,10 +70,15 @@ func TestErrorsMean(t *testing.T) {
 		{mysql.Dialect, my(1062), dialect.Duplicate, true},
 		{mysql.Dialect, my(1146), dialect.NoTable, true},
 		{mysql.Dialect, my(1290), dialect.ReadOnly, true},
-		{mysql.Dialect, my(1180), dialect.Other, false}, // was seen on writes that stood
+		{mysql.Dialect, my(1792), dialect.ReadOnly, true},
+		{mysql.Dialect, my(1142), dialect.Denied, true},
+		{mysql.Dialect, my(1143), dialect.Denied, true},
+		{mysql.Dialect, my(1044), dialect.Denied, false},
+		{mysql.Dialect, driver.ErrBadConn, dialect.Other, true}, // not a byte was sent
+		{mysql.Dialect, my(1180), dialect.Other, false},         // seen on writes that were committed
 		{mysql.Dialect, my(1317), dialect.Other, false},
 		{mysql.Dialect, mysqldriver.ErrInvalidConn, dialect.Other, false},
-		{sqlite.Dialect, lite(1811), dialect.Other, true}, // a trigger of the user's
+		{sqlite.Dialect, lite(1811), dialect.Other, true}, // a user's trigger
 		{sqlite.Dialect, lite(5), dialect.Busy, true},
 		{sqlite.Dialect, lite(261), dialect.Busy, true},
 		{sqlite.Dialect, lite(517), dialect.Retry, true},

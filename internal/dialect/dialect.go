@@ -1,11 +1,10 @@
-// Package dialect says what a dialect is. Each engine's package fills one
-// Dialect: SQL text, the statements that fence a transaction, and the meaning
-// of its errors; files of the same role bear the same name in each of them.
-// What is more than one statement is run elsewhere.
+// Package dialect defines what an engine must provide. The package of each engine fills one
+// Dialect: SQL text, the statements that fence a transaction, and the meaning of the engine's
+// errors. Files with the same role have the same name in every engine. Other packages run
+// sequences of more than one statement.
 //
-// To add an engine: write its package, add it to the list in package holdfast
-// (engine.go) with the banner it answers to, write its migrations, and run
-// the conformance suite on it.
+// To add an engine: write its package, add it to the list in package holdfast (engine.go) with
+// the banner that it recognizes, write its migrations, and run the conformance suite on it.
 package dialect
 
 import (
@@ -16,45 +15,49 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// Class says what an error means for the transaction in which it came.
+// Class is the meaning of an error for the transaction in which it occurred.
 type Class int
 
 const (
-	// Other is every error without a rule of its own.
+	// Other is every error that no other class covers.
 	Other Class = iota
-	// Retry: the engine rolled the whole transaction back; run all of it again.
+	// Retry: the engine rolled back the whole transaction, or ended its session before it
+	// received COMMIT. The whole transaction can run again.
 	Retry
-	// Busy: a bounded wait for a lock ended; the statement did nothing.
+	// Busy: a limit on a lock wait or on the statement was reached. The statement had no
+	// effect.
 	Busy
-	// Duplicate: a unique key other than the one that was claimed refused the row.
+	// Duplicate: a unique key other than the claimed one refused the row.
 	Duplicate
 	// NoTable: a table is missing.
 	NoTable
-	// ReadOnly: the server takes no writes (a replica, or a failover).
+	// ReadOnly: the server accepts no writes, because it is a replica or fails over.
 	ReadOnly
-	// Gone: the transaction had ended before the statement came.
+	// Gone: the transaction had ended before the statement arrived.
 	Gone
 	// Refused: a trigger of Enforce refused an update.
 	Refused
 	// Referenced: a foreign key refused the statement, or the commit.
 	Referenced
-	// Unready: the node of a cluster takes no statements for now; this one did nothing.
+	// Denied: the role lacks a privilege.
+	Denied
+	// Unready: a cluster node accepts no statements for now. This statement had no effect.
 	Unready
 )
 
-// Capabilities are the engine's own ways that a caller may have to know.
+// Capabilities describes the differences between engines that callers may need.
 type Capabilities struct {
 	// RowLocks: SELECT ... FOR UPDATE locks rows.
 	RowLocks bool
-	// TransactionalDDL: DDL rolls back with its transaction; where false it
-	// commits the open transaction first.
+	// TransactionalDDL: DDL rolls back with its transaction. If false, DDL first commits the
+	// open transaction.
 	TransactionalDDL bool
-	// SeesClaims: an uncommitted claim of another session can be told from
-	// any other wait, so "in progress" is known at once.
-	SeesClaims bool
-	// LockTimeoutUnit is the smallest bound on a lock wait; bounds are rounded up to it.
+	// DetectsInProgress: a wait for another session's uncommitted claim can be distinguished
+	// from any other wait, so "in progress" is known at once.
+	DetectsInProgress bool
+	// LockTimeoutUnit is the smallest bound on a lock wait. Bounds are rounded up to it.
 	LockTimeoutUnit time.Duration
-	// MultiPrimary: other nodes take writes as well, and no lock on a row reaches them.
+	// MultiPrimary: other nodes accept writes too, and row locks do not reach them.
 	MultiPrimary bool
 }
 
@@ -62,9 +65,9 @@ type Capabilities struct {
 type Dialect struct {
 	Name         string
 	Capabilities Capabilities
-	// QuestionMarks: parameters are written ?, not $1.
+	// QuestionMarks: parameters are written as ? instead of $1.
 	QuestionMarks bool
-	// QuoteRune quotes identifiers; MaxIdent is their length limit in bytes.
+	// QuoteRune quotes identifiers. MaxIdent is the maximum length of an identifier in bytes.
 	QuoteRune rune
 	MaxIdent  int
 	// Now is the database's wall clock in microseconds since 1970, UTC.
@@ -75,71 +78,75 @@ type Dialect struct {
 	Register Register
 	Enforce  Enforce
 	Leases   Leases
-	Claims   Claims
+	Tickets  Tickets
 	RowLocks RowLocks
 	Rows     Rows
 	Sweep    Sweep
 	Staged   Staged
+	Prove    Prove
 	Doctor   Doctor
 
-	// Settings reads what Open has to know, checked by CheckSettings.
-	Settings      string
-	CheckSettings func(row []string) error
-	// Cluster, where the row of Settings is that of a node of a cluster, makes
-	// the dialect that of one.
-	Cluster func(d *Dialect, row []string)
-	// Prefix begins every statement that is compiled.
+	Admission Admission
+	// Committed makes a plain read see only committed data, regardless of the isolation of the
+	// session. The read must end in a condition. Nil means that every read does so already.
+	Committed func(query string) string
+	// Qualify adds the schema to each function and type name in a statement. Nil means that no
+	// other object can be found under these names.
+	Qualify func(text string) string
+
+	// Prefix is prepended to every compiled statement.
 	Prefix string
 
-	// Classify maps a driver's error; nil and foreign errors are Other.
+	// Classify returns the class of a driver's error. Nil and foreign errors are Other.
 	Classify func(err error) Class
-	// Disconnected: the connection is of no more use, another one may be.
+	// Disconnected reports whether err means that the connection is unusable. Another
+	// connection may work.
 	Disconnected func(err error) bool
-	// RolledBack is the allow-list of errors which, at COMMIT or at an
-	// autocommit write, prove that nothing was done. All else is unknown.
+	// RolledBack is an allow-list. It reports whether err, returned by COMMIT or by an
+	// autocommit write, proves that nothing was committed. After any other error the outcome
+	// is unknown.
 	RolledBack func(err error) bool
 }
 
-// Fence keeps a statement that follows a lost transaction from standing alone.
-// The texts are complete statements; empty means none is needed.
+// Fence prevents a statement from committing on its own after its transaction was lost. The
+// texts are complete statements; an empty text means that none is needed.
 type Fence struct {
-	// Setting surrounds BEGIN to COMMIT on the pinned connection.
+	// Setting is changed before BEGIN and restored after COMMIT, on the pinned connection.
 	Setting Setting
-	// First runs first in the transaction, unless its first statement sets
-	// the lock timeout itself.
+	// First runs first in the transaction, unless the first statement sets the lock timeout
+	// itself.
 	First func(lockTimeout time.Duration) string
-	// Mark and Check prove that the transaction at the end is the one of the
-	// beginning; Alive, that a caller's has not ended before it is joined.
+	// Mark at the start and Check at the end prove that the transaction is still the same.
+	// Alive proves, before a caller's transaction is joined, that it has not ended.
 	Mark, Check string
 	Alive       []string
-	// Veto registers on the driver's connection a function which forbids
-	// commits for as long as it answers true, and returns its removal.
+	// Veto registers a function on the driver's connection. Commits fail while that function
+	// returns true. Veto returns a function that removes the registration.
 	Veto func(driverConn any, forbidden func() bool) (remove func(driverConn any), err error)
 }
 
-// Setting is a session setting for a while: Before changes it and After puts
-// it back. Where the engine keeps no old value, Remember reads it and After has
-// it as {was}.
+// Setting is a temporary session setting. Before changes it and After restores it. If the
+// engine does not keep the old value, Remember reads it and After contains it as {was}.
 type Setting struct {
 	Remember string
 	Before   func(lockTimeout time.Duration) string
 	After    string
 }
 
-// Verdict is how a claim's statement tells won from lost.
+// Verdict says how the result of a claim statement shows whether it won.
 type Verdict int
 
 const (
-	// ByAffected: one row affected is won.
+	// ByAffected: the claim won if it affected one row.
 	ByAffected Verdict = iota
-	// ByInsertID: the statement sets LAST_INSERT_ID to Lost when it lost.
+	// ByInsertID: the statement sets LAST_INSERT_ID to Lost if the claim lost.
 	ByInsertID
-	// ByDuplicate: an error of class Duplicate is lost, success is won, and the
-	// transaction goes on.
+	// ByDuplicate: the claim lost if it failed with class Duplicate, and won if it succeeded.
+	// The transaction continues in both cases.
 	ByDuplicate
 )
 
-// Won tells whether a claim that answered with r, and no error, won.
+// Won reports whether a claim won that returned r and no error.
 func (v Verdict) Won(r core.Result) bool {
 	switch v {
 	case ByInsertID:
@@ -151,64 +158,84 @@ func (v Verdict) Won(r core.Result) bool {
 	}
 }
 
-// Lost is the insert id by which a claim says, on MySQL and MariaDB, that the
-// row was there already: affected rows would be ambiguous under clientFoundRows.
+// Lost is the insert id that a lost claim sets on MySQL and MariaDB, when the row already
+// exists. The number of affected rows would be ambiguous with clientFoundRows.
 const Lost = 1<<62 + 1
 
-// Records is the SQL of the idempotency records. {records} is the table,
-// {now} the clock. Parameters in order:
+// Records is the SQL of the idempotency records. {records} is the table and {now} the clock.
+// Parameters in order:
 //
 //	Look:   key_hash
 //	Lock:   key_hash
 //	Claim:  key_hash, namespace, tenant, operation, op_key, fingerprint,
-//	        fingerprint_version, attempt, then with ClaimBounds the claim's lock
-//	        timeout and the one to set afterwards ("" = as it was); it is a query
-//	        then, of how many rows it inserted and the setting
-//	ClaimSetting: the same without the last
+//	        fingerprint_version, attempt; with ClaimBounds also the lock timeout of the
+//	        claim and the lock timeout to set afterwards ("" = unchanged). With ClaimBounds
+//	        it is a query that returns the number of inserted rows and the setting
+//	ClaimSetting: the same without the last parameter
 //	Renew:  key_hash (deletes a record whose key has expired)
-//	Finish: key_hash, attempt, state, result, body life, key life (µs or NULL),
+//	Finish: key_hash, attempt, state, result, result TTL, key TTL (µs or NULL),
 //	        codec, business_id
 type Records struct {
 	Look, Lock, Claim, Renew, Finish string
 	Verdict                          Verdict
-	// ClaimSetting is Claim where its lock timeout stays, by affected rows.
+	// ClaimSetting is Claim without restoring the lock timeout. It wins by affected rows.
 	ClaimSetting string
-	// FinishOrFail is Finish that fails where it touches no row, with the code
-	// Untouched, so that what is sent behind it is skipped.
+	// FinishOrFail is Finish, but fails with the code Untouched if it affects no row. The
+	// statements sent after it are then skipped.
 	FinishOrFail, Untouched string
-	// Peek looks through the eyes of READ UNCOMMITTED where the engine needs
-	// a setting for it, which must hold for the next statement only.
+	// PeekBefore makes the next statement, and only that one, read at READ UNCOMMITTED, on an
+	// engine that needs a setting for it.
 	PeekBefore string
-	// ClaimBounds: Claim itself bounds its wait. Otherwise Bound surrounds it
-	// in a caller's transaction; it surrounds Renew in any case.
+	// ClaimBounds: Claim bounds its own wait. Otherwise Bound surrounds Claim in a caller's
+	// transaction. Bound surrounds Renew in any case.
 	ClaimBounds bool
 	Bound       Setting
 }
 
-// Look reads one record; it is the same on every engine.
+// Look reads one record. It is the same on every engine.
 const Look = `SELECT state, fingerprint, fingerprint_version, result, COALESCE(codec, ''), COALESCE(business_id, ''),
- CASE WHEN body_expires_at <= {now} THEN 1 ELSE 0 END, CASE WHEN key_expires_at <= {now} THEN 1 ELSE 0 END
+ CASE WHEN result_expires_at <= {now} THEN 1 ELSE 0 END, CASE WHEN key_expires_at <= {now} THEN 1 ELSE 0 END
 FROM {records} WHERE key_hash = $1`
 
 // Rows is the SQL of business rows: the caller's own tables.
 type Rows struct {
-	// Insert claims: table, columns and key columns come quoted.
+	// Insert returns the statement that claims a key. The table, the columns and the key
+	// columns are quoted already.
 	Insert  func(table string, columns, key []string) string
 	Verdict Verdict
 	// Tuples begins a list of tuples after IN.
 	Tuples string
-	// LockClause ends the read of the row that was there first.
+	// LockClause ends the read of the row that already existed.
 	LockClause string
-	// Columns and Uniques describe a table: see idempotency's table check.
+	// Columns and Uniques describe a table: see the table check of package idempotency.
 	// Parameters: schema ("" = current) and table.
 	Columns, Uniques string
-	// Leads lists indexes with their first column, and whether a search for rows
-	// by that column, where it is not NULL, may go through the index.
+	// Leads lists indexes with their first column, and whether a search by a non-NULL value of
+	// that column may use the index.
 	Leads string
-	// Exact says whether a column's type and collation tell all values
-	// apart; otherwise it says why not.
+	// Exact reports whether a column's type and collation distinguish all values. If not, it
+	// returns the reason.
 	Exact func(typ, collation string) (ok bool, why string)
+	// Version returns what a column of this type can hold as a version. The type is in lower
+	// case.
+	Version func(typ string) VersionType
+	// Form returns how a column of this type accepts text and bytes.
+	Form func(typ string) Form
 }
+
+// Form says how a column accepts text and bytes.
+type Form int
+
+const (
+	// FormAny: the column accepts both.
+	FormAny Form = iota
+	// FormText: bytes must be sent as text. FormBytes: text must be sent as bytes.
+	FormText
+	FormBytes
+)
+
+// AnyForm is Rows.Form for an engine that converts between text and bytes.
+func AnyForm(string) Form { return FormAny }
 
 // Ident quotes an identifier.
 func (d *Dialect) Ident(name string) string {
@@ -216,7 +243,7 @@ func (d *Dialect) Ident(name string) string {
 	return q + strings.ReplaceAll(name, q, q+q) + q
 }
 
-// Idents quotes each.
+// Idents quotes each of the names.
 func (d *Dialect) Idents(names []string) []string {
 	out := make([]string, len(names))
 	for i, n := range names {
@@ -225,15 +252,27 @@ func (d *Dialect) Idents(names []string) []string {
 	return out
 }
 
-// Compile makes a statement of text.
+// Compile compiles text into a statement.
 func (d *Dialect) Compile(name, text string) core.Stmt {
+	if d.Qualify != nil {
+		text = d.Qualify(text)
+	}
 	if d.Prefix != "" && text != "" {
 		text = d.prefixed(text)
 	}
 	return core.Compile(name, text, d.QuestionMarks)
 }
 
-// prefixed joins settings for one statement with those that it has already.
+// Look compiles a plain read of committed data. The query must end in a condition.
+func (d *Dialect) Look(name, query string) core.Stmt {
+	if d.Committed != nil {
+		query = d.Committed(query)
+	}
+	return d.Compile(name, query)
+}
+
+// prefixed adds Prefix to text. It merges the settings of both if text already begins with SET
+// STATEMENT.
 func (d *Dialect) prefixed(text string) string {
 	const set = "SET STATEMENT "
 	if rest, has := strings.CutPrefix(text, set); has && strings.HasPrefix(d.Prefix, set) {
@@ -242,12 +281,12 @@ func (d *Dialect) prefixed(text string) string {
 	return d.Prefix + text
 }
 
-// Millis rounds d up to whole milliseconds, at least one.
+// Millis formats d in milliseconds, rounded up, at least 1.
 func Millis(d time.Duration) string {
 	return strconv.FormatInt(max(int64((d+time.Millisecond-1)/time.Millisecond), 1), 10)
 }
 
-// Params lists the parameters $1 to $n.
+// Params returns the parameters $1 to $n as a list.
 func Params(n int) string {
 	p := make([]string, n)
 	for i := range p {

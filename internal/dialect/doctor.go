@@ -2,48 +2,48 @@ package dialect
 
 import "slices"
 
-// Doctor is how an engine is asked for what weakens Holdfast's promises.
+// Doctor lists the queries that find what weakens Holdfast's promises on an engine.
 type Doctor struct {
 	Probes []Probe
-	// Session tells one session of the server from another.
+	// Session identifies one session of the server.
 	Session string
-	// Indexes names the indexes of a table: schema ("" = current), table.
+	// Indexes returns the names of a table's indexes. Parameters: schema ("" = current),
+	// table.
 	Indexes string
-	// Prefixed: the names of Holdfast's indexes begin with the tables' prefix.
+	// Prefixed: the names of Holdfast's indexes begin with the prefix of the tables.
 	Prefixed bool
 }
 
-// Probe reads one row of text; {schema} is the quoted schema with its dot.
+// Probe is a query that returns one row of text columns, and its judgement.
 type Probe struct {
 	Name, Query string
 	Columns     int
-	// Privileged: a role of a program's usually may not ask.
+	// Privileged: the role of a program usually lacks the permission for this query.
 	Privileged bool
-	// Judge says what is wrong with the row, "" nothing, and what to do.
+	// Judge returns the problem with the row ("" for none) and advice.
 	Judge func(row []string) (severity Severity, problem, advice string)
 }
 
-// Severity is how bad a finding is.
+// Severity says how serious a finding is.
 type Severity int
 
-// The severities.
 const (
-	// Notice: nothing is wrong, but one should know.
+	// Notice: nothing is wrong, but users should know.
 	Notice Severity = iota
-	// Warning: work may be slow or stuck, or an assumption of the caller's wrong.
+	// Warning: work may be slow or stuck, or an assumption of the caller may be wrong.
 	Warning
-	// Broken: a promise of Holdfast's does not hold.
+	// Broken: a promise of Holdfast does not hold.
 	Broken
 )
 
-// Value judges a probe of one column: what wrong says of it, with advice.
+// Value returns a probe of one column. wrong returns the problem with its value, or "".
 func Value(name, query string, severity Severity, advice string, wrong func(value string) string) Probe {
 	return Probe{Name: name, Query: query, Columns: 1, Judge: func(row []string) (Severity, string, string) {
 		return severity, wrong(row[0]), advice
 	}}
 }
 
-// Not is wrong unless the value is want.
+// Not returns a function that reports problem unless the value is want.
 func Not(want, problem string) func(value string) string {
 	return func(value string) string {
 		if value == want {
@@ -53,7 +53,7 @@ func Not(want, problem string) func(value string) string {
 	}
 }
 
-// Is is wrong if the value is one of those.
+// Is returns a function that reports problem if the value is one of values.
 func Is(problem string, values ...string) func(value string) string {
 	return func(value string) string {
 		if slices.Contains(values, value) {

@@ -1,50 +1,50 @@
 package dialect
 
-// Enforced is a table whose updates have to move the version.
+// Enforced is a table whose updates must change the version of the row.
 type Enforced struct {
-	// Schema and Name are for the catalog: parameters.
+	// Schema and Name are unquoted, as parameters of catalog queries.
 	Schema, Name string
-	// Table and Column are quoted; Prefix is the quoted schema with its dot, or empty.
+	// Table and Column are quoted. Prefix is the quoted schema with a dot, or empty.
 	Table, Prefix, Column string
-	// Trigger is the trigger's name, quoted.
+	// Trigger is the quoted name of the trigger.
 	Trigger string
-	// UUID: the version has to be another one, not one more.
+	// UUID: the new version must be a different value. Otherwise it must be the old one plus
+	// 1.
 	UUID bool
 }
 
-// Enforce is the SQL of the triggers that refuse an update which does not move a
-// row's version. They come after the update, and so see what other triggers made
-// of the row.
+// Enforce is the SQL of the triggers that refuse an update which does not change the version
+// of the row. They run AFTER UPDATE, so they see the changes of other triggers.
 type Enforce struct {
-	// Body is the trigger's text as the catalog gives it back.
+	// Body returns the trigger's text as the catalog stores it.
 	Body func(t Enforced) string
-	// Install makes the trigger, and where Replaces is set puts it in the place
-	// of another; Remove drops it, if it is there.
+	// Install creates the trigger. If Replaces is set, it replaces an existing one. Remove
+	// drops the trigger if it exists.
 	Replaces bool
 	Install  func(t Enforced, body string) []string
 	Remove   func(t Enforced) []string
-	// Find looks for the trigger: schema ("" = current), table and trigger, none
-	// of them quoted (returns one of the states below, and the body).
+	// Find looks up the trigger. Parameters, unquoted: schema ("" = current), table, trigger.
+	// It returns one of the states below and the body.
 	Find string
-	// Bound surrounds the statements where they commit by themselves, so that
-	// they do not wait long for the table, and everybody else behind them.
+	// BoundBefore and BoundAfter surround the statements where each commits on its own. They
+	// keep the wait for the table short, because other sessions queue behind it.
 	BoundBefore, BoundAfter string
-	// Denied says what permission is missing, "" for any other error.
+	// Denied describes the missing permission, or returns "" for any other error.
 	Denied func(err error) string
 }
 
-// What Enforce.Find says of a trigger.
+// The states that Enforce.Find returns.
 const (
 	TriggerDisabled = iota
 	TriggerWorks
-	TriggerOther // on other events, under a condition, …
+	TriggerOther // for other events, with a condition, or similar
 )
 
-// Refusal is how the triggers' message begins. It names nothing of the user's:
-// a name in it would have to be escaped for a text within a text.
+// Refusal begins the message of the triggers. It contains no name of the user's, because a
+// name would need escaping in a string inside a string.
 const Refusal = "holdfast: the update did not"
 
-// Message is the triggers' message, to be put in single quotes.
+// Message is the message of the triggers, to be placed in single quotes.
 func (t Enforced) Message() string {
 	if t.UUID {
 		return Refusal + " give the row another version"
@@ -52,8 +52,8 @@ func (t Enforced) Message() string {
 	return Refusal + " move the version of the row by one"
 }
 
-// Differs is the condition under which an update is refused; isNot compares two
-// values of which each may be NULL, and equals is its contrary.
+// Differs returns the condition under which an update is refused. isNot is an operator that
+// compares two values which may be NULL, and equals is its opposite.
 func (t Enforced) Differs(isNot, equals string) string {
 	if t.UUID {
 		return "NEW." + t.Column + equals + "OLD." + t.Column

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// Change makes the setting on q and returns the statement that puts it back,
-// empty when nothing was changed.
+// Change applies the setting on q. It returns the statement that restores it, empty if nothing
+// was changed.
 func (s Setting) Change(ctx context.Context, q core.Querier, lockTimeout time.Duration) (undo core.Stmt, err error) {
 	if s.Before == nil {
 		return core.Stmt{}, nil

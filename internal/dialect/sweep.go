@@ -5,63 +5,63 @@ import (
 	"strings"
 )
 
-// Sweep is the SQL of the reaper. {records}, {locks} and {floor} are the tables,
-// {keys} and {names} lists of parameters as long as the batch.
+// Sweep is the SQL of the reaper. {records}, {locks} and {floor} are the tables. {keys} and
+// {names} are lists of parameters as long as the batch.
 type Sweep struct {
-	// Isolation is that of a batch's transaction.
+	// Isolation is the isolation level of a batch's transaction.
 	Isolation sql.IsolationLevel
-	// Batch is how many rows a batch has unless the user says otherwise.
+	// Batch is the default number of rows in a batch.
 	Batch int
-	// WaitsForRows: a Write of records waits for a row that another session has
-	// locked. It is false where such rows are skipped, and where there are no
-	// row locks. One of locks never waits: a guard may hold its row for long.
+	// WaitsForRows: Write of records waits for rows that another session has locked. It is
+	// false if the engine skips locked rows or has no row locks. Write of locks never waits,
+	// because a guarded transaction may lock its row for a long time.
 	WaitsForRows bool
-	// Results turns results whose time is over into tombstones, Keys deletes
-	// records whose keys' time is over.
+	// Results turns expired results into tombstones. Keys deletes records with an expired key.
 	Results, Keys SweepTask
-	// Locks deletes the rows of locks that nobody has had for a while.
+	// Locks deletes the rows of locks that have had no owner for a while.
 	Locks SweepLocks
-	// Waiters deletes the rows of those who waited and died, Claims the places
-	// in lines that expired a while ago.
-	Waiters, Claims SweepPairs
-	// Table deletes rows of a table of the user's own.
+	// Waiters deletes the rows of dead waiters. Tickets deletes tickets that expired a while
+	// ago.
+	Waiters, Tickets SweepPairs
+	// Table deletes rows of the user's own tables.
 	Table SweepTable
 }
 
-// SweepTask is the SQL of one kind of row. Parameters in order:
+// SweepTask is the SQL for one kind of row. Parameters in order:
 //
 //	Count: cutoff (returns the rows and the oldest expiry, 0 for none)
-//	Find:  cutoff, expiry and key_hash of the row to go on after, limit
+//	Find:  cutoff, expiry and key_hash of the row to continue after, limit
 //	       (returns key_hash and expiry, ordered by expiry and key_hash)
 //	Write: cutoff, then the keys in ascending order
 //
-// Find is a plain read, so Write tests again what Find found: a record that
-// was claimed anew, or given more time, in between has another expiry.
+// Find is a plain read, so Write tests its conditions again: a record that was claimed again
+// or extended in between has another expiry.
 type SweepTask struct{ Count, Find, Write string }
 
-// The rows that are due. A claimed record (state 1) is nobody's to touch. A
-// record that goes as a whole needs no tombstone first.
+// The conditions for rows that are due. They exclude a record with an open claim (state 1). A
+// record that is deleted as a whole needs no tombstone first.
 const (
-	DueResults = `body_expires_at <= $1 AND state IN (2, 3) AND (key_expires_at IS NULL OR key_expires_at > $1)`
+	DueResults = `result_expires_at <= $1 AND state IN (2, 3) AND (key_expires_at IS NULL OR key_expires_at > $1)`
 	DueKeys    = `key_expires_at <= $1 AND state IN (2, 3, 4, 5)`
 )
 
-// Tombstone is what a record becomes: key, fingerprint, business id and whether
-// it was rejected stay. Without an expiry it leaves the index in which the
-// reaper looks for work.
-const Tombstone = `state = CASE WHEN state IN (3, 5) THEN 5 ELSE 4 END, result = NULL, codec = NULL, body_expires_at = NULL`
+// Tombstone turns a record into a tombstone. The key, the fingerprint, the business id and the
+// rejected flag stay. Without an expiry of the result, the record leaves the index that the
+// reaper searches.
+const Tombstone = `state = CASE WHEN state IN (3, 5) THEN 5 ELSE 4 END, result = NULL, codec = NULL, result_expires_at = NULL`
 
-// FindResults and FindKeys are the same on every engine; Write is not.
-func FindResults(write string) SweepTask { return find("body_expires_at", DueResults, write) }
+// FindResults returns the task for Results. Only write differs between engines.
+func FindResults(write string) SweepTask { return find("result_expires_at", DueResults, write) }
 
-// FindKeys is to Keys what FindResults is to Results.
+// FindKeys returns the task for Keys. Only write differs between engines.
 func FindKeys(write string) SweepTask { return find("key_expires_at", DueKeys, write) }
 
 func find(expiry, due, write string) SweepTask {
 	r := strings.NewReplacer("{expiry}", expiry, "{due}", due)
 	return SweepTask{
 		Count: r.Replace(`SELECT COUNT(*), COALESCE(MIN({expiry}), 0) FROM {records} WHERE {due}`),
-		// The first comparison with $2 is for the index, the second for the row.
+		// The first comparison with $2 lets the engine use the index; the second selects the
+		// row.
 		Find: r.Replace(`SELECT key_hash, {expiry} FROM {records}
 WHERE {due} AND {expiry} >= $2 AND ({expiry} > $2 OR key_hash > $3)
 ORDER BY {expiry}, key_hash LIMIT $4`),
@@ -69,27 +69,27 @@ ORDER BY {expiry}, key_hash LIMIT $4`),
 	}
 }
 
-// SweepLocks is the SQL of the rows of locks. They have no index on their
-// expiry, so the table is read in pages, in the order of the names. Due is the
-// cutoff less the grace. Parameters in order:
+// SweepLocks is the SQL for the rows of locks. They have no index on their expiry, so the
+// table is read in pages, in name order. Due is the cutoff less the grace. Parameters in
+// order:
 //
 //	Count: due (returns the rows and the oldest expiry, 0 for none)
-//	Page:  name to go on after, how many rows to pass over (returns the name of
-//	       the next one, the page's last; no row: the table ends before)
-//	Find:  due, name to go on after, last name of the page, limit (returns name,
+//	Page:  name to continue after, number of rows to skip (returns the name of the next
+//	       row, the last of the page; no row: the table ends before)
+//	Find:  due, name to continue after, last name of the page, limit (returns name,
 //	       expiry and token, ordered by name)
-//	Raise: token (affects no row where the floor is as high)
+//	Raise: token (affects no row if the floor is as high already)
 //	Floor: none (returns the token)
 //	Write: due, the greatest token that Find found, then the names in ascending order
 //
-// Write tests the token as well as the expiry: a later term of the same row may
-// have expired too, if the clock was set back, and the floor does not cover it.
+// Write tests the token as well as the expiry. If the clock was set back, a later term of the
+// same row may have expired too, and the floor does not cover it.
 type SweepLocks struct{ Count, Page, Find, Raise, Floor, Write string }
 
-// DueLocks are the rows that Write may delete.
+// DueLocks is the condition for rows that Write may delete.
 const DueLocks = `expires_at <= $1 AND token <= $2`
 
-// FindLocks is the same on every engine but for Write.
+// FindLocks returns the statements. Only write differs between engines.
 func FindLocks(write string) SweepLocks {
 	return SweepLocks{
 		Count: `SELECT COUNT(*), COALESCE(MIN(expires_at), 0) FROM {locks} WHERE expires_at <= $1`,
@@ -102,21 +102,21 @@ WHERE expires_at <= $1 AND name > $2 AND name <= $3 ORDER BY name LIMIT $4`,
 	}
 }
 
-// SweepPairs is the SQL of rows whose key has two columns; they have no index on
-// their expiry, and are few. {rows} is the table, {pairs} a list of pairs as long
-// as the batch, {names} their first halves. Parameters in order:
+// SweepPairs is the SQL for rows whose key has two columns. They are few and have no index on
+// their expiry. {rows} is the table, {pairs} a list of pairs as long as the batch, and {names}
+// their first columns. Parameters in order:
 //
 //	Count: due (returns the rows and the oldest expiry, 0 for none)
-//	Find:  due, both columns of the row to go on after, limit (returns both
+//	Find:  due, both columns of the row to continue after, limit (returns both
 //	       columns and the expiry, ordered by them)
 //	Write: due, then the pairs in ascending order
 //
-// Write tests the expiry again and passes over rows that are locked: a waiter may
-// be heard of again, and a guarded transaction may hold its claim.
+// Write tests the expiry again and skips locked rows: a waiter may have announced itself
+// again, and a guarded transaction may have locked its ticket.
 type SweepPairs struct{ Count, Find, Write string }
 
-// FindPairs is the same on every engine but for Write, in which {second} is the
-// key's second column.
+// FindPairs returns the statements. Only write differs between engines; in it, {second} is the
+// second column of the key.
 func FindPairs(second, write string) SweepPairs {
 	r := strings.NewReplacer("{second}", second)
 	return SweepPairs{
@@ -127,12 +127,12 @@ WHERE expires_at <= $1 AND name >= $2 AND (name > $2 OR {second} > $3) ORDER BY 
 	}
 }
 
-// History is the SQL of the passes that were made; it is the same on every
-// engine. {sweeps} is the table, {now} the clock. Parameters in order:
+// History is the SQL for the log of reaper passes. It is the same on every engine. {sweeps} is
+// the table and {now} the clock. Parameters in order:
 //
-//	Insert: id, how long the pass took (µs), holder, rows, more, tasks, error
-//	Bound:  how many to keep, less one (returns the end of the oldest to keep)
-//	Trim:   the end of the oldest to keep, for how long to keep any (µs)
+//	Insert: id, duration of the pass (µs), holder, rows, more, tasks, error
+//	Bound:  number of passes to keep, less one (returns the end of the oldest to keep)
+//	Trim:   the end of the oldest pass to keep, the maximum age of a pass (µs)
 //	List:   limit
 var History = struct{ Insert, Bound, Trim, List string }{
 	Insert: `INSERT INTO {sweeps} (id, began_at, ended_at, holder, cleared, more, tasks, error) VALUES ($1, {now} - $2, {now}, $3, $4, $5, $6, $7)`,

@@ -1,50 +1,51 @@
-// Package dsn reads database URLs of the form that golang-migrate takes and
-// opens what they name:
+// Package dsn parses database URLs in the form of golang-migrate, and opens the databases:
 //
 //	postgres://user:password@host:port/database?sslmode=disable
 //	mysql://user:password@tcp(host:port)/database
 //	sqlite://path/to/file.db
 //
-// A user name or password with special characters is percent-encoded. No error
-// of this package repeats a password.
+// Special characters in a user name or password must be percent-encoded. Errors of this
+// package never contain a password.
 package dsn
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	_ "modernc.org/sqlite"             // the driver "sqlite"
+	"github.com/jackc/pgx/v5/stdlib" // also the driver "pgx"
+	_ "modernc.org/sqlite"           // the driver "sqlite"
 )
 
-// Engine is what a URL tells of the database system.
+// Engine is the database system that a URL names.
 type Engine string
 
-// The engines that a URL can name. MySQL and MariaDB share a scheme: which of
-// the two it is, only the server can tell.
+// The engines that a URL can name. MySQL and MariaDB share a scheme; only the server can tell
+// which of the two it is.
 const (
 	Postgres Engine = "postgres"
 	MySQL    Engine = "mysql" // or MariaDB
 	SQLite   Engine = "sqlite"
 )
 
-// ErrInvalid is wrapped by every error that Parse returns.
+// ErrInvalid is wrapped by every error of Parse.
 var ErrInvalid = errors.New("invalid database URL")
 
-// Config is a URL, read.
+// Config is a parsed URL.
 type Config struct {
 	Engine Engine
-	Driver string // the name that the driver has in database/sql
-	DSN    string // what that driver takes; for PostgreSQL it suits pgxpool as well
+	Driver string // the driver's name in database/sql
+	DSN    string // for that driver; for PostgreSQL also for pgxpool
 }
 
-// Parse reads a database URL.
+// Parse parses a database URL.
 func Parse(rawURL string) (Config, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
@@ -61,7 +62,7 @@ func Parse(rawURL string) (Config, error) {
 	return Config{}, invalid("unknown scheme %.20q (known: postgres, mysql, sqlite)", scheme)
 }
 
-// Open opens the database that a URL names. Like sql.Open it need not connect.
+// Open opens the database that a URL names. Like sql.Open, it may return without connecting.
 func Open(rawURL string) (*sql.DB, Engine, error) {
 	config, err := Parse(rawURL)
 	if err != nil {
@@ -69,14 +70,45 @@ func Open(rawURL string) (*sql.DB, Engine, error) {
 	}
 	db, err := sql.Open(config.Driver, config.DSN)
 	if err != nil {
-		// A driver may quote what it could not read.
+		// A driver's error may quote parts of the URL.
 		return nil, "", invalid("the driver %s does not take it", config.Driver)
 	}
 	return db, config.Engine, nil
 }
 
+// OpenThrough opens a URL with connections that dial makes. If dial is nil, the driver dials
+// itself. SQLite opens its file and does not dial. Each driver takes a dial function in its
+// own form, so this is the only place that branches on the engine.
+func OpenThrough(rawURL string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (*sql.DB, error) {
+	config, err := Parse(rawURL)
+	switch {
+	case err != nil:
+		return nil, err
+	case dial == nil || config.Engine == SQLite:
+		pool, _, err := Open(rawURL)
+		return pool, err
+	case config.Engine == Postgres:
+		c, err := pgx.ParseConfig(config.DSN)
+		if err != nil {
+			return nil, invalid("the driver pgx does not take it")
+		}
+		c.DialFunc = dial
+		return stdlib.OpenDB(*c), nil
+	}
+	c, err := mysqldriver.ParseDSN(config.DSN)
+	if err != nil {
+		return nil, invalid("the driver mysql does not take it")
+	}
+	c.DialFunc, c.Logger = dial, &mysqldriver.NopLogger{} // dial may cut connections on purpose
+	connector, err := mysqldriver.NewConnector(c)
+	if err != nil {
+		return nil, invalid("the driver mysql does not take it")
+	}
+	return sql.OpenDB(connector), nil
+}
+
 func parsePostgres(rawURL string) (Config, error) {
-	// What url.Parse says of a wrong URL may contain a part of the password.
+	// The error of url.Parse may contain a part of the password.
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return Config{}, invalid("not of the form postgres://user:password@host:port/database; " +
@@ -85,7 +117,7 @@ func parsePostgres(rawURL string) (Config, error) {
 	if strings.Trim(u.Path, "/") == "" {
 		return Config{}, invalid("no database is named behind the host")
 	}
-	// The others stay as they are: to PostgreSQL's drivers a + is no blank.
+	// The other parameters stay unchanged: PostgreSQL's drivers do not read a + as a blank.
 	params := strings.Split(u.RawQuery, "&")
 	u.RawQuery = strings.Join(slices.DeleteFunc(params, func(p string) bool {
 		name, _, _ := strings.Cut(p, "=")
@@ -120,8 +152,8 @@ func parseMySQL(form string) (Config, error) {
 	return Config{Engine: MySQL, Driver: "mysql", DSN: config.FormatDSN()}, nil
 }
 
-// sqlitePragmas are set on every connection unless the URL sets them: readers
-// beside the one writer, waiting for that one, and foreign keys that hold.
+// sqlitePragmas are set on every connection unless the URL sets them. They let readers run
+// beside the one writer, let writers wait for each other, and enforce foreign keys.
 var sqlitePragmas = [...]string{"busy_timeout(5000)", "journal_mode(WAL)", "foreign_keys(1)"}
 
 func parseSQLite(rest string) (Config, error) {
@@ -152,7 +184,7 @@ func parseSQLite(rest string) (Config, error) {
 	return Config{Engine: SQLite, Driver: "sqlite", DSN: path + "?" + query.Encode()}, nil
 }
 
-// setsPragma tells whether one of pragmas, as "name(value)" or "name=value", is name.
+// setsPragma reports whether one of pragmas, as "name(value)" or "name=value", sets name.
 func setsPragma(pragmas []string, name string) bool {
 	for _, pragma := range pragmas {
 		if end := strings.IndexAny(pragma, "(= "); end >= 0 {
@@ -165,8 +197,8 @@ func setsPragma(pragmas []string, name string) bool {
 	return false
 }
 
-// isMigrateOption: golang-migrate keeps its own options in parameters that begin
-// with x-, which no driver knows.
+// isMigrateOption reports whether name is an option of golang-migrate: its options begin with
+// x-, and the drivers do not know them.
 func isMigrateOption(name string) bool { return strings.HasPrefix(name, "x-") }
 
 func invalid(format string, args ...any) error {

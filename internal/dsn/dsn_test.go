@@ -1,8 +1,10 @@
 package dsn_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,7 +106,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse looks for a URL whose error repeats the password.
+// FuzzParse looks for a URL whose error contains the password.
 func FuzzParse(f *testing.F) {
 	const secret = "S3cr3tOfTheBank"
 	f.Add("postgres://u:", "@h/db")
@@ -116,7 +118,7 @@ func FuzzParse(f *testing.F) {
 		if err == nil && (config.Driver == "" || config.DSN == "" || config.Engine == "") {
 			t.Errorf("neither an error nor a result: %+v", config)
 		}
-		// The scheme is quoted, and no place for a password.
+		// The error quotes the scheme, which is no place for a password.
 		scheme, _, _ := strings.Cut(before+secret+after, "://")
 		if err != nil && strings.Contains(err.Error(), secret) && !strings.Contains(scheme, secret) {
 			t.Errorf("the error repeats the password: %v", err)
@@ -131,4 +133,40 @@ func queryString(t *testing.T, db *sql.DB, query string) string {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// TestOpenThrough checks that a network connection uses the caller's dial function, and a file
+// does not.
+func TestOpenThrough(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	for url, want := range map[string]string{
+		"postgres://u:S3cr3t@127.0.0.1:5432/db":     "tcp 127.0.0.1:5432",
+		"mysql://u:S3cr3t@tcp(127.0.0.1:3306)/db":   "tcp 127.0.0.1:3306",
+		"mysql://u:S3cr3t@unix(/run/mysql.sock)/db": "unix /run/mysql.sock",
+	} {
+		dialed := ""
+		pool, err := dsn.OpenThrough(url, func(_ context.Context, network, address string) (net.Conn, error) {
+			dialed = network + " " + address
+			return nil, refused
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pool.PingContext(t.Context()); !errors.Is(err, refused) || dialed != want {
+			t.Errorf("%s: dialed %q: %v", url, dialed, err)
+		}
+		pool.Close()
+	}
+	pool, err := dsn.OpenThrough("sqlite://"+filepath.Join(t.TempDir(), "a.db"), func(context.Context, string, string) (net.Conn, error) { return nil, refused })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := pool.PingContext(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := dsn.OpenThrough("nothing", nil); !errors.Is(err, dsn.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
 }

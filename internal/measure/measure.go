@@ -1,5 +1,5 @@
-// Package measure runs operations for a while and says how long they took. It
-// serves holdfast bench and the comparisons in bench/.
+// Package measure runs operations for a period of time and reports their durations. holdfast
+// bench and the comparisons in bench/ use it.
 package measure
 
 import (
@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Op is one operation of a client; clients are counted from 0.
+// Op is one operation of a client. Clients are numbered from 0.
 type Op func(ctx context.Context, client int) error
 
-// Taken is what a slice of time gave.
+// Taken is the result of a slice of time.
 type Taken struct {
 	Took    []time.Duration // sorted
-	Elapsed time.Duration   // of the slice
+	Elapsed time.Duration   // the length of the slice
 }
 
-// Each runs f once for every client, all at once, and returns what failed first.
+// Each runs f once for every client, all concurrently, and returns the first error.
 func Each(ctx context.Context, clients int, f Op) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -40,21 +40,21 @@ func Each(ctx context.Context, clients int, f Op) error {
 	return first
 }
 
-// Slice has all clients do op for so long, and at least once.
+// Slice runs op in all clients for the given length of time, at least once in each client.
 func Slice(ctx context.Context, clients int, length time.Duration, op Op) (Taken, error) {
 	both, err := Turns(ctx, clients, length, []Op{op})
 	return both[0], err
 }
 
-// Turns has all clients do the ops in turn, one after the other, for so long, and
-// each at least once. What else happens on the machine falls on all of them.
+// Turns runs the ops in turn in all clients for the given length of time, each op at least
+// once in each client. Other load on the machine then affects all ops equally.
 func Turns(ctx context.Context, clients int, length time.Duration, ops []Op) ([]Taken, error) {
 	taken := make([]Taken, len(ops))
 	var mu sync.Mutex
 	start := time.Now()
 	err := Each(ctx, clients, func(ctx context.Context, client int) error {
 		took := make([][]time.Duration, len(ops))
-		turn := client // they do not all begin with the same one
+		turn := client // clients begin with different ops
 		for n := 0; n < len(ops) || time.Since(start) < length; n++ {
 			i := turn % len(ops)
 			begin := time.Now()
@@ -81,15 +81,15 @@ func Turns(ctx context.Context, clients int, length time.Duration, ops []Op) ([]
 	return taken, err
 }
 
-// Join adds what another slice gave.
+// Join adds the result of another slice.
 func (t *Taken) Join(other Taken) {
 	t.Took = append(t.Took, other.Took...)
 	slices.Sort(t.Took)
 	t.Elapsed += other.Elapsed
 }
 
-// Percentile is the time that so many of a hundred operations took at most; 0
-// where there were none.
+// Percentile returns the duration within which percent of the operations ended, or 0 if there
+// were none.
 func (t *Taken) Percentile(percent int) time.Duration {
 	if len(t.Took) == 0 {
 		return 0
@@ -97,7 +97,7 @@ func (t *Taken) Percentile(percent int) time.Duration {
 	return t.Took[min(len(t.Took)-1, len(t.Took)*percent/100)]
 }
 
-// Mean is the arithmetic one; 0 where there were none.
+// Mean returns the arithmetic mean, or 0 if there were no operations.
 func (t *Taken) Mean() time.Duration {
 	if len(t.Took) == 0 {
 		return 0
@@ -109,7 +109,7 @@ func (t *Taken) Mean() time.Duration {
 	return sum / time.Duration(len(t.Took))
 }
 
-// PerSecond is how many operations there were a second.
+// PerSecond returns the number of operations per second.
 func (t *Taken) PerSecond() float64 {
 	if t.Elapsed <= 0 {
 		return 0

@@ -2,14 +2,14 @@ package measure
 
 import "slices"
 
-// Spread is a figure over several rounds.
+// Spread is the spread of a figure over several rounds.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// Over is the spread of the rounds' figures; zero where there are none.
+// Over returns the spread of the rounds' figures, or zero if there are none.
 func Over(rounds []float64) Spread {
 	if len(rounds) == 0 {
 		return Spread{}

@@ -1,6 +1,6 @@
-// Package rowmap maps a struct with db tags onto a table of the caller's own,
-// and checks what the engine's catalog says of that table. What it refuses is a
-// holdfast.InputError.
+// Package rowmap maps a struct with db tags to one of the caller's own tables, and checks that
+// table against the engine's catalog. It also generates the SQL that all users of such tables
+// share: conditions and keyset paging. Its errors for invalid arguments are core.InputErrors.
 package rowmap
 
 import (
@@ -11,13 +11,13 @@ import (
 
 	"github.com/jmoiron/sqlx/reflectx"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// Fields are fields of a struct and the columns that they stand for, in order.
+// Fields are fields of a struct with their columns, in order.
 type Fields []*reflectx.FieldInfo
 
-// Of lists the fields of R that bear a db tag; check judges the names.
+// Of returns the fields of R that have a db tag. check returns an error for an invalid name.
 func Of[R any](check func(argument, name string) error) (Fields, error) {
 	typ := reflect.TypeFor[R]()
 	if typ.Kind() != reflect.Struct {
@@ -35,7 +35,7 @@ func Of[R any](check func(argument, name string) error) (Fields, error) {
 	return fields, nil
 }
 
-// Pick lists the fields of columns; argument names what asked for them.
+// Pick returns the fields of columns. argument names the argument that lists them.
 func (f Fields) Pick(argument string, columns []string) (Fields, error) {
 	out := make(Fields, len(columns))
 	for i, c := range columns {
@@ -48,7 +48,7 @@ func (f Fields) Pick(argument string, columns []string) (Fields, error) {
 	return out, nil
 }
 
-// Names are the columns.
+// Names returns the columns.
 func (f Fields) Names() []string {
 	out := make([]string, len(f))
 	for i, field := range f {
@@ -57,7 +57,7 @@ func (f Fields) Names() []string {
 	return out
 }
 
-// Dest are pointers to the fields of row, which is addressable, to scan into.
+// Dest returns pointers to the fields of row, to scan into. row must be addressable.
 func (f Fields) Dest(row reflect.Value) []any {
 	out := make([]any, len(f))
 	for i, field := range f {
@@ -66,7 +66,7 @@ func (f Fields) Dest(row reflect.Value) []any {
 	return out
 }
 
-// Values are the values of row's fields, each in its column's form.
+// Values returns the values of row's fields, each in the form that its column accepts.
 func (f Fields) Values(row reflect.Value, forms Forms) []any {
 	out := make([]any, len(f))
 	for i, field := range f {
@@ -76,5 +76,5 @@ func (f Fields) Values(row reflect.Value, forms Forms) []any {
 }
 
 func invalid(argument, problem string) error {
-	return &holdfast.InputError{Field: argument, Problem: problem}
+	return &core.InputError{Field: argument, Problem: problem}
 }

@@ -1,49 +1,57 @@
 package rowmap
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// Table is a table of the caller's own, as the engine describes it.
+// Table is one of the caller's own tables, as the engine's catalog describes it.
 type Table struct {
 	Schema, Name string
-	// Quoted is the name in SQL.
+	// Quoted is the quoted name.
 	Quoted  string
 	Columns []Column
-	// Index is the unique index that stands for the last Key that was asked for.
+	// Index is the unique index that the last call of Key found.
 	Index string
 
 	dialect *dialect.Dialect
 	pool    core.Querier
 }
 
-// Column is one of its columns.
+// Column is a column of a Table.
 type Column struct {
 	Name, Type, Collation string
 	NotNull               bool
 }
 
-// Describe reads the catalog. A schema "" is the connection's own; check judges the names.
-func Describe(ctx context.Context, d *dialect.Dialect, pool core.Querier, check func(argument, name string) error, schema, name string) (*Table, error) {
-	t := &Table{Schema: schema, Name: name, Quoted: d.Ident(name), dialect: d, pool: pool}
-	if err := check("TableSpec.Table", name); err != nil {
+// Describe reads a table's description from the catalog. It refuses a table whose rows cannot
+// be rolled back, locked or unique. Schema "" means the schema that Open found, so that
+// statements do not depend on a session's search path.
+func Describe(ctx context.Context, c access.Catalog, schema, name string) (*Table, error) {
+	d := c.Dialect
+	if err := c.Check("TableSpec.Table", name); err != nil {
 		return nil, err
 	}
 	if schema != "" {
-		if err := check("TableSpec.Schema", schema); err != nil {
+		if err := c.Check("TableSpec.Schema", schema); err != nil {
 			return nil, err
 		}
-		t.Quoted = d.Ident(schema) + "." + t.Quoted
+	}
+	t := &Table{Schema: cmp.Or(schema, c.Schema), Name: name, Quoted: d.Ident(name), dialect: d, pool: c.Pool}
+	if t.Schema != "" {
+		t.Quoted = d.Ident(t.Schema) + "." + t.Quoted
+	}
+	if err := t.admit(ctx, c); err != nil {
+		return nil, err
 	}
 	columns, err := t.catalog(ctx, "row.columns", d.Rows.Columns, 4)
 	if err != nil {
@@ -58,7 +66,24 @@ func Describe(ctx context.Context, d *dialect.Dialect, pool core.Querier, check 
 	return t, nil
 }
 
-// Column finds a column that argument names.
+// admit refuses a table whose kind or storage engine cannot keep the promises.
+func (t *Table) admit(ctx context.Context, c access.Catalog) error {
+	kind := make([]string, 2)
+	found, err := t.dialect.Compile("row.kind", t.dialect.Admission.Kind).QueryRow(ctx, t.pool, []any{&kind[0], &kind[1]}, t.Schema, t.Name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("holdfast: reading about table %q: %w", t.Name, err)
+	case !found:
+		return invalid("TableSpec.Table", fmt.Sprintf("table %q was not found", t.Name))
+	}
+	if f := t.dialect.Admission.Table(kind); f != nil {
+		f.Setting = "table " + t.Name
+		return c.Unsupported(*f)
+	}
+	return nil
+}
+
+// Column returns the column with this name. argument names the argument in the error.
 func (t *Table) Column(argument, name string) (Column, error) {
 	n := slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == name })
 	if n < 0 {
@@ -67,8 +92,8 @@ func (t *Table) Column(argument, name string) (Column, error) {
 	return t.Columns[n], nil
 }
 
-// Key refuses a key that no full unique index of exactly these columns stands
-// for, or one of whose columns allows NULL.
+// Key returns the columns of a key. It returns an error if no full unique index on exactly
+// these columns exists, or if a column allows NULL.
 func (t *Table) Key(ctx context.Context, names []string) ([]Column, error) {
 	if len(names) == 0 {
 		return nil, invalid("TableSpec.Key", "names no column")
@@ -118,18 +143,18 @@ func (t *Table) unique(ctx context.Context, key []string) error {
 	return invalid("TableSpec.Key", fmt.Sprintf("table %q has no unique index of exactly the columns %v: CREATE UNIQUE INDEX ON %s (%s)", t.Name, key, t.Name, strings.Join(key, ", ")))
 }
 
-// Leads tells whether rows may be searched for by column through an index.
+// Leads reports whether an index begins with column, so that a search by column can use it.
 func (t *Table) Leads(ctx context.Context, column string) (bool, error) {
 	found, err := t.catalog(ctx, "row.leads", t.dialect.Rows.Leads, 3)
 	return slices.ContainsFunc(found, func(r []string) bool { return r[1] == column && r[2] == "1" }), err
 }
 
-// Where compares columns with the parameters from $first on.
+// Where returns the comparison of columns with the parameters from $first on.
 func (t *Table) Where(columns []string, first int) string {
 	return t.equations(columns, first, " AND ")
 }
 
-// Set assigns the parameters from $first on to columns.
+// Set returns the assignment of the parameters from $first on to columns.
 func (t *Table) Set(columns []string, first int) string {
 	return t.equations(columns, first, ", ")
 }
@@ -142,8 +167,8 @@ func (t *Table) equations(columns []string, first int, sep string) string {
 	return strings.Join(out, sep)
 }
 
-// catalog reads n columns, as text, of what the engine says of the table; the
-// last of them is a number.
+// catalog runs a query on the engine's catalog and returns its n columns as text. The last
+// column must be a number.
 func (t *Table) catalog(ctx context.Context, name, text string, n int) ([][]string, error) {
 	rows, err := t.dialect.Compile(name, text).Query(ctx, t.pool, t.Schema, t.Name)
 	if err != nil {
@@ -166,35 +191,4 @@ func (t *Table) catalog(ctx context.Context, name, text string, n int) ([][]stri
 		out = append(out, values)
 	}
 	return out, rows.Err()
-}
-
-// Forms are, of the columns of a key, whether they hold text: SQLite takes the
-// same bytes as text and as a blob for two keys. On other engines it is empty.
-type Forms map[string]bool
-
-// Forms are those of key.
-func (t *Table) Forms(key []Column) Forms {
-	forms := Forms{}
-	for _, c := range key {
-		if holdfast.Engine(t.dialect.Name) == holdfast.SQLite && !strings.Contains(c.Type, "INT") {
-			forms[c.Name] = !strings.Contains(c.Type, "BLOB")
-		}
-	}
-	return forms
-}
-
-// Of is v in the form that the column takes.
-func (f Forms) Of(column string, v any) any {
-	text, given := f[column]
-	if !given {
-		return v
-	}
-	r := reflect.ValueOf(v)
-	switch {
-	case text && r.Kind() == reflect.Slice && r.Type().Elem().Kind() == reflect.Uint8:
-		return string(r.Bytes())
-	case !text && r.Kind() == reflect.String:
-		return []byte(r.String())
-	}
-	return v
 }

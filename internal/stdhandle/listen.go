@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// minListen is how many connections a pool must have to spare one for listening.
+// minListen is the least maximum size of a pool that can spare a connection for listening.
 const minListen = 4
 
-// Listen implements core.Listener for the stdlib form of pgx, on a connection
-// of the pool. It is reached by reflection, so that no driver is linked.
+// Listen implements core.Listener for pgx through database/sql, on a connection of the pool.
+// It calls the driver by reflection, so that this package links no driver.
 func (h Handle[Tx]) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {
 	pool, ok := h.R.(*sql.DB)
 	if !ok {
@@ -27,7 +27,7 @@ func (h Handle[Tx]) Listen(ctx context.Context, statement string, ready func(), 
 	if err != nil {
 		return err
 	}
-	defer pinned.Release(true) // it listens
+	defer pinned.Release(true) // the session still listens
 	if _, err := pinned.Exec(ctx, statement); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (h Handle[Tx]) Listen(ctx context.Context, statement string, ready func(), 
 	})
 }
 
-// notifications finds, on the driver's connection c, what amounts to
+// notifications returns, for the driver's connection c, the equivalent of
 //
 //	n, err := c.Conn().WaitForNotification(ctx); return n.Payload, err
 func notifications(c any) (wait func(ctx context.Context) (string, error), err error) {

@@ -1,4 +1,4 @@
-// Package stdhandle is what the adapters of database/sql and sqlx share.
+// Package stdhandle contains the code that the adapters of database/sql and sqlx share.
 package stdhandle
 
 import (
@@ -12,9 +12,10 @@ import (
 // Handle adapts a *sql.DB whose transactions are of type Tx.
 type Handle[Tx any] struct {
 	Querier
-	// Pin takes a connection and says how it begins a transaction.
+	// Pin takes a connection from the pool and returns it with the function that begins a
+	// transaction on it.
 	Pin func(ctx context.Context) (*sql.Conn, Begin[Tx], error)
-	// Std is the *sql.Tx within a transaction, nil when there is none.
+	// Std returns the *sql.Tx inside a transaction, or nil if there is none.
 	Std func(tx Tx) *sql.Tx
 }
 
@@ -31,12 +32,12 @@ func (h Handle[Tx]) Acquire(ctx context.Context) (core.Conn[Tx], error) {
 }
 
 // Join implements core.Adapter.
-func (h Handle[Tx]) Join(tx Tx) (core.Querier, bool) {
+func (h Handle[Tx]) Join(tx Tx) (core.Querier, error) {
 	std := h.Std(tx)
 	if std == nil {
-		return nil, false
+		return nil, core.ErrNoTx
 	}
-	return Querier{std}, true
+	return Querier{std}, nil
 }
 
 // Rollback implements core.Adapter.
@@ -61,13 +62,13 @@ func (c conn[Tx]) Raw(f func(driverConn any) error) error { return c.c.Raw(f) }
 
 func (c conn[Tx]) Release(discard bool) {
 	if discard {
-		// The documented way to have database/sql close a connection.
+		// This is the documented way to make database/sql close a connection.
 		_ = c.c.Raw(func(any) error { return driver.ErrBadConn })
 	}
 	_ = c.c.Close()
 }
 
-// runner is *sql.DB, *sql.Conn or *sql.Tx.
+// runner is implemented by *sql.DB, *sql.Conn and *sql.Tx.
 type runner interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -87,7 +88,7 @@ func (q Querier) Exec(ctx context.Context, query string, args ...any) (core.Resu
 		return core.Result{}, err
 	}
 	id, err := r.LastInsertId()
-	if err != nil { // PostgreSQL's drivers have none
+	if err != nil { // PostgreSQL's drivers do not support it
 		id = 0
 	}
 	return core.Result{Affected: n, InsertID: id}, nil

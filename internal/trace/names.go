@@ -2,47 +2,47 @@ package trace
 
 // The outcomes of calls.
 const (
-	Done        = "done"
-	Acquired    = "acquired"
-	Executed    = "executed"
-	Replayed    = "replayed"
-	Rejected    = "rejected"
-	InProgress  = "in_progress"
-	Mismatch    = "mismatch"
-	Expired     = "expired"
-	Unknown     = "unknown"
-	Nested      = "nested"
-	OtherKey    = "other_key"
-	Stale       = "stale"
-	Held        = "held"
-	Lost        = "lost"
-	Closed      = "closed"
-	Capacity    = "capacity"
-	NotNow      = "not_now"
-	TimedOut    = "timeout"
-	NotFound    = "not_found"
-	Conflict    = "conflict"
-	Duplicate   = "duplicate"
-	RolledBack  = "rolled_back"
-	TxLost      = "tx_lost"
-	Refused     = "refused"
-	Invalid     = "invalid"
-	Schema      = "schema"
-	Unsupported = "unsupported"
-	Canceled    = "canceled"
-	Aborted     = "aborted"
-	Failed      = "error"
+	Done             = "done"
+	Acquired         = "acquired"
+	Executed         = "executed"
+	Replayed         = "replayed"
+	Rejected         = "rejected"
+	InProgress       = "in_progress"
+	Mismatch         = "mismatch"
+	Expired          = "expired"
+	Unknown          = "unknown"
+	Nested           = "nested"
+	OtherKey         = "other_key"
+	Stale            = "stale"
+	Held             = "held"
+	Lost             = "lost"
+	Closed           = "closed"
+	Capacity         = "capacity"
+	LockNotAvailable = "lock_not_available"
+	TimedOut         = "timeout"
+	NotFound         = "not_found"
+	Conflict         = "conflict"
+	Duplicate        = "duplicate"
+	RolledBack       = "rolled_back"
+	TxLost           = "tx_lost"
+	Refused          = "refused"
+	Invalid          = "invalid"
+	Schema           = "schema"
+	Unsupported      = "unsupported"
+	Canceled         = "canceled"
+	Aborted          = "aborted"
+	Failed           = "error"
 )
 
-// The outcomes of facts: of a lease that ended, beside Lost and Closed, and of
-// rows that the reaper found.
+// The outcomes of events: of a lease that ended, in addition to Lost and Closed, and of a task
+// of the reaper.
 const (
 	Released = "released"
 	Cleared  = "cleared"
 	Passed   = "passed"
 )
 
-// The facts.
+// The events.
 const (
 	LeaseGranted  = "lease.granted"
 	LeaseEnded    = "lease.ended"

@@ -1,5 +1,5 @@
-// Package trace is how Holdfast's packages tell of their calls, to whoever
-// listens. Where nobody does it costs a comparison and no memory.
+// Package trace passes the calls and events of Holdfast's packages to listeners.
+// Without a listener it costs one comparison and no memory.
 package trace
 
 import (
@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Call is holdfast.Call, which says what the fields mean.
+// Call is holdfast.Call; its fields are documented there.
 type Call struct {
 	Name, Engine, Operation, Lock string
 	Waits, Background             bool
 }
 
-// Ended is holdfast.Ended.
-type Ended struct {
+// CallResult is holdfast.CallResult.
+type CallResult struct {
 	Outcome  string
 	Duration time.Duration
 	Rows     int64
@@ -23,61 +23,62 @@ type Ended struct {
 	Err      error
 }
 
-// Fact is holdfast.Fact.
-type Fact struct {
+// Event is holdfast.Event.
+type Event struct {
 	Name, Engine, Lock, Operation, Task, Outcome, Cause string
 	Count                                               int64
 	Duration                                            time.Duration
 	Err                                                 error
 }
 
-// Listener is one who listens.
+// Listener receives calls and events.
 type Listener interface {
-	Start(ctx context.Context, c Call) (context.Context, func(Ended))
-	Fact(ctx context.Context, f Fact)
+	Start(ctx context.Context, c Call) (context.Context, func(CallResult))
+	Event(ctx context.Context, f Event)
 }
 
-// Tracer tells the listeners of one DB.
+// Tracer passes calls and events to the listeners of one DB.
 type Tracer struct {
 	Engine    string
 	Listeners []Listener
-	// Outcome names the errors that all packages share.
+	// Outcome returns the outcome names of the errors that all packages share.
 	Outcome func(err error) string
 }
 
-// ErrAborted is the error of a call until it returns: that of one whose
-// function panicked or ended its goroutine.
+// ErrAborted is the error of a call that has not returned. It stays the error if the function
+// panics or ends its goroutine.
 var ErrAborted = errors.New("the call did not return")
 
-// On is whether anybody listens.
+// On reports whether there is a listener.
 func (t *Tracer) On() bool { return t != nil && len(t.Listeners) > 0 }
 
-// Tell tells of a fact.
-func (t *Tracer) Tell(ctx context.Context, f Fact) {
+// Emit passes an event to the listeners.
+func (t *Tracer) Emit(ctx context.Context, f Event) {
 	if !t.On() {
 		return
 	}
 	f.Engine = t.Engine
 	for _, l := range t.Listeners {
-		l.Fact(ctx, f)
+		l.Event(ctx, f)
 	}
 }
 
-// Span is a call under way.
+// Span is a call in progress.
 type Span struct {
-	// Rows and Attempts are told at the end.
+	// Rows and Attempts are reported at the end.
 	Rows     int64
 	Attempts int
 
-	tracer *Tracer // nil: nobody listens
+	tracer *Tracer // nil: there is no listener
 	ctx    context.Context
 	start  time.Time
-	ends   []func(Ended)
+	ends   []func(CallResult)
 }
 
 type quietKey struct{}
 
-// Quiet keeps calls that a call makes of its own from being told of.
+// Quiet returns a context under which calls are not reported. A call uses it for the calls
+// that it makes itself.
 func (t *Tracer) Quiet(ctx context.Context) context.Context {
 	if !t.On() {
 		return ctx
@@ -85,15 +86,15 @@ func (t *Tracer) Quiet(ctx context.Context) context.Context {
 	return context.WithValue(ctx, quietKey{}, true)
 }
 
-// Start tells of a call that begins. What it does runs under the context.
+// Start reports the start of a call. The call must run under the returned context.
 func (t *Tracer) Start(ctx context.Context, c Call) (context.Context, Span) {
 	if !t.On() || ctx.Value(quietKey{}) != nil {
 		return ctx, Span{}
 	}
 	c.Engine = t.Engine
-	s := Span{tracer: t, start: time.Now(), ends: make([]func(Ended), 0, len(t.Listeners))}
+	s := Span{tracer: t, start: time.Now(), ends: make([]func(CallResult), 0, len(t.Listeners))}
 	for _, l := range t.Listeners {
-		var end func(Ended)
+		var end func(CallResult)
 		if ctx, end = l.Start(ctx, c); end != nil {
 			s.ends = append(s.ends, end)
 		}
@@ -102,13 +103,13 @@ func (t *Tracer) Start(ctx context.Context, c Call) (context.Context, Span) {
 	return ctx, s
 }
 
-// End tells of its end. outcome names err, nil included; "" has the errors that
-// all packages share named.
+// End reports the end of the call. outcome returns the outcome name of err, which may be nil.
+// If outcome returns "" or is nil, Tracer.Outcome names err.
 func (s *Span) End(err error, outcome func(err error) string) {
 	if s.tracer == nil {
 		return
 	}
-	e := Ended{Duration: time.Since(s.start), Rows: s.Rows, Attempts: s.Attempts, Err: err}
+	e := CallResult{Duration: time.Since(s.start), Rows: s.Rows, Attempts: s.Attempts, Err: err}
 	if !errors.Is(err, ErrAborted) && outcome != nil {
 		e.Outcome = outcome(err)
 	}
@@ -116,7 +117,7 @@ func (s *Span) End(err error, outcome func(err error) string) {
 		e.Outcome = s.tracer.Outcome(err)
 	}
 	if e.Outcome == Failed && s.ctx.Err() != nil {
-		e.Outcome = Canceled // its cause is the program's own
+		e.Outcome = Canceled // the context's cause is an error of the program
 	}
 	for _, end := range s.ends {
 		end(e)

@@ -15,19 +15,19 @@ func outcome(err error) string {
 	return trace.Done
 }
 
-// call is shaped as the calls that are told of.
+// call has the shape of the traced calls.
 func call(ctx context.Context, t *trace.Tracer) (n int, err error) {
 	ctx, span := t.Start(ctx, trace.Call{Name: "lease.acquire", Lock: trace.LockLease, Waits: true})
 	defer func() { span.End(err, func(err error) string { _ = n; return outcome(err) }) }()
 	span.Rows = 1
-	t.Tell(ctx, trace.Fact{Name: trace.LeaseLost})
+	t.Emit(ctx, trace.Event{Name: trace.LeaseLost})
 	if ctx.Err() != nil {
 		return 1, ctx.Err()
 	}
 	return 0, nil
 }
 
-// TestNobodyListens: a call that nobody is told of costs no memory.
+// TestNobodyListens checks that a call without a listening tracer allocates nothing.
 func TestNobodyListens(t *testing.T) { //nolint:paralleltest // it counts allocations
 	for _, tracer := range []*trace.Tracer{nil, {Outcome: outcome}} {
 		if n := testing.AllocsPerRun(1000, func() { _, _ = call(t.Context(), tracer) }); n != 0 {
@@ -37,19 +37,19 @@ func TestNobodyListens(t *testing.T) { //nolint:paralleltest // it counts alloca
 }
 
 type listener struct {
-	calls []trace.Call
-	ends  []trace.Ended
-	facts []trace.Fact
+	calls  []trace.Call
+	ends   []trace.CallResult
+	events []trace.Event
 }
 
 type key struct{}
 
-func (l *listener) Start(ctx context.Context, c trace.Call) (context.Context, func(trace.Ended)) {
+func (l *listener) Start(ctx context.Context, c trace.Call) (context.Context, func(trace.CallResult)) {
 	l.calls = append(l.calls, c)
-	return context.WithValue(ctx, key{}, l), func(e trace.Ended) { l.ends = append(l.ends, e) }
+	return context.WithValue(ctx, key{}, l), func(e trace.CallResult) { l.ends = append(l.ends, e) }
 }
 
-func (l *listener) Fact(_ context.Context, f trace.Fact) { l.facts = append(l.facts, f) }
+func (l *listener) Event(_ context.Context, f trace.Event) { l.events = append(l.events, f) }
 
 func TestAllAreTold(t *testing.T) {
 	t.Parallel()
@@ -58,17 +58,17 @@ func TestAllAreTold(t *testing.T) {
 	_, _ = call(t.Context(), tracer)
 	_, _ = call(tracer.Quiet(t.Context()), tracer)
 	for _, l := range []*listener{one, other} {
-		if len(l.calls) != 1 || len(l.ends) != 1 || len(l.facts) != 2 {
+		if len(l.calls) != 1 || len(l.ends) != 1 || len(l.events) != 2 {
 			t.Fatalf("%+v", l)
 		}
-		if l.calls[0].Engine != "sqlite" || l.facts[0].Engine != "sqlite" || l.ends[0].Outcome != trace.Done || l.ends[0].Rows != 1 {
+		if l.calls[0].Engine != "sqlite" || l.events[0].Engine != "sqlite" || l.ends[0].Outcome != trace.Done || l.ends[0].Rows != 1 {
 			t.Errorf("%+v", l)
 		}
 	}
 }
 
-// TestCauseOfTheProgram: a context that ended with a cause of its own is told as
-// canceled.
+// TestCauseOfTheProgram checks that a context that the program cancelled with a cause is
+// reported as canceled.
 func TestCauseOfTheProgram(t *testing.T) {
 	t.Parallel()
 	l := &listener{}

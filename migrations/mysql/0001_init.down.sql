@@ -4,7 +4,7 @@ DROP TABLE IF EXISTS {schema}`{prefix}sweeps`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}interventions`;
 
-DROP TABLE IF EXISTS {schema}`{prefix}news`;
+DROP TABLE IF EXISTS {schema}`{prefix}provider_events`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}steps`;
 
@@ -12,7 +12,7 @@ DROP TABLE IF EXISTS {schema}`{prefix}staged`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}records`;
 
-DROP TABLE IF EXISTS {schema}`{prefix}claims`;
+DROP TABLE IF EXISTS {schema}`{prefix}tickets`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}waiters`;
 

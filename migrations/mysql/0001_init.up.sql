@@ -35,9 +35,9 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}records` (
   created_at          BIGINT          NOT NULL,
   finished_at         BIGINT          NULL,
   -- when the result may go, and when the key may; NULL is never
-  body_expires_at     BIGINT          NULL,
+  result_expires_at     BIGINT          NULL,
   key_expires_at      BIGINT          NULL,
-  KEY records_body_expires_at (body_expires_at),
+  KEY records_result_expires_at (result_expires_at),
   KEY records_key_expires_at (key_expires_at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
@@ -99,7 +99,7 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}waiters` (
 -- One row per claim on a lock that has a line: those who have it, then those who
 -- wait, in the order of their tokens. A claim's row goes with it; the tokens come
 -- from the key's row in locks, which stays.
-CREATE TABLE IF NOT EXISTS {schema}`{prefix}claims` (
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}tickets` (
   name       VARBINARY(1025) NOT NULL,
   -- its place in the line, and its fencing token once it is granted
   token      BIGINT          NOT NULL,
@@ -110,12 +110,12 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}claims` (
   capacity   INTEGER         NOT NULL,
   -- who that is, for people to look at
   holder     VARBINARY(255)  NOT NULL,
-  claimed_at BIGINT          NOT NULL,
+  queued_at BIGINT          NOT NULL,
   -- NULL is waiting
   granted_at BIGINT          NULL,
   expires_at BIGINT          NOT NULL,
   PRIMARY KEY (name, token),
-  UNIQUE KEY claims_owner (owner)
+  UNIQUE KEY tickets_owner (owner)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- One row per staged operation: one that calls the outside world in steps. Every
@@ -133,6 +133,8 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}staged` (
   -- 1 pending, 2 succeeded, 3 rejected; without the answer: 4 succeeded, 5 rejected; 6 unknown
   state               SMALLINT NOT NULL CHECK (state BETWEEN 1 AND 6),
   result              MEDIUMBLOB NULL,
+  -- which JSON the result is read from: see idempotency/shape.go
+  result_type         VARBINARY(4096) NULL,
   -- who works on it; NULL is nobody. The token rises with every change of hands.
   owner               BINARY(16) NULL,
   holder              VARBINARY(255) NULL,
@@ -140,9 +142,10 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}staged` (
   -- the end of the owner's lease; without an owner, when it may be tried again
   due_at              BIGINT   NOT NULL,
   -- the step that has begun, and what may be done with it once the lease has
-  -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider
+  -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider; 4 of
+  -- one that is parked because its result cannot be read
   step                VARBINARY(128) NOT NULL,
-  mode                SMALLINT NOT NULL CHECK (mode BETWEEN 1 AND 3),
+  mode                SMALLINT NOT NULL CHECK (mode BETWEEN 1 AND 4),
   -- attempts, counted apart: those that never finished crashed
   started             INTEGER  NOT NULL,
   finished            INTEGER  NOT NULL,
@@ -166,6 +169,7 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}steps` (
   -- the idempotency key that the provider was given; empty for a step in this database
   provider_key VARBINARY(64) NOT NULL,
   result       MEDIUMBLOB NULL,
+  result_type  VARBINARY(4096) NULL,
   -- of the worker that began it last, and how often that was
   token        BIGINT   NOT NULL,
   starts       INTEGER  NOT NULL,
@@ -176,13 +180,13 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}steps` (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- What a provider said later, once each.
-CREATE TABLE IF NOT EXISTS {schema}`{prefix}news` (
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}provider_events` (
   key_hash    BINARY(32) NOT NULL,
-  news_id     VARBINARY(255) NOT NULL,
+  event_id     VARBINARY(255) NOT NULL,
   kind        VARBINARY(128) NOT NULL,
   body        MEDIUMBLOB NULL,
   received_at BIGINT NOT NULL,
-  PRIMARY KEY (key_hash, news_id)
+  PRIMARY KEY (key_hash, event_id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- What operators did, who and why. Rows are only added.

@@ -8,7 +8,7 @@
 --
 -- PostgreSQL reads each CHECK anew for each statement that writes: they were a
 -- third of what a claim costs it, and a quarter of a lease. So the tables of
--- records, locks, waiters and claims have none; lengths are checked before they are sent.
+-- records, locks, waiters and tickets have none; lengths are checked before they are sent.
 
 -- The version of the tables. One row.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}schema" (
@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   created_at          bigint   NOT NULL,
   finished_at         bigint,
   -- when the result may go, and when the key may; NULL is never
-  body_expires_at     bigint,
+  result_expires_at     bigint,
   key_expires_at      bigint
 ) WITH (vacuum_truncate = false);
 
@@ -52,8 +52,8 @@ FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
 DELETE FROM {schema}"{prefix}records" WHERE key_hash <= decode(lpad('40', 64, '0'), 'hex') AND namespace = '';
 
-CREATE INDEX IF NOT EXISTS "{prefix}records_body_expires_at"
-  ON {schema}"{prefix}records" (body_expires_at) WHERE body_expires_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "{prefix}records_result_expires_at"
+  ON {schema}"{prefix}records" (result_expires_at) WHERE result_expires_at IS NOT NULL;
 
 CREATE INDEX IF NOT EXISTS "{prefix}records_key_expires_at"
   ON {schema}"{prefix}records" (key_expires_at) WHERE key_expires_at IS NOT NULL;
@@ -121,7 +121,7 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}waiters" (
 -- One row per claim on a lock that has a line: those who have it, then those who
 -- wait, in the order of their tokens. A claim's row goes with it; the tokens come
 -- from the key's row in locks, which stays.
-CREATE TABLE IF NOT EXISTS {schema}"{prefix}claims" (
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}tickets" (
   name       bytea   NOT NULL,
   -- its place in the line, and its fencing token once it is granted
   token      bigint  NOT NULL,
@@ -132,20 +132,20 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}claims" (
   capacity   integer NOT NULL,
   -- who that is, for people to look at
   holder     text    NOT NULL,
-  claimed_at bigint  NOT NULL,
+  queued_at bigint  NOT NULL,
   -- NULL is waiting
   granted_at bigint,
   expires_at bigint  NOT NULL,
   PRIMARY KEY (name, token)
 ) WITH (vacuum_truncate = false);
 
-INSERT INTO {schema}"{prefix}claims" (name, token, owner, units, capacity, holder, claimed_at, expires_at)
+INSERT INTO {schema}"{prefix}tickets" (name, token, owner, units, capacity, holder, queued_at, expires_at)
 SELECT decode(lpad(to_hex(n), 8, '0'), 'hex'), 0, decode(lpad(to_hex(n), 32, '0'), 'hex'), 1, 1, repeat('-', 1800), 0, 0
 FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
-DELETE FROM {schema}"{prefix}claims" WHERE name <= decode('00000040', 'hex');
+DELETE FROM {schema}"{prefix}tickets" WHERE name <= decode('00000040', 'hex');
 
-CREATE UNIQUE INDEX IF NOT EXISTS "{prefix}claims_owner" ON {schema}"{prefix}claims" (owner);
+CREATE UNIQUE INDEX IF NOT EXISTS "{prefix}tickets_owner" ON {schema}"{prefix}tickets" (owner);
 
 -- One row per staged operation: one that calls the outside world in steps. Every
 -- transition is a conditional update by owner and token.
@@ -162,6 +162,8 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   -- 1 pending, 2 succeeded, 3 rejected; without the answer: 4 succeeded, 5 rejected; 6 unknown
   state               smallint NOT NULL CHECK (state BETWEEN 1 AND 6),
   result              bytea,
+  -- which JSON the result is read from: see idempotency/shape.go
+  result_type         text,
   -- who works on it; NULL is nobody. The token rises with every change of hands.
   owner               bytea    CHECK (octet_length(owner) = 16),
   holder              text,
@@ -169,9 +171,10 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   -- the end of the owner's lease; without an owner, when it may be tried again
   due_at              bigint   NOT NULL,
   -- the step that has begun, and what may be done with it once the lease has
-  -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider
+  -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider; 4 of
+  -- one that is parked because its result cannot be read
   step                text     COLLATE "C" NOT NULL,
-  mode                smallint NOT NULL CHECK (mode BETWEEN 1 AND 3),
+  mode                smallint NOT NULL CHECK (mode BETWEEN 1 AND 4),
   -- attempts, counted apart: those that never finished crashed
   started             integer  NOT NULL,
   finished            integer  NOT NULL,
@@ -204,6 +207,7 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
   -- the idempotency key that the provider was given; empty for a step in this database
   provider_key text     COLLATE "C" NOT NULL,
   result       bytea,
+  result_type  text,
   -- of the worker that began it last, and how often that was
   token        bigint   NOT NULL,
   starts       integer  NOT NULL,
@@ -216,13 +220,13 @@ CREATE INDEX IF NOT EXISTS "{prefix}steps_provider_key"
   ON {schema}"{prefix}steps" (provider_key) WHERE provider_key <> '';
 
 -- What a provider said later, once each.
-CREATE TABLE IF NOT EXISTS {schema}"{prefix}news" (
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}provider_events" (
   key_hash    bytea  NOT NULL CHECK (octet_length(key_hash) = 32),
-  news_id     bytea  NOT NULL,
+  event_id     bytea  NOT NULL,
   kind        text   NOT NULL,
   body        bytea,
   received_at bigint NOT NULL,
-  PRIMARY KEY (key_hash, news_id)
+  PRIMARY KEY (key_hash, event_id)
 );
 
 -- What operators did, who and why. Rows are only added.

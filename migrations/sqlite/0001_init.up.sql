@@ -34,12 +34,12 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   created_at          INTEGER NOT NULL,
   finished_at         INTEGER,
   -- when the result may go, and when the key may; NULL is never
-  body_expires_at     INTEGER,
+  result_expires_at     INTEGER,
   key_expires_at      INTEGER
 ) STRICT;
 
-CREATE INDEX IF NOT EXISTS {schema}"{prefix}records_body_expires_at"
-  ON "{prefix}records" (body_expires_at) WHERE body_expires_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}records_result_expires_at"
+  ON "{prefix}records" (result_expires_at) WHERE result_expires_at IS NOT NULL;
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}records_key_expires_at"
   ON "{prefix}records" (key_expires_at) WHERE key_expires_at IS NOT NULL;
@@ -101,7 +101,7 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}waiters" (
 -- One row per claim on a lock that has a line: those who have it, then those who
 -- wait, in the order of their tokens. A claim's row goes with it; the tokens come
 -- from the key's row in locks, which stays.
-CREATE TABLE IF NOT EXISTS {schema}"{prefix}claims" (
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}tickets" (
   name       BLOB    NOT NULL CHECK (length(name) BETWEEN 2 AND 1025),
   -- its place in the line, and its fencing token once it is granted
   token      INTEGER NOT NULL,
@@ -112,7 +112,7 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}claims" (
   capacity   INTEGER NOT NULL,
   -- who that is, for people to look at
   holder     TEXT    NOT NULL,
-  claimed_at INTEGER NOT NULL,
+  queued_at INTEGER NOT NULL,
   -- NULL is waiting
   granted_at INTEGER,
   expires_at INTEGER NOT NULL,
@@ -134,6 +134,8 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   -- 1 pending, 2 succeeded, 3 rejected; without the answer: 4 succeeded, 5 rejected; 6 unknown
   state               INTEGER NOT NULL CHECK (state BETWEEN 1 AND 6),
   result              BLOB,
+  -- which JSON the result is read from: see idempotency/shape.go
+  result_type         TEXT,
   -- who works on it; NULL is nobody. The token rises with every change of hands.
   owner               BLOB    CHECK (length(owner) = 16),
   holder              TEXT,
@@ -141,9 +143,10 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   -- the end of the owner's lease; without an owner, when it may be tried again
   due_at              INTEGER   NOT NULL,
   -- the step that has begun, and what may be done with it once the lease has
-  -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider
+  -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider; 4 of
+  -- one that is parked because its result cannot be read
   step                TEXT NOT NULL,
-  mode                INTEGER NOT NULL CHECK (mode BETWEEN 1 AND 3),
+  mode                INTEGER NOT NULL CHECK (mode BETWEEN 1 AND 4),
   -- attempts, counted apart: those that never finished crashed
   started             INTEGER  NOT NULL,
   finished            INTEGER  NOT NULL,
@@ -169,6 +172,7 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
   -- the idempotency key that the provider was given; empty for a step in this database
   provider_key TEXT NOT NULL,
   result       BLOB,
+  result_type  TEXT,
   -- of the worker that began it last, and how often that was
   token        INTEGER   NOT NULL,
   starts       INTEGER  NOT NULL,
@@ -181,13 +185,13 @@ CREATE INDEX IF NOT EXISTS {schema}"{prefix}steps_provider_key"
   ON "{prefix}steps" (provider_key) WHERE provider_key <> '';
 
 -- What a provider said later, once each.
-CREATE TABLE IF NOT EXISTS {schema}"{prefix}news" (
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}provider_events" (
   key_hash    BLOB  NOT NULL CHECK (length(key_hash) = 32),
-  news_id     BLOB  NOT NULL,
+  event_id     BLOB  NOT NULL,
   kind        TEXT   NOT NULL,
   body        BLOB,
   received_at INTEGER NOT NULL,
-  PRIMARY KEY (key_hash, news_id)
+  PRIMARY KEY (key_hash, event_id)
 ) STRICT;
 
 -- What operators did, who and why. Rows are only added.

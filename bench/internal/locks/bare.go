@@ -13,14 +13,13 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 )
 
-// dialect is the SQL of the least that a lock in a table takes: one statement
-// that inserts the row or takes it over when it has expired, and one that gives
-// it back.
+// dialect is the minimal SQL for a lock in a table: one statement that inserts the row, or
+// takes it over if it has expired, and one that releases it.
 type dialect struct {
 	table        string
 	take         string // name, owner, TTL in µs
 	remove, free string // name, owner
-	anchor, make string // name: lock a row, make it
+	anchor, make string // name: lock a row, create it
 }
 
 const (
@@ -67,7 +66,7 @@ func dialectOf(engine string) dialect {
 	return dialects[engine]
 }
 
-// Tables makes those of the bare statements.
+// Tables creates the tables of the bare statements.
 func Tables(ctx context.Context, e *sqlengine.Engine) error {
 	name := map[string]string{sqlengine.Postgres: "bytea", sqlengine.SQLite: "BLOB"}[e.Name]
 	if name == "" {
@@ -81,10 +80,10 @@ func Tables(ctx context.Context, e *sqlengine.Engine) error {
 	return e.Exec(ctx, dialectOf(e.Name).table, `CREATE TABLE bare_anchors (name `+name+` PRIMARY KEY)`)
 }
 
-// microseconds of the TTL, as a parameter.
+// ttl is the TTL in microseconds, as a parameter.
 var ttl = TTL.Microseconds()
 
-// barePgx are the bare statements on the native pool, which prepares them once.
+// barePgx runs the bare statements on the native pool, which prepares them once.
 func barePgx(keeps bool, poll Poll) func(context.Context, *World) (*Lock, error) {
 	return func(_ context.Context, w *World) (*Lock, error) {
 		d, pool := dialectOf(w.Engine.Name), w.Engine.Pgx
@@ -110,7 +109,7 @@ func (d dialect) give(keeps bool) string {
 	return d.remove
 }
 
-// bareSQL are the bare statements through database/sql, prepared or not.
+// bareSQL runs the bare statements through database/sql, prepared or not.
 func bareSQL(prepared, keeps bool, poll Poll) func(context.Context, *World) (*Lock, error) {
 	return bareOn(func(w *World) *sql.DB { return w.Engine.SQL }, prepared, keeps, poll)
 }
@@ -160,8 +159,8 @@ func bareOn(on func(*World) *sql.DB, prepared, keeps bool, poll Poll) func(conte
 	}
 }
 
-// victim is whether InnoDB rolled the statement back to end a deadlock, which
-// pollers of one key that is deleted and inserted again run into.
+// victim reports whether InnoDB rolled the statement back to end a deadlock. Polling a key
+// whose row is deleted and inserted again causes such deadlocks.
 func victim(err error) bool {
 	var refused *mysql.MySQLError
 	return errors.As(err, &refused) && refused.Number == 1213
@@ -196,7 +195,7 @@ func one(n int64, err error) error {
 	return err
 }
 
-// How losers ask again. Of the floors never has nobody to wait for.
+// How losers poll. never is for floors that run without contention.
 var (
 	never    = Poll{time.Hour, time.Hour}
 	pollFast = Poll{time.Millisecond, 3 * time.Millisecond}

@@ -21,7 +21,7 @@ func etcdClient(w *World) (*clientv3.Client, error) {
 	})
 }
 
-// etcdBare is a put and a delete, which exclude nobody: the two commits.
+// etcdBare is a put and a delete, the two commits, without mutual exclusion.
 func etcdBare(_ context.Context, w *World) (*Lock, error) {
 	c, err := etcdClient(w)
 	if err != nil {
@@ -38,7 +38,7 @@ func etcdBare(_ context.Context, w *World) (*Lock, error) {
 	}, nil
 }
 
-// etcdMutex is etcd's own, with a session for each client: two of one session
+// etcdMutex is etcd's own mutex. Each client has a session, because two clients of one session
 // do not exclude each other.
 func etcdMutex(_ context.Context, w *World) (*Lock, error) {
 	c, err := etcdClient(w)
@@ -104,10 +104,10 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// node is the key as the name of one node.
+// node returns the key as the name of one node.
 func node(key string) string { return "/" + strings.ReplaceAll(key, "/", "-") }
 
-// zkBare makes and deletes an ephemeral node, and excludes whoever comes second.
+// zkBare creates and deletes an ephemeral node. A second create of the same node fails.
 func zkBare(ctx context.Context, w *World) (*Lock, error) {
 	c, err := zkConn(ctx, w)
 	if err != nil {

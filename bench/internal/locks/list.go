@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 )
 
-// Names of the floors, which others are compared with.
+// Names of the floors, with which the other competitors are compared.
 const (
 	FloorPgx      = "bare upsert + delete, pgx"
 	FloorSQL      = "bare upsert + delete, database/sql"
@@ -28,7 +28,7 @@ const (
 	zkFloor    = "bare create + delete"
 )
 
-// Alone lists who is compared where nobody waits, by the engine or server.
+// Alone lists the competitors without contention, by engine or server.
 func Alone(group string) []Competitor {
 	switch group {
 	case sqlengine.Postgres:
@@ -82,7 +82,7 @@ func Alone(group string) []Competitor {
 	return nil
 }
 
-// Few are the best floor of an engine, and Holdfast beside it.
+// Few returns the best floor of an engine, and Holdfast.
 func Few(engine string) []Competitor {
 	var few []Competitor
 	for _, c := range Alone(engine) {
@@ -102,8 +102,8 @@ func Few(engine string) []Competitor {
 	return few
 }
 
-// Pairs lists who is measured in turns with whom, by the names of Alone. The
-// first one of each engine is the control.
+// Pairs lists the competitors that are measured in turns, by their names in Alone. The first
+// pair of each engine is the control.
 func Pairs(engine string) [][2]string {
 	switch engine {
 	case sqlengine.Postgres:

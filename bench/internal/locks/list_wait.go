@@ -5,10 +5,10 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 )
 
-// several is how many processes share the clients where it says so.
+// several is the number of processes that share the clients where a name says so.
 const several = 4
 
-// Names of those who wait.
+// Names of the competitors under contention.
 const (
 	PollFast = "bare upsert + delete, poll 1–3 ms"
 	PollSlow = "bare upsert + delete, poll 5–15 ms"
@@ -22,7 +22,7 @@ const (
 	ZooKeeperLock = "ZooKeeper Lock"
 )
 
-// Hot lists who is compared where all want one key.
+// Hot lists the competitors for which all clients want one key.
 func Hot(group string) []Competitor {
 	switch group {
 	case sqlengine.Postgres:
@@ -62,7 +62,7 @@ func Hot(group string) []Competitor {
 	return nil
 }
 
-// ours are Holdfast's, with all clients in one process and in several.
+// ours lists Holdfast's locks, with all clients in one process and in several.
 func ours[Tx any](open opens[Tx], n int) []Competitor {
 	names := map[int][2]string{2: {OursTwo, OursFairTwo}, several: {OursSeveral, OursFairMore}}[n]
 	return []Competitor{
@@ -73,7 +73,7 @@ func ours[Tx any](open opens[Tx], n int) []Competitor {
 	}
 }
 
-// Handed lists who is compared in handing a lock over.
+// Handed lists the competitors for handing a lock over.
 func Handed(group string) []Competitor {
 	list := Hot(group)
 	switch group {

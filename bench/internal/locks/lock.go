@@ -1,4 +1,4 @@
-// Package locks has the locks that are compared, each behind the same interface.
+// Package locks holds the compared locks, each behind the same interface.
 package locks
 
 import (
@@ -13,34 +13,34 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 )
 
-// TTL is that of every lock that has one: longer than any slice, so that
-// nothing expires while it is measured.
+// TTL is the TTL of every lock that has one. It is longer than any slice, so nothing expires
+// during a measurement.
 const TTL = 30 * time.Second
 
-// Release gives a lock back.
+// Release releases a lock.
 type Release func(ctx context.Context) error
 
-// Lock is a way to lock keys, opened.
+// Lock is an opened competitor: a way to lock keys.
 type Lock struct {
-	// Acquire waits for key. Clients are counted from 0.
+	// Acquire waits for key. Clients are numbered from 0.
 	Acquire func(ctx context.Context, client int, key string) (Release, error)
-	// Probe asks the server once; nil where opening did.
+	// Probe contacts the server once; nil if opening already did.
 	Probe func(ctx context.Context) error
-	// Close ends it; nil where there is nothing to end.
+	// Close closes the lock; nil if there is nothing to close.
 	Close func(ctx context.Context) error
 }
 
-// World is what a competitor is opened on.
+// World is the server on which a competitor is opened.
 type World struct {
-	// Engine is the SQL database, nil for the others.
+	// Engine is the SQL database; nil for other servers.
 	Engine *sqlengine.Engine
-	// Servers are those that are no SQL database.
+	// Servers are the servers that are not SQL databases.
 	Servers *servers.Set
-	// Observe sees Holdfast's statements; nil while time is measured.
+	// Observe receives Holdfast's statements; nil while time is measured.
 	Observe holdfast.Observer
 }
 
-// Trips is how many round trips there were so far, of those who are counted.
+// Trips returns the number of round trips so far, on connections that are counted.
 func (w *World) Trips() int64 {
 	if w.Engine != nil {
 		return w.Engine.Trips()
@@ -48,11 +48,11 @@ func (w *World) Trips() int64 {
 	return w.Servers.Wire.Trips()
 }
 
-func (w *World) options() []holdfast.Option {
-	return []holdfast.Option{holdfast.WithObserver(w.Observe)}
+func (w *World) options() holdfast.Options {
+	return holdfast.Options{Observers: []holdfast.Observer{w.Observe}}
 }
 
-// Kind says what a competitor is.
+// Kind classifies a competitor.
 type Kind string
 
 // Kinds of competitors.
@@ -62,24 +62,24 @@ const (
 	Raw     Kind = "raw"      // a primitive of the server
 	Ours    Kind = "holdfast" // this module
 	Peer    Kind = "peer"     // another library
-	StandIn Kind = "stand-in" // our own writing of what another library sends
+	StandIn Kind = "stand-in" // our own code that sends what another library sends
 )
 
-// Competitor is one who is compared.
+// Competitor is one lock in a comparison.
 type Competitor struct {
 	Name string
 	Kind Kind
-	// Against is the competitor of the same group that it is compared with.
+	// Against names the competitor of the same group with which it is compared.
 	Against string
-	// Statements are those of an acquire and a release, by construction; 0 where
+	// Statements is the number of statements of an acquire and a release, by construction; 0 if
 	// an observer counts them.
 	Statements float64
-	// Counts: its round trips are counted on the wire.
+	// Counts is set if its round trips are counted on the wire.
 	Counts bool
 	Open   func(ctx context.Context, w *World) (*Lock, error)
 }
 
-// owner is who has a lock: another one with each attempt.
+// owner identifies the holder of a lock; each attempt has a new one.
 type owner [16]byte
 
 var (
@@ -93,7 +93,7 @@ func newOwner() (o owner) {
 	return o
 }
 
-// Poll is how long a loser sleeps before it asks again.
+// Poll is the range of time that a loser sleeps before it tries again.
 type Poll struct{ From, To time.Duration }
 
 func (p Poll) sleep(ctx context.Context) error {
@@ -111,7 +111,7 @@ func (p Poll) sleep(ctx context.Context) error {
 	}
 }
 
-// polled waits for a lock by asking until it is granted.
+// polled waits for a lock by trying until it is granted.
 func polled(poll Poll, try func(ctx context.Context, key []byte, o []byte) (bool, error), free func(ctx context.Context, key []byte, o []byte) error) *Lock {
 	return &Lock{Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
 		name, o := []byte(key), newOwner()

@@ -12,35 +12,36 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
 func onPgx(ctx context.Context, w *World) (*holdfast.DB[pgx.Tx], error) {
-	return holdfastpgx.Open(ctx, w.Engine.Pgx, w.options()...)
+	return holdfastpgx.Open(ctx, w.Engine.Pgx, w.options())
 }
 
 func onSQL(ctx context.Context, w *World) (*holdfast.DB[*sql.Tx], error) {
-	return holdfastsql.Open(ctx, w.Engine.SQL, w.options()...)
+	return holdfastsql.Open(ctx, w.Engine.SQL, w.options())
 }
 
 func onDefault(ctx context.Context, w *World) (*holdfast.DB[*sql.Tx], error) {
-	return holdfastsql.Open(ctx, w.Engine.Default, w.options()...)
+	return holdfastsql.Open(ctx, w.Engine.Default, w.options())
 }
 
 // opens opens Holdfast on one of the pools.
 type opens[Tx any] func(context.Context, *World) (*holdfast.DB[Tx], error)
 
-// lease is Holdfast's lease.
+// lease opens Holdfast's lease.
 func lease[Tx any](open opens[Tx]) func(context.Context, *World) (*Lock, error) {
 	return locker(open, func(l *sqllock.Locker[Tx]) acquire { return l.Acquire })
 }
 
-// fair is Holdfast's lock that grants in the order of asking.
+// fair opens Holdfast's lock that grants in the order of the requests.
 func fair[Tx any](open opens[Tx]) func(context.Context, *World) (*Lock, error) {
-	return locker(open, func(l *sqllock.Locker[Tx]) acquire { return l.Fair().Acquire })
+	return locker(open, func(l *sqllock.Locker[Tx]) acquire { return fairlock.New(l).Acquire })
 }
 
-// processes opens a lock several times and has the clients share these out: they
-// know of each other through the server only, as processes do.
+// processes opens a lock several times and divides the clients between them. As with separate
+// processes, the instances share state only through the server.
 func processes(n int, open func(context.Context, *World) (*Lock, error)) func(context.Context, *World) (*Lock, error) {
 	return func(ctx context.Context, w *World) (_ *Lock, err error) {
 		var opened []*Lock
@@ -69,7 +70,7 @@ func processes(n int, open func(context.Context, *World) (*Lock, error)) func(co
 	}
 }
 
-type acquire func(ctx context.Context, key string, opts ...sqllock.Option) (*sqllock.Lease, error)
+type acquire func(ctx context.Context, key string, opts ...sqllock.AcquireOptions) (*sqllock.Lease, error)
 
 func locker[Tx any](open opens[Tx], of func(*sqllock.Locker[Tx]) acquire) func(context.Context, *World) (*Lock, error) {
 	return func(ctx context.Context, w *World) (*Lock, error) {
@@ -95,9 +96,9 @@ func locker[Tx any](open opens[Tx], of func(*sqllock.Locker[Tx]) acquire) func(c
 	}
 }
 
-// Leases are Holdfast's on the engine's pool of database/sql.
-func Leases(ctx context.Context, e *sqlengine.Engine, opts ...holdfast.Option) (*Lock, error) {
+// Leases opens Holdfast's leases on the engine's pool of database/sql.
+func Leases(ctx context.Context, e *sqlengine.Engine, opts ...holdfast.Options) (*Lock, error) {
 	return lease(func(ctx context.Context, w *World) (*holdfast.DB[*sql.Tx], error) {
-		return holdfastsql.Open(ctx, w.Engine.SQL, append(opts, w.options()...)...)
+		return holdfastsql.Open(ctx, w.Engine.SQL, opts...)
 	})(ctx, &World{Engine: e})
 }

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// advisory is PostgreSQL's: it costs no disk and has no token, but a connection
-// for everybody who holds it or waits for it.
+// advisory is PostgreSQL's advisory lock. It writes nothing to disk and has no token, but each
+// holder and each waiter needs a connection.
 func advisory(_ context.Context, w *World) (*Lock, error) {
 	pool := w.Engine.Pgx
 	return &Lock{Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
@@ -33,14 +33,14 @@ func advisory(_ context.Context, w *World) (*Lock, error) {
 	}}, nil
 }
 
-// number is the key as an advisory lock has it.
+// number returns the key as the number of an advisory lock.
 func number(key string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))
 	return int64(h.Sum64()) //nolint:gosec // all bits count
 }
 
-// getLock is MySQL's and MariaDB's, of the same class.
+// getLock is the GET_LOCK of MySQL and MariaDB, which is comparable to an advisory lock.
 func getLock(_ context.Context, w *World) (*Lock, error) {
 	pool := w.Engine.SQL
 	ask := func(ctx context.Context, c *sql.Conn, query, key string) error {
@@ -67,11 +67,11 @@ func getLock(_ context.Context, w *World) (*Lock, error) {
 	}}, nil
 }
 
-// rowLock holds a row for update in a transaction: the server's own queue, and a
-// connection for everybody who holds it or waits for it.
+// rowLock locks a row FOR UPDATE in a transaction. The server queues the waiters, and each
+// holder and each waiter needs a connection.
 func rowLock(_ context.Context, w *World) (*Lock, error) {
 	pool, d := w.Engine.SQL, dialectOf(w.Engine.Name)
-	var made sync.Map // the rows that are there
+	var made sync.Map // keys whose rows exist
 	return &Lock{Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
 		if _, there := made.Load(key); !there {
 			if _, err := pool.ExecContext(ctx, d.make, []byte(key)); err != nil {

@@ -13,7 +13,7 @@ import (
 	goredislib "github.com/redis/go-redis/v9"
 )
 
-// redisClients are of the first nodes of the group's Redis.
+// redisClients returns clients of the first nodes of the group's Redis.
 func redisClients(w *World, group string, nodes int) ([]*goredislib.Client, func(context.Context) error) {
 	var clients []*goredislib.Client
 	for _, a := range w.Servers.Addresses[group][:nodes] {
@@ -28,10 +28,10 @@ func redisClients(w *World, group string, nodes int) ([]*goredislib.Client, func
 	}
 }
 
-// redisFree deletes a lock that is still its owner's.
+// redisFree deletes a lock if it still belongs to its owner.
 var redisFree = goredislib.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`)
 
-// redisBare is SET NX and a script that deletes.
+// redisBare is SET NX, and a script that deletes the key.
 func redisBare(group string, poll Poll) func(context.Context, *World) (*Lock, error) {
 	return func(_ context.Context, w *World) (*Lock, error) {
 		clients, closes := redisClients(w, group, 1)
@@ -47,7 +47,7 @@ func redisBare(group string, poll Poll) func(context.Context, *World) (*Lock, er
 	}
 }
 
-// redSync is github.com/go-redsync/redsync on so many nodes.
+// redSync is github.com/go-redsync/redsync on the given number of nodes.
 func redSync(group string, nodes int) func(context.Context, *World) (*Lock, error) {
 	return func(_ context.Context, w *World) (*Lock, error) {
 		clients, closes := redisClients(w, group, nodes)
@@ -58,7 +58,7 @@ func redSync(group string, nodes int) func(context.Context, *World) (*Lock, erro
 		rs := redsync.New(pools...)
 		return &Lock{
 			Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
-				m := rs.NewMutex(key, redsync.WithExpiry(TTL), redsync.WithTries(1<<20)) // its own delays
+				m := rs.NewMutex(key, redsync.WithExpiry(TTL), redsync.WithTries(1<<20)) // with its own delays
 				if err := m.LockContext(ctx); err != nil {
 					return nil, err
 				}
@@ -75,14 +75,14 @@ func redSync(group string, nodes int) func(context.Context, *World) (*Lock, erro
 	}
 }
 
-// redisLock is github.com/bsm/redislock, which asks again as its README does.
+// redisLock is github.com/bsm/redislock, with the retries of its README.
 func redisLock(group string) func(context.Context, *World) (*Lock, error) {
 	return func(_ context.Context, w *World) (*Lock, error) {
 		clients, closes := redisClients(w, group, 1)
 		locker := redislock.New(clients[0])
 		return &Lock{
 			Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
-				// Its wait ends with the TTL unless the context has a deadline.
+				// Its wait ends after the TTL unless the context has a deadline.
 				ctx, cancel := context.WithTimeout(ctx, time.Hour)
 				defer cancel()
 				l, err := locker.Obtain(ctx, key, TTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})

@@ -9,19 +9,19 @@ import (
 	"github.com/lib/pq"
 )
 
-// The libraries cirello.io/pglock and github.com/allisson/go-pglock are not served
-// by the module proxy. What stands here is our own writing: it sends as
-// many statements through the same driver (lib/pq) and waits in the same way. It
-// is an estimate of them, and no more.
+// The module proxy does not serve the libraries cirello.io/pglock and
+// github.com/allisson/go-pglock. The stand-ins are our own code: they send as many statements
+// through the same driver (lib/pq) and wait in the same way. Their results are only an
+// estimate.
 
-// standInTable is what pglock's form needs.
+// standInTable is the schema for the stand-in of pglock.
 var standInTable = []string{
 	`CREATE SEQUENCE standin_versions`,
 	`CREATE TABLE standin_locks (name text PRIMARY KEY, version bigint NOT NULL, owner text)`,
 }
 
-// standInLease is how long a loser of pglock's form sleeps: its lease. The
-// library's default is 20 s; with that nobody would get anywhere in a slice.
+// standInLease is the time that a loser of the pglock stand-in sleeps: its lease. The
+// library's default is 20 s, which is too long for any progress within a slice.
 const standInLease = time.Second
 
 // openPQ opens a pool of lib/pq, whose connections are not counted.
@@ -36,8 +36,8 @@ func openPQ(w *World) (*sql.DB, error) {
 	return pool, nil
 }
 
-// likePglock: a number of a sequence, an upsert that also losers make, a delete.
-// Nobody is woken: who loses sleeps for a lease.
+// likePglock uses a sequence number, an upsert that losers run as well, and a delete. A
+// release wakes no waiter: a loser sleeps for a lease.
 func likePglock(_ context.Context, w *World) (*Lock, error) {
 	pool, err := openPQ(w)
 	if err != nil {
@@ -81,7 +81,7 @@ owner = CASE WHEN l.version = $3 THEN $4 ELSE l.owner END RETURNING version`, ke
 	}, nil
 }
 
-// likeGoPglock: advisory locks through database/sql and lib/pq.
+// likeGoPglock uses advisory locks through database/sql and lib/pq.
 func likeGoPglock(_ context.Context, w *World) (*Lock, error) {
 	pool, err := openPQ(w)
 	if err != nil {

@@ -2,15 +2,15 @@ package refunds
 
 import "github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 
-// Pair is a form and the one that it is measured against, in turns.
+// Pair is a form and the form it is compared with, measured in turns.
 type Pair struct {
 	Variant, Floor Form
-	// Replays: both are asked again for what was done before.
+	// Replays is set if both forms repeat calls that were made before.
 	Replays bool
 }
 
-// Pairs lists those of an engine. The first one of each engine is the control:
-// a form against itself.
+// Pairs lists the pairs of an engine. The first pair of each engine is the control: a form
+// against itself.
 func Pairs(engine string) []Pair {
 	switch engine {
 	case sqlengine.Postgres:

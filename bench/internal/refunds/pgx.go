@@ -15,7 +15,7 @@ import (
 
 var pg = textsOf(sqlengine.Postgres)
 
-// stepsPgx are the service's statements, one after the other.
+// stepsPgx runs the service's statements one after the other.
 func stepsPgx(ctx context.Context, tx pgx.Tx, order int64, key string) error {
 	var paid, refunded int64
 	if err := tx.QueryRow(ctx, pg.lock, order).Scan(&paid, &refunded); err != nil {
@@ -34,7 +34,7 @@ func stepsPgx(ctx context.Context, tx pgx.Tx, order int64, key string) error {
 	return err
 }
 
-// queue puts the service's statements, in their form without a read, into a batch.
+// queue adds the service's statements, in their form without a read, to a batch.
 func queue(b *pgx.Batch, order int64, key string) {
 	b.Queue(pg.raiseIf, order, int64(Cents)).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != 1 {
@@ -46,7 +46,7 @@ func queue(b *pgx.Batch, order int64, key string) {
 	b.Queue(pg.ledger, order, int64(Cents))
 }
 
-// batchPgx sends them in one round trip.
+// batchPgx sends the statements in one round trip.
 func batchPgx(ctx context.Context, tx pgx.Tx, order int64, key string) error {
 	b := &pgx.Batch{}
 	queue(b, order, key)
@@ -71,8 +71,8 @@ func barePgx(steps stepsOf) func(context.Context, *sqlengine.Engine, holdfast.Ob
 	}
 }
 
-// pipelinePgx is the transaction in one round trip, BEGIN and COMMIT included.
-// Where a refund is refused the server rolls all of it back.
+// pipelinePgx is the transaction in one round trip, including BEGIN and COMMIT. If a refund is
+// refused, the server rolls everything back.
 func pipelinePgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, func() error, error) {
 	return func(ctx context.Context, order int64, key string) error {
 		b := &pgx.Batch{}
@@ -86,7 +86,7 @@ func pipelinePgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (D
 // doPgx is the transaction under Do.
 func doPgx(steps stepsOf) func(context.Context, *sqlengine.Engine, holdfast.Observer) (Do, func() error, error) {
 	return func(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (Do, func() error, error) {
-		db, err := holdfastpgx.Open(ctx, e.Pgx, holdfast.WithObserver(observe))
+		db, err := holdfastpgx.Open(ctx, e.Pgx, holdfast.Options{Observers: []holdfast.Observer{observe}})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -94,7 +94,7 @@ func doPgx(steps stepsOf) func(context.Context, *sqlengine.Engine, holdfast.Obse
 	}
 }
 
-// lookPgx reads a refund by its number: the least that a replay can be.
+// lookPgx reads a refund by its number, which is the minimum for a replay.
 func lookPgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, func() error, error) {
 	return func(ctx context.Context, _ int64, key string) error {
 		var order, cents int64

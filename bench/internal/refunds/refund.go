@@ -1,5 +1,5 @@
-// Package refunds has one refund, as a transaction in bare statements and under
-// Holdfast, each behind the same interface.
+// Package refunds makes one refund as a transaction, in bare statements and under Holdfast,
+// each behind the same interface.
 package refunds
 
 import (
@@ -12,42 +12,41 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 )
 
-// Orders are how many there are to refund, and Cents what one refund gives back.
+// Orders is the number of orders to refund, and Cents the amount of one refund.
 const (
 	Orders = 10_000
 	Cents  = 125
 )
 
-// Do makes one refund of an order under a key that was not used before, or
-// replays it where it was.
+// Do makes one refund of an order under a new key, or replays it if the key was used before.
 type Do func(ctx context.Context, order int64, key string) error
 
 // Form is a way to make a refund.
 type Form struct {
 	Name, Kind string
-	// Statements and Against are those of locks.Competitor.
+	// Statements and Against are as in locks.Competitor.
 	Statements float64
 	Against    string
-	// Open opens it; observe is nil while time is measured.
+	// Open opens the form; observe is nil while time is measured.
 	Open func(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (do Do, closes func() error, err error)
 }
 
-// ErrOverpaid says that more would be refunded than was paid.
+// ErrOverpaid means that the refunds would exceed the paid amount.
 var ErrOverpaid = errors.New("more than was paid")
 
-// Every refund reads its order for update, raises what was refunded, and writes
-// the refund and a line of the ledger. Amounts are in cents.
+// Every refund reads its order for update, increases the refunded amount, and writes the
+// refund and a line of the ledger. Amounts are in cents.
 type texts struct {
 	tables                      []string
 	fill                        string
 	lock, raise, refund, ledger string
-	raiseIf                     string // lock and raise in one, for a pipeline
-	look                        string // what a replay reads, at the least
+	raiseIf                     string // lock and raise in one statement, for a pipeline
+	look                        string // the minimal read of a replay
 }
 
 var lastKey atomic.Int64
 
-// NewKey is a key that no other call gets.
+// NewKey returns a key that no other call gets.
 func NewKey(client int) string {
 	return "refund/" + strconv.Itoa(client) + "/" + strconv.FormatInt(lastKey.Add(1), 10)
 }
@@ -101,12 +100,12 @@ func textsOf(engine string) texts {
 	}
 }
 
-// digits is a table of 0 to 9.
+// digits returns a table of the numbers 0 to 9.
 func digits(name string) string {
 	return `(SELECT 0 n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9) ` + name
 }
 
-// Tables makes the tables of the service, with their orders.
+// Tables creates the tables of the service, with their orders.
 func Tables(ctx context.Context, e *sqlengine.Engine) error {
 	t := textsOf(e.Name)
 	return e.Exec(ctx, append(t.tables, t.fill)...)

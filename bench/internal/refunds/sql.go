@@ -107,7 +107,7 @@ func doSQL(prepared bool) func(context.Context, *sqlengine.Engine, holdfast.Obse
 		if err != nil {
 			return nil, nil, err
 		}
-		db, err := holdfastsql.Open(ctx, e.SQL, holdfast.WithObserver(observe))
+		db, err := holdfastsql.Open(ctx, e.SQL, holdfast.Options{Observers: []holdfast.Observer{observe}})
 		if err != nil {
 			return nil, nil, errors.Join(err, closes())
 		}
@@ -128,9 +128,9 @@ func lookSQL(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, f
 	}, nothing, nil
 }
 
-// Ours is a refund under Do on the engine's pool of database/sql, with a DB
-// opened so.
-func Ours(ctx context.Context, e *sqlengine.Engine, opts ...holdfast.Option) (Do, error) {
+// Ours makes a refund under Do on the engine's pool of database/sql, with a DB opened with
+// opts.
+func Ours(ctx context.Context, e *sqlengine.Engine, opts ...holdfast.Options) (Do, error) {
 	s, _, err := newSteps(ctx, e, e.SQL, false)
 	if err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ func cell(v measure.Spread, there, spread bool) string {
 	return Number(v.Median)
 }
 
-// Number is n with three digits that count, and no more zeros than that.
+// Number formats n with three significant digits and without trailing zeros.
 func Number(n float64) string {
 	switch abs := math.Abs(n); {
 	case n == math.Trunc(n) && abs < 1e5:

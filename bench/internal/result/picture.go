@@ -16,19 +16,19 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Picture says what of a table is drawn.
+// Picture defines the drawing of a table.
 type Picture struct {
 	Key, Axis string
 	curve     bool
 }
 
-// Bars draws a figure of each row.
+// Bars draws a figure of each row as a bar.
 func Bars(key, axis string) Picture { return Picture{Key: key, Axis: axis} }
 
-// Curve draws a figure over Row.At, a line for each group and name.
+// Curve draws a figure over Row.At, with a line for each group and name.
 func Curve(key, axis string) Picture { return Picture{key, axis, true} }
 
-// Pictures draws every table into the folder, as SVG, and returns their names.
+// Pictures draws every table into the folder as SVG and returns the file names.
 func (r *Report) Pictures(dir string) (names []string, err error) {
 	for i := range r.Tables {
 		t := &r.Tables[i]
@@ -59,7 +59,7 @@ func (r *Report) Pictures(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// colours are told apart by the kind of a row, or by the line's number.
+// colours depend on the kind of a row, or on the number of the line.
 var (
 	kinds = map[string]color.RGBA{
 		"holdfast": {0x1b, 0x7f, 0x5c, 0xff},
@@ -105,7 +105,7 @@ func (t *Table) draw() (*plot.Plot, vg.Length, error) {
 	return p, vg.Length(float64(len(shown))*0.55+3) * vg.Centimeter, t.bars(p, shown)
 }
 
-// bars draws a bar for each row, the first one on top.
+// bars draws a bar for each row, the first row on top.
 func (t *Table) bars(p *plot.Plot, shown []Row) error {
 	names := make([]string, len(shown))
 	for i, r := range shown {
@@ -163,7 +163,7 @@ func (t *Table) curves(p *plot.Plot, shown []Row) error {
 	return nil
 }
 
-// shortTicks are the usual ones, with thousands shortened.
+// shortTicks are the default ticks, with thousands abbreviated.
 type shortTicks struct{}
 
 func (shortTicks) Ticks(low, high float64) []plot.Tick {

@@ -1,5 +1,4 @@
-// Package result holds what was measured and writes it: for machines, for
-// people, and as pictures.
+// Package result holds the measurements and writes them as JSON, as Markdown and as pictures.
 package result
 
 import (
@@ -11,16 +10,16 @@ import (
 
 // Report is a whole run.
 type Report struct {
-	// Machine says where it ran, in words; Commit which tree it was.
+	// Machine describes the machine in words; Commit is the measured commit.
 	Machine []string `json:"machine"`
 	Commit  string   `json:"commit,omitempty"`
 	Began   string   `json:"began"` // RFC 3339
 	TookS   float64  `json:"took_s"`
 	Rounds  int      `json:"rounds"`
 	SliceMS int64    `json:"slice_ms"`
-	// Servers say what was measured, and where each came from.
+	// Servers lists the measured servers and where each came from.
 	Servers []string `json:"servers"`
-	// Missing are those that could not be had.
+	// Missing lists the servers and competitors that were not available.
 	Missing []string `json:"missing,omitempty"`
 	Tables  []Table  `json:"tables"`
 	Targets []Target `json:"targets"`
@@ -31,41 +30,41 @@ type Table struct {
 	// Workload is the name that -workload takes.
 	Workload string `json:"workload"`
 	Title    string `json:"title"`
-	// Clients are how many worked at the same time; 0 where it is a column.
+	// Clients is the number of concurrent clients; 0 if it is a column.
 	Clients int      `json:"clients,omitempty"`
 	Columns []Column `json:"columns"`
 	Rows    []Row    `json:"rows"`
 	Notes   []string `json:"notes,omitempty"`
-	// File is the picture's name, once it is drawn.
+	// File is the name of the picture, once it is drawn.
 	File string `json:"file,omitempty"`
-	// Picture is what the SVG shows.
+	// Picture defines the SVG.
 	Picture Picture `json:"-"`
 }
 
 // Column is one figure of the rows.
 type Column struct {
-	// Key is its name in Row.Values.
+	// Key is the key of the figure in Row.Values.
 	Key   string `json:"key"`
 	Title string `json:"title"`
-	// Spread has the rounds' least and greatest shown too.
+	// Spread shows the minimum and the maximum of the rounds too.
 	Spread bool `json:"-"`
 }
 
 // Row is one competitor.
 type Row struct {
-	// Group are those that share a server.
+	// Group is shared by the competitors on one server.
 	Group string `json:"group"`
 	Name  string `json:"name"`
 	Kind  string `json:"kind"`
-	// Against is the name of the row that the ratios are of.
+	// Against names the row with which the ratios compare.
 	Against string `json:"against,omitempty"`
-	// At is the size that a curve's point is of.
+	// At is the size at this point of a curve.
 	At     float64                   `json:"at,omitempty"`
 	Values map[string]measure.Spread `json:"values"`
 	Note   string                    `json:"note,omitempty"`
 }
 
-// Find gives the row of that group and name.
+// Find returns the row with this group and name.
 func (t *Table) Find(group, name string) (Row, bool) {
 	for _, r := range t.Rows {
 		if r.Group == group && r.Name == name {
@@ -84,7 +83,7 @@ func (r *Report) Write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // it is to be read by all
 }
 
-// Read reads what Write wrote.
+// Read reads a report that Write has written.
 func Read(path string) (*Report, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the user names it
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
-// Target is a row of what the design aims at, on one engine, and what was measured.
+// Target is one of the design's targets on one engine, with the measured figure.
 type Target struct {
 	What     string         `json:"what"`
 	On       string         `json:"on"`
@@ -15,20 +15,20 @@ type Target struct {
 	Bound    float64        `json:"bound"`
 	AtLeast  bool           `json:"at_least,omitempty"`
 	Measured measure.Spread `json:"measured"`
-	// Met compares the median.
+	// Met compares the median with the bound.
 	Met  bool   `json:"met"`
 	Note string `json:"note,omitempty"`
 }
 
-// aim is where a target's figure is found.
+// aim tells where the figure of a target is found.
 type aim struct {
 	what, target   string
-	workload, rows string // a row whose name is, or begins with, rows
+	workload, rows string // a row whose name is rows or begins with it
 	key            string
 	clients        int // 0: any
 	bound          float64
 	atLeast        bool
-	only           string // a group, "" all
+	only           string // a group; "" for all
 	note           string
 }
 
@@ -48,7 +48,7 @@ var aims = []aim{
 	{what: "reaping, foreground p99 against quiet", target: "≤ 1.5 x", workload: "reap", rows: "Holdfast's reaper", key: "x", bound: 1.5},
 }
 
-// Aim finds what was measured of the design's targets.
+// Aim sets the targets from what was measured.
 func (r *Report) Aim() {
 	r.Targets = nil
 	for _, a := range aims {
@@ -64,7 +64,7 @@ func (r *Report) Aim() {
 	r.handOverBudget()
 }
 
-// in lists the rows of a table that the aim is about.
+// in lists the rows of a table that the aim covers.
 func (a *aim) in(t *Table) (targets []Target) {
 	for _, row := range t.Rows {
 		v, ok := row.Values[a.key]
@@ -97,9 +97,9 @@ func matches(pattern, name string) bool {
 	return pattern == name
 }
 
-// hotAgainstPeers compares owner changes a second on one hot key with those of
-// every durable competitor: advisory locks write nothing, and Redis without
-// fsync keeps nothing.
+// hotAgainstPeers compares owner changes a second on one hot key with every durable
+// competitor. Advisory locks write nothing and Redis without fsync keeps nothing on disk, so
+// they are left out.
 func (r *Report) hotAgainstPeers() {
 	for i := range r.Tables {
 		t := &r.Tables[i]
@@ -139,8 +139,8 @@ func (r *Report) hotAgainstPeers() {
 	}
 }
 
-// handOverBudget compares a hand-over between processes with two round trips and
-// a commit, taken at the same pace.
+// handOverBudget compares a hand-over between processes with two round trips and a commit,
+// measured at the same pace.
 func (r *Report) handOverBudget() {
 	for i := range r.Tables {
 		t := &r.Tables[i]

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// startEtcd starts one node, which waits for its disk as all of etcd does.
+// startEtcd starts one node, which waits for its disk, as etcd always does.
 func (s *Set) startEtcd(ctx context.Context, binary string) (string, error) {
 	host, port, err := address(ctx)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// binaries are what runs a server, or in the case of a JAR what proves that it
-// is there; packages are Debian's and Ubuntu's, the first of them that there is.
+// binaries are the programs that run a server; for a JAR, its file shows that it is installed.
+// packages are the package names in Debian and Ubuntu; the first available one is used.
 var (
 	binaries = map[string]string{
 		Redis: "redis-server", RedisDurable: "redis-server", Etcd: "etcd", ZooKeeper: zooKeeperJar,
@@ -22,8 +22,8 @@ var (
 	}
 )
 
-// have finds the server, and installs it where it may: as root on a system with
-// apt-get, unless HOLDFAST_TEST_INSTALL=0.
+// have finds the server. If it is missing, have installs it as root on a system with apt-get,
+// unless HOLDFAST_TEST_INSTALL=0.
 func have(ctx context.Context, name string, updated *sync.Once, logf func(string, ...any)) (string, error) {
 	if path, err := exec.LookPath(binaries[name]); err == nil || isFile(binaries[name]) {
 		return max(path, binaries[name]), nil
@@ -61,8 +61,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// apt runs apt-get to its end. RUNLEVEL=1 keeps Debian from starting the server
-// that it installs.
+// apt runs apt-get to its end. RUNLEVEL=1 keeps Debian from starting the installed server.
 func apt(ctx context.Context, args ...string) error {
 	args = append([]string{"-qq", "-y", "-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Use-Pty=0"}, args...)
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "apt-get", args...) //nolint:gosec // arguments of our own

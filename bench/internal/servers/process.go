@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// stopTimeout is how long a server may take to end by itself.
+// stopTimeout is the time that a server gets to stop before it is killed.
 const stopTimeout = 10 * time.Second
 
-// process is a server that runs.
+// process is a running server.
 type process struct {
 	cmd     *exec.Cmd
 	died    chan struct{}
 	logFile string
 }
 
-// run starts a server with a folder of its own as the working directory.
+// run starts a server with a separate folder as its working directory.
 func (s *Set) run(name string, command ...string) (*process, error) {
 	logFile, err := os.Create(filepath.Join(s.dir, name+".log")) //nolint:gosec // a name of ours
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Set) run(name string, command ...string) (*process, error) {
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = logFile, logFile
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us first
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches only this process
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (p *process) stop() {
 	}
 }
 
-// ready waits until ask has an answer.
+// ready waits until ask returns an answer.
 func (p *process) ready(ctx context.Context, ask func(ctx context.Context) (string, error)) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func (p *process) ready(ctx context.Context, ask func(ctx context.Context) (stri
 	}
 }
 
-// tail is the end of what the server said.
+// tail returns the end of the server's log.
 func (p *process) tail() string {
 	text, _ := os.ReadFile(p.logFile)
 	text = bytes.TrimSpace(text)
@@ -90,7 +90,7 @@ func (p *process) tail() string {
 	return strings.ReplaceAll(string(text), "\n", " | ")
 }
 
-// address is a free one on the loopback interface.
+// address returns a free address on the loopback interface.
 func address(ctx context.Context) (host string, port string, err error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startRedis starts the nodes; appendonly yes has each write wait for the disk.
+// startRedis starts the nodes; with appendonly=yes each write waits for the disk.
 func (s *Set) startRedis(ctx context.Context, binary, name, appendonly string) (version string, err error) {
 	for i := range Nodes {
 		host, port, err := address(ctx)

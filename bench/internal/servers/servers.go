@@ -1,5 +1,5 @@
-// Package servers starts the servers that are compared and are no SQL database:
-// on the loopback interface, in a temporary folder, with their durable settings.
+// Package servers starts the compared servers that are not SQL databases: on the loopback
+// interface, in a temporary folder, with their durable settings.
 package servers
 
 import (
@@ -14,42 +14,42 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/wire"
 )
 
-// Names of the servers, which are also those of their groups.
+// Names of the servers and of their groups.
 const (
 	// Redis keeps nothing on disk.
 	Redis = "redis"
-	// RedisDurable waits for the disk with each write: appendfsync always.
+	// RedisDurable waits for the disk on each write: appendfsync always.
 	RedisDurable = "redis, fsync"
 	Etcd         = "etcd"
 	ZooKeeper    = "zookeeper"
 )
 
-// All lists them.
+// All lists the servers.
 func All() []string { return []string{Redis, RedisDurable, Etcd, ZooKeeper} }
 
-// Nodes are how many servers of Redis there are of each kind: what Redlock asks for.
+// Nodes is the number of Redis servers of each kind, as Redlock requires.
 const Nodes = 5
 
-// Set are the servers that run.
+// Set holds the running servers.
 type Set struct {
-	// Addresses are those of each server's nodes, host:port.
+	// Addresses are the addresses of each server's nodes, host:port.
 	Addresses map[string][]string
-	// Versions are what each says that it is.
+	// Versions are the versions that the servers report.
 	Versions map[string]string
-	// Missing says which could not be had, and why.
+	// Missing lists the servers that were not available, and why.
 	Missing []string
-	// Wire counts the round trips of the clients that dial with it.
+	// Wire counts the round trips of the clients that dial through it.
 	Wire wire.Counter
 
 	dir   string
 	procs []*process
 }
 
-// readyTimeout bounds a server's start.
+// readyTimeout bounds the start of a server.
 const readyTimeout = time.Minute
 
-// Start starts those that are named. One that cannot be had is missing, and no
-// failure.
+// Start starts the named servers. An unavailable server is listed in Missing and is not an
+// error.
 func Start(ctx context.Context, names []string, logf func(format string, args ...any)) (*Set, error) {
 	s := &Set{Addresses: map[string][]string{}, Versions: map[string]string{}}
 	if len(names) == 0 {
@@ -69,7 +69,7 @@ func Start(ctx context.Context, names []string, logf func(format string, args ..
 		Etcd:      s.startEtcd,
 		ZooKeeper: s.startZooKeeper,
 	}
-	var installing sync.Once // apt-get update
+	var installing sync.Once // runs apt-get update once
 	for _, name := range names {
 		start, known := starters[name]
 		if !known {
@@ -93,7 +93,7 @@ func Start(ctx context.Context, names []string, logf func(format string, args ..
 	return s, nil
 }
 
-// Running lists those that run, in the order of All.
+// Running lists the running servers, in the order of All.
 func (s *Set) Running() []string {
 	if s == nil {
 		return nil
@@ -101,7 +101,7 @@ func (s *Set) Running() []string {
 	return slices.DeleteFunc(All(), func(name string) bool { return len(s.Addresses[name]) == 0 })
 }
 
-// Stop ends them and deletes what they kept.
+// Stop stops the servers and deletes their files.
 func (s *Set) Stop() error {
 	if s == nil {
 		return nil

@@ -13,8 +13,7 @@ import (
 
 const zooKeeperJar = "/usr/share/java/zookeeper.jar"
 
-// startZooKeeper starts one server, which waits for its disk (forceSync is on
-// unless it is turned off).
+// startZooKeeper starts one server, which waits for its disk: forceSync is on by default.
 func (s *Set) startZooKeeper(ctx context.Context, jar string) (string, error) {
 	host, port, err := address(ctx)
 	if err != nil {
@@ -38,7 +37,7 @@ func (s *Set) startZooKeeper(ctx context.Context, jar string) (string, error) {
 	return version, err
 }
 
-// zooKeeperVersion asks by one of its four-letter words.
+// zooKeeperVersion reads the version with a four-letter command.
 func zooKeeperVersion(ctx context.Context, server string) (string, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", server)

@@ -1,6 +1,5 @@
-// Package settle feeds the lines of a settlement file: a batch of lines becomes
-// rows, each once however often the file is fed, in bare statements and with
-// Holdfast's business rows.
+// Package settle feeds the lines of a settlement file, in bare statements and with Holdfast's
+// business rows. A batch of lines becomes rows, each line once even if the file is fed again.
 package settle
 
 import (
@@ -14,22 +13,23 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 )
 
-// Lines are how many one transaction takes.
+// Lines is the number of lines in one transaction.
 const Lines = 1000
 
-// Line is one of the file.
+// Line is one line of the file.
 type Line struct {
 	No       string `db:"no"`
 	Merchant string `db:"merchant"`
 	Cents    int64  `db:"cents"`
 }
 
-// Feed takes lines in and says how many were new.
+// Feed stores lines and returns how many were new.
 type Feed func(ctx context.Context, lines []Line) (fresh int, err error)
 
-// Tables makes those of the lines.
+// Tables creates the tables of the lines.
 func Tables(ctx context.Context, e *sqlengine.Engine) error {
 	table := map[string]string{
 		sqlengine.Postgres: `(no text PRIMARY KEY, merchant text NOT NULL, cents bigint NOT NULL)`,
@@ -43,18 +43,18 @@ func Tables(ctx context.Context, e *sqlengine.Engine) error {
 
 // Ours is Holdfast's batch; observe is nil while time is measured.
 func Ours(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (Feed, error) {
-	db, err := holdfastsql.Open(ctx, e.SQL, holdfast.WithObserver(observe))
+	db, err := holdfastsql.Open(ctx, e.SQL, holdfast.Options{Observers: []holdfast.Observer{observe}})
 	if err != nil {
 		return nil, err
 	}
-	table, err := idempotency.NewTable[Line](ctx, db, idempotency.TableSpec{
+	table, err := businessrow.New[Line](ctx, db, businessrow.Spec{
 		Table: "settlements", Key: []string{"no"}, Compare: []string{"merchant", "cents"},
 	})
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, lines []Line) (fresh int, err error) {
-		err = db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+		err = db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			fresh = 0
 			verdicts, err := table.ClaimAllTx(ctx, tx, lines)
 			for _, v := range verdicts {
@@ -71,8 +71,8 @@ func Ours(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (
 	}, nil
 }
 
-// Bare is the least that tells which lines are new: one insert of them all that
-// passes over those that are there, and then a read of these, to compare them.
+// Bare is the minimum that finds out which lines are new: one insert of all lines that skips
+// existing ones, and then a read of those, to compare them.
 func Bare(e *sqlengine.Engine) Feed {
 	insert, read := bareTexts(e.Name, Lines)
 	return func(ctx context.Context, lines []Line) (fresh int, err error) {

@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// fillMost is how many rows one statement makes.
+// fillMost is the most rows that one statement inserts.
 const fillMost = 50_000
 
-// Lease rows are named by their key behind one byte that says what kind of lock
-// it is; FilledKey is the key of the n-th.
+// leaseByte is the byte for the kind of lock, in hex. The name of a lease's row is this byte
+// and then the key.
 const leaseByte = "6c"
 
-// FilledKey is the key of the n-th lease that FillLocks made.
+// FilledKey returns the key of the n-th lease that FillLocks made.
 func FilledKey(n int) string { return fmt.Sprintf("fill/%09d", n) }
 
-// FillLocks makes the rows of free leases from the n-th to the m-th, m left out,
-// in the tables of a prefix.
+// FillLocks inserts the rows of free leases n to m-1 into the tables with this prefix.
 func (e *Engine) FillLocks(ctx context.Context, prefix string, n, m int, log func(done int)) error {
 	name := map[string]string{
 		Postgres: `'\x` + leaseByte + `'::bytea || convert_to('fill/' || lpad(n::text, 9, '0'), 'UTF8')`,
@@ -31,8 +30,8 @@ func (e *Engine) FillLocks(ctx context.Context, prefix string, n, m int, log fun
 		name+`, 1000 + n, NULL, 'fill', 1, 2 FROM numbers`, n, m, log)
 }
 
-// FillRecords makes finished records from the n-th to the m-th. Their keys'
-// life ended two hours ago where they are due, else never.
+// FillRecords inserts finished records n to m-1. If due is set, their keys expired two hours
+// ago; otherwise they never expire.
 func (e *Engine) FillRecords(ctx context.Context, prefix string, n, m int, due bool, log func(done int)) error {
 	hash, attempt, key, now := `UNHEX(SHA2(CONCAT('fill', n), 256))`, `x'00000000000000000000000000000000'`, `n`, `CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)`
 	switch e.Name {
@@ -45,20 +44,20 @@ func (e *Engine) FillRecords(ctx context.Context, prefix string, n, m int, due b
 	switch clustered := e.Name == MySQL || e.Name == MariaDB; {
 	case due:
 		expires = now + ` - 7200000000 + n`
-	case clustered: // hashes spread alike, but made in their order: else each row reads a page of its own
+	case clustered: // evenly spread hashes, inserted in order: random order would read another page for each row
 		hash = fmt.Sprintf(`UNHEX(CONCAT(LPAD(HEX(CAST(n - %d AS UNSIGNED) * %d), 16, '0'), LEFT(SHA2(CONCAT('fill', n), 256), 48)))`,
 			n, uint64(math.MaxUint64)/uint64(max(1, m-n)))
 	}
-	return e.fill(ctx, `INSERT INTO `+prefix+`records (key_hash, namespace, tenant, operation, op_key, fingerprint_version, attempt, state, result, created_at, finished_at, body_expires_at, key_expires_at)
+	return e.fill(ctx, `INSERT INTO `+prefix+`records (key_hash, namespace, tenant, operation, op_key, fingerprint_version, attempt, state, result, created_at, finished_at, result_expires_at, key_expires_at)
 {numbers} SELECT `+hash+`, 'fill', '', 'refund', `+key+`, 1, `+attempt+`, 2, NULL, 1, 2, NULL, `+expires+` FROM numbers`, n, m, log)
 }
 
-// fill runs an INSERT that selects from numbers, so many rows at a time.
+// fill runs an INSERT that selects from numbers, a limited number of rows at a time.
 func (e *Engine) fill(ctx context.Context, insert string, n, m int, log func(done int)) error {
 	for from := n; from < m; from += fillMost {
 		last := min(from+fillMost, m) - 1
 		numbers := fmt.Sprintf(`WITH RECURSIVE numbers(n) AS (SELECT %d UNION ALL SELECT n + 1 FROM numbers WHERE n < %d)`, from, last)
-		if e.Name == MySQL || e.Name == MariaDB { // they bound the depth of a recursion
+		if e.Name == MySQL || e.Name == MariaDB { // these engines bound the depth of a recursion
 			numbers = fmt.Sprintf(`WITH d AS (SELECT 0 AS x UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
  UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9
 ), numbers AS (SELECT %d + a.x + 10 * b.x + 100 * c.x + 1000 * f.x + 10000 * g.x AS n FROM d a, d b, d c, d f, d g
@@ -72,8 +71,7 @@ func (e *Engine) fill(ctx context.Context, insert string, n, m int, log func(don
 	return nil
 }
 
-// Analyze has the engine look at what the tables hold, as after a while of
-// ordinary life.
+// Analyze updates the engine's statistics of the tables, as happens in normal operation.
 func (e *Engine) Analyze(ctx context.Context, tables ...string) error {
 	switch list := strings.Join(tables, ", "); e.Name {
 	case Postgres:

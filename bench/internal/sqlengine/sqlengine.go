@@ -1,5 +1,5 @@
-// Package sqlengine opens the SQL databases that are measured: each with tables
-// of its own for the run, and through each form of its driver.
+// Package sqlengine opens the measured SQL databases. Each run has separate tables, and each
+// driver form has a pool.
 package sqlengine
 
 import (
@@ -28,24 +28,23 @@ const (
 	SQLite   = "sqlite"
 )
 
-// cleanup bounds what is done at the end of a run, interrupted or not.
+// cleanup bounds the work at the end of a run, interrupted or not.
 const cleanup = time.Minute
 
-// Engine is one database, with the pools that reach it. Everybody who is
-// measured on it uses the same pools.
+// Engine is one database with its pools. All competitors on it use the same pools.
 type Engine struct {
 	Name    string
 	Version string
-	// URL is the server's, with the database of the run; of PostgreSQL only.
+	// URL is the server's URL with the database of the run; only for PostgreSQL.
 	URL string
-	// Conns are how many connections a pool may have.
+	// Conns is the maximum number of connections of a pool.
 	Conns int
-	// Pgx is the native pool, of PostgreSQL only.
+	// Pgx is the native pool; only for PostgreSQL.
 	Pgx *pgxpool.Pool
-	// SQL is the pool of database/sql in the driver's best form: on MySQL and
-	// MariaDB with interpolateParams.
+	// SQL is the pool of database/sql in the driver's best form: on MySQL and MariaDB with
+	// interpolateParams.
 	SQL *sql.DB
-	// Default is the pool of go-sql-driver as it is without that option, else nil.
+	// Default is the pool of go-sql-driver without that option; nil on other engines.
 	Default *sql.DB
 	// Wire counts the round trips of all pools; nil on SQLite, which has none.
 	Wire *wire.Counter
@@ -55,8 +54,8 @@ type Engine struct {
 	closers   []func(ctx context.Context) error
 }
 
-// Open opens an engine that can be had, with a database (on PostgreSQL a schema)
-// of its own and at most conns connections a pool. ErrMissing says how to get one.
+// Open opens an engine with a new database (on PostgreSQL a schema) and at most conns
+// connections for each pool. An error that wraps ErrMissing says how to provide a server.
 func Open(ctx context.Context, name string, conns int) (*Engine, error) {
 	e := &Engine{Name: name, Conns: conns}
 	if err := e.open(ctx, conns); err != nil {
@@ -65,10 +64,10 @@ func Open(ctx context.Context, name string, conns int) (*Engine, error) {
 	return e, nil
 }
 
-// ErrMissing says that no server of that engine is named.
+// ErrMissing means that no server of that engine is configured.
 var ErrMissing = errors.New("no server")
 
-// Variable is the environment variable that names an engine's server.
+// Variable returns the environment variable that names an engine's server.
 func Variable(engine string) string { return "HOLDFAST_TEST_" + strings.ToUpper(engine) + "_DSN" }
 
 func (e *Engine) open(ctx context.Context, conns int) error {
@@ -97,7 +96,7 @@ func (e *Engine) open(ctx context.Context, conns int) error {
 	if err := migrations.Up(ctx, e.SQL); err != nil {
 		return fmt.Errorf("%s: tables: %w", e.Name, err)
 	}
-	if dir := os.Getenv("HOLDFAST_TEST_RAN_DIR"); dir != "" { // testservers asks what was used
+	if dir := os.Getenv("HOLDFAST_TEST_RAN_DIR"); dir != "" { // testservers reads which servers were used
 		return os.WriteFile(filepath.Join(dir, e.Name), []byte(e.Version), 0o600) //nolint:gosec // the folder is the one that we were told
 	}
 	return nil
@@ -113,7 +112,7 @@ func (e *Engine) versionQuery() string {
 	return `SELECT VERSION()`
 }
 
-// Exec runs statements in order, for tables.
+// Exec runs statements in order, for example to create tables.
 func (e *Engine) Exec(ctx context.Context, queries ...string) error {
 	for _, q := range queries {
 		if _, err := e.SQL.ExecContext(ctx, q); err != nil {
@@ -123,7 +122,7 @@ func (e *Engine) Exec(ctx context.Context, queries ...string) error {
 	return nil
 }
 
-// Trips is how many round trips there were so far; 0 on SQLite.
+// Trips returns the number of round trips so far; 0 on SQLite.
 func (e *Engine) Trips() int64 {
 	if e.Wire == nil {
 		return 0
@@ -131,7 +130,7 @@ func (e *Engine) Trips() int64 {
 	return e.Wire.Trips()
 }
 
-// Ping is one round trip.
+// Ping makes one round trip.
 func (e *Engine) Ping(ctx context.Context) error {
 	var one int
 	if e.Pgx != nil {
@@ -140,7 +139,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 	return e.SQL.QueryRowContext(ctx, `SELECT ?`, 1).Scan(&one)
 }
 
-// Commit is the commit of one small row, in one statement; it makes its table.
+// Commit commits one small row in one statement; it creates its table.
 func (e *Engine) Commit(ctx context.Context) error {
 	e.commits.Do(func() { e.commitErr = e.Exec(ctx, `CREATE TABLE bare_commits (n BIGINT NOT NULL)`) })
 	if e.commitErr != nil {
@@ -154,7 +153,7 @@ func (e *Engine) Commit(ctx context.Context) error {
 	return err
 }
 
-// Busy says how many connections somebody has and did not give back.
+// Busy returns the number of connections that are in use.
 func (e *Engine) Busy() int {
 	n := e.SQL.Stats().InUse
 	if e.Pgx != nil {
@@ -168,7 +167,7 @@ func (e *Engine) Busy() int {
 
 func (e *Engine) later(f func(ctx context.Context) error) { e.closers = append(e.closers, f) }
 
-// Close closes the pools and drops the database of the run. It outlives ctx.
+// Close closes the pools and drops the database of the run, even if ctx has ended.
 func (e *Engine) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer cancel()

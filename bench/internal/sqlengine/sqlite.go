@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dsn"
 )
 
-// openSQLite opens a file with WAL and synchronous=FULL, on one connection: of
-// all forms that is the fastest under contention, as nobody polls for the writer.
+// openSQLite opens a file with WAL and synchronous=FULL on one connection. That is the fastest
+// form under contention, because no connection polls for the write lock.
 func (e *Engine) openSQLite(own string) error {
 	dir, err := os.MkdirTemp("", own)
 	if err != nil {

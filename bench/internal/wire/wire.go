@@ -1,5 +1,4 @@
-// Package wire counts round trips where they happen: on the connection to the
-// server, beneath every driver.
+// Package wire counts round trips on the connection to the server, below every driver.
 package wire
 
 import (
@@ -12,10 +11,10 @@ import (
 // Counter counts the round trips of all connections that it dialed.
 type Counter struct{ trips atomic.Int64 }
 
-// Trips is how often a client went on to write after it had read, so far.
+// Trips returns the number of round trips so far: how often a client wrote after it had read.
 func (c *Counter) Trips() int64 { return c.trips.Load() }
 
-// Dial is net.Dialer.DialContext, counted.
+// Dial is net.Dialer.DialContext with counting.
 func (c *Counter) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	inner, err := d.DialContext(ctx, network, address)
@@ -29,7 +28,7 @@ type conn struct {
 	net.Conn
 
 	counter *Counter
-	asking  atomic.Bool // the last thing that happened was a write
+	asking  atomic.Bool // the last operation was a write
 }
 
 func (c *conn) Write(b []byte) (int, error) {
@@ -47,8 +46,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// SyscallConn lets drivers look whether the server has hung up, as they do on a
-// connection that is not counted.
+// SyscallConn lets drivers check whether the server has closed the connection, as they do on
+// an uncounted connection.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	if s, ok := c.Conn.(syscall.Conn); ok {
 		return s.SyscallConn()

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 )
 
-// All lists the workloads, in the order in which they are run.
+// All lists the workloads in the order in which they run.
 func All() []Workload {
 	return []Workload{
 		{Name: "pair", Run: Pair},
@@ -27,7 +27,7 @@ func All() []Workload {
 	}
 }
 
-// Tables makes the tables of all workloads.
+// Tables creates the tables of all workloads.
 func Tables(ctx context.Context, e *sqlengine.Engine) error {
 	if err := locks.Tables(ctx, e); err != nil {
 		return err

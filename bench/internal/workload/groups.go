@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/locks"
 )
 
-// open opens a competitor; nil where it is another's and cannot be had here,
-// which is told as a note.
+// open opens a competitor. If a peer or a stand-in is not available, open adds it to p.Missing
+// and returns nil.
 func (p *Plan) open(ctx context.Context, g group, c locks.Competitor, until *closers) (*locks.Lock, error) {
 	l, err := c.Open(ctx, g.world)
 	if err == nil && l.Probe != nil {
@@ -30,13 +30,13 @@ func (p *Plan) open(ctx context.Context, g group, c locks.Competitor, until *clo
 	return nil, err
 }
 
-// group are those who share a server.
+// group holds the competitors that share a server.
 type group struct {
 	name  string
 	world *locks.World
 }
 
-// groups are the SQL databases and then the other servers.
+// groups returns the SQL databases and then the other servers.
 func (p *Plan) groups() []group {
 	var list []group
 	for _, e := range p.Engines {

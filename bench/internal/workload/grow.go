@@ -19,13 +19,13 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// Growth is how cost grows with the rows of the tables.
+// Growth measures how cost grows with the rows of the tables.
 func Growth(ctx context.Context, p *Plan) ([]result.Table, error) {
 	t, err := growRows(ctx, p)
 	return []result.Table{t}, err
 }
 
-// sizes are those of the tables, up to the plan's.
+// sizes returns the table sizes, up to the plan's maximum.
 func sizes(most int) []int {
 	return slices.DeleteFunc([]int{1, 1000, 100_000, 1_000_000, 10_000_000}, func(n int) bool { return n > most })
 }
@@ -35,8 +35,8 @@ const (
 	smallPrefix = "small_"
 )
 
-// growRows works on tables that grow, in turns with tables that stay small: the
-// ratio is what the rows cost, whatever else the machine does.
+// growRows works in turns on growing tables and on small ones. The ratio is the cost of the
+// rows and does not depend on other load on the machine.
 func growRows(ctx context.Context, p *Plan) (result.Table, error) {
 	t := result.Table{
 		Workload: "growth", Title: "Cost over the rows of the tables, in turns with tables that are nearly empty", Clients: 1,
@@ -59,7 +59,7 @@ func growRows(ctx context.Context, p *Plan) (result.Table, error) {
 
 func (p *Plan) growEngine(ctx context.Context, e *sqlengine.Engine, t *result.Table) error {
 	for _, prefix := range []string{bigPrefix, smallPrefix} {
-		if err := migrations.Up(ctx, e.SQL, migrations.WithPrefix(prefix)); err != nil {
+		if err := migrations.Up(ctx, e.SQL, holdfast.Options{Prefix: prefix}); err != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (p *Plan) growEngine(ctx context.Context, e *sqlengine.Engine, t *result.Ta
 	return nil
 }
 
-// growSize measures what is done on tables of n rows.
+// growSize measures the operations on tables of n rows.
 func (p *Plan) growSize(ctx context.Context, e *sqlengine.Engine, n int, c *costs) (list []result.Row, err error) {
 	var until closers
 	defer func() { err = errors.Join(err, until.close(ctx)) }()
@@ -103,11 +103,11 @@ func (p *Plan) growSize(ctx context.Context, e *sqlengine.Engine, n int, c *cost
 			return leaseOp(ctx, e, prefix, o, anew, &until)
 		}},
 		{"refund under Do", func(prefix string, o holdfast.Observer) (measure.Op, error) {
-			do, err := refunds.Ours(ctx, e, holdfast.WithPrefix(prefix), holdfast.WithObserver(o))
+			do, err := refunds.Ours(ctx, e, holdfast.Options{Prefix: prefix, Observers: []holdfast.Observer{o}})
 			return newKeys(1, false).op(do), err
 		}},
 		{"replay", func(prefix string, o holdfast.Observer) (measure.Op, error) {
-			do, err := refunds.Ours(ctx, e, holdfast.WithPrefix(prefix), holdfast.WithObserver(o))
+			do, err := refunds.Ours(ctx, e, holdfast.Options{Prefix: prefix, Observers: []holdfast.Observer{o}})
 			if err != nil {
 				return nil, err
 			}
@@ -144,7 +144,7 @@ func (p *Plan) growSize(ctx context.Context, e *sqlengine.Engine, n int, c *cost
 }
 
 func leaseOp(ctx context.Context, e *sqlengine.Engine, prefix string, o holdfast.Observer, keys func(int) func() string, until *closers) (measure.Op, error) {
-	l, err := locks.Leases(ctx, e, holdfast.WithPrefix(prefix), holdfast.WithObserver(o))
+	l, err := locks.Leases(ctx, e, holdfast.Options{Prefix: prefix, Observers: []holdfast.Observer{o}})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func leaseOp(ctx context.Context, e *sqlengine.Engine, prefix string, o holdfast
 	return takeAndGive(l, 1, keys), nil
 }
 
-// costs are what statements took, by their names.
+// costs holds the times that statements took, by name.
 type costs struct {
 	mu   sync.Mutex
 	took map[string]time.Duration
@@ -175,7 +175,7 @@ func (c *costs) see(_ context.Context, s holdfast.Statement) {
 	c.n++
 }
 
-// reset begins another operation.
+// reset starts another operation.
 func (c *costs) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
-// A holder keeps the lock for so long while another waits for it: long enough
-// to be in line, and never in step with somebody's poll.
+// A holder keeps the lock for a random time in this range while another client waits for it:
+// long enough for the waiter to be in the queue, and never in step with a waiter's polls.
 const (
 	holdLeast = 15 * time.Millisecond
 	holdMost  = 30 * time.Millisecond
 )
 
-// HandOver is how long it takes from a release to the grant to who waits.
+// HandOver measures the time from a release to the grant to the waiter.
 func HandOver(ctx context.Context, p *Plan) ([]result.Table, error) {
 	t := result.Table{
 		Workload: "handover", Title: "Hand-over from one client to one that waits", Clients: 2,
@@ -71,7 +71,7 @@ func (p *Plan) handOvers(ctx context.Context, g group) (list []result.Row, err e
 	return rows(entrants, "p50"), nil
 }
 
-// handOvers hands a lock to and fro.
+// handOvers passes a lock between two clients.
 func handOvers(ctx context.Context, l *locks.Lock, key string, length time.Duration) (figures, error) {
 	type granted struct {
 		release locks.Release
@@ -90,11 +90,11 @@ func handOvers(ctx context.Context, l *locks.Lock, key string, length time.Durat
 			release, err := l.Acquire(ctx, client, key)
 			next <- granted{release, time.Now(), err}
 		}()
-		time.Sleep(holdLeast + rand.N(holdMost-holdLeast)) // what it holds the lock for
+		time.Sleep(holdLeast + rand.N(holdMost-holdLeast)) // the time for which it holds the lock
 		begin := time.Now()
 		err := release(ctx)
 		returned := time.Now()
-		g := <-next // also after an error: nobody is left behind
+		g := <-next // also after an error, so that no goroutine is left
 		if err := errors.Join(err, g.err); err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func handOvers(ctx context.Context, l *locks.Lock, key string, length time.Durat
 	return f, release(ctx)
 }
 
-// paced are a round trip and a commit at the pace of the hand-overs.
+// paced measures a round trip and a commit at the pace of the hand-overs.
 func (p *Plan) paced(g group) []*entrant {
 	e := g.world.Engine
 	if e == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
-// hotClients want the one key of the two tables.
+// hotClients are the client counts of the two tables.
 var hotClients = []int{16, 64}
 
 var hotColumns = []result.Column{
@@ -27,7 +27,7 @@ var hotColumns = []result.Column{
 	{Key: "trips", Title: "round trips an acquisition"},
 }
 
-// Hot is one key that everybody wants.
+// Hot measures one key that all clients want.
 func Hot(ctx context.Context, p *Plan) ([]result.Table, error) {
 	var tables []result.Table
 	for _, clients := range p.clients(hotClients) {
@@ -88,8 +88,8 @@ type hot struct {
 	lock *locks.Lock
 	key  string
 
-	held    sync.Mutex // a lock that is granted twice is found here
-	won     []int      // by the client
+	held    sync.Mutex // detects a lock that is granted twice
+	won     []int      // by client
 	last    int
 	changes int
 

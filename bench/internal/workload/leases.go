@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// leaseTTL has leases renewed every 5 s: after a third of it.
+	// leaseTTL makes leases renew every 5 s: after a third of it.
 	leaseTTL      = 15 * time.Second
 	leaseInterval = leaseTTL / 3
 	// leaseClients acquire the leases that are then held.
@@ -33,7 +33,7 @@ var leaseColumns = []result.Column{
 	{Key: "acquire", Title: "to acquire all, s"},
 }
 
-// Leases holds many leases in one process, and counts what renews them.
+// Leases holds many leases in one process and counts the renewal statements.
 func Leases(ctx context.Context, p *Plan) ([]result.Table, error) {
 	t := result.Table{
 		Workload: "leases", Title: fmt.Sprintf("%d leases held by one process", p.Leases), Columns: leaseColumns,
@@ -51,10 +51,10 @@ func Leases(ctx context.Context, p *Plan) ([]result.Table, error) {
 	return []result.Table{t}, nil
 }
 
-// leases holds n of them on one engine.
+// leases holds n leases on one engine.
 func (p *Plan) leases(ctx context.Context, e *sqlengine.Engine, n int) (row result.Row, err error) {
 	var statements atomic.Int64
-	db, err := holdfastsql.Open(ctx, e.SQL, holdfast.WithObserver(func(_ context.Context, _ holdfast.Statement) { statements.Add(1) }))
+	db, err := holdfastsql.Open(ctx, e.SQL, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, _ holdfast.Statement) { statements.Add(1) }}})
 	if err != nil {
 		return row, err
 	}
@@ -92,7 +92,7 @@ func (p *Plan) leases(ctx context.Context, e *sqlengine.Engine, n int) (row resu
 		p.Log("%s: interval %d of %d", e.Name, round+1, p.Rounds)
 		at := statements.Load()
 		select {
-		case <-time.After(leaseInterval): // what is measured is an interval
+		case <-time.After(leaseInterval): // the measured interval
 		case <-ctx.Done():
 			return row, context.Cause(ctx)
 		}
@@ -112,7 +112,7 @@ func (p *Plan) leases(ctx context.Context, e *sqlengine.Engine, n int) (row resu
 	return row, releaseAll(ctx, held)
 }
 
-// releaseAll gives them back, some at a time.
+// releaseAll releases the leases, several at a time.
 func releaseAll(ctx context.Context, held []*sqllock.Lease) error {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -131,7 +131,7 @@ func releaseAll(ctx context.Context, held []*sqllock.Lease) error {
 	return errors.Join(err, errs)
 }
 
-// heap is what is in use, after two collections.
+// heap returns the memory in use after two collections.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

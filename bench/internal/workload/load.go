@@ -14,8 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
-// Load is how cost grows with the clients, with the leases held and with those
-// who wait.
+// Load measures how cost grows with the clients, the held leases and the waiters.
 func Load(ctx context.Context, p *Plan) ([]result.Table, error) {
 	var tables []result.Table
 	for _, grow := range []func(context.Context, *Plan) (result.Table, error){growClients, growLeases, growWaiters} {
@@ -28,7 +27,7 @@ func Load(ctx context.Context, p *Plan) ([]result.Table, error) {
 	return tables, nil
 }
 
-// growClients is the throughput on keys of one's own over the clients.
+// growClients measures the throughput over the number of clients, each with separate keys.
 func growClients(ctx context.Context, p *Plan) (result.Table, error) {
 	t := result.Table{
 		Workload: "load", Title: "Throughput over the clients, keys of one's own",
@@ -57,7 +56,7 @@ func growClients(ctx context.Context, p *Plan) (result.Table, error) {
 	return t, nil
 }
 
-// growLeases is what renewal costs over the leases held.
+// growLeases measures the cost of renewal over the number of held leases.
 func growLeases(ctx context.Context, p *Plan) (result.Table, error) {
 	t := result.Table{
 		Workload: "load", Title: "Renewal over the leases held by one process",
@@ -75,7 +74,7 @@ func growLeases(ctx context.Context, p *Plan) (result.Table, error) {
 			}
 			row.Values["at"] = measure.Spread{Median: row.At, Min: row.At, Max: row.At}
 			if n < 1000 {
-				delete(row.Values, "memory") // what the first lease starts outweighs it
+				delete(row.Values, "memory") // the fixed cost of the first lease outweighs it
 			}
 			t.Rows = append(t.Rows, row)
 		}
@@ -83,7 +82,7 @@ func growLeases(ctx context.Context, p *Plan) (result.Table, error) {
 	return t, nil
 }
 
-// growWaiters has many wait for one key, and counts what a hand-over costs.
+// growWaiters makes many clients wait for one key and counts the cost of a hand-over.
 func growWaiters(ctx context.Context, p *Plan) (result.Table, error) {
 	t := result.Table{
 		Workload: "load", Title: "Hand-overs of one key over those who wait for it in one process",
@@ -112,15 +111,15 @@ func growWaiters(ctx context.Context, p *Plan) (result.Table, error) {
 	return t, nil
 }
 
-// errEnough ends a slice's waiters.
+// errEnough ends the waiters of a slice.
 var errEnough = errors.New("the slice is over")
 
 func (p *Plan) waiters(ctx context.Context, e *sqlengine.Engine, waiters int) (f figures, err error) {
 	var statements, granted, conns atomic.Int64
-	l, err := locks.Leases(ctx, e, holdfast.WithObserver(func(context.Context, holdfast.Statement) {
+	l, err := locks.Leases(ctx, e, holdfast.Options{Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) {
 		statements.Add(1)
 		conns.Store(max(conns.Load(), int64(e.Busy())))
-	}))
+	}}})
 	if err != nil {
 		return nil, err
 	}

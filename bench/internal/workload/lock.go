@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// ownKeys are how many keys each client goes through, again and again, as
-	// a service does whose orders and accounts come back.
+	// ownKeys is the number of keys that each client uses again and again, like a service with
+	// recurring orders and accounts.
 	ownKeys = 64
-	// counted is how many operations statements are counted over.
+	// counted is the number of operations over which statements are counted.
 	counted = 64
 )
 
@@ -30,8 +30,8 @@ var lockColumns = []result.Column{
 	{Key: "trips", Title: "round trips"},
 }
 
-// Lock is an acquire and a release by one client that nobody is in the way of,
-// on keys that it had before, and on keys that are new.
+// Lock measures an acquire and a release by one client without contention, on known keys and
+// on new keys.
 func Lock(ctx context.Context, p *Plan) ([]result.Table, error) {
 	var tables []result.Table
 	for _, w := range []struct {
@@ -54,7 +54,7 @@ func Lock(ctx context.Context, p *Plan) ([]result.Table, error) {
 	return tables, nil
 }
 
-// Distinct is the throughput of 64 clients, each with keys of its own.
+// Distinct measures the throughput of 64 clients, each with separate keys.
 func Distinct(ctx context.Context, p *Plan) ([]result.Table, error) {
 	columns := append([]result.Column{}, lockColumns...)
 	columns[3].Title = "x its floor (per second)"
@@ -69,11 +69,11 @@ func Distinct(ctx context.Context, p *Plan) ([]result.Table, error) {
 	return []result.Table{t}, nil
 }
 
-// manyClients are those of the throughput.
+// manyClients is the number of clients of the throughput.
 const manyClients = 64
 
-// Pair is an acquire and a release under Holdfast and in bare statements, in
-// turns: what else happens on the machine falls on both.
+// Pair measures an acquire and a release under Holdfast and in bare statements, in turns, so
+// other load on the machine affects both.
 func Pair(ctx context.Context, p *Plan) ([]result.Table, error) {
 	var tables []result.Table
 	for _, w := range []struct {
@@ -127,7 +127,7 @@ func (p *Plan) lockPairs(ctx context.Context, e *sqlengine.Engine, keys func(int
 			for key, v := range f {
 				n.fixed[[]string{"", "floor_"}[i]+key] = v
 			}
-			run.Add(1) // the control's two have keys of their own
+			run.Add(1) // the two sides of the control have separate keys
 			ops[i] = takeAndGive(l, 1, keys)
 		}
 		n.slice = func(ctx context.Context) (figures, error) { return turns(ctx, 1, p.Slice, ops) }
@@ -139,7 +139,7 @@ func (p *Plan) lockPairs(ctx context.Context, e *sqlengine.Engine, keys func(int
 	return rows(entrants, ""), err
 }
 
-// lockSlices measures those who are compared in one group.
+// lockSlices measures the competitors of one group.
 func (p *Plan) lockSlices(ctx context.Context, g group, clients int, keys func(int) func() string, ratio string) ([]result.Row, error) {
 	return p.lockSlicesOf(ctx, g, locks.Alone(g.name), clients, keys, ratio)
 }
@@ -160,7 +160,7 @@ func (p *Plan) lockSlicesOf(ctx context.Context, g group, compared []locks.Compe
 		if err != nil {
 			return nil, fmt.Errorf("%s, %s: counting: %w", g.name, c.Name, err)
 		}
-		run.Add(1) // keys of its own
+		run.Add(1) // separate keys
 		op := takeAndGive(l, clients, keys)
 		entrants = append(entrants, &entrant{
 			row:    result.Row{Group: g.name, Name: c.Name, Kind: string(c.Kind), Against: c.Against},
@@ -177,7 +177,7 @@ func (p *Plan) lockSlicesOf(ctx context.Context, g group, compared []locks.Compe
 	return rows(entrants, ratio), nil
 }
 
-// takeAndGive acquires and releases, on each client's own keys.
+// takeAndGive acquires and releases on separate keys for each client.
 func takeAndGive(l *locks.Lock, clients int, keys func(client int) func() string) measure.Op {
 	next := make([]func() string, clients)
 	for i := range next {
@@ -192,7 +192,7 @@ func takeAndGive(l *locks.Lock, clients int, keys func(client int) func() string
 	}
 }
 
-// run tells the keys of one use from those of the next.
+// run distinguishes the keys of one use from those of the next.
 var run atomic.Int64
 
 func again(client int) func() string {
@@ -226,7 +226,7 @@ func countLock(ctx context.Context, w *locks.World, c locks.Competitor) (f figur
 		}
 	}()
 	op := takeAndGive(l, 1, again)
-	for range 2 * ownKeys { // every key is there, every statement prepared
+	for range 2 * ownKeys { // so that every key exists and every statement is prepared
 		if err := op(ctx, 0); err != nil {
 			return nil, err
 		}

@@ -1,5 +1,5 @@
-// Package workload measures: each workload opens those who are compared, lets
-// them take turns, and tells what came out.
+// Package workload measures. Each workload opens the competitors, runs them in turns, and
+// returns tables of the results.
 package workload
 
 import (
@@ -16,22 +16,21 @@ import (
 	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
-// Plan is what a run is to do.
+// Plan holds the parameters of a run.
 type Plan struct {
 	Engines []*sqlengine.Engine
 	Servers *servers.Set
 	Rounds  int
 	Slice   time.Duration
-	// Reap is how many rows the reaper's workload fills in, Grow how many the
-	// growth's goes up to.
+	// Reap is the number of rows that the reaper's workload inserts, and Grow the largest table
+	// of the growth workload.
 	Reap, Grow int
 	Leases     int
-	// Clients, where it is above 0, is how many clients there are instead of
-	// each of a workload's own numbers.
+	// Clients, if above 0, replaces each workload's own numbers of clients.
 	Clients int
-	// Missing are those who could not be had.
+	// Missing lists the competitors that were not available.
 	Missing []string
-	// Log tells what is being done.
+	// Log reports progress.
 	Log func(format string, args ...any)
 }
 
@@ -39,14 +38,14 @@ type Plan struct {
 type Workload struct {
 	Name string
 	Run  func(ctx context.Context, p *Plan) ([]result.Table, error)
-	// Peers: it takes the other servers too.
+	// Peers is set if the workload runs on the other servers too.
 	Peers bool
 }
 
-// figures are those of one slice.
+// figures are the figures of one slice.
 type figures map[string]float64
 
-// clients are the numbers of clients that a workload is run with.
+// clients returns the numbers of clients with which a workload runs.
 func (p *Plan) clients(own []int) []int {
 	if p.Clients > 0 {
 		return []int{p.Clients}
@@ -54,21 +53,20 @@ func (p *Plan) clients(own []int) []int {
 	return own
 }
 
-// entrant is one who takes turns.
+// entrant is a competitor that takes turns.
 type entrant struct {
 	row    result.Row
-	engine *sqlengine.Engine // nil where it is none
+	engine *sqlengine.Engine // nil if it does not run on one
 	slice  func(ctx context.Context) (figures, error)
-	fixed  figures // what does not change with the rounds
+	fixed  figures // figures that do not change with the rounds
 
 	rounds []figures
 }
 
-// warmUp is the part of a slice that everybody has before the first round.
+// warmUp divides the length of a slice: each entrant runs such a part before the first round.
 const warmUp = 4
 
-// rounds has each entrant do a slice a round, in an order that is another one
-// each time.
+// rounds runs one slice of each entrant in each round, in a random order.
 func (p *Plan) rounds(ctx context.Context, what string, entrants []*entrant) error {
 	length := p.Slice
 	p.Slice /= warmUp
@@ -91,7 +89,7 @@ func (p *Plan) rounds(ctx context.Context, what string, entrants []*entrant) err
 	return nil
 }
 
-// turn is one slice, which must leave no connection behind.
+// turn runs one slice, which must return all its connections.
 func (e *entrant) turn(ctx context.Context) (figures, error) {
 	f, err := e.slice(ctx)
 	if err != nil {
@@ -108,8 +106,8 @@ func (e *entrant) turn(ctx context.Context) (figures, error) {
 	return f, nil
 }
 
-// rows are the entrants' rows; ratio is the figure that is compared within each
-// round, as "x".
+// rows returns the entrants' rows; ratio is the figure that is compared within each round, as
+// "x".
 func rows(entrants []*entrant, ratio string) []result.Row {
 	list := make([]result.Row, 0, len(entrants))
 	for _, e := range entrants {
@@ -154,10 +152,10 @@ func over(these, those []figures, key string) measure.Spread {
 	return measure.Over(x)
 }
 
-// closers end what was opened, the last one first.
+// closers close what was opened, in reverse order.
 type closers []func(ctx context.Context) error
 
-// later has f called at the end; nil is nothing to do.
+// later registers f to be called at the end; nil does nothing.
 func (c *closers) later(f func(ctx context.Context) error) {
 	if f != nil {
 		*c = append(*c, f)
@@ -175,12 +173,12 @@ func (c *closers) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// closeTimeout bounds the end of those who were compared, interrupted or not.
+// closeTimeout bounds the closing of the competitors, interrupted or not.
 const closeTimeout = 30 * time.Second
 
 func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// latency are the figures of a slice that all workloads have.
+// latency returns the figures of a slice that all workloads have.
 func latency(t measure.Taken) figures {
 	return figures{
 		"p50": us(t.Percentile(50)), "p99": us(t.Percentile(99)), "mean": us(t.Mean()),

@@ -29,8 +29,8 @@ var reapColumns = []result.Column{
 	{Key: "rows", Title: "rows a second while it works"},
 }
 
-// Reap clears expired records while others acquire and release leases: a window
-// with the reaper comes after each without, until all is cleared.
+// Reap clears expired records while other clients acquire and release leases. Windows without
+// and with the reaper alternate until everything is cleared.
 func Reap(ctx context.Context, p *Plan) ([]result.Table, error) {
 	t := result.Table{
 		Workload: "reap", Title: fmt.Sprintf("Clearing %d expired records beside leases that come and go", p.Reap), Clients: reapClients,
@@ -64,7 +64,7 @@ func ourReaper(ctx context.Context, e *sqlengine.Engine) (clearer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := reaper.New(ctx, db, reaper.Options{})
+	r, err := reaper.New(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func bareDelete(_ context.Context, e *sqlengine.Engine) (clearer, error) {
 	}
 	return func(ctx context.Context) (rows int64, done bool, err error) {
 		for ctx.Err() == nil {
-			// A batch is not cut off: what it costs is what is measured.
+			// A running batch is not cancelled, because its cost is measured.
 			r, err := e.SQL.ExecContext(context.WithoutCancel(ctx), text)
 			if err != nil {
 				return rows, false, err
@@ -103,14 +103,14 @@ func bareDelete(_ context.Context, e *sqlengine.Engine) (clearer, error) {
 	}, nil
 }
 
-// besides are the times of the foreground, quiet and beside the reaper.
+// besides holds the times of the foreground, without and with the reaper.
 type besides struct {
 	under atomic.Bool
 	mu    sync.Mutex
 	took  [2][]time.Duration
 }
 
-// take takes the times of a window.
+// take returns and resets the times of a window.
 func (b *besides) take(at int) measure.Taken {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +137,7 @@ func (b *besides) run(ctx context.Context, op measure.Op) error {
 				b.took[at] = append(b.took[at], took)
 				b.mu.Unlock()
 			}
-			time.Sleep(2 * time.Millisecond) // the foreground's own pace
+			time.Sleep(2 * time.Millisecond) // the pace of the foreground
 		}
 		return nil
 	})
@@ -147,7 +147,7 @@ func (b *besides) run(ctx context.Context, op measure.Op) error {
 	return err
 }
 
-// enoughTimes make a p99.
+// enoughTimes is the number of times needed for a p99.
 const enoughTimes = 100
 
 func (p *Plan) reap(ctx context.Context, e *sqlengine.Engine, open func(context.Context, *sqlengine.Engine) (clearer, error)) (row result.Row, err error) {
@@ -180,7 +180,7 @@ func (p *Plan) reap(ctx context.Context, e *sqlengine.Engine, open func(context.
 	var worked time.Duration
 	for done := false; !done && ctx.Err() == nil; {
 		b.take(0)
-		time.Sleep(p.Slice) // a window without
+		time.Sleep(p.Slice) // a window without the reaper
 		quiet := b.take(0)
 		b.under.Store(true)
 		window, cancel := context.WithTimeout(ctx, p.Slice)
@@ -219,7 +219,7 @@ func (p *Plan) reap(ctx context.Context, e *sqlengine.Engine, open func(context.
 	return row, ctx.Err()
 }
 
-// filling tells how far it is, now and then.
+// filling logs its progress from time to time.
 func (p *Plan) filling(what string, of int) func(done int) {
 	var last time.Time
 	return func(done int) {

@@ -27,16 +27,16 @@ var pairColumns = []result.Column{
 	{Key: "floor_trips", Title: "its floor's"},
 }
 
-// refundClients are those of the two tables.
+// refundClients are the client counts of the two tables.
 var refundClients = []int{1, 16}
 
-// Refund is one refund in one transaction, with and without Holdfast: the two
-// take turns, transaction by transaction.
+// Refund measures one refund in one transaction, with and without Holdfast. The two take
+// turns, transaction by transaction.
 func Refund(ctx context.Context, p *Plan) ([]result.Table, error) {
 	return p.pairs(ctx, "refund", "A refund under Do, against the same transaction bare, in turns", false)
 }
 
-// Replay asks again for refunds that were made, beside the plain read of a row.
+// Replay repeats refunds that were made, compared with the plain read of a row.
 func Replay(ctx context.Context, p *Plan) ([]result.Table, error) {
 	return p.pairs(ctx, "replay", "A replay under Do, against the read of one row by its key, in turns", true)
 }
@@ -46,7 +46,7 @@ func (p *Plan) pairs(ctx context.Context, name, title string, replays bool) (tab
 		t := result.Table{Workload: name, Title: title, Clients: clients, Columns: pairColumns, Picture: result.Bars("x", "times its floor")}
 		for _, e := range p.Engines {
 			if e.Name == sqlengine.SQLite && clients > 1 {
-				continue // one connection: who waits for it would be measured
+				continue // one connection: clients would measure their wait for it
 			}
 			list, err := p.enginePairs(ctx, e, clients, replays)
 			if err != nil {
@@ -83,7 +83,7 @@ func (p *Plan) enginePairs(ctx context.Context, e *sqlengine.Engine, clients int
 	return rows(entrants, ""), nil
 }
 
-// pair opens both and has them take turns.
+// pair opens both forms and runs them in turns.
 func (p *Plan) pair(ctx context.Context, e *sqlengine.Engine, clients int, pair refunds.Pair) (*entrant, func() error, error) {
 	variant, closeVariant, err := pair.Variant.Open(ctx, e, nil)
 	if err != nil {
@@ -117,7 +117,7 @@ func (p *Plan) pair(ctx context.Context, e *sqlengine.Engine, clients int, pair 
 	}, closes, nil
 }
 
-// turns has two ops take turns, and compares them.
+// turns runs two operations in turns and compares them.
 func turns(ctx context.Context, clients int, length time.Duration, ops []measure.Op) (figures, error) {
 	t, err := measure.Turns(ctx, clients, length, ops)
 	f, floor := latency(t[0]), latency(t[1])
@@ -127,8 +127,8 @@ func turns(ctx context.Context, clients int, length time.Duration, ops []measure
 	return f, err
 }
 
-// keys are the refunds of each client: its own orders, and keys that are new
-// or, for replays, those that were made.
+// keys holds the refunds of each client: its own orders, and keys that are new or, for
+// replays, were used before.
 type keys struct {
 	clients int
 	next    []int64
@@ -148,7 +148,7 @@ func newKeys(clients int, replays bool) *keys {
 	return k
 }
 
-// make makes the refunds that are to be replayed.
+// make makes the refunds that are replayed later.
 func (k *keys) make(ctx context.Context, do refunds.Do) error {
 	for c := range k.known {
 		for i, key := range k.known[c] {
@@ -160,7 +160,7 @@ func (k *keys) make(ctx context.Context, do refunds.Do) error {
 	return nil
 }
 
-// order is the n-th of a client's own.
+// order returns the n-th order of a client.
 func (k *keys) order(client int, n int64) int64 {
 	each := int64(refunds.Orders / k.clients)
 	return 1 + int64(client)*each + n%min(each, ownKeys)
@@ -177,7 +177,7 @@ func (k *keys) op(do refunds.Do) measure.Op {
 	}
 }
 
-// countRefund counts the statements and round trips of both.
+// countRefund counts the statements and round trips of both forms.
 func countRefund(ctx context.Context, e *sqlengine.Engine, pair refunds.Pair, k *keys) (figures, error) {
 	f := figures{}
 	for _, form := range []struct {

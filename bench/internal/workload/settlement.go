@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
-// Settlement feeds the lines of a settlement file, new ones and then the same
+// Settlement feeds the lines of a settlement file, first new ones and then the same ones
 // again, in turns with the bare statements.
 func Settlement(ctx context.Context, p *Plan) ([]result.Table, error) {
 	t := result.Table{
@@ -76,7 +76,7 @@ func (p *Plan) settlement(ctx context.Context, e *sqlengine.Engine) ([]result.Ro
 	return rows(entrants, ""), nil
 }
 
-// feedOp feeds a batch: one that is new, or the same all the time.
+// feedOp feeds a batch: a new one each time, or always the same.
 func feedOp(feed settle.Feed, again bool) measure.Op {
 	file, page := run.Add(1), 0
 	batch := func() []settle.Line {

@@ -152,11 +152,12 @@ async function refresh() {
 async function start() {
   const { protections, default: standard } = await getJSON("/protections");
   $("#protections").replaceChildren(...protections.map((p) => {
-    const label = element("label", "choice" + (p.safe ? "" : " unsafe"));
+    const label = element("label", "choice" + (p.safe ? "" : " unsafe") + (p.refused ? " refused" : ""));
     const input = element("input");
-    Object.assign(input, { type: "radio", name: "protect", value: p.name, checked: p.name === standard });
+    Object.assign(input, { type: "radio", name: "protect", value: p.name, checked: p.name === standard, disabled: Boolean(p.refused) });
     const text = element("span", "choice-text");
     text.append(element("b", "", p.name), element("span", "", p.says));
+    if (p.refused) text.append(element("span", "why", "Not on this database. " + p.refused));
     label.append(input, text);
     return label;
   }));

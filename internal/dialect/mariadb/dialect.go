@@ -1,4 +1,4 @@
-// Package mariadb is the dialect of MariaDB: MySQL's, with what differs.
+// Package mariadb is the dialect of MariaDB. It is the dialect of MySQL with changes.
 package mariadb
 
 import (
@@ -9,20 +9,19 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
 )
 
-// Dialect is MariaDB's.
+// Dialect is the dialect of MariaDB.
 var Dialect = func() dialect.Dialect {
 	d := mysql.Dialect
 	d.Name = "mariadb"
 	d.Rows = mysql.Rows(exact)
 	d.Doctor = doctor
+	d.Prove = prove(d.Prove)
 	d.Leases = leases(d.Leases)
 	d.Enforce = enforce(d.Enforce)
 	d.RowLocks = rowLocks(d.RowLocks)
-	d.Settings = `SELECT @@SESSION.autocommit, @@GLOBAL.read_only, @@SESSION.sql_mode, ` + wsrep("wsrep_on") + `, ` + wsrep("wsrep_provider")
-	d.CheckSettings = checkSettings(d.CheckSettings)
-	d.Cluster = galera
+	d.Admission = admission
 	d.Records.Bound.Before = func(wait time.Duration) string {
-		if wait < time.Second { // MariaDB takes 0: do not wait
+		if wait < time.Second { // MariaDB accepts 0, which means no wait
 			wait = 0
 		}
 		return mysql.LockWait("@holdfast_claim_wait", wait)

@@ -24,19 +24,19 @@ var doctor = mysql.Doctor(
 		}),
 )
 
-// cluster tells of a node of Galera's what the others cannot be asked from here.
+// cluster reports a Galera node, because the doctor cannot query the other nodes from here.
 var cluster = dialect.Probe{
 	Name: "Galera", Query: `SELECT ` + wsrep("wsrep_provider") + `, ` + status("wsrep_cluster_size") + `, ` + status("wsrep_incoming_addresses"), Columns: 3,
 	Judge: func(row []string) (dialect.Severity, string, string) {
 		if row[0] == "" || row[0] == "none" {
 			return 0, "", ""
 		}
-		return dialect.Warning, "this is one of " + row[1] + " nodes of a Galera cluster (" + row[2] + "): row locks end at their node, and are refused without holdfast.WithSingleWriter; each node has a clock of its own, by which leases expire, and only this one's was looked at",
+		return dialect.Warning, "this is one of " + row[1] + " nodes of a Galera cluster (" + row[2] + "): row locks end at their node, and are refused without holdfast.Options{SingleWriter: true}; each node has a clock of its own, by which leases expire, and only this one's was looked at",
 			"run the doctor on each node, for its check clock; give sqllock.Options.Margin more than the clocks differ by, or send all writers to one node; what must not happen twice belongs behind Guard (docs/clusters.md)"
 	},
 }
 
-// component finds a node that its cluster is lost to.
+// component reports a node outside the primary component of its cluster.
 var component = dialect.Probe{
 	Name: "Galera component", Query: `SELECT ` + wsrep("wsrep_provider") + `, ` + status("wsrep_cluster_status") + `, ` + status("wsrep_ready"), Columns: 3,
 	Judge: func(row []string) (dialect.Severity, string, string) {

@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
 )
 
-// enforce is MySQL's, but MariaDB replaces a trigger in one statement.
+// enforce returns MySQL's SQL, except that MariaDB replaces a trigger in one statement.
 func enforce(e dialect.Enforce) dialect.Enforce {
 	e.Replaces = true
 	e.Install = func(t dialect.Enforced, body string) []string {

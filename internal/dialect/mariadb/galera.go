@@ -1,43 +1,34 @@
 package mariadb
 
 import (
-	"errors"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// wsrep reads a variable that servers built without replication do not have.
+// wsrep returns SQL that reads a variable, or ” on servers built without replication, which
+// lack the variable.
 func wsrep(variable string) string {
 	return `COALESCE((SELECT variable_value FROM information_schema.session_variables WHERE variable_name = '` + variable + `'), '')`
 }
 
-// isGalera judges the row of Settings.
-func isGalera(row []string) bool { return row[4] != "" && row[4] != "none" }
-
-// checkSettings adds to MySQL's what a node of Galera's has to have.
-func checkSettings(common func(row []string) error) func(row []string) error {
-	return func(row []string) error {
-		if isGalera(row) && row[3] != "ON" {
-			return errors.New("the session has wsrep_on off, and this is a node of a Galera cluster: what it writes stays on this node; take wsrep_on out of the DSN or the server's settings")
-		}
-		return common(row)
-	}
+// isGalera reports whether the server is a node of a Galera cluster.
+func isGalera(f dialect.Facts) bool {
+	return f["wsrep_provider"] != "" && f["wsrep_provider"] != "none"
 }
 
-// galera makes d the dialect of a node of a Galera cluster. A transaction runs
-// on its node alone, and the cluster decides at COMMIT whether another one wrote
-// the same rows first: then it is a deadlock (1213), there or at any statement
-// before. Locks do not reach the other nodes, and what they have committed may
-// not have arrived.
-func galera(d *dialect.Dialect, row []string) {
-	if !isGalera(row) {
+// galera turns d into the dialect of a Galera node. A transaction runs on its node alone. At
+// COMMIT the cluster decides whether another transaction wrote the same rows first. If so, the
+// transaction fails with a deadlock (1213), at COMMIT or at an earlier statement. Locks do not
+// reach the other nodes, and data that they committed may not have arrived yet.
+func galera(d *dialect.Dialect, f dialect.Facts) {
+	if !isGalera(f) {
 		return
 	}
 	d.Capabilities.MultiPrimary = true
-	// Reads, updates and inserts first wait for what was committed before; in a
-	// transaction, its BEGIN does. A lock's row is otherwise seen as it was.
+	// Reads, updates and inserts wait until the data committed before them has arrived. In a
+	// transaction, BEGIN waits. Otherwise a statement could see an old row of a lock.
 	d.Prefix = `SET STATEMENT wsrep_sync_wait = 7 FOR `
 	setting := &d.Fence.Setting
 	before := setting.Before
@@ -46,12 +37,12 @@ func galera(d *dialect.Dialect, row []string) {
 	}
 	setting.After += `, SESSION wsrep_sync_wait = @holdfast_sync_wait`
 
-	// Of two transactions on two nodes that write a row one is refused, so a
-	// guard writes. A later expiry by a microsecond harms nobody, as the holder
-	// reckons with an earlier one. Read first, for the write would make the
-	// transaction's snapshot as new as itself.
+	// If two transactions on two nodes write the same row, the cluster refuses one of them, so
+	// a guard writes. Moving the expiry by one microsecond is harmless, because the holder
+	// assumes an earlier expiry. The guard reads first, because the write would make the
+	// transaction's snapshot as new as the write itself.
 	share := func(guard string) string { return strings.Replace(guard, " LOCK IN SHARE MODE", " FOR UPDATE", 1) }
-	d.Leases.Guard, d.Claims.Guard = share(d.Leases.Guard), share(d.Claims.Guard)
+	d.Leases.Guard, d.Tickets.Guard = share(d.Leases.Guard), share(d.Tickets.Guard)
 	d.Leases.GuardWrite = `UPDATE {locks} SET expires_at = expires_at + 1 WHERE name = $1 AND token = $2`
-	d.Claims.GuardWrite = `UPDATE {claims} SET expires_at = expires_at + 1 WHERE name = $1 AND token = $2`
+	d.Tickets.GuardWrite = `UPDATE {tickets} SET expires_at = expires_at + 1 WHERE name = $1 AND token = $2`
 }

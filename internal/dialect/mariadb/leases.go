@@ -4,13 +4,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// leases are MySQL's, but MariaDB bounds the wait of a single statement and an
-// upsert returns its row.
+// leases returns MySQL's SQL with two differences: MariaDB can bound the wait of a single
+// statement, and an upsert returns its row.
 func leases(l dialect.Leases) dialect.Leases {
 	const free = `owner IS NULL OR expires_at <= {now}`
-	// It makes or takes, and says who has the lock. Assignments go from left to
-	// right: free is judged until the owner is set, and granted_at = {now} then
-	// says that this statement did it.
+	// Make inserts or acquires the row, and returns the current holder. Assignments run from
+	// left to right: the condition free is valid until owner is assigned. After that,
+	// granted_at = {now} shows that this statement granted the term.
 	l.Make = dialect.Grant{Text: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR
 INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
 SELECT $1, GREATEST(f.token + 1, {now}), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1 LOCK IN SHARE MODE
@@ -22,8 +22,9 @@ ON DUPLICATE KEY UPDATE
  owner = IF(` + free + `, $2, owner),
  expires_at = IF(owner <=> $2, IF(granted_at = {now}, {now} + $3, GREATEST(expires_at, {now} + $3)), expires_at)
 RETURNING owner <=> $2, token, GREATEST(expires_at - {now}, 0), holder`}
-	// A row that is known to be there needs no floor, whose one lock all would
-	// take. It is the attempt's own where an answer was lost.
+	// For a row that is known to exist, Take does not read the floor, because all statements
+	// would contend for its one lock. The row already belongs to this attempt if an answer was
+	// lost.
 	const own = `owner <=> $2 AND expires_at > {now}`
 	l.Take = dialect.Grant{ByInsertID: true, Text: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR
 UPDATE {locks} SET token = LAST_INSERT_ID(IF(` + own + `, token, GREATEST(token + 1, {now}))), holder = $4, granted_at = {now},

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// rowLocks are MySQL's, but MariaDB bounds single statements in a way of its
-// own, and its NOWAIT is a lock wait timeout, which innodb_rollback_on_timeout
-// turns into the end of the transaction.
+// rowLocks returns MySQL's SQL with two differences: MariaDB bounds a single statement by SET
+// STATEMENT, and its NOWAIT fails with a lock wait timeout, which ends the transaction if
+// innodb_rollback_on_timeout is on.
 func rowLocks(l dialect.RowLocks) dialect.RowLocks {
 	bounded := func(d time.Duration) string {
 		return `SET STATEMENT max_statement_time = ` + strconv.FormatFloat(max(d, time.Millisecond).Seconds(), 'f', 6, 64) +

@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// Doctor is MariaDB's too, but for what the two call by different names.
+// Doctor returns the probes of MySQL and MariaDB, followed by the given ones, which differ
+// between the two.
 func Doctor(probes ...dialect.Probe) dialect.Doctor {
 	return dialect.Doctor{
 		Session: `SELECT CAST(CONNECTION_ID() AS CHAR)`,
@@ -34,29 +35,19 @@ func Doctor(probes ...dialect.Probe) dialect.Doctor {
 					return dialect.Warning, "a session may idle for " + row[0] + " s, in a transaction too: a process that is stopped in one keeps its rows locked", "set wait_timeout to less than your callers' patience, and SetConnMaxIdleTime of the pool below it"
 				},
 			},
-			{
-				Name:    "storage engine",
-				Query:   `SELECT COALESCE(GROUP_CONCAT(CONCAT(table_name, ' (', engine, ')') ORDER BY table_name SEPARATOR ', '), '') FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE()) AND FIND_IN_SET(table_name, REPLACE('{tables}', '|', ',')) AND engine <> 'InnoDB'`,
-				Columns: 1,
-				Judge: func(row []string) (dialect.Severity, string, string) {
-					if row[0] == "" {
-						return 0, "", ""
-					}
-					return dialect.Broken, "not InnoDB: " + row[0] + ": nothing in them rolls back", "ALTER TABLE ... ENGINE=InnoDB, for each of them"
-				},
-			},
 		}, probes),
 	}
 }
 
-// Isolation is the probe of a level, by the name that the server has for it.
+// Isolation returns the probe of the isolation level. variable is the server's name for it.
 func Isolation(variable string) dialect.Probe {
 	return dialect.Value("isolation", `SELECT @@SESSION.`+variable, dialect.Notice,
 		"read rows again after they were locked, with FOR UPDATE, or begin such transactions at READ COMMITTED",
 		dialect.Is("transactions begin at REPEATABLE READ or above: plain reads come from a snapshot that may be older than a lock which the transaction has just got", "REPEATABLE-READ", "SERIALIZABLE"))
 }
 
-// Replication judges how many sources this server has that are not of a group.
+// Replication returns the probe that judges the number of sources of this server outside of a
+// group.
 func Replication(query string) dialect.Probe {
 	p := dialect.Value("replication", query, dialect.Broken, "connect to the primary, and set super_read_only (MariaDB: read_only) on replicas",
 		func(n string) string {
@@ -71,6 +62,6 @@ func Replication(query string) dialect.Probe {
 
 var doctor = Doctor(
 	Isolation("transaction_isolation"),
-	// The channels of group replication are not a primary's.
+	// A primary may have channels of group replication, so they do not count.
 	Replication(`SELECT CAST(COUNT(*) AS CHAR) FROM performance_schema.replication_connection_status WHERE service_state <> 'OFF' AND channel_name NOT LIKE 'group\_replication\_%'`),
 )

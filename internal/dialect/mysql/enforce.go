@@ -6,12 +6,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// refused is the error number of the triggers, beyond those of the servers.
+// refused is the error number that the triggers raise. No server uses it.
 const refused = 45100
 
 var enforce = dialect.Enforce{
 	Body: func(t dialect.Enforced) string {
-		// NEW <=> OLD, or not NEW <=> OLD + 1.
+		// The condition is NEW <=> OLD for a UUID, and NOT (NEW <=> OLD + 1) otherwise.
 		differs := t.Differs(" <=> ", " <=> ")
 		if !t.UUID {
 			differs = `NOT (` + differs + `)`
@@ -26,7 +26,7 @@ var enforce = dialect.Enforce{
 	Find: `SELECT CASE WHEN event_manipulation = 'UPDATE' AND action_timing = 'AFTER' THEN 1 ELSE 2 END, action_statement
 FROM information_schema.triggers
 WHERE event_object_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND event_object_table = $2 AND trigger_name = $3`,
-	// By its default the wait for a table's metadata lasts a year.
+	// By default, a statement waits for a table's metadata lock for up to a year.
 	BoundBefore: `SET @holdfast_ddl_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1`,
 	BoundAfter:  `SET SESSION lock_wait_timeout = @holdfast_ddl_wait`,
 	Denied: func(err error) string {
@@ -40,7 +40,7 @@ WHERE event_object_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND event_objec
 	},
 }
 
-// On is the trigger, behind the words that create it.
+// On returns the trigger's definition, without CREATE TRIGGER.
 func On(t dialect.Enforced, body string) string {
 	return t.Prefix + t.Trigger + ` AFTER UPDATE ON ` + t.Table + ` FOR EACH ROW ` + body
 }

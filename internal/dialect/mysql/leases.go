@@ -3,13 +3,13 @@ package mysql
 import "github.com/holdfast-go/holdfast/internal/dialect"
 
 var leases = dialect.Leases{
-	// A plain insert that meets its row takes a shared lock, with which a
-	// guard's agrees; an upsert would wait for the guarded transaction.
+	// A plain insert that finds the row takes a shared lock, which is compatible with a
+	// guard's lock. An upsert would wait for the guarded transaction.
 	Make: dialect.Grant{ByInsertID: true, Text: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
 SELECT $1, LAST_INSERT_ID(GREATEST(f.token + 1, {now})), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1 LOCK IN SHARE MODE`},
 
-	// LIMIT keeps the optimizer from merging the derived table, which would
-	// lose SKIP LOCKED.
+	// LIMIT prevents the optimizer from merging the derived table, which would lose SKIP
+	// LOCKED.
 	Take: dialect.Grant{ByInsertID: true, Text: `UPDATE {locks} l JOIN (
  SELECT name, token, owner, expires_at FROM {locks}
  WHERE name = $1 AND (owner IS NULL OR expires_at <= {now} OR owner = $2) LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -19,15 +19,15 @@ SET l.owner = $2, l.holder = $4, l.granted_at = {now},
  l.token = LAST_INSERT_ID(IF(f.owner <=> $2 AND f.expires_at > {now}, f.token, GREATEST(f.token + 1, {now}))),
  l.expires_at = IF(f.owner <=> $2 AND f.expires_at > {now}, GREATEST(f.expires_at, {now} + $3), {now} + $3)`},
 
-	// Assignments go from left to right, so what is read comes first.
+	// Assignments run from left to right, so each column is read before it is assigned.
 	HandOver: dialect.Grant{ByInsertID: true, Text: `UPDATE {locks}
 SET token = LAST_INSERT_ID(GREATEST(token + 1, {now})), holder = $4, granted_at = {now}, value = NULL, expires_at = {now} + $3, owner = $2
 WHERE name = $1 AND owner = $5 AND expires_at > {now}`},
 	Look:    dialect.LookLease,
 	Release: dialect.ReleaseLease,
 
-	// UNION takes out the row that fills up a list, CAST keeps names from being
-	// read as text, and STRAIGHT_JOIN has the table read by the few names.
+	// UNION removes the repeated rows that pad a list. CAST prevents MySQL from reading names
+	// as text. STRAIGHT_JOIN makes MySQL look up the table by the few names.
 	ManyRow: `SELECT CAST({name} AS BINARY) AS name, CAST({owner} AS BINARY) AS owner, CAST({ttl} AS SIGNED) AS ttl`, ManyJoin: ` UNION `,
 	MakeMany: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
 SELECT v.name, GREATEST(f.token + 1, {now}), v.owner, $1, {now}, {now} + v.ttl
@@ -42,10 +42,10 @@ SET l.token = GREATEST(l.token + 1, {now}), l.owner = v.owner, l.holder = $1, l.
  SELECT name FROM {locks} WHERE name IN ({names}) AND owner IN ({owners}) ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
 ) f STRAIGHT_JOIN {locks} l ON l.name = f.name SET l.owner = NULL, l.expires_at = {now}`,
 	Released: dialect.ReleasedLeases,
-	// VALUES() is MariaDB's only way, and deprecated on MySQL, where it works.
-	Register: dialect.RegisterWaiters + `
+	// MariaDB supports only VALUES(). MySQL supports it too, but has deprecated it.
+	Announce: dialect.AnnounceWaiters + `
 ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_at)`,
-	RegisterRow: dialect.RegisterRow,
+	AnnounceRow: dialect.AnnounceRow,
 
 	Renew: `UPDATE {locks} l JOIN (
  SELECT name FROM {locks} WHERE name IN ({names}) AND owner IN ({owners}) AND expires_at > {now}
@@ -56,8 +56,8 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 
 	ManyBefore: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 
-	// The inner read is a plain one: it shows what the transaction's snapshot
-	// shows, which under REPEATABLE READ may be older than the grant.
-	Guard: `SELECT COALESCE((SELECT s.token FROM {locks} s WHERE s.name = l.name), 0) = l.token
+	// The inner read is a plain read, so it shows what the transaction's snapshot shows. At
+	// REPEATABLE READ, the snapshot may be older than the grant.
+	Guard: `SELECT COALESCE((SELECT s.token FROM {locks} s WHERE s.name = l.name), 0) = l.token, ` + dialect.StoreID + `
 FROM {locks} l WHERE l.name = $1 AND l.token = $2 AND l.owner IS NOT NULL LOCK IN SHARE MODE`,
 }

@@ -11,19 +11,17 @@ var lost = strconv.Itoa(dialect.Lost)
 
 var records = dialect.Records{
 	Look: dialect.Look,
-	// A plain read under REPEATABLE READ would look at a snapshot that is
-	// older than the row.
+	// A plain read at REPEATABLE READ would use a snapshot that may be older than the row.
 	Lock: dialect.Look + ` FOR UPDATE`,
 
-	// ON DUPLICATE KEY UPDATE takes the exclusive lock at once (INSERT and
-	// INSERT IGNORE take a shared one, which deadlocks later), and never cuts
-	// a value as INSERT IGNORE does.
+	// ON DUPLICATE KEY UPDATE takes the exclusive lock at once. INSERT and INSERT IGNORE take
+	// a shared lock, which deadlocks later. INSERT IGNORE also truncates values.
 	Claim: `INSERT INTO {records} (key_hash, namespace, tenant, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, {now})
 ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + `) = 0, state, state)`,
 	Verdict: dialect.ByInsertID,
 
-	// Holds for the next statement only, so nothing is left to put back.
+	// The setting applies to the next statement only, so it needs no restoring.
 	PeekBefore: `SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED`,
 	Bound: dialect.Setting{
 		Before: func(d time.Duration) string { return LockWait("@holdfast_claim_wait", max(d, time.Second)) },
@@ -32,13 +30,13 @@ ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + `) = 0, state, stat
 
 	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
 	Finish: `UPDATE {records} SET state = $3, result = $4, codec = $7, business_id = $8, finished_at = {now},
- body_expires_at = {now} + $5, key_expires_at = {now} + $6
+ result_expires_at = {now} + $5, key_expires_at = {now} + $6
 WHERE key_hash = $1 AND attempt = $2 AND state = 1`,
 }
 
-// LockWait keeps the session's lock wait timeout in a user variable and sets it
-// to d, rounded up to whole seconds. A claim may come within a fenced
-// transaction, so the two have a variable each.
+// LockWait returns a statement that saves the session's lock wait timeout in a user variable
+// and sets it to d, rounded up to whole seconds. A claim may run inside a fenced transaction,
+// so each of the two uses its own variable.
 func LockWait(variable string, d time.Duration) string {
 	seconds := int64((d + time.Second - 1) / time.Second)
 	return `SET ` + variable + ` = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = ` +

@@ -8,13 +8,13 @@ import (
 
 var rows = Rows(exact)
 
-// Rows is what MySQL and MariaDB share; exact differs by their collations.
+// Rows returns the SQL that MySQL and MariaDB share. exact depends on their collations.
 func Rows(exact func(typ, collation string) (bool, string)) dialect.Rows {
 	return dialect.Rows{
-		// A plain insert proves by its success that it was won. An upsert whose
-		// verdict is an insert id or a count does not: a trigger of the table's
-		// own hides the one, clientFoundRows the other, and it fires the table's
-		// UPDATE triggers. The price is a shared lock on the row that was there.
+		// The success of a plain insert proves that the claim won. An upsert with an insert id
+		// or a row count does not prove it: a trigger of the table can hide the insert id,
+		// clientFoundRows can hide the count, and the upsert fires the table's UPDATE
+		// triggers. The cost of the plain insert is a shared lock on the existing row.
 		Insert: func(table string, columns, _ []string) string {
 			return `INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) VALUES (` + dialect.Params(len(columns)) + `)`
 		},
@@ -29,7 +29,9 @@ ORDER BY index_name, seq_in_index`,
 		Leads: `SELECT index_name, COALESCE(column_name, ''), 1
 FROM information_schema.statistics
 WHERE seq_in_index = 1 AND index_type = 'BTREE' AND table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
-		Exact: exact,
+		Exact:   exact,
+		Form:    dialect.AnyForm,
+		Version: dialect.VersionOf,
 	}
 }
 
@@ -37,8 +39,8 @@ func exact(typ, collation string) (bool, string) {
 	return Exact(typ, collation, collation == "utf8mb4_0900_bin", "utf8mb4_0900_bin")
 }
 
-// Exact judges a column's type; nopad says that its collation compares bytes
-// and keeps trailing blanks, and use names the collation that does.
+// Exact judges a column's type. nopad says that its collation compares bytes and keeps
+// trailing blanks. use names a collation that does.
 func Exact(typ, collation string, nopad bool, use string) (bool, string) {
 	switch strings.ToLower(typ) {
 	case "varbinary", "tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "date", "datetime", "timestamp", "uuid":

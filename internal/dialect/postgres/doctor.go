@@ -20,8 +20,6 @@ var doctor = dialect.Doctor{
 			dialect.Is("synchronous_commit is off: a commit is acknowledged before it is durable, so a crash of the server may forget a record that a client was told of", "off")),
 		dialect.Value("isolation", `SELECT current_setting('default_transaction_isolation')`, dialect.Notice, "expect ErrRetry where rows are contended, and let InTx run the transaction again",
 			dialect.Is("transactions begin above READ COMMITTED: they read from a snapshot and fail with 40001 when a row has moved since", "repeatable read", "serializable")),
-		dialect.Value("read only", `SELECT current_setting('default_transaction_read_only')`, dialect.Broken, "connect to the primary, with target_session_attrs=read-write, and take default_transaction_read_only off",
-			dialect.Is("transactions begin read-only: this is a replica, or a role for reading", "on")),
 		dialect.Value("idle transactions", `SELECT current_setting('idle_in_transaction_session_timeout')`, dialect.Warning, "set idle_in_transaction_session_timeout to less than your callers' patience, such as 30s",
 			dialect.Is("a transaction may idle for ever: a process that is stopped in one keeps its rows locked", "0")),
 		dialect.Value("synchronous standbys", `SELECT count(*)::text FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = '' AND EXISTS (SELECT 1 FROM pg_stat_replication)`, dialect.Warning,
@@ -35,29 +33,11 @@ var doctor = dialect.Doctor{
 				}
 				return "when the wait for a synchronous standby is cancelled, the server answers COMMIT with success and a warning, and the commit may be lost in a failover"
 			}),
-		dialect.Value("replication", `SELECT count(*)::text FROM pg_subscription_rel WHERE srrelid IN (SELECT to_regclass(t) FROM unnest(string_to_array('{tables}', '|')) t)`, dialect.Broken,
-			"connect to the server that publishes them", func(n string) string {
-				if n == "0" {
-					return ""
-				}
-				return "Holdfast's tables are filled by a subscription from another server: a key may be claimed on both"
-			}),
-		{
-			Name:    "unlogged tables",
-			Query:   `SELECT COALESCE(string_agg(c.relname, ', ' ORDER BY c.relname), '') FROM pg_class c WHERE c.oid IN (SELECT to_regclass(t) FROM unnest(string_to_array('{tables}', '|')) t) AND c.relpersistence <> 'p'`,
-			Columns: 1,
-			Judge: func(row []string) (dialect.Severity, string, string) {
-				if row[0] == "" {
-					return 0, "", ""
-				}
-				return dialect.Broken, "unlogged: " + row[0] + ": a crash of the server empties them", "ALTER TABLE " + strings.Split(row[0], ", ")[0] + " SET LOGGED"
-			},
-		},
 	},
 }
 
-// quorum judges synchronous_standby_names: where not every standby that is named
-// has each commit, some of those that may be promoted lack the last ones.
+// quorum judges synchronous_standby_names. If some of the named standbys may lack a commit,
+// promoting one of them may lose the last commits.
 func quorum(names string) string {
 	if names == "" {
 		return ""

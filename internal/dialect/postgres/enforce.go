@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// refused is the SQLSTATE of the triggers, in a class that nobody else has.
+// refused is the SQLSTATE that the triggers raise. Its class is used by no server.
 const refused = "HF001"
 
 var enforce = dialect.Enforce{
@@ -23,7 +23,7 @@ END`
 	Install: func(t dialect.Enforced, body string) []string {
 		function := t.Prefix + t.Trigger + `()`
 		return []string{
-			`CREATE OR REPLACE FUNCTION ` + function + ` RETURNS trigger LANGUAGE plpgsql AS ` + quote(body),
+			`CREATE OR REPLACE FUNCTION ` + function + ` RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS ` + quote(body),
 			`CREATE OR REPLACE TRIGGER ` + t.Trigger + ` AFTER UPDATE ON ` + t.Table + ` FOR EACH ROW EXECUTE FUNCTION ` + function,
 		}
 	},
@@ -33,7 +33,7 @@ END`
 			`DROP FUNCTION IF EXISTS ` + t.Prefix + t.Trigger + `()`,
 		}
 	},
-	// tgtype 17: after, each row, update.
+	// tgtype 17 means AFTER UPDATE FOR EACH ROW.
 	Find: `SELECT CASE WHEN t.tgenabled NOT IN ('O', 'A') THEN 0
  WHEN t.tgtype = 17 AND t.tgqual IS NULL AND t.tgattr::text = '' AND NOT t.tgdeferrable THEN 1 ELSE 2 END, p.prosrc
 FROM pg_trigger t
@@ -49,7 +49,7 @@ WHERE n.nspname = COALESCE(NULLIF($1::text, ''), current_schema()) AND r.relname
 	},
 }
 
-// quote makes a text, whatever standard_conforming_strings says.
+// quote returns text as a string literal that is valid for any standard_conforming_strings.
 func quote(text string) string {
 	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(text) + "'"
 }

@@ -2,22 +2,22 @@ package postgres
 
 import "github.com/holdfast-go/holdfast/internal/dialect"
 
-// clock is read once: a TTL is exact to the microsecond.
+// clock reads the clock once per statement, so a TTL is exact to the microsecond.
 const clock = `(SELECT {now} AS now) c`
 
 var leases = dialect.Leases{
-	// Only a row that is not there takes the floor, in share mode, so that the
-	// reaper cannot raise it between its reading and the insert; a row that is
-	// there is neither locked nor written.
+	// Make reads the floor only if the row does not exist. It reads it in share mode, so that
+	// the reaper cannot raise the floor between this read and the insert. It neither locks nor
+	// writes an existing row.
 	Make: dialect.Grant{Text: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
 SELECT $1::bytea, GREATEST(f.token + 1, c.now), $2::bytea, $4::text, c.now, c.now + $3::bigint
 FROM (SELECT token FROM {floor} WHERE id = 1 FOR SHARE) f, ` + clock + `
 WHERE NOT EXISTS (SELECT 1 FROM {locks} WHERE name = $1::bytea)
 ON CONFLICT (name) DO NOTHING RETURNING 1, token, 0::bigint, ''::text`},
 
-	// The row is locked first, unless somebody has it locked (SKIP LOCKED), and
-	// judged again as it is then. It is found by a subquery and not by a join,
-	// whose plan may read the whole of a table that was small when it was made.
+	// Take first locks the row, unless another transaction has locked it (SKIP LOCKED), and
+	// then tests the locked version. It finds the row by a subquery, because a plan for a join
+	// may scan the whole table if the table was small when the plan was made.
 	Take: dialect.Grant{Text: `UPDATE {locks} l SET owner = $2::bytea, holder = $4::text, granted_at = c.now,
  value = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN l.value END,
  token = CASE WHEN l.owner = $2::bytea AND l.expires_at > c.now THEN l.token ELSE GREATEST(l.token + 1, c.now) END,
@@ -36,7 +36,7 @@ RETURNING 1, (SELECT count(*) FROM {waiters} w WHERE w.name = $1::bytea AND w.wa
 	ReleaseTells: true,
 
 	ManyRow: `({name}::bytea, {owner}::bytea, {ttl}::bigint)`, ManyJoin: `, `,
-	// In the order of the names, so that two of them do not lock each other out.
+	// The insert runs in name order, so that two of these statements do not deadlock.
 	MakeMany: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
 SELECT v.name, GREATEST(f.token + 1, c.now), v.owner, $1::text, c.now, c.now + v.ttl
 FROM (SELECT token FROM {floor} WHERE id = 1 FOR SHARE) f, ` + clock + `, (VALUES {rows}) v (name, owner, ttl)
@@ -54,11 +54,11 @@ WHERE l.name = f.name RETURNING l.owner, l.token`,
 )
 UPDATE {locks} l SET owner = NULL, expires_at = {now} FROM due d WHERE l.name = d.name
 RETURNING d.owner, (SELECT count(*) FROM {waiters} w WHERE w.name = d.name AND w.waiter <> {waiter}::bytea AND w.expires_at > {now})`,
-	Register: dialect.RegisterWaiters + `
+	Announce: dialect.AnnounceWaiters + `
 ON CONFLICT (name, waiter) DO UPDATE SET waiting = EXCLUDED.waiting, expires_at = EXCLUDED.expires_at`,
-	RegisterRow: `({name}::bytea, $1::bytea, $2::text, {count}::integer, {now} + $3::bigint)`,
-	Listen:      `LISTEN {bell}`,
-	Ring:        `SELECT pg_notify($1::text, $2::text)`,
+	AnnounceRow: `({name}::bytea, $1::bytea, $2::text, {count}::integer, {now} + $3::bigint)`,
+	Listen:      `LISTEN {channel}`,
+	Notify:      `SELECT pg_notify($1::text, $2::text)`,
 	Renew: `WITH clock AS MATERIALIZED (SELECT {now} AS now
 ), due AS (
  SELECT l.name FROM {locks} l, clock c
@@ -71,14 +71,13 @@ FROM due d, clock c WHERE l.name = d.name RETURNING l.owner, l.expires_at`,
 	Remaining: dialect.RemainingLease,
 	Waits:     dialect.WaitsLease,
 
-	// A row that changed after the transaction's snapshot is refused by the
-	// engine (40001), but for that it must be found by its name alone: the
-	// version that the snapshot shows has another token. A row that is newer
-	// than the snapshot cannot be found at all; then the term, whose token is
-	// the clock's, was granted after the transaction began.
+	// The engine refuses a row that changed after the transaction's snapshot (40001), but only
+	// if the row is found by its name alone: the version in the snapshot has another token. A
+	// row that is newer than the snapshot cannot be found at all. In that case the term was
+	// granted after the transaction began, because its token comes from the clock.
 	Guard: `WITH l AS MATERIALIZED (SELECT token, owner FROM {locks} WHERE name = $1::bytea FOR SHARE)
-SELECT 1 FROM l WHERE token = $2::bigint AND owner IS NOT NULL
+SELECT 1, ` + dialect.StoreID + ` FROM l WHERE token = $2::bigint AND owner IS NOT NULL
 UNION ALL
-SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM l) AND current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
+SELECT 0, NULL WHERE NOT EXISTS (SELECT 1 FROM l) AND current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
  AND $2::bigint > (date_part('epoch', now()) * 1000000)::bigint`,
 }

@@ -8,13 +8,13 @@ import (
 
 var records = dialect.Records{
 	Look: dialect.Look,
-	// The claim that lost has waited for the winner's commit, so at READ
-	// COMMITTED a new statement sees the row without locking it.
+	// The lost claim has waited for the winner's commit. So at READ COMMITTED a new statement
+	// sees the row without locking it.
 	Lock: dialect.Look,
 
-	// lock_timeout bounds the wait for another session's uncommitted row. It
-	// is set and put back within the statement: set_config is volatile and
-	// each step reads the one before it.
+	// lock_timeout bounds the wait for another session's uncommitted row. The statement sets
+	// it and restores it: set_config is volatile, and each step reads the result of the
+	// previous one.
 	Claim: `WITH bound AS MATERIALIZED (
  SELECT current_setting('lock_timeout') AS was, set_config('lock_timeout', $9::text, true) AS is_now
 ), claimed AS (
@@ -30,11 +30,11 @@ FROM (SELECT set_config('lock_timeout', $9::text, true) AS is_now) bound WHERE i
 ON CONFLICT (key_hash) DO NOTHING`,
 	ClaimBounds: true,
 	Bound: dialect.Setting{
-		Remember: `SELECT current_setting('lock_timeout')`,
+		Remember: `SELECT pg_catalog.current_setting('lock_timeout')`,
 		Before: func(d time.Duration) string {
-			return `SELECT set_config('lock_timeout', '` + dialect.Millis(d) + `ms', true)`
+			return `SELECT pg_catalog.set_config('lock_timeout', '` + dialect.Millis(d) + `ms', true)`
 		},
-		After: `SELECT set_config('lock_timeout', '{was}', true)`,
+		After: `SELECT pg_catalog.set_config('lock_timeout', '{was}', true)`,
 	},
 
 	Renew:        `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
@@ -44,5 +44,5 @@ ON CONFLICT (key_hash) DO NOTHING`,
 }
 
 const finish = `UPDATE {records} SET state = $3::smallint, result = $4::bytea, codec = $7::text, business_id = $8::text, finished_at = {now},
- body_expires_at = {now} + $5::bigint, key_expires_at = {now} + $6::bigint
+ result_expires_at = {now} + $5::bigint, key_expires_at = {now} + $6::bigint
 WHERE key_hash = $1 AND attempt = $2 AND state = 1`

@@ -21,7 +21,8 @@ JOIN pg_namespace n ON n.oid = r.relnamespace
 JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_collation c ON c.oid = a.attcollation
 WHERE n.nspname = COALESCE(NULLIF($1::text, ''), current_schema()) AND r.relname = $2::text AND a.attnum > 0 AND NOT a.attisdropped`,
-	// An index on an expression, a part of the rows or a deferrable constraint claims nothing.
+	// These indexes do not enforce a claim: one on an expression, a partial one, and that of a
+	// deferrable constraint.
 	Uniques: `SELECT i.indexrelid::regclass::text, a.attname::text,
  CASE WHEN i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate AND i.indisvalid THEN 1 ELSE 0 END
 FROM pg_index i
@@ -40,6 +41,8 @@ JOIN pg_class x ON x.oid = i.indexrelid
 JOIN pg_am m ON m.oid = x.relam
 JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = i.indkey[0]
 WHERE i.indisvalid AND m.amname = 'btree' AND n.nspname = COALESCE(NULLIF($1::text, ''), current_schema()) AND r.relname = $2::text`,
+	Form:    dialect.AnyForm,
+	Version: dialect.VersionOf,
 	Exact: func(typ, collation string) (bool, string) {
 		if collation != "" {
 			return false, "its collation " + collation + " is not deterministic and folds different texts"

@@ -6,9 +6,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// Rows that others have locked are skipped, so a batch waits for nobody.
-// Without FOR UPDATE the outer statement would wait for a row in flight and
-// then delete it by what its old version said.
+// The writes skip rows that other transactions have locked, so a batch never waits. Without
+// FOR UPDATE, the outer statement would wait for a locked row and then delete it, judged by
+// its old version.
 var sweep = dialect.Sweep{
 	Isolation: sql.LevelReadCommitted, // the server's default may be stricter
 	Batch:     500,
@@ -19,20 +19,21 @@ var sweep = dialect.Sweep{
 	Locks: dialect.FindLocks(picked("{locks}", "name", "{names}", dialect.DueLocks) +
 		`DELETE FROM {locks} WHERE name IN (SELECT name FROM picked) AND {due}`),
 	Waiters: dialect.FindPairs("waiter", clearPairs),
-	Claims:  dialect.FindPairs("token", clearPairs),
+	Tickets: dialect.FindPairs("token", clearPairs),
 	Table: dialect.SweepTable{
 		Write: `WITH picked AS MATERIALIZED (
  SELECT {keys} FROM {table} WHERE ({keys}) IN ({tuples}) AND {due} ORDER BY {keys} FOR UPDATE SKIP LOCKED
 ) DELETE FROM {table} doomed USING picked WHERE {same}`,
-		Integers: []string{"int2", "int4", "int8"},
-		Texts:    []string{"text", "varchar"},
-		Bytes:    []string{"bytea"},
+		Integers:     []string{"int2", "int4", "int8"},
+		IntegerParam: `{p}::bigint`,
+		Texts:        []string{"text", "varchar"},
+		Bytes:        []string{"bytea"},
 		Casts: map[string]dialect.Cast{
 			"uuid":    {Read: `{c}::text`, Bind: `{p}::uuid`},
 			"numeric": {Read: `{c}::text`, Bind: `{p}::numeric`},
 			"date":    {Read: `to_char({c}, 'YYYY-MM-DD')`, Bind: `{p}::date`},
 		},
-		// Infinity is never read: it is not due.
+		// Infinity is never due, so it is never read.
 		Instant: &dialect.Expiry{
 			Types: []string{"timestamptz"}, Read: `(extract(epoch FROM {c}) * 1000000)::bigint`,
 			Left: `{c}`, Right: `(timestamptz 'epoch' + {p}::bigint * interval '1 microsecond')`,

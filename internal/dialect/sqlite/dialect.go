@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// Dialect is SQLite's.
+// Dialect is the dialect of SQLite.
 var Dialect = dialect.Dialect{
 	Name: "sqlite",
 	Capabilities: dialect.Capabilities{
@@ -24,20 +24,23 @@ var Dialect = dialect.Dialect{
 	Register: register,
 	Enforce:  enforce,
 	Leases:   leases,
-	Claims:   claims,
+	Tickets:  tickets,
 	RowLocks: rowLocks,
 	Rows:     rows,
 	Sweep:    sweep,
 	Staged:   staged,
+	Prove:    prove,
 	Doctor:   doctor,
+
+	Admission: admission,
 
 	Classify:     classify,
 	Disconnected: disconnected,
 	RolledBack:   rolledBack,
 }
 
-// busyTimeout: BEGIN is deferred and the claim its first statement, so this is
-// the wait for the only write lock.
+// busyTimeout bounds the wait for the only write lock: BEGIN is deferred, and the claim is the
+// first statement.
 var busyTimeout = dialect.Setting{
 	Remember: `PRAGMA busy_timeout`,
 	Before:   func(d time.Duration) string { return `PRAGMA busy_timeout = ` + dialect.Millis(d) },
@@ -47,9 +50,9 @@ var busyTimeout = dialect.Setting{
 func classify(err error) dialect.Class {
 	code := dialect.SQLiteCode(err)
 	switch code {
-	case 517: // BUSY_SNAPSHOT: another connection committed after our read
+	case 517: // BUSY_SNAPSHOT: another connection committed after this one's read
 		return dialect.Retry
-	case 531: // CONSTRAINT_COMMITHOOK: our veto
+	case 531: // CONSTRAINT_COMMITHOOK: the veto
 		return dialect.Gone
 	case 1811: // CONSTRAINT_TRIGGER
 		if strings.Contains(err.Error(), dialect.Refusal) {
@@ -65,6 +68,8 @@ func classify(err error) dialect.Class {
 		return dialect.Busy
 	case 8:
 		return dialect.ReadOnly
+	case 3, 23: // PERM, AUTH
+		return dialect.Denied
 	case 1:
 		switch text := err.Error(); {
 		case strings.Contains(text, "no such table"):
@@ -76,8 +81,8 @@ func classify(err error) dialect.Class {
 	return dialect.Other
 }
 
-// rolledBack: the commit is a call in this process, so every answer with a
-// code is definite but those of the disk.
+// rolledBack treats every error with a code as a rollback, except errors of the disk: a commit
+// is a call within this process.
 func rolledBack(err error) bool {
 	switch code := dialect.SQLiteCode(err); code & 0xff {
 	case 0, 10, 11, 13: // no code, IOERR, CORRUPT, FULL

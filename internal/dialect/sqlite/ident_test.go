@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// FuzzIdent: a name that is quoted is that name and nothing else, by SQLite's own
-// judgement, and the parameters beside it are counted right.
+// FuzzIdent checks that SQLite reads a quoted name as exactly that name, and that the
+// parameters next to it are counted correctly.
 func FuzzIdent(f *testing.F) {
 	for _, s := range []string{`a`, `a"b`, `"`, `""`, `a'; DROP TABLE t; --`, "`", `$1`, `?`, `'`, `a\`, `{now}`, "\n", "\u00e9", `select`, `a.b`, `/*`} {
 		f.Add(s)
@@ -27,7 +27,7 @@ func FuzzIdent(f *testing.F) {
 	d := dialect.Dialect{QuoteRune: '"', QuestionMarks: true}
 	f.Fuzz(func(t *testing.T, name string) {
 		if name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) || len(name) > 128 || strings.HasPrefix(strings.ToLower(name), "sqlite_") {
-			return // CheckIdent refuses it, or SQLite has it for itself
+			return // CheckIdent refuses the name, or SQLite reserves it
 		}
 		at := d.Ident(name)
 		tx, err := db.Begin()
@@ -49,7 +49,7 @@ func FuzzIdent(f *testing.F) {
 		if err := tx.QueryRow(core.Compile("", `SELECT m.name, x.`+at+` FROM `+at+` x, sqlite_master m WHERE m.type = 'table'`, true).Text).Scan(&table, &value); err != nil || table != name || value != name {
 			t.Fatalf("%q: the table %q has %q, %v", name, table, value, err)
 		}
-		// InnoDB's quotes, which nobody here can ask.
+		// InnoDB's quotes, without a server to check them.
 		mysql := dialect.Dialect{QuoteRune: '`', QuestionMarks: true}
 		if text := mysql.Compile("", mysql.Ident(name)+` = $1`).Text; text != mysql.Ident(name)+` = ?` {
 			t.Fatalf("%q: %s", name, text)

@@ -2,7 +2,7 @@ package sqlite
 
 import "github.com/holdfast-go/holdfast/internal/dialect"
 
-// There is one writer at a time, so no row needs a lock of its own.
+// SQLite has one writer at a time, so no row needs its own lock.
 var leases = dialect.Leases{
 	Take: dialect.Grant{Text: `INSERT INTO {locks} AS l (name, token, owner, holder, granted_at, expires_at)
 SELECT $1, MAX(f.token + 1, {now}), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1
@@ -30,16 +30,16 @@ WHERE l.owner IS NULL OR l.expires_at <= {now}
 RETURNING owner, token`,
 	ReleaseMany: `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name IN ({names}) AND owner IN ({owners})`,
 	Released:    dialect.ReleasedLeases,
-	Register: dialect.RegisterWaiters + `
+	Announce: dialect.AnnounceWaiters + `
 ON CONFLICT (name, waiter) DO UPDATE SET waiting = excluded.waiting, expires_at = excluded.expires_at`,
-	RegisterRow: dialect.RegisterRow,
+	AnnounceRow: dialect.AnnounceRow,
 	Renew: `UPDATE {locks} SET expires_at = MAX(expires_at, {now} + $1)
 WHERE name IN ({names}) AND owner IN ({owners}) AND expires_at > {now} RETURNING owner, expires_at`,
 	Renewed:   true,
 	Remaining: dialect.RemainingLease,
 	Waits:     dialect.WaitsLease,
 
-	// A write takes the only write lock, and fails on a snapshot that is
-	// older than another's commit (SQLITE_BUSY_SNAPSHOT).
-	Guard: `UPDATE {locks} SET owner = owner WHERE name = $1 AND token = $2 AND owner IS NOT NULL RETURNING 1`,
+	// A write takes the only write lock. It fails if the snapshot is older than another
+	// connection's commit (SQLITE_BUSY_SNAPSHOT).
+	Guard: `UPDATE {locks} SET owner = owner WHERE name = $1 AND token = $2 AND owner IS NOT NULL RETURNING 1, ` + dialect.StoreID,
 }

@@ -2,8 +2,8 @@ package sqlite
 
 import "github.com/holdfast-go/holdfast/internal/dialect"
 
-// A batch holds the only writer, so it is small, and what it writes was found
-// before it began.
+// A batch blocks all other writers, so it is small. The rows to write are found before it
+// begins.
 var sweep = dialect.Sweep{
 	Batch: 100,
 	Results: dialect.FindResults(
@@ -13,13 +13,14 @@ var sweep = dialect.Sweep{
 	Locks: dialect.FindLocks(
 		`DELETE FROM {locks} WHERE name IN ({names}) AND {due}`),
 	Waiters: dialect.FindPairs("waiter", clearPairs),
-	Claims:  dialect.FindPairs("token", clearPairs),
+	Tickets: dialect.FindPairs("token", clearPairs),
 	Table: dialect.SweepTable{
-		Write:    `DELETE FROM {table} WHERE ({keys}) IN (VALUES {tuples}) AND {due}`,
-		Integers: []string{"int"}, // or what contains it
-		Texts:    []string{"char", "text"},
-		Bytes:    []string{"blob"},
-		NoTime:   "SQLite has no type for times, and the same instant is written as different texts",
+		Write:        `DELETE FROM {table} WHERE ({keys}) IN (VALUES {tuples}) AND {due}`,
+		Integers:     []string{"int"}, // or any type whose name contains it
+		IntegerParam: `{p}`,
+		Texts:        []string{"char", "text"},
+		Bytes:        []string{"blob"},
+		NoTime:       "SQLite has no type for times, and the same instant is written as different texts",
 	},
 }
 

@@ -5,15 +5,13 @@ import (
 	"reflect"
 )
 
-// veto sets a commit hook. A cancelled statement makes SQLite roll the
-// transaction back; the statement after it would then commit by itself, and
-// SQLite has no "autocommit off". While forbidden answers true the hook turns
-// every such commit into a rollback (SQLITE_CONSTRAINT_COMMITHOOK).
-// See https://www.sqlite.org/c3ref/commit_hook.html.
+// veto sets a commit hook. A cancelled statement makes SQLite roll the transaction back. The
+// next statement would then commit on its own, and SQLite has no "autocommit off". While
+// forbidden returns true, the hook turns every such commit into a rollback
+// (SQLITE_CONSTRAINT_COMMITHOOK). See https://www.sqlite.org/c3ref/commit_hook.html.
 //
-// The hook is set by reflection because modernc.org/sqlite and
-// mattn/go-sqlite3 give the method different function types, and neither
-// driver is to be linked from here.
+// veto sets the hook by reflection, because modernc.org/sqlite and mattn/go-sqlite3 use
+// different function types for it, and this package must not link a driver.
 func veto(driverConn any, forbidden func() bool) (func(driverConn any), error) {
 	set := func(driverConn any, f func() bool) error {
 		m := reflect.ValueOf(driverConn).MethodByName("RegisterCommitHook")

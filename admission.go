@@ -1,0 +1,241 @@
+package holdfast
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/trace"
+)
+
+// open identifies the server, and checks that the server, its settings and the tables keep the
+// promises. It sends three queries: the version, the facts, and the shape.
+func (d *DB[Tx]) open(ctx context.Context) error {
+	d.pool = pinned[Tx]{d}
+	err := d.overConns(ctx, func(conn core.Conn[Tx]) error {
+		q := d.observed(conn)
+		engine, version, err := detect(ctx, q)
+		if err != nil {
+			return err
+		}
+		if d.dialect, err = findDialect(engine); err != nil {
+			return err
+		}
+		d.version = version
+		q = d.observed(conn) // now with the name of the engine
+		facts, err := d.facts(ctx, q)
+		if err != nil {
+			return err
+		}
+		if err := d.identify(ctx, facts); err != nil {
+			return err
+		}
+		d.known.add(driverConn(conn))
+		if dialect.Skips(ctx, dialect.RuleTables) {
+			return nil
+		}
+		return d.checkShape(ctx, q)
+	})
+	if err != nil {
+		return err
+	}
+	d.pool = d.observed(d.pool)
+	d.trace = &trace.Tracer{Engine: d.dialect.Name, Listeners: listeners(d.options.Tracers), Outcome: outcome}
+	return nil
+}
+
+// facts reads the facts about the server and the session.
+func (d *DB[Tx]) facts(ctx context.Context, q core.Querier) (dialect.Facts, error) {
+	f := dialect.Facts{}
+	a := &d.dialect.Admission
+	if err := readFacts(ctx, q, "admission", a.Facts, f); err != nil {
+		if !dialect.Misunderstood(err) {
+			return nil, fmt.Errorf("holdfast: reading the server's settings: %w", err)
+		}
+		return nil, &UnsupportedError{
+			Engine: d.version, Check: "engine", What: "engine", Problem: "it does not answer what " + d.dialect.Name + " answers about itself (" + err.Error() + ")",
+			Remedy: "see the table of engines in docs/environments.md",
+		}
+	}
+	if a.More == nil {
+		return f, nil
+	}
+	if more := a.More(f); more != "" {
+		if err := readFacts(ctx, q, "admission.more", more, f); err != nil {
+			f["error"] = err.Error()
+		}
+	}
+	return f, nil
+}
+
+func readFacts(ctx context.Context, q core.Querier, name, query string, into dialect.Facts) error {
+	rows, err := core.Stmt{Name: name, Text: query}.Query(ctx, q)
+	if err != nil {
+		return err
+	}
+	facts, err := core.Collect(rows, func(row core.Row) (f [2]string, err error) {
+		err = row.Scan(&f[0], &f[1])
+		return f, err
+	})
+	for _, f := range facts {
+		into[f[0]] = f[1]
+	}
+	return err
+}
+
+// identify checks the server's product and the session's settings, and lets the rules change
+// the dialect.
+func (d *DB[Tx]) identify(ctx context.Context, f dialect.Facts) error {
+	a := &d.dialect.Admission
+	is := a.Identify(f)
+	d.product = is.Product
+	switch {
+	case is.Standing == dialect.Unfit:
+		return refusedEngine(is)
+	case d.options.Engine != "" && d.options.Engine != d.Engine():
+		return &UnsupportedError{Engine: is.Product, Check: "engine", What: "engine", Problem: "Options.Engine asks for " + string(d.options.Engine), Remedy: "name " + d.dialect.Name + ", or connect to the other server"}
+	case is.Standing == dialect.Untested && d.options.Untested != is.Product && !dialect.Skips(ctx, dialect.RuleUntested):
+		return &UnsupportedError{
+			Engine: is.Product, Check: "engine", What: "engine", Problem: "no test run names it, so no promise was shown on it",
+			Remedy: fmt.Sprintf("run `holdfast prove` there, and when it passes open with holdfast.Options{Untested: %q}", is.Product),
+		}
+	}
+	d.rules = a.RulesOf(ctx, d.options.SingleWriter)
+	if err := d.refuse(f); err != nil {
+		return err
+	}
+	if err := checkIdent("Options.Schema", d.options.Schema, d.dialect.MaxIdent, true); err != nil {
+		return err
+	}
+	d.schema = d.options.Schema
+	if d.schema == "" && !dialect.Skips(ctx, dialect.RuleNames) {
+		d.schema = f["schema"]
+	}
+	for _, r := range d.rules {
+		if r.Neutralise != nil {
+			r.Neutralise(d.dialect, f)
+		}
+	}
+	if d.options.SingleWriter {
+		d.dialect.Capabilities.MultiPrimary = false
+	}
+	return nil
+}
+
+// refuse returns the errors of a session that breaks a rule.
+func (d *DB[Tx]) refuse(f dialect.Facts) error {
+	var all []error
+	for _, r := range dialect.Refuse(d.rules, f) {
+		all = append(all, d.unsupported(r))
+	}
+	return joined(all)
+}
+
+func (d *DB[Tx]) unsupported(r dialect.Finding) error {
+	return &UnsupportedError{Engine: d.product, Check: r.Check, What: r.Setting, Value: r.Value, Problem: r.Breaks, Remedy: r.Remedy}
+}
+
+// joined is errors.Join, except that it returns a single error unchanged.
+func joined(all []error) error {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return errors.Join(all...)
+}
+
+// admit checks a connection that the pool made after Open. It checks each connection once.
+func (d *DB[Tx]) admit(ctx context.Context, conn core.Conn[Tx]) error {
+	if d.known.has(driverConn(conn)) {
+		return nil
+	}
+	f, err := d.facts(ctx, d.observed(conn))
+	if err != nil {
+		return err
+	}
+	if is := d.dialect.Admission.Identify(f); is.Product != d.product {
+		return &UnsupportedError{Engine: d.product, Check: "engine", What: "a later connection", Value: is.Product, Problem: "another server answers at this address", Remedy: "open Holdfast anew, on one server"}
+	}
+	if err := d.refuse(f); err != nil {
+		return err
+	}
+	d.known.add(driverConn(conn))
+	return nil
+}
+
+// admission returns the error with which Open would refuse the environment now.
+func (d *DB[Tx]) admission(ctx context.Context) error {
+	return d.overConns(ctx, func(conn core.Conn[Tx]) error {
+		f, err := d.facts(ctx, d.observed(conn))
+		if err != nil {
+			return err
+		}
+		d.shaped.Store(false)
+		return errors.Join(d.refuse(f), d.checkShape(ctx, d.observed(conn)))
+	})
+}
+
+// pinned runs each statement on an admitted connection. It replaces a connection that turns
+// out to be dead before anything was sent, as database/sql does.
+type pinned[Tx any] struct{ d *DB[Tx] }
+
+func (p pinned[Tx]) Exec(ctx context.Context, query string, args ...any) (r core.Result, err error) {
+	err = p.on(ctx, func(conn core.Conn[Tx]) (err error) {
+		if r, err = conn.Exec(ctx, query, args...); !errors.Is(err, driver.ErrBadConn) {
+			conn.Release(false)
+		}
+		return err
+	})
+	return r, err
+}
+
+func (p pinned[Tx]) Query(ctx context.Context, query string, args ...any) (rows core.Rows, err error) {
+	err = p.on(ctx, func(conn core.Conn[Tx]) error {
+		r, err := conn.Query(ctx, query, args...)
+		if err != nil {
+			if !errors.Is(err, driver.ErrBadConn) {
+				conn.Release(false)
+			}
+			return err
+		}
+		rows = &pinnedRows[Tx]{Rows: r, conn: conn}
+		return nil
+	})
+	return rows, err
+}
+
+// on runs f with a connection. f releases the connection unless it returns driver.ErrBadConn;
+// then on closes the connection and tries another one.
+func (p pinned[Tx]) on(ctx context.Context, f func(conn core.Conn[Tx]) error) error {
+	for n := 1; ; n++ {
+		conn, err := p.d.connect(ctx)
+		if err != nil {
+			return err
+		}
+		err = f(conn)
+		if !errors.Is(err, driver.ErrBadConn) {
+			return err
+		}
+		conn.Release(true)
+		if n == staleConns || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// pinnedRows release their connection when they are closed.
+type pinnedRows[Tx any] struct {
+	core.Rows
+	conn core.Conn[Tx]
+}
+
+func (r *pinnedRows[Tx]) Close() error {
+	err := r.Rows.Close()
+	if r.conn != nil {
+		r.conn.Release(false)
+		r.conn = nil
+	}
+	return err
+}

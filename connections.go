@@ -1,0 +1,162 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"sync"
+	"weak"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// connections is the set of admitted driver connections. It stores most of them, which are
+// pointers, by address with a weak reference. It stores the others, such as those of some
+// driver wrappers, with a strong reference, at most maxKept of them.
+type connections struct {
+	mu    sync.Mutex
+	known map[weak.Pointer[byte]]struct{}
+	kept  map[any]struct{}
+}
+
+const maxKept = 1024
+
+func (s *connections) has(conn any) (ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := address(conn); p != nil {
+		_, ok = s.known[weak.Make(p)]
+	} else if keepable(conn) {
+		_, ok = s.kept[conn]
+	}
+	return ok
+}
+
+func (s *connections) add(conn any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := address(conn)
+	if p == nil {
+		s.keep(conn)
+		return
+	}
+	if s.known == nil {
+		s.known = map[weak.Pointer[byte]]struct{}{}
+	}
+	w := weak.Make(p)
+	if _, ok := s.known[w]; !ok {
+		s.known[w] = struct{}{}
+		runtime.AddCleanup(p, s.forget, w)
+	}
+}
+
+func (s *connections) keep(conn any) {
+	if !keepable(conn) {
+		return // the connection is checked each time
+	}
+	if s.kept == nil || len(s.kept) >= maxKept {
+		s.kept = map[any]struct{}{}
+	}
+	s.kept[conn] = struct{}{}
+}
+
+func keepable(conn any) bool { return conn != nil && reflect.ValueOf(conn).Comparable() }
+
+func (s *connections) forget(w weak.Pointer[byte]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, w)
+}
+
+func address(conn any) *byte {
+	if v := reflect.ValueOf(conn); v.Kind() == reflect.Pointer {
+		return (*byte)(v.UnsafePointer())
+	}
+	return nil
+}
+
+// driverConn returns the driver's own connection.
+func driverConn[Tx any](conn core.Conn[Tx]) (c any) {
+	_ = conn.Raw(func(driverConn any) error {
+		c = driverConn
+		return nil
+	})
+	return c
+}
+
+// connect returns an admitted connection of the pool. It skips dead connections, such as those
+// after a restart of the server.
+func (d *DB[Tx]) connect(ctx context.Context) (conn core.Conn[Tx], err error) {
+	err = d.overConns(ctx, func(c core.Conn[Tx]) error {
+		if err := d.admit(ctx, c); err != nil {
+			return err
+		}
+		conn = c
+		return errKeep
+	})
+	if errors.Is(err, errKeep) {
+		return conn, nil
+	}
+	return nil, err
+}
+
+// errKeep tells overConns to keep the connection instead of releasing it.
+var errKeep = errors.New("holdfast: the connection is kept")
+
+// overConns runs f on a connection of the pool, and again on another connection if that one
+// was dead. f must be safe to run more than once.
+func (d *DB[Tx]) overConns(ctx context.Context, f func(conn core.Conn[Tx]) error) error {
+	for n := 1; ; n++ {
+		conn, err := d.adapter.Acquire(ctx)
+		if err != nil {
+			return fmt.Errorf("holdfast: getting a connection: %w", err)
+		}
+		if err = f(conn); err == errKeep { //nolint:errorlint // it is never wrapped
+			return err
+		}
+		alive := err == nil || d.alive(ctx, conn)
+		conn.Release(!alive || d.unready(err)) // another connection may lead to another node
+		if alive || ctx.Err() != nil || n == staleConns {
+			return err
+		}
+	}
+}
+
+// onConn runs f on a connection of the pool. It skips dead connections, such as those after a
+// restart of the server, so f must be safe to run more than once. If a setting may still be
+// waiting for its statement, onConn closes the connection.
+func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querier) error) error {
+	for n := 1; ; n++ {
+		conn, err := d.connect(ctx)
+		if err != nil {
+			if d.unready(err) {
+				return &RetryError{Attempts: 1, Err: err}
+			}
+			return err
+		}
+		q := d.observed(conn)
+		if before != "" {
+			_, err = core.Stmt{Name: "before", Text: before}.Exec(ctx, q)
+		}
+		if err == nil {
+			err = f(q)
+		}
+		alive := err == nil || d.alive(ctx, conn)
+		if d.unready(err) {
+			// The node answers, but another connection may lead to another node.
+			conn.Release(true)
+			return &RetryError{Attempts: 1, Err: err}
+		}
+		conn.Release(!alive || err != nil && before != "")
+		if alive || ctx.Err() != nil || n == staleConns {
+			return err
+		}
+	}
+}
+
+func (d *DB[Tx]) unready(err error) bool {
+	return d.dialect != nil && d.dialect.Classify(err) == dialect.Unready
+}

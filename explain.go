@@ -1,0 +1,51 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// explain adds the remedy to a driver's error that has the same remedy on every engine.
+func (d *DB[Tx]) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	cure := map[dialect.Class]error{dialect.ReadOnly: ErrReadOnly, dialect.Denied: ErrDenied}[d.dialect.Classify(err)]
+	if cure == nil || errors.Is(err, cure) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cure, err)
+}
+
+// explained is a Querier that explains its errors.
+type explained struct {
+	core.Querier
+	explain func(error) error
+}
+
+func (e explained) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
+	r, err := e.Querier.Exec(ctx, query, args...)
+	return r, e.explain(err)
+}
+
+func (e explained) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	rows, err := e.Querier.Query(ctx, query, args...)
+	if err != nil {
+		return nil, e.explain(err)
+	}
+	return explainedRows{rows, e.explain}, nil
+}
+
+// explainedRows explain errors that a driver returns only while the rows are read.
+type explainedRows struct {
+	core.Rows
+	explain func(error) error
+}
+
+func (r explainedRows) Scan(dest ...any) error { return r.explain(r.Rows.Scan(dest...)) }
+func (r explainedRows) Err() error             { return r.explain(r.Rows.Err()) }
+func (r explainedRows) Close() error           { return r.explain(r.Rows.Close()) }

@@ -1,0 +1,256 @@
+// Package holdfastvet finds mistakes in the use of Holdfast that compile.
+//
+//	go install github.com/holdfast-go/holdfast/holdfastvet/cmd/holdfastvet@latest
+//	go vet -vettool=$(which holdfastvet) ./...
+//
+// It reports, in functions that Holdfast runs in a transaction (those given to
+// idempotency.Do, DB.InTx, an HTTP middleware and so on, which take a context and
+// a transaction):
+//
+//   - a call of net/http's client. The transaction cannot take it back, and it
+//     may run more than once: make it a step of package staged, or make it before
+//     or after the transaction.
+//   - a query on the pool (*sql.DB, *sqlx.DB, *pgxpool.Pool). It is not part of the
+//     transaction: its write stays when the transaction rolls back. Use the
+//     transaction that the function receives.
+//
+// And anywhere: an idempotency key that is new at each call (a random UUID, the
+// time of day), so that no duplicate is ever recognized.
+//
+// Only calls that the function itself makes are seen, also in a named function of
+// the same package; not those of functions that it calls.
+package holdfastvet
+
+import (
+	"errors"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/passes/inspect"
+	"golang.org/x/tools/go/ast/inspector"
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+const module = "github.com/holdfast-go/holdfast"
+
+// Analyzer reports the mistakes that the package names.
+var Analyzer = &analysis.Analyzer{
+	Name:     "holdfast",
+	Doc:      "find HTTP calls and the outer pool in functions that Holdfast runs in a transaction, and idempotency keys that are always new",
+	URL:      "https://pkg.go.dev/" + module + "/holdfastvet",
+	Requires: []*analysis.Analyzer{inspect.Analyzer},
+	Run:      run,
+}
+
+func run(pass *analysis.Pass) (any, error) {
+	c := &checker{Pass: pass, bodies: map[types.Object]*ast.BlockStmt{}, values: map[types.Object]ast.Expr{}, seen: map[token.Pos]bool{}}
+	in, ok := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
+	if !ok {
+		return nil, errors.New("the result of the pass inspect is missing")
+	}
+	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.AssignStmt)(nil)}, c.define)
+	in.Preorder([]ast.Node{(*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)}, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if of(module, typeutil.Callee(pass.TypesInfo, n)) {
+				c.functions(n.Args)
+			}
+		case *ast.CompositeLit:
+			c.key(n)
+		}
+	})
+	return nil, nil
+}
+
+type checker struct {
+	*analysis.Pass
+
+	bodies map[types.Object]*ast.BlockStmt // of the package's functions
+	values map[types.Object]ast.Expr       // of variables; nil where there are several
+	seen   map[token.Pos]bool
+}
+
+// define remembers functions and the values of variables that have only one.
+func (c *checker) define(n ast.Node) {
+	switch n := n.(type) {
+	case *ast.FuncDecl:
+		if o := c.TypesInfo.Defs[n.Name]; o != nil {
+			c.bodies[o] = n.Body
+		}
+	case *ast.AssignStmt:
+		for i, left := range n.Lhs {
+			id, ok := left.(*ast.Ident)
+			if !ok {
+				continue
+			}
+			right := n.Rhs[min(i, len(n.Rhs)-1)]
+			if o := c.TypesInfo.Defs[id]; o != nil {
+				c.values[o] = right
+			} else if o := c.TypesInfo.Uses[id]; o != nil {
+				c.values[o] = nil
+			}
+		}
+	}
+}
+
+// functions checks those arguments that Holdfast runs in a transaction.
+func (c *checker) functions(args []ast.Expr) {
+	for _, arg := range args {
+		sig, ok := c.TypesInfo.TypeOf(arg).(*types.Signature)
+		if !ok || !takesTx(sig) {
+			continue
+		}
+		var body *ast.BlockStmt
+		switch f := ast.Unparen(arg).(type) {
+		case *ast.FuncLit:
+			body = f.Body
+		case *ast.Ident:
+			body = c.bodies[c.TypesInfo.Uses[f]]
+		case *ast.SelectorExpr:
+			body = c.bodies[c.TypesInfo.Uses[f.Sel]]
+		}
+		if body != nil {
+			ast.Inspect(body, c.inTx)
+		}
+	}
+}
+
+// takesTx: one of the parameters is a transaction.
+func takesTx(sig *types.Signature) bool {
+	for v := range sig.Params().Variables() {
+		switch named(v.Type()) {
+		case "database/sql.Tx", "github.com/jmoiron/sqlx.Tx", "github.com/jackc/pgx/v5.Tx":
+			return true
+		}
+	}
+	return false
+}
+
+// pools are the types whose methods run outside of the transaction.
+var pools = map[string]string{
+	"database/sql.DB": "*sql.DB", "github.com/jmoiron/sqlx.DB": "*sqlx.DB", "github.com/jackc/pgx/v5/pgxpool.Pool": "*pgxpool.Pool",
+}
+
+// harmless are methods of pools that send nothing, or change nothing.
+var harmless = map[string]bool{
+	"Stats": true, "Stat": true, "Config": true, "DriverName": true, "Rebind": true, "BindNamed": true, "Driver": true,
+	"SetMaxOpenConns": true, "SetMaxIdleConns": true, "SetConnMaxLifetime": true, "SetConnMaxIdleTime": true, "MapperFunc": true, "Unsafe": true,
+}
+
+func (c *checker) inTx(n ast.Node) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok || c.seen[call.Pos()] {
+		return true
+	}
+	callee := typeutil.Callee(c.TypesInfo, call)
+	if callee == nil || callee.Pkg() == nil {
+		return true
+	}
+	receiver := ""
+	if selector, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
+		receiver = named(c.TypesInfo.TypeOf(selector.X))
+	}
+	switch {
+	case httpCall(callee, receiver):
+		c.reportf(call, "HTTP call inside a transaction: a rollback does not take it back, and the function may run again; make it an external call of package staged, or make it outside of the transaction")
+	case pools[receiver] != "" && !harmless[callee.Name()]:
+		c.reportf(call, "%s.%s inside a transaction does not belong to it: its effect stays when the transaction rolls back; use the transaction that the function receives", pools[receiver], callee.Name())
+	}
+	return true
+}
+
+func (c *checker) reportf(n ast.Node, format string, args ...any) {
+	c.seen[n.Pos()] = true
+	c.Reportf(n.Pos(), format, args...)
+}
+
+// httpCall: a request is sent.
+func httpCall(callee types.Object, receiver string) bool {
+	if callee.Pkg().Path() != "net/http" {
+		return false
+	}
+	switch callee.Name() {
+	case "Get", "Head", "Post", "PostForm":
+		return receiver == "" || receiver == "net/http.Client"
+	case "Do":
+		return receiver == "net/http.Client"
+	case "RoundTrip":
+		return true
+	}
+	return false
+}
+
+// key checks the Key of an idempotency.Op.
+func (c *checker) key(lit *ast.CompositeLit) {
+	if named(c.TypesInfo.TypeOf(lit)) != module+"/idempotency.Op" {
+		return
+	}
+	for _, e := range lit.Elts {
+		kv, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		if id, ok := kv.Key.(*ast.Ident); !ok || id.Name != "Key" {
+			continue
+		}
+		if by := c.fresh(kv.Value, 3); by != "" {
+			c.Reportf(kv.Value.Pos(), "the idempotency key is new at each call (%s), so no duplicate is recognized: make it of what identifies the operation, or take it from the client", by)
+		}
+	}
+}
+
+// generators make a value that never comes again.
+var generators = map[string]bool{
+	"github.com/google/uuid.New": true, "github.com/google/uuid.NewString": true, "github.com/google/uuid.NewRandom": true,
+	"github.com/google/uuid.NewV7": true, "github.com/google/uuid.NewV6": true, "github.com/google/uuid.NewUUID": true, "github.com/google/uuid.Must": false,
+	"github.com/gofrs/uuid.NewV4": true, "github.com/gofrs/uuid/v5.NewV4": true, "github.com/gofrs/uuid/v5.NewV7": true,
+	"github.com/oklog/ulid/v2.Make": true, "github.com/rs/xid.New": true, "github.com/segmentio/ksuid.New": true,
+	"crypto/rand.Text": true, "time.Now": true, module + "/idempotency/idemhttp.NewKey": true,
+}
+
+// fresh names the generator that e calls, following variables with one value up
+// to depth times.
+func (c *checker) fresh(e ast.Expr, depth int) (by string) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.CallExpr:
+			if o := typeutil.Callee(c.TypesInfo, n); o != nil && o.Pkg() != nil && generators[o.Pkg().Path()+"."+o.Name()] {
+				by = o.Pkg().Name() + "." + o.Name()
+			}
+		case *ast.Ident:
+			if value := c.values[c.TypesInfo.Uses[n]]; value != nil && depth > 0 {
+				if found := c.fresh(value, depth-1); found != "" {
+					by = found
+				}
+			}
+		}
+		return by == ""
+	})
+	return by
+}
+
+// of reports whether o belongs to a package of the module.
+func of(module string, o types.Object) bool {
+	return o != nil && o.Pkg() != nil && (o.Pkg().Path() == module || strings.HasPrefix(o.Pkg().Path(), module+"/"))
+}
+
+// named is the path and name of a type or of what it points to.
+func named(t types.Type) string {
+	if t == nil {
+		return ""
+	}
+	t = types.Unalias(t)
+	if p, ok := t.(*types.Pointer); ok {
+		t = types.Unalias(p.Elem())
+	}
+	n, ok := t.(*types.Named)
+	if !ok || n.Obj().Pkg() == nil {
+		return ""
+	}
+	return n.Obj().Pkg().Path() + "." + n.Obj().Name()
+}

@@ -1,0 +1,75 @@
+package businessrow
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/options"
+	"github.com/holdfast-go/holdfast/internal/trace"
+)
+
+// Options bounds the wait and the transactions of a Table. The zero value of each field is its
+// default.
+type Options struct {
+	// Wait bounds how long Do waits for another process that claims its key, and how long it
+	// resolves an unknown commit. Default: 10 s.
+	Wait time.Duration
+	// Isolation, LockTimeout and Attempts configure the transactions of Do; see
+	// [holdfast.TxOptions]. Attempts also bounds unknown commits.
+	Isolation   sql.IsolationLevel
+	LockTimeout time.Duration
+	Attempts    int
+}
+
+func checkOptions(opts []Options) (Options, error) {
+	o, err := options.One(opts)
+	if err != nil {
+		return o, err
+	}
+	if o.Wait == 0 {
+		o.Wait = idempotency.DefaultWait
+	}
+	if o.LockTimeout == 0 {
+		o.LockTimeout = holdfast.DefaultLockTimeout
+	}
+	if o.Attempts == 0 {
+		o.Attempts = holdfast.DefaultAttempts
+	}
+	switch {
+	case o.Wait < 0:
+		return o, once.Invalid("Options.Wait", "is negative; 0 is the default")
+	case o.LockTimeout < 0 || o.LockTimeout > holdfast.MaxLockTimeout:
+		return o, once.Invalid("Options.LockTimeout", fmt.Sprintf("%v is not between 0 (default) and %v", o.LockTimeout, holdfast.MaxLockTimeout))
+	case o.Attempts < 0:
+		return o, once.Invalid("Options.Attempts", "is negative; 0 is the default")
+	}
+	return o, holdfast.CheckIsolation("Options.Isolation", o.Isolation)
+}
+
+// ErrUniqueViolation means that another unique key of the table, not the claimed one, refused the
+// row. This is not a replay: a different row is in the way.
+var ErrUniqueViolation = errors.New("idempotency: another unique key of the table refused the row")
+
+// inProgress converts an internal error to its public form.
+func inProgress(err error) error {
+	if p, is := err.(*once.InProgressError); is { //nolint:errorlint // it is never wrapped
+		return (*idempotency.InProgressError)(p)
+	}
+	return err
+}
+
+// outcomeOf names the outcome of a call. It returns "" for outcomes that all packages share.
+func outcomeOf(o idempotency.Outcome, err error) string {
+	return once.OutcomeOf[*idempotency.Rejection](o == idempotency.Replayed, o == idempotency.Executed, err, []once.Name{
+		{Err: idempotency.ErrInProgress, Name: trace.InProgress},
+		{Err: idempotency.ErrMismatch, Name: trace.Mismatch},
+		{Err: idempotency.ErrUnknown, Name: trace.Unknown},
+		{Err: idempotency.ErrNested, Name: trace.Nested},
+		{Err: ErrUniqueViolation, Name: trace.OtherKey},
+	})
+}

@@ -1,0 +1,382 @@
+package businessrow
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx/reflectx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/rowmap"
+)
+
+// Spec describes the row of the caller's own table that is the record.
+type Spec struct {
+	// Table and Schema name the table. An empty Schema is the connection's own.
+	Table, Schema string
+	// Key lists the columns of the claimed unique key, such as refund_no, or merchant and
+	// settlement_date.
+	Key []string
+	// Compare lists the columns that distinguish one request from another with the same key. They
+	// are compared in Go, as stored: pass values that the columns store unchanged (rounded, in
+	// their precision).
+	Compare []string
+}
+
+// Table claims rows of a business table. The row is the lock and the record, and is never
+// released. R is a struct whose fields have `db:"column"` tags.
+type Table[R, Tx any] struct {
+	db        *holdfast.DB[Tx]
+	access    access.Access[Tx]
+	spec      Spec
+	options   Options
+	table     *rowmap.Table
+	fields    rowmap.Fields // tagged fields, in order
+	key       rowmap.Fields
+	compare   rowmap.Fields
+	forms     rowmap.Forms
+	insert    core.Stmt
+	read      core.Stmt // plain read
+	lock      core.Stmt // read within a transaction, with a lock
+	flights   once.Flights[R]
+	expectNew once.ExpectNew
+	keeps     bool // the key's columns store every value unchanged, or refuse it
+}
+
+// New opens the table and checks once that the key can be claimed: its columns are NOT NULL and
+// distinguish all values (no folding collation, no padding), and a unique index of exactly these
+// columns covers every row.
+//
+// Errors: [holdfast.ErrInvalid] says which column is refused and what to declare.
+func New[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec Spec, opts ...Options) (*Table[R, Tx], error) {
+	if db == nil {
+		return nil, once.Invalid("db", "is nil")
+	}
+	o, err := checkOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table[R, Tx]{db: db, access: db.Access(), spec: spec, options: o}
+	d := t.access.Dialect
+	table, err := t.check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.table = table
+	columns := d.Idents(t.fields.Names())
+	t.insert = d.Compile("row.claim", d.Rows.Insert(table.Quoted, columns, d.Idents(spec.Key)))
+	read := `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + table.Quoted + ` WHERE ` + table.Where(spec.Key, 1)
+	t.read = d.Look("row.look", read)
+	t.lock = d.Compile("row.lock", read+d.Rows.LockClause)
+	return t, nil
+}
+
+// check maps the struct. It refuses a key whose columns can be NULL or fold different values, and
+// a key without a full unique index.
+func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
+	var err error
+	if t.fields, err = rowmap.Of[R](t.db.CheckIdent); err != nil {
+		return nil, err
+	}
+	if t.key, err = t.fields.Pick("Spec.Key", t.spec.Key); err != nil {
+		return nil, err
+	}
+	if t.compare, err = t.fields.Pick("Spec.Compare", t.spec.Compare); err != nil {
+		return nil, err
+	}
+	d := t.access.Dialect
+	table, err := rowmap.Describe(ctx, t.access.Catalog, t.spec.Schema, t.spec.Table)
+	if err != nil {
+		return nil, err
+	}
+	key, err := table.Key(ctx, t.spec.Key)
+	if err != nil {
+		return nil, err
+	}
+	t.keeps = true
+	for i, c := range key {
+		t.keeps = t.keeps && slices.Contains(keepers, strings.ToLower(c.Type))
+		if kind := t.key[i].Field.Type.Kind(); (kind == reflect.String || kind == reflect.Slice) && slices.Contains(numbers, strings.ToLower(c.Type)) {
+			return nil, once.Invalid("Spec.Key", fmt.Sprintf("column %q is a number and its field is text, so that \"07\" and \"7\" would be one key: give the field a number's type", c.Name))
+		}
+		if ok, why := d.Rows.Exact(c.Type, c.Collation); !ok {
+			return nil, once.Invalid("Spec.Key", fmt.Sprintf("column %q: %s", c.Name, why))
+		}
+	}
+	t.forms = table.Forms(key)
+	return table, nil
+}
+
+// keepers are the column types that store every accepted value unchanged. Some other types cut or
+// round values, without an error in some modes of the server.
+var keepers = []string{"text", "bytea", "uuid", "blob", "integer", "int", "int2", "int4", "int8", "tinyint", "smallint", "mediumint", "bigint"}
+
+var numbers = []string{"integer", "int", "int2", "int4", "int8", "tinyint", "smallint", "mediumint", "bigint", "numeric", "decimal"}
+
+// Do claims row in its own transaction, runs fn in it if the claim won, and commits. A duplicate
+// gets the existing row, with Outcome Replayed. Duplicates in one process share a connection, as
+// those of [idempotency.Do] do. fn follows the rules of the function of [idempotency.Do], with one
+// difference: an error of Reject rolls back and is returned, but is not stored.
+//
+// Errors: [idempotency.ErrMismatch] with the columns that differ, [ErrUniqueViolation],
+// [idempotency.ErrInProgress], [idempotency.ErrUnknown], [holdfast.ErrRetry],
+// [holdfast.ErrTxLost], [holdfast.ErrRowsOpen], [holdfast.ErrReadOnly], [holdfast.ErrDenied],
+// errors of ctx, errors of fn.
+func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Context, tx Tx) error) (res idempotency.Result[R], err error) {
+	ctx, span := once.StartSpan(ctx, t.access.Trace, "business_row.do", t.spec.Table)
+	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
+	key, err := t.hash(row)
+	if err != nil {
+		return idempotency.Result[R]{}, err
+	}
+	inner, err := once.Enter(ctx, t, key)
+	if err != nil {
+		return idempotency.Result[R]{}, err
+	}
+	wait := t.options.Wait
+	policy := once.WaitPolicy{Wait: wait, Deadline: time.Now().Add(wait)}
+	for {
+		f, leads := t.flights.Join(key)
+		if leads {
+			res, span.Attempts, err = t.lead(inner, key, f, row, fn)
+			return res, err
+		}
+		there, err := f.Follow(ctx, policy)
+		if err != nil {
+			return idempotency.Result[R]{}, inProgress(err)
+		}
+		if there != nil {
+			return t.replay(row, *there)
+		}
+	}
+}
+
+// lead runs row for itself and for the duplicates that follow it.
+func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R], row R, fn func(context.Context, Tx) error) (res idempotency.Result[R], tries int, err error) {
+	var shared *R
+	defer func() { t.flights.Finish(key, f, shared) }() // also when fn panics
+	var there R
+	o := t.options
+	call := once.Attempts{
+		ExpectNew: &t.expectNew, Wait: o.Wait, Limit: o.Attempts,
+		Classify: t.access.Dialect.Classify, Disconnected: t.access.Dialect.Disconnected, Unstored: once.Unstored[*idempotency.Rejection],
+		Read: func(ctx context.Context) (found bool, err error) {
+			err = t.access.OnConn(ctx, "", func(q core.Querier) (err error) {
+				found, err = t.find(ctx, q, t.read, row, &there)
+				return err
+			})
+			return found, err
+		},
+		Try: func(ctx context.Context) error {
+			opts := core.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout}
+			return t.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) error {
+				won, err := t.claim(ctx, q, row)
+				if err != nil {
+					return err
+				}
+				if !won {
+					// Read the row here, where the row that won is locked.
+					found, err := t.find(ctx, q, t.lock, row, &there)
+					if err == nil && !found {
+						err = ErrUniqueViolation
+					}
+					return once.FirstOf(err, once.ErrTaken)
+				}
+				if err := t.unchanged(ctx, q, row); err != nil {
+					return err
+				}
+				if err := fn(ctx, tx); err != nil {
+					return &once.FuncError{Err: err}
+				}
+				return nil
+			})
+		},
+	}
+	executed, err := call.Run(ctx)
+	if err != nil {
+		return idempotency.Result[R]{}, call.Tries, inProgress(err)
+	}
+	if executed {
+		shared = &row
+		return idempotency.Result[R]{Value: row, Outcome: idempotency.Executed}, call.Tries, nil
+	}
+	shared = &there
+	res, err = t.replay(row, there)
+	return res, call.Tries, err
+}
+
+func (t *Table[R, Tx]) replay(row, there R) (idempotency.Result[R], error) {
+	if err := t.same(row, there); err != nil {
+		return idempotency.Result[R]{}, err
+	}
+	return idempotency.Result[R]{Value: there, Outcome: idempotency.Replayed}, nil
+}
+
+// hash identifies the row's key within this process. Two rows that are equal to the database may
+// have different hashes; two rows with the same hash are always equal.
+func (t *Table[R, Tx]) hash(row R) (key once.Hash, err error) {
+	var parts []string
+	for i, v := range t.key.Values(reflect.ValueOf(row), t.forms) {
+		d, err := driver.DefaultParameterConverter.ConvertValue(v)
+		if err != nil || d == nil {
+			return key, once.Invalid("row", fmt.Sprintf("the key's column %q has no value that a driver takes: %v", t.spec.Key[i], err))
+		}
+		if at, ok := d.(time.Time); ok {
+			d = at.UnixNano()
+		}
+		parts = append(parts, fmt.Sprintf("%T", d), fmt.Sprintf("%v", d))
+	}
+	return once.HashKey(parts...), nil
+}
+
+// ClaimTx claims row in the caller's transaction. Executed means that the row was inserted and the
+// caller must do the work. Replayed returns the existing row.
+//
+// After [idempotency.ErrMismatch] the transaction can continue. After every other error Holdfast
+// has rolled tx back. [holdfast.ErrRetry] asks for a new transaction.
+func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res idempotency.Result[R], err error) {
+	ctx, span := once.StartSpan(ctx, t.access.Trace, "business_row.claim_tx", t.spec.Table)
+	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
+	q, err := t.access.Join(tx)
+	if err != nil {
+		return res, err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+			defer cancel()
+			_ = t.access.Rollback(ctx, tx)
+		}
+	}()
+	if err := t.access.Alive(ctx, q); err != nil {
+		return res, err
+	}
+	won, err := t.claim(ctx, q, row)
+	if err == nil && won {
+		err = t.unchanged(ctx, q, row)
+	}
+	if err != nil {
+		return res, t.explainTx(err)
+	}
+	if won {
+		keep = true
+		return idempotency.Result[R]{Value: row, Outcome: idempotency.Executed}, nil
+	}
+	var there R
+	found, err := t.find(ctx, q, t.lock, row, &there)
+	switch {
+	case err != nil:
+		return res, t.explainTx(err)
+	case !found:
+		return res, ErrUniqueViolation
+	}
+	keep = true
+	if err := t.same(row, there); err != nil {
+		return res, err
+	}
+	return idempotency.Result[R]{Value: there, Outcome: idempotency.Replayed}, nil
+}
+
+// explainTx returns a RetryError if the engine asks for a new transaction.
+func (t *Table[R, Tx]) explainTx(err error) error {
+	if t.db.Retryable(err) {
+		return &holdfast.RetryError{Attempts: 1, Err: err}
+	}
+	return err
+}
+
+func (t *Table[R, Tx]) claim(ctx context.Context, q core.Querier, row R) (bool, error) {
+	r, err := t.insert.Exec(ctx, q, t.values(row, t.fields)...)
+	switch {
+	case err == nil:
+		return t.access.Dialect.Rows.Verdict.Won(r), nil
+	case t.access.Dialect.Classify(err) == dialect.Duplicate && t.access.Dialect.Rows.Verdict == dialect.ByDuplicate:
+		return false, nil // the read that follows finds out which key it was
+	case t.access.Dialect.Classify(err) == dialect.Duplicate:
+		return false, fmt.Errorf("%w: %w", ErrUniqueViolation, err)
+	}
+	return false, &once.ClaimError{Err: err}
+}
+
+// unchanged refuses a key that its column did not store as given: cut, rounded, or without its
+// trailing blanks. It reads the row back if a column of that type may do so.
+func (t *Table[R, Tx]) unchanged(ctx context.Context, q core.Querier, row R) error {
+	if t.keeps {
+		return nil
+	}
+	var there R
+	found, err := t.find(ctx, q, t.read, row, &there)
+	if err != nil {
+		return err
+	}
+	if !found || len(differing(t.key, row, there)) > 0 {
+		return once.Invalid("row", fmt.Sprintf("a column of the key %v does not keep the value as it was given (too long, or too fine): give values that it keeps", t.spec.Key))
+	}
+	return nil
+}
+
+func (t *Table[R, Tx]) find(ctx context.Context, q core.Querier, stmt core.Stmt, row R, there *R) (bool, error) {
+	v := reflect.ValueOf(there).Elem()
+	v.SetZero()
+	return stmt.QueryRow(ctx, q, t.fields.Dest(v), t.values(row, t.key)...)
+}
+
+func (t *Table[R, Tx]) values(row R, fields rowmap.Fields) []any {
+	return fields.Values(reflect.ValueOf(row), t.forms)
+}
+
+// same compares the declared columns, and the key as stored.
+func (t *Table[R, Tx]) same(row, there R) error {
+	if columns := differing(append(slices.Clone(t.compare), t.key...), row, there); columns != nil {
+		return &idempotency.MismatchError{Columns: columns}
+	}
+	return nil
+}
+
+func differing[R any](fields rowmap.Fields, row, there R) (columns []string) {
+	a, b := reflect.ValueOf(row), reflect.ValueOf(there)
+	for _, f := range fields {
+		if !equal(reflectx.FieldByIndexesReadOnly(a, f.Index), reflectx.FieldByIndexesReadOnly(b, f.Index)) {
+			columns = append(columns, f.Name)
+		}
+	}
+	return columns
+}
+
+// equal compares by the type's own Equal (time, decimal), through pointers and through
+// driver.Valuer (sql.NullTime), and otherwise deeply.
+func equal(x, y reflect.Value) bool {
+	if x.Kind() == reflect.Pointer && (x.IsNil() || y.IsNil()) {
+		return x.IsNil() && y.IsNil()
+	}
+	if m := x.MethodByName("Equal"); m.IsValid() && m.Type().NumIn() == 1 && m.Type().In(0) == y.Type() &&
+		m.Type().NumOut() == 1 && m.Type().Out(0).Kind() == reflect.Bool {
+		return m.Call([]reflect.Value{y})[0].Bool()
+	}
+	if x.Kind() == reflect.Pointer {
+		return equal(x.Elem(), y.Elem())
+	}
+	v, isValuer := reflect.TypeAssert[driver.Valuer](x)
+	w, too := reflect.TypeAssert[driver.Valuer](y)
+	if isValuer && too {
+		a, errA := v.Value()
+		b, errB := w.Value()
+		if at, ok := a.(time.Time); ok && errA == nil && errB == nil {
+			bt, ok := b.(time.Time)
+			return ok && at.Equal(bt)
+		}
+		return errA == nil && errB == nil && reflect.DeepEqual(a, b)
+	}
+	return reflect.DeepEqual(x.Interface(), y.Interface())
+}

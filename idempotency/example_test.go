@@ -1,0 +1,150 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/test/exampletb"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// newShop opens a database with a table of refunds, and a store in it.
+func newShop(t *exampletb.TB) (*holdfasttest.Kit[*sql.Tx], *idempotency.Store[*sql.Tx]) {
+	kit := holdfasttest.SQLite(t)
+	if _, err := kit.Pool.ExecContext(context.Background(), `CREATE TABLE refunds (order_no TEXT, cents INTEGER)`); err != nil {
+		panic(err)
+	}
+	store, err := idempotency.New(context.Background(), kit.DB)
+	if err != nil {
+		panic(err)
+	}
+	return kit, store
+}
+
+func refundOf(order string, cents int) idempotency.Op {
+	return idempotency.Op{Tenant: "shop-7", Name: "refund", Key: idempotency.KeyOf(order, "1"), Request: cents}
+}
+
+// book returns the function of the examples: it writes through tx only.
+func book(order string, cents int) func(context.Context, *sql.Tx) (string, error) {
+	return func(ctx context.Context, tx *sql.Tx) (string, error) {
+		_, err := tx.ExecContext(ctx, `INSERT INTO refunds VALUES (?, ?)`, order, cents)
+		return fmt.Sprintf("refund of %d cents", cents), err
+	}
+}
+
+// A duplicate gets the stored result. Another request with the same key is refused.
+func ExampleDo() {
+	t := exampletb.New()
+	defer t.End()
+	ctx := context.Background()
+	_, store := newShop(t)
+
+	for range 2 {
+		res, err := idempotency.Do(ctx, store, refundOf("42", 1250), book("42", 1250))
+		fmt.Println(res.Outcome, res.Value, err)
+	}
+	_, err := idempotency.Do(ctx, store, refundOf("42", 9999), book("42", 9999))
+	fmt.Println(errors.Is(err, idempotency.ErrMismatch))
+	// Output:
+	// executed refund of 1250 cents <nil>
+	// replayed refund of 1250 cents <nil>
+	// true
+}
+
+// The record commits together with the caller's own writes, or not at all.
+func ExampleDoTx() {
+	t := exampletb.New()
+	defer t.End()
+	ctx := context.Background()
+	kit, store := newShop(t)
+
+	tx, err := kit.Pool.BeginTx(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	res, err := idempotency.DoTx(ctx, store, tx, refundOf("42", 1250), book("42", 1250))
+	fmt.Println(res.Outcome, err)
+	fmt.Println(tx.Rollback())
+
+	res, err = idempotency.Do(ctx, store, refundOf("42", 1250), book("42", 1250))
+	fmt.Println(res.Outcome, err)
+	// Output:
+	// executed <nil>
+	// <nil>
+	// executed <nil>
+}
+
+// A rejection is final: the writes are rolled back, and duplicates get the same answer.
+func ExampleReject() {
+	t := exampletb.New()
+	defer t.End()
+	ctx := context.Background()
+	_, store := newShop(t)
+
+	for range 2 {
+		res, err := idempotency.Do(ctx, store, refundOf("42", 1250), func(context.Context, *sql.Tx) (string, error) {
+			return "", idempotency.Reject("over_refund", "more than was paid")
+		})
+		var rejection *idempotency.Rejection
+		if errors.As(err, &rejection) {
+			fmt.Println(res.Outcome, rejection.Code)
+		}
+	}
+	// Output:
+	// executed over_refund
+	// replayed over_refund
+}
+
+// A worker prepares under its lease. Then the guard, the record, the function and the result
+// are one transaction.
+func ExampleStore_WithLease() {
+	t := exampletb.New()
+	defer t.End()
+	ctx := context.Background()
+	kit, store := newShop(t)
+	locks, err := sqllock.New(ctx, kit.DB, sqllock.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = locks.Close(ctx) }()
+
+	op := refundOf("42", 1250)
+	key, err := store.LeaseKey(op)
+	if err != nil {
+		panic(err)
+	}
+	lease, err := locks.Acquire(ctx, key)
+	if err != nil {
+		panic(err)
+	}
+	res, err := idempotency.Do(ctx, store.WithLease(locks, lease.Term()), op, book("42", 1250))
+	fmt.Println(res.Outcome, err)
+	fmt.Println(lease.Release(ctx))
+	// Output:
+	// executed <nil>
+	// <nil>
+}
+
+// An erased result is gone, and the operation does not run again.
+func ExampleStore_EraseScope() {
+	t := exampletb.New()
+	defer t.End()
+	ctx := context.Background()
+	_, store := newShop(t)
+
+	if _, err := idempotency.Do(ctx, store, refundOf("42", 1250), book("42", 1250)); err != nil {
+		panic(err)
+	}
+	erased, err := store.EraseScope(ctx, idempotency.Erasure{Tenant: "shop-7"})
+	fmt.Println(erased, err)
+	_, err = idempotency.Do(ctx, store, refundOf("42", 1250), book("42", 1250))
+	fmt.Println(errors.Is(err, idempotency.ErrExpired))
+	// Output:
+	// 1 <nil>
+	// true
+}

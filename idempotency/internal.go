@@ -1,0 +1,86 @@
+package idempotency
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/access"
+)
+
+// Internal is for Holdfast's own packages, which keep their operations in the store's namespace.
+// It is not part of the API.
+//
+//nolint:revive // the type has no use outside of Holdfast
+func (s *Store[Tx]) Internal() internals[Tx] { return internals[Tx]{s} }
+
+type internals[Tx any] struct{ s *Store[Tx] }
+
+// DB returns the store's DB.
+func (i internals[Tx]) DB() *holdfast.DB[Tx] { return i.s.db }
+
+// Access returns the access of the store's DB.
+func (i internals[Tx]) Access() access.Access[Tx] { return i.s.access }
+
+// request is a checked Op.
+type request struct{ call *call }
+
+// Check checks op.
+func (i internals[Tx]) Check(op Op) (request, error) {
+	c, err := i.s.options.check(op)
+	return request{c}, err
+}
+
+// Hash returns the hash that identifies the operation.
+func (r request) Hash() once.Hash { return r.call.hash }
+
+// Wait returns how long to wait for another call that holds the key.
+func (r request) Wait() time.Duration { return r.call.wait }
+
+// Fingerprint returns the request's own fingerprint and its version; nil for none.
+func (r request) Fingerprint() ([]byte, int) {
+	return r.call.fingerprints.own(), r.call.fingerprints.version
+}
+
+// Compare returns a *MismatchError if stored is the fingerprint of another request.
+func (r request) Compare(version int, stored []byte) error {
+	return r.call.fingerprints.compare(version, stored)
+}
+
+// CheckName checks the names that identify an operation.
+func (i internals[Tx]) CheckName(tenant, name, key string) error {
+	_, err := i.s.scope(Op{Tenant: tenant, Name: name, Key: key})
+	return err
+}
+
+// Hash returns the hash that identifies an operation of a tenant.
+func (i internals[Tx]) Hash(tenant, name, key string) once.Hash {
+	return once.HashKey(i.s.options.Namespace, tenant, name, key)
+}
+
+// Enter refuses an operation that ctx already runs under.
+func (i internals[Tx]) Enter(ctx context.Context, key once.Hash) (context.Context, error) {
+	return once.Enter(ctx, i.s, key)
+}
+
+// InFunction reports whether ctx is the context of a function of Do or DoTx.
+func (internals[Tx]) InFunction(ctx context.Context) bool {
+	return once.Under[*once.Flights[record]](ctx)
+}
+
+// Encode returns a value in its stored form, with the name of that form.
+func (i internals[Tx]) Encode(key once.Hash, v any) (form string, stored []byte, err error) {
+	out, err := i.s.options.encode(&call{hash: key}, succeeded, v)
+	return out.codec, out.result, err
+}
+
+// Decode reads a stored value into the value that to points to. It returns a *ResultError if it
+// cannot read the stored value.
+func (i internals[Tx]) Decode(key once.Hash, form string, stored []byte, to any) error {
+	return i.s.options.decode(&call{hash: key}, storedResult{state: succeeded, codec: form, result: stored}, to)
+}
+
+// Ledger returns the tables of the staged operations, with the store's bounds.
+func (i internals[Tx]) Ledger() *ledger.Ledger[Tx] { return ledger.New(i.s.db, i.s.bounds()) }

@@ -1,0 +1,215 @@
+// Package ledger reads and writes the tables of the staged operations. It holds their rows, their
+// statements, and the transactions that change them.
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// The states of operations. A record of Do has the states from Pending (while claimed) to
+// RejectedTombstone.
+const (
+	Pending           = 1
+	Succeeded         = 2
+	Rejected          = 3
+	Tombstone         = 4
+	RejectedTombstone = 5
+	Parked            = 6 // unknown
+)
+
+// The states of a step.
+const (
+	StepNotDone  = 0
+	StepBegun    = 1
+	StepDone     = 2
+	StepRejected = 3
+)
+
+// A mode says what may be done with a begun step after the lease has ended.
+const (
+	ModeTakeOver  = 1
+	ModePark      = 2
+	ModeReconcile = 3
+	// ModeCorrect: the operation is parked at a step whose stored result the program cannot read,
+	// and no later step has used that result.
+	ModeCorrect = 4
+)
+
+// Errors about the state of the tables. Package staged documents them.
+var (
+	ErrStale    = errors.New("idempotency: the operation is another worker's now")
+	ErrState    = errors.New("idempotency: not possible in this state")
+	ErrNotFound = errors.New("idempotency: no such operation")
+)
+
+// Bounds are the bounds of the ledger's transactions.
+type Bounds struct {
+	Wait time.Duration
+	Tx   holdfast.TxOptions
+}
+
+// Ledger reads and writes the tables.
+type Ledger[Tx any] struct {
+	SQL    SQL
+	Access access.Access[Tx]
+	writer once.Writer[Tx]
+}
+
+// New returns the ledger of db.
+func New[Tx any](db *holdfast.DB[Tx], b Bounds) *Ledger[Tx] {
+	a := db.Access()
+	l := &Ledger[Tx]{SQL: compile(a.Dialect, a.Table), Access: a}
+	l.writer = once.Writer[Tx]{DB: db, Options: b.Tx, Wait: b.Wait, Answers: answers, Explain: l.Explain}
+	return l
+}
+
+// Write runs one transaction until its outcome is certain. f runs again after an unknown commit,
+// so it must detect what that commit may have done.
+func (l *Ledger[Tx]) Write(ctx context.Context, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
+	return l.writer.Write(ctx, f)
+}
+
+// answers reports whether err is one of Holdfast's own errors. Such an error is definite, even
+// though the dialect would class an error without a code differently.
+func answers(err error) bool {
+	return errors.Is(err, ErrStale) || errors.Is(err, ErrState) || errors.Is(err, ErrNotFound) || errors.Is(err, holdfast.ErrInvalid)
+}
+
+// Explain adds the remedy to errors that have a known one.
+func (l *Ledger[Tx]) Explain(err error) error {
+	if err != nil && l.Access.Dialect.Classify(err) == dialect.NoTable {
+		return &holdfast.SchemaError{Table: l.Access.Table("staged"), Err: err}
+	}
+	return err
+}
+
+// Row is the stored row of an operation.
+type Row struct {
+	State                  int
+	Fingerprint            []byte
+	FingerprintVersion     int
+	Request, Result, Owner []byte
+	Token, Left            int64
+	Step                   string
+	Mode                   int
+	Started, Finished      int
+	Restored               int
+	Reason                 string
+	ResultType             string
+	Mine                   bool
+	Until                  time.Time // end of the lease, by this process's monotonic clock
+}
+
+// Own sets whether the row belongs to this attempt. until is computed from a time before the claim
+// was sent, so the lease ends here before it ends in the database.
+func (r *Row) Own(owner []byte, until time.Time) {
+	r.Mine = r.State == Pending && bytes.Equal(r.Owner, owner)
+	r.Until = until
+}
+
+// Read reads an operation. It returns nil if there is none.
+func (l *Ledger[Tx]) Read(ctx context.Context, q core.Querier, key once.Hash) (*Row, error) {
+	var r Row
+	found, err := l.SQL.Look.QueryRow(ctx, q, []any{
+		&r.State, &r.Fingerprint, &r.FingerprintVersion, &r.Request, &r.Result, &r.Owner, &r.Token, &r.Left,
+		&r.Step, &r.Mode, &r.Started, &r.Finished, &r.Restored, &r.Reason, &r.ResultType,
+	}, key[:])
+	if err != nil {
+		return nil, l.Explain(err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return &r, nil
+}
+
+// Find reads an operation and returns ErrNotFound if there is none.
+func (l *Ledger[Tx]) Find(ctx context.Context, q core.Querier, key once.Hash) (*Row, error) {
+	row, err := l.Read(ctx, q, key)
+	if err == nil && row == nil {
+		err = ErrNotFound
+	}
+	return row, err
+}
+
+// Touch locks an operation until the transaction ends, and reads it.
+func (l *Ledger[Tx]) Touch(ctx context.Context, q core.Querier, key once.Hash) (*Row, error) {
+	if _, err := l.SQL.Touch.Exec(ctx, q, key[:]); err != nil {
+		return nil, err
+	}
+	return l.Find(ctx, q, key)
+}
+
+// StepRow is a recovery point.
+type StepRow struct {
+	State      int
+	Token      int64
+	Result     []byte
+	ResultType string
+}
+
+// Step reads a recovery point. It returns nil if there is none.
+func (l *Ledger[Tx]) Step(ctx context.Context, q core.Querier, key once.Hash, name string) (*StepRow, error) {
+	var r StepRow
+	found, err := l.SQL.StepLook.QueryRow(ctx, q, []any{&r.State, &r.Token, &r.Result, &r.ResultType}, key[:], name)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// Erase erases an operation that has ended. It returns false if there was nothing to erase.
+func (l *Ledger[Tx]) Erase(ctx context.Context, q core.Querier, key []byte) (bool, error) {
+	res, err := l.SQL.Erase.Exec(ctx, q, key)
+	if err != nil || res.Affected != 1 {
+		return false, err
+	}
+	if _, err = l.SQL.EraseSteps.Exec(ctx, q, key); err == nil {
+		_, err = l.SQL.EraseEvents.Exec(ctx, q, key)
+	}
+	return true, err
+}
+
+// MaxAhead is a time in the future, in µs, later than the end of any lease or pause.
+const MaxAhead = 1 << 52
+
+// Selection picks operations.
+type Selection struct {
+	// Records selects records of Do instead of staged operations.
+	Records                 bool
+	Namespace, Tenant, Name string
+	States                  []string
+	// Least is the minimum time since an operation became due, in µs.
+	Least int64
+	After []byte
+	Limit int
+	Key   []byte
+}
+
+// List lists operations. The caller reads and closes the rows.
+func (l *Ledger[Tx]) List(ctx context.Context, q core.Querier, s Selection) (core.Rows, error) {
+	d := l.Access.Dialect
+	text := d.Staged.List
+	if s.Records {
+		text = d.Staged.RecordList
+	}
+	text = strings.ReplaceAll(Tables(l.Access.Table, d.Now).Replace(text), "{states}", strings.Join(s.States, ", "))
+	return d.Compile("operators.list", text).Query(ctx, q, s.Namespace, s.Tenant, s.Name, s.Least, notNil(s.After), s.Limit, notNil(s.Key))
+}
+
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

@@ -1,0 +1,46 @@
+package ledger
+
+import (
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// SQL holds the statements of the staged operations; dialect.Staged documents them.
+type SQL struct {
+	Look, Insert, Claim, Own, Finish, Release, Park, ParkDue, Due core.Stmt
+	StepLook, StepInsert, StepBegin, StepEnd, StepFind, Steps     core.Stmt
+	StepType, StepCorrect, StepNames                              core.Stmt
+	Touch, Unpark, Known, Closing                                 core.Stmt
+	EventRead, EventInsert, EventList, Intervene, Interventions   core.Stmt
+	Intervened                                                    core.Stmt
+	Erase, EraseSteps, EraseEvents, EraseKey                      core.Stmt
+}
+
+// Tables returns a replacer that puts the table names and the clock into a statement's text.
+func Tables(table func(string) string, now string) *strings.Replacer {
+	var pairs []string
+	for _, t := range []string{"staged", "steps", "provider_events", "interventions", "records", "locks", "tickets", "waiters", "floor"} {
+		pairs = append(pairs, "{"+t+"}", table(t))
+	}
+	return strings.NewReplacer(append(pairs, "{now}", now)...)
+}
+
+func compile(dialect *dialect.Dialect, table func(string) string) SQL {
+	d, r := &dialect.Staged, Tables(table, dialect.Now)
+	x := func(name, text string) core.Stmt { return dialect.Compile("staged."+name, r.Replace(text)) }
+	return SQL{
+		Look: x("look", d.Look), Insert: x("insert", d.Insert), Claim: x("claim", d.Claim), Own: x("own", d.Own),
+		Finish: x("finish", d.Finish), Release: x("release", d.Release), Park: x("park", d.Park),
+		ParkDue: x("park due", d.ParkDue), Due: x("due", d.Due),
+		StepLook: x("step.look", d.StepLook), StepInsert: x("step.insert", d.StepInsert), StepBegin: x("step.begin", d.StepBegin),
+		StepEnd: x("step.end", d.StepEnd), StepFind: x("step.find", d.StepFind), Steps: x("steps", d.Steps),
+		StepType: x("step.type", d.StepType), StepCorrect: x("step.correct", d.StepCorrect), StepNames: x("step.names", d.StepNames),
+		Touch: x("touch", d.Touch), Unpark: x("unpark", d.Unpark), Known: x("known", d.Known), Closing: x("close", d.Close),
+		EventRead: x("event.read", d.EventRead), EventInsert: x("event.insert", d.EventInsert), EventList: x("event.list", d.EventList),
+		Intervene: x("intervene", d.Intervene), Interventions: x("interventions", d.Interventions), Intervened: x("intervened", d.Intervened),
+		Erase: x("erase", d.Erase), EraseSteps: x("erase.steps", d.EraseSteps), EraseEvents: x("erase.events", d.EraseEvents),
+		EraseKey: x("erase.key", d.EraseKey),
+	}
+}

@@ -1,0 +1,154 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// Attempts runs one call until its outcome is definite.
+type Attempts struct {
+	ExpectNew *ExpectNew
+	NoWait    bool
+	Wait      time.Duration
+	// Limit bounds the number of transactions that end without an outcome.
+	Limit    int
+	Classify func(error) dialect.Class
+	// Disconnected reports whether an error means that the database cannot be reached.
+	Disconnected func(error) bool
+	// Read reports whether the outcome is stored already.
+	Read func(ctx context.Context) (bool, error)
+	// Try runs one transaction: claim, function, result, commit.
+	Try func(ctx context.Context) error
+	// Unstored wraps an error that the function returned when ctx had ended.
+	Unstored func(err error) error
+
+	unknown error // the commit whose outcome is unknown
+	failed  int   // how often the engine rolled back, or the outcome was unknown
+
+	// Tries counts the transactions.
+	Tries int
+}
+
+// Run reads and tries, and repeats both while the outcome is open: another call holds the key, the
+// engine rolled back, or a commit is unknown. To resolve an unknown commit, Run claims again,
+// which waits for the row of the ambiguous transaction. Only a read that finds a result, or a
+// commit of a new claim, resolves it.
+func (c *Attempts) Run(ctx context.Context) (executed bool, err error) {
+	start := time.Now()
+	pause := core.NewBackoff()
+	for reads := c.NoWait || !c.ExpectNew.Likely(); ; reads = true {
+		var found, tried bool
+		var err error
+		if reads {
+			if found, err = c.Read(ctx); found {
+				c.ExpectNew.Was(false)
+				return false, nil
+			}
+		}
+		if err == nil {
+			c.Tries++
+			tried = true
+			if err = c.Try(ctx); err == nil {
+				c.ExpectNew.Was(true)
+				return true, nil
+			}
+			if !reads && errors.Is(err, ErrTaken) {
+				c.ExpectNew.Was(false)
+				continue // the record exists
+			}
+		}
+		waiting, err := c.judge(ctx, err, tried)
+		if err != nil {
+			return false, err
+		}
+		if waited := time.Since(start); (waiting || c.unknown != nil) && waited > c.Wait {
+			return false, FirstOf(c.unknown, &InProgressError{Waited: waited})
+		}
+		if ctx.Err() != nil || pause.Sleep(ctx) != nil {
+			return false, FirstOf(c.unknown, context.Cause(ctx))
+		}
+	}
+}
+
+// judge returns the error that ends the call, or nil if the call continues. waiting reports that
+// another call has the key. After a transaction the function may have run, so every error of that
+// transaction counts.
+func (c *Attempts) judge(ctx context.Context, err error, tried bool) (waiting bool, final error) {
+	var atClaim *ClaimError
+	var inFunc *FuncError
+	class := c.Classify(err)
+	again := class == dialect.Retry || class == dialect.Busy || class == dialect.Unready
+	switch {
+	case errors.As(err, &inFunc):
+		// The function ran, so the claim was won, and the unknown commit before it did nothing.
+		c.unknown = nil
+		if err = inFunc.Err; ctx.Err() != nil {
+			return false, c.Unstored(fmt.Errorf("%w: %w", context.Cause(ctx), err))
+		} else if !again {
+			return false, err
+		}
+		return false, c.again(err)
+	case errors.Is(err, holdfast.ErrUnknown):
+		c.unknown = err
+		return false, c.again(err)
+	case errors.Is(err, holdfast.ErrRowsOpen):
+		c.unknown = nil // the function ran
+		return false, err
+	case ctx.Err() != nil:
+		return false, FirstOf(c.unknown, context.Cause(ctx))
+	case errors.Is(err, ErrTaken):
+		return true, nil
+	case errors.Is(err, holdfast.ErrTxLost):
+		return false, FirstOf(c.unknown, err)
+	case errors.As(err, &atClaim) && class == dialect.Busy:
+		if c.NoWait {
+			return false, FirstOf(c.unknown, &InProgressError{Err: err})
+		}
+		return true, nil
+	case c.unknown != nil && c.Disconnected(err) && !tried:
+		return false, nil // try again until the wait is over
+	case again, c.unknown != nil && c.Disconnected(err), errors.Is(err, holdfast.ErrRetry):
+		return false, c.again(err)
+	}
+	return false, FirstOf(c.unknown, err)
+}
+
+// again counts a transaction that ended without an outcome.
+func (c *Attempts) again(err error) error {
+	if c.failed++; c.failed < c.Limit {
+		return nil
+	}
+	var once *holdfast.RetryError
+	if errors.As(err, &once) {
+		err = once.Err
+	}
+	return FirstOf(c.unknown, &holdfast.RetryError{Attempts: c.failed, Err: err})
+}
+
+// enoughNew is the number of consecutive calls with a new key after which the next key is expected
+// to be new.
+const enoughNew = 8
+
+// ExpectNew predicts whether the next key is new. For a new key, claiming without a read saves one
+// round trip. For a known key, reading first saves two.
+type ExpectNew struct{ inARow atomic.Int32 }
+
+// Likely reports whether the next key is probably new.
+func (h *ExpectNew) Likely() bool { return h.inARow.Load() >= enoughNew }
+
+// Was records whether a key was new.
+func (h *ExpectNew) Was(isNew bool) {
+	switch {
+	case !isNew:
+		h.inARow.Store(0)
+	case !h.Likely():
+		h.inARow.Add(1)
+	}
+}

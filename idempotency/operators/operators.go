@@ -1,0 +1,135 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/options"
+)
+
+// DefaultLimit and MaxLimit bound Filter.Limit.
+const (
+	DefaultLimit = 100
+	MaxLimit     = 10_000
+)
+
+// Operators lists and resolves operations of a store, for people and their tools. It is safe for
+// concurrent use.
+type Operators[Tx any] struct {
+	store  *idempotency.Store[Tx]
+	ledger *ledger.Ledger[Tx]
+}
+
+// New opens the operations of the store's namespace.
+func New[Tx any](s *idempotency.Store[Tx]) *Operators[Tx] {
+	return &Operators[Tx]{s, s.Internal().Ledger()}
+}
+
+// Filter selects operations.
+type Filter struct {
+	// States to list. Default: Parked, which is every operation whose outcome is unknown. For
+	// stuck operations use Pending with Overdue.
+	States []staged.State
+	// Tenant and Name select operations; empty means all.
+	Tenant, Name string
+	// Key selects operations whose key contains these bytes; empty means all. There is no index
+	// for it, so List reads all operations in those states.
+	Key string
+	// Overdue selects pending operations that have waited for a worker for at least this long: the
+	// completer does not run, or not often enough. 0 selects all.
+	Overdue time.Duration
+	// Records lists records of Do instead of staged operations. There is no index for it, so List
+	// reads the table.
+	Records bool
+	// Limit bounds the number of results; default 100, at most 10000. After is the ID of the last
+	// listed operation; the list continues after it.
+	Limit int
+	After []byte
+}
+
+// List lists operations, in the order of their IDs. Steps, Events and Interventions are left out.
+//
+// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
+func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Operation, error) {
+	f, err := options.One(opts)
+	if err != nil {
+		return nil, err
+	}
+	if f.Limit == 0 {
+		f.Limit = DefaultLimit
+	}
+	if f.Limit < 0 || f.Limit > MaxLimit || f.Overdue < 0 {
+		return nil, once.Invalid("Filter", fmt.Sprintf("Limit is not between 0 (default) and %d, or Overdue is negative", MaxLimit))
+	}
+	if err := once.FirstOf(once.CheckName("Filter.Tenant", f.Tenant, true), once.CheckName("Filter.Name", f.Name, true)); err != nil {
+		return nil, err
+	}
+	states := f.states()
+	if len(states) == 0 {
+		return nil, nil
+	}
+	least := f.Overdue.Microseconds()
+	if f.Overdue == 0 {
+		least = -ledger.MaxAhead
+	}
+	return staged.Internal(o.store).List(ctx, ledger.Selection{
+		Records: f.Records, Namespace: o.store.Options().Namespace, Tenant: f.Tenant, Name: f.Name,
+		States: states, Least: least, After: f.After, Limit: f.Limit, Key: []byte(f.Key),
+	})
+}
+
+// states returns the numbers of Filter.States.
+func (f *Filter) states() (numbers []string) {
+	states := f.States
+	if len(states) == 0 {
+		states = []staged.State{staged.Parked}
+	}
+	for _, s := range states {
+		n := int(s)
+		if f.Records && s == staged.Parked {
+			n = ledger.Pending // visible only if it was committed without a result
+		} else if f.Records && s == staged.Pending {
+			continue
+		}
+		numbers = append(numbers, strconv.Itoa(n))
+	}
+	return numbers
+}
+
+// Show returns one operation with its steps, events and interventions: a staged operation or, if
+// there is none, a record of Do.
+//
+// Errors: [staged.ErrNotFound], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
+func (o *Operators[Tx]) Show(ctx context.Context, ref staged.Ref) (*staged.Operation, error) {
+	in := staged.Internal(o.store)
+	if err := in.CheckRef(ref); err != nil {
+		return nil, err
+	}
+	return in.Show(ctx, in.Hash(ref))
+}
+
+// ShowID does what [Operators.Show] does, for an ID that List returned.
+//
+// Errors: those of Show.
+func (o *Operators[Tx]) ShowID(ctx context.Context, id []byte) (*staged.Operation, error) {
+	var key once.Hash
+	if len(id) != len(key) {
+		return nil, staged.ErrNotFound
+	}
+	copy(key[:], id)
+	in := staged.Internal(o.store)
+	op, err := in.Show(ctx, key)
+	if err == nil && op.Key != "" && in.Hash(op.Ref) != key { // an erased key is empty
+		err = staged.ErrNotFound // it belongs to another namespace
+	}
+	if err != nil {
+		return nil, err
+	}
+	return op, nil
+}

@@ -1,0 +1,261 @@
+package operators
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Bounds of the recorded parts of an intervention, in bytes.
+const (
+	MaxBy           = 255
+	MaxIntervention = 500
+)
+
+// Actor is the person who intervenes, and the reason. Both are required and recorded with the
+// operation. By has at most 255 bytes, Reason 500.
+type Actor struct{ By, Reason string }
+
+func (w Actor) check() error {
+	for field, v := range map[string]string{"Actor.By": w.By, "Actor.Reason": w.Reason} {
+		limit := MaxIntervention
+		if field == "Actor.By" {
+			limit = MaxBy
+		}
+		if v == "" || once.Cut(v, limit) != v {
+			return once.Invalid(field, fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL: it is kept for those who ask later", limit))
+		}
+	}
+	return nil
+}
+
+// Resolution is an operator's finding about an operation whose outcome was unknown. Set exactly
+// one of its fields.
+type Resolution struct {
+	// Step is the outcome of the external call at which the operation is parked (StepDone with
+	// StepResult, StepRejected with Rejection, StepNotDone). The operation then continues from
+	// there. Staged only.
+	Step staged.StepOutcome
+	// StepResult is the value that the step's function would have returned, of that type, or JSON
+	// as a json.RawMessage. [staged.Step].ResultType describes the type. A value that does not
+	// decode as that type is refused, unless the type is "any". If a stored result turns out to be
+	// unreadable, the operation is parked at the step once more; until a later step has begun,
+	// StepDone replaces the result.
+	StepResult any
+	Rejection  *idempotency.Rejection
+
+	// Resume continues a staged operation that is parked at no step (its attempts were used up, or
+	// the database was restored), or at a step whose result its program could not read. A begun
+	// step cannot be resumed; use Step instead.
+	Resume bool
+
+	// Succeed ends the operation with Result, Reject with Rejection. A staged operation's Result
+	// is checked as StepResult is, by [staged.Operation].ResultType; it is final.
+	Succeed bool
+	Result  any
+	Reject  bool
+
+	// Free deletes the record of a Do that committed without a result, so that the key may be
+	// executed again. Use it only if none of the effects were committed.
+	Free bool
+}
+
+func (r *Resolution) check() error {
+	n := 0
+	for _, is := range []bool{r.Step != staged.NoOutcome, r.Resume, r.Succeed, r.Reject, r.Free} {
+		if is {
+			n++
+		}
+	}
+	switch {
+	case n != 1:
+		return once.Invalid("Resolution", "set exactly one of Step, Resume, Succeed, Reject and Free")
+	case (r.Reject || r.Step == staged.StepRejected) != (r.Rejection != nil):
+		return once.Invalid("Resolution.Rejection", "goes with Reject or with StepRejected, and with nothing else")
+	}
+	return nil
+}
+
+func (r *Resolution) action() string {
+	switch {
+	case r.Resume:
+		return "resume"
+	case r.Succeed:
+		return "resolve as succeeded"
+	case r.Reject:
+		return "resolve as rejected"
+	case r.Free:
+		return "free the key"
+	}
+	return [...]string{staged.StepDone: "resolve step as done", staged.StepRejected: "resolve step as rejected", staged.StepNotDone: "resolve step as not done"}[r.Step]
+}
+
+// Resolve ends or continues an operation whose outcome is unknown, and records the actor and the
+// reason in the same transaction. Final states do not change: they return [staged.ErrState], as
+// does a resolution that does not fit the operation.
+//
+// Errors: [staged.ErrState], [staged.ErrNotFound], [idempotency.ErrUnknown],
+// [holdfast.ErrInvalid], also for a result of another type, errors of the driver.
+func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolution, who Actor) error {
+	if err := once.FirstOf(r.check(), once.FirstOf(who.check(), staged.Internal(o.store).CheckRef(ref))); err != nil {
+		return err
+	}
+	key := staged.Internal(o.store).Hash(ref)
+	return o.intervene(ctx, key, r.action(), who, func(ctx context.Context, q core.Querier) error {
+		row, err := o.ledger.Touch(ctx, q, key)
+		if errors.Is(err, staged.ErrNotFound) {
+			return o.resolveRecord(ctx, q, key, r)
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case row.State != ledger.Parked:
+			return &staged.StateError{Action: r.action(), State: staged.State(row.State), Hint: "only what is unknown can be resolved"}
+		case r.Free:
+			return &staged.StateError{Action: r.action(), State: staged.Parked, Hint: "a staged operation keeps its key: resolve its step, or reject it"}
+		case r.Resume && row.Step != "" && row.Mode != ledger.ModeCorrect:
+			return &staged.StateError{Action: r.action(), Step: row.Step, State: staged.Begun, Hint: "say what became of it: set Resolution.Step"}
+		case r.Step != staged.NoOutcome && row.Step == "":
+			return &staged.StateError{Action: r.action(), State: staged.Parked, Hint: "it is parked at no step (its reason says why): set Resume, Succeed or Reject"}
+		case r.Step != staged.NoOutcome:
+			return staged.Internal(o.store).ResolveStep(ctx, q, key, row, r.action(), "Resolution.StepResult", r.Step, r.StepResult, r.Rejection)
+		case r.Resume:
+			_, err = o.ledger.SQL.Unpark.Exec(ctx, q, key[:])
+			return err
+		}
+		state, b, err := o.final(key, row, r)
+		if err == nil {
+			_, err = o.ledger.SQL.Closing.Exec(ctx, q, key[:], state, b)
+		}
+		return err
+	})
+}
+
+func (o *Operators[Tx]) final(key once.Hash, row *ledger.Row, r Resolution) (int, []byte, error) {
+	if r.Reject {
+		b, err := staged.Internal(o.store).Pack(key, r.Rejection)
+		return ledger.Rejected, b, err
+	}
+	b, err := staged.Internal(o.store).PackAs(key, row.ResultType, "Resolution.Result", r.Result)
+	return ledger.Succeeded, b, err
+}
+
+// resolveRecord ends a claim of Do that was committed without a result.
+func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, key once.Hash, r Resolution) error {
+	d := &o.ledger.Access.Dialect.Staged
+	state, err := o.recordState(ctx, q, key)
+	if err != nil {
+		return err
+	}
+	switch {
+	case state != ledger.Pending:
+		return &staged.StateError{Action: r.action(), State: staged.State(state), Hint: "only what is unknown can be resolved"}
+	case r.Resume || r.Step != staged.NoOutcome:
+		return &staged.StateError{Action: r.action(), State: staged.Parked, Hint: "it is no staged operation: set Succeed, Reject or Free"}
+	case r.Free:
+		_, err = o.compile("operators.free", d.RecordFree).Exec(ctx, q, key[:])
+		return err
+	}
+	v, final := r.Result, ledger.Succeeded
+	if r.Reject {
+		v, final = r.Rejection, ledger.Rejected
+	}
+	form, stored, err := o.store.Internal().Encode(key, v)
+	if err == nil {
+		_, err = o.compile("operators.close", d.RecordClose).Exec(ctx, q, key[:], final, stored, form)
+	}
+	return err
+}
+
+func (o *Operators[Tx]) recordState(ctx context.Context, q core.Querier, key once.Hash) (state int, err error) {
+	found, err := o.compile("operators.touch", o.ledger.Access.Dialect.Staged.RecordTouch).QueryRow(ctx, q, []any{&state}, key[:])
+	if err == nil && !found {
+		err = staged.ErrNotFound
+	}
+	return state, err
+}
+
+func (o *Operators[Tx]) compile(name, text string) core.Stmt {
+	a := &o.ledger.Access
+	return a.Dialect.Compile(name, ledger.Tables(a.Table, a.Dialect.Now).Replace(text))
+}
+
+// intervene runs f and records it, in one transaction.
+func (o *Operators[Tx]) intervene(ctx context.Context, key once.Hash, action string, who Actor, f func(ctx context.Context, q core.Querier) error) error {
+	id := once.RandomID()
+	sent := false
+	return o.ledger.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
+		if sent {
+			if done, err := o.recorded(ctx, q, key, id); err != nil || done {
+				return err
+			}
+		}
+		if err := f(ctx, q); err != nil {
+			return err
+		}
+		sent = true
+		_, err := o.ledger.SQL.Intervene.Exec(ctx, q, id, key[:], o.store.Options().Namespace, action, who.By, who.Reason)
+		return err
+	})
+}
+
+// recorded finds an intervention whose commit is ambiguous: it waits for the rows that the
+// ambiguous transaction has locked, then reads.
+func (o *Operators[Tx]) recorded(ctx context.Context, q core.Querier, key once.Hash, id []byte) (bool, error) {
+	if _, err := o.ledger.SQL.Touch.Exec(ctx, q, key[:]); err != nil {
+		return false, err
+	}
+	if _, err := o.recordState(ctx, q, key); err != nil && !errors.Is(err, staged.ErrNotFound) {
+		return false, err
+	}
+	var one int
+	return o.ledger.SQL.Intervened.QueryRow(ctx, q, []any{&one}, id)
+}
+
+// Erase deletes the request, the results of the operation and of its steps, and the bodies of its
+// events. The key stays, so the operation is not executed again; duplicates get
+// [idempotency.ErrExpired]. Only an operation that has ended can be erased: otherwise Erase
+// returns [staged.ErrState]. Interventions stay, and so does the key's text: do not derive keys
+// from data that must be erased.
+//
+// Errors: [staged.ErrState], [staged.ErrNotFound], [idempotency.ErrUnknown],
+// [holdfast.ErrInvalid], errors of the driver.
+func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who Actor) error {
+	if err := once.FirstOf(who.check(), staged.Internal(o.store).CheckRef(ref)); err != nil {
+		return err
+	}
+	key := staged.Internal(o.store).Hash(ref)
+	const hint = "only what has ended, and was not erased before, can be erased: resolve it first"
+	return o.intervene(ctx, key, "erase", who, func(ctx context.Context, q core.Querier) error {
+		row, err := o.ledger.Touch(ctx, q, key)
+		if err != nil && !errors.Is(err, staged.ErrNotFound) {
+			return err
+		}
+		if row == nil {
+			state, err := o.recordState(ctx, q, key)
+			if err != nil {
+				return err
+			}
+			if state != ledger.Succeeded && state != ledger.Rejected {
+				if state == ledger.Pending {
+					state = ledger.Parked
+				}
+				return &staged.StateError{Action: "erase", State: staged.State(state), Hint: hint}
+			}
+			_, err = o.compile("operators.erase", o.ledger.Access.Dialect.Staged.RecordErase).Exec(ctx, q, key[:])
+			return err
+		}
+		erased, err := o.ledger.Erase(ctx, q, key[:])
+		if err == nil && !erased {
+			err = &staged.StateError{Action: "erase", State: staged.State(row.State), Hint: hint}
+		}
+		return err
+	})
+}

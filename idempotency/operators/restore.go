@@ -1,0 +1,163 @@
+package operators
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/options"
+)
+
+// DefaultRestoreMargin and MaxRestoreMargin bound RestoreOptions.Margin.
+const (
+	DefaultRestoreMargin = time.Minute
+	MaxRestoreMargin     = 30 * 24 * time.Hour
+)
+
+// RestoreOptions configures AfterRestore.
+type RestoreOptions struct {
+	// Margin is the maximum difference between the clocks of the old and the new server. Every new
+	// token exceeds the present clock by Margin, and so exceeds every token that was granted and
+	// lost. Default: a minute; at most 30 days.
+	Margin time.Duration
+}
+
+// Restored is the result of AfterRestore.
+type Restored struct {
+	// Floor is a lower bound: every new token exceeds it.
+	Floor int64
+	// Locks is the number of locks whose tokens were raised, which fences out their holders.
+	// Tickets is the number of deleted tickets.
+	Locks, Tickets int64
+	// Parked is the number of staged operations that were parked as unknown, in all namespaces.
+	Parked int
+}
+
+// AfterRestore makes a database safe to use after a restore to an earlier point in time, after a
+// failover to a copy that lacked the last commits, or if it is a clone of another database. Call
+// it while no program uses the database; docs/after-restore.md is the runbook.
+//
+// In one transaction it does the following:
+//   - It raises the floor of the fencing tokens, and with it the tokens of all locks and staged
+//     operations, so that a lease from the lost time passes no guard.
+//   - It gives the tables a new identity, so that terms granted by other copies of the tables
+//     are refused, and a Locker that was opened before guards nothing more
+//     (sqllock.ErrOtherStore).
+//   - It ends every lease and queue.
+//   - It parks every pending staged operation as unknown, because calls may have been made in
+//     the lost time, and records each with who and why.
+//
+// A second call repeats all of this.
+//
+// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], [idempotency.ErrUnknown] (call it again),
+// errors of the driver.
+func AfterRestore[Tx any](ctx context.Context, db *holdfast.DB[Tx], who Actor, opts ...RestoreOptions) (done Restored, err error) {
+	o, err := options.One(opts)
+	if err != nil {
+		return done, err
+	}
+	if o.Margin == 0 {
+		o.Margin = DefaultRestoreMargin
+	}
+	if o.Margin < 0 || o.Margin > MaxRestoreMargin {
+		return done, once.Invalid("RestoreOptions.Margin", "is not between 0 (default) and 30 days")
+	}
+	if err := who.check(); err != nil {
+		return done, err
+	}
+	if err := db.CheckSchema(ctx); err != nil {
+		return done, err
+	}
+	r := newRestore(db, who, o)
+	// Wait longer for the tables' locks than a request would: a person is waiting.
+	err = db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		q, err := db.Access().Join(tx)
+		if err == nil {
+			done, err = r.run(ctx, q)
+		}
+		return err
+	}, holdfast.TxOptions{LockTimeout: time.Minute})
+	return done, err
+}
+
+type restore struct {
+	who                                                           Actor
+	o                                                             RestoreOptions
+	floorAt                                                       string
+	most, floor, locks, claims, waiters, pending, park, intervene core.Stmt
+}
+
+func newRestore[Tx any](db *holdfast.DB[Tx], who Actor, o RestoreOptions) *restore {
+	a := db.Access()
+	d, text := &a.Dialect.Staged, ledger.Tables(a.Table, a.Dialect.Now)
+	x := func(name, s string) core.Stmt { return a.Dialect.Compile("restore."+name, text.Replace(s)) }
+	return &restore{
+		who: who, o: o, floorAt: a.Table("floor"),
+		most: x("most", d.Restore.Most), floor: x("floor", d.Restore.Floor), locks: x("locks", d.Restore.Locks),
+		claims: x("tickets", d.Restore.Tickets), waiters: x("waiters", d.Restore.Waiters),
+		pending: x("pending", d.Restore.Pending), park: x("park", d.Restore.Park), intervene: x("intervene", d.Intervene),
+	}
+}
+
+const parkedByRestore = "the database was restored to an earlier point: calls may have been made that it does not know of"
+
+func (r *restore) run(ctx context.Context, q core.Querier) (done Restored, err error) {
+	if _, err = r.most.QueryRow(ctx, q, []any{&done.Floor}, r.o.Margin.Microseconds()); err != nil {
+		return done, err
+	}
+	done.Floor++
+	res, err := r.floor.Exec(ctx, q, done.Floor, once.RandomID()) // any 16 random bytes
+	if err != nil {
+		return done, err
+	}
+	if res.Affected != 1 {
+		return done, &holdfast.SchemaError{Table: r.floorAt}
+	}
+	if res, err = r.locks.Exec(ctx, q, done.Floor, r.who.By, r.who.Reason); err != nil {
+		return done, err
+	}
+	done.Locks = res.Affected
+	if res, err = r.claims.Exec(ctx, q); err != nil {
+		return done, err
+	}
+	done.Tickets = res.Affected
+	if _, err = r.waiters.Exec(ctx, q); err != nil {
+		return done, err
+	}
+	parked, err := r.unfinished(ctx, q)
+	if err != nil {
+		return done, err
+	}
+	for _, p := range parked {
+		if _, err := r.intervene.Exec(ctx, q, once.RandomID(), p.key, p.namespace, "after-restore", r.who.By, r.who.Reason); err != nil {
+			return done, err
+		}
+	}
+	done.Parked = len(parked)
+	_, err = r.park.Exec(ctx, q, done.Floor, parkedByRestore)
+	return done, err
+}
+
+type unfinished struct {
+	key       []byte
+	namespace string
+}
+
+func (r *restore) unfinished(ctx context.Context, q core.Querier) (list []unfinished, err error) {
+	rows, err := r.pending.Query(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var u unfinished
+		if err := rows.Scan(&u.key, &u.namespace); err != nil {
+			return nil, err
+		}
+		list = append(list, u)
+	}
+	return list, once.FirstOf(rows.Err(), rows.Close())
+}

@@ -1,0 +1,155 @@
+package staged
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Bounds and default of one pass of the completer.
+const (
+	DefaultBatch = 100
+	MaxBatch     = 10_000
+)
+
+// Completed is the result of one pass of the completer.
+type Completed struct {
+	// Found is the number of due operations: their worker died, or their pause was over.
+	Found int
+	// Succeeded and Rejected operations were finished, Parked ones have an unknown outcome, Failed
+	// ones will be tried again, and Busy ones were taken by another worker.
+	Succeeded, Rejected, Parked, Failed, Busy int
+	// Errs are the errors of the operations that failed. They come from the functions and may
+	// contain text that should not be logged.
+	Errs []error
+}
+
+// Complete makes one pass over the operations whose lease or pause has ended. It continues them,
+// one after another, or parks them, as their steps declare. It takes at most limit of them; 0
+// means 100. Concurrent calls, in any processes, are safe. If ctx ends, Complete stops between
+// steps.
+//
+// Errors: [ErrInTx], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx and of the driver.
+func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, limit int) (done Completed, err error) {
+	ctx, span := once.StartSpan(ctx, s.rows.Access.Trace, "staged.complete", s.workflow.Name)
+	defer func() { span.Rows = int64(done.Found); span.End(err, nil) }()
+	if limit == 0 {
+		limit = DefaultBatch
+	}
+	if limit < 0 || limit > MaxBatch {
+		return done, once.Invalid("limit", "is not between 0 (default) and 10000")
+	}
+	if err := s.outside(ctx); err != nil {
+		return done, err
+	}
+	keys, err := s.due(ctx, limit)
+	if err != nil {
+		return done, err
+	}
+	done.Found = len(keys)
+	for _, key := range keys {
+		if ctx.Err() != nil {
+			return done, context.Cause(ctx)
+		}
+		s.complete(ctx, key, &done)
+	}
+	return done, nil
+}
+
+func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) (keys []once.Hash, err error) {
+	rows, err := s.rows.SQL.Due.Query(ctx, s.rows.Access.Pool, s.rows.options.Namespace, s.workflow.Name, limit)
+	if err != nil {
+		return nil, s.rows.Explain(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var b []byte
+		if err := rows.Scan(&b); err != nil {
+			return nil, err
+		}
+		keys = append(keys, once.Hash(b))
+	}
+	return keys, once.FirstOf(rows.Err(), rows.Close())
+}
+
+func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, key once.Hash, done *Completed) {
+	c := &call{hash: key}
+	row, err := s.rows.Read(ctx, s.rows.Access.Pool, key)
+	if err == nil && row != nil && row.State == ledger.Pending && row.Left <= 0 {
+		row, err = s.take(ctx, c, row)
+	}
+	var rej *idempotency.Rejection
+	var parkedErr *ParkedError
+	switch {
+	case err != nil:
+	case row == nil || !row.Mine:
+		if row != nil && row.State == ledger.Parked {
+			done.Parked++
+		} else {
+			done.Busy++
+		}
+		return
+	default:
+		var inner context.Context
+		if inner, err = s.rows.store.Internal().Enter(ctx, key); err == nil {
+			_, err = s.drive(ctx, inner, c, row)
+		}
+	}
+	switch {
+	case err == nil:
+		done.Succeeded++
+	case errors.As(err, &rej):
+		done.Rejected++
+	case errors.As(err, &parkedErr):
+		done.Parked++
+	case errors.Is(err, ErrStale):
+		done.Busy++
+	default:
+		done.Failed++
+		done.Errs = append(done.Errs, err)
+	}
+}
+
+// RunCompleter repeats Complete until ctx ends, and returns the cause. The interval between passes
+// is every, with jitter of a half; a full batch is followed by the next pass at once. RunCompleter
+// passes each result and error to report, if report is not nil. After an error, such as a database
+// that is down, it continues.
+func (s *Runner[Tx, Req, Res]) RunCompleter(ctx context.Context, every time.Duration, report func(Completed, error)) error {
+	if every <= 0 {
+		return once.Invalid("every", "is not positive")
+	}
+	if err := s.outside(ctx); err != nil {
+		return err
+	}
+	failing := core.NewBackoff()
+	for {
+		done, err := s.Complete(ctx, 0)
+		if report != nil && ctx.Err() == nil {
+			report(done, err)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil && done.Found == DefaultBatch && done.Busy < done.Found:
+			failing = core.NewBackoff()
+			continue
+		case err != nil:
+			if err := failing.Sleep(ctx); err != nil {
+				return err
+			}
+		}
+		t := time.NewTimer(time.Duration(float64(every) * (0.5 + rand.Float64()/2)))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}

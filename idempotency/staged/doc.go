@@ -1,0 +1,56 @@
+// Package staged executes an operation that calls the outside world, such as a refund at a payment
+// provider. A transaction cannot hold such a call, so the operation runs in steps, and each step
+// commits before the next begins.
+//
+//	refunds, err := staged.New(store, staged.Workflow[*sql.Tx, Request, Receipt]{
+//		Name: "refund",
+//		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], req Request) (Receipt, error) {
+//			id, err := staged.Local(ctx, r, "book", ...)                                  // in this database
+//			ref, err := staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, ...) // at the provider
+//			return staged.Local(ctx, r, "close", ...)
+//		},
+//	})
+//	res, err := refunds.Do(ctx, op, req)
+//
+// # The states of an operation
+//
+//	absent --Do--> pending --Run returns nil-----> succeeded --Erase--> erased
+//	               ^  |  ^ --Run returns Reject--> rejected  --Erase--> erased
+//	               |  |  |
+//	               |  |  '-- error, or the lease ended: tried again after a pause
+//	               |  |
+//	               |  '-- outcome of a call unknown, or MaxAttempts used up
+//	               |  v
+//	               '- parked -- an operator, or a provider event, says what happened
+//
+// Final states do not change.
+//
+// # The states of a step
+//
+//	absent --Call--> begun --result--> done
+//	                   |   --Reject--> rejected
+//	                   '--NotDone----> not done --Call--> begun
+//
+// A step of [Local] commits its writes and its result at once, so it is absent or done.
+//
+// # What it promises
+//
+//   - A step that is done does not run again: the next attempt gets its result.
+//   - The provider gets the same idempotency key in every attempt ([Runner.ProviderKey]).
+//   - One worker at a time may write. Each attempt has a lease and a fencing token. A worker
+//     that lost its lease fails with [ErrStale].
+//   - A call whose outcome is unknown is not repeated, unless its [ExternalCall] says how: by
+//     querying the provider (Reconcile), or because the provider honours the key (TakeOver).
+//
+// # Unknown outcomes
+//
+// The outcome of a call is unknown after an error other than [idempotency.Reject] and [NotDone],
+// and after a crash. [Runner.Complete] and the next [Runner.Do] continue an operation whose lease
+// has ended. A parked operation waits for [HandleEvent] or for package operators.
+//
+// # Limits
+//
+// Run must reach the same steps each time. It begins outside of transactions ([ErrInTx]). Requests
+// and results are kept until an operator, or [idempotency.Store.EraseScope], erases them: TTLs do
+// not apply.
+package staged

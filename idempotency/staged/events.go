@@ -1,0 +1,233 @@
+package staged
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// MaxEventID and MaxEventKind bound ProviderEvent, in bytes.
+const (
+	MaxEventID   = 255
+	MaxEventKind = 128
+)
+
+// ProviderEvent is a message from a provider about an operation: a webhook, or a line of a
+// settlement report.
+type ProviderEvent struct {
+	// ID is the provider's id of this event. Each ID is handled once. 1 to 255 bytes. Required.
+	ID string
+	// Kind is the provider's kind of event, such as "refund.failed"; at most 128 bytes.
+	Kind string
+	// Body is stored with the operation until it is erased; at most Options.MaxResult.
+	Body []byte
+
+	// ProviderKey identifies the operation by the key that the provider was given, if the provider
+	// repeats that key. Otherwise set Ref.
+	ProviderKey string
+	Ref         Ref
+
+	// Outcome is what the event says about an external call that has begun and whose end is not
+	// known. Default: nothing. If it is set, an operation that was parked at that step continues.
+	Outcome StepOutcome
+	// Step is the step of the call. Default: the step that ProviderKey belongs to.
+	Step string
+	// Result is the step's result for StepDone: the value that its function would have returned,
+	// of that type, or JSON as a json.RawMessage. A value that the function could not have
+	// returned is refused before anything is stored. The exception is a type that decodes its own
+	// JSON (json.Unmarshaler): then it is refused only when the program reads it. Rejection is the
+	// result for StepRejected.
+	Result    any
+	Rejection *idempotency.Rejection
+}
+
+// StepOutcome is what a provider event, or an operator, says about an external call.
+type StepOutcome int
+
+// The outcomes of an external call.
+const (
+	NoOutcome StepOutcome = iota
+	// StepDone: the call was executed, with a result.
+	StepDone
+	// StepRejected: the provider refused the call for good.
+	StepRejected
+	// StepNotDone: the call was not executed and will not be. It may be made again.
+	StepNotDone
+)
+
+// HandleEvent stores a provider event once for each ID, in one transaction with fn. fn may be nil.
+// It books the consequences of the event, even if the operation ended long ago: a refund can fail
+// after its success. If the event is stored already, isNew is false and fn does not run.
+//
+// fn follows the rules of the function of [idempotency.Do]. Errors: [ErrNotFound], [ErrState] if
+// the event is about a step that has not begun or that has another result,
+// [idempotency.ErrUnknown], [holdfast.ErrInvalid], also for a Result of another type, errors of
+// fn.
+func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e ProviderEvent, fn func(ctx context.Context, tx Tx, op Operation) error) (isNew bool, err error) {
+	ctx, span := once.StartSpan(ctx, store.Internal().Access().Trace, "staged.event", "")
+	defer func() { span.End(err, func(err error) string { return outcomeOfEvent(isNew, err) }) }()
+	r := newRows(store)
+	key, err := r.concerns(ctx, &e)
+	if err != nil {
+		return false, err
+	}
+	body, err := r.pack(key, e.Body)
+	if err != nil {
+		return false, err
+	}
+	sent := false // the insert was sent, and its commit may be ambiguous
+	err = r.Write(ctx, func(ctx context.Context, tx Tx, q core.Querier) error {
+		row, err := r.Touch(ctx, q, key)
+		if err != nil {
+			return err
+		}
+		var one int
+		there, err := r.SQL.EventRead.QueryRow(ctx, q, []any{&one}, key[:], []byte(e.ID))
+		if err != nil || there {
+			isNew = there && sent
+			return err
+		}
+		if _, err := r.SQL.EventInsert.Exec(ctx, q, key[:], []byte(e.ID), e.Kind, body); err != nil {
+			return err
+		}
+		if e.Outcome != NoOutcome {
+			if err := r.resolveStep(ctx, q, key, row, finding{"provider event", "ProviderEvent.Result", e.Step, e.Outcome, e.Result, e.Rejection}); err != nil {
+				return err
+			}
+		}
+		if fn != nil {
+			op, err := r.show(ctx, q, key)
+			if err != nil {
+				return err
+			}
+			if err := fn(ctx, tx, *op); err != nil {
+				return &once.FuncError{Err: err}
+			}
+		}
+		isNew, sent = true, true
+		return nil
+	})
+	return isNew && err == nil, err
+}
+
+// concerns checks an event and finds its operation, and its step by the provider's key.
+func (s *rows[Tx]) concerns(ctx context.Context, e *ProviderEvent) (key once.Hash, err error) {
+	o := &s.options
+	switch {
+	case e.ID == "" || len(e.ID) > MaxEventID:
+		return key, once.Invalid("ProviderEvent.ID", fmt.Sprintf("has %d bytes, not 1 to %d", len(e.ID), MaxEventID))
+	case once.Cut(e.Kind, MaxEventKind) != e.Kind:
+		return key, once.Invalid("ProviderEvent.Kind", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", MaxEventKind))
+	case len(e.Body) > o.MaxResult:
+		return key, once.Invalid("ProviderEvent.Body", fmt.Sprintf("has %d bytes, Options.MaxResult is %d", len(e.Body), o.MaxResult))
+	case e.Outcome == StepRejected && e.Rejection == nil:
+		return key, once.Invalid("ProviderEvent.Rejection", "is missing")
+	case e.ProviderKey == "":
+		return s.hash(e.Ref), s.checkRef(e.Ref)
+	}
+	var b []byte
+	var step string
+	found, err := s.SQL.StepFind.QueryRow(ctx, s.Access.Pool, []any{&b, &step}, e.ProviderKey, o.Namespace)
+	switch {
+	case err != nil:
+		return key, s.Explain(err)
+	case !found:
+		return key, ErrNotFound
+	case e.Step == "":
+		e.Step = step
+	}
+	return once.Hash(b), nil
+}
+
+// hash returns the hash that identifies an operation.
+func (s *rows[Tx]) hash(ref Ref) once.Hash {
+	return s.store.Internal().Hash(ref.Tenant, ref.Name, ref.Key)
+}
+
+func (s *rows[Tx]) checkRef(ref Ref) error {
+	return s.store.Internal().CheckName(ref.Tenant, ref.Name, ref.Key)
+}
+
+// finding is what an operator, or a provider event, says about an external call.
+type finding struct {
+	action, field string // the names of the action and of its result in errors
+	step          string
+	how           StepOutcome
+	result        any
+	rejection     *idempotency.Rejection
+}
+
+// state returns the state of the step after the finding.
+func (f *finding) state() int {
+	switch f.how {
+	case StepDone:
+		return ledger.StepDone
+	case StepRejected:
+		return ledger.StepRejected
+	}
+	return ledger.StepNotDone
+}
+
+// resolveStep stores the outcome of an external call, and continues an operation that was parked
+// at it. The row is locked.
+func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, key once.Hash, row *ledger.Row, f finding) error {
+	step, err := s.Step(ctx, q, key, f.step)
+	if err != nil {
+		return err
+	}
+	state, here := f.state(), row.State == ledger.Parked && row.Step == f.step
+	write := s.SQL.StepEnd
+	args := []any{key[:], f.step, state}
+	switch {
+	case step == nil:
+		return &StateError{Action: f.action, Step: f.step, Hint: "it has not begun: name the step whose outcome is unknown"}
+	case step.State == state && here && row.Mode == ledger.ModeCorrect:
+		write, args = s.SQL.StepCorrect, args[:2]
+	case step.State == state && step.State != ledger.StepNotDone: // the outcome is already known
+		if !here {
+			return nil
+		}
+		return s.goesOn(ctx, q, key, row, f.step)
+	case step.State != ledger.StepBegun:
+		return &StateError{Action: f.action, Step: f.step, State: stepStates[step.State], Hint: "its answer is known and does not change"}
+	case row.State != ledger.Pending && row.State != ledger.Parked:
+		return &StateError{Action: f.action, State: State(row.State), Hint: "it has ended; final states do not change"}
+	case row.State == ledger.Pending && row.Owner != nil && f.how == StepNotDone:
+		return &StateError{Action: f.action, State: State(row.State), Hint: "a worker is at it: wait until its lease has ended"}
+	}
+	b, err := s.answerOf(key, step, f)
+	if err != nil {
+		return err
+	}
+	if _, err := write.Exec(ctx, q, append(args, once.Nullable(b))...); err != nil {
+		return err
+	}
+	return s.goesOn(ctx, q, key, row, f.step)
+}
+
+// answerOf returns the stored form of a finding; nil for a step that was not done.
+func (s *rows[Tx]) answerOf(key once.Hash, step *ledger.StepRow, f finding) ([]byte, error) {
+	switch f.how {
+	case StepDone:
+		return s.packAs(key, step.ResultType, f.field, f.result)
+	case StepRejected:
+		return s.pack(key, f.rejection)
+	}
+	return nil, nil
+}
+
+// goesOn continues an operation that is parked at a step whose result is known. If the operation
+// is pending, it will not be parked at that step when its lease ends.
+func (s *rows[Tx]) goesOn(ctx context.Context, q core.Querier, key once.Hash, row *ledger.Row, name string) (err error) {
+	switch row.State {
+	case ledger.Parked:
+		_, err = s.SQL.Unpark.Exec(ctx, q, key[:])
+	case ledger.Pending:
+		_, err = s.SQL.Known.Exec(ctx, q, key[:], name)
+	}
+	return err
+}

@@ -1,0 +1,53 @@
+package staged
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Internal is for Holdfast's own package operators. It is not part of the API.
+//
+//nolint:revive // the type has no use outside of Holdfast
+func Internal[Tx any](s *idempotency.Store[Tx]) internals[Tx] { return internals[Tx]{newRows(s)} }
+
+type internals[Tx any] struct{ rows *rows[Tx] }
+
+// Hash returns the hash that identifies an operation.
+func (i internals[Tx]) Hash(ref Ref) once.Hash { return i.rows.hash(ref) }
+
+// CheckRef checks the names that identify an operation.
+func (i internals[Tx]) CheckRef(ref Ref) error { return i.rows.checkRef(ref) }
+
+// List reads operations, in the order of their IDs.
+func (i internals[Tx]) List(ctx context.Context, from ledger.Selection) ([]Operation, error) {
+	found, err := i.rows.List(ctx, i.rows.Access.Pool, from)
+	if err != nil {
+		return nil, i.rows.Explain(err)
+	}
+	return i.rows.list(found, from.Records)
+}
+
+// Show reads an operation with its steps, events and interventions. It returns ErrNotFound if
+// there is none.
+func (i internals[Tx]) Show(ctx context.Context, key once.Hash) (*Operation, error) {
+	return i.rows.show(ctx, i.rows.Access.Pool, key)
+}
+
+// ResolveStep stores the outcome of the external call at which row is parked, or which has begun,
+// and continues the operation. The row is locked. action and field name the caller and its result
+// in errors.
+func (i internals[Tx]) ResolveStep(ctx context.Context, q core.Querier, key once.Hash, row *ledger.Row, action, field string, how StepOutcome, result any, rejection *idempotency.Rejection) error {
+	return i.rows.resolveStep(ctx, q, key, row, finding{action, field, row.Step, how, result, rejection})
+}
+
+// Pack encodes a value in the stored form of results.
+func (i internals[Tx]) Pack(key once.Hash, v any) ([]byte, error) { return i.rows.pack(key, v) }
+
+// PackAs encodes a result that an operator gives for a stored type.
+func (i internals[Tx]) PackAs(key once.Hash, resultType, field string, v any) ([]byte, error) {
+	return i.rows.packAs(key, resultType, field, v)
+}

@@ -1,0 +1,234 @@
+package staged
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// State is the state of an operation, or of a step, as operators see it.
+type State int
+
+// The states of operations. Operators see a record of [idempotency.Do] only as unknown (its
+// function committed without a result), succeeded, rejected or erased.
+const (
+	// Pending: a worker has the operation, or it waits for the next attempt.
+	Pending State = ledger.Pending
+	// Succeeded and Rejected are final.
+	Succeeded State = ledger.Succeeded
+	Rejected  State = ledger.Rejected
+	// ErasedSucceeded and ErasedRejected are final too, without their results.
+	ErasedSucceeded State = ledger.Tombstone
+	ErasedRejected  State = ledger.RejectedTombstone
+	// Parked: the outcome is unknown, and the operation waits to be resolved.
+	Parked State = ledger.Parked
+	// NotBegun and Begun are states of a step only. Otherwise a step is Succeeded or Rejected.
+	NotBegun State = 10
+	Begun    State = 11
+)
+
+func (s State) String() string {
+	switch s {
+	case Pending:
+		return "pending"
+	case Succeeded:
+		return "succeeded"
+	case Rejected:
+		return "rejected"
+	case ErasedSucceeded:
+		return "succeeded, erased"
+	case ErasedRejected:
+		return "rejected, erased"
+	case Parked:
+		return "unknown"
+	case NotBegun:
+		return "not begun"
+	case Begun:
+		return "begun"
+	}
+	return "missing"
+}
+
+var stepStates = [...]State{ledger.StepNotDone: NotBegun, ledger.StepBegun: Begun, ledger.StepDone: Succeeded, ledger.StepRejected: Rejected}
+
+// Ref identifies an operation of the store's namespace.
+type Ref struct{ Tenant, Name, Key string }
+
+// Operation is the operators' view of an operation, without request and result.
+type Operation struct {
+	Ref
+	// ID is the id of the record, 32 bytes.
+	ID []byte
+	// Staged distinguishes a staged operation from a record of Do.
+	Staged bool
+	State  State
+	// Step is the step that has begun and whose outcome is not known; empty for none.
+	Step string
+	// Started and Finished count attempts. Attempts that did not finish crashed.
+	Started, Finished int
+	// Created and Moved are the times of the first and the last change, by the database's clock.
+	Created, Moved time.Time
+	// Due is the time until another worker may continue the operation: positive during a lease or
+	// a pause, negative if the operation has waited for a worker that long. For pending operations
+	// only.
+	Due time.Duration
+	// Token is the fencing token of the last worker that took the operation.
+	Token int64
+	// Reason says why the operation waits or was parked. It may quote an error of a provider.
+	Reason string
+	// Holder is the process that has the operation, or had it last.
+	Holder string
+	// ResultType describes the JSON of a staged operation's result, such as string or {"cents":
+	// int64, "ref": string}. It is "any" if the type decodes its own JSON.
+	ResultType string
+
+	// Only Show fills these fields.
+	Steps         []Step
+	Events        []Event
+	Interventions []Intervention
+}
+
+// Step is a recovery point of an operation.
+type Step struct {
+	Name  string
+	State State
+	// ProviderKey is the idempotency key that the provider was given. Use it to look up the call
+	// at the provider. Empty for a step in this database.
+	ProviderKey string
+	// ResultType describes the JSON of the step's result, as in Operation.
+	ResultType string
+	// Starts counts how often the step was begun.
+	Starts       int
+	Token        int64
+	Begun, Moved time.Time
+}
+
+// Event is a stored provider event.
+type Event struct {
+	ID, Kind string
+	// Body is nil after it was erased.
+	Body     []byte
+	Received time.Time
+}
+
+// Intervention is an action of an operator.
+type Intervention struct {
+	Action, By, Reason string
+	At                 time.Time
+}
+
+// list reads operations, and closes found.
+func (s *rows[Tx]) list(found core.Rows, records bool) (out []Operation, err error) {
+	defer found.Close()
+	for found.Next() {
+		op, err := scanOperation(found, records)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, op)
+	}
+	return out, once.FirstOf(found.Err(), found.Close())
+}
+
+func scanOperation(found core.Rows, records bool) (op Operation, err error) {
+	var key []byte
+	var state int
+	var resultType string
+	var created, moved, due int64
+	if err := found.Scan(&op.ID, &op.Tenant, &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType); err != nil {
+		return op, err
+	}
+	op.Key, op.State, op.Staged = string(key), State(state), !records
+	if op.Staged {
+		op.ResultType = readShape(resultType).String()
+	}
+	op.Created, op.Moved = time.UnixMicro(created), time.UnixMicro(moved)
+	if records && op.State == Pending { // visible only if it was committed without a result
+		op.State = Parked
+	}
+	if op.State == Pending {
+		op.Due = time.Duration(due) * time.Microsecond
+	}
+	return op, nil
+}
+
+func (s *rows[Tx]) show(ctx context.Context, q core.Querier, key once.Hash) (*Operation, error) {
+	d := s.Access.Dialect
+	for i, text := range []string{d.Staged.Show, d.Staged.RecordShow} {
+		stmt := d.Compile("operators.show", ledger.Tables(s.Access.Table, d.Now).Replace(text))
+		found, err := stmt.Query(ctx, q, key[:])
+		if err != nil {
+			return nil, s.Explain(err)
+		}
+		ops, err := s.list(found, i == 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(ops) == 1 {
+			return &ops[0], s.more(ctx, q, key, &ops[0])
+		}
+	}
+	return nil, ErrNotFound
+}
+
+// more reads the steps, events and interventions of an operation.
+func (s *rows[Tx]) more(ctx context.Context, q core.Querier, key once.Hash, op *Operation) error {
+	each := func(stmt core.Stmt, scan func(core.Rows) error) error {
+		found, err := stmt.Query(ctx, q, key[:])
+		if err != nil {
+			return s.Explain(err)
+		}
+		defer found.Close()
+		for found.Next() {
+			if err := scan(found); err != nil {
+				return err
+			}
+		}
+		return once.FirstOf(found.Err(), found.Close())
+	}
+	if err := each(s.SQL.Steps, op.scanStep); err != nil {
+		return err
+	}
+	if err := each(s.SQL.EventList, func(found core.Rows) error { return s.scanEvent(found, key, op) }); err != nil {
+		return err
+	}
+	return each(s.SQL.Interventions, op.scanIntervention)
+}
+
+func (op *Operation) scanStep(found core.Rows) error {
+	var st Step
+	var state int
+	var at, moved int64
+	err := found.Scan(&st.Name, &state, &st.ProviderKey, &st.Starts, &st.Token, &at, &moved, &st.ResultType)
+	if err == nil {
+		st.ResultType = readShape(st.ResultType).String()
+		st.State, st.Begun, st.Moved = stepStates[state], time.UnixMicro(at), time.UnixMicro(moved)
+		op.Steps = append(op.Steps, st)
+	}
+	return err
+}
+
+func (s *rows[Tx]) scanEvent(found core.Rows, key once.Hash, op *Operation) error {
+	var event Event
+	var id, body []byte
+	var at int64
+	err := found.Scan(&id, &event.Kind, &body, &at)
+	if err == nil && body != nil {
+		err = s.unpack(key, body, &event.Body)
+	}
+	event.ID, event.Received = string(id), time.UnixMicro(at)
+	op.Events = append(op.Events, event)
+	return err
+}
+
+func (op *Operation) scanIntervention(found core.Rows) error {
+	var i Intervention
+	var at int64
+	err := found.Scan(&i.Action, &i.By, &i.Reason, &at)
+	i.At = time.UnixMicro(at)
+	op.Interventions = append(op.Interventions, i)
+	return err
+}

@@ -1,0 +1,140 @@
+package staged
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// rows is the tables of the staged operations. Each method is one transition.
+type rows[Tx any] struct {
+	*ledger.Ledger[Tx]
+	store   *idempotency.Store[Tx]
+	options idempotency.Options
+}
+
+func newRows[Tx any](s *idempotency.Store[Tx]) *rows[Tx] {
+	return &rows[Tx]{s.Internal().Ledger(), s, s.Options()}
+}
+
+// claim takes an operation that is due. If it is sent twice, the second time finds its own term.
+func (s *rows[Tx]) claim(ctx context.Context, key once.Hash, owner []byte, holder string, lease time.Duration, seen int64, resultType string) (row *ledger.Row, err error) {
+	err = s.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
+		if _, err = s.SQL.Claim.Exec(ctx, q, key[:], owner, holder, lease.Microseconds(), seen, resultType); err == nil {
+			row, err = s.Find(ctx, q, key)
+		}
+		return err
+	})
+	return row, err
+}
+
+// parkDue parks an operation whose worker is gone. If it is sent twice, the second time finds
+// another token.
+func (s *rows[Tx]) parkDue(ctx context.Context, key once.Hash, seen int64, reason string) (row *ledger.Row, err error) {
+	err = s.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
+		if _, err = s.SQL.ParkDue.Exec(ctx, q, key[:], seen, reason); err == nil {
+			row, err = s.Find(ctx, q, key)
+		}
+		return err
+	})
+	return row, err
+}
+
+// finish ends the operation. If it is sent twice, the second time finds the end with its own
+// token.
+func (s *rows[Tx]) finish(ctx context.Context, r *Run[Tx], state int, result []byte) error {
+	return s.move(ctx, r, "", func(now *ledger.Row) bool { return now.State == state && now.Token == r.token },
+		func(ctx context.Context, q core.Querier) (core.Result, error) {
+			return s.SQL.Finish.Exec(ctx, q, r.hash[:], r.owner, r.token, state, result)
+		})
+}
+
+// release gives the operation back for another attempt after a pause.
+func (s *rows[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Duration, reason string) error {
+	return s.move(ctx, r, "", func(now *ledger.Row) bool { return now.Owner == nil && now.Token == r.token },
+		func(ctx context.Context, q core.Querier) (core.Result, error) {
+			return s.SQL.Release.Exec(ctx, q, r.hash[:], r.owner, r.token, pause.Microseconds(), reason)
+		})
+}
+
+// park leaves the operation to a person, unless a provider event with the step's result arrived
+// during the call. row is then that result.
+func (s *rows[Tx]) park(ctx context.Context, r *Run[Tx], step, reason string) (row *ledger.StepRow, err error) {
+	return row, s.move(ctx, r, "", func(now *ledger.Row) bool { return now.State == ledger.Parked },
+		func(ctx context.Context, q core.Querier) (core.Result, error) {
+			if _, err := s.SQL.Touch.Exec(ctx, q, r.hash[:]); err != nil {
+				return core.Result{}, err
+			}
+			found, err := s.Step(ctx, q, r.hash, step)
+			if err != nil {
+				return core.Result{}, err
+			}
+			if row = nil; found != nil && (found.State == ledger.StepDone || found.State == ledger.StepRejected) {
+				row = found
+				return core.Result{Affected: 1}, nil
+			}
+			return s.SQL.Park.Exec(ctx, q, r.hash[:], r.owner, r.token, reason)
+		})
+}
+
+// move runs one statement under the worker's token. If the statement matched no row, before
+// decides from the row whether an earlier, ambiguous commit already did it.
+func (s *rows[Tx]) move(ctx context.Context, r *Run[Tx], step string, before func(*ledger.Row) bool, exec func(context.Context, core.Querier) (core.Result, error)) error {
+	return s.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
+		res, err := exec(ctx, q)
+		if err != nil || res.Affected == 1 {
+			return err
+		}
+		now, err := s.Find(ctx, q, r.hash)
+		if err != nil || before(now) {
+			return err
+		}
+		return &StaleError{Step: step, Token: r.token, Current: now.Token, State: State(now.State)}
+	})
+}
+
+// own locks the row for a step, and restarts the lease.
+func (s *rows[Tx]) own(ctx context.Context, q core.Querier, r *Run[Tx], name, current string, mode int, lease time.Duration) error {
+	res, err := s.SQL.Own.Exec(ctx, q, r.hash[:], r.owner, r.token, current, mode, lease.Microseconds())
+	if err != nil || res.Affected == 1 {
+		return err
+	}
+	now, err := s.Find(ctx, q, r.hash)
+	if err != nil {
+		return err
+	}
+	return &StaleError{Step: name, Token: r.token, Current: now.Token, State: State(now.State)}
+}
+
+// pack encodes a value in the stored form of results, after the name of its form.
+func (s *rows[Tx]) pack(key once.Hash, v any) ([]byte, error) {
+	form, stored, err := s.store.Internal().Encode(key, v)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte(form+"\x00"), stored...), nil
+}
+
+// packAs packs a result that an operator or an event gives in place of the function, and checks it
+// against the stored type. field names the result in errors.
+func (s *rows[Tx]) packAs(key once.Hash, resultType, field string, v any) ([]byte, error) {
+	v, err := conform(resultType, v)
+	if err != nil {
+		return nil, once.Invalid(field, err.Error())
+	}
+	return s.pack(key, v)
+}
+
+func (s *rows[Tx]) unpack(key once.Hash, stored []byte, to any) error {
+	form, b, ok := bytes.Cut(stored, []byte{0})
+	if !ok {
+		return &idempotency.ResultError{Stored: "nothing", Err: errors.New("it was erased")}
+	}
+	return s.store.Internal().Decode(key, string(form), b, to)
+}

@@ -1,0 +1,326 @@
+package staged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Run is one worker's attempt at a staged operation. Use it only in the goroutine of Workflow.Run.
+type Run[Tx any] struct {
+	rows     *rows[Tx]
+	caller   context.Context
+	hash     once.Hash
+	owner    []byte
+	token    int64
+	restored bool
+	lease    time.Duration
+	until    time.Time
+	format   KeyFormat
+	used     map[string]bool
+	stopped  bool  // stopped between steps, because the caller's context ended
+	over     error // why nothing more may be written
+	open     *StepError
+}
+
+// Token returns the fencing token, which rises with every worker that takes the operation. Pass it
+// to systems that can compare it; Holdfast fences this database's rows without it.
+func (r *Run[Tx]) Token() int64 { return r.token }
+
+// OnLeaseEnd says what to do with an external call whose outcome is unknown and that has no
+// Reconcile.
+type OnLeaseEnd int
+
+const (
+	// Park leaves the operation to a person or to the provider's events: its outcome is unknown,
+	// and it is never executed again automatically. The default.
+	Park OnLeaseEnd = iota
+	// TakeOver calls again, with the same provider key. Use it only for a provider that honours
+	// the key for as long as attempts may continue.
+	TakeOver
+)
+
+// ExternalCall describes a call to the outside world. T is the type of its result. A result that a
+// provider event or an operator gives instead is checked against T. If a program cannot read the
+// stored result, for example after a change of T, the operation is parked (see
+// Resolution.StepResult of package operators).
+type ExternalCall[T any] struct {
+	// Step names the recovery point: stable, unique in its operation, at most 128 bytes. Required.
+	Step string
+	// Lease is how long the call may take, and how long other workers wait if its process dies.
+	// Default: that of the Workflow; its bounds apply.
+	Lease time.Duration
+	// OnLeaseEnd says what to do if the outcome is unknown.
+	OnLeaseEnd OnLeaseEnd
+	// Reconcile queries the provider about the call with this key, before anything else is done
+	// about it. A nil error means that the call was executed, with this result;
+	// [idempotency.Reject] means that it was refused for good; [NotDone] means that it was not
+	// executed, so that it is made. Any other error leaves it unknown for now.
+	Reconcile func(ctx context.Context, providerKey string) (T, error)
+}
+
+// Local is a step in this database: fn's writes and the recovery point are committed together, if
+// the worker still has the operation. If the step was done before, Local returns its stored
+// result, and fn does not run.
+//
+// fn follows the rules of the function of [idempotency.Do]. An error of fn rolls back and is
+// returned. Errors: [ErrStale], [idempotency.ErrUnknown], [holdfast.ErrInvalid],
+// [holdfast.ErrRetry], [holdfast.ErrTxLost], errors of fn.
+func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx context.Context, tx Tx) (T, error)) (value T, err error) {
+	row, err := r.enter(ctx, step)
+	if err != nil {
+		return value, err
+	}
+	if row != nil {
+		return stored[T](ctx, r, step, row)
+	}
+	outer := ctx
+	ctx, cancel := context.WithDeadlineCause(ctx, r.until.Add(-r.lease/10), fmt.Errorf("idempotency: step %q: the lease ends: %w", step, context.DeadlineExceeded))
+	defer cancel()
+	start := time.Now()
+	err = r.rows.Write(ctx, func(ctx context.Context, tx Tx, q core.Querier) (err error) {
+		if err := r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease); err != nil {
+			return err
+		}
+		if row, err = r.rows.Step(ctx, q, r.hash, step); err != nil || row != nil {
+			return err // done by an earlier, ambiguous commit
+		}
+		v, err := fn(ctx, tx)
+		if err != nil {
+			return &once.FuncError{Err: err}
+		}
+		b, err := packed(r, v)
+		if err != nil {
+			return err
+		}
+		value = v
+		_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.hash[:], step, ledger.StepDone, "", b, r.token, resultType[T]())
+		return err
+	})
+	if err != nil {
+		return value, r.note(err)
+	}
+	r.until = start.Add(r.lease)
+	if row != nil {
+		return stored[T](outer, r, step, row)
+	}
+	return value, nil
+}
+
+// Call is a step outside this database: fn calls a provider with an idempotency key that is the
+// same in every attempt. Before the call, the step is committed as begun, so that a crash leaves a
+// trace. After the call, its result is committed.
+//
+// fn's ctx ends before the lease does. fn's error decides the outcome. [idempotency.Reject] means
+// that the provider refused for good, which is stored as the step's result. [NotDone] means that
+// it did nothing. Any other error leaves the outcome unknown, and Call returns a *[StepError] (it
+// is tried again) or a *[ParkedError]. Run cannot overrule that.
+//
+// Errors: *[idempotency.Rejection], those two, [ErrStale], [idempotency.ErrUnknown] of the
+// database, [holdfast.ErrInvalid].
+func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn func(ctx context.Context, providerKey string) (T, error)) (value T, err error) {
+	if step.Lease == 0 {
+		step.Lease = r.lease
+	}
+	if err := checkLease("ExternalCall.Lease", step.Lease); err != nil {
+		return value, err
+	}
+	mode := ledger.ModePark
+	switch {
+	case step.Reconcile != nil:
+		mode = ledger.ModeReconcile
+	case step.OnLeaseEnd == TakeOver:
+		mode = ledger.ModeTakeOver
+	}
+	row, err := r.enter(ctx, step.Step)
+	if err != nil {
+		return value, err
+	}
+	if row != nil && row.State != ledger.StepBegun && row.State != ledger.StepNotDone {
+		return stored[T](ctx, r, step.Step, row)
+	}
+	key := r.format.derive(r.hash, step.Step)
+	row, ambiguous, err := r.begin(ctx, step.Step, key, mode, step.Lease, resultType[T]())
+	if err != nil {
+		return value, err
+	}
+	if row != nil {
+		return stored[T](ctx, r, step.Step, row)
+	}
+	if ambiguous && mode == ledger.ModePark {
+		return parkAt[T](ctx, r, step.Step, "an outside call was begun, and it is not known whether it was done")
+	}
+	call := fn
+	if ambiguous && mode == ledger.ModeReconcile {
+		call = func(ctx context.Context, key string) (T, error) {
+			v, err := step.Reconcile(ctx, key)
+			var not *notDoneError
+			if !errors.As(err, &not) {
+				return v, err
+			}
+			return fn(ctx, key)
+		}
+	}
+	outside, cancel := context.WithDeadlineCause(ctx, r.until.Add(-step.Lease/10), fmt.Errorf("idempotency: step %q: the lease ends: %w", step.Step, context.DeadlineExceeded))
+	value, err = call(outside, key)
+	cancel()
+	return settle(ctx, r, step.Step, mode, value, err)
+}
+
+// settle stores the outcome of an external call.
+func settle[Tx, T any](ctx context.Context, r *Run[Tx], step string, mode int, value T, err error) (T, error) {
+	var zero T
+	var rej *idempotency.Rejection
+	var not *notDoneError
+	state, answer := ledger.StepDone, []byte(nil)
+	var e error
+	switch {
+	case err == nil:
+		answer, e = packed(r, value)
+	case errors.As(err, &rej):
+		state = ledger.StepRejected
+		answer, e = r.rows.pack(r.hash, rej)
+	case errors.As(err, &not):
+		state = ledger.StepNotDone
+	case mode == ledger.ModePark:
+		return parkAt[T](ctx, r, step, once.Cut("the outside call gave no definite answer: "+err.Error(), maxReason))
+	default:
+		r.open = &StepError{Step: step, Err: err}
+		return zero, r.open
+	}
+	var row *ledger.StepRow
+	if e == nil {
+		row, e = r.end(ctx, step, state, answer)
+	}
+	switch {
+	case e != nil && errors.Is(e, ErrStale):
+		return zero, e
+	case e != nil: // the outcome is known here but could not be stored
+		r.open = &StepError{Step: step, Err: e}
+		return zero, r.open
+	case row != nil:
+		return stored[T](ctx, r, step, row)
+	}
+	if err != nil {
+		return zero, err
+	}
+	return value, nil
+}
+
+// enter runs before every step. It finds the result of a step that has ended.
+func (r *Run[Tx]) enter(ctx context.Context, step string) (*ledger.StepRow, error) {
+	if err := once.CheckName("step", step, false); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.over != nil:
+		return nil, r.over
+	case r.open != nil:
+		return nil, r.open
+	case r.used[step]:
+		return nil, once.Invalid("step", fmt.Sprintf("%q was used before in this operation: a step has a name of its own", step))
+	case r.caller.Err() != nil:
+		r.stopped = true
+		return nil, context.Cause(r.caller) //nolint:contextcheck // it is the caller's that ended
+	}
+	r.used[step] = true
+	row, err := r.rows.Step(ctx, r.rows.Access.Pool, r.hash, step)
+	return row, r.rows.Explain(err)
+}
+
+// begin commits that the external call is about to be made. row is the result of a step that has
+// ended already. ambiguous reports that the step was begun before.
+func (r *Run[Tx]) begin(ctx context.Context, step, key string, mode int, lease time.Duration, resultType string) (row *ledger.StepRow, ambiguous bool, err error) {
+	start := time.Now()
+	err = r.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
+		if err := r.rows.own(ctx, q, r, step, step, mode, lease); err != nil {
+			return err
+		}
+		if row, err = r.rows.Step(ctx, q, r.hash, step); err != nil {
+			return err
+		}
+		switch {
+		case row == nil:
+			ambiguous = r.restored && mode == ledger.ModeReconcile // it may have been begun in the lost time
+			_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.hash[:], step, ledger.StepBegun, key, nil, r.token, resultType)
+			return err
+		case row.State == ledger.StepDone || row.State == ledger.StepRejected:
+			return r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease)
+		}
+		// A run begins a step once. If the token is this run's, the earlier begin was its own
+		// ambiguous commit, and ambiguous keeps what that execution of this function found.
+		ambiguous = row.State == ledger.StepBegun && (row.Token != r.token || ambiguous) || r.restored && mode == ledger.ModeReconcile
+		row = nil
+		_, err = r.rows.SQL.StepBegin.Exec(ctx, q, r.hash[:], step, r.token, resultType)
+		return err
+	})
+	if err == nil {
+		r.until = start.Add(lease)
+	}
+	return row, ambiguous, r.note(err)
+}
+
+// end commits the result of an external call. row is a result that was stored before.
+func (r *Run[Tx]) end(ctx context.Context, step string, state int, answer []byte) (row *ledger.StepRow, err error) {
+	start := time.Now()
+	err = r.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
+		if err := r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease); err != nil {
+			return err
+		}
+		res, err := r.rows.SQL.StepEnd.Exec(ctx, q, r.hash[:], step, state, once.Nullable(answer))
+		if err != nil || res.Affected == 1 {
+			return err
+		}
+		row, err = r.rows.Step(ctx, q, r.hash, step)
+		if err == nil && row != nil && row.State == ledger.StepNotDone {
+			row = nil
+		}
+		return err
+	})
+	if err == nil {
+		r.until = start.Add(r.lease)
+	}
+	return row, r.note(err)
+}
+
+// park ends the attempt, and the operation's outcome is unknown. If the step's result is already
+// known, park returns it as row and parks nothing.
+func (r *Run[Tx]) park(ctx context.Context, step, reason string) (row *ledger.StepRow, err error) {
+	row, err = r.rows.park(ctx, r, step, reason)
+	if err != nil {
+		return nil, r.note(err)
+	}
+	if row == nil {
+		r.over = &ParkedError{Step: step, Reason: reason}
+	}
+	return row, r.over
+}
+
+func parkAt[T, Tx any](ctx context.Context, r *Run[Tx], step, reason string) (value T, err error) {
+	row, err := r.park(ctx, step, reason)
+	if row != nil {
+		return stored[T](ctx, r, step, row)
+	}
+	return value, err
+}
+
+// note remembers an error that means that the operation is lost.
+func (r *Run[Tx]) note(err error) error {
+	if errors.Is(err, ErrStale) {
+		r.over = err
+	}
+	return err
+}
+
+func (r *Run[Tx]) openStep() string {
+	if r.open != nil {
+		return r.open.Step
+	}
+	return ""
+}

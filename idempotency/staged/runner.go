@@ -1,0 +1,362 @@
+package staged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	mathrand "math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Defaults and bounds of the fields of Workflow.
+const (
+	DefaultLease       = time.Minute
+	MinLease           = 50 * time.Millisecond
+	MaxLease           = 24 * time.Hour
+	DefaultMaxAttempts = 10
+	DefaultBackoff     = time.Second
+	DefaultMaxBackoff  = 5 * time.Minute
+)
+
+// Workflow describes an operation that calls the outside world, such as a refund at a payment
+// provider. A transaction cannot hold such a call, so the operation runs in steps, and each step
+// commits before the next begins.
+type Workflow[Tx, Req, Res any] struct {
+	// Name is the operation's name, as Op.Name: stable, at most 128 bytes. Required.
+	Name string
+	// Run is the operation. It does everything through steps ([Local], [Call]) and may run again,
+	// in another process. Steps that were done return their stored results, so Run must reach the
+	// same steps each time. A nil error ends the operation as succeeded and [idempotency.Reject]
+	// as rejected. After any other error it is tried again later, up to MaxAttempts. Required.
+	Run func(ctx context.Context, r *Run[Tx], request Req) (Res, error)
+
+	// Lease is how long a worker has an operation, from the beginning of each step. It must be
+	// longer than the slowest call's timeout. Contexts of steps end a tenth of it earlier, and
+	// after it any worker may continue. Default: a minute; 50 ms to 24 h, exact to the
+	// microsecond, by the database's clock.
+	Lease time.Duration
+	// MaxAttempts is how often an operation is begun before it is parked as unknown, crashes
+	// included. Default: 10.
+	MaxAttempts int
+	// Backoff is the pause after the first failed attempt. It doubles with each attempt, up to
+	// MaxBackoff, and has jitter. Defaults: a second, 5 minutes.
+	Backoff, MaxBackoff time.Duration
+	// KeyFormat is the form of the provider's keys. It must not change while operations are
+	// pending.
+	KeyFormat KeyFormat
+}
+
+// Runner runs the operations of one kind. It is safe for concurrent use.
+type Runner[Tx, Req, Res any] struct {
+	rows     *rows[Tx]
+	workflow Workflow[Tx, Req, Res]
+	holder   string
+}
+
+// New checks workflow and returns its runner. The records belong to the store's namespace. The
+// store's options Wait, MaxResult, Codec, Isolation, LockTimeout and Attempts apply, and requests
+// and results of steps are stored as results are. ResultTTL and KeyTTL do not apply: staged
+// operations are kept until an operator erases them.
+//
+// Errors: [holdfast.ErrInvalid].
+func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, Res]) (*Runner[Tx, Req, Res], error) {
+	if s == nil {
+		return nil, once.Invalid("store", "is nil")
+	}
+	d := func(v *time.Duration, fallback time.Duration) {
+		if *v == 0 {
+			*v = fallback
+		}
+	}
+	d(&workflow.Lease, DefaultLease)
+	d(&workflow.Backoff, DefaultBackoff)
+	d(&workflow.MaxBackoff, max(DefaultMaxBackoff, workflow.Backoff))
+	if workflow.KeyFormat.Length == 0 {
+		workflow.KeyFormat.Length = defaultProviderKey
+	}
+	if workflow.MaxAttempts == 0 {
+		workflow.MaxAttempts = DefaultMaxAttempts
+	}
+	switch {
+	case workflow.Run == nil:
+		return nil, once.Invalid("Workflow.Run", "is missing")
+	case workflow.MaxAttempts < 0:
+		return nil, once.Invalid("Workflow.MaxAttempts", "is negative; 0 is the default")
+	case workflow.Backoff < 0 || workflow.MaxBackoff < workflow.Backoff:
+		return nil, once.Invalid("Workflow.MaxBackoff", "is shorter than Backoff, or one of them is negative")
+	}
+	if err := once.FirstOf(once.CheckName("Workflow.Name", workflow.Name, false), once.FirstOf(checkLease("Workflow.Lease", workflow.Lease), workflow.KeyFormat.check())); err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname() // shown to people only
+	return &Runner[Tx, Req, Res]{
+		rows: newRows(s), workflow: workflow,
+		holder: once.Cut(fmt.Sprintf("%s:%d", host, os.Getpid()), 255),
+	}, nil
+}
+
+func checkLease(field string, d time.Duration) error {
+	if d < MinLease || d > MaxLease {
+		return once.Invalid(field, fmt.Sprintf("%v is not between %v and %v", d, MinLease, MaxLease))
+	}
+	return nil
+}
+
+// ProviderKey returns the idempotency key that a step of an operation gives to its provider. It
+// never changes, and every process derives the same one.
+func (s *Runner[Tx, Req, Res]) ProviderKey(ref Ref, step string) string {
+	ref.Name = s.workflow.Name
+	return s.workflow.KeyFormat.derive(s.rows.hash(ref), step)
+}
+
+// Do runs the operation, or returns the result from its record. op.Name may be empty, and
+// op.Request (unless a Fingerprint is given) is request.
+//
+// Call it outside of every transaction, because each step has its own. With a context of a
+// function that runs within a transaction, Do fails with [ErrInTx]. It cannot detect a transaction
+// that you began yourself.
+//
+// It works in the calling goroutine. If ctx ends, Do stops between steps, never within an external
+// call: it completes a call that has begun, or waits until the end of its lease. While another
+// worker has the operation, Do waits as long as Op.Wait and Op.NoWait say.
+//
+// Errors: *[idempotency.Rejection]; [idempotency.ErrInProgress]; [idempotency.ErrMismatch];
+// [idempotency.ErrExpired] if it was erased; [idempotency.ErrUnknown], as *[StepError] or
+// *[ParkedError]; [ErrStale]; [idempotency.ErrNested]; [ErrInTx]; [holdfast.ErrInvalid],
+// [holdfast.ErrSchema]; errors of ctx; errors of Run, after which the next call or
+// [Runner.Complete] tries the operation again.
+func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, request Req) (res idempotency.Result[Res], err error) {
+	ctx, span := once.StartSpan(ctx, s.rows.Access.Trace, "staged.do", s.workflow.Name)
+	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
+	if err := s.outside(ctx); err != nil {
+		return idempotency.Result[Res]{}, err
+	}
+	c, err := s.check(op, request)
+	if err != nil {
+		return idempotency.Result[Res]{}, err
+	}
+	inner, err := s.rows.store.Internal().Enter(ctx, c.hash)
+	if err != nil {
+		return idempotency.Result[Res]{}, err
+	}
+	start, pause := time.Now(), core.NewBackoff()
+	for {
+		row, err := s.visit(ctx, c, request)
+		if err != nil {
+			return idempotency.Result[Res]{}, err
+		}
+		if err := c.compare(row.FingerprintVersion, row.Fingerprint); err != nil {
+			return idempotency.Result[Res]{}, err
+		}
+		switch {
+		case row.Mine:
+			return s.drive(ctx, inner, c, row)
+		case row.State != ledger.Pending:
+			return s.answer(c, row, idempotency.Replayed)
+		case row.Left <= 0:
+			if row, err = s.take(ctx, c, row); err != nil {
+				return idempotency.Result[Res]{}, err
+			}
+			if row.Mine {
+				return s.drive(ctx, inner, c, row)
+			}
+			continue
+		}
+		if waited := time.Since(start); op.NoWait || waited > c.wait {
+			return idempotency.Result[Res]{}, &idempotency.InProgressError{Waited: waited}
+		}
+		if err := pause.Sleep(ctx); err != nil {
+			return idempotency.Result[Res]{}, err
+		}
+	}
+}
+
+// call is one checked call of Do.
+type call struct {
+	hash once.Hash
+	op   idempotency.Op
+	wait time.Duration
+	// fingerprint is the request's fingerprint. compare returns a *MismatchError for another one.
+	fingerprint        []byte
+	fingerprintVersion int
+	compare            func(version int, stored []byte) error
+}
+
+func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*call, error) {
+	if op.Name != "" && op.Name != s.workflow.Name {
+		return nil, once.Invalid("Op.Name", fmt.Sprintf("is %q, the operation is %q", op.Name, s.workflow.Name))
+	}
+	op.Name = s.workflow.Name
+	if op.Request == nil && op.Fingerprint == nil && !op.NoFingerprint {
+		op.Request = request
+	}
+	checked, err := s.rows.store.Internal().Check(op)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{hash: checked.Hash(), op: op, wait: checked.Wait(), compare: checked.Compare}
+	c.fingerprint, c.fingerprintVersion = checked.Fingerprint()
+	return c, nil
+}
+
+// visit reads the operation, or claims it by inserting its row.
+func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) (*ledger.Row, error) {
+	row, err := s.rows.Read(ctx, s.rows.Access.Pool, c.hash)
+	if err != nil || row != nil {
+		return row, err
+	}
+	stored, err := s.rows.pack(c.hash, request)
+	if err != nil {
+		return nil, err
+	}
+	owner, start := once.RandomID(), time.Now()
+	err = s.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
+		o := &s.rows.options
+		_, err := s.rows.SQL.Insert.Exec(ctx, q, c.hash[:], o.Namespace, c.op.Tenant, c.op.Name, []byte(c.op.Key),
+			once.Nullable(c.fingerprint), c.fingerprintVersion, stored, owner, s.holder, s.workflow.Lease.Microseconds(), resultType[Res]())
+		if err != nil {
+			return err
+		}
+		if row, err = s.rows.Read(ctx, q, c.hash); err == nil && row == nil {
+			err = &StateError{Action: "claim", State: State(0), Hint: "the row vanished while it was claimed; do not delete rows by hand"}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	row.Own(owner, start.Add(s.workflow.Lease))
+	return row, nil
+}
+
+// take parks or claims an operation that is due. Afterwards the row belongs to this worker, or
+// another worker has changed it.
+func (s *Runner[Tx, Req, Res]) take(ctx context.Context, c *call, seen *ledger.Row) (*ledger.Row, error) {
+	reason := ""
+	switch {
+	case seen.Mode == ledger.ModePark && seen.Step != "":
+		reason = "the lease ended in an outside call"
+	case seen.Started >= s.workflow.MaxAttempts:
+		reason = fmt.Sprintf("%d attempts were started, %d finished", seen.Started, seen.Finished)
+	}
+	if reason != "" {
+		row, err := s.rows.parkDue(ctx, c.hash, seen.Token, reason)
+		if err == nil && row.State == ledger.Parked {
+			s.parked(ctx, &ParkedError{})
+		}
+		return row, err
+	}
+	owner, start := once.RandomID(), time.Now()
+	row, err := s.rows.claim(ctx, c.hash, owner, s.holder, s.workflow.Lease, seen.Token, resultType[Res]())
+	if err != nil {
+		return nil, err
+	}
+	row.Own(owner, start.Add(s.workflow.Lease))
+	return row, nil
+}
+
+// drive runs the operation and stores its outcome.
+func (s *Runner[Tx, Req, Res]) drive(caller, inner context.Context, c *call, row *ledger.Row) (res idempotency.Result[Res], err error) {
+	inner, span := s.attempt(inner)
+	defer func() {
+		span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) })
+		s.parked(inner, err)
+	}()
+	return s.run(caller, inner, c, row)
+}
+
+func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *ledger.Row) (idempotency.Result[Res], error) {
+	ctx := context.WithoutCancel(inner)
+	r := &Run[Tx]{
+		rows: s.rows, caller: caller, hash: c.hash, owner: row.Owner, token: row.Token, restored: row.Restored == 1,
+		lease: s.workflow.Lease, until: row.Until, format: s.workflow.KeyFormat, used: map[string]bool{},
+	}
+	var request Req
+	var result Res
+	err := s.rows.unpack(c.hash, row.Request, &request)
+	if err == nil {
+		result, err = s.workflow.Run(ctx, r, request)
+	}
+	var rej *idempotency.Rejection
+	switch {
+	case r.over != nil: // parked, or lost
+		return idempotency.Result[Res]{}, r.over
+	case r.open != nil: // regardless of what Run returned
+		err = r.open
+	case err == nil:
+		var out idempotency.Result[Res]
+		if out, err = s.finish(ctx, c, r, ledger.Succeeded, result); err == nil {
+			return out, nil
+		}
+	case errors.As(err, &rej):
+		return s.finish(ctx, c, r, ledger.Rejected, rej)
+	}
+	if r.over != nil {
+		return idempotency.Result[Res]{}, r.over
+	}
+	if row.Started >= s.workflow.MaxAttempts {
+		settled, e := r.park(ctx, r.openStep(), once.Cut(fmt.Sprintf("%d attempts were started; the last error: %v", row.Started, err), maxReason))
+		if settled == nil {
+			return idempotency.Result[Res]{}, e
+		}
+	}
+	wait := s.pause(row.Finished + 1)
+	if r.stopped {
+		wait = 0 // the caller's context ended; the attempt did not fail
+	}
+	if e := s.rows.release(ctx, r, wait, once.Cut(err.Error(), maxReason)); e != nil {
+		err = errors.Join(err, e)
+	}
+	return idempotency.Result[Res]{}, err
+}
+
+// finish ends the operation with its result.
+func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *call, r *Run[Tx], state int, v any) (idempotency.Result[Res], error) {
+	stored, err := s.rows.pack(c.hash, v)
+	if err == nil && state == ledger.Succeeded {
+		var back Res // a result that does not decode again must not be committed
+		err = s.rows.unpack(c.hash, stored, &back)
+	}
+	if err == nil {
+		err = r.note(s.rows.finish(ctx, r, state, stored))
+	}
+	if err != nil {
+		return idempotency.Result[Res]{}, err
+	}
+	return s.answer(c, &ledger.Row{State: state, Result: stored}, idempotency.Executed)
+}
+
+func (s *Runner[Tx, Req, Res]) answer(c *call, row *ledger.Row, o idempotency.Outcome) (res idempotency.Result[Res], err error) {
+	switch row.State {
+	case ledger.Tombstone, ledger.RejectedTombstone:
+		return res, &idempotency.ExpiredError{Rejected: row.State == ledger.RejectedTombstone}
+	case ledger.Parked:
+		return res, &ParkedError{Step: row.Step, Reason: row.Reason}
+	case ledger.Rejected:
+		var rej idempotency.Rejection
+		if err := s.rows.unpack(c.hash, row.Result, &rej); err != nil {
+			return res, err
+		}
+		return idempotency.Result[Res]{Outcome: o}, &rej
+	}
+	if err := s.rows.unpack(c.hash, row.Result, &res.Value); err != nil {
+		return res, err
+	}
+	res.Outcome = o
+	return res, nil
+}
+
+// pause returns the wait after the n-th failed attempt.
+func (s *Runner[Tx, Req, Res]) pause(n int) time.Duration {
+	d := min(float64(s.workflow.Backoff)*math.Pow(2, float64(n-1)), float64(s.workflow.MaxBackoff))
+	return time.Duration(d * (0.5 + mathrand.Float64()))
+}
+
+const maxReason = 500

@@ -1,0 +1,99 @@
+package staged
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// packed encodes a step's result. It fails for a result that does not decode again, so that such a
+// result is never committed.
+func packed[T, Tx any](r *Run[Tx], v T) ([]byte, error) {
+	b, err := r.rows.pack(r.hash, v)
+	if err != nil {
+		return nil, err
+	}
+	var back T
+	if err := r.rows.unpack(r.hash, b, &back); err != nil {
+		return nil, fmt.Errorf("idempotency: the result has no way back: %w", err)
+	}
+	return b, nil
+}
+
+// stored returns the result of a step that ended before. If it cannot be read, stored parks the
+// operation.
+func stored[T, Tx any](ctx context.Context, r *Run[Tx], step string, row *ledger.StepRow) (value T, err error) {
+	var none T
+	switch row.State {
+	case ledger.StepDone:
+		if err = r.rows.unpack(r.hash, row.Result, &value); err == nil {
+			return value, nil
+		}
+	case ledger.StepRejected:
+		var rej idempotency.Rejection
+		if err = r.rows.unpack(r.hash, row.Result, &rej); err == nil {
+			return none, &rej
+		}
+	default:
+		return none, once.Invalid("step", fmt.Sprintf("%q was an outside call before and is a local one now: give it another name", step))
+	}
+	return none, r.unread(ctx, step, resultType[T](), err)
+}
+
+// unread parks the operation at a step that has ended with a result that this program cannot read.
+// An operator may replace the result, unless a later step has begun and so may have used it. In
+// that case the operation is parked at no step.
+func (r *Run[Tx]) unread(ctx context.Context, step, resultType string, cause error) error {
+	at, reason := "", ""
+	err := r.rows.move(ctx, r, step, func(now *ledger.Row) bool { return now.State == ledger.Parked }, func(ctx context.Context, q core.Querier) (res core.Result, err error) {
+		if _, err = r.rows.SQL.Touch.Exec(ctx, q, r.hash[:]); err != nil {
+			return res, err
+		}
+		later, err := r.later(ctx, q)
+		if err != nil {
+			return res, err
+		}
+		mode := ledger.ModeCorrect
+		at, reason = step, fmt.Sprintf("the stored result of step %q cannot be read: resolve the step with another, or resume with a program that reads it", step)
+		if len(later) > 0 {
+			mode = ledger.ModeTakeOver
+			at, reason = "", fmt.Sprintf("the stored result of step %q cannot be read, and is not replaced because %q has begun since: resume with a program that reads it", step, later)
+		}
+		reason = once.Cut(fmt.Sprintf("%s (%v)", reason, cause), maxReason)
+		if res, err = r.rows.SQL.Own.Exec(ctx, q, r.hash[:], r.owner, r.token, at, mode, r.lease.Microseconds()); err != nil || res.Affected != 1 {
+			return res, err
+		}
+		if _, err = r.rows.SQL.StepType.Exec(ctx, q, r.hash[:], step, resultType); err != nil {
+			return res, err
+		}
+		return r.rows.SQL.Park.Exec(ctx, q, r.hash[:], r.owner, r.token, reason)
+	})
+	if err == nil {
+		r.over = &ParkedError{Step: at, Reason: reason}
+		err = r.over
+	}
+	return r.note(err)
+}
+
+// later returns the steps that have begun and that this run has not reached yet.
+func (r *Run[Tx]) later(ctx context.Context, q core.Querier) (names []string, err error) {
+	rows, err := r.rows.SQL.StepNames.Query(ctx, q, r.hash[:])
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return r.used[name] })
+	return names, once.FirstOf(rows.Err(), rows.Close())
+}

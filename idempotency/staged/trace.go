@@ -1,0 +1,45 @@
+package staged
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/trace"
+)
+
+// outcomeOf names the outcome of a call. It returns "" for outcomes that all packages share.
+func outcomeOf(o idempotency.Outcome, err error) string {
+	return once.OutcomeOf[*idempotency.Rejection](o == idempotency.Replayed, o == idempotency.Executed, err, []once.Name{
+		{Err: idempotency.ErrInProgress, Name: trace.InProgress},
+		{Err: idempotency.ErrMismatch, Name: trace.Mismatch},
+		{Err: idempotency.ErrExpired, Name: trace.Expired},
+		{Err: idempotency.ErrUnknown, Name: trace.Unknown},
+		{Err: idempotency.ErrNested, Name: trace.Nested},
+		{Err: ErrInTx, Name: trace.Nested},
+		{Err: ErrStale, Name: trace.Stale},
+		{Err: ErrNotFound, Name: trace.NotFound},
+		{Err: ErrState, Name: trace.Conflict},
+	})
+}
+
+func outcomeOfEvent(isNew bool, err error) string {
+	if err == nil && !isNew {
+		return trace.Replayed
+	}
+	return outcomeOf(idempotency.Executed, err)
+}
+
+// attempt starts the span of a worker's attempt at an operation.
+func (s *Runner[Tx, Req, Res]) attempt(ctx context.Context) (context.Context, trace.Span) {
+	return once.StartSpan(ctx, s.rows.Access.Trace, "staged.attempt", s.workflow.Name)
+}
+
+// parked reports that an operation waits for a person.
+func (s *Runner[Tx, Req, Res]) parked(ctx context.Context, err error) {
+	var p *ParkedError
+	if errors.As(err, &p) {
+		s.rows.Access.Trace.Emit(ctx, trace.Event{Name: trace.StagedParked, Operation: s.workflow.Name, Count: 1})
+	}
+}

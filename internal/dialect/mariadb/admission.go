@@ -1,0 +1,56 @@
+package mariadb
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
+)
+
+// floor is the oldest version with SKIP LOCKED. tested lists the versions that the test runs
+// name.
+const floor = "10.6"
+
+var tested = []string{"10.11"}
+
+var admission = dialect.Admission{
+	Banner:   func(version string) bool { return strings.Contains(version, "MariaDB") },
+	Facts:    mysql.Facts("information_schema.session_variables"),
+	More:     mysql.ReadClockAgain,
+	Versions: dialect.Versions{Tested: tested, Floor: floor, Untested: "others from " + floor + " on; MariaDB Enterprise, RDS, Azure"},
+	Identify: identify,
+	Rules: slices.Concat(mysql.Rules, []dialect.Rule{
+		mysql.MariaDBIsolation,
+		dialect.Rule{
+			Name: "sql_safe_updates", Breaks: "the renewal of leases is refused (1175), so each is lost at its first TTL (G1)",
+			Remedy: "set sql_safe_updates = 0",
+		}.Value("sql_safe_updates", "ON", "1"),
+		{
+			Name: "wsrep_on", Setting: "wsrep_on", Refused: "OFF, on a node of a Galera cluster",
+			Breaks: "what this session writes stays on this node (G1, G4)", Remedy: "take wsrep_on out of the DSN or the server's settings",
+			Judge: func(f dialect.Facts) string {
+				if isGalera(f) && !f.On("wsrep_on") {
+					return f["wsrep_on"]
+				}
+				return ""
+			},
+		},
+		{
+			Name: "Galera", Setting: "wsrep_provider", Breaks: "a lock does not reach the other nodes, and what they committed may not have arrived (G1, G2, G4)",
+			Neutral:    "statements carry wsrep_sync_wait = 7, a guard writes; row locks are refused without Options.SingleWriter",
+			Neutralise: galera,
+		},
+	}),
+	Kind:   mysql.Kind,
+	Table:  mysql.Table,
+	Shape:  mysql.Shape,
+	Golden: mysql.Dialect.Admission.Golden,
+}
+
+func identify(f dialect.Facts) dialect.Identity {
+	if other, ok := dialect.LookAlikeIn(f["version"], f["version_comment"]); ok {
+		return other
+	}
+	return mysql.Version(f, mysql.Vendor(f, "MariaDB"), tested, floor)
+}

@@ -1,0 +1,90 @@
+package dialect
+
+// Tickets is the SQL of fair locks and semaphores. {tickets} is the table, {locks} and {floor}
+// are the tables of the leases, and {now} is the clock.
+//
+// A ticket is a place in a key's queue, for some units of a capacity; an exclusive ticket
+// takes the whole capacity. A ticket is granted once its own units and those of all tickets
+// before it fit into the capacity. It stays granted until it is deleted. Tickets only enter at
+// the end, so the standing of a ticket changes only when a ticket before it leaves, and a read
+// is enough to know it. They enter at the end because they draw their token from the key's row
+// in {locks}, which has no owner, and keep that row locked until they commit. An expired
+// ticket counts like any other until it is deleted.
+//
+// Parameters in order:
+//
+//	Make:      name
+//	Draw:      name, n (returns the last of n new tokens; no row: the key's row is missing)
+//	Enter:     name, token, owner, units, capacity, holder, TTL (µs), 1 for "now or not at all"
+//	Look:      name (returns holder, token, capacity, µs left, units of all tickets, units of
+//	           the live tickets)
+//	Places:    {owners} (returns owner, µs left, 1 if confirmed, units before it, units
+//	           of live tickets before it, tickets before it)
+//	Confirm:   name, token, owner, TTL (µs)
+//	Dead:      name (returns tokens)
+//	Clear:     name, then {tokens}
+//	Release:   name, token, owner
+//	Leave:     {names} and as many {owners}
+//	Renew, Remaining: as in Leases
+//	Guard:     name, token (returns 1, or 0 if the snapshot does not contain the grant, or -1
+//	           if the ticket waits; and the store)
+//	Stale:     token (returns 1 if the transaction began before the ticket)
+type Tickets struct {
+	// Make inserts the key's row, above the floor, unless it exists. It runs as a separate
+	// statement, because inserts within transactions deadlock on InnoDB when one of them rolls
+	// back.
+	Make string
+	// Draw is the first statement of the transaction that runs Enter. On engines where the
+	// lock timeout needs a statement, Draw also sets it.
+	Draw string
+	// Enter inserts a ticket, unless other tickets of its key have another capacity.
+	Enter string
+	// ByInsertID: Draw returns the token as its insert id. Enter returns 2 as its insert id if
+	// the ticket was granted at once, and 1 if it waits. Otherwise both return a row.
+	ByInsertID bool
+
+	Look, Places string
+	// Confirm records that a ticket is granted, and extends its TTL.
+	Confirm string
+	// Dead finds expired tickets. Clear tests their expiry again, and skips locked tickets,
+	// such as those of guarded transactions.
+	Dead, Clear string
+	// Release deletes one ticket, and waits for the transactions that it guards. Leave deletes
+	// many, and skips locked ones.
+	Release, Leave string
+
+	// GuardWrite is as in Leases.
+	Renew, Remaining, Guard, GuardWrite string
+	// Stale tells why Guard finds no ticket: if the snapshot is older than the row, even a
+	// locking read does not find it.
+	Stale string
+}
+
+// Statements that are the same on every engine, or nearly the same.
+const (
+	LookTickets = `SELECT holder, token, capacity, CASE WHEN expires_at > {now} THEN expires_at - {now} ELSE 0 END,
+ (SELECT SUM(units) FROM {tickets} WHERE name = $1),
+ (SELECT SUM(CASE WHEN expires_at > {now} THEN units ELSE 0 END) FROM {tickets} WHERE name = $1)
+FROM {tickets} WHERE name = $1 ORDER BY CASE WHEN expires_at > {now} THEN 0 ELSE 1 END, token LIMIT 1`
+	StandingsOfTickets = `SELECT c.owner, c.expires_at - {now}, CASE WHEN c.granted_at IS NULL THEN 0 ELSE 1 END,
+ COALESCE(SUM(a.units), 0), COALESCE(SUM(CASE WHEN a.expires_at > {now} THEN a.units ELSE 0 END), 0), COUNT(a.token)
+FROM {tickets} c LEFT JOIN {tickets} a ON a.name = c.name AND a.token < c.token
+WHERE c.owner IN ({owners}) GROUP BY c.owner, c.expires_at, c.granted_at`
+	// QueueOfTickets reads the queue of one name. ListTickets reads queues, starting after a
+	// name and a token, up to another name, exclusive. Parameters: the name; or name, token,
+	// the other name, limit.
+	QueueOfTickets = queueOfTickets + ` LEFT JOIN {tickets} c ON c.name = l.name WHERE l.name = $1 ORDER BY c.token`
+	ListTickets    = queueOfTickets + ` JOIN {tickets} c ON c.name = l.name
+WHERE c.name >= $1 AND (c.name > $1 OR c.token > $2) AND c.name < $3 ORDER BY c.name, c.token LIMIT $4`
+	queueOfTickets = `SELECT l.name, COALESCE(c.token, 0), COALESCE(c.units, 0), COALESCE(c.capacity, 0), COALESCE(c.holder, ''), COALESCE(c.queued_at, 0),
+ CASE WHEN c.expires_at > {now} THEN c.expires_at - {now} ELSE 0 END, l.forced_at, COALESCE(l.forced_by, ''), COALESCE(l.forced_reason, '')
+FROM {locks} l`
+	// ForceTicket deletes a ticket (name, token). ForcedTicket records the actor and the
+	// reason (name, by, reason).
+	ForceTicket  = `DELETE FROM {tickets} WHERE name = $1 AND token = $2`
+	ForcedTicket = `UPDATE {locks} SET forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE name = $1`
+
+	ExpiredTickets   = `SELECT token FROM {tickets} WHERE name = $1 AND expires_at <= {now} ORDER BY token LIMIT 100`
+	ReleaseTicket    = `DELETE FROM {tickets} WHERE name = $1 AND token = $2 AND owner = $3`
+	RemainingTickets = `SELECT owner, expires_at - {now} FROM {tickets} WHERE name IN ({names}) AND owner IN ({owners})`
+)

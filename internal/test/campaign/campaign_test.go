@@ -1,0 +1,213 @@
+//go:build unix
+
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/history"
+)
+
+// A campaign is one run on one engine.
+type campaign struct {
+	t        *testing.T
+	site     *site
+	control  control
+	duration time.Duration
+	dir      string // of the clients' records
+	keep     bool   // keep the records, because the judge found something in them
+	clients  []*process
+	crashing sync.Mutex
+
+	mu          sync.Mutex
+	struck      map[kind]int
+	outside     []pause
+	serverClock time.Duration
+	found       []string
+
+	judged                      int // epochs
+	operations, grants, unknown int
+	commits                     int
+	tokens                      []history.Op
+}
+
+// TestCampaign checks Holdfast's promises on every engine under all faults that are possible
+// there.
+func TestCampaign(t *testing.T) {
+	needsDuration(t)
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		c := begin(t, e, whole, *duration)
+		c.run()
+		if len(c.found) > 0 {
+			t.Errorf("%d violations with seed %d: %s\nreplay: make faults DURATION=%v SEED=%d, or\n  go test ./internal/test/campaign -run 'TestCampaign/%s$' -duration=%v -seed=%d -v\nthe clients' records: %s\nschedule:%s",
+				len(c.found), *seed, strings.Join(c.found, "\n"), c.duration, *seed, e, c.duration, *seed, c.dir, text(c.schedule()))
+		}
+	})
+}
+
+// longForm reports whether every control runs on every engine for a minute. Otherwise each
+// control runs on one engine until the judge detects it.
+func longForm() bool { return *duration >= 10*time.Minute }
+
+// TestControl removes one protection, and the campaign must detect this.
+func TestControl(t *testing.T) {
+	needsDuration(t)
+	if *controls == "none" {
+		t.Skip("-controls=none")
+	}
+	everywhere := *controls == "all" || *controls == "" && longForm()
+	for i, what := range allControls {
+		t.Run(string(what), func(t *testing.T) {
+			t.Parallel()
+			engines := dbtest.Engines()
+			for j, e := range engines {
+				if !everywhere && j != i%len(engines) {
+					continue
+				}
+				t.Run(string(e), func(t *testing.T) {
+					c := begin(t, e, what, time.Minute)
+					c.run()
+					if len(c.found) == 0 {
+						t.Errorf("seed %d: nobody found out that %s is missing", *seed, what)
+					} else {
+						t.Logf("the first of %d: %s", len(c.found), c.found[0])
+					}
+				})
+			}
+		})
+	}
+}
+
+// needsDuration skips campaigns in a run of all tests: make faults has the time for them.
+func needsDuration(t *testing.T) {
+	t.Helper()
+	switch {
+	case *duration == 0:
+		t.Skip("no -duration: make faults runs the campaigns")
+	case *duration < 10*time.Second:
+		t.Fatal("a -duration below 10s shows nothing")
+	}
+}
+
+// epochs is the length of an epoch: long enough for clients to meet at a key, and short enough
+// for the data that must stay in memory.
+const epochs = 5 * time.Second
+
+func begin(t *testing.T, e dbtest.Engine, what control, duration time.Duration) *campaign {
+	t.Helper()
+	dir, err := os.MkdirTemp(os.Getenv("HOLDFAST_TEST_ARTIFACTS"), "campaign-"+string(e)+"-") //nolint:usetesting // kept where something was found
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &campaign{t: t, control: what, duration: duration, dir: dir, struck: map[kind]int{}}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			_ = os.RemoveAll(dir)
+		}
+	})
+	n := int(duration/epochs) + 6 // a few more, in case the run takes longer
+	c.site = newSite(t, e, n)
+	order := order{Workers: 3, Seed: *seed, Dir: dir, Begin: history.Now(), Epoch: epochs, Epochs: n, Control: what}
+	for i, w := range c.site.ways {
+		o := order
+		o.URL, o.Native, o.Pool, o.Client = w.url, w.native, w.pool, i
+		c.clients = append(c.clients, &process{c: c, order: o})
+	}
+	return c
+}
+
+// schedule returns the faults that the seed determines.
+func (c *campaign) schedule() []fault {
+	possible := c.site.faults()
+	if c.control != whole {
+		possible = c.control.faults(possible)
+	}
+	return draw(*seed, c.duration, possible, len(c.clients))
+}
+
+// run lets the clients work under faults, judges their histories during the campaign, and checks
+// the tables.
+func (c *campaign) run() {
+	schedule := c.schedule()
+	c.t.Logf("seed %d, %v, schedule:%s", *seed, c.duration, text(schedule))
+	ctx, cancel := context.WithCancel(context.Background())
+	for _, p := range c.clients {
+		c.must(p.start())
+		c.t.Cleanup(p.kill)
+	}
+	var faults sync.WaitGroup
+	faults.Go(func() { c.strikeAll(ctx, schedule) })
+	for end := time.Now().Add(c.duration); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		c.judgeWhatIsDone()
+		if c.control != whole && !longForm() && c.any() {
+			break // the judge has detected it
+		}
+	}
+	cancel()
+	faults.Wait()
+	c.end()
+	c.report()
+}
+
+// end stops the clients in order and judges the rest.
+func (c *campaign) end() {
+	var all sync.WaitGroup
+	for _, p := range c.clients {
+		all.Go(func() {
+			c.must(p.start()) // the process may be about to start
+			if err := p.quit(30 * time.Second); err != nil && c.control == whole {
+				c.violationf("%v", err)
+			}
+		})
+	}
+	all.Wait()
+	for last := c.clients[0].order.epoch(); c.judged <= last; c.judged++ {
+		c.judge(c.judged)
+	}
+	c.auditAll()
+}
+
+// report prints one line for scripts.
+func (c *campaign) report() {
+	var faults []string
+	n := 0
+	for _, k := range kinds {
+		if c.struck[k] > 0 {
+			faults = append(faults, fmt.Sprintf("%s=%d", k, c.struck[k]))
+			n += c.struck[k]
+		}
+	}
+	name := "campaign"
+	if c.control != whole {
+		name = "control=" + string(c.control)
+	}
+	fmt.Printf("%s engine=%s seed=%d duration=%v operations=%d faults=%d (%s) grants=%d commits=%d unknown=%d violations=%d\n",
+		name, c.site.engine, *seed, c.duration, c.operations, n, strings.Join(faults, " "), c.grants, c.commits, c.unknown, len(c.found))
+}
+
+// violationf records a violation.
+func (c *campaign) violationf(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.found = append(c.found, fmt.Sprintf(format, args...))
+}
+
+func (c *campaign) any() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.found) > 0
+}
+
+// must fails the test on an error that is unrelated to Holdfast.
+func (c *campaign) must(err error) {
+	if err != nil {
+		c.t.Errorf("the campaign itself: %v", err)
+	}
+}

@@ -1,0 +1,244 @@
+//go:build unix
+
+package campaign
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/internal/dsn"
+	"github.com/holdfast-go/holdfast/internal/test/history"
+	"github.com/holdfast-go/holdfast/optimistic/register"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// clientVariable holds the order for a client process.
+const clientVariable = "HOLDFAST_CAMPAIGN_CLIENT"
+
+// An order tells such a process what to do.
+type order struct {
+	URL          string
+	Native       bool // pgx's own pool
+	Pool         int  // the maximum number of connections
+	Client, Life int  // the number of the client, and how many of its processes were killed before
+	Workers      int
+	Seed         uint64
+	Dir          string        // the directory of its records
+	Begin        history.Stamp // of the campaign
+	Epoch        time.Duration
+	Epochs       int
+	Control      control
+}
+
+func clientMain(text string) {
+	o := &order{}
+	err := json.Unmarshal([]byte(text), o)
+	if err == nil && o.Native {
+		err = run(o, openNative)
+	} else if err == nil {
+		err = run(o, openSQL)
+	}
+	if err != nil {
+		fmt.Println("failed", err)
+		os.Exit(1)
+	}
+}
+
+// A client works as a process of a program does, and records its operations.
+type client[Tx any] struct {
+	*order
+
+	books     *books
+	db        *holdfast.DB[Tx]
+	locks     *sqllock.Locker[Tx]
+	store     *idempotency.Store[Tx]
+	payouts   *businessrow.Table[payoutRow, Tx]
+	registers *register.Register[Tx]
+}
+
+// payoutRow is a business row that is its own record.
+type payoutRow struct {
+	No     string `db:"payout_no"`
+	Amount int64  `db:"amount"`
+	Who    string `db:"who"`
+	Epoch  int64  `db:"epoch"`
+}
+
+// opener opens a client's pool and returns a function that closes it.
+type opener[Tx any] func(ctx context.Context, o *order) (*holdfast.DB[Tx], func(), error)
+
+// run works until its input contains "quit". It ends with its parent, because then the input
+// ends.
+func run[Tx any](o *order, open opener[Tx]) error {
+	ctx, quit := context.WithCancel(context.Background())
+	defer quit()
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			var by time.Duration
+			if in.Text() == "quit" {
+				quit()
+			} else if _, err := fmt.Sscanf(in.Text(), "clock %d", &by); err == nil {
+				moveClock(by)
+				fmt.Println("clock", int64(by))
+			}
+		}
+		os.Exit(1)
+	}()
+	c := &client[Tx]{order: o, books: &books{o: o, open: map[int]*book{}, done: o.epoch()}}
+	end, err := c.open(ctx, open)
+	for ; err != nil; end, err = c.open(ctx, open) { // the server may be down
+		if ctx.Err() != nil {
+			fmt.Println("over")
+			return nil
+		}
+		fmt.Println("opening", strings.ReplaceAll(err.Error(), "\n", " "))
+		time.Sleep(100 * time.Millisecond)
+	}
+	defer end()
+	fmt.Println("working")
+	var all sync.WaitGroup
+	for i := range o.Workers {
+		all.Go(func() { c.work(ctx, i) })
+	}
+	all.Wait()
+	if err := c.locks.Close(context.Background()); err != nil {
+		fmt.Println("closing", err)
+	}
+	fmt.Println("over")
+	return nil
+}
+
+func (c *client[Tx]) open(ctx context.Context, open opener[Tx]) (func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	db, end, err := open(ctx, c.order)
+	if err != nil {
+		return nil, err
+	}
+	c.Control.plant(&db.Access().Dialect.Leases)
+	const patience = 2 * time.Second
+	var errs [4]error
+	c.db = db
+	c.locks, errs[0] = sqllock.New(ctx, db, sqllock.Options{TTL: ttl, Margin: margin, Holder: fmt.Sprint("client ", c.Client, ".", c.Life)})
+	c.store, errs[1] = idempotency.New(ctx, db, idempotency.Options{SingleTenant: true, Wait: patience})
+	c.payouts, errs[2] = businessrow.New[payoutRow](ctx, db, businessrow.Spec{
+		Table: "campaign_payouts", Key: []string{"payout_no"}, Compare: []string{"amount"},
+	}, businessrow.Options{Wait: patience})
+	c.registers, errs[3] = register.New(ctx, db)
+	if err := errors.Join(errs[:]...); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+func openSQL(ctx context.Context, o *order) (*holdfast.DB[*sql.Tx], func(), error) {
+	pool, _, err := dsn.Open(o.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool.SetMaxOpenConns(o.Pool)
+	pool.SetMaxIdleConns(o.Pool)
+	db, err := holdfastsql.Open(ctx, pool)
+	if err != nil {
+		_ = pool.Close()
+		return nil, nil, err
+	}
+	return db, func() { _ = pool.Close() }, nil
+}
+
+func openNative(ctx context.Context, o *order) (*holdfast.DB[pgx.Tx], func(), error) {
+	config, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.MaxConns = int32(o.Pool)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err := holdfastpgx.Open(ctx, pool)
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return db, func() { go pool.Close() }, nil // Close would wait for hanging connections
+}
+
+// A task is one operation of a worker.
+type task struct {
+	plan
+
+	id      string // of this operation, in the tables
+	written int    // how often it wrote there
+	key     string
+	b       *book
+	c       *history.Client
+}
+
+// work executes a worker's plans one after the other.
+func (c *client[Tx]) work(ctx context.Context, worker int) {
+	p := plannerOf(c.Seed, c.Client, c.Life, worker)
+	for n := 0; ctx.Err() == nil; n++ {
+		t := &task{plan: p.next(), id: fmt.Sprintf("%d.%d.%d.%d", c.Client, c.Life, worker, n), b: c.books.begin()}
+		t.c = t.b.rec.Client(worker)
+		err := c.do(t)
+		c.books.end(t.b)
+		if err != nil {
+			t.pause += 20 * time.Millisecond // the server may be down
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(t.pause):
+		}
+	}
+}
+
+// do runs one operation within its time. It ignores the error, because the outcome is recorded.
+func (c *client[Tx]) do(t *task) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	name := func(what string, n int) string { return keyOf(t.b.epoch, what, t.plan.key%n) }
+	switch t.job {
+	case visit, crash, overstay:
+		if t.key = name("lease", leaseKeys+1); t.plan.key%(leaseKeys+1) == leaseKeys {
+			t.key = always
+		}
+		return c.visit(ctx, t, c.lease)
+	case refund:
+		t.key = name("refund", refundKeys)
+		return c.refund(ctx, t)
+	case payout:
+		t.key = name("payout", payoutKeys)
+		return c.payout(ctx, t)
+	case swap, erase, read:
+		t.key = name("register", registerKeys)
+		return c.register(ctx, t)
+	case inLine:
+		t.key = name("fair", 1)
+		return c.visit(ctx, t, c.fair)
+	case shared:
+		t.key = name("shared", 1)
+		return c.visit(ctx, t, c.fair)
+	case permit:
+		t.key = name("semaphore", 1)
+		return c.visit(ctx, t, c.semaphore)
+	}
+	panic("no such job: " + t.job)
+}

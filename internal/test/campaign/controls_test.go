@@ -1,0 +1,126 @@
+//go:build unix
+
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// A control is a protection that the clients of a campaign omit. The campaign must then find a
+// violation.
+type control string
+
+const (
+	whole          control = ""                // nothing is removed
+	noGuard        control = "no-guard"        // a client that once acquired a lease writes without a guard
+	releaseByName  control = "release-by-name" // and not by term
+	tokenReset     control = "token-reset"     // a release deletes the row, and tokens start again
+	claimAfterWork control = "claim-after-work"
+	inMemory       control = "in-memory-expiry" // the client checks its own clock instead of using a guard
+	anyRelease     control = "any-release"      // every release counts as successful
+)
+
+var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease}
+
+// plant removes the protection from the SQL of the leases. The SQL belongs to this client only.
+func (c control) plant(l *dialect.Leases) {
+	replace := func(text *string, old, by string) {
+		was := *text
+		if *text = strings.ReplaceAll(was, old, by); *text == was {
+			panic("nothing to take away: " + old)
+		}
+	}
+	switch c {
+	case releaseByName:
+		replace(&l.Release, "owner = $2", "name <> $2")
+	case tokenReset:
+		replace(&l.Release, "UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE", "DELETE FROM {locks} WHERE")
+		byClock := regexp.MustCompile(`(?:GREATEST|MAX)\(([^,()]*token \+ 1), (?:c\.now|\{now\})\)`)
+		for _, g := range []*dialect.Grant{&l.Make, &l.Take, &l.HandOver} {
+			g.Text = byClock.ReplaceAllString(g.Text, "$1")
+		}
+	}
+}
+
+// faults returns the faults that reveal the control quickly.
+func (c control) faults(all []kind) (some []kind) {
+	for _, k := range all {
+		switch k {
+		case stop:
+			some = append(some, k, k, k)
+		case kill, clientClock:
+			some = append(some, k)
+		}
+	}
+	return some
+}
+
+// guard lets a transaction commit only if no other call acquired the lease in between.
+func (c *client[Tx]) guard(ctx context.Context, tx Tx, h *holding) error {
+	if c.Control == noGuard || c.Control == inMemory {
+		return nil
+	}
+	return c.locks.Guard(ctx, tx, h.lease.Term())
+}
+
+// looks replaces the guard in the control inMemory: it checks the client's own clock and then
+// works for a while before the transaction begins, so that a stop can hit that time.
+func (c *client[Tx]) looks(t *task, h *holding) error {
+	if c.Control != inMemory {
+		return nil
+	}
+	if !wall().Before(h.expiry) {
+		return sqllock.ErrLost
+	}
+	time.Sleep(40 * t.think)
+	return nil
+}
+
+// wall returns the current time of the wall clock, without the monotonic reading.
+func wall() time.Time { return time.Now().Round(0) }
+
+// refundThenClaim checks whether a record exists, does the work, and creates the record
+// afterwards.
+func (c *client[Tx]) refundThenClaim(ctx context.Context, t *task) error {
+	a := answer{Job: t.job, Key: t.key, ID: t.id, Outcome: executed, Value: t.id}
+	marks := c.db.Engine() != holdfast.PostgreSQL
+	err := c.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		q, err := c.db.Access().Join(tx)
+		if err != nil {
+			return err
+		}
+		a.Outcome, a.Value = executed, t.id
+		found, err := core.Compile("", `SELECT id FROM campaign_claims WHERE name = $1`, marks).QueryRow(ctx, q, []any{&a.Value}, []byte(t.key))
+		if found {
+			a.Outcome = replayed
+		}
+		if err != nil || found {
+			return err
+		}
+		return c.effect(ctx, tx, t, t.id)
+	})
+	if err == nil && a.Outcome == executed {
+		time.Sleep(5 * t.think)
+		err = c.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+			return c.exec(ctx, tx, `INSERT INTO campaign_claims (name, id) VALUES ($1, $2)`, []byte(t.key), t.id)
+		})
+	}
+	if err != nil {
+		a = answer{Job: t.job, Key: t.key, ID: t.id, Outcome: unknown, Err: err.Error()}
+		if errors.Is(err, holdfast.ErrInvalid) {
+			panic(fmt.Sprint(err))
+		}
+	}
+	t.b.told(a)
+	return err
+}

@@ -1,0 +1,105 @@
+//go:build unix
+
+package campaign
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Settings of all clients. The margin is large because a busy machine may delay a process, which
+// looks like a short stop.
+const (
+	ttl      = 2 * time.Second
+	margin   = 800 * time.Millisecond
+	shortTTL = 700 * time.Millisecond // of leases without renewal
+
+	leaseKeys    = 3 // in an epoch, plus one that all epochs share
+	refundKeys   = 40
+	payoutKeys   = 20
+	registerKeys = 2
+	permits      = 2 // of the semaphore
+)
+
+// A job is a kind of operation.
+type job string
+
+const (
+	visit    job = "visit"    // a lease, and refunds booked under its guard
+	crash    job = "crash"    // the same, but it is never released
+	overstay job = "overstay" // writes and releases after the lease is over
+	refund   job = "refund"   // idempotency.Do
+	payout   job = "payout"   // a business row, with Table.Do
+	swap     job = "swap"     // a register
+	erase    job = "erase"    // a register
+	read     job = "read"     // a register
+	inLine   job = "fair"     // a fair lock, exclusive
+	shared   job = "shared"   // a fair lock, shared
+	permit   job = "permit"   // of a semaphore
+)
+
+// jobs lists the jobs with their weights.
+var jobs = []struct {
+	job
+	weight int
+}{{visit, 30}, {crash, 3}, {overstay, 5}, {refund, 26}, {payout, 9}, {swap, 9}, {erase, 1}, {read, 5}, {inLine, 5}, {shared, 3}, {permit, 4}}
+
+// A plan is one operation of a worker with all its choices.
+type plan struct {
+	job   job
+	key   int
+	try   bool          // tries once, or again and again, instead of waiting
+	wait  time.Duration // gives up after this time
+	hold  time.Duration // how long it holds a lock
+	think time.Duration // how long its transaction takes between reading and writing
+	books int           // how often it writes under its lease
+	fails bool          // its function returns an error
+	pause time.Duration // afterwards
+}
+
+// A planner draws a worker's plans: the same seed, client, life and worker give the same
+// sequence, regardless of the results.
+type planner struct{ rng *rand.Rand }
+
+func plannerOf(seed uint64, client, life, worker int) planner {
+	return planner{rand.New(rand.NewPCG(seed, 1+uint64(client)<<40+uint64(life)<<8+uint64(worker)))}
+}
+
+func (p planner) next() plan {
+	upTo := func(d time.Duration) time.Duration { return time.Duration(p.rng.Int64N(int64(d))) }
+	sum := 0
+	for _, j := range jobs {
+		sum += j.weight
+	}
+	n := p.rng.IntN(sum)
+	var what job
+	for _, j := range jobs {
+		if n -= j.weight; n < 0 {
+			what = j.job
+			break
+		}
+	}
+	o := plan{
+		job: what, key: p.rng.IntN(1 << 16), try: p.rng.IntN(3) == 0,
+		wait: 300*time.Millisecond + upTo(3*time.Second), hold: upTo(40 * time.Millisecond), think: upTo(6 * time.Millisecond),
+		books: 1 + p.rng.IntN(3), fails: p.rng.IntN(25) == 0, pause: upTo(50 * time.Millisecond),
+	}
+	if p.rng.IntN(20) == 0 {
+		o.wait = upTo(10 * time.Millisecond) // given up while it is sent
+	}
+	if p.rng.IntN(12) == 0 {
+		o.hold = upTo(ttl) // long enough to be renewed
+	}
+	return o
+}
+
+// keyOf returns the key of an operation in an epoch.
+func keyOf(epoch int, what string, n int) string {
+	return fmt.Sprintf("%s%s/%d", prefixOf(epoch), what, n)
+}
+
+func prefixOf(epoch int) string { return fmt.Sprintf("e%05d/", epoch) }
+
+// always is the lease that all epochs share: its tokens are checked over the whole campaign.
+const always = "always"

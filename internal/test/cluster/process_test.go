@@ -1,0 +1,102 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// process is a server or a client that ends when this process ends, in whatever way.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// start starts cmd. The kernel kills cmd when the thread that started it ends, so that thread
+// waits for cmd.
+func start(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr.Setpgid = true
+	p := &process{cmd, make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(p.done)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.kill()
+		if log, ok := cmd.Stderr.(*os.File); ok && t.Failed() && log != os.Stderr {
+			said, _ := os.ReadFile(log.Name())
+			t.Logf("%s ends with\n%s", log.Name(), said[max(0, len(said)-3000):])
+		}
+	})
+	return p
+}
+
+// kill is kill -9, also of the processes that this one started.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (p *process) signal(s syscall.Signal) {
+	select {
+	case <-p.done:
+		return
+	default:
+	}
+	all := append([]int{p.cmd.Process.Pid}, children(p.cmd.Process.Pid)...)
+	for _, pid := range all {
+		_ = syscall.Kill(pid, s)
+	}
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// children lists the processes that pid started.
+func children(pid int) (list []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range stats {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var child, parent int
+		var state string
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if _, err := fmt.Sscan(string(text), &child); err != nil {
+			continue
+		}
+		if _, err := fmt.Sscan(rest, &state, &parent); err == nil && parent == pid {
+			list = append(list, child)
+		}
+	}
+	return list
+}

@@ -1,0 +1,155 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+)
+
+// namedLevels returns all levels that database/sql names, or those of the pgx handle.
+func (e *Env[Tx]) namedLevels() []sql.IsolationLevel {
+	if e.Handle.Name[:3] == "pgx" {
+		return []sql.IsolationLevel{sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+	}
+	return []sql.IsolationLevel{
+		sql.LevelDefault, sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelWriteCommitted,
+		sql.LevelRepeatableRead, sql.LevelSnapshot, sql.LevelSerializable, sql.LevelLinearizable,
+	}
+}
+
+// isolationOfCallers runs duplicates in callers' transactions at each level that the driver
+// supports. They have one effect, replay, report mismatches and keep a rejection. Every other
+// level is refused before a transaction begins.
+func isolationOfCallers[Tx any](e *Env[Tx]) {
+	works := []sql.IsolationLevel{sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+	if e.Engine == dbtest.SQLite {
+		works = works[:1]
+	}
+	for _, level := range e.namedLevels() {
+		tx, err := e.Begin(e.Ctx, level)
+		if err != nil {
+			if slices.Contains(works, level) {
+				e.Errorf("%v: %v", level, err)
+			}
+			e.Logf("%v is refused: %v", level, err)
+			continue
+		}
+		e.end(tx, false)
+		e.callersAt(level)
+	}
+}
+
+func (e *Env[Tx]) callersAt(level sql.IsolationLevel) {
+	key := level.String()
+	var mu sync.Mutex
+	outcomes := map[idempotency.Outcome]int{}
+	var wg sync.WaitGroup
+	for range 6 {
+		s := e.Store(idempotency.Options{}) // as in a separate process
+		wg.Go(func() {
+			o := e.callerRetries(s, level, key)
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes[o]++
+		})
+	}
+	wg.Wait()
+	e.WantOnce(key)
+	e.WantOnce("caller of " + key) // the caller's own write commits together with the execution
+	if outcomes[idempotency.Executed] != 1 || outcomes[idempotency.Replayed] != 5 {
+		e.Errorf("%v: %v", level, outcomes)
+	}
+
+	s := e.Store(idempotency.Options{})
+	tx := e.begin(level)
+	other := Op(key)
+	other.Request = "another"
+	if _, err := e.doTx(s, tx, other); !errors.Is(err, idempotency.ErrMismatch) {
+		e.Errorf("%v: %v, want a mismatch", level, err)
+	}
+	for _, outcome := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
+		r, err := idempotency.DoTx(e.Ctx, s, tx, Op("rejected "+key), func(ctx context.Context, tx Tx) (string, error) {
+			return "", errors.Join(e.Effect(ctx, tx, "rejected "+key), idempotency.Reject("no", "never"))
+		})
+		if rej := (*idempotency.Rejection)(nil); !errors.As(err, &rej) || r.Outcome != outcome {
+			e.Errorf("%v: %v, %v", level, r, err)
+		}
+	}
+	e.end(tx, true)
+	if n := e.Effects("rejected " + key); n != 0 {
+		e.Errorf("%v: the rejected function left %d effects", level, n)
+	}
+	if _, err := e.Do(s, Op("rejected "+key)); err == nil {
+		e.Errorf("%v: the rejection was not kept", level)
+	}
+}
+
+// callerRetries is a caller that starts a new transaction when an error asks for it.
+func (e *Env[Tx]) callerRetries(s *idempotency.Store[Tx], level sql.IsolationLevel, key string) idempotency.Outcome {
+	for e.Ctx.Err() == nil {
+		tx, err := e.Begin(e.Ctx, level)
+		if err != nil {
+			e.Error(err)
+			return 0
+		}
+		r, err := e.doTx(s, tx, Op(key))
+		if err == nil && r.Outcome == idempotency.Executed {
+			err = e.Effect(e.Ctx, tx, "caller of "+key)
+		}
+		if err == nil {
+			err = e.End(e.Ctx, tx, true)
+		}
+		switch {
+		case err == nil:
+			return r.Outcome
+		case e.DB.Retryable(err) || errors.Is(err, idempotency.ErrInProgress):
+			_ = e.End(e.Ctx, tx, false) // rolls back where Holdfast has not done so
+		default:
+			e.Errorf("%v: %v", level, err)
+			return 0
+		}
+	}
+	return 0
+}
+
+// readOnlyCaller uses a read-only transaction: it cannot claim, and no function runs.
+func readOnlyCaller[Tx any](e *Env[Tx]) {
+	readOnly := map[dbtest.Engine]string{
+		dbtest.Postgres: `SET TRANSACTION READ ONLY`, dbtest.MySQL: `START TRANSACTION READ ONLY`,
+		dbtest.MariaDB: `START TRANSACTION READ ONLY`, dbtest.SQLite: `PRAGMA query_only = ON`,
+	}[e.Engine]
+	tx := e.begin(sql.LevelDefault)
+	if _, err := e.Exec(e.Ctx, tx, readOnly); err != nil {
+		e.Fatal(err)
+	}
+	_, err := idempotency.DoTx(e.Ctx, e.Store(idempotency.Options{}), tx, Op("a"), func(context.Context, Tx) (string, error) {
+		e.Error("it ran without a claim")
+		return "", nil
+	})
+	if err == nil || errors.Is(err, idempotency.ErrInProgress) || e.DB.Retryable(err) {
+		e.Errorf("got %v, want an error that is not to be retried", err)
+	}
+	e.Logf("read only: %v", err)
+	e.gone(tx)
+}
+
+// manyInOneTransaction runs many operations in one caller's transaction. Each operation removes
+// its savepoint when it is done.
+func manyInOneTransaction[Tx any](e *Env[Tx]) {
+	s := e.Store(idempotency.Options{})
+	tx := e.begin(sql.LevelDefault)
+	for i := range 200 {
+		if _, err := e.doTx(s, tx, Op(numbered("op", i))); err != nil {
+			e.Fatal(err)
+		}
+	}
+	e.end(tx, true)
+	if n := e.Int(`SELECT COUNT(*) FROM effects`); n != 200 {
+		e.Errorf("%d effects", n)
+	}
+}

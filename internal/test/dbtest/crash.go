@@ -1,0 +1,265 @@
+//go:build unix
+
+package dbtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/dsn"
+)
+
+// startTimeout bounds the time from a server's start to its first answer: a recovery on a busy
+// machine can be slow.
+const startTimeout = 2 * time.Minute
+
+// CrashServer is a separate server that a test may kill with SIGKILL, with all of its processes
+// at once, and start again on the remaining data. It is durable: it answers a commit after the
+// commit is in its log.
+type CrashServer struct {
+	URL string // of an empty database
+	How string // a description of the server, for a log
+
+	admin  string // the URL of a database that always exists
+	launch func() (*exec.Cmd, error)
+	kill   func(pid int)
+	log    string
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// NewCrashServer starts a server of engine from the binaries of this machine, or MySQL in
+// Docker, with env added to its environment. The error names what is missing: a program, an
+// account or Docker. The server is removed when the test ends.
+func NewCrashServer(tb testing.TB, e Engine, env ...string) (*CrashServer, error) {
+	tb.Helper()
+	if !e.available() {
+		return nil, errors.New(e.missing())
+	}
+	prepare := map[Engine]func(testing.TB, []string) (*CrashServer, error){
+		Postgres: crashPostgres, MariaDB: crashMariaDB, MySQL: crashMySQL,
+	}[e]
+	if prepare == nil {
+		return nil, errors.New("it has no server")
+	}
+	s, err := prepare(tb, env)
+	if err != nil {
+		return nil, err
+	}
+	tb.Cleanup(func() { _ = s.Kill() })
+	if err := s.Start(); err != nil {
+		return nil, err
+	}
+	if e != Postgres {
+		err := runAdmin(s.admin, statements("CREATE DATABASE own CHARACTER SET utf8mb4"))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Kill ends every process of the server with SIGKILL and waits until they have ended.
+func (s *CrashServer) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return nil
+	}
+	s.kill(s.cmd.Process.Pid)
+	select {
+	case <-s.ended:
+		s.cmd = nil
+		return nil
+	case <-time.After(startTimeout):
+		return errors.New("the server does not end")
+	}
+}
+
+// killAll kills a process and all processes that it has started.
+func killAll(pid int) {
+	_ = syscall.Kill(pid, syscall.SIGSTOP) // otherwise it could start others now
+	for _, child := range append(children(pid), pid) {
+		_ = syscall.Kill(child, syscall.SIGKILL)
+	}
+	left, _ := filepath.Glob(fmt.Sprintf("/dev/shm/*faketime_*_%d", pid)) // left by libfaketime
+	for _, file := range left {
+		_ = os.Remove(file)
+	}
+}
+
+// Start starts the server, and waits until it answers.
+func (s *CrashServer) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	for end := time.Now().Add(startTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err := s.run(); err != nil {
+			return err
+		}
+		if err = s.answers(); err == nil {
+			return nil
+		}
+	}
+	said, _ := os.ReadFile(s.log)
+	return fmt.Errorf("the server does not answer: %w\n%.4000s", err, said)
+}
+
+// run starts the program unless it runs. The program exits while a process of its former run
+// exists.
+func (s *CrashServer) run() error {
+	if s.cmd != nil {
+		select {
+		case <-s.ended:
+		default:
+			return nil
+		}
+	}
+	cmd, err := s.launch()
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it was killed
+		close(ended)
+	}()
+	s.cmd, s.ended = cmd, ended
+	return nil
+}
+
+func (s *CrashServer) answers() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	db, _, err := dsn.Open(s.admin)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	var one int
+	return db.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+}
+
+// children returns the processes that a process has started.
+func children(pid int) (all []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, stat := range stats {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			continue
+		}
+		// The name, in parentheses, may contain any characters.
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			all = append(all, append(children(child), child)...)
+		}
+	}
+	return all
+}
+
+// program returns a function that starts a command as an account, with its output in a file.
+func program(as *syscall.Credential, dir, log string, env []string, path string, args ...string) func() (*exec.Cmd, error) {
+	return func() (*exec.Cmd, error) {
+		cmd := exec.Command(path, args...) //nolint:noctx // it ends when it is killed
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
+		out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = out.Close() }() // the server has its own copy
+		cmd.Stdout, cmd.Stderr = out, out
+		err = cmd.Start()
+		return cmd, err
+	}
+}
+
+func crashPostgres(tb testing.TB, env []string) (*CrashServer, error) {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	as, err := accountOf("postgres")
+	if len(found) == 0 {
+		err = errors.New("no initdb in /usr/lib/postgresql/*/bin")
+	}
+	if err != nil {
+		return nil, err
+	}
+	bin := filepath.Dir(found[len(found)-1])
+	dir, port := OwnFolder(tb, as), FreePort(tb)
+	data, log := filepath.Join(dir, "data"), filepath.Join(dir, "log")
+	RunAs(tb, as, dir, filepath.Join(bin, "initdb"), "-D", data, "-U", "holdfast", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
+	url := "postgres://holdfast@127.0.0.1:" + port + "/postgres?sslmode=disable"
+	return &CrashServer{
+		URL: url, admin: url, log: log, kill: killAll, How: filepath.Join(bin, "postgres"),
+		launch: program(as, dir, log, env, filepath.Join(bin, "postgres"), "-D", data, "-p", port,
+			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200"),
+	}, nil
+}
+
+func crashMariaDB(tb testing.TB, env []string) (*CrashServer, error) {
+	server, install := Find("mariadbd"), Find("mariadb-install-db")
+	as, err := accountOf("mysql", "nobody")
+	if server == "" || install == "" {
+		err = errors.New("no mariadbd and mariadb-install-db on this machine")
+	}
+	if err != nil {
+		return nil, err
+	}
+	dir, port := OwnFolder(tb, as), FreePort(tb)
+	data, log := filepath.Join(dir, "data"), filepath.Join(dir, "log")
+	RunAs(tb, as, dir, install, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--auth-root-authentication-method=normal",
+		"--skip-test-db", "--skip-name-resolve", "--force")
+	address := "mysql://root@tcp(127.0.0.1:" + port + ")/"
+	return &CrashServer{
+		URL: address + "own", admin: address + "mysql", log: log, kill: killAll, How: server,
+		launch: program(as, dir, log, env, server, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--bind-address=127.0.0.1", "--port="+port,
+			"--socket=s", "--pid-file=pid", "--skip-name-resolve", "--skip-grant-tables", "--skip-networking=0", "--innodb-buffer-pool-size=32M"),
+	}, nil
+}
+
+// crashMySQL runs MySQL in Docker: it cannot be installed beside MariaDB.
+func crashMySQL(tb testing.TB, env []string) (*CrashServer, error) {
+	docker, err := exec.LookPath("docker")
+	if err == nil {
+		err = exec.Command(docker, "info").Run() //nolint:noctx // short
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no Docker: %w", err)
+	}
+	port, name := FreePort(tb), newName()
+	dir := OwnFolder(tb, nil)
+	run := []string{
+		"create", "--name", name, "--label", "holdfast=campaign", "--user", "mysql", "-p", "127.0.0.1:" + port + ":3306",
+		"-e", "MYSQL_ALLOW_EMPTY_PASSWORD=1",
+	}
+	for _, v := range env {
+		run = append(run, "-e", v)
+	}
+	run = append(run, "mysql:9.7", "mysqld", "--max-connections=500")
+	if said, err := exec.Command(docker, run...).CombinedOutput(); err != nil { //nolint:noctx // short
+		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(run, " "), err, said)
+	}
+	tb.Cleanup(func() {
+		_ = exec.Command(docker, "rm", "-f", "-v", name).Run() //nolint:noctx // short
+	})
+	address := "mysql://root@tcp(127.0.0.1:" + port + ")/"
+	log := filepath.Join(dir, "log")
+	return &CrashServer{
+		URL: address + "own", admin: address + "mysql", log: log, How: "mysql:9.7 in Docker",
+		launch: program(nil, dir, log, nil, docker, "start", "-a", name),                 // ends with the server
+		kill:   func(int) { _ = exec.Command(docker, "kill", "-s", "KILL", name).Run() }, //nolint:noctx // short
+	}, nil
+}

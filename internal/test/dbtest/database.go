@@ -1,0 +1,177 @@
+package dbtest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/holdfast-go/holdfast/internal/dsn"
+)
+
+const (
+	// dropWait bounds how long a drop waits for sessions that still hold locks.
+	dropWait = 20 * time.Second
+	// adminTimeout bounds the work around a test, including the wait of a drop.
+	adminTimeout = Hang
+)
+
+// DSN makes a fresh database for this test and returns its URL: a new schema on PostgreSQL, a
+// new database on MySQL and MariaDB, a new file for SQLite. It is dropped when the test ends.
+func DSN(tb testing.TB, e Engine) string {
+	tb.Helper()
+	if !e.available() {
+		tb.Fatal(e.missing())
+	}
+	if e == MySQL || e == MariaDB {
+		showDriverLog(tb)
+	}
+	name := newName()
+	if e == SQLite {
+		fresh := "sqlite://" + filepath.Join(tb.TempDir(), name+".db")
+		markRan(tb, e, fresh)
+		return fresh
+	}
+
+	server := os.Getenv(e.variable())
+	markRan(tb, e, server)
+	d := databaseOf(tb, e, server, name)
+	if err := runAdmin(server, d.create); err != nil {
+		tb.Fatalf("make a database for the test: %v", err)
+	}
+	tb.Cleanup(func() {
+		// Sessions that a test leaves running must not fail the test here: the leak check and
+		// the test's own assertions detect them.
+		if err := runAdmin(server, d.drop); err != nil {
+			tb.Logf("left behind on %s: %s: %v", e, name, err)
+		}
+	})
+	return d.url
+}
+
+func newName() string { return "hf_" + strings.ToLower(rand.Text()[:16]) }
+
+// database is the SQL that creates and drops a test's database.
+type database struct {
+	url          string
+	create, drop func(context.Context, *sql.Conn) error
+}
+
+func databaseOf(tb testing.TB, e Engine, server, name string) database {
+	tb.Helper()
+	if e == Postgres {
+		u, err := url.Parse(server)
+		if err != nil {
+			tb.Fatalf("%s is not a URL", e.variable())
+		}
+		query := u.Query()
+		query.Set("search_path", name)
+		u.RawQuery = query.Encode()
+		return database{u.String(), statements("CREATE SCHEMA " + name), statements(
+			fmt.Sprintf(endPostgresSessions, name),
+			fmt.Sprintf("SET lock_timeout = %d", dropWait.Milliseconds()),
+			"DROP SCHEMA IF EXISTS "+name+" CASCADE",
+		)}
+	}
+	config, err := mysqldriver.ParseDSN(strings.TrimPrefix(server, "mysql://"))
+	if err != nil {
+		tb.Fatalf("%s is not of the form mysql://user:password@tcp(host:port)/database", e.variable())
+	}
+	config.DBName = name
+	drop := statements(
+		fmt.Sprintf("SET SESSION lock_wait_timeout = %d", int(dropWait.Seconds())),
+		"DROP DATABASE IF EXISTS "+name)
+	return database{
+		"mysql://" + config.FormatDSN(),
+		statements("CREATE DATABASE " + name + " CHARACTER SET utf8mb4"),
+		func(ctx context.Context, conn *sql.Conn) error {
+			if _, err := endMySQLSessions(ctx, conn, e, name); err != nil {
+				return err
+			}
+			return drop(ctx, conn)
+		},
+	}
+}
+
+// endPostgresSessions ends the sessions that hold locks in the schema: a client that a test
+// froze or cut off would block the drop.
+const endPostgresSessions = `SELECT pg_terminate_backend(l.pid)
+	FROM pg_locks l
+	JOIN pg_class c ON c.oid = l.relation
+	JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+	AND n.nspname = '%s' AND l.pid <> pg_backend_pid()`
+
+// endMySQLSessions ends the other sessions in the database, for the same reason, and returns
+// their number.
+func endMySQLSessions(ctx context.Context, conn *sql.Conn, e Engine, name string) (int, error) {
+	// MySQL's information_schema.PROCESSLIST fails with 3854 while any session runs a statement
+	// that is not text. On MariaDB the other table is disabled.
+	list := "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_DB = ? AND PROCESSLIST_ID <> CONNECTION_ID()"
+	if e == MariaDB {
+		list = "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND ID <> CONNECTION_ID()"
+	}
+	rows, err := conn.QueryContext(ctx, list, name)
+	if err != nil {
+		return 0, fmt.Errorf("list sessions: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return 0, fmt.Errorf("list sessions: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return 0, fmt.Errorf("list sessions: %w", err)
+	}
+	for _, id := range ids {
+		_, _ = conn.ExecContext(ctx, fmt.Sprintf("KILL %d", id)) // it may have ended already
+	}
+	return len(ids), nil
+}
+
+// statements returns a function that runs the statements in order.
+func statements(list ...string) func(context.Context, *sql.Conn) error {
+	return func(ctx context.Context, conn *sql.Conn) error {
+		for _, statement := range list {
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return fmt.Errorf("%.60s: %w", statement, err)
+			}
+		}
+		return nil
+	}
+}
+
+// runAdmin runs f on a session of the server.
+func runAdmin(server string, f func(context.Context, *sql.Conn) error) error {
+	// The test's own context has ended when its cleanup runs.
+	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
+	defer cancel()
+	return withConn(ctx, server, func(conn *sql.Conn) error { return f(ctx, conn) })
+}
+
+// withConn runs f on a session and then closes the session.
+func withConn(ctx context.Context, server string, f func(*sql.Conn) error) error {
+	db, _, err := dsn.Open(server)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer func() { _ = db.Close() }()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	return f(conn)
+}

@@ -1,0 +1,117 @@
+// Package dbtest gives a test a separate database on each available engine. SQLite is always
+// available, a server if its DSN variable is set, as `make test` does.
+package dbtest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Engine names a database system that the tests run on.
+type Engine string
+
+// The engines, with their names in HOLDFAST_TEST_REQUIRE.
+const (
+	Postgres Engine = "postgres"
+	MySQL    Engine = "mysql"
+	MariaDB  Engine = "mariadb"
+	SQLite   Engine = "sqlite"
+)
+
+const (
+	requireVariable = "HOLDFAST_TEST_REQUIRE"
+	chosenVariable  = "HOLDFAST_TEST_ENGINES" // a list as well: other engines do not run
+)
+
+var allEngines = [...]Engine{Postgres, MySQL, MariaDB, SQLite}
+
+// variable returns the environment variable with the DSN of e's server.
+func (e Engine) variable() string {
+	return "HOLDFAST_TEST_" + strings.ToUpper(string(e)) + "_DSN"
+}
+
+// available reports whether a test can run on e.
+func (e Engine) available() bool {
+	return e == SQLite || os.Getenv(e.variable()) != ""
+}
+
+// missing returns the reason why e did not run.
+func (e Engine) missing() string {
+	return fmt.Sprintf("%s did not run: %s is not set; `make test` sets it up", e, e.variable())
+}
+
+// chosen reports whether HOLDFAST_TEST_ENGINES lists e, or is not set.
+func (e Engine) chosen() bool {
+	list := os.Getenv(chosenVariable)
+	engines, err := parseEngines(chosenVariable, list)
+	return list == "" || err != nil || slices.Contains(engines, e)
+}
+
+// Engines lists the engines that are available and chosen.
+func Engines() []Engine {
+	var engines []Engine
+	for _, e := range allEngines {
+		if e.available() && e.chosen() {
+			engines = append(engines, e)
+		}
+	}
+	return engines
+}
+
+// Each runs f as a parallel subtest on every available engine, or on those that
+// HOLDFAST_TEST_ENGINES lists. If HOLDFAST_TEST_REQUIRE names an engine that is not available,
+// the test fails.
+func Each(t *testing.T, f func(t *testing.T, e Engine)) {
+	t.Helper()
+	required, err := parseEngines(requireVariable, os.Getenv(requireVariable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parseEngines(chosenVariable, os.Getenv(chosenVariable)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range allEngines {
+		switch {
+		case !e.chosen():
+		case e.available():
+			t.Run(string(e), func(t *testing.T) {
+				t.Parallel()
+				f(t, e)
+			})
+		case slices.Contains(required, e):
+			t.Errorf("%s requires it: %s", requireVariable, e.missing())
+		default:
+			logOnce(t, e.missing())
+		}
+	}
+}
+
+// parseEngines reads a variable's comma-separated list of engines.
+func parseEngines(variable, list string) ([]Engine, error) {
+	var engines []Engine
+	for name := range strings.SplitSeq(list, ",") {
+		e := Engine(strings.TrimSpace(name))
+		switch {
+		case e == "":
+		case !slices.Contains(allEngines[:], e):
+			return nil, fmt.Errorf("%s: unknown engine %q (known: %v)", variable, e, allEngines)
+		default:
+			engines = append(engines, e)
+		}
+	}
+	return engines, nil
+}
+
+var logged sync.Map
+
+// logOnce logs a line in the first test of the process that calls it.
+func logOnce(tb testing.TB, line string) {
+	tb.Helper()
+	if _, before := logged.LoadOrStore(line, true); !before {
+		tb.Log(line)
+	}
+}

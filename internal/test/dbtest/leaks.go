@@ -1,0 +1,18 @@
+package dbtest
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// VerifyNoLeaks runs the tests of a package and fails if goroutines remain: call it from
+// TestMain. It ignores only the goroutines that options name: a closed pool has none. It also
+// drops the databases that Prepared keeps.
+func VerifyNoLeaks(m *testing.M, options ...goleak.Option) {
+	goleak.VerifyTestMain(m, append(options, goleak.Cleanup(func(code int) {
+		dropSpare()
+		os.Exit(code)
+	}))...)
+}

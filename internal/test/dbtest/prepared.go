@@ -1,0 +1,307 @@
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/dsn"
+)
+
+const (
+	// rowsToClear is the maximum number of rows in a database that is used again. With more
+	// rows, a drop is cheaper.
+	rowsToClear = 5000
+	// sessionsEnd bounds the wait for sessions that should end.
+	sessionsEnd = 2 * time.Second
+)
+
+// prepared is a database with tables, and a description of its initial state.
+type prepared struct {
+	database
+	name   string
+	tables map[string][]row // each table's rows
+	shape  []string
+}
+
+type row []any
+
+type sort struct {
+	engine Engine
+	kind   string
+}
+
+// spare holds the databases that no test uses: creating the tables again costs more than most
+// tests.
+var spare struct {
+	mu   sync.Mutex
+	free map[sort][]*prepared
+}
+
+// Prepared returns the URL of a separate database for this test, to which fill has been applied.
+// It is a fresh one, or one that an earlier test of this process has used and whose tables and
+// rows are restored to their state after fill. A kind has one fill. Call VerifyNoLeaks from
+// TestMain: it drops these databases.
+func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) string {
+	tb.Helper()
+	if e == SQLite || !e.available() {
+		fresh := DSN(tb, e)
+		fillAt(tb, fresh, fill)
+		return fresh
+	}
+	if e == MySQL || e == MariaDB {
+		showDriverLog(tb)
+	}
+	server := os.Getenv(e.variable())
+	markRan(tb, e, server)
+	of := sort{e, kind}
+	p := takeSpare(of)
+	if p == nil {
+		p = &prepared{name: newName()}
+		p.database = databaseOf(tb, e, server, p.name)
+		if err := runAdmin(server, p.create); err != nil {
+			tb.Fatalf("make a database for the test: %v", err)
+		}
+		fillAt(tb, p.url, fill)
+		if err := runAdmin(p.url, func(ctx context.Context, conn *sql.Conn) error { return p.remember(ctx, conn, e) }); err != nil {
+			tb.Fatalf("look at the test's database: %v", err)
+		}
+	}
+	tb.Cleanup(func() {
+		if !tb.Failed() { // after a failure, statements may still run in it
+			if err := runAdmin(p.url, func(ctx context.Context, conn *sql.Conn) error { return p.restore(ctx, conn, e) }); err == nil {
+				spare.mu.Lock()
+				spare.free[of] = append(spare.free[of], p)
+				spare.mu.Unlock()
+				return
+			}
+		}
+		if err := runAdmin(server, p.drop); err != nil {
+			tb.Logf("left behind on %s: %s: %v", e, p.name, err)
+		}
+	})
+	return p.url
+}
+
+func fillAt(tb testing.TB, url string, fill func(db *sql.DB)) {
+	tb.Helper()
+	db, _, err := dsn.Open(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	fill(db)
+}
+
+func takeSpare(of sort) *prepared {
+	spare.mu.Lock()
+	defer spare.mu.Unlock()
+	if spare.free == nil {
+		spare.free = map[sort][]*prepared{}
+	}
+	free := spare.free[of]
+	if len(free) == 0 {
+		return nil
+	}
+	p := free[len(free)-1]
+	spare.free[of] = free[:len(free)-1]
+	return p
+}
+
+// dropSpare drops the remaining databases at the end of the process.
+func dropSpare() {
+	spare.mu.Lock()
+	defer spare.mu.Unlock()
+	for of, free := range spare.free {
+		for _, p := range free {
+			if err := runAdmin(os.Getenv(of.engine.variable()), p.drop); err != nil {
+				fmt.Fprintf(os.Stderr, "left behind on %s: %s: %v\n", of.engine, p.name, err)
+			}
+		}
+	}
+	spare.free = nil
+}
+
+// These queries describe a database: its tables, and a line for each of their parts.
+var (
+	tablesOf = map[Engine]string{
+		Postgres: `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`,
+		MySQL:    `SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_TYPE = 'BASE TABLE'`,
+		MariaDB:  `SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_TYPE = 'BASE TABLE'`,
+	}
+	shapeOf = map[Engine]string{
+		Postgres: `SELECT concat_ws(' ', c.relname, c.relkind, c.relpersistence, c.reloptions) FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace
+			UNION ALL SELECT concat_ws(' ', a.attrelid::regclass, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attcollation, pg_get_expr(d.adbin, d.adrelid))
+			FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+			WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+			UNION ALL SELECT concat_ws(' ', indexdef) FROM pg_indexes WHERE schemaname = current_schema()
+			UNION ALL SELECT concat_ws(' ', conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = current_schema()::regnamespace
+			UNION ALL SELECT concat_ws(' ', t.tgrelid::regclass, t.tgname, t.tgenabled) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = current_schema()::regnamespace
+			UNION ALL SELECT concat_ws(' ', c.relname, r.rulename) FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class WHERE c.relnamespace = current_schema()::regnamespace
+			UNION ALL SELECT typname FROM pg_type WHERE typnamespace = current_schema()::regnamespace
+			UNION ALL SELECT collname FROM pg_collation WHERE collnamespace = current_schema()::regnamespace
+			UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+			ORDER BY 1`,
+		MySQL:   shapeOfMySQL,
+		MariaDB: shapeOfMySQL,
+	}
+)
+
+const shapeOfMySQL = `SELECT CONCAT_WS(' ', TABLE_NAME, TABLE_TYPE, ENGINE, ROW_FORMAT, TABLE_COLLATION) x FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
+	UNION ALL SELECT CONCAT_WS(' ', TABLE_NAME, ORDINAL_POSITION, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLLATION_NAME, COLUMN_DEFAULT, EXTRA) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
+	UNION ALL SELECT CONCAT_WS(' ', TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, COLUMN_NAME, NON_UNIQUE, SUB_PART) FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()
+	UNION ALL SELECT CONCAT_WS(' ', TABLE_NAME, CONSTRAINT_NAME, CONSTRAINT_TYPE) FROM information_schema.TABLE_CONSTRAINTS WHERE TABLE_SCHEMA = DATABASE()
+	UNION ALL SELECT CONCAT_WS(' ', TRIGGER_NAME, EVENT_OBJECT_TABLE) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()
+	UNION ALL SELECT CONCAT_WS(' ', ROUTINE_NAME, ROUTINE_TYPE) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = DATABASE()
+	UNION ALL SELECT CONCAT_WS(' ', SCHEMA_NAME, DEFAULT_COLLATION_NAME) FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = DATABASE()
+	ORDER BY 1`
+
+// remember stores a description of the database.
+func (p *prepared) remember(ctx context.Context, conn *sql.Conn, e Engine) error {
+	names, err := list(ctx, conn, tablesOf[e])
+	if err != nil {
+		return err
+	}
+	p.tables = map[string][]row{}
+	for _, name := range names {
+		if p.tables[name], err = rowsOf(ctx, conn, name); err != nil {
+			return err
+		}
+	}
+	p.shape, err = list(ctx, conn, shapeOf[e])
+	return err
+}
+
+// restore restores the database to that state; an error says that this is not possible.
+func (p *prepared) restore(ctx context.Context, conn *sql.Conn, e Engine) error {
+	if err := p.endSessions(ctx, conn, e); err != nil {
+		return err
+	}
+	names, err := list(ctx, conn, tablesOf[e])
+	if err != nil {
+		return err
+	}
+	bound := "SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1"
+	if e == Postgres {
+		bound = "SET lock_timeout = '1s'"
+	}
+	if _, err := conn.ExecContext(ctx, bound); err != nil {
+		return err //nolint:wrapcheck // it is not shown
+	}
+	for _, name := range names {
+		if _, was := p.tables[name]; !was {
+			if _, err := conn.ExecContext(ctx, "DROP TABLE "+name); err != nil {
+				return err //nolint:wrapcheck // as above
+			}
+		}
+	}
+	shape, err := list(ctx, conn, shapeOf[e])
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(shape, p.shape) {
+		return errors.New("its tables were changed")
+	}
+	return p.restoreRows(ctx, conn, e)
+}
+
+func (p *prepared) restoreRows(ctx context.Context, conn *sql.Conn, e Engine) error {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	defer func() { _ = tx.Rollback() }()
+	for name, rows := range p.tables {
+		r, err := tx.ExecContext(ctx, "DELETE FROM "+name)
+		if err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+		if n, err := r.RowsAffected(); err != nil || n > rowsToClear {
+			return errors.Join(errors.New("it has many rows"), err)
+		}
+		for _, values := range rows {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO "+name+" VALUES "+placeholders(e, len(values)), values...); err != nil {
+				return err //nolint:wrapcheck // as above
+			}
+		}
+	}
+	return tx.Commit() //nolint:wrapcheck // as above
+}
+
+func placeholders(e Engine, n int) string {
+	var marks []string
+	for i := range n {
+		mark := "?"
+		if e == Postgres {
+			mark = fmt.Sprintf("$%d", i+1)
+		}
+		marks = append(marks, mark)
+	}
+	return "(" + strings.Join(marks, ", ") + ")"
+}
+
+// endSessions ends the sessions that a test has left, and waits until they are gone.
+func (p *prepared) endSessions(ctx context.Context, conn *sql.Conn, e Engine) error {
+	if e == Postgres {
+		return statements(fmt.Sprintf(endPostgresSessions, p.name))(ctx, conn)
+	}
+	for end := time.Now().Add(sessionsEnd); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		ended, err := endMySQLSessions(ctx, conn, e, p.name)
+		if err != nil || ended == 0 {
+			return err
+		}
+	}
+	return errors.New("a session does not end")
+}
+
+// list returns the first column of a query.
+func list(ctx context.Context, conn *sql.Conn, query string) (all []string, err error) {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, err //nolint:wrapcheck // as above
+		}
+		all = append(all, s)
+	}
+	return all, rows.Err() //nolint:wrapcheck // as above
+}
+
+func rowsOf(ctx context.Context, conn *sql.Conn, table string) (all []row, err error) {
+	rows, err := conn.QueryContext(ctx, "SELECT * FROM "+table)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	for rows.Next() {
+		values, into := make(row, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err //nolint:wrapcheck // as above
+		}
+		for i, v := range values {
+			if b, ok := v.([]byte); ok {
+				values[i] = slices.Clone(b)
+			}
+		}
+		all = append(all, values)
+	}
+	return all, rows.Err() //nolint:wrapcheck // as above
+}

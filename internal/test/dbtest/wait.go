@@ -1,0 +1,42 @@
+package dbtest
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// No test depends on the speed of the machine. A test waits for an event, at most Hang. A call
+// that promises to end within a bound may take Slack more. Rates, curves and memory are measured
+// only if AtScale reports true.
+const (
+	// Hang bounds the wait for an event. Only a test that hangs reaches it.
+	Hang = time.Minute
+	// Slack is how much longer than its bound a call may take on a busy machine. The waits that
+	// such a call must not wait for are longer: InnoDB's is 50 s.
+	Slack = 40 * time.Second
+
+	scaleVariable = "HOLDFAST_TEST_SCALE"
+)
+
+// Eventually waits until ok returns true, and fails the test after Hang.
+func Eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(Hang); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			tb.Fatalf("not within %v: %s", Hang, what)
+		}
+	}
+}
+
+// AtScale reports whether the test should measure: `make scale` sets HOLDFAST_TEST_SCALE=1 and
+// runs one package at a time.
+func AtScale() bool { return os.Getenv(scaleVariable) != "" }
+
+// OnlyAtScale skips a test of rates, curves or memory unless `make scale` runs it.
+func OnlyAtScale(tb testing.TB) {
+	tb.Helper()
+	if !AtScale() {
+		tb.Skipf("it measures: make scale, or %s=1", scaleVariable)
+	}
+}

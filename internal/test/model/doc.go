@@ -1,0 +1,93 @@
+// Package model contains models of Holdfast's protocols, and the test that lets Spin explore
+// them: every order of every step within the bounds. No program uses the package. lease.pml
+// models leases, claims.pml fair and shared locks and semaphores, staged.pml staged operations.
+//
+// # Leases: what is modelled
+//
+// The model has one key, statement by statement: acquire (a takeover, or an insert above the
+// token floor), the same attempt sent again or looked up, renewal, guard, release, hand-over to
+// the next in the queue of the process, force-release, and the reaper. Replies are late or lost,
+// requests run after their client gave up, clients stop forever at any place. Time is modelled
+// twice: as a clock with arbitrary readings, under which G2 and G3 hold, and as a clock that
+// gains at most its margin, which G1 needs.
+//
+// # Properties
+//
+// The head of each file lists its properties. Those of lease.pml are: G1, G2 and G3 of
+// Holdfast's promise; KEPT, about the result of a release; and OVER, FREE and DONE, without
+// which a protocol that never grants would pass. The head also lists planted bugs: each removes
+// one rule of the protocol and names the property that then fails. The test runs them all, so it
+// fails if a property no longer detects its bug.
+//
+// # Bounds
+//
+// The test explores each of these models of leases completely (no hashing of states, no limit of
+// depth reached). The numbers are the states that Spin 6.5.2 stores:
+//
+//	any clock, 2 clients, 2 attempts each                                6,004,837
+//	any clock, 2 clients, 1 attempt, force-release                         881,415
+//	margin 1 of TTL 3, 2 clients, 1 attempt, reaper                      5,221,254
+//	margin 1 of TTL 3, 2 clients, 2 attempts, no reaper                  4,717,535
+//	margin 1 of TTL 3, 2 clients, 1 attempt, force-release, no reaper      831,251
+//
+// In each of them one client loses replies and one renews (which changes nothing under a clock
+// with arbitrary readings). -bound=large adds:
+//
+//	any clock, 2 clients, 2 attempts each, force-release                33,919,205
+//	any clock, 3 clients, 1 attempt                                     10,794,381
+//	any clock, 2 clients, 1 attempt, both lose replies, force-release   21,709,482
+//	margin 1 of TTL 3, 2 clients, 1 attempt, reaper, guards              9,972,761
+//	margin 1 of TTL 2, 2 clients, 1 attempt, reaper, force-release       7,708,785
+//	margin 1 of TTL 3, 2 clients, 2 attempts, no reaper, token blocks    9,755,439
+//
+// The last model is an experiment: a grant reserves a block of tokens, and a process hands over
+// from it without a statement. It is correct while the clock behaves and no client forces a
+// release. Under any other clock, and with a force-release under each clock, a process that does
+// not know of the later grant issues a token that is less than the later one (TOKEN_BLOCKS).
+//
+// # Queues: fair and shared locks, semaphores
+//
+// claims.pml has one key. It models the anchor from which tokens are drawn and its floor,
+// joining in a transaction, polling, the grant, the removal of dead claims, renewal, guard,
+// leaving, force-release and the reaper. Clients die in the queue and as holders, commits are
+// lost, claims are granted whose reply is lost. The clients are readers and a writer, or three
+// clients of a semaphore with two permits:
+//
+//	any clock, 3 clients, guards                                           222,267
+//	any clock, 3 clients, one loses replies, force-release               1,051,540
+//	any clock, 2 clients, reaper, one loses replies                        162,621
+//	margin 1 of TTL 2, 3 clients                                         2,447,018
+//	margin 1 of TTL 2, 2 clients, one renews and loses replies              65,796
+//	margin 1 of TTL 2, 2 clients, one renews, reaper (large)             2,516,185
+//
+// The other models of the test are as large, or belong to -bound=large.
+//
+// # Staged operations
+//
+// staged.pml has one operation with two local steps and a call, run by two workers with two
+// attempts each, with an operator, provider events, and any clock: a lease may have ended at any
+// place. Every commit may be in doubt, every request lost or late:
+//
+//	a call in doubt is parked                                              566,091
+//	it is taken over, and the provider honours keys                        379,260
+//	it is reconciled                                                       245,587
+//
+// The model found two bugs. A worker that took a call over, and lost the answer to that commit,
+// treated a call in doubt as one that was never made (DOUBT_FORGOTTEN). An event that came
+// before the lease's end left an operation parked forever (NEWS_FORGOTTEN).
+//
+// # What is left out
+//
+//   - More than one key: the order of several guards, and of several renewals in one statement.
+//   - Lost data and failover, and database nodes with different clocks.
+//   - Durations; for queues, batches of claims that join together, and calls with another
+//     capacity.
+//   - For staged operations: MaxAttempts, more than one call, erasure, restores.
+//   - Isolation above READ COMMITTED. A caller's transaction whose snapshot is older than the
+//     grant is a planted bug: it must be refused.
+//   - More of the caller's transaction than one read and one write after the guard.
+//   - Whether each engine's locks behave as the comments of the statements describe. The
+//     conformance suite tests the engines.
+//   - NOW in a token, and a renewal that stops on the server between its NOW and its row lock.
+//     It skips locked rows, so it does not wait.
+package model

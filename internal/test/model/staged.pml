@@ -1,0 +1,592 @@
+/*
+ * A staged operation, at the level of database transactions, and a provider outside
+ * of the database. As in lease.pml, anything may happen between two steps.
+ *
+ * The operation books a row in the caller's table (Local), pays at the provider
+ * (Call), closes the row (Local) and ends.
+ *
+ * The rows, and the variables that represent them:
+ *
+ *   staged(state, owner, token, due_at, step)   state, owner, token, -, at
+ *   steps(name, state, token)                   book, close; pay, payToken
+ *
+ * owner is the id of one attempt; 0 is NULL. Every transaction of a worker begins with
+ *   Own: UPDATE staged SET step = $4, mode = $5, due_at = NOW + lease
+ *         WHERE key_hash = $1 AND owner = $2 AND token = $3 AND state = 1
+ * and holds the row's lock until it ends. All other writers lock that row too. So a
+ * transaction is one step here, at its commit. A transaction that was rolled back did
+ * nothing and is sent again, which is no step. A transaction whose answer is lost is
+ * sent again after it was done.
+ *
+ * due_at is not modelled: a test of whether it has passed may always give either
+ * result. This is the worst case: every lease may have ended at any place.
+ *
+ * A request to the provider is carried out at any time, or never; the worker gets its
+ * answer, or not. The model assumes two rules, and plants bugs that break them: a
+ * request does not leave after the worker's lease has ended (the call's context has
+ * ended by then), and "not done" means that it will never be done either.
+ *
+ * Workers represent calls of Do with the same key, and the completer.
+ *
+ * Results are not modelled. So the model does not cover the replacement of a result
+ * that a program cannot read. This happens only in an operation that is parked for it,
+ * before a later step has begun, under the row's lock, and does not change the step's
+ * state.
+ *
+ * Properties; an assertion that fails has the name:
+ *
+ *   PAID    There is at most one payment. TakeOver needs a provider that honours
+ *           keys for that (KEYED), the other declarations do not.
+ *   CALLED  Unless it is declared idempotent, a call is not made if an earlier one
+ *           was, or may still be, carried out.
+ *   BOOKED  A local step has its effect once.
+ *   POINT   A recovery point that is committed does not change.
+ *   STALE   A worker that lost the operation to another one writes nothing.
+ *   FINAL   The operation ends once.
+ *   TRUE    Unless an operator decides otherwise, the operation ends as succeeded only
+ *           if it was booked, paid and closed, and as rejected only if it was not paid.
+ *   DONE    An operation that can continue does not wait forever.
+ *
+ * Names in -D that plant a bug, and the property that each must violate:
+ *
+ *   OWN_UNTESTED      STALE   a worker's statement tests neither owner nor token
+ *   OWN_UNLOCKED      STALE   it tests them in a read that locks nothing
+ *   CLAIM_UNTESTED    FINAL   taking over does not test the state
+ *   CLAIM_KEEPS_TOKEN CALLED  taking over changes only the owner
+ *   LOCAL_APART       BOOKED  a local step's effect is committed before its point
+ *   LOCAL_UNREAD      BOOKED  a local step sent again does not read its point
+ *   BEGIN_UNWRITTEN   CALLED  the call is made before it is committed as begun
+ *   DOUBT_IGNORED     CALLED  a worker that takes over always repeats the call
+ *   DOUBT_FORGOTTEN   CALLED  the beginning, sent again, finds only its own token
+ *   TIMEOUT_IS_NO     PAID    a call without an answer counts as not made
+ *   CALL_LATE         CALLED  a request leaves after the lease has ended
+ *   ASK_EARLY         PAID    the answer is "not done" while a request is on its way
+ *   KEY_OF_TOKEN      PAID    the provider's key is derived from the token
+ *   KEYS_IGNORED      PAID    TakeOver with a provider that does not honour keys
+ *   END_OVERWRITES    POINT   a step's answer replaces the existing one
+ *   NEWS_OVER_WORKER  CALLED  "not done" is accepted while a worker has the operation
+ *   NEWS_FORGOTTEN    DONE    an event that comes before the operation is parked does
+ *                             not prevent the parking
+ *   PARK_UNTESTED     FINAL   parking does not test the state
+ *   FINISH_UNTESTED   FINAL   the end, sent again, does not test the state
+ *   SETTLE_PARKED     DONE    an operator's answer does not let the operation continue
+ */
+
+/* Bounds. */
+#define TAKEOVER  1
+#define PARK      2
+#define RECONCILE 3
+#ifndef MODE      /* what becomes of a call in doubt */
+#define MODE PARK
+#endif
+#ifndef WORKERS
+#define WORKERS 2
+#endif
+#ifndef ATTEMPTS  /* of a worker */
+#define ATTEMPTS 2
+#endif
+#ifndef OPERATOR  /* 1: somebody settles what is parked */
+#define OPERATOR 1
+#endif
+#ifndef NEWS      /* 1: the provider reports, once, the outcome of the call */
+#define NEWS 0
+#endif
+
+#if MODE == TAKEOVER && !defined(KEYS_IGNORED)
+#define KEYED true
+#else
+#define KEYED false
+#endif
+
+/* States: of the operation, of its step "pay", and what a provider answers. */
+#define ABSENT    0
+#define PENDING   1
+#define SUCCEEDED 2
+#define REJECTED  3
+#define PARKED    6
+
+#define NONE      0
+#define NOTDONE   1
+#define BEGUN     2
+#define PAYED     3
+#define REFUSED   4
+#define ENDED     (pay == PAYED || pay == REFUSED)
+
+#define NOSTEP    0
+#define PAY       1
+
+/* The database: Holdfast's rows, then the caller's. */
+byte state, owner, token, at;
+byte pay, payToken;
+bool book, close;
+byte booked, closed;
+
+/* The provider: requests, of a worker that waits and of one that does not any more. */
+byte request[WORKERS], answer[WORKERS], stray;
+byte paid;
+bool paidKey[16];       /* it was paid, or refused */
+bool told;              /* the news were sent */
+byte nDone;
+
+/* What only the properties look at. */
+hidden byte PAID, CALLED, BOOKED, POINT, STALE, FINAL, TRUE, DONE;
+hidden byte i;
+byte given;             /* attempts that the operation was given to; the last of them has it */
+bool open;              /* a call was made and was, or may yet be, carried out */
+
+#define FINISHED (state == SUCCEEDED || state == REJECTED)
+#define QUIET    (stray == 0 && request[0] == 0 && request[1] == 0 && request[WORKERS - 1] == 0)
+
+inline ends(as) {
+	FINAL = !FINISHED;
+	assert(FINAL);
+	state = as;
+	owner = 0;
+	at = NOSTEP
+}
+
+/* The operation is this attempt's from now on. */
+inline gives() {
+	given++;
+	me = given;
+	owner = me;
+	mine = token
+}
+
+/* Own, in found. */
+#ifdef OWN_UNTESTED
+#define OWNS (state == PENDING)
+#else
+#define OWNS (state == PENDING && owner == me && token == mine)
+#endif
+
+#ifdef OWN_UNLOCKED
+#define READ_OWN atomic { found = OWNS };
+#define OWN      skip
+#else
+#define READ_OWN
+#define OWN      found = OWNS
+#endif
+
+inline wrote() {
+	STALE = given == me;
+	assert(STALE)
+}
+
+/* A worker dies at the end of a transaction, or its answer is lost and it is sent again. */
+#define COMMITTED(again) \
+	if \
+	:: !found -> goto next \
+	:: found \
+	:: found -> goto again \
+	:: goto next \
+	fi
+
+/*
+ * Own; SELECT the step; if there is none the function, and INSERT the step; COMMIT.
+ * A plain read of the step comes before it, so what was done is not done again.
+ */
+inline step(point, effect) {
+	READ_OWN
+#ifdef LOCAL_APART
+	atomic { effect++; BOOKED = effect == 1; assert(BOOKED) }
+#endif
+	atomic {
+		OWN;
+		if
+		:: found ->
+			wrote();
+			at = NOSTEP;
+			if
+#ifdef LOCAL_UNREAD
+			:: true ->
+#else
+			:: !point ->
+#endif
+#ifdef LOCAL_APART
+				skip;
+#else
+				effect++;
+				BOOKED = effect == 1;
+				assert(BOOKED);
+#endif
+				point = true
+			:: point
+			fi
+		:: else
+		fi
+	}
+}
+
+proctype Worker(byte w) {
+	byte round, me, mine, seen, was, ask;
+	bool found, doubt;
+
+end:
+	do
+	:: FINISHED || round == ATTEMPTS -> break
+	:: round < ATTEMPTS && (state == ABSENT || state == PENDING) ->
+		round++;
+		/* INSERT ... ON CONFLICT DO NOTHING, read in the same transaction; or a plain read first. */
+		if
+		:: atomic { state == ABSENT -> token = 1; gives(); state = PENDING }
+			goto running
+		:: atomic { state == PENDING -> seen = token; was = at }
+		:: FINISHED || state == PARKED -> goto next
+		fi;
+		if
+		/*
+		 * UPDATE staged SET state = 6, owner = NULL, token = token + 1
+		 *  WHERE key_hash = $1 AND token = $2 AND state = 1 AND due_at <= NOW
+		 */
+		:: atomic {
+			MODE == PARK && was == PAY ->
+			if
+#ifdef PARK_UNTESTED
+			:: token == seen -> FINAL = !FINISHED; assert(FINAL);
+#else
+			:: token == seen && state == PENDING ->
+#endif
+				state = PARKED; owner = 0; token++
+			:: else
+			fi }
+			goto next
+		/*
+		 * UPDATE staged SET token = CASE WHEN owner = $2 THEN token ELSE token + 1 END, owner = $2
+		 *  WHERE key_hash = $1 AND state = 1 AND (owner = $2 OR token = $5 AND due_at <= NOW)
+		 */
+		:: atomic {
+			!(MODE == PARK && was == PAY) ->
+			if
+#ifdef CLAIM_UNTESTED
+			:: token == seen -> FINAL = !FINISHED; assert(FINAL);
+#else
+			:: token == seen && state == PENDING ->
+#endif
+#ifndef CLAIM_KEEPS_TOKEN
+				token++;
+#endif
+				gives()
+			:: else
+			fi }
+			if
+			:: me != 0
+			:: me == 0 -> goto next
+			fi
+		fi;
+running:
+		if
+		:: book -> goto booked_
+		:: !book
+		fi;
+booking:
+		step(book, booked);
+		COMMITTED(booking);
+booked_:
+		if
+		:: ENDED -> goto paying
+		:: !ENDED
+		fi;
+		doubt = false;
+#ifdef BEGIN_UNWRITTEN
+		goto calling;
+#endif
+beginning:
+		/*
+		 * Own, with the step and its mode; SELECT the step; INSERT it, or
+		 * UPDATE steps SET state = 1, token = $3 WHERE key_hash = $1 AND name = $2 AND state IN (0, 1); COMMIT
+		 */
+		READ_OWN
+		atomic {
+			OWN;
+			if
+			:: found ->
+				wrote();
+				if
+				:: ENDED -> at = NOSTEP
+				:: else ->
+#if defined(DOUBT_IGNORED)
+					doubt = false;
+#elif defined(DOUBT_FORGOTTEN)
+					doubt = pay == BEGUN && payToken != mine;
+#else
+					/* Begun by this attempt it was by a commit in doubt, and that may have been in doubt itself. */
+					doubt = pay == BEGUN && (payToken != mine || doubt);
+#endif
+					pay = BEGUN;
+					payToken = mine;
+					at = PAY
+				fi
+			:: else
+			fi
+		}
+		COMMITTED(beginning);
+		if
+		:: ENDED -> goto paying
+		:: !ENDED && !(doubt && MODE != TAKEOVER) -> goto calling
+		:: !ENDED && doubt && MODE == PARK -> goto parking
+		:: !ENDED && doubt && MODE == RECONCILE
+		fi;
+		/* The provider is asked what became of the call. */
+		if
+		:: paid > 0 -> ask = PAYED; goto settling
+#ifdef ASK_EARLY
+		:: atomic { paid == 0 -> open = false }
+#else
+		:: atomic { paid == 0 && QUIET -> open = false }
+#endif
+		:: goto giving
+		fi;
+calling:
+		if
+#ifndef CALL_LATE
+		:: owner != me -> goto next             /* the context has ended */
+#endif
+		:: atomic {
+#ifndef CALL_LATE
+			owner == me ->
+#endif
+			CALLED = MODE == TAKEOVER || !open;
+			assert(CALLED);
+			open = true;
+#ifdef KEY_OF_TOKEN
+			request[w] = mine
+#else
+			request[w] = 1
+#endif
+			}
+		fi;
+		if
+		:: atomic { answer[w] != 0 -> ask = answer[w]; answer[w] = 0 }
+		/* No answer, in time: the request may be on its way. */
+#ifdef TIMEOUT_IS_NO
+		:: atomic { stray = (request[w] != 0 -> request[w] : stray); request[w] = 0; answer[w] = 0; ask = NOTDONE }
+#else
+		:: MODE == PARK -> goto parking
+		:: MODE != PARK -> goto giving
+#endif
+		:: goto next
+		fi;
+settling:
+		/* Own; UPDATE steps SET state = $3 WHERE key_hash = $1 AND name = $2 AND state IN (0, 1); COMMIT */
+		READ_OWN
+		atomic {
+			OWN;
+			if
+			:: found ->
+				wrote();
+				at = NOSTEP;
+				if
+#ifdef END_OVERWRITES
+				:: true -> POINT = !ENDED || pay == ask; assert(POINT);
+#else
+				:: !ENDED ->
+#endif
+					pay = ask;
+					open = (ask == PAYED -> open : false)
+				:: ENDED
+				fi
+			:: else
+			fi
+		}
+		COMMITTED(settling);
+		if
+		:: !ENDED -> goto giving                /* NotDone: tried again later */
+		:: ENDED
+		fi;
+paying:
+		if
+		:: pay == REFUSED || close -> goto finishing
+		:: pay == PAYED && !close
+		fi;
+closing:
+		step(close, closed);
+		COMMITTED(closing);
+finishing:
+		/* Own's condition; UPDATE staged SET state = $4, result = $5 */
+		READ_OWN
+		atomic {
+#ifdef FINISH_UNTESTED
+			found = given == me && token == mine;
+#else
+			OWN;
+#endif
+			if
+			:: found ->
+				wrote();
+				TRUE = (pay == REFUSED -> paid == 0 : paid == 1 && booked == 1 && closed == 1);
+				assert(TRUE);
+				ends((pay == REFUSED -> REJECTED : SUCCEEDED))
+			:: else
+			fi
+		}
+		if
+		:: goto next
+		:: found -> goto finishing
+		fi;
+parking:
+		/*
+		 * The row is locked, and the step read: news may have settled it. Else, with Own's condition,
+		 * UPDATE staged SET state = 6, owner = NULL, token = token + 1
+		 */
+		READ_OWN
+		atomic {
+			OWN;
+			if
+#ifndef NEWS_FORGOTTEN
+			:: ENDED
+#endif
+#ifdef NEWS_FORGOTTEN
+			:: found -> wrote(); state = PARKED; owner = 0; token++
+#else
+			:: found && !ENDED -> wrote(); state = PARKED; owner = 0; token++
+#endif
+			:: else
+			fi
+		}
+		if
+		:: ENDED && state != PARKED -> goto paying
+		:: goto next
+		fi;
+giving:
+		/* Own's condition; UPDATE staged SET owner = NULL, due_at = NOW + pause */
+		READ_OWN
+		atomic {
+			OWN;
+			if
+			:: found -> wrote(); owner = 0
+			:: else
+			fi
+		}
+next:
+		/* No worker waits for the answer any more. */
+		atomic {
+			stray = (request[w] != 0 -> request[w] : stray);
+			request[w] = 0;
+			answer[w] = 0;
+			me = 0;
+			mine = 0;
+			seen = 0;
+			was = 0;
+			ask = 0;
+			found = false;
+			doubt = false
+		}
+	od;
+	atomic { round = 0; nDone++ }
+}
+
+inline carry(key) {
+	if
+	:: KEYED && paidKey[key]
+	:: else ->
+		paidKey[key] = true;
+		paid++;
+		PAID = paid == 1;
+		assert(PAID)
+	fi
+}
+
+#define CARRIES(w) \
+	:: atomic { request[w] != 0 -> carry(request[w]); request[w] = 0; answer[w] = (paid > 0 -> PAYED : REFUSED) } \
+	/* It refuses for good; or does nothing, and says so. */ \
+	:: d_step { request[w] != 0 && paid == 0 -> paidKey[request[w]] = true; request[w] = 0; answer[w] = REFUSED } \
+	:: d_step { request[w] != 0 && paid == 0 -> request[w] = 0; answer[w] = NOTDONE }
+
+proctype Provider() {
+end:
+	do
+	CARRIES(0)
+	CARRIES(1)
+#if WORKERS > 2
+	CARRIES(2)
+#endif
+	:: atomic { stray != 0 -> carry(stray); stray = 0 }
+	:: d_step { stray != 0 -> stray = 0 }                   /* it was lost on its way */
+	od
+}
+
+inline goes() {
+#ifdef SETTLE_PARKED
+	skip
+#else
+	state = PENDING;
+	owner = 0;
+	at = NOSTEP;
+	token++
+#endif
+}
+
+/*
+ * UPDATE steps SET state = $3 WHERE key_hash = $1 AND name = 'pay' AND state IN (0, 1), and where
+ * the operation is parked:
+ * UPDATE staged SET state = 1, owner = NULL, token = token + 1 WHERE key_hash = $1 AND state = 6,
+ * in one transaction that has locked the row.
+ */
+inline settle(as) {
+	POINT = !ENDED;
+	assert(POINT);
+	pay = as;
+	open = (as == PAYED -> open : false);
+	if
+	:: state == PARKED -> goes()
+#ifdef NEWS_FORGOTTEN
+	:: else
+#else
+	/* UPDATE staged SET step = '', mode = 1 WHERE key_hash = $1 AND state = 1 AND step = 'pay' */
+	:: else -> at = NOSTEP
+#endif
+	fi
+}
+
+#if OPERATOR
+/* It finds out what happened: "not done" only when that will not change any more. */
+proctype Operator() {
+end:
+	do
+	:: atomic { state == PARKED && at == PAY && pay == BEGUN && paid > 0 -> settle(PAYED) }
+	:: atomic { state == PARKED && at == PAY && pay == BEGUN && paid == 0 && QUIET -> settle(NOTDONE) }
+	:: atomic { state == PARKED && at == NOSTEP -> goes() }
+	/* Or ends it: UPDATE staged SET state = $2 WHERE key_hash = $1 AND state = 6. */
+	:: atomic { state == PARKED && paid == 0 && QUIET -> ends(REJECTED); token++ }
+	od
+}
+#endif
+
+#if NEWS
+proctype News() {
+end:
+	do
+	:: atomic { !told && pay == BEGUN && paid > 0 && (state == PENDING || state == PARKED) -> told = true; settle(PAYED) }
+#ifdef NEWS_OVER_WORKER
+	:: atomic { !told && pay == BEGUN && paid == 0 && QUIET && (state == PENDING || state == PARKED) -> told = true; settle(NOTDONE) }
+#else
+	:: atomic { !told && pay == BEGUN && paid == 0 && QUIET && (state == PENDING && owner == 0 || state == PARKED) -> told = true; settle(NOTDONE) }
+#endif
+	od
+}
+#endif
+
+init {
+	atomic {
+		i = 0;
+		do
+		:: i < WORKERS -> run Worker(i); i++
+		:: else -> break
+		od;
+		run Provider();
+#if OPERATOR
+		run Operator();
+#endif
+#if NEWS
+		run News();
+#endif
+	}
+
+	/* Nothing can run any more. */
+	atomic {
+		timeout ->
+		DONE = nDone == WORKERS || state == PARKED && !OPERATOR;
+		assert(DONE)
+	}
+}

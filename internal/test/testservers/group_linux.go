@@ -1,0 +1,10 @@
+package main
+
+import "syscall"
+
+// ownGroup puts a process into a new process group, so that the terminal's Ctrl-C does not reach
+// it; this program forwards the signal when it is ready. If this program is killed, the process
+// is killed too.
+func ownGroup(as *syscall.Credential) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Credential: as, Pdeathsig: syscall.SIGKILL}
+}

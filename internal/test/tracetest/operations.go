@@ -1,0 +1,118 @@
+package tracetest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/idempotency/inbox"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+)
+
+func op(key string) idempotency.Op {
+	return idempotency.Op{Tenant: Secret + "-tenant", Name: "refund", Key: Secret + key, Request: map[string]string{"iban": Secret}}
+}
+
+func (w *world) operations() {
+	pay := func(context.Context, *sql.Tx) (string, error) { return Secret + "-result", nil }
+	do := func(o idempotency.Op, f func(context.Context, *sql.Tx) (string, error), want error) {
+		w.Helper()
+		_, err := idempotency.Do(w.ctx, w.ops, o, f)
+		w.want(err, want)
+	}
+	do(op("a"), pay, nil)
+	do(op("a"), pay, nil)
+	var rejection *idempotency.Rejection
+	for range 2 {
+		_, err := idempotency.Do(w.ctx, w.ops, op("rejected"), func(context.Context, *sql.Tx) (string, error) {
+			return "", idempotency.Reject(Secret, Secret)
+		})
+		if !errors.As(err, &rejection) {
+			w.Fatal(err)
+		}
+	}
+	w.kit.Mismatch(w.ops, op("mismatch"))
+	do(op("mismatch"), pay, idempotency.ErrMismatch)
+	w.kit.Expire(w.ops, op("expired"), Secret)
+	do(op("expired"), pay, idempotency.ErrExpired)
+	end := w.kit.InProgress(w.ops, op("busy"))
+	busy := op("busy")
+	busy.Wait = 100 * time.Millisecond
+	do(busy, pay, idempotency.ErrInProgress)
+	end()
+	w.kit.LoseCommit(true)
+	do(op("unknown"), pay, idempotency.ErrUnknown)
+	do(op("unknown"), pay, nil)
+	failure := errors.New(Secret)
+	do(op("failed"), func(context.Context, *sql.Tx) (string, error) { return "", failure }, failure)
+	do(idempotency.Op{Name: "refund", Key: Secret}, pay, holdfast.ErrInvalid) // no tenant
+	w.in(func(tx *sql.Tx) {
+		_, err := idempotency.DoTx(w.ctx, w.ops, tx, op("tx"), pay)
+		w.want(err, nil)
+	})
+	w.want(w.kit.DB.InTx(w.ctx, func(context.Context, *sql.Tx) error { return nil }), nil)
+	in, err := inbox.New(w.ops, "ledger")
+	w.want(err, nil)
+	_, err = in.Process(w.ctx, inbox.Message{Tenant: Secret, ID: Secret, Body: []byte(Secret)}, func(context.Context, *sql.Tx) error { return nil })
+	w.want(err, nil)
+}
+
+// records uses business rows as records.
+func (w *world) records() {
+	table, err := businessrow.New[refund](w.ctx, w.kit.DB, businessrow.Spec{Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"cents"}})
+	w.want(err, nil)
+	row := refund{Secret + "-1", 1250}
+	for range 2 {
+		_, err = table.Do(w.ctx, row, func(context.Context, *sql.Tx) error { return nil })
+		w.want(err, nil)
+	}
+	w.in(func(tx *sql.Tx) {
+		_, err := table.ClaimTx(w.ctx, tx, refund{row.RefundNo, 99})
+		w.want(err, idempotency.ErrMismatch)
+	})
+	w.in(func(tx *sql.Tx) {
+		_, err := table.ClaimAllTx(w.ctx, tx, []refund{row, {Secret + "-2", 1}})
+		w.want(err, nil)
+	})
+}
+
+// staged pays twice at a bank that loses its answers.
+func (w *world) staged() {
+	answers := []error{nil, errors.New(Secret)}
+	s, err := staged.New(w.ops, staged.Workflow[*sql.Tx, string, string]{
+		Name: "payout",
+		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
+			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank"}, func(context.Context, string) (string, error) {
+				answer := answers[0]
+				answers = answers[1:]
+				return Secret, answer
+			})
+		},
+	})
+	w.want(err, nil)
+	o := idempotency.Op{Tenant: Secret, Key: Secret}
+	for range 2 { // the second one is a replay
+		_, err = s.Do(w.ctx, o, Secret)
+		w.want(err, nil)
+	}
+	o.Key += " parked"
+	_, err = s.Do(w.ctx, o, Secret)
+	w.want(err, idempotency.ErrUnknown)
+	event := staged.ProviderEvent{
+		ID: Secret, Kind: "paid", Body: []byte(Secret), Ref: staged.Ref{Tenant: Secret, Name: "payout", Key: o.Key},
+		Outcome: staged.StepDone, Step: "bank", Result: Secret,
+	}
+	for range 2 {
+		_, err = staged.HandleEvent(w.ctx, w.ops, event, nil)
+		w.want(err, nil)
+	}
+	done, err := s.Complete(w.ctx, 0)
+	w.want(err, nil)
+	if done.Succeeded != 1 {
+		w.Fatalf("%+v", done)
+	}
+}

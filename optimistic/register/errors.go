@@ -1,0 +1,68 @@
+package register
+
+import (
+	"fmt"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/optimistic/internal/work"
+)
+
+var (
+	// ErrConflict means that the value was changed since it was read, and that
+	// nothing was written. It is the error of that name of package optimistic, so
+	// optimistic.Retry repeats the transaction.
+	ErrConflict = work.ErrConflict
+
+	// ErrNotFound means that the name has no value: it never had one, or the value
+	// was deleted. It is the error of that name of package optimistic.
+	ErrNotFound = work.ErrNotFound
+)
+
+// ConflictError holds the two revisions of a conflict. errors.Is(err, ErrConflict) holds.
+type ConflictError struct {
+	// Name is the value's name. It is not part of the error's text, because it may
+	// be personal data.
+	Name string
+	// Given is the revision that the caller had read, 0 for Create. Found is the
+	// revision in the database.
+	Given, Found int64
+}
+
+func (e *ConflictError) Error() string {
+	if e.Given == 0 {
+		return fmt.Sprintf("register: the name has a value already, in revision %d: read it, and use CompareAndSwap", e.Found)
+	}
+	return fmt.Sprintf("register: the value was changed since it was read: it is in revision %d, not %d: read it again", e.Found, e.Given)
+}
+
+// Is reports whether target is ErrConflict.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// NotFoundError says which name has no value. errors.Is(err, ErrNotFound) holds.
+type NotFoundError struct {
+	// Name is the name. It is not part of the error's text.
+	Name string
+}
+
+func (e *NotFoundError) Error() string {
+	return "register: the name has no value: use Create"
+}
+
+// Is reports whether target is ErrNotFound.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// WriteError is the database's error on the write of a value.
+type WriteError struct {
+	// Name is the value's name. It is not part of the error's text.
+	Name string
+	// Err is the driver's error.
+	Err error
+}
+
+func (e *WriteError) Error() string { return fmt.Sprintf("register: writing a value: %v", e.Err) }
+
+func (e *WriteError) Unwrap() error { return e.Err }
+
+func invalid(field, problem string) error {
+	return &holdfast.InputError{Field: field, Problem: problem}
+}

@@ -1,0 +1,104 @@
+package sqllock
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
+)
+
+const (
+	// waiterLife is how long a waiter's row lasts, and announceEvery how often it is renewed. A
+	// call that waits for less than announceAfter gets no row.
+	waiterLife    = 3 * time.Second
+	announceEvery = time.Second
+	announceAfter = 8 * time.Millisecond
+)
+
+// unannounced returns the waiters whose rows must be written. The keeper's Mu is held.
+func (m *leases) unannounced(batch []*waiter, now time.Time) (due []announcement) {
+	for _, w := range batch {
+		if w.watched && w.poll >= announceAfter && now.Sub(w.announced) >= announceEvery {
+			w.announced = now
+			due = append(due, announcement{w.name, len(w.q.waiters)})
+		}
+	}
+	return due
+}
+
+// announcement says how many calls of this process wait for a lock.
+type announcement struct {
+	name  []byte
+	count int
+}
+
+// announce writes the rows of waiters, so that other processes list them and notify this
+// process when they release. A write that fails is repeated with the next poll.
+func (m *leases) announce(ctx context.Context, due []announcement) {
+	for len(due) > 0 {
+		n := 1 // a power of two of rows; no padding, because the names in one list must differ
+		for 2*n <= min(len(due), pollBatch) {
+			n *= 2
+		}
+		_ = m.store.announce(ctx, due[:n])
+		due = due[n:]
+	}
+}
+
+func (s *store) announce(ctx context.Context, rows []announcement) error {
+	d := &s.Dialect.Leases
+	args := []any{s.Self[:], s.Holder, waiterLife.Microseconds()}
+	texts := make([]string, len(rows))
+	for i, r := range rows {
+		n := len(args)
+		args = append(args, r.name, int64(r.count))
+		texts[i] = strings.NewReplacer("{name}", "$"+strconv.Itoa(n+1), "{count}", "$"+strconv.Itoa(n+2)).Replace(d.AnnounceRow)
+	}
+	stmt := s.Compile("announce", strings.ReplaceAll(d.Announce, "{rows}", strings.Join(texts, ", ")))
+	return s.OnConn(ctx, "", func(q core.Querier) error {
+		_, err := stmt.Exec(ctx, q, args...)
+		return err
+	})
+}
+
+// interval returns the time until the next poll of a lock. It grows with each poll. It is
+// longer when notifications arrive or when the process waits for many locks.
+func (m *leases) interval(w *waiter) time.Duration {
+	most := maxPoll
+	if m.notifier.listening() && !w.announced.IsZero() {
+		most = m.lazy
+	}
+	many := time.Duration(m.waits.Len()/pollBatch) * pollSpace
+	return max(min(2*w.poll, most), many)
+}
+
+// onNotify makes the first local waiter for a key try again.
+func (m *leases) onNotify(name []byte) {
+	if len(name) < 2 || lockname.Kind(name[0]) != lockname.Lease {
+		return
+	}
+	m.k.Mu.Lock()
+	defer m.k.Mu.Unlock()
+	q := m.queues[string(name[1:])]
+	if q == nil || q.local != nil || len(q.waiters) == 0 {
+		return
+	}
+	q.waiters[0].ask = true
+	signal(q.waiters[0].event)
+}
+
+// pollNow makes all waiters poll at once. A notification may have been missed while this
+// process did not listen.
+func (m *leases) pollNow() {
+	m.k.Mu.Lock()
+	defer m.k.Mu.Unlock()
+	for _, q := range m.queues {
+		if i := slices.IndexFunc(q.waiters, func(w *waiter) bool { return w.watched }); i >= 0 {
+			m.waits.Set(q.waiters[i], time.Now())
+		}
+	}
+}

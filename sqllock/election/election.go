@@ -1,0 +1,112 @@
+// Package election elects one leader among the processes that campaign for a key. A leadership
+// is a lease of package sqllock: its context ends before another leader can be elected, and its
+// term guards the transactions that only a leader may commit.
+//
+//	locks, err := sqllock.New(ctx, db)
+//	leader, err := election.New(locks, "settlement").Campaign(ctx, []byte("10.0.0.7"))
+//
+// The key is the key of a lease, so a lease from [sqllock.Locker.Acquire] on the same key
+// excludes leaders.
+package election
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/trace"
+	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
+)
+
+// Bounds of the interval of Observe.
+const (
+	DefaultObserve = 500 * time.Millisecond
+	MinObserve     = 10 * time.Millisecond
+)
+
+// Election is the election for one key.
+type Election[Tx any] struct {
+	locks *sqllock.Locker[Tx]
+	key   string
+	opts  []sqllock.AcquireOptions
+}
+
+// New returns the election for key. opts are the options of the leader's lease. New does not
+// access the database.
+func New[Tx any](locks *sqllock.Locker[Tx], key string, opts ...sqllock.AcquireOptions) *Election[Tx] {
+	return &Election[Tx]{locks: locks, key: key, opts: opts}
+}
+
+// Leader is a leadership. Its Context ends before another leader can be elected. Use its Term
+// with [sqllock.Locker.Guard], and its Lease with [sqllock.Locker.InTx].
+type Leader struct{ *sqllock.Lease }
+
+// Resign ends the leadership. The next campaigning call is elected.
+func (l *Leader) Resign(ctx context.Context) error { return l.Release(ctx) }
+
+// Campaign waits until this call is elected or ctx ends. It publishes value, which may be nil.
+// [Leader.SetValue] changes the value.
+//
+// Errors: those of [sqllock.Locker.Acquire] and [sqllock.Lease.SetValue].
+func (e *Election[Tx]) Campaign(ctx context.Context, value []byte) (leader *Leader, err error) {
+	inner, op := e.locks.Keeper().StartCall(ctx, "election.campaign", trace.LockLease)
+	defer func() { op.End(err, keeper.Acquired) }()
+	if err := keeper.CheckValue(value); err != nil {
+		return nil, err
+	}
+	lease, err := e.locks.Acquire(keeper.WithValues(inner, ctx), e.key, e.opts...)
+	if err != nil {
+		return nil, err
+	}
+	leader = &Leader{lease}
+	if value != nil {
+		if err := leader.SetValue(ctx, value); err != nil {
+			_ = leader.Resign(ctx)
+			return nil, err
+		}
+	}
+	return leader, nil
+}
+
+// Leader reads the present leader. It returns false if there is none.
+func (e *Election[Tx]) Leader(ctx context.Context) (sqllock.Info, bool, error) {
+	info, found, err := e.locks.Inspect(ctx, e.key)
+	return info, found && info.Held, err
+}
+
+// Observe yields the present leader, and then every change of the leader or its value. It reads
+// once per interval; 0 means [DefaultObserve], the minimum is [MinObserve]. An Info that is not
+// Held means that there is no leader. Observe may miss leaders and values that last less than
+// an interval. It ends with ctx. It also ends at the first error, after yielding it.
+func (e *Election[Tx]) Observe(ctx context.Context, every time.Duration) iter.Seq2[sqllock.Info, error] {
+	if every == 0 {
+		every = DefaultObserve
+	}
+	return func(yield func(sqllock.Info, error) bool) {
+		ticker := time.NewTicker(max(every, MinObserve))
+		defer ticker.Stop()
+		var last sqllock.Info
+		for first := true; ; first = false {
+			info, leads, err := e.Leader(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			if !leads {
+				info = sqllock.Info{Key: e.key}
+			}
+			if first || err != nil || info.Token != last.Token || !bytes.Equal(info.Value, last.Value) {
+				if !yield(info, err) || err != nil {
+					return
+				}
+			}
+			last = info
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}

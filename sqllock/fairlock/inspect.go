@@ -1,0 +1,233 @@
+package fairlock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
+)
+
+// listPage is how many tickets one statement reads.
+const listPage = 500
+
+// Queue is the queue of a fair lock or of a semaphore, as the database shows it.
+type Queue struct {
+	Key string
+	// Permits is the capacity of a semaphore, 0 for a fair lock.
+	Permits int
+	// Tickets are in the order of the queue: first the held ones, then the waiting ones.
+	Tickets []Ticket
+	// Forced is the last ForceRelease on this key. It is zero if there was none. Package reaper
+	// deletes it with the key's row.
+	Forced sqllock.Forced
+
+	taken int // the permits of all tickets
+}
+
+// Describe says in words what t has or waits for: "has alone", "waits shared", "has 2
+// of 5".
+func (q *Queue) Describe(t Ticket) string {
+	does := "waits"
+	if t.Held {
+		does = "has"
+	}
+	switch {
+	case q.Permits > 0:
+		return fmt.Sprintf("%s %d of %d", does, t.Permits, q.Permits)
+	case t.Permits == MaxPermits:
+		return does + " alone"
+	}
+	return does + " shared"
+}
+
+// Ticket is the ticket of one call.
+type Ticket struct {
+	// Token is the fencing token. A waiting ticket has it already.
+	Token  int64
+	Holder string
+	// Permits is the number of permits that the ticket takes. For a fair lock it is 1 if the
+	// lock is shared and [MaxPermits] if it is exclusive.
+	Permits int
+	// Held is whether the ticket is granted.
+	Held bool
+	// Since is when the ticket entered the queue, by the database's clock.
+	Since time.Time
+	// Remaining is the time until the ticket expires, unless it is renewed. It is 0 for an
+	// expired ticket, which the next ticket passes over.
+	Remaining time.Duration
+}
+
+// Queue reads the queue of a fair lock. If the queue is empty, it has no tickets.
+//
+// Errors: [holdfast.ErrInvalid], the driver's.
+func (l *Locker[Tx]) Queue(ctx context.Context, key string) (Queue, error) {
+	return l.tickets.readAll(ctx, lockname.Fair, key)
+}
+
+// Queues iterates over the queues of fair locks that have tickets and whose keys begin with
+// prefix, in the order of the keys' bytes. It reads 500 tickets at a time and is no snapshot.
+// It ends at the first error.
+func (l *Locker[Tx]) Queues(ctx context.Context, prefix string) iter.Seq2[Queue, error] {
+	return l.tickets.store.queues(ctx, lockname.Fair, prefix)
+}
+
+// ForceRelease deletes the ticket with a token, held or not. It records the Holder of this
+// Locker and the reason. It affects the former holder as [sqllock.Locker.ForceRelease] does. It
+// returns false if there is no such ticket.
+//
+// Errors: those of [sqllock.Locker.ForceRelease].
+func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, reason string) (bool, error) {
+	return l.tickets.forceRelease(ctx, lockname.Fair, key, token, reason)
+}
+
+// Queue reads the semaphore's queue.
+//
+// Errors: the driver's.
+func (s *Semaphore[Tx]) Queue(ctx context.Context) (Queue, error) {
+	return s.l.tickets.readAll(ctx, lockname.Semaphore, s.key)
+}
+
+// ForceRelease is [Locker.ForceRelease] for the semaphore.
+func (s *Semaphore[Tx]) ForceRelease(ctx context.Context, token int64, reason string) (bool, error) {
+	return s.l.tickets.forceRelease(ctx, lockname.Semaphore, s.key, token, reason)
+}
+
+// Semaphores is [Locker.Queues] for semaphores.
+func (l *Locker[Tx]) Semaphores(ctx context.Context, prefix string) iter.Seq2[Queue, error] {
+	return l.tickets.store.queues(ctx, lockname.Semaphore, prefix)
+}
+
+func (s *tickets) readAll(ctx context.Context, k lockname.Kind, key string) (Queue, error) {
+	name, err := lockname.Of(k, key)
+	if err != nil {
+		return Queue{}, err
+	}
+	queue := Queue{Key: key}
+	return queue, s.store.eachTicket(ctx, dialect.QueueOfTickets, func(i info) { queue.add(i) }, name)
+}
+
+func (s *store) queues(ctx context.Context, k lockname.Kind, prefix string) iter.Seq2[Queue, error] {
+	return func(yield func(Queue, error) bool) {
+		from := append([]byte{byte(k)}, prefix...)
+		before, token, queue := keeper.Behind(from), int64(0), Queue{}
+		for {
+			n, stopped := 0, false
+			err := s.eachTicket(ctx, dialect.ListTickets, func(i info) {
+				n++
+				if key := string(i.name[1:]); key != queue.Key {
+					stopped = stopped || len(queue.Tickets) > 0 && !yield(queue, nil)
+					queue = Queue{Key: key}
+				}
+				queue.add(i)
+				from, token = i.name, i.Token
+			}, from, token, before, listPage)
+			switch {
+			case stopped:
+				return
+			case err != nil:
+				yield(Queue{}, err)
+				return
+			case n < listPage:
+				if len(queue.Tickets) > 0 {
+					yield(queue, nil)
+				}
+				return
+			}
+		}
+	}
+}
+
+func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, key string, token int64, reason string) (had bool, err error) {
+	ctx, op := s.k.StartSpan(ctx, ask{kind: k, units: MaxPermits}.lock(), "force_release")
+	defer func() { op.End(err, keeper.Outcome) }()
+	name, err := lockname.Of(k, key)
+	if err != nil {
+		return false, err
+	}
+	if err := keeper.CheckReason(reason); err != nil {
+		return false, err
+	}
+	had, err = s.store.forceRelease(ctx, name, token, reason)
+	if had {
+		s.k.Mu.Lock()
+		s.pollNow(name)
+		s.k.Mu.Unlock()
+	}
+	return had, err
+}
+
+// forceRelease deletes the ticket first and records that afterwards: the delete may wait for a
+// guarded transaction, and the key's row must not be locked during that wait.
+func (s *store) forceRelease(ctx context.Context, name []byte, token int64, reason string) (had bool, err error) {
+	err = s.Again(ctx, func() error {
+		return s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout},
+			func(ctx context.Context, q core.Querier) error {
+				r, err := s.Compile("force", dialect.ForceTicket).Exec(ctx, q, name, token)
+				if had = err == nil && r.Affected > 0; !had {
+					return err
+				}
+				_, err = s.Compile("forced", dialect.ForcedTicket).Exec(ctx, q, name, s.Holder, reason)
+				return err
+			})
+	})
+	return had && err == nil, err
+}
+
+// info is a row of a queue. The row of a queue without tickets has no token.
+type info struct {
+	Ticket
+	name     []byte
+	capacity int
+	forced   sqllock.Forced
+}
+
+func (q *Queue) add(i info) {
+	q.Forced = i.forced
+	if i.Token == 0 {
+		return
+	}
+	if lockname.Kind(i.name[0]) == lockname.Semaphore {
+		q.Permits = i.capacity
+	}
+	q.taken += i.Permits
+	i.Held = q.taken <= i.capacity
+	q.Tickets = append(q.Tickets, i.Ticket)
+}
+
+func (s *store) eachTicket(ctx context.Context, text string, f func(info), args ...any) error {
+	stmt := s.Compile("line", text)
+	var all []info
+	err := s.OnConn(ctx, "", func(q core.Querier) error {
+		all = nil
+		rows, err := stmt.Query(ctx, q, args...)
+		return keeper.Each(rows, err, func() error {
+			var i info
+			var left, since int64
+			var forced *int64
+			if err := rows.Scan(&i.name, &i.Token, &i.Permits, &i.capacity, &i.Holder, &since, &left, &forced, &i.forced.By, &i.forced.Reason); err != nil {
+				return err
+			}
+			i.Since, i.Remaining = time.UnixMicro(since).UTC(), keeper.Micros(left)
+			if forced != nil {
+				i.forced.At = time.UnixMicro(*forced).UTC()
+			}
+			all = append(all, i)
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for _, i := range all {
+		f(i)
+	}
+	return nil
+}

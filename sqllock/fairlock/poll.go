@@ -1,0 +1,113 @@
+package fairlock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/trace"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
+)
+
+const (
+	minPoll   = 2 * time.Millisecond
+	maxPoll   = 50 * time.Millisecond
+	pollSlack = minPoll
+	pollBatch = 256
+	// perTicket is the assumed minimum time that a ticket is held. A ticket with many tickets
+	// before it is polled less often.
+	perTicket = time.Millisecond
+)
+
+// first returns the tickets that may be granted together with the first one. The others need no
+// poll.
+func (q *queue) first() []*ticket {
+	units := 0
+	for i, c := range q.waiting {
+		if units += c.units; i > 0 && units > c.capacity || i == firstBatch {
+			return q.waiting[:i]
+		}
+	}
+	return q.waiting
+}
+
+// pollNow reads a key's queue at once; Mu is held.
+func (s *tickets) pollNow(name []byte) {
+	q := s.queues[string(name)]
+	if q == nil || len(q.waiting) == 0 {
+		return
+	}
+	q.hurry, q.pause = true, minPoll
+	s.polls.Set(q, time.Now())
+}
+
+// pollIn reads a queue after d; Mu is held.
+func (s *tickets) pollIn(q *queue, d time.Duration) {
+	if q.hurry {
+		d = 0
+	}
+	s.polls.Set(q, time.Now().Add(keeper.Jitter(d)))
+}
+
+// poll reads the tickets that may be granted next, with one statement for many of them.
+func (s *tickets) poll(ctx context.Context, due []*queue) {
+	ctx, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
+	defer cancel()
+	s.k.Mu.Lock()
+	var batch []*keeper.Lease
+	for _, q := range due {
+		q.hurry = false
+		for _, c := range q.first() {
+			batch = append(batch, c.lease)
+		}
+	}
+	s.k.Mu.Unlock()
+	for part := range slices.Chunk(batch, pollBatch) {
+		sent := time.Now()
+		standings, err := s.store.standings(ctx, part)
+		s.k.Mu.Lock()
+		if err == nil {
+			for _, l := range part {
+				if c := s.byLease[l]; c != nil {
+					s.judge(c, standings[l.Owner], sent)
+				}
+			}
+		}
+		s.k.Mu.Unlock()
+	}
+	s.k.Mu.Lock()
+	defer s.k.Mu.Unlock()
+	for _, q := range due {
+		switch {
+		case len(q.ready) > 0 || q.expired:
+			s.serve(q)
+		case len(q.waiting) > 0:
+			s.pollIn(q, max(q.pause, min(maxPoll, time.Duration(q.ahead)*perTicket)))
+			q.pause = min(max(2*q.pause, minPoll), maxPoll)
+		}
+	}
+}
+
+// judge acts on what is ahead of a ticket. Mu is held.
+func (s *tickets) judge(c *ticket, p standing, sent time.Time) {
+	l := c.lease
+	q, units, capacity := c.queue, int64(c.units), int64(c.capacity)
+	switch {
+	case !l.Live() || c.granted:
+	case p.left <= 0:
+		s.k.Lose(l, trace.CauseTaken, "its ticket had expired, or was taken away, while it waited")
+	case p.confirmed: // the answer was lost
+		l.Prolong(sent.Add(p.left))
+		s.grant(c)
+	case p.units+units <= capacity:
+		if !slices.Contains(q.ready, c) {
+			q.ready = append(q.ready, c)
+		}
+	case p.living+units <= capacity:
+		q.expired = true
+	}
+	if len(q.waiting) > 0 && q.waiting[0] == c && q.ahead != p.ahead {
+		q.ahead, q.pause = p.ahead, minPoll // the queue moves
+	}
+}

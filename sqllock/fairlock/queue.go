@@ -1,0 +1,227 @@
+package fairlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
+)
+
+const (
+	// enterBatch is how many tickets enter a queue in one transaction. That transaction keeps
+	// the key's row locked.
+	enterBatch = 64
+	// firstBatch is the maximum number of tickets at the head of a queue that a poll reads.
+	firstBatch = 64
+)
+
+// queue holds this process's tickets for one key.
+type queue struct {
+	name     []byte
+	entering []*ticket // not in the table yet
+	waiting  []*ticket // in the table, in the order of the queue
+
+	serving bool      // a goroutine writes for this key
+	ready   []*ticket // waiting tickets that can be granted
+	expired bool      // expired tickets must be cleared
+	ahead   int64     // tickets ahead of the first waiting one, at the last poll
+	pause   time.Duration
+	hurry   bool // poll at once
+}
+
+// enqueue adds a call to the tickets that will enter the queue. Mu is held.
+func (s *tickets) enqueue(c *ticket) {
+	q := s.queues[string(c.name)]
+	if q == nil {
+		q = &queue{name: c.name}
+		s.queues[string(c.name)] = q
+	}
+	c.queue = q
+	q.entering = append(q.entering, c)
+	s.serve(q)
+}
+
+// serve starts the goroutine that writes for a queue; Mu is held.
+func (s *tickets) serve(q *queue) {
+	if q.serving || s.k.Closed {
+		return
+	}
+	q.serving = true
+	s.running.Go(func() { s.write(q) })
+}
+
+// drop forgets a queue without tickets; Mu is held.
+func (s *tickets) drop(q *queue) {
+	if len(q.entering)+len(q.waiting) == 0 && !q.serving {
+		delete(s.queues, string(q.name))
+		s.polls.Drop(q)
+	}
+}
+
+// write performs the pending writes of a queue: grants first, then clearing expired tickets,
+// then entering new ones.
+func (s *tickets) write(q *queue) {
+	pause := core.NewBackoff()
+	for {
+		s.k.Mu.Lock()
+		ready, expired := q.ready, q.expired
+		q.ready, q.expired = nil, false
+		var entering []*ticket
+		if len(ready) == 0 && !expired {
+			n := min(len(q.entering), enterBatch)
+			entering = append(entering, q.entering[:n]...)
+			q.entering = append([]*ticket(nil), q.entering[n:]...)
+		}
+		if len(ready)+len(entering) == 0 && !expired {
+			q.serving = false
+			s.drop(q)
+			s.k.Mu.Unlock()
+			return
+		}
+		s.k.Mu.Unlock()
+
+		ctx, cancel := context.WithTimeout(s.k.Ctx, holdfast.CleanupTimeout)
+		switch {
+		case len(ready) > 0:
+			s.confirm(ctx, q, ready)
+		case expired:
+			s.clear(ctx, q)
+		default:
+			if again := s.enter(ctx, q, entering); again {
+				_ = pause.Sleep(ctx)
+			} else {
+				pause = core.NewBackoff()
+			}
+		}
+		cancel()
+	}
+}
+
+// enter lets tickets enter their queue. again reports whether to try again, after the engine
+// rolled the transaction back.
+func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again bool) {
+	entries := make([]entry, len(batch))
+	for i, c := range batch {
+		entries[i] = entry{Attempt: keeper.Attempt{Name: q.name, Owner: keeper.NewOwnerID(), TTL: c.TTL}, units: c.units, capacity: c.capacity, now: c.now}
+	}
+	sent := time.Now()
+	err := s.store.enter(ctx, q.name, entries)
+	class := s.store.Dialect.Classify(err)
+	// Nothing was written. An expired ctx is this function's own time limit, not the caller's.
+	again = (class == dialect.Retry || class == dialect.Busy || err != nil && ctx.Err() != nil) && !errors.Is(err, holdfast.ErrUnknown)
+	var v view
+	why := err // the error of refused tickets
+	if err == nil && slices.ContainsFunc(entries, func(e entry) bool { return e.state == refused && !e.now }) {
+		v, why = s.store.readQueue(ctx, q.name)
+	}
+	var unwanted []keeper.Attempt
+	s.k.Mu.Lock()
+	var reenter []*ticket
+	for i, c := range batch {
+		e := entries[i]
+		switch c.tries++; {
+		case e.state == refused && (c.gone || s.k.Closed):
+		case again && c.now && c.tries >= holdfast.DefaultAttempts:
+			c.err = &holdfast.RetryError{Attempts: c.tries, Err: err}
+		case again:
+			reenter = append(reenter, c)
+			continue
+		case e.state == refused && err == nil && c.now:
+			c.err = errRefused
+		case e.state == refused && why != nil:
+			c.err = why
+		case e.state == refused && v.living > 0 && v.capacity != c.capacity:
+			c.err = &CapacityError{Key: c.key, Permits: c.capacity, Others: v.capacity}
+		case e.state == refused: // the other tickets have expired, or are gone by now
+			q.expired = q.expired || v.all > 0
+			reenter = append(reenter, c)
+			continue
+		case err != nil: // the commit's answer was lost
+			c.err = err
+			s.k.Abandon(s, e.Attempt)
+		case c.gone || s.k.Closed:
+			unwanted = append(unwanted, e.Attempt)
+		default:
+			s.place(c, e, sent)
+		}
+		signal(c.event)
+	}
+	q.entering = append(reenter, q.entering...)
+	if len(q.waiting) > 0 {
+		s.pollIn(q, minPoll)
+	}
+	s.k.Mu.Unlock()
+	for _, a := range unwanted {
+		if _, err := s.store.release(ctx, a); err != nil {
+			s.k.Abandon(s, a)
+		}
+	}
+	return again || len(reenter) > 0
+}
+
+// place creates the lease of a ticket that is in the table. Mu is held. A waiting ticket has no
+// trust window, so only a failed renewal ends it here.
+func (s *tickets) place(c *ticket, e entry, sent time.Time) {
+	c.lease = s.k.NewLease(s, s.k.TermOf(c.kind, c.key, e.Token), c.lock(), e.Attempt, c.Settings, sent)
+	s.byLease[c.lease] = c
+	s.k.KeepWaiting(c.lease, sent)
+	if e.state == granted {
+		s.grant(c)
+		return
+	}
+	c.queue.waiting = append(c.queue.waiting, c)
+}
+
+// grant gives a ticket to its call; Mu is held.
+func (s *tickets) grant(c *ticket) {
+	c.granted = true
+	c.queue.waiting = without(c.queue.waiting, c)
+	s.k.Grant(c.lease)
+	signal(c.event)
+}
+
+// confirm records that tickets are granted.
+func (s *tickets) confirm(ctx context.Context, q *queue, ready []*ticket) {
+	for _, c := range ready {
+		s.k.Mu.Lock()
+		l := c.lease
+		waits := l != nil && l.Live() && !c.granted
+		s.k.Mu.Unlock()
+		if !waits {
+			continue
+		}
+		sent := time.Now()
+		ok, err := s.store.confirm(ctx, l.Attempt)
+		s.k.Mu.Lock()
+		if err == nil && ok && l.Live() {
+			l.Prolong(sent.Add(l.TTL))
+			s.grant(c)
+		}
+		s.k.Mu.Unlock()
+	}
+	s.k.Mu.Lock()
+	defer s.k.Mu.Unlock()
+	if len(q.waiting) > 0 { // the next tickets may be granted, too
+		s.pollIn(q, minPoll)
+	}
+}
+
+// clear deletes expired tickets.
+func (s *tickets) clear(ctx context.Context, q *queue) {
+	n, err := s.store.clearExpired(ctx, q.name)
+	s.k.Mu.Lock()
+	defer s.k.Mu.Unlock()
+	switch {
+	case len(q.waiting) == 0:
+	case err == nil && n > 0:
+		s.pollNow(q.name)
+	default: // locked, for example by a guarded transaction
+		q.pause = min(2*q.pause, maxPoll)
+		s.pollIn(q, q.pause)
+	}
+}

@@ -1,0 +1,292 @@
+package fairlock
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/internal/trace"
+	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
+	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
+)
+
+// ask describes what a call requests.
+type ask struct {
+	kind            lockname.Kind
+	key             string
+	units, capacity int
+	now             bool // do not wait
+}
+
+// lock returns the trace name of the lock.
+func (a ask) lock() string {
+	switch {
+	case a.kind == lockname.Semaphore:
+		return trace.LockSemaphore
+	case a.units == MaxPermits:
+		return trace.LockFair
+	}
+	return trace.LockShared
+}
+
+// ticket is the ticket of one call, from the request until its lease ends.
+type ticket struct {
+	ask
+	keeper.Settings
+	name  []byte
+	outer *ticket       // the ticket whose lease's context this call runs under
+	tries int           // how often it has tried to enter the queue
+	event chan struct{} // a field below has changed
+
+	// Under the keeper's Mu:
+	queue   *queue
+	lease   *keeper.Lease // nil while the ticket is not in the table
+	granted bool
+	err     error // why it is not in the table
+	gone    bool  // the call has returned without it
+}
+
+// tickets are the tickets of one process. At most one goroutine writes for each key, on one
+// connection. So a thousand calls for one key do not take the whole pool while they wait for
+// the key's row.
+type tickets struct {
+	k       *keeper.Keeper
+	store   *store
+	polls   *schedule.Schedule[*queue]
+	running sync.WaitGroup
+
+	// Under the keeper's Mu:
+	queues  map[string]*queue
+	byLease map[*keeper.Lease]*ticket
+}
+
+func newTickets(k *keeper.Keeper) *tickets {
+	s := &tickets{k: k, store: newStore(k.Store), queues: map[string]*queue{}, byLease: map[*keeper.Lease]*ticket{}}
+	s.polls = schedule.New(k.Ctx, pollSlack, s.poll)
+	return s
+}
+
+// acquire waits until the call's ticket is granted, or tries once. wrong is an error in the
+// call's arguments.
+func (s *tickets) acquire(ctx context.Context, a ask, settings keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
+	verb := "acquire"
+	if a.now {
+		verb = "try_acquire"
+	}
+	ctx, op := s.k.StartSpan(ctx, a.lock(), verb)
+	defer func() { op.End(err, keeper.Acquired) }()
+	name, err := lockname.Of(a.kind, a.key)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case wrong != nil:
+		return nil, wrong
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case !a.now:
+		if err := s.nested(ctx, a, name); err != nil {
+			return nil, err
+		}
+	}
+	c := &ticket{ask: a, Settings: settings, name: name, outer: holding(settings.Values), event: make(chan struct{}, 1)}
+	c.Values = context.WithValue(settings.Values, holdingKey{}, c)
+	if a.now {
+		return s.try(ctx, c)
+	}
+	return s.await(ctx, c)
+}
+
+// tries is how often a call that does not wait clears expired tickets.
+const tries = 3
+
+// try reads before it writes, so that a refused call is cheap.
+func (s *tickets) try(ctx context.Context, c *ticket) (*keeper.Lease, error) {
+	for n := 1; ; n++ {
+		v, err := s.store.readQueue(ctx, c.name)
+		if err == nil && n <= tries && v.onlyExpired(c.ask) {
+			if _, err = s.store.clearExpired(ctx, c.name); err == nil {
+				continue
+			}
+		}
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			return nil, err
+		case v.all > 0 && v.capacity != c.capacity:
+			return nil, &CapacityError{Key: c.key, Permits: c.capacity, Others: v.capacity}
+		case v.all+int64(c.units) > int64(c.capacity) || n > tries:
+			return nil, &sqllock.HeldError{Key: c.key, Holder: v.Holder, Token: v.Token, Remaining: v.Left}
+		}
+		lease, err := s.await(ctx, c)
+		if err != errRefused { //nolint:errorlint // it is never wrapped
+			return lease, err
+		}
+		c.err, c.gone = nil, false
+	}
+}
+
+// await takes a call through the queue to its lease.
+func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
+	s.k.Mu.Lock()
+	s.enqueue(c)
+	s.k.Mu.Unlock()
+	for {
+		s.k.Mu.Lock()
+		var err error
+		switch l := c.lease; {
+		case c.granted && l.Trusted():
+			s.k.Mu.Unlock()
+			return l, nil
+		case c.err != nil:
+			err = c.err
+		case s.k.Closed:
+			err = sqllock.ErrClosed
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case l != nil && !l.Live(): // the ticket was lost, or the lease just before it could be returned
+			if c.granted {
+				s.k.Abandon(s, l.Attempt)
+			}
+			c.lease, c.granted = nil, false
+			s.enqueue(c)
+		}
+		if err != nil {
+			s.leave(c, err)
+			s.k.Mu.Unlock()
+			return nil, err
+		}
+		s.k.Mu.Unlock()
+		select {
+		case <-c.event:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// leave removes a call from the queue. Mu is held.
+func (s *tickets) leave(c *ticket, cause error) {
+	c.gone = true
+	q := c.queue
+	q.entering = without(q.entering, c)
+	if c.lease != nil {
+		s.k.End(c.lease, cause)
+	}
+	s.drop(q)
+}
+
+// Ended removes the ticket of an ended lease from the queue. Mu is held.
+func (s *tickets) Ended(l *keeper.Lease, _ bool) {
+	c := s.byLease[l]
+	delete(s.byLease, l)
+	q := c.queue
+	q.waiting, q.ready = without(q.waiting, c), without(q.ready, c)
+	if !c.granted {
+		s.k.Abandon(s, l.Attempt) // it would delay the tickets behind it
+	}
+	signal(c.event)
+	s.pollNow(l.Name)
+}
+
+// Release deletes the ticket.
+func (s *tickets) Release(ctx context.Context, l *keeper.Lease) error {
+	s.k.Mu.Lock()
+	s.k.Finish(l)
+	s.k.Mu.Unlock()
+	f, err := s.store.release(ctx, l.Attempt)
+	if err == nil {
+		f = s.k.Confirm(ctx, l, f)
+	}
+	if err != nil || l.Ambiguous {
+		s.k.Abandon(s, l.Attempt)
+	}
+	s.k.Mu.Lock()
+	defer s.k.Mu.Unlock()
+	s.pollNow(l.Name)
+	return s.k.Result(l, f, err)
+}
+
+// Sweep deletes abandoned tickets.
+func (s *tickets) Sweep(ctx context.Context, due []keeper.Abandoned) {
+	for batch := range slices.Chunk(due, pollBatch) {
+		c, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
+		all, err := s.store.releaseAll(c, batch)
+		cancel()
+		for _, a := range batch { // unless all existed, some may still arrive, or are locked
+			s.k.Swept(a, err == nil && all)
+		}
+	}
+}
+
+// Renew and Remaining run the statements of tickets.
+func (s *tickets) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.OwnerID]bool, error) {
+	return s.store.Renew(ctx, s.store.Dialect.Tickets.Renew, ttl, batch)
+}
+
+func (s *tickets) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.OwnerID]time.Duration, error) {
+	return s.store.Remaining(ctx, s.store.Dialect.Tickets.Remaining, batch)
+}
+
+// Close ends the waiting of all calls. Mu is held.
+func (s *tickets) Close() {
+	for _, q := range s.queues {
+		for _, c := range append(q.entering, q.waiting...) {
+			signal(c.event)
+		}
+	}
+}
+
+// Wait waits until no goroutine writes any more, or ctx ends.
+func (s *tickets) Wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { s.running.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// Stop waits for the goroutine that polls.
+func (s *tickets) Stop() { s.polls.Wait() }
+
+// holdingKey is the context key of the ticket whose lease the context belongs to.
+type holdingKey struct{}
+
+func holding(ctx context.Context) *ticket {
+	c, _ := ctx.Value(holdingKey{}).(*ticket)
+	return c
+}
+
+// nested refuses a wait that cannot end before the lease of ctx ends.
+func (s *tickets) nested(ctx context.Context, a ask, name []byte) error {
+	s.k.Mu.Lock()
+	defer s.k.Mu.Unlock()
+	units := a.units
+	for c := holding(ctx); c != nil; c = c.outer {
+		if c.lease == nil || !c.lease.Live() || c.lease.Store().ID != s.store.ID || !bytes.Equal(c.name, name) {
+			continue
+		}
+		if units += c.units; a.kind == lockname.Fair || units > a.capacity {
+			return &NestedError{Key: a.key, Token: c.lease.Token()}
+		}
+	}
+	return nil
+}
+
+func without(list []*ticket, c *ticket) []*ticket {
+	return slices.DeleteFunc(list, func(o *ticket) bool { return o == c })
+}
+
+// signal sends to a channel of capacity one, unless it is full.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,32 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/internal/trace"
+)
+
+// Do acquires a lease and runs fn while it is held.
+func (k *Keeper) Do(ctx context.Context, name, lock string, acquire func(ctx context.Context) (*Lease, error), fn func(l *Lease) error) (err error) {
+	ctx, op := k.StartCall(ctx, name, lock)
+	defer func() { op.End(err, Outcome) }()
+	lease, err := acquire(ctx)
+	if err != nil {
+		return err
+	}
+	err = trace.ErrAborted // until fn returns
+	release := sync.OnceValue(func() error { return lease.Release(ctx) })
+	defer func() { _ = release() }()
+	if err := fn(lease); err != nil {
+		return err
+	}
+	if err := release(); errors.Is(err, ErrLost) {
+		return err
+	}
+	if cause := context.Cause(lease.ctx); cause != nil && !errors.Is(cause, ErrReleased) {
+		return cause
+	}
+	return nil
+}

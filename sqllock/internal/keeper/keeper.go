@@ -1,0 +1,181 @@
+// Package keeper tracks the terms that one process was granted, of leases and of tickets: their
+// trust windows, their renewal, and the release of abandoned terms.
+package keeper
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/trace"
+	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
+)
+
+// Kind is one kind of term: leases, or tickets in a queue. It runs their statements and tracks
+// what the process knows about their keys.
+type Kind interface {
+	// Renew moves the expiry of live terms and returns which it renewed. Remaining returns how
+	// long terms last, without the terms that have ended.
+	Renew(ctx context.Context, ttl time.Duration, batch []*Lease) (map[OwnerID]bool, error)
+	Remaining(ctx context.Context, batch []*Lease) (map[OwnerID]time.Duration, error)
+	// Release ends a term and hands the lock to the next waiter.
+	Release(ctx context.Context, l *Lease) error
+	// Sweep ends abandoned terms, and reports each with Keeper.Swept.
+	Sweep(ctx context.Context, due []Abandoned)
+	// Ended forgets a lease whose context has ended. The keeper's Mu is held.
+	Ended(l *Lease, lost bool)
+	// Close ends the waiting of all calls. The keeper's Mu is held. Wait waits for running
+	// statements, at most until ctx ends. Stop waits for the kind's goroutines after the
+	// keeper's Ctx has ended.
+	Close()
+	Wait(ctx context.Context)
+	Stop()
+}
+
+// Keeper tracks the terms of one process.
+type Keeper struct {
+	Store   *Store
+	Options Options
+	Ctx     context.Context // of background work
+	stop    context.CancelFunc
+	// Flights counts attempts that may still be granted, or that must still be released.
+	Flights atomic.Int64
+
+	abandoned *schedule.Schedule[Abandoned]
+	renewSize atomic.Int64 // how many leases one statement renews
+
+	// Mu guards the fields below, the state of the leases, and the state of each Kind.
+	Mu       Mutex
+	Closed   bool
+	kinds    []Kind
+	held     map[*Lease]struct{}
+	renewals map[int]*schedule.Schedule[*Lease] // by the size of the TTL
+}
+
+// New returns a keeper without kinds.
+func New(s *Store, o Options, t *trace.Tracer) *Keeper {
+	k := &Keeper{Store: s, Options: o, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}}
+	k.Mu.trace = t
+	k.renewSize.Store(renewBatch)
+	k.Ctx, k.stop = context.WithCancel(context.Background())
+	k.abandoned = schedule.New(k.Ctx, 0, k.sweep)
+	return k
+}
+
+// Of returns the keeper's kind of type K. The first call creates it with open.
+func Of[K Kind](k *Keeper, open func() K) K {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for _, kind := range k.kinds {
+		if found, ok := kind.(K); ok {
+			return found
+		}
+	}
+	kind := open()
+	k.kinds = append(k.kinds, kind)
+	return kind
+}
+
+// expire ends the lease once its trust window has ended.
+func (l *Lease) expire() {
+	l.keeper.Mu.Lock()
+	defer l.keeper.Mu.Unlock()
+	if rest := time.Until(l.until); rest > 0 { // it was renewed in between
+		l.timer.Reset(rest)
+		return
+	}
+	l.keeper.lapse(l)
+}
+
+// lapse ends a lease as lost if its trust window is over. In a process that was stopped, a
+// release may run before the timer fires. Mu is held.
+func (k *Keeper) lapse(l *Lease) {
+	if l.live && time.Until(l.until) <= 0 {
+		k.Lose(l, trace.CauseExpired, "its time was over before a renewal was committed")
+	}
+}
+
+// Lose ends a lease as lost. Mu is held.
+func (k *Keeper) Lose(l *Lease, cause, reason string) {
+	if l.live {
+		k.end(l, l.lost(reason), true)
+		k.wasLost(l, cause)
+	}
+}
+
+// Over ends the lease of a term that a guard refused.
+func (k *Keeper) Over(t Term) {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for l := range k.held {
+		if l.term == t {
+			k.Lose(l, trace.CauseTaken, termOver)
+		}
+	}
+}
+
+// End ends the lease's context, and returns false if it had already ended. Mu is held.
+func (k *Keeper) End(l *Lease, cause error) bool { return k.end(l, cause, false) }
+
+func (k *Keeper) end(l *Lease, cause error, lost bool) bool {
+	if !l.live {
+		return false
+	}
+	l.live = false
+	l.timer.Stop()
+	delete(k.held, l)
+	k.renewal(l.TTL).Drop(l)
+	l.cancel(cause)
+	k.ended(l, cause)
+	l.kind.Ended(l, lost)
+	return true
+}
+
+// Close ends all leases, releases those that are held, and waits for background work, at most
+// until ctx ends or holdfast.CleanupTimeout has passed.
+func (k *Keeper) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
+	defer cancel()
+	k.Mu.Lock()
+	k.Closed = true
+	var held []*Lease
+	for l := range k.held {
+		held = append(held, l)
+		k.lapse(l)
+		k.End(l, ErrClosed)
+	}
+	kinds := slices.Clone(k.kinds)
+	for _, kind := range kinds {
+		kind.Close()
+	}
+	k.Mu.Unlock()
+	for _, kind := range kinds {
+		kind.Wait(ctx)
+	}
+	var first error
+	for _, l := range held {
+		if !l.granted { // a ticket, which was abandoned when it ended
+			continue
+		}
+		if err := l.Release(ctx); err != nil && first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	for k.Flights.Load() > 0 && ctx.Err() == nil {
+		time.Sleep(2 * time.Millisecond)
+	}
+	k.stop()
+	for _, kind := range kinds {
+		kind.Stop()
+	}
+	k.abandoned.Wait()
+	for _, r := range k.renewals { // there are no new ones any more
+		r.Wait()
+	}
+	return first
+}

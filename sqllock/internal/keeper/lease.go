@@ -1,0 +1,172 @@
+package keeper
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/lockname"
+)
+
+// Term is one grant of a lock.
+type Term struct {
+	kind  lockname.Kind
+	key   string
+	token int64
+	store string
+}
+
+// Key returns the locked key.
+func (t Term) Key() string { return t.key }
+
+// Token returns the fencing token.
+func (t Term) Token() int64 { return t.token }
+
+// Kind returns the kind of the lock.
+func (t Term) Kind() lockname.Kind { return t.kind }
+
+// TermOf returns the term of a key with a token, in the keeper's tables.
+func (k *Keeper) TermOf(of lockname.Kind, key string, token int64) Term {
+	return Term{kind: of, key: key, token: token, store: k.Store.ID}
+}
+
+// Lease is one term while this process trusts it.
+type Lease struct {
+	Attempt
+
+	keeper *Keeper
+	kind   Kind
+	lock   string // as tracers know it
+	margin time.Duration
+	once   bool // is not renewed
+	by     any  // the owner that may acquire it again
+	term   Term
+	ctx    context.Context // ends with the lease
+	work   context.Context // returned by Context: within Do it also ends with the call's context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+
+	releasing sync.Once
+	released  error
+
+	since time.Time // when it was requested, or was granted from a queue
+
+	// Under the keeper's Mu:
+	live       bool
+	granted    bool      // false for a ticket that waits
+	again      int       // how often its owner acquired it beyond the first time
+	until      time.Time // the end of the trust window
+	renewError error     // of the last renewal
+}
+
+// NewLease creates the lease of an attempt that was sent at sent, with its contexts. The caller
+// must pass it to Keep or KeepWaiting.
+func (k *Keeper) NewLease(kind Kind, t Term, lock string, a Attempt, s Settings, sent time.Time) *Lease {
+	l := &Lease{
+		Attempt: a, keeper: k, kind: kind, lock: lock, margin: s.Margin, once: s.Once, by: s.By,
+		live: true, until: sent.Add(s.TTL - s.Margin), term: t,
+	}
+	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(s.Values))
+	l.work = l.ctx
+	if s.Within != nil {
+		work, cancel := context.WithCancelCause(l.ctx)
+		stop := context.AfterFunc(s.Within, func() { cancel(context.Cause(s.Within)) })
+		context.AfterFunc(l.ctx, func() { stop() })
+		l.work = work
+	}
+	return l
+}
+
+// Keep starts tracking a granted lease. If its trust window is already over or the keeper is
+// closed, Keep abandons it and returns false. Mu is held.
+func (k *Keeper) Keep(l *Lease) bool {
+	window := time.Until(l.until)
+	if k.Closed || window <= 0 {
+		k.Abandon(l.kind, l.Attempt)
+		l.cancel(ErrLost)
+		return false
+	}
+	k.held[l] = struct{}{}
+	l.granted, l.since = true, l.until.Add(l.margin-l.TTL)
+	k.noteGranted(l)
+	l.timer = time.AfterFunc(window, l.expire)
+	if !l.once {
+		k.renewal(l.TTL).Set(l, l.since.Add(l.TTL/renewPart))
+	}
+	return true
+}
+
+// KeepWaiting starts the renewal of a waiting ticket, which was sent at sent. The ticket's
+// trust window begins when it is granted, so its timer is stopped. Mu is held.
+func (k *Keeper) KeepWaiting(l *Lease, sent time.Time) {
+	k.held[l] = struct{}{}
+	l.timer = time.AfterFunc(time.Hour, l.expire)
+	l.timer.Stop()
+	k.renewal(l.TTL).Set(l, sent.Add(l.TTL/renewPart))
+}
+
+// Grant starts the trust window of a ticket. Mu is held.
+func (k *Keeper) Grant(l *Lease) {
+	l.granted, l.since = true, time.Now()
+	k.noteGranted(l)
+	l.timer.Reset(time.Until(l.until))
+	if l.once {
+		k.renewal(l.TTL).Drop(l)
+	}
+}
+
+// Live reports whether the lease's context has not ended. Mu is held.
+func (l *Lease) Live() bool { return l.live }
+
+// Trusted reports whether neither the lease's context nor its trust window has ended. Mu
+// is held.
+func (l *Lease) Trusted() bool { return l.live && time.Now().Before(l.until) }
+
+// Granted is false for a waiting ticket. Mu is held.
+func (l *Lease) Granted() bool { return l.granted }
+
+// Since returns when a lease was requested, or was granted from a queue.
+func (l *Lease) Since() time.Time { return l.since }
+
+// Until returns the end of the trust window. Mu is held.
+func (l *Lease) Until() time.Time { return l.until }
+
+// Key returns the locked key.
+func (l *Lease) Key() string { return l.term.key }
+
+// Token returns the fencing token.
+func (l *Lease) Token() int64 { return l.term.token }
+
+// Term returns the key and the token.
+func (l *Lease) Term() Term { return l.term }
+
+// Store returns the store that has the lease's row.
+func (l *Lease) Store() *Store { return l.keeper.Store }
+
+// Keeper returns the keeper that tracks the lease.
+func (l *Lease) Keeper() *Keeper { return l.keeper }
+
+// Context returns the context for work under the lease.
+func (l *Lease) Context() context.Context { return l.work }
+
+// Again counts one more acquisition by the lease's owner. It returns false if by is not the
+// owner. Mu is held.
+func (l *Lease) Again(by any) bool {
+	if by == nil || l.by != by {
+		return false
+	}
+	l.again++
+	return true
+}
+
+// Prolong moves the end of the trust window to the margin before expiry, the earliest time at
+// which the term ends. It never shortens the window. Mu is held, and the lease is live.
+func (l *Lease) Prolong(expiry time.Time) {
+	if until := expiry.Add(-l.margin); until.After(l.until) {
+		l.until = until // the timer reads it when it fires
+	}
+}
+
+func (l *Lease) lost(reason string) *LostError {
+	return &LostError{Key: l.term.key, Token: l.term.token, Reason: reason, Err: l.renewError}
+}

@@ -1,0 +1,171 @@
+package keeper
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/trace"
+	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
+)
+
+const (
+	// renewPart is the part of the TTL after which a lease is renewed: a third. The same time
+	// bounds one renewal, so that there is time for a second one.
+	renewPart = 3
+	// retryPart is the part of the TTL after which a renewal is tried again, if it failed or
+	// found the row locked.
+	retryPart = 20
+	// renewBatch is how many leases a statement renews. renewAtOnce is how many such statements
+	// run concurrently.
+	renewBatch  = 2048
+	renewAtOnce = 4
+	// renewLess divides the size of the next batches after one batch took too long: there is
+	// time for one more before the leases end.
+	renewLess = 8
+)
+
+// renewal returns the schedule of the leases with a similar TTL, because a statement that hangs
+// for a part of a long TTL must not delay leases with a short one. Mu is held.
+func (k *Keeper) renewal(ttl time.Duration) *schedule.Schedule[*Lease] {
+	size := bits.Len64(uint64(ttl)) //nolint:gosec // it is above zero
+	a := k.renewals[size]
+	if a == nil {
+		a = schedule.New(k.Ctx, time.Duration(1)<<size/32, k.renew)
+		k.renewals[size] = a
+	}
+	return a
+}
+
+// renew renews the due leases in batches, in the order of their names.
+func (k *Keeper) renew(ctx context.Context, due []*Lease) {
+	slices.SortFunc(due, func(a, b *Lease) int { return bytes.Compare(a.Name, b.Name) })
+	type group struct { // leases that one statement can renew
+		kind Kind
+		ttl  time.Duration
+	}
+	groups := map[group][]*Lease{}
+	for _, l := range due {
+		g := group{l.kind, l.TTL}
+		groups[g] = append(groups[g], l)
+	}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, renewAtOnce)
+	for of, leases := range groups {
+		for batch := range slices.Chunk(leases, int(k.renewSize.Load())) {
+			slots <- struct{}{}
+			running.Go(func() {
+				defer func() { <-slots }()
+				k.renewBatch(ctx, of.kind, of.ttl, batch)
+			})
+		}
+	}
+	running.Wait()
+}
+
+func (k *Keeper) renewBatch(ctx context.Context, of Kind, ttl time.Duration, batch []*Lease) {
+	ctx, cancel := context.WithTimeout(ctx, ttl/renewPart)
+	defer cancel()
+	ctx, op := k.Mu.trace.Start(ctx, trace.Call{Name: "lease.renew", Lock: batch[0].lock, Background: true})
+	sent := time.Now()
+	renewed, err := of.Renew(ctx, ttl, batch)
+	var left map[OwnerID]time.Duration
+	var asked time.Time
+	if err == nil && len(renewed) < len(batch) {
+		asked = time.Now()
+		left, err = of.Remaining(ctx, batch)
+	}
+	k.resize(ctx, len(batch), err)
+	op.Rows = int64(len(renewed))
+	op.End(err, nil)
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for _, l := range batch {
+		rest, there := left[l.Owner]
+		switch {
+		case !l.live || l.once && l.granted:
+			continue
+		case renewed[l.Owner]:
+			l.Prolong(sent.Add(ttl))
+			l.renewError = nil
+			k.renewal(ttl).Set(l, sent.Add(ttl/renewPart))
+			continue
+		case err != nil:
+			l.renewError = err
+		case !there || rest <= 0:
+			k.Lose(l, trace.CauseTaken, "its row is another's by now, or it was taken away, or it had expired")
+			continue
+		default: // locked, by a guarded transaction
+			l.Prolong(asked.Add(rest))
+		}
+		k.renewal(ttl).Set(l, time.Now().Add(Jitter(ttl/retryPart)))
+	}
+}
+
+// resize adapts the size of the next batches to the outcome of a batch.
+func (k *Keeper) resize(ctx context.Context, n int, err error) {
+	size := k.renewSize.Load()
+	switch {
+	case err == nil && int64(n) == size:
+		k.renewSize.CompareAndSwap(size, min(2*size, renewBatch))
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded):
+		if less := max(int64(n)/renewLess, 1); less < size {
+			k.renewSize.CompareAndSwap(size, less)
+		}
+	}
+}
+
+// Jitter shortens d by up to a quarter, so that several processes do not act in step.
+func Jitter(d time.Duration) time.Duration {
+	return d - time.Duration(rand.Int64N(int64(d)/4+1))
+}
+
+// Renew runs text, which renews terms. If text returns owners, those were renewed. If it is a
+// plain write, its row count shows only whether all were renewed.
+func (s *Store) Renew(ctx context.Context, text string, ttl time.Duration, batch []*Lease) (map[OwnerID]bool, error) {
+	names, owners := lists(batch)
+	stmt := s.List("renew", text, 2, len(names))
+	args := append([]any{ttl.Microseconds()}, append(names, owners...)...)
+	renewed := make(map[OwnerID]bool, len(batch))
+	if s.Dialect.Leases.Renewed {
+		said, _, err := s.Owners(ctx, stmt, args...)
+		for o := range said {
+			renewed[o] = true
+		}
+		return renewed, err
+	}
+	return renewed, s.OnConn(ctx, s.Dialect.Leases.ManyBefore, func(q core.Querier) error {
+		r, err := stmt.Exec(ctx, q, args...)
+		if err == nil && r.Affected == int64(len(batch)) {
+			for _, l := range batch {
+				renewed[l.Owner] = true
+			}
+		}
+		return err
+	})
+}
+
+// Remaining runs text, which returns how long terms last.
+func (s *Store) Remaining(ctx context.Context, text string, batch []*Lease) (map[OwnerID]time.Duration, error) {
+	names, owners := lists(batch)
+	left := make(map[OwnerID]time.Duration, len(batch))
+	said, _, err := s.Owners(ctx, s.List("remaining", text, 1, len(names)), append(names, owners...)...)
+	for o, n := range said {
+		left[o] = Micros(n)
+	}
+	return left, err
+}
+
+// lists returns the names and owners of leases as lists of arguments.
+func lists(batch []*Lease) (names, owners []any) {
+	for _, l := range batch {
+		names, owners = append(names, l.Name), append(owners, l.Owner[:])
+	}
+	return Pad(names), Pad(owners)
+}

@@ -1,0 +1,99 @@
+package sqllock
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/internal/trace"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
+	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
+)
+
+// leases holds the lease locks of one process: the waiters of each key, and the means by which
+// the process learns that a key is free.
+type leases struct {
+	k     *keeper.Keeper
+	store *store
+
+	waits    *schedule.Schedule[*waiter]
+	notifier *notifier
+	lazy     time.Duration // lazyPoll, except in tests
+	// asking holds a token for each waiting call that asks the database.
+	asking chan struct{}
+
+	queues map[string]*queue // under the keeper's Mu
+}
+
+func newLeases(k *keeper.Keeper, listen func(context.Context, string, func(), func(string)) error) *leases {
+	m := &leases{k: k, store: newStore(k.Store), lazy: lazyPoll, queues: map[string]*queue{}, asking: make(chan struct{}, askAtOnce)}
+	m.waits = schedule.New(k.Ctx, pollSlack, m.poll)
+	m.waits.Crowd(pollBatch, pollSpace)
+	m.notifier = newNotifier(m, listen)
+	return m
+}
+
+// begin creates the lease of a granted attempt, which was sent at sent. It abandons a grant
+// whose trust window is already over.
+func (m *leases) begin(key string, a keeper.Attempt, s keeper.Settings, token int64, sent time.Time) (*keeper.Lease, error) {
+	l := m.k.NewLease(m, m.k.TermOf(lockname.Lease, key, token), trace.LockLease, a, s, sent)
+	m.k.Mu.Lock()
+	defer m.k.Mu.Unlock()
+	if !m.k.Keep(l) {
+		if m.k.Closed {
+			return nil, ErrClosed
+		}
+		return nil, nil
+	}
+	q := m.queue(key)
+	q.local = l
+	q.share()
+	return l, nil
+}
+
+// Renew and Remaining run the statements of leases.
+func (m *leases) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.OwnerID]bool, error) {
+	return m.store.Renew(ctx, m.store.Dialect.Leases.Renew, ttl, batch)
+}
+
+func (m *leases) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.OwnerID]time.Duration, error) {
+	return m.store.Remaining(ctx, m.store.Dialect.Leases.Remaining, batch)
+}
+
+// Ended forgets a lease. After a lost lease the next waiter queries the database at once. After
+// a release, the release itself hands over the lock.
+func (m *leases) Ended(l *keeper.Lease, lost bool) {
+	if q := m.queues[l.Key()]; q != nil && q.local == l {
+		q.local = nil
+	}
+	if lost {
+		m.wake(l.Key())
+	}
+}
+
+// Close ends the waiting of all calls.
+func (m *leases) Close() {
+	for _, q := range m.queues {
+		for _, w := range q.waiters {
+			signal(w.event)
+		}
+	}
+}
+
+// Wait does nothing: the keeper counts the attempts that may still be granted.
+func (m *leases) Wait(context.Context) {}
+
+// Stop waits for the goroutines.
+func (m *leases) Stop() {
+	m.store.wait()
+	m.waits.Wait()
+	m.notifier.wait()
+}
+
+// signal sends to a channel of capacity one, unless it is full.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,148 @@
+package sqllock
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
+	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
+)
+
+const (
+	// idleListener is how long an idle LISTEN connection stays open, and
+	// testTimeout how long a test notification may take to arrive.
+	idleListener = 10 * time.Second
+	testTimeout  = 2 * time.Second
+	// retryListen is the pause after a test notification that did not arrive, for example
+	// behind PgBouncer in transaction mode.
+	retryListen = time.Minute
+)
+
+// notifier wakes other processes when a lock is released, on engines with notifications. One
+// connection of a process listens while calls wait. Polling continues, so a lost notification
+// costs one poll interval.
+type notifier struct {
+	m      *leases
+	listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error
+	name   string
+
+	hears  atomic.Bool
+	sends  *schedule.Schedule[string]
+	mu     sync.Mutex
+	needed time.Time     // when a waiter last needed the connection
+	ended  chan struct{} // closed when the goroutine that listens ends; nil while none runs
+	never  bool          // the handle cannot listen
+	after  time.Time     // do not listen before this time
+}
+
+func newNotifier(m *leases, listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error) *notifier {
+	b := &notifier{m: m, listen: listen, name: "holdfast_" + hex.EncodeToString([]byte(m.store.ID))}
+	b.never = m.store.Dialect.Leases.Listen == ""
+	b.sends = schedule.New(m.k.Ctx, 0, b.send)
+	return b
+}
+
+// listening reports whether notifications currently arrive.
+func (b *notifier) listening() bool { return b.hears.Load() }
+
+// notify notifies the other processes that a lock is free.
+func (b *notifier) notify(name []byte) {
+	b.sends.Set(hex.EncodeToString(name), time.Now())
+}
+
+func (b *notifier) send(ctx context.Context, payloads []string) {
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
+	defer cancel()
+	s := b.m.store
+	stmt := s.Dialect.Compile("locks.notify", s.Dialect.Leases.Notify)
+	for _, p := range payloads {
+		err := s.OnConn(ctx, "", func(q core.Querier) error {
+			_, err := stmt.Exec(ctx, q, b.name, p)
+			return err
+		})
+		if err != nil {
+			return // the other processes poll
+		}
+	}
+}
+
+// need opens the connection, or keeps it open.
+func (b *notifier) need() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.needed = time.Now()
+	if b.never || b.ended != nil || b.needed.Before(b.after) || b.m.k.Ctx.Err() != nil {
+		return
+	}
+	b.ended = make(chan struct{})
+	go b.run(b.ended)
+}
+
+// wait waits until the goroutines have ended; the keeper's Ctx has ended.
+func (b *notifier) wait() {
+	b.sends.Wait()
+	b.mu.Lock()
+	ended := b.ended
+	b.mu.Unlock()
+	if ended != nil {
+		<-ended
+	}
+}
+
+// run listens until the connection is idle for idleListener, or an error ends it. The next
+// waiter opens another connection.
+func (b *notifier) run(ended chan struct{}) {
+	defer close(ended)
+	ctx, cancel := context.WithCancel(b.m.k.Ctx)
+	defer cancel()
+	var opened atomic.Int64 // when the test notification was sent
+	go b.watch(ctx, cancel, &opened)
+	test := keeper.NewOwnerID().String()
+	err := b.listen(ctx, strings.ReplaceAll(b.m.store.Dialect.Leases.Listen, "{channel}", b.m.store.Dialect.Ident(b.name)), func() {
+		opened.Store(time.Now().UnixNano())
+		b.sends.Set(test, time.Now())
+	}, func(payload string) {
+		if payload == test {
+			b.hears.Store(true)
+			b.m.pollNow()
+		} else if name, err := hex.DecodeString(payload); err == nil {
+			b.m.onNotify(name)
+		}
+	})
+	pause := time.Second
+	if !b.hears.Swap(false) && opened.Load() != 0 {
+		pause = retryListen
+	}
+	b.mu.Lock()
+	b.ended = nil
+	b.never = b.never || errors.Is(err, core.ErrNoListener)
+	b.after = time.Now().Add(pause)
+	b.mu.Unlock()
+	b.m.pollNow()
+}
+
+// watch closes a connection that is idle, or that does not receive its test notification.
+func (b *notifier) watch(ctx context.Context, cancel context.CancelFunc, opened *atomic.Int64) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		b.mu.Lock()
+		idle := time.Since(b.needed) > idleListener
+		b.mu.Unlock()
+		at := opened.Load()
+		if idle || at != 0 && !b.hears.Load() && time.Since(time.Unix(0, at)) > testTimeout {
+			cancel()
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package sqllock
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
+)
+
+// Release ends a lease and hands the lock over to the next waiter of this process,
+// or frees it.
+func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
+	var f keeper.Freed
+	var err error
+	if next := m.finish(l); next != nil {
+		f = m.pass(ctx, l, next)
+	}
+	passed := f.Was
+	if !passed {
+		handed := f.Ambiguous
+		f, err = m.store.free(ctx, freeing{l.Name, l.Owner, l.Token()})
+		f.Ambiguous = f.Ambiguous || handed
+		if err == nil {
+			f = m.k.Confirm(ctx, l, f)
+		}
+	}
+	if err != nil || l.Ambiguous {
+		m.k.Abandon(m, l.Attempt)
+	}
+	if f.Notify {
+		m.notifier.notify(l.Name)
+	}
+	m.k.Mu.Lock()
+	defer m.k.Mu.Unlock()
+	if !passed {
+		m.wake(l.Key())
+	}
+	return m.k.Result(l, f, err)
+}
+
+// finish ends the context of a released lease, and returns the waiter to hand the lock over to.
+// An attempt that was sent twice is not handed over: it may have been granted twice, and the
+// row may belong to the second term.
+func (m *leases) finish(l *keeper.Lease) (next *waiter) {
+	m.k.Mu.Lock()
+	defer m.k.Mu.Unlock()
+	if !m.k.Finish(l) || m.k.Closed || l.Ambiguous {
+		return nil
+	}
+	if next = m.queues[l.Key()].next(); next != nil {
+		m.k.Flights.Add(1)
+	}
+	return next
+}
+
+// Sweep releases abandoned attempts.
+func (m *leases) Sweep(ctx context.Context, due []keeper.Abandoned) {
+	for _, a := range due {
+		c, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
+		f, err := m.store.free(c, freeing{name: []byte(a.Name), owner: a.Owner})
+		cancel()
+		if f.Notify {
+			m.notifier.notify([]byte(a.Name))
+		}
+		m.k.Swept(a, err == nil && f.Was)
+	}
+}
+
+// freeing identifies a term to end.
+type freeing struct {
+	name  []byte
+	owner keeper.OwnerID
+	token int64
+}
+
+// free ends the term of a lease.
+func (s *store) free(ctx context.Context, t freeing) (keeper.Freed, error) {
+	f, err := s.ending.Ask(ctx, t, func() (keeper.Freed, error) { return s.freeAlone(ctx, t) })
+	if err != nil || f.Was || !f.Ambiguous {
+		return f, err
+	}
+	f, err = s.freeAlone(ctx, t)
+	f.Ambiguous = true
+	return f, err
+}
+
+func (s *store) freeAlone(ctx context.Context, t freeing) (f keeper.Freed, err error) {
+	err = s.Retry(ctx, s.Ambiguous(&f.Ambiguous, func(q core.Querier) (err error) {
+		var ended, waiters int64
+		if s.Dialect.Leases.ReleaseTells {
+			_, err = s.release.QueryRow(ctx, q, []any{&ended, &waiters}, t.name, t.owner[:], s.Self[:])
+		} else {
+			var r core.Result
+			r, err = s.release.Exec(ctx, q, t.name, t.owner[:])
+			ended = r.Affected
+		}
+		f.Was, f.Notify = err == nil && ended > 0, err == nil && waiters > 0
+		return err
+	}))
+	return f, err
+}

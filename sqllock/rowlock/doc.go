@@ -1,0 +1,62 @@
+// Package rowlock locks keys, and rows of the program's own tables, until the
+// caller's transaction ends.
+//
+//	locks, err := rowlock.New(ctx, db)
+//	err = db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+//		if err := locks.LockTx(ctx, tx, "settlement/2026-11-21", rowlock.WaitForever); err != nil {
+//			return err
+//		}
+//		return settle(ctx, tx)
+//	})
+//
+// # What it promises
+//
+// Of two transactions that lock the same key or row, one waits until the other has
+// ended, and then sees what the other has written. The database releases the lock
+// with the transaction: at COMMIT, at ROLLBACK, or when the connection ends. There is
+// no TTL, no renewal and no fencing token, because the transaction itself is the
+// fence. Nothing needs closing.
+//
+// Four things can be locked:
+//
+//   - [Locker.LockTx]: a key that needs no row of the program's own.
+//   - [Table.LockTx]: rows of a table of the program's own, by their keys.
+//   - [Table.NextTx]: the next rows that meet conditions and are not locked, as for a
+//     queue of work.
+//   - [Locker.Hold]: a key for as long as a connection lives, without a transaction of
+//     the caller's. The lock is a [SessionLock].
+//
+// LockTx and Hold lock the same keys. A lease, a fair lock or a semaphore with the
+// same key is another lock: use one family of locks for a key.
+//
+// # Waiting
+//
+// A [Wait] says how long a call waits: [WaitForever] until ctx ends, [WaitUpTo] for a
+// duration, [NoWait] not at all, [SkipLocked] not at all and without the locked rows.
+// After a wait that ended without the lock, the transaction goes on. The transaction's
+// own lock timeout is unchanged afterwards.
+//
+// # Isolation
+//
+// Lock first in the transaction. At REPEATABLE READ and above the transaction reads
+// from a snapshot. If that snapshot is older than the last holder's commit, the lock
+// is refused with [holdfast.ErrRetry]: later reads of the transaction would miss what
+// the holder has written. At READ COMMITTED this cannot happen.
+//
+// # Limits
+//
+// A key has 1 to [MaxKey] bytes and is compared byte by byte. WaitUpTo takes up to
+// [MaxWait]; NextTx locks up to [MaxNext] rows. SQLite has one writer, so there every
+// lock covers the whole database, and Hold is refused. On Galera a row lock does not
+// reach the other nodes, so all of them are refused, unless all programs write to one
+// node (see [holdfast.WithSingleWriter]).
+//
+// # Errors
+//
+// [ErrLockNotAvailable], [ErrTimeout] and [ErrNotFound]: the transaction goes on.
+// [holdfast.ErrInvalid], [holdfast.ErrNoTx] and [holdfast.ErrUnsupported]: the
+// transaction was not touched. After every other error Holdfast has rolled the
+// transaction back: [holdfast.ErrRetry] (a deadlock, a serialization failure, an old
+// snapshot), [holdfast.ErrTxLost] (the transaction had ended already), the cause of
+// ctx, and the driver's. [ErrLost] says that a SessionLock ended before its release.
+package rowlock

@@ -1,0 +1,113 @@
+package rowlock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+var (
+	// ErrLockNotAvailable means that another transaction holds the lock, under
+	// [NoWait] or [SkipLocked]. The transaction goes on.
+	ErrLockNotAvailable = errors.New("rowlock: locked by another transaction")
+
+	// ErrTimeout means that the lock could not be acquired within [WaitUpTo]. The
+	// transaction goes on.
+	ErrTimeout = errors.New("rowlock: the lock was not acquired in time")
+
+	// ErrNotFound means that the table has no row with this key. The transaction
+	// goes on.
+	ErrNotFound = errors.New("rowlock: no row with this key")
+
+	// ErrLost means that a [SessionLock] ended before its release.
+	ErrLost = errors.New("rowlock: the session lock is lost")
+
+	// ErrReleased is the cause with which the context of a [SessionLock] ends at
+	// its release.
+	ErrReleased = errors.New("rowlock: the session lock was released")
+)
+
+// LockNotAvailableError says which lock another transaction holds.
+// errors.Is(err, ErrLockNotAvailable) holds.
+type LockNotAvailableError struct {
+	// Key is the key of [Locker.LockTx]. Table and Row are the table and the key of
+	// the row of [Table.LockTx]. Row is not part of the error's text, because it may
+	// be personal data. On SQLite Row is empty: all rows are locked at once.
+	Key   string
+	Table string
+	Row   []any
+}
+
+func (e *LockNotAvailableError) Error() string {
+	return "rowlock: " + what(e.Key, e.Table) + " is locked by another transaction: try later, or wait with WaitUpTo"
+}
+
+// Is reports whether target is ErrLockNotAvailable.
+func (e *LockNotAvailableError) Is(target error) bool { return target == ErrLockNotAvailable }
+
+// TimeoutError says which lock was waited for. errors.Is(err, ErrTimeout) holds.
+type TimeoutError struct {
+	// Key, Table and Row are as in [LockNotAvailableError].
+	Key   string
+	Table string
+	Row   []any
+	// Waited is how long the call waited: at least the duration given to WaitUpTo.
+	Waited time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("rowlock: %s is still locked by another transaction after %v: try later, or wait longer", what(e.Key, e.Table), e.Waited.Round(time.Millisecond))
+}
+
+// Is reports whether target is ErrTimeout.
+func (e *TimeoutError) Is(target error) bool { return target == ErrTimeout }
+
+// NotFoundError says which row does not exist. errors.Is(err, ErrNotFound) holds.
+type NotFoundError struct {
+	// Table is the table's name, Row the key. Row is not part of the error's text,
+	// because it may be personal data.
+	Table string
+	Row   []any
+}
+
+func (e *NotFoundError) Error() string {
+	return "rowlock: table " + e.Table + ": no row with this key"
+}
+
+// Is reports whether target is ErrNotFound.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// LostError says why a session lock ended early. errors.Is(err, ErrLost) holds.
+type LostError struct {
+	Key string
+	// Reason says how the end of the lock was detected.
+	Reason string
+	// Err is the driver's error; it may be nil.
+	Err error
+}
+
+func (e *LostError) Error() string {
+	text := fmt.Sprintf("rowlock: the session lock on %.40q is lost: %s", e.Key, e.Reason)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Is reports whether target is ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+func (e *LostError) Unwrap() error { return e.Err }
+
+func what(key, table string) string {
+	if table != "" {
+		return "a row of table " + table
+	}
+	return fmt.Sprintf("key %.40q", key)
+}
+
+func invalid(field, problem string) error {
+	return &holdfast.InputError{Field: field, Problem: problem}
+}
