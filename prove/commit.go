@@ -23,11 +23,11 @@ const lateBy = time.Second
 // statement that stores the result.
 type line struct {
 	mu      sync.Mutex
-	proxies map[string]*faultproxy.Proxy
-	written int64 // bytes that the driver wrote on the present connection
-	passed  int64 // bytes of those that passed the proxy
-	stored  bool  // the next write is COMMIT
-	commit  int64 // the offset of COMMIT; -1 before it is written
+	proxies map[string]*faultproxy.Proxy // nil after close
+	written int64                        // bytes that the driver wrote on the present connection
+	passed  int64                        // bytes of those that passed the proxy
+	stored  bool                         // the next write is COMMIT
+	commit  int64                        // the offset of COMMIT; -1 before it is written
 
 	once  sync.Once
 	again chan struct{} // closed when a key is claimed after COMMIT was written
@@ -40,6 +40,9 @@ func newLine() *line {
 func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.proxies == nil {
+		return nil, net.ErrClosed // a pool may still dial after its Close
+	}
 	p := l.proxies[address]
 	if p == nil {
 		var err error
@@ -96,8 +99,10 @@ func (l *line) observe(_ context.Context, s holdfast.Statement) {
 
 func (l *line) close() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, p := range l.proxies {
+	proxies := l.proxies
+	l.proxies = nil
+	l.mu.Unlock() // a proxy that closes waits for match
+	for _, p := range proxies {
 		p.Close()
 	}
 }

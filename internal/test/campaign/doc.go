@@ -55,8 +55,8 @@
 // TestControl runs the same campaign with one protection removed: no guard, a release by name
 // instead of by term, tokens that start again, a claim made after the work, an expiry that the
 // holder judges by its own clock, a release of which any answer counts as success. A campaign
-// that finds nothing in a minute has failed. With -duration=10m and more each control runs on
-// every engine, for the whole minute; otherwise on one engine, until it has found something.
+// that finds nothing in five minutes has failed. With -duration=10m and more each control runs on
+// every engine, otherwise on one.
 //
 // # What a seed repeats
 //

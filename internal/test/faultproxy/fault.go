@@ -87,7 +87,7 @@ type Fault struct {
 	struck   chan struct{}
 	request  []byte // held
 	link     *link
-	answered chan struct{} // the server answered the held request, or is gone
+	answered chan struct{} // the server has ended the session of the held request
 }
 
 // LoseRequest ends the connection instead of forwarding the request. With Silence the server
@@ -140,14 +140,21 @@ func (f *Fault) Disarm() {
 	f.proxy.faults = slices.DeleteFunc(f.proxy.faults, func(other *Fault) bool { return other == f })
 }
 
-// Deliver sends the request that Hold kept, waits for the server's answer, and ends the server's
-// session.
+// Deliver sends the request that Hold kept, and no more after it. It waits until the server has run
+// the request and has ended the session.
 func (f *Fault) Deliver() error {
 	if f.kind != hold || !f.Fired() {
 		return errors.New("faultproxy: nothing is held")
 	}
 	if _, err := f.link.server.Write(f.request); err != nil {
 		return err
+	}
+	// An end in order: the server runs all of the request first. To close the socket at the first
+	// bytes of the answer could take the rest of the request from it.
+	if half, ok := f.link.server.(interface{ CloseWrite() error }); ok {
+		if err := half.CloseWrite(); err != nil {
+			return err
+		}
 	}
 	<-f.answered
 	return nil

@@ -101,8 +101,11 @@ func (l *link) replies() {
 		n, err := l.server.Read(buf)
 		switch {
 		case l.held.Load() != nil:
-			l.close()
-			return
+			if err != nil {
+				l.close()
+				return
+			}
+			continue // answers that nobody reads
 		case !l.p.pass(l):
 			return
 		case l.apart.Load():
