@@ -51,6 +51,7 @@ func TestPlansOfSmallTables(t *testing.T) {
 			e.Must(`VACUUM ANALYZE holdfast_` + table)
 		}
 		e.SQL.SetMaxOpenConns(1)
+		t.Cleanup(func() { e.SQL.SetMaxOpenConns(0) }) // the next test has this pool
 		const read = `SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN ('holdfast_records', 'holdfast_locks')`
 		before := e.Int(read)
 		for i := range 50 {

@@ -35,7 +35,9 @@ var community = regexp.MustCompile(`^PostgreSQL (\d+)(\.\d+|beta\d+|rc\d+|devel)
 
 var admission = dialect.Admission{
 	Banner: func(version string) bool { return strings.Contains(version, "PostgreSQL") },
-	Facts: `SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ('default_transaction_read_only', 'session_replication_role', 'server_version_num')
+	Facts: `SELECT 'default_transaction_read_only', pg_catalog.current_setting('default_transaction_read_only')
+UNION ALL SELECT 'session_replication_role', pg_catalog.current_setting('session_replication_role')
+UNION ALL SELECT 'server_version_num', pg_catalog.current_setting('server_version_num')
 UNION ALL SELECT 'version', pg_catalog.version()
 UNION ALL SELECT 'in_recovery', pg_catalog.pg_is_in_recovery()::pg_catalog.text
 UNION ALL SELECT 'schema', COALESCE(pg_catalog.current_schema()::pg_catalog.text, '')

@@ -46,7 +46,7 @@ func (es on) each(t *testing.T, f func(t *testing.T, url string)) {
 
 func migrated(t *testing.T, e dbtest.Engine) string {
 	t.Helper()
-	return dbtest.Prepared(t, e, "admission", func(db *sql.DB) {
+	url, _ := dbtest.Prepared(t, e, "admission", func(db *sql.DB) {
 		if err := migrations.Up(t.Context(), db); err != nil {
 			t.Fatal(err)
 		}
@@ -56,6 +56,7 @@ func migrated(t *testing.T, e dbtest.Engine) string {
 			}
 		}
 	})
+	return url
 }
 
 // open opens a database without the named rules.

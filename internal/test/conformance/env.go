@@ -74,14 +74,13 @@ func New[Tx any](t *testing.T, h Handle[Tx], engine dbtest.Engine, opts ...holdf
 	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
 	t.Cleanup(cancel)
 	e := &Env[Tx]{T: t, Engine: engine, Handle: h, Ctx: ctx}
-	e.DSN = dbtest.Prepared(t, engine, "migrated", func(db *sql.DB) {
+	e.DSN, e.SQL = dbtest.Prepared(t, engine, "migrated", func(db *sql.DB) {
 		e.SQL = db
 		e.Migrate()
 		for _, q := range e.tables() {
 			e.Must(q)
 		}
 	})
-	e.SQL = dbtest.OpenSQL(t, e.DSN)
 	e.Pool = h.Open(t, e.DSN, opts...)
 	return e
 }

@@ -278,7 +278,6 @@ func fourReapersAndEightOwners[Tx any](e *Env[Tx]) {
 	if e.Engine == dbtest.SQLite { // the audit waits for the one writer without a bound
 		e.SQL = dbtest.OpenSQL(e.T, dbtest.With(e.DSN, "_pragma=busy_timeout(60000)"))
 	}
-	e.SQL.SetMaxIdleConns(owners) // opening a connection for each audit would be most of the work
 	e.Must(`CREATE TABLE history (k ` + e.Bytes(100) + ` NOT NULL, token BIGINT NOT NULL, PRIMARY KEY (k, token))`)
 	e.Locks(series("key", keys, e.Now()+day, e.Now()-2*hour)...)
 	e.Must(`INSERT INTO history SELECT name, token FROM holdfast_locks`)

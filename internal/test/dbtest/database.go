@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,11 +78,15 @@ func databaseOf(tb testing.TB, e Engine, server, name string) database {
 		query := u.Query()
 		query.Set("search_path", name)
 		u.RawQuery = query.Encode()
-		return database{u.String(), statements("CREATE SCHEMA " + name), statements(
-			fmt.Sprintf(endPostgresSessions, name),
+		drop := statements(
 			fmt.Sprintf("SET lock_timeout = %d", dropWait.Milliseconds()),
-			"DROP SCHEMA IF EXISTS "+name+" CASCADE",
-		)}
+			"DROP SCHEMA IF EXISTS "+name+" CASCADE")
+		return database{u.String(), statements("CREATE SCHEMA " + name), func(ctx context.Context, conn *sql.Conn) error {
+			if err := endPostgresSessions(ctx, conn, name); err != nil {
+				return err
+			}
+			return drop(ctx, conn)
+		}}
 	}
 	config, err := mysqldriver.ParseDSN(strings.TrimPrefix(server, "mysql://"))
 	if err != nil {
@@ -103,12 +110,15 @@ func databaseOf(tb testing.TB, e Engine, server, name string) database {
 
 // endPostgresSessions ends the sessions that hold locks in the schema: a client that a test
 // froze or cut off would block the drop.
-const endPostgresSessions = `SELECT pg_terminate_backend(l.pid)
-	FROM pg_locks l
-	JOIN pg_class c ON c.oid = l.relation
-	JOIN pg_namespace n ON n.oid = c.relnamespace
-	WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-	AND n.nspname = '%s' AND l.pid <> pg_backend_pid()`
+func endPostgresSessions(ctx context.Context, conn *sql.Conn, name string) error {
+	_, err := conn.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks
+		WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid <> pg_backend_pid()
+		AND relation IN (SELECT oid FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1))`, name)
+	if err != nil {
+		return fmt.Errorf("end sessions: %w", err)
+	}
+	return nil
+}
 
 // endMySQLSessions ends the other sessions in the database, for the same reason, and returns
 // their number.
@@ -153,12 +163,59 @@ func statements(list ...string) func(context.Context, *sql.Conn) error {
 	}
 }
 
+// administration keeps a pool for each PostgreSQL server that tests use: a new session is a new
+// process, which reads the catalogs anew for each of its first statements.
+var administration struct {
+	mu    sync.Mutex
+	pools map[string]*sql.DB
+}
+
 // runAdmin runs f on a session of the server.
 func runAdmin(server string, f func(context.Context, *sql.Conn) error) error {
 	// The test's own context has ended when its cleanup runs.
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
-	return withConn(ctx, server, func(conn *sql.Conn) error { return f(ctx, conn) })
+	if !strings.HasPrefix(server, "postgres") {
+		return withConn(ctx, server, func(conn *sql.Conn) error { return f(ctx, conn) })
+	}
+	administration.mu.Lock()
+	db := administration.pools[server]
+	if db == nil {
+		var err error
+		if db, _, err = dsn.Open(server); err != nil {
+			administration.mu.Unlock()
+			return fmt.Errorf("open: %w", err)
+		}
+		db.SetMaxIdleConns(4)
+		if administration.pools == nil {
+			administration.pools = map[string]*sql.DB{}
+		}
+		administration.pools[server] = db
+	}
+	administration.mu.Unlock()
+	for {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return fmt.Errorf("connect: %w", err)
+		}
+		if err := conn.PingContext(ctx); errors.Is(err, driver.ErrBadConn) { // the server was restarted
+			_ = conn.Close()
+			continue
+		}
+		err = f(ctx, conn)
+		_ = conn.Close()
+		return err
+	}
+}
+
+// endAdmin closes the pools of runAdmin.
+func endAdmin() {
+	administration.mu.Lock()
+	defer administration.mu.Unlock()
+	for _, db := range administration.pools {
+		_ = db.Close()
+	}
+	administration.pools = nil
 }
 
 // withConn runs f on a session and then closes the session.

@@ -11,8 +11,15 @@ import (
 // TestMain. It ignores only the goroutines that options name: a closed pool has none. It also
 // drops the databases that Prepared keeps.
 func VerifyNoLeaks(m *testing.M, options ...goleak.Option) {
-	goleak.VerifyTestMain(m, append(options, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(run(func() int {
+		code := m.Run()
 		dropSpare()
-		os.Exit(code)
-	}))...)
+		endAdmin()
+		return code
+	}), append(options, goleak.Cleanup(os.Exit))...)
 }
+
+// run is a goleak.TestingM.
+type run func() int
+
+func (r run) Run() int { return r() }

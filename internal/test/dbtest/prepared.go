@@ -27,6 +27,7 @@ const (
 type prepared struct {
 	database
 	name   string
+	audit  *sql.DB          // on PostgreSQL
 	tables map[string][]row // each table's rows
 	shape  []string
 }
@@ -48,13 +49,14 @@ var spare struct {
 // Prepared returns the URL of a separate database for this test, to which fill has been applied.
 // It is a fresh one, or one that an earlier test of this process has used and whose tables and
 // rows are restored to their state after fill. A kind has one fill. Call VerifyNoLeaks from
-// TestMain: it drops these databases.
-func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) string {
+// TestMain: it drops these databases. The pool is for the test's own statements, and the next
+// test's.
+func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) (string, *sql.DB) {
 	tb.Helper()
 	if e == SQLite || !e.available() {
 		fresh := DSN(tb, e)
 		fillAt(tb, fresh, fill)
-		return fresh
+		return fresh, OpenSQL(tb, fresh)
 	}
 	if e == MySQL || e == MariaDB {
 		showDriverLog(tb)
@@ -70,24 +72,41 @@ func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) strin
 			tb.Fatalf("make a database for the test: %v", err)
 		}
 		fillAt(tb, p.url, fill)
-		if err := runAdmin(p.url, func(ctx context.Context, conn *sql.Conn) error { return p.remember(ctx, conn, e) }); err != nil {
+		if err := runAdmin(server, func(ctx context.Context, conn *sql.Conn) error { return p.remember(ctx, conn, e) }); err != nil {
 			tb.Fatalf("look at the test's database: %v", err)
 		}
 	}
 	tb.Cleanup(func() {
-		if !tb.Failed() { // after a failure, statements may still run in it
-			if err := runAdmin(p.url, func(ctx context.Context, conn *sql.Conn) error { return p.restore(ctx, conn, e) }); err == nil {
+		if !tb.Failed() && (p.audit == nil || p.audit.Stats().InUse == 0) { // after a failure, statements may still run in it
+			if err := runAdmin(server, func(ctx context.Context, conn *sql.Conn) error { return p.restore(ctx, conn, e) }); err == nil {
 				spare.mu.Lock()
 				spare.free[of] = append(spare.free[of], p)
 				spare.mu.Unlock()
 				return
 			}
 		}
-		if err := runAdmin(server, p.drop); err != nil {
+		if err := p.end(server); err != nil {
 			tb.Logf("left behind on %s: %s: %v", e, p.name, err)
 		}
 	})
-	return p.url
+	if e != Postgres { // where sessions cost little, and each that is left is ended
+		return p.url, OpenSQL(tb, p.url)
+	}
+	if p.audit == nil {
+		var err error
+		if p.audit, _, err = dsn.Open(p.url); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return p.url, p.audit
+}
+
+// end drops the database.
+func (p *prepared) end(server string) error {
+	if p.audit != nil {
+		_ = p.audit.Close()
+	}
+	return runAdmin(server, p.drop)
 }
 
 func fillAt(tb testing.TB, url string, fill func(db *sql.DB)) {
@@ -121,7 +140,7 @@ func dropSpare() {
 	defer spare.mu.Unlock()
 	for of, free := range spare.free {
 		for _, p := range free {
-			if err := runAdmin(os.Getenv(of.engine.variable()), p.drop); err != nil {
+			if err := p.end(os.Getenv(of.engine.variable())); err != nil {
 				fmt.Fprintf(os.Stderr, "left behind on %s: %s: %v\n", of.engine, p.name, err)
 			}
 		}
@@ -129,53 +148,66 @@ func dropSpare() {
 	spare.free = nil
 }
 
-// These queries describe a database: its tables, and a line for each of their parts.
+// These queries describe a database: its tables, and a line for each of their parts. They take
+// its name as a parameter, so that a session plans them once for all databases.
 var (
 	tablesOf = map[Engine]string{
-		Postgres: `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`,
-		MySQL:    `SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_TYPE = 'BASE TABLE'`,
-		MariaDB:  `SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_TYPE = 'BASE TABLE'`,
+		Postgres: `SELECT tablename FROM pg_tables WHERE schemaname = $1`,
+		MySQL:    tablesOfMySQL,
+		MariaDB:  tablesOfMySQL,
 	}
 	shapeOf = map[Engine]string{
-		Postgres: `SELECT concat_ws(' ', c.relname, c.relkind, c.relpersistence, c.reloptions) FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace
-			UNION ALL SELECT concat_ws(' ', a.attrelid::regclass, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attcollation, pg_get_expr(d.adbin, d.adrelid))
-			FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-			WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attnum > 0
-			UNION ALL SELECT concat_ws(' ', indexdef) FROM pg_indexes WHERE schemaname = current_schema()
-			UNION ALL SELECT concat_ws(' ', conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = current_schema()::regnamespace
-			UNION ALL SELECT concat_ws(' ', t.tgrelid::regclass, t.tgname, t.tgenabled) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = current_schema()::regnamespace
-			UNION ALL SELECT concat_ws(' ', c.relname, r.rulename) FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class WHERE c.relnamespace = current_schema()::regnamespace
-			UNION ALL SELECT typname FROM pg_type WHERE typnamespace = current_schema()::regnamespace
-			UNION ALL SELECT collname FROM pg_collation WHERE collnamespace = current_schema()::regnamespace
-			UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
-			ORDER BY 1`,
+		Postgres: `WITH own AS MATERIALIZED (SELECT oid, relname, relkind, relpersistence, reloptions FROM pg_class WHERE relnamespace = $1::regnamespace)
+			SELECT concat_ws(' ', relname, relkind, relpersistence, reloptions) FROM own
+			UNION ALL SELECT concat_ws(' ', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attcollation, pg_get_expr(d.adbin, d.adrelid))
+			FROM own c, LATERAL (SELECT * FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE c.relkind = 'r'
+			UNION ALL SELECT pg_get_indexdef(oid) FROM own WHERE relkind = 'i'
+			UNION ALL SELECT concat_ws(' ', n.conname, pg_get_constraintdef(n.oid)) FROM own c, LATERAL (SELECT * FROM pg_constraint WHERE conrelid = c.oid) n
+			UNION ALL SELECT concat_ws(' ', c.relname, t.tgname, t.tgenabled) FROM own c, LATERAL (SELECT * FROM pg_trigger WHERE tgrelid = c.oid) t
+			UNION ALL SELECT concat_ws(' ', c.relname, r.rulename) FROM own c, LATERAL (SELECT * FROM pg_rewrite WHERE ev_class = c.oid) r
+			UNION ALL SELECT typname FROM pg_type WHERE typnamespace = $1::regnamespace
+			UNION ALL SELECT collname FROM pg_collation WHERE collnamespace = $1::regnamespace
+			UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = $1::regnamespace`,
 		MySQL:   shapeOfMySQL,
 		MariaDB: shapeOfMySQL,
 	}
 )
 
-const shapeOfMySQL = `SELECT CONCAT_WS(' ', TABLE_NAME, TABLE_TYPE, ENGINE, ROW_FORMAT, TABLE_COLLATION) x FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
-	UNION ALL SELECT CONCAT_WS(' ', TABLE_NAME, ORDINAL_POSITION, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLLATION_NAME, COLUMN_DEFAULT, EXTRA) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
-	UNION ALL SELECT CONCAT_WS(' ', TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, COLUMN_NAME, NON_UNIQUE, SUB_PART) FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()
-	UNION ALL SELECT CONCAT_WS(' ', TABLE_NAME, CONSTRAINT_NAME, CONSTRAINT_TYPE) FROM information_schema.TABLE_CONSTRAINTS WHERE TABLE_SCHEMA = DATABASE()
-	UNION ALL SELECT CONCAT_WS(' ', TRIGGER_NAME, EVENT_OBJECT_TABLE) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()
-	UNION ALL SELECT CONCAT_WS(' ', ROUTINE_NAME, ROUTINE_TYPE) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = DATABASE()
-	UNION ALL SELECT CONCAT_WS(' ', SCHEMA_NAME, DEFAULT_COLLATION_NAME) FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = DATABASE()
-	ORDER BY 1`
+const (
+	tablesOfMySQL = `SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_TYPE = 'BASE TABLE'`
+	shapeOfMySQL  = `SELECT CONCAT_WS(' ', TABLE_NAME, TABLE_TYPE, ENGINE, ROW_FORMAT, TABLE_COLLATION) x FROM information_schema.TABLES WHERE TABLE_SCHEMA = ?
+	UNION ALL SELECT CONCAT_WS(' ', TABLE_NAME, ORDINAL_POSITION, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLLATION_NAME, COLUMN_DEFAULT, EXTRA) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ?
+	UNION ALL SELECT CONCAT_WS(' ', TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, COLUMN_NAME, NON_UNIQUE, SUB_PART) FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = ?
+	UNION ALL SELECT CONCAT_WS(' ', TABLE_NAME, CONSTRAINT_NAME, CONSTRAINT_TYPE) FROM information_schema.TABLE_CONSTRAINTS WHERE TABLE_SCHEMA = ?
+	UNION ALL SELECT CONCAT_WS(' ', TRIGGER_NAME, EVENT_OBJECT_TABLE) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = ?
+	UNION ALL SELECT CONCAT_WS(' ', ROUTINE_NAME, ROUTINE_TYPE) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = ?
+	UNION ALL SELECT CONCAT_WS(' ', SCHEMA_NAME, DEFAULT_COLLATION_NAME) FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ?`
+)
+
+// shapeNow returns the description of the database, sorted.
+func (p *prepared) shapeNow(ctx context.Context, conn *sql.Conn, e Engine) ([]string, error) {
+	name := make([]any, max(1, strings.Count(shapeOf[e], "?")))
+	for i := range name {
+		name[i] = p.name
+	}
+	all, err := list(ctx, conn, shapeOf[e], name...)
+	slices.Sort(all)
+	return all, err
+}
 
 // remember stores a description of the database.
 func (p *prepared) remember(ctx context.Context, conn *sql.Conn, e Engine) error {
-	names, err := list(ctx, conn, tablesOf[e])
+	names, err := list(ctx, conn, tablesOf[e], p.name)
 	if err != nil {
 		return err
 	}
 	p.tables = map[string][]row{}
 	for _, name := range names {
-		if p.tables[name], err = rowsOf(ctx, conn, name); err != nil {
+		if p.tables[name], err = rowsOf(ctx, conn, p.name+"."+name); err != nil {
 			return err
 		}
 	}
-	p.shape, err = list(ctx, conn, shapeOf[e])
+	p.shape, err = p.shapeNow(ctx, conn, e)
 	return err
 }
 
@@ -184,7 +216,7 @@ func (p *prepared) restore(ctx context.Context, conn *sql.Conn, e Engine) error 
 	if err := p.endSessions(ctx, conn, e); err != nil {
 		return err
 	}
-	names, err := list(ctx, conn, tablesOf[e])
+	names, err := list(ctx, conn, tablesOf[e], p.name)
 	if err != nil {
 		return err
 	}
@@ -197,12 +229,12 @@ func (p *prepared) restore(ctx context.Context, conn *sql.Conn, e Engine) error 
 	}
 	for _, name := range names {
 		if _, was := p.tables[name]; !was {
-			if _, err := conn.ExecContext(ctx, "DROP TABLE "+name); err != nil {
+			if _, err := conn.ExecContext(ctx, "DROP TABLE "+p.name+"."+name); err != nil {
 				return err //nolint:wrapcheck // as above
 			}
 		}
 	}
-	shape, err := list(ctx, conn, shapeOf[e])
+	shape, err := p.shapeNow(ctx, conn, e)
 	if err != nil {
 		return err
 	}
@@ -219,7 +251,7 @@ func (p *prepared) restoreRows(ctx context.Context, conn *sql.Conn, e Engine) er
 	}
 	defer func() { _ = tx.Rollback() }()
 	for name, rows := range p.tables {
-		r, err := tx.ExecContext(ctx, "DELETE FROM "+name)
+		r, err := tx.ExecContext(ctx, "DELETE FROM "+p.name+"."+name)
 		if err != nil {
 			return err //nolint:wrapcheck // as above
 		}
@@ -227,7 +259,7 @@ func (p *prepared) restoreRows(ctx context.Context, conn *sql.Conn, e Engine) er
 			return errors.Join(errors.New("it has many rows"), err)
 		}
 		for _, values := range rows {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO "+name+" VALUES "+placeholders(e, len(values)), values...); err != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO "+p.name+"."+name+" VALUES "+placeholders(e, len(values)), values...); err != nil {
 				return err //nolint:wrapcheck // as above
 			}
 		}
@@ -250,7 +282,7 @@ func placeholders(e Engine, n int) string {
 // endSessions ends the sessions that a test has left, and waits until they are gone.
 func (p *prepared) endSessions(ctx context.Context, conn *sql.Conn, e Engine) error {
 	if e == Postgres {
-		return statements(fmt.Sprintf(endPostgresSessions, p.name))(ctx, conn)
+		return endPostgresSessions(ctx, conn, p.name)
 	}
 	for end := time.Now().Add(sessionsEnd); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		ended, err := endMySQLSessions(ctx, conn, e, p.name)
@@ -262,8 +294,8 @@ func (p *prepared) endSessions(ctx context.Context, conn *sql.Conn, e Engine) er
 }
 
 // list returns the first column of a query.
-func list(ctx context.Context, conn *sql.Conn, query string) (all []string, err error) {
-	rows, err := conn.QueryContext(ctx, query)
+func list(ctx context.Context, conn *sql.Conn, query string, args ...any) (all []string, err error) {
+	rows, err := conn.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}

@@ -15,12 +15,12 @@ func TestPrepared(t *testing.T) {
 		fills := 0
 		use := func(work ...string) (url string) {
 			t.Run("use", func(t *testing.T) {
-				url = dbtest.Prepared(t, e, "things", func(db *sql.DB) {
+				var db *sql.DB
+				url, db = dbtest.Prepared(t, e, "things", func(db *sql.DB) {
 					fills++
 					exec(t, db, "CREATE TABLE things (id BIGINT PRIMARY KEY, name VARCHAR(10), at BIGINT)")
 					exec(t, db, "INSERT INTO things (id, name) VALUES (1, 'one'), (2, 'two')")
 				})
-				db := dbtest.OpenSQL(t, url)
 				var n, ids int
 				if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*), SUM(id) FROM things WHERE name IN ('one', 'two') AND at IS NULL").Scan(&n, &ids); err != nil || n != 2 || ids != 3 {
 					t.Errorf("%d rows, ids %d: %v", n, ids, err)

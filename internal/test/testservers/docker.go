@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -114,6 +115,14 @@ func fromDocker(ctx context.Context, e engine) (*server, error) {
 	if err := waitReady(ctx, e, dsn, nil); err != nil {
 		stop()
 		return nil, fmt.Errorf("%s:%s in Docker: %w", img.repository, img.tag, err)
+	}
+	// Docker's proxy copies each byte between the published port and the container, which costs
+	// about a tenth of the processor. Where the container can be reached without it, do so.
+	if ip := resource.Container.NetworkSettings.IPAddress; ip != "" {
+		direct := e.dsn(img.user, password, net.JoinHostPort(ip, img.port.Port()), img.database)
+		if probe(ctx, e, direct) == nil {
+			dsn = direct
+		}
 	}
 	return &server{engine: e, dsn: dsn, how: "docker", stop: stop}, nil
 }
