@@ -20,7 +20,7 @@ import (
 
 // Timeout bounds each test; it starts when the test's turn comes. Only a test that hangs reaches
 // it.
-const Timeout = 5 * time.Minute
+const Timeout = 10 * time.Minute
 
 // Handle is a kind of handle under test.
 type Handle[Tx any] struct {

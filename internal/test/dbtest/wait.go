@@ -11,7 +11,7 @@ import (
 // only if AtScale reports true.
 const (
 	// Hang bounds the wait for an event. Only a test that hangs reaches it.
-	Hang = time.Minute
+	Hang = 3 * time.Minute
 	// Slack is how much longer than its bound a call may take on a busy machine. The waits that
 	// such a call must not wait for are longer: InnoDB's is 50 s.
 	Slack = 40 * time.Second

@@ -71,7 +71,7 @@ func TestStagedKilledInCommit(t *testing.T) {
 						killStaged(w.T, j, f.Struck())
 						w.proxy.CutAll() // the server notices that the worker is gone
 						e := *base
-						e.T = w.T
+						e.T, e.Ctx = w.T, w.Ctx // of this subtest: base's began long before its turn
 						// The step that had begun has an unknown outcome; if the answer was on
 						// its way, the provider had paid.
 						stagedGoesOn(&e, b, j, what == "begin" && name == "reply" || what == "answer" && name == "request")
