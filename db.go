@@ -124,33 +124,12 @@ func (d *DB[Tx]) Capabilities() Capabilities { return Capabilities(d.dialect.Cap
 // types are internal and change without notice.
 func (d *DB[Tx]) Access() access.Access[Tx] {
 	return access.Access[Tx]{
-		Pool: d.pool,
-		Join: func(tx Tx) (core.Querier, error) {
-			q, err := d.adapter.Join(tx)
-			if err != nil {
-				return nil, err
-			}
-			return d.observed(q), nil
-		},
-		Rollback:  d.adapter.Rollback,
-		Attempt:   d.attempt,
-		OnConn:    d.onConn,
-		Listen:    d.listen,
-		Alive:     d.joinable,
-		Acquire:   d.connect,
-		Catalog:   access.Catalog{Dialect: d.dialect, Pool: d.pool, Schema: d.schema, Check: d.CheckIdent, Unsupported: d.unsupported},
-		Admission: d.admission,
-		Dialect:   d.dialect,
-		Table:     d.table,
-		Trace:     d.trace,
+		Handle:  handle[Tx]{d},
+		Dialect: d.dialect,
+		Trace:   d.trace,
+		Catalog: access.Catalog{Dialect: d.dialect, Pool: d.pool, Schema: d.schema, Check: d.CheckIdent, Unsupported: d.unsupported},
+		Pool:    d.pool,
 	}
-}
-
-func (d *DB[Tx]) listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {
-	if l, ok := d.adapter.(core.Listener); ok {
-		return l.Listen(ctx, statement, ready, each)
-	}
-	return core.ErrNoListener
 }
 
 // table returns the quoted name of one of Holdfast's own tables.

@@ -77,9 +77,9 @@ func (d *DB[Tx]) observe(ctx context.Context, name string, f func() error) error
 	return err
 }
 
-// piped reports a step and a statement that were sent together. The duration counts for the
-// statement.
-func (d *DB[Tx]) piped(ctx context.Context, step string, b *core.Bound, took time.Duration, err error) {
+// piped reports a step, with its error, and a statement that were sent together. The duration
+// counts for the statement.
+func (d *DB[Tx]) piped(ctx context.Context, step string, b core.Bound, answer core.Answer, took time.Duration, err error) {
 	if len(d.options.Observers) == 0 {
 		return
 	}
@@ -90,9 +90,9 @@ func (d *DB[Tx]) piped(ctx context.Context, step string, b *core.Bound, took tim
 		of(step, step, 0, err)
 	}
 	if err == nil || step == "commit" {
-		of(b.Stmt.Name, b.Stmt.Text, took, b.Err)
+		of(b.Stmt.Name, b.Stmt.Text, took, answer.Err)
 	}
-	if step == "commit" && b.Err == nil {
+	if step == "commit" && answer.Err == nil {
 		of(step, step, 0, err)
 	}
 }

@@ -23,7 +23,7 @@ const (
 	staleConns = 64
 )
 
-// session is one transaction on one pinned connection.
+// session is one transaction on one pinned connection. It implements access.Session.
 type session[Tx any] struct {
 	d       *DB[Tx]
 	conn    core.Conn[Tx]
@@ -34,54 +34,46 @@ type session[Tx any] struct {
 	allowed atomic.Bool     // Holdfast sends COMMIT, so the veto allows it
 	unveto  func(driverConn any)
 	undo    core.Stmt // restores the fence's setting
-	marked  bool      // commit must run the fence's check
+	marks   bool      // the fence's mark and check prove the transaction, not its last statement
+	over    bool      // a commit or a rollback was asked for
 }
 
 // attempt runs f in one transaction. It does not retry.
 func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
-	s, err := d.begin(ctx, opts)
+	s, _, err := d.begin(ctx, opts, nil, d.dialect.Fence.Mark != "")
 	if err != nil {
 		return err
 	}
-	returned := false
-	defer func() {
-		if !returned { // f panicked, or ended its goroutine
-			s.rollback()
-		}
-	}()
 	within, end := core.Within(ctx)
 	defer end()
-	err = f(within, s.tx, s.q)
-	returned = true
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		s.rollback()
+	defer s.Rollback() // when f fails, panics, or ends its goroutine
+	if err := f(within, s.tx, s.q); err != nil {
 		return err
 	}
-	return s.commit(opts.Last)
+	return s.finish(ctx, nil)
 }
 
-// begin opens a transaction. A dead connection is replaced by another one, because nothing has
-// happened before the transaction is open.
-func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions) (*session[Tx], error) {
+// begin opens a transaction and runs first in it, if there is one. A dead connection is
+// replaced by another one, because nothing has happened before the transaction is open.
+func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bound, marks bool) (*session[Tx], core.Answer, error) {
 	for n := 1; ; n++ {
 		conn, err := d.connect(ctx)
 		if err != nil {
-			return nil, err
+			return nil, core.Answer{}, err
 		}
 		s := newSession(ctx, d, conn)
-		if err = s.open(ctx, opts); err == nil {
-			return s, nil
+		s.marks = marks
+		answer, err := s.open(ctx, opts, first)
+		if err == nil {
+			return s, answer, nil
 		}
 		alive := s.conn == nil || d.alive(ctx, s.conn) // open released it after a rollback, or it answers
 		s.release(true)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, core.Answer{}, context.Cause(ctx)
 		}
 		if n == staleConns || alive {
-			return nil, fmt.Errorf("holdfast: beginning a transaction: %w", err)
+			return nil, core.Answer{}, fmt.Errorf("holdfast: beginning a transaction: %w", err)
 		}
 	}
 }
@@ -112,11 +104,11 @@ func newSession[Tx any](ctx context.Context, d *DB[Tx], conn core.Conn[Tx]) *ses
 	return s
 }
 
-func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
+// open begins the transaction with its fence. It returns the answer of first.
+func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core.Bound) (answer core.Answer, err error) {
 	fence := &s.d.dialect.Fence
-	var err error
 	if s.undo, err = fence.Setting.Change(ctx, s.d.observed(s.conn), opts.LockTimeout); err != nil {
-		return err
+		return answer, err
 	}
 	if fence.Veto != nil {
 		err = s.conn.Raw(func(c any) (err error) {
@@ -124,53 +116,89 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions) error {
 			return err
 		})
 		if err != nil {
-			return &UnsupportedError{Engine: s.d.product, Check: "driver", What: "fencing a lost transaction", Problem: err.Error()}
+			return answer, &UnsupportedError{Engine: s.d.product, Check: "driver", What: "fencing a lost transaction", Problem: err.Error()}
 		}
 	}
-	if p, ok := s.conn.(core.Pipeline[Tx]); ok && opts.First != nil && opts.FirstSets {
-		return s.beginWith(ctx, p, opts)
+	if p, ok := s.conn.(core.Pipeline[Tx]); ok && first != nil && !first.Counts && opts.FirstSets {
+		return s.beginWith(ctx, p, opts, *first)
 	}
 	err = s.d.observe(ctx, "begin", func() (err error) {
 		s.tx, err = s.conn.Begin(s.ctx, opts)
 		return err
 	})
 	if err != nil {
-		return err
+		return answer, err
 	}
-	q, _ := s.d.adapter.Join(s.tx)
-	s.q = s.d.observed(q)
+	s.join()
 	if fence.First != nil && !opts.FirstSets {
 		if _, err := s.exec(ctx, s.q, "lock timeout", fence.First(opts.LockTimeout)); err != nil {
 			s.rollback()
-			return err
+			return answer, err
 		}
 	}
-	if fence.Mark != "" && opts.Last == nil {
+	if s.marks {
 		if _, err := s.exec(ctx, s.q, "mark", fence.Mark); err != nil {
 			s.rollback()
-			return err
+			return answer, err
 		}
-		s.marked = true
 	}
-	if opts.First != nil {
-		opts.First.Exec(ctx, s.q)
+	if first != nil {
+		answer = first.Run(ctx, s.q)
 	}
-	return nil
+	return answer, nil
 }
 
 // beginWith begins the transaction and runs its first statement in one round trip. The
 // duration counts for the statement.
-func (s *session[Tx]) beginWith(ctx context.Context, p core.Pipeline[Tx], opts core.TxOptions) (err error) {
+func (s *session[Tx]) beginWith(ctx context.Context, p core.Pipeline[Tx], opts core.TxOptions, first core.Bound) (answer core.Answer, err error) {
 	start := time.Now()
-	s.tx, err = p.BeginWith(ctx, opts, opts.First)
-	s.d.piped(ctx, "begin", opts.First, time.Since(start), err)
-	opts.First.Err = s.d.explain(opts.First.Err)
+	s.tx, answer, err = p.BeginWith(ctx, opts, first)
+	s.d.piped(ctx, "begin", first, answer, time.Since(start), err)
 	if err != nil {
-		return err
+		return answer, err
 	}
+	answer.Err = s.d.explain(answer.Err)
+	s.join()
+	return answer, nil
+}
+
+func (s *session[Tx]) join() {
 	q, _ := s.d.adapter.Join(s.tx)
 	s.q = s.d.observed(q)
-	return nil
+}
+
+// Tx returns the handle's transaction.
+func (s *session[Tx]) Tx() Tx { return s.tx }
+
+// Exec runs a write in the transaction.
+func (s *session[Tx]) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
+	return s.q.Exec(ctx, query, args...)
+}
+
+// Query runs a query in the transaction.
+func (s *session[Tx]) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	return s.q.Query(ctx, query, args...)
+}
+
+// Finish runs last and commits.
+func (s *session[Tx]) Finish(ctx context.Context, last core.Bound) error { return s.finish(ctx, &last) }
+
+// Rollback rolls back, unless the transaction has ended.
+func (s *session[Tx]) Rollback() {
+	if !s.over {
+		s.over = true
+		s.rollback()
+	}
+}
+
+// finish commits, unless ctx has ended.
+func (s *session[Tx]) finish(ctx context.Context, last *core.Bound) error {
+	if ctx.Err() != nil {
+		s.Rollback()
+		return context.Cause(ctx)
+	}
+	s.over = true
+	return s.commit(last)
 }
 
 func (s *session[Tx]) exec(ctx context.Context, q core.Querier, name, text string) (core.Result, error) {
@@ -180,35 +208,52 @@ func (s *session[Tx]) exec(ctx context.Context, q core.Querier, name, text strin
 // commit ends the transaction, with its last statement if it has one, and returns nil or the
 // error of one of the three outcomes.
 func (s *session[Tx]) commit(last *core.Bound) error {
-	run := func() error {
-		return s.d.observe(s.ctx, "commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
+	if p, ok := s.conn.(core.Pipeline[Tx]); ok && last != nil {
+		return s.commitWith(p, *last)
 	}
-	p, piped := s.conn.(core.Pipeline[Tx])
-	piped = piped && last != nil
-	switch {
-	case !piped && (last != nil || s.marked) && !s.valid():
-		return s.unproved(&core.Bound{Err: driver.ErrBadConn})
-	case piped:
-		run = func() error {
-			start := time.Now()
-			err := p.CommitWith(s.ctx, s.tx, last)
-			s.d.piped(s.ctx, "commit", last, time.Since(start), err)
-			return err
-		}
-	case last != nil:
-		if last.Exec(s.ctx, s.q); !s.proved(last) {
-			return s.unproved(last)
-		}
-	case s.marked:
-		if _, err := s.exec(s.ctx, s.q, "check", s.d.dialect.Fence.Check); err != nil {
-			return s.unproved(&core.Bound{Err: err})
-		}
+	if intact, err := s.prove(last); !intact {
+		return s.unproved(err)
 	}
 	s.allowed.Store(true)
-	answered, err := s.bounded(s.ctx, run)
-	if piped && answered && err == nil && last.Err != nil {
-		return s.unproved(last) // nothing was committed
+	return s.outcome(s.bounded(s.ctx, func() error {
+		return s.d.observe(s.ctx, "commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
+	}))
+}
+
+// commitWith runs the last statement and commits in one round trip.
+func (s *session[Tx]) commitWith(p core.Pipeline[Tx], last core.Bound) error {
+	s.allowed.Store(true)
+	var answer core.Answer
+	answered, err := s.bounded(s.ctx, func() (err error) {
+		start := time.Now()
+		answer, err = p.CommitWith(s.ctx, s.tx, last)
+		s.d.piped(s.ctx, "commit", last, answer, time.Since(start), err)
+		return err
+	})
+	if answered && err == nil && answer.Err != nil {
+		return s.unproved(answer.Err) // nothing was committed
 	}
+	return s.outcome(answered, err)
+}
+
+// prove reports whether the transaction is still the one that began: by its last statement, or
+// by the fence's check. err may say why it is not.
+func (s *session[Tx]) prove(last *core.Bound) (intact bool, err error) {
+	switch {
+	case last == nil && !s.marks:
+		return true, nil
+	case !s.valid():
+		return false, driver.ErrBadConn
+	case last == nil:
+		_, err := s.exec(s.ctx, s.q, "check", s.d.dialect.Fence.Check)
+		return err == nil, err
+	}
+	answer := last.Run(s.ctx, s.q)
+	return answer.Err == nil && answer.Affected == 1, answer.Err
+}
+
+// outcome ends the session after a COMMIT was sent. err is its answer, or says why none came.
+func (s *session[Tx]) outcome(answered bool, err error) error {
 	if !answered {
 		return &UnknownError{Err: err}
 	}
@@ -228,11 +273,6 @@ func (s *session[Tx]) commit(last *core.Bound) error {
 	return &UnknownError{Err: err}
 }
 
-// proved reports whether the last statement found the transaction intact.
-func (s *session[Tx]) proved(last *core.Bound) bool {
-	return last.Err == nil && last.Result.Affected == 1
-}
-
 // valid asks the driver whether it can send a statement. Without this check, go-sql-driver
 // would close a connection with open rows, and the reason of the failure would be lost.
 func (s *session[Tx]) valid() (ok bool) {
@@ -247,15 +287,15 @@ func (s *session[Tx]) valid() (ok bool) {
 }
 
 // unproved rolls back a transaction that is not proven to be intact, and returns its error.
-func (s *session[Tx]) unproved(last *core.Bound) error {
+func (s *session[Tx]) unproved(err error) error {
 	clean := s.rollback()
 	d := s.d.dialect
-	switch err := s.d.explain(last.Err); {
+	switch err = s.d.explain(err); {
 	case clean && errors.Is(err, driver.ErrBadConn):
 		// The statement was not sent, and the connection works: database/sql has closed the
 		// rows before it rolled back.
 		return fmt.Errorf("%w: %w", ErrRowsOpen, err)
-	case err == nil, d.Records.Untouched != "" && dialect.Code(err) == d.Records.Untouched:
+	case err == nil, d.Untouched(err):
 		return &TxLostError{}
 	case d.Classify(err) == dialect.Gone, errors.Is(err, sql.ErrTxDone):
 		return &TxLostError{Err: err}

@@ -93,42 +93,38 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 // lead runs c for itself and for the duplicates that follow it.
 func (s *Store[Tx]) lead(ctx context.Context, c *call, f *once.Flight[record], body func(Tx) (storedResult, error)) (r *record, o Outcome, err error) {
 	defer func() { s.flights.Finish(c.hash, f, r) }() // also when the function panics: r is nil then
-	var found *record
-	attempts := once.Attempts{
+	attempts := once.Attempts[record]{
 		ExpectNew: s.expectNew, NoWait: c.op.NoWait, Wait: c.wait, Limit: s.options.Attempts,
 		Classify: s.dialect().Classify, Disconnected: s.dialect().Disconnected, Unstored: once.Unstored[*Rejection],
+		Read: func(ctx context.Context) (*record, error) { return s.read(ctx, c) },
+		Try:  func(ctx context.Context) (*record, error) { return s.try(ctx, c, body) },
 	}
-	attempts.Read = func(ctx context.Context) (bool, error) {
-		err := s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
-			found, err = s.look(ctx, q, c)
-			return err
-		})
-		if err != nil || found != nil {
-			return found != nil, err
-		}
-		if c.op.NoWait {
-			busy, err := s.inFlight(ctx, c)
-			if busy {
-				err = &InProgressError{}
-			}
-			return false, err
-		}
-		return false, nil
-	}
-	attempts.Try = func(ctx context.Context) error {
-		var err error
-		found, err = s.try(ctx, c, body)
-		return err
-	}
-	executed, err := attempts.Run(ctx)
+	r, executed, err := attempts.Run(ctx)
 	c.attempts = attempts.Tries
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, 0, inProgress(err)
+	case executed:
+		return r, Executed, nil
 	}
-	if executed {
-		return found, Executed, nil
+	return r, Replayed, nil
+}
+
+// read returns the record if its operation is over, and nil if it is not. A call that does not
+// wait gets ErrInProgress if it can see another call's claim.
+func (s *Store[Tx]) read(ctx context.Context, c *call) (r *record, err error) {
+	err = s.access.OnConn(ctx, "", func(q core.Querier) error {
+		r, err = s.look(ctx, q, c)
+		return err
+	})
+	if err != nil || r != nil || !c.op.NoWait {
+		return r, err
 	}
-	return found, Replayed, nil
+	busy, err := s.inFlight(ctx, c)
+	if busy {
+		err = &InProgressError{}
+	}
+	return nil, err
 }
 
 // try runs one transaction. A final rejection rolls it back, and a second transaction stores the
@@ -146,57 +142,46 @@ func (s *Store[Tx]) try(ctx context.Context, c *call, body func(Tx) (storedResul
 	return s.transact(ctx, c, func(Tx) (storedResult, error) { return no, nil })
 }
 
+// transact runs one transaction: claim, function, result, commit.
 func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (storedResult, error)) (*record, error) {
-	bound := s.options.LockTimeout
+	after := s.options.LockTimeout
+	wait := after
 	if c.op.NoWait {
-		bound = noWaitBound
+		wait = 0
 	}
-	opts := core.TxOptions{
-		Isolation: s.options.Isolation, LockTimeout: s.options.LockTimeout,
-		FirstSets: s.dialect().Records.ClaimBounds,
-		Last:      new(core.Bound), // filled in below by finishing
+	opts := core.TxOptions{Isolation: s.options.Isolation, LockTimeout: s.sql.claim.LockTimeout(wait, after, c.expired)}
+	var first *core.Bound
+	if s.lease == nil && !c.expired { // otherwise the guard, or the delete of the expired record, runs first
+		claim := s.claiming(c, wait, after)
+		first, opts.FirstSets = &claim, true
 	}
-	if !s.dialect().Capabilities.DetectsInProgress || c.expired {
-		opts.LockTimeout = bound // before the function, only the claim can wait
+	tx, answer, err := s.access.Begin(ctx, opts, first)
+	if err != nil {
+		return nil, err
 	}
-	var claimed func(*core.Bound) (bool, error)
-	if c.expired || s.lease != nil {
-		opts.FirstSets = false // the guard, or the delete of the expired record, runs first
-	} else {
-		opts.First, claimed = s.claiming(c, bound, s.options.LockTimeout)
+	defer tx.Rollback() // unless Finish has ended it
+
+	var won bool
+	if first != nil {
+		won, err = s.won(answer)
+	} else if err = s.guard(ctx, tx.Tx()); err == nil {
+		won, err = s.claim(ctx, tx, c, wait, after)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !won {
+		return nil, once.ErrTaken
 	}
 	r := &record{fingerprint: c.fingerprints.own(), fingerprintVersion: c.fingerprints.version}
-	err := s.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) (err error) {
-		if err := s.guard(ctx, tx); err != nil {
-			return err
-		}
-		var won bool
-		if opts.First != nil {
-			won, err = claimed(opts.First)
-		} else {
-			won, err = s.claim(ctx, q, c, bound, s.options.LockTimeout)
-		}
-		if err != nil {
-			return err
-		}
-		if !won {
-			return once.ErrTaken
-		}
-		if r.storedResult, err = body(tx); err != nil {
-			return &once.FuncError{Err: err}
-		}
-		*opts.Last = s.finishing(c, r.storedResult)
-		return nil
-	})
-	if err != nil {
+	if r.storedResult, err = body(tx.Tx()); err != nil {
+		return nil, &once.FuncError{Err: err}
+	}
+	if err := tx.Finish(ctx, s.finishing(c, r.storedResult)); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
-
-// noWaitBound is how long a claim may wait under NoWait on PostgreSQL and SQLite: long enough for
-// the engine's own short locks, too short for a transaction.
-const noWaitBound = 20 * time.Millisecond
 
 // encode runs fn and encodes its result. It fails for a result that does not decode again, so that
 // such a result is never committed.

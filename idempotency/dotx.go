@@ -91,21 +91,8 @@ func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *call, 
 
 // renewTx deletes the expired record of a key and claims the key again.
 func (s *Store[Tx]) renewTx(ctx context.Context, q core.Querier, c *call) (bool, error) {
-	bound := min(c.wait, s.options.LockTimeout)
-	undo, err := s.dialect().Records.Bound.Change(ctx, q, bound)
-	if err != nil {
-		return false, err
-	}
-	won, err := s.claim(ctx, q, c, bound, 0)
-	return won, once.FirstOf(err, s.restoreSetting(ctx, q, undo))
-}
-
-// restoreSetting undoes a setting of the session, even on a cancelled context.
-func (s *Store[Tx]) restoreSetting(ctx context.Context, q core.Querier, undo core.Stmt) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
-	defer cancel()
-	_, err := undo.Exec(ctx, q)
-	return err
+	wait := min(c.wait, s.options.LockTimeout)
+	return s.sql.claim.Bounded(ctx, q, wait, func() (bool, error) { return s.claim(ctx, q, c, wait, 0) })
 }
 
 // runTx runs the function behind a savepoint, so that a rejection undoes the function's writes and
@@ -147,29 +134,13 @@ func (s *Store[Tx]) lost(err error) error {
 	return &holdfast.TxLostError{Err: err}
 }
 
-// claimTx claims in the caller's transaction and restores its lock timeout. If the transaction
-// survives a failed lock wait, claimTx tries again until the wait is over.
-func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *call) (won bool, err error) {
-	d := &s.dialect().Records
-	bound := c.wait
+// claimTx claims in the caller's transaction and restores its lock timeout.
+func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *call) (bool, error) {
+	wait := c.wait
 	if c.op.NoWait {
-		bound = noWaitBound
+		wait = 0
 	}
-	if d.ClaimBounds {
-		return s.claim(ctx, q, c, bound, 0)
-	}
-	bound = min(bound, s.options.LockTimeout)
-	undo, err := d.Bound.Change(ctx, q, bound)
-	if err != nil {
-		return false, err
-	}
-	for deadline := time.Now().Add(c.wait); ; {
-		won, err = s.claim(ctx, q, c, bound, 0)
-		if err == nil || s.dialect().Classify(err) != dialect.Busy || c.op.NoWait || ctx.Err() != nil || time.Now().After(deadline) {
-			break
-		}
-	}
-	return won, once.FirstOf(err, s.restoreSetting(ctx, q, undo))
+	return s.sql.claim.InTx(ctx, q, wait, s.options.LockTimeout, func(wait time.Duration) (bool, error) { return s.claim(ctx, q, c, wait, 0) })
 }
 
 // explainTx adds to err what the caller must do next. clean means that the transaction was rolled

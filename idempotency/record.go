@@ -82,73 +82,42 @@ func (s *Store[Tx]) known(r *record, c *call, found bool, err error) (*record, e
 	return r, nil
 }
 
-// inFlight reports, without waiting, whether there is an uncommitted claim.
+// inFlight reports, without waiting, whether there is an uncommitted claim, if the engine shows
+// it.
 func (s *Store[Tx]) inFlight(ctx context.Context, c *call) (bool, error) {
-	peek := s.dialect().Records.PeekBefore
-	if peek == "" {
-		return false, nil
-	}
 	var r record
-	found := false
-	err := s.access.OnConn(ctx, peek, func(q core.Querier) (err error) {
-		found, err = s.sql.peek.QueryRow(ctx, q, r.dest(), c.hash[:])
-		return err
-	})
+	found, err := s.sql.peek.Run(ctx, s.access.OnConn, r.dest(), c.hash[:])
 	return found && r.state == claimed, err
 }
 
-// claim inserts the record; it returns false if the record exists. bound bounds the wait for
-// another session's claim, if the statement supports it. after is the lock timeout to set
-// afterwards; 0 restores the previous one.
-func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, bound, after time.Duration) (bool, error) {
+// claim inserts the record, in a transaction that runs; it returns false if the record exists.
+// See claiming for wait and after.
+func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, wait, after time.Duration) (bool, error) {
 	if c.expired {
 		if _, err := s.sql.renew.Exec(ctx, q, c.hash[:]); err != nil {
 			return false, &once.ClaimError{Err: s.explain(err)}
 		}
 	}
-	if b, won := s.claiming(c, bound, after); b != nil {
-		b.Exec(ctx, q)
-		return won(b)
-	}
-	leave := ""
-	if after > 0 {
-		leave = dialect.Millis(after) + "ms"
-	}
-	var n int
-	var setting string
-	_, err := s.sql.claim.QueryRow(ctx, q, []any{&n, &setting}, append(s.claimArgs(c), dialect.Millis(bound)+"ms", leave)...)
-	if err != nil {
-		return false, &once.ClaimError{Err: s.explain(err)}
-	}
-	return n == 1, nil
+	return s.won(s.claiming(c, wait, after).Run(ctx, q))
 }
 
-// claiming returns the claim as a write, and a function that reads its outcome. It returns nil if
-// the claim must be a query, which restores another lock timeout.
-func (s *Store[Tx]) claiming(c *call, bound, after time.Duration) (*core.Bound, func(*core.Bound) (bool, error)) {
-	d := &s.dialect().Records
-	b := &core.Bound{Stmt: s.sql.claim, Args: s.claimArgs(c)}
-	won := d.Verdict
-	switch {
-	case d.ClaimBounds && bound == after:
-		b.Stmt, won, b.Args = s.sql.claimSetting, dialect.ByAffected, append(b.Args, dialect.Millis(bound)+"ms")
-	case d.ClaimBounds:
-		return nil, nil
-	}
-	return b, func(b *core.Bound) (bool, error) {
-		if b.Err != nil {
-			return false, &once.ClaimError{Err: s.explain(b.Err)}
-		}
-		return won.Won(b.Result), nil
-	}
-}
-
-func (s *Store[Tx]) claimArgs(c *call) []any {
+// claiming returns the claim to send, of a new attempt. wait bounds the wait for another session's
+// claim, if the statement can do so; 0 is no wait. after is the lock timeout to set afterwards; 0
+// restores the previous one.
+func (s *Store[Tx]) claiming(c *call, wait, after time.Duration) core.Bound {
 	c.attempt = once.RandomID()
-	return []any{
+	return s.sql.claim.Bind([]any{
 		c.hash[:], s.options.Namespace, c.op.Tenant, c.op.Name, []byte(c.op.Key),
 		once.Nullable(c.fingerprints.own()), c.fingerprints.version, c.attempt,
+	}, wait, after)
+}
+
+// won reads the answer of a claim.
+func (s *Store[Tx]) won(a core.Answer) (bool, error) {
+	if a.Err != nil {
+		return false, &once.ClaimError{Err: s.explain(a.Err)}
 	}
+	return s.sql.claim.Won(a.Result), nil
 }
 
 // finishing stores the result, as the last statement of the transaction. If the record is missing,
@@ -165,13 +134,13 @@ func (s *Store[Tx]) finishing(c *call, v storedResult) core.Bound {
 
 // finish runs finishing in the caller's transaction, which may continue afterwards.
 func (s *Store[Tx]) finish(ctx context.Context, q core.Querier, c *call, v storedResult) error {
-	b := s.finishing(c, v)
-	switch b.Exec(ctx, q); {
-	case b.Err != nil && (s.dialect().Classify(b.Err) == dialect.Gone || errors.Is(b.Err, sql.ErrTxDone)):
-		return &holdfast.TxLostError{Err: b.Err}
-	case b.Err != nil:
-		return s.explain(b.Err)
-	case b.Result.Affected != 1:
+	a := s.finishing(c, v).Run(ctx, q)
+	switch {
+	case a.Err != nil && (s.dialect().Classify(a.Err) == dialect.Gone || errors.Is(a.Err, sql.ErrTxDone)):
+		return &holdfast.TxLostError{Err: a.Err}
+	case a.Err != nil:
+		return s.explain(a.Err)
+	case a.Affected != 1:
 		return &holdfast.TxLostError{}
 	}
 	return nil

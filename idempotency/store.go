@@ -97,7 +97,11 @@ type Store[Tx any] struct {
 	expectNew *once.ExpectNew
 }
 
-type statements struct{ look, peek, lock, claim, claimSetting, renew, finish, finishOrFail core.Stmt }
+type statements struct {
+	claim                                   dialect.Claim
+	peek                                    dialect.Peek
+	look, lock, renew, finish, finishOrFail core.Stmt
+}
 
 // New opens the store and checks that its tables exist.
 //
@@ -124,8 +128,8 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 	return &Store[Tx]{
 		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, expectNew: new(once.ExpectNew),
 		sql: statements{
-			look: a.Dialect.Look("records.look", r.Replace(d.Look)), peek: compile("records.peek", d.Look), lock: compile("records.lock", d.Lock),
-			claim: compile("records.claim", d.Claim), claimSetting: compile("records.claim", d.ClaimSetting), renew: compile("records.renew", d.Renew),
+			claim: a.Dialect.Claim("records.claim", r.Replace), peek: a.Dialect.Peek("records.peek", r.Replace),
+			look: a.Dialect.Look("records.look", r.Replace(d.Look)), lock: compile("records.lock", d.Lock), renew: compile("records.renew", d.Renew),
 			finish: compile("records.finish", d.Finish), finishOrFail: compile("records.finish", d.FinishOrFail),
 		},
 	}, nil

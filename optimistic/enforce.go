@@ -42,7 +42,7 @@ func (t *Table[R, Tx]) Enforce(ctx context.Context) error {
 		if !errors.As(err, &found) {
 			return nil, err
 		}
-		return t.install(t.enforced(), found.other), nil
+		return t.work.Access.Dialect.Enforce.Create(t.enforced(), found.other), nil
 	})
 }
 
@@ -60,17 +60,8 @@ func (t *Table[R, Tx]) Unenforce(ctx context.Context) error {
 
 // EnforceSQL returns the statements of [Table.Enforce], for an administrator or for a
 // migration of the program's own.
-func (t *Table[R, Tx]) EnforceSQL() []string { return t.install(t.enforcedIn(t.spec.Schema), true) }
-
-// install creates the trigger; other says that one of this name exists. A DROP without
-// need could drop the trigger that another process has just created.
-func (t *Table[R, Tx]) install(e dialect.Enforced, other bool) []string {
-	sql := t.work.Access.Dialect.Enforce
-	statements := sql.Install(e, sql.Body(e))
-	if other && !sql.Replaces {
-		statements = append(sql.Remove(e), statements...)
-	}
-	return statements
+func (t *Table[R, Tx]) EnforceSQL() []string {
+	return t.work.Access.Dialect.Enforce.Create(t.enforcedIn(t.spec.Schema), true)
 }
 
 // CheckEnforced checks that the trigger of [Table.Enforce] exists, is enabled, and is
@@ -155,33 +146,18 @@ func (t *Table[R, Tx]) ddl(ctx context.Context, next func(done bool) ([]string, 
 	}
 }
 
-// run runs DDL, in a transaction if the engine rolls DDL back.
+// run runs DDL.
 func (t *Table[R, Tx]) run(ctx context.Context, statements []string) error {
-	all := func(q core.Querier) error {
-		for _, text := range statements {
-			if _, err := (core.Stmt{Name: "enforce", Text: text}).Exec(ctx, q); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	d := t.work.Access.Dialect
-	if d.Capabilities.TransactionalDDL {
+	inTx := func(f func(q core.Querier) error) error {
 		return t.work.DB.InTx(ctx, func(_ context.Context, tx Tx) error {
 			q, err := t.work.Access.Join(tx)
 			if err != nil {
 				return err
 			}
-			return all(q)
+			return f(q)
 		}, holdfast.TxOptions{Attempts: 1})
 	}
-	return t.work.Access.OnConn(ctx, d.Enforce.BoundBefore, func(q core.Querier) error {
-		if err := all(q); err != nil {
-			return err
-		}
-		_, err := (core.Stmt{Name: "enforce", Text: d.Enforce.BoundAfter}).Exec(ctx, q)
-		return err
-	})
+	return t.work.Access.Dialect.RunDDL(ctx, statements, inTx, t.work.Access.OnConn)
 }
 
 // AsConflict turns the error of an UPDATE that a trigger of [Table.Enforce] refused into

@@ -13,10 +13,11 @@ import (
 )
 
 // BeginWith implements core.Pipeline: BEGIN and first are one round trip.
-func (c conn) BeginWith(ctx context.Context, opts core.TxOptions, first *core.Bound) (pgx.Tx, error) {
+func (c conn) BeginWith(ctx context.Context, opts core.TxOptions, first core.Bound) (pgx.Tx, core.Answer, error) {
+	var answer core.Answer
 	level, err := isoLevel(opts.Isolation)
 	if err != nil {
-		return nil, err
+		return nil, answer, err
 	}
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: level})
@@ -26,47 +27,47 @@ func (c conn) BeginWith(ctx context.Context, opts core.TxOptions, first *core.Bo
 	begun := err == nil
 	if begun {
 		var tag pgconn.CommandTag
-		tag, first.Err = results.Exec()
-		first.Result = core.Result{Affected: tag.RowsAffected()}
+		tag, answer.Err = results.Exec()
+		answer.Affected = tag.RowsAffected()
 	}
-	if e := results.Close(); e != nil && err == nil && first.Err == nil {
+	if e := results.Close(); e != nil && err == nil && answer.Err == nil {
 		err = e
 	}
 	switch {
-	case begun && err == nil && (first.Err == nil || answered(first.Err)):
-		return &transaction{Tx: results.Tx()}, nil
+	case begun && err == nil && (answer.Err == nil || answered(answer.Err)):
+		return &transaction{Tx: results.Tx()}, answer, nil
 	case !begun && answered(err):
 		// The statement could not be prepared, before anything was begun. Run it in a transaction,
 		// where it fails again with the same error.
 		tx, err := c.Begin(ctx, opts)
 		if err == nil {
-			first.Exec(ctx, querier{tx})
+			answer = first.Run(ctx, querier{tx})
 		}
-		return tx, err
+		return tx, answer, err
 	case err == nil:
-		err = first.Err
+		err = answer.Err
 	}
-	return nil, err
+	return nil, answer, err
 }
 
 // CommitWith implements core.Pipeline: last and COMMIT are one round trip. The
 // server skips the COMMIT when last fails.
-func (c conn) CommitWith(ctx context.Context, tx pgx.Tx, last *core.Bound) error {
+func (c conn) CommitWith(ctx context.Context, tx pgx.Tx, last core.Bound) (answer core.Answer, err error) {
 	if c.c.Conn().PgConn().TxStatus() == 'I' {
-		return sql.ErrTxDone
+		return answer, sql.ErrTxDone
 	}
 	if err := c.sendable(); err != nil {
-		return err
+		return answer, err
 	}
 	b := &pgx.Batch{}
 	b.Queue(last.OrFail.Text, last.Args...)
 	b.Queue("commit")
 	results := c.c.SendBatch(ctx, b)
 	tag, err := results.Exec()
-	last.Result = core.Result{Affected: tag.RowsAffected()}
-	if last.Err = refusal(err); last.Err != nil {
+	answer.Affected = tag.RowsAffected()
+	if answer.Err = refusal(err); answer.Err != nil {
 		_ = results.Close() // returns the same error
-		return nil          //nolint:nilerr // it is left in last
+		return answer, nil  //nolint:nilerr // it is in the answer
 	}
 	if err == nil {
 		tag, err = results.Exec()
@@ -81,9 +82,9 @@ func (c conn) CommitWith(ctx context.Context, tx pgx.Tx, last *core.Bound) error
 		t.over.Store(true)
 	}
 	if err != nil {
-		return err
+		return answer, err
 	}
-	return replicated(c.c.Conn())
+	return answer, replicated(c.c.Conn())
 }
 
 // refusal returns err if it shows that the COMMIT after the statement was not run: the server's

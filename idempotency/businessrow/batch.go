@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
@@ -148,38 +147,16 @@ func (b *batch[R, Tx]) claim(ctx context.Context, of []int) error {
 // insert inserts all of the rows, or none of them.
 func (b *batch[R, Tx]) insert(ctx context.Context, of []int) (all bool, err error) {
 	t := b.t
-	rows := &t.access.Dialect.Rows
-	partly := rows.Verdict != dialect.ByDuplicate // existing rows are skipped
-	if partly {
-		if _, err := (core.Stmt{Name: "row.savepoint", Text: `SAVEPOINT holdfast_batch`}).Exec(ctx, b.q); err != nil {
-			return false, err
-		}
-	}
 	var args []any
 	for _, i := range of {
 		args = append(args, t.values(b.rows[i], t.fields)...)
 	}
-	r, err := t.insertMany(len(of)).Exec(ctx, b.q, args...)
-	switch class := t.access.Dialect.Classify(err); {
-	case class == dialect.Duplicate && !partly:
-		return false, nil // the statement is undone
-	case class == dialect.Duplicate:
-		return false, fmt.Errorf("%w: %w", ErrUniqueViolation, err)
-	case err != nil:
+	all, err = t.insert.RunAll(ctx, b.q, len(of), args...)
+	if t.access.Dialect.Classify(err) == dialect.Duplicate {
+		err = fmt.Errorf("%w: %w", ErrUniqueViolation, err)
+	}
+	if err != nil || !all {
 		return false, err
-	}
-	all = !partly || r.Affected == int64(len(of))
-	if partly {
-		end := `RELEASE SAVEPOINT holdfast_batch`
-		if !all {
-			end = `ROLLBACK TO SAVEPOINT holdfast_batch`
-		}
-		if _, err := (core.Stmt{Name: "row.savepoint end", Text: end}).Exec(ctx, b.q); err != nil {
-			return false, err
-		}
-	}
-	if !all {
-		return false, nil
 	}
 	for _, i := range of {
 		b.answers[i] = Answer[R]{Row: b.rows[i], Outcome: idempotency.Executed}
@@ -241,13 +218,15 @@ func (b *batch[R, Tx]) single(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	var there R
-	found, err := b.t.find(ctx, b.q, b.t.lock, row, &there)
-	if err == nil && !found {
-		err = ErrUniqueViolation
+	there, err := b.t.find(ctx, b.q, b.t.lock, row)
+	switch {
+	case err != nil:
+		return err
+	case there == nil:
+		return ErrUniqueViolation
 	}
-	b.answers[i] = b.t.answer(row, there)
-	return err
+	b.answers[i] = b.t.answer(row, *there)
+	return nil
 }
 
 // read reads the rows that have one of the keys, by their hashes.
@@ -281,33 +260,13 @@ func (b *batch[R, Tx]) read(ctx context.Context, of []int, lock string) (there m
 	return there, rows.Err()
 }
 
-// insertMany returns the claim's statement for n rows.
-func (t *Table[R, Tx]) insertMany(n int) core.Stmt {
-	columns := len(t.fields)
-	tuples := make([]string, n)
-	for i := range tuples {
-		tuples[i] = tuple(i*columns+1, columns)
-	}
-	one := t.access.Dialect.Rows.Insert(t.table.Quoted, t.access.Dialect.Idents(t.fields.Names()), t.access.Dialect.Idents(t.spec.Key))
-	return t.access.Dialect.Compile("row.claim", strings.Replace(one, tuple(1, columns), strings.Join(tuples, ", "), 1))
-}
-
 // readMany returns the read for n keys.
 func (t *Table[R, Tx]) readMany(n int, lock string) core.Stmt {
 	d := t.access.Dialect
 	keys := make([]string, n)
 	for i := range keys {
-		keys[i] = tuple(i*len(t.key)+1, len(t.key))
+		keys[i] = dialect.Tuple(i*len(t.key)+1, len(t.key))
 	}
 	return d.Compile("row.lock", `SELECT `+strings.Join(d.Idents(t.fields.Names()), ", ")+` FROM `+t.table.Quoted+
 		` WHERE (`+strings.Join(d.Idents(t.spec.Key), ", ")+`) IN (`+d.Rows.Tuples+strings.Join(keys, ", ")+`)`+lock)
-}
-
-// tuple returns ($from, $from+1, …) with n parameters.
-func tuple(from, n int) string {
-	p := make([]string, n)
-	for i := range p {
-		p[i] = "$" + strconv.Itoa(from+i)
-	}
-	return "(" + strings.Join(p, ", ") + ")"
 }

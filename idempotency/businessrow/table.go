@@ -45,7 +45,7 @@ type Table[R, Tx any] struct {
 	key       rowmap.Fields
 	compare   rowmap.Fields
 	forms     rowmap.Forms
-	insert    core.Stmt
+	insert    dialect.RowClaim
 	read      core.Stmt // plain read
 	lock      core.Stmt // read within a transaction, with a lock
 	flights   once.Flights[R]
@@ -74,7 +74,7 @@ func New[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec Spec, opts ..
 	}
 	t.table = table
 	columns := d.Idents(t.fields.Names())
-	t.insert = d.Compile("row.claim", d.Rows.Insert(table.Quoted, columns, d.Idents(spec.Key)))
+	t.insert = d.RowClaim(table.Quoted, columns, d.Idents(spec.Key))
 	read := `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + table.Quoted + ` WHERE ` + table.Where(spec.Key, 1)
 	t.read = d.Look("row.look", read)
 	t.lock = d.Compile("row.lock", read+d.Rows.LockClause)
@@ -165,54 +165,55 @@ func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Contex
 func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R], row R, fn func(context.Context, Tx) error) (res idempotency.Result[R], tries int, err error) {
 	var shared *R
 	defer func() { t.flights.Finish(key, f, shared) }() // also when fn panics
-	var there R
 	o := t.options
-	call := once.Attempts{
+	call := once.Attempts[R]{
 		ExpectNew: &t.expectNew, Wait: o.Wait, Limit: o.Attempts,
 		Classify: t.access.Dialect.Classify, Disconnected: t.access.Dialect.Disconnected, Unstored: once.Unstored[*idempotency.Rejection],
-		Read: func(ctx context.Context) (found bool, err error) {
-			err = t.access.OnConn(ctx, "", func(q core.Querier) (err error) {
-				found, err = t.find(ctx, q, t.read, row, &there)
+		Read: func(ctx context.Context) (there *R, err error) {
+			err = t.access.OnConn(ctx, "", func(q core.Querier) error {
+				there, err = t.find(ctx, q, t.read, row)
 				return err
 			})
-			return found, err
+			return there, err
 		},
-		Try: func(ctx context.Context) error {
-			opts := core.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout}
-			return t.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) error {
-				won, err := t.claim(ctx, q, row)
-				if err != nil {
-					return err
-				}
-				if !won {
-					// Read the row here, where the row that won is locked.
-					found, err := t.find(ctx, q, t.lock, row, &there)
-					if err == nil && !found {
-						err = ErrUniqueViolation
-					}
-					return once.FirstOf(err, once.ErrTaken)
-				}
-				if err := t.unchanged(ctx, q, row); err != nil {
-					return err
-				}
-				if err := fn(ctx, tx); err != nil {
-					return &once.FuncError{Err: err}
-				}
-				return nil
-			})
-		},
+		Try: func(ctx context.Context) (*R, error) { return &row, t.transact(ctx, row, fn) },
 	}
-	executed, err := call.Run(ctx)
+	stored, executed, err := call.Run(ctx)
 	if err != nil {
 		return idempotency.Result[R]{}, call.Tries, inProgress(err)
 	}
+	shared = stored
 	if executed {
-		shared = &row
 		return idempotency.Result[R]{Value: row, Outcome: idempotency.Executed}, call.Tries, nil
 	}
-	shared = &there
-	res, err = t.replay(row, there)
+	res, err = t.replay(row, *stored)
 	return res, call.Tries, err
+}
+
+// transact runs one transaction: claim, function, commit.
+func (t *Table[R, Tx]) transact(ctx context.Context, row R, fn func(context.Context, Tx) error) error {
+	opts := core.TxOptions{Isolation: t.options.Isolation, LockTimeout: t.options.LockTimeout}
+	return t.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) error {
+		won, err := t.claim(ctx, q, row)
+		if err != nil {
+			return err
+		}
+		if !won {
+			// Read the row here, where the row that won is locked.
+			there, err := t.find(ctx, q, t.lock, row)
+			if err == nil && there == nil {
+				err = ErrUniqueViolation
+			}
+			return once.FirstOf(err, once.ErrTaken)
+		}
+		if err := t.unchanged(ctx, q, row); err != nil {
+			return err
+		}
+		if err := fn(ctx, tx); err != nil {
+			return &once.FuncError{Err: err}
+		}
+		return nil
+	})
 }
 
 func (t *Table[R, Tx]) replay(row, there R) (idempotency.Result[R], error) {
@@ -273,19 +274,15 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res idempoten
 		keep = true
 		return idempotency.Result[R]{Value: row, Outcome: idempotency.Executed}, nil
 	}
-	var there R
-	found, err := t.find(ctx, q, t.lock, row, &there)
+	there, err := t.find(ctx, q, t.lock, row)
 	switch {
 	case err != nil:
 		return res, t.explainTx(err)
-	case !found:
+	case there == nil:
 		return res, ErrUniqueViolation
 	}
 	keep = true
-	if err := t.same(row, there); err != nil {
-		return res, err
-	}
-	return idempotency.Result[R]{Value: there, Outcome: idempotency.Replayed}, nil
+	return t.replay(row, *there)
 }
 
 // explainTx returns a RetryError if the engine asks for a new transaction.
@@ -297,12 +294,10 @@ func (t *Table[R, Tx]) explainTx(err error) error {
 }
 
 func (t *Table[R, Tx]) claim(ctx context.Context, q core.Querier, row R) (bool, error) {
-	r, err := t.insert.Exec(ctx, q, t.values(row, t.fields)...)
+	won, err := t.insert.Run(ctx, q, t.values(row, t.fields)...)
 	switch {
 	case err == nil:
-		return t.access.Dialect.Rows.Verdict.Won(r), nil
-	case t.access.Dialect.Classify(err) == dialect.Duplicate && t.access.Dialect.Rows.Verdict == dialect.ByDuplicate:
-		return false, nil // the read that follows finds out which key it was
+		return won, nil
 	case t.access.Dialect.Classify(err) == dialect.Duplicate:
 		return false, fmt.Errorf("%w: %w", ErrUniqueViolation, err)
 	}
@@ -315,21 +310,24 @@ func (t *Table[R, Tx]) unchanged(ctx context.Context, q core.Querier, row R) err
 	if t.keeps {
 		return nil
 	}
-	var there R
-	found, err := t.find(ctx, q, t.read, row, &there)
+	there, err := t.find(ctx, q, t.read, row)
 	if err != nil {
 		return err
 	}
-	if !found || len(differing(t.key, row, there)) > 0 {
+	if there == nil || len(differing(t.key, row, *there)) > 0 {
 		return once.Invalid("row", fmt.Sprintf("a column of the key %v does not keep the value as it was given (too long, or too fine): give values that it keeps", t.spec.Key))
 	}
 	return nil
 }
 
-func (t *Table[R, Tx]) find(ctx context.Context, q core.Querier, stmt core.Stmt, row R, there *R) (bool, error) {
-	v := reflect.ValueOf(there).Elem()
-	v.SetZero()
-	return stmt.QueryRow(ctx, q, t.fields.Dest(v), t.values(row, t.key)...)
+// find reads the row with the key of row; nil if there is none.
+func (t *Table[R, Tx]) find(ctx context.Context, q core.Querier, stmt core.Stmt, row R) (*R, error) {
+	there := new(R)
+	found, err := stmt.QueryRow(ctx, q, t.fields.Dest(reflect.ValueOf(there).Elem()), t.values(row, t.key)...)
+	if err != nil || !found {
+		return nil, err
+	}
+	return there, nil
 }
 
 func (t *Table[R, Tx]) values(row R, fields rowmap.Fields) []any {

@@ -11,34 +11,57 @@ import (
 
 // Access contains the internals of one DB.
 type Access[Tx any] struct {
+	Handle[Tx]
+
 	Dialect *dialect.Dialect
 	// Trace reports calls and events.
 	Trace *trace.Tracer
 	// Catalog describes the user's own tables.
 	Catalog Catalog
-	// Admission returns the error with which Open would refuse the environment now.
-	Admission func(ctx context.Context) error
-	// Table returns the quoted name of one of Holdfast's own tables.
-	Table func(name string) string
 	// Pool runs single statements. Each commits on its own.
 	Pool core.Querier
+}
+
+// Handle runs statements and transactions on the program's handle.
+type Handle[Tx any] interface {
+	// Admission returns the error with which Open would refuse the environment now.
+	Admission(ctx context.Context) error
+	// Table returns the quoted name of one of Holdfast's own tables.
+	Table(name string) string
 	// OnConn runs f on a connection of the pool, and again on another connection if that one
 	// was dead, so f must be safe to run more than once. before, if given, is a setting for
 	// f's statement alone, and runs first.
-	OnConn func(ctx context.Context, before string, f func(q core.Querier) error) error
+	OnConn(ctx context.Context, before string, f func(q core.Querier) error) error
 	// Acquire pins a connection.
-	Acquire func(ctx context.Context) (core.Conn[Tx], error)
+	Acquire(ctx context.Context) (core.Conn[Tx], error)
 	// Join runs statements in a caller's transaction.
-	Join func(tx Tx) (core.Querier, error)
+	Join(tx Tx) (core.Querier, error)
 	// Listen receives the engine's notifications: see core.Listener.
-	Listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error
+	Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error
 	// Alive returns an error if a caller's transaction has already ended, on an engine that
 	// would commit each further statement on its own.
-	Alive func(ctx context.Context, q core.Querier) error
+	Alive(ctx context.Context, q core.Querier) error
 	// Rollback rolls back a caller's transaction.
-	Rollback func(ctx context.Context, tx Tx) error
+	Rollback(ctx context.Context, tx Tx) error
 	// Attempt runs one transaction, once. An error of f rolls it back.
-	Attempt func(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error
+	Attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error
+	// Begin begins a transaction that Finish ends. It runs first, if not nil, as the first
+	// statement, and returns its answer. On some handles that takes a single round trip, if
+	// opts.FirstSets is true. After an error there is no transaction.
+	Begin(ctx context.Context, opts core.TxOptions, first *core.Bound) (Session[Tx], core.Answer, error)
+}
+
+// Session is an open transaction of Holdfast's own. Exec and Query run statements in it.
+type Session[Tx any] interface {
+	core.Querier
+	// Tx returns the handle's transaction.
+	Tx() Tx
+	// Finish runs last and commits. last affects one row if, and only if, the transaction is
+	// still the one that began; otherwise Finish rolls back. If ctx has ended, Finish rolls
+	// back and returns its cause.
+	Finish(ctx context.Context, last core.Bound) error
+	// Rollback rolls back. It does nothing after Finish.
+	Rollback()
 }
 
 // Catalog contains what is needed to describe a user's own table.

@@ -79,22 +79,15 @@ type TxOptions struct {
 	// FirstSets is true if the first statement of the transaction sets the lock timeout
 	// itself. That saves a round trip on PostgreSQL.
 	FirstSets bool
-	// First, if not nil, is the first statement of the transaction. It contains its result
-	// before the function is called.
-	First *Bound
-	// Last, if not nil, is filled by the function and runs after it. It affects one row if,
-	// and only if, the transaction is still the one of First, so the fence's mark and check
-	// are not needed.
-	Last *Bound
 }
 
 // Pipeline is a Conn whose driver sends several statements in one round trip.
 type Pipeline[Tx any] interface {
-	// BeginWith begins a transaction and runs first in it. The error of first is stored in
-	// first. A returned error means that no transaction began.
-	BeginWith(ctx context.Context, opts TxOptions, first *Bound) (Tx, error)
+	// BeginWith begins a transaction and runs first in it, as a write. The error of first is
+	// in its answer. A returned error means that no transaction began.
+	BeginWith(ctx context.Context, opts TxOptions, first Bound) (Tx, Answer, error)
 	// CommitWith runs last in the form that fails if it affects no row (OrFail), and commits
-	// unless it failed. The server's error for last is stored in last, and means that nothing
+	// unless it failed. The server's error for last is in its answer, and means that nothing
 	// was committed. The returned error is that of the commit.
-	CommitWith(ctx context.Context, tx Tx, last *Bound) error
+	CommitWith(ctx context.Context, tx Tx, last Bound) (Answer, error)
 }

@@ -51,19 +51,33 @@ func Compile(name, text string, questionMarks bool) Stmt {
 	return Stmt{Name: name, Text: b.String(), order: order}
 }
 
-// Bound is a statement with its arguments and its result.
+// Bound is a statement with its arguments.
 type Bound struct {
 	Stmt Stmt
 	// OrFail is Stmt in a form that fails if it affects no row: see Pipeline.
 	OrFail Stmt
 	Args   []any
-	Result Result
-	Err    error
+	// Counts: Stmt is not a write, but a query that returns the number of rows that it wrote,
+	// and a text.
+	Counts bool
 }
 
-// Exec runs b as a write and stores its result.
-func (b *Bound) Exec(ctx context.Context, q Querier) {
-	b.Result, b.Err = b.Stmt.Exec(ctx, q, b.Args...)
+// Answer is the result of a statement, or its error.
+type Answer struct {
+	Result
+
+	Err error
+}
+
+// Run runs b.
+func (b Bound) Run(ctx context.Context, q Querier) (a Answer) {
+	if b.Counts {
+		var text string
+		_, a.Err = b.Stmt.QueryRow(ctx, q, []any{&a.Affected, &text}, b.Args...)
+		return a
+	}
+	a.Result, a.Err = b.Stmt.Exec(ctx, q, b.Args...)
+	return a
 }
 
 func (s Stmt) args(args []any) []any {

@@ -1,7 +1,8 @@
 // Package dialect defines what an engine must provide. The package of each engine fills one
 // Dialect: SQL text, the statements that fence a transaction, and the meaning of the engine's
-// errors. Files with the same role have the same name in every engine. Other packages run
-// sequences of more than one statement.
+// errors. Files with the same role have the same name in every engine. Where the engines answer a
+// statement in different ways, a type such as Claim sends it and reads its answer. Other packages
+// run longer sequences of statements.
 //
 // To add an engine: write its package, add it to the list in package holdfast (engine.go) with
 // the banner that it recognizes, write its migrations, and run the conformance suite on it.

@@ -1,5 +1,11 @@
 package dialect
 
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
 // Enforced is a table whose updates must change the version of the row.
 type Enforced struct {
 	// Schema and Name are unquoted, as parameters of catalog queries.
@@ -26,11 +32,47 @@ type Enforce struct {
 	// Find looks up the trigger. Parameters, unquoted: schema ("" = current), table, trigger.
 	// It returns one of the states below and the body.
 	Find string
-	// BoundBefore and BoundAfter surround the statements where each commits on its own. They
+	// BoundBefore and BoundAfter surround the statements where DDL does not roll back. They
 	// keep the wait for the table short, because other sessions queue behind it.
 	BoundBefore, BoundAfter string
 	// Denied describes the missing permission, or returns "" for any other error.
 	Denied func(err error) string
+}
+
+// Create returns the statements that create the trigger. exists says that one of this name
+// exists. A DROP without need could drop the trigger that another process has just created.
+func (e Enforce) Create(t Enforced, exists bool) []string {
+	statements := e.Install(t, e.Body(t))
+	if exists && !e.Replaces {
+		statements = append(e.Remove(t), statements...)
+	}
+	return statements
+}
+
+// RunDDL runs statements of Enforce: in one transaction if the engine rolls DDL back, and
+// otherwise on one connection, where each commits on its own. inTx runs a function in a
+// transaction, once; onConn is that of access.Handle.
+func (d *Dialect) RunDDL(ctx context.Context, statements []string, inTx func(f func(q core.Querier) error) error,
+	onConn func(ctx context.Context, before string, f func(q core.Querier) error) error,
+) error {
+	all := func(q core.Querier) error {
+		for _, text := range statements {
+			if _, err := (core.Stmt{Name: "enforce", Text: text}).Exec(ctx, q); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if d.Capabilities.TransactionalDDL {
+		return inTx(all)
+	}
+	return onConn(ctx, d.Enforce.BoundBefore, func(q core.Querier) error {
+		if err := all(q); err != nil {
+			return err
+		}
+		_, err := (core.Stmt{Name: "enforce", Text: d.Enforce.BoundAfter}).Exec(ctx, q)
+		return err
+	})
 }
 
 // The states that Enforce.Find returns.

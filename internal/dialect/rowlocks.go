@@ -18,6 +18,10 @@ type RowLocks struct {
 	// HoldBounds: Hold bounds its wait itself.
 	HoldBounds bool
 
+	// NoSession says why the engine refuses a lock that lives as long as its connection; ""
+	// if it does not.
+	NoSession string
+
 	// Make makes the row, unless it exists; MakeBound surrounds Make.
 	Make      string
 	MakeBound Setting

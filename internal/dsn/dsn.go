@@ -76,26 +76,40 @@ func Open(rawURL string) (*sql.DB, Engine, error) {
 	return db, config.Engine, nil
 }
 
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// throughDriver opens a DSN with connections that dial makes, in the form of each driver that
+// dials. SQLite opens its file and does not dial.
+var throughDriver = map[string]func(dsn string, dial dialFunc) (*sql.DB, error){
+	"pgx":   pgxThrough,
+	"mysql": mysqlThrough,
+}
+
 // OpenThrough opens a URL with connections that dial makes. If dial is nil, the driver dials
-// itself. SQLite opens its file and does not dial. Each driver takes a dial function in its
-// own form, so this is the only place that branches on the engine.
+// itself. SQLite opens its file and does not dial.
 func OpenThrough(rawURL string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (*sql.DB, error) {
 	config, err := Parse(rawURL)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case dial == nil || config.Engine == SQLite:
-		pool, _, err := Open(rawURL)
-		return pool, err
-	case config.Engine == Postgres:
-		c, err := pgx.ParseConfig(config.DSN)
-		if err != nil {
-			return nil, invalid("the driver pgx does not take it")
-		}
-		c.DialFunc = dial
-		return stdlib.OpenDB(*c), nil
 	}
-	c, err := mysqldriver.ParseDSN(config.DSN)
+	if through, dials := throughDriver[config.Driver]; dials && dial != nil {
+		return through(config.DSN, dial)
+	}
+	pool, _, err := Open(rawURL)
+	return pool, err
+}
+
+func pgxThrough(dsn string, dial dialFunc) (*sql.DB, error) {
+	c, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, invalid("the driver pgx does not take it")
+	}
+	c.DialFunc = dial
+	return stdlib.OpenDB(*c), nil
+}
+
+func mysqlThrough(dsn string, dial dialFunc) (*sql.DB, error) {
+	c, err := mysqldriver.ParseDSN(dsn)
 	if err != nil {
 		return nil, invalid("the driver mysql does not take it")
 	}

@@ -46,9 +46,8 @@ func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (held *Ses
 	if _, err := lockname.Of(lockname.Row, key); err != nil {
 		return nil, err
 	}
-	d := l.access.Dialect
-	if !d.Capabilities.RowLocks {
-		return nil, &holdfast.UnsupportedError{Engine: d.Name, What: "Hold", Problem: "it would keep the only writer: use a lease"}
+	if why := l.access.Dialect.RowLocks.NoSession; why != "" {
+		return nil, &holdfast.UnsupportedError{Engine: l.access.Dialect.Name, What: "Hold", Problem: why}
 	}
 	if err := l.reachesAll("Hold"); err != nil {
 		return nil, err

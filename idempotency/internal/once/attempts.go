@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// Attempts runs one call until its outcome is definite.
-type Attempts struct {
+// Attempts runs one call until its outcome is definite. V is what is stored for it.
+type Attempts[V any] struct {
 	ExpectNew *ExpectNew
 	NoWait    bool
 	Wait      time.Duration
@@ -22,10 +22,10 @@ type Attempts struct {
 	Classify func(error) dialect.Class
 	// Disconnected reports whether an error means that the database cannot be reached.
 	Disconnected func(error) bool
-	// Read reports whether the outcome is stored already.
-	Read func(ctx context.Context) (bool, error)
-	// Try runs one transaction: claim, function, result, commit.
-	Try func(ctx context.Context) error
+	// Read returns what is stored already; nil for nothing.
+	Read func(ctx context.Context) (*V, error)
+	// Try runs one transaction: claim, function, result, commit. It returns what it stored.
+	Try func(ctx context.Context) (*V, error)
 	// Unstored wraps an error that the function returned when ctx had ended.
 	Unstored func(err error) error
 
@@ -39,25 +39,25 @@ type Attempts struct {
 // Run reads and tries, and repeats both while the outcome is open: another call holds the key, the
 // engine rolled back, or a commit is unknown. To resolve an unknown commit, Run claims again,
 // which waits for the row of the ambiguous transaction. Only a read that finds a result, or a
-// commit of a new claim, resolves it.
-func (c *Attempts) Run(ctx context.Context) (executed bool, err error) {
+// commit of a new claim, resolves it. executed reports whether a Try of this call stored the value.
+func (c *Attempts[V]) Run(ctx context.Context) (stored *V, executed bool, err error) {
 	start := time.Now()
 	pause := core.NewBackoff()
 	for reads := c.NoWait || !c.ExpectNew.Likely(); ; reads = true {
-		var found, tried bool
+		var tried bool
 		var err error
 		if reads {
-			if found, err = c.Read(ctx); found {
+			if stored, err = c.Read(ctx); stored != nil {
 				c.ExpectNew.Was(false)
-				return false, nil
+				return stored, false, nil
 			}
 		}
 		if err == nil {
 			c.Tries++
 			tried = true
-			if err = c.Try(ctx); err == nil {
+			if stored, err = c.Try(ctx); err == nil {
 				c.ExpectNew.Was(true)
-				return true, nil
+				return stored, true, nil
 			}
 			if !reads && errors.Is(err, ErrTaken) {
 				c.ExpectNew.Was(false)
@@ -66,13 +66,13 @@ func (c *Attempts) Run(ctx context.Context) (executed bool, err error) {
 		}
 		waiting, err := c.judge(ctx, err, tried)
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		if waited := time.Since(start); (waiting || c.unknown != nil) && waited > c.Wait {
-			return false, FirstOf(c.unknown, &InProgressError{Waited: waited})
+			return nil, false, FirstOf(c.unknown, &InProgressError{Waited: waited})
 		}
 		if ctx.Err() != nil || pause.Sleep(ctx) != nil {
-			return false, FirstOf(c.unknown, context.Cause(ctx))
+			return nil, false, FirstOf(c.unknown, context.Cause(ctx))
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (c *Attempts) Run(ctx context.Context) (executed bool, err error) {
 // judge returns the error that ends the call, or nil if the call continues. waiting reports that
 // another call has the key. After a transaction the function may have run, so every error of that
 // transaction counts.
-func (c *Attempts) judge(ctx context.Context, err error, tried bool) (waiting bool, final error) {
+func (c *Attempts[V]) judge(ctx context.Context, err error, tried bool) (waiting bool, final error) {
 	var atClaim *ClaimError
 	var inFunc *FuncError
 	class := c.Classify(err)
@@ -121,7 +121,7 @@ func (c *Attempts) judge(ctx context.Context, err error, tried bool) (waiting bo
 }
 
 // again counts a transaction that ended without an outcome.
-func (c *Attempts) again(err error) error {
+func (c *Attempts[V]) again(err error) error {
 	if c.failed++; c.failed < c.Limit {
 		return nil
 	}

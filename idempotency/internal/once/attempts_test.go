@@ -21,16 +21,16 @@ func TestAttemptsBoundEveryPath(t *testing.T) {
 		"unknown, then cut": {&holdfast.UnknownError{Err: lost}, lost},
 	} {
 		runs := 0
-		c := Attempts{
+		c := Attempts[struct{}]{
 			ExpectNew: new(ExpectNew), Wait: time.Hour, Limit: 3,
 			Classify: postgres.Dialect.Classify, Disconnected: postgres.Dialect.Disconnected,
-			Read: func(context.Context) (bool, error) { return false, nil },
-			Try: func(context.Context) error {
+			Read: func(context.Context) (*struct{}, error) { return nil, nil },
+			Try: func(context.Context) (*struct{}, error) {
 				runs++
-				return answers[min(runs, len(answers))-1]
+				return nil, answers[min(runs, len(answers))-1]
 			},
 		}
-		_, err := c.Run(t.Context())
+		_, _, err := c.Run(t.Context())
 		want := holdfast.ErrUnknown
 		if name == "rolled back" {
 			want = holdfast.ErrRetry

@@ -12,6 +12,8 @@ var rowLocks = dialect.RowLocks{
 	Hold: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at) VALUES ($1, {now}, NULL, '', {now}, {now})
 ON CONFLICT (name) DO UPDATE SET token = MAX(token + 1, {now}), granted_at = {now}, expires_at = {now}`,
 
+	NoSession: "it would keep the only writer: use a lease",
+
 	Select: func(time.Duration) string { return `SELECT` },
 	Left:   dialect.LeftReads,
 	// Take writes to a table of Holdfast, because the caller's tables may have triggers.

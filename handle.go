@@ -1,0 +1,52 @@
+package holdfast
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// handle is a DB as the other packages of this module see it: an access.Handle.
+type handle[Tx any] struct{ d *DB[Tx] }
+
+func (h handle[Tx]) Admission(ctx context.Context) error { return h.d.admission(ctx) }
+
+func (h handle[Tx]) Table(name string) string { return h.d.table(name) }
+
+func (h handle[Tx]) OnConn(ctx context.Context, before string, f func(q core.Querier) error) error {
+	return h.d.onConn(ctx, before, f)
+}
+
+func (h handle[Tx]) Acquire(ctx context.Context) (core.Conn[Tx], error) { return h.d.connect(ctx) }
+
+func (h handle[Tx]) Join(tx Tx) (core.Querier, error) {
+	q, err := h.d.adapter.Join(tx)
+	if err != nil {
+		return nil, err
+	}
+	return h.d.observed(q), nil
+}
+
+func (h handle[Tx]) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {
+	if l, ok := h.d.adapter.(core.Listener); ok {
+		return l.Listen(ctx, statement, ready, each)
+	}
+	return core.ErrNoListener
+}
+
+func (h handle[Tx]) Alive(ctx context.Context, q core.Querier) error { return h.d.joinable(ctx, q) }
+
+func (h handle[Tx]) Rollback(ctx context.Context, tx Tx) error { return h.d.adapter.Rollback(ctx, tx) }
+
+func (h handle[Tx]) Attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
+	return h.d.attempt(ctx, opts, f)
+}
+
+func (h handle[Tx]) Begin(ctx context.Context, opts core.TxOptions, first *core.Bound) (access.Session[Tx], core.Answer, error) {
+	s, answer, err := h.d.begin(ctx, opts, first, false)
+	if err != nil {
+		return nil, answer, err
+	}
+	return s, answer, nil
+}

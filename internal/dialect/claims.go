@@ -1,0 +1,194 @@
+package dialect
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// noWait is how long a claim that does not wait may take on PostgreSQL and SQLite: long enough
+// for the engine's own short locks, too short for a transaction.
+const noWait = 20 * time.Millisecond
+
+// Claim inserts the record of a key. Each wait is the bound of a wait for another session's
+// claim; 0 means that the claim does not wait.
+type Claim struct {
+	dialect         *Dialect
+	insert, setting core.Stmt
+}
+
+// Claim compiles the claim. render puts the names of the tables into a text.
+func (d *Dialect) Claim(name string, render func(text string) string) Claim {
+	return Claim{d, d.Compile(name, render(d.Records.Claim)), d.Compile(name, render(d.Records.ClaimSetting))}
+}
+
+// LockTimeout returns the lock timeout with which the transaction of a claim begins; after is
+// the one for its function. Where the claim is the only statement that can wait, its bound
+// suffices for both. If the claim also renews a record, the renewal waits too.
+func (c Claim) LockTimeout(wait, after time.Duration, renews bool) time.Duration {
+	if renews || !c.dialect.Capabilities.DetectsInProgress {
+		return least(wait)
+	}
+	return after
+}
+
+// Bind returns the claim to send. args are the parameters of Records.Claim, without those for
+// lock timeouts. The statement bounds its own wait if it can, and then leaves after as the lock
+// timeout of the transaction; 0 restores the previous one.
+func (c Claim) Bind(args []any, wait, after time.Duration) core.Bound {
+	bound := Millis(least(wait)) + "ms"
+	switch {
+	case !c.dialect.Records.ClaimBounds:
+		return core.Bound{Stmt: c.insert, Args: args}
+	case least(wait) == after:
+		return core.Bound{Stmt: c.setting, Args: append(args, bound)}
+	case after == 0:
+		return core.Bound{Stmt: c.insert, Args: append(args, bound, ""), Counts: true}
+	}
+	return core.Bound{Stmt: c.insert, Args: append(args, bound, Millis(after)+"ms"), Counts: true}
+}
+
+// Won reports whether the claim won that returned r and no error.
+func (c Claim) Won(r core.Result) bool { return c.dialect.Records.Verdict.Won(r) }
+
+// InTx claims in a caller's transaction, and leaves its lock timeout as it was. claim sends the
+// claim with a wait. If the transaction survives a wait that has ended, InTx waits in slices.
+func (c Claim) InTx(ctx context.Context, q core.Querier, wait, slice time.Duration, claim func(wait time.Duration) (won bool, err error)) (won bool, err error) {
+	if c.dialect.Records.ClaimBounds {
+		return claim(wait)
+	}
+	slice = min(least(wait), slice)
+	return c.Bounded(ctx, q, slice, func() (bool, error) {
+		for deadline := time.Now().Add(wait); ; {
+			won, err := claim(slice)
+			if c.dialect.Classify(err) != Busy || wait == 0 || ctx.Err() != nil || time.Now().After(deadline) {
+				return won, err
+			}
+		}
+	})
+}
+
+// Bounded runs f in a caller's transaction. Each wait of f for a lock is bounded by wait. It
+// restores the bound even if ctx has ended.
+func (c Claim) Bounded(ctx context.Context, q core.Querier, wait time.Duration, f func() (won bool, err error)) (won bool, err error) {
+	undo, err := c.dialect.Records.Bound.Change(ctx, q, wait)
+	if err != nil {
+		return false, err
+	}
+	won, err = f()
+	cleanup, cancel := core.Cleanup(ctx)
+	defer cancel()
+	if _, e := undo.Exec(cleanup, q); err == nil {
+		err = e
+	}
+	return won, err
+}
+
+func least(wait time.Duration) time.Duration {
+	if wait == 0 {
+		return noWait
+	}
+	return wait
+}
+
+// Peek reads a record without waiting for the session that claims it.
+type Peek struct {
+	before string
+	stmt   core.Stmt
+}
+
+// Peek compiles the read.
+func (d *Dialect) Peek(name string, render func(text string) string) Peek {
+	return Peek{d.Records.PeekBefore, d.Compile(name, render(d.Records.Look))}
+}
+
+// Run reads the record of a key into dest, even if it is not committed. onConn is that of
+// access.Handle. Run finds nothing on an engine that reads only committed rows.
+func (p Peek) Run(ctx context.Context, onConn func(ctx context.Context, before string, f func(q core.Querier) error) error, dest []any, args ...any) (found bool, err error) {
+	if p.before == "" {
+		return false, nil
+	}
+	err = onConn(ctx, p.before, func(q core.Querier) (err error) {
+		found, err = p.stmt.QueryRow(ctx, q, dest, args...)
+		return err
+	})
+	return found, err
+}
+
+// Untouched reports whether err is that of a FinishOrFail that affected no row.
+func (d *Dialect) Untouched(err error) bool {
+	return d.Records.Untouched != "" && Code(err) == d.Records.Untouched
+}
+
+// RowClaim inserts business rows. An error of class Duplicate means that a unique key other than
+// the claimed one refused a row.
+type RowClaim struct {
+	dialect *Dialect
+	columns int
+	text    string
+	one     core.Stmt
+}
+
+// RowClaim compiles the insert. The names are quoted already.
+func (d *Dialect) RowClaim(table string, columns, key []string) RowClaim {
+	text := d.Rows.Insert(table, columns, key)
+	return RowClaim{d, len(columns), text, d.Compile("row.claim", text)}
+}
+
+// Run inserts one row. It does not win if a row with this key exists. On MySQL and MariaDB it
+// does not win either if another unique key refused the row: a read of the claimed key tells.
+func (c RowClaim) Run(ctx context.Context, q core.Querier, args ...any) (won bool, err error) {
+	r, err := c.one.Exec(ctx, q, args...)
+	if err != nil {
+		return false, c.lost(err)
+	}
+	return c.dialect.Rows.Verdict.Won(r), nil
+}
+
+// RunAll inserts n rows, all of them or none. It inserts none if a key exists, as in Run.
+func (c RowClaim) RunAll(ctx context.Context, q core.Querier, n int, args ...any) (all bool, err error) {
+	tuples := make([]string, n)
+	for i := range tuples {
+		tuples[i] = Tuple(i*c.columns+1, c.columns)
+	}
+	insert := c.dialect.Compile("row.claim", strings.Replace(c.text, Tuple(1, c.columns), strings.Join(tuples, ", "), 1))
+	if c.dialect.Rows.Verdict == ByDuplicate { // a refused statement is undone as a whole
+		_, err := insert.Exec(ctx, q, args...)
+		return err == nil, c.lost(err)
+	}
+	// The statement skips existing rows.
+	if _, err := (core.Stmt{Name: "row.savepoint", Text: `SAVEPOINT holdfast_batch`}).Exec(ctx, q); err != nil {
+		return false, err
+	}
+	r, err := insert.Exec(ctx, q, args...)
+	if err != nil {
+		return false, err
+	}
+	all = r.Affected == int64(n)
+	end := `RELEASE SAVEPOINT holdfast_batch`
+	if !all {
+		end = `ROLLBACK TO SAVEPOINT holdfast_batch`
+	}
+	_, err = (core.Stmt{Name: "row.savepoint end", Text: end}).Exec(ctx, q)
+	return all, err
+}
+
+// lost returns nil if err only means that the claim lost.
+func (c RowClaim) lost(err error) error {
+	if c.dialect.Rows.Verdict == ByDuplicate && c.dialect.Classify(err) == Duplicate {
+		return nil
+	}
+	return err
+}
+
+// Tuple returns ($from, $from+1, …) with n parameters.
+func Tuple(from, n int) string {
+	p := make([]string, n)
+	for i := range p {
+		p[i] = "$" + strconv.Itoa(from+i)
+	}
+	return "(" + strings.Join(p, ", ") + ")"
+}
