@@ -86,17 +86,11 @@ func (s *store) free(ctx context.Context, t freeing) (keeper.Freed, error) {
 }
 
 func (s *store) freeAlone(ctx context.Context, t freeing) (f keeper.Freed, err error) {
-	err = s.Retry(ctx, s.Ambiguous(&f.Ambiguous, func(q core.Querier) (err error) {
-		var ended, waiters int64
-		if s.Dialect.Leases.ReleaseTells {
-			_, err = s.release.QueryRow(ctx, q, []any{&ended, &waiters}, t.name, t.owner[:], s.Self[:])
-		} else {
-			var r core.Result
-			r, err = s.release.Exec(ctx, q, t.name, t.owner[:])
-			ended = r.Affected
-		}
-		f.Was, f.Notify = err == nil && ended > 0, err == nil && waiters > 0
+	ambiguous := false
+	err = s.Retry(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
+		f, err = s.sql.Release.Run(ctx, q, t.name, t.owner, s.Self)
 		return err
 	}))
+	f.Ambiguous = ambiguous
 	return f, err
 }
