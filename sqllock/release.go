@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -14,7 +15,7 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 	var f keeper.Freed
 	var err error
 	if next := m.finish(l); next != nil {
-		f = m.pass(ctx, l, next)
+		f = m.handOver(ctx, l, next)
 	}
 	passed := f.Was
 	if !passed {
@@ -52,6 +53,38 @@ func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 		m.k.Flights.Add(1)
 	}
 	return next
+}
+
+// handOver hands the lock over to the first waiter, in one statement. Ambiguous is set in the
+// result when an answer was lost.
+func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keeper.Freed {
+	defer m.k.Flights.Add(-1)
+	a := keeper.Attempt{Name: w.name, Owner: keeper.NewOwnerID(), TTL: w.TTL}
+	sent := time.Now()
+	v, ambiguous, err := m.store.handOver(ctx, l.Owner, a)
+	var lease *keeper.Lease
+	passed := err == nil && v.Won
+	switch {
+	case passed:
+		lease, _ = m.begin(w.q.key, a, w.Settings, v.Token, sent)
+	case ambiguous:
+		m.k.Abandon(m, a)
+	}
+	m.k.Mu.Lock()
+	w.passing = false
+	gone := w.gone
+	if !gone {
+		w.lease = lease
+		signal(w.event)
+	}
+	if lease == nil {
+		m.wake(w.q.key)
+	}
+	m.k.Mu.Unlock()
+	if gone && lease != nil {
+		_ = lease.Release(ctx) // to the next waiter
+	}
+	return keeper.Freed{Was: passed, Ambiguous: ambiguous}
 }
 
 // Sweep releases abandoned attempts.

@@ -129,9 +129,9 @@ func answerOf(outcome lockstmt.Outcome, state lockstmt.State) keeper.Answer {
 	return keeper.Answer{State: state, Won: outcome == lockstmt.Granted}
 }
 
-// pass hands the term of one owner over to an attempt. If an answer was lost, the row shows the
+// handOver hands the term of one owner over to an attempt. If an answer was lost, the row shows the
 // outcome, or ambiguous reports that the attempt may have been granted.
-func (s *store) pass(ctx context.Context, from keeper.OwnerID, a keeper.Attempt) (v keeper.Answer, ambiguous bool, err error) {
+func (s *store) handOver(ctx context.Context, from keeper.OwnerID, a keeper.Attempt) (v keeper.Answer, ambiguous bool, err error) {
 	err = s.Retry(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
 		outcome, state, err := s.sql.HandOver.RunFrom(ctx, q, from, a, s.Holder)
 		v = answerOf(outcome, state)
