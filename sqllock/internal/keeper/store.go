@@ -14,11 +14,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 )
 
-// The types of the statements.
 type (
+	// OwnerID identifies one attempt to acquire a lock.
 	OwnerID = lockstmt.OwnerID
+	// Attempt is one attempt to acquire a lock.
 	Attempt = lockstmt.Attempt
-	Freed   = lockstmt.Freed
+	// Freed is the outcome of ending a term.
+	Freed = lockstmt.Freed
 )
 
 // NewOwnerID returns a new random id.
