@@ -22,33 +22,9 @@ func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...AcquireOpt
 	return (*Lease)(lease), err
 }
 
-// TryAcquire tries once to acquire the lock on key. It does not wait for the holder.
-//
-// Errors: [ErrHeld] as a *[HeldError] with the holder, and the errors of Acquire.
-func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...AcquireOptions) (*Lease, error) {
-	s, err := l.settings(ctx, opts)
-	lease, err := l.leases.tryAcquire(ctx, key, s, err)
-	return (*Lease)(lease), err
-}
-
-// Do acquires the lock on key, runs fn and releases the lock, also when fn panics.
-//
-// fn has two contexts. Use ctx, from the enclosing function, for the database: begin
-// transactions on it, with [Locker.InTx]. Use lease.Context() for work outside the database: it
-// ends with the lease and with ctx.
-//
-// Errors: the error of fn; the errors of Acquire, and then fn did not run; [ErrLost] or
-// [ErrClosed] when fn returned nil after the lease had ended. In that case the guarded
-// transactions of fn stand, and its other work may have overlapped with the work of the next
-// holder. Do ignores other errors of the release: the lease ends with its TTL.
-func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(lease *Lease) error, opts ...AcquireOptions) error {
-	s, err := l.settings(ctx, opts)
-	s.Within = ctx
-	acquire := func(ctx context.Context) (*keeper.Lease, error) { return l.leases.acquire(ctx, key, s, err) }
-	return l.leases.k.Do(ctx, "lease.do", trace.LockLease, acquire, func(lease *keeper.Lease) error { return fn((*Lease)(lease)) })
-}
-
-// acquire is Acquire with settings. wrong is an error in the options.
+// acquire is Acquire with settings. wrong is an error in the options. A call that finds the lock
+// free is the first in the queue of its key, and asks the database: one statement grants the
+// lock, and attempt begins the lease. All others go on in wait.
 func (m *leases) acquire(ctx context.Context, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
 	ctx, op := m.k.StartSpan(ctx, trace.LockLease, "acquire")
 	defer func() { op.End(err, keeper.Acquired) }()
@@ -56,17 +32,59 @@ func (m *leases) acquire(ctx context.Context, key string, s keeper.Settings, wro
 	if err != nil {
 		return nil, err
 	}
-	return m.wait(ctx, m.join(key, name, s))
+	w, first := m.join(key, name, s)
+	if first {
+		if lease, err = m.ask(ctx, w); lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	return m.wait(ctx, w) // another call of this process, or another process, has the lock
 }
 
-func (m *leases) tryAcquire(ctx context.Context, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
-	ctx, op := m.k.StartCall(ctx, "lease.try_acquire", trace.LockLease)
-	defer func() { op.End(err, keeper.Acquired) }()
-	name, err := check(ctx, key, wrong)
-	if err != nil {
-		return nil, err
+// attempt asks the database once, and begins the lease if the lock was granted. A free lock whose
+// row this process has used takes one statement.
+func (m *leases) attempt(ctx context.Context, key string, name []byte, s keeper.Settings) (*keeper.Lease, keeper.Answer, error) {
+	if !m.depart() {
+		return nil, keeper.Answer{}, ErrClosed
 	}
-	return m.try(ctx, key, name, s)
+	defer m.k.Flights.Add(-1)
+	a := keeper.Attempt{Name: name, Owner: keeper.NewOwnerID(), TTL: s.TTL}
+	sent := time.Now() // before the request leaves
+	v, err := m.store.acquire(ctx, a)
+	if err != nil || !v.Won {
+		return nil, v, m.notGranted(ctx, a, v, err)
+	}
+	a.Ambiguous = v.Ambiguous
+	lease, err := m.begin(key, a, s, v.Token, sent)
+	if lease != nil {
+		m.k.Mu.Lock()
+		m.queue(key).since = sent
+		m.k.Mu.Unlock()
+	}
+	return lease, keeper.Answer{}, err
+}
+
+// depart counts an attempt, unless the Locker is closed.
+func (m *leases) depart() bool {
+	m.k.Mu.Lock()
+	defer m.k.Mu.Unlock()
+	if !m.k.Closed {
+		m.k.Flights.Add(1)
+	}
+	return !m.k.Closed
+}
+
+// notGranted returns the error of an attempt. It abandons an attempt that may have been granted,
+// or may be granted later.
+func (m *leases) notGranted(ctx context.Context, a keeper.Attempt, v keeper.Answer, err error) error {
+	a.Ambiguous = v.Ambiguous || err != nil && !m.store.Dialect.RolledBack(err)
+	if !v.Won && a.Ambiguous {
+		m.k.Abandon(m, a)
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // check validates the arguments of a call and returns the name of the lock's row.
@@ -78,6 +96,25 @@ func check(ctx context.Context, key string, wrong error) (name []byte, err error
 		return nil, wrong
 	}
 	return name, context.Cause(ctx)
+}
+
+// TryAcquire tries once to acquire the lock on key. It does not wait for the holder.
+//
+// Errors: [ErrHeld] as a *[HeldError] with the holder, and the errors of Acquire.
+func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...AcquireOptions) (*Lease, error) {
+	s, err := l.settings(ctx, opts)
+	lease, err := l.leases.tryAcquire(ctx, key, s, err)
+	return (*Lease)(lease), err
+}
+
+func (m *leases) tryAcquire(ctx context.Context, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
+	ctx, op := m.k.StartCall(ctx, "lease.try_acquire", trace.LockLease)
+	defer func() { op.End(err, keeper.Acquired) }()
+	name, err := check(ctx, key, wrong)
+	if err != nil {
+		return nil, err
+	}
+	return m.try(ctx, key, name, s)
 }
 
 // tries is how often TryAcquire tries for a row that seems free but is locked, usually by a
@@ -103,82 +140,19 @@ func (m *leases) try(ctx context.Context, key string, name []byte, s keeper.Sett
 	}
 }
 
-// attempt asks the database once for a lease.
-func (m *leases) attempt(ctx context.Context, key string, name []byte, s keeper.Settings) (*keeper.Lease, keeper.Answer, error) {
-	m.k.Mu.Lock()
-	if m.k.Closed {
-		m.k.Mu.Unlock()
-		return nil, keeper.Answer{}, ErrClosed
-	}
-	m.k.Flights.Add(1)
-	m.k.Mu.Unlock()
-	defer m.k.Flights.Add(-1)
-	a := keeper.Attempt{Name: name, Owner: keeper.NewOwnerID(), TTL: s.TTL}
-	sent := time.Now() // before the request leaves
-	v, err := m.store.acquire(ctx, a)
-	a.Ambiguous = v.Ambiguous || err != nil && !m.store.Dialect.RolledBack(err)
-	if !v.Won && a.Ambiguous {
-		m.k.Abandon(m, a) // it may have been granted, or may be granted later
-	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil || !v.Won {
-		return nil, v, err
-	}
-	lease, err := m.begin(key, a, s, v.Token, sent)
-	if lease != nil {
-		m.k.Mu.Lock()
-		m.queue(key).since = sent
-		m.k.Mu.Unlock()
-	}
-	return lease, keeper.Answer{}, err
-}
-
-// askAtOnce is how many waiting calls, for different keys, may query the database at the same
-// time. Each needs a connection, and the pool may be unbounded.
-const askAtOnce = 64
-
-// ask makes the attempt of the first waiter of a key.
-func (m *leases) ask(ctx context.Context, w *waiter) (*keeper.Lease, time.Duration, error) {
-	select {
-	case m.asking <- struct{}{}:
-		defer func() { <-m.asking }()
-	case <-ctx.Done():
-		return nil, 0, context.Cause(ctx)
-	}
-	lease, v, err := m.attempt(ctx, w.q.key, w.name, w.Settings)
-	return lease, v.Left, err
-}
-
-// pass hands the lock over to the first waiter, in one statement. Ambiguous is set in the
-// result when an answer was lost.
-func (m *leases) pass(ctx context.Context, l *keeper.Lease, w *waiter) keeper.Freed {
-	defer m.k.Flights.Add(-1)
-	a := keeper.Attempt{Name: w.name, Owner: keeper.NewOwnerID(), TTL: w.TTL}
-	sent := time.Now()
-	v, ambiguous, err := m.store.pass(ctx, l.Owner, a)
-	var lease *keeper.Lease
-	passed := err == nil && v.Won
-	switch {
-	case passed:
-		lease, _ = m.begin(w.q.key, a, w.Settings, v.Token, sent)
-	case ambiguous:
-		m.k.Abandon(m, a)
-	}
-	m.k.Mu.Lock()
-	w.passing = false
-	gone := w.gone
-	if !gone {
-		w.lease = lease
-		signal(w.event)
-	}
-	if lease == nil {
-		m.wake(w.q.key)
-	}
-	m.k.Mu.Unlock()
-	if gone && lease != nil {
-		_ = lease.Release(ctx) // to the next waiter
-	}
-	return keeper.Freed{Was: passed, Ambiguous: ambiguous}
+// Do acquires the lock on key, runs fn and releases the lock, also when fn panics.
+//
+// fn has two contexts. Use ctx, from the enclosing function, for the database: begin
+// transactions on it, with [Locker.InTx]. Use lease.Context() for work outside the database: it
+// ends with the lease and with ctx.
+//
+// Errors: the error of fn; the errors of Acquire, and then fn did not run; [ErrLost] or
+// [ErrClosed] when fn returned nil after the lease had ended. In that case the guarded
+// transactions of fn stand, and its other work may have overlapped with the work of the next
+// holder. Do ignores other errors of the release: the lease ends with its TTL.
+func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(lease *Lease) error, opts ...AcquireOptions) error {
+	s, err := l.settings(ctx, opts)
+	s.Within = ctx
+	acquire := func(ctx context.Context) (*keeper.Lease, error) { return l.leases.acquire(ctx, key, s, err) }
+	return l.leases.k.Do(ctx, "lease.do", trace.LockLease, acquire, func(lease *keeper.Lease) error { return fn((*Lease)(lease)) })
 }

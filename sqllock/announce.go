@@ -39,13 +39,8 @@ type announcement struct {
 // announce writes the rows of waiters, so that other processes list them and notify this
 // process when they release. A write that fails is repeated with the next poll.
 func (m *leases) announce(ctx context.Context, due []announcement) {
-	for len(due) > 0 {
-		n := 1 // a power of two of rows; no padding, because the names in one list must differ
-		for 2*n <= min(len(due), pollBatch) {
-			n *= 2
-		}
-		_ = m.store.announce(ctx, due[:n])
-		due = due[n:]
+	for rows := range core.Chunks(due, pollBatch) { // the names in one statement must differ
+		_ = m.store.announce(ctx, rows)
 	}
 }
 
@@ -59,7 +54,7 @@ func (s *store) announce(ctx context.Context, rows []announcement) error {
 		texts[i] = strings.NewReplacer("{name}", "$"+strconv.Itoa(n+1), "{count}", "$"+strconv.Itoa(n+2)).Replace(d.AnnounceRow)
 	}
 	stmt := s.Compile("announce", strings.ReplaceAll(d.Announce, "{rows}", strings.Join(texts, ", ")))
-	return s.OnConn(ctx, "", func(q core.Querier) error {
+	return s.OnConn(ctx, func(q core.Querier) error {
 		_, err := stmt.Exec(ctx, q, args...)
 		return err
 	})

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
@@ -44,7 +43,7 @@ func (l *Locker[Tx]) Guard(ctx context.Context, tx Tx, terms ...Term) (err error
 		return err
 	}
 	if err := l.guard(ctx, q, kept); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+		ctx, cancel := core.Cleanup(ctx)
 		defer cancel()
 		_ = l.access.Rollback(ctx, tx) // fails if the connection or the transaction has ended
 		return err

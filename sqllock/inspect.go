@@ -165,25 +165,28 @@ func (s *store) listLeases(ctx context.Context, after, before []byte, all bool, 
 	if all {
 		free = 1
 	}
-	err = s.OnConn(ctx, "", func(q core.Querier) error {
-		page = nil
+	err = s.OnConn(ctx, func(q core.Querier) error {
 		rows, err := stmt.Query(ctx, q, after, before, limit, free)
-		return keeper.Each(rows, err, func() error {
-			var name, owner []byte
-			var left, since int64
-			var forced *int64
-			var i Info
-			if err := rows.Scan(&name, &owner, &i.Token, &i.Waiting, &left, &i.Holder, &since, &i.Value, &forced, &i.Forced.By, &i.Forced.Reason); err != nil {
-				return err
-			}
-			i.Key, i.Remaining, i.Since = string(name[1:]), keeper.Micros(left), time.UnixMicro(since).UTC()
-			i.Held = owner != nil && left > 0
-			if forced != nil {
-				i.Forced.At = time.UnixMicro(*forced).UTC()
-			}
-			page = append(page, i)
-			return nil
-		})
+		if err != nil {
+			return err
+		}
+		page, err = core.Collect(rows, scanInfo)
+		return err
 	})
 	return page, err
+}
+
+func scanInfo(row core.Row) (i Info, err error) {
+	var name, owner []byte
+	var left, since int64
+	var forced *int64
+	if err := row.Scan(&name, &owner, &i.Token, &i.Waiting, &left, &i.Holder, &since, &i.Value, &forced, &i.Forced.By, &i.Forced.Reason); err != nil {
+		return Info{}, err
+	}
+	i.Key, i.Remaining, i.Since = string(name[1:]), keeper.Micros(left), time.UnixMicro(since).UTC()
+	i.Held = owner != nil && left > 0
+	if forced != nil {
+		i.Forced.At = time.UnixMicro(*forced).UTC()
+	}
+	return i, nil
 }

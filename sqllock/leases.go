@@ -53,11 +53,11 @@ func (m *leases) begin(key string, a keeper.Attempt, s keeper.Settings, token in
 
 // Renew and Remaining run the statements of leases.
 func (m *leases) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.OwnerID]bool, error) {
-	return m.store.Renew(ctx, m.store.Dialect.Leases.Renew, ttl, batch)
+	return m.store.Renew(ctx, m.store.sql.Renew, ttl, batch)
 }
 
 func (m *leases) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.OwnerID]time.Duration, error) {
-	return m.store.Remaining(ctx, m.store.Dialect.Leases.Remaining, batch)
+	return m.store.Remaining(ctx, m.store.sql.Remaining, batch)
 }
 
 // Ended forgets a lease. After a lost lease the next waiter queries the database at once. After

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,19 +30,21 @@ type notifier struct {
 	m      *leases
 	listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error
 	name   string
+	stmt   string // subscribes to name
 
 	hears  atomic.Bool
 	sends  *schedule.Schedule[string]
 	mu     sync.Mutex
 	needed time.Time     // when a waiter last needed the connection
 	ended  chan struct{} // closed when the goroutine that listens ends; nil while none runs
-	never  bool          // the handle cannot listen
+	never  bool          // the engine or the handle cannot listen
 	after  time.Time     // do not listen before this time
 }
 
 func newNotifier(m *leases, listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error) *notifier {
 	b := &notifier{m: m, listen: listen, name: "holdfast_" + hex.EncodeToString([]byte(m.store.ID))}
-	b.never = m.store.Dialect.Leases.Listen == ""
+	stmt, supported := m.store.sql.Listen(b.name)
+	b.stmt, b.never = stmt, !supported
 	b.sends = schedule.New(m.k.Ctx, 0, b.send)
 	return b
 }
@@ -60,10 +61,9 @@ func (b *notifier) send(ctx context.Context, payloads []string) {
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	s := b.m.store
-	stmt := s.Dialect.Compile("locks.notify", s.Dialect.Leases.Notify)
 	for _, p := range payloads {
-		err := s.OnConn(ctx, "", func(q core.Querier) error {
-			_, err := stmt.Exec(ctx, q, b.name, p)
+		err := s.OnConn(ctx, func(q core.Querier) error {
+			_, err := s.sql.Notify.Exec(ctx, q, b.name, p)
 			return err
 		})
 		if err != nil {
@@ -104,7 +104,7 @@ func (b *notifier) run(ended chan struct{}) {
 	var opened atomic.Int64 // when the test notification was sent
 	go b.watch(ctx, cancel, &opened)
 	test := keeper.NewOwnerID().String()
-	err := b.listen(ctx, strings.ReplaceAll(b.m.store.Dialect.Leases.Listen, "{channel}", b.m.store.Dialect.Ident(b.name)), func() {
+	err := b.listen(ctx, b.stmt, func() {
 		opened.Store(time.Now().UnixNano())
 		b.sends.Set(test, time.Now())
 	}, func(payload string) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
@@ -67,22 +68,14 @@ func (m *leases) poll(ctx context.Context, due []*waiter) {
 }
 
 // readExpiries reads how long each lock remains held. A lock without a row is free.
-func (m *leases) readExpiries(ctx context.Context, batch []*waiter) (map[string]time.Duration, error) {
+func (m *leases) readExpiries(ctx context.Context, batch []*waiter) (left map[string]time.Duration, err error) {
 	names := make([][]byte, len(batch))
 	for i, w := range batch {
 		names[i] = w.name
 	}
-	names = keeper.Pad(names)
-	stmt := m.store.List("waits", m.store.Dialect.Leases.Waits, 1, len(names))
-	left := make(map[string]time.Duration, len(batch))
-	err := m.store.Rows(ctx, stmt, func(name []byte, n int64) { left[string(name)] = keeper.Micros(n) }, anys(names)...)
+	err = m.store.OnConn(ctx, func(q core.Querier) error {
+		left, err = m.store.sql.Waits.Run(ctx, q, names)
+		return err
+	})
 	return left, err
-}
-
-func anys[T any](list []T) []any {
-	out := make([]any, len(list))
-	for i, v := range list {
-		out[i] = v
-	}
-	return out
 }

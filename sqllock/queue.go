@@ -54,16 +54,61 @@ func (m *leases) queue(key string) *queue {
 	return q
 }
 
-// join adds a call to its key's queue.
-func (m *leases) join(key string, name []byte, s keeper.Settings) *waiter {
+// join adds a call to its key's queue. first reports whether it must ask the database now.
+func (m *leases) join(key string, name []byte, s keeper.Settings) (w *waiter, first bool) {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	q := m.queue(key)
-	w := &waiter{q: q, Settings: s, name: name, event: make(chan struct{}, 1)}
+	w = &waiter{q: q, Settings: s, name: name, event: make(chan struct{}, 1)}
 	q.waiters = append(q.waiters, w)
 	w.lease = q.again(s.By)
 	m.wake(key)
-	return w
+	return w, m.asksNow(w)
+}
+
+// asksNow reports whether w is the waiter that must ask the database now. The caller must then
+// call ask. The keeper's Mu is held.
+func (m *leases) asksNow(w *waiter) bool {
+	if m.k.Closed || w.lease != nil || !w.ask || w.passing || w.q.waiters[0] != w || time.Until(w.from) > 0 {
+		return false
+	}
+	w.ask, w.asking = false, true
+	return true
+}
+
+// askAtOnce is how many waiting calls, for different keys, may query the database at the same
+// time. Each needs a connection, and the pool may be unbounded.
+const askAtOnce = 64
+
+// ask makes the attempt of the first waiter of a key. Unless it returns a lease or an error, the
+// waiter stays in the queue.
+func (m *leases) ask(ctx context.Context, w *waiter) (*keeper.Lease, error) {
+	lease, left, err := m.askInTurn(ctx, w)
+	m.k.Mu.Lock()
+	defer m.k.Mu.Unlock()
+	w.asking = false
+	switch {
+	case lease != nil || err != nil:
+		m.leave(w)
+	case w.q.local == nil: // another process has the lock
+		m.watch(w, left)
+	default:
+		if w.lease = w.q.again(w.By); w.lease != nil {
+			signal(w.event)
+		}
+	}
+	return lease, err
+}
+
+func (m *leases) askInTurn(ctx context.Context, w *waiter) (*keeper.Lease, time.Duration, error) {
+	select {
+	case m.asking <- struct{}{}:
+		defer func() { <-m.asking }()
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
+	lease, v, err := m.attempt(ctx, w.q.key, w.name, w.Settings)
+	return lease, v.Left, err
 }
 
 // leave removes a call from its queue. The keeper's Mu is held.
@@ -110,47 +155,41 @@ func (q *queue) next() *waiter {
 func (m *leases) wait(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 	for {
 		m.k.Mu.Lock()
-		switch pause := time.Until(w.from); {
-		case w.lease != nil:
+		over, err := m.over(ctx, w)
+		if over {
 			m.leave(w)
 			m.k.Mu.Unlock()
-			return w.lease, nil
-		case m.k.Closed:
-			m.leave(w)
-			m.k.Mu.Unlock()
-			return nil, ErrClosed
-		case ctx.Err() != nil:
-			m.leave(w)
-			m.k.Mu.Unlock()
-			return nil, context.Cause(ctx)
-		case w.ask && !w.passing && w.q.waiters[0] == w && pause <= 0:
-			w.ask, w.asking = false, true
-			m.k.Mu.Unlock()
-			lease, left, err := m.ask(ctx, w)
-			m.k.Mu.Lock()
-			w.asking = false
-			if lease != nil || err != nil {
-				m.leave(w)
-				m.k.Mu.Unlock()
+			return w.lease, err
+		}
+		asks := m.asksNow(w)
+		if w.ask && !w.passing && w.q.waiters[0] == w { // it asks at w.from
+			m.waits.Set(w, w.from)
+		}
+		m.k.Mu.Unlock()
+		if asks {
+			if lease, err := m.ask(ctx, w); lease != nil || err != nil {
 				return lease, err
 			}
-			if w.q.local == nil {
-				m.watch(w, left)
-			} else if w.lease = w.q.again(w.By); w.lease != nil {
-				signal(w.event)
-			}
-			m.k.Mu.Unlock()
-		case w.ask && !w.passing && w.q.waiters[0] == w:
-			m.waits.Set(w, w.from)
-			m.k.Mu.Unlock()
-		default:
-			m.k.Mu.Unlock()
 		}
 		select {
 		case <-w.event:
 		case <-ctx.Done():
 		}
 	}
+}
+
+// over reports whether a call need not wait any longer, and its error unless it was given a
+// lease. The keeper's Mu is held.
+func (m *leases) over(ctx context.Context, w *waiter) (bool, error) {
+	switch {
+	case w.lease != nil:
+		return true, nil
+	case m.k.Closed:
+		return true, ErrClosed
+	case ctx.Err() != nil:
+		return true, context.Cause(ctx)
+	}
+	return false, nil
 }
 
 // again counts one more acquisition by the owner of the lease that this process holds. It

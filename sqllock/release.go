@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -14,7 +15,7 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 	var f keeper.Freed
 	var err error
 	if next := m.finish(l); next != nil {
-		f = m.pass(ctx, l, next)
+		f = m.handOver(ctx, l, next)
 	}
 	passed := f.Was
 	if !passed {
@@ -54,6 +55,38 @@ func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 	return next
 }
 
+// handOver hands the lock over to the first waiter, in one statement. Ambiguous is set in the
+// result when an answer was lost.
+func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keeper.Freed {
+	defer m.k.Flights.Add(-1)
+	a := keeper.Attempt{Name: w.name, Owner: keeper.NewOwnerID(), TTL: w.TTL}
+	sent := time.Now()
+	v, ambiguous, err := m.store.handOver(ctx, l.Owner, a)
+	var lease *keeper.Lease
+	passed := err == nil && v.Won
+	switch {
+	case passed:
+		lease, _ = m.begin(w.q.key, a, w.Settings, v.Token, sent)
+	case ambiguous:
+		m.k.Abandon(m, a)
+	}
+	m.k.Mu.Lock()
+	w.passing = false
+	gone := w.gone
+	if !gone {
+		w.lease = lease
+		signal(w.event)
+	}
+	if lease == nil {
+		m.wake(w.q.key)
+	}
+	m.k.Mu.Unlock()
+	if gone && lease != nil {
+		_ = lease.Release(ctx) // to the next waiter
+	}
+	return keeper.Freed{Was: passed, Ambiguous: ambiguous}
+}
+
 // Sweep releases abandoned attempts.
 func (m *leases) Sweep(ctx context.Context, due []keeper.Abandoned) {
 	for _, a := range due {
@@ -86,17 +119,11 @@ func (s *store) free(ctx context.Context, t freeing) (keeper.Freed, error) {
 }
 
 func (s *store) freeAlone(ctx context.Context, t freeing) (f keeper.Freed, err error) {
-	err = s.Retry(ctx, s.Ambiguous(&f.Ambiguous, func(q core.Querier) (err error) {
-		var ended, waiters int64
-		if s.Dialect.Leases.ReleaseTells {
-			_, err = s.release.QueryRow(ctx, q, []any{&ended, &waiters}, t.name, t.owner[:], s.Self[:])
-		} else {
-			var r core.Result
-			r, err = s.release.Exec(ctx, q, t.name, t.owner[:])
-			ended = r.Affected
-		}
-		f.Was, f.Notify = err == nil && ended > 0, err == nil && waiters > 0
+	ambiguous := false
+	err = s.Retry(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
+		f, err = s.sql.Release.Run(ctx, q, t.name, t.owner, s.Self)
 		return err
 	}))
+	f.Ambiguous = ambiguous
 	return f, err
 }

@@ -205,23 +205,13 @@ func (q *Queue) add(i info) {
 func (s *store) eachTicket(ctx context.Context, text string, f func(info), args ...any) error {
 	stmt := s.Compile("line", text)
 	var all []info
-	err := s.OnConn(ctx, "", func(q core.Querier) error {
-		all = nil
+	err := s.OnConn(ctx, func(q core.Querier) error {
 		rows, err := stmt.Query(ctx, q, args...)
-		return keeper.Each(rows, err, func() error {
-			var i info
-			var left, since int64
-			var forced *int64
-			if err := rows.Scan(&i.name, &i.Token, &i.Permits, &i.capacity, &i.Holder, &since, &left, &forced, &i.forced.By, &i.forced.Reason); err != nil {
-				return err
-			}
-			i.Since, i.Remaining = time.UnixMicro(since).UTC(), keeper.Micros(left)
-			if forced != nil {
-				i.forced.At = time.UnixMicro(*forced).UTC()
-			}
-			all = append(all, i)
-			return nil
-		})
+		if err != nil {
+			return err
+		}
+		all, err = core.Collect(rows, scanInfo)
+		return err
 	})
 	if err != nil {
 		return err
@@ -230,4 +220,15 @@ func (s *store) eachTicket(ctx context.Context, text string, f func(info), args 
 		f(i)
 	}
 	return nil
+}
+
+func scanInfo(row core.Row) (i info, err error) {
+	var left, since int64
+	var forced *int64
+	err = row.Scan(&i.name, &i.Token, &i.Permits, &i.capacity, &i.Holder, &since, &left, &forced, &i.forced.By, &i.forced.Reason)
+	i.Since, i.Remaining = time.UnixMicro(since).UTC(), keeper.Micros(left)
+	if forced != nil {
+		i.forced.At = time.UnixMicro(*forced).UTC()
+	}
+	return i, err
 }

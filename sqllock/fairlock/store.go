@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
@@ -17,13 +18,15 @@ import (
 type store struct {
 	*keeper.Store
 
-	anchor, draw, enterStmt, readStmt, confirmStmt, expired, releaseStmt core.Stmt
+	sql *lockstmt.Tickets
+
+	anchor, readStmt, confirmStmt, expired, releaseStmt core.Stmt
 }
 
 func newStore(k *keeper.Store) *store {
 	c := &k.Dialect.Tickets
 	return &store{
-		Store: k, anchor: k.Compile("anchor", c.Make), draw: k.Compile("draw", c.Draw), enterStmt: k.Compile("enter", c.Enter),
+		Store: k, sql: k.Tickets(), anchor: k.Compile("anchor", c.Make),
 		readStmt: k.Compile("look in line", c.Look), confirmStmt: k.Compile("confirm", c.Confirm), expired: k.Compile("dead", c.Dead),
 		releaseStmt: k.Compile("leave", c.Release),
 	}
@@ -78,7 +81,7 @@ func (s *store) enter(ctx context.Context, name []byte, batch []entry) error {
 }
 
 func (s *store) enterOn(ctx context.Context, q core.Querier, name []byte, batch []entry) error {
-	last, err := s.number(ctx, q, s.draw, name, len(batch))
+	last, err := s.sql.Draw.Run(ctx, q, name, len(batch))
 	switch {
 	case err != nil:
 		return err
@@ -93,7 +96,7 @@ func (s *store) enterOn(ctx context.Context, q core.Querier, name []byte, batch 
 		if e.now {
 			now = 1
 		}
-		n, err := s.number(ctx, q, s.enterStmt, name, e.Token, e.Owner[:], e.units, e.capacity, s.Holder, e.TTL.Microseconds(), now)
+		n, err := s.sql.Enter.Run(ctx, q, name, e.Token, e.Owner[:], e.units, e.capacity, s.Holder, e.TTL.Microseconds(), now)
 		if err != nil {
 			return err
 		}
@@ -104,19 +107,6 @@ func (s *store) enterOn(ctx context.Context, q core.Querier, name []byte, batch 
 		return errRefused // there is nothing to commit
 	}
 	return nil
-}
-
-// number runs a write that returns a number. 0 means that it returned none.
-func (s *store) number(ctx context.Context, q core.Querier, stmt core.Stmt, args ...any) (n int64, err error) {
-	if !s.Dialect.Tickets.ByInsertID {
-		_, err = stmt.QueryRow(ctx, q, []any{&n}, args...)
-		return n, err
-	}
-	r, err := stmt.Exec(ctx, q, args...)
-	if err != nil || r.Affected == 0 {
-		return 0, err
-	}
-	return r.InsertID, nil
 }
 
 // release deletes a ticket.
@@ -135,10 +125,10 @@ func (s *store) releaseAll(ctx context.Context, batch []keeper.Abandoned) (all b
 	for i, f := range batch {
 		names[i], owners[i] = []byte(f.Name), f.Owner[:]
 	}
-	names, owners = keeper.Pad(names), keeper.Pad(owners)
+	names, owners = core.Pad(names), core.Pad(owners)
 	stmt := s.List("leave", s.Dialect.Tickets.Leave, 1, len(names))
 	args := slices.Concat(names, owners)
-	return all, s.OnConn(ctx, s.Dialect.Leases.ManyBefore, func(q core.Querier) error {
+	return all, s.OnMany(ctx, func(q core.Querier) error {
 		r, err := stmt.Exec(ctx, q, args...)
 		all = r.Affected == int64(len(batch))
 		return err
@@ -171,7 +161,7 @@ func (v view) onlyExpired(a ask) bool {
 }
 
 func (s *store) readQueue(ctx context.Context, name []byte) (v view, err error) {
-	err = s.OnConn(ctx, "", func(q core.Querier) error {
+	err = s.OnConn(ctx, func(q core.Querier) error {
 		var left int64
 		v = view{}
 		_, err := s.readStmt.QueryRow(ctx, q, []any{&v.Holder, &v.Token, &v.capacity, &left, &v.all, &v.living}, name)
@@ -183,6 +173,7 @@ func (s *store) readQueue(ctx context.Context, name []byte) (v view, err error) 
 
 // standing describes what is ahead of a ticket in its queue.
 type standing struct {
+	owner         []byte
 	left          time.Duration // until it expires
 	confirmed     bool
 	units, living int64
@@ -196,51 +187,55 @@ func (s *store) standings(ctx context.Context, batch []*keeper.Lease) (map[keepe
 	for _, l := range batch {
 		owners = append(owners, l.Owner[:])
 	}
-	owners = keeper.Pad(owners)
+	owners = core.Pad(owners)
 	stmt := s.List("places", strings.ReplaceAll(s.Dialect.Tickets.Places, "{owners}", "{names}"), 1, len(owners))
-	found := make(map[keeper.OwnerID]standing, len(batch))
-	return found, s.OnConn(ctx, "", func(q core.Querier) error {
-		clear(found)
+	var found map[keeper.OwnerID]standing
+	err := s.OnConn(ctx, func(q core.Querier) error {
 		rows, err := stmt.Query(ctx, q, owners...)
-		return keeper.Each(rows, err, func() error {
-			var b []byte
-			var p standing
-			var left, confirmed int64
-			if err := rows.Scan(&b, &left, &confirmed, &p.units, &p.living, &p.ahead); err != nil {
-				return err
+		if err != nil {
+			return err
+		}
+		list, err := core.Collect(rows, scanStanding)
+		found = make(map[keeper.OwnerID]standing, len(list))
+		for _, p := range list {
+			if len(p.owner) == len(keeper.OwnerID{}) {
+				found[keeper.OwnerID(p.owner)] = p
 			}
-			p.left, p.confirmed = keeper.Micros(left), confirmed == 1
-			if len(b) == len(keeper.OwnerID{}) {
-				found[keeper.OwnerID(b)] = p
-			}
-			return nil
-		})
+		}
+		return err
 	})
+	return found, err
+}
+
+func scanStanding(row core.Row) (p standing, err error) {
+	var left, confirmed int64
+	err = row.Scan(&p.owner, &left, &confirmed, &p.units, &p.living, &p.ahead)
+	p.left, p.confirmed = keeper.Micros(left), confirmed == 1
+	return p, err
 }
 
 // clearExpired deletes the expired tickets of a key, except those whose rows are locked, and
 // returns how many it deleted.
 func (s *store) clearExpired(ctx context.Context, name []byte) (n int64, err error) {
-	var tokens []any
-	err = s.OnConn(ctx, "", func(q core.Querier) error {
-		tokens = nil
+	var tokens []int64
+	err = s.OnConn(ctx, func(q core.Querier) error {
 		rows, err := s.expired.Query(ctx, q, name)
-		return keeper.Each(rows, err, func() error {
-			var token int64
-			if err := rows.Scan(&token); err != nil {
-				return err
-			}
-			tokens = append(tokens, token)
-			return nil
-		})
+		if err != nil {
+			return err
+		}
+		tokens, err = core.Collect(rows, core.Value[int64])
+		return err
 	})
 	if err != nil || len(tokens) == 0 {
 		return 0, err
 	}
-	tokens = keeper.Pad(tokens)
-	stmt := s.List("clear", strings.ReplaceAll(s.Dialect.Tickets.Clear, "{tokens}", "{names}"), 2, len(tokens))
-	return n, s.OnConn(ctx, s.Dialect.Leases.ManyBefore, func(q core.Querier) error {
-		r, err := stmt.Exec(ctx, q, append([]any{name}, tokens...)...)
+	args := []any{name}
+	for _, token := range core.Pad(tokens) {
+		args = append(args, token)
+	}
+	stmt := s.List("clear", strings.ReplaceAll(s.Dialect.Tickets.Clear, "{tokens}", "{names}"), 2, len(args)-1)
+	return n, s.OnMany(ctx, func(q core.Querier) error {
+		r, err := stmt.Exec(ctx, q, args...)
 		n = r.Affected
 		return err
 	})

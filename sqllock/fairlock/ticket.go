@@ -226,11 +226,11 @@ func (s *tickets) Sweep(ctx context.Context, due []keeper.Abandoned) {
 
 // Renew and Remaining run the statements of tickets.
 func (s *tickets) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.OwnerID]bool, error) {
-	return s.store.Renew(ctx, s.store.Dialect.Tickets.Renew, ttl, batch)
+	return s.store.Renew(ctx, s.store.sql.Renew, ttl, batch)
 }
 
 func (s *tickets) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.OwnerID]time.Duration, error) {
-	return s.store.Remaining(ctx, s.store.Dialect.Tickets.Remaining, batch)
+	return s.store.Remaining(ctx, s.store.sql.Remaining, batch)
 }
 
 // Close ends the waiting of all calls. Mu is held.

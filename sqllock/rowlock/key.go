@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/rowwait"
 	"github.com/holdfast-go/holdfast/internal/lockname"
@@ -95,7 +96,7 @@ func inTx[Tx any](ctx context.Context, l *locks[Tx], tx Tx, wait Wait, of lockOf
 	if goesOn(err) {
 		return err
 	}
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+	cleanup, cancel := core.Cleanup(ctx)
 	defer cancel()
 	_ = l.access.Rollback(cleanup, tx) // fails if the connection or the transaction has ended
 	return l.rolledBack(ctx, err)

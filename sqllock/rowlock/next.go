@@ -183,7 +183,7 @@ func (t *Table[R, Tx]) find(ctx context.Context, w *rowwait.Wait, page int, f fi
 // conditions, and returns them in the order of the keys.
 func (t *Table[R, Tx]) lockKeys(ctx context.Context, w *rowwait.Wait, n int, f filter, keys [][]any) ([]R, error) {
 	args := slices.Clone(f.values)
-	padded := pad(keys)
+	padded := core.Pad(keys)
 	for _, k := range padded {
 		args = append(args, k...)
 	}
@@ -245,46 +245,28 @@ func (t *Table[R, Tx]) withKeys(f filter, keys, n int) string {
 }
 
 // scan runs a read of whole rows.
-func (t *Table[R, Tx]) scan(ctx context.Context, stmt core.Stmt, w *rowwait.Wait, args []any) (out []R, err error) {
+func (t *Table[R, Tx]) scan(ctx context.Context, stmt core.Stmt, w *rowwait.Wait, args []any) ([]R, error) {
 	rows, err := stmt.Query(ctx, w.Querier(), args...)
-	err = each(rows, err, func() error {
-		var row R
-		if err := rows.Scan(t.mapping.Fields.Dest(reflect.ValueOf(&row).Elem())...); err != nil {
-			return err
-		}
-		out = append(out, row)
-		return nil
+	if err != nil {
+		return nil, err
+	}
+	return core.Collect(rows, func(from core.Row) (row R, err error) {
+		err = from.Scan(t.mapping.Fields.Dest(reflect.ValueOf(&row).Elem())...)
+		return row, err
 	})
-	return out, err
 }
 
 // scanKeys runs a read of keys.
-func (t *Table[R, Tx]) scanKeys(ctx context.Context, q core.Querier, stmt core.Stmt, args []any) (keys [][]any, err error) {
+func (t *Table[R, Tx]) scanKeys(ctx context.Context, q core.Querier, stmt core.Stmt, args []any) ([][]any, error) {
 	rows, err := stmt.Query(ctx, q, args...)
-	err = each(rows, err, func() error {
-		var row R
-		if err := rows.Scan(t.mapping.KeyFields.Dest(reflect.ValueOf(&row).Elem())...); err != nil {
-			return err
-		}
-		keys = append(keys, t.keyOf(&row))
-		return nil
-	})
-	return keys, err
-}
-
-// each calls f for each row of a query, and closes the rows.
-func each(rows core.Rows, err error, f func() error) error {
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for rows.Next() && err == nil {
-		err = f()
-	}
-	if err == nil {
-		err = rows.Err()
-	}
-	if e := rows.Close(); err == nil {
-		err = e
-	}
-	return err
+	return core.Collect(rows, func(from core.Row) ([]any, error) {
+		var row R
+		if err := from.Scan(t.mapping.KeyFields.Dest(reflect.ValueOf(&row).Elem())...); err != nil {
+			return nil, err
+		}
+		return t.keyOf(&row), nil
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -126,14 +125,4 @@ func (t *Table[R, Tx]) lock(ctx context.Context, w *rowwait.Wait, wait Wait, key
 // keyOf returns the key of a row in the form in which it is sent.
 func (t *Table[R, Tx]) keyOf(row *R) []any {
 	return t.mapping.KeyFields.Values(reflect.ValueOf(row).Elem(), t.forms)
-}
-
-// pad repeats the last element up to a length that is a power of two, because lists of every
-// length would fill the drivers' statement caches.
-func pad[T any](list []T) []T {
-	n := 1
-	for n < len(list) {
-		n *= 2
-	}
-	return append(slices.Clone(list), slices.Repeat(list[len(list)-1:], n-len(list))...)
 }

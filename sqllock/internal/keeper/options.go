@@ -3,11 +3,11 @@ package keeper
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // Defaults and bounds, as package sqllock documents them.
@@ -31,8 +31,7 @@ func (o Options) WithDefaults() (Options, error) {
 		o.TTL = DefaultTTL
 	}
 	if o.Holder == "" {
-		host, _ := os.Hostname() // a name for people; it may be missing
-		o.Holder = host + ":" + strconv.Itoa(os.Getpid())
+		o.Holder = core.DefaultHolder()
 	}
 	if len(o.Holder) > MaxHolder || !utf8.ValidString(o.Holder) || strings.ContainsRune(o.Holder, 0) {
 		return o, Invalid("Options.Holder", fmt.Sprintf("is not valid UTF-8 without NUL bytes, of at most %d bytes", MaxHolder))

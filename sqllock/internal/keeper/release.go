@@ -6,13 +6,9 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
-
-// Freed is the outcome of ending a term. Was reports whether the row had this term. Notify
-// reports whether other processes wait and must be notified. Ambiguous reports that an answer
-// was lost, and that its statement may have ended the term.
-type Freed struct{ Was, Ambiguous, Notify bool }
 
 // Release ends the lease once. Further calls return the same result.
 func (l *Lease) Release(ctx context.Context) error {
@@ -22,7 +18,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	l.releasing.Do(func() {
 		ctx, op := l.keeper.StartSpan(ctx, l.lock, "release")
 		defer func() { op.End(l.released, Outcome) }()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+		ctx, cancel := core.Cleanup(ctx)
 		defer cancel()
 		l.released = l.kind.Release(ctx, l)
 	})

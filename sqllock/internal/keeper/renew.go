@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
 )
@@ -126,46 +127,28 @@ func Jitter(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d)/4+1))
 }
 
-// Renew runs text, which renews terms. If text returns owners, those were renewed. If it is a
-// plain write, its row count shows only whether all were renewed.
-func (s *Store) Renew(ctx context.Context, text string, ttl time.Duration, batch []*Lease) (map[OwnerID]bool, error) {
-	names, owners := lists(batch)
-	stmt := s.List("renew", text, 2, len(names))
-	args := append([]any{ttl.Microseconds()}, append(names, owners...)...)
-	renewed := make(map[OwnerID]bool, len(batch))
-	if s.Dialect.Leases.Renewed {
-		said, _, err := s.Owners(ctx, stmt, args...)
-		for o := range said {
-			renewed[o] = true
-		}
-		return renewed, err
-	}
-	return renewed, s.OnConn(ctx, s.Dialect.Leases.ManyBefore, func(q core.Querier) error {
-		r, err := stmt.Exec(ctx, q, args...)
-		if err == nil && r.Affected == int64(len(batch)) {
-			for _, l := range batch {
-				renewed[l.Owner] = true
-			}
-		}
+// Renew runs a statement that renews terms, and returns which it renewed.
+func (s *Store) Renew(ctx context.Context, stmt lockstmt.Renew, ttl time.Duration, batch []*Lease) (renewed map[OwnerID]bool, err error) {
+	err = s.OnMany(ctx, func(q core.Querier) error {
+		renewed, err = stmt.Run(ctx, q, ttl, rowsOf(batch))
 		return err
 	})
+	return renewed, err
 }
 
-// Remaining runs text, which returns how long terms last.
-func (s *Store) Remaining(ctx context.Context, text string, batch []*Lease) (map[OwnerID]time.Duration, error) {
-	names, owners := lists(batch)
-	left := make(map[OwnerID]time.Duration, len(batch))
-	said, _, err := s.Owners(ctx, s.List("remaining", text, 1, len(names)), append(names, owners...)...)
-	for o, n := range said {
-		left[o] = Micros(n)
-	}
+// Remaining runs a statement that returns how long terms last.
+func (s *Store) Remaining(ctx context.Context, stmt lockstmt.Remaining, batch []*Lease) (left map[OwnerID]time.Duration, err error) {
+	err = s.OnConn(ctx, func(q core.Querier) error {
+		left, err = stmt.Run(ctx, q, rowsOf(batch))
+		return err
+	})
 	return left, err
 }
 
-// lists returns the names and owners of leases as lists of arguments.
-func lists(batch []*Lease) (names, owners []any) {
-	for _, l := range batch {
-		names, owners = append(names, l.Name), append(owners, l.Owner[:])
+func rowsOf(batch []*Lease) []lockstmt.Row {
+	rows := make([]lockstmt.Row, len(batch))
+	for i, l := range batch {
+		rows[i] = lockstmt.Row{Name: l.Name, Owner: l.Owner}
 	}
-	return Pad(names), Pad(owners)
+	return rows
 }

@@ -1,0 +1,96 @@
+package lockstmt
+
+import (
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Leases are the statements of the leases.
+type Leases struct {
+	// Make inserts the row of a lock and grants the lock. Take grants a lock whose row exists,
+	// and makes the row if MakeFirst never asks for it. HandOver grants the lock of one owner to
+	// another one.
+	Make, Take, HandOver Grant
+	// MakeMany and TakeMany do the same for several locks.
+	MakeMany, TakeMany GrantMany
+
+	Release     Release
+	ReleaseMany ReleaseMany
+	Renew       Renew
+	Remaining   Remaining
+	Waits       Waits
+	// Notify sends a notification. Parameters: channel, payload.
+	Notify core.Stmt
+
+	Batching Batching
+
+	makes  bool // Make exists
+	listen func(channel string) (statement string, ok bool)
+}
+
+// Batching says when requests for the same statement are worth a batch.
+type Batching struct {
+	// Alone is how many statements run alone at the same time. Least is the smallest batch.
+	Alone, Least int
+	// Life is how long a running statement delays other requests.
+	Life time.Duration
+}
+
+var (
+	manyWriters = Batching{Alone: 4, Least: 8, Life: 10 * time.Millisecond}
+	// oneWriter is for a database with one writer, where concurrent requests would only fail.
+	oneWriter = Batching{Alone: 1, Least: 2, Life: time.Second}
+)
+
+// Leases compiles the statements of the leases, for batches of at most most.
+func (t *Tables) Leases(most int) *Leases {
+	d := &t.dialect.Leases
+	l := &Leases{
+		Make:     Grant{stmt: t.Compile("make", d.Make.Text), byInsertID: d.Make.ByInsertID, look: t.Look()},
+		Take:     Grant{stmt: t.Compile("take", d.Take.Text), byInsertID: d.Take.ByInsertID, look: t.Look(), bound: d.TakeBound},
+		HandOver: Grant{stmt: t.Compile("hand over", d.HandOver.Text), byInsertID: d.HandOver.ByInsertID, look: t.Look()},
+		MakeMany: GrantMany{stmts: map[int]core.Stmt{}, bound: d.TakeBound}, TakeMany: GrantMany{stmts: map[int]core.Stmt{}, bound: d.TakeBound},
+		Release:     Release{t.Compile("release", d.Release), d.ReleaseTells},
+		ReleaseMany: ReleaseMany{stmts: map[int]core.Stmt{}, states: map[int]core.Stmt{}, tells: d.ReleaseTells},
+		Renew:       Renew{t, d.Renew, d.Renewed},
+		Remaining:   Remaining{t, d.Remaining},
+		Waits:       Waits{t, d.Waits},
+		Notify:      t.Compile("notify", d.Notify),
+		Batching:    manyWriters,
+		makes:       d.Make.Text != "",
+		listen: func(channel string) (string, bool) {
+			return strings.ReplaceAll(d.Listen, "{channel}", t.dialect.Ident(channel)), d.Listen != ""
+		},
+	}
+	if d.TakeBound.Before != nil {
+		l.Batching = oneWriter
+	}
+	granted := map[int]core.Stmt{}
+	for n := range core.PowersOfTwo(most) {
+		rows := make([]string, n)
+		for i := range rows {
+			rows[i] = strings.NewReplacer("{name}", param(2+i), "{owner}", param(2+n+i), "{ttl}", param(2+2*n+i)).Replace(d.ManyRow)
+		}
+		r := strings.NewReplacer("{rows}", strings.Join(rows, d.ManyJoin), "{names}", params(2, n))
+		l.MakeMany.stmts[n], l.TakeMany.stmts[n] = t.Compile("make", r.Replace(d.MakeMany)), t.Compile("take", r.Replace(d.TakeMany))
+		granted[n] = t.List("granted", d.Granted, 1, n)
+		l.ReleaseMany.stmts[n] = t.List("release", strings.ReplaceAll(d.ReleaseMany, "{waiter}", param(1+2*n)), 1, n)
+		l.ReleaseMany.states[n] = t.List("released", d.Released, 1, n)
+	}
+	if d.Granted != "" {
+		l.MakeMany.granted, l.TakeMany.granted = granted, granted
+	}
+	return l
+}
+
+// MakeFirst reports whether Make, or MakeMany, must make the row of a lock before Take. known
+// has the names whose rows are known to exist.
+func (l *Leases) MakeFirst(known interface{ Has(name []byte) bool }, name []byte) bool {
+	return l.makes && !known.Has(name)
+}
+
+// Listen returns the statement that subscribes a connection to the notifications on channel.
+// ok is false if the engine has no notifications.
+func (l *Leases) Listen(channel string) (statement string, ok bool) { return l.listen(channel) }

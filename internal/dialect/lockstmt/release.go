@@ -1,0 +1,108 @@
+package lockstmt
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Freed is the outcome of ending a term. Was reports whether the row had this term. Notify
+// reports whether other processes wait and must be notified. Ambiguous reports that an answer
+// was lost, and that its statement may have ended the term.
+type Freed struct{ Was, Ambiguous, Notify bool }
+
+// Release ends a term.
+type Release struct {
+	stmt  core.Stmt
+	tells bool
+}
+
+// Run ends the term of owner. self is the process, which is not counted among the waiters.
+func (r Release) Run(ctx context.Context, q core.Querier, name []byte, owner, self OwnerID) (Freed, error) {
+	if r.tells {
+		var ended, waiters int64
+		if _, err := r.stmt.QueryRow(ctx, q, []any{&ended, &waiters}, name, owner[:], self[:]); err != nil {
+			return Freed{}, err
+		}
+		return Freed{Was: ended > 0, Notify: waiters > 0}, nil
+	}
+	result, err := r.stmt.Exec(ctx, q, name, owner[:])
+	return Freed{Was: err == nil && result.Affected > 0}, err
+}
+
+// ReleaseMany ends several terms, except those whose rows are locked.
+type ReleaseMany struct {
+	stmts  map[int]core.Stmt // by the number of terms
+	states map[int]core.Stmt // reads the rows after a write that did not end all terms
+	tells  bool
+}
+
+// Run returns the outcomes by the index in all. Terms that it does not return must be ended
+// alone. repeated says that an earlier statement may have ended some of the terms. wrote
+// reports that terms may have been ended although Run failed.
+func (r ReleaseMany) Run(ctx context.Context, q core.Querier, all []Row, self OwnerID, repeated bool) (freed map[int]Freed, wrote bool, err error) {
+	names, owners := split(all)
+	n, args := len(names), slices.Concat(names, owners)
+	if r.tells {
+		waiters, err := byOwner(ctx, q, r.stmts[n], append(args, self[:])...)
+		return told(all, waiters, repeated), false, err
+	}
+	result, err := r.stmts[n].Exec(ctx, q, args...)
+	if err != nil {
+		return nil, false, err
+	}
+	if result.Affected == int64(len(all)) {
+		return same(all, Freed{Was: true, Ambiguous: repeated}), false, nil
+	}
+	states, err := numbers(ctx, q, r.states[n], args...)
+	if err != nil {
+		return nil, true, err
+	}
+	now := make(map[string]int64, len(states))
+	for _, s := range states {
+		now[string(s.of)] = s.n
+	}
+	return judge(all, now, result.Affected, repeated), true, nil
+}
+
+// told returns the outcomes of a statement that returned the number of waiters of each term
+// that it ended.
+func told(all []Row, waiters map[OwnerID]int64, repeated bool) map[int]Freed {
+	freed := map[int]Freed{}
+	for i, t := range all {
+		if n, ended := waiters[t.Owner]; ended || repeated {
+			freed[i] = Freed{Was: ended, Ambiguous: repeated, Notify: n > 0}
+		}
+	}
+	return freed
+}
+
+// judge returns the outcomes of a write that ended some of the terms, from the states of their
+// rows afterwards: the token of a free row, 0 for a row that still has its owner.
+func judge(all []Row, now map[string]int64, ended int64, repeated bool) map[int]Freed {
+	freed := map[int]Freed{}
+	var gone []int // rows that now belong to others: if no term was ended here, all were lost before; if as many were, none
+	for i, t := range all {
+		switch n, there := now[string(t.Name)]; {
+		case there && n == t.Token:
+			freed[i] = Freed{Was: true, Ambiguous: repeated}
+			ended--
+		case there && n == 0: // locked
+		default:
+			gone = append(gone, i)
+		}
+	}
+	for _, i := range gone {
+		freed[i] = Freed{Was: !repeated && ended == int64(len(gone)), Ambiguous: repeated || ended != 0}
+	}
+	return freed
+}
+
+func same(all []Row, f Freed) map[int]Freed {
+	freed := make(map[int]Freed, len(all))
+	for i := range all {
+		freed[i] = f
+	}
+	return freed
+}
