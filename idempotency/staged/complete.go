@@ -62,20 +62,18 @@ func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, limit int) (done Co
 	return done, nil
 }
 
-func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) (keys []once.Hash, err error) {
+func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.Hash, error) {
 	rows, err := s.rows.SQL.Due.Query(ctx, s.rows.Access.Pool, s.rows.options.Namespace, s.workflow.Name, limit)
 	if err != nil {
 		return nil, s.rows.Explain(err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var b []byte
-		if err := rows.Scan(&b); err != nil {
-			return nil, err
+	return core.Collect(rows, func(row core.Row) (once.Hash, error) {
+		b, err := core.Value[[]byte](row)
+		if err != nil {
+			return once.Hash{}, err
 		}
-		keys = append(keys, once.Hash(b))
-	}
-	return keys, once.FirstOf(rows.Err(), rows.Close())
+		return once.Hash(b), nil
+	})
 }
 
 func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, key once.Hash, done *Completed) {

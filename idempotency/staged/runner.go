@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	mathrand "math/rand/v2"
-	"os"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -95,11 +94,7 @@ func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, 
 	if err := once.FirstOf(once.CheckName("Workflow.Name", workflow.Name, false), once.FirstOf(checkLease("Workflow.Lease", workflow.Lease), workflow.KeyFormat.check())); err != nil {
 		return nil, err
 	}
-	host, _ := os.Hostname() // shown to people only
-	return &Runner[Tx, Req, Res]{
-		rows: newRows(s), workflow: workflow,
-		holder: once.Cut(fmt.Sprintf("%s:%d", host, os.Getpid()), 255),
-	}, nil
+	return &Runner[Tx, Req, Res]{rows: newRows(s), workflow: workflow, holder: once.Cut(core.DefaultHolder(), 255)}, nil
 }
 
 func checkLease(field string, d time.Duration) error {
