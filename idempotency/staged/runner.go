@@ -16,12 +16,12 @@ import (
 
 // Defaults and bounds of the fields of Workflow.
 const (
-	DefaultLease       = time.Minute
-	MinLease           = 50 * time.Millisecond
-	MaxLease           = 24 * time.Hour
-	DefaultMaxAttempts = 10
-	DefaultBackoff     = time.Second
-	DefaultMaxBackoff  = 5 * time.Minute
+	defaultLease       = time.Minute
+	minLease           = 50 * time.Millisecond
+	maxLease           = 24 * time.Hour
+	defaultMaxAttempts = 10
+	defaultBackoff     = time.Second
+	defaultMaxBackoff  = 5 * time.Minute
 )
 
 // Workflow describes an operation that calls the outside world, such as a refund at a payment
@@ -74,14 +74,14 @@ func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, 
 			*v = fallback
 		}
 	}
-	d(&workflow.Lease, DefaultLease)
-	d(&workflow.Backoff, DefaultBackoff)
-	d(&workflow.MaxBackoff, max(DefaultMaxBackoff, workflow.Backoff))
+	d(&workflow.Lease, defaultLease)
+	d(&workflow.Backoff, defaultBackoff)
+	d(&workflow.MaxBackoff, max(defaultMaxBackoff, workflow.Backoff))
 	if workflow.KeyFormat.Length == 0 {
 		workflow.KeyFormat.Length = defaultProviderKey
 	}
 	if workflow.MaxAttempts == 0 {
-		workflow.MaxAttempts = DefaultMaxAttempts
+		workflow.MaxAttempts = defaultMaxAttempts
 	}
 	switch {
 	case workflow.Run == nil:
@@ -98,8 +98,8 @@ func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, 
 }
 
 func checkLease(field string, d time.Duration) error {
-	if d < MinLease || d > MaxLease {
-		return once.Invalid(field, fmt.Sprintf("%v is not between %v and %v", d, MinLease, MaxLease))
+	if d < minLease || d > maxLease {
+		return once.Invalid(field, fmt.Sprintf("%v is not between %v and %v", d, minLease, maxLease))
 	}
 	return nil
 }

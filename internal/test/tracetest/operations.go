@@ -110,7 +110,7 @@ func (w *world) staged() {
 		_, err = staged.HandleEvent(w.ctx, w.ops, event, nil)
 		w.want(err, nil)
 	}
-	done, err := s.Complete(w.ctx, 0)
+	done, err := s.Complete(w.ctx)
 	w.want(err, nil)
 	if done.Succeeded != 1 {
 		w.Fatalf("%+v", done)
