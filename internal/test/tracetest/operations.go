@@ -63,7 +63,7 @@ func (w *world) operations() {
 
 // records uses business rows as records.
 func (w *world) records() {
-	table, err := businessrow.New[refund](w.ctx, w.kit.DB, businessrow.Spec{Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"cents"}})
+	table, err := businessrow.New[refund](w.ctx, w.kit.DB, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}}, businessrow.Options{Compare: []string{"cents"}})
 	w.want(err, nil)
 	row := refund{Secret + "-1", 1250}
 	for range 2 {
