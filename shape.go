@@ -7,10 +7,8 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 )
-
-// ownTables lists Holdfast's own tables, without the prefix.
-var ownTables = strings.Fields("schema records locks floor registers waiters tickets staged steps interventions sweeps provider_events")
 
 // checkShape refuses Holdfast's tables if they differ from what the migrations made: for
 // example, a key is missing after a restore, a trigger or a rule was added, or a table has
@@ -30,15 +28,16 @@ func (d *DB[Tx]) checkShape(ctx context.Context, q core.Querier) error {
 			Remedy:  "restore what is missing and remove what was added (holdfast migrate print has each table), or move what is there away and run holdfast migrate up",
 		}
 	}
-	if slices.ContainsFunc(found, func(l string) bool { return strings.HasPrefix(l, "provider_events kind") }) {
+	last := dialect.Tables[len(dialect.Tables)-1]
+	if slices.ContainsFunc(found, func(l string) bool { return strings.HasPrefix(l, last+" kind") }) {
 		d.shaped.Store(true) // the last table exists, so all of them do
 	}
 	return nil
 }
 
 func (d *DB[Tx]) ownNames() []string {
-	names := make([]string, len(ownTables))
-	for i, name := range ownTables {
+	names := make([]string, len(dialect.Tables))
+	for i, name := range dialect.Tables {
 		names[i] = d.options.Prefix + name
 	}
 	return names

@@ -1,7 +1,7 @@
 package holdfast
 
-// TableSpec names one of the program's own tables, for rowlock.NewTable and
-// optimistic.NewTable.
+// TableSpec names one of the program's own tables, for rowlock.NewTable, optimistic.NewTable and
+// businessrow.New.
 type TableSpec struct {
 	// Table is the name of the table. Schema is its schema (on MySQL and MariaDB its
 	// database). Schema "" is the schema that Open found.

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -67,8 +68,11 @@ type console[Tx any] struct {
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema] with the command to run, errors of the
 // driver.
-func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (http.Handler, error) {
+func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (http.Handler, error) {
+	o, err := options.One(opts)
 	switch {
+	case err != nil:
+		return nil, err
 	case db == nil:
 		return nil, invalid("db", "is nil")
 	case o.BehindOwnAuthentication && o.Token != "":

@@ -138,11 +138,10 @@ func (p *patient) admission(ctx context.Context, ask func(ctx context.Context) e
 	return nil
 }
 
-// indexed maps Holdfast's tables to the indexes that keep large tables fast.
+// indexed maps tables to the indexes that keep them fast when they are large.
 var indexed = map[string][]string{
-	"records": {"records_result_expires_at", "records_key_expires_at"}, "locks": nil, "floor": nil, "waiters": nil,
-	"tickets": nil, "staged": {"staged_due_at"}, "steps": {"steps_provider_key"}, "interventions": {"interventions_key_hash"},
-	"sweeps": nil, "registers": nil, "provider_events": nil,
+	"records": {"records_result_expires_at", "records_key_expires_at"}, "staged": {"staged_due_at"},
+	"steps": {"steps_provider_key"}, "interventions": {"interventions_key_hash"},
 }
 
 // bare returns a table's schema and name without quotes.

@@ -114,29 +114,24 @@ func eraseOne[Tx any](ctx context.Context, l *ledger.Ledger[Tx], e Erasure, key 
 }
 
 // stagedKeys reads one page of the keys of staged operations.
-func (s *Store[Tx]) stagedKeys(ctx context.Context, l *ledger.Ledger[Tx], from ledger.Selection) (keys [][]byte, err error) {
+func (s *Store[Tx]) stagedKeys(ctx context.Context, l *ledger.Ledger[Tx], from ledger.Selection) ([][]byte, error) {
 	rows, err := l.List(ctx, s.access.Pool, from)
 	if err != nil {
 		return nil, l.Explain(err)
 	}
-	defer rows.Close()
 	columns, err := rows.Columns()
 	if err != nil {
-		return nil, err
+		return nil, once.FirstOf(err, rows.Close())
 	}
-	for rows.Next() {
-		var key []byte
-		dest := make([]any, len(columns))
-		for i := range dest {
-			dest[i] = new(any)
-		}
+	dest := make([]any, len(columns))
+	for i := range dest {
+		dest[i] = new(any)
+	}
+	return core.Collect(rows, func(row core.Row) (key []byte, err error) {
 		dest[0] = &key
-		if err := rows.Scan(dest...); err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
-	return keys, once.FirstOf(rows.Err(), rows.Close())
+		err = row.Scan(dest...)
+		return key, err
+	})
 }
 
 // bounds returns the bounds of the staged operations' transactions.
@@ -178,19 +173,8 @@ func (s *Store[Tx]) eraseFind(ctx context.Context, q core.Querier, e Erasure, af
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() {
-		if e := rows.Close(); err == nil {
-			err = e
-		}
-	}()
-	for rows.Next() {
-		var key []byte
-		if err := rows.Scan(&key); err != nil {
-			return nil, nil, err
-		}
-		keys = append(keys, key)
-	}
-	return keys, next, rows.Err()
+	keys, err = core.Collect(rows, core.Value[[]byte])
+	return keys, next, err
 }
 
 // eraseSome erases one batch in one transaction.
@@ -207,23 +191,18 @@ func (s *Store[Tx]) eraseSome(ctx context.Context, e Erasure, keys [][]byte) (er
 		args[i] = k
 	}
 	opts := core.TxOptions{Isolation: s.dialect().Sweep.Isolation, LockTimeout: s.options.LockTimeout}
-	pause := core.NewBackoff()
-	for n := 1; ; n++ {
-		err := s.access.Attempt(ctx, opts, func(ctx context.Context, _ Tx, q core.Querier) error {
+	exhausted, err := core.Retry(ctx, s.options.Attempts, s.db.Retryable, func(int) error {
+		return s.access.Attempt(ctx, opts, func(ctx context.Context, _ Tx, q core.Querier) error {
 			r, err := erase.Exec(ctx, q, args...)
 			erased = r.Affected
 			return err
 		})
-		switch {
-		case err == nil:
-			return erased, nil
-		case ctx.Err() != nil || !s.db.Retryable(err):
-			return 0, fmt.Errorf("idempotency: erasing: %w", err)
-		case n == s.options.Attempts:
-			return 0, &holdfast.RetryError{Attempts: n, Err: err}
-		}
-		if err := pause.Sleep(ctx); err != nil {
-			return 0, err
-		}
+	})
+	switch {
+	case exhausted:
+		return 0, &holdfast.RetryError{Attempts: s.options.Attempts, Err: err}
+	case err != nil:
+		return 0, fmt.Errorf("idempotency: erasing: %w", err)
 	}
+	return erased, nil
 }

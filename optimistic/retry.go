@@ -54,28 +54,24 @@ func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], fn func(ctx context
 		o.Attempts = holdfast.DefaultAttempts
 	}
 	once := holdfast.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout, Attempts: 1}
-	pause := core.NewBackoff()
-	for n := 1; ; n++ {
-		span.Attempts, err = n, trace.ErrAborted
-		err = AsConflict(db, db.InTx(ctx, fn, once))
-		if err == nil || ctx.Err() != nil || !retryable(db, err) {
-			return err
-		}
-		if n == o.Attempts {
-			return &holdfast.RetryError{Attempts: n, Err: cause(err)}
-		}
-		if err := pause.Sleep(ctx); err != nil {
-			return err
-		}
+	exhausted, last := core.Retry(ctx, o.Attempts, retryable(db), func(n int) error {
+		span.Attempts = n
+		return AsConflict(db, db.InTx(ctx, fn, once))
+	})
+	if exhausted {
+		return &holdfast.RetryError{Attempts: o.Attempts, Err: cause(last)}
 	}
+	return last
 }
 
 // retryable reports that nothing was committed and that another run may succeed.
-func retryable[Tx any](db *holdfast.DB[Tx], err error) bool {
-	if errors.Is(err, holdfast.ErrUnknown) || errors.Is(err, holdfast.ErrTxLost) {
-		return false
+func retryable[Tx any](db *holdfast.DB[Tx]) func(error) bool {
+	return func(err error) bool {
+		if errors.Is(err, holdfast.ErrUnknown) || errors.Is(err, holdfast.ErrTxLost) {
+			return false
+		}
+		return errors.Is(err, ErrConflict) || db.Retryable(err)
 	}
-	return errors.Is(err, ErrConflict) || db.Retryable(err)
 }
 
 // cause unwraps the RetryErrors of the layers below, which count their own attempts.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Defaults and bounds of Options.Duration.
@@ -94,7 +95,11 @@ func (o Options) withDefaults() (Options, error) {
 //
 // Errors: [holdfast.ErrInvalid], ctx's cause, the driver's. If tables were left behind, the
 // error names their prefix and the report is complete.
-func Run(ctx context.Context, o Options) (report Report, err error) {
+func Run(ctx context.Context, opts ...Options) (report Report, err error) {
+	o, err := options.One(opts)
+	if err != nil {
+		return Report{}, err
+	}
 	if o, err = o.withDefaults(); err != nil {
 		return Report{}, err
 	}

@@ -78,11 +78,10 @@ func (t *pairs) clear(ctx context.Context, q core.Querier, cutoff int64, found [
 	slices.SortFunc(found, func(a, b row) int {
 		return cmp.Or(bytes.Compare(a.key, b.key), bytes.Compare(a.waiter, b.waiter), cmp.Compare(a.token, b.token))
 	})
+	found = core.Pad(found)
 	args := []any{cutoff - t.grace}
-	n := core.PowerOfTwo(len(found))
-	names, list := make([]string, n), make([]string, n)
-	for i := range n {
-		f := found[min(i, len(found)-1)]
+	names, list := make([]string, len(found)), make([]string, len(found))
+	for i, f := range found {
 		names[i] = "$" + strconv.Itoa(len(args)+1)
 		list[i] = "(" + names[i] + ", $" + strconv.Itoa(len(args)+2) + ")"
 		args = append(args, f.key, t.second(f))

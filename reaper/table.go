@@ -71,15 +71,12 @@ func Where(column, operator string, value any) Cond {
 	return Cond{rowmap.Condition{Column: column, Operator: operator, Value: value}}
 }
 
-// own lists Holdfast's tables, which a TableSpec must not name.
-var own = []string{"schema", "records", "locks", "floor", "registers", "waiters", "tickets", "staged", "steps", "provider_events", "interventions", "sweeps", "migrations"}
-
 // newTable checks a table and makes its task.
 func newTable[Tx any](ctx context.Context, db *holdfast.DB[Tx], a *access.Access[Tx], spec TableSpec) (*table, error) {
 	if err := spec.check(db.CheckIdent); err != nil {
 		return nil, err
 	}
-	for _, name := range own {
+	for _, name := range append(slices.Clone(dialect.Tables), "migrations") {
 		if quoted := a.Table(name); strings.EqualFold(quoted[strings.LastIndexByte(quoted, '.')+1:], a.Dialect.Ident(spec.Table)) {
 			return nil, invalid("TableSpec.Table", "is Holdfast's own: what expires in it is cleared anyhow")
 		}

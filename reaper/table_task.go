@@ -270,12 +270,12 @@ func (t *table) settle(f *row) {
 // engine decides the order of the keys.
 func (t *table) clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (int64, error) {
 	args := t.args(cutoff)
-	n := core.PowerOfTwo(len(found))
-	firsts, tuples := make([]string, n), make([]string, n)
-	for i := range n {
+	found = core.Pad(found)
+	firsts, tuples := make([]string, len(found)), make([]string, len(found))
+	for i, f := range found {
 		one := make([]string, len(t.key))
 		for j, k := range t.key {
-			args = append(args, found[min(i, len(found)-1)].values[j])
+			args = append(args, f.values[j])
 			one[j] = strings.ReplaceAll(k.bind, "{p}", "$"+strconv.Itoa(len(args)))
 		}
 		firsts[i], tuples[i] = one[0], "("+strings.Join(one, ", ")+")"

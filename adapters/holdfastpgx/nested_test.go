@@ -76,7 +76,7 @@ func joinsOf(e *conformance.Env[pgx.Tx]) map[string]func(tx pgx.Tx) error {
 		No     string `db:"refund_no"`
 		Amount int64  `db:"amount"`
 	}
-	rows, err := businessrow.New[refund](e.Ctx, e.DB, businessrow.Spec{Table: "refund", Key: []string{"refund_no"}})
+	rows, err := businessrow.New[refund](e.Ctx, e.DB, holdfast.TableSpec{Table: "refund", Key: []string{"refund_no"}})
 	if err != nil {
 		e.Fatal(err)
 	}

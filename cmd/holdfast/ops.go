@@ -172,7 +172,7 @@ func newOpsList(o *opsFlags) *cobra.Command {
 	flags.BoolVar(&filter.Records, "records", false, "records of Do instead of staged operations")
 	flags.StringVar(&filter.Tenant, "tenant", "", "only this tenant's")
 	flags.StringVar(&filter.Name, "name", "", "only operations of this name")
-	flags.IntVar(&filter.Limit, "limit", staged.DefaultBatch, "how many at most")
+	flags.IntVar(&filter.Limit, "limit", operators.DefaultLimit, "how many at most")
 	flags.StringVar(&after, "after", "", "go on behind the one with this id")
 	return cmd
 }

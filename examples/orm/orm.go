@@ -69,9 +69,8 @@ func Open[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Holdfast[Tx], erro
 	if h.Store, err = idempotency.New(ctx, db, idempotency.Options{SingleTenant: true}); err != nil {
 		return nil, err
 	}
-	if h.Settlements, err = businessrow.New[Settlement](ctx, db, businessrow.Spec{
-		Table: "settlements", Key: []string{"merchant", "day"}, Compare: []string{"cents"},
-	}); err != nil {
+	if h.Settlements, err = businessrow.New[Settlement](ctx, db, holdfast.TableSpec{Table: "settlements", Key: []string{"merchant", "day"}},
+		businessrow.Options{Compare: []string{"cents"}}); err != nil {
 		return nil, err
 	}
 	if h.RowLocks, err = rowlock.New(ctx, db); err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 )
@@ -19,11 +20,8 @@ var withBusinessRow = protection{
 func openBusinessRow(ctx context.Context, s *service) (strategy, error) {
 	// New checks once that refund_no is NOT NULL, compares byte for byte and has a full unique
 	// index.
-	refunds, err := businessrow.New[Refund](ctx, s.db, businessrow.Spec{
-		Table:   "refunds",
-		Key:     []string{"refund_no"},
-		Compare: []string{"order_no", "amount"},
-	}, businessrow.Options{Wait: maxWait})
+	refunds, err := businessrow.New[Refund](ctx, s.db, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
+		businessrow.Options{Compare: []string{"order_no", "amount"}, Wait: maxWait})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 )
@@ -62,9 +63,7 @@ func feedCommand(ctx context.Context, args []string) (err error) {
 // feed claims the lines of a file. Each line gets one row, regardless of how many processes feed
 // the file, and how often.
 func (d *database) feed(ctx context.Context, day string, file io.Reader, progress func(fed)) (fed, error) {
-	settlements, err := businessrow.New[Settlement](ctx, d.db, businessrow.Spec{
-		Table: "settlements",
-		Key:   []string{"settlement_no"},
+	settlements, err := businessrow.New[Settlement](ctx, d.db, holdfast.TableSpec{Table: "settlements", Key: []string{"settlement_no"}}, businessrow.Options{
 		// A line with a known number and another amount is not a duplicate: it is refused, and a
 		// person must look at it.
 		Compare: []string{"day", "merchant", "amount"},
@@ -136,7 +135,7 @@ func (d *database) fedAll(ctx context.Context, day string, lines int) error {
 		State string `db:"state"`
 		Lines int    `db:"line_count"`
 	}
-	days, err := businessrow.New[dayRow](ctx, d.db, businessrow.Spec{Table: "days", Key: []string{"day"}, Compare: []string{"line_count"}})
+	days, err := businessrow.New[dayRow](ctx, d.db, holdfast.TableSpec{Table: "days", Key: []string{"day"}}, businessrow.Options{Compare: []string{"line_count"}})
 	if err != nil {
 		return err
 	}

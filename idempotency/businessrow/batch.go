@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -53,7 +52,7 @@ func (t *Table[R, Tx]) ClaimAllTx(ctx context.Context, tx Tx, rows []R) (answers
 	}
 	defer func() {
 		if err != nil {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+			ctx, cancel := core.Cleanup(ctx)
 			defer cancel()
 			_ = t.access.Rollback(ctx, tx)
 		}
@@ -230,7 +229,7 @@ func (b *batch[R, Tx]) single(ctx context.Context, i int) error {
 }
 
 // read reads the rows that have one of the keys, by their hashes.
-func (b *batch[R, Tx]) read(ctx context.Context, of []int, lock string) (there map[once.Hash]R, err error) {
+func (b *batch[R, Tx]) read(ctx context.Context, of []int, lock string) (map[once.Hash]R, error) {
 	t := b.t
 	var args []any
 	for _, i := range of {
@@ -240,24 +239,22 @@ func (b *batch[R, Tx]) read(ctx context.Context, of []int, lock string) (there m
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if e := rows.Close(); err == nil {
-			err = e
-		}
-	}()
-	there = make(map[once.Hash]R, len(of))
-	for rows.Next() {
-		var row R
-		if err := rows.Scan(t.fields.Dest(reflect.ValueOf(&row).Elem())...); err != nil {
-			return nil, err
-		}
+	found, err := core.Collect(rows, func(row core.Row) (r R, err error) {
+		err = row.Scan(t.fields.Dest(reflect.ValueOf(&r).Elem())...)
+		return r, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[once.Hash]R, len(of))
+	for _, row := range found {
 		key, err := t.hash(row)
 		if err != nil {
 			return nil, err
 		}
 		there[key] = row
 	}
-	return there, rows.Err()
+	return there, nil
 }
 
 // readMany returns the read for n keys.

@@ -1,9 +1,8 @@
 // Package businessrow executes an operation once, using a row of your own table. The row, under
 // its unique key such as refund_no, is the lock and the record.
 //
-//	refunds, err := businessrow.New[Refund](ctx, db, businessrow.Spec{
-//		Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"cents"},
-//	})
+//	refunds, err := businessrow.New[Refund](ctx, db, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
+//		businessrow.Options{Compare: []string{"cents"}})
 //	res, err := refunds.Do(ctx, row, func(ctx context.Context, tx *sql.Tx) error {
 //		return moveMoney(ctx, tx, row)
 //	})
@@ -19,7 +18,7 @@
 // [idempotency.Replayed]. A crash or an error removes the row and leaves the key free. A rejection
 // is returned and not stored, because no row records it.
 //
-// If a row with the same key differs in the columns of Spec.Compare, the call fails with
+// If a row with the same key differs in the columns of Options.Compare, the call fails with
 // [idempotency.ErrMismatch]. If another unique key of the table refuses the row, it fails with
 // [ErrUniqueViolation].
 //

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
@@ -24,9 +25,8 @@ func open(t *exampletb.TB) (*sql.DB, *businessrow.Table[refund, *sql.Tx]) {
 	if _, err := kit.Pool.ExecContext(ctx, `CREATE TABLE refunds (refund_no TEXT NOT NULL UNIQUE, cents INTEGER NOT NULL)`); err != nil {
 		panic(err)
 	}
-	refunds, err := businessrow.New[refund](ctx, kit.DB, businessrow.Spec{
-		Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"cents"},
-	})
+	refunds, err := businessrow.New[refund](ctx, kit.DB, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
+		businessrow.Options{Compare: []string{"cents"}})
 	if err != nil {
 		panic(err)
 	}

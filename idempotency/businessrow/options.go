@@ -13,9 +13,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
-// Options bounds the wait and the transactions of a Table. The zero value of each field is its
-// default.
+// Options configures a Table. The zero value of each field is its default.
 type Options struct {
+	// Compare lists the columns that distinguish one request from another with the same key. They
+	// are compared in Go, as stored: pass values that the columns store unchanged (rounded, in
+	// their precision). Default: none; every row with the key is the same request.
+	Compare []string
 	// Wait bounds how long Do waits for another process that claims its key, and how long it
 	// resolves an unknown commit. Default: 10 s.
 	Wait time.Duration

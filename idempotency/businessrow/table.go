@@ -20,25 +20,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
-// Spec describes the row of the caller's own table that is the record.
-type Spec struct {
-	// Table and Schema name the table. An empty Schema is the connection's own.
-	Table, Schema string
-	// Key lists the columns of the claimed unique key, such as refund_no, or merchant and
-	// settlement_date.
-	Key []string
-	// Compare lists the columns that distinguish one request from another with the same key. They
-	// are compared in Go, as stored: pass values that the columns store unchanged (rounded, in
-	// their precision).
-	Compare []string
-}
-
 // Table claims rows of a business table. The row is the lock and the record, and is never
 // released. R is a struct whose fields have `db:"column"` tags.
 type Table[R, Tx any] struct {
 	db        *holdfast.DB[Tx]
 	access    access.Access[Tx]
-	spec      Spec
+	spec      holdfast.TableSpec
 	options   Options
 	table     *rowmap.Table
 	fields    rowmap.Fields // tagged fields, in order
@@ -53,12 +40,12 @@ type Table[R, Tx any] struct {
 	keeps     bool // the key's columns store every value unchanged, or refuse it
 }
 
-// New opens the table and checks once that the key can be claimed: its columns are NOT NULL and
-// distinguish all values (no folding collation, no padding), and a unique index of exactly these
-// columns covers every row.
+// New opens the table and checks once that the key of spec can be claimed: its columns, such as
+// refund_no, or merchant and settlement_date, are NOT NULL and distinguish all values (no folding
+// collation, no padding), and a unique index of exactly these columns covers every row.
 //
 // Errors: [holdfast.ErrInvalid] says which column is refused and what to declare.
-func New[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec Spec, opts ...Options) (*Table[R, Tx], error) {
+func New[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast.TableSpec, opts ...Options) (*Table[R, Tx], error) {
 	if db == nil {
 		return nil, once.Invalid("db", "is nil")
 	}
@@ -88,10 +75,10 @@ func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 	if t.fields, err = rowmap.Of[R](t.db.CheckIdent); err != nil {
 		return nil, err
 	}
-	if t.key, err = t.fields.Pick("Spec.Key", t.spec.Key); err != nil {
+	if t.key, err = t.fields.Pick("TableSpec.Key", t.spec.Key); err != nil {
 		return nil, err
 	}
-	if t.compare, err = t.fields.Pick("Spec.Compare", t.spec.Compare); err != nil {
+	if t.compare, err = t.fields.Pick("Options.Compare", t.options.Compare); err != nil {
 		return nil, err
 	}
 	d := t.access.Dialect
@@ -107,10 +94,10 @@ func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 	for i, c := range key {
 		t.keeps = t.keeps && slices.Contains(keepers, strings.ToLower(c.Type))
 		if kind := t.key[i].Field.Type.Kind(); (kind == reflect.String || kind == reflect.Slice) && slices.Contains(numbers, strings.ToLower(c.Type)) {
-			return nil, once.Invalid("Spec.Key", fmt.Sprintf("column %q is a number and its field is text, so that \"07\" and \"7\" would be one key: give the field a number's type", c.Name))
+			return nil, once.Invalid("TableSpec.Key", fmt.Sprintf("column %q is a number and its field is text, so that \"07\" and \"7\" would be one key: give the field a number's type", c.Name))
 		}
 		if ok, why := d.Rows.Exact(c.Type, c.Collation); !ok {
-			return nil, once.Invalid("Spec.Key", fmt.Sprintf("column %q: %s", c.Name, why))
+			return nil, once.Invalid("TableSpec.Key", fmt.Sprintf("column %q: %s", c.Name, why))
 		}
 	}
 	t.forms = table.Forms(key)

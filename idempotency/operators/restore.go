@@ -146,18 +146,13 @@ type unfinished struct {
 	namespace string
 }
 
-func (r *restore) unfinished(ctx context.Context, q core.Querier) (list []unfinished, err error) {
+func (r *restore) unfinished(ctx context.Context, q core.Querier) ([]unfinished, error) {
 	rows, err := r.pending.Query(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var u unfinished
-		if err := rows.Scan(&u.key, &u.namespace); err != nil {
-			return nil, err
-		}
-		list = append(list, u)
-	}
-	return list, once.FirstOf(rows.Err(), rows.Close())
+	return core.Collect(rows, func(row core.Row) (u unfinished, err error) {
+		err = row.Scan(&u.key, &u.namespace)
+		return u, err
+	})
 }

@@ -3,6 +3,7 @@ package staged
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -10,13 +11,37 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Bounds and default of one pass of the completer.
 const (
-	DefaultBatch = 100
-	MaxBatch     = 10_000
+	defaultBatch = 100
+	maxBatch     = 10_000
 )
+
+// CompleterOptions configures the completer. The zero value of each field is its default.
+type CompleterOptions struct {
+	// Limit is the maximum number of operations of one pass. Default: 100; at most 10000.
+	Limit int
+	// OnPass receives the result and the error of each pass of RunCompleter, which calls it on its
+	// own goroutine, between passes. Default: both are dropped. Complete returns them instead.
+	OnPass func(Completed, error)
+}
+
+func completerOptions(opts []CompleterOptions) (CompleterOptions, error) {
+	o, err := options.One(opts)
+	if err != nil {
+		return o, err
+	}
+	if o.Limit == 0 {
+		o.Limit = defaultBatch
+	}
+	if o.Limit < 0 || o.Limit > maxBatch {
+		return o, once.Invalid("CompleterOptions.Limit", fmt.Sprintf("%d is not between 0 (default) and %d", o.Limit, maxBatch))
+	}
+	return o, nil
+}
 
 // Completed is the result of one pass of the completer.
 type Completed struct {
@@ -31,24 +56,22 @@ type Completed struct {
 }
 
 // Complete makes one pass over the operations whose lease or pause has ended. It continues them,
-// one after another, or parks them, as their steps declare. It takes at most limit of them; 0
-// means 100. Concurrent calls, in any processes, are safe. If ctx ends, Complete stops between
-// steps.
+// one after another, or parks them, as their steps declare. It takes at most
+// CompleterOptions.Limit of them. Concurrent calls, in any processes, are safe. If ctx ends,
+// Complete stops between steps.
 //
 // Errors: [ErrInTx], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx and of the driver.
-func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, limit int) (done Completed, err error) {
+func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, opts ...CompleterOptions) (done Completed, err error) {
 	ctx, span := once.StartSpan(ctx, s.rows.Access.Trace, "staged.complete", s.workflow.Name)
 	defer func() { span.Rows = int64(done.Found); span.End(err, nil) }()
-	if limit == 0 {
-		limit = DefaultBatch
-	}
-	if limit < 0 || limit > MaxBatch {
-		return done, once.Invalid("limit", "is not between 0 (default) and 10000")
+	o, err := completerOptions(opts)
+	if err != nil {
+		return done, err
 	}
 	if err := s.outside(ctx); err != nil {
 		return done, err
 	}
-	keys, err := s.due(ctx, limit)
+	keys, err := s.due(ctx, o.Limit)
 	if err != nil {
 		return done, err
 	}
@@ -62,20 +85,18 @@ func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, limit int) (done Co
 	return done, nil
 }
 
-func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) (keys []once.Hash, err error) {
+func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.Hash, error) {
 	rows, err := s.rows.SQL.Due.Query(ctx, s.rows.Access.Pool, s.rows.options.Namespace, s.workflow.Name, limit)
 	if err != nil {
 		return nil, s.rows.Explain(err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var b []byte
-		if err := rows.Scan(&b); err != nil {
-			return nil, err
+	return core.Collect(rows, func(row core.Row) (once.Hash, error) {
+		b, err := core.Value[[]byte](row)
+		if err != nil {
+			return once.Hash{}, err
 		}
-		keys = append(keys, once.Hash(b))
-	}
-	return keys, once.FirstOf(rows.Err(), rows.Close())
+		return once.Hash(b), nil
+	})
 }
 
 func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, key once.Hash, done *Completed) {
@@ -117,10 +138,16 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, key once.Hash, done
 }
 
 // RunCompleter repeats Complete until ctx ends, and returns the cause. The interval between passes
-// is every, with jitter of a half; a full batch is followed by the next pass at once. RunCompleter
-// passes each result and error to report, if report is not nil. After an error, such as a database
-// that is down, it continues.
-func (s *Runner[Tx, Req, Res]) RunCompleter(ctx context.Context, every time.Duration, report func(Completed, error)) error {
+// is every, with jitter of a half; a full batch is followed by the next pass at once. After an
+// error, such as a database that is down, it continues. CompleterOptions.OnPass receives each
+// result and error.
+//
+// Errors: [ErrInTx] and [holdfast.ErrInvalid], at once; the cause of ctx.
+func (s *Runner[Tx, Req, Res]) RunCompleter(ctx context.Context, every time.Duration, opts ...CompleterOptions) error {
+	o, err := completerOptions(opts)
+	if err != nil {
+		return err
+	}
 	if every <= 0 {
 		return once.Invalid("every", "is not positive")
 	}
@@ -129,14 +156,14 @@ func (s *Runner[Tx, Req, Res]) RunCompleter(ctx context.Context, every time.Dura
 	}
 	failing := core.NewBackoff()
 	for {
-		done, err := s.Complete(ctx, 0)
-		if report != nil && ctx.Err() == nil {
-			report(done, err)
+		done, err := s.Complete(ctx, o)
+		if o.OnPass != nil && ctx.Err() == nil {
+			o.OnPass(done, err)
 		}
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err == nil && done.Found == DefaultBatch && done.Busy < done.Found:
+		case err == nil && done.Found == o.Limit && done.Busy < done.Found:
 			failing = core.NewBackoff()
 			continue
 		case err != nil:

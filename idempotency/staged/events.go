@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// MaxEventID and MaxEventKind bound ProviderEvent, in bytes.
+// maxEventID and maxEventKind bound ProviderEvent, in bytes.
 const (
-	MaxEventID   = 255
-	MaxEventKind = 128
+	maxEventID   = 255
+	maxEventKind = 128
 )
 
 // ProviderEvent is a message from a provider about an operation: a webhook, or a line of a
@@ -118,10 +118,10 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 func (s *rows[Tx]) concerns(ctx context.Context, e *ProviderEvent) (key once.Hash, err error) {
 	o := &s.options
 	switch {
-	case e.ID == "" || len(e.ID) > MaxEventID:
-		return key, once.Invalid("ProviderEvent.ID", fmt.Sprintf("has %d bytes, not 1 to %d", len(e.ID), MaxEventID))
-	case once.Cut(e.Kind, MaxEventKind) != e.Kind:
-		return key, once.Invalid("ProviderEvent.Kind", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", MaxEventKind))
+	case e.ID == "" || len(e.ID) > maxEventID:
+		return key, once.Invalid("ProviderEvent.ID", fmt.Sprintf("has %d bytes, not 1 to %d", len(e.ID), maxEventID))
+	case once.Cut(e.Kind, maxEventKind) != e.Kind:
+		return key, once.Invalid("ProviderEvent.Kind", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", maxEventKind))
 	case len(e.Body) > o.MaxResult:
 		return key, once.Invalid("ProviderEvent.Body", fmt.Sprintf("has %d bytes, Options.MaxResult is %d", len(e.Body), o.MaxResult))
 	case e.Outcome == StepRejected && e.Rejection == nil:

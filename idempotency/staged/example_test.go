@@ -108,7 +108,7 @@ func stagedExample(ctx context.Context) error {
 	_, err = refunds.Do(ctx, op, request{"42/1", 1250})
 	fmt.Println("first: unknown for now:", errors.Is(err, idempotency.ErrUnknown))
 
-	done, err := refunds.Complete(ctx, 0) // RunCompleter repeats this until its context ends
+	done, err := refunds.Complete(ctx) // RunCompleter repeats this until its context ends
 	if err != nil {
 		return err
 	}

@@ -10,23 +10,16 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
 
-// KeyFormat is the form of the idempotency keys that a provider accepts.
+// KeyFormat is the form of the idempotency keys that a provider accepts. According to their
+// manuals, Square accepts up to 45 characters, Adyen 64, PayPal 108 and Stripe 255, and Razorpay
+// requires at least 10. Keys of the default format fit all of them.
 type KeyFormat struct {
 	// Length is the length of the key, 26 (130 bits) to 52. Default: 40, which every provider
-	// named here accepts.
+	// named above accepts.
 	Length int
 	// UUID makes keys UUIDs (version 8, 36 characters) instead.
 	UUID bool
 }
-
-// The maximum key lengths that providers accept, in characters, according to their manuals.
-// Razorpay requires at least 10. Keys of the default format fit all of them.
-const (
-	MaxKeySquare = 45
-	MaxKeyAdyen  = 64
-	MaxKeyPayPal = 108
-	MaxKeyStripe = 255
-)
 
 const (
 	minProviderKey     = 26

@@ -121,19 +121,11 @@ type Intervention struct {
 }
 
 // list reads operations, and closes found.
-func (s *rows[Tx]) list(found core.Rows, records bool) (out []Operation, err error) {
-	defer found.Close()
-	for found.Next() {
-		op, err := scanOperation(found, records)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, op)
-	}
-	return out, once.FirstOf(found.Err(), found.Close())
+func (s *rows[Tx]) list(found core.Rows, records bool) ([]Operation, error) {
+	return core.Collect(found, func(row core.Row) (Operation, error) { return scanOperation(row, records) })
 }
 
-func scanOperation(found core.Rows, records bool) (op Operation, err error) {
+func scanOperation(found core.Row, records bool) (op Operation, err error) {
 	var key []byte
 	var state int
 	var resultType string
@@ -175,60 +167,52 @@ func (s *rows[Tx]) show(ctx context.Context, q core.Querier, key once.Hash) (*Op
 }
 
 // more reads the steps, events and interventions of an operation.
-func (s *rows[Tx]) more(ctx context.Context, q core.Querier, key once.Hash, op *Operation) error {
-	each := func(stmt core.Stmt, scan func(core.Rows) error) error {
-		found, err := stmt.Query(ctx, q, key[:])
-		if err != nil {
-			return s.Explain(err)
-		}
-		defer found.Close()
-		for found.Next() {
-			if err := scan(found); err != nil {
-				return err
-			}
-		}
-		return once.FirstOf(found.Err(), found.Close())
-	}
-	if err := each(s.SQL.Steps, op.scanStep); err != nil {
+func (s *rows[Tx]) more(ctx context.Context, q core.Querier, key once.Hash, op *Operation) (err error) {
+	if op.Steps, err = parts(ctx, s, q, s.SQL.Steps, key, scanStep); err != nil {
 		return err
 	}
-	if err := each(s.SQL.EventList, func(found core.Rows) error { return s.scanEvent(found, key, op) }); err != nil {
+	scanEvent := func(row core.Row) (Event, error) { return s.scanEvent(row, key) }
+	if op.Events, err = parts(ctx, s, q, s.SQL.EventList, key, scanEvent); err != nil {
 		return err
 	}
-	return each(s.SQL.Interventions, op.scanIntervention)
-}
-
-func (op *Operation) scanStep(found core.Rows) error {
-	var st Step
-	var state int
-	var at, moved int64
-	err := found.Scan(&st.Name, &state, &st.ProviderKey, &st.Starts, &st.Token, &at, &moved, &st.ResultType)
-	if err == nil {
-		st.ResultType = readShape(st.ResultType).String()
-		st.State, st.Begun, st.Moved = stepStates[state], time.UnixMicro(at), time.UnixMicro(moved)
-		op.Steps = append(op.Steps, st)
-	}
+	op.Interventions, err = parts(ctx, s, q, s.SQL.Interventions, key, scanIntervention)
 	return err
 }
 
-func (s *rows[Tx]) scanEvent(found core.Rows, key once.Hash, op *Operation) error {
-	var event Event
+// parts reads the rows that belong to an operation.
+func parts[T, Tx any](ctx context.Context, s *rows[Tx], q core.Querier, stmt core.Stmt, key once.Hash, scan func(core.Row) (T, error)) ([]T, error) {
+	found, err := stmt.Query(ctx, q, key[:])
+	if err != nil {
+		return nil, s.Explain(err)
+	}
+	return core.Collect(found, scan)
+}
+
+func scanStep(row core.Row) (st Step, err error) {
+	var state int
+	var at, moved int64
+	if err := row.Scan(&st.Name, &state, &st.ProviderKey, &st.Starts, &st.Token, &at, &moved, &st.ResultType); err != nil {
+		return st, err
+	}
+	st.ResultType = readShape(st.ResultType).String()
+	st.State, st.Begun, st.Moved = stepStates[state], time.UnixMicro(at), time.UnixMicro(moved)
+	return st, nil
+}
+
+func (s *rows[Tx]) scanEvent(row core.Row, key once.Hash) (event Event, err error) {
 	var id, body []byte
 	var at int64
-	err := found.Scan(&id, &event.Kind, &body, &at)
+	err = row.Scan(&id, &event.Kind, &body, &at)
 	if err == nil && body != nil {
 		err = s.unpack(key, body, &event.Body)
 	}
 	event.ID, event.Received = string(id), time.UnixMicro(at)
-	op.Events = append(op.Events, event)
-	return err
+	return event, err
 }
 
-func (op *Operation) scanIntervention(found core.Rows) error {
-	var i Intervention
+func scanIntervention(row core.Row) (i Intervention, err error) {
 	var at int64
-	err := found.Scan(&i.Action, &i.By, &i.Reason, &at)
+	err = row.Scan(&i.Action, &i.By, &i.Reason, &at)
 	i.At = time.UnixMicro(at)
-	op.Interventions = append(op.Interventions, i)
-	return err
+	return i, err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	mathrand "math/rand/v2"
-	"os"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -17,12 +16,12 @@ import (
 
 // Defaults and bounds of the fields of Workflow.
 const (
-	DefaultLease       = time.Minute
-	MinLease           = 50 * time.Millisecond
-	MaxLease           = 24 * time.Hour
-	DefaultMaxAttempts = 10
-	DefaultBackoff     = time.Second
-	DefaultMaxBackoff  = 5 * time.Minute
+	defaultLease       = time.Minute
+	minLease           = 50 * time.Millisecond
+	maxLease           = 24 * time.Hour
+	defaultMaxAttempts = 10
+	defaultBackoff     = time.Second
+	defaultMaxBackoff  = 5 * time.Minute
 )
 
 // Workflow describes an operation that calls the outside world, such as a refund at a payment
@@ -75,14 +74,14 @@ func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, 
 			*v = fallback
 		}
 	}
-	d(&workflow.Lease, DefaultLease)
-	d(&workflow.Backoff, DefaultBackoff)
-	d(&workflow.MaxBackoff, max(DefaultMaxBackoff, workflow.Backoff))
+	d(&workflow.Lease, defaultLease)
+	d(&workflow.Backoff, defaultBackoff)
+	d(&workflow.MaxBackoff, max(defaultMaxBackoff, workflow.Backoff))
 	if workflow.KeyFormat.Length == 0 {
 		workflow.KeyFormat.Length = defaultProviderKey
 	}
 	if workflow.MaxAttempts == 0 {
-		workflow.MaxAttempts = DefaultMaxAttempts
+		workflow.MaxAttempts = defaultMaxAttempts
 	}
 	switch {
 	case workflow.Run == nil:
@@ -95,16 +94,12 @@ func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, 
 	if err := once.FirstOf(once.CheckName("Workflow.Name", workflow.Name, false), once.FirstOf(checkLease("Workflow.Lease", workflow.Lease), workflow.KeyFormat.check())); err != nil {
 		return nil, err
 	}
-	host, _ := os.Hostname() // shown to people only
-	return &Runner[Tx, Req, Res]{
-		rows: newRows(s), workflow: workflow,
-		holder: once.Cut(fmt.Sprintf("%s:%d", host, os.Getpid()), 255),
-	}, nil
+	return &Runner[Tx, Req, Res]{rows: newRows(s), workflow: workflow, holder: once.Cut(core.DefaultHolder(), 255)}, nil
 }
 
 func checkLease(field string, d time.Duration) error {
-	if d < MinLease || d > MaxLease {
-		return once.Invalid(field, fmt.Sprintf("%v is not between %v and %v", d, MinLease, MaxLease))
+	if d < minLease || d > maxLease {
+		return once.Invalid(field, fmt.Sprintf("%v is not between %v and %v", d, minLease, maxLease))
 	}
 	return nil
 }

@@ -81,19 +81,11 @@ func (r *Run[Tx]) unread(ctx context.Context, step, resultType string, cause err
 }
 
 // later returns the steps that have begun and that this run has not reached yet.
-func (r *Run[Tx]) later(ctx context.Context, q core.Querier) (names []string, err error) {
+func (r *Run[Tx]) later(ctx context.Context, q core.Querier) ([]string, error) {
 	rows, err := r.rows.SQL.StepNames.Query(ctx, q, r.hash[:])
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return r.used[name] })
-	return names, once.FirstOf(rows.Err(), rows.Close())
+	names, err := core.Collect(rows, core.Value[string])
+	return slices.DeleteFunc(names, func(name string) bool { return r.used[name] }), err
 }

@@ -174,9 +174,7 @@ func (t *Table) catalog(ctx context.Context, name, text string, n int) ([][]stri
 	if err != nil {
 		return nil, fmt.Errorf("holdfast: reading about table %q: %w", t.Name, err)
 	}
-	defer rows.Close()
-	var out [][]string
-	for rows.Next() {
+	list, err := core.Collect(rows, func(row core.Row) ([]string, error) {
 		values := make([]string, n)
 		var flag int
 		dest := make([]any, n)
@@ -184,11 +182,12 @@ func (t *Table) catalog(ctx context.Context, name, text string, n int) ([][]stri
 			dest[i] = &values[i]
 		}
 		dest[n-1] = &flag
-		if err := rows.Scan(dest...); err != nil {
-			return nil, fmt.Errorf("holdfast: reading about table %q: %w", t.Name, err)
-		}
+		err := row.Scan(dest...)
 		values[n-1] = strconv.Itoa(flag)
-		out = append(out, values)
+		return values, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("holdfast: reading about table %q: %w", t.Name, err)
 	}
-	return out, rows.Err()
+	return list, nil
 }

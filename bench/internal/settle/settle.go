@@ -47,9 +47,8 @@ func Ours(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (
 	if err != nil {
 		return nil, err
 	}
-	table, err := businessrow.New[Line](ctx, db, businessrow.Spec{
-		Table: "settlements", Key: []string{"no"}, Compare: []string{"merchant", "cents"},
-	})
+	table, err := businessrow.New[Line](ctx, db, holdfast.TableSpec{Table: "settlements", Key: []string{"no"}},
+		businessrow.Options{Compare: []string{"merchant", "cents"}})
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ type SQL struct {
 // Tables returns a replacer that puts the table names and the clock into a statement's text.
 func Tables(table func(string) string, now string) *strings.Replacer {
 	var pairs []string
-	for _, t := range []string{"staged", "steps", "provider_events", "interventions", "records", "locks", "tickets", "waiters", "floor"} {
+	for _, t := range dialect.Tables {
 		pairs = append(pairs, "{"+t+"}", table(t))
 	}
 	return strings.NewReplacer(append(pairs, "{now}", now)...)

@@ -181,9 +181,8 @@ func noDirtyReplay(t *testing.T, e planted) {
 func rowWhileUncommitted(t *testing.T, e planted) (idempotency.Result[refund], error) {
 	t.Helper()
 	table := func(db *holdfast.DB[*sql.Tx]) *businessrow.Table[refund, *sql.Tx] {
-		table, err := businessrow.New[refund](t.Context(), db, businessrow.Spec{
-			Table: "refunds", Key: []string{"refund_no"},
-		}, businessrow.Options{Wait: time.Second, Attempts: 1})
+		table, err := businessrow.New[refund](t.Context(), db, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
+			businessrow.Options{Wait: time.Second, Attempts: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func TestOwnTableElsewhere(t *testing.T) {
 		pool := dbtest.OpenSQL(t, url)
 		pool.SetMaxOpenConns(1)
 		db := mustOpen(t, pool)
-		table, err := businessrow.New[refund](t.Context(), db, businessrow.Spec{Table: "refunds", Key: []string{"refund_no"}})
+		table, err := businessrow.New[refund](t.Context(), db, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}})
 		if err != nil {
 			t.Fatal(err)
 		}

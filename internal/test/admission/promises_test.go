@@ -164,7 +164,7 @@ func (w *world) records() {
 }
 
 func (w *world) businessRows() {
-	table, err := businessrow.New[refund](w.ctx, w.db, businessrow.Spec{Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"amount"}})
+	table, err := businessrow.New[refund](w.ctx, w.db, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}}, businessrow.Options{Compare: []string{"amount"}})
 	w.must("table", err)
 	for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
 		r, err := table.Do(w.ctx, refund{"R-1", 5}, func(ctx context.Context, tx *sql.Tx) error {

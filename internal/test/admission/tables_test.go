@@ -180,7 +180,7 @@ type own struct {
 func ownTable(t *testing.T, db *holdfast.DB[*sql.Tx]) map[string]error {
 	t.Helper()
 	key := []string{"refund_no"}
-	_, row := businessrow.New[own](t.Context(), db, businessrow.Spec{Table: "own", Key: key})
+	_, row := businessrow.New[own](t.Context(), db, holdfast.TableSpec{Table: "own", Key: key})
 	_, versioned := optimistic.NewTable[own](t.Context(), db, holdfast.TableSpec{Table: "own", Key: key})
 	_, locked := rowlock.NewTable[own](t.Context(), db, holdfast.TableSpec{Table: "own", Key: key})
 	_, swept := reaper.New(t.Context(), db, reaper.Options{Tables: []reaper.TableSpec{{Table: "own", Key: key, Expires: "expires", Unit: reaper.Microseconds}}})

@@ -55,7 +55,7 @@ func (a *asker[Tx]) prepare(ctx context.Context) (err error) {
 	if a.store, err = idempotency.New(ctx, a.db, o); err != nil {
 		return err
 	}
-	a.rows, err = businessrow.New[refundRow](ctx, a.db, businessrow.Spec{Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"order_no"}}, businessrow.Options{Wait: o.Wait})
+	a.rows, err = businessrow.New[refundRow](ctx, a.db, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}}, businessrow.Options{Compare: []string{"order_no"}, Wait: o.Wait})
 	if err != nil {
 		return err
 	}

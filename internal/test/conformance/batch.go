@@ -156,9 +156,8 @@ func batchOfTwoColumns[Tx any](e *Env[Tx]) {
 		Cents    int64  `db:"cents"`
 	}
 	e.Must(`CREATE TABLE settlements (merchant ` + e.Text() + ` NOT NULL, day BIGINT NOT NULL, cents BIGINT NOT NULL, PRIMARY KEY (merchant, day))`)
-	t, err := businessrow.New[settlement](e.Ctx, e.DB, businessrow.Spec{
-		Table: "settlements", Key: []string{"merchant", "day"}, Compare: []string{"cents"},
-	})
+	t, err := businessrow.New[settlement](e.Ctx, e.DB, holdfast.TableSpec{Table: "settlements", Key: []string{"merchant", "day"}},
+		businessrow.Options{Compare: []string{"cents"}})
 	e.must(err)
 	var rows []settlement
 	for i := range 1500 {
@@ -214,7 +213,7 @@ func batchChangesKeys[Tx any](e *Env[Tx]) {
 		No string `db:"no"`
 	}
 	e.Must(`CREATE TABLE cuts (no VARBINARY(8) NOT NULL UNIQUE)`)
-	t, err := businessrow.New[cut](e.Ctx, e.DB, businessrow.Spec{Table: "cuts", Key: []string{"no"}})
+	t, err := businessrow.New[cut](e.Ctx, e.DB, holdfast.TableSpec{Table: "cuts", Key: []string{"no"}})
 	e.must(err)
 	err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 		if _, err := e.Exec(ctx, tx, `SET SESSION sql_mode = ''`); err != nil {

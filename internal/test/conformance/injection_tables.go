@@ -61,7 +61,7 @@ func injectIdentifiers[Tx any](e *Env[Tx]) {
 			e.quote(oddVersion) + ` BIGINT NOT NULL, ` + e.quote(oddExpires) + ` BIGINT NOT NULL)`)
 		evil := `'; DELETE FROM ` + at + `; --`
 
-		rows, err := businessrow.New[odd](e.Ctx, e.DB, businessrow.Spec{Table: table, Key: []string{oddKey}, Compare: []string{oddValue}})
+		rows, err := businessrow.New[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{oddKey}}, businessrow.Options{Compare: []string{oddValue}})
 		if err != nil {
 			e.Errorf("table %q: %v", table, err)
 			continue
@@ -146,7 +146,7 @@ func injectNoTable[Tx any](e *Env[Tx]) {
 		e.Fatal(err)
 	}
 	open := func(table, schema, key, version, expires string) map[string]error {
-		_, err1 := businessrow.New[odd](e.Ctx, e.DB, businessrow.Spec{Table: table, Schema: schema, Key: []string{key}})
+		_, err1 := businessrow.New[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: schema, Key: []string{key}})
 		_, err2 := optimistic.NewTable[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: schema, Key: []string{key}}, optimistic.TableOptions{Version: version})
 		_, err3 := rowlock.NewTable[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: schema, Key: []string{key}})
 		_, err4 := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.TableSpec{{

@@ -24,9 +24,8 @@ type Refund struct {
 
 func (e *Env[Tx]) refunds() *businessrow.Table[Refund, Tx] {
 	e.Helper()
-	t, err := businessrow.New[Refund](e.Ctx, e.DB, businessrow.Spec{
-		Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"amount"},
-	})
+	t, err := businessrow.New[Refund](e.Ctx, e.DB, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
+		businessrow.Options{Compare: []string{"amount"}})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -212,7 +211,7 @@ func foldingKeysAreRefused[Tx any](e *Env[Tx]) {
 	try := func(n int, kind, columns string) error {
 		table := kind + string(rune('a'+n))
 		e.Must(strings.ReplaceAll(`CREATE TABLE `+table+` (`+columns+`)`, "{t}", table))
-		k, err := businessrow.New[K](e.Ctx, e.DB, businessrow.Spec{Table: table, Key: []string{"no"}})
+		k, err := businessrow.New[K](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{"no"}})
 		if err != nil {
 			return err
 		}
@@ -233,7 +232,7 @@ func foldingKeysAreRefused[Tx any](e *Env[Tx]) {
 			e.Errorf("%s: %v", columns, err)
 		}
 	}
-	for name, spec := range map[string]businessrow.Spec{
+	for name, spec := range map[string]holdfast.TableSpec{
 		"a table that is not there":   {Table: "nowhere", Key: []string{"no"}},
 		"a column that is not there":  {Table: "refunds", Key: []string{"no"}},
 		"no key":                      {Table: "refunds"},
@@ -258,7 +257,7 @@ func rowWithAutoIncrement[Tx any](e *Env[Tx]) {
 	type row struct {
 		No string `db:"no"`
 	}
-	k, err := businessrow.New[row](e.Ctx, e.DB, businessrow.Spec{Table: "numbered", Key: []string{"no"}})
+	k, err := businessrow.New[row](e.Ctx, e.DB, holdfast.TableSpec{Table: "numbered", Key: []string{"no"}})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -325,7 +324,7 @@ func keysThatColumnsChange[Tx any](e *Env[Tx]) {
 		No string `db:"no"`
 	}
 	e.Must(`CREATE TABLE numbers (no BIGINT NOT NULL UNIQUE)`)
-	if _, err := businessrow.New[text](e.Ctx, e.DB, businessrow.Spec{Table: "numbers", Key: []string{"no"}}); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := businessrow.New[text](e.Ctx, e.DB, holdfast.TableSpec{Table: "numbers", Key: []string{"no"}}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("text on a number's column: %v", err)
 	}
 	short := map[dbtest.Engine]string{
@@ -333,7 +332,7 @@ func keysThatColumnsChange[Tx any](e *Env[Tx]) {
 		dbtest.MariaDB: `VARCHAR(3) COLLATE utf8mb4_nopad_bin`, dbtest.SQLite: `VARCHAR(3)`, // the column truncates nothing there
 	}[e.Engine]
 	e.Must(`CREATE TABLE short (no ` + short + ` NOT NULL UNIQUE)`)
-	table, err := businessrow.New[text](e.Ctx, e.DB, businessrow.Spec{Table: "short", Key: []string{"no"}})
+	table, err := businessrow.New[text](e.Ctx, e.DB, holdfast.TableSpec{Table: "short", Key: []string{"no"}})
 	if err != nil {
 		e.Fatal(err)
 	}

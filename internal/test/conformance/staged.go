@@ -286,7 +286,7 @@ func stagedParks[Tx any](e *Env[Tx]) {
 			e.Errorf("got %v", err)
 		}
 	}
-	if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 0 {
+	if done, err := s.Complete(e.Ctx); err != nil || done.Found != 0 {
 		e.Errorf("the completer: %+v, %v", done, err)
 	}
 	f.provider.want(e, 1, 1)

@@ -62,7 +62,7 @@ func stagedCaller[Tx any](e *Env[Tx]) {
 	if op := e.wantState("a", staged.Pending); op.Step != "" || op.Due > 0 {
 		e.Errorf("%+v", op)
 	}
-	if done, err := s.Complete(e.Ctx, 0); err != nil || done.Succeeded != 1 {
+	if done, err := s.Complete(e.Ctx); err != nil || done.Succeeded != 1 {
 		e.Errorf("%+v, %v", done, err)
 	}
 	f.provider.want(e, 1, 1)
@@ -140,7 +140,7 @@ func stagedCompleter[Tx any](e *Env[Tx]) {
 	ctx, cancel := context.WithCancelCause(e.Ctx)
 	finished := errors.New("finished")
 	var sum staged.Completed
-	err := s.RunCompleter(ctx, 5*time.Millisecond, func(done staged.Completed, err error) {
+	err := s.RunCompleter(ctx, 5*time.Millisecond, staged.CompleterOptions{OnPass: func(done staged.Completed, err error) {
 		if err != nil {
 			e.Error(err)
 		}
@@ -148,7 +148,7 @@ func stagedCompleter[Tx any](e *Env[Tx]) {
 		if sum.Succeeded >= 3 {
 			cancel(finished)
 		}
-	})
+	}})
 	if !errors.Is(err, finished) || sum.Succeeded != 3 {
 		e.Errorf("%v, %+v", err, sum)
 	}
@@ -156,13 +156,13 @@ func stagedCompleter[Tx any](e *Env[Tx]) {
 		e.wantRefunded(key)
 	}
 	f.provider.want(e, 3, 3)
-	if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 0 {
+	if done, err := s.Complete(e.Ctx); err != nil || done.Found != 0 {
 		e.Errorf("%+v, %v", done, err)
 	}
-	if _, err := s.Complete(e.Ctx, -1); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := s.Complete(e.Ctx, staged.CompleterOptions{Limit: -1}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Error(err)
 	}
-	if err := s.RunCompleter(e.Ctx, 0, nil); !errors.Is(err, holdfast.ErrInvalid) {
+	if err := s.RunCompleter(e.Ctx, 0); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Error(err)
 	}
 
@@ -173,7 +173,7 @@ func stagedCompleter[Tx any](e *Env[Tx]) {
 	if _, err := slow.Do(e.Ctx, stagedOp("a"), "a"); !errors.Is(err, boom) {
 		e.Error(err)
 	}
-	if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 0 {
+	if done, err := s.Complete(e.Ctx); err != nil || done.Found != 0 {
 		e.Errorf("another operation was touched: %+v, %v", done, err)
 	}
 }

@@ -86,7 +86,7 @@ func stagedEventsSettles[Tx any](e *Env[Tx]) {
 			e.Errorf("%s: %v, %v", c.name, isNew, err)
 		}
 		e.wantState(c.name, staged.Pending)
-		if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 1 {
+		if done, err := s.Complete(e.Ctx); err != nil || done.Found != 1 {
 			e.Errorf("%s: %+v, %v", c.name, done, err)
 		}
 		e.wantState(c.name, c.state)

@@ -80,7 +80,7 @@ func afterRestore[Tx any](e *Env[Tx]) {
 	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.As(err, &parked) {
 		e.Errorf("after the restore: %v", err)
 	}
-	if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 0 {
+	if done, err := s.Complete(e.Ctx); err != nil || done.Found != 0 {
 		e.Errorf("%+v, %v", done, err)
 	}
 	f.provider.want(e, 2, 2)

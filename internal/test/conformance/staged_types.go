@@ -125,7 +125,7 @@ func stagedResultUnread[Tx any](e *Env[Tx]) {
 		if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.As(err, &parked) || parked.Step != "pay" || !strings.Contains(parked.Reason, "cannot be read") {
 			e.Errorf("%s: %v", when, err)
 		}
-		if done, err := s.Complete(e.Ctx, 0); err != nil || done.Found != 0 {
+		if done, err := s.Complete(e.Ctx); err != nil || done.Found != 0 {
 			e.Errorf("%s: the completer: %+v, %v", when, done, err)
 		}
 	}

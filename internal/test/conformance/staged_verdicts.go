@@ -48,7 +48,7 @@ func stagedReconciles[Tx any](e *Env[Tx]) {
 			e.Errorf("%s: the first attempt: %v", c.name, err)
 		}
 		e.Eventually(c.name, func() bool {
-			if _, err := s.Complete(e.Ctx, 0); err != nil {
+			if _, err := s.Complete(e.Ctx); err != nil {
 				e.Fatal(err)
 			}
 			return e.show(c.name).State != staged.Pending

@@ -17,7 +17,7 @@ func stagedWithin[Tx any](e *Env[Tx]) {
 	store := e.Store(idempotency.Options{})
 	f, s := e.stagedRefunds(0)
 	refuses := func(ctx context.Context) error {
-		_, err := s.Complete(ctx, 0)
+		_, err := s.Complete(ctx)
 		if !errors.Is(err, staged.ErrInTx) {
 			e.Errorf("the completer: %v", err)
 		}

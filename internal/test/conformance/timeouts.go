@@ -122,9 +122,8 @@ func boundedWaits[Tx any](e *Env[Tx], _ string) {
 			return err
 		}), holdfast.ErrRetry)
 	}
-	refunds, err := businessrow.New[Refund](e.Ctx, e.DB, businessrow.Spec{
-		Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"amount"},
-	}, businessrow.Options{LockTimeout: long, Attempts: 2, Wait: 2 * time.Second})
+	refunds, err := businessrow.New[Refund](e.Ctx, e.DB, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
+		businessrow.Options{Compare: []string{"amount"}, LockTimeout: long, Attempts: 2, Wait: 2 * time.Second})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -205,9 +204,8 @@ func endedSession[Tx any](e *Env[Tx], setting string) {
 		},
 		"InTx": func(key string) error { return e.DB.InTx(e.Ctx, idle(key), holdfast.TxOptions{Attempts: 2}) },
 		"Table.Do": func(key string) error {
-			refunds, err := businessrow.New[Refund](e.Ctx, e.DB, businessrow.Spec{
-				Table: "refunds", Key: []string{"refund_no"},
-			}, businessrow.Options{Attempts: 2})
+			refunds, err := businessrow.New[Refund](e.Ctx, e.DB, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
+				businessrow.Options{Attempts: 2})
 			if err != nil {
 				return err
 			}

@@ -93,7 +93,7 @@ func ways() map[string]way {
 		return func(ctx context.Context, tx *sql.Tx) (string, error) { return "done", fn(ctx, tx) }
 	}
 	table := func(ctx context.Context, db *holdfast.DB[*sql.Tx]) (*businessrow.Table[Refund, *sql.Tx], error) {
-		return businessrow.New[Refund](ctx, db, businessrow.Spec{Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"amount"}})
+		return businessrow.New[Refund](ctx, db, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}}, businessrow.Options{Compare: []string{"amount"}})
 	}
 	return map[string]way{
 		"Do": func(ctx context.Context, db *holdfast.DB[*sql.Tx], key string, fn func(ctx context.Context, tx *sql.Tx) error) (idempotency.Outcome, error) {

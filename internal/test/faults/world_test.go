@@ -138,9 +138,8 @@ type Refund struct {
 // asks returns Do and Table.Do, each waiting at most wait.
 func (w *world[Tx]) asks(wait time.Duration) []ask {
 	w.Helper()
-	table, err := businessrow.New[Refund](w.Ctx, w.DB, businessrow.Spec{
-		Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"amount"},
-	}, businessrow.Options{Wait: wait})
+	table, err := businessrow.New[Refund](w.Ctx, w.DB, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
+		businessrow.Options{Compare: []string{"amount"}, Wait: wait})
 	if err != nil {
 		w.Fatal(err)
 	}

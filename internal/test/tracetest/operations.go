@@ -63,7 +63,7 @@ func (w *world) operations() {
 
 // records uses business rows as records.
 func (w *world) records() {
-	table, err := businessrow.New[refund](w.ctx, w.kit.DB, businessrow.Spec{Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"cents"}})
+	table, err := businessrow.New[refund](w.ctx, w.kit.DB, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}}, businessrow.Options{Compare: []string{"cents"}})
 	w.want(err, nil)
 	row := refund{Secret + "-1", 1250}
 	for range 2 {
@@ -110,7 +110,7 @@ func (w *world) staged() {
 		_, err = staged.HandleEvent(w.ctx, w.ops, event, nil)
 		w.want(err, nil)
 	}
-	done, err := s.Complete(w.ctx, 0)
+	done, err := s.Complete(w.ctx)
 	w.want(err, nil)
 	if done.Succeeded != 1 {
 		w.Fatalf("%+v", done)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -49,7 +50,7 @@ func InTx[T, Tx any](ctx context.Context, w *Work[Tx], f func(ctx context.Contex
 // Undo rolls tx back after err, so that a caller that ignores err cannot commit half of the
 // work. It returns err, within a holdfast.RetryError if a new transaction may succeed.
 func (w *Work[Tx]) Undo(ctx context.Context, tx Tx, err error) error {
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+	cleanup, cancel := core.Cleanup(ctx)
 	defer cancel()
 	_ = w.Access.Rollback(cleanup, tx)
 	switch {
