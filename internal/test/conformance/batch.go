@@ -80,11 +80,11 @@ func fileTwice[Tx any](e *Env[Tx]) {
 	const n = 2500
 	var statements atomic.Int64
 	e.Pool = e.Handle.Open(e.T, e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) { statements.Add(1) }}})
-	refunds, rows := e.refunds(), file(0, n)
+	refunds, rows := e.Refunds(), file(0, n)
 	for _, again := range []bool{false, true} {
 		statements.Store(0)
 		verdicts, err := e.claimAll(refunds, rows)
-		e.must(err)
+		e.Check(err)
 		if again {
 			e.wantCounts(verdicts, 0, n, 0)
 		} else {
@@ -107,14 +107,14 @@ func fileTwice[Tx any](e *Env[Tx]) {
 
 // mixedBatch claims a batch with existing rows, new rows, duplicates and mismatches.
 func mixedBatch[Tx any](e *Env[Tx]) {
-	refunds := e.refunds()
+	refunds := e.Refunds()
 	_, err := e.claimAll(refunds, file(0, 50))
-	e.must(err)
+	e.Check(err)
 	rows := file(40, 30) // rows 40 to 49 exist already
 	rows[3].Amount = 1
 	rows = append(rows, rows[20], Refund{No: rows[21].No, Amount: 2}, rows[1])
 	verdicts, err := e.claimAll(refunds, rows)
-	e.must(err)
+	e.Check(err)
 	e.wantCounts(verdicts, 20, 11, 2)
 	var m *idempotency.MismatchError
 	if !errors.As(verdicts[3].Err, &m) || len(m.Columns) != 1 || m.Columns[0] != "amount" || verdicts[3].Row.Amount != 43 {
@@ -128,17 +128,17 @@ func mixedBatch[Tx any](e *Env[Tx]) {
 	}
 	for _, twin := range []string{"r-000041", "R-000041 ", "R-00004\u0661"} {
 		verdicts, err := e.claimAll(refunds, append(file(40, 3), Refund{No: twin}))
-		e.must(err)
+		e.Check(err)
 		e.wantCounts(verdicts, 1, 3, 0)
 	}
 }
 
 func batchOtherKey[Tx any](e *Env[Tx]) {
-	refunds := e.refunds()
+	refunds := e.Refunds()
 	rows := file(0, 10)
 	rows[4].Bank = sql.NullString{String: "B-1", Valid: true}
 	_, err := e.claimAll(refunds, rows)
-	e.must(err)
+	e.Check(err)
 	rows = file(10, 10)
 	rows[7].Bank = sql.NullString{String: "B-1", Valid: true}
 	if _, err := e.claimAll(refunds, rows); !errors.Is(err, businessrow.ErrUniqueViolation) {
@@ -159,13 +159,13 @@ func batchOfTwoColumns[Tx any](e *Env[Tx]) {
 	t, err := businessrow.New[settlement](e.Ctx, e.DB, businessrow.Spec{
 		Table: "settlements", Key: []string{"merchant", "day"}, Compare: []string{"cents"},
 	})
-	e.must(err)
+	e.Check(err)
 	var rows []settlement
 	for i := range 1500 {
 		rows = append(rows, settlement{fmt.Sprint("m", i%7), int64(i / 7), int64(i)})
 	}
 	for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
-		e.must(e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
+		e.Check(e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 			verdicts, err := t.ClaimAllTx(ctx, tx, rows)
 			for i, v := range verdicts {
 				if v.Err != nil || v.Outcome != want || v.Row != rows[i] {
@@ -180,7 +180,7 @@ func batchOfTwoColumns[Tx any](e *Env[Tx]) {
 // workersOnOneFile runs several workers that book overlapping parts of one file.
 func workersOnOneFile[Tx any](e *Env[Tx]) {
 	const workers, size = 4, 300
-	refunds := e.refunds()
+	refunds := e.Refunds()
 	var executed atomic.Int64
 	var running sync.WaitGroup
 	for w := range workers {
@@ -215,7 +215,7 @@ func batchChangesKeys[Tx any](e *Env[Tx]) {
 	}
 	e.Must(`CREATE TABLE cuts (no VARBINARY(8) NOT NULL UNIQUE)`)
 	t, err := businessrow.New[cut](e.Ctx, e.DB, businessrow.Spec{Table: "cuts", Key: []string{"no"}})
-	e.must(err)
+	e.Check(err)
 	err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 		if _, err := e.Exec(ctx, tx, `SET SESSION sql_mode = ''`); err != nil {
 			return err
@@ -233,7 +233,7 @@ func batchChangesKeys[Tx any](e *Env[Tx]) {
 
 // batchIsNothingOrAll checks that an error in the caller's function undoes all claims.
 func batchIsNothingOrAll[Tx any](e *Env[Tx]) {
-	refunds := e.refunds()
+	refunds := e.Refunds()
 	boom := errors.New("boom")
 	err := e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 		if _, err := refunds.ClaimAllTx(ctx, tx, file(0, 1200)); err != nil {
@@ -245,26 +245,26 @@ func batchIsNothingOrAll[Tx any](e *Env[Tx]) {
 		e.Errorf("got %v", err)
 	}
 	verdicts, err := e.claimAll(refunds, file(0, 1200))
-	e.must(err)
+	e.Check(err)
 	e.wantCounts(verdicts, 1200, 0, 0)
 }
 
 func batchOfNothing[Tx any](e *Env[Tx]) {
-	verdicts, err := e.claimAll(e.refunds(), nil)
+	verdicts, err := e.claimAll(e.Refunds(), nil)
 	if err != nil || len(verdicts) != 0 {
 		e.Errorf("got %v, %v", verdicts, err)
 	}
 	var none Tx
-	if _, err := e.refunds().ClaimAllTx(e.Ctx, none, file(0, 1)); !errors.Is(err, holdfast.ErrNoTx) {
+	if _, err := e.Refunds().ClaimAllTx(e.Ctx, none, file(0, 1)); !errors.Is(err, holdfast.ErrNoTx) {
 		e.Errorf("no transaction: %v", err)
 	}
 }
 
 func batchAfterEnd[Tx any](e *Env[Tx]) {
 	tx, err := e.Begin(e.Ctx, sql.LevelDefault)
-	e.must(err)
-	e.must(e.End(e.Ctx, tx, true))
-	if _, err := e.refunds().ClaimAllTx(e.Ctx, tx, file(0, 2)); err == nil {
+	e.Check(err)
+	e.Check(e.End(e.Ctx, tx, true))
+	if _, err := e.Refunds().ClaimAllTx(e.Ctx, tx, file(0, 2)); err == nil {
 		e.Error("rows were claimed in a transaction that had ended")
 	}
 	if got := e.Int(`SELECT COUNT(*) FROM refunds`); got != 0 {

@@ -41,41 +41,25 @@ func (e *Env[Tx]) locker(holder string) *sqllock.Locker[Tx] {
 	return l
 }
 
-func (e *Env[Tx]) acquire(l *sqllock.Locker[Tx], key string, opts ...sqllock.AcquireOptions) *sqllock.Lease {
-	e.Helper()
-	lease, err := l.TryAcquire(e.Ctx, key, opts...)
-	if err != nil {
-		e.Fatal(err)
-	}
-	return lease
-}
-
-func (e *Env[Tx]) must(err error) {
-	e.Helper()
-	if err != nil {
-		e.Fatal(err)
-	}
-}
-
 func inspect[Tx any](e *Env[Tx]) {
 	l := e.locker("one")
 	if _, found, err := l.Inspect(e.Ctx, "k"); found || err != nil {
 		e.Fatal(found, err)
 	}
-	lease := e.acquire(l, "k")
-	e.must(lease.SetValue(e.Ctx, []byte("hello\x00")))
-	e.must(lease.SetValue(e.Ctx, []byte("hello\x00"))) // MySQL counts no affected row
+	lease := e.TryAcquire(l, "k")
+	e.Check(lease.SetValue(e.Ctx, []byte("hello\x00")))
+	e.Check(lease.SetValue(e.Ctx, []byte("hello\x00"))) // MySQL counts no affected row
 	i, found, err := l.Inspect(e.Ctx, "k")
-	e.must(err)
+	e.Check(err)
 	if !found || !i.Held || i.Holder != "one" || i.Token != lease.Token() || i.Key != "k" || string(i.Value) != "hello\x00" ||
 		i.Remaining <= 0 || i.Remaining > sqllock.DefaultTTL || i.Since.IsZero() || i.Forced != (sqllock.Forced{}) {
 		e.Errorf("got %+v", i)
 	}
-	e.must(lease.Release(e.Ctx))
+	e.Check(lease.Release(e.Ctx))
 	if err := lease.SetValue(e.Ctx, []byte("late")); !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("a term that has ended said something: %v", err)
 	}
-	again := e.acquire(l, "k")
+	again := e.TryAcquire(l, "k")
 	if i, _, err := l.Inspect(e.Ctx, "k"); err != nil || i.Value != nil || i.Token != again.Token() {
 		e.Errorf("a new term: %+v, %v", i, err)
 	}
@@ -87,22 +71,22 @@ func inspect[Tx any](e *Env[Tx]) {
 			e.Errorf("got %v", err)
 		}
 	}
-	e.must(again.SetValue(e.Ctx, make([]byte, sqllock.MaxValue)))
+	e.Check(again.SetValue(e.Ctx, make([]byte, sqllock.MaxValue)))
 }
 
 func list[Tx any](e *Env[Tx]) {
 	l := e.locker("one")
 	keys := []string{"a", "a/", "a/1", "a/2\x00", "a/2", "a/\xff", "a/\xff\xff", "b"}
 	for _, k := range keys {
-		lease := e.acquire(l, k)
+		lease := e.TryAcquire(l, k)
 		if k == "a/1" {
-			e.must(lease.Release(e.Ctx))
+			e.Check(lease.Release(e.Ctx))
 		}
 	}
 	slices.Sort(keys)
 	collect := func(prefix string, all bool) (got []string) {
 		for i, err := range l.List(e.Ctx, prefix, all) {
-			e.must(err)
+			e.Check(err)
 			got = append(got, i.Key)
 		}
 		return got
@@ -121,7 +105,7 @@ func list[Tx any](e *Env[Tx]) {
 	for _, after := range []string{"", "a", "a/", "a/1", "a/1\x00", "a/\xff", "b", "c"} {
 		var got, want []string
 		for i, err := range l.ListAfter(e.Ctx, "a/", after, true) {
-			e.must(err)
+			e.Check(err)
 			got = append(got, i.Key)
 		}
 		for _, k := range keys {
@@ -143,7 +127,7 @@ func forceRelease[Tx any](e *Env[Tx]) {
 	if had, err := operator.ForceRelease(e.Ctx, "k", 0, "nothing there"); had || err != nil {
 		e.Fatal(had, err)
 	}
-	lease := e.acquire(l, "k", sqllock.AcquireOptions{TTL: 3 * time.Second})
+	lease := e.TryAcquire(l, "k", sqllock.AcquireOptions{TTL: 3 * time.Second})
 	for _, reason := range []string{"", strings.Repeat("r", sqllock.MaxReason+1), "a\x00b", "\xff"} {
 		if _, err := operator.ForceRelease(e.Ctx, "k", 0, reason); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("reason %.10q: %v", reason, err)
@@ -154,18 +138,18 @@ func forceRelease[Tx any](e *Env[Tx]) {
 			e.Errorf("token %d, the holder's is %d: %v, %v", token, lease.Token(), had, err)
 		}
 	}
-	e.must(e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error { return l.Guard(ctx, tx, lease.Term()) }))
+	e.Check(e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error { return l.Guard(ctx, tx, lease.Term()) }))
 	had, err := operator.ForceRelease(e.Ctx, "k", lease.Token(), "it hangs, ticket 7")
 	if !had || err != nil {
 		e.Fatal(had, err)
 	}
 	i, _, err := operator.Inspect(e.Ctx, "k")
-	e.must(err)
+	e.Check(err)
 	if i.Held || i.Token <= lease.Token() || i.Forced.By != "operator" || i.Forced.Reason != "it hangs, ticket 7" || i.Forced.At.IsZero() {
 		e.Errorf("got %+v", i)
 	}
 	tx, err := e.Begin(e.Ctx, sql.LevelDefault)
-	e.must(err)
+	e.Check(err)
 	if err := l.Guard(e.Ctx, tx, lease.Term()); !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("the former holder passed its guard: %v", err)
 	}
@@ -177,7 +161,7 @@ func forceRelease[Tx any](e *Env[Tx]) {
 	if err := lease.Release(e.Ctx); !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("its release: %v", err)
 	}
-	next := e.acquire(operator, "k")
+	next := e.TryAcquire(operator, "k")
 	if next.Token() <= i.Token {
 		e.Errorf("token %d after %d", next.Token(), i.Token)
 	}
@@ -186,7 +170,7 @@ func forceRelease[Tx any](e *Env[Tx]) {
 func together[Tx any](e *Env[Tx]) {
 	l, other := e.locker("one"), e.locker("other")
 	all, err := l.AcquireAll(e.Ctx, []string{"b", "a", "b", "c"})
-	e.must(err)
+	e.Check(err)
 	var keys []string
 	for _, lease := range all.All() {
 		keys = append(keys, lease.Key())
@@ -194,7 +178,7 @@ func together[Tx any](e *Env[Tx]) {
 	if !slices.Equal(keys, []string{"a", "b", "c"}) {
 		e.Errorf("locked %q", keys)
 	}
-	e.must(e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
+	e.Check(e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 		return l.Guard(ctx, tx, all.Terms()...)
 	}))
 	var held *sqllock.HeldError
@@ -202,7 +186,7 @@ func together[Tx any](e *Env[Tx]) {
 		e.Errorf("got %v", err)
 	}
 	for _, key := range []string{"0", "z"} { // no lock remains
-		e.must(e.acquire(l, key).Release(e.Ctx))
+		e.Check(e.TryAcquire(l, key).Release(e.Ctx))
 	}
 	short, cancel := context.WithTimeout(e.Ctx, 50*time.Millisecond)
 	defer cancel()
@@ -214,8 +198,8 @@ func together[Tx any](e *Env[Tx]) {
 		return err == nil && lease.Release(e.Ctx) == nil
 	})
 	_, err = other.ForceRelease(e.Ctx, "b", 0, "test")
-	e.must(err)
-	e.must(func() error {
+	e.Check(err)
+	e.Check(func() error {
 		if err := all.Release(e.Ctx); !errors.Is(err, sqllock.ErrLost) {
 			return errors.New("the release of all does not tell that one was lost")
 		}
@@ -225,7 +209,7 @@ func together[Tx any](e *Env[Tx]) {
 		e.Error("its context goes on")
 	}
 	for _, key := range []string{"a", "b", "c"} {
-		e.must(e.acquire(other, key).Release(e.Ctx))
+		e.Check(e.TryAcquire(other, key).Release(e.Ctx))
 	}
 	for _, keys := range [][]string{nil, {"a", ""}} {
 		if _, err := l.AcquireAll(e.Ctx, keys); !errors.Is(err, holdfast.ErrInvalid) {

@@ -16,10 +16,10 @@ func reentry[Tx any](e *Env[Tx]) {
 	l, other := e.locker("one"), e.locker("other")
 	owner := sqllock.NewOwner()
 	as := sqllock.AcquireOptions{Owner: owner}
-	first := e.acquire(l, "k", as)
+	first := e.TryAcquire(l, "k", as)
 	second, err := l.Acquire(e.Ctx, "k", as)
-	e.must(err)
-	third := e.acquire(l, "k", as)
+	e.Check(err)
+	third := e.TryAcquire(l, "k", as)
 	if second.Token() != first.Token() || third.Token() != first.Token() {
 		e.Errorf("tokens %d, %d, %d", first.Token(), second.Token(), third.Token())
 	}
@@ -30,19 +30,19 @@ func reentry[Tx any](e *Env[Tx]) {
 			}
 		}
 	}
-	e.must(first.Release(e.Ctx))
-	e.must(third.Release(e.Ctx))
+	e.Check(first.Release(e.Ctx))
+	e.Check(third.Release(e.Ctx))
 	if _, err := other.TryAcquire(e.Ctx, "k"); !errors.Is(err, sqllock.ErrHeld) || second.Context().Err() != nil {
 		e.Errorf("released once too few and free: %v", err)
 	}
-	e.must(second.Release(e.Ctx))
+	e.Check(second.Release(e.Ctx))
 	if second.Context().Err() == nil {
 		e.Error("the context goes on")
 	}
-	e.must(e.acquire(other, "k").Release(e.Ctx))
+	e.Check(e.TryAcquire(other, "k").Release(e.Ctx))
 
 	// Waiting calls of one owner get the lock together.
-	blocker := e.acquire(l, "k")
+	blocker := e.TryAcquire(l, "k")
 	var running sync.WaitGroup
 	inside := make(chan *sqllock.Lease, 3)
 	for range 3 {
@@ -56,12 +56,12 @@ func reentry[Tx any](e *Env[Tx]) {
 		})
 	}
 	time.Sleep(20 * time.Millisecond)
-	e.must(blocker.Release(e.Ctx))
+	e.Check(blocker.Release(e.Ctx))
 	running.Wait()
 	for range 3 {
-		e.must((<-inside).Release(e.Ctx))
+		e.Check((<-inside).Release(e.Ctx))
 	}
-	e.must(e.acquire(other, "k").Release(e.Ctx))
+	e.Check(e.TryAcquire(other, "k").Release(e.Ctx))
 }
 
 func elections[Tx any](e *Env[Tx]) {
@@ -149,11 +149,11 @@ func observe[Tx any](e *Env[Tx]) {
 	}
 	next(false, "")
 	leader, err := election.New(l, "leader").Campaign(e.Ctx, nil)
-	e.must(err)
+	e.Check(err)
 	next(true, "")
-	e.must(leader.SetValue(e.Ctx, []byte("x")))
+	e.Check(leader.SetValue(e.Ctx, []byte("x")))
 	next(true, "x")
-	e.must(leader.Resign(e.Ctx))
+	e.Check(leader.Resign(e.Ctx))
 	next(false, "")
 	cancel()
 	<-done

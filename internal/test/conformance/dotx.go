@@ -30,69 +30,37 @@ func DoTx[Tx any](t *testing.T, h Handle[Tx]) {
 	}
 }
 
-// begin begins a transaction for the caller.
-func (e *Env[Tx]) begin(l sql.IsolationLevel) Tx {
-	e.Helper()
-	tx, err := e.Begin(e.Ctx, l)
-	if err != nil {
-		e.Fatal(err)
-	}
-	return tx
-}
-
-// end commits or rolls back tx and fails on an error.
-func (e *Env[Tx]) end(tx Tx, commit bool) {
-	e.Helper()
-	if err := e.End(e.Ctx, tx, commit); err != nil {
-		e.Errorf("ending the caller's transaction: %v", err)
-	}
-}
-
-// gone fails unless Holdfast has rolled tx back.
-func (e *Env[Tx]) gone(tx Tx) {
-	e.Helper()
-	if err := e.End(e.Ctx, tx, true); err == nil {
-		e.Error("the transaction was not rolled back")
-	}
-}
-
-func (e *Env[Tx]) doTx(s *idempotency.Store[Tx], tx Tx, op idempotency.Op) (idempotency.Result[string], error) {
-	return idempotency.DoTx(e.Ctx, s, tx, op, func(ctx context.Context, tx Tx) (string, error) {
-		return "done", e.Effect(ctx, tx, op.Key)
-	})
-}
-
 func txLivesWithTheCaller[Tx any](e *Env[Tx]) {
 	s := e.Store(idempotency.Options{})
 	for _, commit := range []bool{false, true} {
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		if err := e.Effect(e.Ctx, tx, "caller"); err != nil {
 			e.Error(err)
 		}
 		for _, outcome := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
-			if r, err := e.doTx(s, tx, Op("a")); err != nil || r.Outcome != outcome || r.Value != "done" {
+			if r, err := e.DoTx(s, tx, Op("a")); err != nil || r.Outcome != outcome || r.Value != "done" {
 				e.Errorf("%v, %v, want %v", r, err, outcome)
 			}
 		}
-		e.end(tx, commit)
+		e.EndTx(tx, commit)
 	}
 	e.WantOnce("a")
 	e.WantOnce("caller")
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	op := Op("a")
 	op.Request = "another"
-	if _, err := e.doTx(s, tx, op); !errors.Is(err, idempotency.ErrMismatch) {
+	if _, err := e.DoTx(s, tx, op); !errors.Is(err, idempotency.ErrMismatch) {
 		e.Errorf("got %v, want mismatch", err)
 	}
-	if r, err := e.doTx(s, tx, Op("a")); err != nil || r.Outcome != idempotency.Replayed {
+	if r, err := e.DoTx(s, tx, Op("a")); err != nil || r.Outcome != idempotency.Replayed {
 		e.Errorf("after a mismatch the transaction goes on: %v, %v", r, err)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	if r, err := e.Do(s, Op("a")); err != nil || r.Outcome != idempotency.Replayed {
 		e.Errorf("Do after DoTx: %v, %v", r, err)
 	}
 	var none Tx
-	if _, err := e.doTx(s, none, Op("a")); !errors.Is(err, holdfast.ErrNoTx) {
+	if _, err := e.DoTx(s, none, Op("a")); !errors.Is(err, holdfast.ErrNoTx) {
 		e.Errorf("a nil transaction: %v", err)
 	}
 }
@@ -103,7 +71,7 @@ func txRejectionKeepsTheVerdict[Tx any](e *Env[Tx]) {
 		return "", errors.Join(e.Effect(ctx, tx, "a"), idempotency.Reject("no", "never"))
 	}
 	for _, outcome := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		r, err := idempotency.DoTx(e.Ctx, s, tx, Op("a"), reject)
 		var rej *idempotency.Rejection
 		if !errors.As(err, &rej) || r.Outcome != outcome {
@@ -112,7 +80,7 @@ func txRejectionKeepsTheVerdict[Tx any](e *Env[Tx]) {
 		if err := e.Effect(e.Ctx, tx, "caller "+outcome.String()); err != nil {
 			e.Errorf("the transaction goes on after a rejection: %v", err)
 		}
-		e.end(tx, true)
+		e.EndTx(tx, true)
 		e.WantOnce("caller " + outcome.String())
 	}
 	if n := e.Effects("a"); n != 0 {
@@ -122,7 +90,7 @@ func txRejectionKeepsTheVerdict[Tx any](e *Env[Tx]) {
 
 func txErrorRollsBack[Tx any](e *Env[Tx]) {
 	s := e.Store(idempotency.Options{})
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	boom := errors.New("boom")
 	_, err := idempotency.DoTx(e.Ctx, s, tx, Op("a"), func(ctx context.Context, tx Tx) (string, error) {
 		return "", errors.Join(boom, e.Effect(ctx, tx, "a"))
@@ -130,7 +98,7 @@ func txErrorRollsBack[Tx any](e *Env[Tx]) {
 	if !errors.Is(err, boom) {
 		e.Errorf("got %v", err)
 	}
-	e.gone(tx)
+	e.WantRolledBack(tx)
 	if n := e.Effects("a") + e.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 0 {
 		e.Errorf("%d rows were left behind", n)
 	}
@@ -138,35 +106,35 @@ func txErrorRollsBack[Tx any](e *Env[Tx]) {
 
 func txWaitsAndIsBounded[Tx any](e *Env[Tx]) {
 	s := e.Store(idempotency.Options{})
-	release := hold(e, "a")
+	release := e.HoldKey("a")
 	defer release()
 	op := Op("a")
 	op.NoWait = true
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	start := time.Now()
-	if _, err := e.doTx(s, tx, op); !errors.Is(err, idempotency.ErrInProgress) {
+	if _, err := e.DoTx(s, tx, op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("got %v, want in progress", err)
 	}
 	e.Logf("no wait: %v", time.Since(start))
-	e.gone(tx)
+	e.WantRolledBack(tx)
 
 	op.NoWait, op.Wait = false, 300*time.Millisecond
-	tx = e.begin(sql.LevelDefault)
-	if _, err := e.doTx(s, tx, op); !errors.Is(err, idempotency.ErrInProgress) {
+	tx = e.BeginTx(sql.LevelDefault)
+	if _, err := e.DoTx(s, tx, op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("got %v, want in progress", err)
 	}
-	e.gone(tx)
+	e.WantRolledBack(tx)
 
 	op.Wait = 20 * time.Second
 	go func() {
 		time.Sleep(1500 * time.Millisecond) // longer than one lock wait of MySQL
 		release()
 	}()
-	tx = e.begin(sql.LevelDefault)
-	if r, err := e.doTx(s, tx, op); err != nil || r.Value != "held" {
+	tx = e.BeginTx(sql.LevelDefault)
+	if r, err := e.DoTx(s, tx, op); err != nil || r.Value != "held" {
 		e.Errorf("%v, %v", r, err)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	release()
 	e.WantOnce("a")
 }
@@ -182,7 +150,7 @@ func txOldSnapshot[Tx any](e *Env[Tx]) {
 	for _, level := range levels {
 		key := level.String()
 		for attempt := 1; ; attempt++ {
-			tx := e.begin(level)
+			tx := e.BeginTx(level)
 			q, _ := e.DB.Access().Join(tx)
 			rows, err := q.Query(e.Ctx, `SELECT who FROM effects`) // takes the snapshot
 			if err != nil {
@@ -204,23 +172,23 @@ func txOldSnapshot[Tx any](e *Env[Tx]) {
 						e.Error(err)
 					}
 				case <-time.After(500 * time.Millisecond):
-					e.end(tx, false)
+					e.EndTx(tx, false)
 					if err := <-done; err != nil {
 						e.Error(err)
 					}
 					continue
 				}
 			}
-			r, err := e.doTx(s, tx, Op(key))
+			r, err := e.DoTx(s, tx, Op(key))
 			if errors.Is(err, holdfast.ErrRetry) && attempt < 5 {
 				e.Logf("%v: %v", level, err)
-				e.gone(tx)
+				e.WantRolledBack(tx)
 				continue
 			}
 			if err != nil || r.Outcome != idempotency.Replayed {
 				e.Errorf("%v: %v, %v", level, r, err)
 			}
-			e.end(tx, true)
+			e.EndTx(tx, true)
 			break
 		}
 		e.WantOnce(key)
@@ -231,12 +199,12 @@ func txKeyExpires[Tx any](e *Env[Tx]) {
 	s := e.Store(idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: 100 * time.Millisecond})
 	for range 2 {
 		e.Eventually("the key is free", func() bool {
-			tx := e.begin(sql.LevelDefault)
-			r, err := e.doTx(s, tx, Op("a"))
+			tx := e.BeginTx(sql.LevelDefault)
+			r, err := e.DoTx(s, tx, Op("a"))
 			if err != nil && !errors.Is(err, idempotency.ErrExpired) {
 				e.Fatal(err)
 			}
-			e.end(tx, true)
+			e.EndTx(tx, true)
 			return r.Outcome == idempotency.Executed
 		})
 	}
@@ -251,18 +219,18 @@ func txHasEnded[Tx any](e *Env[Tx]) {
 	if !e.InnoDB() {
 		return // PostgreSQL refuses the statement; SQLite has no SQL to ask for the state
 	}
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	if _, err := e.Exec(e.Ctx, tx, `ROLLBACK`); err != nil {
 		e.Fatal(err)
 	}
-	if r, err := e.doTx(e.Store(idempotency.Options{}), tx, Op("a")); !errors.Is(err, holdfast.ErrTxLost) {
+	if r, err := e.DoTx(e.Store(idempotency.Options{}), tx, Op("a")); !errors.Is(err, holdfast.ErrTxLost) {
 		e.Errorf("%v, %v", r, err)
 	}
-	tx = e.begin(sql.LevelDefault)
+	tx = e.BeginTx(sql.LevelDefault)
 	if _, err := e.Exec(e.Ctx, tx, `ROLLBACK`); err != nil {
 		e.Fatal(err)
 	}
-	if r, err := e.refunds().ClaimTx(e.Ctx, tx, Refund{No: "a"}); !errors.Is(err, holdfast.ErrTxLost) {
+	if r, err := e.Refunds().ClaimTx(e.Ctx, tx, Refund{No: "a"}); !errors.Is(err, holdfast.ErrTxLost) {
 		e.Errorf("%v, %v", r, err)
 	}
 	if n := e.Effects("a") + e.Int(`SELECT COUNT(*) FROM holdfast_records`) + e.Int(`SELECT COUNT(*) FROM refunds`); n != 0 {

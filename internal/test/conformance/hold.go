@@ -35,7 +35,7 @@ func holdAndRelease[Tx any](e *Env[Tx]) {
 	}
 	ctx, cancel := context.WithCancel(e.Ctx)
 	held, err := l.Hold(ctx, "k", rowlock.WaitForever)
-	e.must(err)
+	e.Check(err)
 	cancel() // bounds only the wait
 	if _, err := l.Hold(e.Ctx, "k", rowlock.NoWait); !errors.Is(err, rowlock.ErrLockNotAvailable) {
 		e.Errorf("a second one: %v", err)
@@ -66,12 +66,12 @@ func holdAndRelease[Tx any](e *Env[Tx]) {
 		}
 		next <- err
 	}()
-	e.must(held.Release(e.Ctx))
-	e.must(held.Release(e.Ctx))
+	e.Check(held.Release(e.Ctx))
+	e.Check(held.Release(e.Ctx))
 	if cause := context.Cause(held.Context()); !errors.Is(cause, rowlock.ErrReleased) {
 		e.Errorf("cause %v", cause)
 	}
-	e.must(<-next)
+	e.Check(<-next)
 	if n := e.InUse(); n != 0 {
 		e.Errorf("%d connections are still out", n)
 	}
@@ -103,7 +103,7 @@ func holdEnds[Tx any](e *Env[Tx]) {
 	if err := held.Release(e.Ctx); !errors.Is(err, rowlock.ErrLost) {
 		e.Errorf("got %v", err)
 	}
-	e.must(next.Release(e.Ctx))
+	e.Check(next.Release(e.Ctx))
 }
 
 // holdReleasedLate checks that a release returns ErrLost after the connection ended, also before
@@ -116,7 +116,7 @@ func holdReleasedLate[Tx any](e *Env[Tx]) {
 	if err := held.Release(e.Ctx); !errors.Is(err, rowlock.ErrLost) {
 		e.Errorf("got %v", err)
 	}
-	e.must(next.Release(e.Ctx))
+	e.Check(next.Release(e.Ctx))
 }
 
 // overtakenHold returns a hold whose connection was killed, and the hold that followed it.
@@ -124,7 +124,7 @@ func (e *Env[Tx]) overtakenHold() (held, next *rowlock.SessionLock) {
 	e.Helper()
 	l := e.RowLocker()
 	held, err := l.Hold(e.Ctx, "k", rowlock.WaitForever)
-	e.must(err)
+	e.Check(err)
 	for _, id := range e.ints(sessions[e.Engine]) {
 		if e.Engine == dbtest.Postgres {
 			e.Must(`SELECT pg_terminate_backend($1)`, id)
@@ -133,7 +133,7 @@ func (e *Env[Tx]) overtakenHold() (held, next *rowlock.SessionLock) {
 		}
 	}
 	next, err = l.Hold(e.Ctx, "k", rowlock.WaitForever)
-	e.must(err)
+	e.Check(err)
 	return held, next
 }
 
@@ -141,13 +141,13 @@ func (e *Env[Tx]) overtakenHold() (held, next *rowlock.SessionLock) {
 func (e *Env[Tx]) ints(query string) (list []int64) {
 	e.Helper()
 	rows, err := e.SQL.QueryContext(e.Ctx, query)
-	e.must(err)
+	e.Check(err)
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var n int64
-		e.must(rows.Scan(&n))
+		e.Check(rows.Scan(&n))
 		list = append(list, n)
 	}
-	e.must(rows.Err())
+	e.Check(rows.Err())
 	return list
 }

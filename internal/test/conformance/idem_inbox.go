@@ -81,18 +81,18 @@ func inboxOnce[Tx any](e *Env[Tx]) {
 
 // holdMessage starts to process a message; release rolls it back.
 func holdMessage[Tx any](e *Env[Tx], id string) (release func()) {
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	if _, err := e.inbox("ledger").ProcessTx(e.Ctx, tx, inbox.Message{ID: id}, func(context.Context, Tx) error { return nil }); err != nil {
 		e.Fatal(err)
 	}
-	return func() { e.end(tx, false) }
+	return func() { e.EndTx(tx, false) }
 }
 
 // inboxJoinsTheCaller checks that a message counts as processed only when the consumer commits.
 func inboxJoinsTheCaller[Tx any](e *Env[Tx]) {
 	in := e.inbox("ledger")
 	for _, commit := range []bool{false, true} {
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
 			o, err := in.ProcessTx(e.Ctx, tx, inbox.Message{ID: "m"}, func(ctx context.Context, tx Tx) error {
 				return e.Effect(ctx, tx, "m")
@@ -101,7 +101,7 @@ func inboxJoinsTheCaller[Tx any](e *Env[Tx]) {
 				e.Errorf("%v, %v, want %v", o, err, want)
 			}
 		}
-		e.end(tx, commit)
+		e.EndTx(tx, commit)
 	}
 	e.WantOnce("m")
 }
@@ -121,8 +121,8 @@ func outboxRecipe[Tx any](e *Env[Tx]) {
 	e.Must(`CREATE TABLE outbox (id BIGINT NOT NULL PRIMARY KEY, body VARCHAR(64) NOT NULL, sent BIGINT NOT NULL)`)
 	s := e.Store(idempotency.Options{})
 	for i := range messages {
-		_, err := idempotency.Do(e.Ctx, s, Op(numbered("refund", i)), func(ctx context.Context, tx Tx) (string, error) {
-			_, err := e.Exec(ctx, tx, `INSERT INTO outbox (id, body, sent) VALUES ($1, $2, 0)`, i, numbered("refund", i))
+		_, err := idempotency.Do(e.Ctx, s, Op(Numbered("refund", i)), func(ctx context.Context, tx Tx) (string, error) {
+			_, err := e.Exec(ctx, tx, `INSERT INTO outbox (id, body, sent) VALUES ($1, $2, 0)`, i, Numbered("refund", i))
 			return "done", err
 		})
 		if err != nil {
@@ -177,7 +177,7 @@ func outboxRecipe[Tx any](e *Env[Tx]) {
 	}
 	in := e.inbox("mailer")
 	for _, m := range queue {
-		_, err := in.Process(e.Ctx, inbox.Message{ID: numbered("outbox", int(m.ID)), Body: []byte(m.Body)}, func(ctx context.Context, tx Tx) error {
+		_, err := in.Process(e.Ctx, inbox.Message{ID: Numbered("outbox", int(m.ID)), Body: []byte(m.Body)}, func(ctx context.Context, tx Tx) error {
 			return e.Effect(ctx, tx, m.Body)
 		})
 		if err != nil {
@@ -185,7 +185,7 @@ func outboxRecipe[Tx any](e *Env[Tx]) {
 		}
 	}
 	for i := range messages {
-		e.WantOnce(numbered("refund", i))
+		e.WantOnce(Numbered("refund", i))
 	}
 }
 

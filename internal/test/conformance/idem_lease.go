@@ -18,13 +18,13 @@ func (e *Env[Tx]) leaseOn(l *sqllock.Locker[Tx], s *idempotency.Store[Tx], op id
 	if err != nil {
 		e.Fatal(err)
 	}
-	return e.mustAcquire(l, key)
+	return e.MustAcquire(l, key)
 }
 
 // leaseBecomesRecord lets the holder of a lease create the record, in a transaction of Holdfast
 // and in the caller's transaction. Every later call replays that record.
 func leaseBecomesRecord[Tx any](e *Env[Tx]) {
-	l, s := e.leaser(sqllock.Options{}), e.Store(idempotency.Options{})
+	l, s := e.LockerWith(sqllock.Options{}), e.Store(idempotency.Options{})
 	for _, joined := range []bool{false, true} {
 		op := Op("a")
 		if joined {
@@ -36,9 +36,9 @@ func leaseBecomesRecord[Tx any](e *Env[Tx]) {
 			var r idempotency.Result[string]
 			var err error
 			if joined {
-				tx := e.begin(sql.LevelDefault)
-				r, err = e.doTx(with, tx, op)
-				e.end(tx, true)
+				tx := e.BeginTx(sql.LevelDefault)
+				r, err = e.DoTx(with, tx, op)
+				e.EndTx(tx, true)
 			} else {
 				r, err = e.Do(with, op)
 			}
@@ -46,7 +46,7 @@ func leaseBecomesRecord[Tx any](e *Env[Tx]) {
 				e.Errorf("%v, %v, want %v", r, err, outcome)
 			}
 		}
-		e.mustRelease(lease)
+		e.MustRelease(lease)
 		if r, err := e.Do(e.Store(idempotency.Options{}), op); err != nil || r.Outcome != idempotency.Replayed {
 			e.Errorf("without the lease: %v, %v", r, err)
 		}
@@ -63,18 +63,18 @@ func leaseBecomesRecord[Tx any](e *Env[Tx]) {
 	if rej := (*idempotency.Rejection)(nil); !errors.As(err, &rej) || e.Effects("no") != 0 {
 		e.Errorf("%v, %d effects", err, e.Effects("no"))
 	}
-	e.mustRelease(lease)
+	e.MustRelease(lease)
 }
 
 // lostLeaseMakesNone checks that a holder which lost its lease without noticing creates no
 // record and no effect. Without the guard it would create both.
 func lostLeaseMakesNone[Tx any](e *Env[Tx]) {
-	l, s := e.leaser(sqllock.Options{}), e.Store(idempotency.Options{})
+	l, s := e.LockerWith(sqllock.Options{}), e.Store(idempotency.Options{})
 	op := Op("a")
 	key, _ := s.LeaseKey(op)
 	lease := e.leaseOn(l, s, op)
 	with := s.WithLease(l, lease.Term())
-	if took, err := e.leaser(sqllock.Options{}).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
+	if took, err := e.LockerWith(sqllock.Options{}).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
 		e.Fatalf("%v, %v", took, err)
 	}
 	none := func(what string, want error, call func() error) {
@@ -88,9 +88,9 @@ func lostLeaseMakesNone[Tx any](e *Env[Tx]) {
 	}
 	none("Do", sqllock.ErrLost, func() error { _, err := e.Do(with, op); return err })
 	none("DoTx", sqllock.ErrLost, func() error {
-		tx := e.begin(sql.LevelDefault)
-		_, err := e.doTx(with, tx, op)
-		e.gone(tx)
+		tx := e.BeginTx(sql.LevelDefault)
+		_, err := e.DoTx(with, tx, op)
+		e.WantRolledBack(tx)
 		return err
 	})
 	// The next holder has the lease. A lease on another operation does not count for this one.
@@ -105,7 +105,7 @@ func lostLeaseMakesNone[Tx any](e *Env[Tx]) {
 	if r, err := e.Do(with, op); err != nil || r.Outcome != idempotency.Replayed {
 		e.Errorf("the former holder: %v, %v", r, err)
 	}
-	e.mustRelease(next)
+	e.MustRelease(next)
 	e.WantOnce("a")
 
 	// While the transaction creates the record, the guard keeps everyone else from the lease.
@@ -114,7 +114,7 @@ func lostLeaseMakesNone[Tx any](e *Env[Tx]) {
 		bounded, cancel := context.WithTimeout(e.Ctx, 500*time.Millisecond)
 		defer cancel()
 		key, _ := s.LeaseKey(Op("c"))
-		if took, err := e.leaser(sqllock.Options{}).ForceRelease(bounded, key, 0, "too late"); took || err == nil {
+		if took, err := e.LockerWith(sqllock.Options{}).ForceRelease(bounded, key, 0, "too late"); took || err == nil {
 			e.Errorf("the lease was taken from under its guard: %v", err)
 		}
 		return "done", e.Effect(ctx, tx, "c")
@@ -128,7 +128,7 @@ func lostLeaseMakesNone[Tx any](e *Env[Tx]) {
 	// The naive form has no guard: a holder that lost its lease still creates the record.
 	lease = e.leaseOn(l, s, Op("naive"))
 	key, _ = s.LeaseKey(Op("naive"))
-	if took, err := e.leaser(sqllock.Options{}).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
+	if took, err := e.LockerWith(sqllock.Options{}).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
 		e.Fatalf("%v, %v", took, err)
 	}
 	if r, err := e.Do(s, Op("naive")); err != nil || r.Outcome != idempotency.Executed {

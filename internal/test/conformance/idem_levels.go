@@ -39,7 +39,7 @@ func isolationOfCallers[Tx any](e *Env[Tx]) {
 			e.Logf("%v is refused: %v", level, err)
 			continue
 		}
-		e.end(tx, false)
+		e.EndTx(tx, false)
 		e.callersAt(level)
 	}
 }
@@ -66,10 +66,10 @@ func (e *Env[Tx]) callersAt(level sql.IsolationLevel) {
 	}
 
 	s := e.Store(idempotency.Options{})
-	tx := e.begin(level)
+	tx := e.BeginTx(level)
 	other := Op(key)
 	other.Request = "another"
-	if _, err := e.doTx(s, tx, other); !errors.Is(err, idempotency.ErrMismatch) {
+	if _, err := e.DoTx(s, tx, other); !errors.Is(err, idempotency.ErrMismatch) {
 		e.Errorf("%v: %v, want a mismatch", level, err)
 	}
 	for _, outcome := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
@@ -80,7 +80,7 @@ func (e *Env[Tx]) callersAt(level sql.IsolationLevel) {
 			e.Errorf("%v: %v, %v", level, r, err)
 		}
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	if n := e.Effects("rejected " + key); n != 0 {
 		e.Errorf("%v: the rejected function left %d effects", level, n)
 	}
@@ -97,7 +97,7 @@ func (e *Env[Tx]) callerRetries(s *idempotency.Store[Tx], level sql.IsolationLev
 			e.Error(err)
 			return 0
 		}
-		r, err := e.doTx(s, tx, Op(key))
+		r, err := e.DoTx(s, tx, Op(key))
 		if err == nil && r.Outcome == idempotency.Executed {
 			err = e.Effect(e.Ctx, tx, "caller of "+key)
 		}
@@ -123,7 +123,7 @@ func readOnlyCaller[Tx any](e *Env[Tx]) {
 		dbtest.Postgres: `SET TRANSACTION READ ONLY`, dbtest.MySQL: `START TRANSACTION READ ONLY`,
 		dbtest.MariaDB: `START TRANSACTION READ ONLY`, dbtest.SQLite: `PRAGMA query_only = ON`,
 	}[e.Engine]
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	if _, err := e.Exec(e.Ctx, tx, readOnly); err != nil {
 		e.Fatal(err)
 	}
@@ -135,20 +135,20 @@ func readOnlyCaller[Tx any](e *Env[Tx]) {
 		e.Errorf("got %v, want an error that is not to be retried", err)
 	}
 	e.Logf("read only: %v", err)
-	e.gone(tx)
+	e.WantRolledBack(tx)
 }
 
 // manyInOneTransaction runs many operations in one caller's transaction. Each operation removes
 // its savepoint when it is done.
 func manyInOneTransaction[Tx any](e *Env[Tx]) {
 	s := e.Store(idempotency.Options{})
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	for i := range 200 {
-		if _, err := e.doTx(s, tx, Op(numbered("op", i))); err != nil {
+		if _, err := e.DoTx(s, tx, Op(Numbered("op", i))); err != nil {
 			e.Fatal(err)
 		}
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	if n := e.Int(`SELECT COUNT(*) FROM effects`); n != 200 {
 		e.Errorf("%d effects", n)
 	}

@@ -55,7 +55,7 @@ func rejectionOnAnEndedContext[Tx any](e *Env[Tx]) {
 			return err
 		},
 		"DoTx": func(ctx context.Context, fn func(context.Context, Tx) (string, error)) error {
-			_, err := idempotency.DoTx(ctx, s, e.begin(sql.LevelDefault), Op("a"), fn)
+			_, err := idempotency.DoTx(ctx, s, e.BeginTx(sql.LevelDefault), Op("a"), fn)
 			return err
 		},
 		"Inbox": func(ctx context.Context, fn func(context.Context, Tx) (string, error)) error {
@@ -102,11 +102,11 @@ func rejectionThatIsNotStored[Tx any](e *Env[Tx]) {
 	if !errors.Is(err, cause) {
 		e.Errorf("got %v", err)
 	}
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	_, err = idempotency.DoTx(e.Ctx, s, tx, Op("a"), func(ctx context.Context, tx Tx) (string, error) {
 		return "", errors.Join(e.Effect(ctx, tx, "a"), idempotency.Reject("no", "never"))
 	})
-	e.gone(tx)
+	e.WantRolledBack(tx)
 	e.notRejected("DoTx", err)
 	if !errors.Is(err, cause) {
 		e.Errorf("got %v", err)

@@ -57,9 +57,9 @@ func kind[T, Tx any](e *Env[Tx], o idempotency.Options, key string, want T) {
 			var r idempotency.Result[T]
 			var err error
 			if s := e.Store(o); joined {
-				tx := e.begin(sql.LevelDefault)
+				tx := e.BeginTx(sql.LevelDefault)
 				r, err = idempotency.DoTx(e.Ctx, s, tx, Op(key), fn)
-				e.end(tx, true)
+				e.EndTx(tx, true)
 			} else {
 				r, err = idempotency.Do(e.Ctx, s, Op(key), fn)
 			}

@@ -50,18 +50,18 @@ func bodyAndKeyApart[Tx any](e *Env[Tx]) {
 		e.tombstoned(s, Op("refused"), "", true)
 		e.WantOnce("done")
 	}
-	e.expire("result_expires_at", "done")
-	e.expire("result_expires_at", "refused")
+	e.Expire("result_expires_at", "done")
+	e.Expire("result_expires_at", "refused")
 	all("expired, not yet reaped", 2)
 	r := e.Reaper(reaper.Options{})
-	e.sweep(r, 2, 0)
+	e.Sweep(r, 2, 0)
 	if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE result IS NOT NULL`); n != 0 {
 		e.Errorf("%d results are left", n)
 	}
 	all("reaped", 2)
-	e.sweep(r, 0, 0)
-	e.expire("key_expires_at", "done")
-	e.sweep(r, 0, 1)
+	e.Sweep(r, 0, 0)
+	e.Expire("key_expires_at", "done")
+	e.Sweep(r, 0, 1)
 	if res, err := e.issue(s, Op("done"), false); err != nil || res.Outcome != idempotency.Executed || e.Effects("done") != 2 {
 		e.Errorf("a key past its life: %v, %v", res, err)
 	}
@@ -81,7 +81,7 @@ func forEver[Tx any](e *Env[Tx]) {
 		e.Errorf("%d results for ever", n)
 	}
 	e.Must(`UPDATE holdfast_records SET created_at = 1, finished_at = 2`)
-	e.sweep(e.Reaper(reaper.Options{}), 0, 0)
+	e.Sweep(e.Reaper(reaper.Options{}), 0, 0)
 	if res, err := e.issue(e.Store(idempotency.Options{}), Op("0"), false); err != nil || res.Value.No != "no of 0" {
 		e.Errorf("%v, %v", res, err)
 	}

@@ -216,34 +216,8 @@ func stampedeOfOneKey[Tx any](e *Env[Tx]) {
 	}
 }
 
-// hold claims key in another session and leaves the claim uncommitted until release is called.
-func hold[Tx any](e *Env[Tx], key string) (release func()) {
-	started, free, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	s := e.Store(idempotency.Options{})
-	go func() {
-		defer close(ended)
-		_, err := idempotency.Do(e.Ctx, s, Op(key), func(ctx context.Context, tx Tx) (string, error) {
-			if err := e.Effect(ctx, tx, key); err != nil {
-				return "", err
-			}
-			close(started)
-			<-free
-			return "held", nil
-		})
-		if err != nil {
-			e.Errorf("the holder: %v", err)
-		}
-	}()
-	select {
-	case <-started:
-	case <-ended:
-		e.Fatal("the holder did not start")
-	}
-	return sync.OnceFunc(func() { close(free); <-ended })
-}
-
 func inProgressAtOnce[Tx any](e *Env[Tx]) {
-	release := hold(e, "a")
+	release := e.HoldKey("a")
 	defer release()
 	op := Op("a")
 	op.NoWait = true
@@ -260,7 +234,7 @@ func inProgressAtOnce[Tx any](e *Env[Tx]) {
 }
 
 func waitIsBounded[Tx any](e *Env[Tx]) {
-	release := hold(e, "a")
+	release := e.HoldKey("a")
 	defer release()
 	op := Op("a")
 	op.Wait = 300 * time.Millisecond
@@ -272,7 +246,7 @@ func waitIsBounded[Tx any](e *Env[Tx]) {
 }
 
 func waitEndsInReplay[Tx any](e *Env[Tx]) {
-	release := hold(e, "a")
+	release := e.HoldKey("a")
 	go func() {
 		time.Sleep(200 * time.Millisecond)
 		release()

@@ -214,11 +214,11 @@ func injectLocks[Tx any](e *Env[Tx]) {
 			e.Errorf("inspect %q: %+v, %v", evil, info, err)
 		}
 		rowLocks := e.RowLocker()
-		tx := e.begin(sql.LevelReadCommitted)
+		tx := e.BeginTx(sql.LevelReadCommitted)
 		if err := rowLocks.LockTx(e.Ctx, tx, evil, rowlock.WaitForever); err != nil {
 			e.Errorf("row lock %q: %v", evil, err)
 		}
-		e.end(tx, true)
+		e.EndTx(tx, true)
 		held, err := rowLocks.Hold(e.Ctx, evil, rowlock.WaitForever)
 		if err == nil {
 			err = held.Release(e.Ctx)

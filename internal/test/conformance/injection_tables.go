@@ -102,19 +102,19 @@ func injectIdentifiers[Tx any](e *Env[Tx]) {
 		if err != nil {
 			e.Fatalf("table %q: %v", table, err)
 		}
-		tx := e.begin(sql.LevelReadCommitted)
+		tx := e.BeginTx(sql.LevelReadCommitted)
 		if found, err := locked.NextTx(e.Ctx, tx, 5, rowlock.Where(oddValue, "=", evil+evil)); err != nil || len(found) != 1 || found[0].Key != evil {
 			e.Errorf("table %q: next: %+v, %v", table, found, err)
 		}
 		if found, err := locked.LockTx(e.Ctx, tx, rowlock.WaitForever, odd{Key: evil}); err != nil || len(found) != 1 {
 			e.Errorf("table %q: lock: %+v, %v", table, found, err)
 		}
-		e.end(tx, true)
+		e.EndTx(tx, true)
 		for _, c := range []rowlock.Cond{rowlock.Where(evil, "=", 1), rowlock.Where(oddValue, "= '' OR 1 =", "x")} {
-			tx := e.begin(sql.LevelReadCommitted)
+			tx := e.BeginTx(sql.LevelReadCommitted)
 			_, err := locked.NextTx(e.Ctx, tx, 5, c)
 			e.refuses(table, "Where", err)
-			e.end(tx, false)
+			e.EndTx(tx, false)
 		}
 		var value any = evil + evil
 		if e.InnoDB() {

@@ -66,11 +66,11 @@ func badOps[Tx any](e *Env[Tx]) {
 		if _, err := e.Do(store, op); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%s: got %v", what, err)
 		}
-		tx := e.begin(sql.LevelDefault)
-		if _, err := e.doTx(store, tx, op); !errors.Is(err, holdfast.ErrInvalid) {
+		tx := e.BeginTx(sql.LevelDefault)
+		if _, err := e.DoTx(store, tx, op); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%s in a transaction: got %v", what, err)
 		}
-		e.end(tx, true) // tx is unchanged
+		e.EndTx(tx, true) // tx is unchanged
 	}
 	if n := e.Int(`SELECT COUNT(*) FROM holdfast_records`) + e.Int(`SELECT COUNT(*) FROM effects`); n != 0 {
 		e.Errorf("%d rows were written", n)
@@ -142,11 +142,11 @@ func badSchema[Tx any](e *Env[Tx]) {
 	if _, err := e.Do(s, Op("a")); !errors.Is(err, holdfast.ErrSchema) {
 		e.Errorf("Do without its table: %v", err)
 	}
-	tx := e.begin(sql.LevelDefault)
-	if _, err := e.doTx(s, tx, Op("a")); !errors.Is(err, holdfast.ErrSchema) {
+	tx := e.BeginTx(sql.LevelDefault)
+	if _, err := e.DoTx(s, tx, Op("a")); !errors.Is(err, holdfast.ErrSchema) {
 		e.Errorf("DoTx without its table: %v", err)
 	}
-	e.gone(tx)
+	e.WantRolledBack(tx)
 	if n := e.Effects("a"); n != 0 {
 		e.Errorf("%d effects", n)
 	}
@@ -154,7 +154,7 @@ func badSchema[Tx any](e *Env[Tx]) {
 
 func closedPool[Tx any](e *Env[Tx]) {
 	s := e.Store(idempotency.Options{})
-	refunds := e.refunds()
+	refunds := e.Refunds()
 	e.Close()
 	start := time.Now()
 	_, err := e.Do(s, Op("a"))
@@ -173,10 +173,10 @@ func closedPool[Tx any](e *Env[Tx]) {
 
 // cancelledContext checks that every blocking call ends when its context ends.
 func cancelledContext[Tx any](e *Env[Tx]) {
-	s, refunds := e.Store(idempotency.Options{Wait: time.Hour}), e.refunds() // the wait is long, so only the context ends the call
-	release := hold(e, "held")
+	s, refunds := e.Store(idempotency.Options{Wait: time.Hour}), e.Refunds() // the wait is long, so only the context ends the call
+	release := e.HoldKey("held")
 	defer release()
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	calls := map[string]func(context.Context) error{
 		"Do": func(ctx context.Context) error {
 			_, err := idempotency.Do(ctx, s, Op("held"), func(context.Context, Tx) (string, error) { return "", nil })
@@ -233,7 +233,7 @@ func prefixAndSchema[Tx any](e *Env[Tx]) {
 	}
 	// Two prefixes have separate tables, and so has a schema selected by its name.
 	e.Migrate(holdfast.Options{Prefix: "pay_"})
-	opts := holdfast.Options{Prefix: "pay_", Schema: e.schema()}
+	opts := holdfast.Options{Prefix: "pay_", Schema: e.Schema()}
 	pay := e.StoreOn(e.Handle.Open(e.T, e.DSN, opts).DB, idempotency.Options{})
 	for _, s := range []*idempotency.Store[Tx]{pay, e.Store(idempotency.Options{})} {
 		if r, err := e.Do(s, Op("a")); err != nil || r.Outcome != idempotency.Executed {
@@ -243,21 +243,6 @@ func prefixAndSchema[Tx any](e *Env[Tx]) {
 	if a, b := e.Int(`SELECT COUNT(*) FROM pay_records`), e.Int(`SELECT COUNT(*) FROM holdfast_records`); a != 1 || b != 1 {
 		e.Errorf("%d and %d records", a, b)
 	}
-}
-
-// schema returns the schema of the test's database, where the engine has schemas.
-func (e *Env[Tx]) schema() (name string) {
-	query := `SELECT current_schema()`
-	switch {
-	case e.InnoDB():
-		query = `SELECT DATABASE()`
-	case e.Engine == dbtest.SQLite:
-		return ""
-	}
-	if err := e.SQL.QueryRowContext(e.Ctx, query).Scan(&name); err != nil {
-		e.Fatal(err)
-	}
-	return name
 }
 
 // isolationLevels checks that Do works at each level of the engine, and that a level the engine

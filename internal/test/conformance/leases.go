@@ -4,13 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -83,42 +80,6 @@ func leaseEnv[Tx any](t *testing.T, base *Env[Tx]) *Env[Tx] {
 	return &e
 }
 
-// leaser opens a Locker on the environment's handle. Lockers share no memory, as in two
-// processes.
-func (e *Env[Tx]) leaser(o sqllock.Options) *sqllock.Locker[Tx] {
-	e.Helper()
-	return e.leaserOn(e.DB, o)
-}
-
-// leaserOn opens a Locker, which is closed when the test ends.
-func (e *Env[Tx]) leaserOn(db *holdfast.DB[Tx], o sqllock.Options) *sqllock.Locker[Tx] {
-	e.Helper()
-	l, err := sqllock.New(e.Ctx, db, o)
-	if err != nil {
-		e.Fatal(err)
-	}
-	e.Cleanup(func() { _ = l.Close(context.WithoutCancel(e.Ctx)) })
-	return l
-}
-
-// mustAcquire acquires a lock and fails on an error.
-func (e *Env[Tx]) mustAcquire(l *sqllock.Locker[Tx], key string, opts ...sqllock.AcquireOptions) *sqllock.Lease {
-	e.Helper()
-	lease, err := l.Acquire(e.Ctx, key, opts...)
-	if err != nil {
-		e.Fatalf("acquire %.40q: %v", key, err)
-	}
-	return lease
-}
-
-// mustRelease releases a lease that must still be held.
-func (e *Env[Tx]) mustRelease(lease *sqllock.Lease) {
-	e.Helper()
-	if err := lease.Release(e.Ctx); err != nil {
-		e.Errorf("release %.40q: %v", lease.Key(), err)
-	}
-}
-
 // wantHeld fails if l can acquire the lock on key now.
 func (e *Env[Tx]) wantHeld(l *sqllock.Locker[Tx], key string) *sqllock.HeldError {
 	e.Helper()
@@ -147,19 +108,6 @@ func (e *Env[Tx]) wantFree(l *sqllock.Locker[Tx], key string) *sqllock.Lease {
 	}
 }
 
-// ended waits until the lease's context ends and fails unless its cause is cause.
-func (e *Env[Tx]) ended(lease *sqllock.Lease, cause error) {
-	e.Helper()
-	select {
-	case <-lease.Context().Done():
-	case <-e.Ctx.Done():
-		e.Fatal("the lease's context does not end")
-	}
-	if err := context.Cause(lease.Context()); !errors.Is(err, cause) {
-		e.Errorf("the lease's context ended with %v, want %v", err, cause)
-	}
-}
-
 // leaseRow returns the name of a lease's row in the table.
 func leaseRow(key string) []byte { return append([]byte("l"), key...) }
 
@@ -180,26 +128,15 @@ func (e *Env[Tx]) expired(key string) {
 	e.Eventually("the row expires", func() bool { return e.rowInt(key, `CASE WHEN expires_at <= {now} THEN 1 ELSE 0 END`) == 1 })
 }
 
-// readInt reads one number in a transaction; found is false when there is no row.
-func (e *Env[Tx]) readInt(tx Tx, query string, args ...any) (n int, found bool, err error) {
-	e.Helper()
-	q, err := e.DB.Access().Join(tx)
-	if err != nil {
-		return 0, false, err
-	}
-	found, err = core.QueryRow(e.Ctx, q, []any{&n}, e.Rebind(query), args...)
-	return n, found, err
-}
-
 // guarded runs f in a transaction at level, after a guard.
 func (e *Env[Tx]) guarded(l *sqllock.Locker[Tx], level sql.IsolationLevel, term sqllock.Term, f func(tx Tx)) {
 	e.Helper()
-	tx := e.begin(level)
+	tx := e.BeginTx(level)
 	if err := l.Guard(e.Ctx, tx, term); err != nil {
 		e.Fatalf("guard at %v: %v", level, err)
 	}
 	f(tx)
-	e.end(tx, true)
+	e.EndTx(tx, true)
 }
 
 // leaseLevels returns the isolation levels that callers can use on the engine.
@@ -219,5 +156,3 @@ func timed(f func()) time.Duration {
 	f()
 	return time.Since(start)
 }
-
-func numbered(what string, n int) string { return fmt.Sprintf("%s %d", what, n) }

@@ -25,7 +25,7 @@ func leaseCancelledBehind[Tx any](block string) func(e *Env[Tx]) {
 	return func(e *Env[Tx]) {
 		const ttl = time.Hour
 		key, naive := "cancelled "+e.Name(), "naive "+e.Name()
-		l, other := e.leaser(sqllock.Options{TTL: ttl}), e.leaser(sqllock.Options{TTL: ttl})
+		l, other := e.LockerWith(sqllock.Options{TTL: ttl}), e.LockerWith(sqllock.Options{TTL: ttl})
 		behind := func(key string, waits bool, f func(ctx context.Context)) {
 			tx, err := e.SQL.BeginTx(e.Ctx, nil)
 			if err != nil {
@@ -46,7 +46,7 @@ func leaseCancelledBehind[Tx any](block string) func(e *Env[Tx]) {
 			var called sync.WaitGroup
 			called.Go(func() { f(ctx) })
 			if waits { // on a server that continues after the cancellation
-				e.Eventually("it waits on the server", func() bool { return e.waiters() > 0 })
+				e.Eventually("it waits on the server", func() bool { return e.Waiters() > 0 })
 				time.Sleep(200 * time.Millisecond) // the row perhaps belonged to another test
 				cancel()
 			}
@@ -65,7 +65,7 @@ func leaseCancelledBehind[Tx any](block string) func(e *Env[Tx]) {
 		e.Eventually("the lock is free", func() bool {
 			lease, err := other.TryAcquire(e.Ctx, key)
 			if err == nil {
-				e.mustRelease(lease)
+				e.MustRelease(lease)
 			}
 			return err == nil
 		})

@@ -41,16 +41,16 @@ func leaseRefusedAtCommit[Tx any](e *Env[Tx]) {
 	if e.Engine == dbtest.SQLite {
 		dsn = dbtest.With(dsn, "_pragma=foreign_keys(1)")
 	}
-	l := e.leaserOn(e.openWith(dsn).DB, sqllock.Options{TTL: 4 * time.Second, Margin: 2 * time.Second})
+	l := e.LockerOn(e.Open(dsn).DB, sqllock.Options{TTL: 4 * time.Second, Margin: 2 * time.Second})
 	var held []*sqllock.Lease
 	for i := range 3 {
-		held = append(held, e.mustAcquire(l, numbered("held", i)))
+		held = append(held, e.MustAcquire(l, Numbered("held", i)))
 	}
 	const tries = 24 // enough to form batches, where the Locker batches
 	for i := range tries / 2 {
-		e.mustRelease(e.mustAcquire(l, numbered("free", i)))
+		e.MustRelease(e.MustAcquire(l, Numbered("free", i)))
 	}
-	long := e.mustAcquire(l, "long", sqllock.AcquireOptions{TTL: time.Hour})
+	long := e.MustAcquire(l, "long", sqllock.AcquireOptions{TTL: time.Hour})
 	for _, q := range texts[0] {
 		e.Must(q)
 	}
@@ -61,7 +61,7 @@ func leaseRefusedAtCommit[Tx any](e *Env[Tx]) {
 	}
 	var all sync.WaitGroup
 	for i := range tries {
-		key := numbered([]string{"free", "new"}[i%2], i/2)
+		key := Numbered([]string{"free", "new"}[i%2], i/2)
 		all.Go(func() {
 			if lease, err := l.TryAcquire(e.Ctx, key); err == nil || lease != nil || errors.Is(err, sqllock.ErrHeld) {
 				e.Errorf("%s was granted by a statement that was not committed: %v, %v", key, lease, err)
@@ -86,8 +86,8 @@ func leaseRefusedAtCommit[Tx any](e *Env[Tx]) {
 	for _, q := range texts[1] {
 		e.Must(q)
 	}
-	rival := e.leaser(sqllock.Options{})
+	rival := e.LockerWith(sqllock.Options{})
 	for _, key := range []string{"held 0", "free 0", "new 0", "long"} { // its holder retries the release
-		e.mustRelease(e.mustAcquire(rival, key))
+		e.MustRelease(e.MustAcquire(rival, key))
 	}
 }

@@ -34,31 +34,31 @@ func leaseOldSnapshot[Tx any](e *Env[Tx]) {
 		old := level >= sql.LevelRepeatableRead || e.Engine == dbtest.SQLite // the level keeps a snapshot
 		e.Must(`INSERT INTO lease_accounts VALUES ($1, 100)`, id)
 		balance := func(tx Tx) int {
-			n, _, err := e.readInt(tx, `SELECT balance FROM lease_accounts WHERE id = $1`, id)
+			n, _, err := e.ReadInt(tx, `SELECT balance FROM lease_accounts WHERE id = $1`, id)
 			if err != nil {
 				e.Fatalf("at %v: %v", level, err)
 			}
 			return n
 		}
-		key := numbered("old snapshot", id)
-		first, second := e.leaser(sqllock.Options{}), e.leaser(sqllock.Options{})
+		key := Numbered("old snapshot", id)
+		first, second := e.LockerWith(sqllock.Options{}), e.LockerWith(sqllock.Options{})
 		if used {
-			e.mustRelease(e.mustAcquire(first, key))
+			e.MustRelease(e.MustAcquire(first, key))
 		}
-		mine, naive := e.begin(level), e.begin(level)
+		mine, naive := e.BeginTx(level), e.BeginTx(level)
 		if balance(mine) != 100 || balance(naive) != 100 {
 			e.Fatal("the account is not as it was made")
 		}
-		lease := e.mustAcquire(first, key)
+		lease := e.MustAcquire(first, key)
 		e.guarded(first, level, lease.Term(), func(tx Tx) {
 			if _, err := e.Exec(e.Ctx, tx, `UPDATE lease_accounts SET balance = 0 WHERE id = $1`, id); err != nil {
 				e.Fatal(err)
 			}
 		})
-		e.mustRelease(lease)
-		lease = e.mustAcquire(second, key)
+		e.MustRelease(lease)
+		lease = e.MustAcquire(second, key)
 
-		_, found, err := e.readInt(naive, naiveGuard, leaseRow(key), lease.Token())
+		_, found, err := e.ReadInt(naive, naiveGuard, leaseRow(key), lease.Token())
 		switch {
 		case e.InnoDB() && old:
 			if err != nil || !found || balance(naive) != 100 {
@@ -75,18 +75,18 @@ func leaseOldSnapshot[Tx any](e *Env[Tx]) {
 			if !errors.Is(err, holdfast.ErrRetry) || !e.DB.Retryable(err) {
 				e.Errorf("an old snapshot at %v, key used before: %v: got %v, want ErrRetry", level, used, err)
 			}
-			e.gone(mine)
+			e.WantRolledBack(mine)
 		case err != nil || balance(mine) != 0:
 			e.Errorf("at %v a statement reads what is there now: %v", level, err)
 		default:
-			e.end(mine, true)
+			e.EndTx(mine, true)
 		}
 		e.guarded(second, level, lease.Term(), func(tx Tx) {
 			if n := balance(tx); n != 0 {
 				e.Errorf("at %v a guarded transaction reads %d", level, n)
 			}
 		})
-		e.mustRelease(lease)
+		e.MustRelease(lease)
 	}
 }
 
@@ -110,11 +110,11 @@ func leaseGuardAndRenewal[Tx any](e *Env[Tx]) {
 func guardAndRenewal[Tx any](e *Env[Tx], ttl time.Duration) (fastEnough bool) {
 	const n = 100
 	o := sqllock.Options{TTL: ttl}
-	l, idle, other := e.leaser(o), e.leaser(o), e.leaser(sqllock.Options{})
+	l, idle, other := e.LockerWith(o), e.LockerWith(o), e.LockerWith(sqllock.Options{})
 	take := func(l *sqllock.Locker[Tx], what string, n int) []*sqllock.Lease {
 		leases := make([]*sqllock.Lease, n)
 		for i := range leases {
-			leases[i] = e.mustAcquire(l, numbered(what+ttl.String(), 100+i))
+			leases[i] = e.MustAcquire(l, Numbered(what+ttl.String(), 100+i))
 		}
 		return leases
 	}
@@ -123,7 +123,7 @@ func guardAndRenewal[Tx any](e *Env[Tx], ttl time.Duration) (fastEnough bool) {
 			if !errors.Is(err, holdfast.ErrRetry) {
 				e.Fatalf("guard at %v: %v", level, err)
 			}
-			tx = e.begin(level)
+			tx = e.BeginTx(level)
 			err = l.Guard(e.Ctx, tx, lease.Term())
 		}
 		return tx
@@ -141,7 +141,7 @@ func guardAndRenewal[Tx any](e *Env[Tx], ttl time.Duration) (fastEnough bool) {
 	tx := guard(sql.LevelDefault, brief)
 	time.Sleep(time.Until(begun.Add(ttl / 2)))
 	e.wantHeld(other, brief.Key())
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	time.Sleep(time.Until(begun.Add(ttl + ttl/2)))
 
 	var late []error
@@ -155,7 +155,7 @@ func guardAndRenewal[Tx any](e *Env[Tx], ttl time.Duration) (fastEnough bool) {
 	for _, lease := range control {
 		if lease.Context().Err() != nil {
 			for _, tx := range open {
-				e.end(tx, false)
+				e.EndTx(tx, false)
 			}
 			return false
 		}
@@ -164,7 +164,7 @@ func guardAndRenewal[Tx any](e *Env[Tx], ttl time.Duration) (fastEnough bool) {
 		e.Errorf("%d leases were not renewed in time: %v", len(late), late[0])
 	}
 	for i, level := range levels {
-		e.ended(leases[i], sqllock.ErrLost)
+		e.WantEnded(leases[i], sqllock.ErrLost)
 		e.expired(leases[i].Key())
 		if held := e.wantHeld(other, leases[i].Key()); held.Remaining != 0 || held.Token != leases[i].Token() {
 			e.Errorf("guarded at %v: %+v", level, held)
@@ -178,7 +178,7 @@ func guardAndRenewal[Tx any](e *Env[Tx], ttl time.Duration) (fastEnough bool) {
 		if err := e.Effect(e.Ctx, tx, key); err != nil {
 			e.Error(err)
 		}
-		e.end(tx, true) // for no other call acquired the lock
+		e.EndTx(tx, true) // for no other call acquired the lock
 		e.WantOnce(key)
 		if next := e.wantFree(other, key); next.Token() <= leases[i].Token() {
 			e.Errorf("token %d after %d", next.Token(), leases[i].Token())
@@ -216,16 +216,16 @@ func (e *Env[Tx]) naiveRenewalWaits(leases []*sqllock.Lease) {
 // takeover waits.
 func leaseTryAnswers[Tx any](e *Env[Tx]) {
 	const key = "try answers"
-	l := e.leaser(sqllock.Options{Holder: "the guarded one"})
-	lease := e.mustAcquire(l, key, sqllock.AcquireOptions{TTL: 200 * time.Millisecond, NoRenewal: true})
-	tx := e.begin(sql.LevelDefault)
+	l := e.LockerWith(sqllock.Options{Holder: "the guarded one"})
+	lease := e.MustAcquire(l, key, sqllock.AcquireOptions{TTL: 200 * time.Millisecond, NoRenewal: true})
+	tx := e.BeginTx(sql.LevelDefault)
 	if err := l.Guard(e.Ctx, tx, lease.Term()); err != nil {
 		e.Fatal(err)
 	}
 	e.expired(key)
 	var longest time.Duration
 	for who, locker := range map[string]*sqllock.Locker[Tx]{
-		"the same process": l, "one that never saw the key": e.leaser(sqllock.Options{}),
+		"the same process": l, "one that never saw the key": e.LockerWith(sqllock.Options{}),
 	} {
 		for range 2 {
 			var held *sqllock.HeldError
@@ -244,8 +244,8 @@ func leaseTryAnswers[Tx any](e *Env[Tx]) {
 	if err == nil {
 		e.Error("the naive takeover should have waited for the guarded transaction")
 	}
-	e.end(tx, true)
-	e.mustRelease(e.mustAcquire(l, key))
+	e.EndTx(tx, true)
+	e.MustRelease(e.MustAcquire(l, key))
 }
 
 // leaseTryBehindRelease tries a lock while a release waits for a guarded transaction. The try
@@ -254,10 +254,10 @@ func leaseTryAnswers[Tx any](e *Env[Tx]) {
 // ends.
 func leaseTryBehindRelease[Tx any](e *Env[Tx]) {
 	const key = "behind a release"
-	l, knows, never := e.leaser(sqllock.Options{}), e.leaser(sqllock.Options{}), e.leaser(sqllock.Options{})
-	lease := e.mustAcquire(l, key)
+	l, knows, never := e.LockerWith(sqllock.Options{}), e.LockerWith(sqllock.Options{}), e.LockerWith(sqllock.Options{})
+	lease := e.MustAcquire(l, key)
 	e.wantHeld(knows, key)
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	if err := l.Guard(e.Ctx, tx, lease.Term()); err != nil {
 		e.Fatal(err)
 	}
@@ -284,19 +284,19 @@ func leaseTryBehindRelease[Tx any](e *Env[Tx]) {
 	} else if e.Engine != dbtest.MySQL && !errors.Is(err, sqllock.ErrHeld) {
 		e.Errorf("a process that never saw the key: %v", err)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	<-released // or the release continues in the background
-	e.mustRelease(e.mustAcquire(knows, key))
+	e.MustRelease(e.MustAcquire(knows, key))
 }
 
 // leaseGuardRefusals checks that the guard refuses a term that no longer matches the row, and
 // several terms when one of them does not match. The transaction is rolled back.
 func leaseGuardRefusals[Tx any](e *Env[Tx]) {
-	l, other := e.leaser(sqllock.Options{}), e.leaser(sqllock.Options{})
+	l, other := e.LockerWith(sqllock.Options{}), e.LockerWith(sqllock.Options{})
 	refused := func(what string, terms ...sqllock.Term) {
 		e.Helper()
 		for _, level := range e.leaseLevels() {
-			tx := e.begin(level)
+			tx := e.BeginTx(level)
 			if err := e.Effect(e.Ctx, tx, what); err != nil {
 				e.Fatal(err)
 			}
@@ -306,30 +306,30 @@ func leaseGuardRefusals[Tx any](e *Env[Tx]) {
 				e.Errorf("%s at %v: got %v, want a LostError", what, level, err)
 			}
 			_, _ = e.Exec(e.Ctx, tx, `INSERT INTO effects (k, who) VALUES ($1, 'after')`, []byte(what))
-			e.gone(tx)
+			e.WantRolledBack(tx)
 		}
 		if n := e.Effects(what); n != 0 {
 			e.Errorf("%s: %d effects stand", what, n)
 		}
 	}
-	good := e.mustAcquire(l, "refusals good")
-	short := e.mustAcquire(l, "refusals", sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
-	e.ended(short, sqllock.ErrLost)
+	good := e.MustAcquire(l, "refusals good")
+	short := e.MustAcquire(l, "refusals", sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
+	e.WantEnded(short, sqllock.ErrLost)
 	e.expired("refusals")
 	// An expired lease that no other call acquired may still write.
 	e.guarded(l, sql.LevelDefault, short.Term(), func(Tx) {})
-	next := e.mustAcquire(other, "refusals")
+	next := e.MustAcquire(other, "refusals")
 	refused("granted to another", short.Term())
 	refused("one of several", good.Term(), short.Term())
 	refused("a key that never was", l.Term("refusals never", 1))
 	refused("a later token", l.Term("refusals", next.Token()+1))
 	// A guard works with the Locker of another process, by key and token.
 	e.guarded(l, sql.LevelDefault, l.Term(next.Key(), next.Token()), func(Tx) {})
-	e.mustRelease(next)
+	e.MustRelease(next)
 	refused("released", next.Term())
 
 	// Two transactions that name their terms in opposite orders do not deadlock.
-	a, b := e.mustAcquire(l, "refusals a"), e.mustAcquire(l, "refusals b")
+	a, b := e.MustAcquire(l, "refusals a"), e.MustAcquire(l, "refusals b")
 	terms := []sqllock.Term{a.Term(), b.Term()}
 	var wg sync.WaitGroup
 	for i := range 8 {

@@ -14,7 +14,7 @@ type leaseValue struct{}
 func leaseLife[Tx any](e *Env[Tx]) {
 	const key, ttl = "life", time.Hour
 	o := sqllock.Options{TTL: ttl, Holder: "two of one name"}
-	l, other := e.leaser(o), e.leaser(o)
+	l, other := e.LockerWith(o), e.LockerWith(o)
 	asked := time.Now()
 	ctx, cancel := context.WithCancel(context.WithValue(e.Ctx, leaseValue{}, "mine"))
 	lease, err := l.Acquire(ctx, key)
@@ -37,9 +37,9 @@ func leaseLife[Tx any](e *Env[Tx]) {
 			e.Errorf("told of the holder: %+v, at least %v should remain", held, least)
 		}
 	}
-	e.mustRelease(lease)
-	e.mustRelease(lease) // a second release returns the same
-	e.ended(lease, sqllock.ErrReleased)
+	e.MustRelease(lease)
+	e.MustRelease(lease) // a second release returns the same
+	e.WantEnded(lease, sqllock.ErrReleased)
 	next := e.wantFree(other, key)
 	if next.Token() <= lease.Token() {
 		e.Errorf("token %d after %d", next.Token(), lease.Token())
@@ -49,7 +49,7 @@ func leaseLife[Tx any](e *Env[Tx]) {
 	if err := next.Release(ended); err != nil {
 		e.Errorf("a release with a context that has ended: %v", err)
 	}
-	e.mustRelease(e.wantFree(l, key))
+	e.MustRelease(e.wantFree(l, key))
 
 	if _, err := l.Acquire(ended, key); !errors.Is(err, context.Canceled) {
 		e.Errorf("an acquire with a context that has ended: %v", err)
@@ -57,16 +57,16 @@ func leaseLife[Tx any](e *Env[Tx]) {
 	if _, err := l.TryAcquire(ended, key); !errors.Is(err, context.Canceled) {
 		e.Errorf("a try with a context that has ended: %v", err)
 	}
-	e.mustRelease(e.wantFree(other, key))
+	e.MustRelease(e.wantFree(other, key))
 }
 
 // leaseLateRelease releases a term that is over after another call acquired the lock. The later
 // term remains (etcd #22082).
 func leaseLateRelease[Tx any](e *Env[Tx]) {
 	const key = "late release"
-	l, other := e.leaser(sqllock.Options{}), e.leaser(sqllock.Options{TTL: time.Hour})
-	late := e.mustAcquire(l, key, sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
-	e.ended(late, sqllock.ErrLost)
+	l, other := e.LockerWith(sqllock.Options{}), e.LockerWith(sqllock.Options{TTL: time.Hour})
+	late := e.MustAcquire(l, key, sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
+	e.WantEnded(late, sqllock.ErrLost)
 	e.expired(key)
 	next := e.wantFree(other, key)
 	var lost *sqllock.LostError
@@ -79,7 +79,7 @@ func leaseLateRelease[Tx any](e *Env[Tx]) {
 		e.Errorf("after a late release the lock is %+v", held)
 	}
 	e.guarded(other, 0, next.Term(), func(Tx) {})
-	e.mustRelease(next)
+	e.MustRelease(next)
 }
 
 // leaseRenewal checks that leases are renewed even when the context of their acquire has ended,
@@ -87,7 +87,7 @@ func leaseLateRelease[Tx any](e *Env[Tx]) {
 // expires.
 func leaseRenewal[Tx any](e *Env[Tx]) {
 	const ttl = 8 * time.Second
-	l := e.leaser(sqllock.Options{TTL: ttl})
+	l := e.LockerWith(sqllock.Options{TTL: ttl})
 	ctx, cancel := context.WithCancel(e.Ctx)
 	renewed, err := l.Acquire(ctx, "renewed")
 	if err != nil {
@@ -95,20 +95,20 @@ func leaseRenewal[Tx any](e *Env[Tx]) {
 	}
 	cancel()
 	start := time.Now()
-	once := e.mustAcquire(l, "once", sqllock.AcquireOptions{NoRenewal: true})
-	exact := e.mustAcquire(l, "exact", sqllock.AcquireOptions{TTL: 1234567 * time.Microsecond, NoRenewal: true})
+	once := e.MustAcquire(l, "once", sqllock.AcquireOptions{NoRenewal: true})
+	exact := e.MustAcquire(l, "exact", sqllock.AcquireOptions{TTL: 1234567 * time.Microsecond, NoRenewal: true})
 	if got := e.rowInt("exact", `expires_at - granted_at`); got != 1234567 {
 		e.Errorf("a TTL of 1,234,567 µs is %d in the table", got)
 	}
-	e.ended(exact, sqllock.ErrLost)
+	e.WantEnded(exact, sqllock.ErrLost)
 	// A margin of half the TTL leaves time to read the row.
-	wide := e.leaser(sqllock.Options{TTL: ttl, Margin: ttl / 2})
-	early := e.mustAcquire(wide, "early", sqllock.AcquireOptions{NoRenewal: true})
-	e.ended(early, sqllock.ErrLost)
+	wide := e.LockerWith(sqllock.Options{TTL: ttl, Margin: ttl / 2})
+	early := e.MustAcquire(wide, "early", sqllock.AcquireOptions{NoRenewal: true})
+	e.WantEnded(early, sqllock.ErrLost)
 	if left := e.rowInt("early", `expires_at - {now}`); left <= 0 {
 		e.Errorf("the lease's context ended %d µs after its row expired", -left)
 	}
-	e.ended(once, sqllock.ErrLost)
+	e.WantEnded(once, sqllock.ErrLost)
 	if took := time.Since(start); took < ttl*9/10-time.Second {
 		e.Errorf("a lease of %v ended after %v", ttl, took)
 	}
@@ -119,14 +119,14 @@ func leaseRenewal[Tx any](e *Env[Tx]) {
 	if held := e.wantHeld(wide, "renewed"); held.Token != renewed.Token() {
 		e.Errorf("after its renewals the lock is %+v", held)
 	}
-	e.mustRelease(renewed)
+	e.MustRelease(renewed)
 	e.expired("once")
-	e.mustRelease(e.wantFree(wide, "once"))
+	e.MustRelease(e.wantFree(wide, "once"))
 }
 
 // leaseTwinKeys checks that keys which engines fold, pad or truncate are different locks.
 func leaseTwinKeys[Tx any](e *Env[Tx]) {
-	l, other := e.leaser(sqllock.Options{}), e.leaser(sqllock.Options{})
+	l, other := e.LockerWith(sqllock.Options{}), e.LockerWith(sqllock.Options{})
 	tokens := map[string]int64{}
 	for _, key := range Keys() {
 		tokens[key] = e.wantFree(l, key).Token()
@@ -141,7 +141,7 @@ func leaseTwinKeys[Tx any](e *Env[Tx]) {
 // leaseDo checks the whole pattern in one call.
 func leaseDo[Tx any](e *Env[Tx]) {
 	const key = "do"
-	l, other := e.leaser(sqllock.Options{}), e.leaser(sqllock.Options{})
+	l, other := e.LockerWith(sqllock.Options{}), e.LockerWith(sqllock.Options{})
 	boom := errors.New("boom")
 	runs := 0
 	for _, want := range []error{nil, boom} {
@@ -156,7 +156,7 @@ func leaseDo[Tx any](e *Env[Tx]) {
 		if !errors.Is(err, want) {
 			e.Errorf("got %v, want %v", err, want)
 		}
-		e.mustRelease(e.wantFree(other, key))
+		e.MustRelease(e.wantFree(other, key))
 	}
 	func() {
 		defer func() {
@@ -166,7 +166,7 @@ func leaseDo[Tx any](e *Env[Tx]) {
 		}()
 		_ = l.Do(e.Ctx, key, func(*sqllock.Lease) error { panic("boom") })
 	}()
-	e.mustRelease(e.wantFree(other, key))
+	e.MustRelease(e.wantFree(other, key))
 
 	// The lease's context ends with the lease and with the caller's context. Do reports no
 	// success for a lease that has ended.
@@ -189,7 +189,7 @@ func leaseDo[Tx any](e *Env[Tx]) {
 	if !errors.Is(err, boom) {
 		e.Errorf("got %v", err)
 	}
-	held := e.mustAcquire(other, key)
+	held := e.MustAcquire(other, key)
 	err = l.Do(ctx, key, func(*sqllock.Lease) error {
 		runs++
 		return nil
@@ -197,5 +197,5 @@ func leaseDo[Tx any](e *Env[Tx]) {
 	if !errors.Is(err, boom) || runs != 2 {
 		e.Errorf("the function ran %d times without the lock, %v", runs-2, err)
 	}
-	e.mustRelease(held)
+	e.MustRelease(held)
 }

@@ -13,7 +13,7 @@ import (
 // window, and runs nothing under a term that is over.
 func leaseInTx[Tx any](e *Env[Tx]) {
 	const key = "in tx"
-	l, other := e.leaser(sqllock.Options{}), e.leaser(sqllock.Options{})
+	l, other := e.LockerWith(sqllock.Options{}), e.LockerWith(sqllock.Options{})
 	write := func(what string, lease *sqllock.Lease) (runs int, err error) {
 		err = l.InTx(e.Ctx, lease, func(ctx context.Context, tx Tx) error {
 			runs++
@@ -37,7 +37,7 @@ func leaseInTx[Tx any](e *Env[Tx]) {
 			e.Errorf("%s: %d runs, %d effects, %v, want %v", what, runs, e.Effects(what), err, want)
 		}
 	}
-	held := e.mustAcquire(l, key)
+	held := e.MustAcquire(l, key)
 	commits("held", held)
 	boom := errors.New("boom")
 	err := l.InTx(e.Ctx, held, func(ctx context.Context, tx Tx) error {
@@ -46,16 +46,16 @@ func leaseInTx[Tx any](e *Env[Tx]) {
 	if !errors.Is(err, boom) || e.Effects("failed") != 0 {
 		e.Errorf("the function's error: %v, and %d effects", err, e.Effects("failed"))
 	}
-	e.mustRelease(held)
+	e.MustRelease(held)
 	refused("released", held, sqllock.ErrLost)
 
-	short := e.mustAcquire(l, key, sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
-	e.ended(short, sqllock.ErrLost)
+	short := e.MustAcquire(l, key, sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
+	e.WantEnded(short, sqllock.ErrLost)
 	e.expired(key)
 	commits("expired, and granted to nobody", short)
-	next := e.mustAcquire(other, key)
+	next := e.MustAcquire(other, key)
 	refused("taken over", short, sqllock.ErrLost)
-	e.mustRelease(next)
+	e.MustRelease(next)
 	refused("nil", nil, holdfast.ErrInvalid)
 	if err := l.InTx(e.Ctx, next, nil, holdfast.TxOptions{}, holdfast.TxOptions{}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("two options: %v", err)
@@ -66,9 +66,9 @@ func leaseInTx[Tx any](e *Env[Tx]) {
 // the lease over between two attempts, so the second attempt writes nothing.
 func leaseInTxAgain[Tx any](e *Env[Tx]) {
 	const key, again, over = "in tx again", "run again", "taken over between"
-	l, other := e.leaser(sqllock.Options{}), e.leaser(sqllock.Options{})
+	l, other := e.LockerWith(sqllock.Options{}), e.LockerWith(sqllock.Options{})
 	var runs atomic.Int64
-	lease := e.mustAcquire(l, key)
+	lease := e.MustAcquire(l, key)
 	err := l.InTx(e.Ctx, lease, func(ctx context.Context, tx Tx) error {
 		if err := e.Effect(ctx, tx, again); err != nil {
 			return err
@@ -95,7 +95,7 @@ func leaseInTxAgain[Tx any](e *Env[Tx]) {
 		if _, err := other.ForceRelease(e.Ctx, key, lease.Token(), "a test"); err != nil {
 			return err
 		}
-		e.mustRelease(e.mustAcquire(other, key))
+		e.MustRelease(e.MustAcquire(other, key))
 		return holdfast.ErrRetry
 	})
 	if !errors.Is(err, sqllock.ErrLost) || runs.Load() != 1 || e.Effects(over) != 0 {

@@ -15,7 +15,7 @@ import (
 // leaseBadInput checks that bad input causes a typed error and sends nothing.
 func leaseBadInput[Tx any](e *Env[Tx]) {
 	var sent atomic.Int64
-	db := e.openWith(e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) { sent.Add(1) }}}).DB
+	db := e.Open(e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) { sent.Add(1) }}}).DB
 	for what, o := range map[string]sqllock.Options{
 		"a negative TTL":        {TTL: -1},
 		"a TTL too short":       {TTL: sqllock.MinTTL - 1},
@@ -36,7 +36,7 @@ func leaseBadInput[Tx any](e *Env[Tx]) {
 		e.Errorf("no DB: %v", err)
 	}
 
-	l := e.leaserOn(db, sqllock.Options{TTL: time.Minute, Margin: 30 * time.Second, Holder: strings.Repeat("é", 127) + "."})
+	l := e.LockerOn(db, sqllock.Options{TTL: time.Minute, Margin: 30 * time.Second, Holder: strings.Repeat("é", 127) + "."})
 	long := strings.Repeat("k", sqllock.MaxKey)
 	ttl := func(d time.Duration) []sqllock.AcquireOptions { return []sqllock.AcquireOptions{{TTL: d}} }
 	sent.Store(0)
@@ -69,27 +69,27 @@ func leaseBadInput[Tx any](e *Env[Tx]) {
 	}
 	for _, key := range []string{long, "k"} {
 		lease := e.wantFree(l, key)
-		if held := e.wantHeld(e.leaser(sqllock.Options{}), key); held.Holder != strings.Repeat("é", 127)+"." {
+		if held := e.wantHeld(e.LockerWith(sqllock.Options{}), key); held.Holder != strings.Repeat("é", 127)+"." {
 			e.Errorf("held by %q", held.Holder)
 		}
-		e.mustRelease(lease)
+		e.MustRelease(lease)
 	}
-	e.mustRelease(e.mustAcquire(l, "k", sqllock.AcquireOptions{TTL: sqllock.MaxTTL}))
+	e.MustRelease(e.MustAcquire(l, "k", sqllock.AcquireOptions{TTL: sqllock.MaxTTL}))
 }
 
 // leaseBadGuard checks that a wrong call of the guard fails before it sends anything, and leaves
 // the caller's transaction unchanged.
 func leaseBadGuard[Tx any](e *Env[Tx]) {
-	l := e.leaser(sqllock.Options{})
+	l := e.LockerWith(sqllock.Options{})
 	lease := e.wantFree(l, "bad guard")
 	var none Tx
 	if err := l.Guard(e.Ctx, none, lease.Term()); !errors.Is(err, holdfast.ErrNoTx) {
 		e.Errorf("no transaction: %v", err)
 	}
 	e.Migrate(holdfast.Options{Prefix: "pay_"})
-	prefix := e.leaserOn(e.openWith(e.DSN, holdfast.Options{Prefix: "pay_"}).DB, sqllock.Options{})
+	prefix := e.LockerOn(e.Open(e.DSN, holdfast.Options{Prefix: "pay_"}).DB, sqllock.Options{})
 	elsewhere := New(e.T, e.Handle, e.Engine)
-	database := elsewhere.leaser(sqllock.Options{})
+	database := elsewhere.LockerWith(sqllock.Options{})
 	strangers := map[string]sqllock.Term{
 		"of another prefix": e.wantFree(prefix, "bad guard").Term(), "of another database": elsewhere.wantFree(database, "bad guard").Term(),
 	}
@@ -106,25 +106,25 @@ func leaseBadGuard[Tx any](e *Env[Tx]) {
 		"of another prefix":   {sqllock.ErrOtherStore, []sqllock.Term{strangers["of another prefix"]}},
 		"of another database": {sqllock.ErrOtherStore, []sqllock.Term{lease.Term(), strangers["of another database"]}},
 	} {
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		if err := l.Guard(e.Ctx, tx, bad.terms...); !errors.Is(err, bad.want) {
 			e.Errorf("%s: got %v, want %v", what, err, bad.want)
 		}
 		if err := e.Effect(e.Ctx, tx, what); err != nil {
 			e.Errorf("%s: the transaction was touched: %v", what, err)
 		}
-		e.end(tx, true)
+		e.EndTx(tx, true)
 		e.WantOnce(what)
 	}
 	for _, commit := range []bool{true, false} {
-		tx := e.begin(sql.LevelDefault)
-		e.end(tx, commit)
+		tx := e.BeginTx(sql.LevelDefault)
+		e.EndTx(tx, commit)
 		if err := l.Guard(e.Ctx, tx, lease.Term()); !errors.Is(err, holdfast.ErrTxLost) && !errors.Is(err, sql.ErrTxDone) {
 			e.Errorf("a transaction that has ended (commit %v): %v", commit, err)
 		}
 	}
 	if e.InnoDB() { // ends the transaction behind the handle's back: each later statement would commit alone
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		if _, err := e.Exec(e.Ctx, tx, `ROLLBACK`); err != nil {
 			e.Fatal(err)
 		}
@@ -132,13 +132,13 @@ func leaseBadGuard[Tx any](e *Env[Tx]) {
 			e.Errorf("a transaction that the server has ended: %v", err)
 		}
 	}
-	e.mustRelease(lease)
+	e.MustRelease(lease)
 }
 
 // leaseNoTables checks that the error names the missing tables.
 func leaseNoTables[Tx any](shared *Env[Tx]) {
 	e := New(shared.T, shared.Handle, shared.Engine) // a database whose tables the test may drop
-	l := e.leaser(sqllock.Options{TTL: time.Minute})
+	l := e.LockerWith(sqllock.Options{TTL: time.Minute})
 	lease := e.wantFree(l, "k")
 	wrong := func(what string, err error) {
 		e.Helper()
@@ -153,19 +153,13 @@ func leaseNoTables[Tx any](shared *Env[Tx]) {
 	_, err = l.Acquire(e.Ctx, "other")
 	wrong("Acquire without its table", err)
 	wrong("Release without its table", lease.Release(e.Ctx))
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	wrong("Guard without its table", l.Guard(e.Ctx, tx, lease.Term()))
-	e.gone(tx)
+	e.WantRolledBack(tx)
 	e.Must(`DROP TABLE holdfast_floor`)
 	_, err = sqllock.New(e.Ctx, e.DB)
 	wrong("New without the floor", err)
 	e.Must(`DROP TABLE holdfast_schema`)
 	_, err = sqllock.New(e.Ctx, e.DB)
 	wrong("New without the version", err)
-}
-
-// openWith opens another pool.
-func (e *Env[Tx]) openWith(dsn string, opts ...holdfast.Options) Pool[Tx] {
-	e.Helper()
-	return e.Handle.Open(e.T, dsn, opts...)
 }

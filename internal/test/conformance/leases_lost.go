@@ -32,7 +32,7 @@ func (e *Env[Tx]) proxied() (*faultproxy.Proxy, Pool[Tx]) {
 		e.Fatal(err)
 	}
 	e.Cleanup(proxy.Close)
-	return proxy, e.openWith(e.DSN[:at[2]] + proxy.Addr() + e.DSN[at[3]:])
+	return proxy, e.Open(e.DSN[:at[2]] + proxy.Addr() + e.DSN[at[3]:])
 }
 
 // sends matches a request that contains value, in the encodings of the protocols.
@@ -50,15 +50,15 @@ func leaseLostReplies[Tx any](e *Env[Tx]) {
 	if e.Engine == dbtest.SQLite {
 		return // SQLite runs within the process: no reply can be lost
 	}
-	other := e.leaser(sqllock.Options{TTL: time.Hour})
+	other := e.LockerWith(sqllock.Options{TTL: time.Hour})
 	for _, ending := range []faultproxy.Ending{faultproxy.Close, faultproxy.Reset} {
 		for _, used := range []bool{false, true} { // MySQL has a statement for each case
-			key := numbered("lost", int(ending)*2+map[bool]int{true: 1}[used])
+			key := Numbered("lost", int(ending)*2+map[bool]int{true: 1}[used])
 			holder := "holder of " + key
 			proxy, pool := e.behindProxy()
-			l := e.leaserOn(pool.DB, sqllock.Options{TTL: time.Hour, Holder: holder})
+			l := e.LockerOn(pool.DB, sqllock.Options{TTL: time.Hour, Holder: holder})
 			if used {
-				e.mustRelease(e.wantFree(l, key))
+				e.MustRelease(e.wantFree(l, key))
 			}
 			// done reports whether the server did the work. The server may have answered that
 			// the row is locked for a moment; then struck loses the next answer.
@@ -94,22 +94,22 @@ func leaseLostReplies[Tx any](e *Env[Tx]) {
 				before = int64(n)
 			}
 			var lease *sqllock.Lease
-			struck("acquire", sends(holder), func() bool { granted, more = token(before); return more }, func() { lease = e.mustAcquire(l, key) })
+			struck("acquire", sends(holder), func() bool { granted, more = token(before); return more }, func() { lease = e.MustAcquire(l, key) })
 			if int64(granted) != lease.Token() || e.rowInt(key, `token`) != granted {
 				e.Errorf("acquire: granted with token %d, then with %d", granted, lease.Token())
 			}
 			e.guarded(l, 0, lease.Term(), func(Tx) {})
 
-			struck("release", sends(key), func() bool { return e.rowInt(key, `CASE WHEN owner IS NULL THEN 1 ELSE 0 END`) == 1 }, func() { e.mustRelease(lease) })
+			struck("release", sends(key), func() bool { return e.rowInt(key, `CASE WHEN owner IS NULL THEN 1 ELSE 0 END`) == 1 }, func() { e.MustRelease(lease) })
 			lease = e.wantFree(other, key)
-			e.mustRelease(lease)
+			e.MustRelease(lease)
 
 			// The queue of this process contains only the call that gets the hand-over.
-			lease = e.mustAcquire(l, key)
+			lease = e.MustAcquire(l, key)
 			arrived := make(chan arrival, 1)
 			e.queue(e.Ctx, l, key, 0, 1, arrived)
 			handed := 0
-			struck("hand-over", sends(holder), func() bool { handed, more = token(lease.Token()); return more }, func() { e.mustRelease(lease) })
+			struck("hand-over", sends(holder), func() bool { handed, more = token(lease.Token()); return more }, func() { e.MustRelease(lease) })
 			select {
 			case a := <-arrived:
 				if a.err != nil {
@@ -120,11 +120,11 @@ func leaseLostReplies[Tx any](e *Env[Tx]) {
 				}
 				e.guarded(l, 0, a.lease.Term(), func(Tx) {})
 				e.wantHeld(other, key)
-				e.mustRelease(a.lease)
+				e.MustRelease(a.lease)
 			case <-time.After(dbtest.Hang): // the TTL is an hour
 				e.Error("the lock that was to be handed over is held by nobody")
 			}
-			e.mustRelease(e.wantFree(other, key))
+			e.MustRelease(e.wantFree(other, key))
 		}
 	}
 }

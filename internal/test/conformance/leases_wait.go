@@ -33,9 +33,9 @@ func (e *Env[Tx]) queue(ctx context.Context, l *sqllock.Locker[Tx], key string, 
 // next call moves up.
 func leaseLine[Tx any](e *Env[Tx]) {
 	const key = "line"
-	l := e.leaser(sqllock.Options{TTL: time.Hour})
+	l := e.LockerWith(sqllock.Options{TTL: time.Hour})
 	arrived := make(chan arrival, 8)
-	last := e.mustAcquire(l, key)
+	last := e.MustAcquire(l, key)
 	boom := errors.New("gives up")
 	ctx, cancel := context.WithCancelCause(e.Ctx)
 	e.queue(e.Ctx, l, key, 0, 2, arrived)
@@ -53,7 +53,7 @@ func leaseLine[Tx any](e *Env[Tx]) {
 			e.Errorf("%d got %v, %v while the lock was held", a.who, a.lease, a.err)
 		case <-time.After(20 * time.Millisecond):
 		}
-		e.mustRelease(last)
+		e.MustRelease(last)
 		a := <-arrived
 		if a.err != nil {
 			e.Fatal(a.err)
@@ -63,8 +63,8 @@ func leaseLine[Tx any](e *Env[Tx]) {
 		}
 		last = a.lease
 	}
-	e.mustRelease(last)
-	e.mustRelease(e.wantFree(e.leaser(sqllock.Options{}), key))
+	e.MustRelease(last)
+	e.MustRelease(e.wantFree(e.LockerWith(sqllock.Options{}), key))
 }
 
 // leaseBetween checks that a process waits for another's release, and for the expiry of a lease
@@ -72,8 +72,8 @@ func leaseLine[Tx any](e *Env[Tx]) {
 // process, the next call takes its place.
 func leaseBetween[Tx any](e *Env[Tx]) {
 	const key = "between"
-	l, other := e.leaser(sqllock.Options{TTL: time.Hour}), e.leaser(sqllock.Options{TTL: time.Hour})
-	held := e.mustAcquire(other, key)
+	l, other := e.LockerWith(sqllock.Options{TTL: time.Hour}), e.LockerWith(sqllock.Options{TTL: time.Hour})
+	held := e.MustAcquire(other, key)
 	arrived := make(chan arrival, 4)
 	ctx, cancel := context.WithCancel(e.Ctx)
 	e.queue(ctx, l, key, 0, 1, arrived)
@@ -82,31 +82,31 @@ func leaseBetween[Tx any](e *Env[Tx]) {
 	if a := <-arrived; a.who != 0 || !errors.Is(a.err, context.Canceled) {
 		e.Errorf("%d came back with %v, %v", a.who, a.lease, a.err)
 	}
-	e.mustRelease(held)
+	e.MustRelease(held)
 	a := <-arrived
 	if a.err != nil || a.lease.Token() <= held.Token() {
 		e.Fatalf("%v, %v after token %d", a.lease, a.err, held.Token())
 	}
-	e.mustRelease(a.lease)
+	e.MustRelease(a.lease)
 
-	dead := e.mustAcquire(other, key, sqllock.AcquireOptions{TTL: time.Second, NoRenewal: true})
-	next := e.mustAcquire(l, key)
+	dead := e.MustAcquire(other, key, sqllock.AcquireOptions{TTL: time.Second, NoRenewal: true})
+	next := e.MustAcquire(l, key)
 	if dead.Context().Err() == nil || next.Token() <= dead.Token() {
 		e.Errorf("granted with token %d while the lease with token %d was alive", next.Token(), dead.Token())
 	}
-	e.mustRelease(next)
+	e.MustRelease(next)
 }
 
 // leaseClose checks that Close ends the leases, frees the locks at once, wakes waiting calls,
 // and is final: later calls acquire nothing and leave nothing.
 func leaseClose[Tx any](e *Env[Tx]) {
-	l, other := e.leaser(sqllock.Options{TTL: time.Hour}), e.leaser(sqllock.Options{TTL: time.Hour})
+	l, other := e.LockerWith(sqllock.Options{TTL: time.Hour}), e.LockerWith(sqllock.Options{TTL: time.Hour})
 	keys := []string{"close a", "close b", "close c"}
 	var mine []*sqllock.Lease
 	for _, key := range keys {
-		mine = append(mine, e.mustAcquire(l, key))
+		mine = append(mine, e.MustAcquire(l, key))
 	}
-	others := e.mustAcquire(other, "close other")
+	others := e.MustAcquire(other, "close other")
 	arrived := make(chan arrival, 4)
 	e.queue(e.Ctx, l, keys[0], 0, 2, arrived)
 	e.queue(e.Ctx, l, others.Key(), 2, 2, arrived)
@@ -119,11 +119,11 @@ func leaseClose[Tx any](e *Env[Tx]) {
 		}
 	}
 	for _, lease := range mine {
-		e.ended(lease, sqllock.ErrClosed)
+		e.WantEnded(lease, sqllock.ErrClosed)
 		if err := lease.Release(e.Ctx); err != nil {
 			e.Errorf("a release after Close: %v", err)
 		}
-		e.mustRelease(e.wantFree(other, lease.Key()))
+		e.MustRelease(e.wantFree(other, lease.Key()))
 	}
 	if _, err := l.Acquire(e.Ctx, keys[0]); !errors.Is(err, sqllock.ErrClosed) {
 		e.Errorf("Acquire after Close: %v", err)
@@ -131,14 +131,14 @@ func leaseClose[Tx any](e *Env[Tx]) {
 	if _, err := l.TryAcquire(e.Ctx, keys[0]); !errors.Is(err, sqllock.ErrClosed) {
 		e.Errorf("TryAcquire after Close: %v", err)
 	}
-	e.mustRelease(e.wantFree(other, keys[0]))
+	e.MustRelease(e.wantFree(other, keys[0]))
 	if err := l.Close(e.Ctx); err != nil {
 		e.Errorf("Close again: %v", err)
 	}
-	if held := e.wantHeld(e.leaser(sqllock.Options{}), others.Key()); held.Token != others.Token() {
+	if held := e.wantHeld(e.LockerWith(sqllock.Options{}), others.Key()); held.Token != others.Token() {
 		e.Errorf("another's lock after Close: %+v", held)
 	}
-	e.mustRelease(others)
+	e.MustRelease(others)
 }
 
 // leaseCloseInFlight closes a Locker while calls are in progress; no lock remains. The same
@@ -149,14 +149,14 @@ func leaseCloseInFlight[Tx any](e *Env[Tx]) {
 		dbtest.NotUnderRace(e, "what is in flight at once is too slow for one writer")
 	}
 	const n = 40
-	other := e.leaser(sqllock.Options{TTL: time.Hour})
+	other := e.LockerWith(sqllock.Options{TTL: time.Hour})
 	for what, cancelled := range map[string]bool{"in flight": false, "cancelled": true} {
-		l := e.leaser(sqllock.Options{TTL: time.Hour})
+		l := e.LockerWith(sqllock.Options{TTL: time.Hour})
 		ctx, cancel := context.WithCancel(e.Ctx)
 		var calls sync.WaitGroup
 		for i := range n {
 			calls.Go(func() {
-				_, err := l.Acquire(ctx, numbered(what, i))
+				_, err := l.Acquire(ctx, Numbered(what, i))
 				if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, sqllock.ErrClosed) {
 					e.Error(err)
 				}
@@ -173,12 +173,12 @@ func leaseCloseInFlight[Tx any](e *Env[Tx]) {
 		cancel()
 		left := 0
 		for i := range n {
-			lease, err := other.TryAcquire(e.Ctx, numbered(what, i))
+			lease, err := other.TryAcquire(e.Ctx, Numbered(what, i))
 			if err != nil {
 				left++
 				continue
 			}
-			e.mustRelease(lease)
+			e.MustRelease(lease)
 		}
 		if left > 0 && !cancelled || left > n/4 {
 			e.Errorf("%s: %d of %d locks are held by nobody", what, left, n)

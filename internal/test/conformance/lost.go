@@ -123,28 +123,18 @@ func swallowedErrorNeverStands[Tx any](e *Env[Tx]) {
 	}
 	s := e.Store(idempotency.Options{})
 	_, err = idempotency.Do(e.Ctx, s, Op("do"), func(ctx context.Context, tx Tx) (string, error) { return "", swallow("do")(ctx, tx) })
-	e.lostWith("Do", err, "do")
+	e.WantLost("Do", err, "do")
 	err = e.DB.InTx(e.Ctx, swallow("intx"))
-	e.lostWith("InTx", err, "intx")
-	refunds := e.refunds()
+	e.WantLost("InTx", err, "intx")
+	refunds := e.Refunds()
 	_, err = refunds.Do(e.Ctx, Refund{No: "row", Amount: 1}, swallow("row"))
-	e.lostWith("Table.Do", err, "row")
+	e.WantLost("Table.Do", err, "row")
 	if n := e.Int(`SELECT COUNT(*) FROM refunds`) + e.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 0 {
 		e.Errorf("%d claims stand", n)
 	}
 	// The connections work as new ones do.
 	if r, err := e.Do(s, Op("do")); err != nil || r.Outcome != idempotency.Executed {
 		e.Errorf("afterwards: %v, %v", r, err)
-	}
-}
-
-func (e *Env[Tx]) lostWith(what string, err error, key string) {
-	e.Helper()
-	if !errors.Is(err, holdfast.ErrTxLost) {
-		e.Errorf("%s: got %v, want ErrTxLost", what, err)
-	}
-	if n := e.Effects(key); n != 0 {
-		e.Errorf("%s: %d effects stand without their claim", what, n)
 	}
 }
 
@@ -172,7 +162,7 @@ func swallowedLockTimeout[Tx any](e *Env[Tx]) {
 		return "", e.Effect(ctx, tx, "a")
 	})
 	if whole {
-		e.lostWith("Do", err, "a")
+		e.WantLost("Do", err, "a")
 		return
 	}
 	if err != nil {
@@ -205,7 +195,7 @@ func swallowedSnapshotError[Tx any](e *Env[Tx]) {
 		}
 		return "", e.Effect(ctx, tx, "a")
 	})
-	e.lostWith("Do", err, "a")
+	e.WantLost("Do", err, "a")
 }
 
 // ddlInTheFunction runs DDL in the function. On MySQL and MariaDB, DDL commits the claim and the

@@ -36,7 +36,7 @@ func Nested[Tx any](t *testing.T, h Handle[Tx]) {
 // the session settings.
 func outerRejectionUndoesTheInner[Tx any](e *Env[Tx]) {
 	s := e.Store(idempotency.Options{})
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	_, err := idempotency.DoTx(e.Ctx, s, tx, Op("outer"), func(ctx context.Context, tx Tx) (string, error) {
 		if err := e.Effect(ctx, tx, "outer"); err != nil {
 			return "", err
@@ -52,7 +52,7 @@ func outerRejectionUndoesTheInner[Tx any](e *Env[Tx]) {
 	if !errors.As(err, &rej) {
 		e.Errorf("got %v", err)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	if n := e.Effects("outer") + e.Effects("inner"); n != 0 {
 		e.Errorf("%d effects of the rejected call stand", n)
 	}
@@ -163,7 +163,7 @@ func expiredKeyInFlight[Tx any](e *Env[Tx]) {
 		e.Fatal(err)
 	}
 	time.Sleep(50 * time.Millisecond)
-	release := hold(e, "a")
+	release := e.HoldKey("a")
 	defer release()
 	op := Op("a")
 	op.NoWait = true
@@ -175,11 +175,11 @@ func expiredKeyInFlight[Tx any](e *Env[Tx]) {
 	if _, err := e.Do(e.Store(o), op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("a short wait: %v", err)
 	}
-	tx := e.begin(sql.LevelDefault)
-	if _, err := e.doTx(e.Store(o), tx, op); !errors.Is(err, idempotency.ErrInProgress) {
+	tx := e.BeginTx(sql.LevelDefault)
+	if _, err := e.DoTx(e.Store(o), tx, op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("in a transaction: %v", err)
 	}
-	e.gone(tx)
+	e.WantRolledBack(tx)
 	if d := time.Since(start); d > dbtest.Slack {
 		e.Errorf("it took %v", d)
 	}
@@ -197,11 +197,11 @@ func replaysDoNotBlock[Tx any](e *Env[Tx]) {
 		e.Fatal(err)
 	}
 	if e.DB.Capabilities().RowLocks {
-		tx := e.begin(sql.LevelDefault)
-		if r, err := e.doTx(s, tx, Op("a")); err != nil || r.Outcome != idempotency.Replayed {
+		tx := e.BeginTx(sql.LevelDefault)
+		if r, err := e.DoTx(s, tx, Op("a")); err != nil || r.Outcome != idempotency.Replayed {
 			e.Errorf("%v, %v", r, err)
 		}
-		defer e.end(tx, true)
+		defer e.EndTx(tx, true)
 	}
 	if r, err := e.Do(e.Store(idempotency.Options{}), Op("a")); err != nil || r.Outcome != idempotency.Replayed {
 		e.Errorf("%v, %v", r, err)

@@ -11,14 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/optimistic"
 )
 
-// Account is a row of the table accounts.
-type Account struct {
-	No      string `db:"account_no"`
-	Owner   string `db:"owner"`
-	Cents   int64  `db:"cents"`
-	Version int64  `db:"version"`
-}
-
 // Optimistic is the suite of versioned rows.
 func Optimistic[Tx any](t *testing.T, h Handle[Tx]) {
 	for name, f := range map[string]func(*Env[Tx]){
@@ -56,46 +48,6 @@ func Optimistic[Tx any](t *testing.T, h Handle[Tx]) {
 	}
 }
 
-// accounts creates the table with rows in version 1.
-func (e *Env[Tx]) accounts(rows ...string) *optimistic.Table[Account, Tx] {
-	e.Helper()
-	t := e.versioned("accounts")
-	for _, no := range rows {
-		if _, err := t.Insert(e.Ctx, Account{No: no}); err != nil {
-			e.Fatal(err)
-		}
-	}
-	return t
-}
-
-func (e *Env[Tx]) versioned(table string) *optimistic.Table[Account, Tx] {
-	e.Helper()
-	e.Must(`CREATE TABLE ` + table + ` (account_no ` + e.Text() + ` NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, cents BIGINT NOT NULL, version BIGINT NOT NULL)`)
-	t, err := optimistic.NewTable[Account](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{"account_no"}})
-	if err != nil {
-		e.Fatal(err)
-	}
-	return t
-}
-
-// wantRow reads a row with plain SQL.
-func (e *Env[Tx]) wantRow(want Account) {
-	e.Helper()
-	got := Account{No: want.No}
-	err := e.SQL.QueryRowContext(e.Ctx, e.Rebind(`SELECT owner, cents, version FROM accounts WHERE account_no = $1`), e.key(want.No)).Scan(&got.Owner, &got.Cents, &got.Version)
-	if err != nil || got != want {
-		e.Errorf("the row is %+v, want %+v: %v", got, want, err)
-	}
-}
-
-// key returns a text key in the form that the audit pool returns.
-func (e *Env[Tx]) key(no string) any {
-	if e.InnoDB() {
-		return []byte(no)
-	}
-	return no
-}
-
 func wantConflict(t testing.TB, err error, table, given, found string) {
 	t.Helper()
 	var c *optimistic.ConflictError
@@ -113,12 +65,12 @@ func wantNotFound(t testing.TB, err error, table string) {
 }
 
 func hitMissAndNotFound[Tx any](e *Env[Tx]) {
-	accounts := e.accounts()
+	accounts := e.Accounts()
 	first, err := accounts.Insert(e.Ctx, Account{No: "secret-a", Owner: "Ada", Cents: 5})
 	if want := (Account{"secret-a", "Ada", 5, 1}); err != nil || first != want {
 		e.Fatalf("%+v, %v", first, err)
 	}
-	e.wantRow(first)
+	e.WantAccount(first)
 	changed := first
 	changed.Cents = 6
 	second, err := accounts.Update(e.Ctx, changed)
@@ -139,7 +91,7 @@ func hitMissAndNotFound[Tx any](e *Env[Tx]) {
 	ahead.Version = 9
 	_, err = accounts.Update(e.Ctx, ahead)
 	wantConflict(e, err, "accounts", "9", "2")
-	e.wantRow(second)
+	e.WantAccount(second)
 
 	for _, no := range []string{"none", "SECRET-A", "secret-a ", ""} {
 		_, err = accounts.Update(e.Ctx, Account{No: no, Version: 1})
@@ -160,9 +112,9 @@ func hitMissAndNotFound[Tx any](e *Env[Tx]) {
 }
 
 func hitMissAndNotFoundInTx[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a", "b")
+	accounts := e.Accounts("a", "b")
 	for _, commit := range []bool{false, true} {
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		row, err := accounts.GetTx(e.Ctx, tx, Account{No: "a"})
 		if err != nil {
 			e.Fatal(err)
@@ -181,14 +133,14 @@ func hitMissAndNotFoundInTx[Tx any](e *Env[Tx]) {
 		}
 		_, err = accounts.GetTx(e.Ctx, tx, Account{No: "b"})
 		wantNotFound(e, err, "accounts") // the transaction continues
-		e.end(tx, commit)
+		e.EndTx(tx, commit)
 		if !commit {
-			e.wantRow(Account{No: "a", Version: 1})
-			e.wantRow(Account{No: "b", Version: 1})
+			e.WantAccount(Account{No: "a", Version: 1})
+			e.WantAccount(Account{No: "b", Version: 1})
 		}
 	}
-	e.wantRow(Account{No: "a", Cents: 3, Version: 4})
-	e.wantRow(Account{No: "c", Version: 1})
+	e.WantAccount(Account{No: "a", Cents: 3, Version: 4})
+	e.WantAccount(Account{No: "c", Version: 1})
 
 	stale, none := Account{No: "a", Version: 1}, Account{No: "b", Version: 1}
 	for what, write := range map[string]func(tx Tx, row Account) error{
@@ -196,7 +148,7 @@ func hitMissAndNotFoundInTx[Tx any](e *Env[Tx]) {
 		"delete": func(tx Tx, row Account) error { return accounts.DeleteTx(e.Ctx, tx, row) },
 	} {
 		for _, row := range []Account{stale, none} {
-			tx := e.begin(sql.LevelDefault)
+			tx := e.BeginTx(sql.LevelDefault)
 			if err := e.Effect(e.Ctx, tx, what); err != nil {
 				e.Error(err)
 			}
@@ -205,7 +157,7 @@ func hitMissAndNotFoundInTx[Tx any](e *Env[Tx]) {
 			} else {
 				wantNotFound(e, err, "accounts")
 			}
-			e.gone(tx) // so that the caller cannot commit the rest
+			e.WantRolledBack(tx) // so that the caller cannot commit the rest
 		}
 		if n := e.Effects(what); n != 0 {
 			e.Errorf("%d effects beside a conflict", n)
@@ -221,22 +173,22 @@ func hitMissAndNotFoundInTx[Tx any](e *Env[Tx]) {
 }
 
 func namedColumns[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a")
+	accounts := e.Accounts("a")
 	row, err := accounts.Update(e.Ctx, Account{"a", "Ada", 7, 1}, "cents")
 	if err != nil || row.Version != 2 {
 		e.Errorf("%+v, %v", row, err)
 	}
-	e.wantRow(Account{"a", "", 7, 2})
+	e.WantAccount(Account{"a", "", 7, 2})
 	if _, err = accounts.Update(e.Ctx, Account{"a", "Ada", 8, 2}, "cents", "owner"); err != nil {
 		e.Error(err)
 	}
-	e.wantRow(Account{"a", "Ada", 8, 3})
+	e.WantAccount(Account{"a", "Ada", 8, 3})
 	for _, columns := range [][]string{{"version"}, {"account_no"}, {"none"}, {"cents", "cents"}, {`cents = 9, owner`}, {""}} {
 		if _, err := accounts.Update(e.Ctx, Account{"a", "Eve", 9, 3}, columns...); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%q: %v", columns, err)
 		}
 	}
-	e.wantRow(Account{"a", "Ada", 8, 3})
+	e.WantAccount(Account{"a", "Ada", 8, 3})
 
 	// A key of two columns, and a row whose only other column is its version.
 	e.Must(`CREATE TABLE days (merchant ` + e.Text() + ` NOT NULL, day INT NOT NULL, v INT NOT NULL, UNIQUE (day, merchant))`)
@@ -245,7 +197,7 @@ func namedColumns[Tx any](e *Env[Tx]) {
 		Day      int    `db:"day"`
 		V        uint16 `db:"v"`
 	}
-	days, err := optimistic.NewTable[day](e.Ctx, e.DB, holdfast.TableSpec{Table: "days", Schema: e.schema(), Key: []string{"merchant", "day"}}, optimistic.TableOptions{Version: "v"})
+	days, err := optimistic.NewTable[day](e.Ctx, e.DB, holdfast.TableSpec{Table: "days", Schema: e.Schema(), Key: []string{"merchant", "day"}}, optimistic.TableOptions{Version: "v"})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -268,13 +220,13 @@ func namedColumns[Tx any](e *Env[Tx]) {
 // sameValuesMoveTheVersion updates a row with equal values. MySQL then reports 0 affected rows
 // unless clientFoundRows is set, and the naive form treats this as a conflict.
 func sameValuesMoveTheVersion[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a")
-	tx := e.begin(sql.LevelDefault)
-	naive, err := e.Exec(e.Ctx, tx, `UPDATE accounts SET cents = 0 WHERE account_no = $1 AND version = 1`, e.key("a"))
+	accounts := e.Accounts("a")
+	tx := e.BeginTx(sql.LevelDefault)
+	naive, err := e.Exec(e.Ctx, tx, `UPDATE accounts SET cents = 0 WHERE account_no = $1 AND version = 1`, e.TextKey("a"))
 	if err != nil {
 		e.Fatal(err)
 	}
-	e.end(tx, false)
+	e.EndTx(tx, false)
 	if ambiguous := e.InnoDB() && !strings.Contains(e.Handle.Name, "clientFoundRows"); ambiguous != (naive == 0) {
 		e.Errorf("the naive form touched %d rows", naive)
 	}
@@ -283,14 +235,14 @@ func sameValuesMoveTheVersion[Tx any](e *Env[Tx]) {
 		if row, err = accounts.Update(e.Ctx, row); err != nil || row.Version != want {
 			e.Errorf("%+v, %v", row, err)
 		}
-		e.wantRow(row)
+		e.WantAccount(row)
 	}
 	_, err = accounts.Update(e.Ctx, Account{No: "a", Version: 1})
 	wantConflict(e, err, "accounts", "1", "4")
 }
 
 func insertDuplicates[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a")
+	accounts := e.Accounts("a")
 	wantDuplicate := func(err error) {
 		e.Helper()
 		var d *optimistic.DuplicateError
@@ -300,14 +252,14 @@ func insertDuplicates[Tx any](e *Env[Tx]) {
 	}
 	_, err := accounts.Insert(e.Ctx, Account{"a", "Eve", 9, 0})
 	wantDuplicate(err)
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	if err := e.Effect(e.Ctx, tx, "a"); err != nil {
 		e.Error(err)
 	}
 	_, err = accounts.InsertTx(e.Ctx, tx, Account{"a", "Eve", 9, 7})
 	wantDuplicate(err)
-	e.gone(tx)
-	e.wantRow(Account{No: "a", Version: 1})
+	e.WantRolledBack(tx)
+	e.WantAccount(Account{No: "a", Version: 1})
 	if n := e.Effects("a"); n != 0 {
 		e.Errorf("%d effects", n)
 	}

@@ -16,7 +16,7 @@ import (
 // REPEATABLE READ on MySQL and MariaDB it reads its old snapshot forever. Retry uses a new
 // transaction each time.
 func loopInOneSnapshotNeverEnds[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a")
+	accounts := e.Accounts("a")
 	level := sql.LevelRepeatableRead
 	if e.Engine == dbtest.SQLite {
 		level = sql.LevelDefault // each transaction reads from one snapshot
@@ -24,7 +24,7 @@ func loopInOneSnapshotNeverEnds[Tx any](e *Env[Tx]) {
 	// The naive form.
 	version := func(tx Tx) (v int64) {
 		q, _ := e.DB.Access().Join(tx)
-		rows, err := q.Query(e.Ctx, e.Rebind(`SELECT version FROM accounts WHERE account_no = $1`), e.key("a"))
+		rows, err := q.Query(e.Ctx, e.Rebind(`SELECT version FROM accounts WHERE account_no = $1`), e.TextKey("a"))
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func loopInOneSnapshotNeverEnds[Tx any](e *Env[Tx]) {
 		}
 		return v
 	}
-	tx := e.begin(level)
+	tx := e.BeginTx(level)
 	if v := version(tx); v != 1 {
 		e.Errorf("version %d", v)
 	}
@@ -43,7 +43,7 @@ func loopInOneSnapshotNeverEnds[Tx any](e *Env[Tx]) {
 		e.Fatal(err)
 	}
 	for range 50 {
-		n, err := e.Exec(e.Ctx, tx, `UPDATE accounts SET version = version + 1 WHERE account_no = $1 AND version = $2`, e.key("a"), version(tx))
+		n, err := e.Exec(e.Ctx, tx, `UPDATE accounts SET version = version + 1 WHERE account_no = $1 AND version = $2`, e.TextKey("a"), version(tx))
 		if e.InnoDB() && (err != nil || n != 0) {
 			e.Errorf("the naive loop ended: %d rows, %v", n, err)
 		}
@@ -54,7 +54,7 @@ func loopInOneSnapshotNeverEnds[Tx any](e *Env[Tx]) {
 			break
 		}
 	}
-	e.end(tx, false)
+	e.EndTx(tx, false)
 
 	runs := 0
 	err := optimistic.Retry(e.Ctx, e.DB, func(ctx context.Context, tx Tx) error {
@@ -74,13 +74,13 @@ func loopInOneSnapshotNeverEnds[Tx any](e *Env[Tx]) {
 	if err != nil || runs != 2 {
 		e.Errorf("%v after %d runs", err, runs)
 	}
-	e.wantRow(Account{No: "a", Cents: 5, Version: 4})
+	e.WantAccount(Account{No: "a", Cents: 5, Version: 4})
 }
 
 // conflictsAtEachIsolation uses a transaction whose snapshot hides the current version. It gets
 // a conflict or an error that asks for a new transaction, and is rolled back.
 func conflictsAtEachIsolation[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a", "b", "d")
+	accounts := e.Accounts("a", "b", "d")
 	levels := []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 	switch {
 	case e.Engine == dbtest.SQLite:
@@ -98,7 +98,7 @@ func conflictsAtEachIsolation[Tx any](e *Env[Tx]) {
 			"delete": func(tx Tx) error { return accounts.DeleteTx(e.Ctx, tx, Account{No: "b", Version: seen}) },
 		} {
 			no := map[string]string{"update": "a", "delete": "b"}[what]
-			tx := e.begin(level)
+			tx := e.BeginTx(level)
 			if row, err := accounts.GetTx(e.Ctx, tx, Account{No: no}); err != nil || row.Version != seen {
 				e.Fatalf("%v: %+v, %v", level, row, err)
 			}
@@ -117,12 +117,12 @@ func conflictsAtEachIsolation[Tx any](e *Env[Tx]) {
 			} else {
 				wantConflict(e, err, "accounts", fmt.Sprint(seen), fmt.Sprint(seen+1))
 			}
-			e.gone(tx)
+			e.WantRolledBack(tx)
 		}
 	}
 	// A row that another session deleted after the snapshot.
 	level := levels[len(levels)-1]
-	tx := e.begin(level)
+	tx := e.BeginTx(level)
 	row, err := accounts.GetTx(e.Ctx, tx, Account{No: "d"})
 	if err != nil {
 		e.Fatal(err)
@@ -135,12 +135,12 @@ func conflictsAtEachIsolation[Tx any](e *Env[Tx]) {
 	} else if !errors.Is(err, holdfast.ErrRetry) {
 		e.Errorf("deleted: %v", err)
 	}
-	e.gone(tx)
+	e.WantRolledBack(tx)
 }
 
 // severalTablesOrNone checks that one conflict undoes all writes and names its table.
 func severalTablesOrNone[Tx any](e *Env[Tx]) {
-	accounts, other := e.accounts("a", "b"), e.versioned("others")
+	accounts, other := e.Accounts("a", "b"), e.AccountsIn("others")
 	if _, err := other.Insert(e.Ctx, Account{No: "a"}); err != nil {
 		e.Fatal(err)
 	}
@@ -158,19 +158,19 @@ func severalTablesOrNone[Tx any](e *Env[Tx]) {
 	wantConflict(e, err, "others", "3", "1")
 	err = optimistic.Retry(e.Ctx, e.DB, func(ctx context.Context, tx Tx) error { return write(ctx, tx, stale) }, optimistic.RetryOptions{Attempts: 2})
 	wantConflict(e, err, "others", "3", "1")
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	wantConflict(e, write(e.Ctx, tx, stale), "others", "3", "1")
-	e.gone(tx)
+	e.WantRolledBack(tx)
 	err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error { return write(ctx, tx, Account{No: "none", Version: 1}) })
 	wantNotFound(e, err, "others")
-	e.wantRow(Account{No: "a", Version: 1})
-	e.wantRow(Account{No: "b", Version: 1})
+	e.WantAccount(Account{No: "a", Version: 1})
+	e.WantAccount(Account{No: "b", Version: 1})
 	if err := optimistic.Retry(e.Ctx, e.DB, func(ctx context.Context, tx Tx) error {
 		return write(ctx, tx, Account{No: "a", Cents: 9, Version: 1})
 	}); err != nil {
 		e.Error(err)
 	}
-	e.wantRow(Account{No: "b", Cents: 9, Version: 2})
+	e.WantAccount(Account{No: "b", Cents: 9, Version: 2})
 	if n := e.Int(`SELECT version FROM others`); n != 2 {
 		e.Errorf("version %d", n)
 	}
@@ -179,14 +179,14 @@ func severalTablesOrNone[Tx any](e *Env[Tx]) {
 // swallowedConflictNeverStands ignores a conflict. The naive form checks the row count, ignores
 // it and commits the rest. Here the transaction is already rolled back.
 func swallowedConflictNeverStands[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a")
+	accounts := e.Accounts("a")
 	stale := Account{No: "a", Version: 9}
-	naive := e.begin(sql.LevelDefault)
+	naive := e.BeginTx(sql.LevelDefault)
 	_, err1 := e.Exec(e.Ctx, naive, `UPDATE accounts SET version = 10 WHERE version = 9`)
 	if err := errors.Join(err1, e.Effect(e.Ctx, naive, "naive")); err != nil {
 		e.Fatal(err)
 	}
-	e.end(naive, true)
+	e.EndTx(naive, true)
 	e.WantOnce("naive") // although the row was not written
 
 	swallow := func(key string) func(ctx context.Context, tx Tx) error {
@@ -199,11 +199,11 @@ func swallowedConflictNeverStands[Tx any](e *Env[Tx]) {
 			return nil
 		}
 	}
-	e.lostWith("InTx", e.DB.InTx(e.Ctx, swallow("intx")), "intx")
-	e.lostWith("Retry", optimistic.Retry(e.Ctx, e.DB, swallow("retry")), "retry")
-	tx := e.begin(sql.LevelDefault)
+	e.WantLost("InTx", e.DB.InTx(e.Ctx, swallow("intx")), "intx")
+	e.WantLost("Retry", optimistic.Retry(e.Ctx, e.DB, swallow("retry")), "retry")
+	tx := e.BeginTx(sql.LevelDefault)
 	_ = swallow("caller")(e.Ctx, tx)
-	e.gone(tx)
+	e.WantRolledBack(tx)
 	if n := e.Effects("caller"); n != 0 {
 		e.Errorf("%d effects stand", n)
 	}
@@ -222,7 +222,7 @@ func swallowedConflictNeverStands[Tx any](e *Env[Tx]) {
 // triggerThatKeepsTheRow checks that a write which a trigger skips is an error, although the
 // version matches.
 func triggerThatKeepsTheRow[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a")
+	accounts := e.Accounts("a")
 	switch e.Engine {
 	case dbtest.Postgres:
 		e.Must(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
@@ -237,5 +237,5 @@ func triggerThatKeepsTheRow[Tx any](e *Env[Tx]) {
 	if !strings.Contains(err.Error(), "trigger") {
 		e.Error(err)
 	}
-	e.wantRow(Account{No: "a", Version: 1})
+	e.WantAccount(Account{No: "a", Version: 1})
 }

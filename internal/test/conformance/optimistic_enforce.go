@@ -34,7 +34,7 @@ func (e *Env[Tx]) wantRefused(what string, err error) {
 // enforceCatchesOthers runs an UPDATE by another client that does not change the version.
 // Without the trigger it succeeds unnoticed; with the trigger it fails.
 func enforceCatchesOthers[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a", "b")
+	accounts := e.Accounts("a", "b")
 	const naive = `UPDATE accounts SET cents = 666`
 	read, err := accounts.Get(e.Ctx, Account{No: "a"})
 	if err != nil {
@@ -45,7 +45,7 @@ func enforceCatchesOthers[Tx any](e *Env[Tx]) {
 	if read, err = accounts.Update(e.Ctx, read); err != nil {
 		e.Fatal(err)
 	}
-	e.wantRow(Account{"a", "Ada", 0, 2}) // the other client's write is lost without an error
+	e.WantAccount(Account{"a", "Ada", 0, 2}) // the other client's write is lost without an error
 
 	for range 2 { // a second call changes nothing
 		if err := accounts.Enforce(e.Ctx); err != nil {
@@ -66,15 +66,15 @@ func enforceCatchesOthers[Tx any](e *Env[Tx]) {
 		e.wantRefused(query, e.raw(query))
 	}
 	upsert := map[bool]string{true: ` ON DUPLICATE KEY UPDATE cents = 666`, false: ` ON CONFLICT (account_no) DO UPDATE SET cents = 666`}[e.InnoDB()]
-	e.wantRefused("upsert", e.raw(`INSERT INTO accounts (account_no, owner, cents, version) VALUES ($1, 'x', 1, 1)`+upsert, e.key("a")))
-	e.wantRow(read)
-	e.wantRow(Account{"b", "", 666, 1})
+	e.wantRefused("upsert", e.raw(`INSERT INTO accounts (account_no, owner, cents, version) VALUES ($1, 'x', 1, 1)`+upsert, e.TextKey("a")))
+	e.WantAccount(read)
+	e.WantAccount(Account{"b", "", 666, 1})
 
 	// In the program's own transactions.
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	_, err = e.Exec(e.Ctx, tx, naive)
 	e.wantRefused("in a transaction", err)
-	e.end(tx, false)
+	e.EndTx(tx, false)
 	runs := 0
 	err = optimistic.Retry(e.Ctx, e.DB, func(ctx context.Context, tx Tx) error {
 		runs++
@@ -85,7 +85,7 @@ func enforceCatchesOthers[Tx any](e *Env[Tx]) {
 		e.Errorf("Retry: %v after %d runs", err, runs)
 	}
 	// Other errors stay unchanged.
-	other := e.raw(`INSERT INTO accounts (account_no, owner, cents, version) VALUES ($1, 'x', 1, 1)`, e.key("a"))
+	other := e.raw(`INSERT INTO accounts (account_no, owner, cents, version) VALUES ($1, 'x', 1, 1)`, e.TextKey("a"))
 	if mapped := optimistic.AsConflict(e.DB, other); other == nil || !errors.Is(mapped, other) || errors.Is(mapped, optimistic.ErrConflict) {
 		e.Errorf("a duplicate: %v", mapped)
 	}
@@ -94,7 +94,7 @@ func enforceCatchesOthers[Tx any](e *Env[Tx]) {
 	}
 
 	// A write that changes the version succeeds, here and in other tables.
-	e.Must(`UPDATE accounts SET cents = 7, version = version + 1 WHERE account_no = $1 AND version = 2`, e.key("a"))
+	e.Must(`UPDATE accounts SET cents = 7, version = version + 1 WHERE account_no = $1 AND version = 2`, e.TextKey("a"))
 	_, err = accounts.Update(e.Ctx, read)
 	wantConflict(e, err, "accounts", "2", "3")
 	if err := optimistic.Retry(e.Ctx, e.DB, func(ctx context.Context, tx Tx) error {
@@ -108,7 +108,7 @@ func enforceCatchesOthers[Tx any](e *Env[Tx]) {
 	}); err != nil {
 		e.Error(err)
 	}
-	e.wantRow(Account{"a", "Ada", 8, 4})
+	e.WantAccount(Account{"a", "Ada", 8, 4})
 	if made, err := accounts.Insert(e.Ctx, Account{No: "c"}); err != nil || accounts.Delete(e.Ctx, made) != nil {
 		e.Errorf("insert and delete: %v", err)
 	}
@@ -129,7 +129,7 @@ func enforceCatchesOthers[Tx any](e *Env[Tx]) {
 // enforceIsChecked removes, disables or changes the trigger. CheckEnforced detects it, and
 // Enforce repairs it.
 func enforceIsChecked[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a")
+	accounts := e.Accounts("a")
 	var missing *optimistic.EnforceError
 	if err := accounts.CheckEnforced(e.Ctx); !errors.As(err, &missing) {
 		e.Fatalf("before Enforce: %v", err)
@@ -227,7 +227,7 @@ func enforceNamesAndUUIDs[Tx any](e *Env[Tx]) {
 	); err != nil {
 		e.Fatal(err)
 	}
-	numbers, err := optimistic.NewTable[number](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: e.schema(), Key: []string{"no"}}, optimistic.TableOptions{Version: column})
+	numbers, err := optimistic.NewTable[number](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: e.Schema(), Key: []string{"no"}}, optimistic.TableOptions{Version: column})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func enforceWithoutPermission[Tx any](e *Env[Tx]) {
 	if e.Engine == dbtest.SQLite {
 		return // it has no users
 	}
-	admin := e.accounts("a")
+	admin := e.Accounts("a")
 	user := regexp.MustCompile(`hf_[a-z0-9]+`).FindString(e.DSN) + "_u"
 	address := regexp.MustCompile(`//[^@]*@`)
 	want := "TRIGGER"
@@ -274,7 +274,7 @@ func enforceWithoutPermission[Tx any](e *Env[Tx]) {
 		e.Must(`CREATE ROLE ` + user + ` LOGIN PASSWORD 'pw'`)
 		defer e.Must(`DROP OWNED BY ` + user + `; DROP ROLE ` + user)
 		e.Must(`GRANT SELECT, UPDATE ON accounts TO ` + user)
-		e.Must(`GRANT USAGE ON SCHEMA "` + e.schema() + `" TO ` + user)
+		e.Must(`GRANT USAGE ON SCHEMA "` + e.Schema() + `" TO ` + user)
 	} else {
 		e.Must(`CREATE USER ` + user + ` IDENTIFIED BY 'pw'`)
 		defer e.Must(`DROP USER ` + user)
@@ -282,7 +282,7 @@ func enforceWithoutPermission[Tx any](e *Env[Tx]) {
 		if e.Engine == dbtest.MySQL && e.Int(`SELECT @@log_bin = 1 AND @@log_bin_trust_function_creators = 0`) == 1 {
 			grants, want = `SELECT, UPDATE, TRIGGER`, "log_bin_trust_function_creators"
 		}
-		e.Must(`GRANT ` + grants + ` ON ` + e.schema() + `.* TO ` + user)
+		e.Must(`GRANT ` + grants + ` ON ` + e.Schema() + `.* TO ` + user)
 	}
 	pool := e.Handle.Open(e.T, address.ReplaceAllString(e.DSN, "//"+user+":pw@"))
 	defer pool.Close()
@@ -300,6 +300,6 @@ func enforceWithoutPermission[Tx any](e *Env[Tx]) {
 	if err := admin.CheckEnforced(e.Ctx); err != nil {
 		e.Error(err)
 	}
-	_, err = pool.DB.Access().Pool.Exec(e.Ctx, e.Rebind(`UPDATE accounts SET cents = 666 WHERE account_no = $1`), e.key("a"))
+	_, err = pool.DB.Access().Pool.Exec(e.Ctx, e.Rebind(`UPDATE accounts SET cents = 666 WHERE account_no = $1`), e.TextKey("a"))
 	e.wantRefused("by that user", err)
 }

@@ -18,14 +18,14 @@ import (
 // noLostUpdate checks that every increment of several writers on several rows is present.
 func noLostUpdate[Tx any](e *Env[Tx]) {
 	rows := []string{"a", "b", "c"}
-	accounts := e.accounts(rows...)
+	accounts := e.Accounts(rows...)
 
 	// In the naive form both writers read, then both write the value they read plus one.
-	read := [2]int{e.Int(`SELECT cents FROM accounts WHERE account_no = $1`, e.key("a")), e.Int(`SELECT cents FROM accounts WHERE account_no = $1`, e.key("a"))}
+	read := [2]int{e.Int(`SELECT cents FROM accounts WHERE account_no = $1`, e.TextKey("a")), e.Int(`SELECT cents FROM accounts WHERE account_no = $1`, e.TextKey("a"))}
 	for _, cents := range read {
-		e.Must(`UPDATE accounts SET cents = $1 WHERE account_no = $2`, cents+1, e.key("a"))
+		e.Must(`UPDATE accounts SET cents = $1 WHERE account_no = $2`, cents+1, e.TextKey("a"))
 	}
-	if n := e.Int(`SELECT cents FROM accounts WHERE account_no = $1`, e.key("a")); n != 1 {
+	if n := e.Int(`SELECT cents FROM accounts WHERE account_no = $1`, e.TextKey("a")); n != 1 {
 		e.Errorf("two naive increments made %d; one was to be lost", n)
 	}
 	e.Must(`UPDATE accounts SET cents = 0`)
@@ -64,14 +64,14 @@ func noLostUpdate[Tx any](e *Env[Tx]) {
 	}
 	wg.Wait()
 	for _, no := range rows {
-		e.wantRow(Account{No: no, Cents: writers * times, Version: writers*times + 1})
+		e.WantAccount(Account{No: no, Cents: writers * times, Version: writers*times + 1})
 	}
 }
 
 // rowIsBornAndDies runs writers that insert, update and delete one row. They never overwrite
 // each other: each step sees the effect of the step before.
 func rowIsBornAndDies[Tx any](e *Env[Tx]) {
-	accounts := e.accounts()
+	accounts := e.Accounts()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	steps, expected := 0, int64(0) // the sum of the committed steps
@@ -115,7 +115,7 @@ func rowIsBornAndDies[Tx any](e *Env[Tx]) {
 }
 
 func retryIsBounded[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a")
+	accounts := e.Accounts("a")
 	stale := Account{No: "a", Version: 9}
 	conflict := func(runs *int) func(ctx context.Context, tx Tx) error {
 		return func(ctx context.Context, tx Tx) error {
@@ -170,7 +170,7 @@ func retryIsBounded[Tx any](e *Env[Tx]) {
 // retryAfterTheEnginesErrors writes two rows in opposite orders. After the deadlock, both writes
 // succeed.
 func retryAfterTheEnginesErrors[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a", "b")
+	accounts := e.Accounts("a", "b")
 	both := make(chan struct{}, 2)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -211,7 +211,7 @@ func retryAfterTheEnginesErrors[Tx any](e *Env[Tx]) {
 		e.Errorf("%d runs: there was no deadlock", runs)
 	}
 	for _, no := range []string{"a", "b"} {
-		e.wantRow(Account{No: no, Cents: 2, Version: 3})
+		e.WantAccount(Account{No: no, Cents: 2, Version: 3})
 	}
 }
 
@@ -224,7 +224,7 @@ func unknownIsNotHidden[Tx any](e *Env[Tx]) {
 	if e.Engine == dbtest.SQLite {
 		return // its commit is a call in this process: no answer can be lost
 	}
-	e.accounts("a")
+	e.Accounts("a")
 	address := hostPort.FindStringSubmatch(e.DSN)[1]
 	proxy, err := faultproxy.New(address)
 	if err != nil {
@@ -271,7 +271,7 @@ func unknownIsNotHidden[Tx any](e *Env[Tx]) {
 			} else {
 				row = before
 			}
-			e.wantRow(row)
+			e.WantAccount(row)
 		}
 	}
 	if runs != 2 {
@@ -282,8 +282,8 @@ func unknownIsNotHidden[Tx any](e *Env[Tx]) {
 // lockedRowAndCancelledContext waits for a row that another session locks. The wait is bounded,
 // and the end of the context ends it.
 func lockedRowAndCancelledContext[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a")
-	holder := e.begin(sql.LevelDefault)
+	accounts := e.Accounts("a")
+	holder := e.BeginTx(sql.LevelDefault)
 	held, err := accounts.UpdateTx(e.Ctx, holder, Account{No: "a", Cents: 1, Version: 1})
 	if err != nil {
 		e.Fatal(err)
@@ -296,7 +296,7 @@ func lockedRowAndCancelledContext[Tx any](e *Env[Tx]) {
 	if !errors.Is(err, holdfast.ErrRetry) || errors.Is(err, optimistic.ErrConflict) {
 		e.Errorf("a row that is locked: %v", err)
 	}
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	for what, call := range map[string]func(context.Context) error{
 		"Update":   func(ctx context.Context) error { _, err := accounts.Update(ctx, row); return err },
 		"Delete":   func(ctx context.Context) error { return accounts.Delete(ctx, row) },
@@ -328,9 +328,9 @@ func lockedRowAndCancelledContext[Tx any](e *Env[Tx]) {
 			}
 		}
 	}
-	e.gone(tx)
-	e.end(holder, true)
-	e.wantRow(held)
+	e.WantRolledBack(tx)
+	e.EndTx(holder, true)
+	e.WantAccount(held)
 	_, err = accounts.Update(e.Ctx, row)
 	wantConflict(e, err, "accounts", "1", "2")
 	e.Eventually("every connection is back", func() bool { return e.InUse() == 0 })

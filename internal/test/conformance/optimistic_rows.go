@@ -14,11 +14,11 @@ import (
 // versionsOfNothing checks that a NULL which appears in the column after the check, and the zero
 // of a DEFAULT 0, cause errors that say so.
 func versionsOfNothing[Tx any](e *Env[Tx]) {
-	accounts := e.accounts()
+	accounts := e.Accounts()
 	e.Must(`DROP TABLE accounts`)
 	e.Must(`CREATE TABLE accounts (account_no ` + e.Text() + ` NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, cents BIGINT NOT NULL, version BIGINT DEFAULT 0)`)
-	e.Must(`INSERT INTO accounts (account_no, owner, cents, version) VALUES ($1, '', 0, NULL)`, e.key("null"))
-	e.Must(`INSERT INTO accounts (account_no, owner, cents) VALUES ($1, '', 0)`, e.key("zero"))
+	e.Must(`INSERT INTO accounts (account_no, owner, cents, version) VALUES ($1, '', 0, NULL)`, e.TextKey("null"))
+	e.Must(`INSERT INTO accounts (account_no, owner, cents) VALUES ($1, '', 0)`, e.TextKey("zero"))
 	_, err1 := accounts.Get(e.Ctx, Account{No: "null"})
 	_, err2 := accounts.Update(e.Ctx, Account{No: "null", Version: 1})
 	for _, err := range []error{err1, err2, accounts.Delete(e.Ctx, Account{No: "null", Version: 1})} {
@@ -44,8 +44,8 @@ func versionsOfNothing[Tx any](e *Env[Tx]) {
 // several rows of one table are written.
 func theRowInConflictIsNamed[Tx any](e *Env[Tx]) {
 	rows := []string{"a", "b", "c", "d"}
-	accounts := e.accounts(rows...)
-	e.Must(`UPDATE accounts SET version = 5 WHERE account_no = $1`, e.key("c"))
+	accounts := e.Accounts(rows...)
+	e.Must(`UPDATE accounts SET version = 5 WHERE account_no = $1`, e.TextKey("c"))
 	err := optimistic.Retry(e.Ctx, e.DB, func(ctx context.Context, tx Tx) error {
 		for _, no := range rows {
 			if _, err := accounts.UpdateTx(ctx, tx, Account{No: no, Version: 1}); err != nil {
@@ -92,7 +92,7 @@ func theRowInConflictIsNamed[Tx any](e *Env[Tx]) {
 // committed changes, and its version counts them.
 func noLostUpdateOverRows[Tx any](e *Env[Tx]) {
 	rows := []string{"a", "b", "c", "d"}
-	accounts := e.accounts(rows...)
+	accounts := e.Accounts(rows...)
 	if err := accounts.Enforce(e.Ctx); err != nil {
 		e.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func noLostUpdateOverRows[Tx any](e *Env[Tx]) {
 	total := int64(0)
 	for _, no := range rows {
 		total += writes[no]
-		e.wantRow(Account{No: no, Cents: cents[no], Version: 1 + writes[no]})
+		e.WantAccount(Account{No: no, Cents: cents[no], Version: 1 + writes[no]})
 	}
 	if total < writers*times {
 		e.Errorf("only %d rows were written", total)

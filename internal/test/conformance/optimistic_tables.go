@@ -17,9 +17,9 @@ import (
 // impossibleVersionsAreRefused checks that impossible versions fail before anything is sent. The
 // naive form, found in some libraries, omits the condition for a zero version.
 func impossibleVersionsAreRefused[Tx any](e *Env[Tx]) {
-	accounts := e.accounts("a")
+	accounts := e.Accounts("a")
 	const last = 1<<63 - 1
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	for _, v := range []int64{0, -1, -last} {
 		row := Account{"a", "Eve", 666, v}
 		_, err1 := accounts.Update(e.Ctx, row)
@@ -36,8 +36,8 @@ func impossibleVersionsAreRefused[Tx any](e *Env[Tx]) {
 	if _, err := accounts.InsertTx(e.Ctx, tx, Account{}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("an empty key: %v", err)
 	}
-	e.end(tx, true) // tx is unchanged
-	e.wantRow(Account{No: "a", Version: 1})
+	e.EndTx(tx, true) // tx is unchanged
+	e.WantAccount(Account{No: "a", Version: 1})
 
 	// At the maximum of the type, an update fails; the version does not wrap around.
 	e.Must(`UPDATE accounts SET version = $1`, int64(last-1))

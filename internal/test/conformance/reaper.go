@@ -8,13 +8,11 @@ import (
 	"maps"
 	"math"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
@@ -46,61 +44,10 @@ func quick(batch int) reaper.Options {
 	return reaper.Options{Batch: batch, BatchTime: reaper.MaxBatchTime, Pace: 0.01}
 }
 
-// Reaper makes a reaper on a separate pool.
-func (e *Env[Tx]) Reaper(o reaper.Options, opts ...holdfast.Options) *reaper.Reaper {
-	e.Helper()
-	r, err := reaper.New(e.Ctx, e.Handle.Open(e.T, e.DSN, opts...).DB, o)
-	if err != nil {
-		e.Fatal(err)
-	}
-	return r
-}
-
-// Now returns the database's clock in microseconds.
-func (e *Env[Tx]) Now() int {
-	e.Helper()
-	return e.Int(`SELECT ` + e.DB.Access().Dialect.Now)
-}
-
-// blob returns an SQL literal for b.
-func (e *Env[Tx]) blob(b []byte) string {
-	if e.Engine == dbtest.Postgres {
-		return fmt.Sprintf(`'\x%x'`, b)
-	}
-	return fmt.Sprintf(`x'%x'`, b)
-}
-
-// Records makes n succeeded records. The first expires at the given time, each next one a
-// microsecond later. Their operation is op, and the order of their keys differs from the order
-// of their expiries.
-func (e *Env[Tx]) Records(op string, n, expires int) {
-	e.Helper()
-	for from := 0; from < n; from += 500 {
-		var values []string
-		for i := from; i < min(from+500, n); i++ {
-			hash := sha256.Sum256(fmt.Appendf(nil, "%s %d", op, i))
-			values = append(values, fmt.Sprintf(`(%s, %s, %s, %s, %s, 1, %s, 2, %s, 1, 2, %d, %d)`,
-				e.blob(hash[:]), `'n'`, `''`, `'`+op+`'`, e.blob(fmt.Append(nil, i)), e.blob(make([]byte, 16)), e.blob([]byte(`"done"`)), expires+i, expires+i))
-		}
-		e.Must(`INSERT INTO holdfast_records (key_hash, namespace, tenant, operation, op_key, fingerprint_version, attempt, state,
- result, created_at, finished_at, result_expires_at, key_expires_at) VALUES ` + strings.Join(values, ", "))
-	}
-}
-
 // records counts the records of an operation.
 func (e *Env[Tx]) records(op string) int {
 	e.Helper()
 	return e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE operation = $1`, op)
-}
-
-// sweep sweeps and fails unless it cleared exactly these numbers of rows.
-func (e *Env[Tx]) sweep(r *reaper.Reaper, results, keys int64) reaper.Report {
-	e.Helper()
-	report, err := r.Sweep(e.Ctx)
-	if err != nil || len(report.Tasks) != 5 || report.Tasks[0].Rows != results || report.Tasks[1].Rows != keys || report.Tasks[2].Rows != 0 {
-		e.Errorf("swept %+v, %v, want %d results and %d keys", report, err, results, keys)
-	}
-	return report
 }
 
 // sweepExactRows combines every state with every expiry: none, past and future.
@@ -114,14 +61,14 @@ func sweepExactRows[Tx any](e *Env[Tx]) {
 		for body, bodyAt := range expiries {
 			for key, keyAt := range expiries {
 				name := fmt.Sprintf("%d %s %s", state, body, key)
-				result := e.blob([]byte(`"done"`))
+				result := e.Blob([]byte(`"done"`))
 				if state == 1 || state >= 4 {
 					result = "NULL"
 				}
 				hash := sha256.Sum256([]byte(name))
 				e.Must(fmt.Sprintf(`INSERT INTO holdfast_records (key_hash, namespace, tenant, operation, op_key, fingerprint, fingerprint_version, attempt, state,
  result, created_at, finished_at, result_expires_at, key_expires_at) VALUES (%s, 'n', '', '%s', %s, %s, 1, %s, %d, %s, 1, 2, %s, %s)`,
-					e.blob(hash[:]), name, e.blob([]byte("k")), e.blob(hash[:]), e.blob(make([]byte, 16)), state, result, bodyAt, keyAt))
+					e.Blob(hash[:]), name, e.Blob([]byte("k")), e.Blob(hash[:]), e.Blob(make([]byte, 16)), state, result, bodyAt, keyAt))
 				switch kept := state == 2 || state == 3; {
 				case state > 1 && key == "past":
 					keys++
@@ -145,14 +92,14 @@ func sweepExactRows[Tx any](e *Env[Tx]) {
 	if dry.Tasks[1].Oldest < time.Hour || dry.Tasks[1].Oldest > time.Hour+Timeout || !maps.Equal(e.table(), before) {
 		e.Errorf("the dry run: %+v", dry)
 	}
-	report := e.sweep(r, results, keys)
+	report := e.Sweep(r, results, keys)
 	if lag := report.Tasks[0].Oldest; lag < time.Hour || lag > time.Hour+Timeout || report.More || report.Tasks[0].Passed != 0 {
 		e.Errorf("report %+v", report)
 	}
 	if got := e.table(); !maps.Equal(got, want) {
 		e.Errorf("the table has\n%v, want\n%v", got, want)
 	}
-	e.sweep(r, 0, 0)
+	e.Sweep(r, 0, 0)
 }
 
 // table returns for each record its state, and whether it has a result and a fingerprint.
@@ -178,12 +125,6 @@ func (e *Env[Tx]) table() map[string]string {
 	return got
 }
 
-// expire moves the expiry of an operation's record into the past.
-func (e *Env[Tx]) expire(column, key string) {
-	e.Helper()
-	e.Must(`UPDATE holdfast_records SET `+column+` = $1 WHERE op_key = $2`, e.Now()-1_000_000, []byte(key))
-}
-
 // answersAfterASweep checks what Do returns for swept records.
 func answersAfterASweep[Tx any](e *Env[Tx]) {
 	s := e.Store(idempotency.Options{ResultTTL: time.Hour, KeyTTL: 2 * time.Hour})
@@ -198,12 +139,12 @@ func answersAfterASweep[Tx any](e *Env[Tx]) {
 	if rej := (*idempotency.Rejection)(nil); !errors.As(err, &rej) {
 		e.Fatal(err)
 	}
-	e.expire("result_expires_at", "body")
-	e.expire("result_expires_at", "rejected")
-	e.expire("result_expires_at", "key")
-	e.expire("key_expires_at", "key")
+	e.Expire("result_expires_at", "body")
+	e.Expire("result_expires_at", "rejected")
+	e.Expire("result_expires_at", "key")
+	e.Expire("key_expires_at", "key")
 	r := e.Reaper(reaper.Options{})
-	e.sweep(r, 2, 1)
+	e.Sweep(r, 2, 1)
 	for _, key := range []string{"body", "rejected"} {
 		if _, err := e.Do(s, Op(key)); !errors.Is(err, idempotency.ErrExpired) {
 			e.Errorf("%s: got %v, want expired", key, err)
@@ -226,8 +167,8 @@ func answersAfterASweep[Tx any](e *Env[Tx]) {
 		}
 	}
 	// A tombstone's key expires like any other.
-	e.expire("key_expires_at", "body")
-	e.sweep(r, 0, 1)
+	e.Expire("key_expires_at", "body")
+	e.Sweep(r, 0, 1)
 	if r, err := e.Do(s, Op("body")); err != nil || r.Outcome != idempotency.Executed {
 		e.Errorf("body: %v, %v", r, err)
 	}
@@ -235,11 +176,11 @@ func answersAfterASweep[Tx any](e *Env[Tx]) {
 
 func sweepPrefixAndSchema[Tx any](e *Env[Tx]) {
 	e.Migrate(holdfast.Options{Prefix: "pay_"})
-	opts := holdfast.Options{Prefix: "pay_", Schema: e.schema()}
+	opts := holdfast.Options{Prefix: "pay_", Schema: e.Schema()}
 	e.Records("due", 7, e.Now()-1_000_000)
 	e.Must(`INSERT INTO pay_records SELECT * FROM holdfast_records`)
 	e.Must(`UPDATE pay_records SET key_expires_at = NULL WHERE op_key IN ($1, $2)`, []byte("1"), []byte("2"))
-	e.sweep(e.Reaper(reaper.Options{}, opts), 2, 5)
+	e.Sweep(e.Reaper(reaper.Options{}, opts), 2, 5)
 	if pay, own := e.Int(`SELECT COUNT(*) FROM pay_records`), e.records("due"); pay != 2 || own != 7 {
 		e.Errorf("%d and %d records", pay, own)
 	}
@@ -272,7 +213,7 @@ func reaperOptions[Tx any](e *Env[Tx]) {
 	}
 	// The largest batch works with every driver.
 	e.Records("due", reaper.MaxBatch+1, e.Now()-1_000_000)
-	if report := e.sweep(r, 0, reaper.MaxBatch+1); report.Tasks[1].Batches != 2 {
+	if report := e.Sweep(r, 0, reaper.MaxBatch+1); report.Tasks[1].Batches != 2 {
 		e.Errorf("report %+v", report)
 	}
 	e.Must(`DROP TABLE holdfast_schema`)

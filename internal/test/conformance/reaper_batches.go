@@ -38,7 +38,7 @@ func sweepBatches[Tx any](e *Env[Tx]) {
 	o.MaxRows = 25
 	r := e.Reaper(o, seen.observe())
 	for i, want := range []int64{25, 25, 25, 20} {
-		report := e.sweep(r, 0, want)
+		report := e.Sweep(r, 0, want)
 		if b := report.Tasks[1].Batches; b != int((want+9)/10) || report.More != (i < 3) {
 			e.Errorf("sweep %d: %+v", i, report)
 		}
@@ -49,7 +49,7 @@ func sweepBatches[Tx any](e *Env[Tx]) {
 	if n := seen.count["sweep.keys.write"]; n != 3+3+3+2 {
 		e.Errorf("%d writes, want one a batch", n)
 	}
-	e.sweep(r, 0, 0)
+	e.Sweep(r, 0, 0)
 	if n := seen.count["sweep.keys.write"]; n != 11 {
 		e.Error("a sweep without work wrote")
 	}
@@ -76,7 +76,7 @@ func sweepRests[Tx any](e *Env[Tx]) {
 			ended = time.Now()
 		}
 	}}
-	e.sweep(e.Reaper(reaper.Options{Batch: 10, BatchTime: reaper.MaxBatchTime, Pace: pace}, seen.observe()), 0, 30)
+	e.Sweep(e.Reaper(reaper.Options{Batch: 10, BatchTime: reaper.MaxBatchTime, Pace: pace}, seen.observe()), 0, 30)
 	if rests != 3 {
 		e.Errorf("%d rests, want one after each batch", rests)
 	}
@@ -101,7 +101,7 @@ func sweepCancelled[Tx any](e *Env[Tx]) {
 			e.Errorf("a context that has ended: %+v, %v", report, err)
 		}
 	}
-	e.sweep(r, 0, 30)
+	e.Sweep(r, 0, 30)
 }
 
 // sweepGoesOn checks that an error ends a sweep with a partial report, and that the next sweep
@@ -122,5 +122,5 @@ func sweepGoesOn[Tx any](e *Env[Tx]) {
 		e.Errorf("dry run: %v", err)
 	}
 	e.Must(`ALTER TABLE away RENAME TO holdfast_records`)
-	e.sweep(r, 0, 30)
+	e.Sweep(r, 0, 30)
 }

@@ -26,29 +26,19 @@ func ReaperHistory[Tx any](t *testing.T, h Handle[Tx]) {
 	}
 }
 
-// History reads n passes and fails if the number differs.
-func (e *Env[Tx]) History(n int) []reaper.Pass {
-	e.Helper()
-	passes, err := reaper.History(e.Ctx, e.DB, reaper.HistoryRows)
-	if err != nil || len(passes) != n {
-		e.Fatalf("%d passes, want %d: %+v, %v", len(passes), n, passes, err)
-	}
-	return passes
-}
-
 func passesAreRecorded[Tx any](e *Env[Tx]) {
 	o := quick(2)
 	o.Holder, o.MaxRows = "Gärtner 1", 5
 	r := e.Reaper(o)
-	e.sweep(r, 0, 0)
+	e.Sweep(r, 0, 0)
 	e.Records("due", 6, e.Now()-1_000_000)
 	_, err := r.DryRun(e.Ctx)
-	e.must(err)
+	e.Check(err)
 	e.History(0) // neither of them did anything
 	before := e.Now()
-	report := e.sweep(r, 0, 5)
-	e.sweep(e.Reaper(quick(2)), 0, 1)
-	e.sweep(r, 0, 0)
+	report := e.Sweep(r, 0, 5)
+	e.Sweep(e.Reaper(quick(2)), 0, 1)
+	e.Sweep(r, 0, 0)
 	after := e.Now()
 	passes := e.History(2)
 	first := passes[1]
@@ -99,7 +89,7 @@ func failuresAreRecorded[Tx any](e *Env[Tx]) {
 		e.Errorf("got %+v", p)
 	}
 	e.Must(`ALTER TABLE away RENAME TO holdfast_records`)
-	e.sweep(r, 0, 0) // fixes it
+	e.Sweep(r, 0, 0) // fixes it
 	e.Must(`ALTER TABLE holdfast_records RENAME COLUMN key_expires_at TO secret`)
 	if _, err := r.Sweep(e.Ctx); err == nil || errors.Is(err, holdfast.ErrSchema) {
 		e.Fatalf("got %v", err)
@@ -115,7 +105,7 @@ func historyIsBounded[Tx any](e *Env[Tx]) {
 		var rows []string
 		for i := range n {
 			id := fmt.Appendf(nil, "%016d", i)
-			rows = append(rows, fmt.Sprintf(`(%s, 1, %d, 'old', 1, 0, '[]', NULL)`, e.blob(id), ended+i))
+			rows = append(rows, fmt.Sprintf(`(%s, 1, %d, 'old', 1, 0, '[]', NULL)`, e.Blob(id), ended+i))
 		}
 		e.Must(`INSERT INTO holdfast_sweeps (id, began_at, ended_at, holder, cleared, more, tasks, error) VALUES ` + strings.Join(rows, ", "))
 	}
@@ -124,13 +114,13 @@ func historyIsBounded[Tx any](e *Env[Tx]) {
 	plant(3, now-life+hour)
 	r := e.Reaper(quick(10))
 	e.Records("due", 1, now-1_000_000)
-	e.sweep(r, 0, 1)
+	e.Sweep(r, 0, 1)
 	if p := e.History(4); p[0].Holder == "old" || p[1].Holder != "old" {
 		e.Errorf("got %+v", p)
 	}
 	plant(reaper.HistoryRows, now-hour)
 	e.Records("due", 1, now-1_000_000)
-	e.sweep(r, 0, 1)
+	e.Sweep(r, 0, 1)
 	if n := e.Int(`SELECT COUNT(*) FROM holdfast_sweeps`); n != reaper.HistoryRows {
 		e.Errorf("%d passes are kept", n)
 	}
@@ -144,7 +134,7 @@ func sweepsWithoutHistory[Tx any](e *Env[Tx]) {
 	r := e.Reaper(quick(10))
 	e.Must(`DROP TABLE holdfast_sweeps`)
 	e.Records("due", 5, e.Now()-1_000_000)
-	if report := e.sweep(r, 0, 5); report.Unrecorded == nil {
+	if report := e.Sweep(r, 0, 5); report.Unrecorded == nil {
 		e.Error("a history that is lost is not reported")
 	}
 	if _, err := reaper.History(e.Ctx, e.DB, 1); !errors.Is(err, holdfast.ErrSchema) {

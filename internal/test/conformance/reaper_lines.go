@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
@@ -35,7 +36,7 @@ func (e *Env[Tx]) plantWaiters(name string, n, expires int) {
 	for i := range n {
 		waiter := make([]byte, 16)
 		waiter[0], waiter[15] = byte(i/256), byte(i%256)
-		rows = append(rows, fmt.Sprintf(`(%s, %s, 'holder', 1, %d)`, e.blob([]byte(name)), e.blob(waiter), expires))
+		rows = append(rows, fmt.Sprintf(`(%s, %s, 'holder', 1, %d)`, e.Blob([]byte(name)), e.Blob(waiter), expires))
 	}
 	e.Must(`INSERT INTO holdfast_waiters (name, waiter, holder, waiting, expires_at) VALUES ` + strings.Join(rows, ", "))
 }
@@ -45,7 +46,7 @@ func (e *Env[Tx]) plantTickets(name string, n, from, expires int) {
 	var rows []string
 	for i := range n {
 		owner := fmt.Appendf(nil, "%-16s", fmt.Sprint(name, i))[:16]
-		rows = append(rows, fmt.Sprintf(`(%s, %d, %s, 1, 1, 'holder', 1, NULL, %d)`, e.blob([]byte(name)), from+i, e.blob(owner), expires))
+		rows = append(rows, fmt.Sprintf(`(%s, %d, %s, 1, 1, 'holder', 1, NULL, %d)`, e.Blob([]byte(name)), from+i, e.Blob(owner), expires))
 	}
 	e.Must(`INSERT INTO holdfast_tickets (name, token, owner, units, capacity, holder, queued_at, granted_at, expires_at) VALUES ` + strings.Join(rows, ", "))
 }
@@ -90,7 +91,7 @@ func sweepWaitersAndClaims[Tx any](e *Env[Tx]) {
 	if n := e.Int(`SELECT COUNT(*) FROM holdfast_waiters WHERE expires_at > $1`, now); n != 13 || e.Int(`SELECT COUNT(*) FROM holdfast_waiters`) != 13 {
 		e.Errorf("%d waiters that live are left, want 13 and no others", n)
 	}
-	if n := e.Int(`SELECT COUNT(*) FROM holdfast_tickets WHERE expires_at > $1`, now-hour); n != 12 || e.tickets() != 12 {
+	if n := e.Int(`SELECT COUNT(*) FROM holdfast_tickets WHERE expires_at > $1`, now-hour); n != 12 || e.Tickets() != 12 {
 		e.Errorf("%d tickets are left, want 12 and no others", n)
 	}
 	e.sweepLines(r, 0, 0)
@@ -104,29 +105,29 @@ func guardedClaimIsPassedOver[Tx any](e *Env[Tx]) {
 	}
 	l := e.Locker()
 	lease, err := fairlock.New(l).Acquire(e.Ctx, "key", sqllock.AcquireOptions{NoRenewal: true})
-	e.must(err)
-	tx := e.begin(sql.LevelReadCommitted)
-	e.must(l.Guard(e.Ctx, tx, lease.Term()))
+	e.Check(err)
+	tx := e.BeginTx(sql.LevelReadCommitted)
+	e.Check(l.Guard(e.Ctx, tx, lease.Term()))
 	e.plantTickets("\x7fother", 3, 1, e.Now()-2*hour)
 	r := e.Reaper(quick(10))
 	e.sweepLines(r, 0, 3)
-	e.must(e.Effect(e.Ctx, tx, "k"))
-	e.end(tx, true)
-	e.must(lease.Release(e.Ctx))
+	e.Check(e.Effect(e.Ctx, tx, "k"))
+	e.EndTx(tx, true)
+	e.Check(lease.Release(e.Ctx))
 	// The same for a row that expires while the guard holds it.
 	e.plantTickets("\x04guarded", 2, 1, e.Now()-2*hour)
-	tx = e.begin(sql.LevelReadCommitted)
+	tx = e.BeginTx(sql.LevelReadCommitted)
 	q, err := e.DB.Access().Join(tx)
-	e.must(err)
+	e.Check(err)
 	var token int
-	if found, err := e.one(q, `SELECT token FROM holdfast_tickets WHERE name = `+e.blob([]byte("\x04guarded"))+` AND token = 1 FOR UPDATE`, &token); err != nil || !found {
+	if found, err := core.QueryRow(e.Ctx, q, []any{&token}, `SELECT token FROM holdfast_tickets WHERE name = `+e.Blob([]byte("\x04guarded"))+` AND token = 1 FOR UPDATE`); err != nil || !found {
 		e.Fatalf("locking: %v, %v", found, err)
 	}
 	report := e.sweepLines(r, 0, 1)
 	if report.Tasks[4].Passed != 1 || e.Int(`SELECT token FROM holdfast_tickets`) != 1 {
 		e.Errorf("report %+v", report)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	e.sweepLines(r, 0, 1)
 }
 
@@ -154,7 +155,7 @@ func renewedWaiter[Tx any](e *Env[Tx]) {
 // lineBesideReaper checks that a queue progresses while a reaper sweeps all the time, and that
 // the reaper deletes no live ticket.
 func lineBesideReaper[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(3, sqllock.Options{})
+	lockers := e.Lockers(3, sqllock.Options{})
 	e.plantTickets("\x7fdead", 200, 1, e.Now()-2*hour)
 	e.plantWaiters("\x01dead", 200, e.Now()-1000)
 	r := e.Reaper(quick(7))
@@ -199,7 +200,7 @@ func lineBesideReaper[Tx any](e *Env[Tx]) {
 		}
 	}
 	e.Eventually("the dead are cleared away", func() bool {
-		return e.tickets()+e.Int(`SELECT COUNT(*) FROM holdfast_waiters WHERE name = $1`, []byte("\x01dead")) == 0
+		return e.Tickets()+e.Int(`SELECT COUNT(*) FROM holdfast_waiters WHERE name = $1`, []byte("\x01dead")) == 0
 	})
 	close(stop)
 	if n := <-swept; n < 400 || e.Effects("k") != 12 {

@@ -41,31 +41,8 @@ const (
 	day  = 24 * hour
 )
 
-// Lock is a row of holdfast_locks.
-type Lock struct {
-	Name           string
-	Owner          []byte
-	Token, Expires int
-}
-
 // lockName returns the name of a lock's row: one byte for its kind, then the key.
 func lockName(key string) string { return "\x01" + key }
-
-// Locks inserts rows.
-func (e *Env[Tx]) Locks(locks ...Lock) {
-	e.Helper()
-	for from := 0; from < len(locks); from += 500 {
-		var values []string
-		for _, l := range locks[from:min(from+500, len(locks))] {
-			owner := "NULL"
-			if l.Owner != nil {
-				owner = e.blob(l.Owner)
-			}
-			values = append(values, fmt.Sprintf(`(%s, %d, %s, 'holder', %d, %d)`, e.blob([]byte(l.Name)), l.Token, owner, l.Token, l.Expires))
-		}
-		e.Must(`INSERT INTO holdfast_locks (name, token, owner, holder, granted_at, expires_at) VALUES ` + strings.Join(values, ", "))
-	}
-}
 
 // series returns n free rows of equal expiry, with consecutive tokens from token on.
 func series(key string, n, token, expires int) (locks []Lock) {
@@ -230,7 +207,7 @@ func locksLargestBatch[Tx any](e *Env[Tx]) {
 // tables of its prefix and schema.
 func locksTablesMissing[Tx any](e *Env[Tx]) {
 	e.Migrate(holdfast.Options{Prefix: "pay_"})
-	opts := holdfast.Options{Prefix: "pay_", Schema: e.schema()}
+	opts := holdfast.Options{Prefix: "pay_", Schema: e.Schema()}
 	e.Locks(series("due", 7, 1000, e.Now()-2*hour)...)
 	e.Must(`INSERT INTO pay_locks SELECT * FROM holdfast_locks`)
 	pay := e.Reaper(reaper.Options{}, opts)
@@ -321,7 +298,7 @@ func guardedRowIsPassedOver[Tx any](e *Env[Tx]) {
 		locks[i].Owner = make([]byte, 16)
 	}
 	e.Locks(locks...)
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	defer func() { _ = e.End(e.Ctx, tx, false) }() // the pool waits for tx when it closes, also after a failure
 	q, err := e.DB.Access().Join(tx)
 	if err != nil {
@@ -338,7 +315,7 @@ func guardedRowIsPassedOver[Tx any](e *Env[Tx]) {
 		seen := &statements{then: func(s holdfast.Statement, _ int) {
 			if s.Name == "sweep.locks.raise" && s.Err != nil && !released {
 				released = true
-				e.end(tx, true)
+				e.EndTx(tx, true)
 			}
 		}}
 		e.sweepLocks(e.Reaper(quick(8), seen.observe()), 20)
@@ -361,6 +338,6 @@ func guardedRowIsPassedOver[Tx any](e *Env[Tx]) {
 	if !errors.Is(err, holdfast.ErrRetry) {
 		e.Errorf("the naive delete does not wait for the guard: %v", err)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	e.sweepLocks(r, 1)
 }

@@ -24,7 +24,7 @@ func reclaimedInBetween[Tx any](e *Env[Tx]) {
 		if _, err := e.Do(s, Op(key)); err != nil {
 			e.Fatal(err)
 		}
-		e.expire("key_expires_at", key)
+		e.Expire("key_expires_at", key)
 	}
 	found := false
 	seen := &statements{then: func(st holdfast.Statement, _ int) {
@@ -40,7 +40,7 @@ func reclaimedInBetween[Tx any](e *Env[Tx]) {
 			}
 		}
 	}}
-	report := e.sweep(e.Reaper(reaper.Options{}, seen.observe()), 0, 1)
+	report := e.Sweep(e.Reaper(reaper.Options{}, seen.observe()), 0, 1)
 	if p := report.Tasks[1].Passed; p != 2 {
 		e.Errorf("%d rows passed over, want the two that were claimed anew", p)
 	}
@@ -63,7 +63,7 @@ func (e *Env[Tx]) naiveDelete(op string) (int64, error) {
 	text := `DELETE FROM holdfast_records WHERE key_hash IN (SELECT key_hash FROM holdfast_records WHERE operation = '` + op + `' AND key_expires_at <= ` + strconv.Itoa(e.Now()) + ` ORDER BY key_expires_at LIMIT 500)`
 	if e.Engine != dbtest.Postgres {
 		hash := sha256.Sum256(fmt.Appendf(nil, "%s 0", op)) // found before
-		text = `DELETE FROM holdfast_records WHERE key_hash IN (` + e.blob(hash[:]) + `)`
+		text = `DELETE FROM holdfast_records WHERE key_hash IN (` + e.Blob(hash[:]) + `)`
 	}
 	r, err := e.SQL.ExecContext(e.Ctx, text)
 	if err != nil {
@@ -79,7 +79,7 @@ func renewalInFlight[Tx any](e *Env[Tx]) {
 		op := fmt.Sprintf("naive-%v", naive)
 		e.Records(op, 1, e.Now()-1_000_000)
 		found, free := make(chan struct{}), make(chan struct{})
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		renew := func() {
 			if n, err := e.Exec(e.Ctx, tx, `UPDATE holdfast_records SET result_expires_at = NULL, key_expires_at = NULL WHERE operation = $1`, op); n != 1 || err != nil {
 				e.Errorf("renewing: %d, %v", n, err)
@@ -115,7 +115,7 @@ func renewalInFlight[Tx any](e *Env[Tx]) {
 			close(free)
 		}
 		time.Sleep(300 * time.Millisecond) // the write waits, or has skipped the row
-		e.end(tx, true)
+		e.EndTx(tx, true)
 		wg.Wait()
 		if want := map[bool]int64{true: 1}[naive]; err != nil || rows != want || e.records(op) != int(1-want) {
 			e.Errorf("naive %v: deleted %d, %v, want %d", naive, rows, err, want)
@@ -127,29 +127,29 @@ func renewalInFlight[Tx any](e *Env[Tx]) {
 // rows. On SQLite the reaper waits for the writer.
 func lockedRowIsPassedOver[Tx any](e *Env[Tx]) {
 	e.Records("due", 20, e.Now()-1_000_000)
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	hash := sha256.Sum256([]byte("due 7"))
 	if _, err := e.Exec(e.Ctx, tx, `UPDATE holdfast_records SET finished_at = 3 WHERE key_hash = $1`, hash[:]); err != nil {
 		e.Fatal(err)
 	}
 	if e.DB.Capabilities().RowLocks {
 		r := e.Reaper(quick(8))
-		report := e.sweep(r, 0, 19)
+		report := e.Sweep(r, 0, 19)
 		if report.Tasks[1].Passed != 1 || e.records("due") != 1 {
 			e.Errorf("report %+v", report)
 		}
-		e.end(tx, true)
-		e.sweep(r, 0, 1)
+		e.EndTx(tx, true)
+		e.Sweep(r, 0, 1)
 		return
 	}
 	released := false
 	seen := &statements{then: func(s holdfast.Statement, _ int) {
 		if s.Name == "sweep.keys.write" && s.Err != nil && !released {
 			released = true
-			e.end(tx, true)
+			e.EndTx(tx, true)
 		}
 	}}
-	e.sweep(e.Reaper(quick(8), seen.observe()), 0, 20)
+	e.Sweep(e.Reaper(quick(8), seen.observe()), 0, 20)
 	if !released {
 		e.Error("a write went past another session that holds the writer")
 	}
@@ -212,5 +212,5 @@ func fourReapersAndWriters[Tx any](e *Env[Tx]) {
 			}
 		}
 	}
-	e.sweep(e.Reaper(reaper.Options{}), 0, 0)
+	e.Sweep(e.Reaper(reaper.Options{}), 0, 0)
 }

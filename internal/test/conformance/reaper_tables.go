@@ -132,7 +132,7 @@ func tableKeys[Tx any](e *Env[Tx]) {
 	types := map[string][]string{
 		"BIGINT":     {"-9007199254740993", "0", "9007199254740993"},
 		"VARCHAR(9)": {"''", "'it''s'", "'ü'", "'a '"},
-		e.Bytes(20):  {e.blob([]byte{}), e.blob([]byte{0}), e.blob([]byte("\xff\x00'\\"))},
+		e.Bytes(20):  {e.Blob([]byte{}), e.Blob([]byte{0}), e.Blob([]byte("\xff\x00'\\"))},
 	}
 	const id = "'6ba7b810-9dad-11d1-80b4-00c04fd430c8'"
 	switch e.Engine {
@@ -271,7 +271,7 @@ func tableReferenced[Tx any](e *Env[Tx]) {
 	o := quick(16)
 	o.Tables = []reaper.TableSpec{spec}
 	r, err := reaper.New(e.Ctx, e.Handle.Open(e.T, dsn).DB, o)
-	e.must(err)
+	e.Check(err)
 	if done := e.sweepTable(r, 37); done.Passed != 3 || done.Referenced != 3 {
 		e.Errorf("got %+v", done)
 	}
@@ -312,7 +312,7 @@ func tableLocked[Tx any](e *Env[Tx]) {
 		return // the reaper waits for SQLite's writer in every batch
 	}
 	spec := e.passes("passes", 20)
-	tx := e.begin(sql.LevelReadCommitted)
+	tx := e.BeginTx(sql.LevelReadCommitted)
 	if _, err := e.Exec(e.Ctx, tx, `UPDATE passes SET kind = 'held' WHERE id = 7`); err != nil {
 		e.Fatal(err)
 	}
@@ -324,6 +324,6 @@ func tableLocked[Tx any](e *Env[Tx]) {
 	if took := time.Since(begun); took > Timeout/10 {
 		e.Errorf("waited for it: %v", took)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	e.sweepTable(r, 1)
 }

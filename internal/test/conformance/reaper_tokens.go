@@ -116,7 +116,7 @@ func (e *Env[Tx]) floorRace(locked bool) {
 	d := e.DB.Access().Dialect
 	name, old := lockName("key"), e.Now()+day
 	e.Locks(Lock{name, nil, old, e.Now() - 2*hour})
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	defer func() { _ = e.End(e.Ctx, tx, false) }() // the pool waits for tx when it closes, also after a failure
 	q, err := e.DB.Access().Join(tx)
 	if err != nil {
@@ -153,7 +153,7 @@ func (e *Env[Tx]) floorRace(locked bool) {
 		if class := insert(); class != dialect.Duplicate {
 			e.Errorf("the insert: class %v", class)
 		}
-		e.end(tx, false)
+		e.EndTx(tx, false)
 		wg.Wait()
 		if token := e.mustGrant(name); token <= int64(old) {
 			e.Errorf("token %d after %d", token, old)
@@ -161,7 +161,7 @@ func (e *Env[Tx]) floorRace(locked bool) {
 	case e.DB.Capabilities().RowLocks:
 		e.sweepLocks(r, 1)
 		class := insert()
-		e.end(tx, true)
+		e.EndTx(tx, true)
 		if got := e.tokens()[name]; class != dialect.Other || got >= old || e.floor() != old {
 			e.Errorf("the naive form shows nothing: %d after %d, floor %d, class %v", got, old, e.floor(), class)
 		}

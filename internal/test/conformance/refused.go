@@ -30,7 +30,7 @@ func Refused[Tx any](t *testing.T, h Handle[Tx]) {
 // everything.
 func (e *Env[Tx]) writers() (calls map[string]func() error, end func()) {
 	e.Helper()
-	s, refunds := e.Store(idempotency.Options{}), e.refunds()
+	s, refunds := e.Store(idempotency.Options{}), e.Refunds()
 	l, err := sqllock.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)
@@ -41,7 +41,7 @@ func (e *Env[Tx]) writers() (calls map[string]func() error, end func()) {
 	}
 	tx := func(call func(tx Tx) error) func() error {
 		return func() error {
-			tx := e.begin(sql.LevelDefault)
+			tx := e.BeginTx(sql.LevelDefault)
 			defer func() { _ = e.End(e.Ctx, tx, false) }()
 			return call(tx)
 		}
@@ -57,7 +57,7 @@ func (e *Env[Tx]) writers() (calls map[string]func() error, end func()) {
 			return err
 		},
 		"TryAcquire": func() error { _, err := l.TryAcquire(e.Ctx, "other"); return err },
-		"DoTx":       tx(func(tx Tx) error { _, err := e.doTx(s, tx, Op("a")); return err }),
+		"DoTx":       tx(func(tx Tx) error { _, err := e.DoTx(s, tx, Op("a")); return err }),
 		"ClaimTx":    tx(func(tx Tx) error { _, err := refunds.ClaimTx(e.Ctx, tx, Refund{No: "a", Amount: 1}); return err }),
 		"ClaimAllTx": tx(func(tx Tx) error {
 			_, err := refunds.ClaimAllTx(e.Ctx, tx, []Refund{{No: "a", Amount: 1}, {No: "b", Amount: 1}})
@@ -109,13 +109,13 @@ func missingGrants[Tx any](e *Env[Tx]) {
 	if e.Engine == dbtest.Postgres {
 		e.Must(`CREATE ROLE ` + user + ` LOGIN PASSWORD 'pw'`)
 		defer e.Must(`DROP OWNED BY ` + user + `; DROP ROLE ` + user)
-		e.Must(`GRANT USAGE ON SCHEMA "` + e.schema() + `" TO ` + user)
-		e.Must(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "` + e.schema() + `" TO ` + user)
+		e.Must(`GRANT USAGE ON SCHEMA "` + e.Schema() + `" TO ` + user)
+		e.Must(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "` + e.Schema() + `" TO ` + user)
 	} else {
 		e.Must(`CREATE USER ` + user + ` IDENTIFIED BY 'pw'`)
 		defer e.Must(`DROP USER ` + user)
 		for _, table := range e.tableNames() {
-			e.Must(`GRANT SELECT, INSERT, UPDATE, DELETE ON ` + e.schema() + `.` + table + ` TO ` + user)
+			e.Must(`GRANT SELECT, INSERT, UPDATE, DELETE ON ` + e.Schema() + `.` + table + ` TO ` + user)
 		}
 	}
 	own := *e
@@ -123,13 +123,13 @@ func missingGrants[Tx any](e *Env[Tx]) {
 	defer own.Close()
 	calls, end := own.writers()
 	for _, table := range tables {
-		e.Must(revoke + e.schema() + `.` + table + ` FROM ` + user)
+		e.Must(revoke + e.Schema() + `.` + table + ` FROM ` + user)
 	}
 	for what, call := range calls {
 		own.wantsOne(what, call(), holdfast.ErrDenied)
 	}
 	for _, table := range tables { // so that the lease can be released
-		e.Must(`GRANT INSERT, UPDATE, DELETE ON ` + e.schema() + `.` + table + ` TO ` + user)
+		e.Must(`GRANT INSERT, UPDATE, DELETE ON ` + e.Schema() + `.` + table + ` TO ` + user)
 	}
 	end()
 }

@@ -135,7 +135,7 @@ func registerInTx[Tx any](e *Env[Tx]) {
 		e.Fatal(err)
 	}
 	for _, commit := range []bool{false, true} {
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		got, err := r.GetTx(e.Ctx, tx, "a")
 		if err != nil || got.Revision != 1 {
 			e.Errorf("%+v, %v", got, err)
@@ -162,7 +162,7 @@ func registerInTx[Tx any](e *Env[Tx]) {
 		if err := e.Effect(e.Ctx, tx, "beside"); err != nil {
 			e.Error(err)
 		}
-		e.end(tx, commit)
+		e.EndTx(tx, commit)
 		if !commit {
 			e.wantEntry(r, "a", 1, "1")
 			e.wantEntry(r, "new", 0, "-")
@@ -178,14 +178,14 @@ func registerInTx[Tx any](e *Env[Tx]) {
 		"delete":  func(tx Tx) error { _, err := r.DeleteTx(e.Ctx, tx, "a", 2); return err },
 		"nothing": func(tx Tx) error { _, err := r.CompareAndSwapTx(e.Ctx, tx, "none", 2, nil); return err },
 	} {
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		if err := e.Effect(e.Ctx, tx, what); err != nil {
 			e.Error(err)
 		}
 		if err := write(tx); errors.Is(err, register.ErrConflict) == (what == "nothing") || errors.Is(err, register.ErrNotFound) != (what == "nothing") {
 			e.Errorf("%s: %v", what, err)
 		}
-		e.gone(tx) // so that the caller cannot commit the rest
+		e.WantRolledBack(tx) // so that the caller cannot commit the rest
 		if n := e.Effects(what); n != 0 {
 			e.Errorf("%s: %d effects beside a conflict", what, n)
 		}
@@ -200,7 +200,7 @@ func registerInTx[Tx any](e *Env[Tx]) {
 // registerSeveralOrNone writes several names and a row: one conflict undoes all and names its
 // place.
 func registerSeveralOrNone[Tx any](e *Env[Tx]) {
-	r, accounts := e.register(), e.accounts("a")
+	r, accounts := e.register(), e.Accounts("a")
 	names := []string{"x", "y", "z"}
 	for _, n := range names {
 		if _, err := r.Create(e.Ctx, n, []byte("0")); err != nil {
@@ -224,14 +224,14 @@ func registerSeveralOrNone[Tx any](e *Env[Tx]) {
 	for _, n := range names {
 		e.wantEntry(r, n, 1, "0")
 	}
-	e.wantRow(Account{No: "a", Version: 1})
+	e.WantAccount(Account{No: "a", Version: 1})
 	if err := write(1, 1, 1); err != nil {
 		e.Error(err)
 	}
 	for _, n := range names {
 		e.wantEntry(r, n, 2, "1")
 	}
-	e.wantRow(Account{No: "a", Cents: 1, Version: 2})
+	e.WantAccount(Account{No: "a", Cents: 1, Version: 2})
 }
 
 func registerNamesAreBytes[Tx any](e *Env[Tx]) {
@@ -261,7 +261,7 @@ func registerInput[Tx any](e *Env[Tx]) {
 	if _, err := r.Create(e.Ctx, "a", []byte("1")); err != nil {
 		e.Fatal(err)
 	}
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	calls := func(name string, revision int64, value []byte) map[string]error {
 		errs := map[string]error{}
 		_, errs["swap"] = r.CompareAndSwap(e.Ctx, name, revision, value)
@@ -294,7 +294,7 @@ func registerInput[Tx any](e *Env[Tx]) {
 			}
 		}
 	}
-	e.end(tx, true) // tx is unchanged
+	e.EndTx(tx, true) // tx is unchanged
 	e.wantEntry(r, "a", 1, "1")
 	if n := e.Int(`SELECT COUNT(*) FROM holdfast_registers`); n != 1 {
 		e.Errorf("%d rows", n)

@@ -257,7 +257,7 @@ func registerSnapshots[Tx any](e *Env[Tx]) {
 				e.Fatal(err)
 			}
 		}
-		tx := e.begin(level)
+		tx := e.BeginTx(level)
 		if _, err := r.GetTx(e.Ctx, tx, what); err != nil && what != "create" {
 			e.Error(err)
 		}
@@ -277,6 +277,6 @@ func registerSnapshots[Tx any](e *Env[Tx]) {
 		case e.InnoDB() && !errors.Is(err, register.ErrConflict):
 			e.Errorf("%s: got %v, want a conflict", what, err)
 		}
-		e.gone(tx)
+		e.WantRolledBack(tx)
 	}
 }

@@ -81,11 +81,11 @@ type releaser[Tx any] struct {
 func (e *Env[Tx]) releaser() *releaser[Tx] {
 	e.Helper()
 	o := sqllock.Options{TTL: time.Hour, Holder: lateHolder}
-	r := &releaser[Tx]{Env: e, pool: e.Pool, beside: e.leaser(sqllock.Options{TTL: time.Hour})}
+	r := &releaser[Tx]{Env: e, pool: e.Pool, beside: e.LockerWith(sqllock.Options{TTL: time.Hour})}
 	if e.Engine != dbtest.SQLite {
 		r.proxy, r.pool = e.proxied()
 	}
-	r.l = e.leaserOn(r.pool.DB, o)
+	r.l = e.LockerOn(r.pool.DB, o)
 	return r
 }
 
@@ -98,9 +98,9 @@ func (r *releaser[Tx]) granted(k lockKind[Tx], key string, lapsed bool) *sqllock
 		opts.TTL = sqllock.MinTTL
 	}
 	lease, err := k.get(r.Ctx, r.l, key, opts)
-	r.must(err)
+	r.Check(err)
 	if lapsed {
-		r.ended(lease, sqllock.ErrLost)
+		r.WantEnded(lease, sqllock.ErrLost)
 	}
 	return lease
 }
@@ -110,8 +110,8 @@ func (r *releaser[Tx]) taken(k lockKind[Tx], key string) {
 	r.Helper()
 	r.Must(k.expire, append([]byte(k.prefix), key...))
 	next, err := k.rival(r.Ctx, r.beside, key)
-	r.must(err)
-	r.must(next.Release(r.Ctx))
+	r.Check(err)
+	r.Check(next.Release(r.Ctx))
 }
 
 // released releases a lease and loses the first answer, where the engine has answers to lose.
@@ -157,8 +157,8 @@ func releaseLostReply[Tx any](e *Env[Tx]) {
 			}
 		}
 		next, err := k.rival(e.Ctx, r.beside, k.name)
-		e.must(err)
-		e.must(next.Release(e.Ctx))
+		e.Check(err)
+		e.Check(next.Release(e.Ctx))
 	}
 }
 
@@ -213,7 +213,7 @@ func releaseGrantedTwice[Tx any](e *Env[Tx]) {
 	if err := r.grantedTwice("twice").Release(e.Ctx); err == nil {
 		e.Error("the release says ok, and another had the lock before")
 	}
-	e.mustRelease(e.wantFree(r.beside, "twice"))
+	e.MustRelease(e.wantFree(r.beside, "twice"))
 }
 
 // passedGrantedTwice does the same while the next call of the process waits for the lock.
@@ -229,21 +229,21 @@ func passedGrantedTwice[Tx any](e *Env[Tx]) {
 		e.Error("the release says ok, and another had the lock before")
 	}
 	next := <-arrived
-	e.must(next.err)
-	e.mustRelease(next.lease)
+	e.Check(next.err)
+	e.MustRelease(next.lease)
 }
 
 // grantedTwice returns a lease whose attempt has a second term in the table.
 func (r *releaser[Tx]) grantedTwice(key string) *sqllock.Lease {
 	r.Helper()
-	r.mustRelease(r.wantFree(r.l, key)) // the Locker takes over a known key and does not insert it
+	r.MustRelease(r.wantFree(r.l, key)) // the Locker takes over a known key and does not insert it
 	late := r.proxy.Hold(sends(lateHolder), faultproxy.Close)
-	lease := r.mustAcquire(r.l, key, sqllock.AcquireOptions{NoRenewal: true})
+	lease := r.MustAcquire(r.l, key, sqllock.AcquireOptions{NoRenewal: true})
 	if !late.Fired() {
 		r.Fatal("no request was late")
 	}
 	r.taken(lockKinds[Tx]()[0], key)
-	r.must(late.Deliver())
+	r.Check(late.Deliver())
 	if owned := r.rowInt(key, `CASE WHEN owner IS NULL THEN 0 ELSE 1 END`); owned != 1 {
 		r.Fatal("the late request was granted nothing")
 	}

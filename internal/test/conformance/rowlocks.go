@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
-	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
@@ -49,22 +48,6 @@ func RowLocks[Tx any](t *testing.T, h Handle[Tx]) {
 	}
 }
 
-// Locker opens a Locker on the environment's handle. Lockers share no memory, as in two
-// processes.
-func (e *Env[Tx]) Locker() *sqllock.Locker[Tx] {
-	e.Helper()
-	l, err := sqllock.New(e.Ctx, e.DB)
-	if err != nil {
-		e.Fatal(err)
-	}
-	e.Cleanup(func() {
-		if err := l.Close(context.WithoutCancel(e.Ctx)); err != nil {
-			e.Errorf("closing the locker: %v", err)
-		}
-	})
-	return l
-}
-
 // levels returns the isolation levels that the engine's drivers support.
 func (e *Env[Tx]) levels() []sql.IsolationLevel {
 	if e.Engine == dbtest.SQLite {
@@ -76,11 +59,11 @@ func (e *Env[Tx]) levels() []sql.IsolationLevel {
 // lockHeld holds key in a separate transaction until release is called.
 func (e *Env[Tx]) lockHeld(l *rowlock.Locker[Tx], key string) (release func()) {
 	e.Helper()
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	if err := l.LockTx(e.Ctx, tx, key, rowlock.WaitForever); err != nil {
 		e.Fatal(err)
 	}
-	return sync.OnceFunc(func() { e.end(tx, true) })
+	return sync.OnceFunc(func() { e.EndTx(tx, true) })
 }
 
 // counter makes a table with one number in it.
@@ -123,7 +106,7 @@ func keyModes[Tx any](e *Env[Tx]) {
 	a, b := e.RowLocker(), e.RowLocker()
 	for _, key := range []string{"new", "old"} { // at first no transaction has committed the key's row
 		release := e.lockHeld(a, key)
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		if e.DB.Capabilities().RowLocks {
 			if err := e.Effect(e.Ctx, tx, key); err != nil {
 				e.Error(err)
@@ -171,7 +154,7 @@ func keyModes[Tx any](e *Env[Tx]) {
 		if err := e.Effect(e.Ctx, tx, key); err != nil {
 			e.Error(err)
 		}
-		e.end(tx, true)
+		e.EndTx(tx, true)
 		want := 1
 		if e.DB.Capabilities().RowLocks {
 			want = 2
@@ -187,11 +170,11 @@ func keyModes[Tx any](e *Env[Tx]) {
 	}
 	for _, wait := range []rowlock.Wait{rowlock.NoWait, rowlock.SkipLocked, rowlock.WaitUpTo(0), rowlock.WaitUpTo(time.Second), rowlock.WaitForever} {
 		for _, key := range append(Keys(), "lease") {
-			tx := e.begin(sql.LevelDefault)
+			tx := e.BeginTx(sql.LevelDefault)
 			if err := b.LockTx(e.Ctx, tx, key, wait); err != nil {
 				e.Errorf("%q, %+v: %v", key, wait, err)
 			}
-			e.end(tx, true)
+			e.EndTx(tx, true)
 		}
 	}
 	if err := lease.Release(e.Ctx); err != nil {
@@ -208,7 +191,7 @@ func keyModes[Tx any](e *Env[Tx]) {
 
 func keyInput[Tx any](e *Env[Tx]) {
 	l := e.RowLocker()
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	for _, c := range []struct {
 		key  string
 		wait rowlock.Wait
@@ -233,7 +216,7 @@ func keyInput[Tx any](e *Env[Tx]) {
 	if err := e.Effect(e.Ctx, tx, "k"); err != nil {
 		e.Error(err)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	e.WantOnce("k")
 }
 
@@ -274,16 +257,16 @@ func keyReaped[Tx any](e *Env[Tx]) {
 	for _, wait := range []rowlock.Wait{rowlock.NoWait, rowlock.WaitUpTo(time.Second), rowlock.WaitForever} {
 		for _, level := range e.levels() {
 			for range 2 {
-				tx := e.begin(level)
+				tx := e.BeginTx(level)
 				if err := l.LockTx(e.Ctx, tx, "a", wait); err != nil {
 					e.Errorf("%v, %+v: %v", level, wait, err)
 				}
-				second := e.begin(level)
+				second := e.BeginTx(level)
 				if err := m.LockTx(e.Ctx, second, "a", rowlock.NoWait); !errors.Is(err, rowlock.ErrLockNotAvailable) {
 					e.Errorf("%v, %+v: a second holder: %v", level, wait, err)
 				}
-				e.end(second, false)
-				e.end(tx, true)
+				e.EndTx(second, false)
+				e.EndTx(tx, true)
 			}
 			e.Must(`DELETE FROM holdfast_locks`)
 		}

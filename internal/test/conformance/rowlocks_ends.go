@@ -18,7 +18,7 @@ func keyDeadlock[Tx any](e *Env[Tx]) {
 		return // one writer cannot wait for another writer that waits for it
 	}
 	l := e.RowLocker()
-	txs := []Tx{e.begin(sql.LevelReadCommitted), e.begin(sql.LevelReadCommitted)}
+	txs := []Tx{e.BeginTx(sql.LevelReadCommitted), e.BeginTx(sql.LevelReadCommitted)}
 	keys := []string{"a", "b"}
 	for i, tx := range txs {
 		if err := l.LockTx(e.Ctx, tx, keys[i], rowlock.WaitForever); err != nil {
@@ -34,14 +34,14 @@ func keyDeadlock[Tx any](e *Env[Tx]) {
 	}
 	for i, err := range []error{first, second} {
 		if err == nil {
-			e.end(txs[i], true)
+			e.EndTx(txs[i], true)
 			continue
 		}
 		if !errors.Is(err, holdfast.ErrRetry) || errors.Is(err, rowlock.ErrTimeout) || errors.Is(err, rowlock.ErrLockNotAvailable) || errors.Is(err, holdfast.ErrTxLost) {
 			e.Errorf("got %v, want a retry and nothing else", err)
 		}
 		e.Logf("the loser: %v", err)
-		e.gone(txs[i])
+		e.WantRolledBack(txs[i])
 	}
 }
 
@@ -58,12 +58,12 @@ func keyGone[Tx any](e *Env[Tx]) {
 		}
 	}
 	for _, commit := range []bool{true, false} {
-		tx := e.begin(sql.LevelDefault)
-		e.end(tx, commit)
+		tx := e.BeginTx(sql.LevelDefault)
+		e.EndTx(tx, commit)
 		wantLost("ended by the caller", tx)
 	}
 	if e.Engine != dbtest.Postgres { // PostgreSQL would report the end on the caller's own statement
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		if _, err := e.Exec(e.Ctx, tx, `ROLLBACK`); err != nil {
 			e.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func (e *Env[Tx]) deadlocked() Tx {
 	e.Helper()
 	e.Must(`CREATE TABLE pair (id INT NOT NULL PRIMARY KEY, n INT NOT NULL)`)
 	e.Must(`INSERT INTO pair VALUES (1, 0), (2, 0)`)
-	txs := []Tx{e.begin(sql.LevelReadCommitted), e.begin(sql.LevelReadCommitted)}
+	txs := []Tx{e.BeginTx(sql.LevelReadCommitted), e.BeginTx(sql.LevelReadCommitted)}
 	touch := func(i, id int) error {
 		_, err := e.Exec(e.Ctx, txs[i], `UPDATE pair SET n = n + 1 WHERE id = $1`, id)
 		return err
@@ -101,10 +101,10 @@ func (e *Env[Tx]) deadlocked() Tx {
 		e.Fatalf("no deadlock: %v, %v", first, second)
 	}
 	if first == nil {
-		e.end(txs[0], false)
+		e.EndTx(txs[0], false)
 		return txs[1]
 	}
-	e.end(txs[1], false)
+	e.EndTx(txs[1], false)
 	return txs[0]
 }
 
@@ -113,7 +113,7 @@ func (e *Env[Tx]) deadlocked() Tx {
 func (e *Env[Tx]) timedOut(l *rowlock.Locker[Tx], wantLost func(string, Tx)) {
 	e.Helper()
 	e.counter()
-	holder, tx := e.begin(sql.LevelDefault), e.begin(sql.LevelDefault)
+	holder, tx := e.BeginTx(sql.LevelDefault), e.BeginTx(sql.LevelDefault)
 	if _, err := e.Exec(e.Ctx, holder, `UPDATE counter SET n = 1`); err != nil {
 		e.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func (e *Env[Tx]) timedOut(l *rowlock.Locker[Tx], wantLost func(string, Tx)) {
 	if _, err := e.Exec(e.Ctx, tx, `UPDATE counter SET n = 2`); err == nil {
 		e.Fatal("it did not time out")
 	}
-	e.end(holder, false)
+	e.EndTx(holder, false)
 	if e.Int(`SELECT @@innodb_rollback_on_timeout`) == 1 {
 		e.Log("innodb_rollback_on_timeout is on")
 		wantLost("a timeout that was passed over", tx)
@@ -133,7 +133,7 @@ func (e *Env[Tx]) timedOut(l *rowlock.Locker[Tx], wantLost func(string, Tx)) {
 	if err := l.LockTx(e.Ctx, tx, "k", rowlock.WaitForever); err != nil {
 		e.Error(err)
 	}
-	e.end(tx, false)
+	e.EndTx(tx, false)
 }
 
 // keyCancelled cancels the context: this also ends the wait on the server, and releases the
@@ -143,7 +143,7 @@ func keyCancelled[Tx any](e *Env[Tx]) {
 	e.lockHeld(l, "mine")() // so that its row exists
 	for _, wait := range []rowlock.Wait{rowlock.WaitForever, rowlock.WaitUpTo(time.Hour)} {
 		release := e.lockHeld(l, "k")
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		if e.DB.Capabilities().RowLocks {
 			if err := l.LockTx(e.Ctx, tx, "mine", rowlock.WaitForever); err != nil {
 				e.Fatal(err)
@@ -154,7 +154,7 @@ func keyCancelled[Tx any](e *Env[Tx]) {
 		errs := make(chan error, 1)
 		go func() { errs <- l.LockTx(ctx, tx, "k", wait) }()
 		if e.DB.Capabilities().RowLocks {
-			e.Eventually("it waits at the server", func() bool { return e.waiters() == 1 })
+			e.Eventually("it waits at the server", func() bool { return e.Waiters() == 1 })
 		} else {
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -165,30 +165,17 @@ func keyCancelled[Tx any](e *Env[Tx]) {
 		}
 		e.Logf("the call returned after %v", time.Since(start).Round(time.Millisecond))
 		if e.DB.Capabilities().RowLocks {
-			e.Eventually("nobody waits at the server", func() bool { return e.waiters() == 0 })
+			e.Eventually("nobody waits at the server", func() bool { return e.Waiters() == 0 })
 			e.Logf("the server's wait was over after %v", time.Since(start).Round(time.Millisecond))
-			other := e.begin(sql.LevelReadCommitted)
+			other := e.BeginTx(sql.LevelReadCommitted)
 			if err := l.LockTx(e.Ctx, other, "mine", rowlock.WaitUpTo(10*time.Second)); err != nil {
 				e.Errorf("what the cancelled transaction held: %v", err)
 			}
-			e.end(other, true)
+			e.EndTx(other, true)
 		}
 		_ = e.End(e.Ctx, tx, false)
 		release()
 	}
-}
-
-// waiters counts the sessions that wait for a lock in this test's database.
-func (e *Env[Tx]) waiters() int {
-	e.Helper()
-	time.Sleep(150 * time.Millisecond) // MariaDB caches its answer until 100 ms after the last query
-	return e.Int(map[dbtest.Engine]string{
-		dbtest.Postgres: `SELECT count(DISTINCT a.pid) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
-WHERE l.relation = 'holdfast_locks'::regclass AND a.wait_event_type = 'Lock'`,
-		dbtest.MySQL: `SELECT COUNT(*) FROM performance_schema.data_locks WHERE object_schema = DATABASE() AND lock_status = 'WAITING'`,
-		dbtest.MariaDB: `SELECT COUNT(*) FROM information_schema.INNODB_LOCK_WAITS w JOIN information_schema.INNODB_LOCKS l ON l.lock_id = w.requested_lock_id
-WHERE l.lock_table LIKE CONCAT('%', DATABASE(), '%')`,
-	}[e.Engine])
 }
 
 // keySettings checks that the session settings that bound a wait are restored, whatever its
@@ -208,7 +195,7 @@ func keySettings[Tx any](e *Env[Tx]) {
 	}[e.Engine]
 	l := e.RowLocker()
 	rows := e.lockable("a", "b")
-	tx := e.begin(sql.LevelReadCommitted * sql.IsolationLevel(min(len(e.levels())-1, 1)))
+	tx := e.BeginTx(sql.LevelReadCommitted * sql.IsolationLevel(min(len(e.levels())-1, 1)))
 	q, _ := e.DB.Access().Join(tx)
 	read := func() (v string) {
 		e.Helper()
@@ -229,7 +216,7 @@ func keySettings[Tx any](e *Env[Tx]) {
 		}
 	}
 	release := e.lockHeld(l, "held")
-	holder := e.begin(sql.LevelDefault)
+	holder := e.BeginTx(sql.LevelDefault)
 	if e.DB.Capabilities().RowLocks {
 		if _, err := rows.LockTx(e.Ctx, holder, rowlock.WaitForever, Account{No: "a"}); err != nil {
 			e.Fatal(err)
@@ -246,7 +233,7 @@ func keySettings[Tx any](e *Env[Tx]) {
 		same("a row that was not to be had")
 	}
 	release()
-	e.end(holder, true)
+	e.EndTx(holder, true)
 	for _, wait := range []rowlock.Wait{rowlock.WaitForever, rowlock.NoWait, rowlock.SkipLocked, rowlock.WaitUpTo(time.Second)} {
 		for _, key := range []string{"held", "free"} {
 			if err := l.LockTx(e.Ctx, tx, key, wait); err != nil {
@@ -263,5 +250,5 @@ func keySettings[Tx any](e *Env[Tx]) {
 		}
 		same("a row that is not there")
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 }

@@ -36,7 +36,7 @@ func (e *Env[Tx]) lines(n int) *rowlock.Table[Line, Tx] {
 	}
 	e.Must(`INSERT INTO settlement VALUES ` + strings.Join(rows, ", "))
 	t, err := rowlock.NewTable[Line](e.Ctx, e.DB, holdfast.TableSpec{Table: "settlement", Key: []string{"file", "line"}})
-	e.must(err)
+	e.Check(err)
 	return t
 }
 
@@ -77,7 +77,7 @@ func (e *Env[Tx]) nextLevels() []sql.IsolationLevel {
 func nextOrder[Tx any](e *Env[Tx]) {
 	lines := e.lines(40)
 	for _, level := range e.levels() {
-		tx := e.begin(level)
+		tx := e.BeginTx(level)
 		want := func(n int, want []int64, conds ...rowlock.Cond) {
 			e.Helper()
 			got, err := lines.NextTx(e.Ctx, tx, n, conds...)
@@ -99,7 +99,7 @@ func nextOrder[Tx any](e *Env[Tx]) {
 		want(9, nil, rowlock.Where("file", "=", "' OR ''='"))
 		want(4, []int64{2, 3, 4, 5})
 		want(5, []int64{2, 3, 1, 2, 3}, rowlock.Where("line", "<", 4), rowlock.Where("file", ">", "e"), rowlock.Where("line", ">=", 1))
-		e.end(tx, true)
+		e.EndTx(tx, true)
 	}
 }
 
@@ -112,12 +112,12 @@ func nextLeavesOut[Tx any](e *Env[Tx]) {
 	}
 	first := e.lines(40)
 	second, err := rowlock.NewTable[Line](e.Ctx, e.DB, holdfast.TableSpec{Table: "settlement", Key: []string{"file", "line"}})
-	e.must(err)
+	e.Check(err)
 	for i, level := range e.levels() {
 		if level == sql.LevelSerializable && e.InnoDB() {
 			continue // its reads lock, which blocks if a connection for them arrives late
 		}
-		one, two := e.begin(level), e.begin(level)
+		one, two := e.BeginTx(level), e.BeginTx(level)
 		got, err := first.NextTx(e.Ctx, one, 30, work()...)
 		if err != nil || len(got) != 30 {
 			e.Fatalf("%v: %d rows, %v", level, len(got), err)
@@ -127,7 +127,7 @@ func nextLeavesOut[Tx any](e *Env[Tx]) {
 			e.Errorf("%v: got %v, %v, want %v", level, numbers(got), err, want)
 		}
 		// All other rows are free, and so are the gaps.
-		third := e.begin(sql.LevelReadCommitted)
+		third := e.BeginTx(sql.LevelReadCommitted)
 		var rest []Line
 		for n := int64(70); n <= 80; n += 2 {
 			rest = append(rest, Line{File: "f", No: n})
@@ -145,9 +145,9 @@ func nextLeavesOut[Tx any](e *Env[Tx]) {
 			}
 		}
 		cancel()
-		e.end(third, false)
-		e.end(one, false)
-		e.end(two, false)
+		e.EndTx(third, false)
+		e.EndTx(one, false)
+		e.EndTx(two, false)
 	}
 }
 
@@ -159,10 +159,10 @@ func nextIsTheLast[Tx any](e *Env[Tx]) {
 		if e.Engine == dbtest.SQLite {
 			level = sql.LevelDefault
 		}
-		tx := e.begin(level)
+		tx := e.BeginTx(level)
 		if level == sql.LevelSerializable && e.InnoDB() {
 			// Its reads lock, so it takes no snapshot before.
-		} else if _, _, err := e.readInt(tx, `SELECT COUNT(*) FROM settlement`); err != nil {
+		} else if _, _, err := e.ReadInt(tx, `SELECT COUNT(*) FROM settlement`); err != nil {
 			e.Error(err)
 		}
 		e.Must(`UPDATE settlement SET state = 'done' WHERE file = 'f' AND line = $1`, 2*i+2)
@@ -171,13 +171,13 @@ func nextIsTheLast[Tx any](e *Env[Tx]) {
 			if !errors.Is(err, holdfast.ErrRetry) {
 				e.Errorf("%v: got %v, %v, want a retry", level, numbers(got), err)
 			}
-			e.gone(tx)
+			e.WantRolledBack(tx)
 			continue
 		}
 		if want := []int64{int64(2*i + 4), int64(2*i + 6)}; err != nil || !slices.Equal(numbers(got), want) {
 			e.Errorf("%v: got %v, %v, want %v", level, numbers(got), err, want)
 		}
-		e.end(tx, true)
+		e.EndTx(tx, true)
 	}
 }
 
@@ -196,7 +196,7 @@ func (e *Env[Tx]) drain(level sql.IsolationLevel, rows, added int) {
 	e.Helper()
 	a := e.lines(rows)
 	b, err := rowlock.NewTable[Line](e.Ctx, e.DB, holdfast.TableSpec{Table: "settlement", Key: []string{"file", "line"}})
-	e.must(err)
+	e.Check(err)
 	failed := errors.New("this worker fails")
 	var workers, producer sync.WaitGroup
 	var runs, batches, failures, done atomic.Int64
@@ -256,32 +256,32 @@ func (e *Env[Tx]) drain(level sql.IsolationLevel, rows, added int) {
 func nextCrash[Tx any](e *Env[Tx]) {
 	lines := e.lines(4)
 	if e.Engine == dbtest.SQLite {
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		got, err := lines.NextTx(e.Ctx, tx, 2, work()...)
 		if err != nil || len(got) != 2 {
 			e.Errorf("%v, %v", got, err)
 		}
-		e.must(e.finish(e.Ctx, tx, got...))
-		e.end(tx, false)
+		e.Check(e.finish(e.Ctx, tx, got...))
+		e.EndTx(tx, false)
 	} else {
 		worker := e.Handle.Open(e.T, e.DSN)
 		tx, err := worker.Begin(e.Ctx, sql.LevelDefault)
-		e.must(err)
+		e.Check(err)
 		theirs, err := rowlock.NewTable[Line](e.Ctx, worker.DB, holdfast.TableSpec{Table: "settlement", Key: []string{"file", "line"}})
-		e.must(err)
+		e.Check(err)
 		got, err := theirs.NextTx(e.Ctx, tx, 3, work()...)
 		if err != nil || len(got) != 3 {
 			e.Fatalf("%v, %v", got, err)
 		}
 		var session int64
 		q, err := worker.DB.Access().Join(tx)
-		e.must(err)
+		e.Check(err)
 		id := `SELECT CONNECTION_ID()`
 		if e.Engine == dbtest.Postgres {
 			id = `SELECT pg_backend_pid()`
 		}
 		_, err = e.one(q, id, &session)
-		e.must(err)
+		e.Check(err)
 		if e.Engine == dbtest.Postgres {
 			e.Must(`SELECT pg_terminate_backend($1)`, session)
 		} else {
@@ -291,11 +291,11 @@ func nextCrash[Tx any](e *Env[Tx]) {
 	}
 	var got []Line
 	e.Eventually("the rows of a dead worker come back", func() bool {
-		tx := e.begin(sql.LevelReadCommitted)
-		defer e.end(tx, false)
+		tx := e.BeginTx(sql.LevelReadCommitted)
+		defer e.EndTx(tx, false)
 		var err error
 		got, err = lines.NextTx(e.Ctx, tx, 9, work()...)
-		e.must(err)
+		e.Check(err)
 		return len(got) == 4
 	})
 	if want := []int64{2, 4, 6, 8}; !slices.Equal(numbers(got), want) {
@@ -305,7 +305,7 @@ func nextCrash[Tx any](e *Env[Tx]) {
 
 func nextInput[Tx any](e *Env[Tx]) {
 	lines := e.lines(2)
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	for _, c := range []struct {
 		n    int
 		cond rowlock.Cond
@@ -336,7 +336,7 @@ func nextInput[Tx any](e *Env[Tx]) {
 	if got, err := lines.NextTx(e.Ctx, tx, 1, rowlock.Where("state", "=", []byte("new"))); err != nil || len(got) != 1 {
 		e.Errorf("after what was refused, the transaction goes on: %v, %v", got, err)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	if _, err := lines.NextTx(e.Ctx, tx, 1); !errors.Is(err, holdfast.ErrTxLost) {
 		e.Errorf("a transaction that has ended: %v", err)
 	}

@@ -20,7 +20,7 @@ import (
 // lockable creates the table accounts with rows of 100 cents.
 func (e *Env[Tx]) lockable(rows ...string) *rowlock.Table[Account, Tx] {
 	e.Helper()
-	e.accounts(rows...)
+	e.Accounts(rows...)
 	e.Must(`UPDATE accounts SET cents = 100`)
 	t, err := rowlock.NewTable[Account](e.Ctx, e.DB, holdfast.TableSpec{Table: "accounts", Key: []string{"account_no"}})
 	if err != nil {
@@ -62,10 +62,10 @@ func rowModes[Tx any](e *Env[Tx]) {
 			}
 		}
 	}
-	holder := e.begin(sql.LevelDefault)
+	holder := e.BeginTx(sql.LevelDefault)
 	lock(holder, rowlock.WaitForever, []string{"b"}, "b")
 
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	rest := []string{"c", "a"}
 	if !e.DB.Capabilities().RowLocks {
 		rest = nil // the only writer locks all rows
@@ -109,17 +109,17 @@ func rowModes[Tx any](e *Env[Tx]) {
 	var later sync.WaitGroup
 	later.Go(func() {
 		time.Sleep(1200 * time.Millisecond)
-		e.end(holder, true)
+		e.EndTx(holder, true)
 	})
 	lock(tx, rowlock.WaitForever, []string{"c", "b", "a"}, "c", "b", "a")
 	later.Wait()
 	if err := e.Effect(e.Ctx, tx, "k"); err != nil {
 		e.Error(err)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	e.WantOnce("k")
 
-	tx = e.begin(sql.LevelDefault)
+	tx = e.BeginTx(sql.LevelDefault)
 	if _, err := rows.LockTx(e.Ctx, tx, rowlock.WaitForever, named("a", "b", "a")...); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("a key twice: %v", err)
 	}
@@ -132,7 +132,7 @@ func rowModes[Tx any](e *Env[Tx]) {
 			e.Errorf("%+v: %v", wait, err)
 		}
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	if _, err := rows.LockTx(e.Ctx, tx, rowlock.WaitForever, named("a")...); !errors.Is(err, holdfast.ErrTxLost) {
 		e.Errorf("a transaction that has ended: %v", err)
 	}
@@ -162,7 +162,7 @@ func rowTransfers[Tx any](e *Env[Tx]) {
 						return err
 					}
 					for i, change := range []int64{2, -1, -1} {
-						if _, err := e.Exec(ctx, tx, `UPDATE accounts SET cents = $1, version = $2 WHERE account_no = $3`, r[i].Cents+change, r[i].Version+1, e.key(r[i].No)); err != nil {
+						if _, err := e.Exec(ctx, tx, `UPDATE accounts SET cents = $1, version = $2 WHERE account_no = $3`, r[i].Cents+change, r[i].Version+1, e.TextKey(r[i].No)); err != nil {
 							return err
 						}
 					}
@@ -193,7 +193,7 @@ func rowIsTheLast[Tx any](e *Env[Tx]) {
 		if level == sql.LevelSerializable && e.InnoDB() {
 			continue // its reads lock, so no session can commit in between
 		}
-		tx := e.begin(level)
+		tx := e.BeginTx(level)
 		q, _ := e.DB.Access().Join(tx)
 		plain := func() (cents int) {
 			if _, err := e.one(q, `SELECT cents FROM accounts`, &cents); err != nil {
@@ -208,7 +208,7 @@ func rowIsTheLast[Tx any](e *Env[Tx]) {
 			if !errors.Is(err, holdfast.ErrRetry) {
 				e.Errorf("%v: got %v, want a retry", level, err)
 			}
-			e.gone(tx)
+			e.WantRolledBack(tx)
 			continue
 		}
 		if err != nil || len(got) != 1 || got[0].Cents != int64(before+1+i) {
@@ -217,7 +217,7 @@ func rowIsTheLast[Tx any](e *Env[Tx]) {
 		if now, old := plain(), level == sql.LevelRepeatableRead; old != (now == before) {
 			e.Errorf("%v: a plain read shows %d", level, now)
 		}
-		e.end(tx, true)
+		e.EndTx(tx, true)
 	}
 }
 
@@ -233,8 +233,8 @@ func rowKeys[Tx any](e *Env[Tx]) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	e.Must(`INSERT INTO days VALUES ($1, 1, NULL), ($2, 2, NULL), ($3, 1, NULL), ($4, 10, NULL)`, e.key("a"), e.key("a"), e.key("b"), e.key("b"))
-	tx := e.begin(sql.LevelDefault)
+	e.Must(`INSERT INTO days VALUES ($1, 1, NULL), ($2, 2, NULL), ($3, 1, NULL), ($4, 10, NULL)`, e.TextKey("a"), e.TextKey("a"), e.TextKey("b"), e.TextKey("b"))
+	tx := e.BeginTx(sql.LevelDefault)
 	got, err := days.LockTx(e.Ctx, tx, rowlock.WaitForever, day{"b", 10, nil}, day{"a", 2, nil}, day{"b", 1, nil})
 	if err != nil || len(got) != 3 || got[0] != (day{"b", 10, nil}) || got[1] != (day{"a", 2, nil}) || got[2] != (day{"b", 1, nil}) {
 		e.Errorf("%+v, %v", got, err)
@@ -244,13 +244,13 @@ func rowKeys[Tx any](e *Env[Tx]) {
 	}
 	// Only the named rows are locked.
 	if e.DB.Capabilities().RowLocks {
-		other := e.begin(sql.LevelReadCommitted)
+		other := e.BeginTx(sql.LevelReadCommitted)
 		if got, err := days.LockTx(e.Ctx, other, rowlock.SkipLocked, day{"a", 1, nil}, day{"a", 2, nil}, day{"b", 1, nil}, day{"b", 10, nil}); err != nil || len(got) != 1 || got[0].Merchant != "a" || got[0].Day != 1 {
 			e.Errorf("%+v, %v", got, err)
 		}
-		e.end(other, true)
+		e.EndTx(other, true)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 }
 
 // rowTablesAreChecked checks that tables without row locks are refused, and that names are only
@@ -303,7 +303,7 @@ func rowTablesAreChecked[Tx any](e *Env[Tx]) {
 		e.Error(err)
 	}
 	// Values that contain SQL are only values.
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	for _, no := range []string{"' OR ''='", "a'; DROP TABLE effects; --", "a\x00"} {
 		if strings.Contains(no, "\x00") && e.Engine == dbtest.Postgres {
 			continue // it has no such text
@@ -312,7 +312,7 @@ func rowTablesAreChecked[Tx any](e *Env[Tx]) {
 			e.Errorf("%q: %v", no, err)
 		}
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	// A table and columns whose names need quoting.
 	odd := e.DB.Access().Dialect.Ident("odd`\"; --")
 	column := e.DB.Access().Dialect.Ident("a b`\"")
@@ -325,11 +325,11 @@ func rowTablesAreChecked[Tx any](e *Env[Tx]) {
 		e.Fatal(err)
 	}
 	e.Must(`INSERT INTO ` + odd + ` VALUES (7)`)
-	tx = e.begin(sql.LevelDefault)
+	tx = e.BeginTx(sql.LevelDefault)
 	if got, err := oddly.LockTx(e.Ctx, tx, rowlock.NoWait, strange{7}); err != nil || len(got) != 1 {
 		e.Errorf("%v, %v", got, err)
 	}
-	e.end(tx, true)
+	e.EndTx(tx, true)
 	if e.InnoDB() {
 		e.Must(`CREATE TABLE plain (no VARBINARY(99) NOT NULL PRIMARY KEY) ENGINE=MyISAM`)
 		type row struct {

@@ -73,23 +73,23 @@ func keyOldSnapshot[Tx any](e *Env[Tx]) {
 	lock := func(tx Tx) error { return l.LockTx(e.Ctx, tx, "k", rowlock.WaitForever) }
 	// race returns the error of lock in the transaction that has read before.
 	race := func(level sql.IsolationLevel, lock func(tx Tx) error, work func(tx Tx) error) error {
-		tx := e.begin(level)
+		tx := e.BeginTx(level)
 		if _, err := e.read(tx); err != nil {
 			e.Fatal(err)
 		}
-		other := e.begin(sql.LevelDefault)
+		other := e.BeginTx(sql.LevelDefault)
 		if err := errors.Join(lock(other), work(other)); err != nil {
 			e.Fatal(err)
 		}
-		e.end(other, true)
+		e.EndTx(other, true)
 		if err := lock(tx); err != nil {
-			e.gone(tx)
+			e.WantRolledBack(tx)
 			return err
 		}
 		if err := work(tx); err != nil {
 			e.Fatalf("%v: %v", level, err)
 		}
-		e.end(tx, true)
+		e.EndTx(tx, true)
 		return nil
 	}
 	if e.DB.Capabilities().RowLocks {
@@ -128,11 +128,11 @@ func keyOldSnapshot[Tx any](e *Env[Tx]) {
 		}
 		if first {
 			first = false
-			other := e.begin(sql.LevelDefault)
+			other := e.BeginTx(sql.LevelDefault)
 			if err := errors.Join(lock(other), e.increment(other)); err != nil {
 				e.Fatal(err)
 			}
-			e.end(other, true)
+			e.EndTx(other, true)
 		}
 		return errors.Join(lock(tx), e.increment(tx))
 	}, holdfast.TxOptions{Isolation: e.levels()[len(e.levels())/2]})
@@ -152,29 +152,29 @@ func keyNewAndOldSnapshot[Tx any](e *Env[Tx]) {
 			held, commit bool
 		}{{"never held", false, false}, {"rolled back", true, false}, {"committed", true, true}} {
 			key := level.String() + c.name
-			tx := e.begin(level)
+			tx := e.BeginTx(level)
 			if _, err := e.read(tx); err != nil {
 				e.Fatal(err)
 			}
 			if c.held {
-				other := e.begin(sql.LevelDefault)
+				other := e.BeginTx(sql.LevelDefault)
 				if err := l.LockTx(e.Ctx, other, key, rowlock.WaitForever); err != nil {
 					e.Fatal(err)
 				}
-				e.end(other, c.commit)
+				e.EndTx(other, c.commit)
 			}
 			err := l.LockTx(e.Ctx, tx, key, rowlock.WaitForever)
 			if old := c.commit && level != sql.LevelReadCommitted && (level != sql.LevelSerializable || !e.InnoDB()); old {
 				if !errors.Is(err, holdfast.ErrRetry) {
 					e.Errorf("%v, %s: got %v, want a retry", level, c.name, err)
 				}
-				e.gone(tx)
+				e.WantRolledBack(tx)
 				continue
 			}
 			if err != nil {
 				e.Errorf("%v, %s: %v", level, c.name, err)
 			}
-			e.end(tx, true)
+			e.EndTx(tx, true)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func keySnapshotIsolation[Tx any](e *Env[Tx]) {
 	strict.counter()
 	l := strict.RowLocker()
 	for attempt := range 2 {
-		tx := strict.begin(sql.LevelRepeatableRead)
+		tx := strict.BeginTx(sql.LevelRepeatableRead)
 		if _, err := strict.read(tx); err != nil {
 			e.Fatal(err)
 		}
@@ -201,12 +201,12 @@ func keySnapshotIsolation[Tx any](e *Env[Tx]) {
 		}
 		e.Logf("attempt %d: %v", attempt, err)
 		if err != nil {
-			strict.gone(tx)
+			strict.WantRolledBack(tx)
 			continue
 		}
-		strict.end(tx, true)
+		strict.EndTx(tx, true)
 	}
-	tx := strict.begin(sql.LevelRepeatableRead)
+	tx := strict.BeginTx(sql.LevelRepeatableRead)
 	if _, err := strict.read(tx); err != nil {
 		e.Fatal(err)
 	}
@@ -214,5 +214,5 @@ func keySnapshotIsolation[Tx any](e *Env[Tx]) {
 	if err := l.LockTx(e.Ctx, tx, "new", rowlock.WaitForever); !errors.Is(err, holdfast.ErrRetry) {
 		e.Errorf("an old snapshot: %v", err)
 	}
-	strict.gone(tx)
+	strict.WantRolledBack(tx)
 }

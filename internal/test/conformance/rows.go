@@ -15,24 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// Refund is a row of the table refunds.
-type Refund struct {
-	No     string         `db:"refund_no"`
-	Bank   sql.NullString `db:"bank_ref"`
-	Amount int64          `db:"amount"`
-}
-
-func (e *Env[Tx]) refunds() *businessrow.Table[Refund, Tx] {
-	e.Helper()
-	t, err := businessrow.New[Refund](e.Ctx, e.DB, businessrow.Spec{
-		Table: "refunds", Key: []string{"refund_no"}, Compare: []string{"amount"},
-	})
-	if err != nil {
-		e.Fatal(err)
-	}
-	return t
-}
-
 // Rows is the suite of business rows.
 func Rows[Tx any](t *testing.T, h Handle[Tx]) {
 	for name, f := range map[string]func(*Env[Tx]){
@@ -53,7 +35,7 @@ func Rows[Tx any](t *testing.T, h Handle[Tx]) {
 }
 
 func rowExecutedThenReplayed[Tx any](e *Env[Tx]) {
-	refunds := e.refunds()
+	refunds := e.Refunds()
 	effect := func(ctx context.Context, tx Tx) error { return e.Effect(ctx, tx, "a") }
 	row := Refund{No: "a", Amount: 5}
 	for _, outcome := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
@@ -84,7 +66,7 @@ func rowExecutedThenReplayed[Tx any](e *Env[Tx]) {
 
 // rowOtherKeyIsNoReplay: MySQL's upsert catches a conflict on any unique key.
 func rowOtherKeyIsNoReplay[Tx any](e *Env[Tx]) {
-	refunds := e.refunds()
+	refunds := e.Refunds()
 	bank := sql.NullString{String: "B-1", Valid: true}
 	if _, err := refunds.Do(e.Ctx, Refund{"a", bank, 5}, func(context.Context, Tx) error { return nil }); err != nil {
 		e.Fatal(err)
@@ -106,7 +88,7 @@ func rowOtherKeyIsNoReplay[Tx any](e *Env[Tx]) {
 }
 
 func rowInCallersTransaction[Tx any](e *Env[Tx]) {
-	refunds := e.refunds()
+	refunds := e.Refunds()
 	for _, commit := range []bool{false, true} {
 		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
 		if err != nil {
@@ -140,8 +122,8 @@ func rowInCallersTransaction[Tx any](e *Env[Tx]) {
 }
 
 func rowStampede[Tx any](e *Env[Tx]) {
-	refunds := e.refunds()
-	tables := []*businessrow.Table[Refund, Tx]{refunds, e.refunds()}
+	refunds := e.Refunds()
+	tables := []*businessrow.Table[Refund, Tx]{refunds, e.Refunds()}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	peak := 0
@@ -293,18 +275,18 @@ func rowWithTriggers[Tx any](e *Env[Tx]) {
 	default:
 		e.Must(`CREATE TRIGGER touch BEFORE UPDATE ON refunds FOR EACH ROW INSERT INTO touched VALUES (1)`)
 	}
-	refunds := e.refunds()
+	refunds := e.Refunds()
 	for i := range 3 {
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		r, err := refunds.ClaimTx(e.Ctx, tx, Refund{No: "a", Amount: 5})
 		if want := []idempotency.Outcome{idempotency.Executed, idempotency.Replayed, idempotency.Replayed}[i]; err != nil || r.Outcome != want {
 			e.Errorf("call %d: %v, %v", i, r, err)
 		}
-		e.end(tx, true)
+		e.EndTx(tx, true)
 	}
 	var wg sync.WaitGroup
 	for range 16 {
-		table := e.refunds() // as in another process
+		table := e.Refunds() // as in another process
 		wg.Go(func() {
 			if _, err := table.Do(e.Ctx, Refund{No: "b", Amount: 5}, func(ctx context.Context, tx Tx) error { return e.Effect(ctx, tx, "b") }); err != nil {
 				e.Error(err)

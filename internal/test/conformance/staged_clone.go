@@ -16,7 +16,7 @@ func (e *Env[Tx]) clone() *holdfast.DB[Tx] {
 	e.Helper()
 	e.Migrate(holdfast.Options{Prefix: "clone_"})
 	e.Must(`UPDATE clone_floor SET store = (SELECT store FROM holdfast_floor)`)
-	return e.openWith(e.DSN, holdfast.Options{Prefix: "clone_"}).DB
+	return e.Open(e.DSN, holdfast.Options{Prefix: "clone_"}).DB
 }
 
 // family is a family of locks with the table of its terms in the clone.
@@ -44,14 +44,14 @@ func afterRestoreClone[Tx any](e *Env[Tx]) {
 			return e.Effect(ctx, tx, effect)
 		})
 	}
-	original, before := e.leaser(sqllock.Options{}), e.leaserOn(db, sqllock.Options{})
+	original, before := e.LockerWith(sqllock.Options{}), e.LockerOn(db, sqllock.Options{})
 	// twin returns a term of the original; l has a term of the clone with the same token.
 	twin := func(name string, l *sqllock.Locker[Tx], key string) sqllock.Term {
 		e.Helper()
 		theirs, err := families[name].acquire(original, key)
-		e.must(err)
+		e.Check(err)
 		mine, err := families[name].acquire(l, key)
-		e.must(err)
+		e.Check(err)
 		e.Must(`UPDATE `+families[name].rows+` SET token = $1 WHERE token = $2`, theirs.Token(), mine.Token())
 		return theirs.Term()
 	}
@@ -62,12 +62,12 @@ func afterRestoreClone[Tx any](e *Env[Tx]) {
 	}
 	was := e.store(db)
 	_, err := operators.AfterRestore(e.Ctx, db, who())
-	e.must(err)
+	e.Check(err)
 	if now := e.store(db); now == was || len(now) != 16 || e.store(e.DB) != was {
 		e.Errorf("the clone's store is %x, it was %x", now, was)
 	}
 
-	after := e.leaserOn(db, sqllock.Options{})
+	after := e.LockerOn(db, sqllock.Options{})
 	for name, f := range families {
 		refused := func(what string, l *sqllock.Locker[Tx], term sqllock.Term) {
 			e.Helper()
@@ -78,11 +78,11 @@ func afterRestoreClone[Tx any](e *Env[Tx]) {
 		refused("the original's term, by a Locker of before", before, twin(name, before, "a"))
 		refused("the original's term, by a Locker of after", after, twin(name, after, "b"))
 		old, err := f.acquire(before, "c")
-		e.must(err)
+		e.Check(err)
 		refused("its own term, by a Locker of before", before, old.Term())
 		refused("that term, by a Locker of after", after, old.Term())
 		lease, err := f.acquire(after, "d")
-		e.must(err)
+		e.Check(err)
 		refused("a new term, by a Locker of before", before, lease.Term())
 		if err := guarded(after, lease.Term(), name); err != nil || e.Effects(name) != 1 {
 			e.Errorf("%s: %v, %d effects", name, err, e.Effects(name))
@@ -93,7 +93,7 @@ func afterRestoreClone[Tx any](e *Env[Tx]) {
 	}
 	// The transaction's writes before the guard are rolled back with it.
 	lease, err := before.Acquire(e.Ctx, "e")
-	e.must(err)
+	e.Check(err)
 	err = db.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 		err := e.Effect(ctx, tx, "swallowed")
 		_ = before.Guard(ctx, tx, lease.Term())

@@ -107,7 +107,7 @@ func stagedResultType[Tx any](e *Env[Tx]) {
 	if op := e.wantState("a", staged.Parked); len(op.Events) != 0 || len(op.Interventions) != 0 {
 		e.Errorf("what was refused left %+v", op)
 	}
-	e.must(ops.Resolve(e.Ctx, ref("a"), operators.Resolution{Step: staged.StepDone, StepResult: json.RawMessage(`"bank 7"`)}, who()))
+	e.Check(ops.Resolve(e.Ctx, ref("a"), operators.Resolution{Step: staged.StepDone, StepResult: json.RawMessage(`"bank 7"`)}, who()))
 	if r, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Value != "bank 7" {
 		e.Errorf("%v, %v", r, err)
 	}
@@ -133,7 +133,7 @@ func stagedResultUnread[Tx any](e *Env[Tx]) {
 	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.Is(err, idempotency.ErrUnknown) {
 		e.Error(err)
 	}
-	e.must(resolve(operators.Resolution{Step: staged.StepDone, StepResult: 12}))
+	e.Check(resolve(operators.Resolution{Step: staged.StepDone, StepResult: 12}))
 	unread("a number for a reference")
 	for _, other := range []operators.Resolution{
 		{Step: staged.StepNotDone}, {Step: staged.StepRejected, Rejection: &idempotency.Rejection{Code: "no"}},
@@ -142,9 +142,9 @@ func stagedResultUnread[Tx any](e *Env[Tx]) {
 			e.Errorf("that it was done does not change: %v", err)
 		}
 	}
-	e.must(resolve(operators.Resolution{Resume: true})) // as for a program that can read it
+	e.Check(resolve(operators.Resolution{Resume: true})) // as for a program that can read it
 	unread("resumed")
-	e.must(resolve(operators.Resolution{Step: staged.StepDone, StepResult: strict{"bank 7"}}))
+	e.Check(resolve(operators.Resolution{Step: staged.StepDone, StepResult: strict{"bank 7"}}))
 	if r, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Value.ref != "bank 7" {
 		e.Errorf("corrected: %v, %v", r, err)
 	}
@@ -185,17 +185,17 @@ func stagedResultChanged[Tx any](e *Env[Tx]) {
 			if err := give(12); !errors.Is(err, staged.ErrState) {
 				e.Errorf("a result that was used: %v", err)
 			}
-			e.must(ops.Resolve(e.Ctx, ref(name), operators.Resolution{Resume: true}, who()))
+			e.Check(ops.Resolve(e.Ctx, ref(name), operators.Resolution{Resume: true}, who()))
 			old.after = nil
 			_, err = old.staged().Do(e.Ctx, stagedOp(name), name)
 		} else {
 			if err := give("12"); !errors.Is(err, holdfast.ErrInvalid) {
 				e.Errorf("in the old form: %v", err)
 			}
-			e.must(give(12))
+			e.Check(give(12))
 			_, err = program.staged().Do(e.Ctx, stagedOp(name), name)
 		}
-		if e.must(err); program.calls != 0 || old.calls != 1 {
+		if e.Check(err); program.calls != 0 || old.calls != 1 {
 			e.Errorf("%s: %d and %d calls", name, old.calls, program.calls)
 		}
 		e.wantState(name, staged.Succeeded)

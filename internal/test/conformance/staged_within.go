@@ -40,7 +40,7 @@ func stagedWithin[Tx any](e *Env[Tx]) {
 			return err
 		}(),
 		"DoTx": func() error {
-			_, err := idempotency.DoTx(e.Ctx, store, e.begin(sql.LevelDefault), Op("do tx"), returns)
+			_, err := idempotency.DoTx(e.Ctx, store, e.BeginTx(sql.LevelDefault), Op("do tx"), returns)
 			return err
 		}(),
 		"Retry": optimistic.Retry(e.Ctx, e.DB, inFunction),
@@ -61,7 +61,7 @@ func stagedWithin[Tx any](e *Env[Tx]) {
 	if _, err := s.Do(within, stagedOp("a"), "a"); err != nil {
 		e.Errorf("after the transaction: %v", err)
 	}
-	if _, err := e.refunds().Do(e.Ctx, Refund{No: "1", Amount: 1}, inFunction); !errors.Is(err, staged.ErrInTx) {
+	if _, err := e.Refunds().Do(e.Ctx, Refund{No: "1", Amount: 1}, inFunction); !errors.Is(err, staged.ErrInTx) {
 		e.Errorf("in the business row's: %v", err)
 	}
 	isNew, err := staged.HandleEvent(e.Ctx, store, staged.ProviderEvent{ID: "1", Ref: ref("a")}, func(ctx context.Context, _ Tx, _ staged.Operation) error { return refuses(ctx) })

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
@@ -49,37 +47,8 @@ func TicketsContended[Tx any](t *testing.T, h Handle[Tx]) {
 	}
 }
 
-// lockers opens n Lockers that share no memory, as in n processes.
-func (e *Env[Tx]) lockers(n int, o sqllock.Options) []*sqllock.Locker[Tx] {
-	e.Helper()
-	return e.lockersOn(e.DB, n, o)
-}
-
-func (e *Env[Tx]) lockersOn(db *holdfast.DB[Tx], n int, o sqllock.Options) []*sqllock.Locker[Tx] {
-	e.Helper()
-	if o.TTL == 0 {
-		o.TTL = 20 * time.Second
-	}
-	list := make([]*sqllock.Locker[Tx], n)
-	for i := range list {
-		l, err := sqllock.New(e.Ctx, db, o)
-		if err != nil {
-			e.Fatal(err)
-		}
-		e.Cleanup(func() { _ = l.Close(context.Background()) })
-		list[i] = l
-	}
-	return list
-}
-
-// tickets counts the rows of a key, of all kinds.
-func (e *Env[Tx]) tickets() int {
-	e.Helper()
-	return e.Int(`SELECT COUNT(*) FROM holdfast_tickets`)
-}
-
 func ticketsInput[Tx any](e *Env[Tx]) {
-	l := e.lockers(1, sqllock.Options{})[0]
+	l := e.Lockers(1, sqllock.Options{})[0]
 	for _, key := range []string{"", strings.Repeat("k", sqllock.MaxKey+1)} {
 		_, err := fairlock.New(l).Acquire(e.Ctx, key)
 		_, tried := fairlock.New(l).TryAcquireShared(e.Ctx, key)
@@ -96,7 +65,7 @@ func ticketsInput[Tx any](e *Env[Tx]) {
 		}
 	}
 	s, err := fairlock.New(l).Semaphore("key", 3)
-	e.must(err)
+	e.Check(err)
 	for _, n := range []int{-1, 0, 4} {
 		if _, err := s.TryAcquire(e.Ctx, n); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%d of 3 permits: %v", n, err)
@@ -115,14 +84,14 @@ func ticketsInput[Tx any](e *Env[Tx]) {
 	if !errors.Is(err, cause) || !errors.Is(tried, cause) {
 		e.Errorf("a context that has ended: %v, %v", err, tried)
 	}
-	if n := e.tickets() + e.Int(`SELECT COUNT(*) FROM holdfast_locks`); n != 0 {
+	if n := e.Tickets() + e.Int(`SELECT COUNT(*) FROM holdfast_locks`); n != 0 {
 		e.Errorf("what was refused has left %d rows", n)
 	}
 }
 
 // ticketsKeys checks that all keys are different, and that all kinds of locks are separate.
 func ticketsKeys[Tx any](e *Env[Tx]) {
-	l := e.lockers(1, sqllock.Options{})[0]
+	l := e.Lockers(1, sqllock.Options{})[0]
 	keys := slices.Compact(slices.Sorted(slices.Values(append(Keys(), strings.Repeat("\xff", sqllock.MaxKey)))))
 	var leases []*sqllock.Lease
 	for _, key := range keys {
@@ -136,25 +105,25 @@ func ticketsKeys[Tx any](e *Env[Tx]) {
 		leases = append(leases, lease)
 	}
 	s, err := fairlock.New(l).Semaphore(keys[0], 1)
-	e.must(err)
+	e.Check(err)
 	permit, err := s.TryAcquire(e.Ctx, 1)
-	e.must(err)
+	e.Check(err)
 	if permit.Term() != s.Term(permit.Token()) || permit.Term() == fairlock.New(l).Term(keys[0], permit.Token()) {
 		e.Error("the kinds' terms are mixed up")
 	}
-	plain := e.acquire(l, keys[0])
+	plain := e.TryAcquire(l, keys[0])
 	for _, lease := range append(leases, permit, plain) {
-		e.must(lease.Release(e.Ctx))
+		e.Check(lease.Release(e.Ctx))
 	}
-	if n := e.tickets(); n != 0 {
+	if n := e.Tickets(); n != 0 {
 		e.Errorf("%d rows are left", n)
 	}
 }
 
 // ticketsTry checks that a failed try reports the holder, and does not overtake waiting calls.
 func ticketsTry[Tx any](e *Env[Tx]) {
-	l := fairlock.New(e.lockers(1, sqllock.Options{Holder: "first"})[0])
-	other := fairlock.New(e.lockers(1, sqllock.Options{Holder: "second"})[0])
+	l := fairlock.New(e.Lockers(1, sqllock.Options{Holder: "first"})[0])
+	other := fairlock.New(e.Lockers(1, sqllock.Options{Holder: "second"})[0])
 	held := func(what string, err error, by *sqllock.Lease) {
 		e.Helper()
 		h := (*sqllock.HeldError)(nil)
@@ -163,12 +132,12 @@ func ticketsTry[Tx any](e *Env[Tx]) {
 		}
 	}
 	lease, err := l.TryAcquireShared(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	_, err = other.TryAcquire(e.Ctx, "key")
 	held("alone beside a shared one", err, lease)
 	beside, err := other.TryAcquireShared(e.Ctx, "key")
-	e.must(err)
-	e.must(beside.Release(e.Ctx))
+	e.Check(err)
+	e.Check(beside.Release(e.Ctx))
 	got := make(chan *sqllock.Lease)
 	go func() {
 		writer, err := other.Acquire(e.Ctx, "key")
@@ -177,13 +146,13 @@ func ticketsTry[Tx any](e *Env[Tx]) {
 		}
 		got <- writer
 	}()
-	e.Eventually("the writer stands in line", func() bool { return e.tickets() == 2 })
+	e.Eventually("the writer stands in line", func() bool { return e.Tickets() == 2 })
 	_, err = l.TryAcquireShared(e.Ctx, "key")
 	held("shared, behind a writer that waits", err, lease)
-	if n := e.tickets(); n != 2 {
+	if n := e.Tickets(); n != 2 {
 		e.Errorf("those who tried have left %d rows", n-2)
 	}
-	e.must(lease.Release(e.Ctx))
+	e.Check(lease.Release(e.Ctx))
 	writer := <-got
 	if writer == nil {
 		return
@@ -191,10 +160,10 @@ func ticketsTry[Tx any](e *Env[Tx]) {
 	if err := lease.Release(e.Ctx); err != nil {
 		e.Errorf("released again: %v", err)
 	}
-	e.must(writer.Release(e.Ctx))
+	e.Check(writer.Release(e.Ctx))
 	// A dead holder does not block.
 	dead, err := l.TryAcquire(e.Ctx, "key", sqllock.AcquireOptions{TTL: 300 * time.Millisecond, NoRenewal: true})
-	e.must(err)
+	e.Check(err)
 	<-dead.Context().Done()
 	if cause := context.Cause(dead.Context()); !errors.Is(cause, sqllock.ErrLost) {
 		e.Errorf("the lease ended with %v", cause)
@@ -213,24 +182,24 @@ func ticketsTry[Tx any](e *Env[Tx]) {
 	if err := next.Context().Err(); err != nil {
 		e.Errorf("a late release ended the next lease: %v", err)
 	}
-	e.must(next.Release(e.Ctx))
+	e.Check(next.Release(e.Ctx))
 }
 
 // ticketsTokens checks that tokens increase across every change to the key's row.
 func ticketsTokens[Tx any](e *Env[Tx]) {
-	l := e.lockers(1, sqllock.Options{})[0]
+	l := e.Lockers(1, sqllock.Options{})[0]
 	s, err := fairlock.New(l).Semaphore("key", 2)
-	e.must(err)
+	e.Check(err)
 	var last int64
 	next := func(what string) {
 		e.Helper()
 		lease, err := s.TryAcquire(e.Ctx, 1)
-		e.must(err)
+		e.Check(err)
 		if lease.Token() <= last {
 			e.Errorf("%s: token %d after %d", what, lease.Token(), last)
 		}
 		last = lease.Token()
-		e.must(lease.Release(e.Ctx))
+		e.Check(lease.Release(e.Ctx))
 	}
 	next("first")
 	next("again")
@@ -258,17 +227,4 @@ func ticketsTokens[Tx any](e *Env[Tx]) {
 		})
 	}
 	wg.Wait()
-}
-
-// Pooled keeps its connections open. With the default of two idle connections, each of hundreds
-// of statements would open a new one.
-func Pooled() Handle[*sql.Tx] {
-	h := SQL()
-	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) Pool[*sql.Tx] {
-		tb.Helper()
-		pool := dbtest.OpenSQL(tb, dsn)
-		pool.SetMaxIdleConns(16)
-		return SQLPool(tb, pool, opts...)
-	}
-	return h
 }

@@ -36,7 +36,7 @@ func crash(lease *sqllock.Lease, alive func() bool) {
 // ticketsContended lets goroutines of three processes compete for one exclusive key; some
 // holders crash.
 func ticketsContended[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(3, sqllock.Options{})
+	lockers := e.Lockers(3, sqllock.Options{})
 	rec, seen := history.New(), &stays{}
 	var wg sync.WaitGroup
 	for i := range 64 {
@@ -102,9 +102,9 @@ func (e *Env[Tx]) judged(s *stays) {
 // ticketsOrder checks that grants come in the order in which the tickets were committed, from
 // whichever process.
 func ticketsOrder[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(3, sqllock.Options{})
+	lockers := e.Lockers(3, sqllock.Options{})
 	first, err := fairlock.New(lockers[0]).Acquire(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	var mu sync.Mutex
 	var got []int
 	var wg sync.WaitGroup
@@ -121,9 +121,9 @@ func ticketsOrder[Tx any](e *Env[Tx]) {
 				e.Error(err)
 			}
 		})
-		e.Eventually("it stands in line", func() bool { return e.tickets() == i+2 })
+		e.Eventually("it stands in line", func() bool { return e.Tickets() == i+2 })
 	}
-	e.must(first.Release(e.Ctx))
+	e.Check(first.Release(e.Ctx))
 	wg.Wait()
 	if !slices.IsSorted(got) || len(got) != n {
 		e.Errorf("the order was %v", got)
@@ -133,7 +133,7 @@ func ticketsOrder[Tx any](e *Env[Tx]) {
 // ticketsShares lets clients of all processes return at once and checks that each gets the lock
 // again and again: none starves. ticketsContended checks that none is overtaken.
 func ticketsShares[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(3, sqllock.Options{})
+	lockers := e.Lockers(3, sqllock.Options{})
 	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
 	counts := make([]atomic.Int64, 16)
@@ -169,10 +169,10 @@ func ticketsDead[Tx any](e *Env[Tx]) {
 	doomed := e.Handle.Open(e.T, e.DSN)
 	other := *e
 	other.Pool = doomed
-	gone := fairlock.New(other.lockers(1, sqllock.Options{TTL: ttl})[0])
-	l := fairlock.New(e.lockers(1, sqllock.Options{})[0])
+	gone := fairlock.New(other.Lockers(1, sqllock.Options{TTL: ttl})[0])
+	l := fairlock.New(e.Lockers(1, sqllock.Options{})[0])
 	lost, err := gone.Acquire(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	ctx, cancel := context.WithCancel(e.Ctx)
 	var wg sync.WaitGroup
 	for i := range 3 { // these wait and die
@@ -181,7 +181,7 @@ func ticketsDead[Tx any](e *Env[Tx]) {
 				e.Error("a lock was granted without a database")
 			}
 		})
-		e.Eventually("it stands in line", func() bool { return e.tickets() == i+2 })
+		e.Eventually("it stands in line", func() bool { return e.Tickets() == i+2 })
 	}
 	got := make(chan error)
 	go func() {
@@ -194,14 +194,14 @@ func ticketsDead[Tx any](e *Env[Tx]) {
 		}
 		got <- err
 	}()
-	e.Eventually("the last one stands in line", func() bool { return e.tickets() == 5 })
+	e.Eventually("the last one stands in line", func() bool { return e.Tickets() == 5 })
 	go doomed.Close() // some pools wait for statements in progress
 	if err := <-got; err != nil {
 		e.Error(err)
 	}
 	cancel()
 	wg.Wait()
-	if n := e.tickets(); n != 0 {
+	if n := e.Tickets(); n != 0 {
 		e.Errorf("%d rows are left", n)
 	}
 }
@@ -209,9 +209,9 @@ func ticketsDead[Tx any](e *Env[Tx]) {
 // ticketsCancelled checks that cancelled calls leave no ticket in the queue, and that the lock
 // does not get stuck.
 func ticketsCancelled[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(2, sqllock.Options{})
+	lockers := e.Lockers(2, sqllock.Options{})
 	first, err := fairlock.New(lockers[0]).Acquire(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	var wg sync.WaitGroup
 	for i := range 40 { // at any moment
 		wg.Go(func() {
@@ -223,7 +223,7 @@ func ticketsCancelled[Tx any](e *Env[Tx]) {
 		})
 	}
 	wg.Wait()
-	e.Eventually("only the holder is left", func() bool { return e.tickets() == 1 })
+	e.Eventually("only the holder is left", func() bool { return e.Tickets() == 1 })
 	behind := make(chan error)
 	for i := range 2 { // the first one leaves, the second one gets the lock
 		ctx, cancel := context.WithCancel(e.Ctx)
@@ -234,18 +234,18 @@ func ticketsCancelled[Tx any](e *Env[Tx]) {
 			}
 			behind <- err
 		}()
-		e.Eventually("it stands in line", func() bool { return e.tickets() == i+2 })
+		e.Eventually("it stands in line", func() bool { return e.Tickets() == i+2 })
 		if i == 0 {
 			e.Cleanup(cancel)
 			continue
 		}
-		e.must(first.Release(e.Ctx))
+		e.Check(first.Release(e.Ctx))
 		if err := errors.Join(<-behind, <-behind); err != nil {
 			e.Error(err)
 		}
 		cancel()
 	}
-	if n := e.tickets(); n != 0 {
+	if n := e.Tickets(); n != 0 {
 		e.Errorf("%d rows are left", n)
 	}
 	e.Eventually("no connection is out", func() bool { return e.InUse() == 0 })
@@ -254,9 +254,9 @@ func ticketsCancelled[Tx any](e *Env[Tx]) {
 // ticketsThousand checks that a waiting call costs a row and no connection.
 func ticketsThousand[Tx any](e *Env[Tx]) {
 	dbtest.NotUnderRace(e, "a thousand waiters are too many for it")
-	l := fairlock.New(e.lockers(1, sqllock.Options{TTL: 9 * time.Second})[0])
+	l := fairlock.New(e.Lockers(1, sqllock.Options{TTL: 9 * time.Second})[0])
 	first, err := l.Acquire(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	ctx, cancel := context.WithCancel(e.Ctx)
 	var wg sync.WaitGroup
 	n := e.many(1000)
@@ -271,7 +271,7 @@ func ticketsThousand[Tx any](e *Env[Tx]) {
 	count := func(want int) func() bool {
 		return func() bool {
 			busiest = max(busiest, e.InUse())
-			return e.tickets() == want
+			return e.Tickets() == want
 		}
 	}
 	e.Eventually("all stand in line", count(n+1))
@@ -289,14 +289,14 @@ func ticketsThousand[Tx any](e *Env[Tx]) {
 	cancel()
 	wg.Wait()
 	e.Eventually("only the holder is left", count(1))
-	e.must(first.Release(e.Ctx))
+	e.Check(first.Release(e.Ctx))
 }
 
 // ticketsClosed checks that a closed Locker releases everything.
 func ticketsClosed[Tx any](e *Env[Tx]) {
-	l := e.lockers(1, sqllock.Options{})[0]
+	l := e.Lockers(1, sqllock.Options{})[0]
 	lease, err := fairlock.New(l).Acquire(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	answers := make(chan error, 9)
 	for i := range 9 {
 		go func() {
@@ -304,10 +304,10 @@ func ticketsClosed[Tx any](e *Env[Tx]) {
 			answers <- err
 		}()
 		if i == 4 { // the other calls may still be on their way
-			e.Eventually("some stand in line", func() bool { return e.tickets() > 1 })
+			e.Eventually("some stand in line", func() bool { return e.Tickets() > 1 })
 		}
 	}
-	e.must(l.Close(e.Ctx))
+	e.Check(l.Close(e.Ctx))
 	for range 9 {
 		if err := <-answers; !errors.Is(err, sqllock.ErrClosed) {
 			e.Errorf("a call that waited: %v", err)
@@ -319,7 +319,7 @@ func ticketsClosed[Tx any](e *Env[Tx]) {
 	if _, err := fairlock.New(l).Acquire(e.Ctx, "key"); !errors.Is(err, sqllock.ErrClosed) {
 		e.Errorf("a call afterwards: %v", err)
 	}
-	if n := e.tickets(); n != 0 {
+	if n := e.Tickets(); n != 0 {
 		e.Errorf("%d rows are left", n)
 	}
 }

@@ -25,28 +25,28 @@ func (e *Env[Tx]) underTerms(l *sqllock.Locker[Tx], key string, terms ...sqllock
 // ticketsGuard checks that a holder's transaction commits, also beside others that share the
 // lock, and that a stale holder's transaction does not.
 func ticketsGuard[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(2, sqllock.Options{})
+	lockers := e.Lockers(2, sqllock.Options{})
 	l, other := lockers[0], lockers[1]
 	s, err := fairlock.New(l).Semaphore("key", 2)
-	e.must(err)
+	e.Check(err)
 	one, err := fairlock.New(l).AcquireShared(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	two, err := fairlock.New(other).AcquireShared(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	permit, err := s.Acquire(e.Ctx, 2)
-	e.must(err)
-	plain := e.acquire(l, "key")
-	e.must(e.underTerms(other, "all", permit.Term(), two.Term(), plain.Term(), one.Term()))
+	e.Check(err)
+	plain := e.TryAcquire(l, "key")
+	e.Check(e.underTerms(other, "all", permit.Term(), two.Term(), plain.Term(), one.Term()))
 	if e.Effects("all") != 1 {
 		e.Error("the effect is missing")
 	}
 	if c := e.DB.Capabilities(); c.RowLocks && !c.MultiPrimary { // side by side
-		tx := e.begin(sql.LevelDefault)
-		e.must(l.Guard(e.Ctx, tx, one.Term()))
-		e.must(e.underTerms(l, "beside", one.Term(), two.Term()))
-		e.end(tx, true)
+		tx := e.BeginTx(sql.LevelDefault)
+		e.Check(l.Guard(e.Ctx, tx, one.Term()))
+		e.Check(e.underTerms(l, "beside", one.Term(), two.Term()))
+		e.EndTx(tx, true)
 	}
-	e.must(two.Release(e.Ctx))
+	e.Check(two.Release(e.Ctx))
 	lost := func(what string, term sqllock.Term) {
 		e.Helper()
 		err := e.underTerms(l, what, term)
@@ -68,43 +68,43 @@ func ticketsGuard[Tx any](e *Env[Tx]) {
 	lost("waiting", fairlock.New(l).Term("key", int64(e.Int(`SELECT token FROM holdfast_tickets WHERE granted_at IS NULL`))))
 	cancel()
 	<-waits
-	e.must(one.Release(e.Ctx))
+	e.Check(one.Release(e.Ctx))
 
 	stale, err := fairlock.New(l).Acquire(e.Ctx, "key", sqllock.AcquireOptions{TTL: 100 * time.Millisecond, NoRenewal: true})
-	e.must(err)
+	e.Check(err)
 	time.Sleep(150 * time.Millisecond)
-	e.must(e.underTerms(l, "nobody came", stale.Term())) // regardless of its context
+	e.Check(e.underTerms(l, "nobody came", stale.Term())) // regardless of its context
 	next, err := fairlock.New(other).Acquire(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	lost("taken over", stale.Term())
-	e.must(e.underTerms(other, "next", next.Term()))
+	e.Check(e.underTerms(other, "next", next.Term()))
 	for _, lease := range []*sqllock.Lease{next, permit, plain} {
-		e.must(lease.Release(e.Ctx))
+		e.Check(lease.Release(e.Ctx))
 	}
 }
 
 // ticketsGuardedStays checks that no other call acquires the lock during a guarded transaction,
 // though the ticket has expired; the release waits for the transaction.
 func ticketsGuardedStays[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(2, sqllock.Options{})
+	lockers := e.Lockers(2, sqllock.Options{})
 	l, other := lockers[0], fairlock.New(lockers[1])
 	lease, err := fairlock.New(l).AcquireShared(e.Ctx, "key", sqllock.AcquireOptions{TTL: 200 * time.Millisecond, NoRenewal: true})
-	e.must(err)
+	e.Check(err)
 	if !e.DB.Capabilities().RowLocks { // where no other session can write during the transaction
-		tx := e.begin(sql.LevelDefault)
-		e.must(l.Guard(e.Ctx, tx, lease.Term()))
+		tx := e.BeginTx(sql.LevelDefault)
+		e.Check(l.Guard(e.Ctx, tx, lease.Term()))
 		time.Sleep(300 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(e.Ctx, 300*time.Millisecond)
 		defer cancel()
 		if next, err := other.Acquire(ctx, "key"); err == nil {
 			e.Errorf("granted beside a guarded transaction: %v", next)
 		}
-		e.must(e.Effect(e.Ctx, tx, "key"))
-		e.end(tx, true)
+		e.Check(e.Effect(e.Ctx, tx, "key"))
+		e.EndTx(tx, true)
 		return
 	}
-	tx := e.begin(sql.LevelDefault)
-	e.must(l.Guard(e.Ctx, tx, lease.Term()))
+	tx := e.BeginTx(sql.LevelDefault)
+	e.Check(l.Guard(e.Ctx, tx, lease.Term()))
 	e.Eventually("the claim has expired", func() bool {
 		return e.Int(`SELECT COUNT(*) FROM holdfast_tickets WHERE expires_at <= $1`, e.Now()) == 1
 	})
@@ -126,8 +126,8 @@ func ticketsGuardedStays[Tx any](e *Env[Tx]) {
 		e.Fatalf("granted beside a guarded transaction: %v", next)
 	case <-time.After(300 * time.Millisecond):
 	}
-	e.must(e.Effect(e.Ctx, tx, "key"))
-	e.end(tx, true)
+	e.Check(e.Effect(e.Ctx, tx, "key"))
+	e.EndTx(tx, true)
 	next := <-got
 	if next == nil {
 		return
@@ -135,35 +135,35 @@ func ticketsGuardedStays[Tx any](e *Env[Tx]) {
 	if e.Effects("key") != 1 {
 		e.Error("the guarded effect is missing")
 	}
-	e.must(next.Release(e.Ctx))
+	e.Check(next.Release(e.Ctx))
 }
 
 // ticketsGuardSnapshot checks that a snapshot older than the grant is refused, because it may
 // not show the previous holder's writes.
 func ticketsGuardSnapshot[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(2, sqllock.Options{})
+	lockers := e.Lockers(2, sqllock.Options{})
 	l, other := lockers[0], lockers[1]
 	before, err := fairlock.New(other).Acquire(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	level := sql.LevelRepeatableRead
 	if e.Engine == dbtest.SQLite {
 		level = sql.LevelDefault
 	}
-	tx := e.begin(level)
+	tx := e.BeginTx(level)
 	q, err := e.DB.Access().Join(tx)
-	e.must(err)
+	e.Check(err)
 	rows, err := q.Query(e.Ctx, e.Rebind(`SELECT COUNT(*) FROM effects WHERE k = $1`), []byte("key"))
-	e.must(err)
+	e.Check(err)
 	for rows.Next() { // reads all rows, so that the snapshot is taken
 	}
-	e.must(rows.Close())
-	e.must(e.underTerms(other, "key", before.Term()))
-	e.must(before.Release(e.Ctx))
+	e.Check(rows.Close())
+	e.Check(e.underTerms(other, "key", before.Term()))
+	e.Check(before.Release(e.Ctx))
 	mine, err := fairlock.New(l).Acquire(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	if err := l.Guard(e.Ctx, tx, mine.Term()); !errors.Is(err, holdfast.ErrRetry) {
 		e.Errorf("an old snapshot: %v", err)
 	}
-	e.must(e.underTerms(l, "fresh", mine.Term()))
-	e.must(mine.Release(e.Ctx))
+	e.Check(e.underTerms(l, "fresh", mine.Term()))
+	e.Check(mine.Release(e.Ctx))
 }

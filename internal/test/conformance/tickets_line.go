@@ -23,12 +23,12 @@ func (e *Env[Tx]) standing(n int, acquire func(ctx context.Context) (*sqllock.Le
 		lease, err := acquire(ctx)
 		arrived <- arrival{lease: lease, err: err}
 	}()
-	e.Eventually("it stands in line", func() bool { return e.tickets() == n })
+	e.Eventually("it stands in line", func() bool { return e.Tickets() == n })
 	return arrived, cancel
 }
 
 func ticketsLine[Tx any](e *Env[Tx]) {
-	one, two := e.lockers(1, sqllock.Options{Holder: "one"})[0], e.lockers(1, sqllock.Options{Holder: "two"})[0]
+	one, two := e.Lockers(1, sqllock.Options{Holder: "one"})[0], e.Lockers(1, sqllock.Options{Holder: "two"})[0]
 	if line, err := fairlock.New(one).Queue(e.Ctx, "k"); err != nil || line.Key != "k" || len(line.Tickets) != 0 {
 		e.Fatalf("nobody was there: %+v, %v", line, err)
 	}
@@ -36,11 +36,11 @@ func ticketsLine[Tx any](e *Env[Tx]) {
 		e.Errorf("got %v", err)
 	}
 	shared, err := fairlock.New(one).AcquireShared(e.Ctx, "k")
-	e.must(err)
+	e.Check(err)
 	alone, leave := e.standing(2, func(ctx context.Context) (*sqllock.Lease, error) { return fairlock.New(two).Acquire(ctx, "k") })
 	behind, leaveBehind := e.standing(3, func(ctx context.Context) (*sqllock.Lease, error) { return fairlock.New(one).AcquireShared(ctx, "k") })
 	line, err := fairlock.New(two).Queue(e.Ctx, "k")
-	e.must(err)
+	e.Check(err)
 	if len(line.Tickets) != 3 || line.Permits != 0 {
 		e.Fatalf("got %+v", line)
 	}
@@ -62,9 +62,9 @@ func ticketsLine[Tx any](e *Env[Tx]) {
 	leaveBehind()
 	<-alone
 	if a := <-behind; a.err == nil {
-		e.must(a.lease.Release(e.Ctx))
+		e.Check(a.lease.Release(e.Ctx))
 	}
-	e.must(shared.Release(e.Ctx))
+	e.Check(shared.Release(e.Ctx))
 	e.Eventually("all have left", func() bool { // a call that gave up is removed in the background
 		line, err := fairlock.New(one).Queue(e.Ctx, "k")
 		return err == nil && len(line.Tickets) == 0
@@ -72,17 +72,17 @@ func ticketsLine[Tx any](e *Env[Tx]) {
 }
 
 func ticketsLines[Tx any](e *Env[Tx]) {
-	l := e.lockers(1, sqllock.Options{})[0]
+	l := e.Lockers(1, sqllock.Options{})[0]
 	keys := []string{"a", "a/", "a/1", "a/2\x00", "a/2", "a/\xff", "b"}
 	for _, k := range keys {
 		for range 2 {
 			_, err := fairlock.New(l).AcquireShared(e.Ctx, k)
-			e.must(err)
+			e.Check(err)
 		}
 		s, err := fairlock.New(l).Semaphore(k, 3)
-		e.must(err)
+		e.Check(err)
 		_, err = s.Acquire(e.Ctx, 2)
-		e.must(err)
+		e.Check(err)
 	}
 	slices.Sort(keys)
 	for _, prefix := range []string{"", "a", "a/", "a/\xff", "c"} {
@@ -93,14 +93,14 @@ func ticketsLines[Tx any](e *Env[Tx]) {
 			}
 		}
 		for line, err := range fairlock.New(l).Queues(e.Ctx, prefix) {
-			e.must(err)
+			e.Check(err)
 			fair = append(fair, line.Key)
 			if len(line.Tickets) != 2 || line.Permits != 0 {
 				e.Errorf("got %+v", line)
 			}
 		}
 		for line, err := range fairlock.New(l).Semaphores(e.Ctx, prefix) {
-			e.must(err)
+			e.Check(err)
 			permits = append(permits, line.Key)
 			if len(line.Tickets) != 1 || line.Permits != 3 || line.Tickets[0].Permits != 2 || !line.Tickets[0].Held {
 				e.Errorf("got %+v", line)
@@ -116,9 +116,9 @@ func ticketsLines[Tx any](e *Env[Tx]) {
 }
 
 func ticketsForceRelease[Tx any](e *Env[Tx]) {
-	l, operator := e.lockers(1, sqllock.Options{Holder: "worker", TTL: 3 * time.Second})[0], e.lockers(1, sqllock.Options{Holder: "operator"})[0]
+	l, operator := e.Lockers(1, sqllock.Options{Holder: "worker", TTL: 3 * time.Second})[0], e.Lockers(1, sqllock.Options{Holder: "operator"})[0]
 	s, err := fairlock.New(operator).Semaphore("k", 2)
-	e.must(err)
+	e.Check(err)
 	for _, reason := range []string{"", strings.Repeat("r", sqllock.MaxReason+1)} {
 		_, err := fairlock.New(operator).ForceRelease(e.Ctx, "k", 1, reason)
 		_, sem := s.ForceRelease(e.Ctx, 1, reason)
@@ -127,7 +127,7 @@ func ticketsForceRelease[Tx any](e *Env[Tx]) {
 		}
 	}
 	lease, err := fairlock.New(l).Acquire(e.Ctx, "k")
-	e.must(err)
+	e.Check(err)
 	if had, err := fairlock.New(operator).ForceRelease(e.Ctx, "k", lease.Token()-1, "nobody's"); had || err != nil {
 		e.Errorf("a token that nobody has: %v, %v", had, err)
 	}
@@ -140,21 +140,21 @@ func ticketsForceRelease[Tx any](e *Env[Tx]) {
 		e.Fatal(had, err)
 	}
 	a := <-next
-	e.must(a.err)
+	e.Check(a.err)
 	if a.lease.Token() <= lease.Token() {
 		e.Errorf("token %d after %d", a.lease.Token(), lease.Token())
 	}
 	if err := e.underTerms(l, "k", lease.Term()); !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("its guard says %v", err)
 	}
-	e.ended(lease, sqllock.ErrLost)
+	e.WantEnded(lease, sqllock.ErrLost)
 	if err := lease.Release(e.Ctx); !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("its release says %v", err)
 	}
 	line, err := fairlock.New(l).Queue(e.Ctx, "k")
-	e.must(err)
+	e.Check(err)
 	if got := fmt.Sprint(line.Forced.By, ", ", line.Forced.Reason); got != "operator, it hangs, ticket 7" || line.Forced.At.IsZero() {
 		e.Errorf("the record is %+v", line.Forced)
 	}
-	e.must(a.lease.Release(e.Ctx))
+	e.Check(a.lease.Release(e.Ctx))
 }

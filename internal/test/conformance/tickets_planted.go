@@ -50,7 +50,7 @@ func ticketsJudge[Tx any](e *Env[Tx]) {
 				hold = 5 * time.Millisecond
 			}
 			seen := &stays{}
-			e.storm(seen, e.lockersOn(db, 6, sqllock.Options{}), hold)
+			e.storm(seen, e.LockersOn(db, 6, sqllock.Options{}), hold)
 			found = strings.Join(seen.judge(), "\n")
 			if bug.name == "" || strings.Contains(found, bug.want) || hold > 10*time.Second {
 				break
@@ -92,7 +92,7 @@ func (e *Env[Tx]) storm(seen *stays, lockers []*sqllock.Locker[Tx], hold time.Du
 				cancel()
 			}
 		})
-		e.Eventually("it has asked", func() bool { return e.tickets() > i || in.Load() != 1 })
+		e.Eventually("it has asked", func() bool { return e.Tickets() > i || in.Load() != 1 })
 	}
 	wg.Wait()
 }

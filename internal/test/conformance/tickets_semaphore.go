@@ -13,7 +13,7 @@ import (
 // calls do use several at a time.
 func ticketsContendedSemaphore[Tx any](e *Env[Tx]) {
 	const permits = 5
-	lockers := e.lockers(3, sqllock.Options{})
+	lockers := e.Lockers(3, sqllock.Options{})
 	seen := &stays{}
 	var wg sync.WaitGroup
 	for i := range 48 {
@@ -58,15 +58,15 @@ func ticketsContendedSemaphore[Tx any](e *Env[Tx]) {
 
 // ticketsCapacity checks that one key has one number of permits.
 func ticketsCapacity[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(2, sqllock.Options{})
+	lockers := e.Lockers(2, sqllock.Options{})
 	three, err := fairlock.New(lockers[0]).Semaphore("key", 3)
-	e.must(err)
+	e.Check(err)
 	four, err := fairlock.New(lockers[1]).Semaphore("key", 4)
-	e.must(err)
+	e.Check(err)
 	same, err := fairlock.New(lockers[0]).Semaphore("key", 4) // in the process of the others
-	e.must(err)
+	e.Check(err)
 	lease, err := three.Acquire(e.Ctx, 1)
-	e.must(err)
+	e.Check(err)
 	for _, s := range []*fairlock.Semaphore[Tx]{four, same} {
 		_, err := s.Acquire(e.Ctx, 1)
 		_, tried := s.TryAcquire(e.Ctx, 1)
@@ -77,42 +77,42 @@ func ticketsCapacity[Tx any](e *Env[Tx]) {
 			}
 		}
 	}
-	if n := e.tickets(); n != 1 {
+	if n := e.Tickets(); n != 1 {
 		e.Errorf("%d rows", n)
 	}
-	e.must(lease.Release(e.Ctx))
+	e.Check(lease.Release(e.Ctx))
 	for _, ask := range []func() (*sqllock.Lease, error){
 		func() (*sqllock.Lease, error) { return four.Acquire(e.Ctx, 4) },
 		func() (*sqllock.Lease, error) { return four.TryAcquire(e.Ctx, 4) },
 	} { // no ticket is left, or no live one
 		lease, err = ask()
-		e.must(err)
-		e.must(lease.Release(e.Ctx))
+		e.Check(err)
+		e.Check(lease.Release(e.Ctx))
 		dead, err := three.Acquire(e.Ctx, 1, sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
-		e.must(err)
+		e.Check(err)
 		<-dead.Context().Done()
 		e.Eventually("it has expired", func() bool {
 			return e.Int(`SELECT COUNT(*) FROM holdfast_tickets WHERE expires_at > $1`, e.Now()) == 0
 		})
 	}
 	lease, err = four.Acquire(e.Ctx, 1)
-	e.must(err)
-	e.must(lease.Release(e.Ctx))
+	e.Check(err)
+	e.Check(lease.Release(e.Ctx))
 }
 
 // ticketsWeights checks that a call for many units is not overtaken by calls for few.
 func ticketsWeights[Tx any](e *Env[Tx]) {
-	l := e.lockers(1, sqllock.Options{})[0]
+	l := e.Lockers(1, sqllock.Options{})[0]
 	s, err := fairlock.New(l).Semaphore("key", 3)
-	e.must(err)
+	e.Check(err)
 	one, err := s.Acquire(e.Ctx, 1)
-	e.must(err)
+	e.Check(err)
 	two, err := s.TryAcquire(e.Ctx, 2)
-	e.must(err)
+	e.Check(err)
 	if _, err := s.TryAcquire(e.Ctx, 1); !errors.Is(err, sqllock.ErrHeld) {
 		e.Errorf("a fourth permit of three: %v", err)
 	}
-	e.must(two.Release(e.Ctx))
+	e.Check(two.Release(e.Ctx))
 	got := make(chan *sqllock.Lease)
 	go func() {
 		lease, err := s.Acquire(e.Ctx, 3)
@@ -121,7 +121,7 @@ func ticketsWeights[Tx any](e *Env[Tx]) {
 		}
 		got <- lease
 	}()
-	e.Eventually("it stands in line", func() bool { return e.tickets() == 2 })
+	e.Eventually("it stands in line", func() bool { return e.Tickets() == 2 })
 	if _, err := s.TryAcquire(e.Ctx, 1); !errors.Is(err, sqllock.ErrHeld) {
 		e.Errorf("past one that waits: %v", err)
 	}
@@ -130,8 +130,8 @@ func ticketsWeights[Tx any](e *Env[Tx]) {
 		e.Fatalf("3 permits of 3 beside 1: %v", lease)
 	case <-time.After(50 * time.Millisecond):
 	}
-	e.must(one.Release(e.Ctx))
+	e.Check(one.Release(e.Ctx))
 	if lease := <-got; lease != nil {
-		e.must(lease.Release(e.Ctx))
+		e.Check(lease.Release(e.Ctx))
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 // ticketsReaders checks that any number of readers share the lock at one time, in all processes.
 func ticketsReaders[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(3, sqllock.Options{})
+	lockers := e.Lockers(3, sqllock.Options{})
 	writer, err := fairlock.New(lockers[0]).Acquire(e.Ctx, "key")
-	e.must(err)
+	e.Check(err)
 	const n = 24
 	var in, all sync.WaitGroup
 	in.Add(n)
@@ -35,15 +35,15 @@ func ticketsReaders[Tx any](e *Env[Tx]) {
 			e.leaves(lease)
 		})
 	}
-	e.Eventually("they stand in line", func() bool { return e.tickets() == n+1 })
-	e.must(writer.Release(e.Ctx))
+	e.Eventually("they stand in line", func() bool { return e.Tickets() == n+1 })
+	e.Check(writer.Release(e.Ctx))
 	all.Wait()
 }
 
 // ticketsWriter lets readers come and go, so that one always holds the lock. A writer gets the
 // lock before every reader that called later.
 func ticketsWriter[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(3, sqllock.Options{})
+	lockers := e.Lockers(3, sqllock.Options{})
 	ctx, stop := context.WithCancel(e.Ctx)
 	var tokens, readers sync.Map
 	var wg sync.WaitGroup
@@ -90,7 +90,7 @@ func ticketsWriter[Tx any](e *Env[Tx]) {
 
 // ticketsContendedShared runs readers and writers of three processes.
 func ticketsContendedShared[Tx any](e *Env[Tx]) {
-	lockers := e.lockers(3, sqllock.Options{})
+	lockers := e.Lockers(3, sqllock.Options{})
 	seen := &stays{}
 	var wg sync.WaitGroup
 	for i := range 32 {
@@ -135,8 +135,8 @@ func ticketsContendedShared[Tx any](e *Env[Tx]) {
 // ticketsNested checks that a call that would wait for itself is refused, where this can be
 // known.
 func ticketsNested[Tx any](e *Env[Tx]) {
-	l := e.lockers(1, sqllock.Options{})[0]
-	other := e.lockers(1, sqllock.Options{})[0]
+	l := e.Lockers(1, sqllock.Options{})[0]
+	other := e.Lockers(1, sqllock.Options{})[0]
 	fair := fairlock.New(l)
 	refused := func(what string, lease *sqllock.Lease, err error, by *sqllock.Lease) {
 		e.Helper()
@@ -167,19 +167,19 @@ func ticketsNested[Tx any](e *Env[Tx]) {
 			})
 		})
 	})
-	e.must(err)
+	e.Check(err)
 	s, err := fairlock.New(l).Semaphore("key", 3)
-	e.must(err)
-	e.must(s.Do(e.Ctx, 2, func(mine *sqllock.Lease) error {
+	e.Check(err)
+	e.Check(s.Do(e.Ctx, 2, func(mine *sqllock.Lease) error {
 		more, err := s.Acquire(mine.Context(), 2)
 		refused("2 of 3 and 2 more", more, err, mine)
 		return s.Do(mine.Context(), 1, func(*sqllock.Lease) error { return nil })
 	}))
 	// A lease that has ended does not block.
 	mine, err := fair.AcquireShared(e.Ctx, "key")
-	e.must(err)
-	e.must(mine.Release(e.Ctx))
+	e.Check(err)
+	e.Check(mine.Release(e.Ctx))
 	up, err := fair.Acquire(context.WithoutCancel(mine.Context()), "key")
-	e.must(err)
-	e.must(up.Release(e.Ctx))
+	e.Check(err)
+	e.Check(up.Release(e.Ctx))
 }

@@ -83,17 +83,17 @@ func boundedWaits[Tx any](e *Env[Tx], _ string) {
 	twice := holdfast.TxOptions{LockTimeout: long, Attempts: 2}
 	tx := func(call func(tx Tx) error) error {
 		e.Helper()
-		tx := e.begin(sql.LevelDefault)
+		tx := e.BeginTx(sql.LevelDefault)
 		err := call(tx)
 		_ = e.End(e.Ctx, tx, false)
 		return err
 	}
 
-	release := hold(e, "held")
+	release := e.HoldKey("held")
 	_, err := e.Do(s, Op("held"))
 	e.wantsOne("Do on a held key", err, idempotency.ErrInProgress)
 	e.wantsOne("DoTx on a held key", tx(func(tx Tx) error {
-		_, err := e.doTx(s, tx, Op("held"))
+		_, err := e.DoTx(s, tx, Op("held"))
 		return err
 	}), idempotency.ErrInProgress)
 	release()
@@ -158,8 +158,8 @@ func (e *Env[Tx]) boundedLocks(tx func(call func(tx Tx) error) error) {
 	e.wantsOne("TryAcquire", err, sqllock.ErrHeld, holdfast.ErrRetry)
 	_ = other.Rollback()
 
-	holder := e.begin(sql.LevelDefault)
-	defer e.end(holder, false)
+	holder := e.BeginTx(sql.LevelDefault)
+	defer e.EndTx(holder, false)
 	rowLocks := e.RowLocker()
 	if err := rowLocks.LockTx(e.Ctx, holder, "key", rowlock.NoWait); err != nil {
 		e.Fatal(err)
@@ -231,13 +231,13 @@ func endedSession[Tx any](e *Env[Tx], setting string) {
 		}
 	}
 	runs, ends = 0, 100
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	_, err := idempotency.DoTx(e.Ctx, e.Store(idempotency.Options{}), tx, Op("tx"), func(ctx context.Context, tx Tx) (string, error) {
 		return "", idle("tx")(ctx, tx)
 	})
-	e.gone(tx)
+	e.WantRolledBack(tx)
 	e.wantsOne("DoTx", err, holdfast.ErrRetry)
-	tx = e.begin(sql.LevelDefault)
+	tx = e.BeginTx(sql.LevelDefault)
 	if err := idle("commit")(e.Ctx, tx); err != nil {
 		e.Fatal(err)
 	}

@@ -68,24 +68,24 @@ func rowsLeftOpen[Tx any](e *Env[Tx]) {
 		_, err := leave("intx")(ctx, tx)
 		return err
 	}))
-	_, err = e.refunds().Do(e.Ctx, Refund{No: "row", Amount: 1}, func(ctx context.Context, tx Tx) error {
+	_, err = e.Refunds().Do(e.Ctx, Refund{No: "row", Amount: 1}, func(ctx context.Context, tx Tx) error {
 		_, err := leave("row")(ctx, tx)
 		return err
 	})
 	wants("row", err)
-	tx := e.begin(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelDefault)
 	_, err = idempotency.DoTx(e.Ctx, s, tx, Op("dotx"), leave("dotx"))
 	if err != nil {
-		e.gone(tx)
+		e.WantRolledBack(tx)
 	} else {
-		e.end(tx, true)
+		e.EndTx(tx, true)
 	}
 	if e.InnoDB() && errors.Is(err, holdfast.ErrTxLost) && strings.Contains(err.Error(), "rows were left open") {
 		err = holdfast.ErrRowsOpen // the driver closes the connection, and may have had another reason
 	}
 	wants("dotx", err)
 
-	tx = e.begin(sql.LevelDefault)
+	tx = e.BeginTx(sql.LevelDefault)
 	if err := e.leave(e.Ctx, tx, "commit"); err != nil {
 		e.Fatal(err)
 	}
