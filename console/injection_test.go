@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/hostile"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -41,11 +42,11 @@ func TestInjection(t *testing.T) {
 			}
 		}
 		evil := func() string {
-			all := append(conformance.Evil(), script)
+			all := append(hostile.Strings(), script)
 			next++
 			return all[next%len(all)]
 		}
-		for range len(conformance.Evil()) + 1 {
+		for range len(hostile.Strings()) + 1 {
 			for path, names := range map[string][]string{
 				"": {"begin", "after", "all", "done"}, "operations": {"state", "kind", "tenant", "name", "key", "after", "done"},
 				"operation": {"id", "done"}, "reaper": {"after"},
@@ -86,7 +87,7 @@ func TestInjection(t *testing.T) {
 
 // FuzzPages checks that no query makes a page fail or puts a script into it.
 func FuzzPages(f *testing.F) {
-	for _, v := range conformance.Evil() {
+	for _, v := range hostile.Strings() {
 		f.Add("key", v)
 		f.Add("after", hex.EncodeToString([]byte(v)))
 	}
