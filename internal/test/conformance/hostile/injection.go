@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -47,17 +46,6 @@ func Injection[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	}
 }
 
-// Evil returns values that would run as SQL in a statement built by concatenation. They use the
-// quotes of each engine and those of Holdfast's own templates.
-func Strings() []string {
-	return []string{
-		`'; DROP TABLE canary; --`, `"; DROP TABLE canary; --`, "`; DROP TABLE canary; -- ", `\'; DELETE FROM canary; -- `, `') ; DELETE FROM canary WHERE ('1'='1`,
-		`' OR '1'='1`, `1; DELETE FROM canary`, `$$; DELETE FROM canary; $$`, `$1`, `?`, `:a @a @@version`, `%_\`, `%s%[1]d`,
-		`{now}{records}{staged}{locks}{names}{table}`, `/*! DELETE FROM canary */`, `U&'\0027`, "\u02bc OR 1=1 --", "\xbf' OR 1=1 --", "a\x00'; DROP TABLE canary; --",
-		"\n; DELETE FROM canary; --\n",
-	}
-}
-
 // whole fails unless the tables are unchanged.
 func (e *env[Tx]) whole(what string) {
 	e.Helper()
@@ -65,9 +53,6 @@ func (e *env[Tx]) whole(what string) {
 		e.Fatalf("%q changed a table", what)
 	}
 }
-
-// plain reports whether a human-readable name may have this text.
-func plain(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // refuses fails unless err is an InputError that names field.
 func (e *env[Tx]) refuses(what, field string, err error) {
