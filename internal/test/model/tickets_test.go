@@ -12,8 +12,8 @@ var (
 	permits  = " -DWRITERS=0"
 )
 
-var claims = model{
-	file:  "claims.pml",
+var tickets = model{
+	file:  "tickets.pml",
 	short: 0,
 	small: []run{
 		{"Shared", guarded},

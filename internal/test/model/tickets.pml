@@ -7,39 +7,39 @@
  *
  *   locks(name, NULL, token)    anchor, top: a call that joins draws a token from it
  *   floor(token)                floor
- *   claims(name, token, owner, units, capacity, granted_at, expires_at)
+ *   tickets(name, token, owner, units, capacity, granted_at, expires_at)
  *                               there, tok, (attempt), UNITS, CAPACITY, given, left
  *
- * A claim (a ticket in the product) belongs to one attempt; its owner id is its index
- * here. aX and fX are exclusive row locks of the anchor and of the floor, rX of a
- * claim; fS and rS count the shared ones. A client is one call of one process. Its
- * units determine its kind: all of the capacity is an exclusive lock, or all permits
- * of a semaphore at once; 1 is a shared lock or one permit.
+ * A ticket belongs to one attempt; its owner id is its index here. aX and fX are
+ * exclusive row locks of the anchor and of the floor, rX of a ticket; fS and rS count
+ * the shared ones. A client is one call of one process. Its units determine its kind:
+ * all of the capacity is an exclusive lock, or all permits of a semaphore at once; 1
+ * is a shared lock or one permit.
  *
  * Time is modelled twice, TIMED=0 and TIMED=1, as in lease.pml. With PATIENT, and any
- * clock, only claims of clients that are gone expire, and no client gives up: so each
+ * clock, only tickets of clients that are gone expire, and no client gives up: so each
  * client that waits and does not die (DEATHS) must get its turn.
  *
- * A claim that has expired never lives again unless the clock steps back. Only for
- * that case do the statements that remove claims test the expiry twice.
+ * A ticket that has expired never lives again unless the clock steps back. Only for
+ * that case do the statements that remove tickets test the expiry twice.
  *
  * Properties; an assertion that fails has the name:
  *
- *   ROOM   Holders that trust their claims together have no more units than the
+ *   ROOM   Holders that trust their tickets together have no more units than the
  *          capacity: no other holder is beside an exclusive one, and at most N
- *          holders have N permits. It excludes a force-released claim, and applies
+ *          holders have N permits. It excludes a force-released ticket, and applies
  *          only with TIMED.
- *   TABLE  The granted claims in the table have no more units either, under any clock.
- *   FAIR   A claim is granted only when all live claims that committed a ticket
- *          before it have room beside it. So a waiting call is never overtaken by a
+ *   TABLE  The granted tickets in the table have no more units either, under any clock.
+ *   FAIR   A ticket is granted only when all live tickets that committed before it
+ *          have room beside it. So a waiting call is never overtaken by a
  *          call that blocks it: a writer by readers, a call for many permits by calls
  *          for few.
- *   GUARD  A guarded transaction commits only while its claim is there and no claim
- *          that conflicts with it is granted. A transaction under an exclusive claim
+ *   GUARD  A guarded transaction commits only while its ticket is there and no ticket
+ *          that conflicts with it is granted. A transaction under an exclusive ticket
  *          has read the writes of every other one.
  *   TOKEN  Tokens strictly increase in the order of commits.
- *   OVER   Neither a renewal nor a grant revives an expired claim.
- *   KEPT   A release succeeds only when no other claim got its units before the call,
+ *   OVER   Neither a renewal nor a grant revives an expired ticket.
+ *   KEPT   A release succeeds only when no other ticket got its units before the call,
  *          under any clock and with any lost answers.
  *   DONE   No client waits forever, and no lock remains, though clients died in the
  *          queue.
@@ -49,25 +49,25 @@
  *   DRAW_UNLOCKED        TABLE  the anchor is not locked until the commit
  *   ENTER_OLD_SNAPSHOT   TABLE  the queue is read as it was before the anchor's lock
  *   ENTER_COUNTS_GRANTED FAIR   a call that joins counts holders, not waiting calls
- *   ENTER_COUNTS_LIVE    TABLE  a call that joins ignores expired claims in the table
+ *   ENTER_COUNTS_LIVE    TABLE  a call that joins ignores expired tickets in the table
  *   LOOK_COUNTS_LIVE     TABLE  a waiting call does so too, and does not remove them
  *   LOOK_COUNTS_GRANTED  FAIR   a waiting call counts only holders
- *   CONFIRM_ANY          TABLE  a waiting call does not check the claims before it
- *   CONFIRM_EXPIRED      OVER   a grant does not test whether the claim has expired
- *   CLEAR_LOCKED         GUARD  the cleanup removes guarded claims
- *   CLEAR_NEVER          DONE   no client removes dead claims
- *   LEAVE_BY_NAME        ROOM   a call that leaves removes another's claim
+ *   CONFIRM_ANY          TABLE  a waiting call does not check the tickets before it
+ *   CONFIRM_EXPIRED      OVER   a grant does not test whether the ticket has expired
+ *   CLEAR_LOCKED         GUARD  the cleanup removes guarded tickets
+ *   CLEAR_NEVER          DONE   no client removes dead tickets
+ *   LEAVE_BY_NAME        ROOM   a call that leaves removes another's ticket
  *   LEAVE_BEFORE_END     ROOM   the context ends after the release, not before
  *   LEAVE_TRUSTS_DOUBT   KEPT   a repeated release that finds no row succeeds,
  *                               as the run with the lost answer may have done it
  *   GUARD_UNLOCKED       GUARD  the guard reads, and locks nothing
- *   GUARD_WAITING        GUARD  the guard passes for a claim that waits
+ *   GUARD_WAITING        GUARD  the guard passes for a ticket that waits
  *   ANCHOR_UNFLOORED     TOKEN  a new anchor starts without the floor
  *   ANCHOR_FLOOR_UNLOCKED TOKEN it reads the floor, and locks nothing
  *   ANCHOR_REAP_ANY      TOKEN  the reaper does not test the anchor's token again
  *   TRUST_FROM_REPLY     ROOM   the window is counted from the reply
  *   NO_MARGIN            ROOM   the window is the whole TTL
- *   RENEW_RESURRECTS     OVER   renewal does not test whether the claim has expired
+ *   RENEW_RESURRECTS     OVER   renewal does not test whether the ticket has expired
  */
 
 /* Bounds. */
@@ -95,7 +95,7 @@
 #ifndef GUARDS    /* 1: clients run guarded transactions */
 #define GUARDS 0
 #endif
-#ifndef REAPER    /* 1: it removes claims and the anchor */
+#ifndef REAPER    /* 1: it removes tickets and the anchor */
 #define REAPER 0
 #endif
 #ifndef FORCES    /* 1: one force-release */
@@ -104,7 +104,7 @@
 #ifndef DEATHS    /* clients that may die at any place */
 #define DEATHS CLIENTS
 #endif
-#ifndef PATIENT   /* 1: live clients keep their claims and do not give up */
+#ifndef PATIENT   /* 1: live clients keep their tickets and do not give up */
 #define PATIENT 0
 #endif
 #ifndef TTL
@@ -148,7 +148,7 @@ bool wFits[CLIENTS];
 
 #if TIMED
 byte left[ATTEMPTS];
-byte lease[CLIENTS];    /* what the open transaction's claim will have */
+byte lease[CLIENTS];    /* what the open transaction's ticket will have */
 byte window[CLIENTS];
 byte renewal[CLIENTS];
 #define SEND(c)      window[c] = MAX(window[c], WINDOW)
@@ -178,7 +178,7 @@ bool wasForced[ATTEMPTS];
 bool fresh[CLIENTS];    /* the open transaction read, and no other committed since */
 bool taken[CLIENTS];    /* what the client holds was given to others */
 
-/* The units of the claims that a condition on b picks. */
+/* The units of the tickets that a condition on b picks. */
 #define SUM(to, condition) \
 	to = 0; i = 0; \
 	do \
@@ -186,7 +186,7 @@ bool taken[CLIENTS];    /* what the client holds was given to others */
 	:: else -> break \
 	od
 
-/* The client c begins to trust, or is granted a claim: no other claim may conflict. */
+/* The client c begins to trust, or is granted a ticket: no other ticket may conflict. */
 inline room(c) {
 #if TIMED
 	n = 0;
@@ -204,7 +204,7 @@ inline room(c) {
 #endif
 }
 
-/* The claim a, of client c, is committed as granted. */
+/* The ticket a, of client c, is committed as granted. */
 inline grants(a, c) {
 	SUM(n, given[i] && i != a);
 	TABLE = n + UNITS(c) <= CAPACITY;
@@ -265,9 +265,9 @@ inline draw(c) {
 }
 
 /*
- * INSERT INTO claims SELECT $k, $token, $owner, $units, $capacity, granted_at
+ * INSERT INTO tickets SELECT $k, $token, $owner, $units, $capacity, granted_at
  *   CASE WHEN before_it + $units <= $capacity THEN NOW END, NOW + ttl
- *   FROM (SELECT SUM(units) AS before_it FROM claims WHERE name = $k)
+ *   FROM (SELECT SUM(units) AS before_it FROM tickets WHERE name = $k)
  *  WHERE not now or before_it + $units <= $capacity
  * A statement of its own, whose snapshot comes after the anchor's lock.
  */
@@ -309,7 +309,7 @@ inline join(a, c, t, fit) {
 	fi
 }
 
-/* One of the claims of which a condition holds. */
+/* One of the tickets of which a condition holds. */
 #define ENDED(b) (there[b] && DEAD(b))
 #define TAKEN(b) (there[b] && FREE(b))
 #if ATTEMPTS == 2
@@ -323,7 +323,7 @@ inline join(a, c, t, fit) {
 #define ONE(is) if :: is(0) -> b = 0 :: is(1) -> b = 1 :: is(2) -> b = 2 :: is(3) -> b = 3 fi
 #endif
 
-/* DELETE FROM claims WHERE name = $k AND token = $t AND owner = $o, which waits for what guards it. */
+/* DELETE FROM tickets WHERE name = $k AND token = $t AND owner = $o, which waits for what guards it. */
 #define FREE(a) (!rX[a] && rS[a] == 0)
 inline leave(a) {
 #ifdef LEAVE_BY_NAME
@@ -354,8 +354,8 @@ inline says(c, ok) {
 }
 
 /*
- * SELECT token FROM claims WHERE name = $k AND expires_at <= NOW, without locks, then
- * DELETE FROM claims WHERE name = $k AND token IN ($tokens) AND expires_at <= NOW,
+ * SELECT token FROM tickets WHERE name = $k AND expires_at <= NOW, without locks, then
+ * DELETE FROM tickets WHERE name = $k AND token IN ($tokens) AND expires_at <= NOW,
  * skipping those that are locked. One token at a time here, which has every state
  * in between that several at once have.
  */
@@ -371,7 +371,7 @@ inline clear(b) {
 	b = NOBODY
 }
 
-/* What SELECT finds of those that stand before a claim: all of them count, dead or not. */
+/* What SELECT finds of those that stand before a ticket: all of them count, dead or not. */
 #if defined(LOOK_COUNTS_LIVE) && TIMED
 #define COUNTS(b) LIVE(b)
 #elif defined(LOOK_COUNTS_LIVE)
@@ -393,7 +393,7 @@ inline clear(b) {
 #endif
 
 #if GUARDS
-/* SELECT granted_at IS NOT NULL FROM claims WHERE name = $k AND token = $t FOR SHARE */
+/* SELECT granted_at IS NOT NULL FROM tickets WHERE name = $k AND token = $t FOR SHARE */
 inline guard(a, c) {
 	atomic {
 		!rX[a] ->
@@ -476,7 +476,7 @@ proctype Client(byte c) {
 		/* Now or not at all; or the engine rolls back; or the client dies. */
 		:: d_step { aX = false; END(c); got = 0; fits = false } goto out
 #if LOSERS
-		/* The commit runs when it does; the claim is given up, and taken out of line. */
+		/* The commit runs when it does; the ticket is given up, and taken out of line. */
 		:: d_step {
 			c < LOSERS && wOp[c] == NOTHING ->
 			wOp[c] = COMMIT;
@@ -514,7 +514,7 @@ proctype Client(byte c) {
 			d_step { renewal[c] = (c < RENEWERS -> renewal[c] : WINDOW) };
 #endif
 			/*
-			 * UPDATE claims SET granted_at = NOW, expires_at = GREATEST(expires_at, NOW + ttl)
+			 * UPDATE tickets SET granted_at = NOW, expires_at = GREATEST(expires_at, NOW + ttl)
 			 *  WHERE name = $k AND token = $t AND owner = $o AND expires_at > NOW
 			 */
 			atomic {
@@ -551,7 +551,7 @@ proctype Client(byte c) {
 			}
 			fi
 #ifndef CLEAR_NEVER
-		/* Dead claims are in the way. */
+		/* Dead tickets are in the way. */
 		:: atomic { ANY(ENDED) && there[a] && BEFORE(a) + UNITS(c) > CAPACITY ->
 			ONE(ENDED) }
 			atomic { clear(b) }
@@ -632,7 +632,7 @@ end:
 #endif
 #if TIMED
 	/*
-	 * UPDATE claims SET expires_at = GREATEST(expires_at, NOW + ttl)
+	 * UPDATE tickets SET expires_at = GREATEST(expires_at, NOW + ttl)
 	 *  WHERE name IN ($names) AND owner IN ($owners) AND expires_at > NOW, skipping it if locked
 	 */
 	:: d_step {
@@ -721,7 +721,7 @@ end:
 #endif
 
 /*
- * Claims as in clear; the anchor as a lease's row: it raises the floor first and
+ * Tickets as in clear; the anchor as a lease's row: it raises the floor first and
  * deletes in the same transaction, not waiting, after testing the token again.
  */
 proctype Reaper() {
@@ -766,7 +766,7 @@ end:
 	od
 }
 
-/* DELETE FROM claims WHERE name = $k AND token = $t, held or not; then what is recorded of it. */
+/* DELETE FROM tickets WHERE name = $k AND token = $t, held or not; then what is recorded of it. */
 proctype Operator() {
 	byte b = NOBODY;
 end:

@@ -24,10 +24,10 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
-// TestClaimsLostReplies loses the reply of each statement of a queued lock, or the statement
+// TestTicketsLostReplies loses the reply of each statement of a queued lock, or the statement
 // itself. Two calls never hold the lock together, tokens increase, and tickets left behind are
 // removed long before their TTL.
-func TestClaimsLostReplies(t *testing.T) {
+func TestTicketsLostReplies(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		if engine == dbtest.SQLite {
@@ -37,14 +37,14 @@ func TestClaimsLostReplies(t *testing.T) {
 		mode := "interpolateParams=true" // with this mode each request contains the statement's text
 		if engine == dbtest.Postgres {
 			mode = "default_query_exec_mode=exec"
-			inMode(t, base, conformance.Pgx(), mode, func(w *world[pgx.Tx]) { claimsLostReplies(w, base.DSN) })
+			inMode(t, base, conformance.Pgx(), mode, func(w *world[pgx.Tx]) { ticketsLostReplies(w, base.DSN) })
 		}
-		inMode(t, base, conformance.SQL(), mode, func(w *world[*sql.Tx]) { claimsLostReplies(w, base.DSN) })
+		inMode(t, base, conformance.SQL(), mode, func(w *world[*sql.Tx]) { ticketsLostReplies(w, base.DSN) })
 	})
 }
 
-func claimsLostReplies[Tx any](w *world[Tx], direct string) {
-	behind, beside := claimant(w, w.Pool), claimant(w, w.Handle.Open(w.T, direct))
+func ticketsLostReplies[Tx any](w *world[Tx], direct string) {
+	behind, beside := fairLocker(w, w.Pool), fairLocker(w, w.Handle.Open(w.T, direct))
 	for name, match := range map[string]faultproxy.Match{
 		"draw":   faultproxy.Contains("SET token = "),
 		"enter":  faultproxy.Contains("holdfast_tickets"),
@@ -56,12 +56,12 @@ func claimsLostReplies[Tx any](w *world[Tx], direct string) {
 		for what, lose := range map[string]func(faultproxy.Match, faultproxy.Ending, ...func()) *faultproxy.Fault{
 			"reply": w.proxy.LoseReply, "request": w.proxy.LoseRequest,
 		} {
-			claimsLose(w, name+" "+what, behind, beside, func() *faultproxy.Fault { return lose(match, faultproxy.Close) })
+			ticketsLose(w, name+" "+what, behind, beside, func() *faultproxy.Fault { return lose(match, faultproxy.Close) })
 		}
 	}
 }
 
-func claimant[Tx any](w *world[Tx], p conformance.Pool[Tx]) *fairlock.Locker[Tx] {
+func fairLocker[Tx any](w *world[Tx], p conformance.Pool[Tx]) *fairlock.Locker[Tx] {
 	w.Helper()
 	l, err := sqllock.New(w.Ctx, p.DB, sqllock.Options{TTL: time.Minute})
 	if err != nil {
@@ -71,21 +71,21 @@ func claimant[Tx any](w *world[Tx], p conformance.Pool[Tx]) *fairlock.Locker[Tx]
 	return fairlock.New(l)
 }
 
-// claimsLose applies the fault to a call that waits for another holder, acquires the lock and
+// ticketsLose applies the fault to a call that waits for another holder, acquires the lock and
 // releases it. On a busy machine the other holder may release too early; then it tries again.
-func claimsLose[Tx any](w *world[Tx], key string, l, other *fairlock.Locker[Tx], arm func() *faultproxy.Fault) {
+func ticketsLose[Tx any](w *world[Tx], key string, l, other *fairlock.Locker[Tx], arm func() *faultproxy.Fault) {
 	w.Helper()
 	rec := history.New()
-	first := claimAs(w, rec.Client(1), other, key)
+	first := acquireAs(w, rec.Client(1), other, key)
 	fault := arm()
 	for n := 0; n < 10 && !fault.Fired(); n++ {
 		if n > 0 {
-			first = claimAs(w, rec.Client(1), other, key)
+			first = acquireAs(w, rec.Client(1), other, key)
 		}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			end := claimAs(w, rec.Client(2), l, key)
+			end := acquireAs(w, rec.Client(2), l, key)
 			end()
 		}()
 		for end := time.Now().Add(dbtest.Hang); time.Now().Before(end) && !fault.Fired() && w.Int(`SELECT COUNT(*) FROM holdfast_tickets`) < 2; {
@@ -101,14 +101,14 @@ func claimsLose[Tx any](w *world[Tx], key string, l, other *fairlock.Locker[Tx],
 		<-done
 	}
 	w.struck(fault, errors.New(key+" was granted and released"))
-	last := claimAs(w, rec.Client(1), other, key)
+	last := acquireAs(w, rec.Client(1), other, key)
 	last()
 	w.Eventually(key+": nobody is left in line", func() bool { return w.Int(`SELECT COUNT(*) FROM holdfast_tickets`) == 0 })
 	history.Check(w.T, rec.History())
 }
 
-// claimAs retries until it acquires the lock, and returns a function that releases it.
-func claimAs[Tx any](w *world[Tx], c *history.Client, l *fairlock.Locker[Tx], key string) (end func()) {
+// acquireAs retries until it acquires the lock, and returns a function that releases it.
+func acquireAs[Tx any](w *world[Tx], c *history.Client, l *fairlock.Locker[Tx], key string) (end func()) {
 	w.Helper()
 	for range 20 {
 		op := c.Grant(key)
@@ -135,11 +135,11 @@ func claimAs[Tx any](w *world[Tx], c *history.Client, l *fairlock.Locker[Tx], ke
 	return func() {}
 }
 
-const childClaims = "HOLDFAST_FAULTS_CHILD_CLAIMS" // the URL of the database
+const childTickets = "HOLDFAST_FAULTS_CHILD_TICKETS" // the URL of the database
 
-// TestClaimsOfKilledProcess kills a process that holds a lock and waits in the queues of others.
+// TestTicketsOfKilledProcess kills a process that holds a lock and waits in the queues of others.
 // The next call in each queue gets its place.
-func TestClaimsOfKilledProcess(t *testing.T) {
+func TestTicketsOfKilledProcess(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
 		l, err := sqllock.New(e.Ctx, e.DB, sqllock.Options{TTL: 20 * time.Second})
@@ -159,8 +159,8 @@ func TestClaimsOfKilledProcess(t *testing.T) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		cmd := exec.CommandContext(e.Ctx, program, "-test.run", "^TestClaimsChild$")
-		cmd.Env = append(os.Environ(), childClaims+"="+e.DSN)
+		cmd := exec.CommandContext(e.Ctx, program, "-test.run", "^TestTicketsChild$")
+		cmd.Env = append(os.Environ(), childTickets+"="+e.DSN)
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {
@@ -214,9 +214,9 @@ func TestClaimsOfKilledProcess(t *testing.T) {
 	})
 }
 
-// TestClaimsChild is the process that is killed; it is not a test.
-func TestClaimsChild(t *testing.T) {
-	url := os.Getenv(childClaims)
+// TestTicketsChild is the process that is killed; it is not a test.
+func TestTicketsChild(t *testing.T) {
+	url := os.Getenv(childTickets)
 	if url == "" {
 		return
 	}
