@@ -1,6 +1,7 @@
-// Package conformance contains the suite that every engine and every kind of handle must pass.
-// The tests of the public packages run it. Tests read the declared capabilities of an engine
-// where its behaviour differs; they skip nothing.
+// Package conformance has what the suites share that every engine and every kind of handle must
+// pass: environments, handles, modes, and helpers that more than one suite uses. The suites are
+// in a package per domain below it, and the tests of the public packages run them. Suites read
+// the declared capabilities of an engine where its behaviour differs; they skip nothing.
 package conformance
 
 import (
