@@ -13,11 +13,10 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/hostile"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
-
-const script = `"'></textarea><script>alert(1)</script>`
 
 var syntax = regexp.MustCompile(`(?i)syntax error|in your SQL syntax|unterminated|unrecognized token`)
 
@@ -41,11 +40,11 @@ func TestInjection(t *testing.T) {
 			}
 		}
 		evil := func() string {
-			all := append(conformance.Evil(), script)
+			all := append(hostile.Strings(), hostile.Markup)
 			next++
 			return all[next%len(all)]
 		}
-		for range len(conformance.Evil()) + 1 {
+		for range len(hostile.Strings()) + 1 {
 			for path, names := range map[string][]string{
 				"": {"begin", "after", "all", "done"}, "operations": {"state", "kind", "tenant", "name", "key", "after", "done"},
 				"operation": {"id", "done"}, "reaper": {"after"},
@@ -86,12 +85,12 @@ func TestInjection(t *testing.T) {
 
 // FuzzPages checks that no query makes a page fail or puts a script into it.
 func FuzzPages(f *testing.F) {
-	for _, v := range conformance.Evil() {
+	for _, v := range hostile.Strings() {
 		f.Add("key", v)
 		f.Add("after", hex.EncodeToString([]byte(v)))
 	}
 	f.Add("begin", `"\xff"`)
-	f.Add("name", script)
+	f.Add("name", hostile.Markup)
 	f.Add("id", strings.Repeat("00", 32))
 	pool := dbtest.OpenSQL(f, dbtest.DSN(f, dbtest.SQLite))
 	if err := migrations.Up(f.Context(), pool); err != nil {

@@ -8,22 +8,24 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/hostile"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/operations"
 )
 
 // records runs every suite of the records and the business rows on one handle.
 func records[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()
-	conformance.Idempotency(t, h)
-	conformance.Lost(t, h)
-	conformance.Rows(t, h)
-	conformance.Batch(t, h)
-	conformance.DoTx(t, h)
-	conformance.Nested(t, h)
-	conformance.Flights(t, h)
-	conformance.Unsent(t, h)
-	conformance.Rejections(t, h)
-	conformance.Input(t, h)
-	conformance.Results(t, h)
+	operations.Suite(t, h)
+	operations.Lost(t, h)
+	operations.BusinessRows(t, h)
+	operations.Batches(t, h)
+	operations.DoTx(t, h)
+	operations.Nested(t, h)
+	operations.Flights(t, h)
+	operations.Unsent(t, h)
+	operations.Rejections(t, h)
+	hostile.Input(t, h)
+	operations.Results(t, h)
 }
 
 func TestRecords(t *testing.T) {

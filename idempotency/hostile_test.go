@@ -8,13 +8,14 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/hostile"
 )
 
 // TestInjection uses names that contain SQL, with drivers that bind parameters on the server
 // and with drivers that write the values into the statement.
 func TestInjection(t *testing.T) {
 	t.Parallel()
-	conformance.InModes(t, conformance.Suite{SQL: conformance.Injection[*sql.Tx], SQLX: conformance.Injection[*sqlx.Tx], Pgx: conformance.Injection[pgx.Tx]}, "SQL", "MySQLInterpolated", "PgxSimpleProtocol")
+	conformance.InModes(t, conformance.Suite{SQL: hostile.Injection[*sql.Tx], SQLX: hostile.Injection[*sqlx.Tx], Pgx: hostile.Injection[pgx.Tx]}, "SQL", "MySQLInterpolated", "PgxSimpleProtocol")
 }
 
-func TestTenantsSQL(t *testing.T) { t.Parallel(); conformance.Tenants(t, conformance.SQL()) }
+func TestTenantsSQL(t *testing.T) { t.Parallel(); hostile.Tenants(t, conformance.SQL()) }

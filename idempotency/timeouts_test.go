@@ -8,6 +8,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/operations"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
@@ -15,11 +16,11 @@ import (
 
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
-	conformance.InModes(t, conformance.Suite{SQL: conformance.Timeouts[*sql.Tx], SQLX: conformance.Timeouts[*sqlx.Tx], Pgx: conformance.Timeouts[pgx.Tx]}, "SQL", "Pgx")
+	conformance.InModes(t, conformance.Suite{SQL: operations.Timeouts[*sql.Tx], SQLX: operations.Timeouts[*sqlx.Tx], Pgx: operations.Timeouts[pgx.Tx]}, "SQL", "Pgx")
 }
 
-func TestRefusedSQL(t *testing.T) { t.Parallel(); conformance.Refused(t, conformance.One()) }
+func TestRefusedSQL(t *testing.T) { t.Parallel(); operations.Refused(t, conformance.One()) }
 func TestRefusedPgx(t *testing.T) {
 	t.Parallel()
-	conformance.Refused(t, conformance.With(conformance.Pgx(), "pool_max_conns=1", dbtest.Postgres))
+	operations.Refused(t, conformance.With(conformance.Pgx(), "pool_max_conns=1", dbtest.Postgres))
 }

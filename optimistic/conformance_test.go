@@ -8,6 +8,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/optimistic"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
@@ -15,7 +16,7 @@ func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 
 func rows[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()
-	conformance.Optimistic(t, h)
+	optimistic.Suite(t, h)
 }
 
 // TestRows also runs with clientFoundRows, which changes the meaning of "affected rows".

@@ -8,14 +8,15 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/leases"
 )
 
 func TestLeases(t *testing.T) {
 	t.Parallel()
-	conformance.Modes(t, conformance.Suite{SQL: conformance.Leases[*sql.Tx], SQLX: conformance.Leases[*sqlx.Tx], Pgx: conformance.Leases[pgx.Tx]}, "SQLXInterpolated")
+	conformance.Modes(t, conformance.Suite{SQL: leases.Suite[*sql.Tx], SQLX: leases.Suite[*sqlx.Tx], Pgx: leases.Suite[pgx.Tx]}, "SQLXInterpolated")
 }
 
 func TestReleases(t *testing.T) {
 	t.Parallel()
-	conformance.Handles(t, conformance.Suite{SQL: conformance.Releases[*sql.Tx], SQLX: conformance.Releases[*sqlx.Tx], Pgx: conformance.Releases[pgx.Tx]})
+	conformance.Handles(t, conformance.Suite{SQL: leases.Releases[*sql.Tx], SQLX: leases.Releases[*sqlx.Tx], Pgx: leases.Releases[pgx.Tx]})
 }

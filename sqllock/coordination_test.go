@@ -8,11 +8,12 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/leases"
 )
 
 func TestCoordination(t *testing.T) {
 	t.Parallel()
 	conformance.Handles(t, conformance.Suite{
-		SQL: conformance.Coordination[*sql.Tx], SQLX: conformance.Coordination[*sqlx.Tx], Pgx: conformance.Coordination[pgx.Tx],
+		SQL: leases.Coordination[*sql.Tx], SQLX: leases.Coordination[*sqlx.Tx], Pgx: leases.Coordination[pgx.Tx],
 	})
 }

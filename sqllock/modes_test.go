@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/hostile"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
@@ -66,7 +67,7 @@ func TestSQLModeRefused(t *testing.T) {
 
 // everything uses each lock once, with a key that needs escapes.
 func everything(e *conformance.Env[*sql.Tx]) {
-	const key = `it's "\` + "\\' \x00\xff"
+	const key = hostile.Key
 	must := func(what string, err error) {
 		e.Helper()
 		if err != nil {

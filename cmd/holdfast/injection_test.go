@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/hostile"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -48,7 +48,7 @@ func TestInjection(t *testing.T) {
 			for _, name := range texts {
 				for range evilEach {
 					next++
-					evil := conformance.Evil()[next%len(conformance.Evil())]
+					evil := hostile.Strings()[next%len(hostile.Strings())]
 					args := append(slices.Clone(path), "--"+name+"="+evil)
 					each(cmd, func(f *pflag.Flag) {
 						_, required := f.Annotations[cobra.BashCompOneRequiredFlag]
@@ -89,7 +89,7 @@ func TestInjectionNames(t *testing.T) {
 		if _, err := locks.Acquire(o.Ctx, "innocent"); err != nil {
 			o.Fatal(err)
 		}
-		for _, evil := range conformance.Evil() {
+		for _, evil := range hostile.Strings() {
 			if _, err := locks.Acquire(o.Ctx, evil, sqllock.AcquireOptions{NoRenewal: true}); err != nil {
 				o.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/hostile"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
 )
@@ -201,7 +202,13 @@ func trapRetention[Tx any](e *conformance.Env[Tx]) {
 // joined with a separator.
 func trapTwinKeys[Tx any](e *conformance.Env[Tx]) {
 	s := start(e, idempotency.Options{}, idemhttp.Options{}, refund[Tx])
-	keys := []string{`"key"`, `"KEY"`, `"Key"`, `"key "`, `"key  "`, `" key"`, `"ke y"`, `"0"`, `"00"`, `"0.0"`, `"0e1"`, `"\\"`, `"\""`, `"'; --"`, `"%"`, `"_"`}
+	var keys []string
+	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	for _, key := range append(append(conformance.Keys(), hostile.Strings()...), "%", "_", `\`, `"`) {
+		if printable := !strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }); printable && len(key) <= idemhttp.DefaultMaxKey {
+			keys = append(keys, `"`+quote.Replace(key)+`"`)
+		}
+	}
 	for _, key := range keys {
 		s.want(key, s.post("a", key, "1", "X-Operation", "o"), http.StatusCreated, "")
 	}

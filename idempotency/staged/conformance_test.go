@@ -8,9 +8,10 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/staged"
 )
 
 func TestStaged(t *testing.T) {
 	t.Parallel()
-	conformance.Modes(t, conformance.Suite{SQL: conformance.Staged[*sql.Tx], SQLX: conformance.Staged[*sqlx.Tx], Pgx: conformance.Staged[pgx.Tx]})
+	conformance.Modes(t, conformance.Suite{SQL: staged.Suite[*sql.Tx], SQLX: staged.Suite[*sqlx.Tx], Pgx: staged.Suite[pgx.Tx]})
 }

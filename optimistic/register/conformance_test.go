@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/optimistic"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Parallel()
-	conformance.Register(t, h)
+	optimistic.Register(t, h)
 }
 
 func TestRegisterSQL(t *testing.T)  { all(t, conformance.SQL()) }

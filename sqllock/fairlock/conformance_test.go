@@ -9,14 +9,15 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/fairlocks"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func TestTickets(t *testing.T) {
 	t.Parallel()
 	conformance.Handles(t, conformance.Suite{
-		SQL:  func(t *testing.T, _ conformance.Handle[*sql.Tx]) { conformance.Tickets(t, conformance.Pooled()) },
-		SQLX: conformance.Tickets[*sqlx.Tx], Pgx: conformance.Tickets[pgx.Tx],
+		SQL:  func(t *testing.T, _ conformance.Handle[*sql.Tx]) { fairlocks.Suite(t, conformance.Pooled()) },
+		SQLX: fairlocks.Suite[*sqlx.Tx], Pgx: fairlocks.Suite[pgx.Tx],
 	})
 }
 
@@ -29,18 +30,18 @@ func TestTicketsSerializable(t *testing.T) {
 		"tx_isolation=%27SERIALIZABLE%27":            dbtest.MariaDB,
 		"default_transaction_isolation=serializable": dbtest.Postgres,
 	} {
-		conformance.TicketsContended(t, conformance.With(conformance.Pooled(), param, engine))
+		fairlocks.Contended(t, conformance.With(conformance.Pooled(), param, engine))
 	}
 }
 
 func TestTicketsRepeatableRead(t *testing.T) {
 	t.Parallel()
-	conformance.TicketsContended(t, conformance.With(conformance.Pgx(), "default_transaction_isolation=repeatable%20read", dbtest.Postgres))
+	fairlocks.Contended(t, conformance.With(conformance.Pgx(), "default_transaction_isolation=repeatable%20read", dbtest.Postgres))
 }
 
 func TestTicketsFoundRows(t *testing.T) {
 	t.Parallel()
-	conformance.TicketsContended(t, conformance.With(conformance.Pooled(), "interpolateParams=true&clientFoundRows=true", dbtest.MySQL, dbtest.MariaDB))
+	fairlocks.Contended(t, conformance.With(conformance.Pooled(), "interpolateParams=true&clientFoundRows=true", dbtest.MySQL, dbtest.MariaDB))
 }
 
 func TestTicketsPoolOfOne(t *testing.T) {
@@ -53,5 +54,5 @@ func TestTicketsPoolOfOne(t *testing.T) {
 		pool.SetMaxOpenConns(1)
 		return conformance.SQLPool(tb, pool, opts...)
 	}
-	conformance.TicketsContended(t, h)
+	fairlocks.Contended(t, h)
 }

@@ -4,23 +4,24 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/rowlocks"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func TestPgBouncerRowLocksSimpleProtocol(t *testing.T) {
 	dbtest.NotUnderRace(t, "its memory is that of the other handles")
 	t.Parallel()
-	conformance.RowLocks(t, conformance.Bounced(conformance.SQL(), "simple_protocol"))
+	rowlocks.Suite(t, conformance.Bounced(conformance.SQL(), "simple_protocol"))
 }
 
 func TestPgBouncerRowLocksPgxExec(t *testing.T) {
 	dbtest.NotUnderRace(t, "its memory is that of the other handles")
 	t.Parallel()
-	conformance.RowLocks(t, conformance.Bounced(conformance.Pgx(), "exec"))
+	rowlocks.Suite(t, conformance.Bounced(conformance.Pgx(), "exec"))
 }
 
 func TestPgBouncerHold(t *testing.T) {
 	t.Parallel()
-	conformance.Hold(t, conformance.Bounced(conformance.SQL(), "simple_protocol"))
-	conformance.Hold(t, conformance.Bounced(conformance.Pgx(), "exec"))
+	rowlocks.SessionLocks(t, conformance.Bounced(conformance.SQL(), "simple_protocol"))
+	rowlocks.SessionLocks(t, conformance.Bounced(conformance.Pgx(), "exec"))
 }

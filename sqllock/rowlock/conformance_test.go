@@ -8,14 +8,15 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/rowlocks"
 )
 
 func TestRowLocks(t *testing.T) {
 	t.Parallel()
-	conformance.Modes(t, conformance.Suite{SQL: conformance.RowLocks[*sql.Tx], SQLX: conformance.RowLocks[*sqlx.Tx], Pgx: conformance.RowLocks[pgx.Tx]})
+	conformance.Modes(t, conformance.Suite{SQL: rowlocks.Suite[*sql.Tx], SQLX: rowlocks.Suite[*sqlx.Tx], Pgx: rowlocks.Suite[pgx.Tx]})
 }
 
 func TestHold(t *testing.T) {
 	t.Parallel()
-	conformance.Handles(t, conformance.Suite{SQL: conformance.Hold[*sql.Tx], SQLX: conformance.Hold[*sqlx.Tx], Pgx: conformance.Hold[pgx.Tx]})
+	conformance.Handles(t, conformance.Suite{SQL: rowlocks.SessionLocks[*sql.Tx], SQLX: rowlocks.SessionLocks[*sqlx.Tx], Pgx: rowlocks.SessionLocks[pgx.Tx]})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/test/conformance/hostile"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/optimistic"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -78,7 +79,7 @@ func promises(t *testing.T, pool *sql.DB, db *holdfast.DB[*sql.Tx]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	w := &world{t, ctx, db, pool, `it's "\` + "\\' \xbf' \x00\xff"}
+	w := &world{t, ctx, db, pool, hostile.Key}
 	w.leases()
 	w.records()
 	w.businessRows()

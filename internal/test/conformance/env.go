@@ -1,18 +1,19 @@
-// Package conformance contains the suite that every engine and every kind of handle must pass.
-// The tests of the public packages run it. Tests read the declared capabilities of an engine
-// where its behaviour differs; they skip nothing.
+// Package conformance has what the suites share that every engine and every kind of handle must
+// pass: environments, handles, modes, and helpers that more than one suite uses. The suites are
+// in a package per domain below it, and the tests of the public packages run them. Suites read
+// the declared capabilities of an engine where its behaviour differs; they skip nothing.
 package conformance
 
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -165,35 +166,6 @@ func (e *Env[Tx]) Effect(ctx context.Context, tx Tx, key string) error {
 	return err
 }
 
-// Store opens a store on the environment's handle.
-func (e *Env[Tx]) Store(o idempotency.Options) *idempotency.Store[Tx] {
-	e.Helper()
-	return e.StoreOn(e.DB, o)
-}
-
-// StoreOn opens a store. Stores share no memory, as in two processes.
-func (e *Env[Tx]) StoreOn(db *holdfast.DB[Tx], o idempotency.Options) *idempotency.Store[Tx] {
-	e.Helper()
-	o.SingleTenant = true
-	s, err := idempotency.New(e.Ctx, db, o)
-	if err != nil {
-		e.Fatal(err)
-	}
-	return s
-}
-
-// Op is an operation on key.
-func Op(key string) idempotency.Op {
-	return idempotency.Op{Name: "refund", Key: key, Request: key}
-}
-
-// Do runs an operation whose function makes one effect and returns "done".
-func (e *Env[Tx]) Do(s *idempotency.Store[Tx], op idempotency.Op) (idempotency.Result[string], error) {
-	return idempotency.Do(e.Ctx, s, op, func(ctx context.Context, tx Tx) (string, error) {
-		return "done", e.Effect(ctx, tx, op.Key)
-	})
-}
-
 // WantOnce fails unless key had exactly one effect.
 func (e *Env[Tx]) WantOnce(key string) {
 	e.Helper()
@@ -222,3 +194,14 @@ func Keys() []string {
 		long + "a" + strings.Repeat("z", 24), long + "b" + strings.Repeat("z", 24), long + "a" + strings.Repeat("z", 23),
 	}
 }
+
+// Check fails the test at once if err is not nil.
+func (e *Env[Tx]) Check(err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+// Numbered returns what and n, with a space between them.
+func Numbered(what string, n int) string { return fmt.Sprintf("%s %d", what, n) }

@@ -126,12 +126,6 @@ func Pgx() Handle[pgx.Tx] {
 	}
 }
 
-// openWithout opens a database and leaves out the named admission rules.
-func (e *Env[Tx]) openWithout(dsn string, rules ...string) Pool[Tx] {
-	e.Helper()
-	return e.Handle.Open(Without(e.T, rules...), dsn)
-}
-
 // Without returns a test context under which opened databases leave out the named admission
 // rules.
 func Without(tb testing.TB, rules ...string) testing.TB {
@@ -163,6 +157,25 @@ func Bounced[Tx any](h Handle[Tx], mode string) Handle[Tx] {
 	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) Pool[Tx] {
 		tb.Helper()
 		return open(tb, dbtest.PgBouncer(tb, dsn, "transaction")+"&default_query_exec_mode="+mode, opts...)
+	}
+	return h
+}
+
+// Open opens another pool of the environment's handle.
+func (e *Env[Tx]) Open(dsn string, opts ...holdfast.Options) Pool[Tx] {
+	e.Helper()
+	return e.Handle.Open(e.T, dsn, opts...)
+}
+
+// Pooled keeps its connections open. With the default of two idle connections, each of hundreds
+// of statements would open a new one.
+func Pooled() Handle[*sql.Tx] {
+	h := SQL()
+	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) Pool[*sql.Tx] {
+		tb.Helper()
+		pool := dbtest.OpenSQL(tb, dsn)
+		pool.SetMaxIdleConns(16)
+		return SQLPool(tb, pool, opts...)
 	}
 	return h
 }

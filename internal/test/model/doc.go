@@ -1,6 +1,6 @@
 // Package model contains models of Holdfast's protocols, and the test that lets Spin explore
 // them: every order of every step within the bounds. No program uses the package. lease.pml
-// models leases, claims.pml fair and shared locks and semaphores, staged.pml staged operations.
+// models leases, tickets.pml fair and shared locks and semaphores, staged.pml staged operations.
 //
 // # Leases: what is modelled
 //
@@ -47,10 +47,10 @@
 //
 // # Queues: fair and shared locks, semaphores
 //
-// claims.pml has one key. It models the anchor from which tokens are drawn and its floor,
-// joining in a transaction, polling, the grant, the removal of dead claims, renewal, guard,
+// tickets.pml has one key. It models the anchor from which tokens are drawn and its floor,
+// joining in a transaction, polling, the grant, the removal of dead tickets, renewal, guard,
 // leaving, force-release and the reaper. Clients die in the queue and as holders, commits are
-// lost, claims are granted whose reply is lost. The clients are readers and a writer, or three
+// lost, tickets are granted whose reply is lost. The clients are readers and a writer, or three
 // clients of a semaphore with two permits:
 //
 //	any clock, 3 clients, guards                                           222,267
@@ -80,7 +80,7 @@
 //
 //   - More than one key: the order of several guards, and of several renewals in one statement.
 //   - Lost data and failover, and database nodes with different clocks.
-//   - Durations; for queues, batches of claims that join together, and calls with another
+//   - Durations; for queues, batches of tickets that join together, and calls with another
 //     capacity.
 //   - For staged operations: MaxAttempts, more than one call, erasure, restores.
 //   - Isolation above READ COMMITTED. A caller's transaction whose snapshot is older than the

@@ -1,0 +1,160 @@
+package leases
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/election"
+)
+
+func reentry[Tx any](e *env[Tx]) {
+	l, other := e.locker("one"), e.locker("other")
+	owner := sqllock.NewOwner()
+	as := sqllock.AcquireOptions{Owner: owner}
+	first := e.TryAcquire(l, "k", as)
+	second, err := l.Acquire(e.Ctx, "k", as)
+	e.Check(err)
+	third := e.TryAcquire(l, "k", as)
+	if second.Token() != first.Token() || third.Token() != first.Token() {
+		e.Errorf("tokens %d, %d, %d", first.Token(), second.Token(), third.Token())
+	}
+	for _, locker := range []*sqllock.Locker[Tx]{l, other} {
+		for _, opts := range [][]sqllock.AcquireOptions{nil, {{Owner: sqllock.NewOwner()}}} {
+			if _, err := locker.TryAcquire(e.Ctx, "k", opts...); !errors.Is(err, sqllock.ErrHeld) {
+				e.Errorf("somebody else: %v", err)
+			}
+		}
+	}
+	e.Check(first.Release(e.Ctx))
+	e.Check(third.Release(e.Ctx))
+	if _, err := other.TryAcquire(e.Ctx, "k"); !errors.Is(err, sqllock.ErrHeld) || second.Context().Err() != nil {
+		e.Errorf("released once too few and free: %v", err)
+	}
+	e.Check(second.Release(e.Ctx))
+	if second.Context().Err() == nil {
+		e.Error("the context goes on")
+	}
+	e.Check(e.TryAcquire(other, "k").Release(e.Ctx))
+
+	// Waiting calls of one owner get the lock together.
+	blocker := e.TryAcquire(l, "k")
+	var running sync.WaitGroup
+	inside := make(chan *sqllock.Lease, 3)
+	for range 3 {
+		running.Go(func() {
+			lease, err := l.Acquire(e.Ctx, "k", as)
+			if err != nil {
+				e.Error(err)
+				return
+			}
+			inside <- lease
+		})
+	}
+	time.Sleep(20 * time.Millisecond)
+	e.Check(blocker.Release(e.Ctx))
+	running.Wait()
+	for range 3 {
+		e.Check((<-inside).Release(e.Ctx))
+	}
+	e.Check(e.TryAcquire(other, "k").Release(e.Ctx))
+}
+
+func elections[Tx any](e *env[Tx]) {
+	type candidate struct {
+		*election.Election[Tx]
+		name string
+	}
+	var candidates []candidate
+	for _, name := range []string{"a", "b", "c"} {
+		candidates = append(candidates, candidate{election.New(e.locker(name), "leader"), name})
+	}
+	if _, leads, err := candidates[0].Leader(e.Ctx); leads || err != nil {
+		e.Fatal(leads, err)
+	}
+	ctx, cancel := context.WithCancel(e.Ctx)
+	var running sync.WaitGroup
+	terms := make(chan int64, 64)
+	var mu sync.Mutex
+	leaders := 0
+	for _, c := range candidates {
+		running.Go(func() {
+			for range 5 {
+				leader, err := c.Campaign(ctx, []byte(c.name))
+				if err != nil {
+					e.Error(err)
+					return
+				}
+				mu.Lock()
+				if leaders++; leaders > 1 {
+					e.Error("two leaders")
+				}
+				info, leads, err := c.Leader(ctx)
+				if err != nil || !leads || info.Holder != c.name || string(info.Value) != c.name {
+					e.Errorf("%s leads and sees %+v, %v", c.name, info, err)
+				}
+				leaders--
+				mu.Unlock()
+				terms <- leader.Token()
+				if err := leader.Resign(ctx); err != nil {
+					e.Error(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	cancel()
+	for last := int64(0); len(terms) > 0; {
+		term := <-terms
+		if term <= last {
+			e.Errorf("term %d after %d", term, last)
+		}
+		last = term
+	}
+	if _, err := candidates[0].Campaign(e.Ctx, make([]byte, sqllock.MaxValue+1)); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("got %v", err)
+	}
+}
+
+func observe[Tx any](e *env[Tx]) {
+	l := e.locker("one")
+	ctx, cancel := context.WithCancel(e.Ctx)
+	defer cancel()
+	seen := make(chan sqllock.Info, 64)
+	done := make(chan struct{})
+	observer := e.locker("observer")
+	go func() {
+		defer close(done)
+		for info, err := range election.New(observer, "leader").Observe(ctx, election.MinObserve) {
+			if err != nil {
+				e.Error(err)
+			}
+			seen <- info
+		}
+	}()
+	next := func(held bool, value string) {
+		e.Helper()
+		select {
+		case i := <-seen:
+			if i.Held != held || !bytes.Equal(i.Value, []byte(value)) {
+				e.Errorf("observed %+v, want held %v, value %q", i, held, value)
+			}
+		case <-e.Ctx.Done():
+			e.Fatal("nothing was observed")
+		}
+	}
+	next(false, "")
+	leader, err := election.New(l, "leader").Campaign(e.Ctx, nil)
+	e.Check(err)
+	next(true, "")
+	e.Check(leader.SetValue(e.Ctx, []byte("x")))
+	next(true, "x")
+	e.Check(leader.Resign(e.Ctx))
+	next(false, "")
+	cancel()
+	<-done
+}

@@ -1,0 +1,24 @@
+// Package leases contains the suites of leases: acquire, renewal, release, guards, and what operators see.
+package leases
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+)
+
+// env is one test, with the helpers of these suites. A copy of it is independent of the original.
+type env[Tx any] struct{ conformance.Env[Tx] }
+
+// run is conformance.Run for tests of this package.
+func run[Tx any](t *testing.T, h conformance.Handle[Tx], f func(*env[Tx]), opts ...holdfast.Options) {
+	t.Helper()
+	conformance.Run(t, h, func(e *conformance.Env[Tx]) { f(&env[Tx]{*e}) }, opts...)
+}
+
+func newEnv[Tx any](t *testing.T, h conformance.Handle[Tx], engine dbtest.Engine, opts ...holdfast.Options) *env[Tx] {
+	t.Helper()
+	return &env[Tx]{*conformance.New(t, h, engine, opts...)}
+}

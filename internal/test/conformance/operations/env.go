@@ -1,0 +1,25 @@
+// Package operations contains the suites of operations of one transaction: records, business rows, messages,
+// rejections, lost transactions and timeouts.
+package operations
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+)
+
+// env is one test, with the helpers of these suites. A copy of it is independent of the original.
+type env[Tx any] struct{ conformance.Env[Tx] }
+
+// run is conformance.Run for tests of this package.
+func run[Tx any](t *testing.T, h conformance.Handle[Tx], f func(*env[Tx]), opts ...holdfast.Options) {
+	t.Helper()
+	conformance.Run(t, h, func(e *conformance.Env[Tx]) { f(&env[Tx]{*e}) }, opts...)
+}
+
+func newEnv[Tx any](t *testing.T, h conformance.Handle[Tx], engine dbtest.Engine, opts ...holdfast.Options) *env[Tx] {
+	t.Helper()
+	return &env[Tx]{*conformance.New(t, h, engine, opts...)}
+}

@@ -1,0 +1,120 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+)
+
+// Flights is the suite of different requests under one key that meet in one process.
+func Flights[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+	t.Run("OwnerMeetsAWrongDuplicate", func(t *testing.T) {
+		t.Parallel()
+		dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+			if h.Runs(engine) {
+				ownerMeetsAWrongDuplicate(t, h, engine)
+			}
+		})
+	})
+	t.Run("FailedLeaderIsNoMismatch", func(t *testing.T) {
+		t.Parallel()
+		run(t, h, failedLeaderIsNoMismatch[Tx])
+	})
+}
+
+// wrong returns a different operation under the key of Op(key).
+func wrong(key string) idempotency.Op {
+	op := conformance.Op(key)
+	op.Request = "wrong"
+	return op
+}
+
+type heldLook struct{}
+
+// ownerMeetsAWrongDuplicate makes a call with another request while the record's owner is at
+// work. The call reveals nothing about the owner.
+func ownerMeetsAWrongDuplicate[Tx any](t *testing.T, h conformance.Handle[Tx], engine dbtest.Engine) {
+	looked, free := make(chan struct{}), make(chan struct{})
+	e := newEnv(t, h, engine, holdfast.Options{Observers: []holdfast.Observer{func(ctx context.Context, s holdfast.Statement) {
+		if s.Name == "records.look" && ctx.Value(heldLook{}) != nil {
+			close(looked)
+			<-free
+		}
+	}}})
+	s := e.Store(idempotency.Options{})
+	if _, err := e.Do(s, conformance.Op("a")); err != nil {
+		e.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := idempotency.Do(context.WithValue(e.Ctx, heldLook{}, true), s, wrong("a"), func(context.Context, Tx) (string, error) {
+			e.Error("the wrong duplicate was executed")
+			return "", nil
+		})
+		ended <- err
+	}()
+	<-looked
+
+	op := conformance.Op("a")
+	op.NoWait = true
+	if r, err := e.Do(s, op); err != nil || r.Outcome != idempotency.Replayed {
+		e.Errorf("the owner, at once: %v, %v", r, err)
+	}
+	op.NoWait, op.Wait = false, 50*time.Millisecond
+	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrInProgress) {
+		e.Errorf("the owner, after a short wait: %v", err)
+	}
+	close(free)
+	if r, err := e.Do(s, conformance.Op("a")); err != nil || r.Outcome != idempotency.Replayed {
+		e.Errorf("the owner: %v, %v", r, err)
+	}
+	if err := <-ended; !errors.Is(err, idempotency.ErrMismatch) {
+		e.Errorf("the wrong duplicate: %v", err)
+	}
+	e.WantOnce("a")
+}
+
+// failedLeaderIsNoMismatch lets a leader fail. The key is then free, so a concurrent call with
+// another request gets no mismatch.
+func failedLeaderIsNoMismatch[Tx any](e *env[Tx]) {
+	s := e.Store(idempotency.Options{})
+	started, free, boom := make(chan struct{}), make(chan struct{}), errors.New("boom")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := idempotency.Do(e.Ctx, s, wrong("a"), func(context.Context, Tx) (string, error) {
+			close(started)
+			<-free
+			return "", boom
+		})
+		ended <- err
+	}()
+	<-started
+	op := conformance.Op("a")
+	op.Wait = 50 * time.Millisecond
+	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrInProgress) {
+		e.Errorf("after a short wait: %v", err)
+	}
+	op.Wait, op.NoWait = 0, true
+	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrInProgress) {
+		e.Errorf("at once: %v", err)
+	}
+	followed := make(chan error, 1)
+	go func() {
+		_, err := e.Do(s, conformance.Op("a"))
+		followed <- err
+	}()
+	close(free)
+	if err := <-ended; !errors.Is(err, boom) {
+		e.Errorf("the leader: %v", err)
+	}
+	if err := <-followed; err != nil {
+		e.Errorf("after the leader: %v", err)
+	}
+	e.WantOnce("a")
+}

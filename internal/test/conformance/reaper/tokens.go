@@ -1,0 +1,353 @@
+package reaper
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/reaper"
+)
+
+// lease compiles one of the dialect's lease statements.
+func (e *env[Tx]) lease(name, text string) core.Stmt {
+	a := e.DB.Access()
+	r := strings.NewReplacer("{locks}", a.Table("locks"), "{floor}", a.Table("floor"), "{now}", a.Dialect.Now)
+	return a.Dialect.Compile(name, r.Replace(text))
+}
+
+// grant tries once to acquire a lock for a minute. It uses the statements of package sqllock:
+// insert the row, or take it over if it exists. Token 0 means that the lock is not available
+// now; this includes a locked row and a transaction that must run again.
+func (e *env[Tx]) grant(q core.Querier, name string, owner []byte) (token int64, err error) {
+	l := &e.DB.Access().Dialect.Leases
+	run := func(label string, g dialect.Grant) error {
+		token = 0
+		args := []any{[]byte(name), owner, int64(60_000_000), "holder"}
+		if g.ByInsertID {
+			r, err := e.lease(label, g.Text).Exec(e.Ctx, q, args...)
+			if err == nil && r.Affected == 1 {
+				token = r.InsertID
+			}
+			return err
+		}
+		var won int
+		var left int64
+		var holder string
+		_, err := e.lease(label, g.Text).QueryRow(e.Ctx, q, []any{&won, &token, &left, &holder}, args...)
+		token *= int64(won)
+		return err
+	}
+	// Every other time, the forms for several leases.
+	many := func(label, text string) error {
+		token = 0
+		text = strings.NewReplacer("{names}", "$2", "{name}", "$2", "{owner}", "$3", "{ttl}", "$4").Replace(strings.ReplaceAll(text, "{rows}", l.ManyRow))
+		args := []any{"holder", []byte(name), owner, int64(60_000_000)}
+		if l.Granted != "" {
+			if _, err := e.lease(label, text).Exec(e.Ctx, q, args...); err != nil {
+				return err
+			}
+			text, args = strings.NewReplacer("{names}", "$1", "{owners}", "$2").Replace(l.Granted), []any{[]byte(name), owner}
+		}
+		var of []byte
+		_, err := e.lease(label, text).QueryRow(e.Ctx, q, []any{&of, &token}, args...)
+		return err
+	}
+	duplicate := true
+	switch {
+	case owner[0]%2 == 0:
+		if l.MakeMany != "" {
+			err = many("make", l.MakeMany)
+		}
+		if duplicate = e.DB.Access().Dialect.Classify(err) == dialect.Duplicate; err == nil && token == 0 {
+			err = many("take", l.TakeMany)
+		}
+	case l.Make.Text != "":
+		err = run("make", l.Make)
+		duplicate = e.DB.Access().Dialect.Classify(err) == dialect.Duplicate || err == nil && token == 0
+	}
+	if duplicate {
+		err = run("take", l.Take)
+	}
+	if e.DB.Retryable(err) {
+		return 0, nil
+	}
+	return token, err
+}
+
+// mustGrant retries until it acquires the lock.
+func (e *env[Tx]) mustGrant(name string) (token int64) {
+	e.Helper()
+	owner := make([]byte, 16)
+	_, _ = rand.Read(owner)
+	e.Eventually("a grant of "+name, func() bool {
+		var err error
+		if token, err = e.grant(e.DB.Access().Pool, name, owner); err != nil {
+			e.Fatalf("grant of %q: %v", name, err)
+		}
+		return token > 0
+	})
+	return token
+}
+
+// floorRace uses a transaction that has read the floor and is about to insert the row of a key.
+// The key's old row is due and has a greater token.
+func floorRace[Tx any](e *env[Tx]) {
+	e.floorRace(false)
+	if e.DB.Capabilities().RowLocks {
+		e.Must(`DELETE FROM holdfast_locks`)
+		e.Must(`UPDATE holdfast_floor SET token = 0`)
+		e.floorRace(true)
+	}
+}
+
+// floorRace reads the floor in share mode (locked), or as the naive form does.
+func (e *env[Tx]) floorRace(locked bool) {
+	e.Helper()
+	d := e.DB.Access().Dialect
+	name, old := lockName("key"), e.Now()+day
+	e.Locks(conformance.Lock{Name: name, Token: old, Expires: e.Now() - 2*hour})
+	tx := e.BeginTx(sql.LevelDefault)
+	defer func() { _ = e.End(e.Ctx, tx, false) }() // the pool waits for tx when it closes, also after a failure
+	q, err := e.DB.Access().Join(tx)
+	if err != nil {
+		e.Fatal(err)
+	}
+	read := `SELECT token FROM holdfast_floor WHERE id = 1`
+	switch {
+	case locked && e.InnoDB():
+		read += ` LOCK IN SHARE MODE`
+	case locked:
+		read += ` FOR SHARE`
+	}
+	var floor int64
+	if _, err := core.QueryRow(e.Ctx, q, []any{&floor}, read); err != nil {
+		e.Fatal(err)
+	}
+	insert := func() dialect.Class {
+		_, err := e.Exec(e.Ctx, tx, `INSERT INTO holdfast_locks (name, token, owner, holder, granted_at, expires_at) VALUES ($1, $2, NULL, '', 1, 1)`,
+			[]byte(name), max(floor+1, int64(e.Now())))
+		if err != nil && d.Classify(err) == dialect.Other {
+			e.Fatal(err)
+		}
+		return d.Classify(err)
+	}
+	r := e.Reaper(reaper.Options{})
+	switch {
+	case locked:
+		var wg sync.WaitGroup
+		wg.Go(func() { e.sweepLocks(r, 1) })
+		time.Sleep(300 * time.Millisecond) // the update of the floor waits
+		if e.tokens()[name] != old || e.floor() != 0 {
+			e.Error("the reaper went past a transaction that has the floor in share mode")
+		}
+		if class := insert(); class != dialect.Duplicate {
+			e.Errorf("the insert: class %v", class)
+		}
+		e.EndTx(tx, false)
+		wg.Wait()
+		if token := e.mustGrant(name); token <= int64(old) {
+			e.Errorf("token %d after %d", token, old)
+		}
+	case e.DB.Capabilities().RowLocks:
+		e.sweepLocks(r, 1)
+		class := insert()
+		e.EndTx(tx, true)
+		if got := e.tokens()[name]; class != dialect.Other || got >= old || e.floor() != old {
+			e.Errorf("the naive form shows nothing: %d after %d, floor %d, class %v", got, old, e.floor(), class)
+		}
+	default: // SQLite refuses to write on a snapshot that is older than the sweep
+		e.sweepLocks(r, 1)
+		if class := insert(); class != dialect.Retry {
+			e.Errorf("the insert: class %v", class)
+		}
+	}
+}
+
+// deleteBeforeRaise is the opposite order; it loses against the real statements.
+func deleteBeforeRaise[Tx any](e *env[Tx]) {
+	name, old := lockName("key"), e.Now()+day
+	e.Locks(conformance.Lock{Name: name, Token: old, Expires: e.Now() - 2*hour})
+	e.Must(`DELETE FROM holdfast_locks`)
+	token := e.mustGrant(name)
+	e.Must(`UPDATE holdfast_floor SET token = $1`, old)
+	if token >= int64(old) {
+		e.Errorf("the naive form shows nothing: %d after %d", token, old)
+	}
+}
+
+// grantsAtEveryStep lets another session acquire the lock of the row being reaped after each
+// statement of a sweep, and once more afterwards.
+func grantsAtEveryStep[Tx any](e *env[Tx]) {
+	type step struct {
+		statement string
+		nth       int // since the read
+	}
+	for _, at := range []step{
+		{"sweep.locks.find", 1},
+		{"begin", 1},
+		{"sweep.locks.raise", 1},
+		{"commit", 1},
+		{"begin", 2},
+		{"sweep.locks.write", 1},
+		{"commit", 2},
+	} {
+		name := lockName(at.statement + fmt.Sprint(at.nth))
+		old := int64(max(e.floor(), e.Now()) + day)
+		e.Locks(conformance.Lock{Name: name, Token: int(old), Expires: e.Now() - 2*hour})
+		e.Locks(series("other", 5, e.floor(), e.Now()-2*hour)...)
+		var token int64
+		var wg sync.WaitGroup
+		count := map[string]int{}
+		seen := &statements{then: func(s holdfast.Statement, _ int) {
+			if s.Name != "sweep.locks.find" && count["sweep.locks.find"] == 0 {
+				return
+			}
+			count[s.Name]++
+			if s.Name != at.statement || count[s.Name] != at.nth || token != 0 {
+				return
+			}
+			granted := make(chan struct{})
+			wg.Go(func() { token = e.mustGrant(name); close(granted) })
+			select { // some grants wait until the reaper is done, or are refused until then
+			case <-granted:
+			case <-time.After(200 * time.Millisecond):
+			}
+		}}
+		report, err := e.Reaper(reaper.Options{}, seen.observe()).Sweep(e.Ctx)
+		wg.Wait()
+		if err != nil || report.Rows() < 5 {
+			e.Errorf("%v: %+v, %v", at, report, err)
+		}
+		if token <= old {
+			e.Errorf("%v: token %d after %d", at, token, old)
+		}
+		e.Must(`UPDATE holdfast_locks SET owner = NULL WHERE name = $1`, []byte(name))
+		if again := e.mustGrant(name); again <= token {
+			e.Errorf("%v: token %d after %d", at, again, token)
+		}
+		e.Must(`DELETE FROM holdfast_locks`)
+	}
+}
+
+// clockSteppedBack uses tokens of a time when the clock was ahead, again and again. InnoDB's
+// clock can be set per session.
+func clockSteppedBack[Tx any](e *env[Tx]) {
+	conn, err := e.DB.Access().Acquire(e.Ctx)
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer conn.Release(true)
+	if e.InnoDB() {
+		if _, err := conn.Exec(e.Ctx, `SET timestamp = 1000000000`); err != nil {
+			e.Fatal(err)
+		}
+	}
+	name := lockName("key")
+	r := e.Reaper(reaper.Options{})
+	last := int64(e.Now() + 3650*day)
+	e.Locks(conformance.Lock{Name: name, Owner: make([]byte, 16), Token: int(last), Expires: e.Now() - 2*hour})
+	for i := range byte(4) {
+		e.sweepLocks(r, 1)
+		if len(e.tokens()) != 0 {
+			e.Fatal("the row is still there")
+		}
+		token, err := e.grant(conn, name, append(make([]byte, 15), i+1))
+		if err != nil || token <= last {
+			e.Errorf("grant %d: token %d after %d, %v", i, token, last, err)
+		}
+		last = token
+		e.Must(`UPDATE holdfast_locks SET expires_at = $1`, e.Now()-2*hour)
+	}
+}
+
+// fourReapersAndEightOwners acquires and releases locks while reapers delete their rows. It
+// records each grant while the lock is held.
+func fourReapersAndEightOwners[Tx any](e *env[Tx]) {
+	dbtest.NotUnderRace(e, "twelve at once are too slow on SQLite's one writer")
+	const keys, owners, grants = 300, 8, 40
+	if e.Engine == dbtest.SQLite { // the audit waits for the one writer without a bound
+		e.SQL = dbtest.OpenSQL(e.T, dbtest.With(e.DSN, "_pragma=busy_timeout(60000)"))
+	}
+	e.Must(`CREATE TABLE history (k ` + e.Bytes(100) + ` NOT NULL, token BIGINT NOT NULL, PRIMARY KEY (k, token))`)
+	e.Locks(series("key", keys, e.Now()+day, e.Now()-2*hour)...)
+	e.Must(`INSERT INTO history SELECT name, token FROM holdfast_locks`)
+	// The deadlocks of the reapers and of the owners.
+	counting := func(n *atomic.Int64) holdfast.Options {
+		return holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
+			if s.Err != nil && e.DB.Access().Dialect.Classify(s.Err) == dialect.Retry {
+				n.Add(1)
+			}
+		}}}
+	}
+	var deleted, ofReapers, ofOwners atomic.Int64
+	pool := e.Handle.Open(e.T, e.DSN, counting(&ofOwners)).DB.Access().Pool
+	release := e.lease("release", dialect.ReleaseLease)
+
+	var working atomic.Int32
+	var own sync.WaitGroup
+	for w := range owners {
+		working.Add(1)
+		own.Go(func() {
+			defer working.Add(-1)
+			for n := range grants {
+				name := lockName(fmt.Sprintf("key %06d", mathrand.IntN(keys)))
+				owner := fmt.Appendf(nil, "%16d", w*grants+n)
+				token, err := e.grant(pool, name, owner)
+				if err != nil {
+					e.Errorf("grant: %v", err)
+					return
+				}
+				if token == 0 {
+					continue
+				}
+				if last := e.Int(`SELECT COALESCE(MAX(token), 0) FROM history WHERE k = $1`, []byte(name)); token <= int64(last) {
+					e.Errorf("%q: token %d after %d", name, token, last)
+				}
+				e.Must(`INSERT INTO history (k, token) VALUES ($1, $2)`, []byte(name), token)
+				if r, err := release.Exec(e.Ctx, pool, []byte(name), owner); err != nil || r.Affected != 1 {
+					e.Errorf("release: %+v, %v", r, err)
+				}
+				// As if the grace period had passed.
+				e.Must(`UPDATE holdfast_locks SET expires_at = $1 WHERE name = $2 AND owner IS NULL`, e.Now()-2*hour, []byte(name))
+			}
+		})
+	}
+	var reap sync.WaitGroup
+	for range 4 {
+		r := e.Reaper(reaper.Options{Batch: 20, Pace: 0.1}, counting(&ofReapers))
+		reap.Go(func() {
+			for last := false; !last; {
+				last = working.Load() == 0
+				report, err := r.Sweep(e.Ctx)
+				if err != nil {
+					e.Errorf("a reaper: %+v, %v", report, err)
+				}
+				deleted.Add(report.Rows())
+			}
+		})
+	}
+	own.Wait()
+	reap.Wait()
+	again := e.Int(`SELECT COUNT(*) FROM history`) - keys
+	if left := len(e.tokens()); left != 0 || deleted.Load() <= keys || again < owners {
+		e.Errorf("%d rows are left, %d deleted, %d grants: too few to show anything", left, deleted.Load(), again)
+	}
+	// Two inserts on InnoDB that meet a row during its deletion deadlock with each other,
+	// rarely. Package sqllock retries them, and so does the test.
+	r, o := ofReapers.Load(), ofOwners.Load()
+	if e.DB.Capabilities().RowLocks && (r > 0 || o > 0 && !e.InnoDB()) {
+		e.Errorf("%d statements of the reapers and %d of the owners were victims of deadlocks", r, o)
+	}
+	e.Logf("%d rows deleted, %d grants, victims of deadlocks: %d reapers, %d owners", deleted.Load(), again, r, o)
+}

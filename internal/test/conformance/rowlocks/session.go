@@ -1,0 +1,154 @@
+package rowlocks
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
+)
+
+// SessionLocks is the suite of keys that a dedicated transaction holds.
+func SessionLocks[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+	t.Helper()
+	for name, test := range map[string]func(*env[Tx]){
+		"HoldAndRelease": holdAndRelease[Tx], "HoldEndsWithItsConnection": holdEnds[Tx], "HoldReleasedTooLate": holdReleasedLate[Tx],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, h, test)
+		})
+	}
+}
+
+func holdAndRelease[Tx any](e *env[Tx]) {
+	l := e.RowLocker()
+	if e.Engine == dbtest.SQLite {
+		if _, err := l.Hold(e.Ctx, "k", rowlock.WaitForever); !errors.Is(err, holdfast.ErrUnsupported) {
+			e.Errorf("got %v", err)
+		}
+		return
+	}
+	ctx, cancel := context.WithCancel(e.Ctx)
+	held, err := l.Hold(ctx, "k", rowlock.WaitForever)
+	e.Check(err)
+	cancel() // bounds only the wait
+	if _, err := l.Hold(e.Ctx, "k", rowlock.NoWait); !errors.Is(err, rowlock.ErrLockNotAvailable) {
+		e.Errorf("a second one: %v", err)
+	}
+	if _, err := l.Hold(e.Ctx, "k", rowlock.WaitUpTo(50*time.Millisecond)); !errors.Is(err, rowlock.ErrTimeout) {
+		e.Errorf("a second one: %v", err)
+	}
+	short, cancel := context.WithTimeout(e.Ctx, 100*time.Millisecond)
+	defer cancel()
+	if _, err := l.Hold(short, "k", rowlock.WaitForever); !errors.Is(err, context.DeadlineExceeded) {
+		e.Errorf("a second one: %v", err)
+	}
+	err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
+		return l.LockTx(ctx, tx, "k", rowlock.NoWait)
+	})
+	if !errors.Is(err, rowlock.ErrLockNotAvailable) {
+		e.Errorf("LockTx of the same key: %v", err)
+	}
+	time.Sleep(1500 * time.Millisecond) // longer than the interval between two checks of its connection
+	if held.Context().Err() != nil {
+		e.Errorf("it has ended: %v", context.Cause(held.Context()))
+	}
+	next := make(chan error)
+	go func() {
+		h, err := l.Hold(e.Ctx, "k", rowlock.WaitForever)
+		if err == nil {
+			err = h.Release(e.Ctx)
+		}
+		next <- err
+	}()
+	e.Check(held.Release(e.Ctx))
+	e.Check(held.Release(e.Ctx))
+	if cause := context.Cause(held.Context()); !errors.Is(cause, rowlock.ErrReleased) {
+		e.Errorf("cause %v", cause)
+	}
+	e.Check(<-next)
+	if n := e.InUse(); n != 0 {
+		e.Errorf("%d connections are still out", n)
+	}
+	if _, err := l.Hold(e.Ctx, "", rowlock.WaitForever); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("got %v", err)
+	}
+}
+
+// sessions contains, for each engine, the query for the sessions that may hold a lock here.
+var sessions = map[dbtest.Engine]string{
+	dbtest.Postgres: `SELECT DISTINCT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relname = 'holdfast_locks' AND n.nspname = current_schema() AND l.pid <> pg_backend_pid()`,
+	dbtest.MySQL:   `SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_DB = DATABASE() AND PROCESSLIST_ID <> CONNECTION_ID()`,
+	dbtest.MariaDB: `SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()`,
+}
+
+// holdEnds checks that a key is free as soon as the connection ends, and that the former holder
+// learns of it.
+func holdEnds[Tx any](e *env[Tx]) {
+	if e.Engine == dbtest.SQLite {
+		return // the engine has no such lock
+	}
+	held, next := e.overtakenHold()
+	select {
+	case <-held.Context().Done():
+	case <-e.Ctx.Done():
+		e.Fatal("the former holder's context goes on")
+	}
+	if err := held.Release(e.Ctx); !errors.Is(err, rowlock.ErrLost) {
+		e.Errorf("got %v", err)
+	}
+	e.Check(next.Release(e.Ctx))
+}
+
+// holdReleasedLate checks that a release returns ErrLost after the connection ended, also before
+// the holder has noticed.
+func holdReleasedLate[Tx any](e *env[Tx]) {
+	if e.Engine == dbtest.SQLite {
+		return // the engine has no such lock
+	}
+	held, next := e.overtakenHold()
+	if err := held.Release(e.Ctx); !errors.Is(err, rowlock.ErrLost) {
+		e.Errorf("got %v", err)
+	}
+	e.Check(next.Release(e.Ctx))
+}
+
+// overtakenHold returns a hold whose connection was killed, and the hold that followed it.
+func (e *env[Tx]) overtakenHold() (held, next *rowlock.SessionLock) {
+	e.Helper()
+	l := e.RowLocker()
+	held, err := l.Hold(e.Ctx, "k", rowlock.WaitForever)
+	e.Check(err)
+	for _, id := range e.ints(sessions[e.Engine]) {
+		if e.Engine == dbtest.Postgres {
+			e.Must(`SELECT pg_terminate_backend($1)`, id)
+		} else {
+			_, _ = e.SQL.ExecContext(e.Ctx, `KILL `+strconv.FormatInt(id, 10)) // the session may have ended already
+		}
+	}
+	next, err = l.Hold(e.Ctx, "k", rowlock.WaitForever)
+	e.Check(err)
+	return held, next
+}
+
+// ints reads a column of numbers on the audit pool.
+func (e *env[Tx]) ints(query string) (list []int64) {
+	e.Helper()
+	rows, err := e.SQL.QueryContext(e.Ctx, query)
+	e.Check(err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var n int64
+		e.Check(rows.Scan(&n))
+		list = append(list, n)
+	}
+	e.Check(rows.Err())
+	return list
+}
