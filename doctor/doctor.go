@@ -236,7 +236,7 @@ func (p *patient) clock(ctx context.Context, most time.Duration) error {
 }
 
 // poolerWait bounds the wait for each connection.
-const poolerWait = 2 * time.Second
+const poolerWait = 10 * time.Second
 
 // pooler detects a proxy that assigns a server session per transaction: two connections then
 // get the same server session.

@@ -28,7 +28,7 @@ func TestLeaseReleasedLateAndAgain(t *testing.T) {
 		o := sqllock.Options{TTL: time.Minute}
 		late := joined(e.T, dbtest.With(e.DSN, patience), "", o, history.New(), nil)
 		other := joined(e.T, e.DSN, "", o, history.New(), nil)
-		lease, err := late.locks.Acquire(e.Ctx, "key", sqllock.AcquireOptions{TTL: 100 * time.Millisecond, NoRenewal: true})
+		lease, err := late.locks.Acquire(e.Ctx, "key", sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestLeaseReleasedLateWithoutReply(t *testing.T) {
 		}{"taken": {true, sqllock.ErrLost}, "held": {false, nil}} {
 			opts := []sqllock.AcquireOptions{}
 			if c.taken {
-				opts = []sqllock.AcquireOptions{{TTL: 100 * time.Millisecond, NoRenewal: true}}
+				opts = []sqllock.AcquireOptions{{TTL: conformance.ShortTTL, NoRenewal: true}}
 			}
 			lease, err := late.locks.Acquire(e.Ctx, name, opts...)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/history"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -46,7 +47,7 @@ func ticketsContended[Tx any](e *env[Tx]) {
 				dies := i%20 == 7 && n == 0
 				var opts []sqllock.AcquireOptions
 				if dies {
-					opts = []sqllock.AcquireOptions{{TTL: 300 * time.Millisecond, NoRenewal: true}}
+					opts = []sqllock.AcquireOptions{{TTL: conformance.ShortTTL, NoRenewal: true}}
 				}
 				op, asked := c.Grant("key"), time.Now()
 				lease, err := l.Acquire(e.Ctx, "key", opts...)

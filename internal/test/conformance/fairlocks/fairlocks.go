@@ -163,7 +163,7 @@ func ticketsTry[Tx any](e *env[Tx]) {
 	}
 	e.Check(writer.Release(e.Ctx))
 	// A dead holder does not block.
-	dead, err := l.TryAcquire(e.Ctx, "key", sqllock.AcquireOptions{TTL: 300 * time.Millisecond, NoRenewal: true})
+	dead, err := l.TryAcquire(e.Ctx, "key", sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
 	e.Check(err)
 	<-dead.Context().Done()
 	if cause := context.Cause(dead.Context()); !errors.Is(cause, sqllock.ErrLost) {

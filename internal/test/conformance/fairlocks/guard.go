@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
@@ -70,7 +71,7 @@ func ticketsGuard[Tx any](e *env[Tx]) {
 	<-waits
 	e.Check(one.Release(e.Ctx))
 
-	stale, err := fairlock.New(l).Acquire(e.Ctx, "key", sqllock.AcquireOptions{TTL: 100 * time.Millisecond, NoRenewal: true})
+	stale, err := fairlock.New(l).Acquire(e.Ctx, "key", sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
 	e.Check(err)
 	time.Sleep(150 * time.Millisecond)
 	e.Check(e.underTerms(l, "nobody came", stale.Term())) // regardless of its context
@@ -88,7 +89,7 @@ func ticketsGuard[Tx any](e *env[Tx]) {
 func ticketsGuardedStays[Tx any](e *env[Tx]) {
 	lockers := e.Lockers(2, sqllock.Options{})
 	l, other := lockers[0], fairlock.New(lockers[1])
-	lease, err := fairlock.New(l).AcquireShared(e.Ctx, "key", sqllock.AcquireOptions{TTL: 200 * time.Millisecond, NoRenewal: true})
+	lease, err := fairlock.New(l).AcquireShared(e.Ctx, "key", sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
 	e.Check(err)
 	if !e.DB.Capabilities().RowLocks { // where no other session can write during the transaction
 		tx := e.BeginTx(sql.LevelDefault)

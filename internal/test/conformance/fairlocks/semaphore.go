@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
@@ -28,7 +29,7 @@ func ticketsContendedSemaphore[Tx any](e *env[Tx]) {
 				dies := i%24 == 5 && n == 0
 				var opts []sqllock.AcquireOptions
 				if dies {
-					opts = []sqllock.AcquireOptions{{TTL: 300 * time.Millisecond, NoRenewal: true}}
+					opts = []sqllock.AcquireOptions{{TTL: conformance.ShortTTL, NoRenewal: true}}
 				}
 				asked := time.Now()
 				lease, err := s.Acquire(e.Ctx, units, opts...)
@@ -88,7 +89,7 @@ func ticketsCapacity[Tx any](e *env[Tx]) {
 		lease, err = ask()
 		e.Check(err)
 		e.Check(lease.Release(e.Ctx))
-		dead, err := three.Acquire(e.Ctx, 1, sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
+		dead, err := three.Acquire(e.Ctx, 1, sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
 		e.Check(err)
 		<-dead.Context().Done()
 		e.Eventually("it has expired", func() bool {

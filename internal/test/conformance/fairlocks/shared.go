@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
@@ -104,7 +105,7 @@ func ticketsContendedShared[Tx any](e *env[Tx]) {
 				dies := i == 9 && n == 0
 				var opts []sqllock.AcquireOptions
 				if dies {
-					opts = []sqllock.AcquireOptions{{TTL: 300 * time.Millisecond, NoRenewal: true}}
+					opts = []sqllock.AcquireOptions{{TTL: conformance.ShortTTL, NoRenewal: true}}
 				}
 				asked := time.Now()
 				lease, err := acquire(e.Ctx, "key", opts...)

@@ -218,7 +218,7 @@ func (e *env[Tx]) naiveRenewalWaits(leases []*sqllock.Lease) {
 func leaseTryAnswers[Tx any](e *env[Tx]) {
 	const key = "try answers"
 	l := e.LockerWith(sqllock.Options{Holder: "the guarded one"})
-	lease := e.MustAcquire(l, key, sqllock.AcquireOptions{TTL: 200 * time.Millisecond, NoRenewal: true})
+	lease := e.MustAcquire(l, key, sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
 	tx := e.BeginTx(sql.LevelDefault)
 	if err := l.Guard(e.Ctx, tx, lease.Term()); err != nil {
 		e.Fatal(err)
@@ -314,7 +314,7 @@ func leaseGuardRefusals[Tx any](e *env[Tx]) {
 		}
 	}
 	good := e.MustAcquire(l, "refusals good")
-	short := e.MustAcquire(l, "refusals", sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
+	short := e.MustAcquire(l, "refusals", sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
 	e.WantEnded(short, sqllock.ErrLost)
 	e.expired("refusals")
 	// An expired lease that no other call acquired may still write.

@@ -66,7 +66,7 @@ func leaseLife[Tx any](e *env[Tx]) {
 func leaseLateRelease[Tx any](e *env[Tx]) {
 	const key = "late release"
 	l, other := e.LockerWith(sqllock.Options{}), e.LockerWith(sqllock.Options{TTL: time.Hour})
-	late := e.MustAcquire(l, key, sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
+	late := e.MustAcquire(l, key, sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
 	e.WantEnded(late, sqllock.ErrLost)
 	e.expired(key)
 	next := e.wantFree(other, key)
@@ -177,7 +177,7 @@ func leaseDo[Tx any](e *env[Tx]) {
 			e.Errorf("the function's context ended with %v", cause)
 		}
 		return nil
-	}, sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
+	}, sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
 	if !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("got %v, want ErrLost", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -49,7 +50,7 @@ func leaseInTx[Tx any](e *env[Tx]) {
 	e.MustRelease(held)
 	refused("released", held, sqllock.ErrLost)
 
-	short := e.MustAcquire(l, key, sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
+	short := e.MustAcquire(l, key, sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
 	e.WantEnded(short, sqllock.ErrLost)
 	e.expired(key)
 	commits("expired, and granted to nobody", short)

@@ -96,7 +96,7 @@ func (r *releaser[Tx]) granted(k lockKind[Tx], key string, lapsed bool) *sqllock
 	r.Helper()
 	opts := sqllock.AcquireOptions{NoRenewal: true}
 	if lapsed {
-		opts.TTL = sqllock.MinTTL
+		opts.TTL = conformance.ShortTTL
 	}
 	lease, err := k.get(r.Ctx, r.l, key, opts)
 	r.Check(err)
