@@ -104,7 +104,9 @@ func (p *Proxy) LoseReply(match Match, ending Ending, then ...func()) *Fault {
 }
 
 // Hold ends the client's connection, and keeps the request and the server's session until
-// Deliver. It calls then before the client can notice.
+// Deliver. It calls then before the client can notice. A driver whose connection ends asks
+// PostgreSQL to cancel what ran there; the proxy drops such requests from then on, because a late
+// one would cancel the request that Deliver sends.
 func (p *Proxy) Hold(match Match, ending Ending, then ...func()) *Fault {
 	return p.arm(hold, match, ending, then)
 }

@@ -20,6 +20,7 @@ type Proxy struct {
 
 	accepted atomic.Int64
 	fired    atomic.Int64
+	holds    atomic.Bool // a request was held
 
 	mu     sync.Mutex
 	closed bool

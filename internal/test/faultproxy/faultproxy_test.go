@@ -111,6 +111,27 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestHoldDropsCancels checks that a request to cancel reaches the server unless a request was
+// held before: it could cancel that one.
+func TestHoldDropsCancels(t *testing.T) {
+	p, s := start(t)
+	cancel := string(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 16}, 80877102)) + "pid and secret"
+	want(t, dial(t, p), cancel)
+	f := p.Hold(faultproxy.Contains("commit"), faultproxy.Close)
+	if got, err := ask(t, dial(t, p), "commit", time.Second); got != "" || !errors.Is(err, io.EOF) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := ask(t, dial(t, p), cancel, time.Second); got != "" || err == nil {
+		t.Errorf("the cancel was answered: %q, %v", got, err)
+	}
+	if err := f.Deliver(); err != nil {
+		t.Error(err)
+	}
+	if got := s.received(); got != cancel+"commit" {
+		t.Errorf("the server received %q", got)
+	}
+}
+
 func TestHeldSessionCanBeCut(t *testing.T) {
 	p, s := start(t)
 	f := p.Hold(faultproxy.Contains("commit"), faultproxy.Close)

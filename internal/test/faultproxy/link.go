@@ -3,6 +3,7 @@ package faultproxy
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,10 @@ func (l *link) requests() {
 		if !l.p.pass(l) || l.apart.Load() {
 			return
 		}
+		if n > 0 && cancels(buf[:n]) && l.p.holds.Load() {
+			l.close()
+			return
+		}
 		if n > 0 {
 			f := l.p.take(buf[:n])
 			switch {
@@ -75,12 +80,19 @@ func (l *link) requests() {
 	}
 }
 
+// cancels reports whether a request asks PostgreSQL to cancel what another connection runs: the
+// first message of its own connection, with the code 80877102.
+func cancels(request []byte) bool {
+	return len(request) >= 8 && binary.BigEndian.Uint32(request[4:]) == 80877102
+}
+
 // keep applies a fault that does not forward the request.
 func (l *link) keep(f *Fault, request []byte) {
 	l.apart.Store(true)
 	if f.kind == hold {
 		f.request, f.link = bytes.Clone(request), l
 		l.held.Store(f)
+		l.p.holds.Store(true)
 	}
 	f.strike()
 	end(l.client, f.ending)
