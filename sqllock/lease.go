@@ -39,6 +39,9 @@ func (l *Lease) Term() Term { return Term(l.kept().Term()) }
 // also ends with the context that Do was given, with that context's cause. It has the values of
 // the context that Acquire was given.
 //
+// Its Err reads the clock. Its Done channel is closed by a timer, which a busy machine may run
+// late.
+//
 // Use it for work outside the database. In a process that was stopped, it may end too late. So
 // write to the database in [Locker.InTx], on a context of the caller's own.
 func (l *Lease) Context() context.Context { return l.kept().Context() }

@@ -38,6 +38,31 @@ func lapses(l *sqllock.Lease) {
 	(*keeper.Lease)(l).Lapse()
 }
 
+// TestContextBeforeTimer checks that the context's error follows the clock, although the timer of
+// the lease has not fired.
+func TestContextBeforeTimer(t *testing.T) {
+	t.Parallel()
+	l := openLocker(t, dbtest.SQLite)
+	defer func() { _ = l.Close(context.Background()) }()
+	for name, acquire := range map[string]func(context.Context, string, ...sqllock.AcquireOptions) (*sqllock.Lease, error){
+		"lease": l.Acquire, "fair": fairlock.New(l).Acquire,
+	} {
+		lease, err := acquire(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(lease.Context())
+		if err := lease.Context().Err(); err != nil {
+			t.Errorf("%s: %v before the end", name, err)
+		}
+		lapses(lease)
+		if err, cause := lease.Context().Err(), context.Cause(ctx); !errors.Is(err, context.Canceled) || !errors.Is(cause, sqllock.ErrLost) || ctx.Err() == nil {
+			t.Errorf("%s: %v, cause %v, and of a child %v", name, err, cause, ctx.Err())
+		}
+		cancel()
+	}
+}
+
 // TestReleaseBeforeTimer checks that a lease whose trust window has ended is reported as lost
 // at its release, at the end of Do and at an inner release, although its timer has not fired.
 func TestReleaseBeforeTimer(t *testing.T) {

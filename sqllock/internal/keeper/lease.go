@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/lockname"
@@ -42,7 +43,7 @@ type Lease struct {
 	by     any  // the owner that may acquire it again
 	term   Term
 	ctx    context.Context // ends with the lease
-	work   context.Context // returned by Context: within Do it also ends with the call's context
+	work   context.Context // within Do it also ends with the call's context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 
@@ -55,8 +56,40 @@ type Lease struct {
 	live       bool
 	granted    bool      // false for a ticket that waits
 	again      int       // how often its owner acquired it beyond the first time
-	until      time.Time // the end of the trust window
+	until      time.Time // the end of the trust window: see setUntil
 	renewError error     // of the last renewal
+
+	trusted atomic.Int64 // until of a granted lease, since began: work's Err has no lock
+}
+
+// began is a moment with a monotonic clock reading.
+var began = time.Now()
+
+// setUntil moves the end of the trust window. Mu is held.
+func (l *Lease) setUntil(until time.Time) {
+	l.until = until
+	if l.granted {
+		l.trusted.Store(int64(until.Sub(began)))
+	}
+}
+
+// work is the context of a lease. Its Err reads the clock: a busy machine, or one that was
+// stopped, runs the timer late, and another process may have the lock by then.
+type work struct {
+	context.Context
+
+	lease *Lease
+}
+
+// Err implements context.Context.
+func (w work) Err() error {
+	if err := w.Context.Err(); err != nil {
+		return err
+	}
+	if end := w.lease.trusted.Load(); end != 0 && int64(time.Since(began)) >= end {
+		w.lease.expire()
+	}
+	return w.Context.Err()
 }
 
 // NewLease creates the lease of an attempt that was sent at sent, with its contexts. The caller
@@ -67,13 +100,14 @@ func (k *Keeper) NewLease(kind Kind, t Term, lock string, a Attempt, s Settings,
 		live: true, until: sent.Add(s.TTL - s.Margin), term: t,
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(s.Values))
-	l.work = l.ctx
+	inner := l.ctx
 	if s.Within != nil {
-		work, cancel := context.WithCancelCause(l.ctx)
+		both, cancel := context.WithCancelCause(l.ctx)
 		stop := context.AfterFunc(s.Within, func() { cancel(context.Cause(s.Within)) })
 		context.AfterFunc(l.ctx, func() { stop() })
-		l.work = work
+		inner = both
 	}
+	l.work = work{inner, l}
 	return l
 }
 
@@ -88,6 +122,7 @@ func (k *Keeper) Keep(l *Lease) bool {
 	}
 	k.held[l] = struct{}{}
 	l.granted, l.since = true, l.until.Add(l.margin-l.TTL)
+	l.setUntil(l.until)
 	k.noteGranted(l)
 	l.timer = time.AfterFunc(window, l.expire)
 	if !l.once {
@@ -108,6 +143,7 @@ func (k *Keeper) KeepWaiting(l *Lease, sent time.Time) {
 // Grant starts the trust window of a ticket. Mu is held.
 func (k *Keeper) Grant(l *Lease) {
 	l.granted, l.since = true, time.Now()
+	l.setUntil(l.until)
 	k.noteGranted(l)
 	l.timer.Reset(time.Until(l.until))
 	if l.once {
@@ -163,7 +199,7 @@ func (l *Lease) Again(by any) bool {
 // which the term ends. It never shortens the window. Mu is held, and the lease is live.
 func (l *Lease) Prolong(expiry time.Time) {
 	if until := expiry.Add(-l.margin); until.After(l.until) {
-		l.until = until // the timer reads it when it fires
+		l.setUntil(until) // the timer reads it when it fires
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 func (l *Lease) Lapse() {
 	l.keeper.Mu.Lock()
 	defer l.keeper.Mu.Unlock()
-	l.until = time.Now()
+	l.setUntil(time.Now())
 }
 
 // RenewalError returns the error of the last renewal. Mu is held.
