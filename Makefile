@@ -11,7 +11,7 @@ ARGS       ?=
 PKG        ?= ./...
 FUZZTIME   ?= 10s
 # Most tests wait for a server, so more of them run than there are cores.
-PARALLEL   ?= -parallel 6
+PARALLEL   ?= -parallel 4
 
 # Lint vets, and nobody debugs a test's binary: this is a third of the time to build one.
 BUILD      ?= -vet=off -ldflags=-w

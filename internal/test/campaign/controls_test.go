@@ -110,7 +110,7 @@ func (c *client[Tx]) refundThenClaim(ctx context.Context, t *task) error {
 		return c.effect(ctx, tx, t, t.id)
 	})
 	if err == nil && a.Outcome == executed {
-		time.Sleep(100 * t.think) // a tenth of an epoch at most, so that another client meets it
+		time.Sleep(100 * t.think) // an eighth of an epoch at most, so that another client meets it
 		err = c.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
 			return c.exec(ctx, tx, `INSERT INTO campaign_claims (name, id) VALUES ($1, $2)`, []byte(t.key), t.id)
 		})
