@@ -4,7 +4,6 @@ SHELL      := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-GOTESTSUM     = gotest.tools/gotestsum@v1.13.0
 GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 ARGS       ?=
@@ -16,18 +15,10 @@ PARALLEL   ?= -parallel 4
 # Lint vets, and nobody debugs a test's binary: this is a third of the time to build one.
 BUILD      ?= -vet=off -ldflags=-w
 
-# RERUN=1 runs a test that failed once more, by itself, and names it. A race is final.
-ifdef RERUN
-GOTEST = go run $(GOTESTSUM) --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=40 \
-  --rerun-fails-abort-on-data-race --packages "$(1)" --
-else
-GOTEST = go test $(1)
-endif
-
 # Every module of the repository: the main one and those nested in it.
 MODULES     = $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*' | sort))
-# What PKG says, without the packages that have no test.
-TESTED      = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(PKG))
+# What PKG says, without the packages that have no test. The faults and the models have targets of their own.
+TESTED      = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(PKG) $(if $(filter ./...,$(PKG)),| grep -vE "/internal/test/(faults|model)$$"))
 # One launcher starts the servers, for every target. A server that a variable names
 # is used as it is, so what testservers runs can run make again.
 TESTSERVERS = bin/testservers
@@ -49,12 +40,12 @@ help: ## List the targets
 
 # With PKG only its tests run, and no nested module's.
 .PHONY: test
-test: $(TESTSERVERS) ## Run every test, on every engine that can be had
+test: $(TESTSERVERS) ## Run every test but faults and models, on every engine that can be had
 	@$(WITHSERVERS) $(MAKE) --no-print-directory test-run $(if $(filter ./...,$(PKG)),modules-test)
 
 .PHONY: test-run
 test-run:
-	@$(call GOTEST,$(TESTED)) -count=1 -timeout 30m $(BUILD) $(PARALLEL) $(ARGS)
+	@go test $(TESTED) -count=1 -timeout 30m $(BUILD) $(PARALLEL) $(ARGS)
 
 .PHONY: modules-test
 modules-test: ## The tests of the nested modules, but for bench
@@ -62,14 +53,15 @@ modules-test: ## The tests of the nested modules, but for bench
 	  (cd "$$module" && go test -count=1 $(BUILD) $(PARALLEL) ./... $(ARGS)); \
 	done
 
-# The detector sees the memory of one process. It is not for packages that test
-# processes, the servers' settings, or a model that is no Go. It is slow, and wants
-# one package at a time. A test that it shows nothing says dbtest.NotUnderRace.
-RACE_LEFT_OUT = /cmd/|/examples/|/migrations|/doctor|/internal/dialect|/internal/test/(admission|campaign|cluster|faults|model)$$
+# The detector sees the memory that goroutines of one process share. It is not for
+# packages that have no goroutines, that test processes or the servers' settings, or
+# whose model is no Go. It is slow, and wants one package at a time. A test that it
+# shows nothing says dbtest.NotUnderRace.
+RACE_LEFT_OUT = /cmd/|/examples/|/migrations|/doctor|/optimistic|/internal/(canonical|dialect|dsn)|/internal/test/(admission|campaign|cluster|faults|model)$$
 
 .PHONY: race
-race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have every driver's memory
-	@$(WITHSERVERS) $(call GOTEST,$$(printf '%s\n' $(TESTED) | grep -vE '$(RACE_LEFT_OUT)' | tr '\n' ' ')) -race -p 1 -count=1 -timeout 30m $(BUILD) $(PARALLEL) $(ARGS)
+race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have the memory of every server's driver
+	@$(WITHSERVERS) go test $$(printf '%s\n' $(TESTED) | grep -vE '$(RACE_LEFT_OUT)') -race -p 1 -count=1 -timeout 30m $(BUILD) $(PARALLEL) $(ARGS)
 
 .PHONY: scale
 scale: $(TESTSERVERS) ## Measure rates, curves and memory of thousands: on a quiet machine (PKG=./reaper: a million rows)
@@ -86,7 +78,7 @@ faults: $(TESTSERVERS) ## The fault suite, then campaigns on every engine (DURAT
 
 .PHONY: faults-run
 faults-run:
-	@$(call GOTEST,./internal/test/faults) -count=1 -timeout 30m $(BUILD) $(ARGS)
+	@go test ./internal/test/faults -count=1 -timeout 30m $(BUILD) $(ARGS)
 
 # The campaigns alone, on servers that HOLDFAST_TEST_*_DSN name.
 .PHONY: campaign
@@ -111,11 +103,10 @@ bench-check: $(TESTSERVERS) ## No statement and no round trip more than recorded
 	@$(TESTSERVERS) -dir bench -- go test -count=1 $(BUILD) ./... $(ARGS)
 
 .PHONY: lint
-lint: ## golangci-lint on every module
-	@config="$(CURDIR)/.golangci.yml"; status=0; for module in $(MODULES); do \
-	  echo "lint $$module"; \
-	  (cd "$$module" && go run $(GOLANGCI_LINT) run --config "$$config" ./...) || status=1; \
-	done; exit $$status
+lint: ## golangci-lint on every module, in one workspace: what they share is looked at once
+	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; export GOWORK="$$work/go.work"; \
+	go work init $(MODULES); \
+	go run $(GOLANGCI_LINT) run --timeout 30m $(foreach module,$(MODULES),$(module)/...)
 
 .PHONY: fmt
 fmt: ## Format every module as lint wants it
@@ -154,6 +145,7 @@ deps: ## The modules are those of go.sum, and go.mod says what is used
 verify: ## What CI runs
 	$(MAKE) deps
 	$(MAKE) lint
+	$(MAKE) model
 	$(MAKE) test
 	$(MAKE) race
 	$(MAKE) faults ARGS=-short

@@ -26,10 +26,11 @@ func (d *DB[Tx]) open(ctx context.Context) error {
 		}
 		d.version = version
 		q = d.observed(conn) // now with the name of the engine
-		facts, err := d.facts(ctx, q)
+		facts, err := d.facts(ctx, q, d.dialect.Admission.Facts+d.dialect.Admission.Vendor)
 		if err != nil {
 			return err
 		}
+		d.vendor = facts[dialect.FactVendor]
 		if err := d.identify(ctx, facts); err != nil {
 			return err
 		}
@@ -47,11 +48,20 @@ func (d *DB[Tx]) open(ctx context.Context) error {
 	return nil
 }
 
-// facts reads the facts about the server and the session.
-func (d *DB[Tx]) facts(ctx context.Context, q core.Querier) (dialect.Facts, error) {
+// factsNow reads the facts about the server and the session after Open, which has read the vendor.
+func (d *DB[Tx]) factsNow(ctx context.Context, q core.Querier) (dialect.Facts, error) {
+	f, err := d.facts(ctx, q, d.dialect.Admission.Facts)
+	if d.vendor != "" && err == nil {
+		f[dialect.FactVendor] = d.vendor
+	}
+	return f, err
+}
+
+// facts reads the facts that query returns, and those that depend on them.
+func (d *DB[Tx]) facts(ctx context.Context, q core.Querier, query string) (dialect.Facts, error) {
 	f := dialect.Facts{}
 	a := &d.dialect.Admission
-	if err := readFacts(ctx, q, "admission", a.Facts, f); err != nil {
+	if err := readFacts(ctx, q, "admission", query, f); err != nil {
 		if !dialect.Misunderstood(err) {
 			return nil, fmt.Errorf("holdfast: reading the server's settings: %w", err)
 		}
@@ -151,7 +161,7 @@ func (d *DB[Tx]) admit(ctx context.Context, conn core.Conn[Tx]) error {
 	if d.known.has(driverConn(conn)) {
 		return nil
 	}
-	f, err := d.facts(ctx, d.observed(conn))
+	f, err := d.factsNow(ctx, d.observed(conn))
 	if err != nil {
 		return err
 	}
@@ -168,7 +178,7 @@ func (d *DB[Tx]) admit(ctx context.Context, conn core.Conn[Tx]) error {
 // admission returns the error with which Open would refuse the environment now.
 func (d *DB[Tx]) admission(ctx context.Context) error {
 	return d.overConns(ctx, func(conn core.Conn[Tx]) error {
-		f, err := d.facts(ctx, d.observed(conn))
+		f, err := d.factsNow(ctx, d.observed(conn))
 		if err != nil {
 			return err
 		}

@@ -31,6 +31,7 @@ type DB[Tx any] struct {
 	version string
 	schema  string         // the schema of the tables, independent of the search path
 	product string         // the server's product and version
+	vendor  string         // dialect.FactVendor, read by Open
 	rules   []dialect.Rule // checked on each connection
 	known   connections    // the admitted connections
 	shaped  atomic.Bool    // the tables have the right shape

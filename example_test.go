@@ -60,7 +60,7 @@ func refundTwice(ctx context.Context, pool *sql.DB) error {
 	}
 	for range 2 { // the user double-clicks
 		refund, err := idempotency.Do(ctx, store, idempotency.Op{
-			Tenant: "shop-7", Name: "refund", Key: idempotency.KeyOf("42", "1"), // order, refund number
+			Owner: "shop-7", Name: "refund", Key: idempotency.KeyOf("42", "1"), // order, refund number
 			Request: map[string]int{"cents": 1250},
 		}, func(ctx context.Context, tx *sql.Tx) (string, error) { // your own transaction type
 			_, err := tx.ExecContext(ctx, `INSERT INTO refunds VALUES ('42', 1250)`)

@@ -10,7 +10,7 @@ import (
 )
 
 // Tracer receives calls, statements and events. Their attributes have low cardinality and
-// never contain keys, tenants, tokens or results. The text of an error may contain them: log
+// never contain keys, owners, tokens or results. The text of an error may contain them: log
 // its [ErrorCode] instead.
 //
 // The methods run on the goroutines that do the work. They must be quick, must not call
@@ -73,7 +73,7 @@ type Event struct {
 	// "passed" for a task of the reaper.
 	Outcome string
 	// Cause is the cause of a lost lease: "expired" (no renewal was committed in time),
-	// "taken" (another owner has the row, or the lock was taken away), "release" (the loss was
+	// "taken" (another attempt has the row, or the lock was taken away), "release" (the loss was
 	// found at release), "connection" (of a Hold).
 	Cause string
 	// Count is a number of rows, or of staged operations.

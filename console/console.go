@@ -46,7 +46,7 @@ type Options struct {
 	// instead of the program itself.
 	SecureCookie bool
 	// Store holds the options of the program's idempotency store: its Namespace, and its Codec and
-	// FormerCodecs if it has them. SingleTenant is ignored.
+	// FormerCodecs if it has them. SingleOwner is ignored.
 	Store idempotency.Options
 	// Log logs errors of the database and interventions, without keys. Default: no logging.
 	Log *slog.Logger
@@ -169,7 +169,7 @@ func (c *console[Tx]) failed(w http.ResponseWriter, r *http.Request, err error) 
 	case errors.As(err, &input):
 		c.fail(w, r, http.StatusBadRequest, input.Field+" "+input.Problem)
 	case errors.Is(err, context.DeadlineExceeded):
-		c.fail(w, r, http.StatusServiceUnavailable, "The database took longer than "+queryTimeout.String()+". Ask for less: name a tenant, an operation or the beginning of a key.")
+		c.fail(w, r, http.StatusServiceUnavailable, "The database took longer than "+queryTimeout.String()+". Ask for less: name an owner, an operation or the beginning of a key.")
 	case errors.Is(err, holdfast.ErrUnknown):
 		c.fail(w, r, http.StatusServiceUnavailable, "The connection broke while this was being committed: look whether it was done before you do it again.")
 	case errors.Is(err, holdfast.ErrRetry):

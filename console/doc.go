@@ -17,6 +17,7 @@
 //
 // # What it shows
 //
-// Keys, tenants, names, holders, states, steps, reasons and interventions. It never shows a
-// request, a result, the body of a provider event or the value of a lease.
+// Keys, owners (the tenant, merchant or account whose operation it is), names, holders, states,
+// steps, reasons and interventions. It never shows a request, a result, the body of a provider
+// event or the value of a lease.
 package console

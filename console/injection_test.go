@@ -46,12 +46,12 @@ func TestInjection(t *testing.T) {
 		}
 		for range len(hostile.Strings()) + 1 {
 			for path, names := range map[string][]string{
-				"": {"begin", "after", "all", "done"}, "operations": {"state", "kind", "tenant", "name", "key", "after", "done"},
+				"": {"begin", "after", "all", "done"}, "operations": {"state", "kind", "owner", "name", "key", "after", "done"},
 				"operation": {"id", "done"}, "reaper": {"after"},
 			} {
 				for _, name := range names {
 					value := evil()
-					for _, v := range []string{value, hex.EncodeToString([]byte(value))} {
+					for _, v := range []string{value, hex.EncodeToString([]byte(value)), "/" + hex.EncodeToString([]byte(value))} {
 						status, page := s.get(path + "?" + url.Values{name: {v}}.Encode())
 						answered(path+" "+name+" "+v, status, page)
 					}
@@ -59,7 +59,7 @@ func TestInjection(t *testing.T) {
 			}
 			value := evil()
 			for path, form := range map[string]url.Values{
-				"release": {"kind": {"lease"}, "token": {"1"}, "key": {hex.EncodeToString([]byte(value))}, "by": {value}, "reason": {value}},
+				"release": {"kind": {"lease"}, "token": {"1"}, "owner": {hex.EncodeToString([]byte(value))}, "key": {hex.EncodeToString([]byte(value))}, "by": {value}, "reason": {value}},
 				"resolve": {"id": {id}, "as": {value}, "by": {value}, "reason": {value}, "result": {value}},
 			} {
 				for _, prefix := range []string{"", "confirm-"} {

@@ -57,13 +57,16 @@ type ticketRow struct {
 
 // lockRef identifies a lock that can be taken away, in forms.
 type lockRef struct {
-	Kind  string
-	Key   string
-	Token int64
+	Kind       string
+	Owner, Key string
+	Token      int64
 }
 
 // Hex returns the key as a form carries it.
 func (l lockRef) Hex() string { return hex.EncodeToString([]byte(l.Key)) }
+
+// OwnerHex returns the owner as a form carries it.
+func (l lockRef) OwnerHex() string { return hex.EncodeToString([]byte(l.Owner)) }
 
 // rowID identifies a row of a page across reloads.
 func rowID(parts ...string) string {
@@ -78,12 +81,14 @@ func rowID(parts ...string) string {
 func (c *console[Tx]) getLocks(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	p := locksPage{Prefix: q.Get("begin"), All: q.Get("all") != "", After: q.Get("after")}
-	after, err := hex.DecodeString(p.After)
-	if err != nil {
+	ownerHex, keyHex, _ := strings.Cut(p.After, "/")
+	owner, err := hex.DecodeString(ownerHex)
+	key, err2 := hex.DecodeString(keyHex)
+	if err != nil || err2 != nil {
 		c.fail(w, r, http.StatusBadRequest, "That page of the list is not there.")
 		return
 	}
-	if err = c.readLeases(r.Context(), &p, string(after)); err == nil && p.After == "" {
+	if err = c.readLeases(r.Context(), &p, string(owner), string(key)); err == nil && p.After == "" {
 		err = c.readQueues(r.Context(), &p)
 	}
 	if err == nil {
@@ -100,13 +105,15 @@ func (c *console[Tx]) getLocks(w http.ResponseWriter, r *http.Request) {
 	c.render(w, r, http.StatusOK, "locks", view)
 }
 
-func (c *console[Tx]) readLeases(ctx context.Context, p *locksPage, after string) error {
-	for i, err := range c.locks.ListAfter(ctx, typed(p.Prefix), after, p.All) {
+func (c *console[Tx]) readLeases(ctx context.Context, p *locksPage, owner, key string) error {
+	list := sqllock.ListOptions{Prefix: typed(p.Prefix), Free: p.All, EveryOwner: true, AfterOwner: owner, AfterKey: key}
+	for i, err := range c.locks.List(ctx, list) {
 		if err != nil {
 			return err
 		}
 		if len(p.Leases) == pageRows {
-			q := url.Values{"after": {hex.EncodeToString([]byte(p.Leases[pageRows-1].Key))}}
+			last := p.Leases[pageRows-1].Ref
+			q := url.Values{"after": {last.OwnerHex() + "/" + last.Hex()}}
 			if p.Prefix != "" {
 				q.Set("begin", p.Prefix)
 			}
@@ -116,13 +123,13 @@ func (c *console[Tx]) readLeases(ctx context.Context, p *locksPage, after string
 			p.Next = template.URL(q.Encode()) //nolint:gosec // it is encoded
 			return nil
 		}
-		p.Leases = append(p.Leases, leaseRow{Info: i, ID: rowID("lease", i.Key), Ref: lockRef{"lease", i.Key, i.Token}})
+		p.Leases = append(p.Leases, leaseRow{Info: i, ID: rowID("lease", i.Owner, i.Key), Ref: lockRef{"lease", i.Owner, i.Key, i.Token}})
 	}
 	return nil
 }
 
 func (c *console[Tx]) readQueues(ctx context.Context, p *locksPage) error {
-	prefix := typed(p.Prefix)
+	list := sqllock.ListOptions{Prefix: typed(p.Prefix), EveryOwner: true}
 	add := func(kind string, lines iter.Seq2[fairlock.Queue, error]) error {
 		n := 0
 		for line, err := range lines {
@@ -137,40 +144,42 @@ func (c *console[Tx]) readQueues(ctx context.Context, p *locksPage) error {
 		}
 		return nil
 	}
-	if err := add("fair", fairlock.New(c.locks).Queues(ctx, prefix)); err != nil {
+	if err := add("fair", fairlock.New(c.locks).Queues(ctx, list)); err != nil {
 		return err
 	}
-	return add("semaphore", fairlock.New(c.locks).Semaphores(ctx, prefix))
+	return add("semaphore", fairlock.New(c.locks).Semaphores(ctx, list))
 }
 
 // readShared marks keys that locks of several kinds use: these do not exclude each
 // other.
 func (c *console[Tx]) readShared(ctx context.Context, p *locksPage) error {
-	var keys []string
+	keys := map[string][]string{} // by owner
 	for _, l := range p.Leases {
-		keys = append(keys, l.Key)
+		keys[l.Owner] = append(keys[l.Owner], l.Key)
 	}
 	for _, q := range p.Queues {
-		keys = append(keys, q.Key)
+		keys[q.Owner] = append(keys[q.Owner], q.Key)
 	}
 	a := c.db.Access()
-	shared, err := lockname.SharedOf(ctx, a.Pool, a.Dialect, a.Table("locks"), keys)
-	if err != nil {
-		return err
-	}
-	kinds := map[string]string{}
-	for _, s := range shared {
-		words := make([]string, len(s.Kinds))
-		for i, k := range s.Kinds {
-			words[i] = k.String()
+	kinds := map[[2]string]string{}
+	for owner, of := range keys {
+		shared, err := lockname.SharedOf(ctx, a.Pool, a.Dialect, a.Table("locks"), owner, of)
+		if err != nil {
+			return err
 		}
-		kinds[s.Key] = strings.Join(words, ", ")
+		for _, s := range shared {
+			words := make([]string, len(s.Kinds))
+			for i, k := range s.Kinds {
+				words[i] = k.String()
+			}
+			kinds[[2]string{s.Owner, s.Key}] = strings.Join(words, ", ")
+		}
 	}
-	for i := range p.Leases {
-		p.Leases[i].Shared = kinds[p.Leases[i].Key]
+	for i, l := range p.Leases {
+		p.Leases[i].Shared = kinds[[2]string{l.Owner, l.Key}]
 	}
-	for i := range p.Queues {
-		p.Queues[i].Shared = kinds[p.Queues[i].Key]
+	for i, q := range p.Queues {
+		p.Queues[i].Shared = kinds[[2]string{q.Owner, q.Key}]
 	}
 	return nil
 }
@@ -183,8 +192,8 @@ func queueOf(kind string, line fairlock.Queue) queueRow {
 			break
 		}
 		row.Tickets = append(row.Tickets, ticketRow{
-			Ticket: place, ID: rowID(kind, line.Key, strconv.FormatInt(place.Token, 10)),
-			Standing: line.Describe(place), Ref: lockRef{kind, line.Key, place.Token},
+			Ticket: place, ID: rowID(kind, line.Owner, line.Key, strconv.FormatInt(place.Token, 10)),
+			Standing: line.Describe(place), Ref: lockRef{kind, line.Owner, line.Key, place.Token},
 		})
 	}
 	return row

@@ -143,7 +143,7 @@ func (s *site) park(op idempotency.Op, problem string) *staged.Runner[*sql.Tx, i
 // parkAs is park with a step that returns a T.
 func parkAs[T any](s *site, op idempotency.Op, problem string) *staged.Runner[*sql.Tx, int, T] {
 	s.Helper()
-	store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{SingleTenant: op.Tenant == ""})
+	store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{SingleOwner: op.Owner == ""})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -166,13 +166,13 @@ func parkAs[T any](s *site, op idempotency.Op, problem string) *staged.Runner[*s
 }
 
 func refund(key string) idempotency.Op {
-	return idempotency.Op{Tenant: "shop-7", Name: "refund", Key: key}
+	return idempotency.Op{Owner: "shop-7", Name: "refund", Key: key}
 }
 
 // linkTo returns the link to the operation with this key in a list.
 func (s *site) linkTo(page, key string) string {
 	s.Helper()
-	m := regexp.MustCompile(`href="(operation\?id=[0-9a-f]{64})">` + regexp.QuoteMeta(key) + `<`).FindStringSubmatch(page)
+	m := regexp.MustCompile(`href="(operation\?id=[0-9a-f]{64,})">` + regexp.QuoteMeta(key) + `<`).FindStringSubmatch(page)
 	if m == nil {
 		s.Fatalf("no link to %s in\n%s", key, page)
 	}

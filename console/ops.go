@@ -17,12 +17,12 @@ import (
 // stuckAfter is how long an operation must have waited for a worker to count as stuck.
 const stuckAfter = time.Minute
 
-// operatorsOf holds the operators of the program's store, which has tenants or not.
-type operatorsOf[Tx any] struct{ tenants, single *operators.Operators[Tx] }
+// operatorsOf holds the operators of the program's store, which has owners or not.
+type operatorsOf[Tx any] struct{ owners, single *operators.Operators[Tx] }
 
 func openOperators[Tx any](ctx context.Context, db *holdfast.DB[Tx], o idempotency.Options) (ops operatorsOf[Tx], err error) {
 	for _, single := range []bool{true, false} {
-		o.SingleTenant = single
+		o.SingleOwner = single
 		store, err := idempotency.New(ctx, db, o)
 		if err != nil {
 			return ops, err
@@ -30,18 +30,18 @@ func openOperators[Tx any](ctx context.Context, db *holdfast.DB[Tx], o idempoten
 		if single {
 			ops.single = operators.New(store)
 		} else {
-			ops.tenants = operators.New(store)
+			ops.owners = operators.New(store)
 		}
 	}
 	return ops, nil
 }
 
-// of returns the operators that accept a tenant's operations.
-func (o *operatorsOf[Tx]) of(tenant string) *operators.Operators[Tx] {
-	if tenant == "" {
+// of returns the operators that accept an owner's operations.
+func (o *operatorsOf[Tx]) of(owner string) *operators.Operators[Tx] {
+	if owner == "" {
 		return o.single
 	}
-	return o.tenants
+	return o.owners
 }
 
 // filter is one selection of operations.
@@ -61,12 +61,12 @@ var filters = []filter{
 
 // operationsPage is a page of a list.
 type operationsPage struct {
-	Filters                        []filter
-	State, Kind, Tenant, Name, Key string
-	List                           []operationRow
-	Later                          bool         // not the first page
-	Next                           template.URL // query of the next page
-	Limit                          int
+	Filters                       []filter
+	State, Kind, Owner, Name, Key string
+	List                          []operationRow
+	Later                         bool         // not the first page
+	Next                          template.URL // query of the next page
+	Limit                         int
 }
 
 type operationRow struct {
@@ -77,13 +77,13 @@ type operationRow struct {
 func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	p := operationsPage{
-		Filters: filters, State: q.Get("state"), Kind: q.Get("kind"), Tenant: q.Get("tenant"), Name: q.Get("name"), Key: q.Get("key"), Limit: pageRows,
+		Filters: filters, State: q.Get("state"), Kind: q.Get("kind"), Owner: q.Get("owner"), Name: q.Get("name"), Key: q.Get("key"), Limit: pageRows,
 	}
 	if p.State == "" {
 		p.State = filters[0].Name
 	}
 	f := operators.Filter{
-		Tenant: typed(p.Tenant), Name: typed(p.Name), Key: typed(p.Key), Records: p.Kind == "records", Limit: pageRows + 1,
+		Owner: typed(p.Owner), Name: typed(p.Name), Key: typed(p.Key), Records: p.Kind == "records", Limit: pageRows + 1,
 	}
 	for _, choice := range filters {
 		if choice.Name == p.State {
@@ -96,7 +96,7 @@ func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.Later = len(f.After) > 0
-	found, err := c.ops.tenants.List(r.Context(), f)
+	found, err := c.ops.owners.List(r.Context(), f)
 	if err != nil {
 		c.failed(w, r, err)
 		return
@@ -104,7 +104,7 @@ func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 	if len(found) > pageRows {
 		found = found[:pageRows]
 		next := url.Values{"after": {hex.EncodeToString(found[pageRows-1].ID)}}
-		for name, value := range map[string]string{"state": p.State, "kind": p.Kind, "tenant": p.Tenant, "name": p.Name, "key": p.Key} {
+		for name, value := range map[string]string{"state": p.State, "kind": p.Kind, "owner": p.Owner, "name": p.Name, "key": p.Key} {
 			if value != "" {
 				next.Set(name, value)
 			}
@@ -155,7 +155,7 @@ func (c *console[Tx]) operation(w http.ResponseWriter, r *http.Request, id strin
 		c.fail(w, r, http.StatusNotFound, "There is no such operation.")
 		return p, false
 	}
-	op, err := c.ops.tenants.ShowID(r.Context(), b)
+	op, err := c.ops.owners.ShowID(r.Context(), b)
 	if err != nil {
 		c.failed(w, r, err)
 		return p, false

@@ -155,16 +155,16 @@ func TestOperations(t *testing.T) {
 		s := signedIn(e, console.Options{Write: true})
 		runner := s.park(refund("order-41"), "no answer")
 		s.park(refund("order-42"), "no answer")
-		s.park(idempotency.Op{Name: "payout", Key: "p-1"}, "no answer") // from a program without tenants
+		s.park(idempotency.Op{Name: "payout", Key: "p-1"}, "no answer") // from a program without owners
 		store, err := idempotency.New(s.Ctx, s.DB)
 		if err != nil {
 			s.Fatal(err)
 		}
-		if _, err := idempotency.Do(s.Ctx, store, idempotency.Op{Tenant: "shop-7", Name: "refund", Key: "record-1", Request: "secret request"},
+		if _, err := idempotency.Do(s.Ctx, store, idempotency.Op{Owner: "shop-7", Name: "refund", Key: "record-1", Request: "secret request"},
 			func(context.Context, *sql.Tx) (string, error) { return "secret result", nil }); err != nil {
 			s.Fatal(err)
 		}
-		if _, err := staged.HandleEvent(s.Ctx, store, staged.ProviderEvent{ID: "news-1", Ref: staged.Ref{Tenant: "shop-7", Name: "refund", Key: "order-41"}, Body: []byte("secret body")}, nil); err != nil {
+		if _, err := staged.HandleEvent(s.Ctx, store, staged.ProviderEvent{ID: "news-1", Ref: staged.Ref{Owner: "shop-7", Name: "refund", Key: "order-41"}, Body: []byte("secret body")}, nil); err != nil {
 			s.Fatal(err)
 		}
 		found := func(query string, want ...string) {
@@ -179,7 +179,7 @@ func TestOperations(t *testing.T) {
 		found("", "order-41", "order-42", "p-1")
 		found("key=-42", "order-42")
 		found("key="+url.QueryEscape(`"order\x2d42"`), "order-42")
-		found("tenant=shop-7", "order-41", "order-42")
+		found("owner=shop-7", "order-41", "order-42")
 		found("name=payout", "p-1")
 		found("state=succeeded")
 		found("state=stuck")
@@ -266,7 +266,7 @@ func TestOperations(t *testing.T) {
 		if r, err := later.Do(s.Ctx, refund("order-42"), 1250); err != nil || r.Value != "12" {
 			s.Errorf("corrected, it goes on with %v, %v", r, err)
 		}
-		// It also works without tenants.
+		// It also works without owners.
 		if status, page := s.post("resolve", url.Values{"id": {id}, "as": {"rejected"}, "code": {"fraud"}, "by": {"ada"}, "reason": {"why"}}); status != http.StatusOK || !strings.Contains(page, "it is rejected now") {
 			s.Error(status, page)
 		}
@@ -314,7 +314,7 @@ func TestScriptsAreText(t *testing.T) {
 		if _, err := fairlock.New(l).Acquire(s.Ctx, attack("line")); err != nil {
 			s.Fatal(err)
 		}
-		s.park(idempotency.Op{Tenant: attack("tenant"), Name: attack("name")[:60], Key: attack("op")}, attack("error"))
+		s.park(idempotency.Op{Owner: attack("owner"), Name: attack("name")[:60], Key: attack("op")}, attack("error"))
 		var all []string
 		add := func(status int, page string) string {
 			s.Helper()
@@ -331,12 +331,12 @@ func TestScriptsAreText(t *testing.T) {
 			form.Set("by", attack("by"))
 			add(s.post("confirm-release", form))
 		}
-		list := add(s.get("operations?key=%3Cscript&tenant=&name="))
-		id := regexp.MustCompile(`operation\?id=([0-9a-f]{64})`).FindStringSubmatch(list)
+		list := add(s.get("operations?key=%3Cscript&owner=&name="))
+		id := regexp.MustCompile(`operation\?id=([0-9a-f]{64,})`).FindStringSubmatch(list)
 		if id == nil {
 			s.Fatal(list)
 		}
-		s.want(add(s.get("operation?id="+id[1])), "alert(&#39;tenant&#39;)", "alert(&#39;op&#39;)", "alert(&#39;error&#39;)")
+		s.want(add(s.get("operation?id="+id[1])), "alert(&#39;owner&#39;)", "alert(&#39;op&#39;)", "alert(&#39;error&#39;)")
 		form := url.Values{"id": {id[1]}, "as": {"rejected"}, "code": {attack("code")}, "message": {attack("message")}, "by": {attack("by")}, "reason": {attack("why")}}
 		add(s.post("confirm-resolve", form))
 		form.Set("reason", "")
@@ -369,7 +369,7 @@ func TestLongLists(t *testing.T) {
 				}
 			}
 		}
-		store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{SingleTenant: true})
+		store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{SingleOwner: true})
 		if err != nil {
 			s.Fatal(err)
 		}

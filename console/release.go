@@ -30,9 +30,10 @@ var errGone = errors.New("console: gone")
 
 func lockRefOf(r *http.Request) (ref lockRef, ok bool) {
 	key, err := hex.DecodeString(r.PostForm.Get("key"))
+	owner, err3 := hex.DecodeString(r.PostForm.Get("owner"))
 	token, err2 := strconv.ParseInt(r.PostForm.Get("token"), 10, 64)
-	ref = lockRef{r.PostForm.Get("kind"), string(key), token}
-	return ref, err == nil && err2 == nil && (ref.Kind == "lease" || ref.Kind == "fair" || ref.Kind == "semaphore")
+	ref = lockRef{r.PostForm.Get("kind"), string(owner), string(key), token}
+	return ref, err == nil && err2 == nil && err3 == nil && (ref.Kind == "lease" || ref.Kind == "fair" || ref.Kind == "semaphore")
 }
 
 func (c *console[Tx]) postConfirmRelease(w http.ResponseWriter, r *http.Request) {
@@ -58,8 +59,9 @@ func (c *console[Tx]) confirmRelease(w http.ResponseWriter, r *http.Request, sta
 // changed, or if there is none.
 func (c *console[Tx]) find(ctx context.Context, ref lockRef) (p releasePage, err error) {
 	p.Ref = ref
+	locks := c.locks.For(ref.Owner)
 	if ref.Kind == "lease" {
-		i, found, err := c.locks.Inspect(ctx, ref.Key)
+		i, found, err := locks.Inspect(ctx, ref.Key)
 		if err == nil && (!found || !i.Held || i.Token != ref.Token) {
 			err = errGone
 		}
@@ -68,10 +70,10 @@ func (c *console[Tx]) find(ctx context.Context, ref lockRef) (p releasePage, err
 	}
 	var line fairlock.Queue
 	if ref.Kind == "fair" {
-		line, err = fairlock.New(c.locks).Queue(ctx, ref.Key)
+		line, err = fairlock.New(locks).Queue(ctx, ref.Key)
 	} else {
 		var s *fairlock.Semaphore[Tx]
-		if s, err = fairlock.New(c.locks).Semaphore(ref.Key, fairlock.MaxPermits); err == nil { // the number of permits does not matter here
+		if s, err = fairlock.New(locks).Semaphore(ref.Key, fairlock.MaxPermits); err == nil { // the number of permits does not matter here
 			line, err = s.Queue(ctx)
 		}
 	}
@@ -113,15 +115,15 @@ func (c *console[Tx]) release(ctx context.Context, ref lockRef, by, reason strin
 	if err != nil {
 		return err
 	}
-	had := false
+	had, of := false, l.For(ref.Owner)
 	switch ref.Kind { // refuse if the holder has changed since the page was shown
 	case "lease":
-		had, err = l.ForceRelease(ctx, ref.Key, ref.Token, reason)
+		had, err = of.ForceRelease(ctx, ref.Key, ref.Token, reason)
 	case "fair":
-		had, err = fairlock.New(l).ForceRelease(ctx, ref.Key, ref.Token, reason)
+		had, err = fairlock.New(of).ForceRelease(ctx, ref.Key, ref.Token, reason)
 	case "semaphore":
 		var s *fairlock.Semaphore[Tx]
-		if s, err = fairlock.New(l).Semaphore(ref.Key, fairlock.MaxPermits); err == nil {
+		if s, err = fairlock.New(of).Semaphore(ref.Key, fairlock.MaxPermits); err == nil {
 			had, err = s.ForceRelease(ctx, ref.Token, reason)
 		}
 	}

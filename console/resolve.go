@@ -115,7 +115,7 @@ func (c *console[Tx]) postResolve(w http.ResponseWriter, r *http.Request) {
 		again(sentence(err))
 		return
 	}
-	err = c.ops.of(p.Tenant).Resolve(r.Context(), p.Ref, resolution, operators.Actor{By: by, Reason: p.Reason})
+	err = c.ops.of(p.Owner).Resolve(r.Context(), p.Ref, resolution, operators.Actor{By: by, Reason: p.Reason})
 	var input *holdfast.InputError
 	switch {
 	case errors.Is(err, staged.ErrState), errors.Is(err, staged.ErrNotFound):

@@ -294,6 +294,9 @@ func (p *patient) lockFamilies(ctx context.Context) error {
 	keys := make([]string, len(shared))
 	for i, s := range shared {
 		keys[i] = fmt.Sprintf("%s (%v and %v)", display.Text(s.Key), s.Kinds[0], s.Kinds[1])
+		if s.Owner != "" {
+			keys[i] += " of " + display.Text(s.Owner)
+		}
 	}
 	p.find("lock families", Warning, "locks of different kinds use one key and do not exclude each other: "+strings.Join(keys, ", "),
 		"use one kind of lock for a key, or give each kind keys of its own")

@@ -9,7 +9,8 @@
 //
 // Each call is a span. Its statements, and the calls and the program's own work within it, are the
 // span's children. docs/observability.md lists all metrics, spans and attributes. None contains a
-// key, a tenant, a holder, a token, a result or the text of an error.
+// key, an owner (the tenant, merchant or account whose operation it is), a holder, a token, a
+// result or the text of an error.
 //
 // Spans of statements follow the semantic conventions for database client spans, version 1.43.0
 // (db.system.name, db.operation.name, db.query.summary, db.response.status_code, error.type).

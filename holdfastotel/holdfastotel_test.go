@@ -184,7 +184,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestNoSecretIsTold checks that no secret is exported: keys, tenants, requests and results
+// TestNoSecretIsTold checks that no secret is exported: keys, owners, requests and results
 // look like one, and the errors quote them.
 func TestNoSecretIsTold(t *testing.T) {
 	t.Parallel()

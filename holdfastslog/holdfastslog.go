@@ -3,8 +3,8 @@
 //	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{Tracers: []holdfast.Tracer{holdfastslog.New(slog.Default())}})
 //
 // Messages and field names are stable; docs/observability.md lists them. No record contains a key,
-// a tenant, a holder, a token or a result. Errors are logged by their type and the server's code,
-// because their text may quote any of these.
+// an owner (the tenant, merchant or account whose operation it is), a holder, a token or a result.
+// Errors are logged by their type and the server's code, because their text may quote any of these.
 //
 // Levels: Error for an outcome that is unknown and for a sweep that the reaper refused. Warn for a
 // lease that was lost, an operation that was parked, a function that panicked, a transaction that

@@ -134,7 +134,7 @@ func TestLoggedFields(t *testing.T) {
 	}
 }
 
-// TestNoSecretIsLogged runs on any engine. Its keys, tenants and results look like a secret,
+// TestNoSecretIsLogged runs on any engine. Its keys, owners and results look like a secret,
 // errors of the driver quote them, and the DSN has a password.
 func TestNoSecretIsLogged(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		op := idempotency.Op{Tenant: tracetest.Secret, Name: "refund", Key: tracetest.Secret, Request: tracetest.Secret}
+		op := idempotency.Op{Owner: tracetest.Secret, Name: "refund", Key: tracetest.Secret, Request: tracetest.Secret}
 		for range 2 {
 			if _, err := idempotency.Do(e.Ctx, store, op, func(ctx context.Context, tx *sql.Tx) (string, error) {
 				_, err := e.Exec(ctx, tx, `INSERT INTO refunds (refund_no, amount) VALUES ($1, 1)`, tracetest.Secret)

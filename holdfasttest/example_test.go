@@ -76,7 +76,7 @@ func newRefunds(t holdfasttest.TB) (*holdfasttest.Kit[*sql.Tx], *Refunds) {
 	if _, err := kit.Pool.ExecContext(context.Background(), `CREATE TABLE refunds (order_no TEXT NOT NULL)`); err != nil {
 		t.Fatalf("%v", err)
 	}
-	store, err := idempotency.New(context.Background(), kit.DB, idempotency.Options{SingleTenant: true})
+	store, err := idempotency.New(context.Background(), kit.DB, idempotency.Options{SingleOwner: true})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -57,8 +57,10 @@ func (f *faults) statement(ctx context.Context, args []any) error {
 	default:
 		return nil
 	}
-	if key, ok := args[0].([]byte); ok && f.held[string(key)] > 0 {
-		return &idempotency.InProgressError{}
+	if len(args) > 1 { // after the owner
+		if key, ok := args[1].([]byte); ok && f.held[string(key)] > 0 {
+			return &idempotency.InProgressError{}
+		}
 	}
 	return nil
 }

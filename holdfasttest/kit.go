@@ -141,7 +141,7 @@ func (k *Kit[Tx]) Expire(s *idempotency.Store[Tx], op idempotency.Op, businessID
 	k.tb.Helper()
 	Done(k, s, op, idempotency.ID(businessID))
 	_, err := k.Pool.ExecContext(context.Background(),
-		`UPDATE `+k.DB.Access().Table("records")+` SET state = 4, result = NULL, codec = NULL WHERE key_hash = ?`, k.key(s, op))
+		`UPDATE `+k.DB.Access().Table("records")+` SET state = 4, result = NULL, codec = NULL WHERE owner = ? AND key_hash = ?`, op.Owner, k.key(s, op))
 	if err != nil {
 		k.tb.Fatalf("holdfasttest: %v", err)
 	}

@@ -129,7 +129,7 @@ func TestWhatCannotBeInjected(t *testing.T) {
 
 func store[Tx any](t *testing.T, db *holdfast.DB[Tx]) *idempotency.Store[Tx] {
 	t.Helper()
-	s, err := idempotency.New(t.Context(), db, idempotency.Options{SingleTenant: true})
+	s, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func dieAt(j job) error {
 	if err != nil {
 		return err
 	}
-	store, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true})
+	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@
 // gets the result from the record that was committed together with the effect.
 //
 //	res, err := idempotency.Do(ctx, store, idempotency.Op{
-//		Tenant: merchant, Name: "refund",
+//		Owner: merchant, Name: "refund",
 //		Key: idempotency.KeyOf(order, refundNo), Request: request,
 //	}, func(ctx context.Context, tx *sql.Tx) (Refund, error) {
 //		return book(ctx, tx, request)
@@ -40,8 +40,9 @@
 // # What a record keeps
 //
 // A record keeps the result for Options.ResultTTL and the key for Options.KeyTTL. By default it
-// keeps both for ever. [Codec] encrypts results. [Store.EraseScope] erases the results of a
-// tenant. [Store.WithLease] makes a lease the record. See docs/idempotency.md for more.
+// keeps both for ever. [Codec] encrypts results. [Store.EraseScope] erases the results of an owner
+// (the tenant, merchant or account whose operation it is). [Store.WithLease] makes a lease the
+// record. See docs/idempotency.md for more.
 //
 // If the answer to a commit is lost, Do resolves the outcome: it claims again, which waits for the
 // ambiguous transaction, and then finds the record or runs the function again. If the database

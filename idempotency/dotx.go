@@ -77,7 +77,7 @@ func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *call, 
 	}
 	if !won {
 		var r record
-		found, err := s.sql.lock.QueryRow(ctx, q, r.dest(), c.hash[:])
+		found, err := s.sql.lock.QueryRow(ctx, q, r.dest(), c.id().Args()...)
 		known, err := s.known(&r, c, found, err)
 		if err != nil || known != nil {
 			return known, Replayed, err
@@ -183,7 +183,7 @@ func unsent(err error, clean bool) error {
 }
 
 func (s *Store[Tx]) abandon(ctx context.Context, tx Tx) (clean bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+	ctx, cancel := core.Cleanup(ctx)
 	defer cancel()
 	return s.access.Rollback(ctx, tx) == nil // otherwise the connection, or the transaction, is gone
 }

@@ -26,7 +26,7 @@ func newShop(t *exampletb.TB) (*holdfasttest.Kit[*sql.Tx], *idempotency.Store[*s
 }
 
 func refundOf(order string, cents int) idempotency.Op {
-	return idempotency.Op{Tenant: "shop-7", Name: "refund", Key: idempotency.KeyOf(order, "1"), Request: cents}
+	return idempotency.Op{Owner: "shop-7", Name: "refund", Key: idempotency.KeyOf(order, "1"), Request: cents}
 }
 
 // book returns the function of the examples: it writes through tx only.
@@ -118,7 +118,7 @@ func ExampleStore_WithLease() {
 	if err != nil {
 		panic(err)
 	}
-	lease, err := locks.Acquire(ctx, key)
+	lease, err := locks.For(op.Owner).Acquire(ctx, key)
 	if err != nil {
 		panic(err)
 	}
@@ -140,7 +140,7 @@ func ExampleStore_EraseScope() {
 	if _, err := idempotency.Do(ctx, store, refundOf("42", 1250), book("42", 1250)); err != nil {
 		panic(err)
 	}
-	erased, err := store.EraseScope(ctx, idempotency.Erasure{Tenant: "shop-7"})
+	erased, err := store.EraseScope(ctx, idempotency.Erasure{Owner: "shop-7"})
 	fmt.Println(erased, err)
 	_, err = idempotency.Do(ctx, store, refundOf("42", 1250), book("42", 1250))
 	fmt.Println(errors.Is(err, idempotency.ErrExpired))

@@ -18,4 +18,4 @@ func TestInjection(t *testing.T) {
 	conformance.InModes(t, conformance.Suite{SQL: hostile.Injection[*sql.Tx], SQLX: hostile.Injection[*sqlx.Tx], Pgx: hostile.Injection[pgx.Tx]}, "SQL", "MySQLInterpolated", "PgxSimpleProtocol")
 }
 
-func TestTenantsSQL(t *testing.T) { t.Parallel(); hostile.Tenants(t, conformance.SQL()) }
+func TestOwnersSQL(t *testing.T) { t.Parallel(); hostile.Owners(t, conformance.SQL()) }

@@ -33,8 +33,8 @@ func (i internals[Tx]) Check(op Op) (request, error) {
 	return request{c}, err
 }
 
-// Hash returns the hash that identifies the operation.
-func (r request) Hash() once.Hash { return r.call.hash }
+// ID identifies the row of the operation.
+func (r request) ID() once.ID { return r.call.id() }
 
 // Wait returns how long to wait for another call that holds the key.
 func (r request) Wait() time.Duration { return r.call.wait }
@@ -50,14 +50,14 @@ func (r request) Compare(version int, stored []byte) error {
 }
 
 // CheckName checks the names that identify an operation.
-func (i internals[Tx]) CheckName(tenant, name, key string) error {
-	_, err := i.s.scope(Op{Tenant: tenant, Name: name, Key: key})
+func (i internals[Tx]) CheckName(owner, name, key string) error {
+	_, err := i.s.scope(Op{Owner: owner, Name: name, Key: key})
 	return err
 }
 
-// Hash returns the hash that identifies an operation of a tenant.
-func (i internals[Tx]) Hash(tenant, name, key string) once.Hash {
-	return once.HashKey(i.s.options.Namespace, tenant, name, key)
+// ID identifies the row of an owner's operation.
+func (i internals[Tx]) ID(owner, name, key string) once.ID {
+	return once.ID{Owner: owner, Hash: once.HashKey(i.s.options.Namespace, owner, name, key)}
 }
 
 // Enter refuses an operation that ctx already runs under.

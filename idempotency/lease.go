@@ -19,7 +19,7 @@ type leased[Tx any] struct {
 // business record. Acquire the lease on LeaseKey(op), do what must come before (query, prepare,
 // wait for a person), and pass the term to Do or DoTx:
 //
-//	lease, err := locker.Acquire(ctx, key) // key, _ := store.LeaseKey(op)
+//	lease, err := locker.For(op.Owner).Acquire(ctx, key) // key, _ := store.LeaseKey(op)
 //	...
 //	res, err := idempotency.Do(ctx, store.WithLease(locker, lease.Term()), op, fn)
 //	err = lease.Release(ctx)
@@ -34,17 +34,17 @@ type leased[Tx any] struct {
 // must be at the beginning of a transaction, and rolls the caller's transaction back with ErrLost.
 // DoTx must come before every other statement of that transaction (see [sqllock.Locker.Guard]).
 //
-// A term of another key than LeaseKey(op) fails with [holdfast.ErrInvalid]. A term of another
-// locker's tables fails with [sqllock.ErrOtherStore].
+// A term of another owner than op.Owner, or of another key than LeaseKey(op), fails with
+// [holdfast.ErrInvalid]. A term of another locker's tables fails with [sqllock.ErrOtherStore].
 func (s *Store[Tx]) WithLease(locker *sqllock.Locker[Tx], term sqllock.Term) *Store[Tx] {
 	with := *s // flights are shared: duplicates with and without a lease are duplicates
 	with.lease = &leased[Tx]{locker, term}
 	return &with
 }
 
-// LeaseKey returns the key of the lease that WithLease requires for op: its namespace, tenant,
-// name and key, joined as KeyOf does, or a hash of them if that is too long for a lock. LeaseKey
-// uses only these fields of op.
+// LeaseKey returns the key of the lease that WithLease requires for op: the namespace, the name and
+// the key, joined as KeyOf does, or a hash of them if that is too long for a lock. The lease is of
+// op's owner: see [sqllock.Locker.For]. LeaseKey uses only Owner, Name and Key of op.
 //
 // Errors: [holdfast.ErrInvalid].
 func (s *Store[Tx]) LeaseKey(op Op) (string, error) {
@@ -52,7 +52,7 @@ func (s *Store[Tx]) LeaseKey(op Op) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key := KeyOf(s.options.Namespace, op.Tenant, op.Name, op.Key)
+	key := KeyOf(s.options.Namespace, op.Name, op.Key)
 	if len(key) > sqllock.MaxKey {
 		key = "sha256:" + hex.EncodeToString(c.hash[:]) // no joined key lacks a "/"
 	}
@@ -60,7 +60,8 @@ func (s *Store[Tx]) LeaseKey(op Op) (string, error) {
 }
 
 // RecordKey returns the key of op's record in the table of records: the value of its column
-// key_hash, 32 bytes. RecordKey uses only Tenant, Name and Key of op.
+// key_hash, 32 bytes, which identifies the row together with the column owner. RecordKey uses only
+// Owner, Name and Key of op.
 //
 // Errors: [holdfast.ErrInvalid].
 func (s *Store[Tx]) RecordKey(op Op) ([]byte, error) {
@@ -73,7 +74,7 @@ func (s *Store[Tx]) RecordKey(op Op) ([]byte, error) {
 
 // scope checks the names that identify an operation.
 func (s *Store[Tx]) scope(op Op) (*call, error) {
-	return s.options.check(Op{Tenant: op.Tenant, Name: op.Name, Key: op.Key, NoFingerprint: true})
+	return s.options.check(Op{Owner: op.Owner, Name: op.Name, Key: op.Key, NoFingerprint: true})
 }
 
 // check checks op against the store's options, and the lease if there is one.
@@ -86,7 +87,11 @@ func (s *Store[Tx]) check(op Op) (*call, error) {
 		return nil, once.Invalid("WithLease", "its locker is nil")
 	}
 	key, err := s.LeaseKey(op)
-	if err == nil && s.lease.term.Key() != key {
+	switch {
+	case err != nil:
+	case s.lease.term.Owner() != op.Owner:
+		err = once.Invalid("WithLease", fmt.Sprintf("its term is one of the owner %.40q, and not of the operation's, %.40q: acquire the lease with locker.For(op.Owner)", s.lease.term.Owner(), op.Owner))
+	case s.lease.term.Key() != key:
 		err = once.Invalid("WithLease", fmt.Sprintf("its term is one of the key %.60q, and not of this operation's: acquire the lease on LeaseKey(op), which is %.60q", s.lease.term.Key(), key))
 	}
 	return c, err
@@ -97,5 +102,5 @@ func (s *Store[Tx]) guard(ctx context.Context, tx Tx) error {
 	if s.lease == nil {
 		return nil
 	}
-	return s.lease.locker.Guard(ctx, tx, s.lease.term)
+	return s.lease.locker.For(s.lease.term.Owner()).Guard(ctx, tx, s.lease.term)
 }

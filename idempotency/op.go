@@ -7,19 +7,20 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // Limits of an Op, in bytes.
 const (
 	MaxKey  = 1024
-	MaxName = once.MaxName
+	MaxName = core.MaxName
 )
 
 // Op is one operation to execute once.
 type Op struct {
-	// Tenant is the owner of the operation: a stable, authenticated id, at most 128 bytes.
-	// Required, unless the store is SingleTenant.
-	Tenant string
+	// Owner says whose operation it is: the id of a tenant, merchant or account, stable and
+	// authenticated, at most 128 bytes. Required, unless the store is SingleOwner.
+	Owner string
 	// Name is the name of the operation, such as "refund": stable, not a path of the code, at most
 	// 128 bytes. Required.
 	Name string
@@ -75,17 +76,20 @@ type call struct {
 	keyTTL       any
 }
 
+// id identifies the row of the operation.
+func (c *call) id() once.ID { return once.ID{Owner: c.op.Owner, Hash: c.hash} }
+
 func (o *Options) check(op Op) (*call, error) {
-	if o.SingleTenant && op.Tenant != "" {
-		return nil, once.Invalid("Op.Tenant", "is given, and the store is SingleTenant: leave one of them out")
+	if o.SingleOwner && op.Owner != "" {
+		return nil, once.Invalid("Op.Owner", "is given, and the store is SingleOwner: leave one of them out")
 	}
-	if !o.SingleTenant && op.Tenant == "" {
-		return nil, once.Invalid("Op.Tenant", "is missing: give the authenticated tenant's id, or open the store as SingleTenant")
+	if !o.SingleOwner && op.Owner == "" {
+		return nil, once.Invalid("Op.Owner", "is missing: give the authenticated owner's id, or open the store as SingleOwner")
 	}
-	if err := once.CheckName("Op.Tenant", op.Tenant, o.SingleTenant); err != nil {
+	if err := core.CheckName("Op.Owner", op.Owner, o.SingleOwner); err != nil {
 		return nil, err
 	}
-	if err := once.CheckName("Op.Name", op.Name, false); err != nil {
+	if err := core.CheckName("Op.Name", op.Name, false); err != nil {
 		return nil, err
 	}
 	switch {
@@ -104,7 +108,7 @@ func (o *Options) check(op Op) (*call, error) {
 	if c.wait == 0 {
 		c.wait = o.Wait
 	}
-	c.hash = once.HashKey(o.Namespace, op.Tenant, op.Name, op.Key)
+	c.hash = once.HashKey(o.Namespace, op.Owner, op.Name, op.Key)
 	return c, nil
 }
 

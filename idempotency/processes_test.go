@@ -142,7 +142,7 @@ func (r *report) run(j job) error {
 	if err != nil {
 		return err
 	}
-	store, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true, Wait: 30 * time.Second})
+	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, Wait: 30 * time.Second})
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (c *call) judge(r *record) error {
 // look reads the record without a lock. A final state may be replayed from it.
 func (s *Store[Tx]) look(ctx context.Context, q core.Querier, c *call) (*record, error) {
 	var r record
-	found, err := s.sql.look.QueryRow(ctx, q, r.dest(), c.hash[:])
+	found, err := s.sql.look.QueryRow(ctx, q, r.dest(), c.id().Args()...)
 	return s.known(&r, c, found, err)
 }
 
@@ -86,7 +86,7 @@ func (s *Store[Tx]) known(r *record, c *call, found bool, err error) (*record, e
 // it.
 func (s *Store[Tx]) inFlight(ctx context.Context, c *call) (bool, error) {
 	var r record
-	found, err := s.sql.peek.Run(ctx, s.access.OnConn, r.dest(), c.hash[:])
+	found, err := s.sql.peek.Run(ctx, s.access.OnConn, r.dest(), c.id().Args()...)
 	return found && r.state == claimed, err
 }
 
@@ -94,7 +94,7 @@ func (s *Store[Tx]) inFlight(ctx context.Context, c *call) (bool, error) {
 // See claiming for wait and after.
 func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, wait, after time.Duration) (bool, error) {
 	if c.expired {
-		if _, err := s.sql.renew.Exec(ctx, q, c.hash[:]); err != nil {
+		if _, err := s.sql.renew.Exec(ctx, q, c.id().Args()...); err != nil {
 			return false, &once.ClaimError{Err: s.explain(err)}
 		}
 	}
@@ -106,10 +106,10 @@ func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, wait, af
 // restores the previous one.
 func (s *Store[Tx]) claiming(c *call, wait, after time.Duration) core.Bound {
 	c.attempt = once.RandomID()
-	return s.sql.claim.Bind([]any{
-		c.hash[:], s.options.Namespace, c.op.Tenant, c.op.Name, []byte(c.op.Key),
+	return s.sql.claim.Bind(c.id().Args(
+		s.options.Namespace, c.op.Name, []byte(c.op.Key),
 		once.Nullable(c.fingerprints.own()), c.fingerprints.version, c.attempt,
-	}, wait, after)
+	), wait, after)
 }
 
 // won reads the answer of a claim.
@@ -127,9 +127,9 @@ func (s *Store[Tx]) finishing(c *call, v storedResult) core.Bound {
 	if v.businessID != "" {
 		businessID = v.businessID
 	}
-	return core.Bound{Stmt: s.sql.finish, OrFail: s.sql.finishOrFail, Args: []any{
-		c.hash[:], c.attempt, v.state, once.Nullable(v.result), c.resultTTL, c.keyTTL, v.codec, businessID,
-	}}
+	return core.Bound{Stmt: s.sql.finish, OrFail: s.sql.finishOrFail, Args: c.id().Args(
+		c.attempt, v.state, once.Nullable(v.result), c.resultTTL, c.keyTTL, v.codec, businessID,
+	)}
 }
 
 // finish runs finishing in the caller's transaction, which may continue afterwards.

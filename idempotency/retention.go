@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	erasePage  = 500 // rows that one read scans, of all tenants
+	erasePage  = 500 // rows that one read scans
 	eraseBatch = 100 // records in a transaction
 )
 
 // Erasure selects the records to erase.
 type Erasure struct {
-	// Tenant as in Op: required, unless the store is SingleTenant.
-	Tenant string
-	// Name is the name of the operation. Default: all of the tenant's operations.
+	// Owner as in Op: required, unless the store is SingleOwner.
+	Owner string
+	// Name is the name of the operation. Default: all of the owner's operations.
 	Name string
 	// Keys erases all data that may identify a person or the subject of the operation: besides the
-	// results, the text of the keys, the business ids and the fingerprints. Tenant, operation, the
+	// results, the text of the keys, the business ids and the fingerprints. Owner, operation, the
 	// hashes of the keys and the times stay.
 	Keys bool
 }
 
-// EraseScope erases the results and the rejection reasons of a tenant, or of one of its
+// EraseScope erases the results and the rejection reasons of an owner, or of one of its
 // operations, in this store's namespace. The fact that they were executed stays: duplicates get
 // ErrExpired for as long as the key is kept, and nothing is executed again. EraseScope returns how
 // many records it erased, also with an error.
 //
-// It reads the table of records once, some hundred rows at a time, and commits a hundred records
-// at a time. After an interruption, call it again. It may miss operations that the tenant runs at
+// It reads the owner's records once, some hundred rows at a time, and commits a hundred records
+// at a time. After an interruption, call it again. It may miss operations that the owner runs at
 // the same time, so stop those first. A claim without a result ([UnfinishedError]) and a staged
 // operation that has not ended are left for an operator to resolve. It does not erase backups or
 // the caller's own tables.
@@ -48,7 +48,7 @@ func (s *Store[Tx]) EraseScope(ctx context.Context, e Erasure) (erased int64, er
 	if name == "" {
 		name = "any"
 	}
-	if _, err := s.scope(Op{Tenant: e.Tenant, Name: name, Key: "any"}); err != nil {
+	if _, err := s.scope(Op{Owner: e.Owner, Name: name, Key: "any"}); err != nil {
 		return 0, err
 	}
 	for after := []byte{}; after != nil; {
@@ -75,17 +75,17 @@ func (s *Store[Tx]) EraseScope(ctx context.Context, e Erasure) (erased int64, er
 // eraseStaged erases staged operations, each in its own transaction.
 func (s *Store[Tx]) eraseStaged(ctx context.Context, e Erasure) (erased int64, err error) {
 	l := ledger.New(s.db, s.bounds())
-	from := ledger.Selection{Namespace: s.options.Namespace, Tenant: e.Tenant, Name: e.Name, States: []string{"2", "3"}, Least: -ledger.MaxAhead, Limit: erasePage}
+	from := ledger.Selection{Namespace: s.options.Namespace, Owner: e.Owner, Name: e.Name, States: []string{"2", "3"}, Least: -ledger.MaxAhead, Limit: erasePage}
 	if e.Keys {
 		from.States = append(from.States, "4", "5")
 	}
 	for {
-		page, err := s.stagedKeys(ctx, l, from)
+		page, err := s.stagedIDs(ctx, l, from)
 		if err != nil {
 			return erased, err
 		}
-		for _, key := range page {
-			did, err := eraseOne(ctx, l, e, key)
+		for _, id := range page {
+			did, err := eraseOne(ctx, l, e, id)
 			if err != nil {
 				return erased, err
 			}
@@ -101,20 +101,20 @@ func (s *Store[Tx]) eraseStaged(ctx context.Context, e Erasure) (erased int64, e
 }
 
 // eraseOne erases one staged operation in its own transaction.
-func eraseOne[Tx any](ctx context.Context, l *ledger.Ledger[Tx], e Erasure, key []byte) (did bool, err error) {
+func eraseOne[Tx any](ctx context.Context, l *ledger.Ledger[Tx], e Erasure, id once.ID) (did bool, err error) {
 	err = l.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
-		if did, err = l.Erase(ctx, q, key); err != nil || !e.Keys {
+		if did, err = l.Erase(ctx, q, id); err != nil || !e.Keys {
 			return err
 		}
-		r, err := l.SQL.EraseKey.Exec(ctx, q, key)
+		r, err := l.SQL.EraseKey.Exec(ctx, q, id.Args()...)
 		did = did || r.Affected > 0
 		return err
 	})
 	return did, err
 }
 
-// stagedKeys reads one page of the keys of staged operations.
-func (s *Store[Tx]) stagedKeys(ctx context.Context, l *ledger.Ledger[Tx], from ledger.Selection) ([][]byte, error) {
+// stagedIDs reads one page of the ids of staged operations.
+func (s *Store[Tx]) stagedIDs(ctx context.Context, l *ledger.Ledger[Tx], from ledger.Selection) ([]once.ID, error) {
 	rows, err := l.List(ctx, s.access.Pool, from)
 	if err != nil {
 		return nil, l.Explain(err)
@@ -127,10 +127,10 @@ func (s *Store[Tx]) stagedKeys(ctx context.Context, l *ledger.Ledger[Tx], from l
 	for i := range dest {
 		dest[i] = new(any)
 	}
-	return core.Collect(rows, func(row core.Row) (key []byte, err error) {
-		dest[0] = &key
+	return core.Collect(rows, func(row core.Row) (id once.ID, err error) {
+		dest[0], dest[1] = &id.Owner, once.Into(&id.Hash)
 		err = row.Scan(dest...)
-		return key, err
+		return id, err
 	})
 }
 
@@ -148,24 +148,24 @@ func eraseDue(e Erasure) string {
 	return `state IN (2, 3)`
 }
 
-// eraseFind reads one page, in the order of the hashes; next is nil at the end. There is no index
-// on the tenant, because every claim would pay for it.
+// eraseFind reads one page of the owner's records, in the order of the hashes; next is nil at the
+// end.
 func (s *Store[Tx]) eraseFind(ctx context.Context, q core.Querier, e Erasure, after []byte) (keys [][]byte, next []byte, err error) {
 	table := s.access.Table("records")
-	page := s.dialect().Compile("erase.page", `SELECT key_hash FROM `+table+` WHERE key_hash > $1 ORDER BY key_hash LIMIT 1 OFFSET $2`)
-	more, err := page.QueryRow(ctx, q, []any{&next}, after, erasePage-1)
+	page := s.dialect().Compile("erase.page", `SELECT key_hash FROM `+table+` WHERE owner = $0 AND key_hash > $1 ORDER BY key_hash LIMIT 1 OFFSET $2`)
+	more, err := page.QueryRow(ctx, q, []any{&next}, e.Owner, after, erasePage-1)
 	if err != nil {
 		return nil, nil, err
 	}
-	text := `SELECT key_hash FROM ` + table + ` WHERE key_hash > $1 AND namespace = $2 AND tenant = $3 AND ` + eraseDue(e)
-	args := []any{after, s.options.Namespace, e.Tenant}
+	text := `SELECT key_hash FROM ` + table + ` WHERE owner = $0 AND key_hash > $1 AND namespace = $2 AND ` + eraseDue(e)
+	args := []any{e.Owner, after, s.options.Namespace}
 	if e.Name != "" {
-		args = append(args, e.Name)
 		text += ` AND operation = $` + strconv.Itoa(len(args))
+		args = append(args, e.Name)
 	}
 	if more {
-		args = append(args, next)
 		text += ` AND key_hash <= $` + strconv.Itoa(len(args))
+		args = append(args, next)
 	} else {
 		next = nil
 	}
@@ -185,10 +185,10 @@ func (s *Store[Tx]) eraseSome(ctx context.Context, e Erasure, keys [][]byte) (er
 		set += `, op_key = substr(op_key, 1, 0), business_id = NULL, fingerprint = NULL`
 	}
 	erase := s.dialect().Compile("erase.write", `UPDATE `+s.access.Table("records")+` SET `+set+
-		` WHERE key_hash IN (`+dialect.Params(len(keys))+`) AND `+eraseDue(e))
-	args := make([]any, len(keys))
-	for i, k := range keys {
-		args[i] = k
+		` WHERE owner = $0 AND key_hash IN (`+dialect.Params(len(keys))+`) AND `+eraseDue(e))
+	args := []any{e.Owner}
+	for _, k := range keys {
+		args = append(args, k)
 	}
 	opts := core.TxOptions{Isolation: s.dialect().Sweep.Isolation, LockTimeout: s.options.LockTimeout}
 	exhausted, err := core.Retry(ctx, s.options.Attempts, s.db.Retryable, func(int) error {

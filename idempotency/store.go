@@ -27,8 +27,8 @@ type Options struct {
 	// Namespace separates applications that share the tables; at most 128 bytes. Default:
 	// "default".
 	Namespace string
-	// SingleTenant means that there is only one tenant, so Op.Tenant is empty.
-	SingleTenant bool
+	// SingleOwner means that there is only one owner, so Op.Owner is empty.
+	SingleOwner bool
 	// Wait bounds how long a call waits for another process that holds its key, and how long it
 	// resolves an unknown commit by claiming again (at most Attempts times). Default: 10 s.
 	Wait time.Duration
@@ -81,7 +81,7 @@ func (o *Options) withDefaults() error {
 	case o.Attempts < 0:
 		return once.Invalid("Options.Attempts", "is negative; 0 is the default")
 	}
-	return errors.Join(holdfast.CheckIsolation("Options.Isolation", o.Isolation), o.checkCodecs(), once.CheckName("Options.Namespace", o.Namespace, false))
+	return errors.Join(holdfast.CheckIsolation("Options.Isolation", o.Isolation), o.checkCodecs(), core.CheckName("Options.Namespace", o.Namespace, false))
 }
 
 // Store holds the records of one namespace. It is safe for concurrent use and does not need to be

@@ -149,7 +149,7 @@ func (t *trial) forced(ctx context.Context, c *client, key string, last *int64) 
 // reaped lets the reaper delete the rows of free leases, as if they had been unused for a day.
 func (t *trial) reaped(ctx context.Context, c *client, key string, last *int64) error {
 	const day = 24 * time.Hour
-	err := t.exec(ctx, c.pool, `UPDATE {locks} SET expires_at = expires_at - $1 WHERE owner IS NULL`, day.Microseconds())
+	err := t.exec(ctx, c.pool, `UPDATE {locks} SET expires_at = expires_at - $1 WHERE attempt IS NULL`, day.Microseconds())
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 // failing fail and the report contains found.
 func planted(t *testing.T, o prove.Options, found string, failing ...string) prove.Report {
 	t.Helper()
+	dbtest.NotUnderRace(t, "TestPass does all that this does")
 	o.Duration = prove.MaxDuration // so that the machine's speed decides no result
 	report, err := prove.Run(t.Context(), o)
 	if err != nil {

@@ -189,7 +189,7 @@ func (r *run) newClient(ctx context.Context, dial Dial, o idempotency.Options, o
 	if c.db, err = r.openDB(ctx, pool, observers...); err != nil {
 		return nil, err
 	}
-	o.Namespace, o.SingleTenant = "prove", true
+	o.Namespace, o.SingleOwner = "prove", true
 	if c.store, err = idempotency.New(ctx, c.db, o); err != nil {
 		return nil, err
 	}

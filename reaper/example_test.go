@@ -51,11 +51,11 @@ func sweepTwo(ctx context.Context) error {
 		return err
 	}
 	const life = 5 * time.Millisecond
-	keeps, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true, ResultTTL: life})
+	keeps, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, ResultTTL: life})
 	if err != nil {
 		return err
 	}
-	loses, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true, ResultTTL: life, KeyTTL: life})
+	loses, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, ResultTTL: life, KeyTTL: life})
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,14 @@
 package reaper
 
 import (
+	"context"
 	"math"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
 func TestJump(t *testing.T) {
@@ -47,8 +50,42 @@ func TestListLength(t *testing.T) {
 			t.Errorf("%d: %d, want %d", n, got, want)
 		}
 	}
-	args := arguments([][]byte{{1}, {2}, {3}}, 7)
-	if len(args) != 5 || args[4].([]byte)[0] != 3 {
-		t.Errorf("arguments %v", args)
+}
+
+// TestPicked checks the condition for the rows of a batch: sorted, a group for each owner, each list
+// padded.
+func TestPicked(t *testing.T) {
+	t.Parallel()
+	s := listStmt{
+		dialect: &dialect.Dialect{}, text: "{picked}", group: "owner = {owner} AND name IN ({keys}) AND (name, token) IN ({pairs})",
+		second: func(f row) any { return f.token },
 	}
+	q := &onlyText{}
+	found := []row{
+		{owner: "b", key: []byte{1}, token: 7}, {owner: "a", key: []byte{3}}, {owner: "a", key: []byte{2}, token: 6}, {owner: "a", key: []byte{2}, token: 5},
+	}
+	if _, err := s.exec(t.Context(), q, found, "due"); err != nil {
+		t.Fatal(err)
+	}
+	const want = "owner = $2 AND name IN ($3, $5, $7, $9) AND (name, token) IN (($3, $4), ($5, $6), ($7, $8), ($9, $10))" +
+		" OR owner = $11 AND name IN ($12) AND (name, token) IN (($12, $13))"
+	args := []any{
+		"due", "a", []byte{2}, int64(5), []byte{2}, int64(6), []byte{3}, int64(0), []byte{3}, int64(0), "b", []byte{1}, int64(7),
+	}
+	if q.text != want || !reflect.DeepEqual(q.args, args) {
+		t.Errorf("%s\nwith %v", q.text, q.args)
+	}
+}
+
+// onlyText keeps what it is asked to run.
+type onlyText struct {
+	core.Querier
+
+	text string
+	args []any
+}
+
+func (q *onlyText) Exec(_ context.Context, text string, args ...any) (core.Result, error) {
+	q.text, q.args = text, args
+	return core.Result{}, nil
 }

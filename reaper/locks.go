@@ -1,7 +1,6 @@
 package reaper
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"time"
@@ -15,17 +14,14 @@ import (
 // which rows are due.
 const lockPage = 5000
 
-// lastName sorts after every name. Names have at most 1025 bytes.
-var lastName = bytes.Repeat([]byte{0xff}, 1026)
-
 // locks is the task on the rows of locks. A key's fencing tokens must rise even after its row
 // was deleted. So the token of a new row exceeds the floor, and the floor is raised to a
 // batch's tokens before the batch is deleted.
 type locks struct {
-	at, floorAt                     string
-	grace                           int64 // µs
-	total, page, list, floor, raise core.Stmt
-	write                           listStmt
+	at, floorAt                           string
+	grace                                 int64 // µs
+	total, page, list, rest, floor, raise core.Stmt
+	write                                 listStmt
 }
 
 func newLocks(table, floor string, grace time.Duration, d *dialect.Dialect) *locks {
@@ -35,9 +31,9 @@ func newLocks(table, floor string, grace time.Duration, d *dialect.Dialect) *loc
 	return &locks{
 		at: table, floorAt: floor, grace: grace.Microseconds(),
 		total: compile("count", sql.Count),
-		page:  compile("page", sql.Page), list: compile("find", sql.Find),
+		page:  compile("page", sql.Page), list: compile("find", sql.Find), rest: compile("find", sql.Rest),
 		floor: compile("floor", sql.Floor), raise: compile("raise", sql.Raise),
-		write: listStmt{d, "sweep.locks.write", text(sql.Write), "{names}"},
+		write: listStmt{dialect: d, name: "sweep.locks.write", text: text(sql.Write), group: sql.Group},
 	}
 }
 
@@ -55,18 +51,19 @@ func (t *locks) find(ctx context.Context, q core.Querier, cutoff int64, after *r
 		after = &row{key: []byte{}}
 	}
 	end := row{}
-	more, err := t.page.QueryRow(ctx, q, []any{&end.key}, after.key, lockPage-1)
+	more, err := t.page.QueryRow(ctx, q, []any{&end.owner, &end.key}, after.owner, after.key, lockPage-1)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !more {
-		end.key = lastName
+	stmt, args := t.rest, []any{cutoff - t.grace, after.owner, after.key, limit}
+	if more {
+		stmt, args = t.list, append(args, end.owner, end.key)
 	}
-	rows, err := t.list.Query(ctx, q, cutoff-t.grace, after.key, end.key, limit)
+	rows, err := stmt.Query(ctx, q, args...)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err = scan(rows, func(f *row) []any { return []any{&f.key, &f.expired, &f.token} })
+	found, err = scan(rows, func(f *row) []any { return []any{&f.owner, &f.key, &f.expired, &f.token} })
 	if next = following(found, limit); next == nil && more {
 		next = &end
 	}
@@ -105,7 +102,7 @@ func (t *locks) prepare(p *pass, found []row) error {
 }
 
 func (t *locks) clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (int64, error) {
-	return t.write.exec(ctx, q, keys(found), cutoff-t.grace, greatest(found))
+	return t.write.exec(ctx, q, found, cutoff-t.grace, greatest(found))
 }
 
 func greatest(found []row) int64 {

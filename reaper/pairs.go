@@ -1,11 +1,7 @@
 package reaper
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,22 +9,20 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// pairs is a task on rows whose key has two columns: a name and a second one.
+// pairs is a task on rows whose key is an owner, a name and a second column.
 type pairs struct {
 	label, at   string
 	grace       int64 // µs
-	dialect     *dialect.Dialect
 	total, list core.Stmt
-	write       string
-	// second returns the second column's value to send. into returns the target to scan it into.
-	second func(f row) any
-	into   func(f *row) any
+	write       listStmt
+	// into returns the target to scan the second column into.
+	into func(f *row) any
 }
 
 // newWaiters returns the task on waiters whose processes died.
 func newWaiters(table string, d *dialect.Dialect) *pairs {
 	t := newPairs("waiters", table, 0, d, d.Sweep.Waiters)
-	t.second = func(f row) any { return append([]byte{}, f.waiter...) } // never NULL
+	t.write.second = func(f row) any { return append([]byte{}, f.waiter...) } // never NULL
 	t.into = func(f *row) any { return &f.waiter }
 	return t
 }
@@ -36,7 +30,7 @@ func newWaiters(table string, d *dialect.Dialect) *pairs {
 // newTickets returns the task on expired tickets that no later ticket has cleared.
 func newTickets(table string, grace time.Duration, d *dialect.Dialect) *pairs {
 	t := newPairs("tickets", table, grace.Microseconds(), d, d.Sweep.Tickets)
-	t.second = func(f row) any { return f.token }
+	t.write.second = func(f row) any { return f.token }
 	t.into = func(f *row) any { return &f.token }
 	return t
 }
@@ -44,7 +38,8 @@ func newTickets(table string, grace time.Duration, d *dialect.Dialect) *pairs {
 func newPairs(label, table string, grace int64, d *dialect.Dialect, sql dialect.SweepPairs) *pairs {
 	text := func(s string) string { return strings.ReplaceAll(s, "{rows}", table) }
 	return &pairs{
-		label: label, at: table, grace: grace, dialect: d, write: text(sql.Write),
+		label: label, at: table, grace: grace,
+		write: listStmt{dialect: d, name: "sweep." + label + ".write", text: text(sql.Write), group: sql.Group},
 		total: d.Compile("sweep."+label+".count", text(sql.Count)),
 		list:  d.Compile("sweep."+label+".find", text(sql.Find)),
 	}
@@ -64,29 +59,14 @@ func (t *pairs) find(ctx context.Context, q core.Querier, cutoff int64, after *r
 	if after == nil {
 		after = &row{key: []byte{}}
 	}
-	rows, err := t.list.Query(ctx, q, cutoff-t.grace, after.key, t.second(*after), limit)
+	rows, err := t.list.Query(ctx, q, cutoff-t.grace, after.owner, after.key, t.write.second(*after), limit)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err = scan(rows, func(f *row) []any { return []any{&f.key, t.into(f), &f.expired} })
+	found, err = scan(rows, func(f *row) []any { return []any{&f.owner, &f.key, t.into(f), &f.expired} })
 	return found, following(found, limit), err
 }
 
-// clear writes a list padded to a power of two, as listStmt does.
 func (t *pairs) clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (int64, error) {
-	found = slices.Clone(found)
-	slices.SortFunc(found, func(a, b row) int {
-		return cmp.Or(bytes.Compare(a.key, b.key), bytes.Compare(a.waiter, b.waiter), cmp.Compare(a.token, b.token))
-	})
-	found = core.Pad(found)
-	args := []any{cutoff - t.grace}
-	names, list := make([]string, len(found)), make([]string, len(found))
-	for i, f := range found {
-		names[i] = "$" + strconv.Itoa(len(args)+1)
-		list[i] = "(" + names[i] + ", $" + strconv.Itoa(len(args)+2) + ")"
-		args = append(args, f.key, t.second(f))
-	}
-	text := strings.NewReplacer("{names}", strings.Join(names, ", "), "{pairs}", strings.Join(list, ", ")).Replace(t.write)
-	r, err := t.dialect.Compile("sweep."+t.label+".write", text).Exec(ctx, q, args...)
-	return r.Affected, err
+	return t.write.exec(ctx, q, found, cutoff-t.grace)
 }

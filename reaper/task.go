@@ -2,6 +2,7 @@ package reaper
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -29,21 +30,13 @@ type task interface {
 	clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (cleared int64, err error)
 }
 
-// row is a due row: its key, its expiry, and a lock's token. A ticket's key is the name and the
-// token. A waiter's key is the name and the waiter.
+// row is a due row: its owner, its key, its expiry, and a lock's token. A ticket's key is the name
+// and the token. A waiter's key is the name and the waiter.
 type row struct {
+	owner          string
 	key, waiter    []byte
 	expired, token int64
 	values         []any // the key of a row of the program's own table
-}
-
-func keys(found []row) [][]byte {
-	list := make([][]byte, len(found))
-	for i, f := range found {
-		list[i] = f.key
-	}
-	slices.SortFunc(list, bytes.Compare)
-	return list
 }
 
 // records is a task on idempotency records.
@@ -57,7 +50,7 @@ func newRecords(label, table string, d *dialect.Dialect, t dialect.SweepTask) *r
 	text := func(s string) string { return strings.ReplaceAll(s, "{records}", table) }
 	return &records{
 		label: label, at: table,
-		write: listStmt{d, "sweep." + label + ".write", text(t.Write), "{keys}"},
+		write: listStmt{dialect: d, name: "sweep." + label + ".write", text: text(t.Write), group: t.Group},
 		total: d.Compile("sweep."+label+".count", text(t.Count)),
 		list:  d.Compile("sweep."+label+".find", text(t.Find)),
 	}
@@ -77,11 +70,11 @@ func (t *records) find(ctx context.Context, q core.Querier, cutoff int64, after 
 	if after == nil {
 		after = &row{expired: math.MinInt64, key: []byte{}}
 	}
-	rows, err := t.list.Query(ctx, q, cutoff, after.expired, after.key, limit)
+	rows, err := t.list.Query(ctx, q, cutoff, after.expired, after.owner, after.key, limit)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err = scan(rows, func(f *row) []any { return []any{&f.key, &f.expired} })
+	found, err = scan(rows, func(f *row) []any { return []any{&f.owner, &f.key, &f.expired} })
 	return found, following(found, limit), err
 }
 
@@ -101,33 +94,48 @@ func scan(rows core.Rows, dest func(f *row) []any) ([]row, error) {
 }
 
 func (t *records) clear(ctx context.Context, q core.Querier, cutoff int64, found []row) (int64, error) {
-	return t.write.exec(ctx, q, keys(found), cutoff)
+	return t.write.exec(ctx, q, found, cutoff)
 }
 
-// listStmt is a write with a list of parameters as long as the batch.
+// listStmt is a write of the rows of a batch. {picked} in its text is the condition for them: a
+// group for each owner. second, if given, returns the second column of a row's key.
 type listStmt struct {
-	dialect          *dialect.Dialect
-	name, text, list string
+	dialect           *dialect.Dialect
+	name, text, group string
+	second            func(f row) any
 }
 
-// exec runs the statement with the other parameters, which come first, and the keys.
-func (s *listStmt) exec(ctx context.Context, q core.Querier, keys [][]byte, others ...any) (affected int64, err error) {
-	args := arguments(keys, others...)
-	list := make([]string, len(args)-len(others))
-	for i := range list {
-		list[i] = "$" + strconv.Itoa(len(others)+i+1)
+// exec runs the statement with the other parameters, which come first, and the rows in the order
+// of their keys. Each list is padded to a power of two.
+func (s *listStmt) exec(ctx context.Context, q core.Querier, found []row, others ...any) (affected int64, err error) {
+	found = slices.Clone(found)
+	slices.SortFunc(found, func(a, b row) int {
+		return cmp.Or(strings.Compare(a.owner, b.owner), bytes.Compare(a.key, b.key), bytes.Compare(a.waiter, b.waiter), cmp.Compare(a.token, b.token))
+	})
+	args := slices.Clip(others)
+	param := func(v any) string {
+		args = append(args, v)
+		return "$" + strconv.Itoa(len(args))
 	}
-	text := strings.ReplaceAll(s.text, s.list, strings.Join(list, ", "))
+	var groups []string
+	for len(found) > 0 {
+		n := 1
+		for n < len(found) && found[n].owner == found[0].owner {
+			n++
+		}
+		owner := param(found[0].owner)
+		var keys, pairs []string
+		for _, f := range core.Pad(found[:n]) {
+			key := param(f.key)
+			keys = append(keys, key)
+			if s.second != nil {
+				pairs = append(pairs, "("+key+", "+param(s.second(f))+")")
+			}
+		}
+		groups = append(groups, strings.NewReplacer("{owner}", owner, "{keys}", strings.Join(keys, ", "), "{pairs}", strings.Join(pairs, ", ")).Replace(s.group))
+		found = found[n:]
+	}
+	text := strings.ReplaceAll(s.text, "{picked}", strings.Join(groups, " OR "))
 	r, err := s.dialect.Compile(s.name, text).Exec(ctx, q, args...)
 	return r.Affected, err
-}
-
-// arguments returns the other parameters and the keys, padded to the length of the statement's
-// list.
-func arguments(keys [][]byte, others ...any) []any {
-	args := slices.Clip(others)
-	for _, k := range core.Pad(keys) {
-		args = append(args, k)
-	}
-	return args
 }

@@ -18,21 +18,21 @@ import (
 // lock is not held: a grant whose answer was lost is released in the background.
 func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...AcquireOptions) (*Lease, error) {
 	s, err := l.settings(ctx, opts)
-	lease, err := l.leases.acquire(ctx, key, s, err)
+	lease, err := l.leases.acquire(ctx, l.owner, key, s, err)
 	return (*Lease)(lease), err
 }
 
 // acquire is Acquire with settings. wrong is an error in the options. A call that finds the lock
 // free is the first in the queue of its key, and asks the database: one statement grants the
 // lock, and attempt begins the lease. All others go on in wait.
-func (m *leases) acquire(ctx context.Context, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
+func (m *leases) acquire(ctx context.Context, owner, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
 	ctx, op := m.k.StartSpan(ctx, trace.LockLease, "acquire")
 	defer func() { op.End(err, keeper.Acquired) }()
-	name, err := check(ctx, key, wrong)
+	name, err := check(ctx, owner, key, wrong)
 	if err != nil {
 		return nil, err
 	}
-	w, first := m.join(key, name, s)
+	w, first := m.join(name, s)
 	if first {
 		if lease, err = m.ask(ctx, w); lease != nil || err != nil {
 			return lease, err
@@ -43,22 +43,22 @@ func (m *leases) acquire(ctx context.Context, key string, s keeper.Settings, wro
 
 // attempt asks the database once, and begins the lease if the lock was granted. A free lock whose
 // row this process has used takes one statement.
-func (m *leases) attempt(ctx context.Context, key string, name []byte, s keeper.Settings) (*keeper.Lease, keeper.Answer, error) {
+func (m *leases) attempt(ctx context.Context, name lockname.Name, s keeper.Settings) (*keeper.Lease, keeper.Answer, error) {
 	if !m.depart() {
 		return nil, keeper.Answer{}, ErrClosed
 	}
 	defer m.k.Flights.Add(-1)
-	a := keeper.Attempt{Name: name, Owner: keeper.NewOwnerID(), TTL: s.TTL}
+	a := keeper.Attempt{Name: name, ID: keeper.NewAttemptID(), TTL: s.TTL}
 	sent := time.Now() // before the request leaves
 	v, err := m.store.acquire(ctx, a)
 	if err != nil || !v.Won {
 		return nil, v, m.notGranted(ctx, a, v, err)
 	}
 	a.Ambiguous = v.Ambiguous
-	lease, err := m.begin(key, a, s, v.Token, sent)
+	lease, err := m.begin(a, s, v.Token, sent)
 	if lease != nil {
 		m.k.Mu.Lock()
-		m.queue(key).since = sent
+		m.queue(name).since = sent
 		m.k.Mu.Unlock()
 	}
 	return lease, keeper.Answer{}, err
@@ -78,7 +78,7 @@ func (m *leases) depart() bool {
 // or may be granted later.
 func (m *leases) notGranted(ctx context.Context, a keeper.Attempt, v keeper.Answer, err error) error {
 	a.Ambiguous = v.Ambiguous || err != nil && !m.store.Dialect.RolledBack(err)
-	if !v.Won && a.Ambiguous {
+	if (err != nil || !v.Won) && a.Ambiguous {
 		m.k.Abandon(m, a)
 	}
 	if err != nil && ctx.Err() != nil {
@@ -88,12 +88,12 @@ func (m *leases) notGranted(ctx context.Context, a keeper.Attempt, v keeper.Answ
 }
 
 // check validates the arguments of a call and returns the name of the lock's row.
-func check(ctx context.Context, key string, wrong error) (name []byte, err error) {
-	if name, err = lockname.Of(lockname.Lease, key); err != nil {
-		return nil, err
+func check(ctx context.Context, owner, key string, wrong error) (name lockname.Name, err error) {
+	if name, err = lockname.Of(lockname.Lease, owner, key); err != nil {
+		return name, err
 	}
 	if wrong != nil {
-		return nil, wrong
+		return name, wrong
 	}
 	return name, context.Cause(ctx)
 }
@@ -103,38 +103,38 @@ func check(ctx context.Context, key string, wrong error) (name []byte, err error
 // Errors: [ErrHeld] as a *[HeldError] with the holder, and the errors of Acquire.
 func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...AcquireOptions) (*Lease, error) {
 	s, err := l.settings(ctx, opts)
-	lease, err := l.leases.tryAcquire(ctx, key, s, err)
+	lease, err := l.leases.tryAcquire(ctx, l.owner, key, s, err)
 	return (*Lease)(lease), err
 }
 
-func (m *leases) tryAcquire(ctx context.Context, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
+func (m *leases) tryAcquire(ctx context.Context, owner, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
 	ctx, op := m.k.StartCall(ctx, "lease.try_acquire", trace.LockLease)
 	defer func() { op.End(err, keeper.Acquired) }()
-	name, err := check(ctx, key, wrong)
+	name, err := check(ctx, owner, key, wrong)
 	if err != nil {
 		return nil, err
 	}
-	return m.try(ctx, key, name, s)
+	return m.try(ctx, name, s)
 }
 
 // tries is how often TryAcquire tries for a row that seems free but is locked, usually by a
 // statement that is about to be granted the lock.
 const tries = 3
 
-func (m *leases) try(ctx context.Context, key string, name []byte, s keeper.Settings) (*keeper.Lease, error) {
+func (m *leases) try(ctx context.Context, name lockname.Name, s keeper.Settings) (*keeper.Lease, error) {
 	m.k.Mu.Lock()
-	again := m.queues[key].again(s.By)
+	again := m.queues[name].again(s.By)
 	m.k.Mu.Unlock()
 	if again != nil {
 		return again, nil
 	}
 	for n := 1; ; n++ {
-		lease, v, err := m.attempt(ctx, key, name, s)
+		lease, v, err := m.attempt(ctx, name, s)
 		if lease != nil || err != nil {
 			return lease, err
 		}
 		if v.Left > 0 || n == tries {
-			return nil, &HeldError{Key: key, Holder: v.Holder, Token: v.Token, Remaining: v.Left}
+			return nil, &HeldError{Key: name.Key(), Holder: v.Holder, Token: v.Token, Remaining: v.Left}
 		}
 		time.Sleep(minPoll)
 	}
@@ -153,6 +153,6 @@ func (m *leases) try(ctx context.Context, key string, name []byte, s keeper.Sett
 func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(lease *Lease) error, opts ...AcquireOptions) error {
 	s, err := l.settings(ctx, opts)
 	s.Within = ctx
-	acquire := func(ctx context.Context) (*keeper.Lease, error) { return l.leases.acquire(ctx, key, s, err) }
+	acquire := func(ctx context.Context) (*keeper.Lease, error) { return l.leases.acquire(ctx, l.owner, key, s, err) }
 	return l.leases.k.Do(ctx, "lease.do", trace.LockLease, acquire, func(lease *keeper.Lease) error { return fn((*Lease)(lease)) })
 }

@@ -28,8 +28,8 @@ func (l *Locker[Tx]) AcquireAll(ctx context.Context, keys []string, opts ...Acqu
 	inner, op := l.leases.k.StartCall(ctx, "lease.acquire_all", trace.LockLease)
 	defer func() { op.End(err, keeper.Acquired) }()
 	s, wrong := l.settings(ctx, opts)
-	return together(ctx, keys, func(key string) (*Lease, error) {
-		lease, err := l.leases.acquire(inner, key, s, wrong)
+	return together(ctx, l.owner, keys, func(key string) (*Lease, error) {
+		lease, err := l.leases.acquire(inner, l.owner, key, s, wrong)
 		return (*Lease)(lease), err
 	})
 }
@@ -42,19 +42,19 @@ func (l *Locker[Tx]) TryAcquireAll(ctx context.Context, keys []string, opts ...A
 	inner, op := l.leases.k.StartCall(ctx, "lease.try_acquire_all", trace.LockLease)
 	defer func() { op.End(err, keeper.Acquired) }()
 	s, wrong := l.settings(ctx, opts)
-	return together(ctx, keys, func(key string) (*Lease, error) {
-		lease, err := l.leases.tryAcquire(inner, key, s, wrong)
+	return together(ctx, l.owner, keys, func(key string) (*Lease, error) {
+		lease, err := l.leases.tryAcquire(inner, l.owner, key, s, wrong)
 		return (*Lease)(lease), err
 	})
 }
 
-func together(ctx context.Context, keys []string, acquire func(key string) (*Lease, error)) (*Leases, error) {
+func together(ctx context.Context, owner string, keys []string, acquire func(key string) (*Lease, error)) (*Leases, error) {
 	if len(keys) == 0 {
 		return nil, keeper.Invalid("keys", "there is none")
 	}
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	for _, key := range keys { // before anything is locked
-		if _, err := lockname.Of(lockname.Lease, key); err != nil {
+		if _, err := lockname.Of(lockname.Lease, owner, key); err != nil {
 			return nil, err
 		}
 	}

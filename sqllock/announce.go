@@ -24,7 +24,7 @@ func (m *leases) unannounced(batch []*waiter, now time.Time) (due []announcement
 	for _, w := range batch {
 		if w.watched && w.poll >= announceAfter && now.Sub(w.announced) >= announceEvery {
 			w.announced = now
-			due = append(due, announcement{w.name, len(w.q.waiters)})
+			due = append(due, announcement{w.q.name, len(w.q.waiters)})
 		}
 	}
 	return due
@@ -32,25 +32,27 @@ func (m *leases) unannounced(batch []*waiter, now time.Time) (due []announcement
 
 // announcement says how many calls of this process wait for a lock.
 type announcement struct {
-	name  []byte
+	name  lockname.Name
 	count int
 }
 
 // announce writes the rows of waiters, so that other processes list them and notify this
 // process when they release. A write that fails is repeated with the next poll.
 func (m *leases) announce(ctx context.Context, due []announcement) {
-	for rows := range core.Chunks(due, pollBatch) { // the names in one statement must differ
-		_ = m.store.announce(ctx, rows)
+	for _, part := range lockname.ByOwner(due, func(a announcement) lockname.Name { return a.name }) {
+		for rows := range core.Chunks(part, pollBatch) { // the names in one statement must differ
+			_ = m.store.announce(ctx, rows)
+		}
 	}
 }
 
 func (s *store) announce(ctx context.Context, rows []announcement) error {
 	d := &s.Dialect.Leases
-	args := []any{s.Self[:], s.Holder, waiterLife.Microseconds()}
+	args := []any{rows[0].name.Owner, s.Self[:], s.Holder, waiterLife.Microseconds()}
 	texts := make([]string, len(rows))
 	for i, r := range rows {
-		n := len(args)
-		args = append(args, r.name, int64(r.count))
+		n := len(args) - 1 // without the owner
+		args = append(args, r.name.Row(), int64(r.count))
 		texts[i] = strings.NewReplacer("{name}", "$"+strconv.Itoa(n+1), "{count}", "$"+strconv.Itoa(n+2)).Replace(d.AnnounceRow)
 	}
 	stmt := s.Compile("announce", strings.ReplaceAll(d.Announce, "{rows}", strings.Join(texts, ", ")))
@@ -72,13 +74,10 @@ func (m *leases) interval(w *waiter) time.Duration {
 }
 
 // onNotify makes the first local waiter for a key try again.
-func (m *leases) onNotify(name []byte) {
-	if len(name) < 2 || lockname.Kind(name[0]) != lockname.Lease {
-		return
-	}
+func (m *leases) onNotify(name lockname.Name) {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
-	q := m.queues[string(name[1:])]
+	q := m.queues[name]
 	if q == nil || q.local != nil || len(q.waiters) == 0 {
 		return
 	}

@@ -35,10 +35,11 @@ func TestGathered(t *testing.T) {
 			if err != nil {
 				e.Fatal(err)
 			}
+			l.GatherFor(dbtest.Hang)
 			e.Cleanup(func() { _ = l.Close(context.Background()) })
 			return l
 		}
-		l, other := locker(sqllock.Options{TTL: time.Minute}), locker(sqllock.Options{TTL: time.Minute, Holder: "other"})
+		l, other := locker(sqllock.Options{TTL: time.Hour}), locker(sqllock.Options{TTL: time.Hour, Holder: "other"})
 		const n = 120
 		kind := func(i int) string { return fmt.Sprintf("%s %d", [...]string{"new", "free", "held", "guarded"}[i%4], i) }
 		var tokens [n]int64 // so far
@@ -115,7 +116,7 @@ func TestGathered(t *testing.T) {
 					continue
 				}
 				granted++
-				if seen, _, err := l.Inspect(e.Ctx, kind(i)); err != nil || seen.Token != tokens[i] || seen.Remaining < 50*time.Second {
+				if seen, _, err := l.Inspect(e.Ctx, kind(i)); err != nil || seen.Token != tokens[i] || seen.Remaining < 50*time.Minute {
 					e.Errorf("%s: %+v, %v", kind(i), seen, err)
 				}
 			}

@@ -25,7 +25,7 @@
 //
 // # A lease
 //
-// A lease is a row under a unique key: an owner, a fencing token, and an expiry by the
+// A lease is a row under a unique key: the id of an attempt, a fencing token, and an expiry by the
 // database's clock. One statement acquires it and one releases it. The row stays after the
 // release, because the key's token must only rise. Package reaper deletes rows that were unused
 // for long, and keeps a floor: every later token exceeds it.

@@ -180,7 +180,7 @@ func ExampleLocker_List() {
 		return
 	}
 	defer func() { _ = all.Release(ctx) }()
-	for info, err := range locks.List(ctx, "order/", false) {
+	for info, err := range locks.List(ctx, sqllock.ListOptions{Prefix: "order/"}) {
 		if err != nil {
 			log.Print(err)
 			return

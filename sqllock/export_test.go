@@ -1,9 +1,22 @@
 package sqllock
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+)
 
 // PollEvery sets how often a lock is polled while its notifications are received.
-func (l *Locker[Tx]) PollEvery(d time.Duration) { l.leases.lazy = d }
+func (l *Locker[Tx]) PollEvery(d time.Duration) {
+	l.leases.lazy = d
+	l.leases.notifier.within = dbtest.Slack // a busy machine is no reason to give up notifications
+}
 
 // Listening reports whether a notification that is sent now would be received.
 func (l *Locker[Tx]) Listening() bool { return l.leases.notifier.listening() }
+
+// GatherFor sets for how long a running statement makes other requests wait, and gather. On a busy
+// machine a statement takes longer than the default.
+func (l *Locker[Tx]) GatherFor(life time.Duration) {
+	l.leases.store.taking.Life, l.leases.store.ending.Life = life, life
+}

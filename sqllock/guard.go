@@ -15,6 +15,8 @@ import (
 // lock was not granted again. When Guard returns ErrLost for a term that l granted, the context
 // of that term's lease has ended.
 //
+// The terms must be of l's own owner: see [Locker.For].
+//
 // Call Guard first in the transaction, outside savepoints, with all terms that the transaction
 // depends on. [Locker.InTx] does that. On SQLite Guard takes the only write lock. On Galera
 // Guard writes the row, because a lock does not reach other nodes: of two transactions on two
@@ -39,7 +41,7 @@ func (l *Locker[Tx]) Guard(ctx context.Context, tx Tx, terms ...Term) (err error
 	for i, t := range terms {
 		kept[i] = keeper.Term(t)
 	}
-	if err := k.CheckTerms(kept); err != nil {
+	if err := k.CheckTerms(l.owner, kept); err != nil {
 		return err
 	}
 	if err := l.guard(ctx, q, kept); err != nil {
@@ -61,5 +63,5 @@ func (l *Locker[Tx]) guard(ctx context.Context, q core.Querier, terms []keeper.T
 // Term returns the term of a lease that was granted elsewhere, for example in the process that
 // sent a message with the key and token. The lease must be in l's own tables.
 func (l *Locker[Tx]) Term(key string, token int64) Term {
-	return Term(l.leases.k.TermOf(lockname.Lease, key, token))
+	return Term(l.leases.k.TermOf(lockname.Lease, l.owner, key, token))
 }

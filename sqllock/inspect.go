@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
@@ -24,7 +25,7 @@ const (
 
 // Info describes a lease as its row shows it.
 type Info struct {
-	Key string
+	Owner, Key string
 	// Held is whether the lock is held now. Holder is the present or the last holder.
 	Held   bool
 	Holder string
@@ -54,34 +55,55 @@ type Forced struct {
 //
 // Errors: [holdfast.ErrInvalid], the driver's.
 func (l *Locker[Tx]) Inspect(ctx context.Context, key string) (info Info, found bool, err error) {
-	name, err := lockname.Of(lockname.Lease, key)
+	name, err := lockname.Of(lockname.Lease, l.owner, key)
 	if err != nil {
 		return info, false, err
 	}
-	page, err := l.leases.store.listLeases(ctx, name, next(name), true, 1)
+	page, err := l.leases.store.listLeases(ctx, position{owner: l.owner, name: []byte{}}, name.Row(), next(name.Row()), true, 1)
 	if err != nil || len(page) == 0 {
 		return info, false, err
 	}
 	return page[0], true, nil
 }
 
-// List iterates over the leases whose keys begin with prefix, in the order of the keys' bytes.
-// It yields the held leases, or with all every lease that has a row. It reads 500 at a time and
-// is no snapshot. It ends at the first error.
-func (l *Locker[Tx]) List(ctx context.Context, prefix string, all bool) iter.Seq2[Info, error] {
-	return l.ListAfter(ctx, prefix, "", all)
+// ListOptions select locks to list. The zero value selects the held locks of the Locker's owner.
+type ListOptions struct {
+	// Prefix selects the keys that begin with it.
+	Prefix string
+	// Free includes leases that are not held.
+	Free bool
+	// EveryOwner selects the locks of all owners, in the order of the owners' bytes. On a sharded
+	// database that asks every shard.
+	EveryOwner bool
+	// AfterOwner and AfterKey continue a list after a lock. Without EveryOwner the owner is not
+	// used.
+	AfterOwner, AfterKey string
 }
 
-// ListAfter is List for the keys after a given key, to continue an earlier List.
-func (l *Locker[Tx]) ListAfter(ctx context.Context, prefix, after string, all bool) iter.Seq2[Info, error] {
+// List iterates over leases, in the order of the keys' bytes. It reads 500 at a time and is no
+// snapshot. It ends at the first error.
+//
+// Errors: [holdfast.ErrInvalid], the driver's.
+func (l *Locker[Tx]) List(ctx context.Context, opts ...ListOptions) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		from := append([]byte{byte(lockname.Lease)}, prefix...)
-		before := keeper.Behind(from)
-		if after >= prefix { // else all keys come after it
-			from = next(append([]byte{byte(lockname.Lease)}, after...))
+		o, err := options.One(opts)
+		after := position{l.owner, []byte{}, o.EveryOwner}
+		if o.EveryOwner {
+			after.owner = o.AfterOwner
+		}
+		if err == nil {
+			err = core.CheckName("owner", after.owner, true)
+		}
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+		from := append([]byte{byte(lockname.Lease)}, o.Prefix...)
+		if o.AfterKey != "" {
+			after.name = append([]byte{byte(lockname.Lease)}, o.AfterKey...)
 		}
 		for {
-			page, err := l.leases.store.listLeases(ctx, from, before, all, listPage)
+			page, err := l.leases.store.listLeases(ctx, after, from, keeper.Behind(from), o.Free, listPage)
 			if err != nil {
 				yield(Info{}, err)
 				return
@@ -94,9 +116,17 @@ func (l *Locker[Tx]) ListAfter(ctx context.Context, prefix, after string, all bo
 			if len(page) < listPage {
 				return
 			}
-			from = next(append([]byte{byte(lockname.Lease)}, page[len(page)-1].Key...))
+			last := page[len(page)-1]
+			after.owner, after.name = last.Owner, append([]byte{byte(lockname.Lease)}, last.Key...)
 		}
 	}
+}
+
+// position is where a list begins: after a name of one owner, or of every owner.
+type position struct {
+	owner string
+	name  []byte
+	every bool
 }
 
 // next returns the name right after name.
@@ -115,7 +145,7 @@ func next(name []byte) []byte { return append(slices.Clip(name), 0) }
 func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, reason string) (had bool, err error) {
 	ctx, op := l.leases.k.StartSpan(ctx, trace.LockLease, "force_release")
 	defer func() { op.End(err, keeper.Outcome) }()
-	name, err := lockname.Of(lockname.Lease, key)
+	name, err := lockname.Of(lockname.Lease, l.owner, key)
 	if err != nil {
 		return false, err
 	}
@@ -124,7 +154,7 @@ func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, 
 	}
 	s := l.leases.store
 	err = s.Retry(ctx, func(q core.Querier) error {
-		r, err := s.Compile("force", dialect.ForceLease).Exec(ctx, q, name, s.Holder, reason, token)
+		r, err := s.Compile("force", dialect.ForceLease).Exec(ctx, q, name.Args(s.Holder, reason, token)...)
 		had = had || err == nil && r.Affected > 0
 		return err
 	})
@@ -146,7 +176,7 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 	s := kept.Store()
 	said := false
 	err := s.Retry(ctx, func(q core.Querier) error {
-		r, err := s.Compile("set value", dialect.SetLeaseValue).Exec(ctx, q, kept.Name, kept.Owner[:], value)
+		r, err := s.Compile("set value", dialect.SetLeaseValue).Exec(ctx, q, kept.Name.Args(kept.ID[:], value)...)
 		said = err == nil && r.Affected > 0
 		return err
 	})
@@ -159,14 +189,14 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 }
 
 // listLeases reads rows between two names.
-func (s *store) listLeases(ctx context.Context, after, before []byte, all bool, limit int) (page []Info, err error) {
-	stmt := s.Compile("list", dialect.ListLeases)
+func (s *store) listLeases(ctx context.Context, p position, from, before []byte, all bool, limit int) (page []Info, err error) {
+	stmt := s.Compile("list", s.Dialect.ListLeases(p.every))
 	free := 0
 	if all {
 		free = 1
 	}
 	err = s.OnConn(ctx, func(q core.Querier) error {
-		rows, err := stmt.Query(ctx, q, after, before, limit, free)
+		rows, err := stmt.Query(ctx, q, p.owner, p.name, from, before, limit, free)
 		if err != nil {
 			return err
 		}
@@ -177,14 +207,14 @@ func (s *store) listLeases(ctx context.Context, after, before []byte, all bool, 
 }
 
 func scanInfo(row core.Row) (i Info, err error) {
-	var name, owner []byte
+	var name, attempt []byte
 	var left, since int64
 	var forced *int64
-	if err := row.Scan(&name, &owner, &i.Token, &i.Waiting, &left, &i.Holder, &since, &i.Value, &forced, &i.Forced.By, &i.Forced.Reason); err != nil {
+	if err := row.Scan(&i.Owner, &name, &attempt, &i.Token, &i.Waiting, &left, &i.Holder, &since, &i.Value, &forced, &i.Forced.By, &i.Forced.Reason); err != nil {
 		return Info{}, err
 	}
 	i.Key, i.Remaining, i.Since = string(name[1:]), keeper.Micros(left), time.UnixMicro(since).UTC()
-	i.Held = owner != nil && left > 0
+	i.Held = attempt != nil && left > 0
 	if forced != nil {
 		i.Forced.At = time.UnixMicro(*forced).UTC()
 	}

@@ -6,9 +6,12 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
-// Term is one grant of a lock: a key, a fencing token, and the tables that they belong to.
+// Term is one grant of a lock: an owner's key, a fencing token, and the tables that they belong to.
 // Terms are comparable. A renewal does not change the term.
 type Term keeper.Term
+
+// Owner returns the owner of the key: see [Locker.For].
+func (t Term) Owner() string { return keeper.Term(t).Owner() }
 
 // Key returns the key that the term's lease protects.
 func (t Term) Key() string { return keeper.Term(t).Key() }

@@ -22,11 +22,11 @@ type leases struct {
 	// asking holds a token for each waiting call that asks the database.
 	asking chan struct{}
 
-	queues map[string]*queue // under the keeper's Mu
+	queues map[lockname.Name]*queue // under the keeper's Mu
 }
 
 func newLeases(k *keeper.Keeper, listen func(context.Context, string, func(), func(string)) error) *leases {
-	m := &leases{k: k, store: newStore(k.Store), lazy: lazyPoll, queues: map[string]*queue{}, asking: make(chan struct{}, askAtOnce)}
+	m := &leases{k: k, store: newStore(k.Store), lazy: lazyPoll, queues: map[lockname.Name]*queue{}, asking: make(chan struct{}, askAtOnce)}
 	m.waits = schedule.New(k.Ctx, pollSlack, m.poll)
 	m.waits.Crowd(pollBatch, pollSpace)
 	m.notifier = newNotifier(m, listen)
@@ -35,8 +35,8 @@ func newLeases(k *keeper.Keeper, listen func(context.Context, string, func(), fu
 
 // begin creates the lease of a granted attempt, which was sent at sent. It abandons a grant
 // whose trust window is already over.
-func (m *leases) begin(key string, a keeper.Attempt, s keeper.Settings, token int64, sent time.Time) (*keeper.Lease, error) {
-	l := m.k.NewLease(m, m.k.TermOf(lockname.Lease, key, token), trace.LockLease, a, s, sent)
+func (m *leases) begin(a keeper.Attempt, s keeper.Settings, token int64, sent time.Time) (*keeper.Lease, error) {
+	l := m.k.NewLease(m, token, trace.LockLease, a, s, sent)
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	if !m.k.Keep(l) {
@@ -45,29 +45,29 @@ func (m *leases) begin(key string, a keeper.Attempt, s keeper.Settings, token in
 		}
 		return nil, nil
 	}
-	q := m.queue(key)
+	q := m.queue(a.Name)
 	q.local = l
 	q.share()
 	return l, nil
 }
 
 // Renew and Remaining run the statements of leases.
-func (m *leases) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.OwnerID]bool, error) {
+func (m *leases) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.AttemptID]bool, error) {
 	return m.store.Renew(ctx, m.store.sql.Renew, ttl, batch)
 }
 
-func (m *leases) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.OwnerID]time.Duration, error) {
+func (m *leases) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.AttemptID]time.Duration, error) {
 	return m.store.Remaining(ctx, m.store.sql.Remaining, batch)
 }
 
 // Ended forgets a lease. After a lost lease the next waiter queries the database at once. After
 // a release, the release itself hands over the lock.
 func (m *leases) Ended(l *keeper.Lease, lost bool) {
-	if q := m.queues[l.Key()]; q != nil && q.local == l {
+	if q := m.queues[l.Name]; q != nil && q.local == l {
 		q.local = nil
 	}
 	if lost {
-		m.wake(l.Key())
+		m.wake(l.Name)
 	}
 }
 

@@ -39,7 +39,6 @@ func openLocker(t *testing.T, engine dbtest.Engine, o Options) (*Locker[*sql.Tx]
 	if err := migrations.Up(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	pool.SetMaxIdleConns(32)
 	seen := &observed{n: map[string]int{}}
 	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 		seen.mu.Lock()

@@ -17,6 +17,7 @@ import (
 type Locker[Tx any] struct {
 	db     *holdfast.DB[Tx]
 	access access.Access[Tx]
+	owner  string
 	leases *leases
 }
 
@@ -50,13 +51,28 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Lo
 	return &Locker[Tx]{db: db, access: a, leases: keeper.Of(k, func() *leases { return newLeases(k, a.Listen) })}, nil
 }
 
+// For returns the locks of an owner, such as a merchant, a tenant or an account: its stable id, at
+// most 128 bytes of UTF-8. Locks of different owners are different locks, whatever their keys. The
+// owner leads the key of every row, so on a sharded database all locks of an owner are on its
+// shard. For costs nothing and needs no Close: the Lockers of all owners share what New opened. A
+// Locker of New has the empty owner, for programs that need only one. An owner that is not valid is
+// reported by the calls.
+func (l *Locker[Tx]) For(owner string) *Locker[Tx] {
+	of := *l
+	of.owner = owner
+	return &of
+}
+
+// Owner returns the owner of the locks: see For.
+func (l *Locker[Tx]) Owner() string { return l.owner }
+
 // DB returns the database that stores the locks.
 func (l *Locker[Tx]) DB() *holdfast.DB[Tx] { return l.db }
 
 // Keeper returns the internal keeper, for packages fairlock and election.
 func (l *Locker[Tx]) Keeper() *keeper.Keeper { return l.leases.k }
 
-// Close ends all leases and waits for background work. It releases the leases that are held, so
+// Close ends all leases, of all owners, and waits for background work. It releases the leases that are held, so
 // end the work that they protect first. Waiting calls of Acquire return [ErrClosed]. Close is
 // bounded by ctx and holdfast.CleanupTimeout. A lease that is not released by then ends with
 // its TTL.

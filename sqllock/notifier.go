@@ -4,20 +4,22 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
 )
 
 const (
 	// idleListener is how long an idle LISTEN connection stays open, and
-	// testTimeout how long a test notification may take to arrive.
+	// arrival how long a notification may take to arrive.
 	idleListener = 10 * time.Second
-	testTimeout  = 2 * time.Second
+	arrival      = 2 * time.Second
 	// retryListen is the pause after a test notification that did not arrive, for example
 	// behind PgBouncer in transaction mode.
 	retryListen = time.Minute
@@ -30,7 +32,8 @@ type notifier struct {
 	m      *leases
 	listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error
 	name   string
-	stmt   string // subscribes to name
+	stmt   string        // subscribes to name
+	within time.Duration // arrival, except in tests
 
 	hears  atomic.Bool
 	sends  *schedule.Schedule[string]
@@ -42,7 +45,7 @@ type notifier struct {
 }
 
 func newNotifier(m *leases, listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error) *notifier {
-	b := &notifier{m: m, listen: listen, name: "holdfast_" + hex.EncodeToString([]byte(m.store.ID))}
+	b := &notifier{m: m, listen: listen, within: arrival, name: "holdfast_" + hex.EncodeToString([]byte(m.store.ID))}
 	stmt, supported := m.store.sql.Listen(b.name)
 	b.stmt, b.never = stmt, !supported
 	b.sends = schedule.New(m.k.Ctx, 0, b.send)
@@ -53,12 +56,21 @@ func newNotifier(m *leases, listen func(ctx context.Context, statement string, r
 func (b *notifier) listening() bool { return b.hears.Load() }
 
 // notify notifies the other processes that a lock is free.
-func (b *notifier) notify(name []byte) {
-	b.sends.Set(hex.EncodeToString(name), time.Now())
+func (b *notifier) notify(name lockname.Name) {
+	b.sends.Set(hex.EncodeToString([]byte(name.Owner))+"/"+hex.EncodeToString(name.Row()), time.Now())
+}
+
+// parse reads the payload of a notification.
+func parse(payload string) (name lockname.Name, ok bool) {
+	owner, row, _ := strings.Cut(payload, "/")
+	o, err := hex.DecodeString(owner)
+	r, wrong := hex.DecodeString(row)
+	name, ok = lockname.Parse(string(o), r)
+	return name, ok && err == nil && wrong == nil
 }
 
 func (b *notifier) send(ctx context.Context, payloads []string) {
-	ctx, cancel := context.WithTimeout(ctx, testTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.within)
 	defer cancel()
 	s := b.m.store
 	for _, p := range payloads {
@@ -103,7 +115,7 @@ func (b *notifier) run(ended chan struct{}) {
 	defer cancel()
 	var opened atomic.Int64 // when the test notification was sent
 	go b.watch(ctx, cancel, &opened)
-	test := keeper.NewOwnerID().String()
+	test := keeper.NewAttemptID().String()
 	err := b.listen(ctx, b.stmt, func() {
 		opened.Store(time.Now().UnixNano())
 		b.sends.Set(test, time.Now())
@@ -111,7 +123,7 @@ func (b *notifier) run(ended chan struct{}) {
 		if payload == test {
 			b.hears.Store(true)
 			b.m.pollNow()
-		} else if name, err := hex.DecodeString(payload); err == nil {
+		} else if name, ok := parse(payload); ok {
 			b.m.onNotify(name)
 		}
 	})
@@ -141,7 +153,7 @@ func (b *notifier) watch(ctx context.Context, cancel context.CancelFunc, opened 
 		idle := time.Since(b.needed) > idleListener
 		b.mu.Unlock()
 		at := opened.Load()
-		if idle || at != 0 && !b.hears.Load() && time.Since(time.Unix(0, at)) > testTimeout {
+		if idle || at != 0 && !b.hears.Load() && time.Since(time.Unix(0, at)) > b.within {
 			cancel()
 		}
 	}

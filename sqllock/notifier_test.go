@@ -98,8 +98,9 @@ func rung[Tx any](e *conformance.Env[Tx], count *counter) {
 		e.Fatal(err)
 	}
 	running.Wait()
-	if n := count.of("locks.notify") - sent; n < 1 || n > 2 {
-		e.Errorf("%d sent for two releases with waiters", n)
+	// The last release may still see the waiting call before it, which takes its row away later.
+	if n := count.of("locks.notify") - sent; n < 1 || n > 3 {
+		e.Errorf("%d sent for three releases", n)
 	}
 	got := []int{<-order, <-order}
 	slices.Sort(got)

@@ -32,7 +32,7 @@ type Options struct {
 	// Default: a tenth of the TTL.
 	Margin time.Duration
 	// Holder names this process to others, in at most 255 bytes of UTF-8. It is shown to people
-	// only; ownership never depends on it. Default: host name and process id.
+	// only; who has a lock never depends on it. Default: host name and process id.
 	Holder string
 }
 
@@ -42,20 +42,20 @@ type AcquireOptions struct {
 	// if that was set, but at most half of this TTL; otherwise a tenth of this TTL. Default:
 	// Options.TTL.
 	TTL time.Duration
-	// Owner makes the lock re-entrant: a call with the same Owner, for a key whose lease the
-	// Owner holds, returns that lease. The lease keeps its TTL and its renewal. It ends when it
-	// has been released as often as it was acquired. Without an Owner, a goroutine that
-	// acquires a key that it already holds waits for itself. Default: none.
-	Owner *Owner
+	// Reentry makes the lock re-entrant. If a lease was acquired with a Reentry, a call with
+	// the same Reentry and key returns that lease. The lease keeps its TTL and its renewal. It
+	// ends when it has been released as often as it was acquired. Without a Reentry, a
+	// goroutine that acquires a key that it already holds waits for itself. Default: none.
+	Reentry *Reentry
 	// NoRenewal disables renewal: the lease ends with its TTL, at the latest.
 	NoRenewal bool
 }
 
-// Owner is an identity that may acquire the same lock again.
-type Owner struct{ _ byte } // not empty, so that two Owners never have the same address
+// Reentry is an id. Calls with the same Reentry may acquire the same lock again.
+type Reentry struct{ _ byte } // not empty, so that two Reentries never have the same address
 
-// NewOwner returns a new Owner, for example one for each request. An Owner is for one Locker.
-func NewOwner() *Owner { return new(Owner) }
+// NewReentry returns a new Reentry, for example one for each request. A Reentry is for one Locker.
+func NewReentry() *Reentry { return new(Reentry) }
 
 // settings returns the settings of one lease. Its context has the values of ctx.
 func (l *Locker[Tx]) settings(ctx context.Context, opts []AcquireOptions) (keeper.Settings, error) {
@@ -65,8 +65,8 @@ func (l *Locker[Tx]) settings(ctx context.Context, opts []AcquireOptions) (keepe
 	}
 	s, err := l.leases.k.Options.Settings(o.TTL, o.NoRenewal)
 	s.Values = keeper.ValuesOf(ctx)
-	if o.Owner != nil {
-		s.By = o.Owner
+	if o.Reentry != nil {
+		s.By = o.Reentry
 	}
 	return s, err
 }

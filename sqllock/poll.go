@@ -2,10 +2,12 @@ package sqllock
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
@@ -48,7 +50,7 @@ func (m *leases) poll(ctx context.Context, due []*waiter) {
 		left, err := m.readExpiries(ctx, batch)
 		m.k.Mu.Lock()
 		for _, w := range batch {
-			switch d, held := left[string(w.name)]; {
+			switch d, held := left[w.q.name]; {
 			case w.gone || w.asking || w.passing || w.q.local != nil:
 			case !held || d == 0 || err != nil:
 				w.ask = true // the attempt returns the error, if it persists
@@ -68,14 +70,21 @@ func (m *leases) poll(ctx context.Context, due []*waiter) {
 }
 
 // readExpiries reads how long each lock remains held. A lock without a row is free.
-func (m *leases) readExpiries(ctx context.Context, batch []*waiter) (left map[string]time.Duration, err error) {
-	names := make([][]byte, len(batch))
+func (m *leases) readExpiries(ctx context.Context, batch []*waiter) (left map[lockname.Name]time.Duration, err error) {
+	names := make([]lockname.Name, len(batch))
 	for i, w := range batch {
-		names[i] = w.name
+		names[i] = w.q.name
 	}
-	err = m.store.OnConn(ctx, func(q core.Querier) error {
-		left, err = m.store.sql.Waits.Run(ctx, q, names)
-		return err
-	})
-	return left, err
+	left = make(map[lockname.Name]time.Duration, len(batch))
+	for _, part := range lockname.ByOwner(names, func(n lockname.Name) lockname.Name { return n }) {
+		err = m.store.OnConn(ctx, func(q core.Querier) error {
+			read, err := m.store.sql.Waits.Run(ctx, q, part)
+			maps.Copy(left, read)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
 }

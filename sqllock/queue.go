@@ -5,20 +5,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
-const (
-	// turn is how long a process hands a lock over among its own waiters, and rest how long it
-	// then leaves the lock to other processes.
-	turn = time.Second
-	rest = 2 * maxPoll
-)
+// rest is how long a process leaves a lock to other processes after its turn.
+const rest = 2 * maxPoll
 
 // queue holds the goroutines of this process that wait for one key. Only the first of them
 // queries the database.
 type queue struct {
-	key     string
+	name    lockname.Name
 	waiters []*waiter
 	local   *keeper.Lease // the lease on the key that this process holds
 	since   time.Time
@@ -28,7 +25,6 @@ type queue struct {
 type waiter struct {
 	q *queue
 	keeper.Settings
-	name  []byte
 	event chan struct{} // a field below has changed
 
 	// Under the keeper's Mu:
@@ -45,24 +41,24 @@ type waiter struct {
 }
 
 // queue finds or creates a key's queue. The keeper's Mu is held.
-func (m *leases) queue(key string) *queue {
-	q := m.queues[key]
+func (m *leases) queue(name lockname.Name) *queue {
+	q := m.queues[name]
 	if q == nil {
-		q = &queue{key: key}
-		m.queues[key] = q
+		q = &queue{name: name}
+		m.queues[name] = q
 	}
 	return q
 }
 
 // join adds a call to its key's queue. first reports whether it must ask the database now.
-func (m *leases) join(key string, name []byte, s keeper.Settings) (w *waiter, first bool) {
+func (m *leases) join(name lockname.Name, s keeper.Settings) (w *waiter, first bool) {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
-	q := m.queue(key)
-	w = &waiter{q: q, Settings: s, name: name, event: make(chan struct{}, 1)}
+	q := m.queue(name)
+	w = &waiter{q: q, Settings: s, event: make(chan struct{}, 1)}
 	q.waiters = append(q.waiters, w)
 	w.lease = q.again(s.By)
-	m.wake(key)
+	m.wake(name)
 	return w, m.asksNow(w)
 }
 
@@ -107,8 +103,16 @@ func (m *leases) askInTurn(ctx context.Context, w *waiter) (*keeper.Lease, time.
 	case <-ctx.Done():
 		return nil, 0, context.Cause(ctx)
 	}
-	lease, v, err := m.attempt(ctx, w.q.key, w.name, w.Settings)
+	lease, v, err := m.attempt(ctx, w.q.name, w.Settings)
 	return lease, v.Left, err
+}
+
+// Waiting returns how many calls are in the queues. The keeper's Mu is held.
+func (m *leases) Waiting() (n int) {
+	for _, q := range m.queues {
+		n += len(q.waiters)
+	}
+	return n
 }
 
 // leave removes a call from its queue. The keeper's Mu is held.
@@ -117,16 +121,16 @@ func (m *leases) leave(w *waiter) {
 	m.waits.Drop(w)
 	q := w.q
 	q.waiters = slices.DeleteFunc(q.waiters, func(o *waiter) bool { return o == w })
-	m.wake(q.key)
+	m.wake(q.name)
 }
 
 // wake makes the first waiter query the database, unless this process has the lock. It deletes
 // an empty queue. The keeper's Mu is held.
-func (m *leases) wake(key string) {
-	switch q := m.queues[key]; {
+func (m *leases) wake(name lockname.Name) {
+	switch q := m.queues[name]; {
 	case q == nil || q.local != nil:
 	case len(q.waiters) == 0:
-		delete(m.queues, key)
+		delete(m.queues, name)
 	default:
 		q.waiters[0].ask = true
 		signal(q.waiters[0].event)
@@ -135,7 +139,7 @@ func (m *leases) wake(key string) {
 
 // next returns the waiter to hand the lock over to, or nil if the lock must be freed. The
 // keeper's Mu is held.
-func (q *queue) next() *waiter {
+func (q *queue) next(turn time.Duration) *waiter {
 	if q == nil || len(q.waiters) == 0 {
 		return nil
 	}
@@ -192,8 +196,8 @@ func (m *leases) over(ctx context.Context, w *waiter) (bool, error) {
 	return false, nil
 }
 
-// again counts one more acquisition by the owner of the lease that this process holds. It
-// returns nil if by is not the owner. The keeper's Mu is held.
+// again counts one more acquisition of the lease that this process holds. It returns nil if by
+// may not acquire it again. The keeper's Mu is held.
 func (q *queue) again(by any) *keeper.Lease {
 	if q == nil || q.local == nil || !q.local.Again(by) {
 		return nil
@@ -201,8 +205,8 @@ func (q *queue) again(by any) *keeper.Lease {
 	return q.local
 }
 
-// share gives a newly granted lease to the other waiting calls of its owner. The keeper's Mu is
-// held.
+// share gives a newly granted lease to the waiting calls with the same AcquireOptions.Reentry. The
+// keeper's Mu is held.
 func (q *queue) share() {
 	for _, w := range q.waiters {
 		if w.lease == nil && !w.asking && !w.passing {

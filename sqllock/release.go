@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
@@ -20,7 +20,7 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 	passed := f.Was
 	if !passed {
 		handed := f.Ambiguous
-		f, err = m.store.free(ctx, freeing{l.Name, l.Owner, l.Token()})
+		f, err = m.store.free(ctx, freeing{l.Name, l.ID, l.Token()})
 		f.Ambiguous = f.Ambiguous || handed
 		if err == nil {
 			f = m.k.Confirm(ctx, l, f)
@@ -35,7 +35,7 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	if !passed {
-		m.wake(l.Key())
+		m.wake(l.Name)
 	}
 	return m.k.Result(l, f, err)
 }
@@ -49,7 +49,7 @@ func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 	if !m.k.Finish(l) || m.k.Closed || l.Ambiguous {
 		return nil
 	}
-	if next = m.queues[l.Key()].next(); next != nil {
+	if next = m.queues[l.Name].next(m.k.Turn); next != nil {
 		m.k.Flights.Add(1)
 	}
 	return next
@@ -59,14 +59,14 @@ func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 // result when an answer was lost.
 func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keeper.Freed {
 	defer m.k.Flights.Add(-1)
-	a := keeper.Attempt{Name: w.name, Owner: keeper.NewOwnerID(), TTL: w.TTL}
+	a := keeper.Attempt{Name: w.q.name, ID: keeper.NewAttemptID(), TTL: w.TTL}
 	sent := time.Now()
-	v, ambiguous, err := m.store.handOver(ctx, l.Owner, a)
+	v, ambiguous, err := m.store.handOver(ctx, l.ID, a)
 	var lease *keeper.Lease
 	passed := err == nil && v.Won
 	switch {
 	case passed:
-		lease, _ = m.begin(w.q.key, a, w.Settings, v.Token, sent)
+		lease, _ = m.begin(a, w.Settings, v.Token, sent)
 	case ambiguous:
 		m.k.Abandon(m, a)
 	}
@@ -78,7 +78,7 @@ func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keepe
 		signal(w.event)
 	}
 	if lease == nil {
-		m.wake(w.q.key)
+		m.wake(w.q.name)
 	}
 	m.k.Mu.Unlock()
 	if gone && lease != nil {
@@ -90,11 +90,11 @@ func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keepe
 // Sweep releases abandoned attempts.
 func (m *leases) Sweep(ctx context.Context, due []keeper.Abandoned) {
 	for _, a := range due {
-		c, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
-		f, err := m.store.free(c, freeing{name: []byte(a.Name), owner: a.Owner})
+		c, cancel := context.WithTimeout(ctx, core.CleanupBound())
+		f, err := m.store.free(c, freeing{name: a.Name, attempt: a.ID})
 		cancel()
 		if f.Notify {
-			m.notifier.notify([]byte(a.Name))
+			m.notifier.notify(a.Name)
 		}
 		m.k.Swept(a, err == nil && f.Was)
 	}
@@ -102,9 +102,9 @@ func (m *leases) Sweep(ctx context.Context, due []keeper.Abandoned) {
 
 // freeing identifies a term to end.
 type freeing struct {
-	name  []byte
-	owner keeper.OwnerID
-	token int64
+	name    lockname.Name
+	attempt keeper.AttemptID
+	token   int64
 }
 
 // free ends the term of a lease.
@@ -121,7 +121,7 @@ func (s *store) free(ctx context.Context, t freeing) (keeper.Freed, error) {
 func (s *store) freeAlone(ctx context.Context, t freeing) (f keeper.Freed, err error) {
 	ambiguous := false
 	err = s.Retry(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
-		f, err = s.sql.Release.Run(ctx, q, t.name, t.owner, s.Self)
+		f, err = s.sql.Release.Run(ctx, q, t.name, t.attempt, s.Self)
 		return err
 	}))
 	f.Ambiguous = ambiguous

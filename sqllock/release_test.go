@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
-// TestReleasedTogetherAndTaken releases several terms in one statement. Another owner has one
+// TestReleasedTogetherAndTaken releases several terms in one statement. Another attempt has one
 // of the rows by the time its state is read, but the affected-row count shows that the
 // statement had ended that term. If the count does not show which of two terms was ended,
 // neither is reported as ended.
@@ -25,8 +25,8 @@ func TestReleasedTogetherAndTaken(t *testing.T) {
 			return // the release returns each row; SQLite has one writer
 		}
 		// In a table with few rows, a statement may read, and wait for, all of them.
-		rows := strings.TrimSuffix(strings.Repeat(`(UUID(), 1, NULL, '', 0, 0),`, 1000), ",")
-		if _, err := pool.ExecContext(t.Context(), `INSERT INTO holdfast_locks (name, token, owner, holder, granted_at, expires_at) VALUES `+rows); err != nil {
+		rows := strings.TrimSuffix(strings.Repeat(`('', UUID(), 1, NULL, '', 0, 0),`, 1000), ",")
+		if _, err := pool.ExecContext(t.Context(), `INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at) VALUES `+rows); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct {
@@ -57,7 +57,7 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 			t.Fatal(err)
 		}
 		leases[key] = lease
-		all = append(all, freeing{lease.kept().Name, lease.kept().Owner, lease.Token()})
+		all = append(all, freeing{lease.kept().Name, lease.kept().ID, lease.Token()})
 	}
 	if lost != "" {
 		if _, err := l.ForceRelease(ctx, lost, 0, "a test"); err != nil {
@@ -75,7 +75,7 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 	seen.after = func(name string) {
 		if name == "locks.release" {
 			next.Do(func() {
-				a := keeper.Attempt{Name: leases["taken"].kept().Name, Owner: keeper.NewOwnerID(), TTL: time.Minute}
+				a := keeper.Attempt{Name: leases["taken"].kept().Name, ID: keeper.NewAttemptID(), TTL: time.Minute}
 				if v, err := l.leases.store.acquireAlone(ctx, a); err != nil || !v.Won {
 					t.Errorf("the next one: %+v, %v", v, err)
 				}

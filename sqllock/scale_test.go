@@ -29,8 +29,8 @@ func many() int {
 
 func scaleKey(i int) string { return fmt.Sprintf("key %06d", i) }
 
-// plant inserts rows of n locks that are held for an hour, and returns their owners.
-func plant(t *testing.T, pool *sql.DB, engine dbtest.Engine, l *Locker[*sql.Tx], n int) []keeper.OwnerID {
+// plant inserts rows of n locks that are held for an hour, and returns their attempts.
+func plant(t *testing.T, pool *sql.DB, engine dbtest.Engine, l *Locker[*sql.Tx], n int) []keeper.AttemptID {
 	t.Helper()
 	blob := func(b []byte) string {
 		if engine == dbtest.Postgres {
@@ -38,22 +38,22 @@ func plant(t *testing.T, pool *sql.DB, engine dbtest.Engine, l *Locker[*sql.Tx],
 		}
 		return `x'` + hex.EncodeToString(b) + `'`
 	}
-	owners := make([]keeper.OwnerID, n)
+	attempts := make([]keeper.AttemptID, n)
 	for from := 0; from < n; from += 500 {
 		var rows []string
 		for i := from; i < min(from+500, n); i++ {
-			owners[i] = keeper.NewOwnerID()
-			name, err := lockname.Of(lockname.Lease, scaleKey(i))
+			attempts[i] = keeper.NewAttemptID()
+			name, err := lockname.Of(lockname.Lease, "", scaleKey(i))
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows = append(rows, fmt.Sprintf(`(%s, 1, %s, 'somebody', 1, %s + 3600000000)`, blob(name), blob(owners[i][:]), l.access.Dialect.Now))
+			rows = append(rows, fmt.Sprintf(`('', %s, 1, %s, 'somebody', 1, %s + 3600000000)`, blob(name.Row()), blob(attempts[i][:]), l.access.Dialect.Now))
 		}
-		if _, err := pool.ExecContext(t.Context(), `INSERT INTO holdfast_locks (name, token, owner, holder, granted_at, expires_at) VALUES `+strings.Join(rows, ", ")); err != nil {
+		if _, err := pool.ExecContext(t.Context(), `INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at) VALUES `+strings.Join(rows, ", ")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return owners
+	return attempts
 }
 
 // memory returns the bytes used by the heap and the goroutines' stacks.
@@ -152,20 +152,20 @@ func manyWaiters(t *testing.T, engine dbtest.Engine, n, keys int) {
 }
 
 // hold makes leases from rows that were planted.
-func hold(t *testing.T, l *Locker[*sql.Tx], owners []keeper.OwnerID) []*keeper.Lease {
+func hold(t *testing.T, l *Locker[*sql.Tx], attempts []keeper.AttemptID) []*keeper.Lease {
 	t.Helper()
 	m := l.leases
 	s, err := l.settings(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	leases := make([]*keeper.Lease, len(owners))
-	for i, o := range owners {
-		name, err := lockname.Of(lockname.Lease, scaleKey(i))
+	leases := make([]*keeper.Lease, len(attempts))
+	for i, id := range attempts {
+		name, err := lockname.Of(lockname.Lease, "", scaleKey(i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if leases[i], err = m.begin(scaleKey(i), keeper.Attempt{Name: name, Owner: o, TTL: s.TTL}, s, 1, time.Now()); err != nil || leases[i] == nil {
+		if leases[i], err = m.begin(keeper.Attempt{Name: name, ID: id, TTL: s.TTL}, s, 1, time.Now()); err != nil || leases[i] == nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,9 +179,9 @@ func TestManyLeasesAtScale(t *testing.T) {
 	n := many()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		l, pool, seen := openLocker(t, engine, Options{TTL: time.Hour})
-		owners := plant(t, pool, engine, l, n)
+		attempts := plant(t, pool, engine, l, n)
 		before := memory()
-		leases := hold(t, l, owners)
+		leases := hold(t, l, attempts)
 		each := (memory() - before) / int64(n)
 		seen.take()
 		begun := time.Now()

@@ -97,7 +97,7 @@ func (s *store) acquireAlone(ctx context.Context, a keeper.Attempt) (v keeper.An
 		v, err = s.acquireOn(ctx, q, a)
 		return err
 	}))
-	v.Ambiguous = ambiguous
+	v.Ambiguous = ambiguous || v.Won && err != nil // granted, and the token could not be read
 	return v, err
 }
 
@@ -129,9 +129,9 @@ func answerOf(outcome lockstmt.Outcome, state lockstmt.State) keeper.Answer {
 	return keeper.Answer{State: state, Won: outcome == lockstmt.Granted}
 }
 
-// handOver hands the term of one owner over to an attempt. If an answer was lost, the row shows the
-// outcome, or ambiguous reports that the attempt may have been granted.
-func (s *store) handOver(ctx context.Context, from keeper.OwnerID, a keeper.Attempt) (v keeper.Answer, ambiguous bool, err error) {
+// handOver hands a term over to the attempt a. If an answer was lost, the row shows the outcome,
+// or ambiguous reports that the attempt may have been granted.
+func (s *store) handOver(ctx context.Context, from keeper.AttemptID, a keeper.Attempt) (v keeper.Answer, ambiguous bool, err error) {
 	err = s.Retry(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
 		outcome, state, err := s.sql.HandOver.RunFrom(ctx, q, from, a, s.Holder)
 		v = answerOf(outcome, state)
@@ -139,7 +139,7 @@ func (s *store) handOver(ctx context.Context, from keeper.OwnerID, a keeper.Atte
 	}))
 	if err == nil && !v.Won && ambiguous {
 		now, failed := s.HolderOf(ctx, a.Name)
-		now.Won = failed == nil && bytes.Equal(now.Owner, a.Owner[:])
+		now.Won = failed == nil && bytes.Equal(now.Attempt, a.ID[:])
 		v = now
 	}
 	return v, ambiguous, err

@@ -5,22 +5,33 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
 // takeMany grants those of several locks that are free. After an error each attempt is sent
 // again alone, and finds its own term if it has one.
 func (s *store) takeMany(ctx context.Context, all []keeper.Attempt, answer func(i int, v keeper.Answer)) {
-	var made, taken []int
-	for i, a := range all {
-		if s.sql.MakeFirst(s.known, a.Name) {
-			made = append(made, i)
-		} else {
-			taken = append(taken, i)
+	for _, part := range lockname.ByOwner(indices(all), func(i int) lockname.Name { return all[i].Name }) {
+		var made, taken []int
+		for _, i := range part {
+			if s.sql.MakeFirst(s.known, all[i].Name) {
+				made = append(made, i)
+			} else {
+				taken = append(taken, i)
+			}
 		}
+		there := s.grantMany(ctx, s.sql.MakeMany, all, made, answer)
+		s.grantMany(ctx, s.sql.TakeMany, all, append(taken, there...), answer)
 	}
-	there := s.grantMany(ctx, s.sql.MakeMany, all, made, answer)
-	s.grantMany(ctx, s.sql.TakeMany, all, append(taken, there...), answer)
+}
+
+func indices[T any](list []T) []int {
+	all := make([]int, len(list))
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // grantMany returns the attempts whose rows exist and that were not granted.
@@ -32,7 +43,7 @@ func (s *store) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []ke
 	for k, i := range of {
 		attempts[k] = all[i]
 	}
-	var tokens map[keeper.OwnerID]int64
+	var tokens map[keeper.AttemptID]int64
 	var wrote, ambiguous bool
 	err := s.OnMany(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
 		found, sent, err := stmt.Run(ctx, q, attempts, s.Holder)
@@ -46,7 +57,7 @@ func (s *store) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []ke
 		if err == nil {
 			s.known.Add(all[i].Name) // the row exists now
 		}
-		switch token := tokens[all[i].Owner]; {
+		switch token := tokens[all[i].ID]; {
 		case token > 0 || ambiguous:
 			v := keeper.Answer{Won: token > 0, Ambiguous: ambiguous}
 			v.Token = token
@@ -60,9 +71,16 @@ func (s *store) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []ke
 
 // freeMany ends several terms, except those whose rows are locked.
 func (s *store) freeMany(ctx context.Context, all []freeing, answer func(i int, f keeper.Freed)) {
-	rows := make([]lockstmt.Row, len(all))
-	for i, t := range all {
-		rows[i] = lockstmt.Row{Name: t.name, Owner: t.owner, Token: t.token}
+	for _, part := range lockname.ByOwner(indices(all), func(i int) lockname.Name { return all[i].name }) {
+		s.freeSome(ctx, all, part, answer)
+	}
+}
+
+// freeSome ends several terms of one owner.
+func (s *store) freeSome(ctx context.Context, all []freeing, of []int, answer func(i int, f keeper.Freed)) {
+	rows := make([]lockstmt.Row, len(of))
+	for k, i := range of {
+		rows[k] = lockstmt.Row{Name: all[i].name, Attempt: all[i].attempt, Token: all[i].token}
 	}
 	var freed map[int]keeper.Freed
 	ambiguous := false
@@ -71,8 +89,8 @@ func (s *store) freeMany(ctx context.Context, all []freeing, answer func(i int, 
 		freed, ambiguous = outcomes, ambiguous || wrote && err != nil
 		return err
 	}))
-	for i := range all {
-		switch f, found := freed[i]; {
+	for k, i := range of {
+		switch f, found := freed[k]; {
 		case err == nil && found:
 			answer(i, f)
 		case err != nil && ambiguous:

@@ -144,7 +144,7 @@ func TestTicketHandOver(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		a := new(asked)
-		e := conformance.New(t, conformance.Pooled(), engine, holdfast.Options{Observers: []holdfast.Observer{a.saw}})
+		e := conformance.New(t, conformance.SQL(), engine, holdfast.Options{Observers: []holdfast.Observer{a.saw}})
 		const n = 20
 		for _, processes := range []int{1, 2} {
 			var lockers []*sqllock.Locker[*sql.Tx]

@@ -49,7 +49,8 @@ var admissions = []string{
 }
 
 func (w *wire) saw(text string, args []any) {
-	if slices.Contains(admissions, strings.TrimPrefix(text, "PREPARE ")) {
+	bare := strings.TrimPrefix(text, "PREPARE ")
+	if slices.ContainsFunc(admissions, func(a string) bool { return a != "" && strings.HasPrefix(bare, a) }) {
 		return
 	}
 	w.mu.Lock()

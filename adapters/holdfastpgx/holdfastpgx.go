@@ -74,7 +74,7 @@ func (h handle) Listen(ctx context.Context, statement string, ready func(), each
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), holdfast.CleanupTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), core.CleanupBound())
 		defer cancel()
 		_ = c.Close(ctx)
 	}()
@@ -148,7 +148,7 @@ func (c conn) Raw(f func(driverConn any) error) error { return f(c.c.Conn()) }
 
 func (c conn) Release(discard bool) {
 	if discard {
-		ctx, cancel := context.WithTimeout(context.Background(), holdfast.CleanupTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), core.CleanupBound())
 		defer cancel()
 		_ = c.c.Hijack().Close(ctx)
 		return

@@ -20,8 +20,24 @@ func newLocks(f *flags) *cobra.Command {
 		newLocksList(f), newLocksLines(f), newLocksRelease(f))
 }
 
+// listFlags select the locks to list.
+type listFlags struct {
+	prefix, owner string
+	all           bool
+}
+
+func (l *listFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&l.prefix, "begin", "", "only keys that begin so")
+	cmd.Flags().StringVar(&l.owner, "owner", "", "only the keys of this owner")
+}
+
+func (l *listFlags) options(cmd *cobra.Command) sqllock.ListOptions {
+	return sqllock.ListOptions{Prefix: l.prefix, Free: l.all, EveryOwner: !cmd.Flags().Changed("owner")}
+}
+
 // lease is one lease of locks list, in JSON.
 type lease struct {
+	Owner string `json:"owner"`
 	key
 	Held        bool       `json:"held"`
 	Holder      string     `json:"holder"`
@@ -36,39 +52,38 @@ type lease struct {
 }
 
 func newLocksList(f *flags) *cobra.Command {
-	var prefix string
-	var all bool
+	var list listFlags
 	cmd := &cobra.Command{
 		Use: "list", Short: "List leases: who has them, for how long, and how many wait", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.locker(cmd, "", func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
-				list, rows := []lease{}, [][]string{}
-				for i, err := range l.List(ctx, prefix, all) {
+				leases, rows := []lease{}, [][]string{}
+				for i, err := range l.For(list.owner).List(ctx, list.options(cmd)) {
 					if err != nil {
 						return err
 					}
-					list = append(list, leaseOf(i))
+					leases = append(leases, leaseOf(i))
 					holder := text(i.Holder)
 					if !i.Held {
 						holder = "(free)"
 					}
 					rows = append(rows, []string{
-						text(i.Key), holder, strconv.FormatInt(i.Token, 10), moment(i.Since), duration(i.Remaining),
+						text(i.Owner), text(i.Key), holder, strconv.FormatInt(i.Token, 10), moment(i.Since), duration(i.Remaining),
 						strconv.Itoa(i.Waiting), text(i.Forced.Reason),
 					})
 				}
-				return f.answer(cmd, list, table("no leases", "KEY HOLDER TOKEN SINCE REMAINING WAITING FORCED", rows))
+				return f.answer(cmd, leases, table("no leases", "OWNER KEY HOLDER TOKEN SINCE REMAINING WAITING FORCED", rows))
 			})
 		},
 	}
-	cmd.Flags().StringVar(&prefix, "begin", "", "only keys that begin so")
-	cmd.Flags().BoolVar(&all, "all", false, "also those that nobody has now")
+	list.add(cmd)
+	cmd.Flags().BoolVar(&list.all, "all", false, "also those that nobody has now")
 	return cmd
 }
 
 func leaseOf(i sqllock.Info) lease {
 	l := lease{
-		key: jsonKey(i.Key), Held: i.Held, Holder: i.Holder, Token: i.Token, Since: i.Since,
+		Owner: i.Owner, key: jsonKey(i.Key), Held: i.Held, Holder: i.Holder, Token: i.Token, Since: i.Since,
 		RemainingMS: i.Remaining.Milliseconds(), Waiting: i.Waiting, Value: i.Value,
 	}
 	if !i.Forced.At.IsZero() {
@@ -79,6 +94,7 @@ func leaseOf(i sqllock.Info) lease {
 
 // place is one ticket of locks lines, in JSON.
 type place struct {
+	Owner string `json:"owner"`
 	key
 	Kind        string    `json:"kind"`
 	Token       int64     `json:"token"`
@@ -91,34 +107,36 @@ type place struct {
 }
 
 func newLocksLines(f *flags) *cobra.Command {
-	var prefix string
+	var list listFlags
 	cmd := &cobra.Command{
 		Use: "lines", Short: "List who has fair locks and semaphores, and who waits for them, in order", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.locker(cmd, "", func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
-				list, rows := []place{}, [][]string{}
+				places, rows := []place{}, [][]string{}
 				read := func(kind string, lines iter.Seq2[fairlock.Queue, error]) error {
 					for line, err := range lines {
 						if err != nil {
 							return err
 						}
 						for _, p := range line.Tickets {
-							list = append(list, placeOf(kind, line, p))
+							places = append(places, placeOf(kind, line, p))
 							rows = append(rows, []string{
-								text(line.Key), kind, strconv.FormatInt(p.Token, 10), text(p.Holder), line.Describe(p), moment(p.Since), duration(p.Remaining),
+								text(line.Owner), text(line.Key), kind, strconv.FormatInt(p.Token, 10), text(p.Holder), line.Describe(p), moment(p.Since), duration(p.Remaining),
 							})
 						}
 					}
 					return nil
 				}
-				if err := errors.Join(read("fair", fairlock.New(l).Queues(ctx, prefix)), read("semaphore", fairlock.New(l).Semaphores(ctx, prefix))); err != nil {
+				o := list.options(cmd)
+				fair := fairlock.New(l.For(list.owner))
+				if err := errors.Join(read("fair", fair.Queues(ctx, o)), read("semaphore", fair.Semaphores(ctx, o))); err != nil {
 					return err
 				}
-				return f.answer(cmd, list, table("nobody stands in a line", "KEY KIND TOKEN HOLDER STANDS SINCE REMAINING", rows))
+				return f.answer(cmd, places, table("nobody stands in a line", "OWNER KEY KIND TOKEN HOLDER STANDS SINCE REMAINING", rows))
 			})
 		},
 	}
-	cmd.Flags().StringVar(&prefix, "begin", "", "only keys that begin so")
+	list.add(cmd)
 	return cmd
 }
 
@@ -128,7 +146,7 @@ func placeOf(kind string, line fairlock.Queue, p fairlock.Ticket) place {
 		capacity = fairlock.MaxPermits
 	}
 	return place{
-		key: jsonKey(line.Key), Kind: kind, Token: p.Token, Holder: p.Holder, Held: p.Held, Permits: p.Permits, Capacity: capacity,
+		Owner: line.Owner, key: jsonKey(line.Key), Kind: kind, Token: p.Token, Holder: p.Holder, Held: p.Held, Permits: p.Permits, Capacity: capacity,
 		Since: p.Since, RemainingMS: p.Remaining.Milliseconds(),
 	}
 }
@@ -136,7 +154,7 @@ func placeOf(kind string, line fairlock.Queue, p fairlock.Ticket) place {
 func newLocksRelease(f *flags) *cobra.Command {
 	var k keyFlags
 	var who whoFlags
-	var kind string
+	var kind, owner string
 	var token int64
 	cmd := &cobra.Command{
 		Use: "release", Short: "Take a lock away from whoever has it; its token moves, and who and why is recorded", Args: noArgs,
@@ -149,6 +167,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 			}
 			return f.locker(cmd, who.by, func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
 				var had bool
+				l = l.For(owner)
 				switch {
 				case kind == "lease":
 					had, err = l.ForceRelease(ctx, name, token, who.reason)
@@ -178,6 +197,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 		},
 	}
 	k.add(cmd)
+	cmd.Flags().StringVar(&owner, "owner", "", "the owner of the key")
 	who.add(cmd)
 	oneOf(cmd, &kind, "kind", "lease", "whose lock", "lease\tone holder", "fair\tplaces in a line", "semaphore\tpermits")
 	cmd.Flags().Int64Var(&token, "token", 0, "whose it has to be, as listed; a lease needs none")

@@ -18,6 +18,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
+	openURL = dbtest.OpenURL
 	dbtest.VerifyNoLeaks(m)
 }
 

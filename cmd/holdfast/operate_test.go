@@ -172,7 +172,7 @@ func TestOps(t *testing.T) {
 			o.Fatal(err)
 		}
 		runner := refunds[int](o, store)
-		op := func(key string) idempotency.Op { return idempotency.Op{Tenant: "shop", Name: "refund", Key: key} }
+		op := func(key string) idempotency.Op { return idempotency.Op{Owner: "shop", Name: "refund", Key: key} }
 		for _, key := range []string{"1", "2"} {
 			if _, err := runner.Do(o.Ctx, op(key), 1250); err == nil {
 				o.Fatal("it was to fail")
@@ -180,10 +180,10 @@ func TestOps(t *testing.T) {
 		}
 		var list []operation
 		o.json(&list, "ops", "list")
-		if len(list) != 2 || list[0].State != "unknown" || list[0].Step != "pay" || list[0].Tenant != "shop" {
+		if len(list) != 2 || list[0].State != "unknown" || list[0].Step != "pay" || list[0].Owner != "shop" {
 			o.Fatalf("got %+v", list)
 		}
-		o.json(&list, "ops", "list", "--tenant", "another")
+		o.json(&list, "ops", "list", "--owner", "another")
 		if len(list) != 0 {
 			o.Errorf("got %+v", list)
 		}
@@ -197,7 +197,7 @@ func TestOps(t *testing.T) {
 			o.Errorf("got %s", out)
 		}
 
-		ref := func(key string) []string { return []string{"--tenant", "shop", "--name", "refund", "--key", key} }
+		ref := func(key string) []string { return []string{"--owner", "shop", "--name", "refund", "--key", key} }
 		with := func(command, key string, more ...string) []string {
 			return append(append([]string{"ops", command}, ref(key)...), more...)
 		}
@@ -263,7 +263,7 @@ func TestOps(t *testing.T) {
 		}
 
 		// A record made by Do.
-		r, err := idempotency.Do(o.Ctx, store, idempotency.Op{Tenant: "shop", Name: "refund", Key: "r", Request: 1}, func(context.Context, *sql.Tx) (string, error) { return "done", nil })
+		r, err := idempotency.Do(o.Ctx, store, idempotency.Op{Owner: "shop", Name: "refund", Key: "r", Request: 1}, func(context.Context, *sql.Tx) (string, error) { return "done", nil })
 		if err != nil || r.Value != "done" {
 			o.Fatal(r, err)
 		}

@@ -30,10 +30,10 @@ type opsFlags struct {
 	namespace string
 }
 
-// operators opens the store of a program with tenants, or of one without.
-func (o *opsFlags) operators(cmd *cobra.Command, tenant string, run func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error) error {
+// operators opens the store of a program with owners, or of one without.
+func (o *opsFlags) operators(cmd *cobra.Command, owner string, run func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error) error {
 	return o.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
-		store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: o.namespace, SingleTenant: tenant == ""})
+		store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: o.namespace, SingleOwner: owner == ""})
 		if err != nil {
 			return err
 		}
@@ -43,12 +43,12 @@ func (o *opsFlags) operators(cmd *cobra.Command, tenant string, run func(ctx con
 
 // refFlags name an operation.
 type refFlags struct {
-	tenant, name string
-	key          keyFlags
+	owner, name string
+	key         keyFlags
 }
 
 func (r *refFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&r.tenant, "tenant", "", "the operation's tenant, none where the program has one only")
+	cmd.Flags().StringVar(&r.owner, "owner", "", "the operation's owner (tenant, merchant or account), none where the program has one only")
 	cmd.Flags().StringVar(&r.name, "name", "", "the operation's name (required)")
 	_ = cmd.MarkFlagRequired("name") // the flag exists
 	r.key.add(cmd)
@@ -56,14 +56,14 @@ func (r *refFlags) add(cmd *cobra.Command) {
 
 func (r *refFlags) ref() (staged.Ref, error) {
 	k, err := r.key.key()
-	return staged.Ref{Tenant: r.tenant, Name: r.name, Key: k}, err
+	return staged.Ref{Owner: r.owner, Name: r.name, Key: k}, err
 }
 
 // operation is one operation in JSON.
 type operation struct {
-	ID     string `json:"id"`
-	Tenant string `json:"tenant,omitempty"`
-	Name   string `json:"name"`
+	ID    string `json:"id"`
+	Owner string `json:"owner,omitempty"`
+	Name  string `json:"name"`
 	key
 	Staged        bool           `json:"staged"`
 	State         string         `json:"state"`
@@ -108,7 +108,7 @@ type intervention struct {
 
 func operationOf(op *staged.Operation) operation {
 	out := operation{
-		ID: hex.EncodeToString(op.ID), Tenant: op.Tenant, Name: op.Name, key: jsonKey(op.Key), Staged: op.Staged, State: op.State.String(),
+		ID: hex.EncodeToString(op.ID), Owner: op.Owner, Name: op.Name, key: jsonKey(op.Key), Staged: op.Staged, State: op.State.String(),
 		Step: op.Step, Started: op.Started, Finished: op.Finished, Created: op.Created, Moved: op.Moved, Token: op.Token,
 		Reason: op.Reason, Holder: op.Holder, ResultType: op.ResultType,
 	}
@@ -158,11 +158,11 @@ func newOpsList(o *opsFlags) *cobra.Command {
 					op := &found[i]
 					list = append(list, operationOf(op))
 					rows = append(rows, []string{
-						text(op.Tenant), text(op.Name), text(op.Key), op.State.String(), text(op.Step),
+						text(op.Owner), text(op.Name), text(op.Key), op.State.String(), text(op.Step),
 						fmt.Sprintf("%d/%d", op.Finished, op.Started), moment(op.Moved), text(op.Reason),
 					})
 				}
-				return o.answer(cmd, list, table("no such operations", "TENANT NAME KEY STATE STEP ATTEMPTS MOVED REASON", rows))
+				return o.answer(cmd, list, table("no such operations", "OWNER NAME KEY STATE STEP ATTEMPTS MOVED REASON", rows))
 			})
 		},
 	}
@@ -170,7 +170,7 @@ func newOpsList(o *opsFlags) *cobra.Command {
 	someOf(cmd, &state, "state", "unknown", "in which states", "unknown", "pending", "succeeded", "rejected")
 	flags.DurationVar(&filter.Overdue, "overdue", 0, "only pending ones that nobody came for in so long: with --state pending, those that are stuck")
 	flags.BoolVar(&filter.Records, "records", false, "records of Do instead of staged operations")
-	flags.StringVar(&filter.Tenant, "tenant", "", "only this tenant's")
+	flags.StringVar(&filter.Owner, "owner", "", "only the operations of this owner")
 	flags.StringVar(&filter.Name, "name", "", "only operations of this name")
 	flags.IntVar(&filter.Limit, "limit", operators.DefaultLimit, "how many at most")
 	flags.StringVar(&after, "after", "", "go on behind the one with this id")
@@ -186,7 +186,7 @@ func newOpsShow(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			return o.operators(cmd, ref.Owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				op, err := ops.Show(ctx, ref)
 				if err != nil {
 					return err
@@ -201,7 +201,7 @@ func newOpsShow(o *opsFlags) *cobra.Command {
 
 func describe(op *staged.Operation) string {
 	rows := [][]string{
-		{"tenant", text(op.Tenant)},
+		{"owner", text(op.Owner)},
 		{"name", text(op.Name)},
 		{"key", text(op.Key)},
 		{"state", op.State.String()},
@@ -251,7 +251,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			return o.operators(cmd, ref.Owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				if err := ops.Resolve(ctx, ref, resolution, operators.Actor{By: who.by, Reason: who.reason}); err != nil {
 					return err
 				}
@@ -305,7 +305,7 @@ func newOpsErase(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.operators(cmd, ref.Tenant, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			return o.operators(cmd, ref.Owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				if err := ops.Erase(ctx, ref, operators.Actor{By: who.by, Reason: who.reason}); err != nil {
 					return err
 				}

@@ -79,7 +79,7 @@ func expired(t *testing.T, pool *sql.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleTenant: true, ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
+	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true, ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,11 @@ func (f *flags) open() (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openURL(url)
+}
+
+// openURL opens a pool. Tests replace it: theirs uses sessions again.
+var openURL = func(url string) (*sql.DB, error) {
 	pool, _, err := dsn.Open(url)
 	return pool, err
 }

@@ -49,7 +49,7 @@ func open(t *testing.T) *shop {
 	must(t, err)
 	db, err := holdfastsql.Open(t.Context(), pool)
 	must(t, err)
-	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleTenant: true})
+	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true})
 	must(t, err)
 	once, err := idemhttp.New(store, idemhttp.Operation("refund"), idemhttp.Options{Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)

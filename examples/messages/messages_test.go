@@ -60,7 +60,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.db, err = holdfastsql.Open(ctx, w.pool); err != nil {
 		return err
 	}
-	o := idempotency.Options{SingleTenant: true, LockTimeout: 10 * time.Second}
+	o := idempotency.Options{SingleOwner: true, LockTimeout: 10 * time.Second}
 	if w.store, err = idempotency.New(ctx, w.db, o); err != nil {
 		return err
 	}

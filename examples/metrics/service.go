@@ -53,7 +53,7 @@ func (s *service) prepare(ctx context.Context, tracer holdfast.Tracer) (err erro
 	if err != nil {
 		return err
 	}
-	if s.refunds, err = idempotency.New(ctx, s.db, idempotency.Options{SingleTenant: true}); err != nil {
+	if s.refunds, err = idempotency.New(ctx, s.db, idempotency.Options{SingleOwner: true}); err != nil {
 		return err
 	}
 	if s.locks, err = sqllock.New(ctx, s.db); err != nil {

@@ -25,7 +25,7 @@ func openIdempotency(ctx context.Context, s *service) (strategy, error) {
 	}
 	return func(ctx context.Context, req Request) (Refund, bool, error) {
 		result, err := idempotency.Do(ctx, store, idempotency.Op{
-			Tenant:  req.Merchant,
+			Owner:   req.Merchant,
 			Name:    "refund",
 			Key:     req.Intent(),
 			Request: req, // the same key with another amount is a mismatch

@@ -242,7 +242,7 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res idempoten
 	keep := false
 	defer func() {
 		if !keep {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+			ctx, cancel := core.Cleanup(ctx)
 			defer cancel()
 			_ = t.access.Rollback(ctx, tx)
 		}

@@ -3,7 +3,7 @@
 // package follows the IETF draft draft-ietf-httpapi-idempotency-key-header, and reports errors as
 // defined by RFC 9457.
 //
-//	m, err := idemhttp.New(store, idemhttp.Operation("refund"), idemhttp.Options{Tenant: merchantOf})
+//	m, err := idemhttp.New(store, idemhttp.Operation("refund"), idemhttp.Options{Owner: merchantOf})
 //	mux.Handle("POST /orders/{order}/refunds", m.Handler(
 //		func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 //			...
@@ -24,7 +24,7 @@
 //	the handler's                        first request, or not stored (see below)
 //	the handler's, Idempotent-Replayed   a duplicate
 //	400  ProblemKeyMissing, ProblemKeyMalformed, ProblemRequest
-//	403  ProblemTenant
+//	403  ProblemOwner                    see Options.Owner
 //	409  ProblemInProgress, Retry-After  a duplicate while the first is in progress
 //	410  ProblemExpired                  executed, the response is no longer kept
 //	413  ProblemBodyTooLarge

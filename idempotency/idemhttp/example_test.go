@@ -75,7 +75,7 @@ func refunds(ctx context.Context, pool *sql.DB) (http.Handler, error) {
 		return nil, err
 	}
 	once, err := idemhttp.New(store, idemhttp.Operation("refund"), idemhttp.Options{
-		Tenant: func(*http.Request) (string, error) { return "shop-7", nil }, // from a verified credential
+		Owner: func(*http.Request) (string, error) { return "shop-7", nil }, // from a verified credential
 	})
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func TestFingerprintAfterTheLimit(t *testing.T) {
 		t.Error("the fingerprint was taken")
 		return nil, nil
 	}}}
-	if err := m.options.withDefaults(idempotency.Options{SingleTenant: true}); err != nil {
+	if err := m.options.withDefaults(idempotency.Options{SingleOwner: true}); err != nil {
 		t.Fatal(err)
 	}
 	m.options.MaxBody = 8

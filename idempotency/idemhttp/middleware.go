@@ -27,8 +27,8 @@ type Middleware[T any] struct {
 // changes with a parameter's name or a version prefix. At most 128 bytes; an empty name is
 // answered 500.
 //
-// Errors: [holdfast.ErrInvalid], for example if operation is nil, or if Options.Tenant is missing
-// and the store is not SingleTenant.
+// Errors: [holdfast.ErrInvalid], for example if operation is nil, or if Options.Owner is missing
+// and the store is not SingleOwner.
 func New[T any](store *idempotency.Store[T], operation func(r *http.Request) string, opts ...Options) (*Middleware[T], error) {
 	if store == nil {
 		return nil, invalid("store", "is nil")

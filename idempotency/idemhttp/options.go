@@ -19,13 +19,13 @@ const (
 	DefaultMaxBody = 1 << 20 // bytes
 )
 
-// Options configures a Middleware. Tenant is required, unless the store is SingleTenant; the zero
+// Options configures a Middleware. Owner is required, unless the store is SingleOwner; the zero
 // value of any other field is its default.
 type Options struct {
-	// Tenant returns the tenant of a request: a stable id that the service has authenticated,
-	// never a field that the client fills in. Required, unless the store is SingleTenant. An error
-	// or an empty id is answered 403.
-	Tenant func(r *http.Request) (string, error)
+	// Owner returns the owner of a request (the tenant, merchant or account whose operation it
+	// is): a stable id that the service has authenticated, never a field that the client fills
+	// in. Required, unless the store is SingleOwner. An error or an empty id is answered 403.
+	Owner func(r *http.Request) (string, error)
 	// Methods lists the methods that need a key. All others pass through, without a transaction.
 	// Default: POST and PATCH.
 	Methods []string
@@ -117,10 +117,10 @@ var notReplayed = []string{
 func (o *Options) withDefaults(store idempotency.Options) error {
 	o.setDefaults()
 	switch {
-	case o.Tenant == nil && !store.SingleTenant:
-		return invalid("Options.Tenant", "is missing: say whose request it is, or open the store as SingleTenant")
-	case o.Tenant != nil && store.SingleTenant:
-		return invalid("Options.Tenant", "is given, and the store is SingleTenant: leave one of them out")
+	case o.Owner == nil && !store.SingleOwner:
+		return invalid("Options.Owner", "is missing: say whose request it is, or open the store as SingleOwner")
+	case o.Owner != nil && store.SingleOwner:
+		return invalid("Options.Owner", "is given, and the store is SingleOwner: leave one of them out")
 	case o.MaxKey < 0 || o.MaxKey > idempotency.MaxKey:
 		return invalid("Options.MaxKey", fmt.Sprintf("%d is not between 0 (default) and %d", o.MaxKey, idempotency.MaxKey))
 	case o.MaxBody < 0:

@@ -19,12 +19,12 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	e := conformance.New(t, conformance.SQL(), dbtest.SQLite)
 	single := e.Store(idempotency.Options{})
-	tenants, err := idempotency.New(e.Ctx, e.DB)
+	owners, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		t.Fatal(err)
 	}
 	refund := idemhttp.Operation("refund")
-	tenant := func(*http.Request) (string, error) { return "A", nil }
+	owner := func(*http.Request) (string, error) { return "A", nil }
 	for what, c := range map[string]struct {
 		store     *idempotency.Store[*sql.Tx]
 		operation func(*http.Request) string
@@ -32,11 +32,11 @@ func TestOptions(t *testing.T) {
 		ok        bool
 	}{
 		"the defaults":           {single, refund, idemhttp.Options{}, true},
-		"tenants":                {tenants, refund, idemhttp.Options{Tenant: tenant}, true},
+		"owners":                 {owners, refund, idemhttp.Options{Owner: owner}, true},
 		"no operation":           {single, nil, idemhttp.Options{}, false},
 		"no store":               {nil, refund, idemhttp.Options{}, false},
-		"tenants without Tenant": {tenants, refund, idemhttp.Options{}, false},
-		"Tenant without tenants": {single, refund, idemhttp.Options{Tenant: tenant}, false},
+		"owners without Owner":   {owners, refund, idemhttp.Options{}, false},
+		"Owner without owners":   {single, refund, idemhttp.Options{Owner: owner}, false},
 		"a safe method":          {single, refund, idemhttp.Options{Methods: []string{"GET"}}, false},
 		"a method in lower case": {single, refund, idemhttp.Options{Methods: []string{"post"}}, false},
 		"no method":              {single, refund, idemhttp.Options{Methods: []string{""}}, false},

@@ -19,8 +19,8 @@ const (
 	// ProblemRequest (400): the body could not be read, or the key or fingerprint could not be
 	// derived.
 	ProblemRequest = docs + "ProblemRequest"
-	// ProblemTenant (403): the tenant of the request is not known.
-	ProblemTenant = docs + "ProblemTenant"
+	// ProblemOwner (403): the owner of the request is not known.
+	ProblemOwner = docs + "ProblemOwner"
 	// ProblemBodyTooLarge (413): the request's body is larger than allowed.
 	ProblemBodyTooLarge = docs + "ProblemBodyTooLarge"
 	// ProblemInProgress (409, Retry-After): a request with this key is in progress. Retry later

@@ -33,7 +33,7 @@ func (m *Middleware[T]) log(r *http.Request, err error, failed *failure, p Probl
 	switch {
 	case failed != nil && failed.err == nil: // the handler's own response, which the handler itself logs
 		return
-	case p.Type == ProblemTenant:
+	case p.Type == ProblemOwner:
 		level = slog.LevelWarn
 	case p.Status < http.StatusInternalServerError:
 		return

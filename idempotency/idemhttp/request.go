@@ -28,14 +28,14 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request) (op idempot
 			return op, nil, malformed(err)
 		}
 	}
-	tenant := ""
-	if o.Tenant != nil {
-		if tenant, err = o.Tenant(r); err != nil || tenant == "" {
+	owner := ""
+	if o.Owner != nil {
+		if owner, err = o.Owner(r); err != nil || owner == "" {
 			if err == nil {
-				err = errors.New("idemhttp: Options.Tenant gave no tenant")
+				err = errors.New("idemhttp: Options.Owner gave no owner")
 			}
 			return op, nil, &requestError{Problem{
-				Type: ProblemTenant, Title: "Tenant is not known", Status: http.StatusForbidden,
+				Type: ProblemOwner, Title: "Owner is not known", Status: http.StatusForbidden,
 				Detail: "It is not known whose request this is.",
 			}, err}
 		}
@@ -56,7 +56,7 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request) (op idempot
 		return op, nil, unusable("The request cannot be told from others", err.Error())
 	}
 	return idempotency.Op{
-		Tenant: tenant, Name: m.operation(r), Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait,
+		Owner: owner, Name: m.operation(r), Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait,
 	}, body, nil
 }
 

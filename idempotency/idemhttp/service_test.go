@@ -30,7 +30,7 @@ type service[Tx any] struct {
 type handler[Tx any] = func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error
 
 // start serves h at /refunds/{order} and below /other/ for all methods. The store has
-// SingleTenant set if o has no Tenant.
+// SingleOwner set if o has no Owner.
 func start[Tx any](e *conformance.Env[Tx], so idempotency.Options, o idemhttp.Options, h handler[Tx]) *service[Tx] {
 	e.Helper()
 	return on(e, &service[Tx]{Env: e}, so, o, h)
@@ -44,7 +44,7 @@ func (s *service[Tx]) replica(so idempotency.Options, o idemhttp.Options, h hand
 
 func on[Tx any](e *conformance.Env[Tx], s *service[Tx], so idempotency.Options, o idemhttp.Options, h handler[Tx]) *service[Tx] {
 	e.Helper()
-	so.SingleTenant = o.Tenant == nil
+	so.SingleOwner = o.Owner == nil
 	store, err := idempotency.New(e.Ctx, e.DB, so)
 	if err != nil {
 		e.Fatal(err)

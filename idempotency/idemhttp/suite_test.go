@@ -36,7 +36,7 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"TrapFingerprintDrift":          trapFingerprintDrift[Tx],
 		"TrapRetention":                 trapRetention[Tx],
 		"TrapTwinKeys":                  trapTwinKeys[Tx],
-		"TrapTenants":                   trapTenants[Tx],
+		"TrapOwners":                    trapOwners[Tx],
 		"TrapPersonalHeaders":           trapPersonalHeaders[Tx],
 		"TrapFailsClosed":               trapFailsClosed[Tx],
 		"TrapClientGoesAway":            trapClientGoesAway[Tx],

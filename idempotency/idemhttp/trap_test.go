@@ -217,16 +217,16 @@ func trapTwinKeys[Tx any](e *conformance.Env[Tx]) {
 	s.wantEffects("a", len(keys)+2)
 }
 
-// trapTenants checks that a tenant that knows another tenant's key gets nothing of its answer,
-// that a missing tenant is an error and not a bypass, and that a new credential is the same
-// tenant.
-func trapTenants[Tx any](e *conformance.Env[Tx]) {
-	tenants := map[string]string{"alice": "A", "alice, refreshed": "A", "mallory": "M"}
-	o := idemhttp.Options{Tenant: func(r *http.Request) (string, error) {
+// trapOwners checks that an owner that knows another owner's key gets nothing of its answer,
+// that a missing owner is an error and not a bypass, and that a new credential is the same
+// owner.
+func trapOwners[Tx any](e *conformance.Env[Tx]) {
+	owners := map[string]string{"alice": "A", "alice, refreshed": "A", "mallory": "M"}
+	o := idemhttp.Options{Owner: func(r *http.Request) (string, error) {
 		if r.Header.Get("Authorization") == "broken" {
 			return "A", errBoom
 		}
-		return tenants[r.Header.Get("Authorization")], nil
+		return owners[r.Header.Get("Authorization")], nil
 	}}
 	s := start(e, idempotency.Options{}, o, refund[Tx])
 	first := s.post("a", "k", "secret", "Authorization", "alice")
@@ -245,8 +245,8 @@ func trapTenants[Tx any](e *conformance.Env[Tx]) {
 	}
 	s.wantRuns(1)
 	for _, nobody := range []string{"", "stranger", "broken"} {
-		s.want("no tenant", s.post("a", "k", "secret", "Authorization", nobody), http.StatusForbidden, idemhttp.ProblemTenant)
-		s.want("no tenant, new key", s.post("n", "new", "1", "Authorization", nobody), http.StatusForbidden, idemhttp.ProblemTenant)
+		s.want("no owner", s.post("a", "k", "secret", "Authorization", nobody), http.StatusForbidden, idemhttp.ProblemOwner)
+		s.want("no owner, new key", s.post("n", "new", "1", "Authorization", nobody), http.StatusForbidden, idemhttp.ProblemOwner)
 	}
 	s.wantRuns(0)
 	s.wantReplay(first, s.post("a", "k", "secret", "Authorization", "alice"))

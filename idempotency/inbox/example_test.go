@@ -17,7 +17,7 @@ func ExampleInbox_Process() {
 	defer t.End()
 	ctx := context.Background()
 	kit := holdfasttest.SQLite(t)
-	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleTenant: true})
+	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
 	if err != nil {
 		panic(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // Inbox processes each message of one consumer once. It works with every broker that delivers at
@@ -28,8 +29,8 @@ type Inbox[Tx any] struct {
 
 // Message is a message from a broker.
 type Message struct {
-	// Tenant as in Op: required, unless the store is SingleTenant.
-	Tenant string
+	// Owner as in Op: required, unless the store is SingleOwner.
+	Owner string
 	// ID is the producer's id: the same in each delivery, and when the producer publishes the
 	// message again. 1 to 1024 bytes. Do not use an offset, or a sequence number of the broker: it
 	// changes when the producer sends again.
@@ -55,7 +56,7 @@ func New[Tx any](s *idempotency.Store[Tx], consumer string) (*Inbox[Tx], error) 
 		return nil, once.Invalid("consumer", "is missing: name the consumer that processes the messages")
 	}
 	in := &Inbox[Tx]{s, "inbox " + consumer} // with a space, so that it differs from the program's own operations
-	return in, once.CheckName("consumer", in.consumer, false)
+	return in, core.CheckName("consumer", in.consumer, false)
 }
 
 // Process runs fn for a message in its own transaction and commits it. The outcome is Executed, or
@@ -78,7 +79,7 @@ func (in *Inbox[Tx]) ProcessTx(ctx context.Context, tx Tx, m Message, fn func(ct
 
 func (in *Inbox[Tx]) op(m Message) idempotency.Op {
 	return idempotency.Op{
-		Tenant: m.Tenant, Name: in.consumer, Key: m.ID, NoWait: m.NoWait,
+		Owner: m.Owner, Name: in.consumer, Key: m.ID, NoWait: m.NoWait,
 		Fingerprint: m.Body, NoFingerprint: m.Body == nil,
 	}
 }

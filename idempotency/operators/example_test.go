@@ -17,7 +17,7 @@ import (
 func parked(t *exampletb.TB) (*holdfasttest.Kit[*sql.Tx], *idempotency.Store[*sql.Tx], *staged.Runner[*sql.Tx, int, string]) {
 	ctx := context.Background()
 	kit := holdfasttest.SQLite(t)
-	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleTenant: true})
+	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
 	if err != nil {
 		panic(err)
 	}

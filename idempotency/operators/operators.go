@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
@@ -36,8 +37,8 @@ type Filter struct {
 	// States to list. Default: Parked, which is every operation whose outcome is unknown. For
 	// stuck operations use Pending with Overdue.
 	States []staged.State
-	// Tenant and Name select operations; empty means all.
-	Tenant, Name string
+	// Owner and Name select operations; empty means all.
+	Owner, Name string
 	// Key selects operations whose key contains these bytes; empty means all. There is no index
 	// for it, so List reads all operations in those states.
 	Key string
@@ -67,20 +68,27 @@ func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Oper
 	if f.Limit < 0 || f.Limit > MaxLimit || f.Overdue < 0 {
 		return nil, once.Invalid("Filter", fmt.Sprintf("Limit is not between 0 (default) and %d, or Overdue is negative", MaxLimit))
 	}
-	if err := once.FirstOf(once.CheckName("Filter.Tenant", f.Tenant, true), once.CheckName("Filter.Name", f.Name, true)); err != nil {
+	if err := once.FirstOf(core.CheckName("Filter.Owner", f.Owner, true), core.CheckName("Filter.Name", f.Name, true)); err != nil {
 		return nil, err
 	}
 	states := f.states()
 	if len(states) == 0 {
 		return nil, nil
 	}
+	var after once.ID
+	if len(f.After) > 0 {
+		var ok bool
+		if after, ok = once.ParseID(f.After); !ok {
+			return nil, once.Invalid("Filter.After", "is not the ID of an operation")
+		}
+	}
 	least := f.Overdue.Microseconds()
 	if f.Overdue == 0 {
 		least = -ledger.MaxAhead
 	}
 	return staged.Internal(o.store).List(ctx, ledger.Selection{
-		Records: f.Records, Namespace: o.store.Options().Namespace, Tenant: f.Tenant, Name: f.Name,
-		States: states, Least: least, After: f.After, Limit: f.Limit, Key: []byte(f.Key),
+		Records: f.Records, Namespace: o.store.Options().Namespace, Owner: f.Owner, Name: f.Name,
+		States: states, Least: least, After: after, Limit: f.Limit, Key: []byte(f.Key),
 	})
 }
 
@@ -111,21 +119,20 @@ func (o *Operators[Tx]) Show(ctx context.Context, ref staged.Ref) (*staged.Opera
 	if err := in.CheckRef(ref); err != nil {
 		return nil, err
 	}
-	return in.Show(ctx, in.Hash(ref))
+	return in.Show(ctx, in.ID(ref))
 }
 
 // ShowID does what [Operators.Show] does, for an ID that List returned.
 //
 // Errors: those of Show.
 func (o *Operators[Tx]) ShowID(ctx context.Context, id []byte) (*staged.Operation, error) {
-	var key once.Hash
-	if len(id) != len(key) {
+	key, ok := once.ParseID(id)
+	if !ok {
 		return nil, staged.ErrNotFound
 	}
-	copy(key[:], id)
 	in := staged.Internal(o.store)
 	op, err := in.Show(ctx, key)
-	if err == nil && op.Key != "" && in.Hash(op.Ref) != key { // an erased key is empty
+	if err == nil && op.Key != "" && in.ID(op.Ref) != key { // an erased key is empty
 		err = staged.ErrNotFound // it belongs to another namespace
 	}
 	if err != nil {

@@ -106,11 +106,11 @@ func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolutio
 	if err := once.FirstOf(r.check(), once.FirstOf(who.check(), staged.Internal(o.store).CheckRef(ref))); err != nil {
 		return err
 	}
-	key := staged.Internal(o.store).Hash(ref)
-	return o.intervene(ctx, key, r.action(), who, func(ctx context.Context, q core.Querier) error {
-		row, err := o.ledger.Touch(ctx, q, key)
+	id := staged.Internal(o.store).ID(ref)
+	return o.intervene(ctx, id, r.action(), who, func(ctx context.Context, q core.Querier) error {
+		row, err := o.ledger.Touch(ctx, q, id)
 		if errors.Is(err, staged.ErrNotFound) {
-			return o.resolveRecord(ctx, q, key, r)
+			return o.resolveRecord(ctx, q, id, r)
 		}
 		if err != nil {
 			return err
@@ -125,32 +125,32 @@ func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolutio
 		case r.Step != staged.NoOutcome && row.Step == "":
 			return &staged.StateError{Action: r.action(), State: staged.Parked, Hint: "it is parked at no step (its reason says why): set Resume, Succeed or Reject"}
 		case r.Step != staged.NoOutcome:
-			return staged.Internal(o.store).ResolveStep(ctx, q, key, row, r.action(), "Resolution.StepResult", r.Step, r.StepResult, r.Rejection)
+			return staged.Internal(o.store).ResolveStep(ctx, q, id, row, r.action(), "Resolution.StepResult", r.Step, r.StepResult, r.Rejection)
 		case r.Resume:
-			_, err = o.ledger.SQL.Unpark.Exec(ctx, q, key[:])
+			_, err = o.ledger.SQL.Unpark.Exec(ctx, q, id.Args()...)
 			return err
 		}
-		state, b, err := o.final(key, row, r)
+		state, b, err := o.final(id, row, r)
 		if err == nil {
-			_, err = o.ledger.SQL.Closing.Exec(ctx, q, key[:], state, b)
+			_, err = o.ledger.SQL.Closing.Exec(ctx, q, id.Args(state, b)...)
 		}
 		return err
 	})
 }
 
-func (o *Operators[Tx]) final(key once.Hash, row *ledger.Row, r Resolution) (int, []byte, error) {
+func (o *Operators[Tx]) final(id once.ID, row *ledger.Row, r Resolution) (int, []byte, error) {
 	if r.Reject {
-		b, err := staged.Internal(o.store).Pack(key, r.Rejection)
+		b, err := staged.Internal(o.store).Pack(id, r.Rejection)
 		return ledger.Rejected, b, err
 	}
-	b, err := staged.Internal(o.store).PackAs(key, row.ResultType, "Resolution.Result", r.Result)
+	b, err := staged.Internal(o.store).PackAs(id, row.ResultType, "Resolution.Result", r.Result)
 	return ledger.Succeeded, b, err
 }
 
 // resolveRecord ends a claim of Do that was committed without a result.
-func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, key once.Hash, r Resolution) error {
+func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id once.ID, r Resolution) error {
 	d := &o.ledger.Access.Dialect.Staged
-	state, err := o.recordState(ctx, q, key)
+	state, err := o.recordState(ctx, q, id)
 	if err != nil {
 		return err
 	}
@@ -160,22 +160,22 @@ func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, key o
 	case r.Resume || r.Step != staged.NoOutcome:
 		return &staged.StateError{Action: r.action(), State: staged.Parked, Hint: "it is no staged operation: set Succeed, Reject or Free"}
 	case r.Free:
-		_, err = o.compile("operators.free", d.RecordFree).Exec(ctx, q, key[:])
+		_, err = o.compile("operators.free", d.RecordFree).Exec(ctx, q, id.Args()...)
 		return err
 	}
 	v, final := r.Result, ledger.Succeeded
 	if r.Reject {
 		v, final = r.Rejection, ledger.Rejected
 	}
-	form, stored, err := o.store.Internal().Encode(key, v)
+	form, stored, err := o.store.Internal().Encode(id.Hash, v)
 	if err == nil {
-		_, err = o.compile("operators.close", d.RecordClose).Exec(ctx, q, key[:], final, stored, form)
+		_, err = o.compile("operators.close", d.RecordClose).Exec(ctx, q, id.Args(final, stored, form)...)
 	}
 	return err
 }
 
-func (o *Operators[Tx]) recordState(ctx context.Context, q core.Querier, key once.Hash) (state int, err error) {
-	found, err := o.compile("operators.touch", o.ledger.Access.Dialect.Staged.RecordTouch).QueryRow(ctx, q, []any{&state}, key[:])
+func (o *Operators[Tx]) recordState(ctx context.Context, q core.Querier, id once.ID) (state int, err error) {
+	found, err := o.compile("operators.touch", o.ledger.Access.Dialect.Staged.RecordTouch).QueryRow(ctx, q, []any{&state}, id.Args()...)
 	if err == nil && !found {
 		err = staged.ErrNotFound
 	}
@@ -188,12 +188,12 @@ func (o *Operators[Tx]) compile(name, text string) core.Stmt {
 }
 
 // intervene runs f and records it, in one transaction.
-func (o *Operators[Tx]) intervene(ctx context.Context, key once.Hash, action string, who Actor, f func(ctx context.Context, q core.Querier) error) error {
-	id := once.RandomID()
+func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string, who Actor, f func(ctx context.Context, q core.Querier) error) error {
+	nonce := once.RandomID()
 	sent := false
 	return o.ledger.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
 		if sent {
-			if done, err := o.recorded(ctx, q, key, id); err != nil || done {
+			if done, err := o.recorded(ctx, q, id, nonce); err != nil || done {
 				return err
 			}
 		}
@@ -201,22 +201,22 @@ func (o *Operators[Tx]) intervene(ctx context.Context, key once.Hash, action str
 			return err
 		}
 		sent = true
-		_, err := o.ledger.SQL.Intervene.Exec(ctx, q, id, key[:], o.store.Options().Namespace, action, who.By, who.Reason)
+		_, err := o.ledger.SQL.Intervene.Exec(ctx, q, id.Owner, nonce, id.Hash[:], o.store.Options().Namespace, action, who.By, who.Reason)
 		return err
 	})
 }
 
 // recorded finds an intervention whose commit is ambiguous: it waits for the rows that the
 // ambiguous transaction has locked, then reads.
-func (o *Operators[Tx]) recorded(ctx context.Context, q core.Querier, key once.Hash, id []byte) (bool, error) {
-	if _, err := o.ledger.SQL.Touch.Exec(ctx, q, key[:]); err != nil {
+func (o *Operators[Tx]) recorded(ctx context.Context, q core.Querier, id once.ID, nonce []byte) (bool, error) {
+	if _, err := o.ledger.SQL.Touch.Exec(ctx, q, id.Args()...); err != nil {
 		return false, err
 	}
-	if _, err := o.recordState(ctx, q, key); err != nil && !errors.Is(err, staged.ErrNotFound) {
+	if _, err := o.recordState(ctx, q, id); err != nil && !errors.Is(err, staged.ErrNotFound) {
 		return false, err
 	}
 	var one int
-	return o.ledger.SQL.Intervened.QueryRow(ctx, q, []any{&one}, id)
+	return o.ledger.SQL.Intervened.QueryRow(ctx, q, []any{&one}, id.Owner, nonce)
 }
 
 // Erase deletes the request, the results of the operation and of its steps, and the bodies of its
@@ -231,15 +231,15 @@ func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who Actor) er
 	if err := once.FirstOf(who.check(), staged.Internal(o.store).CheckRef(ref)); err != nil {
 		return err
 	}
-	key := staged.Internal(o.store).Hash(ref)
+	id := staged.Internal(o.store).ID(ref)
 	const hint = "only what has ended, and was not erased before, can be erased: resolve it first"
-	return o.intervene(ctx, key, "erase", who, func(ctx context.Context, q core.Querier) error {
-		row, err := o.ledger.Touch(ctx, q, key)
+	return o.intervene(ctx, id, "erase", who, func(ctx context.Context, q core.Querier) error {
+		row, err := o.ledger.Touch(ctx, q, id)
 		if err != nil && !errors.Is(err, staged.ErrNotFound) {
 			return err
 		}
 		if row == nil {
-			state, err := o.recordState(ctx, q, key)
+			state, err := o.recordState(ctx, q, id)
 			if err != nil {
 				return err
 			}
@@ -249,10 +249,10 @@ func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who Actor) er
 				}
 				return &staged.StateError{Action: "erase", State: staged.State(state), Hint: hint}
 			}
-			_, err = o.compile("operators.erase", o.ledger.Access.Dialect.Staged.RecordErase).Exec(ctx, q, key[:])
+			_, err = o.compile("operators.erase", o.ledger.Access.Dialect.Staged.RecordErase).Exec(ctx, q, id.Args()...)
 			return err
 		}
-		erased, err := o.ledger.Erase(ctx, q, key[:])
+		erased, err := o.ledger.Erase(ctx, q, id)
 		if err == nil && !erased {
 			err = &staged.StateError{Action: "erase", State: staged.State(row.State), Hint: hint}
 		}

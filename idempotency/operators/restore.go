@@ -132,7 +132,7 @@ func (r *restore) run(ctx context.Context, q core.Querier) (done Restored, err e
 		return done, err
 	}
 	for _, p := range parked {
-		if _, err := r.intervene.Exec(ctx, q, once.RandomID(), p.key, p.namespace, "after-restore", r.who.By, r.who.Reason); err != nil {
+		if _, err := r.intervene.Exec(ctx, q, p.id.Owner, once.RandomID(), p.id.Hash[:], p.namespace, "after-restore", r.who.By, r.who.Reason); err != nil {
 			return done, err
 		}
 	}
@@ -142,7 +142,7 @@ func (r *restore) run(ctx context.Context, q core.Querier) (done Restored, err e
 }
 
 type unfinished struct {
-	key       []byte
+	id        once.ID
 	namespace string
 }
 
@@ -152,7 +152,7 @@ func (r *restore) unfinished(ctx context.Context, q core.Querier) ([]unfinished,
 		return nil, err
 	}
 	return core.Collect(rows, func(row core.Row) (u unfinished, err error) {
-		err = row.Scan(&u.key, &u.namespace)
+		err = row.Scan(&u.id.Owner, once.Into(&u.id.Hash), &u.namespace)
 		return u, err
 	})
 }

@@ -85,23 +85,20 @@ func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, opts ...CompleterOp
 	return done, nil
 }
 
-func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.Hash, error) {
+func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.ID, error) {
 	rows, err := s.rows.SQL.Due.Query(ctx, s.rows.Access.Pool, s.rows.options.Namespace, s.workflow.Name, limit)
 	if err != nil {
 		return nil, s.rows.Explain(err)
 	}
-	return core.Collect(rows, func(row core.Row) (once.Hash, error) {
-		b, err := core.Value[[]byte](row)
-		if err != nil {
-			return once.Hash{}, err
-		}
-		return once.Hash(b), nil
+	return core.Collect(rows, func(row core.Row) (id once.ID, err error) {
+		err = row.Scan(&id.Owner, once.Into(&id.Hash))
+		return id, err
 	})
 }
 
-func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, key once.Hash, done *Completed) {
-	c := &call{hash: key}
-	row, err := s.rows.Read(ctx, s.rows.Access.Pool, key)
+func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, done *Completed) {
+	c := &call{id: id}
+	row, err := s.rows.Read(ctx, s.rows.Access.Pool, id)
 	if err == nil && row != nil && row.State == ledger.Pending && row.Left <= 0 {
 		row, err = s.take(ctx, c, row)
 	}
@@ -118,7 +115,7 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, key once.Hash, done
 		return
 	default:
 		var inner context.Context
-		if inner, err = s.rows.store.Internal().Enter(ctx, key); err == nil {
+		if inner, err = s.rows.store.Internal().Enter(ctx, id.Hash); err == nil {
 			_, err = s.drive(ctx, inner, c, row)
 		}
 	}

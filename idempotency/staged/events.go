@@ -86,12 +86,12 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 			return err
 		}
 		var one int
-		there, err := r.SQL.EventRead.QueryRow(ctx, q, []any{&one}, key[:], []byte(e.ID))
+		there, err := r.SQL.EventRead.QueryRow(ctx, q, []any{&one}, key.Args([]byte(e.ID))...)
 		if err != nil || there {
 			isNew = there && sent
 			return err
 		}
-		if _, err := r.SQL.EventInsert.Exec(ctx, q, key[:], []byte(e.ID), e.Kind, body); err != nil {
+		if _, err := r.SQL.EventInsert.Exec(ctx, q, key.Args([]byte(e.ID), e.Kind, body)...); err != nil {
 			return err
 		}
 		if e.Outcome != NoOutcome {
@@ -115,41 +115,40 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 }
 
 // concerns checks an event and finds its operation, and its step by the provider's key.
-func (s *rows[Tx]) concerns(ctx context.Context, e *ProviderEvent) (key once.Hash, err error) {
+func (s *rows[Tx]) concerns(ctx context.Context, e *ProviderEvent) (id once.ID, err error) {
 	o := &s.options
 	switch {
 	case e.ID == "" || len(e.ID) > maxEventID:
-		return key, once.Invalid("ProviderEvent.ID", fmt.Sprintf("has %d bytes, not 1 to %d", len(e.ID), maxEventID))
+		return id, once.Invalid("ProviderEvent.ID", fmt.Sprintf("has %d bytes, not 1 to %d", len(e.ID), maxEventID))
 	case once.Cut(e.Kind, maxEventKind) != e.Kind:
-		return key, once.Invalid("ProviderEvent.Kind", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", maxEventKind))
+		return id, once.Invalid("ProviderEvent.Kind", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", maxEventKind))
 	case len(e.Body) > o.MaxResult:
-		return key, once.Invalid("ProviderEvent.Body", fmt.Sprintf("has %d bytes, Options.MaxResult is %d", len(e.Body), o.MaxResult))
+		return id, once.Invalid("ProviderEvent.Body", fmt.Sprintf("has %d bytes, Options.MaxResult is %d", len(e.Body), o.MaxResult))
 	case e.Outcome == StepRejected && e.Rejection == nil:
-		return key, once.Invalid("ProviderEvent.Rejection", "is missing")
+		return id, once.Invalid("ProviderEvent.Rejection", "is missing")
 	case e.ProviderKey == "":
-		return s.hash(e.Ref), s.checkRef(e.Ref)
+		return s.id(e.Ref), s.checkRef(e.Ref)
 	}
-	var b []byte
 	var step string
-	found, err := s.SQL.StepFind.QueryRow(ctx, s.Access.Pool, []any{&b, &step}, e.ProviderKey, o.Namespace)
+	found, err := s.SQL.StepFind.QueryRow(ctx, s.Access.Pool, []any{&id.Owner, once.Into(&id.Hash), &step}, e.ProviderKey, o.Namespace)
 	switch {
 	case err != nil:
-		return key, s.Explain(err)
+		return id, s.Explain(err)
 	case !found:
-		return key, ErrNotFound
+		return id, ErrNotFound
 	case e.Step == "":
 		e.Step = step
 	}
-	return once.Hash(b), nil
+	return id, nil
 }
 
-// hash returns the hash that identifies an operation.
-func (s *rows[Tx]) hash(ref Ref) once.Hash {
-	return s.store.Internal().Hash(ref.Tenant, ref.Name, ref.Key)
+// id identifies the row of an operation.
+func (s *rows[Tx]) id(ref Ref) once.ID {
+	return s.store.Internal().ID(ref.Owner, ref.Name, ref.Key)
 }
 
 func (s *rows[Tx]) checkRef(ref Ref) error {
-	return s.store.Internal().CheckName(ref.Tenant, ref.Name, ref.Key)
+	return s.store.Internal().CheckName(ref.Owner, ref.Name, ref.Key)
 }
 
 // finding is what an operator, or a provider event, says about an external call.
@@ -174,60 +173,60 @@ func (f *finding) state() int {
 
 // resolveStep stores the outcome of an external call, and continues an operation that was parked
 // at it. The row is locked.
-func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, key once.Hash, row *ledger.Row, f finding) error {
-	step, err := s.Step(ctx, q, key, f.step)
+func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, f finding) error {
+	step, err := s.Step(ctx, q, id, f.step)
 	if err != nil {
 		return err
 	}
 	state, here := f.state(), row.State == ledger.Parked && row.Step == f.step
 	write := s.SQL.StepEnd
-	args := []any{key[:], f.step, state}
+	args := id.Args(f.step, state)
 	switch {
 	case step == nil:
 		return &StateError{Action: f.action, Step: f.step, Hint: "it has not begun: name the step whose outcome is unknown"}
 	case step.State == state && here && row.Mode == ledger.ModeCorrect:
-		write, args = s.SQL.StepCorrect, args[:2]
+		write, args = s.SQL.StepCorrect, id.Args(f.step)
 	case step.State == state && step.State != ledger.StepNotDone: // the outcome is already known
 		if !here {
 			return nil
 		}
-		return s.goesOn(ctx, q, key, row, f.step)
+		return s.goesOn(ctx, q, id, row, f.step)
 	case step.State != ledger.StepBegun:
 		return &StateError{Action: f.action, Step: f.step, State: stepStates[step.State], Hint: "its answer is known and does not change"}
 	case row.State != ledger.Pending && row.State != ledger.Parked:
 		return &StateError{Action: f.action, State: State(row.State), Hint: "it has ended; final states do not change"}
-	case row.State == ledger.Pending && row.Owner != nil && f.how == StepNotDone:
+	case row.State == ledger.Pending && row.Attempt != nil && f.how == StepNotDone:
 		return &StateError{Action: f.action, State: State(row.State), Hint: "a worker is at it: wait until its lease has ended"}
 	}
-	b, err := s.answerOf(key, step, f)
+	b, err := s.answerOf(id, step, f)
 	if err != nil {
 		return err
 	}
 	if _, err := write.Exec(ctx, q, append(args, once.Nullable(b))...); err != nil {
 		return err
 	}
-	return s.goesOn(ctx, q, key, row, f.step)
+	return s.goesOn(ctx, q, id, row, f.step)
 }
 
 // answerOf returns the stored form of a finding; nil for a step that was not done.
-func (s *rows[Tx]) answerOf(key once.Hash, step *ledger.StepRow, f finding) ([]byte, error) {
+func (s *rows[Tx]) answerOf(id once.ID, step *ledger.StepRow, f finding) ([]byte, error) {
 	switch f.how {
 	case StepDone:
-		return s.packAs(key, step.ResultType, f.field, f.result)
+		return s.packAs(id, step.ResultType, f.field, f.result)
 	case StepRejected:
-		return s.pack(key, f.rejection)
+		return s.pack(id, f.rejection)
 	}
 	return nil, nil
 }
 
 // goesOn continues an operation that is parked at a step whose result is known. If the operation
 // is pending, it will not be parked at that step when its lease ends.
-func (s *rows[Tx]) goesOn(ctx context.Context, q core.Querier, key once.Hash, row *ledger.Row, name string) (err error) {
+func (s *rows[Tx]) goesOn(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, name string) (err error) {
 	switch row.State {
 	case ledger.Parked:
-		_, err = s.SQL.Unpark.Exec(ctx, q, key[:])
+		_, err = s.SQL.Unpark.Exec(ctx, q, id.Args()...)
 	case ledger.Pending:
-		_, err = s.SQL.Known.Exec(ctx, q, key[:], name)
+		_, err = s.SQL.Known.Exec(ctx, q, id.Args(name)...)
 	}
 	return err
 }

@@ -104,7 +104,7 @@ func stagedExample(ctx context.Context) error {
 		return err
 	}
 
-	op := idempotency.Op{Tenant: "shop-7", Key: idempotency.KeyOf("42", "1")} // order, refund number
+	op := idempotency.Op{Owner: "shop-7", Key: idempotency.KeyOf("42", "1")} // order, refund number
 	_, err = refunds.Do(ctx, op, request{"42/1", 1250})
 	fmt.Println("first: unknown for now:", errors.Is(err, idempotency.ErrUnknown))
 
@@ -129,7 +129,7 @@ func ExampleHandleEvent() {
 	defer t.End()
 	ctx := context.Background()
 	kit := holdfasttest.SQLite(t)
-	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleTenant: true})
+	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
 	if err != nil {
 		panic(err)
 	}

@@ -16,8 +16,8 @@ func Internal[Tx any](s *idempotency.Store[Tx]) internals[Tx] { return internals
 
 type internals[Tx any] struct{ rows *rows[Tx] }
 
-// Hash returns the hash that identifies an operation.
-func (i internals[Tx]) Hash(ref Ref) once.Hash { return i.rows.hash(ref) }
+// ID identifies the row of an operation.
+func (i internals[Tx]) ID(ref Ref) once.ID { return i.rows.id(ref) }
 
 // CheckRef checks the names that identify an operation.
 func (i internals[Tx]) CheckRef(ref Ref) error { return i.rows.checkRef(ref) }
@@ -33,21 +33,21 @@ func (i internals[Tx]) List(ctx context.Context, from ledger.Selection) ([]Opera
 
 // Show reads an operation with its steps, events and interventions. It returns ErrNotFound if
 // there is none.
-func (i internals[Tx]) Show(ctx context.Context, key once.Hash) (*Operation, error) {
-	return i.rows.show(ctx, i.rows.Access.Pool, key)
+func (i internals[Tx]) Show(ctx context.Context, id once.ID) (*Operation, error) {
+	return i.rows.show(ctx, i.rows.Access.Pool, id)
 }
 
 // ResolveStep stores the outcome of the external call at which row is parked, or which has begun,
 // and continues the operation. The row is locked. action and field name the caller and its result
 // in errors.
-func (i internals[Tx]) ResolveStep(ctx context.Context, q core.Querier, key once.Hash, row *ledger.Row, action, field string, how StepOutcome, result any, rejection *idempotency.Rejection) error {
-	return i.rows.resolveStep(ctx, q, key, row, finding{action, field, row.Step, how, result, rejection})
+func (i internals[Tx]) ResolveStep(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, action, field string, how StepOutcome, result any, rejection *idempotency.Rejection) error {
+	return i.rows.resolveStep(ctx, q, id, row, finding{action, field, row.Step, how, result, rejection})
 }
 
 // Pack encodes a value in the stored form of results.
-func (i internals[Tx]) Pack(key once.Hash, v any) ([]byte, error) { return i.rows.pack(key, v) }
+func (i internals[Tx]) Pack(id once.ID, v any) ([]byte, error) { return i.rows.pack(id, v) }
 
 // PackAs encodes a result that an operator gives for a stored type.
-func (i internals[Tx]) PackAs(key once.Hash, resultType, field string, v any) ([]byte, error) {
-	return i.rows.packAs(key, resultType, field, v)
+func (i internals[Tx]) PackAs(id once.ID, resultType, field string, v any) ([]byte, error) {
+	return i.rows.packAs(id, resultType, field, v)
 }

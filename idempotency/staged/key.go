@@ -36,7 +36,7 @@ func (f KeyFormat) check() error {
 	return nil
 }
 
-// derive makes a provider's key from the record's key, which stands for namespace, tenant,
+// derive makes a provider's key from the record's key, which stands for namespace, owner,
 // operation and key, and from the step. It never uses a row's id or a token, so that a restored
 // backup, or an empty database, gives the same key again.
 func (f KeyFormat) derive(key once.Hash, step string) string {

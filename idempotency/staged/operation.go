@@ -55,12 +55,12 @@ func (s State) String() string {
 var stepStates = [...]State{ledger.StepNotDone: NotBegun, ledger.StepBegun: Begun, ledger.StepDone: Succeeded, ledger.StepRejected: Rejected}
 
 // Ref identifies an operation of the store's namespace.
-type Ref struct{ Tenant, Name, Key string }
+type Ref struct{ Owner, Name, Key string }
 
 // Operation is the operators' view of an operation, without request and result.
 type Operation struct {
 	Ref
-	// ID is the id of the record, 32 bytes.
+	// ID identifies the operation's row: 32 bytes and the owner.
 	ID []byte
 	// Staged distinguishes a staged operation from a record of Do.
 	Staged bool
@@ -126,13 +126,15 @@ func (s *rows[Tx]) list(found core.Rows, records bool) ([]Operation, error) {
 }
 
 func scanOperation(found core.Row, records bool) (op Operation, err error) {
+	var id once.ID
 	var key []byte
 	var state int
 	var resultType string
 	var created, moved, due int64
-	if err := found.Scan(&op.ID, &op.Tenant, &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType); err != nil {
+	if err := found.Scan(&id.Owner, once.Into(&id.Hash), &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType); err != nil {
 		return op, err
 	}
+	op.ID, op.Owner = id.Bytes(), id.Owner
 	op.Key, op.State, op.Staged = string(key), State(state), !records
 	if op.Staged {
 		op.ResultType = readShape(resultType).String()
@@ -147,11 +149,11 @@ func scanOperation(found core.Row, records bool) (op Operation, err error) {
 	return op, nil
 }
 
-func (s *rows[Tx]) show(ctx context.Context, q core.Querier, key once.Hash) (*Operation, error) {
+func (s *rows[Tx]) show(ctx context.Context, q core.Querier, id once.ID) (*Operation, error) {
 	d := s.Access.Dialect
 	for i, text := range []string{d.Staged.Show, d.Staged.RecordShow} {
 		stmt := d.Compile("operators.show", ledger.Tables(s.Access.Table, d.Now).Replace(text))
-		found, err := stmt.Query(ctx, q, key[:])
+		found, err := stmt.Query(ctx, q, id.Args()...)
 		if err != nil {
 			return nil, s.Explain(err)
 		}
@@ -160,28 +162,28 @@ func (s *rows[Tx]) show(ctx context.Context, q core.Querier, key once.Hash) (*Op
 			return nil, err
 		}
 		if len(ops) == 1 {
-			return &ops[0], s.more(ctx, q, key, &ops[0])
+			return &ops[0], s.more(ctx, q, id, &ops[0])
 		}
 	}
 	return nil, ErrNotFound
 }
 
 // more reads the steps, events and interventions of an operation.
-func (s *rows[Tx]) more(ctx context.Context, q core.Querier, key once.Hash, op *Operation) (err error) {
-	if op.Steps, err = parts(ctx, s, q, s.SQL.Steps, key, scanStep); err != nil {
+func (s *rows[Tx]) more(ctx context.Context, q core.Querier, id once.ID, op *Operation) (err error) {
+	if op.Steps, err = parts(ctx, s, q, s.SQL.Steps, id, scanStep); err != nil {
 		return err
 	}
-	scanEvent := func(row core.Row) (Event, error) { return s.scanEvent(row, key) }
-	if op.Events, err = parts(ctx, s, q, s.SQL.EventList, key, scanEvent); err != nil {
+	scanEvent := func(row core.Row) (Event, error) { return s.scanEvent(row, id) }
+	if op.Events, err = parts(ctx, s, q, s.SQL.EventList, id, scanEvent); err != nil {
 		return err
 	}
-	op.Interventions, err = parts(ctx, s, q, s.SQL.Interventions, key, scanIntervention)
+	op.Interventions, err = parts(ctx, s, q, s.SQL.Interventions, id, scanIntervention)
 	return err
 }
 
 // parts reads the rows that belong to an operation.
-func parts[T, Tx any](ctx context.Context, s *rows[Tx], q core.Querier, stmt core.Stmt, key once.Hash, scan func(core.Row) (T, error)) ([]T, error) {
-	found, err := stmt.Query(ctx, q, key[:])
+func parts[T, Tx any](ctx context.Context, s *rows[Tx], q core.Querier, stmt core.Stmt, id once.ID, scan func(core.Row) (T, error)) ([]T, error) {
+	found, err := stmt.Query(ctx, q, id.Args()...)
 	if err != nil {
 		return nil, s.Explain(err)
 	}
@@ -199,14 +201,14 @@ func scanStep(row core.Row) (st Step, err error) {
 	return st, nil
 }
 
-func (s *rows[Tx]) scanEvent(row core.Row, key once.Hash) (event Event, err error) {
-	var id, body []byte
+func (s *rows[Tx]) scanEvent(row core.Row, id once.ID) (event Event, err error) {
+	var name, body []byte
 	var at int64
-	err = row.Scan(&id, &event.Kind, &body, &at)
+	err = row.Scan(&name, &event.Kind, &body, &at)
 	if err == nil && body != nil {
-		err = s.unpack(key, body, &event.Body)
+		err = s.unpack(id, body, &event.Body)
 	}
-	event.ID, event.Received = string(id), time.UnixMicro(at)
+	event.ID, event.Received = string(name), time.UnixMicro(at)
 	return event, err
 }
 

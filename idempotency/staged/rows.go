@@ -24,10 +24,10 @@ func newRows[Tx any](s *idempotency.Store[Tx]) *rows[Tx] {
 }
 
 // claim takes an operation that is due. If it is sent twice, the second time finds its own term.
-func (s *rows[Tx]) claim(ctx context.Context, key once.Hash, owner []byte, holder string, lease time.Duration, seen int64, resultType string) (row *ledger.Row, err error) {
+func (s *rows[Tx]) claim(ctx context.Context, id once.ID, attempt []byte, holder string, lease time.Duration, seen int64, resultType string) (row *ledger.Row, err error) {
 	err = s.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
-		if _, err = s.SQL.Claim.Exec(ctx, q, key[:], owner, holder, lease.Microseconds(), seen, resultType); err == nil {
-			row, err = s.Find(ctx, q, key)
+		if _, err = s.SQL.Claim.Exec(ctx, q, id.Args(attempt, holder, lease.Microseconds(), seen, resultType)...); err == nil {
+			row, err = s.Find(ctx, q, id)
 		}
 		return err
 	})
@@ -36,10 +36,10 @@ func (s *rows[Tx]) claim(ctx context.Context, key once.Hash, owner []byte, holde
 
 // parkDue parks an operation whose worker is gone. If it is sent twice, the second time finds
 // another token.
-func (s *rows[Tx]) parkDue(ctx context.Context, key once.Hash, seen int64, reason string) (row *ledger.Row, err error) {
+func (s *rows[Tx]) parkDue(ctx context.Context, id once.ID, seen int64, reason string) (row *ledger.Row, err error) {
 	err = s.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
-		if _, err = s.SQL.ParkDue.Exec(ctx, q, key[:], seen, reason); err == nil {
-			row, err = s.Find(ctx, q, key)
+		if _, err = s.SQL.ParkDue.Exec(ctx, q, id.Args(seen, reason)...); err == nil {
+			row, err = s.Find(ctx, q, id)
 		}
 		return err
 	})
@@ -51,15 +51,15 @@ func (s *rows[Tx]) parkDue(ctx context.Context, key once.Hash, seen int64, reaso
 func (s *rows[Tx]) finish(ctx context.Context, r *Run[Tx], state int, result []byte) error {
 	return s.move(ctx, r, "", func(now *ledger.Row) bool { return now.State == state && now.Token == r.token },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
-			return s.SQL.Finish.Exec(ctx, q, r.hash[:], r.owner, r.token, state, result)
+			return s.SQL.Finish.Exec(ctx, q, r.id.Args(r.attempt, r.token, state, result)...)
 		})
 }
 
 // release gives the operation back for another attempt after a pause.
 func (s *rows[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Duration, reason string) error {
-	return s.move(ctx, r, "", func(now *ledger.Row) bool { return now.Owner == nil && now.Token == r.token },
+	return s.move(ctx, r, "", func(now *ledger.Row) bool { return now.Attempt == nil && now.Token == r.token },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
-			return s.SQL.Release.Exec(ctx, q, r.hash[:], r.owner, r.token, pause.Microseconds(), reason)
+			return s.SQL.Release.Exec(ctx, q, r.id.Args(r.attempt, r.token, pause.Microseconds(), reason)...)
 		})
 }
 
@@ -68,10 +68,10 @@ func (s *rows[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Duration,
 func (s *rows[Tx]) park(ctx context.Context, r *Run[Tx], step, reason string) (row *ledger.StepRow, err error) {
 	return row, s.move(ctx, r, "", func(now *ledger.Row) bool { return now.State == ledger.Parked },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
-			if _, err := s.SQL.Touch.Exec(ctx, q, r.hash[:]); err != nil {
+			if _, err := s.SQL.Touch.Exec(ctx, q, r.id.Args()...); err != nil {
 				return core.Result{}, err
 			}
-			found, err := s.Step(ctx, q, r.hash, step)
+			found, err := s.Step(ctx, q, r.id, step)
 			if err != nil {
 				return core.Result{}, err
 			}
@@ -79,7 +79,7 @@ func (s *rows[Tx]) park(ctx context.Context, r *Run[Tx], step, reason string) (r
 				row = found
 				return core.Result{Affected: 1}, nil
 			}
-			return s.SQL.Park.Exec(ctx, q, r.hash[:], r.owner, r.token, reason)
+			return s.SQL.Park.Exec(ctx, q, r.id.Args(r.attempt, r.token, reason)...)
 		})
 }
 
@@ -91,7 +91,7 @@ func (s *rows[Tx]) move(ctx context.Context, r *Run[Tx], step string, before fun
 		if err != nil || res.Affected == 1 {
 			return err
 		}
-		now, err := s.Find(ctx, q, r.hash)
+		now, err := s.Find(ctx, q, r.id)
 		if err != nil || before(now) {
 			return err
 		}
@@ -101,11 +101,11 @@ func (s *rows[Tx]) move(ctx context.Context, r *Run[Tx], step string, before fun
 
 // own locks the row for a step, and restarts the lease.
 func (s *rows[Tx]) own(ctx context.Context, q core.Querier, r *Run[Tx], name, current string, mode int, lease time.Duration) error {
-	res, err := s.SQL.Own.Exec(ctx, q, r.hash[:], r.owner, r.token, current, mode, lease.Microseconds())
+	res, err := s.SQL.Own.Exec(ctx, q, r.id.Args(r.attempt, r.token, current, mode, lease.Microseconds())...)
 	if err != nil || res.Affected == 1 {
 		return err
 	}
-	now, err := s.Find(ctx, q, r.hash)
+	now, err := s.Find(ctx, q, r.id)
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func (s *rows[Tx]) own(ctx context.Context, q core.Querier, r *Run[Tx], name, cu
 }
 
 // pack encodes a value in the stored form of results, after the name of its form.
-func (s *rows[Tx]) pack(key once.Hash, v any) ([]byte, error) {
-	form, stored, err := s.store.Internal().Encode(key, v)
+func (s *rows[Tx]) pack(id once.ID, v any) ([]byte, error) {
+	form, stored, err := s.store.Internal().Encode(id.Hash, v)
 	if err != nil {
 		return nil, err
 	}
@@ -123,18 +123,18 @@ func (s *rows[Tx]) pack(key once.Hash, v any) ([]byte, error) {
 
 // packAs packs a result that an operator or an event gives in place of the function, and checks it
 // against the stored type. field names the result in errors.
-func (s *rows[Tx]) packAs(key once.Hash, resultType, field string, v any) ([]byte, error) {
+func (s *rows[Tx]) packAs(id once.ID, resultType, field string, v any) ([]byte, error) {
 	v, err := conform(resultType, v)
 	if err != nil {
 		return nil, once.Invalid(field, err.Error())
 	}
-	return s.pack(key, v)
+	return s.pack(id, v)
 }
 
-func (s *rows[Tx]) unpack(key once.Hash, stored []byte, to any) error {
+func (s *rows[Tx]) unpack(id once.ID, stored []byte, to any) error {
 	form, b, ok := bytes.Cut(stored, []byte{0})
 	if !ok {
 		return &idempotency.ResultError{Stored: "nothing", Err: errors.New("it was erased")}
 	}
-	return s.store.Internal().Decode(key, string(form), b, to)
+	return s.store.Internal().Decode(id.Hash, string(form), b, to)
 }

@@ -16,8 +16,8 @@ import (
 type Run[Tx any] struct {
 	rows     *rows[Tx]
 	caller   context.Context
-	hash     once.Hash
-	owner    []byte
+	id       once.ID
+	attempt  []byte
 	token    int64
 	restored bool
 	lease    time.Duration
@@ -88,7 +88,7 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		if err := r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease); err != nil {
 			return err
 		}
-		if row, err = r.rows.Step(ctx, q, r.hash, step); err != nil || row != nil {
+		if row, err = r.rows.Step(ctx, q, r.id, step); err != nil || row != nil {
 			return err // done by an earlier, ambiguous commit
 		}
 		v, err := fn(ctx, tx)
@@ -100,7 +100,7 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 			return err
 		}
 		value = v
-		_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.hash[:], step, ledger.StepDone, "", b, r.token, resultType[T]())
+		_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.id.Args(step, ledger.StepDone, "", b, r.token, resultType[T]())...)
 		return err
 	})
 	if err != nil {
@@ -145,7 +145,7 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 	if row != nil && row.State != ledger.StepBegun && row.State != ledger.StepNotDone {
 		return stored[T](ctx, r, step.Step, row)
 	}
-	key := r.format.derive(r.hash, step.Step)
+	key := r.format.derive(r.id.Hash, step.Step)
 	row, ambiguous, err := r.begin(ctx, step.Step, key, mode, step.Lease, resultType[T]())
 	if err != nil {
 		return value, err
@@ -185,7 +185,7 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], step string, mode int, v
 		answer, e = packed(r, value)
 	case errors.As(err, &rej):
 		state = ledger.StepRejected
-		answer, e = r.rows.pack(r.hash, rej)
+		answer, e = r.rows.pack(r.id, rej)
 	case errors.As(err, &not):
 		state = ledger.StepNotDone
 	case mode == ledger.ModePark:
@@ -215,7 +215,7 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], step string, mode int, v
 
 // enter runs before every step. It finds the result of a step that has ended.
 func (r *Run[Tx]) enter(ctx context.Context, step string) (*ledger.StepRow, error) {
-	if err := once.CheckName("step", step, false); err != nil {
+	if err := core.CheckName("step", step, false); err != nil {
 		return nil, err
 	}
 	switch {
@@ -230,7 +230,7 @@ func (r *Run[Tx]) enter(ctx context.Context, step string) (*ledger.StepRow, erro
 		return nil, context.Cause(r.caller) //nolint:contextcheck // it is the caller's that ended
 	}
 	r.used[step] = true
-	row, err := r.rows.Step(ctx, r.rows.Access.Pool, r.hash, step)
+	row, err := r.rows.Step(ctx, r.rows.Access.Pool, r.id, step)
 	return row, r.rows.Explain(err)
 }
 
@@ -242,13 +242,13 @@ func (r *Run[Tx]) begin(ctx context.Context, step, key string, mode int, lease t
 		if err := r.rows.own(ctx, q, r, step, step, mode, lease); err != nil {
 			return err
 		}
-		if row, err = r.rows.Step(ctx, q, r.hash, step); err != nil {
+		if row, err = r.rows.Step(ctx, q, r.id, step); err != nil {
 			return err
 		}
 		switch {
 		case row == nil:
 			ambiguous = r.restored && mode == ledger.ModeReconcile // it may have been begun in the lost time
-			_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.hash[:], step, ledger.StepBegun, key, nil, r.token, resultType)
+			_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.id.Args(step, ledger.StepBegun, key, nil, r.token, resultType)...)
 			return err
 		case row.State == ledger.StepDone || row.State == ledger.StepRejected:
 			return r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease)
@@ -257,7 +257,7 @@ func (r *Run[Tx]) begin(ctx context.Context, step, key string, mode int, lease t
 		// ambiguous commit, and ambiguous keeps what that execution of this function found.
 		ambiguous = row.State == ledger.StepBegun && (row.Token != r.token || ambiguous) || r.restored && mode == ledger.ModeReconcile
 		row = nil
-		_, err = r.rows.SQL.StepBegin.Exec(ctx, q, r.hash[:], step, r.token, resultType)
+		_, err = r.rows.SQL.StepBegin.Exec(ctx, q, r.id.Args(step, r.token, resultType)...)
 		return err
 	})
 	if err == nil {
@@ -273,11 +273,11 @@ func (r *Run[Tx]) end(ctx context.Context, step string, state int, answer []byte
 		if err := r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease); err != nil {
 			return err
 		}
-		res, err := r.rows.SQL.StepEnd.Exec(ctx, q, r.hash[:], step, state, once.Nullable(answer))
+		res, err := r.rows.SQL.StepEnd.Exec(ctx, q, r.id.Args(step, state, once.Nullable(answer))...)
 		if err != nil || res.Affected == 1 {
 			return err
 		}
-		row, err = r.rows.Step(ctx, q, r.hash, step)
+		row, err = r.rows.Step(ctx, q, r.id, step)
 		if err == nil && row != nil && row.State == ledger.StepNotDone {
 			row = nil
 		}

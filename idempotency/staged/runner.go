@@ -91,7 +91,7 @@ func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, 
 	case workflow.Backoff < 0 || workflow.MaxBackoff < workflow.Backoff:
 		return nil, once.Invalid("Workflow.MaxBackoff", "is shorter than Backoff, or one of them is negative")
 	}
-	if err := once.FirstOf(once.CheckName("Workflow.Name", workflow.Name, false), once.FirstOf(checkLease("Workflow.Lease", workflow.Lease), workflow.KeyFormat.check())); err != nil {
+	if err := once.FirstOf(core.CheckName("Workflow.Name", workflow.Name, false), once.FirstOf(checkLease("Workflow.Lease", workflow.Lease), workflow.KeyFormat.check())); err != nil {
 		return nil, err
 	}
 	return &Runner[Tx, Req, Res]{rows: newRows(s), workflow: workflow, holder: once.Cut(core.DefaultHolder(), 255)}, nil
@@ -108,7 +108,7 @@ func checkLease(field string, d time.Duration) error {
 // never changes, and every process derives the same one.
 func (s *Runner[Tx, Req, Res]) ProviderKey(ref Ref, step string) string {
 	ref.Name = s.workflow.Name
-	return s.workflow.KeyFormat.derive(s.rows.hash(ref), step)
+	return s.workflow.KeyFormat.derive(s.rows.id(ref).Hash, step)
 }
 
 // Do runs the operation, or returns the result from its record. op.Name may be empty, and
@@ -137,7 +137,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 	if err != nil {
 		return idempotency.Result[Res]{}, err
 	}
-	inner, err := s.rows.store.Internal().Enter(ctx, c.hash)
+	inner, err := s.rows.store.Internal().Enter(ctx, c.id.Hash)
 	if err != nil {
 		return idempotency.Result[Res]{}, err
 	}
@@ -175,7 +175,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 
 // call is one checked call of Do.
 type call struct {
-	hash once.Hash
+	id   once.ID
 	op   idempotency.Op
 	wait time.Duration
 	// fingerprint is the request's fingerprint. compare returns a *MismatchError for another one.
@@ -196,30 +196,30 @@ func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*call, err
 	if err != nil {
 		return nil, err
 	}
-	c := &call{hash: checked.Hash(), op: op, wait: checked.Wait(), compare: checked.Compare}
+	c := &call{id: checked.ID(), op: op, wait: checked.Wait(), compare: checked.Compare}
 	c.fingerprint, c.fingerprintVersion = checked.Fingerprint()
 	return c, nil
 }
 
 // visit reads the operation, or claims it by inserting its row.
 func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) (*ledger.Row, error) {
-	row, err := s.rows.Read(ctx, s.rows.Access.Pool, c.hash)
+	row, err := s.rows.Read(ctx, s.rows.Access.Pool, c.id)
 	if err != nil || row != nil {
 		return row, err
 	}
-	stored, err := s.rows.pack(c.hash, request)
+	stored, err := s.rows.pack(c.id, request)
 	if err != nil {
 		return nil, err
 	}
-	owner, start := once.RandomID(), time.Now()
+	attempt, start := once.RandomID(), time.Now()
 	err = s.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
 		o := &s.rows.options
-		_, err := s.rows.SQL.Insert.Exec(ctx, q, c.hash[:], o.Namespace, c.op.Tenant, c.op.Name, []byte(c.op.Key),
-			once.Nullable(c.fingerprint), c.fingerprintVersion, stored, owner, s.holder, s.workflow.Lease.Microseconds(), resultType[Res]())
+		_, err := s.rows.SQL.Insert.Exec(ctx, q, c.id.Args(o.Namespace, c.op.Name, []byte(c.op.Key),
+			once.Nullable(c.fingerprint), c.fingerprintVersion, stored, attempt, s.holder, s.workflow.Lease.Microseconds(), resultType[Res]())...)
 		if err != nil {
 			return err
 		}
-		if row, err = s.rows.Read(ctx, q, c.hash); err == nil && row == nil {
+		if row, err = s.rows.Read(ctx, q, c.id); err == nil && row == nil {
 			err = &StateError{Action: "claim", State: State(0), Hint: "the row vanished while it was claimed; do not delete rows by hand"}
 		}
 		return err
@@ -227,7 +227,7 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 	if err != nil {
 		return nil, err
 	}
-	row.Own(owner, start.Add(s.workflow.Lease))
+	row.Own(attempt, start.Add(s.workflow.Lease))
 	return row, nil
 }
 
@@ -242,18 +242,18 @@ func (s *Runner[Tx, Req, Res]) take(ctx context.Context, c *call, seen *ledger.R
 		reason = fmt.Sprintf("%d attempts were started, %d finished", seen.Started, seen.Finished)
 	}
 	if reason != "" {
-		row, err := s.rows.parkDue(ctx, c.hash, seen.Token, reason)
+		row, err := s.rows.parkDue(ctx, c.id, seen.Token, reason)
 		if err == nil && row.State == ledger.Parked {
 			s.parked(ctx, &ParkedError{})
 		}
 		return row, err
 	}
-	owner, start := once.RandomID(), time.Now()
-	row, err := s.rows.claim(ctx, c.hash, owner, s.holder, s.workflow.Lease, seen.Token, resultType[Res]())
+	attempt, start := once.RandomID(), time.Now()
+	row, err := s.rows.claim(ctx, c.id, attempt, s.holder, s.workflow.Lease, seen.Token, resultType[Res]())
 	if err != nil {
 		return nil, err
 	}
-	row.Own(owner, start.Add(s.workflow.Lease))
+	row.Own(attempt, start.Add(s.workflow.Lease))
 	return row, nil
 }
 
@@ -270,12 +270,12 @@ func (s *Runner[Tx, Req, Res]) drive(caller, inner context.Context, c *call, row
 func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *ledger.Row) (idempotency.Result[Res], error) {
 	ctx := context.WithoutCancel(inner)
 	r := &Run[Tx]{
-		rows: s.rows, caller: caller, hash: c.hash, owner: row.Owner, token: row.Token, restored: row.Restored == 1,
+		rows: s.rows, caller: caller, id: c.id, attempt: row.Attempt, token: row.Token, restored: row.Restored == 1,
 		lease: s.workflow.Lease, until: row.Until, format: s.workflow.KeyFormat, used: map[string]bool{},
 	}
 	var request Req
 	var result Res
-	err := s.rows.unpack(c.hash, row.Request, &request)
+	err := s.rows.unpack(c.id, row.Request, &request)
 	if err == nil {
 		result, err = s.workflow.Run(ctx, r, request)
 	}
@@ -314,10 +314,10 @@ func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *
 
 // finish ends the operation with its result.
 func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *call, r *Run[Tx], state int, v any) (idempotency.Result[Res], error) {
-	stored, err := s.rows.pack(c.hash, v)
+	stored, err := s.rows.pack(c.id, v)
 	if err == nil && state == ledger.Succeeded {
 		var back Res // a result that does not decode again must not be committed
-		err = s.rows.unpack(c.hash, stored, &back)
+		err = s.rows.unpack(c.id, stored, &back)
 	}
 	if err == nil {
 		err = r.note(s.rows.finish(ctx, r, state, stored))
@@ -336,12 +336,12 @@ func (s *Runner[Tx, Req, Res]) answer(c *call, row *ledger.Row, o idempotency.Ou
 		return res, &ParkedError{Step: row.Step, Reason: row.Reason}
 	case ledger.Rejected:
 		var rej idempotency.Rejection
-		if err := s.rows.unpack(c.hash, row.Result, &rej); err != nil {
+		if err := s.rows.unpack(c.id, row.Result, &rej); err != nil {
 			return res, err
 		}
 		return idempotency.Result[Res]{Outcome: o}, &rej
 	}
-	if err := s.rows.unpack(c.hash, row.Result, &res.Value); err != nil {
+	if err := s.rows.unpack(c.id, row.Result, &res.Value); err != nil {
 		return res, err
 	}
 	res.Outcome = o

@@ -14,12 +14,12 @@ import (
 // packed encodes a step's result. It fails for a result that does not decode again, so that such a
 // result is never committed.
 func packed[T, Tx any](r *Run[Tx], v T) ([]byte, error) {
-	b, err := r.rows.pack(r.hash, v)
+	b, err := r.rows.pack(r.id, v)
 	if err != nil {
 		return nil, err
 	}
 	var back T
-	if err := r.rows.unpack(r.hash, b, &back); err != nil {
+	if err := r.rows.unpack(r.id, b, &back); err != nil {
 		return nil, fmt.Errorf("idempotency: the result has no way back: %w", err)
 	}
 	return b, nil
@@ -31,12 +31,12 @@ func stored[T, Tx any](ctx context.Context, r *Run[Tx], step string, row *ledger
 	var none T
 	switch row.State {
 	case ledger.StepDone:
-		if err = r.rows.unpack(r.hash, row.Result, &value); err == nil {
+		if err = r.rows.unpack(r.id, row.Result, &value); err == nil {
 			return value, nil
 		}
 	case ledger.StepRejected:
 		var rej idempotency.Rejection
-		if err = r.rows.unpack(r.hash, row.Result, &rej); err == nil {
+		if err = r.rows.unpack(r.id, row.Result, &rej); err == nil {
 			return none, &rej
 		}
 	default:
@@ -51,7 +51,7 @@ func stored[T, Tx any](ctx context.Context, r *Run[Tx], step string, row *ledger
 func (r *Run[Tx]) unread(ctx context.Context, step, resultType string, cause error) error {
 	at, reason := "", ""
 	err := r.rows.move(ctx, r, step, func(now *ledger.Row) bool { return now.State == ledger.Parked }, func(ctx context.Context, q core.Querier) (res core.Result, err error) {
-		if _, err = r.rows.SQL.Touch.Exec(ctx, q, r.hash[:]); err != nil {
+		if _, err = r.rows.SQL.Touch.Exec(ctx, q, r.id.Args()...); err != nil {
 			return res, err
 		}
 		later, err := r.later(ctx, q)
@@ -65,13 +65,13 @@ func (r *Run[Tx]) unread(ctx context.Context, step, resultType string, cause err
 			at, reason = "", fmt.Sprintf("the stored result of step %q cannot be read, and is not replaced because %q has begun since: resume with a program that reads it", step, later)
 		}
 		reason = once.Cut(fmt.Sprintf("%s (%v)", reason, cause), maxReason)
-		if res, err = r.rows.SQL.Own.Exec(ctx, q, r.hash[:], r.owner, r.token, at, mode, r.lease.Microseconds()); err != nil || res.Affected != 1 {
+		if res, err = r.rows.SQL.Own.Exec(ctx, q, r.id.Args(r.attempt, r.token, at, mode, r.lease.Microseconds())...); err != nil || res.Affected != 1 {
 			return res, err
 		}
-		if _, err = r.rows.SQL.StepType.Exec(ctx, q, r.hash[:], step, resultType); err != nil {
+		if _, err = r.rows.SQL.StepType.Exec(ctx, q, r.id.Args(step, resultType)...); err != nil {
 			return res, err
 		}
-		return r.rows.SQL.Park.Exec(ctx, q, r.hash[:], r.owner, r.token, reason)
+		return r.rows.SQL.Park.Exec(ctx, q, r.id.Args(r.attempt, r.token, reason)...)
 	})
 	if err == nil {
 		r.over = &ParkedError{Step: at, Reason: reason}
@@ -82,7 +82,7 @@ func (r *Run[Tx]) unread(ctx context.Context, step, resultType string, cause err
 
 // later returns the steps that have begun and that this run has not reached yet.
 func (r *Run[Tx]) later(ctx context.Context, q core.Querier) ([]string, error) {
-	rows, err := r.rows.SQL.StepNames.Query(ctx, q, r.hash[:])
+	rows, err := r.rows.SQL.StepNames.Query(ctx, q, r.id.Args()...)
 	if err != nil {
 		return nil, err
 	}

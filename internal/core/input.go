@@ -1,6 +1,11 @@
 package core
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
 
 // ErrInvalid means that an argument is invalid. Nothing was sent.
 var ErrInvalid = errors.New("holdfast: invalid argument")
@@ -15,3 +20,19 @@ func (e *InputError) Error() string { return "holdfast: " + e.Field + ": " + e.P
 
 // Is reports whether target is ErrInvalid.
 func (e *InputError) Is(target error) bool { return target == ErrInvalid }
+
+// MaxName bounds names and owners, in bytes.
+const MaxName = 128
+
+// CheckName refuses a name that a column would not store unchanged.
+func CheckName(field, name string, emptyOK bool) error {
+	switch {
+	case name == "" && !emptyOK:
+		return &InputError{Field: field, Problem: "is missing"}
+	case len(name) > MaxName:
+		return &InputError{Field: field, Problem: fmt.Sprintf("has %d bytes, at most %d are allowed", len(name), MaxName)}
+	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
+		return &InputError{Field: field, Problem: fmt.Sprintf("%.40q is not UTF-8 without NUL bytes", name)}
+	}
+	return nil
+}

@@ -7,8 +7,9 @@ import (
 )
 
 // Stmt is one statement of a dialect. Its source text numbers the parameters $1, $2, … on
-// every engine, so one argument list fits all engines. On an engine that uses question marks,
-// order maps each question mark to its argument.
+// every engine, so one argument list fits all engines. A text may also name $0, the owner, which
+// is then the first argument. On an engine that uses question marks, order maps each question
+// mark to its argument.
 type Stmt struct {
 	Name  string
 	Text  string
@@ -17,11 +18,32 @@ type Stmt struct {
 
 // Compile converts the numbered parameters of text to the engine's form.
 func Compile(name, text string, questionMarks bool) Stmt {
-	if !questionMarks {
+	var shift int // of the numbers, if there is a $0
+	if strings.Contains(text, "$0") {
+		parameters(text, func(n int) string {
+			if n == 0 {
+				shift = 1
+			}
+			return ""
+		})
+	}
+	if !questionMarks && shift == 0 {
 		return Stmt{Name: name, Text: text}
 	}
-	var b strings.Builder
 	var order []int
+	text = parameters(text, func(n int) string {
+		if !questionMarks {
+			return "$" + strconv.Itoa(n+shift)
+		}
+		order = append(order, n-1+shift)
+		return "?"
+	})
+	return Stmt{Name: name, Text: text, order: order}
+}
+
+// parameters replaces each numbered parameter of text.
+func parameters(text string, replace func(n int) string) string {
+	var b strings.Builder
 	quote := byte(0)
 	for i := 0; i < len(text); i++ {
 		// A quoted name or string may contain a dollar sign.
@@ -44,11 +66,10 @@ func Compile(name, text string, questionMarks bool) Stmt {
 			continue
 		}
 		n, _ := strconv.Atoi(text[i+1 : j])
-		order = append(order, n-1)
-		b.WriteByte('?')
+		b.WriteString(replace(n))
 		i = j - 1
 	}
-	return Stmt{Name: name, Text: b.String(), order: order}
+	return b.String()
 }
 
 // Bound is a statement with its arguments.

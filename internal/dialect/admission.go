@@ -14,6 +14,9 @@ type Admission struct {
 	Banner func(version string) bool
 	// Facts is a query that returns rows of (name, value) about the server and the session.
 	Facts string
+	// Vendor, if it is not "", continues Facts with FactVendor. Open alone asks for it: later
+	// connections are taken to be of the same vendor if version and all else agree.
+	Vendor string
 	// More returns a second query that depends on the facts, or "" for none. If that query
 	// fails, the fact "error" holds the error text.
 	More func(f Facts) string
@@ -38,6 +41,9 @@ type Versions struct {
 	Tested          []string
 	Untested, Floor string
 }
+
+// FactVendor is the fact by which a product tells whose server it is.
+const FactVendor = "vendor"
 
 // Facts maps the name of a fact about the server or the session to its value.
 type Facts map[string]string

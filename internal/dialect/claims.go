@@ -74,16 +74,10 @@ func (c Claim) InTx(ctx context.Context, q core.Querier, wait, slice time.Durati
 // Bounded runs f in a caller's transaction. Each wait of f for a lock is bounded by wait. It
 // restores the bound even if ctx has ended.
 func (c Claim) Bounded(ctx context.Context, q core.Querier, wait time.Duration, f func() (won bool, err error)) (won bool, err error) {
-	undo, err := c.dialect.Records.Bound.Change(ctx, q, wait)
-	if err != nil {
-		return false, err
-	}
-	won, err = f()
-	cleanup, cancel := core.Cleanup(ctx)
-	defer cancel()
-	if _, e := undo.Exec(cleanup, q); err == nil {
-		err = e
-	}
+	err = c.dialect.Records.Bound.During(ctx, q, wait, func() error {
+		won, err = f()
+		return err
+	})
 	return won, err
 }
 

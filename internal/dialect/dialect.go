@@ -83,6 +83,7 @@ type Dialect struct {
 	RowLocks RowLocks
 	Rows     Rows
 	Sweep    Sweep
+	Compare  Compare
 	Staged   Staged
 	Prove    Prove
 	Doctor   Doctor
@@ -163,12 +164,12 @@ func (v Verdict) Won(r core.Result) bool {
 // exists. The number of affected rows would be ambiguous with clientFoundRows.
 const Lost = 1<<62 + 1
 
-// Records is the SQL of the idempotency records. {records} is the table and {now} the clock.
-// Parameters in order:
+// Records is the SQL of the idempotency records. {records} is the table, {now} the clock and $0
+// the owner. Parameters in order:
 //
 //	Look:   key_hash
 //	Lock:   key_hash
-//	Claim:  key_hash, namespace, tenant, operation, op_key, fingerprint,
+//	Claim:  key_hash, namespace, operation, op_key, fingerprint,
 //	        fingerprint_version, attempt; with ClaimBounds also the lock timeout of the
 //	        claim and the lock timeout to set afterwards ("" = unchanged). With ClaimBounds
 //	        it is a query that returns the number of inserted rows and the setting
@@ -196,7 +197,7 @@ type Records struct {
 // Look reads one record. It is the same on every engine.
 const Look = `SELECT state, fingerprint, fingerprint_version, result, COALESCE(codec, ''), COALESCE(business_id, ''),
  CASE WHEN result_expires_at <= {now} THEN 1 ELSE 0 END, CASE WHEN key_expires_at <= {now} THEN 1 ELSE 0 END
-FROM {records} WHERE key_hash = $1`
+FROM {records} WHERE owner = $0 AND key_hash = $1`
 
 // Rows is the SQL of business rows: the caller's own tables.
 type Rows struct {

@@ -1,23 +1,23 @@
 package dialect
 
 // Leases is the SQL of the lease locks. {locks} and {floor} are the tables and {now} the
-// clock. A row is free if it has no owner or its expiry has passed. An owner is the id of one
-// attempt to acquire the lock, so it identifies the term that this attempt was granted.
-// Parameters in order:
+// clock. A row is free if its attempt is NULL or its expiry has passed. attempt is the id of one
+// attempt to acquire the lock, so it identifies the term that this attempt was granted. $0 is the
+// owner of all keys of a statement. Parameters in order:
 //
-//	Make, Take: name, owner, TTL (µs), holder
-//	HandOver:   name, owner, TTL (µs), holder, previous owner
-//	Look:       name (returns owner, token, µs left, holder; no row: no lock)
-//	MakeMany, TakeMany: holder, then {names}, owners and TTLs: {rows} is a list of ManyRow,
-//	            each with {name}, {owner} and {ttl}
-//	Granted:    {names} and as many {owners} (returns owner, token)
-//	ReleaseMany: {names} and as many {owners}, then waiter if ReleaseTells
-//	Released:   {names} and as many {owners} (returns name and a number: the token of a row
-//	            without an owner, 0 if an owner of the list has it, -1 if another one has)
-//	Release:    name, owner, waiter (not counted among the waiters)
+//	Make, Take: name, attempt, TTL (µs), holder
+//	HandOver:   name, attempt, TTL (µs), holder, previous attempt
+//	Look:       name (returns attempt, token, µs left, holder; no row: no lock)
+//	MakeMany, TakeMany: holder, then {names}, attempts and TTLs: {rows} is a list of ManyRow,
+//	            each with {name}, {attempt} and {ttl}
+//	Granted:    {names} and as many {attempts} (returns attempt, token)
+//	ReleaseMany: {names} and as many {attempts}, then waiter if ReleaseTells
+//	Released:   {names} and as many {attempts} (returns name and a number: the token of a
+//	            free row, 0 if an attempt of the list has it, -1 if another one has)
+//	Release:    name, attempt, waiter (not counted among the waiters)
 //	Announce:   waiter, holder, TTL (µs), then name and count of each row
-//	Renew:      TTL (µs), then {names} and as many {owners}
-//	Remaining:  {names} and as many {owners} (returns owner, µs left)
+//	Renew:      TTL (µs), then {names} and as many {attempts}
+//	Remaining:  {names} and as many {attempts} (returns attempt, µs left)
 //	Waits:      {names} (returns name, µs left, 0 when free)
 //	Guard:      name, token (returns whether the transaction's snapshot contains the term,
 //	            and the store, which may be NULL if it does not)
@@ -32,7 +32,7 @@ type Leases struct {
 	// TakeBound surrounds Take where it would wait anyway: SQLite has one write lock, and
 	// every write takes it.
 	TakeBound Setting
-	// HandOver ends the term of one owner and grants the next term to another owner.
+	// HandOver ends the term of one attempt and grants the next term to another attempt.
 	HandOver Grant
 	Look     string
 	// Release ends a term. If ReleaseTells is set, it returns one row when it ended the term:
@@ -42,8 +42,8 @@ type Leases struct {
 	// MakeMany, TakeMany and ReleaseMany do the same for several locks at once, and skip
 	// locked rows. MakeMany may fail as a whole (Duplicate) if another session inserts one of
 	// the rows at the same time. If MakeMany is empty, TakeMany also makes rows. MakeMany and
-	// TakeMany return owner and token of the granted locks, or are writes; Granted then
-	// returns them. If ReleaseTells is set, ReleaseMany returns owner and the number of other
+	// TakeMany return attempt and token of the granted locks, or are writes; Granted then
+	// returns them. If ReleaseTells is set, ReleaseMany returns attempt and the number of other
 	// waiters; otherwise it is a write. If it did not end all terms, Released returns the
 	// state of each.
 	MakeMany, TakeMany, Granted string
@@ -57,7 +57,7 @@ type Leases struct {
 	Listen, Notify        string
 
 	// Renew extends live terms, and skips locked rows. If Renewed is set, it returns the
-	// owners of the extended terms.
+	// attempts of the extended terms.
 	Renew            string
 	Renewed          bool
 	Remaining, Waits string
@@ -74,7 +74,7 @@ type Leases struct {
 }
 
 // Grant is a statement that may grant a term. It returns one row: 1 or 0 for granted or not,
-// the token, for how many µs another owner still has the lock, and that owner's holder. No row
+// the token, for how many µs another attempt still has the lock, and that attempt's holder. No row
 // means "not granted". If ByInsertID is set, it is a write that affects one row when it
 // grants, and the token is its insert id.
 type Grant struct {
@@ -87,32 +87,33 @@ const StoreID = `(SELECT store FROM {floor} WHERE id = 1)`
 
 // Statements that are the same on every engine.
 const (
-	LookLease = `SELECT owner, token, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder
-FROM {locks} WHERE name = $1`
-	ReleaseLease = `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name = $1 AND owner = $2`
+	LookLease = `SELECT attempt, token, CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder
+FROM {locks} WHERE owner = $0 AND name = $1`
+	ReleaseLease = `UPDATE {locks} SET attempt = NULL, expires_at = {now} WHERE owner = $0 AND name = $1 AND attempt = $2`
 	// AnnounceWaiters does not include the handling of a row that already exists.
-	AnnounceWaiters = `INSERT INTO {waiters} (name, waiter, holder, waiting, expires_at) VALUES {rows}`
-	AnnounceRow     = `({name}, $1, $2, {count}, {now} + $3)`
-	GrantedLeases   = `SELECT owner, token FROM {locks} WHERE name IN ({names}) AND owner IN ({owners})`
-	ReleasedLeases  = `SELECT name, CASE WHEN owner IS NULL THEN token WHEN owner IN ({owners}) THEN 0 ELSE -1 END FROM {locks} WHERE name IN ({names})`
-	RemainingLease  = `SELECT owner, expires_at - {now} FROM {locks} WHERE name IN ({names}) AND owner IN ({owners})`
-	// ListLeases lists the rows with names from $1, inclusive, to $2, exclusive. Parameters:
-	// the two names, the limit, and 1 to include locks without an owner.
-	LeaseInfo  = `name, owner, token, (SELECT COALESCE(SUM(w.waiting), 0) FROM {waiters} w WHERE w.name = {locks}.name AND w.expires_at > {now}), CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder, granted_at, value, forced_at, COALESCE(forced_by, ''), COALESCE(forced_reason, '')`
-	ListLeases = `SELECT ` + LeaseInfo + ` FROM {locks} WHERE name >= $1 AND name < $2 AND (owner IS NOT NULL AND expires_at > {now} OR $4 = 1) ORDER BY name LIMIT $3`
+	AnnounceWaiters = `INSERT INTO {waiters} (owner, name, waiter, holder, waiting, expires_at) VALUES {rows}`
+	AnnounceRow     = `($0, {name}, $1, $2, {count}, {now} + $3)`
+	GrantedLeases   = `SELECT attempt, token FROM {locks} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts})`
+	ReleasedLeases  = `SELECT name, CASE WHEN attempt IS NULL THEN token WHEN attempt IN ({attempts}) THEN 0 ELSE -1 END FROM {locks} WHERE owner = $0 AND name IN ({names})`
+	RemainingLease  = `SELECT attempt, expires_at - {now} FROM {locks} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts})`
+	// listLeases lists rows of one owner, or of all: {after} is the condition for the rows after
+	// an owner and a name. Parameters: these two ($0 and $1), the names to begin with and to end
+	// before, the limit, and 1 to include free locks.
+	LeaseInfo  = `owner, name, attempt, token, (SELECT COALESCE(SUM(w.waiting), 0) FROM {waiters} w WHERE w.owner = {locks}.owner AND w.name = {locks}.name AND w.expires_at > {now}), CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder, granted_at, value, forced_at, COALESCE(forced_by, ''), COALESCE(forced_reason, '')`
+	listLeases = `SELECT ` + LeaseInfo + ` FROM {locks} WHERE {after} AND name >= $2 AND name < $3 AND (attempt IS NOT NULL AND expires_at > {now} OR $5 = 1) ORDER BY owner, name LIMIT $4`
 	// ForceLease takes the lock away from its holder. It increases the token, so the holder's
 	// token becomes an earlier one. Parameters: name, by, reason, and the expected token, or 0
 	// for any. The comparison uses a zero of the column's type, because in PostgreSQL's simple
 	// protocol a plain 0 makes the parameter an integer.
-	ForceLease = `UPDATE {locks} SET token = CASE WHEN token + 1 > {now} THEN token + 1 ELSE {now} END, owner = NULL, expires_at = {now},
- forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE name = $1 AND owner IS NOT NULL AND (token = $4 OR 0 * token = $4)`
-	// SetLeaseValue sets the value of a term. Parameters: name, owner, value.
-	SetLeaseValue = `UPDATE {locks} SET value = $3 WHERE name = $1 AND owner = $2 AND expires_at > {now}`
-	WaitsLease    = `SELECT name, CASE WHEN owner IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
-FROM {locks} WHERE name IN ({names})`
-	// SharedLocks returns up to {limit} keys under which locks of several kinds have rows:
-	// a name is the kind, one byte, and the key. It reads the whole table.
-	SharedLocks = `SELECT SUBSTR(name, 2) FROM {locks} GROUP BY SUBSTR(name, 2) HAVING COUNT(*) > 1 ORDER BY 1 LIMIT {limit}`
+	ForceLease = `UPDATE {locks} SET token = CASE WHEN token + 1 > {now} THEN token + 1 ELSE {now} END, attempt = NULL, expires_at = {now},
+ forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE owner = $0 AND name = $1 AND attempt IS NOT NULL AND (token = $4 OR 0 * token = $4)`
+	// SetLeaseValue sets the value of a term. Parameters: name, attempt, value.
+	SetLeaseValue = `UPDATE {locks} SET value = $3 WHERE owner = $0 AND name = $1 AND attempt = $2 AND expires_at > {now}`
+	WaitsLease    = `SELECT name, CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
+FROM {locks} WHERE owner = $0 AND name IN ({names})`
+	// SharedLocks returns up to {limit} owners and keys under which locks of several kinds have
+	// rows: a name is the kind, one byte, and the key. It reads the whole table.
+	SharedLocks = `SELECT owner, SUBSTR(name, 2) FROM {locks} GROUP BY owner, SUBSTR(name, 2) HAVING COUNT(*) > 1 ORDER BY 1, 2 LIMIT {limit}`
 	// NamedLocks returns which of {names} have a row.
-	NamedLocks = `SELECT name FROM {locks} WHERE name IN ({names})`
+	NamedLocks = `SELECT name FROM {locks} WHERE owner = $0 AND name IN ({names})`
 )

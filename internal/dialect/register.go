@@ -4,7 +4,8 @@ import "strings"
 
 // Register is the SQL of named values that change by compare-and-swap. {registers} is the
 // table and {now} the clock. Every write changes the revision, so the number of affected rows
-// is the number of matched rows, whichever of them a driver counts. Parameters in order:
+// is the number of matched rows, whichever of them a driver counts. $0 is the owner. Parameters in
+// order:
 //
 //	Read:   name (returns the revision, 1 if there is no value, the value)
 //	Newer:  name, revision (as Read, if the revision is higher)
@@ -19,15 +20,15 @@ type Register struct{ Read, Newer, Locked, Make, Create, Swap, Delete string }
 // and in how a locking read ends.
 func RegisterOf(onConflict, lockClause string) Register {
 	const (
-		read   = `SELECT revision, CASE WHEN value IS NULL THEN 1 ELSE 0 END, value FROM {registers} WHERE name = $1`
-		change = `UPDATE {registers} SET value = {value}, revision = revision + 1, changed_at = {now} WHERE name = $1`
+		read   = `SELECT revision, CASE WHEN value IS NULL THEN 1 ELSE 0 END, value FROM {registers} WHERE owner = $0 AND name = $1`
+		change = `UPDATE {registers} SET value = {value}, revision = revision + 1, changed_at = {now} WHERE owner = $0 AND name = $1`
 	)
 	to := func(value, where string) string { return strings.ReplaceAll(change, "{value}", value) + where }
 	return Register{
 		Read:   read,
 		Newer:  read + ` AND revision > $2`,
 		Locked: read + lockClause,
-		Make:   `INSERT INTO {registers} (name, revision, changed_at) VALUES ($1, 0, {now})` + onConflict,
+		Make:   `INSERT INTO {registers} (owner, name, revision, changed_at) VALUES ($0, $1, 0, {now})` + onConflict,
 		Create: to(`$2`, ` AND value IS NULL`),
 		Swap:   to(`$3`, ` AND revision = $2 AND value IS NOT NULL`),
 		Delete: to(`NULL`, ` AND revision = $2 AND value IS NOT NULL`),

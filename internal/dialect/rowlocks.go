@@ -5,10 +5,10 @@ import "time"
 // RowLocks is the SQL of the locks that end with the caller's transaction, for package
 // rowwait. {locks} and {floor} are the tables and {now} the clock.
 //
-// The row of a key is a row of {locks} without an owner. Each lock on it changes its token. So
+// The row of a key is a free row of {locks}. Each lock on it changes its token. So
 // a transaction whose snapshot is older than the last holder's commit is detected: by the
 // engine, or because Find returns another token than Lock. The token fences nothing, and
-// ignores the floor. Parameters: the name; for Hold also the bound on its wait, as Bound
+// ignores the floor. Parameters: the owner ($0); the name; for Hold also the bound on its wait, as Bound
 // returns it.
 type RowLocks struct {
 	// Hold changes the key's row, or makes it, in the caller's transaction. TryHold

@@ -25,3 +25,22 @@ func (s Setting) Change(ctx context.Context, q core.Querier, lockTimeout time.Du
 	}
 	return core.Stmt{Name: "unset", Text: strings.ReplaceAll(s.After, "{was}", was)}, nil
 }
+
+// During runs f while the setting is applied on q. It restores the setting even if ctx has ended.
+// If f succeeds, During returns the error of the restoring.
+func (s Setting) During(ctx context.Context, q core.Querier, lockTimeout time.Duration, f func() error) error {
+	undo, err := s.Change(ctx, q, lockTimeout)
+	if err != nil {
+		return err
+	}
+	err = f()
+	if undo.Text == "" {
+		return err
+	}
+	cleanup, cancel := core.Cleanup(ctx)
+	defer cancel()
+	if _, e := undo.Exec(cleanup, q); err == nil {
+		err = e
+	}
+	return err
+}

@@ -6,28 +6,29 @@ import "strings"
 // {interventions} are their tables. {records}, {locks}, {tickets}, {waiters} and {floor} are
 // the tables of the other packages. {now} is the clock.
 //
-// A worker owns an operation by owner and token: each of its statements names both, and a new
+// A worker has an operation by attempt and token: each of its statements names both, and a new
 // token takes the row away from it. Every statement changes the version of the row, so the
-// number of affected rows is the number of matched rows, whichever of them a driver counts.
-// Parameters in order:
+// number of affected rows is the number of matched rows, whichever of them a driver counts. $0 is
+// the owner, except in the statements that read all owners. Parameters in order:
 //
 //	Look:        key_hash
-//	Insert:      key_hash, namespace, tenant, operation, op_key, fingerprint,
-//	             fingerprint_version, request, owner, holder, lease (µs), result_type
-//	Claim:       key_hash, owner, holder, lease (µs), expected token, result_type
-//	Own:         key_hash, owner, token, step, mode, lease (µs)
-//	Finish:      key_hash, owner, token, state, result
-//	Release:     key_hash, owner, token, pause (µs), reason
-//	Park:        key_hash, owner, token, reason
+//	Insert:      key_hash, namespace, operation, op_key, fingerprint, fingerprint_version,
+//	             request, attempt, holder, lease (µs), result_type
+//	Claim:       key_hash, attempt, holder, lease (µs), expected token, result_type
+//	Own:         key_hash, attempt, token, step, mode, lease (µs)
+//	Finish:      key_hash, attempt, token, state, result
+//	Release:     key_hash, attempt, token, pause (µs), reason
+//	Park:        key_hash, attempt, token, reason
 //	ParkDue:     key_hash, expected token, reason
-//	Due:         namespace, operation, limit (returns key_hash)
+//	Due:         namespace, operation, limit (of all owners; returns owner and key_hash)
 //	StepLook:    key_hash, name
 //	StepInsert:  key_hash, name, state, provider_key, result, token, result_type
 //	StepBegin:   key_hash, name, token, result_type
 //	StepEnd:     key_hash, name, state, result (of a step that has not ended)
 //	StepType:    key_hash, name, result_type
 //	StepCorrect: key_hash, name, result (of a step that has ended)
-//	StepFind:    provider_key, namespace (returns key_hash and the step's name)
+//	StepFind:    provider_key, namespace (of all owners; returns owner, key_hash and the
+//	             step's name)
 //	StepNames, Steps, EventList, Interventions: key_hash
 //	Touch:       key_hash (locks the row)
 //	Unpark:      key_hash (an unknown operation continues)
@@ -47,9 +48,10 @@ type Staged struct {
 	Intervene, Intervened, Interventions                          string
 	Erase, EraseSteps, EraseEvents, EraseKey                      string
 
-	// List lists operations. Parameters: namespace, tenant and operation ("" for all), for how
-	// long they have been due (µs), the key_hash to continue after, limit, and bytes that the
-	// key contains. {states} is a list of numbers. Show returns one operation. Parameter:
+	// List lists operations. Parameters: namespace, owner and operation ("" for all), for how
+	// long they have been due (µs), owner and key_hash to continue after, limit, and bytes that the
+	// key contains. {states} is a list of numbers. {of} is OfOwner if an owner is given: the alternative
+	// alone would not let the engine use the key. Show returns one operation. Parameter:
 	// key_hash. RecordList and RecordShow do the same on {records}; the fourth parameter of
 	// RecordList is the age of the record (µs).
 	List, Show, RecordList, RecordShow string
@@ -70,95 +72,100 @@ type Staged struct {
 //	Locks:     token, by, reason
 //	Tickets:   none
 //	Waiters:   none
-//	Pending:   none (returns key_hash and namespace of the operations that Park parks)
+//	Pending:   none (returns owner, key_hash and namespace of the operations that Park parks)
 //	Park:      token, reason
 type Restore struct{ Most, Floor, Locks, Tickets, Waiters, Pending, Park string }
 
+// OfOwner restricts List and RecordList.
+const OfOwner = ` AND owner = $2`
+
 const (
-	stagedColumns = `state, fingerprint, fingerprint_version, request, result, owner, token, due_at - {now}, step, mode, started, finished, restored, COALESCE(reason, ''), COALESCE(result_type, '')`
-	mine          = ` WHERE key_hash = $1 AND owner = $2 AND token = $3 AND state = 1`
+	stagedColumns = `state, fingerprint, fingerprint_version, request, result, attempt, token, due_at - {now}, step, mode, started, finished, restored, COALESCE(reason, ''), COALESCE(result_type, '')`
+	mine          = ` WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND token = $3 AND state = 1`
 	moved         = `version = version + 1, moved_at = {now}`
 	nextTerm      = `token = {greatest}(token + 1, {now})`
-	info          = `key_hash, tenant, operation, op_key, state, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, ''), COALESCE(result_type, '')`
-	recordInfo    = `key_hash, tenant, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', '', ''`
+	info          = `owner, key_hash, operation, op_key, state, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, ''), COALESCE(result_type, '')`
+	recordInfo    = `owner, key_hash, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', '', ''`
 )
 
 // NewStaged returns the SQL of the staged operations with the parts that differ between
 // engines: the function for the greatest value, the clause that ignores an existing key on
-// insert, the clause that locks a row, and the test whether op_key contains the bytes $7.
-func NewStaged(greatest, ignore, forUpdate, holds string) Staged {
+// insert, the clause that locks a row, the test whether op_key contains the bytes $8,
+// and the comparison of rows.
+func NewStaged(greatest, ignore, forUpdate, holds string, compare Compare) Staged {
+	after := compare([]string{"owner", "key_hash"}, ">", "$5", "$6")
 	r := strings.NewReplacer("{greatest}", greatest, "{ignore}", ignore, "{for update}", forUpdate).Replace
 	return Staged{
-		Look: r(`SELECT ` + stagedColumns + ` FROM {staged} WHERE key_hash = $1`),
-		Insert: r(`INSERT INTO {staged} (key_hash, namespace, tenant, operation, op_key, fingerprint, fingerprint_version, request, state, owner, holder, token, due_at, step, mode, started, finished, restored, version, created_at, moved_at, result_type)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $10, {greatest}((SELECT token + 1 FROM {floor} WHERE id = 1), {now}), {now} + $11, '', 1, 1, 0, 0, 0, {now}, {now}, $12) {ignore}`),
-		// MySQL evaluates assignments from left to right, so the owner comes last. A claim
+		Look: r(`SELECT ` + stagedColumns + ` FROM {staged} WHERE owner = $0 AND key_hash = $1`),
+		Insert: r(`INSERT INTO {staged} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, request, state, attempt, holder, token, due_at, step, mode, started, finished, restored, version, created_at, moved_at, result_type)
+VALUES ($0, $1, $2, $3, $4, $5, $6, $7, 1, $8, $9, {greatest}((SELECT token + 1 FROM {floor} WHERE id = 1), {now}), {now} + $10, '', 1, 1, 0, 0, 0, {now}, {now}, $11) {ignore}`),
+		// MySQL evaluates assignments from left to right, so the attempt comes last. A claim
 		// that is sent again finds its own term.
-		Claim: r(`UPDATE {staged} SET token = CASE WHEN owner = $2 THEN token ELSE {greatest}(token + 1, {now}) END,
- started = CASE WHEN owner = $2 THEN started ELSE started + 1 END, holder = $3, due_at = {now} + $4, result_type = $6, ` + moved + `, owner = $2
-WHERE key_hash = $1 AND state = 1 AND (owner = $2 OR token = $5 AND due_at <= {now})`),
+		Claim: r(`UPDATE {staged} SET token = CASE WHEN attempt = $2 THEN token ELSE {greatest}(token + 1, {now}) END,
+ started = CASE WHEN attempt = $2 THEN started ELSE started + 1 END, holder = $3, due_at = {now} + $4, result_type = $6, ` + moved + `, attempt = $2
+WHERE owner = $0 AND key_hash = $1 AND state = 1 AND (attempt = $2 OR token = $5 AND due_at <= {now})`),
 		Own:     `UPDATE {staged} SET step = $4, mode = $5, due_at = {now} + $6, ` + moved + mine,
 		Finish:  `UPDATE {staged} SET state = $4, result = $5, step = '', mode = 1, reason = NULL, due_at = {now}, finished = finished + 1, finished_at = {now}, ` + moved + mine,
-		Release: `UPDATE {staged} SET owner = NULL, holder = NULL, due_at = {now} + $4, reason = $5, finished = finished + 1, ` + moved + mine,
-		Park:    r(`UPDATE {staged} SET state = 6, owner = NULL, ` + nextTerm + `, due_at = {now}, reason = $4, finished = finished + 1, ` + moved + mine),
-		ParkDue: r(`UPDATE {staged} SET state = 6, owner = NULL, ` + nextTerm + `, reason = $3, ` + moved + ` WHERE key_hash = $1 AND token = $2 AND state = 1 AND due_at <= {now}`),
-		Due:     `SELECT key_hash FROM {staged} WHERE namespace = $1 AND operation = $2 AND state = 1 AND due_at <= {now} ORDER BY due_at LIMIT $3`,
+		Release: `UPDATE {staged} SET attempt = NULL, holder = NULL, due_at = {now} + $4, reason = $5, finished = finished + 1, ` + moved + mine,
+		Park:    r(`UPDATE {staged} SET state = 6, attempt = NULL, ` + nextTerm + `, due_at = {now}, reason = $4, finished = finished + 1, ` + moved + mine),
+		ParkDue: r(`UPDATE {staged} SET state = 6, attempt = NULL, ` + nextTerm + `, reason = $3, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND token = $2 AND state = 1 AND due_at <= {now}`),
+		Due:     `SELECT owner, key_hash FROM {staged} WHERE namespace = $1 AND operation = $2 AND state = 1 AND due_at <= {now} ORDER BY due_at LIMIT $3`,
 
-		StepLook: `SELECT state, token, result, COALESCE(result_type, '') FROM {steps} WHERE key_hash = $1 AND name = $2`,
-		StepInsert: `INSERT INTO {steps} (key_hash, name, state, provider_key, result, token, starts, begun_at, moved_at, result_type)
-VALUES ($1, $2, $3, $4, $5, $6, 1, {now}, {now}, $7)`,
-		StepBegin:   `UPDATE {steps} SET state = 1, starts = starts + 1, token = $3, result_type = $4, moved_at = {now} WHERE key_hash = $1 AND name = $2 AND state IN (0, 1)`,
-		StepEnd:     `UPDATE {steps} SET state = $3, result = $4, moved_at = {now} WHERE key_hash = $1 AND name = $2 AND state IN (0, 1)`,
-		StepType:    `UPDATE {steps} SET result_type = $3 WHERE key_hash = $1 AND name = $2`,
-		StepCorrect: `UPDATE {steps} SET result = $3, moved_at = {now} WHERE key_hash = $1 AND name = $2 AND state IN (2, 3)`,
-		StepNames:   `SELECT name FROM {steps} WHERE key_hash = $1 ORDER BY name`,
-		StepFind:    `SELECT p.key_hash, p.name FROM {steps} p JOIN {staged} s ON s.key_hash = p.key_hash WHERE p.provider_key = $1 AND p.provider_key <> '' AND s.namespace = $2`,
-		Steps:       `SELECT name, state, provider_key, starts, token, begun_at, moved_at, COALESCE(result_type, '') FROM {steps} WHERE key_hash = $1 ORDER BY begun_at, name`,
+		StepLook: `SELECT state, token, result, COALESCE(result_type, '') FROM {steps} WHERE owner = $0 AND key_hash = $1 AND name = $2`,
+		StepInsert: `INSERT INTO {steps} (owner, key_hash, name, state, provider_key, result, token, starts, begun_at, moved_at, result_type)
+VALUES ($0, $1, $2, $3, $4, $5, $6, 1, {now}, {now}, $7)`,
+		StepBegin:   `UPDATE {steps} SET state = 1, starts = starts + 1, token = $3, result_type = $4, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1)`,
+		StepEnd:     `UPDATE {steps} SET state = $3, result = $4, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1)`,
+		StepType:    `UPDATE {steps} SET result_type = $3 WHERE owner = $0 AND key_hash = $1 AND name = $2`,
+		StepCorrect: `UPDATE {steps} SET result = $3, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (2, 3)`,
+		StepNames:   `SELECT name FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY name`,
+		StepFind:    `SELECT p.owner, p.key_hash, p.name FROM {steps} p JOIN {staged} s ON s.owner = p.owner AND s.key_hash = p.key_hash WHERE p.provider_key = $1 AND p.provider_key <> '' AND s.namespace = $2`,
+		Steps:       `SELECT name, state, provider_key, starts, token, begun_at, moved_at, COALESCE(result_type, '') FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY begun_at, name`,
 
-		Touch:  `UPDATE {staged} SET ` + moved + ` WHERE key_hash = $1`,
-		Unpark: r(`UPDATE {staged} SET state = 1, owner = NULL, ` + nextTerm + `, due_at = {now}, mode = 1, step = '', reason = NULL, started = 0, finished = 0, ` + moved + ` WHERE key_hash = $1 AND state = 6`),
-		Known:  `UPDATE {staged} SET step = '', mode = 1, ` + moved + ` WHERE key_hash = $1 AND state = 1 AND step = $2`,
-		Close:  r(`UPDATE {staged} SET state = $2, result = $3, ` + nextTerm + `, step = '', reason = NULL, finished_at = {now}, ` + moved + ` WHERE key_hash = $1 AND state = 6`),
+		Touch:  `UPDATE {staged} SET ` + moved + ` WHERE owner = $0 AND key_hash = $1`,
+		Unpark: r(`UPDATE {staged} SET state = 1, attempt = NULL, ` + nextTerm + `, due_at = {now}, mode = 1, step = '', reason = NULL, started = 0, finished = 0, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
+		Known:  `UPDATE {staged} SET step = '', mode = 1, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 1 AND step = $2`,
+		Close:  r(`UPDATE {staged} SET state = $2, result = $3, ` + nextTerm + `, step = '', reason = NULL, finished_at = {now}, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
 
-		EventRead:   `SELECT 1 FROM {provider_events} WHERE key_hash = $1 AND event_id = $2`,
-		EventInsert: `INSERT INTO {provider_events} (key_hash, event_id, kind, body, received_at) VALUES ($1, $2, $3, $4, {now})`,
-		EventList:   `SELECT event_id, kind, body, received_at FROM {provider_events} WHERE key_hash = $1 ORDER BY received_at, event_id`,
+		EventRead:   `SELECT 1 FROM {provider_events} WHERE owner = $0 AND key_hash = $1 AND event_id = $2`,
+		EventInsert: `INSERT INTO {provider_events} (owner, key_hash, event_id, kind, body, received_at) VALUES ($0, $1, $2, $3, $4, {now})`,
+		EventList:   `SELECT event_id, kind, body, received_at FROM {provider_events} WHERE owner = $0 AND key_hash = $1 ORDER BY received_at, event_id`,
 
-		Intervene:     `INSERT INTO {interventions} (id, key_hash, namespace, action, by_whom, reason, happened_at) VALUES ($1, $2, $3, $4, $5, $6, {now})`,
-		Intervened:    `SELECT 1 FROM {interventions} WHERE id = $1`,
-		Interventions: `SELECT action, by_whom, reason, happened_at FROM {interventions} WHERE key_hash = $1 ORDER BY happened_at, id`,
+		Intervene:     `INSERT INTO {interventions} (owner, id, key_hash, namespace, action, by_whom, reason, happened_at) VALUES ($0, $1, $2, $3, $4, $5, $6, {now})`,
+		Intervened:    `SELECT 1 FROM {interventions} WHERE owner = $0 AND id = $1`,
+		Interventions: `SELECT action, by_whom, reason, happened_at FROM {interventions} WHERE owner = $0 AND key_hash = $1 ORDER BY happened_at, id`,
 
-		Erase: `UPDATE {staged} SET state = state + 2, request = NULL, result = NULL, reason = NULL, ` + moved + ` WHERE key_hash = $1 AND state IN (2, 3)`,
+		Erase: `UPDATE {staged} SET state = state + 2, request = NULL, result = NULL, reason = NULL, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state IN (2, 3)`,
 		// This produces an empty value of the column's own type, which each engine writes
 		// differently.
 		EraseKey: `UPDATE {staged} SET op_key = substr(op_key, 1, 0), fingerprint = NULL, ` + moved + `
-WHERE key_hash = $1 AND state IN (4, 5) AND (length(op_key) > 0 OR fingerprint IS NOT NULL)`,
-		EraseSteps:  `UPDATE {steps} SET result = NULL WHERE key_hash = $1`,
-		EraseEvents: `UPDATE {provider_events} SET body = NULL WHERE key_hash = $1`,
+WHERE owner = $0 AND key_hash = $1 AND state IN (4, 5) AND (length(op_key) > 0 OR fingerprint IS NOT NULL)`,
+		EraseSteps:  `UPDATE {steps} SET result = NULL WHERE owner = $0 AND key_hash = $1`,
+		EraseEvents: `UPDATE {provider_events} SET body = NULL WHERE owner = $0 AND key_hash = $1`,
 
-		List: `SELECT ` + info + ` FROM {staged} WHERE namespace = $1 AND ($2 = '' OR tenant = $2) AND ($3 = '' OR operation = $3)
- AND due_at <= {now} - $4 AND key_hash > $5 AND ` + holds + ` AND state IN ({states}) ORDER BY key_hash LIMIT $6`,
-		Show: `SELECT ` + info + ` FROM {staged} WHERE key_hash = $1`,
-		RecordList: `SELECT ` + recordInfo + ` FROM {records} WHERE namespace = $1 AND ($2 = '' OR tenant = $2) AND ($3 = '' OR operation = $3)
- AND created_at <= {now} - $4 AND key_hash > $5 AND ` + holds + ` AND state IN ({states}) ORDER BY key_hash LIMIT $6`,
-		RecordShow:  `SELECT ` + recordInfo + ` FROM {records} WHERE key_hash = $1`,
-		RecordTouch: r(`SELECT state FROM {records} WHERE key_hash = $1{for update}`),
-		RecordClose: `UPDATE {records} SET state = $2, result = $3, codec = $4, finished_at = {now} WHERE key_hash = $1 AND state = 1`,
-		RecordFree:  `DELETE FROM {records} WHERE key_hash = $1 AND state = 1`,
-		RecordErase: `UPDATE {records} SET ` + Tombstone + ` WHERE key_hash = $1 AND state IN (2, 3)`,
+		List: `SELECT ` + info + ` FROM {staged} WHERE namespace = $1 AND ($2 = '' OR owner = $2){of} AND ($3 = '' OR operation = $3)
+ AND due_at <= {now} - $4 AND ` + after + ` AND ` + holds + ` AND state IN ({states}) ORDER BY owner, key_hash LIMIT $7`,
+		Show: `SELECT ` + info + ` FROM {staged} WHERE owner = $0 AND key_hash = $1`,
+		RecordList: `SELECT ` + recordInfo + ` FROM {records} WHERE namespace = $1 AND ($2 = '' OR owner = $2){of} AND ($3 = '' OR operation = $3)
+ AND created_at <= {now} - $4 AND ` + after + ` AND ` + holds + ` AND state IN ({states}) ORDER BY owner, key_hash LIMIT $7`,
+		RecordShow:  `SELECT ` + recordInfo + ` FROM {records} WHERE owner = $0 AND key_hash = $1`,
+		RecordTouch: r(`SELECT state FROM {records} WHERE owner = $0 AND key_hash = $1{for update}`),
+		RecordClose: `UPDATE {records} SET state = $2, result = $3, codec = $4, finished_at = {now} WHERE owner = $0 AND key_hash = $1 AND state = 1`,
+		RecordFree:  `DELETE FROM {records} WHERE owner = $0 AND key_hash = $1 AND state = 1`,
+		RecordErase: `UPDATE {records} SET ` + Tombstone + ` WHERE owner = $0 AND key_hash = $1 AND state IN (2, 3)`,
 
 		Restore: Restore{
 			Most: r(`SELECT {greatest}({now} + $1, (SELECT token FROM {floor} WHERE id = 1), COALESCE((SELECT MAX(token) FROM {locks}), 0),
  COALESCE((SELECT MAX(token) FROM {tickets}), 0), COALESCE((SELECT MAX(token) FROM {staged}), 0))`),
 			Floor: `UPDATE {floor} SET token = $1, store = $2 WHERE id = 1 AND token < $1`,
-			Locks: `UPDATE {locks} SET forced_at = CASE WHEN owner IS NULL THEN forced_at ELSE {now} END,
- forced_by = CASE WHEN owner IS NULL THEN forced_by ELSE $2 END, forced_reason = CASE WHEN owner IS NULL THEN forced_reason ELSE $3 END,
- token = $1, owner = NULL WHERE token < $1`,
+			Locks: `UPDATE {locks} SET forced_at = CASE WHEN attempt IS NULL THEN forced_at ELSE {now} END,
+ forced_by = CASE WHEN attempt IS NULL THEN forced_by ELSE $2 END, forced_reason = CASE WHEN attempt IS NULL THEN forced_reason ELSE $3 END,
+ token = $1, attempt = NULL WHERE token < $1`,
 			Tickets: `DELETE FROM {tickets}`,
 			Waiters: `DELETE FROM {waiters}`,
-			Pending: `SELECT key_hash, namespace FROM {staged} WHERE state = 1`,
+			Pending: `SELECT owner, key_hash, namespace FROM {staged} WHERE state = 1`,
 			Park: `UPDATE {staged} SET reason = CASE WHEN state = 1 THEN $2 ELSE reason END, restored = CASE WHEN state IN (1, 6) THEN 1 ELSE restored END,
- state = CASE WHEN state = 1 THEN 6 ELSE state END, owner = NULL, token = $1, ` + moved + ` WHERE token < $1`,
+ state = CASE WHEN state = 1 THEN 6 ELSE state END, attempt = NULL, token = $1, ` + moved + ` WHERE token < $1`,
 		},
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"strings"
 )
 
-// Sweep is the SQL of the reaper. {records}, {locks} and {floor} are the tables. {keys} and
-// {names} are lists of parameters as long as the batch.
+// Sweep is the SQL of the reaper. {records}, {locks} and {floor} are the tables. {picked} is the
+// condition for the rows of a batch: a Group for each owner, joined by OR. In a Group, {owner} is
+// the owner, {keys} the list of the keys or names, and {pairs} the list of names with their second
+// columns.
 type Sweep struct {
 	// Isolation is the isolation level of a batch's transaction.
 	Isolation sql.IsolationLevel
@@ -18,7 +20,7 @@ type Sweep struct {
 	WaitsForRows bool
 	// Results turns expired results into tombstones. Keys deletes records with an expired key.
 	Results, Keys SweepTask
-	// Locks deletes the rows of locks that have had no owner for a while.
+	// Locks deletes the rows of locks that have been free for a while.
 	Locks SweepLocks
 	// Waiters deletes the rows of dead waiters. Tickets deletes tickets that expired a while
 	// ago.
@@ -30,13 +32,13 @@ type Sweep struct {
 // SweepTask is the SQL for one kind of row. Parameters in order:
 //
 //	Count: cutoff (returns the rows and the oldest expiry, 0 for none)
-//	Find:  cutoff, expiry and key_hash of the row to continue after, limit
-//	       (returns key_hash and expiry, ordered by expiry and key_hash)
-//	Write: cutoff, then the keys in ascending order
+//	Find:  cutoff, expiry, owner and key_hash of the row to continue after, limit
+//	       (returns owner, key_hash and expiry, ordered by expiry, owner and key_hash)
+//	Write: cutoff, then the rows in ascending order
 //
 // Find is a plain read, so Write tests its conditions again: a record that was claimed again
 // or extended in between has another expiry.
-type SweepTask struct{ Count, Find, Write string }
+type SweepTask struct{ Count, Find, Group, Write string }
 
 // The conditions for rows that are due. They exclude a record with an open claim (state 1). A
 // record that is deleted as a whole needs no tombstone first.
@@ -62,67 +64,73 @@ func find(expiry, due, write string) SweepTask {
 		Count: r.Replace(`SELECT COUNT(*), COALESCE(MIN({expiry}), 0) FROM {records} WHERE {due}`),
 		// The first comparison with $2 lets the engine use the index; the second selects the
 		// row.
-		Find: r.Replace(`SELECT key_hash, {expiry} FROM {records}
-WHERE {due} AND {expiry} >= $2 AND ({expiry} > $2 OR key_hash > $3)
-ORDER BY {expiry}, key_hash LIMIT $4`),
+		Find: r.Replace(`SELECT owner, key_hash, {expiry} FROM {records}
+WHERE {due} AND {expiry} >= $2 AND ({expiry} > $2 OR owner > $3 OR owner = $3 AND key_hash > $4)
+ORDER BY {expiry}, owner, key_hash LIMIT $5`),
+		Group: `owner = {owner} AND key_hash IN ({keys})`,
 		Write: r.Replace(write),
 	}
 }
 
 // SweepLocks is the SQL for the rows of locks. They have no index on their expiry, so the
-// table is read in pages, in name order. Due is the cutoff less the grace. Parameters in
-// order:
+// table is read in pages, in the order of owners and names. Due is the cutoff less the grace.
+// Parameters in order:
 //
 //	Count: due (returns the rows and the oldest expiry, 0 for none)
-//	Page:  name to continue after, number of rows to skip (returns the name of the next
-//	       row, the last of the page; no row: the table ends before)
-//	Find:  due, name to continue after, last name of the page, limit (returns name,
-//	       expiry and token, ordered by name)
+//	Page:  owner and name to continue after, number of rows to skip (returns owner and name of
+//	       the next row, the last of the page; no row: the table ends before)
+//	Find:  due, owner and name to continue after, limit, owner and name of the last row of the
+//	       page (returns owner, name, expiry and token, ordered by owner and name)
+//	Rest:  as Find, for the last page: without its end
 //	Raise: token (affects no row if the floor is as high already)
 //	Floor: none (returns the token)
-//	Write: due, the greatest token that Find found, then the names in ascending order
+//	Write: due, the greatest token that Find found, then the rows in ascending order
 //
 // Write tests the token as well as the expiry. If the clock was set back, a later term of the
 // same row may have expired too, and the floor does not cover it.
-type SweepLocks struct{ Count, Page, Find, Raise, Floor, Write string }
+type SweepLocks struct{ Count, Page, Find, Rest, Raise, Floor, Group, Write string }
 
 // DueLocks is the condition for rows that Write may delete.
 const DueLocks = `expires_at <= $1 AND token <= $2`
 
-// FindLocks returns the statements. Only write differs between engines.
-func FindLocks(write string) SweepLocks {
+// FindLocks returns the statements. Only the comparison of rows and write differ between engines.
+func FindLocks(compare Compare, write string) SweepLocks {
+	key := []string{"owner", "name"}
+	rest := `SELECT owner, name, expires_at, token FROM {locks}
+WHERE expires_at <= $1 AND ` + compare(key, ">", "$2", "$3") + `{to} ORDER BY owner, name LIMIT $4`
 	return SweepLocks{
 		Count: `SELECT COUNT(*), COALESCE(MIN(expires_at), 0) FROM {locks} WHERE expires_at <= $1`,
-		Page:  `SELECT name FROM {locks} WHERE name > $1 ORDER BY name LIMIT 1 OFFSET $2`,
-		Find: `SELECT name, expires_at, token FROM {locks}
-WHERE expires_at <= $1 AND name > $2 AND name <= $3 ORDER BY name LIMIT $4`,
+		Page:  `SELECT owner, name FROM {locks} WHERE ` + compare(key, ">", "$1", "$2") + ` ORDER BY owner, name LIMIT 1 OFFSET $3`,
+		Find:  strings.ReplaceAll(rest, "{to}", ` AND `+compare(key, "<=", "$5", "$6")),
+		Rest:  strings.ReplaceAll(rest, "{to}", ""),
+		Group: `owner = {owner} AND name IN ({keys})`,
 		Raise: `UPDATE {floor} SET token = $1 WHERE id = 1 AND token < $1`,
 		Floor: `SELECT token FROM {floor} WHERE id = 1`,
 		Write: strings.ReplaceAll(write, "{due}", DueLocks),
 	}
 }
 
-// SweepPairs is the SQL for rows whose key has two columns. They are few and have no index on
-// their expiry. {rows} is the table, {pairs} a list of pairs as long as the batch, and {names}
-// their first columns. Parameters in order:
+// SweepPairs is the SQL for rows whose key is an owner, a name and a second column. They are few
+// and have no index on their expiry. {rows} is the table. Parameters in order:
 //
 //	Count: due (returns the rows and the oldest expiry, 0 for none)
-//	Find:  due, both columns of the row to continue after, limit (returns both
+//	Find:  due, the three columns of the row to continue after, limit (returns the three
 //	       columns and the expiry, ordered by them)
-//	Write: due, then the pairs in ascending order
+//	Write: due, then the rows in ascending order
 //
 // Write tests the expiry again and skips locked rows: a waiter may have announced itself
 // again, and a guarded transaction may have locked its ticket.
-type SweepPairs struct{ Count, Find, Write string }
+type SweepPairs struct{ Count, Find, Group, Write string }
 
-// FindPairs returns the statements. Only write differs between engines; in it, {second} is the
-// second column of the key.
-func FindPairs(second, write string) SweepPairs {
+// FindPairs returns the statements. The comparison of rows, group and write differ between
+// engines; in them, {second} is the second column.
+func FindPairs(second string, compare Compare, group, write string) SweepPairs {
 	r := strings.NewReplacer("{second}", second)
 	return SweepPairs{
 		Count: `SELECT COUNT(*), COALESCE(MIN(expires_at), 0) FROM {rows} WHERE expires_at <= $1`,
-		Find: r.Replace(`SELECT name, {second}, expires_at FROM {rows}
-WHERE expires_at <= $1 AND name >= $2 AND (name > $2 OR {second} > $3) ORDER BY name, {second} LIMIT $4`),
+		Find: r.Replace(`SELECT owner, name, {second}, expires_at FROM {rows}
+WHERE expires_at <= $1 AND ` + compare([]string{"owner", "name", second}, ">", "$2", "$3", "$4") + ` ORDER BY owner, name, {second} LIMIT $5`),
+		Group: r.Replace(group),
 		Write: r.Replace(write),
 	}
 }

@@ -8,23 +8,23 @@ package dialect
 // before it fit into the capacity. It stays granted until it is deleted. Tickets only enter at
 // the end, so the standing of a ticket changes only when a ticket before it leaves, and a read
 // is enough to know it. They enter at the end because they draw their token from the key's row
-// in {locks}, which has no owner, and keep that row locked until they commit. An expired
+// in {locks}, which is always free, and keep that row locked until they commit. An expired
 // ticket counts like any other until it is deleted.
 //
-// Parameters in order:
+// $0 is the owner of all keys of a statement. Parameters in order:
 //
 //	Make:      name
 //	Draw:      name, n (returns the last of n new tokens; no row: the key's row is missing)
-//	Enter:     name, token, owner, units, capacity, holder, TTL (µs), 1 for "now or not at all"
+//	Enter:     name, token, attempt, units, capacity, holder, TTL (µs), 1 for "now or not at all"
 //	Look:      name (returns holder, token, capacity, µs left, units of all tickets, units of
 //	           the live tickets)
-//	Places:    {owners} (returns owner, µs left, 1 if confirmed, units before it, units
+//	Places:    {attempts} (returns attempt, µs left, 1 if confirmed, units before it, units
 //	           of live tickets before it, tickets before it)
-//	Confirm:   name, token, owner, TTL (µs)
+//	Confirm:   name, token, attempt, TTL (µs)
 //	Dead:      name (returns tokens)
 //	Clear:     name, then {tokens}
-//	Release:   name, token, owner
-//	Leave:     {names} and as many {owners}
+//	Release:   name, token, attempt
+//	Leave:     {names} and as many {attempts}
 //	Renew, Remaining: as in Leases
 //	Guard:     name, token (returns 1, or 0 if the snapshot does not contain the grant, or -1
 //	           if the ticket waits; and the store)
@@ -63,28 +63,28 @@ type Tickets struct {
 // Statements that are the same on every engine, or nearly the same.
 const (
 	LookTickets = `SELECT holder, token, capacity, CASE WHEN expires_at > {now} THEN expires_at - {now} ELSE 0 END,
- (SELECT SUM(units) FROM {tickets} WHERE name = $1),
- (SELECT SUM(CASE WHEN expires_at > {now} THEN units ELSE 0 END) FROM {tickets} WHERE name = $1)
-FROM {tickets} WHERE name = $1 ORDER BY CASE WHEN expires_at > {now} THEN 0 ELSE 1 END, token LIMIT 1`
-	StandingsOfTickets = `SELECT c.owner, c.expires_at - {now}, CASE WHEN c.granted_at IS NULL THEN 0 ELSE 1 END,
+ (SELECT SUM(units) FROM {tickets} WHERE owner = $0 AND name = $1),
+ (SELECT SUM(CASE WHEN expires_at > {now} THEN units ELSE 0 END) FROM {tickets} WHERE owner = $0 AND name = $1)
+FROM {tickets} WHERE owner = $0 AND name = $1 ORDER BY CASE WHEN expires_at > {now} THEN 0 ELSE 1 END, token LIMIT 1`
+	StandingsOfTickets = `SELECT c.attempt, c.expires_at - {now}, CASE WHEN c.granted_at IS NULL THEN 0 ELSE 1 END,
  COALESCE(SUM(a.units), 0), COALESCE(SUM(CASE WHEN a.expires_at > {now} THEN a.units ELSE 0 END), 0), COUNT(a.token)
-FROM {tickets} c LEFT JOIN {tickets} a ON a.name = c.name AND a.token < c.token
-WHERE c.owner IN ({owners}) GROUP BY c.owner, c.expires_at, c.granted_at`
-	// QueueOfTickets reads the queue of one name. ListTickets reads queues, starting after a
-	// name and a token, up to another name, exclusive. Parameters: the name; or name, token,
-	// the other name, limit.
-	QueueOfTickets = queueOfTickets + ` LEFT JOIN {tickets} c ON c.name = l.name WHERE l.name = $1 ORDER BY c.token`
-	ListTickets    = queueOfTickets + ` JOIN {tickets} c ON c.name = l.name
-WHERE c.name >= $1 AND (c.name > $1 OR c.token > $2) AND c.name < $3 ORDER BY c.name, c.token LIMIT $4`
-	queueOfTickets = `SELECT l.name, COALESCE(c.token, 0), COALESCE(c.units, 0), COALESCE(c.capacity, 0), COALESCE(c.holder, ''), COALESCE(c.queued_at, 0),
+FROM {tickets} c LEFT JOIN {tickets} a ON a.owner = $0 AND a.name = c.name AND a.token < c.token
+WHERE c.owner = $0 AND c.attempt IN ({attempts}) GROUP BY c.attempt, c.expires_at, c.granted_at`
+	// QueueOfTickets reads the queue of one name. listTickets reads queues of one owner, or of all:
+	// {after} is the condition for the tickets after an owner, a name and a token. Parameters:
+	// the name; or these three (from $0), the names to begin with and to end before, and the limit.
+	QueueOfTickets = queueOfTickets + ` LEFT JOIN {tickets} c ON c.owner = $0 AND c.name = l.name WHERE l.owner = $0 AND l.name = $1 ORDER BY c.token`
+	listTickets    = queueOfTickets + ` JOIN {tickets} c ON c.owner = l.owner AND c.name = l.name
+WHERE {after} AND c.name >= $3 AND c.name < $4 ORDER BY c.owner, c.name, c.token LIMIT $5`
+	queueOfTickets = `SELECT l.owner, l.name, COALESCE(c.token, 0), COALESCE(c.units, 0), COALESCE(c.capacity, 0), COALESCE(c.holder, ''), COALESCE(c.queued_at, 0),
  CASE WHEN c.expires_at > {now} THEN c.expires_at - {now} ELSE 0 END, l.forced_at, COALESCE(l.forced_by, ''), COALESCE(l.forced_reason, '')
 FROM {locks} l`
 	// ForceTicket deletes a ticket (name, token). ForcedTicket records the actor and the
 	// reason (name, by, reason).
-	ForceTicket  = `DELETE FROM {tickets} WHERE name = $1 AND token = $2`
-	ForcedTicket = `UPDATE {locks} SET forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE name = $1`
+	ForceTicket  = `DELETE FROM {tickets} WHERE owner = $0 AND name = $1 AND token = $2`
+	ForcedTicket = `UPDATE {locks} SET forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE owner = $0 AND name = $1`
 
-	ExpiredTickets   = `SELECT token FROM {tickets} WHERE name = $1 AND expires_at <= {now} ORDER BY token LIMIT 100`
-	ReleaseTicket    = `DELETE FROM {tickets} WHERE name = $1 AND token = $2 AND owner = $3`
-	RemainingTickets = `SELECT owner, expires_at - {now} FROM {tickets} WHERE name IN ({names}) AND owner IN ({owners})`
+	ExpiredTickets   = `SELECT token FROM {tickets} WHERE owner = $0 AND name = $1 AND expires_at <= {now} ORDER BY token LIMIT 100`
+	ReleaseTicket    = `DELETE FROM {tickets} WHERE owner = $0 AND name = $1 AND token = $2 AND attempt = $3`
+	RemainingTickets = `SELECT attempt, expires_at - {now} FROM {tickets} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts})`
 )

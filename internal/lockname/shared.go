@@ -30,23 +30,23 @@ func (k Kind) String() string {
 // Shared is a key under which locks of several kinds have rows. Locks of different
 // kinds do not exclude each other, so this is mostly a mistake.
 type Shared struct {
-	Key   string
-	Kinds []Kind
+	Owner, Key string
+	Kinds      []Kind
 }
 
-// SharedOf returns those of keys, at most 256, that locks of several kinds use. It reads
-// their rows by the primary key. A row that the reaper has deleted is not seen.
-func SharedOf(ctx context.Context, q core.Querier, d *dialect.Dialect, table string, keys []string) ([]Shared, error) {
+// SharedOf returns those of an owner's keys, at most 256, that locks of several kinds use. It
+// reads their rows by the primary key. A row that the reaper has deleted is not seen.
+func SharedOf(ctx context.Context, q core.Querier, d *dialect.Dialect, table, owner string, keys []string) ([]Shared, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	args := make([]any, 0, len(keys)*len(kinds))
+	args := []any{owner}
 	for _, key := range core.Pad(keys) {
 		for _, k := range kinds {
 			args = append(args, append([]byte{byte(k)}, key...))
 		}
 	}
-	rows, err := d.Compile("locks.shared", strings.NewReplacer("{locks}", table, "{names}", dialect.Params(len(args))).Replace(dialect.NamedLocks)).Query(ctx, q, args...)
+	rows, err := d.Compile("locks.shared", strings.NewReplacer("{locks}", table, "{names}", dialect.Params(len(args)-1)).Replace(dialect.NamedLocks)).Query(ctx, q, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func SharedOf(ctx context.Context, q core.Querier, d *dialect.Dialect, table str
 	for _, key := range keys {
 		if used := found[key]; len(used) > 1 {
 			slices.SortFunc(used, func(x, y Kind) int { return slices.Index(kinds, x) - slices.Index(kinds, y) })
-			shared = append(shared, Shared{key, used})
+			shared = append(shared, Shared{owner, key, used})
 			delete(found, key) // a key may be given twice
 		}
 	}
@@ -78,13 +78,26 @@ func SharedKeys(ctx context.Context, q core.Querier, d *dialect.Dialect, table s
 	if err != nil {
 		return nil, err
 	}
-	keys, err := core.Collect(rows, core.Value[[]byte])
+	found, err := core.Collect(rows, func(row core.Row) (n Name, err error) {
+		var key []byte
+		err = row.Scan(&n.Owner, &key)
+		n.row = string(Lease) + string(key)
+		return n, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	texts := make([]string, len(keys))
-	for i, key := range keys {
-		texts[i] = string(key)
+	var all []Shared
+	for owner, names := range ByOwner(found, func(n Name) Name { return n }) {
+		keys := make([]string, len(names))
+		for i, n := range names {
+			keys[i] = n.Key()
+		}
+		shared, err := SharedOf(ctx, q, d, table, owner, keys)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, shared...)
 	}
-	return SharedOf(ctx, q, d, table, texts)
+	return all, nil
 }

@@ -13,11 +13,13 @@ SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {schema}`{prefix}schema`);
 -- One row per idempotent operation, committed with its effect. Names and keys
 -- are binary: no collation may take two of them for the same.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}records` (
-  -- SHA-256 over namespace, tenant, operation and key: the row's identity
-  key_hash            BINARY(32)      NOT NULL PRIMARY KEY,
+  -- whose operation it is: the first column of every key, so that all rows of an
+  -- owner are on one shard
+  owner               VARBINARY(128)  NOT NULL,
+  -- SHA-256 over namespace, owner, operation and key
+  key_hash            BINARY(32)      NOT NULL,
   -- the scope and the key themselves, byte for byte, for people to look at
   namespace           VARBINARY(128)  NOT NULL,
-  tenant              VARBINARY(128)  NOT NULL,
   operation           VARBINARY(128)  NOT NULL,
   op_key              VARBINARY(1024) NOT NULL,
   -- what was asked for: the hash of the request, and how it was taken
@@ -37,6 +39,7 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}records` (
   -- when the result may go, and when the key may; NULL is never
   result_expires_at     BIGINT          NULL,
   key_expires_at      BIGINT          NULL,
+  PRIMARY KEY (owner, key_hash),
   KEY records_result_expires_at (result_expires_at),
   KEY records_key_expires_at (key_expires_at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
@@ -45,11 +48,12 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}records` (
 -- lock it is. A row outlives its release, because its token must only rise. No
 -- index on the expiry: every renewal would have to move its entry.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}locks` (
-  name       VARBINARY(1025) NOT NULL PRIMARY KEY,
+  owner      VARBINARY(128) NOT NULL,
+  name       VARBINARY(1025) NOT NULL,
   -- the fencing token of the last grant
   token      BIGINT          NOT NULL,
   -- which attempt was granted the lock; NULL is free
-  owner      BINARY(16)      NULL,
+  attempt    BINARY(16)      NULL,
   -- who that is, for people to look at
   holder     VARBINARY(255)  NOT NULL,
   granted_at BIGINT          NOT NULL,
@@ -59,7 +63,8 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}locks` (
   -- when the lock was last taken away from its holder, by whom and why
   forced_at     BIGINT         NULL,
   forced_by     VARBINARY(255) NULL,
-  forced_reason VARBINARY(500) NULL
+  forced_reason VARBINARY(500) NULL,
+  PRIMARY KEY (owner, name)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- What every token of a new row must exceed: rows that were reaped may have had
@@ -76,35 +81,39 @@ SELECT 1, 0, UNHEX(REPLACE(UUID(), '-', '')) FROM DUAL WHERE NOT EXISTS (SELECT 
 -- One row per named value that is changed by compare-and-swap. A row outlives the
 -- deletion of its value, because its revision must only rise.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}registers` (
-  name       VARBINARY(1024) NOT NULL PRIMARY KEY,
+  owner      VARBINARY(128) NOT NULL,
+  name       VARBINARY(1024) NOT NULL,
   -- NULL is deleted, or not yet there
   value      MEDIUMBLOB      NULL,
   -- goes up by one with every change; 0 is not yet there
   revision   BIGINT          NOT NULL,
-  changed_at BIGINT          NOT NULL
+  changed_at BIGINT          NOT NULL,
+  PRIMARY KEY (owner, name)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- Who waits for a lock that another process has: a row a key and waiting
 -- process, kept up while it waits.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}waiters` (
+  owner      VARBINARY(128) NOT NULL,
   name       VARBINARY(1025) NOT NULL,
   waiter     BINARY(16)      NOT NULL,
   holder     VARBINARY(255)  NOT NULL,
   -- how many calls wait there
   waiting    INTEGER         NOT NULL,
   expires_at BIGINT          NOT NULL,
-  PRIMARY KEY (name, waiter)
+  PRIMARY KEY (owner, name, waiter)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- One row per claim on a lock that has a line: those who have it, then those who
 -- wait, in the order of their tokens. A claim's row goes with it; the tokens come
 -- from the key's row in locks, which stays.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}tickets` (
+  owner      VARBINARY(128) NOT NULL,
   name       VARBINARY(1025) NOT NULL,
   -- its place in the line, and its fencing token once it is granted
   token      BIGINT          NOT NULL,
   -- which attempt this is
-  owner      BINARY(16)      NOT NULL,
+  attempt    BINARY(16)      NOT NULL,
   -- how much of the capacity it takes: an exclusive claim takes all
   units      INTEGER         NOT NULL,
   capacity   INTEGER         NOT NULL,
@@ -114,17 +123,17 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}tickets` (
   -- NULL is waiting
   granted_at BIGINT          NULL,
   expires_at BIGINT          NOT NULL,
-  PRIMARY KEY (name, token),
-  UNIQUE KEY tickets_owner (owner)
+  PRIMARY KEY (owner, name, token),
+  UNIQUE KEY tickets_attempt (owner, attempt)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- One row per staged operation: one that calls the outside world in steps. Every
--- transition is a conditional update by owner and token.
+-- transition is a conditional update by attempt and token.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}staged` (
+  owner               VARBINARY(128) NOT NULL,
   -- the identity, the scope and the request, as in records
-  key_hash            BINARY(32) NOT NULL PRIMARY KEY,
+  key_hash            BINARY(32) NOT NULL,
   namespace           VARBINARY(128) NOT NULL,
-  tenant              VARBINARY(128) NOT NULL,
   operation           VARBINARY(128) NOT NULL,
   op_key              VARBINARY(1024) NOT NULL,
   fingerprint         VARBINARY(32) NULL,
@@ -136,10 +145,10 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}staged` (
   -- which JSON the result is read from: see idempotency/shape.go
   result_type         VARBINARY(4096) NULL,
   -- who works on it; NULL is nobody. The token rises with every change of hands.
-  owner               BINARY(16) NULL,
+  attempt             BINARY(16) NULL,
   holder              VARBINARY(255) NULL,
   token               BIGINT   NOT NULL,
-  -- the end of the owner's lease; without an owner, when it may be tried again
+  -- the end of the worker's lease; without a worker, when it may be tried again
   due_at              BIGINT   NOT NULL,
   -- the step that has begun, and what may be done with it once the lease has
   -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider; 4 of
@@ -157,11 +166,13 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}staged` (
   created_at          BIGINT   NOT NULL,
   moved_at            BIGINT   NOT NULL,
   finished_at         BIGINT,
+  PRIMARY KEY (owner, key_hash),
   KEY staged_due_at (state, due_at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- One row per step of a staged operation: its recovery points.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}steps` (
+  owner      VARBINARY(128) NOT NULL,
   key_hash     BINARY(32) NOT NULL,
   name         VARBINARY(128) NOT NULL,
   -- 0 not done, 1 begun, 2 done, 3 rejected
@@ -175,30 +186,33 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}steps` (
   starts       INTEGER  NOT NULL,
   begun_at     BIGINT   NOT NULL,
   moved_at     BIGINT   NOT NULL,
-  PRIMARY KEY (key_hash, name),
+  PRIMARY KEY (owner, key_hash, name),
   KEY steps_provider_key (provider_key)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- What a provider said later, once each.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}provider_events` (
+  owner      VARBINARY(128) NOT NULL,
   key_hash    BINARY(32) NOT NULL,
   event_id     VARBINARY(255) NOT NULL,
   kind        VARBINARY(128) NOT NULL,
   body        MEDIUMBLOB NULL,
   received_at BIGINT NOT NULL,
-  PRIMARY KEY (key_hash, event_id)
+  PRIMARY KEY (owner, key_hash, event_id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- What operators did, who and why. Rows are only added.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}interventions` (
-  id          BINARY(16) NOT NULL PRIMARY KEY,
+  owner      VARBINARY(128) NOT NULL,
+  id          BINARY(16) NOT NULL,
   key_hash    BINARY(32) NOT NULL,
   namespace   VARBINARY(128) NOT NULL,
   action      VARBINARY(64) NOT NULL,
   by_whom     VARBINARY(255) NOT NULL,
   reason      VARBINARY(500) NOT NULL,
   happened_at BIGINT NOT NULL,
-  KEY interventions_key_hash (key_hash)
+  PRIMARY KEY (owner, id),
+  KEY interventions_key_hash (owner, key_hash)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- Passes of the reaper that did or failed something. The reaper keeps the last

@@ -20,11 +20,13 @@ SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}schema");
 
 -- One row per idempotent operation, committed with its effect.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
-  -- SHA-256 over namespace, tenant, operation and key: the row's identity
-  key_hash            bytea    NOT NULL PRIMARY KEY,
+  -- whose operation it is: the first column of every key, so that all rows of an
+  -- owner are on one shard
+  owner               text     COLLATE "C" NOT NULL,
+  -- SHA-256 over namespace, owner, operation and key
+  key_hash            bytea    NOT NULL,
   -- the scope and the key themselves, byte for byte, for people to look at
   namespace           text     COLLATE "C" NOT NULL,
-  tenant              text     COLLATE "C" NOT NULL,
   operation           text     COLLATE "C" NOT NULL,
   op_key              bytea    NOT NULL,
   -- what was asked for: the hash of the request, and how it was taken
@@ -43,14 +45,15 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   finished_at         bigint,
   -- when the result may go, and when the key may; NULL is never
   result_expires_at     bigint,
-  key_expires_at      bigint
+  key_expires_at      bigint,
+  PRIMARY KEY (owner, key_hash)
 ) WITH (vacuum_truncate = false);
 
-INSERT INTO {schema}"{prefix}records" (key_hash, namespace, tenant, operation, op_key, fingerprint_version, attempt, state, created_at)
+INSERT INTO {schema}"{prefix}records" (key_hash, namespace, owner, operation, op_key, fingerprint_version, attempt, state, created_at)
 SELECT decode(lpad(to_hex(n), 64, '0'), 'hex'), '', '', '', decode(repeat('00', 1800), 'hex'), 0, decode(repeat('00', 16), 'hex'), 1, 0
 FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
-DELETE FROM {schema}"{prefix}records" WHERE key_hash <= decode(lpad('40', 64, '0'), 'hex') AND namespace = '';
+DELETE FROM {schema}"{prefix}records" WHERE owner = '' AND key_hash <= decode(lpad('40', 64, '0'), 'hex') AND namespace = '';
 
 CREATE INDEX IF NOT EXISTS "{prefix}records_result_expires_at"
   ON {schema}"{prefix}records" (result_expires_at) WHERE result_expires_at IS NOT NULL;
@@ -62,11 +65,12 @@ CREATE INDEX IF NOT EXISTS "{prefix}records_key_expires_at"
 -- lock it is. A row outlives its release, because its token must only rise. No
 -- index on the expiry: with one, no renewal could be a heap-only update.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
-  name       bytea  NOT NULL PRIMARY KEY,
+  owner      text COLLATE "C" NOT NULL,
+  name       bytea  NOT NULL,
   -- the fencing token of the last grant
   token      bigint NOT NULL,
   -- which attempt was granted the lock; NULL is free
-  owner      bytea,
+  attempt    bytea,
   -- who that is, for people to look at
   holder     text   NOT NULL,
   granted_at bigint NOT NULL,
@@ -76,13 +80,14 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
   -- when the lock was last taken away from its holder, by whom and why
   forced_at     bigint,
   forced_by     text,
-  forced_reason text
+  forced_reason text,
+  PRIMARY KEY (owner, name)
 ) WITH (vacuum_truncate = false);
 
-INSERT INTO {schema}"{prefix}locks" (name, token, holder, granted_at, expires_at)
-SELECT decode(lpad(to_hex(n), 8, '0'), 'hex'), 0, repeat('-', 1800), 0, 0 FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
+INSERT INTO {schema}"{prefix}locks" (owner, name, token, holder, granted_at, expires_at)
+SELECT '', decode(lpad(to_hex(n), 8, '0'), 'hex'), 0, repeat('-', 1800), 0, 0 FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
-DELETE FROM {schema}"{prefix}locks" WHERE name <= decode('00000040', 'hex');
+DELETE FROM {schema}"{prefix}locks" WHERE owner = '' AND name <= decode('00000040', 'hex');
 
 -- What every token of a new row must exceed: rows that were reaped may have had
 -- it. store tells one set of these tables from another. One row.
@@ -98,35 +103,39 @@ SELECT 1, 0, uuid_send(gen_random_uuid()) WHERE NOT EXISTS (SELECT 1 FROM {schem
 -- One row per named value that is changed by compare-and-swap. A row outlives the
 -- deletion of its value, because its revision must only rise.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}registers" (
-  name       bytea  NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 1024),
+  owner      text COLLATE "C" NOT NULL,
+  name       bytea  NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 1024),
   -- NULL is deleted, or not yet there
   value      bytea  CHECK (octet_length(value) <= 65536),
   -- goes up by one with every change; 0 is not yet there
   revision   bigint NOT NULL,
-  changed_at bigint NOT NULL
+  changed_at bigint NOT NULL,
+  PRIMARY KEY (owner, name)
 );
 
 -- Who waits for a lock that another process has: a row a key and waiting
 -- process, kept up while it waits.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}waiters" (
+  owner      text COLLATE "C" NOT NULL,
   name       bytea   NOT NULL,
   waiter     bytea   NOT NULL,
   holder     text    NOT NULL,
   -- how many calls wait there
   waiting    integer NOT NULL,
   expires_at bigint  NOT NULL,
-  PRIMARY KEY (name, waiter)
+  PRIMARY KEY (owner, name, waiter)
 );
 
 -- One row per claim on a lock that has a line: those who have it, then those who
 -- wait, in the order of their tokens. A claim's row goes with it; the tokens come
 -- from the key's row in locks, which stays.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}tickets" (
+  owner      text COLLATE "C" NOT NULL,
   name       bytea   NOT NULL,
   -- its place in the line, and its fencing token once it is granted
   token      bigint  NOT NULL,
   -- which attempt this is
-  owner      bytea   NOT NULL,
+  attempt    bytea   NOT NULL,
   -- how much of the capacity it takes: an exclusive claim takes all
   units      integer NOT NULL,
   capacity   integer NOT NULL,
@@ -136,24 +145,24 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}tickets" (
   -- NULL is waiting
   granted_at bigint,
   expires_at bigint  NOT NULL,
-  PRIMARY KEY (name, token)
+  PRIMARY KEY (owner, name, token)
 ) WITH (vacuum_truncate = false);
 
-INSERT INTO {schema}"{prefix}tickets" (name, token, owner, units, capacity, holder, queued_at, expires_at)
-SELECT decode(lpad(to_hex(n), 8, '0'), 'hex'), 0, decode(lpad(to_hex(n), 32, '0'), 'hex'), 1, 1, repeat('-', 1800), 0, 0
+INSERT INTO {schema}"{prefix}tickets" (owner, name, token, attempt, units, capacity, holder, queued_at, expires_at)
+SELECT '', decode(lpad(to_hex(n), 8, '0'), 'hex'), 0, decode(lpad(to_hex(n), 32, '0'), 'hex'), 1, 1, repeat('-', 1800), 0, 0
 FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
-DELETE FROM {schema}"{prefix}tickets" WHERE name <= decode('00000040', 'hex');
+DELETE FROM {schema}"{prefix}tickets" WHERE owner = '' AND name <= decode('00000040', 'hex');
 
-CREATE UNIQUE INDEX IF NOT EXISTS "{prefix}tickets_owner" ON {schema}"{prefix}tickets" (owner);
+CREATE UNIQUE INDEX IF NOT EXISTS "{prefix}tickets_attempt" ON {schema}"{prefix}tickets" (owner, attempt);
 
 -- One row per staged operation: one that calls the outside world in steps. Every
--- transition is a conditional update by owner and token.
+-- transition is a conditional update by attempt and token.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
+  owner               text     COLLATE "C" NOT NULL,
   -- the identity, the scope and the request, as in records
-  key_hash            bytea    NOT NULL PRIMARY KEY CHECK (octet_length(key_hash) = 32),
+  key_hash            bytea    NOT NULL CHECK (octet_length(key_hash) = 32),
   namespace           text     COLLATE "C" NOT NULL,
-  tenant              text     COLLATE "C" NOT NULL,
   operation           text     COLLATE "C" NOT NULL,
   op_key              bytea    NOT NULL,
   fingerprint         bytea    CHECK (octet_length(fingerprint) = 32),
@@ -165,10 +174,10 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   -- which JSON the result is read from: see idempotency/shape.go
   result_type         text,
   -- who works on it; NULL is nobody. The token rises with every change of hands.
-  owner               bytea    CHECK (octet_length(owner) = 16),
+  attempt             bytea    CHECK (octet_length(attempt) = 16),
   holder              text,
   token               bigint   NOT NULL,
-  -- the end of the owner's lease; without an owner, when it may be tried again
+  -- the end of the worker's lease; without a worker, when it may be tried again
   due_at              bigint   NOT NULL,
   -- the step that has begun, and what may be done with it once the lease has
   -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider; 4 of
@@ -185,21 +194,23 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   reason              text,
   created_at          bigint   NOT NULL,
   moved_at            bigint   NOT NULL,
-  finished_at         bigint
+  finished_at         bigint,
+  PRIMARY KEY (owner, key_hash)
 ) WITH (vacuum_truncate = false);
 
-INSERT INTO {schema}"{prefix}staged" (key_hash, namespace, tenant, operation, op_key, fingerprint_version, state, token, due_at, step, mode, started, finished,
+INSERT INTO {schema}"{prefix}staged" (key_hash, namespace, owner, operation, op_key, fingerprint_version, state, token, due_at, step, mode, started, finished,
   restored, version, created_at, moved_at)
 SELECT decode(lpad(to_hex(n), 64, '0'), 'hex'), '', '', '', decode(repeat('00', 1800), 'hex'), 0, 2, 0, 0, '', 1, 0, 0, 0, 0, 0, 0
 FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
-DELETE FROM {schema}"{prefix}staged" WHERE key_hash <= decode(lpad('40', 64, '0'), 'hex') AND namespace = '';
+DELETE FROM {schema}"{prefix}staged" WHERE owner = '' AND key_hash <= decode(lpad('40', 64, '0'), 'hex') AND namespace = '';
 
 CREATE INDEX IF NOT EXISTS "{prefix}staged_due_at"
   ON {schema}"{prefix}staged" (due_at) WHERE state IN (1, 6);
 
 -- One row per step of a staged operation: its recovery points.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
+  owner      text COLLATE "C" NOT NULL,
   key_hash     bytea    NOT NULL CHECK (octet_length(key_hash) = 32),
   name         text     COLLATE "C" NOT NULL,
   -- 0 not done, 1 begun, 2 done, 3 rejected
@@ -213,7 +224,7 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
   starts       integer  NOT NULL,
   begun_at     bigint   NOT NULL,
   moved_at     bigint   NOT NULL,
-  PRIMARY KEY (key_hash, name)
+  PRIMARY KEY (owner, key_hash, name)
 );
 
 CREATE INDEX IF NOT EXISTS "{prefix}steps_provider_key"
@@ -221,27 +232,30 @@ CREATE INDEX IF NOT EXISTS "{prefix}steps_provider_key"
 
 -- What a provider said later, once each.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}provider_events" (
+  owner      text COLLATE "C" NOT NULL,
   key_hash    bytea  NOT NULL CHECK (octet_length(key_hash) = 32),
   event_id     bytea  NOT NULL,
   kind        text   NOT NULL,
   body        bytea,
   received_at bigint NOT NULL,
-  PRIMARY KEY (key_hash, event_id)
+  PRIMARY KEY (owner, key_hash, event_id)
 );
 
 -- What operators did, who and why. Rows are only added.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}interventions" (
-  id          bytea  NOT NULL PRIMARY KEY CHECK (octet_length(id) = 16),
+  owner      text COLLATE "C" NOT NULL,
+  id          bytea  NOT NULL CHECK (octet_length(id) = 16),
   key_hash    bytea  NOT NULL CHECK (octet_length(key_hash) = 32),
   namespace   text   COLLATE "C" NOT NULL,
   action      text   NOT NULL,
   by_whom     text   NOT NULL,
   reason      text   NOT NULL,
-  happened_at bigint NOT NULL
+  happened_at bigint NOT NULL,
+  PRIMARY KEY (owner, id)
 );
 
 CREATE INDEX IF NOT EXISTS "{prefix}interventions_key_hash"
-  ON {schema}"{prefix}interventions" (key_hash);
+  ON {schema}"{prefix}interventions" (owner, key_hash);
 
 -- Passes of the reaper that did or failed something. The reaper keeps the last
 -- thousand of them, for 90 days.

@@ -12,11 +12,13 @@ SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}schema");
 
 -- One row per idempotent operation, committed with its effect.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
-  -- SHA-256 over namespace, tenant, operation and key: the row's identity
-  key_hash            BLOB    NOT NULL PRIMARY KEY CHECK (length(key_hash) = 32),
+  -- whose operation it is: the first column of every key, so that all rows of an
+  -- owner are on one shard
+  owner               TEXT    NOT NULL,
+  -- SHA-256 over namespace, owner, operation and key
+  key_hash            BLOB    NOT NULL CHECK (length(key_hash) = 32),
   -- the scope and the key themselves, byte for byte, for people to look at
   namespace           TEXT    NOT NULL,
-  tenant              TEXT    NOT NULL,
   operation           TEXT    NOT NULL,
   op_key              BLOB    NOT NULL,
   -- what was asked for: the hash of the request, and how it was taken
@@ -35,7 +37,8 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   finished_at         INTEGER,
   -- when the result may go, and when the key may; NULL is never
   result_expires_at     INTEGER,
-  key_expires_at      INTEGER
+  key_expires_at      INTEGER,
+  PRIMARY KEY (owner, key_hash)
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}records_result_expires_at"
@@ -47,11 +50,12 @@ CREATE INDEX IF NOT EXISTS {schema}"{prefix}records_key_expires_at"
 -- One row per lock, by its key's exact bytes behind one that says what kind of
 -- lock it is. A row outlives its release, because its token must only rise.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
-  name       BLOB    NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 2 AND 1025),
+  owner      TEXT NOT NULL,
+  name       BLOB    NOT NULL CHECK (length(name) BETWEEN 2 AND 1025),
   -- the fencing token of the last grant
   token      INTEGER NOT NULL,
   -- which attempt was granted the lock; NULL is free
-  owner      BLOB    CHECK (length(owner) = 16),
+  attempt    BLOB    CHECK (length(attempt) = 16),
   -- who that is, for people to look at
   holder     TEXT    NOT NULL,
   granted_at INTEGER NOT NULL,
@@ -61,7 +65,8 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
   -- when the lock was last taken away from its holder, by whom and why
   forced_at     INTEGER,
   forced_by     TEXT,
-  forced_reason TEXT
+  forced_reason TEXT,
+  PRIMARY KEY (owner, name)
 ) STRICT;
 
 -- What every token of a new row must exceed: rows that were reaped may have had
@@ -78,35 +83,39 @@ SELECT 1, 0, randomblob(16) WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}flo
 -- One row per named value that is changed by compare-and-swap. A row outlives the
 -- deletion of its value, because its revision must only rise.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}registers" (
-  name       BLOB    NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 1024),
+  owner      TEXT NOT NULL,
+  name       BLOB    NOT NULL CHECK (length(name) BETWEEN 1 AND 1024),
   -- NULL is deleted, or not yet there
   value      BLOB    CHECK (length(value) <= 65536),
   -- goes up by one with every change; 0 is not yet there
   revision   INTEGER NOT NULL,
-  changed_at INTEGER NOT NULL
+  changed_at INTEGER NOT NULL,
+  PRIMARY KEY (owner, name)
 ) STRICT;
 
 -- Who waits for a lock that another process has: a row a key and waiting
 -- process, kept up while it waits.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}waiters" (
+  owner      TEXT NOT NULL,
   name       BLOB    NOT NULL,
   waiter     BLOB    NOT NULL CHECK (length(waiter) = 16),
   holder     TEXT    NOT NULL,
   -- how many calls wait there
   waiting    INTEGER NOT NULL,
   expires_at INTEGER NOT NULL,
-  PRIMARY KEY (name, waiter)
+  PRIMARY KEY (owner, name, waiter)
 ) STRICT;
 
 -- One row per claim on a lock that has a line: those who have it, then those who
 -- wait, in the order of their tokens. A claim's row goes with it; the tokens come
 -- from the key's row in locks, which stays.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}tickets" (
+  owner      TEXT NOT NULL,
   name       BLOB    NOT NULL CHECK (length(name) BETWEEN 2 AND 1025),
   -- its place in the line, and its fencing token once it is granted
   token      INTEGER NOT NULL,
   -- which attempt this is
-  owner      BLOB    NOT NULL UNIQUE CHECK (length(owner) = 16),
+  attempt    BLOB    NOT NULL CHECK (length(attempt) = 16),
   -- how much of the capacity it takes: an exclusive claim takes all
   units      INTEGER NOT NULL,
   capacity   INTEGER NOT NULL,
@@ -116,16 +125,17 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}tickets" (
   -- NULL is waiting
   granted_at INTEGER,
   expires_at INTEGER NOT NULL,
-  PRIMARY KEY (name, token)
+  PRIMARY KEY (owner, name, token),
+  UNIQUE (owner, attempt)
 ) STRICT;
 
 -- One row per staged operation: one that calls the outside world in steps. Every
--- transition is a conditional update by owner and token.
+-- transition is a conditional update by attempt and token.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
+  owner               TEXT NOT NULL,
   -- the identity, the scope and the request, as in records
-  key_hash            BLOB    NOT NULL PRIMARY KEY CHECK (length(key_hash) = 32),
+  key_hash            BLOB    NOT NULL CHECK (length(key_hash) = 32),
   namespace           TEXT NOT NULL,
-  tenant              TEXT NOT NULL,
   operation           TEXT NOT NULL,
   op_key              BLOB    NOT NULL,
   fingerprint         BLOB    CHECK (length(fingerprint) = 32),
@@ -137,10 +147,10 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   -- which JSON the result is read from: see idempotency/shape.go
   result_type         TEXT,
   -- who works on it; NULL is nobody. The token rises with every change of hands.
-  owner               BLOB    CHECK (length(owner) = 16),
+  attempt             BLOB    CHECK (length(attempt) = 16),
   holder              TEXT,
   token               INTEGER   NOT NULL,
-  -- the end of the owner's lease; without an owner, when it may be tried again
+  -- the end of the worker's lease; without a worker, when it may be tried again
   due_at              INTEGER   NOT NULL,
   -- the step that has begun, and what may be done with it once the lease has
   -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider; 4 of
@@ -157,7 +167,8 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   reason              TEXT,
   created_at          INTEGER   NOT NULL,
   moved_at            INTEGER   NOT NULL,
-  finished_at         INTEGER
+  finished_at         INTEGER,
+  PRIMARY KEY (owner, key_hash)
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}staged_due_at"
@@ -165,6 +176,7 @@ CREATE INDEX IF NOT EXISTS {schema}"{prefix}staged_due_at"
 
 -- One row per step of a staged operation: its recovery points.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
+  owner      TEXT NOT NULL,
   key_hash     BLOB    NOT NULL CHECK (length(key_hash) = 32),
   name         TEXT NOT NULL,
   -- 0 not done, 1 begun, 2 done, 3 rejected
@@ -178,7 +190,7 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
   starts       INTEGER  NOT NULL,
   begun_at     INTEGER   NOT NULL,
   moved_at     INTEGER   NOT NULL,
-  PRIMARY KEY (key_hash, name)
+  PRIMARY KEY (owner, key_hash, name)
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}steps_provider_key"
@@ -186,27 +198,30 @@ CREATE INDEX IF NOT EXISTS {schema}"{prefix}steps_provider_key"
 
 -- What a provider said later, once each.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}provider_events" (
+  owner      TEXT NOT NULL,
   key_hash    BLOB  NOT NULL CHECK (length(key_hash) = 32),
   event_id     BLOB  NOT NULL,
   kind        TEXT   NOT NULL,
   body        BLOB,
   received_at INTEGER NOT NULL,
-  PRIMARY KEY (key_hash, event_id)
+  PRIMARY KEY (owner, key_hash, event_id)
 ) STRICT;
 
 -- What operators did, who and why. Rows are only added.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}interventions" (
-  id          BLOB  NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+  owner      TEXT NOT NULL,
+  id          BLOB  NOT NULL CHECK (length(id) = 16),
   key_hash    BLOB  NOT NULL CHECK (length(key_hash) = 32),
   namespace   TEXT NOT NULL,
   action      TEXT   NOT NULL,
   by_whom     TEXT   NOT NULL,
   reason      TEXT   NOT NULL,
-  happened_at INTEGER NOT NULL
+  happened_at INTEGER NOT NULL,
+  PRIMARY KEY (owner, id)
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}interventions_key_hash"
-  ON "{prefix}interventions" (key_hash);
+  ON "{prefix}interventions" (owner, key_hash);
 
 -- Passes of the reaper that did or failed something. The reaper keeps the last
 -- thousand of them, for 90 days.

@@ -32,7 +32,8 @@ type Entry struct {
 // Register reads and changes named values. It is safe for concurrent use and needs
 // no closing.
 type Register[Tx any] struct {
-	work work.Work[Tx]
+	work  work.Work[Tx]
+	owner string
 
 	read, readNewer, readLocked   core.Stmt
 	makeRow, create, swap, remove core.Stmt
@@ -59,6 +60,21 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Register[Tx], error
 	return r, nil
 }
 
+// For returns the values of an owner, such as a merchant, a tenant or an account: its stable id, at
+// most 128 bytes of UTF-8. Values of different owners are different values, whatever their names.
+// For costs nothing. The Register of New has the empty owner. An owner that is not valid is reported
+// by the calls.
+func (r *Register[Tx]) For(owner string) *Register[Tx] {
+	of := *r
+	of.owner = owner
+	return &of
+}
+
+// args returns the arguments of a statement on a name.
+func (r *Register[Tx]) args(name string, more ...any) []any {
+	return append([]any{r.owner, []byte(name)}, more...)
+}
+
 // Get reads the value of name with one statement. With [ErrNotFound] the returned
 // Entry holds the revision of the deletion, or 0: watch from there.
 //
@@ -66,7 +82,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Register[Tx], error
 func (r *Register[Tx]) Get(ctx context.Context, name string) (out Entry, err error) {
 	ctx, span := r.work.StartSpan(ctx, "register.get")
 	defer func() { span.End(err, work.Outcome) }()
-	if err := checkName(name); err != nil {
+	if err := r.checkName(name); err != nil {
 		return Entry{}, err
 	}
 	return r.entry(ctx, r.work.Access.Pool, r.read, name)
@@ -79,7 +95,7 @@ func (r *Register[Tx]) Get(ctx context.Context, name string) (out Entry, err err
 func (r *Register[Tx]) GetTx(ctx context.Context, tx Tx, name string) (out Entry, err error) {
 	ctx, span := r.work.StartSpan(ctx, "register.get_tx")
 	defer func() { span.End(err, work.Outcome) }()
-	if err := checkName(name); err != nil {
+	if err := r.checkName(name); err != nil {
 		return Entry{}, err
 	}
 	q, err := r.work.Access.Join(tx)
@@ -101,7 +117,7 @@ func (r *Register[Tx]) GetTx(ctx context.Context, tx Tx, name string) (out Entry
 func (r *Register[Tx]) Create(ctx context.Context, name string, value []byte) (out Entry, err error) {
 	ctx, span := r.work.StartSpan(ctx, "register.create")
 	defer func() { span.End(err, work.Outcome) }()
-	if err := checkEntry(name, value); err != nil {
+	if err := r.checkEntry(name, value); err != nil {
 		return Entry{}, err
 	}
 	// A plain read first, so that a name that has a value costs no write.
@@ -119,7 +135,7 @@ func (r *Register[Tx]) Create(ctx context.Context, name string, value []byte) (o
 func (r *Register[Tx]) CreateTx(ctx context.Context, tx Tx, name string, value []byte) (out Entry, err error) {
 	ctx, span := r.work.StartSpan(ctx, "register.create_tx")
 	defer func() { span.End(err, work.Outcome) }()
-	if err := checkEntry(name, value); err != nil {
+	if err := r.checkEntry(name, value); err != nil {
 		return Entry{}, err
 	}
 	return r.join(ctx, tx, func(q core.Querier) (Entry, error) { return r.createOn(ctx, q, name, value) })
@@ -128,11 +144,11 @@ func (r *Register[Tx]) CreateTx(ctx context.Context, tx Tx, name string, value [
 // createOn makes the row first, even if it may exist: a locking read of a row that
 // does not exist would lock a gap, in which two transactions wait for each other.
 func (r *Register[Tx]) createOn(ctx context.Context, q core.Querier, name string, value []byte) (Entry, error) {
-	if _, err := r.makeRow.Exec(ctx, q, []byte(name)); err != nil {
+	if _, err := r.makeRow.Exec(ctx, q, r.args(name)...); err != nil {
 		return Entry{}, &WriteError{name, err}
 	}
 	for {
-		created, err := r.create.Exec(ctx, q, []byte(name), notNil(value))
+		created, err := r.create.Exec(ctx, q, r.args(name, notNil(value))...)
 		if err != nil {
 			return Entry{}, &WriteError{name, err}
 		}
@@ -172,7 +188,7 @@ func (r *Register[Tx]) CompareAndSwap(ctx context.Context, name string, revision
 func (r *Register[Tx]) CompareAndSwapTx(ctx context.Context, tx Tx, name string, revision int64, value []byte) (out Entry, err error) {
 	ctx, span := r.work.StartSpan(ctx, "register.compare_and_swap_tx")
 	defer func() { span.End(err, work.Outcome) }()
-	if err := checkEntry(name, value); err != nil {
+	if err := r.checkEntry(name, value); err != nil {
 		return Entry{}, err
 	}
 	return r.change(ctx, tx, r.swap, Entry{name, notNil(value), revision}, notNil(value))
@@ -193,7 +209,7 @@ func (r *Register[Tx]) Delete(ctx context.Context, name string, revision int64) 
 func (r *Register[Tx]) DeleteTx(ctx context.Context, tx Tx, name string, revision int64) (out Entry, err error) {
 	ctx, span := r.work.StartSpan(ctx, "register.delete_tx")
 	defer func() { span.End(err, work.Outcome) }()
-	if err := checkName(name); err != nil {
+	if err := r.checkName(name); err != nil {
 		return Entry{}, err
 	}
 	return r.change(ctx, tx, r.remove, Entry{Name: name, Revision: revision})
@@ -206,7 +222,7 @@ func (r *Register[Tx]) change(ctx context.Context, tx Tx, stmt core.Stmt, e Entr
 		return Entry{}, invalid("revision", fmt.Sprintf("%d was never read: give the revision that Get returned, or use Create for a name without a value", e.Revision))
 	}
 	return r.join(ctx, tx, func(q core.Querier) (Entry, error) {
-		done, err := stmt.Exec(ctx, q, append([]any{[]byte(e.Name), e.Revision}, args...)...)
+		done, err := stmt.Exec(ctx, q, r.args(e.Name, append([]any{e.Revision}, args...)...)...)
 		if err != nil {
 			return Entry{}, &WriteError{e.Name, err}
 		}
@@ -247,7 +263,7 @@ func (r *Register[Tx]) entry(ctx context.Context, q core.Querier, stmt core.Stmt
 func (r *Register[Tx]) scan(ctx context.Context, q core.Querier, stmt core.Stmt, name string, args ...any) (e Entry, found bool, err error) {
 	e.Name = name
 	deleted := 0
-	found, err = stmt.QueryRow(ctx, q, []any{&e.Revision, &deleted, &e.Value}, append([]any{[]byte(name)}, args...)...)
+	found, err = stmt.QueryRow(ctx, q, []any{&e.Revision, &deleted, &e.Value}, r.args(name, args...)...)
 	switch {
 	case err != nil:
 		return Entry{}, false, err
@@ -269,15 +285,15 @@ func notNil(value []byte) []byte {
 	return value
 }
 
-func checkName(name string) error {
+func (r *Register[Tx]) checkName(name string) error {
 	if name == "" || len(name) > MaxName {
 		return invalid("name", fmt.Sprintf("has %d bytes: use 1 to %d", len(name), MaxName))
 	}
-	return nil
+	return core.CheckName("owner", r.owner, true)
 }
 
-func checkEntry(name string, value []byte) error {
-	if err := checkName(name); err != nil {
+func (r *Register[Tx]) checkEntry(name string, value []byte) error {
+	if err := r.checkName(name); err != nil {
 		return err
 	}
 	if len(value) > MaxValue {

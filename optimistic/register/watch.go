@@ -56,7 +56,10 @@ func (r *Register[Tx]) Watch(ctx context.Context, name string, opts ...WatchOpti
 	return func(yield func(Entry, error) bool) {
 		o, err := options.One(opts)
 		if err == nil {
-			err = o.check(name)
+			err = o.check()
+		}
+		if err == nil {
+			err = r.checkName(name)
 		}
 		if err != nil {
 			yield(Entry{}, err)
@@ -92,7 +95,7 @@ func (r *Register[Tx]) watch(ctx context.Context, name string, o WatchOptions, y
 	}
 }
 
-func (o *WatchOptions) check(name string) error {
+func (o *WatchOptions) check() error {
 	if o.Interval == 0 {
 		o.Interval = DefaultWatchInterval
 	}
@@ -102,7 +105,7 @@ func (o *WatchOptions) check(name string) error {
 	case o.Interval < MinWatchInterval || o.Interval > MaxWatchInterval:
 		return invalid("WatchOptions.Interval", fmt.Sprintf("%v is not between %v and %v", o.Interval, MinWatchInterval, MaxWatchInterval))
 	}
-	return checkName(name)
+	return nil
 }
 
 // sleep waits for d, plus or minus a tenth.

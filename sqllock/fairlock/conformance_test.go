@@ -16,8 +16,7 @@ import (
 func TestTickets(t *testing.T) {
 	t.Parallel()
 	conformance.Handles(t, conformance.Suite{
-		SQL:  func(t *testing.T, _ conformance.Handle[*sql.Tx]) { fairlocks.Suite(t, conformance.Pooled()) },
-		SQLX: fairlocks.Suite[*sqlx.Tx], Pgx: fairlocks.Suite[pgx.Tx],
+		SQL: fairlocks.Suite[*sql.Tx], SQLX: fairlocks.Suite[*sqlx.Tx], Pgx: fairlocks.Suite[pgx.Tx],
 	})
 }
 
@@ -30,7 +29,7 @@ func TestTicketsSerializable(t *testing.T) {
 		"tx_isolation=%27SERIALIZABLE%27":            dbtest.MariaDB,
 		"default_transaction_isolation=serializable": dbtest.Postgres,
 	} {
-		fairlocks.Contended(t, conformance.With(conformance.Pooled(), param, engine))
+		fairlocks.Contended(t, conformance.With(conformance.SQL(), param, engine))
 	}
 }
 
@@ -41,7 +40,7 @@ func TestTicketsRepeatableRead(t *testing.T) {
 
 func TestTicketsFoundRows(t *testing.T) {
 	t.Parallel()
-	fairlocks.Contended(t, conformance.With(conformance.Pooled(), "interpolateParams=true&clientFoundRows=true", dbtest.MySQL, dbtest.MariaDB))
+	fairlocks.Contended(t, conformance.With(conformance.SQL(), "interpolateParams=true&clientFoundRows=true", dbtest.MySQL, dbtest.MariaDB))
 }
 
 func TestTicketsPoolOfOne(t *testing.T) {

@@ -20,8 +20,8 @@ type Locker[Tx any] struct {
 	tickets *tickets
 }
 
-// New returns the fair locks of a Locker. The Locker renews their leases and ends them when it
-// is closed. New does not access the database.
+// New returns the fair locks of a Locker, and so of its owner: see [sqllock.Locker.For]. The Locker
+// renews their leases and ends them when it is closed. New does not access the database.
 func New[Tx any](locks *sqllock.Locker[Tx]) *Locker[Tx] {
 	k := locks.Keeper()
 	return &Locker[Tx]{locks, keeper.Of(k, func() *tickets { return newTickets(k) })}
@@ -37,15 +37,15 @@ func New[Tx any](locks *sqllock.Locker[Tx]) *Locker[Tx] {
 // Errors: those of [sqllock.Locker.Acquire]; [ErrNested] when ctx derives from the context of a
 // held lease on the same lock; [holdfast.ErrUnknown] when the answer to the commit was lost,
 // and then the ticket is returned in the background; [holdfast.ErrInvalid] for
-// AcquireOptions.Owner, because fair locks are not re-entrant.
+// AcquireOptions.Reentry, because fair locks are not re-entrant.
 func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...sqllock.AcquireOptions) (*sqllock.Lease, error) {
-	return l.acquire(ctx, exclusive(key, false), opts)
+	return l.acquire(ctx, l.exclusive(key, false), opts)
 }
 
 // AcquireShared waits until ctx ends for the shared lock on key, which at most [MaxPermits]
 // leases share. Otherwise it works like Acquire.
 func (l *Locker[Tx]) AcquireShared(ctx context.Context, key string, opts ...sqllock.AcquireOptions) (*sqllock.Lease, error) {
-	return l.acquire(ctx, shared(key, false), opts)
+	return l.acquire(ctx, l.shared(key, false), opts)
 }
 
 // TryAcquire tries once to acquire the exclusive lock on key. It does not overtake waiting
@@ -54,35 +54,35 @@ func (l *Locker[Tx]) AcquireShared(ctx context.Context, key string, opts ...sqll
 // Errors: [sqllock.ErrHeld] as a *[sqllock.HeldError] with the holder of the first ticket, and
 // the errors of Acquire.
 func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...sqllock.AcquireOptions) (*sqllock.Lease, error) {
-	return l.acquire(ctx, exclusive(key, true), opts)
+	return l.acquire(ctx, l.exclusive(key, true), opts)
 }
 
 // TryAcquireShared is TryAcquire for the shared lock.
 func (l *Locker[Tx]) TryAcquireShared(ctx context.Context, key string, opts ...sqllock.AcquireOptions) (*sqllock.Lease, error) {
-	return l.acquire(ctx, shared(key, true), opts)
+	return l.acquire(ctx, l.shared(key, true), opts)
 }
 
 // Do is [sqllock.Locker.Do] with [Locker.Acquire].
 func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(lease *sqllock.Lease) error, opts ...sqllock.AcquireOptions) error {
-	return l.do(ctx, "fair.do", trace.LockFair, exclusive(key, false), fn, opts)
+	return l.do(ctx, "fair.do", trace.LockFair, l.exclusive(key, false), fn, opts)
 }
 
 // DoShared is [sqllock.Locker.Do] with [Locker.AcquireShared].
 func (l *Locker[Tx]) DoShared(ctx context.Context, key string, fn func(lease *sqllock.Lease) error, opts ...sqllock.AcquireOptions) error {
-	return l.do(ctx, "shared.do", trace.LockShared, shared(key, false), fn, opts)
+	return l.do(ctx, "shared.do", trace.LockShared, l.shared(key, false), fn, opts)
 }
 
 // Term is [sqllock.Locker.Term] for a fair lock.
 func (l *Locker[Tx]) Term(key string, token int64) sqllock.Term {
-	return sqllock.Term(l.tickets.k.TermOf(lockname.Fair, key, token))
+	return sqllock.Term(l.tickets.k.TermOf(lockname.Fair, l.locks.Owner(), key, token))
 }
 
-func exclusive(key string, now bool) ask {
-	return ask{kind: lockname.Fair, key: key, units: MaxPermits, capacity: MaxPermits, now: now}
+func (l *Locker[Tx]) exclusive(key string, now bool) ask {
+	return ask{kind: lockname.Fair, owner: l.locks.Owner(), key: key, units: MaxPermits, capacity: MaxPermits, now: now}
 }
 
-func shared(key string, now bool) ask {
-	return ask{kind: lockname.Fair, key: key, units: 1, capacity: MaxPermits, now: now}
+func (l *Locker[Tx]) shared(key string, now bool) ask {
+	return ask{kind: lockname.Fair, owner: l.locks.Owner(), key: key, units: 1, capacity: MaxPermits, now: now}
 }
 
 func (l *Locker[Tx]) acquire(ctx context.Context, a ask, opts []sqllock.AcquireOptions) (*sqllock.Lease, error) {
@@ -104,8 +104,8 @@ func (l *Locker[Tx]) settings(ctx context.Context, opts []sqllock.AcquireOptions
 	if err != nil {
 		return keeper.Settings{}, err
 	}
-	if o.Owner != nil {
-		return keeper.Settings{}, keeper.Invalid("AcquireOptions.Owner", "fair locks and semaphores are not re-entrant")
+	if o.Reentry != nil {
+		return keeper.Settings{}, keeper.Invalid("AcquireOptions.Reentry", "fair locks and semaphores are not re-entrant")
 	}
 	s, err := l.tickets.k.Options.Settings(o.TTL, o.NoRenewal)
 	s.Values = ctx

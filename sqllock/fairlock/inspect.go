@@ -5,12 +5,14 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
@@ -20,7 +22,7 @@ const listPage = 500
 
 // Queue is the queue of a fair lock or of a semaphore, as the database shows it.
 type Queue struct {
-	Key string
+	Owner, Key string
 	// Permits is the capacity of a semaphore, 0 for a fair lock.
 	Permits int
 	// Tickets are in the order of the queue: first the held ones, then the waiting ones.
@@ -69,14 +71,14 @@ type Ticket struct {
 //
 // Errors: [holdfast.ErrInvalid], the driver's.
 func (l *Locker[Tx]) Queue(ctx context.Context, key string) (Queue, error) {
-	return l.tickets.readAll(ctx, lockname.Fair, key)
+	return l.tickets.readAll(ctx, lockname.Fair, l.locks.Owner(), key)
 }
 
-// Queues iterates over the queues of fair locks that have tickets and whose keys begin with
-// prefix, in the order of the keys' bytes. It reads 500 tickets at a time and is no snapshot.
-// It ends at the first error.
-func (l *Locker[Tx]) Queues(ctx context.Context, prefix string) iter.Seq2[Queue, error] {
-	return l.tickets.store.queues(ctx, lockname.Fair, prefix)
+// Queues iterates over the queues of fair locks that have tickets, in the order of the keys' bytes.
+// It reads 500 tickets at a time and is no snapshot. It ends at the first error.
+// ListOptions.Free is not used.
+func (l *Locker[Tx]) Queues(ctx context.Context, opts ...sqllock.ListOptions) iter.Seq2[Queue, error] {
+	return l.tickets.store.queues(ctx, lockname.Fair, l.locks.Owner(), opts)
 }
 
 // ForceRelease deletes the ticket with a token, held or not. It records the Holder of this
@@ -85,50 +87,71 @@ func (l *Locker[Tx]) Queues(ctx context.Context, prefix string) iter.Seq2[Queue,
 //
 // Errors: those of [sqllock.Locker.ForceRelease].
 func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, reason string) (bool, error) {
-	return l.tickets.forceRelease(ctx, lockname.Fair, key, token, reason)
+	return l.tickets.forceRelease(ctx, lockname.Fair, l.locks.Owner(), key, token, reason)
 }
 
 // Queue reads the semaphore's queue.
 //
 // Errors: the driver's.
 func (s *Semaphore[Tx]) Queue(ctx context.Context) (Queue, error) {
-	return s.l.tickets.readAll(ctx, lockname.Semaphore, s.key)
+	return s.l.tickets.readAll(ctx, lockname.Semaphore, s.l.locks.Owner(), s.key)
 }
 
 // ForceRelease is [Locker.ForceRelease] for the semaphore.
 func (s *Semaphore[Tx]) ForceRelease(ctx context.Context, token int64, reason string) (bool, error) {
-	return s.l.tickets.forceRelease(ctx, lockname.Semaphore, s.key, token, reason)
+	return s.l.tickets.forceRelease(ctx, lockname.Semaphore, s.l.locks.Owner(), s.key, token, reason)
 }
 
 // Semaphores is [Locker.Queues] for semaphores.
-func (l *Locker[Tx]) Semaphores(ctx context.Context, prefix string) iter.Seq2[Queue, error] {
-	return l.tickets.store.queues(ctx, lockname.Semaphore, prefix)
+func (l *Locker[Tx]) Semaphores(ctx context.Context, opts ...sqllock.ListOptions) iter.Seq2[Queue, error] {
+	return l.tickets.store.queues(ctx, lockname.Semaphore, l.locks.Owner(), opts)
 }
 
-func (s *tickets) readAll(ctx context.Context, k lockname.Kind, key string) (Queue, error) {
-	name, err := lockname.Of(k, key)
+func (s *tickets) readAll(ctx context.Context, k lockname.Kind, owner, key string) (Queue, error) {
+	name, err := lockname.Of(k, owner, key)
 	if err != nil {
 		return Queue{}, err
 	}
-	queue := Queue{Key: key}
-	return queue, s.store.eachTicket(ctx, dialect.QueueOfTickets, func(i info) { queue.add(i) }, name)
+	queue := Queue{Owner: owner, Key: key}
+	return queue, s.store.eachTicket(ctx, dialect.QueueOfTickets, func(i info) { queue.add(i) }, name.Args()...)
 }
 
-func (s *store) queues(ctx context.Context, k lockname.Kind, prefix string) iter.Seq2[Queue, error] {
+// begin returns the ticket after which a list begins.
+func begin(k lockname.Kind, owner string, o sqllock.ListOptions) info {
+	at := info{owner: owner, name: []byte{}}
+	if o.EveryOwner {
+		at.owner = o.AfterOwner
+	}
+	if o.AfterKey != "" {
+		at.name, at.Token = append([]byte{byte(k)}, o.AfterKey...), math.MaxInt64
+	}
+	return at
+}
+
+func (s *store) queues(ctx context.Context, k lockname.Kind, owner string, opts []sqllock.ListOptions) iter.Seq2[Queue, error] {
 	return func(yield func(Queue, error) bool) {
-		from := append([]byte{byte(k)}, prefix...)
-		before, token, queue := keeper.Behind(from), int64(0), Queue{}
+		o, err := options.One(opts)
+		at := begin(k, owner, o)
+		if err == nil {
+			err = core.CheckName("owner", at.owner, true)
+		}
+		if err != nil {
+			yield(Queue{}, err)
+			return
+		}
+		from := append([]byte{byte(k)}, o.Prefix...)
+		var queue Queue
 		for {
 			n, stopped := 0, false
-			err := s.eachTicket(ctx, dialect.ListTickets, func(i info) {
+			err := s.eachTicket(ctx, s.Dialect.ListTickets(o.EveryOwner), func(i info) {
 				n++
-				if key := string(i.name[1:]); key != queue.Key {
+				if key := string(i.name[1:]); key != queue.Key || i.owner != queue.Owner {
 					stopped = stopped || len(queue.Tickets) > 0 && !yield(queue, nil)
-					queue = Queue{Key: key}
+					queue = Queue{Owner: i.owner, Key: key}
 				}
 				queue.add(i)
-				from, token = i.name, i.Token
-			}, from, token, before, listPage)
+				at = i
+			}, at.owner, at.name, at.Token, from, keeper.Behind(from), listPage)
 			switch {
 			case stopped:
 				return
@@ -145,10 +168,10 @@ func (s *store) queues(ctx context.Context, k lockname.Kind, prefix string) iter
 	}
 }
 
-func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, key string, token int64, reason string) (had bool, err error) {
+func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, owner, key string, token int64, reason string) (had bool, err error) {
 	ctx, op := s.k.StartSpan(ctx, ask{kind: k, units: MaxPermits}.lock(), "force_release")
 	defer func() { op.End(err, keeper.Outcome) }()
-	name, err := lockname.Of(k, key)
+	name, err := lockname.Of(k, owner, key)
 	if err != nil {
 		return false, err
 	}
@@ -166,15 +189,15 @@ func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, key string,
 
 // forceRelease deletes the ticket first and records that afterwards: the delete may wait for a
 // guarded transaction, and the key's row must not be locked during that wait.
-func (s *store) forceRelease(ctx context.Context, name []byte, token int64, reason string) (had bool, err error) {
+func (s *store) forceRelease(ctx context.Context, name lockname.Name, token int64, reason string) (had bool, err error) {
 	err = s.Again(ctx, func() error {
 		return s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout},
 			func(ctx context.Context, q core.Querier) error {
-				r, err := s.Compile("force", dialect.ForceTicket).Exec(ctx, q, name, token)
+				r, err := s.Compile("force", dialect.ForceTicket).Exec(ctx, q, name.Args(token)...)
 				if had = err == nil && r.Affected > 0; !had {
 					return err
 				}
-				_, err = s.Compile("forced", dialect.ForcedTicket).Exec(ctx, q, name, s.Holder, reason)
+				_, err = s.Compile("forced", dialect.ForcedTicket).Exec(ctx, q, name.Args(s.Holder, reason)...)
 				return err
 			})
 	})
@@ -184,6 +207,7 @@ func (s *store) forceRelease(ctx context.Context, name []byte, token int64, reas
 // info is a row of a queue. The row of a queue without tickets has no token.
 type info struct {
 	Ticket
+	owner    string
 	name     []byte
 	capacity int
 	forced   sqllock.Forced
@@ -225,7 +249,7 @@ func (s *store) eachTicket(ctx context.Context, text string, f func(info), args 
 func scanInfo(row core.Row) (i info, err error) {
 	var left, since int64
 	var forced *int64
-	err = row.Scan(&i.name, &i.Token, &i.Permits, &i.capacity, &i.Holder, &since, &left, &forced, &i.forced.By, &i.forced.Reason)
+	err = row.Scan(&i.owner, &i.name, &i.Token, &i.Permits, &i.capacity, &i.Holder, &since, &left, &forced, &i.forced.By, &i.forced.Reason)
 	i.Since, i.Remaining = time.UnixMicro(since).UTC(), keeper.Micros(left)
 	if forced != nil {
 		i.forced.At = time.UnixMicro(*forced).UTC()

@@ -5,7 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
@@ -33,8 +34,8 @@ func (q *queue) first() []*ticket {
 }
 
 // pollNow reads a key's queue at once; Mu is held.
-func (s *tickets) pollNow(name []byte) {
-	q := s.queues[string(name)]
+func (s *tickets) pollNow(name lockname.Name) {
+	q := s.queues[name]
 	if q == nil || len(q.waiting) == 0 {
 		return
 	}
@@ -52,7 +53,7 @@ func (s *tickets) pollIn(q *queue, d time.Duration) {
 
 // poll reads the tickets that may be granted next, with one statement for many of them.
 func (s *tickets) poll(ctx context.Context, due []*queue) {
-	ctx, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.CleanupBound())
 	defer cancel()
 	s.k.Mu.Lock()
 	var batch []*keeper.Lease
@@ -63,18 +64,8 @@ func (s *tickets) poll(ctx context.Context, due []*queue) {
 		}
 	}
 	s.k.Mu.Unlock()
-	for part := range slices.Chunk(batch, pollBatch) {
-		sent := time.Now()
-		standings, err := s.store.standings(ctx, part)
-		s.k.Mu.Lock()
-		if err == nil {
-			for _, l := range part {
-				if c := s.byLease[l]; c != nil {
-					s.judge(c, standings[l.Owner], sent)
-				}
-			}
-		}
-		s.k.Mu.Unlock()
+	for _, part := range lockname.ByOwner(batch, func(l *keeper.Lease) lockname.Name { return l.Name }) {
+		s.read(ctx, part)
 	}
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
@@ -86,6 +77,23 @@ func (s *tickets) poll(ctx context.Context, due []*queue) {
 			s.pollIn(q, max(q.pause, min(maxPoll, time.Duration(q.ahead)*perTicket)))
 			q.pause = min(max(2*q.pause, minPoll), maxPoll)
 		}
+	}
+}
+
+// read reads the tickets of one owner, and judges them.
+func (s *tickets) read(ctx context.Context, leases []*keeper.Lease) {
+	for part := range slices.Chunk(leases, pollBatch) {
+		sent := time.Now()
+		standings, err := s.store.standings(ctx, part)
+		s.k.Mu.Lock()
+		if err == nil {
+			for _, l := range part {
+				if c := s.byLease[l]; c != nil {
+					s.judge(c, standings[l.ID], sent)
+				}
+			}
+		}
+		s.k.Mu.Unlock()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // queue holds this process's tickets for one key.
 type queue struct {
-	name     []byte
+	name     lockname.Name
 	entering []*ticket // not in the table yet
 	waiting  []*ticket // in the table, in the order of the queue
 
@@ -36,10 +37,10 @@ type queue struct {
 
 // enqueue adds a call to the tickets that will enter the queue. Mu is held.
 func (s *tickets) enqueue(c *ticket) {
-	q := s.queues[string(c.name)]
+	q := s.queues[c.name]
 	if q == nil {
 		q = &queue{name: c.name}
-		s.queues[string(c.name)] = q
+		s.queues[c.name] = q
 	}
 	c.queue = q
 	q.entering = append(q.entering, c)
@@ -58,7 +59,7 @@ func (s *tickets) serve(q *queue) {
 // drop forgets a queue without tickets; Mu is held.
 func (s *tickets) drop(q *queue) {
 	if len(q.entering)+len(q.waiting) == 0 && !q.serving {
-		delete(s.queues, string(q.name))
+		delete(s.queues, q.name)
 		s.polls.Drop(q)
 	}
 }
@@ -85,7 +86,7 @@ func (s *tickets) write(q *queue) {
 		}
 		s.k.Mu.Unlock()
 
-		ctx, cancel := context.WithTimeout(s.k.Ctx, holdfast.CleanupTimeout)
+		ctx, cancel := context.WithTimeout(s.k.Ctx, core.CleanupBound())
 		switch {
 		case len(ready) > 0:
 			s.confirm(ctx, q, ready)
@@ -107,7 +108,7 @@ func (s *tickets) write(q *queue) {
 func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again bool) {
 	entries := make([]entry, len(batch))
 	for i, c := range batch {
-		entries[i] = entry{Attempt: keeper.Attempt{Name: q.name, Owner: keeper.NewOwnerID(), TTL: c.TTL}, units: c.units, capacity: c.capacity, now: c.now}
+		entries[i] = entry{Attempt: keeper.Attempt{Name: q.name, ID: keeper.NewAttemptID(), TTL: c.TTL}, units: c.units, capacity: c.capacity, now: c.now}
 	}
 	sent := time.Now()
 	err := s.store.enter(ctx, q.name, entries)
@@ -167,7 +168,7 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 // place creates the lease of a ticket that is in the table. Mu is held. A waiting ticket has no
 // trust window, so only a failed renewal ends it here.
 func (s *tickets) place(c *ticket, e entry, sent time.Time) {
-	c.lease = s.k.NewLease(s, s.k.TermOf(c.kind, c.key, e.Token), c.lock(), e.Attempt, c.Settings, sent)
+	c.lease = s.k.NewLease(s, e.Token, c.lock(), e.Attempt, c.Settings, sent)
 	s.byLease[c.lease] = c
 	s.k.KeepWaiting(c.lease, sent)
 	if e.state == granted {

@@ -115,7 +115,7 @@ func TestReleaseBeforeTimer(t *testing.T) {
 				t.Errorf("%s: Do says %v, want sqllock.ErrLost", name, err)
 			}
 		}
-		again := sqllock.AcquireOptions{Owner: sqllock.NewOwner()}
+		again := sqllock.AcquireOptions{Reentry: sqllock.NewReentry()}
 		for range 2 {
 			if _, err := l.Acquire(t.Context(), "again", again); err != nil {
 				t.Fatal(err)

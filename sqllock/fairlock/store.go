@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
@@ -55,14 +56,14 @@ var (
 
 // enter lets tickets of one key enter its queue, in one transaction. It refuses tickets with
 // another capacity, and tickets of calls that do not wait but would have to.
-func (s *store) enter(ctx context.Context, name []byte, batch []entry) error {
+func (s *store) enter(ctx context.Context, name lockname.Name, batch []entry) error {
 	for {
 		err := s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout, FirstSets: true},
 			func(ctx context.Context, q core.Querier) error { return s.enterOn(ctx, q, name, batch) })
 		switch {
 		case errors.Is(err, errNoAnchor):
 			err := s.Retry(ctx, func(q core.Querier) error {
-				_, err := s.anchor.Exec(ctx, q, name)
+				_, err := s.anchor.Exec(ctx, q, name.Args()...)
 				return err
 			})
 			if err != nil {
@@ -80,8 +81,8 @@ func (s *store) enter(ctx context.Context, name []byte, batch []entry) error {
 	}
 }
 
-func (s *store) enterOn(ctx context.Context, q core.Querier, name []byte, batch []entry) error {
-	last, err := s.sql.Draw.Run(ctx, q, name, len(batch))
+func (s *store) enterOn(ctx context.Context, q core.Querier, name lockname.Name, batch []entry) error {
+	last, err := s.sql.Draw.Run(ctx, q, name.Args(len(batch))...)
 	switch {
 	case err != nil:
 		return err
@@ -96,7 +97,7 @@ func (s *store) enterOn(ctx context.Context, q core.Querier, name []byte, batch 
 		if e.now {
 			now = 1
 		}
-		n, err := s.sql.Enter.Run(ctx, q, name, e.Token, e.Owner[:], e.units, e.capacity, s.Holder, e.TTL.Microseconds(), now)
+		n, err := s.sql.Enter.Run(ctx, q, name.Args(e.Token, e.ID[:], e.units, e.capacity, s.Holder, e.TTL.Microseconds(), now)...)
 		if err != nil {
 			return err
 		}
@@ -112,22 +113,22 @@ func (s *store) enterOn(ctx context.Context, q core.Querier, name []byte, batch 
 // release deletes a ticket.
 func (s *store) release(ctx context.Context, a keeper.Attempt) (f keeper.Freed, err error) {
 	err = s.Retry(ctx, s.Ambiguous(&f.Ambiguous, func(q core.Querier) error {
-		r, err := s.releaseStmt.Exec(ctx, q, a.Name, a.Token, a.Owner[:])
+		r, err := s.releaseStmt.Exec(ctx, q, a.Name.Args(a.Token, a.ID[:])...)
 		f.Was = err == nil && r.Affected > 0
 		return err
 	}))
 	return f, err
 }
 
-// releaseAll deletes tickets, and reports whether all of them existed.
+// releaseAll deletes tickets of one owner, and reports whether all of them existed.
 func (s *store) releaseAll(ctx context.Context, batch []keeper.Abandoned) (all bool, err error) {
-	names, owners := make([]any, len(batch)), make([]any, len(batch))
+	names, attempts := make([]any, len(batch)), make([]any, len(batch))
 	for i, f := range batch {
-		names[i], owners[i] = []byte(f.Name), f.Owner[:]
+		names[i], attempts[i] = f.Name.Row(), f.ID[:]
 	}
-	names, owners = core.Pad(names), core.Pad(owners)
+	names, attempts = core.Pad(names), core.Pad(attempts)
 	stmt := s.List("leave", s.Dialect.Tickets.Leave, 1, len(names))
-	args := slices.Concat(names, owners)
+	args := slices.Concat([]any{batch[0].Name.Owner}, names, attempts)
 	return all, s.OnMany(ctx, func(q core.Querier) error {
 		r, err := stmt.Exec(ctx, q, args...)
 		all = r.Affected == int64(len(batch))
@@ -138,7 +139,7 @@ func (s *store) releaseAll(ctx context.Context, batch []keeper.Abandoned) (all b
 // confirm records that a ticket is granted, and renews its TTL.
 func (s *store) confirm(ctx context.Context, a keeper.Attempt) (ok bool, err error) {
 	err = s.Retry(ctx, func(q core.Querier) error {
-		r, err := s.confirmStmt.Exec(ctx, q, a.Name, a.Token, a.Owner[:], a.TTL.Microseconds())
+		r, err := s.confirmStmt.Exec(ctx, q, a.Name.Args(a.Token, a.ID[:], a.TTL.Microseconds())...)
 		ok = err == nil && r.Affected > 0
 		return err
 	})
@@ -160,11 +161,11 @@ func (v view) onlyExpired(a ask) bool {
 	return v.living+int64(a.units) <= int64(a.capacity) && v.all+int64(a.units) > int64(a.capacity)
 }
 
-func (s *store) readQueue(ctx context.Context, name []byte) (v view, err error) {
+func (s *store) readQueue(ctx context.Context, name lockname.Name) (v view, err error) {
 	err = s.OnConn(ctx, func(q core.Querier) error {
 		var left int64
 		v = view{}
-		_, err := s.readStmt.QueryRow(ctx, q, []any{&v.Holder, &v.Token, &v.capacity, &left, &v.all, &v.living}, name)
+		_, err := s.readStmt.QueryRow(ctx, q, []any{&v.Holder, &v.Token, &v.capacity, &left, &v.all, &v.living}, name.Args()...)
 		v.Left = keeper.Micros(left)
 		return err
 	})
@@ -173,33 +174,34 @@ func (s *store) readQueue(ctx context.Context, name []byte) (v view, err error) 
 
 // standing describes what is ahead of a ticket in its queue.
 type standing struct {
-	owner         []byte
+	attempt       []byte
 	left          time.Duration // until it expires
 	confirmed     bool
 	units, living int64
 	ahead         int64
 }
 
-// standings reads what is ahead of the tickets. Tickets that no longer exist are missing in the
-// result.
-func (s *store) standings(ctx context.Context, batch []*keeper.Lease) (map[keeper.OwnerID]standing, error) {
-	owners := make([]any, 0, len(batch))
+// standings reads what is ahead of the tickets of one owner. Tickets that no longer exist are missing
+// in the result.
+func (s *store) standings(ctx context.Context, batch []*keeper.Lease) (map[keeper.AttemptID]standing, error) {
+	attempts := make([]any, 0, len(batch))
 	for _, l := range batch {
-		owners = append(owners, l.Owner[:])
+		attempts = append(attempts, l.ID[:])
 	}
-	owners = core.Pad(owners)
-	stmt := s.List("places", strings.ReplaceAll(s.Dialect.Tickets.Places, "{owners}", "{names}"), 1, len(owners))
-	var found map[keeper.OwnerID]standing
+	attempts = core.Pad(attempts)
+	args := append([]any{batch[0].Name.Owner}, attempts...)
+	stmt := s.List("places", strings.ReplaceAll(s.Dialect.Tickets.Places, "{attempts}", "{names}"), 1, len(attempts))
+	var found map[keeper.AttemptID]standing
 	err := s.OnConn(ctx, func(q core.Querier) error {
-		rows, err := stmt.Query(ctx, q, owners...)
+		rows, err := stmt.Query(ctx, q, args...)
 		if err != nil {
 			return err
 		}
 		list, err := core.Collect(rows, scanStanding)
-		found = make(map[keeper.OwnerID]standing, len(list))
+		found = make(map[keeper.AttemptID]standing, len(list))
 		for _, p := range list {
-			if len(p.owner) == len(keeper.OwnerID{}) {
-				found[keeper.OwnerID(p.owner)] = p
+			if len(p.attempt) == len(keeper.AttemptID{}) {
+				found[keeper.AttemptID(p.attempt)] = p
 			}
 		}
 		return err
@@ -209,17 +211,17 @@ func (s *store) standings(ctx context.Context, batch []*keeper.Lease) (map[keepe
 
 func scanStanding(row core.Row) (p standing, err error) {
 	var left, confirmed int64
-	err = row.Scan(&p.owner, &left, &confirmed, &p.units, &p.living, &p.ahead)
+	err = row.Scan(&p.attempt, &left, &confirmed, &p.units, &p.living, &p.ahead)
 	p.left, p.confirmed = keeper.Micros(left), confirmed == 1
 	return p, err
 }
 
 // clearExpired deletes the expired tickets of a key, except those whose rows are locked, and
 // returns how many it deleted.
-func (s *store) clearExpired(ctx context.Context, name []byte) (n int64, err error) {
+func (s *store) clearExpired(ctx context.Context, name lockname.Name) (n int64, err error) {
 	var tokens []int64
 	err = s.OnConn(ctx, func(q core.Querier) error {
-		rows, err := s.expired.Query(ctx, q, name)
+		rows, err := s.expired.Query(ctx, q, name.Args()...)
 		if err != nil {
 			return err
 		}
@@ -229,11 +231,11 @@ func (s *store) clearExpired(ctx context.Context, name []byte) (n int64, err err
 	if err != nil || len(tokens) == 0 {
 		return 0, err
 	}
-	args := []any{name}
+	args := name.Args()
 	for _, token := range core.Pad(tokens) {
 		args = append(args, token)
 	}
-	stmt := s.List("clear", strings.ReplaceAll(s.Dialect.Tickets.Clear, "{tokens}", "{names}"), 2, len(args)-1)
+	stmt := s.List("clear", strings.ReplaceAll(s.Dialect.Tickets.Clear, "{tokens}", "{names}"), 2, len(args)-2)
 	return n, s.OnMany(ctx, func(q core.Querier) error {
 		r, err := stmt.Exec(ctx, q, args...)
 		n = r.Affected

@@ -1,13 +1,12 @@
 package fairlock
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -18,7 +17,7 @@ import (
 // ask describes what a call requests.
 type ask struct {
 	kind            lockname.Kind
-	key             string
+	owner, key      string
 	units, capacity int
 	now             bool // do not wait
 }
@@ -38,7 +37,7 @@ func (a ask) lock() string {
 type ticket struct {
 	ask
 	keeper.Settings
-	name  []byte
+	name  lockname.Name
 	outer *ticket       // the ticket whose lease's context this call runs under
 	tries int           // how often it has tried to enter the queue
 	event chan struct{} // a field below has changed
@@ -61,12 +60,12 @@ type tickets struct {
 	running sync.WaitGroup
 
 	// Under the keeper's Mu:
-	queues  map[string]*queue
+	queues  map[lockname.Name]*queue
 	byLease map[*keeper.Lease]*ticket
 }
 
 func newTickets(k *keeper.Keeper) *tickets {
-	s := &tickets{k: k, store: newStore(k.Store), queues: map[string]*queue{}, byLease: map[*keeper.Lease]*ticket{}}
+	s := &tickets{k: k, store: newStore(k.Store), queues: map[lockname.Name]*queue{}, byLease: map[*keeper.Lease]*ticket{}}
 	s.polls = schedule.New(k.Ctx, pollSlack, s.poll)
 	return s
 }
@@ -80,7 +79,7 @@ func (s *tickets) acquire(ctx context.Context, a ask, settings keeper.Settings, 
 	}
 	ctx, op := s.k.StartSpan(ctx, a.lock(), verb)
 	defer func() { op.End(err, keeper.Acquired) }()
-	name, err := lockname.Of(a.kind, a.key)
+	name, err := lockname.Of(a.kind, a.owner, a.key)
 	if err != nil {
 		return nil, err
 	}
@@ -214,8 +213,15 @@ func (s *tickets) Release(ctx context.Context, l *keeper.Lease) error {
 
 // Sweep deletes abandoned tickets.
 func (s *tickets) Sweep(ctx context.Context, due []keeper.Abandoned) {
+	for _, part := range lockname.ByOwner(due, func(a keeper.Abandoned) lockname.Name { return a.Name }) {
+		s.sweep(ctx, part)
+	}
+}
+
+// sweep deletes abandoned tickets of one owner.
+func (s *tickets) sweep(ctx context.Context, due []keeper.Abandoned) {
 	for batch := range slices.Chunk(due, pollBatch) {
-		c, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
+		c, cancel := context.WithTimeout(ctx, core.CleanupBound())
 		all, err := s.store.releaseAll(c, batch)
 		cancel()
 		for _, a := range batch { // unless all existed, some may still arrive, or are locked
@@ -225,11 +231,11 @@ func (s *tickets) Sweep(ctx context.Context, due []keeper.Abandoned) {
 }
 
 // Renew and Remaining run the statements of tickets.
-func (s *tickets) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.OwnerID]bool, error) {
+func (s *tickets) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.AttemptID]bool, error) {
 	return s.store.Renew(ctx, s.store.sql.Renew, ttl, batch)
 }
 
-func (s *tickets) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.OwnerID]time.Duration, error) {
+func (s *tickets) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.AttemptID]time.Duration, error) {
 	return s.store.Remaining(ctx, s.store.sql.Remaining, batch)
 }
 
@@ -264,12 +270,12 @@ func holding(ctx context.Context) *ticket {
 }
 
 // nested refuses a wait that cannot end before the lease of ctx ends.
-func (s *tickets) nested(ctx context.Context, a ask, name []byte) error {
+func (s *tickets) nested(ctx context.Context, a ask, name lockname.Name) error {
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
 	units := a.units
 	for c := holding(ctx); c != nil; c = c.outer {
-		if c.lease == nil || !c.lease.Live() || c.lease.Store().ID != s.store.ID || !bytes.Equal(c.name, name) {
+		if c.lease == nil || !c.lease.Live() || c.lease.Store().ID != s.store.ID || c.name != name {
 			continue
 		}
 		if units += c.units; a.kind == lockname.Fair || units > a.capacity {

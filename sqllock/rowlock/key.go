@@ -44,7 +44,7 @@ const MaxKey = lockname.MaxKey
 func (l *Locker[Tx]) LockTx(ctx context.Context, tx Tx, key string, wait Wait) (err error) {
 	ctx, op := l.startSpan(ctx, "row.lock_key")
 	defer func() { op.End(err, acquired) }()
-	name, err := lockname.Of(lockname.Row, key)
+	name, err := lockname.Of(lockname.Row, l.owner, key)
 	if err != nil {
 		return err
 	}

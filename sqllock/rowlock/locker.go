@@ -16,7 +16,15 @@ import (
 type Locker[Tx any] struct {
 	locks[Tx]
 
+	owner string
 	known *knownrows.Set
+}
+
+// For returns the locks of an owner, as [sqllock.Locker.For] does. It costs nothing.
+func (l *Locker[Tx]) For(owner string) *Locker[Tx] {
+	of := *l
+	of.owner = owner
+	return &of
 }
 
 // New opens a Locker and checks that Holdfast's tables exist.
@@ -46,5 +54,5 @@ func open[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (locks[Tx], error) {
 	}
 	a := db.Access()
 	names := strings.NewReplacer("{locks}", a.Table("locks"), "{floor}", a.Table("floor"), "{now}", a.Dialect.Now)
-	return locks[Tx]{a, &rowwait.Env{Dialect: a.Dialect, Names: names, OnConn: a.OnConn, Alive: a.Alive}}, nil
+	return locks[Tx]{a, &rowwait.Env{Dialect: a.Dialect, Names: names, OnConn: a.OnConn, Alive: a.Alive, PoolWait: rowwait.PoolWait}}, nil
 }

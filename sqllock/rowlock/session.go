@@ -43,7 +43,7 @@ type SessionLock struct {
 func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (held *SessionLock, err error) {
 	_, op := l.access.Trace.Start(ctx, trace.Call{Name: "hold.acquire", Lock: trace.LockHold, Waits: true})
 	defer func() { op.End(err, acquired) }()
-	if _, err := lockname.Of(lockname.Row, key); err != nil {
+	if _, err := lockname.Of(lockname.Row, l.owner, key); err != nil {
 		return nil, err
 	}
 	if why := l.access.Dialect.RowLocks.NoSession; why != "" {
@@ -69,7 +69,7 @@ func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (held *Ses
 			close(locked)
 			since = time.Now()
 			l.access.Trace.Emit(h.ctx, trace.Event{Name: trace.LeaseGranted, Lock: trace.LockHold})
-			defer time.AfterFunc(holdfast.CleanupTimeout, stop) // bounds the commit
+			defer time.AfterFunc(core.CleanupBound(), stop) // bounds the commit
 			return h.keep(q)
 		})
 		stop()
@@ -135,7 +135,7 @@ func (h *SessionLock) Context() context.Context { return h.ctx }
 // server did not answer.
 func (h *SessionLock) Release(ctx context.Context) error {
 	h.once.Do(func() { h.cancel(ErrReleased) })
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdfast.CleanupTimeout)
+	ctx, cancel := core.Cleanup(ctx)
 	defer cancel()
 	select {
 	case <-h.ended:

@@ -17,8 +17,8 @@ import (
 // takes it over if it has expired, and one that releases it.
 type dialect struct {
 	table        string
-	take         string // name, owner, TTL in µs
-	remove, free string // name, owner
+	take         string // name, attempt, TTL in µs
+	remove, free string // name, attempt
 	anchor, make string // name: lock a row, create it
 }
 
@@ -30,32 +30,32 @@ const (
 
 var dialects = map[string]dialect{
 	sqlengine.Postgres: {
-		table: `CREATE TABLE bare_locks (name bytea PRIMARY KEY, owner bytea, token bigint NOT NULL, expires_at bigint NOT NULL)`,
-		take: `INSERT INTO bare_locks AS l (name, owner, token, expires_at) VALUES ($1, $2, 1, ` + pgNow + ` + $3::bigint)
-ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, token = l.token + 1, expires_at = EXCLUDED.expires_at
+		table: `CREATE TABLE bare_locks (name bytea PRIMARY KEY, attempt bytea, token bigint NOT NULL, expires_at bigint NOT NULL)`,
+		take: `INSERT INTO bare_locks AS l (name, attempt, token, expires_at) VALUES ($1, $2, 1, ` + pgNow + ` + $3::bigint)
+ON CONFLICT (name) DO UPDATE SET attempt = EXCLUDED.attempt, token = l.token + 1, expires_at = EXCLUDED.expires_at
 WHERE l.expires_at <= ` + pgNow + ` RETURNING token`,
-		remove: `DELETE FROM bare_locks WHERE name = $1 AND owner = $2`,
-		free:   `UPDATE bare_locks SET owner = NULL, expires_at = 0 WHERE name = $1 AND owner = $2`,
+		remove: `DELETE FROM bare_locks WHERE name = $1 AND attempt = $2`,
+		free:   `UPDATE bare_locks SET attempt = NULL, expires_at = 0 WHERE name = $1 AND attempt = $2`,
 		anchor: `SELECT 1 FROM bare_anchors WHERE name = $1 FOR UPDATE`,
 		make:   `INSERT INTO bare_anchors (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`,
 	},
 	sqlengine.MySQL: {
-		table: `CREATE TABLE bare_locks (name VARBINARY(255) PRIMARY KEY, owner BINARY(16), token BIGINT NOT NULL, expires_at BIGINT NOT NULL) ENGINE=InnoDB`,
-		take: `INSERT INTO bare_locks (name, owner, token, expires_at) VALUES (?, ?, 1, ` + mysqlNow + ` + ?)
-ON DUPLICATE KEY UPDATE owner = IF(expires_at <= ` + mysqlNow + `, VALUES(owner), owner),
-token = IF(owner <=> VALUES(owner), token + 1, token), expires_at = IF(owner <=> VALUES(owner), VALUES(expires_at), expires_at)`,
-		remove: `DELETE FROM bare_locks WHERE name = ? AND owner = ?`,
-		free:   `UPDATE bare_locks SET owner = NULL, expires_at = 0 WHERE name = ? AND owner = ?`,
+		table: `CREATE TABLE bare_locks (name VARBINARY(255) PRIMARY KEY, attempt BINARY(16), token BIGINT NOT NULL, expires_at BIGINT NOT NULL) ENGINE=InnoDB`,
+		take: `INSERT INTO bare_locks (name, attempt, token, expires_at) VALUES (?, ?, 1, ` + mysqlNow + ` + ?)
+ON DUPLICATE KEY UPDATE attempt = IF(expires_at <= ` + mysqlNow + `, VALUES(attempt), attempt),
+token = IF(attempt <=> VALUES(attempt), token + 1, token), expires_at = IF(attempt <=> VALUES(attempt), VALUES(expires_at), expires_at)`,
+		remove: `DELETE FROM bare_locks WHERE name = ? AND attempt = ?`,
+		free:   `UPDATE bare_locks SET attempt = NULL, expires_at = 0 WHERE name = ? AND attempt = ?`,
 		anchor: `SELECT 1 FROM bare_anchors WHERE name = ? FOR UPDATE`,
 		make:   `INSERT INTO bare_anchors (name) VALUES (?) ON DUPLICATE KEY UPDATE name = name`,
 	},
 	sqlengine.SQLite: {
-		table: `CREATE TABLE bare_locks (name BLOB PRIMARY KEY, owner BLOB, token INTEGER NOT NULL, expires_at INTEGER NOT NULL)`,
-		take: `INSERT INTO bare_locks (name, owner, token, expires_at) VALUES (?, ?, 1, ` + sqliteNow + ` + ?)
-ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = token + 1, expires_at = excluded.expires_at
+		table: `CREATE TABLE bare_locks (name BLOB PRIMARY KEY, attempt BLOB, token INTEGER NOT NULL, expires_at INTEGER NOT NULL)`,
+		take: `INSERT INTO bare_locks (name, attempt, token, expires_at) VALUES (?, ?, 1, ` + sqliteNow + ` + ?)
+ON CONFLICT (name) DO UPDATE SET attempt = excluded.attempt, token = token + 1, expires_at = excluded.expires_at
 WHERE expires_at <= ` + sqliteNow + ` RETURNING token`,
-		remove: `DELETE FROM bare_locks WHERE name = ? AND owner = ?`,
-		free:   `UPDATE bare_locks SET owner = NULL, expires_at = 0 WHERE name = ? AND owner = ?`,
+		remove: `DELETE FROM bare_locks WHERE name = ? AND attempt = ?`,
+		free:   `UPDATE bare_locks SET attempt = NULL, expires_at = 0 WHERE name = ? AND attempt = ?`,
 	},
 }
 
@@ -88,15 +88,15 @@ func barePgx(keeps bool, poll Poll) func(context.Context, *World) (*Lock, error)
 	return func(_ context.Context, w *World) (*Lock, error) {
 		d, pool := dialectOf(w.Engine.Name), w.Engine.Pgx
 		give := d.give(keeps)
-		return polled(poll, func(ctx context.Context, key, o []byte) (bool, error) {
+		return polled(poll, func(ctx context.Context, key, id []byte) (bool, error) {
 			var token int64
-			err := pool.QueryRow(ctx, d.take, key, o, ttl).Scan(&token)
+			err := pool.QueryRow(ctx, d.take, key, id, ttl).Scan(&token)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return false, nil
 			}
 			return err == nil, err
-		}, func(ctx context.Context, key, o []byte) error {
-			tag, err := pool.Exec(ctx, give, key, o)
+		}, func(ctx context.Context, key, id []byte) error {
+			tag, err := pool.Exec(ctx, give, key, id)
 			return one(tag.RowsAffected(), err)
 		}), nil
 	}
@@ -126,9 +126,9 @@ func bareOn(on func(*World) *sql.DB, prepared, keeps bool, poll Poll) func(conte
 			return nil, errors.Join(err, closeTake())
 		}
 		returns := w.Engine.Name != sqlengine.MySQL && w.Engine.Name != sqlengine.MariaDB
-		l := polled(poll, func(ctx context.Context, key, o []byte) (bool, error) {
+		l := polled(poll, func(ctx context.Context, key, id []byte) (bool, error) {
 			if !returns {
-				r, err := take.exec(ctx, key, o, ttl)
+				r, err := take.exec(ctx, key, id, ttl)
 				if victim(err) {
 					return false, nil
 				}
@@ -139,15 +139,15 @@ func bareOn(on func(*World) *sql.DB, prepared, keeps bool, poll Poll) func(conte
 				return n > 0, err
 			}
 			var token int64
-			err := take.row(ctx, key, o, ttl).Scan(&token)
+			err := take.row(ctx, key, id, ttl).Scan(&token)
 			if errors.Is(err, sql.ErrNoRows) {
 				return false, nil
 			}
 			return err == nil, err
-		}, func(ctx context.Context, key, o []byte) error {
-			r, err := free.exec(ctx, key, o)
+		}, func(ctx context.Context, key, id []byte) error {
+			r, err := free.exec(ctx, key, id)
 			for victim(err) {
-				r, err = free.exec(ctx, key, o)
+				r, err = free.exec(ctx, key, id)
 			}
 			if err != nil {
 				return err

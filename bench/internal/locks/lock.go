@@ -79,18 +79,18 @@ type Competitor struct {
 	Open   func(ctx context.Context, w *World) (*Lock, error)
 }
 
-// owner identifies the holder of a lock; each attempt has a new one.
-type owner [16]byte
+// attempt identifies the holder of a lock; each attempt has a new one.
+type attempt [16]byte
 
 var (
-	ownerPart = rand.Uint64()
-	ownerLast atomic.Uint64
+	attemptPart = rand.Uint64()
+	attemptLast atomic.Uint64
 )
 
-func newOwner() (o owner) {
-	binary.LittleEndian.PutUint64(o[:8], ownerPart)
-	binary.LittleEndian.PutUint64(o[8:], ownerLast.Add(1))
-	return o
+func newAttempt() (a attempt) {
+	binary.LittleEndian.PutUint64(a[:8], attemptPart)
+	binary.LittleEndian.PutUint64(a[8:], attemptLast.Add(1))
+	return a
 }
 
 // Poll is the range of time that a loser sleeps before it tries again.
@@ -112,16 +112,16 @@ func (p Poll) sleep(ctx context.Context) error {
 }
 
 // polled waits for a lock by trying until it is granted.
-func polled(poll Poll, try func(ctx context.Context, key []byte, o []byte) (bool, error), free func(ctx context.Context, key []byte, o []byte) error) *Lock {
+func polled(poll Poll, try func(ctx context.Context, key []byte, id []byte) (bool, error), free func(ctx context.Context, key []byte, id []byte) error) *Lock {
 	return &Lock{Acquire: func(ctx context.Context, _ int, key string) (Release, error) {
-		name, o := []byte(key), newOwner()
+		name, id := []byte(key), newAttempt()
 		for {
-			granted, err := try(ctx, name, o[:])
+			granted, err := try(ctx, name, id[:])
 			if err != nil {
 				return nil, err
 			}
 			if granted {
-				return func(ctx context.Context) error { return free(ctx, name, o[:]) }, nil
+				return func(ctx context.Context) error { return free(ctx, name, id[:]) }, nil
 			}
 			if err := poll.sleep(ctx); err != nil {
 				return nil, err

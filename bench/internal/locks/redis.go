@@ -28,7 +28,7 @@ func redisClients(w *World, group string, nodes int) ([]*goredislib.Client, func
 	}
 }
 
-// redisFree deletes a lock if it still belongs to its owner.
+// redisFree deletes a lock if its holder still has it.
 var redisFree = goredislib.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`)
 
 // redisBare is SET NX, and a script that deletes the key.
@@ -36,10 +36,10 @@ func redisBare(group string, poll Poll) func(context.Context, *World) (*Lock, er
 	return func(_ context.Context, w *World) (*Lock, error) {
 		clients, closes := redisClients(w, group, 1)
 		c := clients[0]
-		l := polled(poll, func(ctx context.Context, key, o []byte) (bool, error) {
-			return c.SetNX(ctx, string(key), o, TTL).Result()
-		}, func(ctx context.Context, key, o []byte) error {
-			n, err := redisFree.Run(ctx, c, []string{string(key)}, o).Int64()
+		l := polled(poll, func(ctx context.Context, key, id []byte) (bool, error) {
+			return c.SetNX(ctx, string(key), id, TTL).Result()
+		}, func(ctx context.Context, key, id []byte) error {
+			n, err := redisFree.Run(ctx, c, []string{string(key)}, id).Int64()
 			return one(n, err)
 		})
 		l.Close = closes

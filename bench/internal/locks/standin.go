@@ -17,7 +17,7 @@ import (
 // standInTable is the schema for the stand-in of pglock.
 var standInTable = []string{
 	`CREATE SEQUENCE standin_versions`,
-	`CREATE TABLE standin_locks (name text PRIMARY KEY, version bigint NOT NULL, owner text)`,
+	`CREATE TABLE standin_locks (name text PRIMARY KEY, version bigint NOT NULL, holder text)`,
 }
 
 // standInLease is the time that a loser of the pglock stand-in sleeps: its lease. The
@@ -43,13 +43,13 @@ func likePglock(_ context.Context, w *World) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	take := func(ctx context.Context, key string, seen int64, owner string) (version, mine int64, err error) {
+	take := func(ctx context.Context, key string, seen int64, holder string) (version, mine int64, err error) {
 		if err := pool.QueryRowContext(ctx, `SELECT nextval('standin_versions')`).Scan(&mine); err != nil {
 			return 0, 0, err
 		}
-		err = pool.QueryRowContext(ctx, `INSERT INTO standin_locks AS l (name, version, owner) VALUES ($1, $2, $4)
+		err = pool.QueryRowContext(ctx, `INSERT INTO standin_locks AS l (name, version, holder) VALUES ($1, $2, $4)
 ON CONFLICT (name) DO UPDATE SET version = CASE WHEN l.version = $3 THEN $2 ELSE l.version END,
-owner = CASE WHEN l.version = $3 THEN $4 ELSE l.owner END RETURNING version`, key, mine, seen, owner).Scan(&version)
+holder = CASE WHEN l.version = $3 THEN $4 ELSE l.holder END RETURNING version`, key, mine, seen, holder).Scan(&version)
 		return version, mine, err
 	}
 	sleep := Poll{standInLease, standInLease}

@@ -104,7 +104,7 @@ func lookPgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, f
 
 // under opens a store whose calls run steps.
 func under[Tx any](ctx context.Context, db *holdfast.DB[Tx], steps func(ctx context.Context, tx Tx, order int64, key string) error) (Do, func() error, error) {
-	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench", SingleTenant: true})
+	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench", SingleOwner: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -97,7 +97,7 @@ func matches(pattern, name string) bool {
 	return pattern == name
 }
 
-// hotAgainstPeers compares owner changes a second on one hot key with every durable
+// hotAgainstPeers compares holder changes a second on one hot key with every durable
 // competitor. Advisory locks write nothing and Redis without fsync keeps nothing on disk, so
 // they are left out.
 func (r *Report) hotAgainstPeers() {
@@ -121,13 +121,13 @@ func (r *Report) hotAgainstPeers() {
 			on := fmt.Sprintf("%s, %s, %s", row.Group, row.Name, clients(t.Clients))
 			if row.Name == "Holdfast, one process" && best > 0 {
 				r.Targets = append(r.Targets, Target{
-					What: "one hot key, owner changes a second", On: on, Target: fmt.Sprintf("> %s (%s)", Number(best), name),
+					What: "one hot key, holder changes a second", On: on, Target: fmt.Sprintf("> %s (%s)", Number(best), name),
 					Bound: best, AtLeast: true, Measured: v, Met: v.Median > best,
 				})
 			}
 			if row.Name == "Holdfast, 4 processes" && zoo > 0 {
 				r.Targets = append(r.Targets, Target{
-					What: "between processes, owner changes a second", On: on, Target: fmt.Sprintf("≥ %s (ZooKeeper)", Number(zoo)),
+					What: "between processes, holder changes a second", On: on, Target: fmt.Sprintf("≥ %s (ZooKeeper)", Number(zoo)),
 					Bound: zoo, AtLeast: true, Measured: v, Met: v.Median >= zoo,
 				})
 			}

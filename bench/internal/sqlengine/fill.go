@@ -26,7 +26,7 @@ func (e *Engine) FillLocks(ctx context.Context, prefix string, n, m int, log fun
 	if name == "" {
 		name = `CONCAT(0x` + leaseByte + `, 'fill/', LPAD(n, 9, '0'))`
 	}
-	return e.fill(ctx, `INSERT INTO `+prefix+`locks (name, token, owner, holder, granted_at, expires_at) {numbers} SELECT `+
+	return e.fill(ctx, `INSERT INTO `+prefix+`locks (name, token, attempt, holder, granted_at, expires_at) {numbers} SELECT `+
 		name+`, 1000 + n, NULL, 'fill', 1, 2 FROM numbers`, n, m, log)
 }
 
@@ -48,7 +48,7 @@ func (e *Engine) FillRecords(ctx context.Context, prefix string, n, m int, due b
 		hash = fmt.Sprintf(`UNHEX(CONCAT(LPAD(HEX(CAST(n - %d AS UNSIGNED) * %d), 16, '0'), LEFT(SHA2(CONCAT('fill', n), 256), 48)))`,
 			n, uint64(math.MaxUint64)/uint64(max(1, m-n)))
 	}
-	return e.fill(ctx, `INSERT INTO `+prefix+`records (key_hash, namespace, tenant, operation, op_key, fingerprint_version, attempt, state, result, created_at, finished_at, result_expires_at, key_expires_at)
+	return e.fill(ctx, `INSERT INTO `+prefix+`records (key_hash, namespace, owner, operation, op_key, fingerprint_version, attempt, state, result, created_at, finished_at, result_expires_at, key_expires_at)
 {numbers} SELECT `+hash+`, 'fill', '', 'refund', `+key+`, 1, `+attempt+`, 2, NULL, 1, 2, NULL, `+expires+` FROM numbers`, n, m, log)
 }
 

@@ -17,7 +17,7 @@ import (
 var hotClients = []int{16, 64}
 
 var hotColumns = []result.Column{
-	{Key: "changes", Title: "owner changes a second", Spread: true},
+	{Key: "changes", Title: "holder changes a second", Spread: true},
 	{Key: "x", Title: "x its floor", Spread: true},
 	{Key: "per_second", Title: "acquisitions a second"},
 	{Key: "wait_p50", Title: "wait p50 ms"},
@@ -33,9 +33,9 @@ func Hot(ctx context.Context, p *Plan) ([]result.Table, error) {
 	for _, clients := range p.clients(hotClients) {
 		t := result.Table{
 			Workload: "hot", Title: "One hot key", Clients: clients, Columns: hotColumns,
-			Picture: result.Bars("changes", "owner changes a second"),
+			Picture: result.Bars("changes", "holder changes a second"),
 			Notes: []string{
-				"Who polls often takes its own lock back, so an acquisition is no hand-over: owner changes are counted apart. " +
+				"Who polls often takes its own lock back, so an acquisition is no hand-over: holder changes are counted apart. " +
 					"Who never got it in a slice counts as one acquisition in most ÷ least.",
 			},
 		}

@@ -81,7 +81,7 @@ func bareDelete(_ context.Context, e *sqlengine.Engine) (clearer, error) {
 	const due = ` FROM holdfast_records WHERE key_expires_at <= `
 	text := map[string]string{
 		sqlengine.Postgres: `DELETE FROM holdfast_records WHERE ctid = ANY (ARRAY(SELECT ctid` + due + `(date_part('epoch', now()) * 1000000)::bigint ORDER BY key_expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED))`,
-		sqlengine.SQLite:   `DELETE FROM holdfast_records WHERE key_hash IN (SELECT key_hash` + due + `CAST(unixepoch('subsec') * 1000000 AS INTEGER) ORDER BY key_expires_at LIMIT 1000)`,
+		sqlengine.SQLite:   `DELETE FROM holdfast_records WHERE (owner, key_hash) IN (SELECT owner, key_hash` + due + `CAST(unixepoch('subsec') * 1000000 AS INTEGER) ORDER BY key_expires_at LIMIT 1000)`,
 	}[e.Name]
 	if text == "" {
 		text = `DELETE` + due + `CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) ORDER BY key_expires_at LIMIT 1000`

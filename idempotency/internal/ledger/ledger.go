@@ -95,35 +95,35 @@ func (l *Ledger[Tx]) Explain(err error) error {
 
 // Row is the stored row of an operation.
 type Row struct {
-	State                  int
-	Fingerprint            []byte
-	FingerprintVersion     int
-	Request, Result, Owner []byte
-	Token, Left            int64
-	Step                   string
-	Mode                   int
-	Started, Finished      int
-	Restored               int
-	Reason                 string
-	ResultType             string
-	Mine                   bool
-	Until                  time.Time // end of the lease, by this process's monotonic clock
+	State                    int
+	Fingerprint              []byte
+	FingerprintVersion       int
+	Request, Result, Attempt []byte
+	Token, Left              int64
+	Step                     string
+	Mode                     int
+	Started, Finished        int
+	Restored                 int
+	Reason                   string
+	ResultType               string
+	Mine                     bool
+	Until                    time.Time // end of the lease, by this process's monotonic clock
 }
 
 // Own sets whether the row belongs to this attempt. until is computed from a time before the claim
 // was sent, so the lease ends here before it ends in the database.
-func (r *Row) Own(owner []byte, until time.Time) {
-	r.Mine = r.State == Pending && bytes.Equal(r.Owner, owner)
+func (r *Row) Own(attempt []byte, until time.Time) {
+	r.Mine = r.State == Pending && bytes.Equal(r.Attempt, attempt)
 	r.Until = until
 }
 
 // Read reads an operation. It returns nil if there is none.
-func (l *Ledger[Tx]) Read(ctx context.Context, q core.Querier, key once.Hash) (*Row, error) {
+func (l *Ledger[Tx]) Read(ctx context.Context, q core.Querier, id once.ID) (*Row, error) {
 	var r Row
 	found, err := l.SQL.Look.QueryRow(ctx, q, []any{
-		&r.State, &r.Fingerprint, &r.FingerprintVersion, &r.Request, &r.Result, &r.Owner, &r.Token, &r.Left,
+		&r.State, &r.Fingerprint, &r.FingerprintVersion, &r.Request, &r.Result, &r.Attempt, &r.Token, &r.Left,
 		&r.Step, &r.Mode, &r.Started, &r.Finished, &r.Restored, &r.Reason, &r.ResultType,
-	}, key[:])
+	}, id.Args()...)
 	if err != nil {
 		return nil, l.Explain(err)
 	}
@@ -134,8 +134,8 @@ func (l *Ledger[Tx]) Read(ctx context.Context, q core.Querier, key once.Hash) (*
 }
 
 // Find reads an operation and returns ErrNotFound if there is none.
-func (l *Ledger[Tx]) Find(ctx context.Context, q core.Querier, key once.Hash) (*Row, error) {
-	row, err := l.Read(ctx, q, key)
+func (l *Ledger[Tx]) Find(ctx context.Context, q core.Querier, id once.ID) (*Row, error) {
+	row, err := l.Read(ctx, q, id)
 	if err == nil && row == nil {
 		err = ErrNotFound
 	}
@@ -143,11 +143,11 @@ func (l *Ledger[Tx]) Find(ctx context.Context, q core.Querier, key once.Hash) (*
 }
 
 // Touch locks an operation until the transaction ends, and reads it.
-func (l *Ledger[Tx]) Touch(ctx context.Context, q core.Querier, key once.Hash) (*Row, error) {
-	if _, err := l.SQL.Touch.Exec(ctx, q, key[:]); err != nil {
+func (l *Ledger[Tx]) Touch(ctx context.Context, q core.Querier, id once.ID) (*Row, error) {
+	if _, err := l.SQL.Touch.Exec(ctx, q, id.Args()...); err != nil {
 		return nil, err
 	}
-	return l.Find(ctx, q, key)
+	return l.Find(ctx, q, id)
 }
 
 // StepRow is a recovery point.
@@ -159,9 +159,9 @@ type StepRow struct {
 }
 
 // Step reads a recovery point. It returns nil if there is none.
-func (l *Ledger[Tx]) Step(ctx context.Context, q core.Querier, key once.Hash, name string) (*StepRow, error) {
+func (l *Ledger[Tx]) Step(ctx context.Context, q core.Querier, id once.ID, name string) (*StepRow, error) {
 	var r StepRow
-	found, err := l.SQL.StepLook.QueryRow(ctx, q, []any{&r.State, &r.Token, &r.Result, &r.ResultType}, key[:], name)
+	found, err := l.SQL.StepLook.QueryRow(ctx, q, []any{&r.State, &r.Token, &r.Result, &r.ResultType}, id.Args(name)...)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -169,13 +169,13 @@ func (l *Ledger[Tx]) Step(ctx context.Context, q core.Querier, key once.Hash, na
 }
 
 // Erase erases an operation that has ended. It returns false if there was nothing to erase.
-func (l *Ledger[Tx]) Erase(ctx context.Context, q core.Querier, key []byte) (bool, error) {
-	res, err := l.SQL.Erase.Exec(ctx, q, key)
+func (l *Ledger[Tx]) Erase(ctx context.Context, q core.Querier, id once.ID) (bool, error) {
+	res, err := l.SQL.Erase.Exec(ctx, q, id.Args()...)
 	if err != nil || res.Affected != 1 {
 		return false, err
 	}
-	if _, err = l.SQL.EraseSteps.Exec(ctx, q, key); err == nil {
-		_, err = l.SQL.EraseEvents.Exec(ctx, q, key)
+	if _, err = l.SQL.EraseSteps.Exec(ctx, q, id.Args()...); err == nil {
+		_, err = l.SQL.EraseEvents.Exec(ctx, q, id.Args()...)
 	}
 	return true, err
 }
@@ -186,12 +186,12 @@ const MaxAhead = 1 << 52
 // Selection picks operations.
 type Selection struct {
 	// Records selects records of Do instead of staged operations.
-	Records                 bool
-	Namespace, Tenant, Name string
-	States                  []string
+	Records                bool
+	Namespace, Owner, Name string
+	States                 []string
 	// Least is the minimum time since an operation became due, in µs.
 	Least int64
-	After []byte
+	After once.ID
 	Limit int
 	Key   []byte
 }
@@ -203,8 +203,20 @@ func (l *Ledger[Tx]) List(ctx context.Context, q core.Querier, s Selection) (cor
 	if s.Records {
 		text = d.Staged.RecordList
 	}
-	text = strings.ReplaceAll(Tables(l.Access.Table, d.Now).Replace(text), "{states}", strings.Join(s.States, ", "))
-	return d.Compile("operators.list", text).Query(ctx, q, s.Namespace, s.Tenant, s.Name, s.Least, notNil(s.After), s.Limit, notNil(s.Key))
+	of := ""
+	if s.Owner != "" {
+		of = dialect.OfOwner
+	}
+	text = strings.NewReplacer("{states}", strings.Join(s.States, ", "), "{of}", of).Replace(Tables(l.Access.Table, d.Now).Replace(text))
+	return d.Compile("operators.list", text).Query(ctx, q, s.Namespace, s.Owner, s.Name, s.Least, s.After.Owner, s.afterHash(), s.Limit, notNil(s.Key))
+}
+
+// afterHash returns the hash to continue after, which is empty at the beginning.
+func (s *Selection) afterHash() []byte {
+	if s.After == (once.ID{}) {
+		return []byte{}
+	}
+	return s.After.Hash[:]
 }
 
 func notNil(b []byte) []byte {

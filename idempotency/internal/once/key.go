@@ -6,13 +6,47 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // Hash identifies a key within its scope.
 type Hash = [sha256.Size]byte
+
+// ID identifies the row of an operation. The owner leads every key, so it leads the arguments.
+type ID struct {
+	Owner string
+	Hash  Hash
+}
+
+// Args returns the arguments of a statement: the owner, the hash and more.
+func (id ID) Args(more ...any) []any { return append([]any{id.Owner, id.Hash[:]}, more...) }
+
+// Into returns the target to scan a hash into.
+func Into(h *Hash) any { return &hashTarget{h} }
+
+type hashTarget struct{ to *Hash }
+
+// Scan implements sql.Scanner.
+func (t *hashTarget) Scan(from any) error {
+	b, ok := from.([]byte)
+	if !ok || len(b) != len(t.to) {
+		return fmt.Errorf("a key's hash is %T of %d bytes", from, len(b))
+	}
+	copy(t.to[:], b)
+	return nil
+}
+
+// Bytes returns the id in one piece.
+func (id ID) Bytes() []byte { return append(id.Hash[:len(id.Hash):len(id.Hash)], id.Owner...) }
+
+// ParseID reads what Bytes returned.
+func ParseID(b []byte) (id ID, ok bool) {
+	n := copy(id.Hash[:], b)
+	id.Owner = string(b[n:])
+	return id, n == len(id.Hash) && core.CheckName("id", id.Owner, true) == nil
+}
 
 // HashKey hashes the parts. It writes the length of each part before it, so that
 // two different lists of parts never hash the same bytes.
@@ -36,25 +70,9 @@ func RandomID() []byte {
 	return b
 }
 
-// MaxName bounds names, in bytes.
-const MaxName = 128
-
 // Invalid returns the error for a wrong argument.
 func Invalid(field, problem string) error {
 	return &holdfast.InputError{Field: field, Problem: problem}
-}
-
-// CheckName refuses a name that a column would not store unchanged.
-func CheckName(field, name string, emptyOK bool) error {
-	switch {
-	case name == "" && !emptyOK:
-		return Invalid(field, "is missing")
-	case len(name) > MaxName:
-		return Invalid(field, fmt.Sprintf("has %d bytes, at most %d are allowed", len(name), MaxName))
-	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
-		return Invalid(field, fmt.Sprintf("%.40q is not UTF-8 without NUL bytes", name))
-	}
-	return nil
 }
 
 // Cut shortens text to fit a column of n bytes.

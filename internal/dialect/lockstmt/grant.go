@@ -2,16 +2,18 @@ package lockstmt
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // Attempt is one attempt to acquire a lock.
 type Attempt struct {
-	Name  []byte
-	Owner OwnerID
+	Name  lockname.Name
+	ID    AttemptID
 	TTL   time.Duration
 	Token int64 // the token of a ticket, which has it before it is granted
 	// Ambiguous means that the answer of a statement was lost. That statement may still grant
@@ -25,7 +27,7 @@ type Outcome int
 const (
 	// Refused: the lock was not granted. Only its row shows why.
 	Refused Outcome = iota
-	// Held: another owner has the lock. State describes it.
+	// Held: another attempt has the lock. State describes it.
 	Held
 	// Granted: the attempt has the lock, with the Token of State.
 	Granted
@@ -41,19 +43,19 @@ type Grant struct {
 
 // Run makes one attempt. holder names the process.
 func (g Grant) Run(ctx context.Context, q core.Querier, a Attempt, holder string) (outcome Outcome, s State, err error) {
-	err = bounded(ctx, q, g.bound, func() error {
-		outcome, s, err = g.run(ctx, q, a.Name, []any{a.Name, a.Owner[:], a.TTL.Microseconds(), holder})
+	err = g.bound.During(ctx, q, takeBound, func() error {
+		outcome, s, err = g.run(ctx, q, a.Name, a.Name.Args(a.ID[:], a.TTL.Microseconds(), holder))
 		return err
 	})
 	return outcome, s, err
 }
 
-// RunFrom makes one attempt to get the lock from the owner from.
-func (g Grant) RunFrom(ctx context.Context, q core.Querier, from OwnerID, a Attempt, holder string) (Outcome, State, error) {
-	return g.run(ctx, q, a.Name, []any{a.Name, a.Owner[:], a.TTL.Microseconds(), holder, from[:]})
+// RunFrom makes one attempt to get the lock from the attempt that has it, from.
+func (g Grant) RunFrom(ctx context.Context, q core.Querier, from AttemptID, a Attempt, holder string) (Outcome, State, error) {
+	return g.run(ctx, q, a.Name, a.Name.Args(a.ID[:], a.TTL.Microseconds(), holder, from[:]))
 }
 
-func (g Grant) run(ctx context.Context, q core.Querier, name []byte, args []any) (Outcome, State, error) {
+func (g Grant) run(ctx context.Context, q core.Querier, name lockname.Name, args []any) (Outcome, State, error) {
 	if g.byInsertID {
 		return g.write(ctx, q, name, args)
 	}
@@ -71,7 +73,7 @@ func (g Grant) run(ctx context.Context, q core.Querier, name []byte, args []any)
 }
 
 // write runs a statement whose insert id is the token.
-func (g Grant) write(ctx context.Context, q core.Querier, name []byte, args []any) (Outcome, State, error) {
+func (g Grant) write(ctx context.Context, q core.Querier, name lockname.Name, args []any) (Outcome, State, error) {
 	r, err := g.stmt.Exec(ctx, q, args...)
 	switch {
 	case err != nil || r.Affected != 1:
@@ -90,27 +92,27 @@ type GrantMany struct {
 	bound   dialect.Setting
 }
 
-// Run makes several attempts, and returns the tokens of those that were granted. wrote reports
-// that locks may have been granted although Run failed.
-func (g GrantMany) Run(ctx context.Context, q core.Querier, all []Attempt, holder string) (tokens map[OwnerID]int64, wrote bool, err error) {
+// Run makes several attempts for one owner, and returns the tokens of those that were granted.
+// wrote reports that locks may have been granted although Run failed.
+func (g GrantMany) Run(ctx context.Context, q core.Querier, all []Attempt, holder string) (tokens map[AttemptID]int64, wrote bool, err error) {
 	padded := core.Pad(all)
 	n := len(padded)
-	args := make([]any, 1+3*n)
-	args[0] = holder
+	args := make([]any, 2+3*n)
+	args[0], args[1] = padded[0].Name.Owner, holder
 	for i := range padded {
 		a := &padded[i]
-		args[1+i], args[1+n+i], args[1+2*n+i] = a.Name, a.Owner[:], a.TTL.Microseconds()
+		args[2+i], args[2+n+i], args[2+2*n+i] = a.Name.Row(), a.ID[:], a.TTL.Microseconds()
 	}
-	err = bounded(ctx, q, g.bound, func() (err error) {
+	err = g.bound.During(ctx, q, takeBound, func() (err error) {
 		read, from := g.stmts[n], args
 		if granted, writes := g.granted[n]; writes {
 			if _, err := g.stmts[n].Exec(ctx, q, args...); err != nil {
 				return err
 			}
 			wrote = true
-			read, from = granted, args[1:1+2*n]
+			read, from = granted, slices.Concat(args[:1], args[2:2+2*n])
 		}
-		tokens, err = byOwner(ctx, q, read, from...)
+		tokens, err = byAttempt(ctx, q, read, from...)
 		return err
 	})
 	return tokens, wrote, err
@@ -118,18 +120,3 @@ func (g GrantMany) Run(ctx context.Context, q core.Querier, all []Attempt, holde
 
 // takeBound bounds an attempt's wait for SQLite's write lock.
 const takeBound = 10 * time.Millisecond
-
-// bounded runs f, which takes a lock, with a bound on its wait.
-func bounded(ctx context.Context, q core.Querier, bound dialect.Setting, f func() error) error {
-	undo, err := bound.Change(ctx, q, takeBound)
-	if err != nil {
-		return err
-	}
-	err = f()
-	if undo.Text != "" {
-		if _, e := undo.Exec(context.WithoutCancel(ctx), q); err == nil {
-			err = e
-		}
-	}
-	return err
-}

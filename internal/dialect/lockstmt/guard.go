@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // Guard locks the row of one term in the caller's transaction.
@@ -42,10 +43,10 @@ func (t *Tables) TicketGuard() Guard {
 }
 
 // Run guards the term with a token, in the tables with the id store.
-func (g Guard) Run(ctx context.Context, q core.Querier, name []byte, token int64, store string) (GuardResult, error) {
+func (g Guard) Run(ctx context.Context, q core.Querier, name lockname.Name, token int64, store string) (GuardResult, error) {
 	var shown int
 	var id []byte
-	found, err := g.guard.QueryRow(ctx, q, []any{&shown, &id}, name, token)
+	found, err := g.guard.QueryRow(ctx, q, []any{&shown, &id}, name.Args(token)...)
 	switch {
 	case err != nil:
 		return Over, err
@@ -63,7 +64,7 @@ func (g Guard) Run(ctx context.Context, q core.Querier, name []byte, token int64
 	case string(id) != store:
 		return OtherStore, nil
 	case g.write.Text != "":
-		_, err = g.write.Exec(ctx, q, name, token)
+		_, err = g.write.Exec(ctx, q, name.Args(token)...)
 	}
 	return Guarded, err
 }

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // Leases are the statements of the leases.
 type Leases struct {
 	// Make inserts the row of a lock and grants the lock. Take grants a lock whose row exists,
-	// and makes the row if MakeFirst never asks for it. HandOver grants the lock of one owner to
+	// and makes the row if MakeFirst never asks for it. HandOver grants the lock of one attempt to
 	// another one.
 	Make, Take, HandOver Grant
 	// MakeMany and TakeMany do the same for several locks.
@@ -71,7 +72,7 @@ func (t *Tables) Leases(most int) *Leases {
 	for n := range core.PowersOfTwo(most) {
 		rows := make([]string, n)
 		for i := range rows {
-			rows[i] = strings.NewReplacer("{name}", param(2+i), "{owner}", param(2+n+i), "{ttl}", param(2+2*n+i)).Replace(d.ManyRow)
+			rows[i] = strings.NewReplacer("{name}", param(2+i), "{attempt}", param(2+n+i), "{ttl}", param(2+2*n+i)).Replace(d.ManyRow)
 		}
 		r := strings.NewReplacer("{rows}", strings.Join(rows, d.ManyJoin), "{names}", params(2, n))
 		l.MakeMany.stmts[n], l.TakeMany.stmts[n] = t.Compile("make", r.Replace(d.MakeMany)), t.Compile("take", r.Replace(d.TakeMany))
@@ -87,7 +88,7 @@ func (t *Tables) Leases(most int) *Leases {
 
 // MakeFirst reports whether Make, or MakeMany, must make the row of a lock before Take. known
 // has the names whose rows are known to exist.
-func (l *Leases) MakeFirst(known interface{ Has(name []byte) bool }, name []byte) bool {
+func (l *Leases) MakeFirst(known interface{ Has(name lockname.Name) bool }, name lockname.Name) bool {
 	return l.makes && !known.Has(name)
 }
 

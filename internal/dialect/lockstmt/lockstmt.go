@@ -12,28 +12,29 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
-// OwnerID identifies one attempt to acquire a lock. Each attempt has a new one, so it
+// AttemptID identifies one attempt to acquire a lock. Each attempt has a new one, so it
 // identifies the term that this attempt was granted and no other.
-type OwnerID [16]byte
+type AttemptID [16]byte
 
-func (o OwnerID) String() string { return hex.EncodeToString(o[:]) }
+func (id AttemptID) String() string { return hex.EncodeToString(id[:]) }
 
-// Row identifies a term by the name and the owner of its row. Token is its fencing token, or 0
+// Row identifies a term by the name and the attempt of its row. Token is its fencing token, or 0
 // if it is not known.
 type Row struct {
-	Name  []byte
-	Owner OwnerID
-	Token int64
+	Name    lockname.Name
+	Attempt AttemptID
+	Token   int64
 }
 
-// State is the row of a lock. Owner is nil and Left is 0 if the lock is free.
+// State is the row of a lock. Attempt is nil and Left is 0 if the lock is free.
 type State struct {
-	Owner  []byte
-	Token  int64
-	Left   time.Duration // until it expires
-	Holder string
+	Attempt []byte
+	Token   int64
+	Left    time.Duration // until it expires
+	Holder  string
 }
 
 // Tables compiles statements for the tables of one database.
@@ -52,10 +53,10 @@ func (t *Tables) Compile(name, text string) core.Stmt {
 	return t.dialect.Compile("locks."+name, t.names.Replace(text))
 }
 
-// List compiles a statement for n names, and n owners after them. The first name is parameter
+// List compiles a statement for n names, and n attempts after them. The first name is parameter
 // first. n must be a power of two: see core.Pad.
 func (t *Tables) List(name, text string, first, n int) core.Stmt {
-	return t.Compile(name, strings.NewReplacer("{names}", params(first, n), "{owners}", params(first+n, n)).Replace(text))
+	return t.Compile(name, strings.NewReplacer("{names}", params(first, n), "{attempts}", params(first+n, n)).Replace(text))
 }
 
 // params returns n parameters, from $first, as a list.
@@ -90,21 +91,22 @@ type Look struct{ stmt core.Stmt }
 func (t *Tables) Look() Look { return Look{t.Compile("look", t.dialect.Leases.Look)} }
 
 // Run returns false if the lock has no row.
-func (l Look) Run(ctx context.Context, q core.Querier, name []byte) (s State, there bool, err error) {
+func (l Look) Run(ctx context.Context, q core.Querier, name lockname.Name) (s State, there bool, err error) {
 	var left int64
-	there, err = l.stmt.QueryRow(ctx, q, []any{&s.Owner, &s.Token, &left, &s.Holder}, name)
+	there, err = l.stmt.QueryRow(ctx, q, []any{&s.Attempt, &s.Token, &left, &s.Holder}, name.Args()...)
 	s.Left = micros(left)
 	return s, there, err
 }
 
-// split returns the names and the owners of terms as arguments, padded to a power of two.
-func split(all []Row) (names, owners []any) {
+// split returns the owner, the names and the attempts of terms as arguments, padded to a power of
+// two.
+func split(all []Row) (owner any, names, attempts []any) {
 	padded := core.Pad(all)
-	names, owners = make([]any, len(padded)), make([]any, len(padded))
+	names, attempts = make([]any, len(padded)), make([]any, len(padded))
 	for i := range padded {
-		names[i], owners[i] = padded[i].Name, padded[i].Owner[:]
+		names[i], attempts[i] = padded[i].Name.Row(), padded[i].Attempt[:]
 	}
-	return names, owners
+	return all[0].Name.Owner, names, attempts
 }
 
 // number is a row of bytes and a number.
@@ -124,17 +126,17 @@ func numbers(ctx context.Context, q core.Querier, stmt core.Stmt, args ...any) (
 	})
 }
 
-// byOwner runs a statement that returns a number for each of several owners. After an error it
+// byAttempt runs a statement that returns a number for each of several attempts. After an error it
 // returns none, because the statement may not have been committed.
-func byOwner(ctx context.Context, q core.Querier, stmt core.Stmt, args ...any) (map[OwnerID]int64, error) {
+func byAttempt(ctx context.Context, q core.Querier, stmt core.Stmt, args ...any) (map[AttemptID]int64, error) {
 	rows, err := numbers(ctx, q, stmt, args...)
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[OwnerID]int64, len(rows))
+	found := make(map[AttemptID]int64, len(rows))
 	for _, r := range rows {
-		if len(r.of) == len(OwnerID{}) {
-			found[OwnerID(r.of)] = r.n
+		if len(r.of) == len(AttemptID{}) {
+			found[AttemptID(r.of)] = r.n
 		}
 	}
 	return found, nil

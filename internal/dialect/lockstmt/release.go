@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // Freed is the outcome of ending a term. Was reports whether the row had this term. Notify
@@ -18,16 +19,16 @@ type Release struct {
 	tells bool
 }
 
-// Run ends the term of owner. self is the process, which is not counted among the waiters.
-func (r Release) Run(ctx context.Context, q core.Querier, name []byte, owner, self OwnerID) (Freed, error) {
+// Run ends the term of an attempt. self is the process, which is not counted among the waiters.
+func (r Release) Run(ctx context.Context, q core.Querier, name lockname.Name, attempt, self AttemptID) (Freed, error) {
 	if r.tells {
 		var ended, waiters int64
-		if _, err := r.stmt.QueryRow(ctx, q, []any{&ended, &waiters}, name, owner[:], self[:]); err != nil {
+		if _, err := r.stmt.QueryRow(ctx, q, []any{&ended, &waiters}, name.Args(attempt[:], self[:])...); err != nil {
 			return Freed{}, err
 		}
 		return Freed{Was: ended > 0, Notify: waiters > 0}, nil
 	}
-	result, err := r.stmt.Exec(ctx, q, name, owner[:])
+	result, err := r.stmt.Exec(ctx, q, name.Args(attempt[:])...)
 	return Freed{Was: err == nil && result.Affected > 0}, err
 }
 
@@ -38,14 +39,14 @@ type ReleaseMany struct {
 	tells  bool
 }
 
-// Run returns the outcomes by the index in all. Terms that it does not return must be ended
-// alone. repeated says that an earlier statement may have ended some of the terms. wrote
+// Run returns the outcomes by the index in all. The terms are of one owner. Terms that it does not
+// return must be ended alone. repeated says that an earlier statement may have ended some of the terms. wrote
 // reports that terms may have been ended although Run failed.
-func (r ReleaseMany) Run(ctx context.Context, q core.Querier, all []Row, self OwnerID, repeated bool) (freed map[int]Freed, wrote bool, err error) {
-	names, owners := split(all)
-	n, args := len(names), slices.Concat(names, owners)
+func (r ReleaseMany) Run(ctx context.Context, q core.Querier, all []Row, self AttemptID, repeated bool) (freed map[int]Freed, wrote bool, err error) {
+	owner, names, attempts := split(all)
+	n, args := len(names), slices.Concat([]any{owner}, names, attempts)
 	if r.tells {
-		waiters, err := byOwner(ctx, q, r.stmts[n], append(args, self[:])...)
+		waiters, err := byAttempt(ctx, q, r.stmts[n], append(args, self[:])...)
 		return told(all, waiters, repeated), false, err
 	}
 	result, err := r.stmts[n].Exec(ctx, q, args...)
@@ -68,10 +69,10 @@ func (r ReleaseMany) Run(ctx context.Context, q core.Querier, all []Row, self Ow
 
 // told returns the outcomes of a statement that returned the number of waiters of each term
 // that it ended.
-func told(all []Row, waiters map[OwnerID]int64, repeated bool) map[int]Freed {
+func told(all []Row, waiters map[AttemptID]int64, repeated bool) map[int]Freed {
 	freed := map[int]Freed{}
 	for i, t := range all {
-		if n, ended := waiters[t.Owner]; ended || repeated {
+		if n, ended := waiters[t.Attempt]; ended || repeated {
 			freed[i] = Freed{Was: ended, Ambiguous: repeated, Notify: n > 0}
 		}
 	}
@@ -79,12 +80,12 @@ func told(all []Row, waiters map[OwnerID]int64, repeated bool) map[int]Freed {
 }
 
 // judge returns the outcomes of a write that ended some of the terms, from the states of their
-// rows afterwards: the token of a free row, 0 for a row that still has its owner.
+// rows afterwards: the token of a free row, 0 for a row that still has its attempt.
 func judge(all []Row, now map[string]int64, ended int64, repeated bool) map[int]Freed {
 	freed := map[int]Freed{}
 	var gone []int // rows that now belong to others: if no term was ended here, all were lost before; if as many were, none
 	for i, t := range all {
-		switch n, there := now[string(t.Name)]; {
+		switch n, there := now[string(t.Name.Row())]; {
 		case there && n == t.Token:
 			freed[i] = Freed{Was: true, Ambiguous: repeated}
 			ended--

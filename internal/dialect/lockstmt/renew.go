@@ -6,33 +6,34 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // Renew extends several live terms, except those whose rows are locked.
 type Renew struct {
 	tables  *Tables
 	text    string
-	returns bool // it returns the owners of the renewed terms
+	returns bool // it returns the attempts of the renewed terms
 }
 
-// Run returns which terms it renewed. On some engines it returns none if it did not renew all
+// Run returns which terms, of one owner, it renewed. On some engines it returns none if it did not renew all
 // of them.
-func (r Renew) Run(ctx context.Context, q core.Querier, ttl time.Duration, all []Row) (map[OwnerID]bool, error) {
-	names, owners := split(all)
+func (r Renew) Run(ctx context.Context, q core.Querier, ttl time.Duration, all []Row) (map[AttemptID]bool, error) {
+	owner, names, attempts := split(all)
 	stmt := r.tables.List("renew", r.text, 2, len(names))
-	args := slices.Concat([]any{ttl.Microseconds()}, names, owners)
-	renewed := make(map[OwnerID]bool, len(all))
+	args := slices.Concat([]any{owner, ttl.Microseconds()}, names, attempts)
+	renewed := make(map[AttemptID]bool, len(all))
 	if r.returns {
-		found, err := byOwner(ctx, q, stmt, args...)
-		for o := range found {
-			renewed[o] = true
+		found, err := byAttempt(ctx, q, stmt, args...)
+		for id := range found {
+			renewed[id] = true
 		}
 		return renewed, err
 	}
 	result, err := stmt.Exec(ctx, q, args...)
 	if err == nil && result.Affected == int64(len(all)) {
 		for _, t := range all {
-			renewed[t.Owner] = true
+			renewed[t.Attempt] = true
 		}
 	}
 	return renewed, err
@@ -44,13 +45,13 @@ type Remaining struct {
 	text   string
 }
 
-// Run returns the time until each term expires. Terms that have ended are missing.
-func (r Remaining) Run(ctx context.Context, q core.Querier, all []Row) (map[OwnerID]time.Duration, error) {
-	names, owners := split(all)
-	found, err := byOwner(ctx, q, r.tables.List("remaining", r.text, 1, len(names)), slices.Concat(names, owners)...)
-	left := make(map[OwnerID]time.Duration, len(found))
-	for o, n := range found {
-		left[o] = micros(n)
+// Run returns the time until each term, of one owner, expires. Terms that have ended are missing.
+func (r Remaining) Run(ctx context.Context, q core.Querier, all []Row) (map[AttemptID]time.Duration, error) {
+	owner, names, attempts := split(all)
+	found, err := byAttempt(ctx, q, r.tables.List("remaining", r.text, 1, len(names)), slices.Concat([]any{owner}, names, attempts)...)
+	left := make(map[AttemptID]time.Duration, len(found))
+	for id, n := range found {
+		left[id] = micros(n)
 	}
 	return left, err
 }
@@ -61,18 +62,20 @@ type Waits struct {
 	text   string
 }
 
-// Run returns the time until each lock expires, by its name, and 0 for a free lock. Locks
-// without a row are missing.
-func (w Waits) Run(ctx context.Context, q core.Querier, names [][]byte) (map[string]time.Duration, error) {
+// Run returns the time until each lock of an owner expires, and 0 for a free lock. Locks without a
+// row are missing.
+func (w Waits) Run(ctx context.Context, q core.Querier, names []lockname.Name) (map[lockname.Name]time.Duration, error) {
 	padded := core.Pad(names)
-	args := make([]any, len(padded))
-	for i, name := range padded {
-		args[i] = name
+	args := []any{padded[0].Owner}
+	for _, name := range padded {
+		args = append(args, name.Row())
 	}
-	rows, err := numbers(ctx, q, w.tables.List("waits", w.text, 1, len(args)), args...)
-	left := make(map[string]time.Duration, len(rows))
+	rows, err := numbers(ctx, q, w.tables.List("waits", w.text, 1, len(padded)), args...)
+	left := make(map[lockname.Name]time.Duration, len(rows))
 	for _, r := range rows {
-		left[string(r.of)] = micros(r.n)
+		if name, ok := lockname.Parse(names[0].Owner, r.of); ok {
+			left[name] = micros(r.n)
+		}
 	}
 	return left, err
 }

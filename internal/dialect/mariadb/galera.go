@@ -43,6 +43,6 @@ func galera(d *dialect.Dialect, f dialect.Facts) {
 	// transaction's snapshot as new as the write itself.
 	share := func(guard string) string { return strings.Replace(guard, " LOCK IN SHARE MODE", " FOR UPDATE", 1) }
 	d.Leases.Guard, d.Tickets.Guard = share(d.Leases.Guard), share(d.Tickets.Guard)
-	d.Leases.GuardWrite = `UPDATE {locks} SET expires_at = expires_at + 1 WHERE name = $1 AND token = $2`
-	d.Tickets.GuardWrite = `UPDATE {tickets} SET expires_at = expires_at + 1 WHERE name = $1 AND token = $2`
+	d.Leases.GuardWrite = `UPDATE {locks} SET expires_at = expires_at + 1 WHERE owner = $0 AND name = $1 AND token = $2`
+	d.Tickets.GuardWrite = `UPDATE {tickets} SET expires_at = expires_at + 1 WHERE owner = $0 AND name = $1 AND token = $2`
 }

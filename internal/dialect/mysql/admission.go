@@ -164,7 +164,7 @@ var Rules = []dialect.Rule{
 	}.Value("character_set_client", "gbk", "gb2312", "gb18030", "big5", "sjis", "cp932", "swe7"),
 	{
 		Name: "sql_mode", Setting: "sql_mode", Refused: "EMPTY_STRING_IS_NULL, SIMULTANEOUS_ASSIGNMENT, ORACLE",
-		Breaks: "an empty tenant cannot be stored, or an UPDATE does not assign from left to right, so that a lease is granted to two (G1)",
+		Breaks: "an empty owner cannot be stored, or an UPDATE does not assign from left to right, so that a lease is granted to two (G1)",
 		Remedy: "take the mode out of sql_mode",
 		Judge: func(f dialect.Facts) string {
 			for mode := range strings.SplitSeq(f["sql_mode"], ",") {

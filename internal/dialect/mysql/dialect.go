@@ -47,6 +47,7 @@ var Dialect = dialect.Dialect{
 	RowLocks: rowLocks,
 	Rows:     rows,
 	Sweep:    sweep,
+	Compare:  dialect.CompareColumns,
 	Staged:   staged,
 	Prove:    prove,
 	Doctor:   doctor,

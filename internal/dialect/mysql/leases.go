@@ -5,42 +5,42 @@ import "github.com/holdfast-go/holdfast/internal/dialect"
 var leases = dialect.Leases{
 	// A plain insert that finds the row takes a shared lock, which is compatible with a
 	// guard's lock. An upsert would wait for the guarded transaction.
-	Make: dialect.Grant{ByInsertID: true, Text: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
-SELECT $1, LAST_INSERT_ID(GREATEST(f.token + 1, {now})), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1 LOCK IN SHARE MODE`},
+	Make: dialect.Grant{ByInsertID: true, Text: `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
+SELECT $0, $1, LAST_INSERT_ID(GREATEST(f.token + 1, {now})), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1 LOCK IN SHARE MODE`},
 
 	// LIMIT prevents the optimizer from merging the derived table, which would lose SKIP
 	// LOCKED.
 	Take: dialect.Grant{ByInsertID: true, Text: `UPDATE {locks} l JOIN (
- SELECT name, token, owner, expires_at FROM {locks}
- WHERE name = $1 AND (owner IS NULL OR expires_at <= {now} OR owner = $2) LIMIT 1 FOR UPDATE SKIP LOCKED
-) f ON l.name = f.name
-SET l.owner = $2, l.holder = $4, l.granted_at = {now},
- l.value = IF(f.owner <=> $2 AND f.expires_at > {now}, l.value, NULL),
- l.token = LAST_INSERT_ID(IF(f.owner <=> $2 AND f.expires_at > {now}, f.token, GREATEST(f.token + 1, {now}))),
- l.expires_at = IF(f.owner <=> $2 AND f.expires_at > {now}, GREATEST(f.expires_at, {now} + $3), {now} + $3)`},
+ SELECT name, token, attempt, expires_at FROM {locks}
+ WHERE owner = $0 AND name = $1 AND (attempt IS NULL OR expires_at <= {now} OR attempt = $2) LIMIT 1 FOR UPDATE SKIP LOCKED
+) f ON l.owner = $0 AND l.name = f.name
+SET l.attempt = $2, l.holder = $4, l.granted_at = {now},
+ l.value = IF(f.attempt <=> $2 AND f.expires_at > {now}, l.value, NULL),
+ l.token = LAST_INSERT_ID(IF(f.attempt <=> $2 AND f.expires_at > {now}, f.token, GREATEST(f.token + 1, {now}))),
+ l.expires_at = IF(f.attempt <=> $2 AND f.expires_at > {now}, GREATEST(f.expires_at, {now} + $3), {now} + $3)`},
 
 	// Assignments run from left to right, so each column is read before it is assigned.
 	HandOver: dialect.Grant{ByInsertID: true, Text: `UPDATE {locks}
-SET token = LAST_INSERT_ID(GREATEST(token + 1, {now})), holder = $4, granted_at = {now}, value = NULL, expires_at = {now} + $3, owner = $2
-WHERE name = $1 AND owner = $5 AND expires_at > {now}`},
+SET token = LAST_INSERT_ID(GREATEST(token + 1, {now})), holder = $4, granted_at = {now}, value = NULL, expires_at = {now} + $3, attempt = $2
+WHERE owner = $0 AND name = $1 AND attempt = $5 AND expires_at > {now}`},
 	Look:    dialect.LookLease,
 	Release: dialect.ReleaseLease,
 
 	// UNION removes the repeated rows that pad a list. CAST prevents MySQL from reading names
 	// as text. STRAIGHT_JOIN makes MySQL look up the table by the few names.
-	ManyRow: `SELECT CAST({name} AS BINARY) AS name, CAST({owner} AS BINARY) AS owner, CAST({ttl} AS SIGNED) AS ttl`, ManyJoin: ` UNION `,
-	MakeMany: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
-SELECT v.name, GREATEST(f.token + 1, {now}), v.owner, $1, {now}, {now} + v.ttl
-FROM {floor} f JOIN ({rows}) v WHERE f.id = 1 AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = v.name) LOCK IN SHARE MODE`,
+	ManyRow: `SELECT CAST({name} AS BINARY) AS name, CAST({attempt} AS BINARY) AS attempt, CAST({ttl} AS SIGNED) AS ttl`, ManyJoin: ` UNION `,
+	MakeMany: `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
+SELECT $0, v.name, GREATEST(f.token + 1, {now}), v.attempt, $1, {now}, {now} + v.ttl
+FROM {floor} f JOIN ({rows}) v WHERE f.id = 1 AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.owner = $0 AND l.name = v.name) LOCK IN SHARE MODE`,
 	TakeMany: `UPDATE (
- SELECT name FROM {locks} WHERE name IN ({names}) AND (owner IS NULL OR expires_at <= {now})
+ SELECT name FROM {locks} WHERE owner = $0 AND name IN ({names}) AND (attempt IS NULL OR expires_at <= {now})
  ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
-) f STRAIGHT_JOIN ({rows}) v ON v.name = f.name STRAIGHT_JOIN {locks} l ON l.name = f.name
-SET l.token = GREATEST(l.token + 1, {now}), l.owner = v.owner, l.holder = $1, l.granted_at = {now}, l.value = NULL, l.expires_at = {now} + v.ttl`,
+) f STRAIGHT_JOIN ({rows}) v ON v.name = f.name STRAIGHT_JOIN {locks} l ON l.owner = $0 AND l.name = f.name
+SET l.token = GREATEST(l.token + 1, {now}), l.attempt = v.attempt, l.holder = $1, l.granted_at = {now}, l.value = NULL, l.expires_at = {now} + v.ttl`,
 	Granted: dialect.GrantedLeases,
 	ReleaseMany: `UPDATE (
- SELECT name FROM {locks} WHERE name IN ({names}) AND owner IN ({owners}) ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
-) f STRAIGHT_JOIN {locks} l ON l.name = f.name SET l.owner = NULL, l.expires_at = {now}`,
+ SELECT name FROM {locks} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
+) f STRAIGHT_JOIN {locks} l ON l.owner = $0 AND l.name = f.name SET l.attempt = NULL, l.expires_at = {now}`,
 	Released: dialect.ReleasedLeases,
 	// MariaDB supports only VALUES(). MySQL supports it too, but has deprecated it.
 	Announce: dialect.AnnounceWaiters + `
@@ -48,9 +48,9 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 	AnnounceRow: dialect.AnnounceRow,
 
 	Renew: `UPDATE {locks} l JOIN (
- SELECT name FROM {locks} WHERE name IN ({names}) AND owner IN ({owners}) AND expires_at > {now}
+ SELECT name FROM {locks} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_at > {now}
  ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
-) f ON l.name = f.name SET l.expires_at = GREATEST(l.expires_at, {now} + $1)`,
+) f ON l.owner = $0 AND l.name = f.name SET l.expires_at = GREATEST(l.expires_at, {now} + $1)`,
 	Remaining: dialect.RemainingLease,
 	Waits:     dialect.WaitsLease,
 
@@ -58,6 +58,6 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 
 	// The inner read is a plain read, so it shows what the transaction's snapshot shows. At
 	// REPEATABLE READ, the snapshot may be older than the grant.
-	Guard: `SELECT COALESCE((SELECT s.token FROM {locks} s WHERE s.name = l.name), 0) = l.token, ` + dialect.StoreID + `
-FROM {locks} l WHERE l.name = $1 AND l.token = $2 AND l.owner IS NOT NULL LOCK IN SHARE MODE`,
+	Guard: `SELECT COALESCE((SELECT s.token FROM {locks} s WHERE s.owner = $0 AND s.name = l.name), 0) = l.token, ` + dialect.StoreID + `
+FROM {locks} l WHERE l.owner = $0 AND l.name = $1 AND l.token = $2 AND l.attempt IS NOT NULL LOCK IN SHARE MODE`,
 }

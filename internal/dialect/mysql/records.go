@@ -16,8 +16,8 @@ var records = dialect.Records{
 
 	// ON DUPLICATE KEY UPDATE takes the exclusive lock at once. INSERT and INSERT IGNORE take
 	// a shared lock, which deadlocks later. INSERT IGNORE also truncates values.
-	Claim: `INSERT INTO {records} (key_hash, namespace, tenant, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, {now})
+	Claim: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
+VALUES ($0, $1, $2, $3, $4, $5, $6, $7, 1, {now})
 ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + `) = 0, state, state)`,
 	Verdict: dialect.ByInsertID,
 
@@ -28,10 +28,10 @@ ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + `) = 0, state, stat
 		After:  `SET SESSION innodb_lock_wait_timeout = @holdfast_claim_wait`,
 	},
 
-	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
+	Renew: `DELETE FROM {records} WHERE owner = $0 AND key_hash = $1 AND key_expires_at <= {now}`,
 	Finish: `UPDATE {records} SET state = $3, result = $4, codec = $7, business_id = $8, finished_at = {now},
  result_expires_at = {now} + $5, key_expires_at = {now} + $6
-WHERE key_hash = $1 AND attempt = $2 AND state = 1`,
+WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND state = 1`,
 }
 
 // LockWait returns a statement that saves the session's lock wait timeout in a user variable

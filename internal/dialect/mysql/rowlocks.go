@@ -8,8 +8,8 @@ import (
 )
 
 var rowLocks = dialect.RowLocks{
-	Make: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at)
-VALUES ($1, {now}, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name = name`,
+	Make: `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
+VALUES ($0, $1, {now}, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name = name`,
 	// No optimizer hint bounds an insert.
 	MakeBound: dialect.Setting{
 		Before: func(d time.Duration) string { return LockWait("@holdfast_row_wait", max(d, time.Second)) },
@@ -18,9 +18,9 @@ VALUES ($1, {now}, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name = name`,
 
 	// Find is a separate statement. As a part of Lock, it would fix the snapshot on MariaDB
 	// even if the row is skipped, and would be NULL when the statement is interrupted.
-	Lock: ` token, granted_at FROM {locks} WHERE name = $1`,
-	Find: `SELECT token FROM {locks} WHERE name = $1`,
-	Move: `UPDATE {locks} SET token = GREATEST(token + 1, {now}), granted_at = {now}, expires_at = {now} WHERE name = $1`,
+	Lock: ` token, granted_at FROM {locks} WHERE owner = $0 AND name = $1`,
+	Find: `SELECT token FROM {locks} WHERE owner = $0 AND name = $1`,
+	Move: `UPDATE {locks} SET token = GREATEST(token + 1, {now}), granted_at = {now}, expires_at = {now} WHERE owner = $0 AND name = $1`,
 
 	// The hint ends only the statement, for any value of innodb_rollback_on_timeout. It is
 	// exact to the millisecond and leaves no setting behind.

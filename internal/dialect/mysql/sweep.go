@@ -16,17 +16,17 @@ var sweep = dialect.Sweep{
 	Batch:        500,
 	WaitsForRows: true,
 	Results: dialect.FindResults(
-		`UPDATE {records} FORCE INDEX (PRIMARY) SET ` + dialect.Tombstone + ` WHERE key_hash IN ({keys}) AND {due}`),
+		`UPDATE {records} FORCE INDEX (PRIMARY) SET ` + dialect.Tombstone + ` WHERE ({picked}) AND {due}`),
 	Keys: dialect.FindKeys(
-		`DELETE doomed FROM {records} AS doomed FORCE INDEX (PRIMARY) WHERE key_hash IN ({keys}) AND {due}`),
+		`DELETE doomed FROM {records} AS doomed FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}`),
 	// LIMIT prevents the optimizer from merging the derived table, which would lose SKIP
 	// LOCKED. STRAIGHT_JOIN keeps that table first.
-	Locks: dialect.FindLocks(`DELETE doomed FROM (
- SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE name IN ({names}) AND {due}
- ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
-) picked STRAIGHT_JOIN {locks} doomed FORCE INDEX (PRIMARY) ON doomed.name = picked.name`),
-	Waiters: dialect.FindPairs("waiter", clearPairs),
-	Tickets: dialect.FindPairs("token", clearPairs),
+	Locks: dialect.FindLocks(dialect.CompareColumns, `DELETE doomed FROM (
+ SELECT owner, name FROM {locks} FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}
+ ORDER BY owner, name LIMIT 1000000 FOR UPDATE SKIP LOCKED
+) picked STRAIGHT_JOIN {locks} doomed FORCE INDEX (PRIMARY) ON doomed.owner = picked.owner AND doomed.name = picked.name`),
+	Waiters: dialect.FindPairs("waiter", dialect.CompareColumns, pairs, clearPairs),
+	Tickets: dialect.FindPairs("token", dialect.CompareColumns, pairs, clearPairs),
 	Table: dialect.SweepTable{
 		Write: `DELETE doomed FROM (
  SELECT {keys} FROM {table} FORCE INDEX ({index}) WHERE {first} IN ({firsts}) AND ({keys}) IN ({tuples}) AND {due}
@@ -52,8 +52,10 @@ var sweep = dialect.Sweep{
 	},
 }
 
-// clearPairs also lists the names alone, because some optimizers build no range from pairs.
+// pairs also lists the names alone, because some optimizers build no range from pairs.
+const pairs = `owner = {owner} AND name IN ({keys}) AND (name, {second}) IN ({pairs})`
+
 const clearPairs = `DELETE doomed FROM (
- SELECT name, {second} FROM {rows} FORCE INDEX (PRIMARY) WHERE name IN ({names}) AND (name, {second}) IN ({pairs}) AND expires_at <= $1
- ORDER BY name, {second} LIMIT 1000000 FOR UPDATE SKIP LOCKED
-) picked STRAIGHT_JOIN {rows} doomed FORCE INDEX (PRIMARY) ON doomed.name = picked.name AND doomed.{second} = picked.{second}`
+ SELECT owner, name, {second} FROM {rows} FORCE INDEX (PRIMARY) WHERE ({picked}) AND expires_at <= $1
+ ORDER BY owner, name, {second} LIMIT 1000000 FOR UPDATE SKIP LOCKED
+) picked STRAIGHT_JOIN {rows} doomed FORCE INDEX (PRIMARY) ON doomed.owner = picked.owner AND doomed.name = picked.name AND doomed.{second} = picked.{second}`

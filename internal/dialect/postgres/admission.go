@@ -35,16 +35,20 @@ var community = regexp.MustCompile(`^PostgreSQL (\d+)(\.\d+|beta\d+|rc\d+|devel)
 
 var admission = dialect.Admission{
 	Banner: func(version string) bool { return strings.Contains(version, "PostgreSQL") },
-	Facts: `SELECT 'default_transaction_read_only', pg_catalog.current_setting('default_transaction_read_only')
-UNION ALL SELECT 'session_replication_role', pg_catalog.current_setting('session_replication_role')
-UNION ALL SELECT 'server_version_num', pg_catalog.current_setting('server_version_num')
-UNION ALL SELECT 'version', pg_catalog.version()
-UNION ALL SELECT 'in_recovery', pg_catalog.pg_is_in_recovery()::pg_catalog.text
-UNION ALL SELECT 'schema', COALESCE(pg_catalog.current_schema()::pg_catalog.text, '')
-UNION ALL SELECT 'path', pg_catalog.array_to_string(pg_catalog.current_schemas(true), ',')
-UNION ALL SELECT 'vendor', COALESCE((SELECT pg_catalog.min(name) FROM pg_catalog.pg_settings WHERE name ~ '^(alloydb[.]|cloudsql[.]|neon[.]|azure[.]|polar|edb_|rds[.])'), '')
-UNION ALL SELECT 'aurora', COALESCE(pg_catalog.to_regproc('pg_catalog.aurora_version')::pg_catalog.text, '')
-UNION ALL SELECT 'extension', COALESCE((SELECT pg_catalog.string_agg(extname::pg_catalog.text, ',') FROM pg_catalog.pg_extension WHERE extname IN ('citus', 'bdr', 'spock', 'pglogical')), '')`,
+	// VALUES is planned in a quarter of the time that UNION ALL takes.
+	Facts: `SELECT f.name, f.value FROM (VALUES
+ ('default_transaction_read_only', pg_catalog.current_setting('default_transaction_read_only')),
+ ('session_replication_role', pg_catalog.current_setting('session_replication_role')),
+ ('server_version_num', pg_catalog.current_setting('server_version_num')),
+ ('version', pg_catalog.version()),
+ ('in_recovery', pg_catalog.pg_is_in_recovery()::pg_catalog.text),
+ ('schema', COALESCE(pg_catalog.current_schema()::pg_catalog.text, '')),
+ ('path', pg_catalog.array_to_string(pg_catalog.current_schemas(true), ',')),
+ ('aurora', COALESCE(pg_catalog.to_regproc('pg_catalog.aurora_version')::pg_catalog.text, '')),
+ ('extension', COALESCE((SELECT pg_catalog.string_agg(extname::pg_catalog.text, ',') FROM pg_catalog.pg_extension WHERE extname IN ('citus', 'bdr', 'spock', 'pglogical')), ''))
+) AS f(name, value)`,
+	// This reads every setting, which takes longer than all of the above.
+	Vendor:   ` UNION ALL SELECT '` + dialect.FactVendor + `', COALESCE((SELECT pg_catalog.min(name) FROM pg_catalog.pg_settings WHERE name ~ '^(alloydb[.]|cloudsql[.]|neon[.]|azure[.]|polar|edb_|rds[.])'), '')`,
 	Versions: dialect.Versions{Tested: []string{"15", "18"}, Floor: "15", Untested: "others from 15 on; Aurora PostgreSQL, AlloyDB, Cloud SQL, RDS, Azure, Neon"},
 	Identify: identify,
 	Rules:    rules,
@@ -66,7 +70,7 @@ func identify(f dialect.Facts) dialect.Identity {
 	}
 	name, banner := "PostgreSQL", community.FindStringSubmatch(f["version"])
 	for _, v := range slices.Backward(vendors) {
-		if strings.HasPrefix(f["vendor"], v.setting) {
+		if strings.HasPrefix(f[dialect.FactVendor], v.setting) {
 			name = v.name
 		}
 	}

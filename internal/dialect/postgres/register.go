@@ -2,4 +2,4 @@ package postgres
 
 import "github.com/holdfast-go/holdfast/internal/dialect"
 
-var register = dialect.RegisterOf(` ON CONFLICT (name) DO NOTHING`, ``)
+var register = dialect.RegisterOf(` ON CONFLICT (owner, name) DO NOTHING`, ``)

@@ -15,16 +15,16 @@ var rowLocks = dialect.RowLocks{
 	Hold: `WITH bound AS MATERIALIZED (
  SELECT current_setting('lock_timeout') AS was, set_config('lock_timeout', $2::text, true) AS is_now
 ), held AS (
- INSERT INTO {locks} AS l (name, token, owner, holder, granted_at, expires_at)
- SELECT $1::bytea, {now}, NULL, '', {now}, {now} FROM bound WHERE is_now IS NOT NULL
- ON CONFLICT (name) DO UPDATE SET ` + changeToken + ` RETURNING 1
+ INSERT INTO {locks} AS l (owner, name, token, attempt, holder, granted_at, expires_at)
+ SELECT $0::text, $1::bytea, {now}, NULL, '', {now}, {now} FROM bound WHERE is_now IS NOT NULL
+ ON CONFLICT (owner, name) DO UPDATE SET ` + changeToken + ` RETURNING 1
 ), total AS MATERIALIZED (SELECT count(*) AS n FROM held)
 SELECT n, set_config('lock_timeout', was, true) FROM total, bound`,
 	HoldBounds: true,
 	// NOWAIT would abort the transaction.
-	TryHold: `WITH free AS MATERIALIZED (SELECT name FROM {locks} WHERE name = $1::bytea FOR UPDATE SKIP LOCKED
-), moved AS (UPDATE {locks} l SET ` + changeToken + ` FROM free f WHERE l.name = f.name RETURNING 1)
-SELECT (SELECT count(*) FROM moved), (SELECT count(*) FROM {locks} WHERE name = $1::bytea)`,
+	TryHold: `WITH free AS MATERIALIZED (SELECT name FROM {locks} WHERE owner = $0 AND name = $1::bytea FOR UPDATE SKIP LOCKED
+), moved AS (UPDATE {locks} l SET ` + changeToken + ` FROM free f WHERE l.owner = $0 AND l.name = f.name RETURNING 1)
+SELECT (SELECT count(*) FROM moved), (SELECT count(*) FROM {locks} WHERE owner = $0 AND name = $1::bytea)`,
 
 	Select:    func(time.Duration) string { return `SELECT` },
 	Clause:    ` FOR UPDATE`,

@@ -12,14 +12,14 @@ import (
 var sweep = dialect.Sweep{
 	Isolation: sql.LevelReadCommitted, // the server's default may be stricter
 	Batch:     500,
-	Results: dialect.FindResults(picked("{records}", "key_hash", "{keys}", dialect.DueResults) +
-		`UPDATE {records} SET ` + dialect.Tombstone + ` WHERE key_hash IN (SELECT key_hash FROM picked) AND {due}`),
-	Keys: dialect.FindKeys(picked("{records}", "key_hash", "{keys}", dialect.DueKeys) +
-		`DELETE FROM {records} WHERE key_hash IN (SELECT key_hash FROM picked) AND {due}`),
-	Locks: dialect.FindLocks(picked("{locks}", "name", "{names}", dialect.DueLocks) +
-		`DELETE FROM {locks} WHERE name IN (SELECT name FROM picked) AND {due}`),
-	Waiters: dialect.FindPairs("waiter", clearPairs),
-	Tickets: dialect.FindPairs("token", clearPairs),
+	Results: dialect.FindResults(picked("{records}", "owner, key_hash", dialect.DueResults) +
+		`UPDATE {records} doomed SET ` + dialect.Tombstone + ` FROM picked WHERE doomed.owner = picked.owner AND doomed.key_hash = picked.key_hash AND {due}`),
+	Keys: dialect.FindKeys(picked("{records}", "owner, key_hash", dialect.DueKeys) +
+		`DELETE FROM {records} doomed USING picked WHERE doomed.owner = picked.owner AND doomed.key_hash = picked.key_hash AND {due}`),
+	Locks: dialect.FindLocks(dialect.CompareRows, picked("{locks}", "owner, name", dialect.DueLocks)+
+		`DELETE FROM {locks} doomed USING picked WHERE doomed.owner = picked.owner AND doomed.name = picked.name AND {due}`),
+	Waiters: dialect.FindPairs("waiter", dialect.CompareRows, pairs, clearPairs),
+	Tickets: dialect.FindPairs("token", dialect.CompareRows, pairs, clearPairs),
 	Table: dialect.SweepTable{
 		Write: `WITH picked AS MATERIALIZED (
  SELECT {keys} FROM {table} WHERE ({keys}) IN ({tuples}) AND {due} ORDER BY {keys} FOR UPDATE SKIP LOCKED
@@ -45,12 +45,15 @@ var sweep = dialect.Sweep{
 	},
 }
 
-const clearPairs = `WITH picked AS MATERIALIZED (
- SELECT name, {second} FROM {rows} WHERE (name, {second}) IN ({pairs}) AND expires_at <= $1 ORDER BY name, {second} FOR UPDATE SKIP LOCKED
-) DELETE FROM {rows} doomed USING picked p WHERE doomed.name = p.name AND doomed.{second} = p.{second}`
+const (
+	pairs      = `owner = {owner} AND (name, {second}) IN ({pairs})`
+	clearPairs = `WITH picked AS MATERIALIZED (
+ SELECT owner, name, {second} FROM {rows} WHERE ({picked}) AND expires_at <= $1 ORDER BY owner, name, {second} FOR UPDATE SKIP LOCKED
+) DELETE FROM {rows} doomed USING picked p WHERE doomed.owner = p.owner AND doomed.name = p.name AND doomed.{second} = p.{second}`
+)
 
-func picked(table, key, list, due string) string {
+func picked(table, key, due string) string {
 	return `WITH picked AS MATERIALIZED (
- SELECT ` + key + ` FROM ` + table + ` WHERE ` + key + ` IN (` + list + `) AND ` + due + ` ORDER BY ` + key + ` FOR UPDATE SKIP LOCKED
+ SELECT ` + key + ` FROM ` + table + ` WHERE ({picked}) AND ` + due + ` ORDER BY ` + key + ` FOR UPDATE SKIP LOCKED
 ) `
 }

@@ -6,32 +6,33 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // ErrOldSnapshot means that the transaction would not see the writes of the last holder.
 var ErrOldSnapshot = errors.New("the transaction's snapshot is older than the last holder's commit: lock first in the transaction, before it reads")
 
-// poolWait bounds the wait for another connection of the pool. The program's transactions may
+// PoolWait bounds the wait for another connection of the pool. The program's transactions may
 // hold all connections, and each of them may wait for one more.
-const poolWait = 100 * time.Millisecond
+const PoolWait = 100 * time.Millisecond
 
 // Rows remembers which rows exist. It may be wrong.
 type Rows interface {
-	Has(name []byte) bool
-	Add(name []byte)
+	Has(name lockname.Name) bool
+	Add(name lockname.Name)
 }
 
 // keyRow locks the row that stands for a key.
 type keyRow struct {
 	*Wait
 
-	name  []byte
+	name  lockname.Name
 	known Rows
 }
 
 // LockKey locks the row with this name in the table of locks. If the row does not exist,
 // LockKey makes it first.
-func (w *Wait) LockKey(ctx context.Context, name []byte, known Rows) error {
+func (w *Wait) LockKey(ctx context.Context, name lockname.Name, known Rows) error {
 	k := &keyRow{w, name, known}
 	if w.sql.Hold == "" {
 		return k.lock(ctx)
@@ -45,7 +46,7 @@ func (k *keyRow) stmt(name, text string) core.Stmt { return k.env.stmt("locks."+
 func (k *keyRow) write(ctx context.Context) error {
 	if k.now() && k.sql.TryHold != "" {
 		var moved, there int
-		_, err := k.stmt("try hold", k.sql.TryHold).QueryRow(ctx, k.q, []any{&moved, &there}, k.name)
+		_, err := k.stmt("try hold", k.sql.TryHold).QueryRow(ctx, k.q, []any{&moved, &there}, k.name.Args()...)
 		switch {
 		case err != nil || moved > 0:
 			return err
@@ -55,7 +56,7 @@ func (k *keyRow) write(ctx context.Context) error {
 		// The row does not exist, or is not committed yet: the insert has to wait.
 	}
 	return k.until(ctx, !k.sql.HoldBounds, func(bound time.Duration) error {
-		_, err := k.stmt("hold", k.sql.Hold).Exec(ctx, k.q, k.name, k.sql.Bound(bound))
+		_, err := k.stmt("hold", k.sql.Hold).Exec(ctx, k.q, k.name.Args(k.sql.Bound(bound))...)
 		return err
 	})
 }
@@ -72,7 +73,7 @@ func (k *keyRow) lock(ctx context.Context) error {
 		// An insert cannot return at once.
 		if there || k.now() {
 			var token, granted int64
-			found, err := k.LockRow(ctx, "locks.lock", k.env.Names.Replace(k.sql.Lock), []any{&token, &granted}, k.name)
+			found, err := k.LockRow(ctx, "locks.lock", k.env.Names.Replace(k.sql.Lock), []any{&token, &granted}, k.name.Args()...)
 			if err != nil {
 				return err
 			}
@@ -102,14 +103,14 @@ func (k *keyRow) lock(ctx context.Context) error {
 // transaction has held that row yet, the snapshot misses nothing.
 func (k *keyRow) move(ctx context.Context, token, granted int64) error {
 	var shown int64
-	found, err := k.stmt("snapshot", k.sql.Find).QueryRow(ctx, k.q, []any{&shown}, k.name)
+	found, err := k.stmt("snapshot", k.sql.Find).QueryRow(ctx, k.q, []any{&shown}, k.name.Args()...)
 	switch {
 	case err != nil:
 		return err
 	case found && shown != token, !found && granted != 0:
 		return ErrOldSnapshot
 	}
-	_, err = k.stmt("move", k.sql.Move).Exec(ctx, k.q, k.name)
+	_, err = k.stmt("move", k.sql.Move).Exec(ctx, k.q, k.name.Args()...)
 	return err
 }
 
@@ -118,7 +119,7 @@ func (k *keyRow) make(ctx context.Context) error {
 	found := false
 	err := k.env.OnPool(ctx, "", func(q core.Querier) (err error) {
 		var token int64
-		found, err = k.stmt("find", k.sql.Find).QueryRow(ctx, q, []any{&token}, k.name)
+		found, err = k.stmt("find", k.sql.Find).QueryRow(ctx, q, []any{&token}, k.name.Args()...)
 		return err
 	})
 	if err != nil || found {
@@ -130,7 +131,7 @@ func (k *keyRow) make(ctx context.Context) error {
 		before = k.sql.MakeBound.Before(time.Second)
 	}
 	return k.env.OnPool(ctx, before, func(q core.Querier) error {
-		_, err := k.stmt("make", k.sql.Make).Exec(ctx, q, k.name)
+		_, err := k.stmt("make", k.sql.Make).Exec(ctx, q, k.name.Args()...)
 		if before != "" && err == nil {
 			_, err = core.Stmt{Name: "unset", Text: k.sql.MakeBound.After}.Exec(ctx, q)
 		}
@@ -139,35 +140,25 @@ func (k *keyRow) make(ctx context.Context) error {
 }
 
 // OnPool runs f on a connection of the pool. It fails if no connection is free within
-// poolWait. before, if given, is a setting for f's statement.
+// e.PoolWait. before, if given, is a setting for f's statement.
 func (e *Env) OnPool(ctx context.Context, before string, f func(q core.Querier) error) error {
 	acquire, cancel := context.WithCancel(ctx)
 	defer cancel()
-	late := time.AfterFunc(poolWait, cancel)
+	late := time.AfterFunc(e.PoolWait, cancel)
 	defer late.Stop()
 	return e.OnConn(acquire, before, func(q core.Querier) error {
 		if !late.Stop() {
 			return context.Cause(acquire)
 		}
-		defer late.Reset(poolWait) // f runs again if the connection was dead
+		defer late.Reset(e.PoolWait) // f runs again if the connection was dead
 		return f(q)
 	})
 }
 
 // insert makes the row in the caller's transaction.
 func (k *keyRow) insert(ctx context.Context, q core.Querier) error {
-	undo, err := k.sql.MakeBound.Change(ctx, q, time.Second)
-	if err != nil {
+	return k.sql.MakeBound.During(ctx, q, time.Second, func() error {
+		_, err := k.stmt("insert", k.sql.Make).Exec(ctx, q, k.name.Args()...)
 		return err
-	}
-	_, err = k.stmt("insert", k.sql.Make).Exec(ctx, q, k.name)
-	if undo.Text == "" {
-		return err
-	}
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-	defer cancel()
-	if _, undone := undo.Exec(cleanup, q); undone != nil && err == nil {
-		err = undone
-	}
-	return err
+	})
 }

@@ -13,10 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// cleanupTimeout bounds the restoring of settings after ctx has ended, as
-// holdfast.CleanupTimeout does.
-const cleanupTimeout = 5 * time.Second
-
 // Mode says how a call waits.
 type Mode int
 
@@ -46,6 +42,8 @@ type Env struct {
 	// OnConn and Alive are those of access.Access.
 	OnConn func(ctx context.Context, before string, f func(q core.Querier) error) error
 	Alive  func(ctx context.Context, q core.Querier) error
+	// PoolWait is the constant, except in tests.
+	PoolWait time.Duration
 }
 
 // stmt compiles a statement of the dialect.
@@ -304,7 +302,7 @@ func (w *Wait) restore(ctx context.Context) error {
 	if w.is == w.was {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	ctx, cancel := core.Cleanup(ctx)
 	defer cancel()
 	return w.set(ctx, w.was)
 }
@@ -316,7 +314,7 @@ const restoreTries = 7
 // wait, because its own context ended. It finds the connection in the pool by the value of the
 // setting: database/sql hands out the most recently returned connection first.
 func (w *Wait) restoreOnPool(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	ctx, cancel := core.Cleanup(ctx)
 	defer cancel()
 	found, left := false, w.is
 	pause := core.NewBackoff()

@@ -28,6 +28,7 @@ var Dialect = dialect.Dialect{
 	RowLocks: rowLocks,
 	Rows:     rows,
 	Sweep:    sweep,
+	Compare:  dialect.CompareRows,
 	Staged:   staged,
 	Prove:    prove,
 	Doctor:   doctor,

@@ -4,42 +4,42 @@ import "github.com/holdfast-go/holdfast/internal/dialect"
 
 // SQLite has one writer at a time, so no row needs its own lock.
 var leases = dialect.Leases{
-	Take: dialect.Grant{Text: `INSERT INTO {locks} AS l (name, token, owner, holder, granted_at, expires_at)
-SELECT $1, MAX(f.token + 1, {now}), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1
-ON CONFLICT (name) DO UPDATE SET owner = $2, holder = $4, granted_at = {now},
- value = CASE WHEN l.owner = $2 AND l.expires_at > {now} THEN l.value END,
- token = CASE WHEN l.owner = $2 AND l.expires_at > {now} THEN l.token ELSE MAX(l.token + 1, {now}) END,
- expires_at = CASE WHEN l.owner = $2 AND l.expires_at > {now} THEN MAX(l.expires_at, {now} + $3) ELSE {now} + $3 END
-WHERE l.owner IS NULL OR l.expires_at <= {now} OR l.owner = $2
+	Take: dialect.Grant{Text: `INSERT INTO {locks} AS l (owner, name, token, attempt, holder, granted_at, expires_at)
+SELECT $0, $1, MAX(f.token + 1, {now}), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1
+ON CONFLICT (owner, name) DO UPDATE SET attempt = $2, holder = $4, granted_at = {now},
+ value = CASE WHEN l.attempt = $2 AND l.expires_at > {now} THEN l.value END,
+ token = CASE WHEN l.attempt = $2 AND l.expires_at > {now} THEN l.token ELSE MAX(l.token + 1, {now}) END,
+ expires_at = CASE WHEN l.attempt = $2 AND l.expires_at > {now} THEN MAX(l.expires_at, {now} + $3) ELSE {now} + $3 END
+WHERE l.attempt IS NULL OR l.expires_at <= {now} OR l.attempt = $2
 RETURNING 1, token, 0, ''`},
 	TakeBound: busyTimeout,
 
-	HandOver: dialect.Grant{Text: `UPDATE {locks} SET owner = $2, holder = $4, granted_at = {now}, value = NULL, token = MAX(token + 1, {now}), expires_at = {now} + $3
-WHERE name = $1 AND owner = $5 AND expires_at > {now} RETURNING 1, token, 0, ''`},
+	HandOver: dialect.Grant{Text: `UPDATE {locks} SET attempt = $2, holder = $4, granted_at = {now}, value = NULL, token = MAX(token + 1, {now}), expires_at = {now} + $3
+WHERE owner = $0 AND name = $1 AND attempt = $5 AND expires_at > {now} RETURNING 1, token, 0, ''`},
 
 	Look:    dialect.LookLease,
 	Release: dialect.ReleaseLease,
 
-	ManyRow: `({name}, {owner}, {ttl})`, ManyJoin: `, `,
-	TakeMany: `WITH v (name, owner, ttl) AS (VALUES {rows})
-INSERT INTO {locks} AS l (name, token, owner, holder, granted_at, expires_at)
-SELECT v.name, MAX(f.token + 1, {now}), v.owner, $1, {now}, {now} + v.ttl FROM {floor} f, v WHERE f.id = 1
-ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, holder = $1, granted_at = {now}, value = NULL,
+	ManyRow: `({name}, {attempt}, {ttl})`, ManyJoin: `, `,
+	TakeMany: `WITH v (name, attempt, ttl) AS (VALUES {rows})
+INSERT INTO {locks} AS l (owner, name, token, attempt, holder, granted_at, expires_at)
+SELECT $0, v.name, MAX(f.token + 1, {now}), v.attempt, $1, {now}, {now} + v.ttl FROM {floor} f, v WHERE f.id = 1
+ON CONFLICT (owner, name) DO UPDATE SET attempt = excluded.attempt, holder = $1, granted_at = {now}, value = NULL,
  token = MAX(l.token + 1, {now}), expires_at = excluded.expires_at
-WHERE l.owner IS NULL OR l.expires_at <= {now}
-RETURNING owner, token`,
-	ReleaseMany: `UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE name IN ({names}) AND owner IN ({owners})`,
+WHERE l.attempt IS NULL OR l.expires_at <= {now}
+RETURNING attempt, token`,
+	ReleaseMany: `UPDATE {locks} SET attempt = NULL, expires_at = {now} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts})`,
 	Released:    dialect.ReleasedLeases,
 	Announce: dialect.AnnounceWaiters + `
-ON CONFLICT (name, waiter) DO UPDATE SET waiting = excluded.waiting, expires_at = excluded.expires_at`,
+ON CONFLICT (owner, name, waiter) DO UPDATE SET waiting = excluded.waiting, expires_at = excluded.expires_at`,
 	AnnounceRow: dialect.AnnounceRow,
 	Renew: `UPDATE {locks} SET expires_at = MAX(expires_at, {now} + $1)
-WHERE name IN ({names}) AND owner IN ({owners}) AND expires_at > {now} RETURNING owner, expires_at`,
+WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_at > {now} RETURNING attempt, expires_at`,
 	Renewed:   true,
 	Remaining: dialect.RemainingLease,
 	Waits:     dialect.WaitsLease,
 
 	// A write takes the only write lock. It fails if the snapshot is older than another
 	// connection's commit (SQLITE_BUSY_SNAPSHOT).
-	Guard: `UPDATE {locks} SET owner = owner WHERE name = $1 AND token = $2 AND owner IS NOT NULL RETURNING 1, ` + dialect.StoreID,
+	Guard: `UPDATE {locks} SET attempt = attempt WHERE owner = $0 AND name = $1 AND token = $2 AND attempt IS NOT NULL RETURNING 1, ` + dialect.StoreID,
 }

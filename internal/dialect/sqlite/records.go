@@ -6,14 +6,14 @@ var records = dialect.Records{
 	Look: dialect.Look,
 	Lock: dialect.Look, // the claim already holds the only write lock
 
-	Claim: `INSERT INTO {records} (key_hash, namespace, tenant, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, {now})
-ON CONFLICT (key_hash) DO NOTHING`,
+	Claim: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
+VALUES ($0, $1, $2, $3, $4, $5, $6, $7, 1, {now})
+ON CONFLICT (owner, key_hash) DO NOTHING`,
 	Verdict: dialect.ByAffected,
 	Bound:   busyTimeout,
 
-	Renew: `DELETE FROM {records} WHERE key_hash = $1 AND key_expires_at <= {now}`,
+	Renew: `DELETE FROM {records} WHERE owner = $0 AND key_hash = $1 AND key_expires_at <= {now}`,
 	Finish: `UPDATE {records} SET state = $3, result = $4, codec = $7, business_id = $8, finished_at = {now},
  result_expires_at = {now} + $5, key_expires_at = {now} + $6
-WHERE key_hash = $1 AND attempt = $2 AND state = 1`,
+WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND state = 1`,
 }

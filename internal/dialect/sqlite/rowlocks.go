@@ -9,8 +9,8 @@ import (
 // SQLite has one writer at a time, so a write locks every key and every row. A write fails if
 // the snapshot is older than another connection's commit (BUSY_SNAPSHOT).
 var rowLocks = dialect.RowLocks{
-	Hold: `INSERT INTO {locks} (name, token, owner, holder, granted_at, expires_at) VALUES ($1, {now}, NULL, '', {now}, {now})
-ON CONFLICT (name) DO UPDATE SET token = MAX(token + 1, {now}), granted_at = {now}, expires_at = {now}`,
+	Hold: `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at) VALUES ($0, $1, {now}, NULL, '', {now}, {now})
+ON CONFLICT (owner, name) DO UPDATE SET token = MAX(token + 1, {now}), granted_at = {now}, expires_at = {now}`,
 
 	NoSession: "it would keep the only writer: use a lease",
 

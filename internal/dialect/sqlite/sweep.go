@@ -7,13 +7,13 @@ import "github.com/holdfast-go/holdfast/internal/dialect"
 var sweep = dialect.Sweep{
 	Batch: 100,
 	Results: dialect.FindResults(
-		`UPDATE {records} SET ` + dialect.Tombstone + ` WHERE key_hash IN ({keys}) AND {due}`),
+		`UPDATE {records} SET ` + dialect.Tombstone + ` WHERE ({picked}) AND {due}`),
 	Keys: dialect.FindKeys(
-		`DELETE FROM {records} WHERE key_hash IN ({keys}) AND {due}`),
-	Locks: dialect.FindLocks(
-		`DELETE FROM {locks} WHERE name IN ({names}) AND {due}`),
-	Waiters: dialect.FindPairs("waiter", clearPairs),
-	Tickets: dialect.FindPairs("token", clearPairs),
+		`DELETE FROM {records} WHERE ({picked}) AND {due}`),
+	Locks: dialect.FindLocks(dialect.CompareRows,
+		`DELETE FROM {locks} WHERE ({picked}) AND {due}`),
+	Waiters: dialect.FindPairs("waiter", dialect.CompareRows, pairs, clearPairs),
+	Tickets: dialect.FindPairs("token", dialect.CompareRows, pairs, clearPairs),
 	Table: dialect.SweepTable{
 		Write:        `DELETE FROM {table} WHERE ({keys}) IN (VALUES {tuples}) AND {due}`,
 		Integers:     []string{"int"}, // or any type whose name contains it
@@ -24,4 +24,7 @@ var sweep = dialect.Sweep{
 	},
 }
 
-const clearPairs = `DELETE FROM {rows} WHERE (name, {second}) IN (VALUES {pairs}) AND expires_at <= $1`
+const (
+	pairs      = `owner = {owner} AND (name, {second}) IN (VALUES {pairs})`
+	clearPairs = `DELETE FROM {rows} WHERE ({picked}) AND expires_at <= $1`
+)

@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"strings"
 	"testing"
@@ -43,19 +44,25 @@ func TestNames(t *testing.T) {
 			pool := dbtest.OpenSQL(t, url)
 			pool.SetMaxOpenConns(1)
 			db := mustOpen(t, pool, rules)
-			must(t, pool, `DELETE FROM effects`)
 			all := sessions(e, home, schemaOf(t, e, elsewhere))
-			for _, session := range all {
-				must(t, pool, session)
-				pay(t, db, "names "+rules, home)
+			paid := func(key string) int {
+				must(t, pool, `DELETE FROM effects`)
+				for _, session := range all {
+					must(t, pool, session)
+					pay(t, db, key, home)
+				}
+				return count(t, plain, `SELECT COUNT(*) FROM effects`)
 			}
-			want := 1
-			if rules != "" {
-				want = len(all)
+			if rules == "" {
+				if n := paid("names"); n != 1 {
+					t.Errorf("paid %d times", n)
+				}
+				continue
 			}
-			if n := count(t, plain, `SELECT COUNT(*) FROM effects`); n != want {
-				t.Errorf("without the rules %q: paid %d times, want %d", rules, n, want)
-			}
+			// The pool may replace a session on a busy machine, and the setting ends with it.
+			dbtest.Eventually(t, "without the rule, a payment for each setting", func() bool {
+				return paid("names "+rand.Text()) == len(all)
+			})
 		}
 	})
 }
@@ -67,18 +74,18 @@ func sessions(e dbtest.Engine, home, other string) []string {
 	switch e {
 	case dbtest.Postgres:
 		return []string{
-			`SET search_path = ` + home, `SET search_path = ` + other + `, ` + home,
+			`DROP TABLE IF EXISTS pg_temp.holdfast_records; SET search_path = ` + home, `SET search_path = ` + other + `, ` + home,
 			`CREATE TEMP TABLE holdfast_records (LIKE ` + home + `.holdfast_records INCLUDING ALL)`,
 		}
 	case dbtest.SQLite:
-		return []string{`SELECT 1`, `CREATE TEMP TABLE holdfast_records AS SELECT * FROM main.holdfast_records WHERE 0; CREATE UNIQUE INDEX temp.k ON holdfast_records (key_hash)`}
+		return []string{`DROP TABLE IF EXISTS temp.holdfast_records`, `CREATE TEMP TABLE holdfast_records AS SELECT * FROM main.holdfast_records WHERE 0; CREATE UNIQUE INDEX temp.k ON holdfast_records (owner, key_hash)`}
 	}
 	return []string{`USE ` + home, `USE ` + other}
 }
 
 func pay(t *testing.T, db *holdfast.DB[*sql.Tx], key, schema string) {
 	t.Helper()
-	s, err := idempotency.New(t.Context(), db, idempotency.Options{SingleTenant: true})
+	s, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true})
 	if err != nil {
 		t.Fatal(err)
 	}

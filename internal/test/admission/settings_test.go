@@ -115,7 +115,9 @@ func TestSettings(t *testing.T) {
 			param, check, _ := strings.Cut(setting, "!")
 			t.Run(param, func(t *testing.T) {
 				url := migrated(t, e)
-				db, err := open(t, dbtest.OpenSQL(t, dbtest.With(url, param)))
+				pool := dbtest.OpenSQL(t, dbtest.With(url, param))
+				pool.SetMaxOpenConns(4) // no other test uses the sessions of this setting again
+				db, err := open(t, pool)
 				switch {
 				case errors.Is(err, holdfast.ErrUnsupported):
 					wantRefused(t, err, check)

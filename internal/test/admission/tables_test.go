@@ -30,9 +30,9 @@ func TestOwnTables(t *testing.T) {
 		says   string
 		breaks func(t *testing.T, db *holdfast.DB[*sql.Tx], pool *sql.DB)
 	}{
-		{"records without their key", innodb, []string{`ALTER TABLE holdfast_records DROP PRIMARY KEY`}, "holdfast_records has no unique key_hash", executedTwice},
-		{"records without their key", postgres, []string{`ALTER TABLE holdfast_records DROP CONSTRAINT holdfast_records_pkey`}, "holdfast_records has no unique key_hash", nil},
-		{"locks without their key", innodb, []string{`ALTER TABLE holdfast_locks DROP PRIMARY KEY`}, "holdfast_locks has no unique name", nil},
+		{"records without their key", innodb, []string{`ALTER TABLE holdfast_records DROP PRIMARY KEY`}, "holdfast_records has no unique owner, key_hash", executedTwice},
+		{"records without their key", postgres, []string{`ALTER TABLE holdfast_records DROP CONSTRAINT holdfast_records_pkey`}, "holdfast_records has no unique owner, key_hash", nil},
+		{"locks without their key", innodb, []string{`ALTER TABLE holdfast_locks DROP PRIMARY KEY`}, "holdfast_locks has no unique owner, name", nil},
 		{"a trigger", innodb, []string{`CREATE TRIGGER evil BEFORE INSERT ON holdfast_records FOR EACH ROW SET NEW.state = 2`}, "trigger evil", nil},
 		{"a trigger", sqlite, []string{`CREATE TRIGGER evil AFTER INSERT ON holdfast_records BEGIN DELETE FROM holdfast_records; END`}, "trigger evil", executedTwice},
 		{"a trigger", postgres, []string{
@@ -44,7 +44,7 @@ func TestOwnTables(t *testing.T) {
 		{"unlogged", postgres, []string{`ALTER TABLE holdfast_locks SET UNLOGGED`}, "holdfast_locks has kind unlogged", nil},
 		{"another engine", innodb, []string{`ALTER TABLE holdfast_floor ENGINE=MyISAM`}, "holdfast_floor has kind MyISAM", nil},
 		{"a column of another type", innodb, []string{`ALTER TABLE holdfast_floor MODIFY token INT NOT NULL`}, "column token int", nil},
-		{"one more unique key", on{dbtest.Postgres, dbtest.MySQL, dbtest.MariaDB, dbtest.SQLite}, []string{`CREATE UNIQUE INDEX evil ON holdfast_records (tenant)`}, "unique tenant", nil},
+		{"one more unique key", on{dbtest.Postgres, dbtest.MySQL, dbtest.MariaDB, dbtest.SQLite}, []string{`CREATE UNIQUE INDEX evil ON holdfast_records (owner)`}, "unique owner", nil},
 		{"one more column that must have a value", postgres, []string{`ALTER TABLE holdfast_floor ADD extra integer NOT NULL DEFAULT 0`}, "column extra", nil},
 		{"a view in place of a table", postgres, []string{`ALTER TABLE holdfast_waiters RENAME TO aside`, `CREATE VIEW holdfast_waiters AS SELECT * FROM aside`}, "holdfast_waiters has kind", nil},
 	} {
@@ -90,7 +90,7 @@ func executedTwice(t *testing.T, db *holdfast.DB[*sql.Tx], pool *sql.DB) {
 	t.Helper()
 	ctx := dialect.Without(t.Context(), dialect.RuleTables)
 	for range 2 {
-		s, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true})
+		s, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true})
 		if err != nil {
 			t.Fatal(err)
 		}

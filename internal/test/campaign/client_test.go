@@ -136,7 +136,7 @@ func (c *client[Tx]) open(ctx context.Context, open opener[Tx]) (func(), error) 
 	var errs [4]error
 	c.db = db
 	c.locks, errs[0] = sqllock.New(ctx, db, sqllock.Options{TTL: ttl, Margin: margin, Holder: fmt.Sprint("client ", c.Client, ".", c.Life)})
-	c.store, errs[1] = idempotency.New(ctx, db, idempotency.Options{SingleTenant: true, Wait: patience})
+	c.store, errs[1] = idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, Wait: patience})
 	c.payouts, errs[2] = businessrow.New[payoutRow](ctx, db, holdfast.TableSpec{Table: "campaign_payouts", Key: []string{"payout_no"}},
 		businessrow.Options{Compare: []string{"amount"}, Wait: patience})
 	c.registers, errs[3] = register.New(ctx, db)

@@ -42,9 +42,9 @@ func (c control) plant(l *dialect.Leases) {
 	}
 	switch c {
 	case releaseByName:
-		replace(&l.Release, "owner = $2", "name <> $2")
+		replace(&l.Release, "attempt = $2", "name <> $2")
 	case tokenReset:
-		replace(&l.Release, "UPDATE {locks} SET owner = NULL, expires_at = {now} WHERE", "DELETE FROM {locks} WHERE")
+		replace(&l.Release, "UPDATE {locks} SET attempt = NULL, expires_at = {now} WHERE", "DELETE FROM {locks} WHERE")
 		byClock := regexp.MustCompile(`(?:GREATEST|MAX)\(([^,()]*token \+ 1), (?:c\.now|\{now\})\)`)
 		for _, g := range []*dialect.Grant{&l.Make, &l.Take, &l.HandOver} {
 			g.Text = byClock.ReplaceAllString(g.Text, "$1")

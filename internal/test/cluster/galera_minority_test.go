@@ -73,7 +73,7 @@ func galeraDoctor(t *testing.T, c *galera) {
 // in that time is in doubt, and later statements are refused, while SELECT 1 still works.
 func galeraMinority(t *testing.T, c *galera) {
 	o := openOn(t, c.nodes[0].url, sqllock.Options{})
-	store, err := idempotency.New(t.Context(), o.db, idempotency.Options{SingleTenant: true, Wait: 2 * time.Second})
+	store, err := idempotency.New(t.Context(), o.db, idempotency.Options{SingleOwner: true, Wait: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -269,7 +269,7 @@ func galeraSettings(t *testing.T, c *galera) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := idempotency.New(t.Context(), o.db, idempotency.Options{SingleTenant: true})
+	store, err := idempotency.New(t.Context(), o.db, idempotency.Options{SingleOwner: true})
 	if err != nil {
 		t.Fatal(err)
 	}

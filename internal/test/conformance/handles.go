@@ -166,16 +166,3 @@ func (e *Env[Tx]) Open(dsn string, opts ...holdfast.Options) Pool[Tx] {
 	e.Helper()
 	return e.Handle.Open(e.T, dsn, opts...)
 }
-
-// Pooled keeps its connections open. With the default of two idle connections, each of hundreds
-// of statements would open a new one.
-func Pooled() Handle[*sql.Tx] {
-	h := SQL()
-	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) Pool[*sql.Tx] {
-		tb.Helper()
-		pool := dbtest.OpenSQL(tb, dsn)
-		pool.SetMaxIdleConns(16)
-		return SQLPool(tb, pool, opts...)
-	}
-	return h
-}

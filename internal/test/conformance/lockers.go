@@ -54,7 +54,7 @@ func (e *Env[Tx]) Lockers(n int, o sqllock.Options) []*sqllock.Locker[Tx] {
 func (e *Env[Tx]) LockersOn(db *holdfast.DB[Tx], n int, o sqllock.Options) []*sqllock.Locker[Tx] {
 	e.Helper()
 	if o.TTL == 0 {
-		o.TTL = 20 * time.Second
+		o.TTL = dbtest.Hang // nothing expires because the machine is busy
 	}
 	list := make([]*sqllock.Locker[Tx], n)
 	for i := range list {

@@ -16,10 +16,14 @@ func (e *Env[Tx]) Now() int {
 	return e.Int(`SELECT ` + e.DB.Access().Dialect.Now)
 }
 
-// Reaper makes a reaper on a separate pool.
+// Reaper makes a reaper. With opts it opens another pool.
 func (e *Env[Tx]) Reaper(o reaper.Options, opts ...holdfast.Options) *reaper.Reaper {
 	e.Helper()
-	r, err := reaper.New(e.Ctx, e.Handle.Open(e.T, e.DSN, opts...).DB, o)
+	db := e.DB
+	if len(opts) > 0 {
+		db = e.Handle.Open(e.T, e.DSN, opts...).DB
+	}
+	r, err := reaper.New(e.Ctx, db, o)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -41,14 +45,20 @@ func (e *Env[Tx]) Sweep(r *reaper.Reaper, results, keys int64) reaper.Report {
 // of their expiries.
 func (e *Env[Tx]) Records(op string, n, expires int) {
 	e.Helper()
+	e.RecordsOf(OwnerOf, op, n, expires)
+}
+
+// RecordsOf is Records with an owner for each.
+func (e *Env[Tx]) RecordsOf(owner func(n int) string, op string, n, expires int) {
+	e.Helper()
 	for from := 0; from < n; from += 500 {
 		var values []string
 		for i := from; i < min(from+500, n); i++ {
 			hash := sha256.Sum256(fmt.Appendf(nil, "%s %d", op, i))
 			values = append(values, fmt.Sprintf(`(%s, %s, %s, %s, %s, 1, %s, 2, %s, 1, 2, %d, %d)`,
-				e.Blob(hash[:]), `'n'`, `''`, `'`+op+`'`, e.Blob(fmt.Append(nil, i)), e.Blob(make([]byte, 16)), e.Blob([]byte(`"done"`)), expires+i, expires+i))
+				e.Blob(hash[:]), `'n'`, `'`+owner(i)+`'`, `'`+op+`'`, e.Blob(fmt.Append(nil, i)), e.Blob(make([]byte, 16)), e.Blob([]byte(`"done"`)), expires+i, expires+i))
 		}
-		e.Must(`INSERT INTO holdfast_records (key_hash, namespace, tenant, operation, op_key, fingerprint_version, attempt, state,
+		e.Must(`INSERT INTO holdfast_records (key_hash, namespace, owner, operation, op_key, fingerprint_version, attempt, state,
  result, created_at, finished_at, result_expires_at, key_expires_at) VALUES ` + strings.Join(values, ", "))
 	}
 }
@@ -59,10 +69,13 @@ func (e *Env[Tx]) Expire(column, key string) {
 	e.Must(`UPDATE holdfast_records SET `+column+` = $1 WHERE op_key = $2`, e.Now()-1_000_000, []byte(key))
 }
 
+// OwnerOf returns the owner of the nth row: batches have rows of several.
+func OwnerOf(n int) string { return []string{"", "anna", "ben"}[n%3] }
+
 // Lock is a row of holdfast_locks.
 type Lock struct {
-	Name           string
-	Owner          []byte
+	Owner, Name    string
+	Attempt        []byte
 	Token, Expires int
 }
 
@@ -72,13 +85,13 @@ func (e *Env[Tx]) Locks(locks ...Lock) {
 	for from := 0; from < len(locks); from += 500 {
 		var values []string
 		for _, l := range locks[from:min(from+500, len(locks))] {
-			owner := "NULL"
-			if l.Owner != nil {
-				owner = e.Blob(l.Owner)
+			attempt := "NULL"
+			if l.Attempt != nil {
+				attempt = e.Blob(l.Attempt)
 			}
-			values = append(values, fmt.Sprintf(`(%s, %d, %s, 'holder', %d, %d)`, e.Blob([]byte(l.Name)), l.Token, owner, l.Token, l.Expires))
+			values = append(values, fmt.Sprintf(`('%s', %s, %d, %s, 'holder', %d, %d)`, l.Owner, e.Blob([]byte(l.Name)), l.Token, attempt, l.Token, l.Expires))
 		}
-		e.Must(`INSERT INTO holdfast_locks (name, token, owner, holder, granted_at, expires_at) VALUES ` + strings.Join(values, ", "))
+		e.Must(`INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at) VALUES ` + strings.Join(values, ", "))
 	}
 }
 

@@ -1,20 +1,30 @@
 package conformance
 
 import (
+	"context"
 	"database/sql"
 	"errors"
+	"strconv"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// BeginTx begins a transaction for the caller.
+// BeginTx begins a transaction for the caller. It is rolled back, if it has not ended, when the
+// test ends: a pool waits for it otherwise.
 func (e *Env[Tx]) BeginTx(l sql.IsolationLevel) Tx {
 	e.Helper()
 	tx, err := e.Begin(e.Ctx, l)
 	if err != nil {
 		e.Fatal(err)
 	}
+	e.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.Ctx), dbtest.Slack)
+		defer cancel()
+		_ = e.End(ctx, tx, false)
+	})
 	return tx
 }
 
@@ -24,6 +34,23 @@ func (e *Env[Tx]) EndTx(tx Tx, commit bool) {
 	if err := e.End(e.Ctx, tx, commit); err != nil {
 		e.Errorf("ending the caller's transaction: %v", err)
 	}
+}
+
+// EndSession ends a session on the server, which may have ended already. On PostgreSQL it waits for
+// the end: a session to which the signal has not come yet still answers.
+func (e *Env[Tx]) EndSession(id int64) {
+	e.Helper()
+	if e.Engine != dbtest.Postgres {
+		if _, err := e.SQL.ExecContext(e.Ctx, `KILL `+strconv.FormatInt(id, 10)); err != nil && dialect.Code(err) != "error 1094" { // no such session
+			e.Fatal(err)
+		}
+		return
+	}
+	e.Must(`SELECT pg_terminate_backend($1)`, id)
+	e.Eventually("the session ends", func() (gone bool) {
+		err := e.SQL.QueryRowContext(e.Ctx, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, id).Scan(&gone)
+		return err == nil && gone
+	})
 }
 
 // WantRolledBack fails unless Holdfast has rolled tx back.

@@ -2,33 +2,43 @@ package dbtest
 
 import (
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/internal/dsn"
 )
 
-// keptConns is how many idle connections a test's pool keeps.
-const keptConns = 64
+// maxConns is how many connections a test's pool makes. A busy server makes only so many in time.
+const maxConns = 16
 
 // OpenSQL opens a database that DSN made, with the driver for its URL. It is closed when the
-// test ends, before the database is dropped. The pool keeps its connections: a new one costs a
-// server more than most tests.
+// test ends, before the database is dropped. The pool has maxConns connections, and keeps them: a
+// new one costs a server more than most tests.
 func OpenSQL(tb testing.TB, databaseURL string) *sql.DB {
 	tb.Helper()
-	db, _, err := dsn.Open(databaseURL)
+	db, err := OpenURL(databaseURL)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	db.SetMaxIdleConns(keptConns)
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
 	tb.Cleanup(func() {
-		if err := db.Close(); err != nil {
+		// A connection that the test cut cannot say goodbye.
+		if err := db.Close(); err != nil && !errors.Is(err, driver.ErrBadConn) {
 			tb.Errorf("close the pool: %v", err)
 		}
 	})
 	return db
+}
+
+// OpenURL opens a database for a caller that closes it.
+func OpenURL(databaseURL string) (*sql.DB, error) {
+	return dsn.OpenThrough(databaseURL, keptDial(databaseURL))
 }
 
 // With adds a parameter to a database's URL: name=value, escaped if necessary.
@@ -40,7 +50,7 @@ func With(databaseURL, param string) string {
 }
 
 // OpenPgx opens a PostgreSQL database that DSN made as a native pool. Closing it, when the test
-// ends, waits for connections that the test did not return.
+// ends, waits for connections that the test did not return: for Slack, then the test fails.
 func OpenPgx(tb testing.TB, databaseURL string) *pgxpool.Pool {
 	tb.Helper()
 	config, err := dsn.Parse(databaseURL)
@@ -50,11 +60,32 @@ func OpenPgx(tb testing.TB, databaseURL string) *pgxpool.Pool {
 	if config.Engine != dsn.Postgres {
 		tb.Fatalf("a pgx pool on %s", config.Engine)
 	}
-	pool, err := pgxpool.New(tb.Context(), config.DSN)
+	pgx, err := pgxpool.ParseConfig(config.DSN)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(pool.Close)
+	if !strings.Contains(databaseURL, "pool_max_conns=") {
+		pgx.MaxConns = maxConns // pgx's four are fewer than one test's transactions
+	}
+	if dial := keptDial(databaseURL); dial != nil {
+		pgx.ConnConfig.DialFunc = dial
+	}
+	pool, err := pgxpool.NewWithConfig(tb.Context(), pgx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			pool.Close()
+		}()
+		select {
+		case <-closed:
+		case <-time.After(Slack):
+			tb.Errorf("close the pool: %d connections are not returned", pool.Stat().AcquiredConns())
+		}
+	})
 	return pool
 }
 
@@ -62,5 +93,5 @@ func OpenPgx(tb testing.TB, databaseURL string) *pgxpool.Pool {
 // format.
 func DriverDSN(databaseURL string) (driverName, driverDSN string, err error) {
 	config, err := dsn.Parse(databaseURL)
-	return config.Driver, config.DSN, err //nolint:wrapcheck // it says all there is to say
+	return config.Driver, config.DSN, err
 }

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast/internal/dsn"
 )
 
 const (
@@ -71,6 +69,9 @@ func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) (stri
 		if err := runAdmin(server, p.create); err != nil {
 			tb.Fatalf("make a database for the test: %v", err)
 		}
+		if e == Postgres {
+			keepSessions(p.name, p.url)
+		}
 		fillAt(tb, p.url, fill)
 		if err := runAdmin(server, func(ctx context.Context, conn *sql.Conn) error { return p.remember(ctx, conn, e) }); err != nil {
 			tb.Fatalf("look at the test's database: %v", err)
@@ -94,7 +95,7 @@ func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) (stri
 	}
 	if p.audit == nil {
 		var err error
-		if p.audit, _, err = dsn.Open(p.url); err != nil {
+		if p.audit, err = OpenURL(p.url); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -103,6 +104,7 @@ func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) (stri
 
 // end drops the database.
 func (p *prepared) end(server string) error {
+	forgetSchema(p.name)
 	if p.audit != nil {
 		_ = p.audit.Close()
 	}
@@ -111,7 +113,7 @@ func (p *prepared) end(server string) error {
 
 func fillAt(tb testing.TB, url string, fill func(db *sql.DB)) {
 	tb.Helper()
-	db, _, err := dsn.Open(url)
+	db, err := OpenURL(url)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -146,6 +148,7 @@ func dropSpare() {
 		}
 	}
 	spare.free = nil
+	endSessions()
 }
 
 // These queries describe a database: its tables, and a line for each of their parts. They take
@@ -157,17 +160,17 @@ var (
 		MariaDB:  tablesOfMySQL,
 	}
 	shapeOf = map[Engine]string{
-		Postgres: `WITH own AS MATERIALIZED (SELECT oid, relname, relkind, relpersistence, reloptions FROM pg_class WHERE relnamespace = $1::regnamespace)
-			SELECT concat_ws(' ', relname, relkind, relpersistence, reloptions) FROM own
-			UNION ALL SELECT concat_ws(' ', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attcollation, pg_get_expr(d.adbin, d.adrelid))
-			FROM own c, LATERAL (SELECT * FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE c.relkind = 'r'
-			UNION ALL SELECT pg_get_indexdef(oid) FROM own WHERE relkind = 'i'
-			UNION ALL SELECT concat_ws(' ', n.conname, pg_get_constraintdef(n.oid)) FROM own c, LATERAL (SELECT * FROM pg_constraint WHERE conrelid = c.oid) n
-			UNION ALL SELECT concat_ws(' ', c.relname, t.tgname, t.tgenabled) FROM own c, LATERAL (SELECT * FROM pg_trigger WHERE tgrelid = c.oid) t
-			UNION ALL SELECT concat_ws(' ', c.relname, r.rulename) FROM own c, LATERAL (SELECT * FROM pg_rewrite WHERE ev_class = c.oid) r
-			UNION ALL SELECT typname FROM pg_type WHERE typnamespace = $1::regnamespace
-			UNION ALL SELECT collname FROM pg_collation WHERE collnamespace = $1::regnamespace
-			UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = $1::regnamespace`,
+		// A statement that defines or grants leaves rows of another transaction in the catalogs.
+		Postgres: `WITH own AS MATERIALIZED (SELECT oid, xmin FROM pg_class WHERE relnamespace = $1::regnamespace)
+			SELECT concat_ws(' ', oid, xmin) FROM own
+			UNION ALL SELECT concat_ws(' ', a.attrelid, a.attnum, a.xmin) FROM own JOIN pg_attribute a ON a.attrelid = own.oid
+			UNION ALL SELECT concat_ws(' ', d.oid, d.xmin) FROM own JOIN pg_attrdef d ON d.adrelid = own.oid
+			UNION ALL SELECT concat_ws(' ', n.oid, n.xmin) FROM own JOIN pg_constraint n ON n.conrelid = own.oid
+			UNION ALL SELECT concat_ws(' ', t.oid, t.xmin) FROM own JOIN pg_trigger t ON t.tgrelid = own.oid
+			UNION ALL SELECT concat_ws(' ', r.oid, r.xmin) FROM own JOIN pg_rewrite r ON r.ev_class = own.oid
+			UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_type WHERE typnamespace = $1::regnamespace
+			UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_collation WHERE collnamespace = $1::regnamespace
+			UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_proc WHERE pronamespace = $1::regnamespace`,
 		MySQL:   shapeOfMySQL,
 		MariaDB: shapeOfMySQL,
 	}
@@ -225,12 +228,12 @@ func (p *prepared) restore(ctx context.Context, conn *sql.Conn, e Engine) error 
 		bound = "SET lock_timeout = '1s'"
 	}
 	if _, err := conn.ExecContext(ctx, bound); err != nil {
-		return err //nolint:wrapcheck // it is not shown
+		return err
 	}
 	for _, name := range names {
 		if _, was := p.tables[name]; !was {
 			if _, err := conn.ExecContext(ctx, "DROP TABLE "+p.name+"."+name); err != nil {
-				return err //nolint:wrapcheck // as above
+				return err
 			}
 		}
 	}
@@ -247,24 +250,24 @@ func (p *prepared) restore(ctx context.Context, conn *sql.Conn, e Engine) error 
 func (p *prepared) restoreRows(ctx context.Context, conn *sql.Conn, e Engine) error {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
-		return err //nolint:wrapcheck // as above
+		return err
 	}
 	defer func() { _ = tx.Rollback() }()
 	for name, rows := range p.tables {
 		r, err := tx.ExecContext(ctx, "DELETE FROM "+p.name+"."+name)
 		if err != nil {
-			return err //nolint:wrapcheck // as above
+			return err
 		}
 		if n, err := r.RowsAffected(); err != nil || n > rowsToClear {
 			return errors.Join(errors.New("it has many rows"), err)
 		}
 		for _, values := range rows {
 			if _, err := tx.ExecContext(ctx, "INSERT INTO "+p.name+"."+name+" VALUES "+placeholders(e, len(values)), values...); err != nil {
-				return err //nolint:wrapcheck // as above
+				return err
 			}
 		}
 	}
-	return tx.Commit() //nolint:wrapcheck // as above
+	return tx.Commit()
 }
 
 func placeholders(e Engine, n int) string {
@@ -297,28 +300,28 @@ func (p *prepared) endSessions(ctx context.Context, conn *sql.Conn, e Engine) er
 func list(ctx context.Context, conn *sql.Conn, query string, args ...any) (all []string, err error) {
 	rows, err := conn.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // as above
+		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var s string
 		if err := rows.Scan(&s); err != nil {
-			return nil, err //nolint:wrapcheck // as above
+			return nil, err
 		}
 		all = append(all, s)
 	}
-	return all, rows.Err() //nolint:wrapcheck // as above
+	return all, rows.Err()
 }
 
 func rowsOf(ctx context.Context, conn *sql.Conn, table string) (all []row, err error) {
 	rows, err := conn.QueryContext(ctx, "SELECT * FROM "+table)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // as above
+		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	columns, err := rows.Columns()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // as above
+		return nil, err
 	}
 	for rows.Next() {
 		values, into := make(row, len(columns)), make([]any, len(columns))
@@ -326,7 +329,7 @@ func rowsOf(ctx context.Context, conn *sql.Conn, table string) (all []row, err e
 			into[i] = &values[i]
 		}
 		if err := rows.Scan(into...); err != nil {
-			return nil, err //nolint:wrapcheck // as above
+			return nil, err
 		}
 		for i, v := range values {
 			if b, ok := v.([]byte); ok {
@@ -335,5 +338,5 @@ func rowsOf(ctx context.Context, conn *sql.Conn, table string) (all []row, err e
 		}
 		all = append(all, values)
 	}
-	return all, rows.Err() //nolint:wrapcheck // as above
+	return all, rows.Err()
 }

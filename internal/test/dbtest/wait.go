@@ -19,13 +19,16 @@ const (
 	scaleVariable = "HOLDFAST_TEST_SCALE"
 )
 
-// Eventually waits until ok returns true, and fails the test after Hang.
+// Eventually waits until ok returns true, and fails the test after Hang. The longer it has waited,
+// the longer it pauses, so that tests that wait leave the servers to those that work.
 func Eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(Hang); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for start := time.Now(); !ok(); {
+		waited := time.Since(start)
+		if waited > Hang {
 			tb.Fatalf("not within %v: %s", Hang, what)
 		}
+		time.Sleep(min(max(waited/8, 2*time.Millisecond), 100*time.Millisecond))
 	}
 }
 

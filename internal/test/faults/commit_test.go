@@ -3,12 +3,14 @@ package faults_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
 )
@@ -123,5 +125,33 @@ func commitNeverSent[Tx any](w *world[Tx]) {
 	_ = w.bareUnder(f, key)
 	if n := w.Effects(key); n == 1 {
 		w.Fatal("the naive form should have failed")
+	}
+}
+
+// Rule: the loss of a connection is not blamed on the caller, not even if the function ignores the
+// error of its own statement. The operation has no effect, and runs again.
+func TestIgnoredLossIsNotOpenRows(t *testing.T) {
+	t.Parallel()
+	everyMode(t, ignoredLoss[*sql.Tx], ignoredLoss[pgx.Tx], ignoredLoss[*sqlx.Tx])
+}
+
+func ignoredLoss[Tx any](w *world[Tx]) {
+	for name, ending := range map[string]faultproxy.Ending{"close": faultproxy.Close, "reset": faultproxy.Reset} {
+		var f *faultproxy.Fault
+		a := w.record(idempotency.DefaultWait, func(ctx context.Context, tx Tx) error {
+			f = w.proxy.LoseReply(faultproxy.Nth(1), ending)
+			_ = w.Effect(ctx, tx, w.key("another "+name))
+			return nil
+		})
+		key := w.key("ignored " + name)
+		_, err := a.do(w.Ctx, key)
+		w.struck(f, err)
+		if err == nil || errors.Is(err, holdfast.ErrRowsOpen) || errors.Is(err, holdfast.ErrUnknown) {
+			w.Errorf("%s: got %v", name, err)
+		}
+		if n := w.Effects(key); n != 0 {
+			w.Errorf("%s: %d effects", name, n)
+		}
+		w.want(w.record(idempotency.DefaultWait, nil), key, idempotency.Executed)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // Rule: a statement that requests many leases may run long after its connection was lost, when
 // each caller has already got an answer from another statement. The leases it then grants have
-// no owner, and the Locker releases them. If the statement runs but its result cannot be read,
+// no caller, and the Locker releases them. If the statement runs but its result cannot be read,
 // each caller finds its own lease.
 func TestLeasesGatheredLate(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func gatheredLate(t *testing.T, w *world[*sql.Tx], direct string, c gatheredCase
 		take, granted = "WITH free AS MATERIALIZED", `SELECT SUM(token - $1::bigint) FROM holdfast_locks WHERE position($2::text IN convert_from(name, 'UTF8')) > 0`
 	}
 	if c.unread {
-		take = "SELECT owner, token FROM"
+		take = "SELECT attempt, token FROM"
 	}
 	f := w.proxy.Hold(faultproxy.Contains(take), faultproxy.Close)
 	mine := all(late)

@@ -114,7 +114,7 @@ func holdMany(e *conformance.Env[*sql.Tx], n int, ttl, hold time.Duration) (lost
 		e.Fatal(err)
 	}
 	defer func() {
-		e.Must(`UPDATE holdfast_locks SET owner = NULL`)
+		e.Must(`UPDATE holdfast_locks SET attempt = NULL`)
 		_ = p.pool.Close() // otherwise Close would release them one by one
 		_ = p.locks.Close(context.Background())
 	}()
@@ -158,7 +158,7 @@ func holdMany(e *conformance.Env[*sql.Tx], n int, ttl, hold time.Duration) (lost
 			}
 		}
 	}
-	live := e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE owner IS NOT NULL AND expires_at > ` + p.db.Access().Dialect.Now)
+	live := e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE attempt IS NOT NULL AND expires_at > ` + p.db.Access().Dialect.Now)
 	perInterval := float64(count.renewals.Load()) * float64(interval) / float64(hold)
 	e.Logf("%d leases with a TTL of %v, acquired in %v, held for %v: %d lost; %d renewals (%d failed, the longest took %v), %.1f an interval of %v; the slowest bare update took %v",
 		n, ttl, took.Round(time.Millisecond), hold, lost, count.renewals.Load(), count.failed.Load(),

@@ -90,7 +90,7 @@ func TestLeaseReleasedLateWithoutReply(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f := w.proxy.LoseReply(faultproxy.Contains("SET owner = NULL"), faultproxy.Close)
+			f := w.proxy.LoseReply(faultproxy.Contains("SET attempt = NULL"), faultproxy.Close)
 			err = lease.Release(e.Ctx)
 			w.struck(f, err)
 			if !errors.Is(err, c.want) {

@@ -201,8 +201,8 @@ func TestLeaseStampedeOfBrokenLocks(t *testing.T) {
 			text := &l.Take.Text
 			switch {
 			case strings.Contains(*text, "c.now"):
-				replace(text, "owner IS NULL OR expires_at <= {now} OR", "true OR")
-				replace(&l.TakeMany, "owner IS NULL OR expires_at <= {now}", "true")
+				replace(text, "attempt IS NULL OR expires_at <= {now} OR", "true OR")
+				replace(&l.TakeMany, "attempt IS NULL OR expires_at <= {now}", "true")
 			default:
 				*text = strings.Replace(*text, "l.expires_at <= {now} OR", "1 = 1 OR", 1)
 				*text = strings.Replace(*text, " expires_at <= {now} OR", " 1 = 1 OR", 1)
@@ -211,8 +211,8 @@ func TestLeaseStampedeOfBrokenLocks(t *testing.T) {
 			}
 		}, history.Exclusion},
 		"releases by name": {func(l *dialect.Leases) {
-			replace(&l.Release, "owner = $2", "name <> $2")
-			replace(&l.ReleaseMany, "owner IN ({owners})", "(owner IN ({owners}) OR 1 = 1)")
+			replace(&l.Release, "attempt = $2", "name <> $2")
+			replace(&l.ReleaseMany, "attempt IN ({attempts})", "(attempt IN ({attempts}) OR 1 = 1)")
 		}, history.Exclusion},
 		"guards by name": {func(l *dialect.Leases) {
 			l.Guard = strings.Replace(l.Guard, "l.token = $2", "token = $2", 1)

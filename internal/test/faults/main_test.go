@@ -33,8 +33,9 @@ func TestMain(m *testing.M) {
 	parallel := false
 	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
 	if !parallel {
-		_ = flag.Set("test.parallel", "24") // these tests wait far more than they work
+		_ = flag.Set("test.parallel", "12") // these tests wait far more than they work
 	}
 	_ = mysqldriver.SetLogger(log.New(io.Discard, "", 0)) // the driver logs every connection that breaks
+	dbtest.ExactCleanup()
 	dbtest.VerifyNoLeaks(m)
 }

@@ -83,6 +83,7 @@ func fullSQL() conformance.Handle[*sql.Tx] {
 	h := conformance.SQL()
 	h.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) conformance.Pool[*sql.Tx] {
 		pool := dbtest.OpenSQL(tb, dsn)
+		pool.SetMaxOpenConns(stale)
 		pool.SetMaxIdleConns(stale)
 		return conformance.SQLPool(tb, pool, opts...)
 	}

@@ -203,7 +203,7 @@ func stagedChildRun(text string) error {
 	if err != nil {
 		return err
 	}
-	store, err := idempotency.New(ctx, db, idempotency.Options{SingleTenant: true})
+	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true})
 	if err != nil {
 		return err
 	}

@@ -187,7 +187,8 @@ func (w *world[Tx]) want(a ask, key string, outcome idempotency.Outcome) {
 }
 
 // insist asks until there is an answer. It fails if an error other than "unknown" left an
-// effect, or if there is not exactly one effect at the end.
+// effect or blames the caller for a lost connection, or if there is not exactly one effect at the
+// end.
 func (w *world[Tx]) insist(a ask, key string) {
 	w.Helper()
 	for range 2 * stale { // each may meet a dead connection
@@ -198,6 +199,9 @@ func (w *world[Tx]) insist(a ask, key string) {
 		}
 		if n := w.Effects(key); n != before && !errors.Is(err, holdfast.ErrUnknown) {
 			w.Errorf("%s: %d effects, then %d after an error that is definite: %v", key, before, n, err)
+		}
+		if errors.Is(err, holdfast.ErrRowsOpen) {
+			w.Errorf("%s: no rows were left open: %v", key, err)
 		}
 	}
 	w.WantOnce(key)

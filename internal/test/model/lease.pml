@@ -9,10 +9,10 @@
  *
  * The rows, and the variables that represent them:
  *
- *   locks(name, owner, token, expires_at)  present, owner, tok, left
- *   floor(token)                           floor
+ *   locks(name, attempt, token, expires_at)  present, whose, tok, left
+ *   floor(token)                             floor
  *
- * owner is the id of one attempt, not of a client; 0 is NULL. lX and fX are
+ * whose is the id of one attempt, not of a client; 0 is NULL. lX and fX are
  * exclusive row locks, lS and fS count the shared ones; they end with their
  * transaction. Others see the writes of a transaction when it commits.
  *
@@ -38,7 +38,7 @@
  *         force-release is committed, and has read the writes of every other one.
  *   G3    Tokens strictly increase.
  *   OVER  A renewal does not revive a term that has expired or was released.
- *   FREE  A lease without an owner is never reported as held.
+ *   FREE  A lease that nobody holds is never reported as held.
  *   KEPT  A release or hand-over succeeds only when no later term was granted before
  *         it ran, under any clock and with any lost answers. It does not apply with
  *         TOKEN_BLOCKS, where a row's token is not that of a term.
@@ -49,10 +49,10 @@
  *   GUARD_LAST           G2    the transaction reads first and guards last; so does
  *                              one whose snapshot is older than the grant
  *   GUARD_UNLOCKED       G2    the guard reads, and locks nothing
- *   GUARD_BY_OWNER       G2    the guard does not test the token
+ *   GUARD_BY_ATTEMPT     G2    the guard does not test the token
  *   FORCE_BY_EXPIRY      G2    force-release only ends the expiry
  *   DELETE_ON_RELEASE    G3    release deletes the row
- *   HANDOVER_KEEPS_TOKEN G3    hand-over changes only the owner
+ *   HANDOVER_KEEPS_TOKEN G3    hand-over changes only the attempt
  *   TOKEN_BLOCKS         G3    a grant reserves a block of tokens, and within a process
  *                              a term that never called Guard is handed over without
  *                              a statement, while its context lives
@@ -60,15 +60,15 @@
  *   REAP_ANY_TOKEN       G3    the reaper does not test the token again
  *   REAP_FLOOR_LAST      DONE  it deletes first and raises the floor afterwards
  *   FREE_BY_EXPIRY       FREE  a released row is free when its expiry has passed,
- *                              not because it has no owner
+ *                              not because its attempt is NULL
  *   TAKE_UNTESTED        G1    takeover trusts what it read before it had the lock
  *   RELEASE_BY_NAME      G1    release does not test whose term the row is
  *   RELEASE_BEFORE_END   G1    the context ends after the release, not before
  *   RELEASE_TRUSTS_DOUBT KEPT  a repeated release that finds no row succeeds,
  *                              as the run with the lost answer may have done it
- *   RELEASE_BY_OWNER     KEPT  it succeeds for an attempt that was sent again, and
+ *   RELEASE_BY_ATTEMPT   KEPT  it succeeds for an attempt that was sent again, and
  *                              granted again after another, without testing the token
- *   HANDOVER_BY_OWNER    KEPT  so does a hand-over
+ *   HANDOVER_BY_ATTEMPT  KEPT  so does a hand-over
  *   HANDOVER_BY_NAME     G1    hand-over does not test whose term the row is
  *   REAP_WITHOUT_RETEST  G1    the reaper does not test the expiry again
  *   TRUST_FROM_REPLY     G1    the window is counted from the reply
@@ -141,7 +141,7 @@
 
 /* The database. */
 bool present;
-byte owner, tok, floor;
+byte whose, tok, floor;
 bool lX, fX;
 byte lS, fS;
 
@@ -231,7 +231,7 @@ inline grant(a, s) {
 	d_step {
 		judge(got);
 		present = true;
-		owner = a;
+		whose = a;
 		tok = got + RESERVED;
 		SHORTEN(s);
 		res = WON
@@ -242,17 +242,17 @@ inline grant(a, s) {
 #define HELD(s)   MAYBE_LIVE(s)
 #define UNHELD    MAYBE_OVER
 #else
-#define HELD(s)   (owner != 0 && MAYBE_LIVE(s))
-#define UNHELD    (owner == 0 || MAYBE_OVER)
+#define HELD(s)   (whose != 0 && MAYBE_LIVE(s))
+#define UNHELD    (whose == 0 || MAYBE_OVER)
 #endif
 
 /*
- * UPDATE locks SET owner = $a, token = GREATEST(token + 1, NOW), expires_at = NOW + ttl
- *  WHERE name = $k AND (owner IS NULL OR expires_at <= NOW)
+ * UPDATE locks SET attempt = $a, token = GREATEST(token + 1, NOW), expires_at = NOW + ttl
+ *  WHERE name = $k AND (attempt IS NULL OR expires_at <= NOW)
  *
  * An attempt that is sent again finds its own live term and gets it once more:
  * UPDATE locks SET expires_at = GREATEST(expires_at, NOW + ttl)
- *  WHERE name = $k AND owner = $a AND expires_at > NOW
+ *  WHERE name = $k AND attempt = $a AND expires_at > NOW
  *
  * GREATEST because the first request may be running still, with an older NOW: it
  * must not take back what the second was told. A NOW that stood still may so give
@@ -260,7 +260,7 @@ inline grant(a, s) {
  */
 inline takeover(a, s) {
 	if
-	:: owner == a && HELD(s) ->
+	:: whose == a && HELD(s) ->
 #ifdef RESEND_SHORTENS
 		SHORTEN(s);
 #else
@@ -269,10 +269,10 @@ inline takeover(a, s) {
 		got = tok - RESERVED;
 		res = WON
 #ifdef TAKE_UNTESTED
-	:: owner != a && HELD(s) && res == INSERT -> res = LOST
+	:: whose != a && HELD(s) && res == INSERT -> res = LOST
 	:: UNHELD || res == TAKE -> got = tok + 1; grant(a, s)
 #else
-	:: owner != a && HELD(s) -> res = LOST
+	:: whose != a && HELD(s) -> res = LOST
 	:: UNHELD -> got = tok + 1; grant(a, s)
 #endif
 	fi
@@ -285,12 +285,12 @@ inline takeover(a, s) {
 inline look(a, s) {
 	BEGIN(s);
 	if
-	:: present && owner != a && HELD(s) ->
-		FREE = owner != 0;
+	:: present && whose != a && HELD(s) ->
+		FREE = whose != 0;
 		assert(FREE);
 		END(s);
 		res = LOST
-	:: present && (owner == a || UNHELD) -> res = TAKE
+	:: present && (whose == a || UNHELD) -> res = TAKE
 	:: !present -> res = INSERT
 	fi
 }
@@ -338,18 +338,18 @@ inline write(a, s) {
 
 /*
  * The row is kept, and its token with it:
- * UPDATE locks SET owner = NULL, expires_at = NOW WHERE name = $k AND owner = $a
+ * UPDATE locks SET attempt = NULL, expires_at = NOW WHERE name = $k AND attempt = $a
  */
 inline release(a) {
 	!lX && lS == 0 ->
-	was = present && owner == a;
+	was = present && whose == a;
 	if
 #ifdef RELEASE_BY_NAME
 	:: present ->
 #else
 	:: was ->
 #endif
-		owner = 0;
+		whose = 0;
 		EXPIRE;
 #ifdef DELETE_ON_RELEASE
 		present = false; tok = 0;
@@ -362,9 +362,9 @@ inline release(a) {
  * What the release says. That the row was its attempt's is enough, unless the
  * attempt was sent twice: it may have been granted twice, with another's term in
  * between. Then, and where an answer was lost, the row has to be as only its own
- * release leaves it: SELECT owner IS NULL AND token = $t FROM locks WHERE name = $k
+ * release leaves it: SELECT attempt IS NULL AND token = $t FROM locks WHERE name = $k
  */
-#ifdef RELEASE_BY_OWNER
+#ifdef RELEASE_BY_ATTEMPT
 #define ENOUGH(c) was
 #else
 #define ENOUGH(c) (was && !twice)
@@ -372,7 +372,7 @@ inline release(a) {
 #ifdef RELEASE_TRUSTS_DOUBT
 #define PROVES true
 #else
-#define PROVES (present && owner == 0 && tok == ROW(c))
+#define PROVES (present && whose == 0 && tok == ROW(c))
 #endif
 inline says(c, ok) {
 #ifndef TOKEN_BLOCKS
@@ -383,18 +383,18 @@ inline says(c, ok) {
 }
 
 /*
- * UPDATE locks SET owner = $next, token = GREATEST(token + 1, NOW), expires_at = NOW + ttl
- *  WHERE name = $k AND owner = $a
+ * UPDATE locks SET attempt = $next, token = GREATEST(token + 1, NOW), expires_at = NOW + ttl
+ *  WHERE name = $k AND attempt = $a
  * Not for an attempt that was sent twice.
  */
-#ifdef HANDOVER_BY_OWNER
+#ifdef HANDOVER_BY_ATTEMPT
 #define PASSES(c) (line[NEXT(c)] == WAITS)
 #else
 #define PASSES(c) (line[NEXT(c)] == WAITS && !twice)
 #endif
 inline handover(a, next, s) {
 	!lX && lS == 0 ->
-	was = present && owner == a;
+	was = present && whose == a;
 	if
 #ifdef HANDOVER_BY_NAME
 	:: present ->
@@ -428,7 +428,7 @@ inline tell(d, next) {
 #if TIMED
 /*
  * UPDATE locks SET expires_at = GREATEST(expires_at, NOW + ttl)
- *  WHERE name = $k AND owner = $a AND token = $t AND expires_at > NOW,
+ *  WHERE name = $k AND attempt = $a AND token = $t AND expires_at > NOW,
  * skipping it if locked; so it does not wait, and its NOW is fresh.
  */
 inline renew(a, t) {
@@ -440,9 +440,9 @@ inline renew(a, t) {
 		assert(OVER)
 #endif
 #ifdef RENEW_RESURRECTS
-	:: !lX && lS == 0 && present && owner == a && tok == t ->
+	:: !lX && lS == 0 && present && whose == a && tok == t ->
 #else
-	:: !lX && lS == 0 && present && owner == a && tok == t && left > 0 ->
+	:: !lX && lS == 0 && present && whose == a && tok == t && left > 0 ->
 #endif
 		OVER = left > 0;
 		assert(OVER);
@@ -468,17 +468,17 @@ inline prolong(c, t) {
 #endif
 
 /*
- * SELECT 1 FROM locks WHERE name = $k AND owner = $a AND token = $t FOR SHARE
+ * SELECT 1 FROM locks WHERE name = $k AND attempt = $a AND token = $t FOR SHARE
  * The expiry is not asked: a guard that also asks it passes less often, so what
  * holds for this one holds for that one.
  */
 inline guard(c) {
 	atomic {
 		!lX ->
-#ifdef GUARD_BY_OWNER
-		passed = present && owner == attempt[c];
+#ifdef GUARD_BY_ATTEMPT
+		passed = present && whose == attempt[c];
 #else
-		passed = present && owner == attempt[c] && tok == ROW(c);
+		passed = present && whose == attempt[c] && tok == ROW(c);
 #endif
 #ifdef GUARD_UNLOCKED
 		skip
@@ -540,7 +540,7 @@ proctype Client(byte c) {
 
 	do
 	:: d_step {
-		/* A new attempt has a new owner id. */
+		/* A new attempt has a new id. */
 		round < ROUNDS ->
 		attempt[c] = 1 + c * ROUNDS + round;
 		round++;
@@ -563,8 +563,8 @@ proctype Client(byte c) {
 					write(attempt[c], c)
 				:: atomic {                         /* or looks for it. */
 					if
-					:: present && owner == attempt[c] && LIVE -> res = WON; got = tok - RESERVED
-					:: !(present && owner == attempt[c]) || MAYBE_OVER -> res = LOST
+					:: present && whose == attempt[c] && LIVE -> res = WON; got = tok - RESERVED
+					:: !(present && whose == attempt[c]) || MAYBE_OVER -> res = LOST
 					fi }
 				fi
 #endif
@@ -809,7 +809,7 @@ end:
 #endif
 		d_step {
 			if
-			:: deleted -> present = false; owner = 0; tok = 0; EXPIRE; lX = false
+			:: deleted -> present = false; whose = 0; tok = 0; EXPIRE; lX = false
 			:: else
 			fi;
 			floor = (fX -> raised : floor);
@@ -823,20 +823,20 @@ end:
 }
 
 /*
- * UPDATE locks SET owner = NULL, token = GREATEST(token + 1, NOW), expires_at = NOW
- *  WHERE name = $k AND owner IS NOT NULL
+ * UPDATE locks SET attempt = NULL, token = GREATEST(token + 1, NOW), expires_at = NOW
+ *  WHERE name = $k AND attempt IS NOT NULL
  */
 proctype Operator() {
 end:
 	d_step {
-		present && owner != 0 && !lX && lS == 0 ->
+		present && whose != 0 && !lX && lS == 0 ->
 		forced = tok;
 #ifdef FORCE_BY_EXPIRY
 		skip;
 #else
 		tok = tok + 1;
 		lastGrant = tok;
-		owner = 0;
+		whose = 0;
 #endif
 		EXPIRE
 	}

@@ -7,12 +7,12 @@
  *
  * The rows, and the variables that represent them:
  *
- *   staged(state, owner, token, due_at, step)   state, owner, token, -, at
+ *   staged(state, attempt, token, due_at, step)   state, whose, token, -, at
  *   steps(name, state, token)                   book, close; pay, payToken
  *
- * owner is the id of one attempt; 0 is NULL. Every transaction of a worker begins with
+ * whose is the id of one attempt; 0 is NULL. Every transaction of a worker begins with
  *   Own: UPDATE staged SET step = $4, mode = $5, due_at = NOW + lease
- *         WHERE key_hash = $1 AND owner = $2 AND token = $3 AND state = 1
+ *         WHERE key_hash = $1 AND attempt = $2 AND token = $3 AND state = 1
  * and holds the row's lock until it ends. All other writers lock that row too. So a
  * transaction is one step here, at its commit. A transaction that was rolled back did
  * nothing and is sent again, which is no step. A transaction whose answer is lost is
@@ -49,10 +49,10 @@
  *
  * Names in -D that plant a bug, and the property that each must violate:
  *
- *   OWN_UNTESTED      STALE   a worker's statement tests neither owner nor token
+ *   OWN_UNTESTED      STALE   a worker's statement tests neither attempt nor token
  *   OWN_UNLOCKED      STALE   it tests them in a read that locks nothing
  *   CLAIM_UNTESTED    FINAL   taking over does not test the state
- *   CLAIM_KEEPS_TOKEN CALLED  taking over changes only the owner
+ *   CLAIM_KEEPS_TOKEN CALLED  taking over changes only the attempt
  *   LOCAL_APART       BOOKED  a local step's effect is committed before its point
  *   LOCAL_UNREAD      BOOKED  a local step sent again does not read its point
  *   BEGIN_UNWRITTEN   CALLED  the call is made before it is committed as begun
@@ -116,7 +116,7 @@
 #define PAY       1
 
 /* The database: Holdfast's rows, then the caller's. */
-byte state, owner, token, at;
+byte state, whose, token, at;
 byte pay, payToken;
 bool book, close;
 byte booked, closed;
@@ -141,7 +141,7 @@ inline ends(as) {
 	FINAL = !FINISHED;
 	assert(FINAL);
 	state = as;
-	owner = 0;
+	whose = 0;
 	at = NOSTEP
 }
 
@@ -149,7 +149,7 @@ inline ends(as) {
 inline gives() {
 	given++;
 	me = given;
-	owner = me;
+	whose = me;
 	mine = token
 }
 
@@ -157,7 +157,7 @@ inline gives() {
 #ifdef OWN_UNTESTED
 #define OWNS (state == PENDING)
 #else
-#define OWNS (state == PENDING && owner == me && token == mine)
+#define OWNS (state == PENDING && whose == me && token == mine)
 #endif
 
 #ifdef OWN_UNLOCKED
@@ -236,7 +236,7 @@ end:
 		fi;
 		if
 		/*
-		 * UPDATE staged SET state = 6, owner = NULL, token = token + 1
+		 * UPDATE staged SET state = 6, attempt = NULL, token = token + 1
 		 *  WHERE key_hash = $1 AND token = $2 AND state = 1 AND due_at <= NOW
 		 */
 		:: atomic {
@@ -247,13 +247,13 @@ end:
 #else
 			:: token == seen && state == PENDING ->
 #endif
-				state = PARKED; owner = 0; token++
+				state = PARKED; whose = 0; token++
 			:: else
 			fi }
 			goto next
 		/*
-		 * UPDATE staged SET token = CASE WHEN owner = $2 THEN token ELSE token + 1 END, owner = $2
-		 *  WHERE key_hash = $1 AND state = 1 AND (owner = $2 OR token = $5 AND due_at <= NOW)
+		 * UPDATE staged SET token = CASE WHEN attempt = $2 THEN token ELSE token + 1 END, attempt = $2
+		 *  WHERE key_hash = $1 AND state = 1 AND (attempt = $2 OR token = $5 AND due_at <= NOW)
 		 */
 		:: atomic {
 			!(MODE == PARK && was == PAY) ->
@@ -340,11 +340,11 @@ beginning:
 calling:
 		if
 #ifndef CALL_LATE
-		:: owner != me -> goto next             /* the context has ended */
+		:: whose != me -> goto next             /* the context has ended */
 #endif
 		:: atomic {
 #ifndef CALL_LATE
-			owner == me ->
+			whose == me ->
 #endif
 			CALLED = MODE == TAKEOVER || !open;
 			assert(CALLED);
@@ -427,7 +427,7 @@ finishing:
 parking:
 		/*
 		 * The row is locked, and the step read: news may have settled it. Else, with Own's condition,
-		 * UPDATE staged SET state = 6, owner = NULL, token = token + 1
+		 * UPDATE staged SET state = 6, attempt = NULL, token = token + 1
 		 */
 		READ_OWN
 		atomic {
@@ -437,9 +437,9 @@ parking:
 			:: ENDED
 #endif
 #ifdef NEWS_FORGOTTEN
-			:: found -> wrote(); state = PARKED; owner = 0; token++
+			:: found -> wrote(); state = PARKED; whose = 0; token++
 #else
-			:: found && !ENDED -> wrote(); state = PARKED; owner = 0; token++
+			:: found && !ENDED -> wrote(); state = PARKED; whose = 0; token++
 #endif
 			:: else
 			fi
@@ -449,12 +449,12 @@ parking:
 		:: goto next
 		fi;
 giving:
-		/* Own's condition; UPDATE staged SET owner = NULL, due_at = NOW + pause */
+		/* Own's condition; UPDATE staged SET attempt = NULL, due_at = NOW + pause */
 		READ_OWN
 		atomic {
 			OWN;
 			if
-			:: found -> wrote(); owner = 0
+			:: found -> wrote(); whose = 0
 			:: else
 			fi
 		}
@@ -511,7 +511,7 @@ inline goes() {
 	skip
 #else
 	state = PENDING;
-	owner = 0;
+	whose = 0;
 	at = NOSTEP;
 	token++
 #endif
@@ -520,7 +520,7 @@ inline goes() {
 /*
  * UPDATE steps SET state = $3 WHERE key_hash = $1 AND name = 'pay' AND state IN (0, 1), and where
  * the operation is parked:
- * UPDATE staged SET state = 1, owner = NULL, token = token + 1 WHERE key_hash = $1 AND state = 6,
+ * UPDATE staged SET state = 1, attempt = NULL, token = token + 1 WHERE key_hash = $1 AND state = 6,
  * in one transaction that has locked the row.
  */
 inline settle(as) {
@@ -561,7 +561,7 @@ end:
 #ifdef NEWS_OVER_WORKER
 	:: atomic { !told && pay == BEGUN && paid == 0 && QUIET && (state == PENDING || state == PARKED) -> told = true; settle(NOTDONE) }
 #else
-	:: atomic { !told && pay == BEGUN && paid == 0 && QUIET && (state == PENDING && owner == 0 || state == PARKED) -> told = true; settle(NOTDONE) }
+	:: atomic { !told && pay == BEGUN && paid == 0 && QUIET && (state == PENDING && whose == 0 || state == PARKED) -> told = true; settle(NOTDONE) }
 #endif
 	od
 }

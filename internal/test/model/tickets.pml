@@ -7,10 +7,10 @@
  *
  *   locks(name, NULL, token)    anchor, top: a call that joins draws a token from it
  *   floor(token)                floor
- *   tickets(name, token, owner, units, capacity, granted_at, expires_at)
+ *   tickets(name, token, attempt, units, capacity, granted_at, expires_at)
  *                               there, tok, (attempt), UNITS, CAPACITY, given, left
  *
- * A ticket belongs to one attempt; its owner id is its index here. aX and fX are
+ * A ticket belongs to one attempt; its id is its index here. aX and fX are
  * exclusive row locks of the anchor and of the floor, rX of a ticket; fS and rS count
  * the shared ones. A client is one call of one process. Its units determine its kind:
  * all of the capacity is an exclusive lock, or all permits of a semaphore at once; 1
@@ -265,7 +265,7 @@ inline draw(c) {
 }
 
 /*
- * INSERT INTO tickets SELECT $k, $token, $owner, $units, $capacity, granted_at
+ * INSERT INTO tickets SELECT $k, $token, $attempt, $units, $capacity, granted_at
  *   CASE WHEN before_it + $units <= $capacity THEN NOW END, NOW + ttl
  *   FROM (SELECT SUM(units) AS before_it FROM tickets WHERE name = $k)
  *  WHERE not now or before_it + $units <= $capacity
@@ -323,7 +323,7 @@ inline join(a, c, t, fit) {
 #define ONE(is) if :: is(0) -> b = 0 :: is(1) -> b = 1 :: is(2) -> b = 2 :: is(3) -> b = 3 fi
 #endif
 
-/* DELETE FROM tickets WHERE name = $k AND token = $t AND owner = $o, which waits for what guards it. */
+/* DELETE FROM tickets WHERE name = $k AND token = $t AND attempt = $o, which waits for what guards it. */
 #define FREE(a) (!rX[a] && rS[a] == 0)
 inline leave(a) {
 #ifdef LEAVE_BY_NAME
@@ -515,7 +515,7 @@ proctype Client(byte c) {
 #endif
 			/*
 			 * UPDATE tickets SET granted_at = NOW, expires_at = GREATEST(expires_at, NOW + ttl)
-			 *  WHERE name = $k AND token = $t AND owner = $o AND expires_at > NOW
+			 *  WHERE name = $k AND token = $t AND attempt = $o AND expires_at > NOW
 			 */
 			atomic {
 				FREE(a) ->
@@ -624,7 +624,7 @@ end:
 	do
 	:: false
 #if LOSERS
-	/* A commit in doubt; then it is taken out of line by its owner, or that comes to nothing. */
+	/* A commit in doubt; then it is taken out of line by its client, or that comes to nothing. */
 	:: atomic { wOp[c] == COMMIT -> join(wAttempt[c], c, wTok[c], wFits[c]); wOp[c] = LEAVES; wTok[c] = 0; wFits[c] = false }
 	:: d_step { wOp[c] == COMMIT -> aX = false; END(c); wOp[c] = NOTHING; wAttempt[c] = 0; wTok[c] = 0; wFits[c] = false }
 	:: atomic { wOp[c] == LEAVES && FREE(wAttempt[c]) -> leave(wAttempt[c]); wOp[c] = NOTHING; wAttempt[c] = 0 }
@@ -633,7 +633,7 @@ end:
 #if TIMED
 	/*
 	 * UPDATE tickets SET expires_at = GREATEST(expires_at, NOW + ttl)
-	 *  WHERE name IN ($names) AND owner IN ($owners) AND expires_at > NOW, skipping it if locked
+	 *  WHERE name IN ($names) AND attempt IN ($attempts) AND expires_at > NOW, skipping it if locked
 	 */
 	:: d_step {
 		c < RENEWERS && mine[c] != 0 && there[mine[c] - 1] && window[c] > 0 && wOp[c] == NOTHING ->

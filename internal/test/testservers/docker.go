@@ -29,6 +29,7 @@ type image struct {
 	user, database  string
 	passwordEnv     string
 	env             []string
+	data            string // the directory, which is in memory
 }
 
 // rollbackOnTimeout makes a lock wait that times out (1205) roll back the whole transaction and
@@ -42,13 +43,15 @@ var images = map[engine]image{
 		user:    "postgres", database: "postgres", passwordEnv: "POSTGRES_PASSWORD",
 		// Tests connect very often, and most of that cost would be SCRAM's default of 4096
 		// rounds.
-		env: []string{"POSTGRES_INITDB_ARGS=-c scram_iterations=1"},
+		env:  []string{"POSTGRES_INITDB_ARGS=-c scram_iterations=1"},
+		data: "/var/lib/postgresql",
 	},
 	mysql: {
 		repository: "mysql", tag: "9.7", port: "3306/tcp",
 		command: []string{"mysqld", "--max-connections=500"},
 		user:    "root", database: "holdfast", passwordEnv: "MYSQL_ROOT_PASSWORD",
-		env: []string{"MYSQL_DATABASE=holdfast"},
+		env:  []string{"MYSQL_DATABASE=holdfast"},
+		data: "/var/lib/mysql",
 	},
 	mariadb: {
 		repository: "mariadb", tag: "10.11", port: "3306/tcp",
@@ -56,7 +59,8 @@ var images = map[engine]image{
 		// tested.
 		command: []string{"mariadbd", "--max-connections=500", rollbackOnTimeout},
 		user:    "root", database: "holdfast", passwordEnv: "MARIADB_ROOT_PASSWORD",
-		env: []string{"MARIADB_DATABASE=holdfast"},
+		env:  []string{"MARIADB_DATABASE=holdfast"},
+		data: "/var/lib/mysql",
 	},
 }
 
@@ -97,6 +101,9 @@ func fromDocker(ctx context.Context, e engine) (*server, error) {
 		host.AutoRemove = true
 		host.PublishAllPorts = false // it would publish the others on every interface
 		host.ShmSize = sharedMemory
+		// A container's files are gone with it, so no test may need them after a crash, and
+		// commits need not wait for a disk.
+		host.Tmpfs = map[string]string{img.data: ""}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("Docker cannot run %s:%s: %w", img.repository, img.tag, err) //nolint:staticcheck // a name

@@ -71,7 +71,7 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 	list := flags.String("engines", getenv("HOLDFAST_TEST_ENGINES"), "run on these engines only: a comma-separated `list` of postgres, mysql, mariadb, sqlite")
 	cluster := flags.Bool("cluster", false, "start no server, but provide the programs of clusters")
 	if err := flags.Parse(args); err != nil {
-		return options{}, err //nolint:wrapcheck // the flag package has printed it
+		return options{}, err
 	}
 	if flags.NArg() == 0 {
 		flags.Usage()

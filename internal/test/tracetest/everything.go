@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// Secret is part of every key, tenant, holder, request and result that Everything uses, and so
+// Secret is part of every key, owner, holder, request and result that Everything uses, and so
 // of many errors.
 const Secret = "s3cr3t"
 

@@ -14,7 +14,7 @@ import (
 )
 
 func op(key string) idempotency.Op {
-	return idempotency.Op{Tenant: Secret + "-tenant", Name: "refund", Key: Secret + key, Request: map[string]string{"iban": Secret}}
+	return idempotency.Op{Owner: Secret + "-owner", Name: "refund", Key: Secret + key, Request: map[string]string{"iban": Secret}}
 }
 
 func (w *world) operations() {
@@ -49,7 +49,7 @@ func (w *world) operations() {
 	do(op("unknown"), pay, nil)
 	failure := errors.New(Secret)
 	do(op("failed"), func(context.Context, *sql.Tx) (string, error) { return "", failure }, failure)
-	do(idempotency.Op{Name: "refund", Key: Secret}, pay, holdfast.ErrInvalid) // no tenant
+	do(idempotency.Op{Name: "refund", Key: Secret}, pay, holdfast.ErrInvalid) // no owner
 	w.in(func(tx *sql.Tx) {
 		_, err := idempotency.DoTx(w.ctx, w.ops, tx, op("tx"), pay)
 		w.want(err, nil)
@@ -57,7 +57,7 @@ func (w *world) operations() {
 	w.want(w.kit.DB.InTx(w.ctx, func(context.Context, *sql.Tx) error { return nil }), nil)
 	in, err := inbox.New(w.ops, "ledger")
 	w.want(err, nil)
-	_, err = in.Process(w.ctx, inbox.Message{Tenant: Secret, ID: Secret, Body: []byte(Secret)}, func(context.Context, *sql.Tx) error { return nil })
+	_, err = in.Process(w.ctx, inbox.Message{Owner: Secret, ID: Secret, Body: []byte(Secret)}, func(context.Context, *sql.Tx) error { return nil })
 	w.want(err, nil)
 }
 
@@ -94,7 +94,7 @@ func (w *world) staged() {
 		},
 	})
 	w.want(err, nil)
-	o := idempotency.Op{Tenant: Secret, Key: Secret}
+	o := idempotency.Op{Owner: Secret, Key: Secret}
 	for range 2 { // the second one is a replay
 		_, err = s.Do(w.ctx, o, Secret)
 		w.want(err, nil)
@@ -103,7 +103,7 @@ func (w *world) staged() {
 	_, err = s.Do(w.ctx, o, Secret)
 	w.want(err, idempotency.ErrUnknown)
 	event := staged.ProviderEvent{
-		ID: Secret, Kind: "paid", Body: []byte(Secret), Ref: staged.Ref{Tenant: Secret, Name: "payout", Key: o.Key},
+		ID: Secret, Kind: "paid", Body: []byte(Secret), Ref: staged.Ref{Owner: Secret, Name: "payout", Key: o.Key},
 		Outcome: staged.StepDone, Step: "bank", Result: Secret,
 	}
 	for range 2 {

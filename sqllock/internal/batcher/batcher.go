@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // Max is the maximum number of requests in one statement.
@@ -125,7 +125,7 @@ func (b *Batcher[Q, A]) next() {
 
 func (b *Batcher[Q, A]) send(batch []*request[Q, A]) {
 	// The batch outlives the contexts of its requests.
-	ctx, cancel := context.WithTimeout(context.Background(), holdfast.CleanupTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), core.CleanupBound())
 	defer cancel()
 	all := make([]Q, len(batch))
 	for i, c := range batch {

@@ -3,14 +3,16 @@ package keeper
 import (
 	"context"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // Abandoned is a term that no caller uses, or an attempt that may still be granted: a statement
 // that go-sql-driver cancelled continues at the server, and an answer may be lost. The keeper
 // releases it in the background, repeatedly, for as long as the term could last.
 type Abandoned struct {
-	Name  string
-	Owner OwnerID
+	Name lockname.Name
+	ID   AttemptID
 
 	kind  Kind
 	until time.Time
@@ -28,7 +30,7 @@ const (
 // Abandon releases an attempt in the background.
 func (k *Keeper) Abandon(kind Kind, a Attempt) {
 	k.Flights.Add(1)
-	k.abandoned.Set(Abandoned{string(a.Name), a.Owner, kind, time.Now().Add(a.TTL), firstPause, true}, time.Now())
+	k.abandoned.Set(Abandoned{a.Name, a.ID, kind, time.Now().Add(a.TTL), firstPause, true}, time.Now())
 }
 
 func (k *Keeper) sweep(ctx context.Context, due []Abandoned) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -25,20 +24,19 @@ var errStale = errors.New("the transaction's snapshot is older than the lease: c
 // terms belong to others.
 var errRestored = fmt.Errorf("%w: holdfast after-restore has run since this Locker was opened: close it and open another", ErrOtherStore)
 
-// CheckTerms checks the terms that were passed to a guard.
-func (k *Keeper) CheckTerms(terms []Term) error {
+// CheckTerms checks the terms that were passed to a guard of an owner.
+func (k *Keeper) CheckTerms(owner string, terms []Term) error {
 	if len(terms) == 0 {
 		return Invalid("terms", "there is none: give those that the transaction depends on, as lease.Term()")
 	}
 	for _, t := range terms {
-		_, err := lockname.Of(lockname.Lease, t.key)
 		switch {
-		case t.key == "" || t.token <= 0:
+		case t.name == lockname.Name{} || t.token <= 0:
 			return Invalid("terms", "one is the zero Term: give lease.Term()")
-		case err != nil:
-			return err
+		case t.name.Owner != owner:
+			return Invalid("terms", fmt.Sprintf("one is of the owner %.40q, and the Locker is of %.40q: guard it with For of its owner", t.name.Owner, owner))
 		case t.store != k.Store.ID:
-			return fmt.Errorf("%w: key %.40q, token %d: guard it with the Locker that granted it, or one on the same tables", ErrOtherStore, t.key, t.token)
+			return fmt.Errorf("%w: key %.40q, token %d: guard it with the Locker that granted it, or one on the same tables", ErrOtherStore, t.Key(), t.token)
 		}
 	}
 	return nil
@@ -49,7 +47,7 @@ func (k *Keeper) Guard(ctx context.Context, q core.Querier, terms []Term) error 
 	// In the order of the keys, so that two guarded transactions do not deadlock.
 	terms = slices.Clone(terms)
 	slices.SortFunc(terms, func(a, b Term) int {
-		return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.key, b.key), cmp.Compare(a.token, b.token))
+		return cmp.Or(a.name.Compare(b.name), cmp.Compare(a.token, b.token))
 	})
 	for _, t := range terms {
 		if err := k.guard(ctx, q, t); err != nil {
@@ -61,11 +59,7 @@ func (k *Keeper) Guard(ctx context.Context, q core.Querier, terms []Term) error 
 
 func (k *Keeper) guard(ctx context.Context, q core.Querier, t Term) error {
 	s := k.Store
-	name, err := lockname.Of(t.kind, t.key)
-	if err != nil {
-		return err
-	}
-	result, err := s.guards[t.kind == lockname.Lease].Run(ctx, q, name, t.token, s.ID)
+	result, err := s.guards[t.Kind() == lockname.Lease].Run(ctx, q, t.name, t.token, s.ID)
 	if class := s.Dialect.Classify(err); class == dialect.Retry || class == dialect.Busy {
 		return &holdfast.RetryError{Attempts: 1, Err: err}
 	}
@@ -75,7 +69,7 @@ func (k *Keeper) guard(ctx context.Context, q core.Querier, t Term) error {
 	switch result {
 	case lockstmt.Over:
 		k.Over(t)
-		return &LostError{Key: t.key, Token: t.token, Reason: termOver}
+		return &LostError{Key: t.Key(), Token: t.token, Reason: termOver}
 	case lockstmt.Stale:
 		return &holdfast.RetryError{Attempts: 1, Err: errStale}
 	case lockstmt.OtherStore:

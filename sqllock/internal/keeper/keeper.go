@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
 )
@@ -18,8 +18,8 @@ import (
 type Kind interface {
 	// Renew moves the expiry of live terms and returns which it renewed. Remaining returns how
 	// long terms last, without the terms that have ended.
-	Renew(ctx context.Context, ttl time.Duration, batch []*Lease) (map[OwnerID]bool, error)
-	Remaining(ctx context.Context, batch []*Lease) (map[OwnerID]time.Duration, error)
+	Renew(ctx context.Context, ttl time.Duration, batch []*Lease) (map[AttemptID]bool, error)
+	Remaining(ctx context.Context, batch []*Lease) (map[AttemptID]time.Duration, error)
 	// Release ends a term and hands the lock to the next waiter.
 	Release(ctx context.Context, l *Lease) error
 	// Sweep ends abandoned terms, and reports each with Keeper.Swept.
@@ -42,6 +42,8 @@ type Keeper struct {
 	stop    context.CancelFunc
 	// Flights counts attempts that may still be granted, or that must still be released.
 	Flights atomic.Int64
+	// Turn is how long the process hands a lock over among its own waiters. Tests change it.
+	Turn time.Duration
 
 	abandoned *schedule.Schedule[Abandoned]
 	renewSize atomic.Int64 // how many leases one statement renews
@@ -54,9 +56,12 @@ type Keeper struct {
 	renewals map[int]*schedule.Schedule[*Lease] // by the size of the TTL
 }
 
+// turn is the default of Keeper.Turn.
+const turn = time.Second
+
 // New returns a keeper without kinds.
 func New(s *Store, o Options, t *trace.Tracer) *Keeper {
-	k := &Keeper{Store: s, Options: o, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}}
+	k := &Keeper{Store: s, Options: o, Turn: turn, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}}
 	k.Mu.trace = t
 	k.renewSize.Store(renewBatch)
 	k.Ctx, k.stop = context.WithCancel(context.Background())
@@ -76,6 +81,18 @@ func Of[K Kind](k *Keeper, open func() K) K {
 	kind := open()
 	k.kinds = append(k.kinds, kind)
 	return kind
+}
+
+// Waiting returns how many calls wait in the queues of this process. Tests wait for it.
+func (k *Keeper) Waiting() (n int) {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for _, kind := range k.kinds {
+		if queues, has := kind.(interface{ Waiting() int }); has {
+			n += queues.Waiting()
+		}
+	}
+	return n
 }
 
 // expire ends the lease once its trust window has ended.
@@ -136,7 +153,7 @@ func (k *Keeper) end(l *Lease, cause error, lost bool) bool {
 // Close ends all leases, releases those that are held, and waits for background work, at most
 // until ctx ends or holdfast.CleanupTimeout has passed.
 func (k *Keeper) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, holdfast.CleanupTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.CleanupBound())
 	defer cancel()
 	k.Mu.Lock()
 	k.Closed = true

@@ -11,24 +11,31 @@ import (
 
 // Term is one grant of a lock.
 type Term struct {
-	kind  lockname.Kind
-	key   string
+	name  lockname.Name
 	token int64
 	store string
 }
 
+// Owner returns the owner of the key.
+func (t Term) Owner() string { return t.name.Owner }
+
 // Key returns the locked key.
-func (t Term) Key() string { return t.key }
+func (t Term) Key() string { return t.name.Key() }
 
 // Token returns the fencing token.
 func (t Term) Token() int64 { return t.token }
 
 // Kind returns the kind of the lock.
-func (t Term) Kind() lockname.Kind { return t.kind }
+func (t Term) Kind() lockname.Kind { return t.name.Kind() }
 
-// TermOf returns the term of a key with a token, in the keeper's tables.
-func (k *Keeper) TermOf(of lockname.Kind, key string, token int64) Term {
-	return Term{kind: of, key: key, token: token, store: k.Store.ID}
+// TermOf returns the term of a lock with a token, in the keeper's tables. It returns the zero Term,
+// which a guard refuses, for a key that no lock can have.
+func (k *Keeper) TermOf(kind lockname.Kind, owner, key string, token int64) Term {
+	name, err := lockname.Of(kind, owner, key)
+	if err != nil {
+		return Term{}
+	}
+	return Term{name, token, k.Store.ID}
 }
 
 // Lease is one term while this process trusts it.
@@ -40,7 +47,7 @@ type Lease struct {
 	lock   string // as tracers know it
 	margin time.Duration
 	once   bool // is not renewed
-	by     any  // the owner that may acquire it again
+	by     any  // who may acquire it again: see AcquireOptions.Reentry
 	term   Term
 	ctx    context.Context // ends with the lease
 	work   context.Context // within Do it also ends with the call's context
@@ -55,11 +62,11 @@ type Lease struct {
 	// Under the keeper's Mu:
 	live       bool
 	granted    bool      // false for a ticket that waits
-	again      int       // how often its owner acquired it beyond the first time
+	again      int       // how often its holder acquired it beyond the first time
 	until      time.Time // the end of the trust window: see setUntil
 	renewError error     // of the last renewal
 
-	trusted atomic.Int64 // until of a granted lease, since began: work's Err has no lock
+	trusted atomic.Int64 // until of a granted lease, since began: exact.Err takes no lock to read it
 }
 
 // began is a moment with a monotonic clock reading.
@@ -73,31 +80,31 @@ func (l *Lease) setUntil(until time.Time) {
 	}
 }
 
-// work is the context of a lease. Its Err reads the clock: a busy machine, or one that was
+// exact is the context of a lease. Its Err reads the clock: a busy machine, or one that was
 // stopped, runs the timer late, and another process may have the lock by then.
-type work struct {
+type exact struct {
 	context.Context
 
 	lease *Lease
 }
 
 // Err implements context.Context.
-func (w work) Err() error {
-	if err := w.Context.Err(); err != nil {
+func (e exact) Err() error {
+	if err := e.Context.Err(); err != nil {
 		return err
 	}
-	if end := w.lease.trusted.Load(); end != 0 && int64(time.Since(began)) >= end {
-		w.lease.expire()
+	if end := e.lease.trusted.Load(); end != 0 && int64(time.Since(began)) >= end {
+		e.lease.expire()
 	}
-	return w.Context.Err()
+	return e.Context.Err()
 }
 
 // NewLease creates the lease of an attempt that was sent at sent, with its contexts. The caller
 // must pass it to Keep or KeepWaiting.
-func (k *Keeper) NewLease(kind Kind, t Term, lock string, a Attempt, s Settings, sent time.Time) *Lease {
+func (k *Keeper) NewLease(kind Kind, token int64, lock string, a Attempt, s Settings, sent time.Time) *Lease {
 	l := &Lease{
 		Attempt: a, keeper: k, kind: kind, lock: lock, margin: s.Margin, once: s.Once, by: s.By,
-		live: true, until: sent.Add(s.TTL - s.Margin), term: t,
+		live: true, until: sent.Add(s.TTL - s.Margin), term: Term{a.Name, token, k.Store.ID},
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(s.Values))
 	inner := l.ctx
@@ -107,7 +114,7 @@ func (k *Keeper) NewLease(kind Kind, t Term, lock string, a Attempt, s Settings,
 		context.AfterFunc(l.ctx, func() { stop() })
 		inner = both
 	}
-	l.work = work{inner, l}
+	l.work = exact{inner, l}
 	return l
 }
 
@@ -168,7 +175,7 @@ func (l *Lease) Since() time.Time { return l.since }
 func (l *Lease) Until() time.Time { return l.until }
 
 // Key returns the locked key.
-func (l *Lease) Key() string { return l.term.key }
+func (l *Lease) Key() string { return l.term.Key() }
 
 // Token returns the fencing token.
 func (l *Lease) Token() int64 { return l.term.token }
@@ -185,8 +192,8 @@ func (l *Lease) Keeper() *Keeper { return l.keeper }
 // Context returns the context for work under the lease.
 func (l *Lease) Context() context.Context { return l.work }
 
-// Again counts one more acquisition by the lease's owner. It returns false if by is not the
-// owner. Mu is held.
+// Again counts one more acquisition by the holder of a re-entrant lease. It returns false if by
+// may not acquire it again. Mu is held.
 func (l *Lease) Again(by any) bool {
 	if by == nil || l.by != by {
 		return false
@@ -204,5 +211,5 @@ func (l *Lease) Prolong(expiry time.Time) {
 }
 
 func (l *Lease) lost(reason string) *LostError {
-	return &LostError{Key: l.term.key, Token: l.term.token, Reason: reason, Err: l.renewError}
+	return &LostError{Key: l.term.Key(), Token: l.term.token, Reason: reason, Err: l.renewError}
 }

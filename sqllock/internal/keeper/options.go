@@ -56,7 +56,7 @@ func checkTTL(field string, ttl time.Duration) error {
 type Settings struct {
 	TTL, Margin time.Duration
 	Once        bool            // is not renewed
-	By          any             // the owner that may acquire it again
+	By          any             // who may acquire it again; nil if it is not re-entrant
 	Values      context.Context // supplies the values of the lease's context
 	Within      context.Context // the context of Do, with which the lease's context ends, too
 }

@@ -56,7 +56,7 @@ func (k *Keeper) Confirm(ctx context.Context, l *Lease, f Freed) Freed {
 		return f
 	}
 	a, err := k.Store.HolderOf(ctx, l.Name)
-	f.Was, f.Ambiguous = err == nil && a.Owner == nil && a.Token == l.term.token, true
+	f.Was, f.Ambiguous = err == nil && a.Attempt == nil && a.Token == l.term.token, true
 	return f
 }
 
@@ -72,7 +72,7 @@ func (k *Keeper) Result(l *Lease, f Freed, err error) error {
 	case err != nil:
 		return err
 	case f.Ambiguous:
-		return fmt.Errorf("sqllock: lock %.40q is released, but an answer was lost, and whether token %d had been lost before is not known: %w", l.term.key, l.term.token, holdfast.ErrUnknown)
+		return fmt.Errorf("sqllock: lock %.40q is released, but an answer was lost, and whether token %d had been lost before is not known: %w", l.term.Key(), l.term.token, holdfast.ErrUnknown)
 	}
 	k.wasLost(l, trace.CauseRelease)
 	return l.lost("it was not the row's any more at its release")

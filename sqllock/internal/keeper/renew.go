@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math/bits"
@@ -46,14 +45,15 @@ func (k *Keeper) renewal(ttl time.Duration) *schedule.Schedule[*Lease] {
 
 // renew renews the due leases in batches, in the order of their names.
 func (k *Keeper) renew(ctx context.Context, due []*Lease) {
-	slices.SortFunc(due, func(a, b *Lease) int { return bytes.Compare(a.Name, b.Name) })
+	slices.SortFunc(due, func(a, b *Lease) int { return a.Name.Compare(b.Name) })
 	type group struct { // leases that one statement can renew
-		kind Kind
-		ttl  time.Duration
+		kind  Kind
+		ttl   time.Duration
+		owner string
 	}
 	groups := map[group][]*Lease{}
 	for _, l := range due {
-		g := group{l.kind, l.TTL}
+		g := group{l.kind, l.TTL, l.Name.Owner}
 		groups[g] = append(groups[g], l)
 	}
 	var running sync.WaitGroup
@@ -76,7 +76,7 @@ func (k *Keeper) renewBatch(ctx context.Context, of Kind, ttl time.Duration, bat
 	ctx, op := k.Mu.trace.Start(ctx, trace.Call{Name: "lease.renew", Lock: batch[0].lock, Background: true})
 	sent := time.Now()
 	renewed, err := of.Renew(ctx, ttl, batch)
-	var left map[OwnerID]time.Duration
+	var left map[AttemptID]time.Duration
 	var asked time.Time
 	if err == nil && len(renewed) < len(batch) {
 		asked = time.Now()
@@ -88,11 +88,11 @@ func (k *Keeper) renewBatch(ctx context.Context, of Kind, ttl time.Duration, bat
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for _, l := range batch {
-		rest, there := left[l.Owner]
+		rest, there := left[l.ID]
 		switch {
 		case !l.live || l.once && l.granted:
 			continue
-		case renewed[l.Owner]:
+		case renewed[l.ID]:
 			l.Prolong(sent.Add(ttl))
 			l.renewError = nil
 			k.renewal(ttl).Set(l, sent.Add(ttl/renewPart))
@@ -128,7 +128,7 @@ func Jitter(d time.Duration) time.Duration {
 }
 
 // Renew runs a statement that renews terms, and returns which it renewed.
-func (s *Store) Renew(ctx context.Context, stmt lockstmt.Renew, ttl time.Duration, batch []*Lease) (renewed map[OwnerID]bool, err error) {
+func (s *Store) Renew(ctx context.Context, stmt lockstmt.Renew, ttl time.Duration, batch []*Lease) (renewed map[AttemptID]bool, err error) {
 	err = s.OnMany(ctx, func(q core.Querier) error {
 		renewed, err = stmt.Run(ctx, q, ttl, rowsOf(batch))
 		return err
@@ -137,7 +137,7 @@ func (s *Store) Renew(ctx context.Context, stmt lockstmt.Renew, ttl time.Duratio
 }
 
 // Remaining runs a statement that returns how long terms last.
-func (s *Store) Remaining(ctx context.Context, stmt lockstmt.Remaining, batch []*Lease) (left map[OwnerID]time.Duration, err error) {
+func (s *Store) Remaining(ctx context.Context, stmt lockstmt.Remaining, batch []*Lease) (left map[AttemptID]time.Duration, err error) {
 	err = s.OnConn(ctx, func(q core.Querier) error {
 		left, err = stmt.Run(ctx, q, rowsOf(batch))
 		return err
@@ -148,7 +148,7 @@ func (s *Store) Remaining(ctx context.Context, stmt lockstmt.Remaining, batch []
 func rowsOf(batch []*Lease) []lockstmt.Row {
 	rows := make([]lockstmt.Row, len(batch))
 	for i, l := range batch {
-		rows[i] = lockstmt.Row{Name: l.Name, Owner: l.Owner}
+		rows[i] = lockstmt.Row{Name: l.Name, Attempt: l.ID}
 	}
 	return rows
 }

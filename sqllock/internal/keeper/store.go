@@ -12,19 +12,20 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 type (
-	// OwnerID identifies one attempt to acquire a lock.
-	OwnerID = lockstmt.OwnerID
+	// AttemptID identifies one attempt to acquire a lock.
+	AttemptID = lockstmt.AttemptID
 	// Attempt is one attempt to acquire a lock.
 	Attempt = lockstmt.Attempt
 	// Freed is the outcome of ending a term.
 	Freed = lockstmt.Freed
 )
 
-// NewOwnerID returns a new random id.
-func NewOwnerID() OwnerID { return OwnerID(uuid.New()) }
+// NewAttemptID returns a new random id.
+func NewAttemptID() AttemptID { return AttemptID(uuid.New()) }
 
 // Answer is the outcome of an attempt. For a held lock whose row could be read, its State
 // describes the holder.
@@ -42,8 +43,8 @@ type Store struct {
 	Dialect *dialect.Dialect
 	Locks   string // the table
 	Holder  string
-	Self    OwnerID // identifies this process as a waiter
-	ID      string  // the identity of the tables: after-restore changes it
+	Self    AttemptID // identifies this process as a waiter
+	ID      string    // the identity of the tables: after-restore changes it
 
 	onConn func(ctx context.Context, before string, f func(q core.Querier) error) error
 	inTx   func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error
@@ -55,7 +56,7 @@ type Store struct {
 func OpenStore[Tx any](ctx context.Context, a access.Access[Tx], holder string) (*Store, error) {
 	t := lockstmt.New(a.Dialect, a.Table)
 	s := &Store{
-		Tables: t, Dialect: a.Dialect, Locks: a.Table("locks"), Holder: holder, Self: NewOwnerID(),
+		Tables: t, Dialect: a.Dialect, Locks: a.Table("locks"), Holder: holder, Self: NewAttemptID(),
 		look: t.Look(), guards: map[bool]lockstmt.Guard{true: t.LeaseGuard(), false: t.TicketGuard()},
 		onConn: a.OnConn,
 		inTx: func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error {
@@ -141,7 +142,7 @@ func (s *Store) Ambiguous(ambiguous *bool, f func(q core.Querier) error) func(q 
 }
 
 // HolderOf reads the row of a lock.
-func (s *Store) HolderOf(ctx context.Context, name []byte) (a Answer, err error) {
+func (s *Store) HolderOf(ctx context.Context, name lockname.Name) (a Answer, err error) {
 	err = s.OnConn(ctx, func(q core.Querier) error {
 		a.State, _, err = s.ReadOn(ctx, q, name)
 		return err
@@ -150,7 +151,7 @@ func (s *Store) HolderOf(ctx context.Context, name []byte) (a Answer, err error)
 }
 
 // ReadOn reads the row of a lock. there reports whether the row exists.
-func (s *Store) ReadOn(ctx context.Context, q core.Querier, name []byte) (state lockstmt.State, there bool, err error) {
+func (s *Store) ReadOn(ctx context.Context, q core.Querier, name lockname.Name) (state lockstmt.State, there bool, err error) {
 	return s.look.Run(ctx, q, name)
 }
 

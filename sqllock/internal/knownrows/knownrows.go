@@ -5,6 +5,8 @@ package knownrows
 import (
 	"hash/maphash"
 	"sync"
+
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // maxRows bounds the memory of a set. A full set is emptied.
@@ -22,26 +24,26 @@ type Set struct {
 func New() *Set { return &Set{seed: maphash.MakeSeed(), rows: map[uint64]struct{}{}} }
 
 // Has reports whether name was added.
-func (s *Set) Has(name []byte) bool {
+func (s *Set) Has(name lockname.Name) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.rows[maphash.Bytes(s.seed, name)]
+	_, ok := s.rows[maphash.Comparable(s.seed, name)]
 	return ok
 }
 
 // Add adds name.
-func (s *Set) Add(name []byte) {
+func (s *Set) Add(name lockname.Name) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.rows) >= maxRows {
 		clear(s.rows)
 	}
-	s.rows[maphash.Bytes(s.seed, name)] = struct{}{}
+	s.rows[maphash.Comparable(s.seed, name)] = struct{}{}
 }
 
 // Remove removes name.
-func (s *Set) Remove(name []byte) {
+func (s *Set) Remove(name lockname.Name) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.rows, maphash.Bytes(s.seed, name))
+	delete(s.rows, maphash.Comparable(s.seed, name))
 }

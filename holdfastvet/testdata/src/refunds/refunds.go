@@ -65,11 +65,11 @@ func keys(order, given string) []idempotency.Op {
 	changed := uuid.New().String()
 	changed = given
 	return []idempotency.Op{
-		{Tenant: "m", Key: idempotency.KeyOf(order, "1")},
+		{Owner: "m", Key: idempotency.KeyOf(order, "1")},
 		{Key: given},
 		{Key: parsed.String()},
 		{Key: changed},
-		{Tenant: id},
+		{Owner: id},
 		{Key: uuid.New().String()}, // want `the idempotency key is new at each call \(uuid\.New\)`
 		{Key: derived},             // want `the idempotency key is new at each call \(uuid\.NewString\)`
 		{Key: idempotency.KeyOf(order, time.Now().String())}, // want `the idempotency key is new at each call \(time\.Now\)`

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
@@ -57,7 +58,7 @@ func ticketsLine[Tx any](e *env[Tx]) {
 		if p.Holder != want.Holder || p.Permits != want.Permits || p.Held != want.Held {
 			e.Errorf("place %d: %+v, want %+v", i, p, want)
 		}
-		if p.Remaining <= 0 || p.Remaining > time.Minute || p.Since.IsZero() || i > 0 && p.Token <= line.Tickets[i-1].Token {
+		if p.Remaining <= 0 || p.Remaining > dbtest.Hang || p.Since.IsZero() || i > 0 && p.Token <= line.Tickets[i-1].Token {
 			e.Errorf("place %d: %+v", i, p)
 		}
 	}
@@ -98,14 +99,14 @@ func ticketsLines[Tx any](e *env[Tx]) {
 				want = append(want, k)
 			}
 		}
-		for line, err := range fairlock.New(l).Queues(e.Ctx, prefix) {
+		for line, err := range fairlock.New(l).Queues(e.Ctx, sqllock.ListOptions{Prefix: prefix}) {
 			e.Check(err)
 			fair = append(fair, line.Key)
 			if len(line.Tickets) != 2 || line.Permits != 0 {
 				e.Errorf("got %+v", line)
 			}
 		}
-		for line, err := range fairlock.New(l).Semaphores(e.Ctx, prefix) {
+		for line, err := range fairlock.New(l).Semaphores(e.Ctx, sqllock.ListOptions{Prefix: prefix}) {
 			e.Check(err)
 			permits = append(permits, line.Key)
 			if len(line.Tickets) != 1 || line.Permits != 3 || line.Tickets[0].Permits != 2 || !line.Tickets[0].Held {
@@ -116,7 +117,7 @@ func ticketsLines[Tx any](e *env[Tx]) {
 			e.Errorf("prefix %q: got %q and %q, want %q", prefix, fair, permits, want)
 		}
 	}
-	for range fairlock.New(l).Queues(e.Ctx, "") {
+	for range fairlock.New(l).Queues(e.Ctx) {
 		break
 	}
 }

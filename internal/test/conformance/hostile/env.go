@@ -1,5 +1,5 @@
-// Package hostile contains the suites of hostile input: SQL in values and names, tenants that try to read
-// each other, bad arguments and bad environments.
+// Package hostile contains the suites of hostile input: SQL in values and names, owners (tenants,
+// merchants or accounts) that try to read each other, bad arguments and bad environments.
 package hostile
 
 import (

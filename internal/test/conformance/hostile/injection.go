@@ -25,6 +25,7 @@ import (
 // Injection is the suite of names and values that contain SQL. Each works literally, or fails
 // with an error that names the argument; the tables do not change.
 func Injection[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+	dbtest.NotUnderRace(t, "one value after the other")
 	for name, f := range map[string]func(*env[Tx]){
 		"InjectOperations":  injectOperations[Tx],
 		"InjectStaged":      injectStaged[Tx],
@@ -76,31 +77,31 @@ func injectOperations[Tx any](e *env[Tx]) {
 			e.Fatal(err)
 		}
 		for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
-			r, err := idempotency.Do(e.Ctx, s, idempotency.Op{Tenant: name, Name: name, Key: evil, Request: plain(evil)},
+			r, err := idempotency.Do(e.Ctx, s, idempotency.Op{Owner: name, Name: name, Key: evil, Request: plain(evil)},
 				func(context.Context, Tx) (idempotency.ID, error) { return idempotency.ID(name), nil })
 			if err != nil || r.Outcome != want || string(r.Value) != name {
 				e.Errorf("%q: %v %q, %v", evil, r.Outcome, r.Value, err)
 			}
 		}
 		if name != evil {
-			for field, op := range map[string]idempotency.Op{"Op.Tenant": {Tenant: evil, Name: "n", Key: "k"}, "Op.Name": {Tenant: "t", Name: evil, Key: "k"}} {
+			for field, op := range map[string]idempotency.Op{"Op.Owner": {Owner: evil, Name: "n", Key: "k"}, "Op.Name": {Owner: "t", Name: evil, Key: "k"}} {
 				op.NoFingerprint = true
 				_, err := idempotency.Do(e.Ctx, s, op, func(context.Context, Tx) (string, error) { return "", nil })
 				e.refuses(evil, field, err)
 			}
 		}
-		list, err := operators.New(s).List(e.Ctx, operators.Filter{Tenant: name, Name: name, Key: evil, Records: true, States: []staged.State{staged.Succeeded}})
-		if err != nil || len(list) != 1 || list[0].Tenant != name || list[0].Name != name || list[0].Key != evil {
+		list, err := operators.New(s).List(e.Ctx, operators.Filter{Owner: name, Name: name, Key: evil, Records: true, States: []staged.State{staged.Succeeded}})
+		if err != nil || len(list) != 1 || list[0].Owner != name || list[0].Name != name || list[0].Key != evil {
 			e.Errorf("list %q: %+v, %v", evil, list, err)
 		}
 		in, err := inbox.New(s, name)
 		if err != nil {
 			e.Fatal(err)
 		}
-		if outcome, err := in.Process(e.Ctx, inbox.Message{Tenant: name, ID: evil, Body: []byte(evil)}, func(context.Context, Tx) error { return nil }); err != nil || outcome != idempotency.Executed {
+		if outcome, err := in.Process(e.Ctx, inbox.Message{Owner: name, ID: evil, Body: []byte(evil)}, func(context.Context, Tx) error { return nil }); err != nil || outcome != idempotency.Executed {
 			e.Errorf("message %q: %v, %v", evil, outcome, err)
 		}
-		if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Tenant: name, Name: name, Keys: true}); err != nil || n != 1 {
+		if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: name, Name: name, Keys: true}); err != nil || n != 1 {
 			e.Errorf("erase %q: %d, %v", evil, n, err)
 		}
 		e.whole(evil)
@@ -130,9 +131,9 @@ func injectStaged[Tx any](e *env[Tx]) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		ref := staged.Ref{Tenant: name, Name: name, Key: evil}
+		ref := staged.Ref{Owner: name, Name: name, Key: evil}
 		var parked *staged.ParkedError
-		if _, err := s.Do(e.Ctx, idempotency.Op{Tenant: name, Key: evil}, name); !errors.As(err, &parked) || parked.Step != name+"2" {
+		if _, err := s.Do(e.Ctx, idempotency.Op{Owner: name, Key: evil}, name); !errors.As(err, &parked) || parked.Step != name+"2" {
 			e.Errorf("%q: %v", evil, err)
 		}
 		event := staged.ProviderEvent{ID: evil, Kind: name, Body: []byte(evil), Ref: ref}
@@ -181,7 +182,7 @@ func injectLocks[Tx any](e *env[Tx]) {
 			e.Errorf("say %q: %v", evil, err)
 		}
 		n := 0
-		for info, err := range l.List(e.Ctx, evil, true) {
+		for info, err := range l.List(e.Ctx, sqllock.ListOptions{Prefix: evil, Free: true}) {
 			if n++; err != nil || info.Key != evil || info.Holder != name || string(info.Value) != evil {
 				e.Errorf("list %q: %+v, %v", evil, info, err)
 			}
@@ -241,7 +242,7 @@ func injectLines[Tx any](e *env[Tx]) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		for line, err := range fairlock.New(l).Queues(e.Ctx, evil) {
+		for line, err := range fairlock.New(l).Queues(e.Ctx, sqllock.ListOptions{Prefix: evil}) {
 			if err != nil || line.Key != evil || len(line.Tickets) != 1 || line.Tickets[0].Holder != name {
 				e.Errorf("lines %q: %+v, %v", evil, line, err)
 			}

@@ -37,16 +37,16 @@ func Input[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 }
 
 func badOps[Tx any](e *env[Tx]) {
-	tenanted, err := idempotency.New(e.Ctx, e.DB)
+	withOwners, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)
 	}
-	good := idempotency.Op{Tenant: "t", Name: "refund", Key: "k", Request: 1}
+	good := idempotency.Op{Owner: "t", Name: "refund", Key: "k", Request: 1}
 	for what, spoil := range map[string]func(*idempotency.Op){
-		"no tenant":          func(o *idempotency.Op) { o.Tenant = "" },
-		"a long tenant":      func(o *idempotency.Op) { o.Tenant = strings.Repeat("t", 129) },
-		"a tenant with NUL":  func(o *idempotency.Op) { o.Tenant = "a\x00" },
-		"a tenant not UTF-8": func(o *idempotency.Op) { o.Tenant = "\xff" },
+		"no owner":           func(o *idempotency.Op) { o.Owner = "" },
+		"a long owner":       func(o *idempotency.Op) { o.Owner = strings.Repeat("t", 129) },
+		"an owner with NUL":  func(o *idempotency.Op) { o.Owner = "a\x00" },
+		"an owner not UTF-8": func(o *idempotency.Op) { o.Owner = "\xff" },
 		"no name":            func(o *idempotency.Op) { o.Name = "" },
 		"a long name":        func(o *idempotency.Op) { o.Name = strings.Repeat("n", 129) },
 		"no key":             func(o *idempotency.Op) { o.Key = "" },
@@ -56,13 +56,13 @@ func badOps[Tx any](e *env[Tx]) {
 		"no JSON":            func(o *idempotency.Op) { o.Request = func() {} },
 		"broken JSON":        func(o *idempotency.Op) { o.Request = rawJSON("{") },
 		"a negative wait":    func(o *idempotency.Op) { o.Wait = -1 },
-		"a tenant too many":  nil,
+		"an owner too many":  nil,
 	} {
-		op, store := good, tenanted
+		op, store := good, withOwners
 		if spoil != nil {
 			spoil(&op)
 		} else {
-			store = e.Store(idempotency.Options{}) // a store with a single tenant
+			store = e.Store(idempotency.Options{}) // a store with a single owner
 		}
 		if _, err := e.Do(store, op); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%s: got %v", what, err)
@@ -77,7 +77,7 @@ func badOps[Tx any](e *env[Tx]) {
 		e.Errorf("%d rows were written", n)
 	}
 	good.Key = strings.Repeat("k", 1024)
-	if _, err := e.Do(tenanted, good); err != nil {
+	if _, err := e.Do(withOwners, good); err != nil {
 		e.Errorf("the longest key: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // These statements make another session's open transaction block an acquire on the server. The
 // parameter of the insert is the lock's name.
 const (
-	cancelledInsert = `INSERT INTO holdfast_locks (name, token, owner, holder, granted_at, expires_at) VALUES ($1, 1, NULL, '', 0, 0)`
+	cancelledInsert = `INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at) VALUES ('', $1, 1, NULL, '', 0, 0)`
 	cancelledFloor  = `UPDATE holdfast_floor SET token = token WHERE id = 1`
 )
 
@@ -74,10 +74,12 @@ func leaseCancelledBehind[Tx any](block string) func(e *env[Tx]) {
 			return // the cancellation reaches the server, or the statement runs in this process
 		}
 		behind(naive, true, func(ctx context.Context) {
-			_, _ = e.SQL.ExecContext(ctx, e.Rebind(e.now(`INSERT INTO holdfast_locks (name, token, owner, holder, granted_at, expires_at)
-SELECT $1, 1, $2, 'naive', {now}, {now} + 3600000000 FROM holdfast_floor LOCK IN SHARE MODE`)), leaseRow(naive), []byte("0123456789abcdef"))
+			_, _ = e.SQL.ExecContext(ctx, e.Rebind(e.now(`INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at)
+SELECT '', $1, 1, $2, 'naive', {now}, {now} + 3600000000 FROM holdfast_floor LOCK IN SHARE MODE`)), leaseRow(naive), []byte("0123456789abcdef"))
 		})
-		e.Eventually("the naive form's grant comes late", func() bool { return e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE name = $1`, leaseRow(naive)) == 1 })
+		e.Eventually("the naive form's grant comes late", func() bool {
+			return e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE owner = '' AND name = $1`, leaseRow(naive)) == 1
+		})
 		e.wantHeld(other, naive)
 	}
 }

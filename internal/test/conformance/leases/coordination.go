@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -22,7 +23,7 @@ func Coordination[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, test := range map[string]func(*env[Tx]){
 		"Inspect": inspect[Tx], "List": list[Tx], "ForceRelease": forceRelease[Tx], "Together": together[Tx],
 		"TogetherWithoutDeadlock": togetherWithoutDeadlock[Tx], "Reentry": reentry[Tx], "Election": elections[Tx],
-		"Observe": observe[Tx],
+		"Observe": observe[Tx], "Owners": owners[Tx], "OwnersOfOtherLocks": ownersOfOtherLocks[Tx], "OwnersTogether": ownersTogether[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -34,7 +35,7 @@ func Coordination[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 // locker opens a Locker that is closed when the test ends.
 func (e *env[Tx]) locker(holder string) *sqllock.Locker[Tx] {
 	e.Helper()
-	l, err := sqllock.New(e.Ctx, e.DB, sqllock.Options{Holder: holder})
+	l, err := sqllock.New(e.Ctx, e.DB, sqllock.Options{Holder: holder, TTL: dbtest.Hang})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func inspect[Tx any](e *env[Tx]) {
 	i, found, err := l.Inspect(e.Ctx, "k")
 	e.Check(err)
 	if !found || !i.Held || i.Holder != "one" || i.Token != lease.Token() || i.Key != "k" || string(i.Value) != "hello\x00" ||
-		i.Remaining <= 0 || i.Remaining > sqllock.DefaultTTL || i.Since.IsZero() || i.Forced != (sqllock.Forced{}) {
+		i.Remaining <= 0 || i.Remaining > dbtest.Hang || i.Since.IsZero() || i.Forced != (sqllock.Forced{}) {
 		e.Errorf("got %+v", i)
 	}
 	e.Check(lease.Release(e.Ctx))
@@ -86,7 +87,7 @@ func list[Tx any](e *env[Tx]) {
 	}
 	slices.Sort(keys)
 	collect := func(prefix string, all bool) (got []string) {
-		for i, err := range l.List(e.Ctx, prefix, all) {
+		for i, err := range l.List(e.Ctx, sqllock.ListOptions{Prefix: prefix, Free: all}) {
 			e.Check(err)
 			got = append(got, i.Key)
 		}
@@ -105,7 +106,7 @@ func list[Tx any](e *env[Tx]) {
 	}
 	for _, after := range []string{"", "a", "a/", "a/1", "a/1\x00", "a/\xff", "b", "c"} {
 		var got, want []string
-		for i, err := range l.ListAfter(e.Ctx, "a/", after, true) {
+		for i, err := range l.List(e.Ctx, sqllock.ListOptions{Prefix: "a/", Free: true, AfterKey: after}) {
 			e.Check(err)
 			got = append(got, i.Key)
 		}
@@ -118,7 +119,7 @@ func list[Tx any](e *env[Tx]) {
 			e.Errorf("behind %q: got %q, want %q", after, got, want)
 		}
 	}
-	for range l.List(e.Ctx, "", true) {
+	for range l.List(e.Ctx) {
 		break
 	}
 }

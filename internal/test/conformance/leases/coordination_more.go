@@ -14,8 +14,8 @@ import (
 
 func reentry[Tx any](e *env[Tx]) {
 	l, other := e.locker("one"), e.locker("other")
-	owner := sqllock.NewOwner()
-	as := sqllock.AcquireOptions{Owner: owner}
+	id := sqllock.NewReentry()
+	as := sqllock.AcquireOptions{Reentry: id}
 	first := e.TryAcquire(l, "k", as)
 	second, err := l.Acquire(e.Ctx, "k", as)
 	e.Check(err)
@@ -24,7 +24,7 @@ func reentry[Tx any](e *env[Tx]) {
 		e.Errorf("tokens %d, %d, %d", first.Token(), second.Token(), third.Token())
 	}
 	for _, locker := range []*sqllock.Locker[Tx]{l, other} {
-		for _, opts := range [][]sqllock.AcquireOptions{nil, {{Owner: sqllock.NewOwner()}}} {
+		for _, opts := range [][]sqllock.AcquireOptions{nil, {{Reentry: sqllock.NewReentry()}}} {
 			if _, err := locker.TryAcquire(e.Ctx, "k", opts...); !errors.Is(err, sqllock.ErrHeld) {
 				e.Errorf("somebody else: %v", err)
 			}
@@ -41,7 +41,7 @@ func reentry[Tx any](e *env[Tx]) {
 	}
 	e.Check(e.TryAcquire(other, "k").Release(e.Ctx))
 
-	// Waiting calls of one owner get the lock together.
+	// Waiting calls with one Reentry get the lock together.
 	blocker := e.TryAcquire(l, "k")
 	var running sync.WaitGroup
 	inside := make(chan *sqllock.Lease, 3)

@@ -72,12 +72,7 @@ func leaseEnv[Tx any](t *testing.T, base *env[Tx]) *env[Tx] {
 	t.Cleanup(cancel)
 	e := *base
 	e.T, e.Ctx = t, ctx
-	dsn := e.DSN
-	if strings.HasPrefix(e.Handle.Name, "pgx") {
-		// The default maximum is 4 connections, and the guarded transactions of one test use them all.
-		dsn += "&pool_max_conns=16"
-	}
-	e.Pool = e.Handle.Open(t, dsn)
+	e.Pool = e.Handle.Open(t, e.DSN)
 	return &e
 }
 
@@ -115,7 +110,7 @@ func leaseRow(key string) []byte { return append([]byte("l"), key...) }
 // rowInt reads a number from a lock's row; {now} stands for the database's clock.
 func (e *env[Tx]) rowInt(key, expr string) int {
 	e.Helper()
-	return e.Int(e.now(`SELECT `+expr+` FROM holdfast_locks WHERE name = $1`), leaseRow(key))
+	return e.Int(e.now(`SELECT `+expr+` FROM holdfast_locks WHERE owner = '' AND name = $1`), leaseRow(key))
 }
 
 // now replaces {now} in a query by the engine's clock.

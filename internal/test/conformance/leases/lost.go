@@ -58,6 +58,7 @@ func leaseLostReplies[Tx any](e *env[Tx]) {
 			holder := "holder of " + key
 			proxy, pool := e.behindProxy()
 			l := e.LockerOn(pool.DB, sqllock.Options{TTL: time.Hour, Holder: holder})
+			l.Keeper().Turn = dbtest.Hang
 			if used {
 				e.MustRelease(e.wantFree(l, key))
 			}
@@ -85,7 +86,7 @@ func leaseLostReplies[Tx any](e *env[Tx]) {
 			// token reads the row's token, 0 without a row; above is the token that it must
 			// exceed.
 			token := func(above int64) (int, bool) {
-				n := e.Int(`SELECT COALESCE(MAX(token), 0) FROM holdfast_locks WHERE name = $1`, leaseRow(key))
+				n := e.Int(`SELECT COALESCE(MAX(token), 0) FROM holdfast_locks WHERE owner = '' AND name = $1`, leaseRow(key))
 				return n, int64(n) > above
 			}
 
@@ -101,7 +102,7 @@ func leaseLostReplies[Tx any](e *env[Tx]) {
 			}
 			e.guarded(l, 0, lease.Term(), func(Tx) {})
 
-			struck("release", sends(key), func() bool { return e.rowInt(key, `CASE WHEN owner IS NULL THEN 1 ELSE 0 END`) == 1 }, func() { e.MustRelease(lease) })
+			struck("release", sends(key), func() bool { return e.rowInt(key, `CASE WHEN attempt IS NULL THEN 1 ELSE 0 END`) == 1 }, func() { e.MustRelease(lease) })
 			lease = e.wantFree(other, key)
 			e.MustRelease(lease)
 

@@ -58,7 +58,7 @@ func lockKinds[Tx any]() []lockKind[Tx] {
 	shared := func(ctx context.Context, l *sqllock.Locker[Tx], key string, opts ...sqllock.AcquireOptions) (*sqllock.Lease, error) {
 		return fairlock.New(l).AcquireShared(ctx, key, opts...)
 	}
-	const lease, claim = `UPDATE holdfast_locks SET expires_at = 0 WHERE name = $1`, `UPDATE holdfast_tickets SET expires_at = 0 WHERE name = $1`
+	const lease, claim = `UPDATE holdfast_locks SET expires_at = 0 WHERE owner = '' AND name = $1`, `UPDATE holdfast_tickets SET expires_at = 0 WHERE owner = '' AND name = $1`
 	return []lockKind[Tx]{
 		{"lease", plain, plain, lease, "l"},
 		{"fair", fair, fair, claim, "f"},
@@ -245,7 +245,7 @@ func (r *releaser[Tx]) grantedTwice(key string) *sqllock.Lease {
 	}
 	r.taken(lockKinds[Tx]()[0], key)
 	r.Check(late.Deliver())
-	if owned := r.rowInt(key, `CASE WHEN owner IS NULL THEN 0 ELSE 1 END`); owned != 1 {
+	if held := r.rowInt(key, `CASE WHEN attempt IS NULL THEN 0 ELSE 1 END`); held != 1 {
 		r.Fatal("the late request was granted nothing")
 	}
 	return lease

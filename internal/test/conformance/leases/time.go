@@ -74,10 +74,10 @@ func leaseFold[Tx any](e *env[Tx]) {
 // (TestArguments checks the arguments of a lease's statements.) A server clock that is an hour
 // off, or stands still, does not change the holder's context, which uses a monotonic clock.
 func leaseClientClock[Tx any](e *env[Tx]) {
-	e.Must(`CREATE TABLE naive_locks (name VARCHAR(10) PRIMARY KEY, owner VARCHAR(10) NOT NULL, expires_at BIGINT NOT NULL)`)
-	naive := func(owner string, clock time.Time) bool {
-		r, err := e.SQL.ExecContext(e.Ctx, e.Rebind(`UPDATE naive_locks SET owner = $1, expires_at = $2 WHERE name = 'k' AND expires_at <= $3`),
-			owner, clock.Add(30*time.Second).UnixMicro(), clock.UnixMicro())
+	e.Must(`CREATE TABLE naive_locks (name VARCHAR(10) PRIMARY KEY, holder VARCHAR(10) NOT NULL, expires_at BIGINT NOT NULL)`)
+	naive := func(holder string, clock time.Time) bool {
+		r, err := e.SQL.ExecContext(e.Ctx, e.Rebind(`UPDATE naive_locks SET holder = $1, expires_at = $2 WHERE name = 'k' AND expires_at <= $3`),
+			holder, clock.Add(30*time.Second).UnixMicro(), clock.UnixMicro())
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func leaseClockSteps[Tx any](e *env[Tx]) {
 	l := e.LockerWith(sqllock.Options{TTL: ttl})
 	// step changes the rows as if the clock had stepped by d.
 	step := func(key string, d time.Duration) {
-		e.Must(`UPDATE holdfast_locks SET token = token - $1, granted_at = granted_at - $2, expires_at = expires_at - $3 WHERE name = $4`,
+		e.Must(`UPDATE holdfast_locks SET token = token - $1, granted_at = granted_at - $2, expires_at = expires_at - $3 WHERE owner = '' AND name = $4`,
 			d.Microseconds(), d.Microseconds(), d.Microseconds(), leaseRow(key))
 	}
 	lockers := map[string]*sqllock.Locker[Tx]{"": l}

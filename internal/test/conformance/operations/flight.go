@@ -14,11 +14,11 @@ import (
 
 // Flights is the suite of different requests under one key that meet in one process.
 func Flights[Tx any](t *testing.T, h conformance.Handle[Tx]) {
-	t.Run("OwnerMeetsAWrongDuplicate", func(t *testing.T) {
+	t.Run("ClaimantMeetsAWrongDuplicate", func(t *testing.T) {
 		t.Parallel()
 		dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 			if h.Runs(engine) {
-				ownerMeetsAWrongDuplicate(t, h, engine)
+				claimantMeetsAWrongDuplicate(t, h, engine)
 			}
 		})
 	})
@@ -37,9 +37,9 @@ func wrong(key string) idempotency.Op {
 
 type heldLook struct{}
 
-// ownerMeetsAWrongDuplicate makes a call with another request while the record's owner is at
-// work. The call reveals nothing about the owner.
-func ownerMeetsAWrongDuplicate[Tx any](t *testing.T, h conformance.Handle[Tx], engine dbtest.Engine) {
+// claimantMeetsAWrongDuplicate makes a call with another request while the record's claimant is
+// at work. The call reveals nothing about the claimant.
+func claimantMeetsAWrongDuplicate[Tx any](t *testing.T, h conformance.Handle[Tx], engine dbtest.Engine) {
 	looked, free := make(chan struct{}), make(chan struct{})
 	e := newEnv(t, h, engine, holdfast.Options{Observers: []holdfast.Observer{func(ctx context.Context, s holdfast.Statement) {
 		if s.Name == "records.look" && ctx.Value(heldLook{}) != nil {
@@ -64,15 +64,15 @@ func ownerMeetsAWrongDuplicate[Tx any](t *testing.T, h conformance.Handle[Tx], e
 	op := conformance.Op("a")
 	op.NoWait = true
 	if r, err := e.Do(s, op); err != nil || r.Outcome != idempotency.Replayed {
-		e.Errorf("the owner, at once: %v, %v", r, err)
+		e.Errorf("the claimant, at once: %v, %v", r, err)
 	}
 	op.NoWait, op.Wait = false, 50*time.Millisecond
 	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrInProgress) {
-		e.Errorf("the owner, after a short wait: %v", err)
+		e.Errorf("the claimant, after a short wait: %v", err)
 	}
 	close(free)
 	if r, err := e.Do(s, conformance.Op("a")); err != nil || r.Outcome != idempotency.Replayed {
-		e.Errorf("the owner: %v, %v", r, err)
+		e.Errorf("the claimant: %v, %v", r, err)
 	}
 	if err := <-ended; !errors.Is(err, idempotency.ErrMismatch) {
 		e.Errorf("the wrong duplicate: %v", err)

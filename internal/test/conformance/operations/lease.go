@@ -19,7 +19,7 @@ func (e *env[Tx]) leaseOn(l *sqllock.Locker[Tx], s *idempotency.Store[Tx], op id
 	if err != nil {
 		e.Fatal(err)
 	}
-	return e.MustAcquire(l, key)
+	return e.MustAcquire(l.For(op.Owner), key)
 }
 
 // leaseBecomesRecord lets the holder of a lease create the record, in a transaction of Holdfast
@@ -75,7 +75,7 @@ func lostLeaseMakesNone[Tx any](e *env[Tx]) {
 	key, _ := s.LeaseKey(op)
 	lease := e.leaseOn(l, s, op)
 	with := s.WithLease(l, lease.Term())
-	if took, err := e.LockerWith(sqllock.Options{}).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
+	if took, err := e.LockerWith(sqllock.Options{}).For(conformance.Op("").Owner).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
 		e.Fatalf("%v, %v", took, err)
 	}
 	none := func(what string, want error, call func() error) {
@@ -97,6 +97,10 @@ func lostLeaseMakesNone[Tx any](e *env[Tx]) {
 	// The next holder has the lease. A lease on another operation does not count for this one.
 	next := e.leaseOn(l, s, op)
 	none("another's key", holdfast.ErrInvalid, func() error { _, err := e.Do(s.WithLease(l, next.Term()), conformance.Op("b")); return err })
+	none("another owner's", holdfast.ErrInvalid, func() error {
+		_, err := e.Do(s.WithLease(l, l.For("another").Term(next.Term().Key(), next.Token())), op)
+		return err
+	})
 	none("no locker", holdfast.ErrInvalid, func() error { _, err := e.Do(s.WithLease(nil, next.Term()), op); return err })
 	none("no term", holdfast.ErrInvalid, func() error { _, err := e.Do(s.WithLease(l, sqllock.Term{}), op); return err })
 	if r, err := e.Do(s.WithLease(l, next.Term()), op); err != nil || r.Outcome != idempotency.Executed {
@@ -115,7 +119,7 @@ func lostLeaseMakesNone[Tx any](e *env[Tx]) {
 		bounded, cancel := context.WithTimeout(e.Ctx, 500*time.Millisecond)
 		defer cancel()
 		key, _ := s.LeaseKey(conformance.Op("c"))
-		if took, err := e.LockerWith(sqllock.Options{}).ForceRelease(bounded, key, 0, "too late"); took || err == nil {
+		if took, err := e.LockerWith(sqllock.Options{}).For(conformance.Op("").Owner).ForceRelease(bounded, key, 0, "too late"); took || err == nil {
 			e.Errorf("the lease was taken from under its guard: %v", err)
 		}
 		return "done", e.Effect(ctx, tx, "c")
@@ -129,7 +133,7 @@ func lostLeaseMakesNone[Tx any](e *env[Tx]) {
 	// The naive form has no guard: a holder that lost its lease still creates the record.
 	lease = e.leaseOn(l, s, conformance.Op("naive"))
 	key, _ = s.LeaseKey(conformance.Op("naive"))
-	if took, err := e.LockerWith(sqllock.Options{}).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
+	if took, err := e.LockerWith(sqllock.Options{}).For(conformance.Op("").Owner).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
 		e.Fatalf("%v, %v", took, err)
 	}
 	if r, err := e.Do(s, conformance.Op("naive")); err != nil || r.Outcome != idempotency.Executed {

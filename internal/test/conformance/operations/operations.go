@@ -166,14 +166,14 @@ func twinKeysAreDifferent[Tx any](e *env[Tx]) {
 
 func scopesAreDifferent[Tx any](e *env[Tx]) {
 	// Joined without lengths, all of these would give the same text.
-	type scope struct{ namespace, tenant, name, key string }
+	type scope struct{ namespace, owner, name, key string }
 	for _, sc := range []scope{{"a", "b", "c", "d"}, {"ab", "", "c", "d"}, {"a", "bc", "d", "d"}, {"a", "b", "cd", "d"}, {"a", "b", "c", "dd"}, {"A", "b", "c", "d"}} {
-		o := idempotency.Options{Namespace: sc.namespace, SingleTenant: sc.tenant == ""}
+		o := idempotency.Options{Namespace: sc.namespace, SingleOwner: sc.owner == ""}
 		s, err := idempotency.New(e.Ctx, e.DB, o)
 		if err != nil {
 			e.Fatal(err)
 		}
-		r, err := e.Do(s, idempotency.Op{Tenant: sc.tenant, Name: sc.name, Key: sc.key, NoFingerprint: true})
+		r, err := e.Do(s, idempotency.Op{Owner: sc.owner, Name: sc.name, Key: sc.key, NoFingerprint: true})
 		if err != nil || r.Outcome != idempotency.Executed {
 			e.Errorf("%+v: %v, %v", sc, r, err)
 		}

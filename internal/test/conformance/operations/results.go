@@ -29,8 +29,8 @@ func Results[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"LostLeaseMakesNone":   lostLeaseMakesNone[Tx],
 		"BodyAndKeyApart":      bodyAndKeyApart[Tx],
 		"ForEver":              forEver[Tx],
-		"EraseTenant":          eraseTenant[Tx],
-		"EraseStagedTenant":    eraseStagedTenant[Tx],
+		"EraseOwner":           eraseOwner[Tx],
+		"EraseStagedOwner":     eraseStagedOwner[Tx],
 		"EraseManyPages":       eraseManyPages[Tx],
 		"TwoVersionsTogether":  twoVersionsTogether[Tx],
 		"InboxOnce":            inboxOnce[Tx],
@@ -222,7 +222,7 @@ func badResults[Tx any](e *env[Tx]) {
 		"long":       {Codec: mask{name: strings.Repeat("x", 65)}},
 		"nil former": {FormerCodecs: []idempotency.Codec{nil}},
 	} {
-		o.SingleTenant = true
+		o.SingleOwner = true
 		if _, err := idempotency.New(e.Ctx, e.DB, o); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%s: %v", name, err)
 		}

@@ -88,9 +88,9 @@ func forEver[Tx any](e *env[Tx]) {
 	}
 }
 
-// eraseTenant erases a tenant's personal data and keeps the fact that each operation is done.
-// Other tenants, operations and namespaces keep their data.
-func eraseTenant[Tx any](e *env[Tx]) {
+// eraseOwner erases an owner's personal data and keeps the fact that each operation is done.
+// Other owners, operations and namespaces keep their data.
+func eraseOwner[Tx any](e *env[Tx]) {
 	open := func(namespace string) *idempotency.Store[Tx] {
 		s, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{Namespace: namespace})
 		if err != nil {
@@ -99,8 +99,8 @@ func eraseTenant[Tx any](e *env[Tx]) {
 		return s
 	}
 	s, elsewhere := open("shop"), open("elsewhere")
-	op := func(tenant, name, key string) idempotency.Op {
-		return idempotency.Op{Tenant: tenant, Name: name, Key: key, Request: key}
+	op := func(owner, name, key string) idempotency.Op {
+		return idempotency.Op{Owner: owner, Name: name, Key: key, Request: key}
 	}
 	type one struct {
 		s  *idempotency.Store[Tx]
@@ -127,10 +127,10 @@ func eraseTenant[Tx any](e *env[Tx]) {
 			e.Errorf("%+v erased %d, %v, and left %d results, want %d and %d", x, n, err, left(), want, results)
 		}
 	}
-	erase(idempotency.Erasure{Tenant: "anna", Name: "void"}, 1, 6)
-	erase(idempotency.Erasure{Tenant: "nobody"}, 0, 6)
-	erase(idempotency.Erasure{Tenant: "anna"}, 2, 4)
-	erase(idempotency.Erasure{Tenant: "anna"}, 0, 4)
+	erase(idempotency.Erasure{Owner: "anna", Name: "void"}, 1, 6)
+	erase(idempotency.Erasure{Owner: "nobody"}, 0, 6)
+	erase(idempotency.Erasure{Owner: "anna"}, 2, 4)
+	erase(idempotency.Erasure{Owner: "anna"}, 0, 4)
 	e.tombstoned(s, op("anna", "refund", "1"), "no of 1", false)
 	e.tombstoned(s, op("anna", "refund", "no"), "", true)
 	other := op("anna", "refund", "1")
@@ -138,11 +138,11 @@ func eraseTenant[Tx any](e *env[Tx]) {
 	if _, err := e.issue(s, other, false); !errors.Is(err, idempotency.ErrMismatch) {
 		e.Errorf("got %v, want a mismatch: the fingerprint stays", err)
 	}
-	erase(idempotency.Erasure{Tenant: "anna", Keys: true}, 3, 4)
-	erase(idempotency.Erasure{Tenant: "anna", Keys: true}, 0, 4)
+	erase(idempotency.Erasure{Owner: "anna", Keys: true}, 3, 4)
+	erase(idempotency.Erasure{Owner: "anna", Keys: true}, 0, 4)
 	e.tombstoned(s, op("anna", "refund", "1"), "", false)
 	e.tombstoned(s, op("anna", "refund", "no"), "", true)
-	if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE namespace = 'shop' AND tenant = 'anna' AND (length(op_key) > 0 OR fingerprint IS NOT NULL OR business_id IS NOT NULL)`); n != 0 {
+	if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE namespace = 'shop' AND owner = 'anna' AND (length(op_key) > 0 OR fingerprint IS NOT NULL OR business_id IS NOT NULL)`); n != 0 {
 		e.Errorf("%d records say what they were about", n)
 	}
 	for _, o := range ops {
@@ -153,15 +153,15 @@ func eraseTenant[Tx any](e *env[Tx]) {
 			e.Errorf("%+v: %v, %v", o.op, r, err)
 		}
 	}
-	for _, x := range []idempotency.Erasure{{}, {Tenant: "a\x00"}, {Tenant: "anna", Name: "\xff"}} {
+	for _, x := range []idempotency.Erasure{{}, {Owner: "a\x00"}, {Owner: "anna", Name: "\xff"}} {
 		if _, err := s.EraseScope(e.Ctx, x); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%+v: %v", x, err)
 		}
 	}
 }
 
-// eraseStagedTenant does the same for staged operations, with their steps and events.
-func eraseStagedTenant[Tx any](e *env[Tx]) {
+// eraseStagedOwner does the same for staged operations, with their steps and events.
+func eraseStagedOwner[Tx any](e *env[Tx]) {
 	s, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)
@@ -180,18 +180,18 @@ func eraseStagedTenant[Tx any](e *env[Tx]) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	op := func(tenant, key string) idempotency.Op {
-		return idempotency.Op{Tenant: tenant, Name: "refund", Key: key}
+	op := func(owner, key string) idempotency.Op {
+		return idempotency.Op{Owner: owner, Name: "refund", Key: key}
 	}
 	for _, o := range []idempotency.Op{op("anna", "1"), op("anna", "2"), op("bert", "3")} {
-		if _, err := runner.Do(e.Ctx, o, o.Tenant); err != nil {
+		if _, err := runner.Do(e.Ctx, o, o.Owner); err != nil {
 			e.Fatal(err)
 		}
 	}
 	if _, err := runner.Do(e.Ctx, op("anna", "4"), "unlucky"); err == nil {
 		e.Fatal("it was to be parked")
 	}
-	ref := staged.Ref{Tenant: "anna", Name: "refund", Key: "1"}
+	ref := staged.Ref{Owner: "anna", Name: "refund", Key: "1"}
 	if _, err := staged.HandleEvent(e.Ctx, s, staged.ProviderEvent{Ref: ref, ID: "n", Kind: "settled", Body: []byte("personal")}, nil); err != nil {
 		e.Fatal(err)
 	}
@@ -201,13 +201,13 @@ func eraseStagedTenant[Tx any](e *env[Tx]) {
 			e.Errorf("%+v erased %d, %v, want %d", x, n, err, want)
 		}
 	}
-	erase(idempotency.Erasure{Tenant: "anna", Name: "another"}, 0)
-	erase(idempotency.Erasure{Tenant: "anna"}, 2)
-	erase(idempotency.Erasure{Tenant: "anna"}, 0)
-	erase(idempotency.Erasure{Tenant: "anna", Keys: true}, 2)
-	erase(idempotency.Erasure{Tenant: "anna", Keys: true}, 0)
+	erase(idempotency.Erasure{Owner: "anna", Name: "another"}, 0)
+	erase(idempotency.Erasure{Owner: "anna"}, 2)
+	erase(idempotency.Erasure{Owner: "anna"}, 0)
+	erase(idempotency.Erasure{Owner: "anna", Keys: true}, 2)
+	erase(idempotency.Erasure{Owner: "anna", Keys: true}, 0)
 	for query, want := range map[string]int{
-		`SELECT COUNT(*) FROM holdfast_staged WHERE tenant = 'anna' AND state IN (4, 5) AND request IS NULL AND result IS NULL AND length(op_key) = 0 AND fingerprint IS NULL`: 2,
+		`SELECT COUNT(*) FROM holdfast_staged WHERE owner = 'anna' AND state IN (4, 5) AND request IS NULL AND result IS NULL AND length(op_key) = 0 AND fingerprint IS NULL`: 2,
 		`SELECT COUNT(*) FROM holdfast_staged WHERE result IS NOT NULL`:        1,
 		`SELECT COUNT(*) FROM holdfast_steps WHERE result IS NOT NULL`:         1,
 		`SELECT COUNT(*) FROM holdfast_provider_events WHERE body IS NOT NULL`: 0,
@@ -221,15 +221,15 @@ func eraseStagedTenant[Tx any](e *env[Tx]) {
 		e.Errorf("a duplicate is told %v", err)
 	}
 	if r, err := runner.Do(e.Ctx, op("bert", "3"), "bert"); err != nil || r.Value != "iban of bert" {
-		e.Errorf("another tenant's: %v, %v", r, err)
+		e.Errorf("another owner's: %v, %v", r, err)
 	}
 }
 
 // eraseManyPages erases more records than one page and one batch hold; half of them belong to
 // another operation. Two erasers run at once, beside a claim in progress.
 func eraseManyPages[Tx any](e *env[Tx]) {
-	e.Records("mine", 700, e.Now()+3_600_000_000)
-	e.Records("other", 700, e.Now()+3_600_000_000)
+	e.RecordsOf(func(int) string { return "" }, "mine", 700, e.Now()+3_600_000_000)
+	e.RecordsOf(func(int) string { return "" }, "other", 700, e.Now()+3_600_000_000)
 	s := e.Store(idempotency.Options{Namespace: "n", LockTimeout: 10 * time.Second})
 	if !e.DB.Capabilities().RowLocks {
 		s = e.Store(idempotency.Options{Namespace: "n", LockTimeout: 10 * time.Second, Attempts: 100})

@@ -22,6 +22,7 @@ import (
 // caller gets a Holdfast error and never an engine code. Each setting comes from the role or the
 // DSN.
 func Timeouts[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+	dbtest.NotUnderRace(t, "the timeouts are the server's")
 	for _, c := range []struct {
 		param, setting string // as the error names it
 		engine         dbtest.Engine

@@ -157,7 +157,7 @@ func registerJudge[Tx any](e *env[Tx]) {
 			r.Swap = strings.ReplaceAll(r.Swap, "revision = $2", "revision > $2 - 100")
 		}},
 		{"a deletion that takes the revision along", func(r *dialect.Register) {
-			r.Delete = `DELETE FROM {registers} WHERE name = $1 AND revision = $2`
+			r.Delete = `DELETE FROM {registers} WHERE owner = $0 AND name = $1 AND revision = $2`
 		}},
 		{"a read of what was before", func(r *dialect.Register) {
 			r.Read = strings.ReplaceAll(r.Read, "revision,", "CASE WHEN revision > 1 THEN revision - 1 ELSE revision END,")

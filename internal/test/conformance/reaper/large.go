@@ -25,11 +25,11 @@ func (e *env[Tx]) manyLocks(expired, live int) {
 	case dbtest.SQLite:
 		name = `CAST(x'01' || substr('00000' || n, -6) AS BLOB)`
 	}
-	e.Must(fmt.Sprintf(`INSERT INTO holdfast_locks (name, token, owner, holder, granted_at, expires_at)
+	e.Must(fmt.Sprintf(`INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at)
 WITH d AS (SELECT 0 AS x UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
  UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9
 ), numbers AS (SELECT a.x + 10 * b.x + 100 * c.x + 1000 * f.x + 10000 * g.x AS n FROM d a, d b, d c, d f, d g)
-SELECT %s, 1000 + n * 7919 %% 100003, NULL, 'holder', 1, CASE WHEN n %% 10 = 0 THEN %d ELSE %d END FROM numbers`, name, expired, live))
+SELECT '', %s, 1000 + n * 7919 %% 100003, NULL, 'holder', 1, CASE WHEN n %% 10 = 0 THEN %d ELSE %d END FROM numbers`, name, expired, live))
 }
 
 // largeLockTable checks that the reaper reads pages and deletes batches by the primary key, so

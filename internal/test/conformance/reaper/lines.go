@@ -37,19 +37,19 @@ func (e *env[Tx]) plantWaiters(name string, n, expires int) {
 	for i := range n {
 		waiter := make([]byte, 16)
 		waiter[0], waiter[15] = byte(i/256), byte(i%256)
-		rows = append(rows, fmt.Sprintf(`(%s, %s, 'holder', 1, %d)`, e.Blob([]byte(name)), e.Blob(waiter), expires))
+		rows = append(rows, fmt.Sprintf(`('%s', %s, %s, 'holder', 1, %d)`, conformance.OwnerOf(i), e.Blob([]byte(name)), e.Blob(waiter), expires))
 	}
-	e.Must(`INSERT INTO holdfast_waiters (name, waiter, holder, waiting, expires_at) VALUES ` + strings.Join(rows, ", "))
+	e.Must(`INSERT INTO holdfast_waiters (owner, name, waiter, holder, waiting, expires_at) VALUES ` + strings.Join(rows, ", "))
 }
 
 func (e *env[Tx]) plantTickets(name string, n, from, expires int) {
 	e.Helper()
 	var rows []string
 	for i := range n {
-		owner := fmt.Appendf(nil, "%-16s", fmt.Sprint(name, i))[:16]
-		rows = append(rows, fmt.Sprintf(`(%s, %d, %s, 1, 1, 'holder', 1, NULL, %d)`, e.Blob([]byte(name)), from+i, e.Blob(owner), expires))
+		attempt := fmt.Appendf(nil, "%-16s", fmt.Sprint(name, i))[:16]
+		rows = append(rows, fmt.Sprintf(`('%s', %s, %d, %s, 1, 1, 'holder', 1, NULL, %d)`, conformance.OwnerOf(i), e.Blob([]byte(name)), from+i, e.Blob(attempt), expires))
 	}
-	e.Must(`INSERT INTO holdfast_tickets (name, token, owner, units, capacity, holder, queued_at, granted_at, expires_at) VALUES ` + strings.Join(rows, ", "))
+	e.Must(`INSERT INTO holdfast_tickets (owner, name, token, attempt, units, capacity, holder, queued_at, granted_at, expires_at) VALUES ` + strings.Join(rows, ", "))
 }
 
 // sweepLines sweeps and fails unless it deleted exactly these numbers of rows.
@@ -69,7 +69,7 @@ func sweepWaitersAndClaims[Tx any](e *env[Tx]) {
 	e.plantWaiters("\x01dead", 25, now-1000)
 	e.plantWaiters("\x01alive", 12, now+hour)
 	e.plantWaiters("\x01\x00dead\xff", 3, now-hour)
-	e.Must(`UPDATE holdfast_waiters SET expires_at = $1 WHERE name = $2 AND waiter = $3`, now+hour, []byte("\x01dead"), make([]byte, 16))
+	e.Must(`UPDATE holdfast_waiters SET expires_at = $1 WHERE owner = '' AND name = $2 AND waiter = $3`, now+hour, []byte("\x01dead"), make([]byte, 16))
 	e.plantTickets("\x04dead", 25, 100, now-2*hour)
 	e.plantTickets("\x04fresh", 5, 100, now-hour/2)
 	e.plantTickets("\x04alive", 7, 100, now+hour)
@@ -121,7 +121,7 @@ func guardedClaimIsPassedOver[Tx any](e *env[Tx]) {
 	q, err := e.DB.Access().Join(tx)
 	e.Check(err)
 	var token int
-	if found, err := core.QueryRow(e.Ctx, q, []any{&token}, `SELECT token FROM holdfast_tickets WHERE name = `+e.Blob([]byte("\x04guarded"))+` AND token = 1 FOR UPDATE`); err != nil || !found {
+	if found, err := core.QueryRow(e.Ctx, q, []any{&token}, `SELECT token FROM holdfast_tickets WHERE owner = '' AND name = `+e.Blob([]byte("\x04guarded"))+` AND token = 1 FOR UPDATE`); err != nil || !found {
 		e.Fatalf("locking: %v, %v", found, err)
 	}
 	report := e.sweepLines(r, 0, 1)
@@ -201,7 +201,7 @@ func lineBesideReaper[Tx any](e *env[Tx]) {
 		}
 	}
 	e.Eventually("the dead are cleared away", func() bool {
-		return e.Tickets()+e.Int(`SELECT COUNT(*) FROM holdfast_waiters WHERE name = $1`, []byte("\x01dead")) == 0
+		return e.Tickets()+e.Int(`SELECT COUNT(*) FROM holdfast_waiters WHERE owner = '' AND name = $1`, []byte("\x01dead")) == 0
 	})
 	close(stop)
 	if n := <-swept; n < 400 || e.Effects("k") != 12 {

@@ -18,17 +18,17 @@ import (
 // Locks is the suite of the reaper on lock rows.
 func Locks[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
-		"ExactRows":                 locksExactRows[Tx],
-		"BatchesAndBounds":          locksBatches[Tx],
-		"LargestBatch":              locksLargestBatch[Tx],
-		"TablesAreMissing":          locksTablesMissing[Tx],
-		"TakenInBetween":            lockTakenInBetween[Tx],
-		"GuardedRowIsPassedOver":    guardedRowIsPassedOver[Tx],
-		"FloorRace":                 floorRace[Tx],
-		"DeleteBeforeRaise":         deleteBeforeRaise[Tx],
-		"GrantsAtEveryStep":         grantsAtEveryStep[Tx],
-		"ClockSteppedBack":          clockSteppedBack[Tx],
-		"FourReapersAndEightOwners": fourReapersAndEightOwners[Tx],
+		"ExactRows":                  locksExactRows[Tx],
+		"BatchesAndBounds":           locksBatches[Tx],
+		"LargestBatch":               locksLargestBatch[Tx],
+		"TablesAreMissing":           locksTablesMissing[Tx],
+		"TakenInBetween":             lockTakenInBetween[Tx],
+		"GuardedRowIsPassedOver":     guardedRowIsPassedOver[Tx],
+		"FloorRace":                  floorRace[Tx],
+		"DeleteBeforeRaise":          deleteBeforeRaise[Tx],
+		"GrantsAtEveryStep":          grantsAtEveryStep[Tx],
+		"ClockSteppedBack":           clockSteppedBack[Tx],
+		"FourReapersAndEightHolders": fourReapersAndEightHolders[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +92,7 @@ func (e *env[Tx]) sweepLocks(r *reaper.Reaper, rows int64) reaper.TaskReport {
 	return report.Tasks[2]
 }
 
-// locksExactRows checks free and owned rows of several kinds, before and after the grace period.
+// locksExactRows checks free and held rows of several kinds, before and after the grace period.
 func locksExactRows[Tx any](e *env[Tx]) {
 	now := e.Now()
 	longest := strings.Repeat("\xff", 1025)
@@ -102,13 +102,13 @@ func locksExactRows[Tx any](e *env[Tx]) {
 	most, token := 0, 1000
 	for _, kind := range []string{"\x00", "\x01", "\x02", "\xff", longest} {
 		for expiry, at := range expiries {
-			for _, owner := range [][]byte{nil, make([]byte, 16)} {
+			for _, attempt := range [][]byte{nil, make([]byte, 16)} {
 				token++
-				name := fmt.Sprintf("%s%s %d", kind, expiry, len(owner))
+				name := fmt.Sprintf("%s%s %d", kind, expiry, len(attempt))
 				if kind == longest {
 					name = longest[:1025-len(name)+len(kind)] + name[len(kind):]
 				}
-				e.Locks(conformance.Lock{Name: name, Owner: owner, Token: token, Expires: at})
+				e.Locks(conformance.Lock{Name: name, Attempt: attempt, Token: token, Expires: at})
 				if expiry == "due" {
 					due++
 					most = token
@@ -245,7 +245,7 @@ func lockTakenInBetween[Tx any](e *env[Tx]) {
 		at := func(key string) string { return lockName(fmt.Sprintf("%s %d", key, nth)) }
 		now := e.Now()
 		old := now - 2*hour
-		e.Locks(conformance.Lock{Name: at("due"), Token: now + day, Expires: old}, conformance.Lock{Name: at("renewed"), Owner: make([]byte, 16), Token: now + day, Expires: old},
+		e.Locks(conformance.Lock{Name: at("due"), Token: now + day, Expires: old}, conformance.Lock{Name: at("renewed"), Attempt: make([]byte, 16), Token: now + day, Expires: old},
 			conformance.Lock{Name: at("taken"), Token: now + day, Expires: old}, conformance.Lock{Name: at("passed on"), Token: now + 2*day, Expires: old})
 		begins := -1
 		var passed int
@@ -260,11 +260,11 @@ func lockTakenInBetween[Tx any](e *env[Tx]) {
 			if begins++; begins != nth {
 				return
 			}
-			e.Must(`UPDATE holdfast_locks SET expires_at = $1 WHERE name = $2`, now+hour, []byte(at("renewed")))
+			e.Must(`UPDATE holdfast_locks SET expires_at = $1 WHERE owner = '' AND name = $2`, now+hour, []byte(at("renewed")))
 			e.mustGrant(at("taken"))
 			// This term ends, and then the clock goes back.
 			passed = int(e.mustGrant(at("passed on")))
-			e.Must(`UPDATE holdfast_locks SET owner = NULL, expires_at = $1 WHERE name = $2`, old, []byte(at("passed on")))
+			e.Must(`UPDATE holdfast_locks SET attempt = NULL, expires_at = $1 WHERE owner = '' AND name = $2`, old, []byte(at("passed on")))
 		}}
 		report := e.sweepLocks(e.Reaper(reaper.Options{}, seen.observe()), 1)
 		if report.Passed != 3 || begins < nth {
@@ -276,11 +276,11 @@ func lockTakenInBetween[Tx any](e *env[Tx]) {
 		}
 		// The naive forms. A delete by expiry alone removes the later term, which the floor does
 		// not cover; a delete by name alone removes a live term.
-		e.Must(`DELETE FROM holdfast_locks WHERE name IN ($1) AND expires_at <= $2`, []byte(at("passed on")), now-hour)
+		e.Must(`DELETE FROM holdfast_locks WHERE owner = '' AND name IN ($1) AND expires_at <= $2`, []byte(at("passed on")), now-hour)
 		if token := e.mustGrant(at("passed on")); int(token) > passed {
 			e.Errorf("the naive form shows nothing: %d after %d", token, passed)
 		}
-		r, err := e.SQL.ExecContext(e.Ctx, e.Rebind(`DELETE FROM holdfast_locks WHERE name IN ($1) AND owner IS NOT NULL AND expires_at > $2`), []byte(at("taken")), e.Now())
+		r, err := e.SQL.ExecContext(e.Ctx, e.Rebind(`DELETE FROM holdfast_locks WHERE owner = '' AND name IN ($1) AND attempt IS NOT NULL AND expires_at > $2`), []byte(at("taken")), e.Now())
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -296,7 +296,7 @@ func lockTakenInBetween[Tx any](e *env[Tx]) {
 func guardedRowIsPassedOver[Tx any](e *env[Tx]) {
 	locks := series("due", 20, 1000, e.Now()-2*hour)
 	for i := range locks {
-		locks[i].Owner = make([]byte, 16)
+		locks[i].Attempt = make([]byte, 16)
 	}
 	e.Locks(locks...)
 	tx := e.BeginTx(sql.LevelDefault)
@@ -308,7 +308,7 @@ func guardedRowIsPassedOver[Tx any](e *env[Tx]) {
 	var current int
 	var store []byte
 	guard := e.lease("guard", e.DB.Access().Dialect.Leases.Guard)
-	if found, err := guard.QueryRow(e.Ctx, q, []any{&current, &store}, []byte(locks[7].Name), locks[7].Token); !found || err != nil {
+	if found, err := guard.QueryRow(e.Ctx, q, []any{&current, &store}, "", []byte(locks[7].Name), locks[7].Token); !found || err != nil {
 		e.Fatalf("guarding: %v, %v", found, err)
 	}
 	if !e.DB.Capabilities().RowLocks {
@@ -333,7 +333,7 @@ func guardedRowIsPassedOver[Tx any](e *env[Tx]) {
 		e.Errorf("report %+v, %d writes, left %q", report, seen.count["sweep.locks.write"], got)
 	}
 	err = e.DB.InTx(e.Ctx, func(_ context.Context, naive Tx) error {
-		_, err := e.Exec(e.Ctx, naive, `DELETE FROM holdfast_locks WHERE name IN ($1) AND expires_at <= $2`, []byte(locks[7].Name), e.Now())
+		_, err := e.Exec(e.Ctx, naive, `DELETE FROM holdfast_locks WHERE owner = '' AND name IN ($1) AND expires_at <= $2`, []byte(locks[7].Name), e.Now())
 		return err
 	}, holdfast.TxOptions{Attempts: 1, LockTimeout: time.Second})
 	if !errors.Is(err, holdfast.ErrRetry) {

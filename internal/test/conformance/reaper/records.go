@@ -67,7 +67,7 @@ func sweepExactRows[Tx any](e *env[Tx]) {
 					result = "NULL"
 				}
 				hash := sha256.Sum256([]byte(name))
-				e.Must(fmt.Sprintf(`INSERT INTO holdfast_records (key_hash, namespace, tenant, operation, op_key, fingerprint, fingerprint_version, attempt, state,
+				e.Must(fmt.Sprintf(`INSERT INTO holdfast_records (key_hash, namespace, owner, operation, op_key, fingerprint, fingerprint_version, attempt, state,
  result, created_at, finished_at, result_expires_at, key_expires_at) VALUES (%s, 'n', '', '%s', %s, %s, 1, %s, %d, %s, 1, 2, %s, %s)`,
 					e.Blob(hash[:]), name, e.Blob([]byte("k")), e.Blob(hash[:]), e.Blob(make([]byte, 16)), state, result, bodyAt, keyAt))
 				switch kept := state == 2 || state == 3; {

@@ -64,7 +64,7 @@ func (e *env[Tx]) naiveDelete(op string) (int64, error) {
 	text := `DELETE FROM holdfast_records WHERE key_hash IN (SELECT key_hash FROM holdfast_records WHERE operation = '` + op + `' AND key_expires_at <= ` + strconv.Itoa(e.Now()) + ` ORDER BY key_expires_at LIMIT 500)`
 	if e.Engine != dbtest.Postgres {
 		hash := sha256.Sum256(fmt.Appendf(nil, "%s 0", op)) // found before
-		text = `DELETE FROM holdfast_records WHERE key_hash IN (` + e.Blob(hash[:]) + `)`
+		text = `DELETE FROM holdfast_records WHERE owner = '' AND key_hash IN (` + e.Blob(hash[:]) + `)`
 	}
 	r, err := e.SQL.ExecContext(e.Ctx, text)
 	if err != nil {
@@ -130,7 +130,7 @@ func lockedRowIsPassedOver[Tx any](e *env[Tx]) {
 	e.Records("due", 20, e.Now()-1_000_000)
 	tx := e.BeginTx(sql.LevelDefault)
 	hash := sha256.Sum256([]byte("due 7"))
-	if _, err := e.Exec(e.Ctx, tx, `UPDATE holdfast_records SET finished_at = 3 WHERE key_hash = $1`, hash[:]); err != nil {
+	if _, err := e.Exec(e.Ctx, tx, `UPDATE holdfast_records SET finished_at = 3 WHERE owner = $1 AND key_hash = $2`, conformance.OwnerOf(7), hash[:]); err != nil {
 		e.Fatal(err)
 	}
 	if e.DB.Capabilities().RowLocks {

@@ -29,11 +29,11 @@ func (e *env[Tx]) lease(name, text string) core.Stmt {
 // grant tries once to acquire a lock for a minute. It uses the statements of package sqllock:
 // insert the row, or take it over if it exists. Token 0 means that the lock is not available
 // now; this includes a locked row and a transaction that must run again.
-func (e *env[Tx]) grant(q core.Querier, name string, owner []byte) (token int64, err error) {
+func (e *env[Tx]) grant(q core.Querier, name string, attempt []byte) (token int64, err error) {
 	l := &e.DB.Access().Dialect.Leases
 	run := func(label string, g dialect.Grant) error {
 		token = 0
-		args := []any{[]byte(name), owner, int64(60_000_000), "holder"}
+		args := []any{"", []byte(name), attempt, int64(60_000_000), "holder"}
 		if g.ByInsertID {
 			r, err := e.lease(label, g.Text).Exec(e.Ctx, q, args...)
 			if err == nil && r.Affected == 1 {
@@ -51,13 +51,13 @@ func (e *env[Tx]) grant(q core.Querier, name string, owner []byte) (token int64,
 	// Every other time, the forms for several leases.
 	many := func(label, text string) error {
 		token = 0
-		text = strings.NewReplacer("{names}", "$2", "{name}", "$2", "{owner}", "$3", "{ttl}", "$4").Replace(strings.ReplaceAll(text, "{rows}", l.ManyRow))
-		args := []any{"holder", []byte(name), owner, int64(60_000_000)}
+		text = strings.NewReplacer("{names}", "$2", "{name}", "$2", "{attempt}", "$3", "{ttl}", "$4").Replace(strings.ReplaceAll(text, "{rows}", l.ManyRow))
+		args := []any{"", "holder", []byte(name), attempt, int64(60_000_000)}
 		if l.Granted != "" {
 			if _, err := e.lease(label, text).Exec(e.Ctx, q, args...); err != nil {
 				return err
 			}
-			text, args = strings.NewReplacer("{names}", "$1", "{owners}", "$2").Replace(l.Granted), []any{[]byte(name), owner}
+			text, args = strings.NewReplacer("{names}", "$1", "{attempts}", "$2").Replace(l.Granted), []any{"", []byte(name), attempt}
 		}
 		var of []byte
 		_, err := e.lease(label, text).QueryRow(e.Ctx, q, []any{&of, &token}, args...)
@@ -65,7 +65,7 @@ func (e *env[Tx]) grant(q core.Querier, name string, owner []byte) (token int64,
 	}
 	duplicate := true
 	switch {
-	case owner[0]%2 == 0:
+	case attempt[0]%2 == 0:
 		if l.MakeMany != "" {
 			err = many("make", l.MakeMany)
 		}
@@ -88,11 +88,11 @@ func (e *env[Tx]) grant(q core.Querier, name string, owner []byte) (token int64,
 // mustGrant retries until it acquires the lock.
 func (e *env[Tx]) mustGrant(name string) (token int64) {
 	e.Helper()
-	owner := make([]byte, 16)
-	_, _ = rand.Read(owner)
+	attempt := make([]byte, 16)
+	_, _ = rand.Read(attempt)
 	e.Eventually("a grant of "+name, func() bool {
 		var err error
-		if token, err = e.grant(e.DB.Access().Pool, name, owner); err != nil {
+		if token, err = e.grant(e.DB.Access().Pool, name, attempt); err != nil {
 			e.Fatalf("grant of %q: %v", name, err)
 		}
 		return token > 0
@@ -135,7 +135,7 @@ func (e *env[Tx]) floorRace(locked bool) {
 		e.Fatal(err)
 	}
 	insert := func() dialect.Class {
-		_, err := e.Exec(e.Ctx, tx, `INSERT INTO holdfast_locks (name, token, owner, holder, granted_at, expires_at) VALUES ($1, $2, NULL, '', 1, 1)`,
+		_, err := e.Exec(e.Ctx, tx, `INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at) VALUES ('', $1, $2, NULL, '', 1, 1)`,
 			[]byte(name), max(floor+1, int64(e.Now())))
 		if err != nil && d.Classify(err) == dialect.Other {
 			e.Fatal(err)
@@ -232,7 +232,7 @@ func grantsAtEveryStep[Tx any](e *env[Tx]) {
 		if token <= old {
 			e.Errorf("%v: token %d after %d", at, token, old)
 		}
-		e.Must(`UPDATE holdfast_locks SET owner = NULL WHERE name = $1`, []byte(name))
+		e.Must(`UPDATE holdfast_locks SET attempt = NULL WHERE owner = '' AND name = $1`, []byte(name))
 		if again := e.mustGrant(name); again <= token {
 			e.Errorf("%v: token %d after %d", at, again, token)
 		}
@@ -256,7 +256,7 @@ func clockSteppedBack[Tx any](e *env[Tx]) {
 	name := lockName("key")
 	r := e.Reaper(reaper.Options{})
 	last := int64(e.Now() + 3650*day)
-	e.Locks(conformance.Lock{Name: name, Owner: make([]byte, 16), Token: int(last), Expires: e.Now() - 2*hour})
+	e.Locks(conformance.Lock{Name: name, Attempt: make([]byte, 16), Token: int(last), Expires: e.Now() - 2*hour})
 	for i := range byte(4) {
 		e.sweepLocks(r, 1)
 		if len(e.tokens()) != 0 {
@@ -271,18 +271,18 @@ func clockSteppedBack[Tx any](e *env[Tx]) {
 	}
 }
 
-// fourReapersAndEightOwners acquires and releases locks while reapers delete their rows. It
+// fourReapersAndEightHolders acquires and releases locks while reapers delete their rows. It
 // records each grant while the lock is held.
-func fourReapersAndEightOwners[Tx any](e *env[Tx]) {
+func fourReapersAndEightHolders[Tx any](e *env[Tx]) {
 	dbtest.NotUnderRace(e, "twelve at once are too slow on SQLite's one writer")
-	const keys, owners, grants = 300, 8, 40
+	const keys, holders, grants = 300, 8, 40
 	if e.Engine == dbtest.SQLite { // the audit waits for the one writer without a bound
 		e.SQL = dbtest.OpenSQL(e.T, dbtest.With(e.DSN, "_pragma=busy_timeout(60000)"))
 	}
 	e.Must(`CREATE TABLE history (k ` + e.Bytes(100) + ` NOT NULL, token BIGINT NOT NULL, PRIMARY KEY (k, token))`)
 	e.Locks(series("key", keys, e.Now()+day, e.Now()-2*hour)...)
 	e.Must(`INSERT INTO history SELECT name, token FROM holdfast_locks`)
-	// The deadlocks of the reapers and of the owners.
+	// The deadlocks of the reapers and of the holders.
 	counting := func(n *atomic.Int64) holdfast.Options {
 		return holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 			if s.Err != nil && e.DB.Access().Dialect.Classify(s.Err) == dialect.Retry {
@@ -290,20 +290,20 @@ func fourReapersAndEightOwners[Tx any](e *env[Tx]) {
 			}
 		}}}
 	}
-	var deleted, ofReapers, ofOwners atomic.Int64
-	pool := e.Handle.Open(e.T, e.DSN, counting(&ofOwners)).DB.Access().Pool
+	var deleted, ofReapers, ofHolders atomic.Int64
+	pool := e.Handle.Open(e.T, e.DSN, counting(&ofHolders)).DB.Access().Pool
 	release := e.lease("release", dialect.ReleaseLease)
 
 	var working atomic.Int32
 	var own sync.WaitGroup
-	for w := range owners {
+	for w := range holders {
 		working.Add(1)
 		own.Go(func() {
 			defer working.Add(-1)
 			for n := range grants {
 				name := lockName(fmt.Sprintf("key %06d", mathrand.IntN(keys)))
-				owner := fmt.Appendf(nil, "%16d", w*grants+n)
-				token, err := e.grant(pool, name, owner)
+				attempt := fmt.Appendf(nil, "%16d", w*grants+n)
+				token, err := e.grant(pool, name, attempt)
 				if err != nil {
 					e.Errorf("grant: %v", err)
 					return
@@ -315,11 +315,11 @@ func fourReapersAndEightOwners[Tx any](e *env[Tx]) {
 					e.Errorf("%q: token %d after %d", name, token, last)
 				}
 				e.Must(`INSERT INTO history (k, token) VALUES ($1, $2)`, []byte(name), token)
-				if r, err := release.Exec(e.Ctx, pool, []byte(name), owner); err != nil || r.Affected != 1 {
+				if r, err := release.Exec(e.Ctx, pool, "", []byte(name), attempt); err != nil || r.Affected != 1 {
 					e.Errorf("release: %+v, %v", r, err)
 				}
 				// As if the grace period had passed.
-				e.Must(`UPDATE holdfast_locks SET expires_at = $1 WHERE name = $2 AND owner IS NULL`, e.Now()-2*hour, []byte(name))
+				e.Must(`UPDATE holdfast_locks SET expires_at = $1 WHERE owner = '' AND name = $2 AND attempt IS NULL`, e.Now()-2*hour, []byte(name))
 			}
 		})
 	}
@@ -340,14 +340,14 @@ func fourReapersAndEightOwners[Tx any](e *env[Tx]) {
 	own.Wait()
 	reap.Wait()
 	again := e.Int(`SELECT COUNT(*) FROM history`) - keys
-	if left := len(e.tokens()); left != 0 || deleted.Load() <= keys || again < owners {
+	if left := len(e.tokens()); left != 0 || deleted.Load() <= keys || again < holders {
 		e.Errorf("%d rows are left, %d deleted, %d grants: too few to show anything", left, deleted.Load(), again)
 	}
 	// Two inserts on InnoDB that meet a row during its deletion deadlock with each other,
 	// rarely. Package sqllock retries them, and so does the test.
-	r, o := ofReapers.Load(), ofOwners.Load()
-	if e.DB.Capabilities().RowLocks && (r > 0 || o > 0 && !e.InnoDB()) {
-		e.Errorf("%d statements of the reapers and %d of the owners were victims of deadlocks", r, o)
+	r, h := ofReapers.Load(), ofHolders.Load()
+	if e.DB.Capabilities().RowLocks && (r > 0 || h > 0 && !e.InnoDB()) {
+		e.Errorf("%d statements of the reapers and %d of the holders were victims of deadlocks", r, h)
 	}
-	e.Logf("%d rows deleted, %d grants, victims of deadlocks: %d reapers, %d owners", deleted.Load(), again, r, o)
+	e.Logf("%d rows deleted, %d grants, victims of deadlocks: %d reapers, %d holders", deleted.Load(), again, r, h)
 }

@@ -282,11 +282,7 @@ func nextCrash[Tx any](e *env[Tx]) {
 		}
 		_, err = e.one(q, id, &session)
 		e.Check(err)
-		if e.Engine == dbtest.Postgres {
-			e.Must(`SELECT pg_terminate_backend($1)`, session)
-		} else {
-			e.Must(`KILL ` + strconv.FormatInt(session, 10))
-		}
+		e.EndSession(session)
 		_ = worker.End(e.Ctx, tx, false)
 	}
 	var got []Line

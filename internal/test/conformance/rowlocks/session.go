@@ -3,7 +3,6 @@ package rowlocks
 import (
 	"context"
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
@@ -127,11 +126,7 @@ func (e *env[Tx]) overtakenHold() (held, next *rowlock.SessionLock) {
 	held, err := l.Hold(e.Ctx, "k", rowlock.WaitForever)
 	e.Check(err)
 	for _, id := range e.ints(sessions[e.Engine]) {
-		if e.Engine == dbtest.Postgres {
-			e.Must(`SELECT pg_terminate_backend($1)`, id)
-		} else {
-			_, _ = e.SQL.ExecContext(e.Ctx, `KILL `+strconv.FormatInt(id, 10)) // the session may have ended already
-		}
+		e.EndSession(id)
 	}
 	next, err = l.Hold(e.Ctx, "k", rowlock.WaitForever)
 	e.Check(err)

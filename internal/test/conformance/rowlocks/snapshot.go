@@ -64,10 +64,10 @@ func (e *env[Tx]) refund(tx Tx, key string) error {
 // update.
 func keyOldSnapshot[Tx any](e *env[Tx]) {
 	e.counter()
-	e.Must(`INSERT INTO holdfast_locks (name, token, holder, granted_at, expires_at) VALUES ($1, 1, '', 0, 0)`, []byte("rnaive"))
+	e.Must(`INSERT INTO holdfast_locks (owner, name, token, holder, granted_at, expires_at) VALUES ('', $1, 1, '', 0, 0)`, []byte("rnaive"))
 	l := e.RowLocker()
 	naive := func(tx Tx) error {
-		_, err := e.Exec(e.Ctx, tx, `SELECT 1 FROM holdfast_locks WHERE name = $1 FOR UPDATE`, []byte("rnaive"))
+		_, err := e.Exec(e.Ctx, tx, `SELECT 1 FROM holdfast_locks WHERE owner = '' AND name = $1 FOR UPDATE`, []byte("rnaive"))
 		return err
 	}
 	lock := func(tx Tx) error { return l.LockTx(e.Ctx, tx, "k", rowlock.WaitForever) }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 // strict is a type with its own UnmarshalJSON, so no other code can check a value for it.
@@ -84,6 +85,7 @@ func times[T any](n int, then T) func(string) (T, error) {
 // stagedResultType checks that a result which the program could not read is refused before it is
 // stored, from provider events and from operators alike.
 func stagedResultType[Tx any](e *env[Tx]) {
+	dbtest.NotUnderRace(e, "one worker after the other")
 	store := e.Store(idempotency.Options{})
 	ops := operators.New(store)
 	_, s := parkedAt(e, "a")
@@ -161,6 +163,7 @@ func stagedResultUnread[Tx any](e *env[Tx]) {
 // parks what it finds; an operator supplies the result in the new form, as long as no later step
 // has begun with the old one.
 func stagedResultChanged[Tx any](e *env[Tx]) {
+	dbtest.NotUnderRace(e, "one worker after the other")
 	ops := operators.New(e.Store(idempotency.Options{}))
 	boom := errors.New("boom")
 	fails := func() error { return boom }

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 )
 
-type Op struct{ Tenant, Name, Key string }
+type Op struct{ Owner, Name, Key string }
 
 func KeyOf(parts ...string) string { return "" }
 

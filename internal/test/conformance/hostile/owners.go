@@ -12,15 +12,17 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// Tenants is the suite of a tenant that tries to get the results of another. Each attempt has
+// Owners is the suite of an owner that tries to get the results of another. Each attempt has
 // the attacker's own authenticated name; everything else is free.
-func Tenants[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+func Owners[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+	dbtest.NotUnderRace(t, "one owner after the other")
 	for name, f := range map[string]func(*env[Tx]){
-		"TenantReadsNoResult": tenantReadsNoResult[Tx],
-		"TenantReadsNoStaged": tenantReadsNoStaged[Tx],
-		"TenantErasesItsOwn":  tenantErasesItsOwn[Tx],
+		"OwnerReadsNoResult": ownerReadsNoResult[Tx],
+		"OwnerReadsNoStaged": ownerReadsNoStaged[Tx],
+		"OwnerErasesItsOwn":  ownerErasesItsOwn[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +35,7 @@ const secret = "what shop-7 was paid"
 
 // victim is the operation whose result the attacker wants.
 func victim() idempotency.Op {
-	return idempotency.Op{Tenant: "shop-7", Name: "refund", Key: "42/1", Request: map[string]int{"cents": 1250}}
+	return idempotency.Op{Owner: "shop-7", Name: "refund", Key: "42/1", Request: map[string]int{"cents": 1250}}
 }
 
 // twins returns names that a collation, a normalization or a trim would treat as shop-7.
@@ -46,42 +48,42 @@ func twins() []string {
 	}
 }
 
-// attempts returns operations with which another tenant asks for the victim's result.
+// attempts returns operations with which another owner asks for the victim's result.
 func attempts() map[string]idempotency.Op {
 	out := map[string]idempotency.Op{}
 	try := func(what string, change func(*idempotency.Op)) {
 		op := victim()
-		op.Tenant = "mallory"
+		op.Owner = "mallory"
 		change(&op)
 		out[what] = op
 	}
 	try("the same", func(*idempotency.Op) {})
 	for _, twin := range twins() {
-		try("tenant "+twin, func(o *idempotency.Op) { o.Tenant = twin })
+		try("owner "+twin, func(o *idempotency.Op) { o.Owner = twin })
 	}
 	// The boundaries between the parts are shifted.
 	for _, sep := range []string{"", "/", "\x1f", ":", "|"} {
-		try("tenant and name as one, "+sep, func(o *idempotency.Op) { o.Tenant, o.Name = "shop-7"+sep+"re", "fund" })
+		try("owner and name as one, "+sep, func(o *idempotency.Op) { o.Owner, o.Name = "shop-7"+sep+"re", "fund" })
 		try("name and key as one, "+sep, func(o *idempotency.Op) { o.Name, o.Key = "refund"+sep+"4", "2/1" })
 		try("all in the key, "+sep, func(o *idempotency.Op) { o.Key = strings.Join([]string{"default", "shop-7", "refund", "42/1"}, sep) })
 		try("all in the name, "+sep, func(o *idempotency.Op) { o.Name = strings.Join([]string{"shop-7", "refund"}, sep) })
 	}
-	try("a shorter tenant", func(o *idempotency.Op) { o.Tenant, o.Name = "shop-", "7refund" })
-	try("a longer tenant", func(o *idempotency.Op) { o.Tenant, o.Name = "shop-7refun", "d" })
+	try("a shorter owner", func(o *idempotency.Op) { o.Owner, o.Name = "shop-", "7refund" })
+	try("a longer owner", func(o *idempotency.Op) { o.Owner, o.Name = "shop-7refun", "d" })
 	for what, key := range map[string]string{
 		"NUL behind": "42/1\x00", "NUL before": "\x0042/1", "escaped": "42%2F1", "a path": "../shop-7/42/1", "a length before it": "\x00\x00\x00\x00\x00\x00\x00\x0442/1",
 		"blank behind": "42/1 ",
 	} {
 		try("key with "+what, func(o *idempotency.Op) { o.Key = key })
 	}
-	try("no fingerprint", func(o *idempotency.Op) { o.Tenant, o.Request, o.NoFingerprint = "mallory 2", nil, true })
+	try("no fingerprint", func(o *idempotency.Op) { o.Owner, o.Request, o.NoFingerprint = "mallory 2", nil, true })
 	return out
 }
 
-// tenantReadsNoResult checks that an attempt has the same outcome as without the victim: it
+// ownerReadsNoResult checks that an attempt has the same outcome as without the victim: it
 // executes or is refused on its own. A replay, a mismatch or "in progress" would reveal the
 // victim.
-func tenantReadsNoResult[Tx any](e *env[Tx]) {
+func ownerReadsNoResult[Tx any](e *env[Tx]) {
 	s, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)
@@ -113,28 +115,28 @@ func tenantReadsNoResult[Tx any](e *env[Tx]) {
 	// Stores with other scopes on the same tables.
 	for what, o := range map[string]idempotency.Options{
 		"a namespace": {Namespace: "Default"}, "a part of a namespace": {Namespace: "defaul"}, "a namespace of two parts": {Namespace: "default\x1fshop-7"},
-		"no tenants": {SingleTenant: true}, "no tenants, a namespace": {SingleTenant: true, Namespace: "defaultshop-7"},
+		"no owners": {SingleOwner: true}, "no owners, a namespace": {SingleOwner: true, Namespace: "defaultshop-7"},
 	} {
 		store, err := idempotency.New(e.Ctx, e.DB, o)
 		if err != nil {
 			e.Fatal(err)
 		}
 		op := victim()
-		if o.SingleTenant {
-			op.Tenant = ""
+		if o.SingleOwner {
+			op.Owner = ""
 		}
 		if o.Namespace == "defaul" {
-			op.Tenant = "tshop-7"
+			op.Owner = "tshop-7"
 		}
 		r, err := pay(store, op, "own")
 		own(what, r, err)
 	}
 	for _, bad := range []string{"", "shop-7\x00", "\x00shop-7", "shop-7\xff", "\xc0\xafshop-7", strings.Repeat("s", idempotency.MaxName+1)} {
 		op := victim()
-		op.Tenant = bad
+		op.Owner = bad
 		var input *holdfast.InputError
-		if _, err := pay(s, op, "own"); !errors.As(err, &input) || input.Field != "Op.Tenant" {
-			e.Errorf("tenant %.20q: %v", bad, err)
+		if _, err := pay(s, op, "own"); !errors.As(err, &input) || input.Field != "Op.Owner" {
+			e.Errorf("owner %.20q: %v", bad, err)
 		}
 	}
 	// Messages: the attacker chooses the consumer's name and the id.
@@ -142,9 +144,9 @@ func tenantReadsNoResult[Tx any](e *env[Tx]) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	for _, m := range []inbox.Message{{Tenant: "shop-7", ID: "m"}, {Tenant: "mallory", ID: "m"}, {Tenant: "shop-7 ", ID: "m"}, {Tenant: "SHOP-7", ID: "m"}} {
+	for _, m := range []inbox.Message{{Owner: "shop-7", ID: "m"}, {Owner: "mallory", ID: "m"}, {Owner: "shop-7 ", ID: "m"}, {Owner: "SHOP-7", ID: "m"}} {
 		if outcome, err := in.Process(e.Ctx, m, func(context.Context, Tx) error { return nil }); err != nil || outcome != idempotency.Executed {
-			e.Errorf("message of %q: %v, %v", m.Tenant, outcome, err)
+			e.Errorf("message of %q: %v, %v", m.Owner, outcome, err)
 		}
 	}
 	// The victim's result is unchanged.
@@ -153,20 +155,20 @@ func tenantReadsNoResult[Tx any](e *env[Tx]) {
 	}
 	ops := operators.New(s)
 	for _, twin := range twins() {
-		list, err := ops.List(e.Ctx, operators.Filter{Tenant: twin, Key: "42/1", Records: true, States: []staged.State{staged.Succeeded}})
+		list, err := ops.List(e.Ctx, operators.Filter{Owner: twin, Key: "42/1", Records: true, States: []staged.State{staged.Succeeded}})
 		if err != nil {
 			e.Fatal(err)
 		}
 		for _, op := range list {
-			if op.Tenant != twin {
-				e.Errorf("the list of %q has an operation of %q", twin, op.Tenant)
+			if op.Owner != twin {
+				e.Errorf("the list of %q has an operation of %q", twin, op.Owner)
 			}
 		}
 	}
 }
 
-// tenantReadsNoStaged tries its own operation, a provider's key, and an event.
-func tenantReadsNoStaged[Tx any](e *env[Tx]) {
+// ownerReadsNoStaged tries its own operation, a provider's key, and an event.
+func ownerReadsNoStaged[Tx any](e *env[Tx]) {
 	store, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)
@@ -188,8 +190,8 @@ func tenantReadsNoStaged[Tx any](e *env[Tx]) {
 		}
 		op.Request = nil
 		r, err := s.Do(e.Ctx, op, 1250)
-		if want := s.ProviderKey(staged.Ref{Tenant: op.Tenant, Key: op.Key}, "pay"); given != "" && given != want {
-			e.Errorf("%q: the provider was given %s, not %s", op.Tenant, given, want)
+		if want := s.ProviderKey(staged.Ref{Owner: op.Owner, Key: op.Key}, "pay"); given != "" && given != want {
+			e.Errorf("%q: the provider was given %s, not %s", op.Owner, given, want)
 		}
 		return r, given, err
 	}
@@ -207,13 +209,13 @@ func tenantReadsNoStaged[Tx any](e *env[Tx]) {
 			e.Errorf("%s and %s have one key at the provider", what, was)
 		}
 		keys[given] = what
-		ref := staged.Ref{Tenant: op.Tenant, Name: op.Name, Key: op.Key + "?"}
+		ref := staged.Ref{Owner: op.Owner, Name: op.Name, Key: op.Key + "?"}
 		if _, err := operators.New(store).Show(e.Ctx, ref); !errors.Is(err, staged.ErrNotFound) {
 			e.Errorf("%s: %v", what, err)
 		}
 	}
 	for _, twin := range twins() {
-		n := staged.ProviderEvent{ID: "evt", Ref: staged.Ref{Tenant: twin, Name: "refund", Key: "42/1\x00\x00"}}
+		n := staged.ProviderEvent{ID: "evt", Ref: staged.Ref{Owner: twin, Name: "refund", Key: "42/1\x00\x00"}}
 		if _, err := staged.HandleEvent(e.Ctx, store, n, nil); !errors.Is(err, staged.ErrNotFound) {
 			e.Errorf("events for %q: %v", twin, err)
 		}
@@ -225,8 +227,8 @@ func tenantReadsNoStaged[Tx any](e *env[Tx]) {
 	}
 }
 
-// tenantErasesItsOwn checks that a tenant erases only its own data.
-func tenantErasesItsOwn[Tx any](e *env[Tx]) {
+// ownerErasesItsOwn checks that an owner erases only its own data.
+func ownerErasesItsOwn[Tx any](e *env[Tx]) {
 	s, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)
@@ -239,16 +241,16 @@ func tenantErasesItsOwn[Tx any](e *env[Tx]) {
 	}
 	for _, twin := range twins() {
 		for _, name := range []string{"", "refund", "REFUND", "%"} {
-			if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Tenant: twin, Name: name, Keys: true}); err != nil || n != 0 {
+			if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: twin, Name: name, Keys: true}); err != nil || n != 0 {
 				e.Errorf("%q erased %d records of %q, %v", twin, n, name, err)
 			}
 		}
 	}
-	if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Tenant: "shop-7", Name: "REFUND"}); err != nil || n != 0 {
+	if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: "shop-7", Name: "REFUND"}); err != nil || n != 0 {
 		e.Errorf("another operation: %d, %v", n, err)
 	}
 	if _, err := s.EraseScope(e.Ctx, idempotency.Erasure{}); !errors.Is(err, holdfast.ErrInvalid) {
-		e.Errorf("no tenant: %v", err)
+		e.Errorf("no owner: %v", err)
 	}
 	if r, err := pay(victim()); err != nil || r.Value != secret {
 		e.Errorf("the victim: %v, %v", r, err)

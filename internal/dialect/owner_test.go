@@ -1,0 +1,81 @@
+package dialect_test
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/mariadb"
+	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
+	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
+	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
+)
+
+// everyOwner lists the statements that read or write the rows of all owners: work in the background,
+// lists for people, and what an operator does once.
+var everyOwner = []string{
+	"Staged.Due", "Staged.StepFind", "Staged.List", "Staged.RecordList",
+	"Staged.Restore.Most", "Staged.Restore.Locks", "Staged.Restore.Tickets", "Staged.Restore.Waiters", "Staged.Restore.Pending", "Staged.Restore.Park",
+}
+
+// TestEachStatementNamesTheOwner checks that a statement that reads or writes rows of Holdfast's
+// tables compares the owner, or inserts it: on a sharded database it then touches one shard. A
+// subquery on another table has to name it as well.
+func TestEachStatementNamesTheOwner(t *testing.T) {
+	t.Parallel()
+	table := regexp.MustCompile(`\{(records|locks|tickets|waiters|registers|staged|steps|provider_events|interventions)\}`)
+	galera := mariadb.Dialect
+	galera.Name = "galera"
+	for _, r := range galera.Admission.Rules {
+		if r.Neutralise != nil {
+			r.Neutralise(&galera, dialect.Facts{"wsrep_provider": "there", "wsrep_on": "ON"})
+		}
+	}
+	if galera.Leases.GuardWrite == "" {
+		t.Fatal("a Galera node's guards do not write")
+	}
+	for _, d := range []dialect.Dialect{mysql.Dialect, mariadb.Dialect, galera, postgres.Dialect, sqlite.Dialect} {
+		seen := 0
+		for name, of := range map[string]any{
+			"Records": d.Records, "Register": d.Register, "Leases": d.Leases, "Tickets": d.Tickets, "RowLocks": d.RowLocks, "Staged": d.Staged,
+		} {
+			texts(reflect.ValueOf(of), name, func(name, text string) {
+				if !table.MatchString(text) {
+					return
+				}
+				if name == "Leases.Announce" {
+					text += d.Leases.AnnounceRow
+				}
+				seen++
+				all := slices.Contains(everyOwner, name)
+				for _, part := range regexp.MustCompile(`(?i)\b(SELECT|INSERT INTO|UPDATE|DELETE)\b`).Split(text, -1) {
+					names := strings.Contains(part, "$0")
+					if from := regexp.MustCompile(`(?is)\b(FROM|JOIN)\s.*`).FindString(part); table.MatchString(from) && !names && !all {
+						t.Errorf("%s: %s: a part does not name the owner: %s", d.Name, name, part)
+					}
+				}
+				if strings.Contains(text, "$0") == all {
+					t.Errorf("%s: %s: names the owner: %v", d.Name, name, !all)
+				}
+			})
+		}
+		if seen < 60 {
+			t.Errorf("%s: only %d statements were looked at", d.Name, seen)
+		}
+	}
+}
+
+// texts calls f with each text in v, and its path.
+func texts(v reflect.Value, path string, f func(path, text string)) {
+	switch v.Kind() {
+	case reflect.String:
+		f(path, v.String())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			texts(v.Field(i), path+"."+v.Type().Field(i).Name, f)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package holdfast
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// Finish runs last and commits.
+func (s *session[Tx]) Finish(ctx context.Context, last core.Bound) error { return s.finish(ctx, &last) }
+
+// Rollback rolls back, unless the transaction has ended.
+func (s *session[Tx]) Rollback() {
+	if !s.over {
+		s.over = true
+		_ = s.rollback() // nothing was committed, whatever it answers
+	}
+}
+
+// finish commits, unless ctx has ended.
+func (s *session[Tx]) finish(ctx context.Context, last *core.Bound) error {
+	if ctx.Err() != nil {
+		s.Rollback()
+		return context.Cause(ctx)
+	}
+	s.over = true
+	return s.commit(last)
+}
+
+// commit ends the transaction, with its last statement if it has one, and returns nil or the
+// error of one of the three outcomes.
+func (s *session[Tx]) commit(last *core.Bound) error {
+	if p, ok := s.conn.(core.Pipeline[Tx]); ok && last != nil {
+		return s.commitWith(p, *last)
+	}
+	if intact, err := s.prove(last); !intact {
+		return s.unproved(err)
+	}
+	s.allowed.Store(true)
+	return s.outcome(s.bounded(s.ctx, func() error {
+		return s.d.observe(s.ctx, "commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
+	}))
+}
+
+// commitWith runs the last statement and commits in one round trip.
+func (s *session[Tx]) commitWith(p core.Pipeline[Tx], last core.Bound) error {
+	s.allowed.Store(true)
+	var answer core.Answer
+	answered, err := s.bounded(s.ctx, func() (err error) {
+		start := time.Now()
+		answer, err = p.CommitWith(s.ctx, s.tx, last)
+		s.d.piped(s.ctx, "commit", last, answer, time.Since(start), err)
+		return err
+	})
+	if answered && err == nil && answer.Err != nil {
+		return s.unproved(answer.Err) // nothing was committed
+	}
+	return s.outcome(answered, err)
+}
+
+// prove reports whether the transaction is still the one that began: by its last statement, or
+// by the fence's check. err may say why it is not.
+func (s *session[Tx]) prove(last *core.Bound) (intact bool, err error) {
+	switch {
+	case last == nil && !s.marks:
+		return true, nil
+	case !s.valid():
+		return false, driver.ErrBadConn
+	case last == nil:
+		_, err := s.exec(s.ctx, s.q, "check", s.d.dialect.Fence.Check)
+		return err == nil, err
+	}
+	answer := last.Run(s.ctx, s.q)
+	return answer.Err == nil && answer.Affected == 1, answer.Err
+}
+
+// outcome ends the session after a COMMIT was sent. err is its answer, or says why none came.
+func (s *session[Tx]) outcome(answered bool, err error) error {
+	if !answered {
+		return &UnknownError{Err: err}
+	}
+	if err == nil {
+		s.restore()
+		return nil
+	}
+	s.release(true)
+	switch {
+	case errors.Is(err, ErrRowsOpen):
+		return err
+	case errors.Is(err, sql.ErrTxDone), s.d.dialect.Classify(err) == dialect.Gone:
+		return &TxLostError{Err: err}
+	case s.d.dialect.RolledBack(err):
+		return fmt.Errorf("holdfast: the commit was refused, nothing happened: %w", err)
+	}
+	return &UnknownError{Err: err}
+}
+
+// valid asks the driver whether it can send a statement. Without this check, go-sql-driver
+// would close a connection with open rows, and the reason of the failure would be lost.
+func (s *session[Tx]) valid() (ok bool) {
+	ok = true
+	_ = s.conn.Raw(func(c any) error {
+		if v, can := c.(driver.Validator); can {
+			ok = v.IsValid()
+		}
+		return nil
+	})
+	return ok
+}
+
+// unproved rolls back a transaction that is not proven to be intact, and returns its error.
+func (s *session[Tx]) unproved(err error) error {
+	ended := s.rollback()
+	d := s.d.dialect
+	// In its mode "exec" pgx does not send the ROLLBACK either, and says why: the connection is
+	// there. A lost one answers ErrBadConn again.
+	busy := ended != nil && !errors.Is(ended, driver.ErrBadConn) && d.RolledBack(ended)
+	switch err = s.d.explain(err); {
+	case errors.Is(err, driver.ErrBadConn) && (ended == nil || busy):
+		// The statement was not sent, and the connection works: database/sql has closed the
+		// rows before it rolled back.
+		return fmt.Errorf("%w: %w", ErrRowsOpen, err)
+	case err == nil, d.Untouched(err):
+		return &TxLostError{}
+	case d.Classify(err) == dialect.Gone, errors.Is(err, sql.ErrTxDone):
+		return &TxLostError{Err: err}
+	default:
+		return err
+	}
+}
+
+// rollback rolls back. Without an error the server has done so and the connection was usable.
+func (s *session[Tx]) rollback() error {
+	if s.conn == nil {
+		return sql.ErrTxDone
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, core.CleanupBound())
+	defer cancel()
+	answered, err := s.bounded(ctx, func() error {
+		return s.d.observe(ctx, "rollback", func() error { return s.conn.Rollback(ctx, s.tx) })
+	})
+	if !answered {
+		return err
+	}
+	if err != nil && !errors.Is(err, sql.ErrTxDone) {
+		s.release(true)
+		return err
+	}
+	s.restore()
+	return err
+}
+
+// bounded runs the end of a transaction and waits for it while ctx lives. go-sql-driver takes
+// no context for COMMIT and ROLLBACK. If no answer arrives, bounded leaves the connection to
+// the driver's timeouts, and the connection is closed after them.
+func (s *session[Tx]) bounded(ctx context.Context, f func() error) (answered bool, err error) {
+	const running, finished, abandoned = 0, 1, 2
+	var state atomic.Int32
+	answer := make(chan error, 1)
+	go func() {
+		answer <- f()
+		if !state.CompareAndSwap(running, finished) {
+			s.release(true)
+		}
+	}()
+	select {
+	case err := <-answer:
+		return true, err
+	case <-ctx.Done():
+	}
+	// The driver may return an error soon, because the same context has ended.
+	late := time.NewTimer(100 * time.Millisecond)
+	defer late.Stop()
+	select {
+	case err := <-answer:
+		return true, err
+	case <-late.C:
+	}
+	if !state.CompareAndSwap(running, abandoned) {
+		return true, <-answer
+	}
+	return false, fmt.Errorf("no answer within %v of the end of the context: %w", core.CleanupBound(), context.Cause(ctx))
+}
+
+// restore restores the setting that the fence changed. If that fails, it closes the
+// connection.
+func (s *session[Tx]) restore() {
+	if s.undo.Text == "" {
+		s.release(false)
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, core.CleanupBound())
+	defer cancel()
+	_, err := s.undo.Exec(ctx, s.d.observed(s.conn))
+	s.release(err != nil)
+}
+
+func (s *session[Tx]) release(discard bool) {
+	if s.conn == nil {
+		return
+	}
+	if s.unveto != nil {
+		_ = s.conn.Raw(func(c any) error { s.unveto(c); return nil })
+	}
+	s.conn.Release(discard)
+	s.conn = nil
+	s.cancel()
+}
