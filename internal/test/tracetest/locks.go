@@ -53,7 +53,7 @@ func (w *world) lost() {
 	<-expires.Context().Done()
 	w.want(expires.Release(w.ctx), nil) // no other call acquired it since
 
-	taken, err := w.lock.Acquire(w.ctx, Secret+" taken", sqllock.AcquireOptions{TTL: 300 * time.Millisecond})
+	taken, err := w.lock.Acquire(w.ctx, Secret+" taken", sqllock.AcquireOptions{TTL: 3 * time.Second})
 	w.want(err, nil)
 	_, err = w.lock.ForceRelease(w.ctx, Secret+" taken", 0, Secret)
 	w.want(err, nil)
@@ -65,15 +65,15 @@ func (w *world) lost() {
 	w.kit.LoseLease(Secret + " late")
 	w.want(late.Release(w.ctx), sqllock.ErrLost)
 
-	held, err := w.lock.Acquire(w.ctx, Secret+" renewed", sqllock.AcquireOptions{TTL: 300 * time.Millisecond})
+	held, err := w.lock.Acquire(w.ctx, Secret+" renewed", sqllock.AcquireOptions{TTL: 3 * time.Second})
 	w.want(err, nil)
-	renewed := func() bool {
+	for left := 3 * time.Second; ; time.Sleep(10 * time.Millisecond) {
 		info, _, err := w.lock.Inspect(w.ctx, held.Key())
 		w.want(err, nil)
-		return time.Until(info.Since) < -150*time.Millisecond
-	}
-	for !renewed() {
-		time.Sleep(10 * time.Millisecond)
+		if info.Remaining > left {
+			break // only a renewal gives it more
+		}
+		left = info.Remaining
 	}
 	w.want(held.Release(w.ctx), nil)
 }
