@@ -48,6 +48,53 @@ func TestKeptSession(t *testing.T) {
 	})
 }
 
+// TestKeptSessionOfSerializable checks that the end of a test leaves a kept session alone that has
+// committed there at SERIALIZABLE. Its predicate locks stay until the transactions that ran at the
+// same time have ended, when the session may be another test's.
+func TestKeptSessionOfSerializable(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		if e != dbtest.Postgres {
+			return // as above
+		}
+		tables := func(db *sql.DB) { exec(t, db, `CREATE TABLE read_rows (n INT)`) }
+		url, _ := dbtest.Prepared(t, e, "serializable", tables)
+		begin := func(t *testing.T, db *sql.DB) *sql.Tx {
+			t.Helper()
+			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.ExecContext(t.Context(), `SELECT * FROM read_rows`); err != nil {
+				t.Fatal(err)
+			}
+			return tx
+		}
+		other := dbtest.OpenSQL(t, url)
+		open := begin(t, other)
+		defer func() { _ = open.Rollback() }()
+		var pid string
+		t.Run("reads", func(t *testing.T) {
+			url, _ := dbtest.Prepared(t, e, "serializable", tables)
+			pool := dbtest.OpenSQL(t, url)
+			pid = text(t, pool, `SELECT pg_backend_pid()`)
+			tx := begin(t, pool)
+			if _, err := tx.ExecContext(t.Context(), `INSERT INTO read_rows VALUES (1)`); err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if got := text(t, other, `SELECT count(*) FROM pg_locks WHERE mode = 'SIReadLock' AND pid = `+pid); got == "0" {
+				t.Error("no predicate lock is left")
+			}
+		})
+		pool := dbtest.OpenSQL(t, url)
+		if got := text(t, pool, `SELECT pg_backend_pid()`); got != pid {
+			t.Errorf("session %s, then %s", pid, got)
+		}
+	})
+}
+
 // TestBrokenSessionIsNotKept checks that a session that a client left in a statement or a
 // transaction ends, and that a kept session can be cancelled.
 func TestBrokenSessionIsNotKept(t *testing.T) {
