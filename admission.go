@@ -132,14 +132,17 @@ func (d *DB[Tx]) identify(ctx context.Context, f dialect.Facts) error {
 	if d.options.SingleWriter {
 		d.dialect.Capabilities.MultiPrimary = false
 	}
+	d.opened = f
 	return nil
 }
 
 // refuse returns the errors of a session that breaks a rule.
-func (d *DB[Tx]) refuse(f dialect.Facts) error {
+func (d *DB[Tx]) refuse(f dialect.Facts) error { return d.refused(dialect.Refuse(d.rules, f)) }
+
+func (d *DB[Tx]) refused(findings []dialect.Finding) error {
 	var all []error
-	for _, r := range dialect.Refuse(d.rules, f) {
-		all = append(all, d.unsupported(r))
+	for _, f := range findings {
+		all = append(all, d.unsupported(f))
 	}
 	return joined(all)
 }
@@ -168,7 +171,7 @@ func (d *DB[Tx]) admit(ctx context.Context, conn core.Conn[Tx]) error {
 	if is := d.dialect.Admission.Identify(f); is.Product != d.product {
 		return &UnsupportedError{Engine: d.product, Check: "engine", What: "a later connection", Value: is.Product, Problem: "another server answers at this address", Remedy: "open Holdfast anew, on one server"}
 	}
-	if err := d.refuse(f); err != nil {
+	if err := d.refused(append(dialect.Refuse(d.rules, f), dialect.Changed(d.rules, d.opened, f)...)); err != nil {
 		return err
 	}
 	d.known.add(driverConn(conn))

@@ -37,10 +37,10 @@ type Capabilities struct {
 	DetectsInProgress bool
 	// LockTimeoutUnit is the unit to which lock timeouts are rounded up.
 	LockTimeoutUnit time.Duration
-	// MultiPrimary: the server is a node of a Galera cluster, and other nodes may accept
-	// writes too (see [Options].SingleWriter). Row locks do not reach other nodes, and
-	// Holdfast refuses them. A transaction may be rolled back (1213) at any statement and at
-	// COMMIT. Each node has its own clock.
+	// MultiPrimary: the server is a node of a Galera cluster, or of a MySQL group with several
+	// primaries, and other nodes may accept writes too (see [Options].SingleWriter). Row locks
+	// do not reach other nodes, and Holdfast refuses them. A transaction may be rolled back
+	// (1213, 3101) at any statement and at COMMIT. Each node has its own clock.
 	MultiPrimary bool
 }
 

@@ -63,9 +63,11 @@ type Rule struct {
 	Refused, Breaks, Remedy string
 	// Judge returns the refused value, or "" if the setting is fine.
 	Judge func(f Facts) string
-	// Neutralise changes the dialect. Neutral describes that change for users.
+	// Neutralise changes the dialect. Neutral describes that change for users. If Fixed is set,
+	// the change depends on the setting, and later connections must have the value that Open saw.
 	Neutralise func(d *Dialect, f Facts)
 	Neutral    string
+	Fixed      bool
 	// SingleWriter: the rule does not apply if the user declares that all writes go to one
 	// node.
 	SingleWriter bool
@@ -129,6 +131,16 @@ func (a *Admission) RulesOf(ctx context.Context, singleWriter bool) []Rule {
 	return slices.DeleteFunc(slices.Clone(a.Rules), func(r Rule) bool {
 		return slices.Contains(skipped, r.Name) || r.SingleWriter && singleWriter
 	})
+}
+
+// Changed returns a finding for each fixed setting that is not as Open saw it.
+func Changed(rules []Rule, opened, now Facts) (all []Finding) {
+	for _, r := range rules {
+		if r.Fixed && opened[r.Setting] != now[r.Setting] {
+			all = append(all, Finding{r.Name, r.Setting, now[r.Setting], "it was " + opened[r.Setting] + " when Holdfast was opened: " + r.Breaks, "open Holdfast anew"})
+		}
+	}
+	return all
 }
 
 // Skips reports whether ctx disables the named rule.

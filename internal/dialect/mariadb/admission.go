@@ -39,7 +39,7 @@ var admission = dialect.Admission{
 		{
 			Name: "Galera", Setting: "wsrep_provider", Breaks: "a lock does not reach the other nodes, and what they committed may not have arrived (G1, G2, G4)",
 			Neutral:    "statements carry wsrep_sync_wait = 7, a guard writes; row locks are refused without Options.SingleWriter",
-			Neutralise: galera,
+			Neutralise: galera, Fixed: true,
 		},
 	}),
 	Kind:   mysql.Kind,

@@ -1,10 +1,10 @@
 package mariadb
 
 import (
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
 )
 
 // wsrep returns SQL that reads a variable, or ” on servers built without replication, which
@@ -37,12 +37,5 @@ func galera(d *dialect.Dialect, f dialect.Facts) {
 	}
 	setting.After += `, SESSION wsrep_sync_wait = @holdfast_sync_wait`
 
-	// If two transactions on two nodes write the same row, the cluster refuses one of them, so
-	// a guard writes. Moving the expiry by one microsecond is harmless, because the holder
-	// assumes an earlier expiry. The guard reads first, because the write would make the
-	// transaction's snapshot as new as the write itself.
-	share := func(guard string) string { return strings.Replace(guard, " LOCK IN SHARE MODE", " FOR UPDATE", 1) }
-	d.Leases.Guard, d.Tickets.Guard = share(d.Leases.Guard), share(d.Tickets.Guard)
-	d.Leases.GuardWrite = `UPDATE {locks} SET expires_at = expires_at + 1 WHERE owner = $0 AND name = $1 AND token = $2`
-	d.Tickets.GuardWrite = `UPDATE {tickets} SET expires_at = expires_at + 1 WHERE owner = $0 AND name = $1 AND token = $2`
+	mysql.GuardByWrite(d)
 }

@@ -24,7 +24,7 @@ var tested = []string{"9.7"}
 const variables = `'autocommit', 'completion_type', 'read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only',
  'sql_mode', 'transaction_isolation', 'tx_isolation', 'character_set_client', 'log_bin', 'sql_log_bin', 'binlog_format', 'sql_safe_updates', 'unique_checks',
  'sql_select_limit', 'version', 'version_comment', 'basedir', 'aurora_version', 'dolt_version', 'wsrep_on', 'wsrep_provider',
- 'group_replication_group_name', 'group_replication_single_primary_mode'`
+ 'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency'`
 
 // Facts returns a query that reads the variables from a table, and two clocks: the session's
 // clock, which SET TIMESTAMP stops, and the server's own clock. The server's clock comes from
@@ -71,8 +71,7 @@ var admission = dialect.Admission{
 	Identify: identify,
 	Rules: slices.Concat(Rules, []dialect.Rule{
 		isolation("transaction_isolation", " FOR SHARE SKIP LOCKED"),
-		group,
-	}),
+	}, group),
 	Kind:   Kind,
 	Table:  Table,
 	Shape:  Shape,
@@ -253,32 +252,6 @@ var MariaDBIsolation = isolation("tx_isolation", " LOCK IN SHARE MODE SKIP LOCKE
 
 func more(f dialect.Facts) string {
 	return strings.Join(slices.DeleteFunc([]string{ReadClockAgain(f), members(f)}, func(q string) bool { return q == "" }), " UNION ALL ")
-}
-
-// members returns a query for the state and role of this server in its group.
-func members(f dialect.Facts) string {
-	if f["group_replication_group_name"] == "" {
-		return ""
-	}
-	return `SELECT 'group_member', ` + text(`CONCAT(member_state, ' ', member_role)`) + ` FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid`
-}
-
-// group refuses every member of a replication group except its only primary.
-var group = dialect.Rule{
-	Name: "group replication", Setting: "group_replication_single_primary_mode", Refused: "OFF; a member that is not in its group, or not its primary",
-	Breaks: "row locks end at their node, and a member outside its group takes writes alone: a lock is held on two nodes, and a stale commit passes its guard (G1, G2)",
-	Remedy: "run the group with a single primary and connect to it; GRANT SELECT ON performance_schema.replication_group_members to the program's user, so that it can be seen",
-	Judge: func(f dialect.Facts) string {
-		switch {
-		case f["group_replication_group_name"] == "":
-			return ""
-		case !f.On("group_replication_single_primary_mode"):
-			return "OFF"
-		case f["group_member"] != "ONLINE PRIMARY":
-			return strings.TrimSpace("member " + f["group_member"] + f["error"])
-		}
-		return ""
-	},
 }
 
 // Kind reads the schema and the storage engine of a table.

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -82,8 +83,11 @@ func TestIdentity(t *testing.T) {
 // TestSeveralWriters checks servers of clusters in which other servers accept writes too.
 func TestSeveralWriters(t *testing.T) {
 	t.Parallel()
-	group := func(mode, member string) dialect.Facts {
-		return dialect.Facts{"group_replication_group_name": "b1f3", "group_replication_single_primary_mode": mode, "group_member": member}
+	group := func(mode, member string, consistency ...string) dialect.Facts {
+		return dialect.Facts{
+			"group_replication_group_name": "b1f3", "group_replication_single_primary_mode": mode, "group_member": member,
+			"group_replication_consistency": strings.Join(consistency, ""),
+		}
 	}
 	for _, c := range []struct {
 		of      dialect.Admission
@@ -91,7 +95,11 @@ func TestSeveralWriters(t *testing.T) {
 		refused bool
 	}{
 		{mysqldialect.Dialect.Admission, group("ON", "ONLINE PRIMARY"), false},
-		{mysqldialect.Dialect.Admission, group("OFF", "ONLINE PRIMARY"), true},
+		{mysqldialect.Dialect.Admission, group("OFF", "ONLINE PRIMARY", "BEFORE_ON_PRIMARY_FAILOVER"), true},
+		{mysqldialect.Dialect.Admission, group("OFF", "ONLINE PRIMARY", "AFTER"), true},
+		{mysqldialect.Dialect.Admission, group("OFF", "ONLINE PRIMARY", "BEFORE"), false},
+		{mysqldialect.Dialect.Admission, group("OFF", "ONLINE PRIMARY", "BEFORE_AND_AFTER"), false},
+		{mysqldialect.Dialect.Admission, group("OFF", "ERROR ", "BEFORE"), true},
 		{mysqldialect.Dialect.Admission, group("ON", "ONLINE SECONDARY"), true},
 		{mysqldialect.Dialect.Admission, group("ON", "ERROR "), true},
 		{mysqldialect.Dialect.Admission, group("ON", ""), true}, // started outside of its group, or unreadable
@@ -109,5 +117,15 @@ func TestSeveralWriters(t *testing.T) {
 	declared := postgresdialect.Dialect.Admission.RulesOf(t.Context(), true)
 	if found := dialect.Refuse(declared, dialect.Facts{"extension": "pglogical", "path": "pg_catalog"}); len(found) > 0 {
 		t.Errorf("declared as a single writer: got %+v", found)
+	}
+
+	// A guard that only locks must not go on where others have become primaries.
+	rules := mysqldialect.Dialect.Admission.RulesOf(t.Context(), false)
+	one, several := group("ON", "ONLINE PRIMARY", "BEFORE"), group("OFF", "ONLINE PRIMARY", "BEFORE")
+	if found := dialect.Changed(rules, one, several); len(found) != 1 || found[0].Value != "OFF" {
+		t.Errorf("a group that has got several primaries: %+v", found)
+	}
+	if found := dialect.Changed(rules, one, one); len(found) > 0 {
+		t.Errorf("nothing has changed: %+v", found)
 	}
 }

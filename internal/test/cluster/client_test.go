@@ -36,6 +36,7 @@ const childConfig = "HOLDFAST_CLUSTER_CHILD"
 type client struct {
 	URLs     []string      // of the nodes, the preferred one first
 	Native   bool          // pgx's own pool
+	Healthy  string        // a query that returns a row on a node that can be used
 	Patience time.Duration // of one call
 	Start    time.Time     // from this time on, the client requests one refund every Period
 	Period   time.Duration
@@ -148,7 +149,7 @@ func (c *client) open(ctx context.Context) (ask func(context.Context, int) (bool
 	if c.Native {
 		return c.openNative(ctx)
 	}
-	pool, err := openStd(c.URLs)
+	pool, err := c.openStd()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -208,14 +209,14 @@ func (c *client) openNative(ctx context.Context) (ask func(context.Context, int)
 	return a.ask, func() { _ = a.locks.Close(ctx); pool.Close() }, nil
 }
 
-// openStd opens a pool that connects to the first working node, anew for each connection.
-func openStd(urls []string) (*sql.DB, error) {
-	if strings.HasPrefix(urls[0], "postgres") {
-		pool, _, err := dsn.Open(urls[0]) // one URL with all hosts
+// openStd opens a pool that connects to the first healthy node, anew for each connection.
+func (c *client) openStd() (*sql.DB, error) {
+	if strings.HasPrefix(c.URLs[0], "postgres") {
+		pool, _, err := dsn.Open(c.URLs[0]) // one URL with all hosts
 		return pool, err
 	}
-	var n nodes
-	for _, url := range urls {
+	n := nodes{healthy: c.Healthy}
+	for _, url := range c.URLs {
 		config, err := dsn.Parse(url)
 		if err != nil {
 			return nil, err
@@ -229,29 +230,53 @@ func openStd(urls []string) (*sql.DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		n = append(n, connector)
+		n.all = append(n.all, connector)
 	}
 	return sql.OpenDB(n), nil
 }
 
-// nodes connects to the first node that can read: a node that has lost its cluster still answers
-// SELECT 1.
-type nodes []driver.Connector
+// nodes connects to the first healthy node: one that has lost its cluster still answers SELECT 1.
+type nodes struct {
+	all     []driver.Connector
+	healthy string
+}
 
 // Connect implements driver.Connector.
 func (n nodes) Connect(ctx context.Context) (conn driver.Conn, err error) {
-	for _, node := range n {
-		if conn, err = node.Connect(ctx); err != nil {
-			continue
+	for _, node := range n.all {
+		if conn, err = n.connect(ctx, node); err == nil {
+			return conn, nil
 		}
-		var rows driver.Rows
-		if rows, err = conn.(driver.QueryerContext).QueryContext(ctx, `SELECT 1 FROM orders LIMIT 1`, nil); err == nil {
-			return conn, rows.Close()
-		}
-		_ = conn.Close()
 	}
 	return nil, err
 }
 
+// connect gives a frozen node half a second.
+func (n nodes) connect(ctx context.Context, node driver.Connector) (driver.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	conn, err := node.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.check(ctx, conn); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (n nodes) check(ctx context.Context, conn driver.Conn) error {
+	rows, err := conn.(driver.QueryerContext).QueryContext(ctx, n.healthy, nil)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if err := rows.Next(make([]driver.Value, 1)); err != nil {
+		return errors.New("the node is not healthy")
+	}
+	return nil
+}
+
 // Driver implements driver.Connector.
-func (n nodes) Driver() driver.Driver { return n[0].Driver() }
+func (n nodes) Driver() driver.Driver { return n.all[0].Driver() }

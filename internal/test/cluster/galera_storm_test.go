@@ -53,7 +53,10 @@ func (c *galera) clients() (list []client) {
 		if i%3 == 2 {
 			patience = 700 * time.Millisecond
 		}
-		list = append(list, client{URLs: append(append([]string{}, urls[own:]...), urls[:own]...), Patience: patience})
+		list = append(list, client{
+			URLs: append(append([]string{}, urls[own:]...), urls[:own]...), Patience: patience,
+			Healthy: `SELECT 1 FROM orders LIMIT 1`,
+		})
 	}
 	return list
 }

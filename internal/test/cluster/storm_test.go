@@ -103,7 +103,7 @@ func digits(text string) string {
 func (s *storm) flows(n int) {
 	s.t.Helper()
 	want := s.executed() + n
-	for end := time.Now().Add(15 * time.Second); s.executed() < want; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); s.executed() < want; time.Sleep(20 * time.Millisecond) {
 		for i, c := range s.clients {
 			if c.ended() {
 				s.t.Fatalf("client %d has ended: %v", i, c.cmd.ProcessState)

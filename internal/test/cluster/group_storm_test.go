@@ -1,0 +1,265 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"context"
+	"crypto/rand"
+	mathrand "math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+)
+
+// TestGroup takes the primary away while clients request the same refunds: it is killed, frozen,
+// or cut off from its group. It comes back afterwards.
+func TestGroup(t *testing.T) {
+	for name, fault := range map[string]struct{ away, back func(n *groupNode) }{
+		"killed": {(*groupNode).kill, func(n *groupNode) {
+			n.restart()
+			n.join()
+		}},
+		"frozen":  {(*groupNode).freeze, (*groupNode).thaw},
+		"cut off": {(*groupNode).cut, (*groupNode).mend},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "killed" {
+				t.Skip("not in short mode")
+			}
+			g := startGroup(t, 3, false)
+			old := g.nodes[0]
+			g.business()
+			s := startStorm(t, g.clients())
+			s.flows(100)
+			fault.away(old)
+			g.primary(g.nodes[1:]...)
+			s.flows(200)
+			fault.back(old)
+			old.rejoin("SECONDARY")
+			s.flows(200)
+			s.stop()
+			s.report("cluster=group nodes=3 primary="+name, g.audit(s))
+		})
+	}
+}
+
+// TestGroupOfPrimaries kills one of three primaries while clients use all of them.
+func TestGroupOfPrimaries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
+	g := startGroup(t, 3, true)
+	g.business()
+	s := startStorm(t, g.clients())
+	s.flows(100)
+	last := g.nodes[2]
+	last.kill()
+	g.nodes[0].others(1)
+	s.flows(200)
+	last.restart()
+	last.join()
+	s.flows(200)
+	s.stop()
+	s.report("cluster=group nodes=3 primaries=3 killed=1", g.audit(s))
+}
+
+// TestGroupCommits writes the same rows on all primaries, and cuts one off its group meanwhile. What
+// a COMMIT answers must be what is in the tables at the end: for each error, how often its
+// transaction is there and how often it is not.
+func TestGroupCommits(t *testing.T) {
+	g := startGroup(t, 3, true)
+	g.business()
+	type commit struct {
+		id      string
+		err     error
+		outcome holdfast.Outcome
+	}
+	var (
+		mu      sync.Mutex
+		commits []commit
+		done    atomic.Int64
+		all     sync.WaitGroup
+	)
+	stop, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, url := range g.urls() {
+		pool := dbtest.OpenSQL(t, url)
+		db, err := holdfastsql.Open(t.Context(), pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			all.Go(func() {
+				for stop.Err() == nil {
+					c := commit{id: rand.Text()}
+					ctx, end := context.WithTimeout(t.Context(), 30*time.Second)
+					tx, err := pool.BeginTx(ctx, nil)
+					if err != nil {
+						time.Sleep(20 * time.Millisecond) // cut off
+					} else {
+						_, err = tx.ExecContext(ctx, `INSERT INTO effects (id, refund_no, order_no, cents) VALUES (?, 1, 1, 1)`, c.id)
+						if err == nil {
+							_, err = tx.ExecContext(ctx, `UPDATE orders SET refunded = refunded + 1 WHERE order_no = ?`, mathrand.IntN(10))
+						}
+						if err == nil {
+							c.err = tx.Commit()
+							c.outcome = db.CommitOutcome(c.err)
+							mu.Lock()
+							commits = append(commits, c)
+							mu.Unlock()
+							if c.err == nil {
+								done.Add(1)
+							}
+						} else {
+							_ = tx.Rollback()
+						}
+					}
+					end()
+				}
+			})
+		}
+	}
+	flows := func(n int64) {
+		want := done.Load() + n
+		until(t, time.Minute, "commits", func() bool { return done.Load() >= want })
+	}
+	flows(1500)
+	g.nodes[2].cut()
+	flows(300)
+	g.nodes[0].others(1)
+	flows(500)
+	g.nodes[2].mend()
+	g.nodes[2].rejoin("PRIMARY")
+	flows(500)
+	cancel()
+	all.Wait()
+
+	there := map[string]bool{}
+	rows, err := g.nodes[0].pool.QueryContext(t.Context(), `SELECT id FROM own.effects`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		there[id] = true
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	count := map[string][2]int{} // not there, there
+	for _, c := range commits {
+		name := "success"
+		if c.err != nil {
+			name = digits(c.err.Error())
+			if code := dialect.MySQLNumber(c.err); code != 0 {
+				name = strconv.Itoa(int(code))
+			}
+		}
+		n := count[name]
+		if there[c.id] {
+			n[1]++
+		} else {
+			n[0]++
+		}
+		count[name] = n
+		if c.outcome == holdfast.Done && !there[c.id] || c.outcome == holdfast.NotDone && there[c.id] {
+			t.Errorf("%v means %v, and the transaction is there: %v", c.err, c.outcome, there[c.id])
+		}
+	}
+	t.Logf("commits, those that are not there and those that are: %v", count)
+	if n := count["success"]; n[1] == 0 || len(count) < 2 {
+		t.Error("there was no conflict")
+	}
+}
+
+// others waits until the member sees n others in its group.
+func (n *groupNode) others(want int) {
+	n.group.t.Helper()
+	until(n.group.t, time.Minute, n.name+" sees the others go or come", func() bool {
+		var all int
+		err := n.pool.QueryRowContext(n.group.t.Context(), `SELECT COUNT(*) FROM performance_schema.replication_group_members`).Scan(&all)
+		return err == nil && all == want+1
+	})
+}
+
+// business makes the tables.
+func (g *group) business() {
+	g.t.Helper()
+	pool := dbtest.OpenSQL(g.t, g.urls()[0])
+	business(g.t, pool, "VARBINARY(64)")
+	_ = pool.Close() // before its server goes away
+}
+
+// rejoin waits until the member is in its group again. One that was expelled, and has given up to
+// rejoin by itself, is told to.
+func (n *groupNode) rejoin(as string) {
+	t := n.group.t
+	t.Helper()
+	until(t, 2*time.Minute, n.name+" is in its group", func() bool {
+		state, role := n.state()
+		if state == "ERROR" {
+			_, _ = n.pool.ExecContext(t.Context(), `STOP GROUP_REPLICATION`)
+			_, _ = n.pool.ExecContext(t.Context(), `START GROUP_REPLICATION`)
+		}
+		return state == "ONLINE" && role == as
+	})
+}
+
+// clients returns two clients for each member, which look for the primary with each new
+// connection. Every third client is impatient.
+func (g *group) clients() (list []client) {
+	urls := g.urls()
+	for i := range 2 * len(urls) {
+		own := i % len(urls)
+		patience := 15 * time.Second
+		if i%3 == 2 {
+			patience = 700 * time.Millisecond
+		}
+		list = append(list, client{URLs: append(append([]string{}, urls[own:]...), urls[:own]...), Healthy: writable, Patience: patience})
+	}
+	return list
+}
+
+// audit counts on every member, once it has what the primary has; all must report the same.
+func (g *group) audit(s *storm) (first audit) {
+	g.t.Helper()
+	answered := s.tally().answered
+	var gtids string
+	if err := g.primary(g.nodes...).pool.QueryRowContext(g.t.Context(), `SELECT @@global.gtid_executed`).Scan(&gtids); err != nil {
+		g.t.Fatal(err)
+	}
+	for i, n := range g.nodes {
+		pool := dbtest.OpenSQL(g.t, n.url())
+		conn, err := pool.Conn(g.t.Context())
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		var late int
+		if err := conn.QueryRowContext(g.t.Context(), `SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 60)`, gtids).Scan(&late); err != nil || late != 0 {
+			g.t.Fatalf("%s is behind: %v", n.name, err)
+		}
+		a, err := look(g.t.Context(), conn, answered)
+		_ = conn.Close()
+		if err != nil {
+			g.t.Fatalf("%s: %v", n.name, err)
+		}
+		if i == 0 {
+			first = a
+		}
+		if a != first {
+			g.t.Errorf("%s says %+v, %s %+v", g.nodes[0].name, first, n.name, a)
+		}
+	}
+	return first
+}
