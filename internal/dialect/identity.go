@@ -57,7 +57,7 @@ var LookAlikes = []LookAlike{
 	{[]string{"CrateDB"}, "CrateDB", notPostgres},
 	{[]string{"QuestDB"}, "QuestDB", notPostgres},
 	{[]string{"Postgres-XL", "Postgres-X2"}, "Postgres-XL", notPostgres},
-	{[]string{"Citus"}, "Citus", "a claim has to be on one shard, and Holdfast's tables have no column to shard by"},
+	{[]string{"Citus"}, "Citus", "a claim has to be on one shard, and no suite ran there"},
 	{[]string{"Vitess"}, "Vitess", "a claim and its effect may be on two shards, and commit one without the other"},
 	{[]string{"TiDB"}, "TiDB", "SKIP LOCKED skips nothing, and a claim always believes that it has lost"},
 	{[]string{"OceanBase"}, "OceanBase", notMySQL},

@@ -15,10 +15,12 @@ var records = dialect.Records{
 	Lock: dialect.Look + ` FOR UPDATE`,
 
 	// ON DUPLICATE KEY UPDATE takes the exclusive lock at once. INSERT and INSERT IGNORE take
-	// a shared lock, which deadlocks later. INSERT IGNORE also truncates values.
+	// a shared lock, which deadlocks later. INSERT IGNORE also truncates values. The insert id
+	// depends on the row that exists: of a constant, the server may set it beforehand, for a
+	// row that is inserted too (TiDB does).
 	Claim: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
 VALUES ($0, $1, $2, $3, $4, $5, $6, $7, 1, {now})
-ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + `) = 0, state, state)`,
+ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + ` + 0 * state) = 0, state, state)`,
 	Verdict: dialect.ByInsertID,
 
 	// The setting applies to the next statement only, so it needs no restoring.
