@@ -93,6 +93,10 @@ campaign:
 cluster: $(TESTSERVERS) ## Galera, MySQL groups and PostgreSQL clusters under fire: installs what is missing (ARGS=-short: six minutes)
 	$(TESTSERVERS) -cluster -- go test ./internal/test/cluster -count=1 -timeout 60m -v $(ARGS)
 
+.PHONY: matrix
+matrix: ## The suites on versions of the servers from other suites of Debian: as root, minutes for each (ARGS=trixie:postgresql-17:postgres)
+	@internal/test/matrix/run $(ARGS)
+
 .PHONY: model
 model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=large for more)
 	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/test/model $(ARGS)

@@ -68,6 +68,27 @@ func TestEachStatementNamesTheOwner(t *testing.T) {
 	}
 }
 
+// TestInsertIDDependsOnARow checks that no statement sets its insert id to a constant: a server may
+// do that before it looks for the row (TiDB does), and every claim would be lost.
+func TestInsertIDDependsOnARow(t *testing.T) {
+	t.Parallel()
+	constant := regexp.MustCompile(`LAST_INSERT_ID\([^a-z{$)]+\)`)
+	seen := 0
+	for _, d := range []dialect.Dialect{mysql.Dialect, mariadb.Dialect} {
+		texts(reflect.ValueOf(d), d.Name, func(name, text string) {
+			if strings.Contains(text, "LAST_INSERT_ID(") {
+				seen++
+			}
+			if found := constant.FindString(text); found != "" {
+				t.Errorf("%s: %s", name, found)
+			}
+		})
+	}
+	if seen < 6 {
+		t.Errorf("only %d statements were looked at", seen)
+	}
+}
+
 // texts calls f with each text in v, and its path.
 func texts(v reflect.Value, path string, f func(path, text string)) {
 	switch v.Kind() {
