@@ -33,7 +33,7 @@ type DB[Tx any] struct {
 	product string         // the server's product and version
 	vendor  string         // dialect.FactVendor, read by Open
 	rules   []dialect.Rule // checked on each connection
-	opened  dialect.Facts  // as Open saw them
+	opened  dialect.Facts  // what Open found
 	known   connections    // the admitted connections
 	shaped  atomic.Bool    // the tables have the right shape
 	trace   *trace.Tracer
@@ -58,10 +58,10 @@ type Options struct {
 	// on a product that is known to break a promise.
 	Untested string
 	// SingleWriter declares that all programs which use these tables write to one node of a
-	// Galera cluster, or of a MySQL group with several primaries. It allows row locks, which do not reach other nodes, and sets
-	// [Capabilities].MultiPrimary to false. When the node changes, for example when a proxy
-	// fails over, two writers may overlap for a moment: leases, guards, records and versioned
-	// rows stay safe, but row locks do not.
+	// Galera cluster, or of a MySQL group with several primaries. It allows row locks, which do
+	// not reach other nodes, and sets [Capabilities].MultiPrimary to false. When the node
+	// changes, for example when a proxy fails over, two writers may overlap for a moment:
+	// leases, guards, records and versioned rows stay safe, but row locks do not.
 	SingleWriter bool
 	// Observers receive every statement that Holdfast sends.
 	Observers []Observer
