@@ -52,7 +52,7 @@ type Options struct {
 	// Schema is the schema (on MySQL and MariaDB the database) of Holdfast's
 	// tables. Default: the connection's own.
 	Schema string
-	// Untested allows one product or version that no test run covers, such as "PostgreSQL 16"
+	// Untested allows one product or version that no test run covers, such as "PostgreSQL 19"
 	// or "Aurora MySQL 8.0". Copy the text from Open's error. Run `holdfast prove` on that
 	// server first, and keep its report. Open still fails on any other untested product, and
 	// on a product that is known to break a promise.

@@ -34,7 +34,7 @@ func newRoot() *cobra.Command {
 	f.add(root)
 	p.StringVar(&f.prefix, "prefix", holdfast.DefaultPrefix, "beginning of the tables' names")
 	p.StringVar(&f.schema, "schema", "", "schema (MySQL, MariaDB: database) of the tables (default: the connection's own)")
-	p.StringVar(&f.untested, "untested", "", "product and version that no test run names, such as 'PostgreSQL 16', after holdfast prove passed there")
+	p.StringVar(&f.untested, "untested", "", "product and version that no test run names, such as 'PostgreSQL 19', after holdfast prove passed there")
 	p.BoolVar(&f.json, "json", false, "answer in JSON")
 	markTried(root)
 	return root

@@ -21,7 +21,7 @@ const (
 
 // Identity is the product of a server and its standing.
 type Identity struct {
-	// Product includes the first numbers of the version: "PostgreSQL 16", "Aurora MySQL 8.0".
+	// Product includes the first numbers of the version: "PostgreSQL 18", "Aurora MySQL 8.0".
 	Product string
 	Standing
 	// Why is the reason if the product is unfit.

@@ -33,7 +33,7 @@ func TestIdentity(t *testing.T) {
 		{postgresdialect.Dialect.Admission, pg("PostgreSQL 18.6 (Debian 18.6-3)"+stock, "180006"), "PostgreSQL 18", dialect.Tested},
 		{postgresdialect.Dialect.Admission, pg("PostgreSQL 15.18 (Debian 15.18-0+deb12u1)"+stock, "150018"), "PostgreSQL 15", dialect.Tested},
 		{postgresdialect.Dialect.Admission, pg("PostgreSQL 17.11 (Debian 17.11-0+deb13u1)"+stock, "170011"), "PostgreSQL 17", dialect.Tested},
-		{postgresdialect.Dialect.Admission, pg("PostgreSQL 16.4"+stock, "160004"), "PostgreSQL 16", dialect.Untested},
+		{postgresdialect.Dialect.Admission, pg("PostgreSQL 16.14"+stock, "160014"), "PostgreSQL 16", dialect.Tested},
 		{postgresdialect.Dialect.Admission, pg("PostgreSQL 19beta1 (Debian)"+stock, "190000"), "PostgreSQL 19", dialect.Untested},
 		{postgresdialect.Dialect.Admission, pg("PostgreSQL 12.20"+stock, "120020"), "PostgreSQL 12", dialect.Unfit},
 		{postgresdialect.Dialect.Admission, pg("PostgreSQL 15.4"+stock, "150004", "aurora", "aurora_version"), "Aurora PostgreSQL 15", dialect.Untested},
