@@ -21,6 +21,9 @@ import (
 func owners[Tx any](e *env[Tx]) {
 	anna, ben := e.locker("one").For("anna"), e.locker("two").For("ben")
 	lease := e.TryAcquire(anna, "key")
+	// Two owners' first tokens are equal if a clock of milliseconds (SQLite) stands still between
+	// them; the second one of a key is above both.
+	e.Check(e.TryAcquire(ben, "key").Release(e.Ctx))
 	beside := e.TryAcquire(ben, "key")
 	e.TryAcquire(e.locker("three"), "key")
 	if held := e.wantHeld(e.locker("four").For("anna"), "key"); held.Holder != "one" || held.Token != lease.Token() {
@@ -29,7 +32,7 @@ func owners[Tx any](e *env[Tx]) {
 	if owner := lease.Term().Owner(); owner != "anna" {
 		e.Errorf("the term is of %q", owner)
 	}
-	if had, err := ben.ForceRelease(e.Ctx, "key", lease.Token(), "a test"); err != nil || had && lease.Token() != beside.Token() {
+	if had, err := ben.ForceRelease(e.Ctx, "key", lease.Token(), "a test"); err != nil || had {
 		e.Errorf("ben took anna's lock: %v, %v", had, err)
 	}
 	if info, found, err := ben.Inspect(e.Ctx, "key"); err != nil || !found || info.Owner != "ben" || info.Holder != "two" {
@@ -45,7 +48,7 @@ func owners[Tx any](e *env[Tx]) {
 		e.EndTx(tx, false)
 	}
 	tx := e.BeginTx(sql.LevelDefault)
-	if err := ben.Guard(e.Ctx, tx, ben.Term("key", lease.Token())); lease.Token() != beside.Token() && !errors.Is(err, sqllock.ErrLost) {
+	if err := ben.Guard(e.Ctx, tx, ben.Term("key", lease.Token())); !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("ben guards with anna's token: %v", err)
 		e.EndTx(tx, false)
 	}
