@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
@@ -74,6 +75,9 @@ func (k *keyRow) lock(ctx context.Context) error {
 		if there || k.now() {
 			var token, granted int64
 			found, err := k.LockRow(ctx, "locks.lock", k.env.Names.Replace(k.sql.Lock), []any{&token, &granted}, k.name.Args()...)
+			if errors.Is(err, ErrNotAvailable) && k.sql.Left == dialect.LeftWaits && k.missing(ctx) {
+				err = nil // the read was only slow: there was nothing to wait for
+			}
 			if err != nil {
 				return err
 			}
@@ -114,14 +118,24 @@ func (k *keyRow) move(ctx context.Context, token, granted int64) error {
 	return err
 }
 
-// make makes the row on a connection of the pool, unless it exists.
-func (k *keyRow) make(ctx context.Context) error {
-	found := false
-	err := k.env.OnPool(ctx, "", func(q core.Querier) (err error) {
+// find reads on a connection of the pool whether the row exists.
+func (k *keyRow) find(ctx context.Context) (found bool, err error) {
+	err = k.env.OnPool(ctx, "", func(q core.Querier) (err error) {
 		var token int64
 		found, err = k.stmt("find", k.sql.Find).QueryRow(ctx, q, []any{&token}, k.name.Args()...)
 		return err
 	})
+	return found, err
+}
+
+func (k *keyRow) missing(ctx context.Context) bool {
+	found, err := k.find(ctx)
+	return err == nil && !found
+}
+
+// make makes the row on a connection of the pool, unless it exists.
+func (k *keyRow) make(ctx context.Context) error {
+	found, err := k.find(ctx)
 	if err != nil || found {
 		return err
 	}
