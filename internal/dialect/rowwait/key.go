@@ -70,13 +70,14 @@ func (k *keyRow) lock(ctx context.Context) error {
 	if !there {
 		there = k.make(ctx) == nil
 	}
-	for {
+	for again := false; ; {
 		// An insert cannot return at once.
 		if there || k.now() {
 			var token, granted int64
 			found, err := k.LockRow(ctx, "locks.lock", k.env.Names.Replace(k.sql.Lock), []any{&token, &granted}, k.name.Args()...)
-			if errors.Is(err, ErrNotAvailable) && k.sql.Left == dialect.LeftWaits && k.missing(ctx) {
-				err = nil // the read was only slow: there was nothing to wait for
+			if errors.Is(err, ErrNotAvailable) && k.sql.Left == dialect.LeftWaits && !again && k.missing(ctx) && k.make(ctx) == nil {
+				again = true // the read was only slow: there was no row to wait for
+				continue
 			}
 			if err != nil {
 				return err
