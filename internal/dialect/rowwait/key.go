@@ -68,16 +68,18 @@ func (k *keyRow) write(ctx context.Context) error {
 func (k *keyRow) lock(ctx context.Context) error {
 	there := k.known.Has(k.name)
 	if !there {
-		there = k.make(ctx) == nil
+		_, err := k.make(ctx)
+		there = err == nil
 	}
-	for again := false; ; {
+	for {
 		// An insert cannot return at once.
 		if there || k.now() {
 			var token, granted int64
 			found, err := k.LockRow(ctx, "locks.lock", k.env.Names.Replace(k.sql.Lock), []any{&token, &granted}, k.name.Args()...)
-			if errors.Is(err, ErrNotAvailable) && k.sql.Left == dialect.LeftWaits && !again && k.missing(ctx) && k.make(ctx) == nil {
-				again = true // the read was only slow: there was no row to wait for
-				continue
+			if errors.Is(err, ErrNotAvailable) && k.sql.Left == dialect.LeftWaits {
+				if made, failed := k.make(ctx); made && failed == nil {
+					continue // the read was only slow: there was no row to wait for
+				}
 			}
 			if err != nil {
 				return err
@@ -119,39 +121,30 @@ func (k *keyRow) move(ctx context.Context, token, granted int64) error {
 	return err
 }
 
-// find reads on a connection of the pool whether the row exists.
-func (k *keyRow) find(ctx context.Context) (found bool, err error) {
+// make makes the row on a connection of the pool, unless it exists.
+func (k *keyRow) make(ctx context.Context) (made bool, err error) {
+	found := false
 	err = k.env.OnPool(ctx, "", func(q core.Querier) (err error) {
 		var token int64
 		found, err = k.stmt("find", k.sql.Find).QueryRow(ctx, q, []any{&token}, k.name.Args()...)
 		return err
 	})
-	return found, err
-}
-
-func (k *keyRow) missing(ctx context.Context) bool {
-	found, err := k.find(ctx)
-	return err == nil && !found
-}
-
-// make makes the row on a connection of the pool, unless it exists.
-func (k *keyRow) make(ctx context.Context) error {
-	found, err := k.find(ctx)
 	if err != nil || found {
-		return err
+		return false, err
 	}
 	// If a statement fails on a connection with a changed setting, the connection is closed.
 	before := ""
 	if k.sql.MakeBound.Before != nil {
 		before = k.sql.MakeBound.Before(time.Second)
 	}
-	return k.env.OnPool(ctx, before, func(q core.Querier) error {
+	err = k.env.OnPool(ctx, before, func(q core.Querier) error {
 		_, err := k.stmt("make", k.sql.Make).Exec(ctx, q, k.name.Args()...)
 		if before != "" && err == nil {
 			_, err = core.Stmt{Name: "unset", Text: k.sql.MakeBound.After}.Exec(ctx, q)
 		}
 		return err
 	})
+	return err == nil, err
 }
 
 // OnPool runs f on a connection of the pool. It fails if no connection is free within
