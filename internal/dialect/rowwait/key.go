@@ -76,12 +76,10 @@ func (k *keyRow) lock(ctx context.Context) error {
 		if there || k.now() {
 			var token, granted int64
 			found, err := k.LockRow(ctx, "locks.lock", k.env.Names.Replace(k.sql.Lock), []any{&token, &granted}, k.name.Args()...)
-			if errors.Is(err, ErrNotAvailable) && k.sql.Left == dialect.LeftWaits {
-				if made, failed := k.make(ctx); made && failed == nil {
-					continue // the read was only slow: there was no row to wait for
-				}
-			}
-			if err != nil {
+			switch {
+			case k.onlySlow(ctx, err):
+				continue
+			case err != nil:
 				return err
 			}
 			if found {
@@ -102,6 +100,16 @@ func (k *keyRow) lock(ctx context.Context) error {
 		}
 		there = true
 	}
+}
+
+// onlySlow reports whether err, of a read that was too slow, took a missing row for a locked one.
+// Then it has made the row.
+func (k *keyRow) onlySlow(ctx context.Context, err error) bool {
+	if !errors.Is(err, ErrNotAvailable) || k.sql.Left != dialect.LeftWaits {
+		return false
+	}
+	made, err := k.make(ctx)
+	return made && err == nil
 }
 
 // move changes the token of the locked row. It fails if the transaction's snapshot is older
