@@ -155,14 +155,14 @@ func keptDial(databaseURL string) func(ctx context.Context, network, address str
 					made()
 					return nil, err
 				}
-				return &keptConn{session: &session{Conn: c, schema: schema, url: u.String()}, made: made}, nil
+				return &keptConn{session: &session{Conn: c, schema: schema, url: u.String()}, made: made, first: make(chan struct{})}, nil
 			}
 			if s.ask('Q', "SET search_path = "+schema+"\x00") != nil { // a test has ended it
 				_ = s.Close()
 				continue
 			}
 			s.schema = schema
-			return &keptConn{session: s, kept: true, made: func() {}, redial: func() (net.Conn, error) {
+			return &keptConn{session: s, kept: true, made: func() {}, first: make(chan struct{}), redial: func() (net.Conn, error) {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTimeout)
 				defer cancel()
 				return dialer.DialContext(ctx, network, address)
@@ -210,6 +210,9 @@ func keepSession(s *session) {
 type keptConn struct {
 	redial func() (net.Conn, error)
 	made   func() // the session is made, or never will be
+	// first is closed by the first write, or by Close. What a read returns depends on that write,
+	// and a driver may read before it: pgx does so when a write seems slow.
+	first chan struct{}
 
 	mu      sync.Mutex
 	session *session
@@ -226,13 +229,17 @@ type keptConn struct {
 // Read implements net.Conn.
 func (c *keptConn) Read(p []byte) (int, error) {
 	c.mu.Lock()
+	c.reading++
+	c.mu.Unlock()
+	<-c.first
+	c.mu.Lock()
 	if len(c.replay) > 0 {
 		n := copy(p, c.replay)
 		c.replay = c.replay[n:]
+		c.reading--
 		c.mu.Unlock()
 		return n, nil
 	}
-	c.reading++
 	s := c.session
 	c.mu.Unlock()
 	n, err := s.Read(p)
@@ -264,7 +271,7 @@ func (c *keptConn) answered(kind byte, body []byte) {
 func (c *keptConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	if !c.begun {
-		c.begun = true
+		c.begin()
 		switch startup := len(p) > headerSize && binary.BigEndian.Uint16(p[4:]) == protocol3; {
 		case startup && c.kept:
 			c.replay, c.idle = c.session.greeting, true
@@ -305,11 +312,19 @@ func (c *keptConn) Close() error {
 	c.made()
 	s := c.session
 	c.session = &session{Conn: closed{}}
+	if !c.begun {
+		c.begin()
+	}
 	if c.over && c.reading == 0 && len(s.greeting) > 0 && len(c.stream.part) == 0 && s.ask('Q', "DISCARD ALL\x00") == nil {
 		keepSession(s)
 		return nil
 	}
 	return s.Close()
+}
+
+func (c *keptConn) begin() {
+	c.begun = true
+	close(c.first)
 }
 
 func (c *keptConn) own() net.Conn {
