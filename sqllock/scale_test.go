@@ -275,3 +275,87 @@ func TestRenewalThatTakesTooLong(t *testing.T) {
 		}
 	})
 }
+
+// explaining asks the server how it runs each write, before it runs it.
+type explaining struct {
+	core.Querier
+	t     *testing.T
+	pool  *sql.DB
+	plans []string // of holdfast_locks: how it is read
+}
+
+func (e *explaining) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
+	if strings.HasPrefix(query, "UPDATE") {
+		e.explain(ctx, query, args)
+	}
+	return e.Querier.Exec(ctx, query, args...)
+}
+
+func (e *explaining) explain(ctx context.Context, query string, args []any) {
+	rows, err := e.pool.QueryContext(ctx, "EXPLAIN FORMAT=TRADITIONAL "+query, args...)
+	if err != nil {
+		e.t.Error(err)
+		return
+	}
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.Columns()
+	if err != nil {
+		e.t.Error(err)
+	}
+	for rows.Next() {
+		values := make([]sql.NullString, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			e.t.Error(err)
+		}
+		row := map[string]string{}
+		for i, column := range columns {
+			row[column] = values[i].String
+		}
+		if table := row["table"]; !strings.HasPrefix(table, "<") {
+			e.plans = append(e.plans, table+" "+row["type"])
+		}
+	}
+	if err := rows.Err(); err != nil {
+		e.t.Error(err)
+	}
+}
+
+// TestRenewalsReadTheirRows checks that a renewal of half of an owner's leases reads no others. It
+// would lock those too, each for a moment, in which their own renewal skips them.
+func TestRenewalsReadTheirRows(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		if engine != dbtest.MySQL && engine != dbtest.MariaDB {
+			return // the others lock the rows that they find
+		}
+		const n = 500
+		l, pool, _ := openLocker(t, engine, Options{TTL: time.Hour})
+		leases := hold(t, l, plant(t, pool, engine, l, n)[:n/2])
+		if _, err := pool.ExecContext(t.Context(), `ANALYZE TABLE holdfast_locks`); err != nil {
+			t.Fatal(err)
+		}
+		explains := &explaining{t: t, pool: pool}
+		undo := l.leases.k.Store.Wrap(func(q core.Querier) core.Querier {
+			explains.Querier = q
+			return explains
+		})
+		l.leases.k.RenewNow(t.Context(), leases)
+		undo()
+		if len(explains.plans) == 0 {
+			t.Error("no statement was explained")
+		}
+		for _, plan := range explains.plans {
+			if !strings.HasSuffix(plan, " range") && !strings.HasSuffix(plan, " eq_ref") {
+				t.Errorf("the renewal reads %s", plan)
+			}
+		}
+		l.leases.k.Forget(leases)
+		if err := l.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -32,14 +32,16 @@ WHERE owner = $0 AND name = $1 AND attempt = $5 AND expires_at > {now}`},
 	MakeMany: `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
 SELECT $0, v.name, GREATEST(f.token + 1, {now}), v.attempt, $1, {now}, {now} + v.ttl
 FROM {floor} f JOIN ({rows}) v WHERE f.id = 1 AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.owner = $0 AND l.name = v.name) LOCK IN SHARE MODE`,
+	// Without the hint the optimizers may read all locks of the owner, and lock each for a moment,
+	// so that a statement for others of them skips it.
 	TakeMany: `UPDATE (
- SELECT name FROM {locks} WHERE owner = $0 AND name IN ({names}) AND (attempt IS NULL OR expires_at <= {now})
+ SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE owner = $0 AND name IN ({names}) AND (attempt IS NULL OR expires_at <= {now})
  ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
 ) f STRAIGHT_JOIN ({rows}) v ON v.name = f.name STRAIGHT_JOIN {locks} l ON l.owner = $0 AND l.name = f.name
 SET l.token = GREATEST(l.token + 1, {now}), l.attempt = v.attempt, l.holder = $1, l.granted_at = {now}, l.value = NULL, l.expires_at = {now} + v.ttl`,
 	Granted: dialect.GrantedLeases,
 	ReleaseMany: `UPDATE (
- SELECT name FROM {locks} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
+ SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
 ) f STRAIGHT_JOIN {locks} l ON l.owner = $0 AND l.name = f.name SET l.attempt = NULL, l.expires_at = {now}`,
 	Released: dialect.ReleasedLeases,
 	// MariaDB supports only VALUES(). MySQL supports it too, but has deprecated it.
@@ -48,7 +50,7 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 	AnnounceRow: dialect.AnnounceRow,
 
 	Renew: `UPDATE {locks} l JOIN (
- SELECT name FROM {locks} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_at > {now}
+ SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_at > {now}
  ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
 ) f ON l.owner = $0 AND l.name = f.name SET l.expires_at = GREATEST(l.expires_at, {now} + $1)`,
 	Remaining: dialect.RemainingLease,
