@@ -196,8 +196,14 @@ type pinned[Tx any] struct{ d *DB[Tx] }
 
 func (p pinned[Tx]) Exec(ctx context.Context, query string, args ...any) (r core.Result, err error) {
 	err = p.on(ctx, func(conn core.Conn[Tx]) (err error) {
-		if r, err = conn.Exec(ctx, query, args...); !errors.Is(err, driver.ErrBadConn) {
-			conn.Release(false)
+		one := &single{conn, p.d.dialect.Single, false}
+		if one.setting.Before == nil {
+			r, err = conn.Exec(ctx, query, args...)
+		} else {
+			r, err = one.Exec(ctx, query, args...)
+		}
+		if !errors.Is(err, driver.ErrBadConn) {
+			conn.Release(one.spoiled)
 		}
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
 	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
 	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
+	"github.com/holdfast-go/holdfast/internal/dialect/tidb"
 )
 
 // Engine names a database engine.
@@ -21,6 +22,7 @@ const (
 	PostgreSQL Engine = "postgres"
 	MySQL      Engine = "mysql"
 	MariaDB    Engine = "mariadb"
+	TiDB       Engine = "tidb"
 	SQLite     Engine = "sqlite"
 )
 
@@ -35,6 +37,8 @@ type Capabilities struct {
 	// from other waits, so "in progress" is known at once. If false, a busy database also
 	// counts as in progress.
 	DetectsInProgress bool
+	// Triggers: optimistic's Enforce works.
+	Triggers bool
 	// LockTimeoutUnit is the unit to which lock timeouts are rounded up.
 	LockTimeoutUnit time.Duration
 	// MultiPrimary: the server is a node of a Galera cluster, or of a MySQL group with several
@@ -45,7 +49,7 @@ type Capabilities struct {
 }
 
 func dialects() []dialect.Dialect {
-	return []dialect.Dialect{postgres.Dialect, mariadb.Dialect, mysql.Dialect, sqlite.Dialect}
+	return []dialect.Dialect{postgres.Dialect, mariadb.Dialect, tidb.Dialect, mysql.Dialect, sqlite.Dialect}
 }
 
 func findDialect(e Engine) (*dialect.Dialect, error) {
@@ -54,7 +58,7 @@ func findDialect(e Engine) (*dialect.Dialect, error) {
 			return &d, nil
 		}
 	}
-	return nil, &InputError{Field: "Engine", Problem: fmt.Sprintf("%q is not one of postgres, mysql, mariadb, sqlite", e)}
+	return nil, &InputError{Field: "Engine", Problem: fmt.Sprintf("%q is not one of postgres, mysql, mariadb, tidb, sqlite", e)}
 }
 
 // detect asks the server for its engine and version. SQLite has no version(), and the other

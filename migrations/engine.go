@@ -26,6 +26,7 @@ var engines = map[string]engine{
 	"postgres": {transaction: true, lock: lockPostgres, unlock: end},
 	"mysql":    {split: true, lock: lockMySQL, unlock: unlockMySQL},
 	"mariadb":  {split: true, lock: lockMySQL, unlock: unlockMySQL},
+	"tidb":     {split: true, lock: lockMySQL, unlock: unlockMySQL},
 	"sqlite":   {transaction: true, lock: lockSQLite, unlock: unlockSQLite},
 }
 

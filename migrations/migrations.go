@@ -38,7 +38,7 @@ func files(e holdfast.Engine, o holdfast.Options) (fs.FS, error) {
 		return nil, err
 	}
 	dir := string(e)
-	if e == holdfast.MariaDB {
+	if e == holdfast.MariaDB || e == holdfast.TiDB {
 		dir = string(holdfast.MySQL)
 	}
 	entries, err := templates.ReadDir(dir)

@@ -28,9 +28,13 @@ const variables = `'autocommit', 'completion_type', 'read_only', 'super_read_onl
 
 // Facts returns a query that reads the variables from a table, and two clocks: the session's
 // clock, which SET TIMESTAMP stops, and the server's own clock. The server's clock comes from
-// a UUID, which depends neither on the session nor on sysdate_is_now.
-func Facts(table string) string {
-	return `SELECT LOWER(variable_name), ` + text(`variable_value`) + ` FROM ` + table + ` WHERE variable_name IN (` + variables + `)
+// a UUID, which depends neither on the session nor on sysdate_is_now. more are further variables.
+func Facts(table string, more ...string) string {
+	names := variables
+	for _, name := range more {
+		names += `, '` + name + `'`
+	}
+	return `SELECT LOWER(variable_name), ` + text(`variable_value`) + ` FROM ` + table + ` WHERE variable_name IN (` + names + `)
 UNION ALL SELECT 'clock', ` + text(sessionClock) + `
 UNION ALL SELECT 'server clock', ` + text(serverClock) + `
 UNION ALL SELECT 'schema', ` + text(`DATABASE()`) + ` LIMIT 1000` // overrides sql_select_limit
@@ -82,6 +86,9 @@ func identify(f dialect.Facts) dialect.Identity {
 	if other, ok := dialect.LookAlikeIn(f["version"], f["version_comment"]); ok {
 		return other
 	}
+	if strings.Contains(f["version"]+f["version_comment"], "TiDB") {
+		return dialect.Identity{Product: "TiDB", Standing: dialect.Unfit, Why: "its version() hides what it is, and MySQL's statements wait there without a bound: let version() name TiDB (the setting server-version)"}
+	}
 	if _, is := f["dolt_version"]; is {
 		other, _ := dialect.LookAlikeIn("Dolt")
 		return other
@@ -128,7 +135,7 @@ func Version(f dialect.Facts, product string, tested []string, floor string) dia
 	switch {
 	case major < lowMajor || major == lowMajor && minor < lowMinor:
 		return dialect.TooOld(is.Product, floor)
-	case (product == "MySQL" || product == "MariaDB") && slices.Contains(tested, number):
+	case (product == "MySQL" || product == "MariaDB" || product == "TiDB") && slices.Contains(tested, number):
 		is.Standing = dialect.Tested
 	}
 	return is

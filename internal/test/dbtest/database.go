@@ -34,7 +34,7 @@ func DSN(tb testing.TB, e Engine) string {
 	if !e.available() {
 		tb.Fatal(e.missing())
 	}
-	if e == MySQL || e == MariaDB {
+	if e.Like() == MySQL {
 		showDriverLog(tb)
 	}
 	name := newName()
@@ -136,7 +136,7 @@ func endMySQLSessions(ctx context.Context, conn *sql.Conn, e Engine, name string
 	// MySQL's information_schema.PROCESSLIST fails with 3854 while any session runs a statement
 	// that is not text. On MariaDB the other table is disabled.
 	list := "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_DB = ? AND PROCESSLIST_ID <> CONNECTION_ID()"
-	if e == MariaDB {
+	if e != MySQL {
 		list = "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND ID <> CONNECTION_ID()"
 	}
 	rows, err := conn.QueryContext(ctx, list, name)

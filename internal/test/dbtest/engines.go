@@ -20,14 +20,27 @@ const (
 	MySQL    Engine = "mysql"
 	MariaDB  Engine = "mariadb"
 	SQLite   Engine = "sqlite"
+	// TiDB runs only where its variable names a server: see make scaleout.
+	TiDB Engine = "tidb"
 )
+
+// scaleOut are the engines past one machine, which `make test` does not start.
+var scaleOut = []Engine{TiDB}
+
+// Like returns the engine whose SQL e speaks: MySQL for MySQL, MariaDB and TiDB.
+func (e Engine) Like() Engine {
+	if e == MariaDB || slices.Contains(scaleOut, e) {
+		return MySQL
+	}
+	return e
+}
 
 const (
 	requireVariable = "HOLDFAST_TEST_REQUIRE"
 	chosenVariable  = "HOLDFAST_TEST_ENGINES" // a list as well: other engines do not run
 )
 
-var allEngines = [...]Engine{Postgres, MySQL, MariaDB, SQLite}
+var allEngines = [...]Engine{Postgres, MySQL, MariaDB, SQLite, TiDB}
 
 // variable returns the environment variable with the DSN of e's server.
 func (e Engine) variable() string {
@@ -84,7 +97,7 @@ func Each(t *testing.T, f func(t *testing.T, e Engine)) {
 			})
 		case slices.Contains(required, e):
 			t.Errorf("%s requires it: %s", requireVariable, e.missing())
-		default:
+		case !slices.Contains(scaleOut, e):
 			logOnce(t, e.missing())
 		}
 	}
