@@ -19,6 +19,8 @@ var Dialect = func() dialect.Dialect {
 	d.Records.PeekBefore = ""
 	d.Sweep.Isolation = sql.LevelDefault
 	d.Capabilities.Triggers = false
+	// FOR UPDATE SKIP LOCKED returns a locked row, and does not lock it.
+	d.RowLocks.OneByOne = true
 	d.Doctor = doctor
 	d.Prove = prove(d.Prove)
 	d.Admission = admission

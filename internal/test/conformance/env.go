@@ -179,10 +179,8 @@ func (e *Env[Tx]) WantOnce(key string) {
 	}
 }
 
-// InnoDB reports whether the engine is MySQL or MariaDB.
-func (e *Env[Tx]) InnoDB() bool {
-	return e.Engine == dbtest.MySQL || e.Engine == dbtest.MariaDB
-}
+// InnoDB reports whether the engine is MySQL or MariaDB, or answers as they do.
+func (e *Env[Tx]) InnoDB() bool { return e.Engine.Like() == dbtest.MySQL }
 
 // Eventually waits until ok returns true, and fails the test after dbtest.Hang.
 func (e *Env[Tx]) Eventually(what string, ok func() bool) {

@@ -54,6 +54,9 @@ func (e *env[Tx]) levels() []sql.IsolationLevel {
 	if e.Engine == dbtest.SQLite {
 		return []sql.IsolationLevel{sql.LevelDefault}
 	}
+	if e.Engine == dbtest.TiDB {
+		return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead}
+	}
 	return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 }
 
