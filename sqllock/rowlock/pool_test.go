@@ -38,7 +38,7 @@ func TestRowLocksPoolOfOne(t *testing.T) {
 			dbtest.MySQL:    `SELECT CONCAT(@@SESSION.innodb_lock_wait_timeout, '/', @@SESSION.max_execution_time)`,
 			dbtest.MariaDB:  `SELECT CONCAT(@@SESSION.innodb_lock_wait_timeout, '/', @@SESSION.max_statement_time)`,
 			dbtest.SQLite:   `PRAGMA busy_timeout`,
-		}[e.Engine]
+		}[e.Engine.Kin()]
 		was, now := "", ""
 		read := func(into *string) {
 			tx, err := e.Begin(e.Ctx, sql.LevelDefault)

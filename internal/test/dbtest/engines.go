@@ -27,6 +27,14 @@ const (
 // scaleOut are the engines past one machine, which `make test` does not start.
 var scaleOut = []Engine{TiDB}
 
+// Kin returns the engine whose entry in a test's list is also e's: MySQL for TiDB.
+func (e Engine) Kin() Engine {
+	if slices.Contains(scaleOut, e) {
+		return e.Like()
+	}
+	return e
+}
+
 // Like returns the engine whose SQL e speaks: MySQL for MySQL, MariaDB and TiDB.
 func (e Engine) Like() Engine {
 	if e == MariaDB || slices.Contains(scaleOut, e) {
@@ -117,6 +125,15 @@ func parseEngines(variable, list string) ([]Engine, error) {
 		}
 	}
 	return engines, nil
+}
+
+// CountsStatements skips a test that counts statements, or gathers several keys into one, on an
+// engine where a single write is three statements and concerns one key.
+func CountsStatements(tb testing.TB, e Engine) {
+	tb.Helper()
+	if slices.Contains(scaleOut, e) {
+		tb.Skip("capability \"one statement\": a single write is a transaction of three statements, for one key")
+	}
 }
 
 var logged sync.Map

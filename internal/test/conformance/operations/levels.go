@@ -123,7 +123,7 @@ func readOnlyCaller[Tx any](e *env[Tx]) {
 	readOnly := map[dbtest.Engine]string{
 		dbtest.Postgres: `SET TRANSACTION READ ONLY`, dbtest.MySQL: `START TRANSACTION READ ONLY`,
 		dbtest.MariaDB: `START TRANSACTION READ ONLY`, dbtest.SQLite: `PRAGMA query_only = ON`,
-	}[e.Engine]
+	}[e.Engine.Kin()]
 	tx := e.BeginTx(sql.LevelDefault)
 	if _, err := e.Exec(e.Ctx, tx, readOnly); err != nil {
 		e.Fatal(err)

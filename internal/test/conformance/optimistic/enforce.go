@@ -209,7 +209,7 @@ func enforceNamesAndUUIDs[Tx any](e *env[Tx]) {
 		}
 		return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 	}
-	id := map[dbtest.Engine]string{dbtest.Postgres: "uuid", dbtest.MySQL: "BINARY(16)", dbtest.MariaDB: "UUID", dbtest.SQLite: "TEXT"}[e.Engine]
+	id := map[dbtest.Engine]string{dbtest.Postgres: "uuid", dbtest.MySQL: "BINARY(16)", dbtest.MariaDB: "UUID", dbtest.SQLite: "TEXT"}[e.Engine.Kin()]
 	type number struct {
 		No string `db:"no"`
 		V  int64  `db:"ver\"sion"`

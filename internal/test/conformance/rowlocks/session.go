@@ -125,7 +125,7 @@ func (e *env[Tx]) overtakenHold() (held, next *rowlock.SessionLock) {
 	l := e.RowLocker()
 	held, err := l.Hold(e.Ctx, "k", rowlock.WaitForever)
 	e.Check(err)
-	for _, id := range e.ints(sessions[e.Engine]) {
+	for _, id := range e.ints(sessions[e.Engine.Kin()]) {
 		e.EndSession(id)
 	}
 	next, err = l.Hold(e.Ctx, "k", rowlock.WaitForever)
