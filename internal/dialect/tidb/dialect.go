@@ -4,6 +4,7 @@ package tidb
 
 import (
 	"database/sql"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
@@ -21,6 +22,13 @@ var Dialect = func() dialect.Dialect {
 	d.Capabilities.Triggers = false
 	// FOR UPDATE SKIP LOCKED returns a locked row, and does not lock it.
 	d.RowLocks.OneByOne = true
+	// The snapshot of REPEATABLE READ is that of BEGIN, so it is older than every lock that was
+	// waited for. The setting is for the next transaction only; a level that the caller asks for
+	// replaces it.
+	before := d.Fence.Setting.Before
+	d.Fence.Setting.Before = func(lockTimeout time.Duration) string {
+		return before(lockTimeout) + `, SESSION tx_isolation_one_shot = 'READ-COMMITTED'`
+	}
 	d.Doctor = doctor
 	d.Prove = prove(d.Prove)
 	d.Admission = admission
