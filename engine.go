@@ -39,6 +39,9 @@ type Capabilities struct {
 	DetectsInProgress bool
 	// Triggers: optimistic's Enforce works.
 	Triggers bool
+	// SharedGuards: transactions that guard leases of one shared lock run side by side. If false,
+	// one waits for the other.
+	SharedGuards bool
 	// LockTimeoutUnit is the unit to which lock timeouts are rounded up.
 	LockTimeoutUnit time.Duration
 	// MultiPrimary: the server is a node of a Galera cluster, or of a MySQL group with several

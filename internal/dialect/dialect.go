@@ -58,6 +58,9 @@ type Capabilities struct {
 	DetectsInProgress bool
 	// Triggers: optimistic's Enforce works.
 	Triggers bool
+	// SharedGuards: transactions that guard leases of one shared lock run side by side. If false,
+	// one waits for the other.
+	SharedGuards bool
 	// LockTimeoutUnit is the smallest bound on a lock wait. Bounds are rounded up to it.
 	LockTimeoutUnit time.Duration
 	// MultiPrimary: other nodes accept writes too, and row locks do not reach them.

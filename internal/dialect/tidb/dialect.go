@@ -4,6 +4,7 @@ package tidb
 
 import (
 	"database/sql"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -44,6 +45,10 @@ func classify(err error) dialect.Class {
 		return dialect.Retry
 	case 9004: // resolve lock timeout
 		return dialect.Busy
+	case 1105: // any error without a number of its own, such as those of the embedded store
+		if text := err.Error(); strings.HasSuffix(text, "lock wait timeout") || strings.HasSuffix(text, "maximum statement execution time exceeded") {
+			return dialect.Busy
+		}
 	}
 	return mysql.Dialect.Classify(err)
 }

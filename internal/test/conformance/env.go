@@ -88,6 +88,15 @@ func New[Tx any](t *testing.T, h Handle[Tx], engine dbtest.Engine, opts ...holdf
 		}
 	})
 	e.Pool = h.Open(t, e.DSN, opts...)
+	if engine == dbtest.TiDB {
+		begin := e.Begin
+		e.Begin = func(ctx context.Context, level sql.IsolationLevel) (Tx, error) {
+			if level == sql.LevelDefault { // as docs/environments.md asks TiDB's users to
+				level = sql.LevelReadCommitted
+			}
+			return begin(ctx, level)
+		}
+	}
 	return e
 }
 

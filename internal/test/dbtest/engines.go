@@ -136,6 +136,15 @@ func CountsStatements(tb testing.TB, e Engine) {
 	}
 }
 
+// EndsSessions skips a test that ends sessions on the server, where a KILL may end the server:
+// https://github.com/pingcap/tidb/issues/63956.
+func EndsSessions(tb testing.TB, e Engine) {
+	tb.Helper()
+	if e == TiDB {
+		tb.Skip("capability \"KILL\": TiDB 8.4 ends when a session with a transaction is killed")
+	}
+}
+
 var logged sync.Map
 
 // logOnce logs a line in the first test of the process that calls it.
