@@ -70,6 +70,11 @@ func (d *DB[Tx]) facts(ctx context.Context, q core.Querier, query string) (diale
 			Remedy: "see the table of engines in docs/environments.md",
 		}
 	}
+	if a.Prepared != "" {
+		if _, err := (core.Stmt{Name: "admission.prepared", Text: a.Prepared}).Exec(ctx, q, 1); err != nil {
+			f[dialect.FactPrepared] = err.Error()
+		}
+	}
 	if a.More == nil {
 		return f, nil
 	}

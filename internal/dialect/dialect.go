@@ -61,6 +61,9 @@ type Capabilities struct {
 	// SharedGuards: transactions that guard leases of one shared lock run side by side. If false,
 	// one waits for the other.
 	SharedGuards bool
+	// LockTimeouts: TxOptions.LockTimeout and a claim's wait end waits for locks. If false, only
+	// the server's own setting does.
+	LockTimeouts bool
 	// LockTimeoutUnit is the smallest bound on a lock wait. Bounds are rounded up to it.
 	LockTimeoutUnit time.Duration
 	// MultiPrimary: other nodes accept writes too, and row locks do not reach them.

@@ -94,11 +94,7 @@ func (s *store) enterOn(ctx context.Context, q core.Querier, name lockname.Name,
 	for i := range batch {
 		e := &batch[i]
 		e.Token = last - int64(len(batch)-1-i)
-		now := 0
-		if e.now {
-			now = 1
-		}
-		n, err := s.sql.Enter.Run(ctx, q, name.Args(e.Token, e.ID[:], e.units, e.capacity, s.Holder, e.TTL.Microseconds(), now)...)
+		n, err := s.sql.Enter.Run(ctx, q, name, e.Attempt, e.units, e.capacity, s.Holder, e.now)
 		if err != nil {
 			return err
 		}

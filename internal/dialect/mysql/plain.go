@@ -33,6 +33,9 @@ WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_a
 
 	t := &d.Tickets
 	t.Make, t.Guard = lock(t.Make), lock(t.Guard)
+	t.Ahead = `SELECT COALESCE(SUM(units), 0), COUNT(IF(capacity <> $2, 1, NULL)) FROM {tickets} WHERE owner = $0 AND name = $1`
+	t.Enter = `INSERT INTO {tickets} (owner, name, token, attempt, units, capacity, holder, queued_at, granted_at, expires_at)
+VALUES ($0, $1, $2, $3, $4, $5, $6, {now}, IF($8 = 1, {now}, NULL), {now} + $7)`
 	t.Clear = `DELETE FROM {tickets} WHERE owner = $0 AND name = $1 AND token IN ({tokens}) AND expires_at <= {now}`
 	t.Leave = `DELETE FROM {tickets} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts})`
 	t.Renew = `UPDATE {tickets} SET expires_at = GREATEST(expires_at, {now} + $1)

@@ -102,6 +102,9 @@ func databaseOf(tb testing.TB, e Engine, server, name string) database {
 	if err != nil {
 		tb.Fatalf("%s is not of the form mysql://user:password@tcp(host:port)/database", e.variable())
 	}
+	if e == Vitess {
+		return keyspace(tb, *config)
+	}
 	config.DBName = name
 	drop := statements(
 		fmt.Sprintf("SET SESSION lock_wait_timeout = %d", int(dropWait.Seconds())),
@@ -114,6 +117,43 @@ func databaseOf(tb testing.TB, e Engine, server, name string) database {
 				return err
 			}
 			return drop(ctx, conn)
+		},
+	}
+}
+
+// keyspacesVariable lists the keyspaces of Vitess that tests may use, one at a time: a router takes
+// half a minute to make another.
+const keyspacesVariable = "HOLDFAST_TEST_VITESS_KEYSPACES"
+
+var keyspaces = sync.OnceValue(func() chan string {
+	names := strings.Split(os.Getenv(keyspacesVariable), ",")
+	free := make(chan string, len(names))
+	for _, name := range names {
+		free <- name
+	}
+	return free
+})
+
+// keyspace takes a keyspace, and gives it back when its tables are dropped.
+func keyspace(tb testing.TB, config mysqldriver.Config) database {
+	tb.Helper()
+	free := keyspaces()
+	name := <-free
+	config.DBName = name
+	return database{
+		"mysql://" + config.FormatDSN(),
+		func(context.Context, *sql.Conn) error { return nil },
+		func(ctx context.Context, conn *sql.Conn) error {
+			tables, err := list(ctx, conn, `SELECT table_name FROM information_schema.tables WHERE table_schema = '`+name+`'`)
+			for _, table := range tables {
+				if _, e := conn.ExecContext(ctx, "DROP TABLE "+name+".`"+strings.ReplaceAll(table, "`", "``")+"`"); e != nil {
+					err = errors.Join(err, e)
+				}
+			}
+			if err == nil {
+				free <- name
+			}
+			return err
 		},
 	}
 }

@@ -20,14 +20,15 @@ const (
 	MySQL    Engine = "mysql"
 	MariaDB  Engine = "mariadb"
 	SQLite   Engine = "sqlite"
-	// TiDB runs only where its variable names a server: see make scaleout.
-	TiDB Engine = "tidb"
+	// TiDB and Vitess run only where their variables name a server: see make scaleout.
+	TiDB   Engine = "tidb"
+	Vitess Engine = "vitess"
 )
 
 // scaleOut are the engines past one machine, which `make test` does not start.
-var scaleOut = []Engine{TiDB}
+var scaleOut = []Engine{TiDB, Vitess}
 
-// Kin returns the engine whose entry in a test's list is also e's: MySQL for TiDB.
+// Kin returns the engine whose entry in a test's list is also e's: MySQL for TiDB and Vitess.
 func (e Engine) Kin() Engine {
 	if slices.Contains(scaleOut, e) {
 		return e.Like()
@@ -35,7 +36,7 @@ func (e Engine) Kin() Engine {
 	return e
 }
 
-// Like returns the engine whose SQL e speaks: MySQL for MySQL, MariaDB and TiDB.
+// Like returns the engine whose SQL e speaks: MySQL for all but PostgreSQL and SQLite.
 func (e Engine) Like() Engine {
 	if e == MariaDB || slices.Contains(scaleOut, e) {
 		return MySQL
@@ -48,7 +49,7 @@ const (
 	chosenVariable  = "HOLDFAST_TEST_ENGINES" // a list as well: other engines do not run
 )
 
-var allEngines = [...]Engine{Postgres, MySQL, MariaDB, SQLite, TiDB}
+var allEngines = [...]Engine{Postgres, MySQL, MariaDB, SQLite, TiDB, Vitess}
 
 // variable returns the environment variable with the DSN of e's server.
 func (e Engine) variable() string {
@@ -140,8 +141,11 @@ func CountsStatements(tb testing.TB, e Engine) {
 // https://github.com/pingcap/tidb/issues/63956.
 func EndsSessions(tb testing.TB, e Engine) {
 	tb.Helper()
-	if e == TiDB {
+	switch e {
+	case TiDB:
 		tb.Skip("capability \"KILL\": TiDB 8.4 ends when a session with a transaction is killed")
+	case Vitess:
+		tb.Skip("capability \"KILL\": a session of the router is none of MySQL's")
 	}
 }
 

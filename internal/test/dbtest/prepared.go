@@ -51,7 +51,7 @@ var spare struct {
 // test's.
 func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) (string, *sql.DB) {
 	tb.Helper()
-	if e == SQLite || !e.available() {
+	if e == SQLite || e == Vitess || !e.available() {
 		fresh := DSN(tb, e)
 		fillAt(tb, fresh, fill)
 		return fresh, OpenSQL(tb, fresh)
