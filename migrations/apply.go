@@ -170,7 +170,11 @@ func once(ctx context.Context, l *layout, pool *sql.DB, o holdfast.Options, f fu
 	if len(shards) == 0 {
 		return f(d, src)
 	}
-	d.spoiled = true
+	// The connection has the lock for all shards, and is closed at the end.
+	if err := d.engine.lock(d); err != nil {
+		return err
+	}
+	d.engine.lock, d.engine.unlock = noLock, noUnlock
 	for _, use := range shards {
 		if err := d.exec(use); err != nil {
 			return err
