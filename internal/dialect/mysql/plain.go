@@ -26,7 +26,7 @@ func Plain(d dialect.Dialect, exclusive bool) dialect.Dialect {
  value = IF(` + own + `, value, NULL), expires_at = IF(` + own + `, GREATEST(expires_at, {now} + $3), {now} + $3), attempt = $2
 WHERE owner = $0 AND name = $1 AND (attempt IS NULL OR expires_at <= {now} OR attempt = $2)`}
 	l.MakeMany, l.TakeMany, l.ReleaseMany, l.Granted, l.Released = "", "", "", "", ""
-	l.Renew = `UPDATE {locks} SET expires_at = GREATEST(expires_at, {now} + $1)
+	l.Renew = `UPDATE {locks} FORCE INDEX (PRIMARY) SET expires_at = GREATEST(expires_at, {now} + $1)
 WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_at > {now}`
 	l.ManyBefore = ""
 	l.Guard = lock(l.Guard)

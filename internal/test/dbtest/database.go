@@ -140,22 +140,22 @@ func keyspace(tb testing.TB, config mysqldriver.Config) database {
 	free := keyspaces()
 	name := <-free
 	config.DBName = name
-	return database{
-		"mysql://" + config.FormatDSN(),
-		func(context.Context, *sql.Conn) error { return nil },
-		func(ctx context.Context, conn *sql.Conn) error {
-			tables, err := list(ctx, conn, `SELECT table_name FROM information_schema.tables WHERE table_schema = '`+name+`'`)
-			for _, table := range tables {
-				if _, e := conn.ExecContext(ctx, "DROP TABLE "+name+".`"+strings.ReplaceAll(table, "`", "``")+"`"); e != nil {
-					err = errors.Join(err, e)
-				}
+	empty := func(ctx context.Context, conn *sql.Conn) error {
+		tables, err := list(ctx, conn, `SELECT table_name FROM information_schema.tables WHERE table_schema = '`+name+`'`)
+		for _, table := range tables {
+			if _, e := conn.ExecContext(ctx, "DROP TABLE "+name+".`"+strings.ReplaceAll(table, "`", "``")+"`"); e != nil {
+				err = errors.Join(err, e)
 			}
-			if err == nil {
-				free <- name
-			}
-			return err
-		},
+		}
+		return err
 	}
+	return database{"mysql://" + config.FormatDSN(), empty, func(ctx context.Context, conn *sql.Conn) error {
+		err := empty(ctx, conn)
+		if err == nil {
+			free <- name
+		}
+		return err
+	}}
 }
 
 // endPostgresSessions ends the sessions that hold locks in the schema: a client that a test

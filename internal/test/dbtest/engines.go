@@ -128,24 +128,28 @@ func parseEngines(variable, list string) ([]Engine, error) {
 	return engines, nil
 }
 
-// CountsStatements skips a test that counts statements, or gathers several keys into one, on an
-// engine where a single write is three statements and concerns one key.
-func CountsStatements(tb testing.TB, e Engine) {
-	tb.Helper()
-	if slices.Contains(scaleOut, e) {
-		tb.Skip("capability \"one statement\": a single write is a transaction of three statements, for one key")
-	}
+// What some engines cannot do, and why.
+const (
+	OneStatement    = "one statement: a single write is several statements, or concerns one key"
+	Triggers        = "triggers: there are none"
+	Kill            = "KILL: it ends the server (https://github.com/pingcap/tidb/issues/63956), or is none of MySQL's sessions"
+	SetTimestamp    = "SET timestamp: the router does not parse it"
+	Users           = "CREATE USER: the router does not parse it"
+	ReadOnlySession = "read-only sessions: the router leaves the setting out"
+	AnySchemaName   = "any schema name: the router reads a target in it"
+)
+
+var incapable = map[Engine][]string{
+	TiDB:   {OneStatement, Triggers, Kill},
+	Vitess: {OneStatement, Triggers, Kill, SetTimestamp, Users, ReadOnlySession, AnySchemaName},
 }
 
-// EndsSessions skips a test that ends sessions on the server, where a KILL may end the server:
-// https://github.com/pingcap/tidb/issues/63956.
-func EndsSessions(tb testing.TB, e Engine) {
+// Needs skips a test of what e cannot do.
+func Needs(tb testing.TB, e Engine, what string) {
 	tb.Helper()
-	switch e {
-	case TiDB:
-		tb.Skip("capability \"KILL\": TiDB 8.4 ends when a session with a transaction is killed")
-	case Vitess:
-		tb.Skip("capability \"KILL\": a session of the router is none of MySQL's")
+	if slices.Contains(incapable[e], what) {
+		name, why, _ := strings.Cut(what, ": ")
+		tb.Skipf("capability %q: %s", name, why)
 	}
 }
 

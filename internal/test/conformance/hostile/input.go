@@ -283,7 +283,7 @@ func autocommitOff[Tx any](e *env[Tx]) {
 	if !e.InnoDB() {
 		return // the other engines have no such server setting
 	}
-	pool := dbtest.OpenSQL(e.T, e.DSN+"?autocommit=0")
+	pool := dbtest.OpenSQL(e.T, dbtest.With(e.DSN, "autocommit=0"))
 	_, err := holdfastsql.Open(e.Ctx, pool)
 	if !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "autocommit") {
 		e.Errorf("got %v", err)

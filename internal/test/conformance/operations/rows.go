@@ -266,6 +266,7 @@ func rowWithAutoIncrement[Tx any](e *env[Tx]) {
 // rowWithTriggers checks that triggers of the table neither hide the winner nor fire for a claim
 // that lost.
 func rowWithTriggers[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.Triggers)
 	e.Must(`CREATE TABLE touched (n INT NOT NULL)`)
 	switch e.Engine {
 	case dbtest.Postgres:

@@ -123,6 +123,7 @@ func holdReleasedLate[Tx any](e *env[Tx]) {
 // overtakenHold returns a hold whose connection was killed, and the hold that followed it.
 func (e *env[Tx]) overtakenHold() (held, next *rowlock.SessionLock) {
 	e.Helper()
+	dbtest.Needs(e, e.Engine, dbtest.Kill)
 	l := e.RowLocker()
 	held, err := l.Hold(e.Ctx, "k", rowlock.WaitForever)
 	e.Check(err)
