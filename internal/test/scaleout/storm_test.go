@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,10 @@ const (
 	// countersVariable is the router's page of counters, for example
 	// http://127.0.0.1:15001/debug/vars.
 	countersVariable = "HOLDFAST_TEST_VITESS_COUNTERS"
+
+	// killVariable is a command that kills the shards' server and starts it again, in the middle
+	// of the storm.
+	killVariable = "HOLDFAST_TEST_VITESS_KILL"
 
 	owners   = 16 // so that each of four shards has some
 	intents  = 12 // refunds of each owner
@@ -189,13 +194,16 @@ var strategies = map[string]func(ctx context.Context, c *client, r refund) error
 	},
 }
 
-// again asks as long as the answer is that it may be asked for again.
+// again asks as long as the answer is that it may be asked for again, or, while servers are killed,
+// any answer but yes.
 func again(ctx context.Context, c *client, run func(context.Context, *client, refund) error, r refund) error {
 	for {
 		err := run(ctx, c, r)
 		switch {
 		case err == nil, ctx.Err() != nil:
 			return err
+		case os.Getenv(killVariable) != "":
+			time.Sleep(10 * time.Millisecond) // there is no server
 		case errors.Is(err, holdfast.ErrRetry), errors.Is(err, holdfast.ErrUnknown), errors.Is(err, idempotency.ErrInProgress), errors.Is(err, optimistic.ErrConflict), errors.Is(err, sqllock.ErrLost), c.db.Retryable(err):
 		default:
 			return err
@@ -259,6 +267,7 @@ func storm(t *testing.T, url string) {
 			})
 		}
 	}
+	killed := kill(t, &asked)
 	wg.Wait()
 	crossed := crossings(t) - before
 
@@ -310,7 +319,23 @@ func storm(t *testing.T, url string) {
 	if crossed != 0 {
 		t.Errorf("%d statements touched more than one shard", crossed)
 	}
-	t.Logf("shards=%d owners=%d asked=%d refunds=%d per shard=%v duplicates=%d lost=%d crossed=%d", len(perShard), owners, asked.Load(), total, perShard, duplicates, lost, crossed)
+	t.Logf("shards=%d killed=%v owners=%d asked=%d refunds=%d per shard=%v duplicates=%d lost=%d crossed=%d", len(perShard), killed, owners, asked.Load(), total, perShard, duplicates, lost, crossed)
+}
+
+// kill kills the shards' server once a third was asked for, and starts it again.
+func kill(t *testing.T, asked *atomic.Int64) bool {
+	t.Helper()
+	command := os.Getenv(killVariable)
+	if command == "" {
+		return false
+	}
+	for asked.Load() < owners*intents*clients/3 && !t.Failed() {
+		time.Sleep(time.Millisecond)
+	}
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput(); err != nil {
+		t.Errorf("%s: %v: %s", command, err, out)
+	}
+	return true
 }
 
 // shards lists the targets of a keyspace's shards.
