@@ -16,7 +16,7 @@ var tested = []string{"8.4"} // make scaleout
 
 var admission = dialect.Admission{
 	Banner: func(version string) bool { return strings.Contains(version, "TiDB") },
-	Facts: mysql.Facts("performance_schema.session_variables", "tidb_txn_mode", "tidb_constraint_check_in_place_pessimistic", "tidb_skip_isolation_level_check",
+	Facts: mysql.Facts("information_schema.session_variables", "tidb_txn_mode", "tidb_constraint_check_in_place_pessimistic", "tidb_skip_isolation_level_check",
 		"tidb_read_staleness", "tidb_snapshot", "tidb_low_resolution_tso", "tidb_dml_type", "tidb_super_read_only", "tidb_restricted_read_only"),
 	More:     mysql.ReadClockAgain,
 	Versions: dialect.Versions{Tested: tested, Floor: floor, Untested: "others from " + floor + " on; TiDB Cloud"},

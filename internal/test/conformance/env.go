@@ -191,6 +191,18 @@ func (e *Env[Tx]) WantOnce(key string) {
 // InnoDB reports whether the engine is MySQL or MariaDB, or answers as they do.
 func (e *Env[Tx]) InnoDB() bool { return e.Engine.Like() == dbtest.MySQL }
 
+// Levels are the isolation levels of transactions, READ COMMITTED and above, that the engine has.
+// On SQLite it is the default, which its driver calls by no other name.
+func (e *Env[Tx]) Levels() []sql.IsolationLevel {
+	switch e.Engine {
+	case dbtest.SQLite:
+		return []sql.IsolationLevel{sql.LevelDefault}
+	case dbtest.TiDB:
+		return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead}
+	}
+	return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+}
+
 // Eventually waits until ok returns true, and fails the test after dbtest.Hang.
 func (e *Env[Tx]) Eventually(what string, ok func() bool) {
 	e.Helper()

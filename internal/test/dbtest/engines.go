@@ -135,12 +135,12 @@ const (
 	Kill            = "KILL: it ends the server (https://github.com/pingcap/tidb/issues/63956), or is none of MySQL's sessions"
 	SetTimestamp    = "SET timestamp: the router does not parse it"
 	Users           = "CREATE USER: the router does not parse it"
-	ReadOnlySession = "read-only sessions: the router leaves the setting out"
+	ReadOnlySession = "read-only sessions: the setting is left out, or refused"
 	AnySchemaName   = "any schema name: the router reads a target in it"
 )
 
 var incapable = map[Engine][]string{
-	TiDB:   {OneStatement, Triggers, Kill},
+	TiDB:   {OneStatement, Triggers, Kill, ReadOnlySession},
 	Vitess: {OneStatement, Triggers, Kill, SetTimestamp, Users, ReadOnlySession, AnySchemaName},
 }
 

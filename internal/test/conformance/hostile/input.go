@@ -249,11 +249,7 @@ func prefixAndSchema[Tx any](e *env[Tx]) {
 // isolationLevels checks that Do works at each level of the engine, and that a level the engine
 // lacks causes an error at once.
 func isolationLevels[Tx any](e *env[Tx]) {
-	levels := []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
-	if e.Engine == dbtest.SQLite {
-		levels = []sql.IsolationLevel{sql.LevelDefault}
-	}
-	for _, level := range levels {
+	for _, level := range e.Levels() {
 		key := level.String()
 		var wg sync.WaitGroup
 		for range 4 {

@@ -196,7 +196,7 @@ func keySettings[Tx any](e *env[Tx]) {
 	}[e.Engine.Kin()]
 	l := e.RowLocker()
 	rows := e.lockable("a", "b")
-	tx := e.BeginTx(sql.LevelReadCommitted * sql.IsolationLevel(min(len(e.levels())-1, 1)))
+	tx := e.BeginTx(sql.LevelReadCommitted * sql.IsolationLevel(min(len(e.Levels())-1, 1)))
 	q, _ := e.DB.Access().Join(tx)
 	read := func() (v string) {
 		e.Helper()
