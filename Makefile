@@ -97,6 +97,10 @@ cluster: $(TESTSERVERS) ## Galera, MySQL groups and PostgreSQL clusters under fi
 matrix: ## The suites on versions of the servers from other suites of Debian: as root, minutes for each (ARGS=trixie:postgresql-17:postgres)
 	@internal/test/matrix/run $(ARGS)
 
+.PHONY: scaleout
+scaleout: ## The suites on TiDB and Vitess, and a storm over two and four shards: as root, with Docker's mysql:9.7 (ARGS=vitess)
+	@internal/test/scaleout/run $(ARGS)
+
 .PHONY: model
 model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=large for more)
 	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/test/model $(ARGS)

@@ -70,6 +70,11 @@ func (d *DB[Tx]) facts(ctx context.Context, q core.Querier, query string) (diale
 			Remedy: "see the table of engines in docs/environments.md",
 		}
 	}
+	if a.Prepared != "" {
+		if _, err := (core.Stmt{Name: "admission.prepared", Text: a.Prepared}).Exec(ctx, q, 1); err != nil {
+			f[dialect.FactPrepared] = err.Error()
+		}
+	}
 	if a.More == nil {
 		return f, nil
 	}
@@ -196,8 +201,14 @@ type pinned[Tx any] struct{ d *DB[Tx] }
 
 func (p pinned[Tx]) Exec(ctx context.Context, query string, args ...any) (r core.Result, err error) {
 	err = p.on(ctx, func(conn core.Conn[Tx]) (err error) {
-		if r, err = conn.Exec(ctx, query, args...); !errors.Is(err, driver.ErrBadConn) {
-			conn.Release(false)
+		one := &single{conn, p.d.dialect.Single, false}
+		if one.setting.Before == nil {
+			r, err = conn.Exec(ctx, query, args...)
+		} else {
+			r, err = one.Exec(ctx, query, args...)
+		}
+		if !errors.Is(err, driver.ErrBadConn) {
+			conn.Release(one.spoiled)
 		}
 		return err
 	})

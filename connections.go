@@ -138,6 +138,10 @@ func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querie
 			return err
 		}
 		q := d.observed(conn)
+		one := &single{q, d.dialect.Single, false}
+		if one.setting.Before != nil {
+			q = one
+		}
 		if before != "" {
 			_, err = core.Stmt{Name: "before", Text: before}.Exec(ctx, q)
 		}
@@ -150,7 +154,7 @@ func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querie
 			conn.Release(true)
 			return &RetryError{Attempts: 1, Err: err}
 		}
-		conn.Release(!alive || err != nil && before != "")
+		conn.Release(!alive || one.spoiled || err != nil && before != "")
 		if alive || ctx.Err() != nil || n == staleConns {
 			return err
 		}

@@ -43,7 +43,7 @@ type DB[Tx any] struct {
 // Options are the settings of a [DB]. The zero value is the default. Package migrations takes
 // the same options.
 type Options struct {
-	// Engine is the expected engine. Open fails on another engine. Default: any of the four.
+	// Engine is the expected engine. Open fails on another engine. Default: the one that the server names.
 	Engine Engine
 	// Prefix begins the names of Holdfast's tables. It consists of at most 32 letters, digits
 	// and underscores, and does not begin with a digit; or it is NoPrefix. Default:

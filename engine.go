@@ -11,6 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
 	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
 	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
+	"github.com/holdfast-go/holdfast/internal/dialect/tidb"
+	"github.com/holdfast-go/holdfast/internal/dialect/vitess"
 )
 
 // Engine names a database engine.
@@ -21,6 +23,8 @@ const (
 	PostgreSQL Engine = "postgres"
 	MySQL      Engine = "mysql"
 	MariaDB    Engine = "mariadb"
+	TiDB       Engine = "tidb"
+	Vitess     Engine = "vitess"
 	SQLite     Engine = "sqlite"
 )
 
@@ -35,6 +39,14 @@ type Capabilities struct {
 	// from other waits, so "in progress" is known at once. If false, a busy database also
 	// counts as in progress.
 	DetectsInProgress bool
+	// Triggers: optimistic's Enforce works.
+	Triggers bool
+	// SharedGuards: transactions that guard leases of one shared lock run side by side. If false,
+	// one waits for the other.
+	SharedGuards bool
+	// LockTimeouts: TxOptions.LockTimeout and a claim's wait end waits for locks. If false, only
+	// the server's own setting does.
+	LockTimeouts bool
 	// LockTimeoutUnit is the unit to which lock timeouts are rounded up.
 	LockTimeoutUnit time.Duration
 	// MultiPrimary: the server is a node of a Galera cluster, or of a MySQL group with several
@@ -45,7 +57,7 @@ type Capabilities struct {
 }
 
 func dialects() []dialect.Dialect {
-	return []dialect.Dialect{postgres.Dialect, mariadb.Dialect, mysql.Dialect, sqlite.Dialect}
+	return []dialect.Dialect{postgres.Dialect, mariadb.Dialect, tidb.Dialect, vitess.Dialect, mysql.Dialect, sqlite.Dialect}
 }
 
 func findDialect(e Engine) (*dialect.Dialect, error) {
@@ -54,7 +66,7 @@ func findDialect(e Engine) (*dialect.Dialect, error) {
 			return &d, nil
 		}
 	}
-	return nil, &InputError{Field: "Engine", Problem: fmt.Sprintf("%q is not one of postgres, mysql, mariadb, sqlite", e)}
+	return nil, &InputError{Field: "Engine", Problem: fmt.Sprintf("%q is not one of postgres, mysql, mariadb, tidb, vitess, sqlite", e)}
 }
 
 // detect asks the server for its engine and version. SQLite has no version(), and the other

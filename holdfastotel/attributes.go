@@ -27,7 +27,7 @@ func system(engine string) attribute.KeyValue {
 	switch holdfast.Engine(engine) {
 	case holdfast.PostgreSQL:
 		return semconv.DBSystemNamePostgreSQL
-	case holdfast.MySQL:
+	case holdfast.MySQL, holdfast.TiDB, holdfast.Vitess: // OpenTelemetry has no names for the latter, whose protocol is MySQL's
 		return semconv.DBSystemNameMySQL
 	case holdfast.MariaDB:
 		return semconv.DBSystemNameMariaDB

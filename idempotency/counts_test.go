@@ -29,6 +29,7 @@ func TestStatementsOfDo(t *testing.T) {
 	seen := map[string][]string{} // by test
 	for _, engine := range dbtest.Engines() {
 		t.Run(string(engine), func(t *testing.T) {
+			dbtest.Needs(t, engine, dbtest.OneStatement)
 			t.Parallel()
 			e := conformance.New(t, conformance.SQL(), engine, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 				mu.Lock()
@@ -78,6 +79,7 @@ func TestStatementsOfDo(t *testing.T) {
 func TestStatementsOfDoTx(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		dbtest.Needs(t, engine, dbtest.OneStatement)
 		var mu sync.Mutex
 		var seen []string
 		e := conformance.New(t, conformance.SQL(), engine, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {

@@ -41,7 +41,7 @@ func Up(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) error {
 			return err
 		}
 		return d.steps(src, 1)
-	})
+	}, true)
 }
 
 // Down drops Holdfast's tables, including golang-migrate's own table. This deletes every
@@ -60,7 +60,7 @@ func Down(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) error {
 			return err
 		}
 		return d.forget()
-	})
+	}, false)
 }
 
 // Applied returns the version of the last applied migration, or 0 if there is none. dirty means
@@ -69,7 +69,7 @@ func Applied(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) (versi
 	err = retry(ctx, pool, opts, func(d *driver, _ source.Driver) error {
 		version, dirty, err = d.Version()
 		return err
-	})
+	}, false)
 	return max(version, 0), dirty, err
 }
 
@@ -93,8 +93,9 @@ func (d *driver) steps(src source.Driver, by int) error {
 	}
 }
 
-// retry runs f on its own connection. It repeats f while other processes are in the way.
-func retry(ctx context.Context, pool *sql.DB, opts []holdfast.Options, f func(*driver, source.Driver) error) error {
+// retry runs f on its own connection, for each shard. It repeats f while other processes are in the
+// way. level says that the shards are made alike at the end.
+func retry(ctx context.Context, pool *sql.DB, opts []holdfast.Options, f func(*driver, source.Driver) error, level bool) error {
 	o, err := one(opts)
 	if err != nil {
 		return err
@@ -115,7 +116,7 @@ func retry(ctx context.Context, pool *sql.DB, opts []holdfast.Options, f func(*d
 			}
 		}
 		if err == nil {
-			err = once(ctx, l, pool, o, f)
+			err = once(ctx, l, pool, o, f, level)
 		}
 		switch {
 		case err == nil:
@@ -144,7 +145,7 @@ func busy(l *layout, err error) bool {
 	return errors.Is(err, database.ErrLocked) || class == dialect.Busy || class == dialect.Retry
 }
 
-func once(ctx context.Context, l *layout, pool *sql.DB, o holdfast.Options, f func(*driver, source.Driver) error) (err error) {
+func once(ctx context.Context, l *layout, pool *sql.DB, o holdfast.Options, f func(*driver, source.Driver) error, level bool) (err error) {
 	all, err := files(holdfast.Engine(l.dialect.Name), o)
 	if err != nil {
 		return err
@@ -159,5 +160,31 @@ func once(ctx context.Context, l *layout, pool *sql.DB, o holdfast.Options, f fu
 	}
 	d := &driver{ctx: ctx, layout: l, conn: conn, engine: engines[l.dialect.Name], table: l.table("migrations")}
 	defer d.release()
-	return f(d, src)
+	if d.engine.shards == nil {
+		return f(d, src)
+	}
+	shards, err := d.engine.shards(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if len(shards) == 0 {
+		return f(d, src)
+	}
+	// The connection has the lock for all shards, and is closed at the end.
+	if err := d.engine.lock(d); err != nil {
+		return err
+	}
+	d.engine.lock, d.engine.unlock = noLock, noUnlock
+	for _, use := range shards {
+		if err := d.exec(use); err != nil {
+			return err
+		}
+		if err := f(d, src); err != nil {
+			return err
+		}
+	}
+	if !level {
+		return nil
+	}
+	return d.engine.level(ctx, conn, l, shards)
 }

@@ -15,19 +15,30 @@ import (
 type engine struct {
 	// transaction means that a file and its version are one transaction.
 	transaction bool
+	// files is the folder of the SQL.
+	files string
 	// split means that the driver takes one statement at a time.
 	split bool
+	// shards returns the statements that lead a connection to one shard after the other, or none:
+	// all shards have the same tables.
+	shards func(ctx context.Context, conn *sql.Conn) ([]string, error)
+	// level makes what has to be equal on all shards so.
+	level func(ctx context.Context, conn *sql.Conn, l *layout, shards []string) error
 	// lock does not wait. After database.ErrLocked the caller tries again.
 	lock   func(d *driver) error
 	unlock func(ctx context.Context, d *driver) error
 }
 
 var engines = map[string]engine{
-	"postgres": {transaction: true, lock: lockPostgres, unlock: end},
-	"mysql":    {split: true, lock: lockMySQL, unlock: unlockMySQL},
-	"mariadb":  {split: true, lock: lockMySQL, unlock: unlockMySQL},
-	"sqlite":   {transaction: true, lock: lockSQLite, unlock: unlockSQLite},
+	"postgres": {files: "postgres", transaction: true, lock: lockPostgres, unlock: end},
+	"mysql":    likeMySQL,
+	"mariadb":  likeMySQL,
+	"tidb":     likeMySQL,
+	"vitess":   onShards(likeMySQL),
+	"sqlite":   {files: "sqlite", transaction: true, lock: lockSQLite, unlock: unlockSQLite},
 }
+
+var likeMySQL = engine{files: "mysql", split: true, lock: lockMySQL, unlock: unlockMySQL}
 
 // lockPostgres locks for the transaction, not for the session, so that the lock works through a
 // transaction pooler. A statement that waits for a table makes all later statements on it wait,

@@ -7,6 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
 	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
 	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
+	"github.com/holdfast-go/holdfast/internal/dialect/tidb"
+	"github.com/holdfast-go/holdfast/internal/dialect/vitess"
 )
 
 // layout says where the tables are: engine, prefix and schema.
@@ -26,7 +28,7 @@ func newLayout(e holdfast.Engine, o holdfast.Options) (*layout, error) {
 		// An unqualified name could match, and drop, a table of an attached database.
 		l.schema = "main"
 	}
-	for _, d := range []dialect.Dialect{postgres.Dialect, mysql.Dialect, mariadb.Dialect, sqlite.Dialect} {
+	for _, d := range []dialect.Dialect{postgres.Dialect, mysql.Dialect, mariadb.Dialect, tidb.Dialect, vitess.Dialect, sqlite.Dialect} {
 		if d.Name == string(e) {
 			l.dialect = d
 		}

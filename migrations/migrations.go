@@ -37,10 +37,7 @@ func files(e holdfast.Engine, o holdfast.Options) (fs.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := string(e)
-	if e == holdfast.MariaDB {
-		dir = string(holdfast.MySQL)
-	}
+	dir := engines[string(e)].files
 	entries, err := templates.ReadDir(dir)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,9 @@ import (
 // [holdfast.ErrRetry] when the table was locked all the time; the error of ctx; the
 // driver's.
 func (t *Table[R, Tx]) Enforce(ctx context.Context) error {
+	if !t.work.Access.Dialect.Capabilities.Triggers {
+		return t.noTriggers()
+	}
 	return t.ddl(ctx, func(bool) ([]string, error) {
 		err := t.CheckEnforced(ctx)
 		var found *EnforceError
@@ -72,6 +75,9 @@ func (t *Table[R, Tx]) EnforceSQL() []string {
 // driver's.
 func (t *Table[R, Tx]) CheckEnforced(ctx context.Context) error {
 	d := t.work.Access.Dialect
+	if !d.Capabilities.Triggers {
+		return t.noTriggers()
+	}
 	var state int
 	var body string
 	e := t.enforced()
@@ -90,6 +96,10 @@ func (t *Table[R, Tx]) CheckEnforced(ctx context.Context) error {
 		return nil
 	}
 	return &EnforceError{Table: t.spec.Table, Trigger: t.trigger(), Problem: problem, other: found}
+}
+
+func (t *Table[R, Tx]) noTriggers() error {
+	return &EnforceError{Table: t.spec.Table, Trigger: t.trigger(), Problem: string(t.work.DB.Engine()) + " has no triggers (Capabilities.Triggers): let every program change the table through this package"}
 }
 
 // trigger is the trigger's name, short enough for every engine.

@@ -22,6 +22,7 @@ import (
 func TestGathered(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		dbtest.Needs(t, engine, dbtest.OneStatement)
 		guarded := engine != dbtest.SQLite // SQLite has one writer, and a try does not wait for it
 		var statements atomic.Int32
 		e := conformance.New(t, conformance.SQL(), engine, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {

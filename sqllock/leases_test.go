@@ -66,6 +66,7 @@ func openLocker(t *testing.T, engine dbtest.Engine, o Options) (*Locker[*sql.Tx]
 func TestRenewalStatements(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		dbtest.Needs(t, engine, dbtest.OneStatement)
 		l, pool, seen := openLocker(t, engine, Options{TTL: time.Hour})
 		const n = 2100
 		var wg sync.WaitGroup

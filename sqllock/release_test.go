@@ -19,6 +19,7 @@ import (
 func TestReleasedTogetherAndTaken(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		dbtest.Needs(t, engine, dbtest.OneStatement)
 		l, pool, seen := openLocker(t, engine, Options{TTL: time.Hour})
 		defer func() { _ = l.Close(context.Background()) }()
 		if l.leases.store.Dialect.Leases.ReleaseTells || engine == dbtest.SQLite {

@@ -178,6 +178,7 @@ func TestManyLeasesAtScale(t *testing.T) {
 	dbtest.NotUnderRace(t, "ten thousand leases are too many for it")
 	n := many()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		dbtest.Needs(t, engine, dbtest.OneStatement)
 		l, pool, seen := openLocker(t, engine, Options{TTL: time.Hour})
 		attempts := plant(t, pool, engine, l, n)
 		before := memory()

@@ -104,6 +104,17 @@ func (s *store) acquireAlone(ctx context.Context, a keeper.Attempt) (v keeper.An
 // acquireOn makes the row of the lock, unless it exists, or takes it over. A lock whose row is
 // known needs one statement, if it is free.
 func (s *store) acquireOn(ctx context.Context, q core.Querier, a keeper.Attempt) (keeper.Answer, error) {
+	if s.sql.LookFirst {
+		state, there, err := s.ReadOn(ctx, q, a.Name)
+		switch {
+		case err != nil, state.Left > 0 && !bytes.Equal(state.Attempt, a.ID[:]):
+			return answerOf(lockstmt.Held, state), err
+		case there:
+			s.known.Add(a.Name)
+		default:
+			s.known.Remove(a.Name)
+		}
+	}
 	if s.sql.MakeFirst(s.known, a.Name) {
 		outcome, state, err := s.sql.Make.Run(ctx, q, a, s.Holder)
 		if err != nil && s.Dialect.Classify(err) != dialect.Duplicate {

@@ -46,6 +46,7 @@ func TestTicketStatements(t *testing.T) {
 	t.Parallel()
 	for _, engine := range dbtest.Engines() {
 		t.Run(string(engine), func(t *testing.T) {
+			dbtest.Needs(t, engine, dbtest.OneStatement)
 			t.Parallel()
 			w, a := new(wire), new(asked)
 			h := w.handle(1)
@@ -143,6 +144,7 @@ func TestTicketHandOver(t *testing.T) {
 	dbtest.NotUnderRace(t, "it counts statements")
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		dbtest.Needs(t, engine, dbtest.OneStatement)
 		a := new(asked)
 		e := conformance.New(t, conformance.SQL(), engine, holdfast.Options{Observers: []holdfast.Observer{a.saw}})
 		const n = 20

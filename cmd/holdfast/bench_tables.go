@@ -73,7 +73,7 @@ func (b *benchTables) create(ctx context.Context) error {
 	}
 	engine := ""
 	switch b.db.Engine() {
-	case holdfast.MySQL, holdfast.MariaDB:
+	case holdfast.MySQL, holdfast.MariaDB, holdfast.TiDB, holdfast.Vitess:
 		engine = " ENGINE=InnoDB"
 	}
 	// Without IF NOT EXISTS, so that of two concurrent benches one fails.

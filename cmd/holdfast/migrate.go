@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -50,13 +51,23 @@ func newMigrateDown(f *flags) *cobra.Command {
 
 func newMigratePrint(f *flags) *cobra.Command {
 	var engine string
+	var vschema bool
 	cmd := &cobra.Command{
 		Use: "print", Short: "Print the SQL, for a tool of your own; needs no database", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if engine == "" {
-				return usage("say for which engine: --engine postgres, mysql, mariadb or sqlite")
+				return usage("say for which engine: --engine postgres, mysql, mariadb, tidb, vitess or sqlite")
 			}
 			var b strings.Builder
+			if vschema {
+				if engine != string(holdfast.Vitess) {
+					return usage("--vschema is for --engine vitess")
+				}
+				if err := migrations.PrintVSchema(&b, f.options()); err != nil {
+					return err
+				}
+				return f.answer(cmd, json.RawMessage(b.String()), b.String())
+			}
 			if err := migrations.Print(&b, holdfast.Engine(engine), f.options()); err != nil {
 				return err
 			}
@@ -67,7 +78,8 @@ func newMigratePrint(f *flags) *cobra.Command {
 			}{engine, migrations.Version, b.String()}, b.String())
 		},
 	}
-	oneOf(cmd, &engine, "engine", "", "for which engine", "postgres", "mysql", "mariadb", "sqlite")
+	oneOf(cmd, &engine, "engine", "", "for which engine", "postgres", "mysql", "mariadb", "tidb", "vitess", "sqlite")
+	cmd.Flags().BoolVar(&vschema, "vschema", false, "the entries of a sharded keyspace's VSchema, for Vitess")
 	return cmd
 }
 

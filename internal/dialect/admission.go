@@ -20,6 +20,9 @@ type Admission struct {
 	// More returns a second query that depends on the facts, or "" for none. If that query
 	// fails, the fact "error" holds the error text.
 	More func(f Facts) string
+	// Prepared is a statement with a parameter that fails if the driver prepares it. The fact
+	// FactPrepared holds the error text.
+	Prepared string
 	// Versions lists the versions that Identify accepts, for documentation.
 	Versions Versions
 	// Identify returns the product, its version, and whether it is tested.
@@ -42,8 +45,12 @@ type Versions struct {
 	Untested, Floor string
 }
 
-// FactVendor is the fact by which a product tells whose server it is.
-const FactVendor = "vendor"
+const (
+	// FactVendor is the fact by which a product tells whose server it is.
+	FactVendor = "vendor"
+	// FactPrepared is "" if the driver writes parameters into statements.
+	FactPrepared = "prepared"
+)
 
 // Facts maps the name of a fact about the server or the session to its value.
 type Facts map[string]string

@@ -56,6 +56,14 @@ type Capabilities struct {
 	// DetectsInProgress: a wait for another session's uncommitted claim can be distinguished
 	// from any other wait, so "in progress" is known at once.
 	DetectsInProgress bool
+	// Triggers: optimistic's Enforce works.
+	Triggers bool
+	// SharedGuards: transactions that guard leases of one shared lock run side by side. If false,
+	// one waits for the other.
+	SharedGuards bool
+	// LockTimeouts: TxOptions.LockTimeout and a claim's wait end waits for locks. If false, only
+	// the server's own setting does.
+	LockTimeouts bool
 	// LockTimeoutUnit is the smallest bound on a lock wait. Bounds are rounded up to it.
 	LockTimeoutUnit time.Duration
 	// MultiPrimary: other nodes accept writes too, and row locks do not reach them.
@@ -98,6 +106,9 @@ type Dialect struct {
 
 	// Prefix is prepended to every compiled statement.
 	Prefix string
+	// Single surrounds each write that is not part of a transaction, where such a write would
+	// wait for a locked row without a bound. Its After commits.
+	Single Setting
 
 	// Classify returns the class of a driver's error. Nil and foreign errors are Other.
 	Classify func(err error) Class

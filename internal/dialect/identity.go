@@ -58,8 +58,6 @@ var LookAlikes = []LookAlike{
 	{[]string{"QuestDB"}, "QuestDB", notPostgres},
 	{[]string{"Postgres-XL", "Postgres-X2"}, "Postgres-XL", notPostgres},
 	{[]string{"Citus"}, "Citus", "a claim has to be on one shard, and no suite ran there"},
-	{[]string{"Vitess"}, "Vitess", "a claim and its effect may be on two shards, and commit one without the other"},
-	{[]string{"TiDB"}, "TiDB", "SKIP LOCKED skips nothing, LOCK IN SHARE MODE is refused, and no suite ran there"},
 	{[]string{"OceanBase"}, "OceanBase", notMySQL},
 	{[]string{"Dolt"}, "Dolt", "FOR UPDATE locks nothing"},
 	{[]string{"Percona XtraDB Cluster"}, "Percona XtraDB Cluster", "row locks end at their node, and no suite ran there"},

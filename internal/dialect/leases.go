@@ -32,6 +32,10 @@ type Leases struct {
 	// TakeBound surrounds Take where it would wait anyway: SQLite has one write lock, and
 	// every write takes it.
 	TakeBound Setting
+	// LookFirst: Make and Take wait for a locked row, so a read comes first, and they follow
+	// only if the lock is free. Alone: one statement acquires or releases one lock, and the
+	// statements for several locks are empty.
+	LookFirst, Alone bool
 	// HandOver ends the term of one attempt and grants the next term to another attempt.
 	HandOver Grant
 	Look     string

@@ -39,6 +39,9 @@ type RowLocks struct {
 	// ByKey: a locking scan locks the rows that it passes, so a plain read finds rows
 	// and they are locked through the index of their key. Its text follows the table.
 	ByKey func(index string) string
+	// OneByOne: SKIP LOCKED returns locked rows, so rows are locked one by one, with
+	// TryClause.
+	OneByOne bool
 	// Take is the write that stands for a lock on every row.
 	Take string
 

@@ -16,6 +16,8 @@ package dialect
 //	Make:      name
 //	Draw:      name, n (returns the last of n new tokens; no row: the key's row is missing)
 //	Enter:     name, token, attempt, units, capacity, holder, TTL (µs), 1 for "now or not at all"
+//	Ahead:     name, capacity (returns the units of all tickets, and the tickets of another
+//	           capacity)
 //	Look:      name (returns holder, token, capacity, µs left, units of all tickets, units of
 //	           the live tickets)
 //	Places:    {attempts} (returns attempt, µs left, 1 if confirmed, units before it, units
@@ -37,8 +39,10 @@ type Tickets struct {
 	// Draw is the first statement of the transaction that runs Enter. On engines where the
 	// lock timeout needs a statement, Draw also sets it.
 	Draw string
-	// Enter inserts a ticket, unless other tickets of its key have another capacity.
-	Enter string
+	// Enter inserts a ticket, unless other tickets of its key have another capacity. Where Ahead
+	// is not empty, Ahead reads what Enter depends on, Enter inserts in any case, and its last
+	// parameter is 1 if the ticket is granted at once.
+	Enter, Ahead string
 	// ByInsertID: Draw returns the token as its insert id. Enter returns 2 as its insert id if
 	// the ticket was granted at once, and 1 if it waits. Otherwise both return a row.
 	ByInsertID bool

@@ -179,9 +179,26 @@ func (t *Table[R, Tx]) find(ctx context.Context, w *rowwait.Wait, page int, f fi
 	return keys, err
 }
 
+// lockEach is lockKeys with a statement for each row.
+func (t *Table[R, Tx]) lockEach(ctx context.Context, w *rowwait.Wait, n int, f filter, keys [][]any) (rows []R, err error) {
+	for _, key := range keys {
+		one, err := t.lockKeys(ctx, w, 1, f, [][]any{key})
+		if err != nil {
+			return nil, err
+		}
+		if rows = append(rows, one...); len(rows) == n {
+			break
+		}
+	}
+	return rows, nil
+}
+
 // lockKeys locks up to n of the rows that have these keys and still meet the
 // conditions, and returns them in the order of the keys.
 func (t *Table[R, Tx]) lockKeys(ctx context.Context, w *rowwait.Wait, n int, f filter, keys [][]any) ([]R, error) {
+	if w.OneByOne() && len(keys) > 1 {
+		return t.lockEach(ctx, w, n, f, keys)
+	}
 	args := slices.Clone(f.values)
 	padded := core.Pad(keys)
 	for _, k := range padded {
@@ -189,6 +206,9 @@ func (t *Table[R, Tx]) lockKeys(ctx context.Context, w *rowwait.Wait, n int, f f
 	}
 	stmt := w.ByKey("rows.next", t.columns, t.mapping.Index, t.withKeys(f, len(padded), n))
 	rows, err := t.scan(ctx, stmt, w, args)
+	if w.OneByOne() && w.Left(err) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package lockstmt
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -22,6 +23,8 @@ type Leases struct {
 	Renew       Renew
 	Remaining   Remaining
 	Waits       Waits
+	// LookFirst: Make and Take may wait, so Look comes before them.
+	LookFirst bool
 	// Notify sends a notification. Parameters: channel, payload.
 	Notify core.Stmt
 
@@ -43,6 +46,8 @@ var (
 	manyWriters = Batching{Alone: 4, Least: 8, Life: 10 * time.Millisecond}
 	// oneWriter is for a database with one writer, where concurrent requests would only fail.
 	oneWriter = Batching{Alone: 1, Least: 2, Life: time.Second}
+	// noBatches is for an engine without the statements for several locks.
+	noBatches = Batching{Alone: math.MaxInt, Least: math.MaxInt}
 )
 
 // Leases compiles the statements of the leases, for batches of at most most.
@@ -60,6 +65,7 @@ func (t *Tables) Leases(most int) *Leases {
 		Waits:       Waits{t, d.Waits},
 		Notify:      t.Compile("notify", d.Notify),
 		Batching:    manyWriters,
+		LookFirst:   d.LookFirst,
 		makes:       d.Make.Text != "",
 		listen: func(channel string) (string, bool) {
 			return strings.ReplaceAll(d.Listen, "{channel}", t.dialect.Ident(channel)), d.Listen != ""
@@ -67,6 +73,10 @@ func (t *Tables) Leases(most int) *Leases {
 	}
 	if d.TakeBound.Before != nil {
 		l.Batching = oneWriter
+	}
+	if d.Alone {
+		l.Batching = noBatches
+		return l
 	}
 	granted := map[int]core.Stmt{}
 	for n := range core.PowersOfTwo(most) {

@@ -4,23 +4,66 @@ import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // Tickets are the statements of the tickets that differ in how engines report their results.
 type Tickets struct {
-	// Draw returns the last of new tokens. Enter returns how a ticket entered.
-	Draw, Enter Number
-	Renew       Renew
-	Remaining   Remaining
+	// Draw returns the last of new tokens.
+	Draw      Number
+	Enter     Enter
+	Renew     Renew
+	Remaining Remaining
 }
 
 // Tickets compiles the statements of the tickets.
 func (t *Tables) Tickets() *Tickets {
 	d := &t.dialect.Tickets
 	return &Tickets{
-		Draw: Number{t.Compile("draw", d.Draw), d.ByInsertID}, Enter: Number{t.Compile("enter", d.Enter), d.ByInsertID},
+		Draw: Number{t.Compile("draw", d.Draw), d.ByInsertID}, Enter: t.enter(d),
 		Renew: Renew{t, d.Renew, t.dialect.Leases.Renewed}, Remaining: Remaining{t, d.Remaining},
 	}
+}
+
+// Enter inserts a ticket.
+type Enter struct {
+	ahead core.Stmt
+	reads bool
+	Number
+}
+
+func (t *Tables) enter(d *dialect.Tickets) Enter {
+	e := Enter{reads: d.Ahead != "", Number: Number{t.Compile("enter", d.Enter), d.ByInsertID}}
+	if e.reads {
+		e.ahead = t.Compile("ahead", d.Ahead)
+	}
+	return e
+}
+
+// Run returns 0 if the ticket did not enter, 1 if it waits, and 2 if it was granted.
+func (s Enter) Run(ctx context.Context, q core.Querier, name lockname.Name, a Attempt, units, capacity int, holder string, now bool) (int64, error) {
+	ttl := a.TTL.Microseconds()
+	if !s.reads {
+		return s.Number.Run(ctx, q, name.Args(a.Token, a.ID[:], units, capacity, holder, ttl, bit(now))...)
+	}
+	var before, differing int
+	if _, err := s.ahead.QueryRow(ctx, q, []any{&before, &differing}, name.Args(capacity)...); err != nil {
+		return 0, err
+	}
+	granted := before+units <= capacity
+	if differing > 0 || now && !granted {
+		return 0, nil
+	}
+	_, err := s.stmt.Exec(ctx, q, name.Args(a.Token, a.ID[:], units, capacity, holder, ttl, bit(granted))...)
+	return int64(1 + bit(granted)), err
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // Number is a write that returns a number.

@@ -26,7 +26,7 @@ func galera(d *dialect.Dialect, f dialect.Facts) {
 	if !isGalera(f) {
 		return
 	}
-	d.Capabilities.MultiPrimary = true
+	d.Capabilities.MultiPrimary, d.Capabilities.SharedGuards = true, false
 	// Reads, updates and inserts wait until the data committed before them has arrived. In a
 	// transaction, BEGIN waits. Otherwise a statement could see an old row of a lock.
 	d.Prefix = `SET STATEMENT wsrep_sync_wait = 7 FOR `

@@ -28,11 +28,16 @@ const variables = `'autocommit', 'completion_type', 'read_only', 'super_read_onl
 
 // Facts returns a query that reads the variables from a table, and two clocks: the session's
 // clock, which SET TIMESTAMP stops, and the server's own clock. The server's clock comes from
-// a UUID, which depends neither on the session nor on sysdate_is_now.
-func Facts(table string) string {
-	return `SELECT LOWER(variable_name), ` + text(`variable_value`) + ` FROM ` + table + ` WHERE variable_name IN (` + variables + `)
+// a UUID, which depends neither on the session nor on sysdate_is_now. more are further variables.
+func Facts(table string, more ...string) string {
+	names := variables
+	for _, name := range more {
+		names += `, '` + name + `'`
+	}
+	return `SELECT LOWER(variable_name), ` + text(`variable_value`) + ` FROM ` + table + ` WHERE variable_name IN (` + names + `)
 UNION ALL SELECT 'clock', ` + text(sessionClock) + `
 UNION ALL SELECT 'server clock', ` + text(serverClock) + `
+UNION ALL SELECT 'answered', ` + text(`@@version_comment`) + `
 UNION ALL SELECT 'schema', ` + text(`DATABASE()`) + ` LIMIT 1000` // overrides sql_select_limit
 }
 
@@ -82,6 +87,12 @@ func identify(f dialect.Facts) dialect.Identity {
 	if other, ok := dialect.LookAlikeIn(f["version"], f["version_comment"]); ok {
 		return other
 	}
+	if strings.Contains(f["version"]+f["version_comment"], "TiDB") {
+		return dialect.Identity{Product: "TiDB", Standing: dialect.Unfit, Why: "its version() hides what it is, and MySQL's statements wait there without a bound: let version() name TiDB (the setting server-version)"}
+	}
+	if answered := f["answered"]; answered != "" && answered != f["version_comment"] {
+		return dialect.Identity{Product: "router before MySQL", Standing: dialect.Unfit, Why: "it answers in the server's place (" + answered + "), and may send a transaction to several servers: if it is Vitess, let version() name it (the flag --mysql-server-version)"}
+	}
 	if _, is := f["dolt_version"]; is {
 		other, _ := dialect.LookAlikeIn("Dolt")
 		return other
@@ -128,13 +139,13 @@ func Version(f dialect.Facts, product string, tested []string, floor string) dia
 	switch {
 	case major < lowMajor || major == lowMajor && minor < lowMinor:
 		return dialect.TooOld(is.Product, floor)
-	case (product == "MySQL" || product == "MariaDB") && slices.Contains(tested, number):
+	case slices.Contains([]string{"MySQL", "MariaDB", "TiDB", "Vitess"}, product) && slices.Contains(tested, number):
 		is.Standing = dialect.Tested
 	}
 	return is
 }
 
-// Rules apply to MySQL and MariaDB.
+// Rules apply to MySQL, MariaDB and TiDB.
 var Rules = []dialect.Rule{
 	dialect.Rule{
 		Name: "autocommit", Breaks: "a single statement of Holdfast's has to commit by itself (G1, G4)",

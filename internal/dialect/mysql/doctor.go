@@ -25,18 +25,21 @@ func Doctor(probes ...dialect.Probe) dialect.Doctor {
 					return dialect.Broken, "the binary log is not written through at each commit: after a crash of the machine replicas and backups may lack commits, or the server roll some back", "set sync_binlog = 1"
 				},
 			},
-			{
-				Name: "idle transactions", Query: `SELECT CAST(@@SESSION.wait_timeout AS CHAR)`, Columns: 1,
-				Judge: func(row []string) (dialect.Severity, string, string) {
-					seconds, err := strconv.Atoi(row[0])
-					if err == nil && seconds <= 600 {
-						return 0, "", ""
-					}
-					return dialect.Warning, "a session may idle for " + row[0] + " s, in a transaction too: a process that is stopped in one keeps its rows locked", "set wait_timeout to less than your callers' patience, and SetConnMaxIdleTime of the pool below it"
-				},
-			},
+			IdleTransactions,
 		}, probes),
 	}
+}
+
+// IdleTransactions is the probe of how long a session may idle in a transaction.
+var IdleTransactions = dialect.Probe{
+	Name: "idle transactions", Query: `SELECT CAST(@@SESSION.wait_timeout AS CHAR)`, Columns: 1,
+	Judge: func(row []string) (dialect.Severity, string, string) {
+		seconds, err := strconv.Atoi(row[0])
+		if err == nil && seconds <= 600 {
+			return 0, "", ""
+		}
+		return dialect.Warning, "a session may idle for " + row[0] + " s, in a transaction too: a process that is stopped in one keeps its rows locked", "set wait_timeout to less than your callers' patience, and SetConnMaxIdleTime of the pool below it"
+	},
 }
 
 // Isolation returns the probe of the isolation level. variable is the server's name for it.

@@ -50,7 +50,7 @@ var group = []dialect.Rule{
 		Neutral: "with OFF a guard writes; row locks are refused without Options.SingleWriter", Fixed: true,
 		Neutralise: func(d *dialect.Dialect, f dialect.Facts) {
 			if severalPrimaries(f) {
-				d.Capabilities.MultiPrimary = true
+				d.Capabilities.MultiPrimary, d.Capabilities.SharedGuards = true, false
 				GuardByWrite(d)
 				refusedAtCommit(d)
 			}

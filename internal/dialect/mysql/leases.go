@@ -60,6 +60,6 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 
 	// The inner read is a plain read, so it shows what the transaction's snapshot shows. At
 	// REPEATABLE READ, the snapshot may be older than the grant.
-	Guard: `SELECT COALESCE((SELECT s.token FROM {locks} s WHERE s.owner = $0 AND s.name = l.name), 0) = l.token, ` + dialect.StoreID + `
+	Guard: `SELECT COALESCE((SELECT s.token FROM {locks} s WHERE s.owner = l.owner AND s.name = l.name), 0) = l.token, ` + dialect.StoreID + `
 FROM {locks} l WHERE l.owner = $0 AND l.name = $1 AND l.token = $2 AND l.attempt IS NOT NULL LOCK IN SHARE MODE`,
 }

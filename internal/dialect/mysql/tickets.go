@@ -40,6 +40,6 @@ WHERE owner = $0 AND name = $1 AND token = $2 AND attempt = $3 AND expires_at > 
 ) f ON c.owner = $0 AND c.name = f.name AND c.token = f.token SET c.expires_at = GREATEST(c.expires_at, {now} + $1)`,
 	Remaining: dialect.RemainingTickets,
 	// The inner read shows what the transaction's snapshot shows.
-	Guard: `SELECT COALESCE((SELECT s.granted_at FROM {tickets} s WHERE s.owner = $0 AND s.name = c.name AND s.token = c.token), 0) = c.granted_at, ` + dialect.StoreID + `
+	Guard: `SELECT COALESCE((SELECT s.granted_at FROM {tickets} s WHERE s.owner = c.owner AND s.name = c.name AND s.token = c.token), 0) = c.granted_at, ` + dialect.StoreID + `
 FROM {tickets} c WHERE c.owner = $0 AND c.name = $1 AND c.token = $2 AND c.granted_at IS NOT NULL LOCK IN SHARE MODE`,
 }

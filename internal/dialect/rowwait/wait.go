@@ -136,10 +136,21 @@ func (w *Wait) Find(name, tail string) core.Stmt {
 }
 
 // ByKey returns the statement that locks rows by their keys, and leaves out locked ones. from
-// is its text after SELECT up to the table, and where is the rest.
+// is its text after SELECT up to the table, and where is the rest. If OneByOne reports true,
+// the statement is for one key, and Left reports whether its error means that the row is left out.
 func (w *Wait) ByKey(name, from, index, where string) core.Stmt {
-	return w.env.Dialect.Compile(name, w.sql.Select(time.Hour)+from+w.sql.ByKey(index)+where+` FOR UPDATE SKIP LOCKED`)
+	clause := ` FOR UPDATE SKIP LOCKED`
+	if w.sql.OneByOne {
+		clause = w.sql.TryClause
+	}
+	return w.env.Dialect.Compile(name, w.sql.Select(time.Hour)+from+w.sql.ByKey(index)+where+clause)
 }
+
+// OneByOne reports whether each row needs a statement of its own to be locked or left out.
+func (w *Wait) OneByOne() bool { return w.sql.OneByOne }
+
+// Left reports whether err means that the row is locked by another transaction.
+func (w *Wait) Left(err error) bool { return w.busy(err) }
 
 // until runs try repeatedly, each time with a bound on its wait, until the whole wait is over.
 // set says that a setting carries the bound.

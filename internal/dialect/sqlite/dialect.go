@@ -12,7 +12,7 @@ import (
 var Dialect = dialect.Dialect{
 	Name: "sqlite",
 	Capabilities: dialect.Capabilities{
-		TransactionalDDL: true, LockTimeoutUnit: time.Millisecond,
+		TransactionalDDL: true, Triggers: true, LockTimeouts: true, LockTimeoutUnit: time.Millisecond,
 	},
 	QuestionMarks: true,
 	QuoteRune:     '"',

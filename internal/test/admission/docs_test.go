@@ -13,6 +13,8 @@ import (
 	mysqldialect "github.com/holdfast-go/holdfast/internal/dialect/mysql"
 	postgresdialect "github.com/holdfast-go/holdfast/internal/dialect/postgres"
 	sqlitedialect "github.com/holdfast-go/holdfast/internal/dialect/sqlite"
+	tidbdialect "github.com/holdfast-go/holdfast/internal/dialect/tidb"
+	vitessdialect "github.com/holdfast-go/holdfast/internal/dialect/vitess"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/environments.md")
@@ -20,7 +22,7 @@ var update = flag.Bool("update", false, "write the tables of docs/environments.m
 var dialects = []struct {
 	name string
 	of   *dialect.Dialect
-}{{"PostgreSQL", &postgresdialect.Dialect}, {"MySQL", &mysqldialect.Dialect}, {"MariaDB", &mariadbdialect.Dialect}, {"SQLite", &sqlitedialect.Dialect}}
+}{{"PostgreSQL", &postgresdialect.Dialect}, {"MySQL", &mysqldialect.Dialect}, {"MariaDB", &mariadbdialect.Dialect}, {"TiDB", &tidbdialect.Dialect}, {"Vitess", &vitessdialect.Dialect}, {"SQLite", &sqlitedialect.Dialect}}
 
 // TestDocs checks that the tables of docs/environments.md match the rules. `go test
 // ./internal/test/admission -run TestDocs -update` writes them.

@@ -9,6 +9,8 @@ import (
 	mysqldialect "github.com/holdfast-go/holdfast/internal/dialect/mysql"
 	postgresdialect "github.com/holdfast-go/holdfast/internal/dialect/postgres"
 	sqlitedialect "github.com/holdfast-go/holdfast/internal/dialect/sqlite"
+	tidbdialect "github.com/holdfast-go/holdfast/internal/dialect/tidb"
+	vitessdialect "github.com/holdfast-go/holdfast/internal/dialect/vitess"
 )
 
 // TestIdentity checks that servers are identified by their own answers, not by the first digit
@@ -57,12 +59,21 @@ func TestIdentity(t *testing.T) {
 		{mysqldialect.Dialect.Admission, facts{"version": "8.0.40", "basedir": "/rdsdbbin/mysql-8.0.40/"}, "RDS for MySQL 8.0", dialect.Untested},
 		{mysqldialect.Dialect.Admission, facts{"version": "8.0.36-28.1", "version_comment": "Percona XtraDB Cluster (GPL), Release rel28"}, "Percona XtraDB Cluster", dialect.Unfit},
 		{mysqldialect.Dialect.Admission, facts{"version": "8.0.36", "wsrep_provider": "/usr/lib/galera4/libgalera_smm.so"}, "Percona XtraDB Cluster", dialect.Unfit},
-		{mysqldialect.Dialect.Admission, facts{"version": "9.7.0-Vitess"}, "Vitess", dialect.Unfit},
+		{mysqldialect.Dialect.Admission, facts{"version": "9.7.4", "version_comment": "(Debian)", "answered": "Version: 24.0.0 (Git revision 1)"}, "router before MySQL", dialect.Unfit},
 		{mysqldialect.Dialect.Admission, facts{"version": "8.0.33", "version_comment": "Dolt"}, "Dolt", dialect.Unfit},
 		{mysqldialect.Dialect.Admission, facts{"version": "8.0.33", "dolt_version": "1.50.0"}, "Dolt", dialect.Unfit},
 		{mysqldialect.Dialect.Admission, facts{"version": "5.7.25", "version_comment": "OceanBase 4.2.1.0"}, "OceanBase", dialect.Unfit},
 		{mysqldialect.Dialect.Admission, facts{"version": "5.7.32", "version_comment": "SingleStoreDB source distribution"}, "SingleStore", dialect.Unfit},
-		{mysqldialect.Dialect.Admission, facts{"version": "8.0.11-TiDB-v8.5.1"}, "TiDB", dialect.Unfit},
+		{mysqldialect.Dialect.Admission, facts{"version": "8.0.11", "version_comment": "TiDB Server (Apache License 2.0)"}, "TiDB", dialect.Unfit},
+
+		{vitessdialect.Dialect.Admission, facts{"version": "8.4.6-Vitess", "version_comment": "Version: 24.0.0 (Git revision 1)"}, "Vitess 24.0", dialect.Tested},
+		{vitessdialect.Dialect.Admission, facts{"version": "8.0.30-Vitess", "version_comment": "Version: 19.0.4 (Git revision 1)"}, "Vitess 19.0", dialect.Unfit},
+		{vitessdialect.Dialect.Admission, facts{"version": "8.0.30-Vitess", "version_comment": "PlanetScale"}, "Vitess", dialect.Untested},
+
+		{tidbdialect.Dialect.Admission, facts{"version": "8.0.11-TiDB-v8.4.0-this-is-a-placeholder"}, "TiDB 8.4", dialect.Tested},
+		{tidbdialect.Dialect.Admission, facts{"version": "8.0.11-TiDB-v8.5.1"}, "TiDB 8.5", dialect.Untested},
+		{tidbdialect.Dialect.Admission, facts{"version": "8.0.11-TiDB-v7.5.1-serverless"}, "TiDB 7.5", dialect.Untested},
+		{tidbdialect.Dialect.Admission, facts{"version": "5.7.25-TiDB-v6.1.7"}, "TiDB 6.1", dialect.Unfit},
 
 		{mariadbdialect.Dialect.Admission, facts{"version": "10.11.19-MariaDB-0+deb12u1"}, "MariaDB 10.11", dialect.Tested},
 		{mariadbdialect.Dialect.Admission, facts{"version": "5.5.5-10.11.6-MariaDB-log"}, "MariaDB 10.11", dialect.Tested},

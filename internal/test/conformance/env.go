@@ -88,6 +88,15 @@ func New[Tx any](t *testing.T, h Handle[Tx], engine dbtest.Engine, opts ...holdf
 		}
 	})
 	e.Pool = h.Open(t, e.DSN, opts...)
+	if engine == dbtest.TiDB {
+		begin := e.Begin
+		e.Begin = func(ctx context.Context, level sql.IsolationLevel) (Tx, error) {
+			if level == sql.LevelDefault { // as docs/environments.md asks TiDB's users to
+				level = sql.LevelReadCommitted
+			}
+			return begin(ctx, level)
+		}
+	}
 	return e
 }
 
@@ -179,9 +188,19 @@ func (e *Env[Tx]) WantOnce(key string) {
 	}
 }
 
-// InnoDB reports whether the engine is MySQL or MariaDB.
-func (e *Env[Tx]) InnoDB() bool {
-	return e.Engine == dbtest.MySQL || e.Engine == dbtest.MariaDB
+// InnoDB reports whether the engine is MySQL or MariaDB, or answers as they do.
+func (e *Env[Tx]) InnoDB() bool { return e.Engine.Like() == dbtest.MySQL }
+
+// Levels are the isolation levels of transactions, READ COMMITTED and above, that the engine has.
+// On SQLite it is the default, which its driver calls by no other name.
+func (e *Env[Tx]) Levels() []sql.IsolationLevel {
+	switch e.Engine {
+	case dbtest.SQLite:
+		return []sql.IsolationLevel{sql.LevelDefault}
+	case dbtest.TiDB:
+		return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead}
+	}
+	return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 }
 
 // Eventually waits until ok returns true, and fails the test after dbtest.Hang.

@@ -136,5 +136,7 @@ WHERE l.relation = 'holdfast_locks'::regclass AND a.wait_event_type = 'Lock'`,
 		dbtest.MySQL: `SELECT COUNT(*) FROM performance_schema.data_locks WHERE object_schema = DATABASE() AND lock_status = 'WAITING'`,
 		dbtest.MariaDB: `SELECT COUNT(*) FROM information_schema.INNODB_LOCK_WAITS w JOIN information_schema.INNODB_LOCKS l ON l.lock_id = w.requested_lock_id
 WHERE l.lock_table LIKE CONCAT('%', DATABASE(), '%')`,
+		dbtest.Vitess: `SELECT COUNT(*) FROM performance_schema.data_locks WHERE object_schema IN (DATABASE(), CONCAT('vt_', DATABASE())) AND lock_status = 'WAITING'`,
+		dbtest.TiDB:   `SELECT COUNT(*) FROM information_schema.tidb_trx WHERE db = DATABASE() AND state = 'LockWaiting'`,
 	}[e.Engine])
 }

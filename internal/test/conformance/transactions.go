@@ -40,6 +40,7 @@ func (e *Env[Tx]) EndTx(tx Tx, commit bool) {
 // the end: a session to which the signal has not come yet still answers.
 func (e *Env[Tx]) EndSession(id int64) {
 	e.Helper()
+	dbtest.Needs(e, e.Engine, dbtest.Kill)
 	if e.Engine != dbtest.Postgres {
 		if _, err := e.SQL.ExecContext(e.Ctx, `KILL `+strconv.FormatInt(id, 10)); err != nil && dialect.Code(err) != "error 1094" { // no such session
 			e.Fatal(err)

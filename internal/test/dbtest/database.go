@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +35,7 @@ func DSN(tb testing.TB, e Engine) string {
 	if !e.available() {
 		tb.Fatal(e.missing())
 	}
-	if e == MySQL || e == MariaDB {
+	if e.Like() == MySQL {
 		showDriverLog(tb)
 	}
 	name := newName()
@@ -101,6 +102,9 @@ func databaseOf(tb testing.TB, e Engine, server, name string) database {
 	if err != nil {
 		tb.Fatalf("%s is not of the form mysql://user:password@tcp(host:port)/database", e.variable())
 	}
+	if e == Vitess {
+		return keyspace(tb, *config)
+	}
 	config.DBName = name
 	drop := statements(
 		fmt.Sprintf("SET SESSION lock_wait_timeout = %d", int(dropWait.Seconds())),
@@ -115,6 +119,43 @@ func databaseOf(tb testing.TB, e Engine, server, name string) database {
 			return drop(ctx, conn)
 		},
 	}
+}
+
+// keyspacesVariable lists the keyspaces of Vitess that tests may use, one at a time: a router takes
+// half a minute to make another.
+const keyspacesVariable = "HOLDFAST_TEST_VITESS_KEYSPACES"
+
+var keyspaces = sync.OnceValue(func() chan string {
+	names := strings.Split(os.Getenv(keyspacesVariable), ",")
+	free := make(chan string, len(names))
+	for _, name := range names {
+		free <- name
+	}
+	return free
+})
+
+// keyspace takes a keyspace, and gives it back when its tables are dropped.
+func keyspace(tb testing.TB, config mysqldriver.Config) database {
+	tb.Helper()
+	free := keyspaces()
+	name := <-free
+	config.DBName = name
+	empty := func(ctx context.Context, conn *sql.Conn) error {
+		tables, err := list(ctx, conn, `SELECT table_name FROM information_schema.tables WHERE table_schema = '`+name+`'`)
+		for _, table := range tables {
+			if _, e := conn.ExecContext(ctx, "DROP TABLE "+name+".`"+strings.ReplaceAll(table, "`", "``")+"`"); e != nil {
+				err = errors.Join(err, e)
+			}
+		}
+		return err
+	}
+	return database{"mysql://" + config.FormatDSN(), empty, func(ctx context.Context, conn *sql.Conn) error {
+		err := empty(ctx, conn)
+		if err == nil {
+			free <- name
+		}
+		return err
+	}}
 }
 
 // endPostgresSessions ends the sessions that hold locks in the schema: a client that a test
@@ -136,7 +177,7 @@ func endMySQLSessions(ctx context.Context, conn *sql.Conn, e Engine, name string
 	// MySQL's information_schema.PROCESSLIST fails with 3854 while any session runs a statement
 	// that is not text. On MariaDB the other table is disabled.
 	list := "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_DB = ? AND PROCESSLIST_ID <> CONNECTION_ID()"
-	if e == MariaDB {
+	if e != MySQL {
 		list = "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND ID <> CONNECTION_ID()"
 	}
 	rows, err := conn.QueryContext(ctx, list, name)
@@ -154,6 +195,9 @@ func endMySQLSessions(ctx context.Context, conn *sql.Conn, e Engine, name string
 	}
 	if err := rows.Err(); err != nil {
 		return 0, fmt.Errorf("list sessions: %w", err)
+	}
+	if slices.Contains(scaleOut, e) { // KILL of a session with a transaction ends TiDB 8.4's process
+		return len(ids), nil
 	}
 	for _, id := range ids {
 		_, _ = conn.ExecContext(ctx, fmt.Sprintf("KILL %d", id)) // it may have ended already

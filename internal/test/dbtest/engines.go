@@ -20,14 +20,36 @@ const (
 	MySQL    Engine = "mysql"
 	MariaDB  Engine = "mariadb"
 	SQLite   Engine = "sqlite"
+	// TiDB and Vitess run only where their variables name a server: see make scaleout.
+	TiDB   Engine = "tidb"
+	Vitess Engine = "vitess"
 )
+
+// scaleOut are the engines past one machine, which `make test` does not start.
+var scaleOut = []Engine{TiDB, Vitess}
+
+// Kin returns the engine whose entry in a test's list is also e's: MySQL for TiDB and Vitess.
+func (e Engine) Kin() Engine {
+	if slices.Contains(scaleOut, e) {
+		return e.Like()
+	}
+	return e
+}
+
+// Like returns the engine whose SQL e speaks: MySQL for all but PostgreSQL and SQLite.
+func (e Engine) Like() Engine {
+	if e == MariaDB || slices.Contains(scaleOut, e) {
+		return MySQL
+	}
+	return e
+}
 
 const (
 	requireVariable = "HOLDFAST_TEST_REQUIRE"
 	chosenVariable  = "HOLDFAST_TEST_ENGINES" // a list as well: other engines do not run
 )
 
-var allEngines = [...]Engine{Postgres, MySQL, MariaDB, SQLite}
+var allEngines = [...]Engine{Postgres, MySQL, MariaDB, SQLite, TiDB, Vitess}
 
 // variable returns the environment variable with the DSN of e's server.
 func (e Engine) variable() string {
@@ -84,7 +106,7 @@ func Each(t *testing.T, f func(t *testing.T, e Engine)) {
 			})
 		case slices.Contains(required, e):
 			t.Errorf("%s requires it: %s", requireVariable, e.missing())
-		default:
+		case !slices.Contains(scaleOut, e):
 			logOnce(t, e.missing())
 		}
 	}
@@ -104,6 +126,31 @@ func parseEngines(variable, list string) ([]Engine, error) {
 		}
 	}
 	return engines, nil
+}
+
+// What some engines cannot do, and why.
+const (
+	OneStatement    = "one statement: a single write is several statements, or concerns one key"
+	Triggers        = "triggers: there are none"
+	Kill            = "KILL: it ends the server (https://github.com/pingcap/tidb/issues/63956), or is none of MySQL's sessions"
+	SetTimestamp    = "SET timestamp: the router does not parse it"
+	Users           = "CREATE USER: the router does not parse it"
+	ReadOnlySession = "read-only sessions: the setting is left out, or refused"
+	AnySchemaName   = "any schema name: the router reads a target in it"
+)
+
+var incapable = map[Engine][]string{
+	TiDB:   {OneStatement, Triggers, Kill, ReadOnlySession},
+	Vitess: {OneStatement, Triggers, Kill, SetTimestamp, Users, ReadOnlySession, AnySchemaName},
+}
+
+// Needs skips a test of what e cannot do.
+func Needs(tb testing.TB, e Engine, what string) {
+	tb.Helper()
+	if slices.Contains(incapable[e], what) {
+		name, why, _ := strings.Cut(what, ": ")
+		tb.Skipf("capability %q: %s", name, why)
+	}
 }
 
 var logged sync.Map

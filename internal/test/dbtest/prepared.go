@@ -51,12 +51,12 @@ var spare struct {
 // test's.
 func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) (string, *sql.DB) {
 	tb.Helper()
-	if e == SQLite || !e.available() {
+	if e == SQLite || e == Vitess || !e.available() {
 		fresh := DSN(tb, e)
 		fillAt(tb, fresh, fill)
 		return fresh, OpenSQL(tb, fresh)
 	}
-	if e == MySQL || e == MariaDB {
+	if e.Like() == MySQL {
 		showDriverLog(tb)
 	}
 	server := os.Getenv(e.variable())
@@ -157,7 +157,6 @@ var (
 	tablesOf = map[Engine]string{
 		Postgres: `SELECT tablename FROM pg_tables WHERE schemaname = $1`,
 		MySQL:    tablesOfMySQL,
-		MariaDB:  tablesOfMySQL,
 	}
 	shapeOf = map[Engine]string{
 		// A statement that defines or grants leaves rows of another transaction in the catalogs.
@@ -171,8 +170,7 @@ var (
 			UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_type WHERE typnamespace = $1::regnamespace
 			UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_collation WHERE collnamespace = $1::regnamespace
 			UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_proc WHERE pronamespace = $1::regnamespace`,
-		MySQL:   shapeOfMySQL,
-		MariaDB: shapeOfMySQL,
+		MySQL: shapeOfMySQL,
 	}
 )
 
@@ -189,18 +187,18 @@ const (
 
 // shapeNow returns the description of the database, sorted.
 func (p *prepared) shapeNow(ctx context.Context, conn *sql.Conn, e Engine) ([]string, error) {
-	name := make([]any, max(1, strings.Count(shapeOf[e], "?")))
+	name := make([]any, max(1, strings.Count(shapeOf[e.Like()], "?")))
 	for i := range name {
 		name[i] = p.name
 	}
-	all, err := list(ctx, conn, shapeOf[e], name...)
+	all, err := list(ctx, conn, shapeOf[e.Like()], name...)
 	slices.Sort(all)
 	return all, err
 }
 
 // remember stores a description of the database.
 func (p *prepared) remember(ctx context.Context, conn *sql.Conn, e Engine) error {
-	names, err := list(ctx, conn, tablesOf[e], p.name)
+	names, err := list(ctx, conn, tablesOf[e.Like()], p.name)
 	if err != nil {
 		return err
 	}
@@ -219,7 +217,7 @@ func (p *prepared) restore(ctx context.Context, conn *sql.Conn, e Engine) error 
 	if err := p.endSessions(ctx, conn, e); err != nil {
 		return err
 	}
-	names, err := list(ctx, conn, tablesOf[e], p.name)
+	names, err := list(ctx, conn, tablesOf[e.Like()], p.name)
 	if err != nil {
 		return err
 	}

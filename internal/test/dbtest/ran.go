@@ -34,9 +34,8 @@ func writeMarker(dir string, e Engine, server string) error {
 	query := map[Engine]string{
 		Postgres: "SHOW server_version",
 		MySQL:    "SELECT VERSION()",
-		MariaDB:  "SELECT VERSION()",
 		SQLite:   "SELECT sqlite_version()",
-	}[e]
+	}[e.Like()]
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
 	var version string

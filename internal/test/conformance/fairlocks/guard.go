@@ -41,7 +41,7 @@ func ticketsGuard[Tx any](e *env[Tx]) {
 	if e.Effects("all") != 1 {
 		e.Error("the effect is missing")
 	}
-	if c := e.DB.Capabilities(); c.RowLocks && !c.MultiPrimary { // side by side
+	if e.DB.Capabilities().SharedGuards {
 		tx := e.BeginTx(sql.LevelDefault)
 		e.Check(l.Guard(e.Ctx, tx, one.Term()))
 		e.Check(e.underTerms(l, "beside", one.Term(), two.Term()))

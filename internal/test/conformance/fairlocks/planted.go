@@ -28,6 +28,10 @@ func ticketsJudge[Tx any](e *env[Tx]) {
 	}{
 		{"", "", func(*dialect.Tickets) {}},
 		{"everybody is granted at once", "units are out", func(c *dialect.Tickets) {
+			if c.Ahead != "" {
+				replace(&c.Ahead, "COALESCE(SUM(units), 0)", "0")
+				return
+			}
 			replace(&c.Enter, "q.before_it + $4", "$4")
 		}},
 		{"who has it is taken for dead", "units are out", func(c *dialect.Tickets) {

@@ -88,7 +88,9 @@ func injectIdentifiers[Tx any](e *env[Tx]) {
 			e.Errorf("table %q: a column %q was updated", table, evil)
 		}
 		err = versioned.Enforce(e.Ctx)
-		if err == nil {
+		if !e.DB.Capabilities().Triggers {
+			err = nil
+		} else if err == nil {
 			_, e2 := e.SQL.ExecContext(e.Ctx, `UPDATE `+at+` SET `+e.quote(oddExpires)+` = 1`)
 			if e2 == nil {
 				e.Errorf("table %q: the trigger let an update through", table)
@@ -141,6 +143,7 @@ func injectIdentifiers[Tx any](e *env[Tx]) {
 
 // injectNoTable uses names of tables that do not exist.
 func injectNoTable[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.AnySchemaName)
 	l, err := sqllock.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)

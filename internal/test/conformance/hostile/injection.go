@@ -289,6 +289,7 @@ func injectRegister[Tx any](e *env[Tx]) {
 // injectSchema uses a prefix or schema of this kind. It is refused, or its tables are in that
 // schema.
 func injectSchema[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.AnySchemaName)
 	for _, evil := range Strings() {
 		_, err := holdfast.New[Tx](e.Ctx, nil, holdfast.Options{Prefix: evil})
 		e.refuses(evil, "Options.Prefix", err)

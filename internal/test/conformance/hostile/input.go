@@ -249,11 +249,7 @@ func prefixAndSchema[Tx any](e *env[Tx]) {
 // isolationLevels checks that Do works at each level of the engine, and that a level the engine
 // lacks causes an error at once.
 func isolationLevels[Tx any](e *env[Tx]) {
-	levels := []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
-	if e.Engine == dbtest.SQLite {
-		levels = []sql.IsolationLevel{sql.LevelDefault}
-	}
-	for _, level := range levels {
+	for _, level := range e.Levels() {
 		key := level.String()
 		var wg sync.WaitGroup
 		for range 4 {
@@ -283,7 +279,7 @@ func autocommitOff[Tx any](e *env[Tx]) {
 	if !e.InnoDB() {
 		return // the other engines have no such server setting
 	}
-	pool := dbtest.OpenSQL(e.T, e.DSN+"?autocommit=0")
+	pool := dbtest.OpenSQL(e.T, dbtest.With(e.DSN, "autocommit=0"))
 	_, err := holdfastsql.Open(e.Ctx, pool)
 	if !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "autocommit") {
 		e.Errorf("got %v", err)

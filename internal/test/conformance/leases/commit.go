@@ -34,7 +34,7 @@ var refusedAtCommit = map[dbtest.Engine][2][]string{
 // leaseRefusedAtCommit checks that the result of a statement counts only after its commit. Rows
 // that came before an error grant and renew no lease.
 func leaseRefusedAtCommit[Tx any](e *env[Tx]) {
-	texts, ok := refusedAtCommit[e.Engine]
+	texts, ok := refusedAtCommit[e.Engine.Kin()]
 	if !ok {
 		return
 	}

@@ -25,6 +25,8 @@ func leaseOldSnapshot[Tx any](e *env[Tx]) {
 	switch e.Engine {
 	case dbtest.Postgres:
 		naiveGuard = `SELECT 1 FROM holdfast_locks WHERE owner = '' AND name = $1 AND token = $2 FOR SHARE`
+	case dbtest.TiDB:
+		naiveGuard = `SELECT 1 FROM holdfast_locks WHERE owner = '' AND name = $1 AND token = $2 FOR UPDATE`
 	case dbtest.SQLite: // SQLite has no other way to lock
 		naiveGuard = `UPDATE holdfast_locks SET attempt = attempt WHERE owner = '' AND name = $1 AND token = $2 RETURNING 1`
 	}

@@ -142,6 +142,8 @@ func (e *env[Tx]) leaseLevels() []sql.IsolationLevel {
 		return []sql.IsolationLevel{sql.LevelDefault} // the default is serializable
 	case dbtest.Postgres:
 		return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+	case dbtest.TiDB:
+		return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead}
 	}
 	return []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 }

@@ -66,6 +66,9 @@ func leaseLostReplies[Tx any](e *env[Tx]) {
 			// the row is locked for a moment; then struck loses the next answer.
 			struck := func(what string, match faultproxy.Match, done func() bool, do func()) {
 				e.Helper()
+				if e.Engine == dbtest.TiDB { // the statement after the write commits it
+					match = sends("autocommit = 1")
+				}
 				var lost atomic.Bool
 				var lose func()
 				lose = func() {

@@ -208,8 +208,8 @@ func releaseAfterGuard[Tx any](e *env[Tx]) {
 // after another's term. The release of the first term does not release the second.
 func releaseGrantedTwice[Tx any](e *env[Tx]) {
 	r := e.releaser()
-	if r.proxy == nil {
-		return // a call within the process is never late
+	if r.proxy == nil || e.Engine == dbtest.TiDB {
+		return // a call within the process is never late, and a late write is not committed
 	}
 	if err := r.grantedTwice("twice").Release(e.Ctx); err == nil {
 		e.Error("the release says ok, and another had the lock before")
@@ -220,8 +220,8 @@ func releaseGrantedTwice[Tx any](e *env[Tx]) {
 // passedGrantedTwice does the same while the next call of the process waits for the lock.
 func passedGrantedTwice[Tx any](e *env[Tx]) {
 	r := e.releaser()
-	if r.proxy == nil {
-		return // a call within the process is never late
+	if r.proxy == nil || e.Engine == dbtest.TiDB {
+		return // a call within the process is never late, and a late write is not committed
 	}
 	lease := r.grantedTwice("passed")
 	arrived := make(chan arrival, 1)

@@ -32,6 +32,7 @@ func (e *env[Tx]) at(t time.Time) conformance.Pool[Tx] {
 // leaseFold checks that the clock of the leases is right in a session whose local time occurs
 // twice, and in every other time zone. The naive clock is wrong by an hour.
 func leaseFold[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.SetTimestamp)
 	const hour = int64(time.Hour / time.Microsecond)
 	switch {
 	case e.InnoDB():
@@ -74,6 +75,7 @@ func leaseFold[Tx any](e *env[Tx]) {
 // (TestArguments checks the arguments of a lease's statements.) A server clock that is an hour
 // off, or stands still, does not change the holder's context, which uses a monotonic clock.
 func leaseClientClock[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.SetTimestamp)
 	e.Must(`CREATE TABLE naive_locks (name VARCHAR(10) PRIMARY KEY, holder VARCHAR(10) NOT NULL, expires_at BIGINT NOT NULL)`)
 	naive := func(holder string, clock time.Time) bool {
 		r, err := e.SQL.ExecContext(e.Ctx, e.Rebind(`UPDATE naive_locks SET holder = $1, expires_at = $2 WHERE name = 'k' AND expires_at <= $3`),
@@ -113,6 +115,7 @@ func leaseClientClock[Tx any](e *env[Tx]) {
 // back a lease blocks others for longer, never for less. The lease's context cannot detect a
 // step forward; then the guard refuses the old holder.
 func leaseClockSteps[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.SetTimestamp)
 	const ttl = 30 * time.Second
 	l := e.LockerWith(sqllock.Options{TTL: ttl})
 	// step changes the rows as if the clock had stepped by d.

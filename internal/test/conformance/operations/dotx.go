@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
-	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 // DoTx is the suite of Do in the caller's transaction.
@@ -144,11 +143,7 @@ func txWaitsAndIsBounded[Tx any](e *env[Tx]) {
 // with a locking read or returns an error that asks for another run; it never executes twice.
 func txOldSnapshot[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{})
-	levels := []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
-	if e.Engine == dbtest.SQLite {
-		levels = []sql.IsolationLevel{sql.LevelDefault} // the driver accepts no other level
-	}
-	for _, level := range levels {
+	for _, level := range e.Levels() {
 		key := level.String()
 		for attempt := 1; ; attempt++ {
 			tx := e.BeginTx(level)

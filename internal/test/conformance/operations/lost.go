@@ -315,7 +315,7 @@ func settingsAreRestored[Tx any](e *env[Tx]) {
 			dbtest.MySQL:    `SELECT CONCAT(@@autocommit, ' ', @@innodb_lock_wait_timeout, ' ', @@transaction_isolation)`,
 			dbtest.MariaDB:  `SELECT CONCAT(@@autocommit, ' ', @@innodb_lock_wait_timeout, ' ', @@tx_isolation)`,
 			dbtest.SQLite:   `SELECT timeout || '' FROM pragma_busy_timeout`,
-		}[e.Engine]
+		}[e.Engine.Kin()]
 		rows, err := conn.Query(e.Ctx, query)
 		if err != nil {
 			e.Fatal(err)

@@ -81,6 +81,7 @@ func (e *env[Tx]) writers() (calls map[string]func() error, end func()) {
 
 // readOnlySession makes the transactions of the role or of the session read-only.
 func readOnlySession[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.ReadOnlySession)
 	to, back := `SET default_transaction_read_only = on`, `SET default_transaction_read_only = off`
 	switch {
 	case e.InnoDB():
@@ -104,6 +105,7 @@ func readOnlySession[Tx any](e *env[Tx]) {
 
 // missingGrants uses a role that may read and lacks other grants.
 func missingGrants[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.Users)
 	if e.Engine == dbtest.SQLite {
 		return // it has no users
 	}

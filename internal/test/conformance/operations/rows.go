@@ -206,12 +206,12 @@ func foldingKeysAreRefused[Tx any](e *env[Tx]) {
 		}
 		return nil
 	}
-	for n, columns := range bad[e.Engine] {
+	for n, columns := range bad[e.Engine.Kin()] {
 		if err := try(n, "bad", columns); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%s: got %v, want a refusal", columns, err)
 		}
 	}
-	for n, columns := range good[e.Engine] {
+	for n, columns := range good[e.Engine.Kin()] {
 		if err := try(n, "good", columns); err != nil {
 			e.Errorf("%s: %v", columns, err)
 		}
@@ -236,7 +236,7 @@ func rowWithAutoIncrement[Tx any](e *env[Tx]) {
 	id := map[dbtest.Engine]string{
 		dbtest.Postgres: `BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY`, dbtest.SQLite: `INTEGER PRIMARY KEY`,
 		dbtest.MySQL: `BIGINT AUTO_INCREMENT PRIMARY KEY`, dbtest.MariaDB: `BIGINT AUTO_INCREMENT PRIMARY KEY`,
-	}[e.Engine]
+	}[e.Engine.Kin()]
 	e.Must(`CREATE TABLE numbered (id ` + id + `, no ` + e.Text() + ` NOT NULL UNIQUE)`)
 	type row struct {
 		No string `db:"no"`
@@ -266,6 +266,7 @@ func rowWithAutoIncrement[Tx any](e *env[Tx]) {
 // rowWithTriggers checks that triggers of the table neither hide the winner nor fire for a claim
 // that lost.
 func rowWithTriggers[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.Triggers)
 	e.Must(`CREATE TABLE touched (n INT NOT NULL)`)
 	switch e.Engine {
 	case dbtest.Postgres:
@@ -314,7 +315,7 @@ func keysThatColumnsChange[Tx any](e *env[Tx]) {
 	short := map[dbtest.Engine]string{
 		dbtest.Postgres: `varchar(3)`, dbtest.MySQL: `VARCHAR(3) COLLATE utf8mb4_0900_bin`,
 		dbtest.MariaDB: `VARCHAR(3) COLLATE utf8mb4_nopad_bin`, dbtest.SQLite: `VARCHAR(3)`, // the column truncates nothing there
-	}[e.Engine]
+	}[e.Engine.Kin()]
 	e.Must(`CREATE TABLE short (no ` + short + ` NOT NULL UNIQUE)`)
 	table, err := businessrow.New[text](e.Ctx, e.DB, holdfast.TableSpec{Table: "short", Key: []string{"no"}})
 	if err != nil {

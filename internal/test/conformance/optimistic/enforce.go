@@ -35,6 +35,7 @@ func (e *env[Tx]) wantRefused(what string, err error) {
 // enforceCatchesOthers runs an UPDATE by another client that does not change the version.
 // Without the trigger it succeeds unnoticed; with the trigger it fails.
 func enforceCatchesOthers[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.Triggers)
 	accounts := e.Accounts("a", "b")
 	const naive = `UPDATE accounts SET cents = 666`
 	read, err := accounts.Get(e.Ctx, conformance.Account{No: "a"})
@@ -130,6 +131,7 @@ func enforceCatchesOthers[Tx any](e *env[Tx]) {
 // enforceIsChecked removes, disables or changes the trigger. CheckEnforced detects it, and
 // Enforce repairs it.
 func enforceIsChecked[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.Triggers)
 	accounts := e.Accounts("a")
 	var missing *optimistic.EnforceError
 	if err := accounts.CheckEnforced(e.Ctx); !errors.As(err, &missing) {
@@ -202,6 +204,7 @@ func (e *env[Tx]) poolInt(query string) (n int) {
 // enforceNamesAndUUIDs checks that names are quoted everywhere, and that an update must replace
 // a UUID version by a different one.
 func enforceNamesAndUUIDs[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.Triggers)
 	table, column := "or\"der's `x` \\ $1 ?", `ver"sion`
 	quote := func(name string) string {
 		if e.InnoDB() {
@@ -209,7 +212,7 @@ func enforceNamesAndUUIDs[Tx any](e *env[Tx]) {
 		}
 		return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 	}
-	id := map[dbtest.Engine]string{dbtest.Postgres: "uuid", dbtest.MySQL: "BINARY(16)", dbtest.MariaDB: "UUID", dbtest.SQLite: "TEXT"}[e.Engine]
+	id := map[dbtest.Engine]string{dbtest.Postgres: "uuid", dbtest.MySQL: "BINARY(16)", dbtest.MariaDB: "UUID", dbtest.SQLite: "TEXT"}[e.Engine.Kin()]
 	type number struct {
 		No string `db:"no"`
 		V  int64  `db:"ver\"sion"`
@@ -264,6 +267,7 @@ func enforceNamesAndUUIDs[Tx any](e *env[Tx]) {
 // enforceWithoutPermission checks that the error names the missing permission and the SQL that
 // an administrator can run.
 func enforceWithoutPermission[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.Triggers)
 	if e.Engine == dbtest.SQLite {
 		return // it has no users
 	}

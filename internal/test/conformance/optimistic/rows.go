@@ -94,8 +94,11 @@ func theRowInConflictIsNamed[Tx any](e *env[Tx]) {
 func noLostUpdateOverRows[Tx any](e *env[Tx]) {
 	rows := []string{"a", "b", "c", "d"}
 	accounts := e.Accounts(rows...)
-	if err := accounts.Enforce(e.Ctx); err != nil {
-		e.Fatal(err)
+	enforced := e.DB.Capabilities().Triggers
+	if enforced {
+		if err := accounts.Enforce(e.Ctx); err != nil {
+			e.Fatal(err)
+		}
 	}
 	const writers, times = 4, 8
 	var mu sync.Mutex
@@ -135,7 +138,7 @@ func noLostUpdateOverRows[Tx any](e *env[Tx]) {
 		})
 	}
 	wg.Go(func() {
-		for range times {
+		for n := 0; n < times && enforced; n++ {
 			// The write is refused or loses a lock conflict; it never succeeds.
 			if err := e.raw(`UPDATE accounts SET cents = 666`); err == nil {
 				e.Error("a write past the package was let through")

@@ -74,7 +74,7 @@ func uuidVersions[Tx any](e *env[Tx]) {
 		dbtest.MySQL:    {"CHAR(36)", "VARCHAR(36)", "BINARY(16)", "VARBINARY(16)"},
 		dbtest.MariaDB:  {"UUID", "CHAR(36)", "BINARY(16)"},
 		dbtest.SQLite:   {"TEXT", "BLOB"},
-	}[e.Engine]
+	}[e.Engine.Kin()]
 	for i, column := range columns {
 		table := fmt.Sprint("uuids", i)
 		e.Must(`CREATE TABLE ` + table + ` (no ` + e.Text() + ` NOT NULL PRIMARY KEY, n INT NOT NULL, v ` + column + ` NOT NULL)`)

@@ -243,6 +243,7 @@ func grantsAtEveryStep[Tx any](e *env[Tx]) {
 // clockSteppedBack uses tokens of a time when the clock was ahead, again and again. InnoDB's
 // clock can be set per session.
 func clockSteppedBack[Tx any](e *env[Tx]) {
+	dbtest.Needs(e, e.Engine, dbtest.SetTimestamp)
 	conn, err := e.DB.Access().Acquire(e.Ctx)
 	if err != nil {
 		e.Fatal(err)

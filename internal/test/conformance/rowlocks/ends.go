@@ -187,16 +187,16 @@ func keySettings[Tx any](e *env[Tx]) {
 		dbtest.MySQL:    `SET SESSION innodb_lock_wait_timeout = 77, SESSION max_execution_time = 7777`,
 		dbtest.MariaDB:  `SET SESSION innodb_lock_wait_timeout = 77, SESSION max_statement_time = 77`,
 		dbtest.SQLite:   `PRAGMA busy_timeout = 7777`,
-	}[e.Engine]
+	}[e.Engine.Kin()]
 	get := map[dbtest.Engine]string{
 		dbtest.Postgres: `SELECT current_setting('lock_timeout')`,
 		dbtest.MySQL:    `SELECT CONCAT(@@SESSION.innodb_lock_wait_timeout, '/', @@SESSION.max_execution_time)`,
 		dbtest.MariaDB:  `SELECT CONCAT(@@SESSION.innodb_lock_wait_timeout, '/', @@SESSION.max_statement_time)`,
 		dbtest.SQLite:   `PRAGMA busy_timeout`,
-	}[e.Engine]
+	}[e.Engine.Kin()]
 	l := e.RowLocker()
 	rows := e.lockable("a", "b")
-	tx := e.BeginTx(sql.LevelReadCommitted * sql.IsolationLevel(min(len(e.levels())-1, 1)))
+	tx := e.BeginTx(sql.LevelReadCommitted * sql.IsolationLevel(min(len(e.Levels())-1, 1)))
 	q, _ := e.DB.Access().Join(tx)
 	read := func() (v string) {
 		e.Helper()

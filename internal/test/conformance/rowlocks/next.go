@@ -70,13 +70,13 @@ func (e *env[Tx]) nextLevels() []sql.IsolationLevel {
 	if e.Engine == dbtest.Postgres {
 		return []sql.IsolationLevel{sql.LevelReadCommitted}
 	}
-	return e.levels()
+	return e.Levels()
 }
 
 // nextOrder checks which rows come, and in which order.
 func nextOrder[Tx any](e *env[Tx]) {
 	lines := e.lines(40)
-	for _, level := range e.levels() {
+	for _, level := range e.Levels() {
 		tx := e.BeginTx(level)
 		want := func(n int, want []int64, conds ...rowlock.Cond) {
 			e.Helper()
@@ -113,7 +113,7 @@ func nextLeavesOut[Tx any](e *env[Tx]) {
 	first := e.lines(40)
 	second, err := rowlock.NewTable[Line](e.Ctx, e.DB, holdfast.TableSpec{Table: "settlement", Key: []string{"file", "line"}})
 	e.Check(err)
-	for i, level := range e.levels() {
+	for i, level := range e.Levels() {
 		if level == sql.LevelSerializable && e.InnoDB() {
 			continue // its reads lock, which blocks if a connection for them arrives late
 		}
@@ -155,7 +155,7 @@ func nextLeavesOut[Tx any](e *env[Tx]) {
 // if the transaction's snapshot shows it as new, or if it was locked when the search passed it.
 func nextIsTheLast[Tx any](e *env[Tx]) {
 	lines := e.lines(6)
-	for i, level := range e.levels() {
+	for i, level := range e.Levels() {
 		if e.Engine == dbtest.SQLite {
 			level = sql.LevelDefault
 		}

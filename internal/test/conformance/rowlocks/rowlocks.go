@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
-	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
@@ -47,14 +46,6 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 			run(t, h, f)
 		})
 	}
-}
-
-// levels returns the isolation levels that the engine's drivers support.
-func (e *env[Tx]) levels() []sql.IsolationLevel {
-	if e.Engine == dbtest.SQLite {
-		return []sql.IsolationLevel{sql.LevelDefault}
-	}
-	return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 }
 
 // lockHeld holds key in a separate transaction until release is called.
@@ -256,7 +247,7 @@ func keyReaped[Tx any](e *env[Tx]) {
 	l, m := e.RowLocker(), e.RowLocker()
 	e.counter()
 	for _, wait := range []rowlock.Wait{rowlock.NoWait, rowlock.WaitUpTo(time.Second), rowlock.WaitForever} {
-		for _, level := range e.levels() {
+		for _, level := range e.Levels() {
 			for range 2 {
 				tx := e.BeginTx(level)
 				if err := l.LockTx(e.Ctx, tx, "a", wait); err != nil {

@@ -84,6 +84,7 @@ func holdAndRelease[Tx any](e *env[Tx]) {
 var sessions = map[dbtest.Engine]string{
 	dbtest.Postgres: `SELECT DISTINCT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relname = 'holdfast_locks' AND n.nspname = current_schema() AND l.pid <> pg_backend_pid()`,
+	dbtest.TiDB:    `SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()`,
 	dbtest.MySQL:   `SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_DB = DATABASE() AND PROCESSLIST_ID <> CONNECTION_ID()`,
 	dbtest.MariaDB: `SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()`,
 }
@@ -122,6 +123,7 @@ func holdReleasedLate[Tx any](e *env[Tx]) {
 // overtakenHold returns a hold whose connection was killed, and the hold that followed it.
 func (e *env[Tx]) overtakenHold() (held, next *rowlock.SessionLock) {
 	e.Helper()
+	dbtest.Needs(e, e.Engine, dbtest.Kill)
 	l := e.RowLocker()
 	held, err := l.Hold(e.Ctx, "k", rowlock.WaitForever)
 	e.Check(err)

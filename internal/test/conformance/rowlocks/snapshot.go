@@ -17,7 +17,7 @@ func keyNoLostUpdate[Tx any](e *env[Tx]) {
 	lockers := []*rowlock.Locker[Tx]{e.RowLocker(), e.RowLocker()}
 	const workers, times = 16, 20
 	want := 0
-	for _, level := range e.levels() {
+	for _, level := range e.Levels() {
 		var wg sync.WaitGroup
 		for i := range workers {
 			wg.Go(func() {
@@ -108,7 +108,7 @@ func keyOldSnapshot[Tx any](e *env[Tx]) {
 			e.Errorf("the naive form made %d of 2 increments: it was to lose one", n)
 		}
 	}
-	for _, level := range e.levels() {
+	for _, level := range e.Levels() {
 		key := level.String()
 		err := race(level, lock, func(tx Tx) error { return e.refund(tx, key) })
 		// InnoDB's SERIALIZABLE has no snapshot: its reads lock.
@@ -135,7 +135,7 @@ func keyOldSnapshot[Tx any](e *env[Tx]) {
 			e.EndTx(other, true)
 		}
 		return errors.Join(lock(tx), e.increment(tx))
-	}, holdfast.TxOptions{Isolation: e.levels()[len(e.levels())/2]})
+	}, holdfast.TxOptions{Isolation: e.Levels()[len(e.Levels())/2]})
 	if n := e.Int(`SELECT n FROM counter`); err != nil || n != 2 {
 		e.Errorf("%d of 2 increments: %v", n, err)
 	}
@@ -146,7 +146,7 @@ func keyOldSnapshot[Tx any](e *env[Tx]) {
 func keyNewAndOldSnapshot[Tx any](e *env[Tx]) {
 	e.counter()
 	l := e.RowLocker()
-	for _, level := range e.levels() {
+	for _, level := range e.Levels() {
 		for _, c := range []struct {
 			name         string
 			held, commit bool

@@ -1,0 +1,66 @@
+// Package vitess is the dialect of Vitess: MySQL behind a router that plans each statement and sends
+// it to the shard of its owner. It is the dialect of MySQL with statements that the router takes.
+package vitess
+
+import (
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
+)
+
+// Dialect is the dialect of Vitess.
+var Dialect = func() dialect.Dialect {
+	d := mysql.Plain(mysql.Dialect, false)
+	d.Name = "vitess"
+	// The router has no READ UNCOMMITTED for one statement, and keeps a connection to one shard for
+	// each setting of MySQL's that a session changes, which then counts as another shard of its
+	// transactions. So nothing but the shards' own innodb_lock_wait_timeout bounds a wait.
+	d.Capabilities.DetectsInProgress, d.Capabilities.LockTimeouts = false, false
+	d.Capabilities.Triggers = false
+	d.Records.PeekBefore = ""
+	d.Records.Bound, d.RowLocks.MakeBound = dialect.Setting{}, dialect.Setting{}
+	d.Fence.Setting = dialect.Setting{
+		Before: func(time.Duration) string { return `SET SESSION autocommit = 0` },
+		After:  `SET SESSION autocommit = 1`,
+	}
+	// A floor that VALUES reads is the one of the row's shard. An INSERT ... SELECT would read
+	// any shard's.
+	const token = `(SELECT token FROM {floor} WHERE id = 1 LOCK IN SHARE MODE)`
+	d.Leases.Make.Text = `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
+VALUES ($0, $1, LAST_INSERT_ID(GREATEST(` + token + ` + 1, {now})), $2, $4, {now}, {now} + $3)`
+	d.Tickets.Make = `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
+VALUES ($0, $1, ` + token + `, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name = name`
+	for _, text := range []*string{
+		&d.Leases.Make.Text, &d.Leases.Take.Text, &d.Leases.HandOver.Text, &d.Leases.Renew,
+		&d.Tickets.Make, &d.Tickets.Clear, &d.Tickets.Leave, &d.Tickets.Renew,
+	} {
+		bounded(text)
+	}
+	d.Admission = admission
+	d.Classify = classify
+	d.RolledBack = rolledBack
+	return d
+}()
+
+// bounded makes the router end a statement that waits longer than a second. Its tablet then kills the
+// connection to MySQL: a statement outside a transaction may have happened.
+func bounded(text *string) {
+	verb, rest, _ := strings.Cut(*text, " ")
+	*text = verb + ` /*vt+ QUERY_TIMEOUT_MS=1000 */ ` + rest
+}
+
+// classify adds what a tablet answers once it has ended a transaction.
+func classify(err error) dialect.Class {
+	if ended(err) {
+		return dialect.Retry
+	}
+	return mysql.Dialect.Classify(err)
+}
+
+func rolledBack(err error) bool { return ended(err) || mysql.Dialect.RolledBack(err) }
+
+func ended(err error) bool {
+	return dialect.MySQLNumber(err) == 1317 && (strings.Contains(err.Error(), ": ended at ") || strings.Contains(err.Error(), "transaction not found"))
+}
