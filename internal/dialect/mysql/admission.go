@@ -31,8 +31,8 @@ const variables = `'autocommit', 'completion_type', 'read_only', 'super_read_onl
 // a UUID, which depends neither on the session nor on sysdate_is_now. more are further variables.
 func Facts(table string, more ...string) string {
 	names := variables
-	for _, name := range more {
-		names += `, '` + name + `'`
+	if len(more) > 0 {
+		names += `, '` + strings.Join(more, `', '`) + `'`
 	}
 	return `SELECT LOWER(variable_name), ` + text(`variable_value`) + ` FROM ` + table + ` WHERE variable_name IN (` + names + `)
 UNION ALL SELECT 'clock', ` + text(sessionClock) + `

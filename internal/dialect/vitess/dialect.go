@@ -27,11 +27,11 @@ var Dialect = func() dialect.Dialect {
 	}
 	// A floor that VALUES reads is the one of the row's shard. An INSERT ... SELECT would read
 	// any shard's.
-	const token = `(SELECT token FROM {floor} WHERE id = 1 LOCK IN SHARE MODE)`
+	const lowest = `(SELECT token FROM {floor} WHERE id = 1 LOCK IN SHARE MODE)`
 	d.Leases.Make.Text = `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
-VALUES ($0, $1, LAST_INSERT_ID(GREATEST(` + token + ` + 1, {now})), $2, $4, {now}, {now} + $3)`
+VALUES ($0, $1, LAST_INSERT_ID(GREATEST(` + lowest + ` + 1, {now})), $2, $4, {now}, {now} + $3)`
 	d.Tickets.Make = `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
-VALUES ($0, $1, ` + token + `, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name = name`
+VALUES ($0, $1, ` + lowest + `, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name = name`
 	for _, text := range []*string{
 		&d.Leases.Make.Text, &d.Leases.Take.Text, &d.Leases.HandOver.Text, &d.Leases.Renew,
 		&d.Tickets.Make, &d.Tickets.Clear, &d.Tickets.Leave, &d.Tickets.Renew,
