@@ -91,7 +91,7 @@ func identify(f dialect.Facts) dialect.Identity {
 		return dialect.Identity{Product: "TiDB", Standing: dialect.Unfit, Why: "its version() hides what it is, and MySQL's statements wait there without a bound: let version() name TiDB (the setting server-version)"}
 	}
 	if answered := f["answered"]; answered != "" && answered != f["version_comment"] {
-		return dialect.Identity{Product: "router before MySQL", Standing: dialect.Unfit, Why: "it answers in the server's place (" + answered + "), and may send a transaction to several servers: if it is Vitess, let version() name it (the flag --mysql-server-version)"}
+		return dialect.Identity{Product: "router before MySQL", Standing: dialect.Unfit, Why: "it answers in the server's place (" + answered + "), and may send a transaction to several servers: if it is Vitess, let version() name it (the flag --mysql-server-version), and connect to a shard's MySQL itself, not to keyspace:shard"}
 	}
 	if _, is := f["dolt_version"]; is {
 		other, _ := dialect.LookAlikeIn("Dolt")

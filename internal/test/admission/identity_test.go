@@ -60,6 +60,7 @@ func TestIdentity(t *testing.T) {
 		{mysqldialect.Dialect.Admission, facts{"version": "8.0.36-28.1", "version_comment": "Percona XtraDB Cluster (GPL), Release rel28"}, "Percona XtraDB Cluster", dialect.Unfit},
 		{mysqldialect.Dialect.Admission, facts{"version": "8.0.36", "wsrep_provider": "/usr/lib/galera4/libgalera_smm.so"}, "Percona XtraDB Cluster", dialect.Unfit},
 		{mysqldialect.Dialect.Admission, facts{"version": "9.7.4", "version_comment": "(Debian)", "answered": "Version: 24.0.0 (Git revision 1)"}, "router before MySQL", dialect.Unfit},
+		{mysqldialect.Dialect.Admission, facts{"version": "9.7.4", "version_comment": "(Debian)", "answered": "(Debian)"}, "MySQL 9.7", dialect.Tested},
 		{mysqldialect.Dialect.Admission, facts{"version": "8.0.33", "version_comment": "Dolt"}, "Dolt", dialect.Unfit},
 		{mysqldialect.Dialect.Admission, facts{"version": "8.0.33", "dolt_version": "1.50.0"}, "Dolt", dialect.Unfit},
 		{mysqldialect.Dialect.Admission, facts{"version": "5.7.25", "version_comment": "OceanBase 4.2.1.0"}, "OceanBase", dialect.Unfit},
