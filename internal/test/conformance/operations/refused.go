@@ -131,6 +131,9 @@ func missingGrants[Tx any](e *env[Tx]) {
 	for _, table := range tables {
 		e.Must(revoke + e.Schema() + `.` + table + ` FROM ` + user)
 	}
+	if e.Engine == dbtest.TiDB {
+		delete(calls, "Guard") // FOR UPDATE asks for no right to write there
+	}
 	for what, call := range calls {
 		own.wantsOne(what, call(), holdfast.ErrDenied)
 	}
