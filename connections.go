@@ -138,8 +138,9 @@ func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querie
 			return err
 		}
 		q := d.observed(conn)
-		one := &single{q, d.dialect.Single, false}
-		if one.setting.Before != nil {
+		var one *single
+		if d.dialect.Single.Before != nil {
+			one = &single{q, d.dialect.Single, false}
 			q = one
 		}
 		if before != "" {
@@ -154,7 +155,7 @@ func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querie
 			conn.Release(true)
 			return &RetryError{Attempts: 1, Err: err}
 		}
-		conn.Release(!alive || one.spoiled || err != nil && before != "")
+		conn.Release(!alive || one != nil && one.spoiled || err != nil && before != "")
 		if alive || ctx.Err() != nil || n == staleConns {
 			return err
 		}
