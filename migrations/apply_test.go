@@ -19,12 +19,18 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// settings read the session settings that applying changes, or might change.
-var settings = map[dbtest.Engine]string{
-	dbtest.Postgres: `SELECT current_setting('lock_timeout') || current_setting('default_transaction_isolation') || current_setting('search_path')`,
-	dbtest.MySQL:    `SELECT CONCAT(@@lock_wait_timeout, ' ', @@autocommit, ' ', @@transaction_isolation, ' ', DATABASE())`,
-	dbtest.MariaDB:  `SELECT CONCAT(@@lock_wait_timeout, ' ', @@autocommit, ' ', @@tx_isolation, ' ', DATABASE())`,
-	dbtest.SQLite:   `SELECT busy_timeout || (SELECT foreign_keys FROM pragma_foreign_keys) FROM (SELECT timeout AS busy_timeout FROM pragma_busy_timeout)`,
+// settings returns the statement that reads the session settings that applying changes, or might
+// change.
+func settings(e dbtest.Engine) string {
+	switch e {
+	case dbtest.Postgres:
+		return `SELECT current_setting('lock_timeout') || current_setting('default_transaction_isolation') || current_setting('search_path')`
+	case dbtest.MariaDB:
+		return `SELECT CONCAT(@@lock_wait_timeout, ' ', @@autocommit, ' ', @@tx_isolation, ' ', DATABASE())`
+	case dbtest.SQLite:
+		return `SELECT busy_timeout || (SELECT foreign_keys FROM pragma_foreign_keys) FROM (SELECT timeout AS busy_timeout FROM pragma_busy_timeout)`
+	}
+	return `SELECT CONCAT(@@lock_wait_timeout, ' ', @@autocommit, ' ', @@transaction_isolation, ' ', DATABASE())`
 }
 
 func TestUpDownUp(t *testing.T) {
@@ -33,7 +39,7 @@ func TestUpDownUp(t *testing.T) {
 		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		// With one connection, code that kept its connection would block at the next line.
 		pool.SetMaxOpenConns(1)
-		before := scan[string](t, pool, settings[e])
+		before := scan[string](t, pool, settings(e))
 		wantVersion(t, pool, 0)
 		must(t, migrations.Down(t.Context(), pool))
 		for range 2 {
@@ -50,7 +56,7 @@ func TestUpDownUp(t *testing.T) {
 				}
 			}
 		}
-		if after := scan[string](t, pool, settings[e]); after != before {
+		if after := scan[string](t, pool, settings(e)); after != before {
 			t.Errorf("settings were %s and are %s", before, after)
 		}
 	})
@@ -92,6 +98,7 @@ func TestPrefixesStandSideBySide(t *testing.T) {
 func TestSchemaOfChoice(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		dbtest.Needs(t, e, dbtest.AnySchemaName)
 		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		schema, quoted := "odd ; -- name", ""
 		pool.SetMaxOpenConns(1) // SQLite attaches a database to one connection
@@ -241,30 +248,33 @@ func holdLock(t *testing.T, e dbtest.Engine, pool *sql.DB) (release func()) {
 	t.Helper()
 	conn, err := pool.Conn(t.Context())
 	must(t, err)
-	var name, take string
+	var take, give string
 	switch e {
 	case dbtest.Postgres:
 		id, err := database.GenerateAdvisoryLockId(scan[string](t, pool, `SELECT current_database()`),
 			scan[string](t, pool, `SELECT current_schema()`), "holdfast_migrations")
 		must(t, err)
-		name, take = id, `SELECT pg_advisory_lock(`+id+`)`
+		take, give = `SELECT pg_advisory_lock(`+id+`)`, `SELECT pg_advisory_unlock(`+id+`)`
 	case dbtest.SQLite:
-		take = `BEGIN IMMEDIATE`
+		take, give = `BEGIN IMMEDIATE`, `ROLLBACK`
 	default:
-		id, err := database.GenerateAdvisoryLockId(scan[string](t, pool, `SELECT DATABASE()`) + ":holdfast_migrations")
-		must(t, err)
-		name, take = id, `DO GET_LOCK('`+id+`', 10)`
+		id := mysqlLock(t, pool)
+		take, give = `SELECT GET_LOCK('`+id+`', 10)`, `SELECT RELEASE_LOCK('`+id+`')`
 	}
 	_, err = conn.ExecContext(t.Context(), take)
 	must(t, err)
-	give := map[dbtest.Engine]string{
-		dbtest.Postgres: `SELECT pg_advisory_unlock(` + name + `)`, dbtest.SQLite: `ROLLBACK`,
-		dbtest.MySQL: `DO RELEASE_LOCK('` + name + `')`, dbtest.MariaDB: `DO RELEASE_LOCK('` + name + `')`,
-	}[e]
 	return func() {
 		_, err := conn.ExecContext(t.Context(), give)
 		must(t, errors.Join(err, conn.Close()))
 	}
+}
+
+// mysqlLock returns the name of that lock on MySQL and its kin.
+func mysqlLock(t *testing.T, pool *sql.DB) string {
+	t.Helper()
+	id, err := database.GenerateAdvisoryLockId(scan[string](t, pool, `SELECT DATABASE()`) + ":holdfast_migrations")
+	must(t, err)
+	return id
 }
 
 // works checks that Holdfast accepts the tables and that they record one version.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/golang-migrate/migrate/v4/database"
 
@@ -111,6 +112,9 @@ func end(ctx context.Context, d *driver) error {
 	return err
 }
 
+// lockAnswer is the maximum time to wait for an answer after the context has ended.
+const lockAnswer = 10 * time.Second
+
 // lockMySQL locks for the session, because DDL commits implicitly. The bound on waits for
 // tables is a session setting, so the connection is closed after use.
 func lockMySQL(d *driver) error {
@@ -133,7 +137,11 @@ func lockMySQL(d *driver) error {
 		return err
 	}
 	var got sql.NullInt64
-	err = d.conn.QueryRowContext(d.ctx, `SELECT GET_LOCK('`+id+`', 0)`).Scan(&got)
+	// Vitess keeps the lock of a client that has gone before the answer, so an ended context waits
+	// for it. GET_LOCK itself does not wait.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), lockAnswer)
+	defer cancel()
+	err = d.conn.QueryRowContext(ctx, `SELECT GET_LOCK('`+id+`', 0)`).Scan(&got)
 	if err == nil && got.Int64 != 1 {
 		err = database.ErrLocked
 	}

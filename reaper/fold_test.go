@@ -21,13 +21,17 @@ func TestHourThatComesTwice(t *testing.T) {
 
 func hourTwice[Tx any](e *conformance.Env[Tx]) {
 	columns := map[string]reaper.Unit{"BIGINT": reaper.Seconds}
-	switch e.Engine {
+	switch e.Engine.Like() {
 	case dbtest.Postgres:
 		columns["timestamptz"], columns["timestamp"] = reaper.Timestamp, reaper.TimestampUTC
-	case dbtest.MySQL, dbtest.MariaDB:
+	case dbtest.MySQL:
 		columns["TIMESTAMP NULL"], columns["DATETIME"] = reaper.Timestamp, reaper.TimestampUTC
 	}
 	db := e.Handle.Open(e.T, e.Berlin()).DB
+	utc := e.SQL
+	if e.InnoDB() {
+		utc = dbtest.OpenSQL(e.T, conformance.Param(e.DSN, "time_zone", "'+00:00'"))
+	}
 	// 02:30 in Berlin, twice.
 	first := time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC)
 	n := 0
@@ -37,15 +41,6 @@ func hourTwice[Tx any](e *conformance.Env[Tx]) {
 			name := fmt.Sprintf("fold_%d", n)
 			e.Must(`CREATE TABLE ` + name + ` (id INTEGER NOT NULL PRIMARY KEY, expires_at ` + column + `)`)
 			e.Must(`CREATE INDEX ` + name + `_i ON ` + name + ` (expires_at)`)
-			conn, err := e.SQL.Conn(e.Ctx)
-			if err != nil {
-				e.Fatal(err)
-			}
-			if e.InnoDB() {
-				if _, err := conn.ExecContext(e.Ctx, `SET time_zone = '+00:00'`); err != nil {
-					e.Fatal(err)
-				}
-			}
 			for id, at := range []time.Time{first.Add(-time.Hour), first, first.Add(time.Hour), first.Add(2 * time.Hour)} {
 				value := at.Format("'2006-01-02 15:04:05'")
 				switch {
@@ -54,17 +49,9 @@ func hourTwice[Tx any](e *conformance.Env[Tx]) {
 				case column == "timestamptz":
 					value = at.Format("'2006-01-02 15:04:05+00'")
 				}
-				if _, err := conn.ExecContext(e.Ctx, fmt.Sprintf(`INSERT INTO %s (id, expires_at) VALUES (%d, %s)`, name, id, value)); err != nil {
+				if _, err := utc.ExecContext(e.Ctx, fmt.Sprintf(`INSERT INTO %s (id, expires_at) VALUES (%d, %s)`, name, id, value)); err != nil {
 					e.Fatal(err)
 				}
-			}
-			if e.InnoDB() {
-				if _, err := conn.ExecContext(e.Ctx, `SET time_zone = DEFAULT`); err != nil {
-					e.Fatal(err)
-				}
-			}
-			if err := conn.Close(); err != nil {
-				e.Fatal(err)
 			}
 			r, err := reaper.New(e.Ctx, db, reaper.Options{
 				Batch: 1, BatchTime: reaper.MaxBatchTime, Pace: 0.01,

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -51,7 +52,7 @@ func largeLockTable[Tx any](e *env[Tx]) {
 		ctx, cancel := context.WithTimeout(e.Ctx, dbtest.Hang)
 		defer cancel()
 		bounded.Ctx = ctx
-		if token, err := bounded.grant(e.DB.Access().Pool, lockName("new"), make([]byte, 16)); token == 0 || err != nil {
+		if token, err := bounded.grant(e.DB, lockName("new"), lockstmt.AttemptID{}); token == 0 || err != nil {
 			e.Errorf("a new key had to wait: %v", err)
 		}
 	}}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,85 +14,73 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
-// lease compiles one of the dialect's lease statements.
-func (e *env[Tx]) lease(name, text string) core.Stmt {
+// leases compiles the statements of package sqllock.
+func (e *env[Tx]) leases() *lockstmt.Leases { return e.tables().Leases(1) }
+
+func (e *env[Tx]) tables() *lockstmt.Tables {
 	a := e.DB.Access()
-	r := strings.NewReplacer("{locks}", a.Table("locks"), "{floor}", a.Table("floor"), "{now}", a.Dialect.Now)
-	return a.Dialect.Compile(name, r.Replace(text))
+	return lockstmt.New(a.Dialect, a.Table)
 }
 
-// grant tries once to acquire a lock for a minute. It uses the statements of package sqllock:
-// insert the row, or take it over if it exists. Token 0 means that the lock is not available
-// now; this includes a locked row and a transaction that must run again.
-func (e *env[Tx]) grant(q core.Querier, name string, attempt []byte) (token int64, err error) {
-	l := &e.DB.Access().Dialect.Leases
-	run := func(label string, g dialect.Grant) error {
-		token = 0
-		args := []any{"", []byte(name), attempt, int64(60_000_000), "holder"}
-		if g.ByInsertID {
-			r, err := e.lease(label, g.Text).Exec(e.Ctx, q, args...)
-			if err == nil && r.Affected == 1 {
-				token = r.InsertID
-			}
-			return err
-		}
-		var won int
-		var left int64
-		var holder string
-		_, err := e.lease(label, g.Text).QueryRow(e.Ctx, q, []any{&won, &token, &left, &holder}, args...)
-		token *= int64(won)
+// grant tries once to acquire a lock for a minute, as package sqllock does: it inserts the row, or
+// takes it over if it exists. Token 0 means that the lock is not available now; this includes a
+// locked row and a transaction that must run again.
+func (e *env[Tx]) grant(db *holdfast.DB[Tx], name string, id lockstmt.AttemptID) (token int64, err error) {
+	err = db.Access().OnConn(e.Ctx, "", func(q core.Querier) (err error) {
+		token, err = e.grantOn(q, name, id)
 		return err
-	}
-	// Every other time, the forms for several leases.
-	many := func(label, text string) error {
-		token = 0
-		text = strings.NewReplacer("{names}", "$2", "{name}", "$2", "{attempt}", "$3", "{ttl}", "$4").Replace(strings.ReplaceAll(text, "{rows}", l.ManyRow))
-		args := []any{"", "holder", []byte(name), attempt, int64(60_000_000)}
-		if l.Granted != "" {
-			if _, err := e.lease(label, text).Exec(e.Ctx, q, args...); err != nil {
-				return err
-			}
-			text, args = strings.NewReplacer("{names}", "$1", "{attempts}", "$2").Replace(l.Granted), []any{"", []byte(name), attempt}
-		}
-		var of []byte
-		_, err := e.lease(label, text).QueryRow(e.Ctx, q, []any{&of, &token}, args...)
-		return err
-	}
-	duplicate := true
-	switch {
-	case attempt[0]%2 == 0:
-		if l.MakeMany != "" {
-			err = many("make", l.MakeMany)
-		}
-		if duplicate = e.DB.Access().Dialect.Classify(err) == dialect.Duplicate; err == nil && token == 0 {
-			err = many("take", l.TakeMany)
-		}
-	case l.Make.Text != "":
-		err = run("make", l.Make)
-		duplicate = e.DB.Access().Dialect.Classify(err) == dialect.Duplicate || err == nil && token == 0
-	}
-	if duplicate {
-		err = run("take", l.Take)
-	}
-	if e.DB.Retryable(err) {
+	})
+	if db.Retryable(err) {
 		return 0, nil
 	}
 	return token, err
 }
 
+// noneKnown says that no row is known to exist.
+type noneKnown struct{}
+
+func (noneKnown) Has(lockname.Name) bool { return false }
+
+func (e *env[Tx]) grantOn(q core.Querier, name string, id lockstmt.AttemptID) (int64, error) {
+	d := e.DB.Access().Dialect
+	leases := e.leases()
+	row, _ := lockname.Parse("", []byte(name))
+	a := lockstmt.Attempt{Name: row, ID: id, TTL: time.Minute}
+	try := func(one lockstmt.Grant, many lockstmt.GrantMany) (int64, error) {
+		if id[0]%2 == 0 && d.Leases.TakeMany != "" { // every other time, the forms for several leases
+			tokens, _, err := many.Run(e.Ctx, q, []lockstmt.Attempt{a}, "holder")
+			return tokens[id], err
+		}
+		outcome, s, err := one.Run(e.Ctx, q, a, "holder")
+		if outcome != lockstmt.Granted {
+			return 0, err
+		}
+		return s.Token, err
+	}
+	if leases.MakeFirst(noneKnown{}, row) {
+		token, err := try(leases.Make, leases.MakeMany)
+		if token > 0 || err != nil && d.Classify(err) != dialect.Duplicate {
+			return token, err
+		}
+	}
+	return try(leases.Take, leases.TakeMany)
+}
+
 // mustGrant retries until it acquires the lock.
 func (e *env[Tx]) mustGrant(name string) (token int64) {
 	e.Helper()
-	attempt := make([]byte, 16)
-	_, _ = rand.Read(attempt)
+	var attempt lockstmt.AttemptID
+	_, _ = rand.Read(attempt[:])
 	e.Eventually("a grant of "+name, func() bool {
 		var err error
-		if token, err = e.grant(e.DB.Access().Pool, name, attempt); err != nil {
+		if token, err = e.grant(e.DB, name, attempt); err != nil {
 			e.Fatalf("grant of %q: %v", name, err)
 		}
 		return token > 0
@@ -263,7 +251,7 @@ func clockSteppedBack[Tx any](e *env[Tx]) {
 		if len(e.tokens()) != 0 {
 			e.Fatal("the row is still there")
 		}
-		token, err := e.grant(conn, name, append(make([]byte, 15), i+1))
+		token, err := e.grantOn(conn, name, lockstmt.AttemptID{15: i + 1})
 		if err != nil || token <= last {
 			e.Errorf("grant %d: token %d after %d, %v", i, token, last, err)
 		}
@@ -293,8 +281,8 @@ func fourReapersAndEightHolders[Tx any](e *env[Tx]) {
 		}}}
 	}
 	var deleted, ofReapers, ofHolders atomic.Int64
-	pool := e.Handle.Open(e.T, e.DSN, counting(&ofHolders)).DB.Access().Pool
-	release := e.lease("release", dialect.ReleaseLease)
+	db := e.Handle.Open(e.T, e.DSN, counting(&ofHolders)).DB
+	release := e.leases().Release
 
 	var working atomic.Int32
 	var own sync.WaitGroup
@@ -304,8 +292,8 @@ func fourReapersAndEightHolders[Tx any](e *env[Tx]) {
 			defer working.Add(-1)
 			for n := range grants {
 				name := lockName(fmt.Sprintf("key %06d", mathrand.IntN(keys)))
-				attempt := fmt.Appendf(nil, "%16d", w*grants+n)
-				token, err := e.grant(pool, name, attempt)
+				attempt := lockstmt.AttemptID(fmt.Appendf(nil, "%16d", w*grants+n))
+				token, err := e.grant(db, name, attempt)
 				if err != nil {
 					e.Errorf("grant: %v", err)
 					return
@@ -317,8 +305,16 @@ func fourReapersAndEightHolders[Tx any](e *env[Tx]) {
 					e.Errorf("%q: token %d after %d", name, token, last)
 				}
 				e.Must(`INSERT INTO history (k, token) VALUES ($1, $2)`, []byte(name), token)
-				if r, err := release.Exec(e.Ctx, pool, "", []byte(name), attempt); err != nil || r.Affected != 1 {
-					e.Errorf("release: %+v, %v", r, err)
+				err = db.Access().OnConn(e.Ctx, "", func(q core.Querier) error {
+					row, _ := lockname.Parse("", []byte(name))
+					freed, err := release.Run(e.Ctx, q, row, attempt, lockstmt.AttemptID{})
+					if err == nil && !freed.Was {
+						err = errors.New("it has no term")
+					}
+					return err
+				})
+				if err != nil {
+					e.Errorf("release: %v", err)
 				}
 				// As if the grace period had passed.
 				e.Must(`UPDATE holdfast_locks SET expires_at = $1 WHERE owner = '' AND name = $2 AND attempt IS NULL`, e.Now()-2*hour, []byte(name))
