@@ -4,6 +4,7 @@ package scaleout_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -204,11 +205,20 @@ func again(ctx context.Context, c *client, run func(context.Context, *client, re
 			return err
 		case os.Getenv(killVariable) != "":
 			time.Sleep(10 * time.Millisecond) // there is no server
-		case errors.Is(err, holdfast.ErrRetry), errors.Is(err, holdfast.ErrUnknown), errors.Is(err, idempotency.ErrInProgress), errors.Is(err, optimistic.ErrConflict), errors.Is(err, sqllock.ErrLost), c.db.Retryable(err):
+		case repeatable(err), c.db.Retryable(err):
 		default:
 			return err
 		}
 	}
+}
+
+func repeatable(err error) bool {
+	for _, of := range []error{holdfast.ErrRetry, holdfast.ErrUnknown, idempotency.ErrInProgress, optimistic.ErrConflict, sqllock.ErrLost} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestShards lets several clients ask for the same refunds, of owners on all shards, in the mode in
@@ -218,8 +228,12 @@ func TestShards(t *testing.T) {
 		t.Skipf("%s is not set: make scaleout sets it", shardedVariable)
 	}
 	for url := range strings.FieldsSeq(os.Getenv(shardedVariable)) {
-		t.Run(url[strings.LastIndex(url, "/")+1:strings.LastIndex(url, "?")], func(t *testing.T) { storm(t, url) })
+		t.Run(keyspaceOf(url), func(t *testing.T) { storm(t, url) })
 	}
+}
+
+func keyspaceOf(url string) string {
+	return url[strings.LastIndex(url, "/")+1 : strings.LastIndex(url, "?")]
 }
 
 func storm(t *testing.T, url string) {
@@ -233,7 +247,7 @@ func storm(t *testing.T, url string) {
 	}
 	for _, q := range []string{
 		`CREATE TABLE IF NOT EXISTS refunds (owner VARBINARY(64) NOT NULL, no VARBINARY(64) NOT NULL, cents BIGINT NOT NULL, PRIMARY KEY (owner, no))`,
-		`CREATE TABLE IF NOT EXISTS orders (owner VARBINARY(64) NOT NULL PRIMARY KEY, refunded BIGINT NOT NULL, version BIGINT NOT NULL)`,
+		orders,
 	} {
 		if _, err := pool.ExecContext(ctx, q); err != nil {
 			t.Fatal(err)
@@ -296,20 +310,18 @@ func storm(t *testing.T, url string) {
 		}
 	}
 	total := 0
-	for _, use := range shards(t, pool) {
-		conn, err := pool.Conn(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+	uses, err := shardsOf(ctx, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, use := range uses {
 		var n int
-		if _, err = conn.ExecContext(ctx, "USE `"+use+"`"); err == nil {
-			err = conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM refunds WHERE owner LIKE ?`, fmt.Sprintf("%% of %d", run)).Scan(&n)
-		}
+		err := onShard(ctx, pool, use, func(conn *sql.Conn) error {
+			return conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM refunds WHERE owner LIKE ?`, fmt.Sprintf("%% of %d", run)).Scan(&n)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.Raw(func(any) error { return sql.ErrConnDone }) // it leads to one shard
-		_ = conn.Close()
 		perShard[use] = n
 		total += n
 		if n == 0 {
@@ -341,31 +353,41 @@ func kill(t *testing.T, asked *atomic.Int64) bool {
 	return true
 }
 
-// shards lists the targets of a keyspace's shards.
-func shards(t *testing.T, pool *sql.DB) (all []string) {
-	t.Helper()
-	var keyspace string
-	if err := pool.QueryRowContext(t.Context(), `SELECT DATABASE()`).Scan(&keyspace); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := pool.QueryContext(t.Context(), `SHOW VITESS_SHARDS`)
+// onShard runs f on a connection that leads to one shard.
+func onShard(ctx context.Context, pool *sql.DB, use string, f func(conn *sql.Conn) error) error {
+	conn, err := pool.Conn(ctx)
 	if err != nil {
-		t.Fatal(err)
+		return err
+	}
+	if _, err = conn.ExecContext(ctx, "USE `"+use+"`"); err == nil {
+		err = f(conn)
+	}
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // so that nobody else gets it
+	_ = conn.Close()
+	return err
+}
+
+// shardsOf lists the targets of a keyspace's shards.
+func shardsOf(ctx context.Context, pool *sql.DB) (all []string, err error) {
+	var keyspace string
+	if err := pool.QueryRowContext(ctx, `SELECT DATABASE()`).Scan(&keyspace); err != nil {
+		return nil, err
+	}
+	rows, err := pool.QueryContext(ctx, `SHOW VITESS_SHARDS`)
+	if err != nil {
+		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var name string
 		if err := rows.Scan(&name); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		if of, shard, _ := strings.Cut(name, "/"); of == keyspace {
 			all = append(all, of+":"+shard)
 		}
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return all, rows.Err()
 }
 
 // crossings counts how often the router sent a statement, or a COMMIT, to one more shard. Insert is
