@@ -27,10 +27,10 @@ func hourTwice[Tx any](e *conformance.Env[Tx]) {
 	case dbtest.MySQL:
 		columns["TIMESTAMP NULL"], columns["DATETIME"] = reaper.Timestamp, reaper.TimestampUTC
 	}
-	db := e.Handle.Open(e.T, e.Berlin()).DB
-	utc := e.SQL
+	db, utc := e.Handle.Open(e.T, e.Berlin()).DB, e.SQL
+	inUTC := conformance.Param(e.DSN, "time_zone", "'+00:00'")
 	if e.InnoDB() {
-		utc = dbtest.OpenSQL(e.T, conformance.Param(e.DSN, "time_zone", "'+00:00'"))
+		utc = dbtest.OpenSQL(e.T, inUTC)
 	}
 	// 02:30 in Berlin, twice.
 	first := time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC)
@@ -52,6 +52,12 @@ func hourTwice[Tx any](e *conformance.Env[Tx]) {
 				if _, err := utc.ExecContext(e.Ctx, fmt.Sprintf(`INSERT INTO %s (id, expires_at) VALUES (%d, %s)`, name, id, value)); err != nil {
 					e.Fatal(err)
 				}
+			}
+			db := db
+			if e.Engine == dbtest.TiDB && unit == reaper.Timestamp {
+				// In Berlin's time zone it takes the first hour for the second, and cannot delete
+				// what is in an index: "assertion failed", 8141.
+				db = e.Handle.Open(e.T, inUTC).DB
 			}
 			r, err := reaper.New(e.Ctx, db, reaper.Options{
 				Batch: 1, BatchTime: reaper.MaxBatchTime, Pace: 0.01,

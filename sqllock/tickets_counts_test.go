@@ -179,13 +179,17 @@ func TestTicketHandOver(t *testing.T) {
 			wg.Wait()
 			took := time.Since(start)
 			count := map[string]int{}
-			for _, name := range a.take() {
-				switch name {
-				case "commit", "check", "unset": // sent by the last one to join, whose ticket can be visible before its COMMIT returns
-				default:
-					count[name]++
+			// A look may grant a ticket before the answer to its confirm is back.
+			e.Eventually("all statements are answered", func() bool {
+				for _, name := range a.take() {
+					switch name {
+					case "commit", "check", "unset": // sent by the last one to join, whose ticket can be visible before its COMMIT returns
+					default:
+						count[name]++
+					}
 				}
-			}
+				return count["locks.leave"] > n && count["locks.confirm"] >= n
+			})
 			e.Logf("%d processes: %.1f looks and %v a hand-over", processes, float64(count["locks.places"])/n, took/n)
 			looks := count["locks.places"]
 			delete(count, "locks.places")

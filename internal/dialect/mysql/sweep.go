@@ -47,7 +47,7 @@ var sweep = dialect.Sweep{
 		},
 		UTC: &dialect.Expiry{
 			Types: []string{"datetime"}, Read: `TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {c})`,
-			Left: `{c}`, Right: `(TIMESTAMP'1970-01-01 00:00:00' + INTERVAL ({p} DIV 1000000) SECOND + INTERVAL ({p} % 1000000) MICROSECOND)`,
+			Left: `{c}`, Right: `DATE_ADD(DATE_ADD(TIMESTAMP'1970-01-01 00:00:00', INTERVAL ({p} DIV 1000000) SECOND), INTERVAL ({p} % 1000000) MICROSECOND)`,
 		},
 	},
 }

@@ -15,9 +15,9 @@ var golden string
 
 // floor is the oldest supported major version, and tested lists the major versions that the
 // test runs name.
-const floor = 15
+const floor = 13
 
-var tested = []int{15, 16, 17, 18}
+var tested = []int{13, 14, 15, 16, 17, 18}
 
 // vendors maps a prefix of settings that only one vendor's server has to the product name.
 var vendors = []struct{ setting, name string }{
@@ -49,7 +49,7 @@ var admission = dialect.Admission{
 ) AS f(name, value)`,
 	// This reads every setting, which takes longer than all of the above.
 	Vendor:   ` UNION ALL SELECT '` + dialect.FactVendor + `', COALESCE((SELECT pg_catalog.min(name) FROM pg_catalog.pg_settings WHERE name ~ '^(alloydb[.]|cloudsql[.]|neon[.]|azure[.]|polar|edb_|rds[.])'), '')`,
-	Versions: dialect.Versions{Tested: []string{"15", "16", "17", "18"}, Floor: "15", Untested: "others from 15 on; Aurora PostgreSQL, AlloyDB, Cloud SQL, RDS, Azure, Neon"},
+	Versions: dialect.Versions{Tested: []string{"13", "14", "15", "16", "17", "18"}, Floor: "13", Untested: "later ones; Aurora PostgreSQL, AlloyDB, Cloud SQL, RDS, Azure, Neon"},
 	Identify: identify,
 	Rules:    rules,
 	// A table counts as unlogged if any of its partitions is.

@@ -19,12 +19,12 @@ BEGIN
  RETURN NULL;
 END`
 	},
-	Replaces: true,
+	// CREATE OR REPLACE TRIGGER is of PostgreSQL 14. All statements are one transaction.
 	Install: func(t dialect.Enforced, body string) []string {
 		function := t.Prefix + t.Trigger + `()`
 		return []string{
 			`CREATE OR REPLACE FUNCTION ` + function + ` RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS ` + quote(body),
-			`CREATE OR REPLACE TRIGGER ` + t.Trigger + ` AFTER UPDATE ON ` + t.Table + ` FOR EACH ROW EXECUTE FUNCTION ` + function,
+			`CREATE TRIGGER ` + t.Trigger + ` AFTER UPDATE ON ` + t.Table + ` FOR EACH ROW EXECUTE FUNCTION ` + function,
 		}
 	},
 	Remove: func(t dialect.Enforced) []string {

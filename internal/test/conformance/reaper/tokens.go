@@ -113,6 +113,8 @@ func (e *env[Tx]) floorRace(locked bool) {
 	}
 	read := `SELECT token FROM holdfast_floor WHERE id = 1`
 	switch {
+	case locked && !e.DB.Capabilities().SharedGuards:
+		read += ` FOR UPDATE`
 	case locked && e.InnoDB():
 		read += ` LOCK IN SHARE MODE`
 	case locked:
