@@ -135,6 +135,10 @@ func tables[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 			found = examine(e.T, e.DB, doctor.Options{})
 		default:
 			e.Must(`ALTER TABLE holdfast_records DROP INDEX records_key_expires_at`)
+			if e.Engine == dbtest.TiDB { // it has one storage engine
+				found = examine(e.T, e.DB, doctor.Options{})
+				break
+			}
 			bad := []string{"holdfast_floor", "holdfast_registers"}
 			e.Must(`ALTER TABLE holdfast_floor ENGINE=MyISAM`)
 			e.Must(`ALTER TABLE holdfast_registers DROP PRIMARY KEY, ENGINE=MyISAM`) // MyISAM limits keys to a shorter length
