@@ -67,6 +67,10 @@ func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast
 // the snapshot. On SQLite there is one writer, so the lock covers everything, and
 // SkipLocked leaves out all rows while another writer is active.
 //
+// The lock is FOR UPDATE, and on PostgreSQL FOR NO KEY UPDATE, which lets others insert
+// rows whose foreign keys refer to the locked one. See
+// https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS.
+//
 // Errors: [ErrNotFound], [ErrLockNotAvailable] and [ErrTimeout]: the transaction goes
 // on, and rows that come earlier in the order may be locked. [holdfast.ErrInvalid] (a
 // key is given twice, for instance) and [holdfast.ErrNoTx]: the transaction was not

@@ -27,8 +27,8 @@ SELECT n, set_config('lock_timeout', was, true) FROM total, bound`,
 SELECT (SELECT count(*) FROM moved), (SELECT count(*) FROM {locks} WHERE owner = $0 AND name = $1::bytea)`,
 
 	Select:    func(time.Duration) string { return `SELECT` },
-	Clause:    ` FOR UPDATE`,
-	TryClause: ` FOR UPDATE SKIP LOCKED`,
+	Clause:    ` FOR NO KEY UPDATE`, // inserts that refer to the row go on
+	TryClause: ` FOR NO KEY UPDATE SKIP LOCKED`,
 	Left:      dialect.LeftReads,
 
 	BoundGet: `SELECT pg_catalog.current_setting('lock_timeout')`,

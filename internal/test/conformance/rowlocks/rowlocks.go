@@ -33,6 +33,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"RowTransfers":         rowTransfers[Tx],
 		"RowIsTheLast":         rowIsTheLast[Tx],
 		"RowKeys":              rowKeys[Tx],
+		"RowForeignKeys":       rowForeignKeys[Tx],
 		"RowTablesAreChecked":  rowTablesAreChecked[Tx],
 		"NextOrder":            nextOrder[Tx],
 		"NextLeavesOut":        nextLeavesOut[Tx],

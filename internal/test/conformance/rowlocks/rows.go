@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
@@ -47,6 +48,41 @@ func names(rows []conformance.Account) (out []string) {
 		out = append(out, r.No)
 	}
 	return out
+}
+
+// rowForeignKeys adds rows that refer to a locked one. FOR UPDATE would stop them on PostgreSQL; InnoDB
+// has no weaker lock.
+func rowForeignKeys[Tx any](e *env[Tx]) {
+	if e.Engine != dbtest.Postgres {
+		return
+	}
+	rows := e.lockable("a")
+	e.Must(`CREATE TABLE bookings (no TEXT PRIMARY KEY, account_no TEXT NOT NULL REFERENCES accounts (account_no))`)
+	for _, wait := range []rowlock.Wait{rowlock.WaitForever, rowlock.WaitUpTo(time.Second), rowlock.NoWait, rowlock.SkipLocked} {
+		tx := e.BeginTx(sql.LevelDefault)
+		if got, err := rows.LockTx(e.Ctx, tx, wait, named("a")...); err != nil || len(got) != 1 {
+			e.Fatalf("%+v: %v, %v", wait, got, err)
+		}
+		other := e.BeginTx(sql.LevelDefault)
+		for _, q := range []string{`SET LOCAL lock_timeout = 1`, `INSERT INTO bookings (no, account_no) VALUES (gen_random_uuid(), 'a')`} {
+			if _, err := e.Exec(e.Ctx, other, q); err != nil {
+				e.Errorf("%+v: %s: %v", wait, q, err)
+			}
+		}
+		e.EndTx(other, true)
+		for _, exclusive := range []string{`UPDATE accounts SET cents = 0`, `SELECT FROM accounts FOR UPDATE`, `SELECT FROM accounts FOR SHARE`, `DELETE FROM accounts`} {
+			other := e.BeginTx(sql.LevelDefault)
+			_, err := e.Exec(e.Ctx, other, `SET LOCAL lock_timeout = 1`)
+			if err == nil {
+				_, err = e.Exec(e.Ctx, other, exclusive)
+			}
+			if err == nil || e.DB.Access().Dialect.Classify(err) != dialect.Busy {
+				e.Errorf("%+v: %s beside the lock: %v", wait, exclusive, err)
+			}
+			_ = e.End(e.Ctx, other, false)
+		}
+		e.EndTx(tx, true)
+	}
 }
 
 func rowModes[Tx any](e *env[Tx]) {
