@@ -35,11 +35,7 @@ func TestShape(t *testing.T) {
 				lines[i] = strings.Join(f[:3], " ") // without its owner
 			}
 		}
-		name := map[dbtest.Engine]string{dbtest.MariaDB: "mysql"}[e]
-		if name == "" {
-			name = string(e)
-		}
-		file := "internal/dialect/" + name + "/shape.txt"
+		file := "internal/dialect/" + string(e.Like()) + "/shape.txt"
 		got := strings.Join(lines, "\n") + "\n"
 		if *update {
 			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {

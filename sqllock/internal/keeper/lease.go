@@ -65,6 +65,7 @@ type Lease struct {
 	again      int       // how often its holder acquired it beyond the first time
 	until      time.Time // the end of the trust window: see setUntil
 	renewError error     // of the last renewal
+	locked     bool      // the last renewal waited for the row in vain: the next one is alone
 
 	trusted atomic.Int64 // until of a granted lease, since began: exact.Err takes no lock to read it
 }

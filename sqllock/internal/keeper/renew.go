@@ -50,12 +50,18 @@ func (k *Keeper) renew(ctx context.Context, due []*Lease) {
 		kind  Kind
 		ttl   time.Duration
 		owner string
+		alone *Lease
 	}
 	groups := map[group][]*Lease{}
+	k.Mu.Lock()
 	for _, l := range due {
-		g := group{l.kind, l.TTL, l.Name.Owner}
+		g := group{l.kind, l.TTL, l.Name.Owner, nil}
+		if l.locked {
+			g.alone = l
+		}
 		groups[g] = append(groups[g], l)
 	}
+	k.Mu.Unlock()
 	var running sync.WaitGroup
 	slots := make(chan struct{}, renewAtOnce)
 	for of, leases := range groups {
@@ -70,8 +76,8 @@ func (k *Keeper) renew(ctx context.Context, due []*Lease) {
 	running.Wait()
 }
 
-func (k *Keeper) renewBatch(ctx context.Context, of Kind, ttl time.Duration, batch []*Lease) {
-	ctx, cancel := context.WithTimeout(ctx, ttl/renewPart)
+func (k *Keeper) renewBatch(background context.Context, of Kind, ttl time.Duration, batch []*Lease) {
+	ctx, cancel := context.WithTimeout(background, ttl/renewPart)
 	defer cancel()
 	ctx, op := k.Mu.trace.Start(ctx, trace.Call{Name: "lease.renew", Lock: batch[0].lock, Background: true})
 	sent := time.Now()
@@ -85,6 +91,11 @@ func (k *Keeper) renewBatch(ctx context.Context, of Kind, ttl time.Duration, bat
 	k.resize(ctx, len(batch), err)
 	op.Rows = int64(len(renewed))
 	op.End(err, nil)
+	locked := err != nil && k.Store.Dialect.Leases.Alone && k.Store.waited(err)
+	if locked && len(batch) > 1 {
+		k.renewEach(background, of, ttl, batch)
+		return
+	}
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for _, l := range batch {
@@ -94,11 +105,11 @@ func (k *Keeper) renewBatch(ctx context.Context, of Kind, ttl time.Duration, bat
 			continue
 		case renewed[l.ID]:
 			l.Prolong(sent.Add(ttl))
-			l.renewError = nil
+			l.renewError, l.locked = nil, false
 			k.renewal(ttl).Set(l, sent.Add(ttl/renewPart))
 			continue
 		case err != nil:
-			l.renewError = err
+			l.renewError, l.locked = err, locked
 		case !there || rest <= 0:
 			k.Lose(l, trace.CauseTaken, "its row is another's by now, or it was taken away, or it had expired")
 			continue
@@ -107,6 +118,21 @@ func (k *Keeper) renewBatch(ctx context.Context, of Kind, ttl time.Duration, bat
 		}
 		k.renewal(ttl).Set(l, time.Now().Add(Jitter(ttl/retryPart)))
 	}
+}
+
+// renewEach renews leases one by one, after a statement for all of them waited for a locked row in
+// vain: a guarded transaction must not delay the leases of others.
+func (k *Keeper) renewEach(ctx context.Context, of Kind, ttl time.Duration, batch []*Lease) {
+	var running sync.WaitGroup
+	slots := make(chan struct{}, renewAtOnce)
+	for _, l := range batch {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			k.renewBatch(ctx, of, ttl, []*Lease{l})
+		})
+	}
+	running.Wait()
 }
 
 // resize adapts the size of the next batches to the outcome of a batch.

@@ -95,6 +95,12 @@ func (s *Store) OnMany(ctx context.Context, f func(q core.Querier) error) error 
 	return s.missing(s.Tables.OnMany(ctx, s.onConn, f))
 }
 
+// waited reports whether a statement was ended because it waited for a locked row.
+func (s *Store) waited(err error) bool {
+	class := s.Dialect.Classify(err)
+	return class == dialect.Busy || class == dialect.Retry
+}
+
 // InTx runs f in one transaction, once.
 func (s *Store) InTx(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error {
 	return s.missing(s.inTx(ctx, o, f))
