@@ -94,8 +94,8 @@ func everything(e *conformance.Env[*sql.Tx]) {
 		}
 		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
 		must("begin", err)
+		must("lock", e.RowLocker().LockTx(e.Ctx, tx, key, rowlock.WaitUpTo(time.Second))) // first: see rowlock.Locker.LockTx
 		must("guard", l.Guard(e.Ctx, tx, lease.Term()))
-		must("lock", e.RowLocker().LockTx(e.Ctx, tx, key, rowlock.WaitUpTo(time.Second)))
 		must("commit", e.End(e.Ctx, tx, true))
 		must("say", lease.SetValue(e.Ctx, []byte(key)))
 		info, found, err := other.Inspect(e.Ctx, key)

@@ -12,7 +12,7 @@ import (
 // name.
 const floor = "10.6"
 
-var tested = []string{"10.11"}
+var tested = []string{"10.11", "11.8"}
 
 var admission = dialect.Admission{
 	Banner:   func(version string) bool { return strings.Contains(version, "MariaDB") },

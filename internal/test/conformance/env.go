@@ -7,6 +7,7 @@ package conformance
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -190,6 +191,22 @@ func (e *Env[Tx]) WantOnce(key string) {
 
 // InnoDB reports whether the engine is MySQL or MariaDB, or answers as they do.
 func (e *Env[Tx]) InnoDB() bool { return e.Engine.Like() == dbtest.MySQL }
+
+// StaleWrites reports whether a transaction at REPEATABLE READ may write to a row that has changed
+// since its snapshot: on InnoDB, and on MariaDB without innodb_snapshot_isolation, its default from
+// 11.6. Other engines ask for a new transaction.
+func (e *Env[Tx]) StaleWrites() bool {
+	e.Helper()
+	if e.Engine != dbtest.MariaDB {
+		return e.InnoDB()
+	}
+	var name, value string
+	err := e.SQL.QueryRowContext(e.Ctx, `SHOW VARIABLES LIKE 'innodb_snapshot_isolation'`).Scan(&name, &value)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		e.Fatal(err)
+	}
+	return value != "ON"
+}
 
 // Levels are the isolation levels of transactions, READ COMMITTED and above, that the engine has.
 // On SQLite it is the default, which its driver calls by no other name.

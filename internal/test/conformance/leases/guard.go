@@ -64,7 +64,7 @@ func leaseOldSnapshot[Tx any](e *env[Tx]) {
 
 		_, found, err := e.ReadInt(naive, naiveGuard, leaseRow(key), lease.Token())
 		switch {
-		case e.InnoDB() && old:
+		case e.StaleWrites() && old:
 			if err != nil || !found || balance(naive) != 100 {
 				e.Errorf("at %v the naive guard should have passed, and read what was before: %v, %v", level, found, err)
 			}

@@ -272,9 +272,9 @@ func registerSnapshots[Tx any](e *env[Tx]) {
 		}
 		var row *register.WriteError
 		switch err := write(tx); {
-		case !e.InnoDB() && (!errors.Is(err, holdfast.ErrRetry) || !errors.As(err, &row) || row.Name != what):
+		case !e.StaleWrites() && (!errors.Is(err, holdfast.ErrRetry) || !errors.As(err, &row) || row.Name != what):
 			e.Errorf("%s: got %v, want to be asked to begin again, for this name", what, err)
-		case e.InnoDB() && !errors.Is(err, register.ErrConflict):
+		case e.StaleWrites() && !errors.Is(err, register.ErrConflict):
 			e.Errorf("%s: got %v, want a conflict", what, err)
 		}
 		e.WantRolledBack(tx)

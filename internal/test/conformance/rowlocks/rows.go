@@ -241,7 +241,7 @@ func rowIsTheLast[Tx any](e *env[Tx]) {
 		before := plain()
 		e.Must(`UPDATE accounts SET cents = $1`, before+1+i)
 		got, err := rows.LockTx(e.Ctx, tx, rowlock.WaitForever, named("a")...)
-		if refused := !e.InnoDB() && level != sql.LevelReadCommitted; refused {
+		if refused := !e.StaleWrites() && level != sql.LevelReadCommitted; refused {
 			if !errors.Is(err, holdfast.ErrRetry) {
 				e.Errorf("%v: got %v, want a retry", level, err)
 			}
