@@ -92,6 +92,12 @@ func TestPgBouncer(t *testing.T) {
 			want(t, found, "pooler", doctor.Warning)
 			wantNone(t, found, "prepared statements")
 		}
+		if dbtest.BouncerPrepares(t) {
+			found := diagnose(t, transaction)
+			want(t, found, "pooler", doctor.Warning)
+			wantNone(t, found, "prepared statements")
+			return
+		}
 		want(t, diagnose(t, transaction), "prepared statements", doctor.Broken)
 		pool := dbtest.OpenPgx(t, transaction)
 		db, err := holdfastpgx.Open(t.Context(), pool)

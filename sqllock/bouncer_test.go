@@ -24,6 +24,15 @@ func TestPgBouncerLeases(t *testing.T) {
 	bouncedLeases[pgx.Tx](t, conformance.Bounced(conformance.Pgx(), "simple_protocol"))
 }
 
+// TestPgBouncerLeasesPrepared is the same with statements that the driver prepares, which a PgBouncer
+// before 1.21 does not know in another session.
+func TestPgBouncerLeasesPrepared(t *testing.T) {
+	dbtest.NeedsPreparingBouncer(t)
+	t.Parallel()
+	bouncedLeases[*sql.Tx](t, conformance.Bounced(conformance.SQL(), "cache_statement"))
+	bouncedLeases[pgx.Tx](t, conformance.Bounced(conformance.Pgx(), "cache_statement"))
+}
+
 func bouncedLeases[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()
 	conformance.Run(t, h, func(e *conformance.Env[Tx]) {

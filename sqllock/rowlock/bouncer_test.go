@@ -20,6 +20,13 @@ func TestPgBouncerRowLocksPgxExec(t *testing.T) {
 	rowlocks.Suite(t, conformance.Bounced(conformance.Pgx(), "exec"))
 }
 
+func TestPgBouncerRowLocksPrepared(t *testing.T) {
+	dbtest.NotUnderRace(t, "its memory is that of the other handles")
+	dbtest.NeedsPreparingBouncer(t)
+	t.Parallel()
+	rowlocks.Suite(t, conformance.Bounced(conformance.Pgx(), "cache_statement"))
+}
+
 func TestPgBouncerHold(t *testing.T) {
 	t.Parallel()
 	rowlocks.SessionLocks(t, conformance.Bounced(conformance.SQL(), "simple_protocol"))

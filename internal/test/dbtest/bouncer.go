@@ -33,6 +33,29 @@ func bouncerProgram(tb testing.TB) string {
 	return path
 }
 
+// BouncerPrepares reports whether PgBouncer knows prepared statements in transaction mode, from 1.21
+// on.
+func BouncerPrepares(tb testing.TB) bool {
+	tb.Helper()
+	out, err := exec.CommandContext(tb.Context(), bouncerProgram(tb), "--version").Output() //nolint:gosec // a found program
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(string(out), "PgBouncer %d.%d", &major, &minor); err != nil {
+		tb.Fatalf("%q: %v", out, err)
+	}
+	return major > 1 || minor >= 21
+}
+
+// NeedsPreparingBouncer skips the test without such a PgBouncer.
+func NeedsPreparingBouncer(tb testing.TB) {
+	tb.Helper()
+	if !BouncerPrepares(tb) {
+		tb.Skip("this PgBouncer has no prepared statements in transaction mode: make matrix runs 1.24")
+	}
+}
+
 // PgBouncer starts PgBouncer in front of the PostgreSQL database of a URL, in a pool mode
 // (session, transaction), and returns its URL. Few connections to the server serve many clients,
 // so in transaction mode each transaction of a client gets a different session. The test is
