@@ -104,6 +104,10 @@ type Dialect struct {
 	// other object can be found under these names.
 	Qualify func(text string) string
 
+	// Fresh makes a read show what was committed before it was sent. Nil means that every read
+	// does so.
+	Fresh func(text string) string
+
 	// Prefix is prepended to every compiled statement.
 	Prefix string
 	// Single surrounds each write that is not part of a transaction, where such a write would
@@ -269,6 +273,9 @@ func (d *Dialect) Idents(names []string) []string {
 func (d *Dialect) Compile(name, text string) core.Stmt {
 	if d.Qualify != nil {
 		text = d.Qualify(text)
+	}
+	if d.Fresh != nil {
+		text = d.Fresh(text)
 	}
 	if d.Prefix != "" && text != "" {
 		text = d.prefixed(text)

@@ -38,6 +38,7 @@ VALUES ($0, $1, ` + lowest + `, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name
 	} {
 		bounded(text)
 	}
+	d.Fresh = fresh
 	d.Admission = admission
 	d.Classify = classify
 	d.RolledBack = rolledBack
@@ -49,6 +50,15 @@ VALUES ($0, $1, ` + lowest + `, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name
 func bounded(text *string) {
 	verb, rest, _ := strings.Cut(*text, " ")
 	*text = verb + ` /*vt+ QUERY_TIMEOUT_MS=1000 */ ` + rest
+}
+
+// fresh keeps a tablet from answering a read outside of a transaction with the result of an equal one
+// that runs already, and may have begun before the last commit.
+func fresh(text string) string {
+	if rest, reads := strings.CutPrefix(text, "SELECT "); reads {
+		return "SELECT /*vt+ CONSOLIDATOR=disabled */ " + rest
+	}
+	return text
 }
 
 // classify adds what a tablet answers once it has ended a transaction.
