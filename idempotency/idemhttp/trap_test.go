@@ -96,7 +96,11 @@ func trapOneStatus[Tx any](e *conformance.Env[Tx]) {
 	short.wantRuns(0)
 	close(free)
 	s.want("first", <-held, http.StatusCreated, "")
-	s.want("another request", <-wrong, http.StatusUnprocessableEntity, idemhttp.ProblemMismatch)
+	other := <-wrong
+	if other.status == http.StatusConflict && !e.DB.Capabilities().LockTimeouts { // the server's own bound has ended its wait
+		other = s.post("a", "k", "101")
+	}
+	s.want("another request", other, http.StatusUnprocessableEntity, idemhttp.ProblemMismatch)
 	e.WantOnce("a")
 }
 
