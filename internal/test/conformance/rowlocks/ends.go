@@ -182,6 +182,9 @@ func keyCancelled[Tx any](e *env[Tx]) {
 // keySettings checks that the session settings that bound a wait are restored, whatever its
 // outcome.
 func keySettings[Tx any](e *env[Tx]) {
+	if !e.DB.Capabilities().LockTimeouts {
+		return // nothing is set that would have to be restored
+	}
 	set := map[dbtest.Engine]string{
 		dbtest.Postgres: `SET LOCAL lock_timeout = '7777ms'`,
 		dbtest.MySQL:    `SET SESSION innodb_lock_wait_timeout = 77, SESSION max_execution_time = 7777`,
