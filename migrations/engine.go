@@ -112,7 +112,7 @@ func end(ctx context.Context, d *driver) error {
 	return err
 }
 
-// lockAnswer is the maximum time to wait for an answer after the context has ended.
+// lockAnswer is the maximum time to wait for the answer to GET_LOCK, also after the context has ended.
 const lockAnswer = 10 * time.Second
 
 // lockMySQL locks for the session, because DDL commits implicitly. The bound on waits for
