@@ -78,7 +78,8 @@ func TestIdentity(t *testing.T) {
 
 		{mariadbdialect.Dialect.Admission, facts{"version": "10.11.19-MariaDB-0+deb12u1"}, "MariaDB 10.11", dialect.Tested},
 		{mariadbdialect.Dialect.Admission, facts{"version": "5.5.5-10.11.6-MariaDB-log"}, "MariaDB 10.11", dialect.Tested},
-		{mariadbdialect.Dialect.Admission, facts{"version": "11.8.2-MariaDB-ubu2404"}, "MariaDB 11.8", dialect.Untested},
+		{mariadbdialect.Dialect.Admission, facts{"version": "11.8.2-MariaDB-ubu2404"}, "MariaDB 11.8", dialect.Tested},
+		{mariadbdialect.Dialect.Admission, facts{"version": "11.4.5-MariaDB-ubu2404"}, "MariaDB 11.4", dialect.Untested},
 		{mariadbdialect.Dialect.Admission, facts{"version": "10.5.29-MariaDB"}, "MariaDB 10.5", dialect.Unfit},
 		{mariadbdialect.Dialect.Admission, facts{"version": "10.6.20-16-MariaDB-enterprise-log"}, "MariaDB Enterprise 10.6", dialect.Untested},
 		{mariadbdialect.Dialect.Admission, facts{"version": "10.5.12-Xpand-MariaDB"}, "Xpand", dialect.Unfit},

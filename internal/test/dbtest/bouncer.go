@@ -37,7 +37,7 @@ func bouncerProgram(tb testing.TB) string {
 // on.
 func BouncerPrepares(tb testing.TB) bool {
 	tb.Helper()
-	out, err := exec.CommandContext(tb.Context(), bouncerProgram(tb), "--version").Output() //nolint:gosec // a found program
+	out, err := exec.CommandContext(tb.Context(), bouncerProgram(tb), "--version").Output()
 	if err != nil {
 		tb.Fatal(err)
 	}
