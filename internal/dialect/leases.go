@@ -34,7 +34,8 @@ type Leases struct {
 	TakeBound Setting
 	// LookFirst: Make and Take wait for a locked row, so a read comes first, and they follow
 	// only if the lock is free. Alone: one statement acquires or releases one lock, the
-	// statements for several locks are empty, and Renew waits for locked rows.
+	// statements for several locks are empty, and Renew waits for locked rows: the engine skips
+	// none.
 	LookFirst, Alone bool
 	// HandOver ends the term of one attempt and grants the next term to another attempt.
 	HandOver Grant

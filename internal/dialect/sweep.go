@@ -15,9 +15,10 @@ type Sweep struct {
 	// Batch is the default number of rows in a batch.
 	Batch int
 	// WaitsForRows: Write of records waits for rows that another session has locked. It is
-	// false if the engine skips locked rows or has no row locks. LocksWait: Write of locks waits
-	// as well. A guarded transaction may lock its row for a long time, so that it should not.
-	WaitsForRows, LocksWait bool
+	// false if the engine skips locked rows or has no row locks. Write of locks does not wait,
+	// because a guarded transaction may lock its row for a long time, unless Leases.Alone says
+	// that the engine skips no rows.
+	WaitsForRows bool
 	// Results turns expired results into tombstones. Keys deletes records with an expired key.
 	Results, Keys SweepTask
 	// Locks deletes the rows of locks that have been free for a while.

@@ -43,7 +43,6 @@ WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_a
 
 	const plainPairs = `DELETE FROM {rows} WHERE ({picked}) AND expires_at <= $1`
 	s := &d.Sweep
-	s.LocksWait = true
 	s.Results = dialect.FindResults(`UPDATE {records} SET ` + dialect.Tombstone + ` WHERE ({picked}) AND {due}`)
 	s.Keys = dialect.FindKeys(`DELETE FROM {records} WHERE ({picked}) AND {due}`)
 	s.Locks = dialect.FindLocks(dialect.CompareColumns, `DELETE FROM {locks} WHERE ({picked}) AND {due}`)

@@ -95,7 +95,7 @@ func (s *Store) OnMany(ctx context.Context, f func(q core.Querier) error) error 
 	return s.missing(s.Tables.OnMany(ctx, s.onConn, f))
 }
 
-// waited reports whether a statement was ended because it waited for a locked row.
+// waited reports whether a statement was ended, or rolled back, as one is that waits for a locked row.
 func (s *Store) waited(err error) bool {
 	class := s.Dialect.Classify(err)
 	return class == dialect.Busy || class == dialect.Retry

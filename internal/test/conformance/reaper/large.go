@@ -47,7 +47,7 @@ func largeLockTable[Tx any](e *env[Tx]) {
 			return
 		}
 		// The first batch is deleted and not committed.
-		if !e.DB.Access().Dialect.Sweep.LocksWait { // otherwise the engine skips nothing
+		if !e.DB.Access().Dialect.Leases.Alone { // otherwise the engine skips nothing
 			free = e.Int(`SELECT COUNT(*) FROM (SELECT name FROM holdfast_locks FOR UPDATE SKIP LOCKED) l`)
 		}
 		bounded := *e // while the floor is locked, the grant would wait for this goroutine

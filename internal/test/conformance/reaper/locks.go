@@ -333,7 +333,7 @@ func guardedRowIsPassedOver[Tx any](e *env[Tx]) {
 	got := e.tokens()
 	// A batch that waits is halved, so it is written more often.
 	waits := seen.count["sweep.locks.write"] > 3
-	if report.Passed != 1 || report.Batches != 3 || waits != e.DB.Access().Dialect.Sweep.LocksWait || len(got) != 1 || got[locks[7].Name] != locks[7].Token {
+	if report.Passed != 1 || report.Batches != 3 || waits != e.DB.Access().Dialect.Leases.Alone || len(got) != 1 || got[locks[7].Name] != locks[7].Token {
 		e.Errorf("report %+v, %d writes, left %q", report, seen.count["sweep.locks.write"], got)
 	}
 	err = e.DB.InTx(e.Ctx, func(_ context.Context, naive Tx) error {
