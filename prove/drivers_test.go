@@ -69,7 +69,7 @@ const refreshed = 7
 func newSplitter(t *testing.T, e dbtest.Engine, databaseURL string) *splitter {
 	s := &splitter{url: databaseURL, begin: []string{`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`}}
 	if e != dbtest.Postgres {
-		s.begin = []string{`SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ`, `START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY`}
+		s.begin = []string{`SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ`, `START TRANSACTION WITH CONSISTENT SNAPSHOT`}
 	}
 	t.Cleanup(s.stop)
 	return s
