@@ -9,12 +9,18 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
+// cures are the errors that give the remedy for a driver's.
+var cures = map[dialect.Class]error{
+	dialect.ReadOnly: ErrReadOnly, dialect.Denied: ErrDenied,
+	dialect.Unplaced: fmt.Errorf("%w: the keyspace is sharded, and its VSchema has no entry for a table: apply what `holdfast migrate print --engine vitess --vschema` prints", ErrSchema),
+}
+
 // explain adds the remedy to a driver's error that has the same remedy on every engine.
 func (d *DB[Tx]) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	cure := map[dialect.Class]error{dialect.ReadOnly: ErrReadOnly, dialect.Denied: ErrDenied}[d.dialect.Classify(err)]
+	cure := cures[d.dialect.Classify(err)]
 	if cure == nil || errors.Is(err, cure) {
 		return err
 	}

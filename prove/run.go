@@ -96,7 +96,15 @@ func (r *run) create(ctx context.Context) error {
 	if err := migrations.Up(ctx, r.pool, r.options()); err != nil {
 		return err
 	}
-	return r.createOwn(ctx, r.pool)
+	if err := r.createOwn(ctx, r.pool); err != nil {
+		return err
+	}
+	_, err := r.newRow(ctx)
+	switch r.dialect.Classify(err) {
+	case dialect.Unplaced, dialect.NoTable:
+		return fmt.Errorf("the keyspace is sharded, and its VSchema cannot know the tables of a run: name an unsharded keyspace behind the same vtgate: %w", err)
+	}
+	return err
 }
 
 // createOwn creates the tables that stand for a program's own.

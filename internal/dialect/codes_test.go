@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
 	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
 	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
+	"github.com/holdfast-go/holdfast/internal/dialect/vitess"
 )
 
 func pg(state string) error { return &pgconn.PgError{Code: state, Message: "m"} }
@@ -78,6 +79,9 @@ func TestErrorsMean(t *testing.T) {
 		{mysql.Dialect, my(1180), dialect.Other, false},         // seen on writes that were committed
 		{mysql.Dialect, my(1317), dialect.Other, false},
 		{mysql.Dialect, mysqldriver.ErrInvalidConn, dialect.Other, false},
+		{vitess.Dialect, &mysqldriver.MySQLError{Number: 1173, Message: "table 'locks' does not have a primary vindex"}, dialect.Unplaced, false},
+		{vitess.Dialect, &mysqldriver.MySQLError{Number: 1105, Message: "table locks not found"}, dialect.NoTable, false},
+		{vitess.Dialect, my(1213), dialect.Retry, true},
 		{sqlite.Dialect, lite(1811), dialect.Other, true}, // a user's trigger
 		{sqlite.Dialect, lite(5), dialect.Busy, true},
 		{sqlite.Dialect, lite(261), dialect.Busy, true},

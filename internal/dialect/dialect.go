@@ -32,6 +32,9 @@ const (
 	Duplicate
 	// NoTable: a table is missing.
 	NoTable
+	// Unplaced: the table is in a sharded keyspace whose VSchema has no entry for it, so that no
+	// row can be inserted.
+	Unplaced
 	// ReadOnly: the server accepts no writes, because it is a replica or fails over.
 	ReadOnly
 	// Gone: the transaction had ended before the statement arrived.

@@ -12,18 +12,14 @@ import (
 // statement of a pessimistic transaction.
 const floor = "6.5"
 
-// shown lists the versions on which every suite passes: none yet. make scaleout links its own
-// version in, so that the suites can open it.
-var shown string
-
-var tested = strings.Fields(shown)
+var tested = []string{"8.4"}
 
 var admission = dialect.Admission{
 	Banner: func(version string) bool { return strings.Contains(version, "TiDB") },
 	Facts: mysql.Facts("information_schema.session_variables", "tidb_txn_mode", "tidb_constraint_check_in_place_pessimistic", "tidb_skip_isolation_level_check",
 		"tidb_read_staleness", "tidb_snapshot", "tidb_low_resolution_tso", "tidb_dml_type", "tidb_super_read_only", "tidb_restricted_read_only"),
 	More:     mysql.ReadClockAgain,
-	Versions: dialect.Versions{Tested: tested, Floor: floor, Untested: floor + " and later; TiDB Cloud"},
+	Versions: dialect.Versions{Tested: tested, Floor: floor, Untested: "others from " + floor + "; TiDB Cloud"},
 	Identify: identify,
 	Rules: slices.Concat(mysql.Rules, []dialect.Rule{
 		{

@@ -3,6 +3,7 @@
 package vitess
 
 import (
+	"regexp"
 	"strings"
 	"time"
 
@@ -61,13 +62,22 @@ func fresh(text string) string {
 	return text
 }
 
-// classify adds what a tablet answers once it has ended a transaction.
+// classify adds what a tablet answers once it has ended a transaction, and what the router answers in
+// a sharded keyspace of a table that the VSchema does not have: first that it does not know the
+// table, and later that it does not know on which shard a row belongs.
 func classify(err error) dialect.Class {
-	if ended(err) {
+	switch number := dialect.MySQLNumber(err); {
+	case ended(err):
 		return dialect.Retry
+	case number == 1105 && unknownTable.MatchString(err.Error()):
+		return dialect.NoTable
+	case number == 1173 && strings.Contains(err.Error(), "primary vindex"):
+		return dialect.Unplaced
 	}
 	return mysql.Dialect.Classify(err)
 }
+
+var unknownTable = regexp.MustCompile(`table \S+ not found`)
 
 func rolledBack(err error) bool { return ended(err) || mysql.Dialect.RolledBack(err) }
 

@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -59,7 +58,7 @@ func engineTable() string {
 	b.WriteString("| engine | tested | untested, may be declared | refused as too old |\n|---|---|---|---|\n")
 	for _, d := range dialects {
 		v := d.of.Admission.Versions
-		fmt.Fprintf(&b, "| %s | %s | %s | before %s |\n", d.name, cmp.Or(strings.Join(v.Tested, ", "), "none yet"), v.Untested, v.Floor)
+		fmt.Fprintf(&b, "| %s | %s | %s | before %s |\n", d.name, strings.Join(v.Tested, ", "), v.Untested, v.Floor)
 	}
 	return b.String()
 }

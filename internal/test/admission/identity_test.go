@@ -67,11 +67,12 @@ func TestIdentity(t *testing.T) {
 		{mysqldialect.Dialect.Admission, facts{"version": "5.7.32", "version_comment": "SingleStoreDB source distribution"}, "SingleStore", dialect.Unfit},
 		{mysqldialect.Dialect.Admission, facts{"version": "8.0.11", "version_comment": "TiDB Server (Apache License 2.0)"}, "TiDB", dialect.Unfit},
 
-		{vitessdialect.Dialect.Admission, facts{"version": "8.4.6-Vitess", "version_comment": "Version: 24.0.0 (Git revision 1)"}, "Vitess 24.0", dialect.Untested},
+		{vitessdialect.Dialect.Admission, facts{"version": "8.4.6-Vitess", "version_comment": "Version: 24.0.0 (Git revision 1)"}, "Vitess 24.0", dialect.Tested},
+		{vitessdialect.Dialect.Admission, facts{"version": "8.4.6-Vitess", "version_comment": "Version: 25.0.0 (Git revision 1)"}, "Vitess 25.0", dialect.Untested},
 		{vitessdialect.Dialect.Admission, facts{"version": "8.0.30-Vitess", "version_comment": "Version: 19.0.4 (Git revision 1)"}, "Vitess 19.0", dialect.Unfit},
 		{vitessdialect.Dialect.Admission, facts{"version": "8.0.30-Vitess", "version_comment": "PlanetScale"}, "Vitess", dialect.Untested},
 
-		{tidbdialect.Dialect.Admission, facts{"version": "8.0.11-TiDB-v8.4.0-this-is-a-placeholder"}, "TiDB 8.4", dialect.Untested},
+		{tidbdialect.Dialect.Admission, facts{"version": "8.0.11-TiDB-v8.4.0-this-is-a-placeholder"}, "TiDB 8.4", dialect.Tested},
 		{tidbdialect.Dialect.Admission, facts{"version": "8.0.11-TiDB-v8.5.1"}, "TiDB 8.5", dialect.Untested},
 		{tidbdialect.Dialect.Admission, facts{"version": "8.0.11-TiDB-v7.5.1-serverless"}, "TiDB 7.5", dialect.Untested},
 		{tidbdialect.Dialect.Admission, facts{"version": "5.7.25-TiDB-v6.1.7"}, "TiDB 6.1", dialect.Unfit},

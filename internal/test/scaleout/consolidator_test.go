@@ -1,8 +1,6 @@
 package scaleout_test
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
@@ -13,11 +11,7 @@ import (
 // TestConsolidator commits while a slow read runs. An equal read that begins after the commit gets the
 // answer of the slow one, if it is not one of Holdfast's.
 func TestConsolidator(t *testing.T) {
-	if os.Getenv(shardedVariable) == "" {
-		t.Skipf("%s is not set: make scaleout sets it", shardedVariable)
-	}
-	url, _, _ := strings.Cut(os.Getenv(shardedVariable), " ")
-	pool := dbtest.OpenSQL(t, url)
+	pool := dbtest.OpenSQL(t, sharded(t)[0])
 	if err := migrations.Up(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}

@@ -231,7 +231,7 @@ func TestMove(t *testing.T) {
 	if os.Getenv(sourceVariable) == "" {
 		t.Skipf("%s is not set: make scaleout sets it", sourceVariable)
 	}
-	for url := range strings.FieldsSeq(os.Getenv(shardedVariable)) {
+	for _, url := range sharded(t) {
 		t.Run(keyspaceOf(url), func(t *testing.T) { moves(t, url) })
 	}
 }

@@ -221,13 +221,19 @@ func repeatable(err error) bool {
 	return false
 }
 
+// sharded returns the URLs of shardedVariable.
+func sharded(t *testing.T) []string {
+	urls := strings.Fields(os.Getenv(shardedVariable))
+	if len(urls) == 0 {
+		t.Skipf("%s is not set: make scaleout sets it", shardedVariable)
+	}
+	return urls
+}
+
 // TestShards lets several clients ask for the same refunds, of owners on all shards, in the mode in
 // which a transaction has one shard, and counts what was booked on each.
 func TestShards(t *testing.T) {
-	if os.Getenv(shardedVariable) == "" {
-		t.Skipf("%s is not set: make scaleout sets it", shardedVariable)
-	}
-	for url := range strings.FieldsSeq(os.Getenv(shardedVariable)) {
+	for _, url := range sharded(t) {
 		t.Run(keyspaceOf(url), func(t *testing.T) { storm(t, url) })
 	}
 }
