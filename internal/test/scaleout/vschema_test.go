@@ -1,0 +1,46 @@
+package scaleout_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/dsn"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/migrations"
+	"github.com/holdfast-go/holdfast/prove"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// TestNoVSchema uses tables of which a sharded keyspace does not know the shard.
+func TestNoVSchema(t *testing.T) {
+	url := sharded(t)[0]
+	pool := dbtest.OpenSQL(t, url)
+	o := holdfast.Options{Prefix: "unknown_"}
+	if err := migrations.Up(t.Context(), pool, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := migrations.Down(context.WithoutCancel(t.Context()), pool, o); err != nil {
+			t.Error(err)
+		}
+	})
+	db, err := holdfastsql.Open(t.Context(), pool, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := sqllock.New(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := locks.Acquire(t.Context(), "refund"); !errors.Is(err, holdfast.ErrSchema) || !strings.Contains(err.Error(), "--vschema") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := prove.Run(t.Context(), prove.Options{Pool: func(dial prove.Dial) (*sql.DB, error) { return dsn.OpenThrough(url, dial) }}); err == nil || !strings.Contains(err.Error(), "unsharded keyspace") {
+		t.Errorf("got %v", err)
+	}
+}
