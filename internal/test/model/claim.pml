@@ -1,0 +1,222 @@
+/*
+ * One key of Do, whose record is written once, behind a lock that costs no write, and of
+ * DoTx, whose claim is a row, on PostgreSQL: at the level of statements' snapshots. As in
+ * lease.pml, anything may happen between two steps.
+ *
+ * Do is
+ *
+ *   Claim:   take a snapshot of the records; lock the key, at once or after a wait. The key
+ *            is the call's if the snapshot has no record and nothing was waited for.
+ *   the function
+ *   Finish:  insert the record, which waits for a row of another transaction that has not
+ *            ended, and fails if that one commits
+ *   COMMIT:  the rows become visible; after that the lock is released
+ *
+ * A call that does not get the key rolls back and reads the record: if there is none, it
+ * begins again. So does a call whose Finish fails. If its function fails, it rolls back
+ * and reads the record before it answers: another call may have committed after the
+ * snapshot was taken and before the lock was free.
+ *
+ * DoTx locks the key, then inserts its claim. Its function runs after that.
+ *
+ * A function sees what is committed when it runs. If it finds its own effect there, made by
+ * another call, it fails or not. It also fails for reasons of its own. Any process may die
+ * before its COMMIT. A connection may be lost with COMMIT on its way: then the call is made
+ * again, while the transaction ends some time, one way or the other.
+ *
+ * Properties; an assertion that fails has the name:
+ *
+ *   ONCE    The operation has its effect once, and with it a record.
+ *   ALONE   The function does not run in two transactions at once.
+ *   FRESH   After a wait, the function does not run for an operation that is done.
+ *   TOLD    A call is not told that its function failed if the operation was done before.
+ *   DONE    A call does not wait forever.
+ *
+ * Names in -D that plant a bug, and the property that each must violate:
+ *
+ *   DO_UNLOCKED    ALONE   Do does not lock the key
+ *   TX_UNLOCKED    ALONE   DoTx inserts its claim without the lock
+ *   UNLOCK_EARLY   ALONE   the lock is released before the commit is visible
+ *   WAIT_TRUSTED   FRESH   after a wait, the snapshot of before counts
+ *   ERROR_UNREAD   TOLD    the record is not read after the function has failed
+ *   FINISH_BLIND   ONCE    Finish does not fail where another record is
+ *   LOCK_KEPT      DONE    a call that does not get the key keeps its lock
+ */
+
+/* Bounds. */
+#ifndef DOS       /* calls of Do */
+#define DOS 2
+#endif
+#ifndef TXS       /* calls of DoTx */
+#define TXS 1
+#endif
+#ifndef TRIES     /* of a call whose connection is lost */
+#define TRIES 2
+#endif
+
+/* The database: the record that is committed, the transaction that has inserted one, and the
+ * one that holds the lock; 0 is none. */
+bool record;
+byte inserted, locked;
+byte effects, running;
+
+byte ended, ids;      /* of transactions */
+
+/* An assertion has the name of its property. */
+hidden byte ONCE, ALONE, FRESH, TOLD, DONE;
+
+inline unlock() {
+	if
+	:: locked == me -> locked = 0
+	:: else
+	fi
+}
+
+/* The function's transaction ends without a commit. */
+inline rollback() {
+	d_step { running--; if :: inserted == me -> inserted = 0 :: else fi }
+	unlock()
+}
+
+/* The function. It fails for its own reasons, and may fail where it finds its effect. */
+inline function() {
+	d_step {
+		running++;
+		ALONE = running == 1;
+		assert(ALONE);
+		sees = record
+	}
+	if
+	:: failed = true
+	:: failed = false
+	fi
+}
+
+inline commit() {
+#ifdef UNLOCK_EARLY
+	unlock();
+#endif
+	d_step {
+		running--; effects++; record = true;
+		if :: inserted == me -> inserted = 0 :: else fi;
+		ONCE = effects == 1;
+		assert(ONCE)
+	}
+	unlock()
+}
+
+/* A transaction whose connection is lost while its COMMIT is on its way. */
+proctype Late(byte me) {
+	if
+	:: rollback()
+	:: commit()
+	fi
+}
+
+proctype Do(byte me) {
+	bool found, waited, failed, sees;
+	byte tries = TRIES;
+begin:
+	found = record;                      /* the snapshot */
+	waited = false;
+#ifndef DO_UNLOCKED
+	if
+	:: d_step { locked == 0 -> locked = me }
+	:: locked != 0 -> waited = true; d_step { locked == 0 -> locked = me }
+	fi;
+#endif
+#ifdef WAIT_TRUSTED
+	if
+	:: found -> goto taken
+	:: else
+	fi;
+#else
+	if
+	:: found || waited -> goto taken
+	:: else
+	fi;
+#endif
+	d_step {
+		FRESH = !waited || !record;
+		assert(FRESH)
+	}
+	function();
+	if
+	:: failed ->
+		rollback();
+#ifndef ERROR_UNREAD
+		if
+		:: record -> goto end        /* replayed */
+		:: else
+		fi;
+#endif
+		d_step {
+			TOLD = !sees;
+			assert(TOLD)
+		}
+		goto end
+	:: else
+	fi;
+	if                                   /* Finish */
+	:: d_step { inserted == 0 && !record -> inserted = me }
+#ifdef FINISH_BLIND
+	:: record
+#else
+	:: record -> rollback(); goto read
+#endif
+	fi;
+	if
+	:: rollback()                        /* the process dies, or the commit does not arrive */
+	:: commit()
+	:: tries > 1 ->                      /* the connection is lost before the answer */
+		atomic { tries--; run Late(me); ids++; me = ids }
+		goto begin
+	fi;
+	goto end;
+taken:
+#ifndef LOCK_KEPT
+	unlock();
+#endif
+read:
+	if
+	:: record                            /* replayed */
+	:: else -> goto begin
+	fi;
+end:
+	ended++
+}
+
+proctype DoTx(byte me) {
+	bool failed, sees;
+#ifndef TX_UNLOCKED
+	d_step { locked == 0 -> locked = me };
+#endif
+	if
+	:: d_step { inserted == 0 && !record -> inserted = me }
+	:: record -> unlock(); goto end      /* replayed */
+	fi;
+	function();
+	if
+	:: rollback()
+	:: !failed -> commit()
+	fi;
+end:
+	ended++
+}
+
+init {
+	byte i = 1;
+	atomic {
+		do
+		:: i <= DOS -> run Do(i); i++
+		:: i > DOS && i <= DOS + TXS -> run DoTx(i); i++
+		:: i > DOS + TXS -> break
+		od;
+		ids = DOS + TXS
+	}
+	timeout;
+	d_step {
+		DONE = ended == DOS + TXS && locked == 0 && inserted == 0;
+		assert(DONE)
+	}
+}

@@ -1,0 +1,23 @@
+//go:build !race
+
+package model_test
+
+var claim = model{
+	file: "claim.pml",
+	small: []run{
+		{"TwoOfDo", "-DTXS=0"},
+		{"BesideDoTx", "-DDOS=2 -DTXS=1"},
+	},
+	large: []run{
+		{"ThreeOfDo", "-DDOS=3 -DTXS=1 -DTRIES=3"},
+	},
+	planted: []bug{
+		{"DO_UNLOCKED", "ALONE", ""},
+		{"TX_UNLOCKED", "ALONE", ""},
+		{"UNLOCK_EARLY", "ALONE", ""},
+		{"WAIT_TRUSTED", "FRESH", ""},
+		{"ERROR_UNREAD", "TOLD", ""},
+		{"FINISH_BLIND", "ONCE", ""},
+		{"LOCK_KEPT", "DONE", ""},
+	},
+}
