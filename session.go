@@ -117,7 +117,7 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 			return answer, &UnsupportedError{Engine: s.d.product, Check: "driver", What: "fencing a lost transaction", Problem: err.Error()}
 		}
 	}
-	if p, ok := s.conn.(core.Pipeline[Tx]); ok && first != nil && !first.Counts && opts.FirstSets {
+	if p, ok := s.conn.(core.Pipeline[Tx]); ok && first != nil && opts.FirstSets {
 		return s.beginWith(ctx, p, opts, *first)
 	}
 	err = s.d.observe(ctx, "begin", func() (err error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
@@ -150,9 +151,10 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 		wait = 0
 	}
 	opts := core.TxOptions{Isolation: s.options.Isolation, LockTimeout: s.sql.claim.LockTimeout(wait, after, c.expired)}
+	form := s.form()
+	claim := form.claim(c, wait, after)
 	var first *core.Bound
 	if s.lease == nil && !c.expired { // otherwise the guard, or the delete of the expired record, runs first
-		claim := s.claiming(c, wait, after)
 		first, opts.FirstSets = &claim, true
 	}
 	tx, answer, err := s.access.Begin(ctx, opts, first)
@@ -163,9 +165,9 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 
 	var won bool
 	if first != nil {
-		won, err = s.won(answer)
+		won, err = s.won(c, answer)
 	} else if err = s.guard(ctx, tx.Tx()); err == nil {
-		won, err = s.claim(ctx, tx, c, wait, after)
+		won, err = s.claim(ctx, tx, c, claim)
 	}
 	if err != nil {
 		return nil, err
@@ -175,12 +177,38 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 	}
 	r := &record{fingerprint: c.fingerprints.own(), fingerprintVersion: c.fingerprints.version}
 	if r.storedResult, err = body(tx.Tx()); err != nil {
-		return nil, &once.FuncError{Err: err}
+		err = &once.FuncError{Err: err}
+	} else if err = tx.Finish(ctx, form.finish(c, r.storedResult)); err == nil {
+		return r, nil
 	}
-	if err := tx.Finish(ctx, s.finishing(c, r.storedResult)); err != nil {
-		return nil, err
+	if form.once {
+		tx.Rollback()
+		err = s.doubt(ctx, c, err)
 	}
-	return r, nil
+	return nil, err
+}
+
+// doubt returns ErrTaken if err comes from a function that ran in vain, because the record exists, and
+// err otherwise. Errors after which the call reads the record anyway are returned as they are.
+func (s *Store[Tx]) doubt(ctx context.Context, c *call, err error) error {
+	var inFunc *once.FuncError
+	if !errors.As(err, &inFunc) && !errors.Is(err, holdfast.ErrTxLost) {
+		return err
+	}
+	ctx, cancel := core.Cleanup(ctx)
+	defer cancel()
+	r, unread := s.look(ctx, s.access.Pool, c)
+	switch {
+	case r != nil:
+		return once.ErrTaken
+	case inFunc == nil:
+		// The function has ended the transaction. If it has committed, the operation is unknown.
+		_, unwritten := s.sql.unfinished.Exec(ctx, s.access.Pool, c.id().Args(append([]any{c.attempt, c.transaction}, s.identity(c)...)...)...)
+		return errors.Join(err, unwritten)
+	case unread != nil:
+		return fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", unread, inFunc.Err)
+	}
+	return err
 }
 
 // encode runs fn and encodes its result. It fails for a result that does not decode again, so that

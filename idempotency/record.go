@@ -90,30 +90,62 @@ func (s *Store[Tx]) inFlight(ctx context.Context, c *call) (bool, error) {
 	return found && r.state == claimed, err
 }
 
-// claim inserts the record, in a transaction that runs; it returns false if the record exists.
-// See claiming for wait and after.
-func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, wait, after time.Duration) (bool, error) {
+// claim runs a claim in a transaction that runs; it returns false if the record exists.
+func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, claim core.Bound) (bool, error) {
 	if c.expired {
 		if _, err := s.sql.renew.Exec(ctx, q, c.id().Args()...); err != nil {
 			return false, &once.ClaimError{Err: s.explain(err)}
 		}
 	}
-	return s.won(s.claiming(c, wait, after).Run(ctx, q))
+	return s.won(c, claim.Run(ctx, q))
 }
 
-// claiming returns the claim to send, of a new attempt. wait bounds the wait for another session's
+// form is a way to claim a key and to store its result: two writes of the record, or one.
+type form struct {
+	claim  func(c *call, wait, after time.Duration) core.Bound
+	finish func(c *call, v storedResult) core.Bound
+	// once: the record is not there while the function runs. So another call may have stored one
+	// between the claim's snapshot and its lock, and an error has to be checked against it.
+	once bool
+}
+
+// form returns the shortest form that the engine has at the store's isolation level.
+func (s *Store[Tx]) form() form {
+	if s.sql.claim.Reserves(s.options.Isolation) {
+		return form{s.reserving, s.recording, true}
+	}
+	return form{s.claiming, s.finishing, false}
+}
+
+// claiming returns the claim to send, of a new attempt. It inserts the record. wait bounds the wait for another session's
 // claim, if the statement can do so; 0 is no wait. after is the lock timeout to set afterwards; 0
 // restores the previous one.
 func (s *Store[Tx]) claiming(c *call, wait, after time.Duration) core.Bound {
 	c.attempt = once.RandomID()
-	return s.sql.claim.Bind(c.id().Args(
-		s.options.Namespace, c.op.Name, []byte(c.op.Key),
-		once.Nullable(c.fingerprints.own()), c.fingerprints.version, c.attempt,
-	), wait, after)
+	return s.sql.claim.Bind(c.id().Args(append(s.identity(c), c.attempt)...), wait, after)
+}
+
+// reserving returns a claim that writes nothing; recording writes the whole record at the end.
+func (s *Store[Tx]) reserving(c *call, wait, after time.Duration) core.Bound {
+	c.attempt = once.RandomID()
+	return s.sql.claim.Reserve(c.id().Args(c.attempt), wait, after)
+}
+
+func (s *Store[Tx]) recording(c *call, v storedResult) core.Bound {
+	b := s.finishing(c, v)
+	b.Stmt, b.OrFail = s.sql.record, s.sql.recordOrFail
+	b.Args = append(b.Args, s.identity(c)...)
+	return b
+}
+
+// identity are the values of a record that do not depend on its transaction.
+func (s *Store[Tx]) identity(c *call) []any {
+	return []any{s.options.Namespace, c.op.Name, []byte(c.op.Key), once.Nullable(c.fingerprints.own()), c.fingerprints.version}
 }
 
 // won reads the answer of a claim.
-func (s *Store[Tx]) won(a core.Answer) (bool, error) {
+func (s *Store[Tx]) won(c *call, a core.Answer) (bool, error) {
+	c.transaction = a.Text
 	if a.Err != nil {
 		return false, &once.ClaimError{Err: s.explain(a.Err)}
 	}

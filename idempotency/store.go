@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"strconv"
 	"strings"
 	"time"
 
@@ -101,6 +103,7 @@ type statements struct {
 	claim                                   dialect.Claim
 	peek                                    dialect.Peek
 	look, lock, renew, finish, finishOrFail core.Stmt
+	record, recordOrFail, unfinished        core.Stmt
 }
 
 // New opens the store and checks that its tables exist.
@@ -122,7 +125,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 		return nil, err
 	}
 	a := db.Access()
-	r := strings.NewReplacer("{records}", a.Table("records"), "{now}", a.Dialect.Now)
+	r := strings.NewReplacer("{records}", a.Table("records"), "{now}", a.Dialect.Now, "{lockspace}", lockspace(a.Table("records")))
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	return &Store[Tx]{
@@ -131,8 +134,18 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			claim: a.Dialect.Claim("records.claim", r.Replace), peek: a.Dialect.Peek("records.peek", r.Replace),
 			look: a.Dialect.Look("records.look", r.Replace(d.Look)), lock: compile("records.lock", d.Lock), renew: compile("records.renew", d.Renew),
 			finish: compile("records.finish", d.Finish), finishOrFail: compile("records.finish", d.FinishOrFail),
+			record: compile("records.finish", d.Record), recordOrFail: compile("records.finish", d.RecordOrFail),
+			unfinished: compile("records.unfinished", d.Unfinished),
 		},
 	}, nil
+}
+
+// lockspace returns the number that separates the locks of this table's keys from those of another
+// one in the same database.
+func lockspace(table string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(table))
+	return strconv.FormatUint(h.Sum64()>>1, 10)
 }
 
 // Options returns the store's options, with the defaults filled in.

@@ -26,9 +26,7 @@ func (c conn) BeginWith(ctx context.Context, opts core.TxOptions, first core.Bou
 	_, err = results.Exec()
 	begun := err == nil
 	if begun {
-		var tag pgconn.CommandTag
-		tag, answer.Err = results.Exec()
-		answer.Affected = tag.RowsAffected()
+		answer = read(results, first)
 	}
 	if e := results.Close(); e != nil && err == nil && answer.Err == nil {
 		err = e
@@ -48,6 +46,20 @@ func (c conn) BeginWith(ctx context.Context, opts core.TxOptions, first core.Bou
 		err = answer.Err
 	}
 	return nil, answer, err
+}
+
+// read reads the answer of a statement.
+func read(results pgx.BatchResults, b core.Bound) (answer core.Answer) {
+	if !b.Counts {
+		var tag pgconn.CommandTag
+		tag, answer.Err = results.Exec()
+		answer.Affected = tag.RowsAffected()
+		return answer
+	}
+	if answer.Err = results.QueryRow().Scan(&answer.Affected, &answer.Text); errors.Is(answer.Err, pgx.ErrNoRows) {
+		answer.Err = nil
+	}
+	return answer
 }
 
 // CommitWith implements core.Pipeline: last and COMMIT are one round trip. The

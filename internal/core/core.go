@@ -83,7 +83,7 @@ type TxOptions struct {
 
 // Pipeline is a Conn whose driver sends several statements in one round trip.
 type Pipeline[Tx any] interface {
-	// BeginWith begins a transaction and runs first in it, as a write. The error of first is
+	// BeginWith begins a transaction and runs first in it. The error of first is
 	// in its answer. A returned error means that no transaction began.
 	BeginWith(ctx context.Context, opts TxOptions, first Bound) (Tx, Answer, error)
 	// CommitWith runs last in the form that fails if it affects no row (OrFail), and commits

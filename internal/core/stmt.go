@@ -78,8 +78,7 @@ type Bound struct {
 	// OrFail is Stmt in a form that fails if it affects no row: see Pipeline.
 	OrFail Stmt
 	Args   []any
-	// Counts: Stmt is not a write, but a query that returns the number of rows that it wrote,
-	// and a text.
+	// Counts: Stmt is a query, whose row has the number of affected rows and a text.
 	Counts bool
 }
 
@@ -87,14 +86,14 @@ type Bound struct {
 type Answer struct {
 	Result
 
-	Err error
+	Text string // of a Bound that Counts
+	Err  error
 }
 
 // Run runs b.
 func (b Bound) Run(ctx context.Context, q Querier) (a Answer) {
 	if b.Counts {
-		var text string
-		_, a.Err = b.Stmt.QueryRow(ctx, q, []any{&a.Affected, &text}, b.Args...)
+		_, a.Err = b.Stmt.QueryRow(ctx, q, []any{&a.Affected, &a.Text}, b.Args...)
 		return a
 	}
 	a.Result, a.Err = b.Stmt.Exec(ctx, q, b.Args...)

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"context"
+	"database/sql"
 	"strconv"
 	"strings"
 	"time"
@@ -16,13 +17,13 @@ const noWait = 20 * time.Millisecond
 // Claim inserts the record of a key. Each wait is the bound of a wait for another session's
 // claim; 0 means that the claim does not wait.
 type Claim struct {
-	dialect         *Dialect
-	insert, setting core.Stmt
+	dialect                  *Dialect
+	insert, setting, reserve core.Stmt
 }
 
 // Claim compiles the claim. render puts the names of the tables into a text.
 func (d *Dialect) Claim(name string, render func(text string) string) Claim {
-	return Claim{d, d.Compile(name, render(d.Records.Claim)), d.Compile(name, render(d.Records.ClaimSetting))}
+	return Claim{d, d.Compile(name, render(d.Records.Claim)), d.Compile(name, render(d.Records.ClaimSetting)), d.Compile(name, render(d.Records.Reserve))}
 }
 
 // LockTimeout returns the lock timeout with which the transaction of a claim begins; after is
@@ -49,6 +50,19 @@ func (c Claim) Bind(args []any, wait, after time.Duration) core.Bound {
 		return core.Bound{Stmt: c.insert, Args: append(args, bound, ""), Counts: true}
 	}
 	return core.Bound{Stmt: c.insert, Args: append(args, bound, Millis(after)+"ms"), Counts: true}
+}
+
+// Reserves reports whether a transaction of this level can reserve a key, instead of inserting its
+// record before the function runs. At a higher level its snapshot would be older than the lock for
+// all of its statements.
+func (c Claim) Reserves(level sql.IsolationLevel) bool {
+	return c.reserve.Text != "" && level <= sql.LevelReadCommitted
+}
+
+// Reserve returns the statement that reserves a key. args are the parameters of Records.Reserve,
+// without those for lock timeouts; after is not 0.
+func (c Claim) Reserve(args []any, wait, after time.Duration) core.Bound {
+	return core.Bound{Stmt: c.reserve, Args: append(args, Millis(least(wait))+"ms", Millis(after)+"ms"), Counts: true}
 }
 
 // Won reports whether the claim won that returned r and no error.

@@ -195,6 +195,12 @@ const Lost = 1<<62 + 1
 //	Renew:  key_hash (deletes a record whose key has expired)
 //	Finish: key_hash, attempt, state, result, result TTL, key TTL (µs or NULL),
 //	        codec, business_id
+//	Reserve: key_hash, attempt, the lock timeout of the wait for the lock, and the lock timeout
+//	        to set afterwards
+//	Record: those of Finish, then namespace, operation, op_key, fingerprint,
+//	        fingerprint_version
+//	Unfinished: key_hash, attempt, the transaction's id, namespace, operation, op_key,
+//	        fingerprint, fingerprint_version
 type Records struct {
 	Look, Lock, Claim, Renew, Finish string
 	Verdict                          Verdict
@@ -203,6 +209,14 @@ type Records struct {
 	// FinishOrFail is Finish, but fails with the code Untouched if it affects no row. The
 	// statements sent after it are then skipped.
 	FinishOrFail, Untouched string
+	// Reserve locks a key until the transaction ends, without a write. It returns 1 and the
+	// transaction's id if no other transaction held the lock and there is no record, and no row
+	// otherwise. Record then writes the whole record, as the last statement: one row if the
+	// transaction is the one that reserved, and there is no record. RecordOrFail is Record as
+	// FinishOrFail is Finish. Unfinished inserts a claim if the function has committed the
+	// transaction itself. Every Claim takes the same lock, whose number is made with {lockspace}.
+	// Empty: the engine has no lock without a write.
+	Reserve, Record, RecordOrFail, Unfinished string
 	// PeekBefore makes the next statement, and only that one, read at READ UNCOMMITTED, on an
 	// engine that needs a setting for it.
 	PeekBefore string

@@ -17,16 +17,23 @@ var records = dialect.Records{
 	// previous one.
 	Claim: `WITH bound AS MATERIALIZED (
  SELECT current_setting('lock_timeout') AS was, set_config('lock_timeout', $8::text, true) AS is_now
+), locked AS MATERIALIZED (
+ SELECT pg_advisory_xact_lock(` + keyLock + `)::text AS done FROM bound WHERE is_now IS NOT NULL
 ), claimed AS (
  INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
  SELECT $0::text, $1::bytea, $2::text, $3::text, $4::bytea, $5::bytea, $6::smallint, $7::bytea, 1, {now}
- FROM bound WHERE is_now IS NOT NULL
+ FROM locked WHERE done IS NOT NULL
  ON CONFLICT (owner, key_hash) DO NOTHING RETURNING 1
 ), total AS MATERIALIZED (SELECT count(*) AS n FROM claimed)
 SELECT n, set_config('lock_timeout', CASE WHEN $9::text = '' THEN was ELSE $9::text END, true) FROM total, bound`,
-	ClaimSetting: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
+	ClaimSetting: `WITH bound AS MATERIALIZED (
+ SELECT set_config('lock_timeout', $8::text, true) AS is_now
+), locked AS MATERIALIZED (
+ SELECT pg_advisory_xact_lock(` + keyLock + `)::text AS done FROM bound WHERE is_now IS NOT NULL
+)
+INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
 SELECT $0::text, $1::bytea, $2::text, $3::text, $4::bytea, $5::bytea, $6::smallint, $7::bytea, 1, {now}
-FROM (SELECT set_config('lock_timeout', $8::text, true) AS is_now) bound WHERE is_now IS NOT NULL
+FROM locked WHERE done IS NOT NULL
 ON CONFLICT (owner, key_hash) DO NOTHING`,
 	ClaimBounds: true,
 	Bound: dialect.Setting{
@@ -41,7 +48,39 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
 	Finish:       finish,
 	FinishOrFail: `WITH done AS (` + finish + ` RETURNING 1) SELECT 1 / count(*) FROM done`,
 	Untouched:    "SQLSTATE 22012", // division by zero
+
+	// The snapshot is older than the lock. So if the lock was not free at once, somebody may have
+	// committed since, and the key is not won. If it was, that is possible too, but only between
+	// the two: the write of the record notices, and a read after an error.
+	Reserve: `WITH bound AS MATERIALIZED (
+ SELECT set_config('lock_timeout', $3::text, true) AS is_now
+), locked AS MATERIALIZED (
+ SELECT CASE WHEN pg_try_advisory_xact_lock(` + keyLock + `) THEN true ELSE pg_advisory_xact_lock(` + keyLock + `)::text IS NULL END AS at_once
+ FROM bound WHERE is_now IS NOT NULL
+), own AS MATERIALIZED (
+ SELECT set_config('lock_timeout', $4::text, true), set_config('holdfast.attempt', encode($2::bytea, 'hex'), true), pg_current_xact_id()::text AS id
+ FROM locked WHERE at_once AND NOT EXISTS (SELECT FROM {records} WHERE owner = $0 AND key_hash = $1)
+)
+SELECT 1, id FROM own`,
+	Record:       record,
+	RecordOrFail: `WITH done AS (` + record + ` RETURNING 1) SELECT 1 / count(*) FROM done`,
+	Unfinished: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
+SELECT $0::text, $1::bytea, $4::text, $5::text, $6::bytea, $7::bytea, $8::smallint, $2::bytea, 1, {now}
+WHERE pg_xact_status($3::text::xid8) = 'committed'
+ON CONFLICT (owner, key_hash) DO NOTHING`,
 }
+
+// keyLock is the advisory lock of a key, which all claims hold until their transaction ends. Those of
+// two tables with records differ.
+const keyLock = `('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigint # {lockspace}`
+
+// record does nothing if the transaction is not that of Reserve, whose setting ends with it.
+const record = `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt,
+ state, result, codec, business_id, created_at, finished_at, result_expires_at, key_expires_at)
+SELECT $0::text, $1::bytea, $9::text, $10::text, $11::bytea, $12::bytea, $13::smallint, $2::bytea,
+ $3::smallint, $4::bytea, $7::text, $8::text, (date_part('epoch', now()) * 1000000)::bigint, {now}, {now} + $5::bigint, {now} + $6::bigint
+WHERE current_setting('holdfast.attempt', true) = encode($2::bytea, 'hex')
+ON CONFLICT (owner, key_hash) DO NOTHING`
 
 const finish = `UPDATE {records} SET state = $3::smallint, result = $4::bytea, codec = $7::text, business_id = $8::text, finished_at = {now},
  result_expires_at = {now} + $5::bigint, key_expires_at = {now} + $6::bigint
