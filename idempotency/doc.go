@@ -15,9 +15,12 @@
 //	   |--any error------'                                                        |
 //	   '------------------------------- KeyTTL -----------------------------------'
 //
-// The claim is an insert under a unique key, and the first statement of the transaction. Its row
-// is uncommitted while the function runs. Duplicates wait for it, and a crash removes it. So no
-// state "in progress" is left to clean up. Final states never change.
+// The claim is the first statement of the transaction: an insert under a unique key, whose row is
+// uncommitted while the function runs. On PostgreSQL [Do] takes an advisory lock of the transaction
+// instead, and inserts the record with its result, under the unique key, before COMMIT; at
+// REPEATABLE READ and above, and in [DoTx], it takes the lock and inserts the row at once.
+// Duplicates wait for row or lock, and a crash removes it. So no state "in progress" is left to
+// clean up. Final states never change.
 //
 // # Two forms of record
 //

@@ -1,6 +1,7 @@
-// Package model contains models of Holdfast's protocols, and the test that lets Spin explore
-// them: every order of every step within the bounds. No program uses the package. lease.pml
-// models leases, tickets.pml fair and shared locks and semaphores, staged.pml staged operations.
+// Package model contains models of Holdfast's protocols, and the test that lets Spin explore them:
+// every order of every step within the bounds. No program uses the package. claim.pml models a claim
+// of Do that writes its record once, lease.pml models leases, tickets.pml fair and shared locks and
+// semaphores, staged.pml staged operations.
 //
 // # Leases: what is modelled
 //
@@ -75,6 +76,16 @@
 // The model found two bugs. A worker that took a call over, and lost the answer to that commit,
 // treated a call in doubt as one that was never made (DOUBT_FORGOTTEN). An event that came
 // before the lease's end left an operation parked forever (NEWS_FORGOTTEN).
+//
+// # Claims
+//
+// claim.pml has one key, for which two calls of Do and one of DoTx ask. Its steps are the snapshots of
+// statements, the lock, the function, the insert and the end of the commit. Connections are lost with
+// COMMIT on its way:
+//
+//	2 calls of Do                                                            8,123
+//	2 calls of Do, 1 of DoTx                                                58,883
+//	3 calls of Do, 1 of DoTx, 2 connections lost each (large)           33,681,772
 //
 // # What is left out
 //
