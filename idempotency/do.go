@@ -41,8 +41,8 @@ type Result[T any] struct {
 
 // Do runs fn once for op, in a transaction that Do opens and commits: claim, fn, result, COMMIT.
 // The claim is an uncommitted row, or on PostgreSQL a lock of the transaction, so a crash leaves
-// nothing behind. A duplicate gets the stored result, with Outcome Replayed. T is stored as JSON; a slice of bytes is stored
-// unchanged (see also [Codec] and [Identified]).
+// nothing behind. A duplicate gets the stored result, with Outcome Replayed. T is stored as JSON; a
+// slice of bytes is stored unchanged (see also [Codec] and [Identified]).
 //
 // fn receives the native transaction and a context. It may run more than once (the engine may roll
 // back, or Do may have to resolve a commit), so it must have effects in the database only, and

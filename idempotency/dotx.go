@@ -23,6 +23,9 @@ import (
 // [ErrInProgress]), or give up. Statements that the caller runs after an error on a connection of
 // its own are not protected.
 //
+// On PostgreSQL each call holds a lock until the transaction ends. Thousands of calls in one
+// transaction need a larger max_locks_per_transaction; see businessrow for many rows at once.
+//
 // With NoWait, DoTx fails with ErrInProgress at once on PostgreSQL and MariaDB while another call
 // holds the key. On MySQL it fails within a second, the shortest bound that MySQL has.
 //

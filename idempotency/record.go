@@ -117,9 +117,9 @@ func (s *Store[Tx]) form() form {
 	return form{s.claiming, s.finishing, false}
 }
 
-// claiming returns the claim to send, of a new attempt. It inserts the record. wait bounds the wait for another session's
-// claim, if the statement can do so; 0 is no wait. after is the lock timeout to set afterwards; 0
-// restores the previous one.
+// claiming returns the claim to send, of a new attempt. It inserts the record. wait bounds the wait
+// for another session's claim, if the statement can do so; 0 is no wait. after is the lock timeout to
+// set afterwards; 0 restores the previous one.
 func (s *Store[Tx]) claiming(c *call, wait, after time.Duration) core.Bound {
 	c.attempt = once.RandomID()
 	return s.sql.claim.Bind(c.id().Args(append(s.identity(c), c.attempt)...), wait, after)
