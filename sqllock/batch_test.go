@@ -24,11 +24,19 @@ func TestGathered(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		dbtest.Needs(t, engine, dbtest.OneStatement)
 		guarded := engine != dbtest.SQLite // SQLite has one writer, and a try does not wait for it
-		var statements atomic.Int32
+		var statements, crowd atomic.Int32 // crowd is how many requests come at once
+		var l *sqllock.Locker[*sql.Tx]
 		e := conformance.New(t, conformance.SQL(), engine, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 			switch s.Name {
 			case "locks.make", "locks.take", "locks.granted", "locks.release", "locks.released":
 				statements.Add(1)
+				if n := int(crowd.Load()); n > 0 { // the first statements take until all have come
+					dbtest.Eventually(t, "the others gather", func() bool {
+						waiting, alone := l.Gathering()
+						return waiting >= n-alone
+					})
+					crowd.Store(0)
+				}
 			}
 		}}})
 		locker := func(o sqllock.Options) *sqllock.Locker[*sql.Tx] {
@@ -40,7 +48,8 @@ func TestGathered(t *testing.T) {
 			e.Cleanup(func() { _ = l.Close(context.Background()) })
 			return l
 		}
-		l, other := locker(sqllock.Options{TTL: time.Hour}), locker(sqllock.Options{TTL: time.Hour, Holder: "other"})
+		l = locker(sqllock.Options{TTL: time.Hour})
+		other := locker(sqllock.Options{TTL: time.Hour, Holder: "other"})
 		const n = 120
 		kind := func(i int) string { return fmt.Sprintf("%s %d", [...]string{"new", "free", "held", "guarded"}[i%4], i) }
 		var tokens [n]int64 // so far
@@ -92,6 +101,7 @@ func TestGathered(t *testing.T) {
 			statements.Store(0)
 			var leases [n]*sqllock.Lease
 			var all sync.WaitGroup
+			crowd.Store(n)
 			for i := range n {
 				all.Go(func() {
 					lease, err := l.TryAcquire(e.Ctx, kind(i))
@@ -129,6 +139,7 @@ func TestGathered(t *testing.T) {
 					taken[i] = true
 				}
 			}
+			crowd.Store(int32(granted))
 			for i, lease := range leases {
 				if lease != nil {
 					all.Go(func() {

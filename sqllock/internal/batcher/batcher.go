@@ -137,5 +137,12 @@ func (b *Batcher[Q, A]) send(batch []*request[Q, A]) {
 	}
 }
 
+// Queued returns how many requests wait.
+func (b *Batcher[Q, A]) Queued() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.queue)
+}
+
 // Wait waits for the running batches. Ask must not be called any more.
 func (b *Batcher[Q, A]) Wait() { b.sent.Wait() }
