@@ -64,7 +64,7 @@ func TestReserveBeforeCommit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = guard.Rollback() }()
+			t.Cleanup(func() { _ = guard.Rollback() })
 			if _, err := guard.ExecContext(t.Context(), `SELECT `+gate); err != nil {
 				t.Fatal(err)
 			}
