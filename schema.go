@@ -21,7 +21,11 @@ const (
 func (d *DB[Tx]) CheckSchema(ctx context.Context) error {
 	table := d.table("schema")
 	var have int
-	found, err := core.Stmt{Name: "schema", Text: `SELECT version FROM ` + table}.QueryRow(ctx, d.pool, []any{&have})
+	var found bool
+	err := d.onConn(ctx, "", func(q core.Querier) (err error) {
+		found, err = core.Stmt{Name: "schema", Text: `SELECT version FROM ` + table}.QueryRow(ctx, q, []any{&have})
+		return err
+	})
 	switch {
 	case err != nil && d.dialect.Classify(err) == dialect.NoTable:
 		return &SchemaError{Table: table, Min: minSchema, Max: maxSchema, Err: err}

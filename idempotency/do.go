@@ -197,7 +197,11 @@ func (s *Store[Tx]) doubt(ctx context.Context, c *call, err error) error {
 	}
 	ctx, cancel := core.Cleanup(ctx)
 	defer cancel()
-	r, unread := s.look(ctx, s.access.Pool, c)
+	var r *record
+	unread := s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
+		r, err = s.look(ctx, q, c)
+		return err
+	})
 	switch {
 	case r != nil:
 		return once.ErrTaken
