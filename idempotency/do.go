@@ -188,8 +188,9 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 	return nil, err
 }
 
-// doubt returns ErrTaken if err comes from a function that ran in vain, because the record exists, and
-// err otherwise. Errors after which the call reads the record anyway are returned as they are.
+// doubt returns ErrTaken if err comes from a function that ran in vain, because the record was there
+// before it, and err otherwise. A record that another call has stored since changes nothing. Errors
+// after which the call reads the record anyway are returned as they are.
 func (s *Store[Tx]) doubt(ctx context.Context, c *call, err error) error {
 	var inFunc *once.FuncError
 	if !errors.As(err, &inFunc) && !errors.Is(err, holdfast.ErrTxLost) {
@@ -197,13 +198,14 @@ func (s *Store[Tx]) doubt(ctx context.Context, c *call, err error) error {
 	}
 	ctx, cancel := core.Cleanup(ctx)
 	defer cancel()
-	var r *record
+	var one int
+	var before bool
 	unread := s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
-		r, err = s.look(ctx, q, c)
+		before, err = s.sql.before.QueryRow(ctx, q, []any{&one}, c.id().Args(c.transaction)...)
 		return err
 	})
 	switch {
-	case r != nil:
+	case before:
 		return once.ErrTaken
 	case inFunc == nil:
 		// The function has ended the transaction. If it has committed, the operation is unknown.

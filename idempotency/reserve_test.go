@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -159,4 +160,17 @@ func TestReserveOfTwoTables(t *testing.T) {
 	if lockspace(`"a"."holdfast_records"`) == lockspace(`"b"."holdfast_records"`) {
 		t.Error("two tables have one lock for a key")
 	}
+}
+
+// TestReserveExpiredFails lets the function fail for a key whose record has expired.
+func TestReserveExpiredFails(t *testing.T) {
+	reserving(t, func(t *testing.T, _ *sql.DB, stores [2]*Store[*sql.Tx]) {
+		s, op, fails := stores[0], Op{Name: "refund", Key: "expired", Request: "expired"}, errors.New("fails")
+		s.options.ResultTTL, s.options.KeyTTL = time.Microsecond, time.Microsecond
+		for _, want := range []error{nil, fails} {
+			if _, err := Do(t.Context(), s, op, func(context.Context, *sql.Tx) (string, error) { return "", want }); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+		}
+	})
 }

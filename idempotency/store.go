@@ -100,10 +100,10 @@ type Store[Tx any] struct {
 }
 
 type statements struct {
-	claim                                   dialect.Claim
-	peek                                    dialect.Peek
-	look, lock, renew, finish, finishOrFail core.Stmt
-	record, recordOrFail, unfinished        core.Stmt
+	claim                                    dialect.Claim
+	peek                                     dialect.Peek
+	look, lock, renew, finish, finishOrFail  core.Stmt
+	record, recordOrFail, before, unfinished core.Stmt
 }
 
 // New opens the store and checks that its tables exist.
@@ -135,7 +135,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			look: a.Dialect.Look("records.look", r.Replace(d.Look)), lock: compile("records.lock", d.Lock), renew: compile("records.renew", d.Renew),
 			finish: compile("records.finish", d.Finish), finishOrFail: compile("records.finish", d.FinishOrFail),
 			record: compile("records.finish", d.Record), recordOrFail: compile("records.finish", d.RecordOrFail),
-			unfinished: compile("records.unfinished", d.Unfinished),
+			before: compile("records.before", d.Before), unfinished: compile("records.unfinished", d.Unfinished),
 		},
 	}, nil
 }

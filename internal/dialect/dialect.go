@@ -199,6 +199,7 @@ const Lost = 1<<62 + 1
 //	        to set afterwards
 //	Record: those of Finish, then namespace, operation, op_key, fingerprint,
 //	        fingerprint_version
+//	Before: key_hash, the transaction's id
 //	Unfinished: key_hash, attempt, the transaction's id, namespace, operation, op_key,
 //	        fingerprint, fingerprint_version
 type Records struct {
@@ -213,10 +214,11 @@ type Records struct {
 	// transaction's id if no other transaction held the lock and there is no record, and no row
 	// otherwise. Record then writes the whole record, as the last statement: one row if the
 	// transaction is the one that reserved, and there is no record. RecordOrFail is Record as
-	// FinishOrFail is Finish. Unfinished inserts a claim if the function has committed the
+	// FinishOrFail is Finish. Before finds a record, whose key has not expired, that was written before the
+	// transaction had the lock. Unfinished inserts a claim if the function has committed the
 	// transaction itself. Every Claim takes the same lock, whose number is made with {lockspace}.
 	// Empty: the engine has no lock without a write.
-	Reserve, Record, RecordOrFail, Unfinished string
+	Reserve, Record, RecordOrFail, Before, Unfinished string
 	// PeekBefore makes the next statement, and only that one, read at READ UNCOMMITTED, on an
 	// engine that needs a setting for it.
 	PeekBefore string

@@ -8,10 +8,10 @@ import (
 // These match the objects of pg_catalog that the statements use. Keywords of SQL (COALESCE,
 // bigint, POSITION) always refer to the catalog.
 var (
-	functions = regexp.MustCompile(`(?i)(^|[^\w."'])(array_to_string|clock_timestamp|count|current_database|current_schemas|current_setting|date_part|decode|encode|` +
+	functions = regexp.MustCompile(`(?i)(^|[^\w."'])(age|array_to_string|clock_timestamp|count|current_database|current_schemas|current_setting|date_part|decode|encode|` +
 		`format_type|generate_series|left|length|lower|lpad|max|min|now|octet_length|pg_\w+|quote_ident|quote_literal|set_config|string_agg|string_to_array|substr|` +
 		`sum|to_hex|to_regclass|to_char|to_regproc|to_timestamp|trunc|unnest|upper|uuid_send|version)(\s*\()`)
-	casts    = regexp.MustCompile(`::(text|bytea|regclass|regproc|timestamptz|oid|name|uuid|date|jsonb)\b`)
+	casts    = regexp.MustCompile(`::(text|bytea|regclass|regproc|timestamptz|oid|name|uuid|date|jsonb|xid|xid8)\b`)
 	catalogs = regexp.MustCompile(`(?i)\b(FROM|JOIN)(\s+)(pg_\w+)([^\w.]|$)`)
 	// quoted matches a quoted name or a string literal, which may contain any text.
 	quoted = regexp.MustCompile(`"(?:[^"]|"")*"|'(?:[^']|'')*'`)

@@ -64,6 +64,8 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
 SELECT 1, id FROM own`,
 	Record:       record,
 	RecordOrFail: `WITH done AS (` + record + ` RETURNING 1) SELECT 1 / count(*) FROM done`,
+	Before: `SELECT 1 FROM {records} WHERE owner = $0 AND key_hash = $1 AND age(xmin) > age($2::text::xid8::xid)
+ AND (key_expires_at IS NULL OR key_expires_at > {now})`,
 	Unfinished: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
 SELECT $0::text, $1::bytea, $4::text, $5::text, $6::bytea, $7::bytea, $8::smallint, $2::bytea, 1, {now}
 WHERE pg_xact_status($3::text::xid8) = 'committed'
