@@ -181,7 +181,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 	} else if err = tx.Finish(ctx, form.finish(c, r.storedResult)); err == nil {
 		return r, nil
 	}
-	if form.once {
+	if form.atEnd {
 		tx.Rollback()
 		err = s.doubt(ctx, c, err)
 	}
@@ -193,7 +193,11 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 // after which the call reads the record anyway are returned as they are.
 func (s *Store[Tx]) doubt(ctx context.Context, c *call, err error) error {
 	var inFunc *once.FuncError
-	if !errors.As(err, &inFunc) && !errors.Is(err, holdfast.ErrTxLost) {
+	var rej *Rejection
+	switch {
+	case errors.As(err, &rej) && ctx.Err() == nil: // the claim that stores it looks
+		return err
+	case !errors.As(err, &inFunc) && !errors.Is(err, holdfast.ErrTxLost):
 		return err
 	}
 	ctx, cancel := core.Cleanup(ctx)

@@ -104,9 +104,9 @@ func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, claim co
 type form struct {
 	claim  func(c *call, wait, after time.Duration) core.Bound
 	finish func(c *call, v storedResult) core.Bound
-	// once: the record is not there while the function runs. So another call may have stored one
-	// between the claim's snapshot and its lock, and an error has to be checked against it.
-	once bool
+	// atEnd: finish inserts the record. So another call may have stored one between the claim's
+	// snapshot and its lock, and an error has to be checked against it.
+	atEnd bool
 }
 
 // form returns the shortest form that the engine has at the store's isolation level.
@@ -143,7 +143,7 @@ func (s *Store[Tx]) identity(c *call) []any {
 	return []any{s.options.Namespace, c.op.Name, []byte(c.op.Key), once.Nullable(c.fingerprints.own()), c.fingerprints.version}
 }
 
-// won reads the answer of a claim.
+// won reads the answer of a claim, with the transaction's id.
 func (s *Store[Tx]) won(c *call, a core.Answer) (bool, error) {
 	c.transaction = a.Text
 	if a.Err != nil {

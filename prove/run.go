@@ -102,7 +102,7 @@ func (r *run) create(ctx context.Context) error {
 	_, err := r.newRow(ctx)
 	switch r.dialect.Classify(err) {
 	case dialect.Unplaced, dialect.NoTable:
-		return fmt.Errorf("the keyspace is sharded, and its VSchema cannot know the tables of a run: name an unsharded keyspace behind the same vtgate: %w", err)
+		return fmt.Errorf("the tables of this run cannot be used; on Vitess name an unsharded keyspace, as the VSchema of a sharded one does not know them: %w", err)
 	}
 	return err
 }

@@ -13,9 +13,10 @@
  *   COMMIT:  the rows become visible; after that the lock is released
  *
  * A call that does not get the key rolls back and reads the record: if there is none, it
- * begins again. So does a call whose Finish fails. If its function fails, it rolls back
- * and reads the record before it answers: another call may have committed after the
- * snapshot was taken and before the lock was free.
+ * begins again. So does a call whose Finish fails. If its function fails, it rolls back and
+ * looks, before it answers, for a record that was written before it had the lock: another
+ * call may have committed after the snapshot was taken. A record that was written after the
+ * rollback does not count.
  *
  * DoTx locks the key, then inserts its claim. Its function runs after that.
  *
@@ -30,6 +31,7 @@
  *   ALONE   The function does not run in two transactions at once.
  *   FRESH   After a wait, the function does not run for an operation that is done.
  *   TOLD    A call is not told that its function failed if the operation was done before.
+ *   OWN     A call is told that its function failed if it was not done before.
  *   DONE    A call does not wait forever.
  *
  * Names in -D that plant a bug, and the property that each must violate:
@@ -39,6 +41,7 @@
  *   UNLOCK_EARLY   ALONE   the lock is released before the commit is visible
  *   WAIT_TRUSTED   FRESH   after a wait, the snapshot of before counts
  *   ERROR_UNREAD   TOLD    the record is not read after the function has failed
+ *   ERROR_LATE     OWN     a record counts that was written after the rollback
  *   FINISH_BLIND   ONCE    Finish does not fail where another record is
  *   LOCK_KEPT      DONE    a call that does not get the key keeps its lock
  */
@@ -54,6 +57,10 @@
 #define TRIES 2
 #endif
 
+#ifndef FAILS     /* 1: a function may fail */
+#define FAILS 1
+#endif
+
 /* The database: the record that is committed, the transaction that has inserted one, and the
  * one that holds the lock; 0 is none. */
 bool record;
@@ -63,7 +70,7 @@ byte effects, running;
 byte ended, ids;      /* of transactions */
 
 /* An assertion has the name of its property. */
-hidden byte ONCE, ALONE, FRESH, TOLD, DONE;
+hidden byte ONCE, ALONE, FRESH, TOLD, OWN, DONE;
 
 inline unlock() {
 	if
@@ -87,7 +94,7 @@ inline function() {
 		sees = record
 	}
 	if
-	:: failed = true
+	:: FAILS -> failed = true
 	:: failed = false
 	fi
 }
@@ -114,7 +121,7 @@ proctype Late(byte me) {
 }
 
 proctype Do(byte me) {
-	bool found, waited, failed, sees;
+	bool found, waited, early, failed, sees;
 	byte tries = TRIES;
 begin:
 	found = record;                      /* the snapshot */
@@ -125,6 +132,7 @@ begin:
 	:: locked != 0 -> waited = true; d_step { locked == 0 -> locked = me }
 	fi;
 #endif
+	early = record;                      /* by the age of the transaction */
 #ifdef WAIT_TRUSTED
 	if
 	:: found -> goto taken
@@ -144,12 +152,21 @@ begin:
 	if
 	:: failed ->
 		rollback();
-#ifndef ERROR_UNREAD
+#ifdef ERROR_LATE
+		early = record;
+#endif
+#ifdef ERROR_UNREAD
+		early = false;
+#endif
 		if
-		:: record -> goto end        /* replayed */
+		:: early ->                  /* replayed */
+			d_step {
+				OWN = sees;
+				assert(OWN)
+			}
+			goto end
 		:: else
 		fi;
-#endif
 		d_step {
 			TOLD = !sees;
 			assert(TOLD)

@@ -83,8 +83,8 @@
 // statements, the lock, the function, the insert and the end of the commit. Connections are lost with
 // COMMIT on its way:
 //
-//	2 calls of Do                                                            8,123
-//	2 calls of Do, 1 of DoTx                                                58,883
+//	2 calls of Do                                                            8,843
+//	2 calls of Do, 1 of DoTx                                                64,168
 //	3 calls of Do, 1 of DoTx, 2 connections lost each (large)           33,681,772
 //
 // # What is left out
