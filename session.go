@@ -30,6 +30,7 @@ type session[Tx any] struct {
 	cancel  context.CancelFunc
 	ctx     context.Context // ends up to CleanupTimeout after the caller's context
 	allowed atomic.Bool     // Holdfast sends COMMIT, so the veto allows it
+	lost    atomic.Bool     // the engine has rolled the transaction back
 	unveto  func(driverConn any)
 	undo    core.Stmt // restores the fence's setting
 	marks   bool      // the fence's mark and check prove the transaction, not its last statement
@@ -110,7 +111,7 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 	}
 	if fence.Veto != nil {
 		err = s.conn.Raw(func(c any) (err error) {
-			s.unveto, err = fence.Veto(c, func() bool { return !s.allowed.Load() })
+			s.unveto, err = fence.Veto(c, func() bool { return !s.allowed.Load() }, func() { s.lost.Store(true) })
 			return err
 		})
 		if err != nil {

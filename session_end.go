@@ -69,6 +69,8 @@ func (s *session[Tx]) commitWith(p core.Pipeline[Tx], last core.Bound) error {
 // by the fence's check. err may say why it is not.
 func (s *session[Tx]) prove(last *core.Bound) (intact bool, err error) {
 	switch {
+	case s.lost.Load():
+		return false, nil
 	case last == nil && !s.marks:
 		return true, nil
 	case !s.valid():

@@ -40,7 +40,7 @@ type Result[T any] struct {
 }
 
 // Do runs fn once for op, in a transaction that Do opens and commits: claim, fn, result, COMMIT.
-// The claim is an uncommitted row, or on PostgreSQL a lock of the transaction, so a crash leaves
+// The claim is an uncommitted row, or a lock of the transaction on PostgreSQL and SQLite, so a crash leaves
 // nothing behind. A duplicate gets the stored result, with Outcome Replayed. T is stored as JSON; a
 // slice of bytes is stored unchanged (see also [Codec] and [Identified]).
 //
@@ -165,9 +165,9 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 
 	var won bool
 	if first != nil {
-		won, err = s.won(c, answer)
+		won, err = s.won(c, answer, form.won)
 	} else if err = s.guard(ctx, tx.Tx()); err == nil {
-		won, err = s.claim(ctx, tx, c, claim)
+		won, err = s.claim(ctx, tx, c, claim, form.won)
 	}
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 	} else if err = tx.Finish(ctx, form.finish(c, r.storedResult)); err == nil {
 		return r, nil
 	}
-	if form.atEnd {
+	if form.misses {
 		tx.Rollback()
 		err = s.doubt(ctx, c, err)
 	}

@@ -95,7 +95,7 @@ func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *call, 
 // renewTx deletes the expired record of a key and claims the key again.
 func (s *Store[Tx]) renewTx(ctx context.Context, q core.Querier, c *call) (bool, error) {
 	wait := min(c.wait, s.options.LockTimeout)
-	return s.sql.claim.Bounded(ctx, q, wait, func() (bool, error) { return s.claim(ctx, q, c, s.claiming(c, wait, 0)) })
+	return s.sql.claim.Bounded(ctx, q, wait, func() (bool, error) { return s.claim(ctx, q, c, s.claiming(c, wait, 0), s.sql.claim.Won) })
 }
 
 // runTx runs the function behind a savepoint, so that a rejection undoes the function's writes and
@@ -144,7 +144,7 @@ func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *call) (bool,
 		wait = 0
 	}
 	return s.sql.claim.InTx(ctx, q, wait, s.options.LockTimeout, func(wait time.Duration) (bool, error) {
-		return s.claim(ctx, q, c, s.claiming(c, wait, 0))
+		return s.claim(ctx, q, c, s.claiming(c, wait, 0), s.sql.claim.Won)
 	})
 }
 

@@ -69,6 +69,7 @@ type call struct {
 	hash         [sha256.Size]byte
 	fingerprints fingerprints
 	attempt      []byte // of the current transaction
+	reserved     time.Time
 	transaction  string // the database's id of the current transaction, if the claim returned one
 	attempts     int    // transactions so far
 	wait         time.Duration

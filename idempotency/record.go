@@ -91,30 +91,31 @@ func (s *Store[Tx]) inFlight(ctx context.Context, c *call) (bool, error) {
 }
 
 // claim runs a claim in a transaction that runs; it returns false if the record exists.
-func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, claim core.Bound) (bool, error) {
+func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, claim core.Bound, won func(core.Result) bool) (bool, error) {
 	if c.expired {
 		if _, err := s.sql.renew.Exec(ctx, q, c.id().Args()...); err != nil {
 			return false, &once.ClaimError{Err: s.explain(err)}
 		}
 	}
-	return s.won(c, claim.Run(ctx, q))
+	return s.won(c, claim.Run(ctx, q), won)
 }
 
 // form is a way to claim a key and to store its result: two writes of the record, or one.
 type form struct {
 	claim  func(c *call, wait, after time.Duration) core.Bound
+	won    func(core.Result) bool
 	finish func(c *call, v storedResult) core.Bound
-	// atEnd: finish inserts the record. So another call may have stored one between the claim's
-	// snapshot and its lock, and an error has to be checked against it.
-	atEnd bool
+	// misses: another call may have stored a record between the claim's snapshot and its lock. So an
+	// error has to be checked against the record.
+	misses bool
 }
 
 // form returns the shortest form that the engine has at the store's isolation level.
 func (s *Store[Tx]) form() form {
 	if s.sql.claim.Reserves(s.options.Isolation) {
-		return form{s.reserving, s.recording, true}
+		return form{s.reserving, s.sql.claim.Reserved, s.recording, s.sql.before.Text != ""}
 	}
-	return form{s.claiming, s.finishing, false}
+	return form{s.claiming, s.sql.claim.Won, s.finishing, false}
 }
 
 // claiming returns the claim to send, of a new attempt. It inserts the record. wait bounds the wait
@@ -127,14 +128,14 @@ func (s *Store[Tx]) claiming(c *call, wait, after time.Duration) core.Bound {
 
 // reserving returns a claim that writes nothing; recording writes the whole record at the end.
 func (s *Store[Tx]) reserving(c *call, wait, after time.Duration) core.Bound {
-	c.attempt = once.RandomID()
+	c.attempt, c.reserved = once.RandomID(), time.Now()
 	return s.sql.claim.Reserve(c.id().Args(c.attempt), wait, after)
 }
 
 func (s *Store[Tx]) recording(c *call, v storedResult) core.Bound {
 	b := s.finishing(c, v)
 	b.Stmt, b.OrFail = s.sql.record, s.sql.recordOrFail
-	b.Args = append(b.Args, s.identity(c)...)
+	b.Args = append(append(b.Args, s.identity(c)...), time.Since(c.reserved).Microseconds())
 	return b
 }
 
@@ -144,12 +145,12 @@ func (s *Store[Tx]) identity(c *call) []any {
 }
 
 // won reads the answer of a claim, with the transaction's id.
-func (s *Store[Tx]) won(c *call, a core.Answer) (bool, error) {
+func (s *Store[Tx]) won(c *call, a core.Answer, won func(core.Result) bool) (bool, error) {
 	c.transaction = a.Text
 	if a.Err != nil {
 		return false, &once.ClaimError{Err: s.explain(a.Err)}
 	}
-	return s.sql.claim.Won(a.Result), nil
+	return won(a.Result), nil
 }
 
 // finishing stores the result, as the last statement of the transaction. If the record is missing,

@@ -53,17 +53,19 @@ func (c Claim) Bind(args []any, wait, after time.Duration) core.Bound {
 }
 
 // Reserves reports whether a transaction of this level can reserve a key, instead of inserting its
-// record before the function runs. At a higher level its snapshot would be older than the lock for
-// all of its statements.
+// record before the function runs.
 func (c Claim) Reserves(level sql.IsolationLevel) bool {
-	return c.reserve.Text != "" && level <= sql.LevelReadCommitted
+	return c.reserve.Text != "" && level <= c.dialect.Records.ReserveUpTo
 }
 
 // Reserve returns the statement that reserves a key. args are the parameters of Records.Reserve,
 // without those for lock timeouts; after is not 0.
 func (c Claim) Reserve(args []any, wait, after time.Duration) core.Bound {
-	return core.Bound{Stmt: c.reserve, Args: append(args, Millis(least(wait))+"ms", Millis(after)+"ms"), Counts: true}
+	return core.Bound{Stmt: c.reserve, Args: append(args, Millis(least(wait))+"ms", Millis(after)+"ms"), Counts: c.dialect.Records.Before != ""}
 }
+
+// Reserved reports whether the Reserve won that returned r and no error.
+func (c Claim) Reserved(r core.Result) bool { return c.dialect.Records.Reserved.Won(r) }
 
 // Won reports whether the claim won that returned r and no error.
 func (c Claim) Won(r core.Result) bool { return c.dialect.Records.Verdict.Won(r) }

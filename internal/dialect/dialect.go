@@ -9,6 +9,7 @@
 package dialect
 
 import (
+	"database/sql"
 	"strconv"
 	"strings"
 	"time"
@@ -140,9 +141,10 @@ type Fence struct {
 	// Alive proves, before a caller's transaction is joined, that it has not ended.
 	Mark, Check string
 	Alive       []string
-	// Veto registers a function on the driver's connection. Commits fail while that function
-	// returns true. Veto returns a function that removes the registration.
-	Veto func(driverConn any, forbidden func() bool) (remove func(driverConn any), err error)
+	// Veto registers two functions on the driver's connection. Commits fail while forbidden returns
+	// true, and lost is called when a transaction is rolled back. Veto returns a function that
+	// removes the registration.
+	Veto func(driverConn any, forbidden func() bool, lost func()) (remove func(driverConn any), err error)
 }
 
 // Setting is a temporary session setting. Before changes it and After restores it. If the
@@ -164,6 +166,8 @@ const (
 	// ByDuplicate: the claim lost if it failed with class Duplicate, and won if it succeeded.
 	// The transaction continues in both cases.
 	ByDuplicate
+	// ByUnaffected: the claim won if it affected no row.
+	ByUnaffected
 )
 
 // Won reports whether a claim won that returned r and no error.
@@ -173,6 +177,8 @@ func (v Verdict) Won(r core.Result) bool {
 		return r.InsertID != Lost
 	case ByDuplicate:
 		return true
+	case ByUnaffected:
+		return r.Affected == 0
 	default:
 		return r.Affected == 1
 	}
@@ -198,7 +204,7 @@ const Lost = 1<<62 + 1
 //	Reserve: key_hash, attempt, the lock timeout of the wait for the lock, and the lock timeout
 //	        to set afterwards
 //	Record: those of Finish, then namespace, operation, op_key, fingerprint,
-//	        fingerprint_version
+//	        fingerprint_version, and the microseconds since Reserve
 //	Before: key_hash, the transaction's id
 //	Unfinished: key_hash, attempt, the transaction's id, namespace, operation, op_key,
 //	        fingerprint, fingerprint_version
@@ -210,15 +216,19 @@ type Records struct {
 	// FinishOrFail is Finish, but fails with the code Untouched if it affects no row. The
 	// statements sent after it are then skipped.
 	FinishOrFail, Untouched string
-	// Reserve locks a key until the transaction ends, without a write. It returns 1 and the
-	// transaction's id if no other transaction held the lock and there is no record, and no row
-	// otherwise. Record then writes the whole record, as the last statement: one row if the
-	// transaction is the one that reserved, and there is no record. RecordOrFail is Record as
-	// FinishOrFail is Finish. Before finds a record, whose key has not expired, that was written before the
-	// transaction had the lock. Unfinished inserts a claim if the function has committed the
-	// transaction itself. Every Claim takes the same lock, whose number is made with {lockspace}.
-	// Empty: the engine has no lock without a write.
-	Reserve, Record, RecordOrFail, Before, Unfinished string
+	// Reserve locks a key until the transaction ends, without a write, if the transaction's level is
+	// at most ReserveUpTo. Reserved tells from its result whether there is no record. Record then
+	// writes the whole record, as the last statement: one row if the transaction is the one that
+	// reserved, and there is no record. RecordOrFail is Record as FinishOrFail is Finish. Every Claim
+	// takes the same lock. Empty: the engine has no lock without a write.
+	Reserve, Record, RecordOrFail string
+	Reserved                      Verdict
+	ReserveUpTo                   sql.IsolationLevel
+	// Before and Unfinished are there if Reserve may miss a record. Reserve is then a query: it
+	// returns 1 and the transaction's id, or no row. Before finds a record, whose key has not
+	// expired, that was written before the transaction had the lock. Unfinished inserts a claim if the
+	// function has committed the transaction itself. {lockspace} makes the number of the lock.
+	Before, Unfinished string
 	// PeekBefore makes the next statement, and only that one, read at READ UNCOMMITTED, on an
 	// engine that needs a setting for it.
 	PeekBefore string

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"database/sql"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -49,6 +50,8 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
 	FinishOrFail: `WITH done AS (` + finish + ` RETURNING 1) SELECT 1 / count(*) FROM done`,
 	Untouched:    "SQLSTATE 22012", // division by zero
 
+	// At a higher level the snapshot would be older than the lock for all statements.
+	ReserveUpTo: sql.LevelReadCommitted,
 	// The snapshot is older than the lock. So if the lock was not free at once, somebody may have
 	// committed since, and the key is not won. If it was, that is possible too, but only between
 	// the two: the write of the record notices, and a read after an error.
@@ -80,7 +83,7 @@ const keyLock = `('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigin
 const record = `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt,
  state, result, codec, business_id, created_at, finished_at, result_expires_at, key_expires_at)
 SELECT $0::text, $1::bytea, $9::text, $10::text, $11::bytea, $12::bytea, $13::smallint, $2::bytea,
- $3::smallint, $4::bytea, $7::text, $8::text, (date_part('epoch', now()) * 1000000)::bigint, {now}, {now} + $5::bigint, {now} + $6::bigint
+ $3::smallint, $4::bytea, $7::text, $8::text, {now} - $14::bigint, {now}, {now} + $5::bigint, {now} + $6::bigint
 WHERE current_setting('holdfast.attempt', true) = encode($2::bytea, 'hex')
 ON CONFLICT (owner, key_hash) DO NOTHING`
 

@@ -1,6 +1,10 @@
 package sqlite
 
-import "github.com/holdfast-go/holdfast/internal/dialect"
+import (
+	"database/sql"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
 
 var records = dialect.Records{
 	Look: dialect.Look,
@@ -16,4 +20,13 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
 	Finish: `UPDATE {records} SET state = $3, result = $4, codec = $7, business_id = $8, finished_at = {now},
  result_expires_at = {now} + $5, key_expires_at = {now} + $6
 WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND state = 1`,
+
+	// A write takes the only write lock before it reads, even if it then finds no row to write.
+	Reserve:     `UPDATE {records} SET state = state WHERE owner = $0 AND key_hash = $1`,
+	Reserved:    dialect.ByUnaffected,
+	ReserveUpTo: sql.LevelLinearizable,
+	Record: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt,
+ state, result, codec, business_id, created_at, finished_at, result_expires_at, key_expires_at)
+VALUES ($0, $1, $9, $10, $11, $12, $13, $2, $3, $4, $7, $8, {now} - $14, {now}, {now} + $5, {now} + $6)
+ON CONFLICT (owner, key_hash) DO NOTHING`,
 }

@@ -20,6 +20,9 @@
  *
  * DoTx locks the key, then inserts its claim. Its function runs after that.
  *
+ * On SQLite (-DSQLITE) the lock is the engine's only write lock. Claim has it before it looks, so
+ * there is nothing to read after an error.
+ *
  * A function sees what is committed when it runs. If it finds its own effect there, made by
  * another call, it fails or not. It also fails for reasons of its own. Any process may die
  * before its COMMIT. A connection may be lost with COMMIT on its way: then the call is made
@@ -44,6 +47,7 @@
  *   ERROR_LATE     OWN     a record counts that was written after the rollback
  *   FINISH_BLIND   ONCE    Finish does not fail where another record is
  *   LOCK_KEPT      DONE    a call that does not get the key keeps its lock
+ *   LOOK_FIRST     FRESH   with SQLITE, Claim looks before it has the lock
  */
 
 /* Bounds. */
@@ -124,6 +128,23 @@ proctype Do(byte me) {
 	bool found, waited, early, failed, sees;
 	byte tries = TRIES;
 begin:
+#ifdef SQLITE
+#ifdef LOOK_FIRST
+	found = record;
+	d_step { locked == 0 -> locked = me };
+#else
+	skip;                                /* no jump leads into a d_step */
+	d_step { locked == 0 -> locked = me; found = record };
+#endif
+	if
+	:: found -> goto taken
+	:: else
+	fi;
+	d_step {
+		FRESH = !record;
+		assert(FRESH)
+	}
+#else
 	found = record;                      /* the snapshot */
 	waited = false;
 #ifndef DO_UNLOCKED
@@ -148,6 +169,7 @@ begin:
 		FRESH = !waited || !record;
 		assert(FRESH)
 	}
+#endif
 	function();
 	if
 	:: failed ->

@@ -21,6 +21,7 @@ func Lost[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"SwallowedSnapshotError":      swallowedSnapshotError[Tx],
 		"DDLInTheFunction":            ddlInTheFunction[Tx],
 		"FunctionEndsTheTransaction":  functionEndsTheTransaction[Tx],
+		"FunctionBeginsAnother":       functionBeginsAnother[Tx],
 		"ThreeInsertDeadlockIsHidden": threeInsertDeadlockIsHidden[Tx],
 		"SettingsAreRestored":         settingsAreRestored[Tx],
 		"InTxRetriesDeadlocks":        inTxRetriesDeadlocks[Tx],
@@ -232,6 +233,24 @@ func ddlInTheFunction[Tx any](e *env[Tx]) {
 	})
 	if lost := errors.Is(err, holdfast.ErrTxLost); lost == e.DB.Capabilities().TransactionalDDL {
 		e.Errorf("InTx with DDL: %v", err)
+	}
+}
+
+// functionBeginsAnother uses a function that rolls back and begins again in SQL, so that the driver
+// does not know of it. What it does then must not stand.
+func functionBeginsAnother[Tx any](e *env[Tx]) {
+	s := e.Store(idempotency.Options{})
+	_, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(ctx context.Context, tx Tx) (string, error) {
+		for _, text := range []string{`ROLLBACK`, `BEGIN`} {
+			if _, err := e.Exec(ctx, tx, text); err != nil {
+				return "", err
+			}
+		}
+		return "", e.Effect(ctx, tx, "a")
+	})
+	e.WantLost("Do", err, "a")
+	if r, err := e.Do(s, conformance.Op("a")); err != nil || r.Outcome != idempotency.Executed {
+		e.Errorf("afterwards: %v, %v", r, err)
 	}
 }
 
