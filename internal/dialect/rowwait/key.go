@@ -66,7 +66,7 @@ func (k *keyRow) write(ctx context.Context) error {
 // would lock the gap: two transactions would then wait for each other's insert, even of
 // another key, and other connections of this process could not insert the row.
 func (k *keyRow) lock(ctx context.Context) error {
-	there := k.known.Has(k.name)
+	there, inserted := k.known.Has(k.name), false
 	if !there {
 		_, err := k.make(ctx)
 		there = err == nil
@@ -86,9 +86,14 @@ func (k *keyRow) lock(ctx context.Context) error {
 				k.known.Add(k.name)
 				return k.move(ctx, token, granted)
 			}
+			if inserted {
+				// TiDB may have seen a row at the insert that was deleted before its lock.
+				return ErrOldSnapshot
+			}
 		}
 		// The reaper has deleted the row, or no connection was free to make it.
 		err := k.insert(ctx, k.q)
+		inserted = err == nil
 		if k.busy(err) && k.env.Alive(ctx, k.q) == nil {
 			// Another transaction holds the row, and this transaction outlived the wait.
 			if err = nil; k.mode != Forever {
