@@ -56,7 +56,7 @@ func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx co
 // replaced by another one, because nothing has happened before the transaction is open.
 func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bound, marks bool) (*session[Tx], core.Answer, error) {
 	for n := 1; ; n++ {
-		conn, err := d.connect(ctx)
+		conn, err := d.connect(core.Keeping(ctx))
 		if err != nil {
 			return nil, core.Answer{}, err
 		}
@@ -106,8 +106,12 @@ func newSession[Tx any](ctx context.Context, d *DB[Tx], conn core.Conn[Tx]) *ses
 // open begins the transaction with its fence. It returns the answer of first.
 func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core.Bound) (answer core.Answer, err error) {
 	fence := &s.d.dialect.Fence
-	if s.undo, err = fence.Setting.Change(ctx, s.d.observed(s.conn), opts.LockTimeout); err != nil {
+	if kept, err := s.keep(ctx, opts.LockTimeout); err != nil {
 		return answer, err
+	} else if !kept {
+		if s.undo, err = fence.Setting.Change(ctx, s.d.observed(s.conn), opts.LockTimeout); err != nil {
+			return answer, err
+		}
 	}
 	if fence.Veto != nil {
 		err = s.conn.Raw(func(c any) (err error) {
@@ -145,6 +149,25 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 		answer = first.Run(ctx, s.q)
 	}
 	return answer, nil
+}
+
+// keep reports whether the session has the fence's setting until somebody else gets its connection.
+func (s *session[Tx]) keep(ctx context.Context, lockTimeout time.Duration) (bool, error) {
+	fence := &s.d.dialect.Fence
+	k, can := s.conn.(core.Keeper)
+	if !can || fence.Kept.Before == nil {
+		return false, nil
+	}
+	kept := core.Kept{Setting: fence.Kept.Before(lockTimeout), Implicit: fence.Implicit, Lost: func(err error) error {
+		if s.d.dialect.Classify(err) == dialect.Retry {
+			return &TxLostError{Err: err}
+		}
+		return nil
+	}}
+	return k.Keep(ctx, kept, func(q core.Querier) (string, error) {
+		undo, err := fence.Kept.Change(ctx, s.d.observed(q), lockTimeout)
+		return undo.Text, err
+	})
 }
 
 // beginWith begins the transaction and runs its first statement in one round trip. The

@@ -25,7 +25,7 @@ func Open(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) (*holdfas
 		return nil, &holdfast.InputError{Field: "pool", Problem: "it is nil"}
 	}
 	return holdfast.New(ctx, stdhandle.Handle[*sql.Tx]{
-		Querier: stdhandle.Querier{R: pool},
+		Querier: stdhandle.Querier{R: pool, Prepared: stdhandle.NewPrepared(pool)},
 		Pin: func(ctx context.Context) (*sql.Conn, stdhandle.Begin[*sql.Tx], error) {
 			c, err := pool.Conn(ctx)
 			if err != nil {

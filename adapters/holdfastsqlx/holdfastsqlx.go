@@ -22,7 +22,7 @@ func Open(ctx context.Context, pool *sqlx.DB, opts ...holdfast.Options) (*holdfa
 		return nil, &holdfast.InputError{Field: "pool", Problem: "it is nil"}
 	}
 	return holdfast.New(ctx, stdhandle.Handle[*sqlx.Tx]{
-		Querier: stdhandle.Querier{R: pool.DB},
+		Querier: stdhandle.Querier{R: pool.DB, Prepared: stdhandle.NewPrepared(pool.DB)},
 		Pin: func(ctx context.Context) (*sql.Conn, stdhandle.Begin[*sqlx.Tx], error) {
 			c, err := pool.Connx(ctx)
 			if err != nil {

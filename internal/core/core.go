@@ -72,6 +72,31 @@ type Conn[Tx any] interface {
 	Release(discard bool)
 }
 
+// Keeper is a Conn whose session may keep a setting from one of Holdfast's transactions to the next.
+type Keeper interface {
+	// Keep reports whether the session has the setting. If it has not, change makes it and returns the
+	// statement that restores what was before, when somebody else gets the connection.
+	Keep(ctx context.Context, kept Kept, change func(q Querier) (undo string, err error)) (bool, error)
+}
+
+// Kept is a setting that a session keeps.
+type Kept struct {
+	// Setting is the statement that makes it.
+	Setting string
+	// Implicit: a transaction begins with its first statement.
+	Implicit bool
+	// Lost returns the error for the statements that follow if err has ended the transaction.
+	Lost func(err error) error
+}
+
+type keepsKey struct{}
+
+// Keeping returns a context that gets a connection for a transaction of Holdfast's.
+func Keeping(ctx context.Context) context.Context { return context.WithValue(ctx, keepsKey{}, true) }
+
+// Keeps reports whether ctx is that of Keeping.
+func Keeps(ctx context.Context) bool { return ctx.Value(keepsKey{}) != nil }
+
 // TxOptions are the settings of one transaction.
 type TxOptions struct {
 	Isolation   sql.IsolationLevel

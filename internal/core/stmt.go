@@ -11,8 +11,11 @@ import (
 // is then the first argument. On an engine that uses question marks, order maps each question
 // mark to its argument.
 type Stmt struct {
-	Name  string
-	Text  string
+	Name string
+	Text string
+	// Prepared: a handle of database/sql keeps the statement prepared on each connection.
+	Prepared bool
+
 	order []int
 }
 
@@ -111,28 +114,57 @@ func (s Stmt) args(args []any) []any {
 	return out
 }
 
-type nameKey struct{}
+// running is the context of a Stmt that runs.
+type running struct {
+	context.Context
+
+	name     string
+	prepared bool
+}
+
+type runningKey struct{}
+
+// Value implements context.Context.
+func (r *running) Value(key any) any {
+	if key == (runningKey{}) {
+		return r
+	}
+	return r.Context.Value(key)
+}
 
 // StatementName returns the dialect's name of the statement that runs under ctx, for
 // observers.
 func StatementName(ctx context.Context) string {
-	name, _ := ctx.Value(nameKey{}).(string)
-	return name
+	if r, ok := ctx.Value(runningKey{}).(*running); ok {
+		return r.name
+	}
+	return ""
 }
+
+// Running reports whether a statement of Holdfast's runs under ctx.
+func Running(ctx context.Context) bool { return ctx.Value(runningKey{}) != nil }
+
+// Prepared reports whether the statement that runs under ctx stays prepared.
+func Prepared(ctx context.Context) bool {
+	r, ok := ctx.Value(runningKey{}).(*running)
+	return ok && r.prepared
+}
+
+func (s Stmt) under(ctx context.Context) context.Context { return &running{ctx, s.Name, s.Prepared} }
 
 // Exec runs s as a write.
 func (s Stmt) Exec(ctx context.Context, q Querier, args ...any) (Result, error) {
-	return q.Exec(context.WithValue(ctx, nameKey{}, s.Name), s.Text, s.args(args)...)
+	return q.Exec(s.under(ctx), s.Text, s.args(args)...)
 }
 
 // QueryRow runs s and scans its first row. It returns false if there is no row.
 func (s Stmt) QueryRow(ctx context.Context, q Querier, dest []any, args ...any) (bool, error) {
-	return QueryRow(context.WithValue(ctx, nameKey{}, s.Name), q, dest, s.Text, s.args(args)...)
+	return QueryRow(s.under(ctx), q, dest, s.Text, s.args(args)...)
 }
 
 // Query runs s. The caller must close the rows.
 func (s Stmt) Query(ctx context.Context, q Querier, args ...any) (Rows, error) {
-	return q.Query(context.WithValue(ctx, nameKey{}, s.Name), s.Text, s.args(args)...)
+	return q.Query(s.under(ctx), s.Text, s.args(args)...)
 }
 
 // QueryRow runs query and scans its first row. It returns false if there is no row.

@@ -112,6 +112,8 @@ type Dialect struct {
 	// does so.
 	Fresh func(text string) string
 
+	// KeepPrepared: a handle of database/sql keeps compiled statements prepared.
+	KeepPrepared bool
 	// Prefix is prepended to every compiled statement.
 	Prefix string
 	// Single surrounds each write that is not part of a transaction, where such a write would
@@ -134,6 +136,11 @@ type Dialect struct {
 type Fence struct {
 	// Setting is changed before BEGIN and restored after COMMIT, on the pinned connection.
 	Setting Setting
+	// Kept is the form of Setting for a session that keeps it from one of Holdfast's transactions to
+	// the next. Its Before is nil if no session can. With Implicit, a transaction then begins with
+	// its first statement.
+	Kept     Setting
+	Implicit bool
 	// First runs first in the transaction, unless the first statement sets the lock timeout
 	// itself.
 	First func(lockTimeout time.Duration) string
@@ -309,7 +316,9 @@ func (d *Dialect) Compile(name, text string) core.Stmt {
 	if d.Prefix != "" && text != "" {
 		text = d.prefixed(text)
 	}
-	return core.Compile(name, text, d.QuestionMarks)
+	stmt := core.Compile(name, text, d.QuestionMarks)
+	stmt.Prepared = d.KeepPrepared && strings.Contains(stmt.Text, "?")
+	return stmt
 }
 
 // Look compiles a plain read of committed data. The query must end in a condition.

@@ -11,6 +11,7 @@ package dsn
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
@@ -78,9 +79,9 @@ func Open(rawURL string) (*sql.DB, Engine, error) {
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// throughDriver opens a DSN with connections that dial makes, in the form of each driver that
-// dials. SQLite opens its file and does not dial.
-var throughDriver = map[string]func(dsn string, dial dialFunc) (*sql.DB, error){
+// throughDriver is a connector to a DSN whose connections dial makes, in the form of each driver that
+// dials.
+var throughDriver = map[string]func(dsn string, dial dialFunc) (driver.Connector, error){
 	"pgx":   pgxThrough,
 	"mysql": mysqlThrough,
 }
@@ -88,6 +89,15 @@ var throughDriver = map[string]func(dsn string, dial dialFunc) (*sql.DB, error){
 // OpenThrough opens a URL with connections that dial makes. If dial is nil, the driver dials
 // itself. SQLite opens its file and does not dial.
 func OpenThrough(rawURL string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (*sql.DB, error) {
+	c, err := Connector(rawURL, dial)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(c), nil
+}
+
+// Connector returns the connector that OpenThrough uses.
+func Connector(rawURL string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (driver.Connector, error) {
 	config, err := Parse(rawURL)
 	if err != nil {
 		return nil, err
@@ -96,19 +106,31 @@ func OpenThrough(rawURL string, dial func(ctx context.Context, network, address 
 		return through(config.DSN, dial)
 	}
 	pool, _, err := Open(rawURL)
-	return pool, err
+	if err != nil {
+		return nil, err
+	}
+	return byDriver{config.DSN, pool.Driver()}, pool.Close()
 }
 
-func pgxThrough(dsn string, dial dialFunc) (*sql.DB, error) {
+// byDriver is the connector of a driver that has none, as database/sql has it.
+type byDriver struct {
+	dsn    string
+	driver driver.Driver
+}
+
+func (c byDriver) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (c byDriver) Driver() driver.Driver                        { return c.driver }
+
+func pgxThrough(dsn string, dial dialFunc) (driver.Connector, error) {
 	c, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, invalid("the driver pgx does not take it")
 	}
 	c.DialFunc = dial
-	return stdlib.OpenDB(*c), nil
+	return stdlib.GetConnector(*c), nil
 }
 
-func mysqlThrough(dsn string, dial dialFunc) (*sql.DB, error) {
+func mysqlThrough(dsn string, dial dialFunc) (driver.Connector, error) {
 	c, err := mysqldriver.ParseDSN(dsn)
 	if err != nil {
 		return nil, invalid("the driver mysql does not take it")
@@ -118,7 +140,7 @@ func mysqlThrough(dsn string, dial dialFunc) (*sql.DB, error) {
 	if err != nil {
 		return nil, invalid("the driver mysql does not take it")
 	}
-	return sql.OpenDB(connector), nil
+	return connector, nil
 }
 
 func parsePostgres(rawURL string) (Config, error) {

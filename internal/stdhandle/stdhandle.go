@@ -24,11 +24,12 @@ type Begin[Tx any] func(ctx context.Context, opts *sql.TxOptions) (Tx, error)
 
 // Acquire implements core.Adapter.
 func (h Handle[Tx]) Acquire(ctx context.Context) (core.Conn[Tx], error) {
+	h.Prepared.prepare(ctx)
 	c, begin, err := h.Pin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return conn[Tx]{Querier{c}, c, begin, h.Std}, nil
+	return conn[Tx]{Querier{R: c}, c, begin, h.Std, h.Prepared}, nil
 }
 
 // Join implements core.Adapter.
@@ -37,7 +38,7 @@ func (h Handle[Tx]) Join(tx Tx) (core.Querier, error) {
 	if std == nil {
 		return nil, core.ErrNoTx
 	}
-	return Querier{std}, nil
+	return Querier{std, h.Prepared}, nil
 }
 
 // Rollback implements core.Adapter.
@@ -48,6 +49,8 @@ type conn[Tx any] struct {
 	c     *sql.Conn
 	begin Begin[Tx]
 	std   func(Tx) *sql.Tx
+
+	prepared *Prepared
 }
 
 func (c conn[Tx]) Begin(ctx context.Context, opts core.TxOptions) (Tx, error) {
@@ -58,7 +61,31 @@ func (c conn[Tx]) Commit(_ context.Context, tx Tx) error { return c.std(tx).Comm
 
 func (c conn[Tx]) Rollback(_ context.Context, tx Tx) error { return c.std(tx).Rollback() }
 
-func (c conn[Tx]) Raw(f func(driverConn any) error) error { return c.c.Raw(f) }
+// Raw implements core.Conn.
+func (c conn[Tx]) Raw(f func(driverConn any) error) error {
+	return c.c.Raw(func(driverConn any) error {
+		own, _ := unwrap(driverConn)
+		return f(own)
+	})
+}
+
+// Keep implements core.Keeper.
+func (c conn[Tx]) Keep(ctx context.Context, kept core.Kept, change func(q core.Querier) (undo string, err error)) (ok bool, err error) {
+	var k *keeping
+	err = c.c.Raw(func(driverConn any) error {
+		_, k = unwrap(driverConn)
+		return nil
+	})
+	if k == nil || err != nil {
+		return false, err
+	}
+	c.prepared.leave() // the connection prepares them itself
+	// The connection is pinned, so nobody else uses it between these calls.
+	return k.keep(kept, func() (string, error) { return change(c.Querier) }, func(text string) error {
+		_, err := core.Stmt{Name: "unset", Text: text}.Exec(ctx, c.Querier)
+		return err
+	})
+}
 
 func (c conn[Tx]) Release(discard bool) {
 	if discard {
@@ -75,11 +102,34 @@ type runner interface {
 }
 
 // Querier runs statements on a runner of database/sql.
-type Querier struct{ R runner }
+type Querier struct {
+	R        runner
+	Prepared *Prepared // nil: each statement is sent as it is
+}
+
+// stmt returns the prepared statement for this runner, or nil.
+func (q Querier) stmt(ctx context.Context, query string) *sql.Stmt {
+	tx, inTx := q.R.(*sql.Tx)
+	if !inTx {
+		q.Prepared.prepare(ctx)
+	}
+	stmt := q.Prepared.get(ctx, query)
+	if inTx && stmt != nil {
+		return tx.StmtContext(ctx, stmt)
+	}
+	return stmt
+}
+
+func (q Querier) exec(ctx context.Context, query string, args []any) (sql.Result, error) {
+	if stmt := q.stmt(ctx, query); stmt != nil {
+		return stmt.ExecContext(ctx, args...)
+	}
+	return q.R.ExecContext(ctx, query, args...)
+}
 
 // Exec implements core.Querier.
 func (q Querier) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
-	r, err := q.R.ExecContext(ctx, query, args...)
+	r, err := q.exec(ctx, query, args)
 	if err != nil {
 		return core.Result{}, err
 	}
@@ -96,7 +146,13 @@ func (q Querier) Exec(ctx context.Context, query string, args ...any) (core.Resu
 
 // Query implements core.Querier.
 func (q Querier) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	rows, err := q.R.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller of Query does
+	var rows *sql.Rows
+	var err error
+	if stmt := q.stmt(ctx, query); stmt != nil {
+		rows, err = stmt.QueryContext(ctx, args...) //nolint:rowserrcheck // the caller of Query does
+	} else {
+		rows, err = q.R.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller of Query does
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ var Dialect = func() dialect.Dialect {
 	d.Enforce = enforce(d.Enforce)
 	d.RowLocks = rowLocks(d.RowLocks)
 	d.Admission = admission
+	d.Fence.Kept = mysql.MariaDBKept
 	d.Records.Bound.Before = func(wait time.Duration) string {
 		if wait < time.Second { // MariaDB accepts 0, which means no wait
 			wait = 0

@@ -17,6 +17,7 @@ var Dialect = dialect.Dialect{
 		RowLocks: true, DetectsInProgress: true, Triggers: true, SharedGuards: true, LockTimeouts: true, LockTimeoutUnit: time.Second,
 	},
 	QuestionMarks: true,
+	KeepPrepared:  true,
 	QuoteRune:     '`',
 	MaxIdent:      64,
 	// UNIX_TIMESTAMP(NOW(6)) is off by an hour during the daylight-saving fold. This
@@ -34,8 +35,10 @@ var Dialect = dialect.Dialect{
 			},
 			After: `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait, SESSION autocommit = 1`,
 		},
-		Mark:  `SAVEPOINT holdfast_fence`,
-		Check: `RELEASE SAVEPOINT holdfast_fence`,
+		Kept:     kept("transaction_isolation"),
+		Implicit: true,
+		Mark:     `SAVEPOINT holdfast_fence`,
+		Check:    `RELEASE SAVEPOINT holdfast_fence`,
 		// Outside a transaction, a savepoint does not persist.
 		Alive: []string{`SAVEPOINT holdfast_alive`, `RELEASE SAVEPOINT holdfast_alive`},
 	},
@@ -58,6 +61,21 @@ var Dialect = dialect.Dialect{
 	Disconnected: disconnected,
 	RolledBack:   rolledBack,
 }
+
+// kept is the fence's setting for a session that keeps it. Such a session reads what is committed, as the
+// rule about READ UNCOMMITTED has it for one transaction.
+func kept(isolation string) dialect.Setting {
+	return dialect.Setting{
+		Before: func(d time.Duration) string {
+			return LockWait("@holdfast_lock_wait", max(d, time.Second)) + `, @holdfast_isolation = @@SESSION.` + isolation +
+				`, SESSION ` + isolation + ` = IF(@@SESSION.` + isolation + ` = 'READ-UNCOMMITTED', 'READ-COMMITTED', @@SESSION.` + isolation + `), SESSION autocommit = 0`
+		},
+		After: `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait, SESSION ` + isolation + ` = @holdfast_isolation, SESSION autocommit = 1`,
+	}
+}
+
+// MariaDBKept is MariaDB's. The variable has its old name there.
+var MariaDBKept = kept("tx_isolation")
 
 func classify(err error) dialect.Class {
 	switch dialect.MySQLNumber(err) {

@@ -17,6 +17,8 @@ func Plain(d dialect.Dialect, exclusive bool) dialect.Dialect {
 		lock = func(text string) string { return strings.ReplaceAll(text, " LOCK IN SHARE MODE", " FOR UPDATE") }
 	}
 
+	d.Fence.Kept = dialect.Setting{}
+	d.KeepPrepared = false // Vitess opens another shard for a prepared SELECT
 	l := &d.Leases
 	l.LookFirst, l.Alone = true, true
 	l.Make.Text = lock(l.Make.Text)

@@ -15,11 +15,12 @@ var Dialect = dialect.Dialect{
 		TransactionalDDL: true, Triggers: true, LockTimeouts: true, LockTimeoutUnit: time.Millisecond,
 	},
 	QuestionMarks: true,
+	KeepPrepared:  true,
 	QuoteRune:     '"',
 	MaxIdent:      255,
 	Now:           `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`,
 
-	Fence:    dialect.Fence{Setting: busyTimeout, Veto: veto},
+	Fence:    dialect.Fence{Setting: busyTimeout, Kept: busyTimeout, Veto: veto},
 	Records:  records,
 	Register: register,
 	Enforce:  enforce,

@@ -26,6 +26,13 @@ func SQL() Handle[*sql.Tx] {
 	}}
 }
 
+// Connected is the handle of database/sql with Holdfast's connector.
+func Connected() Handle[*sql.Tx] {
+	return Handle[*sql.Tx]{Name: "sql, connector", Runs: everywhere, Open: func(tb testing.TB, dsn string, opts ...holdfast.Options) Pool[*sql.Tx] {
+		return SQLPool(tb, dbtest.OpenConnector(tb, dsn, holdfastsql.Connector), opts...)
+	}}
+}
+
 // With returns h with a parameter added to the DSN on the named engines.
 func With[Tx any](h Handle[Tx], param string, engines ...dbtest.Engine) Handle[Tx] {
 	open := h.Open

@@ -33,6 +33,7 @@ type handleKind int
 
 const (
 	ofSQL handleKind = iota
+	ofConnector
 	ofSQLX
 	ofPgx
 )
@@ -58,6 +59,7 @@ var (
 // drivers' defaults.
 var modes = []mode{
 	{name: "SQL", handle: ofSQL, brief: true},
+	{name: "Connector", handle: ofConnector, where: inModes},
 	{name: "SQLX", handle: ofSQLX, engines: sqlite},
 	{name: "SQLXInterpolatedFoundRows", handle: ofSQLX, param: "interpolateParams=true&clientFoundRows=true", engines: innoDB},
 	{name: "SQLXExec", handle: ofSQLX, param: "default_query_exec_mode=exec", engines: postgres},
@@ -114,6 +116,8 @@ func (s Suite) run(t *testing.T, chosen func(mode) bool) {
 			switch m.handle {
 			case ofSQL:
 				s.SQL(t, in(SQL(), m))
+			case ofConnector:
+				s.SQL(t, in(Connected(), m))
 			case ofSQLX:
 				s.SQLX(t, in(SQLX(), m))
 			case ofPgx:

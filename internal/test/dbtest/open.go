@@ -25,6 +25,21 @@ func OpenSQL(tb testing.TB, databaseURL string) *sql.DB {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return ofTest(tb, db)
+}
+
+// OpenConnector opens a database as OpenSQL does, with its connector wrapped.
+func OpenConnector(tb testing.TB, databaseURL string, wrap func(driver.Connector) driver.Connector) *sql.DB {
+	tb.Helper()
+	c, err := dsn.Connector(databaseURL, keptDial(databaseURL))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return ofTest(tb, sql.OpenDB(wrap(c)))
+}
+
+func ofTest(tb testing.TB, db *sql.DB) *sql.DB {
+	tb.Helper()
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	tb.Cleanup(func() {

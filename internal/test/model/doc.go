@@ -85,6 +85,7 @@
 //
 //	2 calls of Do                                                            8,843
 //	2 calls of Do, 1 of DoTx                                                64,168
+//	the same on SQLite                                                       8,546
 //	3 calls of Do, 1 of DoTx, 2 connections lost each (large)           33,681,772
 //
 // # What is left out

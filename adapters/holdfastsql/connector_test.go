@@ -1,0 +1,278 @@
+package holdfastsql_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/migrations"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// connected is a pool of one connection with Holdfast's connector.
+type connected struct {
+	*testing.T
+	pool   *sql.DB
+	db     *holdfast.DB[*sql.Tx]
+	store  *idempotency.Store[*sql.Tx]
+	locker *sqllock.Locker[*sql.Tx]
+	calls  int
+}
+
+func onConnector(t *testing.T, f func(c *connected), engines ...dbtest.Engine) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		runs := false
+		for _, one := range engines {
+			runs = runs || one == e
+		}
+		if !runs {
+			return
+		}
+		pool := dbtest.OpenConnector(t, dbtest.DSN(t, e), holdfastsql.Connector)
+		pool.SetMaxOpenConns(1)
+		if err := migrations.Up(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+		c := &connected{T: t, pool: pool}
+		var err error
+		if c.db, err = holdfastsql.Open(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+		if c.store, err = idempotency.New(t.Context(), c.db, idempotency.Options{SingleOwner: true}); err != nil {
+			t.Fatal(err)
+		}
+		if c.locker, err = sqllock.New(t.Context(), c.db); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.locker.Close(context.WithoutCancel(t.Context())) })
+		f(c)
+	})
+}
+
+// do runs f under a new key.
+func (c *connected) do(f func(ctx context.Context, tx *sql.Tx) error) error {
+	c.calls++
+	op := idempotency.Op{Name: "refund", Key: fmt.Sprint(c.calls), Request: c.calls}
+	_, err := idempotency.Do(c.Context(), c.store, op, func(ctx context.Context, tx *sql.Tx) (int, error) { return 0, f(ctx, tx) })
+	return err
+}
+
+type queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func (c *connected) status(q queryer, name string) (n int) {
+	c.Helper()
+	if err := q.QueryRowContext(c.Context(), `SHOW SESSION STATUS LIKE '`+name+`'`).Scan(new(string), &n); err != nil {
+		c.Fatal(err)
+	}
+	return n
+}
+
+// TestConnectorTrips counts the statements of a call with a new key: its claim, its result and COMMIT.
+func TestConnectorTrips(t *testing.T) {
+	onConnector(t, func(c *connected) {
+		var questions []int
+		for range 40 {
+			if err := c.do(func(_ context.Context, tx *sql.Tx) error {
+				questions = append(questions, c.status(tx, "Questions"))
+				return nil
+			}); err != nil {
+				c.Fatal(err)
+			}
+		}
+		// The look before a call, which not every call needs, takes the session out of Holdfast's hands.
+		least := questions[1] - questions[0]
+		for i := range questions[1:] {
+			least = min(least, questions[i+1]-questions[i])
+		}
+		if least != 4 { // with the function's own
+			c.Errorf("%d statements from one function to the next", least)
+		}
+	}, dbtest.MySQL, dbtest.MariaDB)
+}
+
+// TestConnectorPrepares counts the statements that the server prepares for a lease and for a call.
+func TestConnectorPrepares(t *testing.T) {
+	onConnector(t, func(c *connected) {
+		work := func() {
+			if err := c.do(func(context.Context, *sql.Tx) error { return nil }); err != nil {
+				c.Fatal(err)
+			}
+			lease, err := c.locker.TryAcquire(c.Context(), "key")
+			if err != nil {
+				c.Fatal(err)
+			}
+			if err := lease.Release(c.Context()); err != nil {
+				c.Fatal(err)
+			}
+		}
+		for range 40 {
+			work()
+		}
+		before := c.status(c.pool, "Com_stmt_prepare")
+		for range 10 {
+			work()
+		}
+		if n := c.status(c.pool, "Com_stmt_prepare") - before; before == 0 || n != 0 {
+			c.Errorf("%d statements were prepared by 40 rounds, and %d by 10 more", before, n)
+		}
+	}, dbtest.MySQL, dbtest.MariaDB)
+}
+
+// settings reads what Holdfast changes on a session.
+func (c *connected) settings(q queryer) (s string) {
+	c.Helper()
+	level := `@@transaction_isolation`
+	if c.db.Engine() == holdfast.MariaDB {
+		level = `@@tx_isolation`
+	}
+	if err := q.QueryRowContext(c.Context(), `SELECT CONCAT_WS(' ', @@autocommit + 0, @@innodb_lock_wait_timeout, `+level+`)`).Scan(&s); err != nil {
+		c.Fatal(err)
+	}
+	return s
+}
+
+// TestConnectorRestores looks at the session before and after a call, also after functions that change
+// the setting, and after which the connection would commit each statement alone.
+func TestConnectorRestores(t *testing.T) {
+	onConnector(t, func(c *connected) {
+		level := "transaction_isolation"
+		if c.db.Engine() == holdfast.MariaDB {
+			level = "tx_isolation"
+		}
+		if _, err := c.pool.ExecContext(c.Context(), `SET SESSION `+level+` = 'READ-UNCOMMITTED'`); err != nil {
+			c.Fatal(err)
+		}
+		if _, err := c.pool.ExecContext(c.Context(), `CREATE TABLE effects (k INT)`); err != nil {
+			c.Fatal(err)
+		}
+		was := c.settings(c.pool)
+		inside := ""
+		look := func(_ context.Context, tx *sql.Tx) error {
+			inside = c.settings(tx)
+			return nil
+		}
+		if err := c.do(look); err != nil {
+			c.Fatal(err)
+		}
+		fenced := inside
+		if !strings.HasPrefix(was, "1 ") || !strings.HasPrefix(fenced, "0 ") || !strings.HasSuffix(fenced, "READ-COMMITTED") {
+			c.Errorf("before %q, inside %q", was, fenced)
+		}
+		boom := errors.New("boom")
+		for _, text := range []string{
+			`SET SESSION autocommit = 1`, `/* a comment */ SET autocommit = 1`, `/*! SET autocommit = 1 */`, `SET SESSION innodb_lock_wait_timeout = 3`,
+		} {
+			for _, prepared := range []bool{false, true} {
+				err := c.do(func(ctx context.Context, tx *sql.Tx) error {
+					if prepared {
+						stmt, err := tx.PrepareContext(ctx, text)
+						if err != nil {
+							return err
+						}
+						_, err = stmt.ExecContext(ctx)
+						return errors.Join(err, stmt.Close(), boom)
+					}
+					_, err := tx.ExecContext(ctx, text)
+					return errors.Join(err, boom)
+				})
+				if !errors.Is(err, boom) {
+					c.Errorf("%s: %v", text, err)
+				}
+				// The next call is protected again.
+				err = c.do(func(ctx context.Context, tx *sql.Tx) error {
+					inside = c.settings(tx)
+					_, err := tx.ExecContext(ctx, `INSERT INTO effects VALUES (1)`)
+					return errors.Join(err, boom)
+				})
+				if !errors.Is(err, boom) || inside != fenced {
+					c.Errorf("after %s, prepared %v: %v, inside %q", text, prepared, err, inside)
+				}
+			}
+		}
+		var effects int
+		if err := c.pool.QueryRowContext(c.Context(), `SELECT COUNT(*) FROM effects`).Scan(&effects); err != nil || effects != 0 {
+			c.Errorf("%d effects of failed calls, %v", effects, err)
+		}
+		if now := c.settings(c.pool); now != was {
+			c.Errorf("the session had %q, and has %q now", was, now)
+		}
+	}, dbtest.MySQL, dbtest.MariaDB)
+}
+
+// TestConnectorRefuses lets the server roll a transaction back, and its function go on.
+func TestConnectorRefuses(t *testing.T) {
+	onConnector(t, func(c *connected) {
+		c.pool.SetMaxOpenConns(2)
+		for _, text := range []string{`CREATE TABLE pair (id INT PRIMARY KEY, n INT)`, `INSERT INTO pair VALUES (1, 0), (2, 0)`, `CREATE TABLE heavy (n INT)`} {
+			if _, err := c.pool.ExecContext(c.Context(), text); err != nil {
+				c.Fatal(err)
+			}
+		}
+		other, err := c.pool.BeginTx(c.Context(), nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		defer func() { _ = other.Rollback() }()
+		for range 30 { // InnoDB rolls back the transaction that has changed less
+			if _, err := other.ExecContext(c.Context(), `INSERT INTO heavy VALUES (1)`); err != nil {
+				c.Fatal(err)
+			}
+		}
+		if _, err := other.ExecContext(c.Context(), `UPDATE pair SET n = 1 WHERE id = 2`); err != nil {
+			c.Fatal(err)
+		}
+		answers := make(chan error, 1)
+		var after error
+		tries := 0
+		err = c.do(func(ctx context.Context, tx *sql.Tx) error {
+			if tries++; tries > 1 {
+				return nil
+			}
+			if _, err := tx.ExecContext(ctx, `UPDATE pair SET n = 2 WHERE id = 1`); err != nil {
+				return err
+			}
+			go func() {
+				_, err := other.ExecContext(ctx, `UPDATE pair SET n = 1 WHERE id = 1`)
+				answers <- err
+			}()
+			// One of the two waits for the other now, whichever is first.
+			_, lost := tx.ExecContext(ctx, `UPDATE pair SET n = ? WHERE id = 2`, 2)
+			_, after = tx.ExecContext(ctx, `INSERT INTO heavy VALUES (2)`)
+			return lost
+		})
+		if other := <-answers; err != nil || other != nil || tries != 2 || !errors.Is(after, holdfast.ErrTxLost) {
+			c.Errorf("got %v after %d tries, the other %v; the statement after the deadlock: %v", err, tries, other, after)
+		}
+	}, dbtest.MySQL, dbtest.MariaDB)
+}
+
+// TestConnectorUnwraps gets the driver's own connection.
+func TestConnectorUnwraps(t *testing.T) {
+	onConnector(t, func(c *connected) {
+		conn, err := c.pool.Conn(c.Context())
+		if err != nil {
+			c.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if err := conn.Raw(func(driverConn any) error {
+			own := fmt.Sprintf("%T", driverConn.(interface{ Unwrap() driver.Conn }).Unwrap())
+			if strings.Contains(own, "stdhandle") {
+				c.Errorf("got %s", own)
+			}
+			return nil
+		}); err != nil {
+			c.Error(err)
+		}
+	}, dbtest.Engines()...)
+}

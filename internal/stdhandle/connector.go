@@ -1,0 +1,320 @@
+package stdhandle
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"io"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Connector returns a connector whose connections keep Holdfast's settings and statements from one of
+// Holdfast's transactions to the next. Everybody else finds them as c made them.
+func Connector(c driver.Connector) driver.Connector { return connector{c} }
+
+type connector struct{ driver.Connector }
+
+// Connect implements driver.Connector.
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	inner, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &keeping{Conn: inner}, nil
+}
+
+// Close implements io.Closer, which database/sql calls when the pool is closed.
+func (c connector) Close() error {
+	if closer, can := c.Connector.(io.Closer); can {
+		return closer.Close()
+	}
+	return nil
+}
+
+// keeping is a driver's connection that keeps what Holdfast has set on its session. Like every driver's
+// connection it is used by one goroutine at a time.
+type keeping struct {
+	driver.Conn
+
+	kept  core.Kept // the setting, if it has a text
+	undo  string    // restores what kept has changed
+	dirty bool      // a statement may have changed the setting
+	open  bool      // a statement that ran outside a transaction may have begun one
+	tx    *implicit // the transaction that runs, if its BEGIN was not sent
+	stmts map[string]driver.Stmt
+}
+
+// unwrap returns the driver's own connection, and the one that keeps settings, if there is one.
+func unwrap(driverConn any) (any, *keeping) {
+	if k, ok := driverConn.(*keeping); ok {
+		return k.Conn, k
+	}
+	return driverConn, nil
+}
+
+// Unwrap returns the driver's own connection, for programs that use [sql.Conn.Raw].
+func (k *keeping) Unwrap() driver.Conn { return k.Conn }
+
+// keep makes the session have a setting. exec runs a statement on it.
+func (k *keeping) keep(kept core.Kept, change func() (undo string, err error), exec func(text string) error) (bool, error) {
+	if k.kept.Setting == kept.Setting && !k.dirty {
+		return true, nil
+	}
+	if err := k.restore(exec); err != nil {
+		return false, err
+	}
+	undo, err := change()
+	if err != nil {
+		return false, err
+	}
+	k.kept, k.undo, k.dirty, k.open = kept, undo, false, false
+	return true, nil
+}
+
+func (k *keeping) restore(exec func(text string) error) error {
+	undo := k.undo
+	k.kept, k.undo, k.dirty = core.Kept{}, "", false
+	if undo == "" {
+		return nil
+	}
+	return exec(undo)
+}
+
+// ResetSession implements driver.SessionResetter. database/sql calls it with the context of the one who
+// gets the connection next.
+func (k *keeping) ResetSession(ctx context.Context) error {
+	if k.kept.Setting != "" && !core.Keeps(ctx) {
+		if err := k.restore(func(text string) error { return k.run(ctx, text) }); err != nil {
+			return driver.ErrBadConn
+		}
+	}
+	if inner, can := k.Conn.(driver.SessionResetter); can {
+		return inner.ResetSession(ctx)
+	}
+	return nil
+}
+
+func (k *keeping) run(ctx context.Context, text string) error {
+	execer, can := k.Conn.(driver.ExecerContext)
+	if !can {
+		return driver.ErrBadConn
+	}
+	_, err := execer.ExecContext(ctx, text, nil)
+	return err
+}
+
+// IsValid implements driver.Validator.
+func (k *keeping) IsValid() bool {
+	inner, can := k.Conn.(driver.Validator)
+	return !can || inner.IsValid()
+}
+
+// Ping implements driver.Pinger.
+func (k *keeping) Ping(ctx context.Context) error {
+	if inner, can := k.Conn.(driver.Pinger); can {
+		return inner.Ping(ctx)
+	}
+	return nil
+}
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (k *keeping) CheckNamedValue(v *driver.NamedValue) error {
+	if inner, can := k.Conn.(driver.NamedValueChecker); can {
+		return inner.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+// BeginTx implements driver.ConnBeginTx. With the setting that Holdfast keeps on MySQL and MariaDB, a
+// transaction begins with its first statement.
+func (k *keeping) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if k.kept.Implicit && !k.dirty && !k.open && opts == (driver.TxOptions{}) {
+		k.tx = &implicit{k: k}
+		return k.tx, nil
+	}
+	inner, can := k.Conn.(driver.ConnBeginTx)
+	if !can {
+		return k.Conn.Begin() //nolint:staticcheck // for a driver without BeginTx
+	}
+	k.open = false // BEGIN ends what was open
+	return inner.BeginTx(ctx, opts)
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (k *keeping) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	inner, can := k.Conn.(driver.ConnPrepareContext)
+	if !can {
+		return k.Prepare(query)
+	}
+	stmt, err := inner.PrepareContext(ctx, query)
+	if err != nil || !takesContext(stmt) {
+		return stmt, err
+	}
+	return &program{stmt, k, query}, nil
+}
+
+// program is a prepared statement of the program's.
+type program struct {
+	driver.Stmt
+	k     *keeping
+	query string
+}
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (s *program) CheckNamedValue(v *driver.NamedValue) error {
+	if inner, can := s.Stmt.(driver.NamedValueChecker); can {
+		return inner.CheckNamedValue(v)
+	}
+	return s.k.CheckNamedValue(v)
+}
+
+// ExecContext implements driver.StmtExecContext.
+func (s *program) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if err := s.k.before(ctx, s.query); err != nil {
+		return nil, err
+	}
+	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	s.k.after(err)
+	return r, err
+}
+
+// QueryContext implements driver.StmtQueryContext.
+func (s *program) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if err := s.k.before(ctx, s.query); err != nil {
+		return nil, err
+	}
+	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+	s.k.after(err)
+	return rows, err
+}
+
+// takesContext reports whether stmt has the methods with a context, and no older form of what they need.
+func takesContext(stmt driver.Stmt) bool {
+	_, executes := stmt.(driver.StmtExecContext)
+	_, queries := stmt.(driver.StmtQueryContext)
+	_, checks := stmt.(driver.NamedValueChecker)
+	_, converts := stmt.(driver.ColumnConverter) //nolint:staticcheck // for a driver without NamedValueChecker
+	return executes && queries && (checks || !converts)
+}
+
+// ExecContext implements driver.ExecerContext.
+func (k *keeping) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result, err error) {
+	if err := k.before(ctx, query); err != nil {
+		return nil, err
+	}
+	if stmt := k.stmt(ctx, query); stmt != nil {
+		r, err = stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	} else if inner, can := k.Conn.(driver.ExecerContext); can {
+		r, err = inner.ExecContext(ctx, query, args)
+	} else {
+		return nil, driver.ErrSkip
+	}
+	k.after(err)
+	return r, err
+}
+
+// QueryContext implements driver.QueryerContext.
+func (k *keeping) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
+	if err := k.before(ctx, query); err != nil {
+		return nil, err
+	}
+	if stmt := k.stmt(ctx, query); stmt != nil {
+		rows, err = stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+	} else if inner, can := k.Conn.(driver.QueryerContext); can {
+		rows, err = inner.QueryContext(ctx, query, args)
+	} else {
+		return nil, driver.ErrSkip
+	}
+	k.after(err)
+	return rows, err
+}
+
+// before refuses a statement of the program's after its transaction was lost.
+func (k *keeping) before(ctx context.Context, query string) error {
+	if k.kept.Setting == "" {
+		return nil
+	}
+	k.dirty = k.dirty || !core.Running(ctx) && !harmless(query)
+	if k.tx == nil {
+		k.open = true
+		return nil
+	}
+	if k.tx.lost != nil && !core.Running(ctx) {
+		return k.tx.lost
+	}
+	return nil
+}
+
+func (k *keeping) after(err error) {
+	if err != nil && k.tx != nil && k.tx.lost == nil {
+		k.tx.lost = k.kept.Lost(err)
+	}
+}
+
+// stmt returns the statement of Holdfast's that runs under ctx as a prepared one, or nil.
+func (k *keeping) stmt(ctx context.Context, query string) driver.Stmt {
+	if !core.Prepared(ctx) {
+		return nil
+	}
+	stmt, known := k.stmts[query]
+	if known || len(k.stmts) >= maxPrepared {
+		return stmt
+	}
+	inner, can := k.Conn.(driver.ConnPrepareContext)
+	if !can {
+		return nil
+	}
+	stmt, err := inner.PrepareContext(ctx, query)
+	if err != nil {
+		return nil // the statement will return it again
+	}
+	if !takesContext(stmt) {
+		_ = stmt.Close()
+		stmt = nil
+	}
+	if k.stmts == nil {
+		k.stmts = map[string]driver.Stmt{}
+	}
+	k.stmts[query] = stmt
+	return stmt
+}
+
+// harmless reports whether a statement of the program's can change no setting of the session.
+func harmless(query string) bool {
+	query = strings.TrimLeft(query, " \t\r\n(")
+	for strings.HasPrefix(query, "/*") && !strings.HasPrefix(query, "/*!") && !strings.HasPrefix(query, "/*M!") { // the server runs those
+		_, query, _ = strings.Cut(query, "*/")
+		query = strings.TrimLeft(query, " \t\r\n(")
+	}
+	end := strings.IndexFunc(query, func(r rune) bool { return r < 'A' || r > 'Z' && r < 'a' || r > 'z' })
+	if end < 0 {
+		end = len(query)
+	}
+	switch strings.ToUpper(query[:end]) {
+	case "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "SHOW", "SAVEPOINT", "RELEASE", "ROLLBACK", "COMMIT":
+		return !strings.Contains(query, ";")
+	}
+	return false
+}
+
+// implicit is a transaction that began, or will begin, with its first statement.
+type implicit struct {
+	k    *keeping
+	lost error
+}
+
+// Commit implements driver.Tx.
+func (t *implicit) Commit() error { return t.end(`COMMIT`) }
+
+// Rollback implements driver.Tx.
+func (t *implicit) Rollback() error { return t.end(`ROLLBACK`) }
+
+func (t *implicit) end(text string) error {
+	if t.k.tx != t {
+		return sql.ErrTxDone
+	}
+	t.k.tx = nil
+	return t.k.run(context.Background(), text)
+}
