@@ -25,6 +25,7 @@ const (
 type session[Tx any] struct {
 	d       *DB[Tx]
 	conn    core.Conn[Tx]
+	pipe    core.Pipeline[Tx] // nil: each statement is a round trip
 	tx      Tx
 	q       core.Querier
 	cancel  context.CancelFunc
@@ -122,8 +123,9 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 			return answer, &UnsupportedError{Engine: s.d.product, Check: "driver", What: "fencing a lost transaction", Problem: err.Error()}
 		}
 	}
-	if p, ok := s.conn.(core.Pipeline[Tx]); ok && first != nil && opts.FirstSets {
-		return s.beginWith(ctx, p, opts, *first)
+	if p, ok := s.conn.(core.Pipeline[Tx]); ok && first != nil && opts.FirstSets && p.Pipes() {
+		s.pipe = p
+		return s.beginWith(ctx, opts, *first)
 	}
 	err = s.d.observe(ctx, "begin", func() (err error) {
 		s.tx, err = s.conn.Begin(s.ctx, opts)
@@ -172,9 +174,9 @@ func (s *session[Tx]) keep(ctx context.Context, lockTimeout time.Duration) (bool
 
 // beginWith begins the transaction and runs its first statement in one round trip. The
 // duration counts for the statement.
-func (s *session[Tx]) beginWith(ctx context.Context, p core.Pipeline[Tx], opts core.TxOptions, first core.Bound) (answer core.Answer, err error) {
+func (s *session[Tx]) beginWith(ctx context.Context, opts core.TxOptions, first core.Bound) (answer core.Answer, err error) {
 	start := time.Now()
-	s.tx, answer, err = p.BeginWith(ctx, opts, first)
+	s.tx, answer, err = s.pipe.BeginWith(ctx, s.ctx, opts, first)
 	s.d.piped(ctx, "begin", first, answer, time.Since(start), err)
 	if err != nil {
 		return answer, err

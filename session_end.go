@@ -37,8 +37,8 @@ func (s *session[Tx]) finish(ctx context.Context, last *core.Bound) error {
 // commit ends the transaction, with its last statement if it has one, and returns nil or the
 // error of one of the three outcomes.
 func (s *session[Tx]) commit(last *core.Bound) error {
-	if p, ok := s.conn.(core.Pipeline[Tx]); ok && last != nil {
-		return s.commitWith(p, *last)
+	if s.pipe != nil && last != nil {
+		return s.commitWith(*last)
 	}
 	if intact, err := s.prove(last); !intact {
 		return s.unproved(err)
@@ -50,12 +50,12 @@ func (s *session[Tx]) commit(last *core.Bound) error {
 }
 
 // commitWith runs the last statement and commits in one round trip.
-func (s *session[Tx]) commitWith(p core.Pipeline[Tx], last core.Bound) error {
+func (s *session[Tx]) commitWith(last core.Bound) error {
 	s.allowed.Store(true)
 	var answer core.Answer
 	answered, err := s.bounded(s.ctx, func() (err error) {
 		start := time.Now()
-		answer, err = p.CommitWith(s.ctx, s.tx, last)
+		answer, err = s.pipe.CommitWith(s.ctx, s.tx, last)
 		s.d.piped(s.ctx, "commit", last, answer, time.Since(start), err)
 		return err
 	})

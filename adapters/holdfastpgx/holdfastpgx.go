@@ -122,7 +122,7 @@ func isoLevel(l sql.IsolationLevel) (pgx.TxIsoLevel, error) {
 }
 
 func (c conn) Commit(ctx context.Context, tx pgx.Tx) error {
-	if err := c.sendable(); err != nil {
+	if err := sendable(c.c.Conn()); err != nil {
 		return err
 	}
 	if err := tx.Commit(ctx); err != nil {
@@ -132,8 +132,8 @@ func (c conn) Commit(ctx context.Context, tx pgx.Tx) error {
 }
 
 // sendable returns the error with which COMMIT cannot be sent, before it is sent.
-func (c conn) sendable() error {
-	switch native := c.c.Conn().PgConn(); {
+func sendable(c *pgx.Conn) error {
+	switch native := c.PgConn(); {
 	case native.IsBusy():
 		return holdfast.ErrRowsOpen
 	case native.IsClosed():

@@ -12,8 +12,21 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// BeginWith implements core.Pipeline: BEGIN and first are one round trip.
-func (c conn) BeginWith(ctx context.Context, opts core.TxOptions, first core.Bound) (pgx.Tx, core.Answer, error) {
+// Pipes implements core.Pipeline.
+func (c conn) Pipes() bool { return true }
+
+// BeginWith implements core.Pipeline.
+func (c conn) BeginWith(ctx, _ context.Context, opts core.TxOptions, first core.Bound) (pgx.Tx, core.Answer, error) {
+	return beginWith(ctx, c.c.Conn(), opts, first)
+}
+
+// CommitWith implements core.Pipeline.
+func (c conn) CommitWith(ctx context.Context, tx pgx.Tx, last core.Bound) (core.Answer, error) {
+	return commitWith(ctx, c.c.Conn(), tx, last)
+}
+
+// beginWith sends BEGIN and first in one round trip.
+func beginWith(ctx context.Context, c *pgx.Conn, opts core.TxOptions, first core.Bound) (pgx.Tx, core.Answer, error) {
 	var answer core.Answer
 	level, err := isoLevel(opts.Isolation)
 	if err != nil {
@@ -22,7 +35,7 @@ func (c conn) BeginWith(ctx context.Context, opts core.TxOptions, first core.Bou
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: level})
 	b.Queue(first.Stmt.Text, first.Args...)
-	results := c.c.SendBatch(ctx, b)
+	results := c.SendBatch(ctx, b)
 	_, err = results.Exec()
 	begun := err == nil
 	if begun {
@@ -37,7 +50,7 @@ func (c conn) BeginWith(ctx context.Context, opts core.TxOptions, first core.Bou
 	case !begun && answered(err):
 		// The statement could not be prepared, before anything was begun. Run it in a transaction,
 		// where it fails again with the same error.
-		tx, err := c.Begin(ctx, opts)
+		tx, err := c.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
 		if err == nil {
 			answer = first.Run(ctx, querier{tx})
 		}
@@ -62,19 +75,18 @@ func read(results pgx.BatchResults, b core.Bound) (answer core.Answer) {
 	return answer
 }
 
-// CommitWith implements core.Pipeline: last and COMMIT are one round trip. The
-// server skips the COMMIT when last fails.
-func (c conn) CommitWith(ctx context.Context, tx pgx.Tx, last core.Bound) (answer core.Answer, err error) {
-	if c.c.Conn().PgConn().TxStatus() == 'I' {
+// commitWith sends last and COMMIT in one round trip. The server skips the COMMIT when last fails.
+func commitWith(ctx context.Context, c *pgx.Conn, tx pgx.Tx, last core.Bound) (answer core.Answer, err error) {
+	if c.PgConn().TxStatus() == 'I' {
 		return answer, sql.ErrTxDone
 	}
-	if err := c.sendable(); err != nil {
+	if err := sendable(c); err != nil {
 		return answer, err
 	}
 	b := &pgx.Batch{}
 	b.Queue(last.OrFail.Text, last.Args...)
 	b.Queue("commit")
-	results := c.c.SendBatch(ctx, b)
+	results := c.SendBatch(ctx, b)
 	tag, err := results.Exec()
 	answer.Affected = tag.RowsAffected()
 	if answer.Err = refusal(err); answer.Err != nil {
@@ -96,7 +108,7 @@ func (c conn) CommitWith(ctx context.Context, tx pgx.Tx, last core.Bound) (answe
 	if err != nil {
 		return answer, err
 	}
-	return answer, replicated(c.c.Conn())
+	return answer, replicated(c)
 }
 
 // refusal returns err if it shows that the COMMIT after the statement was not run: the server's

@@ -106,11 +106,13 @@ type TxOptions struct {
 	FirstSets bool
 }
 
-// Pipeline is a Conn whose driver sends several statements in one round trip.
+// Pipeline is a Conn whose driver may send several statements in one round trip.
 type Pipeline[Tx any] interface {
-	// BeginWith begins a transaction and runs first in it. The error of first is
-	// in its answer. A returned error means that no transaction began.
-	BeginWith(ctx context.Context, opts TxOptions, first Bound) (Tx, Answer, error)
+	// Pipes reports whether it can.
+	Pipes() bool
+	// BeginWith begins a transaction, which ends with life, and runs first in it. The error of
+	// first is in its answer. A returned error means that no transaction began.
+	BeginWith(ctx, life context.Context, opts TxOptions, first Bound) (Tx, Answer, error)
 	// CommitWith runs last in the form that fails if it affects no row (OrFail), and commits
 	// unless it failed. The server's error for last is in its answer, and means that nothing
 	// was committed. The returned error is that of the commit.

@@ -12,9 +12,22 @@ import (
 
 // Connector returns a connector whose connections keep Holdfast's settings and statements from one of
 // Holdfast's transactions to the next. Everybody else finds them as c made them.
-func Connector(c driver.Connector) driver.Connector { return connector{c} }
+func Connector(c driver.Connector) driver.Connector { return connector{c, nil} }
 
-type connector struct{ driver.Connector }
+// NativeConnector is Connector for a driver that sends several statements in one round trip.
+func NativeConnector(c driver.Connector, n Native) driver.Connector { return connector{c, n} }
+
+// Native has the methods of core.Pipeline, on the driver's own connection.
+type Native interface {
+	Pipes(c driver.Conn) bool
+	BeginWith(ctx context.Context, c driver.Conn, opts core.TxOptions, first core.Bound) (driver.Tx, core.Answer, error)
+	CommitWith(ctx context.Context, c driver.Conn, tx driver.Tx, last core.Bound) (core.Answer, error)
+}
+
+type connector struct {
+	driver.Connector
+	native Native
+}
 
 // Connect implements driver.Connector.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -22,7 +35,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keeping{Conn: inner}, nil
+	return &keeping{Conn: inner, native: c.native}, nil
 }
 
 // Close implements io.Closer, which database/sql calls when the pool is closed.
@@ -37,6 +50,8 @@ func (c connector) Close() error {
 // connection it is used by one goroutine at a time.
 type keeping struct {
 	driver.Conn
+	native Native
+	late   *late // the transaction that begins with BeginWith
 
 	kept  core.Kept // the setting, if it has a text
 	undo  string    // restores what kept has changed
@@ -85,6 +100,7 @@ func (k *keeping) restore(exec func(text string) error) error {
 // ResetSession implements driver.SessionResetter. database/sql calls it with the context of the one who
 // gets the connection next.
 func (k *keeping) ResetSession(ctx context.Context) error {
+	k.late = nil
 	if k.kept.Setting != "" && !core.Keeps(ctx) {
 		if err := k.restore(func(text string) error { return k.run(ctx, text) }); err != nil {
 			return driver.ErrBadConn
@@ -130,6 +146,10 @@ func (k *keeping) CheckNamedValue(v *driver.NamedValue) error {
 // BeginTx implements driver.ConnBeginTx. With the setting that Holdfast keeps on MySQL and MariaDB, a
 // transaction begins with its first statement.
 func (k *keeping) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if k.late != nil && !k.late.begun {
+		k.late.begun = true
+		return k.late, nil
+	}
 	if k.kept.Implicit && !k.dirty && !k.open && opts == (driver.TxOptions{}) {
 		k.tx = &implicit{k: k}
 		return k.tx, nil
@@ -317,4 +337,30 @@ func (t *implicit) end(text string) error {
 	}
 	t.k.tx = nil
 	return t.k.run(context.Background(), text)
+}
+
+// late is a transaction whose BEGIN is sent with its first statement, and whose COMMIT may be sent with
+// its last.
+type late struct {
+	driver.Tx // nil before that
+
+	begun     bool // database/sql has it
+	committed bool
+	err       error // of the COMMIT
+}
+
+// Commit implements driver.Tx.
+func (t *late) Commit() error {
+	if t.committed || t.Tx == nil {
+		return t.err
+	}
+	return t.Tx.Commit()
+}
+
+// Rollback implements driver.Tx.
+func (t *late) Rollback() error {
+	if t.committed || t.Tx == nil {
+		return t.err
+	}
+	return t.Tx.Rollback()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 )
@@ -69,13 +70,67 @@ func (c conn[Tx]) Raw(f func(driverConn any) error) error {
 	})
 }
 
+// kept runs f with the connection of a Connector, if it is one.
+func (c conn[Tx]) kept(f func(k *keeping) error) error {
+	return c.c.Raw(func(driverConn any) error {
+		if _, k := unwrap(driverConn); k != nil {
+			return f(k)
+		}
+		return nil
+	})
+}
+
+// Pipes implements core.Pipeline.
+func (c conn[Tx]) Pipes() (pipes bool) {
+	_ = c.kept(func(k *keeping) error {
+		pipes = k.native != nil && k.native.Pipes(k.Conn)
+		return nil
+	})
+	return pipes
+}
+
+// BeginWith implements core.Pipeline.
+func (c conn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptions, first core.Bound) (tx Tx, answer core.Answer, err error) {
+	t := &late{}
+	if err = c.kept(func(k *keeping) error { k.late = t; return nil }); err != nil {
+		return tx, answer, err
+	}
+	if tx, err = c.begin(life, nil); err != nil {
+		_ = c.kept(func(k *keeping) error { k.late = nil; return nil })
+		return tx, answer, err
+	}
+	unpinned := c.kept(func(k *keeping) error {
+		var begun driver.Tx
+		if begun, answer, err = k.native.BeginWith(ctx, k.Conn, opts, first); err == nil {
+			t.Tx = begun
+		}
+		return nil
+	})
+	if err = errors.Join(err, unpinned); err != nil {
+		_ = c.std(tx).Rollback() // nothing has begun
+	}
+	return tx, answer, err
+}
+
+// CommitWith implements core.Pipeline.
+func (c conn[Tx]) CommitWith(ctx context.Context, tx Tx, last core.Bound) (answer core.Answer, err error) {
+	sent := false
+	unpinned := c.kept(func(k *keeping) error {
+		answer, err = k.native.CommitWith(ctx, k.Conn, k.late.Tx, last)
+		sent = answer.Err == nil
+		k.late.committed, k.late.err = sent, err
+		return nil
+	})
+	if sent {
+		_ = c.std(tx).Commit() // this tells database/sql
+	}
+	return answer, errors.Join(err, unpinned)
+}
+
 // Keep implements core.Keeper.
 func (c conn[Tx]) Keep(ctx context.Context, kept core.Kept, change func(q core.Querier) (undo string, err error)) (ok bool, err error) {
 	var k *keeping
-	err = c.c.Raw(func(driverConn any) error {
-		_, k = unwrap(driverConn)
-		return nil
-	})
+	err = c.kept(func(own *keeping) error { k = own; return nil })
 	if k == nil || err != nil {
 		return false, err
 	}

@@ -18,38 +18,49 @@ func Pairs(engine string) []Pair {
 		batch := Form{Name: "bare, pgx, BEGIN, batch, COMMIT", Kind: "floor", Statements: 5, Open: barePgx(batchPgx)}
 		pipe := Form{Name: "bare, pgx, all pipelined", Kind: "floor", Statements: 5, Open: pipelinePgx}
 		std := Form{Name: "bare, database/sql", Kind: "floor", Statements: 6, Open: bareSQL(false)}
-		do := Form{Name: "Holdfast Do, pgx", Kind: "holdfast", Open: doPgx(stepsPgx)}
+		record := Form{Name: "Holdfast Do, pgx", Kind: "holdfast", Open: doPgx(stepsPgx)}
 		doBatch := Form{Name: "Holdfast Do, pgx, one batch", Kind: "holdfast", Open: doPgx(batchPgx)}
-		doStd := Form{Name: "Holdfast Do, database/sql", Kind: "holdfast", Open: doSQL(false)}
+		doStd := Form{Name: "Holdfast Do, database/sql", Kind: "holdfast", Open: ours(do, own, false)}
 		return []Pair{
 			{Variant: bare, Floor: bare},
-			{Variant: do, Floor: bare},
+			{Variant: record, Floor: bare},
 			{Variant: doBatch, Floor: batch},
 			{Variant: doBatch, Floor: pipe},
 			{Variant: doBatch, Floor: bare},
 			{Variant: pipe, Floor: bare},
 			{Variant: doStd, Floor: std},
-			{Variant: do, Floor: Form{Name: "bare SELECT by key, pgx", Kind: "floor", Statements: 1, Open: lookPgx}, Replays: true},
+			{Variant: Form{Name: "Holdfast Do, database/sql, connector", Kind: "holdfast", Open: ours(do, connected, false)}, Floor: std},
+			{Variant: Form{Name: "Holdfast Table.Do, database/sql, connector", Kind: "holdfast", Open: ours(tableDo, connected, false)}, Floor: std},
+			{Variant: Form{Name: "Holdfast DoTx, database/sql", Kind: "holdfast", Open: ours(doTx, own, false)}, Floor: std},
+			{Variant: Form{Name: "Holdfast Table.Do, database/sql", Kind: "holdfast", Open: ours(tableDo, own, false)}, Floor: std},
+			{Variant: record, Floor: Form{Name: "bare SELECT by key, pgx", Kind: "floor", Statements: 1, Open: lookPgx}, Replays: true},
 			{Variant: doStd, Floor: Form{Name: "bare SELECT by key, database/sql", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
 		}
 	case sqlengine.MySQL, sqlengine.MariaDB:
 		prepared := Form{Name: "bare, prepared", Kind: "floor", Statements: 6, Open: bareSQL(true)}
 		interp := Form{Name: "bare, interpolated", Kind: "floor", Statements: 6, Open: bareSQL(false)}
-		do := Form{Name: "Holdfast Do, interpolated", Kind: "holdfast", Open: doSQL(false)}
+		record := Form{Name: "Holdfast Do, interpolated", Kind: "holdfast", Open: ours(do, own, false)}
 		return []Pair{
 			{Variant: interp, Floor: interp},
-			{Variant: do, Floor: interp},
-			{Variant: Form{Name: "Holdfast Do, its function prepared", Kind: "holdfast", Open: doSQL(true)}, Floor: prepared},
-			{Variant: do, Floor: Form{Name: "bare SELECT by key, interpolated", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
+			{Variant: record, Floor: interp},
+			{Variant: Form{Name: "Holdfast Do, interpolated, connector", Kind: "holdfast", Open: ours(do, connected, false)}, Floor: interp},
+			{Variant: Form{Name: "Holdfast DoTx, interpolated", Kind: "holdfast", Open: ours(doTx, own, false)}, Floor: interp},
+			{Variant: Form{Name: "Holdfast Table.Do, interpolated", Kind: "holdfast", Open: ours(tableDo, own, false)}, Floor: interp},
+			{Variant: Form{Name: "Holdfast Table.Do, interpolated, connector", Kind: "holdfast", Open: ours(tableDo, connected, false)}, Floor: interp},
+			{Variant: Form{Name: "Holdfast Do, its function prepared", Kind: "holdfast", Open: ours(do, own, true)}, Floor: prepared},
+			{Variant: record, Floor: Form{Name: "bare SELECT by key, interpolated", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
 		}
 	case sqlengine.SQLite:
 		bare := Form{Name: "bare, database/sql", Kind: "floor", Statements: 6, Open: bareSQL(false)}
-		do := Form{Name: "Holdfast Do, database/sql", Kind: "holdfast", Open: doSQL(false)}
+		record := Form{Name: "Holdfast Do, database/sql", Kind: "holdfast", Open: ours(do, own, false)}
 		return []Pair{
 			{Variant: bare, Floor: bare},
-			{Variant: do, Floor: bare},
-			{Variant: Form{Name: "Holdfast Do, its function prepared", Kind: "holdfast", Open: doSQL(true)}, Floor: Form{Name: "bare, prepared", Kind: "floor", Statements: 6, Open: bareSQL(true)}},
-			{Variant: do, Floor: Form{Name: "bare SELECT by key, database/sql", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
+			{Variant: record, Floor: bare},
+			{Variant: Form{Name: "Holdfast Do, connector", Kind: "holdfast", Open: ours(do, connected, false)}, Floor: bare},
+			{Variant: Form{Name: "Holdfast DoTx, database/sql", Kind: "holdfast", Open: ours(doTx, own, false)}, Floor: bare},
+			{Variant: Form{Name: "Holdfast Table.Do, database/sql", Kind: "holdfast", Open: ours(tableDo, own, false)}, Floor: bare},
+			{Variant: Form{Name: "Holdfast Do, its function prepared", Kind: "holdfast", Open: ours(do, own, true)}, Floor: Form{Name: "bare, prepared", Kind: "floor", Statements: 6, Open: bareSQL(true)}},
+			{Variant: record, Floor: Form{Name: "bare SELECT by key, database/sql", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
 		}
 	}
 	return nil

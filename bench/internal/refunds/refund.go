@@ -86,7 +86,7 @@ func textsOf(engine string) texts {
 		return texts{
 			tables: []string{
 				`CREATE TABLE orders (id BIGINT PRIMARY KEY, paid BIGINT NOT NULL, refunded BIGINT NOT NULL) ENGINE=InnoDB`,
-				`CREATE TABLE refunds (refund_no VARCHAR(64) PRIMARY KEY, order_id BIGINT NOT NULL, cents BIGINT NOT NULL, at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)) ENGINE=InnoDB`,
+				`CREATE TABLE refunds (refund_no VARBINARY(64) PRIMARY KEY, order_id BIGINT NOT NULL, cents BIGINT NOT NULL, at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)) ENGINE=InnoDB`,
 				`CREATE TABLE ledger (id BIGINT AUTO_INCREMENT PRIMARY KEY, order_id BIGINT NOT NULL, cents BIGINT NOT NULL) ENGINE=InnoDB`,
 			},
 			fill: `INSERT INTO orders SELECT 1 + a.n + 10 * b.n + 100 * c.n + 1000 * d.n, 1125899906842624, 0 FROM

@@ -8,6 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 )
 
 // steps are the service's statements through database/sql, as texts or prepared.
@@ -74,10 +76,17 @@ func (s *steps) run(ctx context.Context, tx *sql.Tx, order int64, key string) er
 	if err := s.exec(ctx, tx, s.raise, s.texts.raise, raise...); err != nil {
 		return err
 	}
-	if err := s.exec(ctx, tx, s.refund, s.texts.refund, key, order, int64(Cents)); err != nil {
-		return err
+	if key != "" {
+		if err := s.exec(ctx, tx, s.refund, s.texts.refund, key, order, int64(Cents)); err != nil {
+			return err
+		}
 	}
 	return s.exec(ctx, tx, s.ledger, s.texts.ledger, order, int64(Cents))
+}
+
+// others runs the steps but for the insert of the refund's row.
+func (s *steps) others(ctx context.Context, tx *sql.Tx, order int64) error {
+	return s.run(ctx, tx, order, "")
 }
 
 // bareSQL is the transaction without a key.
@@ -100,18 +109,65 @@ func bareSQL(prepared bool) func(context.Context, *sqlengine.Engine, holdfast.Ob
 	}
 }
 
-// doSQL is the transaction under Do.
-func doSQL(prepared bool) func(context.Context, *sqlengine.Engine, holdfast.Observer) (Do, func() error, error) {
+// own is the program's pool, and connected the one with Holdfast's connector.
+func own(e *sqlengine.Engine) *sql.DB       { return e.SQL }
+func connected(e *sqlengine.Engine) *sql.DB { return e.Connected }
+
+// way protects a transaction of steps.
+type way func(ctx context.Context, db *holdfast.DB[*sql.Tx], pool *sql.DB, s *steps) (Do, error)
+
+func do(ctx context.Context, db *holdfast.DB[*sql.Tx], _ *sql.DB, s *steps) (Do, error) {
+	f, _, err := under(ctx, db, s.run)
+	return f, err
+}
+
+// doTx makes the refund in a transaction of the program's own.
+func doTx(ctx context.Context, db *holdfast.DB[*sql.Tx], pool *sql.DB, s *steps) (Do, error) {
+	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench", SingleOwner: true})
+	return func(ctx context.Context, order int64, key string) error {
+		tx, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		_, err = idempotency.DoTx(ctx, store, tx, idempotency.Op{Name: "refund", Key: key, Request: request{order, Cents}},
+			func(ctx context.Context, tx *sql.Tx) (string, error) { return key, s.run(ctx, tx, order, key) })
+		if err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+		return tx.Commit()
+	}, err
+}
+
+// row is a refund.
+type row struct {
+	No    string `db:"refund_no"`
+	Order int64  `db:"order_id"`
+	Cents int64  `db:"cents"`
+}
+
+// tableDo claims the refund's own row, so that the steps insert none.
+func tableDo(ctx context.Context, db *holdfast.DB[*sql.Tx], _ *sql.DB, s *steps) (Do, error) {
+	refunds, err := businessrow.New[row](ctx, db, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
+		businessrow.Options{Compare: []string{"order_id", "cents"}})
+	return func(ctx context.Context, order int64, key string) error {
+		_, err := refunds.Do(ctx, row{key, order, Cents}, func(ctx context.Context, tx *sql.Tx) error { return s.others(ctx, tx, order) })
+		return err
+	}, err
+}
+
+// ours is the transaction under Holdfast.
+func ours(protect way, of func(*sqlengine.Engine) *sql.DB, prepared bool) func(context.Context, *sqlengine.Engine, holdfast.Observer) (Do, func() error, error) {
 	return func(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (Do, func() error, error) {
-		s, closes, err := newSteps(ctx, e, e.SQL, prepared)
+		pool := of(e)
+		s, closes, err := newSteps(ctx, e, pool, prepared)
 		if err != nil {
 			return nil, nil, err
 		}
-		db, err := holdfastsql.Open(ctx, e.SQL, holdfast.Options{Observers: []holdfast.Observer{observe}})
+		db, err := holdfastsql.Open(ctx, pool, holdfast.Options{Observers: []holdfast.Observer{observe}})
 		if err != nil {
 			return nil, nil, errors.Join(err, closes())
 		}
-		do, _, err := under(ctx, db, s.run)
+		do, err := protect(ctx, db, pool, s)
 		if err != nil {
 			return nil, nil, errors.Join(err, closes())
 		}

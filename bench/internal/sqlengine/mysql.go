@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/bench/internal/wire"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 )
@@ -54,6 +55,11 @@ func (e *Engine) openMySQL(ctx context.Context, server, own string, conns int) e
 		return err
 	}
 	e.later(func(context.Context) error { return e.Default.Close() })
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return err
+	}
+	e.connect(holdfastsql.Connector(connector), conns)
 	return nil
 }
 

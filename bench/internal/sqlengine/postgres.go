@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
 	"github.com/holdfast-go/holdfast/bench/internal/wire"
 )
 
@@ -53,5 +54,6 @@ func (e *Engine) openPostgres(ctx context.Context, server, own string, conns int
 	e.SQL.SetMaxOpenConns(conns)
 	e.SQL.SetMaxIdleConns(conns)
 	e.later(func(context.Context) error { return e.SQL.Close() })
+	e.connect(holdfastpgx.Connector(stdlib.GetConnector(*config.ConnConfig)), conns)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -46,6 +47,8 @@ type Engine struct {
 	SQL *sql.DB
 	// Default is the pool of go-sql-driver without that option; nil on other engines.
 	Default *sql.DB
+	// Connected is SQL with Holdfast's connector.
+	Connected *sql.DB
 	// Wire counts the round trips of all pools; nil on SQLite, which has none.
 	Wire *wire.Counter
 
@@ -110,6 +113,14 @@ func (e *Engine) versionQuery() string {
 		return `SELECT sqlite_version()`
 	}
 	return `SELECT VERSION()`
+}
+
+// connect opens Connected.
+func (e *Engine) connect(c driver.Connector, conns int) {
+	e.Connected = sql.OpenDB(c)
+	e.Connected.SetMaxOpenConns(conns)
+	e.Connected.SetMaxIdleConns(conns)
+	e.later(func(context.Context) error { return e.Connected.Close() })
 }
 
 // Exec runs statements in order, for example to create tables.

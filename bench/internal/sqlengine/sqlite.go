@@ -7,6 +7,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 )
 
@@ -18,12 +19,18 @@ func (e *Engine) openSQLite(own string) error {
 		return err
 	}
 	e.later(func(context.Context) error { return os.RemoveAll(dir) })
-	pool, _, err := dsn.Open("sqlite://" + filepath.Join(dir, "bench.db") + "?_pragma=synchronous(full)")
+	url := "sqlite://" + filepath.Join(dir, "bench.db") + "?_pragma=synchronous(full)"
+	pool, _, err := dsn.Open(url)
 	if err != nil {
 		return err
 	}
 	pool.SetMaxOpenConns(1)
 	e.SQL = pool
 	e.later(func(context.Context) error { return pool.Close() })
+	connector, err := dsn.Connector(url, nil)
+	if err != nil {
+		return err
+	}
+	e.connect(holdfastsql.Connector(connector), 1)
 	return nil
 }

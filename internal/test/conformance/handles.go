@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +30,11 @@ func SQL() Handle[*sql.Tx] {
 // Connected is the handle of database/sql with Holdfast's connector.
 func Connected() Handle[*sql.Tx] {
 	return Handle[*sql.Tx]{Name: "sql, connector", Runs: everywhere, Open: func(tb testing.TB, dsn string, opts ...holdfast.Options) Pool[*sql.Tx] {
-		return SQLPool(tb, dbtest.OpenConnector(tb, dsn, holdfastsql.Connector), opts...)
+		wrap := holdfastsql.Connector
+		if strings.HasPrefix(dsn, "postgres") {
+			wrap = holdfastpgx.Connector
+		}
+		return SQLPool(tb, dbtest.OpenConnector(tb, dsn, wrap), opts...)
 	}}
 }
 

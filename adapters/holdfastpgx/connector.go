@@ -1,0 +1,48 @@
+package holdfastpgx
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/stdhandle"
+)
+
+// Connector wraps a connector of pgx's package stdlib for a pool of database/sql, which package
+// holdfastsql or holdfastsqlx opens:
+//
+//	pool := sql.OpenDB(holdfastpgx.Connector(stdlib.GetConnector(*config)))
+//
+// Holdfast then sends BEGIN with its claim, and its record with COMMIT. Everything else is passed to the
+// driver as it is. Programs that need the driver's own connection, in [database/sql.Conn.Raw], call
+// its method Unwrap() driver.Conn.
+func Connector(c driver.Connector) driver.Connector { return stdhandle.NativeConnector(c, native{}) }
+
+// native implements stdhandle.Native.
+type native struct{}
+
+func (native) BeginWith(ctx context.Context, c driver.Conn, opts core.TxOptions, first core.Bound) (driver.Tx, core.Answer, error) {
+	tx, answer, err := beginWith(ctx, c.(*stdlib.Conn).Conn(), opts, first)
+	return std{tx}, answer, err
+}
+
+func (native) CommitWith(ctx context.Context, c driver.Conn, tx driver.Tx, last core.Bound) (core.Answer, error) {
+	return commitWith(ctx, c.(*stdlib.Conn).Conn(), tx.(std).Tx, last)
+}
+
+func (native) Pipes(c driver.Conn) bool {
+	_, ok := c.(*stdlib.Conn)
+	return ok
+}
+
+// std is a transaction as package stdlib has it.
+type std struct{ pgx.Tx }
+
+// Commit implements driver.Tx.
+func (t std) Commit() error { return t.Tx.Commit(context.Background()) }
+
+// Rollback implements driver.Tx.
+func (t std) Rollback() error { return t.Tx.Rollback(context.Background()) }
