@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 )
@@ -177,7 +178,9 @@ func (q Querier) stmt(ctx context.Context, query string) *sql.Stmt {
 
 func (q Querier) exec(ctx context.Context, query string, args []any) (sql.Result, error) {
 	if stmt := q.stmt(ctx, query); stmt != nil {
-		return stmt.ExecContext(ctx, args...)
+		if r, err := stmt.ExecContext(ctx, args...); !foreign(err) {
+			return r, err
+		}
 	}
 	return q.R.ExecContext(ctx, query, args...)
 }
@@ -201,15 +204,24 @@ func (q Querier) Exec(ctx context.Context, query string, args ...any) (core.Resu
 
 // Query implements core.Querier.
 func (q Querier) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	var rows *sql.Rows
-	var err error
 	if stmt := q.stmt(ctx, query); stmt != nil {
-		rows, err = stmt.QueryContext(ctx, args...) //nolint:rowserrcheck // the caller of Query does
-	} else {
-		rows, err = q.R.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller of Query does
+		rows, err := stmt.QueryContext(ctx, args...) //nolint:rowserrcheck // the caller of Query does
+		if err == nil {
+			return rows, nil
+		}
+		if !foreign(err) {
+			return nil, err
+		}
 	}
+	rows, err := q.R.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller of Query does
 	if err != nil {
 		return nil, err
 	}
 	return rows, nil
+}
+
+// foreign reports whether nothing was sent because the program's transaction is one of another pool.
+// database/sql has no name for this error.
+func foreign(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "sql: Tx.Stmt: statement from different database")
 }
