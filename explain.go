@@ -30,8 +30,11 @@ func (d *DB[Tx]) explain(err error) error {
 // explained is a Querier that explains its errors.
 type explained struct {
 	core.Querier
-	explain func(error) error
+	explainer
 }
+
+// explainer is a DB of any kind.
+type explainer interface{ explain(err error) error }
 
 func (e explained) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
 	r, err := e.Querier.Exec(ctx, query, args...)
@@ -43,13 +46,13 @@ func (e explained) Query(ctx context.Context, query string, args ...any) (core.R
 	if err != nil {
 		return nil, e.explain(err)
 	}
-	return explainedRows{rows, e.explain}, nil
+	return explainedRows{rows, e.explainer}, nil
 }
 
 // explainedRows explain errors that a driver returns only while the rows are read.
 type explainedRows struct {
 	core.Rows
-	explain func(error) error
+	explainer
 }
 
 func (r explainedRows) Scan(dest ...any) error { return r.explain(r.Rows.Scan(dest...)) }

@@ -41,7 +41,7 @@ func (d *DB[Tx]) observed(q core.Querier) core.Querier {
 		q = observed{q, &d.options, d.engineName()}
 	}
 	if d.dialect != nil {
-		q = explained{q, d.explain}
+		q = explained{q, d}
 	}
 	return q
 }

@@ -51,18 +51,13 @@ func (s *session[Tx]) commit(last *core.Bound) error {
 
 // commitWith runs the last statement and commits in one round trip.
 func (s *session[Tx]) commitWith(last core.Bound) error {
-	s.allowed.Store(true)
-	var answer core.Answer
-	answered, err := s.bounded(s.ctx, func() (err error) {
-		start := time.Now()
-		answer, err = s.pipe.CommitWith(s.ctx, s.tx, last)
-		s.d.piped(s.ctx, "commit", last, answer, time.Since(start), err)
-		return err
-	})
-	if answered && err == nil && answer.Err != nil {
+	start := time.Now()
+	answer, err := s.pipe.CommitWith(s.ctx, s.tx, last)
+	s.d.piped(s.ctx, "commit", last, answer, time.Since(start), err)
+	if err == nil && answer.Err != nil {
 		return s.unproved(answer.Err) // nothing was committed
 	}
-	return s.outcome(answered, err)
+	return s.outcome(true, err)
 }
 
 // prove reports whether the transaction is still the one that began: by its last statement, or

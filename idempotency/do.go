@@ -151,8 +151,12 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 		wait = 0
 	}
 	opts := core.TxOptions{Isolation: s.options.Isolation, LockTimeout: s.sql.claim.LockTimeout(wait, after, c.expired)}
-	form := s.form()
-	claim := form.claim(c, wait, after)
+	reserves, claim := s.reserves(), core.Bound{}
+	if reserves {
+		claim = s.reserving(c, wait, after)
+	} else {
+		claim = s.claiming(c, wait, after)
+	}
 	var first *core.Bound
 	if s.lease == nil && !c.expired { // otherwise the guard, or the delete of the expired record, runs first
 		first, opts.FirstSets = &claim, true
@@ -165,9 +169,9 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 
 	var won bool
 	if first != nil {
-		won, err = s.won(c, answer, form.won)
+		won, err = s.won(c, answer, reserves)
 	} else if err = s.guard(ctx, tx.Tx()); err == nil {
-		won, err = s.claim(ctx, tx, c, claim, form.won)
+		won, err = s.claim(ctx, tx, c, claim, reserves)
 	}
 	if err != nil {
 		return nil, err
@@ -175,13 +179,19 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 	if !won {
 		return nil, once.ErrTaken
 	}
-	r := &record{fingerprint: c.fingerprints.own(), fingerprintVersion: c.fingerprints.version}
+	r := &record{fingerprint: c.fingerprints.own, fingerprintVersion: c.fingerprints.version}
 	if r.storedResult, err = body(tx.Tx()); err != nil {
 		err = &once.FuncError{Err: err}
-	} else if err = tx.Finish(ctx, form.finish(c, r.storedResult)); err == nil {
-		return r, nil
+	} else {
+		last := s.finishing(c, r.storedResult)
+		if reserves {
+			last = s.recording(c, r.storedResult)
+		}
+		if err = tx.Finish(ctx, last); err == nil {
+			return r, nil
+		}
 	}
-	if form.misses {
+	if s.misses() {
 		tx.Rollback()
 		err = s.doubt(ctx, c, err)
 	}
@@ -205,7 +215,7 @@ func (s *Store[Tx]) doubt(ctx context.Context, c *call, err error) error {
 	var one int
 	var before bool
 	unread := s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
-		before, err = s.sql.before.QueryRow(ctx, q, []any{&one}, c.id().Args(c.transaction)...)
+		before, err = s.sql.before.QueryRow(ctx, q, []any{&one}, c.args(c.transaction)...)
 		return err
 	})
 	switch {
@@ -213,7 +223,7 @@ func (s *Store[Tx]) doubt(ctx context.Context, c *call, err error) error {
 		return once.ErrTaken
 	case inFunc == nil:
 		// The function has ended the transaction. If it has committed, the operation is unknown.
-		_, unwritten := s.sql.unfinished.Exec(ctx, s.access.Pool, c.id().Args(append([]any{c.attempt, c.transaction}, s.identity(c)...)...)...)
+		_, unwritten := s.sql.unfinished.Exec(ctx, s.access.Pool, s.identified(c, c.args(c.attempt, c.transaction))...)
 		return errors.Join(err, unwritten)
 	case unread != nil:
 		return fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", unread, inFunc.Err)

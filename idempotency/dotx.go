@@ -80,7 +80,7 @@ func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *call, 
 	}
 	if !won {
 		var r record
-		found, err := s.sql.lock.QueryRow(ctx, q, r.dest(), c.id().Args()...)
+		found, err := s.sql.lock.QueryRow(ctx, q, r.dest(), c.args()...)
 		known, err := s.known(&r, c, found, err)
 		if err != nil || known != nil {
 			return known, Replayed, err
@@ -95,7 +95,7 @@ func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *call, 
 // renewTx deletes the expired record of a key and claims the key again.
 func (s *Store[Tx]) renewTx(ctx context.Context, q core.Querier, c *call) (bool, error) {
 	wait := min(c.wait, s.options.LockTimeout)
-	return s.sql.claim.Bounded(ctx, q, wait, func() (bool, error) { return s.claim(ctx, q, c, s.claiming(c, wait, 0), s.sql.claim.Won) })
+	return s.sql.claim.Bounded(ctx, q, wait, func() (bool, error) { return s.claim(ctx, q, c, s.claiming(c, wait, 0), false) })
 }
 
 // runTx runs the function behind a savepoint, so that a rejection undoes the function's writes and
@@ -107,7 +107,7 @@ func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *call, body fun
 	if _, err := (core.Stmt{Name: "savepoint", Text: `SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
 		return nil, 0, err
 	}
-	r := &record{fingerprint: c.fingerprints.own(), fingerprintVersion: c.fingerprints.version}
+	r := &record{fingerprint: c.fingerprints.own, fingerprintVersion: c.fingerprints.version}
 	var err error
 	r.storedResult, err = body()
 	var rej *Rejection
@@ -144,7 +144,7 @@ func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *call) (bool,
 		wait = 0
 	}
 	return s.sql.claim.InTx(ctx, q, wait, s.options.LockTimeout, func(wait time.Duration) (bool, error) {
-		return s.claim(ctx, q, c, s.claiming(c, wait, 0), s.sql.claim.Won)
+		return s.claim(ctx, q, c, s.claiming(c, wait, 0), false)
 	})
 }
 

@@ -24,17 +24,18 @@ const (
 
 // fingerprints holds the fingerprints of one request, by the version of its form.
 type fingerprints struct {
-	version int // the version of this program's form, as stored
-	of      map[int][]byte
+	version int    // the version of this program's form, as stored
+	own     []byte // nil: there is nothing to check
+	earlier map[int][]byte
 }
-
-// own is nil if there is nothing to check.
-func (p *fingerprints) own() []byte { return p.of[p.version] }
 
 // compare returns a *MismatchError if the stored fingerprint belongs to another request. A
 // fingerprint in a form that this program does not know cannot be compared and passes.
 func (p *fingerprints) compare(version int, stored []byte) error {
-	given := p.of[version]
+	given := p.own
+	if version != p.version {
+		given = p.earlier[version]
+	}
 	if given == nil || stored == nil || bytes.Equal(given, stored) {
 		return nil
 	}
@@ -44,7 +45,7 @@ func (p *fingerprints) compare(version int, stored []byte) error {
 func storedVersion(version int) int { return version<<canonicalBits | canonicalForm }
 
 func takeFingerprints(op Op) (fingerprints, error) {
-	p := fingerprints{version: storedVersion(op.RequestVersion), of: map[int][]byte{}}
+	p := fingerprints{version: storedVersion(op.RequestVersion)}
 	given := 0
 	for _, is := range []bool{op.Request != nil, op.Fingerprint != nil, op.NoFingerprint} {
 		if is {
@@ -65,33 +66,36 @@ func takeFingerprints(op Op) (fingerprints, error) {
 	if op.Fingerprint != nil {
 		own = op.Fingerprint
 	}
-	if err := p.add(op, op.RequestVersion, own); err != nil {
+	var err error
+	if p.own, err = fingerprint(op, own); err != nil {
 		return p, err
+	}
+	if len(op.Earlier) > 0 {
+		p.earlier = make(map[int][]byte, len(op.Earlier))
 	}
 	for version, request := range op.Earlier {
 		if version == op.RequestVersion || version < 0 || version > MaxRequestVersion {
 			return p, once.Invalid("Op.Earlier", fmt.Sprintf("version %d is Op.RequestVersion, or not between 0 and %d", version, MaxRequestVersion))
 		}
-		if err := p.add(op, version, request); err != nil {
+		if p.earlier[storedVersion(version)], err = fingerprint(op, request); err != nil {
 			return p, err
 		}
 	}
 	return p, nil
 }
 
-func (p *fingerprints) add(op Op, version int, request any) error {
+func fingerprint(op Op, request any) ([]byte, error) {
 	h := sha256.New()
 	if b, isBytes := request.([]byte); op.Fingerprint == nil {
 		if err := writeCanonical(h, request); err != nil {
-			return err
+			return nil, err
 		}
 	} else if isBytes {
 		h.Write(b)
 	} else {
-		return once.Invalid("Op.Earlier", "is not []byte, which Op.Fingerprint is: give the same kind for every version")
+		return nil, once.Invalid("Op.Earlier", "is not []byte, which Op.Fingerprint is: give the same kind for every version")
 	}
-	p.of[storedVersion(version)] = h.Sum(nil)
-	return nil
+	return h.Sum(nil), nil
 }
 
 // Canonical returns the JSON form of a request from which its fingerprint is made: objects with

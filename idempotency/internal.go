@@ -34,14 +34,14 @@ func (i internals[Tx]) Check(op Op) (request, error) {
 }
 
 // ID identifies the row of the operation.
-func (r request) ID() once.ID { return r.call.id() }
+func (r request) ID() once.ID { return once.ID{Owner: r.call.op.Owner, Hash: r.call.hash} }
 
 // Wait returns how long to wait for another call that holds the key.
 func (r request) Wait() time.Duration { return r.call.wait }
 
 // Fingerprint returns the request's own fingerprint and its version; nil for none.
 func (r request) Fingerprint() ([]byte, int) {
-	return r.call.fingerprints.own(), r.call.fingerprints.version
+	return r.call.fingerprints.own, r.call.fingerprints.version
 }
 
 // Compare returns a *MismatchError if stored is the fingerprint of another request.

@@ -68,6 +68,7 @@ type call struct {
 	op           Op
 	hash         [sha256.Size]byte
 	fingerprints fingerprints
+	key          []any  // the first arguments of each statement: owner and hash
 	attempt      []byte // of the current transaction
 	reserved     time.Time
 	transaction  string // the database's id of the current transaction, if the claim returned one
@@ -78,8 +79,8 @@ type call struct {
 	keyTTL       any
 }
 
-// id identifies the row of the operation.
-func (c *call) id() once.ID { return once.ID{Owner: c.op.Owner, Hash: c.hash} }
+// args returns the arguments of a statement: those that identify the row, and more.
+func (c *call) args(more ...any) []any { return append(append(make([]any, 0, len(c.key)+len(more)), c.key...), more...) }
 
 func (o *Options) check(op Op) (*call, error) {
 	if o.SingleOwner && op.Owner != "" {
@@ -111,6 +112,7 @@ func (o *Options) check(op Op) (*call, error) {
 		c.wait = o.Wait
 	}
 	c.hash = once.HashKey(o.Namespace, op.Owner, op.Name, op.Key)
+	c.key = []any{op.Owner, c.hash[:]}
 	return c, nil
 }
 

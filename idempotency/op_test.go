@@ -126,7 +126,7 @@ func TestFingerprintIsStable(t *testing.T) {
 	if p.version != 1 || storedVersion(MaxRequestVersion) > 32767 {
 		t.Errorf("stored versions: %d, %d", p.version, storedVersion(MaxRequestVersion))
 	}
-	b := p.own()
+	b := p.own
 	c, _ := Canonical(map[string]any{"order": "42", "amount": "12.50"})
 	if string(c) != `{"amount":"12.50","order":"42"}` || len(b) != 32 {
 		t.Errorf("%s, %x", c, b)

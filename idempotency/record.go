@@ -51,7 +51,7 @@ func (c *call) judge(r *record) error {
 // look reads the record without a lock. A final state may be replayed from it.
 func (s *Store[Tx]) look(ctx context.Context, q core.Querier, c *call) (*record, error) {
 	var r record
-	found, err := s.sql.look.QueryRow(ctx, q, r.dest(), c.id().Args()...)
+	found, err := s.sql.look.QueryRow(ctx, q, r.dest(), c.args()...)
 	return s.known(&r, c, found, err)
 }
 
@@ -86,71 +86,62 @@ func (s *Store[Tx]) known(r *record, c *call, found bool, err error) (*record, e
 // it.
 func (s *Store[Tx]) inFlight(ctx context.Context, c *call) (bool, error) {
 	var r record
-	found, err := s.sql.peek.Run(ctx, s.access.OnConn, r.dest(), c.id().Args()...)
+	found, err := s.sql.peek.Run(ctx, s.access.OnConn, r.dest(), c.args()...)
 	return found && r.state == claimed, err
 }
 
 // claim runs a claim in a transaction that runs; it returns false if the record exists.
-func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, claim core.Bound, won func(core.Result) bool) (bool, error) {
+func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, claim core.Bound, reserves bool) (bool, error) {
 	if c.expired {
-		if _, err := s.sql.renew.Exec(ctx, q, c.id().Args()...); err != nil {
+		if _, err := s.sql.renew.Exec(ctx, q, c.args()...); err != nil {
 			return false, &once.ClaimError{Err: s.explain(err)}
 		}
 	}
-	return s.won(c, claim.Run(ctx, q), won)
+	return s.won(c, claim.Run(ctx, q), reserves)
 }
 
-// form is a way to claim a key and to store its result: two writes of the record, or one.
-type form struct {
-	claim  func(c *call, wait, after time.Duration) core.Bound
-	won    func(core.Result) bool
-	finish func(c *call, v storedResult) core.Bound
-	// misses: another call may have stored a record between the claim's snapshot and its lock. So an
-	// error has to be checked against the record.
-	misses bool
-}
-
-// form returns the shortest form that the engine has at the store's isolation level.
-func (s *Store[Tx]) form() form {
-	if s.sql.claim.Reserves(s.options.Isolation) {
-		return form{s.reserving, s.sql.claim.Reserved, s.recording, s.sql.before.Text != ""}
-	}
-	return form{s.claiming, s.sql.claim.Won, s.finishing, false}
-}
+// reserves reports whether Do reserves a key, and writes its record at the end; otherwise it claims the
+// key by a first write. misses reports that a reservation may have missed a record that another call
+// stored between its snapshot and its lock, so that an error has to be checked against the record.
+func (s *Store[Tx]) reserves() bool { return s.sql.claim.Reserves(s.options.Isolation) }
+func (s *Store[Tx]) misses() bool   { return s.reserves() && s.sql.before.Text != "" }
 
 // claiming returns the claim to send, of a new attempt. It inserts the record. wait bounds the wait
 // for another session's claim, if the statement can do so; 0 is no wait. after is the lock timeout to
 // set afterwards; 0 restores the previous one.
 func (s *Store[Tx]) claiming(c *call, wait, after time.Duration) core.Bound {
 	c.attempt = once.RandomID()
-	return s.sql.claim.Bind(c.id().Args(append(s.identity(c), c.attempt)...), wait, after)
+	return s.sql.claim.Bind(append(s.identified(c, c.args()), c.attempt), wait, after)
 }
 
 // reserving returns a claim that writes nothing; recording writes the whole record at the end.
 func (s *Store[Tx]) reserving(c *call, wait, after time.Duration) core.Bound {
 	c.attempt, c.reserved = once.RandomID(), time.Now()
-	return s.sql.claim.Reserve(c.id().Args(c.attempt), wait, after)
+	return s.sql.claim.Reserve(c.args(c.attempt), wait, after)
 }
 
 func (s *Store[Tx]) recording(c *call, v storedResult) core.Bound {
 	b := s.finishing(c, v)
 	b.Stmt, b.OrFail = s.sql.record, s.sql.recordOrFail
-	b.Args = append(append(b.Args, s.identity(c)...), time.Since(c.reserved).Microseconds())
+	b.Args = append(s.identified(c, b.Args), time.Since(c.reserved).Microseconds())
 	return b
 }
 
-// identity are the values of a record that do not depend on its transaction.
-func (s *Store[Tx]) identity(c *call) []any {
-	return []any{s.options.Namespace, c.op.Name, []byte(c.op.Key), once.Nullable(c.fingerprints.own()), c.fingerprints.version}
+// identified appends the values of a record that do not depend on its transaction.
+func (s *Store[Tx]) identified(c *call, args []any) []any {
+	return append(args, s.options.Namespace, c.op.Name, []byte(c.op.Key), once.Nullable(c.fingerprints.own), c.fingerprints.version)
 }
 
 // won reads the answer of a claim, with the transaction's id.
-func (s *Store[Tx]) won(c *call, a core.Answer, won func(core.Result) bool) (bool, error) {
+func (s *Store[Tx]) won(c *call, a core.Answer, reserved bool) (bool, error) {
 	c.transaction = a.Text
 	if a.Err != nil {
 		return false, &once.ClaimError{Err: s.explain(a.Err)}
 	}
-	return won(a.Result), nil
+	if reserved {
+		return s.sql.claim.Reserved(a.Result), nil
+	}
+	return s.sql.claim.Won(a.Result), nil
 }
 
 // finishing stores the result, as the last statement of the transaction. If the record is missing,
@@ -160,7 +151,7 @@ func (s *Store[Tx]) finishing(c *call, v storedResult) core.Bound {
 	if v.businessID != "" {
 		businessID = v.businessID
 	}
-	return core.Bound{Stmt: s.sql.finish, OrFail: s.sql.finishOrFail, Args: c.id().Args(
+	return core.Bound{Stmt: s.sql.finish, OrFail: s.sql.finishOrFail, Args: c.args(
 		c.attempt, v.state, once.Nullable(v.result), c.resultTTL, c.keyTTL, v.codec, businessID,
 	)}
 }

@@ -31,7 +31,7 @@ func reserving(t *testing.T, f func(t *testing.T, pool *sql.DB, stores [2]*Store
 				t.Fatal(err)
 			}
 		}
-		if !stores[0].form().misses {
+		if !stores[0].misses() {
 			return
 		}
 		if _, err := pool.ExecContext(t.Context(), `CREATE TABLE effects (k VARCHAR(40))`); err != nil {

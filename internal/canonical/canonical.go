@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -39,10 +40,15 @@ func Write(w io.Writer, text []byte) error {
 	if p.value(p.skip(0)); p.broken {
 		return ErrText
 	}
-	e := emitter{parser: &p, w: bufio.NewWriter(w), sorted: make([]int32, 0, members)}
+	out := writers.Get().(*bufio.Writer)
+	defer writers.Put(out)
+	out.Reset(w)
+	e := emitter{parser: &p, w: out, sorted: make([]int32, 0, members)}
 	e.value(p.skip(0), 0)
-	return e.w.Flush()
+	return out.Flush()
 }
+
+var writers = sync.Pool{New: func() any { return bufio.NewWriter(nil) }}
 
 // count returns upper bounds for the numbers of objects and members.
 func count(text []byte) (objects, members int) {

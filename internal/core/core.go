@@ -115,6 +115,6 @@ type Pipeline[Tx any] interface {
 	BeginWith(ctx, life context.Context, opts TxOptions, first Bound) (Tx, Answer, error)
 	// CommitWith runs last in the form that fails if it affects no row (OrFail), and commits
 	// unless it failed. The server's error for last is in its answer, and means that nothing
-	// was committed. The returned error is that of the commit.
+	// was committed. The returned error is that of the commit. It returns when ctx has ended.
 	CommitWith(ctx context.Context, tx Tx, last Bound) (Answer, error)
 }

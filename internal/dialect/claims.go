@@ -40,7 +40,7 @@ func (c Claim) LockTimeout(wait, after time.Duration, renews bool) time.Duration
 // lock timeouts. The statement bounds its own wait if it can, and then leaves after as the lock
 // timeout of the transaction; 0 restores the previous one.
 func (c Claim) Bind(args []any, wait, after time.Duration) core.Bound {
-	bound := Millis(least(wait)) + "ms"
+	bound := timeout(least(wait))
 	switch {
 	case !c.dialect.Records.ClaimBounds:
 		return core.Bound{Stmt: c.insert, Args: args}
@@ -49,7 +49,7 @@ func (c Claim) Bind(args []any, wait, after time.Duration) core.Bound {
 	case after == 0:
 		return core.Bound{Stmt: c.insert, Args: append(args, bound, ""), Counts: true}
 	}
-	return core.Bound{Stmt: c.insert, Args: append(args, bound, Millis(after)+"ms"), Counts: true}
+	return core.Bound{Stmt: c.insert, Args: append(args, bound, timeout(after)), Counts: true}
 }
 
 // Reserves reports whether a transaction of this level can reserve a key, instead of inserting its
@@ -61,7 +61,7 @@ func (c Claim) Reserves(level sql.IsolationLevel) bool {
 // Reserve returns the statement that reserves a key. args are the parameters of Records.Reserve,
 // without those for lock timeouts; after is not 0.
 func (c Claim) Reserve(args []any, wait, after time.Duration) core.Bound {
-	return core.Bound{Stmt: c.reserve, Args: append(args, Millis(least(wait))+"ms", Millis(after)+"ms"), Counts: c.dialect.Records.Before != ""}
+	return core.Bound{Stmt: c.reserve, Args: append(args, timeout(least(wait)), timeout(after)), Counts: c.dialect.Records.Before != ""}
 }
 
 // Reserved reports whether the Reserve won that returned r and no error.
@@ -95,6 +95,11 @@ func (c Claim) Bounded(ctx context.Context, q core.Querier, wait time.Duration, 
 		return err
 	})
 	return won, err
+}
+
+// timeout is a lock timeout in PostgreSQL's form.
+func timeout(d time.Duration) string {
+	return string(append(strconv.AppendInt(make([]byte, 0, 24), millis(d), 10), "ms"...))
 }
 
 func least(wait time.Duration) time.Duration {

@@ -340,9 +340,9 @@ func (d *Dialect) prefixed(text string) string {
 }
 
 // Millis formats d in milliseconds, rounded up, at least 1.
-func Millis(d time.Duration) string {
-	return strconv.FormatInt(max(int64((d+time.Millisecond-1)/time.Millisecond), 1), 10)
-}
+func Millis(d time.Duration) string { return strconv.FormatInt(millis(d), 10) }
+
+func millis(d time.Duration) int64 { return max(int64((d+time.Millisecond-1)/time.Millisecond), 1) }
 
 // Params returns the parameters $1 to $n as a list.
 func Params(n int) string {
