@@ -46,8 +46,10 @@ func classify(err error) dialect.Class {
 	case 9004: // resolve lock timeout
 		return dialect.Busy
 	case 1105: // any error without a number of its own, such as those of the embedded store
-		if text := err.Error(); strings.HasSuffix(text, "lock wait timeout") || strings.HasSuffix(text, "maximum statement execution time exceeded") {
-			return dialect.Busy
+		for _, end := range []string{"lock wait timeout", "pessimistic lock retry limit reached", "maximum statement execution time exceeded"} {
+			if strings.HasSuffix(err.Error(), end) {
+				return dialect.Busy
+			}
 		}
 	}
 	return mysql.Dialect.Classify(err)
