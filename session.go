@@ -123,23 +123,14 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 			return answer, &UnsupportedError{Engine: s.d.product, Check: "driver", What: "fencing a lost transaction", Problem: err.Error()}
 		}
 	}
-	if p, ok := s.conn.(core.Pipeline[Tx]); ok && first != nil && opts.FirstSets && p.Pipes() {
+	if p, ok := s.conn.(core.Pipeline[Tx]); ok && p.Pipes() {
 		s.pipe = p
+	}
+	if s.pipe != nil && first != nil && opts.FirstSets {
 		return s.beginWith(ctx, opts, *first)
 	}
-	err = s.d.observe(ctx, "begin", func() (err error) {
-		s.tx, err = s.conn.Begin(s.ctx, opts)
-		return err
-	})
-	if err != nil {
+	if err := s.begin(ctx, opts); err != nil {
 		return answer, err
-	}
-	s.join()
-	if fence.First != nil && !opts.FirstSets {
-		if _, err := s.exec(ctx, s.q, "lock timeout", fence.First(opts.LockTimeout)); err != nil {
-			_ = s.rollback() // the caller has an error
-			return answer, err
-		}
 	}
 	if s.marks {
 		if _, err := s.exec(ctx, s.q, "mark", fence.Mark); err != nil {
@@ -151,6 +142,38 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 		answer = first.Run(ctx, s.q)
 	}
 	return answer, nil
+}
+
+// begin begins the transaction with its lock timeout.
+func (s *session[Tx]) begin(ctx context.Context, opts core.TxOptions) error {
+	var timeout core.Bound
+	if first := s.d.dialect.Fence.First; first != nil && !opts.FirstSets {
+		timeout.Stmt = core.Stmt{Name: "lock timeout", Text: first(opts.LockTimeout)}
+		if s.pipe != nil {
+			answer, err := s.beginWith(ctx, opts, timeout)
+			return s.begun(answer, err)
+		}
+	}
+	err := s.d.observe(ctx, "begin", func() (err error) {
+		s.tx, err = s.conn.Begin(s.ctx, opts)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.join()
+	if timeout.Stmt.Text == "" {
+		return nil
+	}
+	return s.begun(timeout.Run(ctx, s.q), nil)
+}
+
+// begun rolls back a transaction whose lock timeout was not set. err means that there is none.
+func (s *session[Tx]) begun(timeout core.Answer, err error) error {
+	if err == nil && timeout.Err != nil {
+		_ = s.rollback() // the caller has an error
+	}
+	return errors.Join(err, timeout.Err)
 }
 
 // keep reports whether the session has the fence's setting until somebody else gets its connection.

@@ -80,7 +80,9 @@ type call struct {
 }
 
 // args returns the arguments of a statement: those that identify the row, and more.
-func (c *call) args(more ...any) []any { return append(append(make([]any, 0, len(c.key)+len(more)), c.key...), more...) }
+func (c *call) args(more ...any) []any {
+	return append(append(make([]any, 0, len(c.key)+len(more)), c.key...), more...)
+}
 
 func (o *Options) check(op Op) (*call, error) {
 	if o.SingleOwner && op.Owner != "" {

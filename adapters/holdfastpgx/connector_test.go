@@ -95,7 +95,7 @@ func TestConnector(t *testing.T) {
 				return err
 			}, holdfast.ErrTxLost, 0},
 			"leaves rows open": {func(ctx context.Context, tx *sql.Tx) error {
-				_, err := tx.QueryContext(ctx, `SELECT generate_series(1, 100000)`) //nolint:rowserrcheck,sqlclosecheck // this is the trap
+				_, err := tx.QueryContext(ctx, `SELECT generate_series(1, 100000)`) //nolint:rowserrcheck,sqlclosecheck,gocritic // this is the trap
 				return err
 			}, holdfast.ErrRowsOpen, 0},
 		} {

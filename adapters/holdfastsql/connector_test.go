@@ -180,8 +180,9 @@ func TestConnectorRestores(t *testing.T) {
 						if err != nil {
 							return err
 						}
+						defer func() { _ = stmt.Close() }()
 						_, err = stmt.ExecContext(ctx)
-						return errors.Join(err, stmt.Close(), boom)
+						return errors.Join(err, boom)
 					}
 					_, err := tx.ExecContext(ctx, text)
 					return errors.Join(err, boom)

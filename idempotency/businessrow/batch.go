@@ -264,6 +264,8 @@ func (t *Table[R, Tx]) readMany(n int, lock string) core.Stmt {
 	for i := range keys {
 		keys[i] = dialect.Tuple(i*len(t.key)+1, len(t.key))
 	}
-	return d.Compile("row.lock", `SELECT `+strings.Join(d.Idents(t.fields.Names()), ", ")+` FROM `+t.table.Quoted+
+	read := d.Compile("row.lock", `SELECT `+strings.Join(d.Idents(t.fields.Names()), ", ")+` FROM `+t.table.Quoted+
 		` WHERE (`+strings.Join(d.Idents(t.spec.Key), ", ")+`) IN (`+d.Rows.Tuples+strings.Join(keys, ", ")+`)`+lock)
+	read.Prepared = false // as RowClaim.RunAll
+	return read
 }

@@ -40,7 +40,7 @@ func Write(w io.Writer, text []byte) error {
 	if p.value(p.skip(0)); p.broken {
 		return ErrText
 	}
-	out := writers.Get().(*bufio.Writer)
+	out := writers.Get().(*bufio.Writer) //nolint:forcetypeassert // the pool has nothing else
 	defer writers.Put(out)
 	out.Reset(w)
 	e := emitter{parser: &p, w: out, sorted: make([]int32, 0, members)}

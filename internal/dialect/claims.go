@@ -170,6 +170,7 @@ func (c RowClaim) RunAll(ctx context.Context, q core.Querier, n int, args ...any
 		tuples[i] = Tuple(i*c.columns+1, c.columns)
 	}
 	insert := c.dialect.Compile("row.claim", strings.Replace(c.text, Tuple(1, c.columns), strings.Join(tuples, ", "), 1))
+	insert.Prepared = false                    // there are too many texts
 	if c.dialect.Rows.Verdict == ByDuplicate { // a refused statement is undone as a whole
 		_, err := insert.Exec(ctx, q, args...)
 		return err == nil, c.lost(err)

@@ -58,7 +58,7 @@ type keeping struct {
 	dirty bool      // a statement may have changed the setting
 	open  bool      // a statement that ran outside a transaction may have begun one
 	tx    *implicit // the transaction that runs, if its BEGIN was not sent
-	stmts map[string]driver.Stmt
+	texts texts[contextStmt]
 }
 
 // unwrap returns the driver's own connection, and the one that keeps settings, if there is one.
@@ -169,22 +169,26 @@ func (k *keeping) PrepareContext(ctx context.Context, query string) (driver.Stmt
 		return k.Prepare(query)
 	}
 	stmt, err := inner.PrepareContext(ctx, query)
-	if err != nil || !takesContext(stmt) {
-		return stmt, err
+	if err != nil {
+		return nil, err
 	}
-	return &program{stmt, k, query}, nil
+	if modern, ok := takesContext(stmt); ok {
+		return &program{modern, k, query}, nil
+	}
+	return stmt, nil
 }
 
 // program is a prepared statement of the program's.
 type program struct {
-	driver.Stmt
+	contextStmt
+
 	k     *keeping
 	query string
 }
 
 // CheckNamedValue implements driver.NamedValueChecker.
 func (s *program) CheckNamedValue(v *driver.NamedValue) error {
-	if inner, can := s.Stmt.(driver.NamedValueChecker); can {
+	if inner, can := s.contextStmt.(driver.NamedValueChecker); can {
 		return inner.CheckNamedValue(v)
 	}
 	return s.k.CheckNamedValue(v)
@@ -195,7 +199,7 @@ func (s *program) ExecContext(ctx context.Context, args []driver.NamedValue) (dr
 	if err := s.k.before(ctx, s.query); err != nil {
 		return nil, err
 	}
-	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	r, err := s.contextStmt.ExecContext(ctx, args)
 	s.k.after(err)
 	return r, err
 }
@@ -205,18 +209,24 @@ func (s *program) QueryContext(ctx context.Context, args []driver.NamedValue) (d
 	if err := s.k.before(ctx, s.query); err != nil {
 		return nil, err
 	}
-	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+	rows, err := s.contextStmt.QueryContext(ctx, args)
 	s.k.after(err)
 	return rows, err
 }
 
-// takesContext reports whether stmt has the methods with a context, and no older form of what they need.
-func takesContext(stmt driver.Stmt) bool {
-	_, executes := stmt.(driver.StmtExecContext)
-	_, queries := stmt.(driver.StmtQueryContext)
+// contextStmt is a driver's statement that takes a context.
+type contextStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// takesContext returns stmt if it takes a context, and no older form of what that needs.
+func takesContext(stmt driver.Stmt) (contextStmt, bool) {
+	modern, ok := stmt.(contextStmt)
 	_, checks := stmt.(driver.NamedValueChecker)
 	_, converts := stmt.(driver.ColumnConverter) //nolint:staticcheck // for a driver without NamedValueChecker
-	return executes && queries && (checks || !converts)
+	return modern, ok && (checks || !converts)
 }
 
 // ExecContext implements driver.ExecerContext.
@@ -225,7 +235,7 @@ func (k *keeping) ExecContext(ctx context.Context, query string, args []driver.N
 		return nil, err
 	}
 	if stmt := k.stmt(ctx, query); stmt != nil {
-		r, err = stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+		r, err = stmt.ExecContext(ctx, args)
 	} else if inner, can := k.Conn.(driver.ExecerContext); can {
 		r, err = inner.ExecContext(ctx, query, args)
 	} else {
@@ -241,7 +251,7 @@ func (k *keeping) QueryContext(ctx context.Context, query string, args []driver.
 		return nil, err
 	}
 	if stmt := k.stmt(ctx, query); stmt != nil {
-		rows, err = stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+		rows, err = stmt.QueryContext(ctx, args)
 	} else if inner, can := k.Conn.(driver.QueryerContext); can {
 		rows, err = inner.QueryContext(ctx, query, args)
 	} else {
@@ -274,31 +284,29 @@ func (k *keeping) after(err error) {
 }
 
 // stmt returns the statement of Holdfast's that runs under ctx as a prepared one, or nil.
-func (k *keeping) stmt(ctx context.Context, query string) driver.Stmt {
+func (k *keeping) stmt(ctx context.Context, query string) contextStmt {
 	if !core.Prepared(ctx) {
 		return nil
 	}
-	stmt, known := k.stmts[query]
-	if known || len(k.stmts) >= maxPrepared {
-		return stmt
+	if k.texts == nil {
+		k.texts = texts[contextStmt]{}
 	}
+	x := k.texts.of(query)
 	inner, can := k.Conn.(driver.ConnPrepareContext)
-	if !can {
-		return nil
+	if x.sent != often || !can {
+		return x.stmt
 	}
 	stmt, err := inner.PrepareContext(ctx, query)
 	if err != nil {
 		return nil // the statement will return it again
 	}
-	if !takesContext(stmt) {
+	modern, ok := takesContext(stmt)
+	if !ok {
 		_ = stmt.Close()
-		stmt = nil
+		return nil
 	}
-	if k.stmts == nil {
-		k.stmts = map[string]driver.Stmt{}
-	}
-	k.stmts[query] = stmt
-	return stmt
+	x.stmt, x.prepared = modern, true
+	return modern
 }
 
 // harmless reports whether a statement of the program's can change no setting of the session.

@@ -9,8 +9,41 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// maxPrepared bounds the texts that Prepared keeps. The texts of one program are far fewer.
-const maxPrepared = 256
+const (
+	// often is how many times a text is sent before it is prepared: some are sent once.
+	often = 3
+	// maxTexts bounds the texts that are counted or prepared.
+	maxTexts = 256
+)
+
+// texts are the statements that may stay prepared, with the number of times that each was sent.
+type texts[S any] map[string]*text[S]
+
+type text[S any] struct {
+	sent     int
+	prepared bool
+	stmt     S
+}
+
+// of counts query. If there are too many texts, it forgets those that are not prepared.
+func (t texts[S]) of(query string) *text[S] {
+	x, known := t[query]
+	if !known {
+		if len(t) >= maxTexts {
+			for query, x := range t {
+				if !x.prepared {
+					delete(t, query)
+				}
+			}
+		}
+		x = &text[S]{}
+		if len(t) < maxTexts {
+			t[query] = x
+		}
+	}
+	x.sent++
+	return x
+}
 
 // Prepared keeps Holdfast's own statements prepared on the pool's connections, so that each takes one
 // round trip, and the engine parses it once. database/sql prepares a statement on a connection when
@@ -20,24 +53,24 @@ type Prepared struct{ *prepared }
 type prepared struct {
 	pool *sql.DB
 
-	mu     sync.RWMutex
-	texts  map[string]*sql.Stmt // nil: to be prepared
-	wanted bool
-	left   bool // the pool's connections prepare statements themselves
+	mu     sync.Mutex
+	texts  texts[*sql.Stmt]
+	wanted []string // to be prepared
+	left   bool     // the pool's connections prepare statements themselves
 }
 
 // NewPrepared returns the prepared statements of a pool. They are closed when nothing uses them any
 // more: a holdfast.DB has no Close.
 func NewPrepared(pool *sql.DB) *Prepared {
-	p := &Prepared{&prepared{pool: pool, texts: map[string]*sql.Stmt{}}}
+	p := &Prepared{&prepared{pool: pool, texts: texts[*sql.Stmt]{}}}
 	runtime.AddCleanup(p, (*prepared).close, p.prepared)
 	return p
 }
 
 func (p *prepared) close() {
-	for _, stmt := range p.texts {
-		if stmt != nil {
-			_ = stmt.Close() // the connections may be closed already
+	for _, x := range p.texts {
+		if x.prepared {
+			_ = x.stmt.Close() // the connections may be closed already
 		}
 	}
 }
@@ -48,18 +81,16 @@ func (p *Prepared) get(ctx context.Context, query string) *sql.Stmt {
 	if p == nil || !core.Prepared(ctx) {
 		return nil
 	}
-	p.mu.RLock()
-	stmt, known := p.texts[query]
-	known = known || p.left
-	p.mu.RUnlock()
-	if !known {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if _, known := p.texts[query]; !known && len(p.texts) < maxPrepared {
-			p.texts[query], p.wanted = nil, true
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left {
+		return nil
 	}
-	return stmt
+	x := p.texts.of(query)
+	if x.sent == often {
+		p.wanted = append(p.wanted, query)
+	}
+	return x.stmt
 }
 
 // leave stops preparing statements.
@@ -67,16 +98,12 @@ func (p *Prepared) leave() {
 	if p == nil {
 		return
 	}
-	p.mu.RLock()
-	left := p.left
-	p.mu.RUnlock()
-	if left {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.close()
-	p.texts, p.wanted, p.left = nil, false, true
+	if !p.left {
+		p.close()
+		p.texts, p.wanted, p.left = nil, nil, true
+	}
 }
 
 // prepare prepares what was asked for. An error is that of a statement, which will return it again.
@@ -84,28 +111,21 @@ func (p *Prepared) prepare(ctx context.Context) {
 	if p == nil {
 		return
 	}
-	p.mu.RLock()
-	wanted := p.wanted
-	p.mu.RUnlock()
-	if !wanted {
-		return
-	}
 	p.mu.Lock()
-	var texts []string
-	for text, stmt := range p.texts {
-		if stmt == nil {
-			texts = append(texts, text)
-		}
-	}
-	p.wanted = false
+	wanted := p.wanted
+	p.wanted = nil
 	p.mu.Unlock()
-	for _, text := range texts {
-		stmt, err := p.pool.PrepareContext(ctx, text)
+	for _, query := range wanted {
+		stmt, err := p.pool.PrepareContext(ctx, query)
 		p.mu.Lock()
-		if err == nil {
-			p.texts[text] = stmt
-		} else {
-			delete(p.texts, text)
+		x := p.texts[query]
+		switch {
+		case err == nil && x != nil:
+			x.stmt, x.prepared = stmt, true
+		case err == nil:
+			_ = stmt.Close() //nolint:sqlclosecheck // it was forgotten
+		case x != nil:
+			x.sent = 0
 		}
 		p.mu.Unlock()
 	}

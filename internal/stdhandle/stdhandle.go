@@ -93,7 +93,7 @@ func (c conn[Tx]) Pipes() (pipes bool) {
 // BeginWith implements core.Pipeline.
 func (c conn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptions, first core.Bound) (tx Tx, answer core.Answer, err error) {
 	t := &late{}
-	if err = c.kept(func(k *keeping) error { k.late = t; return nil }); err != nil {
+	if err := c.kept(func(k *keeping) error { k.late = t; return nil }); err != nil {
 		return tx, answer, err
 	}
 	if tx, err = c.begin(life, nil); err != nil {
@@ -177,7 +177,7 @@ func (q Querier) stmt(ctx context.Context, query string) *sql.Stmt {
 }
 
 func (q Querier) exec(ctx context.Context, query string, args []any) (sql.Result, error) {
-	if stmt := q.stmt(ctx, query); stmt != nil {
+	if stmt := q.stmt(ctx, query); stmt != nil { //nolint:sqlclosecheck // the transaction closes it, or Prepared
 		if r, err := stmt.ExecContext(ctx, args...); !foreign(err) {
 			return r, err
 		}
@@ -204,7 +204,7 @@ func (q Querier) Exec(ctx context.Context, query string, args ...any) (core.Resu
 
 // Query implements core.Querier.
 func (q Querier) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	if stmt := q.stmt(ctx, query); stmt != nil {
+	if stmt := q.stmt(ctx, query); stmt != nil { //nolint:sqlclosecheck // the transaction closes it, or Prepared
 		rows, err := stmt.QueryContext(ctx, args...) //nolint:rowserrcheck // the caller of Query does
 		if err == nil {
 			return rows, nil
