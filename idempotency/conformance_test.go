@@ -30,5 +30,5 @@ func records[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 
 func TestRecords(t *testing.T) {
 	t.Parallel()
-	conformance.Modes(t, conformance.Suite{SQL: records[*sql.Tx], SQLX: records[*sqlx.Tx], Pgx: records[pgx.Tx]})
+	conformance.Modes(t, conformance.Suite{SQL: records[*sql.Tx], SQLX: records[*sqlx.Tx], Pgx: records[pgx.Tx]}, "Connector")
 }

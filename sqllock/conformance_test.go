@@ -13,7 +13,7 @@ import (
 
 func TestLeases(t *testing.T) {
 	t.Parallel()
-	conformance.Modes(t, conformance.Suite{SQL: leases.Suite[*sql.Tx], SQLX: leases.Suite[*sqlx.Tx], Pgx: leases.Suite[pgx.Tx]}, "SQLXInterpolated")
+	conformance.Modes(t, conformance.Suite{SQL: leases.Suite[*sql.Tx], SQLX: leases.Suite[*sqlx.Tx], Pgx: leases.Suite[pgx.Tx]}, "Connector")
 }
 
 func TestReleases(t *testing.T) {

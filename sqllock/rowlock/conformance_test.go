@@ -13,7 +13,7 @@ import (
 
 func TestRowLocks(t *testing.T) {
 	t.Parallel()
-	conformance.Modes(t, conformance.Suite{SQL: rowlocks.Suite[*sql.Tx], SQLX: rowlocks.Suite[*sqlx.Tx], Pgx: rowlocks.Suite[pgx.Tx]})
+	conformance.Modes(t, conformance.Suite{SQL: rowlocks.Suite[*sql.Tx], SQLX: rowlocks.Suite[*sqlx.Tx], Pgx: rowlocks.Suite[pgx.Tx]}, "Connector")
 }
 
 func TestHold(t *testing.T) {

@@ -59,7 +59,7 @@ var (
 // drivers' defaults.
 var modes = []mode{
 	{name: "SQL", handle: ofSQL, brief: true},
-	{name: "Connector", handle: ofConnector, where: inModes},
+	{name: "Connector", handle: ofConnector, where: byName},
 	{name: "SQLX", handle: ofSQLX, engines: sqlite},
 	{name: "SQLXInterpolatedFoundRows", handle: ofSQLX, param: "interpolateParams=true&clientFoundRows=true", engines: innoDB},
 	{name: "SQLXExec", handle: ofSQLX, param: "default_query_exec_mode=exec", engines: postgres},
@@ -67,7 +67,6 @@ var modes = []mode{
 	{name: "PgxSimpleProtocol", handle: ofPgx, param: "default_query_exec_mode=simple_protocol", engines: postgres, where: inModes},
 	{name: "MySQLFoundRows", handle: ofSQL, param: "clientFoundRows=true", engines: innoDB, where: byName, brief: true},
 	{name: "MySQLInterpolated", handle: ofSQL, param: "interpolateParams=true", engines: innoDB, where: byName},
-	{name: "SQLXInterpolated", handle: ofSQLX, param: "interpolateParams=true", engines: innoDB, where: byName},
 }
 
 // ExecModes returns the values of pgx's default_query_exec_mode, its default first.
