@@ -277,3 +277,78 @@ func TestConnectorUnwraps(t *testing.T) {
 		}
 	}, dbtest.Engines()...)
 }
+
+// TestConnectorPasses runs what programs do through database/sql in a function of Holdfast's.
+func TestConnectorPasses(t *testing.T) {
+	onConnector(t, func(c *connected) {
+		q := func(query string) string {
+			if c.db.Engine() != holdfast.PostgreSQL {
+				return query
+			}
+			for i := 1; strings.Contains(query, "?"); i++ {
+				query = strings.Replace(query, "?", fmt.Sprint("$", i), 1)
+			}
+			return query
+		}
+		if _, err := c.pool.ExecContext(c.Context(), `CREATE TABLE notes (id INT PRIMARY KEY, body VARCHAR(40))`); err != nil {
+			c.Fatal(err)
+		}
+		c.pool.SetMaxOpenConns(2)
+		insert, err := c.pool.PrepareContext(c.Context(), q(`INSERT INTO notes (id, body) VALUES (?, ?)`))
+		if err != nil {
+			c.Fatal(err)
+		}
+		defer func() { _ = insert.Close() }()
+		for round := range 5 {
+			if err := c.do(func(ctx context.Context, tx *sql.Tx) error {
+				stmt := tx.StmtContext(ctx, insert) //nolint:sqlclosecheck // the transaction closes it
+				for i := range 3 {
+					if _, err := stmt.ExecContext(ctx, round*3+i, sql.NullString{String: "text", Valid: i != 0}); err != nil {
+						return err
+					}
+				}
+				rows, err := tx.QueryContext(ctx, q(`SELECT id, body FROM notes WHERE id >= ? ORDER BY id`), round*3)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = rows.Close() }()
+				var ids []int
+				for rows.Next() {
+					var id int
+					var body sql.NullString
+					if err := rows.Scan(&id, &body); err != nil {
+						return err
+					}
+					if body.Valid != (id%3 != 0) {
+						return fmt.Errorf("row %d has %v", id, body)
+					}
+					ids = append(ids, id)
+				}
+				if len(ids) != 3 {
+					return fmt.Errorf("the rows %v", ids)
+				}
+				return rows.Err()
+			}); err != nil {
+				c.Fatal(err)
+			}
+		}
+		// In the program's own transaction and without one, too.
+		tx, err := c.pool.BeginTx(c.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
+		if err != nil {
+			c.Fatal(err)
+		}
+		if _, err := tx.StmtContext(c.Context(), insert).ExecContext(c.Context(), 100, "text"); err != nil { //nolint:sqlclosecheck // the same
+			c.Fatal(err)
+		}
+		if err := tx.Rollback(); err != nil {
+			c.Fatal(err)
+		}
+		if _, err := insert.ExecContext(c.Context(), 101, "text"); err != nil {
+			c.Fatal(err)
+		}
+		var n int
+		if err := c.pool.QueryRowContext(c.Context(), `SELECT COUNT(*) FROM notes`).Scan(&n); err != nil || n != 16 {
+			c.Errorf("%d notes, %v", n, err)
+		}
+	}, dbtest.Engines()...)
+}

@@ -53,13 +53,15 @@ var gormModes = map[string]gorm.Config{
 
 func eachGORM(t *testing.T, f func(t *testing.T, s *shop, g *orm.GORM)) {
 	for mode, config := range gormModes {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-				s := open(t, e)
-				f(t, s, openGORM(s, config))
+		for name, open := range map[string]func(*testing.T, dbtest.Engine) *shop{mode: open, mode + "Connector": openConnected} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+					s := open(t, e)
+					f(t, s, openGORM(s, config))
+				})
 			})
-		})
+		}
 	}
 }
 

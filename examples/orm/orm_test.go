@@ -52,8 +52,22 @@ var paid = orm.Refund{OrderNo: "42", RefundNo: "1", Cents: 400}
 func open(t *testing.T, engine dbtest.Engine) *shop {
 	t.Helper()
 	url := dbtest.DSN(t, engine)
-	s := &shop{T: t, engine: engine, url: url, pool: dbtest.OpenSQL(t, url)}
-	s.must(migrations.Up(t.Context(), s.pool))
+	return filled(&shop{T: t, engine: engine, url: url, pool: dbtest.OpenSQL(t, url)})
+}
+
+// openConnected is open with Holdfast's connector.
+func openConnected(t *testing.T, engine dbtest.Engine) *shop {
+	t.Helper()
+	url, wrap := dbtest.DSN(t, engine), holdfastsql.Connector
+	if engine == dbtest.Postgres {
+		wrap = holdfastpgx.Connector
+	}
+	return filled(&shop{T: t, engine: engine, url: url, pool: dbtest.OpenConnector(t, url, wrap)})
+}
+
+func filled(s *shop) *shop {
+	s.Helper()
+	s.must(migrations.Up(s.Context(), s.pool))
 	tables := postgresTables
 	if s.innoDB() {
 		tables = mysqlTables

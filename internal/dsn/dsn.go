@@ -109,7 +109,11 @@ func Connector(rawURL string, dial func(ctx context.Context, network, address st
 	if err != nil {
 		return nil, err
 	}
-	return byDriver{config.DSN, pool.Driver()}, pool.Close()
+	defer func() { _ = pool.Close() }() // it has no connection
+	if d, has := pool.Driver().(driver.DriverContext); has {
+		return d.OpenConnector(config.DSN)
+	}
+	return byDriver{config.DSN, pool.Driver()}, nil
 }
 
 // byDriver is the connector of a driver that has none, as database/sql has it.

@@ -14,10 +14,13 @@ import (
 // The proxy calls it under a lock, so it must not call the proxy.
 type Match func(request []byte) bool
 
-// Contains matches text anywhere in a request, ignoring case.
+// Contains matches text anywhere in a request that runs a statement, ignoring case.
 func Contains(text string) Match {
 	want := bytes.ToLower([]byte(text))
-	return func(request []byte) bool { return bytes.Contains(bytes.ToLower(request), want) }
+	return func(request []byte) bool {
+		is, _ := command(request)
+		return is != comPrepare && bytes.Contains(bytes.ToLower(request), want)
+	}
 }
 
 // Commit matches a request that runs a COMMIT: as text, as both the PostgreSQL and the MySQL

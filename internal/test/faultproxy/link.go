@@ -20,6 +20,7 @@ type link struct {
 	losing atomic.Pointer[Fault] // loses the next reply
 	apart  atomic.Bool           // no data passes between the two any more
 	held   atomic.Pointer[Fault] // waits for the answer to the held request
+	stmts  prepared
 }
 
 func (l *link) run() {
@@ -59,7 +60,7 @@ func (l *link) requests() {
 			return
 		}
 		if n > 0 {
-			f := l.p.take(buf[:n])
+			f := l.p.take(l.stmts.request(buf[:n]))
 			switch {
 			case f == nil:
 			case f.kind == loseReply:
@@ -127,6 +128,7 @@ func (l *link) replies() {
 			continue
 		}
 		if n > 0 {
+			l.stmts.reply(buf[:n])
 			if f := l.losing.Load(); f != nil {
 				l.apart.Store(true)
 				f.strike()

@@ -20,7 +20,7 @@
  *
  * DoTx locks the key, then inserts its claim. Its function runs after that.
  *
- * On SQLite (-DSQLITE) the lock is the engine's only write lock. Claim has it before it looks, so
+ * On SQLite (-DSQLITE=1) the lock is the engine's only write lock. Claim has it before it looks, so
  * there is nothing to read after an error.
  *
  * A function sees what is committed when it runs. If it finds its own effect there, made by
@@ -61,6 +61,9 @@
 #define TRIES 2
 #endif
 
+#ifndef SQLITE    /* 1: the lock is the only write lock */
+#define SQLITE 0
+#endif
 #ifndef FAILS     /* 1: a function may fail */
 #define FAILS 1
 #endif
@@ -128,7 +131,7 @@ proctype Do(byte me) {
 	bool found, waited, early, failed, sees;
 	byte tries = TRIES;
 begin:
-#ifdef SQLITE
+#if SQLITE
 #ifdef LOOK_FIRST
 	found = record;
 	d_step { locked == 0 -> locked = me };

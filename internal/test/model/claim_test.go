@@ -7,7 +7,7 @@ var claim = model{
 	small: []run{
 		{"TwoOfDo", "-DTXS=0"},
 		{"BesideDoTx", "-DDOS=2 -DTXS=1"},
-		{"SQLite", "-DSQLITE -DDOS=2 -DTXS=1"},
+		{"SQLite", "-DSQLITE=1 -DDOS=2 -DTXS=1"},
 	},
 	large: []run{
 		{"ThreeOfDo", "-DDOS=3 -DTXS=1 -DTRIES=3"},
@@ -21,6 +21,6 @@ var claim = model{
 		{"ERROR_LATE", "OWN", ""},
 		{"FINISH_BLIND", "ONCE", ""},
 		{"LOCK_KEPT", "DONE", ""},
-		{"LOOK_FIRST", "FRESH", "-DSQLITE"},
+		{"LOOK_FIRST", "FRESH", "-DSQLITE=1"},
 	},
 }
