@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"io"
 	"strings"
 
@@ -155,8 +156,11 @@ func (k *keeping) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return k.tx, nil
 	}
 	inner, can := k.Conn.(driver.ConnBeginTx)
-	if !can {
-		return k.Conn.Begin() //nolint:staticcheck // for a driver without BeginTx
+	switch {
+	case !can && opts != (driver.TxOptions{}):
+		return nil, errors.New("holdfast: the driver supports neither isolation levels nor read-only transactions")
+	case !can:
+		return k.Begin() //nolint:staticcheck // for a driver without BeginTx
 	}
 	k.open = false // BEGIN ends what was open
 	return inner.BeginTx(ctx, opts)
