@@ -160,7 +160,7 @@ func (k *keeping) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	case !can && opts != (driver.TxOptions{}):
 		return nil, errors.New("holdfast: the driver supports neither isolation levels nor read-only transactions")
 	case !can:
-		return k.Begin() //nolint:staticcheck // for a driver without BeginTx
+		return k.Begin()
 	}
 	k.open = false // BEGIN ends what was open
 	return inner.BeginTx(ctx, opts)
