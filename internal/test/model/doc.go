@@ -86,7 +86,7 @@
 //	2 calls of Do                                                            8,843
 //	2 calls of Do, 1 of DoTx                                                64,168
 //	the same on SQLite                                                       8,546
-//	3 calls of Do, 1 of DoTx, 2 connections lost each (large)           33,681,772
+//	3 calls of Do, 1 of DoTx, 2 connections lost each (large)           43,873,232
 //
 // # What is left out
 //
