@@ -246,7 +246,7 @@ func isolation(variable, share string) dialect.Rule {
 		Neutral: "transactions begin at READ COMMITTED or better; a look at a record or a business row reads what was committed, by a lock that waits for nothing",
 		Neutralise: func(d *dialect.Dialect, _ dialect.Facts) {
 			before := d.Fence.Setting.Before
-			level := `SET @@` + variable + ` = IF(@@SESSION.` + variable + ` = 'READ-UNCOMMITTED', 'READ-COMMITTED', @@SESSION.` + variable + `), `
+			level := `SET @@` + variable + ` = ` + raised(variable) + `, `
 			d.Fence.Setting.Before = func(lockTimeout time.Duration) string {
 				return level + strings.TrimPrefix(before(lockTimeout), `SET `)
 			}
@@ -256,6 +256,11 @@ UNION ALL (` + query + ` AND @@SESSION.` + variable + ` = 'READ-UNCOMMITTED'` + 
 			}
 		},
 	}
+}
+
+// raised is the session's level, and READ COMMITTED for READ UNCOMMITTED.
+func raised(variable string) string {
+	return `IF(@@SESSION.` + variable + ` = 'READ-UNCOMMITTED', 'READ-COMMITTED', @@SESSION.` + variable + `)`
 }
 
 // MariaDBIsolation is MariaDB's rule. The variable has its old name there.

@@ -68,7 +68,7 @@ func kept(isolation string) dialect.Setting {
 	return dialect.Setting{
 		Before: func(d time.Duration) string {
 			return LockWait("@holdfast_lock_wait", max(d, time.Second)) + `, @holdfast_isolation = @@SESSION.` + isolation +
-				`, SESSION ` + isolation + ` = IF(@@SESSION.` + isolation + ` = 'READ-UNCOMMITTED', 'READ-COMMITTED', @@SESSION.` + isolation + `), SESSION autocommit = 0`
+				`, SESSION ` + isolation + ` = ` + raised(isolation) + `, SESSION autocommit = 0`
 		},
 		After: `SET SESSION innodb_lock_wait_timeout = @holdfast_lock_wait, SESSION ` + isolation + ` = @holdfast_isolation, SESSION autocommit = 1`,
 	}
