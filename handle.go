@@ -37,7 +37,10 @@ func (h handle[Tx]) Listen(ctx context.Context, statement string, ready func(), 
 
 func (h handle[Tx]) Alive(ctx context.Context, q core.Querier) error { return h.d.joinable(ctx, q) }
 
-func (h handle[Tx]) Rollback(ctx context.Context, tx Tx) error { return h.d.adapter.Rollback(ctx, tx) }
+func (h handle[Tx]) Rollback(ctx context.Context, tx Tx) error {
+	_, err := core.Bounded(ctx, func() error { return h.d.adapter.Rollback(ctx, tx) }, nil)
+	return err
+}
 
 func (h handle[Tx]) Attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
 	return h.d.attempt(ctx, opts, f)

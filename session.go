@@ -67,8 +67,11 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bou
 		if err == nil {
 			return s, answer, nil
 		}
-		alive := s.conn == nil || d.alive(ctx, s.conn) // open released it after a rollback, or it answers
-		s.release(true)
+		alive := true // a rollback released it
+		if s.conn != nil {
+			alive = d.alive(ctx, s.conn)
+			s.release(s.conn, true)
+		}
 		if ctx.Err() != nil {
 			return nil, core.Answer{}, context.Cause(ctx)
 		}

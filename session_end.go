@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -44,9 +43,10 @@ func (s *session[Tx]) commit(last *core.Bound) error {
 		return s.unproved(err)
 	}
 	s.allowed.Store(true)
-	return s.outcome(s.bounded(s.ctx, func() error {
-		return s.d.observe(s.ctx, "commit", func() error { return s.conn.Commit(s.ctx, s.tx) })
-	}))
+	conn := s.conn
+	return s.outcome(core.Bounded(s.ctx, func() error {
+		return s.d.observe(s.ctx, "commit", func() error { return conn.Commit(s.ctx, s.tx) })
+	}, func() { s.release(conn, true) }))
 }
 
 // commitWith runs the last statement and commits in one round trip.
@@ -80,14 +80,18 @@ func (s *session[Tx]) prove(last *core.Bound) (intact bool, err error) {
 
 // outcome ends the session after a COMMIT was sent. err is its answer, or says why none came.
 func (s *session[Tx]) outcome(answered bool, err error) error {
+	conn := s.conn
+	s.conn = nil
 	if !answered {
 		return &UnknownError{Err: err}
 	}
 	if err == nil {
-		s.restore()
+		ctx, cancel := context.WithTimeout(s.ctx, core.CleanupBound())
+		defer cancel()
+		s.restore(ctx, conn)
 		return nil
 	}
-	s.release(true)
+	s.release(conn, true)
 	switch {
 	case errors.Is(err, ErrRowsOpen):
 		return err
@@ -101,15 +105,17 @@ func (s *session[Tx]) outcome(answered bool, err error) error {
 
 // valid asks the driver whether it can send a statement. Without this check, go-sql-driver
 // would close a connection with open rows, and the reason of the failure would be lost.
-func (s *session[Tx]) valid() (ok bool) {
-	ok = true
-	_ = s.conn.Raw(func(c any) error {
-		if v, can := c.(driver.Validator); can {
-			ok = v.IsValid()
-		}
-		return nil
-	})
-	return ok
+func (s *session[Tx]) valid() bool {
+	conn, invalid := s.conn, errors.New("the driver cannot send a statement")
+	answered, err := core.Bounded(s.ctx, func() error {
+		return conn.Raw(func(c any) error {
+			if v, can := c.(driver.Validator); can && !v.IsValid() {
+				return invalid
+			}
+			return nil
+		})
+	}, nil)
+	return answered && !errors.Is(err, invalid)
 }
 
 // unproved rolls back a transaction that is not proven to be intact, and returns its error.
@@ -133,80 +139,42 @@ func (s *session[Tx]) unproved(err error) error {
 	}
 }
 
-// rollback rolls back. Without an error the server has done so and the connection was usable.
+// rollback rolls back. Without an error the server has done so and the connection was usable. If the
+// connection does not answer, it is closed after the driver's timeouts.
 func (s *session[Tx]) rollback() error {
-	if s.conn == nil {
+	conn := s.conn
+	if conn == nil {
 		return sql.ErrTxDone
 	}
+	s.conn = nil
 	ctx, cancel := context.WithTimeout(s.ctx, core.CleanupBound())
 	defer cancel()
-	answered, err := s.bounded(ctx, func() error {
-		return s.d.observe(ctx, "rollback", func() error { return s.conn.Rollback(ctx, s.tx) })
-	})
-	if !answered {
-		return err
-	}
-	if err != nil && !errors.Is(err, sql.ErrTxDone) {
-		s.release(true)
-		return err
-	}
-	s.restore()
-	return err
-}
-
-// bounded runs the end of a transaction and waits for it while ctx lives. go-sql-driver takes
-// no context for COMMIT and ROLLBACK. If no answer arrives, bounded leaves the connection to
-// the driver's timeouts, and the connection is closed after them.
-func (s *session[Tx]) bounded(ctx context.Context, f func() error) (answered bool, err error) {
-	const running, finished, abandoned = 0, 1, 2
-	var state atomic.Int32
-	answer := make(chan error, 1)
-	go func() {
-		answer <- f()
-		if !state.CompareAndSwap(running, finished) {
-			s.release(true)
+	_, err := core.Bounded(ctx, func() error {
+		err := s.d.observe(ctx, "rollback", func() error { return conn.Rollback(ctx, s.tx) })
+		if err != nil && !errors.Is(err, sql.ErrTxDone) {
+			s.release(conn, true)
+		} else {
+			s.restore(ctx, conn) // it waits if another rollback of the same transaction still does
 		}
-	}()
-	select {
-	case err := <-answer:
-		return true, err
-	case <-ctx.Done():
-	}
-	// The driver may return an error soon, because the same context has ended.
-	late := time.NewTimer(100 * time.Millisecond)
-	defer late.Stop()
-	select {
-	case err := <-answer:
-		return true, err
-	case <-late.C:
-	}
-	if !state.CompareAndSwap(running, abandoned) {
-		return true, <-answer
-	}
-	return false, fmt.Errorf("no answer within %v of the end of the context: %w", core.CleanupBound(), context.Cause(ctx))
+		return err
+	}, nil)
+	return err
 }
 
 // restore restores the setting that the fence changed. If that fails, it closes the
 // connection.
-func (s *session[Tx]) restore() {
-	if s.undo.Text == "" {
-		s.release(false)
-		return
+func (s *session[Tx]) restore(ctx context.Context, conn core.Conn[Tx]) {
+	var err error
+	if s.undo.Text != "" {
+		_, err = s.undo.Exec(ctx, s.d.observed(conn))
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, core.CleanupBound())
-	defer cancel()
-	_, err := s.undo.Exec(ctx, s.d.observed(s.conn))
-	s.release(err != nil)
+	s.release(conn, err != nil)
 }
 
-func (s *session[Tx]) release(discard bool) {
-	if s.conn == nil {
-		return
-	}
+func (s *session[Tx]) release(conn core.Conn[Tx], discard bool) {
 	if s.unveto != nil {
-		_ = s.conn.Raw(func(c any) error { s.unveto(c); return nil })
+		_ = conn.Raw(func(c any) error { s.unveto(c); return nil })
 	}
-	s.conn.Release(discard)
-	s.conn = nil
+	conn.Release(discard)
 	s.cancel()
 }

@@ -46,6 +46,8 @@ func soonest(interval, left time.Duration) time.Duration {
 
 // poll reads the locks of waiters and wakes those whose lock is free.
 func (m *leases) poll(ctx context.Context, due []*waiter) {
+	ctx, cancel := context.WithTimeout(ctx, core.CleanupBound())
+	defer cancel()
 	for batch := range slices.Chunk(due, pollBatch) {
 		left, err := m.readExpiries(ctx, batch)
 		m.k.Mu.Lock()

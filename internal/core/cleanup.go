@@ -2,6 +2,8 @@ package core
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,4 +29,36 @@ func Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 // CleanupWithin is Cleanup with a different timeout.
 func CleanupWithin(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
+}
+
+// Bounded runs f, which may not end with ctx, and waits for it while ctx lives: drivers take no
+// context for COMMIT and ROLLBACK, and database/sql locks a connection while it is in use. If there
+// is no answer, late runs after f, whenever that is; it may be nil.
+func Bounded(ctx context.Context, f func() error, late func()) (answered bool, err error) {
+	const running, finished, abandoned = 0, 1, 2
+	var state atomic.Int32
+	answer := make(chan error, 1)
+	go func() {
+		answer <- f()
+		if !state.CompareAndSwap(running, finished) && late != nil {
+			late()
+		}
+	}()
+	select {
+	case err := <-answer:
+		return true, err
+	case <-ctx.Done():
+	}
+	// The driver may return an error soon, because the same context has ended.
+	soon := time.NewTimer(100 * time.Millisecond)
+	defer soon.Stop()
+	select {
+	case err := <-answer:
+		return true, err
+	case <-soon.C:
+	}
+	if !state.CompareAndSwap(running, abandoned) {
+		return true, <-answer
+	}
+	return false, fmt.Errorf("no answer within %v of the end of the context: %w", bound, context.Cause(ctx))
 }

@@ -12,8 +12,10 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
+	"github.com/holdfast-go/holdfast/sqllock"
 )
 
 // Rule: CleanupTimeout bounds cleanup, whatever the context. The function's own error, or the
@@ -70,4 +72,124 @@ func cleanupInHole[Tx any](w *world[Tx]) {
 		w.insist(w.record(idempotency.DefaultWait, nil), key)
 		w.Eventually("every connection is back in the pool", func() bool { return w.InUse() == 0 })
 	}
+}
+
+// Rule: the same when a call rolls back a transaction that is not its own: the caller's, or the one
+// that InTx began. InTx ends it without an answer from the connection too.
+func TestJoinedCleanupInBlackHole(t *testing.T) {
+	t.Parallel()
+	everyMode(t, joinedInHole[*sql.Tx], joinedInHole[pgx.Tx], func(*world[*sqlx.Tx]) {})
+}
+
+func joinedInHole[Tx any](w *world[Tx]) {
+	if !w.usual {
+		return // the requests of other modes differ only in form
+	}
+	for _, in := range []string{"InTx", "InTx and ignored", "the caller's"} {
+		for _, call := range []string{"Guard", "DoTx"} {
+			w.Run(call+" in "+in, func(t *testing.T) {
+				t.Parallel()
+				again(t, w).joined(call, in)
+			})
+		}
+	}
+}
+
+// joined loses the answer of a call's rollback in a transaction of one kind.
+func (w *world[Tx]) joined(call, in string) {
+	w.Helper()
+	own := errors.New("the function's own")
+	want := own
+	var do func(ctx context.Context, tx Tx) error
+	switch call {
+	case "Guard":
+		locks := w.LockerWith(sqllock.Options{TTL: time.Minute})
+		lease := w.MustAcquire(locks, w.key("lease"))
+		w.MustRelease(lease)
+		want = sqllock.ErrLost
+		do = func(ctx context.Context, tx Tx) error { return locks.Guard(ctx, tx, lease.Term()) }
+	case "DoTx":
+		store := w.Store(idempotency.Options{})
+		do = func(ctx context.Context, tx Tx) error {
+			_, err := idempotency.DoTx(ctx, store, tx, conformance.Op(w.key("record")), func(context.Context, Tx) (string, error) { return "", own })
+			return err
+		}
+	}
+	var f *faultproxy.Fault
+	strike := func(ctx context.Context, tx Tx) error {
+		f = w.proxy.LoseReply(faultproxy.Contains("rollback"), faultproxy.Silence)
+		err := do(ctx, tx)
+		w.struck(f, err)
+		if !errors.Is(err, want) {
+			w.Errorf("got %v, want %v", err, want)
+		}
+		return err
+	}
+	ctx, cancel := context.WithTimeout(w.Ctx, holdfast.CleanupTimeout)
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() {
+		switch in {
+		case "InTx":
+			answer <- w.DB.InTx(ctx, strike)
+		case "InTx and ignored":
+			answer <- w.DB.InTx(ctx, func(ctx context.Context, tx Tx) error { _ = strike(ctx, tx); return nil })
+		case "the caller's":
+			tx, err := w.Begin(ctx, sql.LevelDefault)
+			if err == nil {
+				err = strike(ctx, tx)
+				_ = w.End(ctx, tx, false) // it has ended
+			}
+			answer <- err
+		}
+	}()
+	select {
+	case err := <-answer:
+		if err == nil {
+			w.Error("success after a rollback")
+		}
+	case <-time.After(2*holdfast.CleanupTimeout + dbtest.Slack):
+		w.Error("no answer")
+		w.proxy.CutAll()
+		<-answer
+	}
+	w.proxy.CutAll()
+	w.Eventually("every connection is back in the pool", func() bool { return w.InUse() == 0 })
+}
+
+// Rule: a poll without an answer ends after CleanupTimeout, and the process goes on polling.
+func TestPollInBlackHole(t *testing.T) {
+	t.Parallel()
+	everyMode(t, pollInHole[*sql.Tx], pollInHole[pgx.Tx], func(*world[*sqlx.Tx]) {})
+}
+
+func pollInHole[Tx any](w *world[Tx]) {
+	if !w.usual {
+		return // the requests of other modes differ only in form
+	}
+	two := w.Lockers(2, sqllock.Options{TTL: time.Minute})
+	holder, waiter := two[0], two[1]
+	first, second := w.MustAcquire(holder, "first"), w.MustAcquire(holder, "second")
+	f := w.proxy.LoseReply(faultproxy.Contains("SELECT name, CASE WHEN attempt IS NULL"), faultproxy.Silence)
+	granted := make(chan *sqllock.Lease, 1)
+	wait := func(key string) {
+		ctx, cancel := context.WithTimeout(w.Ctx, 2*holdfast.CleanupTimeout+dbtest.Slack)
+		defer cancel()
+		lease, err := waiter.Acquire(ctx, key)
+		if err != nil {
+			w.Errorf("%s: %v", key, err)
+		}
+		granted <- lease
+	}
+	go wait("first")
+	<-f.Struck()
+	go wait("second")
+	w.MustRelease(first)
+	w.MustRelease(second)
+	for range 2 {
+		if lease := <-granted; lease != nil {
+			w.MustRelease(lease)
+		}
+	}
+	w.proxy.CutAll()
 }
