@@ -58,7 +58,7 @@ func (m *leases) attempt(ctx context.Context, name lockname.Name, s keeper.Setti
 	lease, err := m.begin(a, s, v.Token, sent)
 	if lease != nil {
 		m.k.Mu.Lock()
-		m.queue(name).since = sent
+		m.queue(name).turns.begin(sent)
 		m.k.Mu.Unlock()
 	}
 	return lease, keeper.Answer{}, err

@@ -22,7 +22,7 @@ const (
 // unannounced returns the waiters whose rows must be written. The keeper's Mu is held.
 func (m *leases) unannounced(batch []*waiter, now time.Time) (due []announcement) {
 	for _, w := range batch {
-		if w.watched && w.poll >= announceAfter && now.Sub(w.announced) >= announceEvery {
+		if w.watched && w.poll >= min(announceAfter, m.most) && now.Sub(w.announced) >= announceEvery {
 			w.announced = now
 			due = append(due, announcement{w.q.name, len(w.q.waiters)})
 		}
@@ -62,10 +62,14 @@ func (s *store) announce(ctx context.Context, rows []announcement) error {
 	})
 }
 
-// interval returns the time until the next poll of a lock. It grows with each poll. It is
-// longer when notifications arrive or when the process waits for many locks.
-func (m *leases) interval(w *waiter) time.Duration {
-	most := maxPoll
+// interval returns the time until the next poll of a lock with this token. It grows with each
+// poll. It is longer when notifications arrive or when the process waits for many locks.
+func (m *leases) interval(w *waiter, token int64) time.Duration {
+	most := m.most
+	if w.seen != 0 && token > w.seen {
+		most = min(most, hotPoll)
+	}
+	w.seen = token
 	if m.notifier.listening() && !w.announced.IsZero() {
 		most = m.lazy
 	}
@@ -81,6 +85,7 @@ func (m *leases) onNotify(name lockname.Name) {
 	if q == nil || q.local != nil || len(q.waiters) == 0 {
 		return
 	}
+	q.turns.taken()
 	q.waiters[0].ask = true
 	signal(q.waiters[0].event)
 }

@@ -19,6 +19,8 @@ type leases struct {
 	waits    *schedule.Schedule[*waiter]
 	notifier *notifier
 	lazy     time.Duration // lazyPoll, except in tests
+	most     time.Duration // the longest poll interval without notifications
+	rivals   *schedule.Schedule[*queue]
 	// asking holds a token for each waiting call that asks the database.
 	asking chan struct{}
 
@@ -26,9 +28,13 @@ type leases struct {
 }
 
 func newLeases(k *keeper.Keeper, listen func(context.Context, string, func(), func(string)) error) *leases {
-	m := &leases{k: k, store: newStore(k.Store), lazy: lazyPoll, queues: map[lockname.Name]*queue{}, asking: make(chan struct{}, askAtOnce)}
+	m := &leases{k: k, store: newStore(k.Store), lazy: lazyPoll, most: maxPoll, queues: map[lockname.Name]*queue{}, asking: make(chan struct{}, askAtOnce)}
 	m.waits = schedule.New(k.Ctx, pollSlack, m.poll)
 	m.waits.Crowd(pollBatch, pollSpace)
+	if most := m.store.Dialect.Leases.PollMost; most > 0 {
+		m.most = most
+	}
+	m.rivals = schedule.New(m.k.Ctx, pollSlack, m.findRivals)
 	m.notifier = newNotifier(m, listen)
 	return m
 }
@@ -46,7 +52,7 @@ func (m *leases) begin(a keeper.Attempt, s keeper.Settings, token int64, sent ti
 		return nil, nil
 	}
 	q := m.queue(a.Name)
-	q.local = l
+	q.local, q.turns.token = l, token
 	q.share()
 	return l, nil
 }
@@ -87,6 +93,7 @@ func (m *leases) Wait(context.Context) {}
 func (m *leases) Stop() {
 	m.store.wait()
 	m.waits.Wait()
+	m.rivals.Wait()
 	m.notifier.wait()
 }
 

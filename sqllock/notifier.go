@@ -55,16 +55,26 @@ func newNotifier(m *leases, listen func(ctx context.Context, statement string, r
 // listening reports whether notifications currently arrive.
 func (b *notifier) listening() bool { return b.hears.Load() }
 
-// notify notifies the other processes that a lock is free.
-func (b *notifier) notify(name lockname.Name) {
-	b.sends.Set(hex.EncodeToString([]byte(name.Owner))+"/"+hex.EncodeToString(name.Row()), time.Now())
+// mute reports whether no other process is notified.
+func (b *notifier) mute() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.never
 }
 
-// parse reads the payload of a notification.
-func parse(payload string) (name lockname.Name, ok bool) {
-	owner, row, _ := strings.Cut(payload, "/")
-	o, err := hex.DecodeString(owner)
-	r, wrong := hex.DecodeString(row)
+// notify notifies the other processes that a lock is free.
+func (b *notifier) notify(name lockname.Name) {
+	b.sends.Set(strings.Join([]string{hex.EncodeToString([]byte(name.Owner)), hex.EncodeToString(name.Row()), b.m.store.Self.String()}, "/"), time.Now())
+}
+
+// parse reads the payload of a notification that another process has sent.
+func (b *notifier) parse(payload string) (name lockname.Name, ok bool) {
+	part := strings.Split(payload, "/")
+	if len(part) != 3 || part[2] == b.m.store.Self.String() {
+		return name, false
+	}
+	o, err := hex.DecodeString(part[0])
+	r, wrong := hex.DecodeString(part[1])
 	name, ok = lockname.Parse(string(o), r)
 	return name, ok && err == nil && wrong == nil
 }
@@ -123,7 +133,7 @@ func (b *notifier) run(ended chan struct{}) {
 		if payload == test {
 			b.hears.Store(true)
 			b.m.pollNow()
-		} else if name, ok := parse(payload); ok {
+		} else if name, ok := b.parse(payload); ok {
 			b.m.onNotify(name)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
@@ -15,9 +16,12 @@ import (
 // goroutine polls for all waiters, with one statement for many keys. It holds no connection in
 // between.
 const (
-	minPoll   = 2 * time.Millisecond
-	maxPoll   = 50 * time.Millisecond
-	lazyPoll  = time.Second // when a release notifies this process
+	minPoll  = 2 * time.Millisecond
+	maxPoll  = 50 * time.Millisecond
+	lazyPoll = time.Second // when a release notifies this process
+	// hotPoll replaces maxPoll while the lock changes hands: then it is free more often than a
+	// waiter looks.
+	hotPoll   = 10 * time.Millisecond
 	pollSlack = minPoll
 	pollBatch = 256
 	// pollSpace is the minimum time between poll statements when the process waits for many
@@ -25,15 +29,18 @@ const (
 	pollSpace = 10 * time.Millisecond
 )
 
-// watch schedules polls of the lock that w waits for. The keeper's Mu is held. left is the time
-// until the lock expires, unless it is renewed. If left is 0, the lock has expired and a
+// watch schedules polls of the lock that w waits for. The keeper's Mu is held. now.Left is the time
+// until the lock expires, unless it is renewed. If it is 0, the lock has expired and a
 // guarded transaction still holds it; then the interval grows.
-func (m *leases) watch(w *waiter, left time.Duration) {
-	if w.poll = m.interval(w); left > 0 || !w.watched {
+func (m *leases) watch(w *waiter, now lockstmt.State) {
+	if now.Token > w.q.turns.token {
+		w.q.turns.taken()
+	}
+	if w.poll = m.interval(w, now.Token); now.Left > 0 || !w.watched {
 		w.poll = minPoll
 	}
 	w.watched = true
-	m.waits.Set(w, time.Now().Add(keeper.Jitter(soonest(w.poll, left))))
+	m.waits.Set(w, time.Now().Add(keeper.Jitter(soonest(w.poll, now.Left))))
 }
 
 // soonest returns the interval, or the time until the lock expires if that is shorter.
@@ -49,18 +56,10 @@ func (m *leases) poll(ctx context.Context, due []*waiter) {
 	ctx, cancel := context.WithTimeout(ctx, core.CleanupBound())
 	defer cancel()
 	for batch := range slices.Chunk(due, pollBatch) {
-		left, err := m.readExpiries(ctx, batch)
+		states, err := m.readStates(ctx, batch)
 		m.k.Mu.Lock()
 		for _, w := range batch {
-			switch d, held := left[w.q.name]; {
-			case w.gone || w.asking || w.passing || w.q.local != nil:
-			case !held || d == 0 || err != nil:
-				w.ask = true // the attempt returns the error, if it persists
-				signal(w.event)
-			default:
-				w.poll = m.interval(w)
-				m.waits.Set(w, time.Now().Add(keeper.Jitter(soonest(w.poll, d))))
-			}
+			m.saw(w, states[w.q.name], err)
 		}
 		unknown := m.unannounced(batch, time.Now())
 		m.k.Mu.Unlock()
@@ -71,22 +70,40 @@ func (m *leases) poll(ctx context.Context, due []*waiter) {
 	}
 }
 
-// readExpiries reads how long each lock remains held. A lock without a row is free.
-func (m *leases) readExpiries(ctx context.Context, batch []*waiter) (left map[lockname.Name]time.Duration, err error) {
+// saw tells a waiter the state of its lock; the lock is free if there is none. The keeper's Mu is held.
+func (m *leases) saw(w *waiter, now lockstmt.State, err error) {
+	if w.gone || w.asking || w.passing || w.q.local != nil {
+		return
+	}
+	if now.Token > w.q.turns.token {
+		w.q.turns.taken()
+	}
+	if now.Left == 0 || err != nil {
+		w.ask = true // the attempt returns the error, if it persists
+		signal(w.event)
+		return
+	}
+	w.watched = true
+	w.poll = max(m.interval(w, now.Token), minPoll)
+	m.waits.Set(w, time.Now().Add(keeper.Jitter(soonest(w.poll, now.Left))))
+}
+
+// readStates reads the state of each lock that has a row.
+func (m *leases) readStates(ctx context.Context, batch []*waiter) (states map[lockname.Name]lockstmt.State, err error) {
 	names := make([]lockname.Name, len(batch))
 	for i, w := range batch {
 		names[i] = w.q.name
 	}
-	left = make(map[lockname.Name]time.Duration, len(batch))
+	states = make(map[lockname.Name]lockstmt.State, len(batch))
 	for _, part := range lockname.ByOwner(names, func(n lockname.Name) lockname.Name { return n }) {
 		err = m.store.OnConn(ctx, func(q core.Querier) error {
 			read, err := m.store.sql.Waits.Run(ctx, q, part)
-			maps.Copy(left, read)
+			maps.Copy(states, read)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return left, nil
+	return states, nil
 }

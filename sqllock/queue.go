@@ -9,16 +9,13 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
-// rest is how long a process leaves a lock to other processes after its turn.
-const rest = 2 * maxPoll
-
 // queue holds the goroutines of this process that wait for one key. Only the first of them
 // queries the database.
 type queue struct {
 	name    lockname.Name
 	waiters []*waiter
 	local   *keeper.Lease // the lease on the key that this process holds
-	since   time.Time
+	turns   turns
 }
 
 // waiter is one call of Acquire.
@@ -28,15 +25,15 @@ type waiter struct {
 	event chan struct{} // a field below has changed
 
 	// Under the keeper's Mu:
-	ask     bool      // query the database: the lock may be free
-	from    time.Time // do not query before this time
-	asking  bool      // a statement is under way
-	passing bool      // a release is handing the lock over to it
+	ask     bool // query the database: the lock may be free
+	asking  bool // a statement is under way
+	passing bool // a release is handing the lock over to it
 	gone    bool
 	lease   *keeper.Lease // the lease that it was given
 
 	watched   bool          // it is being polled
 	poll      time.Duration // its poll interval
+	seen      int64         // the lock's token at the last poll
 	announced time.Time     // when its row in the table of waiters was last written
 }
 
@@ -65,7 +62,7 @@ func (m *leases) join(name lockname.Name, s keeper.Settings) (w *waiter, first b
 // asksNow reports whether w is the waiter that must ask the database now. The caller must then
 // call ask. The keeper's Mu is held.
 func (m *leases) asksNow(w *waiter) bool {
-	if m.k.Closed || w.lease != nil || !w.ask || w.passing || w.q.waiters[0] != w || time.Until(w.from) > 0 {
+	if m.k.Closed || w.lease != nil || !w.ask || w.passing || w.q.waiters[0] != w || w.q.turns.resting(time.Now()) {
 		return false
 	}
 	w.ask, w.asking = false, true
@@ -79,7 +76,7 @@ const askAtOnce = 64
 // ask makes the attempt of the first waiter of a key. Unless it returns a lease or an error, the
 // waiter stays in the queue.
 func (m *leases) ask(ctx context.Context, w *waiter) (*keeper.Lease, error) {
-	lease, left, err := m.askInTurn(ctx, w)
+	lease, v, err := m.askInTurn(ctx, w)
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	w.asking = false
@@ -87,7 +84,7 @@ func (m *leases) ask(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 	case lease != nil || err != nil:
 		m.leave(w)
 	case w.q.local == nil: // another process has the lock
-		m.watch(w, left)
+		m.watch(w, v.State)
 	default:
 		if w.lease = w.q.again(w.By); w.lease != nil {
 			signal(w.event)
@@ -96,15 +93,14 @@ func (m *leases) ask(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 	return lease, err
 }
 
-func (m *leases) askInTurn(ctx context.Context, w *waiter) (*keeper.Lease, time.Duration, error) {
+func (m *leases) askInTurn(ctx context.Context, w *waiter) (*keeper.Lease, keeper.Answer, error) {
 	select {
 	case m.asking <- struct{}{}:
 		defer func() { <-m.asking }()
 	case <-ctx.Done():
-		return nil, 0, context.Cause(ctx)
+		return nil, keeper.Answer{}, context.Cause(ctx)
 	}
-	lease, v, err := m.attempt(ctx, w.q.name, w.Settings)
-	return lease, v.Left, err
+	return m.attempt(ctx, w.q.name, w.Settings)
 }
 
 // Waiting returns how many calls are in the queues. The keeper's Mu is held.
@@ -139,16 +135,12 @@ func (m *leases) wake(name lockname.Name) {
 
 // next returns the waiter to hand the lock over to, or nil if the lock must be freed. The
 // keeper's Mu is held.
-func (q *queue) next(turn time.Duration) *waiter {
+func (m *leases) next(q *queue) *waiter {
 	if q == nil || len(q.waiters) == 0 {
 		return nil
 	}
 	w := q.waiters[0]
-	switch now := time.Now(); {
-	case w.asking || w.passing:
-		return nil
-	case now.Sub(q.since) > turn:
-		w.from = now.Add(rest)
+	if w.asking || w.passing || m.yields(q, time.Now()) {
 		return nil
 	}
 	w.passing = true
@@ -166,8 +158,8 @@ func (m *leases) wait(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 			return w.lease, err
 		}
 		asks := m.asksNow(w)
-		if w.ask && !w.passing && w.q.waiters[0] == w { // it asks at w.from
-			m.waits.Set(w, w.from)
+		if w.ask && !w.passing && w.q.waiters[0] == w { // the process rests
+			m.waits.Set(w, w.q.turns.next(time.Now()))
 		}
 		m.k.Mu.Unlock()
 		if asks {

@@ -35,6 +35,9 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	if !passed {
+		if q := m.queues[l.Name]; q != nil && f.Alone {
+			q.turns.alone()
+		}
 		m.wake(l.Name)
 	}
 	return m.k.Result(l, f, err)
@@ -49,7 +52,7 @@ func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 	if !m.k.Finish(l) || m.k.Closed || l.Ambiguous {
 		return nil
 	}
-	if next = m.queues[l.Name].next(m.k.Turn); next != nil {
+	if next = m.next(m.queues[l.Name]); next != nil {
 		m.k.Flights.Add(1)
 	}
 	return next

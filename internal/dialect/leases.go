@@ -1,5 +1,7 @@
 package dialect
 
+import "time"
+
 // Leases is the SQL of the lease locks. {locks} and {floor} are the tables and {now} the
 // clock. A row is free if its attempt is NULL or its expiry has passed. attempt is the id of one
 // attempt to acquire the lock, so it identifies the term that this attempt was granted. $0 is the
@@ -15,10 +17,11 @@ package dialect
 //	Released:   {names} and as many {attempts} (returns name and a number: the token of a
 //	            free row, 0 if an attempt of the list has it, -1 if another one has)
 //	Release:    name, attempt, waiter (not counted among the waiters)
+//	Rivals:     {names}, then waiter (returns name and 1)
 //	Announce:   waiter, holder, TTL (µs), then name and count of each row
 //	Renew:      TTL (µs), then {names} and as many {attempts}
 //	Remaining:  {names} and as many {attempts} (returns attempt, µs left)
-//	Waits:      {names} (returns name, µs left, 0 when free)
+//	Waits:      {names} (returns name, token, µs left, 0 when free)
 //	Guard:      name, token (returns whether the transaction's snapshot contains the term,
 //	            and the store, which may be NULL if it does not)
 type Leases struct {
@@ -60,6 +63,11 @@ type Leases struct {
 	// notifications.
 	Announce, AnnounceRow string
 	Listen, Notify        string
+
+	// Rivals returns a row for each of {names} that a process other than {waiter} waits for.
+	Rivals string
+	// PollMost is the longest interval at which a waiter reads its lock, if it is not 0.
+	PollMost time.Duration
 
 	// Renew extends live terms, and skips locked rows. If Renewed is set, it returns the
 	// attempts of the extended terms.
@@ -114,8 +122,9 @@ FROM {locks} WHERE owner = $0 AND name = $1`
  forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE owner = $0 AND name = $1 AND attempt IS NOT NULL AND (token = $4 OR 0 * token = $4)`
 	// SetLeaseValue sets the value of a term. Parameters: name, attempt, value.
 	SetLeaseValue = `UPDATE {locks} SET value = $3 WHERE owner = $0 AND name = $1 AND attempt = $2 AND expires_at > {now}`
-	WaitsLease    = `SELECT name, CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
+	WaitsLease    = `SELECT name, token, CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
 FROM {locks} WHERE owner = $0 AND name IN ({names})`
+	RivalWaiters = `SELECT name, 1 FROM {waiters} WHERE owner = $0 AND name IN ({names}) AND waiter <> {waiter} AND expires_at > {now} GROUP BY name`
 	// SharedLocks returns up to {limit} owners and keys under which locks of several kinds have
 	// rows: a name is the kind, one byte, and the key. It reads the whole table.
 	SharedLocks = `SELECT owner, SUBSTR(name, 2) FROM {locks} GROUP BY owner, SUBSTR(name, 2) HAVING COUNT(*) > 1 ORDER BY 1, 2 LIMIT {limit}`

@@ -5,8 +5,8 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 )
 
-// several is the number of processes that share the clients where a name says so.
-const several = 4
+// Several is the number of processes that share the clients where a name says so.
+const Several = 4
 
 // Names of the competitors under contention.
 const (
@@ -26,7 +26,7 @@ const (
 func Hot(group string) []Competitor {
 	switch group {
 	case sqlengine.Postgres:
-		return append(ours(onPgx, several), []Competitor{
+		return append(ours(onPgx, Several), []Competitor{
 			{Name: PollFast, Kind: Floor, Against: PollFast, Counts: true, Open: barePgx(false, pollFast)},
 			{Name: PollSlow, Kind: Floor, Against: PollFast, Counts: true, Open: barePgx(false, pollSlow)},
 			{Name: "advisory lock, pgx", Kind: Raw, Against: PollFast, Counts: true, Open: advisory},
@@ -35,14 +35,14 @@ func Hot(group string) []Competitor {
 			{Name: "like allisson/go-pglock, lib/pq", Kind: StandIn, Against: PollFast, Open: likeGoPglock},
 		}...)
 	case sqlengine.MySQL, sqlengine.MariaDB:
-		return append(ours(onSQL, several), []Competitor{
+		return append(ours(onSQL, Several), []Competitor{
 			{Name: PollFast, Kind: Floor, Against: PollFast, Counts: true, Open: bareSQL(true, false, pollFast)},
 			{Name: PollSlow, Kind: Floor, Against: PollFast, Counts: true, Open: bareSQL(true, false, pollSlow)},
 			{Name: "GET_LOCK, interpolated", Kind: Raw, Against: PollFast, Counts: true, Open: getLock},
 			{Name: "row FOR UPDATE, interpolated", Kind: Raw, Against: PollFast, Counts: true, Open: rowLock},
 		}...)
 	case sqlengine.SQLite:
-		return append(ours(onSQL, several), []Competitor{
+		return append(ours(onSQL, Several), []Competitor{
 			{Name: PollFast, Kind: Floor, Against: PollFast, Open: bareSQL(true, false, pollFast)},
 			{Name: PollSlow, Kind: Floor, Against: PollFast, Open: bareSQL(true, false, pollSlow)},
 		}...)
@@ -64,7 +64,7 @@ func Hot(group string) []Competitor {
 
 // ours lists Holdfast's locks, with all clients in one process and in several.
 func ours[Tx any](open opens[Tx], n int) []Competitor {
-	names := map[int][2]string{2: {OursTwo, OursFairTwo}, several: {OursSeveral, OursFairMore}}[n]
+	names := map[int][2]string{2: {OursTwo, OursFairTwo}, Several: {OursSeveral, OursFairMore}}[n]
 	return []Competitor{
 		{Name: OursOne, Kind: Ours, Against: PollFast, Counts: true, Open: lease(open)},
 		{Name: names[0], Kind: Ours, Against: PollFast, Counts: true, Open: processes(n, lease(open))},

@@ -23,6 +23,7 @@ type Leases struct {
 	Renew       Renew
 	Remaining   Remaining
 	Waits       Waits
+	Rivals      Rivals
 	// LookFirst: Make and Take may wait, so Look comes before them.
 	LookFirst bool
 	// Notify sends a notification. Parameters: channel, payload.
@@ -63,6 +64,7 @@ func (t *Tables) Leases(most int) *Leases {
 		Renew:       Renew{t, d.Renew, d.Renewed},
 		Remaining:   Remaining{t, d.Remaining},
 		Waits:       Waits{t, d.Waits},
+		Rivals:      Rivals{t, d.Rivals},
 		Notify:      t.Compile("notify", d.Notify),
 		Batching:    manyWriters,
 		LookFirst:   d.LookFirst,

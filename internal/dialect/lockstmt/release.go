@@ -9,9 +9,10 @@ import (
 )
 
 // Freed is the outcome of ending a term. Was reports whether the row had this term. Notify
-// reports whether other processes wait and must be notified. Ambiguous reports that an answer
-// was lost, and that its statement may have ended the term.
-type Freed struct{ Was, Ambiguous, Notify bool }
+// reports whether other processes wait and must be notified, and Alone that none waits: on some
+// engines neither is known. Ambiguous reports that an answer was lost, and that its statement may
+// have ended the term.
+type Freed struct{ Was, Ambiguous, Notify, Alone bool }
 
 // Release ends a term.
 type Release struct {
@@ -26,7 +27,7 @@ func (r Release) Run(ctx context.Context, q core.Querier, name lockname.Name, at
 		if _, err := r.stmt.QueryRow(ctx, q, []any{&ended, &waiters}, name.Args(attempt[:], self[:])...); err != nil {
 			return Freed{}, err
 		}
-		return Freed{Was: ended > 0, Notify: waiters > 0}, nil
+		return Freed{Was: ended > 0, Notify: waiters > 0, Alone: waiters == 0}, nil
 	}
 	result, err := r.stmt.Exec(ctx, q, name.Args(attempt[:])...)
 	return Freed{Was: err == nil && result.Affected > 0}, err
@@ -73,7 +74,7 @@ func told(all []Row, waiters map[AttemptID]int64, repeated bool) map[int]Freed {
 	freed := map[int]Freed{}
 	for i, t := range all {
 		if n, ended := waiters[t.Attempt]; ended || repeated {
-			freed[i] = Freed{Was: ended, Ambiguous: repeated, Notify: n > 0}
+			freed[i] = Freed{Was: ended, Ambiguous: repeated, Notify: n > 0, Alone: n == 0}
 		}
 	}
 	return freed

@@ -3,6 +3,7 @@ package lockstmt
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -62,20 +63,57 @@ type Waits struct {
 	text   string
 }
 
-// Run returns the time until each lock of an owner expires, and 0 for a free lock. Locks without a
-// row are missing.
-func (w Waits) Run(ctx context.Context, q core.Querier, names []lockname.Name) (map[lockname.Name]time.Duration, error) {
+// Run returns the token of each lock of an owner, and the time until it expires: 0 for a free lock.
+// Locks without a row are missing.
+func (w Waits) Run(ctx context.Context, q core.Querier, names []lockname.Name) (map[lockname.Name]State, error) {
+	args, n := ofNames(names)
+	rows, err := w.tables.List("waits", w.text, 1, n).Query(ctx, q, args...)
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[lockname.Name]State, n)
+	_, err = core.Collect(rows, func(row core.Row) (none struct{}, err error) {
+		var of []byte
+		var s State
+		var left int64
+		if err = row.Scan(&of, &s.Token, &left); err == nil {
+			s.Left = micros(left)
+			if name, ok := lockname.Parse(names[0].Owner, of); ok {
+				states[name] = s
+			}
+		}
+		return none, err
+	})
+	return states, err
+}
+
+// Rivals reads which locks other processes wait for.
+type Rivals struct {
+	tables *Tables
+	text   string
+}
+
+// Run returns those of the locks of an owner for which a process other than self waits.
+func (r Rivals) Run(ctx context.Context, q core.Querier, names []lockname.Name, self AttemptID) (map[lockname.Name]bool, error) {
+	args, n := ofNames(names)
+	text := strings.ReplaceAll(r.text, "{waiter}", param(1+n))
+	rows, err := numbers(ctx, q, r.tables.List("rivals", text, 1, n), append(args, self[:])...)
+	waited := make(map[lockname.Name]bool, len(rows))
+	for _, row := range rows {
+		if name, ok := lockname.Parse(names[0].Owner, row.of); ok {
+			waited[name] = true
+		}
+	}
+	return waited, err
+}
+
+// ofNames returns the parameters of a statement for several locks of one owner, and the number of
+// names in them.
+func ofNames(names []lockname.Name) (args []any, n int) {
 	padded := core.Pad(names)
-	args := []any{padded[0].Owner}
+	args = []any{padded[0].Owner}
 	for _, name := range padded {
 		args = append(args, name.Row())
 	}
-	rows, err := numbers(ctx, q, w.tables.List("waits", w.text, 1, len(padded)), args...)
-	left := make(map[lockname.Name]time.Duration, len(rows))
-	for _, r := range rows {
-		if name, ok := lockname.Parse(names[0].Owner, r.of); ok {
-			left[name] = micros(r.n)
-		}
-	}
-	return left, err
+	return args, len(padded)
 }

@@ -55,6 +55,7 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 ) f ON l.owner = $0 AND l.name = f.name SET l.expires_at = GREATEST(l.expires_at, {now} + $1)`,
 	Remaining: dialect.RemainingLease,
 	Waits:     dialect.WaitsLease,
+	Rivals:    dialect.RivalWaiters,
 
 	ManyBefore: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 

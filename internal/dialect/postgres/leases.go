@@ -70,6 +70,7 @@ FROM due d, clock c WHERE l.owner = $0 AND l.name = d.name RETURNING l.attempt, 
 	Renewed:   true,
 	Remaining: dialect.RemainingLease,
 	Waits:     dialect.WaitsLease,
+	Rivals:    dialect.RivalWaiters,
 
 	// The engine refuses a row that changed after the transaction's snapshot (40001), but only
 	// if the row is found by its name alone: the version in the snapshot has another token. A

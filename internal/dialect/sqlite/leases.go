@@ -1,6 +1,10 @@
 package sqlite
 
-import "github.com/holdfast-go/holdfast/internal/dialect"
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
 
 // SQLite has one writer at a time, so no row needs its own lock.
 var leases = dialect.Leases{
@@ -38,6 +42,8 @@ WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_a
 	Renewed:   true,
 	Remaining: dialect.RemainingLease,
 	Waits:     dialect.WaitsLease,
+	Rivals:    dialect.RivalWaiters,
+	PollMost:  5 * time.Millisecond, // it reads a page of memory
 
 	// A write takes the only write lock. It fails if the snapshot is older than another
 	// connection's commit (SQLITE_BUSY_SNAPSHOT).

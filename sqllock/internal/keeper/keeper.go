@@ -42,7 +42,8 @@ type Keeper struct {
 	stop    context.CancelFunc
 	// Flights counts attempts that may still be granted, or that must still be released.
 	Flights atomic.Int64
-	// Turn is how long the process hands a lock over among its own waiters. Tests change it.
+	// Turn is for tests: how long, at least, the process hands a lock over among its own waiters
+	// while others wait for it.
 	Turn time.Duration
 
 	abandoned *schedule.Schedule[Abandoned]
@@ -56,12 +57,9 @@ type Keeper struct {
 	renewals map[int]*schedule.Schedule[*Lease] // by the size of the TTL
 }
 
-// turn is the default of Keeper.Turn.
-const turn = time.Second
-
 // New returns a keeper without kinds.
 func New(s *Store, o Options, t *trace.Tracer) *Keeper {
-	k := &Keeper{Store: s, Options: o, Turn: turn, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}}
+	k := &Keeper{Store: s, Options: o, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}}
 	k.Mu.trace = t
 	k.renewSize.Store(renewBatch)
 	k.Ctx, k.stop = context.WithCancel(context.Background())

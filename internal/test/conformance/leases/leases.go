@@ -32,6 +32,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 			"InTx/Again":             leaseInTxAgain[Tx],
 			"Wait/Line":              leaseLine[Tx],
 			"Wait/Between":           leaseBetween[Tx],
+			"Wait/Turns":             leaseTurns[Tx],
 			"Close/Ends":             leaseClose[Tx],
 			"Close/InFlight":         leaseCloseInFlight[Tx],
 			"Input/Bad":              leaseBadInput[Tx],

@@ -199,3 +199,49 @@ func (e *env[Tx]) closeInFlight(other *sqllock.Locker[Tx], what string, n int, c
 	}
 	return left
 }
+
+// leaseTurns checks that processes share a key that all of them want all the time: none keeps it
+// among its own goroutines for long.
+func leaseTurns[Tx any](e *env[Tx]) {
+	const changes, most = 10, 1000 // with turns of a second there are thousands
+	lockers := e.Lockers(2, sqllock.Options{})
+	var mu sync.Mutex
+	last, crossed, granted := -1, 0, 0
+	over := func(process int) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if granted++; last != process && last >= 0 {
+			crossed++
+		}
+		last = process
+		return crossed >= changes
+	}
+	ctx, cancel := context.WithCancel(e.Ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	for process, l := range lockers {
+		for range 4 {
+			running.Go(func() {
+				for ctx.Err() == nil {
+					lease, err := l.Acquire(ctx, "turns")
+					if err != nil {
+						if ctx.Err() == nil {
+							e.Error(err)
+						}
+						return
+					}
+					if over(process) {
+						cancel()
+					}
+					if err := lease.Release(e.Ctx); err != nil {
+						e.Error(err)
+					}
+				}
+			})
+		}
+	}
+	running.Wait()
+	if crossed < changes || granted > most*changes {
+		e.Errorf("%d grants and %d changes between the processes", granted, crossed)
+	}
+}

@@ -1,0 +1,121 @@
+package sqllock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
+)
+
+const (
+	// rivalsEvery is how often a process that hands a lock over among its own calls reads whether
+	// other processes wait for it.
+	rivalsEvery = 100 * time.Millisecond
+	// restNotified is how long a process leaves a lock to others whom the release notifies.
+	restNotified = 20 * time.Millisecond
+	// again is for how many rests a process ignores others who did not take the lock.
+	again = 10
+)
+
+// turns shares one lock between processes. While nobody else waits for it, a process hands it over
+// among its own calls. Otherwise it frees the lock after its turn, and does not ask for it until
+// another process has had it, or until the rest is over. A turn is one lease where a release
+// notifies the others, and longer where they poll.
+type turns struct {
+	since   time.Time // when the turn began
+	token   int64     // of the last lease of this process
+	rivals  bool      // other processes waited at the last look
+	looks   bool      // a look is scheduled
+	yielded bool      // the turn is over, and nobody is known to have taken the lock since
+	until   time.Time // the end of the rest
+	ignore  time.Time // rivals are ignored until then
+}
+
+// begin begins a turn.
+func (t *turns) begin(now time.Time) {
+	if t.yielded { // nobody came
+		t.rivals, t.ignore = false, now.Add(again*now.Sub(t.since))
+	}
+	t.since, t.yielded, t.until = now, false, time.Time{}
+}
+
+// taken ends the rest: another process has the lock, or has had it, and is likely to want it again.
+func (t *turns) taken() { t.rivals, t.yielded, t.until = true, false, time.Time{} }
+
+// alone ends the rest: nobody else waits.
+func (t *turns) alone() { t.rivals, t.yielded, t.until = false, false, time.Time{} }
+
+func (t *turns) resting(now time.Time) bool { return now.Before(t.until) }
+
+// next returns when a resting process reads the lock again.
+func (t *turns) next(now time.Time) time.Time {
+	if next := now.Add(minPoll); next.Before(t.until) {
+		return next
+	}
+	return t.until
+}
+
+// over ends the turn if others wait and it has lasted longer than least. The rest begins then.
+func (t *turns) over(now time.Time, least, rest time.Duration) bool {
+	if !t.rivals || now.Sub(t.since) <= least || now.Before(t.ignore) {
+		return false
+	}
+	t.since, t.yielded, t.until = now, true, now.Add(rest)
+	return true
+}
+
+// yields reports whether the process's turn is over. The keeper's Mu is held.
+func (m *leases) yields(q *queue, now time.Time) bool {
+	t := &q.turns
+	turn := 2 * min(m.most, hotPoll) // others find the lock free with their next poll
+	rest := turn
+	if !m.notifier.mute() {
+		turn, rest = 0, restNotified
+	}
+	if t.over(now, max(turn, m.k.Turn), rest) {
+		return true
+	}
+	if !t.looks {
+		t.looks = true
+		m.rivals.Set(q, now.Add(rivalsEvery))
+	}
+	return false
+}
+
+// findRivals reads for which locks other processes wait.
+func (m *leases) findRivals(ctx context.Context, due []*queue) {
+	ctx, cancel := context.WithTimeout(ctx, core.CleanupBound())
+	defer cancel()
+	for _, part := range lockname.ByOwner(m.contended(due), func(q *queue) lockname.Name { return q.name }) {
+		names := make([]lockname.Name, len(part))
+		for i, q := range part {
+			names[i] = q.name
+		}
+		var waited map[lockname.Name]bool
+		err := m.store.OnConn(ctx, func(q core.Querier) (err error) {
+			waited, err = m.store.sql.Rivals.Run(ctx, q, names, m.store.Self)
+			return err
+		})
+		m.k.Mu.Lock()
+		for _, q := range part {
+			q.turns.looks = false
+			q.turns.rivals = err == nil && waited[q.name]
+		}
+		m.k.Mu.Unlock()
+	}
+}
+
+// contended returns the queues in which calls still wait.
+func (m *leases) contended(due []*queue) []*queue {
+	m.k.Mu.Lock()
+	defer m.k.Mu.Unlock()
+	return slices.DeleteFunc(due, func(q *queue) bool {
+		if len(q.waiters) > 0 {
+			return false
+		}
+		q.turns.looks = false
+		return true
+	})
+}
