@@ -42,13 +42,13 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	report, err := measure(ctx, o)
-	if err != nil {
+	if err != nil && (report == nil || len(report.Tables) == 0) {
 		return err
 	}
-	return write(report, o.out)
+	return errors.Join(err, write(report, o.out))
 }
 
-// measure runs the workloads.
+// measure runs the workloads. With an error it returns what was measured until then.
 func measure(ctx context.Context, o *options) (report *result.Report, err error) {
 	report = &result.Report{
 		Machine: []string{fmt.Sprintf("%s, %d CPUs, %s/%s", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)},
@@ -94,16 +94,22 @@ func measure(ctx context.Context, o *options) (report *result.Report, err error)
 	}
 	for _, w := range o.workloads {
 		logf("%s", w.Name)
-		tables, err := w.Run(ctx, plan)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", w.Name, err)
+		tables, failed := w.Run(ctx, plan)
+		for _, t := range tables {
+			if len(t.Rows) > 0 {
+				report.Tables = append(report.Tables, t)
+			}
 		}
-		report.Tables = append(report.Tables, tables...)
+		if failed != nil {
+			err = fmt.Errorf("%s: %w", w.Name, failed)
+			report.Missing = append(report.Missing, "what was to come when this run ended early, in "+w.Name)
+			break
+		}
 	}
 	report.Missing = append(report.Missing, plan.Missing...)
 	report.Aim()
 	report.TookS = time.Since(begun).Round(time.Second / 10).Seconds()
-	return report, nil
+	return report, err
 }
 
 // from returns where a server comes from, if testservers has set it.

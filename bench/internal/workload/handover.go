@@ -37,10 +37,10 @@ func HandOver(ctx context.Context, p *Plan) ([]result.Table, error) {
 	}
 	for _, g := range p.groups() {
 		list, err := p.handOvers(ctx, g)
-		if err != nil {
-			return nil, err
-		}
 		t.Rows = append(t.Rows, list...)
+		if err != nil {
+			return []result.Table{t}, err
+		}
 	}
 	return []result.Table{t}, nil
 }
@@ -65,10 +65,8 @@ func (p *Plan) handOvers(ctx context.Context, g group) (list []result.Row, err e
 			},
 		})
 	}
-	if err := p.rounds(ctx, g.name, entrants); err != nil {
-		return nil, err
-	}
-	return rows(entrants, "p50"), nil
+	err = p.rounds(ctx, g.name, entrants)
+	return rows(entrants, "p50"), err
 }
 
 // handOvers passes a lock between two clients.

@@ -43,10 +43,10 @@ func Hot(ctx context.Context, p *Plan) ([]result.Table, error) {
 		}
 		for _, g := range p.groups() {
 			list, err := p.hotGroup(ctx, g, clients)
-			if err != nil {
-				return nil, err
-			}
 			t.Rows = append(t.Rows, list...)
+			if err != nil {
+				return append(tables, t), err
+			}
 		}
 		tables = append(tables, t)
 	}
@@ -79,10 +79,8 @@ func (p *Plan) hotGroup(ctx context.Context, g group, clients int) (list []resul
 			},
 		})
 	}
-	if err := p.rounds(ctx, g.name, entrants); err != nil {
-		return nil, err
-	}
-	return rows(entrants, "changes"), nil
+	err = p.rounds(ctx, g.name, entrants)
+	return rows(entrants, "changes"), err
 }
 
 // hot is a slice on one key.

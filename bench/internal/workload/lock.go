@@ -44,10 +44,10 @@ func Lock(ctx context.Context, p *Plan) ([]result.Table, error) {
 		t := result.Table{Workload: "lock", Title: w.title, Clients: 1, Columns: lockColumns, Picture: result.Bars("p50", "µs, p50")}
 		for _, g := range p.groups() {
 			list, err := p.lockSlices(ctx, g, 1, w.keys, "p50")
-			if err != nil {
-				return nil, err
-			}
 			t.Rows = append(t.Rows, list...)
+			if err != nil {
+				return append(tables, t), err
+			}
 		}
 		tables = append(tables, t)
 	}
@@ -61,10 +61,10 @@ func Distinct(ctx context.Context, p *Plan) ([]result.Table, error) {
 	t := result.Table{Workload: "distinct", Title: "Throughput on keys of one's own", Clients: manyClients, Columns: columns, Picture: result.Bars("per_second", "a second")}
 	for _, g := range p.groups() {
 		list, err := p.lockSlices(ctx, g, manyClients, again, "per_second")
-		if err != nil {
-			return nil, err
-		}
 		t.Rows = append(t.Rows, list...)
+		if err != nil {
+			return []result.Table{t}, err
+		}
 	}
 	return []result.Table{t}, nil
 }
@@ -86,10 +86,10 @@ func Pair(ctx context.Context, p *Plan) ([]result.Table, error) {
 		t := result.Table{Workload: "pair", Title: w.title, Clients: 1, Columns: pairColumns, Picture: result.Bars("x", "times its floor")}
 		for _, e := range p.Engines {
 			list, err := p.lockPairs(ctx, e, w.keys)
-			if err != nil {
-				return nil, err
-			}
 			t.Rows = append(t.Rows, list...)
+			if err != nil {
+				return append(tables, t), err
+			}
 		}
 		tables = append(tables, t)
 	}
@@ -133,9 +133,7 @@ func (p *Plan) lockPairs(ctx context.Context, e *sqlengine.Engine, keys func(int
 		n.slice = func(ctx context.Context) (figures, error) { return turns(ctx, 1, p.Slice, ops) }
 		entrants = append(entrants, n)
 	}
-	if err := p.rounds(ctx, e.Name, entrants); err != nil {
-		return nil, err
-	}
+	err = p.rounds(ctx, e.Name, entrants)
 	return rows(entrants, ""), err
 }
 
@@ -171,10 +169,8 @@ func (p *Plan) lockSlicesOf(ctx context.Context, g group, compared []locks.Compe
 			},
 		})
 	}
-	if err := p.rounds(ctx, g.name, entrants); err != nil {
-		return nil, err
-	}
-	return rows(entrants, ratio), nil
+	err = p.rounds(ctx, g.name, entrants)
+	return rows(entrants, ratio), err
 }
 
 // takeAndGive acquires and releases on separate keys for each client.

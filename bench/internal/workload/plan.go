@@ -37,7 +37,8 @@ type Plan struct {
 // Workload is one comparison.
 type Workload struct {
 	Name string
-	Run  func(ctx context.Context, p *Plan) ([]result.Table, error)
+	// Run returns, with an error, what it has measured until then.
+	Run func(ctx context.Context, p *Plan) ([]result.Table, error)
 	// Peers is set if the workload runs on the other servers too.
 	Peers bool
 }
@@ -111,6 +112,9 @@ func (e *entrant) turn(ctx context.Context) (figures, error) {
 func rows(entrants []*entrant, ratio string) []result.Row {
 	list := make([]result.Row, 0, len(entrants))
 	for _, e := range entrants {
+		if len(e.rounds) == 0 {
+			continue // the run was interrupted
+		}
 		e.row.Values = map[string]measure.Spread{}
 		for key, v := range e.fixed {
 			e.row.Values[key] = measure.Spread{Median: v, Min: v, Max: v}

@@ -49,10 +49,10 @@ func (p *Plan) pairs(ctx context.Context, name, title string, replays bool) (tab
 				continue // one connection: clients would measure their wait for it
 			}
 			list, err := p.enginePairs(ctx, e, clients, replays)
-			if err != nil {
-				return nil, err
-			}
 			t.Rows = append(t.Rows, list...)
+			if err != nil {
+				return append(tables, t), err
+			}
 		}
 		if clients > 1 {
 			t.Notes = append(t.Notes, "SQLite has one writer: its clients would measure each other.")
@@ -77,10 +77,8 @@ func (p *Plan) enginePairs(ctx context.Context, e *sqlengine.Engine, clients int
 		open.later(func(context.Context) error { return closes() })
 		entrants = append(entrants, n)
 	}
-	if err := p.rounds(ctx, e.Name, entrants); err != nil {
-		return nil, err
-	}
-	return rows(entrants, ""), nil
+	err = p.rounds(ctx, e.Name, entrants)
+	return rows(entrants, ""), err
 }
 
 // pair opens both forms and runs them in turns.

@@ -35,10 +35,10 @@ func Settlement(ctx context.Context, p *Plan) ([]result.Table, error) {
 	}
 	for _, e := range p.Engines {
 		list, err := p.settlement(ctx, e)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Name, err)
-		}
 		t.Rows = append(t.Rows, list...)
+		if err != nil {
+			return []result.Table{t}, fmt.Errorf("%s: %w", e.Name, err)
+		}
 	}
 	return []result.Table{t}, nil
 }
@@ -70,10 +70,8 @@ func (p *Plan) settlement(ctx context.Context, e *sqlengine.Engine) ([]result.Ro
 			},
 		})
 	}
-	if err := p.rounds(ctx, e.Name, entrants); err != nil {
-		return nil, err
-	}
-	return rows(entrants, ""), nil
+	err = p.rounds(ctx, e.Name, entrants)
+	return rows(entrants, ""), err
 }
 
 // feedOp feeds a batch: a new one each time, or always the same.
