@@ -70,17 +70,15 @@ func (m *leases) interval(w *waiter, token int64) time.Duration {
 		most = min(most, hotPoll)
 	}
 	w.seen = token
-	if m.notifier.listening() && !w.announced.IsZero() {
+	if m.k.Notifier.Listening() && !w.announced.IsZero() {
 		most = m.lazy
 	}
 	many := time.Duration(m.waits.Len()/pollBatch) * pollSpace
 	return max(min(2*w.poll, most), many)
 }
 
-// onNotify makes the first local waiter for a key try again.
-func (m *leases) onNotify(name lockname.Name) {
-	m.k.Mu.Lock()
-	defer m.k.Mu.Unlock()
+// Notified makes the first local waiter for a key try again.
+func (m *leases) Notified(name lockname.Name) {
 	q := m.queues[name]
 	if q == nil || q.local != nil || len(q.waiters) == 0 {
 		return
@@ -90,11 +88,8 @@ func (m *leases) onNotify(name lockname.Name) {
 	signal(q.waiters[0].event)
 }
 
-// pollNow makes all waiters poll at once. A notification may have been missed while this
-// process did not listen.
-func (m *leases) pollNow() {
-	m.k.Mu.Lock()
-	defer m.k.Mu.Unlock()
+// Missed makes all waiters poll at once.
+func (m *leases) Missed() {
 	for _, q := range m.queues {
 		if i := slices.IndexFunc(q.waiters, func(w *waiter) bool { return w.watched }); i >= 0 {
 			m.waits.Set(q.waiters[i], time.Now())

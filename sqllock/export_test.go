@@ -9,11 +9,11 @@ import (
 // PollEvery sets how often a lock is polled while its notifications are received.
 func (l *Locker[Tx]) PollEvery(d time.Duration) {
 	l.leases.lazy = d
-	l.leases.notifier.within = dbtest.Slack // a busy machine is no reason to give up notifications
+	l.leases.k.Notifier.Arrival(dbtest.Slack)
 }
 
 // Listening reports whether a notification that is sent now would be received.
-func (l *Locker[Tx]) Listening() bool { return l.leases.notifier.listening() }
+func (l *Locker[Tx]) Listening() bool { return l.leases.k.Notifier.Listening() }
 
 // Gathering returns how many requests wait for a running statement, and how many at most do not.
 func (l *Locker[Tx]) Gathering() (waiting, alone int) {

@@ -10,24 +10,22 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
 )
 
-// leases holds the lease locks of one process: the waiters of each key, and the means by which
-// the process learns that a key is free.
+// leases holds the lease locks of one process: the waiters of each key.
 type leases struct {
 	k     *keeper.Keeper
 	store *store
 
-	waits    *schedule.Schedule[*waiter]
-	notifier *notifier
-	lazy     time.Duration // lazyPoll, except in tests
-	most     time.Duration // the longest poll interval without notifications
-	rivals   *schedule.Schedule[*queue]
+	waits  *schedule.Schedule[*waiter]
+	rivals *schedule.Schedule[*queue]
+	lazy   time.Duration // lazyPoll, except in tests
+	most   time.Duration // the longest poll interval without notifications
 	// asking holds a token for each waiting call that asks the database.
 	asking chan struct{}
 
 	queues map[lockname.Name]*queue // under the keeper's Mu
 }
 
-func newLeases(k *keeper.Keeper, listen func(context.Context, string, func(), func(string)) error) *leases {
+func newLeases(k *keeper.Keeper) *leases {
 	m := &leases{k: k, store: newStore(k.Store), lazy: lazyPoll, most: maxPoll, queues: map[lockname.Name]*queue{}, asking: make(chan struct{}, askAtOnce)}
 	m.waits = schedule.New(k.Ctx, pollSlack, m.poll)
 	m.waits.Crowd(pollBatch, pollSpace)
@@ -35,7 +33,6 @@ func newLeases(k *keeper.Keeper, listen func(context.Context, string, func(), fu
 		m.most = most
 	}
 	m.rivals = schedule.New(m.k.Ctx, pollSlack, m.findRivals)
-	m.notifier = newNotifier(m, listen)
 	return m
 }
 
@@ -94,7 +91,6 @@ func (m *leases) Stop() {
 	m.store.wait()
 	m.waits.Wait()
 	m.rivals.Wait()
-	m.notifier.wait()
 }
 
 // signal sends to a channel of capacity one, unless it is full.

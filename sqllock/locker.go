@@ -47,8 +47,8 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Lo
 	if err != nil {
 		return nil, fmt.Errorf("sqllock: reading the store's identity: %w", err)
 	}
-	k := keeper.New(s, o, a.Trace)
-	return &Locker[Tx]{db: db, access: a, leases: keeper.Of(k, func() *leases { return newLeases(k, a.Listen) })}, nil
+	k := keeper.New(s, o, a.Trace, a.Listen)
+	return &Locker[Tx]{db: db, access: a, leases: keeper.Of(k, func() *leases { return newLeases(k) })}, nil
 }
 
 // For returns the locks of an owner, such as a merchant, a tenant or an account: its stable id, at

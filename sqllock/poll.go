@@ -64,7 +64,7 @@ func (m *leases) poll(ctx context.Context, due []*waiter) {
 		unknown := m.unannounced(batch, time.Now())
 		m.k.Mu.Unlock()
 		if len(unknown) > 0 {
-			m.notifier.need()
+			m.k.Notifier.Need()
 			m.announce(ctx, unknown)
 		}
 	}

@@ -30,7 +30,7 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 		m.k.Abandon(m, l.Attempt)
 	}
 	if f.Notify {
-		m.notifier.notify(l.Name)
+		m.k.Notifier.Notify(l.Name)
 	}
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
@@ -97,7 +97,7 @@ func (m *leases) Sweep(ctx context.Context, due []keeper.Abandoned) {
 		f, err := m.store.free(c, freeing{name: a.Name, attempt: a.ID})
 		cancel()
 		if f.Notify {
-			m.notifier.notify(a.Name)
+			m.k.Notifier.Notify(a.Name)
 		}
 		m.k.Swept(a, err == nil && f.Was)
 	}

@@ -71,7 +71,7 @@ func (m *leases) yields(q *queue, now time.Time) bool {
 	t := &q.turns
 	turn := 2 * min(m.most, hotPoll) // others find the lock free with their next poll
 	rest := turn
-	if !m.notifier.mute() {
+	if !m.k.Notifier.Mute() {
 		turn, rest = 0, restNotified
 	}
 	if t.over(now, max(turn, m.k.Turn), rest) {

@@ -53,9 +53,12 @@ type Tickets struct {
 	// Dead finds expired tickets. Clear tests their expiry again, and skips locked tickets,
 	// such as those of guarded transactions.
 	Dead, Clear string
-	// Release deletes one ticket, and waits for the transactions that it guards. Leave deletes
+	// Release deletes one ticket, and waits for the transactions that it guards. If ReleaseTells is
+	// set, it returns one row when it deleted the ticket: the attempt of the first ticket that
+	// waits, or NULL. Otherwise it is a write. Leave deletes
 	// many, and skips locked ones.
 	Release, Leave string
+	ReleaseTells   bool
 
 	// GuardWrite is as in Leases.
 	Renew, Remaining, Guard, GuardWrite string

@@ -19,6 +19,8 @@ const (
 	// perTicket is the assumed minimum time that a ticket is held. A ticket with many tickets
 	// before it is polled less often.
 	perTicket = time.Millisecond
+	// listenAfter is the number of polls after which a process listens for notifications.
+	listenAfter = 1
 )
 
 // first returns the tickets that may be granted together with the first one. The others need no
@@ -45,6 +47,9 @@ func (s *tickets) pollNow(name lockname.Name) {
 
 // pollIn reads a queue after d; Mu is held.
 func (s *tickets) pollIn(q *queue, d time.Duration) {
+	if s.rarely > 0 && q.polls > listenAfter {
+		d = s.rarely
+	}
 	if q.hurry {
 		d = 0
 	}
@@ -74,6 +79,9 @@ func (s *tickets) poll(ctx context.Context, due []*queue) {
 		case len(q.ready) > 0 || q.expired:
 			s.serve(q)
 		case len(q.waiting) > 0:
+			if q.polls++; q.polls > listenAfter {
+				s.k.Notifier.Need()
+			}
 			s.pollIn(q, max(q.pause, min(maxPoll, time.Duration(q.ahead)*perTicket)))
 			q.pause = min(max(2*q.pause, minPoll), maxPoll)
 		}

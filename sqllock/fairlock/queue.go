@@ -33,6 +33,7 @@ type queue struct {
 	ahead   int64     // tickets ahead of the first waiting one, at the last poll
 	pause   time.Duration
 	hurry   bool // poll at once
+	polls   int  // how often it was polled
 }
 
 // enqueue adds a call to the tickets that will enter the queue. Mu is held.
@@ -158,7 +159,7 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 	}
 	s.k.Mu.Unlock()
 	for _, a := range unwanted {
-		if _, err := s.store.release(ctx, a); err != nil {
+		if _, _, err := s.store.release(ctx, a); err != nil {
 			s.k.Abandon(s, a)
 		}
 	}

@@ -107,14 +107,19 @@ func (s *store) enterOn(ctx context.Context, q core.Querier, name lockname.Name,
 	return nil
 }
 
-// release deletes a ticket.
-func (s *store) release(ctx context.Context, a keeper.Attempt) (f keeper.Freed, err error) {
+// release deletes a ticket. next is the attempt of the first ticket that waits, if the engine tells.
+func (s *store) release(ctx context.Context, a keeper.Attempt) (f keeper.Freed, next []byte, err error) {
+	args := a.Name.Args(a.Token, a.ID[:])
 	err = s.Retry(ctx, s.Ambiguous(&f.Ambiguous, func(q core.Querier) error {
-		r, err := s.releaseStmt.Exec(ctx, q, a.Name.Args(a.Token, a.ID[:])...)
+		if s.Dialect.Tickets.ReleaseTells {
+			f.Was, err = s.releaseStmt.QueryRow(ctx, q, []any{&next}, args...)
+			return err
+		}
+		r, err := s.releaseStmt.Exec(ctx, q, args...)
 		f.Was = err == nil && r.Affected > 0
 		return err
 	}))
-	return f, err
+	return f, next, err
 }
 
 // releaseAll deletes tickets of one owner, and reports whether all of them existed.

@@ -1,6 +1,7 @@
 package fairlock
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"sync"
@@ -57,6 +58,7 @@ type tickets struct {
 	k       *keeper.Keeper
 	store   *store
 	polls   *schedule.Schedule[*queue]
+	rarely  time.Duration // in tests: the poll interval once the process listens
 	running sync.WaitGroup
 
 	// Under the keeper's Mu:
@@ -198,7 +200,7 @@ func (s *tickets) Release(ctx context.Context, l *keeper.Lease) error {
 	s.k.Mu.Lock()
 	s.k.Finish(l)
 	s.k.Mu.Unlock()
-	f, err := s.store.release(ctx, l.Attempt)
+	f, next, err := s.store.release(ctx, l.Attempt)
 	if err == nil {
 		f = s.k.Confirm(ctx, l, f)
 	}
@@ -207,8 +209,32 @@ func (s *tickets) Release(ctx context.Context, l *keeper.Lease) error {
 	}
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
+	if len(next) > 0 && !s.first(l.Name, next) {
+		s.k.Notifier.Notify(l.Name)
+	}
 	s.pollNow(l.Name)
 	return s.k.Result(l, f, err)
+}
+
+// first reports whether an attempt is that of the first ticket of this process that waits for a
+// lock, and no other process's ticket may be granted with it. Mu is held.
+func (s *tickets) first(name lockname.Name, attempt []byte) bool {
+	q := s.queues[name]
+	if q == nil || len(q.waiting) == 0 {
+		return false
+	}
+	c := q.waiting[0]
+	return c.units == c.capacity && bytes.Equal(c.lease.ID[:], attempt)
+}
+
+// Notified polls a key's queue at once.
+func (s *tickets) Notified(name lockname.Name) { s.pollNow(name) }
+
+// Missed polls all queues at once.
+func (s *tickets) Missed() {
+	for name := range s.queues {
+		s.pollNow(name)
+	}
 }
 
 // Sweep deletes abandoned tickets.

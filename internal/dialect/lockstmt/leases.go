@@ -26,13 +26,9 @@ type Leases struct {
 	Rivals      Rivals
 	// LookFirst: Make and Take may wait, so Look comes before them.
 	LookFirst bool
-	// Notify sends a notification. Parameters: channel, payload.
-	Notify core.Stmt
+	Batching  Batching
 
-	Batching Batching
-
-	makes  bool // Make exists
-	listen func(channel string) (statement string, ok bool)
+	makes bool // Make exists
 }
 
 // Batching says when requests for the same statement are worth a batch.
@@ -65,13 +61,9 @@ func (t *Tables) Leases(most int) *Leases {
 		Remaining:   Remaining{t, d.Remaining},
 		Waits:       Waits{t, d.Waits},
 		Rivals:      Rivals{t, d.Rivals},
-		Notify:      t.Compile("notify", d.Notify),
 		Batching:    manyWriters,
 		LookFirst:   d.LookFirst,
 		makes:       d.Make.Text != "",
-		listen: func(channel string) (string, bool) {
-			return strings.ReplaceAll(d.Listen, "{channel}", t.dialect.Ident(channel)), d.Listen != ""
-		},
 	}
 	if d.TakeBound.Before != nil {
 		l.Batching = oneWriter
@@ -106,4 +98,10 @@ func (l *Leases) MakeFirst(known interface{ Has(name lockname.Name) bool }, name
 
 // Listen returns the statement that subscribes a connection to the notifications on channel.
 // ok is false if the engine has no notifications.
-func (l *Leases) Listen(channel string) (statement string, ok bool) { return l.listen(channel) }
+func (t *Tables) Listen(channel string) (statement string, ok bool) {
+	text := t.dialect.Leases.Listen
+	return strings.ReplaceAll(text, "{channel}", t.dialect.Ident(channel)), text != ""
+}
+
+// Notify sends a notification. Parameters: channel, payload.
+func (t *Tables) Notify() core.Stmt { return t.Compile("notify", t.dialect.Leases.Notify) }

@@ -33,7 +33,11 @@ func TestNoVSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := sqllock.New(t.Context(), db)
+	var locks *sqllock.Locker[*sql.Tx]
+	dbtest.Eventually(t, "the router knows the new tables", func() bool {
+		locks, err = sqllock.New(t.Context(), db)
+		return !errors.Is(err, holdfast.ErrSchema)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

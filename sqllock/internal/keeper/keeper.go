@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
 )
@@ -26,6 +27,10 @@ type Kind interface {
 	Sweep(ctx context.Context, due []Abandoned)
 	// Ended forgets a lease whose context has ended. The keeper's Mu is held.
 	Ended(l *Lease, lost bool)
+	// Notified says that another process has freed a lock, and Missed that one may have. The
+	// keeper's Mu is held.
+	Notified(name lockname.Name)
+	Missed()
 	// Close ends the waiting of all calls. The keeper's Mu is held. Wait waits for running
 	// statements, at most until ctx ends. Stop waits for the kind's goroutines after the
 	// keeper's Ctx has ended.
@@ -40,6 +45,8 @@ type Keeper struct {
 	Options Options
 	Ctx     context.Context // of background work
 	stop    context.CancelFunc
+	// Notifier wakes the waiters of other processes.
+	Notifier *Notifier
 	// Flights counts attempts that may still be granted, or that must still be released.
 	Flights atomic.Int64
 	// Turn is for tests: how long, at least, the process hands a lock over among its own waiters
@@ -58,13 +65,32 @@ type Keeper struct {
 }
 
 // New returns a keeper without kinds.
-func New(s *Store, o Options, t *trace.Tracer) *Keeper {
+func New(s *Store, o Options, t *trace.Tracer, listen Listen) *Keeper {
 	k := &Keeper{Store: s, Options: o, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}}
 	k.Mu.trace = t
 	k.renewSize.Store(renewBatch)
 	k.Ctx, k.stop = context.WithCancel(context.Background())
 	k.abandoned = schedule.New(k.Ctx, 0, k.sweep)
+	k.Notifier = newNotifier(k, listen)
 	return k
+}
+
+func (k *Keeper) notified(name lockname.Name) {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for _, kind := range k.kinds {
+		kind.Notified(name)
+	}
+}
+
+// missed makes all waiters poll: a notification may have been missed while the process did not
+// listen.
+func (k *Keeper) missed() {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for _, kind := range k.kinds {
+		kind.Missed()
+	}
 }
 
 // Of returns the keeper's kind of type K. The first call creates it with open.
@@ -188,6 +214,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 	for _, kind := range kinds {
 		kind.Stop()
 	}
+	k.Notifier.wait()
 	k.abandoned.Wait()
 	for _, r := range k.renewals { // there are no new ones any more
 		r.Wait()

@@ -1,4 +1,4 @@
-package sqllock
+package keeper
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
-	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
 )
 
@@ -25,13 +24,18 @@ const (
 	retryListen = time.Minute
 )
 
-// notifier wakes other processes when a lock is released, on engines with notifications. One
+// Listen subscribes to notifications with a statement, and calls each for each of them, until an
+// error. It calls ready first.
+type Listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error
+
+// Notifier wakes other processes when a lock is released, on engines with notifications. One
 // connection of a process listens while calls wait. Polling continues, so a lost notification
 // costs one poll interval.
-type notifier struct {
-	m      *leases
-	listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error
+type Notifier struct {
+	k      *Keeper
+	listen Listen
 	name   string
+	notify core.Stmt
 	stmt   string        // subscribes to name
 	within time.Duration // arrival, except in tests
 
@@ -44,33 +48,37 @@ type notifier struct {
 	after  time.Time     // do not listen before this time
 }
 
-func newNotifier(m *leases, listen func(ctx context.Context, statement string, ready func(), each func(payload string)) error) *notifier {
-	b := &notifier{m: m, listen: listen, within: arrival, name: "holdfast_" + hex.EncodeToString([]byte(m.store.ID))}
-	stmt, supported := m.store.sql.Listen(b.name)
+func newNotifier(k *Keeper, listen Listen) *Notifier {
+	b := &Notifier{k: k, listen: listen, within: arrival, name: "holdfast_" + hex.EncodeToString([]byte(k.Store.ID)), notify: k.Store.Notify()}
+	stmt, supported := k.Store.Listen(b.name)
 	b.stmt, b.never = stmt, !supported
-	b.sends = schedule.New(m.k.Ctx, 0, b.send)
+	b.sends = schedule.New(k.Ctx, 0, b.send)
 	return b
 }
 
-// listening reports whether notifications currently arrive.
-func (b *notifier) listening() bool { return b.hears.Load() }
+// Listening reports whether notifications currently arrive.
+func (b *Notifier) Listening() bool { return b.hears.Load() }
 
-// mute reports whether no other process is notified.
-func (b *notifier) mute() bool {
+// Mute reports whether no other process is notified.
+func (b *Notifier) Mute() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.never
 }
 
-// notify notifies the other processes that a lock is free.
-func (b *notifier) notify(name lockname.Name) {
-	b.sends.Set(strings.Join([]string{hex.EncodeToString([]byte(name.Owner)), hex.EncodeToString(name.Row()), b.m.store.Self.String()}, "/"), time.Now())
+// Notify notifies the other processes that a lock is free.
+func (b *Notifier) Notify(name lockname.Name) {
+	b.sends.Set(strings.Join([]string{hex.EncodeToString([]byte(name.Owner)), hex.EncodeToString(name.Row()), b.k.Store.Self.String()}, "/"), time.Now())
 }
 
+// Arrival sets how long a notification may take, for tests: a busy machine is no reason to give up
+// notifications.
+func (b *Notifier) Arrival(within time.Duration) { b.within = within }
+
 // parse reads the payload of a notification that another process has sent.
-func (b *notifier) parse(payload string) (name lockname.Name, ok bool) {
+func (b *Notifier) parse(payload string) (name lockname.Name, ok bool) {
 	part := strings.Split(payload, "/")
-	if len(part) != 3 || part[2] == b.m.store.Self.String() {
+	if len(part) != 3 || part[2] == b.k.Store.Self.String() {
 		return name, false
 	}
 	o, err := hex.DecodeString(part[0])
@@ -79,13 +87,12 @@ func (b *notifier) parse(payload string) (name lockname.Name, ok bool) {
 	return name, ok && err == nil && wrong == nil
 }
 
-func (b *notifier) send(ctx context.Context, payloads []string) {
+func (b *Notifier) send(ctx context.Context, payloads []string) {
 	ctx, cancel := context.WithTimeout(ctx, b.within)
 	defer cancel()
-	s := b.m.store
 	for _, p := range payloads {
-		err := s.OnConn(ctx, func(q core.Querier) error {
-			_, err := s.sql.Notify.Exec(ctx, q, b.name, p)
+		err := b.k.Store.OnConn(ctx, func(q core.Querier) error {
+			_, err := b.notify.Exec(ctx, q, b.name, p)
 			return err
 		})
 		if err != nil {
@@ -94,12 +101,12 @@ func (b *notifier) send(ctx context.Context, payloads []string) {
 	}
 }
 
-// need opens the connection, or keeps it open.
-func (b *notifier) need() {
+// Need opens the connection, or keeps it open.
+func (b *Notifier) Need() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.needed = time.Now()
-	if b.never || b.ended != nil || b.needed.Before(b.after) || b.m.k.Ctx.Err() != nil {
+	if b.never || b.ended != nil || b.needed.Before(b.after) || b.k.Ctx.Err() != nil {
 		return
 	}
 	b.ended = make(chan struct{})
@@ -107,7 +114,7 @@ func (b *notifier) need() {
 }
 
 // wait waits until the goroutines have ended; the keeper's Ctx has ended.
-func (b *notifier) wait() {
+func (b *Notifier) wait() {
 	b.sends.Wait()
 	b.mu.Lock()
 	ended := b.ended
@@ -119,22 +126,22 @@ func (b *notifier) wait() {
 
 // run listens until the connection is idle for idleListener, or an error ends it. The next
 // waiter opens another connection.
-func (b *notifier) run(ended chan struct{}) {
+func (b *Notifier) run(ended chan struct{}) {
 	defer close(ended)
-	ctx, cancel := context.WithCancel(b.m.k.Ctx)
+	ctx, cancel := context.WithCancel(b.k.Ctx)
 	defer cancel()
 	var opened atomic.Int64 // when the test notification was sent
 	go b.watch(ctx, cancel, &opened)
-	test := keeper.NewAttemptID().String()
+	test := NewAttemptID().String()
 	err := b.listen(ctx, b.stmt, func() {
 		opened.Store(time.Now().UnixNano())
 		b.sends.Set(test, time.Now())
 	}, func(payload string) {
 		if payload == test {
 			b.hears.Store(true)
-			b.m.pollNow()
+			b.k.missed()
 		} else if name, ok := b.parse(payload); ok {
-			b.m.onNotify(name)
+			b.k.notified(name)
 		}
 	})
 	pause := time.Second
@@ -146,11 +153,11 @@ func (b *notifier) run(ended chan struct{}) {
 	b.never = b.never || errors.Is(err, core.ErrNoListener)
 	b.after = time.Now().Add(pause)
 	b.mu.Unlock()
-	b.m.pollNow()
+	b.k.missed()
 }
 
 // watch closes a connection that is idle, or that does not receive its test notification.
-func (b *notifier) watch(ctx context.Context, cancel context.CancelFunc, opened *atomic.Int64) {
+func (b *Notifier) watch(ctx context.Context, cancel context.CancelFunc, opened *atomic.Int64) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
