@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
@@ -32,6 +33,10 @@ type locksPage struct {
 	Queues []queueRow
 	// MoreQueues: there are more queues than the page shows.
 	MoreQueues bool
+	// Blocks are the sessions that wait for others. Told is false if the engine or the role does
+	// not tell.
+	Blocks []doctor.Block
+	Told   bool
 }
 
 type leaseRow struct {
@@ -93,6 +98,10 @@ func (c *console[Tx]) getLocks(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil {
 		err = c.readShared(r.Context(), &p)
+	}
+	if err == nil && p.After == "" {
+		blocks, unknown := doctor.Blocked(r.Context(), c.db)
+		p.Blocks, p.Told = blocks[:min(len(blocks), pageRows)], unknown == nil
 	}
 	if err != nil {
 		c.failed(w, r, err)

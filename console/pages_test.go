@@ -17,9 +17,11 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 func TestLocks(t *testing.T) {
@@ -117,6 +119,35 @@ func TestLocks(t *testing.T) {
 }
 
 // A release does not take the lock from a holder that got it after the page was shown.
+// TestBlockedSessions checks that the page says who waits for whom.
+func TestBlockedSessions(t *testing.T) {
+	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
+		s := signedIn(e, console.Options{})
+		_, page := s.get("")
+		if e.Engine == dbtest.SQLite { // it does not tell
+			if strings.Contains(page, "blocked-title") {
+				s.Error(page)
+			}
+			return
+		}
+		s.want(page, "No session of the database waits for another.")
+		rows := e.RowLocker()
+		lock := func(tx *sql.Tx) error { return rows.LockTx(e.Ctx, tx, "order/42", rowlock.WaitUpTo(dbtest.Hang)) }
+		holder := e.BeginTx(sql.LevelDefault)
+		e.Check(lock(holder))
+		waits := make(chan error, 1)
+		go func() {
+			waits <- e.DB.InTx(e.Ctx, func(_ context.Context, tx *sql.Tx) error { return lock(tx) })
+		}()
+		e.Eventually("the page shows it", func() bool {
+			_, page = s.get("")
+			return strings.Contains(page, "Blocked by")
+		})
+		e.EndTx(holder, true)
+		e.Check(<-waits)
+	})
+}
+
 func TestReleaseOfAnother(t *testing.T) {
 	s := signedIn(onSQLite(t), console.Options{Write: true})
 	l := s.locker("first")

@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
 func newLocks(f *flags) *cobra.Command {
 	return group("locks", "Look at leases, fair locks and semaphores, and take them away",
-		newLocksList(f), newLocksLines(f), newLocksRelease(f))
+		newLocksList(f), newLocksLines(f), newLocksBlocked(f), newLocksRelease(f))
 }
 
 // listFlags select the locks to list.
@@ -138,6 +139,37 @@ func newLocksLines(f *flags) *cobra.Command {
 	}
 	list.add(cmd)
 	return cmd
+}
+
+// block is one wait of locks blocked, in JSON.
+type block struct {
+	Waiter   string `json:"waiter"`
+	WaitedMS int64  `json:"waited_ms"`
+	Blocker  string `json:"blocker"`
+	User     string `json:"user"`
+	Client   string `json:"client"`
+	State    string `json:"state"`
+	OpenMS   int64  `json:"open_ms"`
+}
+
+func newLocksBlocked(f *flags) *cobra.Command {
+	return &cobra.Command{
+		Use: "blocked", Short: "List database sessions that wait for another session's row lock or running operation", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
+				all, err := doctor.Blocked(ctx, db)
+				if err != nil {
+					return err
+				}
+				blocks, rows := []block{}, [][]string{}
+				for _, b := range all {
+					blocks = append(blocks, block{b.Waiter, b.Waited.Milliseconds(), b.Blocker, b.User, b.Client, b.State, b.Open.Milliseconds()})
+					rows = append(rows, []string{b.Waiter, duration(b.Waited), b.Blocker, text(b.User), text(b.Client), text(b.State), duration(b.Open)})
+				}
+				return f.answer(cmd, blocks, table("no session waits for another", "WAITER WAITED BLOCKER USER CLIENT STATE OPEN", rows))
+			})
+		},
+	}
 }
 
 func placeOf(kind string, line fairlock.Queue, p fairlock.Ticket) place {

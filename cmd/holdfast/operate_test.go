@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 // operator runs commands on the database of e.
@@ -63,6 +64,39 @@ func (o operator) json(into any, args ...string) {
 func onEveryEngine(t *testing.T, f func(o operator)) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) { f(operator{e}) })
+}
+
+func TestLocksBlocked(t *testing.T) {
+	onEveryEngine(t, func(o operator) {
+		if o.Engine == dbtest.SQLite {
+			o.fails("does not tell", "locks", "blocked")
+			return
+		}
+		if out := o.ok("locks", "blocked"); out != "no session waits for another\n" {
+			o.Errorf("got %q", out)
+		}
+		locks := o.RowLocker()
+		lock := func(tx *sql.Tx) error { return locks.LockTx(o.Ctx, tx, "order/1", rowlock.WaitUpTo(dbtest.Hang)) }
+		holder := o.BeginTx(sql.LevelDefault)
+		o.Check(lock(holder))
+		waits := make(chan error, 1)
+		go func() {
+			waits <- o.DB.InTx(o.Ctx, func(_ context.Context, tx *sql.Tx) error { return lock(tx) })
+		}()
+		var blocks []block
+		o.Eventually("it is seen to wait", func() bool {
+			o.json(&blocks, "locks", "blocked")
+			return len(blocks) == 1
+		})
+		if b := blocks[0]; b.Waiter == "" || b.Blocker == "" || b.Waiter == b.Blocker || b.State == "" {
+			o.Errorf("got %+v", b)
+		}
+		if out := o.ok("locks", "blocked"); !strings.Contains(out, blocks[0].Blocker) || !strings.Contains(out, "BLOCKER") {
+			o.Errorf("got %q", out)
+		}
+		o.EndTx(holder, true)
+		o.Check(<-waits)
+	})
 }
 
 func TestLocks(t *testing.T) {

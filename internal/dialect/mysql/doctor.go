@@ -7,10 +7,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
+// Blocked is dialect.Doctor.Blocked, and the privileges that it needs.
+type Blocked struct{ Query, Needs string }
+
 // Doctor returns the probes of MySQL and MariaDB, followed by the given ones, which differ
 // between the two.
-func Doctor(probes ...dialect.Probe) dialect.Doctor {
+func Doctor(blocked Blocked, probes ...dialect.Probe) dialect.Doctor {
 	return dialect.Doctor{
+		Blocked: blocked.Query, BlockedNeeds: blocked.Needs,
 		Session: `SELECT CAST(CONNECTION_ID() AS CHAR)`,
 		Indexes: `SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
 		Probes: slices.Concat([]dialect.Probe{
@@ -64,6 +68,16 @@ func Replication(query string) dialect.Probe {
 }
 
 var doctor = Doctor(
+	// The lock of a row that was inserted has the thread of the first one that waited for it, and only
+	// the lock of the table that of the transaction. innodb_trx would have it, and fails on a
+	// statement whose text is not UTF-8 (3854).
+	Blocked{`SELECT DISTINCT CAST(r.processlist_id AS CHAR), COALESCE(r.processlist_time, 0) * 1000000, CAST(b.processlist_id AS CHAR),
+ COALESCE(b.processlist_user, ''), COALESCE(b.processlist_host, ''), COALESCE(b.processlist_command, ''), COALESCE(CAST(t.timer_wait DIV 1000000 AS SIGNED), 0)
+FROM performance_schema.data_lock_waits w
+JOIN performance_schema.data_locks l ON l.engine_transaction_id = w.blocking_engine_transaction_id AND l.lock_type = 'TABLE'
+JOIN performance_schema.threads r ON r.thread_id = w.requesting_thread_id JOIN performance_schema.threads b ON b.thread_id = l.thread_id
+LEFT JOIN performance_schema.events_transactions_current t ON t.thread_id = b.thread_id AND t.state = 'ACTIVE'
+ORDER BY 2 DESC, 1, 3 LIMIT ?`, "SELECT on performance_schema"},
 	Isolation("transaction_isolation"),
 	// A primary may have channels of group replication, so they do not count.
 	Replication(`SELECT CAST(COUNT(*) AS CHAR) FROM performance_schema.replication_connection_status WHERE service_state <> 'OFF' AND channel_name NOT LIKE 'group\_replication\_%'`),

@@ -8,9 +8,17 @@ import (
 )
 
 var doctor = dialect.Doctor{
-	Session:  `SELECT pg_backend_pid()::text`,
-	Indexes:  `SELECT indexname::text FROM pg_indexes WHERE schemaname = COALESCE(NULLIF($1::text, ''), current_schema()::text) AND tablename = $2::text`,
-	Prefixed: true,
+	Blocked: `SELECT w.pid::pg_catalog.text, ` + micros("w.query_start") + `, b.pid::pg_catalog.text, COALESCE(b.usename::pg_catalog.text, ''),
+ COALESCE(NULLIF(b.application_name, ''), pg_catalog.host(b.client_addr), ''), COALESCE(b.state, ''), ` + micros("b.xact_start") + `
+FROM pg_catalog.pg_stat_activity w
+CROSS JOIN LATERAL (SELECT DISTINCT p AS pid FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.pid)) p) x
+JOIN pg_catalog.pg_stat_activity b ON b.pid = x.pid
+WHERE w.datname = pg_catalog.current_database() AND w.wait_event_type = 'Lock'
+ORDER BY 2 DESC, 1, 3 LIMIT $1`,
+	BlockedNeeds: "pg_monitor, to see the sessions of other roles",
+	Session:      `SELECT pg_backend_pid()::text`,
+	Indexes:      `SELECT indexname::text FROM pg_indexes WHERE schemaname = COALESCE(NULLIF($1::text, ''), current_schema()::text) AND tablename = $2::text`,
+	Prefixed:     true,
 	Probes: []dialect.Probe{
 		dialect.Value("fsync", `SELECT current_setting('fsync')`, dialect.Broken, "set fsync = on",
 			dialect.Not("on", "fsync is off: a crash of the server may lose or tear what was committed")),
@@ -53,4 +61,9 @@ func quorum(names string) string {
 		return ""
 	}
 	return "synchronous_standby_names is " + names + ": a commit is acknowledged when " + strconv.Itoa(needed) + " of the standbys have it, so another one that is promoted may lack it"
+}
+
+// micros returns an expression for the microseconds since a moment.
+func micros(since string) string {
+	return `COALESCE((EXTRACT(EPOCH FROM pg_catalog.clock_timestamp() - ` + since + `) * 1000000)::pg_catalog.int8, 0)`
 }

@@ -20,6 +20,7 @@ var Dialect = func() dialect.Dialect {
 	// transactions. So nothing but the shards' own innodb_lock_wait_timeout bounds a wait.
 	d.Capabilities.DetectsInProgress, d.Capabilities.LockTimeouts = false, false
 	d.Capabilities.Triggers = false
+	d.Doctor.Blocked = ""
 	d.Records.PeekBefore = ""
 	d.Records.Bound, d.RowLocks.MakeBound = dialect.Setting{}, dialect.Setting{}
 	d.Fence.Setting = dialect.Setting{

@@ -1,0 +1,55 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// Block is a session that waits for a lock, and one that has it. A session that waits for several
+// others has a Block for each.
+type Block struct {
+	// Waiter is the id of the session that waits, Waited how long it has waited.
+	Waiter string
+	Waited time.Duration
+	// Blocker is the id of the session that has the lock: for pg_terminate_backend on PostgreSQL, for
+	// KILL on MySQL and MariaDB. It may wait itself, for a session of another Block.
+	Blocker string
+	// User and Client say whose session it is: the name of its user and, if it gave one, of its
+	// application, or else its address. State is what it does, in the server's words: a session
+	// that is "idle in transaction" or "Sleep" waits for its program.
+	User, Client, State string
+	// Open is how long its transaction has lasted.
+	Open time.Duration
+}
+
+// maxBlocks is the maximum number of rows that Blocked reads.
+const maxBlocks = 1000
+
+// Blocked returns who waits for whom in the database at this moment, for locks of rows and, on
+// PostgreSQL, of running operations: those who have waited longest come first, at most a thousand.
+// A lease that is held blocks no session: see [github.com/holdfast-go/holdfast/sqllock.Locker.List].
+// On PostgreSQL a role sees its own sessions, and with pg_monitor those of all. MySQL wants SELECT on
+// performance_schema, and MariaDB PROCESS. Both count Waited in seconds.
+//
+// Errors: [holdfast.ErrUnsupported] on SQLite, TiDB and Vitess, which do not tell; the driver's.
+func Blocked[Tx any](ctx context.Context, db *holdfast.DB[Tx]) ([]Block, error) {
+	a := db.Access()
+	query := a.Dialect.Doctor.Blocked
+	if query == "" {
+		return nil, &holdfast.UnsupportedError{Engine: db.Product(), Check: "blocked", What: "who blocks whom", Problem: "the engine does not tell"}
+	}
+	rows, err := a.Pool.Query(ctx, query, maxBlocks)
+	if err != nil {
+		return nil, fmt.Errorf("doctor: reading who waits for whom (the role needs %s): %w", a.Dialect.Doctor.BlockedNeeds, err)
+	}
+	return core.Collect(rows, func(row core.Row) (b Block, err error) {
+		var waited, open int64
+		err = row.Scan(&b.Waiter, &waited, &b.Blocker, &b.User, &b.Client, &b.State, &open)
+		b.Waited, b.Open = time.Duration(waited)*time.Microsecond, time.Duration(open)*time.Microsecond
+		return b, err
+	})
+}

@@ -1,0 +1,85 @@
+package doctor_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/doctor"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
+)
+
+// TestBlocked checks who is said to block a session that waits: for a locked row and for a running
+// operation.
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
+		if _, err := doctor.Blocked(e.Ctx, e.DB); e.Engine == dbtest.SQLite {
+			if !errors.Is(err, holdfast.ErrUnsupported) {
+				e.Errorf("got %v", err)
+			}
+			return
+		} else if err != nil {
+			e.Fatal(err)
+		}
+		session := func(ctx context.Context, tx *sql.Tx) (id string) {
+			e.Check(tx.QueryRowContext(ctx, e.DB.Access().Dialect.Doctor.Session).Scan(&id))
+			return id
+		}
+		rows := e.RowLocker()
+		for what, lock := range map[string]func(run func(ctx context.Context, tx *sql.Tx)) error{
+			"row": func(run func(ctx context.Context, tx *sql.Tx)) error {
+				return e.DB.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error {
+					err := rows.LockTx(ctx, tx, "blocked", rowlock.WaitUpTo(dbtest.Hang))
+					if err == nil {
+						run(ctx, tx)
+					}
+					return err
+				})
+			},
+			"operation": func(run func(ctx context.Context, tx *sql.Tx)) error {
+				store := e.Store(idempotency.Options{Wait: dbtest.Hang}) // as in a process of its own: one asks the database once
+				_, err := idempotency.Do(e.Ctx, store, conformance.Op("blocked"), func(ctx context.Context, tx *sql.Tx) (string, error) {
+					run(ctx, tx)
+					return "", nil
+				})
+				return err
+			},
+		} {
+			holder, waits, end := make(chan string), make(chan error, 1), make(chan struct{})
+			go func() {
+				waits <- lock(func(ctx context.Context, tx *sql.Tx) {
+					holder <- session(ctx, tx)
+					<-end
+				})
+			}()
+			blocker := <-holder
+			start := time.Now()
+			second := make(chan error, 1)
+			go func() { second <- lock(func(context.Context, *sql.Tx) {}) }()
+			var found doctor.Block
+			e.Eventually(what+": it is seen to wait", func() bool {
+				all, err := doctor.Blocked(e.Ctx, e.DB)
+				e.Check(err)
+				i := slices.IndexFunc(all, func(b doctor.Block) bool { return b.Blocker == blocker })
+				if i >= 0 {
+					found = all[i]
+				}
+				return i >= 0
+			})
+			took := time.Since(start) + 2*time.Second // MySQL and MariaDB count whole seconds
+			if found.Waiter == "" || found.Waiter == blocker || found.User == "" || found.State == "" || found.Waited < 0 || found.Waited > took || found.Open < 0 || found.Open > took+dbtest.Slack {
+				e.Errorf("%s: got %+v after %v", what, found, took)
+			}
+			close(end)
+			e.Check(errors.Join(<-waits, <-second))
+		}
+	})
+}
