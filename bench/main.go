@@ -92,24 +92,29 @@ func measure(ctx context.Context, o *options) (report *result.Report, err error)
 			report.Servers = append(report.Servers, name+" "+plan.Servers.Versions[name])
 		}
 	}
+	err = workloads(ctx, o, plan, report)
+	report.Missing = append(report.Missing, plan.Missing...)
+	report.Aim()
+	report.TookS = time.Since(begun).Round(time.Second / 10).Seconds()
+	return report, err
+}
+
+// workloads runs the workloads and adds their tables to the report, until one fails.
+func workloads(ctx context.Context, o *options, plan *workload.Plan, report *result.Report) error {
 	for _, w := range o.workloads {
 		logf("%s", w.Name)
-		tables, failed := w.Run(ctx, plan)
+		tables, err := w.Run(ctx, plan)
 		for _, t := range tables {
 			if len(t.Rows) > 0 {
 				report.Tables = append(report.Tables, t)
 			}
 		}
-		if failed != nil {
-			err = fmt.Errorf("%s: %w", w.Name, failed)
+		if err != nil {
 			report.Missing = append(report.Missing, "what was to come when this run ended early, in "+w.Name)
-			break
+			return fmt.Errorf("%s: %w", w.Name, err)
 		}
 	}
-	report.Missing = append(report.Missing, plan.Missing...)
-	report.Aim()
-	report.TookS = time.Since(begun).Round(time.Second / 10).Seconds()
-	return report, err
+	return nil
 }
 
 // from returns where a server comes from, if testservers has set it.
