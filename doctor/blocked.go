@@ -29,7 +29,7 @@ type Block struct {
 // maxBlocks is the maximum number of rows that Blocked reads.
 const maxBlocks = 1000
 
-// Blocked returns who waits for whom in the database at this moment, for locks of rows and, on
+// Blocked returns which sessions of the current database wait for whom at this moment, for locks of rows and, on
 // PostgreSQL, of running operations: those who have waited longest come first, at most a thousand.
 // A lease that is held blocks no session: see [github.com/holdfast-go/holdfast/sqllock.Locker.List].
 // On PostgreSQL a role sees its own sessions, and with pg_monitor those of all. MySQL wants SELECT on

@@ -15,8 +15,8 @@ const (
 	rivalsEvery = 100 * time.Millisecond
 	// restNotified is how long a process leaves a lock to others whom the release notifies.
 	restNotified = 20 * time.Millisecond
-	// again is for how many rests a process ignores others who did not take the lock.
-	again = 10
+	// ignored is for how many rests a process ignores others who did not take the lock.
+	ignored = 10
 )
 
 // turns shares one lock between processes. While nobody else waits for it, a process hands it over
@@ -36,7 +36,7 @@ type turns struct {
 // begin begins a turn.
 func (t *turns) begin(now time.Time) {
 	if t.yielded { // nobody came
-		t.rivals, t.ignore = false, now.Add(again*now.Sub(t.since))
+		t.rivals, t.ignore = false, now.Add(ignored*t.until.Sub(t.since))
 	}
 	t.since, t.yielded, t.until = now, false, time.Time{}
 }

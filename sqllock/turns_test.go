@@ -36,16 +36,16 @@ func TestTurns(t *testing.T) {
 		t.Errorf("it looks again at the end of the rest, not %v before", at(51).Sub(next))
 	}
 
-	x.begin(at(60)) // nobody came
-	x.rivals = true // their rows are still there
-	want("those who did not come are ignored", x.over(at(200), least, rest), false)
-	want("but not for ever", x.over(at(700), least, rest), true)
+	x.begin(at(3_600_000)) // nobody came, and the process was stopped for an hour
+	x.rivals = true        // their rows are still there
+	want("those who did not come are ignored", x.over(at(3_600_299), least, rest), false)
+	want("but not for ever", x.over(at(3_600_300), least, rest), true)
 
 	x.alone()
-	want("nobody else waits any more", x.resting(at(701)), false)
-	want("so that its turn goes on", x.over(at(10_000), least, rest), false)
+	want("nobody else waits any more", x.resting(at(3_600_301)), false)
+	want("so that its turn goes on", x.over(at(3_700_000), least, rest), false)
 	x.taken()
-	want("another process has had the lock", x.resting(at(701)), false)
-	x.begin(at(702))
-	want("and is expected to want it again", x.over(at(730), least, rest), true)
+	want("another process has had the lock", x.resting(at(3_700_001)), false)
+	x.begin(at(3_700_002))
+	want("and is expected to want it again", x.over(at(3_700_030), least, rest), true)
 }

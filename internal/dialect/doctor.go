@@ -10,7 +10,7 @@ type Doctor struct {
 	// Indexes returns the names of a table's indexes. Parameters: schema ("" = current),
 	// table.
 	Indexes string
-	// Blocked returns a row for each session that waits for a lock of another one: the id of the
+	// Blocked returns a row for each session of the current database that waits for a lock of another one: the id of the
 	// first, for how many µs it has waited, the id of the other, its user, its application or address, what
 	// it does, and the age of its transaction (µs). Parameter: the limit. Empty: the engine does not
 	// tell. BlockedNeeds are the privileges that it takes.

@@ -10,6 +10,7 @@ var doctor = mysql.Doctor(
  COALESCE(p.user, ''), COALESCE(p.host, ''), COALESCE(p.command, ''), COALESCE(TIMESTAMPDIFF(MICROSECOND, b.trx_started, NOW(6)), 0)
 FROM information_schema.innodb_lock_waits w
 JOIN information_schema.innodb_trx r ON r.trx_id = w.requesting_trx_id JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id
+JOIN information_schema.processlist s ON s.id = r.trx_mysql_thread_id AND s.db = DATABASE()
 LEFT JOIN information_schema.processlist p ON p.id = b.trx_mysql_thread_id
 ORDER BY 2 DESC, 1, 3 LIMIT ?`, Needs: "PROCESS"},
 	mysql.Isolation("tx_isolation"),

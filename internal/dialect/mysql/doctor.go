@@ -77,6 +77,7 @@ FROM performance_schema.data_lock_waits w
 JOIN performance_schema.data_locks l ON l.engine_transaction_id = w.blocking_engine_transaction_id AND l.lock_type = 'TABLE'
 JOIN performance_schema.threads r ON r.thread_id = w.requesting_thread_id JOIN performance_schema.threads b ON b.thread_id = l.thread_id
 LEFT JOIN performance_schema.events_transactions_current t ON t.thread_id = b.thread_id AND t.state = 'ACTIVE'
+WHERE r.processlist_db = DATABASE()
 ORDER BY 2 DESC, 1, 3 LIMIT ?`, "SELECT on performance_schema"},
 	Isolation("transaction_isolation"),
 	// A primary may have channels of group replication, so they do not count.
