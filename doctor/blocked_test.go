@@ -29,10 +29,6 @@ func TestBlocked(t *testing.T) {
 		} else if err != nil {
 			e.Fatal(err)
 		}
-		session := func(ctx context.Context, tx *sql.Tx) (id string) {
-			e.Check(tx.QueryRowContext(ctx, e.DB.Access().Dialect.Doctor.Session).Scan(&id))
-			return id
-		}
 		rows := e.RowLocker()
 		for what, lock := range map[string]func(run func(ctx context.Context, tx *sql.Tx)) error{
 			"row": func(run func(ctx context.Context, tx *sql.Tx)) error {
@@ -55,8 +51,8 @@ func TestBlocked(t *testing.T) {
 		} {
 			holder, waits, end := make(chan string), make(chan error, 1), make(chan struct{})
 			go func() {
-				waits <- lock(func(ctx context.Context, tx *sql.Tx) {
-					holder <- session(ctx, tx)
+				waits <- lock(func(_ context.Context, tx *sql.Tx) {
+					holder <- e.SessionOf(tx)
 					<-end
 				})
 			}()

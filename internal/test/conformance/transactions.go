@@ -36,6 +36,16 @@ func (e *Env[Tx]) EndTx(tx Tx, commit bool) {
 	}
 }
 
+// SessionOf returns the id of the session of a transaction.
+func (e *Env[Tx]) SessionOf(tx Tx) (id string) {
+	e.Helper()
+	q, err := e.DB.Access().Join(tx)
+	e.Check(err)
+	_, err = core.QueryRow(e.Ctx, q, []any{&id}, e.DB.Access().Dialect.Doctor.Session)
+	e.Check(err)
+	return id
+}
+
 // EndSession ends a session on the server, which may have ended already. On PostgreSQL it waits for
 // the end: a session to which the signal has not come yet still answers.
 func (e *Env[Tx]) EndSession(id int64) {
