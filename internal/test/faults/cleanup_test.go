@@ -169,8 +169,9 @@ func pollInHole[Tx any](w *world[Tx]) {
 	}
 	two := w.Lockers(2, sqllock.Options{TTL: time.Minute})
 	holder, waiter := two[0], two[1]
-	first, second := w.MustAcquire(holder, "first"), w.MustAcquire(holder, "second")
-	f := w.proxy.LoseReply(faultproxy.Contains("SELECT name, CASE WHEN attempt IS NULL"), faultproxy.Silence)
+	keys := [2]string{w.key("first"), w.key("second")}
+	first, second := w.MustAcquire(holder, keys[0]), w.MustAcquire(holder, keys[1])
+	f := w.proxy.LoseReply(faultproxy.Contains("SELECT name, token, CASE WHEN attempt IS NULL"), faultproxy.Silence)
 	granted := make(chan *sqllock.Lease, 1)
 	wait := func(key string) {
 		ctx, cancel := context.WithTimeout(w.Ctx, 2*holdfast.CleanupTimeout+dbtest.Slack)
@@ -181,9 +182,13 @@ func pollInHole[Tx any](w *world[Tx]) {
 		}
 		granted <- lease
 	}
-	go wait("first")
-	<-f.Struck()
-	go wait("second")
+	go wait(keys[0])
+	select {
+	case <-f.Struck():
+	case <-w.Ctx.Done():
+		w.Fatal("no poll was sent")
+	}
+	go wait(keys[1])
 	w.MustRelease(first)
 	w.MustRelease(second)
 	for range 2 {
