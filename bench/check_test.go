@@ -77,6 +77,9 @@ func TestRatios(t *testing.T) {
 				continue
 			}
 			compared++
+			// A turn has a handful of operations, and what stalls the disk makes most rounds of one of
+			// them slow; statements that became slower are so in each round.
+			got.Ratio = row.Values["x"].Min
 			for _, problem := range want.against(got) {
 				t.Errorf("%s: %s", name, problem)
 			}
