@@ -59,12 +59,12 @@
 //
 // [Locker.Acquire] waits, [Locker.TryAcquire] does not. The goroutines of one Locker wait for a
 // key in a queue, without a connection, and only the first of them queries the database. A
-// release hands the lock to the next of them in one statement. After one second of such
-// handovers the process leaves the lock to other processes for a moment.
+// release hands the lock to the next of them in one statement. While other processes wait, they
+// take turns: a turn is one lease on PostgreSQL, and about 20 ms elsewhere.
 //
 // Between processes there is no order: package fairlock provides one. On PostgreSQL a release
-// notifies the processes that wait. On other engines one goroutine polls every 2 to 50 ms, with
-// one statement for up to 256 keys.
+// notifies the processes that wait. On other engines one goroutine polls every 2 to 50 ms (2
+// to 10 ms while the lock changes hands), with one statement for up to 256 keys.
 //
 // # Limits
 //

@@ -33,9 +33,7 @@ const (
 // until the lock expires, unless it is renewed. If it is 0, the lock has expired and a
 // guarded transaction still holds it; then the interval grows.
 func (m *leases) watch(w *waiter, now lockstmt.State) {
-	if now.Token > w.q.turns.token {
-		w.q.turns.taken()
-	}
+	w.q.turns.saw(now.Token)
 	if w.poll = m.interval(w, now.Token); now.Left > 0 || !w.watched {
 		w.poll = minPoll
 	}
@@ -75,9 +73,7 @@ func (m *leases) saw(w *waiter, now lockstmt.State, err error) {
 	if w.gone || w.asking || w.passing || w.q.local != nil {
 		return
 	}
-	if now.Token > w.q.turns.token {
-		w.q.turns.taken()
-	}
+	w.q.turns.saw(now.Token)
 	if now.Left == 0 || err != nil {
 		w.ask = true // the attempt returns the error, if it persists
 		signal(w.event)

@@ -24,28 +24,34 @@ const (
 // another process has had it, or until the rest is over. A turn is one lease where a release
 // notifies the others, and longer where they poll.
 type turns struct {
-	since   time.Time // when the turn began
-	token   int64     // of the last lease of this process
-	rivals  bool      // other processes waited at the last look
-	looks   bool      // a look is scheduled
-	yielded bool      // the turn is over, and nobody is known to have taken the lock since
-	until   time.Time // the end of the rest
-	ignore  time.Time // rivals are ignored until then
+	since  time.Time // when the turn, or the rest after it, began
+	token  int64     // of the last lease of this process
+	rivals bool      // other processes waited at the last look
+	looks  bool      // a look is scheduled
+	until  time.Time // the end of the rest; zero if there is none
+	ignore time.Time // rivals are ignored until then
 }
 
 // begin begins a turn.
 func (t *turns) begin(now time.Time) {
-	if t.yielded { // nobody came
+	if !t.until.IsZero() { // nobody came
 		t.rivals, t.ignore = false, now.Add(ignored*t.until.Sub(t.since))
 	}
-	t.since, t.yielded, t.until = now, false, time.Time{}
+	t.since, t.until = now, time.Time{}
 }
 
 // taken ends the rest: another process has the lock, or has had it, and is likely to want it again.
-func (t *turns) taken() { t.rivals, t.yielded, t.until = true, false, time.Time{} }
+func (t *turns) taken() { t.rivals, t.until = true, time.Time{} }
+
+// saw is told the token of the lock.
+func (t *turns) saw(token int64) {
+	if token > t.token {
+		t.taken()
+	}
+}
 
 // alone ends the rest: nobody else waits.
-func (t *turns) alone() { t.rivals, t.yielded, t.until = false, false, time.Time{} }
+func (t *turns) alone() { t.rivals, t.until = false, time.Time{} }
 
 func (t *turns) resting(now time.Time) bool { return now.Before(t.until) }
 
@@ -62,7 +68,7 @@ func (t *turns) over(now time.Time, least, rest time.Duration) bool {
 	if !t.rivals || now.Sub(t.since) <= least || now.Before(t.ignore) {
 		return false
 	}
-	t.since, t.yielded, t.until = now, true, now.Add(rest)
+	t.since, t.until = now, now.Add(rest)
 	return true
 }
 

@@ -41,7 +41,8 @@ type Handle[Tx any] interface {
 	// Alive returns an error if a caller's transaction has already ended, on an engine that
 	// would commit each further statement on its own.
 	Alive(ctx context.Context, q core.Querier) error
-	// Rollback rolls back a caller's transaction.
+	// Rollback rolls back a caller's transaction. It returns when ctx ends, also if the server does
+	// not answer.
 	Rollback(ctx context.Context, tx Tx) error
 	// Attempt runs one transaction, once. An error of f rolls it back.
 	Attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error
