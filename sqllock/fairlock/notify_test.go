@@ -1,6 +1,7 @@
 package fairlock_test
 
 import (
+	"database/sql"
 	"testing"
 	"time"
 
@@ -41,5 +42,41 @@ func TestNotified(t *testing.T) {
 			}
 		}
 		e.MustRelease(held)
+	})
+}
+
+// TestReleaseSerializable checks that a release at SERIALIZABLE reads no other ticket: a
+// transaction that has read the released ticket and renewed the next one commits.
+func TestReleaseSerializable(t *testing.T) {
+	t.Parallel()
+	h := conformance.With(conformance.SQL(), "default_transaction_isolation=serializable", dbtest.Postgres)
+	conformance.Run(t, h, func(e *conformance.Env[*sql.Tx]) {
+		l := fairlock.New(e.LockerWith(sqllock.Options{TTL: time.Hour}))
+		held, err := l.Acquire(e.Ctx, "key")
+		e.Check(err)
+		next := make(chan *sqllock.Lease, 1)
+		go func() {
+			lease, err := l.Acquire(e.Ctx, "key")
+			if err != nil {
+				e.Error(err)
+			}
+			next <- lease
+		}()
+		e.Eventually("the next call stands in line", func() bool { return e.Tickets() == 2 })
+
+		tx, err := e.SQL.BeginTx(e.Ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
+		e.Check(err)
+		defer func() { _ = tx.Rollback() }()
+		var read int64
+		e.Check(tx.QueryRowContext(e.Ctx, `SELECT token FROM holdfast_tickets WHERE token = $1`, held.Token()).Scan(&read))
+		_, err = tx.ExecContext(e.Ctx, `UPDATE holdfast_tickets SET expires_at = expires_at + 1 WHERE token <> $1`, held.Token())
+		e.Check(err)
+		e.MustRelease(held)
+		if err := tx.Commit(); err != nil {
+			e.Errorf("the release read the next ticket: %v", err)
+		}
+		if lease := <-next; lease != nil {
+			e.MustRelease(lease)
+		}
 	})
 }

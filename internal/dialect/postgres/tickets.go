@@ -24,8 +24,10 @@ WHERE owner = $0 AND name = $1::bytea AND token = $2::bigint AND attempt = $3::b
 	Clear: `WITH picked AS MATERIALIZED (
  SELECT token FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token IN ({tokens}) AND expires_at <= {now} ORDER BY token FOR UPDATE SKIP LOCKED
 ) DELETE FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token IN (SELECT token FROM picked)`,
+	// At SERIALIZABLE, a read of the other tickets would conflict with each of their writes.
 	Release: dialect.ReleaseTicket + `
-RETURNING (SELECT t.attempt FROM {tickets} t WHERE t.owner = $0 AND t.name = $1 AND t.granted_at IS NULL AND t.expires_at > {now} ORDER BY t.token LIMIT 1)`,
+RETURNING CASE WHEN current_setting('transaction_isolation') <> 'serializable' THEN
+ (SELECT t.attempt FROM {tickets} t WHERE t.owner = $0 AND t.name = $1 AND t.granted_at IS NULL AND t.expires_at > {now} ORDER BY t.token LIMIT 1) END`,
 	ReleaseTells: true,
 	Leave: `WITH picked AS MATERIALIZED (
  SELECT name, token FROM {tickets} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) ORDER BY name, token FOR UPDATE SKIP LOCKED
