@@ -35,6 +35,18 @@ func (h handle[Tx]) Listen(ctx context.Context, statement string, ready func(), 
 	return core.ErrNoListener
 }
 
+func (h handle[Tx]) Side(ctx context.Context, n int, f func(q core.Querier) error) error {
+	if s, ok := h.d.adapter.(core.Sparing); ok && !s.Spares(n) {
+		return core.ErrNoListener
+	}
+	c, err := h.d.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release(true) // it may have a statement under way, or a lock
+	return f(c)
+}
+
 func (h handle[Tx]) Alive(ctx context.Context, q core.Querier) error { return h.d.joinable(ctx, q) }
 
 func (h handle[Tx]) Rollback(ctx context.Context, tx Tx) error {

@@ -48,7 +48,7 @@ func (m *leases) attempt(ctx context.Context, name lockname.Name, s keeper.Setti
 		return nil, keeper.Answer{}, ErrClosed
 	}
 	defer m.k.Flights.Add(-1)
-	a := keeper.Attempt{Name: name, ID: keeper.NewAttemptID(), TTL: s.TTL}
+	a := keeper.Attempt{Name: name, ID: m.store.Process.NewAttemptID(), TTL: s.TTL}
 	sent := time.Now() // before the request leaves
 	v, err := m.store.acquire(ctx, a)
 	if err != nil || !v.Won {

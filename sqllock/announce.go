@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
 const (
@@ -66,7 +67,7 @@ func (s *store) announce(ctx context.Context, rows []announcement) error {
 // poll. It is longer when notifications arrive or when the process waits for many locks.
 func (m *leases) interval(w *waiter, token int64) time.Duration {
 	most := m.most
-	if w.seen != 0 && token > w.seen {
+	if w.seen != 0 && token > w.seen && !m.k.Waker.Hears() {
 		most = min(most, hotPoll)
 	}
 	w.seen = token
@@ -86,6 +87,25 @@ func (m *leases) Notified(name lockname.Name) {
 	q.turns.taken()
 	q.waiters[0].ask = true
 	signal(q.waiters[0].event)
+}
+
+// Woken makes the first local waiters for the locks that process p has had try again.
+func (m *leases) Woken(p keeper.Process) {
+	var first []*waiter
+	for _, q := range m.queues {
+		if q.local == nil && len(q.waiters) > 0 && q.waiters[0].holder == p {
+			first = append(first, q.waiters[0])
+		}
+	}
+	for _, w := range first {
+		w.q.turns.taken()
+		if len(first) == 1 {
+			w.ask = true
+			signal(w.event)
+		} else if w.watched { // one read for all of them
+			m.waits.Set(w, time.Now())
+		}
+	}
 }
 
 // Missed makes all waiters poll at once.

@@ -47,7 +47,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Lo
 	if err != nil {
 		return nil, fmt.Errorf("sqllock: reading the store's identity: %w", err)
 	}
-	k := keeper.New(s, o, a.Trace, a.Listen)
+	k := keeper.New(s, o, a.Trace, a.Listen, a.Side)
 	return &Locker[Tx]{db: db, access: a, leases: keeper.Of(k, func() *leases { return newLeases(k) })}, nil
 }
 

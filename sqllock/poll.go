@@ -34,11 +34,21 @@ const (
 // guarded transaction still holds it; then the interval grows.
 func (m *leases) watch(w *waiter, now lockstmt.State) {
 	w.q.turns.saw(now.Token)
+	m.await(w, now)
 	if w.poll = m.interval(w, now.Token); now.Left > 0 || !w.watched {
 		w.poll = minPoll
 	}
 	w.watched = true
 	m.waits.Set(w, time.Now().Add(keeper.Jitter(soonest(w.poll, now.Left))))
+}
+
+// await listens to the process that has the lock: at once if this process listens already, and
+// otherwise once the call has waited for some polls. The keeper's Mu is held.
+func (m *leases) await(w *waiter, now lockstmt.State) {
+	w.holder = keeper.ProcessOf(now.Attempt)
+	if !w.announced.IsZero() || m.k.Waker.Hears() {
+		m.k.Waker.Await(w.holder)
+	}
 }
 
 // soonest returns the interval, or the time until the lock expires if that is shorter.
@@ -79,6 +89,7 @@ func (m *leases) saw(w *waiter, now lockstmt.State, err error) {
 		signal(w.event)
 		return
 	}
+	m.await(w, now)
 	w.watched = true
 	w.poll = max(m.interval(w, now.Token), minPoll)
 	m.waits.Set(w, time.Now().Add(keeper.Jitter(soonest(w.poll, now.Left))))

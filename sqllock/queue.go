@@ -31,10 +31,11 @@ type waiter struct {
 	gone    bool
 	lease   *keeper.Lease // the lease that it was given
 
-	watched   bool          // it is being polled
-	poll      time.Duration // its poll interval
-	seen      int64         // the lock's token at the last poll
-	announced time.Time     // when its row in the table of waiters was last written
+	watched   bool           // it is being polled
+	poll      time.Duration  // its poll interval
+	seen      int64          // the lock's token at the last poll
+	announced time.Time      // when its row in the table of waiters was last written
+	holder    keeper.Process // that had the lock at the last poll
 }
 
 // queue finds or creates a key's queue. The keeper's Mu is held.
@@ -82,6 +83,9 @@ func (m *leases) ask(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 	w.asking = false
 	switch {
 	case lease != nil || err != nil:
+		if lease != nil && w.watched {
+			m.k.Waker.Want(w.q.name) // others wait for it as this process has
+		}
 		m.leave(w)
 	case w.q.local == nil: // another process has the lock
 		m.watch(w, v.State)
@@ -127,6 +131,7 @@ func (m *leases) wake(name lockname.Name) {
 	case q == nil || q.local != nil:
 	case len(q.waiters) == 0:
 		delete(m.queues, name)
+		m.rivals.Drop(q)
 	default:
 		q.waiters[0].ask = true
 		signal(q.waiters[0].event)

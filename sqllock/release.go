@@ -32,6 +32,9 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 	if f.Notify {
 		m.k.Notifier.Notify(l.Name)
 	}
+	if !passed {
+		m.k.Waker.Freed(l.Name)
+	}
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	if !passed {
@@ -62,7 +65,7 @@ func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 // result when an answer was lost.
 func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keeper.Freed {
 	defer m.k.Flights.Add(-1)
-	a := keeper.Attempt{Name: w.q.name, ID: keeper.NewAttemptID(), TTL: w.TTL}
+	a := keeper.Attempt{Name: w.q.name, ID: m.store.Process.NewAttemptID(), TTL: w.TTL}
 	sent := time.Now()
 	v, ambiguous, err := m.store.handOver(ctx, l.ID, a)
 	var lease *keeper.Lease
@@ -99,6 +102,7 @@ func (m *leases) Sweep(ctx context.Context, due []keeper.Abandoned) {
 		if f.Notify {
 			m.k.Notifier.Notify(a.Name)
 		}
+		m.k.Waker.Freed(a.Name)
 		m.k.Swept(a, err == nil && f.Was)
 	}
 }

@@ -76,7 +76,7 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 	seen.after = func(name string) {
 		if name == "locks.release" {
 			next.Do(func() {
-				a := keeper.Attempt{Name: leases["taken"].kept().Name, ID: keeper.NewAttemptID(), TTL: time.Minute}
+				a := keeper.Attempt{Name: leases["taken"].kept().Name, ID: keeper.NewProcess().NewAttemptID(), TTL: time.Minute}
 				if v, err := l.leases.store.acquireAlone(ctx, a); err != nil || !v.Won {
 					t.Errorf("the next one: %+v, %v", v, err)
 				}

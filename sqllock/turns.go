@@ -10,6 +10,9 @@ import (
 )
 
 const (
+	// firstLook and lastLook are the first and the longest pause between looks for processes that
+	// wait for a lock while no call of this process does. A process that waits longer polls.
+	firstLook, lastLook = 50 * time.Millisecond, 800 * time.Millisecond
 	// rivalsEvery is how often a process that hands a lock over among its own calls reads whether
 	// other processes wait for it.
 	rivalsEvery = 100 * time.Millisecond
@@ -24,12 +27,13 @@ const (
 // another process has had it, or until the rest is over. A turn is one lease where a release
 // notifies the others, and longer where they poll.
 type turns struct {
-	since  time.Time // when the turn, or the rest after it, began
-	token  int64     // of the last lease of this process
-	rivals bool      // other processes waited at the last look
-	looks  bool      // a look is scheduled
-	until  time.Time // the end of the rest; zero if there is none
-	ignore time.Time // rivals are ignored until then
+	since  time.Time     // when the turn, or the rest after it, began
+	token  int64         // of the last lease of this process
+	rivals bool          // other processes waited at the last look
+	looks  bool          // a look is scheduled
+	look   time.Duration // the pause before the last look
+	until  time.Time     // the end of the rest; zero if there is none
+	ignore time.Time     // rivals are ignored until then
 }
 
 // begin begins a turn.
@@ -77,17 +81,22 @@ func (m *leases) yields(q *queue, now time.Time) bool {
 	t := &q.turns
 	turn := 2 * min(m.most, hotPoll) // others find the lock free with their next poll
 	rest := turn
-	if !m.k.Notifier.Mute() {
+	if !m.k.Notifier.Mute() || m.k.Waker.Works() {
 		turn, rest = 0, restNotified
 	}
 	if t.over(now, max(turn, m.k.Turn), rest) {
 		return true
 	}
-	if !t.looks {
-		t.looks = true
-		m.rivals.Set(q, now.Add(rivalsEvery))
-	}
+	m.lookIn(q, rivalsEvery)
 	return false
+}
+
+// lookIn schedules a look for rivals. The keeper's Mu is held.
+func (m *leases) lookIn(q *queue, pause time.Duration) {
+	if !q.turns.looks {
+		q.turns.looks = true
+		m.rivals.Set(q, time.Now().Add(pause))
+	}
 }
 
 // findRivals reads for which locks other processes wait.
@@ -95,30 +104,44 @@ func (m *leases) findRivals(ctx context.Context, due []*queue) {
 	ctx, cancel := context.WithTimeout(ctx, core.CleanupBound())
 	defer cancel()
 	for _, part := range lockname.ByOwner(m.contended(due), func(q *queue) lockname.Name { return q.name }) {
-		names := make([]lockname.Name, len(part))
-		for i, q := range part {
-			names[i] = q.name
+		for some := range slices.Chunk(part, pollBatch) {
+			m.findRivalsFor(ctx, some)
 		}
-		var waited map[lockname.Name]bool
-		err := m.store.OnConn(ctx, func(q core.Querier) (err error) {
-			waited, err = m.store.sql.Rivals.Run(ctx, q, names, m.store.Self)
-			return err
-		})
-		m.k.Mu.Lock()
-		for _, q := range part {
-			q.turns.looks = false
-			q.turns.rivals = err == nil && waited[q.name]
-		}
-		m.k.Mu.Unlock()
 	}
 }
 
-// contended returns the queues in which calls still wait.
+// findRivalsFor is findRivals for locks of one owner.
+func (m *leases) findRivalsFor(ctx context.Context, part []*queue) {
+	names := make([]lockname.Name, len(part))
+	for i, q := range part {
+		names[i] = q.name
+	}
+	var waited map[lockname.Name]bool
+	err := m.store.OnConn(ctx, func(q core.Querier) (err error) {
+		waited, err = m.store.sql.Rivals.Run(ctx, q, names, m.store.Self)
+		return err
+	})
+	m.k.Mu.Lock()
+	for _, q := range part {
+		q.turns.looks = false
+		if q.turns.rivals = err == nil && waited[q.name]; q.turns.rivals {
+			m.k.Waker.Want(q.name)
+		}
+		if q.local != nil && len(q.waiters) == 0 && q.turns.look > 0 && q.turns.look < lastLook {
+			q.turns.look *= 2
+			m.lookIn(q, q.turns.look)
+		}
+	}
+	m.k.Mu.Unlock()
+}
+
+// contended returns the queues of locks that other processes may wait for: calls of this process
+// wait, too, or it has the lock.
 func (m *leases) contended(due []*queue) []*queue {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	return slices.DeleteFunc(due, func(q *queue) bool {
-		if len(q.waiters) > 0 {
+		if len(q.waiters) > 0 || q.local != nil {
 			return false
 		}
 		q.turns.looks = false

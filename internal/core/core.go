@@ -60,6 +60,12 @@ type Listener interface {
 	Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error
 }
 
+// Sparing is an Adapter that knows how large its pool may become.
+type Sparing interface {
+	// Spares reports whether n connections that last leave enough of the pool for others.
+	Spares(n int) bool
+}
+
 // Conn is one pinned connection.
 type Conn[Tx any] interface {
 	Querier

@@ -21,7 +21,7 @@ import "time"
 //	Announce:   waiter, holder, TTL (µs), then name and count of each row
 //	Renew:      TTL (µs), then {names} and as many {attempts}
 //	Remaining:  {names} and as many {attempts} (returns attempt, µs left)
-//	Waits:      {names} (returns name, token, µs left, 0 when free)
+//	Waits:      {names} (returns name, attempt, token, µs left, 0 when free)
 //	Guard:      name, token (returns whether the transaction's snapshot contains the term,
 //	            and the store, which may be NULL if it does not)
 type Leases struct {
@@ -64,6 +64,9 @@ type Leases struct {
 	Announce, AnnounceRow string
 	Listen, Notify        string
 
+	// Wake is empty if the engine has no named locks, or has notifications.
+	Wake Wake
+
 	// Rivals returns a row for each of {names} that a process other than {waiter} waits for.
 	Rivals string
 	// PollMost is the longest interval at which a waiter reads its lock, if it is not 0.
@@ -85,6 +88,15 @@ type Leases struct {
 	// not see the lock. Its parameters are the same.
 	Guard, GuardWrite string
 }
+
+// Wake is the SQL of named locks, which a session holds until it ends. Their one parameter is the name.
+//
+//	Hold:  gets the lock (returns 1 if it has)
+//	Wake:  releases it and gets it again behind those who wait for it (returns 1 if it has released
+//	       it, and 1 if it has it again)
+//	Await: waits for it for at most a second, and releases it at once (returns 1 if another session
+//	       had it, 1 if it got it, and 1 if it has released it)
+type Wake struct{ Hold, Wake, Await string }
 
 // Grant is a statement that may grant a term. It returns one row: 1 or 0 for granted or not,
 // the token, for how many µs another attempt still has the lock, and that attempt's holder. No row
@@ -122,7 +134,7 @@ FROM {locks} WHERE owner = $0 AND name = $1`
  forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE owner = $0 AND name = $1 AND attempt IS NOT NULL AND (token = $4 OR 0 * token = $4)`
 	// SetLeaseValue sets the value of a term. Parameters: name, attempt, value.
 	SetLeaseValue = `UPDATE {locks} SET value = $3 WHERE owner = $0 AND name = $1 AND attempt = $2 AND expires_at > {now}`
-	WaitsLease    = `SELECT name, token, CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
+	WaitsLease    = `SELECT name, attempt, token, CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
 FROM {locks} WHERE owner = $0 AND name IN ({names})`
 	RivalWaiters = `SELECT name, 1 FROM {waiters} WHERE owner = $0 AND name IN ({names}) AND waiter <> {waiter} AND expires_at > {now} GROUP BY name`
 	// SharedLocks returns up to {limit} owners and keys under which locks of several kinds have

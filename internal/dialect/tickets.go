@@ -21,7 +21,7 @@ package dialect
 //	Look:      name (returns holder, token, capacity, µs left, units of all tickets, units of
 //	           the live tickets)
 //	Places:    {attempts} (returns attempt, µs left, 1 if confirmed, units before it, units
-//	           of live tickets before it, tickets before it)
+//	           of live tickets before it, tickets before it, the attempt of the first ticket)
 //	Confirm:   name, token, attempt, TTL (µs)
 //	Dead:      name (returns tokens)
 //	Clear:     name, then {tokens}
@@ -74,9 +74,10 @@ const (
  (SELECT SUM(CASE WHEN expires_at > {now} THEN units ELSE 0 END) FROM {tickets} WHERE owner = $0 AND name = $1)
 FROM {tickets} WHERE owner = $0 AND name = $1 ORDER BY CASE WHEN expires_at > {now} THEN 0 ELSE 1 END, token LIMIT 1`
 	StandingsOfTickets = `SELECT c.attempt, c.expires_at - {now}, CASE WHEN c.granted_at IS NULL THEN 0 ELSE 1 END,
- COALESCE(SUM(a.units), 0), COALESCE(SUM(CASE WHEN a.expires_at > {now} THEN a.units ELSE 0 END), 0), COUNT(a.token)
+ COALESCE(SUM(a.units), 0), COALESCE(SUM(CASE WHEN a.expires_at > {now} THEN a.units ELSE 0 END), 0), COUNT(a.token),
+ (SELECT f.attempt FROM {tickets} f WHERE f.owner = $0 AND f.name = c.name ORDER BY f.token LIMIT 1)
 FROM {tickets} c LEFT JOIN {tickets} a ON a.owner = $0 AND a.name = c.name AND a.token < c.token
-WHERE c.owner = $0 AND c.attempt IN ({attempts}) GROUP BY c.attempt, c.expires_at, c.granted_at`
+WHERE c.owner = $0 AND c.attempt IN ({attempts}) GROUP BY c.name, c.attempt, c.expires_at, c.granted_at`
 	// QueueOfTickets reads the queue of one name. listTickets reads queues of one owner, or of all:
 	// {after} is the condition for the tickets after an owner, a name and a token. Parameters:
 	// the name; or these three (from $0), the names to begin with and to end before, and the limit.

@@ -4,24 +4,29 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"reflect"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// minListen is the least maximum size of a pool that can spare a connection for listening.
-const minListen = 4
+// perSpared is the least maximum size of a pool for each connection that it spares.
+const perSpared = 4
+
+// Spares implements core.Sparing.
+func (h Handle[Tx]) Spares(n int) bool {
+	pool, ok := h.R.(*sql.DB)
+	if !ok {
+		return false
+	}
+	most := pool.Stats().MaxOpenConnections
+	return most == 0 || most >= n*perSpared
+}
 
 // Listen implements core.Listener for pgx through database/sql, on a connection of the pool.
 // It calls the driver by reflection, so that this package links no driver.
 func (h Handle[Tx]) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {
-	pool, ok := h.R.(*sql.DB)
-	if !ok {
+	if !h.Spares(1) {
 		return core.ErrNoListener
-	}
-	if most := pool.Stats().MaxOpenConnections; most > 0 && most < minListen {
-		return fmt.Errorf("%w: the pool has %d connections at most", core.ErrNoListener, most)
 	}
 	pinned, err := h.Acquire(ctx)
 	if err != nil {

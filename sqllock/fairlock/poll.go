@@ -82,6 +82,9 @@ func (s *tickets) poll(ctx context.Context, due []*queue) {
 			if q.polls++; q.polls > listenAfter {
 				s.k.Notifier.Need()
 			}
+			if q.polls > listenAfter || s.k.Waker.Hears() {
+				s.k.Waker.Await(q.holder)
+			}
 			s.pollIn(q, max(q.pause, min(maxPoll, time.Duration(q.ahead)*perTicket)))
 			q.pause = min(max(2*q.pause, minPoll), maxPoll)
 		}
@@ -109,6 +112,9 @@ func (s *tickets) read(ctx context.Context, leases []*keeper.Lease) {
 func (s *tickets) judge(c *ticket, p standing, sent time.Time) {
 	l := c.lease
 	q, units, capacity := c.queue, int64(c.units), int64(c.capacity)
+	if q.holder = keeper.ProcessOf(p.first); p.left > 0 && q.holder != s.store.Process {
+		q.others = true
+	}
 	switch {
 	case !l.Live() || c.granted:
 	case p.left <= 0:

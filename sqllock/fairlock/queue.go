@@ -32,8 +32,10 @@ type queue struct {
 	expired bool      // expired tickets must be cleared
 	ahead   int64     // tickets ahead of the first waiting one, at the last poll
 	pause   time.Duration
-	hurry   bool // poll at once
-	polls   int  // how often it was polled
+	hurry   bool           // poll at once
+	polls   int            // how often it was polled
+	holder  keeper.Process // of the first ticket, at the last poll
+	others  bool           // tickets of other processes were before those of this one
 }
 
 // enqueue adds a call to the tickets that will enter the queue. Mu is held.
@@ -109,7 +111,7 @@ func (s *tickets) write(q *queue) {
 func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again bool) {
 	entries := make([]entry, len(batch))
 	for i, c := range batch {
-		entries[i] = entry{Attempt: keeper.Attempt{Name: q.name, ID: keeper.NewAttemptID(), TTL: c.TTL}, units: c.units, capacity: c.capacity, now: c.now}
+		entries[i] = entry{Attempt: keeper.Attempt{Name: q.name, ID: s.store.Process.NewAttemptID(), TTL: c.TTL}, units: c.units, capacity: c.capacity, now: c.now}
 	}
 	sent := time.Now()
 	err := s.store.enter(ctx, q.name, entries)
@@ -182,6 +184,9 @@ func (s *tickets) place(c *ticket, e entry, sent time.Time) {
 // grant gives a ticket to its call; Mu is held.
 func (s *tickets) grant(c *ticket) {
 	c.granted = true
+	if c.queue.others {
+		s.k.Waker.Want(c.name) // others wait for it as this process has
+	}
 	c.queue.waiting = without(c.queue.waiting, c)
 	s.k.Grant(c.lease)
 	signal(c.event)

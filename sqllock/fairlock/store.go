@@ -181,6 +181,7 @@ type standing struct {
 	confirmed     bool
 	units, living int64
 	ahead         int64
+	first         []byte // the attempt of the first ticket
 }
 
 // standings reads what is ahead of the tickets of one owner. Tickets that no longer exist are missing
@@ -213,7 +214,7 @@ func (s *store) standings(ctx context.Context, batch []*keeper.Lease) (map[keepe
 
 func scanStanding(row core.Row) (p standing, err error) {
 	var left, confirmed int64
-	err = row.Scan(&p.attempt, &left, &confirmed, &p.units, &p.living, &p.ahead)
+	err = row.Scan(&p.attempt, &left, &confirmed, &p.units, &p.living, &p.ahead, &p.first)
 	p.left, p.confirmed = keeper.Micros(left), confirmed == 1
 	return p, err
 }

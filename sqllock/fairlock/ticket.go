@@ -207,6 +207,7 @@ func (s *tickets) Release(ctx context.Context, l *keeper.Lease) error {
 	if err != nil || l.Ambiguous {
 		s.k.Abandon(s, l.Attempt)
 	}
+	s.k.Waker.Freed(l.Name)
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
 	if len(next) > 0 && !s.first(l.Name, next) {
@@ -229,6 +230,15 @@ func (s *tickets) first(name lockname.Name, attempt []byte) bool {
 
 // Notified polls a key's queue at once.
 func (s *tickets) Notified(name lockname.Name) { s.pollNow(name) }
+
+// Woken polls the queues whose first ticket is that of a process.
+func (s *tickets) Woken(p keeper.Process) {
+	for name, q := range s.queues {
+		if q.holder == p {
+			s.pollNow(name)
+		}
+	}
+}
 
 // Missed polls all queues at once.
 func (s *tickets) Missed() {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/bench/internal/locks"
 	"github.com/holdfast-go/holdfast/bench/internal/result"
 	"github.com/holdfast-go/holdfast/bench/internal/servers"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
@@ -90,7 +91,11 @@ func (p *Plan) rounds(ctx context.Context, what string, entrants []*entrant) err
 	return nil
 }
 
-// turn runs one slice, which must return all its connections.
+// sideConnections is how many connections the competitors' processes may keep for waking each
+// other: two each, of leases and of Fair in one process and in several.
+const sideConnections = 2 * 2 * (1 + locks.Several)
+
+// turn runs one slice, which must return all its connections but those.
 func (e *entrant) turn(ctx context.Context) (figures, error) {
 	f, err := e.slice(ctx)
 	if err != nil {
@@ -99,7 +104,7 @@ func (e *entrant) turn(ctx context.Context) (figures, error) {
 	if e.engine == nil {
 		return f, nil
 	}
-	for end := time.Now().Add(5 * time.Second); e.engine.Busy() > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); e.engine.Busy() > sideConnections; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return nil, fmt.Errorf("%s, %s: %d connections were not given back", e.row.Group, e.row.Name, e.engine.Busy())
 		}

@@ -63,7 +63,8 @@ type Waits struct {
 	text   string
 }
 
-// Run returns the token of each lock of an owner, and the time until it expires: 0 for a free lock.
+// Run returns the attempt and the token of each lock of an owner, and the time until it expires: 0
+// for a free lock.
 // Locks without a row are missing.
 func (w Waits) Run(ctx context.Context, q core.Querier, names []lockname.Name) (map[lockname.Name]State, error) {
 	args, n := ofNames(names)
@@ -76,7 +77,7 @@ func (w Waits) Run(ctx context.Context, q core.Querier, names []lockname.Name) (
 		var of []byte
 		var s State
 		var left int64
-		if err = row.Scan(&of, &s.Token, &left); err == nil {
+		if err = row.Scan(&of, &s.Attempt, &s.Token, &left); err == nil {
 			s.Left = micros(left)
 			if name, ok := lockname.Parse(names[0].Owner, of); ok {
 				states[name] = s

@@ -56,6 +56,12 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 	Remaining: dialect.RemainingLease,
 	Waits:     dialect.WaitsLease,
 	Rivals:    dialect.RivalWaiters,
+	// The functions of a row run from left to right.
+	Wake: dialect.Wake{
+		Hold:  `SELECT GET_LOCK($1, 1)`,
+		Wake:  `SELECT RELEASE_LOCK($1), GET_LOCK($1, 10)`,
+		Await: `SELECT IS_USED_LOCK($1) IS NOT NULL, GET_LOCK($1, 1), RELEASE_LOCK($1)`,
+	},
 
 	ManyBefore: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 

@@ -31,6 +31,8 @@ type Kind interface {
 	// keeper's Mu is held.
 	Notified(name lockname.Name)
 	Missed()
+	// Woken says that a process may have freed a lock that it had. The keeper's Mu is held.
+	Woken(p Process)
 	// Close ends the waiting of all calls. The keeper's Mu is held. Wait waits for running
 	// statements, at most until ctx ends. Stop waits for the kind's goroutines after the
 	// keeper's Ctx has ended.
@@ -45,8 +47,9 @@ type Keeper struct {
 	Options Options
 	Ctx     context.Context // of background work
 	stop    context.CancelFunc
-	// Notifier wakes the waiters of other processes.
+	// Notifier and Waker wake the waiters of other processes: each engine has one of them, or none.
 	Notifier *Notifier
+	Waker    *Waker
 	// Flights counts attempts that may still be granted, or that must still be released.
 	Flights atomic.Int64
 	// Turn is for tests: how long, at least, the process hands a lock over among its own waiters
@@ -65,13 +68,13 @@ type Keeper struct {
 }
 
 // New returns a keeper without kinds.
-func New(s *Store, o Options, t *trace.Tracer, listen Listen) *Keeper {
+func New(s *Store, o Options, t *trace.Tracer, listen Listen, side Side) *Keeper {
 	k := &Keeper{Store: s, Options: o, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}}
 	k.Mu.trace = t
 	k.renewSize.Store(renewBatch)
 	k.Ctx, k.stop = context.WithCancel(context.Background())
 	k.abandoned = schedule.New(k.Ctx, 0, k.sweep)
-	k.Notifier = newNotifier(k, listen)
+	k.Notifier, k.Waker = newNotifier(k, listen), newWaker(k, side)
 	return k
 }
 
@@ -80,6 +83,15 @@ func (k *Keeper) notified(name lockname.Name) {
 	defer k.Mu.Unlock()
 	for _, kind := range k.kinds {
 		kind.Notified(name)
+	}
+}
+
+// woken says that process p may have freed a lock.
+func (k *Keeper) woken(p Process) {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for _, kind := range k.kinds {
+		kind.Woken(p)
 	}
 }
 
@@ -215,6 +227,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 		kind.Stop()
 	}
 	k.Notifier.wait()
+	k.Waker.wait()
 	k.abandoned.Wait()
 	for _, r := range k.renewals { // there are no new ones any more
 		r.Wait()

@@ -2,10 +2,9 @@ package keeper
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
@@ -24,8 +23,29 @@ type (
 	Freed = lockstmt.Freed
 )
 
-// NewAttemptID returns a new random id.
-func NewAttemptID() AttemptID { return AttemptID(uuid.New()) }
+// Process identifies a process. The ids of its attempts begin with it.
+type Process [8]byte
+
+// NewProcess returns a new random id.
+func NewProcess() (p Process) {
+	_, _ = rand.Read(p[:]) // it never fails
+	return p
+}
+
+// NewAttemptID returns a new random id of an attempt of the process.
+func (p Process) NewAttemptID() (id AttemptID) {
+	copy(id[:], p[:])
+	_, _ = rand.Read(id[len(p):])
+	return id
+}
+
+// ProcessOf returns the process of an attempt, or zero if there is no attempt.
+func ProcessOf(attempt []byte) (p Process) {
+	if len(attempt) == len(AttemptID{}) {
+		copy(p[:], attempt)
+	}
+	return p
+}
 
 // Answer is the outcome of an attempt. For a held lock whose row could be read, its State
 // describes the holder.
@@ -43,7 +63,8 @@ type Store struct {
 	Dialect *dialect.Dialect
 	Locks   string // the table
 	Holder  string
-	Self    AttemptID // identifies this process as a waiter
+	Process Process   // this one
+	Self    AttemptID // identifies it as a waiter
 	ID      string    // the identity of the tables: after-restore changes it
 
 	onConn func(ctx context.Context, before string, f func(q core.Querier) error) error
@@ -54,9 +75,9 @@ type Store struct {
 
 // OpenStore returns the store of a database and reads the identity of its tables.
 func OpenStore[Tx any](ctx context.Context, a access.Access[Tx], holder string) (*Store, error) {
-	t := lockstmt.New(a.Dialect, a.Table)
+	t, process := lockstmt.New(a.Dialect, a.Table), NewProcess()
 	s := &Store{
-		Tables: t, Dialect: a.Dialect, Locks: a.Table("locks"), Holder: holder, Self: NewAttemptID(),
+		Tables: t, Dialect: a.Dialect, Locks: a.Table("locks"), Holder: holder, Process: process, Self: process.NewAttemptID(),
 		look: t.Look(), guards: map[bool]lockstmt.Guard{true: t.LeaseGuard(), false: t.TicketGuard()},
 		onConn: a.OnConn,
 		inTx: func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error {

@@ -1,0 +1,258 @@
+package keeper
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
+)
+
+const (
+	// recent is for how long a lock counts as one that other processes want.
+	recent = 10 * time.Second
+	// wanted is for how long a process listens after a poll that found the lock held.
+	wanted = 250 * time.Millisecond
+	// firstUnheld and mostUnheld are the pauses after a named lock that its process does not hold.
+	firstUnheld, mostUnheld = 20 * time.Millisecond, time.Second
+	// wakeBound bounds a statement of a Waker. The server bounds it, too, unless it is gone.
+	wakeBound = 15 * time.Second
+	// firstRetry and mostRetry are the pauses after an error.
+	firstRetry, mostRetry = time.Second, time.Minute
+	// sideConnections is how many connections of the pool a Waker uses.
+	sideConnections = 2
+)
+
+// Side runs f on a connection of its own, if the pool can spare n. Otherwise, its error is
+// core.ErrNoListener.
+type Side func(ctx context.Context, n int, f func(q core.Querier) error) error
+
+// Waker wakes the waiting calls of other processes when a lock is free, on engines that have named
+// locks and no notifications. A process whose locks are wanted by others holds one named lock, and
+// releases it for a moment whenever it has freed such a lock. A process that waits asks for
+// the named lock of the process that has its lock; the server answers when it is released, also
+// because its session has ended. The holder uses one connection, the one that waits another one.
+//
+// Polling continues, so a session that is cut, or a proxy with one server for the holder and
+// another one for the waiting process, costs one poll interval.
+type Waker struct {
+	k                 *Keeper
+	side              Side
+	hold, wake, await core.Stmt
+
+	wakes   chan struct{}
+	never   atomic.Bool // the engine or the handle cannot do it
+	holds   atomic.Bool // the process has its named lock
+	hears   atomic.Bool // a statement waits for the named lock of another process
+	changed chan struct{}
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	hot      map[lockname.Name]time.Time // the locks that others want, and since when that is known
+	holder   session
+	listener session
+	target   Process // to listen to
+	sought   time.Time
+}
+
+// session is the state of one of a Waker's connections.
+type session struct {
+	open  bool
+	after time.Time // do not open it before
+	pause time.Duration
+}
+
+var errUnheld = errors.New("sqllock: the session has no named lock")
+
+func newWaker(k *Keeper, side Side) *Waker {
+	s := k.Store.Dialect.Leases.Wake
+	w := &Waker{
+		k: k, side: side, hot: map[lockname.Name]time.Time{},
+		hold: k.Store.Compile("hold", s.Hold), wake: k.Store.Compile("wake", s.Wake), await: k.Store.Compile("await", s.Await),
+		wakes: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+	}
+	w.never.Store(s.Hold == "")
+	return w
+}
+
+// named returns the name of a process's named lock. Names are those of the whole server.
+func named(p Process) string { return "holdfast_" + hex.EncodeToString(p[:]) }
+
+// Works reports whether other processes are woken.
+func (w *Waker) Works() bool { return w.holds.Load() }
+
+// Hears reports whether this process is woken.
+func (w *Waker) Hears() bool { return w.hears.Load() }
+
+// Able reports whether the engine and the handle can wake other processes.
+func (w *Waker) Able() bool { return !w.never.Load() }
+
+// Want records that other processes want a lock which this process has.
+func (w *Waker) Want(name lockname.Name) {
+	if w.never.Load() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hot[name] = time.Now()
+	w.start(&w.holder, w.runHolder)
+}
+
+// Freed wakes other processes if they want the lock, which this process has freed.
+func (w *Waker) Freed(name lockname.Name) {
+	if !w.holds.Load() {
+		return
+	}
+	w.mu.Lock()
+	at, hot := w.hot[name]
+	w.mu.Unlock()
+	if hot && time.Since(at) < recent {
+		signal(w.wakes)
+	}
+}
+
+// Await says that a call waits for a lock that process p has.
+func (w *Waker) Await(p Process) {
+	if w.never.Load() || p == (Process{}) || p == w.k.Store.Process {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.target != p || time.Since(w.sought) >= wanted {
+		signal(w.changed)
+	}
+	w.target, w.sought = p, time.Now()
+	w.start(&w.listener, w.runListener)
+}
+
+// start runs a session, unless it runs. w.mu is held.
+func (w *Waker) start(s *session, run func(ctx context.Context, q core.Querier) error) {
+	if s.open || time.Now().Before(s.after) || w.k.Ctx.Err() != nil {
+		return
+	}
+	s.open = true
+	w.running.Go(func() {
+		err := w.side(w.k.Ctx, sideConnections, func(q core.Querier) error { return run(w.k.Ctx, q) })
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		s.open = false
+		switch {
+		case err == nil:
+			s.pause = 0
+		case errors.Is(err, core.ErrNoListener):
+			w.never.Store(true)
+		default:
+			s.pause = min(max(2*s.pause, firstRetry), mostRetry)
+			s.after = time.Now().Add(s.pause)
+		}
+	})
+}
+
+// wait waits until the goroutines have ended; the keeper's Ctx has ended.
+func (w *Waker) wait() { w.running.Wait() }
+
+// runHolder holds this process's named lock while others want its locks.
+func (w *Waker) runHolder(ctx context.Context, q core.Querier) error {
+	name := named(w.k.Store.Process)
+	var released, got *int64
+	if err := answer(ctx, w.hold, q, name, &got); err != nil || got == nil || *got != 1 {
+		return errors.Join(err, errUnheld)
+	}
+	w.holds.Store(true)
+	defer w.holds.Store(false)
+	idle := time.NewTicker(time.Second)
+	defer idle.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-idle.C:
+			if w.cold() {
+				return nil
+			}
+		case <-w.wakes:
+			if err := answer(ctx, w.wake, q, name, &released, &got); err != nil || released == nil || *released != 1 || got == nil || *got != 1 {
+				return errors.Join(err, errUnheld)
+			}
+		}
+	}
+}
+
+// cold forgets the locks that no other process has wanted recently, and reports whether there are
+// no others.
+func (w *Waker) cold() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, at := range w.hot {
+		if time.Since(at) >= recent {
+			delete(w.hot, name)
+		}
+	}
+	return len(w.hot) == 0
+}
+
+// runListener waits for the named locks of the processes that have the locks for which calls wait.
+func (w *Waker) runListener(ctx context.Context, q core.Querier) error {
+	unheld := firstUnheld
+	for {
+		w.mu.Lock()
+		p, ago := w.target, time.Since(w.sought)
+		w.mu.Unlock()
+		pause := time.Second
+		switch {
+		case ago > idleListener:
+			return nil
+		case ago < wanted:
+			var held, got, released *int64
+			w.hears.Store(true)
+			err := answer(ctx, w.await, q, named(p), &held, &got, &released)
+			w.hears.Store(false)
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case err != nil:
+				return err
+			case got == nil: // the statement was ended
+				return errUnheld
+			case held == nil || *held == 0:
+				pause, unheld = unheld, min(2*unheld, mostUnheld)
+			default:
+				if unheld = firstUnheld; *got == 1 {
+					w.k.woken(p)
+				}
+				continue
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.changed:
+			unheld = firstUnheld
+		case <-time.After(pause):
+		}
+	}
+}
+
+// answer runs a statement that answers with numbers.
+func answer(ctx context.Context, stmt core.Stmt, q core.Querier, name string, numbers ...**int64) error {
+	ctx, cancel := context.WithTimeout(ctx, wakeBound)
+	defer cancel()
+	dest := make([]any, len(numbers))
+	for i := range numbers {
+		dest[i] = numbers[i]
+	}
+	_, err := stmt.QueryRow(ctx, q, dest, name)
+	return err
+}
+
+// signal sends to a channel of capacity one, unless it is full.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
