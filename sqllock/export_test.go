@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
 // PollEvery sets how often a lock is polled while its notifications are received.
@@ -14,6 +15,24 @@ func (l *Locker[Tx]) PollEvery(d time.Duration) {
 
 // Listening reports whether a notification that is sent now would be received.
 func (l *Locker[Tx]) Listening() bool { return l.leases.k.Notifier.Listening() }
+
+// OnlyWoken makes polls of a lock that another process holds ever rarer, so that the process is
+// woken before it polls.
+func (l *Locker[Tx]) OnlyWoken() {
+	l.leases.most = time.Hour
+	l.leases.k.Waker.ListenFor(time.Hour)
+}
+
+// Wakes reports whether a release of this process wakes other processes, and Hears whether this
+// process is woken.
+func (l *Locker[Tx]) Wakes() bool { return l.leases.k.Waker.Works() }
+func (l *Locker[Tx]) Hears() bool { return l.leases.k.Waker.Hears() }
+
+// NamedLock returns the name of the named lock of this process.
+func (l *Locker[Tx]) NamedLock() string { return keeper.Named(l.leases.store.Process) }
+
+// CanWake reports whether the engine and the pool can wake processes.
+func (l *Locker[Tx]) CanWake() bool { return l.leases.k.Waker.Able() }
 
 // Gathering returns how many requests wait for a running statement, and how many at most do not.
 func (l *Locker[Tx]) Gathering() (waiting, alone int) {

@@ -50,7 +50,7 @@ func (m *leases) begin(a keeper.Attempt, s keeper.Settings, token int64, sent ti
 	}
 	q := m.queue(a.Name)
 	q.local, q.turns.token = l, token
-	if m.k.Waker.Able() && len(q.waiters) == 0 && len(m.queues) <= pollBatch {
+	if m.k.Waker.Able() && len(q.waiters) <= 1 && len(m.queues) <= pollBatch { // only its own call waits
 		q.turns.look = firstLook
 		m.lookIn(q, firstLook)
 	}

@@ -90,6 +90,7 @@ func TestRenewalStatements(t *testing.T) {
 			seen.take()
 			k.RenewNow(t.Context(), slices.Clone(held[:count]))
 			got := seen.take()
+			delete(got, "locks.rivals") // once after a lease begins
 			wanted := map[string]int{"locks.renew": want}
 			if engine == dbtest.MySQL || engine == dbtest.MariaDB {
 				wanted["before"] = want

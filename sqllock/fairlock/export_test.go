@@ -10,6 +10,35 @@ import (
 func (l *Locker[Tx]) PollRarely(d time.Duration) {
 	l.tickets.rarely = d
 	l.tickets.k.Notifier.Arrival(dbtest.Slack)
+	l.tickets.k.Waker.ListenFor(time.Hour)
+}
+
+// Hears reports whether a call waits that only a signal of another process wakes, and Wakes
+// whether a release of this process gives one.
+func (l *Locker[Tx]) Hears() bool {
+	k := l.tickets.k
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for _, q := range l.tickets.queues {
+		if len(q.waiting) > 0 && q.polls > listenAfter {
+			return k.Waker.Hears()
+		}
+	}
+	return false
+}
+func (l *Locker[Tx]) Wakes() bool { return l.tickets.k.Waker.Works() }
+
+// SeesOthers reports whether a call waits behind a ticket of another process, and has polled.
+func (l *Locker[Tx]) SeesOthers() bool {
+	k := l.tickets.k
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for _, q := range l.tickets.queues {
+		if len(q.waiting) > 0 && q.others {
+			return true
+		}
+	}
+	return false
 }
 
 // Listens reports whether a call waits that only a notification wakes.

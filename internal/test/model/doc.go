@@ -7,7 +7,8 @@
 //
 // The model has one key, statement by statement: acquire (a takeover, or an insert above the
 // token floor), the same attempt sent again or looked up, renewal, guard, release, hand-over to
-// the next in the queue of the process, force-release, and the reaper. Replies are late or lost,
+// the next in the queue of the process, takeover from a process that has ended, force-release, and
+// the reaper. Replies are late or lost,
 // requests run after their client gave up, clients stop forever at any place. Time is modelled
 // twice: as a clock with arbitrary readings, under which G2 and G3 hold, and as a clock that
 // gains at most its margin, which G1 needs.
@@ -30,6 +31,8 @@
 //	margin 1 of TTL 3, 2 clients, 1 attempt, reaper                      5,221,254
 //	margin 1 of TTL 3, 2 clients, 2 attempts, no reaper                  4,717,535
 //	margin 1 of TTL 3, 2 clients, 1 attempt, force-release, no reaper      831,251
+//	any clock, 2 clients, 1 attempt, processes are seen to end             314,406
+//	margin 1 of TTL 3, 2 clients, 1 attempt, the same, no reaper           457,538
 //
 // In each of them one client loses replies and one renews (which changes nothing under a clock
 // with arbitrary readings). -bound=large adds:

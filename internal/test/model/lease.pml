@@ -76,6 +76,12 @@
  *   RESEND_SHORTENS      G1    an attempt sent again sets the expiry, even if earlier
  *   RENEW_RESURRECTS     OVER  renewal does not test whether the term has expired
  *   RENEW_INSERTS        OVER  renewal is an upsert
+ *   DEAD_BY_NAME         G1    a term of a process that has ended is taken over without
+ *                              testing that the row still has it
+ *   SILENT_IS_DEAD       G1    so is that of a process which is only silent
+ *
+ * SESSIONS=1: the session of each process tells others that the process has ended. Its
+ * contexts have ended then, too.
  */
 
 /* Bounds. */
@@ -106,6 +112,9 @@
 #ifndef RENEWERS  /* clients that renew, if TIMED */
 #define RENEWERS 1
 #endif
+#ifndef SESSIONS  /* 1: a process that ends is seen to end */
+#define SESSIONS 0
+#endif
 #ifndef TTL
 #define TTL 3
 #endif
@@ -124,6 +133,7 @@
 #define WON    2
 #define TAKE   3
 #define INSERT 4
+#define DEAD   5
 
 /* Requests that run whether or not the client waits. */
 #define NOTHING  0
@@ -150,6 +160,13 @@ byte attempt[CLIENTS];
 byte term[CLIENTS];     /* the token that the client was told */
 byte line[CLIENTS], gift[CLIENTS];
 byte nDone;
+
+#if SESSIONS
+bool gone[1 + CLIENTS * ROUNDS]; /* attempts whose process has ended */
+#define DIES(c) gone[attempt[c]] = true
+#else
+#define DIES(c) skip
+#endif
 
 /* Statements: the clients' own and, behind those, the ones that they do not wait for. */
 #define STATEMENTS (2 * CLIENTS)
@@ -285,6 +302,9 @@ inline takeover(a, s) {
 inline look(a, s) {
 	BEGIN(s);
 	if
+#if SESSIONS
+	:: present && whose != 0 && whose != a && HELD(s) && gone[whose] -> got = whose; res = DEAD
+#endif
 	:: present && whose != a && HELD(s) ->
 		FREE = whose != 0;
 		assert(FREE);
@@ -304,9 +324,24 @@ inline look(a, s) {
  *   INSERT INTO locks SELECT $k, $a, GREATEST(f.token + 1, NOW), NOW + ttl FROM f
  *   ON CONFLICT: as takeover
  * waits for the floor, then for the key, and holds the floor meanwhile.
+ *
+ * A term of a process that has ended is taken over by the statement of a hand-over,
+ * WHERE name = $k AND attempt = $dead.
  */
 inline write(a, s) {
 	if
+#if SESSIONS
+	:: atomic { res == DEAD && !lX && lS == 0 ->
+		if
+#ifdef DEAD_BY_NAME
+		:: present -> got = tok + 1; grant(a, s)
+#else
+		:: present && whose == got -> got = tok + 1; grant(a, s)
+#endif
+		:: else -> res = LOST; got = 0
+		fi;
+		END(s) }
+#endif
 	:: atomic { res == TAKE ->
 		if
 		:: lX || lS != 0 || !present -> res = LOST
@@ -558,6 +593,9 @@ proctype Client(byte c) {
 			:: d_step { c < LOSERS && wOp[c] == NOTHING -> wOp[c] = ACQUIRE; wAttempt[c] = attempt[c] }
 				if
 				:: res = LOST                       /* It gives up, */
+#if SESSIONS
+				:: d_step { DIES(c); CANCEL(c); res = LOST } /* or dies, */
+#endif
 				:: d_step { SEND(c); twice = true } /* or sends the attempt again, */
 					atomic { look(attempt[c], c) }
 					write(attempt[c], c)
@@ -630,7 +668,7 @@ proctype Client(byte c) {
 #endif
 			if
 			:: atomic { release(attempt[c]); says(c, ENOUGH(c)); LEAVE(c) }
-			:: d_step { LEAVE(c) }
+			:: d_step { DIES(c); LEAVE(c) }
 #if HANDOVERS
 			:: d_step {
 				PASSES(c) ->
@@ -746,6 +784,14 @@ inline database() {
 	DOWN(left)
 }
 
+/* The server gives up the session of a process that lives. */
+#ifdef SILENT_IS_DEAD
+proctype Silence() {
+end:
+	d_step { term[0] != 0 && window[0] > 0 -> gone[attempt[0]] = true }
+}
+#endif
+
 /* It stops when nothing is left to run out, so that a deadlock is seen. */
 proctype Clock() {
 	byte since = TTL;       /* the database gained a tick */
@@ -856,6 +902,9 @@ init {
 		od;
 #if TIMED
 		run Clock();
+#ifdef SILENT_IS_DEAD
+		run Silence();
+#endif
 #endif
 #if REAPER
 		run Reaper();

@@ -7,6 +7,7 @@ var (
 	forced   = "-DROUNDS=1 -DFORCES=1"
 	margin   = "-DTIMED=1 -DROUNDS=1 -DGUARDS=0"
 	noReaper = "-DTIMED=1 -DROUNDS=2 -DGUARDS=0 -DREAPER=0"
+	sessions = noReaper + " -DSESSIONS=1"
 )
 
 var lease = model{
@@ -18,6 +19,8 @@ var lease = model{
 		{"Margin", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0"},
 		{"MarginTwice", "-DTIMED=1 -DROUNDS=2 -DGUARDS=0 -DREAPER=0"},
 		{"MarginForced", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0 -DREAPER=0 -DFORCES=1"},
+		{"AnyClockSessions", "-DROUNDS=1 -DSESSIONS=1"},
+		{"MarginSessions", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0 -DREAPER=0 -DSESSIONS=1"},
 	},
 	large: []run{
 		{"AnyClockTwiceForced", "-DROUNDS=2 -DFORCES=1"},
@@ -54,5 +57,7 @@ var lease = model{
 		{"RESEND_SHORTENS", "G1", noReaper},
 		{"RENEW_RESURRECTS", "OVER", noReaper},
 		{"RENEW_INSERTS", "OVER", margin + " -DLOSERS=0"},
+		{"DEAD_BY_NAME", "G1", sessions},
+		{"SILENT_IS_DEAD", "G1", sessions},
 	},
 }

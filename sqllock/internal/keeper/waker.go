@@ -15,8 +15,8 @@ import (
 const (
 	// recent is for how long a lock counts as one that other processes want.
 	recent = 10 * time.Second
-	// wanted is for how long a process listens after a poll that found the lock held.
-	wanted = 250 * time.Millisecond
+	// listenFor is for how long a process listens after a poll that found the lock held.
+	listenFor = 250 * time.Millisecond
 	// firstUnheld and mostUnheld are the pauses after a named lock that its process does not hold.
 	firstUnheld, mostUnheld = 20 * time.Millisecond, time.Second
 	// wakeBound bounds a statement of a Waker. The server bounds it, too, unless it is gone.
@@ -43,6 +43,7 @@ type Waker struct {
 	k                 *Keeper
 	side              Side
 	hold, wake, await core.Stmt
+	listenFor         time.Duration // listenFor, except in tests
 
 	wakes   chan struct{}
 	never   atomic.Bool // the engine or the handle cannot do it
@@ -71,7 +72,7 @@ var errUnheld = errors.New("sqllock: the session has no named lock")
 func newWaker(k *Keeper, side Side) *Waker {
 	s := k.Store.Dialect.Leases.Wake
 	w := &Waker{
-		k: k, side: side, hot: map[lockname.Name]time.Time{},
+		k: k, side: side, listenFor: listenFor, hot: map[lockname.Name]time.Time{},
 		hold: k.Store.Compile("hold", s.Hold), wake: k.Store.Compile("wake", s.Wake), await: k.Store.Compile("await", s.Await),
 		wakes: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
@@ -79,8 +80,11 @@ func newWaker(k *Keeper, side Side) *Waker {
 	return w
 }
 
-// named returns the name of a process's named lock. Names are those of the whole server.
-func named(p Process) string { return "holdfast_" + hex.EncodeToString(p[:]) }
+// Named returns the name of a process's named lock. Names are those of the whole server.
+func Named(p Process) string { return "holdfast_" + hex.EncodeToString(p[:]) }
+
+// ListenFor sets for how long a process listens after a poll, for tests in which polls are rare.
+func (w *Waker) ListenFor(d time.Duration) { w.listenFor = d }
 
 // Works reports whether other processes are woken.
 func (w *Waker) Works() bool { return w.holds.Load() }
@@ -122,7 +126,7 @@ func (w *Waker) Await(p Process) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.target != p || time.Since(w.sought) >= wanted {
+	if w.target != p || time.Since(w.sought) >= w.listenFor {
 		signal(w.changed)
 	}
 	w.target, w.sought = p, time.Now()
@@ -157,7 +161,7 @@ func (w *Waker) wait() { w.running.Wait() }
 
 // runHolder holds this process's named lock while others want its locks.
 func (w *Waker) runHolder(ctx context.Context, q core.Querier) error {
-	name := named(w.k.Store.Process)
+	name := Named(w.k.Store.Process)
 	var released, got *int64
 	if err := answer(ctx, w.hold, q, name, &got); err != nil || got == nil || *got != 1 {
 		return errors.Join(err, errUnheld)
@@ -206,10 +210,10 @@ func (w *Waker) runListener(ctx context.Context, q core.Querier) error {
 		switch {
 		case ago > idleListener:
 			return nil
-		case ago < wanted:
+		case ago < w.listenFor:
 			var held, got, released *int64
 			w.hears.Store(true)
-			err := answer(ctx, w.await, q, named(p), &held, &got, &released)
+			err := answer(ctx, w.await, q, Named(p), &held, &got, &released)
 			w.hears.Store(false)
 			switch {
 			case ctx.Err() != nil:

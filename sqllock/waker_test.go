@@ -1,0 +1,135 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// sequence records the names of statements, in the order in which they end.
+type sequence struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (s *sequence) observe(_ context.Context, st holdfast.Statement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names = append(s.names, st.Name)
+}
+
+func (s *sequence) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := s.names
+	s.names = nil
+	return names
+}
+
+// wakers is the engines on which a named lock wakes other processes.
+func wakers() conformance.Handle[*sql.Tx] {
+	return conformance.Only(conformance.SQL(), dbtest.MySQL, dbtest.MariaDB)
+}
+
+// waitFor starts a call that waits for the key.
+func waitFor(e *conformance.Env[*sql.Tx], l *sqllock.Locker[*sql.Tx], key string) <-chan *sqllock.Lease {
+	next := make(chan *sqllock.Lease, 1)
+	go func() {
+		lease, err := l.Acquire(e.Ctx, key)
+		if err != nil {
+			e.Error(err)
+		}
+		next <- lease
+	}()
+	return next
+}
+
+// TestWoken checks that a release wakes a waiter in another process: it takes the lock without a
+// poll after the release.
+func TestWoken(t *testing.T) {
+	t.Parallel()
+	seen := &sequence{}
+	conformance.Run(t, wakers(), func(e *conformance.Env[*sql.Tx]) {
+		lockers := e.Lockers(2, sqllock.Options{TTL: time.Hour})
+		for _, l := range lockers {
+			l.OnlyWoken()
+		}
+		holder, waiter := lockers[0], lockers[1]
+		held := e.MustAcquire(holder, "key")
+		for woken := 0; woken < 3; {
+			next := waitFor(e, waiter, "key")
+			e.Eventually("one process listens to the other", func() bool { return holder.Wakes() && waiter.Hears() })
+			seen.take()
+			e.MustRelease(held)
+			if held = <-next; held == nil {
+				return
+			}
+			names := seen.take()
+			if i := slices.Index(names, "locks.release"); i >= 0 && !slices.Contains(names[i:], "locks.waits") {
+				woken++
+			}
+			holder, waiter = waiter, holder
+		}
+		e.MustRelease(held)
+		for _, l := range lockers {
+			e.Check(l.Close(e.Ctx))
+		}
+		if n := e.SQL.Stats().InUse; n > 0 {
+			e.Errorf("%d connections were not given back", n)
+		}
+		if n := e.Int(`SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE '%GET_LOCK%' AND info NOT LIKE '%processlist%'`); n > 0 {
+			e.Errorf("%d statements still wait for a named lock", n)
+		}
+	}, holdfast.Options{Observers: []holdfast.Observer{seen.observe}})
+}
+
+// TestWakerIsCut checks that waiting calls still get the lock when the sessions that wake them are
+// ended, and that they are woken again later.
+func TestWakerIsCut(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, wakers(), func(e *conformance.Env[*sql.Tx]) {
+		lockers := e.Lockers(2, sqllock.Options{TTL: time.Hour})
+		holder, waiter := lockers[0], lockers[1]
+		held := e.MustAcquire(holder, "key")
+		for cut := range 2 {
+			next := waitFor(e, waiter, "key")
+			e.Eventually("one process listens to the other", func() bool { return holder.Wakes() && waiter.Hears() })
+			if cut == 0 {
+				id := e.Int(`SELECT COALESCE(MAX(id), 0) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT IS_USED_LOCK%'`)
+				e.EndSession(int64(id))
+				holding := e.Int(`SELECT COALESCE(MAX(IS_USED_LOCK(?)), 0)`, holder.NamedLock())
+				e.EndSession(int64(holding))
+			}
+			e.MustRelease(held)
+			if held = <-next; held == nil {
+				return
+			}
+			holder, waiter = waiter, holder
+		}
+		e.MustRelease(held)
+	})
+}
+
+// TestWakerNeedsConnections checks that a pool which cannot spare two connections is left alone.
+func TestWakerNeedsConnections(t *testing.T) {
+	t.Parallel()
+	h := conformance.Only(oneConn(), dbtest.MySQL, dbtest.MariaDB)
+	conformance.Run(t, h, func(e *conformance.Env[*sql.Tx]) {
+		one, two := e.Locker(), e.Locker()
+		held := e.MustAcquire(one, "key")
+		next := waitFor(e, two, "key")
+		e.Eventually("it has tried to listen", func() bool { return !two.CanWake() })
+		e.MustRelease(held)
+		if lease := <-next; lease != nil {
+			e.MustRelease(lease)
+		}
+	})
+}
