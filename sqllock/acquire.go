@@ -44,13 +44,27 @@ func (m *leases) acquire(ctx context.Context, owner, key string, s keeper.Settin
 // attempt asks the database once, and begins the lease if the lock was granted. A free lock whose
 // row this process has used takes one statement.
 func (m *leases) attempt(ctx context.Context, name lockname.Name, s keeper.Settings) (*keeper.Lease, keeper.Answer, error) {
+	return m.attemptBy(ctx, name, s, m.store.acquire)
+}
+
+// takeEnded takes the lock over from an attempt of a process that has ended, if it still has it.
+func (m *leases) takeEnded(ctx context.Context, name lockname.Name, s keeper.Settings, ended keeper.AttemptID) (*keeper.Lease, keeper.Answer, error) {
+	return m.attemptBy(ctx, name, s, func(ctx context.Context, a keeper.Attempt) (keeper.Answer, error) {
+		v, ambiguous, err := m.store.handOver(ctx, ended, a)
+		v.Ambiguous = ambiguous
+		return v, err
+	})
+}
+
+// attemptBy makes an attempt with one of the statements that grant.
+func (m *leases) attemptBy(ctx context.Context, name lockname.Name, s keeper.Settings, ask func(context.Context, keeper.Attempt) (keeper.Answer, error)) (*keeper.Lease, keeper.Answer, error) {
 	if !m.depart() {
 		return nil, keeper.Answer{}, ErrClosed
 	}
 	defer m.k.Flights.Add(-1)
-	a := keeper.Attempt{Name: name, ID: m.store.Process.NewAttemptID(), TTL: s.TTL}
+	a := keeper.Attempt{Name: name, ID: m.k.NewAttemptID(), TTL: s.TTL}
 	sent := time.Now() // before the request leaves
-	v, err := m.store.acquire(ctx, a)
+	v, err := ask(ctx, a)
 	if err != nil || !v.Won {
 		return nil, v, m.notGranted(ctx, a, v, err)
 	}

@@ -31,6 +31,14 @@ func (l *Locker[Tx]) Hears() bool { return l.leases.k.Waker.Hears() }
 // NamedLock returns the name of the named lock of this process.
 func (l *Locker[Tx]) NamedLock() string { return keeper.Named(l.leases.store.Process) }
 
+// Session returns the id of the session of this process, and "" if there is none. SessionNumber is
+// the server's number of it.
+func (l *Locker[Tx]) Session() string      { return l.leases.k.Session.ID() }
+func (l *Locker[Tx]) SessionNumber() int64 { return l.leases.k.Session.Number() }
+
+// Waiting returns how many calls wait in the queues of this process.
+func (l *Locker[Tx]) Waiting() int { return l.leases.k.Waiting() }
+
 // CanWake reports whether the engine and the pool can wake processes.
 func (l *Locker[Tx]) CanWake() bool { return l.leases.k.Waker.Able() }
 

@@ -48,6 +48,12 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Lo
 		return nil, fmt.Errorf("sqllock: reading the store's identity: %w", err)
 	}
 	k := keeper.New(s, o, a.Trace, a.Listen, a.Side)
+	if o.ReleaseOnDisconnect {
+		if err := k.Session.Open(ctx); err != nil {
+			_ = k.Close(ctx)
+			return nil, fmt.Errorf("sqllock: beginning the session of Options.ReleaseOnDisconnect: %w", err)
+		}
+	}
 	return &Locker[Tx]{db: db, access: a, leases: keeper.Of(k, func() *leases { return newLeases(k) })}, nil
 }
 

@@ -34,6 +34,20 @@ type Options struct {
 	// Holder names this process to others, in at most 255 bytes of UTF-8. It is shown to people
 	// only; who has a lock never depends on it. Default: host name and process id.
 	Holder string
+	// ReleaseOnDisconnect frees the leases of this process as soon as the process has ended,
+	// instead of at their expiry, if another process waits for them. This process keeps one
+	// connection of the pool for that, which other processes see end. The next token is higher,
+	// as always, and Guard refuses the old term.
+	//
+	// A lease's context then also ends when that connection is lost, or does not answer for three
+	// seconds. So do not set it behind a pooler or a proxy that closes connections by itself: if
+	// the server's side of the connection is closed while this process can neither be reached nor
+	// notices it for three seconds, another process may be granted the lock before the context
+	// ends. Without this option that cannot happen.
+	//
+	// PostgreSQL, MySQL and MariaDB with one writer; [New] returns [holdfast.ErrInvalid]
+	// elsewhere, and for a pool of less than four connections. Default: false.
+	ReleaseOnDisconnect bool
 }
 
 // AcquireOptions configure one lease. The zero value of each field is its default.

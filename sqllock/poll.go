@@ -39,7 +39,11 @@ func (m *leases) watch(w *waiter, now lockstmt.State) {
 		w.poll = minPoll
 	}
 	w.watched = true
-	m.waits.Set(w, time.Now().Add(keeper.Jitter(soonest(w.poll, now.Left))))
+	pause := keeper.Jitter(soonest(w.poll, now.Left))
+	if m.k.Session.Suspected(w.holder) { // the poll asks whether it has ended
+		pause = 0
+	}
+	m.waits.Set(w, time.Now().Add(pause))
 }
 
 // await listens to the process that has the lock: at once if this process listens already, and
@@ -65,9 +69,10 @@ func (m *leases) poll(ctx context.Context, due []*waiter) {
 	defer cancel()
 	for batch := range slices.Chunk(due, pollBatch) {
 		states, err := m.readStates(ctx, batch)
+		ended := m.ended(ctx, states)
 		m.k.Mu.Lock()
 		for _, w := range batch {
-			m.saw(w, states[w.q.name], err)
+			m.saw(w, states[w.q.name], ended, err)
 		}
 		unknown := m.unannounced(batch, time.Now())
 		m.k.Mu.Unlock()
@@ -78,13 +83,35 @@ func (m *leases) poll(ctx context.Context, due []*waiter) {
 	}
 }
 
+// ended returns the processes that have ended and still have locks.
+func (m *leases) ended(ctx context.Context, states map[lockname.Name]lockstmt.State) map[keeper.Process]bool {
+	var ended map[keeper.Process]bool
+	for _, s := range states {
+		p := keeper.ProcessOf(s.Attempt)
+		if s.Left == 0 || !p.InSession() || ended[p] {
+			continue
+		}
+		if m.k.Session.EndedNow(ctx, p) {
+			if ended == nil {
+				ended = map[keeper.Process]bool{}
+			}
+			ended[p] = true
+		}
+	}
+	return ended
+}
+
 // saw tells a waiter the state of its lock; the lock is free if there is none. The keeper's Mu is held.
-func (m *leases) saw(w *waiter, now lockstmt.State, err error) {
+func (m *leases) saw(w *waiter, now lockstmt.State, ended map[keeper.Process]bool, err error) {
 	if w.gone || w.asking || w.passing || w.q.local != nil {
 		return
 	}
 	w.q.turns.saw(now.Token)
-	if now.Left == 0 || err != nil {
+	over := ended[keeper.ProcessOf(now.Attempt)]
+	if over {
+		w.ended = keeper.AttemptID(now.Attempt)
+	}
+	if now.Left == 0 || over || err != nil {
 		w.ask = true // the attempt returns the error, if it persists
 		signal(w.event)
 		return

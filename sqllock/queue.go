@@ -31,11 +31,12 @@ type waiter struct {
 	gone    bool
 	lease   *keeper.Lease // the lease that it was given
 
-	watched   bool           // it is being polled
-	poll      time.Duration  // its poll interval
-	seen      int64          // the lock's token at the last poll
-	announced time.Time      // when its row in the table of waiters was last written
-	holder    keeper.Process // that had the lock at the last poll
+	watched   bool             // it is being polled
+	poll      time.Duration    // its poll interval
+	seen      int64            // the lock's token at the last poll
+	announced time.Time        // when its row in the table of waiters was last written
+	holder    keeper.Process   // that had the lock at the last poll
+	ended     keeper.AttemptID // has the lock although its process has ended; zero if none
 }
 
 // queue finds or creates a key's queue. The keeper's Mu is held.
@@ -103,6 +104,10 @@ func (m *leases) askInTurn(ctx context.Context, w *waiter) (*keeper.Lease, keepe
 		defer func() { <-m.asking }()
 	case <-ctx.Done():
 		return nil, keeper.Answer{}, context.Cause(ctx)
+	}
+	if ended := w.ended; ended != (keeper.AttemptID{}) {
+		w.ended = keeper.AttemptID{}
+		return m.takeEnded(ctx, w.q.name, w.Settings, ended)
 	}
 	return m.attempt(ctx, w.q.name, w.Settings)
 }

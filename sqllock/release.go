@@ -65,7 +65,7 @@ func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 // result when an answer was lost.
 func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keeper.Freed {
 	defer m.k.Flights.Add(-1)
-	a := keeper.Attempt{Name: w.q.name, ID: m.store.Process.NewAttemptID(), TTL: w.TTL}
+	a := keeper.Attempt{Name: w.q.name, ID: m.k.NewAttemptID(), TTL: w.TTL}
 	sent := time.Now()
 	v, ambiguous, err := m.store.handOver(ctx, l.ID, a)
 	var lease *keeper.Lease

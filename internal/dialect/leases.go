@@ -64,8 +64,10 @@ type Leases struct {
 	Announce, AnnounceRow string
 	Listen, Notify        string
 
-	// Wake is empty if the engine has no named locks, or has notifications.
+	// Wake is empty if the engine has no named locks. With notifications it only has Await.
 	Wake Wake
+	// Session is empty if the engine cannot tell that a session has ended.
+	Session Session
 
 	// Rivals returns a row for each of {names} that a process other than {waiter} waits for.
 	Rivals string
@@ -95,8 +97,17 @@ type Leases struct {
 //	Wake:  releases it and gets it again behind those who wait for it (returns 1 if it has released
 //	       it, and 1 if it has it again)
 //	Await: waits for it for at most a second, and releases it at once (returns 1 if another session
-//	       had it, 1 if it got it, and 1 if it has released it)
+//	       had it, 1 if it got it, and 1 if it has released it). It may fail with Busy instead.
 type Wake struct{ Hold, Wake, Await string }
+
+// Session is the SQL of a lock that shows that a process lives: it ends with the session that
+// has it.
+//
+//	Server:  returns a text that is the same for all sessions of a server
+//	Hold:    name (returns 1 if the session has got the lock, and the number of the session)
+//	Confirm: returns the number of the session, after a second
+//	Ended:   name (returns 1 if no session has the lock, and what Server returns)
+type Session struct{ Server, Hold, Confirm, Ended string }
 
 // Grant is a statement that may grant a term. It returns one row: 1 or 0 for granted or not,
 // the token, for how many µs another attempt still has the lock, and that attempt's holder. No row

@@ -72,10 +72,13 @@ func (s *tickets) poll(ctx context.Context, due []*queue) {
 	for _, part := range lockname.ByOwner(batch, func(l *keeper.Lease) lockname.Name { return l.Name }) {
 		s.read(ctx, part)
 	}
+	ended := s.clearEnded(ctx, due)
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
 	for _, q := range due {
 		switch {
+		case ended[q] && len(q.waiting) > 0:
+			s.pollNow(q.name)
 		case len(q.ready) > 0 || q.expired:
 			s.serve(q)
 		case len(q.waiting) > 0:
@@ -89,6 +92,36 @@ func (s *tickets) poll(ctx context.Context, due []*queue) {
 			q.pause = min(max(2*q.pause, minPoll), maxPoll)
 		}
 	}
+}
+
+// clearEnded deletes the first tickets whose process has ended, unless their rows are locked.
+func (s *tickets) clearEnded(ctx context.Context, due []*queue) map[*queue]bool {
+	var heads map[*queue]keeper.AttemptID
+	s.k.Mu.Lock()
+	for _, q := range due {
+		if len(q.waiting) > 0 && q.holder.InSession() && q.holder != s.k.Identity() {
+			if heads == nil {
+				heads = map[*queue]keeper.AttemptID{}
+			}
+			heads[q] = keeper.AttemptID(q.head)
+		}
+	}
+	s.k.Mu.Unlock()
+	var ended map[*queue]bool
+	for q, head := range heads {
+		if !s.k.Session.EndedNow(ctx, keeper.ProcessOf(head[:])) {
+			continue
+		}
+		// If the row is locked, for example by a guarded transaction, a later poll tries again.
+		gone, err := s.store.releaseAll(ctx, []keeper.Abandoned{{Name: q.name, ID: head}})
+		if err == nil && gone {
+			if ended == nil {
+				ended = map[*queue]bool{}
+			}
+			ended[q] = true
+		}
+	}
+	return ended
 }
 
 // read reads the tickets of one owner, and judges them.
@@ -112,7 +145,8 @@ func (s *tickets) read(ctx context.Context, leases []*keeper.Lease) {
 func (s *tickets) judge(c *ticket, p standing, sent time.Time) {
 	l := c.lease
 	q, units, capacity := c.queue, int64(c.units), int64(c.capacity)
-	if q.holder = keeper.ProcessOf(p.first); p.left > 0 && q.holder != s.store.Process {
+	q.head = p.first
+	if q.holder = keeper.ProcessOf(p.first); p.left > 0 && q.holder != s.k.Identity() {
 		q.others = true
 	}
 	switch {

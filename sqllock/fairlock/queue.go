@@ -34,7 +34,8 @@ type queue struct {
 	pause   time.Duration
 	hurry   bool           // poll at once
 	polls   int            // how often it was polled
-	holder  keeper.Process // of the first ticket, at the last poll
+	head    []byte         // the attempt of the first ticket, at the last poll
+	holder  keeper.Process // and its process
 	others  bool           // tickets of other processes were before those of this one
 }
 
@@ -111,7 +112,7 @@ func (s *tickets) write(q *queue) {
 func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again bool) {
 	entries := make([]entry, len(batch))
 	for i, c := range batch {
-		entries[i] = entry{Attempt: keeper.Attempt{Name: q.name, ID: s.store.Process.NewAttemptID(), TTL: c.TTL}, units: c.units, capacity: c.capacity, now: c.now}
+		entries[i] = entry{Attempt: keeper.Attempt{Name: q.name, ID: s.k.NewAttemptID(), TTL: c.TTL}, units: c.units, capacity: c.capacity, now: c.now}
 	}
 	sent := time.Now()
 	err := s.store.enter(ctx, q.name, entries)

@@ -2,6 +2,9 @@ package mysql
 
 import "github.com/holdfast-go/holdfast/internal/dialect"
 
+// server tells the servers of a topology apart.
+const server = `CONCAT(@@hostname, '/', @@port, '/', @@server_id)`
+
 var leases = dialect.Leases{
 	// A plain insert that finds the row takes a shared lock, which is compatible with a
 	// guard's lock. An upsert would wait for the guarded transaction.
@@ -61,6 +64,13 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 		Hold:  `SELECT GET_LOCK($1, 1)`,
 		Wake:  `SELECT RELEASE_LOCK($1), GET_LOCK($1, 10)`,
 		Await: `SELECT IS_USED_LOCK($1) IS NOT NULL, GET_LOCK($1, 1), RELEASE_LOCK($1)`,
+	},
+
+	Session: dialect.Session{
+		Server:  `SELECT ` + server,
+		Hold:    `SELECT GET_LOCK($1, 0), CONNECTION_ID()`,
+		Confirm: `SELECT CONNECTION_ID() + 0 * SLEEP(1)`,
+		Ended:   `SELECT IS_FREE_LOCK($1), ` + server,
 	},
 
 	ManyBefore: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,

@@ -5,6 +5,13 @@ import "github.com/holdfast-go/holdfast/internal/dialect"
 // clock reads the clock once per statement, so a TTL is exact to the microsecond.
 const clock = `(SELECT {now} AS now) c`
 
+const (
+	// sessionKey is the key of a session's lock.
+	sessionKey = `hashtextextended($1::text, 0)`
+	// server tells servers, and what one was before a restart, apart.
+	server = `(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text`
+)
+
 var leases = dialect.Leases{
 	// Make reads the floor only if the row does not exist. It reads it in share mode, so that
 	// the reaper cannot raise the floor between this read and the insert. It neither locks nor
@@ -59,6 +66,18 @@ ON CONFLICT (owner, name, waiter) DO UPDATE SET waiting = EXCLUDED.waiting, expi
 	AnnounceRow: `($0::text, {name}::bytea, $1::bytea, $2::text, {count}::integer, {now} + $3::bigint)`,
 	Listen:      `LISTEN {channel}`,
 	Notify:      `SELECT pg_notify($1::text, $2::text)`,
+	// The subquery is evaluated first.
+	Wake: dialect.Wake{Await: `SELECT s.held, 1, 1 FROM (
+ SELECT set_config('lock_timeout', '1000', true) AS bound, CASE WHEN pg_try_advisory_xact_lock_shared(` + sessionKey + `) THEN 0 ELSE 1 END AS held OFFSET 0
+) s WHERE s.bound IS NOT NULL AND (s.held = 0 OR pg_advisory_xact_lock_shared(` + sessionKey + `) IS NOT NULL)`},
+	Session: dialect.Session{
+		Server: `SELECT ` + server,
+		// The session has no time-outs, because it is idle.
+		Hold: `SELECT CASE WHEN pg_try_advisory_lock(` + sessionKey + `) THEN 1 ELSE 0 END, pg_backend_pid()::bigint
+FROM (SELECT set_config('statement_timeout', '0', false) AS bound OFFSET 0) s WHERE s.bound IS NOT NULL`,
+		Confirm: `SELECT pg_backend_pid()::bigint FROM pg_sleep(1)`,
+		Ended:   `SELECT CASE WHEN pg_try_advisory_xact_lock_shared(` + sessionKey + `) THEN 1 ELSE 0 END, ` + server,
+	},
 	Renew: `WITH clock AS MATERIALIZED (SELECT {now} AS now
 ), due AS (
  SELECT l.name FROM {locks} l, clock c

@@ -32,7 +32,7 @@ var Dialect = func() dialect.Dialect {
 	}
 	d.Doctor = doctor
 	d.Prove = prove(d.Prove)
-	d.Leases.Wake = dialect.Wake{} // named locks are not those of a MySQL server
+	d.Leases.Wake, d.Leases.Session = dialect.Wake{}, dialect.Session{} // named locks are not those of a MySQL server
 	d.Admission = admission
 	d.Classify = classify
 	d.RolledBack = rolledBack

@@ -41,7 +41,7 @@ VALUES ($0, $1, ` + lowest + `, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name
 		bounded(text)
 	}
 	d.Fresh = fresh
-	d.Leases.Wake = dialect.Wake{} // named locks are not those of a MySQL server
+	d.Leases.Wake, d.Leases.Session = dialect.Wake{}, dialect.Session{} // named locks are not those of a MySQL server
 	d.Admission = admission
 	d.Classify = classify
 	d.RolledBack = rolledBack

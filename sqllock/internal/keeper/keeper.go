@@ -50,6 +50,8 @@ type Keeper struct {
 	// Notifier and Waker wake the waiters of other processes: each engine has one of them, or none.
 	Notifier *Notifier
 	Waker    *Waker
+	// Session shows other processes that this one has ended.
+	Session *Session
 	// Flights counts attempts that may still be granted, or that must still be released.
 	Flights atomic.Int64
 	// Turn is for tests: how long, at least, the process hands a lock over among its own waiters
@@ -74,7 +76,7 @@ func New(s *Store, o Options, t *trace.Tracer, listen Listen, side Side) *Keeper
 	k.renewSize.Store(renewBatch)
 	k.Ctx, k.stop = context.WithCancel(context.Background())
 	k.abandoned = schedule.New(k.Ctx, 0, k.sweep)
-	k.Notifier, k.Waker = newNotifier(k, listen), newWaker(k, side)
+	k.Notifier, k.Waker, k.Session = newNotifier(k, listen), newWaker(k, side), newSession(k, side)
 	return k
 }
 
@@ -88,6 +90,7 @@ func (k *Keeper) notified(name lockname.Name) {
 
 // woken says that process p may have freed a lock.
 func (k *Keeper) woken(p Process) {
+	k.Session.suspect(p)
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for _, kind := range k.kinds {
@@ -228,6 +231,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 	}
 	k.Notifier.wait()
 	k.Waker.wait()
+	k.Session.wait()
 	k.abandoned.Wait()
 	for _, r := range k.renewals { // there are no new ones any more
 		r.Wait()

@@ -132,7 +132,7 @@ func (b *Notifier) run(ended chan struct{}) {
 	defer cancel()
 	var opened atomic.Int64 // when the test notification was sent
 	go b.watch(ctx, cancel, &opened)
-	test := b.k.Store.Process.NewAttemptID().String()
+	test := b.k.NewAttemptID().String()
 	err := b.listen(ctx, b.stmt, func() {
 		opened.Store(time.Now().UnixNano())
 		b.sends.Set(test, time.Now())

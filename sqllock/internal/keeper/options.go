@@ -23,6 +23,8 @@ type Options struct {
 	TTL    time.Duration
 	Margin time.Duration
 	Holder string
+	// ReleaseOnDisconnect: see sqllock.Options.
+	ReleaseOnDisconnect bool
 }
 
 // WithDefaults checks the options and fills in the defaults.

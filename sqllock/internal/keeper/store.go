@@ -26,9 +26,10 @@ type (
 // Process identifies a process. The ids of its attempts begin with it.
 type Process [8]byte
 
-// NewProcess returns a new random id.
+// NewProcess returns a new random id of a process without a session.
 func NewProcess() (p Process) {
 	_, _ = rand.Read(p[:]) // it never fails
+	p[len(p)-1] &^= inSession
 	return p
 }
 

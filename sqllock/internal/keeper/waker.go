@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
@@ -35,7 +36,8 @@ type Side func(ctx context.Context, n int, f func(q core.Querier) error) error
 // locks and no notifications. A process whose locks are wanted by others holds one named lock, and
 // releases it for a moment whenever it has freed such a lock. A process that waits asks for
 // the named lock of the process that has its lock; the server answers when it is released, also
-// because its session has ended. The holder uses one connection, the one that waits another one.
+// because its connection has ended. The holder uses one connection, the one that waits another one.
+// On engines with notifications, a process waits so for the end of a Session only.
 //
 // Polling continues, so a session that is cut, or a proxy with one server for the holder and
 // another one for the waiting process, costs one poll interval.
@@ -43,6 +45,7 @@ type Waker struct {
 	k                 *Keeper
 	side              Side
 	hold, wake, await core.Stmt
+	wakesOthers       bool          // the engine wakes by named locks
 	listenFor         time.Duration // listenFor, except in tests
 
 	wakes   chan struct{}
@@ -54,14 +57,14 @@ type Waker struct {
 
 	mu       sync.Mutex
 	hot      map[lockname.Name]time.Time // the locks that others want, and since when that is known
-	holder   session
-	listener session
+	holder   connection
+	listener connection
 	target   Process // to listen to
 	sought   time.Time
 }
 
-// session is the state of one of a Waker's connections.
-type session struct {
+// connection is the state of one of a Waker's connections.
+type connection struct {
 	open  bool
 	after time.Time // do not open it before
 	pause time.Duration
@@ -74,9 +77,12 @@ func newWaker(k *Keeper, side Side) *Waker {
 	w := &Waker{
 		k: k, side: side, listenFor: listenFor, hot: map[lockname.Name]time.Time{},
 		hold: k.Store.Compile("hold", s.Hold), wake: k.Store.Compile("wake", s.Wake), await: k.Store.Compile("await", s.Await),
-		wakes: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		wakesOthers: s.Hold != "", wakes: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
-	w.never.Store(s.Hold == "")
+	w.never.Store(s.Await == "")
+	if !w.wakesOthers { // polls are rarer where a release notifies
+		w.listenFor = idleListener
+	}
 	return w
 }
 
@@ -93,11 +99,11 @@ func (w *Waker) Works() bool { return w.holds.Load() }
 func (w *Waker) Hears() bool { return w.hears.Load() }
 
 // Able reports whether the engine and the handle can wake other processes.
-func (w *Waker) Able() bool { return !w.never.Load() }
+func (w *Waker) Able() bool { return w.wakesOthers && !w.never.Load() }
 
 // Want records that other processes want a lock which this process has.
 func (w *Waker) Want(name lockname.Name) {
-	if w.never.Load() {
+	if !w.Able() {
 		return
 	}
 	w.mu.Lock()
@@ -121,7 +127,7 @@ func (w *Waker) Freed(name lockname.Name) {
 
 // Await says that a call waits for a lock that process p has.
 func (w *Waker) Await(p Process) {
-	if w.never.Load() || p == (Process{}) || p == w.k.Store.Process {
+	if w.never.Load() || p == (Process{}) || p == w.k.Identity() || !w.wakesOthers && !p.InSession() {
 		return
 	}
 	w.mu.Lock()
@@ -133,8 +139,8 @@ func (w *Waker) Await(p Process) {
 	w.start(&w.listener, w.runListener)
 }
 
-// start runs a session, unless it runs. w.mu is held.
-func (w *Waker) start(s *session, run func(ctx context.Context, q core.Querier) error) {
+// start runs a connection, unless it runs. w.mu is held.
+func (w *Waker) start(s *connection, run func(ctx context.Context, q core.Querier) error) {
 	if s.open || time.Now().Before(s.after) || w.k.Ctx.Err() != nil {
 		return
 	}
@@ -161,7 +167,8 @@ func (w *Waker) wait() { w.running.Wait() }
 
 // runHolder holds this process's named lock while others want its locks.
 func (w *Waker) runHolder(ctx context.Context, q core.Querier) error {
-	name := Named(w.k.Store.Process)
+	self := w.k.Identity()
+	name := Named(self)
 	var released, got *int64
 	if err := answer(ctx, w.hold, q, name, &got); err != nil || got == nil || *got != 1 {
 		return errors.Join(err, errUnheld)
@@ -175,7 +182,7 @@ func (w *Waker) runHolder(ctx context.Context, q core.Querier) error {
 		case <-ctx.Done():
 			return nil
 		case <-idle.C:
-			if w.cold() {
+			if w.cold() || w.k.Identity() != self {
 				return nil
 			}
 		case <-w.wakes:
@@ -184,6 +191,14 @@ func (w *Waker) runHolder(ctx context.Context, q core.Querier) error {
 			}
 		}
 	}
+}
+
+// awaited returns the lock to wait for: the one that wakes, or that of the session.
+func (w *Waker) awaited(p Process) string {
+	if w.wakesOthers {
+		return Named(p)
+	}
+	return live(p)
 }
 
 // cold forgets the locks that no other process has wanted recently, and reports whether there are
@@ -213,11 +228,13 @@ func (w *Waker) runListener(ctx context.Context, q core.Querier) error {
 		case ago < w.listenFor:
 			var held, got, released *int64
 			w.hears.Store(true)
-			err := answer(ctx, w.await, q, Named(p), &held, &got, &released)
+			err := answer(ctx, w.await, q, w.awaited(p), &held, &got, &released)
 			w.hears.Store(false)
 			switch {
 			case ctx.Err() != nil:
 				return nil
+			case w.k.Store.Dialect.Classify(err) == dialect.Busy: // the lock is still held
+				continue
 			case err != nil:
 				return err
 			case got == nil: // the statement was ended
