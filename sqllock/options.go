@@ -35,9 +35,9 @@ type Options struct {
 	// only; who has a lock never depends on it. Default: host name and process id.
 	Holder string
 	// ReleaseOnDisconnect frees the leases of this process as soon as the process has ended,
-	// instead of at their expiry, if another process waits for them. This process keeps one
-	// connection of the pool for that, which other processes see end. The next token is higher,
-	// as always, and Guard refuses the old term.
+	// instead of at their expiry, if another process waits for them. This process keeps two
+	// connections of the pool for that: other processes see the end of one, and this process by
+	// the other. The next token is higher, as always, and Guard refuses the old term.
 	//
 	// A lease's context then also ends when that connection is lost, or does not answer for three
 	// seconds. So do not set it behind a pooler or a proxy that closes connections by itself: if
@@ -46,7 +46,7 @@ type Options struct {
 	// ends. Without this option that cannot happen.
 	//
 	// PostgreSQL, MySQL and MariaDB with one writer; [New] returns [holdfast.ErrInvalid]
-	// elsewhere, and for a pool of less than four connections. Default: false.
+	// elsewhere, and for a pool of less than eight connections. Default: false.
 	ReleaseOnDisconnect bool
 }
 

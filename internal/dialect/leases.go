@@ -101,11 +101,11 @@ type Leases struct {
 type Wake struct{ Hold, Wake, Await string }
 
 // Session is the SQL of a lock that shows that a process lives: it ends with the session that
-// has it.
+// has it. The Await of Wake waits for it.
 //
 //	Server:  returns a text that is the same for all sessions of a server
 //	Hold:    name (returns 1 if the session has got the lock, and the number of the session)
-//	Confirm: returns the number of the session, after a second
+//	Confirm: returns the number of the session
 //	Ended:   name (returns 1 if no session has the lock, and what Server returns)
 type Session struct{ Server, Hold, Confirm, Ended string }
 

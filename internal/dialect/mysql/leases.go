@@ -69,7 +69,7 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 	Session: dialect.Session{
 		Server:  `SELECT ` + server,
 		Hold:    `SELECT GET_LOCK($1, 0), CONNECTION_ID()`,
-		Confirm: `SELECT CONNECTION_ID() + 0 * SLEEP(1)`,
+		Confirm: `SELECT CONNECTION_ID()`,
 		Ended:   `SELECT IS_FREE_LOCK($1), ` + server,
 	},
 

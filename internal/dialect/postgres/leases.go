@@ -71,11 +71,9 @@ ON CONFLICT (owner, name, waiter) DO UPDATE SET waiting = EXCLUDED.waiting, expi
  SELECT set_config('lock_timeout', '1000', true) AS bound, CASE WHEN pg_try_advisory_xact_lock_shared(` + sessionKey + `) THEN 0 ELSE 1 END AS held OFFSET 0
 ) s WHERE s.bound IS NOT NULL AND (s.held = 0 OR pg_advisory_xact_lock_shared(` + sessionKey + `) IS NOT NULL)`},
 	Session: dialect.Session{
-		Server: `SELECT ` + server,
-		// The session has no time-outs, because it is idle.
-		Hold: `SELECT CASE WHEN pg_try_advisory_lock(` + sessionKey + `) THEN 1 ELSE 0 END, pg_backend_pid()::bigint
-FROM (SELECT set_config('statement_timeout', '0', false) AS bound OFFSET 0) s WHERE s.bound IS NOT NULL`,
-		Confirm: `SELECT pg_backend_pid()::bigint FROM pg_sleep(1)`,
+		Server:  `SELECT ` + server,
+		Hold:    `SELECT CASE WHEN pg_try_advisory_lock(` + sessionKey + `) THEN 1 ELSE 0 END, pg_backend_pid()::bigint`,
+		Confirm: `SELECT pg_backend_pid()::bigint`,
 		Ended:   `SELECT CASE WHEN pg_try_advisory_xact_lock_shared(` + sessionKey + `) THEN 1 ELSE 0 END, ` + server,
 	},
 	Renew: `WITH clock AS MATERIALIZED (SELECT {now} AS now

@@ -12,12 +12,16 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 const (
-	// confirmBound is how long a confirmation of the session may take. It lasts a second by itself.
-	confirmBound = 3 * time.Second
+	// confirmEvery is how often a session is confirmed, and confirmBound how long that may take. So a
+	// silent session is lost after three seconds.
+	confirmEvery, confirmBound = time.Second, 2 * time.Second
+	// sessionConnections is how many connections of the pool a session uses.
+	sessionConnections = 2
 	// endedEvery is how often polls ask whether the session of one process has ended.
 	endedEvery = 50 * time.Millisecond
 	// suspected is for how long they ask each time after a lock of its connections was released.
@@ -35,11 +39,13 @@ const (
 // after a restart, cannot tell whether the session has ended.
 //
 // A session whose connection ends, or cannot be confirmed, ends the terms of its attempts, because
-// other processes may have taken them. Its id is not used again.
+// other processes may have taken them. Its id is not used again. The connection is idle most of the
+// time, so that the server sees its end at once. This process sees it by another connection, which
+// waits for the lock as other processes do.
 type Session struct {
-	k                               *Keeper
-	side                            Side
-	server, hold, confirm, hasEnded core.Stmt
+	k                                      *Keeper
+	side                                   Side
+	server, hold, confirm, hasEnded, await core.Stmt
 
 	id      atomic.Pointer[Process] // nil while there is no session
 	number  atomic.Int64            // the server's number of it
@@ -64,6 +70,7 @@ func newSession(k *Keeper, side Side) *Session {
 		k: k, side: side, others: map[Process]other{},
 		server: s.Compile("session.server", d.Server), hold: s.Compile("session.hold", d.Hold),
 		confirm: s.Compile("session.confirm", d.Confirm), hasEnded: s.Compile("session.ended", d.Ended),
+		await: s.Compile("await", s.Dialect.Leases.Wake.Await),
 	}
 }
 
@@ -93,7 +100,7 @@ func (s *Session) Open(ctx context.Context) error {
 	first := make(chan error, 1)
 	s.running.Go(func() {
 		for pause := firstRetry; ; pause = min(2*pause, mostRetry) {
-			err := s.side(s.k.Ctx, 1, func(q core.Querier) error {
+			err := s.side(s.k.Ctx, sessionConnections, func(q core.Querier) error {
 				return s.run(s.k.Ctx, q, func() {
 					pause = firstRetry
 					signalError(first, nil)
@@ -142,8 +149,13 @@ func (s *Session) run(ctx context.Context, q core.Querier, begun func()) error {
 		s.id.Store(nil)
 		s.k.disconnected(id)
 	}()
+	own, lost := context.WithCancel(ctx)
+	defer lost()
+	s.running.Go(func() { s.watch(own, id, lost) })
+	tick := time.NewTicker(confirmEvery)
+	defer tick.Stop()
 	for {
-		c, cancel := context.WithTimeout(ctx, confirmBound)
+		c, cancel := context.WithTimeout(own, confirmBound)
 		_, err := s.confirm.QueryRow(c, q, []any{&other})
 		cancel()
 		switch {
@@ -151,6 +163,37 @@ func (s *Session) run(ctx context.Context, q core.Querier, begun func()) error {
 			return nil
 		case err != nil || other == nil || *other != *connection:
 			return errors.Join(err, errNoSession)
+		}
+		select {
+		case <-own.Done():
+			return errNoSession
+		case <-tick.C:
+		}
+	}
+}
+
+// watch waits on another connection until the session has ended, and calls lost.
+func (s *Session) watch(ctx context.Context, id Process, lost func()) {
+	for ctx.Err() == nil {
+		_ = s.side(ctx, sessionConnections, func(q core.Querier) error {
+			for {
+				var held, got, released *int64
+				err := answer(ctx, s.await, q, live(id), &held, &got, &released)
+				switch {
+				case ctx.Err() != nil:
+					return nil
+				case s.k.Store.Dialect.Classify(err) == dialect.Busy || err == nil && got != nil && *got == 0:
+				case err != nil || got == nil:
+					return errors.Join(err, errNoSession)
+				default:
+					lost()
+					return nil
+				}
+			}
+		})
+		select {
+		case <-ctx.Done():
+		case <-time.After(firstRetry): // its own connection was lost
 		}
 	}
 }
