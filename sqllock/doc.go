@@ -60,11 +60,20 @@
 // [Locker.Acquire] waits, [Locker.TryAcquire] does not. The goroutines of one Locker wait for a
 // key in a queue, without a connection, and only the first of them queries the database. A
 // release hands the lock to the next of them in one statement. While other processes wait, they
-// take turns: a turn is one lease on PostgreSQL, and about 20 ms elsewhere.
+// take turns: a turn is one lease where a release wakes them, and about 20 ms elsewhere.
 //
-// Between processes there is no order: package fairlock provides one. On PostgreSQL a release
-// notifies the processes that wait. On other engines one goroutine polls every 2 to 50 ms (2
-// to 10 ms while the lock changes hands), with one statement for up to 256 keys.
+// Between processes there is no order: package fairlock provides one. One goroutine polls for all
+// keys of the process, every 2 to 50 ms (2 to 10 ms while the lock changes hands), with one
+// statement for up to 256 keys. A release also wakes the processes that wait: on PostgreSQL by a
+// notification, and on MySQL and MariaDB by a named lock (GET_LOCK), which the holder's process
+// takes once it knows that others wait. That needs up to two connections of a process, and a
+// pool of at least eight; a signal that is lost, for example behind a proxy with several
+// servers, costs a poll interval.
+//
+// # Processes that end
+//
+// The leases of a process that has ended are free after their TTL, and with
+// [Options].ReleaseOnDisconnect at once.
 //
 // # Limits
 //
