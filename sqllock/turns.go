@@ -15,7 +15,8 @@ const (
 	firstLook, lastLook = 50 * time.Millisecond, 800 * time.Millisecond
 	// rivalsEvery is how often a process that hands a lock over among its own calls reads whether
 	// other processes wait for it.
-	rivalsEvery = 100 * time.Millisecond
+	// The first time it reads sooner: processes that wait have announced it by then.
+	rivalsEvery, rivalsFirst = 100 * time.Millisecond, 20 * time.Millisecond
 	// restNotified is how long a process leaves a lock to others whom the release notifies.
 	restNotified = 20 * time.Millisecond
 	// ignored is for how many rests a process ignores others who did not take the lock.
@@ -31,6 +32,7 @@ type turns struct {
 	token  int64         // of the last lease of this process
 	rivals bool          // other processes waited at the last look
 	looks  bool          // a look is scheduled
+	looked bool          // and there was one before
 	look   time.Duration // the pause before the last look
 	until  time.Time     // the end of the rest; zero if there is none
 	ignore time.Time     // rivals are ignored until then
@@ -87,7 +89,11 @@ func (m *leases) yields(q *queue, now time.Time) bool {
 	if t.over(now, max(turn, m.k.Turn), rest) {
 		return true
 	}
-	m.lookIn(q, rivalsEvery)
+	if t.looked {
+		m.lookIn(q, rivalsEvery)
+	} else {
+		m.lookIn(q, rivalsFirst)
+	}
 	return false
 }
 
@@ -123,7 +129,7 @@ func (m *leases) findRivalsFor(ctx context.Context, part []*queue) {
 	})
 	m.k.Mu.Lock()
 	for _, q := range part {
-		q.turns.looks = false
+		q.turns.looks, q.turns.looked = false, true
 		if q.turns.rivals = err == nil && waited[q.name]; q.turns.rivals {
 			m.k.Waker.Want(q.name)
 		}

@@ -62,6 +62,8 @@
 //	any clock, 2 clients, reaper, one loses replies                        162,621
 //	margin 1 of TTL 2, 3 clients                                         2,447,018
 //	margin 1 of TTL 2, 2 clients, one renews and loses replies              65,796
+//	any clock, 3 clients, guards, processes are seen to end                326,109
+//	margin 1 of TTL 2, 3 clients, the same                               3,367,271
 //	margin 1 of TTL 2, 2 clients, one renews, reaper (large)             2,516,185
 //
 // The other models of the test are as large, or belong to -bound=large.

@@ -68,6 +68,10 @@
  *   TRUST_FROM_REPLY     ROOM   the window is counted from the reply
  *   NO_MARGIN            ROOM   the window is the whole TTL
  *   RENEW_RESURRECTS     OVER   renewal does not test whether the ticket has expired
+ *   SILENT_IS_DEAD       ROOM   the ticket of a process that is only silent is removed
+ *
+ * SESSIONS=1: as in lease.pml, the tickets of a process that has ended are removed before they
+ * expire.
  */
 
 /* Bounds. */
@@ -106,6 +110,9 @@
 #endif
 #ifndef PATIENT   /* 1: live clients keep their tickets and do not give up */
 #define PATIENT 0
+#endif
+#ifndef SESSIONS  /* 1: a process that ends is seen to end */
+#define SESSIONS 0
 #endif
 #ifndef TTL
 #define TTL 2
@@ -168,6 +175,15 @@ byte renewal[CLIENTS];
 #define EXPIRE(a)    skip
 #define LIVE(a)      (!PATIENT || mine[OF(a)] == (a) + 1)
 #define DEAD(a)      (!PATIENT || mine[OF(a)] != (a) + 1)
+#endif
+
+#if SESSIONS
+bool gone[ATTEMPTS];    /* the process has ended */
+#define GONE(a)  (DEAD(a) || gone[a])
+#define ENDS(a)   gone[a] = true
+#else
+#define GONE(a)  DEAD(a)
+#define ENDS(a)   skip
 #endif
 
 /* What only the properties look at. */
@@ -310,7 +326,7 @@ inline join(a, c, t, fit) {
 }
 
 /* One of the tickets of which a condition holds. */
-#define ENDED(b) (there[b] && DEAD(b))
+#define ENDED(b) (there[b] && GONE(b))
 #define TAKEN(b) (there[b] && FREE(b))
 #if ATTEMPTS == 2
 #define ANY(is) (is(0) || is(1))
@@ -357,14 +373,15 @@ inline says(c, ok) {
  * SELECT token FROM tickets WHERE name = $k AND expires_at <= NOW, without locks, then
  * DELETE FROM tickets WHERE name = $k AND token IN ($tokens) AND expires_at <= NOW,
  * skipping those that are locked. One token at a time here, which has every state
- * in between that several at once have.
+ * in between that several at once have. The ticket of a process that has ended is deleted
+ * by its attempt, without the expiry.
  */
 inline clear(b) {
 	if
 #ifdef CLEAR_LOCKED
 	:: there[b] && DEAD(b) -> clean(b)
 #else
-	:: there[b] && DEAD(b) && FREE(b) -> clean(b)
+	:: there[b] && GONE(b) && FREE(b) -> clean(b)
 #endif
 	:: else
 	fi;
@@ -499,7 +516,7 @@ proctype Client(byte c) {
 			/* Gone, or it has expired: it asks anew, or gives up. */
 			!there[a] || DEAD(a) -> fits = false }
 			goto away
-		:: DIES(c) -> goto out
+		:: atomic { DIES(c) -> STOP(c); ENDS(a) } goto out
 		:: !PATIENT -> goto away           /* the caller's context ends */
 		:: atomic {
 			/* By a grant whose reply was lost. */
@@ -589,7 +606,7 @@ away:
 		/* It leaves, or dies, or the request is under way. */
 		if
 		:: atomic { FREE(a) -> says(c, there[a]); leave(a) }
-		:: DIES(c)
+		:: atomic { DIES(c) -> ENDS(a) }
 #if LOSERS
 		:: d_step { c < LOSERS && wOp[c] == NOTHING -> wOp[c] = LEAVES; wAttempt[c] = a }
 			/* The answer is lost. It gives up, or leaves again and says what it found. */
@@ -615,6 +632,13 @@ out:
 	od;
 	atomic { round = 0; nDone++ }
 }
+
+#ifdef SILENT_IS_DEAD
+proctype Silence() {
+end:
+	d_step { mine[0] != 0 && holds[0] -> gone[mine[0] - 1] = true }
+}
+#endif
 
 /* The client's other connection. */
 proctype Session(byte c) {
@@ -794,6 +818,9 @@ init {
 #endif
 #if FORCES
 		run Operator();
+#endif
+#ifdef SILENT_IS_DEAD
+		run Silence();
 #endif
 	}
 

@@ -24,6 +24,8 @@ var tickets = model{
 		{"Reaped", "-DCLIENTS=2 -DREAPER=1 -DLOSERS=1"},
 		{"Margin", trusted},
 		{"MarginRenewed", renewing + " -DLOSERS=1"},
+		{"SharedSessions", guarded + " -DSESSIONS=1"},
+		{"MarginSessions", trusted + " -DSESSIONS=1"},
 	},
 	large: []run{
 		{"MarginSemaphore", trusted + permits},
@@ -57,5 +59,6 @@ var tickets = model{
 		{"TRUST_FROM_REPLY", "ROOM", trusted},
 		{"NO_MARGIN", "ROOM", trusted},
 		{"RENEW_RESURRECTS", "OVER", renewing},
+		{"SILENT_IS_DEAD", "ROOM", trusted + " -DSESSIONS=1"},
 	},
 }
