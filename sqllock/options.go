@@ -40,7 +40,7 @@ type Options struct {
 	// the other. The next token is higher, as always, and Guard refuses the old term.
 	//
 	// A lease's context then also ends when that connection is lost, or does not answer for three
-	// seconds. So do not set it behind a pooler or a proxy that closes connections by itself: if
+	// seconds. So do not set it behind a pooler or a proxy that closes connections: if
 	// the server's side of the connection is closed while this process can neither be reached nor
 	// notices it for three seconds, another process may be granted the lock before the context
 	// ends. Without this option that cannot happen.

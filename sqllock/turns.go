@@ -23,7 +23,7 @@ const (
 	ignored = 10
 )
 
-// turns shares one lock between processes. While nobody else waits for it, a process hands it over
+// turns shares one lock between processes. While no other process waits for it, a process hands it over
 // among its own calls. Otherwise it frees the lock after its turn, and does not ask for it until
 // another process has had it, or until the rest is over. A turn is one lease where a release
 // notifies the others, and longer where they poll.
@@ -40,7 +40,7 @@ type turns struct {
 
 // begin begins a turn.
 func (t *turns) begin(now time.Time) {
-	if !t.until.IsZero() { // nobody came
+	if !t.until.IsZero() { // no other process came
 		t.rivals, t.ignore = false, now.Add(ignored*t.until.Sub(t.since))
 	}
 	t.since, t.until = now, time.Time{}
@@ -49,14 +49,14 @@ func (t *turns) begin(now time.Time) {
 // taken ends the rest: another process has the lock, or has had it, and is likely to want it again.
 func (t *turns) taken() { t.rivals, t.until = true, time.Time{} }
 
-// saw is told the token of the lock.
+// saw records the token of the lock.
 func (t *turns) saw(token int64) {
 	if token > t.token {
 		t.taken()
 	}
 }
 
-// alone ends the rest: nobody else waits.
+// alone ends the rest: no other process waits.
 func (t *turns) alone() { t.rivals, t.until = false, time.Time{} }
 
 func (t *turns) resting(now time.Time) bool { return now.Before(t.until) }

@@ -31,7 +31,7 @@ const (
 )
 
 // Session shows other processes that this process has ended: one connection holds a lock of the
-// engine, which ends with the connection. The attempts that are made meanwhile begin with the id
+// engine, which ends with the connection. The attempts made during the session begin with the id
 // of the session, so a waiting process knows which lock to look at. When the lock is gone, it
 // takes the term over.
 //

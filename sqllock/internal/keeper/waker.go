@@ -28,7 +28,7 @@ const (
 	sideConnections = 2
 )
 
-// Side runs f on a connection of its own, if the pool can spare n. Otherwise, its error is
+// Side runs f on a connection that it does not share, if the pool can spare n. Otherwise, its error is
 // core.ErrNoListener.
 type Side func(ctx context.Context, n int, f func(q core.Querier) error) error
 
