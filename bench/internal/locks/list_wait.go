@@ -19,7 +19,12 @@ const (
 	OursFair      = "Holdfast Fair, one process"
 	OursFairTwo   = "Holdfast Fair, 2 processes"
 	OursFairMore  = "Holdfast Fair, 4 processes"
-	ZooKeeperLock = "ZooKeeper Lock"
+	ZooKeeperLock = "ZooKeeper Lock, 4 processes"
+
+	// ListenByHand and BatonByHand hand a lease row over between two processes as fast as bare
+	// statements can.
+	ListenByHand = "LISTEN by hand, 2 processes"
+	BatonByHand  = "baton by hand, 2 processes"
 )
 
 // Hot lists the competitors for which all clients want one key.
@@ -57,7 +62,7 @@ func Hot(group string) []Competitor {
 	case servers.Etcd:
 		return []Competitor{{Name: "etcd concurrency.Mutex", Kind: Peer, Open: etcdMutex}}
 	case servers.ZooKeeper:
-		return []Competitor{{Name: ZooKeeperLock, Kind: Peer, Open: zkLock}}
+		return []Competitor{{Name: ZooKeeperLock, Kind: Peer, Open: processes(Several, zkLock)}}
 	}
 	return nil
 }
@@ -73,14 +78,26 @@ func ours[Tx any](open opens[Tx], n int) []Competitor {
 	}
 }
 
-// Handed lists the competitors for handing a lock over.
+// Handed lists the competitors for handing a lock over between two clients, each of which is a
+// process. On servers that can wake a waiter, they are compared with the form by hand.
 func Handed(group string) []Competitor {
 	list := Hot(group)
+	var byHand []Competitor
 	switch group {
 	case sqlengine.Postgres:
-		return append(ours(onPgx, 2), list[4:]...)
-	case sqlengine.MySQL, sqlengine.MariaDB, sqlengine.SQLite:
-		return append(ours(onSQL, 2), list[4:]...)
+		list = append(ours(onPgx, 2), list[4:]...)
+		byHand = []Competitor{{Name: ListenByHand, Kind: Floor, Open: processes(2, listenByHand)}}
+	case sqlengine.MySQL, sqlengine.MariaDB:
+		list = append(ours(onSQL, 2), list[4:]...)
+		byHand = []Competitor{{Name: BatonByHand, Kind: Floor, Open: processes(2, batonByHand)}}
+	case sqlengine.SQLite:
+		list = append(ours(onSQL, 2), list[4:]...)
+	}
+	list = append(byHand, list...)
+	for i := range list {
+		if len(byHand) > 0 {
+			list[i].Against = byHand[0].Name
+		}
 	}
 	return list
 }

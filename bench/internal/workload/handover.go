@@ -28,12 +28,12 @@ func HandOver(ctx context.Context, p *Plan) ([]result.Table, error) {
 			{Key: "p50", Title: "release to grant, p50 µs", Spread: true},
 			{Key: "p99", Title: "p99 µs"},
 			{Key: "after", Title: "after the release returned, p50 µs"},
-			{Key: "x", Title: "x its floor", Spread: true},
+			{Key: "x", Title: "x by hand", Spread: true},
 			{Key: "count", Title: "hand-overs a round"},
 		},
 		Picture: result.Bars("p50", "µs from release to grant, p50"),
 		Notes: []string{fmt.Sprintf("The lock is held for %v to %v each time, so that commits and round trips are those of a server that is idle in between: "+
-			"the canaries of each server are taken at the same pace.", holdLeast, holdMost)},
+			"the canaries of each server are taken at the same pace. A process is a Locker, or a connection of its own, in one program.", holdLeast, holdMost)},
 	}
 	for _, g := range p.groups() {
 		list, err := p.handOvers(ctx, g)
