@@ -37,6 +37,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == workload.HoldArg {
+		return workload.Hold(ctx, args[1:])
+	}
 	o, err := parse(args)
 	if err != nil {
 		return err

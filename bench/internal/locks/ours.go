@@ -32,12 +32,12 @@ type opens[Tx any] func(context.Context, *World) (*holdfast.DB[Tx], error)
 
 // lease opens Holdfast's lease.
 func lease[Tx any](open opens[Tx]) func(context.Context, *World) (*Lock, error) {
-	return locker(open, func(l *sqllock.Locker[Tx]) acquire { return l.Acquire })
+	return locker(open, sqllock.Options{TTL: TTL}, leases[Tx])
 }
 
 // fair opens Holdfast's lock that grants in the order of the requests.
 func fair[Tx any](open opens[Tx]) func(context.Context, *World) (*Lock, error) {
-	return locker(open, func(l *sqllock.Locker[Tx]) acquire { return fairlock.New(l).Acquire })
+	return locker(open, sqllock.Options{TTL: TTL}, fairs[Tx])
 }
 
 // processes opens a lock several times and divides the clients between them. As with separate
@@ -70,15 +70,19 @@ func processes(n int, open func(context.Context, *World) (*Lock, error)) func(co
 	}
 }
 
+func leases[Tx any](l *sqllock.Locker[Tx]) acquire { return l.Acquire }
+
+func fairs[Tx any](l *sqllock.Locker[Tx]) acquire { return fairlock.New(l).Acquire }
+
 type acquire func(ctx context.Context, key string, opts ...sqllock.AcquireOptions) (*sqllock.Lease, error)
 
-func locker[Tx any](open opens[Tx], of func(*sqllock.Locker[Tx]) acquire) func(context.Context, *World) (*Lock, error) {
+func locker[Tx any](open opens[Tx], opts sqllock.Options, of func(*sqllock.Locker[Tx]) acquire) func(context.Context, *World) (*Lock, error) {
 	return func(ctx context.Context, w *World) (*Lock, error) {
 		db, err := open(ctx, w)
 		if err != nil {
 			return nil, err
 		}
-		l, err := sqllock.New(ctx, db, sqllock.Options{TTL: TTL})
+		l, err := sqllock.New(ctx, db, opts)
 		if err != nil {
 			return nil, err
 		}

@@ -37,13 +37,15 @@ func (e *Engine) openMySQL(ctx context.Context, server, own string, conns int) e
 	if isMariaDB := strings.Contains(version, "MariaDB"); isMariaDB != (e.Name == MariaDB) {
 		return fmt.Errorf("%s names a server of %s", Variable(e.Name), version)
 	}
-	if _, err := admin.ExecContext(ctx, `CREATE DATABASE `+own+` CHARACTER SET utf8mb4`); err != nil {
-		return err
+	if !e.attached {
+		if _, err := admin.ExecContext(ctx, `CREATE DATABASE `+own+` CHARACTER SET utf8mb4`); err != nil {
+			return err
+		}
+		e.later(func(ctx context.Context) error {
+			_, err := admin.ExecContext(ctx, `DROP DATABASE `+own)
+			return err
+		})
 	}
-	e.later(func(ctx context.Context) error {
-		_, err := admin.ExecContext(ctx, `DROP DATABASE `+own)
-		return err
-	})
 	config.DBName = own
 	plain := config.Clone()
 	config.InterpolateParams = true

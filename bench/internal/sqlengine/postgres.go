@@ -28,10 +28,12 @@ func (e *Engine) openPostgres(ctx context.Context, server, own string, conns int
 		_, err = c.Exec(ctx, query)
 		return err
 	}
-	if err := admin(ctx, `CREATE SCHEMA `+own); err != nil {
-		return err
+	if !e.attached {
+		if err := admin(ctx, `CREATE SCHEMA `+own); err != nil {
+			return err
+		}
+		e.later(func(ctx context.Context) error { return admin(ctx, `DROP SCHEMA `+own+` CASCADE`) })
 	}
-	e.later(func(ctx context.Context) error { return admin(ctx, `DROP SCHEMA `+own+` CASCADE`) })
 
 	u, err := url.Parse(server)
 	if err != nil {

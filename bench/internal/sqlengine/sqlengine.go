@@ -51,6 +51,10 @@ type Engine struct {
 	Connected *sql.DB
 	// Wire counts the round trips of all pools; nil on SQLite, which has none.
 	Wire *wire.Counter
+	// Own names the run's database, schema or folder, with which Attach finds it.
+	Own string
+
+	attached bool // the database belongs to another process
 
 	commits   sync.Once
 	commitErr error
@@ -61,6 +65,15 @@ type Engine struct {
 // connections for each pool. An error that wraps ErrMissing says how to provide a server.
 func Open(ctx context.Context, name string, conns int) (*Engine, error) {
 	e := &Engine{Name: name, Conns: conns}
+	if err := e.open(ctx, conns); err != nil {
+		return nil, errors.Join(err, e.Close(ctx))
+	}
+	return e, nil
+}
+
+// Attach opens the database of another process's Engine. Close leaves it there.
+func Attach(ctx context.Context, name, own string, conns int) (*Engine, error) {
+	e := &Engine{Name: name, Conns: conns, Own: own, attached: true}
 	if err := e.open(ctx, conns); err != nil {
 		return nil, errors.Join(err, e.Close(ctx))
 	}
@@ -78,15 +91,17 @@ func (e *Engine) open(ctx context.Context, conns int) error {
 	if e.Name != SQLite && server == "" {
 		return fmt.Errorf("%s: %w: %s is not set; make bench sets it", e.Name, ErrMissing, Variable(e.Name))
 	}
-	own := "hf_bench_" + strings.ToLower(rand.Text()[:12])
+	if !e.attached {
+		e.Own = "hf_bench_" + strings.ToLower(rand.Text()[:12])
+	}
 	var err error
 	switch e.Name {
 	case Postgres:
-		err = e.openPostgres(ctx, server, own, conns)
+		err = e.openPostgres(ctx, server, e.Own, conns)
 	case MySQL, MariaDB:
-		err = e.openMySQL(ctx, server, own, conns)
+		err = e.openMySQL(ctx, server, e.Own, conns)
 	case SQLite:
-		err = e.openSQLite(own)
+		err = e.openSQLite()
 	default:
 		return fmt.Errorf("no engine %q", e.Name)
 	}
@@ -95,6 +110,9 @@ func (e *Engine) open(ctx context.Context, conns int) error {
 	}
 	if err := e.SQL.QueryRowContext(ctx, e.versionQuery()).Scan(&e.Version); err != nil {
 		return fmt.Errorf("%s: version: %w", e.Name, err)
+	}
+	if e.attached {
+		return nil
 	}
 	if err := migrations.Up(ctx, e.SQL); err != nil {
 		return fmt.Errorf("%s: tables: %w", e.Name, err)

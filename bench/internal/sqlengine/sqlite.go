@@ -13,13 +13,16 @@ import (
 
 // openSQLite opens a file with WAL and synchronous=FULL on one connection. That is the fastest
 // form under contention, because no connection polls for the write lock.
-func (e *Engine) openSQLite(own string) error {
-	dir, err := os.MkdirTemp("", own)
-	if err != nil {
-		return err
+func (e *Engine) openSQLite() error {
+	if !e.attached {
+		dir, err := os.MkdirTemp("", e.Own)
+		if err != nil {
+			return err
+		}
+		e.Own = dir
+		e.later(func(context.Context) error { return os.RemoveAll(dir) })
 	}
-	e.later(func(context.Context) error { return os.RemoveAll(dir) })
-	url := "sqlite://" + filepath.Join(dir, "bench.db") + "?_pragma=synchronous(full)"
+	url := "sqlite://" + filepath.Join(e.Own, "bench.db") + "?_pragma=synchronous(full)"
 	pool, _, err := dsn.Open(url)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ func All() []Workload {
 		{Name: "distinct", Run: Distinct, Peers: true},
 		{Name: "hot", Run: Hot, Peers: true},
 		{Name: "handover", Run: HandOver, Peers: true},
+		{Name: "takeover", Run: Takeover},
 		{Name: "refund", Run: Refund},
 		{Name: "replay", Run: Replay},
 		{Name: "leases", Run: Leases},
