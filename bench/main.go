@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,18 +45,40 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	report, err := measure(ctx, o)
+	var report *result.Report
+	if len(o.merge) > 0 {
+		report, err = merged(o.merge)
+	} else {
+		report, err = measure(ctx, o)
+	}
 	if err != nil && (report == nil || len(report.Tables) == 0) {
 		return err
 	}
-	return errors.Join(err, write(report, o.out))
+	err = errors.Join(err, write(report, o.out), report.Markdown(os.Stdout))
+	if o.docs != "" && err == nil {
+		err = report.Docs(o.docs)
+	}
+	return err
+}
+
+// merged reads the reports and merges them.
+func merged(files []string) (*result.Report, error) {
+	var reports []*result.Report
+	for _, file := range files {
+		r, err := result.Read(strings.TrimSpace(file))
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, r)
+	}
+	return result.Merge(reports), nil
 }
 
 // measure runs the workloads. With an error it returns what was measured until then.
 func measure(ctx context.Context, o *options) (report *result.Report, err error) {
 	report = &result.Report{
 		Machine: []string{fmt.Sprintf("%s, %d CPUs, %s/%s", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)},
-		Began:   begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(),
+		Commit: commit(), Began: begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(),
 	}
 	plan := &workload.Plan{Rounds: o.rounds, Slice: o.slice, Clients: o.clients, Leases: o.leases, Reap: o.reap, Grow: o.grow, Log: logf}
 	defer func() {
@@ -97,13 +120,15 @@ func measure(ctx context.Context, o *options) (report *result.Report, err error)
 	}
 	err = workloads(ctx, o, plan, report)
 	report.Missing = append(report.Missing, plan.Missing...)
-	report.Aim()
-	report.TookS = time.Since(begun).Round(time.Second / 10).Seconds()
+	finish(report)
 	return report, err
 }
 
-// workloads runs the workloads and adds their tables to the report, until one fails.
+// workloads runs the workloads and adds their tables to the report. One that fails does not keep
+// the others from running, and what it has measured until then is kept. Each table is written as
+// soon as it is there.
 func workloads(ctx context.Context, o *options, plan *workload.Plan, report *result.Report) error {
+	var errs []error
 	for _, w := range o.workloads {
 		logf("%s", w.Name)
 		tables, err := w.Run(ctx, plan)
@@ -113,11 +138,50 @@ func workloads(ctx context.Context, o *options, plan *workload.Plan, report *res
 			}
 		}
 		if err != nil {
-			report.Missing = append(report.Missing, "what was to come when this run ended early, in "+w.Name)
-			return fmt.Errorf("%s: %w", w.Name, err)
+			err = fmt.Errorf("%s: %w", w.Name, err)
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			report.Missing = append(report.Missing, "what was to come when this run was interrupted, in "+w.Name)
+			break
+		}
+		if err != nil {
+			logf("%v", err)
+			report.Missing = append(report.Missing, "what was to come when a workload failed: "+err.Error())
+		}
+		finish(report)
+		if err := write(report, o.out); err != nil {
+			return errors.Join(append(errs, err)...)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// finish sets what follows from the tables, and the time that the run took.
+func finish(report *result.Report) {
+	report.Aim()
+	report.TookS = time.Since(begun).Round(time.Second / 10).Seconds()
+}
+
+// commit returns the commit of which this program was built; empty if it is not known.
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	var revision, modified string
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = s.Value
+		case "vcs.modified":
+			modified = s.Value
+		}
+	}
+	if revision = revision[:min(12, len(revision))]; modified == "true" {
+		revision += ", modified"
+	}
+	return revision
 }
 
 // from returns where a server comes from, if testservers has set it.
@@ -128,27 +192,25 @@ func from(engine string) string {
 	return ""
 }
 
-// write writes the report into the folder, and the tables to standard output.
+// write writes the report into the folder, if there is one.
 func write(report *result.Report, dir string) error {
-	if dir != "" {
-		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // it is to be read by all
-			return err
-		}
-		if _, err := report.Pictures(dir); err != nil {
-			return err
-		}
-		if err := report.Write(filepath.Join(dir, "result.json")); err != nil {
-			return err
-		}
-		var text strings.Builder
-		if err := report.Markdown(&text); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "RESULTS.md"), []byte(text.String()), 0o644); err != nil { //nolint:gosec // the same
-			return err
-		}
+	if dir == "" {
+		return nil
 	}
-	return report.Markdown(os.Stdout)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // it is to be read by all
+		return err
+	}
+	if _, err := report.Pictures(dir); err != nil {
+		return err
+	}
+	if err := report.Write(filepath.Join(dir, "result.json")); err != nil {
+		return err
+	}
+	var text strings.Builder
+	if err := report.Markdown(&text); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "RESULTS.md"), []byte(text.String()), 0o644) //nolint:gosec // the same
 }
 
 // begun is the start time of this program.

@@ -25,6 +25,8 @@ type options struct {
 	reap      int
 	grow      int
 	out       string
+	merge     []string
+	docs      string
 }
 
 var allEngines = []string{sqlengine.Postgres, sqlengine.MySQL, sqlengine.MariaDB, sqlengine.SQLite}
@@ -47,8 +49,13 @@ func parse(args []string) (*options, error) {
 	flags.IntVar(&o.reap, "reap", 1_000_000, "how many expired rows are cleared")
 	flags.IntVar(&o.grow, "grow", 1_000_000, "how many rows the tables grow to; 10000000 takes long and 10 GB")
 	flags.StringVar(&o.out, "out", "", "write result.json, RESULTS.md and the pictures into this `folder`")
+	merge := flags.String("merge", "", "measure nothing, and make one report of the result.json of several runs: a `list`")
+	flags.StringVar(&o.docs, "docs", "", "fill the generated parts of this `page`, and draw its pictures into img beside it")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
+	}
+	if *merge != "" {
+		o.merge = strings.Split(*merge, ",")
 	}
 	if o.rounds < 1 || o.slice < 10*time.Millisecond || o.conns < 4 || o.leases < 1 || o.reap < 1 || o.grow < 1 || flags.NArg() > 0 {
 		return nil, errors.New("-rounds is at least 1, -slice 10ms, -conns 4, the numbers of rows and leases 1, and nothing comes after the flags: see -help")

@@ -48,6 +48,7 @@ func Alone(group string) []Competitor {
 		return []Competitor{
 			{Name: FloorPrepared, Kind: Floor, Against: FloorPrepared, Statements: 2, Open: bareSQL(true, false, never)},
 			{Name: FloorInterp, Kind: Floor, Against: FloorPrepared, Statements: 2, Open: bareSQL(false, false, never)},
+			{Name: updatePrep, Kind: Floor, Against: FloorPrepared, Statements: 2, Open: bareSQL(true, true, never)},
 			{Name: updateInterp, Kind: Floor, Against: FloorInterp, Statements: 2, Open: bareSQL(false, true, never)},
 			{Name: OursInterp, Kind: Ours, Against: FloorInterp, Open: lease(onSQL)},
 			{Name: oursDefault, Kind: Ours, Against: FloorPrepared, Open: lease(onDefault)},
@@ -58,6 +59,7 @@ func Alone(group string) []Competitor {
 		return []Competitor{
 			{Name: FloorSQL, Kind: Floor, Against: FloorSQL, Statements: 2, Open: bareSQL(false, false, never)},
 			{Name: FloorPrepared, Kind: Floor, Against: FloorSQL, Statements: 2, Open: bareSQL(true, false, never)},
+			{Name: updateSQL, Kind: Floor, Against: FloorSQL, Statements: 2, Open: bareSQL(false, true, never)},
 			{Name: updatePrep, Kind: Floor, Against: FloorPrepared, Statements: 2, Open: bareSQL(true, true, never)},
 			{Name: OursSQL, Kind: Ours, Against: FloorSQL, Open: lease(onSQL)},
 		}
@@ -120,6 +122,7 @@ func Pairs(engine string) [][2]string {
 			{FloorInterp, FloorInterp},
 			{OursInterp, FloorInterp},
 			{OursInterp, updateInterp},
+			{OursInterp, updatePrep},
 			{OursInterp, FloorPrepared},
 			{updateInterp, FloorInterp},
 		}

@@ -17,7 +17,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	for _, line := range r.Machine {
 		b.WriteString("- " + line + "\n")
 	}
-	fmt.Fprintf(&b, "- %d rounds, slices of %d ms, in shuffled order; medians (least–greatest of the rounds); ratios are taken within a round\n", r.Rounds, r.SliceMS)
+	b.WriteString("- " + r.howLong() + ", in shuffled order; medians (least–greatest of the rounds); ratios are taken within a round\n")
 	for _, line := range r.Servers {
 		b.WriteString("- " + line + "\n")
 	}
@@ -34,6 +34,25 @@ func (r *Report) Markdown(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// howLong says when and for how long was measured.
+func (r *Report) howLong() string {
+	what := day(r.Began)
+	if r.Commit != "" {
+		what += ", commit " + r.Commit
+	}
+	runs := "one run"
+	if r.Runs > 1 {
+		runs = strconv.Itoa(r.Runs) + " runs"
+	}
+	return fmt.Sprintf("%s: %s of %d rounds in slices of %d ms", what, runs, r.Rounds, r.SliceMS)
+}
+
+// day returns the day of a time in RFC 3339.
+func day(at string) string {
+	d, _, _ := strings.Cut(at, "T")
+	return d
 }
 
 func (t *Table) markdown(b *strings.Builder) {

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"errors"
 	"fmt"
 	"image/color"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
@@ -18,8 +20,9 @@ import (
 
 // Picture defines the drawing of a table.
 type Picture struct {
-	Key, Axis string
-	curve     bool
+	Key   string `json:"key"`
+	Axis  string `json:"axis"`
+	Curve bool   `json:"curve,omitempty"`
 }
 
 // Bars draws a figure of each row as a bar.
@@ -33,31 +36,45 @@ func (r *Report) Pictures(dir string) (names []string, err error) {
 	for i := range r.Tables {
 		t := &r.Tables[i]
 		name := fmt.Sprintf("%s-%d.svg", t.Workload, i+1)
-		p, height, err := t.draw()
+		drawn, err := t.write(filepath.Join(dir, name))
 		if err != nil {
 			return names, fmt.Errorf("%s: %w", name, err)
 		}
-		if p == nil {
-			continue
+		if drawn {
+			t.File = name
+			names = append(names, name)
 		}
-		c := vgsvg.New(22*vg.Centimeter, height)
-		p.Draw(draw.New(c))
-		f, err := os.Create(filepath.Join(dir, name)) //nolint:gosec // the user names the folder
-		if err != nil {
-			return names, err
-		}
-		_, err = c.WriteTo(f)
-		if e := f.Close(); err == nil {
-			err = e
-		}
-		if err != nil {
-			return names, err
-		}
-		t.File = name
-		names = append(names, name)
 	}
 	return names, nil
 }
+
+// width is the width of a picture: 800 px.
+const width = 800 * vg.Inch / 96
+
+// write draws the table into a file. It does nothing if no row has the figure.
+func (t *Table) write(path string) (drawn bool, err error) {
+	panels, height, err := t.draw()
+	if err != nil || len(panels) == 0 {
+		return false, err
+	}
+	c := &glyphCanvas{Canvas: vgsvg.New(width, height*vg.Length(len(panels))), title: t.Title}
+	canvas := draw.New(c)
+	canvas.SetColor(color.White) // dark pages show through otherwise
+	canvas.Fill(canvas.Rectangle.Path())
+	for i, p := range panels {
+		above, below := height*vg.Length(i), height*vg.Length(len(panels)-1-i)
+		p.Draw(draw.Crop(canvas, margin, -margin, below+margin, -above-margin))
+	}
+	f, err := os.Create(path) //nolint:gosec // the user names the folder
+	if err != nil {
+		return false, err
+	}
+	_, err = c.WriteTo(f)
+	return true, errors.Join(err, f.Close())
+}
+
+// margin is the space around a picture.
+const margin = 8 * vg.Length(1)
 
 // colours depend on the kind of a row, or on the number of the line.
 var (
@@ -82,7 +99,8 @@ var (
 	}
 )
 
-func (t *Table) draw() (*plot.Plot, vg.Length, error) {
+// draw returns the plots of the table, to be drawn one below the other, and the height of each.
+func (t *Table) draw() ([]*plot.Plot, vg.Length, error) {
 	var shown []Row
 	for _, r := range t.Rows {
 		if _, ok := r.Values[t.Picture.Key]; ok {
@@ -92,35 +110,93 @@ func (t *Table) draw() (*plot.Plot, vg.Length, error) {
 	if len(shown) == 0 {
 		return nil, 0, nil
 	}
-	p := plot.New()
-	p.Title.Text = t.Title
+	title := t.Title
 	if t.Clients > 0 {
-		p.Title.Text += ", " + clients(t.Clients)
+		title += ", " + clients(t.Clients)
 	}
-	p.Title.TextStyle.Font.Size = font.Points(11)
-	p.BackgroundColor = color.White
-	if t.Picture.curve {
-		return p, 13 * vg.Centimeter, t.curves(p, shown)
+	if !t.Picture.Curve {
+		p := newPlot(title)
+		return []*plot.Plot{p}, vg.Length(14*len(shown) + 76), t.bars(p, shown)
 	}
-	return p, vg.Length(float64(len(shown))*0.55+3) * vg.Centimeter, t.bars(p, shown)
+	var panels []*plot.Plot
+	for _, panel := range panelsOf(shown) {
+		p := newPlot(title)
+		if len(panel) < len(shown) {
+			p.Title.Text += "\n" + panel[0].Name
+		}
+		if err := t.curves(p, panel); err != nil {
+			return nil, 0, err
+		}
+		panels = append(panels, p)
+	}
+	return panels, 300, nil
 }
 
-// bars draws a bar for each row, the first row on top.
+// panelsOf returns the rows of one plot, or, if these are more lines than there are colours, of
+// one for each name.
+func panelsOf(shown []Row) [][]Row {
+	seen := map[string]bool{}
+	byName := map[string]int{}
+	var panels [][]Row
+	for _, r := range shown {
+		seen[r.Group+": "+r.Name] = true
+		i, ok := byName[r.Name]
+		if !ok {
+			i = len(panels)
+			byName[r.Name] = i
+			panels = append(panels, nil)
+		}
+		panels[i] = append(panels[i], r)
+	}
+	if len(seen) <= len(lines) {
+		return [][]Row{shown}
+	}
+	return panels
+}
+
+func newPlot(title string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text = title
+	p.Title.Padding = vg.Points(6)
+	p.BackgroundColor = color.White
+	for _, style := range []*text.Style{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle} {
+		style.Font.Variant, style.Font.Size, style.Color = "Sans", font.Points(9), ink
+	}
+	p.Title.TextStyle.Font.Size = font.Points(11)
+	return p
+}
+
+// bars draws a bar for each row, the first row on top, with its figure behind it.
 func (t *Table) bars(p *plot.Plot, shown []Row) error {
 	names := make([]string, len(shown))
+	figures := plotter.XYLabels{XYs: make(plotter.XYs, len(shown)), Labels: make([]string, len(shown))}
+	most := 0.0
 	for i, r := range shown {
 		at := len(shown) - 1 - i
 		names[at] = r.Group + ": " + r.Name
-		bar, err := plotter.NewBarChart(plotter.Values{r.Values[t.Picture.Key].Median}, vg.Points(9))
+		v := r.Values[t.Picture.Key].Median
+		bar, err := plotter.NewBarChart(plotter.Values{v}, vg.Points(9))
 		if err != nil {
 			return err
 		}
 		bar.Horizontal, bar.XMin, bar.Color, bar.LineStyle.Width = true, float64(at), kinds[r.Kind], 0
 		p.Add(bar)
+		figures.XYs[at], figures.Labels[at], most = plotter.XY{X: v, Y: float64(at)}, Number(v), max(most, v)
 	}
+	labels, err := plotter.NewLabels(figures)
+	if err != nil {
+		return err
+	}
+	for i := range labels.TextStyle {
+		labels.TextStyle[i].Font.Variant, labels.TextStyle[i].Font.Size = "Sans", font.Points(8)
+		labels.TextStyle[i].Color, labels.TextStyle[i].YAlign = ink, text.YCenter
+	}
+	labels.Offset.X = vg.Points(3)
+	p.Add(labels)
 	p.NominalY(names...)
 	p.X.Label.Text = t.Picture.Axis
-	p.X.Min = 0
+	p.X.Min, p.X.Max = 0, most*1.1 // the figure of the longest bar has space
+	p.Y.Min, p.Y.Max = -0.6, float64(len(shown))-0.4
 	p.Y.Tick.Label.Font.Size = font.Points(8)
 	p.X.Tick.Marker = shortTicks{}
 	return nil
@@ -130,38 +206,46 @@ func (t *Table) bars(p *plot.Plot, shown []Row) error {
 func (t *Table) curves(p *plot.Plot, shown []Row) error {
 	points := map[string]plotter.XYs{}
 	var names []string
+	most := 0.0
 	for _, r := range shown {
 		name := r.Group + ": " + r.Name
 		if points[name] == nil {
 			names = append(names, name)
 		}
-		points[name] = append(points[name], plotter.XY{X: max(1, r.At), Y: r.Values[t.Picture.Key].Median})
+		v := r.Values[t.Picture.Key].Median
+		points[name] = append(points[name], plotter.XY{X: max(1, r.At), Y: v})
+		most = max(most, v)
 	}
+	if len(names) > len(lines) {
+		return fmt.Errorf("%d lines, and colours for %d", len(names), len(lines))
+	}
+	p.Add(plotter.NewGrid())
 	for i, name := range names {
 		line, dots, err := plotter.NewLinePoints(points[name])
 		if err != nil {
 			return err
 		}
-		line.Color, dots.Color = lines[i%len(lines)], lines[i%len(lines)]
-		line.Width = vg.Points(1.2)
-		if i >= len(lines) {
-			line.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
-		}
+		line.Color, dots.Color = lines[i], lines[i]
+		line.Width = vg.Points(1.5)
 		dots.Shape, dots.Radius = draw.CircleGlyph{}, vg.Points(2)
 		p.Add(line, dots)
 		p.Legend.Add(name, line)
 	}
-	p.Add(plotter.NewGrid())
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.TextStyle.Font.Size = font.Points(7)
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(1)
+	p.Legend.XOffs, p.Legend.YOffs = vg.Points(4), vg.Points(-4)
 	if p.X.Max > p.X.Min {
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
 	p.X.Label.Text, p.Y.Label.Text = t.Columns[0].Title, t.Picture.Axis
-	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.6 // the legend is above the lines
+	// The legend is above the lines.
+	const plotHeight, entry = 220, 13
+	p.Y.Min, p.Y.Max = 0, most*plotHeight/max(plotHeight/3, plotHeight-entry*float64(len(names)))*1.02
 	p.Y.Tick.Marker = shortTicks{}
 	return nil
 }
+
+// ink is the colour of texts.
+var ink = color.RGBA{0x22, 0x28, 0x30, 0xff}
 
 // shortTicks are the default ticks, with thousands abbreviated.
 type shortTicks struct{}

@@ -16,7 +16,9 @@ type Report struct {
 	Began   string   `json:"began"` // RFC 3339
 	TookS   float64  `json:"took_s"`
 	Rounds  int      `json:"rounds"`
-	SliceMS int64    `json:"slice_ms"`
+	// Runs is the number of runs that were merged; 0 for one run.
+	Runs    int   `json:"runs,omitempty"`
+	SliceMS int64 `json:"slice_ms"`
 	// Servers lists the measured servers and where each came from.
 	Servers []string `json:"servers"`
 	// Missing lists the servers and competitors that were not available.
@@ -38,7 +40,7 @@ type Table struct {
 	// File is the name of the picture, once it is drawn.
 	File string `json:"file,omitempty"`
 	// Picture defines the SVG.
-	Picture Picture `json:"-"`
+	Picture Picture `json:"picture"`
 }
 
 // Column is one figure of the rows.
@@ -47,7 +49,7 @@ type Column struct {
 	Key   string `json:"key"`
 	Title string `json:"title"`
 	// Spread shows the minimum and the maximum of the rounds too.
-	Spread bool `json:"-"`
+	Spread bool `json:"spread,omitempty"`
 }
 
 // Row is one competitor.
@@ -61,17 +63,9 @@ type Row struct {
 	// At is the size at this point of a curve.
 	At     float64                   `json:"at,omitempty"`
 	Values map[string]measure.Spread `json:"values"`
-	Note   string                    `json:"note,omitempty"`
-}
-
-// Find returns the row with this group and name.
-func (t *Table) Find(group, name string) (Row, bool) {
-	for _, r := range t.Rows {
-		if r.Group == group && r.Name == name {
-			return r, true
-		}
-	}
-	return Row{}, false
+	// Runs are the spreads of the medians of several runs; nil for one run.
+	Runs map[string]measure.Spread `json:"runs,omitempty"`
+	Note string                    `json:"note,omitempty"`
 }
 
 // Write writes the report as JSON.

@@ -23,7 +23,8 @@ var hotColumns = []result.Column{
 	{Key: "per_second", Title: "acquisitions a second"},
 	{Key: "wait_p50", Title: "wait p50 ms"},
 	{Key: "wait_p99", Title: "p99 ms"},
-	{Key: "wait_max", Title: "max ms"},
+	{Key: "wait_max", Title: "longest ms", Spread: true},
+	{Key: "wait_x", Title: "longest ÷ median", Spread: true},
 	{Key: "unfair", Title: "most ÷ least of a client"},
 	{Key: "trips", Title: "round trips an acquisition"},
 }
@@ -38,7 +39,8 @@ func Hot(ctx context.Context, p *Plan) ([]result.Table, error) {
 			Notes: []string{
 				"Who polls often takes its own lock back, so an acquisition is no hand-over: holder changes are counted apart. " +
 					"Who never got it in a slice counts as one acquisition in most ÷ least. " +
-					"A process has a quarter of the clients: for what has no processes, these are the changes between the same quarters.",
+					"A process is a Locker, or a connection to ZooKeeper, with a quarter of the clients; all are in one program, and share nothing but the server. " +
+					"For what has no processes, these are the changes between the same quarters.",
 			},
 		}
 		for _, g := range p.groups() {
@@ -134,9 +136,13 @@ func (h *hot) slice(ctx context.Context, clients int, length time.Duration) (fig
 	slices.Sort(h.waits)
 	t := measure.Taken{Took: h.waits, Elapsed: elapsed}
 	ms := func(percent int) float64 { return us(t.Percentile(percent)) / 1e3 }
-	return figures{
+	f := figures{
 		"changes": float64(h.changes) / elapsed.Seconds(), "processes": float64(h.crossed) / elapsed.Seconds(), "per_second": t.PerSecond(), "count": float64(len(h.waits)),
 		"wait_p50": ms(50), "wait_p99": ms(99), "wait_max": ms(100),
 		"unfair": float64(slices.Max(h.won)) / float64(max(1, slices.Min(h.won))),
-	}, err
+	}
+	if median := f["wait_p50"]; median > 0 {
+		f["wait_x"] = f["wait_max"] / median
+	}
+	return f, err
 }

@@ -44,7 +44,7 @@ func Leases(ctx context.Context, p *Plan) ([]result.Table, error) {
 	for _, e := range p.Engines {
 		row, err := p.leases(ctx, e, p.Leases)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Name, err)
+			return []result.Table{t}, fmt.Errorf("%s: %w", e.Name, err)
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -20,7 +20,7 @@ func Load(ctx context.Context, p *Plan) ([]result.Table, error) {
 	for _, grow := range []func(context.Context, *Plan) (result.Table, error){growClients, growLeases, growWaiters} {
 		t, err := grow(ctx, p)
 		if err != nil {
-			return tables, err
+			return append(tables, t), err
 		}
 		tables = append(tables, t)
 	}

@@ -47,7 +47,7 @@ func Reap(ctx context.Context, p *Plan) ([]result.Table, error) {
 		} {
 			row, err := p.reap(ctx, e, c.clearer)
 			if err != nil {
-				return nil, fmt.Errorf("%s, %s: %w", e.Name, c.name, err)
+				return []result.Table{t}, fmt.Errorf("%s, %s: %w", e.Name, c.name, err)
 			}
 			row.Group, row.Name, row.Kind = e.Name, c.name, c.kind
 			t.Rows = append(t.Rows, row)

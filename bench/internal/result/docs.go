@@ -1,0 +1,4 @@
+package result
+
+// Docs x
+func (r *Report) Docs(page string) error { return nil }
