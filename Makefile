@@ -110,6 +110,13 @@ bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (AR
 	cd bench && go build -o ../bin/bench .
 	HOLDFAST_TEST_REQUIRE= $(TESTSERVERS) -local -- bin/bench -out bin/bench-out $(ARGS)
 
+# Runs that make bench kept: RUNS=bin/run1/result.json,bin/run2/result.json (ARGS='-out bin/run1' keeps one there).
+RUNS       ?= bin/bench-out/result.json
+.PHONY: bench-docs
+bench-docs: ## Fill docs/performance.md and its pictures from one or several RUNS of bench
+	cd bench && go build -o ../bin/bench .
+	bin/bench -merge '$(RUNS)' -docs docs/performance.md >/dev/null
+
 .PHONY: bench-check
 bench-check: $(TESTSERVERS) ## No statement and no round trip more than recorded, no ratio a multiple (ARGS=-update records)
 	@$(TESTSERVERS) -dir bench -- env $(GOTEST) $(BUILD) ./... $(ARGS)

@@ -78,7 +78,7 @@ func merged(files []string) (*result.Report, error) {
 func measure(ctx context.Context, o *options) (report *result.Report, err error) {
 	report = &result.Report{
 		Machine: []string{fmt.Sprintf("%s, %d CPUs, %s/%s", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)},
-		Commit: commit(), Began: begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(),
+		Commit:  commit(), Began: begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(),
 	}
 	plan := &workload.Plan{Rounds: o.rounds, Slice: o.slice, Clients: o.clients, Leases: o.leases, Reap: o.reap, Grow: o.grow, Log: logf}
 	defer func() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -64,73 +63,106 @@ func (c *glyphCanvas) WriteTo(w io.Writer) (int64, error) {
 		if colour := fillOf.FindStringSubmatch(found[3]); colour != nil {
 			fill = ` fill="` + colour[1] + `"`
 		}
-		return fmt.Sprintf(`<g transform="scale(1,-1) translate(%s,%s)"%s>%s</g>`, found[1], found[2], fill, uses)
+		scale := strconv.FormatFloat(c.texts[n].face.Font.Size.Points()/em, 'g', 4, 64)
+		return fmt.Sprintf(`<g transform="scale(1,-1)translate(%s,%s)scale(%s)"%s>%s</g>`, found[1], found[2], scale, fill, uses)
 	})
 	if err != nil {
 		return 0, err
 	}
-	body = header.ReplaceAllString(body, `<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="$1" height="$2" viewBox="$3" role="img">`+
+	body = header.ReplaceAllString(body, `<svg xmlns="http://www.w3.org/2000/svg" width="$1" height="$2" viewBox="$3" role="img">`+
 		"\n<title>"+html.EscapeString(strings.ReplaceAll(c.title, "$", "$$"))+"</title>\n<defs>\n"+shapes.defs.String()+"</defs>")
 	n, err := io.WriteString(w, body)
 	return int64(n), err
 }
 
-// shapes are the letters that a picture uses.
+// em is the size at which letters are defined, so that their points are whole numbers.
+const em = 200
+
+// shapes are the letters and words that a picture uses.
 type shapes struct {
-	known map[string]string // the id of a letter in a font of a size
+	known map[string]string // the id of a letter or a word in a font
 	defs  strings.Builder
 	buf   sfnt.Buffer
 }
 
-// text returns the elements that show a text from the origin on.
+// text returns the elements that show a text from the origin on. A word is a shape too.
 func (s *shapes) text(p placed) (string, error) {
-	const fine = 64 // glyphs are placed in 64ths of a point
-	size := fixed.Int26_6(p.face.Font.Size.Points() * fine)
 	var uses strings.Builder
+	space, err := s.advance(p.face, ' ')
+	if err != nil {
+		return "", err
+	}
 	var x fixed.Int26_6
-	before := sfnt.GlyphIndex(0)
-	for _, r := range p.text {
-		glyph, err := p.face.Face.GlyphIndex(&s.buf, r)
-		if err != nil {
-			return "", err
-		}
-		if before != 0 {
-			if kern, err := p.face.Face.Kern(&s.buf, before, glyph, size, font.HintingNone); err == nil {
-				x += kern
-			}
-		}
-		before = glyph
-		id, err := s.glyph(p.face, glyph, size)
+	for word := range strings.SplitSeq(p.text, " ") {
+		id, wide, err := s.word(p.face, word)
 		if err != nil {
 			return "", err
 		}
 		if id != "" {
-			fmt.Fprintf(&uses, `<use xlink:href="#%s" x="%s"/>`, id, short(x))
+			fmt.Fprintf(&uses, `<use href="#%s" x="%s"/>`, id, short(x))
 		}
-		advance, err := p.face.Face.GlyphAdvance(&s.buf, glyph, size, font.HintingNone)
-		if err != nil {
-			return "", err
-		}
-		x += advance
+		x += wide + space
 	}
 	return uses.String(), nil
 }
 
-// glyph defines a letter, if it is new, and returns its id; "" for a space.
-func (s *shapes) glyph(face plotfont.Face, glyph sfnt.GlyphIndex, size fixed.Int26_6) (string, error) {
-	key := fmt.Sprint(face.Name(), size, glyph)
+// word defines a word, if it is new, and returns its id and width.
+func (s *shapes) word(face plotfont.Face, word string) (id string, wide fixed.Int26_6, err error) {
+	var uses strings.Builder
+	before := sfnt.GlyphIndex(0)
+	for _, r := range word {
+		glyph, err := face.Face.GlyphIndex(&s.buf, r)
+		if err != nil {
+			return "", 0, err
+		}
+		if before != 0 {
+			if kern, err := face.Face.Kern(&s.buf, before, glyph, em*64, font.HintingNone); err == nil {
+				wide += kern
+			}
+		}
+		before = glyph
+		letter, err := s.glyph(face, glyph)
+		if err != nil {
+			return "", 0, err
+		}
+		fmt.Fprintf(&uses, `<use href="#%s" x="%s"/>`, letter, short(wide))
+		advance, err := s.advance(face, r)
+		if err != nil {
+			return "", 0, err
+		}
+		wide += advance
+	}
+	key := face.Name() + " " + word
+	if word != "" && s.known[key] == "" {
+		s.known[key] = s.next()
+		fmt.Fprintf(&s.defs, "<g id=\"%s\">%s</g>\n", s.known[key], uses.String())
+	}
+	return s.known[key], wide, nil
+}
+
+// advance returns the width of a letter.
+func (s *shapes) advance(face plotfont.Face, r rune) (fixed.Int26_6, error) {
+	glyph, err := face.Face.GlyphIndex(&s.buf, r)
+	if err != nil {
+		return 0, err
+	}
+	return face.Face.GlyphAdvance(&s.buf, glyph, em*64, font.HintingNone)
+}
+
+// next returns a new id.
+func (s *shapes) next() string { return "g" + strconv.FormatInt(int64(len(s.known)), 36) }
+
+// glyph defines a letter, if it is new, and returns its id.
+func (s *shapes) glyph(face plotfont.Face, glyph sfnt.GlyphIndex) (string, error) {
+	key := fmt.Sprint(face.Name(), glyph)
 	if id, ok := s.known[key]; ok {
 		return id, nil
 	}
-	segments, err := face.Face.LoadGlyph(&s.buf, glyph, size, nil)
+	segments, err := face.Face.LoadGlyph(&s.buf, glyph, em*64, nil)
 	if err != nil {
 		return "", err
 	}
-	if len(segments) == 0 {
-		s.known[key] = ""
-		return "", nil
-	}
-	id := "g" + strconv.FormatInt(int64(len(s.known)), 36)
+	id := s.next()
 	s.known[key] = id
 	fmt.Fprintf(&s.defs, `<path id="%s" d="`, id)
 	for _, segment := range segments {
@@ -158,7 +190,5 @@ func (s *shapes) glyph(face plotfont.Face, glyph sfnt.GlyphIndex, size fixed.Int
 	return id, nil
 }
 
-// short formats a length in points with two decimals at most.
-func short(v fixed.Int26_6) string {
-	return strconv.FormatFloat(math.Round(float64(v)/64*100)/100, 'f', -1, 64)
-}
+// short formats a length in the units of a letter.
+func short(v fixed.Int26_6) string { return strconv.Itoa(v.Round()) }

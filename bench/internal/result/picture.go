@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -173,7 +174,7 @@ func (t *Table) bars(p *plot.Plot, shown []Row) error {
 	most := 0.0
 	for i, r := range shown {
 		at := len(shown) - 1 - i
-		names[at] = r.Group + ": " + r.Name
+		names[at] = proper(r.Group) + ": " + r.Name
 		v := r.Values[t.Picture.Key].Median
 		bar, err := plotter.NewBarChart(plotter.Values{v}, vg.Points(9))
 		if err != nil {
@@ -191,7 +192,7 @@ func (t *Table) bars(p *plot.Plot, shown []Row) error {
 		labels.TextStyle[i].Font.Variant, labels.TextStyle[i].Font.Size = "Sans", font.Points(8)
 		labels.TextStyle[i].Color, labels.TextStyle[i].YAlign = ink, text.YCenter
 	}
-	labels.Offset.X = vg.Points(3)
+	labels.Offset = vg.Point{X: vg.Points(3), Y: vg.Points(0.7)}
 	p.Add(labels)
 	p.NominalY(names...)
 	p.X.Label.Text = t.Picture.Axis
@@ -204,11 +205,15 @@ func (t *Table) bars(p *plot.Plot, shown []Row) error {
 
 // curves draws a line over Row.At for each group and name.
 func (t *Table) curves(p *plot.Plot, shown []Row) error {
+	alike := !slices.ContainsFunc(shown, func(r Row) bool { return r.Name != shown[0].Name })
 	points := map[string]plotter.XYs{}
 	var names []string
 	most := 0.0
 	for _, r := range shown {
-		name := r.Group + ": " + r.Name
+		name := proper(r.Group)
+		if !alike {
+			name += ": " + r.Name
+		}
 		if points[name] == nil {
 			names = append(names, name)
 		}
@@ -219,7 +224,9 @@ func (t *Table) curves(p *plot.Plot, shown []Row) error {
 	if len(names) > len(lines) {
 		return fmt.Errorf("%d lines, and colours for %d", len(names), len(lines))
 	}
-	p.Add(plotter.NewGrid())
+	grid := plotter.NewGrid()
+	grid.Vertical.Color = nil // it would cross the legend
+	p.Add(grid)
 	for i, name := range names {
 		line, dots, err := plotter.NewLinePoints(points[name])
 		if err != nil {
@@ -231,27 +238,40 @@ func (t *Table) curves(p *plot.Plot, shown []Row) error {
 		p.Add(line, dots)
 		p.Legend.Add(name, line)
 	}
-	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(1)
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)
 	p.Legend.XOffs, p.Legend.YOffs = vg.Points(4), vg.Points(-4)
 	if p.X.Max > p.X.Min {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticksAt(shown)
 	}
 	p.X.Label.Text, p.Y.Label.Text = t.Columns[0].Title, t.Picture.Axis
 	// The legend is above the lines.
-	const plotHeight, entry = 220, 13
+	const plotHeight, entry = 220, 15
 	p.Y.Min, p.Y.Max = 0, most*plotHeight/max(plotHeight/3, plotHeight-entry*float64(len(names)))*1.02
-	p.Y.Tick.Marker = shortTicks{}
+	p.Y.Tick.Marker = shortTicks{most * 1.02}
 	return nil
+}
+
+// ticksAt returns a tick for each size that was measured.
+func ticksAt(shown []Row) plot.ConstantTicks {
+	var ticks plot.ConstantTicks
+	for _, r := range shown {
+		v := max(1, r.At)
+		if !slices.ContainsFunc(ticks, func(t plot.Tick) bool { return t.Value == v }) {
+			ticks = append(ticks, plot.Tick{Value: v, Label: Number(v)})
+		}
+	}
+	return ticks
 }
 
 // ink is the colour of texts.
 var ink = color.RGBA{0x22, 0x28, 0x30, 0xff}
 
-// shortTicks are the default ticks, with thousands abbreviated.
-type shortTicks struct{}
+// shortTicks are the default ticks, with thousands abbreviated, up to most, if that is not 0.
+type shortTicks struct{ most float64 }
 
-func (shortTicks) Ticks(low, high float64) []plot.Tick {
+func (s shortTicks) Ticks(low, high float64) []plot.Tick {
 	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	ticks = slices.DeleteFunc(ticks, func(t plot.Tick) bool { return s.most > 0 && t.Value > s.most })
 	for i := range ticks {
 		if v := ticks[i].Value; ticks[i].Label != "" && v >= 10_000 {
 			ticks[i].Label = strings.TrimSuffix(strconv.FormatFloat(v/1000, 'f', 1, 64), ".0") + "k"

@@ -22,6 +22,7 @@ func targetTable(b *strings.Builder, targets []Target) {
 	line(b, append([]string{"", "target"}, on...))
 	b.WriteString(strings.Repeat("|---", len(on)+2) + "|\n")
 	var notes []string
+	noted := map[string]bool{}
 	for _, what := range whats {
 		cells, bounds := []string{what}, []string{}
 		for _, c := range on {
@@ -33,8 +34,9 @@ func targetTable(b *strings.Builder, targets []Target) {
 			t := targets[i]
 			cells = append(cells, t.cell())
 			bounds = append(bounds, t.Target)
-			if note := what + ": " + t.Note + "."; t.Note != "" && !slices.Contains(notes, note) {
-				notes = append(notes, note)
+			if t.Note != "" && !noted[t.Note] {
+				noted[t.Note] = true
+				notes = append(notes, what+": "+t.Note+".")
 			}
 		}
 		line(b, slices.Insert(cells, 1, together(bounds)))

@@ -26,7 +26,7 @@ func (e *Engine) FillLocks(ctx context.Context, prefix string, n, m int, log fun
 	if name == "" {
 		name = `CONCAT(0x` + leaseByte + `, 'fill/', LPAD(n, 9, '0'))`
 	}
-	return e.fill(ctx, `INSERT INTO `+prefix+`locks (name, token, attempt, holder, granted_at, expires_at) {numbers} SELECT `+
+	return e.fill(ctx, `INSERT INTO `+prefix+`locks (owner, name, token, attempt, holder, granted_at, expires_at) {numbers} SELECT '', `+
 		name+`, 1000 + n, NULL, 'fill', 1, 2 FROM numbers`, n, m, log)
 }
 
