@@ -8,7 +8,7 @@ import (
 )
 
 // ShortTTL is the TTL of the leases whose holder is killed. It bounds what a takeover can take.
-const ShortTTL = time.Second
+const ShortTTL = 3 * time.Second
 
 // Names of the locks whose holder is killed.
 const (
@@ -16,25 +16,24 @@ const (
 	OursFairDies = "Holdfast Fair, the holder is killed"
 )
 
-// mortal are the options of the leases whose holder is killed.
-var mortal = sqllock.Options{TTL: ShortTTL}
-
-// Killed lists the locks whose holder is a process that is killed.
+// Killed lists the locks whose holder is a process that is killed. SQLite cannot tell when a
+// process has ended.
 func Killed(engine string) []Competitor {
+	noticed := sqllock.Options{TTL: ShortTTL, ReleaseOnDisconnect: true}
 	switch engine {
 	case sqlengine.Postgres:
-		return append(oursKilled(onPgx), Competitor{Name: "advisory lock, the holder is killed", Kind: Raw, Open: advisory})
+		return append(oursKilled(onPgx, noticed), Competitor{Name: "advisory lock, the holder is killed", Kind: Raw, Open: advisory})
 	case sqlengine.MySQL, sqlengine.MariaDB:
-		return append(oursKilled(onSQL), Competitor{Name: "GET_LOCK, the holder is killed", Kind: Raw, Open: getLock})
+		return append(oursKilled(onSQL, noticed), Competitor{Name: "GET_LOCK, the holder is killed", Kind: Raw, Open: getLock})
 	case sqlengine.SQLite:
-		return oursKilled(onSQL)
+		return oursKilled(onSQL, sqllock.Options{TTL: ShortTTL})
 	}
 	return nil
 }
 
-func oursKilled[Tx any](open opens[Tx]) []Competitor {
+func oursKilled[Tx any](open opens[Tx], opts sqllock.Options) []Competitor {
 	return []Competitor{
-		{Name: OursDies, Kind: Ours, Open: locker(open, mortal, leases[Tx])},
-		{Name: OursFairDies, Kind: Ours, Open: locker(open, mortal, fairs[Tx])},
+		{Name: OursDies, Kind: Ours, Open: locker(open, opts, leases[Tx])},
+		{Name: OursFairDies, Kind: Ours, Open: locker(open, opts, fairs[Tx])},
 	}
 }

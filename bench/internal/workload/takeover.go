@@ -19,9 +19,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
-// takeoversLeast is the least number of holders that a slice kills: a process needs a quarter
-// of a second to start.
+// takeoversLeast is the least number of holders that a slice kills.
 const takeoversLeast = 3
+
+// A holder lives for a random time in this range while another process waits. It is longer than
+// a statement with which it shows that it lives, so that the kill comes at any time in one.
+const (
+	killLeast = 20 * time.Millisecond
+	killMost  = 1200 * time.Millisecond
+)
 
 // Takeover kills the process of a holder while another process waits, and measures the time
 // from SIGKILL to the grant, beside a hand-over between two living processes.
@@ -36,7 +42,7 @@ func Takeover(ctx context.Context, p *Plan) ([]result.Table, error) {
 		},
 		Picture: result.Bars("x", "times a hand-over between two processes, p50"),
 		Notes: []string{fmt.Sprintf("The holder is a program of its own; the waiter waits for %v to %v before the kill. "+
-			"The leases have a TTL of %v, which bounds the takeover where the engine cannot tell.", holdLeast, holdMost, locks.ShortTTL)},
+			"The leases have a TTL of %v, which bounds the takeover where the engine cannot tell.", killLeast, killMost, locks.ShortTTL)},
 	}
 	for _, e := range p.Engines {
 		list, err := p.takeovers(ctx, e)
@@ -118,7 +124,7 @@ func kill(ctx context.Context, e *sqlengine.Engine, name string, l *locks.Lock, 
 		release, err := l.Acquire(waits, 0, key)
 		next <- granted{release, time.Now(), err}
 	}()
-	time.Sleep(holdLeast + rand.N(holdMost-holdLeast)) // the time for which it holds the lock
+	time.Sleep(killLeast + rand.N(killMost-killLeast)) // the time for which it holds the lock
 	select {
 	case g := <-next:
 		return 0, errors.Join(g.err, errors.New("the waiter did not wait for the holder"))
