@@ -101,8 +101,8 @@ var aims = []aim{
 	{what: "hand-over between processes ÷ by hand, Fair", workload: "handover", rows: "Holdfast Fair, 2 processes", key: "x", bound: 1.2, only: canWake},
 	{what: "takeover after SIGKILL ÷ a hand-over, lease", workload: "takeover", rows: "Holdfast, the holder is killed", key: "x", bound: 3, only: canWake},
 	{what: "takeover after SIGKILL ÷ a hand-over, Fair", workload: "takeover", rows: "Holdfast Fair, the holder is killed", key: "x", bound: 3, only: canWake},
-	{what: "10,000 leases: statements an interval", workload: "leases", rows: "Holdfast", key: "statements", bound: 20},
-	{what: "10,000 leases: bytes of one", workload: "leases", rows: "Holdfast", key: "memory", bound: 2048},
+	{what: "held leases: statements an interval", workload: "leases", rows: "Holdfast", key: "statements", bound: 20},
+	{what: "held leases: bytes of one", workload: "leases", rows: "Holdfast", key: "memory", bound: 2048},
 	{what: "foreground p99 while the reaper works ÷ quiet", workload: "reap", rows: "Holdfast's reaper", key: "x", bound: 1.5},
 }
 
