@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
 // part matches a generated part of a page: what stands between <!-- bench:NAME --> and
@@ -73,23 +75,8 @@ var parts = map[string]func(*Report, *strings.Builder){
 	},
 	"hot": func(r *Report, b *strings.Builder) {
 		for _, t := range r.of("hot", "One hot key") {
-			if t.Clients != 16 {
-				continue
-			}
-			for _, key := range []struct{ key, title string }{
-				{"processes", "process changes a second"},
-				{"changes", "holder changes a second"},
-				{"wait_p50", "median wait, ms"},
-				{"wait_max", "longest wait, ms"},
-				{"unfair", "most ÷ least of a goroutine"},
-			} {
-				b.WriteString("\n" + key.title + ", 16 goroutines of four processes:\n\n")
-				pivot(b, t, "", key.key, func(row Row) string {
-					if strings.Contains(row.Name, "4 processes") && row.Kind == "holdfast" || row.Group == "zookeeper" {
-						return strings.TrimSuffix(row.Name, ", 4 processes")
-					}
-					return ""
-				})
+			if t.Clients == 16 {
+				pivot(b, hotRows(t), "16 goroutines of four processes", "v", func(row Row) string { return row.Name })
 			}
 		}
 	},
@@ -137,6 +124,30 @@ var parts = map[string]func(*Report, *strings.Builder){
 			pivot(b, t, "hand-overs a second", "per_second", func(row Row) string { return Number(row.At) + " wait" })
 		}
 	},
+}
+
+// hotRows returns a row for each figure that tells how processes share a key.
+func hotRows(t *Table) *Table {
+	figures := &Table{}
+	for _, name := range []string{"Holdfast, 4 processes", "Holdfast Fair, 4 processes", "ZooKeeper Lock, 4 processes"} {
+		for _, f := range [][2]string{
+			{"processes", "process changes a second"},
+			{"changes", "holder changes a second"},
+			{"wait_p50", "median wait, ms"},
+			{"wait_max", "longest wait, ms"},
+			{"unfair", "most ÷ least of a goroutine"},
+		} {
+			for _, row := range t.Rows {
+				if v, ok := row.Values[f[0]]; ok && row.Name == name {
+					figures.Rows = append(figures.Rows, Row{
+						Group: row.Group, Name: strings.TrimSuffix(name, ", 4 processes") + ": " + f[1],
+						Values: map[string]measure.Spread{"v": v},
+					})
+				}
+			}
+		}
+	}
+	return figures
 }
 
 // of returns the tables of a workload whose titles begin so.
