@@ -107,14 +107,14 @@ model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=lar
 
 .PHONY: bench
 bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (ARGS='-workload lock -rounds 9')
-	cd bench && go build -o ../bin/bench .
+	cd bench && go build -buildvcs=auto -o ../bin/bench .
 	HOLDFAST_TEST_REQUIRE= $(TESTSERVERS) -local -- bin/bench -out bin/bench-out $(ARGS)
 
 # Runs that make bench kept: RUNS=bin/run1/result.json,bin/run2/result.json (ARGS='-out bin/run1' keeps one there).
 RUNS       ?= bin/bench-out/result.json
 .PHONY: bench-docs
 bench-docs: ## Fill docs/performance.md and its pictures from one or several RUNS of bench
-	cd bench && go build -o ../bin/bench .
+	cd bench && go build -buildvcs=auto -o ../bin/bench .
 	bin/bench -merge '$(RUNS)' -docs docs/performance.md >/dev/null
 
 .PHONY: bench-check

@@ -198,7 +198,7 @@ func Hold(ctx context.Context, args []string) (err error) {
 	if len(args) != 4 {
 		return errors.New("this is for the workload takeover alone")
 	}
-	e, err := sqlengine.Attach(ctx, args[0], args[1], 4)
+	e, err := sqlengine.Attach(ctx, args[0], args[1], 16)
 	if err != nil {
 		return err
 	}
