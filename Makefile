@@ -105,16 +105,19 @@ scaleout: ## The suites on TiDB and Vitess, and a storm over two and four shards
 model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=large for more)
 	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/test/model $(ARGS)
 
+# The commit that is measured, for the report.
+COMMIT      = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
+
 .PHONY: bench
 bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (ARGS='-workload lock -rounds 9')
-	cd bench && go build -buildvcs=auto -o ../bin/bench .
+	cd bench && go build -ldflags '-X main.commit=$(COMMIT)' -o ../bin/bench .
 	HOLDFAST_TEST_REQUIRE= $(TESTSERVERS) -local -- bin/bench -out bin/bench-out $(ARGS)
 
 # Runs that make bench kept: RUNS=bin/run1/result.json,bin/run2/result.json (ARGS='-out bin/run1' keeps one there).
 RUNS       ?= bin/bench-out/result.json
 .PHONY: bench-docs
 bench-docs: ## Fill docs/performance.md and its pictures from one or several RUNS of bench
-	cd bench && go build -buildvcs=auto -o ../bin/bench .
+	cd bench && go build -ldflags '-X main.commit=$(COMMIT)' -o ../bin/bench .
 	bin/bench -merge '$(RUNS)' -docs docs/performance.md >/dev/null
 
 .PHONY: bench-check

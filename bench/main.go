@@ -14,7 +14,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -78,7 +77,7 @@ func merged(files []string) (*result.Report, error) {
 func measure(ctx context.Context, o *options) (report *result.Report, err error) {
 	report = &result.Report{
 		Machine: []string{fmt.Sprintf("%s, %d CPUs, %s/%s", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)},
-		Commit:  commit(), Began: begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(),
+		Commit:  commit, Began: begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(),
 	}
 	plan := &workload.Plan{Rounds: o.rounds, Slice: o.slice, Clients: o.clients, Leases: o.leases, Reap: o.reap, Grow: o.grow, Log: logf}
 	defer func() {
@@ -163,26 +162,8 @@ func finish(report *result.Report) {
 	report.TookS = time.Since(begun).Round(time.Second / 10).Seconds()
 }
 
-// commit returns the commit of which this program was built; empty if it is not known.
-func commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	var revision, modified string
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			revision = s.Value
-		case "vcs.modified":
-			modified = s.Value
-		}
-	}
-	if revision = revision[:min(12, len(revision))]; modified == "true" {
-		revision += ", modified"
-	}
-	return revision
-}
+// commit is the commit of which this program was built; the Makefile sets it.
+var commit string
 
 // from returns where a server comes from, if testservers has set it.
 func from(engine string) string {
