@@ -21,15 +21,12 @@ func batonByHand(_ context.Context, w *World) (*Lock, error) {
 		if err := passBaton(ctx, c, `SELECT GET_LOCK(?, 60)`, key); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		for {
-			r, err := c.ExecContext(ctx, d.take, name, id[:], ttl)
+		for granted := false; !granted; {
+			granted, err = take(ctx, c, d.take, name, id[:])
+			if err == nil && !granted {
+				err = pollSlow.sleep(ctx) // a holder lost its connection, and its row expires
+			}
 			if err != nil {
-				return nil, errors.Join(err, drop(ctx, c, key))
-			}
-			if n, err := r.RowsAffected(); err != nil || n > 0 {
-				break
-			}
-			if err := pollSlow.sleep(ctx); err != nil { // a holder lost its connection, and its row expires
 				return nil, errors.Join(err, drop(ctx, c, key))
 			}
 		}
@@ -41,6 +38,16 @@ func batonByHand(_ context.Context, w *World) (*Lock, error) {
 			return errors.Join(err, drop(ctx, c, key))
 		}, nil
 	}}, nil
+}
+
+// take takes the row, if it is free.
+func take(ctx context.Context, c *sql.Conn, query string, name, id []byte) (bool, error) {
+	r, err := c.ExecContext(ctx, query, name, id, ttl)
+	if err != nil {
+		return false, err
+	}
+	n, err := r.RowsAffected()
+	return n > 0, err
 }
 
 // drop gives the baton to the next waiter, and the connection back.

@@ -42,13 +42,13 @@ func (r *Report) fill(page string) (string, error) {
 	var err error
 	filled := part.ReplaceAllStringFunc(page, func(found string) string {
 		name := part.FindStringSubmatch(found)[1]
-		make, ok := parts[name]
+		write, ok := parts[name]
 		if !ok {
 			err = fmt.Errorf("no part %q", name)
 			return found
 		}
 		var b strings.Builder
-		make(r, &b)
+		write(r, &b)
 		if b.Len() == 0 {
 			b.WriteString("This run did not measure it.\n")
 		}

@@ -61,7 +61,7 @@ func (t *Table) write(path string) (drawn bool, err error) {
 	c := &glyphCanvas{Canvas: vgsvg.New(width, height*vg.Length(len(panels))), title: t.Title}
 	canvas := draw.New(c)
 	canvas.SetColor(color.White) // dark pages show through otherwise
-	canvas.Fill(canvas.Rectangle.Path())
+	canvas.Fill(canvas.Path())
 	for i, p := range panels {
 		above, below := height*vg.Length(i), height*vg.Length(len(panels)-1-i)
 		p.Draw(draw.Crop(canvas, margin, -margin, below+margin, -above-margin))

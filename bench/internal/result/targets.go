@@ -178,16 +178,7 @@ func (r *Report) hotAgainstPeers() {
 		if t.Workload != "hot" {
 			continue
 		}
-		best, name, zoo := 0.0, "", 0.0
-		for _, row := range t.Rows {
-			v := row.Values["changes"].Median
-			if row.Group == "zookeeper" {
-				zoo = row.Values["processes"].Median
-			}
-			if row.Kind == "peer" && row.Group != "redis" && v > best {
-				best, name = v, row.Group
-			}
-		}
+		best, name, zoo := t.bestPeer()
 		for _, one := range []struct {
 			row, what, key string
 			bound          float64
@@ -210,6 +201,21 @@ func (r *Report) hotAgainstPeers() {
 			}
 		}
 	}
+}
+
+// bestPeer returns the changes of the holder a second of the best durable competitor with its
+// name, and ZooKeeper's changes of the process.
+func (t *Table) bestPeer() (best float64, name string, zoo float64) {
+	for _, row := range t.Rows {
+		v := row.Values["changes"].Median
+		if row.Group == "zookeeper" {
+			zoo = row.Values["processes"].Median
+		}
+		if row.Kind == "peer" && row.Group != "redis" && v > best {
+			best, name = v, row.Group
+		}
+	}
+	return best, name, zoo
 }
 
 func goroutines(n int) string { return fmt.Sprintf("%d goroutines", n) }

@@ -111,7 +111,7 @@ func kill(ctx context.Context, e *sqlengine.Engine, name string, l *locks.Lock, 
 	if err != nil {
 		return 0, err
 	}
-	defer h.end()
+	defer func() { _ = h.end() }() // after an error
 	type granted struct {
 		release locks.Release
 		at      time.Time
