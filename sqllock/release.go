@@ -125,12 +125,13 @@ func (s *store) free(ctx context.Context, t freeing) (keeper.Freed, error) {
 	return f, err
 }
 
-func (s *store) freeAlone(ctx context.Context, t freeing) (f keeper.Freed, err error) {
-	ambiguous := false
-	err = s.Retry(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
-		f, err = s.sql.Release.Run(ctx, q, t.name, t.attempt, s.Self)
+func (s *store) freeAlone(ctx context.Context, t freeing) (keeper.Freed, error) {
+	var f keeper.Freed
+	err := s.Retry(ctx, func(q core.Querier) (err error) {
+		ambiguous := f.Ambiguous
+		f, err = s.sql.Release.Run(ctx, q, t.name, t.attempt)
+		f.Ambiguous = ambiguous || s.MayStand(err)
 		return err
-	}))
-	f.Ambiguous = ambiguous
+	})
 	return f, err
 }

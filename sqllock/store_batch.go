@@ -46,7 +46,7 @@ func (s *store) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []ke
 	var tokens map[keeper.AttemptID]int64
 	var wrote, ambiguous bool
 	err := s.OnMany(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
-		found, sent, err := stmt.Run(ctx, q, attempts, s.Holder)
+		found, sent, err := stmt.Run(ctx, q, attempts)
 		tokens, wrote = found, wrote || sent
 		return err
 	}))

@@ -169,6 +169,9 @@ func (s Stmt) Query(ctx context.Context, q Querier, args ...any) (Rows, error) {
 
 // QueryRow runs query and scans its first row. It returns false if there is no row.
 func QueryRow(ctx context.Context, q Querier, dest []any, query string, args ...any) (found bool, err error) {
+	if r, ok := q.(RowQuerier); ok {
+		return r.QueryRow(ctx, dest, query, args...)
+	}
 	rows, err := q.Query(ctx, query, args...)
 	if err != nil {
 		return false, err
