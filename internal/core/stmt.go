@@ -152,6 +152,24 @@ func Prepared(ctx context.Context) bool {
 
 func (s Stmt) under(ctx context.Context) context.Context { return &running{ctx, s.Name, s.Prepared} }
 
+// Call is one run of a Stmt, as a part of an object that the caller allocates anyway.
+type Call struct{ running }
+
+// Exec is Stmt.Exec.
+func (c *Call) Exec(ctx context.Context, s *Stmt, q Querier, args []any) (Result, error) {
+	return q.Exec(c.of(ctx, s), s.Text, s.args(args)...)
+}
+
+// QueryRow is Stmt.QueryRow.
+func (c *Call) QueryRow(ctx context.Context, s *Stmt, q Querier, dest, args []any) (bool, error) {
+	return QueryRow(c.of(ctx, s), q, dest, s.Text, s.args(args)...)
+}
+
+func (c *Call) of(ctx context.Context, s *Stmt) context.Context {
+	c.running = running{ctx, s.Name, s.Prepared}
+	return &c.running
+}
+
 // Exec runs s as a write.
 func (s Stmt) Exec(ctx context.Context, q Querier, args ...any) (Result, error) {
 	return q.Exec(s.under(ctx), s.Text, s.args(args)...)

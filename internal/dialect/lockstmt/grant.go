@@ -19,6 +19,27 @@ type Attempt struct {
 	// Ambiguous means that the answer of a statement was lost. That statement may still grant
 	// the lock, perhaps a second time.
 	Ambiguous bool
+
+	args [3]any // see bound
+}
+
+// NewAttempt returns an attempt to acquire a lock.
+func NewAttempt(name lockname.Name, id AttemptID, ttl time.Duration) Attempt {
+	a := Attempt{Name: name, ID: id, TTL: ttl}
+	a.args = a.bound()
+	return a
+}
+
+// bound returns the first arguments of all statements for an attempt: the owner, the row and the id.
+// The statements of one that NewAttempt returned share them.
+func (a *Attempt) bound() [3]any {
+	if a.args[0] != nil {
+		return a.args
+	}
+	b := a.Name.AppendRow(make([]byte, 0, 64))
+	row := len(b)
+	b = append(b, a.ID[:]...)
+	return [3]any{a.Name.Owner, b[:row:row], b[row:]}
 }
 
 // Outcome is the outcome of a Grant.
@@ -62,7 +83,8 @@ func (g *Grant) RunFrom(ctx context.Context, q core.Querier, from AttemptID, a A
 // granting is one run of a Grant: its arguments, and the row that it returns. Both are in one object,
 // because an acquire allocates few others.
 type granting struct {
-	id            AttemptID
+	core.Call
+
 	args          [6]any
 	granted, left int64
 	state         State
@@ -70,17 +92,17 @@ type granting struct {
 }
 
 func (g *Grant) run(ctx context.Context, q core.Querier, a Attempt, from []byte) (Outcome, State, error) {
-	r := &granting{id: a.ID}
-	r.args = [6]any{a.Name.Owner, a.Name.Row(), r.id[:], a.TTL.Microseconds(), g.holder, from}
-	args := r.args[:5]
+	r := &granting{}
+	first := a.bound()
+	args := append(append(r.args[:0], first[:]...), a.TTL.Microseconds(), g.holder)
 	if from != nil {
-		args = r.args[:]
+		args = append(args, from)
 	}
 	if g.byInsertID {
-		return g.write(ctx, q, a.Name, args)
+		return g.write(ctx, q, a.Name, r, args)
 	}
 	r.row = [4]any{&r.granted, &r.state.Token, &r.left, &r.state.Holder}
-	found, err := g.stmt.QueryRow(ctx, q, r.row[:], args...)
+	found, err := r.QueryRow(ctx, &g.stmt, q, r.row[:], args)
 	switch r.state.Left = micros(r.left); {
 	case err != nil || !found:
 		return Refused, State{}, err
@@ -91,13 +113,13 @@ func (g *Grant) run(ctx context.Context, q core.Querier, a Attempt, from []byte)
 }
 
 // write runs a statement whose insert id is the token.
-func (g *Grant) write(ctx context.Context, q core.Querier, name lockname.Name, args []any) (Outcome, State, error) {
-	r, err := g.stmt.Exec(ctx, q, args...)
+func (g *Grant) write(ctx context.Context, q core.Querier, name lockname.Name, r *granting, args []any) (Outcome, State, error) {
+	wrote, err := r.Exec(ctx, &g.stmt, q, args)
 	switch {
-	case err != nil || r.Affected != 1:
+	case err != nil || wrote.Affected != 1:
 		return Refused, State{}, err
-	case r.InsertID > 0:
-		return Granted, State{Token: r.InsertID}, nil
+	case wrote.InsertID > 0:
+		return Granted, State{Token: wrote.InsertID}, nil
 	}
 	s, _, err := g.look.Run(ctx, q, name) // a trigger may hide the insert id
 	return Granted, s, err

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // Freed is the outcome of ending a term. Was reports whether the row had this term. Notify
@@ -23,22 +22,24 @@ type Release struct {
 
 // releasing is one run of a Release: its arguments, and the row that it returns.
 type releasing struct {
-	id             AttemptID
+	core.Call
+
 	args           [4]any
 	ended, waiters int64
 	row            [2]any
 }
 
 // Run ends the term of an attempt.
-func (r *Release) Run(ctx context.Context, q core.Querier, name lockname.Name, attempt AttemptID) (Freed, error) {
-	run := &releasing{id: attempt}
-	run.args = [4]any{name.Owner, name.Row(), run.id[:], r.self}
+func (r *Release) Run(ctx context.Context, q core.Querier, a Attempt) (Freed, error) {
+	run := &releasing{}
+	first := a.bound()
+	args := append(append(run.args[:0], first[:]...), r.self)
 	if !r.tells {
-		result, err := r.stmt.Exec(ctx, q, run.args[:3]...)
+		result, err := run.Exec(ctx, &r.stmt, q, args[:3])
 		return Freed{Was: err == nil && result.Affected > 0}, err
 	}
 	run.row = [2]any{&run.ended, &run.waiters}
-	if _, err := r.stmt.QueryRow(ctx, q, run.row[:], run.args[:]...); err != nil {
+	if _, err := run.QueryRow(ctx, &r.stmt, q, run.row[:], args); err != nil {
 		return Freed{}, err
 	}
 	return Freed{Was: run.ended > 0, Notify: run.waiters > 0, Alone: run.waiters == 0}, nil

@@ -311,7 +311,7 @@ func fourReapersAndEightHolders[Tx any](e *env[Tx]) {
 				e.Must(`INSERT INTO history (k, token) VALUES ($1, $2)`, []byte(name), token)
 				err = db.Access().OnConn(e.Ctx, "", func(q core.Querier) error {
 					row, _ := lockname.Parse("", []byte(name))
-					freed, err := release.Run(e.Ctx, q, row, attempt)
+					freed, err := release.Run(e.Ctx, q, lockstmt.Attempt{Name: row, ID: attempt})
 					if err == nil && !freed.Was {
 						err = errors.New("it has no term")
 					}
