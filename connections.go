@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -79,7 +78,11 @@ func address(conn any) *byte {
 }
 
 // driverConn returns the driver's own connection.
-func driverConn[Tx any](conn core.Conn[Tx]) (c any) {
+func driverConn[Tx any](conn core.Conn[Tx]) any {
+	if n, ok := conn.(core.Native); ok {
+		return n.Native()
+	}
+	var c any
 	_ = conn.Raw(func(driverConn any) error {
 		c = driverConn
 		return nil
@@ -89,40 +92,48 @@ func driverConn[Tx any](conn core.Conn[Tx]) (c any) {
 
 // connect returns an admitted connection of the pool. It skips dead connections, such as those
 // after a restart of the server.
-func (d *DB[Tx]) connect(ctx context.Context) (conn core.Conn[Tx], err error) {
-	err = d.overConns(ctx, func(c core.Conn[Tx]) error {
-		if err := d.admit(ctx, c); err != nil {
-			return err
+func (d *DB[Tx]) connect(ctx context.Context) (core.Conn[Tx], error) {
+	for n := 1; ; n++ {
+		conn, err := d.acquire(ctx)
+		if err != nil {
+			return nil, err
 		}
-		conn = c
-		return errKeep
-	})
-	if errors.Is(err, errKeep) {
-		return conn, nil
+		if err = d.admit(ctx, conn); err == nil {
+			return conn, nil
+		}
+		if !d.another(ctx, conn, err, n) {
+			return nil, err
+		}
 	}
-	return nil, err
 }
-
-// errKeep tells overConns to keep the connection instead of releasing it.
-var errKeep = errors.New("holdfast: the connection is kept")
 
 // overConns runs f on a connection of the pool, and again on another connection if that one
 // was dead. f must be safe to run more than once.
 func (d *DB[Tx]) overConns(ctx context.Context, f func(conn core.Conn[Tx]) error) error {
 	for n := 1; ; n++ {
-		conn, err := d.adapter.Acquire(ctx)
+		conn, err := d.acquire(ctx)
 		if err != nil {
-			return fmt.Errorf("holdfast: getting a connection: %w", err)
-		}
-		if err = f(conn); err == errKeep { //nolint:errorlint // it is never wrapped
 			return err
 		}
-		alive := err == nil || d.alive(ctx, conn)
-		conn.Release(!alive || d.unready(err)) // another connection may lead to another node
-		if alive || ctx.Err() != nil || n == staleConns {
+		if err = f(conn); !d.another(ctx, conn, err, n) {
 			return err
 		}
 	}
+}
+
+func (d *DB[Tx]) acquire(ctx context.Context) (core.Conn[Tx], error) {
+	conn, err := d.adapter.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("holdfast: getting a connection: %w", err)
+	}
+	return conn, nil
+}
+
+// another releases the nth connection that was tried, and reports whether to try another one.
+func (d *DB[Tx]) another(ctx context.Context, conn core.Conn[Tx], err error, n int) bool {
+	alive := err == nil || d.alive(ctx, conn)
+	conn.Release(!alive || d.unready(err)) // another connection may lead to another node
+	return !alive && ctx.Err() == nil && n < staleConns
 }
 
 // onConn runs f on a connection of the pool. It skips dead connections, such as those after a
@@ -137,7 +148,7 @@ func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querie
 			}
 			return err
 		}
-		q := d.observed(conn)
+		q := d.reported(conn)
 		var one *single
 		if d.dialect.Single.Before != nil {
 			one = &single{q, d.dialect.Single, false}
@@ -149,6 +160,7 @@ func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querie
 		if err == nil {
 			err = f(q)
 		}
+		err = d.explain(err)
 		alive := err == nil || d.alive(ctx, conn)
 		if d.unready(err) {
 			// The node answers, but another connection may lead to another node.

@@ -49,6 +49,12 @@ func (e explained) Query(ctx context.Context, query string, args ...any) (core.R
 	return explainedRows{rows, e.explainer}, nil
 }
 
+// QueryRow implements core.RowQuerier.
+func (e explained) QueryRow(ctx context.Context, dest []any, query string, args ...any) (bool, error) {
+	found, err := core.QueryRow(ctx, e.Querier, dest, query, args...)
+	return found, e.explain(err)
+}
+
 // explainedRows explain errors that a driver returns only while the rows are read.
 type explainedRows struct {
 	core.Rows

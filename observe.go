@@ -36,12 +36,19 @@ type observed struct {
 	engine  string
 }
 
+// observed returns q with observers, and with errors that say the remedy.
 func (d *DB[Tx]) observed(q core.Querier) core.Querier {
-	if len(d.options.Observers) > 0 {
-		q = observed{q, &d.options, d.engineName()}
-	}
+	q = d.reported(q)
 	if d.dialect != nil {
 		q = explained{q, d}
+	}
+	return q
+}
+
+// reported returns q with observers, if there are some.
+func (d *DB[Tx]) reported(q core.Querier) core.Querier {
+	if len(d.options.Observers) > 0 {
+		q = observed{q, &d.options, d.engineName()}
 	}
 	return q
 }

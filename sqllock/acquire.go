@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
@@ -62,7 +63,7 @@ func (m *leases) attemptBy(ctx context.Context, name lockname.Name, s keeper.Set
 		return nil, keeper.Answer{}, ErrClosed
 	}
 	defer m.k.Flights.Add(-1)
-	a := keeper.Attempt{Name: name, ID: m.k.NewAttemptID(), TTL: s.TTL}
+	a := lockstmt.NewAttempt(name, m.k.NewAttemptID(), s.TTL)
 	sent := time.Now() // before the request leaves
 	v, err := ask(ctx, a)
 	if err != nil || !v.Won {

@@ -14,6 +14,7 @@ import (
 type queue struct {
 	name    lockname.Name
 	waiters []*waiter
+	first   [1]*waiter    // of waiters, if there is only one
 	local   *keeper.Lease // the lease on the key that this process holds
 	turns   turns
 }
@@ -22,7 +23,7 @@ type queue struct {
 type waiter struct {
 	q *queue
 	keeper.Settings
-	event chan struct{} // a field below has changed
+	event chan struct{} // a field below has changed; nil until the call waits
 
 	// Under the keeper's Mu:
 	ask     bool // query the database: the lock may be free
@@ -44,6 +45,7 @@ func (m *leases) queue(name lockname.Name) *queue {
 	q := m.queues[name]
 	if q == nil {
 		q = &queue{name: name}
+		q.waiters = q.first[:0]
 		m.queues[name] = q
 	}
 	return q
@@ -54,7 +56,7 @@ func (m *leases) join(name lockname.Name, s keeper.Settings) (w *waiter, first b
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	q := m.queue(name)
-	w = &waiter{q: q, Settings: s, event: make(chan struct{}, 1)}
+	w = &waiter{q: q, Settings: s}
 	q.waiters = append(q.waiters, w)
 	w.lease = q.again(s.By)
 	m.wake(name)
@@ -159,6 +161,9 @@ func (m *leases) next(q *queue) *waiter {
 
 // wait waits in the queue until the call has its lease.
 func (m *leases) wait(ctx context.Context, w *waiter) (*keeper.Lease, error) {
+	m.k.Mu.Lock()
+	w.event = make(chan struct{}, 1)
+	m.k.Mu.Unlock()
 	for {
 		m.k.Mu.Lock()
 		over, err := m.over(ctx, w)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
@@ -20,7 +20,7 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 	passed := f.Was
 	if !passed {
 		handed := f.Ambiguous
-		f, err = m.store.free(ctx, freeing{l.Name, l.ID, l.Token()})
+		f, err = m.store.free(ctx, freeing{l.Attempt, l.Token()})
 		f.Ambiguous = f.Ambiguous || handed
 		if err == nil {
 			f = m.k.Confirm(ctx, l, f)
@@ -65,7 +65,7 @@ func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 // result when an answer was lost.
 func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keeper.Freed {
 	defer m.k.Flights.Add(-1)
-	a := keeper.Attempt{Name: w.q.name, ID: m.k.NewAttemptID(), TTL: w.TTL}
+	a := lockstmt.NewAttempt(w.q.name, m.k.NewAttemptID(), w.TTL)
 	sent := time.Now()
 	v, ambiguous, err := m.store.handOver(ctx, l.ID, a)
 	var lease *keeper.Lease
@@ -97,7 +97,7 @@ func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keepe
 func (m *leases) Sweep(ctx context.Context, due []keeper.Abandoned) {
 	for _, a := range due {
 		c, cancel := context.WithTimeout(ctx, core.CleanupBound())
-		f, err := m.store.free(c, freeing{name: a.Name, attempt: a.ID})
+		f, err := m.store.free(c, freeing{attempt: keeper.Attempt{Name: a.Name, ID: a.ID}})
 		cancel()
 		if f.Notify {
 			m.k.Notifier.Notify(a.Name)
@@ -109,8 +109,7 @@ func (m *leases) Sweep(ctx context.Context, due []keeper.Abandoned) {
 
 // freeing identifies a term to end.
 type freeing struct {
-	name    lockname.Name
-	attempt keeper.AttemptID
+	attempt keeper.Attempt
 	token   int64
 }
 
@@ -125,12 +124,13 @@ func (s *store) free(ctx context.Context, t freeing) (keeper.Freed, error) {
 	return f, err
 }
 
-func (s *store) freeAlone(ctx context.Context, t freeing) (f keeper.Freed, err error) {
-	ambiguous := false
-	err = s.Retry(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
-		f, err = s.sql.Release.Run(ctx, q, t.name, t.attempt, s.Self)
+func (s *store) freeAlone(ctx context.Context, t freeing) (keeper.Freed, error) {
+	var f keeper.Freed
+	err := s.Retry(ctx, func(q core.Querier) (err error) {
+		ambiguous := f.Ambiguous
+		f, err = s.sql.Release.Run(ctx, q, t.attempt)
+		f.Ambiguous = ambiguous || s.MayStand(err)
 		return err
-	}))
-	f.Ambiguous = ambiguous
+	})
 	return f, err
 }

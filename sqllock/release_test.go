@@ -58,7 +58,7 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 			t.Fatal(err)
 		}
 		leases[key] = lease
-		all = append(all, freeing{lease.kept().Name, lease.kept().ID, lease.Token()})
+		all = append(all, freeing{lease.kept().Attempt, lease.Token()})
 	}
 	if lost != "" {
 		if _, err := l.ForceRelease(ctx, lost, 0, "a test"); err != nil {

@@ -26,7 +26,7 @@ type store struct {
 }
 
 func newStore(k *keeper.Store) *store {
-	s := &store{Store: k, sql: k.Leases(batcher.Max), known: knownrows.New()}
+	s := &store{Store: k, sql: k.Leases(batcher.Max, k.Holder, k.Self), known: knownrows.New()}
 	b := s.sql.Batching
 	s.taking.Run, s.taking.From, s.taking.Least, s.taking.Life = s.takeMany, b.Alone, b.Least, b.Life
 	s.ending.Run, s.ending.From, s.ending.Least, s.ending.Life = s.freeMany, b.Alone, b.Least, b.Life
@@ -91,14 +91,18 @@ func (s *store) acquireOnce(ctx context.Context, a keeper.Attempt) (keeper.Answe
 	return v, err
 }
 
-func (s *store) acquireAlone(ctx context.Context, a keeper.Attempt) (v keeper.Answer, err error) {
-	ambiguous := false
-	err = s.OnConn(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
-		v, err = s.acquireOn(ctx, q, a)
+func (s *store) acquireAlone(ctx context.Context, a keeper.Attempt) (_ keeper.Answer, err error) {
+	var t struct {
+		answer    keeper.Answer
+		ambiguous bool
+	}
+	err = s.OnConn(ctx, func(q core.Querier) (err error) {
+		t.answer, err = s.acquireOn(ctx, q, a)
+		t.ambiguous = t.ambiguous || s.MayStand(err)
 		return err
-	}))
-	v.Ambiguous = ambiguous || v.Won && err != nil // granted, and the token could not be read
-	return v, err
+	})
+	t.answer.Ambiguous = t.ambiguous || t.answer.Won && err != nil // granted, and the token could not be read
+	return t.answer, err
 }
 
 // acquireOn makes the row of the lock, unless it exists, or takes it over. A lock whose row is
@@ -116,7 +120,7 @@ func (s *store) acquireOn(ctx context.Context, q core.Querier, a keeper.Attempt)
 		}
 	}
 	if s.sql.MakeFirst(s.known, a.Name) {
-		outcome, state, err := s.sql.Make.Run(ctx, q, a, s.Holder)
+		outcome, state, err := s.sql.Make.Run(ctx, q, a)
 		if err != nil && s.Dialect.Classify(err) != dialect.Duplicate {
 			return answerOf(outcome, state), err
 		}
@@ -125,7 +129,7 @@ func (s *store) acquireOn(ctx context.Context, q core.Querier, a keeper.Attempt)
 			return answerOf(outcome, state), nil
 		}
 	}
-	outcome, state, err := s.sql.Take.Run(ctx, q, a, s.Holder)
+	outcome, state, err := s.sql.Take.Run(ctx, q, a)
 	if err != nil || outcome != lockstmt.Refused {
 		return answerOf(outcome, state), err
 	}
@@ -144,7 +148,7 @@ func answerOf(outcome lockstmt.Outcome, state lockstmt.State) keeper.Answer {
 // or ambiguous reports that the attempt may have been granted.
 func (s *store) handOver(ctx context.Context, from keeper.AttemptID, a keeper.Attempt) (v keeper.Answer, ambiguous bool, err error) {
 	err = s.Retry(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
-		outcome, state, err := s.sql.HandOver.RunFrom(ctx, q, from, a, s.Holder)
+		outcome, state, err := s.sql.HandOver.RunFrom(ctx, q, from, a)
 		v = answerOf(outcome, state)
 		return err
 	}))

@@ -46,7 +46,7 @@ func (s *store) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []ke
 	var tokens map[keeper.AttemptID]int64
 	var wrote, ambiguous bool
 	err := s.OnMany(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
-		found, sent, err := stmt.Run(ctx, q, attempts, s.Holder)
+		found, sent, err := stmt.Run(ctx, q, attempts)
 		tokens, wrote = found, wrote || sent
 		return err
 	}))
@@ -71,7 +71,7 @@ func (s *store) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []ke
 
 // freeMany ends several terms, except those whose rows are locked.
 func (s *store) freeMany(ctx context.Context, all []freeing, answer func(i int, f keeper.Freed)) {
-	for _, part := range lockname.ByOwner(indices(all), func(i int) lockname.Name { return all[i].name }) {
+	for _, part := range lockname.ByOwner(indices(all), func(i int) lockname.Name { return all[i].attempt.Name }) {
 		s.freeSome(ctx, all, part, answer)
 	}
 }
@@ -80,7 +80,7 @@ func (s *store) freeMany(ctx context.Context, all []freeing, answer func(i int, 
 func (s *store) freeSome(ctx context.Context, all []freeing, of []int, answer func(i int, f keeper.Freed)) {
 	rows := make([]lockstmt.Row, len(of))
 	for k, i := range of {
-		rows[k] = lockstmt.Row{Name: all[i].name, Attempt: all[i].attempt, Token: all[i].token}
+		rows[k] = lockstmt.Row{Name: all[i].attempt.Name, Attempt: all[i].attempt.ID, Token: all[i].token}
 	}
 	var freed map[int]keeper.Freed
 	ambiguous := false

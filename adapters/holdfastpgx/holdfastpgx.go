@@ -46,7 +46,7 @@ func (h handle) Acquire(ctx context.Context) (core.Conn[pgx.Tx], error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn{querier{c}, c}, nil
+	return (*conn)(c), nil
 }
 
 func (h handle) Join(tx pgx.Tx) (core.Querier, error) {
@@ -91,17 +91,32 @@ func (h handle) Listen(ctx context.Context, statement string, ready func(), each
 	}
 }
 
-type conn struct {
-	querier
-	c *pgxpool.Conn
+// conn is a connection of the pool.
+type conn pgxpool.Conn
+
+func (c *conn) pooled() *pgxpool.Conn { return (*pgxpool.Conn)(c) }
+
+func (c *conn) native() *pgx.Conn { return c.pooled().Conn() }
+
+func (c *conn) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
+	return querier{c.native()}.Exec(ctx, query, args...)
 }
 
-func (c conn) Begin(ctx context.Context, opts core.TxOptions) (pgx.Tx, error) {
+func (c *conn) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	return querier{c.native()}.Query(ctx, query, args...)
+}
+
+// QueryRow implements core.RowQuerier.
+func (c *conn) QueryRow(ctx context.Context, dest []any, query string, args ...any) (bool, error) {
+	return querier{c.native()}.QueryRow(ctx, dest, query, args...)
+}
+
+func (c *conn) Begin(ctx context.Context, opts core.TxOptions) (pgx.Tx, error) {
 	level, err := isoLevel(opts.Isolation)
 	if err != nil {
 		return nil, err
 	}
-	return c.c.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+	return c.pooled().BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
 }
 
 func isoLevel(l sql.IsolationLevel) (pgx.TxIsoLevel, error) {
@@ -121,14 +136,14 @@ func isoLevel(l sql.IsolationLevel) (pgx.TxIsoLevel, error) {
 	}
 }
 
-func (c conn) Commit(ctx context.Context, tx pgx.Tx) error {
-	if err := sendable(c.c.Conn()); err != nil {
+func (c *conn) Commit(ctx context.Context, tx pgx.Tx) error {
+	if err := sendable(c.native()); err != nil {
 		return err
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return named(err)
 	}
-	return replicated(c.c.Conn())
+	return replicated(c.native())
 }
 
 // sendable returns the error with which COMMIT cannot be sent, before it is sent.
@@ -142,18 +157,21 @@ func sendable(c *pgx.Conn) error {
 	return nil
 }
 
-func (c conn) Rollback(ctx context.Context, tx pgx.Tx) error { return named(tx.Rollback(ctx)) }
+func (c *conn) Rollback(ctx context.Context, tx pgx.Tx) error { return named(tx.Rollback(ctx)) }
 
-func (c conn) Raw(f func(driverConn any) error) error { return f(c.c.Conn()) }
+func (c *conn) Raw(f func(driverConn any) error) error { return f(c.native()) }
 
-func (c conn) Release(discard bool) {
+// Native implements core.Native.
+func (c *conn) Native() any { return c.native() }
+
+func (c *conn) Release(discard bool) {
 	if discard {
 		ctx, cancel := context.WithTimeout(context.Background(), core.CleanupBound())
 		defer cancel()
-		_ = c.c.Hijack().Close(ctx)
+		_ = c.pooled().Hijack().Close(ctx)
 		return
 	}
-	c.c.Release()
+	c.pooled().Release()
 }
 
 // named converts the error of a transaction that ended earlier to database/sql's error. If pgx
@@ -186,6 +204,22 @@ func (q querier) Query(ctx context.Context, query string, args ...any) (core.Row
 		return nil, named(err)
 	}
 	return rows{r}, nil
+}
+
+// QueryRow implements core.RowQuerier.
+func (q querier) QueryRow(ctx context.Context, dest []any, query string, args ...any) (found bool, err error) {
+	r, err := q.r.Query(ctx, query, args...)
+	if err != nil {
+		return false, named(err)
+	}
+	if found = r.Next(); found {
+		err = r.Scan(dest...)
+	}
+	r.Close()
+	if err == nil {
+		err = named(r.Err())
+	}
+	return found, err
 }
 
 type rows struct{ pgx.Rows }

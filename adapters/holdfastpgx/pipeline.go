@@ -13,16 +13,16 @@ import (
 )
 
 // Pipes implements core.Pipeline.
-func (c conn) Pipes() bool { return true }
+func (c *conn) Pipes() bool { return true }
 
 // BeginWith implements core.Pipeline.
-func (c conn) BeginWith(ctx, _ context.Context, opts core.TxOptions, first core.Bound) (pgx.Tx, core.Answer, error) {
-	return beginWith(ctx, c.c.Conn(), opts, first)
+func (c *conn) BeginWith(ctx, _ context.Context, opts core.TxOptions, first core.Bound) (pgx.Tx, core.Answer, error) {
+	return beginWith(ctx, c.native(), opts, first)
 }
 
 // CommitWith implements core.Pipeline.
-func (c conn) CommitWith(ctx context.Context, tx pgx.Tx, last core.Bound) (core.Answer, error) {
-	return commitWith(ctx, c.c.Conn(), tx, last)
+func (c *conn) CommitWith(ctx context.Context, tx pgx.Tx, last core.Bound) (core.Answer, error) {
+	return commitWith(ctx, c.native(), tx, last)
 }
 
 // beginWith sends BEGIN and first in one round trip.

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -29,6 +30,42 @@ func Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 // CleanupWithin is Cleanup with a different timeout.
 func CleanupWithin(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
+}
+
+// Cleanups returns contexts as Cleanup does, for many short calls: they share a timer. Each ends
+// after CleanupBound at most, and not before seven eighths of it. The zero value is ready.
+type Cleanups struct {
+	mu    sync.Mutex
+	end   context.Context
+	until time.Time // end is for calls that begin before
+}
+
+// Context returns the context of a call.
+func (c *Cleanups) Context(ctx context.Context) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); c.end == nil || !now.Before(c.until) {
+		c.until = now.Add(bound / 8)
+		end, cancel := context.WithTimeout(context.Background(), bound)
+		context.AfterFunc(end, cancel) // not before: calls share it
+		c.end = end
+	}
+	return &cleanup{c.end, ctx}
+}
+
+// cleanup ends with its Context, and has the values of another one.
+type cleanup struct {
+	context.Context
+
+	values context.Context
+}
+
+// Value implements context.Context. Only the context that ends knows itself.
+func (c *cleanup) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
 }
 
 // Bounded runs f, which may not end with ctx, and waits for it while ctx lives: drivers take no

@@ -34,6 +34,11 @@ type Querier interface {
 	Query(ctx context.Context, query string, args ...any) (Rows, error)
 }
 
+// RowQuerier is a Querier that reads one row with less work: see QueryRow.
+type RowQuerier interface {
+	QueryRow(ctx context.Context, dest []any, query string, args ...any) (found bool, err error)
+}
+
 // Adapter adapts one kind of handle: a pool and its transaction type.
 type Adapter[Tx any] interface {
 	Querier
@@ -77,6 +82,9 @@ type Conn[Tx any] interface {
 	// Release returns the connection to the pool, or closes it if discard is true.
 	Release(discard bool)
 }
+
+// Native is a Conn whose driver's own connection may be had without Raw, to identify it.
+type Native interface{ Native() any }
 
 // Keeper is a Conn whose session may keep a setting from one of Holdfast's transactions to the next.
 type Keeper interface {

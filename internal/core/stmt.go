@@ -152,6 +152,24 @@ func Prepared(ctx context.Context) bool {
 
 func (s Stmt) under(ctx context.Context) context.Context { return &running{ctx, s.Name, s.Prepared} }
 
+// Call is one run of a Stmt, as a part of an object that the caller allocates anyway.
+type Call struct{ running }
+
+// Exec is Stmt.Exec.
+func (c *Call) Exec(ctx context.Context, s *Stmt, q Querier, args []any) (Result, error) {
+	return q.Exec(c.of(ctx, s), s.Text, s.args(args)...)
+}
+
+// QueryRow is Stmt.QueryRow.
+func (c *Call) QueryRow(ctx context.Context, s *Stmt, q Querier, dest, args []any) (bool, error) {
+	return QueryRow(c.of(ctx, s), q, dest, s.Text, s.args(args)...)
+}
+
+func (c *Call) of(ctx context.Context, s *Stmt) context.Context {
+	c.running = running{ctx, s.Name, s.Prepared}
+	return &c.running
+}
+
 // Exec runs s as a write.
 func (s Stmt) Exec(ctx context.Context, q Querier, args ...any) (Result, error) {
 	return q.Exec(s.under(ctx), s.Text, s.args(args)...)
@@ -169,6 +187,9 @@ func (s Stmt) Query(ctx context.Context, q Querier, args ...any) (Rows, error) {
 
 // QueryRow runs query and scans its first row. It returns false if there is no row.
 func QueryRow(ctx context.Context, q Querier, dest []any, query string, args ...any) (found bool, err error) {
+	if r, ok := q.(RowQuerier); ok {
+		return r.QueryRow(ctx, dest, query, args...)
+	}
 	rows, err := q.Query(ctx, query, args...)
 	if err != nil {
 		return false, err

@@ -44,15 +44,15 @@ type Leases struct {
 	HandOver Grant
 	Look     string
 	// Release ends a term. If ReleaseTells is set, it returns one row when it ended the term:
-	// 1 and the number of other processes that wait for the lock. Otherwise it is a write.
+	// 1, and 1 if other processes wait for the lock or 0. Otherwise it is a write.
 	Release      string
 	ReleaseTells bool
 	// MakeMany, TakeMany and ReleaseMany do the same for several locks at once, and skip
 	// locked rows. MakeMany may fail as a whole (Duplicate) if another session inserts one of
 	// the rows at the same time. If MakeMany is empty, TakeMany also makes rows. MakeMany and
 	// TakeMany return attempt and token of the granted locks, or are writes; Granted then
-	// returns them. If ReleaseTells is set, ReleaseMany returns attempt and the number of other
-	// waiters; otherwise it is a write. If it did not end all terms, Released returns the
+	// returns them. If ReleaseTells is set, ReleaseMany returns attempt and 1 if others
+	// wait or 0; otherwise it is a write. If it did not end all terms, Released returns the
 	// state of each.
 	MakeMany, TakeMany, Granted string
 	ManyRow, ManyJoin           string

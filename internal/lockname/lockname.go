@@ -66,6 +66,9 @@ func (n Name) Compare(o Name) int {
 // Row returns the name's column.
 func (n Name) Row() []byte { return []byte(n.row) }
 
+// AppendRow appends the name's column to b.
+func (n Name) AppendRow(b []byte) []byte { return append(b, n.row...) }
+
 // Args returns the arguments of a statement: the owner, the row and more.
 func (n Name) Args(more ...any) []any { return append([]any{n.Owner, n.Row()}, more...) }
 

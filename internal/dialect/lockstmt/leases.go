@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
@@ -47,15 +48,18 @@ var (
 	noBatches = Batching{Alone: math.MaxInt, Least: math.MaxInt}
 )
 
-// Leases compiles the statements of the leases, for batches of at most most.
-func (t *Tables) Leases(most int) *Leases {
+// Leases compiles the statements of the leases, for batches of at most most. holder names the
+// process, and self identifies it among the waiters.
+func (t *Tables) Leases(most int, holder string, self AttemptID) *Leases {
 	d := &t.dialect.Leases
+	grant := func(name string, g dialect.Grant) Grant {
+		return Grant{stmt: t.Compile(name, g.Text), holder: holder, byInsertID: g.ByInsertID, look: t.Look()}
+	}
 	l := &Leases{
-		Make:     Grant{stmt: t.Compile("make", d.Make.Text), byInsertID: d.Make.ByInsertID, look: t.Look()},
-		Take:     Grant{stmt: t.Compile("take", d.Take.Text), byInsertID: d.Take.ByInsertID, look: t.Look(), bound: d.TakeBound},
-		HandOver: Grant{stmt: t.Compile("hand over", d.HandOver.Text), byInsertID: d.HandOver.ByInsertID, look: t.Look()},
-		MakeMany: GrantMany{stmts: map[int]core.Stmt{}, bound: d.TakeBound}, TakeMany: GrantMany{stmts: map[int]core.Stmt{}, bound: d.TakeBound},
-		Release:     Release{t.Compile("release", d.Release), d.ReleaseTells},
+		Make: grant("make", d.Make), Take: grant("take", d.Take), HandOver: grant("hand over", d.HandOver),
+		MakeMany:    GrantMany{stmts: map[int]core.Stmt{}, holder: holder, bound: d.TakeBound},
+		TakeMany:    GrantMany{stmts: map[int]core.Stmt{}, holder: holder, bound: d.TakeBound},
+		Release:     Release{t.Compile("release", d.Release), self[:], d.ReleaseTells},
 		ReleaseMany: ReleaseMany{stmts: map[int]core.Stmt{}, states: map[int]core.Stmt{}, tells: d.ReleaseTells},
 		Renew:       Renew{t, d.Renew, d.Renewed},
 		Remaining:   Remaining{t, d.Remaining},
@@ -65,6 +69,7 @@ func (t *Tables) Leases(most int) *Leases {
 		LookFirst:   d.LookFirst,
 		makes:       d.Make.Text != "",
 	}
+	l.Take.bound = d.TakeBound
 	if d.TakeBound.Before != nil {
 		l.Batching = oneWriter
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // Freed is the outcome of ending a term. Was reports whether the row had this term. Notify
@@ -17,20 +16,33 @@ type Freed struct{ Was, Ambiguous, Notify, Alone bool }
 // Release ends a term.
 type Release struct {
 	stmt  core.Stmt
+	self  any // the process, which is not counted among the waiters
 	tells bool
 }
 
-// Run ends the term of an attempt. self is the process, which is not counted among the waiters.
-func (r Release) Run(ctx context.Context, q core.Querier, name lockname.Name, attempt, self AttemptID) (Freed, error) {
-	if r.tells {
-		var ended, waiters int64
-		if _, err := r.stmt.QueryRow(ctx, q, []any{&ended, &waiters}, name.Args(attempt[:], self[:])...); err != nil {
-			return Freed{}, err
-		}
-		return Freed{Was: ended > 0, Notify: waiters > 0, Alone: waiters == 0}, nil
+// releasing is one run of a Release: its arguments, and the row that it returns.
+type releasing struct {
+	core.Call
+
+	args           [4]any
+	ended, waiters int64
+	row            [2]any
+}
+
+// Run ends the term of an attempt.
+func (r *Release) Run(ctx context.Context, q core.Querier, a Attempt) (Freed, error) {
+	run := &releasing{}
+	first := a.bound()
+	args := append(append(run.args[:0], first[:]...), r.self)
+	if !r.tells {
+		result, err := run.Exec(ctx, &r.stmt, q, args[:3])
+		return Freed{Was: err == nil && result.Affected > 0}, err
 	}
-	result, err := r.stmt.Exec(ctx, q, name.Args(attempt[:])...)
-	return Freed{Was: err == nil && result.Affected > 0}, err
+	run.row = [2]any{&run.ended, &run.waiters}
+	if _, err := run.QueryRow(ctx, &r.stmt, q, run.row[:], args); err != nil {
+		return Freed{}, err
+	}
+	return Freed{Was: run.ended > 0, Notify: run.waiters > 0, Alone: run.waiters == 0}, nil
 }
 
 // ReleaseMany ends several terms, except those whose rows are locked.

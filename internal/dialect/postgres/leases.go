@@ -39,7 +39,7 @@ RETURNING 1, l.token, 0::bigint, ''::text`},
 
 	Look: dialect.LookLease,
 	Release: `UPDATE {locks} SET attempt = NULL, expires_at = {now} WHERE owner = $0 AND name = $1::bytea AND attempt = $2::bytea
-RETURNING 1, (SELECT count(*) FROM {waiters} w WHERE w.owner = $0 AND w.name = $1::bytea AND w.waiter <> $3::bytea AND w.expires_at > {now})`,
+RETURNING 1, CASE WHEN EXISTS (SELECT 1 FROM {waiters} w WHERE w.owner = $0 AND w.name = $1::bytea AND w.waiter <> $3::bytea AND w.expires_at > {now}) THEN 1 ELSE 0 END`,
 	ReleaseTells: true,
 
 	ManyRow: `({name}::bytea, {attempt}::bytea, {ttl}::bigint)`, ManyJoin: `, `,
@@ -60,7 +60,7 @@ WHERE l.owner = $0 AND l.name = f.name RETURNING l.attempt, l.token`,
  SELECT name, attempt FROM {locks} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) ORDER BY name FOR UPDATE SKIP LOCKED
 )
 UPDATE {locks} l SET attempt = NULL, expires_at = {now} FROM due d WHERE l.owner = $0 AND l.name = d.name
-RETURNING d.attempt, (SELECT count(*) FROM {waiters} w WHERE w.owner = $0 AND w.name = d.name AND w.waiter <> {waiter}::bytea AND w.expires_at > {now})`,
+RETURNING d.attempt, CASE WHEN EXISTS (SELECT 1 FROM {waiters} w WHERE w.owner = $0 AND w.name = d.name AND w.waiter <> {waiter}::bytea AND w.expires_at > {now}) THEN 1 ELSE 0 END`,
 	Announce: dialect.AnnounceWaiters + `
 ON CONFLICT (owner, name, waiter) DO UPDATE SET waiting = EXCLUDED.waiting, expires_at = EXCLUDED.expires_at`,
 	AnnounceRow: `($0::text, {name}::bytea, $1::bytea, $2::text, {count}::integer, {now} + $3::bigint)`,

@@ -3,6 +3,7 @@ package batcher
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -16,7 +17,8 @@ const Max = 64
 // Batcher coalesces concurrent requests. The first few run alone; once enough wait,
 // one statement carries up to Max. A request left unanswered runs alone.
 type Batcher[Q, A any] struct {
-	// From is how many requests run alone at the same time before others queue.
+	// From is how many requests run alone at the same time before others queue. With math.MaxInt
+	// all do.
 	From int
 	// Least is the size of the smallest batch. Fewer requests are faster alone.
 	Least int
@@ -27,10 +29,20 @@ type Batcher[Q, A any] struct {
 	Run func(ctx context.Context, all []Q, answer func(i int, a A))
 
 	mu              sync.Mutex
-	alone, together int  // running statements
+	alone, together int       // running statements
+	running         []running // the same, since when
+	last            uint64    // the id of the last of them
+	overdue         *time.Timer
 	many            bool // the last statement was a batch: a request that runs alone makes others wait
 	queue           []*request[Q, A]
 	sent            sync.WaitGroup
+}
+
+// running is a statement under way.
+type running struct {
+	id    uint64
+	count *int // alone or together
+	since time.Time
 }
 
 type request[Q, A any] struct {
@@ -38,57 +50,98 @@ type request[Q, A any] struct {
 	done     chan struct{}
 	answered bool
 	answer   A
-	leave    func() // set for a request that must run alone
+	alone    uint64 // the id of its statement, if the request must run alone
 }
 
 // Ask answers q, by running alone or in a batch. If Ask returns ctx's error, q may have been
 // sent.
-func (b *Batcher[Q, A]) Ask(ctx context.Context, q Q, alone func() (A, error)) (none A, err error) {
+func (b *Batcher[Q, A]) Ask(ctx context.Context, q Q, alone func() (A, error)) (A, error) {
+	if b.From == math.MaxInt {
+		return alone()
+	}
 	b.mu.Lock()
+	b.forget(time.Now())
 	if b.room() && len(b.queue) == 0 {
-		leave := b.enter(&b.alone)
+		id := b.enter(&b.alone)
 		b.mu.Unlock()
-		defer leave()
+		defer b.leave(id)
 		return alone()
 	}
 	c := &request[Q, A]{q: q, done: make(chan struct{})}
 	b.queue = append(b.queue, c)
+	b.watch()
 	b.mu.Unlock()
+	return b.wait(ctx, c, alone)
+}
+
+// wait waits for the answer to a queued request.
+func (b *Batcher[Q, A]) wait(ctx context.Context, c *request[Q, A], alone func() (A, error)) (none A, err error) {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
 		b.mu.Lock()
 		b.queue = slices.DeleteFunc(b.queue, func(other *request[Q, A]) bool { return other == c })
-		leave := c.leave
+		id := c.alone
 		b.mu.Unlock()
-		if leave != nil {
-			leave()
-		}
+		b.leave(id)
 		return none, context.Cause(ctx)
 	}
 	if c.answered {
 		return c.answer, nil
 	}
-	if c.leave != nil {
-		defer c.leave()
-	}
+	defer b.leave(c.alone)
 	return alone()
 }
 
 // enter counts a running statement until it leaves or its Life is over. b.mu is held.
-func (b *Batcher[Q, A]) enter(n *int) (leave func()) {
-	*n++
-	once := sync.OnceFunc(func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		*n--
-		b.next()
-	})
-	life := time.AfterFunc(b.Life, once)
-	return func() {
-		life.Stop()
-		once()
+func (b *Batcher[Q, A]) enter(count *int) (id uint64) {
+	*count++
+	b.last++
+	b.running = append(b.running, running{b.last, count, time.Now()})
+	return b.last
+}
+
+// leave says that a statement has run. It may be forgotten already. No statement has the id 0.
+func (b *Batcher[Q, A]) leave(id uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, r := range b.running {
+		if r.id == id {
+			*r.count--
+			b.running = slices.Delete(b.running, i, i+1)
+			b.next()
+			return
+		}
 	}
+}
+
+// forget stops counting statements whose Life is over. b.mu is held.
+func (b *Batcher[Q, A]) forget(now time.Time) {
+	n := 0 // the oldest comes first
+	for n < len(b.running) && now.Sub(b.running[n].since) >= b.Life {
+		*b.running[n].count--
+		n++
+	}
+	b.running = slices.Delete(b.running, 0, n)
+}
+
+// watch ends the wait of the queue once the Life of the oldest statement is over. b.mu is held.
+func (b *Batcher[Q, A]) watch() {
+	if len(b.queue) == 0 || len(b.running) == 0 {
+		return
+	}
+	life := time.Until(b.running[0].since.Add(b.Life))
+	if b.overdue == nil {
+		b.overdue = time.AfterFunc(life, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.forget(time.Now())
+			b.next()
+			b.watch()
+		})
+		return
+	}
+	b.overdue.Reset(life)
 }
 
 // room reports whether one more request may run alone. After a batch, only one may. b.mu is
@@ -105,9 +158,10 @@ func (b *Batcher[Q, A]) next() {
 		for len(b.queue) > 0 && b.room() {
 			first := b.queue[0]
 			b.queue = slices.Delete(b.queue, 0, 1)
-			first.leave = b.enter(&b.alone)
+			first.alone = b.enter(&b.alone)
 			close(first.done)
 		}
+		b.watch()
 		return
 	}
 	if b.alone+b.together > 0 {
@@ -116,9 +170,10 @@ func (b *Batcher[Q, A]) next() {
 	b.many = true
 	batch := slices.Clone(b.queue[:n])
 	b.queue = slices.Delete(b.queue, 0, n)
-	leave := b.enter(&b.together)
+	id := b.enter(&b.together)
+	b.watch()
 	b.sent.Go(func() {
-		defer leave()
+		defer b.leave(id)
 		b.send(batch)
 	})
 }

@@ -58,6 +58,7 @@ type Keeper struct {
 	// while others wait for it.
 	Turn time.Duration
 
+	cleanups  core.Cleanups // of releases
 	abandoned *schedule.Schedule[Abandoned]
 	renewSize atomic.Int64 // how many leases one statement renews
 

@@ -50,7 +50,8 @@ type Lease struct {
 	by     any  // who may acquire it again: see AcquireOptions.Reentry
 	term   Term
 	ctx    context.Context // ends with the lease
-	work   context.Context // within Do it also ends with the call's context
+	work   exact           // within Do it also ends with the call's context
+	values values
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 
@@ -81,6 +82,13 @@ func (l *Lease) setUntil(until time.Time) {
 	}
 }
 
+// values are those of a context, without its end.
+type values struct{ context.Context }
+
+func (values) Deadline() (at time.Time, ok bool) { return at, false }
+func (values) Done() <-chan struct{}             { return nil }
+func (values) Err() error                        { return nil }
+
 // exact is the context of a lease. Its Err reads the clock: a busy machine, or one that was
 // stopped, runs the timer late, and another process may have the lock by then.
 type exact struct {
@@ -90,7 +98,7 @@ type exact struct {
 }
 
 // Err implements context.Context.
-func (e exact) Err() error {
+func (e *exact) Err() error {
 	if err := e.Context.Err(); err != nil {
 		return err
 	}
@@ -107,7 +115,8 @@ func (k *Keeper) NewLease(kind Kind, token int64, lock string, a Attempt, s Sett
 		Attempt: a, keeper: k, kind: kind, lock: lock, margin: s.Margin, once: s.Once, by: s.By,
 		live: true, until: sent.Add(s.TTL - s.Margin), term: Term{a.Name, token, k.Store.ID},
 	}
-	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(s.Values))
+	l.values = values{s.Values}
+	l.ctx, l.cancel = context.WithCancelCause(&l.values)
 	inner := l.ctx
 	if s.Within != nil {
 		both, cancel := context.WithCancelCause(l.ctx)
@@ -191,7 +200,7 @@ func (l *Lease) Store() *Store { return l.keeper.Store }
 func (l *Lease) Keeper() *Keeper { return l.keeper }
 
 // Context returns the context for work under the lease.
-func (l *Lease) Context() context.Context { return l.work }
+func (l *Lease) Context() context.Context { return &l.work }
 
 // Again counts one more acquisition by the holder of a re-entrant lease. It returns false if by
 // may not acquire it again. Mu is held.

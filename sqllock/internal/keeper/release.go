@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -18,9 +17,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	l.releasing.Do(func() {
 		ctx, op := l.keeper.StartSpan(ctx, l.lock, "release")
 		defer func() { op.End(l.released, Outcome) }()
-		ctx, cancel := core.Cleanup(ctx)
-		defer cancel()
-		l.released = l.kind.Release(ctx, l)
+		l.released = l.kind.Release(l.keeper.cleanups.Context(ctx), l)
 	})
 	return l.released
 }

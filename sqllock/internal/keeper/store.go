@@ -164,10 +164,13 @@ func (s *Store) retryable(err error) bool {
 func (s *Store) Ambiguous(ambiguous *bool, f func(q core.Querier) error) func(q core.Querier) error {
 	return func(q core.Querier) error {
 		err := f(q)
-		*ambiguous = *ambiguous || err != nil && !s.Dialect.RolledBack(err)
+		*ambiguous = *ambiguous || s.MayStand(err)
 		return err
 	}
 }
+
+// MayStand reports whether a statement that returned err failed and may still take effect.
+func (s *Store) MayStand(err error) bool { return err != nil && !s.Dialect.RolledBack(err) }
 
 // HolderOf reads the row of a lock.
 func (s *Store) HolderOf(ctx context.Context, name lockname.Name) (a Answer, err error) {

@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// Schedule holds items, each with the time at which it is due. Its goroutine runs only while
-// there are items.
+// linger is how long the goroutine stays without items: a lease that is released at once would
+// start one each time.
+const linger = time.Second
+
+// Schedule holds items, each with the time at which it is due. Its goroutine ends soon after the
+// last item.
 type Schedule[T comparable] struct {
 	ctx   context.Context // its end stops the schedule
 	slack time.Duration
@@ -21,6 +25,7 @@ type Schedule[T comparable] struct {
 	at      map[T]time.Time
 	ended   chan struct{} // closed when the goroutine ends; nil while none runs
 	wakes   time.Time     // when the goroutine wakes; zero while it works
+	idle    bool          // it lingers
 	changed chan struct{}
 }
 
@@ -41,7 +46,7 @@ func (s *Schedule[T]) Set(t T, at time.Time) {
 	if s.ctx.Err() != nil {
 		return
 	}
-	s.at[t] = at
+	s.at[t], s.idle = at, false
 	if s.ended == nil {
 		s.ended = make(chan struct{})
 		go s.loop(s.ended)
@@ -61,7 +66,7 @@ func (s *Schedule[T]) Len() int {
 	return len(s.at)
 }
 
-// Drop removes t. If no items are left, the goroutine ends at its next wake-up.
+// Drop removes t.
 func (s *Schedule[T]) Drop(t T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,12 +110,16 @@ func (s *Schedule[T]) loop(ended chan struct{}) {
 func (s *Schedule[T]) next() (due []T, wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
+	if len(s.at) == 0 && !s.idle && s.ctx.Err() == nil {
+		s.idle, s.wakes = true, now.Add(linger)
+		return nil, linger, true
+	}
 	if len(s.at) == 0 || s.ctx.Err() != nil {
-		s.ended, s.wakes = nil, time.Time{}
+		s.ended, s.wakes, s.idle = nil, time.Time{}, false
 		return nil, 0, false
 	}
 	s.wakes = time.Time{}
-	now := time.Now()
 	var first time.Time
 	for _, at := range s.at {
 		if first.IsZero() || at.Before(first) {

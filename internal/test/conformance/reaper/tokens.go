@@ -22,7 +22,9 @@ import (
 )
 
 // leases compiles the statements of package sqllock.
-func (e *env[Tx]) leases() *lockstmt.Leases { return e.tables().Leases(1) }
+func (e *env[Tx]) leases() *lockstmt.Leases {
+	return e.tables().Leases(1, "holder", lockstmt.AttemptID{})
+}
 
 func (e *env[Tx]) tables() *lockstmt.Tables {
 	a := e.DB.Access()
@@ -55,10 +57,10 @@ func (e *env[Tx]) grantOn(q core.Querier, name string, id lockstmt.AttemptID) (i
 	a := lockstmt.Attempt{Name: row, ID: id, TTL: time.Minute}
 	try := func(one lockstmt.Grant, many lockstmt.GrantMany) (int64, error) {
 		if id[0]%2 == 0 && d.Leases.TakeMany != "" { // every other time, the forms for several leases
-			tokens, _, err := many.Run(e.Ctx, q, []lockstmt.Attempt{a}, "holder")
+			tokens, _, err := many.Run(e.Ctx, q, []lockstmt.Attempt{a})
 			return tokens[id], err
 		}
-		outcome, s, err := one.Run(e.Ctx, q, a, "holder")
+		outcome, s, err := one.Run(e.Ctx, q, a)
 		if outcome != lockstmt.Granted {
 			return 0, err
 		}
@@ -309,7 +311,7 @@ func fourReapersAndEightHolders[Tx any](e *env[Tx]) {
 				e.Must(`INSERT INTO history (k, token) VALUES ($1, $2)`, []byte(name), token)
 				err = db.Access().OnConn(e.Ctx, "", func(q core.Querier) error {
 					row, _ := lockname.Parse("", []byte(name))
-					freed, err := release.Run(e.Ctx, q, row, attempt, lockstmt.AttemptID{})
+					freed, err := release.Run(e.Ctx, q, lockstmt.Attempt{Name: row, ID: attempt})
 					if err == nil && !freed.Was {
 						err = errors.New("it has no term")
 					}
