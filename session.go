@@ -110,8 +110,10 @@ func newSession[Tx any](ctx context.Context, d *DB[Tx], conn core.Conn[Tx]) *ses
 // open begins the transaction with its fence. It returns the answer of first.
 func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core.Bound) (answer core.Answer, err error) {
 	fence := &s.d.dialect.Fence
-	if kept, err := s.keep(ctx, opts.LockTimeout); err != nil {
+	if kept, err := s.keep(ctx, opts); err != nil {
 		return answer, err
+	} else if !kept && opts.Sealed {
+		return answer, s.d.unsealed()
 	} else if !kept {
 		if s.undo, err = fence.Setting.Change(ctx, s.d.observed(s.conn), opts.LockTimeout); err != nil {
 			return answer, err
@@ -177,25 +179,6 @@ func (s *session[Tx]) begun(timeout core.Answer, err error) error {
 		_ = s.rollback() // the caller has an error
 	}
 	return errors.Join(err, timeout.Err)
-}
-
-// keep reports whether the session has the fence's setting until somebody else gets its connection.
-func (s *session[Tx]) keep(ctx context.Context, lockTimeout time.Duration) (bool, error) {
-	fence := &s.d.dialect.Fence
-	k, can := s.conn.(core.Keeper)
-	if !can || fence.Kept.Before == nil {
-		return false, nil
-	}
-	kept := core.Kept{Setting: fence.Kept.Before(lockTimeout), Implicit: fence.Implicit, Lost: func(err error) error {
-		if s.d.dialect.Classify(err) == dialect.Retry {
-			return &TxLostError{Err: err}
-		}
-		return nil
-	}}
-	return k.Keep(ctx, kept, func(q core.Querier) (string, error) {
-		undo, err := fence.Kept.Change(ctx, s.d.observed(q), lockTimeout)
-		return undo.Text, err
-	})
 }
 
 // beginWith begins the transaction and runs its first statement in one round trip. The

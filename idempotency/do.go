@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
 // Outcome says whether this call ran the function or replayed a stored result.
@@ -39,7 +40,8 @@ type Result[T any] struct {
 	Outcome Outcome
 }
 
-// Do runs fn once for op, in a transaction that Do opens and commits: claim, fn, result, COMMIT.
+// Do runs fn once for op, in a transaction that Do opens and commits: claim, fn, result, COMMIT
+// (with Options.ClaimLast: fn, record, COMMIT).
 // The claim is an uncommitted row, or a lock of the transaction on PostgreSQL and SQLite, so a crash leaves
 // nothing behind. A duplicate gets the stored result, with Outcome Replayed. T is stored as JSON; a
 // slice of bytes is stored unchanged (see also [Codec] and [Identified]).
@@ -151,14 +153,17 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 		wait = 0
 	}
 	opts := core.TxOptions{Isolation: s.options.Isolation, LockTimeout: s.sql.claim.LockTimeout(wait, after, c.expired)}
-	reserves, claim := s.reserves(), core.Bound{}
-	if reserves {
+	reserves, last, claim := s.reserves(), s.last(c), core.Bound{}
+	switch {
+	case last:
+		c.attempt, c.reserved, opts.Sealed = once.RandomID(), time.Now(), true
+	case reserves:
 		claim = s.reserving(c, wait, after)
-	} else {
+	default:
 		claim = s.claiming(c, wait, after)
 	}
 	var first *core.Bound
-	if s.lease == nil && !c.expired { // otherwise the guard, or the delete of the expired record, runs first
+	if s.lease == nil && !c.expired && !last { // otherwise the guard, or the delete of the expired record, runs first
 		first, opts.FirstSets = &claim, true
 	}
 	tx, answer, err := s.access.Begin(ctx, opts, first)
@@ -167,10 +172,10 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 	}
 	defer tx.Rollback() // unless Finish has ended it
 
-	var won bool
+	won := last
 	if first != nil {
 		won, err = s.won(c, answer, reserves)
-	} else if err = s.guard(ctx, tx.Tx()); err == nil {
+	} else if err = s.guard(ctx, tx.Tx()); err == nil && !last {
 		won, err = s.claim(ctx, tx, c, claim, reserves)
 	}
 	if err != nil {
@@ -183,19 +188,59 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 	if r.storedResult, err = body(tx.Tx()); err != nil {
 		err = &once.FuncError{Err: err}
 	} else {
-		last := s.finishing(c, r.storedResult)
-		if reserves {
-			last = s.recording(c, r.storedResult)
+		end := s.finishing(c, r.storedResult)
+		if reserves || last {
+			end = s.recording(c, r.storedResult)
 		}
-		if err = tx.Finish(ctx, last); err == nil {
+		if err = tx.Finish(ctx, end); err == nil {
 			return r, nil
 		}
 	}
-	if s.misses() {
+	switch {
+	case last:
+		tx.Rollback()
+		err = s.doubtLast(ctx, c, err)
+	case s.misses():
 		tx.Rollback()
 		err = s.doubt(ctx, c, err)
 	}
 	return nil, err
+}
+
+// doubtLast returns ErrTaken if another call has stored the record while this one ran, or if the insert
+// lost against it, and err otherwise. The locking read waits for a record whose COMMIT is on its way. So
+// an err that is returned as it is also says that an earlier COMMIT of this call did nothing.
+func (s *Store[Tx]) doubtLast(ctx context.Context, c *call, err error) error {
+	var inFunc *once.FuncError
+	var rej *Rejection
+	ran := errors.As(err, &inFunc)
+	switch {
+	case errors.As(err, &rej) && ctx.Err() == nil: // the insert that stores it looks
+		return err
+	case errors.Is(err, holdfast.ErrUnknown):
+		return err
+	case !ran && s.dialect().Classify(err) == dialect.Duplicate:
+		return once.ErrTaken
+	case !ran && s.dialect().Classify(err) == dialect.Busy: // the insert waited for another call's row
+		return &once.ClaimError{Err: err}
+	}
+	ctx, cancel := core.Cleanup(ctx)
+	defer cancel()
+	var r record
+	var found bool
+	unread := s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
+		found, err = s.sql.lock.QueryRow(ctx, q, r.dest(), c.args()...)
+		return err
+	})
+	switch {
+	case found && unread == nil && r.keyExpired == 0:
+		return once.ErrTaken
+	case unread == nil:
+		return err
+	case ran:
+		err = inFunc.Err
+	}
+	return fmt.Errorf("idempotency: reading the record: %w, after the error: %w", unread, err)
 }
 
 // doubt returns ErrTaken if err comes from a function that ran in vain, because the record was there

@@ -77,6 +77,8 @@ type Keeper interface {
 	// Keep reports whether the session has the setting. If it has not, change makes it and returns the
 	// statement that restores what was before, when somebody else gets the connection.
 	Keep(ctx context.Context, kept Kept, change func(q Querier) (undo string, err error)) (bool, error)
+	// Keeps reports whether the session can keep one.
+	Keeps() bool
 }
 
 // Kept is a setting that a session keeps.
@@ -87,6 +89,11 @@ type Kept struct {
 	Implicit bool
 	// Lost returns the error for the statements that follow if err has ended the transaction.
 	Lost func(err error) error
+	// Sealed: only Holdfast ends the transaction. After it was lost, Holdfast's own statements fail
+	// too, and so does a COMMIT of the program's, which rolls back. Refuse returns the error for a
+	// statement of the program's that may end it, and nil for any other.
+	Sealed bool
+	Refuse func(query string) error
 }
 
 type keepsKey struct{}
@@ -104,6 +111,8 @@ type TxOptions struct {
 	// FirstSets is true if the first statement of the transaction sets the lock timeout
 	// itself. That saves a round trip on PostgreSQL.
 	FirstSets bool
+	// Sealed: nobody but Holdfast can end the transaction unnoticed. See Kept.
+	Sealed bool
 }
 
 // Pipeline is a Conn whose driver may send several statements in one round trip.

@@ -141,6 +141,11 @@ type Fence struct {
 	// its first statement.
 	Kept     Setting
 	Implicit bool
+	// Survives and Ends seal a transaction whose session keeps the setting: only Holdfast ends it.
+	// Survives reports whether the transaction surely goes on after a statement that failed with
+	// err, and Ends whether a statement may end it. Nil if a transaction cannot be sealed.
+	Survives func(err error) bool
+	Ends     func(query string) bool
 	// First runs first in the transaction, unless the first statement sets the lock timeout
 	// itself.
 	First func(lockTimeout time.Duration) string
@@ -227,7 +232,8 @@ type Records struct {
 	// at most ReserveUpTo. Reserved tells from its result whether there is no record. Record then
 	// writes the whole record, as the last statement: one row if the transaction is the one that
 	// reserved, and there is no record. RecordOrFail is Record as FinishOrFail is Finish. Every Claim
-	// takes the same lock. Empty: the engine has no lock without a write.
+	// takes the same lock. Empty: the engine has no lock without a write. A sealed transaction (see
+	// Fence) can write Record without one: it then fails with class Duplicate if there is a record.
 	Reserve, Record, RecordOrFail string
 	Reserved                      Verdict
 	ReserveUpTo                   sql.IsolationLevel

@@ -17,7 +17,7 @@ func Plain(d dialect.Dialect, exclusive bool) dialect.Dialect {
 		lock = func(text string) string { return strings.ReplaceAll(text, " LOCK IN SHARE MODE", " FOR UPDATE") }
 	}
 
-	d.Fence.Kept = dialect.Setting{}
+	d.Fence.Kept, d.Fence.Survives, d.Fence.Ends = dialect.Setting{}, nil, nil
 	d.KeepPrepared = false // Vitess opens another shard for a prepared SELECT
 	l := &d.Leases
 	l.LookFirst, l.Alone = true, true
