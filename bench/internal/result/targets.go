@@ -42,6 +42,7 @@ var aims = []aim{
 	{what: "refund under Do against the bare form", target: "≤ 1.25 x", workload: "refund", rows: "Holdfast Do, # ÷ bare, #", key: "x", bound: 1.25},
 	{what: "refund under Do against the pipelined bare form", target: "≤ 1.05 x", workload: "refund", rows: "Holdfast Do, pgx, one batch ÷ bare, pgx, all pipelined", key: "x", bound: 1.05, only: "postgres"},
 	{what: "refund under Do, pipelined, against the bare unpipelined form", target: "< 1 x", workload: "refund", rows: "Holdfast Do, pgx, one batch ÷ bare, pgx", key: "x", bound: 1, only: "postgres"},
+	{what: "log bytes of a refund under Do against the bare form", target: "≤ 1.5 x", workload: "log", rows: "Holdfast Do, # ÷ bare, #", key: "x", bound: 1.5},
 	{what: "replay, round trips", target: "1", workload: "replay", rows: "Holdfast Do, # ÷ bare SELECT by key, #", key: "trips", bound: 1},
 	{what: "held leases, statements an interval", target: "≤ 20", workload: "leases", rows: "Holdfast", key: "statements", bound: 20},
 	{what: "held leases, memory of one", target: "< 2048 bytes", workload: "leases", rows: "Holdfast", key: "memory", bound: 2048},

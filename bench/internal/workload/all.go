@@ -19,6 +19,7 @@ func All() []Workload {
 		{Name: "handover", Run: HandOver, Peers: true},
 		{Name: "refund", Run: Refund},
 		{Name: "replay", Run: Replay},
+		{Name: "log", Run: Log},
 		{Name: "leases", Run: Leases},
 		{Name: "reap", Run: Reap},
 		{Name: "settlement", Run: Settlement},
