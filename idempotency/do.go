@@ -202,6 +202,10 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 		err = s.doubtLast(ctx, c, err)
 	case s.misses():
 		tx.Rollback()
+		var inFunc *once.FuncError
+		if !errors.As(err, &inFunc) && s.dialect().Classify(err) == dialect.Duplicate {
+			err = &holdfast.TxLostError{Err: err} // the record was there
+		}
 		err = s.doubt(ctx, c, err)
 	}
 	return nil, err

@@ -121,14 +121,14 @@ func (s *Store[Tx]) claiming(c *call, wait, after time.Duration) core.Bound {
 // reserving returns a claim that writes nothing; recording writes the whole record at the end.
 func (s *Store[Tx]) reserving(c *call, wait, after time.Duration) core.Bound {
 	c.attempt, c.reserved = once.RandomID(), time.Now()
-	return s.sql.claim.Reserve(c.args(c.attempt), wait, after)
+	return s.sql.claim.Reserve(c.args(), wait, after)
 }
 
-// recording writes the whole record.
+// recording writes the whole record, in the transaction that has reserved the key.
 func (s *Store[Tx]) recording(c *call, v storedResult) core.Bound {
 	b := s.finishing(c, v)
 	b.Stmt, b.OrFail = s.sql.record, s.sql.recordOrFail
-	b.Args = append(s.identified(c, b.Args), time.Since(c.reserved).Microseconds())
+	b.Args = append(s.identified(c, b.Args), time.Since(c.reserved).Microseconds(), c.transaction)
 	return b
 }
 

@@ -56,8 +56,11 @@ func TestReserveBeforeCommit(t *testing.T) {
 			if text != late.dialect().Records.Reserve {
 				return text
 			}
+			if !strings.Contains(text, "$2::text, true) IS NULL") {
+				t.Error("the gate has no place")
+			}
 			return strings.NewReplacer("{records}", late.access.Table("records"), "{lockspace}", lockspace(late.access.Table("records")),
-				"AS is_now", "|| "+gate+"::text AS is_now").Replace(text)
+				"$2::text, true) IS NULL", "$2::text, true) || "+gate+"::text IS NULL").Replace(text)
 		})
 		for key, fails := range map[string]error{"succeeds": nil, "fails": errors.New("refunded already"), "rejects": Reject("refunded", "by the other call")} {
 			op := Op{Name: "refund", Key: key, Request: key}

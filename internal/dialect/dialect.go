@@ -213,10 +213,10 @@ const Lost = 1<<62 + 1
 //	Renew:  key_hash (deletes a record whose key has expired)
 //	Finish: key_hash, attempt, state, result, result TTL, key TTL (µs or NULL),
 //	        codec, business_id
-//	Reserve: key_hash, attempt, the lock timeout of the wait for the lock, and the lock timeout
+//	Reserve: key_hash, the lock timeout of the wait for the lock, and the lock timeout
 //	        to set afterwards
 //	Record: those of Finish, then namespace, operation, op_key, fingerprint,
-//	        fingerprint_version, and the microseconds since Reserve
+//	        fingerprint_version, the microseconds since Reserve, and the transaction's id
 //	Before: key_hash, the transaction's id
 //	Unfinished: key_hash, attempt, the transaction's id, namespace, operation, op_key,
 //	        fingerprint, fingerprint_version
@@ -231,7 +231,8 @@ type Records struct {
 	// Reserve locks a key until the transaction ends, without a write, if the transaction's level is
 	// at most ReserveUpTo. Reserved tells from its result whether there is no record. Record then
 	// writes the whole record, as the last statement: one row if the transaction is the one that
-	// reserved, and there is no record. RecordOrFail is Record as FinishOrFail is Finish. Every Claim
+	// reserved, and there is no record. Otherwise it writes none, or fails with the code Untouched or
+	// class Duplicate. RecordOrFail is Record as FinishOrFail is Finish. Every Claim
 	// takes the same lock. Empty: the engine has no lock without a write. A sealed transaction (see
 	// Fence) can write Record without one: it then fails with class Duplicate if there is a record.
 	Reserve, Record, RecordOrFail string
