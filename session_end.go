@@ -71,10 +71,10 @@ func (s *session[Tx]) prove(last *core.Bound) (intact bool, err error) {
 	case !s.valid():
 		return false, driver.ErrBadConn
 	case last == nil:
-		_, err := s.exec(s.ctx, s.q, "check", s.d.dialect.Fence.Check)
+		_, err := s.exec(s.ctx, s.querier(), "check", s.d.dialect.Fence.Check)
 		return err == nil, err
 	}
-	answer := last.Run(s.ctx, s.q)
+	answer := last.Run(s.ctx, s.querier())
 	return answer.Err == nil && answer.Affected == 1, answer.Err
 }
 
@@ -84,6 +84,10 @@ func (s *session[Tx]) outcome(answered bool, err error) error {
 	s.conn = nil
 	if !answered {
 		return &UnknownError{Err: err}
+	}
+	if err == nil && s.undo.Text == "" {
+		s.release(conn, false)
+		return nil
 	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(s.ctx, core.CleanupBound())

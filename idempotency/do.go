@@ -66,7 +66,8 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 	if err != nil {
 		return Result[T]{}, err
 	}
-	body := func(tx Tx) (storedResult, error) { return encode(inner, s, c, tx, fn) }
+	var own T // what the function has returned, as a replay will have it
+	body := func(tx Tx) (storedResult, error) { return encode(inner, s, c, tx, fn, &own) }
 
 	policy := once.WaitPolicy{NoWait: op.NoWait, Wait: c.wait, Deadline: time.Now().Add(c.wait)}
 	for {
@@ -76,6 +77,9 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 			span.Attempts = c.attempts
 			if err != nil {
 				return Result[T]{}, once.Unstored[*Rejection](err)
+			}
+			if outcome == Executed && r.state == succeeded {
+				return Result[T]{own, Executed}, nil
 			}
 			return answer[T](s, c, r, outcome)
 		}
@@ -280,9 +284,9 @@ func (s *Store[Tx]) doubt(ctx context.Context, c *call, err error) error {
 	return err
 }
 
-// encode runs fn and encodes its result. It fails for a result that does not decode again, so that
-// such a result is never committed.
-func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn func(context.Context, Tx) (T, error)) (storedResult, error) {
+// encode runs fn, encodes its result, and decodes it into back. It fails for a result that does not
+// decode again, so that such a result is never committed.
+func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn func(context.Context, Tx) (T, error), back *T) (storedResult, error) {
 	v, err := fn(ctx, tx)
 	if err != nil {
 		return storedResult{}, err
@@ -291,8 +295,8 @@ func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn fun
 	if err != nil {
 		return storedResult{}, err
 	}
-	var back T
-	if err := s.options.decode(c, out, &back); err != nil {
+	*back = *new(T)
+	if err := s.options.decode(c, out, back); err != nil {
 		return storedResult{}, fmt.Errorf("idempotency: the result has no way back: %w", err)
 	}
 	return out, nil
