@@ -15,7 +15,7 @@ func (s *session[Tx]) keep(ctx context.Context, opts core.TxOptions) (bool, erro
 	if !can || fence.Kept.Before == nil {
 		return false, nil
 	}
-	kept := core.Kept{Setting: fence.Kept.Before(opts.LockTimeout), Implicit: fence.Implicit, Lost: s.d.lost}
+	kept := core.Kept{Setting: fence.Kept.Before(opts.LockTimeout), Implicit: fence.Implicit, Lost: s.d.lost, Survives: fence.Survives, Ends: fence.Ends}
 	if opts.Sealed {
 		kept.Sealed, kept.Lost, kept.Refuse = true, s.d.lostSealed, s.d.refuseEnd
 	}

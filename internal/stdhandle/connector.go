@@ -287,12 +287,21 @@ func (k *keeping) before(ctx context.Context, query string) error {
 	if k.tx.lost != nil && !core.Running(ctx) {
 		return k.tx.lost
 	}
+	if !core.Running(ctx) && (k.kept.Ends == nil || k.kept.Ends(query)) {
+		k.tx.doubtful = true
+	}
 	return nil
 }
 
 func (k *keeping) after(err error) {
-	if err != nil && !errors.Is(err, driver.ErrSkip) && k.tx != nil && k.tx.lost == nil {
+	if err == nil || errors.Is(err, driver.ErrSkip) || k.tx == nil {
+		return
+	}
+	if k.tx.lost == nil {
 		k.tx.lost = k.kept.Lost(err)
+	}
+	if k.kept.Survives == nil || !k.kept.Survives(err) {
+		k.tx.doubtful = true
 	}
 }
 

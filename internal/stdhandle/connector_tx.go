@@ -16,7 +16,12 @@ type implicit struct {
 	begun driver.Tx // the driver's, if its BEGIN was sent
 	lost  error
 	ours  bool // Holdfast ends it
+
+	doubtful bool // a statement, or an error, may have ended it
 }
+
+// intact reports whether the transaction that runs is surely the one that began.
+func (k *keeping) intact() bool { return k.tx != nil && k.tx.lost == nil && !k.tx.doubtful && !k.raw }
 
 // Commit implements driver.Tx.
 func (t *implicit) Commit() error {
@@ -59,13 +64,13 @@ func (k *keeping) sealed(ctx context.Context, query string) error {
 
 // watch returns rows that see the errors which come after the first row was asked for.
 func (k *keeping) watch(rows driver.Rows, err error) (driver.Rows, error) {
-	if err != nil || k.tx == nil || !k.kept.Sealed {
+	if err != nil || k.tx == nil {
 		return rows, err
 	}
 	return &watched{rows, k, k.tx}, nil
 }
 
-// watched are the rows of a query in a sealed transaction.
+// watched are the rows of a query in a transaction that began with its first statement.
 type watched struct {
 	driver.Rows
 

@@ -158,6 +158,12 @@ func (c conn[Tx]) Keeps() (keeps bool) {
 	return keeps
 }
 
+// Intact implements core.Keeper.
+func (c conn[Tx]) Intact() (intact bool) {
+	_ = c.kept(func(k *keeping) error { intact = k.intact(); return nil })
+	return intact
+}
+
 func (c conn[Tx]) Release(discard bool) {
 	if discard {
 		// This is the documented way to make database/sql close a connection.
