@@ -246,6 +246,9 @@ type Records struct {
 	// PeekBefore makes the next statement, and only that one, read at READ UNCOMMITTED, on an
 	// engine that needs a setting for it.
 	PeekBefore string
+	// ClaimWithin returns Claim in a form that bounds its own wait for a lock, for a caller's
+	// transaction. Nil: Bound surrounds it.
+	ClaimWithin func(claim string, wait time.Duration) string
 	// ClaimBounds: Claim bounds its own wait. Otherwise Bound surrounds Claim in a caller's
 	// transaction. Bound surrounds Renew in any case.
 	ClaimBounds bool
