@@ -145,7 +145,7 @@ func (s *session[Tx]) unproved(err error) error {
 		return fmt.Errorf("%w: %w", ErrRowsOpen, err)
 	case err == nil, d.Untouched(err):
 		return &TxLostError{}
-	case d.Classify(err) == dialect.Gone, errors.Is(err, sql.ErrTxDone):
+	case d.Classify(err) == dialect.Gone, errors.Is(err, sql.ErrTxDone), d.Classify(err) == dialect.Duplicate: // the record was there
 		return &TxLostError{Err: err}
 	default:
 		return err

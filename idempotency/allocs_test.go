@@ -22,7 +22,8 @@ type request struct{ Order, Cents int64 }
 // refunds returns a refund of four statements under Do, and the same transaction bare.
 func refunds(e *conformance.Env[pgx.Tx], pool interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
-}) (do, bare func()) {
+},
+) (do, bare func()) {
 	e.Must(`CREATE TABLE orders (id BIGINT PRIMARY KEY, paid BIGINT NOT NULL, refunded BIGINT NOT NULL)`)
 	e.Must(`INSERT INTO orders VALUES (1, 1000000000, 0)`)
 	e.Must(`CREATE TABLE ledger (order_id BIGINT NOT NULL, cents BIGINT NOT NULL)`)

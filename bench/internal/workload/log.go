@@ -68,28 +68,31 @@ func (p *Plan) logged(ctx context.Context, e *sqlengine.Engine) (list []result.R
 		entrants = append(entrants, &entrant{
 			row:    result.Row{Group: e.Name, Name: pair.Variant.Name + " ÷ " + pair.Floor.Name, Kind: kind, Against: pair.Floor.Name},
 			engine: e,
-			slice: func(ctx context.Context) (figures, error) {
-				var bytes [2]float64
-				for i, op := range ops {
-					before, err := logPosition(ctx, e)
-					if err != nil {
-						return nil, err
-					}
-					if err := op(ctx); err != nil {
-						return nil, err
-					}
-					after, err := logPosition(ctx, e)
-					if err != nil {
-						return nil, err
-					}
-					bytes[i] = (after - before) / loggedRefunds
-				}
-				return figures{"bytes": bytes[0], "floor_bytes": bytes[1], "x": bytes[0] / bytes[1]}, nil
-			},
+			slice:  func(ctx context.Context) (figures, error) { return logBytes(ctx, e, ops) },
 		})
 	}
 	err = p.rounds(ctx, e.Name, entrants)
 	return rows(entrants, ""), err
+}
+
+// logBytes compares the bytes of two operations, each of loggedRefunds refunds.
+func logBytes(ctx context.Context, e *sqlengine.Engine, ops []func(context.Context) error) (figures, error) {
+	var bytes [2]float64
+	for i, op := range ops {
+		before, err := logPosition(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		if err := op(ctx); err != nil {
+			return nil, err
+		}
+		after, err := logPosition(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		bytes[i] = (after - before) / loggedRefunds
+	}
+	return figures{"bytes": bytes[0], "floor_bytes": bytes[1], "x": bytes[0] / bytes[1]}, nil
 }
 
 // logPosition reads how many bytes the server has written to its log.

@@ -1,7 +1,7 @@
 // Package model contains models of Holdfast's protocols, and the test that lets Spin explore them:
 // every order of every step within the bounds. No program uses the package. claim.pml models a claim
-// of Do that writes its record once, claimlast.pml one that claims nothing first, lease.pml models leases, tickets.pml fair and shared locks and
-// semaphores, staged.pml staged operations.
+// of Do that writes its record once, claimlast.pml one that claims nothing first, lease.pml models
+// leases, tickets.pml fair and shared locks and semaphores, staged.pml staged operations.
 //
 // # Leases: what is modelled
 //
