@@ -27,7 +27,7 @@ type session[Tx any] struct {
 	conn    core.Conn[Tx]
 	pipe    core.Pipeline[Tx] // nil: each statement is a round trip
 	tx      Tx
-	q       core.Querier
+	q       core.Querier // see querier
 	cancel  context.CancelFunc
 	ctx     context.Context // ends up to CleanupTimeout after the caller's context
 	allowed atomic.Bool     // Holdfast sends COMMIT, so the veto allows it
@@ -47,7 +47,7 @@ func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx co
 	within, end := core.Within(ctx)
 	defer end()
 	defer s.Rollback() // when f fails, panics, or ends its goroutine
-	if err := f(within, s.tx, s.q); err != nil {
+	if err := f(within, s.tx, s.querier()); err != nil {
 		return err
 	}
 	return s.finish(ctx, nil)
@@ -110,8 +110,10 @@ func newSession[Tx any](ctx context.Context, d *DB[Tx], conn core.Conn[Tx]) *ses
 // open begins the transaction with its fence. It returns the answer of first.
 func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core.Bound) (answer core.Answer, err error) {
 	fence := &s.d.dialect.Fence
-	if kept, err := s.keep(ctx, opts.LockTimeout); err != nil {
+	if kept, err := s.keep(ctx, opts); err != nil {
 		return answer, err
+	} else if !kept && opts.Sealed {
+		return answer, s.d.unsealed()
 	} else if !kept {
 		if s.undo, err = fence.Setting.Change(ctx, s.d.observed(s.conn), opts.LockTimeout); err != nil {
 			return answer, err
@@ -136,13 +138,13 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 		return answer, err
 	}
 	if s.marks {
-		if _, err := s.exec(ctx, s.q, "mark", fence.Mark); err != nil {
+		if _, err := s.exec(ctx, s.querier(), "mark", fence.Mark); err != nil {
 			_ = s.rollback() // the caller has an error
 			return answer, err
 		}
 	}
 	if first != nil {
-		answer = first.Run(ctx, s.q)
+		answer = first.Run(ctx, s.querier())
 	}
 	return answer, nil
 }
@@ -164,11 +166,10 @@ func (s *session[Tx]) begin(ctx context.Context, opts core.TxOptions) error {
 	if err != nil {
 		return err
 	}
-	s.join()
 	if timeout.Stmt.Text == "" {
 		return nil
 	}
-	return s.begun(timeout.Run(ctx, s.q), nil)
+	return s.begun(timeout.Run(ctx, s.querier()), nil)
 }
 
 // begun rolls back a transaction whose lock timeout was not set. err means that there is none.
@@ -177,25 +178,6 @@ func (s *session[Tx]) begun(timeout core.Answer, err error) error {
 		_ = s.rollback() // the caller has an error
 	}
 	return errors.Join(err, timeout.Err)
-}
-
-// keep reports whether the session has the fence's setting until somebody else gets its connection.
-func (s *session[Tx]) keep(ctx context.Context, lockTimeout time.Duration) (bool, error) {
-	fence := &s.d.dialect.Fence
-	k, can := s.conn.(core.Keeper)
-	if !can || fence.Kept.Before == nil {
-		return false, nil
-	}
-	kept := core.Kept{Setting: fence.Kept.Before(lockTimeout), Implicit: fence.Implicit, Lost: func(err error) error {
-		if s.d.dialect.Classify(err) == dialect.Retry {
-			return &TxLostError{Err: err}
-		}
-		return nil
-	}}
-	return k.Keep(ctx, kept, func(q core.Querier) (string, error) {
-		undo, err := fence.Kept.Change(ctx, s.d.observed(q), lockTimeout)
-		return undo.Text, err
-	})
 }
 
 // beginWith begins the transaction and runs its first statement in one round trip. The
@@ -208,13 +190,16 @@ func (s *session[Tx]) beginWith(ctx context.Context, opts core.TxOptions, first 
 		return answer, err
 	}
 	answer.Err = s.d.explain(answer.Err)
-	s.join()
 	return answer, nil
 }
 
-func (s *session[Tx]) join() {
-	q, _ := s.d.adapter.Join(s.tx)
-	s.q = s.d.observed(q)
+// querier runs statements in the transaction.
+func (s *session[Tx]) querier() core.Querier {
+	if s.q == nil {
+		q, _ := s.d.adapter.Join(s.tx)
+		s.q = s.d.observed(q)
+	}
+	return s.q
 }
 
 // Tx returns the handle's transaction.
@@ -222,12 +207,12 @@ func (s *session[Tx]) Tx() Tx { return s.tx }
 
 // Exec runs a write in the transaction.
 func (s *session[Tx]) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
-	return s.q.Exec(ctx, query, args...)
+	return s.querier().Exec(ctx, query, args...)
 }
 
 // Query runs a query in the transaction.
 func (s *session[Tx]) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	return s.q.Query(ctx, query, args...)
+	return s.querier().Query(ctx, query, args...)
 }
 
 func (s *session[Tx]) exec(ctx context.Context, q core.Querier, name, text string) (core.Result, error) {
@@ -236,6 +221,9 @@ func (s *session[Tx]) exec(ctx context.Context, q core.Querier, name, text strin
 
 // withGrace returns a context that ends d after ctx has ended.
 func withGrace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
 	graced, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		t := time.NewTimer(d)

@@ -70,12 +70,21 @@ func (s *session[Tx]) prove(last *core.Bound) (intact bool, err error) {
 		return true, nil
 	case !s.valid():
 		return false, driver.ErrBadConn
+	case last == nil && s.intact():
+		return true, nil
 	case last == nil:
-		_, err := s.exec(s.ctx, s.q, "check", s.d.dialect.Fence.Check)
+		_, err := s.exec(s.ctx, s.querier(), "check", s.d.dialect.Fence.Check)
 		return err == nil, err
 	}
-	answer := last.Run(s.ctx, s.q)
+	answer := last.Run(s.ctx, s.querier())
 	return answer.Err == nil && answer.Affected == 1, answer.Err
+}
+
+// intact reports whether the connection has seen all that could have ended the transaction, and there was
+// nothing: the check is a round trip.
+func (s *session[Tx]) intact() bool {
+	k, can := s.conn.(core.Keeper)
+	return can && k.Intact()
 }
 
 // outcome ends the session after a COMMIT was sent. err is its answer, or says why none came.
@@ -84,6 +93,10 @@ func (s *session[Tx]) outcome(answered bool, err error) error {
 	s.conn = nil
 	if !answered {
 		return &UnknownError{Err: err}
+	}
+	if err == nil && s.undo.Text == "" {
+		s.release(conn, false)
+		return nil
 	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(s.ctx, core.CleanupBound())
@@ -132,7 +145,7 @@ func (s *session[Tx]) unproved(err error) error {
 		return fmt.Errorf("%w: %w", ErrRowsOpen, err)
 	case err == nil, d.Untouched(err):
 		return &TxLostError{}
-	case d.Classify(err) == dialect.Gone, errors.Is(err, sql.ErrTxDone):
+	case d.Classify(err) == dialect.Gone, errors.Is(err, sql.ErrTxDone), d.Classify(err) == dialect.Duplicate: // the record was there
 		return &TxLostError{Err: err}
 	default:
 		return err

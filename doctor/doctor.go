@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -140,8 +141,8 @@ func (p *patient) admission(ctx context.Context, ask func(ctx context.Context) e
 
 // indexed maps tables to the indexes that keep them fast when they are large.
 var indexed = map[string][]string{
-	"records": {"records_result_expires_at", "records_key_expires_at"}, "staged": {"staged_due_at"},
-	"steps": {"steps_provider_key"}, "interventions": {"interventions_key_hash"},
+	"staged": {"staged_due_at"},
+	"steps":  {"steps_provider_key"}, "interventions": {"interventions_key_hash"},
 }
 
 // bare returns a table's schema and name without quotes.
@@ -193,7 +194,9 @@ func (p *patient) indexes(ctx context.Context, check func(ctx context.Context) e
 			return err
 		}
 	}
-	for name, want := range indexed {
+	indexes := maps.Clone(indexed)
+	indexes["records"] = p.dialect.Sweep.Indexes
+	for name, want := range indexes {
 		schema, table := p.bare(name)
 		have, err := p.names(ctx, schema, table)
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
@@ -39,7 +38,8 @@ type Result[T any] struct {
 	Outcome Outcome
 }
 
-// Do runs fn once for op, in a transaction that Do opens and commits: claim, fn, result, COMMIT.
+// Do runs fn once for op, in a transaction that Do opens and commits: claim, fn, result, COMMIT
+// (with Options.ClaimLast: fn, record, COMMIT).
 // The claim is an uncommitted row, or a lock of the transaction on PostgreSQL and SQLite, so a crash leaves
 // nothing behind. A duplicate gets the stored result, with Outcome Replayed. T is stored as JSON; a
 // slice of bytes is stored unchanged (see also [Codec] and [Identified]).
@@ -64,7 +64,8 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 	if err != nil {
 		return Result[T]{}, err
 	}
-	body := func(tx Tx) (storedResult, error) { return encode(inner, s, c, tx, fn) }
+	var own T // what the function has returned, as a replay will have it
+	body := func(tx Tx) (storedResult, error) { return encode(inner, s, c, tx, fn, &own) }
 
 	policy := once.WaitPolicy{NoWait: op.NoWait, Wait: c.wait, Deadline: time.Now().Add(c.wait)}
 	for {
@@ -74,6 +75,9 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 			span.Attempts = c.attempts
 			if err != nil {
 				return Result[T]{}, once.Unstored[*Rejection](err)
+			}
+			if outcome == Executed && r.state == succeeded {
+				return Result[T]{own, Executed}, nil
 			}
 			return answer[T](s, c, r, outcome)
 		}
@@ -151,14 +155,17 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 		wait = 0
 	}
 	opts := core.TxOptions{Isolation: s.options.Isolation, LockTimeout: s.sql.claim.LockTimeout(wait, after, c.expired)}
-	reserves, claim := s.reserves(), core.Bound{}
-	if reserves {
+	reserves, last, claim := s.reserves(), s.last(c), core.Bound{}
+	switch {
+	case last:
+		c.attempt, c.reserved, opts.Sealed = once.RandomID(), time.Now(), true
+	case reserves:
 		claim = s.reserving(c, wait, after)
-	} else {
+	default:
 		claim = s.claiming(c, wait, after)
 	}
 	var first *core.Bound
-	if s.lease == nil && !c.expired { // otherwise the guard, or the delete of the expired record, runs first
+	if s.lease == nil && !c.expired && !last { // otherwise the guard, or the delete of the expired record, runs first
 		first, opts.FirstSets = &claim, true
 	}
 	tx, answer, err := s.access.Begin(ctx, opts, first)
@@ -167,10 +174,10 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 	}
 	defer tx.Rollback() // unless Finish has ended it
 
-	var won bool
+	won := last
 	if first != nil {
 		won, err = s.won(c, answer, reserves)
-	} else if err = s.guard(ctx, tx.Tx()); err == nil {
+	} else if err = s.guard(ctx, tx.Tx()); err == nil && !last {
 		won, err = s.claim(ctx, tx, c, claim, reserves)
 	}
 	if err != nil {
@@ -183,57 +190,28 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 	if r.storedResult, err = body(tx.Tx()); err != nil {
 		err = &once.FuncError{Err: err}
 	} else {
-		last := s.finishing(c, r.storedResult)
-		if reserves {
-			last = s.recording(c, r.storedResult)
+		end := s.finishing(c, r.storedResult)
+		if reserves || last {
+			end = s.recording(c, r.storedResult)
 		}
-		if err = tx.Finish(ctx, last); err == nil {
+		if err = tx.Finish(ctx, end); err == nil {
 			return r, nil
 		}
 	}
-	if s.misses() {
+	switch {
+	case last:
+		tx.Rollback()
+		err = s.doubtLast(ctx, c, err)
+	case s.misses():
 		tx.Rollback()
 		err = s.doubt(ctx, c, err)
 	}
 	return nil, err
 }
 
-// doubt returns ErrTaken if err comes from a function that ran in vain, because the record was there
-// before it, and err otherwise. A record that another call has stored since changes nothing. Errors
-// after which the call reads the record anyway are returned as they are.
-func (s *Store[Tx]) doubt(ctx context.Context, c *call, err error) error {
-	var inFunc *once.FuncError
-	var rej *Rejection
-	switch {
-	case errors.As(err, &rej) && ctx.Err() == nil: // the claim that stores it looks
-		return err
-	case !errors.As(err, &inFunc) && !errors.Is(err, holdfast.ErrTxLost):
-		return err
-	}
-	ctx, cancel := core.Cleanup(ctx)
-	defer cancel()
-	var one int
-	var before bool
-	unread := s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
-		before, err = s.sql.before.QueryRow(ctx, q, []any{&one}, c.args(c.transaction)...)
-		return err
-	})
-	switch {
-	case before:
-		return once.ErrTaken
-	case inFunc == nil:
-		// The function has ended the transaction. If it has committed, the operation is unknown.
-		_, unwritten := s.sql.unfinished.Exec(ctx, s.access.Pool, s.identified(c, c.args(c.attempt, c.transaction))...)
-		return errors.Join(err, unwritten)
-	case unread != nil:
-		return fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", unread, inFunc.Err)
-	}
-	return err
-}
-
-// encode runs fn and encodes its result. It fails for a result that does not decode again, so that
-// such a result is never committed.
-func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn func(context.Context, Tx) (T, error)) (storedResult, error) {
+// encode runs fn, encodes its result, and decodes it into back. It fails for a result that does not
+// decode again, so that such a result is never committed.
+func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn func(context.Context, Tx) (T, error), back *T) (storedResult, error) {
 	v, err := fn(ctx, tx)
 	if err != nil {
 		return storedResult{}, err
@@ -242,8 +220,8 @@ func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn fun
 	if err != nil {
 		return storedResult{}, err
 	}
-	var back T
-	if err := s.options.decode(c, out, &back); err != nil {
+	*back = *new(T)
+	if err := s.options.decode(c, out, back); err != nil {
 		return storedResult{}, fmt.Errorf("idempotency: the result has no way back: %w", err)
 	}
 	return out, nil

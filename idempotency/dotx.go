@@ -53,7 +53,8 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 			s.abandon(ctx, tx)
 		}
 	}()
-	r, outcome, err := s.joined(ctx, tx, q, c, func() (storedResult, error) { return encode(inner, s, c, tx, fn) })
+	var own T
+	r, outcome, err := s.joined(ctx, tx, q, c, func() (storedResult, error) { return encode(inner, s, c, tx, fn, &own) })
 	if err != nil {
 		keep = true // abandoned here
 		clean := s.abandon(ctx, tx)

@@ -81,8 +81,11 @@ type call struct {
 
 // args returns the arguments of a statement: those that identify the row, and more.
 func (c *call) args(more ...any) []any {
-	return append(append(make([]any, 0, len(c.key)+len(more)), c.key...), more...)
+	return append(append(make([]any, 0, maxArgs), c.key...), more...)
 }
+
+// maxArgs is how many arguments a statement may have.
+const maxArgs = 18
 
 func (o *Options) check(op Op) (*call, error) {
 	if o.SingleOwner && op.Owner != "" {

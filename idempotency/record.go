@@ -106,6 +106,10 @@ func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, claim co
 func (s *Store[Tx]) reserves() bool { return s.sql.claim.Reserves(s.options.Isolation) }
 func (s *Store[Tx]) misses() bool   { return s.reserves() && s.sql.before.Text != "" }
 
+// last reports whether c claims nothing before its function, and writes its record at the end. The
+// insert does not replace an expired record, so the key of one is claimed first.
+func (s *Store[Tx]) last(c *call) bool { return s.options.ClaimLast && !c.expired }
+
 // claiming returns the claim to send, of a new attempt. It inserts the record. wait bounds the wait
 // for another session's claim, if the statement can do so; 0 is no wait. after is the lock timeout to
 // set afterwards; 0 restores the previous one.
@@ -117,13 +121,14 @@ func (s *Store[Tx]) claiming(c *call, wait, after time.Duration) core.Bound {
 // reserving returns a claim that writes nothing; recording writes the whole record at the end.
 func (s *Store[Tx]) reserving(c *call, wait, after time.Duration) core.Bound {
 	c.attempt, c.reserved = once.RandomID(), time.Now()
-	return s.sql.claim.Reserve(c.args(c.attempt), wait, after)
+	return s.sql.claim.Reserve(c.args(), wait, after)
 }
 
+// recording writes the whole record, in the transaction that has reserved the key.
 func (s *Store[Tx]) recording(c *call, v storedResult) core.Bound {
 	b := s.finishing(c, v)
 	b.Stmt, b.OrFail = s.sql.record, s.sql.recordOrFail
-	b.Args = append(s.identified(c, b.Args), time.Since(c.reserved).Microseconds())
+	b.Args = append(s.identified(c, b.Args), time.Since(c.reserved).Microseconds(), c.transaction)
 	return b
 }
 

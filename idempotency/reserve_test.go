@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -56,8 +58,11 @@ func TestReserveBeforeCommit(t *testing.T) {
 			if text != late.dialect().Records.Reserve {
 				return text
 			}
+			if !strings.Contains(text, "$2::text, true) IS NULL") {
+				t.Error("the gate has no place")
+			}
 			return strings.NewReplacer("{records}", late.access.Table("records"), "{lockspace}", lockspace(late.access.Table("records")),
-				"AS is_now", "|| "+gate+"::text AS is_now").Replace(text)
+				"$2::text, true) IS NULL", "$2::text, true) || "+gate+"::text IS NULL").Replace(text)
 		})
 		for key, fails := range map[string]error{"succeeds": nil, "fails": errors.New("refunded already"), "rejects": Reject("refunded", "by the other call")} {
 			op := Op{Name: "refund", Key: key, Request: key}
@@ -171,6 +176,22 @@ func TestReserveExpiredFails(t *testing.T) {
 			if _, err := Do(t.Context(), s, op, func(context.Context, *sql.Tx) (string, error) { return "", want }); !errors.Is(err, want) {
 				t.Errorf("got %v, want %v", err, want)
 			}
+		}
+	})
+}
+
+// TestDeferredConstraint lets COMMIT fail by a unique key of the program's. That is not the record's.
+func TestDeferredConstraint(t *testing.T) {
+	reserving(t, func(t *testing.T, pool *sql.DB, stores [2]*Store[*sql.Tx]) {
+		if _, err := pool.ExecContext(t.Context(), `CREATE TABLE late (k INT UNIQUE DEFERRABLE INITIALLY DEFERRED)`); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Do(t.Context(), stores[0], Op{Name: "refund", Key: "k", Request: 1}, func(ctx context.Context, tx *sql.Tx) (string, error) {
+			_, err := tx.ExecContext(ctx, `INSERT INTO late VALUES (1), (1)`)
+			return "", err
+		})
+		if dialect.SQLState(err) != "23505" || errors.Is(err, holdfast.ErrTxLost) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

@@ -116,6 +116,9 @@ func commitWith(ctx context.Context, c *pgx.Conn, tx pgx.Tx, last core.Bound) (a
 // a batch that was never sent. Any other end of the session may come from a pooler, after the
 // server's COMMIT.
 func refusal(err error) error {
+	if err == nil {
+		return nil
+	}
 	var unsent pgx.ErrPreprocessingBatch
 	var e *pgconn.PgError
 	switch {

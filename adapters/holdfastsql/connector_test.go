@@ -101,6 +101,35 @@ func TestConnectorTrips(t *testing.T) {
 	}, dbtest.MySQL, dbtest.MariaDB)
 }
 
+// TestConnectorTripsOfInTx counts the statements of a transaction without a claim: the mark and COMMIT. After
+// a statement that may have ended it, the check of the mark too.
+func TestConnectorTripsOfInTx(t *testing.T) {
+	onConnector(t, func(c *connected) {
+		for text, want := range map[string]int{`SELECT 1`: 4, `SET @a = 1`: 5} { // with the function's own two
+			questions, least := []int{}, 99
+			for range 10 {
+				if err := c.db.InTx(c.Context(), func(ctx context.Context, tx *sql.Tx) error {
+					questions = append(questions, c.status(tx, "Questions"))
+					_, err := tx.ExecContext(ctx, text)
+					return err
+				}); err != nil {
+					c.Fatal(err)
+				}
+			}
+			for i := range questions[1:] {
+				least = min(least, questions[i+1]-questions[i])
+			}
+			// The SET makes the next transaction set the session again: its undo and its setting.
+			if text != `SELECT 1` {
+				least -= 2
+			}
+			if least != want {
+				c.Errorf("%s: %d statements from one function to the next, want %d", text, least, want)
+			}
+		}
+	}, dbtest.MySQL, dbtest.MariaDB)
+}
+
 // TestConnectorPrepares counts the statements that the server prepares for a lease and for a call.
 func TestConnectorPrepares(t *testing.T) {
 	onConnector(t, func(c *connected) {

@@ -91,6 +91,11 @@ type Keeper interface {
 	// Keep reports whether the session has the setting. If it has not, change makes it and returns the
 	// statement that restores what was before, when somebody else gets the connection.
 	Keep(ctx context.Context, kept Kept, change func(q Querier) (undo string, err error)) (bool, error)
+	// Keeps reports whether the session can keep one.
+	Keeps() bool
+	// Intact reports whether the transaction that runs is surely the one that began. It is false for
+	// some that are.
+	Intact() bool
 }
 
 // Kept is a setting that a session keeps.
@@ -101,6 +106,15 @@ type Kept struct {
 	Implicit bool
 	// Lost returns the error for the statements that follow if err has ended the transaction.
 	Lost func(err error) error
+	// Survives reports whether the transaction surely goes on after a statement failed with err, and
+	// Ends whether a statement may end it. Nil: only the server knows.
+	Survives func(err error) bool
+	Ends     func(query string) bool
+	// Sealed: only Holdfast ends the transaction. After it was lost, Holdfast's own statements fail
+	// too, and so does a COMMIT of the program's, which rolls back. Refuse returns the error for a
+	// statement of the program's that may end it, and nil for any other.
+	Sealed bool
+	Refuse func(query string) error
 }
 
 type keepsKey struct{}
@@ -118,6 +132,8 @@ type TxOptions struct {
 	// FirstSets is true if the first statement of the transaction sets the lock timeout
 	// itself. That saves a round trip on PostgreSQL.
 	FirstSets bool
+	// Sealed: nobody but Holdfast can end the transaction unnoticed. See Kept.
+	Sealed bool
 }
 
 // Pipeline is a Conn whose driver may send several statements in one round trip.

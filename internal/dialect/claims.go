@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -19,11 +20,23 @@ const noWait = 20 * time.Millisecond
 type Claim struct {
 	dialect                  *Dialect
 	insert, setting, reserve core.Stmt
+	within                   func(wait time.Duration) core.Stmt // nil: see Records.ClaimWithin
 }
 
 // Claim compiles the claim. render puts the names of the tables into a text.
 func (d *Dialect) Claim(name string, render func(text string) string) Claim {
-	return Claim{d, d.Compile(name, render(d.Records.Claim)), d.Compile(name, render(d.Records.ClaimSetting)), d.Compile(name, render(d.Records.Reserve))}
+	c := Claim{d, d.Compile(name, render(d.Records.Claim)), d.Compile(name, render(d.Records.ClaimSetting)), d.Compile(name, render(d.Records.Reserve)), nil}
+	if d.Records.ClaimWithin != nil {
+		var compiled sync.Map // by the wait; a store has few
+		c.within = func(wait time.Duration) core.Stmt {
+			stmt, known := compiled.Load(wait)
+			if !known {
+				stmt, _ = compiled.LoadOrStore(wait, d.Compile(name, render(d.Records.ClaimWithin(d.Records.Claim, wait))))
+			}
+			return stmt.(core.Stmt) //nolint:forcetypeassert // it has nothing else
+		}
+	}
+	return c
 }
 
 // LockTimeout returns the lock timeout with which the transaction of a claim begins; after is
@@ -40,6 +53,9 @@ func (c Claim) LockTimeout(wait, after time.Duration, renews bool) time.Duration
 // lock timeouts. The statement bounds its own wait if it can, and then leaves after as the lock
 // timeout of the transaction; 0 restores the previous one.
 func (c Claim) Bind(args []any, wait, after time.Duration) core.Bound {
+	if after == 0 && c.within != nil {
+		return core.Bound{Stmt: c.within(least(wait)), Args: args}
+	}
 	bound := timeout(least(wait))
 	switch {
 	case !c.dialect.Records.ClaimBounds:
@@ -77,14 +93,18 @@ func (c Claim) InTx(ctx context.Context, q core.Querier, wait, slice time.Durati
 		return claim(wait)
 	}
 	slice = min(least(wait), slice)
-	return c.Bounded(ctx, q, slice, func() (bool, error) {
+	inSlices := func() (bool, error) {
 		for deadline := time.Now().Add(wait); ; {
 			won, err := claim(slice)
 			if c.dialect.Classify(err) != Busy || wait == 0 || ctx.Err() != nil || time.Now().After(deadline) {
 				return won, err
 			}
 		}
-	})
+	}
+	if c.within != nil {
+		return inSlices()
+	}
+	return c.Bounded(ctx, q, slice, inSlices)
 }
 
 // Bounded runs f in a caller's transaction. Each wait of f for a lock is bounded by wait. It

@@ -141,6 +141,11 @@ type Fence struct {
 	// its first statement.
 	Kept     Setting
 	Implicit bool
+	// Survives and Ends seal a transaction whose session keeps the setting: only Holdfast ends it.
+	// Survives reports whether the transaction surely goes on after a statement that failed with
+	// err, and Ends whether a statement may end it. Nil if a transaction cannot be sealed.
+	Survives func(err error) bool
+	Ends     func(query string) bool
 	// First runs first in the transaction, unless the first statement sets the lock timeout
 	// itself.
 	First func(lockTimeout time.Duration) string
@@ -208,10 +213,10 @@ const Lost = 1<<62 + 1
 //	Renew:  key_hash (deletes a record whose key has expired)
 //	Finish: key_hash, attempt, state, result, result TTL, key TTL (µs or NULL),
 //	        codec, business_id
-//	Reserve: key_hash, attempt, the lock timeout of the wait for the lock, and the lock timeout
+//	Reserve: key_hash, the lock timeout of the wait for the lock, and the lock timeout
 //	        to set afterwards
 //	Record: those of Finish, then namespace, operation, op_key, fingerprint,
-//	        fingerprint_version, and the microseconds since Reserve
+//	        fingerprint_version, the microseconds since Reserve, and the transaction's id
 //	Before: key_hash, the transaction's id
 //	Unfinished: key_hash, attempt, the transaction's id, namespace, operation, op_key,
 //	        fingerprint, fingerprint_version
@@ -226,8 +231,10 @@ type Records struct {
 	// Reserve locks a key until the transaction ends, without a write, if the transaction's level is
 	// at most ReserveUpTo. Reserved tells from its result whether there is no record. Record then
 	// writes the whole record, as the last statement: one row if the transaction is the one that
-	// reserved, and there is no record. RecordOrFail is Record as FinishOrFail is Finish. Every Claim
-	// takes the same lock. Empty: the engine has no lock without a write.
+	// reserved, and there is no record. Otherwise it writes none, or fails with the code Untouched or
+	// class Duplicate. RecordOrFail is Record as FinishOrFail is Finish. Every Claim
+	// takes the same lock. Empty: the engine has no lock without a write. A sealed transaction (see
+	// Fence) can write Record without one: it then fails with class Duplicate if there is a record.
 	Reserve, Record, RecordOrFail string
 	Reserved                      Verdict
 	ReserveUpTo                   sql.IsolationLevel
@@ -239,6 +246,9 @@ type Records struct {
 	// PeekBefore makes the next statement, and only that one, read at READ UNCOMMITTED, on an
 	// engine that needs a setting for it.
 	PeekBefore string
+	// ClaimWithin returns Claim in a form that bounds its own wait for a lock, for a caller's
+	// transaction. Nil: Bound surrounds it.
+	ClaimWithin func(claim string, wait time.Duration) string
 	// ClaimBounds: Claim bounds its own wait. Otherwise Bound surrounds Claim in a caller's
 	// transaction. Bound surrounds Renew in any case.
 	ClaimBounds bool

@@ -21,6 +21,8 @@ type Sweep struct {
 	WaitsForRows bool
 	// Results turns expired results into tombstones. Keys deletes records with an expired key.
 	Results, Keys SweepTask
+	// Indexes are the indexes of records with which Results and Keys find their rows.
+	Indexes []string
 	// Locks deletes the rows of locks that have been free for a while.
 	Locks SweepLocks
 	// Waiters deletes the rows of dead waiters. Tickets deletes tickets that expired a while
@@ -58,6 +60,17 @@ func FindResults(write string) SweepTask { return find("result_expires_at", DueR
 
 // FindKeys returns the task for Keys. Only write differs between engines.
 func FindKeys(write string) SweepTask { return find("key_expires_at", DueKeys, write) }
+
+// Indexes are those of engines whose partial indexes have no entry for NULL.
+var Indexes = []string{"records_result_expires_at", "records_key_expires_at"}
+
+// FindDue returns the task of an engine whose records have one index, on due_at: the earlier of both
+// expiries. Its pages are in the order of due_at.
+func FindDue(expiry, due, write string) SweepTask {
+	t := find("due_at", `due_at <= $1 AND `+due, write)
+	t.Count = strings.Replace(t.Count, "MIN(due_at)", "MIN("+expiry+")", 1)
+	return t
+}
 
 func find(expiry, due, write string) SweepTask {
 	r := strings.NewReplacer("{expiry}", expiry, "{due}", due)

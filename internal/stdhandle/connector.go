@@ -2,11 +2,9 @@ package stdhandle
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 )
@@ -56,6 +54,7 @@ type keeping struct {
 
 	kept  core.Kept // the setting, if it has a text
 	undo  string    // restores what kept has changed
+	raw   bool      // the driver has statements that run without being seen here
 	dirty bool      // a statement may have changed the setting
 	open  bool      // a statement that ran outside a transaction may have begun one
 	tx    *implicit // the transaction that runs, if its BEGIN was not sent
@@ -76,6 +75,7 @@ func (k *keeping) Unwrap() driver.Conn { return k.Conn }
 // keep makes the session have a setting. exec runs a statement on it.
 func (k *keeping) keep(kept core.Kept, change func() (undo string, err error), exec func(text string) error) (bool, error) {
 	if k.kept.Setting == kept.Setting && !k.dirty {
+		k.kept = kept
 		return true, nil
 	}
 	if err := k.restore(exec); err != nil {
@@ -163,7 +163,12 @@ func (k *keeping) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return k.Begin()
 	}
 	k.open = false // BEGIN ends what was open
-	return inner.BeginTx(ctx, opts)
+	tx, err := inner.BeginTx(ctx, opts)
+	if err == nil && k.kept.Sealed {
+		k.tx = &implicit{k: k, begun: tx}
+		return k.tx, nil
+	}
+	return tx, err
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
@@ -179,6 +184,7 @@ func (k *keeping) PrepareContext(ctx context.Context, query string) (driver.Stmt
 	if modern, ok := takesContext(stmt); ok {
 		return &program{modern, k, query}, nil
 	}
+	k.raw = true
 	return stmt, nil
 }
 
@@ -215,7 +221,7 @@ func (s *program) QueryContext(ctx context.Context, args []driver.NamedValue) (d
 	}
 	rows, err := s.contextStmt.QueryContext(ctx, args)
 	s.k.after(err)
-	return rows, err
+	return s.k.watch(rows, err)
 }
 
 // contextStmt is a driver's statement that takes a context.
@@ -262,13 +268,16 @@ func (k *keeping) QueryContext(ctx context.Context, query string, args []driver.
 		return nil, driver.ErrSkip
 	}
 	k.after(err)
-	return rows, err
+	return k.watch(rows, err)
 }
 
 // before refuses a statement of the program's after its transaction was lost.
 func (k *keeping) before(ctx context.Context, query string) error {
 	if k.kept.Setting == "" {
 		return nil
+	}
+	if k.tx != nil && k.kept.Sealed {
+		return k.sealed(ctx, query)
 	}
 	k.dirty = k.dirty || !core.Running(ctx) && !harmless(query)
 	if k.tx == nil {
@@ -278,12 +287,21 @@ func (k *keeping) before(ctx context.Context, query string) error {
 	if k.tx.lost != nil && !core.Running(ctx) {
 		return k.tx.lost
 	}
+	if !core.Running(ctx) && (k.kept.Ends == nil || k.kept.Ends(query)) {
+		k.tx.doubtful = true
+	}
 	return nil
 }
 
 func (k *keeping) after(err error) {
-	if err != nil && k.tx != nil && k.tx.lost == nil {
+	if err == nil || errors.Is(err, driver.ErrSkip) || k.tx == nil {
+		return
+	}
+	if k.tx.lost == nil {
 		k.tx.lost = k.kept.Lost(err)
+	}
+	if k.kept.Survives == nil || !k.kept.Survives(err) {
+		k.tx.doubtful = true
 	}
 }
 
@@ -315,64 +333,9 @@ func (k *keeping) stmt(ctx context.Context, query string) contextStmt {
 
 // harmless reports whether a statement of the program's can change no setting of the session.
 func harmless(query string) bool {
-	query = strings.TrimLeft(query, " \t\r\n(")
-	for strings.HasPrefix(query, "/*") && !strings.HasPrefix(query, "/*!") && !strings.HasPrefix(query, "/*M!") { // the server runs those
-		_, query, _ = strings.Cut(query, "*/")
-		query = strings.TrimLeft(query, " \t\r\n(")
-	}
-	end := strings.IndexFunc(query, func(r rune) bool { return r < 'A' || r > 'Z' && r < 'a' || r > 'z' })
-	if end < 0 {
-		end = len(query)
-	}
-	switch strings.ToUpper(query[:end]) {
+	switch verb, _ := core.Verb(query); verb {
 	case "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "SHOW", "SAVEPOINT", "RELEASE", "ROLLBACK", "COMMIT":
-		return !strings.Contains(query, ";")
+		return core.OneStatement(query)
 	}
 	return false
-}
-
-// implicit is a transaction that began, or will begin, with its first statement.
-type implicit struct {
-	k    *keeping
-	lost error
-}
-
-// Commit implements driver.Tx.
-func (t *implicit) Commit() error { return t.end(`COMMIT`) }
-
-// Rollback implements driver.Tx.
-func (t *implicit) Rollback() error { return t.end(`ROLLBACK`) }
-
-func (t *implicit) end(text string) error {
-	if t.k.tx != t {
-		return sql.ErrTxDone
-	}
-	t.k.tx = nil
-	return t.k.run(context.Background(), text)
-}
-
-// late is a transaction whose BEGIN is sent with its first statement, and whose COMMIT may be sent with
-// its last.
-type late struct {
-	driver.Tx // nil before that
-
-	begun     bool // database/sql has it
-	committed bool
-	err       error // of the COMMIT
-}
-
-// Commit implements driver.Tx.
-func (t *late) Commit() error {
-	if t.committed || t.Tx == nil {
-		return t.err
-	}
-	return t.Tx.Commit()
-}
-
-// Rollback implements driver.Tx.
-func (t *late) Rollback() error {
-	if t.committed || t.Tx == nil {
-		return t.err
-	}
-	return t.Tx.Rollback()
 }

@@ -85,6 +85,7 @@ var aims = []aim{
 	{what: "refund under DoTx ÷ bare", workload: "refund", rows: "Holdfast DoTx, # ÷ bare, #", key: "x", clients: 1, bound: 1.35},
 	{what: "refund under Table.Do ÷ bare", workload: "refund", rows: "Holdfast Table.Do, # ÷ bare, #", key: "x", clients: 1, bound: 1.20},
 	{what: "Table.Do with the connector ÷ bare", workload: "refund", rows: "Holdfast Table.Do, #, connector ÷ bare, #", key: "x", clients: 1, bound: 1.20},
+	{what: "log bytes of a refund under Do ÷ bare", workload: "log", rows: "Holdfast Do, # ÷ bare, #", key: "x", bound: 1.5},
 	{what: "refund under Do ÷ bare, 16 clients", workload: "refund", rows: "Holdfast Do, # ÷ bare, #", key: "x", clients: 16},
 	{what: "refund under Do, one batch ÷ all in one pipeline", workload: "refund", rows: "Holdfast Do, pgx, one batch ÷ bare, pgx, all pipelined", key: "x", clients: 1, bound: 1.05},
 	{what: "refund under Do, one batch ÷ bare, statement by statement", workload: "refund", rows: "Holdfast Do, pgx, one batch ÷ bare, pgx", key: "x", clients: 1, bound: 1},

@@ -20,6 +20,7 @@ func All() []Workload {
 		{Name: "takeover", Run: Takeover},
 		{Name: "refund", Run: Refund},
 		{Name: "replay", Run: Replay},
+		{Name: "log", Run: Log},
 		{Name: "leases", Run: Leases},
 		{Name: "reap", Run: Reap},
 		{Name: "settlement", Run: Settlement},

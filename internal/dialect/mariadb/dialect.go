@@ -2,6 +2,7 @@
 package mariadb
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +22,12 @@ var Dialect = func() dialect.Dialect {
 	d.RowLocks = rowLocks(d.RowLocks)
 	d.Admission = admission
 	d.Fence.Kept = mysql.MariaDBKept
+	d.Records.ClaimWithin = func(claim string, wait time.Duration) string {
+		if wait < time.Second {
+			wait = 0
+		}
+		return `SET STATEMENT innodb_lock_wait_timeout = ` + strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10) + ` FOR ` + claim
+	}
 	d.Records.Bound.Before = func(wait time.Duration) string {
 		if wait < time.Second { // MariaDB accepts 0, which means no wait
 			wait = 0

@@ -30,7 +30,7 @@ func galera(d *dialect.Dialect, f dialect.Facts) {
 	// Reads, updates and inserts wait until the data committed before them has arrived. In a
 	// transaction, BEGIN waits. Otherwise a statement could see an old row of a lock.
 	d.Prefix = `SET STATEMENT wsrep_sync_wait = 7 FOR `
-	d.Fence.Kept = dialect.Setting{} // BEGIN waits for what the cluster has committed
+	d.Fence.Kept, d.Fence.Survives, d.Fence.Ends = dialect.Setting{}, nil, nil // BEGIN waits for what the cluster has committed
 	setting := &d.Fence.Setting
 	before := setting.Before
 	setting.Before = func(lockTimeout time.Duration) string {

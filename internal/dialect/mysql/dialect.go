@@ -37,6 +37,8 @@ var Dialect = dialect.Dialect{
 		},
 		Kept:     kept("transaction_isolation"),
 		Implicit: true,
+		Survives: survives,
+		Ends:     ends,
 		Mark:     `SAVEPOINT holdfast_fence`,
 		Check:    `RELEASE SAVEPOINT holdfast_fence`,
 		// Outside a transaction, a savepoint does not persist.

@@ -17,7 +17,7 @@ func Plain(d dialect.Dialect, exclusive bool) dialect.Dialect {
 		lock = func(text string) string { return strings.ReplaceAll(text, " LOCK IN SHARE MODE", " FOR UPDATE") }
 	}
 
-	d.Fence.Kept = dialect.Setting{}
+	d.Fence.Kept, d.Fence.Survives, d.Fence.Ends = dialect.Setting{}, nil, nil
 	d.KeepPrepared = false // Vitess opens another shard for a prepared SELECT
 	l := &d.Leases
 	l.LookFirst, l.Alone = true, true
@@ -45,8 +45,8 @@ WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_a
 
 	const plainPairs = `DELETE FROM {rows} WHERE ({picked}) AND expires_at <= $1`
 	s := &d.Sweep
-	s.Results = dialect.FindResults(`UPDATE {records} SET ` + dialect.Tombstone + ` WHERE ({picked}) AND {due}`)
-	s.Keys = dialect.FindKeys(`DELETE FROM {records} WHERE ({picked}) AND {due}`)
+	s.Results = dialect.FindDue("result_expires_at", dialect.DueResults, `UPDATE {records} SET `+dialect.Tombstone+` WHERE ({picked}) AND {due}`)
+	s.Keys = dialect.FindDue("key_expires_at", dialect.DueKeys, `DELETE FROM {records} WHERE ({picked}) AND {due}`)
 	s.Locks = dialect.FindLocks(dialect.CompareColumns, `DELETE FROM {locks} WHERE ({picked}) AND {due}`)
 	s.Waiters = dialect.FindPairs("waiter", dialect.CompareColumns, pairs, plainPairs)
 	s.Tickets = dialect.FindPairs("token", dialect.CompareColumns, pairs, plainPairs)

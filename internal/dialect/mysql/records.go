@@ -34,6 +34,11 @@ ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + ` + 0 * state) = 0,
 	Finish: `UPDATE {records} SET state = $3, result = $4, codec = $7, business_id = $8, finished_at = {now},
  result_expires_at = {now} + $5, key_expires_at = {now} + $6
 WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND state = 1`,
+
+	// Several that wait for one row which is then rolled back may deadlock (1213), and run again.
+	Record: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt,
+ state, result, codec, business_id, created_at, finished_at, result_expires_at, key_expires_at)
+VALUES ($0, $1, $9, $10, $11, $12, $13, $2, $3, $4, $7, $8, {now} - $14, {now}, {now} + $5, {now} + $6)`,
 }
 
 // LockWait returns a statement that saves the session's lock wait timeout in a user variable

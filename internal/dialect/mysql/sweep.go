@@ -15,12 +15,13 @@ var sweep = dialect.Sweep{
 	Isolation:    sql.LevelReadCommitted,
 	Batch:        500,
 	WaitsForRows: true,
-	Results: dialect.FindResults(
-		`UPDATE {records} FORCE INDEX (PRIMARY) SET ` + dialect.Tombstone + ` WHERE ({picked}) AND {due}`),
-	Keys: dialect.FindKeys(
+	Results: dialect.FindDue("result_expires_at", dialect.DueResults,
+		`UPDATE {records} FORCE INDEX (PRIMARY) SET `+dialect.Tombstone+` WHERE ({picked}) AND {due}`),
+	Keys: dialect.FindDue("key_expires_at", dialect.DueKeys,
 		`DELETE doomed FROM {records} AS doomed FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}`),
 	// LIMIT prevents the optimizer from merging the derived table, which would lose SKIP
 	// LOCKED. STRAIGHT_JOIN keeps that table first.
+	Indexes: []string{"records_due_at"},
 	Locks: dialect.FindLocks(dialect.CompareColumns, `DELETE doomed FROM (
  SELECT owner, name FROM {locks} FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}
  ORDER BY owner, name LIMIT 1000000 FOR UPDATE SKIP LOCKED

@@ -55,18 +55,13 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
 	// The snapshot is older than the lock. So if the lock was not free at once, somebody may have
 	// committed since, and the key is not won. If it was, that is possible too, but only between
 	// the two: the write of the record notices, and a read after an error.
-	Reserve: `WITH bound AS MATERIALIZED (
- SELECT set_config('lock_timeout', $3::text, true) AS is_now
-), locked AS MATERIALIZED (
- SELECT CASE WHEN pg_try_advisory_xact_lock(` + keyLock + `) THEN true ELSE pg_advisory_xact_lock(` + keyLock + `)::text IS NULL END AS at_once
- FROM bound WHERE is_now IS NOT NULL
-), own AS MATERIALIZED (
- SELECT set_config('lock_timeout', $4::text, true), set_config('holdfast.attempt', encode($2::bytea, 'hex'), true), pg_current_xact_id()::text AS id
- FROM locked WHERE at_once AND NOT EXISTS (SELECT FROM {records} WHERE owner = $0 AND key_hash = $1)
-)
-SELECT 1, id FROM own`,
+	Reserve: `SELECT 1, pg_current_xact_id()::text FROM (
+ SELECT CASE WHEN CASE WHEN set_config('lock_timeout', $2::text, true) IS NULL THEN false
+   WHEN pg_try_advisory_xact_lock(` + keyLock + `) THEN true ELSE pg_advisory_xact_lock(` + keyLock + `)::text IS NULL END
+  THEN CASE WHEN $3::text = $2::text THEN '' ELSE set_config('lock_timeout', $3::text, true) END END AS at_once OFFSET 0
+) locked WHERE at_once IS NOT NULL AND NOT EXISTS (SELECT FROM {records} WHERE owner = $0 AND key_hash = $1)`,
 	Record:       record,
-	RecordOrFail: `WITH done AS (` + record + ` RETURNING 1) SELECT 1 / count(*) FROM done`,
+	RecordOrFail: record,
 	Before: `SELECT 1 FROM {records} WHERE owner = $0 AND key_hash = $1 AND age(xmin) > age($2::text::xid8::xid)
  AND (key_expires_at IS NULL OR key_expires_at > {now})`,
 	Unfinished: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
@@ -79,13 +74,12 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
 // two tables with records differ.
 const keyLock = `('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigint # {lockspace}`
 
-// record does nothing if the transaction is not that of Reserve, whose setting ends with it.
+// record fails if the transaction is not that of Reserve: it divides by zero (Untouched). It fails with
+// class Duplicate if there is a record. ON CONFLICT would cost more, and a WITH around it as well.
 const record = `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt,
  state, result, codec, business_id, created_at, finished_at, result_expires_at, key_expires_at)
-SELECT $0::text, $1::bytea, $9::text, $10::text, $11::bytea, $12::bytea, $13::smallint, $2::bytea,
- $3::smallint, $4::bytea, $7::text, $8::text, {now} - $14::bigint, {now}, {now} + $5::bigint, {now} + $6::bigint
-WHERE current_setting('holdfast.attempt', true) = encode($2::bytea, 'hex')
-ON CONFLICT (owner, key_hash) DO NOTHING`
+VALUES ($0::text, $1::bytea, $9::text, $10::text, $11::bytea, $12::bytea, $13::smallint, $2::bytea,
+ $3::int / (pg_current_xact_id() = $15::text::xid8)::int, $4::bytea, $7::text, $8::text, {now} - $14::bigint, {now}, {now} + $5::bigint, {now} + $6::bigint)`
 
 const finish = `UPDATE {records} SET state = $3::smallint, result = $4::bytea, codec = $7::text, business_id = $8::text, finished_at = {now},
  result_expires_at = {now} + $5::bigint, key_expires_at = {now} + $6::bigint

@@ -12,6 +12,7 @@ import (
 var sweep = dialect.Sweep{
 	Isolation: sql.LevelReadCommitted, // the server's default may be stricter
 	Batch:     500,
+	Indexes:   dialect.Indexes,
 	Results: dialect.FindResults(picked("{records}", "owner, key_hash", dialect.DueResults) +
 		`UPDATE {records} doomed SET ` + dialect.Tombstone + ` FROM picked WHERE doomed.owner = picked.owner AND doomed.key_hash = picked.key_hash AND {due}`),
 	Keys: dialect.FindKeys(picked("{records}", "owner, key_hash", dialect.DueKeys) +

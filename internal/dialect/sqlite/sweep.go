@@ -5,7 +5,8 @@ import "github.com/holdfast-go/holdfast/internal/dialect"
 // A batch blocks all other writers, so it is small. The rows to write are found before it
 // begins.
 var sweep = dialect.Sweep{
-	Batch: 100,
+	Batch:   100,
+	Indexes: dialect.Indexes,
 	Results: dialect.FindResults(
 		`UPDATE {records} SET ` + dialect.Tombstone + ` WHERE ({picked}) AND {due}`),
 	Keys: dialect.FindKeys(

@@ -34,6 +34,7 @@ type handleKind int
 const (
 	ofSQL handleKind = iota
 	ofConnector
+	ofClaimLast
 	ofSQLX
 	ofPgx
 )
@@ -60,6 +61,8 @@ var (
 var modes = []mode{
 	{name: "SQL", handle: ofSQL, brief: true},
 	{name: "Connector", handle: ofConnector, where: byName},
+	{name: "ClaimLast", handle: ofClaimLast, engines: innoDB, where: byName},
+	{name: "ClaimLastInterpolated", handle: ofClaimLast, param: "interpolateParams=true", engines: innoDB, where: byName},
 	{name: "SQLX", handle: ofSQLX, engines: sqlite},
 	{name: "SQLXInterpolatedFoundRows", handle: ofSQLX, param: "interpolateParams=true&clientFoundRows=true", engines: innoDB},
 	{name: "SQLXExec", handle: ofSQLX, param: "default_query_exec_mode=exec", engines: postgres},
@@ -117,6 +120,8 @@ func (s Suite) run(t *testing.T, chosen func(mode) bool) {
 				s.SQL(t, in(SQL(), m))
 			case ofConnector:
 				s.SQL(t, in(Connected(), m))
+			case ofClaimLast:
+				s.SQL(t, in(ClaimsLast(), m))
 			case ofSQLX:
 				s.SQLX(t, in(SQLX(), m))
 			case ofPgx:

@@ -40,6 +40,9 @@ func everyMode(t *testing.T, std func(*world[*sql.Tx]), native func(*world[pgx.T
 		}
 		base := conformance.New(t, conformance.SQL(), engine)
 		inMode(t, base, conformance.SQLX(), "", x)
+		if last := conformance.ClaimsLast(); last.Runs(engine) {
+			inMode(t, base, last, "", std)
+		}
 		for _, param := range modes(engine) {
 			inMode(t, base, conformance.SQL(), param, std)
 			if engine == dbtest.Postgres {
@@ -72,7 +75,11 @@ func inMode[Tx any](t *testing.T, base *conformance.Env[*sql.Tx], h conformance.
 	if base.Engine != dbtest.Postgres && mode != "" {
 		mode = param
 	}
-	t.Run(strings.Trim(h.Name[:min(len(h.Name), 4)]+" "+mode, "? "), func(t *testing.T) {
+	name := strings.Trim(h.Name[:min(len(h.Name), 4)]+" "+mode, "? ")
+	if h.ClaimLast {
+		name = "claim last"
+	}
+	t.Run(name, func(t *testing.T) {
 		t.Parallel()
 		w := open(t, base, h)
 		w.usual = param == modes(base.Engine)[0]

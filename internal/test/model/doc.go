@@ -1,7 +1,7 @@
 // Package model contains models of Holdfast's protocols, and the test that lets Spin explore them:
 // every order of every step within the bounds. No program uses the package. claim.pml models a claim
-// of Do that writes its record once, lease.pml models leases, tickets.pml fair and shared locks and
-// semaphores, staged.pml staged operations.
+// of Do that writes its record once, claimlast.pml one that claims nothing first, lease.pml models
+// leases, tickets.pml fair and shared locks and semaphores, staged.pml staged operations.
 //
 // # Leases: what is modelled
 //
@@ -92,6 +92,17 @@
 //	2 calls of Do, 1 of DoTx                                                64,168
 //	the same on SQLite                                                       8,546
 //	3 calls of Do, 1 of DoTx, 2 connections lost each (large)           43,873,232
+//
+// claimlast.pml has the order of Options.ClaimLast on MySQL and MariaDB: the function, one insert of the
+// whole record, COMMIT. Transactions are lost inside the function, which may swallow that and run DDL;
+// beside it runs a call that claims first:
+//
+//	2 calls                                                                 16,268
+//	2 calls, 1 that claims first                                            69,036
+//
+// Its planted bug LOCK_FIRST is the form that would need no option: a lock, of another row than the
+// record, before the function. Without the connector DDL in the function leaves an effect without a
+// record (WHOLE).
 //
 // # What is left out
 //

@@ -91,11 +91,12 @@ func failuresAreRecorded[Tx any](e *env[Tx]) {
 	}
 	e.Must(`ALTER TABLE away RENAME TO holdfast_records`)
 	e.Sweep(r, 0, 0) // fixes it
-	e.Must(`ALTER TABLE holdfast_records RENAME COLUMN key_expires_at TO secret`)
+	column := map[bool]string{false: "key_expires_at", true: "due_at"}[e.InnoDB()]
+	e.Must(`ALTER TABLE holdfast_records RENAME COLUMN ` + column + ` TO secret`)
 	if _, err := r.Sweep(e.Ctx); err == nil || errors.Is(err, holdfast.ErrSchema) {
 		e.Fatalf("got %v", err)
 	}
-	if p := e.History(2)[0]; !strings.HasPrefix(p.Error, "the database's error (") || strings.Contains(p.Error, "key_expires_at") {
+	if p := e.History(2)[0]; !strings.HasPrefix(p.Error, "the database's error (") || strings.Contains(p.Error, column) {
 		e.Errorf("got %+v", p)
 	}
 }

@@ -179,7 +179,8 @@ func sweepPrefixAndSchema[Tx any](e *env[Tx]) {
 	e.Migrate(holdfast.Options{Prefix: "pay_"})
 	opts := holdfast.Options{Prefix: "pay_", Schema: e.Schema()}
 	e.Records("due", 7, e.Now()-1_000_000)
-	e.Must(`INSERT INTO pay_records SELECT * FROM holdfast_records`)
+	const columns = `owner, key_hash, namespace, operation, op_key, fingerprint_version, attempt, state, created_at, finished_at, result_expires_at, key_expires_at`
+	e.Must(`INSERT INTO pay_records (` + columns + `) SELECT ` + columns + ` FROM holdfast_records`)
 	e.Must(`UPDATE pay_records SET key_expires_at = NULL WHERE op_key IN ($1, $2)`, []byte("1"), []byte("2"))
 	e.Sweep(e.Reaper(reaper.Options{}, opts), 2, 5)
 	if pay, own := e.Int(`SELECT COUNT(*) FROM pay_records`), e.records("due"); pay != 2 || own != 7 {

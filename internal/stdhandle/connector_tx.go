@@ -1,0 +1,172 @@
+package stdhandle
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"io"
+	"reflect"
+
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// implicit is a transaction that began, or will begin, with its first statement.
+type implicit struct {
+	k     *keeping
+	begun driver.Tx // the driver's, if its BEGIN was sent
+	lost  error
+	ours  bool // Holdfast ends it
+
+	doubtful bool // a statement, or an error, may have ended it
+}
+
+// intact reports whether the transaction that runs is surely the one that began.
+func (k *keeping) intact() bool { return k.tx != nil && k.tx.lost == nil && !k.tx.doubtful && !k.raw }
+
+// Commit implements driver.Tx.
+func (t *implicit) Commit() error {
+	if t.k.tx == t && t.k.kept.Sealed && (!t.ours || t.lost != nil) {
+		if err := t.Rollback(); err != nil {
+			return err
+		}
+		return sql.ErrTxDone
+	}
+	return t.end(`COMMIT`, driver.Tx.Commit)
+}
+
+// Rollback implements driver.Tx.
+func (t *implicit) Rollback() error { return t.end(`ROLLBACK`, driver.Tx.Rollback) }
+
+func (t *implicit) end(text string, begun func(driver.Tx) error) error {
+	if t.k.tx != t {
+		return sql.ErrTxDone
+	}
+	t.k.tx = nil
+	if t.begun != nil {
+		return begun(t.begun)
+	}
+	return t.k.run(context.Background(), text)
+}
+
+// sealed refuses a statement in a sealed transaction: any, after the transaction was lost or if the driver
+// runs some unseen, and one of the program's that may end it.
+func (k *keeping) sealed(ctx context.Context, query string) error {
+	switch {
+	case k.tx.lost != nil:
+		return k.tx.lost
+	case k.raw:
+		return driver.ErrBadConn
+	case core.Running(ctx):
+		return nil
+	}
+	return k.kept.Refuse(query)
+}
+
+// watch returns rows that see the errors which come after the first row was asked for.
+func (k *keeping) watch(rows driver.Rows, err error) (driver.Rows, error) {
+	if err != nil || k.tx == nil {
+		return rows, err
+	}
+	return &watched{rows, k, k.tx}, nil
+}
+
+// watched are the rows of a query in a transaction that began with its first statement.
+type watched struct {
+	driver.Rows
+
+	k  *keeping
+	tx *implicit
+}
+
+func (r *watched) see(err error) error {
+	if err != nil && err != io.EOF && r.k.tx == r.tx { //nolint:errorlint // drivers return it as it is
+		r.k.after(err)
+	}
+	return err
+}
+
+// Next implements driver.Rows.
+func (r *watched) Next(dest []driver.Value) error { return r.see(r.Rows.Next(dest)) }
+
+// Close implements driver.Rows.
+func (r *watched) Close() error { return r.see(r.Rows.Close()) }
+
+// HasNextResultSet implements driver.RowsNextResultSet.
+func (r *watched) HasNextResultSet() bool {
+	more, can := r.Rows.(driver.RowsNextResultSet)
+	return can && more.HasNextResultSet()
+}
+
+// NextResultSet implements driver.RowsNextResultSet.
+func (r *watched) NextResultSet() error {
+	if more, can := r.Rows.(driver.RowsNextResultSet); can {
+		return r.see(more.NextResultSet())
+	}
+	return io.EOF
+}
+
+// ColumnTypeScanType implements driver.RowsColumnTypeScanType, with the default of database/sql.
+func (r *watched) ColumnTypeScanType(index int) reflect.Type {
+	if typed, can := r.Rows.(driver.RowsColumnTypeScanType); can {
+		return typed.ColumnTypeScanType(index)
+	}
+	return reflect.TypeFor[any]()
+}
+
+// ColumnTypeDatabaseTypeName implements driver.RowsColumnTypeDatabaseTypeName.
+func (r *watched) ColumnTypeDatabaseTypeName(index int) string {
+	if typed, can := r.Rows.(driver.RowsColumnTypeDatabaseTypeName); can {
+		return typed.ColumnTypeDatabaseTypeName(index)
+	}
+	return ""
+}
+
+// ColumnTypeLength implements driver.RowsColumnTypeLength.
+func (r *watched) ColumnTypeLength(index int) (length int64, ok bool) {
+	if typed, can := r.Rows.(driver.RowsColumnTypeLength); can {
+		return typed.ColumnTypeLength(index)
+	}
+	return 0, false
+}
+
+// ColumnTypeNullable implements driver.RowsColumnTypeNullable.
+func (r *watched) ColumnTypeNullable(index int) (nullable, ok bool) {
+	if typed, can := r.Rows.(driver.RowsColumnTypeNullable); can {
+		return typed.ColumnTypeNullable(index)
+	}
+	return false, false
+}
+
+// ColumnTypePrecisionScale implements driver.RowsColumnTypePrecisionScale.
+func (r *watched) ColumnTypePrecisionScale(index int) (precision, scale int64, ok bool) {
+	if typed, can := r.Rows.(driver.RowsColumnTypePrecisionScale); can {
+		return typed.ColumnTypePrecisionScale(index)
+	}
+	return 0, 0, false
+}
+
+// late is a transaction whose BEGIN is sent with its first statement, and whose COMMIT may be sent with
+// its last.
+type late struct {
+	driver.Tx // nil before that
+
+	begun     bool // database/sql has it
+	committed bool
+	err       error // of the COMMIT
+}
+
+// Commit implements driver.Tx.
+func (t *late) Commit() error {
+	if t.committed || t.Tx == nil {
+		return t.err
+	}
+	return t.Tx.Commit()
+}
+
+// Rollback implements driver.Tx.
+func (t *late) Rollback() error {
+	if t.committed || t.Tx == nil {
+		return t.err
+	}
+	return t.Tx.Rollback()
+}
