@@ -65,14 +65,14 @@ func TestBlocked(t *testing.T) {
 			e.Eventually(what+": it is seen to wait", func() bool {
 				all, err := doctor.Blocked(e.Ctx, e.DB)
 				e.Check(err)
-				i := slices.IndexFunc(all, func(b doctor.Block) bool { return b.Blocker == blocker })
+				i := slices.IndexFunc(all, func(b doctor.Block) bool { return b.Blocker.Session == blocker })
 				if i >= 0 {
 					found = all[i]
 				}
 				return i >= 0
 			})
 			took := time.Since(start) + 2*time.Second // MySQL and MariaDB count whole seconds
-			if found.Waiter == "" || found.Waiter == blocker || found.User == "" || found.State == "" || found.Waited < 0 || found.Waited > took || found.Open < 0 || found.Open > took+dbtest.Slack {
+			if found.Waiter == "" || found.Waiter == blocker || found.Blocker.User == "" || found.Blocker.State == "" || found.Waited < 0 || found.Waited > took || found.Blocker.Open < 0 || found.Blocker.Open > took+dbtest.Slack {
 				e.Errorf("%s: got %+v after %v", what, found, took)
 			}
 			close(end)
