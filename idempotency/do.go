@@ -104,7 +104,7 @@ func (s *Store[Tx]) lead(ctx context.Context, c *call, f *once.Flight[record], b
 	c.attempts = attempts.Tries
 	switch {
 	case err != nil:
-		return nil, 0, inProgress(err)
+		return nil, 0, s.blocked(ctx, c, inProgress(err))
 	case executed:
 		return r, Executed, nil
 	}
@@ -158,7 +158,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 		claim = s.claiming(c, wait, after)
 	}
 	var first *core.Bound
-	if s.lease == nil && !c.expired { // otherwise the guard, or the delete of the expired record, runs first
+	if s.lease == nil && !c.expired && !c.watch.Due(after) { // otherwise the guard, or the delete of the expired record, runs first
 		first, opts.FirstSets = &claim, true
 	}
 	tx, answer, err := s.access.Begin(ctx, opts, first)
@@ -169,6 +169,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 
 	var won bool
 	if first != nil {
+		c.watch.Ended(answer.Err)
 		won, err = s.won(c, answer, reserves)
 	} else if err = s.guard(ctx, tx.Tx()); err == nil {
 		won, err = s.claim(ctx, tx, c, claim, reserves)
