@@ -19,7 +19,7 @@ const (
 	pause = 50 * time.Millisecond
 	looks = 12
 	// timeout bounds a look, and grace the wait for a look that is under way when the wait has ended.
-	timeout = time.Second
+	timeout = 500 * time.Millisecond
 	grace   = 100 * time.Millisecond
 	// rest is how long nobody looks after the server has refused the look to this role.
 	rest = time.Minute
@@ -48,15 +48,17 @@ func New(d *dialect.Dialect, onConn core.OnConn) *Env {
 }
 
 // Run asks the server, on a connection of the pool that is free. stmt returns the columns of blockers.
-// It returns nobody if no connection is free, or if the role may not ask.
+// It fails if no connection is free, or if the role may not ask.
 func (e *Env) Run(ctx context.Context, stmt core.Stmt, args ...any) (found []core.Blocker, err error) {
 	ctx, cancel := core.CleanupWithin(ctx, timeout)
 	defer cancel()
+	turn := time.NewTimer(core.PoolWait)
+	defer turn.Stop()
 	select {
 	case e.one <- struct{}{}:
 		defer func() { <-e.one }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case <-turn.C:
+		return nil, context.DeadlineExceeded
 	}
 	err = core.OnFree(ctx, core.PoolWait, e.onConn, "", func(q core.Querier) error {
 		rows, err := stmt.Query(ctx, q, args...)

@@ -39,8 +39,12 @@ type TimeoutError struct {
 
 func (e *TimeoutError) Error() string { return "rowwait: not locked within " + e.Waited.String() }
 
-// firstWait bounds the first wait of UpTo, if the server can tell in the second one who blocks.
-const firstWait = 500 * time.Millisecond
+// firstWait bounds the first wait of UpTo, if the server can tell in the second one who blocks. A call
+// that waits less than leastWait waits once.
+const (
+	firstWait = 500 * time.Millisecond
+	leastWait = 40 * time.Millisecond
+)
 
 // Env is the part of a database that a Wait needs.
 type Env struct {
@@ -227,9 +231,9 @@ func (w *Wait) bound() time.Duration {
 		return w.sql.Forever
 	}
 	left := max(w.most-time.Since(w.start), w.sql.Least, time.Millisecond)
-	if w.watch.First() {
+	if w.watch.First() && w.most >= leastWait {
 		// Only a wait that has ended shows that it takes long. The next one is looked at.
-		left = max(min(left, firstWait, w.most/2), w.sql.Least, time.Millisecond)
+		left = min(left, firstWait, w.most/2)
 	}
 	if w.sql.Slice > 0 {
 		left = min(left, w.sql.Slice)
