@@ -44,6 +44,9 @@ type Capabilities struct {
 	// SharedGuards: transactions that guard leases of one shared lock run side by side. If false,
 	// one waits for the other.
 	SharedGuards bool
+	// NamesBlockers: the server tells who blocks a session that waits for a lock, so that the errors of a
+	// wait that is over can name those sessions.
+	NamesBlockers bool
 	// LockTimeouts: TxOptions.LockTimeout and a claim's wait end waits for locks. If false, only
 	// the server's own setting does.
 	LockTimeouts bool

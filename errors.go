@@ -113,6 +113,14 @@ func (e *TxLostError) Unwrap() error { return e.Err }
 // fields: Field names the argument, and Problem says what is wrong and what to do.
 type InputError = core.InputError
 
+// Blocker is a session of the server that has a lock for which another session waits. The errors of a
+// wait that is over name it where the engine tells ([Capabilities].NamesBlockers) and the role may ask.
+// It has the string fields Session (its id, for pg_terminate_backend or KILL), User, Client (its
+// application, or else its address) and State (what it does, in the server's words: a session that is
+// "idle in transaction" or "Sleep" waits for its program), and Open, which says how long its transaction
+// has lasted. What the role may not see is empty.
+type Blocker = core.Blocker
+
 // SchemaError reports a missing table, or a schema version out of range. errors.Is(err,
 // ErrSchema) holds.
 type SchemaError struct {

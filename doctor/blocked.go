@@ -15,15 +15,8 @@ type Block struct {
 	// Waiter is the id of the session that waits, Waited how long it has waited.
 	Waiter string
 	Waited time.Duration
-	// Blocker is the id of the session that has the lock: for pg_terminate_backend on PostgreSQL, for
-	// KILL on MySQL and MariaDB. It may wait itself, for a session of another Block.
-	Blocker string
-	// User and Client say whose session it is: the name of its user and, if it gave one, of its
-	// application, or else its address. State is what it does, in the server's words: a session
-	// that is "idle in transaction" or "Sleep" waits for its program.
-	User, Client, State string
-	// Open is how long its transaction has lasted.
-	Open time.Duration
+	// Blocker is the session that has the lock. It may wait itself, for a session of another Block.
+	Blocker holdfast.Blocker
 }
 
 // maxBlocks is the maximum number of rows that Blocked reads.
@@ -47,9 +40,9 @@ func Blocked[Tx any](ctx context.Context, db *holdfast.DB[Tx]) ([]Block, error) 
 		return nil, fmt.Errorf("doctor: reading who waits for whom (the role needs %s): %w", a.Dialect.Doctor.BlockedNeeds, err)
 	}
 	return core.Collect(rows, func(row core.Row) (b Block, err error) {
-		var waited, open int64
-		err = row.Scan(&b.Waiter, &waited, &b.Blocker, &b.User, &b.Client, &b.State, &open)
-		b.Waited, b.Open = time.Duration(waited)*time.Microsecond, time.Duration(open)*time.Microsecond
+		var waited int64
+		b.Blocker, err = core.ScanBlocker(row, &b.Waiter, &waited)
+		b.Waited = time.Duration(waited) * time.Microsecond
 		return b, err
 	})
 }

@@ -108,7 +108,7 @@ func (s *Store[Tx]) lead(ctx context.Context, c *call, f *once.Flight[record], b
 	c.attempts = attempts.Tries
 	switch {
 	case err != nil:
-		return nil, 0, inProgress(err)
+		return nil, 0, s.blocked(ctx, c, inProgress(err))
 	case executed:
 		return r, Executed, nil
 	}
@@ -165,7 +165,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 		claim = s.claiming(c, wait, after)
 	}
 	var first *core.Bound
-	if s.lease == nil && !c.expired && !last { // otherwise the guard, or the delete of the expired record, runs first
+	if s.lease == nil && !c.expired && !last && !c.watch.Due(after) { // otherwise the guard, or the delete of the expired record, runs first
 		first, opts.FirstSets = &claim, true
 	}
 	tx, answer, err := s.access.Begin(ctx, opts, first)
@@ -176,6 +176,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 
 	won := last
 	if first != nil {
+		c.watch.Ended(answer.Err)
 		won, err = s.won(c, answer, reserves)
 	} else if err = s.guard(ctx, tx.Tx()); err == nil && !last {
 		won, err = s.claim(ctx, tx, c, claim, reserves)

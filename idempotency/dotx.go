@@ -58,7 +58,7 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 	if err != nil {
 		keep = true // abandoned here
 		clean := s.abandon(ctx, tx)
-		return res, once.Unstored[*Rejection](s.explainTx(err, clean))
+		return res, once.Unstored[*Rejection](s.blocked(ctx, c, s.explainTx(err, clean)))
 	}
 	res, err = answer[T](s, c, r, outcome)
 	var rej *Rejection

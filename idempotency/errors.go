@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 var (
@@ -36,12 +37,19 @@ var (
 type InProgressError struct {
 	// Waited is 0 with NoWait.
 	Waited time.Duration
+	// Blockers are the sessions that had the key, or waited for it before this call, when the wait was
+	// over. It is empty with NoWait, if another call of this store had asked for the key first, if the
+	// engine does not tell ([holdfast.Capabilities].NamesBlockers), if the role may not ask
+	// (docs/idempotency.md), and if the pool had no connection free for the question. For a business
+	// row, and on MySQL and MariaDB, it is empty after a wait of less than LockTimeout too. Staged
+	// operations leave it empty: a lease has the key, and no session.
+	Blockers []holdfast.Blocker
 	// Err is the error that ended the last wait on the database. It may be nil.
 	Err error
 }
 
 func (e *InProgressError) Error() string {
-	return fmt.Sprintf("idempotency: in progress after waiting %v: ask again later with the same key", e.Waited.Round(time.Millisecond))
+	return fmt.Sprintf("idempotency: in progress after waiting %v%s: ask again later with the same key", e.Waited.Round(time.Millisecond), core.BlockedBy(e.Blockers))
 }
 
 // Is reports whether target is ErrInProgress.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -80,6 +81,9 @@ func (s *Store[Tx]) scope(op Op) (*call, error) {
 // check checks op against the store's options, and the lease if there is one.
 func (s *Store[Tx]) check(op Op) (*call, error) {
 	c, err := s.options.check(op)
+	if err == nil && !op.NoWait && s.sql.holders.Text == "" {
+		c.watch = s.blockers.Watch(time.Now().Add(c.wait))
+	}
 	if err != nil || s.lease == nil {
 		return c, err
 	}

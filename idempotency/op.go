@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/blockers"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
@@ -73,6 +74,7 @@ type call struct {
 	reserved     time.Time
 	transaction  string // the database's id of the current transaction, if the claim returned one
 	attempts     int    // transactions so far
+	watch        blockers.Watch
 	wait         time.Duration
 	expired      bool // the record was found, and its KeyTTL is over
 	resultTTL    any  // µs or nil

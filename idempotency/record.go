@@ -97,7 +97,27 @@ func (s *Store[Tx]) claim(ctx context.Context, q core.Querier, c *call, claim co
 			return false, &once.ClaimError{Err: s.explain(err)}
 		}
 	}
-	return s.won(c, claim.Run(ctx, q), reserves)
+	var a core.Answer
+	if err := c.watch.During(ctx, q, s.options.LockTimeout, func() error {
+		a = claim.Run(ctx, q)
+		return a.Err
+	}); err != nil && a.Err == nil {
+		a.Err = err
+	}
+	return s.won(c, a, reserves)
+}
+
+// blocked adds to an ErrInProgress who has the key.
+func (s *Store[Tx]) blocked(ctx context.Context, c *call, err error) error {
+	p, is := err.(*InProgressError) //nolint:errorlint // it is never wrapped
+	switch {
+	case !is || c.op.NoWait:
+	case s.sql.holders.Text != "":
+		p.Blockers, _ = s.blockers.Run(ctx, s.sql.holders, c.args()...)
+	default:
+		p.Blockers = c.watch.Found()
+	}
+	return err
 }
 
 // reserves reports whether Do reserves a key, and writes its record at the end; otherwise it claims the

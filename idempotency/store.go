@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/blockers"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -116,6 +117,7 @@ type Store[Tx any] struct {
 	peeks     *once.Flights[record] // reads by calls with NoWait
 	lease     *leased[Tx]           // see WithLease
 	expectNew *once.ExpectNew
+	blockers  *blockers.Env
 }
 
 type statements struct {
@@ -123,6 +125,7 @@ type statements struct {
 	peek                                     dialect.Peek
 	look, lock, renew, finish, finishOrFail  core.Stmt
 	record, recordOrFail, before, unfinished core.Stmt
+	holders                                  core.Stmt
 }
 
 // New opens the store and checks that its tables exist.
@@ -153,13 +156,14 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	return &Store[Tx]{
-		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, expectNew: new(once.ExpectNew),
+		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, expectNew: new(once.ExpectNew), blockers: blockers.New(a.Dialect, a.OnConn),
 		sql: statements{
 			claim: a.Dialect.Claim("records.claim", r.Replace), peek: a.Dialect.Peek("records.peek", r.Replace),
 			look: a.Dialect.Look("records.look", r.Replace(d.Look)), lock: compile("records.lock", d.Lock), renew: compile("records.renew", d.Renew),
 			finish: compile("records.finish", d.Finish), finishOrFail: compile("records.finish", d.FinishOrFail),
 			record: compile("records.finish", d.Record), recordOrFail: compile("records.finish", d.RecordOrFail),
 			before: compile("records.before", d.Before), unfinished: compile("records.unfinished", d.Unfinished),
+			holders: compile("records.holders", d.Holders),
 		},
 	}, nil
 }

@@ -163,8 +163,8 @@ func newLocksBlocked(f *flags) *cobra.Command {
 				}
 				blocks, rows := []block{}, [][]string{}
 				for _, b := range all {
-					blocks = append(blocks, block{b.Waiter, b.Waited.Milliseconds(), b.Blocker, b.User, b.Client, b.State, b.Open.Milliseconds()})
-					rows = append(rows, []string{b.Waiter, duration(b.Waited), b.Blocker, text(b.User), text(b.Client), text(b.State), duration(b.Open)})
+					blocks = append(blocks, block{b.Waiter, b.Waited.Milliseconds(), b.Blocker.Session, b.Blocker.User, b.Blocker.Client, b.Blocker.State, b.Blocker.Open.Milliseconds()})
+					rows = append(rows, []string{b.Waiter, duration(b.Waited), b.Blocker.Session, text(b.Blocker.User), text(b.Blocker.Client), text(b.Blocker.State), duration(b.Blocker.Open)})
 				}
 				return f.answer(cmd, blocks, table("no session waits for another", "WAITER WAITED BLOCKER USER CLIENT STATE OPEN", rows))
 			})

@@ -59,8 +59,9 @@ func checkOptions(opts []Options) (Options, error) {
 var ErrUniqueViolation = errors.New("idempotency: another unique key of the table refused the row")
 
 // inProgress converts an internal error to its public form.
-func inProgress(err error) error {
+func inProgress(err error, found ...holdfast.Blocker) error {
 	if p, is := err.(*once.InProgressError); is { //nolint:errorlint // it is never wrapped
+		p.Blockers = found
 		return (*idempotency.InProgressError)(p)
 	}
 	return err

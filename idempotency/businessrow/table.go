@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/blockers"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
@@ -37,6 +38,7 @@ type Table[R, Tx any] struct {
 	lock      core.Stmt // read within a transaction, with a lock
 	flights   once.Flights[R]
 	expectNew once.ExpectNew
+	blockers  *blockers.Env
 	keeps     bool // the key's columns store every value unchanged, or refuse it
 }
 
@@ -54,6 +56,7 @@ func New[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast.Tabl
 		return nil, err
 	}
 	t := &Table[R, Tx]{db: db, access: db.Access(), spec: spec, options: o}
+	t.blockers = blockers.New(t.access.Dialect, t.access.OnConn)
 	d := t.access.Dialect
 	table, err := t.check(ctx)
 	if err != nil {
@@ -153,6 +156,7 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 	var shared *R
 	defer func() { t.flights.Finish(key, f, shared) }() // also when fn panics
 	o := t.options
+	watch := t.blockers.Watch(time.Now().Add(o.Wait))
 	call := once.Attempts[R]{
 		ExpectNew: &t.expectNew, Wait: o.Wait, Limit: o.Attempts,
 		Classify: t.access.Dialect.Classify, Disconnected: t.access.Dialect.Disconnected, Unstored: once.Unstored[*idempotency.Rejection],
@@ -163,11 +167,11 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 			})
 			return there, err
 		},
-		Try: func(ctx context.Context) (*R, error) { return &row, t.transact(ctx, row, fn) },
+		Try: func(ctx context.Context) (*R, error) { return &row, t.transact(ctx, row, &watch, fn) },
 	}
 	stored, executed, err := call.Run(ctx)
 	if err != nil {
-		return idempotency.Result[R]{}, call.Tries, inProgress(err)
+		return idempotency.Result[R]{}, call.Tries, inProgress(err, watch.Found()...)
 	}
 	shared = stored
 	if executed {
@@ -178,10 +182,14 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 }
 
 // transact runs one transaction: claim, function, commit.
-func (t *Table[R, Tx]) transact(ctx context.Context, row R, fn func(context.Context, Tx) error) error {
+func (t *Table[R, Tx]) transact(ctx context.Context, row R, watch *blockers.Watch, fn func(context.Context, Tx) error) error {
 	opts := core.TxOptions{Isolation: t.options.Isolation, LockTimeout: t.options.LockTimeout}
 	return t.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) error {
-		won, err := t.claim(ctx, q, row)
+		won := false
+		err := watch.During(ctx, q, t.options.LockTimeout, func() (err error) {
+			won, err = t.claim(ctx, q, row)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -65,6 +65,9 @@ type Capabilities struct {
 	// SharedGuards: transactions that guard leases of one shared lock run side by side. If false,
 	// one waits for the other.
 	SharedGuards bool
+	// NamesBlockers: the server tells who blocks a session that waits for a lock, so that the errors of a
+	// wait that is over can name those sessions.
+	NamesBlockers bool
 	// LockTimeouts: TxOptions.LockTimeout and a claim's wait end waits for locks. If false, only
 	// the server's own setting does.
 	LockTimeouts bool
@@ -243,6 +246,9 @@ type Records struct {
 	// expired, that was written before the transaction had the lock. Unfinished inserts a claim if the
 	// function has committed the transaction itself. {lockspace} makes the number of the lock.
 	Before, Unfinished string
+	// Holders returns who has the lock of a key, with the columns of Doctor.Blockers. Parameters: the
+	// owner ($0), key_hash. Empty: those who wait for the key have to ask while they wait.
+	Holders string
 	// PeekBefore makes the next statement, and only that one, read at READ UNCOMMITTED, on an
 	// engine that needs a setting for it.
 	PeekBefore string

@@ -15,6 +15,8 @@ type Doctor struct {
 	// it does, and the age of its transaction (µs). Parameter: the limit. Empty: the engine does not
 	// tell. BlockedNeeds are the privileges that it takes.
 	Blocked, BlockedNeeds string
+	// Blockers returns those who block the session $1 now, with the columns of Blocked from the other's id.
+	Blockers string
 	// Prefixed: the names of Holdfast's indexes begin with the prefix of the tables.
 	Prefixed bool
 }

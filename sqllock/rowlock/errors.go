@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 var (
@@ -55,10 +56,16 @@ type TimeoutError struct {
 	Row   []any
 	// Waited is how long the call waited: at least the duration given to WaitUpTo.
 	Waited time.Duration
+	// Blockers are the sessions that had the lock, or waited for it before this call, shortly before
+	// the wait was over. It is empty if the engine does not tell
+	// ([holdfast.Capabilities].NamesBlockers), if the role may not ask (docs/locks.md), if the pool
+	// had no connection free for the question, and after a wait of less than about 40 ms.
+	Blockers []holdfast.Blocker
 }
 
 func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("rowlock: %s is still locked by another transaction after %v: try later, or wait longer", what(e.Key, e.Table), e.Waited.Round(time.Millisecond))
+	return fmt.Sprintf("rowlock: %s is still locked by another transaction after %v%s: try later, or wait longer",
+		what(e.Key, e.Table), e.Waited.Round(time.Millisecond), core.BlockedBy(e.Blockers))
 }
 
 // Is reports whether target is ErrTimeout.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/blockers"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect/rowwait"
 	"github.com/holdfast-go/holdfast/sqllock/internal/knownrows"
 )
@@ -54,5 +56,7 @@ func open[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (locks[Tx], error) {
 	}
 	a := db.Access()
 	names := strings.NewReplacer("{locks}", a.Table("locks"), "{floor}", a.Table("floor"), "{now}", a.Dialect.Now)
-	return locks[Tx]{a, &rowwait.Env{Dialect: a.Dialect, Names: names, OnConn: a.OnConn, Alive: a.Alive, PoolWait: rowwait.PoolWait}}, nil
+	return locks[Tx]{a, &rowwait.Env{
+		Dialect: a.Dialect, Names: names, OnConn: a.OnConn, Alive: a.Alive, PoolWait: core.PoolWait, Blockers: blockers.New(a.Dialect, a.OnConn),
+	}}, nil
 }

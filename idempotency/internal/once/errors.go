@@ -3,6 +3,8 @@ package once
 import (
 	"errors"
 	"time"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 // ErrNested is idempotency.ErrNested.
@@ -14,8 +16,9 @@ var ErrTaken = errors.New("idempotency: the key was taken meanwhile")
 // InProgressError is the internal form of idempotency.InProgressError: another call still holds the key
 // after the wait.
 type InProgressError struct {
-	Waited time.Duration
-	Err    error
+	Waited   time.Duration
+	Blockers []holdfast.Blocker
+	Err      error
 }
 
 func (*InProgressError) Error() string { return "idempotency: in progress" }

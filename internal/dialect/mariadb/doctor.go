@@ -6,13 +6,15 @@ import (
 )
 
 var doctor = mysql.Doctor(
-	mysql.Blocked{Query: `SELECT DISTINCT CAST(r.trx_mysql_thread_id AS CHAR), COALESCE(TIMESTAMPDIFF(MICROSECOND, r.trx_wait_started, NOW(6)), 0), CAST(b.trx_mysql_thread_id AS CHAR),
- COALESCE(p.user, ''), COALESCE(p.host, ''), COALESCE(p.command, ''), COALESCE(TIMESTAMPDIFF(MICROSECOND, b.trx_started, NOW(6)), 0)
-FROM information_schema.innodb_lock_waits w
+	mysql.Blocked{
+		Blocker: `CAST(b.trx_mysql_thread_id AS CHAR), COALESCE(p.user, ''), COALESCE(p.host, ''), COALESCE(p.command, ''), COALESCE(TIMESTAMPDIFF(MICROSECOND, b.trx_started, NOW(6)), 0)`,
+		From: `information_schema.innodb_lock_waits w
 JOIN information_schema.innodb_trx r ON r.trx_id = w.requesting_trx_id JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id
-JOIN information_schema.processlist s ON s.id = r.trx_mysql_thread_id AND s.db = DATABASE()
-LEFT JOIN information_schema.processlist p ON p.id = b.trx_mysql_thread_id
-ORDER BY 2 DESC, 1, 3 LIMIT ?`, Needs: "PROCESS"},
+JOIN information_schema.processlist s ON s.id = r.trx_mysql_thread_id
+LEFT JOIN information_schema.processlist p ON p.id = b.trx_mysql_thread_id`,
+		Waiter: `r.trx_mysql_thread_id`, Waited: `COALESCE(TIMESTAMPDIFF(MICROSECOND, r.trx_wait_started, NOW(6)), 0)`, Database: `s.db`,
+		Needs: "PROCESS",
+	},
 	mysql.Isolation("tx_isolation"),
 	mysql.Replication(`SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'SLAVES_RUNNING'`),
 	dialect.Value("idle transactions of MariaDB", `SELECT CAST(@@SESSION.idle_transaction_timeout AS CHAR)`, dialect.Warning, "set idle_transaction_timeout to less than your callers' patience, such as 30",

@@ -14,7 +14,7 @@ import (
 var Dialect = dialect.Dialect{
 	Name: "mysql",
 	Capabilities: dialect.Capabilities{
-		RowLocks: true, DetectsInProgress: true, Triggers: true, SharedGuards: true, LockTimeouts: true, LockTimeoutUnit: time.Second,
+		RowLocks: true, DetectsInProgress: true, Triggers: true, SharedGuards: true, NamesBlockers: true, LockTimeouts: true, LockTimeoutUnit: time.Second,
 	},
 	QuestionMarks: true,
 	KeepPrepared:  true,

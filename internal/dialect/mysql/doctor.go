@@ -7,14 +7,25 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// Blocked is dialect.Doctor.Blocked, and the privileges that it needs.
-type Blocked struct{ Query, Needs string }
+// Blocked is dialect.Doctor.Blocked and Blockers, and the privileges that they need. Blocker is the columns
+// of the session that blocks, and From those who wait and the sessions that block them; Waiter, Waited and
+// Database are columns of the one who waits.
+type Blocked struct{ Blocker, From, Waiter, Waited, Database, Needs string }
+
+func (b *Blocked) all() string {
+	return `SELECT DISTINCT CAST(` + b.Waiter + ` AS CHAR), ` + b.Waited + `, ` + b.Blocker + ` FROM ` + b.From + `
+WHERE ` + b.Database + ` = DATABASE() ORDER BY 2 DESC, 1, 3 LIMIT ?`
+}
+
+func (b *Blocked) of() string {
+	return `SELECT DISTINCT ` + b.Blocker + ` FROM ` + b.From + ` WHERE ` + b.Waiter + ` = $1 ORDER BY 5 DESC, 1 LIMIT 10`
+}
 
 // Doctor returns the probes of MySQL and MariaDB, followed by the given ones, which differ
 // between the two.
 func Doctor(blocked Blocked, probes ...dialect.Probe) dialect.Doctor {
 	return dialect.Doctor{
-		Blocked: blocked.Query, BlockedNeeds: blocked.Needs,
+		Blocked: blocked.all(), Blockers: blocked.of(), BlockedNeeds: blocked.Needs,
 		Session: `SELECT CAST(CONNECTION_ID() AS CHAR)`,
 		Indexes: `SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
 		Probes: slices.Concat([]dialect.Probe{
@@ -70,15 +81,17 @@ func Replication(query string) dialect.Probe {
 var doctor = Doctor(
 	// The lock of a row that was inserted has the thread of the first one that waited for it, and only
 	// the lock of the table that of the transaction. innodb_trx would have it, and fails on a
-	// statement whose text is not UTF-8 (3854).
-	Blocked{`SELECT DISTINCT CAST(r.processlist_id AS CHAR), COALESCE(r.processlist_time, 0) * 1000000, CAST(b.processlist_id AS CHAR),
- COALESCE(b.processlist_user, ''), COALESCE(b.processlist_host, ''), COALESCE(b.processlist_command, ''), COALESCE(CAST(t.timer_wait DIV 1000000 AS SIGNED), 0)
-FROM performance_schema.data_lock_waits w
-JOIN performance_schema.data_locks l ON l.engine_transaction_id = w.blocking_engine_transaction_id AND l.lock_type = 'TABLE'
+	// statement whose text is not UTF-8 (3854). A session may have locked several tables, and the age of its
+	// transaction changes from row to row.
+	Blocked{
+		Blocker: `CAST(b.processlist_id AS CHAR), COALESCE(b.processlist_user, ''), COALESCE(b.processlist_host, ''), COALESCE(b.processlist_command, ''), COALESCE(CAST(t.timer_wait DIV 1000000 AS SIGNED), 0)`,
+		From: `(SELECT DISTINCT requesting_thread_id, blocking_engine_transaction_id FROM performance_schema.data_lock_waits) w
+JOIN (SELECT DISTINCT engine_transaction_id, thread_id FROM performance_schema.data_locks WHERE lock_type = 'TABLE') l ON l.engine_transaction_id = w.blocking_engine_transaction_id
 JOIN performance_schema.threads r ON r.thread_id = w.requesting_thread_id JOIN performance_schema.threads b ON b.thread_id = l.thread_id
-LEFT JOIN performance_schema.events_transactions_current t ON t.thread_id = b.thread_id AND t.state = 'ACTIVE'
-WHERE r.processlist_db = DATABASE()
-ORDER BY 2 DESC, 1, 3 LIMIT ?`, "SELECT on performance_schema"},
+LEFT JOIN performance_schema.events_transactions_current t ON t.thread_id = b.thread_id AND t.state = 'ACTIVE'`,
+		Waiter: `r.processlist_id`, Waited: `COALESCE(r.processlist_time, 0) * 1000000`, Database: `r.processlist_db`,
+		Needs: "SELECT on performance_schema",
+	},
 	Isolation("transaction_isolation"),
 	// A primary may have channels of group replication, so they do not count.
 	Replication(`SELECT CAST(COUNT(*) AS CHAR) FROM performance_schema.replication_connection_status WHERE service_state <> 'OFF' AND channel_name NOT LIKE 'group\_replication\_%'`),

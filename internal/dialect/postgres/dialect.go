@@ -12,7 +12,7 @@ import (
 var Dialect = dialect.Dialect{
 	Name: "postgres",
 	Capabilities: dialect.Capabilities{
-		RowLocks: true, TransactionalDDL: true, DetectsInProgress: true, Triggers: true, SharedGuards: true, LockTimeouts: true, LockTimeoutUnit: time.Millisecond,
+		RowLocks: true, TransactionalDDL: true, DetectsInProgress: true, Triggers: true, SharedGuards: true, NamesBlockers: true, LockTimeouts: true, LockTimeoutUnit: time.Millisecond,
 	},
 	QuoteRune: '"',
 	MaxIdent:  63,

@@ -7,14 +7,19 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
+// blocker is the columns of a session b that blocks another one.
+var blocker = `b.pid::pg_catalog.text, COALESCE(b.usename::pg_catalog.text, ''),
+ COALESCE(NULLIF(b.application_name, ''), pg_catalog.host(b.client_addr), ''), COALESCE(b.state, ''), ` + micros("b.xact_start")
+
 var doctor = dialect.Doctor{
-	Blocked: `SELECT w.pid::pg_catalog.text, ` + micros("w.query_start") + `, b.pid::pg_catalog.text, COALESCE(b.usename::pg_catalog.text, ''),
- COALESCE(NULLIF(b.application_name, ''), pg_catalog.host(b.client_addr), ''), COALESCE(b.state, ''), ` + micros("b.xact_start") + `
+	Blocked: `SELECT w.pid::pg_catalog.text, ` + micros("w.query_start") + `, ` + blocker + `
 FROM pg_catalog.pg_stat_activity w
 CROSS JOIN LATERAL (SELECT DISTINCT p AS pid FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.pid)) p) x
 JOIN pg_catalog.pg_stat_activity b ON b.pid = x.pid
 WHERE w.datname = pg_catalog.current_database() AND w.wait_event_type = 'Lock'
 ORDER BY 2 DESC, 1, 3 LIMIT $1`,
+	Blockers: `SELECT ` + blocker + ` FROM pg_catalog.pg_stat_activity b
+WHERE b.pid = ANY (pg_catalog.pg_blocking_pids($1::pg_catalog.text::pg_catalog.int4)) ORDER BY b.xact_start LIMIT 10`,
 	BlockedNeeds: "pg_monitor, to see the sessions of other roles",
 	Session:      `SELECT pg_backend_pid()::text`,
 	Indexes:      `SELECT indexname::text FROM pg_indexes WHERE schemaname = COALESCE(NULLIF($1::text, ''), current_schema()::text) AND tablename = $2::text`,

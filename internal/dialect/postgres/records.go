@@ -68,6 +68,10 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
 SELECT $0::text, $1::bytea, $4::text, $5::text, $6::bytea, $7::bytea, $8::smallint, $2::bytea, 1, {now}
 WHERE pg_xact_status($3::text::xid8) = 'committed'
 ON CONFLICT (owner, key_hash) DO NOTHING`,
+	Holders: `SELECT ` + blocker + ` FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity b ON b.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND $0::text IS NOT NULL
+ AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
+ AND (l.classid::bigint << 32) | l.objid::bigint = ` + keyLock + ` LIMIT 10`,
 }
 
 // keyLock is the advisory lock of a key, which all claims hold until their transaction ends. Those of

@@ -13,10 +13,6 @@ import (
 // ErrOldSnapshot means that the transaction would not see the writes of the last holder.
 var ErrOldSnapshot = errors.New("the transaction's snapshot is older than the last holder's commit: lock first in the transaction, before it reads")
 
-// PoolWait bounds the wait for another connection of the pool. The program's transactions may
-// hold all connections, and each of them may wait for one more.
-const PoolWait = 100 * time.Millisecond
-
 // Rows remembers which rows exist. It may be wrong.
 type Rows interface {
 	Has(name lockname.Name) bool
@@ -163,17 +159,7 @@ func (k *keyRow) make(ctx context.Context) (made bool, err error) {
 // OnPool runs f on a connection of the pool. It fails if no connection is free within
 // e.PoolWait. before, if given, is a setting for f's statement.
 func (e *Env) OnPool(ctx context.Context, before string, f func(q core.Querier) error) error {
-	acquire, cancel := context.WithCancel(ctx)
-	defer cancel()
-	late := time.AfterFunc(e.PoolWait, cancel)
-	defer late.Stop()
-	return e.OnConn(acquire, before, func(q core.Querier) error {
-		if !late.Stop() {
-			return context.Cause(acquire)
-		}
-		defer late.Reset(e.PoolWait) // f runs again if the connection was dead
-		return f(q)
-	})
+	return core.OnFree(ctx, e.PoolWait, e.OnConn, before, f)
 }
 
 // insert makes the row in the caller's transaction.

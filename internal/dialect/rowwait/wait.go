@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/blockers"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
@@ -30,9 +31,20 @@ var ErrNotAvailable = errors.New("rowwait: locked by another transaction")
 var ErrEnded = errors.New("rowwait: the transaction has ended")
 
 // TimeoutError means that the lock could not be acquired within the duration of UpTo.
-type TimeoutError struct{ Waited time.Duration }
+type TimeoutError struct {
+	Waited time.Duration
+	// Blockers has those who blocked the last wait, if that is known.
+	Blockers []core.Blocker
+}
 
 func (e *TimeoutError) Error() string { return "rowwait: not locked within " + e.Waited.String() }
+
+// firstWait bounds the first wait of UpTo, if the server can tell in the second one who blocks. A call
+// that waits less than leastWait waits once.
+const (
+	firstWait = 500 * time.Millisecond
+	leastWait = 40 * time.Millisecond
+)
 
 // Env is the part of a database that a Wait needs.
 type Env struct {
@@ -44,6 +56,8 @@ type Env struct {
 	Alive  func(ctx context.Context, q core.Querier) error
 	// PoolWait is the constant, except in tests.
 	PoolWait time.Duration
+	// Blockers finds out who blocks a wait of UpTo; it may be nil.
+	Blockers *blockers.Env
 }
 
 // stmt compiles a statement of the dialect.
@@ -61,11 +75,16 @@ type Wait struct {
 	start time.Time
 	// The setting that bounds each wait: its value before the call, and its current value.
 	was, is string
+	watch   blockers.Watch
 }
 
 // New starts the wait of a call on q; most is the duration of UpTo.
 func (e *Env) New(q core.Querier, mode Mode, most time.Duration) *Wait {
-	return &Wait{env: e, sql: &e.Dialect.RowLocks, q: q, mode: mode, most: most, start: time.Now()}
+	w := &Wait{env: e, sql: &e.Dialect.RowLocks, q: q, mode: mode, most: most, start: time.Now()}
+	if mode == UpTo {
+		w.watch = e.Blockers.Watch(w.start.Add(most))
+	}
+	return w
 }
 
 // Querier runs statements in the caller's transaction.
@@ -158,7 +177,7 @@ func (w *Wait) until(ctx context.Context, set bool, try func(bound time.Duration
 	pause := core.NewBackoff()
 	for {
 		bound, begun := w.bound(), time.Now()
-		err := w.undoable(ctx, set, bound, try)
+		err := w.watch.During(ctx, w.q, bound, func() error { return w.undoable(ctx, set, bound, try) })
 		switch {
 		case !w.busy(err), ctx.Err() != nil:
 			return err
@@ -169,7 +188,7 @@ func (w *Wait) until(ctx context.Context, set bool, try func(bound time.Duration
 		case w.sql.Savepoint:
 			return err // the error has ended the transaction too
 		}
-		if time.Since(begun) < 100*time.Millisecond {
+		if waited := time.Since(begun); waited < 100*time.Millisecond && (bound == 0 || waited < bound) {
 			if err := w.sleep(ctx, pause); err != nil {
 				return err
 			}
@@ -183,7 +202,7 @@ func (w *Wait) over() error {
 	case w.now():
 		return ErrNotAvailable
 	case waited >= w.most:
-		return &TimeoutError{Waited: waited}
+		return &TimeoutError{Waited: waited, Blockers: w.watch.Found()}
 	}
 	return nil
 }
@@ -212,6 +231,10 @@ func (w *Wait) bound() time.Duration {
 		return w.sql.Forever
 	}
 	left := max(w.most-time.Since(w.start), w.sql.Least, time.Millisecond)
+	if w.watch.First() && w.most >= leastWait {
+		// Only a wait that has ended shows that it takes long. The next one is looked at.
+		left = min(left, firstWait, w.most/2)
+	}
 	if w.sql.Slice > 0 {
 		left = min(left, w.sql.Slice)
 	}

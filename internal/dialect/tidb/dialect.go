@@ -20,7 +20,7 @@ var Dialect = func() dialect.Dialect {
 	d.Capabilities.DetectsInProgress = false
 	d.Records.PeekBefore = ""
 	d.Sweep.Isolation = sql.LevelDefault
-	d.Capabilities.Triggers, d.Capabilities.SharedGuards = false, false
+	d.Capabilities.Triggers, d.Capabilities.SharedGuards, d.Capabilities.NamesBlockers = false, false, false
 	// FOR UPDATE SKIP LOCKED returns a locked row, and does not lock it.
 	d.RowLocks.OneByOne = true
 	// The snapshot of REPEATABLE READ is that of BEGIN, so it is older than every lock that was

@@ -19,8 +19,8 @@ var Dialect = func() dialect.Dialect {
 	// each setting of MySQL's that a session changes, which then counts as another shard of its
 	// transactions. So nothing but the shards' own innodb_lock_wait_timeout bounds a wait.
 	d.Capabilities.DetectsInProgress, d.Capabilities.LockTimeouts = false, false
-	d.Capabilities.Triggers = false
-	d.Doctor.Blocked = ""
+	d.Capabilities.Triggers, d.Capabilities.NamesBlockers = false, false
+	d.Doctor.Blocked, d.Doctor.Blockers = "", ""
 	d.Records.PeekBefore = ""
 	d.Records.Bound, d.RowLocks.MakeBound = dialect.Setting{}, dialect.Setting{}
 	d.Fence.Setting = dialect.Setting{

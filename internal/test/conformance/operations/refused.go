@@ -3,7 +3,6 @@ package operations
 import (
 	"context"
 	"database/sql"
-	"regexp"
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
@@ -105,28 +104,15 @@ func readOnlySession[Tx any](e *env[Tx]) {
 
 // missingGrants uses a role that may read and lacks other grants.
 func missingGrants[Tx any](e *env[Tx]) {
-	dbtest.Needs(e, e.Engine, dbtest.Users)
 	if e.Engine == dbtest.SQLite {
 		return // it has no users
 	}
-	user := regexp.MustCompile(`hf_[a-z0-9]+`).FindString(e.DSN) + "_r"
 	tables := []string{"effects", "refunds", "holdfast_schema", "holdfast_records", "holdfast_locks"}
 	revoke := `REVOKE INSERT, UPDATE, DELETE ON `
-	if e.Engine == dbtest.Postgres {
-		e.Must(`CREATE ROLE ` + user + ` LOGIN PASSWORD 'pw'`)
-		defer e.Must(`DROP OWNED BY ` + user + `; DROP ROLE ` + user)
-		e.Must(`GRANT USAGE ON SCHEMA "` + e.Schema() + `" TO ` + user)
-		e.Must(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "` + e.Schema() + `" TO ` + user)
-	} else {
-		e.Must(`CREATE USER ` + user + ` IDENTIFIED BY 'pw'`)
-		defer e.Must(`DROP USER ` + user)
-		for _, table := range e.tableNames() {
-			e.Must(`GRANT SELECT, INSERT, UPDATE, DELETE ON ` + e.Schema() + `.` + table + ` TO ` + user)
-		}
-	}
 	own := *e
-	own.Pool = e.Handle.Open(e.T, regexp.MustCompile(`//[^@]*@`).ReplaceAllString(e.DSN, "//"+user+":pw@"))
-	defer own.Close()
+	user, pool, drop := e.Role()
+	defer drop()
+	own.Pool = pool
 	calls, end := own.writers()
 	for _, table := range tables {
 		e.Must(revoke + e.Schema() + `.` + table + ` FROM ` + user)
@@ -141,25 +127,4 @@ func missingGrants[Tx any](e *env[Tx]) {
 		e.Must(`GRANT INSERT, UPDATE, DELETE ON ` + e.Schema() + `.` + table + ` TO ` + user)
 	}
 	end()
-}
-
-// tableNames returns the tables of the test's database.
-func (e *env[Tx]) tableNames() (names []string) {
-	e.Helper()
-	rows, err := e.SQL.QueryContext(e.Ctx, `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`)
-	if err != nil {
-		e.Fatal(err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			e.Fatal(err)
-		}
-		names = append(names, name)
-	}
-	if err := rows.Err(); err != nil {
-		e.Fatal(err)
-	}
-	return names
 }

@@ -29,6 +29,8 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"KeyGone":              keyGone[Tx],
 		"KeyCancelled":         keyCancelled[Tx],
 		"KeySettings":          keySettings[Tx],
+		"Blockers":             namesBlockers[Tx],
+		"BlockersUnseen":       namesNobodyUnseen[Tx],
 		"RowModes":             rowModes[Tx],
 		"RowTransfers":         rowTransfers[Tx],
 		"RowIsTheLast":         rowIsTheLast[Tx],
