@@ -3,6 +3,7 @@ package staged
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
@@ -19,7 +20,7 @@ var (
 
 	// ErrInTx means that a function that runs within a transaction tried to start or continue a
 	// staged operation.
-	ErrInTx = errors.New("idempotency: a staged operation within a transaction")
+	ErrInTx = errors.New("idempotency: a staged operation within a transaction: begin it there with StartTx")
 
 	// ErrNotFound means that there is no such operation.
 	ErrNotFound = ledger.ErrNotFound
@@ -53,7 +54,7 @@ type InTxError struct {
 }
 
 func (e *InTxError) Error() string {
-	return fmt.Sprintf("idempotency: the staged operation %q was begun within a transaction: begin it once the transaction has ended, with a context from outside of it", e.Operation)
+	return fmt.Sprintf("idempotency: the staged operation %q was called within a transaction: begin it there with StartTx, which commits it with the transaction, or call Do once the transaction has ended, with a context from outside of it", e.Operation)
 }
 
 // Is reports whether target is ErrInTx.
@@ -88,11 +89,29 @@ type ParkedError struct {
 }
 
 func (e *ParkedError) Error() string {
-	return fmt.Sprintf("idempotency: outcome unknown: ledger.Parked at step %q (%s): find out what happened, then resolve it", e.Step, e.Reason)
+	return fmt.Sprintf("idempotency: outcome unknown: parked at step %q (%s): find out what happened, then resolve it", e.Step, e.Reason)
 }
 
 // Is reports whether target is ErrUnknown.
 func (e *ParkedError) Is(target error) bool { return target == idempotency.ErrUnknown }
+
+// AcceptedError reports an operation that waits for a provider: the provider has accepted the call of
+// a step and settles it later. An event ([HandleEvent]) continues it; past the deadline the step is
+// reconciled, called again or parked, as its [ExternalCall] says. errors.Is(err, ErrInProgress)
+// holds.
+type AcceptedError struct {
+	// Step is the step that is not settled.
+	Step string
+	// Left is the time until the deadline.
+	Left time.Duration
+}
+
+func (e *AcceptedError) Error() string {
+	return fmt.Sprintf("idempotency: step %q: accepted by the provider, which settles it within %v", e.Step, e.Left.Round(time.Millisecond))
+}
+
+// Is reports whether target is ErrInProgress.
+func (e *AcceptedError) Is(target error) bool { return target == idempotency.ErrInProgress }
 
 // StateError describes a state that does not allow an action. errors.Is(err, ErrState) holds.
 type StateError struct {
