@@ -98,7 +98,7 @@ func (s *Runner[Tx, Req, Res]) start(ctx context.Context, q core.Querier, c *cal
 	for range 2 {
 		// The insert comes first: a read would fix a snapshot that is older than the wait.
 		if _, err := s.rows.SQL.Insert.Exec(ctx, q, insert...); err != nil {
-			return nil, err
+			return nil, &once.ClaimError{Err: err}
 		}
 		if row, err = s.rows.Read(ctx, q, c.id); err == nil && row == nil {
 			row, err = s.rows.Latest(ctx, q, c.id) // it was committed after the snapshot
