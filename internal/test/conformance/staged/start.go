@@ -195,7 +195,7 @@ func stagedStartSnapshot[Tx any](e *env[Tx]) {
 	for _, level := range e.Levels() {
 		key := level.String()
 		tx := e.BeginTx(level)
-		if _, _, err := e.ReadInt(tx, `SELECT COUNT(*) FROM holdfast_staged`); err != nil {
+		if _, _, err := e.ReadInt(tx, `SELECT COUNT(*) FROM holdfast_registers`); err != nil {
 			e.Fatal(err)
 		}
 		e.started(s, key)
