@@ -18,6 +18,10 @@ type (
 type run struct {
 	mu  sync.Mutex
 	err error // the first error
+
+	owner    string
+	statuses map[string]*status
+	started  *startedRef // see Accept
 }
 
 func (r *run) failed() error {

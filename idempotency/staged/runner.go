@@ -106,6 +106,9 @@ func checkLease(field string, d time.Duration) error {
 	return nil
 }
 
+// Name returns the name of the runner's operations.
+func (s *Runner[Tx, Req, Res]) Name() string { return s.workflow.Name }
+
 // ProviderKey returns the idempotency key that a step of an operation gives to its provider. It
 // never changes, and every process derives the same one.
 func (s *Runner[Tx, Req, Res]) ProviderKey(ref Ref, step string) string {
