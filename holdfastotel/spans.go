@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// endCall ends the span of a call. Any error sets its status. The outcome says whether the error
-// is a reason for concern.
+// endCall ends the span of a call. An outcome that is an error of the service sets its status; an answer
+// to a caller, such as a rejection or a key in progress, does not.
 func endCall(span trace.Span, e holdfast.CallResult) {
 	span.SetAttributes(outcomeKey.String(e.Outcome))
 	if e.Rows > 0 {
@@ -23,10 +23,21 @@ func endCall(span trace.Span, e holdfast.CallResult) {
 		span.SetAttributes(attemptsKey.Int(e.Attempts))
 	}
 	if e.Err != nil {
-		span.SetStatus(codes.Error, e.Outcome)
+		if fault(e.Outcome) {
+			span.SetStatus(codes.Error, e.Outcome)
+		}
 		span.SetAttributes(errorType(e.Err))
 	}
 	span.End()
+}
+
+// fault reports whether an outcome is an error of the service, or of what it depends on.
+func fault(outcome string) bool {
+	switch outcome {
+	case "unknown", "parked", "nested", "lost", "timeout", "rolled_back", "tx_lost", "refused", "schema", "unsupported", "aborted", "error":
+		return true
+	}
+	return false
 }
 
 // span makes the span of a statement that has just ended.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 type (
@@ -86,6 +88,15 @@ func (f *failure) Error() string {
 		return "idemhttp: the response is no decision: " + http.StatusText(f.rec.status)
 	}
 	return f.err.Error()
+}
+
+// TraceOutcome names a response by which the handler refuses a request without storing that, such as
+// 400: the service has not failed.
+func (f *failure) TraceOutcome() string {
+	if f.err == nil && f.rec.status < http.StatusInternalServerError {
+		return trace.Discarded
+	}
+	return ""
 }
 
 func (f *failure) Unwrap() error { return f.err }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 var (
@@ -78,6 +79,9 @@ func (e *StepError) Is(target error) bool { return target == idempotency.ErrUnkn
 
 func (e *StepError) Unwrap() error { return e.Err }
 
+// TraceOutcome names the outcome in spans and metrics: nobody has to act.
+func (e *StepError) TraceOutcome() string { return trace.Retrying }
+
 // ParkedError reports an operation whose outcome is unknown and that is not run again
 // automatically. It waits for a person (Resolve in package operators) or for a provider event
 // ([HandleEvent]). errors.Is(err, ErrUnknown) holds.
@@ -94,6 +98,9 @@ func (e *ParkedError) Error() string {
 
 // Is reports whether target is ErrUnknown.
 func (e *ParkedError) Is(target error) bool { return target == idempotency.ErrUnknown }
+
+// TraceOutcome names the outcome in spans and metrics.
+func (e *ParkedError) TraceOutcome() string { return trace.Parked }
 
 // AcceptedError reports an operation that waits for a provider: the provider has accepted the call of
 // a step and settles it later. An event ([HandleEvent]) continues it; past the deadline the step is
@@ -112,6 +119,9 @@ func (e *AcceptedError) Error() string {
 
 // Is reports whether target is ErrInProgress.
 func (e *AcceptedError) Is(target error) bool { return target == idempotency.ErrInProgress }
+
+// TraceOutcome names the outcome in spans and metrics.
+func (e *AcceptedError) TraceOutcome() string { return trace.Settling }
 
 // StateError describes a state that does not allow an action. errors.Is(err, ErrState) holds.
 type StateError struct {
