@@ -2,6 +2,7 @@ package idemhttp_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +21,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/tracetest"
 )
 
 // starter is a service whose handler starts a staged refund for the owner in the Authorization.
@@ -281,4 +285,22 @@ func startedManyWait[Tx any](e *conformance.Env[Tx]) {
 
 func TestStartedManyWait(t *testing.T) { //nolint:paralleltest // it counts goroutines
 	conformance.Run(t, conformance.SQL(), startedManyWait)
+}
+
+// TestDiscardedIsNoError checks that a handler's 400 is an outcome of its own in spans and metrics.
+func TestDiscardedIsNoError(t *testing.T) {
+	t.Parallel()
+	told := &tracetest.Recorder{}
+	conformance.Run(t, conformance.Only(conformance.SQL(), dbtest.SQLite), func(e *conformance.Env[*sql.Tx]) {
+		s := start(e, idempotency.Options{}, idemhttp.Options{}, func(_ *service[*sql.Tx], w http.ResponseWriter, _ *http.Request, _ *sql.Tx) error {
+			w.WriteHeader(http.StatusBadRequest)
+			return nil
+		})
+		if a := s.post("a", "k", ""); a.status != http.StatusBadRequest {
+			e.Errorf("%v", a)
+		}
+		if got := told.Outcomes("idempotency.do"); !slices.Equal(got, []string{"discarded"}) {
+			e.Errorf("%v", got)
+		}
+	}, holdfast.Options{Tracers: []holdfast.Tracer{told}})
 }

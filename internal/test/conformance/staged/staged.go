@@ -53,6 +53,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"StagedEventOvertakes": stagedEventOvertakes[Tx],
 		"StagedReversed":       stagedReversed[Tx],
 		"StagedHeartbeat":      stagedHeartbeat[Tx],
+		"StagedLife":           stagedLife[Tx],
 		"OperatorsResolve":     operatorsResolve[Tx],
 		"OperatorsIllegal":     operatorsIllegal[Tx],
 		"OperatorsList":        operatorsList[Tx],
@@ -184,6 +185,10 @@ func (e *env[Tx]) stagedRefunds(lease time.Duration) (*refund[Tx], *staged.Runne
 func stagedOp(key string) idempotency.Op { return idempotency.Op{Key: key} }
 
 func ref(key string) staged.Ref { return staged.Ref{Name: "refund", Key: key} }
+
+func (e *env[Tx]) find(key string) (*staged.Operation, error) {
+	return operators.New(e.Store(idempotency.Options{})).Show(e.Ctx, ref(key))
+}
 
 // show reads an operation as an operator does.
 func (e *env[Tx]) show(key string) *staged.Operation {
