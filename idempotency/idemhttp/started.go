@@ -195,22 +195,25 @@ func (m *Middleware[T]) startWait(w http.ResponseWriter, r *http.Request, otherw
 	return wait
 }
 
-// preferredWait reads the preferences wait and respond-async of RFC 7240. The first wait counts.
+// preferredWait reads the preferences wait and respond-async of RFC 7240. The first wait counts;
+// respond-async alone is no wait.
 func preferredWait(h http.Header) (wait time.Duration, is bool) {
 	for _, field := range h["Prefer"] {
 		for preference := range strings.SplitSeq(field, ",") {
 			preference, _, _ = strings.Cut(preference, ";")
 			name, value, _ := strings.Cut(preference, "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-				continue
-			}
-			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
-			if err == nil || errors.Is(err, strconv.ErrRange) {
-				return time.Duration(n) * time.Second, true
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case "respond-async":
+				is = true
+			case "wait":
+				n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
+				if err == nil || errors.Is(err, strconv.ErrRange) {
+					return time.Duration(n) * time.Second, true
+				}
 			}
 		}
 	}
-	return 0, false
+	return 0, is
 }
 
 func notFound() Problem {
