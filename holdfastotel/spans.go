@@ -2,6 +2,7 @@ package holdfastotel
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -22,6 +23,9 @@ func endCall(span trace.Span, e holdfast.CallResult) {
 	if e.Attempts > 0 {
 		span.SetAttributes(attemptsKey.Int(e.Attempts))
 	}
+	if original, ok := fromTraceParent(e.Original); ok {
+		span.AddLink(trace.Link{SpanContext: original})
+	}
 	if e.Err != nil {
 		if fault(e.Outcome) {
 			span.SetStatus(codes.Error, e.Outcome)
@@ -29,6 +33,28 @@ func endCall(span trace.Span, e holdfast.CallResult) {
 		span.SetAttributes(errorType(e.Err))
 	}
 	span.End()
+}
+
+// traceParent is the form of a span in W3C Trace Context, by which an operation keeps who executed it.
+func traceParent(at trace.SpanContext) string {
+	return "00-" + at.TraceID().String() + "-" + at.SpanID().String() + "-" + at.TraceFlags().String()
+}
+
+// fromTraceParent reads what traceParent has written. A request's id of another form is none.
+func fromTraceParent(text string) (at trace.SpanContext, ok bool) {
+	parts := strings.Split(text, "-")
+	if len(parts) != 4 || parts[0] != "00" {
+		return at, false
+	}
+	id, err := trace.TraceIDFromHex(parts[1])
+	if err != nil {
+		return at, false
+	}
+	span, err := trace.SpanIDFromHex(parts[2])
+	if err != nil {
+		return at, false
+	}
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: trace.FlagsSampled, Remote: true}), true
 }
 
 // fault reports whether an outcome is an error of the service, or of what it depends on.

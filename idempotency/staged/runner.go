@@ -159,6 +159,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 		case row.Mine:
 			return s.drive(ctx, inner, c, row)
 		case row.State != ledger.Pending:
+			span.Original = row.RequestID
 			return s.answer(c, row, idempotency.Replayed)
 		case row.Accepted == 1 && row.Left > 0:
 			return idempotency.Result[Res]{}, settling(row)

@@ -77,6 +77,9 @@ func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotenc
 		row, err := s.start(ctx, q, c, stored)
 		if err == nil {
 			started.New = row.Mine
+			if !row.Mine {
+				span.Original = row.RequestID
+			}
 			err = c.compare(row.FingerprintVersion, row.Fingerprint)
 		}
 		return err
