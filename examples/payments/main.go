@@ -108,7 +108,7 @@ const (
 	// merchant is the owner of all operations. A real service has it from the request's credential.
 	merchant = "demo-shop"
 	// demoSecret signs webhooks. A real one is in the provider's settings and the service's secrets.
-	demoSecret = "whsec_demo"
+	demoSecret = "whsec_demo" //nolint:gosec // it protects nothing
 )
 
 func temporaryDatabase() (url string, remove func(), err error) {

@@ -65,8 +65,13 @@ func TestAudit(t *testing.T) {
 	}
 	asked := []request{p("fine"), p("twice"), p("gone"), p("open"), p("unpaid"), p("other"), p("declined"), p("reversed")}
 	rows := []row{
-		done("fine", "1"), done("twice", "2"), {request: p("open"), State: "asked"}, done("unpaid", "5"), done("other", "6"),
-		{request: p("declined"), State: "declined"}, done("reversed", "8"),
+		done("fine", "1"),
+		done("twice", "2"),
+		{request: p("open"), State: "asked"},
+		done("unpaid", "5"),
+		done("other", "6"),
+		{request: p("declined"), State: "declined"},
+		done("reversed", "8"),
 	}
 	reversed := paid("reversed", "8")
 	reversed.reversed = true
@@ -114,7 +119,7 @@ func TestPage(t *testing.T) {
 	t.Cleanup(server.Close)
 	address = server.URL
 	get := func(path string) string {
-		response, err := server.Client().Get(server.URL + path) //nolint:noctx // a test's own server
+		response, err := server.Client().Get(server.URL + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +131,7 @@ func TestPage(t *testing.T) {
 		return string(text)
 	}
 	for range 2 {
-		response, err := server.Client().PostForm(server.URL+"/pay", url.Values{"order": {"a <b>"}, "kind": {"charge"}}) //nolint:noctx // a test's own server
+		response, err := server.Client().PostForm(server.URL+"/pay", url.Values{"order": {"a <b>"}, "kind": {"charge"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func (s *shop[Tx]) webhook(w http.ResponseWriter, r *http.Request) {
 	case "payment.reversed":
 		event.Outcome = staged.StepReversed
 	}
-	_, err = staged.HandleEvent(r.Context(), s.store, event, func(ctx context.Context, tx Tx, op staged.Operation) error {
+	_, err = staged.HandleEvent(r.Context(), s.store, event, func(ctx context.Context, tx Tx, _ staged.Operation) error {
 		if event.Outcome != staged.StepReversed {
 			return nil
 		}

@@ -190,7 +190,7 @@ func (o *Options) setDefaults() {
 	}
 	if o.RequestID == nil {
 		o.RequestID = func(r *http.Request) string {
-			return cmp.Or(holdfast.RequestID(r.Context()), r.Header.Get("X-Request-Id"))
+			return cmp.Or(holdfast.RequestID(r.Context()), r.Header.Get("X-Request-ID"))
 		}
 	}
 	if o.Fingerprint == nil {

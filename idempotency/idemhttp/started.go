@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -136,7 +137,7 @@ func (m *Middleware[T]) ended(w http.ResponseWriter, r *http.Request, owner stri
 	if s == nil || wait == 0 && !replayed {
 		return false // it cannot have ended yet
 	}
-	found, err := s.lookup(r.Context(), append(ref.Hash[:len(ref.Hash):len(ref.Hash)], owner...), wait)
+	found, err := s.lookup(r.Context(), append(slices.Clip(ref.Hash), owner...), wait)
 	if err != nil || !found.Status.Final() {
 		if err != nil && r.Context().Err() == nil {
 			m.options.Logger.WarnContext(r.Context(), "status of a started operation is not known", "path", r.URL.Path, "error", err)

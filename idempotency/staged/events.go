@@ -105,16 +105,8 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 		if _, err := r.SQL.EventInsert.Exec(ctx, q, key.Args([]byte(e.ID), e.Kind, body)...); err != nil {
 			return err
 		}
-		switch e.Outcome {
-		case NoOutcome:
-		case StepReversed:
-			if err := r.reverse(ctx, q, key, e.Step); err != nil {
-				return err
-			}
-		default:
-			if err := r.resolveStep(ctx, q, key, row, finding{"provider event", "ProviderEvent.Result", e.Step, e.Outcome, e.Result, e.Rejection}); err != nil {
-				return err
-			}
+		if err := r.apply(ctx, q, key, row, &e); err != nil {
+			return err
 		}
 		if fn != nil {
 			op, err := r.show(ctx, q, key)
@@ -129,6 +121,17 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 		return nil
 	})
 	return isNew && err == nil, err
+}
+
+// apply stores what an event says about a step.
+func (s *rows[Tx]) apply(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, e *ProviderEvent) error {
+	switch e.Outcome {
+	case NoOutcome:
+		return nil
+	case StepReversed:
+		return s.reverse(ctx, q, id, e.Step)
+	}
+	return s.resolveStep(ctx, q, id, row, finding{"provider event", "ProviderEvent.Result", e.Step, e.Outcome, e.Result, e.Rejection})
 }
 
 // concerns checks an event and finds its operation, and its step by the provider's key.

@@ -160,9 +160,7 @@ func (w *workers) run(ctx context.Context, f func()) bool {
 	case <-ctx.Done():
 		return false
 	}
-	w.all.Add(1)
-	go func() {
-		defer w.all.Done()
+	w.all.Go(func() {
 		defer func() {
 			<-w.free
 			if p := recover(); p != nil {
@@ -172,7 +170,7 @@ func (w *workers) run(ctx context.Context, f func()) bool {
 			}
 		}()
 		f()
-	}()
+	})
 	return true
 }
 

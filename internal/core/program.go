@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"runtime/debug"
+	"slices"
 	"sync"
 )
 
@@ -21,10 +22,9 @@ var Program = sync.OnceValue(func() string {
 	if v := info.Main.Version; v != "" {
 		text += "@" + v
 	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			text += " " + s.Value[:min(len(s.Value), 12)]
-		}
+	if i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" }); i >= 0 {
+		revision := info.Settings[i].Value
+		text += " " + revision[:min(len(revision), 12)]
 	}
 	return text[:min(len(text), maxText)]
 })

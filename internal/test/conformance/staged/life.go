@@ -108,3 +108,41 @@ func stagedLife[Tx any](e *env[Tx]) {
 	}
 	e.wantState("parked", staged.Parked)
 }
+
+// stagedErased erases an owner's data: requests, results of steps, bodies of events and, with the keys, the
+// names that providers have for the calls.
+func stagedErased[Tx any](e *env[Tx]) {
+	store := e.Store(idempotency.Options{})
+	_, s := accepts(e, "a", time.Hour, staged.ExternalCall[string]{})
+	event := settled("a")
+	event.Body = []byte("body")
+	if _, err := staged.HandleEvent(e.Ctx, store, event, nil); err != nil {
+		e.Fatal(err)
+	}
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil {
+		e.Fatal(err)
+	}
+	left := func(want int) {
+		e.Helper()
+		n := e.Int(`SELECT (SELECT COUNT(*) FROM holdfast_staged WHERE request IS NOT NULL OR result IS NOT NULL)
+ + (SELECT COUNT(*) FROM holdfast_steps WHERE result IS NOT NULL) + (SELECT COUNT(*) FROM holdfast_provider_events WHERE body IS NOT NULL)`)
+		if n != want {
+			e.Errorf("%d rows have something to erase, want %d", n, want)
+		}
+	}
+	left(5)
+	for _, keys := range []bool{false, true} {
+		if n, err := store.EraseScope(e.Ctx, idempotency.Erasure{Keys: keys}); err != nil || n != 1 {
+			e.Errorf("%d, %v", n, err)
+		}
+		left(0)
+		event.ID += " again"
+		_, err := staged.HandleEvent(e.Ctx, store, staged.ProviderEvent{ID: event.ID, Provider: "bank", Reference: "re_a", Outcome: staged.StepReversed}, nil)
+		if want := map[bool]error{true: staged.ErrNotFound}[keys]; !errors.Is(err, want) {
+			e.Errorf("an event by the reference, keys erased %v: %v", keys, err)
+		}
+	}
+	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.Is(err, idempotency.ErrExpired) {
+		e.Errorf("erased: %v", err)
+	}
+}

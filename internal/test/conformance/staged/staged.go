@@ -54,6 +54,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"StagedReversed":       stagedReversed[Tx],
 		"StagedHeartbeat":      stagedHeartbeat[Tx],
 		"StagedLife":           stagedLife[Tx],
+		"StagedErased":         stagedErased[Tx],
 		"OperatorsResolve":     operatorsResolve[Tx],
 		"OperatorsIllegal":     operatorsIllegal[Tx],
 		"OperatorsList":        operatorsList[Tx],
