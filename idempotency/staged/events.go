@@ -23,7 +23,8 @@ type ProviderEvent struct {
 	ID string
 	// Kind is the provider's kind of event, such as "refund.failed"; at most 128 bytes.
 	Kind string
-	// Body is stored with the operation until it is erased; at most Options.MaxResult.
+	// Body is stored with the operation until that is erased, and not at all afterwards; at most
+	// Options.MaxResult.
 	Body []byte
 
 	// ProviderKey identifies the operation by the key that the provider was given, if the provider
@@ -102,7 +103,11 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 			isNew = there && sent
 			return err
 		}
-		if _, err := r.SQL.EventInsert.Exec(ctx, q, key.Args([]byte(e.ID), e.Kind, body)...); err != nil {
+		stored := any(body)
+		if row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone {
+			stored = nil // it was erased
+		}
+		if _, err := r.SQL.EventInsert.Exec(ctx, q, key.Args([]byte(e.ID), e.Kind, stored)...); err != nil {
 			return err
 		}
 		if err := r.apply(ctx, q, key, row, &e); err != nil {

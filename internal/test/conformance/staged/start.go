@@ -225,14 +225,19 @@ func stagedStartWaits[Tx any](e *env[Tx]) {
 	}
 	e.wantRefunded("a")
 	// A bound that ends first.
-	free := make(chan struct{})
-	f.call = func(_ context.Context, key string) (string, error) { <-free; return f.provider.pay(key), nil }
+	inside, free := make(chan struct{}), make(chan struct{})
+	f.call = func(_ context.Context, key string) (string, error) {
+		close(inside)
+		<-free
+		return f.provider.pay(key), nil
+	}
 	st := e.started(s, "b")
 	ctx, cancel := context.WithTimeout(e.Ctx, 50*time.Millisecond)
 	defer cancel()
 	if _, err := st.Wait(ctx); !errors.Is(err, idempotency.ErrInProgress) || !errors.Is(err, context.DeadlineExceeded) {
 		e.Errorf("a bound: %v", err)
 	}
+	<-inside
 	e.wantStatus(s, "b", idempotency.StatusInProgress)
 	close(free)
 	if _, err := st.Wait(e.Ctx); err != nil {
