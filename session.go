@@ -45,12 +45,15 @@ func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx co
 		return err
 	}
 	within, end := core.Within(ctx)
-	defer end()
+	committed := false
+	defer func() { end(committed) }()
 	defer s.Rollback() // when f fails, panics, or ends its goroutine
 	if err := f(within, s.tx, s.querier()); err != nil {
 		return err
 	}
-	return s.finish(ctx, nil)
+	err = s.finish(ctx, nil)
+	committed = err == nil
+	return err
 }
 
 // begin opens a transaction and runs first in it, if there is one. A dead connection is

@@ -58,6 +58,9 @@ type CallResult struct {
 	Attempts int
 	// Err is the error of the call. Its text may contain keys.
 	Err error
+	// Original is the request for which an operation was executed that this call replays (see
+	// WithRequestID); empty if it is not known.
+	Original string
 }
 
 // Event describes an event that is not the end of a call.

@@ -141,8 +141,8 @@ func (p *patient) admission(ctx context.Context, ask func(ctx context.Context) e
 
 // indexed maps tables to the indexes that keep them fast when they are large.
 var indexed = map[string][]string{
-	"staged": {"staged_due_at"},
-	"steps":  {"steps_provider_key"}, "interventions": {"interventions_key_hash"},
+	"staged": {"staged_due_at", "staged_result_expires_at", "staged_key_expires_at"},
+	"steps":  {"steps_provider_key", "steps_reference"}, "interventions": {"interventions_key_hash"},
 }
 
 // bare returns a table's schema and name without quotes.

@@ -79,6 +79,9 @@ func (t *tracer) Start(ctx context.Context, c holdfast.Call) (context.Context, f
 	about := callAttributes(c)
 	outer := ctx
 	ctx, span := t.tracer.Start(ctx, "holdfast "+c.Name, trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(about...))
+	if at := span.SpanContext(); at.IsValid() && holdfast.RequestID(ctx) == "" {
+		ctx = holdfast.WithRequestID(ctx, traceParent(at))
+	}
 	lock := metric.WithAttributeSet(attribute.NewSet(lockKey.String(c.Lock), system(c.Engine)))
 	if c.Waits {
 		t.waiting.Add(outer, 1, lock)

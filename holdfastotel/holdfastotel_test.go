@@ -101,7 +101,9 @@ func TestMetrics(t *testing.T) {
 		metric, key, value string
 		atLeast, atMost    int64
 	}{
-		{"holdfast.call.duration", "holdfast.outcome", "unknown", 3, 3},
+		{"holdfast.call.duration", "holdfast.outcome", "unknown", 1, 1},
+		{"holdfast.call.duration", "holdfast.outcome", "parked", 2, 2},
+		{"holdfast.call.duration", "holdfast.outcome", "retrying", 2, 2},
 		{"holdfast.call.duration", "holdfast.outcome", "replayed", 5, 20},
 		{"holdfast.call.duration", "holdfast.outcome", "executed", 5, 50},
 		{"holdfast.call.duration", "holdfast.operation", "refund", 10, 50},
@@ -156,7 +158,12 @@ func TestSpans(t *testing.T) {
 			children[parent.Name+" > "+span.Name] = true
 		}
 		bad := slices.ContainsFunc(span.Attributes, func(a attribute.KeyValue) bool { return a.Key == "error.type" })
-		if bad != (span.Status.Code == codes.Error) || len(span.Events) != 0 {
+		// A call's answer to its caller, or work that goes on by itself, is no error of the service.
+		answers := []string{"held", "invalid", "not_found", "rejected", "replayed", "mismatch", "expired", "in_progress", "retrying", "settling", "duplicate", "conflict"}
+		answer := slices.ContainsFunc(span.Attributes, func(a attribute.KeyValue) bool {
+			return a.Key == "holdfast.outcome" && slices.Contains(answers, a.Value.AsString())
+		})
+		if (bad && !answer) != (span.Status.Code == codes.Error) || len(span.Events) != 0 {
 			t.Errorf("%s: status %v, attributes %v, events %v", span.Name, span.Status, span.Attributes, span.Events)
 		}
 		if span.EndTime.Before(span.StartTime) {
@@ -173,11 +180,17 @@ func TestSpans(t *testing.T) {
 			t.Errorf("there is no %s", want)
 		}
 	}
-	unknown := func(span tracetest.SpanStub) bool {
-		return span.Status.Description == "unknown" && slices.Contains(span.Attributes, attribute.String("holdfast.outcome", "unknown"))
+	parked := func(span tracetest.SpanStub) bool {
+		return span.Status.Description == "parked" && slices.Contains(span.Attributes, attribute.String("holdfast.outcome", "parked"))
 	}
-	if !slices.ContainsFunc(s.spans, unknown) {
-		t.Error("no outcome is unknown")
+	if !slices.ContainsFunc(s.spans, parked) {
+		t.Error("nothing is parked")
+	}
+	linked := func(span tracetest.SpanStub) bool {
+		return span.Name == "holdfast staged.do" && len(span.Links) == 1 && by[span.Links[0].SpanContext.SpanID()].Name == "holdfast staged.do"
+	}
+	if !slices.ContainsFunc(s.spans, linked) {
+		t.Error("no replay is linked to the span that executed it")
 	}
 	if s := everything(t, holdfastotel.Options{NoStatementSpans: true}); slices.ContainsFunc(s.spans, func(s tracetest.SpanStub) bool { return s.SpanKind == trace.SpanKindClient }) {
 		t.Error("statements have spans in spite of WithoutStatementSpans")

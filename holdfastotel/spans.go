@@ -2,6 +2,7 @@ package holdfastotel
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -12,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// endCall ends the span of a call. Any error sets its status. The outcome says whether the error
-// is a reason for concern.
+// endCall ends the span of a call. An outcome that is an error of the service sets its status; an answer
+// to a caller, such as a rejection or a key in progress, does not.
 func endCall(span trace.Span, e holdfast.CallResult) {
 	span.SetAttributes(outcomeKey.String(e.Outcome))
 	if e.Rows > 0 {
@@ -22,11 +23,47 @@ func endCall(span trace.Span, e holdfast.CallResult) {
 	if e.Attempts > 0 {
 		span.SetAttributes(attemptsKey.Int(e.Attempts))
 	}
+	if original, ok := fromTraceParent(e.Original); ok {
+		span.AddLink(trace.Link{SpanContext: original})
+	}
 	if e.Err != nil {
-		span.SetStatus(codes.Error, e.Outcome)
+		if fault(e.Outcome) {
+			span.SetStatus(codes.Error, e.Outcome)
+		}
 		span.SetAttributes(errorType(e.Err))
 	}
 	span.End()
+}
+
+// traceParent is the form of a span in W3C Trace Context, by which an operation keeps who executed it.
+func traceParent(at trace.SpanContext) string {
+	return "00-" + at.TraceID().String() + "-" + at.SpanID().String() + "-" + at.TraceFlags().String()
+}
+
+// fromTraceParent reads what traceParent has written. A request's id of another form is none.
+func fromTraceParent(text string) (at trace.SpanContext, ok bool) {
+	parts := strings.Split(text, "-")
+	if len(parts) != 4 || parts[0] != "00" {
+		return at, false
+	}
+	id, err := trace.TraceIDFromHex(parts[1])
+	if err != nil {
+		return at, false
+	}
+	span, err := trace.SpanIDFromHex(parts[2])
+	if err != nil {
+		return at, false
+	}
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: trace.FlagsSampled, Remote: true}), true
+}
+
+// fault reports whether an outcome is an error of the service, or of what it depends on.
+func fault(outcome string) bool {
+	switch outcome {
+	case "unknown", "parked", "nested", "lost", "timeout", "rolled_back", "tx_lost", "refused", "schema", "unsupported", "aborted", "error":
+		return true
+	}
+	return false
 }
 
 // span makes the span of a statement that has just ended.

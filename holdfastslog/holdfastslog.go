@@ -6,10 +6,11 @@
 // an owner (the tenant, merchant or account whose operation it is), a holder, a token or a result.
 // Errors are logged by their type and the server's code, because their text may quote any of these.
 //
-// Levels: Error for an outcome that is unknown and for a sweep that the reaper refused. Warn for a
-// lease that was lost, an operation that was parked, a function that panicked, a transaction that
-// ended outside of Holdfast's control, a schema that does not fit, and errors that are not
-// Holdfast's own. Debug for all other records. [LevelStatement] for statements.
+// Levels: Error for what waits for a person: an operation that was parked, and a sweep that the reaper
+// refused. Warn for a commit whose outcome is unknown, which the next call with its key resolves, a
+// lease that was lost, a function that panicked, a transaction that ended outside of Holdfast's control,
+// a schema that does not fit, and errors that are not Holdfast's own. Info for a staged operation that
+// will be tried again. Debug for all other records. [LevelStatement] for statements.
 package holdfastslog
 
 import (
@@ -75,7 +76,9 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 	switch f.Name {
 	case trace.ReaperRefused:
 		level = slog.LevelError
-	case trace.LeaseLost, trace.StagedParked:
+	case trace.StagedParked:
+		level = slog.LevelError
+	case trace.LeaseLost:
 		level = slog.LevelWarn
 	}
 	l := t.logger()
@@ -104,9 +107,11 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 
 func levelOf(outcome string) slog.Level {
 	switch outcome {
-	case trace.Unknown, trace.Refused:
+	case trace.Refused:
 		return slog.LevelError
-	case trace.Failed, trace.TxLost, trace.Schema, trace.Aborted:
+	case trace.Retrying:
+		return slog.LevelInfo
+	case trace.Unknown, trace.Failed, trace.TxLost, trace.Schema, trace.Aborted:
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug

@@ -79,8 +79,9 @@ func TestLevels(t *testing.T) {
 		levels[level][what] = true
 	}
 	for level, want := range map[string][]string{
-		"ERROR":   {"holdfast: call unknown"},
-		"WARN":    {"holdfast: call aborted", "holdfast: call error", "holdfast: lease.lost", "holdfast: staged.parked"},
+		"ERROR":   {"holdfast: staged.parked"},
+		"WARN":    {"holdfast: call aborted", "holdfast: call error", "holdfast: call unknown", "holdfast: lease.lost"},
+		"INFO":    {"holdfast: call retrying"},
 		"DEBUG-4": {"holdfast: statement"},
 	} {
 		if got := slices.Sorted(maps.Keys(levels[level])); !slices.Equal(got, want) {

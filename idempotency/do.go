@@ -73,6 +73,9 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 		if leads {
 			r, outcome, err := s.lead(ctx, c, f, body)
 			span.Attempts = c.attempts
+			if outcome == Executed {
+				once.Committed(inner)
+			}
 			if err != nil {
 				return Result[T]{}, once.Unstored[*Rejection](err)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // Internal is for Holdfast's own packages, which keep their operations in the store's namespace.
@@ -80,6 +81,46 @@ func (i internals[Tx]) Encode(key once.Hash, v any) (form string, stored []byte,
 // cannot read the stored value.
 func (i internals[Tx]) Decode(key once.Hash, form string, stored []byte, to any) error {
 	return i.s.options.decode(&call{hash: key}, storedResult{state: succeeded, codec: form, result: stored}, to)
+}
+
+// Lives returns the ResultTTL and the KeyTTL in µs; nil for ever.
+func (i internals[Tx]) Lives() []any {
+	return []any{ttl(i.s.options.ResultTTL), ttl(i.s.options.KeyTTL)}
+}
+
+// Identify checks the names of an operation, and needs no request. compare is nil if op has none.
+func (i internals[Tx]) Identify(op Op) (id once.ID, compare func(version int, stored []byte) error, err error) {
+	if op.Request == nil && op.Fingerprint == nil {
+		op.NoFingerprint = true
+	}
+	c, err := i.s.options.check(op)
+	if err != nil {
+		return id, nil, err
+	}
+	r := request{c}
+	if op.NoFingerprint {
+		return r.ID(), nil, nil
+	}
+	return r.ID(), r.Compare, nil
+}
+
+// InTx runs f in the caller's transaction. Each wait of f for a lock is bounded by the wait of the
+// call, or by the store's. After an error other than keep's, it rolls the transaction back and adds
+// what the caller has to do next.
+func (i internals[Tx]) InTx(ctx context.Context, tx Tx, wait time.Duration, keep func(error) bool, f func(q core.Querier) error) error {
+	s := i.s
+	q, err := s.access.Join(tx)
+	if err != nil {
+		return err
+	}
+	if err = s.access.Alive(ctx, q); err == nil {
+		_, err = s.sql.claim.Bounded(ctx, q, min(wait, s.options.LockTimeout), func() (bool, error) { return true, f(q) })
+	}
+	if err == nil || keep(err) {
+		return err
+	}
+	clean := s.abandon(ctx, tx)
+	return s.explainTx(err, clean)
 }
 
 // Ledger returns the tables of the staged operations, with the store's bounds.

@@ -108,6 +108,9 @@ func eraseOne[Tx any](ctx context.Context, l *ledger.Ledger[Tx], e Erasure, id o
 		}
 		r, err := l.SQL.EraseKey.Exec(ctx, q, id.Args()...)
 		did = did || r.Affected > 0
+		if err == nil && r.Affected > 0 {
+			_, err = l.SQL.EraseReferences.Exec(ctx, q, id.Args()...)
+		}
 		return err
 	})
 	return did, err

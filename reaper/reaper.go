@@ -174,6 +174,8 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Re
 		newLocks(a.Table("locks"), a.Table("floor"), o.LockGrace, a.Dialect),
 		newWaiters(a.Table("waiters"), a.Dialect),
 		newTickets(a.Table("tickets"), o.LockGrace, a.Dialect),
+		newStaged("staged_results", a.Table, a.Dialect, sweep.StagedResults),
+		newStaged("staged_keys", a.Table, a.Dialect, sweep.StagedKeys),
 	}
 	for _, spec := range o.Tables {
 		t, err := newTable(ctx, db, &a, spec)

@@ -26,8 +26,8 @@ func (r Report) Rows() (n int64) {
 	return n
 }
 
-// TaskReport describes one kind of row. Task "results" turned records into tombstones. "keys",
-// "locks", "waiters" and "tickets" deleted rows. Any other Task is the name of a table of the
+// TaskReport describes one kind of row. Task "results" turned records into tombstones, and
+// "staged_results" staged operations. "keys", "staged_keys", "locks", "waiters" and "tickets" deleted rows. Any other Task is the name of a table of the
 // program's own, whose rows were deleted.
 type TaskReport struct {
 	Task string

@@ -108,11 +108,23 @@ type listStmt struct {
 // exec runs the statement with the other parameters, which come first, and the rows in the order
 // of their keys. Each list is padded to a power of two.
 func (s *listStmt) exec(ctx context.Context, q core.Querier, found []row, others ...any) (affected int64, err error) {
+	stmt, args := s.bind(found, others)
+	r, err := stmt.Exec(ctx, q, args...)
+	return r.Affected, err
+}
+
+// query runs the statement as exec does, and returns its rows.
+func (s *listStmt) query(ctx context.Context, q core.Querier, found []row, others ...any) (core.Rows, error) {
+	stmt, args := s.bind(found, others)
+	return stmt.Query(ctx, q, args...)
+}
+
+func (s *listStmt) bind(found []row, others []any) (stmt core.Stmt, args []any) {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b row) int {
 		return cmp.Or(strings.Compare(a.owner, b.owner), bytes.Compare(a.key, b.key), bytes.Compare(a.waiter, b.waiter), cmp.Compare(a.token, b.token))
 	})
-	args := slices.Clip(others)
+	args = slices.Clip(others)
 	param := func(v any) string {
 		args = append(args, v)
 		return "$" + strconv.Itoa(len(args))
@@ -136,6 +148,5 @@ func (s *listStmt) exec(ctx context.Context, q core.Querier, found []row, others
 		found = found[n:]
 	}
 	text := strings.ReplaceAll(s.text, "{picked}", strings.Join(groups, " OR "))
-	r, err := s.dialect.Compile(s.name, text).Exec(ctx, q, args...)
-	return r.Affected, err
+	return s.dialect.Compile(s.name, text), args
 }

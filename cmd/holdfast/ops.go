@@ -75,7 +75,10 @@ type operation struct {
 	DueMS         int64          `json:"due_ms,omitempty"`
 	Token         int64          `json:"token,omitempty"`
 	Reason        string         `json:"reason,omitempty"`
+	Reversed      *time.Time     `json:"reversed,omitempty"`
 	Holder        string         `json:"holder,omitempty"`
+	Program       string         `json:"program,omitempty"`
+	RequestID     string         `json:"request_id,omitempty"`
 	ResultType    string         `json:"result_type,omitempty"`
 	Steps         []step         `json:"steps,omitempty"`
 	Events        []event        `json:"events,omitempty"`
@@ -90,6 +93,20 @@ type step struct {
 	Starts      int       `json:"starts"`
 	Begun       time.Time `json:"begun"`
 	Moved       time.Time `json:"moved"`
+
+	// What the provider calls it, by when it settles it, and when it was taken back.
+	Provider  string     `json:"provider,omitempty"`
+	Reference string     `json:"reference,omitempty"`
+	Deadline  *time.Time `json:"deadline,omitempty"`
+	Reversed  *time.Time `json:"reversed,omitempty"`
+}
+
+// timeOrNil returns a time for JSON; nil for never.
+func timeOrNil(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
 }
 
 // event leaves out the body, because a provider's text may be personal.
@@ -110,13 +127,16 @@ func operationOf(op *staged.Operation) operation {
 	out := operation{
 		ID: hex.EncodeToString(op.ID), Owner: op.Owner, Name: op.Name, key: jsonKey(op.Key), Staged: op.Staged, State: op.State.String(),
 		Step: op.Step, Started: op.Started, Finished: op.Finished, Created: op.Created, Moved: op.Moved, Token: op.Token,
-		Reason: op.Reason, Holder: op.Holder, ResultType: op.ResultType,
+		Reason: op.Reason, Reversed: timeOrNil(op.Reversed), Holder: op.Holder, Program: op.Program, RequestID: op.RequestID, ResultType: op.ResultType,
 	}
-	if op.State == staged.Pending {
+	if op.State == staged.Pending || op.State == staged.Settling {
 		out.DueMS = op.Due.Milliseconds()
 	}
 	for _, s := range op.Steps {
-		out.Steps = append(out.Steps, step{s.Name, s.State.String(), s.ProviderKey, s.ResultType, s.Starts, s.Begun, s.Moved})
+		out.Steps = append(out.Steps, step{
+			Name: s.Name, State: s.State.String(), ProviderKey: s.ProviderKey, ResultType: s.ResultType, Starts: s.Starts, Begun: s.Begun, Moved: s.Moved,
+			Provider: s.Provider, Reference: s.Reference, Deadline: timeOrNil(s.Deadline), Reversed: timeOrNil(s.Reversed),
+		})
 	}
 	for _, n := range op.Events {
 		out.Events = append(out.Events, event{n.ID, n.Kind, n.Received})
@@ -211,10 +231,22 @@ func describe(op *staged.Operation) string {
 	if op.Staged {
 		rows = append(rows, []string{"attempts", fmt.Sprintf("%d started, %d finished", op.Started, op.Finished)},
 			[]string{"step", text(op.Step)}, []string{"reason", text(op.Reason)}, []string{"holder", text(op.Holder)},
-			[]string{"result", "is " + op.ResultType})
+			[]string{"program", text(op.Program)}, []string{"request", text(op.RequestID)}, []string{"result", "is " + op.ResultType})
+		if !op.Reversed.IsZero() {
+			rows = append(rows, []string{"reversed", "reported as taken back " + moment(op.Reversed)})
+		}
 	}
 	for _, s := range op.Steps {
 		rows = append(rows, []string{"step " + text(s.Name), fmt.Sprintf("%s, begun %d times, provider key %s, result is %s", s.State, s.Starts, text(s.ProviderKey), s.ResultType)})
+		if s.Reference != "" {
+			rows = append(rows, []string{"  reference", text(s.Provider) + " " + text(s.Reference)})
+		}
+		if !s.Deadline.IsZero() {
+			rows = append(rows, []string{"  settles", "by " + moment(s.Deadline)})
+		}
+		if !s.Reversed.IsZero() {
+			rows = append(rows, []string{"  reversed", moment(s.Reversed)})
+		}
 	}
 	for _, n := range op.Events {
 		rows = append(rows, []string{"event " + text(n.ID), text(n.Kind) + " " + moment(n.Received)})

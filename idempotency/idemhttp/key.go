@@ -15,6 +15,9 @@ const (
 	HeaderKey = "Idempotency-Key"
 	// HeaderReplayed is "true" in a response that was replayed from the record.
 	HeaderReplayed = "Idempotent-Replayed"
+	// HeaderOriginal is the id of the request that executed the operation, in a response that was
+	// replayed: see Options.RequestID.
+	HeaderOriginal = "Idempotency-Original-Request"
 )
 
 var (

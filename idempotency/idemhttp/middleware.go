@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
@@ -17,7 +18,8 @@ type Middleware[T any] struct {
 	store     *idempotency.Store[T]
 	operation func(r *http.Request) string
 	options   Options
-	limit     int // bound of the stored response, in bytes
+	limit     int                // bound of the stored response, in bytes
+	started   map[string]*status // see Status
 }
 
 // New makes a middleware on a store. operation returns the operation name of a request, see
@@ -43,7 +45,7 @@ func New[T any](store *idempotency.Store[T], operation func(r *http.Request) str
 	if err := o.withDefaults(store.Options()); err != nil {
 		return nil, err
 	}
-	return &Middleware[T]{store, operation, o, store.Options().MaxResult}, nil
+	return &Middleware[T]{store, operation, o, store.Options().MaxResult, map[string]*status{}}, nil
 }
 
 // Wrap makes next idempotent for the methods of Options. next finds its transaction with [Tx] and
@@ -85,14 +87,16 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 		return
 	}
 	var last *recorder // the response of the run that counts
-	asked := false     // a run used its transaction
+	var ref *startedRef
+	r = m.identified(r)
+	asked := false // a run used its transaction
 	result, err := idempotency.Do(r.Context(), m.store, op, func(ctx context.Context, tx T) (json.RawMessage, error) {
 		h := &held[T]{tx: tx}
-		rec, kept, err := m.run(ctx, h, r, w.Header(), body, next)
+		rec, kept, started, err := m.run(ctx, h, r, w.Header(), body, next, op.Owner)
 		if asked && !h.asked.Load() && err == nil {
 			return nil, &failure{err: errOnce}
 		}
-		last, asked = rec, asked || h.asked.Load()
+		last, ref, asked = rec, started, asked || h.asked.Load()
 		return kept, err
 	})
 	kept := result.Value
@@ -106,17 +110,37 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	}
 	switch {
 	case err == nil && result.Outcome == idempotency.Executed:
-		last.send(w)
+		if ref == nil || !m.ended(w, r, op.Owner, ref, false) {
+			if applied := w.Header().Get(headerApplied); applied != "" {
+				last.sent.Set(headerApplied, applied)
+			}
+			last.send(w)
+		}
 	case err == nil:
 		stored, err := restore(kept)
 		if err != nil {
 			m.refuse(w, r, err)
 			return
 		}
-		stored.replay(w)
+		stored.original(w)
+		if stored.Started == nil || !m.ended(w, r, op.Owner, stored.Started, true) {
+			stored.replay(w)
+		}
 	default:
 		m.refuse(w, r, err)
 	}
+}
+
+// identified returns r with the id of the request in its context.
+func (m *Middleware[T]) identified(r *http.Request) *http.Request {
+	id := m.options.RequestID(r)
+	if len(id) > maxRequestID || !printable(id) {
+		id = ""
+	}
+	if id == holdfast.RequestID(r.Context()) {
+		return r
+	}
+	return r.WithContext(holdfast.WithRequestID(r.Context(), id))
 }
 
 // errOnce detects a handler that did nothing in its second run, so that it does not count as a
@@ -124,9 +148,9 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 var errOnce = errors.New("idemhttp: the handler was to run again, and did not ask for its transaction as it did before: it is wrapped by a router's middleware that runs it once only; wrap the router, or the handler itself")
 
 // run runs the handler once.
-func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, header http.Header, body []byte, next http.Handler) (*recorder, json.RawMessage, error) {
+func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, header http.Header, body []byte, next http.Handler, owner string) (*recorder, json.RawMessage, *startedRef, error) {
 	rec := newRecorder(header, m.limit)
-	state := &run{}
+	state := &run{statuses: m.started, owner: owner}
 	ctx = context.WithValue(context.WithValue(ctx, txKey[T]{}, h), runKey{}, state)
 	r = again(ctx, r, body)
 	next.ServeHTTP(rec, r)
@@ -138,7 +162,7 @@ func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, he
 	failed := state.failed()
 	isRejection := errors.As(failed, &rejection)
 	if failed != nil && !isRejection {
-		return rec, nil, &failure{err: failed, rec: rec}
+		return rec, nil, nil, &failure{err: failed, rec: rec}
 	}
 	if isRejection && !rec.refused() {
 		if rec.status != 0 {
@@ -148,24 +172,24 @@ func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, he
 	}
 	rec.end(m.options.Headers)
 	if rec.err != nil {
-		return rec, nil, &failure{err: rec.err}
+		return rec, nil, nil, &failure{err: rec.err}
 	}
 	decision := Reject
 	if !isRejection {
 		decision = m.options.Decide(rec.status)
 	}
 	if decision != Commit && decision != Reject {
-		return rec, nil, &failure{rec: rec}
+		return rec, nil, nil, &failure{rec: rec}
 	}
-	kept, err := keep(rec, m.options.Headers, m.limit)
+	kept, err := keep(rec, m.options.Headers, m.limit, state.started, holdfast.RequestID(ctx))
 	if err != nil {
-		return rec, nil, &failure{err: err}
+		return rec, nil, nil, &failure{err: err}
 	}
 	if decision == Commit {
-		return rec, kept, nil
+		return rec, kept, state.started, nil
 	}
 	if !isRejection {
 		rejection = &idempotency.Rejection{Code: "http", Message: http.StatusText(rec.status)}
 	}
-	return rec, nil, &idempotency.Rejection{Code: rejection.Code, Message: rejection.Message, Detail: kept}
+	return rec, nil, nil, &idempotency.Rejection{Code: rejection.Code, Message: rejection.Message, Detail: kept}
 }

@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -17,6 +18,8 @@ import (
 const (
 	DefaultMaxKey  = 255     // bytes
 	DefaultMaxBody = 1 << 20 // bytes
+
+	DefaultMaxStartWait = 30 * time.Second
 )
 
 // Options configures a Middleware. Owner is required, unless the store is SingleOwner; the zero
@@ -53,6 +56,17 @@ type Options struct {
 	// once. Default: the store's Wait.
 	Wait   time.Duration
 	NoWait bool
+
+	// StartWait is how long a request waits for the end of the staged operation that its handler
+	// starts (see Accept), without a connection. Default: it does not wait. MaxStartWait bounds
+	// what a client may ask for with Prefer: wait=N. Default: 30 s.
+	StartWait, MaxStartWait time.Duration
+
+	// RequestID returns the id of a request, or of its trace, which is kept with what it executes
+	// (see holdfast.WithRequestID); a replay names it in Idempotency-Original-Request. At most 255
+	// printable ASCII characters; anything else counts as none. Default: the id in the request's
+	// context, or else its header X-Request-Id.
+	RequestID func(r *http.Request) string
 
 	// Documentation is the address of the service's own documentation: which operations need a
 	// key, and how long a key is valid (the IETF draft requires that it is published). If set,
@@ -110,7 +124,7 @@ func DefaultHeaders() []string {
 // notReplayed lists the header fields of the connection (RFC 9110, section 7.6.1), of the message,
 // and those that grant access.
 var notReplayed = []string{
-	"Connection", "Content-Length", "Date", "Idempotent-Replayed", "Keep-Alive", "Proxy-Authenticate",
+	"Connection", "Content-Length", "Date", "Idempotency-Original-Request", "Idempotent-Replayed", "Keep-Alive", "Proxy-Authenticate",
 	"Proxy-Connection", "Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Www-Authenticate",
 }
 
@@ -127,6 +141,8 @@ func (o *Options) withDefaults(store idempotency.Options) error {
 		return invalid("Options.MaxBody", "is negative; 0 is the default")
 	case o.Wait < 0:
 		return invalid("Options.Wait", "is negative: use NoWait")
+	case o.StartWait < 0 || o.MaxStartWait < 0:
+		return invalid("Options.StartWait, MaxStartWait", "a wait is negative")
 	}
 	for _, method := range o.Methods {
 		if method == "" || strings.ToUpper(method) != method {
@@ -168,6 +184,14 @@ func (o *Options) setDefaults() {
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = DefaultMaxBody
+	}
+	if o.MaxStartWait == 0 {
+		o.MaxStartWait = DefaultMaxStartWait
+	}
+	if o.RequestID == nil {
+		o.RequestID = func(r *http.Request) string {
+			return cmp.Or(holdfast.RequestID(r.Context()), r.Header.Get("X-Request-ID"))
+		}
 	}
 	if o.Fingerprint == nil {
 		o.Fingerprint = fingerprint

@@ -33,6 +33,9 @@ const (
 	ProblemRejected = docs + "ProblemRejected"
 	// ProblemExpired (410): the request was executed, and the response is no longer kept.
 	ProblemExpired = docs + "ProblemExpired"
+	// ProblemNotFound (404): there is no started operation with this address, or it is another
+	// owner's.
+	ProblemNotFound = docs + "ProblemNotFound"
 	// ProblemUnknown (503, Retry-After): it is not known yet whether the request was executed.
 	// Retry with the same key.
 	ProblemUnknown = docs + "ProblemUnknown"

@@ -28,17 +28,9 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request) (op idempot
 			return op, nil, malformed(err)
 		}
 	}
-	owner := ""
-	if o.Owner != nil {
-		if owner, err = o.Owner(r); err != nil || owner == "" {
-			if err == nil {
-				err = errors.New("idemhttp: Options.Owner gave no owner")
-			}
-			return op, nil, &requestError{Problem{
-				Type: ProblemOwner, Title: "Owner is not known", Status: http.StatusForbidden,
-				Detail: "It is not known whose request this is.",
-			}, err}
-		}
+	owner, err := m.owner(r)
+	if err != nil {
+		return op, nil, err
 	}
 	if body, err = readBody(w, r, o.MaxBody); err != nil {
 		return op, nil, err
@@ -58,6 +50,24 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request) (op idempot
 	return idempotency.Op{
 		Owner: owner, Name: m.operation(r), Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait,
 	}, body, nil
+}
+
+// owner returns the owner of a request.
+func (m *Middleware[T]) owner(r *http.Request) (string, error) {
+	if m.options.Owner == nil {
+		return "", nil
+	}
+	owner, err := m.options.Owner(r)
+	if err == nil && owner == "" {
+		err = errors.New("idemhttp: Options.Owner gave no owner")
+	}
+	if err != nil {
+		return "", &requestError{Problem{
+			Type: ProblemOwner, Title: "Owner is not known", Status: http.StatusForbidden,
+			Detail: "It is not known whose request this is.",
+		}, err}
+	}
+	return owner, nil
 }
 
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // response is the stored form of a response.
@@ -14,11 +15,14 @@ type response struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header,omitempty"`
 	Body   []byte      `json:"body,omitempty"`
+	// Started is the operation that the handler has started, Request the request that it was for.
+	Started *startedRef `json:"started,omitempty"`
+	Request string      `json:"request,omitempty"`
 }
 
 // keep encodes a recorded response for the record.
-func keep(rec *recorder, replayed []string, limit int) (json.RawMessage, error) {
-	stored := response{Status: rec.status, Header: http.Header{}, Body: rec.body.Bytes()}
+func keep(rec *recorder, replayed []string, limit int, started *startedRef, request string) (json.RawMessage, error) {
+	stored := response{Status: rec.status, Header: http.Header{}, Body: rec.body.Bytes(), Started: started, Request: request}
 	for _, name := range replayed {
 		if values := rec.sent[name]; len(values) > 0 {
 			stored.Header[name] = values
@@ -50,7 +54,23 @@ func (r *recorder) send(w http.ResponseWriter) {
 	clear(h)
 	maps.Copy(h, r.sent)
 	h.Del(HeaderReplayed)
+	h.Del(HeaderOriginal)
 	write(w, r.status, r.body.Bytes())
+}
+
+// original says which request the response was made for.
+func (s *response) original(w http.ResponseWriter) {
+	if s.Request != "" && printable(s.Request) {
+		w.Header().Set(HeaderOriginal, s.Request)
+	}
+}
+
+// maxRequestID bounds the id of a request, in bytes.
+const maxRequestID = 255
+
+// printable reports whether a header field can carry the text.
+func printable(text string) bool {
+	return strings.IndexFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) < 0
 }
 
 // replay sends the stored response. Header fields that an outer middleware has set stay, unless

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 type (
@@ -18,6 +20,10 @@ type (
 type run struct {
 	mu  sync.Mutex
 	err error // the first error
+
+	owner    string
+	statuses map[string]*status
+	started  *startedRef // see Accept
 }
 
 func (r *run) failed() error {
@@ -82,6 +88,15 @@ func (f *failure) Error() string {
 		return "idemhttp: the response is no decision: " + http.StatusText(f.rec.status)
 	}
 	return f.err.Error()
+}
+
+// TraceOutcome names a response by which the handler refuses a request without storing that, such as
+// 400: the service has not failed.
+func (f *failure) TraceOutcome() string {
+	if f.err == nil && f.rec.status < http.StatusInternalServerError {
+		return trace.Discarded
+	}
+	return ""
 }
 
 func (f *failure) Unwrap() error { return f.err }

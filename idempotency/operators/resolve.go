@@ -132,7 +132,7 @@ func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolutio
 		}
 		state, b, err := o.final(id, row, r)
 		if err == nil {
-			_, err = o.ledger.SQL.Closing.Exec(ctx, q, id.Args(state, b)...)
+			_, err = o.ledger.SQL.Closing.Exec(ctx, q, id.Args(append([]any{state, b}, o.store.Internal().Lives()...)...)...)
 		}
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -14,18 +15,24 @@ import (
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
-// Bounds and default of one pass of the completer.
+// Bounds and defaults of the completer.
 const (
-	defaultBatch = 100
-	maxBatch     = 10_000
+	defaultBatch   = 100
+	maxBatch       = 10_000
+	defaultWorkers = 16
 )
 
 // CompleterOptions configures the completer. The zero value of each field is its default.
 type CompleterOptions struct {
 	// Limit is the maximum number of operations of one pass. Default: 100; at most 10000.
 	Limit int
-	// OnPass receives the result and the error of each pass of RunCompleter, which calls it on its
-	// own goroutine, between passes. Default: both are dropped. Complete returns them instead.
+	// Workers is the maximum number of operations that the completer has in progress at once. A
+	// worker needs a connection only for its statements, not while it waits for a provider.
+	// Default: 16; at most 10000.
+	Workers int
+	// OnPass receives the result and the error of each pass of RunCompleter, when its operations
+	// have ended, and of operations that StartTx has begun in this process. It is not called
+	// twice at a time. Default: both are dropped. Complete returns them instead.
 	OnPass func(Completed, error)
 }
 
@@ -37,6 +44,12 @@ func completerOptions(opts []CompleterOptions) (CompleterOptions, error) {
 	if o.Limit == 0 {
 		o.Limit = defaultBatch
 	}
+	if o.Workers == 0 {
+		o.Workers = defaultWorkers
+	}
+	if o.Workers < 0 || o.Workers > maxBatch {
+		return o, once.Invalid("CompleterOptions.Workers", fmt.Sprintf("%d is not between 0 (default) and %d", o.Workers, maxBatch))
+	}
 	if o.Limit < 0 || o.Limit > maxBatch {
 		return o, once.Invalid("CompleterOptions.Limit", fmt.Sprintf("%d is not between 0 (default) and %d", o.Limit, maxBatch))
 	}
@@ -47,18 +60,32 @@ func completerOptions(opts []CompleterOptions) (CompleterOptions, error) {
 type Completed struct {
 	// Found is the number of due operations: their worker died, or their pause was over.
 	Found int
-	// Succeeded and Rejected operations were finished, Parked ones have an unknown outcome, Failed
-	// ones will be tried again, and Busy ones were taken by another worker.
-	Succeeded, Rejected, Parked, Failed, Busy int
+	// Succeeded and Rejected operations were finished, Settling ones wait for their provider, Parked
+	// ones have an unknown outcome, Failed ones will be tried again, and Busy ones were taken by
+	// another worker.
+	Succeeded, Rejected, Settling, Parked, Failed, Busy int
 	// Errs are the errors of the operations that failed. They come from the functions and may
 	// contain text that should not be logged.
 	Errs []error
 }
 
-// Complete makes one pass over the operations whose lease or pause has ended. It continues them,
-// one after another, or parks them, as their steps declare. It takes at most
-// CompleterOptions.Limit of them. Concurrent calls, in any processes, are safe. If ctx ends,
-// Complete stops between steps.
+// pass is one pass of a completer.
+type pass struct {
+	open sync.WaitGroup // its operations in progress
+	mu   sync.Mutex
+	done Completed
+}
+
+func (p *pass) add(f func(done *Completed)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(&p.done)
+}
+
+// Complete makes one pass over the operations whose lease, pause or deadline has ended. It continues
+// them, CompleterOptions.Workers at a time, or parks them, as their steps declare. It takes at most
+// CompleterOptions.Limit of them, and returns when they have ended. Concurrent calls, in any
+// processes, are safe. If ctx ends, Complete stops between steps.
 //
 // Errors: [ErrInTx], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx and of the driver.
 func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, opts ...CompleterOptions) (done Completed, err error) {
@@ -71,18 +98,42 @@ func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, opts ...CompleterOp
 	if err := s.outside(ctx); err != nil {
 		return done, err
 	}
-	keys, err := s.due(ctx, o.Limit)
+	w, p := newWorkers(o.Workers), &pass{}
+	_, err = s.begin(ctx, o.Limit, w, p)
+	w.wait()
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return p.done, err
+}
+
+// begin finds the operations of a pass and gives them to workers. It returns how many those are: fewer
+// than it found if this process has some of them in progress.
+func (s *Runner[Tx, Req, Res]) begin(ctx context.Context, limit int, w *workers, p *pass) (begun int, err error) {
+	keys, err := s.due(ctx, limit)
 	if err != nil {
-		return done, err
+		return 0, err
 	}
-	done.Found = len(keys)
-	for _, key := range keys {
-		if ctx.Err() != nil {
-			return done, context.Cause(ctx)
+	p.add(func(done *Completed) { done.Found = len(keys) })
+	for _, id := range keys {
+		if !s.local.begin(id) {
+			p.add(func(done *Completed) { done.Busy++ })
+			continue
 		}
-		s.complete(ctx, key, &done)
+		p.open.Add(1)
+		did := w.run(ctx, func() {
+			defer p.open.Done()
+			defer s.local.over(id)
+			s.complete(ctx, id, p)
+		})
+		if !did {
+			p.open.Done()
+			s.local.over(id)
+			return begun, nil
+		}
+		begun++
 	}
-	return done, nil
+	return begun, nil
 }
 
 func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.ID, error) {
@@ -96,7 +147,7 @@ func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.ID, e
 	})
 }
 
-func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, done *Completed) {
+func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass) {
 	c := &call{id: id}
 	row, err := s.rows.Read(ctx, s.rows.Access.Pool, id)
 	if err == nil && row != nil && row.State == ledger.Pending && row.Left <= 0 {
@@ -104,28 +155,31 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, done *C
 	}
 	var rej *idempotency.Rejection
 	var parkedErr *ParkedError
-	switch {
-	case err != nil:
-	case row == nil || !row.Mine:
-		if row != nil && row.State == ledger.Parked {
-			done.Parked++
-		} else {
-			done.Busy++
-		}
-		return
-	default:
+	parked := row != nil && row.State == ledger.Parked
+	busy := err == nil && (row == nil || !row.Mine)
+	if err == nil && !busy {
 		var inner context.Context
 		if inner, err = s.rows.store.Internal().Enter(ctx, id.Hash); err == nil {
 			_, err = s.drive(ctx, inner, c, row)
 		}
 	}
+	var settles *AcceptedError
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	done := &p.done
 	switch {
+	case busy && parked:
+		done.Parked++
+	case busy:
+		done.Busy++
 	case err == nil:
 		done.Succeeded++
 	case errors.As(err, &rej):
 		done.Rejected++
 	case errors.As(err, &parkedErr):
 		done.Parked++
+	case errors.As(err, &settles):
+		done.Settling++
 	case errors.Is(err, ErrStale):
 		done.Busy++
 	default:
@@ -135,9 +189,11 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, done *C
 }
 
 // RunCompleter repeats Complete until ctx ends, and returns the cause. The interval between passes
-// is every, with jitter of a half; a full batch is followed by the next pass at once. After an
-// error, such as a database that is down, it continues. CompleterOptions.OnPass receives each
-// result and error.
+// is every, with jitter of a half; a full batch is followed by the next pass at once. A pass does not
+// wait for the operations of the pass before it. Operations that StartTx has begun in this process, with
+// this runner, need no pass: the completer continues them as soon as their commit is known. After an
+// error, such as a database that is down, it continues. CompleterOptions.OnPass receives each result
+// and error. RunCompleter returns when its operations have stopped, between steps.
 //
 // Errors: [ErrInTx] and [holdfast.ErrInvalid], at once; the cause of ctx.
 func (s *Runner[Tx, Req, Res]) RunCompleter(ctx context.Context, every time.Duration, opts ...CompleterOptions) error {
@@ -151,29 +207,92 @@ func (s *Runner[Tx, Req, Res]) RunCompleter(ctx context.Context, every time.Dura
 	if err := s.outside(ctx); err != nil {
 		return err
 	}
-	failing := core.NewBackoff()
+	c := &completer[Tx, Req, Res]{runner: s, options: o, workers: newWorkers(o.Workers)}
+	s.local.open()
+	defer c.workers.wait()
+	defer s.local.close()
+	return c.run(ctx, every)
+}
+
+// completer is one RunCompleter.
+type completer[Tx, Req, Res any] struct {
+	runner  *Runner[Tx, Req, Res]
+	options CompleterOptions
+	workers *workers
+	mu      sync.Mutex // OnPass runs
+}
+
+func (c *completer[Tx, Req, Res]) run(ctx context.Context, every time.Duration) error {
+	failing, next := core.NewBackoff(), time.NewTimer(0)
+	defer next.Stop()
 	for {
-		done, err := s.Complete(ctx, o)
-		if o.OnPass != nil && ctx.Err() == nil {
-			o.OnPass(done, err)
-		}
-		switch {
-		case ctx.Err() != nil:
+		c.workers.check()
+		select {
+		case <-ctx.Done():
 			return context.Cause(ctx)
-		case err == nil && done.Found == o.Limit && done.Busy < done.Found:
-			failing = core.NewBackoff()
+		case <-c.runner.local.wake:
+			c.started(ctx)
 			continue
-		case err != nil:
+		case <-next.C:
+		}
+		more, err := c.pass(ctx)
+		switch {
+		case more:
+			next.Reset(0)
+			continue
+		case err == nil:
+			failing = core.NewBackoff()
+		default:
 			if err := failing.Sleep(ctx); err != nil {
 				return err
 			}
 		}
-		t := time.NewTimer(time.Duration(float64(every) * (0.5 + rand.Float64()/2)))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return context.Cause(ctx)
+		next.Reset(time.Duration(float64(every) * (0.5 + rand.Float64()/2)))
+	}
+}
+
+// started gives the operations that this process has begun to workers.
+func (c *completer[Tx, Req, Res]) started(ctx context.Context) {
+	for ctx.Err() == nil {
+		id, ok := c.runner.local.next()
+		if !ok {
+			return
+		}
+		p := &pass{done: Completed{Found: 1}}
+		did := c.workers.run(ctx, func() {
+			defer c.report(ctx, p, nil)
+			defer c.runner.local.over(id)
+			c.runner.complete(ctx, id, p)
+		})
+		if !did {
+			c.runner.local.over(id)
 		}
 	}
+}
+
+// pass makes a pass, and reports it when its operations have ended. It returns true if another pass
+// should follow at once.
+func (c *completer[Tx, Req, Res]) pass(ctx context.Context) (more bool, err error) {
+	traced, span := once.StartSpan(ctx, c.runner.rows.Access.Trace, "staged.complete", c.runner.workflow.Name)
+	p := &pass{}
+	begun, err := c.runner.begin(traced, c.options.Limit, c.workers, p)
+	found := 0
+	p.add(func(done *Completed) { found = done.Found })
+	span.Rows = int64(found)
+	span.End(err, nil)
+	c.workers.all.Go(func() {
+		p.open.Wait()
+		c.report(ctx, p, err)
+	})
+	return err == nil && found == c.options.Limit && begun > 0, err
+}
+
+// report passes a result to OnPass.
+func (c *completer[Tx, Req, Res]) report(ctx context.Context, p *pass, err error) {
+	if c.options.OnPass == nil || ctx.Err() != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.options.OnPass(p.done, err)
 }

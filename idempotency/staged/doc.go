@@ -23,13 +23,18 @@
 //	               |  v
 //	               '- parked -- an operator, or a provider event, says what happened
 //
-// Final states do not change.
+// An operation begins with Do, or with [Runner.StartTx] in a transaction of the caller, whose commit
+// makes it pending. It is settling while a provider that has accepted the call of a step takes its
+// time. Final states do not change, but for an expiry. A reversal after success is a new fact beside
+// the result ([StepReversed]).
 //
 // # The states of a step
 //
 //	absent --Call--> begun --result--> done
 //	                   |   --Reject--> rejected
-//	                   '--NotDone----> not done --Call--> begun
+//	                   |   --NotDone----> not done --Call--> begun
+//	                   '-- Accepted --> settling --event--> done, rejected, not done
+//	                                       '--deadline--> begun, or parked
 //
 // A step of [Local] commits its writes and its result at once, so it is absent or done.
 //
@@ -50,7 +55,6 @@
 //
 // # Limits
 //
-// Run must reach the same steps each time. It begins outside of transactions ([ErrInTx]). Requests
-// and results are kept until an operator, or [idempotency.Store.EraseScope], erases them: TTLs do
-// not apply.
+// Run must reach the same steps each time. Do begins outside of transactions ([ErrInTx]). A provider
+// that honours keys for a day gets the same key for as long as attempts continue.
 package staged

@@ -3,9 +3,11 @@ package staged
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 var (
@@ -19,7 +21,7 @@ var (
 
 	// ErrInTx means that a function that runs within a transaction tried to start or continue a
 	// staged operation.
-	ErrInTx = errors.New("idempotency: a staged operation within a transaction")
+	ErrInTx = errors.New("idempotency: a staged operation within a transaction: begin it there with StartTx")
 
 	// ErrNotFound means that there is no such operation.
 	ErrNotFound = ledger.ErrNotFound
@@ -53,7 +55,7 @@ type InTxError struct {
 }
 
 func (e *InTxError) Error() string {
-	return fmt.Sprintf("idempotency: the staged operation %q was begun within a transaction: begin it once the transaction has ended, with a context from outside of it", e.Operation)
+	return fmt.Sprintf("idempotency: the staged operation %q was called within a transaction: begin it there with StartTx, which commits it with the transaction, or call Do once the transaction has ended, with a context from outside of it", e.Operation)
 }
 
 // Is reports whether target is ErrInTx.
@@ -77,6 +79,9 @@ func (e *StepError) Is(target error) bool { return target == idempotency.ErrUnkn
 
 func (e *StepError) Unwrap() error { return e.Err }
 
+// TraceOutcome names the outcome in spans and metrics: nobody has to act.
+func (e *StepError) TraceOutcome() string { return trace.Retrying }
+
 // ParkedError reports an operation whose outcome is unknown and that is not run again
 // automatically. It waits for a person (Resolve in package operators) or for a provider event
 // ([HandleEvent]). errors.Is(err, ErrUnknown) holds.
@@ -88,11 +93,35 @@ type ParkedError struct {
 }
 
 func (e *ParkedError) Error() string {
-	return fmt.Sprintf("idempotency: outcome unknown: ledger.Parked at step %q (%s): find out what happened, then resolve it", e.Step, e.Reason)
+	return fmt.Sprintf("idempotency: outcome unknown: parked at step %q (%s): find out what happened, then resolve it", e.Step, e.Reason)
 }
 
 // Is reports whether target is ErrUnknown.
 func (e *ParkedError) Is(target error) bool { return target == idempotency.ErrUnknown }
+
+// TraceOutcome names the outcome in spans and metrics.
+func (e *ParkedError) TraceOutcome() string { return trace.Parked }
+
+// AcceptedError reports an operation that waits for a provider: the provider has accepted the call of
+// a step and settles it later. An event ([HandleEvent]) continues it; past the deadline the step is
+// reconciled, called again or parked, as its [ExternalCall] says. errors.Is(err, ErrInProgress)
+// holds.
+type AcceptedError struct {
+	// Step is the step that is not settled.
+	Step string
+	// Left is the time until the deadline.
+	Left time.Duration
+}
+
+func (e *AcceptedError) Error() string {
+	return fmt.Sprintf("idempotency: step %q: accepted by the provider, which settles it within %v", e.Step, e.Left.Round(time.Millisecond))
+}
+
+// Is reports whether target is ErrInProgress.
+func (e *AcceptedError) Is(target error) bool { return target == idempotency.ErrInProgress }
+
+// TraceOutcome names the outcome in spans and metrics.
+func (e *AcceptedError) TraceOutcome() string { return trace.Settling }
 
 // StateError describes a state that does not allow an action. errors.Is(err, ErrState) holds.
 type StateError struct {

@@ -23,18 +23,23 @@ type ProviderEvent struct {
 	ID string
 	// Kind is the provider's kind of event, such as "refund.failed"; at most 128 bytes.
 	Kind string
-	// Body is stored with the operation until it is erased; at most Options.MaxResult.
+	// Body is stored with the operation until that is erased, and not at all afterwards; at most
+	// Options.MaxResult.
 	Body []byte
 
 	// ProviderKey identifies the operation by the key that the provider was given, if the provider
-	// repeats that key. Otherwise set Ref.
-	ProviderKey string
-	Ref         Ref
+	// repeats that key. Reference identifies it by the provider's own name for the call, such as
+	// "re_1Nispe2eZ" (see SetReference and Accepted), with the Provider of its ExternalCall and
+	// the owner Ref.Owner. Otherwise set Ref.
+	ProviderKey         string
+	Provider, Reference string
+	Ref                 Ref
 
 	// Outcome is what the event says about an external call that has begun and whose end is not
-	// known. Default: nothing. If it is set, an operation that was parked at that step continues.
+	// known, or that the provider had accepted. Default: nothing. If it is set, an operation that
+	// was parked or waits at that step continues. StepReversed is about a call that was executed.
 	Outcome StepOutcome
-	// Step is the step of the call. Default: the step that ProviderKey belongs to.
+	// Step is the step of the call. Default: the step that ProviderKey or Reference belongs to.
 	Step string
 	// Result is the step's result for StepDone: the value that its function would have returned,
 	// of that type, or JSON as a json.RawMessage. A value that the function could not have
@@ -57,6 +62,11 @@ const (
 	StepRejected
 	// StepNotDone: the call was not executed and will not be. It may be made again.
 	StepNotDone
+	// StepReversed: the call was executed, and was taken back later: a refund that the bank
+	// returned, a charge that was disputed. Only for ProviderEvent. It is a new fact: the step and
+	// the operation keep their results, and show when they were first reversed (Step.Reversed,
+	// Operation.Reversed). Book its consequences in the function of HandleEvent.
+	StepReversed
 )
 
 // HandleEvent stores a provider event once for each ID, in one transaction with fn. fn may be nil.
@@ -64,7 +74,9 @@ const (
 // after its success. If the event is stored already, isNew is false and fn does not run.
 //
 // fn follows the rules of the function of [idempotency.Do]. Errors: [ErrNotFound], [ErrState] if
-// the event is about a step that has not begun or that has another result,
+// the event is about a step that has not begun or that has another result, or reverses one that is
+// not known to be done. After both, answer the provider with an error, so that it delivers the event
+// again: it may have overtaken the answer of the call, or the event before it. Other errors:
 // [idempotency.ErrUnknown], [holdfast.ErrInvalid], also for a Result of another type, errors of
 // fn.
 func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e ProviderEvent, fn func(ctx context.Context, tx Tx, op Operation) error) (isNew bool, err error) {
@@ -91,13 +103,15 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 			isNew = there && sent
 			return err
 		}
-		if _, err := r.SQL.EventInsert.Exec(ctx, q, key.Args([]byte(e.ID), e.Kind, body)...); err != nil {
+		stored := any(body)
+		if row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone {
+			stored = nil // it was erased
+		}
+		if _, err := r.SQL.EventInsert.Exec(ctx, q, key.Args([]byte(e.ID), e.Kind, stored)...); err != nil {
 			return err
 		}
-		if e.Outcome != NoOutcome {
-			if err := r.resolveStep(ctx, q, key, row, finding{"provider event", "ProviderEvent.Result", e.Step, e.Outcome, e.Result, e.Rejection}); err != nil {
-				return err
-			}
+		if err := r.apply(ctx, q, key, row, &e); err != nil {
+			return err
 		}
 		if fn != nil {
 			op, err := r.show(ctx, q, key)
@@ -114,6 +128,17 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 	return isNew && err == nil, err
 }
 
+// apply stores what an event says about a step.
+func (s *rows[Tx]) apply(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, e *ProviderEvent) error {
+	switch e.Outcome {
+	case NoOutcome:
+		return nil
+	case StepReversed:
+		return s.reverse(ctx, q, id, e.Step)
+	}
+	return s.resolveStep(ctx, q, id, row, finding{"provider event", "ProviderEvent.Result", e.Step, e.Outcome, e.Result, e.Rejection})
+}
+
 // concerns checks an event and finds its operation, and its step by the provider's key.
 func (s *rows[Tx]) concerns(ctx context.Context, e *ProviderEvent) (id once.ID, err error) {
 	o := &s.options
@@ -126,6 +151,10 @@ func (s *rows[Tx]) concerns(ctx context.Context, e *ProviderEvent) (id once.ID, 
 		return id, once.Invalid("ProviderEvent.Body", fmt.Sprintf("has %d bytes, Options.MaxResult is %d", len(e.Body), o.MaxResult))
 	case e.Outcome == StepRejected && e.Rejection == nil:
 		return id, once.Invalid("ProviderEvent.Rejection", "is missing")
+	case e.Outcome == StepReversed && (e.Result != nil || e.Rejection != nil):
+		return id, once.Invalid("ProviderEvent.Result", "is given with StepReversed, which keeps the step's result")
+	case e.ProviderKey == "" && e.Reference != "":
+		return s.refers(ctx, e)
 	case e.ProviderKey == "":
 		return s.id(e.Ref), s.checkRef(e.Ref)
 	}
@@ -138,6 +167,33 @@ func (s *rows[Tx]) concerns(ctx context.Context, e *ProviderEvent) (id once.ID, 
 		return id, ErrNotFound
 	case e.Step == "":
 		e.Step = step
+	}
+	return id, nil
+}
+
+// refers finds the operation of an owner, and its step, by the provider's own reference.
+func (s *rows[Tx]) refers(ctx context.Context, e *ProviderEvent) (id once.ID, err error) {
+	if err := s.checkRef(Ref{Owner: e.Ref.Owner, Name: "any", Key: "any"}); err != nil {
+		return id, err
+	}
+	id.Owner = e.Ref.Owner
+	found, err := s.SQL.ReferenceFind.Query(ctx, s.Access.Pool, id.Owner, e.Provider, e.Reference, s.options.Namespace)
+	if err != nil {
+		return id, s.Explain(err)
+	}
+	steps, err := core.Collect(found, func(row core.Row) (name string, err error) {
+		err = row.Scan(once.Into(&id.Hash), &name)
+		return name, err
+	})
+	switch {
+	case err != nil:
+		return id, s.Explain(err)
+	case len(steps) == 0:
+		return id, ErrNotFound
+	case len(steps) > 1:
+		return id, once.Invalid("ProviderEvent.Reference", "belongs to more than one step: set ProviderKey, or Ref and Step")
+	case e.Step == "":
+		e.Step = steps[0]
 	}
 	return id, nil
 }
@@ -191,7 +247,7 @@ func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, 
 			return nil
 		}
 		return s.goesOn(ctx, q, id, row, f.step)
-	case step.State != ledger.StepBegun:
+	case step.State != ledger.StepBegun && step.State != ledger.StepAccepted:
 		return &StateError{Action: f.action, Step: f.step, State: stepStates[step.State], Hint: "its answer is known and does not change"}
 	case row.State != ledger.Pending && row.State != ledger.Parked:
 		return &StateError{Action: f.action, State: State(row.State), Hint: "it has ended; final states do not change"}
@@ -202,10 +258,36 @@ func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, 
 	if err != nil {
 		return err
 	}
-	if _, err := write.Exec(ctx, q, append(args, once.Nullable(b))...); err != nil {
+	args = append(args, once.Nullable(b))
+	if write.Name == s.SQL.StepEnd.Name {
+		args = append(args, nil, nil) // the provider and its reference stay
+	}
+	if _, err := write.Exec(ctx, q, args...); err != nil {
 		return err
 	}
 	return s.goesOn(ctx, q, id, row, f.step)
+}
+
+// reverse notes that a step that was done was taken back. The row is locked.
+func (s *rows[Tx]) reverse(ctx context.Context, q core.Querier, id once.ID, step string) error {
+	res, err := s.SQL.StepReverse.Exec(ctx, q, id.Args(step)...)
+	if err != nil {
+		return err
+	}
+	if res.Affected == 0 {
+		state, found := NotBegun, (*ledger.StepRow)(nil)
+		if found, err = s.Step(ctx, q, id, step); err != nil {
+			return err
+		}
+		if found != nil {
+			if state = stepStates[found.State]; state == Succeeded {
+				return nil // reported before, and the driver counts changed rows
+			}
+		}
+		return &StateError{Action: "provider event", Step: step, State: state, Hint: "only what was done can be taken back: deliver it again later"}
+	}
+	_, err = s.SQL.Reverse.Exec(ctx, q, id.Args()...)
+	return err
 }
 
 // answerOf returns the stored form of a finding; nil for a step that was not done.

@@ -28,6 +28,9 @@ const (
 	// NotBegun and Begun are states of a step only. Otherwise a step is Succeeded or Rejected.
 	NotBegun State = 10
 	Begun    State = 11
+	// Settling: the provider has accepted the call of the step and settles it later. It is a state
+	// of the step, and of its operation, which is listed among the pending ones.
+	Settling State = 12
 )
 
 func (s State) String() string {
@@ -48,11 +51,13 @@ func (s State) String() string {
 		return "not begun"
 	case Begun:
 		return "begun"
+	case Settling:
+		return "settling"
 	}
 	return "missing"
 }
 
-var stepStates = [...]State{ledger.StepNotDone: NotBegun, ledger.StepBegun: Begun, ledger.StepDone: Succeeded, ledger.StepRejected: Rejected}
+var stepStates = [...]State{ledger.StepNotDone: NotBegun, ledger.StepBegun: Begun, ledger.StepDone: Succeeded, ledger.StepRejected: Rejected, ledger.StepAccepted: Settling}
 
 // Ref identifies an operation of the store's namespace.
 type Ref struct{ Owner, Name, Key string }
@@ -71,16 +76,21 @@ type Operation struct {
 	Started, Finished int
 	// Created and Moved are the times of the first and the last change, by the database's clock.
 	Created, Moved time.Time
-	// Due is the time until another worker may continue the operation: positive during a lease or
-	// a pause, negative if the operation has waited for a worker that long. For pending operations
-	// only.
+	// Due is the time until another worker may continue the operation: positive during a lease, a
+	// pause, or until the deadline of a settling step; negative if the operation has waited for a
+	// worker that long. For pending and settling operations only.
 	Due time.Duration
 	// Token is the fencing token of the last worker that took the operation.
 	Token int64
 	// Reason says why the operation waits or was parked. It may quote an error of a provider.
 	Reason string
-	// Holder is the process that has the operation, or had it last.
-	Holder string
+	// Reversed is when a step that was done was first reported as taken back; zero for never. The
+	// result does not change. See StepReversed.
+	Reversed time.Time
+	// Holder is the process that has the operation, or had it last. Program is its version of the
+	// program: the main module's, with its revision. RequestID is the request or trace for which
+	// the operation was begun or last continued (see holdfast.WithRequestID); empty for none.
+	Holder, Program, RequestID string
 	// ResultType describes the JSON of a staged operation's result, such as string or {"cents":
 	// int64, "ref": string}. It is "any" if the type decodes its own JSON.
 	ResultType string
@@ -100,6 +110,12 @@ type Step struct {
 	ProviderKey string
 	// ResultType describes the JSON of the step's result, as in Operation.
 	ResultType string
+	// Provider and Reference are the provider and its own name for the call (see SetReference and
+	// Accepted); empty for none. Deadline is when a settling step is asked about, or parked.
+	Provider, Reference string
+	Deadline            time.Time
+	// Reversed is when the step was first reported as taken back; zero for never.
+	Reversed time.Time
 	// Starts counts how often the step was begun.
 	Starts       int
 	Token        int64
@@ -130,8 +146,9 @@ func scanOperation(found core.Row, records bool) (op Operation, err error) {
 	var key []byte
 	var state int
 	var resultType string
-	var created, moved, due int64
-	if err := found.Scan(&id.Owner, once.Into(&id.Hash), &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType); err != nil {
+	var created, moved, due, reversed int64
+	var accepted int
+	if err := found.Scan(&id.Owner, once.Into(&id.Hash), &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType, &accepted, &reversed, &op.Program, &op.RequestID); err != nil {
 		return op, err
 	}
 	op.ID, op.Owner = id.Bytes(), id.Owner
@@ -140,13 +157,25 @@ func scanOperation(found core.Row, records bool) (op Operation, err error) {
 		op.ResultType = readShape(resultType).String()
 	}
 	op.Created, op.Moved = time.UnixMicro(created), time.UnixMicro(moved)
+	op.Reversed = micros(reversed)
 	if records && op.State == Pending { // visible only if it was committed without a result
 		op.State = Parked
 	}
 	if op.State == Pending {
 		op.Due = time.Duration(due) * time.Microsecond
+		if accepted == 1 {
+			op.State = Settling
+		}
 	}
 	return op, nil
+}
+
+// micros returns a time in µs; the zero time for 0.
+func micros(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(at)
 }
 
 func (s *rows[Tx]) show(ctx context.Context, q core.Querier, id once.ID) (*Operation, error) {
@@ -192,10 +221,11 @@ func parts[T, Tx any](ctx context.Context, s *rows[Tx], q core.Querier, stmt cor
 
 func scanStep(row core.Row) (st Step, err error) {
 	var state int
-	var at, moved int64
-	if err := row.Scan(&st.Name, &state, &st.ProviderKey, &st.Starts, &st.Token, &at, &moved, &st.ResultType); err != nil {
+	var at, moved, deadline, reversed int64
+	if err := row.Scan(&st.Name, &state, &st.ProviderKey, &st.Starts, &st.Token, &at, &moved, &st.ResultType, &st.Provider, &st.Reference, &deadline, &reversed); err != nil {
 		return st, err
 	}
+	st.Deadline, st.Reversed = micros(deadline), micros(reversed)
 	st.ResultType = readShape(st.ResultType).String()
 	st.State, st.Begun, st.Moved = stepStates[state], time.UnixMicro(at), time.UnixMicro(moved)
 	return st, nil

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
@@ -33,6 +34,7 @@ const (
 	kindBytes  = "bytes" // stored unchanged, not as JSON
 	kindText   = "text"  // a string that the type decodes itself
 	kindBase64 = "base64"
+	kindTime   = "time" // RFC 3339
 	kindList   = "list"
 	kindMap    = "map"
 	kindObject = "object"
@@ -42,7 +44,7 @@ const (
 var scalars = scalarTypes()
 
 func scalarTypes() map[string]reflect.Type {
-	types := map[string]reflect.Type{kindText: reflect.TypeFor[string](), kindBase64: reflect.TypeFor[[]byte]()}
+	types := map[string]reflect.Type{kindText: reflect.TypeFor[string](), kindBase64: reflect.TypeFor[[]byte](), kindTime: reflect.TypeFor[time.Time]()}
 	for _, v := range []any{
 		false, "", 0, int8(0), int16(0), int32(0), int64(0), uint(0), uint8(0), uint16(0), uint32(0), uint64(0), uintptr(0), float32(0), float64(0),
 	} {
@@ -78,6 +80,8 @@ var (
 func shapeOf(t reflect.Type, around []reflect.Type) *shape {
 	pointer := reflect.PointerTo(t)
 	switch kind := t.Kind(); {
+	case t == scalars[kindTime]:
+		return &shape{Kind: kindTime}
 	case slices.Contains(around, t), pointer.Implements(unmarshaler), t == reflect.TypeFor[json.Number]():
 		return &shape{Kind: kindAny}
 	case pointer.Implements(textUnmarshaler):

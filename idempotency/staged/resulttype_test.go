@@ -66,7 +66,8 @@ func TestResultTypes(t *testing.T) {
 		"bytes":   {check: checked[[]byte], right: []string{`"aGk="`, `""`}, wrong: []string{`"?"`, `null`, `12`}},
 		"empty":   {check: checked[struct{}], right: []string{`{}`}, wrong: []string{`1`, `null`}},
 		"any":     {check: checked[any], right: []string{`null`, `1`, `{"a": []}`}, wrong: []string{`{`}},
-		"own":     {check: checked[time.Time], right: []string{`"2026-01-02T03:04:05Z"`, `1`}},
+		"own":     {check: checked[ownJSON], right: []string{`"2026-01-02T03:04:05Z"`, `1`}},
+		"time":    {check: checked[time.Time], right: []string{`"2026-01-02T03:04:05Z"`}, wrong: []string{`1`, `"yesterday"`, `null`}},
 		"text":    {check: checked[netip.Addr], right: []string{`"10.0.0.1"`}, wrong: []string{`1`, `null`}},
 		"number":  {check: checked[json.Number], right: []string{`12.50`}},
 		"tree":    {check: checked[shapeNode], right: []string{`{"value": 1, "next": {"value": 2, "next": null}}`}, wrong: []string{`{"value": 1000}`, `{"left": 1}`}},
@@ -145,3 +146,8 @@ func TestResultTypeForPeople(t *testing.T) {
 		t.Error("a number is taken for an object")
 	}
 }
+
+// ownJSON reads its JSON itself.
+type ownJSON struct{}
+
+func (*ownJSON) UnmarshalJSON([]byte) error { return nil }

@@ -25,8 +25,9 @@ func newRows[Tx any](s *idempotency.Store[Tx]) *rows[Tx] {
 
 // claim takes an operation that is due. If it is sent twice, the second time finds its own term.
 func (s *rows[Tx]) claim(ctx context.Context, id once.ID, attempt []byte, holder string, lease time.Duration, seen int64, resultType string) (row *ledger.Row, err error) {
+	request := requestID(ctx)
 	err = s.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
-		if _, err = s.SQL.Claim.Exec(ctx, q, id.Args(attempt, holder, lease.Microseconds(), seen, resultType)...); err == nil {
+		if _, err = s.SQL.Claim.Exec(ctx, q, id.Args(attempt, holder, lease.Microseconds(), seen, resultType, core.Program(), request)...); err == nil {
 			row, err = s.Find(ctx, q, id)
 		}
 		return err
@@ -51,9 +52,12 @@ func (s *rows[Tx]) parkDue(ctx context.Context, id once.ID, seen int64, reason s
 func (s *rows[Tx]) finish(ctx context.Context, r *Run[Tx], state int, result []byte) error {
 	return s.move(ctx, r, "", func(now *ledger.Row) bool { return now.State == state && now.Token == r.token },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
-			return s.SQL.Finish.Exec(ctx, q, r.id.Args(r.attempt, r.token, state, result)...)
+			return s.SQL.Finish.Exec(ctx, q, r.id.Args(append([]any{r.attempt, r.token, state, result}, s.lives()...)...)...)
 		})
 }
+
+// lives returns the ResultTTL and the KeyTTL of an operation that ends, in µs; nil for ever.
+func (s *rows[Tx]) lives() []any { return s.store.Internal().Lives() }
 
 // release gives the operation back for another attempt after a pause.
 func (s *rows[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Duration, reason string) error {
@@ -81,6 +85,46 @@ func (s *rows[Tx]) park(ctx context.Context, r *Run[Tx], step, reason string) (r
 			}
 			return s.SQL.Park.Exec(ctx, q, r.id.Args(r.attempt, r.token, reason)...)
 		})
+}
+
+// accept leaves the operation to the provider, which settles the step later, unless an event with the
+// step's result arrived during the call. row is then that result.
+func (s *rows[Tx]) accept(ctx context.Context, r *Run[Tx], step, provider string, a *acceptedError) (row *ledger.StepRow, err error) {
+	within := a.within.Microseconds()
+	return row, s.move(ctx, r, step, func(now *ledger.Row) bool { return now.Attempt == nil && now.Token == r.token },
+		func(ctx context.Context, q core.Querier) (core.Result, error) {
+			row = nil
+			res, err := s.SQL.Renew.Exec(ctx, q, r.id.Args(r.attempt, r.token, r.lease.Microseconds())...)
+			if err != nil || res.Affected != 1 {
+				return res, err
+			}
+			found, err := s.Step(ctx, q, r.id, step)
+			if err != nil {
+				return core.Result{}, err
+			}
+			if found != nil && (found.State == ledger.StepDone || found.State == ledger.StepRejected) {
+				row = found
+				return res, nil
+			}
+			if _, err := s.SQL.StepAccept.Exec(ctx, q, r.id.Args(step, provider, orNull(a.reference), within)...); err != nil {
+				return core.Result{}, err
+			}
+			return s.SQL.Accept.Exec(ctx, q, r.id.Args(r.attempt, r.token, within)...)
+		})
+}
+
+// renew extends the lease of a worker. It returns false if the operation is another worker's now.
+func (s *rows[Tx]) renew(ctx context.Context, r *Run[Tx], lease time.Duration) (bool, error) {
+	res, err := s.SQL.Renew.Exec(ctx, s.Access.Pool, r.id.Args(r.attempt, r.token, lease.Microseconds())...)
+	return res.Affected == 1, err
+}
+
+// orNull turns an empty text into a NULL.
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
 }
 
 // move runs one statement under the worker's token. If the statement matched no row, before

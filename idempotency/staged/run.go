@@ -29,6 +29,12 @@ type Run[Tx any] struct {
 	open     *StepError
 }
 
+// The greatest values of ExternalCall.Timeout and of the time until the deadline of Accepted.
+const (
+	maxTimeout = 30 * 24 * time.Hour
+	maxSettles = 10 * 365 * 24 * time.Hour
+)
+
 // Token returns the fencing token, which rises with every worker that takes the operation. Pass it
 // to systems that can compare it; Holdfast fences this database's rows without it.
 func (r *Run[Tx]) Token() int64 { return r.token }
@@ -53,15 +59,23 @@ const (
 type ExternalCall[T any] struct {
 	// Step names the recovery point: stable, unique in its operation, at most 128 bytes. Required.
 	Step string
-	// Lease is how long the call may take, and how long other workers wait if its process dies.
-	// Default: that of the Workflow; its bounds apply.
+	// Provider names whom fn calls, such as "stripe"; at most 64 bytes. It distinguishes the
+	// references of providers: see SetReference, Accepted and ProviderEvent.
+	Provider string
+	// Lease is how long other workers wait if the call's process dies. Default: that of the
+	// Workflow; its bounds apply.
 	Lease time.Duration
+	// Timeout is how long the call may take, at most 30 days. If it is longer than the lease, the
+	// lease is renewed while fn runs and this process lives; a process that is dead, or stopped,
+	// loses the operation after the lease. Default: nine tenths of the Lease, which is not renewed.
+	Timeout time.Duration
 	// OnLeaseEnd says what to do if the outcome is unknown.
 	OnLeaseEnd OnLeaseEnd
 	// Reconcile queries the provider about the call with this key, before anything else is done
 	// about it. A nil error means that the call was executed, with this result;
 	// [idempotency.Reject] means that it was refused for good; [NotDone] means that it was not
-	// executed, so that it is made. Any other error leaves it unknown for now.
+	// executed, so that it is made; [Accepted] means that it is not settled yet. Any other error
+	// leaves it unknown for now. It is also asked when the deadline of an accepted call has passed.
 	Reconcile func(ctx context.Context, providerKey string) (T, error)
 }
 
@@ -119,16 +133,18 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 //
 // fn's ctx ends before the lease does. fn's error decides the outcome. [idempotency.Reject] means
 // that the provider refused for good, which is stored as the step's result. [NotDone] means that
-// it did nothing. Any other error leaves the outcome unknown, and Call returns a *[StepError] (it
-// is tried again) or a *[ParkedError]. Run cannot overrule that.
+// it did nothing. [Accepted] means that the provider settles it later: the attempt ends with an
+// *[AcceptedError], and goes on when an event or the deadline comes. Any other error leaves the
+// outcome unknown, and Call returns a *[StepError] (it is tried again) or a *[ParkedError]. Run
+// cannot overrule that.
 //
-// Errors: *[idempotency.Rejection], those two, [ErrStale], [idempotency.ErrUnknown] of the
+// Errors: *[idempotency.Rejection], those three, [ErrStale], [idempotency.ErrUnknown] of the
 // database, [holdfast.ErrInvalid].
 func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn func(ctx context.Context, providerKey string) (T, error)) (value T, err error) {
 	if step.Lease == 0 {
 		step.Lease = r.lease
 	}
-	if err := checkLease("ExternalCall.Lease", step.Lease); err != nil {
+	if err := step.check(); err != nil {
 		return value, err
 	}
 	mode := ledger.ModePark
@@ -142,7 +158,7 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 	if err != nil {
 		return value, err
 	}
-	if row != nil && row.State != ledger.StepBegun && row.State != ledger.StepNotDone {
+	if row != nil && row.State != ledger.StepBegun && row.State != ledger.StepNotDone && row.State != ledger.StepAccepted {
 		return stored[T](ctx, r, step.Step, row)
 	}
 	key := r.format.derive(r.id.Hash, step.Step)
@@ -167,17 +183,39 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 			return fn(ctx, key)
 		}
 	}
-	outside, cancel := context.WithDeadlineCause(ctx, r.until.Add(-step.Lease/10), fmt.Errorf("idempotency: step %q: the lease ends: %w", step.Step, context.DeadlineExceeded))
+	at := &calling{step: step.Step, provider: step.Provider, mode: mode}
+	outside, end := r.during(context.WithValue(ctx, referenceKey{}, &at.reference), step.Step, step.Lease, step.Timeout)
 	value, err = call(outside, key)
-	cancel()
-	return settle(ctx, r, step.Step, mode, value, err)
+	end()
+	return settle(ctx, r, at, value, err)
+}
+
+func (c *ExternalCall[T]) check() error {
+	if err := checkLease("ExternalCall.Lease", c.Lease); err != nil {
+		return err
+	}
+	switch {
+	case once.Cut(c.Provider, maxProvider) != c.Provider:
+		return once.Invalid("ExternalCall.Provider", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", maxProvider))
+	case c.Timeout < 0 || c.Timeout > maxTimeout:
+		return once.Invalid("ExternalCall.Timeout", fmt.Sprintf("%v is not between 0 (default) and %v", c.Timeout, maxTimeout))
+	}
+	return nil
+}
+
+// calling is an external call in progress.
+type calling struct {
+	step, provider, reference string
+	mode                      int
 }
 
 // settle stores the outcome of an external call.
-func settle[Tx, T any](ctx context.Context, r *Run[Tx], step string, mode int, value T, err error) (T, error) {
+func settle[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, value T, err error) (T, error) {
 	var zero T
+	step := at.step
 	var rej *idempotency.Rejection
 	var not *notDoneError
+	var later *acceptedError
 	state, answer := ledger.StepDone, []byte(nil)
 	var e error
 	switch {
@@ -188,7 +226,9 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], step string, mode int, v
 		answer, e = r.rows.pack(r.id, rej)
 	case errors.As(err, &not):
 		state = ledger.StepNotDone
-	case mode == ledger.ModePark:
+	case errors.As(err, &later):
+		return settlesLater[T](ctx, r, at, later)
+	case at.mode == ledger.ModePark:
 		return parkAt[T](ctx, r, step, once.Cut("the outside call gave no definite answer: "+err.Error(), maxReason))
 	default:
 		r.open = &StepError{Step: step, Err: err}
@@ -196,7 +236,7 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], step string, mode int, v
 	}
 	var row *ledger.StepRow
 	if e == nil {
-		row, e = r.end(ctx, step, state, answer)
+		row, e = r.end(ctx, at, state, answer)
 	}
 	switch {
 	case e != nil && errors.Is(e, ErrStale):
@@ -255,7 +295,8 @@ func (r *Run[Tx]) begin(ctx context.Context, step, key string, mode int, lease t
 		}
 		// A run begins a step once. If the token is this run's, the earlier begin was its own
 		// ambiguous commit, and ambiguous keeps what that execution of this function found.
-		ambiguous = row.State == ledger.StepBegun && (row.Token != r.token || ambiguous) || r.restored && mode == ledger.ModeReconcile
+		open := row.State == ledger.StepBegun || row.State == ledger.StepAccepted
+		ambiguous = open && (row.Token != r.token || ambiguous) || r.restored && mode == ledger.ModeReconcile
 		row = nil
 		_, err = r.rows.SQL.StepBegin.Exec(ctx, q, r.id.Args(step, r.token, resultType)...)
 		return err
@@ -267,13 +308,14 @@ func (r *Run[Tx]) begin(ctx context.Context, step, key string, mode int, lease t
 }
 
 // end commits the result of an external call. row is a result that was stored before.
-func (r *Run[Tx]) end(ctx context.Context, step string, state int, answer []byte) (row *ledger.StepRow, err error) {
-	start := time.Now()
+func (r *Run[Tx]) end(ctx context.Context, at *calling, state int, answer []byte) (row *ledger.StepRow, err error) {
+	start, step := time.Now(), at.step
+	reference := once.Cut(at.reference, maxReference)
 	err = r.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
 		if err := r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease); err != nil {
 			return err
 		}
-		res, err := r.rows.SQL.StepEnd.Exec(ctx, q, r.id.Args(step, state, once.Nullable(answer))...)
+		res, err := r.rows.SQL.StepEnd.Exec(ctx, q, r.id.Args(step, state, once.Nullable(answer), orNull(at.provider), orNull(reference))...)
 		if err != nil || res.Affected == 1 {
 			return err
 		}

@@ -36,8 +36,8 @@ type Workflow[Tx, Req, Res any] struct {
 	// as rejected. After any other error it is tried again later, up to MaxAttempts. Required.
 	Run func(ctx context.Context, r *Run[Tx], request Req) (Res, error)
 
-	// Lease is how long a worker has an operation, from the beginning of each step. It must be
-	// longer than the slowest call's timeout. Contexts of steps end a tenth of it earlier, and
+	// Lease is how long a worker has an operation, from the beginning of each step. A call that may
+	// take longer needs an ExternalCall.Timeout, and then the lease is renewed. Contexts of steps end a tenth of it earlier, and
 	// after it any worker may continue. Default: a minute; 50 ms to 24 h, exact to the
 	// microsecond, by the database's clock.
 	Lease time.Duration
@@ -57,12 +57,14 @@ type Runner[Tx, Req, Res any] struct {
 	rows     *rows[Tx]
 	workflow Workflow[Tx, Req, Res]
 	holder   string
+	local    *local
 }
 
 // New checks workflow and returns its runner. The records belong to the store's namespace. The
-// store's options Wait, MaxResult, Codec, Isolation, LockTimeout and Attempts apply, and requests
-// and results of steps are stored as results are. ResultTTL and KeyTTL do not apply: staged
-// operations are kept until an operator erases them.
+// store's options Wait, MaxResult, Codec, Isolation, LockTimeout, Attempts, ResultTTL and KeyTTL
+// apply, and requests and results of steps are stored as results are. After ResultTTL, from the end
+// of an operation, its request and the results of its steps and bodies of its events count as
+// expired; after KeyTTL it is forgotten, and runs again when it is asked for.
 //
 // Errors: [holdfast.ErrInvalid].
 func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, Res]) (*Runner[Tx, Req, Res], error) {
@@ -94,7 +96,7 @@ func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, 
 	if err := once.FirstOf(core.CheckName("Workflow.Name", workflow.Name, false), once.FirstOf(checkLease("Workflow.Lease", workflow.Lease), workflow.KeyFormat.check())); err != nil {
 		return nil, err
 	}
-	return &Runner[Tx, Req, Res]{rows: newRows(s), workflow: workflow, holder: once.Cut(core.DefaultHolder(), 255)}, nil
+	return &Runner[Tx, Req, Res]{rows: newRows(s), workflow: workflow, holder: once.Cut(core.DefaultHolder(), 255), local: newLocal()}, nil
 }
 
 func checkLease(field string, d time.Duration) error {
@@ -103,6 +105,9 @@ func checkLease(field string, d time.Duration) error {
 	}
 	return nil
 }
+
+// Name returns the name of the runner's operations.
+func (s *Runner[Tx, Req, Res]) Name() string { return s.workflow.Name }
 
 // ProviderKey returns the idempotency key that a step of an operation gives to its provider. It
 // never changes, and every process derives the same one.
@@ -124,7 +129,7 @@ func (s *Runner[Tx, Req, Res]) ProviderKey(ref Ref, step string) string {
 //
 // Errors: *[idempotency.Rejection]; [idempotency.ErrInProgress]; [idempotency.ErrMismatch];
 // [idempotency.ErrExpired] if it was erased; [idempotency.ErrUnknown], as *[StepError] or
-// *[ParkedError]; [ErrStale]; [idempotency.ErrNested]; [ErrInTx]; [holdfast.ErrInvalid],
+// *[ParkedError]; *[AcceptedError], which is an ErrInProgress; [ErrStale]; [idempotency.ErrNested]; [ErrInTx]; [holdfast.ErrInvalid],
 // [holdfast.ErrSchema]; errors of ctx; errors of Run, after which the next call or
 // [Runner.Complete] tries the operation again.
 func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, request Req) (res idempotency.Result[Res], err error) {
@@ -154,7 +159,10 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 		case row.Mine:
 			return s.drive(ctx, inner, c, row)
 		case row.State != ledger.Pending:
+			span.Original = row.RequestID
 			return s.answer(c, row, idempotency.Replayed)
+		case row.Accepted == 1 && row.Left > 0:
+			return idempotency.Result[Res]{}, settling(row)
 		case row.Left <= 0:
 			if row, err = s.take(ctx, c, row); err != nil {
 				return idempotency.Result[Res]{}, err
@@ -204,7 +212,7 @@ func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*call, err
 // visit reads the operation, or claims it by inserting its row.
 func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) (*ledger.Row, error) {
 	row, err := s.rows.Read(ctx, s.rows.Access.Pool, c.id)
-	if err != nil || row != nil {
+	if err != nil || row != nil && row.KeyExpired == 0 {
 		return row, err
 	}
 	stored, err := s.rows.pack(c.id, request)
@@ -212,11 +220,15 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 		return nil, err
 	}
 	attempt, start := once.RandomID(), time.Now()
+	insert := s.inserting(ctx, c, stored, attempt, s.workflow.Lease, 1)
+	forget := row != nil
 	err = s.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
-		o := &s.rows.options
-		_, err := s.rows.SQL.Insert.Exec(ctx, q, c.id.Args(o.Namespace, c.op.Name, []byte(c.op.Key),
-			once.Nullable(c.fingerprint), c.fingerprintVersion, stored, attempt, s.holder, s.workflow.Lease.Microseconds(), resultType[Res]())...)
-		if err != nil {
+		if forget {
+			if _, err := s.rows.Forget(ctx, q, c.id); err != nil {
+				return err
+			}
+		}
+		if _, err := s.rows.SQL.Insert.Exec(ctx, q, insert...); err != nil {
 			return err
 		}
 		if row, err = s.rows.Read(ctx, q, c.id); err == nil && row == nil {
@@ -231,6 +243,12 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 	return row, nil
 }
 
+// inserting returns the arguments of Insert.
+func (s *Runner[Tx, Req, Res]) inserting(ctx context.Context, c *call, stored, attempt []byte, lease time.Duration, started int) []any {
+	return c.id.Args(s.rows.options.Namespace, s.workflow.Name, []byte(c.op.Key), once.Nullable(c.fingerprint), c.fingerprintVersion,
+		stored, attempt, s.holder, lease.Microseconds(), resultType[Res](), started, core.Program(), requestID(ctx))
+}
+
 // take parks or claims an operation that is due. Afterwards the row belongs to this worker, or
 // another worker has changed it.
 func (s *Runner[Tx, Req, Res]) take(ctx context.Context, c *call, seen *ledger.Row) (*ledger.Row, error) {
@@ -238,6 +256,9 @@ func (s *Runner[Tx, Req, Res]) take(ctx context.Context, c *call, seen *ledger.R
 	switch {
 	case seen.Mode == ledger.ModePark && seen.Step != "":
 		reason = "the lease ended in an outside call"
+		if seen.Accepted == 1 {
+			reason = "the deadline has passed by which the provider was to settle the call"
+		}
 	case seen.Started >= s.workflow.MaxAttempts:
 		reason = fmt.Sprintf("%d attempts were started, %d finished", seen.Started, seen.Finished)
 	}
@@ -257,9 +278,10 @@ func (s *Runner[Tx, Req, Res]) take(ctx context.Context, c *call, seen *ledger.R
 	return row, nil
 }
 
-// drive runs the operation and stores its outcome.
+// drive runs the operation, stores its outcome, and wakes those who wait for it in this process.
 func (s *Runner[Tx, Req, Res]) drive(caller, inner context.Context, c *call, row *ledger.Row) (res idempotency.Result[Res], err error) {
 	inner, span := s.attempt(inner)
+	defer s.local.moved(c.id)
 	defer func() {
 		span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) })
 		s.parked(inner, err)
@@ -329,12 +351,12 @@ func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *call, r *Run[Tx], 
 }
 
 func (s *Runner[Tx, Req, Res]) answer(c *call, row *ledger.Row, o idempotency.Outcome) (res idempotency.Result[Res], err error) {
-	switch row.State {
-	case ledger.Tombstone, ledger.RejectedTombstone:
-		return res, &idempotency.ExpiredError{Rejected: row.State == ledger.RejectedTombstone}
-	case ledger.Parked:
+	switch {
+	case row.State == ledger.Tombstone, row.State == ledger.RejectedTombstone, row.ResultExpired == 1:
+		return res, &idempotency.ExpiredError{Rejected: row.State == ledger.RejectedTombstone || row.State == ledger.Rejected}
+	case row.State == ledger.Parked:
 		return res, &ParkedError{Step: row.Step, Reason: row.Reason}
-	case ledger.Rejected:
+	case row.State == ledger.Rejected:
 		var rej idempotency.Rejection
 		if err := s.rows.unpack(c.id, row.Result, &rej); err != nil {
 			return res, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -31,6 +32,13 @@ func outcomeOfEvent(isNew bool, err error) string {
 	return outcomeOf(idempotency.Executed, err)
 }
 
+func outcomeOfStart(isNew bool, err error) string {
+	if err == nil && !isNew {
+		return trace.Replayed
+	}
+	return outcomeOf(idempotency.Executed, err)
+}
+
 // attempt starts the span of a worker's attempt at an operation.
 func (s *Runner[Tx, Req, Res]) attempt(ctx context.Context) (context.Context, trace.Span) {
 	return once.StartSpan(ctx, s.rows.Access.Trace, "staged.attempt", s.workflow.Name)
@@ -42,4 +50,12 @@ func (s *Runner[Tx, Req, Res]) parked(ctx context.Context, err error) {
 	if errors.As(err, &p) {
 		s.rows.Access.Trace.Emit(ctx, trace.Event{Name: trace.StagedParked, Operation: s.workflow.Name, Count: 1})
 	}
+}
+
+// requestID returns the request that ctx works for, or nil.
+func requestID(ctx context.Context) any {
+	if id := once.Cut(core.RequestID(ctx), maxReference); id != "" {
+		return id
+	}
+	return nil
 }

@@ -13,10 +13,15 @@ import "strings"
 //
 //	Look:        key_hash
 //	Insert:      key_hash, namespace, operation, op_key, fingerprint, fingerprint_version,
-//	             request, attempt, holder, lease (µs), result_type
-//	Claim:       key_hash, attempt, holder, lease (µs), expected token, result_type
+//	             request, attempt, holder, lease (µs), result_type, attempts started, program,
+//	             request_id
+//	Latest:      key_hash (as Look, but reads the latest committed row, and locks it)
+//	Claim:       key_hash, attempt, holder, lease (µs), expected token, result_type, program,
+//	             request_id
 //	Own:         key_hash, attempt, token, step, mode, lease (µs)
-//	Finish:      key_hash, attempt, token, state, result
+//	Renew:       key_hash, attempt, token, lease (µs)
+//	Accept:      key_hash, attempt, token, time until the deadline (µs)
+//	Finish:      key_hash, attempt, token, state, result, ResultTTL, KeyTTL (µs or NULL)
 //	Release:     key_hash, attempt, token, pause (µs), reason
 //	Park:        key_hash, attempt, token, reason
 //	ParkDue:     key_hash, expected token, reason
@@ -24,29 +29,38 @@ import "strings"
 //	StepLook:    key_hash, name
 //	StepInsert:  key_hash, name, state, provider_key, result, token, result_type
 //	StepBegin:   key_hash, name, token, result_type
-//	StepEnd:     key_hash, name, state, result (of a step that has not ended)
+//	StepEnd:     key_hash, name, state, result, provider, reference (of a step that has not ended;
+//	             NULL keeps a provider and a reference)
+//	StepAccept:  key_hash, name, provider, reference, time until the deadline (µs)
+//	StepReverse: key_hash, name (of a step that was done); Reverse: key_hash
 //	StepType:    key_hash, name, result_type
 //	StepCorrect: key_hash, name, result (of a step that has ended)
 //	StepFind:    provider_key, namespace (of all owners; returns owner, key_hash and the
 //	             step's name)
+//	ReferenceFind: provider, reference, namespace (returns key_hash and the step's name)
 //	StepNames, Steps, EventList, Interventions: key_hash
 //	Touch:       key_hash (locks the row)
 //	Unpark:      key_hash (an unknown operation continues)
 //	Known:       key_hash, step (the outcome of the step is no longer ambiguous)
-//	Close:       key_hash, state, result (an unknown operation ends)
+//	Close:       key_hash, state, result, ResultTTL, KeyTTL (an unknown operation ends)
 //	EventRead:    key_hash, event_id
 //	EventInsert:  key_hash, event_id, kind, body
 //	Intervene:   id, key_hash, namespace, action, by_whom, reason
 //	Intervened:  id
-//	Erase:       key_hash; EraseSteps, EraseEvents, EraseKey: the same
+//	Erase:       key_hash; EraseSteps, EraseEvents, EraseKey, EraseReferences: the same
+//	Forget:      key_hash (deletes an operation whose KeyTTL is over); ForgetSteps,
+//	             ForgetEvents: the same
 type Staged struct {
-	Look, Insert, Claim, Own, Finish, Release, Park, ParkDue, Due string
-	StepLook, StepInsert, StepBegin, StepEnd, StepFind, Steps     string
-	StepType, StepCorrect, StepNames                              string
-	Touch, Unpark, Known, Close                                   string
-	EventRead, EventInsert, EventList                             string
-	Intervene, Intervened, Interventions                          string
-	Erase, EraseSteps, EraseEvents, EraseKey                      string
+	Look, Latest, Insert, Claim, Own, Renew, Accept, Finish   string
+	Release, Park, ParkDue, Due                               string
+	StepLook, StepInsert, StepBegin, StepEnd, StepFind, Steps string
+	StepAccept, StepReverse, Reverse, ReferenceFind           string
+	StepType, StepCorrect, StepNames                          string
+	Touch, Unpark, Known, Close                               string
+	EventRead, EventInsert, EventList                         string
+	Intervene, Intervened, Interventions                      string
+	Erase, EraseSteps, EraseEvents, EraseKey, EraseReferences string
+	Forget, ForgetSteps, ForgetEvents                         string
 
 	// List lists operations. Parameters: namespace, owner and operation ("" for all), for how
 	// long they have been due (µs), owner and key_hash to continue after, limit, and bytes that the
@@ -80,13 +94,19 @@ type Restore struct{ Most, Floor, Locks, Tickets, Waiters, Pending, Park string 
 const OfOwner = ` AND owner = $2`
 
 const (
-	stagedColumns = `state, fingerprint, fingerprint_version, request, result, attempt, token, due_at - {now}, step, mode, started, finished, restored, COALESCE(reason, ''), COALESCE(result_type, '')`
-	mine          = ` WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND token = $3 AND state = 1`
-	moved         = `version = version + 1, moved_at = {now}`
-	nextTerm      = `token = {greatest}(token + 1, {now})`
-	info          = `owner, key_hash, operation, op_key, state, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, ''), COALESCE(result_type, '')`
-	recordInfo    = `owner, key_hash, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', '', ''`
+	stagedColumns = `state, fingerprint, fingerprint_version, request, result, attempt, token, due_at - {now}, step, mode, started, finished, restored, COALESCE(reason, ''), COALESCE(result_type, ''),
+ accepted, COALESCE(reversed_at, 0), CASE WHEN result_expires_at <= {now} THEN 1 ELSE 0 END, CASE WHEN key_expires_at <= {now} THEN 1 ELSE 0 END, COALESCE(program, ''), COALESCE(request_id, '')`
+	mine       = ` WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND token = $3 AND state = 1`
+	moved      = `version = version + 1, moved_at = {now}`
+	nextTerm   = `token = {greatest}(token + 1, {now})`
+	info       = `owner, key_hash, operation, op_key, state, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, ''), COALESCE(result_type, ''), accepted, COALESCE(reversed_at, 0), COALESCE(program, ''), COALESCE(request_id, '')`
+	recordInfo = `owner, key_hash, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', '', '', 0, 0, '', ''`
 )
+
+// expires sets the expiry of an operation that ends. The parameters are in µs, or NULL.
+func expires(result, key string) string {
+	return `result_expires_at = {now} + ` + result + `, key_expires_at = {now} + ` + key + `, `
+}
 
 // NewStaged returns the SQL of the staged operations with the parts that differ between
 // engines: the function for the greatest value, the clause that ignores an existing key on
@@ -96,36 +116,45 @@ func NewStaged(greatest, ignore, forUpdate, holds string, compare Compare) Stage
 	after := compare([]string{"owner", "key_hash"}, ">", "$5", "$6")
 	r := strings.NewReplacer("{greatest}", greatest, "{ignore}", ignore, "{for update}", forUpdate).Replace
 	return Staged{
-		Look: r(`SELECT ` + stagedColumns + ` FROM {staged} WHERE owner = $0 AND key_hash = $1`),
-		Insert: r(`INSERT INTO {staged} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, request, state, attempt, holder, token, due_at, step, mode, started, finished, restored, version, created_at, moved_at, result_type)
-VALUES ($0, $1, $2, $3, $4, $5, $6, $7, 1, $8, $9, {greatest}((SELECT token + 1 FROM {floor} WHERE id = 1), {now}), {now} + $10, '', 1, 1, 0, 0, 0, {now}, {now}, $11) {ignore}`),
+		Look:   r(`SELECT ` + stagedColumns + ` FROM {staged} WHERE owner = $0 AND key_hash = $1`),
+		Latest: r(`SELECT ` + stagedColumns + ` FROM {staged} WHERE owner = $0 AND key_hash = $1{for update}`),
+		Insert: r(`INSERT INTO {staged} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, request, state, attempt, holder, token, due_at, step, mode, started, finished, restored, accepted, version, created_at, moved_at, result_type, program, request_id)
+VALUES ($0, $1, $2, $3, $4, $5, $6, $7, 1, $8, $9, {greatest}((SELECT token + 1 FROM {floor} WHERE id = 1), {now}), {now} + $10, '', 1, $12, 0, 0, 0, 0, {now}, {now}, $11, $13, $14) {ignore}`),
 		// MySQL evaluates assignments from left to right, so the attempt comes last. A claim
 		// that is sent again finds its own term.
 		Claim: r(`UPDATE {staged} SET token = CASE WHEN attempt = $2 THEN token ELSE {greatest}(token + 1, {now}) END,
- started = CASE WHEN attempt = $2 THEN started ELSE started + 1 END, holder = $3, due_at = {now} + $4, result_type = $6, ` + moved + `, attempt = $2
+ started = CASE WHEN attempt = $2 THEN started ELSE started + 1 END, holder = $3, due_at = {now} + $4, result_type = $6,
+ program = $7, request_id = COALESCE($8, request_id), accepted = 0, ` + moved + `, attempt = $2
 WHERE owner = $0 AND key_hash = $1 AND state = 1 AND (attempt = $2 OR token = $5 AND due_at <= {now})`),
 		Own:     `UPDATE {staged} SET step = $4, mode = $5, due_at = {now} + $6, ` + moved + mine,
-		Finish:  `UPDATE {staged} SET state = $4, result = $5, step = '', mode = 1, reason = NULL, due_at = {now}, finished = finished + 1, finished_at = {now}, ` + moved + mine,
+		Renew:   `UPDATE {staged} SET due_at = {now} + $4, ` + moved + mine,
+		Accept:  `UPDATE {staged} SET attempt = NULL, holder = NULL, accepted = 1, due_at = {now} + $4, reason = NULL, started = 0, finished = 0, ` + moved + mine,
+		Finish:  `UPDATE {staged} SET state = $4, result = $5, step = '', mode = 1, reason = NULL, due_at = {now}, finished = finished + 1, finished_at = {now}, ` + expires("$6", "$7") + moved + mine,
 		Release: `UPDATE {staged} SET attempt = NULL, holder = NULL, due_at = {now} + $4, reason = $5, finished = finished + 1, ` + moved + mine,
 		Park:    r(`UPDATE {staged} SET state = 6, attempt = NULL, ` + nextTerm + `, due_at = {now}, reason = $4, finished = finished + 1, ` + moved + mine),
-		ParkDue: r(`UPDATE {staged} SET state = 6, attempt = NULL, ` + nextTerm + `, reason = $3, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND token = $2 AND state = 1 AND due_at <= {now}`),
+		ParkDue: r(`UPDATE {staged} SET state = 6, attempt = NULL, ` + nextTerm + `, reason = $3, accepted = 0, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND token = $2 AND state = 1 AND due_at <= {now}`),
 		Due:     `SELECT owner, key_hash FROM {staged} WHERE namespace = $1 AND operation = $2 AND state = 1 AND due_at <= {now} ORDER BY due_at LIMIT $3`,
 
 		StepLook: `SELECT state, token, result, COALESCE(result_type, '') FROM {steps} WHERE owner = $0 AND key_hash = $1 AND name = $2`,
 		StepInsert: `INSERT INTO {steps} (owner, key_hash, name, state, provider_key, result, token, starts, begun_at, moved_at, result_type)
 VALUES ($0, $1, $2, $3, $4, $5, $6, 1, {now}, {now}, $7)`,
-		StepBegin:   `UPDATE {steps} SET state = 1, starts = starts + 1, token = $3, result_type = $4, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1)`,
-		StepEnd:     `UPDATE {steps} SET state = $3, result = $4, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1)`,
+		StepBegin:   `UPDATE {steps} SET state = 1, starts = starts + 1, token = $3, result_type = $4, deadline_at = NULL, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1, 4)`,
+		StepEnd:     `UPDATE {steps} SET state = $3, result = $4, provider = COALESCE($5, provider), reference = COALESCE($6, reference), moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1, 4)`,
+		StepAccept:  `UPDATE {steps} SET state = 4, provider = $3, reference = COALESCE($4, reference), deadline_at = {now} + $5, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1, 4)`,
+		StepReverse: `UPDATE {steps} SET reversed_at = COALESCE(reversed_at, {now}), moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state = 2`,
+		Reverse:     `UPDATE {staged} SET reversed_at = COALESCE(reversed_at, {now}), ` + moved + ` WHERE owner = $0 AND key_hash = $1`,
+		ReferenceFind: `SELECT p.key_hash, p.name FROM {steps} p JOIN {staged} s ON s.owner = p.owner AND s.key_hash = p.key_hash
+WHERE p.owner = $0 AND p.provider = $1 AND p.reference = $2 AND s.namespace = $3 ORDER BY p.key_hash, p.name LIMIT 2`,
 		StepType:    `UPDATE {steps} SET result_type = $3 WHERE owner = $0 AND key_hash = $1 AND name = $2`,
 		StepCorrect: `UPDATE {steps} SET result = $3, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (2, 3)`,
 		StepNames:   `SELECT name FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY name`,
 		StepFind:    `SELECT p.owner, p.key_hash, p.name FROM {steps} p JOIN {staged} s ON s.owner = p.owner AND s.key_hash = p.key_hash WHERE p.provider_key = $1 AND p.provider_key <> '' AND s.namespace = $2`,
-		Steps:       `SELECT name, state, provider_key, starts, token, begun_at, moved_at, COALESCE(result_type, '') FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY begun_at, name`,
+		Steps:       `SELECT name, state, provider_key, starts, token, begun_at, moved_at, COALESCE(result_type, ''), COALESCE(provider, ''), COALESCE(reference, ''), COALESCE(deadline_at, 0), COALESCE(reversed_at, 0) FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY begun_at, name`,
 
 		Touch:  `UPDATE {staged} SET ` + moved + ` WHERE owner = $0 AND key_hash = $1`,
-		Unpark: r(`UPDATE {staged} SET state = 1, attempt = NULL, ` + nextTerm + `, due_at = {now}, mode = 1, step = '', reason = NULL, started = 0, finished = 0, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
-		Known:  `UPDATE {staged} SET step = '', mode = 1, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 1 AND step = $2`,
-		Close:  r(`UPDATE {staged} SET state = $2, result = $3, ` + nextTerm + `, step = '', reason = NULL, finished_at = {now}, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
+		Unpark: r(`UPDATE {staged} SET state = 1, attempt = NULL, ` + nextTerm + `, due_at = {now}, mode = 1, step = '', accepted = 0, reason = NULL, started = 0, finished = 0, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
+		Known:  `UPDATE {staged} SET step = '', mode = 1, due_at = CASE WHEN accepted = 1 THEN {now} ELSE due_at END, accepted = 0, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 1 AND step = $2`,
+		Close:  r(`UPDATE {staged} SET state = $2, result = $3, ` + nextTerm + `, step = '', reason = NULL, finished_at = {now}, ` + expires("$4", "$5") + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
 
 		EventRead:   `SELECT 1 FROM {provider_events} WHERE owner = $0 AND key_hash = $1 AND event_id = $2`,
 		EventInsert: `INSERT INTO {provider_events} (owner, key_hash, event_id, kind, body, received_at) VALUES ($0, $1, $2, $3, $4, {now})`,
@@ -135,13 +164,17 @@ VALUES ($0, $1, $2, $3, $4, $5, $6, 1, {now}, {now}, $7)`,
 		Intervened:    `SELECT 1 FROM {interventions} WHERE owner = $0 AND id = $1`,
 		Interventions: `SELECT action, by_whom, reason, happened_at FROM {interventions} WHERE owner = $0 AND key_hash = $1 ORDER BY happened_at, id`,
 
-		Erase: `UPDATE {staged} SET state = state + 2, request = NULL, result = NULL, reason = NULL, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state IN (2, 3)`,
+		Erase: `UPDATE {staged} SET state = state + 2, request = NULL, result = NULL, reason = NULL, result_expires_at = NULL, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state IN (2, 3)`,
 		// This produces an empty value of the column's own type, which each engine writes
 		// differently.
-		EraseKey: `UPDATE {staged} SET op_key = substr(op_key, 1, 0), fingerprint = NULL, ` + moved + `
+		EraseKey: `UPDATE {staged} SET op_key = substr(op_key, 1, 0), fingerprint = NULL, request_id = NULL, ` + moved + `
 WHERE owner = $0 AND key_hash = $1 AND state IN (4, 5) AND (length(op_key) > 0 OR fingerprint IS NOT NULL)`,
-		EraseSteps:  `UPDATE {steps} SET result = NULL WHERE owner = $0 AND key_hash = $1`,
-		EraseEvents: `UPDATE {provider_events} SET body = NULL WHERE owner = $0 AND key_hash = $1`,
+		EraseSteps:      `UPDATE {steps} SET result = NULL WHERE owner = $0 AND key_hash = $1`,
+		EraseReferences: `UPDATE {steps} SET reference = NULL WHERE owner = $0 AND key_hash = $1`,
+		Forget:          `DELETE FROM {staged} WHERE owner = $0 AND key_hash = $1 AND state IN (2, 3, 4, 5) AND key_expires_at <= {now}`,
+		ForgetSteps:     `DELETE FROM {steps} WHERE owner = $0 AND key_hash = $1`,
+		ForgetEvents:    `DELETE FROM {provider_events} WHERE owner = $0 AND key_hash = $1`,
+		EraseEvents:     `UPDATE {provider_events} SET body = NULL WHERE owner = $0 AND key_hash = $1`,
 
 		List: `SELECT ` + info + ` FROM {staged} WHERE namespace = $1 AND ($2 = '' OR owner = $2){of} AND ($3 = '' OR operation = $3)
  AND due_at <= {now} - $4 AND ` + after + ` AND ` + holds + ` AND state IN ({states}) ORDER BY owner, key_hash LIMIT $7`,

@@ -23,6 +23,8 @@ type Sweep struct {
 	Results, Keys SweepTask
 	// Indexes are the indexes of records with which Results and Keys find their rows.
 	Indexes []string
+	// StagedResults and StagedKeys do the same with staged operations, their steps and events.
+	StagedResults, StagedKeys SweepStaged
 	// Locks deletes the rows of locks that have been free for a while.
 	Locks SweepLocks
 	// Waiters deletes the rows of dead waiters. Tickets deletes tickets that expired a while
@@ -84,6 +86,33 @@ ORDER BY {expiry}, owner, key_hash LIMIT $5`),
 		Group: `owner = {owner} AND key_hash IN ({keys})`,
 		Write: r.Replace(write),
 	}
+}
+
+// SweepStaged is the SQL for staged operations that have ended. Count and Find are those of SweepTask.
+// Lock returns owner and key_hash of the rows of a batch that are still due, and locks them.
+// Parameters: cutoff, then the rows. Parts writes their steps and events, then Write the operations
+// themselves. Parameters: the rows.
+type SweepStaged struct {
+	Count, Find, Lock, Group, Write string
+	Parts                           []string
+}
+
+// FindStaged returns the tasks. lock is the clause that locks rows and skips those that another
+// session has locked, if the engine has one.
+func FindStaged(lock string) (results, keys SweepStaged) {
+	task := func(expiry, due, write string, parts ...string) SweepStaged {
+		t := find(expiry, due, "")
+		staged := func(s string) string { return strings.ReplaceAll(s, "{records}", "{staged}") }
+		return SweepStaged{
+			Count: staged(t.Count), Find: staged(t.Find), Group: t.Group, Write: write, Parts: parts,
+			Lock: `SELECT owner, key_hash FROM {staged} WHERE ({picked}) AND ` + due + ` ORDER BY owner, key_hash` + lock,
+		}
+	}
+	results = task("result_expires_at", DueResults,
+		`UPDATE {staged} SET state = CASE WHEN state IN (3, 5) THEN 5 ELSE 4 END, request = NULL, result = NULL, reason = NULL, result_expires_at = NULL, version = version + 1 WHERE {picked}`,
+		`UPDATE {steps} SET result = NULL WHERE {picked}`, `UPDATE {provider_events} SET body = NULL WHERE {picked}`)
+	keys = task("key_expires_at", DueKeys, `DELETE FROM {staged} WHERE {picked}`, `DELETE FROM {steps} WHERE {picked}`, `DELETE FROM {provider_events} WHERE {picked}`)
+	return results, keys
 }
 
 // SweepLocks is the SQL for the rows of locks. They have no index on their expiry, so the

@@ -21,6 +21,7 @@ type CallResult struct {
 	Rows     int64
 	Attempts int
 	Err      error
+	Original string
 }
 
 // Event is holdfast.Event.
@@ -68,6 +69,8 @@ type Span struct {
 	// Rows and Attempts are reported at the end.
 	Rows     int64
 	Attempts int
+	// Original is the request whose result the call replays.
+	Original string
 
 	tracer *Tracer // nil: there is no listener
 	ctx    context.Context
@@ -109,7 +112,7 @@ func (s *Span) End(err error, outcome func(err error) string) {
 	if s.tracer == nil {
 		return
 	}
-	e := CallResult{Duration: time.Since(s.start), Rows: s.Rows, Attempts: s.Attempts, Err: err}
+	e := CallResult{Duration: time.Since(s.start), Rows: s.Rows, Attempts: s.Attempts, Original: s.Original, Err: err}
 	if !errors.Is(err, ErrAborted) && outcome != nil {
 		e.Outcome = outcome(err)
 	}

@@ -160,6 +160,9 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}staged` (
   -- attempts, counted apart: those that never finished crashed
   started             INTEGER  NOT NULL,
   finished            INTEGER  NOT NULL,
+  -- 1 while a provider has accepted the step and settles it later: due_at is then the
+  -- deadline of its answer
+  accepted            SMALLINT NOT NULL,
   -- 1 after a restore to an earlier point: steps may have been done that are not here
   restored            SMALLINT NOT NULL,
   version             BIGINT   NOT NULL,
@@ -168,8 +171,18 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}staged` (
   created_at          BIGINT   NOT NULL,
   moved_at            BIGINT   NOT NULL,
   finished_at         BIGINT,
+  -- when a step that had succeeded was first reported as taken back
+  reversed_at         BIGINT NULL,
+  -- which version of the program executed it last, and for which request or trace
+  program             VARBINARY(255) NULL,
+  request_id          VARBINARY(255) NULL,
+  -- as in records
+  result_expires_at   BIGINT NULL,
+  key_expires_at      BIGINT NULL,
   PRIMARY KEY (owner, key_hash),
-  KEY staged_due_at (state, due_at)
+  KEY staged_due_at (state, due_at),
+  KEY staged_result_expires_at (result_expires_at),
+  KEY staged_key_expires_at (key_expires_at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- One row per step of a staged operation: its recovery points.
@@ -177,8 +190,8 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}steps` (
   owner      VARBINARY(128) NOT NULL,
   key_hash     BINARY(32) NOT NULL,
   name         VARBINARY(128) NOT NULL,
-  -- 0 not done, 1 begun, 2 done, 3 rejected
-  state        SMALLINT NOT NULL CHECK (state BETWEEN 0 AND 3),
+  -- 0 not done, 1 begun, 2 done, 3 rejected; 4 accepted by the provider, which settles it later
+  state        SMALLINT NOT NULL CHECK (state BETWEEN 0 AND 4),
   -- the idempotency key that the provider was given; empty for a step in this database
   provider_key VARBINARY(64) NOT NULL,
   result       MEDIUMBLOB NULL,
@@ -188,8 +201,15 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}steps` (
   starts       INTEGER  NOT NULL,
   begun_at     BIGINT   NOT NULL,
   moved_at     BIGINT   NOT NULL,
+  -- the provider, and its own name for the call
+  provider     VARBINARY(64) NULL,
+  reference    VARBINARY(255) NULL,
+  -- when an accepted step has to be settled; when a step that was done was taken back
+  deadline_at  BIGINT NULL,
+  reversed_at  BIGINT NULL,
   PRIMARY KEY (owner, key_hash, name),
-  KEY steps_provider_key (provider_key)
+  KEY steps_provider_key (provider_key),
+  KEY steps_reference (owner, provider, reference)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- What a provider said later, once each.

@@ -187,6 +187,9 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   -- attempts, counted apart: those that never finished crashed
   started             integer  NOT NULL,
   finished            integer  NOT NULL,
+  -- 1 while a provider has accepted the step and settles it later: due_at is then the
+  -- deadline of its answer
+  accepted            smallint NOT NULL,
   -- 1 after a restore to an earlier point: steps may have been done that are not here
   restored            smallint NOT NULL,
   version             bigint   NOT NULL,
@@ -195,12 +198,20 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   created_at          bigint   NOT NULL,
   moved_at            bigint   NOT NULL,
   finished_at         bigint,
+  -- when a step that had succeeded was first reported as taken back
+  reversed_at         bigint,
+  -- which version of the program executed it last, and for which request or trace
+  program             text,
+  request_id          text,
+  -- as in records
+  result_expires_at   bigint,
+  key_expires_at      bigint,
   PRIMARY KEY (owner, key_hash)
 ) WITH (vacuum_truncate = false);
 
 INSERT INTO {schema}"{prefix}staged" (key_hash, namespace, owner, operation, op_key, fingerprint_version, state, token, due_at, step, mode, started, finished,
-  restored, version, created_at, moved_at)
-SELECT decode(lpad(to_hex(n), 64, '0'), 'hex'), '', '', '', decode(repeat('00', 1800), 'hex'), 0, 2, 0, 0, '', 1, 0, 0, 0, 0, 0, 0
+  restored, accepted, version, created_at, moved_at)
+SELECT decode(lpad(to_hex(n), 64, '0'), 'hex'), '', '', '', decode(repeat('00', 1800), 'hex'), 0, 2, 0, 0, '', 1, 0, 0, 0, 0, 0, 0, 0
 FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
 DELETE FROM {schema}"{prefix}staged" WHERE owner = '' AND key_hash <= decode(lpad('40', 64, '0'), 'hex') AND namespace = '';
@@ -208,13 +219,19 @@ DELETE FROM {schema}"{prefix}staged" WHERE owner = '' AND key_hash <= decode(lpa
 CREATE INDEX IF NOT EXISTS "{prefix}staged_due_at"
   ON {schema}"{prefix}staged" (due_at) WHERE state IN (1, 6);
 
+CREATE INDEX IF NOT EXISTS "{prefix}staged_result_expires_at"
+  ON {schema}"{prefix}staged" (result_expires_at) WHERE result_expires_at IS NOT NULL;
+
+CREATE INDEX IF NOT EXISTS "{prefix}staged_key_expires_at"
+  ON {schema}"{prefix}staged" (key_expires_at) WHERE key_expires_at IS NOT NULL;
+
 -- One row per step of a staged operation: its recovery points.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
   owner      text COLLATE "C" NOT NULL,
   key_hash     bytea    NOT NULL CHECK (octet_length(key_hash) = 32),
   name         text     COLLATE "C" NOT NULL,
-  -- 0 not done, 1 begun, 2 done, 3 rejected
-  state        smallint NOT NULL CHECK (state BETWEEN 0 AND 3),
+  -- 0 not done, 1 begun, 2 done, 3 rejected; 4 accepted by the provider, which settles it later
+  state        smallint NOT NULL CHECK (state BETWEEN 0 AND 4),
   -- the idempotency key that the provider was given; empty for a step in this database
   provider_key text     COLLATE "C" NOT NULL,
   result       bytea,
@@ -224,11 +241,20 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
   starts       integer  NOT NULL,
   begun_at     bigint   NOT NULL,
   moved_at     bigint   NOT NULL,
+  -- the provider, and its own name for the call
+  provider     text     COLLATE "C",
+  reference    text     COLLATE "C",
+  -- when an accepted step has to be settled; when a step that was done was taken back
+  deadline_at  bigint,
+  reversed_at  bigint,
   PRIMARY KEY (owner, key_hash, name)
 );
 
 CREATE INDEX IF NOT EXISTS "{prefix}steps_provider_key"
   ON {schema}"{prefix}steps" (provider_key) WHERE provider_key <> '';
+
+CREATE INDEX IF NOT EXISTS "{prefix}steps_reference"
+  ON {schema}"{prefix}steps" (owner, provider, reference) WHERE reference IS NOT NULL;
 
 -- What a provider said later, once each.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}provider_events" (

@@ -160,6 +160,9 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   -- attempts, counted apart: those that never finished crashed
   started             INTEGER  NOT NULL,
   finished            INTEGER  NOT NULL,
+  -- 1 while a provider has accepted the step and settles it later: due_at is then the
+  -- deadline of its answer
+  accepted            INTEGER NOT NULL,
   -- 1 after a restore to an earlier point: steps may have been done that are not here
   restored            INTEGER NOT NULL,
   version             INTEGER   NOT NULL,
@@ -168,19 +171,33 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   created_at          INTEGER   NOT NULL,
   moved_at            INTEGER   NOT NULL,
   finished_at         INTEGER,
+  -- when a step that had succeeded was first reported as taken back
+  reversed_at         INTEGER,
+  -- which version of the program executed it last, and for which request or trace
+  program             TEXT,
+  request_id          TEXT,
+  -- as in records
+  result_expires_at   INTEGER,
+  key_expires_at      INTEGER,
   PRIMARY KEY (owner, key_hash)
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}staged_due_at"
   ON "{prefix}staged" (due_at) WHERE state IN (1, 6);
 
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}staged_result_expires_at"
+  ON "{prefix}staged" (result_expires_at) WHERE result_expires_at IS NOT NULL;
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}staged_key_expires_at"
+  ON "{prefix}staged" (key_expires_at) WHERE key_expires_at IS NOT NULL;
+
 -- One row per step of a staged operation: its recovery points.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
   owner      TEXT NOT NULL,
   key_hash     BLOB    NOT NULL CHECK (length(key_hash) = 32),
   name         TEXT NOT NULL,
-  -- 0 not done, 1 begun, 2 done, 3 rejected
-  state        INTEGER NOT NULL CHECK (state BETWEEN 0 AND 3),
+  -- 0 not done, 1 begun, 2 done, 3 rejected; 4 accepted by the provider, which settles it later
+  state        INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),
   -- the idempotency key that the provider was given; empty for a step in this database
   provider_key TEXT NOT NULL,
   result       BLOB,
@@ -190,11 +207,20 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}steps" (
   starts       INTEGER  NOT NULL,
   begun_at     INTEGER   NOT NULL,
   moved_at     INTEGER   NOT NULL,
+  -- the provider, and its own name for the call
+  provider     TEXT,
+  reference    TEXT,
+  -- when an accepted step has to be settled; when a step that was done was taken back
+  deadline_at  INTEGER,
+  reversed_at  INTEGER,
   PRIMARY KEY (owner, key_hash, name)
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}steps_provider_key"
   ON "{prefix}steps" (provider_key) WHERE provider_key <> '';
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}steps_reference"
+  ON "{prefix}steps" (owner, provider, reference) WHERE reference IS NOT NULL;
 
 -- What a provider said later, once each.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}provider_events" (

@@ -33,6 +33,7 @@ const (
 	StepBegun    = 1
 	StepDone     = 2
 	StepRejected = 3
+	StepAccepted = 4 // the provider settles it later
 )
 
 // A mode says what may be done with a begun step after the lease has ended.
@@ -106,8 +107,16 @@ type Row struct {
 	Restored                 int
 	Reason                   string
 	ResultType               string
-	Mine                     bool
-	Until                    time.Time // end of the lease, by this process's monotonic clock
+	// Accepted: a provider settles the step later. Reversed: when a step that was done was taken
+	// back, in µs; 0 is never.
+	Accepted int
+	Reversed int64
+	// ResultExpired and KeyExpired: the ResultTTL or the KeyTTL of an operation that has ended is
+	// over.
+	ResultExpired, KeyExpired int
+	Program, RequestID        string
+	Mine                      bool
+	Until                     time.Time // end of the lease, by this process's monotonic clock
 }
 
 // Own sets whether the row belongs to this attempt. until is computed from a time before the claim
@@ -119,10 +128,21 @@ func (r *Row) Own(attempt []byte, until time.Time) {
 
 // Read reads an operation. It returns nil if there is none.
 func (l *Ledger[Tx]) Read(ctx context.Context, q core.Querier, id once.ID) (*Row, error) {
+	return l.read(ctx, q, l.SQL.Look, id)
+}
+
+// Latest reads the latest committed row of an operation, also in a transaction whose snapshot is
+// older, and locks it. It returns nil if there is none.
+func (l *Ledger[Tx]) Latest(ctx context.Context, q core.Querier, id once.ID) (*Row, error) {
+	return l.read(ctx, q, l.SQL.Latest, id)
+}
+
+func (l *Ledger[Tx]) read(ctx context.Context, q core.Querier, stmt core.Stmt, id once.ID) (*Row, error) {
 	var r Row
-	found, err := l.SQL.Look.QueryRow(ctx, q, []any{
+	found, err := stmt.QueryRow(ctx, q, []any{
 		&r.State, &r.Fingerprint, &r.FingerprintVersion, &r.Request, &r.Result, &r.Attempt, &r.Token, &r.Left,
 		&r.Step, &r.Mode, &r.Started, &r.Finished, &r.Restored, &r.Reason, &r.ResultType,
+		&r.Accepted, &r.Reversed, &r.ResultExpired, &r.KeyExpired, &r.Program, &r.RequestID,
 	}, id.Args()...)
 	if err != nil {
 		return nil, l.Explain(err)
@@ -176,6 +196,19 @@ func (l *Ledger[Tx]) Erase(ctx context.Context, q core.Querier, id once.ID) (boo
 	}
 	if _, err = l.SQL.EraseSteps.Exec(ctx, q, id.Args()...); err == nil {
 		_, err = l.SQL.EraseEvents.Exec(ctx, q, id.Args()...)
+	}
+	return true, err
+}
+
+// Forget deletes an operation whose KeyTTL is over, with its steps and events. It returns false if
+// there was nothing to delete.
+func (l *Ledger[Tx]) Forget(ctx context.Context, q core.Querier, id once.ID) (bool, error) {
+	res, err := l.SQL.Forget.Exec(ctx, q, id.Args()...)
+	if err != nil || res.Affected != 1 {
+		return false, err
+	}
+	if _, err = l.SQL.ForgetSteps.Exec(ctx, q, id.Args()...); err == nil {
+		_, err = l.SQL.ForgetEvents.Exec(ctx, q, id.Args()...)
 	}
 	return true, err
 }

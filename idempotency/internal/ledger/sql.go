@@ -9,13 +9,16 @@ import (
 
 // SQL holds the statements of the staged operations; dialect.Staged documents them.
 type SQL struct {
-	Look, Insert, Claim, Own, Finish, Release, Park, ParkDue, Due core.Stmt
-	StepLook, StepInsert, StepBegin, StepEnd, StepFind, Steps     core.Stmt
-	StepType, StepCorrect, StepNames                              core.Stmt
-	Touch, Unpark, Known, Closing                                 core.Stmt
-	EventRead, EventInsert, EventList, Intervene, Interventions   core.Stmt
-	Intervened                                                    core.Stmt
-	Erase, EraseSteps, EraseEvents, EraseKey                      core.Stmt
+	Look, Latest, Insert, Claim, Own, Renew, Accept, Finish     core.Stmt
+	Release, Park, ParkDue, Due                                 core.Stmt
+	StepLook, StepInsert, StepBegin, StepEnd, StepFind, Steps   core.Stmt
+	StepAccept, StepReverse, Reverse, ReferenceFind             core.Stmt
+	StepType, StepCorrect, StepNames                            core.Stmt
+	Touch, Unpark, Known, Closing                               core.Stmt
+	EventRead, EventInsert, EventList, Intervene, Interventions core.Stmt
+	Intervened                                                  core.Stmt
+	Erase, EraseSteps, EraseEvents, EraseKey, EraseReferences   core.Stmt
+	Forget, ForgetSteps, ForgetEvents                           core.Stmt
 }
 
 // Tables returns a replacer that puts the table names and the clock into a statement's text.
@@ -31,16 +34,20 @@ func compile(dialect *dialect.Dialect, table func(string) string) SQL {
 	d, r := &dialect.Staged, Tables(table, dialect.Now)
 	x := func(name, text string) core.Stmt { return dialect.Compile("staged."+name, r.Replace(text)) }
 	return SQL{
-		Look: x("look", d.Look), Insert: x("insert", d.Insert), Claim: x("claim", d.Claim), Own: x("own", d.Own),
+		Look: x("look", d.Look), Latest: x("latest", d.Latest), Insert: x("insert", d.Insert), Claim: x("claim", d.Claim), Own: x("own", d.Own),
+		Renew: x("renew", d.Renew), Accept: x("accept", d.Accept),
 		Finish: x("finish", d.Finish), Release: x("release", d.Release), Park: x("park", d.Park),
 		ParkDue: x("park due", d.ParkDue), Due: x("due", d.Due),
 		StepLook: x("step.look", d.StepLook), StepInsert: x("step.insert", d.StepInsert), StepBegin: x("step.begin", d.StepBegin),
 		StepEnd: x("step.end", d.StepEnd), StepFind: x("step.find", d.StepFind), Steps: x("steps", d.Steps),
-		StepType: x("step.type", d.StepType), StepCorrect: x("step.correct", d.StepCorrect), StepNames: x("step.names", d.StepNames),
+		StepAccept: x("step.accept", d.StepAccept), StepReverse: x("step.reverse", d.StepReverse), Reverse: x("reverse", d.Reverse),
+		ReferenceFind: x("reference.find", d.ReferenceFind),
+		StepType:      x("step.type", d.StepType), StepCorrect: x("step.correct", d.StepCorrect), StepNames: x("step.names", d.StepNames),
 		Touch: x("touch", d.Touch), Unpark: x("unpark", d.Unpark), Known: x("known", d.Known), Closing: x("close", d.Close),
 		EventRead: x("event.read", d.EventRead), EventInsert: x("event.insert", d.EventInsert), EventList: x("event.list", d.EventList),
 		Intervene: x("intervene", d.Intervene), Interventions: x("interventions", d.Interventions), Intervened: x("intervened", d.Intervened),
 		Erase: x("erase", d.Erase), EraseSteps: x("erase.steps", d.EraseSteps), EraseEvents: x("erase.events", d.EraseEvents),
-		EraseKey: x("erase.key", d.EraseKey),
+		EraseKey: x("erase.key", d.EraseKey), EraseReferences: x("erase.references", d.EraseReferences),
+		Forget: x("forget", d.Forget), ForgetSteps: x("forget.steps", d.ForgetSteps), ForgetEvents: x("forget.events", d.ForgetEvents),
 	}
 }

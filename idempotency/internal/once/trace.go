@@ -29,9 +29,10 @@ func NameOf(err error, names []Name) string {
 }
 
 // OutcomeOf names the outcome of a call whose rejections are of type Rej. It returns "" for
-// outcomes that all packages share.
+// outcomes that all packages share. An error may name its own, with a method TraceOutcome.
 func OutcomeOf[Rej error](replayed, executed bool, err error, names []Name) string {
 	var rej Rej
+	var named interface{ TraceOutcome() string }
 	switch {
 	case replayed: // possibly a rejection
 		return trace.Replayed
@@ -41,6 +42,8 @@ func OutcomeOf[Rej error](replayed, executed bool, err error, names []Name) stri
 		return trace.Aborted // the function panicked
 	case errors.As(err, &rej):
 		return trace.Rejected
+	case errors.As(err, &named) && named.TraceOutcome() != "":
+		return named.TraceOutcome()
 	}
 	return NameOf(err, names)
 }

@@ -21,7 +21,9 @@ var sweep = dialect.Sweep{
 		`DELETE doomed FROM {records} AS doomed FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}`),
 	// LIMIT prevents the optimizer from merging the derived table, which would lose SKIP
 	// LOCKED. STRAIGHT_JOIN keeps that table first.
-	Indexes: []string{"records_due_at"},
+	Indexes:       []string{"records_due_at"},
+	StagedResults: stagedResults,
+	StagedKeys:    stagedKeys,
 	Locks: dialect.FindLocks(dialect.CompareColumns, `DELETE doomed FROM (
  SELECT owner, name FROM {locks} FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}
  ORDER BY owner, name LIMIT 1000000 FOR UPDATE SKIP LOCKED
@@ -60,3 +62,5 @@ const clearPairs = `DELETE doomed FROM (
  SELECT owner, name, {second} FROM {rows} FORCE INDEX (PRIMARY) WHERE ({picked}) AND expires_at <= $1
  ORDER BY owner, name, {second} LIMIT 1000000 FOR UPDATE SKIP LOCKED
 ) picked STRAIGHT_JOIN {rows} doomed FORCE INDEX (PRIMARY) ON doomed.owner = picked.owner AND doomed.name = picked.name AND doomed.{second} = picked.{second}`
+
+var stagedResults, stagedKeys = dialect.FindStaged(" FOR UPDATE SKIP LOCKED")

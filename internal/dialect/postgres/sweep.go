@@ -17,6 +17,8 @@ var sweep = dialect.Sweep{
 		`UPDATE {records} doomed SET ` + dialect.Tombstone + ` FROM picked WHERE doomed.owner = picked.owner AND doomed.key_hash = picked.key_hash AND {due}`),
 	Keys: dialect.FindKeys(picked("{records}", "owner, key_hash", dialect.DueKeys) +
 		`DELETE FROM {records} doomed USING picked WHERE doomed.owner = picked.owner AND doomed.key_hash = picked.key_hash AND {due}`),
+	StagedResults: stagedResults,
+	StagedKeys:    stagedKeys,
 	Locks: dialect.FindLocks(dialect.CompareRows, picked("{locks}", "owner, name", dialect.DueLocks)+
 		`DELETE FROM {locks} doomed USING picked WHERE doomed.owner = picked.owner AND doomed.name = picked.name AND {due}`),
 	Waiters: dialect.FindPairs("waiter", dialect.CompareRows, pairs, clearPairs),
@@ -58,3 +60,5 @@ func picked(table, key, due string) string {
  SELECT ` + key + ` FROM ` + table + ` WHERE ({picked}) AND ` + due + ` ORDER BY ` + key + ` FOR UPDATE SKIP LOCKED
 ) `
 }
+
+var stagedResults, stagedKeys = dialect.FindStaged(" FOR UPDATE SKIP LOCKED")

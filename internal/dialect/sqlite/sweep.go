@@ -11,6 +11,8 @@ var sweep = dialect.Sweep{
 		`UPDATE {records} SET ` + dialect.Tombstone + ` WHERE ({picked}) AND {due}`),
 	Keys: dialect.FindKeys(
 		`DELETE FROM {records} WHERE ({picked}) AND {due}`),
+	StagedResults: stagedResults,
+	StagedKeys:    stagedKeys,
 	Locks: dialect.FindLocks(dialect.CompareRows,
 		`DELETE FROM {locks} WHERE ({picked}) AND {due}`),
 	Waiters: dialect.FindPairs("waiter", dialect.CompareRows, pairs, clearPairs),
@@ -29,3 +31,5 @@ const (
 	pairs      = `owner = {owner} AND (name, {second}) IN (VALUES {pairs})`
 	clearPairs = `DELETE FROM {rows} WHERE ({picked}) AND expires_at <= $1`
 )
+
+var stagedResults, stagedKeys = dialect.FindStaged("")

@@ -42,12 +42,22 @@ const (
 	stagedClosed     = "after the last transaction"
 	stagedFinished   = "after the operation"
 	stagedNeverThere = "nowhere"
+
+	// Of an operation that begins in the caller's transaction, and of one that settles later.
+	stagedAsking   = "in the caller's transaction, before the start"
+	stagedStarting = "in the caller's transaction, after the start"
+	stagedStarted  = "after the caller's transaction"
+	stagedSettling = "after the provider has accepted"
 )
 
 // stagedJob tells a worker what to do.
 type stagedJob struct {
 	DSN, Provider, Key, Stage, Declared string
 	Lease                               time.Duration
+	// Starts: it begins in a transaction of its caller. Accepts: the provider settles it later.
+	// Namespace keeps the completers of other subtests away.
+	Starts, Accepts bool
+	Namespace       string
 }
 
 // The declarations of the external call.
@@ -89,6 +99,9 @@ func stagedRefund(store *idempotency.Store[*sql.Tx], engine holdfast.Engine, j s
 				at(stagedCalling)
 				paid, err := atBank(ctx, http.MethodPost, j.Provider, key)
 				at(stagedPaid)
+				if err == nil && j.Accepts {
+					err = staged.Accepted("re "+key, time.Hour)
+				}
 				return paid, err
 			})
 			if err != nil {
@@ -203,7 +216,7 @@ func stagedChildRun(text string) error {
 	if err != nil {
 		return err
 	}
-	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true})
+	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, Namespace: j.Namespace})
 	if err != nil {
 		return err
 	}
@@ -212,11 +225,50 @@ func stagedChildRun(text string) error {
 		return err
 	}
 	at(stagedBefore)
+	if j.Starts {
+		return stagedStartRun(ctx, db, s, j, at)
+	}
 	if _, err = s.Do(ctx, idempotency.Op{Key: j.Key}, j.Key); err != nil {
 		return err
 	}
 	at(stagedFinished)
 	return errors.New("nobody killed it")
+}
+
+// stagedStartRun asks for the operation in a transaction, and continues it.
+func stagedStartRun(ctx context.Context, db *holdfast.DB[*sql.Tx], s *staged.Runner[*sql.Tx, string, string], j stagedJob, at func(stage string)) error {
+	go func() { _ = s.RunCompleter(ctx, time.Hour) }() // it goes by what it is told
+	st, err := stagedAsk(ctx, db, s, j, at)
+	if err != nil {
+		return err
+	}
+	at(stagedStarted)
+	_, err = st.Wait(ctx)
+	var accepted *staged.AcceptedError
+	switch {
+	case errors.As(err, &accepted):
+		at(stagedSettling)
+	case err == nil:
+		at(stagedFinished)
+	default:
+		return err
+	}
+	return errors.New("nobody killed it")
+}
+
+// stagedAsk begins the operation with an effect of its caller, in one transaction.
+func stagedAsk(ctx context.Context, db *holdfast.DB[*sql.Tx], s *staged.Runner[*sql.Tx, string, string], j stagedJob, at func(stage string)) (st *staged.Started[string], err error) {
+	err = db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		at(stagedAsking)
+		if st, err = s.StartTx(ctx, tx, idempotency.Op{Key: j.Key}, j.Key); err != nil || !st.New {
+			return err
+		}
+		query := core.Compile("", `INSERT INTO effects (k, who) VALUES ($1, $2)`, db.Engine() != holdfast.PostgreSQL).Text
+		_, err = tx.ExecContext(ctx, query, []byte(j.Key+" asked for"), "caller")
+		at(stagedStarting)
+		return err
+	})
+	return st, err
 }
 
 // killStaged runs a worker until it reaches its stage, or until happened is closed, and kills

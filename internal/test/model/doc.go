@@ -74,9 +74,13 @@
 // attempts each, with an operator, provider events, and any clock: a lease may have ended at any
 // place. Every commit may be in doubt, every request lost or late:
 //
-//	a call in doubt is parked                                              566,091
-//	it is taken over, and the provider honours keys                        379,260
-//	it is reconciled                                                       245,587
+//	a call in doubt is parked                                              584,973
+//	it is taken over, and the provider honours keys                        400,436
+//	it is reconciled                                                       258,305
+//	parked, begun in a caller's transaction (StartTx)                    1,661,711
+//	parked, the provider may accept and pay later                        1,046,390
+//	taken over, the provider may accept and pay later                      855,165
+//	reconciled, the provider may accept and pay later                      421,503
 //
 // The model found two bugs. A worker that took a call over, and lost the answer to that commit,
 // treated a call in doubt as one that was never made (DOUBT_FORGOTTEN). An event that came
@@ -110,7 +114,8 @@
 //   - Lost data and failover, and database nodes with different clocks.
 //   - Durations; for queues, batches of tickets that join together, and calls with another
 //     capacity.
-//   - For staged operations: MaxAttempts, more than one call, erasure, restores.
+//   - For staged operations: MaxAttempts, more than one call, erasure, restores, a reversal after
+//     success (a fact that is added, and changes no state).
 //   - Isolation above READ COMMITTED. A caller's transaction whose snapshot is older than the
 //     grant is a planted bug: it must be refused.
 //   - More of the caller's transaction than one read and one write after the guard.

@@ -26,7 +26,19 @@
  * request does not leave after the worker's lease has ended (the call's context has
  * ended by then), and "not done" means that it will never be done either.
  *
- * Workers represent calls of Do with the same key, and the completer.
+ * Workers represent calls of Do with the same key, and the completer. With START, the
+ * operation is begun by StartTx: its row and the caller's are written in one transaction
+ * of the caller, by up to two callers with the same key. That is one step at its commit,
+ * too: nobody sees an uncommitted row, and the second caller's INSERT waits for it. A
+ * caller may die before its commit, or after it; or run again because it did not get the
+ * commit's answer.
+ *
+ * With ACCEPTS, the provider may answer "accepted" and carry the payment out later, or
+ * refuse it later. A worker stores that and leaves the operation. Its deadline is not
+ * modelled, like other times: it may have passed at any place.
+ *
+ * A lease that is renewed while a call runs needs no step: a lease may last for any time
+ * here, and the call's context ends with it.
  *
  * Results are not modelled. So the model does not cover the replacement of a result
  * that a program cannot read. This happens only in an operation that is parked for it,
@@ -46,6 +58,7 @@
  *   TRUE    Unless an operator decides otherwise, the operation ends as succeeded only
  *           if it was booked, paid and closed, and as rejected only if it was not paid.
  *   DONE    An operation that can continue does not wait forever.
+ *   STARTS  Nothing runs for a caller's transaction that has not committed.
  *
  * Names in -D that plant a bug, and the property that each must violate:
  *
@@ -70,6 +83,13 @@
  *   PARK_UNTESTED     FINAL   parking does not test the state
  *   FINISH_UNTESTED   FINAL   the end, sent again, does not test the state
  *   SETTLE_PARKED     DONE    an operator's answer does not let the operation continue
+ *   START_APART       STARTS  the operation's row is committed before the caller's
+ *   START_OVERWRITES  FINAL   a second start resets the operation
+ *   ACCEPT_OVERWRITES POINT   "accepted" replaces the answer that an event has brought
+ *   ACCEPT_IS_NO      PAID    "accepted" counts as not made
+ *   ACCEPT_FORGOTTEN  CALLED  past the deadline, a step that was accepted counts as new
+ *   ASK_ACCEPTED      PAID    the answer is "not done" while an accepted payment may
+ *                             still be carried out
  */
 
 /* Bounds. */
@@ -92,6 +112,13 @@
 #define NEWS 0
 #endif
 
+#ifndef START     /* 1: begun in a transaction of the caller */
+#define START 0
+#endif
+#ifndef ACCEPTS   /* 1: the provider may answer that it has accepted, and pay later */
+#define ACCEPTS 0
+#endif
+
 #if MODE == TAKEOVER && !defined(KEYS_IGNORED)
 #define KEYED true
 #else
@@ -110,7 +137,9 @@
 #define BEGUN     2
 #define PAYED     3
 #define REFUSED   4
+#define ACCEPTED  5
 #define ENDED     (pay == PAYED || pay == REFUSED)
+#define OPEN      (pay == BEGUN || pay == ACCEPTED)
 
 #define NOSTEP    0
 #define PAY       1
@@ -120,22 +149,29 @@ byte state, whose, token, at;
 byte pay, payToken;
 bool book, close;
 byte booked, closed;
+byte business;          /* the row that the caller writes in the transaction of StartTx */
 
 /* The provider: requests, of a worker that waits and of one that does not any more. */
 byte request[WORKERS], answer[WORKERS], stray;
 byte paid;
+byte later;             /* the request that it has accepted and not carried out yet */
 bool paidKey[16];       /* it was paid, or refused */
 bool told;              /* the news were sent */
 byte nDone;
 
 /* What only the properties look at. */
-hidden byte PAID, CALLED, BOOKED, POINT, STALE, FINAL, TRUE, DONE;
+hidden byte PAID, CALLED, BOOKED, POINT, STALE, FINAL, TRUE, DONE, STARTS;
 hidden byte i;
 byte given;             /* attempts that the operation was given to; the last of them has it */
 bool open;              /* a call was made and was, or may yet be, carried out */
 
 #define FINISHED (state == SUCCEEDED || state == REJECTED)
-#define QUIET    (stray == 0 && request[0] == 0 && request[1] == 0 && request[WORKERS - 1] == 0)
+#ifdef ASK_ACCEPTED
+#define LATER    true
+#else
+#define LATER    (later == 0)
+#endif
+#define QUIET    (LATER && stray == 0 && request[0] == 0 && request[1] == 0 && request[WORKERS - 1] == 0)
 
 inline ends(as) {
 	FINAL = !FINISHED;
@@ -147,6 +183,8 @@ inline ends(as) {
 
 /* The operation is this attempt's from now on. */
 inline gives() {
+	STARTS = !START || business == 1;
+	assert(STARTS);
 	given++;
 	me = given;
 	whose = me;
@@ -225,11 +263,11 @@ proctype Worker(byte w) {
 end:
 	do
 	:: FINISHED || round == ATTEMPTS -> break
-	:: round < ATTEMPTS && (state == ABSENT || state == PENDING) ->
+	:: round < ATTEMPTS && (state == ABSENT && !START || state == PENDING) ->
 		round++;
 		/* INSERT ... ON CONFLICT DO NOTHING, read in the same transaction; or a plain read first. */
 		if
-		:: atomic { state == ABSENT -> token = 1; gives(); state = PENDING }
+		:: atomic { state == ABSENT && !START -> token = 1; gives(); state = PENDING }
 			goto running
 		:: atomic { state == PENDING -> seen = token; was = at }
 		:: FINISHED || state == PARKED -> goto next
@@ -308,10 +346,12 @@ beginning:
 #if defined(DOUBT_IGNORED)
 					doubt = false;
 #elif defined(DOUBT_FORGOTTEN)
-					doubt = pay == BEGUN && payToken != mine;
+					doubt = OPEN && payToken != mine;
+#elif defined(ACCEPT_FORGOTTEN)
+					doubt = pay == BEGUN && (payToken != mine || doubt);
 #else
 					/* Begun by this attempt it was by a commit in doubt, and that may have been in doubt itself. */
-					doubt = pay == BEGUN && (payToken != mine || doubt);
+					doubt = OPEN && (payToken != mine || doubt);
 #endif
 					pay = BEGUN;
 					payToken = mine;
@@ -330,6 +370,7 @@ beginning:
 		/* The provider is asked what became of the call. */
 		if
 		:: paid > 0 -> ask = PAYED; goto settling
+		:: later != 0 -> goto accepting
 #ifdef ASK_EARLY
 		:: atomic { paid == 0 -> open = false }
 #else
@@ -358,6 +399,14 @@ calling:
 		fi;
 		if
 		:: atomic { answer[w] != 0 -> ask = answer[w]; answer[w] = 0 }
+#ifdef ACCEPT_IS_NO
+			ask = (ask == ACCEPTED -> NOTDONE : ask)
+#else
+			if
+			:: ask == ACCEPTED -> goto accepting
+			:: else
+			fi
+#endif
 		/* No answer, in time: the request may be on its way. */
 #ifdef TIMEOUT_IS_NO
 		:: atomic { stray = (request[w] != 0 -> request[w] : stray); request[w] = 0; answer[w] = 0; ask = NOTDONE }
@@ -424,6 +473,34 @@ finishing:
 		:: goto next
 		:: found -> goto finishing
 		fi;
+accepting:
+		/*
+		 * The row is locked, and the step read: an event may have settled it. Else, with Own's condition,
+		 * UPDATE steps SET state = 4, reference = $4; UPDATE staged SET attempt = NULL, due_at = NOW + until the deadline
+		 */
+		READ_OWN
+		atomic {
+			OWN;
+			if
+			:: found ->
+				wrote();
+				if
+#ifdef ACCEPT_OVERWRITES
+				:: true -> POINT = !ENDED; assert(POINT);
+#else
+				:: !ENDED ->
+#endif
+					pay = ACCEPTED;
+					whose = 0
+				:: ENDED
+				fi
+			:: else
+			fi
+		}
+		if
+		:: found && ENDED -> goto paying
+		:: goto next
+		fi;
 parking:
 		/*
 		 * The row is locked, and the step read: news may have settled it. Else, with Own's condition,
@@ -489,9 +566,12 @@ inline carry(key) {
 
 #define CARRIES(w) \
 	:: atomic { request[w] != 0 -> carry(request[w]); request[w] = 0; answer[w] = (paid > 0 -> PAYED : REFUSED) } \
+	/* It accepts, and will carry it out, or refuse it, later. The same key again is the same payment. */ \
+	:: d_step { ACCEPTS && request[w] != 0 && paid == 0 && later == 0 -> later = request[w]; request[w] = 0; answer[w] = ACCEPTED } \
+	:: d_step { KEYED && request[w] != 0 && later == request[w] -> request[w] = 0; answer[w] = ACCEPTED } \
 	/* It refuses for good; or does nothing, and says so. */ \
-	:: d_step { request[w] != 0 && paid == 0 -> paidKey[request[w]] = true; request[w] = 0; answer[w] = REFUSED } \
-	:: d_step { request[w] != 0 && paid == 0 -> request[w] = 0; answer[w] = NOTDONE }
+	:: d_step { request[w] != 0 && paid == 0 && later == 0 -> paidKey[request[w]] = true; request[w] = 0; answer[w] = REFUSED } \
+	:: d_step { request[w] != 0 && paid == 0 && later == 0 -> request[w] = 0; answer[w] = NOTDONE }
 
 proctype Provider() {
 end:
@@ -502,6 +582,8 @@ end:
 	CARRIES(2)
 #endif
 	:: atomic { stray != 0 -> carry(stray); stray = 0 }
+	:: atomic { later != 0 -> carry(later); later = 0 }
+	:: d_step { later != 0 -> later = 0 }                   /* it is refused, or fails, in the end */
 	:: d_step { stray != 0 -> stray = 0 }                   /* it was lost on its way */
 	od
 }
@@ -544,8 +626,8 @@ inline settle(as) {
 proctype Operator() {
 end:
 	do
-	:: atomic { state == PARKED && at == PAY && pay == BEGUN && paid > 0 -> settle(PAYED) }
-	:: atomic { state == PARKED && at == PAY && pay == BEGUN && paid == 0 && QUIET -> settle(NOTDONE) }
+	:: atomic { state == PARKED && at == PAY && OPEN && paid > 0 -> settle(PAYED) }
+	:: atomic { state == PARKED && at == PAY && OPEN && paid == 0 && QUIET -> settle(NOTDONE) }
 	:: atomic { state == PARKED && at == NOSTEP -> goes() }
 	/* Or ends it: UPDATE staged SET state = $2 WHERE key_hash = $1 AND state = 6. */
 	:: atomic { state == PARKED && paid == 0 && QUIET -> ends(REJECTED); token++ }
@@ -557,12 +639,44 @@ end:
 proctype News() {
 end:
 	do
-	:: atomic { !told && pay == BEGUN && paid > 0 && (state == PENDING || state == PARKED) -> told = true; settle(PAYED) }
+	:: atomic { !told && OPEN && paid > 0 && (state == PENDING || state == PARKED) -> told = true; settle(PAYED) }
 #ifdef NEWS_OVER_WORKER
-	:: atomic { !told && pay == BEGUN && paid == 0 && QUIET && (state == PENDING || state == PARKED) -> told = true; settle(NOTDONE) }
+	:: atomic { !told && OPEN && paid == 0 && QUIET && (state == PENDING || state == PARKED) -> told = true; settle(NOTDONE) }
 #else
-	:: atomic { !told && pay == BEGUN && paid == 0 && QUIET && (state == PENDING && whose == 0 || state == PARKED) -> told = true; settle(NOTDONE) }
+	:: atomic { !told && OPEN && paid == 0 && QUIET && (state == PENDING && whose == 0 || state == PARKED) -> told = true; settle(NOTDONE) }
 #endif
+	od
+}
+#endif
+
+#if START
+/*
+ * The caller's row; INSERT staged ... ON CONFLICT DO NOTHING, with a lease that is over; COMMIT. If the
+ * operation is there already, the caller writes nothing.
+ */
+proctype Starter() {
+	byte round;
+end:
+	do
+	:: round < 2 ->
+		round++;
+#ifdef START_APART
+		atomic { if :: state == ABSENT -> state = PENDING; token = 1 :: else fi }
+#endif
+		if
+#ifdef START_APART
+		:: atomic { business == 0 -> business = 1 }
+#else
+		:: atomic { state == ABSENT -> state = PENDING; token = 1; business++; BOOKED = business == 1; assert(BOOKED) }
+#endif
+#ifdef START_OVERWRITES
+		:: atomic { state != ABSENT -> FINAL = !FINISHED; assert(FINAL); state = PENDING; whose = 0; at = NOSTEP }
+#else
+		:: state != ABSENT
+#endif
+		:: skip                                 /* it died before the commit */
+		fi
+	:: else -> break
 	od
 }
 #endif
@@ -575,6 +689,9 @@ init {
 		:: else -> break
 		od;
 		run Provider();
+#if START
+		run Starter();
+#endif
 #if OPERATOR
 		run Operator();
 #endif
@@ -586,7 +703,7 @@ init {
 	/* Nothing can run any more. */
 	atomic {
 		timeout ->
-		DONE = nDone == WORKERS || state == PARKED && !OPERATOR;
+		DONE = nDone == WORKERS || START && state == ABSENT || state == PARKED && !OPERATOR;
 		assert(DONE)
 	}
 }

@@ -7,6 +7,8 @@ var (
 	takesOver  = "-DMODE=TAKEOVER"
 	reconciles = "-DMODE=RECONCILE"
 	news       = " -DNEWS=1"
+	starts     = " -DSTART=1"
+	accepts    = " -DACCEPTS=1"
 )
 
 var staged = model{
@@ -17,6 +19,10 @@ var staged = model{
 		{"TakeOver", takesOver + news},
 		{"Reconcile", reconciles + news},
 		{"ParkWithoutOperator", parks + news + " -DOPERATOR=0"},
+		{"ParkStarted", parks + news + starts},
+		{"ParkAccepted", parks + news + accepts},
+		{"TakeOverAccepted", takesOver + news + accepts},
+		{"ReconcileAccepted", reconciles + news + accepts},
 	},
 	large: []run{
 		{"ParkThrice", parks + news + " -DATTEMPTS=3"},
@@ -24,6 +30,7 @@ var staged = model{
 		{"ReconcileThrice", reconciles + news + " -DATTEMPTS=3"},
 		{"ParkThree", parks + news + " -DWORKERS=3 -DATTEMPTS=1"},
 		{"TakeOverThree", takesOver + news + " -DWORKERS=3 -DATTEMPTS=1"},
+		{"ReconcileStartedAccepted", reconciles + news + starts + accepts + " -DATTEMPTS=3"},
 		{"ReconcileThree", reconciles + news + " -DWORKERS=3 -DATTEMPTS=1"},
 	},
 	planted: []bug{
@@ -47,5 +54,11 @@ var staged = model{
 		{"PARK_UNTESTED", "FINAL", parks},
 		{"FINISH_UNTESTED", "FINAL", parks},
 		{"SETTLE_PARKED", "DONE", parks},
+		{"START_APART", "STARTS", parks + starts},
+		{"START_OVERWRITES", "FINAL", parks + starts},
+		{"ACCEPT_OVERWRITES", "POINT", parks + news + accepts},
+		{"ACCEPT_IS_NO", "PAID", parks + accepts},
+		{"ACCEPT_FORGOTTEN", "CALLED", reconciles + accepts},
+		{"ASK_ACCEPTED", "PAID", reconciles + accepts},
 	},
 }

@@ -50,6 +50,8 @@ func (w *world) operations() {
 	failure := errors.New(Secret)
 	do(op("failed"), func(context.Context, *sql.Tx) (string, error) { return "", failure }, failure)
 	do(idempotency.Op{Name: "refund", Key: Secret}, pay, holdfast.ErrInvalid) // no owner
+	_, err := idempotency.Lookup[string](w.ctx, w.ops, op("a"))
+	w.want(err, nil)
 	w.in(func(tx *sql.Tx) {
 		_, err := idempotency.DoTx(w.ctx, w.ops, tx, op("tx"), pay)
 		w.want(err, nil)
@@ -82,7 +84,7 @@ func (w *world) records() {
 
 // staged pays twice at a bank that loses its answers.
 func (w *world) staged() {
-	answers := []error{nil, errors.New(Secret)}
+	answers := []error{nil, errors.New(Secret), nil}
 	s, err := staged.New(w.ops, staged.Workflow[*sql.Tx, string, string]{
 		Name: "payout",
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
@@ -102,6 +104,14 @@ func (w *world) staged() {
 	o.Key += " parked"
 	_, err = s.Do(w.ctx, o, Secret)
 	w.want(err, idempotency.ErrUnknown)
+	w.in(func(tx *sql.Tx) {
+		started := o
+		started.Key += " started"
+		_, err := s.StartTx(w.ctx, tx, started, Secret)
+		w.want(err, nil)
+	})
+	_, err = s.Lookup(w.ctx, idempotency.Op{Owner: Secret, Key: o.Key})
+	w.want(err, nil)
 	event := staged.ProviderEvent{
 		ID: Secret, Kind: "paid", Body: []byte(Secret), Ref: staged.Ref{Owner: Secret, Name: "payout", Key: o.Key},
 		Outcome: staged.StepDone, Step: "bank", Result: Secret,
@@ -112,7 +122,25 @@ func (w *world) staged() {
 	}
 	done, err := s.Complete(w.ctx)
 	w.want(err, nil)
-	if done.Succeeded != 1 {
+	if done.Succeeded != 2 {
 		w.Fatalf("%+v", done)
 	}
+	// A provider that honours keys gives no answer, then accepts.
+	answers = []error{errors.New(Secret), staged.Accepted(Secret, time.Hour)}
+	later, err := staged.New(w.ops, staged.Workflow[*sql.Tx, string, string]{
+		Name: "payout", Backoff: time.Millisecond,
+		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
+			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank", OnLeaseEnd: staged.TakeOver}, func(context.Context, string) (string, error) {
+				answer := answers[0]
+				answers = answers[1:]
+				return Secret, answer
+			})
+		},
+	})
+	w.want(err, nil)
+	o.Key += " later"
+	_, err = later.Do(w.ctx, o, Secret)
+	w.want(err, idempotency.ErrUnknown)
+	_, err = later.Do(w.ctx, o, Secret)
+	w.want(err, idempotency.ErrInProgress)
 }

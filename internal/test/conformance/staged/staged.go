@@ -43,6 +43,18 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"StagedResultUnread":   stagedResultUnread[Tx],
 		"StagedResultChanged":  stagedResultChanged[Tx],
 		"StagedWithin":         stagedWithin[Tx],
+		"StagedStart":          stagedStart[Tx],
+		"StagedStartTwice":     stagedStartTwice[Tx],
+		"StagedStartSnapshot":  stagedStartSnapshot[Tx],
+		"StagedStartWaits":     stagedStartWaits[Tx],
+		"StagedLookup":         stagedLookup[Tx],
+		"StagedAccepted":       stagedAccepted[Tx],
+		"StagedDeadline":       stagedDeadline[Tx],
+		"StagedEventOvertakes": stagedEventOvertakes[Tx],
+		"StagedReversed":       stagedReversed[Tx],
+		"StagedHeartbeat":      stagedHeartbeat[Tx],
+		"StagedLife":           stagedLife[Tx],
+		"StagedErased":         stagedErased[Tx],
 		"OperatorsResolve":     operatorsResolve[Tx],
 		"OperatorsIllegal":     operatorsIllegal[Tx],
 		"OperatorsList":        operatorsList[Tx],
@@ -174,6 +186,10 @@ func (e *env[Tx]) stagedRefunds(lease time.Duration) (*refund[Tx], *staged.Runne
 func stagedOp(key string) idempotency.Op { return idempotency.Op{Key: key} }
 
 func ref(key string) staged.Ref { return staged.Ref{Name: "refund", Key: key} }
+
+func (e *env[Tx]) find(key string) (*staged.Operation, error) {
+	return operators.New(e.Store(idempotency.Options{})).Show(e.Ctx, ref(key))
+}
 
 // show reads an operation as an operator does.
 func (e *env[Tx]) show(key string) *staged.Operation {

@@ -1,0 +1,134 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/trace"
+)
+
+// Status says what became of an operation.
+type Status int
+
+// The statuses of operations. Waiting and Settling are of staged operations only.
+const (
+	// StatusAbsent: nobody has asked for the operation, or its transaction has not committed and
+	// the engine does not show it, or its KeyTTL is over.
+	StatusAbsent Status = iota
+	// StatusInProgress: a call or a worker is at it.
+	StatusInProgress
+	// StatusWaiting: it waits for its next attempt.
+	StatusWaiting
+	// StatusSettling: a provider has accepted it and settles it later.
+	StatusSettling
+	// StatusUnknown: its outcome is not known, and it waits for a person or a provider event.
+	StatusUnknown
+	// StatusSucceeded: done, with a result. StatusRejected: refused for good. StatusExpired: done
+	// or refused, and the result is no longer kept.
+	StatusSucceeded
+	StatusRejected
+	StatusExpired
+)
+
+func (s Status) String() string {
+	return [...]string{"absent", "in progress", "waiting", "settling", "unknown", "succeeded", "rejected", "expired"}[s]
+}
+
+// Final reports whether the status does not change any more, but for an expiry.
+func (s Status) Final() bool { return s >= StatusSucceeded }
+
+// Found is what Lookup has found.
+type Found[T any] struct {
+	Status Status
+	// Value is the result if the status is StatusSucceeded, Rejection if it is StatusRejected.
+	Value     T
+	Rejection *Rejection
+	// BusinessID is the result's business id, also after it has expired (see Identified).
+	BusinessID string
+	// Reason says why a staged operation waits or is unknown. It may quote an error of a provider.
+	Reason string
+	// Due is the time until a waiting operation is tried again, or until the deadline of a settling
+	// one; negative if it is late.
+	Due time.Duration
+	// Reversed is when a staged operation that succeeded was first reported as taken back; zero
+	// for never.
+	Reversed time.Time
+	// RequestID is the request for which the operation was executed (see holdfast.WithRequestID),
+	// Program the version of the program. Staged operations only.
+	RequestID, Program string
+}
+
+// Lookup says what became of an operation, and never executes it: for a status endpoint, for support,
+// and after ErrUnknown. T is the type of the result, as in [Do]. With Request or Fingerprint, another
+// request with the same key is ErrMismatch; they may be left out. With Op.Wait, Lookup repeats its read
+// until the status is final or the wait is over, and holds no connection in between; the default is one
+// read. Lookup of staged.Runner is for staged operations.
+//
+// Another call that is in progress shows only on an engine that lets others see it (not on SQLite, and
+// not on every isolation level); otherwise the status is StatusAbsent until it commits.
+//
+// Errors: [ErrMismatch], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx and of the driver.
+func Lookup[T, Tx any](ctx context.Context, s *Store[Tx], op Op) (found Found[T], err error) {
+	ctx, span := once.StartSpan(ctx, s.access.Trace, "idempotency.lookup", op.Name)
+	defer func() { span.End(err, func(error) string { return nameOf(found.Status, err) }) }()
+	wait := op.Wait
+	if op.Request == nil && op.Fingerprint == nil {
+		op.NoFingerprint = true
+	}
+	c, err := s.check(op)
+	if err != nil {
+		return found, err
+	}
+	err = once.Poll(ctx, wait, func() (bool, error) {
+		found, err = lookup[T](ctx, s, c)
+		return found.Status.Final() || found.Status == StatusUnknown, err
+	})
+	return found, err
+}
+
+func lookup[T, Tx any](ctx context.Context, s *Store[Tx], c *call) (found Found[T], err error) {
+	r, err := s.look(ctx, s.access.Pool, c)
+	switch {
+	case err != nil:
+		return found, err
+	case r == nil:
+		busy, err := s.inFlight(ctx, c)
+		if busy {
+			found.Status = StatusInProgress
+		}
+		return found, err
+	}
+	found.BusinessID = r.businessID
+	if c.op.NoFingerprint {
+		r.fingerprint = nil
+	}
+	res, err := answer[T](s, c, r, Replayed)
+	var unfinished *UnfinishedError
+	var rejection *Rejection
+	switch {
+	case err == nil:
+		found.Status, found.Value = StatusSucceeded, res.Value
+	case errors.As(err, &rejection):
+		found.Status, found.Rejection, err = StatusRejected, rejection, nil
+	case errors.Is(err, ErrExpired):
+		found.Status, err = StatusExpired, nil
+	case errors.As(err, &unfinished):
+		found.Status, err = StatusUnknown, nil
+	}
+	return found, err
+}
+
+// nameOf names the outcome of a lookup in a span.
+func nameOf(s Status, err error) string {
+	switch {
+	case errors.Is(err, ErrMismatch):
+		return trace.Mismatch
+	case err != nil:
+		return ""
+	case s == StatusAbsent:
+		return trace.NotFound
+	}
+	return trace.Done
+}

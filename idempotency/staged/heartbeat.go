@@ -1,0 +1,61 @@
+package staged
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// during returns the context of an external call, which ends before the lease does. With a timeout
+// the lease is renewed until then. end stops that, and must be called before the next statement.
+func (r *Run[Tx]) during(ctx context.Context, step string, lease, timeout time.Duration) (outside context.Context, end func()) {
+	late := fmt.Errorf("idempotency: step %q: the lease ends: %w", step, context.DeadlineExceeded)
+	if timeout == 0 {
+		return context.WithDeadlineCause(ctx, r.until.Add(-lease/10), late)
+	}
+	slow := fmt.Errorf("idempotency: step %q: the call takes more than %v: %w", step, timeout, context.DeadlineExceeded)
+	bounded, stop := context.WithTimeoutCause(ctx, timeout, slow)
+	outside, cancel := context.WithCancelCause(bounded)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.renew(outside, cancel, step, lease, late)
+	}()
+	return outside, func() {
+		stop()
+		<-ended
+		cancel(nil)
+	}
+}
+
+// renew renews the lease three times in its duration, until ctx ends. If the lease cannot be renewed
+// in time, or the operation is lost, it cancels the call.
+func (r *Run[Tx]) renew(ctx context.Context, cancel context.CancelCauseFunc, step string, lease time.Duration, late error) {
+	tick := time.NewTicker(lease / 3)
+	defer tick.Stop()
+	for {
+		end := time.NewTimer(time.Until(r.until.Add(-lease / 10)))
+		select {
+		case <-ctx.Done():
+			end.Stop()
+			return
+		case <-end.C:
+			cancel(late)
+			return
+		case <-tick.C:
+			end.Stop()
+		}
+		start := time.Now()
+		sent, done := context.WithDeadline(ctx, r.until.Add(-lease/10))
+		mine, err := r.rows.renew(sent, r, lease)
+		done()
+		switch {
+		case err != nil: // tried again at the next tick
+		case mine:
+			r.until = start.Add(lease)
+		default:
+			cancel(&StaleError{Step: step, Token: r.token, State: Pending})
+			return
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package staged
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/trace"
+)
+
+// Lookup says what became of an operation, and never executes it: for a status endpoint, for support,
+// and after an unknown outcome. op.Name may be empty. With Request or Fingerprint, another request with
+// the same key is [idempotency.ErrMismatch]; they may be left out. With Op.Wait, Lookup waits until the
+// operation has ended, settles later or is unknown, or until the wait is over; it holds no connection
+// in between. The default is one read.
+//
+// Errors: [idempotency.ErrMismatch], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx and
+// of the driver.
+func (s *Runner[Tx, Req, Res]) Lookup(ctx context.Context, op idempotency.Op) (found idempotency.Found[Res], err error) {
+	if op.Name != "" && op.Name != s.workflow.Name {
+		return found, once.Invalid("Op.Name", "is not the operation's")
+	}
+	op.Name = s.workflow.Name
+	id, compare, err := s.rows.store.Internal().Identify(op)
+	if err != nil {
+		return found, err
+	}
+	return s.lookup(ctx, id, op.Wait, compare)
+}
+
+// LookupID does what Lookup does, by the ID of Operation or Started. The owner is part of it.
+//
+// Errors: those of Lookup.
+func (s *Runner[Tx, Req, Res]) LookupID(ctx context.Context, id []byte, wait time.Duration) (found idempotency.Found[Res], err error) {
+	key, ok := once.ParseID(id)
+	if !ok {
+		return found, once.Invalid("id", "is not the ID of an operation")
+	}
+	return s.lookup(ctx, key, wait, nil)
+}
+
+func (s *Runner[Tx, Req, Res]) lookup(ctx context.Context, id once.ID, wait time.Duration, compare func(int, []byte) error) (found idempotency.Found[Res], err error) {
+	ctx, span := once.StartSpan(ctx, s.rows.Access.Trace, "staged.lookup", s.workflow.Name)
+	defer func() { span.End(err, func(err error) string { return outcomeOfLookup(found.Status, err) }) }()
+	c := &call{id: id}
+	if wait > 0 {
+		bounded, cancel := context.WithTimeout(ctx, wait)
+		_, err := s.await(bounded, c)
+		cancel()
+		if ctx.Err() != nil {
+			return found, context.Cause(ctx)
+		}
+		if errors.Is(err, ErrInTx) {
+			return found, err
+		}
+	}
+	row, err := s.rows.Read(ctx, s.rows.Access.Pool, id)
+	if err != nil || row == nil || row.KeyExpired == 1 {
+		return found, err
+	}
+	if compare != nil {
+		if err := compare(row.FingerprintVersion, row.Fingerprint); err != nil {
+			return found, err
+		}
+	}
+	return s.found(c, row)
+}
+
+// found describes an operation by its row.
+func (s *Runner[Tx, Req, Res]) found(c *call, row *ledger.Row) (found idempotency.Found[Res], err error) {
+	found.Reason, found.Reversed, found.RequestID, found.Program = row.Reason, micros(row.Reversed), row.RequestID, row.Program
+	if row.State == ledger.Pending {
+		found.Due = time.Duration(row.Left) * time.Microsecond
+		switch {
+		case row.Accepted == 1:
+			found.Status = idempotency.StatusSettling
+		case row.Attempt != nil && row.Left > 0:
+			found.Status, found.Due = idempotency.StatusInProgress, 0
+		default:
+			found.Status = idempotency.StatusWaiting
+		}
+		return found, nil
+	}
+	res, err := s.answer(c, row, idempotency.Replayed)
+	var rejection *idempotency.Rejection
+	switch {
+	case err == nil:
+		found.Status, found.Value = idempotency.StatusSucceeded, res.Value
+	case errors.As(err, &rejection):
+		found.Status, found.Rejection, err = idempotency.StatusRejected, rejection, nil
+	case errors.Is(err, idempotency.ErrExpired):
+		found.Status, err = idempotency.StatusExpired, nil
+	case errors.Is(err, idempotency.ErrUnknown):
+		found.Status, err = idempotency.StatusUnknown, nil
+	}
+	return found, err
+}
+
+func outcomeOfLookup(s idempotency.Status, err error) string {
+	switch {
+	case err != nil:
+		return outcomeOf(0, err)
+	case s == idempotency.StatusAbsent:
+		return trace.NotFound
+	}
+	return trace.Done
+}

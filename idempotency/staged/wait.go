@@ -1,0 +1,61 @@
+package staged
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+)
+
+// The pauses between the reads of an operation that somebody waits for: at first and at most while it
+// is in progress elsewhere, and while it is in progress here, where its end wakes.
+const (
+	firstPause = 5 * time.Millisecond
+	maxPause   = time.Second
+	localPause = 10 * time.Second
+)
+
+// await waits until an operation has ended, or waits for a person or its provider, or ctx ends. It
+// queues the operation for this process's completer first.
+func (s *Runner[Tx, Req, Res]) await(ctx context.Context, c *call) (res idempotency.Result[Res], err error) {
+	if err := s.outside(ctx); err != nil {
+		return res, err
+	}
+	start := time.Now()
+	late := func() error {
+		return fmt.Errorf("%w: %w", &idempotency.InProgressError{Waited: time.Since(start)}, context.Cause(ctx))
+	}
+	leave := s.local.enter(c.id)
+	defer leave()
+	s.local.nudge(c.id)
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		moved, here := s.local.look(c.id)
+		row, err := s.rows.Read(ctx, s.rows.Access.Pool, c.id)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return res, late()
+		case err != nil:
+			return res, err
+		case row == nil:
+			return res, ErrNotFound
+		case row.State != ledger.Pending:
+			return s.answer(c, row, idempotency.Replayed)
+		case row.Accepted == 1:
+			return res, settling(row)
+		}
+		t := time.NewTimer(pause)
+		if here {
+			t.Reset(localPause)
+		}
+		select {
+		case <-t.C:
+		case <-moved:
+		case <-ctx.Done():
+			t.Stop()
+			return res, late()
+		}
+		t.Stop()
+	}
+}
