@@ -40,6 +40,7 @@ func links() map[string][]string {
 		"idempotency/businessrow": {backoff, uuid, mapper},
 		"idempotency/inbox":       {backoff, uuid},
 		"idempotency/operators":   {backoff, uuid},
+		"idempotency/outbox":      {backoff, uuid},
 		"idempotency/staged":      {backoff, uuid},
 		"idempotency/idemhttp":    {backoff, headers, uuid},
 		"migrations":              {backoff, migrate},

@@ -57,6 +57,8 @@ func TestTracerIsTold(t *testing.T) {
 		"business_row.do":           {"executed", "replayed"},
 		"business_row.claim_tx":     {"mismatch"},
 		"business_row.claim_all_tx": {"executed"},
+		"outbox.write":              {"done", "invalid"},
+		"outbox.publish":            {"done", "error"},
 		"staged.do":                 {"executed", "replayed", "unknown"},
 		"staged.attempt":            {"executed", "unknown"},
 		"staged.complete":           {"done"},

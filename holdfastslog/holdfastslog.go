@@ -75,7 +75,7 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 	switch f.Name {
 	case trace.ReaperRefused:
 		level = slog.LevelError
-	case trace.LeaseLost, trace.StagedParked:
+	case trace.LeaseLost, trace.StagedParked, trace.OutboxDead:
 		level = slog.LevelWarn
 	}
 	l := t.logger()

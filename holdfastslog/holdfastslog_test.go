@@ -80,7 +80,7 @@ func TestLevels(t *testing.T) {
 	}
 	for level, want := range map[string][]string{
 		"ERROR":   {"holdfast: call unknown"},
-		"WARN":    {"holdfast: call aborted", "holdfast: call error", "holdfast: lease.lost", "holdfast: staged.parked"},
+		"WARN":    {"holdfast: call aborted", "holdfast: call error", "holdfast: lease.lost", "holdfast: outbox.dead", "holdfast: staged.parked"},
 		"DEBUG-4": {"holdfast: statement"},
 	} {
 		if got := slices.Sorted(maps.Keys(levels[level])); !slices.Equal(got, want) {

@@ -97,6 +97,7 @@ type Dialect struct {
 	Sweep    Sweep
 	Compare  Compare
 	Staged   Staged
+	Outbox   Outbox
 	Prove    Prove
 	Doctor   Doctor
 

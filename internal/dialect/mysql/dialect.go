@@ -52,6 +52,7 @@ var Dialect = dialect.Dialect{
 	Sweep:    sweep,
 	Compare:  dialect.CompareColumns,
 	Staged:   staged,
+	Outbox:   outbox,
 	Prove:    prove,
 	Doctor:   doctor,
 
