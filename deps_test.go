@@ -118,6 +118,25 @@ func TestProgramsLinkOnlyTheirOwnDriver(t *testing.T) {
 	}
 }
 
+// TestKitsLinkOnlyTheirOwnDriver checks that the tests of a program link only the drivers of the kits
+// that they import.
+func TestKitsLinkOnlyTheirOwnDriver(t *testing.T) {
+	t.Parallel()
+	all := packages(t)
+	drivers := []string{"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5"}
+	for name, own := range map[string]string{"holdfasttest": "", "holdfasttest/mysqltest": drivers[0], "holdfasttest/pgxtest": drivers[1]} {
+		p, found := all[self+"/"+name]
+		if !found {
+			t.Errorf("no package %s", name)
+		}
+		for _, driver := range drivers {
+			if linked := slices.Contains(p.Deps, driver); linked != (driver == own) {
+				t.Errorf("package %q links %s: %v", name, driver, linked)
+			}
+		}
+	}
+}
+
 // TestLicences checks that the licence of everything this module links allows linking into a
 // proprietary program.
 func TestLicences(t *testing.T) {
