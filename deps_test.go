@@ -38,6 +38,7 @@ func links() map[string][]string {
 		"holdfastslog":            {backoff},
 		"idempotency":             {backoff, uuid},
 		"idempotency/businessrow": {backoff, uuid, mapper},
+		"idempotency/cron":        {backoff, uuid},
 		"idempotency/inbox":       {backoff, uuid},
 		"idempotency/operators":   {backoff, uuid},
 		"idempotency/outbox":      {backoff, uuid},
