@@ -137,7 +137,7 @@ func (Key) GormDBDataType(db *gorm.DB, f *schema.Field) string {
 	if size <= 0 {
 		size = 255
 	}
-	switch db.Dialector.Name() {
+	switch db.Name() {
 	case "mysql":
 		return fmt.Sprintf("VARBINARY(%d)", size)
 	case "postgres":

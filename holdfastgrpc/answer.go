@@ -46,7 +46,8 @@ func keep(messages []proto.Message, limit int) ([]byte, error) {
 func restore(b []byte, types interface {
 	protoregistry.MessageTypeResolver
 	protoregistry.ExtensionTypeResolver
-}) (messages []proto.Message, err error) {
+},
+) (messages []proto.Message, err error) {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
 		if n < 0 || number != messageField || kind != protowire.BytesType {

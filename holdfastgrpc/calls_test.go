@@ -208,7 +208,8 @@ func TestLostResponse(t *testing.T) {
 func lostResponse[Tx any](e *conformance.Env[Tx]) {
 	var proxy *faultproxy.Proxy
 	var once sync.Once
-	w := serve(e, with[Tx]{config: retryEverything,
+	w := serve(e, with[Tx]{
+		config: retryEverything,
 		addr: func(addr string) string {
 			var err error
 			proxy, err = faultproxy.New(addr)

@@ -133,8 +133,12 @@ func TestOptions(t *testing.T) {
 			e.Error(err)
 		}
 		for _, bad := range []map[string]string{
-			nil, {"CreateRefund": "refund"}, {refund: ""}, {refund: strings.Repeat("x", 200)},
-			{upload: "upload"}, {"/holdfast.test.v1.Refunds/CreateRefunds": "refund"},
+			nil,
+			{"CreateRefund": "refund"},
+			{refund: ""},
+			{refund: strings.Repeat("x", 200)},
+			{upload: "upload"},
+			{"/holdfast.test.v1.Refunds/CreateRefunds": "refund"},
 		} {
 			if err := check(bad); !errors.Is(err, holdfast.ErrInvalid) {
 				e.Errorf("%v: %v", bad, err)

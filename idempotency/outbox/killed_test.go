@@ -70,7 +70,7 @@ func TestKilledRelay(t *testing.T) {
 			m := outbox.Message{Key: "a", Body: []byte(fmt.Sprint("a/", n))}
 			e.Check(e.DB.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error { return box.Write(ctx, tx, m) }))
 		}
-		relay := exec.CommandContext(e.Ctx, os.Args[0]) //nolint:gosec // this test's own binary
+		relay := exec.CommandContext(e.Ctx, os.Args[0])
 		relay.Env = append(os.Environ(), childVariable+"="+e.DSN)
 		relay.Stderr = os.Stderr
 		out, err := relay.StdoutPipe()

@@ -119,7 +119,7 @@ const (
 func scan(r core.Row) (m row, err error) {
 	var key, headers []byte
 	var written int64
-	if err = r.Scan(&m.Owner, &key, &m.Seq, &m.state, &m.ID, &m.Topic, &headers, &m.Body, &m.Attempt, &m.reason, &m.due, &written); err != nil {
+	if err := r.Scan(&m.Owner, &key, &m.Seq, &m.state, &m.ID, &m.Topic, &headers, &m.Body, &m.Attempt, &m.reason, &m.due, &written); err != nil {
 		return m, err
 	}
 	m.Key, m.Written = string(key), time.UnixMicro(written)

@@ -151,7 +151,7 @@ func (r *Relay[Tx]) Run(ctx context.Context) error {
 }
 
 func (r *Relay[Tx]) pause(ctx context.Context) {
-	t := time.NewTimer(time.Duration((0.75 + rand.Float64()/2) * float64(r.options.Poll))) //nolint:gosec // no secret
+	t := time.NewTimer(time.Duration((0.75 + rand.Float64()/2) * float64(r.options.Poll)))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -222,5 +222,5 @@ func (r *Relay[Tx]) due(ctx context.Context) ([]first, error) {
 // backoff is the pause after the n-th attempt.
 func (r *Relay[Tx]) backoff(n int) time.Duration {
 	d := min(float64(r.options.MaxBackoff), float64(r.options.Backoff)*math.Pow(2, float64(min(n, 60)-1)))
-	return time.Duration(d * (0.5 + rand.Float64()/2)) //nolint:gosec // no secret
+	return time.Duration(d * (0.5 + rand.Float64()/2))
 }

@@ -113,7 +113,8 @@ func ownersAndKeys[Tx any](e *env[Tx]) {
 		}
 		return b.publish(ctx, d)
 	}, outbox.Options{Poll: 1})
-	for e.pass(r) > 0 { //nolint:revive // until nothing is left
+	for more := true; more; {
+		more = e.pass(r) > 0
 	}
 	if n := b.inOrder(e); n != 2*(want-1) {
 		e.Errorf("%d messages were published, want those of %d keys", n, want-1)

@@ -53,7 +53,7 @@ func orderFollowsCommits[Tx any](e *env[Tx]) {
 	}
 	b := &broker{}
 	publish := func(ctx context.Context, d outbox.Delivery) error {
-		if rand.IntN(4) == 0 { //nolint:gosec // no secret
+		if rand.IntN(4) == 0 {
 			return errBroker
 		}
 		return b.publish(ctx, d)
