@@ -27,11 +27,11 @@ type Outbox[Tx any] struct {
 }
 
 type statements struct {
-	bump, insert                     core.Stmt
-	due, take, run                   core.Stmt
-	published, failed, bury, release core.Stmt
-	dead, requeue, discard, stats    core.Stmt
-	old, remove, removeKey           core.Stmt
+	bump, insert                        core.Stmt
+	due, head, postpone, take, run      core.Stmt
+	published, failed, bury, release    core.Stmt
+	dead, requeue, discard, free, stats core.Stmt
+	old, remove, removeKey              core.Stmt
 }
 
 // New opens the outbox of a name, and checks that its tables exist. A relay publishes the messages of
@@ -52,9 +52,9 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string) (*Outbox
 	d, r := &a.Dialect.Outbox, ledger.Tables(a.Table, a.Dialect.Now)
 	x := func(name, text string) core.Stmt { return a.Dialect.Compile("outbox."+name, r.Replace(text)) }
 	return &Outbox[Tx]{db: db, access: a, name: name, sql: statements{
-		bump: x("bump", d.Bump), insert: x("insert", d.Insert), due: x("due", d.Due), take: x("take", d.Take), run: x("run", d.Run),
+		bump: x("bump", d.Bump), insert: x("insert", d.Insert), due: x("due", d.Due), head: x("head", d.Head), postpone: x("postpone", d.Postpone), take: x("take", d.Take), run: x("run", d.Run),
 		published: x("published", d.Published), failed: x("failed", d.Failed), bury: x("bury", d.Bury), release: x("release", d.Release),
-		dead: x("dead", d.Dead), requeue: x("requeue", d.Requeue), discard: x("discard", d.Discard), stats: x("stats", d.Stats),
+		dead: x("dead", d.Dead), requeue: x("requeue", d.Requeue), discard: x("discard", d.Discard), free: x("free", d.Free), stats: x("stats", d.Stats),
 		old: x("old", d.Old), remove: x("delete", d.Delete), removeKey: x("delete key", d.DeleteKey),
 	}}, nil
 }
@@ -134,7 +134,7 @@ var ErrNotDead = errors.New("outbox: no such dead letter")
 // Requeue makes a dead letter wait again, with all its attempts. It is published before the later
 // messages of its key.
 //
-// Errors: [ErrNotDead], the driver's.
+// Errors: [ErrNotDead], those of [holdfast.DB.InTx].
 func (o *Outbox[Tx]) Requeue(ctx context.Context, d DeadLetter) error {
 	return o.change(ctx, o.sql.requeue, d)
 }
@@ -142,17 +142,28 @@ func (o *Outbox[Tx]) Requeue(ctx context.Context, d DeadLetter) error {
 // Discard gives a dead letter up, so that the later messages of its key are published. It is kept as
 // long as a published message is.
 //
-// Errors: [ErrNotDead], the driver's.
+// Errors: [ErrNotDead], those of [holdfast.DB.InTx].
 func (o *Outbox[Tx]) Discard(ctx context.Context, d DeadLetter) error {
 	return o.change(ctx, o.sql.discard, d)
 }
 
+// change changes a dead letter, and lets the messages behind it be found.
 func (o *Outbox[Tx]) change(ctx context.Context, s core.Stmt, d DeadLetter) error {
-	r, err := s.Exec(ctx, o.access.Pool, d.Owner, o.name, []byte(d.Key), d.Seq)
-	if err == nil && r.Affected != 1 {
-		err = ErrNotDead
-	}
-	return err
+	return o.db.InTx(o.access.Trace.Quiet(ctx), func(ctx context.Context, tx Tx) error {
+		q, err := o.access.Join(tx)
+		if err != nil {
+			return err
+		}
+		args := []any{d.Owner, o.name, []byte(d.Key), d.Seq}
+		r, err := s.Exec(ctx, q, args...)
+		if err == nil && r.Affected != 1 {
+			err = ErrNotDead
+		}
+		if err == nil {
+			_, err = o.sql.free.Exec(ctx, q, args...)
+		}
+		return err
+	})
 }
 
 // Stats says how far behind an outbox is.

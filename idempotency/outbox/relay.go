@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,8 +161,8 @@ func (r *Relay[Tx]) pause(ctx context.Context) {
 	}
 }
 
-// Pass takes the keys that have messages to publish, at most a hundred of them, and publishes each
-// key until nothing is left or a message fails. It returns how many messages were published. Errors of
+// Pass reads some hundred of the messages that are due, takes their keys, and publishes each key until
+// nothing is left or a message fails. It returns how many messages were published. Errors of
 // the publisher are no errors of Pass.
 //
 // Errors: those of the driver, and of ctx. Messages that were published and not noted are published
@@ -173,9 +174,9 @@ func (r *Relay[Tx]) Pass(ctx context.Context) (published int, err error) {
 	}
 	// Relays that read the same list do not try it in the same order.
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
-	work := make(chan first, len(due))
-	for _, f := range due {
-		work <- f
+	work := make(chan key, len(due))
+	for _, k := range due {
+		work <- k
 	}
 	close(work)
 	var wg sync.WaitGroup
@@ -183,8 +184,8 @@ func (r *Relay[Tx]) Pass(ctx context.Context) (published int, err error) {
 	errs := make([]error, min(r.options.Keys, len(due)))
 	for i := range errs {
 		wg.Go(func() {
-			for f := range work {
-				n, err := r.drain(ctx, f)
+			for k := range work {
+				n, err := r.drain(ctx, k)
 				total.Add(int64(n))
 				if err != nil || ctx.Err() != nil {
 					errs[i] = err
@@ -197,7 +198,13 @@ func (r *Relay[Tx]) Pass(ctx context.Context) (published int, err error) {
 	return int(total.Load()), errors.Join(errs...)
 }
 
-const dueLimit = 100
+const (
+	// dueLimit bounds the messages that a pass reads.
+	dueLimit = 500
+	// behindDead is how long messages behind a dead letter are put off. A relay may do so just after
+	// the letter was decided on, so it is short.
+	behindDead = time.Minute
+)
 
 // first is the first waiting message of a key.
 type first struct {
@@ -206,17 +213,43 @@ type first struct {
 	starts     int
 }
 
-func (r *Relay[Tx]) due(ctx context.Context) ([]first, error) {
+// due lists the keys that have messages which are due.
+func (r *Relay[Tx]) due(ctx context.Context) ([]key, error) {
 	rows, err := r.box.sql.due.Query(ctx, r.box.access.Pool, r.box.name, dueLimit)
 	if err != nil {
 		return nil, err
 	}
-	return core.Collect(rows, func(row core.Row) (f first, err error) {
-		var key []byte
-		err = row.Scan(&f.owner, &key, &f.seq, &f.starts)
-		f.key = string(key)
-		return f, err
+	list, err := core.Collect(rows, func(row core.Row) (k key, err error) {
+		var text []byte
+		err = row.Scan(&k.owner, &text)
+		k.key = string(text)
+		return k, err
 	})
+	seen := map[key]bool{}
+	return slices.DeleteFunc(list, func(k key) bool {
+		before := seen[k]
+		seen[k] = true
+		return before
+	}), err
+}
+
+// head returns the first message of a key if it may be published now. If not, it puts off the messages
+// behind it for as long, so that they do not hide other keys from later passes.
+func (r *Relay[Tx]) head(ctx context.Context, k key) (*first, error) {
+	f := first{owner: k.owner, key: k.key}
+	var held, dead int64
+	args := []any{k.owner, r.box.name, []byte(k.key)}
+	found, err := r.box.sql.head.QueryRow(ctx, r.box.access.Pool, []any{&f.seq, &f.starts, &held, &dead}, args...)
+	switch {
+	case err != nil || !found:
+		return nil, err
+	case dead != 0 && dead < f.seq:
+		f.seq, held = dead, behindDead.Microseconds()
+	case held <= 0 || f.starts == 0: // one that was never started is held by nobody
+		return &f, nil
+	}
+	_, err = r.box.sql.postpone.Exec(ctx, r.box.access.Pool, append(args, f.seq, held)...)
+	return nil, err
 }
 
 // backoff is the pause after the n-th attempt.

@@ -37,8 +37,12 @@ func (r *Relay[Tx]) take(ctx context.Context, f first) (*lease, error) {
 }
 
 // drain publishes the messages of a key, from its first one, until none is left or one fails.
-func (r *Relay[Tx]) drain(ctx context.Context, f first) (published int, err error) {
-	l, err := r.take(ctx, f)
+func (r *Relay[Tx]) drain(ctx context.Context, k key) (published int, err error) {
+	f, err := r.head(ctx, k)
+	if f == nil {
+		return 0, err
+	}
+	l, err := r.take(ctx, *f)
 	for l != nil && err == nil && ctx.Err() == nil {
 		var n int
 		l, n, err = r.batch(ctx, l)
@@ -106,6 +110,13 @@ func (r *Relay[Tx]) after(ctx context.Context, l *lease, list []row, published i
 		if _, err := r.box.sql.published.Exec(ctx, r.box.access.Pool, l.args(r.box.name, list[published-1].Seq)...); err != nil {
 			return nil, err
 		}
+		switch {
+		case stopped: // another relay may have put off what is behind
+			_, err := r.box.sql.free.Exec(ctx, r.box.access.Pool, l.args(r.box.name)...)
+			return nil, err
+		case published == len(list):
+			return r.later(ctx, l)
+		}
 	}
 	var forGood *permanent
 	switch {
@@ -117,6 +128,20 @@ func (r *Relay[Tx]) after(ctx context.Context, l *lease, list []row, published i
 		return nil, r.bury(ctx, at, failed)
 	}
 	return nil, r.end(ctx, r.box.sql.failed, at, r.backoff(at.starts).Microseconds(), once.Cut(failed.Error(), maxReason))
+}
+
+// later takes the message that was written behind the last one of a batch. Another relay may have put
+// it off for the length of the lease.
+func (r *Relay[Tx]) later(ctx context.Context, l *lease) (*lease, error) {
+	rows, err := r.box.sql.run.Query(ctx, r.box.access.Pool, l.args(r.box.name, 1)...)
+	if err != nil {
+		return nil, err
+	}
+	list, err := core.Collect(rows, scan)
+	if err != nil || len(list) == 0 || list[0].state != waiting || list[0].Attempt > 0 {
+		return nil, err
+	}
+	return r.take(ctx, first{l.owner, l.key, list[0].Seq, 0})
 }
 
 // publishOne calls the publisher, whose context ends before the lease does.

@@ -305,7 +305,7 @@ CREATE INDEX IF NOT EXISTS "{prefix}outbox_due_at"
   ON {schema}"{prefix}outbox" (name, state, due_at);
 
 CREATE INDEX IF NOT EXISTS "{prefix}outbox_first"
-  ON {schema}"{prefix}outbox" (owner, name, message_key, seq) WHERE state IN (1, 3);
+  ON {schema}"{prefix}outbox" (owner, name, message_key, state, seq) WHERE state IN (1, 3);
 
 -- One row per key of an outbox that has messages. Each write locks it until its
 -- transaction ends, so that seq follows the order of the commits.
