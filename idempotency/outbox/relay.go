@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -174,7 +173,7 @@ func (r *Relay[Tx]) Pass(ctx context.Context) (published int, err error) {
 	}
 	// Relays that read the same list do not try it in the same order.
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
-	work := make(chan key, len(due))
+	work := make(chan found, len(due))
 	for _, k := range due {
 		work <- k
 	}
@@ -213,42 +212,52 @@ type first struct {
 	starts     int
 }
 
-// due lists the keys that have messages which are due.
-func (r *Relay[Tx]) due(ctx context.Context) ([]key, error) {
+// found is a key with due messages, and the last of them that a pass has read.
+type found struct {
+	key
+	last int64
+}
+
+// due lists the keys that have due messages.
+func (r *Relay[Tx]) due(ctx context.Context) (list []found, err error) {
 	rows, err := r.box.sql.due.Query(ctx, r.box.access.Pool, r.box.name, dueLimit)
 	if err != nil {
 		return nil, err
 	}
-	list, err := core.Collect(rows, func(row core.Row) (k key, err error) {
+	at := map[key]int{}
+	_, err = core.Collect(rows, func(row core.Row) (none struct{}, err error) {
+		var f found
 		var text []byte
-		err = row.Scan(&k.owner, &text)
-		k.key = string(text)
-		return k, err
+		err = row.Scan(&f.owner, &text, &f.last)
+		f.key.key = string(text)
+		if i, seen := at[f.key]; seen {
+			list[i].last = max(list[i].last, f.last)
+		} else {
+			at[f.key] = len(list)
+			list = append(list, f)
+		}
+		return none, err
 	})
-	seen := map[key]bool{}
-	return slices.DeleteFunc(list, func(k key) bool {
-		before := seen[k]
-		seen[k] = true
-		return before
-	}), err
+	return list, err
 }
 
 // head returns the first message of a key if it may be published now. If not, it puts off the messages
-// behind it for as long, so that they do not hide other keys from later passes.
-func (r *Relay[Tx]) head(ctx context.Context, k key) (*first, error) {
-	f := first{owner: k.owner, key: k.key}
+// behind it for as long, so that they do not hide other keys from later passes: only those that the
+// pass has found, because the relay that publishes the first message sees them when it is done.
+func (r *Relay[Tx]) head(ctx context.Context, k found) (*first, error) {
+	f := first{owner: k.owner, key: k.key.key}
 	var held, dead int64
-	args := []any{k.owner, r.box.name, []byte(k.key)}
-	found, err := r.box.sql.head.QueryRow(ctx, r.box.access.Pool, []any{&f.seq, &f.starts, &held, &dead}, args...)
+	args := []any{k.owner, r.box.name, []byte(f.key)}
+	exists, err := r.box.sql.head.QueryRow(ctx, r.box.access.Pool, []any{&f.seq, &f.starts, &held, &dead}, args...)
 	switch {
-	case err != nil || !found:
+	case err != nil || !exists:
 		return nil, err
 	case dead != 0 && dead < f.seq:
 		f.seq, held = dead, behindDead.Microseconds()
 	case held <= 0 || f.starts == 0: // one that was never started is held by nobody
 		return &f, nil
 	}
-	_, err = r.box.sql.postpone.Exec(ctx, r.box.access.Pool, append(args, f.seq, held)...)
+	_, err = r.box.sql.postpone.Exec(ctx, r.box.access.Pool, append(args, f.seq, k.last, held)...)
 	return nil, err
 }
 

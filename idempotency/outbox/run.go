@@ -37,7 +37,7 @@ func (r *Relay[Tx]) take(ctx context.Context, f first) (*lease, error) {
 }
 
 // drain publishes the messages of a key, from its first one, until none is left or one fails.
-func (r *Relay[Tx]) drain(ctx context.Context, k key) (published int, err error) {
+func (r *Relay[Tx]) drain(ctx context.Context, k found) (published int, err error) {
 	f, err := r.head(ctx, k)
 	if f == nil {
 		return 0, err

@@ -16,10 +16,10 @@ package dialect
 //
 //	Bump:      (of a key: without seq)
 //	Insert:    (of a key) id, topic, headers, body
-//	Due:       limit (of all owners: returns owner and key)
+//	Due:       limit (of all owners: returns owner, key and seq)
 //	Head:      (of a key: returns its first waiting message's seq, starts, and for how long it is
 //	           held in µs, and the seq of its first dead one, 0 for none)
-//	Postpone:  pause (µs) (of those behind this message)
+//	Postpone:  seq, pause (µs) (of those behind this message, up to seq)
 //	Take:      attempt, lease (µs), expected starts
 //	Run:       limit (from this message on)
 //	Published: last seq
@@ -55,11 +55,11 @@ func NewOutbox(as, onConflict string) Outbox {
 		Insert: `INSERT INTO {outbox} (owner, name, message_key, seq, id, topic, headers, body, state, starts, due_at, written_at)
 VALUES ($0, $1, $2, (SELECT last_seq FROM {outbox_keys}` + key + `), $3, $4, $5, $6, 1, 0, {now}, {now})`,
 
-		Due: `SELECT owner, message_key FROM {outbox} WHERE name = $1 AND state = 1 AND due_at <= {now} ORDER BY due_at LIMIT $2`,
+		Due: `SELECT owner, message_key, seq FROM {outbox} WHERE name = $1 AND state = 1 AND due_at <= {now} ORDER BY due_at LIMIT $2`,
 		// The condition on state is twice there so that SQLite uses the partial index.
 		Head: `SELECT seq, starts, due_at - {now}, COALESCE((SELECT seq FROM {outbox}` + key + ` AND state = 3 AND state IN (1, 3) ORDER BY seq LIMIT 1), 0)
 FROM {outbox}` + key + ` AND state = 1 AND state IN (1, 3) ORDER BY seq LIMIT 1`,
-		Postpone: `UPDATE {outbox} SET due_at = {now} + $4` + key + ` AND seq > $3 AND state = 1 AND starts = 0 AND due_at <= {now}`,
+		Postpone: `UPDATE {outbox} SET due_at = {now} + $5` + key + ` AND seq > $3 AND seq <= $4 AND state = 1 AND starts = 0 AND due_at <= {now}`,
 		Take:     `UPDATE {outbox} SET attempt = $4, due_at = {now} + $5, starts = starts + 1` + message + ` AND state = 1 AND starts = $6 AND (due_at <= {now} OR starts = 0)`,
 		Run:      `SELECT ` + columns + ` FROM {outbox}` + key + ` AND seq >= $3 AND state IN (1, 3) ORDER BY seq LIMIT $4`,
 

@@ -1,7 +1,7 @@
 // Package model contains models of Holdfast's protocols, and the test that lets Spin explore them:
 // every order of every step within the bounds. No program uses the package. claim.pml models a claim
 // of Do that writes its record once, lease.pml models leases, tickets.pml fair and shared locks and
-// semaphores, staged.pml staged operations.
+// semaphores, staged.pml staged operations, outbox.pml the outbox and its relays.
 //
 // # Leases: what is modelled
 //
@@ -87,6 +87,18 @@
 //	2 calls of Do, 1 of DoTx                                                64,168
 //	the same on SQLite                                                       8,546
 //	3 calls of Do, 1 of DoTx, 2 connections lost each (large)           43,873,232
+//
+// # Outbox
+//
+// outbox.pml has one key, three writers of a message each, two relays with one pass each (two where
+// nothing dies), a message that fails, and an operator:
+//
+//	one relay dies                                                       1,456,846
+//	any lease may have ended at any place                                5,242,997
+//	none dies, two passes                                                6,105,147
+//
+// The model found a bug: a relay that was slow to put off the messages behind a held one also put off
+// those that came after that one was published, for the length of its lease (PUT_OFF_ALL).
 //
 // # What is left out
 //

@@ -38,7 +38,7 @@ type model struct {
 	planted      []bug
 }
 
-var models = []model{claim, lease, tickets, staged}
+var models = []model{claim, lease, tickets, staged, outbox}
 
 // TestModels explores the correct models completely. -run 'TestModels/lease' selects one of
 // them.
