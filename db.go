@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -67,6 +68,15 @@ type Options struct {
 	Observers []Observer
 	// Tracers receive calls, statements and events.
 	Tracers []Tracer
+	// Fields lists the fields of a row's struct that are columns, for the packages that take rows
+	// as structs. Default: the fields with a `db:"column"` tag. holdfastgorm sets it.
+	Fields func(row reflect.Type) ([]Field, error)
+}
+
+// Field is a field of a row's struct: its column, and its index for reflect.Value.FieldByIndex.
+type Field struct {
+	Column string
+	Index  []int
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -129,9 +139,24 @@ func (d *DB[Tx]) Access() access.Access[Tx] {
 		Handle:  handle[Tx]{d},
 		Dialect: d.dialect,
 		Trace:   d.trace,
-		Catalog: access.Catalog{Dialect: d.dialect, Pool: d.pool, Schema: d.schema, Check: d.CheckIdent, Unsupported: d.unsupported},
+		Catalog: access.Catalog{Dialect: d.dialect, Pool: d.pool, Schema: d.schema, Check: d.CheckIdent, Unsupported: d.unsupported, Fields: d.fields},
 		Pool:    d.pool,
 	}
+}
+
+// fields is Options.Fields; nil for none.
+func (d *DB[Tx]) fields(row reflect.Type) (list []access.Field, err error) {
+	if d.options.Fields == nil {
+		return nil, nil
+	}
+	found, err := d.options.Fields(row)
+	for _, f := range found {
+		list = append(list, access.Field(f))
+	}
+	if err == nil && len(list) == 0 {
+		err = &InputError{Field: "R", Problem: fmt.Sprintf("%v has no field that Options.Fields names", row)}
+	}
+	return list, err
 }
 
 // table returns the quoted name of one of Holdfast's own tables.

@@ -38,8 +38,10 @@ func links() map[string][]string {
 		"holdfastslog":            {backoff},
 		"idempotency":             {backoff, uuid},
 		"idempotency/businessrow": {backoff, uuid, mapper},
+		"idempotency/cron":        {backoff, uuid},
 		"idempotency/inbox":       {backoff, uuid},
 		"idempotency/operators":   {backoff, uuid},
+		"idempotency/outbox":      {backoff, uuid},
 		"idempotency/staged":      {backoff, uuid},
 		"idempotency/idemhttp":    {backoff, headers, uuid},
 		"migrations":              {backoff, migrate},
@@ -114,6 +116,25 @@ func TestProgramsLinkOnlyTheirOwnDriver(t *testing.T) {
 	}
 	for name := range allowed {
 		t.Errorf("package %q is in the list and is none", name)
+	}
+}
+
+// TestKitsLinkOnlyTheirOwnDriver checks that the tests of a program link only the drivers of the kits
+// that they import.
+func TestKitsLinkOnlyTheirOwnDriver(t *testing.T) {
+	t.Parallel()
+	all := packages(t)
+	drivers := []string{"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5"}
+	for name, own := range map[string]string{"holdfasttest": "", "holdfasttest/mysqltest": drivers[0], "holdfasttest/pgxtest": drivers[1]} {
+		p, found := all[self+"/"+name]
+		if !found {
+			t.Errorf("no package %s", name)
+		}
+		for _, driver := range drivers {
+			if linked := slices.Contains(p.Deps, driver); linked != (driver == own) {
+				t.Errorf("package %q links %s: %v", name, driver, linked)
+			}
+		}
 	}
 }
 

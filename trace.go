@@ -65,8 +65,8 @@ type CallResult struct {
 
 // Event describes an event that is not the end of a call.
 type Event struct {
-	// Name is "lease.granted", "lease.ended", "lease.lost", "reaper.task", "reaper.refused" or
-	// "staged.parked".
+	// Name is "lease.granted", "lease.ended", "lease.lost", "reaper.task", "reaper.refused",
+	// "staged.parked" or "outbox.dead".
 	Name string
 	// Engine, Lock and Operation are as in [Call].
 	Engine, Lock, Operation string
@@ -79,7 +79,7 @@ type Event struct {
 	// "taken" (another attempt has the row, or the lock was taken away), "release" (the loss was
 	// found at release), "connection" (of a Hold).
 	Cause string
-	// Count is a number of rows, or of staged operations.
+	// Count is a number of rows, of staged operations or of messages.
 	Count int64
 	// Duration depends on the event: how long a lease was held, how long ago the oldest row of
 	// a reaper task had expired, or how far the clock jumped.

@@ -58,6 +58,8 @@ func TestTracerIsTold(t *testing.T) {
 		"business_row.claim_tx":     {"mismatch"},
 		"business_row.claim_all_tx": {"executed"},
 		"idempotency.lookup":        {"done"},
+		"outbox.write":              {"done", "invalid"},
+		"outbox.publish":            {"done", "error"},
 		"staged.do":                 {"executed", "parked", "replayed", "retrying", "settling"},
 		"staged.start":              {"executed"},
 		"staged.lookup":             {"done"},

@@ -24,7 +24,8 @@ type instruments struct {
 	calls, statementDuration, waits, holds metric.Float64Histogram
 	waiting, held                          metric.Int64UpDownCounter
 	lost, renewed, retries                 metric.Int64Counter
-	reaperRows, reaperRefused, parked      metric.Int64Counter
+	reaperRows, reaperRefused              metric.Int64Counter
+	parked, dead                           metric.Int64Counter
 	reaperOldest                           metric.Float64Gauge
 }
 
@@ -54,6 +55,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	counter(&i.reaperRows, "holdfast.reaper.rows", "{row}", "Rows that the reaper cleared, or passed over.")
 	counter(&i.reaperRefused, "holdfast.reaper.refused", "{sweep}", "Sweeps refused because the database's clock jumped.")
 	counter(&i.parked, "holdfast.staged.parked", "{operation}", "Staged operations parked as unknown, for a person.")
+	counter(&i.dead, "holdfast.outbox.dead", "{message}", "Messages of an outbox that became dead letters, for a person.")
 	g, err := m.Float64Gauge("holdfast.reaper.oldest", metric.WithUnit("s"),
 		metric.WithDescription("How long ago the oldest row of the last sweep had expired."))
 	i.reaperOldest = g
@@ -90,5 +92,7 @@ func (i *instruments) Event(ctx context.Context, f holdfast.Event) {
 		i.reaperRefused.Add(ctx, 1, with())
 	case trace.StagedParked:
 		i.parked.Add(ctx, f.Count, with(operationKey.String(f.Operation)))
+	case trace.OutboxDead:
+		i.dead.Add(ctx, f.Count, with(operationKey.String(f.Operation)))
 	}
 }

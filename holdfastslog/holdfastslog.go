@@ -76,7 +76,7 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 	switch f.Name {
 	case trace.ReaperRefused:
 		level = slog.LevelError
-	case trace.StagedParked:
+	case trace.StagedParked, trace.OutboxDead:
 		level = slog.LevelError
 	case trace.LeaseLost:
 		level = slog.LevelWarn

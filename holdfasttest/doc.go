@@ -22,6 +22,10 @@
 // consequences as in production. In progress and a lost answer are injected between Holdfast and
 // the driver. No injection waits.
 //
-// A kit is for programs whose transactions are *sql.Tx or *sqlx.Tx. A program on pgx.Tx needs a
-// PostgreSQL server for its tests, because pgx supports no other engine.
+// # On a server
+//
+// Packages mysqltest and pgxtest make the same kit on a MySQL, MariaDB or PostgreSQL server, in a
+// database or schema of the test's own that is dropped at its end: for SQL that SQLite does not
+// understand, and for programs on pgx.Tx, because pgx supports no other engine. A program links the
+// drivers of the packages that it imports only.
 package holdfasttest

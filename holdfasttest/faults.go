@@ -23,8 +23,10 @@ type faults struct {
 	mu     sync.Mutex
 	held   map[string]int // hashes of the keys that are in progress
 	commit *bool          // lose the next COMMIT's answer; the value says whether to commit
-	claim  bool           // a claim was sent since the last transaction ended
-	blind  bool           // the next read fails
+	// blind are the reads that fail next. open has Holdfast's open transactions, each with the read
+	// that would resolve its commit, once it has a claim.
+	blind map[string]bool
+	open  map[any]string
 }
 
 func (f *faults) hold(key string, by int) {
@@ -42,46 +44,77 @@ func (f *faults) loseCommit(committed bool) {
 	f.commit = &committed
 }
 
-// statement returns the error to inject into one statement.
-func (f *faults) statement(ctx context.Context, args []any) error {
+// statement returns the error to inject into one statement of a transaction, which may be nil.
+func (f *faults) statement(ctx context.Context, args []any, tx any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	key := ""
+	if len(args) > 1 { // after the owner
+		if hash, is := args[1].([]byte); is {
+			key = string(hash)
+		}
+	}
 	switch core.StatementName(ctx) {
 	case "records.look", "row.look":
-		if f.blind {
-			f.blind = false
+		if read := readOf(core.StatementName(ctx), key); f.blind[read] {
+			delete(f.blind, read)
 			return errLook
 		}
-	case "records.claim", "row.claim":
-		f.claim = true
+		return nil
+	case "records.claim":
+		key = readOf("records.look", key)
+	case "row.claim":
+		key = readOf("row.look", key)
 	default:
 		return nil
 	}
-	if len(args) > 1 { // after the owner
-		if key, ok := args[1].([]byte); ok && f.held[string(key)] > 0 {
-			return &idempotency.InProgressError{}
-		}
+	if _, own := f.open[tx]; own {
+		f.open[tx] = key
+	}
+	if f.held[key] > 0 {
+		return &idempotency.InProgressError{}
 	}
 	return nil
 }
 
+// readOf identifies a read of a record by its key. Reads of business rows are not told apart.
+func readOf(statement, key string) string {
+	if statement == "row.look" {
+		return statement
+	}
+	return key
+}
+
 // next decides one COMMIT: nil means that it runs normally. If the transaction has a claim, the
-// read that would resolve the commit fails too. There is one writer, so the last claim belongs to
-// this transaction.
-func (f *faults) next() *bool {
+// read that would resolve the commit fails too.
+func (f *faults) next(tx any) *bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	committed := f.commit
 	f.commit = nil
-	f.blind = f.blind || committed != nil && f.claim
-	f.claim = false
+	if read := f.open[tx]; committed != nil && read != "" {
+		if f.blind == nil {
+			f.blind = map[string]bool{}
+		}
+		f.blind[read] = true
+	}
+	delete(f.open, tx)
 	return committed
 }
 
-func (f *faults) rolledBack() {
+func (f *faults) began(tx any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.claim = false
+	if f.open == nil {
+		f.open = map[any]string{}
+	}
+	f.open[tx] = ""
+}
+
+func (f *faults) rolledBack(tx any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.open, tx)
 }
 
 type adapter[Tx any] struct {
@@ -90,16 +123,16 @@ type adapter[Tx any] struct {
 }
 
 func (a adapter[Tx]) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
-	return querier{a.Adapter, a.f}.Exec(ctx, query, args...)
+	return querier{a.Adapter, a.f, nil}.Exec(ctx, query, args...)
 }
 
 func (a adapter[Tx]) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	return querier{a.Adapter, a.f}.Query(ctx, query, args...)
+	return querier{a.Adapter, a.f, nil}.Query(ctx, query, args...)
 }
 
 func (a adapter[Tx]) Join(tx Tx) (core.Querier, error) {
 	q, err := a.Adapter.Join(tx)
-	return querier{q, a.f}, err
+	return querier{q, a.f, tx}, err
 }
 
 func (a adapter[Tx]) Acquire(ctx context.Context) (core.Conn[Tx], error) {
@@ -111,19 +144,20 @@ func (a adapter[Tx]) Acquire(ctx context.Context) (core.Conn[Tx], error) {
 }
 
 type querier struct {
-	q core.Querier
-	f *faults
+	q  core.Querier
+	f  *faults
+	tx any
 }
 
 func (q querier) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
-	if err := q.f.statement(ctx, args); err != nil {
+	if err := q.f.statement(ctx, args, q.tx); err != nil {
 		return core.Result{}, err
 	}
 	return q.q.Exec(ctx, query, args...)
 }
 
 func (q querier) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	if err := q.f.statement(ctx, args); err != nil {
+	if err := q.f.statement(ctx, args, q.tx); err != nil {
 		return nil, err
 	}
 	return q.q.Query(ctx, query, args...)
@@ -135,15 +169,23 @@ type conn[Tx any] struct {
 }
 
 func (c *conn[Tx]) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
-	return querier{c.Conn, c.f}.Exec(ctx, query, args...)
+	return querier{c.Conn, c.f, nil}.Exec(ctx, query, args...)
 }
 
 func (c *conn[Tx]) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	return querier{c.Conn, c.f}.Query(ctx, query, args...)
+	return querier{c.Conn, c.f, nil}.Query(ctx, query, args...)
+}
+
+func (c *conn[Tx]) Begin(ctx context.Context, opts core.TxOptions) (Tx, error) {
+	tx, err := c.Conn.Begin(ctx, opts)
+	if err == nil {
+		c.f.began(tx)
+	}
+	return tx, err
 }
 
 func (c *conn[Tx]) Commit(ctx context.Context, tx Tx) error {
-	committed := c.f.next()
+	committed := c.f.next(tx)
 	switch {
 	case committed == nil:
 		return c.Conn.Commit(ctx, tx)
@@ -160,6 +202,6 @@ func (c *conn[Tx]) Commit(ctx context.Context, tx Tx) error {
 }
 
 func (c *conn[Tx]) Rollback(ctx context.Context, tx Tx) error {
-	c.f.rolledBack()
+	c.f.rolledBack(tx)
 	return c.Conn.Rollback(ctx, tx)
 }

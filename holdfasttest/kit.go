@@ -41,8 +41,20 @@ type Kit[Tx any] struct {
 // when the test ends.
 func SQLite(tb TB, opts ...holdfast.Options) *Kit[*sql.Tx] {
 	tb.Helper()
-	pool := open(tb)
-	return newKit(tb, pool, stdhandle.Handle[*sql.Tx]{
+	return OnSQL(tb, open(tb), opts...)
+}
+
+// SQLiteX is SQLite for a program whose transactions are *sqlx.Tx.
+func SQLiteX(tb TB, opts ...holdfast.Options) *Kit[*sqlx.Tx] {
+	tb.Helper()
+	return OnSQLX(tb, sqlx.NewDb(open(tb), "sqlite"), opts...)
+}
+
+// OnSQL is a kit on a database of the caller's, which has Holdfast's tables and no other program.
+// Packages mysqltest and pgxtest make one for each test.
+func OnSQL(tb TB, pool *sql.DB, opts ...holdfast.Options) *Kit[*sql.Tx] {
+	tb.Helper()
+	return On(tb, pool, stdhandle.Handle[*sql.Tx]{
 		Querier: stdhandle.Querier{R: pool},
 		Pin: func(ctx context.Context) (*sql.Conn, stdhandle.Begin[*sql.Tx], error) {
 			c, err := pool.Conn(ctx)
@@ -52,14 +64,13 @@ func SQLite(tb TB, opts ...holdfast.Options) *Kit[*sql.Tx] {
 			return c, c.BeginTx, nil
 		},
 		Std: func(tx *sql.Tx) *sql.Tx { return tx },
-	}, opts)
+	}, opts...)
 }
 
-// SQLiteX is SQLite for a program whose transactions are *sqlx.Tx.
-func SQLiteX(tb TB, opts ...holdfast.Options) *Kit[*sqlx.Tx] {
+// OnSQLX is OnSQL for a program whose transactions are *sqlx.Tx.
+func OnSQLX(tb TB, pool *sqlx.DB, opts ...holdfast.Options) *Kit[*sqlx.Tx] {
 	tb.Helper()
-	pool := sqlx.NewDb(open(tb), "sqlite")
-	return newKit(tb, pool.DB, stdhandle.Handle[*sqlx.Tx]{
+	return On(tb, pool.DB, stdhandle.Handle[*sqlx.Tx]{
 		Querier: stdhandle.Querier{R: pool.DB},
 		Pin: func(ctx context.Context) (*sql.Conn, stdhandle.Begin[*sqlx.Tx], error) {
 			c, err := pool.Connx(ctx)
@@ -74,7 +85,7 @@ func SQLiteX(tb TB, opts ...holdfast.Options) *Kit[*sqlx.Tx] {
 			}
 			return tx.Tx
 		},
-	}, opts)
+	}, opts...)
 }
 
 func open(tb TB) *sql.DB {
@@ -91,7 +102,8 @@ func open(tb TB) *sql.DB {
 	return pool
 }
 
-func newKit[Tx any](tb TB, pool *sql.DB, handle core.Adapter[Tx], opts []holdfast.Options) *Kit[Tx] {
+// On is OnSQL for any handle. It is for pgxtest.
+func On[Tx any](tb TB, pool *sql.DB, handle core.Adapter[Tx], opts ...holdfast.Options) *Kit[Tx] {
 	tb.Helper()
 	f := &faults{}
 	db, err := holdfast.New(context.Background(), adapter[Tx]{handle, f}, opts...)
@@ -140,9 +152,9 @@ func (k *Kit[Tx]) Mismatch(s *idempotency.Store[Tx], op idempotency.Op) {
 func (k *Kit[Tx]) Expire(s *idempotency.Store[Tx], op idempotency.Op, businessID string) {
 	k.tb.Helper()
 	Done(k, s, op, idempotency.ID(businessID))
-	_, err := k.Pool.ExecContext(context.Background(),
-		`UPDATE `+k.DB.Access().Table("records")+` SET state = 4, result = NULL, codec = NULL WHERE owner = ? AND key_hash = ?`, op.Owner, k.key(s, op))
-	if err != nil {
+	a := k.DB.Access()
+	gone := a.Dialect.Compile("", `UPDATE `+a.Table("records")+` SET state = 4, result = NULL, codec = NULL WHERE owner = $0 AND key_hash = $1`)
+	if _, err := gone.Exec(context.Background(), a.Pool, op.Owner, k.key(s, op)); err != nil {
 		k.tb.Fatalf("holdfasttest: %v", err)
 	}
 }

@@ -36,6 +36,9 @@ func Open(ctx context.Context, pool *pgxpool.Pool, opts ...holdfast.Options) (*h
 	return holdfast.New(ctx, handle{querier{pool}, pool}, opts...)
 }
 
+// Adapter is what Open opens Holdfast on. It is for pgxtest, which puts faults before it.
+func Adapter(pool *pgxpool.Pool) core.Adapter[pgx.Tx] { return handle{querier{pool}, pool} }
+
 type handle struct {
 	querier
 	pool *pgxpool.Pool

@@ -3,10 +3,10 @@ package orm
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
 	"gorm.io/gorm"
 
+	"github.com/holdfast-go/holdfast/holdfastgorm"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -18,37 +18,12 @@ type GORM struct {
 	Gorm *gorm.DB
 }
 
-// GormTx returns the transaction of tx. If tx is not in a transaction, so that GORM has a pool,
-// GormTx returns an error: on a pool, a claim would commit immediately.
-func GormTx(tx *gorm.DB) (*sql.Tx, error) {
-	conn := tx.Statement.ConnPool
-	if prepared, ok := conn.(*gorm.PreparedStmtTX); ok { // PrepareStmt wraps it
-		conn = prepared.Tx
-	}
-	if own, ok := conn.(*sql.Tx); ok {
-		return own, nil
-	}
-	return nil, fmt.Errorf("orm: GORM is in no transaction: %T", conn)
-}
-
-// GormOn binds GORM to a transaction that Holdfast began, as GORM's Begin binds it to its own.
-// Callbacks, hooks and logger are kept.
-func GormOn(ctx context.Context, db *gorm.DB, tx *sql.Tx) *gorm.DB {
-	bound := db.Session(&gorm.Session{NewDB: true, Context: ctx})
-	bound.Statement.ConnPool = tx
-	return bound
-}
-
 // Refund joins GORM's transaction.
 func (g *GORM) Refund(ctx context.Context, r Refund) (res idempotency.Result[string], err error) {
 	var verdict error
 	err = Again(ctx, g.DB, func() error {
 		return g.Gorm.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			own, err := GormTx(tx)
-			if err != nil {
-				return err
-			}
-			res, verdict = idempotency.DoTx(ctx, g.Store, own, r.op(), func(context.Context, *sql.Tx) (string, error) {
+			res, verdict = holdfastgorm.DoTx(ctx, g.Store, tx, r.op(), func(tx *gorm.DB) (string, error) {
 				if err := r.check(); err != nil {
 					return "", err
 				}
@@ -65,15 +40,14 @@ func (g *GORM) Refund(ctx context.Context, r Refund) (res idempotency.Result[str
 
 // RefundBound binds GORM to Holdfast's transaction.
 func (g *GORM) RefundBound(ctx context.Context, r Refund) (idempotency.Result[string], error) {
-	return idempotency.Do(ctx, g.Store, r.op(), func(ctx context.Context, tx *sql.Tx) (string, error) {
+	return holdfastgorm.Do(ctx, g.Gorm, g.Store, r.op(), func(tx *gorm.DB) (string, error) {
 		if err := r.check(); err != nil {
 			return "", err
 		}
-		bound := GormOn(ctx, g.Gorm, tx)
-		if err := bound.Create(&r).Error; err != nil {
+		if err := tx.Create(&r).Error; err != nil {
 			return "", err
 		}
-		return r.answer(), g.charge(bound, r)
+		return r.answer(), g.charge(tx, r)
 	})
 }
 
@@ -86,7 +60,7 @@ func (*GORM) charge(tx *gorm.DB, r Refund) error {
 func (g *GORM) Settle(ctx context.Context, s Settlement, term sqllock.Term) (outcome idempotency.Outcome, err error) {
 	err = Again(ctx, g.DB, func() error {
 		return g.Gorm.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			own, err := GormTx(tx)
+			own, err := holdfastgorm.Tx(tx)
 			if err != nil {
 				return err
 			}

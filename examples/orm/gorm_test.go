@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm/utils/tests"
 
 	"github.com/holdfast-go/holdfast/examples/orm"
+	"github.com/holdfast-go/holdfast/holdfastgorm"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -75,7 +76,7 @@ func TestGORM(t *testing.T) {
 func TestGORMSwallowedErrors(t *testing.T) {
 	eachGORM(t, func(t *testing.T, s *shop, g *orm.GORM) {
 		swallowed(t, s, g.Holdfast, func(ctx context.Context, tx *sql.Tx) writer {
-			bound := orm.GormOn(ctx, g.Gorm, tx)
+			bound := holdfastgorm.On(ctx, g.Gorm, tx)
 			return writer{
 				exec:   func(query string) error { return bound.Exec(query).Error },
 				create: func(r orm.Refund) error { return bound.Create(&r).Error },
@@ -93,7 +94,7 @@ func TestGORMSwallowedErrorInItsOwnTransaction(t *testing.T) {
 		op := idempotency.Op{Name: "careless", Key: "1", NoFingerprint: true}
 		run := func(careful bool) error {
 			return g.Gorm.WithContext(t.Context()).Transaction(func(tx *gorm.DB) error {
-				own, err := orm.GormTx(tx)
+				own, err := holdfastgorm.Tx(tx)
 				s.must(err)
 				_, err = idempotency.DoTx(t.Context(), g.Store, own, op, func(context.Context, *sql.Tx) (string, error) {
 					if err := s.lose(func(query string) error { return tx.Exec(query).Error }); careful {
@@ -130,7 +131,7 @@ func TestGORMDeadlockIsRunAgain(t *testing.T) {
 		runs := 0
 		s.must(orm.Again(t.Context(), g.DB, func() error {
 			return g.Gorm.WithContext(t.Context()).Transaction(func(tx *gorm.DB) error {
-				own, err := orm.GormTx(tx)
+				own, err := holdfastgorm.Tx(tx)
 				s.must(err)
 				op := idempotency.Op{Name: "again", Key: "1", NoFingerprint: true}
 				_, err = idempotency.DoTx(t.Context(), g.Store, own, op, func(context.Context, *sql.Tx) (string, error) {
@@ -160,17 +161,17 @@ type hooked struct {
 func (*hooked) TableName() string { return "refunds" }
 
 func (h *hooked) BeforeCreate(tx *gorm.DB) error {
-	_, h.found = orm.GormTx(tx)
+	_, h.found = holdfastgorm.Tx(tx)
 	return errors.New("no further")
 }
 
 // A pool is not a transaction: a record written through it would commit on its own.
 func TestGORMOutsideOfATransaction(t *testing.T) {
 	eachGORM(t, func(t *testing.T, _ *shop, g *orm.GORM) {
-		if tx, err := orm.GormTx(g.Gorm); err == nil {
+		if tx, err := holdfastgorm.Tx(g.Gorm); err == nil {
 			t.Errorf("found %v", tx)
 		}
-		if tx, err := orm.GormTx(g.Gorm.WithContext(t.Context()).Where("cents > 0")); err == nil {
+		if tx, err := holdfastgorm.Tx(g.Gorm.WithContext(t.Context()).Where("cents > 0")); err == nil {
 			t.Errorf("found %v", tx)
 		}
 		row := hooked{}
@@ -187,7 +188,7 @@ func TestGORMOutsideOfATransaction(t *testing.T) {
 func TestGORMNestedTransactions(t *testing.T) {
 	boom := errors.New("boom")
 	once := func(ctx context.Context, g *orm.GORM, tx *gorm.DB, r orm.Refund, end error) error {
-		own, err := orm.GormTx(tx)
+		own, err := holdfastgorm.Tx(tx)
 		if err != nil {
 			return err
 		}
@@ -246,7 +247,7 @@ func TestGORMNestedTransactions(t *testing.T) {
 			s.exec(`DELETE FROM refunds`)
 			s.exec(`DELETE FROM holdfast_records`)
 			_, err := idempotency.Do(ctx, g.Store, idempotency.Op{Name: "nested", Key: "1", NoFingerprint: true}, func(ctx context.Context, tx *sql.Tx) (string, error) {
-				bound := orm.GormOn(ctx, g.Gorm, tx).Session(&gorm.Session{DisableNestedTransaction: flat})
+				bound := holdfastgorm.On(ctx, g.Gorm, tx).Session(&gorm.Session{DisableNestedTransaction: flat})
 				if err := bound.Create(&first).Error; err != nil {
 					return "", err
 				}
@@ -266,7 +267,7 @@ func TestGORMNestedTransactions(t *testing.T) {
 		s.exec(`DELETE FROM holdfast_records`)
 		batch := []orm.Refund{first, second, first}
 		_, err = idempotency.Do(ctx, g.Store, idempotency.Op{Name: "batch", Key: "1", NoFingerprint: true}, func(ctx context.Context, tx *sql.Tx) (string, error) {
-			return "", orm.GormOn(ctx, g.Gorm, tx).CreateInBatches(&batch, 2).Error
+			return "", holdfastgorm.On(ctx, g.Gorm, tx).CreateInBatches(&batch, 2).Error
 		})
 		s.must(err)
 		s.wantBooks(3, 1, 0)

@@ -75,7 +75,7 @@ func New[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast.Tabl
 // a key without a full unique index.
 func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 	var err error
-	if t.fields, err = rowmap.Of[R](t.db.CheckIdent); err != nil {
+	if t.fields, err = rowmap.Of[R](t.access.Catalog); err != nil {
 		return nil, err
 	}
 	if t.key, err = t.fields.Pick("TableSpec.Key", t.spec.Key); err != nil {

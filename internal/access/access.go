@@ -3,6 +3,7 @@ package access
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -71,6 +72,12 @@ type Session[Tx any] interface {
 	Rollback()
 }
 
+// Field is holdfast.Field.
+type Field struct {
+	Column string
+	Index  []int
+}
+
 // Catalog contains what is needed to describe a user's own table.
 type Catalog struct {
 	Dialect *dialect.Dialect
@@ -81,4 +88,6 @@ type Catalog struct {
 	Check func(argument, name string) error
 	// Unsupported returns the error for a refused table.
 	Unsupported func(f dialect.Finding) error
+	// Fields lists the fields of a row's struct. It returns none if their db tags name them.
+	Fields func(row reflect.Type) ([]Field, error)
 }

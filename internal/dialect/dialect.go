@@ -100,6 +100,7 @@ type Dialect struct {
 	Sweep    Sweep
 	Compare  Compare
 	Staged   Staged
+	Outbox   Outbox
 	Prove    Prove
 	Doctor   Doctor
 

@@ -21,6 +21,7 @@ import (
 var everyOwner = []string{
 	"Staged.Due", "Staged.StepFind", "Staged.List", "Staged.RecordList",
 	"Staged.Restore.Most", "Staged.Restore.Locks", "Staged.Restore.Tickets", "Staged.Restore.Waiters", "Staged.Restore.Pending", "Staged.Restore.Park",
+	"Outbox.Due", "Outbox.Dead", "Outbox.Stats", "Outbox.Old",
 }
 
 // TestEachStatementNamesTheOwner checks that a statement that reads or writes rows of Holdfast's
@@ -28,8 +29,8 @@ var everyOwner = []string{
 // subquery has to name it as well, or to compare it with that of the row outside.
 func TestEachStatementNamesTheOwner(t *testing.T) {
 	t.Parallel()
-	table := regexp.MustCompile(`\{(records|locks|tickets|waiters|registers|staged|steps|provider_events|interventions)\}`)
-	outer := regexp.MustCompile(`\bs\.owner = [lc]\.owner\b`)
+	table := regexp.MustCompile(`\{(records|locks|tickets|waiters|registers|staged|steps|provider_events|interventions|outbox|outbox_keys)\}`)
+	outer := regexp.MustCompile(`\b[se]\.owner = [lcm]\.owner\b`)
 	galera := mariadb.Dialect
 	galera.Name = "galera"
 	for _, r := range galera.Admission.Rules {
@@ -43,7 +44,7 @@ func TestEachStatementNamesTheOwner(t *testing.T) {
 	for _, d := range []dialect.Dialect{mysql.Dialect, mariadb.Dialect, galera, tidb.Dialect, vitess.Dialect, postgres.Dialect, sqlite.Dialect} {
 		seen := 0
 		for name, of := range map[string]any{
-			"Records": d.Records, "Register": d.Register, "Leases": d.Leases, "Tickets": d.Tickets, "RowLocks": d.RowLocks, "Staged": d.Staged,
+			"Records": d.Records, "Register": d.Register, "Leases": d.Leases, "Tickets": d.Tickets, "RowLocks": d.RowLocks, "Staged": d.Staged, "Outbox": d.Outbox,
 		} {
 			texts(reflect.ValueOf(of), name, func(name, text string) {
 				if !table.MatchString(text) {

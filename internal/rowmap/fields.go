@@ -11,22 +11,37 @@ import (
 
 	"github.com/jmoiron/sqlx/reflectx"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // Fields are fields of a struct with their columns, in order.
 type Fields []*reflectx.FieldInfo
 
-// Of returns the fields of R that have a db tag. check returns an error for an invalid name.
-func Of[R any](check func(argument, name string) error) (Fields, error) {
+// Of returns the fields of R that are columns: those that the program's own mapping names, or those
+// with a db tag.
+func Of[R any](c access.Catalog) (Fields, error) {
 	typ := reflect.TypeFor[R]()
 	if typ.Kind() != reflect.Struct {
 		return nil, invalid("R", fmt.Sprintf("%v is not a struct with db tags", typ))
 	}
+	own, err := c.Fields(typ)
+	if err != nil {
+		return nil, err
+	}
 	var fields Fields
+	for _, f := range own {
+		if err := c.Check("column", f.Column); err != nil {
+			return nil, err
+		}
+		fields = append(fields, &reflectx.FieldInfo{Name: f.Column, Index: f.Index, Field: typ.FieldByIndex(f.Index)})
+	}
+	if len(own) > 0 {
+		return fields, nil
+	}
 	for _, f := range reflectx.NewMapper("db").TypeMap(typ).Index {
 		if _, tagged := f.Field.Tag.Lookup("db"); tagged && f.Name != "" && !strings.Contains(f.Path, ".") {
-			if err := check("db tag", f.Name); err != nil {
+			if err := c.Check("db tag", f.Name); err != nil {
 				return nil, err
 			}
 			fields = append(fields, f)
@@ -41,7 +56,7 @@ func (f Fields) Pick(argument string, columns []string) (Fields, error) {
 	for i, c := range columns {
 		n := slices.Index(f.Names(), c)
 		if n < 0 {
-			return nil, invalid(argument, fmt.Sprintf("the row's struct has no field with the tag db:%q", c))
+			return nil, invalid(argument, fmt.Sprintf("the row's struct has no field for column %q: tag it db:%q", c, c))
 		}
 		out[i] = f[n]
 	}

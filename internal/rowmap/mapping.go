@@ -25,7 +25,7 @@ type Mapping struct {
 // Map maps R to the table of spec. It returns an error if a field has no column, the key is
 // not unique, or a key field is of another kind than its column.
 func Map[R any](ctx context.Context, c access.Catalog, spec Spec) (*Mapping, error) {
-	fields, err := Of[R](c.Check)
+	fields, err := Of[R](c)
 	if err != nil {
 		return nil, err
 	}

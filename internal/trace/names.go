@@ -54,6 +54,7 @@ const (
 	ReaperTask    = "reaper.task"
 	ReaperRefused = "reaper.refused"
 	StagedParked  = "staged.parked"
+	OutboxDead    = "outbox.dead"
 )
 
 // The causes of a lost lease.

@@ -254,3 +254,41 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}sweeps` (
   error    VARBINARY(500) NULL,
   PRIMARY KEY (ended_at, id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- Messages to publish, written in the transaction of their cause.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}outbox` (
+  owner       VARBINARY(128) NOT NULL,
+  -- which outbox
+  name        VARBINARY(128) NOT NULL,
+  -- the messages of a key are published in the order of seq
+  message_key VARBINARY(255) NOT NULL,
+  seq         BIGINT         NOT NULL,
+  -- what consumers tell duplicates by
+  id          VARBINARY(255) NOT NULL,
+  topic       VARBINARY(255) NOT NULL,
+  headers     MEDIUMBLOB     NULL,
+  body        MEDIUMBLOB     NOT NULL,
+  -- 1 waiting, 2 published, 3 dead, 4 discarded
+  state       SMALLINT       NOT NULL CHECK (state BETWEEN 1 AND 4),
+  -- how often a relay began to publish it, and which one has it
+  starts      INTEGER        NOT NULL,
+  attempt     BINARY(16)     NULL,
+  -- when a relay may take it; of the other states, since when
+  due_at      BIGINT         NOT NULL,
+  -- why it was not published
+  reason      VARBINARY(500) NULL,
+  written_at  BIGINT         NOT NULL,
+  PRIMARY KEY (owner, name, message_key, seq),
+  KEY outbox_due_at (name, state, due_at),
+  KEY outbox_first (owner, name, message_key, state, seq)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- One row per key of an outbox that has messages. Each write locks it until its
+-- transaction ends, so that seq follows the order of the commits.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}outbox_keys` (
+  owner       VARBINARY(128) NOT NULL,
+  name        VARBINARY(128) NOT NULL,
+  message_key VARBINARY(255) NOT NULL,
+  last_seq    BIGINT         NOT NULL,
+  PRIMARY KEY (owner, name, message_key)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;

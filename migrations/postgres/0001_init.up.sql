@@ -300,3 +300,45 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}sweeps" (
   error    text,
   PRIMARY KEY (ended_at, id)
 );
+
+-- Messages to publish, written in the transaction of their cause.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}outbox" (
+  owner       text     COLLATE "C" NOT NULL,
+  -- which outbox
+  name        text     COLLATE "C" NOT NULL,
+  -- the messages of a key are published in the order of seq
+  message_key bytea    NOT NULL,
+  seq         bigint   NOT NULL,
+  -- what consumers tell duplicates by
+  id          text     COLLATE "C" NOT NULL,
+  topic       text     COLLATE "C" NOT NULL,
+  headers     bytea,
+  body        bytea    NOT NULL,
+  -- 1 waiting, 2 published, 3 dead, 4 discarded
+  state       smallint NOT NULL CHECK (state BETWEEN 1 AND 4),
+  -- how often a relay began to publish it, and which one has it
+  starts      integer  NOT NULL,
+  attempt     bytea,
+  -- when a relay may take it; of the other states, since when
+  due_at      bigint   NOT NULL,
+  -- why it was not published
+  reason      text,
+  written_at  bigint   NOT NULL,
+  PRIMARY KEY (owner, name, message_key, seq)
+);
+
+CREATE INDEX IF NOT EXISTS "{prefix}outbox_due_at"
+  ON {schema}"{prefix}outbox" (name, state, due_at);
+
+CREATE INDEX IF NOT EXISTS "{prefix}outbox_first"
+  ON {schema}"{prefix}outbox" (owner, name, message_key, state, seq) WHERE state IN (1, 3);
+
+-- One row per key of an outbox that has messages. Each write locks it until its
+-- transaction ends, so that seq follows the order of the commits.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}outbox_keys" (
+  owner       text   COLLATE "C" NOT NULL,
+  name        text   COLLATE "C" NOT NULL,
+  message_key bytea  NOT NULL,
+  last_seq    bigint NOT NULL,
+  PRIMARY KEY (owner, name, message_key)
+);

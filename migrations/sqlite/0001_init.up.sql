@@ -266,3 +266,45 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}sweeps" (
   error    TEXT,
   PRIMARY KEY (ended_at, id)
 ) STRICT;
+
+-- Messages to publish, written in the transaction of their cause.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}outbox" (
+  owner       TEXT    NOT NULL,
+  -- which outbox
+  name        TEXT    NOT NULL,
+  -- the messages of a key are published in the order of seq
+  message_key BLOB    NOT NULL,
+  seq         INTEGER NOT NULL,
+  -- what consumers tell duplicates by
+  id          TEXT    NOT NULL,
+  topic       TEXT    NOT NULL,
+  headers     BLOB,
+  body        BLOB    NOT NULL,
+  -- 1 waiting, 2 published, 3 dead, 4 discarded
+  state       INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),
+  -- how often a relay began to publish it, and which one has it
+  starts      INTEGER NOT NULL,
+  attempt     BLOB,
+  -- when a relay may take it; of the other states, since when
+  due_at      INTEGER NOT NULL,
+  -- why it was not published
+  reason      TEXT,
+  written_at  INTEGER NOT NULL,
+  PRIMARY KEY (owner, name, message_key, seq)
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}outbox_due_at"
+  ON "{prefix}outbox" (name, state, due_at);
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}outbox_first"
+  ON "{prefix}outbox" (owner, name, message_key, state, seq) WHERE state IN (1, 3);
+
+-- One row per key of an outbox that has messages. Each write locks it until its
+-- transaction ends, so that seq follows the order of the commits.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}outbox_keys" (
+  owner       TEXT    NOT NULL,
+  name        TEXT    NOT NULL,
+  message_key BLOB    NOT NULL,
+  last_seq    INTEGER NOT NULL,
+  PRIMARY KEY (owner, name, message_key)
+) STRICT;

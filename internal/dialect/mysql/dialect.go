@@ -54,6 +54,7 @@ var Dialect = dialect.Dialect{
 	Sweep:    sweep,
 	Compare:  dialect.CompareColumns,
 	Staged:   staged,
+	Outbox:   outbox,
 	Prove:    prove,
 	Doctor:   doctor,
 

@@ -19,11 +19,11 @@ var sweep = dialect.Sweep{
 		`UPDATE {records} FORCE INDEX (PRIMARY) SET `+dialect.Tombstone+` WHERE ({picked}) AND {due}`),
 	Keys: dialect.FindDue("key_expires_at", dialect.DueKeys,
 		`DELETE doomed FROM {records} AS doomed FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}`),
-	// LIMIT prevents the optimizer from merging the derived table, which would lose SKIP
-	// LOCKED. STRAIGHT_JOIN keeps that table first.
 	Indexes:       []string{"records_due_at"},
 	StagedResults: stagedResults,
 	StagedKeys:    stagedKeys,
+	// LIMIT prevents the optimizer from merging the derived table, which would lose SKIP
+	// LOCKED. STRAIGHT_JOIN keeps that table first.
 	Locks: dialect.FindLocks(dialect.CompareColumns, `DELETE doomed FROM (
  SELECT owner, name FROM {locks} FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}
  ORDER BY owner, name LIMIT 1000000 FOR UPDATE SKIP LOCKED

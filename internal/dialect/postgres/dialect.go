@@ -38,6 +38,7 @@ var Dialect = dialect.Dialect{
 	Sweep:    sweep,
 	Compare:  dialect.CompareRows,
 	Staged:   staged,
+	Outbox:   outbox,
 	Prove:    prove,
 	Doctor:   doctor,
 

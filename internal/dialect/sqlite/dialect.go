@@ -31,6 +31,7 @@ var Dialect = dialect.Dialect{
 	Sweep:    sweep,
 	Compare:  dialect.CompareRows,
 	Staged:   staged,
+	Outbox:   outbox,
 	Prove:    prove,
 	Doctor:   doctor,
 

@@ -50,6 +50,7 @@ func Everything(tb testing.TB, opts ...holdfast.Options) {
 	w.operations()
 	w.records()
 	w.staged()
+	w.outbox()
 	w.versions()
 	w.registers()
 	w.reaper()

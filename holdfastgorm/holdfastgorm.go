@@ -1,0 +1,84 @@
+package holdfastgorm
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/options"
+)
+
+// Open opens Holdfast on the pool of db. Structs of rows are GORM's models.
+//
+// Errors: those of [holdfastsql.Open].
+func Open(ctx context.Context, db *gorm.DB, opts ...holdfast.Options) (*holdfast.DB[*sql.Tx], error) {
+	if db == nil {
+		return nil, &holdfast.InputError{Field: "db", Problem: "is nil"}
+	}
+	o, err := options.One(opts)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return nil, fmt.Errorf("holdfastgorm: GORM has no *sql.DB: %w", err)
+	}
+	if o.Fields == nil {
+		o.Fields = fieldsOf(db)
+	}
+	return holdfastsql.Open(ctx, pool, o)
+}
+
+// Tx returns the transaction of tx, for functions of Holdfast that join one. It fails if GORM is in
+// none, for example in a hook under SkipDefaultTransaction: on a pool, a claim would be committed at
+// once.
+//
+// Errors: [holdfast.ErrNoTx].
+func Tx(tx *gorm.DB) (*sql.Tx, error) {
+	if tx == nil || tx.Statement == nil {
+		return nil, holdfast.ErrNoTx
+	}
+	conn := tx.Statement.ConnPool
+	if prepared, is := conn.(*gorm.PreparedStmtTX); is { // PrepareStmt wraps it
+		conn = prepared.Tx
+	}
+	if own, is := conn.(*sql.Tx); is && own != nil {
+		return own, nil
+	}
+	return nil, fmt.Errorf("%w: GORM has a %T", holdfast.ErrNoTx, conn)
+}
+
+// On returns db bound to a transaction, as GORM's Begin binds it to its own: with its callbacks, hooks,
+// logger and plugins. It prepares no statements.
+func On(ctx context.Context, db *gorm.DB, tx *sql.Tx) *gorm.DB {
+	bound := db.Session(&gorm.Session{NewDB: true, Context: ctx})
+	bound.Statement.ConnPool = tx
+	return bound
+}
+
+// Do is [idempotency.Do] with a *gorm.DB that is bound to the transaction and has its context.
+func Do[T any](ctx context.Context, db *gorm.DB, s *idempotency.Store[*sql.Tx], op idempotency.Op, fn func(tx *gorm.DB) (T, error)) (idempotency.Result[T], error) {
+	return idempotency.Do(ctx, s, op, func(ctx context.Context, tx *sql.Tx) (T, error) { return fn(On(ctx, db, tx)) })
+}
+
+// DoTx is [idempotency.DoTx] in a transaction that GORM began. After an error that is not final
+// Holdfast has rolled the whole transaction back, savepoints included, so return it from GORM's
+// function too. A *[idempotency.Rejection] is kept only if GORM commits: return nil for it there.
+func DoTx[T any](ctx context.Context, s *idempotency.Store[*sql.Tx], tx *gorm.DB, op idempotency.Op, fn func(tx *gorm.DB) (T, error)) (idempotency.Result[T], error) {
+	own, err := Tx(tx)
+	if err != nil {
+		return idempotency.Result[T]{}, err
+	}
+	return idempotency.DoTx(ctx, s, own, op, func(ctx context.Context, _ *sql.Tx) (T, error) { return fn(tx.WithContext(ctx)) })
+}
+
+// InTx is [holdfast.DB.InTx] with a *gorm.DB that is bound to the transaction and has its context.
+// Unlike GORM's Transaction it runs again after a deadlock, and says whether a commit happened.
+func InTx(ctx context.Context, db *gorm.DB, h *holdfast.DB[*sql.Tx], fn func(tx *gorm.DB) error, opts ...holdfast.TxOptions) error {
+	return h.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error { return fn(On(ctx, db, tx)) }, opts...)
+}

@@ -1,0 +1,300 @@
+package holdfastgorm_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/libtnb/sqlite"
+	"go.uber.org/goleak"
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgorm"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/migrations"
+	"github.com/holdfast-go/holdfast/optimistic"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
+)
+
+// GORM's cache of prepared statements starts a goroutine that never ends.
+func TestMain(m *testing.M) {
+	dbtest.VerifyNoLeaks(m, goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
+}
+
+// Account is a model with everything that a mapping by db tags could not read.
+type Account struct {
+	gorm.Model
+
+	OwnerName string
+	Limits    Limits `gorm:"embedded;embeddedPrefix:limit_"`
+	*Extra
+	Version int64  `gorm:"not null"`
+	Note    string `gorm:"-"`
+}
+
+// Limits is embedded with a prefix, Extra by a pointer.
+type Limits struct {
+	Daily int64 `gorm:"column:per_day"`
+}
+
+// Extra is embedded by a pointer.
+type Extra struct{ Country string }
+
+// Refund is a business row.
+type Refund struct {
+	RefundNo  holdfastgorm.Key `gorm:"primaryKey;not null;size:64"`
+	Cents     int64
+	CreatedAt time.Time
+	UpdatedMs int64 `gorm:"autoUpdateTime:milli"`
+}
+
+// Folded is a business row as AutoMigrate makes it.
+type Folded struct {
+	RefundNo string `gorm:"primaryKey;not null;size:64"`
+	Cents    int64
+}
+
+// world is GORM on one engine, with tables that AutoMigrate made.
+type world struct {
+	*testing.T
+	engine dbtest.Engine
+	gorm   *gorm.DB
+	db     *holdfast.DB[*sql.Tx]
+	store  *idempotency.Store[*sql.Tx]
+}
+
+func each(t *testing.T, f func(w *world)) {
+	t.Helper()
+	for mode, config := range map[string]gorm.Config{"Default": {}, "PrepareStmtSkip": {PrepareStmt: true, SkipDefaultTransaction: true}} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+				w := &world{T: t, engine: e}
+				dsn := dbtest.DSN(t, e)
+				if e.Like() == dbtest.MySQL {
+					dsn = dbtest.With(dsn, "parseTime=true") // as GORM asks for
+				}
+				pool := dbtest.OpenSQL(t, dsn)
+				w.must(migrations.Up(t.Context(), pool))
+				var dialect gorm.Dialector
+				switch e.Like() {
+				case dbtest.Postgres:
+					dialect = postgres.New(postgres.Config{Conn: pool})
+				case dbtest.SQLite:
+					dialect = sqlite.New(sqlite.Config{Conn: pool})
+				default:
+					dialect = mysql.New(mysql.Config{Conn: pool})
+				}
+				config := config
+				config.Logger = logger.Discard
+				var err error
+				w.gorm, err = gorm.Open(dialect, &config)
+				w.must(err)
+				w.must(w.gorm.AutoMigrate(&Account{}, &Refund{}, &Folded{}))
+				w.db, err = holdfastgorm.Open(t.Context(), w.gorm)
+				w.must(err)
+				w.store, err = idempotency.New(t.Context(), w.db, idempotency.Options{SingleOwner: true})
+				w.must(err)
+				f(w)
+			})
+		})
+	}
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) refunds() (n int64) {
+	w.Helper()
+	w.must(w.gorm.Model(&Refund{}).Count(&n).Error)
+	return n
+}
+
+func op(key string) idempotency.Op {
+	return idempotency.Op{Name: "refund", Key: key, Request: key}
+}
+
+var errBoom = errors.New("boom")
+
+func create(no string, end error) func(tx *gorm.DB) (string, error) {
+	return func(tx *gorm.DB) (string, error) {
+		return "refund " + no, errors.Join(tx.Create(&Refund{RefundNo: holdfastgorm.Key(no), Cents: 100}).Error, end)
+	}
+}
+
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ctx := w.Context()
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if r, err := holdfastgorm.Do(ctx, w.gorm, w.store, op("1"), create("1", nil)); err != nil || r.Value != "refund 1" {
+					w.Errorf("%+v, %v", r, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := w.refunds(); n != 1 {
+			w.Errorf("%d refunds, want 1", n)
+		}
+		if _, err := holdfastgorm.Do(ctx, w.gorm, w.store, op("2"), create("2", errBoom)); !errors.Is(err, errBoom) {
+			w.Error(err)
+		}
+		for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
+			w.must(w.gorm.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+				r, err := holdfastgorm.DoTx(ctx, w.store, tx, op("3"), create("3", nil))
+				if err == nil && r.Outcome != want {
+					w.Errorf("%v, want %v", r.Outcome, want)
+				}
+				return err
+			}))
+		}
+		err := w.gorm.Transaction(func(tx *gorm.DB) error {
+			_, err := holdfastgorm.DoTx(ctx, w.store, tx, op("4"), create("4", errBoom))
+			return err
+		})
+		if !errors.Is(err, errBoom) {
+			w.Error(err)
+		}
+		w.must(holdfastgorm.InTx(ctx, w.gorm, w.db, func(tx *gorm.DB) error {
+			_, err := create("5", nil)(tx)
+			return err
+		}))
+		if n := w.refunds(); n != 3 {
+			w.Errorf("%d refunds, want those of 1, 3 and 5", n)
+		}
+		if _, err := holdfastgorm.Tx(w.gorm); !errors.Is(err, holdfast.ErrNoTx) {
+			w.Errorf("outside of a transaction: %v", err)
+		}
+		if _, err := holdfastgorm.DoTx(ctx, w.store, w.gorm, op("6"), create("6", nil)); !errors.Is(err, holdfast.ErrNoTx) {
+			w.Errorf("outside of a transaction: %v", err)
+		}
+	})
+}
+
+// TestModels writes a gorm.Model with GORM, and changes it with Holdfast's struct forms.
+func TestModels(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ctx := w.Context()
+		a := Account{OwnerName: "Ada", Limits: Limits{Daily: 100}, Extra: &Extra{Country: "GB"}, Version: 1}
+		w.must(w.gorm.Create(&a).Error)
+		spec, err := holdfastgorm.Spec[Account](w.gorm)
+		w.must(err)
+		if spec.Table != "accounts" || strings.Join(spec.Key, ",") != "id" {
+			w.Errorf("%+v", spec)
+		}
+		accounts, err := optimistic.NewTable[Account](ctx, w.db, spec)
+		w.must(err)
+		read, err := accounts.Get(ctx, Account{Model: gorm.Model{ID: a.ID}})
+		w.must(err)
+		if read.OwnerName != "Ada" || read.Limits.Daily != 100 || read.Country != "GB" || read.CreatedAt.IsZero() {
+			w.Errorf("%+v", read)
+		}
+		stale := read
+		read.Limits.Daily = 250
+		before := read.UpdatedAt
+		w.must(holdfastgorm.Stamp(ctx, w.gorm, &read))
+		if !read.UpdatedAt.After(before) || !read.CreatedAt.Equal(stale.CreatedAt) {
+			w.Errorf("stamped %v and %v", read.CreatedAt, read.UpdatedAt)
+		}
+		if _, err = accounts.Update(ctx, read); err != nil {
+			w.Fatal(err)
+		}
+		if _, err := accounts.Update(ctx, stale); !errors.Is(err, optimistic.ErrConflict) {
+			w.Errorf("a lost update: %v", err)
+		}
+		var found Account
+		w.must(w.gorm.First(&found, a.ID).Error)
+		if found.Limits.Daily != 250 || found.Version != 2 || found.Country != "GB" || !found.UpdatedAt.After(before) {
+			w.Errorf("%+v", found)
+		}
+
+		locked, err := rowlock.NewTable[Account](ctx, w.db, spec)
+		w.must(err)
+		w.must(holdfastgorm.InTx(ctx, w.gorm, w.db, func(tx *gorm.DB) error {
+			own, err := holdfastgorm.Tx(tx)
+			if err != nil {
+				return err
+			}
+			rows, err := locked.LockTx(ctx, own, rowlock.WaitForever, Account{Model: gorm.Model{ID: a.ID}})
+			if err == nil && rows[0].Limits.Daily != 250 {
+				w.Errorf("%+v", rows)
+			}
+			return err
+		}))
+	})
+}
+
+// TestKeys checks that a key that AutoMigrate made folding is refused, and that Key distinguishes
+// what differs.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ctx := w.Context()
+		folded, err := holdfastgorm.Spec[Folded](w.gorm)
+		w.must(err)
+		_, err = businessrow.New[Folded](ctx, w.db, folded)
+		if folds := w.engine.Like() == dbtest.MySQL; folds != errors.Is(err, holdfast.ErrInvalid) || !folds && err != nil {
+			w.Errorf("a string: %v", err)
+		}
+		spec, err := holdfastgorm.Spec[Refund](w.gorm)
+		w.must(err)
+		refunds, err := businessrow.New[Refund](ctx, w.db, spec, businessrow.Options{Compare: []string{"cents"}})
+		w.must(err)
+		twins := []string{"r-1", "R-1", "r-1 ", "ŕ-1"}
+		for range 2 {
+			for _, no := range twins {
+				row := Refund{RefundNo: holdfastgorm.Key(no), Cents: 100}
+				w.must(holdfastgorm.Stamp(ctx, w.gorm, &row))
+				_, err := refunds.Do(ctx, row, func(context.Context, *sql.Tx) error { return nil })
+				w.must(err)
+			}
+		}
+		var found Refund
+		w.must(w.gorm.First(&found, "refund_no = ?", holdfastgorm.Key("r-1 ")).Error)
+		if n := w.refunds(); n != int64(len(twins)) || found.RefundNo != "r-1 " || found.CreatedAt.IsZero() || time.Since(time.UnixMilli(found.UpdatedMs)) > time.Hour {
+			w.Errorf("%d refunds, want %d; %+v", n, len(twins), found)
+		}
+	})
+}
+
+// Serialized has a field that GORM alone can store.
+type Serialized struct {
+	ID   uint
+	Tags []string `gorm:"serializer:json"`
+}
+
+func TestRefusedModels(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.must(w.gorm.AutoMigrate(&Serialized{}))
+		spec, err := holdfastgorm.Spec[Serialized](w.gorm)
+		w.must(err)
+		if _, err := rowlock.NewTable[Serialized](w.Context(), w.db, spec); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "serializer") {
+			w.Errorf("a serializer: %v", err)
+		}
+		if err := holdfastgorm.Stamp(w.Context(), w.gorm, Refund{}); !errors.Is(err, holdfast.ErrInvalid) {
+			w.Errorf("no pointer: %v", err)
+		}
+		if _, err := holdfastgorm.Open(w.Context(), nil); !errors.Is(err, holdfast.ErrInvalid) {
+			w.Errorf("no db: %v", err)
+		}
+	})
+}

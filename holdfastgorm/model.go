@@ -1,0 +1,147 @@
+package holdfastgorm
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// parse reads a model as db does.
+func parse(db *gorm.DB, model any) (*schema.Schema, error) {
+	stmt := &gorm.Statement{DB: db}
+	if err := stmt.Parse(model); err != nil {
+		return nil, &holdfast.InputError{Field: "model", Problem: fmt.Sprintf("GORM cannot read %T: %v", model, err)}
+	}
+	return stmt.Schema, nil
+}
+
+// fieldsOf returns the mapping of db's models, for holdfast.Options.
+func fieldsOf(db *gorm.DB) func(row reflect.Type) ([]holdfast.Field, error) {
+	var mu sync.Mutex
+	return func(row reflect.Type) (list []holdfast.Field, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		s, err := parse(db, reflect.New(row).Interface())
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range s.DBNames {
+			f := s.FieldsByDBName[name]
+			switch {
+			case !f.Readable || !f.Creatable || !f.Updatable:
+				continue
+			case f.Serializer != nil:
+				return nil, &holdfast.InputError{Field: "R", Problem: fmt.Sprintf("field %s of %v has a GORM serializer, and Holdfast would store another value: make it a type with Scan and Value", f.Name, row)}
+			}
+			list = append(list, holdfast.Field{Column: name, Index: indexOf(f)})
+		}
+		return list, nil
+	}
+}
+
+// indexOf returns the index of a field. GORM's is negative at an embedded pointer.
+func indexOf(f *schema.Field) []int {
+	index := make([]int, len(f.StructField.Index))
+	for i, n := range f.StructField.Index {
+		if n < 0 {
+			n = -n - 1
+		}
+		index[i] = n
+	}
+	return index
+}
+
+// Spec returns the table of a model and its primary key, for the packages that take rows as structs.
+// key names other columns of a unique key instead.
+//
+// Errors: [holdfast.ErrInvalid].
+func Spec[R any](db *gorm.DB, key ...string) (holdfast.TableSpec, error) {
+	s, err := parse(db, new(R))
+	if err != nil {
+		return holdfast.TableSpec{}, err
+	}
+	if len(key) == 0 {
+		key = s.PrimaryFieldDBNames
+	}
+	spec := holdfast.TableSpec{Table: s.Table, Key: key}
+	if of, table, found := strings.Cut(s.Table, "."); found {
+		spec.Schema, spec.Table = of, table
+	}
+	return spec, nil
+}
+
+// Stamp sets the fields that GORM fills with the time on its own: those of the creation if they are
+// zero, and those of the update. Call it before optimistic's Insert and Update.
+//
+// Errors: [holdfast.ErrInvalid].
+func Stamp(ctx context.Context, db *gorm.DB, row any) error {
+	v := reflect.ValueOf(row)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return &holdfast.InputError{Field: "row", Problem: fmt.Sprintf("is a %T: give a pointer to a model", row)}
+	}
+	s, err := parse(db, row)
+	if err != nil {
+		return err
+	}
+	now := db.NowFunc()
+	for _, f := range s.Fields {
+		_, zero := f.ValueOf(ctx, v.Elem())
+		kind := f.AutoUpdateTime
+		if f.AutoCreateTime > 0 {
+			if kind = f.AutoCreateTime; !zero {
+				continue
+			}
+		}
+		if kind == 0 {
+			continue
+		}
+		if err := f.Set(ctx, v.Elem(), stamped(f, kind, now)); err != nil {
+			return fmt.Errorf("holdfastgorm: field %s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func stamped(f *schema.Field, kind schema.TimeType, now time.Time) any {
+	if f.DataType == schema.Time || f.GORMDataType == schema.Time {
+		return now
+	}
+	switch kind {
+	case schema.UnixNanosecond:
+		return now.UnixNano()
+	case schema.UnixMillisecond:
+		return now.UnixMilli()
+	}
+	return now.Unix()
+}
+
+// Key is a string whose column compares byte for byte: VARBINARY on MySQL and MariaDB, where the
+// collation that AutoMigrate leaves to the database takes "A" for "a", and text on other engines. The
+// tag size bounds it (default: 255 bytes).
+type Key string
+
+// GormDataType implements schema.GormDataTypeInterface.
+func (Key) GormDataType() string { return string(schema.String) }
+
+// GormDBDataType implements migrator.GormDataTypeInterface.
+func (Key) GormDBDataType(db *gorm.DB, f *schema.Field) string {
+	size := f.Size
+	if size <= 0 {
+		size = 255
+	}
+	switch db.Name() {
+	case "mysql":
+		return fmt.Sprintf("VARBINARY(%d)", size)
+	case "postgres":
+		return `text COLLATE "C"`
+	}
+	return "text"
+}

@@ -1,0 +1,176 @@
+// Package cron runs a job once a tick over all replicas of a program.
+//
+//	job := cron.Job{Name: "close-day", Schedule: cron.Every(time.Hour, 0)}
+//	err := cron.Run(ctx, store, job, func(ctx context.Context, tx *sql.Tx, tick time.Time) error {
+//		_, err := tx.ExecContext(ctx, `INSERT INTO closings ...`, tick)
+//		return err
+//	})
+//
+// Each replica calls Run. The tick is the key of an operation (see package idempotency), and is read
+// from the database's clock, so replicas agree on it. The job's writes and the record of the tick are
+// one transaction: a tick has one effect, and is over for all replicas once it committed, however short
+// the job was and however late another replica comes. If a replica crashes within the job, another one
+// runs the tick again.
+//
+// The rules of the function of [idempotency.Do] apply: it may run more than once before one run commits,
+// and has effects in the database only. A job that calls others, or takes longer than a transaction
+// should, writes a message (package outbox) or begins a staged operation with [Key] as its key.
+package cron
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+)
+
+// Schedule returns the last tick at or before now, and the first one after it. It must depend on now
+// alone, so that replicas agree.
+type Schedule func(now time.Time) (last, next time.Time)
+
+// Every ticks at the multiples of d since 1970 (UTC), plus offset. d is at least 1 µs.
+func Every(d, offset time.Duration) Schedule {
+	return func(now time.Time) (last, next time.Time) {
+		step, at := max(d.Microseconds(), 1), now.UnixMicro()-offset.Microseconds()
+		at -= (at%step + step) % step // also before 1970
+		last = time.UnixMicro(at + offset.Microseconds()).UTC()
+		return last, last.Add(time.Duration(step) * time.Microsecond)
+	}
+}
+
+// Daily ticks once a day at a time of day in a time zone, also on the days on which the clock there
+// changes.
+func Daily(hour, minute int, zone *time.Location) Schedule {
+	return func(now time.Time) (last, next time.Time) {
+		y, m, d := now.In(zone).Date()
+		at := func(day int) time.Time { return time.Date(y, m, day, hour, minute, 0, 0, zone) }
+		if next = at(d); next.After(now) {
+			return at(d - 1), next
+		}
+		return next, at(d + 1)
+	}
+}
+
+// Job is a job that runs once a tick.
+type Job struct {
+	// Owner as in [idempotency.Op]: required, unless the store is SingleOwner.
+	Owner string
+	// Name is the job's name: stable, at most 123 bytes. Required.
+	Name string
+	// Schedule says when. Required. Only the last tick counts: if no replica ran at a tick, the
+	// first one that comes back before the next tick runs it late, and earlier ones are left out.
+	Schedule Schedule
+	// Logger logs the errors with which a run of [Run] failed. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Key is the key of a tick, for a staged operation of the job's.
+func Key(job Job, tick time.Time) string {
+	return idempotency.KeyOf(job.Name, tick.UTC().Format(time.RFC3339Nano))
+}
+
+// Once runs the job for the last tick, unless some replica has done so: then the outcome is Replayed.
+// If another replica runs it now, Once waits as the store's options say. next is the time until the next
+// tick, by the database's clock.
+//
+// An error of fn rolls back and leaves the tick to the next call, in any replica. An error of
+// [idempotency.Reject] ends the tick for good.
+//
+// Errors: those of [idempotency.Do]; [holdfast.ErrInvalid] also if the store forgets a key
+// ([idempotency.Options].KeyTTL) before its tick is over.
+func Once[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job, fn func(ctx context.Context, tx Tx, tick time.Time) error) (outcome idempotency.Outcome, next time.Duration, err error) {
+	p, err := planned(ctx, s, job)
+	if err != nil {
+		return 0, 0, err
+	}
+	r, err := idempotency.Do(ctx, s, p.op, func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, fn(ctx, tx, p.tick) })
+	return r.Outcome, p.next, err
+}
+
+// plan is what a replica has to do now.
+type plan struct {
+	op   idempotency.Op
+	tick time.Time
+	next time.Duration
+}
+
+func planned[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job) (p plan, err error) {
+	if s == nil || job.Schedule == nil {
+		return p, once.Invalid("store, Job.Schedule", "one of them is nil")
+	}
+	if job.Name == "" {
+		return p, once.Invalid("Job.Name", "is missing")
+	}
+	now, err := clock(ctx, s)
+	if err != nil {
+		return p, err
+	}
+	last, next := job.Schedule(now)
+	if last.After(now) || !next.After(now) {
+		return p, once.Invalid("Job.Schedule", "its last tick is after now, or its next one is not")
+	}
+	if ttl := s.Options().KeyTTL; ttl > 0 && ttl < next.Sub(last) {
+		return p, once.Invalid("idempotency.Options.KeyTTL", "is shorter than a tick, which would then run twice")
+	}
+	p = plan{idempotency.Op{Owner: job.Owner, Name: "cron " + job.Name, Key: Key(job, last), NoFingerprint: true}, last, next.Sub(now)}
+	_, err = s.Internal().Check(p.op)
+	return p, err
+}
+
+// clock reads the database's clock.
+func clock[Tx any](ctx context.Context, s *idempotency.Store[Tx]) (time.Time, error) {
+	a := s.Internal().Access()
+	var micros int64
+	_, err := a.Dialect.Compile("cron.now", `SELECT `+a.Dialect.Now).QueryRow(ctx, a.Pool, []any{&micros})
+	return time.UnixMicro(micros).UTC(), err
+}
+
+const (
+	most        = time.Minute // Run looks at the database's clock that often, which may be set
+	firstPause  = 100 * time.Millisecond
+	longestWait = 30 * time.Second
+)
+
+// Run calls [Once] at each tick until ctx ends, and returns its cause. After an error it logs it and
+// tries the tick again, after a pause that grows from a tenth of a second to half a minute; another
+// replica may do so before.
+//
+// Errors: the cause of ctx; [holdfast.ErrInvalid] for the job, at the beginning; errors of the database
+// then.
+func Run[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job, fn func(ctx context.Context, tx Tx, tick time.Time) error) error {
+	if _, err := planned(ctx, s, job); err != nil {
+		return err
+	}
+	if job.Logger == nil {
+		job.Logger = slog.Default()
+	}
+	wait := firstPause
+	for ctx.Err() == nil {
+		_, next, err := Once(ctx, s, job, fn)
+		var rejection *idempotency.Rejection
+		switch {
+		case err == nil, errors.As(err, &rejection), errors.Is(err, idempotency.ErrExpired):
+			wait = firstPause
+			pause(ctx, min(next, most))
+		case errors.Is(err, idempotency.ErrInProgress):
+			pause(ctx, firstPause)
+		case ctx.Err() == nil:
+			job.Logger.ErrorContext(ctx, "cron: a run failed", "job", job.Name, "error", err)
+			pause(ctx, wait)
+			wait = min(2*wait, longestWait)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
