@@ -95,6 +95,11 @@ func driverConn[Tx any](conn core.Conn[Tx]) any {
 func (d *DB[Tx]) connect(ctx context.Context) (core.Conn[Tx], error) {
 	for n := 1; ; n++ {
 		conn, err := d.acquire(ctx)
+		if err == nil && core.Keeps(ctx) && !d.known.has(driverConn(conn)) {
+			// admit reads the session's settings, and another DB on this pool may have left one.
+			conn.Release(false)
+			conn, err = d.acquire(core.Restoring(ctx))
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -240,6 +240,33 @@ func TestConnectorRestores(t *testing.T) {
 	}, dbtest.MySQL, dbtest.MariaDB)
 }
 
+// TestConnectorOfTwo checks that two DBs share a pool: what one keeps on a session is not taken for
+// the session's own setting by the other one.
+func TestConnectorOfTwo(t *testing.T) {
+	onConnector(t, func(c *connected) {
+		nothing := func(context.Context, *sql.Tx) error { return nil }
+		if err := c.db.InTx(c.Context(), nothing); err != nil {
+			c.Fatal(err)
+		}
+		c.pool.SetMaxIdleConns(0) // so that the second DB does not know the connection of its Open
+		c.pool.SetMaxIdleConns(1)
+		other, err := holdfastsql.Open(c.Context(), c.pool)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, db := range []*holdfast.DB[*sql.Tx]{c.db, other, c.db} {
+			c.pool.SetMaxIdleConns(0)
+			c.pool.SetMaxIdleConns(1)
+			if err := c.db.InTx(c.Context(), nothing); err != nil {
+				c.Error(err)
+			}
+			if err := db.InTx(c.Context(), nothing); err != nil {
+				c.Error(err)
+			}
+		}
+	}, dbtest.MySQL, dbtest.MariaDB)
+}
+
 // TestConnectorRefuses lets the server roll a transaction back, and its function go on.
 func TestConnectorRefuses(t *testing.T) {
 	onConnector(t, func(c *connected) {

@@ -122,6 +122,9 @@ type keepsKey struct{}
 // Keeping returns a context that gets a connection for a transaction of Holdfast's.
 func Keeping(ctx context.Context) context.Context { return context.WithValue(ctx, keepsKey{}, true) }
 
+// Restoring returns a context that gets a connection without what Keeping has left.
+func Restoring(ctx context.Context) context.Context { return context.WithValue(ctx, keepsKey{}, nil) }
+
 // Keeps reports whether ctx is that of Keeping.
 func Keeps(ctx context.Context) bool { return ctx.Value(keepsKey{}) != nil }
 
