@@ -23,7 +23,7 @@ func TestAllocations(t *testing.T) { //nolint:paralleltest // it counts allocati
 	if race.Enabled {
 		return // the race detector allocates, too
 	}
-	most := map[dbtest.Engine]float64{dbtest.Postgres: 86, dbtest.MySQL: 60, dbtest.MariaDB: 60, dbtest.SQLite: 125}
+	most := map[dbtest.Engine]float64{dbtest.Postgres: 86, dbtest.MySQL: 60, dbtest.MariaDB: 60, dbtest.SQLite: 104}
 	for _, engine := range dbtest.Engines() {
 		t.Run(string(engine)+" sql", func(t *testing.T) { //nolint:paralleltest // see above
 			countAllocations(conformance.New(t, conformance.SQL(), engine), most[engine.Kin()])

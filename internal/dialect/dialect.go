@@ -169,6 +169,9 @@ type Setting struct {
 	Remember string
 	Before   func(lockTimeout time.Duration) string
 	After    string
+	// Local: the statements cannot wait, so they need no context that ends. Some drivers start a
+	// goroutine for each statement with one.
+	Local bool
 }
 
 // Verdict says how the result of a claim statement shows whether it won.

@@ -14,6 +14,9 @@ func (s Setting) Change(ctx context.Context, q core.Querier, lockTimeout time.Du
 	if s.Before == nil {
 		return core.Stmt{}, nil
 	}
+	if s.Local {
+		ctx = context.WithoutCancel(ctx)
+	}
 	was := ""
 	if s.Remember != "" {
 		if _, err := (core.Stmt{Name: "remember", Text: s.Remember}).QueryRow(ctx, q, []any{&was}); err != nil {
@@ -37,10 +40,19 @@ func (s Setting) During(ctx context.Context, q core.Querier, lockTimeout time.Du
 	if undo.Text == "" {
 		return err
 	}
-	cleanup, cancel := core.Cleanup(ctx)
-	defer cancel()
-	if _, e := undo.Exec(cleanup, q); err == nil {
+	if e := s.undo(ctx, q, undo); err == nil {
 		err = e
 	}
+	return err
+}
+
+func (s Setting) undo(ctx context.Context, q core.Querier, undo core.Stmt) error {
+	if s.Local {
+		_, err := undo.Exec(context.WithoutCancel(ctx), q)
+		return err
+	}
+	ctx, cancel := core.Cleanup(ctx)
+	defer cancel()
+	_, err := undo.Exec(ctx, q)
 	return err
 }

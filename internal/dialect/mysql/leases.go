@@ -12,15 +12,16 @@ var leases = dialect.Leases{
 SELECT $0, $1, LAST_INSERT_ID(GREATEST(f.token + 1, {now})), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1 LOCK IN SHARE MODE`},
 
 	// LIMIT prevents the optimizer from merging the derived table, which would lose SKIP
-	// LOCKED. The table has numbers only, because it is built for each attempt. The name depends
-	// on it: otherwise the optimizer reads the row of l first, and waits for its lock.
-	Take: dialect.Grant{ByInsertID: true, Text: `UPDATE (
- SELECT token, expires_at, attempt <=> $2 AND expires_at > {now} AS own FROM {locks}
+	// LOCKED. The name must come from that table: with a name that the optimizer knows it reads the
+	// row of l first, and waits for its lock.
+	Take: dialect.Grant{ByInsertID: true, Text: `UPDATE {locks} l JOIN (
+ SELECT name, token, attempt, expires_at FROM {locks}
  WHERE owner = $0 AND name = $1 AND (attempt IS NULL OR expires_at <= {now} OR attempt = $2) LIMIT 1 FOR UPDATE SKIP LOCKED
-) f STRAIGHT_JOIN {locks} l ON l.owner = $0 AND l.name = IF(f.token IS NULL, NULL, $1)
-SET l.attempt = $2, l.holder = $4, l.granted_at = {now}, l.value = IF(f.own, l.value, NULL),
- l.token = LAST_INSERT_ID(IF(f.own, f.token, GREATEST(f.token + 1, {now}))),
- l.expires_at = IF(f.own, GREATEST(f.expires_at, {now} + $3), {now} + $3)`},
+) f ON l.owner = $0 AND l.name = f.name
+SET l.attempt = $2, l.holder = $4, l.granted_at = {now},
+ l.value = IF(f.attempt <=> $2 AND f.expires_at > {now}, l.value, NULL),
+ l.token = LAST_INSERT_ID(IF(f.attempt <=> $2 AND f.expires_at > {now}, f.token, GREATEST(f.token + 1, {now}))),
+ l.expires_at = IF(f.attempt <=> $2 AND f.expires_at > {now}, GREATEST(f.expires_at, {now} + $3), {now} + $3)`},
 
 	// Assignments run from left to right, so each column is read before it is assigned.
 	HandOver: dialect.Grant{ByInsertID: true, Text: `UPDATE {locks}

@@ -48,6 +48,7 @@ var busyTimeout = dialect.Setting{
 	Remember: `PRAGMA busy_timeout`,
 	Before:   func(d time.Duration) string { return `PRAGMA busy_timeout = ` + dialect.Millis(d) },
 	After:    `PRAGMA busy_timeout = {was}`,
+	Local:    true,
 }
 
 func classify(err error) dialect.Class {
