@@ -158,7 +158,7 @@ func lostInRows[Tx any](e *env[Tx]) {
 					_, err := q.Exec(ctx, query, args...)
 					return err
 				}
-				rows, err := q.Query(ctx, `SELECT n FROM pair WHERE id = 2 FOR UPDATE`)
+				rows, err := q.Query(ctx, `SELECT n FROM pair WHERE id > 1 FOR UPDATE`)
 				if err != nil {
 					return err
 				}
