@@ -116,7 +116,7 @@ func (s *Runner[Tx, Req, Res]) begin(ctx context.Context, limit int, w *workers,
 	}
 	p.add(func(done *Completed) { done.Found = len(keys) })
 	for _, id := range keys {
-		if !s.local.begin(id) {
+		if !s.local.begin(id, s.workflow.Lease) {
 			p.add(func(done *Completed) { done.Busy++ })
 			continue
 		}

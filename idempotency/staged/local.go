@@ -3,6 +3,7 @@ package staged
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
@@ -13,7 +14,7 @@ type local struct {
 	mu    sync.Mutex
 	loops int // completers that run
 	queue []once.ID
-	here  map[once.ID]bool // queued or in progress
+	here  map[once.ID]time.Time // queued or in progress, since when
 	watch map[once.ID]*watched
 	wake  chan struct{} // holds a token while the queue has something
 }
@@ -25,17 +26,17 @@ type watched struct {
 }
 
 func newLocal() *local {
-	return &local{here: map[once.ID]bool{}, watch: map[once.ID]*watched{}, wake: make(chan struct{}, 1)}
+	return &local{here: map[once.ID]time.Time{}, watch: map[once.ID]*watched{}, wake: make(chan struct{}, 1)}
 }
 
 // nudge queues an operation for this process's completer, if one runs.
 func (l *local) nudge(id once.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.loops == 0 || l.here[id] {
+	if _, here := l.here[id]; here || l.loops == 0 {
 		return
 	}
-	l.here[id] = true
+	l.here[id] = time.Now()
 	l.queue = append(l.queue, id)
 	select {
 	case l.wake <- struct{}{}:
@@ -79,14 +80,15 @@ func (l *local) next() (id once.ID, ok bool) {
 	return id, true
 }
 
-// begin marks an operation as in progress here. It returns false if it was already.
-func (l *local) begin(id once.ID) bool {
+// begin marks an operation that is due as in progress here. It returns false if it was already, unless
+// that is longer ago than the lease: then its worker hangs.
+func (l *local) begin(id once.ID, lease time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.here[id] {
+	if since, here := l.here[id]; here && time.Since(since) < lease {
 		return false
 	}
-	l.here[id] = true
+	l.here[id] = time.Now()
 	return true
 }
 
@@ -135,11 +137,12 @@ func (l *local) enter(id once.ID) (leave func()) {
 	}
 }
 
-// next returns the channel that is closed when the operation moves here, and whether it is here.
+// look returns the channel that is closed when the operation moves here, and whether it is here.
 func (l *local) look(id once.ID) (moved <-chan struct{}, here bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.watch[id].moved, l.here[id]
+	_, here = l.here[id]
+	return l.watch[id].moved, here
 }
 
 // workers bounds the operations that one completer has in progress.

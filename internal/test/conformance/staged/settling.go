@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -336,4 +337,46 @@ func stagedHeartbeat[Tx any](e *env[Tx]) {
 			e.Errorf("%+v: %v", bad, err)
 		}
 	}
+}
+
+// stagedHungWorker lets a call of this process's completer hang past its lease. The same completer, in its
+// next pass, takes the operation over, and the late answer is refused.
+func stagedHungWorker[Tx any](e *env[Tx]) {
+	f, s := e.stagedRefunds(shortLease)
+	f.outside.OnLeaseEnd = staged.TakeOver
+	inside, free := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	f.call = func(_ context.Context, key string) (string, error) {
+		hangs := false
+		once.Do(func() { hangs = true; close(inside) })
+		if hangs {
+			<-free
+		}
+		return f.provider.pay(key), nil
+	}
+	e.started(s, "a")
+	first := make(chan staged.Completed)
+	go func() {
+		for {
+			done, err := s.Complete(e.Ctx)
+			if err != nil {
+				e.Error(err)
+			}
+			if err != nil || done.Failed == 0 && done.Found > 0 { // a slow machine may not reach the call within the lease
+				first <- done
+				return
+			}
+		}
+	}()
+	<-inside
+	e.Eventually("it is taken over", func() bool {
+		done, err := s.Complete(e.Ctx)
+		return err != nil || done.Succeeded == 1
+	})
+	close(free)
+	if done := <-first; done.Busy != 1 {
+		e.Errorf("the late worker: %+v", done)
+	}
+	f.provider.want(e, 1, 2)
+	e.wantRefunded("a")
 }
