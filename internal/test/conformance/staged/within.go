@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
@@ -51,7 +52,7 @@ func stagedWithin[Tx any](e *env[Tx]) {
 		}(),
 	} {
 		var typed *staged.InTxError
-		if !errors.Is(err, staged.ErrInTx) || !errors.As(err, &typed) || typed.Operation != "refund" {
+		if !errors.Is(err, staged.ErrInTx) || !errors.As(err, &typed) || typed.Operation != "refund" || !strings.Contains(typed.Error(), "StartTx") {
 			e.Errorf("in %s: %v", name, err)
 		}
 	}
