@@ -82,6 +82,7 @@
 //	parked, the provider may accept and pay later                        1,046,390
 //	taken over, the provider may accept and pay later                      855,165
 //	reconciled, the provider may accept and pay later                      421,503
+//	the same, begun by StartTx, 3 attempts each (large)                  5,586,291
 //
 // The model found two bugs. A worker that took a call over, and lost the answer to that commit,
 // treated a call in doubt as one that was never made (DOUBT_FORGOTTEN). An event that came
