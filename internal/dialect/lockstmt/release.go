@@ -80,8 +80,8 @@ func (r ReleaseMany) Run(ctx context.Context, q core.Querier, all []Row, self At
 	return judge(all, now, result.Affected, repeated), true, nil
 }
 
-// told returns the outcomes of a statement that returned the number of waiters of each term
-// that it ended.
+// told returns the outcomes of a statement that returned, for each term that it ended, whether
+// others wait.
 func told(all []Row, waiters map[AttemptID]int64, repeated bool) map[int]Freed {
 	freed := map[int]Freed{}
 	for i, t := range all {
