@@ -144,7 +144,7 @@ VALUES ($0, $1, $2, $3, $4, $5, $6, 1, {now}, {now}, $7)`,
 		StepReverse: `UPDATE {steps} SET reversed_at = COALESCE(reversed_at, {now}), moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state = 2`,
 		Reverse:     `UPDATE {staged} SET reversed_at = COALESCE(reversed_at, {now}), ` + moved + ` WHERE owner = $0 AND key_hash = $1`,
 		ReferenceFind: `SELECT p.key_hash, p.name FROM {steps} p JOIN {staged} s ON s.owner = p.owner AND s.key_hash = p.key_hash
-WHERE p.owner = $0 AND p.provider = $1 AND p.reference = $2 AND s.namespace = $3 ORDER BY p.key_hash, p.name LIMIT 2`,
+WHERE p.owner = $0 AND p.provider = $1 AND p.reference = $2 AND s.namespace = $3 LIMIT 2`,
 		StepType:    `UPDATE {steps} SET result_type = $3 WHERE owner = $0 AND key_hash = $1 AND name = $2`,
 		StepCorrect: `UPDATE {steps} SET result = $3, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (2, 3)`,
 		StepNames:   `SELECT name FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY name`,

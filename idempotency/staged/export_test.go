@@ -1,0 +1,6 @@
+package staged
+
+import "github.com/holdfast-go/holdfast/idempotency"
+
+// ReferenceFind returns the statement that finds a provider's reference.
+func ReferenceFind[Tx any](s *idempotency.Store[Tx]) string { return newRows(s).SQL.ReferenceFind.Text }
