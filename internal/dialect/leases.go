@@ -96,7 +96,7 @@ type Leases struct {
 //	Hold:  gets the lock (returns 1 if it has)
 //	Wake:  releases it and gets it again behind those who wait for it (returns 1 if it has released
 //	       it, and 1 if it has it again)
-//	Await: waits for it for at most a second, and releases it at once (returns 1 if another session
+//	Await: waits for it for at most a minute, and releases it at once (returns 1 if another session
 //	       had it, 1 if it got it, and 1 if it has released it). It may fail with Busy instead.
 type Wake struct{ Hold, Wake, Await string }
 

@@ -66,9 +66,9 @@ ON CONFLICT (owner, name, waiter) DO UPDATE SET waiting = EXCLUDED.waiting, expi
 	AnnounceRow: `($0::text, {name}::bytea, $1::bytea, $2::text, {count}::integer, {now} + $3::bigint)`,
 	Listen:      `LISTEN {channel}`,
 	Notify:      `SELECT pg_notify($1::text, $2::text)`,
-	// The subquery is evaluated first.
+	// The subquery is evaluated first. A wait that ends leaves a line in the server's log.
 	Wake: dialect.Wake{Await: `SELECT s.held, 1, 1 FROM (
- SELECT set_config('lock_timeout', '1000', true) AS bound, CASE WHEN pg_try_advisory_xact_lock_shared(` + sessionKey + `) THEN 0 ELSE 1 END AS held OFFSET 0
+ SELECT set_config('lock_timeout', '60000', true) AS bound, CASE WHEN pg_try_advisory_xact_lock_shared(` + sessionKey + `) THEN 0 ELSE 1 END AS held OFFSET 0
 ) s WHERE s.bound IS NOT NULL AND (s.held = 0 OR pg_advisory_xact_lock_shared(` + sessionKey + `) IS NOT NULL)`},
 	Session: dialect.Session{
 		Server:  `SELECT ` + server,

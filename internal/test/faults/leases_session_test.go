@@ -73,7 +73,7 @@ func TestSessionInSilence(t *testing.T) {
 	conformance.Run(t, inSession(), func(e *conformance.Env[*sql.Tx]) {
 		leaseTables(e)
 		w := again(e.T, &world[*sql.Tx]{Env: e})
-		e.T.Cleanup(w.proxy.CutAll)
+		e.Cleanup(w.proxy.CutAll)
 		holder := joined(e.T, dbtest.With(w.DSN, textOf(e.Engine)), "", overnight, history.New(), nil)
 		other := joined(e.T, e.DSN, "", overnight, history.New(), nil)
 		held, err := holder.locks.Acquire(e.Ctx, "key")

@@ -181,7 +181,7 @@ func (s *Session) watch(ctx context.Context, id Process, lost func()) {
 				err := answer(ctx, s.await, q, live(id), &held, &got, &released)
 				switch {
 				case ctx.Err() != nil:
-					return nil
+					return err
 				case s.k.Store.Dialect.Classify(err) == dialect.Busy || err == nil && got != nil && *got == 0:
 				case err != nil || got == nil:
 					return errors.Join(err, errNoSession)
@@ -292,13 +292,15 @@ func (s *Session) Suspected(p Process) bool {
 	return time.Now().Before(s.others[p].suspected)
 }
 
-// ID returns the id, and Number the server's number of the session, for tests.
+// ID returns the id of the session, and "" if there is none, for tests.
 func (s *Session) ID() string {
 	if id := s.id.Load(); id != nil {
 		return hex.EncodeToString(id[:])
 	}
 	return ""
 }
+
+// Number returns the server's number of the session, for tests.
 func (s *Session) Number() int64 { return s.number.Load() }
 
 // wait waits until the goroutine has ended; the keeper's Ctx has ended.

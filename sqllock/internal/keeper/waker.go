@@ -21,7 +21,7 @@ const (
 	// firstUnheld and mostUnheld are the pauses after a named lock that its process does not hold.
 	firstUnheld, mostUnheld = 20 * time.Millisecond, time.Second
 	// wakeBound bounds a statement of a Waker. The server bounds it, too, unless it is gone.
-	wakeBound = 15 * time.Second
+	wakeBound = 75 * time.Second
 	// firstRetry and mostRetry are the pauses after an error.
 	firstRetry, mostRetry = time.Second, time.Minute
 	// sideConnections is how many connections of the pool a Waker uses.
@@ -232,7 +232,7 @@ func (w *Waker) runListener(ctx context.Context, q core.Querier) error {
 			w.hears.Store(false)
 			switch {
 			case ctx.Err() != nil:
-				return nil
+				return err // it ends the process's work
 			case w.k.Store.Dialect.Classify(err) == dialect.Busy: // the lock is still held
 				continue
 			case err != nil:
