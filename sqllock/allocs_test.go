@@ -65,6 +65,7 @@ func countAllocations[Tx any](e *conformance.Env[Tx], most float64) {
 		e.Fatal(err)
 	}
 	e.Cleanup(func() { _ = l.Close(context.Background()) })
+	l.LooksLater()
 	of := l.For("merchant")
 	pair := func() {
 		lease, err := of.Acquire(e.Ctx, "key")

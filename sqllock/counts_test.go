@@ -50,6 +50,7 @@ func countSteps[Tx any](e *conformance.Env[Tx], w *wire, key string, check bool)
 			e.Fatal(err)
 		}
 		e.Cleanup(func() { _ = l.Close(context.Background()) })
+		l.LooksLater()
 		lockers[i] = l
 	}
 	var lease, next *sqllock.Lease

@@ -16,6 +16,9 @@ func (l *Locker[Tx]) PollEvery(d time.Duration) {
 // Listening reports whether a notification that is sent now would be received.
 func (l *Locker[Tx]) Listening() bool { return l.leases.k.Notifier.Listening() }
 
+// LooksLater delays the looks for rivals, which would be counted with a call's statements.
+func (l *Locker[Tx]) LooksLater() { l.leases.least = time.Hour }
+
 // OnlyWoken makes polls of a lock that another process holds ever rarer, so that the process is
 // woken before it polls.
 func (l *Locker[Tx]) OnlyWoken() {

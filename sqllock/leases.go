@@ -19,6 +19,7 @@ type leases struct {
 	rivals *schedule.Schedule[*queue]
 	lazy   time.Duration // lazyPoll, except in tests
 	most   time.Duration // the longest poll interval without notifications
+	least  time.Duration // in tests: the shortest pause before a look for rivals
 	// asking holds a token for each waiting call that asks the database.
 	asking chan struct{}
 

@@ -101,7 +101,7 @@ func (m *leases) yields(q *queue, now time.Time) bool {
 func (m *leases) lookIn(q *queue, pause time.Duration) {
 	if !q.turns.looks {
 		q.turns.looks = true
-		m.rivals.Set(q, time.Now().Add(pause))
+		m.rivals.Set(q, time.Now().Add(max(pause, m.least)))
 	}
 }
 
