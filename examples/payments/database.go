@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,7 +22,19 @@ import (
 // database is the service's view of a handle: pgx on PostgreSQL, database/sql on MySQL and SQLite.
 type database[Tx any] struct {
 	*holdfast.DB[Tx]
-	exec func(ctx context.Context, tx Tx, query string, args ...any) error
+	exec func(ctx context.Context, tx Tx, query string, args ...any) (rows int64, err error)
+}
+
+// errNoRow means that a row is not there, or not yet as the statement wants it.
+var errNoRow = errors.New("no such row")
+
+// one runs a statement that has to write one row.
+func (d *database[Tx]) one(ctx context.Context, tx Tx, query string, args ...any) error {
+	rows, err := d.exec(ctx, tx, query, args...)
+	if err == nil && rows != 1 {
+		err = errNoRow
+	}
+	return err
 }
 
 // The service's own table. {key} compares byte for byte.
@@ -50,9 +63,12 @@ func openService(ctx context.Context, url string, c config) (service, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newService(ctx, &database[*sql.Tx]{db, func(ctx context.Context, tx *sql.Tx, query string, args ...any) error {
-			_, err := tx.ExecContext(ctx, query, args...)
-			return err
+		return newService(ctx, &database[*sql.Tx]{db, func(ctx context.Context, tx *sql.Tx, query string, args ...any) (int64, error) {
+			r, err := tx.ExecContext(ctx, query, args...)
+			if err != nil {
+				return 0, err
+			}
+			return r.RowsAffected()
 		}}, reads, count, c, func() {})
 	}
 	pool, err := pgxpool.New(ctx, url)
@@ -63,9 +79,9 @@ func openService(ctx context.Context, url string, c config) (service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newService(ctx, &database[pgx.Tx]{db, func(ctx context.Context, tx pgx.Tx, query string, args ...any) error {
-		_, err := tx.Exec(ctx, numbered(query), args...)
-		return err
+	return newService(ctx, &database[pgx.Tx]{db, func(ctx context.Context, tx pgx.Tx, query string, args ...any) (int64, error) {
+		r, err := tx.Exec(ctx, numbered(query), args...)
+		return r.RowsAffected(), err
 	}}, reads, count, c, pool.Close)
 }
 

@@ -46,7 +46,7 @@ func payments[Tx any](store *idempotency.Store[Tx], db *database[Tx], bank *bank
 				return receipt{}, err
 			}
 			if _, err := staged.Local(ctx, r, "book", func(ctx context.Context, tx Tx) (bool, error) {
-				return true, db.exec(ctx, tx, `UPDATE payments SET state = ?, reference = ? WHERE order_no = ? AND kind = ?`, state, paid.Reference, p.Order, p.Kind)
+				return true, db.one(ctx, tx, `UPDATE payments SET state = ?, reference = ? WHERE order_no = ? AND kind = ?`, state, paid.Reference, p.Order, p.Kind)
 			}); err != nil {
 				return receipt{}, err
 			}
@@ -62,7 +62,7 @@ func (s *shop[Tx]) start(ctx context.Context, tx Tx, p request) (*staged.Started
 	if err != nil || !started.New {
 		return started, err
 	}
-	return started, s.db.exec(ctx, tx, `INSERT INTO payments (order_no, kind, state, reference, reversed) VALUES (?, ?, 'asked', '', 0)`, p.Order, p.Kind)
+	return started, s.db.one(ctx, tx, `INSERT INTO payments (order_no, kind, state, reference, reversed) VALUES (?, ?, 'asked', '', 0)`, p.Order, p.Kind)
 }
 
 // payUnprotected is what a program without Holdfast does: it calls, tries again after an error, and
@@ -78,10 +78,10 @@ func (s *shop[Tx]) payUnprotected(ctx context.Context, p request) error {
 		}
 		state := map[string]string{"declined": "declined"}[a.State]
 		return s.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-			if err := s.db.exec(ctx, tx, `DELETE FROM payments WHERE order_no = ? AND kind = ?`, p.Order, p.Kind); err != nil {
+			if _, err := s.db.exec(ctx, tx, `DELETE FROM payments WHERE order_no = ? AND kind = ?`, p.Order, p.Kind); err != nil {
 				return err
 			}
-			return s.db.exec(ctx, tx, `INSERT INTO payments (order_no, kind, state, reference, reversed) VALUES (?, ?, ?, ?, 0)`,
+			return s.db.one(ctx, tx, `INSERT INTO payments (order_no, kind, state, reference, reversed) VALUES (?, ?, ?, ?, 0)`,
 				p.Order, p.Kind, cmp.Or(state, "done"), a.Reference)
 		})
 	}

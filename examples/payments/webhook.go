@@ -57,14 +57,15 @@ func (s *shop[Tx]) webhook(w http.ResponseWriter, r *http.Request) {
 		if event.Outcome != staged.StepReversed {
 			return nil
 		}
-		return s.db.exec(ctx, tx, `UPDATE payments SET reversed = 1 WHERE reference = ?`, e.Reference)
+		// The row has the reference once the step after the call has booked it.
+		return s.db.one(ctx, tx, `UPDATE payments SET reversed = 1 WHERE reference = ?`, e.Reference)
 	})
 	switch {
 	case err == nil: // a duplicate, too
 		w.WriteHeader(http.StatusNoContent)
 	case errors.Is(err, holdfast.ErrInvalid):
 		http.Error(w, "not an event for us", http.StatusBadRequest)
-	default: // also staged.ErrNotFound and staged.ErrState: it came too early
+	default: // also staged.ErrNotFound, staged.ErrState and errNoRow: it came too early
 		http.Error(w, "again, please", http.StatusServiceUnavailable)
 	}
 }
