@@ -187,11 +187,14 @@ func TestSpans(t *testing.T) {
 	if !slices.ContainsFunc(s.spans, parked) {
 		t.Error("nothing is parked")
 	}
-	linked := func(span tracetest.SpanStub) bool {
-		return span.Name == "holdfast staged.do" && len(span.Links) == 1 && by[span.Links[0].SpanContext.SpanID()].Name == "holdfast staged.do"
-	}
-	if !slices.ContainsFunc(s.spans, linked) {
-		t.Error("no replay is linked to the span that executed it")
+	for _, name := range []string{"holdfast staged.do", "holdfast idempotency.do"} {
+		linked := func(span tracetest.SpanStub) bool {
+			return span.Name == name && slices.Contains(span.Attributes, attribute.String("holdfast.outcome", "replayed")) &&
+				len(span.Links) == 1 && by[span.Links[0].SpanContext.SpanID()].Name == name
+		}
+		if !slices.ContainsFunc(s.spans, linked) {
+			t.Errorf("no replay of %s is linked to the span that executed it", name)
+		}
 	}
 	if s := everything(t, holdfastotel.Options{NoStatementSpans: true}); slices.ContainsFunc(s.spans, func(s tracetest.SpanStub) bool { return s.SpanKind == trace.SpanKindClient }) {
 		t.Error("statements have spans in spite of WithoutStatementSpans")

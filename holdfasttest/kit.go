@@ -153,7 +153,7 @@ func (k *Kit[Tx]) Expire(s *idempotency.Store[Tx], op idempotency.Op, businessID
 	k.tb.Helper()
 	Done(k, s, op, idempotency.ID(businessID))
 	a := k.DB.Access()
-	gone := a.Dialect.Compile("", `UPDATE `+a.Table("records")+` SET state = 4, result = NULL, codec = NULL WHERE owner = $0 AND key_hash = $1`)
+	gone := a.Dialect.Compile("", `UPDATE `+a.Table("records")+` SET state = 4, result = NULL, codec = NULL, request_id = NULL WHERE owner = $0 AND key_hash = $1`)
 	if _, err := gone.Exec(context.Background(), a.Pool, op.Owner, k.key(s, op)); err != nil {
 		k.tb.Fatalf("holdfasttest: %v", err)
 	}

@@ -27,6 +27,7 @@ func records[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	operations.Rejections(t, h)
 	hostile.Input(t, h)
 	operations.Results(t, h)
+	operations.Executors(t, h)
 	operations.Blockers(t, h)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Outcome says whether this call ran the function or replayed a stored result.
@@ -60,6 +61,7 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 	if err != nil {
 		return Result[T]{}, err
 	}
+	c.request(ctx)
 	inner, err := once.Enter(ctx, s.flights, c.hash)
 	if err != nil {
 		return Result[T]{}, err
@@ -82,7 +84,7 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 			if outcome == Executed && r.state == succeeded {
 				return Result[T]{own, Executed}, nil
 			}
-			return answer[T](s, c, r, outcome)
+			return traced[T](s, c, r, outcome, &span)
 		}
 		r, err := f.Follow(ctx, policy)
 		err = inProgress(err)
@@ -93,7 +95,7 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 			return Result[T]{}, err
 		}
 		if r != nil {
-			return answer[T](s, c, r, Replayed)
+			return traced[T](s, c, r, Replayed, &span)
 		}
 	}
 }
@@ -190,7 +192,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 	if !won {
 		return nil, once.ErrTaken
 	}
-	r := &record{fingerprint: c.fingerprints.own, fingerprintVersion: c.fingerprints.version}
+	r := c.executing()
 	if r.storedResult, err = body(tx.Tx()); err != nil {
 		err = &once.FuncError{Err: err}
 	} else {
@@ -229,6 +231,15 @@ func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn fun
 		return storedResult{}, fmt.Errorf("idempotency: the result has no way back: %w", err)
 	}
 	return out, nil
+}
+
+// traced is answer, and tells the call's span whose result it replays.
+func traced[T, Tx any](s *Store[Tx], c *call, r *record, o Outcome, span *trace.Span) (Result[T], error) {
+	res, err := answer[T](s, c, r, o)
+	if res.Outcome == Replayed {
+		span.Original = r.requestID
+	}
+	return res, err
 }
 
 // answer makes the result of c from a record.

@@ -39,6 +39,7 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 	if err != nil {
 		return res, err
 	}
+	c.request(ctx)
 	q, err := s.access.Join(tx)
 	if err != nil {
 		return res, err
@@ -60,7 +61,7 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 		clean := s.abandon(ctx, tx)
 		return res, once.Unstored[*Rejection](s.blocked(ctx, c, s.explainTx(err, clean)))
 	}
-	res, err = answer[T](s, c, r, outcome)
+	res, err = traced[T](s, c, r, outcome, &span)
 	var rej *Rejection
 	keep = err == nil || errors.As(err, &rej) || errors.Is(err, ErrMismatch) || errors.Is(err, ErrExpired)
 	return res, err
@@ -108,7 +109,7 @@ func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *call, body fun
 	if _, err := (core.Stmt{Name: "savepoint", Text: `SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
 		return nil, 0, err
 	}
-	r := &record{fingerprint: c.fingerprints.own, fingerprintVersion: c.fingerprints.version}
+	r := c.executing()
 	var err error
 	r.storedResult, err = body()
 	var rej *Rejection

@@ -55,8 +55,9 @@ type Found[T any] struct {
 	// Reversed is when a staged operation that succeeded was first reported as taken back; zero
 	// for never.
 	Reversed time.Time
-	// RequestID is the request for which the operation was executed (see holdfast.WithRequestID),
-	// Program the version of the program. Staged operations only.
+	// RequestID is the request for which the operation was executed (see holdfast.WithRequestID); it
+	// goes with the result. Program is the version of the program, of staged operations only:
+	// operators.Show has it for each.
 	RequestID, Program string
 }
 
@@ -100,7 +101,7 @@ func lookup[T, Tx any](ctx context.Context, s *Store[Tx], c *call) (found Found[
 		}
 		return found, err
 	}
-	found.BusinessID = r.businessID
+	found.BusinessID, found.RequestID = r.businessID, r.requestID
 	if c.op.NoFingerprint {
 		r.fingerprint = nil
 	}

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"strings"
@@ -79,6 +80,24 @@ type call struct {
 	expired      bool // the record was found, and its KeyTTL is over
 	resultTTL    any  // µs or nil
 	keyTTL       any
+	requestID    string // whom the call works for; empty for none
+}
+
+// Bounds of what a record says about its execution, in bytes. Longer texts are cut.
+const (
+	maxHolder    = 255
+	maxProgram   = 128
+	maxRequestID = 255
+)
+
+// request keeps the request that ctx works for.
+func (c *call) request(ctx context.Context) {
+	c.requestID = once.Cut(core.RequestID(ctx), maxRequestID)
+}
+
+// executing returns the record that this call is about to make, without its result.
+func (c *call) executing() *record {
+	return &record{fingerprint: c.fingerprints.own, fingerprintVersion: c.fingerprints.version, requestID: c.requestID}
 }
 
 // args returns the arguments of a statement: those that identify the row, and more.
@@ -87,7 +106,7 @@ func (c *call) args(more ...any) []any {
 }
 
 // maxArgs is how many arguments a statement may have.
-const maxArgs = 18
+const maxArgs = 19
 
 func (o *Options) check(op Op) (*call, error) {
 	if o.SingleOwner && op.Owner != "" {

@@ -28,10 +28,11 @@ type record struct {
 	fingerprint               []byte
 	fingerprintVersion        int
 	resultExpired, keyExpired int
+	requestID                 string // of the call that executed it
 }
 
 func (r *record) dest() []any {
-	return []any{&r.state, &r.fingerprint, &r.fingerprintVersion, &r.result, &r.codec, &r.businessID, &r.resultExpired, &r.keyExpired}
+	return []any{&r.state, &r.fingerprint, &r.fingerprintVersion, &r.result, &r.codec, &r.businessID, &r.requestID, &r.resultExpired, &r.keyExpired}
 }
 
 // judge returns the error that c gets from a record; nil means its result.
@@ -172,12 +173,15 @@ func (s *Store[Tx]) won(c *call, a core.Answer, reserved bool) (bool, error) {
 // finishing stores the result, as the last statement of the transaction. If the record is missing,
 // or belongs to another attempt, this transaction is not the one that claimed.
 func (s *Store[Tx]) finishing(c *call, v storedResult) core.Bound {
-	var businessID any
+	var businessID, requestID any
 	if v.businessID != "" {
 		businessID = v.businessID
 	}
+	if c.requestID != "" {
+		requestID = c.requestID
+	}
 	return core.Bound{Stmt: s.sql.finish, OrFail: s.sql.finishOrFail, Args: c.args(
-		c.attempt, v.state, once.Nullable(v.result), c.resultTTL, c.keyTTL, v.codec, businessID,
+		c.attempt, v.state, once.Nullable(v.result), c.resultTTL, c.keyTTL, v.codec, businessID, s.holder, s.program, requestID,
 	)}
 }
 

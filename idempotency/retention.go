@@ -26,12 +26,12 @@ type Erasure struct {
 	Name string
 	// Keys erases all data that may identify a person or the subject of the operation: besides the
 	// results, the text of the keys, the business ids and the fingerprints. Owner, operation, the
-	// hashes of the keys and the times stay.
+	// hashes of the keys, the times, and the process and program that executed it stay.
 	Keys bool
 }
 
-// EraseScope erases the results and the rejection reasons of an owner, or of one of its
-// operations, in this store's namespace. The fact that they were executed stays: duplicates get
+// EraseScope erases the results, the rejection reasons and the requests' ids of an owner, or of one
+// of its operations, in this store's namespace. The fact that they were executed stays: duplicates get
 // ErrExpired for as long as the key is kept, and nothing is executed again. EraseScope returns how
 // many records it erased, also with an error.
 //

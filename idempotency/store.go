@@ -118,6 +118,8 @@ type Store[Tx any] struct {
 	lease     *leased[Tx]           // see WithLease
 	expectNew *once.ExpectNew
 	blockers  *blockers.Env
+	// holder and program say who executes, or are nil. They are boxed once.
+	holder, program any
 }
 
 type statements struct {
@@ -157,6 +159,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 	d := &a.Dialect.Records
 	return &Store[Tx]{
 		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, expectNew: new(once.ExpectNew), blockers: blockers.New(a.Dialect, a.OnConn),
+		holder: once.Text(core.DefaultHolder(), maxHolder), program: once.Text(core.Program(), maxProgram),
 		sql: statements{
 			claim: a.Dialect.Claim("records.claim", r.Replace), peek: a.Dialect.Peek("records.peek", r.Replace),
 			look: a.Dialect.Look("records.look", r.Replace(d.Look)), lock: compile("records.lock", d.Lock), renew: compile("records.renew", d.Renew),

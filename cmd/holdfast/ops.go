@@ -227,11 +227,13 @@ func describe(op *staged.Operation) string {
 		{"state", op.State.String()},
 		{"created", moment(op.Created)},
 		{"moved", moment(op.Moved)},
+		{"holder", text(op.Holder)},
+		{"program", text(op.Program)},
+		{"request", text(op.RequestID)},
 	}
 	if op.Staged {
 		rows = append(rows, []string{"attempts", fmt.Sprintf("%d started, %d finished", op.Started, op.Finished)},
-			[]string{"step", text(op.Step)}, []string{"reason", text(op.Reason)}, []string{"holder", text(op.Holder)},
-			[]string{"program", text(op.Program)}, []string{"request", text(op.RequestID)}, []string{"result", "is " + op.ResultType})
+			[]string{"step", text(op.Step)}, []string{"reason", text(op.Reason)}, []string{"result", "is " + op.ResultType})
 		if !op.Reversed.IsZero() {
 			rows = append(rows, []string{"reversed", "reported as taken back " + moment(op.Reversed)})
 		}

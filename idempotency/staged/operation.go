@@ -89,7 +89,8 @@ type Operation struct {
 	Reversed time.Time
 	// Holder is the process that has the operation, or had it last. Program is its version of the
 	// program: the main module's, with its revision. RequestID is the request or trace for which
-	// the operation was begun or last continued (see holdfast.WithRequestID); empty for none.
+	// the operation was begun or last continued (see holdfast.WithRequestID); empty for none. Of a
+	// record of Do, they are of the call that executed it; its RequestID goes with the result.
 	Holder, Program, RequestID string
 	// ResultType describes the JSON of a staged operation's result, such as string or {"cents":
 	// int64, "ref": string}. It is "any" if the type decodes its own JSON.

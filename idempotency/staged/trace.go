@@ -54,8 +54,5 @@ func (s *Runner[Tx, Req, Res]) parked(ctx context.Context, err error) {
 
 // requestID returns the request that ctx works for, or nil.
 func requestID(ctx context.Context) any {
-	if id := once.Cut(core.RequestID(ctx), maxReference); id != "" {
-		return id
-	}
-	return nil
+	return once.Text(core.RequestID(ctx), maxReference)
 }

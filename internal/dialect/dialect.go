@@ -219,7 +219,7 @@ const Lost = 1<<62 + 1
 //	ClaimSetting: the same without the last parameter
 //	Renew:  key_hash (deletes a record whose key has expired)
 //	Finish: key_hash, attempt, state, result, result TTL, key TTL (µs or NULL),
-//	        codec, business_id
+//	        codec, business_id, holder, program, request_id (the last three or NULL)
 //	Reserve: key_hash, the lock timeout of the wait for the lock, and the lock timeout
 //	        to set afterwards
 //	Record: those of Finish, then namespace, operation, op_key, fingerprint,
@@ -266,7 +266,7 @@ type Records struct {
 }
 
 // Look reads one record. It is the same on every engine.
-const Look = `SELECT state, fingerprint, fingerprint_version, result, COALESCE(codec, ''), COALESCE(business_id, ''),
+const Look = `SELECT state, fingerprint, fingerprint_version, result, COALESCE(codec, ''), COALESCE(business_id, ''), COALESCE(request_id, ''),
  CASE WHEN result_expires_at <= {now} THEN 1 ELSE 0 END, CASE WHEN key_expires_at <= {now} THEN 1 ELSE 0 END
 FROM {records} WHERE owner = $0 AND key_hash = $1`
 

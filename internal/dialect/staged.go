@@ -100,7 +100,7 @@ const (
 	moved      = `version = version + 1, moved_at = {now}`
 	nextTerm   = `token = {greatest}(token + 1, {now})`
 	info       = `owner, key_hash, operation, op_key, state, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, ''), COALESCE(result_type, ''), accepted, COALESCE(reversed_at, 0), COALESCE(program, ''), COALESCE(request_id, '')`
-	recordInfo = `owner, key_hash, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', '', '', 0, 0, '', ''`
+	recordInfo = `owner, key_hash, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', COALESCE(holder, ''), '', 0, 0, COALESCE(program, ''), COALESCE(request_id, '')`
 )
 
 // expires sets the expiry of an operation that ends. The parameters are in µs, or NULL.
@@ -164,10 +164,10 @@ WHERE p.owner = $0 AND p.provider = $1 AND p.reference = $2 AND s.namespace = $3
 		Intervened:    `SELECT 1 FROM {interventions} WHERE owner = $0 AND id = $1`,
 		Interventions: `SELECT action, by_whom, reason, happened_at FROM {interventions} WHERE owner = $0 AND key_hash = $1 ORDER BY happened_at, id`,
 
-		Erase: `UPDATE {staged} SET state = state + 2, request = NULL, result = NULL, reason = NULL, result_expires_at = NULL, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state IN (2, 3)`,
+		Erase: `UPDATE {staged} SET state = state + 2, request = NULL, result = NULL, reason = NULL, request_id = NULL, result_expires_at = NULL, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state IN (2, 3)`,
 		// This produces an empty value of the column's own type, which each engine writes
 		// differently.
-		EraseKey: `UPDATE {staged} SET op_key = substr(op_key, 1, 0), fingerprint = NULL, request_id = NULL, ` + moved + `
+		EraseKey: `UPDATE {staged} SET op_key = substr(op_key, 1, 0), fingerprint = NULL, ` + moved + `
 WHERE owner = $0 AND key_hash = $1 AND state IN (4, 5) AND (length(op_key) > 0 OR fingerprint IS NOT NULL)`,
 		EraseSteps:      `UPDATE {steps} SET result = NULL WHERE owner = $0 AND key_hash = $1`,
 		EraseReferences: `UPDATE {steps} SET reference = NULL WHERE owner = $0 AND key_hash = $1`,

@@ -52,10 +52,10 @@ const (
 	DueKeys    = `key_expires_at <= $1 AND state IN (2, 3, 4, 5)`
 )
 
-// Tombstone turns a record into a tombstone. The key, the fingerprint, the business id and the
-// rejected flag stay. Without an expiry of the result, the record leaves the index that the
+// Tombstone turns a record into a tombstone. The key, the fingerprint, the business id, the process
+// and program that executed it and the rejected flag stay. Without an expiry of the result, the record leaves the index that the
 // reaper searches.
-const Tombstone = `state = CASE WHEN state IN (3, 5) THEN 5 ELSE 4 END, result = NULL, codec = NULL, result_expires_at = NULL`
+const Tombstone = `state = CASE WHEN state IN (3, 5) THEN 5 ELSE 4 END, result = NULL, codec = NULL, request_id = NULL, result_expires_at = NULL`
 
 // FindResults returns the task for Results. Only write differs between engines.
 func FindResults(write string) SweepTask { return find("result_expires_at", DueResults, write) }
@@ -109,7 +109,7 @@ func FindStaged(lock string) (results, keys SweepStaged) {
 		}
 	}
 	results = task("result_expires_at", DueResults,
-		`UPDATE {staged} SET state = CASE WHEN state IN (3, 5) THEN 5 ELSE 4 END, request = NULL, result = NULL, reason = NULL, result_expires_at = NULL, version = version + 1 WHERE {picked}`,
+		`UPDATE {staged} SET state = CASE WHEN state IN (3, 5) THEN 5 ELSE 4 END, request = NULL, result = NULL, reason = NULL, request_id = NULL, result_expires_at = NULL, version = version + 1 WHERE {picked}`,
 		`UPDATE {steps} SET result = NULL WHERE {picked}`, `UPDATE {provider_events} SET body = NULL WHERE {picked}`)
 	keys = task("key_expires_at", DueKeys, `DELETE FROM {staged} WHERE {picked}`, `DELETE FROM {steps} WHERE {picked}`, `DELETE FROM {provider_events} WHERE {picked}`)
 	return results, keys

@@ -39,6 +39,11 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}records` (
   -- when the result may go, and when the key may; NULL is never
   result_expires_at     BIGINT          NULL,
   key_expires_at      BIGINT          NULL,
+  -- which process executed it, which version of the program, and for which request or
+  -- trace; the latter goes with the answer
+  holder              VARBINARY(255)  NULL,
+  program             VARBINARY(128)  NULL,
+  request_id          VARBINARY(255)  NULL,
   -- what the reaper has to do next: InnoDB has an entry for NULL in every index,
   -- so both lives share one
   due_at              BIGINT AS (LEAST(COALESCE(result_expires_at, key_expires_at), COALESCE(key_expires_at, result_expires_at))) STORED,

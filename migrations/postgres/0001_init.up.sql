@@ -46,6 +46,11 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   -- when the result may go, and when the key may; NULL is never
   result_expires_at     bigint,
   key_expires_at      bigint,
+  -- which process executed it, which version of the program, and for which request or
+  -- trace; the latter goes with the answer
+  holder              text,
+  program             text,
+  request_id          text,
   PRIMARY KEY (owner, key_hash)
 ) WITH (vacuum_truncate = false);
 

@@ -38,6 +38,11 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   -- when the result may go, and when the key may; NULL is never
   result_expires_at     INTEGER,
   key_expires_at      INTEGER,
+  -- which process executed it, which version of the program, and for which request or
+  -- trace; the latter goes with the answer
+  holder              TEXT,
+  program             TEXT,
+  request_id          TEXT,
   PRIMARY KEY (owner, key_hash)
 ) STRICT;
 

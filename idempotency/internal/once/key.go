@@ -83,6 +83,14 @@ func Cut(text string, n int) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", "")
 }
 
+// Text is Cut, with a NULL for an empty text.
+func Text(text string, n int) any {
+	if text = Cut(text, n); text != "" {
+		return text
+	}
+	return nil
+}
+
 // Nullable turns nil bytes into a NULL for every driver.
 func Nullable(b []byte) any {
 	if b == nil {

@@ -81,10 +81,13 @@ const keyLock = `('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigin
 // record fails if the transaction is not that of Reserve: it divides by zero (Untouched). It fails with
 // class Duplicate if there is a record. ON CONFLICT would cost more, and a WITH around it as well.
 const record = `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt,
- state, result, codec, business_id, created_at, finished_at, result_expires_at, key_expires_at)
-VALUES ($0::text, $1::bytea, $9::text, $10::text, $11::bytea, $12::bytea, $13::smallint, $2::bytea,
- $3::int / (pg_current_xact_id() = $15::text::xid8)::int, $4::bytea, $7::text, $8::text, {now} - $14::bigint, {now}, {now} + $5::bigint, {now} + $6::bigint)`
+ state, result, codec, business_id, created_at, finished_at, result_expires_at, key_expires_at,
+ holder, program, request_id)
+VALUES ($0::text, $1::bytea, $12::text, $13::text, $14::bytea, $15::bytea, $16::smallint, $2::bytea,
+ $3::int / (pg_current_xact_id() = $18::text::xid8)::int, $4::bytea, $7::text, $8::text, {now} - $17::bigint, {now}, {now} + $5::bigint, {now} + $6::bigint,
+ $9::text, $10::text, $11::text)`
 
 const finish = `UPDATE {records} SET state = $3::smallint, result = $4::bytea, codec = $7::text, business_id = $8::text, finished_at = {now},
- result_expires_at = {now} + $5::bigint, key_expires_at = {now} + $6::bigint
+ result_expires_at = {now} + $5::bigint, key_expires_at = {now} + $6::bigint,
+ holder = $9::text, program = $10::text, request_id = $11::text
 WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND state = 1`

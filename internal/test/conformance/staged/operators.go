@@ -313,7 +313,7 @@ func operatorsErase[Tx any](e *env[Tx]) {
 	f, s := e.stagedRefunds(0)
 	const secret = "IBAN DE00"
 	f.call = func(_ context.Context, key string) (string, error) { return f.provider.pay(key) + secret, nil }
-	if _, err := s.Do(e.Ctx, idempotency.Op{Key: "a"}, secret); err != nil {
+	if _, err := s.Do(holdfast.WithRequestID(e.Ctx, "request"), idempotency.Op{Key: "a"}, secret); err != nil {
 		e.Fatal(err)
 	}
 	if _, err := staged.HandleEvent(e.Ctx, store, staged.ProviderEvent{ID: "1", Ref: ref("a"), Body: []byte(secret)}, nil); err != nil {
@@ -325,6 +325,7 @@ func operatorsErase[Tx any](e *env[Tx]) {
 	count := func() (n int) {
 		for _, q := range []string{
 			`SELECT COUNT(*) FROM holdfast_staged WHERE request IS NOT NULL OR result IS NOT NULL`,
+			`SELECT COUNT(*) FROM holdfast_staged WHERE request_id IS NOT NULL`,
 			`SELECT COUNT(*) FROM holdfast_steps WHERE result IS NOT NULL`,
 			`SELECT COUNT(*) FROM holdfast_provider_events WHERE body IS NOT NULL`,
 			`SELECT COUNT(*) FROM holdfast_records WHERE result IS NOT NULL`,
@@ -333,7 +334,7 @@ func operatorsErase[Tx any](e *env[Tx]) {
 		}
 		return n
 	}
-	if n := count(); n != 1+3+1+1 {
+	if n := count(); n != 1+1+3+1+1 {
 		e.Errorf("%d rows with contents", n)
 	}
 	for _, key := range []string{"a", "record"} {
