@@ -177,9 +177,10 @@ func (s *tickets) place(c *ticket, e entry, sent time.Time) {
 	s.k.KeepWaiting(c.lease, sent)
 	if e.state == granted {
 		s.grant(c)
-		return
+	} else {
+		c.queue.waiting = append(c.queue.waiting, c)
 	}
-	c.queue.waiting = append(c.queue.waiting, c)
+	s.k.LoseOrphan(c.lease)
 }
 
 // grant gives a ticket to its call; Mu is held.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Term is one grant of a lock.
@@ -128,11 +129,11 @@ func (k *Keeper) NewLease(kind Kind, token int64, lock string, a Attempt, s Sett
 	return l
 }
 
-// Keep starts tracking a granted lease. If its trust window is already over or the keeper is
-// closed, Keep abandons it and returns false. Mu is held.
+// Keep starts tracking a granted lease. If its trust window is already over, its session was lost
+// or the keeper is closed, Keep abandons it and returns false. Mu is held.
 func (k *Keeper) Keep(l *Lease) bool {
 	window := time.Until(l.until)
-	if k.Closed || window <= 0 {
+	if k.Closed || window <= 0 || k.orphaned(l) {
 		k.Abandon(l.kind, l.Attempt)
 		l.cancel(ErrLost)
 		return false
@@ -165,6 +166,13 @@ func (k *Keeper) Grant(l *Lease) {
 	l.timer.Reset(time.Until(l.until))
 	if l.once {
 		k.renewal(l.TTL).Drop(l)
+	}
+}
+
+// LoseOrphan ends a ticket whose session was lost before its answer came. Mu is held.
+func (k *Keeper) LoseOrphan(l *Lease) {
+	if k.orphaned(l) {
+		k.Lose(l, trace.CauseConnection, sessionLost)
 	}
 }
 

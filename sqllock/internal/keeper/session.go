@@ -217,9 +217,18 @@ func (k *Keeper) disconnected(id Process) {
 	defer k.Mu.Unlock()
 	for l := range k.held {
 		if ProcessOf(l.ID[:]) == id {
-			k.Lose(l, trace.CauseConnection, "the session that shows that this process lives was lost")
+			k.Lose(l, trace.CauseConnection, sessionLost)
 		}
 	}
+}
+
+const sessionLost = "the session that shows that this process lives was lost"
+
+// orphaned reports whether a term was granted to an attempt of a session that was lost since: another
+// process may have it.
+func (k *Keeper) orphaned(l *Lease) bool {
+	p := ProcessOf(l.ID[:])
+	return p.InSession() && p != k.Identity()
 }
 
 // Ended reports whether p is the id of a session that has ended. Errors count as "no".
