@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgorm"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/optimistic"
@@ -184,6 +185,53 @@ func TestTransactions(t *testing.T) {
 		}
 		if _, err := holdfastgorm.DoTx(ctx, w.store, w.gorm, op("6"), create("6", nil)); !errors.Is(err, holdfast.ErrNoTx) {
 			w.Errorf("outside of a transaction: %v", err)
+		}
+	})
+}
+
+// TestStart begins a staged operation in GORM's own transaction: nothing of it runs before the commit,
+// and it is gone with a rollback.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		runs := make(chan string, 2)
+		runner, err := staged.New(w.store, staged.Workflow[*sql.Tx, string, string]{
+			Name: "pay", Run: func(_ context.Context, _ *staged.Run[*sql.Tx], no string) (string, error) {
+				runs <- no
+				return "paid " + no, nil
+			},
+		})
+		w.must(err)
+		ctx, stop := context.WithCancel(w.Context())
+		var completer sync.WaitGroup
+		completer.Go(func() { _ = runner.RunCompleter(ctx, time.Hour) })
+		defer completer.Wait()
+		defer stop()
+		start := func(no string, end error) (started *staged.Started[string], err error) {
+			return started, w.gorm.WithContext(w.Context()).Transaction(func(tx *gorm.DB) error {
+				own, err := holdfastgorm.Tx(tx)
+				if err != nil {
+					return err
+				}
+				if started, err = runner.StartTx(w.Context(), own, idempotency.Op{Key: no}, no); err != nil {
+					return err
+				}
+				if _, err := create(no, nil)(tx); err != nil {
+					return err
+				}
+				return end
+			})
+		}
+		if _, err := start("undone", errBoom); !errors.Is(err, errBoom) {
+			w.Errorf("got %v", err)
+		}
+		started, err := start("done", nil)
+		w.must(err)
+		started.Committed()
+		r, err := started.Wait(w.Context())
+		w.must(err)
+		if r.Value != "paid done" || len(runs) != 1 || <-runs != "done" || w.refunds() != 1 {
+			w.Errorf("got %+v, %d more runs, %d refunds", r, len(runs), w.refunds())
 		}
 	})
 }
