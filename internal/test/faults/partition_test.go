@@ -47,7 +47,8 @@ func partitioned[Tx any](w *world[Tx]) {
 			}
 			w.within(start, wait+lockWait)
 		}
-		if n := w.ran.Load(); n != 1 {
+		// A store that claims last runs it before each INSERT that waits.
+		if n := w.ran.Load(); n != 1 && !w.Handle.ClaimLast {
 			w.Errorf("%s: the function ran %d times while the session lives", a.name, n)
 		}
 		w.proxy.CutAll()

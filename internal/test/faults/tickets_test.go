@@ -49,7 +49,7 @@ func ticketsLostReplies[Tx any](w *world[Tx], direct string) {
 		"draw":   faultproxy.Contains("SET token = "),
 		"enter":  faultproxy.Contains("holdfast_tickets"),
 		"commit": faultproxy.Commit,
-		"look":   faultproxy.Contains("GROUP BY c.attempt"),
+		"look":   faultproxy.Contains("GROUP BY c.name, c.attempt"),
 		"grant":  faultproxy.Contains("SET granted_at = COALESCE"),
 		"leave":  faultproxy.Contains("DELETE FROM"),
 	} {
