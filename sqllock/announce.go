@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
@@ -18,49 +19,80 @@ const (
 	waiterLife    = 3 * time.Second
 	announceEvery = time.Second
 	announceAfter = 8 * time.Millisecond
+	// announceBound is how long one try to write a row waits for SQLite's only writer. Its waits get
+	// longer and longer, and a process that hands a lock over among its calls writes all the time: of
+	// longer tries, some took a second.
+	announceBound = 5 * time.Millisecond
 )
 
-// unannounced returns the waiters whose rows must be written. The keeper's Mu is held.
-func (m *leases) unannounced(batch []*waiter, now time.Time) (due []announcement) {
+// announce schedules the writing of the rows of waiters, so that other processes list them and
+// notify this process when they release. The keeper's Mu is held.
+func (m *leases) announce(batch []*waiter, now time.Time) {
 	for _, w := range batch {
-		if w.watched && w.poll >= min(announceAfter, m.most) && now.Sub(w.announced) >= announceEvery {
-			w.announced = now
-			due = append(due, announcement{w.q.name, len(w.q.waiters)})
+		if w.watched && !w.gone && w.poll >= min(announceAfter, m.most) && now.Sub(w.announces) >= announceEvery {
+			w.announces = now
+			m.unannounced.Set(w, now)
 		}
 	}
-	return due
 }
 
-// announcement says how many calls of this process wait for a lock.
+// announcement says how many calls of this process wait for a waiter's lock.
 type announcement struct {
-	name  lockname.Name
+	*waiter
 	count int
 }
 
-// announce writes the rows of waiters, so that other processes list them and notify this
-// process when they release. A write that fails is repeated with the next poll.
-func (m *leases) announce(ctx context.Context, due []announcement) {
-	for _, part := range lockname.ByOwner(due, func(a announcement) lockname.Name { return a.name }) {
+// writeAnnouncements writes the rows of waiters. A write that fails is repeated after announceEvery.
+func (m *leases) writeAnnouncements(ctx context.Context, due []*waiter) {
+	ctx, cancel := context.WithTimeout(ctx, core.CleanupBound())
+	defer cancel()
+	m.k.Notifier.Need()
+	for _, part := range lockname.ByOwner(m.announcements(due), func(a announcement) lockname.Name { return a.q.name }) {
 		for rows := range core.Chunks(part, pollBatch) { // the names in one statement must differ
-			_ = m.store.announce(ctx, rows)
+			err := m.store.announce(ctx, rows)
+			m.k.Mu.Lock()
+			for _, r := range rows {
+				r.announced = r.announced || err == nil
+			}
+			m.k.Mu.Unlock()
 		}
 	}
+}
+
+// announcements returns what to write of those that still wait.
+func (m *leases) announcements(due []*waiter) []announcement {
+	m.k.Mu.Lock()
+	defer m.k.Mu.Unlock()
+	rows := make([]announcement, 0, len(due))
+	for _, w := range due {
+		if !w.gone {
+			rows = append(rows, announcement{w, len(w.q.waiters)})
+		}
+	}
+	return rows
 }
 
 func (s *store) announce(ctx context.Context, rows []announcement) error {
 	d := &s.Dialect.Leases
-	args := []any{rows[0].name.Owner, s.Self[:], s.Holder, waiterLife.Microseconds()}
+	args := []any{rows[0].q.name.Owner, s.Self[:], s.Holder, waiterLife.Microseconds()}
 	texts := make([]string, len(rows))
 	for i, r := range rows {
 		n := len(args) - 1 // without the owner
-		args = append(args, r.name.Row(), int64(r.count))
+		args = append(args, r.q.name.Row(), int64(r.count))
 		texts[i] = strings.NewReplacer("{name}", "$"+strconv.Itoa(n+1), "{count}", "$"+strconv.Itoa(n+2)).Replace(d.AnnounceRow)
 	}
 	stmt := s.Compile("announce", strings.ReplaceAll(d.Announce, "{rows}", strings.Join(texts, ", ")))
-	return s.OnConn(ctx, func(q core.Querier) error {
-		_, err := stmt.Exec(ctx, q, args...)
-		return err
-	})
+	for {
+		err := s.OnConn(ctx, func(q core.Querier) error {
+			return d.TakeBound.During(ctx, q, announceBound, func() error {
+				_, err := stmt.Exec(ctx, q, args...)
+				return err
+			})
+		})
+		if d.TakeBound.Before == nil || s.Dialect.Classify(err) != dialect.Busy || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // interval returns the time until the next poll of a lock with this token. It grows with each
@@ -71,9 +103,10 @@ func (m *leases) interval(w *waiter, token int64) time.Duration {
 		most = min(most, hotPoll)
 	}
 	w.seen = token
-	if m.k.Notifier.Listening() && !w.announced.IsZero() {
+	if m.k.Notifier.Listening() && w.notified {
 		most = m.lazy
 	}
+	w.notified = w.announced
 	many := time.Duration(m.waits.Len()/pollBatch) * pollSpace
 	return max(min(2*w.poll, most), many)
 }

@@ -15,11 +15,13 @@ type leases struct {
 	k     *keeper.Keeper
 	store *store
 
-	waits  *schedule.Schedule[*waiter]
-	rivals *schedule.Schedule[*queue]
-	lazy   time.Duration // lazyPoll, except in tests
-	most   time.Duration // the longest poll interval without notifications
-	least  time.Duration // in tests: the shortest pause before a look for rivals
+	waits *schedule.Schedule[*waiter]
+	// A write waits for other writers, and polls do not wait for it.
+	unannounced *schedule.Schedule[*waiter]
+	rivals      *schedule.Schedule[*queue]
+	lazy        time.Duration // lazyPoll, except in tests
+	most        time.Duration // the longest poll interval without notifications
+	least       time.Duration // in tests: the shortest pause before a look for rivals
 	// asking holds a token for each waiting call that asks the database.
 	asking chan struct{}
 
@@ -33,6 +35,7 @@ func newLeases(k *keeper.Keeper) *leases {
 	if most := m.store.Dialect.Leases.PollMost; most > 0 {
 		m.most = most
 	}
+	m.unannounced = schedule.New(k.Ctx, pollSlack, m.writeAnnouncements)
 	m.rivals = schedule.New(m.k.Ctx, pollSlack, m.findRivals)
 	return m
 }
@@ -95,6 +98,7 @@ func (m *leases) Wait(context.Context) {}
 func (m *leases) Stop() {
 	m.store.wait()
 	m.waits.Wait()
+	m.unannounced.Wait()
 	m.rivals.Wait()
 }
 

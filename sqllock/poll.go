@@ -50,7 +50,7 @@ func (m *leases) watch(w *waiter, now lockstmt.State) {
 // otherwise once the call has waited for some polls. The keeper's Mu is held.
 func (m *leases) await(w *waiter, now lockstmt.State) {
 	w.holder = keeper.ProcessOf(now.Attempt)
-	if !w.announced.IsZero() || m.k.Waker.Hears() {
+	if !w.announces.IsZero() || m.k.Waker.Hears() {
 		m.k.Waker.Await(w.holder)
 	}
 }
@@ -74,12 +74,8 @@ func (m *leases) poll(ctx context.Context, due []*waiter) {
 		for _, w := range batch {
 			m.saw(w, states[w.q.name], ended, err)
 		}
-		unknown := m.unannounced(batch, time.Now())
+		m.announce(batch, time.Now())
 		m.k.Mu.Unlock()
-		if len(unknown) > 0 {
-			m.k.Notifier.Need()
-			m.announce(ctx, unknown)
-		}
 	}
 }
 

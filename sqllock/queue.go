@@ -35,7 +35,9 @@ type waiter struct {
 	watched   bool             // it is being polled
 	poll      time.Duration    // its poll interval
 	seen      int64            // the lock's token at the last poll
-	announced time.Time        // when its row in the table of waiters was last written
+	announces time.Time        // when the writing of its row in the table of waiters was last scheduled
+	announced bool             // the row is written
+	notified  bool             // and was at the last poll: a release since then notifies
 	holder    keeper.Process   // that had the lock at the last poll
 	ended     keeper.AttemptID // has the lock although its process has ended; zero if none
 }
@@ -126,6 +128,7 @@ func (m *leases) Waiting() (n int) {
 func (m *leases) leave(w *waiter) {
 	w.gone = true
 	m.waits.Drop(w)
+	m.unannounced.Drop(w)
 	q := w.q
 	q.waiters = slices.DeleteFunc(q.waiters, func(o *waiter) bool { return o == w })
 	m.wake(q.name)

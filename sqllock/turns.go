@@ -17,10 +17,12 @@ const (
 	// other processes wait for it.
 	// The first time it reads sooner: processes that wait have announced it by then.
 	rivalsEvery, rivalsFirst = 100 * time.Millisecond, 20 * time.Millisecond
-	// restNotified is how long a process leaves a lock to others whom the release notifies.
-	restNotified = 20 * time.Millisecond
+	// restNotified is how long a process leaves a lock to others whom the release notifies, and
+	// restPolled to those who poll: their goroutine may not run for some intervals. The rest ends
+	// when one of them has taken the lock.
+	restNotified, restPolled = 20 * time.Millisecond, 50 * time.Millisecond
 	// ignored is for how many rests a process ignores others who did not take the lock.
-	ignored = 10
+	ignored = 5
 )
 
 // turns shares one lock between processes. While no other process waits for it, a process hands it over
@@ -81,8 +83,7 @@ func (t *turns) over(now time.Time, least, rest time.Duration) bool {
 // yields reports whether the process's turn is over. The keeper's Mu is held.
 func (m *leases) yields(q *queue, now time.Time) bool {
 	t := &q.turns
-	turn := 2 * min(m.most, hotPoll) // others find the lock free with their next poll
-	rest := turn
+	turn, rest := 2*min(m.most, hotPoll), restPolled // others find the lock free with their next poll
 	if !m.k.Notifier.Mute() || m.k.Waker.Works() {
 		turn, rest = 0, restNotified
 	}

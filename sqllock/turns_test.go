@@ -38,8 +38,8 @@ func TestTurns(t *testing.T) {
 
 	x.begin(at(3_600_000)) // nobody came, and the process was stopped for an hour
 	x.rivals = true        // their rows are still there
-	want("those who did not come are ignored", x.over(at(3_600_299), least, rest), false)
-	want("but not for ever", x.over(at(3_600_300), least, rest), true)
+	want("those who did not come are ignored", x.over(at(3_600_149), least, rest), false)
+	want("but not for ever", x.over(at(3_600_150), least, rest), true)
 
 	x.alone()
 	want("nobody else waits any more", x.resting(at(3_600_301)), false)
