@@ -32,7 +32,7 @@ func newElect(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer func() { _ = locks.Close(context.WithoutCancel(ctx)) }()
+			defer closeLocks(ctx, locks)
 			for {
 				leader, err := j.campaign(ctx, election.New(locks, j.key), []byte(value))
 				if err != nil {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +33,7 @@ func newLock(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer func() { _ = locks.Close(context.WithoutCancel(ctx)) }()
+			defer closeLocks(ctx, locks)
 			var from acquirer = locks
 			if fair {
 				from = fairlock.New(locks)
@@ -65,6 +66,14 @@ func (r *runFlags) openLocks(ctx context.Context, cmd *cobra.Command, j *job) (*
 		return nil, err
 	}
 	return locks.For(r.owner), nil
+}
+
+// closeLocks closes locks that hold nothing any more, so it does not wait long for a database that does
+// not answer.
+func closeLocks(ctx context.Context, locks *sqllock.Locker[*sql.Tx]) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer done()
+	_ = locks.Close(ctx)
 }
 
 // acquirer is a kind of locks.

@@ -47,7 +47,7 @@ func (s shop) stubborn(name string) []string {
 // has the lock, even if it ignores TERM.
 func TestLockCutOff(t *testing.T) {
 	onNetworks(t, func(s, far shop, proxy *faultproxy.Proxy) {
-		p := far.start(append([]string{"lock", "k", "--ttl", "2s", "--grace", "200ms"}, s.stubborn("f")...)...)
+		p := far.start(append([]string{"lock", "k", "--ttl", "2s", "--grace", "800ms"}, s.stubborn("f")...)...)
 		_, pid := s.held(s.line("f", 1))
 		proxy.BlackHole(true)
 		s.ends(0, "", "lock", "k", "--", "sh", "-c", `! kill -0 "$0"`, strconv.Itoa(pid))

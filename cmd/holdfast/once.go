@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
@@ -101,10 +102,14 @@ func (o *onceFlags) check(cmd *cobra.Command) error {
 
 // attempt is what this process saw of the command.
 type attempt struct {
-	ran  *child
-	lost error
-	err  error // why it did not run
+	ran   *child
+	lost  error
+	err   error         // why it did not run
+	ended chan struct{} // closed when all of it is known
 }
+
+// errNotStored is the outcome when the database does not answer after the command's end.
+var errNotStored = fmt.Errorf("the database does not answer, so the end of the command is not stored: %w", idempotency.ErrUnknown)
 
 func (o *onceFlags) once(ctx context.Context, j *job) error {
 	store, err := idempotency.New(ctx, j.db, idempotency.Options{
@@ -113,7 +118,7 @@ func (o *onceFlags) once(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	var saw attempt
+	saw := attempt{ended: make(chan struct{})}
 	call := staged.ExternalCall[onceResult]{Step: onceStep, Timeout: onceTimeout}
 	if slices.Contains(o.retry, retryUnknown) {
 		call.OnLeaseEnd = staged.TakeOver
@@ -133,9 +138,9 @@ func (o *onceFlags) once(ctx context.Context, j *job) error {
 	if j.waits {
 		op.Wait = onceWait
 	}
-	res, err := runner.Do(ctx, op, struct{}{})
+	res, err := o.bounded(&saw, func() (idempotency.Result[onceResult], error) { return runner.Do(ctx, op, struct{}{}) })
 	if err != nil {
-		return o.explain(j, saw, err)
+		return o.explain(j, &saw, err)
 	}
 	if res.Outcome == idempotency.Replayed {
 		if err := replay(j, res.Value); err != nil {
@@ -148,6 +153,35 @@ func (o *onceFlags) once(ctx context.Context, j *job) error {
 	return nil
 }
 
+// bounded returns what do returns. It does not wait for a database that does not answer: for as long as
+// the lease may live after the command's end, and shortly if it was lost.
+func (o *onceFlags) bounded(saw *attempt, do func() (idempotency.Result[onceResult], error)) (res idempotency.Result[onceResult], err error) {
+	returned := make(chan struct{})
+	var got idempotency.Result[onceResult]
+	var gotErr error
+	go func() {
+		defer close(returned)
+		got, gotErr = do()
+	}()
+	select {
+	case <-returned:
+		return got, gotErr
+	case <-saw.ended:
+	}
+	bound := o.ttl
+	if saw.lost != nil {
+		bound = holdfast.CleanupTimeout
+	}
+	late := time.NewTimer(bound)
+	defer late.Stop()
+	select {
+	case <-returned:
+		return got, gotErr
+	case <-late.C:
+		return res, errNotStored
+	}
+}
+
 // attempt runs the command.
 func (o *onceFlags) attempt(ctx context.Context, j *job, key string, token int64, saw *attempt) (onceResult, error) {
 	p, kept := j.program, &head{left: o.output}
@@ -156,6 +190,7 @@ func (o *onceFlags) attempt(ctx context.Context, j *job, key string, token int64
 		p.out = io.MultiWriter(p.out, kept)
 	}
 	saw.ran, saw.lost, saw.err = j.relay.run(ctx, p)
+	close(saw.ended) // an operation makes the attempt once
 	c := saw.ran
 	switch {
 	case saw.err != nil:
@@ -171,7 +206,7 @@ func (o *onceFlags) attempt(ctx context.Context, j *job, key string, token int64
 }
 
 // explain returns the exit status for an error of the operation.
-func (o *onceFlags) explain(j *job, saw attempt, err error) error {
+func (o *onceFlags) explain(j *job, saw *attempt, err error) error {
 	var rejected *idempotency.Rejection
 	switch {
 	case saw.err != nil:

@@ -127,17 +127,18 @@ func ended(c *child) error {
 }
 
 // underLease runs the command while a lease lasts, and releases it. lost says that the lease ended
-// first.
+// first; then there is nothing to release.
 func (j *job) underLease(lease *sqllock.Lease, owner string) (lost, err error) {
 	p := j.program
 	p.env = environment(keyVariable, j.key, ownerVariable, owner, fencingTokenVariable, strconv.FormatInt(lease.Token(), 10))
 	c, lost, err := j.relay.run(lease.Context(), p)
+	if lost != nil {
+		return lost, nil
+	}
 	released := lease.Release(context.WithoutCancel(j.waiting))
 	switch {
 	case err != nil:
 		return nil, err
-	case lost != nil:
-		return lost, nil
 	case errors.Is(released, sqllock.ErrLost):
 		return released, nil
 	case released != nil:
