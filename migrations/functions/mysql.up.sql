@@ -167,11 +167,10 @@ body: BEGIN
   IF v_outcome = 'claimed' THEN
     SET @holdfast_open = @holdfast_open + 1;
   ELSEIF v_outcome = 'in_progress' THEN
-    CALL {schema}`{prefix}still_claims`(v_in);
-    IF NOT v_in THEN
-      SIGNAL SQLSTATE '40001' SET MESSAGE_TEXT = 'holdfast: the key is in progress, and innodb_rollback_on_timeout has rolled this transaction back';
+    CALL {schema}`{prefix}still_claims`(v_in); -- innodb_rollback_on_timeout ends it
+    IF v_in THEN
+      SAVEPOINT holdfast_claims;
     END IF;
-    SAVEPOINT holdfast_claims;
   ELSEIF v_has <> v_asked AND v_version = p_version * 16 + 1 THEN
     SET v_outcome = 'mismatch';
   ELSEIF v_state = 1 THEN
@@ -188,7 +187,7 @@ body: BEGIN
    IF(v_outcome = 'replayed' AND v_codec <> 'json', COALESCE(v_result, ''), NULL) AS data,
    IF(v_outcome = 'replayed', v_codec, NULL) AS codec,
    IF(v_outcome IN ('replayed', 'expired'), CONVERT(v_business_id USING utf8mb4), NULL) AS business_id,
-   IF(v_outcome = 'in_progress', CONCAT('another transaction has held the key for the whole wait of ', p_wait_us, ' us'), NULL) AS detail;
+   IF(v_outcome = 'in_progress', CONCAT('another transaction has held the key for the whole wait of ', p_wait_us, ' us', IF(v_in, '', '; this transaction is rolled back')), NULL) AS detail;
 END//
 
 -- Stores the result of a claim, in the transaction that has claimed.

@@ -154,8 +154,9 @@ func (e *env) inTx(level sql.IsolationLevel, f func(tx *sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = tx.Rollback() }() // also if the test ends
 	if err := f(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
+		return err
 	}
 	return tx.Commit()
 }

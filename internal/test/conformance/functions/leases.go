@@ -130,7 +130,7 @@ func functionTokensRise(e *env) {
 			last += 1_000_000_000_000
 			e.Must(`UPDATE holdfast_locks SET token = $1 WHERE name = $2`, last, []byte("lrising"))
 		case 7: // the reaper
-			e.Must(`UPDATE holdfast_floor SET token = $1 WHERE id = 1 AND token < $1`, last)
+			e.Must(`UPDATE holdfast_floor SET token = $1 WHERE id = 1`, last)
 			e.Must(`DELETE FROM holdfast_locks WHERE name = $1`, []byte("lrising"))
 		}
 	}
@@ -216,7 +216,7 @@ func functionGuardOldView(e *env) {
 		tx, err := e.SQL.BeginTx(e.Ctx, &sql.TxOptions{Isolation: level})
 		e.Check(err)
 		var n int
-		e.Check(tx.QueryRowContext(e.Ctx, `SELECT COUNT(*) FROM effects`).Scan(&n))
+		e.Check(tx.QueryRowContext(e.Ctx, `SELECT COUNT(*) FROM holdfast_schema`).Scan(&n))
 		mine := newAttempt()
 		token := e.acquired(key, mine)
 		_, err = e.call(tx, "guard", "", key, token)

@@ -198,19 +198,22 @@ func functionExpiry(e *env) {
 // functionInProgress holds a key by one kind of client, and asks for it by the other.
 func functionInProgress(e *env) {
 	release := e.HoldKey("held by Go")
-	err := e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
-		for _, wait := range []int64{0, 30_000} {
+	for _, wait := range []int64{0, 30_000} {
+		e.Check(e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
 			a, err := e.claimOf(tx, "held by Go", nil, wait)
 			e.want(fmt.Sprint("wait ", wait), a, err, "outcome", "in_progress")
 			if a["detail"] == "" {
 				e.Error("it does not say who")
 			}
-		}
-		a, err := e.claim(tx, "the transaction goes on")
-		e.want("after it", a, err, "outcome", "claimed")
-		return e.finish(tx, a["claim"], "succeeded", `1`)
-	})
-	e.Check(err)
+			if strings.Contains(a["detail"], "rolled back") { // innodb_rollback_on_timeout
+				return nil
+			}
+			key := fmt.Sprint("after a wait of ", wait)
+			a, err = e.claim(tx, key)
+			e.want("the transaction goes on", a, err, "outcome", "claimed")
+			return e.finish(tx, a["claim"], "succeeded", `1`)
+		}))
+	}
 	release()
 	a, err := e.do("held by Go")
 	e.want("after Go", a, err, "outcome", "replayed", "result", `"held"`)

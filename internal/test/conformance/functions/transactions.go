@@ -164,18 +164,18 @@ func functionSavepoints(e *env) {
 	e.want("lookup", e.lookup("savepoint"), nil, "outcome", "replayed", "state", "rejected")
 
 	err := e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
-		run(tx, "SAVEPOINT before")
+		run(tx, "SAVEPOINT earlier")
 		a, err := e.claim(tx, "undone")
 		e.want("claim", a, err, "outcome", "claimed")
-		run(tx, "ROLLBACK TO SAVEPOINT before")
+		run(tx, "ROLLBACK TO SAVEPOINT earlier")
 		return e.finish(tx, a["claim"], "succeeded", `1`)
 	})
 	e.refused("finish of an undone claim", err, "")
 	e.Check(e.inTx(sql.LevelDefault, func(tx *sql.Tx) error { // and it may be claimed again in the same transaction
-		run(tx, "SAVEPOINT before")
+		run(tx, "SAVEPOINT earlier")
 		_, err := e.claim(tx, "undone")
 		e.Check(err)
-		run(tx, "ROLLBACK TO SAVEPOINT before")
+		run(tx, "ROLLBACK TO SAVEPOINT earlier")
 		a, err := e.claim(tx, "undone")
 		e.want("claim", a, err, "outcome", "claimed")
 		return e.finish(tx, a["claim"], "succeeded", `1`)
@@ -190,7 +190,7 @@ func functionLevels(e *env) {
 		key := fmt.Sprint("level ", level)
 		old, err := e.SQL.BeginTx(e.Ctx, &sql.TxOptions{Isolation: level})
 		e.Check(err)
-		_, err = old.ExecContext(e.Ctx, `SELECT COUNT(*) FROM effects`) // its snapshot
+		_, err = old.ExecContext(e.Ctx, `SELECT COUNT(*) FROM holdfast_schema`) // its snapshot
 		e.Check(err)
 		e.Check(e.inTx(level, func(tx *sql.Tx) error {
 			a, err := e.claim(tx, key)
@@ -242,9 +242,11 @@ func functionSettings(e *env) {
 		a, err = e.claim(c, key)
 		e.want(mode, a, err, "outcome", "claimed")
 		e.Check(e.finish(c, a["claim"], "succeeded", `"a\\b"`))
+		e.on(c, "COMMIT AND NO CHAIN")
+		e.on(c, "START TRANSACTION")
 		a, err = e.claimOf(c, "settings, held", nil, 0)
 		e.want(mode, a, err, "outcome", "in_progress")
-		e.on(c, "COMMIT AND NO CHAIN")
+		e.on(c, "ROLLBACK AND NO CHAIN")
 		a, err = e.call(c, "acquire", "", key, 60_000_000, newAttempt(), nil)
 		e.want(mode, a, err, "outcome", "acquired")
 		if after := state(); after != before {
