@@ -51,6 +51,7 @@
 // … DISABLE TRIGGER by the table's owner. On MySQL and MariaDB: the cascades of foreign keys. On
 // SQLite: rows that REPLACE deletes, unless PRAGMA recursive_triggers is on (the row that it
 // inserts is tested), and connections whose C API has turned triggers off. [Table.CheckEnforced]
-// finds triggers that were dropped, disabled or changed. All other writes are seen: COPY, LOAD DATA,
+// finds triggers that were dropped, disabled or changed. (MySQL garbles a column name with a backtick in
+// its catalog, so that Enforce fails for it.) All other writes are seen: COPY, LOAD DATA,
 // MERGE, upserts, REPLACE, and those of superusers.
 package fence

@@ -28,7 +28,7 @@ var enforce = dialect.Enforce{
 	Remove: func(t dialect.Trigger) []string {
 		return []string{`DROP TRIGGER IF EXISTS ` + prefix(t.Schema) + ident(t.Name)}
 	},
-	Find: `SELECT 1, CONCAT(action_timing, ' ', event_manipulation), action_statement
+	Find: `SELECT 1, CONCAT(action_timing, ' ', event_manipulation), COALESCE(action_statement, '')
 FROM information_schema.triggers
 WHERE event_object_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND event_object_table = $2 AND trigger_name = $3`,
 	Shape:     func(t dialect.Trigger) string { return `AFTER ` + t.Events() },

@@ -128,7 +128,7 @@ func procedureIsTheOnlyWay[Tx any](e *env[Tx]) {
 		}
 		e.Must(`CREATE ROLE ` + user + `2`)
 		defer e.Must(`DROP ROLE ` + user + `2`)
-		if n := e.Int(`SELECT CASE WHEN has_function_privilege('` + user + `2', 'update_accounts', 'EXECUTE') OR has_table_privilege('` + user + `2', 'accounts', 'SELECT, UPDATE') THEN 1 ELSE 0 END`); n != 0 {
+		if n := e.Int(`SELECT CASE WHEN has_function_privilege('` + user + `2', p.oid, 'EXECUTE') OR has_table_privilege('` + user + `2', 'accounts', 'SELECT, UPDATE') THEN 1 ELSE 0 END FROM pg_proc p WHERE p.proname = 'update_accounts' AND p.pronamespace = current_schema()::regnamespace`); n != 0 {
 			e.Error("PUBLIC kept a privilege")
 		}
 		e.WantAccount(conformance.Account{No: "a", Owner: "Bob", Cents: 7, Version: 4})
