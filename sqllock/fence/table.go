@@ -162,7 +162,7 @@ func column(table *rowmap.Table, field, name string) (p dialect.NamePart, err er
 // Enforce creates the triggers, named holdfast_fence_ and 16 digits, and on PostgreSQL a function
 // of that name, unless they exist and work. So a program may call it at each start.
 //
-// A refused write is an error of the client's driver: SQLSTATE HF002 on PostgreSQL, error 45101
+// A refused write is an error of the client's driver: SQLSTATE HF002 on PostgreSQL, error 30101
 // (SQLSTATE 45000) on MySQL and MariaDB, code 1811 on SQLite, each with a message that begins
 // "holdfast fence:". [AsLost] makes it a [sqllock.ErrLost].
 //

@@ -6,10 +6,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// refused and unfenced are the error numbers that the triggers raise. No server uses them.
+// refused and unfenced are the error numbers that the triggers raise. No server uses them. They are
+// below 32768, because PyMySQL reads a number of 16 bits with a sign.
 const (
-	refused  = 45100
-	unfenced = 45101
+	refused  = 30100
+	unfenced = 30101
 )
 
 var enforce = dialect.Enforce{

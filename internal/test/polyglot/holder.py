@@ -5,14 +5,14 @@ config = json.loads(sys.argv[1])
 POSTGRES = config["engine"] == "postgres"
 if POSTGRES:
     import psycopg2 as driver
-    connection = driver.connect(host=config["host"], port=config["port"], user=config["user"], password=config["password"],
+    connection = driver.connect(host=config["host"], port=int(config["port"]), user=config["user"], password=config["password"],
                                 dbname=config["database"], options="-c search_path=" + config["schema"])
     NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
     FLOOR = "(SELECT token FROM holdfast_floor WHERE id = 1 FOR SHARE) f ON CONFLICT DO NOTHING RETURNING token"
     TOKEN, RETURNING = "GREATEST(token + 1, " + NOW + ")", " RETURNING token"
 else:
     import pymysql as driver
-    connection = driver.connect(host=config["host"], port=config["port"], user=config["user"], password=config["password"],
+    connection = driver.connect(host=config["host"], port=int(config["port"]), user=config["user"], password=config["password"],
                                 database=config["database"])
     NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
     FLOOR = "holdfast_floor f WHERE f.id = 1 LOCK IN SHARE MODE"
