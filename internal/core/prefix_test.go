@@ -1,7 +1,7 @@
 package core
 
 import (
-	"bytes"
+	"strings"
 	"testing"
 )
 
@@ -12,8 +12,8 @@ func TestBehind(t *testing.T) {
 	for _, prefix := range all {
 		behind := Behind([]byte(prefix))
 		for _, name := range all {
-			in := bytes.Compare([]byte(name), []byte(prefix)) >= 0 && (behind == nil || bytes.Compare([]byte(name), behind) < 0)
-			if in != bytes.HasPrefix([]byte(name), []byte(prefix)) {
+			in := name >= prefix && (behind == nil || name < string(behind))
+			if in != strings.HasPrefix(name, prefix) {
 				t.Errorf("name %q, prefix %q, behind it %q: %v", name, prefix, behind, in)
 			}
 		}

@@ -58,7 +58,7 @@ func (f FencedTable) Fixed() bool {
 func (f FencedTable) EachEvent(body func(t Trigger, row string) string) []Trigger {
 	insert, update, remove := f.Trigger, f.Trigger, f.Trigger
 	insert.Insert, update.Update, remove.Delete = true, true, true
-	insert.Name, update.Name, remove.Name = f.Trigger.Name+"_i", f.Trigger.Name+"_u", f.Trigger.Name+"_d"
+	insert.Name, update.Name, remove.Name = f.Name+"_i", f.Name+"_u", f.Name+"_d"
 	insert.Body, update.Body, remove.Body = body(insert, "NEW"), body(update, "NEW"), body(remove, "OLD")
 	if f.UnfencedDeletes {
 		return []Trigger{insert, update}

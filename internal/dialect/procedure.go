@@ -1,5 +1,7 @@
 package dialect
 
+import "strings"
+
 // Procedure is a procedure that updates one row of a table if it has a version. It runs with the
 // rights of the user who made it. The names are not quoted, and Schema is never empty.
 //
@@ -32,21 +34,21 @@ func (p Procedure) Parameters() []ProcedureColumn {
 // parameter from 1 on.
 func (p Procedure) Update(table string, column func(name string) string, parameter func(n int) string) string {
 	n := len(p.Key) + 1
-	where, read := "", parameter(n)
+	read, next := parameter(n), column(p.Version.Name)+` + 1`
+	where := []string{column(p.Version.Name) + ` = ` + read}
 	for i, c := range p.Key {
-		where += column(c.Name) + ` = ` + parameter(i+1) + ` AND `
+		where = append(where, column(c.Name)+` = `+parameter(i+1))
 	}
-	next := column(p.Version.Name) + ` + 1`
 	if p.UUID {
 		n++
 		next = parameter(n)
-		where += parameter(n) + ` <> ` + read + ` AND `
+		where = append(where, next+` <> `+read)
 	}
-	set := column(p.Version.Name) + ` = ` + next
+	set := []string{column(p.Version.Name) + ` = ` + next}
 	for i, c := range p.Set {
-		set += `, ` + column(c.Name) + ` = ` + parameter(n+i+1)
+		set = append(set, column(c.Name)+` = `+parameter(n+i+1))
 	}
-	return `UPDATE ` + table + ` SET ` + set + ` WHERE ` + where + column(p.Version.Name) + ` = ` + read
+	return `UPDATE ` + table + ` SET ` + strings.Join(set, ", ") + ` WHERE ` + strings.Join(where, " AND ")
 }
 
 // NotThatVersion is the message of a procedure, to be placed in single quotes.

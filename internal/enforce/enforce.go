@@ -29,8 +29,8 @@ type Triggers[Tx any] struct {
 	Each      []dialect.Trigger
 }
 
-// Problem says why triggers do not work.
-type Problem struct {
+// ProblemError says why triggers do not work.
+type ProblemError struct {
 	// Trigger is the name of the trigger, and Text says what was found and what to do.
 	Trigger, Text string
 	// Err is the driver's error; nil if the catalog showed the problem.
@@ -39,9 +39,9 @@ type Problem struct {
 	exists map[string]bool // triggers of these names exist
 }
 
-func (p *Problem) Error() string { return p.Text }
+func (p *ProblemError) Error() string { return p.Text }
 
-func (p *Problem) Unwrap() error { return p.Err }
+func (p *ProblemError) Unwrap() error { return p.Err }
 
 // LockedError means that the table was locked all the time.
 type LockedError struct{ Err error }
@@ -64,9 +64,9 @@ func SQL(d *dialect.Dialect, triggers []dialect.Trigger) (all []string) {
 	return all
 }
 
-// Check returns a *Problem if a trigger is not there, or is not the one that is wanted.
+// Check returns a *ProblemError if a trigger is not there, or is not the one that is wanted.
 func (s Triggers[Tx]) Check(ctx context.Context) error {
-	var first *Problem
+	var first *ProblemError
 	exists := map[string]bool{}
 	for _, t := range s.Each {
 		found, problem, err := s.check(ctx, t)
@@ -75,7 +75,7 @@ func (s Triggers[Tx]) Check(ctx context.Context) error {
 		}
 		exists[t.Name] = found
 		if problem != "" && first == nil {
-			first = &Problem{Trigger: t.Name, Text: problem, exists: exists}
+			first = &ProblemError{Trigger: t.Name, Text: problem, exists: exists}
 		}
 	}
 	if first == nil {
@@ -105,7 +105,7 @@ func (s Triggers[Tx]) check(ctx context.Context, t dialect.Trigger) (found bool,
 func (s Triggers[Tx]) Install(ctx context.Context) error {
 	return s.ddl(ctx, func(bool) (statements []string, err error) {
 		err = s.Check(ctx)
-		var problem *Problem
+		var problem *ProblemError
 		if !errors.As(err, &problem) {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (s Triggers[Tx]) ddl(ctx context.Context, next func(done bool) ([]string, e
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 		if text := s.Access.Dialect.Enforce.Denied(err); text != "" {
-			return &Problem{Trigger: s.Each[0].Name, Text: text, Err: err}
+			return &ProblemError{Trigger: s.Each[0].Name, Text: text, Err: err}
 		}
 		if err := pause.Sleep(ctx); err != nil {
 			return err

@@ -246,7 +246,7 @@ func (t *Table[Tx]) triggers() enforce.Triggers[Tx] {
 
 // explain makes an error of the triggers one of this package.
 func (t *Table[Tx]) explain(err error) error {
-	var problem *enforce.Problem
+	var problem *enforce.ProblemError
 	var locked *enforce.LockedError
 	switch {
 	case err == nil:

@@ -111,7 +111,7 @@ func bulk[Tx any](e *env[Tx]) {
 		e.enforce(e.fence(fence.Spec{Table: "lines", Key: "line/{id}"}))
 		e.wantRefused("COPY", e.raw(`COPY lines (id) FROM PROGRAM 'echo a'`))
 	case e.InnoDB():
-		if err, loaded := e.loadData(); loaded {
+		if loaded, err := e.loadData(); loaded {
 			e.wantRefused("LOAD DATA", err)
 		}
 	}
@@ -120,18 +120,18 @@ func bulk[Tx any](e *env[Tx]) {
 
 // loadData loads an order from a file of the server, which it writes first. It returns false where
 // the server may do neither.
-func (e *env[Tx]) loadData() (err error, loaded bool) {
+func (e *env[Tx]) loadData() (loaded bool, err error) {
 	e.Helper()
 	var folder sql.NullString
 	if err := e.SQL.QueryRowContext(e.Ctx, `SELECT @@secure_file_priv`).Scan(&folder); err != nil {
 		e.Fatal(err)
 	}
 	if !folder.Valid && e.Engine == dbtest.MySQL { // on MariaDB, NULL is every folder
-		return nil, false
+		return false, nil
 	}
 	file := `'` + cmp.Or(folder.String, "/tmp/") + e.Schema() + `'`
 	e.Must(`SELECT 'a', 'stale', 0 INTO OUTFILE ` + file)
-	return e.raw(`LOAD DATA INFILE ` + file + ` INTO TABLE orders`), true
+	return true, e.raw(`LOAD DATA INFILE ` + file + ` INTO TABLE orders`)
 }
 
 // isChecked removes, disables or changes a trigger. CheckEnforced detects it, and Enforce repairs it.

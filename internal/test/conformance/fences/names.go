@@ -166,6 +166,15 @@ func input[Tx any](e *env[Tx]) {
 	if _, err := fence.New[Tx](e.Ctx, nil, fence.Spec{Table: "orders", Key: "k"}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Error(err)
 	}
+	db := e.Handle.Open(e.T, e.DSN).DB
+	db.Access().Dialect.Capabilities.MultiPrimary = true
+	of, err := fence.New(e.Ctx, db, fence.Spec{Table: "orders", Key: "k"})
+	e.Check(err)
+	for what, err := range map[string]error{"Enforce": of.Enforce(e.Ctx), "CheckEnforced": of.CheckEnforced(e.Ctx)} {
+		if !errors.Is(err, fence.ErrNotEnforced) || !strings.Contains(err.Error(), "SingleWriter") {
+			e.Errorf("%s with several writers: %v", what, err)
+		}
+	}
 	e.Must(`DROP TABLE holdfast_schema`)
 	if _, err := fence.New(e.Ctx, e.DB, fence.Spec{Table: "orders", Key: "k"}); !errors.Is(err, holdfast.ErrSchema) {
 		e.Errorf("without Holdfast's tables: %v", err)

@@ -50,7 +50,7 @@ func takeover[Tx any](e *env[Tx]) {
 	tx := write(lease)
 	wait()
 	for range 3 {
-		if err := try(); !errors.Is(err, sqllock.ErrHeld) && !(e.Engine == dbtest.SQLite && e.DB.Retryable(err)) {
+		if err := try(); !errors.Is(err, sqllock.ErrHeld) && (e.Engine != dbtest.SQLite || !e.DB.Retryable(err)) {
 			e.Errorf("while the write is not committed: %v", err)
 		}
 	}
@@ -133,7 +133,7 @@ func isolation[Tx any](e *env[Tx]) {
 			return err
 		}
 		err := write(old, first.Token())
-		if !errors.Is(err, nil) && !e.DB.Retryable(err) {
+		if err != nil && !e.DB.Retryable(err) {
 			e.wantRefused("an old snapshot, and a stale token", err)
 		}
 		if err == nil {

@@ -50,9 +50,9 @@ func procedureIsTheOnlyWay[Tx any](e *env[Tx]) {
 	user := regexp.MustCompile(`hf_[a-z0-9]+`).FindString(e.DSN + "hf_sqlite")
 	user = user[:min(len(user), 28)] + "_p"
 	statements, err := accounts.ProcedureSQL(e.Ctx, optimistic.ProcedureOptions{Roles: []string{user}, Columns: []string{"cents", "owner"}})
-	switch {
-	case e.Engine == dbtest.SQLite:
-	case e.Engine == dbtest.Postgres:
+	switch e.Engine {
+	case dbtest.SQLite:
+	case dbtest.Postgres:
 		e.Must(`CREATE ROLE ` + user + ` LOGIN PASSWORD 'pw'`)
 		defer e.Must(`DROP OWNED BY ` + user + `; DROP ROLE ` + user)
 		e.Must(`GRANT ALL ON accounts TO PUBLIC`)
