@@ -102,9 +102,9 @@ scaleout: ## The suites on TiDB and Vitess, and a storm over two and four shards
 	@internal/test/scaleout/run $(ARGS)
 
 .PHONY: polyglot
-polyglot: $(TESTSERVERS) ## Clients in Python and PHP beside Go: as root, installs what is missing (ENGINES=postgres)
+polyglot: $(TESTSERVERS) ## Clients in Python, PHP and Java beside Go: as root, installs what is missing (ENGINES=postgres)
 	@internal/test/polyglot/install
-	HOLDFAST_TEST_POLYGLOT=1 $(WITHSERVERS) go test ./internal/test/polyglot/... -count=1 -timeout 30m -v $(ARGS)
+	HOLDFAST_TEST_POLYGLOT=1 $(WITHSERVERS) go test ./internal/test/polyglot/... ./examples/polyglot -count=1 -timeout 30m -v $(ARGS)
 
 .PHONY: model
 model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=large for more)
