@@ -101,6 +101,11 @@ matrix: ## The suites on versions of the servers from other suites of Debian: as
 scaleout: ## The suites on TiDB and Vitess, and a storm over two and four shards: as root, with Docker's mysql:9.7 (ARGS=vitess)
 	@internal/test/scaleout/run $(ARGS)
 
+.PHONY: polyglot
+polyglot: $(TESTSERVERS) ## Clients in Python, PHP and Java beside Go: as root, installs what is missing (ENGINES=postgres)
+	@internal/test/polyglot/install
+	HOLDFAST_TEST_POLYGLOT=1 $(WITHSERVERS) go test ./internal/test/polyglot/... ./examples/polyglot -count=1 -timeout 30m -v $(ARGS)
+
 .PHONY: model
 model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=large for more)
 	HOLDFAST_TEST_REQUIRE_MODEL=1 go test -count=1 -timeout 60m -v ./internal/test/model $(ARGS)

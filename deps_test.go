@@ -52,6 +52,7 @@ func links() map[string][]string {
 		"sqllock":                 {backoff},
 		"sqllock/election":        {backoff},
 		"sqllock/fairlock":        {backoff},
+		"sqllock/fence":           {backoff, mapper},
 		"sqllock/rowlock":         {backoff, mapper},
 	}
 }

@@ -98,11 +98,11 @@ func fingerprint(op Op, request any) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// Canonical returns the JSON form of a request from which its fingerprint is made: objects with
-// sorted members, no white space, numbers as written (so that integers above 2^53 stay distinct).
-// json.RawMessage is parsed as external JSON: the order of its members and its white space do not
-// matter, and the last of repeated members counts. Canonical refuses text that is not UTF-8, and
-// U+FFFD written as an escape.
+// Canonical returns the JSON form of a request from which its fingerprint is made: that of RFC 8785,
+// in which integers of up to 21 digits keep their digits (so that those above 2^53 stay distinct).
+// json.RawMessage is parsed as external JSON: the order of its members, its white space and how a
+// number is written do not matter, and the last of repeated members counts. Canonical refuses text
+// that is not UTF-8, U+FFFD written as an escape, and numbers beyond the range of a double.
 func Canonical(request any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := writeCanonical(&b, request); err != nil {

@@ -61,7 +61,7 @@ func TestReserveBeforeCommit(t *testing.T) {
 			if !strings.Contains(text, "$2::text, true) IS NULL") {
 				t.Error("the gate has no place")
 			}
-			return strings.NewReplacer("{records}", late.access.Table("records"), "{lockspace}", lockspace(late.access.Table("records")),
+			return strings.NewReplacer("{records}", late.access.Table("records"), "{lockspace}", dialect.Lockspace(late.access.Table("records")),
 				"$2::text, true) IS NULL", "$2::text, true) || "+gate+"::text IS NULL").Replace(text)
 		})
 		for key, fails := range map[string]error{"succeeds": nil, "fails": errors.New("refunded already"), "rejects": Reject("refunded", "by the other call")} {
@@ -162,7 +162,7 @@ func TestReserveBesideDoTx(t *testing.T) {
 // TestReserveOfTwoTables checks that equal keys of two tables with records do not wait for each other.
 func TestReserveOfTwoTables(t *testing.T) {
 	t.Parallel()
-	if lockspace(`"a"."holdfast_records"`) == lockspace(`"b"."holdfast_records"`) {
+	if dialect.Lockspace(`"a"."holdfast_records"`) == dialect.Lockspace(`"b"."holdfast_records"`) {
 		t.Error("two tables have one lock for a key")
 	}
 }

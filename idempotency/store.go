@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"strconv"
 	"strings"
 	"time"
 
@@ -154,7 +152,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			return nil, err
 		}
 	}
-	r := strings.NewReplacer("{records}", a.Table("records"), "{now}", a.Dialect.Now, "{lockspace}", lockspace(a.Table("records")))
+	r := strings.NewReplacer("{records}", a.Table("records"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	return &Store[Tx]{
@@ -169,14 +167,6 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			holders: compile("records.holders", d.Holders),
 		},
 	}, nil
-}
-
-// lockspace returns the number that separates the locks of this table's keys from those of another
-// one in the same database.
-func lockspace(table string) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(table))
-	return strconv.FormatUint(h.Sum64()>>1, 10)
 }
 
 // Options returns the store's options, with the defaults filled in.

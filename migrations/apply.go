@@ -44,7 +44,7 @@ func Up(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) error {
 	}, true)
 }
 
-// Down drops Holdfast's tables, including golang-migrate's own table. This deletes every
+// Down drops Holdfast's tables, with the functions of FunctionsUp and golang-migrate's own table. This deletes every
 // record, so keys that were used can be used again. It is for tests and for removal.
 func Down(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) error {
 	return retry(ctx, pool, opts, func(d *driver, src source.Driver) error {
@@ -54,6 +54,9 @@ func Down(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) error {
 			return err
 		case have > Version:
 			return fmt.Errorf("the tables are at version %d, of a newer build than this one (%d): go down with that build", have, Version)
+		}
+		if err := d.dropFunctions(); err != nil {
+			return err
 		}
 		d.down = true
 		if err := d.steps(src, -1); err != nil {
@@ -114,6 +117,7 @@ func retry(ctx context.Context, pool *sql.DB, opts []holdfast.Options, f func(*d
 			if l, err = newLayout(db.Engine(), o); err != nil {
 				return err
 			}
+			l.multiPrimary = db.Capabilities().MultiPrimary
 		}
 		if err == nil {
 			err = once(ctx, l, pool, o, f, level)

@@ -15,6 +15,7 @@ import (
 type layout struct {
 	dialect        dialect.Dialect
 	prefix, schema string
+	multiPrimary   bool // other nodes write to the same tables
 }
 
 // newLayout checks the names and applies the defaults.

@@ -101,7 +101,8 @@ func (e *RowError) Error() string {
 
 func (e *RowError) Unwrap() error { return e.Err }
 
-// RefusedError is an UPDATE that the trigger of [Table.Enforce] refused.
+// RefusedError is an UPDATE that the trigger of [Table.Enforce], or the procedure of
+// [Table.ProcedureSQL], refused.
 // errors.Is(err, ErrConflict) holds.
 type RefusedError struct {
 	// Err is the driver's error.
@@ -109,7 +110,7 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return "optimistic: the database refused an UPDATE that did not move the row's version by one (Enforce): write the row through its Table, or set the version to the one that was read plus one, if it still is the one that was read"
+	return "optimistic: the database refused an UPDATE that did not move the row's version by one (Enforce), or a procedure found no row in the version that it was given: write the row through its Table, or set the version to the one that was read plus one, if it still is the one that was read"
 }
 
 // Is reports whether target is ErrConflict.
@@ -126,8 +127,6 @@ type EnforceError struct {
 	Problem string
 	// Err is the driver's error; nil if the catalog showed the problem.
 	Err error
-
-	other bool // a trigger of this name exists
 }
 
 func (e *EnforceError) Error() string {

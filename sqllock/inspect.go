@@ -103,7 +103,7 @@ func (l *Locker[Tx]) List(ctx context.Context, opts ...ListOptions) iter.Seq2[In
 			after.name = append([]byte{byte(lockname.Lease)}, o.AfterKey...)
 		}
 		for {
-			page, err := l.leases.store.listLeases(ctx, after, from, keeper.Behind(from), o.Free, listPage)
+			page, err := l.leases.store.listLeases(ctx, after, from, core.Behind(from), o.Free, listPage)
 			if err != nil {
 				yield(Info{}, err)
 				return

@@ -46,6 +46,8 @@ func TestBashCompletion(t *testing.T) {
 		"doctor --table ":                {},
 		"locks release --by ada --reas":  {"--reason"},
 		"ops --namespace x list --recor": {"--records"},
+		"once --retry ":                  {"unknown", "failed"},
+		"lock ":                          {},
 	} {
 		cmd := exec.CommandContext(t.Context(), bash, append([]string{"-c", harness, "bash"}, strings.Split(line, " ")...)...)
 		cmd.Env = append(os.Environ(), "BINARY="+os.Args[0])

@@ -41,8 +41,12 @@ func TestDocs(t *testing.T) {
 func describeCommands(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("\n| exit status | |\n|---|---|\n")
-	for status, meaning := range exitMeanings {
-		fmt.Fprintf(&b, "| %d | %s |\n", status, meaning)
+	for _, m := range exitMeanings {
+		fmt.Fprintf(&b, "| %s | %s |\n", m.name(), m.meaning)
+	}
+	b.WriteString("\n`lock`, `elect` and `once` exit as the command that they run does, or with\n\n| exit status | |\n|---|---|\n")
+	for _, m := range runMeanings {
+		fmt.Fprintf(&b, "| %s | %s |\n", m.name(), m.meaning)
 	}
 	b.WriteString("\nEvery command takes:\n" + describeFlags(root.PersistentFlags()))
 	var walk func(cmd *cobra.Command)

@@ -1,8 +1,9 @@
 // Command holdfast is for operators. It creates and describes Holdfast's tables, lists and
 // releases locks, resolves operations whose outcome is unknown, deletes expired rows, checks for
 // settings that break a promise, demonstrates the behaviour that the promises rely on, runs
-// benchmarks, serves the console, and makes a restored database safe to use. docs/cli.md lists
-// every command, flag and exit status.
+// benchmarks, serves the console, and makes a restored database safe to use. For scripts it runs a
+// command under a lock, while elected, or once for a key. docs/cli.md lists every command, flag and
+// exit status.
 //
 //	HOLDFAST_DSN=postgres://user:pw@host/db holdfast migrate up
 //
@@ -12,6 +13,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,11 +37,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(longFlags(args))
 	root.SetOut(completionsFor(args, stdout))
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
-	if err != nil {
+	cmd, err := root.ExecuteContextC(ctx)
+	var ended statusError
+	if err != nil && !(errors.As(err, &ended) && ended.err == nil) {
 		fmt.Fprintln(stderr, "holdfast: "+strings.TrimPrefix(withoutPassword(err.Error()), "holdfast: "))
 	}
-	return statusOf(err)
+	return statusOf(cmd, err)
 }
 
 // longFlags accepts -dsn for --dsn, as Go's own flag package does. The only one-letter flag is -h.

@@ -31,6 +31,7 @@ func newMigrate(f *flags) *cobra.Command {
 			},
 		},
 		newMigratePrint(f),
+		newMigrateFunctions(f),
 	)
 }
 

@@ -22,11 +22,14 @@ import (
 // terminal is a pseudo-terminal, as a person would use one.
 type terminal struct {
 	*os.File
-	mu    sync.Mutex
-	shown bytes.Buffer
+
+	master *os.File
+	mu     sync.Mutex
+	shown  bytes.Buffer
 }
 
-func newTerminal(t *testing.T) *terminal {
+// terminalPair opens both ends of a pseudo-terminal.
+func terminalPair(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -40,11 +43,17 @@ func newTerminal(t *testing.T) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	screen := &terminal{File: slave}
+	return master, slave
+}
+
+func newTerminal(t *testing.T) *terminal {
+	t.Helper()
+	master, slave := terminalPair(t)
+	screen := &terminal{File: slave, master: master}
 	var reads sync.WaitGroup
 	reads.Go(func() {
 		buffer := make([]byte, 4096)

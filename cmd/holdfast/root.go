@@ -22,12 +22,13 @@ type flags struct {
 
 func newRoot() *cobra.Command {
 	var f flags
-	root := group("holdfast", "Locks and idempotency in the database you already run", newMigrate(&f), newLocks(&f), newOps(&f), newReap(&f), newDoctor(&f),
+	root := group("holdfast", "Locks and idempotency in the database you already run", newMigrate(&f), newLocks(&f), newOps(&f), newReap(&f), newLock(&f), newElect(&f), newOnce(&f), newDoctor(&f),
 		newProve(&f), newAfterRestore(&f), newConsole(&f), newBench(&f), newVersion(&f))
 	root.Long = root.Short + ".\n\nThe exit status is"
-	for status, meaning := range exitMeanings {
-		root.Long += fmt.Sprintf("\n  %d  %s", status, meaning)
+	for _, m := range exitMeanings {
+		root.Long += fmt.Sprintf("\n  %d  %s", m.status, m.meaning)
 	}
+	root.Long += "\n\nlock, elect and once exit as the command that they run does, or with\n" + describeRunStatuses()
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	p := root.PersistentFlags()

@@ -1,7 +1,9 @@
-// Package canonical writes JSON in one form: objects with sorted members, only the last of
-// repeated members, no white space, numbers as they were written, and text escaped as
-// encoding/json does. Time and memory are linear in the length of any text. The output may be
-// six times as long as the input.
+// Package canonical writes JSON in the form of RFC 8785 (JCS): members sorted by their UTF-16 code
+// units, no white space, numbers as ECMAScript writes doubles, and text with as few escapes as JSON
+// allows. There is one difference: an integer of at most 21 digits, without a fraction or an
+// exponent, is written with the digits it has, so that integers above 2^53 that one double stands
+// for stay different. What RFC 8785 leaves to the reader: of repeated members the last counts.
+// Time and memory are linear in the length of any text.
 package canonical
 
 import (
@@ -18,6 +20,9 @@ var (
 	// ErrSyntax means that a text is not valid JSON, or is larger than 2 GiB.
 	ErrSyntax = errors.New("it is no JSON")
 
+	// ErrNumber means that a number is beyond the range of a double, as RFC 8785 refuses it.
+	ErrNumber = errors.New("it has a number that is too large")
+
 	// ErrText means that a decoder would read U+FFFD in place of something else, so that two
 	// different texts would become equal. The causes are bytes that are not UTF-8, half a
 	// surrogate pair, and the escape that encoding/json writes for invalid UTF-8.
@@ -27,7 +32,7 @@ var (
 // Write writes text to w in its canonical form. After an error, w may have received a part of
 // it.
 //
-// Errors: [ErrSyntax], [ErrText], and errors of w.
+// Errors: [ErrSyntax], [ErrText], [ErrNumber], and errors of w.
 func Write(w io.Writer, text []byte) error {
 	switch {
 	case len(text) > math.MaxInt32 || !json.Valid(text): // Valid also bounds the depth of nesting
@@ -37,8 +42,11 @@ func Write(w io.Writer, text []byte) error {
 	}
 	objects, members := count(text)
 	p := parser{text: text, objects: make([]object, 0, objects), members: make([]member, 0, members)}
-	if p.value(p.skip(0)); p.broken {
+	switch p.value(p.skip(0)); {
+	case p.broken:
 		return ErrText
+	case p.large:
+		return ErrNumber
 	}
 	out := writers.Get().(*bufio.Writer) //nolint:forcetypeassert // the pool has nothing else
 	defer writers.Put(out)
@@ -91,6 +99,7 @@ type parser struct {
 	objects []object
 	members []member
 	broken  bool // by text that a decoder would read as U+FFFD
+	large   bool // a number is too large for a double
 }
 
 func (p *parser) skip(i int) int {
@@ -113,7 +122,11 @@ func (p *parser) value(i int) int {
 	case '"':
 		return p.string(i)
 	}
-	return p.scalar(i)
+	end := p.scalar(i)
+	if _, fits := number(p.text[i:end]); !fits {
+		p.large = true
+	}
+	return end
 }
 
 func (p *parser) object(i int) int {

@@ -30,7 +30,7 @@ func (e *emitter) value(i int, o int32) (int, int32) {
 		return end, o
 	}
 	end := e.scalar(i)
-	_, _ = e.w.Write(e.text[i:end])
+	e.number(e.text[i:end])
 	return end, o
 }
 
@@ -55,7 +55,7 @@ func (e *emitter) object(obj *object) {
 	}
 	to := len(e.sorted)
 	slices.SortFunc(e.sorted[from:to], func(a, b int32) int {
-		return cmp.Or(bytes.Compare(e.members[a].key, e.members[b].key), cmp.Compare(a, b))
+		return cmp.Or(compare(e.members[a].key, e.members[b].key), cmp.Compare(a, b))
 	})
 	_ = e.w.WriteByte('{')
 	first := true
@@ -97,7 +97,7 @@ func (e *emitter) quote(b []byte, escapes bool) {
 	_ = e.w.WriteByte('"')
 }
 
-// char writes a character, escaped as encoding/json does.
+// char writes a character, escaped if JSON has to.
 func (e *emitter) char(r rune) {
 	const hex = "0123456789abcdef"
 	switch s := short[r]; {

@@ -2,6 +2,7 @@ package canonical
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -64,7 +65,25 @@ func decoded(b []byte) []byte {
 // short maps characters to their escapes of two bytes.
 var short = map[rune]string{'"': `\"`, '\\': `\\`, '\b': `\b`, '\f': `\f`, '\n': `\n`, '\r': `\r`, '\t': `\t`}
 
-// escaped reports whether encoding/json writes a character as an escape.
-func escaped(r rune) bool {
-	return r < ' ' || r == '"' || r == '\\' || r == '<' || r == '>' || r == '&' || r == '\u2028' || r == '\u2029'
+// escaped reports whether JSON has to escape a character.
+func escaped(r rune) bool { return r < ' ' || r == '"' || r == '\\' }
+
+// compare orders two texts by their UTF-16 code units. That is the order of their bytes, but for
+// characters above U+FFFF: their surrogates come before U+E000.
+func compare(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] == b[i] {
+			continue
+		}
+		const afterSurrogates, surrogates = 0xEE, 0xF0 // the first bytes of U+E000 and U+10000
+		switch {
+		case a[i] >= surrogates && b[i] >= afterSurrogates && b[i] < surrogates:
+			return -1
+		case b[i] >= surrogates && a[i] >= afterSurrogates && a[i] < surrogates:
+			return 1
+		}
+		return cmp.Compare(a[i], b[i])
+	}
+	return cmp.Compare(len(a), len(b))
 }

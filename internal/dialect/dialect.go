@@ -40,7 +40,8 @@ const (
 	ReadOnly
 	// Gone: the transaction had ended before the statement arrived.
 	Gone
-	// Refused: a trigger of Enforce refused an update.
+	// Refused: a trigger refused an update that did not change the version of the row, or a
+	// procedure a version that is not the row's.
 	Refused
 	// Referenced: a foreign key refused the statement, or the commit.
 	Referenced
@@ -48,6 +49,8 @@ const (
 	Denied
 	// Unready: a cluster node accepts no statements for now. This statement had no effect.
 	Unready
+	// Fenced: a trigger refused a write without the token of a live term.
+	Fenced
 )
 
 // Capabilities describes the differences between engines that callers may need.
@@ -60,7 +63,7 @@ type Capabilities struct {
 	// DetectsInProgress: a wait for another session's uncommitted claim can be distinguished
 	// from any other wait, so "in progress" is known at once.
 	DetectsInProgress bool
-	// Triggers: optimistic's Enforce works.
+	// Triggers: Enforce of packages optimistic and fence works.
 	Triggers bool
 	// SharedGuards: transactions that guard leases of one shared lock run side by side. If false,
 	// one waits for the other.
@@ -311,10 +314,7 @@ const (
 func AnyForm(string) Form { return FormAny }
 
 // Ident quotes an identifier.
-func (d *Dialect) Ident(name string) string {
-	q := string(d.QuoteRune)
-	return q + strings.ReplaceAll(name, q, q+q) + q
-}
+func (d *Dialect) Ident(name string) string { return QuoteIdent(string(d.QuoteRune), name) }
 
 // Idents quotes each of the names.
 func (d *Dialect) Idents(names []string) []string {

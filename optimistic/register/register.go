@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/optimistic/internal/work"
 )
 
@@ -37,6 +38,8 @@ type Register[Tx any] struct {
 
 	read, readNewer, readLocked   core.Stmt
 	makeRow, create, swap, remove core.Stmt
+	list, revisions               core.Stmt
+	some                          func(n int) core.Stmt
 }
 
 // New opens the register of db.
@@ -57,6 +60,10 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Register[Tx], error
 	r.read, r.readNewer, r.readLocked = stmt("read", d.Register.Read), stmt("newer", d.Register.Newer), stmt("locked", d.Register.Locked)
 	r.makeRow, r.create = stmt("make", d.Register.Make), stmt("create", d.Register.Create)
 	r.swap, r.remove = stmt("swap", d.Register.Swap), stmt("delete", d.Register.Delete)
+	r.list, r.revisions = stmt("list", d.Register.List), stmt("revisions", d.Register.Revisions)
+	r.some = func(n int) core.Stmt {
+		return stmt("some", strings.Replace(d.Register.Some, "{names}", dialect.Params(n), 1))
+	}
 	return r, nil
 }
 

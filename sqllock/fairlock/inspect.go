@@ -151,7 +151,7 @@ func (s *store) queues(ctx context.Context, k lockname.Kind, owner string, opts 
 				}
 				queue.add(i)
 				at = i
-			}, at.owner, at.name, at.Token, from, keeper.Behind(from), listPage)
+			}, at.owner, at.name, at.Token, from, core.Behind(from), listPage)
 			switch {
 			case stopped:
 				return

@@ -8,8 +8,8 @@ import (
 // enforce returns MySQL's SQL, except that MariaDB replaces a trigger in one statement.
 func enforce(e dialect.Enforce) dialect.Enforce {
 	e.Replaces = true
-	e.Install = func(t dialect.Enforced, body string) []string {
-		return []string{`CREATE OR REPLACE TRIGGER ` + mysql.On(t, body)}
+	e.Install = func(t dialect.Trigger) []string {
+		return []string{`CREATE OR REPLACE TRIGGER ` + mysql.On(t)}
 	}
 	return e
 }

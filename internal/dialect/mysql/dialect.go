@@ -102,6 +102,8 @@ func classify(err error) dialect.Class {
 		return dialect.Gone
 	case refused:
 		return dialect.Refused
+	case unfenced:
+		return dialect.Fenced
 	}
 	return dialect.Other
 }
@@ -113,7 +115,7 @@ func rolledBack(err error) bool {
 	switch dialect.MySQLNumber(err) {
 	case 0:
 		return errors.Is(err, driver.ErrBadConn)
-	case 1213, 1020, 1205, 1047, 3101, 1290, 1792, 1836, 1062, 1146, 1142, 1143, 1040:
+	case 1213, 1020, 1205, 1047, 3101, 1290, 1792, 1836, 1062, 1146, 1142, 1143, 1040, refused, unfenced:
 		return true
 	}
 	return false

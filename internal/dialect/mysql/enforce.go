@@ -6,26 +6,35 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// refused is the error number that the triggers raise. No server uses it.
-const refused = 45100
+// refused and unfenced are the error numbers that the triggers raise. No server uses them. They are
+// below 32768, because PyMySQL reads a number of 16 bits with a sign.
+const (
+	refused  = 30100
+	unfenced = 30101
+)
 
 var enforce = dialect.Enforce{
-	Body: func(t dialect.Enforced) string {
+	Versions: func(v dialect.Versioned) []dialect.Trigger {
 		// The condition is NEW <=> OLD for a UUID, and NOT (NEW <=> OLD + 1) otherwise.
-		differs := t.Differs(" <=> ", " <=> ")
-		if !t.UUID {
+		differs := v.Differs(ident(v.Column), " <=> ", " <=> ")
+		if !v.UUID {
 			differs = `NOT (` + differs + `)`
 		}
-		return `IF ` + differs + ` THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = ` + strconv.Itoa(refused) +
-			`, MESSAGE_TEXT = '` + t.Message() + `'; END IF`
+		v.Update = true
+		v.Body = `IF ` + differs + ` THEN ` + signal(refused, v.Message()) + `; END IF`
+		return []dialect.Trigger{v.Trigger}
 	},
-	Install: func(t dialect.Enforced, body string) []string { return []string{`CREATE TRIGGER ` + On(t, body)} },
-	Remove: func(t dialect.Enforced) []string {
-		return []string{`DROP TRIGGER IF EXISTS ` + t.Prefix + t.Trigger}
+	Fence:   fence,
+	Install: func(t dialect.Trigger) []string { return []string{`CREATE TRIGGER ` + On(t)} },
+	Remove: func(t dialect.Trigger) []string {
+		return []string{`DROP TRIGGER IF EXISTS ` + prefix(t.Schema) + ident(t.Name)}
 	},
-	Find: `SELECT CASE WHEN event_manipulation = 'UPDATE' AND action_timing = 'AFTER' THEN 1 ELSE 2 END, action_statement
+	Find: `SELECT 1, CONCAT(action_timing, ' ', event_manipulation), COALESCE(action_statement, '')
 FROM information_schema.triggers
 WHERE event_object_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND event_object_table = $2 AND trigger_name = $3`,
+	Shape:     func(t dialect.Trigger) string { return `AFTER ` + t.Events() },
+	Procedure: procedure,
+	Types:     types,
 	// By default, a statement waits for a table's metadata lock for up to a year.
 	BoundBefore: `SET @holdfast_ddl_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1`,
 	BoundAfter:  `SET SESSION lock_wait_timeout = @holdfast_ddl_wait`,
@@ -41,6 +50,20 @@ WHERE event_object_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND event_objec
 }
 
 // On returns the trigger's definition, without CREATE TRIGGER.
-func On(t dialect.Enforced, body string) string {
-	return t.Prefix + t.Trigger + ` AFTER UPDATE ON ` + t.Table + ` FOR EACH ROW ` + body
+func On(t dialect.Trigger) string {
+	return prefix(t.Schema) + ident(t.Name) + ` AFTER ` + t.Events() + ` ON ` + prefix(t.Schema) + ident(t.Table) + ` FOR EACH ROW ` + t.Body
+}
+
+// signal is the statement that raises an error.
+func signal(number int, message string) string {
+	return `SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = ` + strconv.Itoa(number) + `, MESSAGE_TEXT = '` + message + `'`
+}
+
+func ident(name string) string { return dialect.QuoteIdent("`", name) }
+
+func prefix(schema string) string {
+	if schema == "" {
+		return ""
+	}
+	return ident(schema) + "."
 }

@@ -74,6 +74,8 @@ func classify(err error) dialect.Class {
 		return dialect.Gone
 	case refused:
 		return dialect.Refused
+	case unfenced:
+		return dialect.Fenced
 	case "":
 		if endedInRollback(err) {
 			return dialect.Gone
@@ -98,7 +100,7 @@ func rolledBack(err error) bool {
 	switch state {
 	case "":
 		return endedInRollback(err) || notSent(err)
-	case "40001", "40P01", "40002", "25P02", "55P03", "25006", "42P01", "3F000", "42501", "53300", "57P03",
+	case "40001", "40P01", "40002", "25P02", "55P03", "25006", "42P01", "3F000", "42501", "53300", "57P03", refused, unfenced,
 		idleInTransaction, transactionTimeout, canceled:
 		return true
 	}

@@ -59,8 +59,11 @@ func classify(err error) dialect.Class {
 	case 531: // CONSTRAINT_COMMITHOOK: the veto
 		return dialect.Gone
 	case 1811: // CONSTRAINT_TRIGGER
-		if strings.Contains(err.Error(), dialect.Refusal) {
+		switch text := err.Error(); {
+		case strings.Contains(text, dialect.Refusal):
 			return dialect.Refused
+		case strings.Contains(text, dialect.Unfenced):
+			return dialect.Fenced
 		}
 	case 1555, 2067: // primary key, unique
 		return dialect.Duplicate

@@ -29,6 +29,7 @@
 //
 //	any clock, 2 clients, 2 attempts each                                6,004,837
 //	any clock, 2 clients, 1 attempt, force-release                         881,415
+//	the same, a trigger tests the writes                                   881,415
 //	margin 1 of TTL 3, 2 clients, 1 attempt, reaper                      5,221,254
 //	margin 1 of TTL 3, 2 clients, 2 attempts, no reaper                  4,717,535
 //	margin 1 of TTL 3, 2 clients, 1 attempt, force-release, no reaper      831,251

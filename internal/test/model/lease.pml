@@ -36,6 +36,8 @@
  *         applies only with TIMED.
  *   G2    A guarded transaction commits only while no later grant and no
  *         force-release is committed, and has read the writes of every other one.
+ *   FENCE The same of a transaction without a guard whose write a trigger has
+ *         tested (GUARDS=2), but for what it has read.
  *   G3    Tokens strictly increase.
  *   OVER  A renewal does not revive a term that has expired or was released.
  *   FREE  A lease that nobody holds is never reported as held.
@@ -50,6 +52,10 @@
  *                              one whose snapshot is older than the grant
  *   GUARD_UNLOCKED       G2    the guard reads, and locks nothing
  *   GUARD_BY_ATTEMPT     G2    the guard does not test the token
+ *   TRIGGER_UNLOCKED     FENCE the trigger reads the term, and locks nothing
+ *   TRIGGER_ROWLESS      FENCE a write passes if its lock has no row
+ *   TRIGGER_SHARES_KEY   FENCE its lock lets a hand-over and a release pass (FOR KEY
+ *                              SHARE): only a takeover waits for it
  *   FORCE_BY_EXPIRY      G2    force-release only ends the expiry
  *   DELETE_ON_RELEASE    G3    release deletes the row
  *   HANDOVER_KEEPS_TOKEN G3    hand-over changes only the attempt
@@ -97,7 +103,7 @@
 #ifndef LOSERS    /* clients that send a request and do not wait for its reply */
 #define LOSERS 1
 #endif
-#ifndef GUARDS    /* 1: clients run guarded transactions */
+#ifndef GUARDS    /* 1: clients run guarded transactions; 2: a trigger tests their writes */
 #define GUARDS 1
 #endif
 #ifndef REAPER    /* 1: there is a reaper */
@@ -208,6 +214,13 @@ byte renewal[CLIENTS];  /* the window that a renewal will give */
 #define MAYBE_OVER      true
 #endif
 
+/* What an UPDATE of the row that changes no key waits for. */
+#ifdef TRIGGER_SHARES_KEY
+#define UNSHARED true
+#else
+#define UNSHARED (lS == 0)
+#endif
+
 /* The row has the last token of a block. */
 #ifdef TOKEN_BLOCKS
 #define RESERVED 1
@@ -219,7 +232,7 @@ byte last[CLIENTS];
 #endif
 
 /* What only the properties look at. */
-hidden byte G1, G2, G3, OVER, FREE, KEPT, DONE;
+hidden byte G1, G2, G3, FENCE, OVER, FREE, KEPT, DONE;
 hidden byte i;
 byte lastGrant;         /* the greatest token that was ever given out */
 byte forced;            /* the term that was force-released */
@@ -331,7 +344,7 @@ inline look(a, s) {
 inline write(a, s) {
 	if
 #if SESSIONS
-	:: atomic { res == DEAD && !lX && lS == 0 ->
+	:: atomic { res == DEAD && !lX && UNSHARED ->
 		if
 #ifdef DEAD_BY_NAME
 		:: present -> got = tok + 1; grant(a, s)
@@ -376,7 +389,7 @@ inline write(a, s) {
  * UPDATE locks SET attempt = NULL, expires_at = NOW WHERE name = $k AND attempt = $a
  */
 inline release(a) {
-	!lX && lS == 0 ->
+	!lX && UNSHARED ->
 	was = present && whose == a;
 	if
 #ifdef RELEASE_BY_NAME
@@ -428,7 +441,7 @@ inline says(c, ok) {
 #define PASSES(c) (line[NEXT(c)] == WAITS && !twice)
 #endif
 inline handover(a, next, s) {
-	!lX && lS == 0 ->
+	!lX && UNSHARED ->
 	was = present && whose == a;
 	if
 #ifdef HANDOVER_BY_NAME
@@ -510,12 +523,22 @@ inline prolong(c, t) {
 inline guard(c) {
 	atomic {
 		!lX ->
-#ifdef GUARD_BY_ATTEMPT
+#if GUARDS == 2
+		/*
+		 * The trigger knows no attempt, only the token that is written:
+		 * SELECT token FROM locks WHERE name = $k AND attempt IS NOT NULL FOR SHARE
+		 */
+#ifdef TRIGGER_ROWLESS
+		passed = !present || (whose != 0 && tok == ROW(c));
+#else
+		passed = present && whose != 0 && tok == ROW(c);
+#endif
+#elif defined(GUARD_BY_ATTEMPT)
 		passed = present && whose == attempt[c];
 #else
 		passed = present && whose == attempt[c] && tok == ROW(c);
 #endif
-#ifdef GUARD_UNLOCKED
+#if defined(GUARD_UNLOCKED) || defined(TRIGGER_UNLOCKED)
 		skip
 #else
 		lS = (passed -> lS + 1 : lS)
@@ -523,7 +546,7 @@ inline guard(c) {
 	}
 }
 
-#ifdef GUARD_UNLOCKED
+#if defined(GUARD_UNLOCKED) || defined(TRIGGER_UNLOCKED)
 #define UNGUARD skip
 #else
 #define UNGUARD lS--
@@ -532,8 +555,13 @@ inline guard(c) {
 /* The caller's transaction writes what follows from what it read. */
 inline commit(c) {
 	d_step {
+#if GUARDS == 2
+		FENCE = lastGrant == term[c] && forced != term[c];
+		assert(FENCE);
+#else
 		G2 = lastGrant == term[c] && forced != term[c] && fresh[c];
 		assert(G2);
+#endif
 		i = 0;
 		do
 		:: i < CLIENTS -> fresh[i] = false; i++
@@ -875,7 +903,7 @@ end:
 proctype Operator() {
 end:
 	d_step {
-		present && whose != 0 && !lX && lS == 0 ->
+		present && whose != 0 && !lX && UNSHARED ->
 		forced = tok;
 #ifdef FORCE_BY_EXPIRY
 		skip;

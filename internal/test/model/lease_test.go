@@ -8,6 +8,7 @@ var (
 	margin   = "-DTIMED=1 -DROUNDS=1 -DGUARDS=0"
 	noReaper = "-DTIMED=1 -DROUNDS=2 -DGUARDS=0 -DREAPER=0"
 	sessions = noReaper + " -DSESSIONS=1"
+	trigger  = "-DROUNDS=1 -DGUARDS=2"
 )
 
 var lease = model{
@@ -16,6 +17,7 @@ var lease = model{
 	small: []run{
 		{"AnyClock", "-DROUNDS=2"},
 		{"AnyClockForced", "-DROUNDS=1 -DFORCES=1"},
+		{"AnyClockTrigger", "-DROUNDS=1 -DGUARDS=2 -DFORCES=1"},
 		{"Margin", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0"},
 		{"MarginTwice", "-DTIMED=1 -DROUNDS=2 -DGUARDS=0 -DREAPER=0"},
 		{"MarginForced", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0 -DREAPER=0 -DFORCES=1"},
@@ -36,6 +38,9 @@ var lease = model{
 		{"GUARD_LAST", "G2", anyClock},
 		{"GUARD_UNLOCKED", "G2", anyClock},
 		{"GUARD_BY_ATTEMPT", "G2", anyClock},
+		{"TRIGGER_UNLOCKED", "FENCE", trigger},
+		{"TRIGGER_ROWLESS", "FENCE", trigger},
+		{"TRIGGER_SHARES_KEY", "FENCE", trigger + " -DFORCES=1"},
 		{"FORCE_BY_EXPIRY", "G2", forced},
 		{"DELETE_ON_RELEASE", "G3", anyClock},
 		{"HANDOVER_KEEPS_TOKEN", "G3", anyClock},

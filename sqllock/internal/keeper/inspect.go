@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -27,11 +26,4 @@ func CheckValue(value []byte) error {
 		return Invalid("value", fmt.Sprintf("has %d bytes, at most %d", len(value), MaxValue))
 	}
 	return nil
-}
-
-// Behind returns the first name that sorts after all names with this prefix.
-func Behind(prefix []byte) []byte {
-	p := bytes.Clone(bytes.TrimRight(prefix, "\xff")) // the kind's byte remains
-	p[len(p)-1]++
-	return p
 }

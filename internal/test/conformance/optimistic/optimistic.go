@@ -41,6 +41,9 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"EnforceIsChecked":             enforceIsChecked[Tx],
 		"EnforceNamesAndUUIDs":         enforceNamesAndUUIDs[Tx],
 		"EnforceWithoutPermission":     enforceWithoutPermission[Tx],
+		"ProcedureIsTheOnlyWay":        procedureIsTheOnlyWay[Tx],
+		"ProcedureOfUUIDs":             procedureOfUUIDs[Tx],
+		"ProcedureInput":               procedureInput[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

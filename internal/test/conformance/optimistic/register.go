@@ -28,6 +28,10 @@ func Register[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"RegisterSnapshots":      registerSnapshots[Tx],
 		"RegisterWatch":          registerWatch[Tx],
 		"RegisterWatchErrors":    registerWatchErrors[Tx],
+		"RegisterList":           registerList[Tx],
+		"RegisterPrefixBounds":   registerPrefixBounds[Tx],
+		"RegisterWatchPrefix":    registerWatchPrefix[Tx],
+		"RegisterPrefixCosts":    registerWatchPrefixCosts[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

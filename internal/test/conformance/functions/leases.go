@@ -1,0 +1,345 @@
+package functions
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+var leases = map[string]func(*env){
+	"FunctionLease":          functionLease,
+	"FunctionTokensRise":     functionTokensRise,
+	"FunctionTakeover":       functionTakeover,
+	"FunctionGuard":          functionGuard,
+	"FunctionGuardOldView":   functionGuardOldView,
+	"FunctionLeaseAlone":     functionLeaseAlone,
+	"FunctionLeaseStampede":  functionLeaseStampede,
+	"FunctionWakesGo":        functionWakesGo,
+	"FunctionLeaseArguments": functionLeaseArguments,
+}
+
+var errBad = driver.ErrBadConn
+
+const minute = 60_000_000 // µs
+
+func (e *env) locker(o sqllock.Options) *sqllock.Locker[*sql.Tx] {
+	e.Helper()
+	l, err := sqllock.New(e.Ctx, e.DB, o)
+	e.Check(err)
+	e.Cleanup(func() { _ = l.Close(context.WithoutCancel(e.Ctx)) })
+	return l
+}
+
+// acquired gets a lease by the function, for a minute, and returns its token.
+func (e *env) acquired(key, attempt string) int64 {
+	e.Helper()
+	a, err := e.call(e.SQL, "acquire", "", text(key), minute, attempt, "a function")
+	e.want("acquire", a, err, "outcome", "acquired")
+	token, _ := strconv.ParseInt(a["token"], 10, 64)
+	return token
+}
+
+// guard calls guard in a transaction, runs f and commits.
+func (e *env) guard(key string, token int64, f func(tx *sql.Tx)) error {
+	return e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
+		_, err := e.call(tx, "guard", "", key, token)
+		if err == nil {
+			f(tx)
+		}
+		return err
+	})
+}
+
+// functionLease goes through the life of a lease, beside Go.
+func functionLease(e *env) {
+	locks := e.locker(sqllock.Options{})
+	for _, key := range []string{"lease", "lease\x00\xff", "lease "} {
+		mine := newAttempt()
+		token := e.acquired(key, mine)
+		if again := e.acquired(key, mine); again != token {
+			e.Errorf("sent again: token %d, was %d", again, token)
+		}
+		a, err := e.call(e.SQL, "acquire", "", text(key), minute, newAttempt(), nil)
+		e.want("another", a, err, "outcome", "held", "held_by", "a function", "token", "")
+		if left, _ := strconv.Atoi(a["left_us"]); left <= 0 || left > minute {
+			e.Errorf("left %d", left)
+		}
+		var held *sqllock.HeldError
+		if _, err := locks.TryAcquire(e.Ctx, key); !errors.As(err, &held) || held.Holder != "a function" {
+			e.Errorf("Go: %v", err)
+		}
+		a, err = e.call(e.SQL, "renew", "", text(key), mine, 2*minute)
+		e.want("renew", a, err, "outcome", "renewed")
+		if left, _ := strconv.Atoi(a["left_us"]); left <= minute {
+			e.Errorf("left %d", left)
+		}
+		a, err = e.call(e.SQL, "renew", "", text(key), newAttempt(), minute)
+		e.want("renew of another", a, err, "outcome", "lost")
+		a, err = e.call(e.SQL, "release", "", text(key), newAttempt())
+		e.want("release of another", a, err, "outcome", "lost")
+		a, err = e.call(e.SQL, "release", "", text(key), mine)
+		e.want("release", a, err, "outcome", "released")
+		a, err = e.call(e.SQL, "release", "", text(key), mine)
+		e.want("release twice", a, err, "outcome", "lost")
+		a, err = e.call(e.SQL, "renew", "", text(key), mine, minute)
+		e.want("renew of the released", a, err, "outcome", "lost")
+
+		lease, err := locks.TryAcquire(e.Ctx, key)
+		e.Check(err)
+		if lease.Token() <= token {
+			e.Errorf("Go's token %d is not above %d", lease.Token(), token)
+		}
+		a, err = e.call(e.SQL, "acquire", "", text(key), minute, newAttempt(), nil)
+		e.want("while Go has it", a, err, "outcome", "held")
+		e.Check(lease.Release(e.Ctx))
+	}
+}
+
+// functionTokensRise grants by turns, through releases and the reaping of the row.
+func functionTokensRise(e *env) {
+	locks := e.locker(sqllock.Options{})
+	last := int64(0)
+	for i := range 12 {
+		var token int64
+		if i%2 == 0 {
+			mine := newAttempt()
+			token = e.acquired("rising", mine)
+			a, err := e.call(e.SQL, "release", "", "rising", mine)
+			e.want("release", a, err, "outcome", "released")
+		} else {
+			lease, err := locks.TryAcquire(e.Ctx, "rising")
+			e.Check(err)
+			token = lease.Token()
+			e.Check(lease.Release(e.Ctx))
+		}
+		if token <= last {
+			e.Errorf("token %d after %d", token, last)
+		}
+		last = token
+		switch i {
+		case 4: // a clock that was ahead
+			last += 1_000_000_000_000
+			e.Must(`UPDATE holdfast_locks SET token = $1 WHERE name = $2`, last, []byte("lrising"))
+		case 7: // the reaper
+			e.Must(`UPDATE holdfast_floor SET token = $1 WHERE id = 1`, last)
+			e.Must(`DELETE FROM holdfast_locks WHERE name = $1`, []byte("lrising"))
+		}
+	}
+}
+
+// functionTakeover takes leases over after their expiry by the database's clock, from Go and by Go.
+func functionTakeover(e *env) {
+	ttl := conformance.ShortTTL
+	locks := e.locker(sqllock.Options{TTL: ttl})
+	lease, err := locks.Acquire(e.Ctx, "takeover", sqllock.AcquireOptions{NoRenewal: true})
+	e.Check(err)
+	mine, began := newAttempt(), time.Now()
+	var a answer
+	e.Eventually("the lease is taken over", func() bool {
+		a, err = e.call(e.SQL, "acquire", "", "takeover", ttl.Microseconds(), mine, nil)
+		return err == nil && a["outcome"] == "acquired"
+	})
+	token, _ := strconv.ParseInt(a["token"], 10, 64)
+	if token <= lease.Token() {
+		e.Errorf("token %d after %d", token, lease.Token())
+	}
+	if took := time.Since(began); took > dbtest.Hang {
+		e.Errorf("after %v", took)
+	}
+	err = e.DB.InTx(e.Ctx, func(_ context.Context, tx *sql.Tx) error { return locks.Guard(e.Ctx, tx, lease.Term()) })
+	if !errors.Is(err, sqllock.ErrLost) {
+		e.Errorf("Go's guard: %v", err)
+	}
+
+	next, err := locks.Acquire(e.Ctx, "takeover")
+	e.Check(err)
+	a, err = e.call(e.SQL, "renew", "", "takeover", mine, minute)
+	e.want("renew of a lost lease", a, err, "outcome", "lost")
+	e.refused("guard of a lost lease", e.guard("takeover", token, func(*sql.Tx) { e.Error("it runs") }), "the lease is lost")
+	e.Check(e.guard("takeover", next.Token(), func(*sql.Tx) {})) // a token is a token
+	e.Check(next.Release(e.Ctx))
+	e.refused("guard of a released lease", e.guard("takeover", next.Token(), func(*sql.Tx) {}), "the lease is lost")
+	e.refused("guard without a row", e.guard("no row", 1, func(*sql.Tx) {}), "the lease is lost")
+}
+
+// functionGuard keeps an expired lease from being taken over until its transaction ends.
+func functionGuard(e *env) {
+	locks := e.locker(sqllock.Options{})
+	mine, theirs := newAttempt(), newAttempt()
+	token := e.acquired("guarded", mine)
+	e.Check(e.guard("guarded", token, func(tx *sql.Tx) {
+		a, err := e.call(e.SQL, "renew", "", "guarded", mine, minute)
+		e.want("renew beside a guard", a, err, "outcome", "busy")
+		e.Check(e.Effect(e.Ctx, tx, "guarded"))
+	}))
+	e.WantOnce("guarded")
+
+	a, err := e.call(e.SQL, "release", "", "guarded", mine)
+	e.want("release", a, err, "outcome", "released")
+	mine = newAttempt()
+	a, err = e.call(e.SQL, "acquire", "", "guarded", 50_000, mine, nil)
+	e.want("a short one", a, err, "outcome", "acquired")
+	token, _ = strconv.ParseInt(a["token"], 10, 64)
+	e.Check(e.guard("guarded", token, func(tx *sql.Tx) {
+		e.Eventually("it expires", func() bool {
+			a, err = e.call(e.SQL, "renew", "", "guarded", mine, minute)
+			return err == nil && a["outcome"] == "lost"
+		})
+		a, err = e.call(e.SQL, "acquire", "", "guarded", minute, theirs, nil)
+		e.want("acquire beside a guard", a, err, "outcome", "held")
+		if _, err := locks.TryAcquire(e.Ctx, "guarded"); !errors.Is(err, sqllock.ErrHeld) {
+			e.Errorf("Go: %v", err)
+		}
+		// Guards of one term run side by side.
+		e.Check(e.guard("guarded", token, func(*sql.Tx) {}))
+		e.Check(e.Effect(e.Ctx, tx, "guarded 2"))
+	}))
+	e.WantOnce("guarded 2")
+	if next := e.acquired("guarded", theirs); next <= token {
+		e.Errorf("token %d after %d", next, token)
+	}
+}
+
+// functionGuardOldView guards in a snapshot that is older than the grant.
+func functionGuardOldView(e *env) {
+	for i, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
+		key := fmt.Sprint("old view ", i/2)
+		tx, err := e.SQL.BeginTx(e.Ctx, &sql.TxOptions{Isolation: level})
+		e.Check(err)
+		var n int
+		e.Check(tx.QueryRowContext(e.Ctx, `SELECT COUNT(*) FROM holdfast_schema`).Scan(&n))
+		mine := newAttempt()
+		token := e.acquired(key, mine)
+		_, err = e.call(tx, "guard", "", key, token)
+		if level == sql.LevelSerializable && e.InnoDB() { // where reads lock
+			e.Check(err)
+		} else if err == nil {
+			e.Errorf("%v: a guard in an old snapshot", level)
+		} else if !e.DB.Retryable(err) && e.Engine == dbtest.Postgres {
+			e.Errorf("%v: %v", level, err)
+		}
+		_ = tx.Rollback()
+		a, err := e.call(e.SQL, "release", "", key, mine)
+		e.want("release", a, err, "outcome", "released")
+	}
+}
+
+// functionLeaseAlone calls a lease's functions in a transaction.
+func functionLeaseAlone(e *env) {
+	mine := newAttempt()
+	e.acquired("alone", mine)
+	for call, args := range map[string][]any{
+		"acquire": {"", "alone too", minute, newAttempt(), nil}, "renew": {"", "alone", mine, minute}, "release": {"", "alone", mine},
+	} {
+		err := e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
+			_, err := e.call(tx, call, args...)
+			return err
+		})
+		e.refused(call, err, "inside a transaction")
+	}
+	a, err := e.call(e.SQL, "release", "", "alone", mine)
+	e.want("release", a, err, "outcome", "released")
+}
+
+// functionLeaseStampede lets both kinds of clients increment a number that only the lease protects.
+func functionLeaseStampede(e *env) {
+	locks := e.locker(sqllock.Options{})
+	e.Must(`INSERT INTO refunds (refund_no, amount) VALUES ('stampede', 0)`)
+	var wg sync.WaitGroup
+	const clients, rounds = 6, 5
+	increment := func() {
+		n := e.Int(`SELECT amount FROM refunds WHERE refund_no = 'stampede'`)
+		e.Must(`UPDATE refunds SET amount = $1 WHERE refund_no = 'stampede'`, n+1)
+	}
+	for i := range clients {
+		wg.Go(func() {
+			for range rounds {
+				if i%2 == 0 {
+					err := locks.Do(e.Ctx, "lease stampede", func(*sqllock.Lease) error { increment(); return nil })
+					if err != nil {
+						e.Error(err)
+					}
+					continue
+				}
+				mine := newAttempt()
+				for {
+					a, err := e.call(e.SQL, "acquire", "", "lease stampede", minute, mine, nil)
+					if err == nil && a["outcome"] == "acquired" {
+						break
+					}
+					if err != nil && !e.DB.Retryable(err) {
+						e.Error(err)
+						return
+					}
+					time.Sleep(time.Millisecond)
+				}
+				increment()
+				if a, err := e.call(e.SQL, "release", "", "lease stampede", mine); err != nil || a["outcome"] != "released" {
+					e.Errorf("release: %v, %v", a, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := e.Int(`SELECT amount FROM refunds WHERE refund_no = 'stampede'`); n != clients*rounds {
+		e.Errorf("%d of %d increments", n, clients*rounds)
+	}
+}
+
+// functionWakesGo releases a lease for which a Go program waits.
+func functionWakesGo(e *env) {
+	locks := e.locker(sqllock.Options{})
+	mine := newAttempt()
+	e.acquired("awaited", mine)
+	got := make(chan error, 1)
+	go func() {
+		lease, err := locks.Acquire(e.Ctx, "awaited")
+		if err == nil {
+			err = lease.Release(e.Ctx)
+		}
+		got <- err
+	}()
+	e.Eventually("Go waits", func() bool {
+		return e.Int(`SELECT COUNT(*) FROM holdfast_waiters WHERE name = $1`, []byte("lawaited")) > 0
+	})
+	a, err := e.call(e.SQL, "release", "", "awaited", mine)
+	e.want("release", a, err, "outcome", "released")
+	e.Check(<-got)
+}
+
+func functionLeaseArguments(e *env) {
+	for what, args := range map[string][]any{
+		"no key": {"", "", minute, newAttempt(), nil}, "short TTL": {"", "k", 49_999, newAttempt(), nil}, "long TTL": {"", "k", 86_400_000_001, newAttempt(), nil},
+		"no attempt": {"", "k", minute, nil, nil}, "short attempt": {"", "k", minute, "00", nil}, "no owner": {nil, "k", minute, newAttempt(), nil},
+		"long holder": {"", "k", minute, newAttempt(), string(make256())},
+	} {
+		_, err := e.call(e.SQL, "acquire", args...)
+		e.refused(what, err, "")
+	}
+	for _, call := range []string{"renew", "release"} {
+		args := []any{"", "k", "x"}
+		if call == "renew" {
+			args = append(args, minute)
+		}
+		_, err := e.call(e.SQL, call, args...)
+		e.refused(call, err, "attempt")
+	}
+	e.refused("guard", e.guard("", 1, func(*sql.Tx) {}), "key")
+}
+
+func make256() []byte {
+	b := make([]byte, 256)
+	for i := range b {
+		b[i] = 'h'
+	}
+	return b
+}

@@ -1,0 +1,289 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/golang-migrate/migrate/v4/source"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
+)
+
+//go:embed functions/*.sql
+var functionFiles embed.FS
+
+// functionSet is the functions of one engine.
+type functionSet struct {
+	file string
+	// clients are those that clients call, and inner those that they call themselves, with their
+	// arguments.
+	clients, inner []string
+	// kind is what the engine calls one of them. named means that its arguments are a part of its name.
+	kind  string
+	named bool
+	// delimited means that the file has DELIMITER lines, and the driver takes one statement at a time.
+	delimited bool
+	// noWait is the least lock timeout.
+	noWait string
+	// places means that the functions have to name their schema.
+	places bool
+	// schema reads the current schema; own counts the functions of a schema with a name.
+	schema, own string
+}
+
+var functionSets = map[string]functionSet{
+	"postgres": {
+		file: "postgres", kind: "FUNCTION", named: true, places: true,
+		clients: []string{
+			"claim(text, text, text, bytea, text, integer, bigint)", "claim(text, text, text, text, text, integer, bigint)",
+			"finish(text, text, bytea, text, text, bigint, bigint)", "finish(text, text, text, text, text, bigint, bigint)",
+			"lookup(text, text, text, bytea, text, integer)", "lookup(text, text, text, text, text, integer)",
+			"acquire(text, bytea, bigint, text, text)", "acquire(text, text, bigint, text, text)",
+			"renew(text, bytea, text, bigint)", "renew(text, text, text, bigint)",
+			"release(text, bytea, text)", "release(text, text, text)",
+			"guard(text, bytea, bigint)", "guard(text, text, bigint)",
+		},
+		inner: []string{
+			"check_call()", "called(text, text, bytea, bytea)", "check_bytes(text, bytea, integer, integer)", "key_hash(text, text, text, bytea)",
+			"judge(smallint, bytea, smallint, bytea, text, text, bigint, bytea, integer)", "fingerprint(text, integer)", "lease_row(text, bytea)", "attempt(text)",
+		},
+		schema: `SELECT current_schema()`,
+		own:    `SELECT COUNT(*) FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::text AND p.proname = $2::text`,
+	},
+	"mysql":   procedures("1"),
+	"mariadb": procedures("0"),
+}
+
+func procedures(noWait string) functionSet {
+	return functionSet{
+		file: "mysql", kind: "PROCEDURE", delimited: true, noWait: noWait,
+		clients: []string{"claim", "finish", "lookup", "acquire", "renew", "release", "guard"},
+		inner:   []string{"check", "check_lease", "fingerprint", "in_transaction", "key_hash", "still_claims"},
+		schema:  `SELECT DATABASE()`,
+		own:     `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name = ?`,
+	}
+}
+
+// bodyQuote surrounds the bodies of PostgreSQL's functions.
+const bodyQuote = "$holdfast$"
+
+// FunctionsUp creates the functions by which clients in other languages take part, or replaces them:
+// holdfast_claim, holdfast_finish, holdfast_lookup, holdfast_acquire, holdfast_renew,
+// holdfast_release and holdfast_guard, with the prefix of the tables. They are functions on
+// PostgreSQL, and procedures on MySQL and MariaDB. docs/protocol.md describes them. They run with the
+// rights of the role that creates them, which must be the owner of the tables, or a role with all
+// rights to their rows. PrintFunctionGrants has the grants of a client. Any number of processes may
+// call FunctionsUp at once.
+//
+// Errors: [holdfast.ErrUnsupported] on SQLite, Vitess and TiDB, which have none, and on clusters with
+// several writers; [holdfast.ErrSchema] if the tables are missing.
+func FunctionsUp(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) error {
+	return retry(ctx, pool, opts, func(d *driver, _ source.Driver) error {
+		var have int
+		table := d.layout.table("schema")
+		err := d.conn.QueryRowContext(d.ctx, `SELECT version FROM `+table).Scan(&have)
+		switch {
+		case errors.Is(err, sql.ErrNoRows) || d.layout.dialect.Classify(err) == dialect.NoTable || err == nil && have != Version:
+			return &holdfast.SchemaError{Table: table, Have: have, Min: Version, Max: Version, Err: err}
+		case err != nil:
+			return err
+		}
+		return d.functions("up")
+	}, false)
+}
+
+// FunctionsDown drops the functions, and no record. Down does so too.
+func FunctionsDown(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) error {
+	return retry(ctx, pool, opts, func(d *driver, _ source.Driver) error { return d.functions("down") }, false)
+}
+
+// PrintFunctions writes the SQL of FunctionsUp. On PostgreSQL Options.Schema is required, because the
+// functions name their schema. On MySQL and MariaDB the text is for the client mysql or mariadb, which
+// knows DELIMITER.
+func PrintFunctions(w io.Writer, e holdfast.Engine, opts ...holdfast.Options) error {
+	return printFunctions(w, e, opts, func(l *layout, f *functionSet) (string, error) { return f.render(l, "up") })
+}
+
+// PrintFunctionGrants writes the GRANT statements for a role that calls the functions and needs no
+// right to the tables. On MySQL and MariaDB role is an account: user@host.
+func PrintFunctionGrants(w io.Writer, e holdfast.Engine, role string, opts ...holdfast.Options) error {
+	return printFunctions(w, e, opts, func(l *layout, f *functionSet) (string, error) { return f.grants(l, role) })
+}
+
+func printFunctions(w io.Writer, e holdfast.Engine, opts []holdfast.Options, text func(*layout, *functionSet) (string, error)) error {
+	o, err := one(opts)
+	if err != nil {
+		return err
+	}
+	l, err := newLayout(e, o)
+	if err != nil {
+		return err
+	}
+	f, err := functionsOf(l)
+	if err != nil {
+		return err
+	}
+	if f.places && o.Schema == "" {
+		return &core.InputError{Field: "Options.Schema", Problem: "is missing: the functions name their schema, so say which one has the tables"}
+	}
+	out, err := text(l, f)
+	if err == nil {
+		_, err = io.WriteString(w, out)
+	}
+	return err
+}
+
+func functionsOf(l *layout) (*functionSet, error) {
+	f, ok := functionSets[l.dialect.Name]
+	if !ok {
+		return nil, &holdfast.UnsupportedError{
+			Engine: l.dialect.Name, Check: "functions", What: "functions for other languages",
+			Problem: "it has no stored functions, or none in which a claim could run in the caller's transaction", Remedy: "send the statements of docs/protocol.md",
+		}
+	}
+	return &f, nil
+}
+
+// functions creates or drops the functions.
+func (d *driver) functions(direction string) error {
+	f, err := functionsOf(d.layout)
+	if err != nil {
+		return err
+	}
+	if d.layout.multiPrimary && direction == "up" {
+		return &holdfast.UnsupportedError{
+			Engine: d.layout.dialect.Name, Check: "functions", What: "functions for other languages",
+			Problem: "other nodes of this cluster write too, and the locks of a function do not reach them",
+			Remedy:  "send all writes to one node, and declare that with holdfast.Options{SingleWriter: true}",
+		}
+	}
+	l := *d.layout
+	if l.schema == "" {
+		var schema sql.NullString
+		if err := d.conn.QueryRowContext(d.ctx, f.schema).Scan(&schema); err != nil {
+			return err
+		}
+		if l.schema = schema.String; l.schema == "" {
+			return errors.New("no schema is selected: name it in the DSN, or in Options.Schema")
+		}
+	}
+	text, err := f.render(&l, direction)
+	if err != nil {
+		return err
+	}
+	if err := d.engine.lock(d); err != nil {
+		return err
+	}
+	statements := []string{text}
+	if f.delimited {
+		statements = splitDelimited(text)
+	}
+	for _, s := range statements {
+		if d.failed = d.exec(s); d.failed != nil {
+			return errors.Join(d.failed, d.Unlock())
+		}
+	}
+	return d.Unlock()
+}
+
+// dropFunctions drops the functions if the role can see one.
+func (d *driver) dropFunctions() error {
+	f, err := functionsOf(d.layout)
+	if err != nil {
+		return nil //nolint:nilerr // the engine has none
+	}
+	schema := sql.NullString{String: d.layout.schema}
+	if schema.String == "" {
+		if err := d.conn.QueryRowContext(d.ctx, f.schema).Scan(&schema); err != nil {
+			return err
+		}
+	}
+	var n int
+	if err := d.conn.QueryRowContext(d.ctx, f.own, schema.String, d.layout.prefix+"claim").Scan(&n); err != nil || n == 0 {
+		return err
+	}
+	return d.functions("down")
+}
+
+// render returns the SQL of one direction for a layout.
+func (f *functionSet) render(l *layout, direction string) (string, error) {
+	if strings.Contains(l.schema, bodyQuote) {
+		return "", &core.InputError{Field: "Options.Schema", Problem: "contains " + bodyQuote + ", which ends the text of a function"}
+	}
+	text, err := functionFiles.ReadFile("functions/" + f.file + "." + direction + ".sql")
+	if err != nil {
+		return "", err
+	}
+	all := f.names(l, slices.Concat(f.clients, f.inner))
+	var drops strings.Builder
+	for _, name := range all {
+		fmt.Fprintf(&drops, "DROP %s IF EXISTS %s;\n", f.kind, name)
+	}
+	return strings.NewReplacer("{schema}", l.qualifier(), "{prefix}", l.prefix, "{now}", l.dialect.Now, "{lockspace}", dialect.Lockspace(l.table("records")),
+		"{clock}", mysql.ServerClock, "{no_wait}", f.noWait, "{functions}", "  "+strings.Join(all, ",\n  "), "{drops}\n", drops.String()).Replace(string(text)), nil
+}
+
+// names qualifies and quotes functions.
+func (f *functionSet) names(l *layout, functions []string) []string {
+	names := make([]string, len(functions))
+	for i, function := range functions {
+		name, arguments, _ := strings.Cut(function, "(")
+		names[i] = l.table(name)
+		if f.named {
+			names[i] += "(" + arguments
+		}
+	}
+	return names
+}
+
+func (f *functionSet) grants(l *layout, role string) (string, error) {
+	if role == "" || strings.ContainsRune(role, 0) {
+		return "", &core.InputError{Field: "role", Problem: "is missing: say which role calls the functions"}
+	}
+	to := l.dialect.Ident(role)
+	if user, host, ok := strings.Cut(role, "@"); ok && f.delimited {
+		to = l.dialect.Ident(user) + "@" + l.dialect.Ident(host)
+	}
+	var b strings.Builder
+	if f.places {
+		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %s TO %s;\n", l.dialect.Ident(l.schema), to)
+	}
+	for _, name := range f.names(l, f.clients) {
+		fmt.Fprintf(&b, "GRANT EXECUTE ON %s %s TO %s;\n", f.kind, name, to)
+	}
+	return b.String(), nil
+}
+
+// splitDelimited cuts a text for the client mysql into statements: at the ends of lines, by the
+// delimiter that a DELIMITER line sets.
+func splitDelimited(text string) (out []string) {
+	delimiter := ";"
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if set, is := strings.CutPrefix(line, "DELIMITER "); is {
+			delimiter = set
+			continue
+		}
+		if b.Len() == 0 && (line == "" || strings.HasPrefix(line, "-- ") || line == "--") {
+			continue
+		}
+		if end, ends := strings.CutSuffix(line, delimiter); ends {
+			b.WriteString(end)
+			out = append(out, b.String())
+			b.Reset()
+			continue
+		}
+		b.WriteString(line + "\n")
+	}
+	return out
+}

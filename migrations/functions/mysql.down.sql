@@ -1,0 +1,2 @@
+-- Drops what functions/mysql.up.sql has created.
+{drops}

@@ -1,0 +1,57 @@
+// Package fence puts the fence of a lease into the table: triggers refuse each write, from any
+// client in any language, whose token is not that of the lock's live term.
+//
+//	orders, err := fence.New(ctx, db, fence.Spec{Table: "orders", Token: "fence", Key: "order/{id}"})
+//	err = orders.Enforce(ctx) // or put orders.EnforceSQL() into a migration
+//
+// A holder then writes its token with each row:
+//
+//	UPDATE orders SET state = 'paid', fence = $token WHERE id = 42
+//
+// # What the triggers refuse
+//
+// A write passes if the row of its lock in Holdfast's table has the token and is held, which is what
+// Guard tests. The triggers lock that row in share mode, so a later term is granted before the
+// test, which then fails, or after the commit. So a holder that was stopped past its lease, and
+// writes after it wakes, is refused by the database.
+//
+//	INSERT  the new row's token must be that of the live term
+//	UPDATE  so must the new one, which is also not less than the old one; a row stays with its lock
+//	DELETE  so must that of the row as it was: write the token first, then delete
+//
+// There is no live term before the first grant, after a release or a force-release until the next
+// grant, and when package reaper has deleted the row of a lock that nobody has used for a while. A
+// lease that has expired is live until the next grant, as for Guard.
+//
+// # What a client must do
+//
+// Write the token in each UPDATE. A statement that leaves the column as it is passes while the
+// term that wrote the row last is live, whoever sends it. For a DELETE, and for a statement of
+// this kind, compare it as well: WHERE id = 42 AND fence = $token. Read what you compute from after
+// the lock was granted, in a transaction that began after that. The triggers see what is written,
+// not what was read before: [sqllock.Locker.Guard] also refuses a transaction whose snapshot is
+// older than the term.
+//
+// # Which locks
+//
+// Leases, and what is built on them: elections, AcquireAll, re-entry, and operations with
+// WithLease. Not fair locks and semaphores: their tokens are drawn when a ticket enters the queue, so the
+// last one is not that of the holder, and several may be live. Use Guard for these.
+//
+// # Which databases
+//
+// PostgreSQL, MySQL, MariaDB and SQLite. Where other nodes accept writes too (Galera, a group with
+// several primaries), a lock does not reach them, and Enforce fails unless Options.SingleWriter
+// says that one node gets all writes. TiDB and Vitess have no triggers.
+//
+// # What the triggers do not see
+//
+// TRUNCATE; DROP and the other DDL. On PostgreSQL: sessions with session_replication_role =
+// replica, which only superusers may set, and so the workers of logical replication; ALTER TABLE
+// … DISABLE TRIGGER by the table's owner. On MySQL and MariaDB: the cascades of foreign keys. On
+// SQLite: rows that REPLACE deletes, unless PRAGMA recursive_triggers is on (the row that it
+// inserts is tested), and connections whose C API has turned triggers off. [Table.CheckEnforced]
+// finds triggers that were dropped, disabled or changed. (MySQL garbles a column name with a backtick in
+// its catalog, so that Enforce fails for it.) All other writes are seen: COPY, LOAD DATA,
+// MERGE, upserts, REPLACE, and those of superusers.
+package fence
