@@ -20,7 +20,7 @@ import (
 func newOps(f *flags) *cobra.Command {
 	o := &opsFlags{flags: f}
 	cmd := group("ops", "Look at idempotent operations, and settle those whose outcome is unknown",
-		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsErase(o))
+		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsErase(o), newOpsSimilar(o))
 	cmd.PersistentFlags().StringVar(&o.namespace, "namespace", "", "the program's (default: default)")
 	return cmd
 }

@@ -101,6 +101,7 @@ type Dialect struct {
 	Compare  Compare
 	Staged   Staged
 	Outbox   Outbox
+	Intents  Intents
 	Prove    Prove
 	Doctor   Doctor
 
