@@ -59,6 +59,9 @@ func newOpsSimilar(o *opsFlags) *cobra.Command {
 			if (a.Name == "") == (t.Table == "") {
 				return usage("give --name for operations, or --table, --key, --columns and --time for rows of a table")
 			}
+			if a.Name != "" && len(t.Key)+len(t.Columns)+len(t.Time)+len(unit)+len(tableSchema) > 0 {
+				return usage("--key, --columns, --time, --unit and --table-schema are for --table")
+			}
 			var known bool
 			if t.Unit, known = integerUnits[unit]; !known {
 				return usage("--unit is none of us, ms and s")

@@ -57,6 +57,7 @@ func TestOpsSimilar(t *testing.T) {
 		}
 		o.misused("--name for operations", "ops", "similar")
 		o.misused("--name for operations", "ops", "similar", "--name=refund", "--table=refunds")
+		o.misused("are for --table", "ops", "similar", "--name=refund", "--key=id")
 		o.misused("Alike.Limit", "ops", "similar", "--name=refund", "--limit=-1")
 	})
 }

@@ -80,7 +80,7 @@ func (o *Operators[Tx]) Alike(ctx context.Context, a Alike) (AlikePairs, error) 
 	}
 	access := o.store.Internal().Access()
 	text := strings.NewReplacer("{records}", access.Table("records"), "{now}", access.Dialect.Now).Replace(access.Dialect.AlikeRecords(a.Owner == ""))
-	page := access.Dialect.Look("records.alike", text)
+	page := access.Dialect.Compile("records.alike", text)
 	f := finder{Alike: a, groups: map[string][]item{}}
 	owner, after := a.Owner, []byte{}
 	err := f.read(func(limit int) (n int, err error) {
