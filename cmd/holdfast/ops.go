@@ -32,12 +32,18 @@ type opsFlags struct {
 
 // operators opens the store of a program with owners, or of one without.
 func (o *opsFlags) operators(cmd *cobra.Command, owner string, run func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error) error {
+	return o.store(cmd, owner, func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error {
+		return run(ctx, operators.New(store))
+	})
+}
+
+func (o *opsFlags) store(cmd *cobra.Command, owner string, run func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error) error {
 	return o.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 		store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: o.namespace, SingleOwner: owner == ""})
 		if err != nil {
 			return err
 		}
-		return run(ctx, operators.New(store))
+		return run(ctx, store)
 	})
 }
 

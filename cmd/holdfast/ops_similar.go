@@ -10,18 +10,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/likely"
 )
 
-// likely is what ops similar has found, in JSON.
-type likely struct {
-	Pairs    []likelyPair `json:"pairs"`
-	Found    int          `json:"found"`
-	Rows     int          `json:"rows"`
-	Complete bool         `json:"complete"`
+// similarPairs is what ops similar has found, in JSON.
+type similarPairs struct {
+	Pairs    []similarPair `json:"pairs"`
+	Found    int           `json:"found"`
+	Rows     int           `json:"rows"`
+	Complete bool          `json:"complete"`
 }
 
-type likelyPair struct {
+type similarPair struct {
 	Owner   string     `json:"owner,omitempty"`
 	By      []string   `json:"by,omitempty"`
 	First   occurrence `json:"first"`
@@ -36,7 +37,7 @@ type occurrence struct {
 	BusinessID string    `json:"business_id,omitempty"`
 }
 
-func occurrenceOf(o operators.Occurrence) occurrence {
+func occurrenceOf(o likely.Occurrence) occurrence {
 	return occurrence{jsonKey(o.Key), o.At, o.BusinessID}
 }
 
@@ -44,8 +45,8 @@ func occurrenceOf(o operators.Occurrence) occurrence {
 var integerUnits = map[string]time.Duration{"": 0, "us": time.Microsecond, "ms": time.Millisecond, "s": time.Second}
 
 func newOpsSimilar(o *opsFlags) *cobra.Command {
-	var a operators.Alike
-	var t operators.AlikeTable
+	var a likely.Filter
+	var t likely.Table
 	var unit, tableSchema string
 	cmd := &cobra.Command{
 		Use: "similar", Short: "Find pairs that are likely duplicates under different keys", Args: noArgs,
@@ -69,12 +70,12 @@ func newOpsSimilar(o *opsFlags) *cobra.Command {
 			t.Schema = tableSchema
 			if t.Table != "" {
 				return o.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
-					found, err := operators.AlikeRows(ctx, db, t, a)
+					found, err := likely.Rows(ctx, db, t, a)
 					return o.answerAlike(cmd, found, err)
 				})
 			}
-			return o.operators(cmd, a.Owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
-				found, err := ops.Alike(ctx, a)
+			return o.store(cmd, a.Owner, func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error {
+				found, err := likely.Records(ctx, store, a)
 				return o.answerAlike(cmd, found, err)
 			})
 		},
@@ -88,20 +89,20 @@ func newOpsSimilar(o *opsFlags) *cobra.Command {
 	flags.StringSliceVar(&t.Columns, "columns", nil, "the columns that make two rows alike, such as order_id,amount")
 	flags.StringVar(&t.Time, "time", "", "the column with a row's time; without a zone it is taken for UTC")
 	oneOf(cmd, &unit, "unit", "", "what --time counts since 1970, if it is an integer", "us\tmicroseconds", "ms\tmilliseconds", "s\tseconds")
-	flags.DurationVar(&a.Window, "window", operators.DefaultWindow, "how close in time the two of a pair are")
-	flags.DurationVar(&a.Since, "since", operators.DefaultSince, "how far to look back")
-	flags.IntVar(&a.MaxRows, "rows", operators.DefaultAlikeMax, "how many rows to read at most")
-	flags.IntVar(&a.Limit, "limit", operators.DefaultLimit, "how many pairs to show at most, the latest first")
+	flags.DurationVar(&a.Window, "window", likely.DefaultWindow, "how close in time the two of a pair are")
+	flags.DurationVar(&a.Since, "since", likely.DefaultSince, "how far to look back")
+	flags.IntVar(&a.MaxRows, "rows", likely.DefaultMaxRows, "how many rows to read at most")
+	flags.IntVar(&a.Limit, "limit", likely.DefaultLimit, "how many pairs to show at most, the latest first")
 	return cmd
 }
 
-func (o *opsFlags) answerAlike(cmd *cobra.Command, found operators.AlikePairs, err error) error {
+func (o *opsFlags) answerAlike(cmd *cobra.Command, found likely.Pairs, err error) error {
 	if err != nil {
 		return err
 	}
-	out, rows := likely{Pairs: []likelyPair{}, Found: found.Found, Rows: found.Rows, Complete: found.Complete}, [][]string{}
+	out, rows := similarPairs{Pairs: []similarPair{}, Found: found.Found, Rows: found.Rows, Complete: found.Complete}, [][]string{}
 	for _, p := range found.Pairs {
-		out.Pairs = append(out.Pairs, likelyPair{p.Owner, p.By, occurrenceOf(p.First), occurrenceOf(p.Second), p.Apart.Milliseconds()})
+		out.Pairs = append(out.Pairs, similarPair{p.Owner, p.By, occurrenceOf(p.First), occurrenceOf(p.Second), p.Apart.Milliseconds()})
 		rows = append(rows, []string{
 			text(p.Owner), text(strings.Join(p.By, ", ")), text(p.First.Key), text(p.Second.Key), moment(p.Second.At), duration(p.Apart), text(p.First.BusinessID), text(p.Second.BusinessID),
 		})

@@ -30,9 +30,9 @@ func TestOpsSimilar(t *testing.T) {
 		if out := o.ok("ops", "similar", "--name=other"); out != "no such pairs\n0 pairs in 5 rows\n" {
 			o.Error(out)
 		}
-		var found likely
+		var found similarPairs
 		for _, args := range [][]string{nil, {"--owner=anna"}} {
-			found = likely{}
+			found = similarPairs{}
 			o.json(&found, append([]string{"ops", "similar", "--name=refund"}, args...)...)
 			if len(found.Pairs) != 1 || found.Found != 1 || !found.Complete {
 				o.Fatalf("%v: %+v", args, found)
@@ -58,7 +58,7 @@ func TestOpsSimilar(t *testing.T) {
 		o.misused("--name for operations", "ops", "similar")
 		o.misused("--name for operations", "ops", "similar", "--name=refund", "--table=refunds")
 		o.misused("are for --table", "ops", "similar", "--name=refund", "--key=id")
-		o.misused("Alike.Limit", "ops", "similar", "--name=refund", "--limit=-1")
+		o.misused("Filter.Limit", "ops", "similar", "--name=refund", "--limit=-1")
 	})
 }
 
@@ -98,7 +98,7 @@ func TestOpsSimilarRows(t *testing.T) {
 		}
 		for _, kind := range kinds {
 			args := append([]string{"ops", "similar", "--table=pay ments", "--key=id", "--columns=order;--,amount"}, kind...)
-			var found likely
+			var found similarPairs
 			o.json(&found, args...)
 			if len(found.Pairs) != 1 || found.Rows != many+6 || !found.Complete {
 				o.Fatalf("%v: %+v", kind, found)

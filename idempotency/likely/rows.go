@@ -1,4 +1,4 @@
-package operators
+package likely
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
-// MaxAlikeColumns bounds AlikeTable.Columns and the columns of its key.
-const MaxAlikeColumns = 16
+// MaxColumns bounds Table.Columns and the columns of its key.
+const MaxColumns = 16
 
-// AlikeTable names the rows of one of the program's own tables, such as payments.
-type AlikeTable struct {
+// Table names the rows of one of the program's own tables, such as payments.
+type Table struct {
 	// TableSpec names the table and a unique key: integers, texts, bytes, UUIDs or dates. The rows
 	// are read in its order.
 	holdfast.TableSpec
@@ -33,23 +33,23 @@ type AlikeTable struct {
 	Unit time.Duration
 }
 
-// AlikeRows finds rows of a table that are alike and close in time: duplicates from before anything
+// Rows finds rows of a table that are alike and close in time: duplicates from before anything
 // refused them. Owner and Name of a are not used. It reads pages of a thousand rows, without a lock.
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrUnsupported], errors of the driver.
-func AlikeRows[Tx any](ctx context.Context, db *holdfast.DB[Tx], t AlikeTable, a Alike) (AlikePairs, error) {
+func Rows[Tx any](ctx context.Context, db *holdfast.DB[Tx], t Table, a Filter) (Pairs, error) {
 	if err := a.withDefaults(); err != nil {
-		return AlikePairs{}, err
+		return Pairs{}, err
 	}
-	if len(t.Columns) < 1 || len(t.Columns) > MaxAlikeColumns || len(t.Key) > MaxAlikeColumns {
-		return AlikePairs{}, once.Invalid("AlikeTable.Columns", fmt.Sprintf("has %d columns, 1 to %d are allowed, of the key too", len(t.Columns), MaxAlikeColumns))
+	if len(t.Columns) < 1 || len(t.Columns) > MaxColumns || len(t.Key) > MaxColumns {
+		return Pairs{}, once.Invalid("Table.Columns", fmt.Sprintf("has %d columns, 1 to %d are allowed, of the key too", len(t.Columns), MaxColumns))
 	}
 	access := db.Access()
 	s, err := t.scan(ctx, access.Dialect, func() (*rowmap.Table, error) { return rowmap.Describe(ctx, access.Catalog, t.Schema, t.Table) })
 	if err != nil {
-		return AlikePairs{}, err
+		return Pairs{}, err
 	}
-	f := finder{Alike: a, groups: map[string][]item{}}
+	f := finder{Filter: a, groups: map[string][]item{}}
 	var after []any
 	err = f.read(func(limit int) (n int, err error) {
 		rows, err := s.page(after != nil).Query(ctx, access.Pool, append(slices.Clone(after), limit)...)
@@ -89,7 +89,7 @@ type scan struct {
 	scale               int64  // µs per unit of the time
 }
 
-func (t *AlikeTable) scan(ctx context.Context, d *dialect.Dialect, describe func() (*rowmap.Table, error)) (*scan, error) {
+func (t *Table) scan(ctx context.Context, d *dialect.Dialect, describe func() (*rowmap.Table, error)) (*scan, error) {
 	found, err := describe()
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (t *AlikeTable) scan(ctx context.Context, d *dialect.Dialect, describe func
 	if err != nil {
 		return nil, err
 	}
-	at, err := found.Column("AlikeTable.Time", t.Time)
+	at, err := found.Column("Table.Time", t.Time)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (t *AlikeTable) scan(ctx context.Context, d *dialect.Dialect, describe func
 		reads = append(reads, strings.ReplaceAll(read, "{c}", name))
 	}
 	for _, name := range t.Columns {
-		c, err := found.Column("AlikeTable.Columns", name)
+		c, err := found.Column("Table.Columns", name)
 		if err != nil {
 			return nil, err
 		}
@@ -153,9 +153,9 @@ func (s *scan) time(c rowmap.Column, unit time.Duration) (string, error) {
 	}
 	switch {
 	case !s.is(c.Type, sql.Integers):
-		return "", once.Invalid("AlikeTable.Time", fmt.Sprintf("column %q is of type %s: use a time or an integer %s", c.Name, c.Type, sql.NoTime))
+		return "", once.Invalid("Table.Time", fmt.Sprintf("column %q is of type %s: use a time or an integer %s", c.Name, c.Type, sql.NoTime))
 	case unit != time.Microsecond && unit != time.Millisecond && unit != time.Second:
-		return "", once.Invalid("AlikeTable.Unit", fmt.Sprintf("say what the integer column %q counts: microseconds, milliseconds or seconds", c.Name))
+		return "", once.Invalid("Table.Unit", fmt.Sprintf("say what the integer column %q counts: microseconds, milliseconds or seconds", c.Name))
 	}
 	s.scale = unit.Microseconds()
 	return s.dialect.Ident(c.Name), nil

@@ -1,4 +1,4 @@
-package operators
+package likely
 
 import (
 	"cmp"
@@ -9,26 +9,29 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// Defaults and bounds of Alike.
+// Defaults and bounds of Filter.
 const (
-	DefaultWindow   = 10 * time.Minute
-	DefaultSince    = 30 * 24 * time.Hour
-	DefaultAlikeMax = 100_000 // rows
-	MaxAlikeRows    = 10_000_000
+	DefaultWindow  = 10 * time.Minute
+	DefaultSince   = 30 * 24 * time.Hour
+	DefaultMaxRows = 100_000 // rows
+	MaxRows        = 10_000_000
+	DefaultLimit   = 100 // pairs
+	MaxLimit       = 10_000
 
-	alikePage = 1000 // rows that one statement reads
+	pageRows = 1000 // rows that one statement reads
 )
 
-// Alike says which pairs to look for, and how much to read.
-type Alike struct {
+// Filter says which pairs to look for, and how much to read.
+type Filter struct {
 	// Owner and Name select records; an empty Owner means all. Name is required for records.
 	Owner, Name string
-	// Window is how close in time two are: up to 366 days. Default: 10 minutes.
+	// Window is how close in time two are. Default: 10 minutes.
 	Window time.Duration
 	// Since is how far to look back, by the database's clock. Default: 30 days.
 	Since time.Duration
@@ -39,8 +42,8 @@ type Alike struct {
 	Limit int
 }
 
-// AlikePairs is what was found.
-type AlikePairs struct {
+// Pairs is what was found.
+type Pairs struct {
 	// Pairs are two in a row that are alike and close in time, the latest first.
 	Pairs []Pair
 	// Found counts the pairs, Rows the rows that were read. Complete reports that MaxRows left none
@@ -68,20 +71,20 @@ type Occurrence struct {
 	BusinessID string
 }
 
-// Alike finds operations that were executed under different keys for the same request (by its
+// Records finds operations that were executed under different keys for the same request (by its
 // fingerprint) and are close in time: what idempotency.Similar would have asked about, if it were made
 // of the whole request. It reads records of Do in pages of a thousand, without a lock. Staged
 // operations, rejections, and records without a fingerprint are left out.
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
-func (o *Operators[Tx]) Alike(ctx context.Context, a Alike) (AlikePairs, error) {
-	if err := cmp.Or(core.CheckName("Alike.Owner", a.Owner, true), core.CheckName("Alike.Name", a.Name, false), a.withDefaults()); err != nil {
-		return AlikePairs{}, err
+func Records[Tx any](ctx context.Context, store *idempotency.Store[Tx], a Filter) (Pairs, error) {
+	if err := cmp.Or(core.CheckName("Filter.Owner", a.Owner, true), core.CheckName("Filter.Name", a.Name, false), a.withDefaults()); err != nil {
+		return Pairs{}, err
 	}
-	access := o.store.Internal().Access()
+	access := store.Internal().Access()
 	text := strings.NewReplacer("{records}", access.Table("records"), "{now}", access.Dialect.Now).Replace(access.Dialect.AlikeRecords(a.Owner == ""))
 	page := access.Dialect.Compile("records.alike", text)
-	f := finder{Alike: a, groups: map[string][]item{}}
+	f := finder{Filter: a, groups: map[string][]item{}}
 	owner, after := a.Owner, []byte{}
 	err := f.read(func(limit int) (n int, err error) {
 		rows, err := page.Query(ctx, access.Pool, owner, after, limit)
@@ -100,7 +103,7 @@ func (o *Operators[Tx]) Alike(ctx context.Context, a Alike) (AlikePairs, error) 
 				return none, err
 			}
 			n++
-			if namespace == o.store.Options().Namespace && operation == a.Name && fingerprint != nil && (state == succeeded || state == tombstone) {
+			if namespace == store.Options().Namespace && operation == a.Name && fingerprint != nil && (state == succeeded || state == tombstone) {
 				by := fmt.Sprintf("%d/%d/%s/%x", version, len(owner), owner, fingerprint)
 				f.add(by, owner, nil, Occurrence{Key: string(key), BusinessID: businessID}, at, now)
 			}
@@ -117,24 +120,24 @@ const (
 	tombstone = 4
 )
 
-func (a *Alike) withDefaults() error {
+func (a *Filter) withDefaults() error {
 	a.Window, a.Since = cmp.Or(a.Window, DefaultWindow), cmp.Or(a.Since, DefaultSince)
-	a.MaxRows, a.Limit = cmp.Or(a.MaxRows, DefaultAlikeMax), cmp.Or(a.Limit, DefaultLimit)
+	a.MaxRows, a.Limit = cmp.Or(a.MaxRows, DefaultMaxRows), cmp.Or(a.Limit, DefaultLimit)
 	const longest = 100 * 366 * 24 * time.Hour
 	switch {
 	case a.Window < 0 || a.Window > longest || a.Since < 0 || a.Since > longest:
-		return once.Invalid("Alike.Window, Since", fmt.Sprintf("are not between 0 (default) and %v", longest))
-	case a.MaxRows < 0 || a.MaxRows > MaxAlikeRows:
-		return once.Invalid("Alike.MaxRows", fmt.Sprintf("%d is not between 0 (default) and %d", a.MaxRows, MaxAlikeRows))
+		return once.Invalid("Filter.Window, Since", fmt.Sprintf("are not between 0 (default) and %v", longest))
+	case a.MaxRows < 0 || a.MaxRows > MaxRows:
+		return once.Invalid("Filter.MaxRows", fmt.Sprintf("%d is not between 0 (default) and %d", a.MaxRows, MaxRows))
 	case a.Limit < 0 || a.Limit > MaxLimit:
-		return once.Invalid("Alike.Limit", fmt.Sprintf("%d is not between 0 (default) and %d", a.Limit, MaxLimit))
+		return once.Invalid("Filter.Limit", fmt.Sprintf("%d is not between 0 (default) and %d", a.Limit, MaxLimit))
 	}
 	return nil
 }
 
 // finder groups rows by what makes them alike.
 type finder struct {
-	Alike
+	Filter
 
 	groups   map[string][]item
 	rows     int
@@ -151,7 +154,7 @@ type item struct {
 // read calls page until it returns less than a page, or MaxRows were read.
 func (f *finder) read(page func(limit int) (n int, err error)) error {
 	for f.rows < f.MaxRows {
-		limit := min(alikePage, f.MaxRows-f.rows)
+		limit := min(pageRows, f.MaxRows-f.rows)
 		n, err := page(limit)
 		if f.rows += n; err != nil {
 			return err
@@ -172,8 +175,8 @@ func (f *finder) add(group, owner string, by []string, one Occurrence, at, now i
 	}
 }
 
-func (f *finder) pairs() AlikePairs {
-	found := AlikePairs{Pairs: []Pair{}, Rows: f.rows, Complete: f.complete}
+func (f *finder) pairs() Pairs {
+	found := Pairs{Pairs: []Pair{}, Rows: f.rows, Complete: f.complete}
 	for _, g := range f.groups {
 		slices.SortFunc(g, func(a, b item) int { return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.one.Key, b.one.Key)) })
 		for i := 1; i < len(g); i++ {
