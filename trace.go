@@ -66,14 +66,15 @@ type CallResult struct {
 // Event describes an event that is not the end of a call.
 type Event struct {
 	// Name is "lease.granted", "lease.ended", "lease.lost", "reaper.task", "reaper.refused",
-	// "staged.parked" or "outbox.dead".
+	// "staged.parked", "outbox.dead" or "intent.again".
 	Name string
 	// Engine, Lock and Operation are as in [Call].
 	Engine, Lock, Operation string
 	// Task names the rows that the reaper cleared, as in its report.
 	Task string
-	// Outcome is "released", "lost" or "closed" for a lease that ended, and "cleared" or
-	// "passed" for a task of the reaper.
+	// Outcome is "released", "lost" or "closed" for a lease that ended, "cleared" or "passed" for
+	// a task of the reaper, and "confirmed" or "reported" for an operation that was executed
+	// though it was likely a duplicate (see idempotency.Similar).
 	Outcome string
 	// Cause is the cause of a lost lease: "expired" (no renewal was committed in time),
 	// "taken" (another attempt has the row, or the lock was taken away), "release" (the loss was

@@ -25,6 +25,8 @@ const (
 	MetadataKey = "idempotency-key"
 	// MetadataReplayed is "true" in the header of a response that was replayed from the record.
 	MetadataReplayed = "idempotent-replayed"
+	// MetadataConfirm carries the token of ReasonLikelyDuplicate in a request that its user confirms.
+	MetadataConfirm = "idempotency-confirm"
 	// FieldRequestID is the field of a request message that carries the key.
 	FieldRequestID = "request_id"
 )
@@ -56,10 +58,36 @@ func (i *Interceptors[T]) read(ctx context.Context, method string, request proto
 	if err != nil {
 		return idempotency.Op{}, i.badRequest(ReasonKeyMalformed, "", err.Error())
 	}
+	similar, err := i.similar(ctx, method, request)
 	return idempotency.Op{
-		Owner: owner, Name: o.Methods[method], Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait,
-	}, nil
+		Owner: owner, Name: o.Methods[method], Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait, Similar: similar,
+	}, err
 }
+
+// similar makes what is similar to a call, with the client's confirmation.
+func (i *Interceptors[T]) similar(ctx context.Context, method string, request proto.Message) (*idempotency.Similar, error) {
+	if i.options.Similar == nil {
+		return nil, nil
+	}
+	similar, err := i.options.Similar(method, withoutID(request))
+	switch {
+	case err != nil:
+		return nil, i.badRequest(ReasonKeyMalformed, "", err.Error())
+	case similar == nil:
+		return nil, nil
+	}
+	confirmed := *similar
+	confirmed.Confirm = ""
+	if values := metadata.ValueFromIncomingContext(ctx, MetadataConfirm); len(values) > 0 {
+		confirmed.Confirm = values[0]
+	}
+	if strings.Trim(confirmed.Confirm, "0123456789abcdef") != "" || len(confirmed.Confirm) != 0 && len(confirmed.Confirm) != tokenLength {
+		return nil, i.badRequest(ReasonKeyMalformed, MetadataConfirm, "it is not the token of a status with "+ReasonLikelyDuplicate)
+	}
+	return &confirmed, nil
+}
+
+const tokenLength = 32
 
 // keyOf returns the key of a call, and where it was found.
 func keyOf(ctx context.Context, request proto.Message) (key, field string, err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -29,6 +30,11 @@ const (
 	// ReasonMismatch (FAILED_PRECONDITION): the key was used for another request, and nothing was
 	// done for this one. Use one key per intent.
 	ReasonMismatch = "KEY_MISMATCH"
+	// ReasonLikelyDuplicate (FAILED_PRECONDITION): a call with another key was likely the same intent, and nothing
+	// was done for this one. Metadata has "confirm", the token that confirms it as
+	// idempotency-confirm, "at", when the other was executed (RFC 3339), and its "business_id", if
+	// there is one. See Options.Similar.
+	ReasonLikelyDuplicate = "LIKELY_DUPLICATE"
 	// ReasonRejected (FAILED_PRECONDITION): the method rejected the request for good; metadata
 	// "code" says why.
 	ReasonRejected = "REJECTED"
@@ -103,6 +109,7 @@ func (i *Interceptors[T]) refuse(ctx context.Context, method string, err error) 
 // Errors about keys and records inside an error of the method concern other keys and are ignored.
 func (i *Interceptors[T]) statusOf(ctx context.Context, err error, failed *failure) (s *status.Status, again bool) {
 	var expired *idempotency.ExpiredError
+	var likely *idempotency.LikelyDuplicateError
 	switch {
 	case errors.Is(err, idempotency.ErrUnknown):
 		return i.status(codes.Unavailable, ReasonUnknown, "it is not known yet whether this was done: retry with the same key", nil), true
@@ -119,6 +126,12 @@ func (i *Interceptors[T]) statusOf(ctx context.Context, err error, failed *failu
 	case errors.Is(err, idempotency.ErrMismatch):
 		return i.status(codes.FailedPrecondition, ReasonMismatch, "the idempotency key belongs to another request, and nothing was done for this one: use a key of its own for each intent", nil,
 			&errdetails.PreconditionFailure{Violations: []*errdetails.PreconditionFailure_Violation{{Type: ReasonMismatch, Subject: MetadataKey, Description: "it was used for another request"}}}), false
+	case errors.As(err, &likely):
+		info := map[string]string{"confirm": likely.Token, "at": likely.At.Format(time.RFC3339Nano)}
+		if likely.BusinessID != "" {
+			info["business_id"] = likely.BusinessID
+		}
+		return i.status(codes.FailedPrecondition, ReasonLikelyDuplicate, "a similar call with another idempotency key was executed before, and nothing was done for this one: if it is meant, send it again with "+MetadataConfirm, info), false
 	case errors.As(err, &expired):
 		info := map[string]string{}
 		if expired.BusinessID != "" {

@@ -80,6 +80,8 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 		level = slog.LevelError
 	case trace.LeaseLost:
 		level = slog.LevelWarn
+	case trace.IntentAgain:
+		level = slog.LevelInfo
 	}
 	l := t.logger()
 	if !l.Enabled(ctx, level) {

@@ -29,6 +29,7 @@ func records[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	operations.Results(t, h)
 	operations.Executors(t, h)
 	operations.Blockers(t, h)
+	operations.Similar(t, h)
 }
 
 func TestRecords(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -70,6 +71,24 @@ func TestStatementsOfDo(t *testing.T) {
 			}
 			want("replaying after so many new keys", "a", append(lost, "records.look"))
 			want("executing after a replay", "c", execute[engine])
+			// An intent takes one statement more, and three to refuse a likely duplicate.
+			similar := func(key string) error {
+				took()
+				op := conformance.Op(key)
+				op.Similar = &idempotency.Similar{By: []string{"order", "amount"}, Window: time.Hour}
+				_, err := idempotency.Do(e.Ctx, s, op, func(context.Context, *sql.Tx) (string, error) { return "", nil })
+				return err
+			}
+			err := similar("d")
+			claims := slices.Index(execute[engine], "records.claim") + 1
+			if got, want := took(), slices.Insert(slices.Clone(execute[engine]), claims, "intents.claim"); err != nil || !slices.Equal(got, want) {
+				t.Errorf("with an intent: %v, %v, want %v", got, err, want)
+			}
+			err = similar("e")
+			refused := append(slices.Clone(execute[engine][:claims]), "intents.claim", "intents.read", "records.look", "rollback")
+			if got := took(); !errors.Is(err, idempotency.ErrLikelyDuplicate) || len(got) < len(refused) || !slices.Equal(got[:len(refused)], refused) {
+				t.Errorf("a likely duplicate: %v, %v, want %v", got, err, refused)
+			}
 		})
 	}
 }

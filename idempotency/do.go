@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
@@ -52,7 +53,7 @@ type Result[T any] struct {
 // and leaves the key free.
 //
 // Errors: *[Rejection], [ErrInProgress], [ErrMismatch], [ErrExpired], [ErrUnknown], [ErrNested],
-// [holdfast.ErrRetry], [holdfast.ErrTxLost], [holdfast.ErrRowsOpen], [holdfast.ErrReadOnly],
+// [ErrLikelyDuplicate], [holdfast.ErrRetry], [holdfast.ErrTxLost], [holdfast.ErrRowsOpen], [holdfast.ErrReadOnly],
 // [holdfast.ErrDenied], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx, errors of fn.
 func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
 	ctx, span := once.StartSpan(ctx, s.access.Trace, "idempotency.do", op.Name)
@@ -77,6 +78,7 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 			span.Attempts = c.attempts
 			if outcome == Executed {
 				once.Committed(inner)
+				s.executedAgain(ctx, c, outcome)
 			}
 			if err != nil {
 				return Result[T]{}, once.Unstored[*Rejection](err)
@@ -149,6 +151,10 @@ func (s *Store[Tx]) try(ctx context.Context, c *call, body func(Tx) (storedResul
 	if err != nil {
 		return nil, err
 	}
+	if c.similar != nil {
+		c.similar.rejects, c.similar.again = true, ""
+		defer func() { c.similar.rejects = false }()
+	}
 	return s.transact(ctx, c, func(Tx) (storedResult, error) { return no, nil })
 }
 
@@ -193,9 +199,7 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 		return nil, once.ErrTaken
 	}
 	r := c.executing()
-	if r.storedResult, err = body(tx.Tx()); err != nil {
-		err = &once.FuncError{Err: err}
-	} else {
+	if r.storedResult, err = s.execute(ctx, tx, c, body); err == nil {
 		end := s.finishing(c, r.storedResult)
 		if reserves || last {
 			end = s.recording(c, r.storedResult)
@@ -213,6 +217,22 @@ func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (stored
 		err = s.doubt(ctx, c, err)
 	}
 	return nil, err
+}
+
+// execute claims the intent of c, if it has one, and runs the function.
+func (s *Store[Tx]) execute(ctx context.Context, tx access.Session[Tx], c *call, body func(Tx) (storedResult, error)) (storedResult, error) {
+	err := s.intend(ctx, tx, c, s.intentWait(c))
+	if errors.Is(err, ErrLikelyDuplicate) {
+		return storedResult{}, &once.FuncError{Err: err} // as the function's: the record is read before it is returned
+	}
+	if err != nil {
+		return storedResult{}, err
+	}
+	r, err := body(tx.Tx())
+	if err != nil {
+		err = &once.FuncError{Err: err}
+	}
+	return r, err
 }
 
 // encode runs fn, encodes its result, and decodes it into back. It fails for a result that does not

@@ -28,6 +28,12 @@
 // with its own unique key (refund_no) as the lock and the record. Package inbox uses records for
 // the messages of a broker.
 //
+// # Two keys, one intent
+//
+// Two keys generated for one intent are two operations. [Op].Similar says what makes two operations
+// alike, such as order and amount: another key within a window gets [ErrLikelyDuplicate], unless the
+// caller confirms.
+//
 // # Calls to the outside world
 //
 // The function of Do has effects in the database only. An operation that calls a provider runs in
@@ -37,8 +43,8 @@
 // # Outcomes
 //
 // Executed and Replayed come with a nil error, in [Result].Outcome. In progress ([ErrInProgress]),
-// mismatch ([ErrMismatch]), expired ([ErrExpired]) and unknown ([ErrUnknown]) are errors, as is a
-// final [Rejection]. Only definite outcomes are stored.
+// mismatch ([ErrMismatch]), likely a duplicate ([ErrLikelyDuplicate]), expired ([ErrExpired]) and
+// unknown ([ErrUnknown]) are errors, as is a final [Rejection]. Only definite outcomes are stored.
 //
 // # What a record keeps
 //

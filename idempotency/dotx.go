@@ -18,8 +18,8 @@ import (
 // takes effect when the caller commits.
 //
 // After a nil error, a *[Rejection], [ErrMismatch] or [ErrExpired], the transaction can continue.
-// After [holdfast.ErrInvalid] and [ErrNested] it is untouched. After every other error Holdfast
-// has rolled tx back: begin again and run the whole transaction ([holdfast.ErrRetry],
+// After [holdfast.ErrInvalid] and [ErrNested] it is untouched. After every other error, such as
+// [ErrLikelyDuplicate], Holdfast has rolled tx back: begin again and run the whole transaction ([holdfast.ErrRetry],
 // [ErrInProgress]), or give up. Statements that the caller runs after an error on a connection of
 // its own are not protected.
 //
@@ -61,6 +61,7 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 		clean := s.abandon(ctx, tx)
 		return res, once.Unstored[*Rejection](s.blocked(ctx, c, s.explainTx(err, clean)))
 	}
+	s.executedAgain(ctx, c, outcome)
 	res, err = traced[T](s, c, r, outcome, &span)
 	var rej *Rejection
 	keep = err == nil || errors.As(err, &rej) || errors.Is(err, ErrMismatch) || errors.Is(err, ErrExpired)
@@ -110,8 +111,10 @@ func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *call, body fun
 		return nil, 0, err
 	}
 	r := c.executing()
-	var err error
-	r.storedResult, err = body()
+	err := s.intendTx(ctx, q, c)
+	if err == nil {
+		r.storedResult, err = body()
+	}
 	var rej *Rejection
 	if errors.As(err, &rej) {
 		if _, err := (core.Stmt{Name: "rollback to", Text: `ROLLBACK TO SAVEPOINT ` + name}).Exec(ctx, q); err != nil {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -54,6 +55,32 @@ func ExampleDo() {
 	// executed refund of 1250 cents <nil>
 	// replayed refund of 1250 cents <nil>
 	// true
+}
+
+// A page generates a key for each click. The second click is refused until a person confirms it.
+func ExampleSimilar() {
+	t := exampletb.New()
+	defer t.End()
+	ctx := context.Background()
+	_, store := newShop(t)
+
+	click := func(key, confirm string) error {
+		op := idempotency.Op{Owner: "shop-7", Name: "refund", Key: key, Request: 1250}
+		op.Similar = &idempotency.Similar{By: []string{"order 42", "1250"}, Window: 10 * time.Minute, Confirm: confirm}
+		res, err := idempotency.Do(ctx, store, op, book("42", 1250))
+		fmt.Println(key, res.Outcome, errors.Is(err, idempotency.ErrLikelyDuplicate))
+		return err
+	}
+	_ = click("d1f0", "")
+	err := click("8a77", "")
+	var likely *idempotency.LikelyDuplicateError
+	if errors.As(err, &likely) {
+		_ = click("8a77", likely.Token)
+	}
+	// Output:
+	// d1f0 executed false
+	// 8a77 none true
+	// 8a77 executed false
 }
 
 // The record commits together with the caller's own writes, or not at all.

@@ -27,7 +27,7 @@ type Op struct {
 	// 128 bytes. Required.
 	Name string
 	// Key identifies the intent: 1 to 1024 bytes, compared byte for byte. Derive it from the
-	// business (see KeyOf): two keys generated for one intent are two intents.
+	// business (see KeyOf): two keys generated for one intent are two intents (but see Similar).
 	Key string
 
 	// Request is the request that the key stands for. Another request with the same key is a
@@ -45,6 +45,10 @@ type Op struct {
 	// record whose version is none of these counts as the same request. 0 to 2047.
 	RequestVersion int
 	Earlier        map[int]any
+
+	// Similar refuses an operation that is likely the same intent as an earlier one with another
+	// key. Default: none; keys alone tell intents apart.
+	Similar *Similar
 
 	// Wait bounds the wait for another process that holds the key. Default: the store's Wait. It
 	// does not bound the operation itself: ctx does.
@@ -70,6 +74,7 @@ type call struct {
 	op           Op
 	hash         [sha256.Size]byte
 	fingerprints fingerprints
+	similar      *similar
 	key          []any  // the first arguments of each statement: owner and hash
 	attempt      []byte // of the current transaction
 	reserved     time.Time
@@ -139,6 +144,11 @@ func (o *Options) check(op Op) (*call, error) {
 	}
 	c.hash = once.HashKey(o.Namespace, op.Owner, op.Name, op.Key)
 	c.key = []any{op.Owner, c.hash[:]}
+	if op.Similar != nil {
+		if c.similar, err = o.similar(op); err != nil {
+			return nil, err
+		}
+	}
 	return c, nil
 }
 

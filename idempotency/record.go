@@ -128,8 +128,11 @@ func (s *Store[Tx]) reserves() bool { return s.sql.claim.Reserves(s.options.Isol
 func (s *Store[Tx]) misses() bool   { return s.reserves() && s.sql.before.Text != "" }
 
 // last reports whether c claims nothing before its function, and writes its record at the end. The
-// insert does not replace an expired record, so the key of one is claimed first.
-func (s *Store[Tx]) last(c *call) bool { return s.options.ClaimLast && !c.expired }
+// insert does not replace an expired record, so the key of one is claimed first. So is the key of a
+// call with an intent, so that all calls lock their key before their intent.
+func (s *Store[Tx]) last(c *call) bool {
+	return s.options.ClaimLast && !c.expired && (c.similar == nil || c.similar.rejects)
+}
 
 // claiming returns the claim to send, of a new attempt. It inserts the record. wait bounds the wait
 // for another session's claim, if the statement can do so; 0 is no wait. after is the lock timeout to

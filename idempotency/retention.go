@@ -26,7 +26,8 @@ type Erasure struct {
 	Name string
 	// Keys erases all data that may identify a person or the subject of the operation: besides the
 	// results, the text of the keys, the business ids and the fingerprints. Owner, operation, the
-	// hashes of the keys, the times, and the process and program that executed it stay.
+	// hashes of the keys, the times, and the process and program that executed it stay. The rows of
+	// Similar go, so that a likely duplicate of an erased operation is not noticed any more.
 	Keys bool
 }
 
@@ -69,7 +70,10 @@ func (s *Store[Tx]) EraseScope(ctx context.Context, e Erasure) (erased int64, er
 		}
 	}
 	n, err := s.eraseStaged(ctx, e)
-	return erased + n, err
+	if erased += n; err == nil && e.Keys {
+		err = s.eraseIntents(ctx, e)
+	}
+	return erased, err
 }
 
 // eraseStaged erases staged operations, each in its own transaction.
@@ -193,6 +197,11 @@ func (s *Store[Tx]) eraseSome(ctx context.Context, e Erasure, keys [][]byte) (er
 	for _, k := range keys {
 		args = append(args, k)
 	}
+	return s.erase(ctx, erase, args)
+}
+
+// erase runs a statement in a transaction of its own, again if the engine rolls it back.
+func (s *Store[Tx]) erase(ctx context.Context, erase core.Stmt, args []any) (erased int64, err error) {
 	opts := core.TxOptions{Isolation: s.dialect().Sweep.Isolation, LockTimeout: s.options.LockTimeout}
 	exhausted, err := core.Retry(ctx, s.options.Attempts, s.db.Retryable, func(int) error {
 		return s.access.Attempt(ctx, opts, func(ctx context.Context, _ Tx, q core.Querier) error {

@@ -126,6 +126,7 @@ type statements struct {
 	look, lock, renew, finish, finishOrFail  core.Stmt
 	record, recordOrFail, before, unfinished core.Stmt
 	holders                                  core.Stmt
+	intents                                  intents
 }
 
 // New opens the store and checks that its tables exist.
@@ -152,7 +153,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			return nil, err
 		}
 	}
-	r := strings.NewReplacer("{records}", a.Table("records"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
+	r := strings.NewReplacer("{records}", a.Table("records"), "{intents}", a.Table("intents"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	return &Store[Tx]{
@@ -165,6 +166,10 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			record: compile("records.finish", d.Record), recordOrFail: compile("records.finish", d.RecordOrFail),
 			before: compile("records.before", d.Before), unfinished: compile("records.unfinished", d.Unfinished),
 			holders: compile("records.holders", d.Holders),
+			intents: intents{
+				claim: compile("intents.claim", a.Dialect.Intents.Claim), read: compile("intents.read", a.Dialect.Intents.Read),
+				take: compile("intents.take", a.Dialect.Intents.Take), verdict: a.Dialect.Intents.Verdict,
+			},
 		},
 	}, nil
 }

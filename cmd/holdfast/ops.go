@@ -20,7 +20,7 @@ import (
 func newOps(f *flags) *cobra.Command {
 	o := &opsFlags{flags: f}
 	cmd := group("ops", "Look at idempotent operations, and settle those whose outcome is unknown",
-		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsErase(o))
+		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsErase(o), newOpsSimilar(o))
 	cmd.PersistentFlags().StringVar(&o.namespace, "namespace", "", "the program's (default: default)")
 	return cmd
 }
@@ -32,12 +32,18 @@ type opsFlags struct {
 
 // operators opens the store of a program with owners, or of one without.
 func (o *opsFlags) operators(cmd *cobra.Command, owner string, run func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error) error {
+	return o.store(cmd, owner, func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error {
+		return run(ctx, operators.New(store))
+	})
+}
+
+func (o *opsFlags) store(cmd *cobra.Command, owner string, run func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error) error {
 	return o.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 		store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: o.namespace, SingleOwner: owner == ""})
 		if err != nil {
 			return err
 		}
-		return run(ctx, operators.New(store))
+		return run(ctx, store)
 	})
 }
 

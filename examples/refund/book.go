@@ -18,6 +18,7 @@ type Request struct {
 	Order    string `json:"order"`
 	Number   string `json:"refund"` // the merchant's own number of this refund of the order: 1, 2, …
 	Amount   Money  `json:"amount"`
+	Key      string `json:"-"` // Idempotency-Key, which only protect_intent.go uses
 }
 
 // Intent returns the key of the one thing that the client wants to happen once. It is derived from
@@ -35,6 +36,9 @@ type Refund struct {
 	Amount   Money  `db:"amount" json:"amount"`
 	Created  int64  `db:"created_at" json:"created_at"` // µs since 1970
 }
+
+// BusinessID is kept beside the record: see protect_intent.go.
+func (r Refund) BusinessID() string { return r.ID }
 
 func newRefund(req Request, refundNo string) Refund {
 	return Refund{

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,6 +27,9 @@ const (
 //
 //	replica <number> <address>             where a replica is now
 //	refund <order> <number> <amount> <n>   send n requests for this refund, at once
+//
+// Each request has a fresh Idempotency-Key, as from a page that generates one for each click. It keeps
+// the key until it has a definite answer.
 //
 // For every request it prints: answer <order> <outcome> <refund id or ->.
 type client struct {
@@ -65,7 +69,7 @@ func (c *client) heard(ctx context.Context, words []string) {
 		body := fmt.Appendf(nil, `{"refund": %q, "amount": %q}`, words[2], words[3])
 		for range n {
 			go func() {
-				outcome, id := c.insist(ctx, words[1], body)
+				outcome, id := c.insist(ctx, words[1], rand.Text(), body)
 				c.out.Lock()
 				defer c.out.Unlock()
 				fmt.Fprintln(os.Stdout, "answer", words[1], outcome, id)
@@ -76,12 +80,12 @@ func (c *client) heard(ctx context.Context, words []string) {
 
 // insist retries until there is a definite answer, as a real client must: with the same intent
 // every time, at any replica.
-func (c *client) insist(ctx context.Context, order string, body []byte) (outcome, id string) {
+func (c *client) insist(ctx context.Context, order, key string, body []byte) (outcome, id string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pause := 10 * time.Millisecond
 	for replica := mathrand.IntN(1 << 16); ; replica++ {
-		if outcome, id := c.ask(ctx, replica, order, body); outcome != unknown {
+		if outcome, id := c.ask(ctx, replica, order, key, body); outcome != unknown {
 			return outcome, id
 		}
 		pause = min(2*pause, 500*time.Millisecond)
@@ -95,7 +99,7 @@ func (c *client) insist(ctx context.Context, order string, body []byte) (outcome
 
 // ask sends one request. Every answer that is not definite is unknown: a broken connection, a 409
 // in progress, a 503.
-func (c *client) ask(ctx context.Context, replica int, order string, body []byte) (outcome, id string) {
+func (c *client) ask(ctx context.Context, replica int, order, key string, body []byte) (outcome, id string) {
 	c.mu.Lock()
 	address := c.addresses[replica%max(1, len(c.addresses))]
 	c.mu.Unlock()
@@ -105,6 +109,7 @@ func (c *client) ask(ctx context.Context, replica int, order string, body []byte
 		return unknown, "-"
 	}
 	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Idempotency-Key", key)
 	response, err := c.http.Do(request)
 	if err != nil {
 		return unknown, "-"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 )
 
@@ -20,9 +21,13 @@ type protection struct {
 // protections lists all protections, the default first.
 var protections = []protection{withIdempotency, withBusinessRow, withLease, withRowLock, withOptimistic, withNone}
 
+// perClick lists those that take the client's own key instead of the refund's number. They are for
+// the storm, whose clients generate a key for each click, and not on the page.
+var perClick = []protection{withIntentGuard, withKeyPerClick}
+
 // findProtection finds a protection by its name. The error is for the person who typed it.
 func findProtection(name string) (protection, error) {
-	for _, p := range protections {
+	for _, p := range slices.Concat(protections, perClick) {
 		if p.name == name {
 			return p, nil
 		}
@@ -31,9 +36,9 @@ func findProtection(name string) (protection, error) {
 }
 
 func protectionNames() string {
-	names := make([]string, len(protections))
-	for i, p := range protections {
-		names[i] = p.name
+	var names []string
+	for _, p := range slices.Concat(protections, perClick) {
+		names = append(names, p.name)
 	}
 	return strings.Join(names, ", ")
 }

@@ -56,7 +56,8 @@ func (s *service) postRefund(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *service) readRequest(w http.ResponseWriter, r *http.Request) (Request, error) {
-	if err := checkKeyHeader(r.Header.Values("Idempotency-Key")); err != nil {
+	key, err := keyHeader(r.Header.Values("Idempotency-Key"))
+	if err != nil {
 		return Request{}, err
 	}
 	var body struct {
@@ -71,14 +72,13 @@ func (s *service) readRequest(w http.ResponseWriter, r *http.Request) (Request, 
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return Request{}, errors.New("the body is more than one JSON object")
 	}
-	req := Request{Merchant: s.authenticate(r), Order: r.PathValue("order"), Number: body.Refund}
+	req := Request{Merchant: s.authenticate(r), Order: r.PathValue("order"), Number: body.Refund, Key: key}
 	if err := checkName("order", req.Order); err != nil {
 		return Request{}, err
 	}
 	if err := checkName("refund", req.Number); err != nil {
 		return Request{}, err
 	}
-	var err error
 	if req.Amount, err = parseMoney(body.Amount); err != nil {
 		return Request{}, fmt.Errorf("amount: %w", err)
 	}
@@ -101,14 +101,14 @@ func checkName(field, value string) error {
 	return nil
 }
 
-// checkKeyHeader accepts the Idempotency-Key header, quoted as the IETF draft defines it or bare
-// as most clients send it, but does not use it: the key is derived from order and refund number.
+// keyHeader accepts the Idempotency-Key header, quoted as the IETF draft defines it or bare as most
+// clients send it, but the protections do not use it: the key is derived from order and refund number.
 // Otherwise two clients that generate two keys for one refund would be paid twice. A client that
 // reuses a key by mistake is caught by the order and number anyway. A service whose requests carry
-// no number must use the header as the key instead.
-func checkKeyHeader(values []string) error {
+// no number must use the header as the key instead: see protect_intent.go.
+func keyHeader(values []string) (string, error) {
 	if len(values) == 0 {
-		return nil
+		return "", nil
 	}
 	key := values[0]
 	if len(key) >= 2 && key[0] == '"' && key[len(key)-1] == '"' {
@@ -116,7 +116,7 @@ func checkKeyHeader(values []string) error {
 	}
 	foreign := func(r rune) bool { return r < ' ' || r > '~' || r == '"' }
 	if len(values) > 1 || key == "" || len(key) > 255 || strings.ContainsFunc(key, foreign) {
-		return errors.New(`Idempotency-Key: give one key of 1 to 255 printable characters, such as "7f9c"`)
+		return "", errors.New(`Idempotency-Key: give one key of 1 to 255 printable characters, such as "7f9c"`)
 	}
-	return nil
+	return key, nil
 }

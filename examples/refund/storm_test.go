@@ -105,6 +105,24 @@ func TestStormWithoutProtectionShowsDuplicates(t *testing.T) {
 	})
 }
 
+// Every click has a fresh key. The intent guard makes one refund of an order; without it each click is
+// paid, also while replicas are killed.
+func TestStormOfFreshKeys(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		url := dbtest.DSN(t, e)
+		for _, kill := range []bool{false, true} {
+			r := runStorm(t, "-dsn", url, "-protect", "intent-guard", fmt.Sprintf("-kill=%v", kill), "-orders=10", "-duplicates=6")
+			if r.exit != 0 || r.refunds != 10 || r.duplicates != 0 || r.unknown != 0 || r.replays < 50 {
+				t.Errorf("guarded, kill %v: %+v", kill, r)
+			}
+		}
+		if r := runStorm(t, "-dsn", url, "-protect", "key-per-click", "-orders=5", "-duplicates=4"); r.exit != 0 || r.refunds != 20 || r.duplicates != 15 {
+			t.Errorf("the control: %+v", r)
+		}
+	})
+}
+
 // The audit makes a run fail: the same books, declared as protected.
 func TestStormFailsOnDuplicates(t *testing.T) {
 	t.Parallel()

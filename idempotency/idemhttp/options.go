@@ -45,6 +45,13 @@ type Options struct {
 	// (see idempotency.Canonical), any other byte for byte.
 	Fingerprint func(r *http.Request, body []byte) ([]byte, error)
 
+	// Similar says which requests are likely the same intent under different keys, for example by
+	// order and amount: see idempotency.Similar. Such a request is answered 409 with the type
+	// ProblemLikelyDuplicate and a token in Idempotency-Confirm. The client that sends it again
+	// with this header confirms. Wrap sets Confirm; leave it empty. Nil from the function is none.
+	// An error is answered 400, with its text. Default: keys alone tell intents apart.
+	Similar func(r *http.Request, body []byte) (*idempotency.Similar, error)
+
 	// Decide chooses, by the status of the response, whether the handler's work is committed.
 	// Default: DefaultDecision.
 	Decide func(status int) Decision
@@ -124,7 +131,7 @@ func DefaultHeaders() []string {
 // notReplayed lists the header fields of the connection (RFC 9110, section 7.6.1), of the message,
 // and those that grant access.
 var notReplayed = []string{
-	"Connection", "Content-Length", "Date", "Idempotency-Original-Request", "Idempotent-Replayed", "Keep-Alive", "Proxy-Authenticate",
+	"Connection", "Content-Length", "Date", "Idempotency-Confirm", "Idempotency-Original-Request", "Idempotent-Replayed", "Keep-Alive", "Proxy-Authenticate",
 	"Proxy-Connection", "Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Www-Authenticate",
 }
 

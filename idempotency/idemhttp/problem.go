@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 )
 
 // docs is the page that explains the problem types. Each type is the address of its constant's own
@@ -29,6 +30,10 @@ const (
 	// ProblemMismatch (422): the key was used for another request, and nothing was done for this
 	// one. Use one key per intent.
 	ProblemMismatch = docs + "ProblemMismatch"
+	// ProblemLikelyDuplicate (409, Idempotency-Confirm): a request with another key was likely the
+	// same intent, and nothing was done for this one. Ask the user; if it is meant, send it again
+	// with the header Idempotency-Confirm of this response. See Options.Similar.
+	ProblemLikelyDuplicate = docs + "ProblemLikelyDuplicate"
 	// ProblemRejected (422): the handler rejected the request for good; code says why.
 	ProblemRejected = docs + "ProblemRejected"
 	// ProblemExpired (410): the request was executed, and the response is no longer kept.
@@ -57,6 +62,18 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 	// Code is the code of a rejection.
 	Code string `json:"code,omitempty"`
+	// Earlier is the request that a likely duplicate repeats.
+	Earlier *Earlier `json:"earlier,omitempty"`
+}
+
+// Earlier says which request was executed before. It does not tell that request's key.
+type Earlier struct {
+	// At is when it was executed, by the database's clock.
+	At time.Time `json:"at"`
+	// BusinessID is the business id of its result, if it has one (see idempotency.Identified).
+	BusinessID string `json:"business_id,omitempty"`
+	// Confirm is the value of Idempotency-Confirm that confirms the request.
+	Confirm string `json:"confirm"`
 }
 
 // writeProblem is the default of Options.WriteProblem.

@@ -25,6 +25,9 @@ func (m *Middleware[T]) refuse(w http.ResponseWriter, r *http.Request, err error
 	if again {
 		w.Header().Set("Retry-After", retryAfter)
 	}
+	if p.Earlier != nil {
+		w.Header().Set(HeaderConfirm, p.Earlier.Confirm)
+	}
 	m.options.WriteProblem(w, r, p)
 }
 
@@ -48,6 +51,7 @@ func (m *Middleware[T]) log(r *http.Request, err error, failed *failure, p Probl
 // Errors about keys and records inside an error of the handler concern other keys and are ignored.
 func problemOf(err error, failed *failure) (p Problem, again bool) {
 	var request *requestError
+	var likely *idempotency.LikelyDuplicateError
 	switch {
 	case errors.As(err, &request):
 		return request.problem, false
@@ -65,6 +69,12 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 			Type: ProblemInProgress, Title: "A request with this Idempotency-Key is in progress", Status: http.StatusConflict,
 			Detail: "Retry later with the same key.",
 		}, true
+	case errors.As(err, &likely):
+		return Problem{
+			Type: ProblemLikelyDuplicate, Title: "Likely a duplicate", Status: http.StatusConflict,
+			Detail:  "A similar request with another Idempotency-Key was executed before, and nothing was done for this one. If it is meant, send it again with the header " + HeaderConfirm + " of this response.",
+			Earlier: &Earlier{At: likely.At, BusinessID: likely.BusinessID, Confirm: likely.Token},
+		}, false
 	case errors.Is(err, idempotency.ErrMismatch):
 		return Problem{
 			Type: ProblemMismatch, Title: "Idempotency-Key belongs to another request", Status: http.StatusUnprocessableEntity,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/idempotency"
 )
@@ -47,10 +48,38 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request) (op idempot
 	if err != nil {
 		return op, nil, unusable("The request cannot be told from others", err.Error())
 	}
-	return idempotency.Op{
+	op = idempotency.Op{
 		Owner: owner, Name: m.operation(r), Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait,
-	}, body, nil
+	}
+	op.Similar, err = m.similar(r, body)
+	return op, body, err
 }
+
+// similar makes what is similar to a request, with the client's confirmation.
+func (m *Middleware[T]) similar(r *http.Request, body []byte) (*idempotency.Similar, error) {
+	if m.options.Similar == nil {
+		return nil, nil
+	}
+	similar, err := m.options.Similar(r, body)
+	switch {
+	case err != nil:
+		return nil, unusable("It cannot be said which requests are similar", err.Error())
+	case similar == nil:
+		return nil, nil
+	}
+	confirmed := *similar
+	if confirmed.Confirm = r.Header.Get(HeaderConfirm); !isToken(confirmed.Confirm) {
+		return nil, unusable(HeaderConfirm+" is malformed", "Send the value of the response that asked for it.")
+	}
+	return &confirmed, nil
+}
+
+// isToken reports whether a client may send this value: none, or hexadecimal digits, so not ConfirmAny.
+func isToken(value string) bool {
+	return strings.Trim(value, "0123456789abcdef") == "" && (len(value) == 0 || len(value) == tokenLength)
+}
+
+const tokenLength = 32
 
 // owner returns the owner of a request.
 func (m *Middleware[T]) owner(r *http.Request) (string, error) {

@@ -196,6 +196,9 @@ func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*call, err
 	if op.Name != "" && op.Name != s.workflow.Name {
 		return nil, once.Invalid("Op.Name", fmt.Sprintf("is %q, the operation is %q", op.Name, s.workflow.Name))
 	}
+	if op.Similar != nil {
+		return nil, once.Invalid("Op.Similar", "is not for a staged operation, which may be rejected long after it began: begin it with StartTx in a function of idempotency.Do, whose Op has the Similar")
+	}
 	op.Name = s.workflow.Name
 	if op.Request == nil && op.Fingerprint == nil && !op.NoFingerprint {
 		op.Request = request

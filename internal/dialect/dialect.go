@@ -104,6 +104,7 @@ type Dialect struct {
 	Compare  Compare
 	Staged   Staged
 	Outbox   Outbox
+	Intents  Intents
 	Prove    Prove
 	Doctor   Doctor
 

@@ -9,6 +9,7 @@ const (
 	Rejected         = "rejected"
 	InProgress       = "in_progress"
 	Mismatch         = "mismatch"
+	LikelyDuplicate  = "likely_duplicate"
 	Expired          = "expired"
 	Unknown          = "unknown"
 	Parked           = "parked"
@@ -38,12 +39,15 @@ const (
 	Failed           = "error"
 )
 
-// The outcomes of events: of a lease that ended, in addition to Lost and Closed, and of a task
-// of the reaper.
+// The outcomes of events: of a lease that ended, in addition to Lost and Closed, of a task of the
+// reaper, and of an operation that was executed though it was likely a duplicate.
 const (
 	Released = "released"
 	Cleared  = "cleared"
 	Passed   = "passed"
+
+	Confirmed = "confirmed"
+	Reported  = "reported"
 )
 
 // The events.
@@ -55,6 +59,7 @@ const (
 	ReaperRefused = "reaper.refused"
 	StagedParked  = "staged.parked"
 	OutboxDead    = "outbox.dead"
+	IntentAgain   = "intent.again"
 )
 
 // The causes of a lost lease.

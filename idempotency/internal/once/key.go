@@ -63,6 +63,20 @@ func HashKey(parts ...string) (sum Hash) {
 	return sum
 }
 
+// HashSimilar hashes what makes operations similar, as HashKey hashes keys.
+func HashSimilar(namespace, owner, operation string, by []string) (sum Hash) {
+	h := sha256.New()
+	h.Write([]byte("holdfast intent 1"))
+	for _, p := range append([]string{namespace, owner, operation}, by...) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write([]byte(p))
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
 // RandomID returns 16 random bytes.
 func RandomID() []byte {
 	b := make([]byte, 16)

@@ -39,6 +39,7 @@ var Dialect = dialect.Dialect{
 	Compare:  dialect.CompareRows,
 	Staged:   staged,
 	Outbox:   outbox,
+	Intents:  intents,
 	Prove:    prove,
 	Doctor:   doctor,
 

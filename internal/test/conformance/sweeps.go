@@ -34,7 +34,7 @@ func (e *Env[Tx]) Reaper(o reaper.Options, opts ...holdfast.Options) *reaper.Rea
 func (e *Env[Tx]) Sweep(r *reaper.Reaper, results, keys int64) reaper.Report {
 	e.Helper()
 	report, err := r.Sweep(e.Ctx)
-	if err != nil || len(report.Tasks) != 7 || report.Tasks[0].Rows != results || report.Tasks[1].Rows != keys || report.Tasks[2].Rows != 0 {
+	if err != nil || len(report.Tasks) < 7 || report.Tasks[0].Rows != results || report.Tasks[1].Rows != keys || report.Tasks[2].Rows != 0 {
 		e.Errorf("swept %+v, %v, want %d results and %d keys", report, err, results, keys)
 	}
 	return report

@@ -1,8 +1,8 @@
 // Package model contains models of Holdfast's protocols, and the test that lets Spin explore them:
 // every order of every step within the bounds. No program uses the package. claim.pml models a claim
-// of Do that writes its record once, claimlast.pml one that claims nothing first, lease.pml models
-// leases, tickets.pml fair and shared locks and semaphores, staged.pml staged operations, outbox.pml
-// the outbox and its relays.
+// of Do that writes its record once, claimlast.pml one that claims nothing first, similar.pml the guard
+// against one intent under two keys, lease.pml models leases, tickets.pml fair and shared locks and
+// semaphores, staged.pml staged operations, outbox.pml the outbox and its relays.
 //
 // # Leases: what is modelled
 //
@@ -111,6 +111,15 @@
 // Its planted bug LOCK_FIRST is the form that would need no option: a lock, of another row than the
 // record, before the function. Without the connector DDL in the function leaves an effect without a
 // record (WHOLE).
+//
+// # Two keys, one intent
+//
+// similar.pml has calls whose operations are alike, two of them with one key. Their clients confirm a
+// refusal once, windows end at any time, functions fail and reject, and a connection is lost with COMMIT
+// on its way:
+//
+//	3 calls of 2 keys, a window ends, a connection is lost               3,001,894
+//	4 calls of 3 keys                                                    2,491,628
 //
 // # Outbox
 //

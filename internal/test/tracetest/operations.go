@@ -37,6 +37,14 @@ func (w *world) operations() {
 	}
 	w.kit.Mismatch(w.ops, op("mismatch"))
 	do(op("mismatch"), pay, idempotency.ErrMismatch)
+	for _, c := range []struct {
+		key, confirm string
+		want         error
+	}{{"similar", "", nil}, {"similar again", idempotency.ConfirmAny, nil}, {"similar twice", "", idempotency.ErrLikelyDuplicate}} {
+		o := op(c.key)
+		o.Similar = &idempotency.Similar{By: []string{Secret}, Window: time.Hour, Confirm: c.confirm}
+		do(o, pay, c.want)
+	}
 	w.kit.Expire(w.ops, op("expired"), Secret)
 	do(op("expired"), pay, idempotency.ErrExpired)
 	end := w.kit.InProgress(w.ops, op("busy"))

@@ -1,0 +1,85 @@
+package likely_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/likely"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
+
+// TestLikely finds pairs through each kind of handle.
+func TestLikely(t *testing.T) {
+	t.Parallel()
+	conformance.Handles(t, conformance.Suite{
+		SQL:  func(t *testing.T, h conformance.Handle[*sql.Tx]) { t.Helper(); conformance.Run(t, h, pairs[*sql.Tx]) },
+		SQLX: func(t *testing.T, h conformance.Handle[*sqlx.Tx]) { t.Helper(); conformance.Run(t, h, pairs[*sqlx.Tx]) },
+		Pgx:  func(t *testing.T, h conformance.Handle[pgx.Tx]) { t.Helper(); conformance.Run(t, h, pairs[pgx.Tx]) },
+	})
+}
+
+func pairs[Tx any](e *conformance.Env[Tx]) {
+	s := e.Store(idempotency.Options{})
+	for _, key := range []string{"a", "b", "c"} {
+		op := conformance.Op(key)
+		if key != "c" {
+			op.Request = "the same"
+		}
+		if _, err := e.Do(s, op); err != nil {
+			e.Fatal(err)
+		}
+	}
+	found, err := likely.Records(e.Ctx, s, likely.Filter{Name: "refund"})
+	if err != nil || len(found.Pairs) != 1 || found.Rows != 3 || !found.Complete || found.Pairs[0].First.Key+found.Pairs[0].Second.Key == "c" {
+		e.Errorf("%+v, %v", found, err)
+	}
+	// A key of two columns, one of them text; a page of 1000 rows ends between the two of a pair.
+	e.Must(`CREATE TABLE payments (shop ` + e.Text() + ` NOT NULL, no BIGINT NOT NULL, order_id ` + e.Text() + ` NOT NULL, cents BIGINT, at_s BIGINT NOT NULL, PRIMARY KEY (shop, no))`)
+	values := ""
+	for i := range 1100 {
+		order := fmt.Sprint(i)
+		if i%1099 == 0 {
+			order = "twice"
+		}
+		values += fmt.Sprintf(", ('shop', %d, '%s', 100, %d)", i, order, time.Now().Unix()-int64(i%2))
+	}
+	e.Must(`INSERT INTO payments VALUES ` + values[2:])
+	table := likely.Table{
+		TableSpec: holdfast.TableSpec{Table: "payments", Key: []string{"shop", "no"}}, Columns: []string{"order_id", "cents"}, Time: "at_s", Unit: time.Second,
+	}
+	found, err = likely.Rows(e.Ctx, e.DB, table, likely.Filter{})
+	if err != nil || len(found.Pairs) != 1 || found.Rows != 1100 || !found.Complete {
+		e.Fatalf("%+v, %v", found, err)
+	}
+	p := found.Pairs[0]
+	keys := []string{p.First.Key, p.Second.Key}
+	slices.Sort(keys)
+	if !slices.Equal(keys, []string{"shop/0", "shop/1099"}) || !slices.Equal(p.By, []string{"twice", "100"}) {
+		e.Errorf("%+v", p)
+	}
+	if found, err = likely.Rows(e.Ctx, e.DB, table, likely.Filter{MaxRows: 1050}); err != nil || found.Found != 0 || found.Rows != 1050 || found.Complete {
+		e.Errorf("%+v, %v", found, err)
+	}
+	table.Unit = 0
+	if _, err := likely.Rows(e.Ctx, e.DB, table, likely.Filter{}); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Error(err)
+	}
+	ended, cancel := context.WithCancel(e.Ctx)
+	cancel()
+	if _, err := likely.Records(ended, s, likely.Filter{Name: "refund"}); !errors.Is(err, context.Canceled) {
+		e.Error(err)
+	}
+}

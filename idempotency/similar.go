@@ -1,0 +1,249 @@
+package idempotency
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/trace"
+)
+
+// Bounds of a Similar.
+const (
+	MaxSimilarParts  = 16
+	MaxSimilarBytes  = 4096 // of all parts
+	MaxSimilarWindow = 366 * 24 * time.Hour
+)
+
+// ConfirmAny is a Similar.Confirm that says yes to every earlier operation: for a program that has
+// asked already. Do not take it from a client.
+const ConfirmAny = "*"
+
+// Similar says which operations are likely the same intent, though their keys differ: for clients
+// that generate a key for each click. While the window of one is open, another key with the same
+// parts gets [ErrLikelyDuplicate], and its function does not run. It is a second line: derive the
+// key from the business where you can (see KeyOf).
+//
+// The row that tells is written in the transaction of the record, and locked until it ends. So of two
+// calls at once the second waits for the first, as for a key: up to Op.Wait, or not with NoWait, and
+// then gets ErrInProgress. If the first was rolled back or rejected, nothing has happened, and the
+// second runs. The same key again is replayed, as without Similar.
+//
+// It costs one statement, and a wait for the operations with the same parts, which run one after the
+// other. With Options.ClaimLast, a call with a Similar claims first. [Lookup] ignores it, and staged
+// operations refuse it: start them with StartTx in a function whose Op has one.
+type Similar struct {
+	// By is what makes two operations alike, such as order and amount: 1 to 16 parts, none of them
+	// empty, at most 4 KiB together, compared byte for byte. Owner, namespace and Op.Name are
+	// compared too. Required.
+	By []string
+	// Window is how long a later operation counts as the same intent, from the claim of the one that
+	// was executed, by the database's clock, exact to the microsecond: up to 366 days. That
+	// operation's own window counts. Required.
+	Window time.Duration
+	// Confirm is the Token of the *LikelyDuplicateError that a person has seen and answered: the
+	// operation runs, and is the one that later ones are compared with. A token confirms once: if
+	// another operation was executed since, the error names that one. [ConfirmAny] confirms all.
+	Confirm string
+	// ReportOnly runs the operation in any case, for the time of adoption. A tracer gets the event
+	// "intent.again" for each one that would have been refused.
+	ReportOnly bool
+}
+
+// ErrLikelyDuplicate means that an operation with the same Similar was executed under another key,
+// within its window. Nothing was executed for this one, and its key is free. A
+// *LikelyDuplicateError says which operation, and how to confirm.
+var ErrLikelyDuplicate = errors.New("idempotency: likely a duplicate of an operation with another key")
+
+// LikelyDuplicateError names the operation that was executed first, or confirmed last.
+// errors.Is(err, ErrLikelyDuplicate) holds.
+type LikelyDuplicateError struct {
+	// Key is the key of that operation, of the same owner and name.
+	Key string
+	// At is when it was claimed, and Remaining how long its window is still open, both by the
+	// database's clock.
+	At        time.Time
+	Remaining time.Duration
+	// Status and BusinessID are of its record; StatusAbsent if that was not found.
+	Status     Status
+	BusinessID string
+	// Token is what Similar.Confirm takes: 32 hexadecimal digits, which nobody can guess. It does not
+	// tell the key.
+	Token string
+}
+
+func (e *LikelyDuplicateError) Error() string {
+	what := ""
+	if e.BusinessID != "" {
+		what = fmt.Sprintf(" (business id %q)", e.BusinessID)
+	}
+	return fmt.Sprintf("%v%s, claimed at %s: if it is meant, call again with Similar.Confirm = %q", ErrLikelyDuplicate, what, e.At.UTC().Format(time.RFC3339), e.Token)
+}
+
+// Is reports whether target is ErrLikelyDuplicate.
+func (e *LikelyDuplicateError) Is(target error) bool { return target == ErrLikelyDuplicate }
+
+// similar is a checked Similar.
+type similar struct {
+	*Similar
+
+	hash once.Hash
+	// rejects: the transaction stores a rejection, so it has no intent.
+	rejects bool
+	// again is the outcome of the event if this call runs though it is likely a duplicate.
+	again string
+}
+
+func (o *Options) similar(op Op) (*similar, error) {
+	s := op.Similar
+	bytes := 0
+	for i, part := range s.By {
+		if part == "" {
+			return nil, once.Invalid("Op.Similar.By", fmt.Sprintf("part %d is empty, so that every operation without it would be similar", i+1))
+		}
+		bytes += len(part)
+	}
+	switch {
+	case len(s.By) == 0 || len(s.By) > MaxSimilarParts:
+		return nil, once.Invalid("Op.Similar.By", fmt.Sprintf("has %d parts, 1 to %d are allowed: name what makes two operations alike, such as order and amount", len(s.By), MaxSimilarParts))
+	case bytes > MaxSimilarBytes:
+		return nil, once.Invalid("Op.Similar.By", fmt.Sprintf("has %d bytes, at most %d are allowed: hash the long part", bytes, MaxSimilarBytes))
+	case s.Window < time.Microsecond || s.Window > MaxSimilarWindow:
+		return nil, once.Invalid("Op.Similar.Window", fmt.Sprintf("%v is not between 1µs and %v", s.Window, MaxSimilarWindow))
+	case s.Confirm != "" && s.Confirm != ConfirmAny && !isToken(s.Confirm):
+		return nil, once.Invalid("Op.Similar.Confirm", "is not the Token of a LikelyDuplicateError")
+	}
+	return &similar{Similar: s, hash: once.HashSimilar(o.Namespace, op.Owner, op.Name, s.By)}, nil
+}
+
+func isToken(text string) bool {
+	b, err := hex.DecodeString(text)
+	return err == nil && len(b) == len(once.RandomID())
+}
+
+// intents are the statements of Similar.
+type intents struct {
+	claim, read, take core.Stmt
+	verdict           dialect.Verdict
+}
+
+// intend claims the intent of c in its transaction, behind the claim of its key. It returns a
+// *LikelyDuplicateError if the intent is taken. wait bounds the wait for
+// another session's intent; 0 is that of the transaction.
+func (s *Store[Tx]) intend(ctx context.Context, q core.Querier, c *call, wait time.Duration) error {
+	if c.similar == nil || c.similar.rejects {
+		return nil
+	}
+	c.similar.again = ""
+	claim := func() (bool, error) {
+		r, err := s.sql.intents.claim.Exec(ctx, q, c.op.Owner, c.similar.hash[:], s.options.Namespace, c.op.Name, c.hash[:], []byte(c.op.Key), c.attempt, c.similar.Window.Microseconds())
+		return err == nil && s.sql.intents.verdict.Won(r), err
+	}
+	var mine bool
+	var err error
+	if wait == 0 {
+		mine, err = claim()
+	} else {
+		mine, err = s.sql.claim.Bounded(ctx, q, wait, claim)
+	}
+	if err == nil && !mine {
+		err = s.taken(ctx, q, c)
+	}
+	switch {
+	case err == nil, errors.Is(err, ErrLikelyDuplicate):
+		return err
+	case s.dialect().Classify(err) == dialect.NoTable:
+		err = &holdfast.SchemaError{Table: s.access.Table("intents"), Err: err}
+	}
+	return &once.ClaimError{Err: err}
+}
+
+// minIntentWait bounds the wait of a call that does not wait: as long as the engine's own short locks.
+const minIntentWait = 20 * time.Millisecond
+
+// intentWait returns the bound of the wait for an intent in a transaction of Do, whose lock timeout is
+// LockTimeout.
+func (s *Store[Tx]) intentWait(c *call) time.Duration {
+	switch {
+	case c.op.NoWait:
+		return minIntentWait
+	case c.wait < s.options.LockTimeout:
+		return max(c.wait, minIntentWait)
+	}
+	return 0
+}
+
+// intendTx is intend in a caller's transaction, behind the savepoint: a rejection undoes it. It waits
+// once, because on some servers a wait that is over ends the transaction.
+func (s *Store[Tx]) intendTx(ctx context.Context, q core.Querier, c *call) error {
+	wait := min(c.wait, s.options.LockTimeout)
+	if c.op.NoWait {
+		wait = 0
+	}
+	return s.intend(ctx, q, c, max(wait, minIntentWait))
+}
+
+// taken decides about an intent that another key has. This transaction has its row locked.
+func (s *Store[Tx]) taken(ctx context.Context, q core.Querier, c *call) error {
+	var hash once.Hash
+	var key, attempt []byte
+	var at, remaining int64
+	found, err := s.sql.intents.read.QueryRow(ctx, q, []any{once.Into(&hash), &key, &attempt, &at, &remaining}, c.op.Owner, c.similar.hash[:])
+	switch {
+	case err != nil:
+		return err
+	case !found: // the caller's snapshot is older than the row
+		return &holdfast.RetryError{Attempts: 1, Err: errors.New("idempotency: the row of the intent is not to be seen in this transaction")}
+	}
+	token := hex.EncodeToString(attempt)
+	switch {
+	case c.similar.Confirm == token, c.similar.Confirm == ConfirmAny:
+		c.similar.again = trace.Confirmed
+	case c.similar.ReportOnly:
+		c.similar.again = trace.Reported
+	default:
+		e := &LikelyDuplicateError{
+			Key: string(key), At: time.UnixMicro(at).UTC(), Remaining: time.Duration(max(remaining, 0)) * time.Microsecond, Token: token,
+		}
+		return s.describe(ctx, q, c, e, hash)
+	}
+	r, err := s.sql.intents.take.Exec(ctx, q, c.op.Owner, c.similar.hash[:], c.hash[:], []byte(c.op.Key), c.attempt, c.similar.Window.Microseconds())
+	if err == nil && r.Affected != 1 {
+		err = &holdfast.TxLostError{}
+	}
+	return err
+}
+
+// describe adds to e what the record of its operation says, and returns it.
+func (s *Store[Tx]) describe(ctx context.Context, q core.Querier, c *call, e *LikelyDuplicateError, hash once.Hash) error {
+	var r record
+	found, err := s.sql.look.QueryRow(ctx, q, r.dest(), c.op.Owner, hash[:])
+	if err != nil || !found {
+		return once.FirstOf(err, e)
+	}
+	e.BusinessID = r.businessID
+	switch {
+	case r.state == claimed:
+		e.Status = StatusUnknown
+	case r.state >= tombstone || r.resultExpired == 1:
+		e.Status = StatusExpired
+	case r.state == rejected:
+		e.Status = StatusRejected
+	default:
+		e.Status = StatusSucceeded
+	}
+	return e
+}
+
+// executedAgain tells a tracer that c was executed though it was likely a duplicate.
+func (s *Store[Tx]) executedAgain(ctx context.Context, c *call, o Outcome) {
+	if o == Executed && c.similar != nil && c.similar.again != "" {
+		s.access.Trace.Emit(ctx, trace.Event{Name: trace.IntentAgain, Operation: c.op.Name, Outcome: c.similar.again, Count: 1})
+	}
+}
