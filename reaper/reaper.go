@@ -176,6 +176,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Re
 		newTickets(a.Table("tickets"), o.LockGrace, a.Dialect),
 		newStaged("staged_results", a.Table, a.Dialect, sweep.StagedResults),
 		newStaged("staged_keys", a.Table, a.Dialect, sweep.StagedKeys),
+		newLimitEntries(a.Table("limit_entries"), a.Dialect),
 	}
 	for _, spec := range o.Tables {
 		t, err := newTable(ctx, db, &a, spec)

@@ -101,6 +101,7 @@ type Dialect struct {
 	Compare  Compare
 	Staged   Staged
 	Outbox   Outbox
+	Limits   Limits
 	Prove    Prove
 	Doctor   Doctor
 

@@ -55,6 +55,7 @@ var Dialect = dialect.Dialect{
 	Compare:  dialect.CompareColumns,
 	Staged:   staged,
 	Outbox:   outbox,
+	Limits:   limits,
 	Prove:    prove,
 	Doctor:   doctor,
 

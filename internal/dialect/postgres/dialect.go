@@ -39,6 +39,7 @@ var Dialect = dialect.Dialect{
 	Compare:  dialect.CompareRows,
 	Staged:   staged,
 	Outbox:   outbox,
+	Limits:   limits,
 	Prove:    prove,
 	Doctor:   doctor,
 
