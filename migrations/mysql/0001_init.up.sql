@@ -323,11 +323,11 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}limit_entries` (
   captured   BIGINT         NOT NULL CHECK (captured >= 0),
   -- 1 reserved, 2 captured, 3 voided, 4 expired
   state      SMALLINT       NOT NULL CHECK (state BETWEEN 1 AND 4),
+  created_at BIGINT         NOT NULL,
   -- when a reservation expires; of the other states, since when
   due_at     BIGINT         NOT NULL,
   -- when the id may go; NULL is never
   forget_at  BIGINT         NULL,
-  created_at BIGINT         NOT NULL,
   PRIMARY KEY (owner, name, id),
   KEY limit_entries_due_at (owner, name, limit_key, state, due_at),
   KEY limit_entries_forget_at (forget_at)

@@ -373,11 +373,11 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}limit_entries" (
   captured   bigint   NOT NULL CHECK (captured BETWEEN 0 AND amount),
   -- 1 reserved, 2 captured, 3 voided, 4 expired
   state      smallint NOT NULL CHECK (state BETWEEN 1 AND 4),
+  created_at bigint   NOT NULL,
   -- when a reservation expires; of the other states, since when
   due_at     bigint   NOT NULL,
   -- when the id may go; NULL is never
   forget_at  bigint,
-  created_at bigint   NOT NULL,
   PRIMARY KEY (owner, name, id)
 );
 
