@@ -54,19 +54,17 @@ func (l *Limits[Tx]) Get(ctx context.Context, key string) (out Status, err error
 //
 // Errors: [ErrNotFound], [holdfast.ErrInvalid]; the error of ctx; the driver's.
 func (l *Limits[Tx]) Entry(ctx context.Context, id string) (e Entry, err error) {
-	return l.call(ctx, "limits.entry", func(ctx context.Context) (Entry, error) {
-		if err := (Request{ID: id}).checkID(); err != nil {
-			return Entry{}, err
-		}
-		if err := core.CheckName("owner", l.owner, true); err != nil {
-			return Entry{}, err
-		}
-		e, found, err := l.entry(ctx, l.access.Pool, l.sql.entry, id)
-		if err == nil && !found {
-			err = &NotFoundError{ID: id}
-		}
-		return e, err
-	})
+	if err := (Request{ID: id}).checkID(); err != nil {
+		return Entry{}, err
+	}
+	if err := core.CheckName("owner", l.owner, true); err != nil {
+		return Entry{}, err
+	}
+	e, found, err := l.entry(ctx, l.access.Pool, l.sql.entry, id)
+	if err == nil && !found {
+		err = &NotFoundError{ID: id}
+	}
+	return e, err
 }
 
 func (l *Limits[Tx]) entry(ctx context.Context, q core.Querier, stmt core.Stmt, id string) (e Entry, found bool, err error) {
@@ -104,12 +102,7 @@ type ListOptions struct {
 // they are read, if the last ones are read again.
 //
 // Errors: [holdfast.ErrInvalid]; the error of ctx; the driver's. A limit that does not exist has none.
-func (l *Limits[Tx]) Entries(ctx context.Context, key string, opts ...ListOptions) (list []Entry, err error) {
-	ctx, span := l.access.Trace.Start(ctx, trace.Call{Name: "limits.entries", Operation: l.name})
-	defer func() {
-		span.Rows = int64(len(list))
-		span.End(err, outcome)
-	}()
+func (l *Limits[Tx]) Entries(ctx context.Context, key string, opts ...ListOptions) ([]Entry, error) {
 	o, err := options.One(opts)
 	if err != nil {
 		return nil, err
