@@ -78,6 +78,10 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string, opts ...
 	if l.home, err = homeOf(ctx, l.access.Catalog, o.Table); err != nil {
 		return nil, err
 	}
+	if l.home.own {
+		l.home.row = dialect.OwnLimitRow(l.access.Table("limits"), "")
+	}
+	l.home.row.Entries = l.access.Table("limit_entries")
 	l.compile()
 	return l, nil
 }
@@ -86,10 +90,11 @@ func (l *Limits[Tx]) compile() {
 	d := l.access.Dialect
 	names := strings.NewReplacer("{limits}", l.access.Table("limits"), "{limit_entries}", l.access.Table("limit_entries"), "{now}", d.Now)
 	x := func(name, text string) core.Stmt { return d.Compile("limits."+name, names.Replace(text)) }
+	own := func(name, text string) core.Stmt { return d.Compile("limits."+name, text) } // has names of the program's
 	e, c := d.Limits, d.LimitCounter(l.home.row)
 	l.sql = statements{
-		reserve: x("reserve", c.Reserve), take: x("take", c.Take), change: x("change", c.Change), set: x("set", c.Set), read: x("read", c.Read),
-		lock:   d.LimitLock(names.Replace(e.Begin), names.Replace(c.Lock)),
+		reserve: own("reserve", c.Reserve), take: own("take", c.Take), change: own("change", c.Change), set: own("set", c.Set), read: own("read", c.Read),
+		lock:   d.LimitLock(names.Replace(e.Begin), c.Lock),
 		insert: d.LimitClaim(names.Replace(e.Insert)), makeRow: x("make", e.Make),
 		entry: x("entry", e.Entry), locked: x("locked", e.Locked), end: x("end", e.End), due: x("due", e.Due),
 		list: x("list", e.List), listOf: x("list", e.ListOf), old: x("old", e.Old), unused: x("unused", e.Unused),

@@ -48,7 +48,7 @@ type home struct {
 
 func homeOf(ctx context.Context, c access.Catalog, spec *Table) (home, error) {
 	if spec == nil {
-		return home{own: true, row: dialect.OwnLimitRow}, nil
+		return home{own: true}, nil
 	}
 	h, err := describe(ctx, c, spec)
 	var in *holdfast.InputError

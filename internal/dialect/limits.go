@@ -80,20 +80,23 @@ VALUES ($0, $1, $2, $3, 0, 0, {now})` + onMake,
 	}
 }
 
-// LimitRow names the row that counts what is used of a limit. All names are quoted. Owner, Reserved and
-// Version may be empty.
+// LimitRow names the row that counts what is used of a limit, and the table of entries. All names are
+// quoted, and any text may be in them. Owner, Reserved and Version may be empty.
 type LimitRow struct {
+	Entries                            string
 	Table, Owner                       string
 	Key                                []string
 	Limit, Reserved, Captured, Version string
-	// Touch is added to what a write sets.
-	Touch string
+	// Own: the row is in Holdfast's table.
+	Own bool
 }
 
 // OwnLimitRow is the row in Holdfast's table.
-var OwnLimitRow = LimitRow{
-	Table: "{limits}", Owner: "owner", Key: []string{"name", "limit_key"},
-	Limit: "limit_amount", Reserved: "reserved", Captured: "captured", Touch: ", changed_at = {now}",
+func OwnLimitRow(table, entries string) LimitRow {
+	return LimitRow{
+		Entries: entries, Table: table, Owner: "owner", Key: []string{"name", "limit_key"},
+		Limit: "limit_amount", Reserved: "reserved", Captured: "captured", Own: true,
+	}
 }
 
 // LimitCounter is the SQL of the row of a limit. Its parameters are the owner, if the row names it, then
@@ -126,7 +129,10 @@ func (d *Dialect) LimitCounter(r LimitRow) LimitCounter {
 		}
 		return ` WHERE ` + strings.Join(parts, " AND ")
 	}
-	touch := r.Touch
+	touch := ""
+	if r.Own {
+		touch = `, changed_at = ` + d.Now
+	}
 	if r.Version != "" {
 		touch += ", " + r.Version + " = " + r.Version + " + 1"
 	}
@@ -158,11 +164,11 @@ func (d *Dialect) LimitCounter(r LimitRow) LimitCounter {
 	c.Lock = `SELECT ` + r.Limit + `, ` + reserved + `, ` + r.Captured + ` FROM ` + r.Table + where() + d.Limits.Lock
 	n = 0
 	end, entries := where(), `owner = $0 AND name = $1 AND limit_key = $2`
-	if r.Table != OwnLimitRow.Table {
+	if !r.Own {
 		entries = `owner = ` + param() + ` AND name = ` + param() + ` AND limit_key = ` + param()
 	}
 	c.Read = `SELECT ` + r.Limit + `, ` + reserved + `, ` + r.Captured + `,
- (SELECT CAST(COALESCE(SUM(amount), 0) AS ` + d.Limits.Sum + `) FROM {limit_entries} WHERE ` + entries + ` AND state = 1 AND due_at <= {now})
+ (SELECT CAST(COALESCE(SUM(amount), 0) AS ` + d.Limits.Sum + `) FROM ` + r.Entries + ` WHERE ` + entries + ` AND state = 1 AND due_at <= ` + d.Now + `)
 FROM ` + r.Table + end
 	if r.Reserved != "" {
 		c.Reserve = add(r.Reserved)

@@ -45,7 +45,7 @@ func TestEachStatementNamesTheOwner(t *testing.T) {
 		seen := 0
 		for name, of := range map[string]any{
 			"Records": d.Records, "Register": d.Register, "Leases": d.Leases, "Tickets": d.Tickets, "RowLocks": d.RowLocks, "Staged": d.Staged, "Outbox": d.Outbox,
-			"Limits": d.Limits, "LimitCounter": d.LimitCounter(dialect.OwnLimitRow),
+			"Limits": d.Limits, "LimitCounter": d.LimitCounter(dialect.OwnLimitRow("{limits}", "{limit_entries}")),
 		} {
 			texts(reflect.ValueOf(of), name, func(name, text string) {
 				if !table.MatchString(text) {
