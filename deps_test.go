@@ -45,6 +45,7 @@ func links() map[string][]string {
 		"idempotency/outbox":      {backoff, uuid},
 		"idempotency/staged":      {backoff},
 		"idempotency/idemhttp":    {backoff, headers, uuid},
+		"limits":                  {backoff, mapper},
 		"migrations":              {backoff, migrate},
 		"optimistic":              {backoff, uuid, mapper},
 		"optimistic/register":     {backoff},

@@ -24,6 +24,9 @@
 //	          results of their steps and the bodies of their events, or all their
 //	          rows; interventions of operators stay
 //	intents   of idempotency.Op.Similar are deleted when their window is over
+//	limit_entries
+//	          that have ended, past limits.Options.Keep, are deleted; the counters of
+//	          the limit stay, and the id may be used again
 //
 // Then it deletes the expired rows of the tables in Options.Tables. A record whose key is due
 // is deleted as a whole, without becoming a tombstone first. The sweep never touches a record

@@ -177,6 +177,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Re
 		newStaged("staged_results", a.Table, a.Dialect, sweep.StagedResults),
 		newStaged("staged_keys", a.Table, a.Dialect, sweep.StagedKeys),
 		newIntents(a.Table("intents"), a.Dialect),
+		newLimitEntries(a.Table("limit_entries"), a.Dialect),
 	}
 	for _, spec := range o.Tables {
 		t, err := newTable(ctx, db, &a, spec)

@@ -27,7 +27,8 @@ func (r Report) Rows() (n int64) {
 }
 
 // TaskReport describes one kind of row. Task "results" turned records into tombstones, and
-// "staged_results" staged operations. "keys", "staged_keys", "locks", "waiters", "tickets" and "intents" deleted rows. Any other Task is the name of a table of the
+// "staged_results" staged operations. "keys", "staged_keys", "locks", "waiters", "tickets", "intents"
+// and "limit_entries" deleted rows. Any other Task is the name of a table of the
 // program's own, whose rows were deleted.
 type TaskReport struct {
 	Task string

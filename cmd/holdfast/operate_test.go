@@ -358,7 +358,7 @@ func TestReap(t *testing.T) {
 			o.misused(want, "reap", "--table", table)
 		}
 		o.json(&r, "reap", "--scan", "--table", "sessions:id:until:ms:30m")
-		if n := o.Int(`SELECT COUNT(*) FROM sessions`); n != 2 || r.Rows != 1 || r.Tasks[len(r.Tasks)-1].Task != "sessions" {
+		if n := o.Int(`SELECT COUNT(*) FROM sessions`); n != 2 || r.Rows != 1 || r.Tasks[conformance.SweepTasks].Task != "sessions" {
 			o.Errorf("%d are left, %+v", n, r)
 		}
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/limits"
 )
 
 // Request is a client's request for one refund of one order.
@@ -51,12 +52,12 @@ var errNoOrder = errors.New("there is no such order")
 
 // book makes a refund in the given transaction: its row, the order's balance and the ledger. It
 // does not check whether the refund was made before. The strategies do that (see protect.go).
-func book(ctx context.Context, tx *sqlx.Tx, req Request, refundNo string) (Refund, error) {
+func (s *service) book(ctx context.Context, tx *sqlx.Tx, req Request, refundNo string) (Refund, error) {
 	refund := newRefund(req, refundNo)
 	if err := insertRefund(ctx, tx, refund); err != nil {
 		return Refund{}, err
 	}
-	return refund, moveMoney(ctx, tx, req.Merchant, refund)
+	return refund, s.moveMoney(ctx, tx, req.Merchant, refund)
 }
 
 // querier is the pool or a transaction.
@@ -91,31 +92,29 @@ func insertRefund(ctx context.Context, tx *sqlx.Tx, refund Refund) error {
 
 // moveMoney is the part of book that business-row uses, because its claim has inserted the row
 // already.
-func moveMoney(ctx context.Context, tx *sqlx.Tx, merchant string, refund Refund) error {
-	// Check and write in one statement. If two refunds each fit but together do not, the second
-	// finds no row. Reading the balance first and comparing it here would let both through.
-	result, err := tx.ExecContext(ctx, tx.Rebind(`UPDATE orders SET refunded = refunded + ?, version = version + 1
-		WHERE order_no = ? AND merchant = ? AND refunded + ? <= paid`),
-		refund.Amount, refund.Order, merchant, refund.Amount)
-	if err != nil {
-		return fmt.Errorf("add to the order's refunds: %w", err)
+func (s *service) moveMoney(ctx context.Context, tx *sqlx.Tx, merchant string, refund Refund) error {
+	// One statement on the order's row checks and adds the amount. If two refunds each fit but together
+	// do not, the second is refused. Reading the balance first and comparing it here would let both
+	// through.
+	_, refused := s.refunds.For(merchant).TakeTx(ctx, tx, limits.Request{
+		Key: refund.Order, ID: refund.RefundNo, Amount: refund.Amount.Cents(),
+	})
+	switch {
+	case errors.Is(refused, limits.ErrNotFound):
+		return errNoOrder
+	case refused != nil && !errors.Is(refused, limits.ErrExceeded):
+		return fmt.Errorf("add to the order's refunds: %w", refused)
 	}
-	changed, err := result.RowsAffected()
-	if err != nil {
-		return fmt.Errorf("add to the order's refunds: %w", err)
-	}
-	var order []Order
-	err = tx.SelectContext(ctx, &order, tx.Rebind(`SELECT * FROM orders WHERE order_no = ? AND merchant = ?`), refund.Order, merchant)
+	var order Order
+	err := tx.GetContext(ctx, &order, tx.Rebind(`SELECT * FROM orders WHERE order_no = ? AND merchant = ?`), refund.Order, merchant)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the order: %w", err)
-	case len(order) == 0:
-		return errNoOrder
-	case changed == 0:
+	case refused != nil:
 		// Final: it is stored as the result for this refund number.
-		return overRefund(refund.Amount, order[0])
+		return overRefund(refund.Amount, order)
 	}
-	return postEntries(ctx, tx, refund, order[0])
+	return postEntries(ctx, tx, refund, order)
 }
 
 func overRefund(amount Money, order Order) error {

@@ -120,7 +120,7 @@ func TestLeaseLostBehindTheGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = locks.Close(t.Context()) }()
-		short, err := openLease(t.Context(), &service{pool: pool, db: s.db, locks: locks})
+		short, err := openLease(t.Context(), &service{pool: pool, db: s.db, refunds: s.refunds, locks: locks})
 		if err != nil {
 			t.Fatal(err)
 		}

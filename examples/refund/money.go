@@ -31,6 +31,9 @@ func parseMoney(text string) (Money, error) {
 
 func fromCents(cents int64) Money { return Money{decimal.New(cents, -2)} }
 
+// Cents is the amount in cents.
+func (m Money) Cents() int64 { return m.amount.Shift(2).IntPart() }
+
 func (m Money) String() string           { return m.amount.StringFixed(2) }
 func (m Money) Plus(other Money) Money   { return Money{m.amount.Add(other.amount)} }
 func (m Money) Negated() Money           { return Money{m.amount.Neg()} }
@@ -52,7 +55,7 @@ func (m *Money) UnmarshalText(text []byte) (err error) {
 }
 
 // Value returns the form for the database.
-func (m Money) Value() (driver.Value, error) { return m.amount.Shift(2).IntPart(), nil }
+func (m Money) Value() (driver.Value, error) { return m.Cents(), nil }
 
 // Scan reads the form of the database.
 func (m *Money) Scan(src any) error {

@@ -30,7 +30,7 @@ func openBusinessRow(ctx context.Context, s *service) (strategy, error) {
 		result, err := refunds.Do(ctx, row, func(ctx context.Context, tx *sqlx.Tx) error {
 			// The row is inserted. A rejection removes it again and so is not stored. On a retry,
 			// the order's balance decides again.
-			return moveMoney(ctx, tx, req.Merchant, row)
+			return s.moveMoney(ctx, tx, req.Merchant, row)
 		})
 		return result.Value, result.Outcome == idempotency.Replayed, err
 	}, nil

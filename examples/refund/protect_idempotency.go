@@ -30,7 +30,7 @@ func openIdempotency(ctx context.Context, s *service) (strategy, error) {
 			Key:     req.Intent(),
 			Request: req, // the same key with another amount is a mismatch
 		}, func(ctx context.Context, tx *sqlx.Tx) (Refund, error) {
-			return book(ctx, tx, req, req.Intent())
+			return s.book(ctx, tx, req, req.Intent())
 		})
 		return result.Value, result.Outcome == idempotency.Replayed, err
 	}, nil

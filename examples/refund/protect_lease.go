@@ -55,7 +55,7 @@ func refundUnderLease(ctx context.Context, s *service, locks *sqllock.Locker[*sq
 		return made, found, err
 	}
 	err = locks.InTx(ctx, lease, func(ctx context.Context, tx *sqlx.Tx) (err error) {
-		refund, err = book(ctx, tx, req, req.Intent())
+		refund, err = s.book(ctx, tx, req, req.Intent())
 		return err
 	})
 	return refund, false, err

@@ -35,7 +35,7 @@ func openNone(_ context.Context, s *service) (strategy, error) {
 			return Refund{}, false, fmt.Errorf("begin: %w", err)
 		}
 		defer func() { _ = tx.Rollback() }() // does nothing after a commit
-		refund, err := book(ctx, tx, req, "rf_"+rand.Text())
+		refund, err := s.book(ctx, tx, req, "rf_"+rand.Text())
 		if err != nil {
 			return Refund{}, false, err
 		}

@@ -29,7 +29,7 @@ func openRowLock(ctx context.Context, s *service) (strategy, error) {
 	}
 	return func(ctx context.Context, req Request) (refund Refund, replayed bool, err error) {
 		err = s.db.InTx(ctx, func(ctx context.Context, tx *sqlx.Tx) (err error) {
-			refund, replayed, err = refundUnderRowLock(ctx, tx, orders, req)
+			refund, replayed, err = refundUnderRowLock(ctx, tx, s, orders, req)
 			return err
 		})
 		return refund, replayed, err
@@ -39,7 +39,7 @@ func openRowLock(ctx context.Context, s *service) (strategy, error) {
 // refundUnderRowLock locks before it reads anything else. So in every isolation level, the read
 // sees the commit of the previous lock holder, even if that holder got no answer to its commit. A
 // retry therefore finds the outcome.
-func refundUnderRowLock(ctx context.Context, tx *sqlx.Tx, orders *rowlock.Table[Order, *sqlx.Tx], req Request) (Refund, bool, error) {
+func refundUnderRowLock(ctx context.Context, tx *sqlx.Tx, s *service, orders *rowlock.Table[Order, *sqlx.Tx], req Request) (Refund, bool, error) {
 	_, err := orders.LockTx(ctx, tx, rowlock.WaitUpTo(maxWait), Order{Merchant: req.Merchant, Number: req.Order})
 	switch {
 	case errors.Is(err, rowlock.ErrNotFound):
@@ -52,6 +52,6 @@ func refundUnderRowLock(ctx context.Context, tx *sqlx.Tx, orders *rowlock.Table[
 	if made, found, err := findRefund(ctx, tx, req); err != nil || found {
 		return made, found, err
 	}
-	refund, err := book(ctx, tx, req, req.Intent())
+	refund, err := s.book(ctx, tx, req, req.Intent())
 	return refund, false, err
 }

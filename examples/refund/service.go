@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsqlx"
 	"github.com/holdfast-go/holdfast/internal/dsn"
+	"github.com/holdfast-go/holdfast/limits"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -19,8 +20,9 @@ import (
 type service struct {
 	pool     *sqlx.DB
 	db       *holdfast.DB[*sqlx.Tx]
-	merchant string // the sender of the requests; see authenticate
-	protect  string // the default protection of a request
+	refunds  *limits.Limits[*sqlx.Tx] // what is refunded of each order
+	merchant string                   // the sender of the requests; see authenticate
+	protect  string                   // the default protection of a request
 	events   *eventLog
 
 	mu         sync.Mutex                // guards the fields that are opened on first use
@@ -51,8 +53,15 @@ func newService(ctx context.Context, pool *sqlx.DB, merchant, protect string) (*
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
+	// The limit of an order's refunds is in its own row. New checks the columns once.
+	refunds, err := limits.New(ctx, db, "refunds", limits.Options{Table: &limits.Table{
+		Name: "orders", Owner: "merchant", Key: "order_no", Limit: "paid", Captured: "refunded", Version: "version",
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("open the limits of orders: %w", err)
+	}
 	s := &service{
-		pool: pool, db: db,
+		pool: pool, db: db, refunds: refunds,
 		merchant: merchant, protect: protect, strategies: map[string]strategy{}, events: newEventLog(),
 	}
 	if _, err := s.strategy(ctx, chosen); err != nil {

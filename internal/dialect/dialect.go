@@ -105,6 +105,7 @@ type Dialect struct {
 	Staged   Staged
 	Outbox   Outbox
 	Intents  Intents
+	Limits   Limits
 	Prove    Prove
 	Doctor   Doctor
 

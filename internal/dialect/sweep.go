@@ -30,6 +30,9 @@ type Sweep struct {
 	// Waiters deletes the rows of dead waiters. Tickets deletes tickets that expired a while
 	// ago.
 	Waiters, Tickets SweepPairs
+	// LimitEntries deletes entries of limits that have ended and are to be forgotten. Find has the
+	// expiry of the row to continue after as its second parameter.
+	LimitEntries SweepPairs
 	// Table deletes rows of the user's own tables.
 	Table SweepTable
 }

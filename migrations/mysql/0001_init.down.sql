@@ -1,5 +1,9 @@
 -- Deletes every record, so that a key which was used can be used again, and every
 -- lock and register, so that fencing tokens and revisions may go back.
+DROP TABLE IF EXISTS {schema}`{prefix}limit_entries`;
+
+DROP TABLE IF EXISTS {schema}`{prefix}limits`;
+
 DROP TABLE IF EXISTS {schema}`{prefix}intents`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}outbox_keys`;

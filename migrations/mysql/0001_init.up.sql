@@ -317,3 +317,38 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}intents` (
   PRIMARY KEY (owner, intent_hash),
   KEY intents_expires_at (expires_at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- One row per limit: what may be used in all, and what is. The condition is there for
+-- writers that go past package limits, whose own statements test it.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}limits` (
+  owner        VARBINARY(128) NOT NULL,
+  -- which limits
+  name         VARBINARY(128) NOT NULL,
+  limit_key    VARBINARY(512) NOT NULL,
+  limit_amount BIGINT         NOT NULL,
+  reserved     BIGINT         NOT NULL,
+  captured     BIGINT         NOT NULL,
+  changed_at   BIGINT         NOT NULL,
+  PRIMARY KEY (owner, name, limit_key),
+  CHECK (limit_amount >= 0 AND reserved >= 0 AND captured >= 0 AND reserved <= limit_amount - captured)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- One row per reservation, or amount taken at once, under the id that the program gave it.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}limit_entries` (
+  owner      VARBINARY(128) NOT NULL,
+  name       VARBINARY(128) NOT NULL,
+  id         VARBINARY(512) NOT NULL,
+  limit_key  VARBINARY(512) NOT NULL,
+  amount     BIGINT         NOT NULL CHECK (amount > 0),
+  captured   BIGINT         NOT NULL CHECK (captured >= 0),
+  -- 1 reserved, 2 captured, 3 voided, 4 expired
+  state      SMALLINT       NOT NULL CHECK (state BETWEEN 1 AND 4),
+  created_at BIGINT         NOT NULL,
+  -- when a reservation expires; of the other states, since when
+  due_at     BIGINT         NOT NULL,
+  -- when the id may go; NULL is never
+  forget_at  BIGINT         NULL,
+  PRIMARY KEY (owner, name, id),
+  KEY limit_entries_due_at (owner, name, limit_key, state, due_at),
+  KEY limit_entries_forget_at (forget_at)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;

@@ -369,3 +369,42 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}intents" (
 
 CREATE INDEX IF NOT EXISTS "{prefix}intents_expires_at"
   ON {schema}"{prefix}intents" (expires_at);
+
+-- One row per limit: what may be used in all, and what is. The condition is there for
+-- writers that go past package limits, whose own statements test it.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}limits" (
+  owner        text   COLLATE "C" NOT NULL,
+  -- which limits
+  name         bytea  NOT NULL,
+  limit_key    bytea  NOT NULL,
+  limit_amount bigint NOT NULL,
+  reserved     bigint NOT NULL,
+  captured     bigint NOT NULL,
+  changed_at   bigint NOT NULL,
+  PRIMARY KEY (owner, name, limit_key),
+  CHECK (limit_amount >= 0 AND reserved >= 0 AND captured >= 0 AND reserved <= limit_amount - captured)
+);
+
+-- One row per reservation, or amount taken at once, under the id that the program gave it.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}limit_entries" (
+  owner      text     COLLATE "C" NOT NULL,
+  name       bytea    NOT NULL,
+  id         bytea    NOT NULL,
+  limit_key  bytea    NOT NULL,
+  amount     bigint   NOT NULL CHECK (amount > 0),
+  captured   bigint   NOT NULL CHECK (captured BETWEEN 0 AND amount),
+  -- 1 reserved, 2 captured, 3 voided, 4 expired
+  state      smallint NOT NULL CHECK (state BETWEEN 1 AND 4),
+  created_at bigint   NOT NULL,
+  -- when a reservation expires; of the other states, since when
+  due_at     bigint   NOT NULL,
+  -- when the id may go; NULL is never
+  forget_at  bigint,
+  PRIMARY KEY (owner, name, id)
+);
+
+CREATE INDEX IF NOT EXISTS "{prefix}limit_entries_due_at"
+  ON {schema}"{prefix}limit_entries" (owner, name, limit_key, state, due_at);
+
+CREATE INDEX IF NOT EXISTS "{prefix}limit_entries_forget_at"
+  ON {schema}"{prefix}limit_entries" (forget_at) WHERE forget_at IS NOT NULL;

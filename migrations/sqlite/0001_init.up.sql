@@ -335,3 +335,42 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}intents" (
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}intents_expires_at"
   ON "{prefix}intents" (expires_at);
+
+-- One row per limit: what may be used in all, and what is. The condition is there for
+-- writers that go past package limits, whose own statements test it.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}limits" (
+  owner        TEXT    NOT NULL,
+  -- which limits
+  name         BLOB    NOT NULL,
+  limit_key    BLOB    NOT NULL,
+  limit_amount INTEGER NOT NULL,
+  reserved     INTEGER NOT NULL,
+  captured     INTEGER NOT NULL,
+  changed_at   INTEGER NOT NULL,
+  PRIMARY KEY (owner, name, limit_key),
+  CHECK (limit_amount >= 0 AND reserved >= 0 AND captured >= 0 AND reserved <= limit_amount - captured)
+) STRICT;
+
+-- One row per reservation, or amount taken at once, under the id that the program gave it.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}limit_entries" (
+  owner      TEXT    NOT NULL,
+  name       BLOB    NOT NULL,
+  id         BLOB    NOT NULL,
+  limit_key  BLOB    NOT NULL,
+  amount     INTEGER NOT NULL CHECK (amount > 0),
+  captured   INTEGER NOT NULL CHECK (captured BETWEEN 0 AND amount),
+  -- 1 reserved, 2 captured, 3 voided, 4 expired
+  state      INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),
+  created_at INTEGER NOT NULL,
+  -- when a reservation expires; of the other states, since when
+  due_at     INTEGER NOT NULL,
+  -- when the id may go; NULL is never
+  forget_at  INTEGER,
+  PRIMARY KEY (owner, name, id)
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}limit_entries_due_at"
+  ON "{prefix}limit_entries" (owner, name, limit_key, state, due_at);
+
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}limit_entries_forget_at"
+  ON "{prefix}limit_entries" (forget_at) WHERE forget_at IS NOT NULL;

@@ -51,6 +51,7 @@ WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_a
 	s.Locks = dialect.FindLocks(dialect.CompareColumns, `DELETE FROM {locks} WHERE ({picked}) AND {due}`)
 	s.Waiters = dialect.FindPairs("waiter", dialect.CompareColumns, pairs, plainPairs)
 	s.Tickets = dialect.FindPairs("token", dialect.CompareColumns, pairs, plainPairs)
+	s.LimitEntries = dialect.FindLimitEntries(pairs, plainPairs)
 	s.Table.Write = `DELETE FROM {table} WHERE {first} IN ({firsts}) AND ({keys}) IN ({tuples}) AND {due}`
 
 	d.Rows.LockClause = lock(d.Rows.LockClause)

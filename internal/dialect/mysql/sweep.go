@@ -28,8 +28,9 @@ var sweep = dialect.Sweep{
  SELECT owner, name FROM {locks} FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}
  ORDER BY owner, name LIMIT 1000000 FOR UPDATE SKIP LOCKED
 ) picked STRAIGHT_JOIN {locks} doomed FORCE INDEX (PRIMARY) ON doomed.owner = picked.owner AND doomed.name = picked.name`),
-	Waiters: dialect.FindPairs("waiter", dialect.CompareColumns, pairs, clearPairs),
-	Tickets: dialect.FindPairs("token", dialect.CompareColumns, pairs, clearPairs),
+	Waiters:      dialect.FindPairs("waiter", dialect.CompareColumns, pairs, clearPairs),
+	Tickets:      dialect.FindPairs("token", dialect.CompareColumns, pairs, clearPairs),
+	LimitEntries: dialect.FindLimitEntries(pairs, clearPairs),
 	Table: dialect.SweepTable{
 		Write: `DELETE doomed FROM (
  SELECT {keys} FROM {table} FORCE INDEX ({index}) WHERE {first} IN ({firsts}) AND ({keys}) IN ({tuples}) AND {due}

@@ -21,8 +21,9 @@ var sweep = dialect.Sweep{
 	StagedKeys:    stagedKeys,
 	Locks: dialect.FindLocks(dialect.CompareRows, picked("{locks}", "owner, name", dialect.DueLocks)+
 		`DELETE FROM {locks} doomed USING picked WHERE doomed.owner = picked.owner AND doomed.name = picked.name AND {due}`),
-	Waiters: dialect.FindPairs("waiter", dialect.CompareRows, pairs, clearPairs),
-	Tickets: dialect.FindPairs("token", dialect.CompareRows, pairs, clearPairs),
+	Waiters:      dialect.FindPairs("waiter", dialect.CompareRows, pairs, clearPairs),
+	Tickets:      dialect.FindPairs("token", dialect.CompareRows, pairs, clearPairs),
+	LimitEntries: dialect.FindLimitEntries(pairs, clearPairs),
 	Table: dialect.SweepTable{
 		Write: `WITH picked AS MATERIALIZED (
  SELECT {keys} FROM {table} WHERE ({keys}) IN ({tuples}) AND {due} ORDER BY {keys} FOR UPDATE SKIP LOCKED

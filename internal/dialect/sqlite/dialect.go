@@ -33,6 +33,7 @@ var Dialect = dialect.Dialect{
 	Staged:   staged,
 	Outbox:   outbox,
 	Intents:  intents,
+	Limits:   limits,
 	Prove:    prove,
 	Doctor:   doctor,
 

@@ -15,8 +15,9 @@ var sweep = dialect.Sweep{
 	StagedKeys:    stagedKeys,
 	Locks: dialect.FindLocks(dialect.CompareRows,
 		`DELETE FROM {locks} WHERE ({picked}) AND {due}`),
-	Waiters: dialect.FindPairs("waiter", dialect.CompareRows, pairs, clearPairs),
-	Tickets: dialect.FindPairs("token", dialect.CompareRows, pairs, clearPairs),
+	Waiters:      dialect.FindPairs("waiter", dialect.CompareRows, pairs, clearPairs),
+	Tickets:      dialect.FindPairs("token", dialect.CompareRows, pairs, clearPairs),
+	LimitEntries: dialect.FindLimitEntries(pairs, clearPairs),
 	Table: dialect.SweepTable{
 		Write:        `DELETE FROM {table} WHERE ({keys}) IN (VALUES {tuples}) AND {due}`,
 		Integers:     []string{"int"}, // or any type whose name contains it

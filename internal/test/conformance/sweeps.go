@@ -10,6 +10,10 @@ import (
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
+// SweepTasks is the number of tasks on Holdfast's own tables. Those of the program's tables follow them
+// in a report.
+const SweepTasks = 9
+
 // Now returns the database's clock in microseconds.
 func (e *Env[Tx]) Now() int {
 	e.Helper()
@@ -34,7 +38,7 @@ func (e *Env[Tx]) Reaper(o reaper.Options, opts ...holdfast.Options) *reaper.Rea
 func (e *Env[Tx]) Sweep(r *reaper.Reaper, results, keys int64) reaper.Report {
 	e.Helper()
 	report, err := r.Sweep(e.Ctx)
-	if err != nil || len(report.Tasks) < 7 || report.Tasks[0].Rows != results || report.Tasks[1].Rows != keys || report.Tasks[2].Rows != 0 {
+	if err != nil || len(report.Tasks) != SweepTasks || report.Tasks[0].Rows != results || report.Tasks[1].Rows != keys || report.Tasks[2].Rows != 0 {
 		e.Errorf("swept %+v, %v, want %d results and %d keys", report, err, results, keys)
 	}
 	return report

@@ -144,6 +144,9 @@ var incapable = map[Engine][]string{
 	Vitess: {OneStatement, Triggers, Kill, SetTimestamp, Users, ReadOnlySession, AnySchemaName},
 }
 
+// Has reports whether e can do what a part of a test needs.
+func Has(e Engine, what string) bool { return !slices.Contains(incapable[e], what) }
+
 // Needs skips a test of what e cannot do.
 func Needs(tb testing.TB, e Engine, what string) {
 	tb.Helper()

@@ -33,7 +33,8 @@ const (
 // tablesOfOwners are the tables that the recipe copies: Holdfast's, and the program's own.
 var tablesOfOwners = []string{
 	"holdfast_records", "holdfast_locks", "holdfast_registers", "holdfast_waiters", "holdfast_tickets", "holdfast_staged", "holdfast_steps",
-	"holdfast_provider_events", "holdfast_interventions", "holdfast_outbox", "holdfast_outbox_keys", "holdfast_intents", "orders",
+	"holdfast_provider_events", "holdfast_interventions", "holdfast_outbox", "holdfast_outbox_keys", "holdfast_intents",
+	"holdfast_limits", "holdfast_limit_entries", "orders",
 }
 
 // home is one program on one database.

@@ -53,6 +53,7 @@ func Everything(tb testing.TB, opts ...holdfast.Options) {
 	w.outbox()
 	w.versions()
 	w.registers()
+	w.limits()
 	w.reaper()
 	w.want(w.lock.Close(ctx), nil)
 }

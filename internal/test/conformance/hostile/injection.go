@@ -32,6 +32,7 @@ func Injection[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"InjectLocks":       injectLocks[Tx],
 		"InjectLines":       injectLines[Tx],
 		"InjectRegister":    injectRegister[Tx],
+		"InjectLimits":      injectLimits[Tx],
 		"InjectIdentifiers": injectIdentifiers[Tx],
 		"InjectNoTable":     injectNoTable[Tx],
 		"InjectSchema":      injectSchema[Tx],

@@ -17,6 +17,3 @@ func run[Tx any](t *testing.T, h conformance.Handle[Tx], f func(*env[Tx]), opts 
 	conformance.Run(t, h, func(e *conformance.Env[Tx]) { f(&env[Tx]{*e}) }, opts...)
 }
 
-// ownTable is the place of the first table of the program's own among the tasks of a pass: behind those of
-// Holdfast's tables.
-const ownTable = 8

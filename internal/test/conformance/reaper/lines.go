@@ -56,7 +56,7 @@ func (e *env[Tx]) plantTickets(name string, n, from, expires int) {
 func (e *env[Tx]) sweepLines(r *reaper.Reaper, waiters, claims int64) reaper.Report {
 	e.Helper()
 	report, err := r.Sweep(e.Ctx)
-	if err != nil || len(report.Tasks) < 7 || report.Tasks[3].Rows != waiters || report.Tasks[4].Rows != claims || report.Rows() != waiters+claims {
+	if err != nil || len(report.Tasks) != conformance.SweepTasks || report.Tasks[3].Rows != waiters || report.Tasks[4].Rows != claims || report.Rows() != waiters+claims {
 		e.Fatalf("swept %+v, %v, want %d waiters and %d tickets", report, err, waiters, claims)
 	}
 	return report
@@ -76,11 +76,11 @@ func sweepWaitersAndClaims[Tx any](e *env[Tx]) {
 	e.plantTickets("\x05dead", 2, 1, now-2*hour)
 	o := quick(10)
 	dry, err := e.Reaper(o).DryRun(e.Ctx)
-	if err != nil || len(dry.Tasks) < 7 || dry.Tasks[3].Rows != 27 || dry.Tasks[4].Rows != 27 || dry.Tasks[3].Oldest < time.Hour || dry.Tasks[4].Oldest < 2*time.Hour {
+	if err != nil || len(dry.Tasks) != conformance.SweepTasks || dry.Tasks[3].Rows != 27 || dry.Tasks[4].Rows != 27 || dry.Tasks[3].Oldest < time.Hour || dry.Tasks[4].Oldest < 2*time.Hour {
 		e.Errorf("the dry run counted %+v, %v", dry, err)
 	}
 	o.MaxRows = 4
-	if report := e.sweepLines(e.Reaper(o), 4, 0); len(report.Tasks) < 7 || !report.More {
+	if report := e.sweepLines(e.Reaper(o), 4, 0); len(report.Tasks) != conformance.SweepTasks || !report.More {
 		e.Errorf("with a bound: %+v", report)
 	}
 	o.MaxRows = 0

@@ -88,7 +88,7 @@ func (e *env[Tx]) floor() int {
 func (e *env[Tx]) sweepLocks(r *reaper.Reaper, rows int64) reaper.TaskReport {
 	e.Helper()
 	report, err := r.Sweep(e.Ctx)
-	if err != nil || len(report.Tasks) < 7 || report.Tasks[2].Rows != rows || report.Rows() != rows {
+	if err != nil || len(report.Tasks) != conformance.SweepTasks || report.Tasks[2].Rows != rows || report.Rows() != rows {
 		e.Fatalf("swept %+v, %v, want %d locks", report, err, rows)
 	}
 	return report.Tasks[2]
@@ -125,7 +125,7 @@ func locksExactRows[Tx any](e *env[Tx]) {
 	before := e.tokens()
 	r := e.Reaper(reaper.Options{})
 	dry, err := r.DryRun(e.Ctx)
-	if err != nil || len(dry.Tasks) < 7 || dry.Tasks[2].Rows != due || dry.Rows() != due || dry.Tasks[2].Oldest < 2*time.Hour || dry.Tasks[2].Oldest > 2*time.Hour+conformance.Timeout {
+	if err != nil || len(dry.Tasks) != conformance.SweepTasks || dry.Tasks[2].Rows != due || dry.Rows() != due || dry.Tasks[2].Oldest < 2*time.Hour || dry.Tasks[2].Oldest > 2*time.Hour+conformance.Timeout {
 		e.Errorf("the dry run counted %+v, %v", dry, err)
 	}
 	if !maps.Equal(e.tokens(), before) || e.floor() != 0 {

@@ -87,7 +87,7 @@ func sweepExactRows[Tx any](e *env[Tx]) {
 	before := e.table()
 	r := e.Reaper(reaper.Options{})
 	dry, err := r.DryRun(e.Ctx)
-	if err != nil || len(dry.Tasks) < 7 || dry.Tasks[0].Rows != results || dry.Tasks[1].Rows != keys || dry.Rows() != results+keys {
+	if err != nil || len(dry.Tasks) != conformance.SweepTasks || dry.Tasks[0].Rows != results || dry.Tasks[1].Rows != keys || dry.Rows() != results+keys {
 		e.Errorf("the dry run counted %+v, %v", dry, err)
 	}
 	if dry.Tasks[1].Oldest < time.Hour || dry.Tasks[1].Oldest > time.Hour+conformance.Timeout || !maps.Equal(e.table(), before) {

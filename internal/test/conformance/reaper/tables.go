@@ -56,10 +56,10 @@ func (e *env[Tx]) passes(name string, n int) reaper.TableSpec {
 func (e *env[Tx]) sweepTable(r *reaper.Reaper, rows int64) reaper.TaskReport {
 	e.Helper()
 	report, err := r.Sweep(e.Ctx)
-	if err != nil || len(report.Tasks) <= ownTable || report.Tasks[ownTable].Rows != rows || report.Rows() != rows {
+	if err != nil || len(report.Tasks) <= conformance.SweepTasks || report.Tasks[conformance.SweepTasks].Rows != rows || report.Rows() != rows {
 		e.Fatalf("swept %+v, %v, want %d rows", report, err, rows)
 	}
-	return report.Tasks[ownTable]
+	return report.Tasks[conformance.SweepTasks]
 }
 
 func (e *env[Tx]) tableReaper(o reaper.Options, specs ...reaper.TableSpec) *reaper.Reaper {
@@ -112,7 +112,7 @@ func tableUnits[Tx any](e *env[Tx]) {
 			spec := reaper.TableSpec{Table: name, Key: []string{"id"}, Expires: "expires_at", Unit: u.unit, Scan: scan}
 			o := quick(1) // the next batch starts after this one
 			dry, err := e.tableReaper(o, spec).DryRun(e.Ctx)
-			if err != nil || dry.Rows() != 4 || dry.Tasks[ownTable].Oldest < 2*time.Hour || dry.Tasks[ownTable].Oldest > 2*time.Hour+conformance.Timeout || dry.Tasks[ownTable].Task != name {
+			if err != nil || dry.Rows() != 4 || dry.Tasks[conformance.SweepTasks].Oldest < 2*time.Hour || dry.Tasks[conformance.SweepTasks].Oldest > 2*time.Hour+conformance.Timeout || dry.Tasks[conformance.SweepTasks].Task != name {
 				e.Errorf("%s: the dry run counted %+v, %v", name, dry, err)
 			}
 			spec.Grace = time.Hour
@@ -162,7 +162,7 @@ func tableKeys[Tx any](e *env[Tx]) {
 			}
 			spec := reaper.TableSpec{Table: name, Key: []string{"k", "n n"}, Expires: "expires_at", Unit: reaper.Microseconds, Scan: scan}
 			report, err := e.tableReaper(quick(2), spec).Sweep(e.Ctx)
-			if err != nil || report.Rows() != int64(3*len(values)) || report.Tasks[ownTable].Passed != 0 {
+			if err != nil || report.Rows() != int64(3*len(values)) || report.Tasks[conformance.SweepTasks].Passed != 0 {
 				e.Errorf("a key of type %s, scan %v: %+v, %v", typ, scan, report, err)
 			}
 		}
@@ -279,7 +279,7 @@ func tableReferenced[Tx any](e *env[Tx]) {
 	if n := e.Int(`SELECT COUNT(*) FROM visits`); n != 0 {
 		e.Errorf("%d visits are left", n)
 	}
-	if p := e.History(1)[0].Tasks[ownTable]; p.Referenced != 3 || p.Task != "passes" {
+	if p := e.History(1)[0].Tasks[conformance.SweepTasks]; p.Referenced != 3 || p.Task != "passes" {
 		e.Errorf("recorded as %+v", p)
 	}
 	e.Must(`DELETE FROM uses`)

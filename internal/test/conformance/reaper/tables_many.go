@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
@@ -68,14 +69,14 @@ func tableGoesOn[Tx any](e *env[Tx]) {
 	r := e.Reaper(o, seen.observe())
 	report, err := r.Sweep(e.Ctx)
 	var own *reaper.TableError
-	if !errors.As(err, &own) || own.Table != "first" || errors.Is(err, holdfast.ErrSchema) || len(report.Tasks) != ownTable+2 ||
-		report.Tasks[1].Rows != 5 || report.Tasks[ownTable].Rows != 20 || report.Tasks[ownTable+1].Rows != 10 {
+	if !errors.As(err, &own) || own.Table != "first" || errors.Is(err, holdfast.ErrSchema) || len(report.Tasks) != conformance.SweepTasks+2 ||
+		report.Tasks[1].Rows != 5 || report.Tasks[conformance.SweepTasks].Rows != 20 || report.Tasks[conformance.SweepTasks+1].Rows != 10 {
 		e.Errorf("got %+v, %v", report, err)
 	}
 	if p := e.History(1)[0]; p.Rows != 35 || !strings.Contains(p.Error, `table "first"`) {
 		e.Errorf("recorded as %+v", p)
 	}
-	if dry, err := r.DryRun(e.Ctx); !errors.As(err, &own) || len(dry.Tasks) != ownTable+1 {
+	if dry, err := r.DryRun(e.Ctx); !errors.As(err, &own) || len(dry.Tasks) != conformance.SweepTasks+1 {
 		e.Errorf("the dry run: %+v, %v", dry, err)
 	}
 	e.Must(`ALTER TABLE away RENAME TO first`)

@@ -1,0 +1,230 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
+)
+
+// MinKeep is the minimum of Options.Keep.
+const MinKeep = time.Hour
+
+// Options configure Limits. The zero value of each field is its default.
+type Options struct {
+	// Table is a table of the program's own whose rows are the limits. Default: a table of Holdfast's.
+	Table *Table
+	// Keep is how long an id is remembered after its reservation has ended, or its amount was taken: at
+	// least MinKeep. The reaper then deletes the entry, and the id can be used again. Default: for ever.
+	Keep time.Duration
+}
+
+// Limits are the limits of one kind, such as all refunds or all payouts. It is safe for concurrent use
+// and needs no closing.
+type Limits[Tx any] struct {
+	db     *holdfast.DB[Tx]
+	access access.Access[Tx]
+	name   string
+	owner  string
+	keep   any // µs, or nil for ever
+	home   home
+	sql    statements
+}
+
+type statements struct {
+	reserve, take, change, set, read core.Stmt
+	lock                             dialect.LimitLock
+	insert                           dialect.RowClaim
+	makeRow, entry, locked, end, due core.Stmt
+	list, listOf, old, unused        core.Stmt
+	// The texts of statements with a list of ids.
+	expire, remove, removeLimits string
+}
+
+// New opens the limits of a name, which has at most 128 bytes. The ids of different names, and the
+// limits, have nothing to do with each other. With Options.Table it checks the table. Open a name with
+// the same table in all programs: its entries are those of that table's rows.
+//
+// Errors: [holdfast.ErrInvalid] says what is refused and what to declare; [holdfast.ErrSchema] when
+// Holdfast's tables are missing; the error of ctx; the driver's.
+func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string, opts ...Options) (*Limits[Tx], error) {
+	if db == nil {
+		return nil, invalid("db", "is nil")
+	}
+	o, err := options.One(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := core.CheckName("name", name, false); err != nil {
+		return nil, err
+	}
+	l := &Limits[Tx]{db: db, access: db.Access(), name: name}
+	if o.Keep != 0 {
+		if o.Keep < MinKeep {
+			return nil, invalid("Options.Keep", fmt.Sprintf("%v is shorter than %v: an id that is forgotten can be used again", o.Keep, MinKeep))
+		}
+		l.keep = o.Keep.Microseconds()
+	}
+	if err := db.CheckSchema(ctx); err != nil {
+		return nil, err
+	}
+	if l.home, err = homeOf(ctx, l.access.Catalog, o.Table); err != nil {
+		return nil, err
+	}
+	if l.home.own {
+		l.home.row = dialect.OwnLimitRow(l.access.Table("limits"), "")
+	}
+	l.home.row.Entries = l.access.Table("limit_entries")
+	l.compile()
+	return l, nil
+}
+
+func (l *Limits[Tx]) compile() {
+	d := l.access.Dialect
+	names := strings.NewReplacer("{limits}", l.access.Table("limits"), "{limit_entries}", l.access.Table("limit_entries"), "{now}", d.Now)
+	x := func(name, text string) core.Stmt { return d.Compile("limits."+name, names.Replace(text)) }
+	own := func(name, text string) core.Stmt { return d.Compile("limits."+name, text) } // has names of the program's
+	e, c := d.Limits, d.LimitCounter(l.home.row)
+	l.sql = statements{
+		reserve: own("reserve", c.Reserve), take: own("take", c.Take), change: own("change", c.Change), set: own("set", c.Set), read: own("read", c.Read),
+		lock:   d.LimitLock(names.Replace(e.Begin), c.Lock),
+		insert: d.LimitClaim(names.Replace(e.Insert)), makeRow: x("make", e.Make),
+		entry: x("entry", e.Entry), locked: x("locked", e.Locked), end: x("end", e.End), due: x("due", e.Due),
+		list: x("list", e.List), listOf: x("list", e.ListOf), old: x("old", e.Old), unused: x("unused", e.Unused),
+		expire: names.Replace(e.Expire), remove: names.Replace(e.Delete), removeLimits: names.Replace(e.Remove),
+	}
+}
+
+// For returns the limits of an owner, such as a merchant, a tenant or an account: its stable id, at most
+// 128 bytes of UTF-8. Limits and ids of different owners are different, whatever their keys. For costs
+// nothing. The Limits of New have the empty owner. An owner that is not valid is reported by the calls.
+func (l *Limits[Tx]) For(owner string) *Limits[Tx] {
+	of := *l
+	of.owner = owner
+	return &of
+}
+
+// own returns the arguments of a statement on entries.
+func (l *Limits[Tx]) own(more ...any) []any {
+	return append([]any{l.owner, []byte(l.name)}, more...)
+}
+
+// counter returns the arguments of a statement on the row of a limit: numbers, then its key.
+func (l *Limits[Tx]) counter(at place, numbers ...any) []any {
+	args := make([]any, 0, len(numbers)+6)
+	if l.home.row.Owner != "" {
+		args = append(args, at.owner)
+	}
+	args = append(args, numbers...)
+	if l.home.own {
+		args = append(args, []byte(l.name))
+	}
+	return append(args, at.key)
+}
+
+// place is where a limit is: its key, and the values of the columns of its row.
+type place struct {
+	limit      string
+	owner, key any
+}
+
+func (p place) bytes() []byte { return []byte(p.limit) }
+
+// place checks the key of a limit.
+func (l *Limits[Tx]) place(field, limit string) (place, error) {
+	if err := core.CheckName("owner", l.owner, true); err != nil {
+		return place{}, err
+	}
+	if limit == "" || len(limit) > MaxKey {
+		return place{}, invalid(field, fmt.Sprintf("has %d bytes: use 1 to %d", len(limit), MaxKey))
+	}
+	if l.home.own {
+		return place{limit, l.owner, []byte(limit)}, nil
+	}
+	owner, key, err := l.home.find(field, l.owner, limit)
+	return place{limit, owner, key}, err
+}
+
+// status is the row of a limit.
+type status struct{ limit, reserved, captured int64 }
+
+func (s status) available() int64 { return s.limit - s.captured - s.reserved }
+
+// lock locks the row of a limit and reads it.
+func (l *Limits[Tx]) lock(ctx context.Context, q core.Querier, at place) (s status, err error) {
+	found, err := l.sql.lock.Run(ctx, q, []any{&s.limit, &s.reserved, &s.captured}, l.own(at.bytes()), l.counter(at))
+	if err == nil && !found {
+		err = &NotFoundError{Key: at.limit}
+	}
+	return s, err
+}
+
+// change adds to the counters of a row, which is locked.
+func (l *Limits[Tx]) change(ctx context.Context, q core.Querier, at place, reserved, captured int64) error {
+	numbers := []any{reserved, captured}
+	if l.home.row.Reserved == "" {
+		numbers = numbers[1:]
+	}
+	done, err := l.sql.change.Exec(ctx, q, l.counter(at, numbers...)...)
+	if err == nil && done.Affected != 1 {
+		err = errCounters
+	}
+	return err
+}
+
+// join runs f in the caller's transaction, and rolls it back after an error that is no refusal.
+func join[T, Tx any](ctx context.Context, l *Limits[Tx], tx Tx, f func(q core.Querier) (T, error)) (T, error) {
+	q, err := l.access.Join(tx)
+	if err != nil {
+		return *new(T), err
+	}
+	var out T
+	if err = l.access.Alive(ctx, q); err == nil {
+		out, err = f(q)
+	}
+	if err == nil || isRefusal(err) {
+		return out, err
+	}
+	cleanup, cancel := core.Cleanup(ctx)
+	defer cancel()
+	_ = l.access.Rollback(cleanup, tx) // fails if the connection or the transaction has ended
+	switch {
+	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	case l.access.Dialect.Classify(err) == dialect.Gone:
+		err = &holdfast.TxLostError{Err: err}
+	case l.db.Retryable(err):
+		err = &holdfast.RetryError{Attempts: 1, Err: err}
+	}
+	return *new(T), err
+}
+
+// inTx runs f in a transaction of its own. A refusal commits: reservations that were found to have
+// expired stay closed.
+func inTx[T, Tx any](ctx context.Context, l *Limits[Tx], f func(ctx context.Context, q core.Querier) (T, error)) (T, error) {
+	var out T
+	var refused error
+	ctx = l.access.Trace.Quiet(ctx)
+	err := l.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		q, err := l.access.Join(tx)
+		if err != nil {
+			return err
+		}
+		out, err = f(ctx, q)
+		if refused = nil; isRefusal(err) {
+			refused, err = err, nil
+		}
+		return err
+	}, holdfast.TxOptions{Isolation: l.access.Dialect.Sweep.Isolation})
+	if err != nil {
+		return *new(T), err
+	}
+	return out, refused
+}

@@ -1,0 +1,183 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/rowmap"
+)
+
+// Table is a table of the program's own, of which each row is a limit, such as an order with what was
+// paid and what was refunded. The program inserts the rows, with 0 for what is used. Afterwards it may
+// raise the limit with a statement of its own, and leaves the counters to this package.
+//
+// The counters are BIGINT NOT NULL, or smaller integers that hold the limit, and signed. Add
+// CHECK (reserved >= 0 AND captured >= 0 AND reserved + captured <= limit), with the table's own names,
+// so that no other program can pass the limit.
+type Table struct {
+	// Name is the name of the table. Schema is its schema (on MySQL and MariaDB its database). Schema ""
+	// is the schema that Open found.
+	Name, Schema string
+	// Key is the column that names the limit, such as order_no: an integer, a UUID, or text or bytes that
+	// are compared exactly. Owner is the column of the owner, such as merchant; without one the owner is
+	// empty. They are NOT NULL, and a unique index of exactly these columns exists.
+	Key, Owner string
+	// Limit, Reserved and Captured are the columns of the limit and of what is used, such as paid and
+	// refunded. Without Reserved, amounts can only be taken at once.
+	Limit, Reserved, Captured string
+	// Version, if given, is an integer column that goes up by one with every change, as package
+	// optimistic needs it.
+	Version string
+}
+
+// home is where the rows of limits are.
+type home struct {
+	own bool // in Holdfast's table
+	row dialect.LimitRow
+	// The columns of the key of the program's own table. owner is nil if there is none.
+	key, owner *column
+}
+
+func homeOf(ctx context.Context, c access.Catalog, spec *Table) (home, error) {
+	if spec == nil {
+		return home{own: true}, nil
+	}
+	h, err := describe(ctx, c, spec)
+	var in *holdfast.InputError
+	if errors.As(err, &in) { // the names of holdfast.TableSpec
+		field := strings.NewReplacer("TableSpec.Table", "Table.Name", "TableSpec", "Table").Replace(in.Field)
+		return home{}, invalid(field, in.Problem)
+	}
+	return h, err
+}
+
+func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err error) {
+	t, err := rowmap.Describe(ctx, c, spec.Schema, spec.Name)
+	if err != nil {
+		return home{}, err
+	}
+	columns := []struct {
+		field, name string
+		optional    bool
+		into        *string
+	}{
+		{"Limit", spec.Limit, false, &h.row.Limit},
+		{"Captured", spec.Captured, false, &h.row.Captured},
+		{"Reserved", spec.Reserved, true, &h.row.Reserved},
+		{"Version", spec.Version, true, &h.row.Version},
+		{"Owner", spec.Owner, true, &h.row.Owner},
+		{"Key", spec.Key, false, new(string)},
+	}
+	fields := map[string]string{}
+	for _, f := range columns {
+		if f.name == "" && f.optional {
+			continue
+		}
+		if other := fields[f.name]; other != "" {
+			return home{}, invalid("Table."+f.field, fmt.Sprintf("column %q is also that of Table.%s", f.name, other))
+		}
+		fields[f.name] = f.field
+		column, err := t.Column("Table."+f.field, f.name)
+		if err != nil {
+			return home{}, err
+		}
+		if isKey := f.field == "Key" || f.field == "Owner"; !isKey {
+			if err := number(c.Dialect, "Table."+f.field, column); err != nil {
+				return home{}, err
+			}
+		}
+		*f.into = c.Dialect.Ident(f.name)
+	}
+	h.row.Table, h.row.Key = t.Quoted, []string{c.Dialect.Ident(spec.Key)}
+	return h, h.keys(ctx, c.Dialect, t, spec)
+}
+
+// number refuses a column that does not hold whole numbers.
+func number(d *dialect.Dialect, field string, c rowmap.Column) error {
+	switch {
+	case d.Rows.Version(strings.ToLower(c.Type)).Last == 0:
+		return invalid(field, fmt.Sprintf("column %q is of type %s: use an integer of the currency's smallest unit, BIGINT", c.Name, c.Type))
+	case !c.NotNull:
+		return invalid(field, fmt.Sprintf("column %q allows NULL, with which nothing would fit: declare it NOT NULL", c.Name))
+	}
+	return nil
+}
+
+// keys checks the key of the table.
+func (h *home) keys(ctx context.Context, d *dialect.Dialect, t *rowmap.Table, spec *Table) error {
+	names := []string{spec.Key}
+	if spec.Owner != "" {
+		names = []string{spec.Owner, spec.Key}
+	}
+	key, err := t.Key(ctx, names)
+	if err != nil {
+		return err
+	}
+	columns := make([]*column, len(key))
+	for i, c := range key {
+		if ok, why := d.Rows.Exact(c.Type, c.Collation); !ok {
+			return invalid("TableSpec.Key", fmt.Sprintf("column %q: %s", c.Name, why))
+		}
+		typ := strings.ToLower(c.Type)
+		v := d.Rows.Version(typ)
+		columns[i] = &column{name: c.Name, uuid: typ == "uuid", number: v.Last > 0, bytes: v.Bytes && !v.Text, forms: t.Forms(key)}
+		if v == (dialect.VersionType{}) {
+			return invalid("TableSpec.Key", fmt.Sprintf("column %q is of type %s: use text, bytes, an integer or a UUID", c.Name, c.Type))
+		}
+	}
+	h.key = columns[len(columns)-1]
+	if len(columns) > 1 {
+		h.owner = columns[0]
+	}
+	return nil
+}
+
+// find returns the values by which the row of a limit is found.
+func (h *home) find(field, owner, limit string) (ofOwner, ofKey any, err error) {
+	switch {
+	case h.owner != nil:
+		if ofOwner, err = h.owner.value("owner", owner); err != nil {
+			return nil, nil, err
+		}
+	case owner != "":
+		return nil, nil, invalid("owner", "the table has no column for it: name one in Table.Owner")
+	}
+	ofKey, err = h.key.value(field, limit)
+	return ofOwner, ofKey, err
+}
+
+// column turns a text into a value of a column. Two texts must not be one value: the entries have the
+// text.
+type column struct {
+	name                string
+	number, uuid, bytes bool
+	forms               rowmap.Forms
+}
+
+var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+func (c *column) value(field, text string) (any, error) {
+	switch {
+	case c.number:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || strconv.FormatInt(n, 10) != text {
+			return nil, invalid(field, fmt.Sprintf("column %q holds integers: give one in decimal, without leading zeros", c.name))
+		}
+		return n, nil
+	case c.uuid && !uuidForm.MatchString(text):
+		return nil, invalid(field, fmt.Sprintf("column %q holds UUIDs: give one in lower case, with hyphens", c.name))
+	case c.bytes:
+		return c.forms.Of(c.name, []byte(text)), nil
+	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+		return nil, invalid(field, fmt.Sprintf("column %q holds text: give UTF-8 without NUL bytes", c.name))
+	}
+	return c.forms.Of(c.name, text), nil
+}
