@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/display"
 	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -19,6 +23,8 @@ import (
 const (
 	// MinToken is the shortest token, in bytes.
 	MinToken = 16
+	// AnyHost in Options.Hosts accepts requests for every host.
+	AnyHost = "*"
 	// SessionLife is how long a browser stays signed in.
 	SessionLife = 12 * time.Hour
 
@@ -28,9 +34,9 @@ const (
 
 // Options configures a console.
 type Options struct {
-	// Token is the text to type to sign in, at least MinToken bytes. Sessions depend on it:
-	// processes with the same token accept each other's sessions, and a new token ends all
-	// sessions. Required, unless BehindOwnAuthentication.
+	// Token is the text to type to sign in, at least MinToken bytes, from a random source. Required,
+	// unless BehindOwnAuthentication. Sessions are in the memory of this handler: they end with it,
+	// when the browser signs out, and after SessionLife.
 	Token string
 	// BehindOwnAuthentication disables the token: every client that reaches the console sees and,
 	// with Write, can change everything in it. Set it only if the program authenticates each
@@ -42,6 +48,17 @@ type Options struct {
 	// Write allows resolving operations and taking locks away. Default: the console is read-only,
 	// and refuses every POST except signing in and out.
 	Write bool
+	// MayWrite narrows Write to the persons who may: it reports whether the one who makes a request may
+	// change anything. Default: everybody who sees the console.
+	MayWrite func(r *http.Request) bool
+	// Hosts are the names, without a port, by which browsers reach the console: it answers requests
+	// for others with 421, so that no page of another site reads it under a name that leads here (DNS
+	// rebinding). AnyHost accepts every name: for a program that checks the name itself. Default: the
+	// names of the loopback address.
+	Hosts []string
+	// ClientAddr returns the address of the client behind a proxy, by which wrong tokens are counted. It
+	// must not trust a header that clients can send. Default: the peer of the connection.
+	ClientAddr func(r *http.Request) string
 	// SecureCookie marks the session's cookie Secure if a proxy in front of the program speaks TLS
 	// instead of the program itself.
 	SecureCookie bool
@@ -54,12 +71,12 @@ type Options struct {
 
 // console is the handler's state.
 type console[Tx any] struct {
-	options Options
-	db      *holdfast.DB[Tx]
-	session session
-	tries   *limiter
-	locks   *sqllock.Locker[Tx]
-	ops     operatorsOf[Tx]
+	options  Options
+	db       *holdfast.DB[Tx]
+	sessions *sessions
+	tries    *limiter
+	locks    *sqllock.Locker[Tx]
+	ops      operatorsOf[Tx]
 }
 
 // New returns the handler and checks that the tables exist. The handler is safe for concurrent use
@@ -83,6 +100,9 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (htt
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if len(o.Hosts) == 0 {
+		o.Hosts = []string{"localhost", "127.0.0.1", "::1"}
+	}
 	locks, err := sqllock.New(ctx, db, sqllock.Options{Holder: "console"})
 	if err != nil {
 		return nil, err
@@ -96,7 +116,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (htt
 		token = rand.Text()
 	}
 	c := &console[Tx]{
-		options: o, db: db, session: newSession(token, o.SecureCookie), tries: newLimiter(time.Now), locks: locks, ops: ops,
+		options: o, db: db, sessions: newSessions(token, o.SecureCookie, time.Now), tries: newLimiter(time.Now), locks: locks, ops: ops,
 	}
 	return c.handler(), nil
 }
@@ -132,7 +152,23 @@ func (c *console[Tx]) handler() http.Handler {
 	own.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusForbidden, "The request came from another site and was refused.")
 	}))
-	return headers(own.Handler(bounded(mux)))
+	return headers(c.known(own.Handler(bounded(mux))))
+}
+
+// known refuses requests for another host than the console's.
+func (c *console[Tx]) known(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, _, err := net.SplitHostPort(r.Host)
+		if err != nil { // it has no port
+			name = strings.Trim(r.Host, "[]")
+		}
+		if !slices.ContainsFunc(c.options.Hosts, func(host string) bool { return host == AnyHost || strings.EqualFold(host, name) }) {
+			c.options.Log.WarnContext(r.Context(), "holdfast console: a request for another host", "host", display.Text(r.Host))
+			http.Error(w, "This console is not reached by this name. If it should be: Options.Hosts, or --host of holdfast console.", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // bounded ends requests that take too long, and refuses forms that are too long.

@@ -25,6 +25,7 @@ func Example() {
 
 	page, err := console.New(ctx, db, console.Options{
 		Token: "from a secret, 16 bytes at least", // for example from the environment
+		Hosts: []string{"example.com"},            // by which browsers reach it
 	})
 	if err != nil {
 		log.Panic(err)
@@ -47,6 +48,7 @@ func Example_ownAuthentication() {
 	page, err := console.New(ctx, db, console.Options{
 		BehindOwnAuthentication: true,
 		Write:                   true,
+		Hosts:                   []string{"example.com"},
 		Actor:                   func(r *http.Request) string { user, _, _ := r.BasicAuth(); return user },
 	})
 	if err != nil {

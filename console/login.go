@@ -3,6 +3,7 @@ package console
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -11,7 +12,7 @@ import (
 // signedIn refuses requests without a session.
 func (c *console[Tx]) signedIn(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !c.options.BehindOwnAuthentication && !c.session.has(r, time.Now()) {
+		if !c.options.BehindOwnAuthentication && !c.sessions.has(r) {
 			c.login(w, r, http.StatusUnauthorized, "")
 			return
 		}
@@ -19,11 +20,16 @@ func (c *console[Tx]) signedIn(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// mayWrite reports whether the person who makes a request may change anything.
+func (c *console[Tx]) mayWrite(r *http.Request) bool {
+	return c.options.Write && (c.options.MayWrite == nil || c.options.MayWrite(r))
+}
+
 // writing refuses every request in a read-only console.
 func (c *console[Tx]) writing(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !c.options.Write {
-			c.fail(w, r, http.StatusForbidden, "This console only shows: it was started without leave to change anything.")
+		if !c.mayWrite(r) {
+			c.fail(w, r, http.StatusForbidden, "This console only shows: it was started without leave to change anything, or you have none.")
 			return
 		}
 		if err := r.ParseForm(); err != nil {
@@ -43,28 +49,37 @@ func (c *console[Tx]) postLogin(w http.ResponseWriter, r *http.Request) {
 		redirect(w, ".")
 		return
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
-	if wait := c.tries.wait(host); wait > 0 {
+	from := c.client(r)
+	if wait := c.tries.take(from); wait > 0 {
 		seconds := strconv.Itoa(int((wait + time.Second - 1) / time.Second))
 		w.Header().Set("Retry-After", seconds)
 		c.login(w, r, http.StatusTooManyRequests, "Too many wrong tokens came from your address. Try again in "+seconds+" s.")
 		return
 	}
-	if err := r.ParseForm(); err != nil || !c.session.is(r.PostForm.Get("token")) {
-		c.tries.wrong(host)
-		c.options.Log.WarnContext(r.Context(), "holdfast console: a wrong token", "from", host)
+	if err := r.ParseForm(); err != nil || !c.sessions.is(r.PostForm.Get("token")) {
+		c.options.Log.WarnContext(r.Context(), "holdfast console: a wrong token", "from", from)
 		c.login(w, r, http.StatusUnauthorized, "That is not the token.")
 		return
 	}
-	c.session.begin(w, r)
+	c.tries.right(from)
+	c.sessions.begin(w, r)
 	redirect(w, ".")
 }
 
+// client returns the address by which wrong tokens are counted.
+func (c *console[Tx]) client(r *http.Request) string {
+	if c.options.ClientAddr != nil {
+		return c.options.ClientAddr(r)
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
 func (c *console[Tx]) postLogout(w http.ResponseWriter, r *http.Request) {
-	c.session.end(w, r)
+	c.sessions.end(w, r)
 	redirect(w, ".")
 }
 
@@ -79,45 +94,74 @@ func redirect(w http.ResponseWriter, to string) {
 const (
 	triesPerHost = 10
 	triesWindow  = time.Minute
-	triesHosts   = 1000 // all further hosts share one count
+	triesHosts   = 10000 // then the one that began first is forgotten
 )
 
-// limiter counts wrong tokens in a window of time.
+// limiter counts wrong tokens of each address in a window of time.
 type limiter struct {
 	mu    sync.Mutex
 	now   func() time.Time
+	tries map[string]*tries
+}
+
+type tries struct {
 	since time.Time
-	count map[string]int
+	count int
 }
 
 func newLimiter(now func() time.Time) *limiter {
-	return &limiter{now: now, count: map[string]int{}}
+	return &limiter{now: now, tries: map[string]*tries{}}
 }
 
-// wait returns how long a host must wait before the next try.
-func (l *limiter) wait(host string) time.Duration {
+// take counts a try as wrong before it is judged, so that tries at the same moment count, too. Or it
+// returns how long the address must wait before the next one.
+func (l *limiter) take(from string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := triesWindow - l.now().Sub(l.since)
-	if left <= 0 || l.count[l.slot(host)] < triesPerHost {
-		return 0
+	from, now := slot(from), l.now()
+	t := l.tries[from]
+	if t == nil || now.Sub(t.since) >= triesWindow {
+		l.makeRoom()
+		t = &tries{since: now}
+		l.tries[from] = t
 	}
-	return left
+	if t.count >= triesPerHost {
+		return triesWindow - now.Sub(t.since)
+	}
+	t.count++
+	return 0
 }
 
-func (l *limiter) wrong(host string) {
+// makeRoom forgets the address that began first, if there are too many. To guess, a client with as many
+// addresses as that gains nothing: the token is random.
+func (l *limiter) makeRoom() {
+	if len(l.tries) < triesHosts {
+		return
+	}
+	first := ""
+	for from, t := range l.tries {
+		if first == "" || t.since.Before(l.tries[first].since) {
+			first = from
+		}
+	}
+	delete(l.tries, first)
+}
+
+// right takes back the count of a try with the right token.
+func (l *limiter) right(from string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.now().Sub(l.since) >= triesWindow {
-		clear(l.count)
-		l.since = l.now()
+	if t := l.tries[slot(from)]; t != nil && t.count > 0 {
+		t.count--
 	}
-	l.count[l.slot(host)]++
 }
 
-func (l *limiter) slot(host string) string {
-	if _, known := l.count[host]; !known && len(l.count) >= triesHosts {
-		return ""
+// slot returns what addresses are counted together: an IPv6 client has a network of them.
+func slot(from string) string {
+	if a, err := netip.ParseAddr(from); err == nil && a.Is6() && !a.Is4In6() {
+		if p, err := a.WithZone("").Prefix(64); err == nil {
+			return p.String()
+		}
 	}
-	return host
+	return from
 }

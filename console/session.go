@@ -1,63 +1,79 @@
 package console
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
-	"encoding/binary"
-	"encoding/hex"
 	"net/http"
+	"sync"
 	"time"
 )
 
-// session makes and checks the cookie of a signed-in browser: a time and a nonce under a MAC whose
-// key derives from the token, so that the cookie does not contain the token.
-type session struct {
+// maxSessions bounds the memory of sessions; the one that ends first makes room.
+const maxSessions = 1000
+
+// sessions are the browsers that are signed in. A browser has a random text, of which the console keeps
+// the hash, so that neither says anything about the token.
+type sessions struct {
 	token  [sha256.Size]byte
-	key    []byte
 	cookie string
 	secure bool
+	now    func() time.Time
+
+	mu   sync.Mutex
+	ends map[[sha256.Size]byte]time.Time
 }
 
-func newSession(token string, secure bool) session {
-	derive := func(what string) []byte {
-		mac := hmac.New(sha256.New, []byte(token))
-		mac.Write([]byte("holdfast console " + what))
-		return mac.Sum(nil)
-	}
+func newSessions(token string, secure bool, now func() time.Time) *sessions {
 	// Cookies ignore the port, so two consoles on a host need two names.
-	name := "holdfast_console_" + hex.EncodeToString(derive("cookie")[:4])
-	return session{token: sha256.Sum256([]byte(token)), key: derive("session"), cookie: name, secure: secure}
+	return &sessions{
+		token: sha256.Sum256([]byte(token)), cookie: "holdfast_console_" + rand.Text()[:8], secure: secure, now: now,
+		ends: map[[sha256.Size]byte]time.Time{},
+	}
 }
 
 // is reports whether this is the token, in constant time.
-func (s *session) is(token string) bool {
+func (s *sessions) is(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
 }
 
-const stampSize = 8 + 16 // the end in seconds, a nonce
-
-func (s *session) mac(stamp []byte) []byte {
-	mac := hmac.New(sha256.New, s.key)
-	mac.Write(stamp)
-	return mac.Sum(nil)
-}
-
 // begin signs the browser in. The cookie's path is the one below which the console is mounted. The
 // browser knows that path and this handler does not.
-func (s *session) begin(w http.ResponseWriter, r *http.Request) {
-	stamp := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(SessionLife).Unix())) //nolint:gosec // after 1970
-	stamp = append(stamp, make([]byte, stampSize-len(stamp))...)
-	_, _ = rand.Read(stamp[8:]) // never fails
-	s.set(w, r, base64.RawURLEncoding.EncodeToString(append(stamp, s.mac(stamp)...)), int(SessionLife.Seconds()))
+func (s *sessions) begin(w http.ResponseWriter, r *http.Request) {
+	id, now := rand.Text(), s.now()
+	s.mu.Lock()
+	first := [sha256.Size]byte{}
+	for hash, end := range s.ends {
+		if !now.Before(end) {
+			delete(s.ends, hash)
+		} else if first == ([sha256.Size]byte{}) || end.Before(s.ends[first]) {
+			first = hash
+		}
+	}
+	if len(s.ends) >= maxSessions {
+		delete(s.ends, first)
+	}
+	s.ends[sha256.Sum256([]byte(id))] = now.Add(SessionLife)
+	s.mu.Unlock()
+	s.set(w, r, id, int(SessionLife.Seconds()))
 }
 
-func (s *session) end(w http.ResponseWriter, r *http.Request) { s.set(w, r, "", -1) }
+// end signs the browser out: its cookie is worth nothing from then on, copied or not.
+func (s *sessions) end(w http.ResponseWriter, r *http.Request) {
+	cookies := r.CookiesNamed(s.cookie)
+	if len(cookies) == 0 {
+		return
+	}
+	s.mu.Lock()
+	for _, cookie := range cookies {
+		delete(s.ends, sha256.Sum256([]byte(cookie.Value)))
+	}
+	s.mu.Unlock()
+	s.set(w, r, "", -1)
+}
 
-func (s *session) set(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
+func (s *sessions) set(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where there is TLS: on the loopback address there is none
 		Name: s.cookie, Value: value, MaxAge: maxAge,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.secure || r.TLS != nil,
@@ -65,13 +81,12 @@ func (s *session) set(w http.ResponseWriter, r *http.Request, value string, maxA
 }
 
 // has reports whether the request comes from a browser that is signed in.
-func (s *session) has(r *http.Request, now time.Time) bool {
+func (s *sessions) has(r *http.Request) bool {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, cookie := range r.CookiesNamed(s.cookie) {
-		b, err := base64.RawURLEncoding.DecodeString(cookie.Value)
-		if err != nil || len(b) != stampSize+sha256.Size || !hmac.Equal(b[stampSize:], s.mac(b[:stampSize])) {
-			continue
-		}
-		if end := binary.BigEndian.Uint64(b); uint64(now.Unix()) < end { //nolint:gosec // after 1970
+		if end, ok := s.ends[sha256.Sum256([]byte(cookie.Value))]; ok && now.Before(end) {
 			return true
 		}
 	}

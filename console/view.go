@@ -43,7 +43,7 @@ type page struct {
 }
 
 func (c *console[Tx]) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.Engine, p.Write, p.Generated = string(c.db.Engine()), c.options.Write, time.Now()
+	p.Engine, p.Write, p.Generated = string(c.db.Engine()), c.mayWrite(r), time.Now()
 	p.CanLeave = !c.options.BehindOwnAuthentication && !p.SignedOut
 	p.AsksActor = c.options.Actor == nil
 	var b bytes.Buffer
@@ -59,7 +59,7 @@ func (c *console[Tx]) render(w http.ResponseWriter, r *http.Request, status int,
 
 // fail answers with a page that describes the problem.
 func (c *console[Tx]) fail(w http.ResponseWriter, r *http.Request, status int, problem string) {
-	out := !c.options.BehindOwnAuthentication && !c.session.has(r, time.Now())
+	out := !c.options.BehindOwnAuthentication && !c.sessions.has(r)
 	c.render(w, r, status, "error", page{Title: http.StatusText(status), Problem: problem, SignedOut: out, Error: true})
 }
 

@@ -5,7 +5,7 @@ go 1.25.0
 replace github.com/holdfast-go/holdfast => ..
 
 require (
-	github.com/holdfast-go/holdfast v0.0.0-00010101000000-000000000000
+	github.com/holdfast-go/holdfast v0.1.0
 	github.com/libtnb/sqlite v1.2.2
 	go.uber.org/goleak v1.3.0
 	gorm.io/driver/mysql v1.6.0

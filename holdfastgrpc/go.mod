@@ -6,7 +6,7 @@ replace github.com/holdfast-go/holdfast => ..
 
 require (
 	github.com/google/uuid v1.6.0
-	github.com/holdfast-go/holdfast v0.0.0-00010101000000-000000000000
+	github.com/holdfast-go/holdfast v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/jmoiron/sqlx v1.4.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800

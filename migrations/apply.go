@@ -150,6 +150,16 @@ func busy(l *layout, err error) bool {
 }
 
 func once(ctx context.Context, l *layout, pool *sql.DB, o holdfast.Options, f func(*driver, source.Driver) error, level bool) (err error) {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	d := &driver{ctx: ctx, layout: l, conn: conn, engine: engines[l.dialect.Name]}
+	defer d.release()
+	if err := d.engine.place(d); err != nil {
+		return err
+	}
+	d.table, o.Schema = l.table(versions), l.schema
 	all, err := files(holdfast.Engine(l.dialect.Name), o)
 	if err != nil {
 		return err
@@ -158,12 +168,6 @@ func once(ctx context.Context, l *layout, pool *sql.DB, o holdfast.Options, f fu
 	if err != nil {
 		return err
 	}
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	d := &driver{ctx: ctx, layout: l, conn: conn, engine: engines[l.dialect.Name], table: l.table("migrations")}
-	defer d.release()
 	if d.engine.shards == nil {
 		return f(d, src)
 	}

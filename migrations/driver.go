@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/golang-migrate/migrate/v4/database"
 
@@ -26,6 +27,8 @@ type driver struct {
 	engine engine
 	conn   *sql.Conn
 	table  string // golang-migrate's version table
+	schema string // where the tables are
+	user   string // who migrates, on an engine whose tables have owners
 	down   bool   // migrating down
 	locked bool   // by Lock
 	failed error  // the first error since Lock
@@ -49,6 +52,9 @@ func (d *driver) Lock() error {
 	}
 	err := d.exec(`CREATE TABLE IF NOT EXISTS ` + d.table + ` (version BIGINT NOT NULL PRIMARY KEY, dirty BOOLEAN NOT NULL)`)
 	d.locked = err == nil
+	if err == nil {
+		err = d.trustVersions()
+	}
 	return d.orUnlock(err)
 }
 
@@ -117,6 +123,9 @@ func (d *driver) Version() (version int, dirty bool, err error) {
 
 // stored reads the version and needs no lock. A missing table means no version.
 func (d *driver) stored() (version int, dirty bool, err error) {
+	if err = d.trustVersions(); err != nil {
+		return 0, false, err
+	}
 	err = d.conn.QueryRowContext(d.ctx, `SELECT version, dirty FROM `+d.table).Scan(&version, &dirty)
 	if errors.Is(err, sql.ErrNoRows) || d.layout.dialect.Classify(err) == dialect.NoTable {
 		return database.NilVersion, false, nil
@@ -130,12 +139,19 @@ func (d *driver) Run(file io.Reader) error {
 	if d.failed != nil {
 		return d.failed
 	}
-	statements := []string{string(text)}
-	if d.engine.split {
-		statements = split(string(text))
+	if err == nil {
+		err = d.trust()
 	}
-	for i := 0; i < len(statements) && err == nil; i++ {
-		err = d.exec(statements[i])
+	created := false // since the tables were checked
+	for _, s := range split(string(text)) {
+		if strings.HasPrefix(s, "CREATE ") {
+			created = true
+		} else if created && err == nil { // in the meantime, somebody else may have made the table
+			created, err = false, d.trustPlain()
+		}
+		if err == nil {
+			err = d.exec(s)
+		}
 	}
 	d.failed = err
 	return err

@@ -18,8 +18,11 @@ type engine struct {
 	transaction bool
 	// files is the folder of the SQL.
 	files string
-	// split means that the driver takes one statement at a time.
-	split bool
+	// place reads in which schema the tables are and, if tables have owners, who the user is. nil: what
+	// is there cannot be read, and is not checked.
+	place func(d *driver) error
+	// kinds are what a plain table is called in its shape.
+	kinds []string
 	// shards returns the statements that lead a connection to one shard after the other, or none:
 	// all shards have the same tables.
 	shards func(ctx context.Context, conn *sql.Conn) ([]string, error)
@@ -31,35 +34,67 @@ type engine struct {
 }
 
 var engines = map[string]engine{
-	"postgres": {files: "postgres", transaction: true, lock: lockPostgres, unlock: end},
+	"postgres": {files: "postgres", transaction: true, place: placePostgres, kinds: []string{"table"}, lock: lockPostgres, unlock: end},
 	"mysql":    likeMySQL,
 	"mariadb":  likeMySQL,
 	"tidb":     likeMySQL,
 	"vitess":   onShards(likeMySQL),
-	"sqlite":   {files: "sqlite", transaction: true, lock: lockSQLite, unlock: unlockSQLite},
+	"sqlite":   {files: "sqlite", transaction: true, place: placeSQLite, kinds: []string{"table"}, lock: lockSQLite, unlock: unlockSQLite},
 }
 
-var likeMySQL = engine{files: "mysql", split: true, lock: lockMySQL, unlock: unlockMySQL}
+var likeMySQL = engine{files: "mysql", place: placeMySQL, kinds: []string{"InnoDB"}, lock: lockMySQL, unlock: unlockMySQL}
+
+// placePostgres fixes the schema for all statements: the path of the session may change.
+func placePostgres(d *driver) error {
+	var schema sql.NullString
+	if err := d.conn.QueryRowContext(d.ctx, `SELECT pg_catalog.current_schema(), current_user`).Scan(&schema, &d.user); err != nil {
+		return err
+	}
+	if d.layout.schema == "" {
+		d.layout.schema = schema.String
+	}
+	if d.schema = d.layout.schema; d.schema == "" {
+		return errors.New("search_path names no schema that exists: name one in it, or in Options.Schema")
+	}
+	return nil
+}
+
+func placeMySQL(d *driver) error {
+	if d.schema = d.layout.schema; d.schema != "" {
+		return nil
+	}
+	var schema sql.NullString
+	err := d.conn.QueryRowContext(d.ctx, `SELECT DATABASE()`).Scan(&schema)
+	if d.schema = schema.String; err == nil && d.schema == "" {
+		err = errors.New("no database is selected: name it in the DSN, or in Options.Schema")
+	}
+	return err
+}
+
+func placeSQLite(d *driver) error {
+	d.schema = d.layout.schema
+	return nil
+}
 
 // lockPostgres locks for the transaction, not for the session, so that the lock works through a
 // transaction pooler. A statement that waits for a table makes all later statements on it wait,
 // so lock_timeout bounds that wait. The caller tries again.
 func lockPostgres(d *driver) error {
-	var db, schema sql.NullString
-	err := d.conn.QueryRowContext(d.ctx, `SELECT current_database(), current_schema()`).Scan(&db, &schema)
+	var db string
+	err := d.conn.QueryRowContext(d.ctx, `SELECT pg_catalog.current_database()`).Scan(&db)
 	if err != nil {
 		return err
 	}
-	if d.layout.schema != "" {
-		schema.String = d.layout.schema
-	}
-	id, err := database.GenerateAdvisoryLockId(db.String, schema.String, d.layout.prefix+"migrations")
+	id, err := database.GenerateAdvisoryLockId(db, d.schema, d.layout.prefix+versions)
 	if err != nil {
 		return err
 	}
 	var got bool
 	if err = d.exec(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`); err == nil {
 		err = d.exec(`SET LOCAL lock_timeout = '2s'`)
+	}
+	if err == nil { // no function or operator of a schema in which others may create is meant
+		err = d.exec(`SET LOCAL search_path = pg_catalog, pg_temp`)
 	}
 	if err == nil {
 		err = d.conn.QueryRowContext(d.ctx, `SELECT pg_try_advisory_xact_lock(`+id+`)`).Scan(&got)
@@ -118,17 +153,7 @@ const lockAnswer = 10 * time.Second
 // lockMySQL locks for the session, because DDL commits implicitly. The bound on waits for
 // tables is a session setting, so the connection is closed after use.
 func lockMySQL(d *driver) error {
-	var db sql.NullString
-	if err := d.conn.QueryRowContext(d.ctx, `SELECT DATABASE()`).Scan(&db); err != nil {
-		return err
-	}
-	if d.layout.schema != "" {
-		db.String = d.layout.schema
-	}
-	if db.String == "" {
-		return errors.New("no database is selected: name it in the DSN, or in Options.Schema")
-	}
-	id, err := database.GenerateAdvisoryLockId(db.String + ":" + d.layout.prefix + "migrations")
+	id, err := database.GenerateAdvisoryLockId(d.schema + ":" + d.layout.prefix + versions)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@ package migrations
 
 import "strings"
 
-// split cuts a MySQL file into statements, at the semicolons outside of quotes and comments,
+// split cuts a file into statements, at the semicolons outside of quotes and comments,
 // and drops the comments.
 func split(file string) []string {
 	var out []string

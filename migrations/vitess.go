@@ -48,6 +48,7 @@ func PrintVSchema(w io.Writer, opts ...holdfast.Options) error {
 
 func onShards(e engine) engine {
 	e.shards, e.level = shards, level
+	e.kinds = nil // a connection to one shard does not know the tables by the keyspace's name
 	return e
 }
 

@@ -39,6 +39,7 @@ func newConsole(f *flags) *cobra.Command {
 	var o console.Options
 	var addr string
 	var remote bool
+	var behind proxy
 	cmd := &cobra.Command{
 		Use: "console", Short: "Serve a page with locks, operations and the reaper's history, until interrupted", Args: noArgs,
 		Long: "Serve a page with locks, operations and the reaper's history, until interrupted.\n" +
@@ -55,6 +56,13 @@ func newConsole(f *flags) *cobra.Command {
 			}
 			if len(o.Token) < console.MinToken {
 				return usage("%s has %d bytes, at least %d are required", tokenVariable, len(o.Token), console.MinToken)
+			}
+			if behind.user != "" && said.Token != "" {
+				return usage("--user-header needs a token that the proxy sends, too: set " + tokenVariable)
+			}
+			wrap, err := behind.configure(&o)
+			if err != nil {
+				return err
 			}
 			o.Log = logTo(cmd.ErrOrStderr())
 			return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
@@ -74,7 +82,7 @@ func newConsole(f *flags) *cobra.Command {
 				if err := f.answer(cmd, said, "console: "+link+"\nan interrupt ends it\n"); err != nil {
 					return errors.Join(err, listener.Close())
 				}
-				return serve(ctx, listener, handler, o.Log)
+				return serve(ctx, listener, wrap(handler), o.Log)
 			})
 		},
 	}
@@ -83,6 +91,10 @@ func newConsole(f *flags) *cobra.Command {
 	flags.BoolVar(&remote, "allow-remote", false, "listen at an address that other machines can reach; put a proxy with TLS in front of it")
 	flags.BoolVar(&o.Write, "write", false, "allow to resolve operations and to release locks")
 	flags.BoolVar(&o.SecureCookie, "secure-cookie", false, "the page is reached through TLS, which a proxy ends")
+	flags.StringSliceVar(&o.Hosts, "host", nil, "name by which browsers reach the page; may be repeated (default: localhost, 127.0.0.1, ::1)")
+	flags.StringVar(&behind.user, "user-header", "", "header in which a proxy that authenticates names the person; it sends the token as Authorization: Bearer")
+	flags.StringVar(&behind.groups, "groups-header", "", "header in which that proxy lists the person's groups, with commas")
+	flags.StringVar(&behind.writers, "write-group", "", "with --write, only members of this group may change anything")
 	flags.StringVar(&o.Store.Namespace, "namespace", "", "the program's (default: default)")
 	return cmd
 }

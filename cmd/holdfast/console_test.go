@@ -24,7 +24,7 @@ func (o operator) serving(args ...string) (said serving, end func() (code int, s
 	var errs strings.Builder
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append(args, "console", "-addr", "127.0.0.1:0", "-json", "-dsn", o.DSN), in, &errs)
+		code <- run(ctx, append([]string{"console", "-addr", "127.0.0.1:0", "-json", "-dsn", o.DSN}, args...), in, &errs)
 		_ = in.Close()
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')

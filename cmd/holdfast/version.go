@@ -10,6 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
+// release and revision are of a released build: its tag and its commit. The linker sets them.
+var release, revision string
+
 func newVersion(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Say which build this is; needs no database", Args: noArgs,
@@ -34,6 +37,9 @@ func newVersion(f *flags) *cobra.Command {
 						v.Modified = s.Value == "true"
 					}
 				}
+			}
+			if release != "" {
+				v.Version, v.Revision, v.Modified = release, revision, false
 			}
 			said := fmt.Sprintf("holdfast %s, %s %s, tables of version %d\n", v.Version, v.Go, v.Platform, v.Schema)
 			if v.Revision != "" {

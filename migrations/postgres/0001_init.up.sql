@@ -55,10 +55,10 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
 ) WITH (vacuum_truncate = false);
 
 INSERT INTO {schema}"{prefix}records" (key_hash, namespace, owner, operation, op_key, fingerprint_version, attempt, state, created_at)
-SELECT decode(lpad(to_hex(n), 64, '0'), 'hex'), '', '', '', decode(repeat('00', 1800), 'hex'), 0, decode(repeat('00', 16), 'hex'), 1, 0
-FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
+SELECT pg_catalog.decode(pg_catalog.lpad(pg_catalog.to_hex(n), 64, '0'), 'hex'), '', '', '', pg_catalog.decode(pg_catalog.repeat('00', 1800), 'hex'), 0, pg_catalog.decode(pg_catalog.repeat('00', 16), 'hex'), 1, 0
+FROM pg_catalog.generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
-DELETE FROM {schema}"{prefix}records" WHERE owner = '' AND key_hash <= decode(lpad('40', 64, '0'), 'hex') AND namespace = '';
+DELETE FROM {schema}"{prefix}records" WHERE owner = '' AND key_hash <= pg_catalog.decode(pg_catalog.lpad('40', 64, '0'), 'hex') AND namespace = '';
 
 CREATE INDEX IF NOT EXISTS "{prefix}records_result_expires_at"
   ON {schema}"{prefix}records" (result_expires_at) WHERE result_expires_at IS NOT NULL;
@@ -90,9 +90,9 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
 ) WITH (vacuum_truncate = false);
 
 INSERT INTO {schema}"{prefix}locks" (owner, name, token, holder, granted_at, expires_at)
-SELECT '', decode(lpad(to_hex(n), 8, '0'), 'hex'), 0, repeat('-', 1800), 0, 0 FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
+SELECT '', pg_catalog.decode(pg_catalog.lpad(pg_catalog.to_hex(n), 8, '0'), 'hex'), 0, pg_catalog.repeat('-', 1800), 0, 0 FROM pg_catalog.generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
-DELETE FROM {schema}"{prefix}locks" WHERE owner = '' AND name <= decode('00000040', 'hex');
+DELETE FROM {schema}"{prefix}locks" WHERE owner = '' AND name <= pg_catalog.decode('00000040', 'hex');
 
 -- What every token of a new row must exceed: rows that were reaped may have had
 -- it. store tells one set of these tables from another. One row.
@@ -103,7 +103,7 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}floor" (
 );
 
 INSERT INTO {schema}"{prefix}floor" (id, token, store)
-SELECT 1, 0, uuid_send(gen_random_uuid()) WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}floor");
+SELECT 1, 0, pg_catalog.uuid_send(pg_catalog.gen_random_uuid()) WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}floor");
 
 -- One row per named value that is changed by compare-and-swap. A row outlives the
 -- deletion of its value, because its revision must only rise.
@@ -154,10 +154,10 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}tickets" (
 ) WITH (vacuum_truncate = false);
 
 INSERT INTO {schema}"{prefix}tickets" (owner, name, token, attempt, units, capacity, holder, queued_at, expires_at)
-SELECT '', decode(lpad(to_hex(n), 8, '0'), 'hex'), 0, decode(lpad(to_hex(n), 32, '0'), 'hex'), 1, 1, repeat('-', 1800), 0, 0
-FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
+SELECT '', pg_catalog.decode(pg_catalog.lpad(pg_catalog.to_hex(n), 8, '0'), 'hex'), 0, pg_catalog.decode(pg_catalog.lpad(pg_catalog.to_hex(n), 32, '0'), 'hex'), 1, 1, pg_catalog.repeat('-', 1800), 0, 0
+FROM pg_catalog.generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
-DELETE FROM {schema}"{prefix}tickets" WHERE owner = '' AND name <= decode('00000040', 'hex');
+DELETE FROM {schema}"{prefix}tickets" WHERE owner = '' AND name <= pg_catalog.decode('00000040', 'hex');
 
 CREATE UNIQUE INDEX IF NOT EXISTS "{prefix}tickets_attempt" ON {schema}"{prefix}tickets" (owner, attempt);
 
@@ -216,10 +216,10 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
 
 INSERT INTO {schema}"{prefix}staged" (key_hash, namespace, owner, operation, op_key, fingerprint_version, state, token, due_at, step, mode, started, finished,
   restored, accepted, version, created_at, moved_at)
-SELECT decode(lpad(to_hex(n), 64, '0'), 'hex'), '', '', '', decode(repeat('00', 1800), 'hex'), 0, 2, 0, 0, '', 1, 0, 0, 0, 0, 0, 0, 0
-FROM generate_series(1, 64) n ON CONFLICT DO NOTHING;
+SELECT pg_catalog.decode(pg_catalog.lpad(pg_catalog.to_hex(n), 64, '0'), 'hex'), '', '', '', pg_catalog.decode(pg_catalog.repeat('00', 1800), 'hex'), 0, 2, 0, 0, '', 1, 0, 0, 0, 0, 0, 0, 0
+FROM pg_catalog.generate_series(1, 64) n ON CONFLICT DO NOTHING;
 
-DELETE FROM {schema}"{prefix}staged" WHERE owner = '' AND key_hash <= decode(lpad('40', 64, '0'), 'hex') AND namespace = '';
+DELETE FROM {schema}"{prefix}staged" WHERE owner = '' AND key_hash <= pg_catalog.decode(pg_catalog.lpad('40', 64, '0'), 'hex') AND namespace = '';
 
 CREATE INDEX IF NOT EXISTS "{prefix}staged_due_at"
   ON {schema}"{prefix}staged" (due_at) WHERE state IN (1, 6);
