@@ -16,4 +16,3 @@ func run[Tx any](t *testing.T, h conformance.Handle[Tx], f func(*env[Tx]), opts 
 	t.Helper()
 	conformance.Run(t, h, func(e *conformance.Env[Tx]) { f(&env[Tx]{*e}) }, opts...)
 }
-
