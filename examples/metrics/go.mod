@@ -8,7 +8,7 @@ replace (
 )
 
 require (
-	github.com/holdfast-go/holdfast v0.0.0-00010101000000-000000000000
+	github.com/holdfast-go/holdfast v0.1.0
 	github.com/holdfast-go/holdfast/holdfastotel v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.24.1
 	go.opentelemetry.io/otel/exporters/prometheus v0.67.0

@@ -44,7 +44,7 @@ func openKeys(ctx context.Context, s *service, window time.Duration) (strategy, 
 			op.Similar = &idempotency.Similar{By: []string{req.Order, req.Amount.String()}, Window: window}
 		}
 		result, err := idempotency.Do(ctx, store, op, func(ctx context.Context, tx *sqlx.Tx) (Refund, error) {
-			return book(ctx, tx, req, "rf_"+rand.Text())
+			return s.book(ctx, tx, req, "rf_"+rand.Text())
 		})
 		var likely *idempotency.LikelyDuplicateError
 		if errors.As(err, &likely) {
