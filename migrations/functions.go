@@ -36,8 +36,10 @@ type functionSet struct {
 	noWait string
 	// places means that the functions have to name their schema.
 	places bool
-	// schema reads the current schema; own counts the functions of a schema with a name.
-	schema, own string
+	// own counts the functions of a schema with a name. foreign lists the functions and tables with a
+	// prefix in a schema that belong to another user: whoever owns a function that is replaced may
+	// change it again.
+	own, foreign string
 }
 
 var functionSets = map[string]functionSet{
@@ -56,8 +58,13 @@ var functionSets = map[string]functionSet{
 			"check_call()", "called(text, text, bytea, bytea)", "check_bytes(text, bytea, integer, integer)", "key_hash(text, text, text, bytea)",
 			"judge(smallint, bytea, smallint, bytea, text, text, bigint, bytea, integer)", "fingerprint(text, integer)", "lease_row(text, bytea)", "attempt(text)",
 		},
-		schema: `SELECT current_schema()`,
-		own:    `SELECT COUNT(*) FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::text AND p.proname = $2::text`,
+		own: `SELECT COUNT(*) FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::pg_catalog.text AND p.proname = $2::pg_catalog.text`,
+		foreign: `SELECT 'function ' || p.proname || ' belongs to ' || pg_catalog.pg_get_userbyid(p.proowner)
+FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+WHERE n.nspname = $1::pg_catalog.text AND p.proname = ANY (pg_catalog.string_to_array($2::pg_catalog.text, ',')) AND pg_catalog.pg_get_userbyid(p.proowner) <> current_user
+UNION ALL SELECT 'table ' || c.relname || ' belongs to ' || pg_catalog.pg_get_userbyid(c.relowner)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1::pg_catalog.text AND c.relname = ANY (pg_catalog.string_to_array($2::pg_catalog.text, ',')) AND pg_catalog.pg_get_userbyid(c.relowner) <> current_user`,
 	},
 	"mysql":   procedures("1"),
 	"mariadb": procedures("0"),
@@ -68,7 +75,6 @@ func procedures(noWait string) functionSet {
 		file: "mysql", kind: "PROCEDURE", delimited: true, noWait: noWait,
 		clients: []string{"claim", "finish", "lookup", "acquire", "renew", "release", "guard"},
 		inner:   []string{"check", "check_lease", "fingerprint", "in_transaction", "key_hash", "still_claims"},
-		schema:  `SELECT DATABASE()`,
 		own:     `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name = ?`,
 	}
 }
@@ -167,15 +173,7 @@ func (d *driver) functions(direction string) error {
 		}
 	}
 	l := *d.layout
-	if l.schema == "" {
-		var schema sql.NullString
-		if err := d.conn.QueryRowContext(d.ctx, f.schema).Scan(&schema); err != nil {
-			return err
-		}
-		if l.schema = schema.String; l.schema == "" {
-			return errors.New("no schema is selected: name it in the DSN, or in Options.Schema")
-		}
-	}
+	l.schema = d.schema
 	text, err := f.render(&l, direction)
 	if err != nil {
 		return err
@@ -187,10 +185,15 @@ func (d *driver) functions(direction string) error {
 	if f.delimited {
 		statements = splitDelimited(text)
 	}
-	for _, s := range statements {
-		if d.failed = d.exec(s); d.failed != nil {
-			return errors.Join(d.failed, d.Unlock())
-		}
+	d.failed = d.trustFunctions(f)
+	for i := 0; i < len(statements) && d.failed == nil; i++ {
+		d.failed = d.exec(statements[i])
+	}
+	if d.failed == nil && direction == "up" { // in the meantime, somebody else may have made one
+		d.failed = d.trustFunctions(f)
+	}
+	if d.failed != nil {
+		return errors.Join(d.failed, d.Unlock())
 	}
 	return d.Unlock()
 }
@@ -201,14 +204,8 @@ func (d *driver) dropFunctions() error {
 	if err != nil {
 		return nil //nolint:nilerr // the engine has none
 	}
-	schema := sql.NullString{String: d.layout.schema}
-	if schema.String == "" {
-		if err := d.conn.QueryRowContext(d.ctx, f.schema).Scan(&schema); err != nil {
-			return err
-		}
-	}
 	var n int
-	if err := d.conn.QueryRowContext(d.ctx, f.own, schema.String, d.layout.prefix+"claim").Scan(&n); err != nil || n == 0 {
+	if err := d.conn.QueryRowContext(d.ctx, f.own, d.schema, d.layout.prefix+"claim").Scan(&n); err != nil || n == 0 {
 		return err
 	}
 	return d.functions("down")

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/shape"
 	"github.com/holdfast-go/holdfast/internal/stdhandle"
@@ -61,7 +62,34 @@ func (d *driver) refuse(find func(lines []string) []string, tables ...string) er
 	if err != nil {
 		return fmt.Errorf("reading what is there: %w", err)
 	}
-	problems := find(lines)
+	return d.distrust(find(lines))
+}
+
+// trustFunctions refuses functions of other users. The caller has the migrations' lock.
+func (d *driver) trustFunctions(f *functionSet) error {
+	if f.foreign == "" {
+		return nil
+	}
+	names := []string{d.layout.prefix + "calls", d.layout.prefix + "schema"}
+	for _, function := range slices.Concat(f.clients, f.inner) {
+		name, _, _ := strings.Cut(function, "(")
+		names = append(names, d.layout.prefix+name)
+	}
+	rows, err := stdhandle.Querier{R: d.conn}.Query(d.ctx, f.foreign, d.schema, strings.Join(names, ","))
+	if err != nil {
+		return fmt.Errorf("reading what is there: %w", err)
+	}
+	problems, err := core.Collect(rows, func(r core.Row) (problem string, err error) {
+		err = r.Scan(&problem)
+		return problem, err
+	})
+	if err != nil {
+		return fmt.Errorf("reading what is there: %w", err)
+	}
+	return d.distrust(problems)
+}
+
+func (d *driver) distrust(problems []string) error {
 	if len(problems) == 0 {
 		return nil
 	}

@@ -156,3 +156,26 @@ func TestPlantedFunctions(t *testing.T) {
 		}
 	})
 }
+
+// TestPlantedClientFunctions checks that no function of another user is replaced: its owner could change it
+// again, and clients would call it.
+func TestPlantedClientFunctions(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		if e != dbtest.Postgres {
+			return // who may replace a routine may do so at any time
+		}
+		for what, planted := range map[string]string{
+			"function holdfast_key_hash": `CREATE FUNCTION holdfast_key_hash(namespace text, owner text, operation text, key bytea) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea'`,
+			"table holdfast_calls":       `CREATE TABLE holdfast_calls (kind text)`,
+		} {
+			p := plant(t, e)
+			must(t, migrations.Up(t.Context(), p.pool))
+			p.as(planted)
+			err := migrations.FunctionsUp(t.Context(), p.pool)
+			if !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), what+" belongs to "+p.role) {
+				t.Errorf("%s: got %v", what, err)
+			}
+		}
+	})
+}
