@@ -6,14 +6,15 @@
 -- search_path is pinned, and no argument becomes SQL.
 
 -- What a call has left to check when its transaction commits. Each row is deleted as soon as it is
--- written; its trigger fires all the same. So the table is empty, and needs no log.
+-- written; its trigger fires all the same. So the table is empty, and needs no log. It is vacuumed
+-- after so many calls, whatever its size.
 CREATE UNLOGGED TABLE IF NOT EXISTS {schema}"{prefix}calls" (
   kind      text        NOT NULL,
   owner     text COLLATE "C",
   key_hash  bytea,
   attempt   bytea,
   called_at timestamptz NOT NULL
-);
+) WITH (vacuum_truncate = false, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_scale_factor = 0);
 
 -- Only the message that ends a transaction block has a later statement_timestamp() than the call.
 CREATE OR REPLACE FUNCTION {schema}"{prefix}check_call"() RETURNS trigger
