@@ -160,7 +160,7 @@ func functionTakeover(e *env) {
 		e.Errorf("Go's guard: %v", err)
 	}
 
-	// An expired lease is over, also while nobody has taken it over.
+	// An expired lease is over, also before another attempt has it.
 	brief := newAttempt()
 	a, err = e.call(e.SQL, "acquire", "", "brief", 50_000, brief, nil)
 	e.want("a brief one", a, err, "outcome", "acquired")
