@@ -160,6 +160,16 @@ func functionTakeover(e *env) {
 		e.Errorf("Go's guard: %v", err)
 	}
 
+	// An expired lease is over, also before another attempt has it.
+	brief := newAttempt()
+	a, err = e.call(e.SQL, "acquire", "", "brief", 50_000, brief, nil)
+	e.want("a brief one", a, err, "outcome", "acquired")
+	e.Eventually("it expires", func() bool {
+		return e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE name = $1 AND expires_at <= `+e.DB.Access().Dialect.Now, []byte("lbrief")) == 1
+	})
+	a, err = e.call(e.SQL, "renew", "", "brief", brief, minute)
+	e.want("renew of an expired lease", a, err, "outcome", "lost")
+
 	next, err := locks.Acquire(e.Ctx, "takeover")
 	e.Check(err)
 	a, err = e.call(e.SQL, "renew", "", "takeover", mine, minute)

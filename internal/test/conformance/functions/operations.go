@@ -186,6 +186,11 @@ func functionExpiry(e *env) {
 		e.Errorf("Go: %v", err)
 	}
 	e.WantOnce("result")
+	e.Must(`UPDATE holdfast_records SET state = 4, result = NULL WHERE op_key = $1`, []byte("result")) // as the reaper does
+	if outcome := execute("result", nil, nil); outcome != "expired" {
+		e.Errorf("the tombstone: %s", outcome)
+	}
+	e.want("lookup of a tombstone", e.lookup("result"), nil, "outcome", "expired", "state", "succeeded", "business_id", "R-1")
 
 	execute("key", 1_000, 1_000)
 	e.Eventually("the key is free again", func() bool { return execute("key", nil, nil) == "claimed" })
