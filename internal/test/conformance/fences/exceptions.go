@@ -232,7 +232,7 @@ func privileges[Tx any](e *env[Tx]) {
 		e.wantRefused("with its own table of locks", write(5))
 	}
 
-	// The user who may not make the trigger is told what is missing.
+	// The error of a user who may not make the trigger says what is missing.
 	pool := e.Handle.Open(e.T, dsn)
 	defer pool.Close()
 	denied, err := fence.New(e.Ctx, pool.DB, fence.Spec{Table: "orders", Key: "x/{id}"})
