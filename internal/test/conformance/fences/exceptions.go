@@ -71,10 +71,31 @@ func exceptions[Tx any](e *env[Tx]) {
 			e.Errorf("a disabled trigger: %v", err)
 		}
 		e.enforce(orders)
+		e.partitions()
 	}
 	e.wantRefused("a superuser", on(`UPDATE orders SET state = 'stale'`))
 	e.wantPassed("TRUNCATE", on(`TRUNCATE TABLE orders`))
 	e.wantState("b", "")
+}
+
+// partitions moves a row to another partition, which is a deletion and an insertion.
+func (e *env[Tx]) partitions() {
+	e.Helper()
+	e.Must(`CREATE TABLE parts (id INT NOT NULL, region INT NOT NULL, fence BIGINT NOT NULL DEFAULT 0) PARTITION BY LIST (region)`)
+	e.Must(`CREATE TABLE part1 PARTITION OF parts FOR VALUES IN (1)`)
+	e.Must(`CREATE TABLE part2 PARTITION OF parts FOR VALUES IN (2)`)
+	parts := e.fence(fence.Spec{Table: "parts", Key: "part/{id}"})
+	e.enforce(parts)
+	e.wantPassed("CheckEnforced", parts.CheckEnforced(e.Ctx))
+	l := e.LockerWith(sqllock.Options{})
+	first := e.MustAcquire(l, "part/7")
+	e.wantPassed("insert", e.raw(`INSERT INTO parts VALUES (7, 1, $1)`, first.Token()))
+	e.MustRelease(first)
+	next := e.MustAcquire(l, "part/7")
+	e.wantRefused("a stale write of a partition", e.raw(`UPDATE part1 SET fence = $1`, first.Token()))
+	e.wantRefused("a move of a row that an earlier term wrote", e.raw(`UPDATE parts SET region = 2, fence = $1`, next.Token()))
+	e.wantPassed("update", e.raw(`UPDATE parts SET fence = $1`, next.Token()))
+	e.wantPassed("then a move", e.raw(`UPDATE parts SET region = 2`))
 }
 
 func (e *env[Tx]) foreignKey() (name string) {
