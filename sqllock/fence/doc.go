@@ -51,10 +51,14 @@
 //
 // TRUNCATE; DROP and the other DDL. On PostgreSQL: sessions with session_replication_role =
 // replica, which only superusers may set, and so the workers of logical replication; ALTER TABLE
-// … DISABLE TRIGGER by the table's owner. On MySQL and MariaDB: the cascades of foreign keys. On
-// SQLite: rows that REPLACE deletes, unless PRAGMA recursive_triggers is on (the row that it
-// inserts is tested), and connections whose C API has turned triggers off. [Table.CheckEnforced]
-// finds triggers that were dropped, disabled or changed. (MySQL garbles a column name with a backtick in
-// its catalog, so that Enforce fails for it.) All other writes are seen: COPY, LOAD DATA,
-// MERGE, upserts, REPLACE, and those of superusers.
+// … DISABLE TRIGGER by the table's owner. On MySQL and MariaDB: the cascades of foreign keys, and
+// the writes of a session that has a temporary table of the name of Holdfast's locks, for which it
+// needs the privilege CREATE TEMPORARY TABLES on that database. On SQLite: rows that REPLACE
+// deletes, unless PRAGMA recursive_triggers is on (the row that it inserts is tested), and
+// connections whose C API has turned triggers off.
+//
+// All other writes are seen: COPY, LOAD DATA, MERGE, upserts, REPLACE, and those of superusers. On
+// PostgreSQL a row that moves to another partition counts as deleted. [Table.CheckEnforced] finds
+// triggers that were dropped, disabled or changed. MySQL garbles a column name that has a
+// backtick in its catalog, so Enforce fails for it.
 package fence

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fence"
@@ -251,6 +252,21 @@ func privileges[Tx any](e *env[Tx]) {
 		_, err := plain.ExecContext(e.Ctx, `CREATE TEMPORARY TABLE holdfast_locks (owner text, name bytea, token bigint, attempt bytea); INSERT INTO holdfast_locks VALUES ('', 'lorder/a', 5, ''); SET search_path = pg_temp, "`+e.Schema()+`"`)
 		e.wantPassed("a table of its own", err)
 		e.wantRefused("with its own table of locks", write(5))
+	} else {
+		// On MySQL and MariaDB a temporary table hides the real one also from a trigger. It takes a
+		// privilege of its own.
+		const own = `CREATE TEMPORARY TABLE holdfast_locks (owner VARBINARY(128), name VARBINARY(1025), token BIGINT, attempt BINARY(16))`
+		if _, err := plain.ExecContext(e.Ctx, own); e.DB.Access().Dialect.Classify(err) != dialect.Denied {
+			e.Errorf("a temporary table: %v", err)
+		}
+		e.Must(`GRANT CREATE TEMPORARY TABLES ON ` + e.Schema() + `.* TO ` + user)
+		plain.SetMaxIdleConns(0) // the next session has the privilege
+		plain.SetMaxIdleConns(1)
+		_, err := plain.ExecContext(e.Ctx, own)
+		e.wantPassed("a temporary table", err)
+		_, err = plain.ExecContext(e.Ctx, `INSERT INTO holdfast_locks VALUES ('', 'lorder/a', ?, '')`, lease.Token()+1)
+		e.wantPassed("a row of its own", err)
+		e.wantPassed("with its own table of locks", write(lease.Token()+1))
 	}
 
 	// The error of a user who may not make the trigger says what is missing.
