@@ -176,13 +176,13 @@ func TestRunInterruptedWait(t *testing.T) {
 func TestLockOfKilledHoldfast(t *testing.T) {
 	onShops(t, func(s shop) {
 		for _, command := range []string{"lock", "elect"} {
-			args := []string{command, command, "--ttl", "500ms"}
-			p := s.start(append(args, s.sleeps(command)...)...)
+			p := s.start(append([]string{command, command}, s.sleeps(command)...)...)
 			token, pid := s.held(s.line(command, 1))
 			p.signal(syscall.SIGKILL)
 			p.endsWith(-int(syscall.SIGKILL))
 			s.gone(pid)
-			s.ends(0, "", append(args, s.says(command)...)...)
+			s.expire()
+			s.ends(0, "", append([]string{command, command}, s.says(command)...)...)
 			if next, _ := s.held(s.line(command, 2)); next <= token {
 				s.Errorf("%s: token %d after %d", command, next, token)
 			}
@@ -191,16 +191,20 @@ func TestLockOfKilledHoldfast(t *testing.T) {
 }
 
 // TestLockOfStoppedHoldfast checks that a holdfast that was stopped past its lease ends its command
-// when it continues, and says so.
+// when it continues, and says so. Its token guards no transaction since another had the lock.
 func TestLockOfStoppedHoldfast(t *testing.T) {
 	onShops(t, func(s shop) {
-		args := []string{"lock", "k", "--ttl", "500ms"}
-		p := s.start(append(args, s.sleeps("f")...)...)
-		token, pid := s.held(s.line("f", 1))
-		p.freeze()
-		s.ends(0, "", append(args, s.says("f")...)...)
-		if next, _ := s.held(s.line("f", 2)); next <= token {
+		guard := s.guard()
+		p, key, token, pid := s.frozen("lock")
+		if err := guard(key, token); err != nil {
+			s.Errorf("guarded by the token: %v", err)
+		}
+		s.ends(0, "", append([]string{"lock", key}, s.says(key)...)...)
+		if next, _ := s.held(s.line(key, 2)); next <= token {
 			s.Errorf("token %d after %d", next, token)
+		}
+		if err := guard(key, token); err == nil {
+			s.Error("guarded by the token of a lock that is lost")
 		}
 		if !alive(pid) {
 			s.Error("the command did not run on: what is to be shown was not")
@@ -225,11 +229,13 @@ func TestInjectionRun(t *testing.T) {
 			if utf8.ValidString(evil) && len(evil) < 100 {
 				owner = "--owner=" + evil
 			}
-			for _, args := range [][]string{{"lock"}, {"once", "--name=n" + owner}} {
-				args = append(args, owner, evil, "--", "sh", "-c", `printf %s "$HOLDFAST_KEY"`)
-				if code, out, said := s.run(args...); code != 0 && code != exitNotRun || code == 0 && out != evil || syntax.MatchString(said) {
-					s.Errorf("%q: status %d, %q, %s", args, code, out, said)
-				}
+			args := []string{"lock"}
+			if i%2 == 0 {
+				args = []string{"once", "--name=n" + owner}
+			}
+			args = append(args, owner, evil, "--", "sh", "-c", `printf %s "$HOLDFAST_KEY"`)
+			if code, out, said := s.run(args...); code != 0 && code != exitNotRun || code == 0 && out != evil || syntax.MatchString(said) {
+				s.Errorf("%q: status %d, %q, %s", args, code, out, said)
 			}
 		}
 	})

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -117,20 +118,19 @@ func TestOnceUnknown(t *testing.T) {
 func TestOnceOfKilledHoldfast(t *testing.T) {
 	onShops(t, func(s shop) {
 		for name, want := range map[string]struct {
-			flags  []string
-			status int
-			times  int
+			flags         []string
+			status, times int
 		}{
 			"parked": {nil, exitUnknown, 1},
 			"again":  {[]string{"--retry", "unknown"}, 0, 2},
 		} {
-			args := append([]string{"once", name, "--ttl", "500ms"}, want.flags...)
-			args = append(args, "--", "sh", "-c", `echo "$HOLDFAST_TOKEN:$$" >> "$0"; [ $(wc -l < "$0") -gt 1 ] || exec sleep 1000`, s.file(name))
+			args := slices.Concat([]string{"once", name}, want.flags, s.first(name))
 			p := s.start(args...)
 			_, pid := s.held(s.line(name, 1))
 			p.signal(syscall.SIGKILL)
 			p.endsWith(-int(syscall.SIGKILL))
 			s.gone(pid)
+			s.expire()
 			for range 2 {
 				s.ends(want.status, "", args...)
 			}
@@ -143,26 +143,24 @@ func TestOnceOfKilledHoldfast(t *testing.T) {
 // when it continues, and that what it brings back is not kept.
 func TestOnceOfStoppedHoldfast(t *testing.T) {
 	onShops(t, func(s shop) {
-		for name, want := range map[string]struct {
+		for _, want := range []struct {
 			flags               []string
 			other, first, times int
 		}{
-			"parked": {nil, exitUnknown, exitUnknown, 1},
-			"again":  {[]string{"--retry", "unknown"}, 0, exitLost, 2},
+			{nil, exitUnknown, exitUnknown, 1},
+			{[]string{"--retry", "unknown", "--name", "again"}, 0, exitLost, 2},
 		} {
-			args := append([]string{"once", name, "--ttl", "500ms"}, want.flags...)
-			args = append(args, "--", "sh", "-c", `echo "$HOLDFAST_TOKEN:$$" >> "$0"; [ $(wc -l < "$0") -gt 1 ] || exec sleep 1000`, s.file(name))
-			p := s.start(args...)
-			_, pid := s.held(s.line(name, 1))
-			p.freeze()
-			s.ends(want.other, "", args...)
+			args := append([]string{"once"}, want.flags...)
+			p, key, _, pid := s.frozen(args...)
+			again := slices.Concat(args, []string{key}, s.first(key))
+			s.ends(want.other, "", again...)
 			p.signal(syscall.SIGCONT)
 			p.endsWith(want.first)
 			if alive(pid) {
-				s.Errorf("%s: the command runs on", name)
+				s.Errorf("%v: the command runs on", want.flags)
 			}
-			s.ends(want.other, "", args...)
-			s.ran(name, want.times)
+			s.ends(want.other, "", again...)
+			s.ran(key, want.times)
 		}
 	})
 }

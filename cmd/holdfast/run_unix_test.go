@@ -3,6 +3,9 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -13,11 +16,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
+	"github.com/holdfast-go/holdfast/sqllock"
 )
 
 // shop is a database with Holdfast's tables, and a folder for what commands write.
@@ -149,8 +155,82 @@ func (s shop) startAs(attr *syscall.SysProcAttr, tty *os.File, args ...string) *
 	return p
 }
 
-// freeze stops the process at a moment when it holds no lock of the database.
-func (p *process) freeze() {
+// guard returns a transaction that is guarded by a token: by Holdfast's SQL function, where there is one.
+func (s shop) guard() func(key string, token int) error {
+	s.Helper()
+	pool := dbtest.OpenSQL(s.T, s.url)
+	db, err := holdfastsql.Open(s.Context(), pool)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if strings.HasPrefix(s.url, "sqlite") {
+		locks, err := sqllock.New(s.Context(), db)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { _ = locks.Close(context.WithoutCancel(s.Context())) })
+		return func(key string, token int) error {
+			return db.InTx(s.Context(), func(ctx context.Context, tx *sql.Tx) error {
+				return locks.Guard(ctx, tx, locks.Term(key, int64(token)))
+			})
+		}
+	}
+	if err := migrations.FunctionsUp(s.Context(), pool); err != nil {
+		s.Fatal(err)
+	}
+	query := `CALL holdfast_guard('', ?, ?)`
+	if strings.HasPrefix(s.url, "postgres") {
+		query = `SELECT holdfast_guard('', $1::text, $2)`
+	}
+	return func(key string, token int) error {
+		return db.InTx(s.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, query, key, token)
+			return err
+		})
+	}
+}
+
+// shortTTL is the TTL of a holdfast that is stopped past it.
+const shortTTL = time.Second
+
+// frozen starts holdfast for a key of its own and stops it while its command runs. On a busy machine it
+// may lose its lease before; then it is started again.
+func (s shop) frozen(args ...string) (p *process, key string, token, pid int) {
+	s.Helper()
+	for {
+		key = rand.Text()
+		p = s.start(slices.Concat(args[:1], []string{key, "--ttl", shortTTL.String()}, args[1:], s.first(key))...)
+		s.eventually("the command runs", func() bool { return len(s.lines(key)) > 0 || p.over() })
+		if lines := s.lines(key); len(lines) > 0 {
+			token, pid = s.held(lines[0])
+			if p.freeze() && alive(pid) {
+				return p, key, token, pid
+			}
+		}
+		_ = p.Process.Kill()
+		<-p.exited
+	}
+}
+
+// first is a command that writes a line, and lasts if it is the first.
+func (s shop) first(name string) []string {
+	return []string{"--", "sh", "-c", `echo "$HOLDFAST_TOKEN:$$" >> "$0"; [ $(wc -l < "$0") -gt 1 ] || exec sleep 1000`, s.file(name)}
+}
+
+// expire ends all leases in the database, as their TTL does.
+func (s shop) expire() {
+	s.Helper()
+	pool := dbtest.OpenSQL(s.T, s.url)
+	for _, q := range []string{`UPDATE holdfast_locks SET expires_at = 1 WHERE expires_at > 1`, `UPDATE holdfast_staged SET due_at = 1 WHERE due_at > 1`} {
+		if _, err := pool.ExecContext(s.Context(), q); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// freeze stops the process at a moment when it holds no lock of the database. It returns false if the
+// process has ended.
+func (p *process) freeze() bool {
 	p.Helper()
 	pool := dbtest.OpenSQL(p.T, p.url)
 	free := func() bool {
@@ -162,16 +242,26 @@ func (p *process) freeze() {
 			_, err = tx.ExecContext(p.Context(), q)
 			_ = tx.Rollback()
 			if err != nil {
-				p.signal(syscall.SIGCONT)
+				_ = p.Process.Signal(syscall.SIGCONT)
 				return false
 			}
 		}
 		return true
 	}
 	p.eventually("it is stopped between two transactions", func() bool {
-		p.signal(syscall.SIGSTOP)
-		return free()
+		return p.Process.Signal(syscall.SIGSTOP) != nil || free()
 	})
+	return !p.over()
+}
+
+// over reports whether the process has ended.
+func (p *process) over() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
 }
 
 // probes are statements that fail while a transaction holds a lock.
@@ -209,14 +299,7 @@ func (p *process) signal(sig os.Signal) {
 // status waits for the end of the process.
 func (p *process) status() int {
 	p.Helper()
-	p.eventually("holdfast ends", func() bool {
-		select {
-		case <-p.exited:
-			return true
-		default:
-			return false
-		}
-	})
+	p.eventually("holdfast ends", p.over)
 	if ws, ok := p.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return -int(ws.Signal())
 	}

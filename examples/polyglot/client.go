@@ -70,6 +70,9 @@ func client(ctx context.Context, in io.Reader, out io.Writer) error {
 			}, refund)
 			outcome, id = res.Outcome.String(), res.Value
 		}
+		if errors.Is(err, idempotency.ErrMismatch) {
+			return err
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "go:", err)
 			outcome, id = again, "-"
@@ -82,10 +85,10 @@ func client(ctx context.Context, in io.Reader, out io.Writer) error {
 // naive looks whether there is a refund, and makes one if there is none.
 func naive(ctx context.Context, db *holdfast.DB[*sql.Tx], read, order string, refund func(context.Context, *sql.Tx) (string, error)) (outcome, id string, err error) {
 	err = db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		outcome = "replayed"
+		outcome = replayed
 		err = tx.QueryRowContext(ctx, read, order).Scan(&id)
 		if errors.Is(err, sql.ErrNoRows) {
-			outcome = "executed"
+			outcome = executed
 			id, err = refund(ctx, tx)
 		}
 		return err

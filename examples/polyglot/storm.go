@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,12 +16,21 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// The protections, and the answer of a client that asks to be asked again.
+// The protections.
 const (
 	protocol = "protocol"
 	none     = "none"
-	again    = "again"
 )
+
+// What clients answer. After the last two they are asked again.
+const (
+	executed   = "executed"
+	replayed   = "replayed"
+	inProgress = "in_progress"
+	again      = "again"
+)
+
+var answers = []string{executed, replayed, inProgress, again}
 
 // When a client is killed or stopped: so long after it was asked, at most. A stopped one sleeps so long.
 const (
@@ -129,14 +139,14 @@ func (s *storm) ask(ctx context.Context, c *worker, order string) error {
 			continue
 		}
 		words := strings.Fields(answer)
-		if len(words) != 3 || words[0] != order {
+		if len(words) != 3 || words[0] != order || !slices.Contains(answers, words[1]) {
 			return fmt.Errorf("%s answered %q", c.language, answer)
 		}
 		s.count(func(t *tally) {
 			switch words[1] {
-			case "executed":
+			case executed:
 				t.executed++
-			case "replayed":
+			case replayed:
 				t.replayed++
 			default:
 				t.again++
@@ -147,7 +157,7 @@ func (s *storm) ask(ctx context.Context, c *worker, order string) error {
 			}
 			t.refunds[order][words[2]] = true
 		})
-		if words[1] != again {
+		if words[1] == executed || words[1] == replayed {
 			return nil
 		}
 	}

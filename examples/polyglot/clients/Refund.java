@@ -33,7 +33,7 @@ class Refund {
         try (var s = db.prepareStatement(CLAIM); var row = with(s, order, HexFormat.of().formatHex(hash)).executeQuery()) {
             row.next();
             if (row.getString(1).equals("replayed")) return "replayed " + row.getString(4).replace("\"", "");
-            if (!row.getString(1).equals("claimed")) return "again -";
+            if (!row.getString(1).equals("claimed")) return row.getString(1) + " -";
             claim = row.getString(2);
         }
         String refund = insert(order, cents);

@@ -33,7 +33,7 @@ function refund(string $order, int $cents): array
     $request = json_encode(['cents' => $cents, 'order' => $order], JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE);
     [[$outcome, $mine, , $result]] = rows($claim, $order, hash('sha256', $request));
     if ($outcome !== 'claimed') {
-        return $outcome === 'replayed' ? [$outcome, json_decode($result)] : ['again', '-'];
+        return [$outcome, $outcome === 'replayed' ? json_decode($result) : '-'];
     }
     $refund = insert($order, $cents);
     rows($finish, $mine, json_encode($refund));
