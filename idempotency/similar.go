@@ -21,8 +21,8 @@ const (
 	MaxSimilarWindow = 366 * 24 * time.Hour
 )
 
-// ConfirmAny, as Similar.Confirm, confirms the operation regardless of what was executed before it:
-// for a program that has already asked. Never accept it from a client.
+// ConfirmAny is a Similar.Confirm that confirms the operation regardless of what was executed before
+// it, for a program that has already asked. Never accept it from a client.
 const ConfirmAny = "*"
 
 // Similar finds operations that are likely the same intent under different keys, for clients that
