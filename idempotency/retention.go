@@ -200,7 +200,7 @@ func (s *Store[Tx]) eraseSome(ctx context.Context, e Erasure, keys [][]byte) (er
 	return s.erase(ctx, erase, args)
 }
 
-// erase runs a statement in a transaction of its own, again if the engine rolls it back.
+// erase runs a statement in a separate transaction, and repeats it if the engine rolls it back.
 func (s *Store[Tx]) erase(ctx context.Context, erase core.Stmt, args []any) (erased int64, err error) {
 	opts := core.TxOptions{Isolation: s.dialect().Sweep.Isolation, LockTimeout: s.options.LockTimeout}
 	exhausted, err := core.Retry(ctx, s.options.Attempts, s.db.Retryable, func(int) error {

@@ -21,44 +21,43 @@ const (
 	MaxSimilarWindow = 366 * 24 * time.Hour
 )
 
-// ConfirmAny is a Similar.Confirm that says yes to every earlier operation: for a program that has
-// asked already. Do not take it from a client.
+// ConfirmAny is a Similar.Confirm that confirms the operation regardless of what was executed before
+// it, for a program that has already asked. Never accept it from a client.
 const ConfirmAny = "*"
 
-// Similar says which operations are likely the same intent, though their keys differ: for clients
-// that generate a key for each click. While the window of one is open, another key with the same
-// parts gets [ErrLikelyDuplicate], and its function does not run. It is a second line: derive the
-// key from the business where you can (see KeyOf).
+// Similar finds operations that are likely the same intent under different keys, for clients that
+// generate a key for each click. After an operation was executed, another key with the same parts
+// gets [ErrLikelyDuplicate] until the window ends, and its function does not run. Where you can,
+// derive the key from the business instead (see KeyOf).
 //
-// The row that tells is written in the transaction of the record, and locked until it ends. So of two
-// calls at once the second waits for the first, as for a key: up to Op.Wait, or not with NoWait, and
-// then gets ErrInProgress. If the first was rolled back or rejected, nothing has happened, and the
-// second runs. The same key again is replayed, as without Similar.
+// The transaction of the record also writes the row of the intent, and locks it. So the second of two
+// concurrent calls waits for the first, as it would wait for a key: up to Op.Wait (not at all with
+// NoWait), and then it gets ErrInProgress. If the first is rolled back or rejected, the second runs.
+// The same key again is always replayed.
 //
-// It costs one statement, and a wait for the operations with the same parts, which run one after the
-// other. With Options.ClaimLast, a call with a Similar claims first. [Lookup] ignores it, and staged
-// operations refuse it: start them with StartTx in a function whose Op has one.
+// A Similar costs one statement, and operations with the same parts run one after the other. With
+// Options.ClaimLast, a call with a Similar claims first. [Lookup] ignores it. Staged operations refuse
+// it: start them with StartTx in a function of Do whose Op has one.
 type Similar struct {
 	// By is what makes two operations alike, such as order and amount: 1 to 16 parts, none of them
 	// empty, at most 4 KiB together, compared byte for byte. Owner, namespace and Op.Name are
 	// compared too. Required.
 	By []string
-	// Window is how long a later operation counts as the same intent, from the claim of the one that
-	// was executed, by the database's clock, exact to the microsecond: up to 366 days. That
-	// operation's own window counts. Required.
+	// Window is how long another key counts as the same intent. It begins when this operation claims
+	// the intent, by the database's clock, and is exact to the microsecond. At most 366 days. Required.
 	Window time.Duration
-	// Confirm is the Token of the *LikelyDuplicateError that a person has seen and answered: the
-	// operation runs, and is the one that later ones are compared with. A token confirms once: if
-	// another operation was executed since, the error names that one. [ConfirmAny] confirms all.
+	// Confirm is the Token of a *LikelyDuplicateError that a person has seen and confirmed. The
+	// operation runs, and later ones are compared with it. A token confirms one operation; the next
+	// one gets an error with another token. See also [ConfirmAny].
 	Confirm string
-	// ReportOnly runs the operation in any case, for the time of adoption. A tracer gets the event
-	// "intent.again" for each one that would have been refused.
+	// ReportOnly runs the operation in any case, to try the guard. A tracer gets the event
+	// "intent.again" for each operation that would have been refused.
 	ReportOnly bool
 }
 
 // ErrLikelyDuplicate means that an operation with the same Similar was executed under another key,
-// within its window. Nothing was executed for this one, and its key is free. A
-// *LikelyDuplicateError says which operation, and how to confirm.
+// and its window has not ended. Nothing was executed for this call, and its key is free. A
+// *LikelyDuplicateError names that operation and has the token to confirm with.
 var ErrLikelyDuplicate = errors.New("idempotency: likely a duplicate of an operation with another key")
 
 // LikelyDuplicateError names the operation that was executed first, or confirmed last.
@@ -73,8 +72,8 @@ type LikelyDuplicateError struct {
 	// Status and BusinessID are of its record; StatusAbsent if that was not found.
 	Status     Status
 	BusinessID string
-	// Token is what Similar.Confirm takes: 32 hexadecimal digits, which nobody can guess. It does not
-	// tell the key.
+	// Token is the value for Similar.Confirm: 32 hexadecimal digits that cannot be guessed. It does
+	// not reveal the key.
 	Token string
 }
 

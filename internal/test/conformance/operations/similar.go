@@ -127,8 +127,10 @@ func similarScopes[Tx any](e *env[Tx]) {
 		idempotency.Erasure
 		gone int
 	}{
-		{idempotency.Erasure{Owner: "tenant 1"}, 0}, {idempotency.Erasure{Owner: "tenant 1", Name: "capture", Keys: true}, 0},
-		{idempotency.Erasure{Owner: "tenant 1", Name: "refund", Keys: true}, 1}, {idempotency.Erasure{Owner: "tenant 2", Keys: true}, 2},
+		{idempotency.Erasure{Owner: "tenant 1"}, 0},
+		{idempotency.Erasure{Owner: "tenant 1", Name: "capture", Keys: true}, 0},
+		{idempotency.Erasure{Owner: "tenant 1", Name: "refund", Keys: true}, 1},
+		{idempotency.Erasure{Owner: "tenant 2", Keys: true}, 2},
 	} {
 		if _, err := s.EraseScope(e.Ctx, erase.Erasure); err != nil || all-count() != erase.gone {
 			e.Errorf("%+v: %v, %d of %d rows are left", erase, err, count(), all)
@@ -300,7 +302,7 @@ func similarStorm[Tx any](e *env[Tx]) {
 					if !guarded {
 						op.Similar = nil
 					}
-					if err := e.click(s, level, op, order, i%2 == 0); err != nil && !(guarded && errors.Is(err, idempotency.ErrLikelyDuplicate)) {
+					if err := e.click(s, level, op, order, i%2 == 0); err != nil && (!guarded || !errors.Is(err, idempotency.ErrLikelyDuplicate)) {
 						e.Errorf("%v: %v", level, err)
 					}
 				})
