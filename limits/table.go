@@ -97,7 +97,8 @@ func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err e
 		*f.into = c.Dialect.Ident(f.name)
 	}
 	h.row.Table, h.row.Key = t.Quoted, []string{c.Dialect.Ident(spec.Key)}
-	return h, h.keys(ctx, c.Dialect, t, spec)
+	err = h.keys(ctx, c.Dialect, t, spec)
+	return h, err
 }
 
 // number refuses a column that does not hold whole numbers.

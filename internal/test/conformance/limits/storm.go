@@ -31,7 +31,7 @@ func storm[Tx any](e *env[Tx]) {
 	var clients sync.WaitGroup
 	for c := range stormClients {
 		clients.Go(func() {
-			r := rand.New(rand.NewPCG(7, uint64(c))) //nolint:gosec // random enough
+			r := rand.New(rand.NewPCG(7, uint64(c)))
 			for n := range stormCalls {
 				which := r.IntN(len(all))
 				e.stormCall(r, all[which], fmt.Sprint("id ", r.IntN(stormIDs)), n%8 == 7)
