@@ -21,8 +21,8 @@ const (
 type Request struct {
 	// Key is the key of the limit, such as the number of the order: its exact bytes. Required.
 	Key string
-	// ID names this amount among all of the owner's under this name, whatever their limit: its exact
-	// bytes. Derive it from the business, such as the order and the number of the refund: an id that is
+	// ID names this amount among all of the owner's under this name, those of other limits included:
+	// its exact bytes. Derive it from the business, such as the order and the number of the refund: an id that is
 	// generated for each call protects from nothing. Required.
 	ID string
 	// Amount is above 0. For Capture, 0 means all that is reserved. Void does not read it.

@@ -110,7 +110,7 @@ func OwnLimitRow(table, entries string) LimitRow {
 //	Lock:          none (returns limit, reserved and captured, and locks the row)
 //
 // In Reserve and Take, the condition decides on the row as it is when the statement has its lock,
-// whatever the transaction has read. No term of it can overflow, because what is used never exceeds the
+// not as the transaction has read it. No term of it can overflow, because what is used never exceeds the
 // limit.
 type LimitCounter struct{ Reserve, Take, Change, Set, Read, Lock string }
 

@@ -140,8 +140,8 @@ func endedIsEnded[Tx any](e *env[Tx]) {
 	e.wantStatus(l, "a", 1000, 0, 10)
 }
 
-// expiredDoNotCount checks that a reservation whose time has passed is in nobody's way, though no reaper
-// runs: in each call, and while many calls meet it.
+// expiredDoNotCount checks that a reservation whose time has passed hinders no call, though no reaper
+// runs: each call alone, and many calls at once.
 func expiredDoNotCount[Tx any](e *env[Tx]) {
 	l := e.open()
 	e.set(l, "a", 100)
