@@ -29,7 +29,8 @@ type Request struct {
 	Amount int64
 	// Timeout is the time after which a reservation expires unless it was captured, by the database's
 	// clock: up to MaxTimeout. It is rounded down to microseconds. 0 means never: a reservation that is
-	// neither captured nor voided then counts for ever. Only Reserve reads it.
+	// neither captured nor voided then counts for ever. Only Reserve reads it, and the same call again
+	// does not change it.
 	Timeout time.Duration
 }
 
