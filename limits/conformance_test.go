@@ -19,6 +19,12 @@ func TestLimits(t *testing.T) {
 	conformance.Modes(t, conformance.Suite{SQL: limits.Suite[*sql.Tx], SQLX: limits.Suite[*sqlx.Tx], Pgx: limits.Suite[pgx.Tx]}, "Connector", "MySQLFoundRows")
 }
 
+func TestLimitsWithinOperations(t *testing.T) {
+	t.Parallel()
+	conformance.InModes(t, conformance.Suite{SQL: limits.Operations[*sql.Tx], SQLX: limits.Operations[*sqlx.Tx], Pgx: limits.Operations[pgx.Tx]},
+		"SQL", "Connector", "ClaimLast", "Pgx")
+}
+
 func TestLimitStorms(t *testing.T) {
 	t.Parallel()
 	conformance.InModes(t, conformance.Suite{SQL: limits.Storms[*sql.Tx], SQLX: limits.Storms[*sqlx.Tx], Pgx: limits.Storms[pgx.Tx]}, "SQL", "Pgx")

@@ -54,14 +54,15 @@
 //
 // # Transactions
 //
-// Each call runs in a transaction of its own. The form with Tx joins the caller's transaction, and locks
+// Each call runs in a separate transaction. The form with Tx joins the caller's transaction, and locks
 // the limit's row until that transaction ends. So call it late in the transaction. A transaction that
 // uses several limits should use them in the same order as others do, or it may deadlock
 // ([holdfast.ErrRetry]).
 //
 // # Errors
 //
-// The refusals. They write nothing, and the caller's transaction goes on:
+// The refusals. They add nothing, though they may close reservations that have expired. The caller's
+// transaction goes on:
 //
 //   - [ErrExceeded] ([*ExceededError], with the limit and what is used): the amount does not fit.
 //   - [ErrNotFound]: the limit or the id does not exist.

@@ -16,7 +16,7 @@ const eraseBatch = 256
 // owner's calls first, and void its reservations: these, and their limits, stay. The program's own rows
 // (Options.Table) stay too.
 //
-// Each batch is a transaction of its own. After an interruption, call it again.
+// Each batch is a separate transaction. After an interruption, call it again.
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrRetry], [holdfast.ErrUnknown]; the error of ctx; the
 // driver's.

@@ -103,7 +103,7 @@ func (l *Limits[Tx]) compile() {
 }
 
 // For returns the limits of an owner, such as a merchant, a tenant or an account: its stable id, at most
-// 128 bytes of UTF-8. Limits and ids of different owners are different, whatever their keys. For costs
+// 128 bytes of UTF-8. Limits and ids of different owners are different, also with the same keys. For costs
 // nothing. The Limits of New have the empty owner. An owner that is not valid is reported by the calls.
 func (l *Limits[Tx]) For(owner string) *Limits[Tx] {
 	of := *l
@@ -206,7 +206,7 @@ func join[T, Tx any](ctx context.Context, l *Limits[Tx], tx Tx, f func(q core.Qu
 	return *new(T), err
 }
 
-// inTx runs f in a transaction of its own. A refusal commits: reservations that were found to have
+// inTx runs f in a separate transaction. A refusal commits: reservations that were found to have
 // expired stay closed.
 func inTx[T, Tx any](ctx context.Context, l *Limits[Tx], f func(ctx context.Context, q core.Querier) (T, error)) (T, error) {
 	var out T

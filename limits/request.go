@@ -21,15 +21,16 @@ const (
 type Request struct {
 	// Key is the key of the limit, such as the number of the order: its exact bytes. Required.
 	Key string
-	// ID names this amount among all of the owner's under this name, whatever their limit: its exact
-	// bytes. Derive it from the business, such as the order and the number of the refund: an id that is
+	// ID names this amount among all of the owner's under this name, those of other limits included:
+	// its exact bytes. Derive it from the business, such as the order and the number of the refund: an id that is
 	// generated for each call protects from nothing. Required.
 	ID string
 	// Amount is above 0. For Capture, 0 means all that is reserved. Void does not read it.
 	Amount int64
 	// Timeout is the time after which a reservation expires unless it was captured, by the database's
 	// clock: up to MaxTimeout. It is rounded down to microseconds. 0 means never: a reservation that is
-	// neither captured nor voided then counts for ever. Only Reserve reads it.
+	// neither captured nor voided then counts for ever. Only Reserve reads it, and the same call again
+	// does not change it.
 	Timeout time.Duration
 }
 

@@ -139,7 +139,7 @@ func (l *Limits[Tx]) add(ctx context.Context, q core.Querier, at place, r Reques
 	return l.replay(ctx, q, at, r, e, take)
 }
 
-var errForgotten = errors.New("limits: the id was forgotten meanwhile")
+var errForgotten = errors.New("limits: the id was forgotten while it was asked for")
 
 func (l *Limits[Tx]) insert(ctx context.Context, q core.Querier, e Entry, r Request) (won bool, err error) {
 	due, keep := r.Timeout.Microseconds(), any(nil)

@@ -17,7 +17,7 @@ import (
 
 // Table is a table of the program's own, of which each row is a limit, such as an order with what was
 // paid and what was refunded. The program inserts the rows, with 0 for what is used. Afterwards it may
-// raise the limit with a statement of its own, and leaves the counters to this package.
+// raise the limit with its own statement, and leaves the counters to this package.
 //
 // The counters are BIGINT NOT NULL, or smaller integers that hold the limit, and signed. Add
 // CHECK (reserved >= 0 AND captured >= 0 AND reserved + captured <= limit), with the table's own names,
@@ -97,7 +97,8 @@ func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err e
 		*f.into = c.Dialect.Ident(f.name)
 	}
 	h.row.Table, h.row.Key = t.Quoted, []string{c.Dialect.Ident(spec.Key)}
-	return h, h.keys(ctx, c.Dialect, t, spec)
+	err = h.keys(ctx, c.Dialect, t, spec)
+	return h, err
 }
 
 // number refuses a column that does not hold whole numbers.

@@ -110,7 +110,7 @@ func OwnLimitRow(table, entries string) LimitRow {
 //	Lock:          none (returns limit, reserved and captured, and locks the row)
 //
 // In Reserve and Take, the condition decides on the row as it is when the statement has its lock,
-// whatever the transaction has read. No term of it can overflow, because what is used never exceeds the
+// not as the transaction has read it. No term of it can overflow, because what is used never exceeds the
 // limit.
 type LimitCounter struct{ Reserve, Take, Change, Set, Read, Lock string }
 
@@ -148,15 +148,14 @@ func (d *Dialect) LimitCounter(r LimitRow) LimitCounter {
 	}
 	c := LimitCounter{Take: add(r.Captured)}
 	n = 0
-	set, least := "", ""
+	var set, least []string
 	for _, column := range []string{r.Reserved, r.Captured} {
 		if column != "" {
-			p := number()
-			set += `, ` + column + ` = ` + column + ` + ` + p
-			least += ` AND ` + column + ` + ` + p + ` >= 0`
+			sum := column + ` + ` + number()
+			set, least = append(set, column+` = `+sum), append(least, ` AND `+sum+` >= 0`)
 		}
 	}
-	c.Change = `UPDATE ` + r.Table + ` SET ` + set[2:] + touch + where() + least
+	c.Change = `UPDATE ` + r.Table + ` SET ` + strings.Join(set, ", ") + touch + where() + strings.Join(least, "")
 	n = 0
 	limit := number()
 	c.Set = `UPDATE ` + r.Table + ` SET ` + r.Limit + ` = ` + limit + touch + where() + ` AND ` + used + ` <= ` + limit

@@ -33,10 +33,10 @@
  * Names in -D that plant a bug, and the property that each must violate:
  *
  *   CHECK_THEN_UPDATE  SUM    the amount is tested by a read, and added without a condition
- *   EXPIRED_TWICE      COUNT  what is due is read before the lock, and closed whatever its state is by then
+ *   EXPIRED_TWICE      COUNT  what is due is read before the lock, and closed in any state
  *   CAPTURE_EXPIRED    LATE   a capture does not test the time
  *   CAPTURE_UNTESTED   COUNT  a capture has read the entry before the lock, and does not test its state
- *   REPLAY_COUNTED     ONCE   an id that is there keeps what was added for it
+ *   REPLAY_COUNTED     ONCE   an id that was used keeps what was added for it
  *   EXPIRY_SKIPPED     FULL   an amount that does not fit is refused at once
  *   ENTRY_FIRST        CYCLE  a capture locks the entry before the row
  */

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -29,12 +30,13 @@ func storm[Tx any](e *env[Tx]) {
 	e.order("shop", "k", 100)
 	all := []*limits.Limits[Tx]{own, orders}
 	var clients sync.WaitGroup
+	var kills atomic.Int64
 	for c := range stormClients {
 		clients.Go(func() {
-			r := rand.New(rand.NewPCG(7, uint64(c))) //nolint:gosec // random enough
+			r := rand.New(rand.NewPCG(7, uint64(c)))
 			for n := range stormCalls {
 				which := r.IntN(len(all))
-				e.stormCall(r, all[which], fmt.Sprint("id ", r.IntN(stormIDs)), n%8 == 7)
+				e.stormCall(r, all[which], fmt.Sprint("id ", r.IntN(stormIDs)), n%8 == 7, &kills)
 			}
 		})
 	}
@@ -56,6 +58,9 @@ func storm[Tx any](e *env[Tx]) {
 				e.Check(err)
 			}
 			e.audit(`SELECT reserved, captured FROM holdfast_limits`, "refunds")
+			if kills.Load() == 0 && e.Engine != dbtest.SQLite && dbtest.Has(e.Engine, dbtest.Kill) {
+				e.Error("no session was killed")
+			}
 			e.audit(`SELECT held, refunded FROM orders`, "orders")
 			return
 		default:
@@ -80,7 +85,7 @@ func (e *env[Tx]) audit(counters, name string) {
 }
 
 // stormCall makes one call. Its transaction commits, is rolled back, or is killed.
-func (e *env[Tx]) stormCall(r *rand.Rand, l *limits.Limits[Tx], id string, kill bool) {
+func (e *env[Tx]) stormCall(r *rand.Rand, l *limits.Limits[Tx], id string, kill bool, kills *atomic.Int64) {
 	amount := int64(1 + len(id)*7%13) // the same for the same id
 	req := limits.Request{Key: "k", ID: id, Amount: amount, Timeout: []time.Duration{0, time.Millisecond, time.Hour}[r.IntN(3)]}
 	part := req
@@ -112,6 +117,7 @@ func (e *env[Tx]) stormCall(r *rand.Rand, l *limits.Limits[Tx], id string, kill 
 	switch {
 	case errors.Is(err, holdfast.ErrRetry):
 	case kill && e.kill(tx):
+		kills.Add(1)
 	case r.IntN(4) == 0: // rolled back
 	default:
 		_ = e.End(e.Ctx, tx, true) // a serialization failure rolls back

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/limits"
 )
 
@@ -174,7 +173,7 @@ func takenOnceForAnID[Tx any](e *env[Tx]) {
 	// Also where nothing is left, and from another program.
 	_, err := l.Take(e.Ctx, ask("a", "2", 70))
 	e.Check(err)
-	other := conformance.Pool[Tx](e.Open(e.DSN))
+	other := e.Open(e.DSN)
 	l2, err := limits.New(e.Ctx, other.DB, "refunds")
 	e.Check(err)
 	if got, err := l2.Take(e.Ctx, ask("a", "1", 30)); err != nil || !got.Replayed || got.Created.IsZero() || got.Ended.IsZero() {
