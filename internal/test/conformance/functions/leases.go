@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -24,6 +25,7 @@ var leases = map[string]func(*env){
 	"FunctionLeaseAlone":     functionLeaseAlone,
 	"FunctionLeaseStampede":  functionLeaseStampede,
 	"FunctionOneIsGranted":   functionOneIsGranted,
+	"FunctionRowAtOnce":      functionRowAtOnce,
 	"FunctionWakesGo":        functionWakesGo,
 	"FunctionLeaseArguments": functionLeaseArguments,
 }
@@ -340,6 +342,31 @@ func functionOneIsGranted(e *env) {
 			e.want("release", a, err, "outcome", "released")
 		}
 	}
+}
+
+// functionRowAtOnce asks for a key whose row another session has inserted and not committed.
+func functionRowAtOnce(e *env) {
+	tx, err := e.SQL.BeginTx(e.Ctx, nil)
+	e.Check(err)
+	now := e.DB.Access().Dialect.Now
+	theirs, err := hex.DecodeString(newAttempt())
+	e.Check(err)
+	_, err = tx.ExecContext(e.Ctx, e.Rebind(`INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at) VALUES ('', $1, 7, $2, 'they', `+now+`, `+now+` + 60000000)`),
+		[]byte("lat once"), theirs)
+	e.Check(err)
+	type result struct {
+		a   answer
+		err error
+	}
+	got := make(chan result, 1)
+	go func() {
+		a, err := e.call(e.SQL, "acquire", "", "at once", minute, newAttempt(), nil)
+		got <- result{a, err}
+	}()
+	time.Sleep(50 * time.Millisecond) // time to grant it
+	e.Check(tx.Commit())
+	r := <-got
+	e.want("acquire", r.a, r.err, "outcome", "held", "held_by", "they")
 }
 
 // functionWakesGo releases a lease for which a Go program waits.
