@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -23,6 +24,8 @@ var leases = map[string]func(*env){
 	"FunctionGuardOldView":   functionGuardOldView,
 	"FunctionLeaseAlone":     functionLeaseAlone,
 	"FunctionLeaseStampede":  functionLeaseStampede,
+	"FunctionOneIsGranted":   functionOneIsGranted,
+	"FunctionRowAtOnce":      functionRowAtOnce,
 	"FunctionWakesGo":        functionWakesGo,
 	"FunctionLeaseArguments": functionLeaseArguments,
 }
@@ -230,11 +233,12 @@ func functionGuardOldView(e *env) {
 		mine := newAttempt()
 		token := e.acquired(key, mine)
 		_, err = e.call(tx, "guard", "", key, token)
-		if level == sql.LevelSerializable && e.InnoDB() { // where reads lock
+		switch {
+		case level == sql.LevelSerializable && e.InnoDB(): // where reads lock
 			e.Check(err)
-		} else if err == nil {
+		case err == nil:
 			e.Errorf("%v: a guard in an old snapshot", level)
-		} else if !e.DB.Retryable(err) && e.Engine == dbtest.Postgres {
+		case !e.DB.Retryable(err) && e.Engine == dbtest.Postgres:
 			e.Errorf("%v: %v", level, err)
 		}
 		_ = tx.Rollback()
@@ -303,6 +307,66 @@ func functionLeaseStampede(e *env) {
 	if n := e.Int(`SELECT amount FROM refunds WHERE refund_no = 'stampede'`); n != clients*rounds {
 		e.Errorf("%d of %d increments", n, clients*rounds)
 	}
+}
+
+// functionOneIsGranted sends many attempts at one lease at the same moment: to a key without a row, then
+// to one that was released.
+func functionOneIsGranted(e *env) {
+	for round := range 10 {
+		for _, key := range []string{fmt.Sprint("one of many ", round), "one of many"} {
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			var granted []string
+			start := make(chan struct{})
+			for range 12 {
+				wg.Go(func() {
+					mine := newAttempt()
+					<-start
+					a, err := e.call(e.SQL, "acquire", "", key, minute, mine, nil)
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil && !e.DB.Retryable(err) {
+						e.Error(err)
+					}
+					if a["outcome"] == "acquired" {
+						granted = append(granted, mine)
+					}
+				})
+			}
+			close(start)
+			wg.Wait()
+			if len(granted) != 1 {
+				e.Fatalf("%s: %d are granted", key, len(granted))
+			}
+			a, err := e.call(e.SQL, "release", "", key, granted[0])
+			e.want("release", a, err, "outcome", "released")
+		}
+	}
+}
+
+// functionRowAtOnce asks for a key whose row another session has inserted and not committed.
+func functionRowAtOnce(e *env) {
+	tx, err := e.SQL.BeginTx(e.Ctx, nil)
+	e.Check(err)
+	now := e.DB.Access().Dialect.Now
+	theirs, err := hex.DecodeString(newAttempt())
+	e.Check(err)
+	_, err = tx.ExecContext(e.Ctx, e.Rebind(`INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at) VALUES ('', $1, 7, $2, 'they', `+now+`, `+now+` + 60000000)`),
+		[]byte("lat once"), theirs)
+	e.Check(err)
+	type result struct {
+		a   answer
+		err error
+	}
+	got := make(chan result, 1)
+	go func() {
+		a, err := e.call(e.SQL, "acquire", "", "at once", minute, newAttempt(), nil)
+		got <- result{a, err}
+	}()
+	time.Sleep(50 * time.Millisecond) // time to grant it
+	e.Check(tx.Commit())
+	r := <-got
+	e.want("acquire", r.a, r.err, "outcome", "held", "held_by", "they")
 }
 
 // functionWakesGo releases a lease for which a Go program waits.

@@ -139,6 +139,15 @@ func functionSeveralClaims(e *env) {
 		e.want("claim again", a, err, "outcome", "replayed", "result", "0")
 		return nil
 	}))
+	err := e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
+		a, err := e.claim(tx, "finished twice")
+		e.want("claim", a, err, "outcome", "claimed")
+		b, err := e.claim(tx, "not finished")
+		e.want("claim", b, err, "outcome", "claimed")
+		e.Check(e.finish(tx, a["claim"], "succeeded", `1`))
+		return e.finish(tx, a["claim"], "succeeded", `2`)
+	})
+	e.refused("finish twice beside another claim", err, "does not have the claim")
 	for i := range n {
 		e.want("lookup", e.lookup(fmt.Sprint("several ", i)), nil, "outcome", "replayed", "result", fmt.Sprint(i))
 	}
