@@ -84,7 +84,7 @@ func account(t *testing.T, e dbtest.Engine) string {
 	return u.String()
 }
 
-// TestStorm checks that clients of all languages, killed and stopped meanwhile, make one refund for
+// TestStorm checks that clients of all languages, killed and stopped during that, make one refund for
 // each order, and that without the protocol they make more.
 func TestStorm(t *testing.T) {
 	t.Parallel()
