@@ -50,4 +50,11 @@
 // its directory.
 //
 // Only a program that calls Up at its start needs the SELECT on holdfast_migrations.
+//
+// # Functions
+//
+// [FunctionsUp] creates the SQL functions by which clients in other languages take part, on
+// PostgreSQL, MySQL and MariaDB. They are no part of the migrations above. On MySQL and MariaDB the
+// role that creates them also needs CREATE ROUTINE, ALTER ROUTINE and EXECUTE, and the functions run
+// with its rights. A client needs EXECUTE alone: see [PrintFunctionGrants], and docs/protocol.md.
 package migrations

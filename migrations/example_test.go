@@ -53,3 +53,14 @@ func ExamplePrint() {
 	}
 	// Output: CREATE TABLE IF NOT EXISTS "app"."holdfast_schema" (
 }
+
+// A client in another language calls the functions, and needs no right to the tables.
+func ExamplePrintFunctionGrants() {
+	var grants strings.Builder
+	if err := migrations.PrintFunctionGrants(&grants, holdfast.MariaDB, "payments@%", holdfast.Options{Schema: "shop"}); err != nil {
+		log.Panic(err)
+	}
+	first, _, _ := strings.Cut(grants.String(), "\n")
+	fmt.Println(first)
+	// Output: GRANT EXECUTE ON PROCEDURE `shop`.`holdfast_claim` TO `payments`@`%`;
+}

@@ -1,6 +1,8 @@
 package migrations_test
 
 import (
+	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"regexp"
@@ -87,6 +89,80 @@ func TestFunctionsArePrinted(t *testing.T) {
 	if err := migrations.PrintFunctionGrants(&strings.Builder{}, holdfast.MySQL, ""); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("without a role: %v", err)
 	}
+}
+
+// TestFunctionsOfAMigrator creates the tables and the functions as a role with the grants of the package's
+// documentation, and calls them as one that may only call them.
+func TestFunctionsOfAMigrator(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		if e != dbtest.Postgres && e != dbtest.MySQL && e != dbtest.MariaDB {
+			return // it has no functions
+		}
+		url := dbtest.DSN(t, e)
+		admin := dbtest.OpenSQL(t, url)
+		run := func(query string) {
+			t.Helper()
+			_, err := admin.ExecContext(context.WithoutCancel(t.Context()), query)
+			must(t, err)
+		}
+		name := "hf_" + strings.ToLower(rand.Text()[:12])
+		migrator, client, at := name+"_m", name+"_c", ""
+		schema := scan[string](t, admin, map[bool]string{true: `SELECT current_schema()`, false: `SELECT DATABASE()`}[e == dbtest.Postgres])
+		if e != dbtest.Postgres {
+			at = "@%"
+		}
+		t.Cleanup(func() {
+			for _, role := range []string{migrator, client} {
+				if e == dbtest.Postgres {
+					run(`DROP OWNED BY ` + role)
+				}
+				run(`DROP USER ` + role)
+			}
+		})
+		for _, role := range []string{migrator, client} {
+			run(`CREATE USER ` + role + map[bool]string{true: ` PASSWORD 'x'`, false: ` IDENTIFIED BY 'x'`}[e == dbtest.Postgres])
+		}
+		if e == dbtest.Postgres {
+			run(`GRANT USAGE, CREATE ON SCHEMA ` + schema + ` TO ` + migrator)
+		} else {
+			run(`GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON ` + schema + `.* TO ` + migrator)
+		}
+		scheme, rest, _ := strings.Cut(url, "://")
+		as := func(role string) *sql.DB {
+			return dbtest.OpenSQL(t, scheme+"://"+role+":x"+rest[strings.LastIndex(rest, "@"):])
+		}
+		pool := as(migrator)
+		must(t, migrations.Up(t.Context(), pool))
+		must(t, migrations.FunctionsUp(t.Context(), pool))
+		var grants strings.Builder
+		must(t, migrations.PrintFunctionGrants(&grants, holdfast.Engine(e), client+at, holdfast.Options{Schema: schema}))
+		for line := range strings.Lines(grants.String()) {
+			_, err := pool.ExecContext(t.Context(), strings.TrimSuffix(strings.TrimSpace(line), ";"))
+			if err != nil && e != dbtest.Postgres { // which takes a right to grant
+				run(strings.TrimSuffix(strings.TrimSpace(line), ";"))
+			} else if err != nil && !strings.HasPrefix(line, "GRANT USAGE") {
+				t.Error(err)
+			}
+		}
+		if e == dbtest.Postgres {
+			run(`GRANT USAGE ON SCHEMA ` + schema + ` TO ` + client)
+		}
+		calls, attempt := as(client), strings.Repeat("0a", 16)
+		call := map[bool]string{true: `SELECT outcome FROM holdfast_release('', 'k', '` + attempt + `')`, false: `CALL holdfast_release('', 'k', '` + attempt + `')`}[e == dbtest.Postgres]
+		if outcome := scan[string](t, calls, call); outcome != "lost" {
+			t.Errorf("release: %s", outcome)
+		}
+		if _, err := calls.ExecContext(t.Context(), `DELETE FROM holdfast_locks`); err == nil {
+			t.Error("the client may delete locks")
+		}
+		must(t, calls.Close())
+		must(t, migrations.Down(t.Context(), pool))
+		if n := routines(t, admin, e); n != 0 {
+			t.Errorf("%d functions are left", n)
+		}
+		must(t, pool.Close())
+	})
 }
 
 func routines(t *testing.T, pool *sql.DB, e dbtest.Engine) int {

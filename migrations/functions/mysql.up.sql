@@ -2,7 +2,7 @@
 -- See docs/protocol.md. Needs the tables of migration 1. Each statement may run again.
 --
 -- The procedures run with the rights of the user who creates them (SQL SECURITY DEFINER) and with the
--- sql_mode below, whatever the caller's is. A client needs EXECUTE on those that it calls, and no
+-- sql_mode below, also if the caller has another one. A client needs EXECUTE on those that it calls, and no
 -- right to the tables. No argument becomes SQL.
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
 SET NAMES utf8mb4 COLLATE utf8mb4_bin;
@@ -250,7 +250,7 @@ BEGIN
   END IF;
 END//
 
--- Says what became of a key. It claims nothing. By itself, with autocommit.
+-- Says what became of a key. It claims nothing. Outside a transaction, with autocommit.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}lookup`//
 CREATE PROCEDURE {schema}`{prefix}lookup`(IN p_namespace LONGBLOB, IN p_owner LONGBLOB, IN p_operation LONGBLOB, IN p_key LONGBLOB,
   IN p_fingerprint LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_version INT)
@@ -273,7 +273,7 @@ BEGIN
   CALL {schema}`{prefix}key_hash`(p_namespace, p_owner, p_operation, p_key, v_hash);
   CALL {schema}`{prefix}fingerprint`(p_fingerprint, p_version, v_asked);
   SET v_owner = p_owner;
-  -- What is committed, whatever the session's isolation is.
+  -- What is committed, at every isolation level of the session.
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   SELECT r.state, r.fingerprint, r.fingerprint_version, r.result, r.codec, r.business_id, COALESCE(r.result_expires_at <= {now}, 0)
@@ -298,7 +298,7 @@ BEGIN
    IF(v_outcome IN ('replayed', 'expired'), CONVERT(v_business_id USING utf8mb4), NULL) AS business_id;
 END//
 
--- Checks the arguments of a lease's call, and that it is by itself.
+-- Checks the arguments of a lease's call, and that no transaction is open.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}check_lease`//
 CREATE PROCEDURE {schema}`{prefix}check_lease`(IN p_owner LONGBLOB, IN p_key LONGBLOB, IN p_attempt LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
   IN p_ttl_us BIGINT, OUT p_name VARBINARY(1025), OUT p_mine BINARY(16))
@@ -319,7 +319,7 @@ BEGIN
   SET p_name = CONCAT(CAST('l' AS BINARY), p_key), p_mine = UNHEX(p_attempt);
 END//
 
--- Tries to get a lease. By itself, with autocommit.
+-- Tries to get a lease. Outside a transaction, with autocommit.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}acquire`//
 CREATE PROCEDURE {schema}`{prefix}acquire`(IN p_owner LONGBLOB, IN p_key LONGBLOB, IN p_ttl_us BIGINT,
   IN p_attempt LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_holder LONGBLOB)
@@ -389,7 +389,7 @@ BEGIN
   END IF;
 END//
 
--- Extends a live term. By itself, with autocommit.
+-- Extends a live term. Outside a transaction, with autocommit.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}renew`//
 CREATE PROCEDURE {schema}`{prefix}renew`(IN p_owner LONGBLOB, IN p_key LONGBLOB, IN p_attempt LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_ttl_us BIGINT)
 SQL SECURITY DEFINER
@@ -426,7 +426,7 @@ BEGIN
   SELECT v_outcome AS outcome, IF(v_outcome = 'lost', NULL, v_expires - {now}) AS left_us;
 END//
 
--- Ends a term. By itself, with autocommit.
+-- Ends a term. Outside a transaction, with autocommit.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}release`//
 CREATE PROCEDURE {schema}`{prefix}release`(IN p_owner LONGBLOB, IN p_key LONGBLOB, IN p_attempt LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER

@@ -6,14 +6,15 @@
 -- search_path is pinned, and no argument becomes SQL.
 
 -- What a call has left to check when its transaction commits. Each row is deleted as soon as it is
--- written; its trigger fires all the same. So the table is empty, and needs no log.
+-- written; its trigger fires all the same. So the table is empty, and needs no log. It is vacuumed
+-- by the number of calls, and not by its size.
 CREATE UNLOGGED TABLE IF NOT EXISTS {schema}"{prefix}calls" (
   kind      text        NOT NULL,
   owner     text COLLATE "C",
   key_hash  bytea,
   attempt   bytea,
   called_at timestamptz NOT NULL
-);
+) WITH (vacuum_truncate = false, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_scale_factor = 0);
 
 -- Only the message that ends a transaction block has a later statement_timestamp() than the call.
 CREATE OR REPLACE FUNCTION {schema}"{prefix}check_call"() RETURNS trigger
@@ -263,7 +264,7 @@ BEGIN
   RETURN decode(digits, 'hex');
 END $holdfast$;
 
--- Tries to get a lease. By itself, with autocommit.
+-- Tries to get a lease. Outside a transaction, with autocommit.
 CREATE OR REPLACE FUNCTION {schema}"{prefix}acquire"(owner text, key bytea, ttl_us bigint, attempt text, holder text DEFAULT NULL,
   OUT outcome text, OUT token bigint, OUT left_us bigint, OUT held_by text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $holdfast$
@@ -306,7 +307,7 @@ BEGIN
   SELECT GREATEST(l.expires_at - {now}, 0), l.holder INTO left_us, held_by FROM {schema}"{prefix}locks" l WHERE l.owner = owner AND l.name = row_name;
 END $holdfast$;
 
--- Extends a live term. By itself, with autocommit.
+-- Extends a live term. Outside a transaction, with autocommit.
 CREATE OR REPLACE FUNCTION {schema}"{prefix}renew"(owner text, key bytea, attempt text, ttl_us bigint, OUT outcome text, OUT left_us bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $holdfast$
 #variable_conflict use_variable
@@ -331,7 +332,7 @@ BEGIN
   outcome := CASE WHEN FOUND THEN 'busy' ELSE 'lost' END;
 END $holdfast$;
 
--- Ends a term, and tells the processes that wait for the lock. By itself, with autocommit.
+-- Ends a term, and tells the processes that wait for the lock. Outside a transaction, with autocommit.
 CREATE OR REPLACE FUNCTION {schema}"{prefix}release"(owner text, key bytea, attempt text, OUT outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $holdfast$
 #variable_conflict use_variable

@@ -23,6 +23,7 @@ var leases = map[string]func(*env){
 	"FunctionGuardOldView":   functionGuardOldView,
 	"FunctionLeaseAlone":     functionLeaseAlone,
 	"FunctionLeaseStampede":  functionLeaseStampede,
+	"FunctionOneIsGranted":   functionOneIsGranted,
 	"FunctionWakesGo":        functionWakesGo,
 	"FunctionLeaseArguments": functionLeaseArguments,
 }
@@ -160,6 +161,16 @@ func functionTakeover(e *env) {
 		e.Errorf("Go's guard: %v", err)
 	}
 
+	// An expired lease is over, also before another attempt has it.
+	brief := newAttempt()
+	a, err = e.call(e.SQL, "acquire", "", "brief", 50_000, brief, nil)
+	e.want("a brief one", a, err, "outcome", "acquired")
+	e.Eventually("it expires", func() bool {
+		return e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE name = $1 AND expires_at <= `+e.DB.Access().Dialect.Now, []byte("lbrief")) == 1
+	})
+	a, err = e.call(e.SQL, "renew", "", "brief", brief, minute)
+	e.want("renew of an expired lease", a, err, "outcome", "lost")
+
 	next, err := locks.Acquire(e.Ctx, "takeover")
 	e.Check(err)
 	a, err = e.call(e.SQL, "renew", "", "takeover", mine, minute)
@@ -220,11 +231,12 @@ func functionGuardOldView(e *env) {
 		mine := newAttempt()
 		token := e.acquired(key, mine)
 		_, err = e.call(tx, "guard", "", key, token)
-		if level == sql.LevelSerializable && e.InnoDB() { // where reads lock
+		switch {
+		case level == sql.LevelSerializable && e.InnoDB(): // where reads lock
 			e.Check(err)
-		} else if err == nil {
+		case err == nil:
 			e.Errorf("%v: a guard in an old snapshot", level)
-		} else if !e.DB.Retryable(err) && e.Engine == dbtest.Postgres {
+		case !e.DB.Retryable(err) && e.Engine == dbtest.Postgres:
 			e.Errorf("%v: %v", level, err)
 		}
 		_ = tx.Rollback()
@@ -292,6 +304,41 @@ func functionLeaseStampede(e *env) {
 	wg.Wait()
 	if n := e.Int(`SELECT amount FROM refunds WHERE refund_no = 'stampede'`); n != clients*rounds {
 		e.Errorf("%d of %d increments", n, clients*rounds)
+	}
+}
+
+// functionOneIsGranted sends many attempts at one lease at the same moment: to a key without a row, then
+// to one that was released.
+func functionOneIsGranted(e *env) {
+	for round := range 10 {
+		for _, key := range []string{fmt.Sprint("one of many ", round), "one of many"} {
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			var granted []string
+			start := make(chan struct{})
+			for range 12 {
+				wg.Go(func() {
+					mine := newAttempt()
+					<-start
+					a, err := e.call(e.SQL, "acquire", "", key, minute, mine, nil)
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil && !e.DB.Retryable(err) {
+						e.Error(err)
+					}
+					if a["outcome"] == "acquired" {
+						granted = append(granted, mine)
+					}
+				})
+			}
+			close(start)
+			wg.Wait()
+			if len(granted) != 1 {
+				e.Fatalf("%s: %d are granted", key, len(granted))
+			}
+			a, err := e.call(e.SQL, "release", "", key, granted[0])
+			e.want("release", a, err, "outcome", "released")
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ var transactions = map[string]func(*env){
 	"FunctionLevels":              functionLevels,
 	"FunctionSettings":            functionSettings,
 	"FunctionPrivileges":          functionPrivileges,
+	"FunctionSearchPath":          functionSearchPath,
 }
 
 // functionOutsideATransaction claims and guards with autocommit, where nothing would be protected.
@@ -227,7 +228,6 @@ func functionSettings(e *env) {
 	for _, statement := range set {
 		e.on(c, statement)
 	}
-	release := e.HoldKey("settings, held")
 	for i, mode := range modes {
 		e.on(c, mode)
 		state := func() (s string) {
@@ -243,16 +243,23 @@ func functionSettings(e *env) {
 		e.want(mode, a, err, "outcome", "claimed")
 		e.Check(e.finish(c, a["claim"], "succeeded", `"a\\b"`))
 		e.on(c, "COMMIT AND NO CHAIN")
-		e.on(c, "START TRANSACTION")
-		a, err = e.claimOf(c, "settings, held", nil, 0)
-		e.want(mode, a, err, "outcome", "in_progress")
-		e.on(c, "ROLLBACK AND NO CHAIN")
 		a, err = e.call(c, "acquire", "", key, 60_000_000, newAttempt(), nil)
 		e.want(mode, a, err, "outcome", "acquired")
 		if after := state(); after != before {
 			e.Errorf("%s: the settings were %q and are %q", mode, before, after)
 		}
 		e.want(mode, e.lookup(key), nil, "outcome", "replayed", "result", `"a\\b"`)
+	}
+	before, release := "", e.HoldKey("settings, held")
+	e.Check(c.QueryRowContext(e.Ctx, read).Scan(&before))
+	e.on(c, "START TRANSACTION")
+	a, err := e.claimOf(c, "settings, held", nil, 0)
+	e.want("after a wait", a, err, "outcome", "in_progress")
+	e.on(c, "ROLLBACK AND NO CHAIN")
+	var after string
+	e.Check(c.QueryRowContext(e.Ctx, read).Scan(&after))
+	if after != before {
+		e.Errorf("after a wait the settings were %q and are %q", before, after)
 	}
 	release()
 	_ = c.Raw(func(any) error { return errBad })
@@ -314,4 +321,39 @@ func functionPrivileges(e *env) {
 	if r, err := e.Do(e.Store(idempotency.Options{}), op("privileges")); err == nil {
 		e.Errorf("Go reads a number as %q", r.Value)
 	}
+}
+
+// functionSearchPath calls in a session whose search path has other functions, operators and tables of
+// the same names first.
+func functionSearchPath(e *env) {
+	if e.Engine != dbtest.Postgres {
+		return // a procedure's names are those of its own database
+	}
+	c, other := e.conn(), "other_"+newAttempt()[:8]
+	var schema string
+	e.Check(c.QueryRowContext(e.Ctx, `SELECT current_schema()`).Scan(&schema))
+	e.on(c, `CREATE SCHEMA `+other)
+	defer e.Must(`DROP SCHEMA ` + other + ` CASCADE`)
+	for _, statement := range []string{
+		`CREATE FUNCTION ` + other + `.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea'`,
+		`CREATE FUNCTION ` + other + `.octet_length(bytea) RETURNS integer LANGUAGE sql AS 'SELECT 7'`,
+		`CREATE FUNCTION ` + other + `.always(bytea, bytea) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
+		`CREATE OPERATOR ` + other + `.= (LEFTARG = bytea, RIGHTARG = bytea, FUNCTION = ` + other + `.always)`,
+		`SET search_path = ` + other + `, pg_catalog, ` + schema,
+		`CREATE TEMPORARY TABLE holdfast_records (LIKE ` + schema + `.holdfast_records)`,
+		`CREATE TEMPORARY TABLE holdfast_calls (LIKE ` + schema + `.holdfast_calls)`,
+	} {
+		e.on(c, statement)
+	}
+	for _, outcome := range []string{"claimed", "replayed"} {
+		e.on(c, "BEGIN")
+		a, err := e.claim(c, "search path")
+		e.want("claim", a, err, "outcome", outcome)
+		if outcome == "claimed" {
+			e.Check(e.finish(c, a["claim"], "succeeded", `1`))
+		}
+		e.on(c, "COMMIT")
+	}
+	e.want("lookup", e.lookup("search path"), nil, "outcome", "replayed", "result", "1")
+	_ = c.Raw(func(any) error { return errBad })
 }
