@@ -39,7 +39,7 @@ type Capabilities struct {
 	// from other waits, so "in progress" is known at once. If false, a busy database also
 	// counts as in progress.
 	DetectsInProgress bool
-	// Triggers: optimistic's Enforce works.
+	// Triggers: Enforce of packages optimistic and fence works.
 	Triggers bool
 	// SharedGuards: transactions that guard leases of one shared lock run side by side. If false,
 	// one waits for the other.

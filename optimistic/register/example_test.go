@@ -122,6 +122,51 @@ func ExampleRegister_Watch() {
 	// closed, revision 2
 }
 
+// A program keeps its limits in memory, and follows the changes of other programs.
+func ExampleRegister_WatchPrefix() {
+	ctx := context.Background()
+	_, values, remove := open(ctx)
+	defer remove()
+
+	for _, name := range []string{"limits/refund", "limits/payout", "mode"} {
+		if _, err := values.Create(ctx, name, []byte("5000")); err != nil {
+			log.Print(err)
+			return
+		}
+	}
+	known := map[string]int64{}
+	for entry, err := range values.List(ctx, "limits/") {
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		fmt.Printf("%s is %s\n", entry.Name, entry.Value)
+		known[entry.Name] = entry.Revision
+	}
+	// Another program:
+	_, err1 := values.CompareAndSwap(ctx, "limits/payout", 1, []byte("9000"))
+	_, err2 := values.Delete(ctx, "limits/refund", 1)
+	if err := errors.Join(err1, err2); err != nil {
+		log.Print(err)
+		return
+	}
+	for entry, err := range values.WatchPrefix(ctx, "limits/", register.WatchPrefixOptions{Known: known, Interval: 10 * time.Millisecond}) {
+		if err != nil {
+			log.Print(err) // the next read follows; or break
+			continue
+		}
+		fmt.Printf("%s became %q, revision %d\n", entry.Name, entry.Value, entry.Revision)
+		if entry.Value == nil {
+			break
+		}
+	}
+	// Output:
+	// limits/payout is 5000
+	// limits/refund is 5000
+	// limits/payout became "9000", revision 2
+	// limits/refund became "", revision 2
+}
+
 func open(ctx context.Context) (*holdfast.DB[*sql.Tx], *register.Register[*sql.Tx], func()) {
 	dir, err := os.MkdirTemp("", "register")
 	if err != nil {

@@ -69,9 +69,8 @@ func (r *Register[Tx]) List(ctx context.Context, prefix string, opts ...ListOpti
 	}
 }
 
-func (r *Register[Tx]) page(ctx context.Context, from, before []byte) (page []Entry, err error) {
-	ctx, span := r.work.StartSpan(ctx, "register.list")
-	defer func() { span.End(err, nil) }()
+// page reads entries from a name on.
+func (r *Register[Tx]) page(ctx context.Context, from, before []byte) ([]Entry, error) {
 	rows, err := r.list.Query(ctx, r.work.Access.Pool, r.owner, from, before, listPage)
 	if err != nil {
 		return nil, err

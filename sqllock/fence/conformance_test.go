@@ -16,6 +16,6 @@ func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 
 func TestFences(t *testing.T) {
 	t.Parallel()
-	// The triggers are the same whatever the handle that made them.
+	// The triggers are the same for each handle.
 	conformance.InModes(t, conformance.Suite{SQL: fences.Suite[*sql.Tx], SQLX: fences.Suite[*sqlx.Tx], Pgx: fences.Suite[pgx.Tx]}, "SQL", "Pgx")
 }

@@ -19,18 +19,21 @@
 //	UPDATE  so must the new one, which is also not less than the old one; a row stays with its lock
 //	DELETE  so must that of the row as it was: write the token first, then delete
 //
-// There is no live term before the first grant, after a release or a force-release until the next
-// grant, and when package reaper has deleted the row of a lock that nobody has used for a while. A
-// lease that has expired is live until the next grant, as for Guard.
+// A lock has no live term before its first grant, and after a release or a force-release until
+// the next grant. It has none if it has no row, because package reaper has deleted it. A lease that
+// has expired is live until the next grant, as for Guard.
 //
 // # What a client must do
 //
-// Write the token in each UPDATE. A statement that leaves the column as it is passes while the
-// term that wrote the row last is live, whoever sends it. For a DELETE, and for a statement of
-// this kind, compare it as well: WHERE id = 42 AND fence = $token. Read what you compute from after
-// the lock was granted, in a transaction that began after that. The triggers see what is written,
+// Write the token in each UPDATE. A statement that leaves the column unchanged passes while the
+// term that wrote the row last is live, also if another client sends it. For a DELETE, and for such a
+// statement, compare the token as well: WHERE id = 42 AND fence = $token. Compute only from rows that were
+// read after the grant, in a transaction that began after it. The triggers see what is written,
 // not what was read before: [sqllock.Locker.Guard] also refuses a transaction whose snapshot is
 // older than the term.
+//
+// Tokens rise for each key. Those of two keys may be equal, so a token does not say which lock its
+// holder has.
 //
 // # Which locks
 //
@@ -48,10 +51,14 @@
 //
 // TRUNCATE; DROP and the other DDL. On PostgreSQL: sessions with session_replication_role =
 // replica, which only superusers may set, and so the workers of logical replication; ALTER TABLE
-// … DISABLE TRIGGER by the table's owner. On MySQL and MariaDB: the cascades of foreign keys. On
-// SQLite: rows that REPLACE deletes, unless PRAGMA recursive_triggers is on (the row that it
-// inserts is tested), and connections whose C API has turned triggers off. [Table.CheckEnforced]
-// finds triggers that were dropped, disabled or changed. (MySQL garbles a column name with a backtick in
-// its catalog, so that Enforce fails for it.) All other writes are seen: COPY, LOAD DATA,
-// MERGE, upserts, REPLACE, and those of superusers.
+// … DISABLE TRIGGER by the table's owner. On MySQL and MariaDB: the cascades of foreign keys, and
+// the writes of a session that has a temporary table of the name of Holdfast's locks, for which it
+// needs the privilege CREATE TEMPORARY TABLES on that database. On SQLite: rows that REPLACE
+// deletes, unless PRAGMA recursive_triggers is on (the row that it inserts is tested), and
+// connections whose C API has turned triggers off.
+//
+// All other writes are seen: COPY, LOAD DATA, MERGE, upserts, REPLACE, and those of superusers. On
+// PostgreSQL a row that moves to another partition counts as deleted. [Table.CheckEnforced] finds
+// triggers that were dropped, disabled or changed. MySQL garbles a column name that has a
+// backtick in its catalog, so Enforce fails for it.
 package fence

@@ -21,7 +21,8 @@ import (
 // DefaultToken is the default of [Spec.Token].
 const DefaultToken = "fence"
 
-// Spec names a table of the program's own, and the lease that protects each of its rows.
+// Spec names a table of the program's own, and the lease that protects each of its rows. A table
+// has one fence.
 type Spec struct {
 	// Table is the name of the table. Schema is its schema (on MySQL and MariaDB its
 	// database). Schema "" is the schema that Open found.

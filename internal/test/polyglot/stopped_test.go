@@ -41,7 +41,7 @@ const (
 
 func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 
-// languages are the programs. Debian's drivers belong to its own python3, whatever PATH has.
+// languages are the programs. Debian's drivers belong to its own python3, which may not be the first in PATH.
 var languages = map[string][]string{
 	"python": {"/usr/bin/python3", "holder.py"},
 	"php":    {"/usr/bin/php", "holder.php"},

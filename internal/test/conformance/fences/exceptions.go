@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fence"
@@ -71,10 +72,31 @@ func exceptions[Tx any](e *env[Tx]) {
 			e.Errorf("a disabled trigger: %v", err)
 		}
 		e.enforce(orders)
+		e.partitions()
 	}
 	e.wantRefused("a superuser", on(`UPDATE orders SET state = 'stale'`))
 	e.wantPassed("TRUNCATE", on(`TRUNCATE TABLE orders`))
 	e.wantState("b", "")
+}
+
+// partitions moves a row to another partition, which is a deletion and an insertion.
+func (e *env[Tx]) partitions() {
+	e.Helper()
+	e.Must(`CREATE TABLE parts (id INT NOT NULL, region INT NOT NULL, fence BIGINT NOT NULL DEFAULT 0) PARTITION BY LIST (region)`)
+	e.Must(`CREATE TABLE part1 PARTITION OF parts FOR VALUES IN (1)`)
+	e.Must(`CREATE TABLE part2 PARTITION OF parts FOR VALUES IN (2)`)
+	parts := e.fence(fence.Spec{Table: "parts", Key: "part/{id}"})
+	e.enforce(parts)
+	e.wantPassed("CheckEnforced", parts.CheckEnforced(e.Ctx))
+	l := e.LockerWith(sqllock.Options{})
+	first := e.MustAcquire(l, "part/7")
+	e.wantPassed("insert", e.raw(`INSERT INTO parts VALUES (7, 1, $1)`, first.Token()))
+	e.MustRelease(first)
+	next := e.MustAcquire(l, "part/7")
+	e.wantRefused("a stale write of a partition", e.raw(`UPDATE part1 SET fence = $1`, first.Token()))
+	e.wantRefused("a move of a row that an earlier term wrote", e.raw(`UPDATE parts SET region = 2, fence = $1`, next.Token()))
+	e.wantPassed("update", e.raw(`UPDATE parts SET fence = $1`, next.Token()))
+	e.wantPassed("then a move", e.raw(`UPDATE parts SET region = 2`))
 }
 
 func (e *env[Tx]) foreignKey() (name string) {
@@ -230,9 +252,24 @@ func privileges[Tx any](e *env[Tx]) {
 		_, err := plain.ExecContext(e.Ctx, `CREATE TEMPORARY TABLE holdfast_locks (owner text, name bytea, token bigint, attempt bytea); INSERT INTO holdfast_locks VALUES ('', 'lorder/a', 5, ''); SET search_path = pg_temp, "`+e.Schema()+`"`)
 		e.wantPassed("a table of its own", err)
 		e.wantRefused("with its own table of locks", write(5))
+	} else {
+		// On MySQL and MariaDB a temporary table hides the real one also from a trigger. It takes a
+		// privilege of its own.
+		const own = `CREATE TEMPORARY TABLE holdfast_locks (owner VARBINARY(128), name VARBINARY(1025), token BIGINT, attempt BINARY(16))`
+		if _, err := plain.ExecContext(e.Ctx, own); e.DB.Access().Dialect.Classify(err) != dialect.Denied {
+			e.Errorf("a temporary table: %v", err)
+		}
+		e.Must(`GRANT CREATE TEMPORARY TABLES ON ` + e.Schema() + `.* TO ` + user)
+		plain.SetMaxIdleConns(0) // the next session has the privilege
+		plain.SetMaxIdleConns(1)
+		_, err := plain.ExecContext(e.Ctx, own)
+		e.wantPassed("a temporary table", err)
+		_, err = plain.ExecContext(e.Ctx, `INSERT INTO holdfast_locks VALUES ('', 'lorder/a', ?, '')`, lease.Token()+1)
+		e.wantPassed("a row of its own", err)
+		e.wantPassed("with its own table of locks", write(lease.Token()+1))
 	}
 
-	// The user who may not make the trigger is told what is missing.
+	// The error of a user who may not make the trigger says what is missing.
 	pool := e.Handle.Open(e.T, dsn)
 	defer pool.Close()
 	denied, err := fence.New(e.Ctx, pool.DB, fence.Spec{Table: "orders", Key: "x/{id}"})

@@ -13,7 +13,7 @@ import (
 )
 
 // names checks that a row's lock is the one that the program acquires, for each type of column and
-// whatever the bytes of the key.
+// and for all bytes of a key.
 func names[Tx any](e *env[Tx]) {
 	l := e.LockerWith(sqllock.Options{})
 	check := func(table, typ, prefix string, keys ...string) {

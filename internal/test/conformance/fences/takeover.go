@@ -3,41 +3,22 @@ package fences
 import (
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
-	"github.com/holdfast-go/holdfast/sqllock/fence"
 )
 
-// takeover stops a client between its write and its commit. No later term is granted before the
-// commit. The naive trigger reads the term without a lock: the later term is granted, and the stale
-// write is committed after it.
+// takeover stops a client between its write and its commit, at each isolation level. No later term is
+// granted before the commit. The naive trigger reads the term without a lock: the later term is granted,
+// and the stale write is committed after it.
 func takeover[Tx any](e *env[Tx]) {
 	orders := e.orders("a")
 	e.enforce(orders)
 	other := e.LockerWith(sqllock.Options{})
-	expired := func() *sqllock.Lease {
-		lease := e.MustAcquire(e.LockerWith(sqllock.Options{}), "order/a", sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
-		return lease
-	}
-	wait := func() {
-		e.Eventually("the row expires", func() bool {
-			return e.Int(`SELECT CASE WHEN expires_at <= `+e.DB.Access().Dialect.Now+` THEN 1 ELSE 0 END FROM holdfast_locks WHERE owner = '' AND name = $1`, []byte("lorder/a")) == 1
-		})
-	}
-	write := func(lease *sqllock.Lease) *sql.Tx {
-		tx, err := e.SQL.BeginTx(e.Ctx, nil)
-		if err == nil {
-			_, err = tx.ExecContext(e.Ctx, e.Rebind(`UPDATE orders SET state = 'held', fence = $1 WHERE id = $2`), lease.Token(), e.TextKey("a"))
-		}
-		if err != nil {
-			e.Fatal(err)
-		}
-		return tx
-	}
 	try := func() error {
 		next, err := other.TryAcquire(e.Ctx, "order/a")
 		if err == nil {
@@ -45,72 +26,77 @@ func takeover[Tx any](e *env[Tx]) {
 		}
 		return err
 	}
-
-	lease := expired()
-	tx := write(lease)
-	wait()
-	for range 3 {
-		if err := try(); !errors.Is(err, sqllock.ErrHeld) && (e.Engine != dbtest.SQLite || !e.DB.Retryable(err)) {
-			e.Errorf("while the write is not committed: %v", err)
+	levels := []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead}
+	if !e.DB.Capabilities().RowLocks {
+		levels = []sql.IsolationLevel{sql.LevelDefault}
+	}
+	for _, level := range levels {
+		lease, tx := e.openWrite(level)
+		for range 3 {
+			if err := try(); !errors.Is(err, sqllock.ErrHeld) && (e.Engine != dbtest.SQLite || !e.DB.Retryable(err)) {
+				e.Errorf("at %v, while the write is not committed: %v", level, err)
+			}
 		}
+		e.Check(tx.Commit())
+		next := e.MustAcquire(other, "order/a")
+		e.wantState("a", "held")
+		e.wantRefused("the former holder", e.update("a", "stale", lease.Token()))
+		e.MustRelease(next)
 	}
-	if err := tx.Commit(); err != nil {
-		e.Error(err)
+	if !e.DB.Capabilities().RowLocks {
+		return // it has one writer, and no trigger could leave a lock out
 	}
-	next := e.MustAcquire(other, "order/a")
-	e.wantState("a", "held")
-	e.wantRefused("the former holder", e.update("a", "stale", lease.Token()))
 
 	// A takeover that is not committed yet: the write waits for it, and is refused.
-	if e.DB.Capabilities().RowLocks {
-		taken, err := e.SQL.BeginTx(e.Ctx, nil)
-		if err != nil {
-			e.Fatal(err)
-		}
-		if _, err := taken.ExecContext(e.Ctx, e.Rebind(`UPDATE holdfast_locks SET token = token + 1 WHERE owner = '' AND name = $1`), []byte("lorder/a")); err != nil {
-			e.Fatal(err)
-		}
-		refused := make(chan error, 1)
-		go func() { refused <- e.update("a", "stale", next.Token()) }()
-		e.Eventually("the write waits", func() bool { return e.Waiters() > 0 })
-		if err := taken.Commit(); err != nil {
-			e.Error(err)
-		}
-		e.wantRefused("behind a takeover", <-refused)
-	}
-	if had, err := other.ForceRelease(e.Ctx, "order/a", 0, "test"); err != nil || !had {
-		e.Errorf("force-release: %v, %v", had, err)
-	}
-	e.naiveTrigger(expired, wait, write, try)
-}
+	next := e.MustAcquire(other, "order/a")
+	taken, err := e.SQL.BeginTx(e.Ctx, nil)
+	e.Check(err)
+	_, err = taken.ExecContext(e.Ctx, e.Rebind(`UPDATE holdfast_locks SET token = token + 1 WHERE owner = '' AND name = $1`), []byte("lorder/a"))
+	e.Check(err)
+	refused := make(chan error, 1)
+	go func() { refused <- e.update("a", "stale", next.Token()) }()
+	e.Eventually("the write waits", func() bool { return e.Waiters() > 0 })
+	e.Check(taken.Commit())
+	e.wantRefused("behind a takeover", <-refused)
+	_, err = other.ForceRelease(e.Ctx, "order/a", 0, "test")
+	e.Check(err)
 
-// naiveTrigger is the same with a trigger that locks nothing. SQLite has one writer: it needs no
-// lock, and no trigger there can leave it out.
-func (e *env[Tx]) naiveTrigger(expired func() *sqllock.Lease, wait func(), write func(*sqllock.Lease) *sql.Tx, try func() error) {
-	e.Helper()
-	if !e.DB.Capabilities().RowLocks {
-		return
-	}
-	orders := e.fence(fence.Spec{Table: "orders", Key: "order/{id}"})
 	e.wantPassed("Unenforce", orders.Unenforce(e.Ctx))
-	if e.Engine == dbtest.Postgres {
-		e.Must(`CREATE FUNCTION naive() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
- IF NOT EXISTS (SELECT 1 FROM holdfast_locks WHERE name = convert_to('lorder/' || NEW.id, 'UTF8') AND token = NEW.fence AND attempt IS NOT NULL) THEN RAISE EXCEPTION 'stale'; END IF;
- RETURN NULL; END $$`)
-		e.Must(`CREATE TRIGGER naive AFTER UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION naive()`)
-	} else {
-		e.Must(`CREATE TRIGGER naive AFTER UPDATE ON orders FOR EACH ROW SET @naive = 1`) // a plain read within a trigger locks at REPEATABLE READ
-	}
-	lease := expired()
-	tx := write(lease)
-	wait()
+	e.naiveTrigger()
+	_, tx := e.openWrite(sql.LevelReadCommitted)
 	if err := try(); err != nil {
 		e.Errorf("the naive trigger should have let the next term be granted: %v", err)
 	}
-	if err := tx.Commit(); err != nil {
-		e.Error(err)
-	}
+	e.Check(tx.Commit())
 	e.wantState("a", "held") // a stale write
+}
+
+// openWrite returns a transaction that has written under a lease which has expired since.
+func (e *env[Tx]) openWrite(level sql.IsolationLevel) (*sqllock.Lease, *sql.Tx) {
+	e.Helper()
+	lease := e.MustAcquire(e.LockerWith(sqllock.Options{}), "order/a", sqllock.AcquireOptions{TTL: conformance.ShortTTL, NoRenewal: true})
+	tx, err := e.SQL.BeginTx(e.Ctx, &sql.TxOptions{Isolation: level})
+	e.Check(err)
+	_, err = tx.ExecContext(e.Ctx, e.Rebind(`UPDATE orders SET state = 'held', fence = $1 WHERE id = $2`), lease.Token(), e.TextKey("a"))
+	e.Check(err)
+	e.Eventually("the row expires", func() bool {
+		return e.Int(`SELECT CASE WHEN expires_at <= `+e.DB.Access().Dialect.Now+` THEN 1 ELSE 0 END FROM holdfast_locks WHERE owner = '' AND name = $1`, []byte("lorder/a")) == 1
+	})
+	return lease, tx
+}
+
+// naiveTrigger is a trigger that tests the term and locks nothing.
+func (e *env[Tx]) naiveTrigger() {
+	e.Helper()
+	const live = `NOT EXISTS (SELECT 1 FROM holdfast_locks WHERE name = {name} AND token = NEW.fence AND attempt IS NOT NULL)`
+	if e.Engine == dbtest.Postgres {
+		e.Must(`CREATE FUNCTION naive() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+ IF ` + strings.Replace(live, "{name}", "convert_to('lorder/' || NEW.id, 'UTF8')", 1) + ` THEN RAISE EXCEPTION 'stale'; END IF;
+ RETURN NULL; END $$`)
+		e.Must(`CREATE TRIGGER naive AFTER UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION naive()`)
+		return
+	}
+	e.Must(`CREATE TRIGGER naive AFTER UPDATE ON orders FOR EACH ROW IF ` + strings.Replace(live, "{name}", "CONCAT('lorder/', NEW.id)", 1) + ` THEN SIGNAL SQLSTATE '45000'; END IF`)
 }
 
 // isolation checks that the triggers read what is committed, at each isolation level.
@@ -123,8 +109,10 @@ func isolation[Tx any](e *env[Tx]) {
 		l := e.LockerWith(sqllock.Options{})
 		first := e.MustAcquire(l, "order/a")
 		old := e.BeginTx(level) // its snapshot is older than the next term
-		if _, _, err := e.ReadInt(old, `SELECT COUNT(*) FROM effects`); err != nil {
-			e.Fatal(err)
+		early := e.BeginTx(level)
+		for _, tx := range []Tx{old, early} {
+			_, _, err := e.ReadInt(tx, `SELECT COUNT(*) FROM effects`)
+			e.Check(err)
 		}
 		e.MustRelease(first)
 		next := e.MustAcquire(l, "order/a")
@@ -140,6 +128,13 @@ func isolation[Tx any](e *env[Tx]) {
 			e.Errorf("at %v a stale write passed", level)
 		}
 		_ = e.End(e.Ctx, old, false)
+		// The token of the live term, from a transaction that has read before the grant: only Guard
+		// refuses that where a write does not need the snapshot.
+		passes := level == sql.LevelReadCommitted || e.StaleWrites()
+		if err := write(early, next.Token()); (err == nil) != passes || err != nil && !e.DB.Retryable(err) {
+			e.Errorf("at %v, the live token in an old snapshot: %v", level, err)
+		}
+		_ = e.End(e.Ctx, early, false)
 		fresh := e.BeginTx(level)
 		if err := write(fresh, next.Token()); err != nil {
 			e.Errorf("at %v: %v", level, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/optimistic"
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fence"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
@@ -100,6 +101,8 @@ func injectIdentifiers[Tx any](e *env[Tx]) {
 		if err != nil {
 			e.Errorf("table %q: enforce: %v", table, err)
 		}
+		e.oddFence(table)
+		e.oddProcedure(table, versioned)
 		locked, err := rowlock.NewTable[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{oddKey}})
 		if err != nil {
 			e.Fatalf("table %q: %v", table, err)
@@ -189,5 +192,44 @@ func injectNoTable[Tx any](e *env[Tx]) {
 	}
 	if err := l.Close(e.Ctx); err != nil {
 		e.Error(err)
+	}
+}
+
+// oddFence fences a table.
+func (e *env[Tx]) oddFence(table string) {
+	e.Helper()
+	if !e.DB.Capabilities().Triggers {
+		return
+	}
+	fenced, err := fence.New(e.Ctx, e.DB, fence.Spec{Table: table, Token: oddVersion, Key: `'; DELETE FROM canary; -- {` + oddKey + `}`, Owner: `'"` + "`"})
+	if err == nil {
+		err = fenced.Enforce(e.Ctx)
+	}
+	if err == nil {
+		_, e2 := e.SQL.ExecContext(e.Ctx, `UPDATE `+e.quote(table)+` SET `+e.quote(oddExpires)+` = 1`)
+		if !errors.Is(fence.AsLost(e.DB, e2), sqllock.ErrLost) {
+			e.Errorf("table %q: the fence let an update through: %v", table, e2)
+		}
+		err = fenced.Unenforce(e.Ctx)
+	}
+	if err != nil {
+		e.Errorf("table %q: fence: %v", table, err)
+	}
+}
+
+// oddProcedure creates a procedure for a table, for a role and under a name that are odd as well.
+func (e *env[Tx]) oddProcedure(table string, versioned *optimistic.Table[odd, Tx]) {
+	e.Helper()
+	statements, err := versioned.ProcedureSQL(e.Ctx, optimistic.ProcedureOptions{Name: oddKey})
+	if errors.Is(err, optimistic.ErrNotEnforced) {
+		return
+	}
+	if err != nil {
+		e.Errorf("table %q: procedure: %v", table, err)
+	}
+	for _, s := range statements {
+		if _, err := e.SQL.ExecContext(e.Ctx, s); err != nil {
+			e.Errorf("table %q: %s: %v", table, s, err)
+		}
 	}
 }

@@ -200,7 +200,7 @@ func registerWatchPrefix[Tx any](e *env[Tx]) {
 		e.Errorf("saw %q, want %q", seen, want)
 	}
 
-	// What is known is not yielded again; what was deleted while nobody watched is.
+	// A known revision is not yielded again; a deletion between two watches is.
 	must(r.Delete(e.Ctx, "w/b", 3))
 	known := map[string]int64{"w/a": 5, "w/b": 3, "w/gone": 2}
 	seen = nil
