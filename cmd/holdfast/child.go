@@ -68,7 +68,7 @@ type child struct {
 // start starts a program. On Linux and FreeBSD it is killed when this process is.
 func start(ctx context.Context, p program) (*child, error) {
 	c := &child{program: p, ended: make(chan struct{})}
-	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), p.path)
+	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), p.path) //nolint:gosec // the user's command
 	c.cmd.Args, c.cmd.Env = p.args, p.env
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = p.in, p.out, p.err
 	c.cmd.WaitDelay = childIO
@@ -129,7 +129,7 @@ func (c *child) end() {
 		c.wake()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
-		for ended := c.ended; !(ended == nil && c.groupIsEmpty()); {
+		for ended := c.ended; ended != nil || !c.groupIsEmpty(); {
 			select {
 			case <-ended:
 				ended = nil // what it started may still be at it

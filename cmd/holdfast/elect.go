@@ -38,7 +38,7 @@ func newElect(f *flags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				lost, err := j.underLease(leader.Lease, r.owner)
+				lost, err := j.underLease(ctx, leader.Lease, r.owner)
 				if lost == nil {
 					return err
 				}

@@ -42,7 +42,7 @@ func newLock(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			lost, err := j.underLease(lease, r.owner)
+			lost, err := j.underLease(ctx, lease, r.owner)
 			if lost != nil {
 				return statusError{exitLost, fmt.Errorf("the lock was lost while the command ran: %w", lost)}
 			}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,9 +42,19 @@ func TestRunStatuses(t *testing.T) {
 			s.ends(want, "", append([]string{name}, args...)...)
 		}
 		for _, args := range [][]string{
-			{}, {"k"}, {"k", "--"}, {"--", "true"}, {"k", "l", "--", "true"}, {"k", "--nonsense", "--", "true"}, {"k", "--ttl", "1ns", "--", "true"},
-			{"k", "--grace", "29s", "--", "true"}, {"k", "--grace", "-1s", "--", "true"}, {"k", "--prefix", "other_", "--", "true"}, {"k\x00", "--", "true"},
-			{strings.Repeat("k", 2000), "--", "true"}, {"", "--", "true"},
+			{},
+			{"k"},
+			{"k", "--"},
+			{"--", "true"},
+			{"k", "l", "--", "true"},
+			{"k", "--nonsense", "--", "true"},
+			{"k", "--ttl", "1ns", "--", "true"},
+			{"k", "--grace", "29s", "--", "true"},
+			{"k", "--grace", "-1s", "--", "true"},
+			{"k", "--prefix", "other_", "--", "true"},
+			{"k\x00", "--", "true"},
+			{strings.Repeat("k", 2000), "--", "true"},
+			{"", "--", "true"},
 		} {
 			s.ends(exitNotRun, "", append([]string{name}, args...)...)
 		}
@@ -76,7 +87,7 @@ func TestRunEnvironment(t *testing.T) {
 		last := map[string]int{}
 		for range 2 {
 			for _, args := range [][]string{{"lock"}, {"lock", "--fair"}, {"elect"}} {
-				all := append(args, "order 7", "--owner", "shop-7", "--", "sh", "-c", `echo "$HOLDFAST_KEY:$HOLDFAST_OWNER:$PATH"; echo "$HOLDFAST_TOKEN:0" >> "$0"`, s.file("tokens"))
+				all := append(slices.Clone(args), "order 7", "--owner", "shop-7", "--", "sh", "-c", `echo "$HOLDFAST_KEY:$HOLDFAST_OWNER:$PATH"; echo "$HOLDFAST_TOKEN:0" >> "$0"`, s.file("tokens"))
 				s.ends(0, "order 7:shop-7:"+os.Getenv("PATH")+"\n", all...)
 				lines := s.lines("tokens")
 				token, _ := s.held(lines[len(lines)-1])
@@ -152,9 +163,9 @@ func TestRunInterruptedWait(t *testing.T) {
 	s.line("first", 1)
 	for _, args := range [][]string{{"lock", "k"}, {"elect", "k"}, {"once", "k"}} {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-			all := append(args, "--", "touch", s.file("ran"))
+			all := append(slices.Clone(args), "--", "touch", s.file("ran"))
 			if args[0] == "once" {
-				all = append(args, s.sleeps("first")...)
+				all = append(slices.Clone(args), s.sleeps("first")...)
 			}
 			p := s.start(all...)
 			p.opened()

@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	var ended statusError
-	if err != nil && !(errors.As(err, &ended) && ended.err == nil) {
+	if err != nil && (!errors.As(err, &ended) || ended.err != nil) {
 		fmt.Fprintln(stderr, "holdfast: "+strings.TrimPrefix(withoutPassword(err.Error()), "holdfast: "))
 	}
 	return statusOf(cmd, err)

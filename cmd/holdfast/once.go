@@ -26,7 +26,7 @@ $HOLDFAST_KEY, $HOLDFAST_OWNER, $HOLDFAST_TOKEN, and $HOLDFAST_IDEMPOTENCY_KEY, 
 attempt and is meant for the service that it calls.
 
 A command that ended with any status has run. Where its end is not known (a signal killed it, holdfast or
-its machine died, the lock was lost), it is not run again: the status is 122 until somebody says what
+its machine died, the lock was lost), it is not run again: the status is 122 until an operator says what
 happened, with holdfast ops resolve. --retry says otherwise; then the command may run more than once.
 See docs/shell.md.`
 
@@ -189,7 +189,7 @@ func (o *onceFlags) attempt(ctx context.Context, j *job, key string, token int64
 	if o.output > 0 {
 		p.out = io.MultiWriter(p.out, kept)
 	}
-	saw.ran, saw.lost, saw.err = j.relay.run(ctx, p)
+	saw.ran, saw.lost, saw.err = j.run(ctx, p)
 	close(saw.ended) // an operation makes the attempt once
 	c := saw.ran
 	switch {

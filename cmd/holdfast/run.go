@@ -128,14 +128,14 @@ func ended(c *child) error {
 
 // underLease runs the command while a lease lasts, and releases it. lost says that the lease ended
 // first; then there is nothing to release.
-func (j *job) underLease(lease *sqllock.Lease, owner string) (lost, err error) {
+func (j *job) underLease(ctx context.Context, lease *sqllock.Lease, owner string) (lost, err error) {
 	p := j.program
 	p.env = environment(keyVariable, j.key, ownerVariable, owner, fencingTokenVariable, strconv.FormatInt(lease.Token(), 10))
-	c, lost, err := j.relay.run(lease.Context(), p)
+	c, lost, err := j.run(lease.Context(), p) //nolint:contextcheck // it ends with the lease
 	if lost != nil {
 		return lost, nil
 	}
-	released := lease.Release(context.WithoutCancel(j.waiting))
+	released := lease.Release(context.WithoutCancel(ctx))
 	switch {
 	case err != nil:
 		return nil, err
