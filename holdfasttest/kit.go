@@ -146,6 +146,19 @@ func (k *Kit[Tx]) Mismatch(s *idempotency.Store[Tx], op idempotency.Op) {
 	Done(k, s, op, struct{}{})
 }
 
+// LikelyDuplicate executes an operation that is similar to op under another key: the program's call
+// with op returns a *idempotency.LikelyDuplicateError with the business id, which may be empty.
+func (k *Kit[Tx]) LikelyDuplicate(s *idempotency.Store[Tx], op idempotency.Op, businessID string) {
+	k.tb.Helper()
+	if op.Similar == nil {
+		k.tb.Fatalf("holdfasttest: key %.60q has no Similar, so nothing is similar to it", op.Key)
+	}
+	first := *op.Similar
+	first.Confirm = idempotency.ConfirmAny
+	op.Key, op.Similar = op.Key[:min(len(op.Key), idempotency.MaxKey-8)]+" earlier", &first
+	Done(k, s, op, idempotency.ID(businessID))
+}
+
 // Expire creates the record of an operation that was executed and whose result is no longer kept:
 // the program's call with op returns an *idempotency.ExpiredError with the business id, which may
 // be empty.

@@ -160,6 +160,11 @@ func (s *Store[Tx]) try(ctx context.Context, c *call, body func(Tx) (storedResul
 
 // transact runs one transaction: claim, function, result, commit.
 func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (storedResult, error)) (*record, error) {
+	leave, err := s.queue(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	after := s.options.LockTimeout
 	wait := after
 	if c.op.NoWait {

@@ -132,6 +132,24 @@ type intents struct {
 	verdict           dialect.Verdict
 }
 
+// queue makes the calls of this process with one intent run their transactions one after the other, so
+// that those that wait hold no connection. leave ends the turn of c.
+func (s *Store[Tx]) queue(ctx context.Context, c *call) (leave func(), err error) {
+	if c.similar == nil || c.similar.rejects {
+		return func() {}, nil
+	}
+	policy := once.WaitPolicy{NoWait: c.op.NoWait, Wait: c.wait, Deadline: time.Now().Add(c.wait)}
+	for {
+		f, leads := s.intents.Join(c.similar.hash)
+		if leads {
+			return func() { s.intents.Finish(c.similar.hash, f, nil) }, nil
+		}
+		if _, err := f.Follow(ctx, policy); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // intend claims the intent of c in its transaction, behind the claim of its key. It returns a
 // *LikelyDuplicateError if the intent is taken. wait bounds the wait for
 // another session's intent; 0 is that of the transaction.

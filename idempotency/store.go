@@ -113,6 +113,7 @@ type Store[Tx any] struct {
 	sql       statements
 	flights   *once.Flights[record] // calls in progress
 	peeks     *once.Flights[record] // reads by calls with NoWait
+	intents   *once.Flights[struct{}]
 	lease     *leased[Tx]           // see WithLease
 	expectNew *once.ExpectNew
 	blockers  *blockers.Env
@@ -157,7 +158,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	return &Store[Tx]{
-		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, expectNew: new(once.ExpectNew), blockers: blockers.New(a.Dialect, a.OnConn),
+		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, intents: &once.Flights[struct{}]{}, expectNew: new(once.ExpectNew), blockers: blockers.New(a.Dialect, a.OnConn),
 		holder: once.Text(core.DefaultHolder(), maxHolder), program: once.Text(core.Program(), maxProgram),
 		sql: statements{
 			claim: a.Dialect.Claim("records.claim", r.Replace), peek: a.Dialect.Peek("records.peek", r.Replace),

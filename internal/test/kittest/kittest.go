@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -47,6 +48,13 @@ func Outcomes[Tx any](t *testing.T, kit *holdfasttest.Kit[Tx]) {
 	wants("done", "done", nil, idempotency.Replayed)
 	kit.Mismatch(s, op("mismatch"))
 	wants("mismatch", "mismatch", idempotency.ErrMismatch, 0)
+	alike := op("alike")
+	alike.Similar = &idempotency.Similar{By: []string{"order", "amount"}, Window: time.Hour}
+	kit.LikelyDuplicate(s, alike, "r-0")
+	var likely *idempotency.LikelyDuplicateError
+	if _, err := idempotency.Do(ctx, s, alike, func(context.Context, Tx) (string, error) { return "done", nil }); !errors.As(err, &likely) || likely.BusinessID != "r-0" {
+		t.Errorf("likely a duplicate: %v", err)
+	}
 	kit.Expire(s, op("expired"), "r-1")
 	wants("expired", "expired", idempotency.ErrExpired, 0)
 	kit.Reject(s, op("rejected"), "no", "never")

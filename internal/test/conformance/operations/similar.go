@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/tracetest"
 	"github.com/holdfast-go/holdfast/reaper"
 )
@@ -31,6 +33,7 @@ func Similar[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"SimilarStorm":           similarStorm[Tx],
 		"SimilarConfirmed":       similarConfirmedOnce[Tx],
 		"SimilarWindowEnds":      similarWindowEnds[Tx],
+		"SimilarQueue":           similarQueue[Tx],
 		"SimilarInput":           similarInput[Tx],
 		"SimilarReported":        similarIsReported[Tx],
 	} {
@@ -225,6 +228,45 @@ func similarInProgress[Tx any](e *env[Tx]) {
 	if n := e.Effects("b"); n != 0 {
 		e.Errorf("%d effects", n)
 	}
+}
+
+// similarQueue holds an intent while many calls of one process with fresh keys wait for it: they hold no
+// connection.
+func similarQueue[Tx any](e *env[Tx]) {
+	const clicks = 30
+	var looks atomic.Int32
+	pool := e.Handle.Open(e, e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
+		if s.Name == "records.look" {
+			looks.Add(1)
+		}
+	}}})
+	s := e.StoreOn(pool.DB, idempotency.Options{Wait: dbtest.Hang})
+	started, free, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := idempotency.Do(e.Ctx, s, alike("a", "1"), func(ctx context.Context, tx Tx) (string, error) {
+			close(started)
+			<-free
+			return "", e.Effect(ctx, tx, "a")
+		})
+		ended <- err
+	}()
+	<-started
+	waiting := make(chan error, clicks)
+	for range clicks {
+		go func() {
+			_, err := idempotency.Do(e.Ctx, s, alike(uuid.NewString(), "1"), func(ctx context.Context, tx Tx) (string, error) {
+				return "", e.Effect(ctx, tx, "a")
+			})
+			waiting <- err
+		}()
+	}
+	e.Eventually("all of them have read, and one connection is in use", func() bool { return looks.Load() > clicks && pool.InUse() == 1 })
+	close(free)
+	e.Check(<-ended)
+	for range clicks {
+		e.likely(<-waiting, "a")
+	}
+	e.WantOnce("a")
 }
 
 // similarOwnKeyReplays checks that a key that was executed is replayed whichever operation the intent
