@@ -98,8 +98,9 @@ type ListOptions struct {
 }
 
 // Entries lists the entries of a limit, the earliest first: within a state, reservations by their
-// expiry, and the others by when they ended. So the pages of Captured miss nothing that is captured while
-// they are read, if the last ones are read again.
+// expiry, and the others by when they ended. The writers of one limit follow each other, so what is
+// captured while the pages of Captured are read comes behind the last one, unless the database's clock is
+// set back.
 //
 // Errors: [holdfast.ErrInvalid]; the error of ctx; the driver's. A limit that does not exist has none.
 func (l *Limits[Tx]) Entries(ctx context.Context, key string, opts ...ListOptions) ([]Entry, error) {

@@ -36,6 +36,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"ForgottenByTheSweep": forgottenByTheSweep[Tx],
 		"OwnTable":            ownTable[Tx],
 		"OwnTableIsChecked":   ownTableIsChecked[Tx],
+		"VersionIsEnforced":   versionIsEnforced[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/limits"
+	"github.com/holdfast-go/holdfast/optimistic"
 )
 
 // ownTable uses rows of the program's own, with keys of several types.
@@ -110,4 +111,40 @@ func ownTableIsChecked[Tx any](e *env[Tx]) {
 		_, err := limits.New(e.Ctx, e.DB, "x", limits.Options{Table: &table})
 		e.want(err, holdfast.ErrInvalid)
 	}
+}
+
+// versioned is a row of the program's own table, for package optimistic.
+type versioned struct {
+	Shop    string `db:"shop"`
+	No      string `db:"order_no"`
+	Version int64  `db:"version"`
+}
+
+// versionIsEnforced uses a table in which the database refuses each change that does not move the version
+// by one: an amount, one that goes back because its id was used, and one that was read before.
+func versionIsEnforced[Tx any](e *env[Tx]) {
+	if !e.DB.Capabilities().Triggers {
+		return
+	}
+	l := e.orders().For("shop-7")
+	e.order("shop-7", "A-1", 100)
+	rows, err := optimistic.NewTable[versioned](e.Ctx, e.DB, holdfast.TableSpec{Table: "orders", Key: []string{"shop", "order_no"}})
+	e.Check(err)
+	e.Check(rows.Enforce(e.Ctx))
+	read, err := rows.Get(e.Ctx, versioned{Shop: "shop-7", No: "A-1"})
+	e.Check(err)
+	for range 2 {
+		_, err := l.Take(e.Ctx, ask("A-1", "1", 60))
+		e.Check(err)
+	}
+	_, err = l.Reserve(e.Ctx, ask("A-1", "2", 40))
+	e.Check(err)
+	_, err = l.Capture(e.Ctx, ask("A-1", "2", 30))
+	e.Check(err)
+	_, err = l.Set(e.Ctx, "A-1", 95)
+	e.Check(err)
+	e.wantStatus(l, "A-1", 95, 0, 90)
+	_, err = rows.Update(e.Ctx, read)
+	e.want(err, optimistic.ErrConflict)
+	e.Check(rows.Unenforce(e.Ctx))
 }
