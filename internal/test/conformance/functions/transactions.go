@@ -16,6 +16,7 @@ var transactions = map[string]func(*env){
 	"FunctionWithoutFinish":       functionWithoutFinish,
 	"FunctionRollback":            functionRollback,
 	"FunctionImplicitCommit":      functionImplicitCommit,
+	"FunctionAutocommitOff":       functionAutocommitOff,
 	"FunctionSeveralClaims":       functionSeveralClaims,
 	"FunctionSavepoints":          functionSavepoints,
 	"FunctionLevels":              functionLevels,
@@ -113,6 +114,38 @@ func functionImplicitCommit(e *env) {
 			e.Check(c.Close())
 		}
 	}
+}
+
+// functionAutocommitOff calls in a session that begins its transactions without a word, as some drivers do.
+func functionAutocommitOff(e *env) {
+	if !e.InnoDB() {
+		return // the server has no such setting
+	}
+	c := e.conn()
+	e.on(c, "SET autocommit = 0")
+	for i, end := range []string{"COMMIT", "ROLLBACK", "COMMIT"} {
+		a, err := e.claim(c, "autocommit off")
+		e.want(end, a, err, "outcome", []string{"claimed", "replayed", "replayed"}[i])
+		if a["outcome"] == "claimed" {
+			e.Check(effectOn(e, c, "autocommit off"))
+			e.Check(e.finish(c, a["claim"], "succeeded", `1`))
+		}
+		e.on(c, end)
+	}
+	e.WantOnce("autocommit off")
+	a, err := e.claim(c, "autocommit off, DDL")
+	e.want("claim", a, err, "outcome", "claimed")
+	e.on(c, "CREATE TABLE autocommit_off (n INTEGER)")
+	e.refused("finish after DDL", e.finish(c, a["claim"], "succeeded", `1`), "transaction has ended")
+	e.on(c, "DROP TABLE autocommit_off")
+	for call, args := range map[string][]any{
+		"lookup": {"default", "", "refund", "k", nil, 0}, "acquire": {"", "k", minute, newAttempt(), nil}, "release": {"", "k", newAttempt()},
+	} {
+		_, err := e.call(c, call, args...)
+		e.refused(call, err, "autocommit=0")
+	}
+	e.on(c, "ROLLBACK")
+	e.on(c, "SET autocommit = 1")
 }
 
 func effectOn(e *env, c *sql.Conn, key string) error {
