@@ -15,6 +15,7 @@ var transactions = map[string]func(*env){
 	"FunctionOutsideATransaction": functionOutsideATransaction,
 	"FunctionWithoutFinish":       functionWithoutFinish,
 	"FunctionRollback":            functionRollback,
+	"FunctionSessionEnds":         functionSessionEnds,
 	"FunctionImplicitCommit":      functionImplicitCommit,
 	"FunctionAutocommitOff":       functionAutocommitOff,
 	"FunctionSeveralClaims":       functionSeveralClaims,
@@ -81,6 +82,30 @@ func functionRollback(e *env) {
 		return e.finish(tx, c["claim"], "succeeded", `2`)
 	})
 	e.refused("finish twice", err, "")
+}
+
+// functionSessionEnds ends the session of a client that has claimed, as its death does.
+func functionSessionEnds(e *env) {
+	id := map[bool]string{true: `SELECT pg_backend_pid()`, false: `SELECT CONNECTION_ID()`}[e.Engine == dbtest.Postgres]
+	for i, finished := range []bool{false, true} {
+		key, c := fmt.Sprint("session ", i), e.conn()
+		var session int64
+		e.Check(c.QueryRowContext(e.Ctx, id).Scan(&session))
+		e.on(c, "BEGIN")
+		a, err := e.claim(c, key)
+		e.want("claim", a, err, "outcome", "claimed")
+		e.Check(effectOn(e, c, key))
+		if finished {
+			e.Check(e.finish(c, a["claim"], "succeeded", `1`))
+		}
+		e.EndSession(session)
+		e.Eventually("the key is free", func() bool {
+			a, err = e.do(key)
+			return err == nil && a["outcome"] == "claimed"
+		})
+		e.WantOnce(key)
+		_ = c.Raw(func(any) error { return errBad })
+	}
 }
 
 // functionImplicitCommit ends the transaction between claim and finish, and goes on.
