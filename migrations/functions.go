@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"embed"
 	"errors"
@@ -36,8 +37,9 @@ type functionSet struct {
 	noWait string
 	// places means that the functions have to name their schema.
 	places bool
-	// schema reads the current schema; own counts the functions of a schema with a name.
-	schema, own string
+	// schema reads the current schema; own counts the functions of a schema with a name, and same those of
+	// a text, by its id. Where a function that is replaced loses its grants, same is not empty.
+	schema, own, same string
 }
 
 var functionSets = map[string]functionSet{
@@ -70,6 +72,7 @@ func procedures(noWait string) functionSet {
 		inner:   []string{"check", "check_lease", "fingerprint", "in_transaction", "key_hash", "still_claims"},
 		schema:  `SELECT DATABASE()`,
 		own:     `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name = ?`,
+		same:    `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_comment = ?`,
 	}
 }
 
@@ -82,7 +85,8 @@ const bodyQuote = "$holdfast$"
 // PostgreSQL, and procedures on MySQL and MariaDB. docs/protocol.md describes them. They run with the
 // rights of the role that creates them, which must be the owner of the tables, or a role with all
 // rights to their rows. PrintFunctionGrants has the grants of a client. Any number of processes may
-// call FunctionsUp at once.
+// call FunctionsUp at once, at every start. On MySQL and MariaDB it only reads while the functions are
+// those of this build; a procedure that it replaces loses its grants there, so give them again.
 //
 // Errors: [holdfast.ErrUnsupported] on SQLite, Vitess and TiDB, which have none, and on clusters with
 // several writers; [holdfast.ErrSchema] if the tables are missing.
@@ -110,7 +114,10 @@ func FunctionsDown(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) 
 // functions name their schema. On MySQL and MariaDB the text is for the client mysql or mariadb, which
 // knows DELIMITER.
 func PrintFunctions(w io.Writer, e holdfast.Engine, opts ...holdfast.Options) error {
-	return printFunctions(w, e, opts, func(l *layout, f *functionSet) (string, error) { return f.render(l, "up") })
+	return printFunctions(w, e, opts, func(l *layout, f *functionSet) (string, error) {
+		text, _, err := f.render(l, "up")
+		return text, err
+	})
 }
 
 // PrintFunctionGrants writes the GRANT statements for a role that calls the functions and needs no
@@ -176,9 +183,16 @@ func (d *driver) functions(direction string) error {
 			return errors.New("no schema is selected: name it in the DSN, or in Options.Schema")
 		}
 	}
-	text, err := f.render(&l, direction)
+	text, id, err := f.render(&l, direction)
 	if err != nil {
 		return err
+	}
+	if f.same != "" && direction == "up" {
+		var n int
+		err := d.conn.QueryRowContext(d.ctx, f.same, l.schema, id).Scan(&n)
+		if err != nil || n == len(f.clients)+len(f.inner) {
+			return err
+		}
 	}
 	if err := d.engine.lock(d); err != nil {
 		return err
@@ -214,22 +228,24 @@ func (d *driver) dropFunctions() error {
 	return d.functions("down")
 }
 
-// render returns the SQL of one direction for a layout.
-func (f *functionSet) render(l *layout, direction string) (string, error) {
+// render returns the SQL of one direction for a layout, and an id of that text.
+func (f *functionSet) render(l *layout, direction string) (sql, id string, err error) {
 	if strings.Contains(l.schema, bodyQuote) {
-		return "", &core.InputError{Field: "Options.Schema", Problem: "contains " + bodyQuote + ", which ends the text of a function"}
+		return "", "", &core.InputError{Field: "Options.Schema", Problem: "contains " + bodyQuote + ", which ends the text of a function"}
 	}
 	text, err := functionFiles.ReadFile("functions/" + f.file + "." + direction + ".sql")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	all := f.names(l, slices.Concat(f.clients, f.inner))
 	var drops strings.Builder
 	for _, name := range all {
 		fmt.Fprintf(&drops, "DROP %s IF EXISTS %s;\n", f.kind, name)
 	}
-	return strings.NewReplacer("{schema}", l.qualifier(), "{prefix}", l.prefix, "{now}", l.dialect.Now, "{lockspace}", dialect.Lockspace(l.table("records")),
-		"{clock}", mysql.ServerClock, "{no_wait}", f.noWait, "{functions}", "  "+strings.Join(all, ",\n  "), "{drops}\n", drops.String()).Replace(string(text)), nil
+	rendered := strings.NewReplacer("{schema}", l.qualifier(), "{prefix}", l.prefix, "{now}", l.dialect.Now, "{lockspace}", dialect.Lockspace(l.table("records")),
+		"{clock}", mysql.ServerClock, "{no_wait}", f.noWait, "{functions}", "  "+strings.Join(all, ",\n  "), "{drops}\n", drops.String()).Replace(string(text))
+	id = fmt.Sprintf("holdfast functions %.8x", sha256.Sum256([]byte(rendered)))
+	return strings.ReplaceAll(rendered, "{text}", id), id, nil
 }
 
 // names qualifies and quotes functions.

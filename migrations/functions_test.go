@@ -148,6 +148,7 @@ func TestFunctionsOfAMigrator(t *testing.T) {
 		if e == dbtest.Postgres {
 			run(`GRANT USAGE ON SCHEMA ` + schema + ` TO ` + client)
 		}
+		must(t, migrations.FunctionsUp(t.Context(), pool)) // which leaves the grants
 		calls, attempt := as(client), strings.Repeat("0a", 16)
 		call := map[bool]string{true: `SELECT outcome FROM holdfast_release('', 'k', '` + attempt + `')`, false: `CALL holdfast_release('', 'k', '` + attempt + `')`}[e == dbtest.Postgres]
 		if outcome := scan[string](t, calls, call); outcome != "lost" {

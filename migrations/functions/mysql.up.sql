@@ -11,7 +11,7 @@ DELIMITER //
 -- Refuses a session whose clock stands still, and a value that a column would not store unchanged.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}check`//
 CREATE PROCEDURE {schema}`{prefix}check`(IN p_argument VARCHAR(32) CHARACTER SET utf8mb4, IN p_value LONGBLOB, IN p_least INT, IN p_most INT, IN p_text BOOLEAN)
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE v_message VARCHAR(128) CHARACTER SET utf8mb4 DEFAULT NULL;
   IF p_value IS NULL OR LENGTH(p_value) < p_least OR LENGTH(p_value) > p_most THEN
@@ -29,7 +29,7 @@ END//
 -- Whether the session is in a transaction: outside one, a savepoint does not persist.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}in_transaction`//
 CREATE PROCEDURE {schema}`{prefix}in_transaction`(OUT p_is BOOLEAN)
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE EXIT HANDLER FOR 1305 SET p_is = FALSE;
   SAVEPOINT holdfast_alive;
@@ -40,7 +40,7 @@ END//
 -- Ends the savepoint of the session's claims. p_is is FALSE if their transaction has ended.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}still_claims`//
 CREATE PROCEDURE {schema}`{prefix}still_claims`(OUT p_is BOOLEAN)
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE EXIT HANDLER FOR 1305 SET p_is = FALSE;
   RELEASE SAVEPOINT holdfast_claims;
@@ -50,7 +50,7 @@ END//
 -- SHA-256 over 'holdfast record 1' and the four parts, each behind its length in eight bytes.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}key_hash`//
 CREATE PROCEDURE {schema}`{prefix}key_hash`(IN p_namespace LONGBLOB, IN p_owner LONGBLOB, IN p_operation LONGBLOB, IN p_key LONGBLOB, OUT p_hash BINARY(32))
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   CALL {schema}`{prefix}check`('namespace', p_namespace, 1, 128, TRUE);
   CALL {schema}`{prefix}check`('owner', p_owner, 0, 128, TRUE);
@@ -64,7 +64,7 @@ END//
 -- Reads a fingerprint of 64 hexadecimal digits; NULL is none.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}fingerprint`//
 CREATE PROCEDURE {schema}`{prefix}fingerprint`(IN p_digits LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_version INT, OUT p_fingerprint VARBINARY(32))
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   IF p_digits IS NOT NULL AND NOT p_digits REGEXP '^[0-9a-fA-F]{64}$' THEN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'holdfast: fingerprint is not 64 hexadecimal digits, nor NULL';
@@ -78,7 +78,7 @@ END//
 DROP PROCEDURE IF EXISTS {schema}`{prefix}claim`//
 CREATE PROCEDURE {schema}`{prefix}claim`(IN p_namespace LONGBLOB, IN p_owner LONGBLOB, IN p_operation LONGBLOB, IN p_key LONGBLOB,
   IN p_fingerprint LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_version INT, IN p_wait_us BIGINT)
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 body: BEGIN
   DECLARE v_owner, v_namespace, v_operation VARBINARY(128);
   DECLARE v_hash BINARY(32);
@@ -194,7 +194,7 @@ END//
 DROP PROCEDURE IF EXISTS {schema}`{prefix}finish`//
 CREATE PROCEDURE {schema}`{prefix}finish`(IN p_claim LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_state LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
   IN p_result LONGBLOB, IN p_codec LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_business_id LONGBLOB, IN p_result_ttl_us BIGINT, IN p_key_ttl_us BIGINT)
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE v_handle VARBINARY(176);
   DECLARE v_alive BOOLEAN DEFAULT FALSE;
@@ -254,7 +254,7 @@ END//
 DROP PROCEDURE IF EXISTS {schema}`{prefix}lookup`//
 CREATE PROCEDURE {schema}`{prefix}lookup`(IN p_namespace LONGBLOB, IN p_owner LONGBLOB, IN p_operation LONGBLOB, IN p_key LONGBLOB,
   IN p_fingerprint LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_version INT)
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE v_owner VARBINARY(128);
   DECLARE v_hash BINARY(32);
@@ -302,7 +302,7 @@ END//
 DROP PROCEDURE IF EXISTS {schema}`{prefix}check_lease`//
 CREATE PROCEDURE {schema}`{prefix}check_lease`(IN p_owner LONGBLOB, IN p_key LONGBLOB, IN p_attempt LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
   IN p_ttl_us BIGINT, OUT p_name VARBINARY(1025), OUT p_mine BINARY(16))
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE v_in BOOLEAN DEFAULT FALSE;
   CALL {schema}`{prefix}in_transaction`(v_in);
@@ -323,7 +323,7 @@ END//
 DROP PROCEDURE IF EXISTS {schema}`{prefix}acquire`//
 CREATE PROCEDURE {schema}`{prefix}acquire`(IN p_owner LONGBLOB, IN p_key LONGBLOB, IN p_ttl_us BIGINT,
   IN p_attempt LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_holder LONGBLOB)
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE v_owner VARBINARY(128);
   DECLARE v_name VARBINARY(1025);
@@ -392,7 +392,7 @@ END//
 -- Extends a live term. Outside a transaction, with autocommit.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}renew`//
 CREATE PROCEDURE {schema}`{prefix}renew`(IN p_owner LONGBLOB, IN p_key LONGBLOB, IN p_attempt LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_ttl_us BIGINT)
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE v_owner VARBINARY(128);
   DECLARE v_name VARBINARY(1025);
@@ -429,7 +429,7 @@ END//
 -- Ends a term. Outside a transaction, with autocommit.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}release`//
 CREATE PROCEDURE {schema}`{prefix}release`(IN p_owner LONGBLOB, IN p_key LONGBLOB, IN p_attempt LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE v_owner VARBINARY(128);
   DECLARE v_name VARBINARY(1025);
@@ -444,7 +444,7 @@ END//
 -- until the caller's transaction ends. First in that transaction. A failure rolls it back.
 DROP PROCEDURE IF EXISTS {schema}`{prefix}guard`//
 CREATE PROCEDURE {schema}`{prefix}guard`(IN p_owner LONGBLOB, IN p_key LONGBLOB, IN p_token BIGINT)
-SQL SECURITY DEFINER
+SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE v_owner VARBINARY(128);
   DECLARE v_name VARBINARY(1025);

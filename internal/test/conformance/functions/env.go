@@ -35,7 +35,7 @@ func Suite(t *testing.T) {
 			return
 		}
 		e.Check(err)
-		for _, suite := range []map[string]func(*env){operations, transactions, leases} {
+		for _, suite := range []map[string]func(*env){operations, transactions, sessions, leases, guards} {
 			for name, f := range suite {
 				t.Run(name, func(t *testing.T) { //nolint:paralleltest // the cases share connections
 					own := *e

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -19,11 +20,10 @@ var leases = map[string]func(*env){
 	"FunctionLease":          functionLease,
 	"FunctionTokensRise":     functionTokensRise,
 	"FunctionTakeover":       functionTakeover,
-	"FunctionGuard":          functionGuard,
-	"FunctionGuardOldView":   functionGuardOldView,
 	"FunctionLeaseAlone":     functionLeaseAlone,
 	"FunctionLeaseStampede":  functionLeaseStampede,
 	"FunctionOneIsGranted":   functionOneIsGranted,
+	"FunctionRowAtOnce":      functionRowAtOnce,
 	"FunctionWakesGo":        functionWakesGo,
 	"FunctionLeaseArguments": functionLeaseArguments,
 }
@@ -47,17 +47,6 @@ func (e *env) acquired(key, attempt string) int64 {
 	e.want("acquire", a, err, "outcome", "acquired")
 	token, _ := strconv.ParseInt(a["token"], 10, 64)
 	return token
-}
-
-// guard calls guard in a transaction, runs f and commits.
-func (e *env) guard(key string, token int64, f func(tx *sql.Tx)) error {
-	return e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
-		_, err := e.call(tx, "guard", "", key, token)
-		if err == nil {
-			f(tx)
-		}
-		return err
-	})
 }
 
 // functionLease goes through the life of a lease, beside Go.
@@ -182,69 +171,6 @@ func functionTakeover(e *env) {
 	e.refused("guard without a row", e.guard("no row", 1, func(*sql.Tx) {}), "the lease is lost")
 }
 
-// functionGuard keeps an expired lease from being taken over until its transaction ends.
-func functionGuard(e *env) {
-	locks := e.locker(sqllock.Options{})
-	mine, theirs := newAttempt(), newAttempt()
-	token := e.acquired("guarded", mine)
-	e.Check(e.guard("guarded", token, func(tx *sql.Tx) {
-		a, err := e.call(e.SQL, "renew", "", "guarded", mine, minute)
-		e.want("renew beside a guard", a, err, "outcome", "busy")
-		e.Check(e.Effect(e.Ctx, tx, "guarded"))
-	}))
-	e.WantOnce("guarded")
-
-	a, err := e.call(e.SQL, "release", "", "guarded", mine)
-	e.want("release", a, err, "outcome", "released")
-	mine = newAttempt()
-	a, err = e.call(e.SQL, "acquire", "", "guarded", 50_000, mine, nil)
-	e.want("a short one", a, err, "outcome", "acquired")
-	token, _ = strconv.ParseInt(a["token"], 10, 64)
-	e.Check(e.guard("guarded", token, func(tx *sql.Tx) {
-		e.Eventually("it expires", func() bool {
-			a, err = e.call(e.SQL, "renew", "", "guarded", mine, minute)
-			return err == nil && a["outcome"] == "lost"
-		})
-		a, err = e.call(e.SQL, "acquire", "", "guarded", minute, theirs, nil)
-		e.want("acquire beside a guard", a, err, "outcome", "held")
-		if _, err := locks.TryAcquire(e.Ctx, "guarded"); !errors.Is(err, sqllock.ErrHeld) {
-			e.Errorf("Go: %v", err)
-		}
-		// Guards of one term run side by side.
-		e.Check(e.guard("guarded", token, func(*sql.Tx) {}))
-		e.Check(e.Effect(e.Ctx, tx, "guarded 2"))
-	}))
-	e.WantOnce("guarded 2")
-	if next := e.acquired("guarded", theirs); next <= token {
-		e.Errorf("token %d after %d", next, token)
-	}
-}
-
-// functionGuardOldView guards in a snapshot that is older than the grant.
-func functionGuardOldView(e *env) {
-	for i, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
-		key := fmt.Sprint("old view ", i/2)
-		tx, err := e.SQL.BeginTx(e.Ctx, &sql.TxOptions{Isolation: level})
-		e.Check(err)
-		var n int
-		e.Check(tx.QueryRowContext(e.Ctx, `SELECT COUNT(*) FROM holdfast_schema`).Scan(&n))
-		mine := newAttempt()
-		token := e.acquired(key, mine)
-		_, err = e.call(tx, "guard", "", key, token)
-		switch {
-		case level == sql.LevelSerializable && e.InnoDB(): // where reads lock
-			e.Check(err)
-		case err == nil:
-			e.Errorf("%v: a guard in an old snapshot", level)
-		case !e.DB.Retryable(err) && e.Engine == dbtest.Postgres:
-			e.Errorf("%v: %v", level, err)
-		}
-		_ = tx.Rollback()
-		a, err := e.call(e.SQL, "release", "", key, mine)
-		e.want("release", a, err, "outcome", "released")
-	}
-}
-
 // functionLeaseAlone calls a lease's functions in a transaction.
 func functionLeaseAlone(e *env) {
 	mine := newAttempt()
@@ -340,6 +266,31 @@ func functionOneIsGranted(e *env) {
 			e.want("release", a, err, "outcome", "released")
 		}
 	}
+}
+
+// functionRowAtOnce asks for a key whose row another session has inserted and not committed.
+func functionRowAtOnce(e *env) {
+	tx, err := e.SQL.BeginTx(e.Ctx, nil)
+	e.Check(err)
+	now := e.DB.Access().Dialect.Now
+	theirs, err := hex.DecodeString(newAttempt())
+	e.Check(err)
+	_, err = tx.ExecContext(e.Ctx, e.Rebind(`INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at) VALUES ('', $1, 7, $2, 'they', `+now+`, `+now+` + 60000000)`),
+		[]byte("lat once"), theirs)
+	e.Check(err)
+	type result struct {
+		a   answer
+		err error
+	}
+	got := make(chan result, 1)
+	go func() {
+		a, err := e.call(e.SQL, "acquire", "", "at once", minute, newAttempt(), nil)
+		got <- result{a, err}
+	}()
+	time.Sleep(50 * time.Millisecond) // time to grant it
+	e.Check(tx.Commit())
+	r := <-got
+	e.want("acquire", r.a, r.err, "outcome", "held", "held_by", "they")
 }
 
 // functionWakesGo releases a lease for which a Go program waits.
