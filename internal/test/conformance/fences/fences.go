@@ -132,6 +132,10 @@ func writes[Tx any](e *env[Tx]) {
 	e.wantRefused("all rows", e.raw(`UPDATE orders SET state = 'stale', fence = $1`, second.Token()))
 	e.wantRefused("no row of its own", e.raw(`INSERT INTO orders (id, state, fence) VALUES ($1, 'stale', $2)`, e.TextKey("c"), second.Token()))
 	e.wantRefused("another lock", e.raw(`UPDATE orders SET id = $1 WHERE id = $2`, e.TextKey("c"), e.TextKey("a")))
+	e.MustAcquire(a, "order/c")
+	e.Must(`UPDATE holdfast_locks SET token = $1 WHERE name = $2`, second.Token(), []byte("lorder/c"))
+	e.wantRefused("another lock that is held, with the same token", e.raw(`UPDATE orders SET id = $1 WHERE id = $2`, e.TextKey("c"), e.TextKey("a")))
+	e.wantState("c", "")
 	upsert := map[bool]string{true: ` ON DUPLICATE KEY UPDATE state = 'stale', fence = 0`, false: ` ON CONFLICT (id) DO UPDATE SET state = 'stale', fence = 0`}[e.InnoDB()]
 	e.wantRefused("an upsert", e.raw(`INSERT INTO orders (id, state, fence) VALUES ($1, 'stale', $2)`+upsert, e.TextKey("a"), second.Token()))
 	e.wantState("a", "second")
