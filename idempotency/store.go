@@ -111,10 +111,10 @@ type Store[Tx any] struct {
 	access    access.Access[Tx]
 	options   Options
 	sql       statements
-	flights   *once.Flights[record] // calls in progress
-	peeks     *once.Flights[record] // reads by calls with NoWait
-	intents   *once.Flights[struct{}]
-	lease     *leased[Tx]           // see WithLease
+	flights   *once.Flights[record]   // calls in progress
+	peeks     *once.Flights[record]   // reads by calls with NoWait
+	intents   *once.Flights[struct{}] // see queue
+	lease     *leased[Tx]             // see WithLease
 	expectNew *once.ExpectNew
 	blockers  *blockers.Env
 	// holder and program say who executes, or are nil. They are boxed once.
