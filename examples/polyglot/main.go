@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command polyglot refunds orders from four languages on one database: Go with package
 // idempotency, and Python, PHP and Java with the protocol of docs/protocol.md. All of them get the
 // same orders at the same moment, and are killed and stopped during that. README.md says what it needs.

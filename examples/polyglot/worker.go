@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -30,7 +32,7 @@ type worker struct {
 	mu    sync.Mutex // of cmd: it is not started again while it is struck
 	cmd   *exec.Cmd
 	in    io.WriteCloser
-	lines *bufio.Scanner
+	lines *bufio.Reader
 }
 
 // start compiles what has to be, and starts all clients.
@@ -140,7 +142,7 @@ func (c *worker) restart(ctx context.Context, s *storm) error {
 	if c.cmd != nil {
 		_ = c.cmd.Wait()
 	}
-	c.cmd, c.in, c.lines = cmd, in, bufio.NewScanner(out)
+	c.cmd, c.in, c.lines = cmd, in, bufio.NewReader(out)
 	return cmd.Start()
 }
 
@@ -149,10 +151,8 @@ func (c *worker) ask(line string) (answer string, alive bool) {
 	if _, err := fmt.Fprintln(c.in, line); err != nil {
 		return "", false
 	}
-	if !c.lines.Scan() {
-		return "", false
-	}
-	return c.lines.Text(), true
+	answer, err := c.lines.ReadString('\n') // a client that is killed may have written a part of it
+	return answer, err == nil
 }
 
 func (c *worker) signal(sig os.Signal) {
