@@ -90,7 +90,7 @@ func (e *LikelyDuplicateError) Is(target error) bool { return target == ErrLikel
 
 // similar is a checked Similar.
 type similar struct {
-	*Similar
+	Similar
 
 	hash once.Hash
 	// rejects: the transaction stores a rejection, so it has no intent.
@@ -118,7 +118,7 @@ func (o *Options) similar(op Op) (*similar, error) {
 	case s.Confirm != "" && s.Confirm != ConfirmAny && !isToken(s.Confirm):
 		return nil, once.Invalid("Op.Similar.Confirm", "is not the Token of a LikelyDuplicateError")
 	}
-	return &similar{Similar: s, hash: once.HashSimilar(o.Namespace, op.Owner, op.Name, s.By)}, nil
+	return &similar{Similar: *s, hash: once.HashSimilar(o.Namespace, op.Owner, op.Name, s.By)}, nil
 }
 
 func isToken(text string) bool {

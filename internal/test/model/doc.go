@@ -121,6 +121,8 @@
 //
 //	3 calls of 2 keys, a window ends, a connection is lost               3,001,894
 //	4 calls of 3 keys                                                    2,491,628
+//	4 calls of 3 keys, a window ends (large)                            11,160,614
+//	4 calls of 3 keys, none confirms, a connection is lost (large)      8,086,361
 //
 // # Outbox
 //

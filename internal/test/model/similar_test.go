@@ -9,7 +9,8 @@ var similar = model{
 		{"FourOfThreeKeys", "-DCALLS=4 -DENDS=0 -DLOSES=0"},
 	},
 	large: []run{
-		{"FourOfThreeKeysLost", "-DCALLS=4 -DLOSES=1 -DENDS=1"},
+		{"FourAndAWindow", "-DCALLS=4 -DENDS=1 -DLOSES=0"},
+		{"FourAndALostCommit", "-DCALLS=4 -DENDS=0 -DLOSES=1 -DCONFIRMS=0"},
 	},
 	planted: []bug{
 		{"CHECK_UNLOCKED", "ONCE", "-DLOSES=0 -DENDS=0 -DCONFIRMS=0"},
