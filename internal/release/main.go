@@ -61,7 +61,11 @@ func publish(version, repository, proxy, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := zip.CreateFromVCS(out, m, repository, "HEAD", filepath.ToSlash(dir)); err != nil {
+	below := filepath.ToSlash(dir)
+	if below == "." { // the module at the root: those nested in it are left out
+		below = ""
+	}
+	if err := zip.CreateFromVCS(out, m, repository, "HEAD", below); err != nil {
 		_ = out.Close()
 		return err
 	}
