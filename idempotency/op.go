@@ -86,6 +86,8 @@ type call struct {
 	resultTTL    any  // µs or nil
 	keyTTL       any
 	requestID    string // whom the call works for; empty for none
+	// place is where the value of a staged operation is stored; empty for a record's.
+	place once.Place
 }
 
 // Bounds of what a record says about its execution, in bytes. Longer texts are cut.

@@ -87,7 +87,7 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 	if err != nil {
 		return false, err
 	}
-	body, err := r.pack(key, e.Body)
+	body, err := r.pack(key, ofEvent(e.ID), e.Body)
 	if err != nil {
 		return false, err
 	}
@@ -294,9 +294,9 @@ func (s *rows[Tx]) reverse(ctx context.Context, q core.Querier, id once.ID, step
 func (s *rows[Tx]) answerOf(id once.ID, step *ledger.StepRow, f finding) ([]byte, error) {
 	switch f.how {
 	case StepDone:
-		return s.packAs(id, step.ResultType, f.field, f.result)
+		return s.packAs(id, ofStep(f.step, false), step.ResultType, f.field, f.result)
 	case StepRejected:
-		return s.pack(id, f.rejection)
+		return s.pack(id, ofStep(f.step, true), f.rejection)
 	}
 	return nil, nil
 }
