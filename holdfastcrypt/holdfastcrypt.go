@@ -149,4 +149,6 @@ func (c *codec) at(place []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-func invalid(field, problem string) error { return &holdfast.InputError{Field: field, Problem: problem} }
+func invalid(field, problem string) error {
+	return &holdfast.InputError{Field: field, Problem: problem}
+}

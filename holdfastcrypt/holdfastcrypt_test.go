@@ -109,7 +109,9 @@ func TestTampered(t *testing.T) {
 	t.Parallel()
 	b := &bank{t, holdfasttest.SQLite(t)}
 	s := b.store(key("k"))
-	result := func(key string) []byte { return b.text(`SELECT result FROM holdfast_records WHERE op_key = ?`, []byte(key)) }
+	result := func(key string) []byte {
+		return b.text(`SELECT result FROM holdfast_records WHERE op_key = ?`, []byte(key))
+	}
 	put := func(key string, v []byte) {
 		b.must(`UPDATE holdfast_records SET result = ? WHERE op_key = ?`, v, []byte(key))
 	}

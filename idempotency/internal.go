@@ -37,6 +37,9 @@ func (i internals[Tx]) Check(op Op) (request, error) {
 // ID identifies the row of the operation.
 func (r request) ID() once.ID { return once.ID{Owner: r.call.op.Owner, Hash: r.call.hash} }
 
+// Key returns the key as it is stored.
+func (r request) Key() []byte { return []byte(r.call.op.Key) }
+
 // Wait returns how long to wait for another call that holds the key.
 func (r request) Wait() time.Duration { return r.call.wait }
 
@@ -58,7 +61,7 @@ func (i internals[Tx]) CheckName(owner, name, key string) error {
 
 // ID identifies the row of an owner's operation.
 func (i internals[Tx]) ID(owner, name, key string) once.ID {
-	return once.ID{Owner: owner, Hash: once.HashKey(i.s.options.Namespace, owner, name, key)}
+	return once.ID{Owner: owner, Hash: once.HashKey(i.s.options.Namespace, owner, name, i.s.options.HashKeys.Key(key))}
 }
 
 // Enter refuses an operation that ctx already runs under.

@@ -140,6 +140,8 @@ func (o *Options) check(op Op) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.HashKeys.fingerprints(&fp)
+	op.Key = o.HashKeys.Key(op.Key)
 	c := &call{op: op, fingerprints: fp, wait: op.Wait, resultTTL: ttl(o.ResultTTL), keyTTL: ttl(o.KeyTTL)}
 	if c.wait == 0 {
 		c.wait = o.Wait

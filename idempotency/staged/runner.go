@@ -184,7 +184,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 // call is one checked call of Do.
 type call struct {
 	id   once.ID
-	op   idempotency.Op
+	key  []byte // as it is stored
 	wait time.Duration
 	// fingerprint is the request's fingerprint. compare returns a *MismatchError for another one.
 	fingerprint        []byte
@@ -207,7 +207,7 @@ func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*call, err
 	if err != nil {
 		return nil, err
 	}
-	c := &call{id: checked.ID(), op: op, wait: checked.Wait(), compare: checked.Compare}
+	c := &call{id: checked.ID(), key: checked.Key(), wait: checked.Wait(), compare: checked.Compare}
 	c.fingerprint, c.fingerprintVersion = checked.Fingerprint()
 	return c, nil
 }
@@ -248,7 +248,7 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 
 // inserting returns the arguments of Insert.
 func (s *Runner[Tx, Req, Res]) inserting(ctx context.Context, c *call, stored, attempt []byte, lease time.Duration, started int) []any {
-	return c.id.Args(s.rows.options.Namespace, s.workflow.Name, []byte(c.op.Key), once.Nullable(c.fingerprint), c.fingerprintVersion,
+	return c.id.Args(s.rows.options.Namespace, s.workflow.Name, c.key, once.Nullable(c.fingerprint), c.fingerprintVersion,
 		stored, attempt, s.holder, lease.Microseconds(), resultType[Res](), started, core.Program(), requestID(ctx))
 }
 

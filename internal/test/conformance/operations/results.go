@@ -21,6 +21,7 @@ func Results[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
 		"KindsOfResults":       kindsOfResults[Tx],
 		"Codecs":               codecs[Tx],
+		"HashedKeys":           hashedKeys[Tx],
 		"BadResults":           badResults[Tx],
 		"IsolationOfCallers":   isolationOfCallers[Tx],
 		"ReadOnlyCaller":       readOnlyCaller[Tx],
