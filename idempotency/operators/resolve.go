@@ -219,8 +219,8 @@ func (o *Operators[Tx]) recorded(ctx context.Context, q core.Querier, id once.ID
 	return o.ledger.SQL.Intervened.QueryRow(ctx, q, []any{&one}, id.Owner, nonce)
 }
 
-// Erase deletes the request, the results of the operation and of its steps, and the bodies of its
-// events. The key stays, so the operation is not executed again; duplicates get
+// Erase deletes the request, the results of the operation and of its steps, and the bodies and kinds of
+// its events. The key stays, so the operation is not executed again; duplicates get
 // [idempotency.ErrExpired]. Only an operation that has ended can be erased: otherwise Erase
 // returns [staged.ErrState]. Interventions stay, and so does the key's text: do not derive keys
 // from data that must be erased.

@@ -126,7 +126,7 @@ type Step struct {
 // Event is a stored provider event.
 type Event struct {
 	ID, Kind string
-	// Body is nil after it was erased.
+	// Body is nil, and Kind empty, after they were erased.
 	Body     []byte
 	Received time.Time
 }
