@@ -43,6 +43,12 @@ func hashedKeys[Tx any](e *env[Tx]) {
 			e.Errorf("staged, want %v: %+v, %v", want, r, err)
 		}
 	}
+	if found, err := idempotency.Lookup[string](e.Ctx, s, op); err != nil || found.Status != idempotency.StatusSucceeded {
+		e.Errorf("looked up: %+v, %v", found, err)
+	}
+	if found, err := runner.Lookup(e.Ctx, idempotency.Op{Key: key}); err != nil || found.Status != idempotency.StatusSucceeded {
+		e.Errorf("staged, looked up: %+v, %v", found, err)
+	}
 	stored := hasher.Key(key)
 	for _, table := range []string{"records", "staged", "intents"} {
 		if n := e.Int(`SELECT COUNT(*) FROM holdfast_`+table+` WHERE op_key = $1`, []byte(stored)); n != 1 {
