@@ -37,6 +37,9 @@ func (i internals[Tx]) Check(op Op) (request, error) {
 // ID identifies the row of the operation.
 func (r request) ID() once.ID { return once.ID{Owner: r.call.op.Owner, Hash: r.call.hash} }
 
+// Key returns the key as it is stored.
+func (r request) Key() []byte { return []byte(r.call.op.Key) }
+
 // Wait returns how long to wait for another call that holds the key.
 func (r request) Wait() time.Duration { return r.call.wait }
 
@@ -58,7 +61,7 @@ func (i internals[Tx]) CheckName(owner, name, key string) error {
 
 // ID identifies the row of an owner's operation.
 func (i internals[Tx]) ID(owner, name, key string) once.ID {
-	return once.ID{Owner: owner, Hash: once.HashKey(i.s.options.Namespace, owner, name, key)}
+	return once.ID{Owner: owner, Hash: once.HashKey(i.s.options.Namespace, owner, name, i.s.options.HashKeys.Key(key))}
 }
 
 // Enter refuses an operation that ctx already runs under.
@@ -71,16 +74,16 @@ func (internals[Tx]) InFunction(ctx context.Context) bool {
 	return once.Under[*once.Flights[record]](ctx)
 }
 
-// Encode returns a value in its stored form, with the name of that form.
-func (i internals[Tx]) Encode(key once.Hash, v any) (form string, stored []byte, err error) {
-	out, err := i.s.options.encode(&call{hash: key}, succeeded, v)
+// Encode returns a value in its stored form for a place, with the name of that form.
+func (i internals[Tx]) Encode(key once.Hash, at once.Place, v any) (form string, stored []byte, err error) {
+	out, err := i.s.options.encode(&call{hash: key, place: at}, succeeded, v)
 	return out.codec, out.result, err
 }
 
-// Decode reads a stored value into the value that to points to. It returns a *ResultError if it
-// cannot read the stored value.
-func (i internals[Tx]) Decode(key once.Hash, form string, stored []byte, to any) error {
-	return i.s.options.decode(&call{hash: key}, storedResult{state: succeeded, codec: form, result: stored}, to)
+// Decode reads the stored value of a place into the value that to points to. It returns a *ResultError
+// if it cannot read the stored value.
+func (i internals[Tx]) Decode(key once.Hash, at once.Place, form string, stored []byte, to any) error {
+	return i.s.options.decode(&call{hash: key, place: at}, storedResult{state: succeeded, codec: form, result: stored}, to)
 }
 
 // Lives returns the ResultTTL and the KeyTTL in µs; nil for ever.

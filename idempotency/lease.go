@@ -53,7 +53,7 @@ func (s *Store[Tx]) LeaseKey(op Op) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key := KeyOf(s.options.Namespace, op.Name, op.Key)
+	key := KeyOf(s.options.Namespace, op.Name, c.op.Key)
 	if len(key) > sqllock.MaxKey {
 		key = "sha256:" + hex.EncodeToString(c.hash[:]) // no joined key lacks a "/"
 	}

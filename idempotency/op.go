@@ -86,6 +86,8 @@ type call struct {
 	resultTTL    any  // µs or nil
 	keyTTL       any
 	requestID    string // whom the call works for; empty for none
+	// place is where the value of a staged operation is stored; empty for a record's.
+	place once.Place
 }
 
 // Bounds of what a record says about its execution, in bytes. Longer texts are cut.
@@ -138,6 +140,8 @@ func (o *Options) check(op Op) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.HashKeys.fingerprints(&fp)
+	op.Key = o.HashKeys.Key(op.Key)
 	c := &call{op: op, fingerprints: fp, wait: op.Wait, resultTTL: ttl(o.ResultTTL), keyTTL: ttl(o.KeyTTL)}
 	if c.wait == 0 {
 		c.wait = o.Wait

@@ -37,11 +37,14 @@ type Codec interface {
 	// needs: 1 to 64 letters, digits and any of "-_.:", such as "aes-gcm:2026". Another encryption
 	// key or format needs another name.
 	Name() string
-	// Encode must not change plain. key is the hash of the record's key, 32 bytes. If the codec
-	// uses it as associated data, a result that was copied to another row does not decode.
-	Encode(plain, key []byte) (stored []byte, err error)
+	// Encode must not change plain. place is a hash, 32 bytes, of the place where the result is
+	// stored: namespace, owner, operation and key, whether it is a result or a rejection (or a
+	// request, the result of a step, the body of an event), and whether it is JSON or bytes. If the
+	// codec uses it as associated data, what was copied to another place, or relabelled, does not
+	// decode.
+	Encode(plain, place []byte) (stored []byte, err error)
 	// Decode reverses Encode. It must not change stored.
-	Decode(stored, key []byte) (plain []byte, err error)
+	Decode(stored, place []byte) (plain []byte, err error)
 }
 
 // ResultError means that the operation was executed and this program cannot read its stored
@@ -61,6 +64,14 @@ func (e *ResultError) Error() string {
 }
 
 func (e *ResultError) Unwrap() error { return e.Err }
+
+// MissingCodecError means that a result was stored with a codec, such as that of another encryption
+// key, that is neither Options.Codec nor one of Options.FormerCodecs. A *ResultError wraps it.
+type MissingCodecError struct{ Name string }
+
+func (e *MissingCodecError) Error() string {
+	return fmt.Sprintf("codec %q is not the store's: add it to Options.FormerCodecs", e.Name)
+}
 
 // storedResult is a result, or a rejection, in its stored form.
 type storedResult struct {
@@ -84,7 +95,7 @@ func (o *Options) encode(c *call, state int, v any) (storedResult, error) {
 	}
 	if o.Codec != nil {
 		plain := out.result
-		if out.result, err = o.Codec.Encode(bytes.Clone(plain), c.hash[:]); err != nil {
+		if out.result, err = o.Codec.Encode(bytes.Clone(plain), c.bound(out)); err != nil {
 			return out, fmt.Errorf("idempotency: Options.Codec: %w", err)
 		}
 		out.codec += "+" + o.Codec.Name()
@@ -122,10 +133,25 @@ func (o *Options) plain(c *call, v storedResult) ([]byte, error) {
 	}
 	for _, codec := range append([]Codec{o.Codec}, o.FormerCodecs...) {
 		if codec != nil && codec.Name() == name {
-			return codec.Decode(bytes.Clone(v.result), c.hash[:])
+			return codec.Decode(bytes.Clone(v.result), c.bound(v))
 		}
 	}
-	return nil, fmt.Errorf("codec %q is not the store's: add it to Options.FormerCodecs", name)
+	return nil, &MissingCodecError{Name: name}
+}
+
+// bound returns what a codec binds a value to.
+func (c *call) bound(v storedResult) []byte {
+	form, _, _ := strings.Cut(v.codec, "+")
+	at := c.place
+	switch {
+	case at.Kind != "":
+	case v.state == rejected:
+		at.Kind = once.RecordRejection
+	default:
+		at.Kind = once.RecordResult
+	}
+	sum := at.Hash(c.hash, form)
+	return sum[:]
 }
 
 // decode reads a stored result into the value that to points to.

@@ -63,7 +63,8 @@ var ErrLikelyDuplicate = errors.New("idempotency: likely a duplicate of an opera
 // LikelyDuplicateError names the operation that was executed first, or confirmed last.
 // errors.Is(err, ErrLikelyDuplicate) holds.
 type LikelyDuplicateError struct {
-	// Key is the key of that operation, of the same owner and name.
+	// Key is the key of that operation, of the same owner and name; with Options.HashKeys, as it is
+	// kept.
 	Key string
 	// At is when it was claimed, and Remaining how long its window is still open, both by the
 	// database's clock.
@@ -118,7 +119,7 @@ func (o *Options) similar(op Op) (*similar, error) {
 	case s.Confirm != "" && s.Confirm != ConfirmAny && !isToken(s.Confirm):
 		return nil, once.Invalid("Op.Similar.Confirm", "is not the Token of a LikelyDuplicateError")
 	}
-	return &similar{Similar: *s, hash: once.HashSimilar(o.Namespace, op.Owner, op.Name, s.By)}, nil
+	return &similar{Similar: *s, hash: once.HashSimilar(o.Namespace, op.Owner, op.Name, o.HashKeys.similar(s.By))}, nil
 }
 
 func isToken(text string) bool {

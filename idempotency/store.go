@@ -45,6 +45,14 @@ type Options struct {
 	// versions of the program stored: earlier versions, or the next version while both run.
 	Codec        Codec
 	FormerCodecs []Codec
+	// HashKeys keeps keys as keyed hashes only, for keys that hold personal data, and so fingerprints
+	// and what Similar compares, which can be guessed from plain hashes. Calls name operations by
+	// their keys as before. Operators and errors show the hashes, and search by a part of a key finds
+	// nothing. The secret must not change while keys matter: under another one, an operation that was
+	// executed is not found and may be executed again. All programs that share operations need it,
+	// and so do the console and Operators, unless they name operations by the hashes. Default: nil,
+	// keys in clear.
+	HashKeys *KeyHasher
 	// ClaimLast makes Do faster on MySQL and MariaDB, and changes what it promises there: Do claims
 	// nothing before the function, and writes the record by one INSERT before COMMIT. So the function
 	// may run in two processes at the same time; only one of them commits, and the other gets its

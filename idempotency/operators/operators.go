@@ -40,7 +40,8 @@ type Filter struct {
 	// Owner and Name select operations; empty means all.
 	Owner, Name string
 	// Key selects operations whose key contains these bytes; empty means all. There is no index
-	// for it, so List reads all operations in those states.
+	// for it, so List reads all operations in those states. With Options.HashKeys, only the whole
+	// key selects.
 	Key string
 	// Overdue selects pending operations that have waited for a worker for at least this long: the
 	// completer does not run, or not often enough. 0 selects all.
@@ -82,13 +83,17 @@ func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Oper
 			return nil, once.Invalid("Filter.After", "is not the ID of an operation")
 		}
 	}
+	key := f.Key
+	if key != "" {
+		key = o.store.Options().HashKeys.Key(key)
+	}
 	least := f.Overdue.Microseconds()
 	if f.Overdue == 0 {
 		least = -ledger.MaxAhead
 	}
 	return staged.Internal(o.store).List(ctx, ledger.Selection{
 		Records: f.Records, Namespace: o.store.Options().Namespace, Owner: f.Owner, Name: f.Name,
-		States: states, Least: least, After: after, Limit: f.Limit, Key: []byte(f.Key),
+		States: states, Least: least, After: after, Limit: f.Limit, Key: []byte(key),
 	})
 }
 

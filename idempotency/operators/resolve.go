@@ -140,7 +140,7 @@ func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolutio
 
 func (o *Operators[Tx]) final(id once.ID, row *ledger.Row, r Resolution) (int, []byte, error) {
 	if r.Reject {
-		b, err := staged.Internal(o.store).Pack(id, r.Rejection)
+		b, err := staged.Internal(o.store).PackRejection(id, r.Rejection)
 		return ledger.Rejected, b, err
 	}
 	b, err := staged.Internal(o.store).PackAs(id, row.ResultType, "Resolution.Result", r.Result)
@@ -163,11 +163,11 @@ func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id on
 		_, err = o.compile("operators.free", d.RecordFree).Exec(ctx, q, id.Args()...)
 		return err
 	}
-	v, final := r.Result, ledger.Succeeded
+	v, final, at := r.Result, ledger.Succeeded, once.RecordResult
 	if r.Reject {
-		v, final = r.Rejection, ledger.Rejected
+		v, final, at = r.Rejection, ledger.Rejected, once.RecordRejection
 	}
-	form, stored, err := o.store.Internal().Encode(id.Hash, v)
+	form, stored, err := o.store.Internal().Encode(id.Hash, once.Place{Kind: at}, v)
 	if err == nil {
 		_, err = o.compile("operators.close", d.RecordClose).Exec(ctx, q, id.Args(final, stored, form)...)
 	}
@@ -219,8 +219,8 @@ func (o *Operators[Tx]) recorded(ctx context.Context, q core.Querier, id once.ID
 	return o.ledger.SQL.Intervened.QueryRow(ctx, q, []any{&one}, id.Owner, nonce)
 }
 
-// Erase deletes the request, the results of the operation and of its steps, and the bodies of its
-// events. The key stays, so the operation is not executed again; duplicates get
+// Erase deletes the request, the results of the operation and of its steps, and the bodies and kinds of
+// its events. The key stays, so the operation is not executed again; duplicates get
 // [idempotency.ErrExpired]. Only an operation that has ended can be erased: otherwise Erase
 // returns [staged.ErrState]. Interventions stay, and so does the key's text: do not derive keys
 // from data that must be erased.

@@ -21,7 +21,8 @@ const (
 type ProviderEvent struct {
 	// ID is the provider's id of this event. Each ID is handled once. 1 to 255 bytes. Required.
 	ID string
-	// Kind is the provider's kind of event, such as "refund.failed"; at most 128 bytes.
+	// Kind is the provider's kind of event, such as "refund.failed"; at most 128 bytes. It is kept
+	// and erased as Body is.
 	Kind string
 	// Body is stored with the operation until that is erased, and not at all afterwards; at most
 	// Options.MaxResult.
@@ -87,7 +88,7 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 	if err != nil {
 		return false, err
 	}
-	body, err := r.pack(key, e.Body)
+	body, err := r.pack(key, ofEvent(e.ID), e.Body)
 	if err != nil {
 		return false, err
 	}
@@ -103,11 +104,11 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 			isNew = there && sent
 			return err
 		}
-		stored := any(body)
+		stored, kind := any(body), e.Kind
 		if row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone {
-			stored = nil // it was erased
+			stored, kind = nil, "" // it was erased
 		}
-		if _, err := r.SQL.EventInsert.Exec(ctx, q, key.Args([]byte(e.ID), e.Kind, stored)...); err != nil {
+		if _, err := r.SQL.EventInsert.Exec(ctx, q, key.Args([]byte(e.ID), kind, stored)...); err != nil {
 			return err
 		}
 		if err := r.apply(ctx, q, key, row, &e); err != nil {
@@ -294,9 +295,9 @@ func (s *rows[Tx]) reverse(ctx context.Context, q core.Querier, id once.ID, step
 func (s *rows[Tx]) answerOf(id once.ID, step *ledger.StepRow, f finding) ([]byte, error) {
 	switch f.how {
 	case StepDone:
-		return s.packAs(id, step.ResultType, f.field, f.result)
+		return s.packAs(id, ofStep(f.step, false), step.ResultType, f.field, f.result)
 	case StepRejected:
-		return s.pack(id, f.rejection)
+		return s.pack(id, ofStep(f.step, true), f.rejection)
 	}
 	return nil, nil
 }

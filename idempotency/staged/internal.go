@@ -44,10 +44,12 @@ func (i internals[Tx]) ResolveStep(ctx context.Context, q core.Querier, id once.
 	return i.rows.resolveStep(ctx, q, id, row, finding{action, field, row.Step, how, result, rejection})
 }
 
-// Pack encodes a value in the stored form of results.
-func (i internals[Tx]) Pack(id once.ID, v any) ([]byte, error) { return i.rows.pack(id, v) }
+// PackRejection encodes the rejection of an operation.
+func (i internals[Tx]) PackRejection(id once.ID, v *idempotency.Rejection) ([]byte, error) {
+	return i.rows.pack(id, verdict(true), v)
+}
 
-// PackAs encodes a result that an operator gives for a stored type.
+// PackAs encodes the result of an operation that an operator gives for a stored type.
 func (i internals[Tx]) PackAs(id once.ID, resultType, field string, v any) ([]byte, error) {
-	return i.rows.packAs(id, resultType, field, v)
+	return i.rows.packAs(id, verdict(false), resultType, field, v)
 }

@@ -126,7 +126,7 @@ type Step struct {
 // Event is a stored provider event.
 type Event struct {
 	ID, Kind string
-	// Body is nil after it was erased.
+	// Body is nil, and Kind empty, after they were erased.
 	Body     []byte
 	Received time.Time
 }
@@ -237,7 +237,7 @@ func (s *rows[Tx]) scanEvent(row core.Row, id once.ID) (event Event, err error) 
 	var at int64
 	err = row.Scan(&name, &event.Kind, &body, &at)
 	if err == nil && body != nil {
-		err = s.unpack(id, body, &event.Body)
+		err = s.unpack(id, ofEvent(string(name)), body, &event.Body)
 	}
 	event.ID, event.Received = string(name), time.UnixMicro(at)
 	return event, err

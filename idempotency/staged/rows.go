@@ -156,9 +156,10 @@ func (s *rows[Tx]) own(ctx context.Context, q core.Querier, r *Run[Tx], name, cu
 	return &StaleError{Step: name, Token: r.token, Current: now.Token, State: State(now.State)}
 }
 
-// pack encodes a value in the stored form of results, after the name of its form.
-func (s *rows[Tx]) pack(id once.ID, v any) ([]byte, error) {
-	form, stored, err := s.store.Internal().Encode(id.Hash, v)
+// pack encodes a value in the stored form of results, after the name of its form. Only unpack at the
+// same place reads it.
+func (s *rows[Tx]) pack(id once.ID, at once.Place, v any) ([]byte, error) {
+	form, stored, err := s.store.Internal().Encode(id.Hash, at, v)
 	if err != nil {
 		return nil, err
 	}
@@ -167,18 +168,37 @@ func (s *rows[Tx]) pack(id once.ID, v any) ([]byte, error) {
 
 // packAs packs a result that an operator or an event gives in place of the function, and checks it
 // against the stored type. field names the result in errors.
-func (s *rows[Tx]) packAs(id once.ID, resultType, field string, v any) ([]byte, error) {
+func (s *rows[Tx]) packAs(id once.ID, at once.Place, resultType, field string, v any) ([]byte, error) {
 	v, err := conform(resultType, v)
 	if err != nil {
 		return nil, once.Invalid(field, err.Error())
 	}
-	return s.pack(id, v)
+	return s.pack(id, at, v)
 }
 
-func (s *rows[Tx]) unpack(id once.ID, stored []byte, to any) error {
+// ofRequest, verdict, ofStep and ofEvent are the places of an operation's values.
+var ofRequest = once.Place{Kind: once.StagedRequest}
+
+func verdict(rejected bool) once.Place {
+	if rejected {
+		return once.Place{Kind: once.StagedRejection}
+	}
+	return once.Place{Kind: once.StagedResult}
+}
+
+func ofStep(step string, rejected bool) once.Place {
+	if rejected {
+		return once.Place{Kind: once.StepRejection, Name: step}
+	}
+	return once.Place{Kind: once.StepResult, Name: step}
+}
+
+func ofEvent(id string) once.Place { return once.Place{Kind: once.EventBody, Name: id} }
+
+func (s *rows[Tx]) unpack(id once.ID, at once.Place, stored []byte, to any) error {
 	form, b, ok := bytes.Cut(stored, []byte{0})
 	if !ok {
 		return &idempotency.ResultError{Stored: "nothing", Err: errors.New("it was erased")}
 	}
-	return s.store.Internal().Decode(id.Hash, string(form), b, to)
+	return s.store.Internal().Decode(id.Hash, at, string(form), b, to)
 }

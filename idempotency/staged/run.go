@@ -109,7 +109,7 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		if err != nil {
 			return &once.FuncError{Err: err}
 		}
-		b, err := packed(r, v)
+		b, err := packed(r, step, v)
 		if err != nil {
 			return err
 		}
@@ -220,10 +220,10 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, value T, er
 	var e error
 	switch {
 	case err == nil:
-		answer, e = packed(r, value)
+		answer, e = packed(r, step, value)
 	case errors.As(err, &rej):
 		state = ledger.StepRejected
-		answer, e = r.rows.pack(r.id, rej)
+		answer, e = r.rows.pack(r.id, ofStep(step, true), rej)
 	case errors.As(err, &not):
 		state = ledger.StepNotDone
 	case errors.As(err, &later):

@@ -184,7 +184,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 // call is one checked call of Do.
 type call struct {
 	id   once.ID
-	op   idempotency.Op
+	key  []byte // as it is stored
 	wait time.Duration
 	// fingerprint is the request's fingerprint. compare returns a *MismatchError for another one.
 	fingerprint        []byte
@@ -207,7 +207,7 @@ func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*call, err
 	if err != nil {
 		return nil, err
 	}
-	c := &call{id: checked.ID(), op: op, wait: checked.Wait(), compare: checked.Compare}
+	c := &call{id: checked.ID(), key: checked.Key(), wait: checked.Wait(), compare: checked.Compare}
 	c.fingerprint, c.fingerprintVersion = checked.Fingerprint()
 	return c, nil
 }
@@ -218,7 +218,7 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 	if err != nil || row != nil && row.KeyExpired == 0 {
 		return row, err
 	}
-	stored, err := s.rows.pack(c.id, request)
+	stored, err := s.rows.pack(c.id, ofRequest, request)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +248,7 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 
 // inserting returns the arguments of Insert.
 func (s *Runner[Tx, Req, Res]) inserting(ctx context.Context, c *call, stored, attempt []byte, lease time.Duration, started int) []any {
-	return c.id.Args(s.rows.options.Namespace, s.workflow.Name, []byte(c.op.Key), once.Nullable(c.fingerprint), c.fingerprintVersion,
+	return c.id.Args(s.rows.options.Namespace, s.workflow.Name, c.key, once.Nullable(c.fingerprint), c.fingerprintVersion,
 		stored, attempt, s.holder, lease.Microseconds(), resultType[Res](), started, core.Program(), requestID(ctx))
 }
 
@@ -300,7 +300,7 @@ func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *
 	}
 	var request Req
 	var result Res
-	err := s.rows.unpack(c.id, row.Request, &request)
+	err := s.rows.unpack(c.id, ofRequest, row.Request, &request)
 	if err == nil {
 		result, err = s.workflow.Run(ctx, r, request)
 	}
@@ -339,10 +339,10 @@ func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *
 
 // finish ends the operation with its result.
 func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *call, r *Run[Tx], state int, v any) (idempotency.Result[Res], error) {
-	stored, err := s.rows.pack(c.id, v)
+	stored, err := s.rows.pack(c.id, verdict(state == ledger.Rejected), v)
 	if err == nil && state == ledger.Succeeded {
 		var back Res // a result that does not decode again must not be committed
-		err = s.rows.unpack(c.id, stored, &back)
+		err = s.rows.unpack(c.id, verdict(false), stored, &back)
 	}
 	if err == nil {
 		err = r.note(s.rows.finish(ctx, r, state, stored))
@@ -361,12 +361,12 @@ func (s *Runner[Tx, Req, Res]) answer(c *call, row *ledger.Row, o idempotency.Ou
 		return res, &ParkedError{Step: row.Step, Reason: row.Reason}
 	case row.State == ledger.Rejected:
 		var rej idempotency.Rejection
-		if err := s.rows.unpack(c.id, row.Result, &rej); err != nil {
+		if err := s.rows.unpack(c.id, verdict(true), row.Result, &rej); err != nil {
 			return res, err
 		}
 		return idempotency.Result[Res]{Outcome: o}, &rej
 	}
-	if err := s.rows.unpack(c.id, row.Result, &res.Value); err != nil {
+	if err := s.rows.unpack(c.id, verdict(false), row.Result, &res.Value); err != nil {
 		return res, err
 	}
 	res.Outcome = o

@@ -63,7 +63,7 @@ func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotenc
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.rows.pack(c.id, request)
+	stored, err := s.rows.pack(c.id, ofRequest, request)
 	if err != nil {
 		return nil, err
 	}

@@ -13,13 +13,13 @@ import (
 
 // packed encodes a step's result. It fails for a result that does not decode again, so that such a
 // result is never committed.
-func packed[T, Tx any](r *Run[Tx], v T) ([]byte, error) {
-	b, err := r.rows.pack(r.id, v)
+func packed[T, Tx any](r *Run[Tx], step string, v T) ([]byte, error) {
+	b, err := r.rows.pack(r.id, ofStep(step, false), v)
 	if err != nil {
 		return nil, err
 	}
 	var back T
-	if err := r.rows.unpack(r.id, b, &back); err != nil {
+	if err := r.rows.unpack(r.id, ofStep(step, false), b, &back); err != nil {
 		return nil, fmt.Errorf("idempotency: the result has no way back: %w", err)
 	}
 	return b, nil
@@ -31,12 +31,12 @@ func stored[T, Tx any](ctx context.Context, r *Run[Tx], step string, row *ledger
 	var none T
 	switch row.State {
 	case ledger.StepDone:
-		if err = r.rows.unpack(r.id, row.Result, &value); err == nil {
+		if err = r.rows.unpack(r.id, ofStep(step, false), row.Result, &value); err == nil {
 			return value, nil
 		}
 	case ledger.StepRejected:
 		var rej idempotency.Rejection
-		if err = r.rows.unpack(r.id, row.Result, &rej); err == nil {
+		if err = r.rows.unpack(r.id, ofStep(step, true), row.Result, &rej); err == nil {
 			return none, &rej
 		}
 	default:

@@ -174,7 +174,7 @@ WHERE owner = $0 AND key_hash = $1 AND state IN (4, 5) AND (length(op_key) > 0 O
 		Forget:          `DELETE FROM {staged} WHERE owner = $0 AND key_hash = $1 AND state IN (2, 3, 4, 5) AND key_expires_at <= {now}`,
 		ForgetSteps:     `DELETE FROM {steps} WHERE owner = $0 AND key_hash = $1`,
 		ForgetEvents:    `DELETE FROM {provider_events} WHERE owner = $0 AND key_hash = $1`,
-		EraseEvents:     `UPDATE {provider_events} SET body = NULL WHERE owner = $0 AND key_hash = $1`,
+		EraseEvents:     `UPDATE {provider_events} SET body = NULL, kind = '' WHERE owner = $0 AND key_hash = $1`,
 
 		List: `SELECT ` + info + ` FROM {staged} WHERE namespace = $1 AND ($2 = '' OR owner = $2){of} AND ($3 = '' OR operation = $3)
  AND due_at <= {now} - $4 AND ` + after + ` AND ` + holds + ` AND state IN ({states}) ORDER BY owner, key_hash LIMIT $7`,

@@ -113,7 +113,7 @@ func FindStaged(lock string) (results, keys SweepStaged) {
 	}
 	results = task("result_expires_at", DueResults,
 		`UPDATE {staged} SET state = CASE WHEN state IN (3, 5) THEN 5 ELSE 4 END, request = NULL, result = NULL, reason = NULL, request_id = NULL, result_expires_at = NULL, version = version + 1 WHERE {picked}`,
-		`UPDATE {steps} SET result = NULL WHERE {picked}`, `UPDATE {provider_events} SET body = NULL WHERE {picked}`)
+		`UPDATE {steps} SET result = NULL WHERE {picked}`, `UPDATE {provider_events} SET body = NULL, kind = '' WHERE {picked}`)
 	keys = task("key_expires_at", DueKeys, `DELETE FROM {staged} WHERE {picked}`, `DELETE FROM {steps} WHERE {picked}`, `DELETE FROM {provider_events} WHERE {picked}`)
 	return results, keys
 }

@@ -21,6 +21,7 @@ func Results[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
 		"KindsOfResults":       kindsOfResults[Tx],
 		"Codecs":               codecs[Tx],
+		"HashedKeys":           hashedKeys[Tx],
 		"BadResults":           badResults[Tx],
 		"IsolationOfCallers":   isolationOfCallers[Tx],
 		"ReadOnlyCaller":       readOnlyCaller[Tx],
@@ -203,6 +204,15 @@ func codecs[Tx any](e *env[Tx]) {
 	e.Must(`UPDATE holdfast_records SET result = $1 WHERE op_key = $2`, e.stored("bytes joined", "result"), []byte("bytes"))
 	if _, err := idempotency.Do(e.Ctx, e.Store(both), conformance.Op("bytes"), never); !errors.As(err, &re) {
 		e.Errorf("a copied result: %v", err)
+	}
+	// So does a result that was relabelled: as a rejection, or in another form.
+	e.Must(`UPDATE holdfast_records SET state = 3 WHERE op_key = $1`, []byte("json joined"))
+	if r, err := idempotency.Do(e.Ctx, e.Store(both), conformance.Op("json joined"), never); !errors.As(err, &re) {
+		e.Errorf("a result as a rejection: %q, %v", r.Value, err)
+	}
+	e.Must(`UPDATE holdfast_records SET codec = 'bytes+mask:1' WHERE op_key = $1`, []byte("json"))
+	if r, err := idempotency.Do(e.Ctx, e.Store(both), conformance.Op("json"), never); !errors.As(err, &re) {
+		e.Errorf("JSON as bytes: %q, %v", r.Value, err)
 	}
 }
 

@@ -204,6 +204,9 @@ func eraseStagedOwner[Tx any](e *env[Tx]) {
 	erase(idempotency.Erasure{Owner: "anna", Name: "another"}, 0)
 	erase(idempotency.Erasure{Owner: "anna"}, 2)
 	erase(idempotency.Erasure{Owner: "anna"}, 0)
+	if _, err := staged.HandleEvent(e.Ctx, s, staged.ProviderEvent{Ref: ref, ID: "late", Kind: "reversed", Body: []byte("personal")}, nil); err != nil {
+		e.Fatal(err)
+	}
 	erase(idempotency.Erasure{Owner: "anna", Keys: true}, 2)
 	erase(idempotency.Erasure{Owner: "anna", Keys: true}, 0)
 	for query, want := range map[string]int{
@@ -211,6 +214,8 @@ func eraseStagedOwner[Tx any](e *env[Tx]) {
 		`SELECT COUNT(*) FROM holdfast_staged WHERE result IS NOT NULL`:        1,
 		`SELECT COUNT(*) FROM holdfast_steps WHERE result IS NOT NULL`:         1,
 		`SELECT COUNT(*) FROM holdfast_provider_events WHERE body IS NOT NULL`: 0,
+		`SELECT COUNT(*) FROM holdfast_provider_events WHERE kind <> ''`:       0,
+		`SELECT COUNT(*) FROM holdfast_provider_events WHERE owner = 'anna'`:   2,
 		`SELECT COUNT(*) FROM holdfast_staged WHERE state = 6`:                 1,
 	} {
 		if n := e.Int(query); n != want {

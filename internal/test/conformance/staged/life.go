@@ -22,7 +22,7 @@ func stagedLife[Tx any](e *env[Tx]) {
 	}
 	event := func(key string) {
 		e.Helper()
-		if _, err := staged.HandleEvent(e.Ctx, e.Store(idempotency.Options{}), staged.ProviderEvent{ID: "1", Ref: ref(key), Body: []byte("body")}, nil); err != nil {
+		if _, err := staged.HandleEvent(e.Ctx, e.Store(idempotency.Options{}), staged.ProviderEvent{ID: "1", Ref: ref(key), Kind: "paid", Body: []byte("body")}, nil); err != nil {
 			e.Error(err)
 		}
 	}
@@ -62,7 +62,7 @@ func stagedLife[Tx any](e *env[Tx]) {
 	sweep(1, 0)
 	rows(`SELECT COUNT(*) FROM holdfast_staged WHERE state = 4 AND request IS NULL AND result IS NULL AND result_expires_at IS NULL`, 1)
 	rows(`SELECT COUNT(*) FROM holdfast_steps p JOIN holdfast_staged s ON s.owner = p.owner AND s.key_hash = p.key_hash WHERE s.state = 4 AND p.result IS NULL`, 3)
-	rows(`SELECT COUNT(*) FROM holdfast_provider_events WHERE body IS NULL`, 1)
+	rows(`SELECT COUNT(*) FROM holdfast_provider_events WHERE body IS NULL AND kind = ''`, 1)
 	sweep(0, 0)
 	if err := do(keeps, "a"); !errors.Is(err, idempotency.ErrExpired) {
 		e.Errorf("cleared: %v", err)

@@ -316,7 +316,7 @@ func operatorsErase[Tx any](e *env[Tx]) {
 	if _, err := s.Do(holdfast.WithRequestID(e.Ctx, "request"), idempotency.Op{Key: "a"}, secret); err != nil {
 		e.Fatal(err)
 	}
-	if _, err := staged.HandleEvent(e.Ctx, store, staged.ProviderEvent{ID: "1", Ref: ref("a"), Body: []byte(secret)}, nil); err != nil {
+	if _, err := staged.HandleEvent(e.Ctx, store, staged.ProviderEvent{ID: "1", Ref: ref("a"), Kind: "paid", Body: []byte(secret)}, nil); err != nil {
 		e.Error(err)
 	}
 	if _, err := e.Do(store, conformance.Op("record")); err != nil {
@@ -327,7 +327,7 @@ func operatorsErase[Tx any](e *env[Tx]) {
 			`SELECT COUNT(*) FROM holdfast_staged WHERE request IS NOT NULL OR result IS NOT NULL`,
 			`SELECT COUNT(*) FROM holdfast_staged WHERE request_id IS NOT NULL`,
 			`SELECT COUNT(*) FROM holdfast_steps WHERE result IS NOT NULL`,
-			`SELECT COUNT(*) FROM holdfast_provider_events WHERE body IS NOT NULL`,
+			`SELECT COUNT(*) FROM holdfast_provider_events WHERE body IS NOT NULL OR kind <> ''`,
 			`SELECT COUNT(*) FROM holdfast_records WHERE result IS NOT NULL`,
 		} {
 			n += e.Int(q)

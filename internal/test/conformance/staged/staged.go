@@ -55,6 +55,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"StagedHeartbeat":      stagedHeartbeat[Tx],
 		"StagedLife":           stagedLife[Tx],
 		"StagedErased":         stagedErased[Tx],
+		"StagedPlaces":         stagedPlaces[Tx],
 		"StagedHungWorker":     stagedHungWorker[Tx],
 		"OperatorsResolve":     operatorsResolve[Tx],
 		"OperatorsIllegal":     operatorsIllegal[Tx],

@@ -1,0 +1,43 @@
+package once
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// Place is where a value of an operation is stored. A codec binds what it stores to its place.
+type Place struct {
+	Kind
+	Name string // of the step, or the id of the event
+}
+
+// Kind is what a stored value is.
+type Kind string
+
+// The kinds of stored values: of a record, and of a staged operation, its steps and its events.
+const (
+	RecordResult    Kind = "record result"
+	RecordRejection Kind = "record rejection"
+	StagedRequest   Kind = "staged request"
+	StagedResult    Kind = "staged result"
+	StagedRejection Kind = "staged rejection"
+	StepResult      Kind = "step result"
+	StepRejection   Kind = "step rejection"
+	EventBody       Kind = "event body"
+)
+
+// Hash hashes the place, the hash of the operation's key, and the form of the value, as HashKey
+// hashes keys.
+func (p Place) Hash(key Hash, form string) (sum Hash) {
+	h := sha256.New()
+	h.Write([]byte("holdfast place 1"))
+	h.Write(key[:])
+	for _, part := range []string{string(p.Kind), p.Name, form} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	h.Sum(sum[:0])
+	return sum
+}
