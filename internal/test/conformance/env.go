@@ -63,6 +63,9 @@ type Env[Tx any] struct {
 	// SQL is a separate pool, for the audit and for other sessions.
 	SQL *sql.DB
 	Ctx context.Context
+
+	// account is the one of the role that the environment is in, if it is in one.
+	account string
 }
 
 // Run runs f on every engine that the handle supports. Each engine gets a separate, migrated
@@ -90,6 +93,7 @@ func New[Tx any](t *testing.T, h Handle[Tx], engine dbtest.Engine, opts ...holdf
 			e.Must(q)
 		}
 	})
+	e.enterRole()
 	e.Pool = h.Open(t, e.DSN, opts...)
 	if engine == dbtest.TiDB {
 		begin := e.Begin
@@ -148,6 +152,9 @@ func (e *Env[Tx]) Must(query string, args ...any) {
 	e.Helper()
 	if _, err := e.SQL.ExecContext(e.Ctx, e.Rebind(query), args...); err != nil {
 		e.Fatalf("%s: %v", query, err)
+	}
+	if e.account != "" && strings.HasPrefix(query, "CREATE TABLE") {
+		e.grantOwn()
 	}
 }
 
