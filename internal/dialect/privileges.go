@@ -46,15 +46,15 @@ var rights = map[string]struct{ app, reaper, operator, reader string }{
 	"provider_events": {"SID", "SUD", "SU", "S"},
 	"outbox":          {"SIUD", "S", "SU", "S"},
 	"outbox_keys":     {"SIUD", "S", "S", "S"},
-	"intents":         {"SIU", "SD", "SD", "S"},
-	"limits":          {"SIUD", "S", "S", "S"},
-	"limit_entries":   {"SIUD", "SDL", "S", "S"},
+	"intents":         {"SIU", "SDL", "SD", "S"},
+	"limits":          {"SIU", "S", "SD", "S"},
+	"limit_entries":   {"SIU", "SDL", "SD", "S"},
 	MigrationsTable:   {"S", "S", "S", "S"},
 }
 
 // lockColumns is a column of each table whose rows a role locks and may not change otherwise: an engine
 // that wants UPDATE for a lock gets it for that column, which decides nothing.
-var lockColumns = map[string]string{"floor": "id", "locks": "holder", "waiters": "holder", "tickets": "holder", "limit_entries": "created_at"}
+var lockColumns = map[string]string{"floor": "id", "locks": "holder", "waiters": "holder", "tickets": "holder", "intents": "op_key", "limit_entries": "created_at"}
 
 // Right is a privilege on one table. If Columns are set, it is for these columns only.
 type Right struct {
@@ -202,4 +202,24 @@ func (d *Dialect) Excess(role Role, held Held, names map[string]string) (list []
 		}
 	}
 	return list
+}
+
+// Asks returns statements that change nothing, and that fail with class Denied if the account lacks a
+// right of the role to change rows of a table: the key is the right. A plan takes the rights of its
+// statement.
+func (d *Dialect) Asks(role Role, name, table string) map[string]string {
+	asks := map[string]string{}
+	need, _ := d.Rights(role, name)
+	for _, r := range need {
+		switch {
+		case r.Privilege == "DELETE":
+			asks[d.right(r)] = `EXPLAIN DELETE FROM ` + table + ` WHERE 1 = 0`
+		case r.Privilege == "UPDATE" && r.Columns != nil:
+			column := d.Ident(r.Columns[0])
+			asks[d.right(r)] = `EXPLAIN UPDATE ` + table + ` SET ` + column + ` = ` + column + ` WHERE 1 = 0`
+		case r.Privilege == "UPDATE" && name != "floor":
+			asks[d.right(r)] = `EXPLAIN UPDATE ` + table + ` SET owner = owner WHERE 1 = 0`
+		}
+	}
+	return asks
 }
