@@ -57,7 +57,7 @@ func TestRoles(t *testing.T) {
 				`UPDATE holdfast_locks SET token = 0`, `UPDATE holdfast_registers SET revision = 9`, `DELETE FROM holdfast_interventions`, `DROP TABLE holdfast_records`,
 			}},
 			{migrations.Reader, readerWork, []string{
-				`DELETE FROM holdfast_records`, `UPDATE holdfast_locks SET token = 0`, `INSERT INTO holdfast_schema (id, version) VALUES (2, 1)`,
+				`DELETE FROM holdfast_records`, `UPDATE holdfast_locks SET token = 0`, `INSERT INTO holdfast_schema (version) VALUES (2)`,
 			}},
 		} {
 			pool := e.Open(e.As(string(r.role), string(r.role)))

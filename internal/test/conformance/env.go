@@ -64,8 +64,12 @@ type Env[Tx any] struct {
 	SQL *sql.DB
 	Ctx context.Context
 
-	// account is the one of the role that the environment is in, if it is in one.
-	account string
+	// accounts are those of roles; entered: the environment's own pools are of one of them, and admin is
+	// the DSN that it had. reapers is a pool of a reaper's.
+	accounts []string
+	entered  bool
+	admin    string
+	reapers  *holdfast.DB[Tx]
 }
 
 // Run runs f on every engine that the handle supports. Each engine gets a separate, migrated
@@ -153,7 +157,7 @@ func (e *Env[Tx]) Must(query string, args ...any) {
 	if _, err := e.SQL.ExecContext(e.Ctx, e.Rebind(query), args...); err != nil {
 		e.Fatalf("%s: %v", query, err)
 	}
-	if e.account != "" && strings.HasPrefix(query, "CREATE TABLE") {
+	if e.accounts != nil && strings.HasPrefix(query, "CREATE TABLE") {
 		e.grantOwn()
 	}
 }

@@ -1,11 +1,13 @@
 package conformance
 
 import (
+	"cmp"
 	"os"
 	"regexp"
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -21,8 +23,18 @@ func (e *Env[Tx]) enterRole() {
 	e.Helper()
 	if roles := os.Getenv(RoleVariable); roles != "" && e.Engine != dbtest.SQLite {
 		dbtest.Needs(e, e.Engine, dbtest.Users)
+		e.entered, e.admin = true, e.DSN
 		e.DSN = e.As("env", strings.Split(roles, ",")...)
 	}
+}
+
+// reaperDB opens a pool of an account in the role of the reaper, for an environment that is in a role.
+func (e *Env[Tx]) reaperDB() *holdfast.DB[Tx] {
+	e.Helper()
+	if e.reapers == nil {
+		e.reapers = e.Open(e.As("reaper", string(migrations.Reaper))).DB
+	}
+	return e.reapers
 }
 
 // As makes an account with exactly the printed grants of some roles, and all rights to rows of the
@@ -37,11 +49,11 @@ func (e *Env[Tx]) As(name string, roles ...string) (url string) {
 	} else {
 		e.Must(`CREATE USER ` + account + ` IDENTIFIED BY 'pw'`)
 	}
-	pool, audit := e.SQL, e.DSN
+	pool, admin := e.SQL, cmp.Or(e.admin, e.DSN)
 	e.Cleanup(func() {
 		if e.Engine != dbtest.Postgres { // the test's pool is closed by now
 			var err error
-			if pool, err = dbtest.OpenURL(audit); err != nil {
+			if pool, err = dbtest.OpenURL(admin); err != nil {
 				e.Error(err)
 				return
 			}
@@ -58,7 +70,7 @@ func (e *Env[Tx]) As(name string, roles ...string) (url string) {
 			e.Must(q)
 		}
 	}
-	e.account = account
+	e.accounts = append(e.accounts, account)
 	e.grantOwn()
 	return credentials.ReplaceAllString(e.DSN, "//"+account+":pw@")
 }
@@ -73,15 +85,21 @@ func Grants[Tx any](e *Env[Tx], role, account string) []string {
 	return strings.Split(strings.TrimSuffix(b.String(), ";\n"), ";\n")
 }
 
-// grantOwn gives the account of the environment all rights to rows of the test's own tables.
+// grantOwn gives the accounts of the environment all rights to rows of the test's own tables.
 func (e *Env[Tx]) grantOwn() {
 	e.Helper()
-	if e.account == "" {
-		return
+	ident := func(name string) string {
+		if e.Engine == dbtest.Postgres {
+			return dialect.QuoteIdent(`"`, name)
+		}
+		return dialect.QuoteIdent("`", name)
 	}
 	for _, table := range e.tableNames() {
-		if !strings.HasPrefix(table, "holdfast_") {
-			_, err := e.SQL.ExecContext(e.Ctx, `GRANT SELECT, INSERT, UPDATE, DELETE ON `+e.Schema()+`.`+table+` TO `+e.account)
+		if strings.HasPrefix(table, "holdfast_") {
+			continue
+		}
+		for _, account := range e.accounts {
+			_, err := e.SQL.ExecContext(e.Ctx, `GRANT SELECT, INSERT, UPDATE, DELETE ON `+ident(e.Schema())+`.`+ident(table)+` TO `+account)
 			e.Check(err)
 		}
 	}
