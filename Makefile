@@ -67,6 +67,18 @@ race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have t
 	@$(WITHSERVERS) env $(GOTEST) $$(printf '%s\n' $(TESTED) | grep -vE '$(RACE_LEFT_OUT)') -race -gcflags='modernc.org/...=-race=false' \
 	  -p 1 -timeout 30m $(BUILD) $(PARALLEL) $(ARGS)
 
+# What needs more than a role has: the operator's work, the owner's (triggers, DDL), and tables under
+# other names, for which a test prints no grants.
+ROLES_OTHERS = PrefixAndSchema|DDLInTheFunction|BadGuard|VersionIsEnforced|RowTablesAreChecked|InjectLimits|AfterRestoreClone
+ROLES_OPERATORS = SimilarScopes|WhoExecutedGoes|EraseStagedOwner
+
+.PHONY: roles
+roles: $(TESTSERVERS) ## The suites of each role, with exactly the grants that migrate grants prints
+	@HOLDFAST_TEST_ROLE=app $(WITHSERVERS) $(GOTEST) ./idempotency ./sqllock/rowlock ./sqllock/fairlock ./sqllock ./optimistic/register ./idempotency/outbox \
+	  ./reaper -run '^Test(Records|RowLocks|Tickets|Leases|Register|Outbox|Sweep)$$/^SQL$$' -skip '$(ROLES_OTHERS)|$(ROLES_OPERATORS)' $(ARGS)
+	@HOLDFAST_TEST_ROLE=app,operator $(WITHSERVERS) $(GOTEST) ./idempotency ./idempotency/staged ./limits \
+	  -run '^Test(Records|Staged|Limits)$$/^SQL$$' -skip '$(ROLES_OTHERS)' $(ARGS)
+
 .PHONY: scale
 scale: $(TESTSERVERS) ## Measure rates, curves and memory of thousands: on a quiet machine (PKG=./reaper: a million rows)
 	@HOLDFAST_TEST_SCALE=1 $(WITHSERVERS) go test $(if $(filter ./...,$(PKG)),./sqllock ./internal/test/faults,$(PKG)) \

@@ -54,7 +54,7 @@ func TestRoles(t *testing.T) {
 				`DELETE FROM holdfast_staged`, `DROP TABLE holdfast_records`,
 			}},
 			{migrations.Reaper, reaperWork, []string{
-				`UPDATE holdfast_locks SET token = 0`, `UPDATE holdfast_registers SET revision = 9`, `DELETE FROM holdfast_interventions`, `DROP TABLE holdfast_records`,
+				`UPDATE holdfast_locks SET token = 0`, `SELECT body FROM holdfast_outbox`, `DELETE FROM holdfast_interventions`, `DROP TABLE holdfast_records`,
 			}},
 			{migrations.Reader, readerWork, []string{
 				`DELETE FROM holdfast_records`, `UPDATE holdfast_locks SET token = 0`, `INSERT INTO holdfast_schema (version) VALUES (2)`,

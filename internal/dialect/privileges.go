@@ -36,18 +36,18 @@ var rights = map[string]struct{ app, reaper, operator, reader string }{
 	"records":         {"SIUD", "SUD", "SUD", "S"},
 	"locks":           {"SIU", "SDL", "SU", "S"},
 	"floor":           {"SL", "SU:token", "SU:token,store", "S"},
-	"registers":       {"SIU", "S", "S", "S"},
+	"registers":       {"SIU", "", "S", "S"},
 	"waiters":         {"SIUD", "SDL", "SD", "S"},
 	"tickets":         {"SIUD", "SDL", "SD", "S"},
 	"staged":          {"SIUD", "SUD", "SU", "S"},
 	"steps":           {"SIUD", "SUD", "SU", "S"},
 	"interventions":   {"S", "S", "SI", "S"},
-	"sweeps":          {"S", "SID", "S", "S"},
+	"sweeps":          {"", "SID", "S", "S"},
 	"provider_events": {"SID", "SUD", "SU", "S"},
-	"outbox":          {"SIUD", "S", "SU", "S"},
-	"outbox_keys":     {"SIUD", "S", "S", "S"},
+	"outbox":          {"SIUD", "", "SU", "S"},
+	"outbox_keys":     {"SIUD", "", "S", "S"},
 	"intents":         {"SIU", "SDL", "SD", "S"},
-	"limits":          {"SIU", "S", "SD", "S"},
+	"limits":          {"SIU", "", "SD", "S"},
 	"limit_entries":   {"SIU", "SDL", "SD", "S"},
 	MigrationsTable:   {"S", "S", "S", "S"},
 }
@@ -125,7 +125,7 @@ func (d *Dialect) Rights(role Role, table string) (list []Right, ok bool) {
 	return list, ok
 }
 
-// String is the right as a statement has it.
+// right is the right as a statement has it.
 func (d *Dialect) right(r Right) string {
 	if r.Columns == nil {
 		return r.Privilege
@@ -153,6 +153,9 @@ func (d *Dialect) Grants(role Role, schema string, table func(name string) strin
 	}
 	for _, t := range GrantedTables() {
 		held, _ := d.Rights(role, t)
+		if len(held) == 0 {
+			continue
+		}
 		texts := make([]string, len(held))
 		for i, r := range held {
 			texts[i] = d.right(r)

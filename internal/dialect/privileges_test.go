@@ -12,7 +12,7 @@ func TestRights(t *testing.T) {
 				continue // it owns them
 			}
 			list, ok := d.Rights(role, table)
-			if !ok || len(list) == 0 {
+			if !ok {
 				t.Errorf("internal/dialect/privileges.go does not say what the role %s may do with the table %s", role, table)
 			}
 			for _, r := range list {
