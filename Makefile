@@ -69,15 +69,15 @@ race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have t
 
 # What needs more than a role has: the operator's work, the owner's (triggers, DDL), and tables under
 # other names, for which a test prints no grants.
-ROLES_OTHERS = PrefixAndSchema|DDLInTheFunction|BadGuard|VersionIsEnforced|RowTablesAreChecked|InjectLimits|AfterRestoreClone
+ROLES_OTHERS = PrefixAndSchema|DDLInTheFunction|BadGuard|VersionIsEnforced|RowTablesAreChecked|AfterRestoreClone|Enforce.*|Procedure.*|NoLostUpdateOverRows|TablesAreMissing|GuardedRowIsPassedOver
 ROLES_OPERATORS = SimilarScopes|WhoExecutedGoes|EraseStagedOwner
+ROLES = $(WITHSERVERS) $(GOTEST) $(BUILD) $(PARALLEL) $(ARGS) -skip '//($(ROLES_OTHERS)$(1))|///($(ROLES_OTHERS))|////($(ROLES_OTHERS))' -run '^Test($(2))$$/^SQL$$' $(3)
 
 .PHONY: roles
 roles: $(TESTSERVERS) ## The suites of each role, with exactly the grants that migrate grants prints
-	@HOLDFAST_TEST_ROLE=app $(WITHSERVERS) $(GOTEST) ./idempotency ./sqllock/rowlock ./sqllock/fairlock ./sqllock ./optimistic/register ./idempotency/outbox \
-	  ./reaper -run '^Test(Records|RowLocks|Tickets|Leases|Register|Outbox|Sweep)$$/^SQL$$' -skip '$(ROLES_OTHERS)|$(ROLES_OPERATORS)' $(ARGS)
-	@HOLDFAST_TEST_ROLE=app,operator $(WITHSERVERS) $(GOTEST) ./idempotency ./idempotency/staged ./limits \
-	  -run '^Test(Records|Staged|Limits)$$/^SQL$$' -skip '$(ROLES_OTHERS)' $(ARGS)
+	@HOLDFAST_TEST_ROLE=app $(call ROLES,|$(ROLES_OPERATORS),Records|Leases|RowLocks|Tickets|Register|Rows|Outbox,./idempotency ./sqllock ./sqllock/rowlock ./sqllock/fairlock ./optimistic/register ./optimistic ./idempotency/outbox)
+	@HOLDFAST_TEST_ROLE=app,operator $(call ROLES,,Records|Staged|Limits,./idempotency ./idempotency/staged ./limits)
+	@HOLDFAST_TEST_ROLE=app,reader $(call ROLES,,Sweep,./reaper)
 
 .PHONY: scale
 scale: $(TESTSERVERS) ## Measure rates, curves and memory of thousands: on a quiet machine (PKG=./reaper: a million rows)

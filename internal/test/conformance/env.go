@@ -65,10 +65,11 @@ type Env[Tx any] struct {
 	Ctx context.Context
 
 	// accounts are those of roles; entered: the environment's own pools are of one of them, and admin is
-	// the DSN that it had. reapers is a pool of a reaper's.
+	// the DSN that it had. reaper is the URL of a reaper's account, and reapers a pool of it.
 	accounts []string
 	entered  bool
 	admin    string
+	reaper   string
 	reapers  *holdfast.DB[Tx]
 }
 

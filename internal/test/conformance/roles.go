@@ -29,10 +29,16 @@ func (e *Env[Tx]) enterRole() {
 }
 
 // reaperDB opens a pool of an account in the role of the reaper, for an environment that is in a role.
-func (e *Env[Tx]) reaperDB() *holdfast.DB[Tx] {
+func (e *Env[Tx]) reaperDB(opts []holdfast.Options) *holdfast.DB[Tx] {
 	e.Helper()
+	if e.reaper == "" {
+		e.reaper = e.As("reaper", string(migrations.Reaper))
+	}
+	if len(opts) > 0 {
+		return e.Open(e.reaper, opts...).DB
+	}
 	if e.reapers == nil {
-		e.reapers = e.Open(e.As("reaper", string(migrations.Reaper))).DB
+		e.reapers = e.Open(e.reaper).DB
 	}
 	return e.reapers
 }

@@ -25,10 +25,10 @@ func (e *Env[Tx]) Reaper(o reaper.Options, opts ...holdfast.Options) *reaper.Rea
 	e.Helper()
 	db := e.DB
 	switch {
+	case e.entered:
+		db = e.reaperDB(opts)
 	case len(opts) > 0:
 		db = e.Handle.Open(e.T, e.DSN, opts...).DB
-	case e.entered:
-		db = e.reaperDB()
 	}
 	r, err := reaper.New(e.Ctx, db, o)
 	if err != nil {
