@@ -71,7 +71,7 @@ race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have t
 # other names, for which a test prints no grants.
 ROLES_OTHERS = PrefixAndSchema|DDLInTheFunction|BadGuard|VersionIsEnforced|RowTablesAreChecked|AfterRestoreClone|Enforce.*|Procedure.*|NoLostUpdateOverRows|TablesAreMissing|GuardedRowIsPassedOver
 ROLES_OPERATORS = SimilarScopes|WhoExecutedGoes|EraseStagedOwner
-ROLES = $(WITHSERVERS) $(GOTEST) $(BUILD) $(PARALLEL) $(ARGS) -skip '//($(ROLES_OTHERS)$(1))|///($(ROLES_OTHERS))|////($(ROLES_OTHERS))' -run '^Test($(2))$$/^SQL$$' $(3)
+ROLES = $(WITHSERVERS) env $(GOTEST) $(BUILD) $(PARALLEL) $(ARGS) -skip '//($(ROLES_OTHERS)$(1))|///($(ROLES_OTHERS))|////($(ROLES_OTHERS))' -run '^Test($(2))$$/^SQL$$' $(3)
 
 .PHONY: roles
 roles: $(TESTSERVERS) ## The suites of each role, with exactly the grants that migrate grants prints
