@@ -67,6 +67,18 @@ race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have t
 	@$(WITHSERVERS) env $(GOTEST) $$(printf '%s\n' $(TESTED) | grep -vE '$(RACE_LEFT_OUT)') -race -gcflags='modernc.org/...=-race=false' \
 	  -p 1 -timeout 30m $(BUILD) $(PARALLEL) $(ARGS)
 
+# What needs more than a role has: the operator's work, the owner's (triggers, DDL), and tables under
+# other names, for which a test prints no grants.
+ROLES_OTHERS = PrefixAndSchema|DDLInTheFunction|BadGuard|VersionIsEnforced|RowTablesAreChecked|AfterRestoreClone|Enforce.*|Procedure.*|NoLostUpdateOverRows|TablesAreMissing|GuardedRowIsPassedOver
+ROLES_OPERATORS = SimilarScopes|WhoExecutedGoes|EraseStagedOwner
+ROLES = $(WITHSERVERS) env $(GOTEST) $(BUILD) $(PARALLEL) $(ARGS) -skip '//($(ROLES_OTHERS)$(1))|///($(ROLES_OTHERS))|////($(ROLES_OTHERS))' -run '^Test($(2))$$/^SQL$$' $(3)
+
+.PHONY: roles
+roles: $(TESTSERVERS) ## The suites of each role, with exactly the grants that migrate grants prints
+	@HOLDFAST_TEST_ROLE=app $(call ROLES,|$(ROLES_OPERATORS),Records|Leases|RowLocks|Tickets|Register|Rows|Outbox,./idempotency ./sqllock ./sqllock/rowlock ./sqllock/fairlock ./optimistic/register ./optimistic ./idempotency/outbox)
+	@HOLDFAST_TEST_ROLE=app,operator $(call ROLES,,Records|Staged|Limits,./idempotency ./idempotency/staged ./limits)
+	@HOLDFAST_TEST_ROLE=app,reader $(call ROLES,,Sweep,./reaper)
+
 .PHONY: scale
 scale: $(TESTSERVERS) ## Measure rates, curves and memory of thousands: on a quiet machine (PKG=./reaper: a million rows)
 	@HOLDFAST_TEST_SCALE=1 $(WITHSERVERS) go test $(if $(filter ./...,$(PKG)),./sqllock ./internal/test/faults,$(PKG)) \

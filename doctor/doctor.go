@@ -44,6 +44,10 @@ type Options struct {
 	// Tables are tables of the program's own whose rows are records, locked or versioned. Check
 	// inspects their keys.
 	Tables []Table
+	// Role is what the account of the pool is for: "app", "reaper", "operator" or "reader". What the
+	// account lacks for it is Broken, and what it may do beyond is a Warning. Default: what the account
+	// lacks of "app" is a Warning, and nothing is too much.
+	Role Role
 	// MaxDrift is the largest accepted difference between the process's clock and the
 	// database's. A larger one is a finding. Default: a second.
 	MaxDrift time.Duration
@@ -82,12 +86,16 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) ([
 	if o.MaxDrift < 0 {
 		return nil, fmt.Errorf("%w: doctor: Options.MaxDrift is negative", holdfast.ErrInvalid)
 	}
+	if err := checkRole(o.Role); err != nil {
+		return nil, err
+	}
 	a := db.Access()
 	p := &patient{dialect: a.Dialect, table: a.Table, pool: a.Pool, catalog: a.Catalog, now: time.Now}
 	steps := []func(context.Context) error{
 		func(ctx context.Context) error { return p.admission(ctx, a.Admission) },
 		p.probes,
 		func(ctx context.Context) error { return p.indexes(ctx, db.CheckSchema) },
+		func(ctx context.Context) error { return p.privileges(ctx, o.Role) },
 		func(ctx context.Context) error { return p.clock(ctx, o.MaxDrift) },
 		func(ctx context.Context) error { return pooler(ctx, p, a) },
 		p.lockFamilies,

@@ -31,25 +31,17 @@
 //
 // # Grants
 //
-// A program that uses Holdfast reads and writes rows. The role that runs migrations also
-// creates and drops tables. PostgreSQL:
+// [PrintGrants], and the command, print what the account of each role needs, and no more:
 //
-//	GRANT USAGE ON SCHEMA app TO runtime;
-//	GRANT SELECT ON app.holdfast_schema, app.holdfast_migrations TO runtime;
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON app.holdfast_records TO runtime; -- and the other tables
-//	GRANT USAGE, CREATE ON SCHEMA app TO migrator; -- owns the tables
+//	holdfast migrate grants --engine postgres -schema app --role app --to payments
 //
-// MySQL and MariaDB:
-//
-//	GRANT SELECT ON app.holdfast_schema TO runtime;
-//	GRANT SELECT ON app.holdfast_migrations TO runtime;
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON app.holdfast_records TO runtime; -- and the other tables
-//	GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON app.* TO migrator;
+// The roles are app, reaper, operator, reader and migrator: see docs/privileges.md. holdfast doctor
+// --role compares an account with them.
 //
 // SQLite has no users: every process that migrates or runs needs write access to the file and
 // its directory.
 //
-// Only a program that calls Up at its start needs the SELECT on holdfast_migrations.
+// The SELECT on holdfast_migrations is for a program that calls Up at its start.
 //
 // # Functions
 //

@@ -262,10 +262,7 @@ func (f *functionSet) grants(l *layout, role string) (string, error) {
 	if role == "" || strings.ContainsRune(role, 0) {
 		return "", &core.InputError{Field: "role", Problem: "is missing: say which role calls the functions"}
 	}
-	to := l.dialect.Ident(role)
-	if user, host, ok := strings.Cut(role, "@"); ok && f.delimited {
-		to = l.dialect.Ident(user) + "@" + l.dialect.Ident(host)
-	}
+	to := l.dialect.Privileges.Account(role)
 	var b strings.Builder
 	if f.places {
 		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %s TO %s;\n", l.dialect.Ident(l.schema), to)

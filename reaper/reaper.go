@@ -135,6 +135,8 @@ type Reaper struct {
 	history   *history
 	trace     *trace.Tracer
 	stopwatch func() time.Time
+	table     func(name string) string
+	allowed   bool          // the account may clear every table
 	turn      chan struct{} // holds a token while a pass is running
 }
 
@@ -162,7 +164,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Re
 	// needed.
 	settings := core.TxOptions{Isolation: sweep.Isolation, LockTimeout: lockWait}
 	r := &Reaper{
-		options: o, pool: a.Pool, retryable: db.Retryable, dialect: a.Dialect, trace: a.Trace,
+		options: o, pool: a.Pool, retryable: db.Retryable, dialect: a.Dialect, trace: a.Trace, table: a.Table,
 		transact: func(ctx context.Context, f func(ctx context.Context, q core.Querier) error) error {
 			return a.Attempt(ctx, settings, func(ctx context.Context, _ Tx, q core.Querier) error { return f(ctx, q) })
 		},

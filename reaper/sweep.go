@@ -25,7 +25,8 @@ const lockedWaits = 60
 //
 // Errors: [ErrClockJump]; [holdfast.ErrRetry]; [holdfast.ErrUnknown] of a batch, which may have
 // been cleared and is not in the report; [holdfast.ErrSchema]; [TableError]; the error of ctx;
-// the driver's.
+// [holdfast.ErrDenied] of a pass that cleared nothing, if the account could not clear some table; the
+// driver's.
 func (r *Reaper) Sweep(ctx context.Context) (report Report, err error) {
 	ctx, span := r.trace.Start(ctx, trace.Call{Name: "reaper.sweep"})
 	defer func() {
@@ -43,7 +44,9 @@ func (r *Reaper) Sweep(ctx context.Context) (report Report, err error) {
 		p.left = r.options.MaxRows
 	}
 	start := time.Now()
-	err = p.run()
+	if err = p.run(); err == nil && p.report.Rows() == 0 {
+		err = r.mayClear(ctx)
+	}
 	p.report.Duration = time.Since(start)
 	p.report.Unrecorded = r.record(ctx, p.report, err)
 	return p.report, err

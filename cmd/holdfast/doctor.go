@@ -23,6 +23,7 @@ type finding struct {
 func newDoctor(f *flags) *cobra.Command {
 	var o doctor.Options
 	var tables []string
+	var role string
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Look for settings that break or weaken what Holdfast promises; only reads", Args: noArgs,
 		Long: "Look for settings that break or weaken what Holdfast promises. The exit status is 3 when a promise is broken.",
@@ -34,6 +35,7 @@ func newDoctor(f *flags) *cobra.Command {
 				}
 				o.Tables = append(o.Tables, doctor.Table{Name: name, Key: strings.Split(key, ",")})
 			}
+			o.Role = doctor.Role(role)
 			var found []doctor.Finding
 			err := f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) (err error) {
 				found, err = doctor.Check(ctx, db, o)
@@ -49,6 +51,7 @@ func newDoctor(f *flags) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&tables, "table", nil, "a table of your own and its key, such as refunds:refund_no; may be repeated")
+	oneOf(cmd, &role, "role", "", "what the account is for: what it lacks is broken, what it may do beyond a warning", roles[:len(roles)-1]...)
 	cmd.Flags().DurationVar(&o.MaxDrift, "max-drift", doctor.DefaultMaxDrift, "how far this machine's clock may be from the database's")
 	return cmd
 }

@@ -32,6 +32,7 @@ func newMigrate(f *flags) *cobra.Command {
 		},
 		newMigratePrint(f),
 		newMigrateFunctions(f),
+		newMigrateGrants(f),
 	)
 }
 

@@ -109,6 +109,8 @@ type Dialect struct {
 	Prove    Prove
 	Doctor   Doctor
 
+	Privileges Privileges
+
 	Admission Admission
 	// Committed makes a plain read see only committed data, regardless of the isolation of the
 	// session. The read must end in a condition. Nil means that every read does so already.

@@ -44,6 +44,8 @@ var Dialect = dialect.Dialect{
 	Prove:    prove,
 	Doctor:   doctor,
 
+	Privileges: privileges,
+
 	Admission: admission,
 
 	Classify:     classify,

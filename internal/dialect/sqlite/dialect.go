@@ -37,6 +37,8 @@ var Dialect = dialect.Dialect{
 	Prove:    prove,
 	Doctor:   doctor,
 
+	Privileges: dialect.Privileges{None: "it has no accounts: who may read the file, and write it and its directory, decides"},
+
 	Admission: admission,
 
 	Classify:     classify,

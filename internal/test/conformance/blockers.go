@@ -65,7 +65,8 @@ func (e *Env[Tx]) Role() (name string, pool Pool[Tx], drop func()) {
 // tableNames returns the tables of the test's database.
 func (e *Env[Tx]) tableNames() (names []string) {
 	e.Helper()
-	rows, err := e.SQL.QueryContext(e.Ctx, `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`)
+	schema := map[bool]string{true: `current_schema()`, false: `DATABASE()`}[e.Engine == dbtest.Postgres]
+	rows, err := e.SQL.QueryContext(e.Ctx, `SELECT table_name FROM information_schema.tables WHERE table_schema = `+schema)
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -63,6 +63,14 @@ type Env[Tx any] struct {
 	// SQL is a separate pool, for the audit and for other sessions.
 	SQL *sql.DB
 	Ctx context.Context
+
+	// accounts are those of roles; entered: the environment's own pools are of one of them, and admin is
+	// the DSN that it had. reaper is the URL of a reaper's account, and reapers a pool of it.
+	accounts []string
+	entered  bool
+	admin    string
+	reaper   string
+	reapers  *holdfast.DB[Tx]
 }
 
 // Run runs f on every engine that the handle supports. Each engine gets a separate, migrated
@@ -90,6 +98,7 @@ func New[Tx any](t *testing.T, h Handle[Tx], engine dbtest.Engine, opts ...holdf
 			e.Must(q)
 		}
 	})
+	e.enterRole()
 	e.Pool = h.Open(t, e.DSN, opts...)
 	if engine == dbtest.TiDB {
 		begin := e.Begin
@@ -148,6 +157,9 @@ func (e *Env[Tx]) Must(query string, args ...any) {
 	e.Helper()
 	if _, err := e.SQL.ExecContext(e.Ctx, e.Rebind(query), args...); err != nil {
 		e.Fatalf("%s: %v", query, err)
+	}
+	if e.accounts != nil && strings.HasPrefix(query, "CREATE TABLE") {
+		e.grantOwn()
 	}
 }
 

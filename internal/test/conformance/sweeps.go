@@ -24,7 +24,10 @@ func (e *Env[Tx]) Now() int {
 func (e *Env[Tx]) Reaper(o reaper.Options, opts ...holdfast.Options) *reaper.Reaper {
 	e.Helper()
 	db := e.DB
-	if len(opts) > 0 {
+	switch {
+	case e.entered:
+		db = e.reaperDB(opts)
+	case len(opts) > 0:
 		db = e.Handle.Open(e.T, e.DSN, opts...).DB
 	}
 	r, err := reaper.New(e.Ctx, db, o)

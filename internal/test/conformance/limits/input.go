@@ -212,8 +212,7 @@ func forgottenByTheSweep[Tx any](e *env[Tx]) {
 	_, err = l.Capture(e.Ctx, ask("a", "captured", 0))
 	e.Check(err)
 	e.want(errOf(l.Capture(e.Ctx, ask("a", "expired", 0))), limits.ErrExpired)
-	r, err := reaper.New(e.Ctx, e.DB)
-	e.Check(err)
+	r := e.Reaper(reaper.Options{})
 	swept := func(want int64) {
 		e.Helper()
 		report, err := r.Sweep(e.Ctx)

@@ -265,14 +265,12 @@ func tableReferenced[Tx any](e *env[Tx]) {
 	e.Must(`CREATE TABLE visits (pass BIGINT NOT NULL, FOREIGN KEY (pass) REFERENCES passes (id) ON DELETE CASCADE)`)
 	e.Must(`INSERT INTO uses VALUES (7), (8), (33)`)
 	e.Must(`INSERT INTO visits VALUES (9), (10)`)
-	dsn := e.DSN
 	if e.Engine == dbtest.SQLite { // SQLite checks foreign keys only when they are enabled
-		dsn = dbtest.With(dsn, "_pragma=foreign_keys(1)")
+		e.DB = e.Open(dbtest.With(e.DSN, "_pragma=foreign_keys(1)")).DB
 	}
 	o := quick(16)
 	o.Tables = []reaper.TableSpec{spec}
-	r, err := reaper.New(e.Ctx, e.Handle.Open(e.T, dsn).DB, o)
-	e.Check(err)
+	r := e.Reaper(o)
 	if done := e.sweepTable(r, 37); done.Passed != 3 || done.Referenced != 3 {
 		e.Errorf("got %+v", done)
 	}
