@@ -36,7 +36,7 @@ func Facts(table string, more ...string) string {
 	}
 	return `SELECT LOWER(variable_name), ` + text(`variable_value`) + ` FROM ` + table + ` WHERE variable_name IN (` + names + `)
 UNION ALL SELECT 'clock', ` + text(sessionClock) + `
-UNION ALL SELECT 'server clock', ` + text(ServerClock) + `
+UNION ALL SELECT 'server clock', ` + text(serverClock) + `
 UNION ALL SELECT 'answered', ` + text(`@@version_comment`) + `
 UNION ALL SELECT 'schema', ` + text(`DATABASE()`) + ` LIMIT 1000` // overrides sql_select_limit
 }
@@ -44,9 +44,7 @@ UNION ALL SELECT 'schema', ` + text(`DATABASE()`) + ` LIMIT 1000` // overrides s
 // The clocks, in µs since 1970. Without the LIMIT, MySQL would generate three UUIDs.
 const (
 	sessionClock = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
-	// ServerClock is the server's own clock in µs since 1970, which SET timestamp does not stop. On MariaDB
-	// from 10.7 on a UUID has a type of its own, whose bytes are in another order.
-	ServerClock = `(SELECT CAST(CONV(CONCAT(SUBSTR(u, 16, 3), SUBSTR(u, 10, 4), SUBSTR(u, 1, 8)), 16, 10) AS SIGNED) DIV 10 - 12219292800000000 FROM (SELECT CAST(CONCAT(UUID(), '') AS BINARY(36)) AS u LIMIT 1) AS fresh)`
+	serverClock  = `(SELECT CAST(CONV(CONCAT(SUBSTR(u, 16, 3), SUBSTR(u, 10, 4), SUBSTR(u, 1, 8)), 16, 10) AS SIGNED) DIV 10 - 12219292800000000 FROM (SELECT CAST(UUID() AS BINARY(36)) AS u LIMIT 1) AS fresh)`
 )
 
 // maxDelay is the longest accepted time between the start of a statement and its reading of
