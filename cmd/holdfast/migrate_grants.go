@@ -21,7 +21,7 @@ func newMigrateGrants(f *flags) *cobra.Command {
 			case engine == "":
 				return usage("say for which engine: --engine postgres, mysql, mariadb or tidb")
 			case role == "":
-				return usage("say for which role: --role " + strings.Join(roles, ", "))
+				return usage("say for which role: --role %s", strings.Join(roles, ", "))
 			case to == "":
 				return usage("say which account gets the grants: --to ACCOUNT (MySQL and MariaDB: user@host)")
 			}

@@ -72,7 +72,7 @@ func TestReaderIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, grants, _ := command(t, "migrate", "grants", "--engine", string(e), "-schema", schema, "--role", "reader", "--to", account)
-		for _, q := range strings.Split(strings.TrimSuffix(grants, ";\n"), ";\n") {
+		for q := range strings.SplitSeq(strings.TrimSuffix(grants, ";\n"), ";\n") {
 			exec(q)
 		}
 		scheme, rest, _ := strings.Cut(url, "://")
