@@ -34,8 +34,8 @@ var (
 	ErrReadOnly = errors.New("holdfast: the session, its transaction or the server is read-only: use a read-write transaction on the primary")
 
 	// ErrDenied means that the role of the connection lacks a privilege. See
-	// package migrations, Grants.
-	ErrDenied = errors.New("holdfast: the role lacks a privilege: grant the program's role SELECT, INSERT, UPDATE and DELETE on Holdfast's tables and on those of its own that it writes, and on PostgreSQL USAGE on their schema")
+	// migrations.PrintGrants.
+	ErrDenied = errors.New("holdfast: the account lacks a privilege: grant it what `holdfast migrate grants` prints for its role, and rights to the program's own tables that it reads and writes")
 
 	// ErrNoTx means that a nil transaction was given.
 	ErrNoTx = core.ErrNoTx

@@ -153,8 +153,20 @@ func operatorWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	e.Check(o.Erase(e.Ctx, staged.Ref{Owner: "anna", Name: "payout", Key: "paid"}, who))
 	_, err := e.LockerOn(db, sqllock.Options{}).ForceRelease(e.Ctx, "lease", 0, "asked")
 	e.Check(err)
+	holder := e.LockerOn(e.DB, sqllock.Options{})
+	fair, err := fairlock.New(holder).Acquire(e.Ctx, "fair")
+	e.Check(err)
+	had, err := fairlock.New(e.LockerOn(db, sqllock.Options{})).ForceRelease(e.Ctx, "fair", fair.Token(), "asked")
+	if err != nil || !had {
+		e.Errorf("a fair lock by force: %v, %v", had, err)
+	}
+	_ = fair.Release(e.Ctx)
 	_, err = operators.AfterRestore(e.Ctx, db, who)
 	e.Check(err)
+	n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Keys: true})
+	if err != nil || n == 0 {
+		e.Errorf("erased %d, %v", n, err)
+	}
 	l, err := limits.New(e.Ctx, db, "refunds")
 	e.Check(err)
 	_, err = l.For("anna").Erase(e.Ctx)

@@ -40,7 +40,7 @@ func TestMigratorGrants(t *testing.T) {
 		exec(`CREATE USER ` + account + map[bool]string{true: ` PASSWORD 'x'`, false: ` IDENTIFIED BY 'x'`}[e == dbtest.Postgres])
 		var grants strings.Builder
 		must(t, migrations.PrintGrants(&grants, holdfast.Engine(e), migrations.Migrator, account, holdfast.Options{Schema: schema}))
-		for _, q := range strings.Split(strings.TrimSuffix(grants.String(), ";\n"), ";\n") {
+		for q := range strings.SplitSeq(strings.TrimSuffix(grants.String(), ";\n"), ";\n") {
 			exec(q)
 		}
 		scheme, rest, _ := strings.Cut(url, "://")

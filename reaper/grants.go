@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -18,7 +19,7 @@ func (r *Reaper) mayClear(ctx context.Context) error {
 	if r.allowed || r.dialect.Privileges.Held == nil {
 		return nil
 	}
-	var lacks []error
+	var lacks []string
 	for _, name := range dialect.Tables {
 		asks := r.dialect.Asks(dialect.RoleReaper, name, r.table(name))
 		for _, right := range slices.Sorted(maps.Keys(asks)) {
@@ -27,7 +28,7 @@ func (r *Reaper) mayClear(ctx context.Context) error {
 				_, err = core.Collect(rows, func(core.Row) (struct{}, error) { return struct{}{}, nil })
 			}
 			if errors.Is(err, holdfast.ErrDenied) || r.dialect.Classify(err) == dialect.Denied {
-				lacks = append(lacks, fmt.Errorf("%s on %s", right, r.table(name)))
+				lacks = append(lacks, right+" on "+r.table(name))
 			}
 		}
 	}
@@ -35,7 +36,7 @@ func (r *Reaper) mayClear(ctx context.Context) error {
 		return err
 	}
 	if len(lacks) > 0 {
-		return fmt.Errorf("reaper: the account lacks what `holdfast migrate grants --role reaper` prints: %w: %w", errors.Join(lacks...), holdfast.ErrDenied)
+		return fmt.Errorf("reaper: the account lacks what `holdfast migrate grants --role reaper` prints: %s: %w", strings.Join(lacks, "; "), holdfast.ErrDenied)
 	}
 	r.allowed = true
 	return nil

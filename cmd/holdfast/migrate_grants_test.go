@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func TestMigrateGrants(t *testing.T) {
@@ -33,4 +37,54 @@ func TestMigrateGrants(t *testing.T) {
 			t.Errorf("%s: %d, %s%s", engine, code, out, err)
 		}
 	}
+}
+
+// TestReaderIsTold runs doctor and reap as an account that may only read: they say so, and do not report
+// that nothing was found and nothing was due.
+func TestReaderIsTold(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		if e == dbtest.SQLite {
+			return // it has no accounts
+		}
+		dbtest.Needs(t, e, dbtest.Users)
+		url := dbtest.DSN(t, e)
+		if code, _, err := command(t, "migrate", "up", "-dsn", url); code != exitOK {
+			t.Fatal(err)
+		}
+		pool := dbtest.OpenSQL(t, url)
+		exec := func(q string) {
+			t.Helper()
+			if _, err := pool.ExecContext(context.WithoutCancel(t.Context()), q); err != nil {
+				t.Errorf("%s: %v", q, err)
+			}
+		}
+		account, postgres := "hf_"+strings.ToLower(rand.Text()[:12]), e == dbtest.Postgres
+		exec(`CREATE USER ` + account + map[bool]string{true: ` PASSWORD 'x'`, false: ` IDENTIFIED BY 'x'`}[postgres])
+		t.Cleanup(func() {
+			if postgres {
+				exec(`DROP OWNED BY ` + account)
+			}
+			exec(`DROP USER ` + account)
+		})
+		var schema string
+		if err := pool.QueryRowContext(t.Context(), map[bool]string{true: `SELECT current_schema()`, false: `SELECT DATABASE()`}[postgres]).Scan(&schema); err != nil {
+			t.Fatal(err)
+		}
+		_, grants, _ := command(t, "migrate", "grants", "--engine", string(e), "-schema", schema, "--role", "reader", "--to", account)
+		for q := range strings.SplitSeq(strings.TrimSuffix(grants, ";\n"), ";\n") {
+			exec(q)
+		}
+		scheme, rest, _ := strings.Cut(url, "://")
+		as := scheme + "://" + account + ":x" + rest[strings.LastIndex(rest, "@"):]
+		if code, out, _ := command(t, "doctor", "--role", "app", "-dsn", as); code != exitBroken || !strings.Contains(out, "broken: privileges: the account lacks, for the role app: INSERT, UPDATE, DELETE on holdfast_records; ") {
+			t.Errorf("doctor --role app: %d, %s", code, out)
+		}
+		if _, out, _ := command(t, "doctor", "-dsn", as); !strings.Contains(out, "warning: privileges: the account cannot do what a program does: it lacks ") || !strings.Contains(out, "it has the grants of reader") {
+			t.Errorf("doctor: %s", out)
+		}
+		if code, out, err := command(t, "reap", "-dsn", as); code == exitOK || strings.Contains(out, "cleared") || !strings.Contains(err, "DELETE on ") {
+			t.Errorf("reap: %d, %s%s", code, out, err)
+		}
+	})
 }

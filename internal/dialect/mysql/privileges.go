@@ -73,7 +73,7 @@ func addGrants(all dialect.Held, line, schema string, tables []string) {
 		return
 	}
 	database, table := unquote(m[3]), unquote(m[4])
-	if m[3] != "*" && database != schema && !(m[4] == "*" && like(database, schema)) {
+	if m[3] != "*" && database != schema && (m[4] != "*" || !like(database, schema)) {
 		return
 	}
 	for _, p := range split(m[2]) {

@@ -66,7 +66,7 @@ func (e *Env[Tx]) As(name string, roles ...string) (url string) {
 			defer func() { _ = pool.Close() }()
 		}
 		for _, end := range ends {
-			if _, err := pool.Exec(end); err != nil { //nolint:noctx // the test's has ended
+			if _, err := pool.Exec(end); err != nil {
 				e.Error(err)
 			}
 		}
