@@ -44,6 +44,7 @@ func (b *bank) clear() map[string]string {
 	if err != nil {
 		b.Fatal(err)
 	}
+	defer func() { _ = names.Close() }()
 	var tables []string
 	for names.Next() {
 		var name string
@@ -52,7 +53,7 @@ func (b *bank) clear() map[string]string {
 		}
 		tables = append(tables, name)
 	}
-	if err := errors.Join(names.Err(), names.Close()); err != nil || len(tables) < 10 {
+	if err := names.Err(); err != nil || len(tables) < 10 {
 		b.Fatal(tables, err)
 	}
 	for _, table := range tables {

@@ -159,7 +159,7 @@ func TestStagedValues(t *testing.T) {
 	}
 	runner, err := staged.New(s, staged.Workflow[*sql.Tx, string, string]{
 		Name: "refund", Backoff: time.Microsecond,
-		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], request string) (string, error) {
+		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 			one, err := step(ctx, r, "one")
 			if err != nil {
 				return "", err

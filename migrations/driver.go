@@ -123,7 +123,7 @@ func (d *driver) Version() (version int, dirty bool, err error) {
 
 // stored reads the version and needs no lock. A missing table means no version.
 func (d *driver) stored() (version int, dirty bool, err error) {
-	if err = d.trustVersions(); err != nil {
+	if err := d.trustVersions(); err != nil {
 		return 0, false, err
 	}
 	err = d.conn.QueryRowContext(d.ctx, `SELECT version, dirty FROM `+d.table).Scan(&version, &dirty)

@@ -69,7 +69,7 @@ var everything = []string{"SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DRO
 
 func addGrants(all dialect.Held, line, schema string, tables []string) {
 	m := grantLine.FindStringSubmatch(line)
-	if m == nil || m[1] == "REVOKE" {
+	if len(m) == 0 || m[1] == "REVOKE" {
 		return
 	}
 	database, table := unquote(m[3]), unquote(m[4])
