@@ -80,7 +80,20 @@ func owners[Tx any](e *env[Tx]) {
 	insert := func(merchant string, lease *sqllock.Lease) error {
 		return e.raw(`INSERT INTO payouts (merchant, no, fence) VALUES ($1, 7, $2)`, e.TextKey(merchant), lease.Token())
 	}
-	acme, other, none := e.MustAcquire(l.For("acme"), "payout/7"), e.MustAcquire(l.For("other"), "payout/7"), e.MustAcquire(l, "payout/7")
+	// Tokens of different locks may be equal, on a clock of milliseconds: each of these is granted often enough to differ.
+	granted := func(l *sqllock.Locker[Tx], terms int) (lease *sqllock.Lease) {
+		for range terms - 1 {
+			e.MustRelease(e.MustAcquire(l, "payout/7"))
+		}
+		return e.MustAcquire(l, "payout/7")
+	}
+	acme := granted(l.For("acme"), 1)
+	other, none := granted(l.For("other"), 2), granted(l, 3)
+	for other.Token() == acme.Token() || none.Token() == acme.Token() {
+		e.MustRelease(other)
+		e.MustRelease(none)
+		other, none = granted(l.For("other"), 2), granted(l, 3)
+	}
 	column := e.fence(fence.Spec{Table: "payouts", Key: "payout/{no}", Owner: "{merchant}"})
 	e.enforce(column)
 	e.wantPassed("its owner", insert("acme", acme))
