@@ -59,7 +59,7 @@ func (p *patient) privileges(ctx context.Context, role Role) error {
 	return nil
 }
 
-// anyRole looks at an account of which nobody says what it is for.
+// anyRole looks at an account whose role is not given.
 func (p *patient) anyRole(held dialect.Held, names map[string]string, advice string) {
 	lacks := p.dialect.Missing(dialect.RoleApp, held, names)
 	if len(lacks) == 0 {

@@ -268,7 +268,7 @@ func TestVectors(t *testing.T) {
 	if !reflect.DeepEqual(flat(t, is), flat(t, want)) {
 		t.Fatal("docs/protocol/vectors.json is not what the code computes: go test ./idempotency -run TestVectors -update")
 	}
-	// Each of its own inputs gives its output; an output with one changed byte differs.
+	// Each of its inputs gives its output; an output with one changed byte differs.
 	lines := flat(t, is.compute(t))
 	changed := 0
 	for i, line := range flat(t, is) {

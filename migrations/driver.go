@@ -146,7 +146,7 @@ func (d *driver) Run(file io.Reader) error {
 	for _, s := range split(string(text)) {
 		if strings.HasPrefix(s, "CREATE ") {
 			created = true
-		} else if created && err == nil { // in the meantime, somebody else may have made the table
+		} else if created && err == nil { // another user may have made the table since
 			created, err = false, d.trustPlain()
 		}
 		if err == nil {

@@ -39,7 +39,7 @@ type functionSet struct {
 	places bool
 	// own counts the functions of a schema with a name, and same those of a text, by its id. Where a
 	// function that is replaced loses its grants, same is not empty. foreign lists the functions and
-	// tables with a prefix in a schema that belong to another user: whoever owns a function that is
+	// tables with a prefix in a schema that belong to another user: the owner of a function that is
 	// replaced may change it again.
 	own, same, foreign string
 }
@@ -203,7 +203,7 @@ func (d *driver) functions(direction string) error {
 	for i := 0; i < len(statements) && d.failed == nil; i++ {
 		d.failed = d.exec(statements[i])
 	}
-	if d.failed == nil && direction == "up" { // in the meantime, somebody else may have made one
+	if d.failed == nil && direction == "up" { // another user may have made one since
 		d.failed = d.trustFunctions(f)
 	}
 	if d.failed != nil {

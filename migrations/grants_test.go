@@ -47,7 +47,7 @@ func TestMigratorGrants(t *testing.T) {
 		pool := dbtest.OpenSQL(t, scheme+"://"+account+":x"+rest[strings.LastIndex(rest, "@"):])
 		must(t, migrations.Up(t.Context(), pool))
 		must(t, migrations.Up(t.Context(), pool)) // finds nothing to do
-		if e != dbtest.Postgres {                 // whose role makes tables of its own
+		if e != dbtest.Postgres {                 // whose role makes its own tables
 			if _, err := pool.ExecContext(t.Context(), `CREATE TABLE other (a INT)`); err == nil {
 				t.Error("the migrator makes any table")
 			}

@@ -15,7 +15,7 @@ import (
 // versions is the name of golang-migrate's table, without the prefix.
 const versions = "migrations"
 
-// A relation that has one of Holdfast's names may be somebody else's: whoever may create in the schema
+// A relation that has one of Holdfast's names may belong to another user: each user who may create in the schema
 // can make it before the migrations do, with a trigger, a rule or a view whose functions then run with
 // the rights of the migrating user. So nothing is read from it or written to it before it was checked.
 

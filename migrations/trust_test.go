@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// planted is a database in which somebody else may create, with a table to which what runs with the
+// planted is a database in which another user may create, with a table to which what runs with the
 // rights of the migrating user leaves a row.
 type planted struct {
 	*testing.T
@@ -90,7 +90,7 @@ func (p planted) trigger(table string) string {
 	}
 }
 
-// TestPlanted checks that the migrations run nothing that somebody else has put where their tables go.
+// TestPlanted checks that the migrations run nothing that another user has put where their tables go.
 func TestPlanted(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {

@@ -53,7 +53,7 @@ func notRun(err error) error {
 type child struct {
 	program
 	cmd *exec.Cmd
-	// group reports that the command leads a process group of its own. A terminal's jobs share the
+	// group reports that the command leads its own process group. A terminal's jobs share the
 	// group of holdfast, which the terminal signals.
 	group bool
 

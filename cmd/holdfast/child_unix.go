@@ -28,7 +28,7 @@ func numberOf(sig os.Signal) int {
 	return int(s)
 }
 
-// prepare gives the command a process group of its own, unless there is a terminal: there the
+// prepare gives the command its own process group, unless there is a terminal: there the
 // group is the job, which the shell stops, continues and brings to the foreground.
 func (c *child) prepare() (group bool) {
 	tty := openTerminal()

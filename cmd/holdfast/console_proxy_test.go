@@ -1,18 +1,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -40,30 +36,12 @@ http {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), program, "-e", "stderr", "-p", dir, "-c", file)
-	said := new(strings.Builder)
-	cmd.Stderr = said
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	for end := time.Now().Add(dbtest.Hang); ; time.Sleep(10 * time.Millisecond) {
-		c, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", "127.0.0.1:"+port)
-		if err == nil {
-			_ = c.Close()
-			return "http://127.0.0.1:" + port
-		}
-		if time.Now().After(end) {
-			tb.Fatalf("nginx does not answer: %v; %s", err, said)
-		}
-	}
+	dbtest.Serve(tb, port, program, "-e", "stderr", "-p", dir, "-c", file)
+	return "http://127.0.0.1:" + port
 }
 
 // TestConsoleBehindProxy checks the configuration in docs/console.md: nginx asks who the person is, under
-// a prefix, and nobody else can name one.
+// a prefix, and no other program can name one.
 func TestConsoleBehindProxy(t *testing.T) {
 	const secret = "the token of the console"
 	t.Setenv(tokenVariable, secret)

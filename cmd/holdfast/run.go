@@ -118,7 +118,7 @@ func (j *job) sayf(format string, args ...any) {
 	fmt.Fprintf(j.cmd.ErrOrStderr(), "holdfast: "+format+"\n", args...)
 }
 
-// ended returns the error for a command that ended by itself.
+// ended returns the error for a command that holdfast did not end.
 func ended(c *child) error {
 	if c.status == exitOK {
 		return nil

@@ -119,7 +119,7 @@ func (s shop) held(line string) (token, pid int) {
 	return token, pid
 }
 
-// process is a holdfast in a process and a session of its own.
+// process is a holdfast in its own process and session.
 type process struct {
 	shop
 
@@ -193,7 +193,7 @@ func (s shop) guard() func(key string, token int) error {
 // shortTTL is the TTL of a holdfast that is stopped past it.
 const shortTTL = time.Second
 
-// frozen starts holdfast for a key of its own and stops it while its command runs. On a busy machine it
+// frozen starts holdfast for a new key and stops it while its command runs. On a busy machine it
 // may lose its lease before; then it is started again.
 func (s shop) frozen(args ...string) (p *process, key string, token, pid int) {
 	s.Helper()

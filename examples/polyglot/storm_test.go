@@ -51,7 +51,7 @@ func TestVectors(t *testing.T) {
 	t.Log(strings.ReplaceAll(strings.TrimSpace(out.String()), "\n", "; "))
 }
 
-// account returns a database, on PostgreSQL with a user of its own: the tests' server may make
+// account returns a database, on PostgreSQL with its own user: the tests' server may make
 // passwords that Java's driver refuses for their short hash.
 func account(t *testing.T, e dbtest.Engine) string {
 	t.Helper()

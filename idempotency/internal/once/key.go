@@ -50,9 +50,13 @@ func ParseID(b []byte) (id ID, ok bool) {
 
 // HashKey hashes the parts. It writes the length of each part before it, so that
 // two different lists of parts never hash the same bytes.
-func HashKey(parts ...string) (sum Hash) {
+func HashKey(parts ...string) Hash { return hashParts("holdfast record 1", nil, parts) }
+
+// hashParts hashes what is hashed, bytes of a fixed length, and the parts.
+func hashParts(what string, fixed []byte, parts []string) (sum Hash) {
 	h := sha256.New()
-	h.Write([]byte("holdfast record 1"))
+	h.Write([]byte(what))
+	h.Write(fixed)
 	for _, p := range parts {
 		var n [8]byte
 		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
@@ -64,17 +68,8 @@ func HashKey(parts ...string) (sum Hash) {
 }
 
 // HashSimilar hashes what makes operations similar, as HashKey hashes keys.
-func HashSimilar(namespace, owner, operation string, by []string) (sum Hash) {
-	h := sha256.New()
-	h.Write([]byte("holdfast intent 1"))
-	for _, p := range append([]string{namespace, owner, operation}, by...) {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
-		h.Write([]byte(p))
-	}
-	h.Sum(sum[:0])
-	return sum
+func HashSimilar(namespace, owner, operation string, by []string) Hash {
+	return hashParts("holdfast intent 1", nil, append([]string{namespace, owner, operation}, by...))
 }
 
 // RandomID returns 16 random bytes.

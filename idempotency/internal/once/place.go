@@ -1,10 +1,5 @@
 package once
 
-import (
-	"crypto/sha256"
-	"encoding/binary"
-)
-
 // Place is where a value of an operation is stored. A codec binds what it stores to its place.
 type Place struct {
 	Kind
@@ -28,16 +23,6 @@ const (
 
 // Hash hashes the place, the hash of the operation's key, and the form of the value, as HashKey
 // hashes keys.
-func (p Place) Hash(key Hash, form string) (sum Hash) {
-	h := sha256.New()
-	h.Write([]byte("holdfast place 1"))
-	h.Write(key[:])
-	for _, part := range []string{string(p.Kind), p.Name, form} {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
-		h.Write(n[:])
-		h.Write([]byte(part))
-	}
-	h.Sum(sum[:0])
-	return sum
+func (p Place) Hash(key Hash, form string) Hash {
+	return hashParts("holdfast place 1", key[:], []string{string(p.Kind), p.Name, form})
 }

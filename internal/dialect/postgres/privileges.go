@@ -21,7 +21,7 @@ var privileges = dialect.Privileges{
 	Held: held,
 }
 
-// heldQuery returns one row per privilege: the table and the privilege. An owner is whoever may act as
+// heldQuery returns one row per privilege: the table and the privilege. An owner is every role that may act as
 // the owner of the table, and may do all with it.
 const heldQuery = `SELECT c.relname::pg_catalog.text, p.name FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

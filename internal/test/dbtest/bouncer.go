@@ -1,17 +1,14 @@
 package dbtest
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // bouncerProgram returns the path of PgBouncer, as the package pgbouncer of Debian and Ubuntu
@@ -103,25 +100,6 @@ log_disconnections = 0
 	if os.Geteuid() == 0 {
 		args = append([]string{"-u", "nobody"}, args...) // it refuses to run as root
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), program, args...)
-	said := new(strings.Builder)
-	cmd.Stderr = said
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	for end := time.Now().Add(Hang); ; time.Sleep(10 * time.Millisecond) {
-		c, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", "127.0.0.1:"+port)
-		if err == nil {
-			_ = c.Close()
-			break
-		}
-		if time.Now().After(end) {
-			tb.Fatalf("pgbouncer does not answer: %v", err)
-		}
-	}
+	Serve(tb, port, program, args...)
 	return "postgres://someone@127.0.0.1:" + port + "/test?sslmode=disable"
 }

@@ -171,7 +171,7 @@ func pollInHole[Tx any](w *world[Tx]) {
 	holder, waiter := two[0], two[1]
 	keys := [2]string{w.key("first"), w.key("second")}
 	first, second := w.MustAcquire(holder, keys[0]), w.MustAcquire(holder, keys[1])
-	f := w.proxy.LoseReply(faultproxy.Contains("SELECT name, token, CASE WHEN attempt IS NULL"), faultproxy.Silence)
+	f := w.proxy.LoseReply(faultproxy.Contains("SELECT name, attempt, token, CASE WHEN attempt IS NULL"), faultproxy.Silence)
 	granted := make(chan *sqllock.Lease, 1)
 	wait := func(key string) {
 		ctx, cancel := context.WithTimeout(w.Ctx, 2*holdfast.CleanupTimeout+dbtest.Slack)

@@ -244,7 +244,7 @@ func privileges[Tx any](e *env[Tx]) {
 	e.wantPassed("the holder", write(lease.Token()))
 	e.wantState("a", "plain")
 	if e.Engine == dbtest.Postgres {
-		// Nobody else can have the function read locks.
+		// No other user can have the function read locks.
 		if n := e.Int(`SELECT count(*) FROM pg_proc WHERE proname LIKE 'holdfast_fence_%' AND pronamespace = current_schema()::regnamespace AND has_function_privilege('` + user + `', oid, 'EXECUTE')`); n != 0 {
 			e.Errorf("%s may use %d of the functions", user, n)
 		}
@@ -254,7 +254,7 @@ func privileges[Tx any](e *env[Tx]) {
 		e.wantRefused("with its own table of locks", write(5))
 	} else {
 		// On MySQL and MariaDB a temporary table hides the real one also from a trigger. It takes a
-		// privilege of its own.
+		// separate privilege.
 		const own = `CREATE TEMPORARY TABLE holdfast_locks (owner VARBINARY(128), name VARBINARY(1025), token BIGINT, attempt BINARY(16))`
 		if _, err := plain.ExecContext(e.Ctx, own); e.DB.Access().Dialect.Classify(err) != dialect.Denied {
 			e.Errorf("a temporary table: %v", err)

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// env is one case on one engine. Cases share the database, and each has keys of its own.
+// env is one case on one engine. Cases share the database, and each has its own keys.
 type env struct {
 	conformance.Env[*sql.Tx]
 }
@@ -161,7 +161,7 @@ func (e *env) inTx(level sql.IsolationLevel, f func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// conn returns a session of its own.
+// conn returns a new session.
 func (e *env) conn() *sql.Conn {
 	e.Helper()
 	c, err := e.SQL.Conn(e.Ctx)

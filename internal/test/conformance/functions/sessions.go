@@ -161,7 +161,7 @@ func functionPrivileges(e *env) {
 // the same names first.
 func functionSearchPath(e *env) {
 	if e.Engine != dbtest.Postgres {
-		return // a procedure's names are those of its own database
+		return // a procedure's names are those of its database
 	}
 	c, other := e.conn(), "other_"+newAttempt()[:8]
 	var schema string

@@ -72,7 +72,7 @@ func hashedKeys[Tx any](e *env[Tx]) {
 	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrMismatch) {
 		e.Errorf("another request: %v", err)
 	}
-	// The fingerprint is not the one that anybody can compute.
+	// The fingerprint cannot be computed without the secret.
 	same := conformance.Op("plain")
 	same.Request = key
 	if _, err := e.Do(plain, same); err != nil {
