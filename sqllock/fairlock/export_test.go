@@ -8,9 +8,12 @@ import (
 
 // PollRarely sets the poll interval of calls that have waited long enough to listen.
 func (l *Locker[Tx]) PollRarely(d time.Duration) {
+	k := l.tickets.k
+	k.Mu.Lock()
 	l.tickets.rarely = d
-	l.tickets.k.Notifier.Arrival(dbtest.Slack)
-	l.tickets.k.Waker.ListenFor(time.Hour)
+	k.Mu.Unlock()
+	k.Notifier.Arrival(dbtest.Slack)
+	k.Waker.ListenFor(time.Hour)
 }
 
 // Hears reports whether a call waits that only a signal of another process wakes, and Wakes

@@ -90,7 +90,11 @@ func newWaker(k *Keeper, side Side) *Waker {
 func Named(p Process) string { return "holdfast_" + hex.EncodeToString(p[:]) }
 
 // ListenFor sets for how long a process listens after a poll, for tests in which polls are rare.
-func (w *Waker) ListenFor(d time.Duration) { w.listenFor = d }
+func (w *Waker) ListenFor(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listenFor = d
+}
 
 // Works reports whether other processes are woken.
 func (w *Waker) Works() bool { return w.holds.Load() }
@@ -219,13 +223,13 @@ func (w *Waker) runListener(ctx context.Context, q core.Querier) error {
 	unheld := firstUnheld
 	for {
 		w.mu.Lock()
-		p, ago := w.target, time.Since(w.sought)
+		p, ago, listenFor := w.target, time.Since(w.sought), w.listenFor
 		w.mu.Unlock()
 		pause := time.Second
 		switch {
 		case ago > idleListener:
 			return nil
-		case ago < w.listenFor:
+		case ago < listenFor:
 			var held, got, released *int64
 			w.hears.Store(true)
 			err := answer(ctx, w.await, q, w.awaited(p), &held, &got, &released)
