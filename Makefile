@@ -133,9 +133,9 @@ bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (AR
 # Runs that make bench kept: RUNS=bin/run1/result.json,bin/run2/result.json (ARGS='-out bin/run1' keeps one there).
 RUNS       ?= bin/bench-out/result.json
 .PHONY: bench-docs
-bench-docs: ## Fill docs/performance.md and its pictures from one or several RUNS of bench
+bench-docs: ## Fill docs/why/performance.md and its pictures from one or several RUNS of bench
 	cd bench && go build -ldflags '-X main.commit=$(COMMIT)' -o ../bin/bench .
-	bin/bench -merge '$(RUNS)' -docs docs/performance.md >/dev/null
+	bin/bench -merge '$(RUNS)' -docs docs/why/performance.md >/dev/null
 
 .PHONY: bench-check
 bench-check: $(TESTSERVERS) ## No statement and no round trip more than recorded, no ratio a multiple (ARGS=-update records)

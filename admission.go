@@ -67,7 +67,7 @@ func (d *DB[Tx]) facts(ctx context.Context, q core.Querier, query string) (diale
 		}
 		return nil, &UnsupportedError{
 			Engine: d.version, Check: "engine", What: "engine", Problem: "it does not answer what " + d.dialect.Name + " answers about itself (" + err.Error() + ")",
-			Remedy: "see the table of engines in docs/environments.md",
+			Remedy: "see the table of engines in docs/reference/environments.md",
 		}
 	}
 	if a.Prepared != "" {

@@ -28,7 +28,7 @@ func TestDocsNameTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs, err := filepath.Glob("docs/*.md")
+	docs, err := filepath.Glob("docs/*/*.md")
 	if err != nil || len(docs) == 0 {
 		t.Fatal(docs, err)
 	}

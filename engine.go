@@ -105,5 +105,5 @@ func engineOf(version string) (Engine, error) {
 }
 
 func refusedEngine(is dialect.Identity) error {
-	return &UnsupportedError{Engine: is.Product, Check: "engine", What: "engine", Problem: is.Why, Remedy: "see the table of engines in docs/environments.md"}
+	return &UnsupportedError{Engine: is.Product, Check: "engine", What: "engine", Problem: is.Why, Remedy: "see the table of engines in docs/reference/environments.md"}
 }

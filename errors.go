@@ -155,7 +155,7 @@ func (e *SchemaError) Unwrap() error { return e.Err }
 
 // UnsupportedError reports an engine, a setting or a table on which a promise does not hold.
 // errors.Is(err, ErrUnsupported) holds. If several things are wrong, Open joins several of
-// these errors (errors.Join). docs/environments.md lists all checks.
+// these errors (errors.Join). docs/reference/environments.md lists all checks.
 type UnsupportedError struct {
 	// Engine is the product of the server, such as "MySQL 9.7".
 	Engine string

@@ -29,7 +29,7 @@ type Tracer interface {
 // Call describes a call of one of Holdfast's functions. Functions that only read (Inspect,
 // List, Show) report their statements, but no call.
 type Call struct {
-	// Name names the function, such as "lease.acquire". docs/observability.md lists all names.
+	// Name names the function, such as "lease.acquire". docs/reference/observability.md lists all names.
 	Name string
 	// Engine is the DB's [Engine].
 	Engine string
@@ -48,7 +48,7 @@ type Call struct {
 // CallResult describes the end of a [Call].
 type CallResult struct {
 	// Outcome is "executed", "replayed", "unknown" and so on. The documentation of each
-	// function lists its outcomes; docs/observability.md lists all.
+	// function lists its outcomes; docs/reference/observability.md lists all.
 	Outcome string
 	// Duration is the duration of the call, by the monotonic clock.
 	Duration time.Duration

@@ -70,7 +70,7 @@ type Finding struct {
 
 // Check inspects the server, the session, Holdfast's tables and the tables of opts. It returns
 // the findings with the worst first. Check starts with the rules of Open
-// (docs/environments.md). Open refuses a database that breaks one of them (see [Refused]), but
+// (docs/reference/environments.md). Open refuses a database that breaks one of them (see [Refused]), but
 // settings may have changed since.
 //
 // Errors: [holdfast.ErrInvalid], the error of ctx, the driver's. A probe that the role may not

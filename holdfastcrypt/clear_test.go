@@ -158,7 +158,7 @@ func (b *bank) fill(s *idempotency.Store[*sql.Tx]) {
 }
 
 // TestInClear checks which columns hold in clear what a program gives to Holdfast: without options, with
-// the codec and hashed keys, and after the owner was erased. docs/privacy.md has the list.
+// the codec and hashed keys, and after the owner was erased. docs/howto/privacy.md has the list.
 func TestInClear(t *testing.T) {
 	t.Parallel()
 	codec, _, err := holdfastcrypt.Codecs(key("k"))

@@ -20,7 +20,7 @@
 // of an old key is left, it may go. A value whose key is missing is an
 // *idempotency.MissingCodecError that names the key, and is not executed again.
 //
-// What Holdfast stores in clear is in docs/privacy.md.
+// What Holdfast stores in clear is in docs/howto/privacy.md.
 package holdfastcrypt
 
 import (

@@ -8,7 +8,7 @@
 //	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{Tracers: []holdfast.Tracer{tracer}})
 //
 // Each call is a span. Its statements, and the calls and the program's own work within it, are the
-// span's children. docs/observability.md lists all metrics, spans and attributes. None contains a
+// span's children. docs/reference/observability.md lists all metrics, spans and attributes. None contains a
 // key, an owner (the tenant, merchant or account whose operation it is), a holder, a token, a
 // result or the text of an error.
 //

@@ -217,12 +217,12 @@ func TestNoSecretIsTold(t *testing.T) {
 	}
 }
 
-// TestDocsTables checks that docs/observability.md lists exactly the metrics with their
+// TestDocsTables checks that docs/reference/observability.md lists exactly the metrics with their
 // attributes, the span attributes and the calls that exist.
 func TestDocsTables(t *testing.T) {
 	t.Parallel()
 	s := everything(t, holdfastotel.Options{})
-	text, err := os.ReadFile("../docs/observability.md")
+	text, err := os.ReadFile("../docs/reference/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@
 //
 //	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{Tracers: []holdfast.Tracer{holdfastslog.New(slog.Default())}})
 //
-// Messages and field names are stable; docs/observability.md lists them. No record contains a key,
+// Messages and field names are stable; docs/reference/observability.md lists them. No record contains a key,
 // an owner (the tenant, merchant or account whose operation it is), a holder, a token or a result.
 // Errors are logged by their type and the server's code, because their text may quote any of these.
 //

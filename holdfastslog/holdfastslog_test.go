@@ -101,7 +101,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestLoggedFields checks that docs/observability.md lists exactly the logged fields.
+// TestLoggedFields checks that docs/reference/observability.md lists exactly the logged fields.
 func TestLoggedFields(t *testing.T) {
 	t.Parallel()
 	out := &lines{}
@@ -117,14 +117,14 @@ func TestLoggedFields(t *testing.T) {
 	for _, handlers := range []string{"time", "level", "msg"} {
 		delete(got, handlers)
 	}
-	text, err := os.ReadFile("../docs/observability.md")
+	text, err := os.ReadFile("../docs/reference/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, found := strings.Cut(string(text), "| field |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	if !found {
-		t.Fatal("docs/observability.md has no table of fields")
+		t.Fatal("docs/reference/observability.md has no table of fields")
 	}
 	want := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(table, -1) {

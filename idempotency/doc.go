@@ -51,7 +51,7 @@
 // A record keeps the result for Options.ResultTTL and the key for Options.KeyTTL. By default it
 // keeps both for ever. [Codec] encrypts results. [Store.EraseScope] erases the results of an owner
 // (the tenant, merchant or account whose operation it is). [Store.WithLease] makes a lease the
-// record. See docs/idempotency.md for more.
+// record. See docs/reference/idempotency.md for more.
 //
 // If the answer to a commit is lost, Do resolves the outcome: it claims again, which waits for the
 // ambiguous transaction, and then finds the record or runs the function again. If the database

@@ -40,7 +40,7 @@ type InProgressError struct {
 	// Blockers are the sessions that had the key, or waited for it before this call, when the wait was
 	// over. It is empty with NoWait, if another call of this store had asked for the key first, if the
 	// engine does not tell ([holdfast.Capabilities].NamesBlockers), if the role may not ask
-	// (docs/idempotency.md), and if the pool had no connection free for the question. For a business
+	// (docs/reference/idempotency.md), and if the pool had no connection free for the question. For a business
 	// row, and on MySQL and MariaDB, it is empty after a wait of less than LockTimeout too. Staged
 	// operations leave it empty: a lease has the key, and no session.
 	Blockers []holdfast.Blocker

@@ -18,11 +18,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
-var updateVectors = flag.Bool("update", false, "write docs/protocol/vectors.json")
+var updateVectors = flag.Bool("update", false, "write docs/reference/protocol/vectors.json")
 
-const vectorsFile = "../docs/protocol/vectors.json"
+const vectorsFile = "../docs/reference/protocol/vectors.json"
 
-// vectors are the test vectors of docs/protocol.md. Inputs that are not UTF-8 are in hexadecimal digits.
+// vectors are the test vectors of docs/reference/protocol.md. Inputs that are not UTF-8 are in hexadecimal digits.
 type vectors struct {
 	Version     int                 `json:"version"`
 	KeyHash     []keyHashVector     `json:"key_hash"`
@@ -248,7 +248,7 @@ func inputs() vectors {
 	}
 }
 
-// TestVectors checks that docs/protocol/vectors.json has what this package computes.
+// TestVectors checks that docs/reference/protocol/vectors.json has what this package computes.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	want := inputs().compute(t)
@@ -266,7 +266,7 @@ func TestVectors(t *testing.T) {
 	}
 	is := published(t)
 	if !reflect.DeepEqual(flat(t, is), flat(t, want)) {
-		t.Fatal("docs/protocol/vectors.json is not what the code computes: go test ./idempotency -run TestVectors -update")
+		t.Fatal("docs/reference/protocol/vectors.json is not what the code computes: go test ./idempotency -run TestVectors -update")
 	}
 	// Each of its inputs gives its output; an output with one changed byte differs.
 	lines := flat(t, is.compute(t))
@@ -317,7 +317,7 @@ func flat(t *testing.T, v vectors) []string {
 }
 
 // TestVectorsAreRead checks that another implementation of the key's hash, written from
-// docs/protocol.md alone, agrees.
+// docs/reference/protocol.md alone, agrees.
 func TestVectorsAreRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range published(t).KeyHash {

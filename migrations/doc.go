@@ -35,7 +35,7 @@
 //
 //	holdfast migrate grants --engine postgres -schema app --role app --to payments
 //
-// The roles are app, reaper, operator, reader and migrator: see docs/privileges.md. holdfast doctor
+// The roles are app, reaper, operator, reader and migrator: see docs/howto/privileges.md. holdfast doctor
 // --role compares an account with them.
 //
 // SQLite has no users: every process that migrates or runs needs write access to the file and
@@ -48,5 +48,5 @@
 // [FunctionsUp] creates the SQL functions by which clients in other languages take part, on
 // PostgreSQL, MySQL and MariaDB. They are no part of the migrations above. On MySQL and MariaDB the
 // role that creates them also needs CREATE ROUTINE, ALTER ROUTINE and EXECUTE, and the functions run
-// with its rights. A client needs EXECUTE alone: see [PrintFunctionGrants], and docs/protocol.md.
+// with its rights. A client needs EXECUTE alone: see [PrintFunctionGrants], and docs/reference/protocol.md.
 package migrations

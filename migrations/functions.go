@@ -88,7 +88,7 @@ const bodyQuote = "$holdfast$"
 // FunctionsUp creates the functions by which clients in other languages take part, or replaces them:
 // holdfast_claim, holdfast_finish, holdfast_lookup, holdfast_acquire, holdfast_renew,
 // holdfast_release and holdfast_guard, with the prefix of the tables. They are functions on
-// PostgreSQL, and procedures on MySQL and MariaDB. docs/protocol.md describes them. They run with the
+// PostgreSQL, and procedures on MySQL and MariaDB. docs/reference/protocol.md describes them. They run with the
 // rights of the role that creates them, which must be the owner of the tables, or a role with all
 // rights to their rows. PrintFunctionGrants has the grants of a client. Any number of processes may
 // call FunctionsUp at once, at every start. On MySQL and MariaDB it only reads while the functions are
@@ -160,7 +160,7 @@ func functionsOf(l *layout) (*functionSet, error) {
 	if !ok {
 		return nil, &holdfast.UnsupportedError{
 			Engine: l.dialect.Name, Check: "functions", What: "functions for other languages",
-			Problem: "it has no stored functions, or none in which a claim could run in the caller's transaction", Remedy: "send the statements of docs/protocol.md",
+			Problem: "it has no stored functions, or none in which a claim could run in the caller's transaction", Remedy: "send the statements of docs/reference/protocol.md",
 		}
 	}
 	return &f, nil

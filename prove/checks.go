@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// promises are those of docs/reliability.md that behaviour can show.
+// promises are those of docs/why/reliability.md that behaviour can show.
 var promises = []Promise{
 	{Name: "G1", Says: "a holder's context ends before another holder is granted its lease"},
 	{Name: "G2", Says: "a guarded transaction commits only while no later grant was committed"},

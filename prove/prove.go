@@ -14,7 +14,7 @@
 //	}})
 //
 // A pass means that this run observed the behaviour. It says nothing about what survives a
-// crash or a failover: see docs/prove.md.
+// crash or a failover: see docs/reference/prove.md.
 package prove
 
 import (

@@ -48,7 +48,7 @@ type Report struct {
 	Checks   []Check           `json:"checks"`
 }
 
-// Promise is one of the promises G1 to G8 of docs/reliability.md.
+// Promise is one of the promises G1 to G8 of docs/why/reliability.md.
 type Promise struct {
 	Name    string  `json:"name"`
 	Says    string  `json:"says"`

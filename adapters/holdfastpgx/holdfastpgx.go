@@ -24,7 +24,7 @@ import (
 
 // Open opens Holdfast on pool. The pool stays the caller's: Holdfast does not close it, and
 // changes no session setting of its connections permanently. Open checks the server, its settings
-// and Holdfast's tables, and refuses the environments that docs/environments.md lists
+// and Holdfast's tables, and refuses the environments that docs/reference/environments.md lists
 // ([holdfast.ErrUnsupported]). Each later connection of the pool is checked once, in one round
 // trip.
 //

@@ -40,7 +40,7 @@ http {
 	return "http://127.0.0.1:" + port
 }
 
-// TestConsoleBehindProxy checks the configuration in docs/console.md: nginx asks who the person is, under
+// TestConsoleBehindProxy checks the configuration in docs/howto/console.md: nginx asks who the person is, under
 // a prefix, and no other program can name one.
 func TestConsoleBehindProxy(t *testing.T) {
 	const secret = "the token of the console"

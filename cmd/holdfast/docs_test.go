@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write the commands into docs/cli.md")
+var update = flag.Bool("update", false, "write the commands into docs/reference/cli.md")
 
-// TestDocs checks that docs/cli.md lists every command, flag and exit status.
+// TestDocs checks that docs/reference/cli.md lists every command, flag and exit status.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	const file, begin, end = "../../docs/cli.md", "<!-- commands -->\n", "<!-- /commands -->\n"
+	const file, begin, end = "../../docs/reference/cli.md", "<!-- commands -->\n", "<!-- /commands -->\n"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestDocs(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatal("docs/cli.md is not what the commands are: go test ./cmd/holdfast -run TestDocs -update")
+		t.Fatal("docs/reference/cli.md is not what the commands are: go test ./cmd/holdfast -run TestDocs -update")
 	}
 	if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o600); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ const electLong = `Run a command on one machine at a time: wait until elected fo
 When the leadership is lost, the command gets TERM, and KILL after --grace, and holdfast
 waits to be elected again: also while the database cannot be reached. The command finds its
 leadership in $HOLDFAST_KEY, $HOLDFAST_OWNER and $HOLDFAST_TOKEN, which is higher for each leader.
-A leadership is the lock that holdfast lock takes without --fair. See docs/shell.md.`
+A leadership is the lock that holdfast lock takes without --fair. See docs/howto/shell.md.`
 
 // electPause is the time between two tries while the database answers with errors.
 const electPause = time.Second

@@ -19,7 +19,7 @@ The command finds the lock in its environment: $HOLDFAST_KEY, $HOLDFAST_OWNER an
 $HOLDFAST_TOKEN, which is higher for each holder. The lock is renewed while the command runs. When it
 is lost, the command gets TERM, and KILL after --grace: before another can have the lock, if this
 machine runs. A process that was stopped finds that out when it continues; let the database compare
-tokens. See docs/shell.md.`
+tokens. See docs/howto/shell.md.`
 
 // errWait is the cause of a wait that is over.
 var errWait = errors.New("another has the lock")

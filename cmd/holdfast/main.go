@@ -2,7 +2,7 @@
 // releases locks, resolves operations whose outcome is unknown, deletes expired rows, checks for
 // settings that break a promise, demonstrates the behaviour that the promises rely on, runs
 // benchmarks, serves the console, and makes a restored database safe to use. For scripts it runs a
-// command under a lock, while elected, or once for a key. docs/cli.md lists every command, flag and
+// command under a lock, while elected, or once for a key. docs/reference/cli.md lists every command, flag and
 // exit status.
 //
 //	HOLDFAST_DSN=postgres://user:pw@host/db holdfast migrate up

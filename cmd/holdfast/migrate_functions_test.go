@@ -18,7 +18,7 @@ func TestMigrateFunctions(t *testing.T) {
 			code, out, err := command(t, "migrate", "functions", c.verb, "-dsn", url)
 			switch {
 			case e == dbtest.SQLite || e == dbtest.TiDB || e == dbtest.Vitess:
-				if code == exitOK || !strings.Contains(err, "docs/protocol.md") {
+				if code == exitOK || !strings.Contains(err, "docs/reference/protocol.md") {
 					t.Errorf("%s: %d, %s%s", c.verb, code, out, err)
 				}
 			case code != exitOK || out != c.done:
@@ -47,7 +47,7 @@ func TestPrintFunctions(t *testing.T) {
 			t.Errorf("%v: %d, %s%s", args, code, out, err)
 		}
 	}
-	if code, out, err := command(t, "migrate", "functions", "print", "--engine", "sqlite"); code == exitOK || out != "" || !strings.Contains(err, "docs/protocol.md") {
+	if code, out, err := command(t, "migrate", "functions", "print", "--engine", "sqlite"); code == exitOK || out != "" || !strings.Contains(err, "docs/reference/protocol.md") {
 		t.Errorf("sqlite: %d, %s%s", code, out, err)
 	}
 }

@@ -28,7 +28,7 @@ attempt and is meant for the service that it calls.
 A command that ended with any status has run. Where its end is not known (a signal killed it, holdfast or
 its machine died, the lock was lost), it is not run again: the status is 122 until an operator says what
 happened, with holdfast ops resolve. --retry says otherwise; then the command may run more than once.
-See docs/shell.md.`
+See docs/howto/shell.md.`
 
 const (
 	onceName = "once"

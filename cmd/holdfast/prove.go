@@ -18,7 +18,7 @@ func newProve(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "prove", Short: "Show on this database the behaviour that Holdfast's promises rest on; briefly, in tables of its own", Args: noArgs,
 		Long: "Show on this database the behaviour that Holdfast's promises rest on: row locks, races for a key and a lease, commits\n" +
-			"whose answer is lost, guards, tokens, the clock, isolation; see docs/prove.md. The tables are named PREFIXprove_… and are\n" +
+			"whose answer is lost, guards, tokens, the clock, isolation; see docs/reference/prove.md. The tables are named PREFIXprove_… and are\n" +
 			"dropped at the end. The exit status is 3 when a promise failed, and 1 when one was not shown.",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Duration < prove.MinDuration || o.Duration > prove.MaxDuration {

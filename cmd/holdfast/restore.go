@@ -17,7 +17,7 @@ func newAfterRestore(f *flags) *cobra.Command {
 	var o operators.RestoreOptions
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "after-restore", Short: "Make a database safe that was restored to an earlier point, or is a clone; see docs/after-restore.md", Args: noArgs,
+		Use: "after-restore", Short: "Make a database safe that was restored to an earlier point, or is a clone; see docs/howto/after-restore.md", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return usage("after-restore ends every lock and parks every pending operation, and is for a database that no program works on: if that is so, add --yes")

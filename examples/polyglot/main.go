@@ -1,7 +1,7 @@
 //go:build unix
 
 // Command polyglot refunds orders from four languages on one database: Go with package
-// idempotency, and Python, PHP and Java with the protocol of docs/protocol.md. All of them get the
+// idempotency, and Python, PHP and Java with the protocol of docs/reference/protocol.md. All of them get the
 // same orders at the same moment, and are killed and stopped during that. README.md says what it needs.
 package main
 
@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&s.protect, "protect", protocol, "protection of the refunds: "+protocol+" or "+none)
 	languages := flags.String("languages", strings.Join(allLanguages, ","), "who takes part")
 	folder := flags.String("clients", "examples/polyglot/clients", "folder of the clients")
-	flags.StringVar(&s.vectors, "vectors", "docs/protocol/vectors.json", "file of the test vectors")
+	flags.StringVar(&s.vectors, "vectors", "docs/reference/protocol/vectors.json", "file of the test vectors")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}

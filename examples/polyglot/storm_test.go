@@ -44,7 +44,7 @@ func TestVectors(t *testing.T) {
 	t.Parallel()
 	speak, _ := languages(t)
 	var out, log strings.Builder
-	s := storm{folder: "clients", vectors: "../../docs/protocol/vectors.json", languages: speak, out: &out, log: &log}
+	s := storm{folder: "clients", vectors: "../../docs/reference/protocol/vectors.json", languages: speak, out: &out, log: &log}
 	if err := checkVectors(t.Context(), &s); err != nil {
 		t.Fatalf("%v: %s", err, log.String())
 	}

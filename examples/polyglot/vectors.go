@@ -17,7 +17,7 @@ var vectorSections = []struct{ name, field string }{
 	{"key_hash", "key_hash"}, {"key_of", "key"}, {"canonical", "canonical"}, {"canonical_refused", ""}, {"fingerprint", "fingerprint"}, {"lock_name", "name"},
 }
 
-// checkVectors has each language but Go, whose own suite does, compute the vectors of docs/protocol, and
+// checkVectors has each language but Go, whose own suite does, compute the vectors of docs/reference/protocol, and
 // compares them byte by byte.
 func checkVectors(ctx context.Context, s *storm) error {
 	want, err := readVectors(s.vectors)

@@ -38,7 +38,7 @@ type Restored struct {
 
 // AfterRestore makes a database safe to use after a restore to an earlier point in time, after a
 // failover to a copy that lacked the last commits, or if it is a clone of another database. Call
-// it while no program uses the database; docs/after-restore.md is the runbook.
+// it while no program uses the database; docs/howto/after-restore.md is the runbook.
 //
 // In one transaction it does the following:
 //   - It raises the floor of the fencing tokens, and with it the tokens of all locks and staged

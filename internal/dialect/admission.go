@@ -8,7 +8,7 @@ import (
 
 // Admission describes the environments in which an engine keeps Holdfast's promises: the
 // server product, its settings, and the shape of the tables. Open and doctor use it, and
-// docs/environments.md is generated from it.
+// docs/reference/environments.md is generated from it.
 type Admission struct {
 	// Banner reports whether a server with this version() may be of the engine.
 	Banner func(version string) bool

@@ -58,7 +58,7 @@ type TimeoutError struct {
 	Waited time.Duration
 	// Blockers are the sessions that had the lock, or waited for it before this call, shortly before
 	// the wait was over. It is empty if the engine does not tell
-	// ([holdfast.Capabilities].NamesBlockers), if the role may not ask (docs/locks.md), if the pool
+	// ([holdfast.Capabilities].NamesBlockers), if the role may not ask (docs/reference/locks.md), if the pool
 	// had no connection free for the question, and after a wait of less than about 40 ms.
 	Blockers []holdfast.Blocker
 }

@@ -126,7 +126,7 @@ func TestDocsFillsThePageAgain(t *testing.T) {
 
 // TestPageHasEveryPart reads the real page.
 func TestPageHasEveryPart(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/performance.md")
+	text, err := os.ReadFile("../../../docs/why/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import java.nio.file.*;
 import java.security.MessageDigest;
 import java.util.*;
 
-/** Computes the test vectors of docs/protocol/vectors.json, and prints each: section, number, value. */
+/** Computes the test vectors of docs/reference/protocol/vectors.json, and prints each: section, number, value. */
 class Vectors {
     static String sha256(byte[] bytes) throws Exception {
         return hex(MessageDigest.getInstance("SHA-256").digest(bytes));

@@ -1,4 +1,4 @@
-<?php // Computes the test vectors of docs/protocol/vectors.json, and prints each: section, number, value.
+<?php // Computes the test vectors of docs/reference/protocol/vectors.json, and prints each: section, number, value.
 ini_set('serialize_precision', -1);
 
 function key_hash(string ...$parts): string

@@ -1,4 +1,4 @@
-"""Computes the test vectors of docs/protocol/vectors.json, and prints each: section, number, value."""
+"""Computes the test vectors of docs/reference/protocol/vectors.json, and prints each: section, number, value."""
 import decimal, hashlib, json, re, sys
 
 

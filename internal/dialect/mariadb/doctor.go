@@ -41,7 +41,7 @@ var cluster = dialect.Probe{
 			return 0, "", ""
 		}
 		return dialect.Warning, "this is one of " + row[1] + " nodes of a Galera cluster (" + row[2] + "): row locks end at their node, and are refused without holdfast.Options{SingleWriter: true}; each node has a clock of its own, by which leases expire, and only this one's was looked at",
-			"run the doctor on each node, for its check clock; give sqllock.Options.Margin more than the clocks differ by, or send all writers to one node; what must not happen twice belongs behind Guard (docs/clusters.md)"
+			"run the doctor on each node, for its check clock; give sqllock.Options.Margin more than the clocks differ by, or send all writers to one node; what must not happen twice belongs behind Guard (docs/howto/clusters.md)"
 	},
 }
 

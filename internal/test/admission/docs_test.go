@@ -17,18 +17,18 @@ import (
 	vitessdialect "github.com/holdfast-go/holdfast/internal/dialect/vitess"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/environments.md")
+var update = flag.Bool("update", false, "write the tables of docs/reference/environments.md")
 
 var dialects = []struct {
 	name string
 	of   *dialect.Dialect
 }{{"PostgreSQL", &postgresdialect.Dialect}, {"MySQL", &mysqldialect.Dialect}, {"MariaDB", &mariadbdialect.Dialect}, {"TiDB", &tidbdialect.Dialect}, {"Vitess", &vitessdialect.Dialect}, {"SQLite", &sqlitedialect.Dialect}}
 
-// TestDocs checks that the tables of docs/environments.md match the rules. `go test
+// TestDocs checks that the tables of docs/reference/environments.md match the rules. `go test
 // ./internal/test/admission -run TestDocs -update` writes them.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	const file = "../../../docs/environments.md"
+	const file = "../../../docs/reference/environments.md"
 	was, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestDocs(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatal("docs/environments.md is not what the rules say: go test ./internal/test/admission -run TestDocs -update")
+		t.Fatal("docs/reference/environments.md is not what the rules say: go test ./internal/test/admission -run TestDocs -update")
 	}
 	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 		t.Fatal(err)

@@ -8,5 +8,5 @@
 //	make cluster
 //	make cluster ARGS=-short
 //
-// docs/clusters.md describes what is safe on which cluster.
+// docs/howto/clusters.md describes what is safe on which cluster.
 package cluster

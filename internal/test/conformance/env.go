@@ -103,7 +103,7 @@ func New[Tx any](t *testing.T, h Handle[Tx], engine dbtest.Engine, opts ...holdf
 	if engine == dbtest.TiDB {
 		begin := e.Begin
 		e.Begin = func(ctx context.Context, level sql.IsolationLevel) (Tx, error) {
-			if level == sql.LevelDefault { // as docs/environments.md asks TiDB's users to
+			if level == sql.LevelDefault { // as docs/reference/environments.md asks TiDB's users to
 				level = sql.LevelReadCommitted
 			}
 			return begin(ctx, level)

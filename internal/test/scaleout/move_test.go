@@ -148,7 +148,7 @@ func (a *account) reap(ctx context.Context) error {
 	return err
 }
 
-// moveTo is the recipe of docs/scale-out.md for one owner. The caller has the gate.
+// moveTo is the recipe of docs/howto/scale-out.md for one owner. The caller has the gate.
 func (a *account) moveTo(ctx context.Context, target *home, tables []string) error {
 	source := a.at
 	for live := 1; live > 0; {

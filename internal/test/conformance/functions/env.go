@@ -47,7 +47,7 @@ func Suite(t *testing.T) {
 	})
 }
 
-// has reports whether an engine has functions: docs/protocol.md says why others have none.
+// has reports whether an engine has functions: docs/reference/protocol.md says why others have none.
 func has(e dbtest.Engine) bool {
 	return e == dbtest.Postgres || e == dbtest.MySQL || e == dbtest.MariaDB
 }

@@ -38,7 +38,7 @@ func hashOf(b []byte) [sha256.Size]byte { return sha256.Sum256(b) }
 func wantUnsupported(t *testing.T, err error) {
 	t.Helper()
 	var u *holdfast.UnsupportedError
-	if !errors.As(err, &u) || u.Check != "functions" || !strings.Contains(err.Error(), "docs/protocol.md") {
+	if !errors.As(err, &u) || u.Check != "functions" || !strings.Contains(err.Error(), "docs/reference/protocol.md") {
 		t.Errorf("got %v", err)
 	}
 }
