@@ -132,6 +132,11 @@ bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (AR
 
 # Runs that make bench kept: RUNS=bin/run1/result.json,bin/run2/result.json (ARGS='-out bin/run1' keeps one there).
 RUNS       ?= bin/bench-out/result.json
+.PHONY: pictures
+pictures: ## Take the README's picture from the page of examples/refund
+	@HOLDFAST_SCREENSHOTS='$(CURDIR)/bin/pictures' go test ./examples/refund -run TestPageScreenshots -count 1 >/dev/null
+	@mkdir -p docs/img && cp bin/pictures/refund-orders.png docs/img/refund.png
+
 .PHONY: bench-docs
 bench-docs: ## Fill docs/why/performance.md and its pictures from one or several RUNS of bench
 	cd bench && go build -ldflags '-X main.commit=$(COMMIT)' -o ../bin/bench .

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"testing"
 
 	_ "modernc.org/sqlite"
 
@@ -16,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
-// The program of the README: the same refund is requested twice and happens once.
+// The same refund is requested twice and happens once.
 func Example() {
 	if err := shop(context.Background()); err != nil {
 		fmt.Println(err)
@@ -49,7 +47,6 @@ func shop(ctx context.Context) error {
 }
 
 func refundTwice(ctx context.Context, pool *sql.DB) error {
-	// readme:begin
 	db, err := holdfastsql.Open(ctx, pool) // your *sql.DB; the engine is detected
 	if err != nil {
 		return err
@@ -71,31 +68,8 @@ func refundTwice(ctx context.Context, pool *sql.DB) error {
 		}
 		fmt.Printf("%v: %s\n", refund.Outcome, refund.Value)
 	}
-	// readme:end
 	var n int
 	err = pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM refunds`).Scan(&n)
 	fmt.Println("refunds in the table:", n)
 	return err
-}
-
-// TestReadmeShowsTheExample checks that the README shows the program above.
-func TestReadmeShowsTheExample(t *testing.T) {
-	t.Parallel()
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, code, _ := strings.Cut(string(source), "\t// readme:begin\n")
-	code, _, _ = strings.Cut(code, "\t// readme:end")
-	var shown strings.Builder
-	for line := range strings.Lines(code) {
-		shown.WriteString(strings.TrimPrefix(line, "\t"))
-	}
-	if code == "" || !strings.Contains(string(readme), shown.String()) {
-		t.Errorf("README.md does not show:\n%s", shown.String())
-	}
 }

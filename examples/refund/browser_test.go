@@ -120,6 +120,7 @@ func TestPageScreenshots(t *testing.T) {
 	b.Do(browsertest.Click(".order .double"))
 	b.Eventually(`document.querySelectorAll("#events .badge.replayed").length === 1`)
 	b.Screenshots("refund")
+	b.Screenshot("refund-orders", ".columns", 960)
 	b.Do(browsertest.Click("input[value=none]"))
 	for number := '2'; number <= '8'; number++ { // some attempts do not produce the race
 		browsertest.Evaluate[bool](b, `document.querySelector(".last").hidden = true`)

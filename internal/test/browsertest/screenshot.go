@@ -19,13 +19,6 @@ const height = 800
 // temporary folder). A page that is wider than its window fails the test.
 func (b *Browser) Screenshots(name string) {
 	b.Helper()
-	dir := os.Getenv("HOLDFAST_SCREENSHOTS")
-	if dir == "" {
-		dir = b.TempDir()
-	}
-	if err := os.MkdirAll(dir, 0o750); err != nil { //nolint:gosec // whoever runs the tests names it
-		b.Fatal(err)
-	}
 	for _, width := range []int64{360, 1440} {
 		for _, scheme := range []string{"light", "dark"} {
 			b.Do(chromedp.EmulateViewport(width, height), prefers(scheme))
@@ -34,11 +27,34 @@ func (b *Browser) Screenshots(name string) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			path := filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", name, width, scheme))
-			if err := os.WriteFile(path, picture, 0o600); err != nil { //nolint:gosec // the same
-				b.Fatal(err)
-			}
+			b.save(fmt.Sprintf("%s-%d-%s.png", name, width, scheme), picture)
 		}
+	}
+}
+
+// Screenshot takes a picture of one element, light, in a window of this width, as NAME.png in the same
+// folder.
+func (b *Browser) Screenshot(name, selector string, width int64) {
+	b.Helper()
+	b.Do(chromedp.EmulateViewport(width, height), prefers("light"))
+	picture, err := chromedp.Run(b.ctx, chromedp.Screenshot(chromedp.CSS(selector)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.save(name+".png", picture)
+}
+
+func (b *Browser) save(name string, picture []byte) {
+	b.Helper()
+	dir := os.Getenv("HOLDFAST_SCREENSHOTS")
+	if dir == "" {
+		dir = b.TempDir()
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil { //nolint:gosec // whoever runs the tests names it
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), picture, 0o600); err != nil { //nolint:gosec // the same
+		b.Fatal(err)
 	}
 	sayDir.Do(func() { b.Log("screenshots are in " + dir) })
 }
