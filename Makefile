@@ -132,6 +132,10 @@ bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (AR
 
 # Runs that make bench kept: RUNS=bin/run1/result.json,bin/run2/result.json (ARGS='-out bin/run1' keeps one there).
 RUNS       ?= bin/bench-out/result.json
+.PHONY: first-hour
+first-hour: $(TESTSERVERS) ## Follow each page of docs/start from nothing to its output, with the time
+	@cd examples/start && HOLDFAST_TEST_FIRST_HOUR=1 $(abspath $(TESTSERVERS)) -- go test -run TestFirstHour -count 1 -v .
+
 .PHONY: pictures
 pictures: ## Take the README's picture from the page of examples/refund
 	@HOLDFAST_SCREENSHOTS='$(CURDIR)/bin/pictures' go test ./examples/refund -run TestPageScreenshots -count 1 >/dev/null
