@@ -168,6 +168,10 @@ VERSION    ?= v0.1.0
 release-check: ## The files of a release of the last commit, into bin/release: twice, compared, and got by a user (VERSION=v0.1.0)
 	internal/release/run '$(VERSION)' bin/release
 
+.PHONY: compatible
+compatible: ## Compare the exported API with that of the last version (before 1.0 a minor version may break it)
+	@internal/release/compatible $(BASE)
+
 # The database of vulnerabilities: the one of vuln.go.dev, or a copy of it (VULNDB=file:///srv/vulndb).
 VULNDB     ?=
 .PHONY: vuln
