@@ -29,7 +29,11 @@ func TestBrowserLiveLeases(t *testing.T) {
 	b.Go(s.URL, "#token")
 	b.Focused("#token")
 	b.Type(token + kb.Enter)
+	b.Eventually(`document.querySelector("#alive")`)
+	b.Type("2") // the second page
 	b.Eventually(`document.querySelector("#leases .empty")`)
+	b.Type("/")
+	b.Focused("#begin")
 
 	browsertest.Evaluate[bool](b, `window.stayed = true`)
 	b.Do(browsertest.Click("#begin"))
@@ -64,7 +68,7 @@ func TestBrowserLiveLeases(t *testing.T) {
 func TestBrowserLinkWithToken(t *testing.T) {
 	t.Parallel()
 	b, s := browse(t, 1440)
-	b.Go(s.URL+"#token="+strings.ReplaceAll(token, " ", "%20"), "#leases")
+	b.Go(s.URL+"#token="+strings.ReplaceAll(token, " ", "%20"), "#alive")
 	b.Eventually(`!location.href.includes("token")`)
 }
 
@@ -76,11 +80,11 @@ func TestBrowserResolveByKeyboard(t *testing.T) {
 	runner := s.park(refund("order-42/1"), "the provider does not answer")
 	b.Go(s.URL+"operations", "#token")
 	b.Type(token + kb.Enter)
-	b.Eventually(`document.querySelector("#leases")`)
+	b.Eventually(`document.querySelector("#alive")`)
 
 	b.Type(kb.Tab)
 	b.Focused(".skip")
-	b.Type(kb.Tab + kb.Tab)
+	b.Type(kb.Tab + kb.Tab + kb.Tab)
 	b.Focused("nav a[href=operations]")
 	b.Type(kb.Enter)
 	b.Eventually(`document.querySelectorAll("#operations tbody tr").length === 2`)
@@ -135,10 +139,12 @@ func TestBrowserScreenshots(t *testing.T) {
 	b.Go(s.URL, "#token")
 	b.Screenshots("console-login")
 	b.Type(token + kb.Enter)
-	b.Eventually(`document.querySelector("#leases .empty")`)
-	b.Screenshots("console-empty")
+	b.Eventually(`document.querySelector("#alive")`)
+	b.Screenshots("console-overview-empty")
 	fill(s)
-	b.Go(s.URL, "#leases tbody tr")
+	b.Go(s.URL, "#unknown .brief")
+	b.Screenshots("console-overview")
+	b.Go(s.URL+"locks", "#leases tbody tr")
 	b.Screenshots("console-locks")
 	b.Do(browsertest.Click("#leases .act button"), browsertest.Visible(".does"))
 	b.Screenshots("console-release")

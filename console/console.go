@@ -133,7 +133,8 @@ func (c *console[Tx]) handler() http.Handler {
 	mux.HandleFunc("POST /login", c.postLogin)
 	mux.HandleFunc("POST /logout", c.postLogout)
 
-	mux.Handle("GET /{$}", c.signedIn(c.getLocks))
+	mux.Handle("GET /{$}", c.signedIn(c.getOverview))
+	mux.Handle("GET /locks", c.signedIn(c.getLocks))
 	mux.Handle("GET /operations", c.signedIn(c.getOperations))
 	mux.Handle("GET /operation", c.signedIn(c.getOperation))
 	mux.Handle("GET /reaper", c.signedIn(c.getReaper))

@@ -21,7 +21,7 @@ func onSQLite(t *testing.T) *conformance.Env[*sql.Tx] {
 }
 
 var (
-	pages = []string{"", "operations", "operation?id=00", "reaper", "nowhere"}
+	pages = []string{"", "locks", "operations", "operation?id=00", "reaper", "nowhere"}
 	posts = []string{"confirm-release", "release", "confirm-resolve", "resolve", "nowhere", "operations", ""}
 )
 
@@ -53,7 +53,10 @@ func TestToken(t *testing.T) {
 		}
 	}
 	refused()
-	if status, body := s.post("login", url.Values{"token": {token}}); status != http.StatusOK || !strings.Contains(body, "a-secret-key") {
+	if status, body := s.post("login", url.Values{"token": {token}}); status != http.StatusOK || !strings.Contains(body, "Overview") {
+		t.Errorf("%d, %s", status, body)
+	}
+	if status, body := s.get("locks"); status != http.StatusOK || !strings.Contains(body, "a-secret-key") {
 		t.Errorf("%d, %s", status, body)
 	}
 	cookies := s.client.Jar.Cookies(base)
@@ -99,7 +102,7 @@ func TestReadOnly(t *testing.T) {
 		if _, err := s.locker("w").TryAcquire(s.Ctx, "order/"+s.URL); err != nil {
 			t.Fatal(err)
 		}
-		_, body := s.get("")
+		_, body := s.get("locks")
 		if strings.Contains(body, "Release") || !strings.Contains(body, "read-only") || !strings.Contains(body, "order/") {
 			t.Error(body)
 		}

@@ -59,7 +59,7 @@ func serve(e *conformance.Env[*sql.Tx], o console.Options) *site {
 func signedIn(e *conformance.Env[*sql.Tx], o console.Options) *site {
 	e.Helper()
 	s := serve(e, o)
-	if status, body := s.post("login", url.Values{"token": {token}}); status != http.StatusOK || !strings.Contains(body, "Leases") {
+	if status, body := s.post("login", url.Values{"token": {token}}); status != http.StatusOK || !strings.Contains(body, "Overview") {
 		e.Fatal(status, body)
 	}
 	return s

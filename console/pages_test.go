@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestLocks(t *testing.T) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		_, page := s.get("")
+		_, page := s.get("locks")
 		s.want(page, "order/42", html.EscapeString(`"\xff\x00"`), "worker-3", fmt.Sprint(lease.Token()), "has alone", "has 2 of 3", "semaphore, 3 permits")
 		const shared = "Several kinds of lock use this key"
 		if strings.Contains(page, shared) {
@@ -60,7 +61,7 @@ func TestLocks(t *testing.T) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		_, two := s.get("")
+		_, two := s.get("locks")
 		s.want(two, shared+" and do not exclude each other: lease, fair lock.")
 		if n := strings.Count(two, shared); n != 2 { // one at the lease and one at the fair lock
 			s.Errorf("%d notes", n)
@@ -71,10 +72,10 @@ func TestLocks(t *testing.T) {
 		if strings.Contains(page, "not to be shown") {
 			s.Error("a lease's value is shown")
 		}
-		if _, page := s.get("?begin=order"); strings.Contains(page, "xff") || !strings.Contains(page, "order/42") {
+		if _, page := s.get("locks?begin=order"); strings.Contains(page, "xff") || !strings.Contains(page, "order/42") {
 			s.Error(page)
 		}
-		if _, page := s.get("?begin=" + url.QueryEscape(`"\xff"`)); !strings.Contains(page, "xff") || strings.Contains(page, "order/42") {
+		if _, page := s.get("locks?begin=" + url.QueryEscape(`"\xff"`)); !strings.Contains(page, "xff") || strings.Contains(page, "order/42") {
 			s.Error(page)
 		}
 
@@ -110,9 +111,9 @@ func TestLocks(t *testing.T) {
 				s.Errorf("its holder is told %v", err)
 			}
 		}
-		_, page = s.get("?all=1")
+		_, page = s.get("locks?all=1")
 		s.want(page, "taken away by ada", "ticket 7", "free; last worker-3")
-		if _, page := s.get(""); strings.Contains(page, "order/42") {
+		if _, page := s.get("locks"); strings.Contains(page, "order/42") {
 			s.Error("it is still held")
 		}
 	})
@@ -123,7 +124,7 @@ func TestLocks(t *testing.T) {
 func TestBlockedSessions(t *testing.T) {
 	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
 		s := signedIn(e, console.Options{})
-		_, page := s.get("")
+		_, page := s.get("locks")
 		if e.Engine == dbtest.SQLite { // it does not tell
 			if strings.Contains(page, "blocked-title") {
 				s.Error(page)
@@ -141,7 +142,7 @@ func TestBlockedSessions(t *testing.T) {
 			waits <- e.DB.InTx(e.Ctx, func(_ context.Context, tx *sql.Tx) error { return lock(tx) })
 		}()
 		e.Eventually("the page shows it", func() bool {
-			_, page = s.get("")
+			_, page = s.get("locks")
 			return strings.Contains(page, blocker)
 		})
 		e.EndTx(holder, true)
@@ -156,7 +157,7 @@ func TestReleaseOfAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, page := s.get("")
+	_, page := s.get("locks")
 	form := s.forms(page, "confirm-release")[0]
 	form.Set("by", "ada")
 	form.Set("reason", "why")
@@ -356,7 +357,7 @@ func TestScriptsAreText(t *testing.T) {
 			all = append(all, page)
 			return page
 		}
-		locks := add(s.get("?begin=" + url.QueryEscape("<")))
+		locks := add(s.get("locks?begin=" + url.QueryEscape("<")))
 		s.want(locks, "alert(&#39;key&#39;)", "alert(&#39;holder&#39;)", "alert(&#39;reason&#39;)")
 		for _, form := range s.forms(locks, "confirm-release") {
 			form.Set("reason", attack("typed"))
@@ -411,7 +412,7 @@ func TestLongLists(t *testing.T) {
 			}
 		}
 		next := regexp.MustCompile(`href="([^"]*after=[^"]*)"`)
-		for path, row := range map[string]string{"?begin=key": `key \d\d\d &amp; more&#34;`, "operations?state=succeeded&kind=records&key=op": `op \d\d\d&#34;</a>`} {
+		for path, row := range map[string]string{"locks?begin=key": `key \d\d\d &amp; more&#34;`, "operations?state=succeeded&kind=records&key=op": `op \d\d\d&#34;</a>`} {
 			seen := map[string]bool{}
 			for pages := 1; ; pages++ {
 				status, page := s.get(path)
@@ -433,7 +434,44 @@ func TestLongLists(t *testing.T) {
 				s.Errorf("%s: %d rows of %d", path, len(seen), many)
 			}
 		}
-		_, page := s.get("")
+		_, page := s.get("locks")
 		s.want(page, "and 5 more behind them")
+	})
+}
+
+// The first page answers the five questions, from the tables.
+func TestOverview(t *testing.T) {
+	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
+		s := signedIn(e, console.Options{})
+		_, page := s.get("")
+		s.want(page, "Nothing: every operation has an outcome", "Nothing has waited for a worker", "Nobody", "nothing is due")
+		for i := range 7 {
+			s.park(refund("order-4"+strconv.Itoa(i)+"/1"), "the provider does not answer")
+		}
+		l := fairlock.New(s.locker("worker-1"))
+		held, err := l.Acquire(s.Ctx, "line")
+		s.Check(err)
+		ctx, cancel := context.WithCancel(s.Ctx)
+		waits := make(chan error, 1)
+		go func() {
+			_, err := fairlock.New(s.locker("worker-2")).Acquire(ctx, "line")
+			waits <- err
+		}()
+		s.Eventually("the line is shown", func() bool {
+			_, page = s.get("")
+			return strings.Contains(page, "1 wait in line")
+		})
+		cancel()
+		<-waits
+		s.MustRelease(held)
+		if n := strings.Count(page, "order-4"); n != 5 {
+			s.Errorf("%d operations are shown, want 5", n)
+		}
+		s.want(page, `<a href="operations?state=unknown">More</a>`, `<a href="locks?begin=line">`)
+		if e.Engine == dbtest.SQLite {
+			s.want(page, "does not tell the sizes")
+		} else {
+			s.want(page, "Rows, about", " KiB")
+		}
 	})
 }

@@ -107,7 +107,7 @@ func (c *console[Tx]) postRelease(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.options.Log.InfoContext(r.Context(), "holdfast console: a lock was taken away", "kind", ref.Kind, "by", by)
-	redirect(w, "./?done=released")
+	redirect(w, "locks?done=released")
 }
 
 func (c *console[Tx]) release(ctx context.Context, ref lockRef, by, reason string) error {

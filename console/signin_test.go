@@ -149,7 +149,7 @@ func TestMayWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for group, may := range map[string]bool{"": false, "support": false, "ops": true} {
-		r, _ := http.NewRequestWithContext(s.Ctx, http.MethodGet, s.URL, nil)
+		r, _ := http.NewRequestWithContext(s.Ctx, http.MethodGet, s.URL+"locks", nil)
 		r.Header.Set("Group", group)
 		if _, body, _ := s.do(r); strings.Contains(body, "Release") != may {
 			t.Errorf("%q: %s", group, body)

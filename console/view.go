@@ -19,6 +19,8 @@ var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"shown": show, "when": momentOf, "left": left, "list": func(v ...any) []any { return v },
+	// The bars of a chart of 240 by 52.
+	"bar": func(i int) int { return 10*i + 1 }, "half": func(percent int64) int64 { return percent / 2 }, "top": func(percent int64) int64 { return 52 - percent/2 },
 }).ParseFS(files, "templates/*.html"))
 
 // page holds the values that every page has.

@@ -61,7 +61,7 @@ func TestConsole(t *testing.T) {
 		}
 		body, _ := io.ReadAll(answer.Body)
 		answer.Body.Close()
-		if !strings.Contains(string(body), "Nobody has a lease now.") || !strings.Contains(string(body), "read-only") {
+		if !strings.Contains(string(body), "every operation has an outcome") || !strings.Contains(string(body), "read-only") {
 			o.Errorf("%s: %s", answer.Status, body)
 		}
 		if code, stderr := end(); code != exitOK || strings.Contains(stderr, said.Token) {

@@ -12,6 +12,18 @@
   form.requestSubmit();
 })();
 
+// / goes to the search, and 1 to 4 to the pages, unless somebody types.
+const goesTo = (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest?.("input, textarea, select")) return null;
+  return e.key === "/" ? document.querySelector(".search input") : document.querySelectorAll("nav a")[Number(e.key) - 1];
+};
+document.addEventListener("keydown", (e) => { if (e.key === "/" && goesTo(e)) e.preventDefault(); });
+document.addEventListener("keyup", (e) => {
+  const to = goesTo(e);
+  if (to?.matches("a")) to.click();
+  else to?.focus();
+});
+
 // Only the fields that belong to what is chosen are shown.
 for (const form of document.querySelectorAll("form:has(.takes)")) {
   const choose = () => {

@@ -17,6 +17,9 @@ type Doctor struct {
 	Blocked, BlockedNeeds string
 	// Blockers returns those who block the session $1 now, with the columns of Blocked from the other's id.
 	Blockers string
+	// Sizes returns a row for each of the tables {names} of the schema $1 ("" = current): its name, about how many
+	// rows it has, and its bytes with its indexes, the largest first. Empty: the engine does not tell.
+	Sizes string
 	// Prefixed: the names of Holdfast's indexes begin with the prefix of the tables.
 	Prefixed bool
 }

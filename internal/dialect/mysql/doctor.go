@@ -26,6 +26,8 @@ func (b *Blocked) of() string {
 func Doctor(blocked Blocked, probes ...dialect.Probe) dialect.Doctor {
 	return dialect.Doctor{
 		Blocked: blocked.all(), Blockers: blocked.of(), BlockedNeeds: blocked.Needs,
+		Sizes: `SELECT table_name, COALESCE(table_rows, 0), COALESCE(data_length + index_length, 0) FROM information_schema.tables
+WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name IN ({names}) ORDER BY 3 DESC, 1`,
 		Session: `SELECT CAST(CONNECTION_ID() AS CHAR)`,
 		Indexes: `SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
 		Probes: slices.Concat([]dialect.Probe{

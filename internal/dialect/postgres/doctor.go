@@ -20,6 +20,9 @@ WHERE w.datname = pg_catalog.current_database() AND w.wait_event_type = 'Lock'
 ORDER BY 2 DESC, 1, 3 LIMIT $1`,
 	Blockers: `SELECT ` + blocker + ` FROM pg_catalog.pg_stat_activity b
 WHERE b.pid = ANY (pg_catalog.pg_blocking_pids($1::pg_catalog.text::pg_catalog.int4)) ORDER BY b.xact_start LIMIT 10`,
+	Sizes: `SELECT c.relname::pg_catalog.text, GREATEST(c.reltuples, 0)::pg_catalog.int8, pg_catalog.pg_total_relation_size(c.oid)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = COALESCE(NULLIF($1::pg_catalog.text, ''), pg_catalog.current_schema()) AND c.relkind = 'r' AND c.relname IN ({names}) ORDER BY 3 DESC, 1`,
 	BlockedNeeds: "pg_monitor, to see the sessions of other roles",
 	Session:      `SELECT pg_backend_pid()::text`,
 	Indexes:      `SELECT indexname::text FROM pg_indexes WHERE schemaname = COALESCE(NULLIF($1::text, ''), current_schema()::text) AND tablename = $2::text`,

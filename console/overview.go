@@ -1,0 +1,203 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/doctor"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/reaper"
+)
+
+const (
+	overviewRows = 5
+	// countBound is how long the rows that are due are counted.
+	countBound = 2 * time.Second
+	// behindAfter is for how long rows may be due while a reaper counts as alive: some of its intervals.
+	behindAfter = time.Hour
+	day         = 24
+)
+
+// overviewPage answers what a person on call asks first.
+type overviewPage struct {
+	Unknown, Stuck operationsBrief
+	// Blocks and Lines are who waits for whom; Told as in locksPage.
+	Blocks []doctor.Block
+	Told   bool
+	Lines  []lineBrief
+	Sizes  []sizeRow
+	Sized  bool
+	Reaper reaperBrief
+}
+
+// operationsBrief are the first operations of one selection.
+type operationsBrief struct {
+	List []operationRow
+	More bool
+}
+
+// lineBrief is a fair lock or semaphore for which calls wait.
+type lineBrief struct {
+	Kind, Owner, Key string
+	Waiting          int
+	Since            time.Time // the first of them
+}
+
+type sizeRow struct {
+	doctor.Size
+	Shown string // the bytes, for people
+}
+
+// reaperBrief says whether the reaper keeps up.
+type reaperBrief struct {
+	Due     int64         // rows to clear now
+	Oldest  time.Duration // for how long
+	Behind  bool
+	Counted bool // within countBound
+	Last    reaper.Pass
+	Hours   []hour // rows cleared in the last day, the oldest hour first
+	Cleared int64  // in all of them
+}
+
+type hour struct {
+	At      time.Time
+	Rows    int64
+	Percent int64 // of the greatest
+}
+
+func (c *console[Tx]) getOverview(w http.ResponseWriter, r *http.Request) {
+	var p overviewPage
+	var err error
+	for _, read := range []func(context.Context, *overviewPage) error{c.readBriefs, c.readWaits, c.readSizes, c.readReaper} {
+		if err = read(r.Context(), &p); err != nil {
+			c.failed(w, r, err)
+			return
+		}
+	}
+	c.render(w, r, http.StatusOK, "overview", page{Title: "Overview", Section: "overview", Every: 5000, Body: p})
+}
+
+func (c *console[Tx]) readBriefs(ctx context.Context, p *overviewPage) error {
+	for _, b := range []struct {
+		to      *operationsBrief
+		state   staged.State
+		overdue time.Duration
+	}{{&p.Unknown, staged.Parked, 0}, {&p.Stuck, staged.Pending, stuckAfter}} {
+		found, err := c.ops.owners.List(ctx, operators.Filter{States: []staged.State{b.state}, Overdue: b.overdue, Limit: overviewRows + 1})
+		if err != nil {
+			return err
+		}
+		b.to.More = len(found) > overviewRows
+		for _, op := range found[:min(len(found), overviewRows)] {
+			b.to.List = append(b.to.List, rowOf(op))
+		}
+	}
+	return nil
+}
+
+func (c *console[Tx]) readWaits(ctx context.Context, p *overviewPage) error {
+	blocks, unknown := doctor.Blocked(ctx, c.db)
+	p.Blocks, p.Told = blocks[:min(len(blocks), overviewRows)], unknown == nil
+	var locks locksPage
+	if err := c.readQueues(ctx, &locks); err != nil {
+		return err
+	}
+	for _, q := range locks.Queues {
+		b := lineBrief{Kind: q.Kind, Owner: q.Owner, Key: q.Key}
+		for _, t := range q.Queue.Tickets {
+			if t.Held {
+				continue
+			}
+			if b.Waiting++; b.Waiting == 1 {
+				b.Since = t.Since
+			}
+		}
+		if b.Waiting > 0 {
+			p.Lines = append(p.Lines, b)
+		}
+	}
+	slices.SortFunc(p.Lines, func(a, b lineBrief) int { return a.Since.Compare(b.Since) })
+	p.Lines = p.Lines[:min(len(p.Lines), overviewRows)]
+	return nil
+}
+
+func (c *console[Tx]) readSizes(ctx context.Context, p *overviewPage) error {
+	sizes, err := doctor.Sizes(ctx, c.db)
+	if errors.Is(err, holdfast.ErrUnsupported) {
+		return nil
+	}
+	p.Sized = true
+	for _, s := range sizes[:min(len(sizes), overviewRows)] {
+		p.Sizes = append(p.Sizes, sizeRow{s, bytesShown(s.Bytes)})
+	}
+	return err
+}
+
+func (c *console[Tx]) readReaper(ctx context.Context, p *overviewPage) error {
+	passes, err := reaper.History(ctx, c.db, reaper.HistoryRows)
+	if err != nil {
+		return err
+	}
+	b := &p.Reaper
+	if len(passes) > 0 {
+		b.Last = passes[0]
+	}
+	b.Hours = hoursOf(passes, time.Now())
+	for _, h := range b.Hours {
+		b.Cleared += h.Rows
+	}
+	r, err := reaper.New(ctx, c.db)
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, countBound)
+	defer cancel()
+	report, err := r.DryRun(bounded)
+	if errors.Is(err, holdfast.ErrDenied) || bounded.Err() != nil && ctx.Err() == nil {
+		return nil // the role may not count them, or they are too many: Counted is false
+	}
+	b.Counted, b.Due = err == nil, report.Rows()
+	for _, t := range report.Tasks {
+		b.Oldest = max(b.Oldest, t.Oldest)
+	}
+	b.Behind = b.Due > 0 && b.Oldest > behindAfter
+	return err
+}
+
+// hoursOf sums the rows that the passes of the last day have cleared, by the hour.
+func hoursOf(passes []reaper.Pass, now time.Time) []hour {
+	hours := make([]hour, day)
+	begin := now.Truncate(time.Hour).Add(-(day - 1) * time.Hour)
+	for i := range hours {
+		hours[i].At = begin.Add(time.Duration(i) * time.Hour)
+	}
+	var most int64
+	for _, p := range passes {
+		if i := int(p.Began.Sub(begin) / time.Hour); !p.Began.Before(begin) && i < day {
+			hours[i].Rows += p.Rows
+			most = max(most, hours[i].Rows)
+		}
+	}
+	for i, h := range hours {
+		if h.Rows > 0 {
+			hours[i].Percent = max(2, 100*h.Rows/most)
+		}
+	}
+	return hours
+}
+
+// bytesShown says a number of bytes for people.
+func bytesShown(n int64) string {
+	for i, unit := range []string{"bytes", "KiB", "MiB", "GiB"} {
+		if n < 1<<(10*(i+1)) {
+			return fmt.Sprintf("%d %s", n>>(10*i), unit)
+		}
+	}
+	return fmt.Sprintf("%d TiB", n>>40)
+}
