@@ -17,14 +17,19 @@ function read(path: string): string {
   return readFileSync(join(root, path), 'utf8')
 }
 
-// Source files and the addresses of their pages.
-const rewrites: Record<string, string> = { 'README.md': 'index.md', 'README.zh-CN.md': 'zh/index.md' }
+// The first page in each language is a README, which another file includes.
+const readmes: Record<string, string> = { 'docs/index.md': 'README.md', 'docs/zh/index.md': 'README.zh-CN.md' }
+const addresses: Record<string, string> = { 'README.md': '/', 'README.zh-CN.md': '/zh/' }
 for (const { folder } of sections) {
-  for (const page of pages(folder)) rewrites[`docs/${folder}/${page}`] = `${folder}/${page}`
+  for (const page of pages(folder)) addresses[`docs/${folder}/${page}`] = `/${folder}/${page.replace(/\.md$/, '')}`
 }
 
 function pages(folder: string): string[] {
   return readdirSync(join(root, 'docs', folder)).filter((name) => name.endsWith('.md'))
+}
+
+function title(page: string): string {
+  return /^# (.+)$/m.exec(read(page))![1].replace(/`/g, '')
 }
 
 // The sidebar has the pages of each folder; a page's first heading is its title.
@@ -32,8 +37,8 @@ function sidebar(locale: 'title' | 'zh'): DefaultTheme.SidebarItem[] {
   return sections.map((section) => ({
     text: section[locale],
     items: pages(section.folder).map((page) => ({
-      text: /^# (.+)$/m.exec(read(`docs/${section.folder}/${page}`))![1].replace(/`/g, ''),
-      link: `/${section.folder}/${page.replace(/\.md$/, '')}`,
+      text: title(`docs/${section.folder}/${page}`),
+      link: addresses[`docs/${section.folder}/${page}`],
     })),
   }))
 }
@@ -43,24 +48,43 @@ function address(source: string, href: string): string {
   if (/^([a-z]+:|\/|#|$)/.test(href)) return href
   const [path, hash = ''] = href.split(/(?=#)/)
   const target = posix.join(posix.dirname(source), path)
-  if (rewrites[target]) return '/' + rewrites[target].replace(/(^|\/)index\.md$/, '$1').replace(/\.md$/, '') + hash
+  if (addresses[target]) return addresses[target] + hash
   if (!existsSync(join(root, target))) throw new Error(`${source}: ${href} leads nowhere`)
   return `${repository}/${statSync(join(root, target)).isDirectory() ? 'tree' : 'blob'}/HEAD/${target}${hash}`
+}
+
+// A picture of a README is named from where the README lies.
+function picture(page: string, source: string, src: string): string {
+  if (/^([a-z]+:|\/)/.test(src)) return src
+  const path = posix.relative(posix.dirname(page), posix.join(posix.dirname(source), src))
+  return path.startsWith('.') ? path : './' + path
 }
 
 const markdown: MarkdownOptions = {
   // GitHub's anchors, so that a link to a heading works in both places.
   anchor: { slugify: (text) => text.trim().toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replaceAll(' ', '-') },
   config(md) {
-    const source = (env: any) => posix.relative(root, env.realPath ?? env.path)
     md.core.ruler.push('addresses', ({ tokens, env }) => {
-      for (const token of tokens) {
-        for (const t of [token, ...(token.children ?? [])]) {
-          if (t.type === 'link_open') t.attrSet('href', address(source(env), t.attrGet('href')!))
-          if (t.type.startsWith('html_')) {
-            t.content = t.content.replace(/(<a\s[^>]*href=")([^"]*)/g, (_, tag, href) => tag + address(source(env), href))
-          }
+      const page = posix.relative(root, env.path)
+      const source = readmes[page] ?? page
+      for (const token of tokens.flatMap((t) => [t, ...(t.children ?? [])])) {
+        if (token.type === 'link_open') token.attrSet('href', address(source, token.attrGet('href')!))
+        if (token.type === 'image') token.attrSet('src', picture(page, source, token.attrGet('src')!))
+        if (token.type.startsWith('html_')) {
+          token.content = token.content
+            .replace(/(<a\s[^>]*?href=")([^"]*)/g, (_, tag, href) => tag + address(source, href))
+            .replace(/(<(?:img|source)\s[^>]*?src(?:set)?=")([^"]*)/g, (_, tag, src) => tag + picture(page, source, src))
         }
+      }
+    })
+    // The text of a link that is a file's name says little where there is no file.
+    md.core.ruler.push('titles', ({ tokens }) => {
+      const named = Object.fromEntries(Object.entries(addresses).map(([page, at]) => [at, page]))
+      for (const { children } of tokens) {
+        children?.forEach((token, i) => {
+          const page = named[token.type === 'link_open' ? token.attrGet('href')! : '']
+          if (page && page.endsWith(children[i + 1].content)) children[i + 1].content = title(page)
+        })
       }
     })
     const fence = md.renderer.rules.fence!
@@ -106,12 +130,9 @@ export default defineConfig({
   title: 'Holdfast',
   description: 'One refund, however many times it is asked for, with the database you already run.',
   base,
-  srcDir: '..',
-  srcExclude: ['!(docs)/**/*', '!(README|README.zh-CN).md', 'docs/!(start|howto|reference|why)/**/*'],
   outDir: '../bin/site',
   cacheDir: '../bin/site-cache',
   metaChunk: true,
-  rewrites,
   markdown,
   locales: {
     root: { label: 'English', lang: 'en' },
@@ -160,7 +181,7 @@ export default defineConfig({
       {
         name: 'vue-of-the-site',
         enforce: 'pre',
-        // README.md lies outside the folder that has node_modules above it.
+        // The pages are not below the folder that has node_modules.
         resolveId(id, importer) {
           if (/^vue($|\/)/.test(id) && importer?.endsWith('.md')) return this.resolve(id, import.meta.filename)
         },
