@@ -162,6 +162,23 @@ fmt: ## Format every module as lint wants it
 	  (cd "$$module" && go run $(GOLANGCI_LINT) fmt --config "$$config" ./...); \
 	done
 
+# The site has one page for README.md, README.zh-CN.md and each page below docs/. DOCS_VERSION is the name that
+# its menu of versions shows, DOCS_BASE the path it is served at, DOCS_SITE the address with a folder a version.
+SITE        = docs/.vitepress
+.PHONY: docs
+docs: $(SITE)/node_modules/.package-lock.json ## Build the site from README.md and docs/ into bin/site: needs no network once it was built
+	$(SITE)/node_modules/.bin/vitepress build docs
+
+$(SITE)/node_modules/.package-lock.json: $(SITE)/package-lock.json
+	@$(SITE)/install node=nodejs npm=npm
+	cd $(SITE) && npm ci
+	@touch $@
+
+.PHONY: docs-check
+docs-check: docs ## The site's links and what it loads, and every page in a browser at 360 pixels (HOLDFAST_SCREENSHOTS=dir keeps pictures)
+	@$(SITE)/install chromium=chromium
+	HOLDFAST_TEST_REQUIRE_SITE=1 HOLDFAST_TEST_REQUIRE_BROWSER=1 go test ./internal/test/site -count=1 $(ARGS)
+
 # The version that the next release has. The nested modules require it.
 VERSION    ?= v0.1.0
 .PHONY: release-check

@@ -1,0 +1,213 @@
+// Package site_test checks the site that make docs builds: make docs-check runs it.
+package site_test
+
+import (
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/holdfast-go/holdfast/internal/test/browsertest"
+)
+
+const built = "../../../bin/site"
+
+// pages returns the built pages by their path on the site.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	if os.Getenv("HOLDFAST_TEST_REQUIRE_SITE") == "" {
+		t.Skip("make docs-check builds the site and tests it")
+	}
+	all := map[string]string{}
+	err := filepath.WalkDir(built, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(file) != ".html" {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		name, _ := filepath.Rel(built, file)
+		all["/"+filepath.ToSlash(name)] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestEveryPageIsBuilt checks that no page of docs/ is missing on the site.
+func TestEveryPageIsBuilt(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	docs, err := filepath.Glob("../../../docs/*/*.md")
+	if err != nil || len(docs) == 0 {
+		t.Fatal(docs, err)
+	}
+	want := []string{"/index.html", "/zh/index.html"}
+	for _, doc := range docs {
+		folder := filepath.Base(filepath.Dir(doc))
+		want = append(want, "/"+folder+"/"+strings.TrimSuffix(filepath.Base(doc), ".md")+".html")
+	}
+	for _, page := range want {
+		if all[page] == "" {
+			t.Errorf("%s was not built", page)
+		}
+	}
+}
+
+var (
+	attribute = regexp.MustCompile(`<(\w+)[^>]*?\s(?:href|src)="([^"]*)"`)
+	anchor    = regexp.MustCompile(`\sid="([^"]*)"`)
+)
+
+// TestSiteLinks checks that each link within the site leads to a file and an anchor of it.
+func TestSiteLinks(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	ids := map[string]map[string]bool{}
+	for page, text := range all {
+		ids[page] = map[string]bool{}
+		for _, m := range anchor.FindAllStringSubmatch(text, -1) {
+			ids[page][m[1]] = true
+		}
+	}
+	found := 0
+	for page, text := range all {
+		for _, m := range attribute.FindAllStringSubmatch(text, -1) {
+			link, err := url.Parse(strings.ReplaceAll(m[2], "&amp;", "&"))
+			if err != nil {
+				t.Errorf("%s: %v", page, err)
+				continue
+			}
+			if link.Host != "" || link.Opaque != "" {
+				continue
+			}
+			found++
+			if err := leads(all, ids, page, link); err != nil {
+				t.Errorf("%s: %s: %v", page, m[2], err)
+			}
+		}
+	}
+	if found < 1000 {
+		t.Errorf("only %d links", found)
+	}
+}
+
+func leads(all map[string]string, ids map[string]map[string]bool, page string, link *url.URL) error {
+	target := page
+	if link.Path != "" {
+		target = path.Join(path.Dir(page), link.Path)
+		if strings.HasPrefix(link.Path, "/") {
+			target = link.Path
+		}
+		if strings.HasSuffix(link.Path, "/") {
+			target = path.Join(target, "index.html")
+		}
+	}
+	if _, err := os.Stat(filepath.Join(built, target)); err != nil {
+		return err
+	}
+	if _, isPage := all[target]; isPage && link.Fragment != "" && !ids[target][link.Fragment] {
+		return fmt.Errorf("no heading %q", link.Fragment)
+	}
+	return nil
+}
+
+// TestSiteLoadsNothingFromElsewhere checks that pages and styles load only what the site has.
+func TestSiteLoadsNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
+	for page, text := range pages(t) {
+		for _, m := range attribute.FindAllStringSubmatch(text, -1) {
+			if m[1] != "a" && strings.Contains(m[2], "//") {
+				t.Errorf("%s loads %s", page, m[2])
+			}
+		}
+	}
+	styles, err := filepath.Glob(built + "/assets/*.css")
+	if err != nil || len(styles) == 0 {
+		t.Fatal(styles, err)
+	}
+	for _, style := range styles {
+		text, err := os.ReadFile(style)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?:url\(|@import\s*)["']?(?:https?:)?//[^)"']*`).FindAllString(string(text), -1) {
+			t.Errorf("%s: %s", style, m)
+		}
+	}
+}
+
+// serve serves the site. A request for what it lacks fails the test.
+func serve(t *testing.T) string {
+	t.Helper()
+	files := http.FileServer(http.Dir(built))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := os.Stat(filepath.Join(built, filepath.FromSlash(path.Clean(r.URL.Path)))); err != nil && r.URL.Path != "/favicon.ico" {
+			t.Errorf("%s is missing", r.URL.Path)
+		}
+		files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestPagesFit looks at every page in a browser, narrow and wide, light and dark.
+func TestPagesFit(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	b := browsertest.Open(t, 360)
+	site := serve(t)
+	for page := range all {
+		if page == "/404.html" {
+			continue
+		}
+		b.Go(site+page, ".vp-doc h1")
+		b.Fits(360)
+		if failed := browsertest.Evaluate[int](b, `[...document.images].filter(i => i.complete && !i.naturalWidth).length`); failed > 0 {
+			t.Errorf("%s: %d pictures are not shown", page, failed)
+		}
+		if drawn := browsertest.Evaluate[int](b, `document.querySelectorAll("pre.diagram").length`); drawn > 0 {
+			b.Eventually(`document.querySelectorAll("pre.diagram").length === 0`)
+		}
+		if os.Getenv("HOLDFAST_SCREENSHOTS") != "" {
+			b.Screenshots(strings.ReplaceAll(strings.Trim(strings.TrimSuffix(page, ".html"), "/"), "/", "-"))
+		}
+		if t.Failed() {
+			t.Fatalf("on %s", page)
+		}
+	}
+}
+
+// TestSearch finds a page by a word of it, by keyboard, in both languages.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	pages(t)
+	b := browsertest.Open(t, 1440)
+	site := serve(t)
+	b.Go(site+"/", ".vp-doc h1")
+	b.Type("/")
+	b.Focused("#localsearch-input")
+	b.Type("dead letters")
+	b.Eventually(`[...document.querySelectorAll(".VPLocalSearchBox .result")].some(r => r.href.includes("/reference/outbox"))`)
+	if os.Getenv("HOLDFAST_SCREENSHOTS") != "" {
+		b.Screenshots("search")
+	}
+	b.Type(kb.Enter)
+	b.Eventually(`location.pathname !== "/"`)
+
+	b.Go(site+"/zh/", ".vp-doc h1")
+	b.Do(browsertest.Click("#local-search button"))
+	b.Focused("#localsearch-input")
+	// No key of a keyboard types a Chinese word.
+	browsertest.Evaluate[bool](b, `(i => (i.value = "退款", i.dispatchEvent(new Event("input"))))(document.activeElement)`)
+	b.Eventually(`document.querySelector(".VPLocalSearchBox .result")?.href.includes("/zh/")`)
+}
