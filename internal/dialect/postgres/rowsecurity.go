@@ -10,6 +10,7 @@ const setOwner = `SELECT pg_catalog.set_config($1, $2, true) WHERE COALESCE(pg_c
 // nobody's. FORCE: the policies hold for the owner of the tables too.
 func rowSecurity(setting string, tables, everyOwner []string) (list []string) {
 	mine := `owner = COALESCE(pg_catalog.current_setting(` + quote(setting) + `, true), '')`
+	list = []string{`BEGIN`} // a session sees all policies of a table, or none
 	for _, t := range tables {
 		list = append(list,
 			`DROP POLICY IF EXISTS holdfast_owner ON `+t,
@@ -24,7 +25,7 @@ func rowSecurity(setting string, tables, everyOwner []string) (list []string) {
 		}
 		list = append(list, `ALTER TABLE `+t+` ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY`)
 	}
-	return list
+	return append(list, `COMMIT`)
 }
 
 // foreignPolicies is a condition on a table with row level security: it is not the one of rowSecurity,
