@@ -70,7 +70,7 @@ race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have t
 # What needs more than a role has: the operator's work, the owner's (triggers, DDL), and tables under
 # other names, for which a test prints no grants.
 ROLES_OTHERS = PrefixAndSchema|DDLInTheFunction|BadGuard|VersionIsEnforced|RowTablesAreChecked|AfterRestoreClone|Enforce.*|Procedure.*|NoLostUpdateOverRows|TablesAreMissing|GuardedRowIsPassedOver
-ROLES_OPERATORS = SimilarScopes|WhoExecutedGoes|EraseStagedOwner
+ROLES_OPERATORS = SimilarScopes|WhoExecutedGoes|EraseStagedOwner|HashedKeys
 ROLES = $(WITHSERVERS) env $(GOTEST) $(BUILD) $(PARALLEL) $(ARGS) -skip '//($(ROLES_OTHERS)$(1))|///($(ROLES_OTHERS))|////($(ROLES_OTHERS))' -run '^Test($(2))$$/^SQL$$' $(3)
 
 .PHONY: roles

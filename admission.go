@@ -125,6 +125,9 @@ func (d *DB[Tx]) identify(ctx context.Context, f dialect.Facts) error {
 	if err := checkIdent("Options.Schema", d.options.Schema, d.dialect.MaxIdent, true); err != nil {
 		return err
 	}
+	if d.options.OwnerSetting != "" && d.dialect.SetOwner == "" {
+		return &UnsupportedError{Engine: is.Product, Check: "row level security", What: "Options.OwnerSetting", Value: d.options.OwnerSetting, Problem: "it has no row level security", Remedy: "leave the option out"}
+	}
 	d.schema = d.options.Schema
 	if d.schema == "" && !dialect.Skips(ctx, dialect.RuleNames) {
 		d.schema = f["schema"]
@@ -201,9 +204,10 @@ type pinned[Tx any] struct{ d *DB[Tx] }
 
 func (p pinned[Tx]) Exec(ctx context.Context, query string, args ...any) (r core.Result, err error) {
 	err = p.on(ctx, func(conn core.Conn[Tx]) (err error) {
-		one := &single{conn, p.d.dialect.Single, false}
+		q := p.d.owningConn(conn)
+		one := &single{q, p.d.dialect.Single, false}
 		if one.setting.Before == nil {
-			r, err = conn.Exec(ctx, query, args...)
+			r, err = q.Exec(ctx, query, args...)
 		} else {
 			r, err = one.Exec(ctx, query, args...)
 		}
@@ -217,7 +221,7 @@ func (p pinned[Tx]) Exec(ctx context.Context, query string, args ...any) (r core
 
 func (p pinned[Tx]) Query(ctx context.Context, query string, args ...any) (rows core.Rows, err error) {
 	err = p.on(ctx, func(conn core.Conn[Tx]) error {
-		r, err := conn.Query(ctx, query, args...)
+		r, err := p.d.owningConn(conn).Query(ctx, query, args...)
 		if err != nil {
 			if !errors.Is(err, driver.ErrBadConn) {
 				conn.Release(false)

@@ -153,7 +153,7 @@ func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querie
 			}
 			return err
 		}
-		q := d.reported(conn)
+		q := d.reported(d.owningConn(conn))
 		var one *single
 		if d.dialect.Single.Before != nil {
 			one = &single{q, d.dialect.Single, false}

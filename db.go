@@ -21,6 +21,8 @@ const (
 	DefaultPrefix = "holdfast_"
 	// NoPrefix, as [Options].Prefix, means that the names have no prefix.
 	NoPrefix = "-"
+	// DefaultOwnerSetting is the setting with which migrations.PrintRowSecurity compares owners.
+	DefaultOwnerSetting = "holdfast.owner"
 )
 
 // DB is Holdfast on the program's pool. Tx is the type of the pool's transactions. A DB is
@@ -64,6 +66,14 @@ type Options struct {
 	// changes, for example when a proxy fails over, two writers may overlap for a moment:
 	// leases, guards, records and versioned rows stay safe, but row locks do not.
 	SingleWriter bool
+	// OwnerSetting is for PostgreSQL with the policies that migrations.PrintRowSecurity prints. Holdfast
+	// puts the owner whose rows a statement is about into this setting, for instance
+	// [DefaultOwnerSetting], until the transaction ends. An owner that the session, or the program's own
+	// transaction, has there already stays, and the database refuses the rows of another one.
+	// Statements outside of a transaction then run in one, and nothing is sent together with BEGIN or
+	// COMMIT: that takes one to three more round trips a statement. The name is two words of letters,
+	// digits and underscores with a dot between them, at most 63 bytes. Default: nothing is set.
+	OwnerSetting string
 	// Observers receive every statement that Holdfast sends.
 	Observers []Observer
 	// Tracers receive calls, statements and events.
@@ -87,6 +97,9 @@ func (o Options) withDefaults() (Options, error) {
 		o.Prefix = ""
 	}
 	if err := checkPrefix(o.Prefix); err != nil {
+		return o, err
+	}
+	if err := checkOwnerSetting(o.OwnerSetting); err != nil {
 		return o, err
 	}
 	if o.Engine != "" {

@@ -25,7 +25,7 @@ func (h handle[Tx]) Join(tx Tx) (core.Querier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.d.observed(q), nil
+	return h.d.observed(h.d.owning(q)), nil
 }
 
 func (h handle[Tx]) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {

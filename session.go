@@ -131,7 +131,7 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 			return answer, &UnsupportedError{Engine: s.d.product, Check: "driver", What: "fencing a lost transaction", Problem: err.Error()}
 		}
 	}
-	if p, ok := s.conn.(core.Pipeline[Tx]); ok && p.Pipes() {
+	if p, ok := s.conn.(core.Pipeline[Tx]); ok && p.Pipes() && s.d.options.OwnerSetting == "" {
 		s.pipe = p
 	}
 	if s.pipe != nil && first != nil && opts.FirstSets {
@@ -200,7 +200,7 @@ func (s *session[Tx]) beginWith(ctx context.Context, opts core.TxOptions, first 
 func (s *session[Tx]) querier() core.Querier {
 	if s.q == nil {
 		q, _ := s.d.adapter.Join(s.tx)
-		s.q = s.d.observed(q)
+		s.q = s.d.observed(s.d.owning(q))
 	}
 	return s.q
 }

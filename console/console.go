@@ -25,8 +25,10 @@ const (
 	MinToken = 16
 	// AnyHost in Options.Hosts accepts requests for every host.
 	AnyHost = "*"
-	// SessionLife is how long a browser stays signed in.
+	// SessionLife is how long a browser stays signed in, and SessionIdle how long without a request. The
+	// live parts of a page that is in view ask again within seconds.
 	SessionLife = 12 * time.Hour
+	SessionIdle = 30 * time.Minute
 
 	queryTimeout = 10 * time.Second // for all reads of one page
 	maxForm      = 64 << 10         // bytes of a form
@@ -36,7 +38,7 @@ const (
 type Options struct {
 	// Token is the text to type to sign in, at least MinToken bytes, from a random source. Required,
 	// unless BehindOwnAuthentication. Sessions are in the memory of this handler: they end with it,
-	// when the browser signs out, and after SessionLife.
+	// when the browser signs out, after SessionLife, and after SessionIdle without a request.
 	Token string
 	// BehindOwnAuthentication disables the token: every client that reaches the console sees and,
 	// with Write, can change everything in it. Set it only if the program authenticates each
@@ -65,7 +67,8 @@ type Options struct {
 	// Store holds the options of the program's idempotency store: its Namespace, and its Codec and
 	// FormerCodecs if it has them. SingleOwner is ignored.
 	Store idempotency.Options
-	// Log logs errors of the database and interventions, without keys. Default: no logging.
+	// Log logs errors of the database, sign-ins and sign-outs, wrong tokens, refused requests and
+	// interventions, without keys. Default: no logging.
 	Log *slog.Logger
 }
 
@@ -151,9 +154,15 @@ func (c *console[Tx]) handler() http.Handler {
 
 	own := http.NewCrossOriginProtection()
 	own.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.refused(r, "it came from another site")
 		c.fail(w, r, http.StatusForbidden, "The request came from another site and was refused.")
 	}))
 	return headers(c.known(own.Handler(bounded(mux))))
+}
+
+// refused logs a request that was not allowed.
+func (c *console[Tx]) refused(r *http.Request, why string) {
+	c.options.Log.WarnContext(r.Context(), "holdfast console: refused", "why", why, "path", display.Text(r.URL.Path), "from", c.client(r))
 }
 
 // known refuses requests for another host than the console's.

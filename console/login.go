@@ -29,6 +29,7 @@ func (c *console[Tx]) mayWrite(r *http.Request) bool {
 func (c *console[Tx]) writing(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !c.mayWrite(r) {
+			c.refused(r, "this person or console may only look")
 			c.fail(w, r, http.StatusForbidden, "This console only shows: it was started without leave to change anything, or you have none.")
 			return
 		}
@@ -62,6 +63,7 @@ func (c *console[Tx]) postLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.tries.right(from)
+	c.options.Log.InfoContext(r.Context(), "holdfast console: signed in", "from", from)
 	c.sessions.begin(w, r)
 	redirect(w, ".")
 }
@@ -79,7 +81,9 @@ func (c *console[Tx]) client(r *http.Request) string {
 }
 
 func (c *console[Tx]) postLogout(w http.ResponseWriter, r *http.Request) {
-	c.sessions.end(w, r)
+	if c.sessions.end(w, r) {
+		c.options.Log.InfoContext(r.Context(), "holdfast console: signed out", "from", c.client(r))
+	}
 	redirect(w, ".")
 }
 

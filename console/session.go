@@ -21,14 +21,19 @@ type sessions struct {
 	now    func() time.Time
 
 	mu   sync.Mutex
-	ends map[[sha256.Size]byte]time.Time
+	ends map[[sha256.Size]byte]session
 }
+
+// session ends at the time of end, and at idle unless a request comes first.
+type session struct{ end, idle time.Time }
+
+func (s session) over(now time.Time) bool { return !now.Before(s.end) || !now.Before(s.idle) }
 
 func newSessions(token string, secure bool, now func() time.Time) *sessions {
 	// Cookies ignore the port, so two consoles on a host need two names.
 	return &sessions{
 		token: sha256.Sum256([]byte(token)), cookie: "holdfast_console_" + rand.Text()[:8], secure: secure, now: now,
-		ends: map[[sha256.Size]byte]time.Time{},
+		ends: map[[sha256.Size]byte]session{},
 	}
 }
 
@@ -44,33 +49,38 @@ func (s *sessions) begin(w http.ResponseWriter, r *http.Request) {
 	id, now := rand.Text(), s.now()
 	s.mu.Lock()
 	first := [sha256.Size]byte{}
-	for hash, end := range s.ends {
-		if !now.Before(end) {
+	for hash, one := range s.ends {
+		if one.over(now) {
 			delete(s.ends, hash)
-		} else if first == ([sha256.Size]byte{}) || end.Before(s.ends[first]) {
+		} else if first == ([sha256.Size]byte{}) || one.end.Before(s.ends[first].end) {
 			first = hash
 		}
 	}
 	if len(s.ends) >= maxSessions {
 		delete(s.ends, first)
 	}
-	s.ends[sha256.Sum256([]byte(id))] = now.Add(SessionLife)
+	s.ends[sha256.Sum256([]byte(id))] = session{now.Add(SessionLife), now.Add(SessionIdle)}
 	s.mu.Unlock()
 	s.set(w, r, id, int(SessionLife.Seconds()))
 }
 
-// end signs the browser out: its cookie is worth nothing from then on, copied or not.
-func (s *sessions) end(w http.ResponseWriter, r *http.Request) {
+// end signs the browser out: its cookie is worth nothing from then on, copied or not. It reports whether
+// the browser was signed in.
+func (s *sessions) end(w http.ResponseWriter, r *http.Request) (was bool) {
 	cookies := r.CookiesNamed(s.cookie)
 	if len(cookies) == 0 {
-		return
+		return false
 	}
 	s.mu.Lock()
 	for _, cookie := range cookies {
-		delete(s.ends, sha256.Sum256([]byte(cookie.Value)))
+		hash := sha256.Sum256([]byte(cookie.Value))
+		_, there := s.ends[hash]
+		was = was || there
+		delete(s.ends, hash)
 	}
 	s.mu.Unlock()
 	s.set(w, r, "", -1)
+	return was
 }
 
 func (s *sessions) set(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
@@ -86,7 +96,10 @@ func (s *sessions) has(r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, cookie := range r.CookiesNamed(s.cookie) {
-		if end, ok := s.ends[sha256.Sum256([]byte(cookie.Value))]; ok && now.Before(end) {
+		hash := sha256.Sum256([]byte(cookie.Value))
+		if one, ok := s.ends[hash]; ok && !one.over(now) {
+			one.idle = now.Add(SessionIdle)
+			s.ends[hash] = one
 			return true
 		}
 	}

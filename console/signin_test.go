@@ -1,6 +1,8 @@
 package console_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -160,5 +162,24 @@ func TestMayWrite(t *testing.T) {
 		if status, _, _ := s.do(r); (status != http.StatusForbidden) != may {
 			t.Errorf("%q: POST is answered with %d", group, status)
 		}
+	}
+}
+
+// Who signed in, out or was refused is logged, with the address, and without the token.
+func TestSignInsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	o := console.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	s := signedIn(onSQLite(t), o)
+	s.post("release", nil)
+	s.signIn("a wrong token", "Sec-Fetch-Site", "same-origin")
+	s.signIn(token, "Sec-Fetch-Site", "cross-site")
+	s.post("logout", nil)
+	for _, want := range []string{"signed in", "signed out", "a wrong token", "only look", "another site", "127.0.0.1"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%q is not logged", want)
+		}
+	}
+	if strings.Contains(log.String(), token) {
+		t.Error("the token is logged")
 	}
 }

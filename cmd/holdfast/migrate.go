@@ -33,6 +33,7 @@ func newMigrate(f *flags) *cobra.Command {
 		newMigratePrint(f),
 		newMigrateFunctions(f),
 		newMigrateGrants(f),
+		newMigrateRowSecurity(f),
 	)
 }
 

@@ -17,6 +17,7 @@ type Stmt struct {
 	Prepared bool
 
 	order []int
+	owned bool // the first argument is the owner
 }
 
 // Compile converts the numbered parameters of text to the engine's form.
@@ -30,7 +31,8 @@ func Compile(name, text string, questionMarks bool) Stmt {
 			return ""
 		})
 	}
-	if !questionMarks && shift == 0 {
+	owned := shift == 1
+	if !questionMarks && !owned {
 		return Stmt{Name: name, Text: text}
 	}
 	var order []int
@@ -41,7 +43,7 @@ func Compile(name, text string, questionMarks bool) Stmt {
 		order = append(order, n-1+shift)
 		return "?"
 	})
-	return Stmt{Name: name, Text: text, order: order}
+	return Stmt{Name: name, Text: text, order: order, owned: owned}
 }
 
 // parameters replaces each numbered parameter of text.
@@ -120,6 +122,7 @@ type running struct {
 
 	name     string
 	prepared bool
+	owner    any // nil if the statement names none
 }
 
 type runningKey struct{}
@@ -141,6 +144,14 @@ func StatementName(ctx context.Context) string {
 	return ""
 }
 
+// StatementOwner returns the owner that the statement names which runs under ctx.
+func StatementOwner(ctx context.Context) (owner string, ok bool) {
+	if r, running := ctx.Value(runningKey{}).(*running); running {
+		owner, ok = r.owner.(string)
+	}
+	return owner, ok
+}
+
 // Running reports whether a statement of Holdfast's runs under ctx.
 func Running(ctx context.Context) bool { return ctx.Value(runningKey{}) != nil }
 
@@ -150,39 +161,48 @@ func Prepared(ctx context.Context) bool {
 	return ok && r.prepared
 }
 
-func (s Stmt) under(ctx context.Context) context.Context { return &running{ctx, s.Name, s.Prepared} }
+func (s Stmt) under(ctx context.Context, args []any) context.Context {
+	return &running{ctx, s.Name, s.Prepared, s.owner(args)}
+}
+
+func (s Stmt) owner(args []any) any {
+	if !s.owned || len(args) == 0 {
+		return nil
+	}
+	return args[0]
+}
 
 // Call is one run of a Stmt, as a part of an object that the caller allocates anyway.
 type Call struct{ running }
 
 // Exec is Stmt.Exec.
 func (c *Call) Exec(ctx context.Context, s *Stmt, q Querier, args []any) (Result, error) {
-	return q.Exec(c.of(ctx, s), s.Text, s.args(args)...)
+	return q.Exec(c.of(ctx, s, args), s.Text, s.args(args)...)
 }
 
 // QueryRow is Stmt.QueryRow.
 func (c *Call) QueryRow(ctx context.Context, s *Stmt, q Querier, dest, args []any) (bool, error) {
-	return QueryRow(c.of(ctx, s), q, dest, s.Text, s.args(args)...)
+	return QueryRow(c.of(ctx, s, args), q, dest, s.Text, s.args(args)...)
 }
 
-func (c *Call) of(ctx context.Context, s *Stmt) context.Context {
-	c.running = running{ctx, s.Name, s.Prepared}
+func (c *Call) of(ctx context.Context, s *Stmt, args []any) context.Context {
+	c.running = running{ctx, s.Name, s.Prepared, s.owner(args)}
 	return &c.running
 }
 
 // Exec runs s as a write.
 func (s Stmt) Exec(ctx context.Context, q Querier, args ...any) (Result, error) {
-	return q.Exec(s.under(ctx), s.Text, s.args(args)...)
+	return q.Exec(s.under(ctx, args), s.Text, s.args(args)...)
 }
 
 // QueryRow runs s and scans its first row. It returns false if there is no row.
 func (s Stmt) QueryRow(ctx context.Context, q Querier, dest []any, args ...any) (bool, error) {
-	return QueryRow(s.under(ctx), q, dest, s.Text, s.args(args)...)
+	return QueryRow(s.under(ctx, args), q, dest, s.Text, s.args(args)...)
 }
 
 // Query runs s. The caller must close the rows.
 func (s Stmt) Query(ctx context.Context, q Querier, args ...any) (Rows, error) {
-	return q.Query(s.under(ctx), s.Text, s.args(args)...)
+	return q.Query(s.under(ctx, args), s.Text, s.args(args)...)
 }
 
 // QueryRow runs query and scans its first row. It returns false if there is no row.

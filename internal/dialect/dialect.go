@@ -127,6 +127,13 @@ type Dialect struct {
 	KeepPrepared bool
 	// Prefix is prepended to every compiled statement.
 	Prefix string
+	// SetOwner says in a transaction whose rows its statements are about, for policies of the tables: it
+	// takes the name of a setting and the owner, and does nothing if the setting has an owner. Empty: the
+	// engine has no policies. RowSecurity returns the statements that make them, for the quoted names of
+	// the tables and the accounts that have the rows of every owner.
+	SetOwner    string
+	RowSecurity func(setting string, tables, everyOwner []string) []string
+
 	// Single surrounds each write that is not part of a transaction, where such a write would
 	// wait for a locked row without a bound. Its After commits.
 	Single Setting

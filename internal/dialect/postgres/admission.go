@@ -156,7 +156,7 @@ func table(kind []string) *dialect.Finding {
 
 // shape reads the kinds, columns, unique keys and triggers of tables: see mysql.Shape. NOT
 // VALID indexes count as missing.
-const shape = `WITH own AS (SELECT c.oid, c.relname::pg_catalog.text AS name, c.relkind, c.relpersistence, c.relowner, c.relrowsecurity
+const shape = `WITH own AS (SELECT c.oid, c.relname::pg_catalog.text AS name, c.relkind, c.relpersistence, c.relowner, c.relrowsecurity, c.relforcerowsecurity
  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = $1::pg_catalog.text AND c.relname = ANY (pg_catalog.string_to_array($2::pg_catalog.text, ',')))
 SELECT name, 'kind', CASE WHEN relkind <> 'r' THEN 'relkind:' || relkind::pg_catalog.text WHEN relpersistence <> 'p' THEN 'unlogged' ELSE 'table' END, pg_catalog.pg_get_userbyid(relowner)::pg_catalog.text FROM own
@@ -168,6 +168,6 @@ UNION ALL SELECT name, 'unique', x.relname::pg_catalog.text, pg_catalog.lpad(k.n
  JOIN pg_catalog.generate_series(1, 32) AS k(n) ON k.n <= i.indnkeyatts LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = own.oid AND a.attnum = i.indkey[k.n - 1]
 UNION ALL SELECT name, 'trigger', t.tgname::pg_catalog.text, '' FROM own JOIN pg_catalog.pg_trigger t ON t.tgrelid = own.oid WHERE NOT t.tgisinternal
 UNION ALL SELECT name, 'rule', r.rulename::pg_catalog.text, '' FROM own JOIN pg_catalog.pg_rewrite r ON r.ev_class = own.oid
-UNION ALL SELECT name, 'row level security', '', '' FROM own WHERE relrowsecurity
+UNION ALL SELECT name, 'row level security', '', '' FROM own WHERE relrowsecurity AND ` + foreignPolicies + `
 UNION ALL SELECT name, 'inherited by', i.inhrelid::pg_catalog.text, '' FROM own JOIN pg_catalog.pg_inherits i ON i.inhparent = own.oid
 UNION ALL SELECT name, 'subscription', s.srsubid::pg_catalog.text, '' FROM own JOIN pg_catalog.pg_subscription_rel s ON s.srrelid = own.oid`

@@ -44,7 +44,9 @@ var Dialect = dialect.Dialect{
 	Prove:    prove,
 	Doctor:   doctor,
 
-	Privileges: privileges,
+	Privileges:  privileges,
+	SetOwner:    setOwner,
+	RowSecurity: rowSecurity,
 
 	Admission: admission,
 

@@ -1,0 +1,261 @@
+package migrations_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/doctor"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/limits"
+	"github.com/holdfast-go/holdfast/migrations"
+	"github.com/holdfast-go/holdfast/reaper"
+	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
+)
+
+// TestRowSecurity has accounts of an app and a reaper under the printed policies: a wrong tenant is refused
+// by the database, and the work of the right one is as without.
+func TestRowSecurity(t *testing.T) {
+	t.Parallel()
+	conformance.Modes(t, conformance.Suite{SQL: rowSecurity[*sql.Tx], SQLX: rowSecurity[*sqlx.Tx], Pgx: rowSecurity[pgx.Tx]}, "Connector")
+}
+
+func rowSecurity[Tx any](t *testing.T, h conformance.Handle[Tx]) {
+	t.Helper()
+	conformance.Run(t, h, func(e *conformance.Env[Tx]) {
+		if e.Engine != dbtest.Postgres {
+			if err := migrations.PrintRowSecurity(&strings.Builder{}, holdfast.Engine(e.Engine), nil); !errors.Is(err, holdfast.ErrUnsupported) {
+				e.Errorf("policies: %v", err)
+			}
+			return
+		}
+		dbtest.Needs(e, e.Engine, dbtest.Users)
+		app, reap := e.As("app", "app"), e.As("reaper", "reaper")
+		applyPolicies(e, account(reap))
+		e.Check(migrations.Up(e.Ctx, e.SQL)) // finds nothing to do, and nothing strange
+		tenants := &tenants[Tx]{Env: e, db: e.Open(app, holdfast.Options{OwnerSetting: holdfast.DefaultOwnerSetting}).DB, app: app}
+		tenants.work("anna")
+		tenants.work("bob")
+		tenants.wrongTenant()
+		tenants.strange()
+		tenants.doctor()
+		tenants.reap(e.Open(reap).DB)
+	})
+}
+
+// account is the account of a URL.
+func account(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	name, _, _ := strings.Cut(rest, ":")
+	return name
+}
+
+func applyPolicies[Tx any](e *conformance.Env[Tx], everyOwner ...string) {
+	e.Helper()
+	var b strings.Builder
+	e.Check(migrations.PrintRowSecurity(&b, holdfast.PostgreSQL, everyOwner, holdfast.Options{Schema: e.Schema()}))
+	e.Must(b.String())
+}
+
+type tenants[Tx any] struct {
+	*conformance.Env[Tx]
+	db  *holdfast.DB[Tx]
+	app string
+}
+
+func (e *tenants[Tx]) store(db *holdfast.DB[Tx]) *idempotency.Store[Tx] {
+	s, err := idempotency.New(e.Ctx, db)
+	e.Check(err)
+	return s
+}
+
+func (e *tenants[Tx]) do(db *holdfast.DB[Tx], owner, key string) (idempotency.Result[string], error) {
+	return idempotency.Do(e.Ctx, e.store(db), idempotency.Op{Owner: owner, Name: "refund", Key: key, Request: "r"}, func(ctx context.Context, tx Tx) (string, error) {
+		return owner, e.Effect(ctx, tx, owner+key)
+	})
+}
+
+// work does what an app does for an owner.
+func (e *tenants[Tx]) work(owner string) {
+	e.Helper()
+	for range 2 {
+		r, err := e.do(e.db, owner, "do")
+		if err != nil || r.Value != owner {
+			e.Errorf("Do of %s: %q, %v", owner, r.Value, err)
+		}
+	}
+	e.WantOnce(owner + "do")
+	s := e.store(e.db)
+	op := idempotency.Op{Owner: owner, Name: "refund", Key: "joined", Request: "r"}
+	for range 2 {
+		e.Check(e.db.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
+			_, err := idempotency.DoTx(ctx, s, tx, op, func(ctx context.Context, tx Tx) (string, error) { return "", e.Effect(ctx, tx, owner+"joined") })
+			return err
+		}))
+	}
+	e.WantOnce(owner + "joined")
+	locks := e.LockerOn(e.db, sqllock.Options{}).For(owner)
+	lease, err := locks.Acquire(e.Ctx, "lease")
+	e.Check(err)
+	if second, err := locks.TryAcquire(e.Ctx, "lease"); !errors.Is(err, sqllock.ErrHeld) {
+		e.Errorf("a second holder: %v, %v", second, err)
+	}
+	fair, err := fairlock.New(locks).Acquire(e.Ctx, "fair")
+	e.Check(err)
+	e.Check(locks.InTx(e.Ctx, lease, func(ctx context.Context, tx Tx) error { return e.Effect(ctx, tx, owner+"guarded") }))
+	e.WantOnce(owner + "guarded")
+	e.Check(errors.Join(fair.Release(e.Ctx), lease.Release(e.Ctx)))
+	l, err := limits.New(e.Ctx, e.db, "refunds")
+	e.Check(err)
+	l = l.For(owner)
+	_, err = l.Set(e.Ctx, "day", 100)
+	e.Check(err)
+	_, err = l.Take(e.Ctx, limits.Request{Key: "day", ID: "1", Amount: 60})
+	e.Check(err)
+	r, err := staged.New(s, staged.Workflow[Tx, string, string]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
+		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank"}, func(context.Context, string) (string, error) { return "paid", nil })
+	}})
+	e.Check(err)
+	_, err = r.Do(e.Ctx, idempotency.Op{Owner: owner, Key: "payout"}, "")
+	e.Check(err)
+}
+
+// wrongTenant has sessions that are bound to anna ask for bob's rows.
+func (e *tenants[Tx]) wrongTenant() {
+	e.Helper()
+	pool := dbtest.OpenSQL(e.T, e.app)
+	tx, err := pool.BeginTx(e.Ctx, nil)
+	e.Check(err)
+	_, err = tx.ExecContext(e.Ctx, `SELECT set_config('holdfast.owner', 'anna', true)`)
+	e.Check(err)
+	for table, want := range map[string]int{"records": 2, "locks": 2, "limits": 1, "staged": 1} {
+		var mine, others int
+		e.Check(tx.QueryRowContext(e.Ctx, `SELECT count(*), count(*) FILTER (WHERE owner <> 'anna') FROM holdfast_`+table).Scan(&mine, &others))
+		if mine < want || others > 0 {
+			e.Errorf("%s: anna sees %d rows, %d of others", table, mine, others)
+		}
+	}
+	r, err := tx.ExecContext(e.Ctx, `UPDATE holdfast_locks SET token = 0 WHERE owner = 'bob'`)
+	e.Check(err)
+	if n, _ := r.RowsAffected(); n > 0 {
+		e.Errorf("anna changes %d rows of bob's", n)
+	}
+	_, err = tx.ExecContext(e.Ctx, `UPDATE holdfast_locks SET owner = 'bob', name = 'x'`)
+	refused(e.T, err)
+	e.Check(tx.Rollback())
+	// Without an owner there is nothing to see.
+	var n int
+	e.Check(pool.QueryRowContext(e.Ctx, `SELECT count(*) FROM holdfast_records`).Scan(&n))
+	if n > 0 {
+		e.Errorf("a session without an owner sees %d records", n)
+	}
+	_, err = pool.ExecContext(e.Ctx, `INSERT INTO holdfast_registers (owner, name, revision, changed_at) VALUES ('bob', 'x', 0, 0)`)
+	refused(e.T, err)
+	// The program's own transaction is anna's.
+	s := e.store(e.db)
+	err = e.db.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
+		q, err := e.db.Access().Join(tx)
+		if err != nil {
+			return err
+		}
+		if _, err = q.Exec(ctx, `SELECT set_config('holdfast.owner', 'anna', true)`); err != nil {
+			return err
+		}
+		_, err = idempotency.DoTx(ctx, s, tx, idempotency.Op{Owner: "bob", Name: "refund", Key: "wrong", Request: "r"}, func(ctx context.Context, tx Tx) (string, error) {
+			return "", e.Effect(ctx, tx, "wrong")
+		})
+		return err
+	})
+	refused(e.T, err)
+	// So are all sessions of a pool: the replay of bob's operation too.
+	bound := e.Open(e.app+"&options=-c%20holdfast.owner%3Danna", holdfast.Options{OwnerSetting: holdfast.DefaultOwnerSetting}).DB
+	for _, key := range []string{"wrong", "do"} {
+		r, err := e.do(bound, "bob", key)
+		refused(e.T, err)
+		if r.Value != "" {
+			e.Errorf("anna's sessions get %q", r.Value)
+		}
+	}
+	if _, err := e.do(bound, "anna", "bound"); err != nil {
+		e.Error(err)
+	}
+	_, err = e.LockerOn(bound, sqllock.Options{}).For("bob").TryAcquire(e.Ctx, "lease")
+	refused(e.T, err)
+	// A program that sets no owner is refused too.
+	_, err = e.do(e.Open(e.app).DB, "bob", "unset")
+	refused(e.T, err)
+	for _, key := range []string{"wrong", "bobwrong", "bobunset"} {
+		if n := e.Effects(key); n != 0 {
+			e.Errorf("%s: %d effects", key, n)
+		}
+	}
+}
+
+// refused checks that the database refused rows of another owner, or did not show them.
+func refused(t *testing.T, err error) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), "row-level security policy") {
+		t.Errorf("not refused: %v", err)
+	}
+}
+
+// strange has Open and the migrations refuse policies that are not the printed ones.
+func (e *tenants[Tx]) strange() {
+	e.Helper()
+	for what, undo := range map[string]string{
+		`CREATE POLICY all_of_it ON holdfast_records USING (true)`:                     `DROP POLICY all_of_it ON holdfast_records`,
+		`CREATE POLICY hide ON holdfast_records AS RESTRICTIVE USING (owner <> 'bob')`: `DROP POLICY hide ON holdfast_records`,
+		`ALTER POLICY holdfast_every_owner ON holdfast_records TO PUBLIC`:              `ALTER POLICY holdfast_every_owner ON holdfast_records TO ` + e.reaper(),
+		`ALTER TABLE holdfast_records NO FORCE ROW LEVEL SECURITY`:                     `ALTER TABLE holdfast_records FORCE ROW LEVEL SECURITY`,
+		`DROP POLICY holdfast_owner ON holdfast_records`:                               ``,
+		`ALTER POLICY holdfast_owner ON holdfast_records USING (owner <> 'x')`:         ``,
+	} {
+		e.Must(what)
+		if err := e.DB.Access().Admission(e.Ctx); !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "row level security") {
+			e.Errorf("%s: %v", what, err)
+		}
+		if undo != "" {
+			e.Must(undo)
+		} else {
+			applyPolicies(e.Env, e.reaper())
+		}
+	}
+	e.Check(e.DB.Access().Admission(e.Ctx))
+}
+
+func (e *tenants[Tx]) reaper() string { return strings.Replace(account(e.app), "_app", "_reaper", 1) }
+
+// doctor finds nothing to object to.
+func (e *tenants[Tx]) doctor() {
+	e.Helper()
+	found, err := doctor.Check(e.Ctx, e.db, doctor.Options{Role: migrations.App})
+	e.Check(err)
+	for _, f := range found {
+		if strings.Contains(f.Check, "privileges") || strings.Contains(f.Check, "table") {
+			e.Errorf("%+v", f)
+		}
+	}
+}
+
+// reap clears the rows of every owner.
+func (e *tenants[Tx]) reap(db *holdfast.DB[Tx]) {
+	e.Helper()
+	e.Must(`UPDATE holdfast_records SET key_expires_at = 1`)
+	r, err := reaper.New(e.Ctx, db)
+	e.Check(err)
+	report, err := r.Sweep(e.Ctx)
+	e.Check(errors.Join(err, report.Unrecorded))
+	if report.Rows() < 4 {
+		e.Errorf("cleared %d rows", report.Rows())
+	}
+}
