@@ -119,6 +119,8 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 			}
 			last.send(w)
 		}
+	case err == nil && !mine.response(len(kept)):
+		m.refuse(w, r, errBusy)
 	case err == nil:
 		stored, err := restore(kept)
 		if err != nil {
