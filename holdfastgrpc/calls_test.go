@@ -304,3 +304,34 @@ func expired[Tx any](e *conformance.Env[Tx]) {
 	again.wants(e, "a late duplicate", codes.AlreadyExists, holdfastgrpc.ReasonExpired)
 	e.WantOnce("42")
 }
+
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	suite(t, tooMany[*sql.Tx], tooMany[*sqlx.Tx], tooMany[pgx.Tx])
+}
+
+// tooMany uses more new keys than the owner may.
+func tooMany[Tx any](e *conformance.Env[Tx]) {
+	w := serve(e, with[Tx]{store: idempotency.Options{MaxNew: 1}})
+	if got := call(keyed(e.Ctx, "k"), w.client, &request{Order: "42"}); got.err != nil {
+		e.Fatal(got.err)
+	}
+	refused := call(keyed(e.Ctx, "another"), w.client, &request{Order: "43"})
+	refused.wants(e, "a new key", codes.ResourceExhausted, holdfastgrpc.ReasonTooMany)
+	var wait *errdetails.RetryInfo
+	for _, d := range status.Convert(refused.err).Details() {
+		if info, is := d.(*errdetails.RetryInfo); is {
+			wait = info
+		}
+	}
+	if wait.GetRetryDelay().AsDuration() < time.Minute {
+		e.Errorf("the client is to wait for %v, and an hour has one key", wait.GetRetryDelay().AsDuration())
+	}
+	if got := call(keyed(e.Ctx, "k"), w.client, &request{Order: "42"}); got.err != nil {
+		e.Errorf("a duplicate: %v", got.err)
+	}
+	e.WantOnce("42")
+	if n := e.Effects("43"); n != 0 {
+		e.Errorf("%d effects of a refused call", n)
+	}
+}

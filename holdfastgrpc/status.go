@@ -35,6 +35,9 @@ const (
 	// idempotency-confirm, "at", when the other was executed (RFC 3339), and its "business_id", if
 	// there is one. See Options.Similar.
 	ReasonLikelyDuplicate = "LIKELY_DUPLICATE"
+	// ReasonTooMany (RESOURCE_EXHAUSTED): the owner has used too many new keys, and nothing was done.
+	// Retry later with the same key, after the delay of RetryInfo. See idempotency.Options.MaxNew.
+	ReasonTooMany = "TOO_MANY_KEYS"
 	// ReasonRejected (FAILED_PRECONDITION): the method rejected the request for good; metadata
 	// "code" says why.
 	ReasonRejected = "REJECTED"
@@ -94,6 +97,9 @@ func (i *Interceptors[T]) refuse(ctx context.Context, method string, err error) 
 	}
 	if again {
 		delay := i.options.RetryAfter
+		if many := (*idempotency.TooManyError)(nil); errors.As(err, &many) {
+			delay = max(delay, many.RetryAfter)
+		}
 		with, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(delay)})
 		if err != nil {
 			panic(err)
@@ -126,6 +132,8 @@ func (i *Interceptors[T]) statusOf(ctx context.Context, err error, failed *failu
 	case errors.Is(err, idempotency.ErrMismatch):
 		return i.status(codes.FailedPrecondition, ReasonMismatch, "the idempotency key belongs to another request, and nothing was done for this one: use a key of its own for each intent", nil,
 			&errdetails.PreconditionFailure{Violations: []*errdetails.PreconditionFailure_Violation{{Type: ReasonMismatch, Subject: MetadataKey, Description: "it was used for another request"}}}), false
+	case errors.Is(err, idempotency.ErrTooMany):
+		return i.status(codes.ResourceExhausted, ReasonTooMany, "this owner has used as many new idempotency keys as it may for now, and nothing was done: retry later with the same key", nil), true
 	case errors.As(err, &likely):
 		info := map[string]string{"confirm": likely.Token, "at": likely.At.Format(time.RFC3339Nano)}
 		if likely.BusinessID != "" {

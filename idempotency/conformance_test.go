@@ -25,6 +25,8 @@ func records[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	operations.Flights(t, h)
 	operations.Unsent(t, h)
 	operations.Rejections(t, h)
+	operations.Refusals(t, h)
+	operations.Ceilings(t, h)
 	hostile.Input(t, h)
 	operations.Results(t, h)
 	operations.Executors(t, h)

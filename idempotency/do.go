@@ -53,7 +53,7 @@ type Result[T any] struct {
 // and leaves the key free.
 //
 // Errors: *[Rejection], [ErrInProgress], [ErrMismatch], [ErrExpired], [ErrUnknown], [ErrNested],
-// [ErrLikelyDuplicate], [holdfast.ErrRetry], [holdfast.ErrTxLost], [holdfast.ErrRowsOpen], [holdfast.ErrReadOnly],
+// [ErrLikelyDuplicate], [ErrTooMany], [holdfast.ErrRetry], [holdfast.ErrTxLost], [holdfast.ErrRowsOpen], [holdfast.ErrReadOnly],
 // [holdfast.ErrDenied], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx, errors of fn.
 func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
 	ctx, span := once.StartSpan(ctx, s.access.Trace, "idempotency.do", op.Name)
@@ -110,6 +110,14 @@ func (s *Store[Tx]) lead(ctx context.Context, c *call, f *once.Flight[record], b
 		Classify: s.dialect().Classify, Disconnected: s.dialect().Disconnected, Unstored: once.Unstored[*Rejection],
 		Read: func(ctx context.Context) (*record, error) { return s.read(ctx, c) },
 		Try:  func(ctx context.Context) (*record, error) { return s.try(ctx, c, body) },
+	}
+	if s.ceilings != nil {
+		attempts.Admit = func(ctx context.Context) error { return s.admit(ctx, s.access.Pool, c.op.Owner, 0) }
+		defer func() {
+			if attempts.Admitted && (o == Replayed || err != nil && !errors.Is(err, ErrUnknown)) {
+				s.ceilings.giveBack(c.op.Owner)
+			}
+		}()
 	}
 	r, executed, err := attempts.Run(ctx)
 	c.attempts = attempts.Tries

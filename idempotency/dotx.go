@@ -19,7 +19,7 @@ import (
 //
 // After a nil error, a *[Rejection], [ErrMismatch] or [ErrExpired], the transaction can continue.
 // After [holdfast.ErrInvalid] and [ErrNested] it is untouched. After every other error, such as
-// [ErrLikelyDuplicate], Holdfast has rolled tx back: begin again and run the whole transaction ([holdfast.ErrRetry],
+// [ErrLikelyDuplicate] or [ErrTooMany], Holdfast has rolled tx back: begin again and run the whole transaction ([holdfast.ErrRetry],
 // [ErrInProgress]), or give up. Statements that the caller runs after an error on a connection of
 // its own are not protected.
 //
@@ -90,6 +90,11 @@ func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *call, 
 		}
 		if won, err = s.renewTx(ctx, q, c); err != nil || !won {
 			return nil, 0, once.FirstOf(err, once.ErrTaken)
+		}
+	}
+	if s.ceilings != nil {
+		if err := s.admit(ctx, q, c.op.Owner, 1); err != nil {
+			return nil, 0, err
 		}
 	}
 	return s.runTx(ctx, q, c, body)

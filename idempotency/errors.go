@@ -29,6 +29,10 @@ var (
 	// holdfast.ErrUnknown. Call again with the same key.
 	ErrUnknown = holdfast.ErrUnknown
 
+	// ErrTooMany means that the owner has used too many new keys ([Options].MaxNew, MaxRecords). Nothing
+	// was executed. Call again later with the same key: a *TooManyError says when.
+	ErrTooMany = errors.New("idempotency: too many new keys of one owner")
+
 	// ErrNested means that a function used the key that it runs under.
 	ErrNested = once.ErrNested
 )

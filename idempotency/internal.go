@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -51,6 +52,13 @@ func (r request) Fingerprint() ([]byte, int) {
 // Compare returns a *MismatchError if stored is the fingerprint of another request.
 func (r request) Compare(version int, stored []byte) error {
 	return r.call.fingerprints.compare(version, stored)
+}
+
+// KeepsRejections returns the store for calls whose rejections are kept as long as results.
+func (i internals[Tx]) KeepsRejections() *Store[Tx] {
+	kept := *i.s // flights are shared, as in WithLease
+	kept.options.RejectionTTL = cmp.Or(kept.options.KeyTTL, Forever)
+	return &kept
 }
 
 // CheckName checks the names that identify an operation.

@@ -82,9 +82,9 @@ type call struct {
 	attempts     int    // transactions so far
 	watch        blockers.Watch
 	wait         time.Duration
-	expired      bool // the record was found, and its KeyTTL is over
-	resultTTL    any  // µs or nil
-	keyTTL       any
+	expired      bool   // the record was found, and its KeyTTL is over
+	kept         lives  // of a result
+	refused      lives  // of a rejection
 	requestID    string // whom the call works for; empty for none
 	// place is where the value of a staged operation is stored; empty for a record's.
 	place once.Place
@@ -142,7 +142,7 @@ func (o *Options) check(op Op) (*call, error) {
 	}
 	o.HashKeys.fingerprints(&fp)
 	op.Key = o.HashKeys.Key(op.Key)
-	c := &call{op: op, fingerprints: fp, wait: op.Wait, resultTTL: ttl(o.ResultTTL), keyTTL: ttl(o.KeyTTL)}
+	c := &call{op: op, fingerprints: fp, wait: op.Wait, kept: lives{ttl(o.ResultTTL), ttl(o.KeyTTL)}, refused: o.refusedLives()}
 	if c.wait == 0 {
 		c.wait = o.Wait
 	}
@@ -157,7 +157,7 @@ func (o *Options) check(op Op) (*call, error) {
 }
 
 func ttl(d time.Duration) any {
-	if d == 0 {
+	if d <= 0 { // or Forever
 		return nil
 	}
 	return d.Microseconds()

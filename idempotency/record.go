@@ -183,8 +183,12 @@ func (s *Store[Tx]) finishing(c *call, v storedResult) core.Bound {
 	if c.requestID != "" {
 		requestID = c.requestID
 	}
+	life := c.kept
+	if v.state == rejected {
+		life = c.refused
+	}
 	return core.Bound{Stmt: s.sql.finish, OrFail: s.sql.finishOrFail, Args: c.args(
-		c.attempt, v.state, once.Nullable(v.result), c.resultTTL, c.keyTTL, v.codec, businessID, s.holder, s.program, requestID,
+		c.attempt, v.state, once.Nullable(v.result), life.result, life.key, v.codec, businessID, s.holder, s.program, requestID,
 	)}
 }
 

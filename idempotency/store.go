@@ -21,6 +21,15 @@ import (
 const (
 	DefaultWait      = 10 * time.Second
 	DefaultMaxResult = 1 << 20
+
+	DefaultRejectionTTL = 30 * 24 * time.Hour
+	DefaultMaxNew       = 100_000
+)
+
+// Forever is a RejectionTTL without an end, and Unlimited a MaxNew without a bound.
+const (
+	Forever   time.Duration = -1
+	Unlimited               = -1
 )
 
 // Options configures a Store. The zero value of each field is its default.
@@ -38,6 +47,29 @@ type Options struct {
 	// duplicates get ErrExpired, with the result's business id. After KeyTTL the operation may be
 	// executed again. Default: for ever. KeyTTL must not be shorter than ResultTTL.
 	ResultTTL, KeyTTL time.Duration
+	// RejectionTTL is how long Do and DoTx keep a rejection with its key, from the end of the
+	// operation. Anybody who may send requests can make rejections, and nothing was executed for them.
+	// After RejectionTTL a call with the key is a first attempt and may execute, so it must be longer than
+	// any delayed duplicate may be on its way (queues of dead letters too). A rejection's result is not
+	// kept longer than ResultTTL. Default: KeyTTL, if that is set; else 30 days. Forever keeps
+	// rejections and their keys, so that the table grows with each refused request. Staged operations
+	// do not use it: a rejected one may have had effects outside.
+	RejectionTTL time.Duration
+	// MaxNew bounds how many new keys an owner may use in an hour, in this store: that many at once,
+	// and then as many as the hour gives back evenly. A call beyond it fails with ErrTooMany and has no
+	// effect; replays are never refused. The counter is in memory, and costs no statement. It is exact
+	// in one process, so that n processes admit n times as many, and starts anew with the process.
+	// Keys whose call stored nothing do not count, except those of DoTx. Business rows and staged
+	// operations do not count. Default: 100,000, which are about 80 MB of records; Unlimited if the
+	// store is SingleOwner. Unlimited is no bound.
+	MaxNew int
+	// MaxRecords bounds how many records an owner may have in the table, in all namespaces. A call with
+	// a new key beyond it fails with ErrTooMany, until the reaper or a person has cleared some. A process
+	// counts them with one statement at the first new key of an owner, which reads at most MaxRecords
+	// entries of the primary key, and then again after each hundredth of MaxRecords new keys. So an owner may
+	// exceed it by a hundredth for each process, and by the calls that run at the same time. Keys that are
+	// kept for ever count for ever: choose it for owners whose KeyTTL ends. Default: 0, no bound.
+	MaxRecords int
 	// MaxResult bounds a stored result in bytes. Default: 1 MiB; at most 15 MiB.
 	MaxResult int
 	// Codec encodes results and rejections, for example to encrypt them. Default: none; they are
@@ -95,6 +127,9 @@ func (o *Options) withDefaults() error {
 	if o.Attempts == 0 {
 		o.Attempts = holdfast.DefaultAttempts
 	}
+	if err := o.growthDefaults(); err != nil {
+		return err
+	}
 	switch {
 	case o.Wait < 0:
 		return once.Invalid("Options.Wait", "is negative: use Op.NoWait")
@@ -125,6 +160,7 @@ type Store[Tx any] struct {
 	lease     *leased[Tx]             // see WithLease
 	expectNew *once.ExpectNew
 	blockers  *blockers.Env
+	ceilings  *ceilings
 	// holder and program say who executes, or are nil. They are boxed once.
 	holder, program any
 }
@@ -134,7 +170,7 @@ type statements struct {
 	peek                                     dialect.Peek
 	look, lock, renew, finish, finishOrFail  core.Stmt
 	record, recordOrFail, before, unfinished core.Stmt
-	holders                                  core.Stmt
+	holders, count                           core.Stmt
 	intents                                  intents
 }
 
@@ -166,7 +202,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	return &Store[Tx]{
-		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, intents: &once.Flights[struct{}]{}, expectNew: new(once.ExpectNew), blockers: blockers.New(a.Dialect, a.OnConn),
+		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, intents: &once.Flights[struct{}]{}, expectNew: new(once.ExpectNew), blockers: blockers.New(a.Dialect, a.OnConn), ceilings: newCeilings(&o),
 		holder: once.Text(core.DefaultHolder(), maxHolder), program: once.Text(core.Program(), maxProgram),
 		sql: statements{
 			claim: a.Dialect.Claim("records.claim", r.Replace), peek: a.Dialect.Peek("records.peek", r.Replace),
@@ -174,7 +210,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			finish: compile("records.finish", d.Finish), finishOrFail: compile("records.finish", d.FinishOrFail),
 			record: compile("records.finish", d.Record), recordOrFail: compile("records.finish", d.RecordOrFail),
 			before: compile("records.before", d.Before), unfinished: compile("records.unfinished", d.Unfinished),
-			holders: compile("records.holders", d.Holders),
+			holders: compile("records.holders", d.Holders), count: compile("records.count", dialect.CountOfOwner),
 			intents: intents{
 				claim: compile("intents.claim", a.Dialect.Intents.Claim), read: compile("intents.read", a.Dialect.Intents.Read),
 				take: compile("intents.take", a.Dialect.Intents.Take), verdict: a.Dialect.Intents.Verdict,

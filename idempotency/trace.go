@@ -13,6 +13,7 @@ func outcomeOf(o Outcome, err error) string {
 		{Err: ErrLikelyDuplicate, Name: trace.LikelyDuplicate},
 		{Err: ErrExpired, Name: trace.Expired},
 		{Err: ErrUnknown, Name: trace.Unknown},
+		{Err: ErrTooMany, Name: trace.TooMany},
 		{Err: ErrNested, Name: trace.Nested},
 	})
 }

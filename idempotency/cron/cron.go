@@ -77,7 +77,7 @@ func Key(job Job, tick time.Time) string {
 // tick, by the database's clock.
 //
 // An error of fn rolls back and leaves the tick to the next call, in any replica. An error of
-// [idempotency.Reject] ends the tick for good.
+// [idempotency.Reject] ends the tick for good: it is kept as a result is, whatever the store's RejectionTTL.
 //
 // Errors: those of [idempotency.Do]; [holdfast.ErrInvalid] also if the store forgets a key
 // ([idempotency.Options].KeyTTL) before its tick is over.
@@ -86,7 +86,7 @@ func Once[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job, fn fun
 	if err != nil {
 		return 0, 0, err
 	}
-	r, err := idempotency.Do(ctx, s, p.op, func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, fn(ctx, tx, p.tick) })
+	r, err := idempotency.Do(ctx, s.Internal().KeepsRejections(), p.op, func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, fn(ctx, tx, p.tick) })
 	return r.Outcome, p.next, err
 }
 

@@ -31,9 +31,11 @@
 //	413  ProblemBodyTooLarge
 //	422  ProblemMismatch                 the key was used for another request
 //	422  ProblemRejected                 the handler returned idempotency.Reject
+//	429  ProblemTooMany, Retry-After     the owner's bound of new keys: see idempotency.Options.MaxNew
 //	500  ProblemInternal
 //	503  ProblemUnknown, Retry-After     outcome not known yet: retry with the same key
 //	503  ProblemUnavailable, Retry-After retry with the same key
+//	503  ProblemBusy, Retry-After        the middleware's bound of memory: see Options.MaxHeld
 //
 // # What is stored
 //

@@ -39,7 +39,7 @@ func TestFingerprintAfterTheLimit(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/a", bytes.NewReader(make([]byte, 9)))
 	r.Header.Set(HeaderKey, "key")
 	w := httptest.NewRecorder()
-	if _, _, err := m.read(w, r); err == nil {
+	if _, _, err := m.read(w, r, &share{of: &memory{max: 1 << 20}}); err == nil {
 		t.Error("it was read")
 	} else if m.refuse(w, r, err); w.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("status %d", w.Code)

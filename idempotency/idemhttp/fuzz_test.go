@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -59,6 +60,28 @@ func FuzzRestore(f *testing.F) {
 		stored.replay(w)
 		if w.Code != stored.Status || w.Header().Get(HeaderReplayed) != "true" {
 			t.Fatalf("%q: %d, %v", kept, w.Code, w.Header())
+		}
+	})
+}
+
+// FuzzHeaders checks what is read of a client's other header fields: a wait is a number of seconds that it has
+// given, a pause is never negative, and a confirmation is a token or nothing.
+func FuzzHeaders(f *testing.F) {
+	for _, s := range []string{``, `wait=5`, `wait="5"`, `respond-async, wait=1; x=y`, `WAIT = 7`, `wait=-1`, `wait=99999999999999999999`, `120`, `Wed, 21 Oct 2015 07:28:00 GMT`, `wait`, `wait==1`, "\x00", strings.Repeat("a", 32)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		if wait, is := preferredWait(http.Header{"Prefer": {value}}); wait < 0 || wait > 0 && (!is || !strings.Contains(strings.ToLower(value), "wait")) {
+			t.Fatalf("%q asks for %v, %v", value, wait, is)
+		}
+		if pause, is := parseRetryAfter(value); pause < 0 || pause > 0 && !is {
+			t.Fatalf("%q is a pause of %v, %v", value, pause, is)
+		}
+		if isToken(value) && value != "" && (len(value) != tokenLength || strings.Trim(value, "0123456789abcdef") != "") {
+			t.Fatalf("%q is a token", value)
+		}
+		if printable(value) && strings.ContainsAny(value, "\r\n\x00") {
+			t.Fatalf("%q can be sent", value)
 		}
 	})
 }

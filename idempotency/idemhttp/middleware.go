@@ -20,6 +20,7 @@ type Middleware[T any] struct {
 	options   Options
 	limit     int                // bound of the stored response, in bytes
 	started   map[string]*status // see Status
+	memory    *memory
 }
 
 // New makes a middleware on a store. operation returns the operation name of a request, see
@@ -45,7 +46,7 @@ func New[T any](store *idempotency.Store[T], operation func(r *http.Request) str
 	if err := o.withDefaults(store.Options()); err != nil {
 		return nil, err
 	}
-	return &Middleware[T]{store, operation, o, store.Options().MaxResult, map[string]*status{}}, nil
+	return &Middleware[T]{store, operation, o, store.Options().MaxResult, map[string]*status{}, &memory{max: o.MaxHeld}}, nil
 }
 
 // Wrap makes next idempotent for the methods of Options. next finds its transaction with [Tx] and
@@ -81,7 +82,9 @@ func (m *Middleware[T]) Handler(fn func(w http.ResponseWriter, r *http.Request, 
 }
 
 func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	op, body, err := m.read(w, r)
+	mine := &share{of: m.memory}
+	defer mine.end()
+	op, body, err := m.read(w, r, mine)
 	if err != nil {
 		m.refuse(w, r, err)
 		return
@@ -92,7 +95,7 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	asked := false // a run used its transaction
 	result, err := idempotency.Do(r.Context(), m.store, op, func(ctx context.Context, tx T) (json.RawMessage, error) {
 		h := &held[T]{tx: tx}
-		rec, kept, started, err := m.run(ctx, h, r, w.Header(), body, next, op.Owner)
+		rec, kept, started, err := m.run(ctx, h, r, w.Header(), body, next, op.Owner, mine)
 		if asked && !h.asked.Load() && err == nil {
 			return nil, &failure{err: errOnce}
 		}
@@ -116,6 +119,8 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 			}
 			last.send(w)
 		}
+	case err == nil && !mine.response(len(kept)):
+		m.refuse(w, r, errBusy)
 	case err == nil:
 		stored, err := restore(kept)
 		if err != nil {
@@ -148,8 +153,9 @@ func (m *Middleware[T]) identified(r *http.Request) *http.Request {
 var errOnce = errors.New("idemhttp: the handler was to run again, and did not ask for its transaction as it did before: it is wrapped by a router's middleware that runs it once only; wrap the router, or the handler itself")
 
 // run runs the handler once.
-func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, header http.Header, body []byte, next http.Handler, owner string) (*recorder, json.RawMessage, *startedRef, error) {
-	rec := newRecorder(header, m.limit)
+func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, header http.Header, body []byte, next http.Handler, owner string, mine *share) (*recorder, json.RawMessage, *startedRef, error) {
+	mine.again()
+	rec := newRecorder(header, m.limit, mine)
 	state := &run{statuses: m.started, owner: owner}
 	ctx = context.WithValue(context.WithValue(ctx, txKey[T]{}, h), runKey{}, state)
 	r = again(ctx, r, body)
@@ -166,7 +172,7 @@ func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, he
 	}
 	if isRejection && !rec.refused() {
 		if rec.status != 0 {
-			rec = newRecorder(header, m.limit)
+			rec = newRecorder(header, m.limit, mine)
 		}
 		m.options.WriteProblem(rec, r, rejected(rejection))
 	}

@@ -19,6 +19,8 @@ const (
 	DefaultMaxKey  = 255     // bytes
 	DefaultMaxBody = 1 << 20 // bytes
 
+	DefaultMaxHeld = 256 << 20 // bytes
+
 	DefaultMaxStartWait = 30 * time.Second
 )
 
@@ -40,6 +42,13 @@ type Options struct {
 	MaxKey int
 	// MaxBody bounds the request's body in bytes; a larger body is answered 413. Default: 1 MiB.
 	MaxBody int64
+	// MaxHeld bounds the bytes of the bodies that all requests hold at once: what was read of the
+	// requests, and what their handlers have written. A request beyond it is answered 503
+	// ProblemBusy with Retry-After; its handler did not run, or is rolled back. One request holds at
+	// most MaxBody and the store's MaxResult, and about twice that while a buffer grows or the response
+	// is encoded. At least 1 KiB. Default: 256 MiB, so that 128 requests of the largest size, or 250,000
+	// of 1 KiB, are served at once.
+	MaxHeld int64
 	// Fingerprint returns the bytes that identify the request behind the key. An error is answered
 	// 400, with its text. Default: method, path, query and body; a JSON body in canonical form
 	// (see idempotency.Canonical), any other byte for byte.
@@ -146,6 +155,8 @@ func (o *Options) withDefaults(store idempotency.Options) error {
 		return invalid("Options.MaxKey", fmt.Sprintf("%d is not between 0 (default) and %d", o.MaxKey, idempotency.MaxKey))
 	case o.MaxBody < 0:
 		return invalid("Options.MaxBody", "is negative; 0 is the default")
+	case o.MaxHeld < 1<<10:
+		return invalid("Options.MaxHeld", fmt.Sprintf("%d is less than 1 KiB; 0 is the default", o.MaxHeld))
 	case o.Wait < 0:
 		return invalid("Options.Wait", "is negative: use NoWait")
 	case o.StartWait < 0 || o.MaxStartWait < 0:
@@ -191,6 +202,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = DefaultMaxBody
+	}
+	if o.MaxHeld == 0 {
+		o.MaxHeld = DefaultMaxHeld
 	}
 	if o.MaxStartWait == 0 {
 		o.MaxStartWait = DefaultMaxStartWait

@@ -47,6 +47,8 @@ func TestOptions(t *testing.T) {
 		"too long a key":         {single, refund, idemhttp.Options{MaxKey: idempotency.MaxKey + 1}, false},
 		"a negative key":         {single, refund, idemhttp.Options{MaxKey: -1}, false},
 		"a negative body":        {single, refund, idemhttp.Options{MaxBody: -1}, false},
+		"negative memory":        {single, refund, idemhttp.Options{MaxHeld: -1}, false},
+		"no memory to speak of":  {single, refund, idemhttp.Options{MaxHeld: 1023}, false},
 		"a negative wait":        {single, refund, idemhttp.Options{Wait: -1}, false},
 		"documentation":          {single, refund, idemhttp.Options{Documentation: "https://example.com/api#keys"}, true},
 		"a relative address":     {single, refund, idemhttp.Options{Documentation: "/api"}, false},

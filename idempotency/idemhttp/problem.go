@@ -34,6 +34,12 @@ const (
 	// same intent, and nothing was done for this one. Ask the user; if it is meant, send it again
 	// with the header Idempotency-Confirm of this response. See Options.Similar.
 	ProblemLikelyDuplicate = docs + "ProblemLikelyDuplicate"
+	// ProblemTooMany (429, Retry-After): the owner has used too many new keys, and nothing was done.
+	// Retry later with the same key. See idempotency.Options.MaxNew.
+	ProblemTooMany = docs + "ProblemTooMany"
+	// ProblemBusy (503, Retry-After): the requests that are served at once hold as much memory as they
+	// may, and nothing was done. Retry with the same key. See Options.MaxHeld.
+	ProblemBusy = docs + "ProblemBusy"
 	// ProblemRejected (422): the handler rejected the request for good; code says why.
 	ProblemRejected = docs + "ProblemRejected"
 	// ProblemExpired (410): the request was executed, and the response is no longer kept.

@@ -29,10 +29,11 @@ type recorder struct {
 	body   bytes.Buffer
 	limit  int
 	err    error // why the response cannot be stored
+	memory *share
 }
 
-func newRecorder(header http.Header, limit int) *recorder {
-	return &recorder{header: header.Clone(), limit: limit}
+func newRecorder(header http.Header, limit int, memory *share) *recorder {
+	return &recorder{header: header.Clone(), limit: limit, memory: memory}
 }
 
 func (r *recorder) Header() http.Header { return r.header }
@@ -75,6 +76,8 @@ func (r *recorder) room(n int) error {
 		return http.ErrBodyNotAllowed
 	case r.body.Len()+n > r.limit:
 		r.fail(errTooLarge)
+	case r.err == nil && !r.memory.response(n):
+		r.fail(errBusy)
 	}
 	return r.err
 }

@@ -3,14 +3,22 @@ package idemhttp
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
+	"strconv"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 )
 
-// retryAfter is the value of Retry-After, in seconds.
-const retryAfter = "1"
+// retryAfter returns the value of Retry-After, in seconds.
+func retryAfter(err error) string {
+	var many *idempotency.TooManyError
+	if errors.As(err, &many) {
+		return strconv.FormatInt(int64(max(1, math.Ceil(many.RetryAfter.Seconds()))), 10)
+	}
+	return "1"
+}
 
 // refuse answers an error. The database's message is logged, not sent.
 func (m *Middleware[T]) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -23,7 +31,7 @@ func (m *Middleware[T]) refuse(w http.ResponseWriter, r *http.Request, err error
 		return
 	}
 	if again {
-		w.Header().Set("Retry-After", retryAfter)
+		w.Header().Set("Retry-After", retryAfter(err))
 	}
 	if p.Earlier != nil {
 		w.Header().Set(HeaderConfirm, p.Earlier.Confirm)
@@ -36,7 +44,7 @@ func (m *Middleware[T]) log(r *http.Request, err error, failed *failure, p Probl
 	switch {
 	case failed != nil && failed.err == nil: // the handler's own response, which the handler itself logs
 		return
-	case p.Type == ProblemOwner:
+	case p.Type == ProblemOwner, p.Type == ProblemTooMany, p.Type == ProblemBusy:
 		level = slog.LevelWarn
 	case p.Status < http.StatusInternalServerError:
 		return
@@ -54,7 +62,7 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 	var likely *idempotency.LikelyDuplicateError
 	switch {
 	case errors.As(err, &request):
-		return request.problem, false
+		return request.problem, request.again
 	case errors.Is(err, idempotency.ErrUnknown):
 		return Problem{
 			Type: ProblemUnknown, Title: "Outcome is unknown", Status: http.StatusServiceUnavailable,
@@ -62,12 +70,19 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 		}, true
 	case errors.Is(err, holdfast.ErrRetry):
 		return unavailable(), true
+	case errors.Is(err, errBusy):
+		return busy(), true
 	case failed != nil:
 		return internal(), false
 	case errors.Is(err, idempotency.ErrInProgress):
 		return Problem{
 			Type: ProblemInProgress, Title: "A request with this Idempotency-Key is in progress", Status: http.StatusConflict,
 			Detail: "Retry later with the same key.",
+		}, true
+	case errors.Is(err, idempotency.ErrTooMany):
+		return Problem{
+			Type: ProblemTooMany, Title: "Too many new Idempotency-Keys", Status: http.StatusTooManyRequests,
+			Detail: "This owner has used as many new keys as it may for now, and nothing was done. Retry later with the same key.",
 		}, true
 	case errors.As(err, &likely):
 		return Problem{

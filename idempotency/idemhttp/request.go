@@ -15,13 +15,14 @@ import (
 type requestError struct {
 	problem Problem
 	err     error // for the log; may be nil
+	again   bool  // the same request is right later
 }
 
 func (e *requestError) Error() string { return e.problem.Title + ": " + e.problem.Detail }
 func (e *requestError) Unwrap() error { return e.err }
 
 // read makes the operation of a request and reads the body. It makes the cheapest checks first.
-func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request) (op idempotency.Op, body []byte, err error) {
+func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share) (op idempotency.Op, body []byte, err error) {
 	o := &m.options
 	var key string
 	if o.Key == nil {
@@ -33,7 +34,7 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request) (op idempot
 	if err != nil {
 		return op, nil, err
 	}
-	if body, err = readBody(w, r, o.MaxBody); err != nil {
+	if body, err = readBody(w, r, o.MaxBody, mine); err != nil {
 		return op, nil, err
 	}
 	if o.Key != nil {
@@ -94,23 +95,25 @@ func (m *Middleware[T]) owner(r *http.Request) (string, error) {
 		return "", &requestError{Problem{
 			Type: ProblemOwner, Title: "Owner is not known", Status: http.StatusForbidden,
 			Detail: "It is not known whose request this is.",
-		}, err}
+		}, err, false}
 	}
 	return owner, nil
 }
 
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, mine *share) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body, err := io.ReadAll(&counted{http.MaxBytesReader(w, r.Body, limit), mine})
 	var large *http.MaxBytesError
 	switch {
+	case errors.Is(err, errBusy):
+		return nil, &requestError{busy(), nil, true}
 	case errors.As(err, &large):
 		return nil, &requestError{Problem{
 			Type: ProblemBodyTooLarge, Title: "Request body is too large", Status: http.StatusRequestEntityTooLarge,
 			Detail: "At most " + strconv.FormatInt(limit, 10) + " bytes are allowed.",
-		}, nil}
+		}, nil, false}
 	case err != nil:
 		return nil, unusable("Request body could not be read", "It ended early, or its encoding is wrong.")
 	}
@@ -118,7 +121,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 }
 
 func unusable(title, detail string) error {
-	return &requestError{Problem{Type: ProblemRequest, Title: title, Status: http.StatusBadRequest, Detail: detail}, nil}
+	return &requestError{Problem{Type: ProblemRequest, Title: title, Status: http.StatusBadRequest, Detail: detail}, nil, false}
 }
 
 func malformed(err error) error {
@@ -130,5 +133,5 @@ func malformed(err error) error {
 		p.Type, p.Title = ProblemKeyMissing, "Idempotency-Key is missing"
 		p.Detail = `This operation needs the header Idempotency-Key: a quoted string that is the same whenever the same thing is asked for, and never otherwise.`
 	}
-	return &requestError{p, nil}
+	return &requestError{p, nil, false}
 }

@@ -120,7 +120,7 @@ func Accept[Res any](w http.ResponseWriter, r *http.Request, started *staged.Sta
 	}
 	state.started = &startedRef{started.Name, started.ID[:hashSize]}
 	w.Header().Set("Location", s.location(state.started.Hash))
-	w.Header().Set("Retry-After", retryAfter)
+	w.Header().Set("Retry-After", retryAfter(nil))
 	writeJSON(w, http.StatusAccepted, OperationStatus{Status: idempotency.StatusWaiting.String()})
 	return nil
 }
@@ -169,7 +169,7 @@ func (m *Middleware[T]) tell(w http.ResponseWriter, r *http.Request, found idemp
 		p, _ := problemOf(&idempotency.ExpiredError{}, nil)
 		m.options.WriteProblem(w, r, p)
 	default:
-		w.Header().Set("Retry-After", retryAfter)
+		w.Header().Set("Retry-After", retryAfter(nil))
 		writeJSON(w, http.StatusAccepted, body)
 	}
 }

@@ -30,6 +30,8 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"StartedWaits":    startedWaits[Tx],
 		"SimilarRequests": similarRequests[Tx],
 		"SimilarClicks":   similarClicks[Tx],
+		"HeldMemory":      heldMemory[Tx],
+		"TooManyKeys":     tooManyKeys[Tx],
 
 		// The traps of idempotency that involve HTTP.
 		"TrapLostCommitIsUnknown":       trapLostCommit[Tx],

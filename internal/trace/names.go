@@ -17,6 +17,7 @@ const (
 	Settling         = "settling"
 	Discarded        = "discarded"
 	Nested           = "nested"
+	TooMany          = "too_many"
 	OtherKey         = "other_key"
 	Stale            = "stale"
 	Held             = "held"

@@ -26,6 +26,9 @@ type Attempts[V any] struct {
 	Read func(ctx context.Context) (*V, error)
 	// Try runs one transaction: claim, function, result, commit. It returns what it stored.
 	Try func(ctx context.Context) (*V, error)
+	// Admit, if not nil, returns the error that refuses a call with a new key. It is called before the
+	// first Try.
+	Admit func(ctx context.Context) error
 	// Unstored wraps an error that the function returned when ctx had ended.
 	Unstored func(err error) error
 
@@ -34,6 +37,8 @@ type Attempts[V any] struct {
 
 	// Tries counts the transactions.
 	Tries int
+	// Admitted reports that Admit has admitted the call.
+	Admitted bool
 }
 
 // Run reads and tries, and repeats both while the outcome is open: another call holds the key, the
@@ -51,6 +56,14 @@ func (c *Attempts[V]) Run(ctx context.Context) (stored *V, executed bool, err er
 				c.ExpectNew.Was(false)
 				return stored, false, nil
 			}
+		}
+		if err == nil && c.Admit != nil && !c.Admitted {
+			if err := c.Admit(ctx); err != nil && !reads {
+				continue // the record may exist
+			} else if err != nil {
+				return nil, false, err
+			}
+			c.Admitted = true
 		}
 		if err == nil {
 			c.Tries++

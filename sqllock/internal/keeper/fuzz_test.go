@@ -1,0 +1,32 @@
+package keeper
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+)
+
+// FuzzPayload checks that a notification, which any session of the database may send, is read only if it
+// names a lock, and then that lock.
+func FuzzPayload(f *testing.F) {
+	self := NewProcess()
+	other := NewProcess().String()
+	for _, s := range []string{``, `/`, `//`, `///`, `6f/6c6b/` + other, `6f/6c6b/` + self.String(), `/6c6b/x`, `6F/6C6B/x`, `zz/6c6b/x`, `6f/6c/x`, `6f/6/x`, "\xff/\x00/"} {
+		f.Add(s)
+	}
+	b := &Notifier{k: &Keeper{Store: &Store{Self: self}}}
+	f.Fuzz(func(t *testing.T, payload string) {
+		name, ok := b.parse(payload)
+		if !ok {
+			return
+		}
+		part := strings.Split(payload, "/")
+		if len(part) != 3 || part[2] == self.String() {
+			t.Fatalf("%q was read", payload)
+		}
+		again := hex.EncodeToString([]byte(name.Owner)) + "/" + hex.EncodeToString(name.Row())
+		if !strings.EqualFold(again, part[0]+"/"+part[1]) || len(name.Key()) == 0 {
+			t.Fatalf("%q became %q", payload, again)
+		}
+	})
+}
