@@ -244,6 +244,16 @@ func (l *Ledger[Tx]) List(ctx context.Context, q core.Querier, s Selection) (cor
 	return d.Compile("operators.list", text).Query(ctx, q, s.Namespace, s.Owner, s.Name, s.Least, s.After.Owner, s.afterHash(), s.Limit, notNil(s.Key))
 }
 
+// Namespaces counts operations in states by namespace, most of them. The caller reads and closes the rows.
+func (l *Ledger[Tx]) Namespaces(ctx context.Context, q core.Querier, records bool, states []string, most int) (core.Rows, error) {
+	d, from := l.Access.Dialect, "staged"
+	if records {
+		from = "records"
+	}
+	text := strings.NewReplacer("{states}", strings.Join(states, ", "), "{from}", l.Access.Table(from)).Replace(d.Staged.Namespaces)
+	return d.Compile("operators.namespaces", text).Query(ctx, q, most)
+}
+
 // afterHash returns the hash to continue after, which is empty at the beginning.
 func (s *Selection) afterHash() []byte {
 	if s.After == (once.ID{}) {
