@@ -60,14 +60,20 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 
 // open opens the database, which must exist: a mistyped path does not become a file.
 func (f *flags) open() (*sql.DB, error) {
-	url, err := f.url()
-	if err == nil {
-		url, err = dsn.Existing(url)
-	}
+	url, err := f.existing()
 	if err != nil {
 		return nil, err
 	}
 	return openURL(url)
+}
+
+// existing returns the URL of a database that exists, as far as a file tells.
+func (f *flags) existing() (string, error) {
+	url, err := f.url()
+	if err != nil {
+		return "", err
+	}
+	return dsn.Existing(url)
 }
 
 // create opens the database, and makes SQLite's file.
