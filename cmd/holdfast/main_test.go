@@ -30,6 +30,16 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
+// existingDSN makes an empty database. On SQLite that is a file.
+func existingDSN(t *testing.T, e dbtest.Engine) string {
+	t.Helper()
+	url := dbtest.DSN(t, e)
+	if err := dbtest.OpenSQL(t, url).PingContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {

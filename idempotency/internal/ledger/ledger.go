@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // The states of operations. A record of Do has the states from Pending (while claimed) to
@@ -48,9 +49,9 @@ const (
 
 // Errors about the state of the tables. Package staged documents them.
 var (
-	ErrStale    = errors.New("idempotency: the operation is another worker's now")
-	ErrState    = errors.New("idempotency: not possible in this state")
-	ErrNotFound = errors.New("idempotency: no such operation")
+	ErrStale    = errcode.New("worker-stale", "idempotency: the operation is another worker's now")
+	ErrState    = errcode.New("operation-state", "idempotency: not possible in this state")
+	ErrNotFound = errcode.New("operation-not-found", "idempotency: no such operation")
 )
 
 // Bounds are the bounds of the ledger's transactions.
