@@ -1,41 +1,41 @@
 package holdfast
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 var (
 	// ErrUnknown means that a commit may or may not have happened. Call again with
 	// the same key: the call waits until the server has ended the first transaction.
-	ErrUnknown = errors.New("holdfast: outcome unknown")
+	ErrUnknown = errcode.New("unknown-outcome", "holdfast: outcome unknown")
 
 	// ErrTxLost means that the transaction had ended before its commit: the function ignored
 	// an error after which the engine rolled back, ended the transaction itself, or ran DDL on
 	// an engine that commits before DDL. Holdfast committed nothing.
-	ErrTxLost = errors.New("holdfast: the transaction ended before its commit")
+	ErrTxLost = errcode.New("transaction-lost", "holdfast: the transaction ended before its commit")
 
 	// ErrRetry means that every attempt failed: the engine rolled the transaction back
 	// (deadlock, serialization failure), a lock timed out, or a time limit of the
 	// server, which the error names (such as statement_timeout), ended a statement or
 	// the session. Nothing happened; a later call is safe.
-	ErrRetry = errors.New("holdfast: the transaction was rolled back, run it again")
+	ErrRetry = errcode.New("transaction-rolled-back", "holdfast: the transaction was rolled back, run it again")
 
 	// ErrRowsOpen means that a function left rows open (a Query without Close), so the driver
 	// could not send the commit. Nothing was committed, and the function does not run again.
-	ErrRowsOpen = errors.New("holdfast: rows were left open in the function, nothing was committed: close them (defer rows.Close()) before it returns")
+	ErrRowsOpen = errcode.New("rows-open", "holdfast: rows were left open in the function, nothing was committed: close them (defer rows.Close()) before it returns")
 
 	// ErrReadOnly means that a write failed because the session, its transaction or
 	// the server is read-only.
-	ErrReadOnly = errors.New("holdfast: the session, its transaction or the server is read-only: use a read-write transaction on the primary")
+	ErrReadOnly = errcode.New("read-only", "holdfast: the session, its transaction or the server is read-only: use a read-write transaction on the primary")
 
 	// ErrDenied means that the role of the connection lacks a privilege. See
 	// migrations.PrintGrants.
-	ErrDenied = errors.New("holdfast: the account lacks a privilege: grant it what `holdfast migrate grants` prints for its role, and rights to the program's own tables that it reads and writes")
+	ErrDenied = errcode.New("permission-denied", "holdfast: the account lacks a privilege: grant it what `holdfast migrate grants` prints for its role, and rights to the program's own tables that it reads and writes")
 
 	// ErrNoTx means that a nil transaction was given.
 	ErrNoTx = core.ErrNoTx
@@ -45,11 +45,11 @@ var (
 
 	// ErrSchema means that Holdfast's tables are missing, or that this build does not support
 	// their version.
-	ErrSchema = errors.New("holdfast: wrong schema")
+	ErrSchema = errcode.New("wrong-schema", "holdfast: wrong schema")
 
 	// ErrUnsupported means that the engine, a setting or a table cannot keep a
 	// promise of Holdfast.
-	ErrUnsupported = errors.New("holdfast: not supported")
+	ErrUnsupported = errcode.New("unsupported", "holdfast: not supported")
 )
 
 // UnknownError reports a commit whose outcome is unknown. errors.Is(err, ErrUnknown) holds.
@@ -182,3 +182,10 @@ func (e *UnsupportedError) Error() string {
 
 // Is reports whether target is ErrUnsupported.
 func (e *UnsupportedError) Is(target error) bool { return target == ErrUnsupported }
+
+// Code returns the stable code of err for programs and logs, such as "unknown-outcome" or "lock-held":
+// that of the outermost error of Holdfast's in err's tree, or "" if there is none. An error with a type of
+// its own may have another code than its sentinel: idempotency's ErrUnknown is "unknown-outcome", and a
+// *staged.ParkedError "operation-parked". Every code is explained in docs/reference/errors.md, and by
+// holdfast explain CODE.
+func Code(err error) string { return errcode.Of(err) }

@@ -154,14 +154,7 @@ var indexed = map[string][]string{
 }
 
 // bare returns a table's schema and name without quotes.
-func (p *patient) bare(name string) (schema, table string) {
-	quoted := p.table(name)
-	unquote := func(s string) string { return strings.Trim(s, string(p.dialect.QuoteRune)) }
-	if i := strings.LastIndex(quoted, "."); i >= 0 {
-		return unquote(quoted[:i]), unquote(quoted[i+1:])
-	}
-	return "", unquote(quoted)
-}
+func (p *patient) bare(name string) (schema, table string) { return p.dialect.Bare(p.table(name)) }
 
 func (p *patient) probes(ctx context.Context) error {
 	for _, probe := range p.dialect.Doctor.Probes {

@@ -30,13 +30,7 @@ func (p *patient) privileges(ctx context.Context, role Role) error {
 		}
 		return nil
 	}
-	names, tables := map[string]string{}, []string{}
-	var schema string
-	for _, t := range dialect.Tables {
-		schema, names[t] = p.bare(t)
-		tables = append(tables, names[t])
-	}
-	held, err := p.dialect.Privileges.Held(ctx, p.pool, schema, tables)
+	held, names, err := p.dialect.HeldOn(ctx, p.pool, p.table)
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

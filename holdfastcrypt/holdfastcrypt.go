@@ -28,11 +28,11 @@ import (
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // Prefix stands before the id of the key in the name of a codec.
@@ -50,7 +50,7 @@ const Overhead = 12 + 16
 // ErrTampered means that a stored value is not what was stored at its place: it was changed, it was
 // copied from another place, or it was stored with another secret under the same id. A
 // *TamperedError says which key was used.
-var ErrTampered = errors.New("holdfastcrypt: the stored value is not the one that was stored here")
+var ErrTampered = errcode.New("value-tampered", "holdfastcrypt: the stored value is not the one that was stored here")
 
 // TamperedError says with which key a value was not to be decrypted. errors.Is(err, ErrTampered) holds.
 type TamperedError struct{ KeyID string }

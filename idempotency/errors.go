@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -10,20 +9,21 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 var (
 	// ErrInProgress means that another call held the key and had not ended when the wait was over.
 	// Call again later with the same key.
-	ErrInProgress = errors.New("idempotency: in progress")
+	ErrInProgress = errcode.New("in-progress", "idempotency: in progress")
 
 	// ErrMismatch means that the key was used before with another request. Nothing was executed
 	// for this request.
-	ErrMismatch = errors.New("idempotency: the key belongs to another request")
+	ErrMismatch = errcode.New("key-mismatch", "idempotency: the key belongs to another request")
 
 	// ErrExpired means that the operation was executed and its result is no longer kept. It is not
 	// executed again. An *ExpiredError says what is still known.
-	ErrExpired = errors.New("idempotency: done, result gone")
+	ErrExpired = errcode.New("result-expired", "idempotency: done, result gone")
 
 	// ErrUnknown means that it is not yet known whether the operation was executed. It is
 	// holdfast.ErrUnknown. Call again with the same key.
@@ -111,6 +111,8 @@ func (e *MismatchError) Error() string {
 // Is reports whether target is ErrMismatch.
 func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 
+var _ = errcode.Type[*UnfinishedError]("claim-unfinished")
+
 // UnfinishedError reports a committed claim without a result. The function ran DDL (which commits
 // on MySQL and MariaDB) or committed the transaction, and then did not finish. Its effects may be
 // committed. The operation is not run again; a person must resolve it. errors.Is(err, ErrUnknown)
@@ -123,6 +125,8 @@ func (*UnfinishedError) Error() string {
 
 // Is reports whether target is ErrUnknown.
 func (*UnfinishedError) Is(target error) bool { return target == ErrUnknown }
+
+var _ = errcode.Type[*Rejection]("rejected")
 
 // Rejection is a final refusal, made by Reject. It is stored as the operation's result and
 // returned to every duplicate. If a rejection could not be stored (the context ended, or storing

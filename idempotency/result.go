@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // MaxBusinessID bounds the business id of a result, in bytes.
@@ -47,6 +48,8 @@ type Codec interface {
 	Decode(stored, place []byte) (plain []byte, err error)
 }
 
+var _ = errcode.Type[*ResultError]("result-unreadable")
+
 // ResultError means that the operation was executed and this program cannot read its stored
 // result: T differs from the type that was stored, or the codec is missing or refuses the result.
 // Nothing was executed now.
@@ -64,6 +67,8 @@ func (e *ResultError) Error() string {
 }
 
 func (e *ResultError) Unwrap() error { return e.Err }
+
+var _ = errcode.Type[*MissingCodecError]("codec-missing")
 
 // MissingCodecError means that a result was stored with a codec, such as that of another encryption
 // key, that is neither Options.Codec nor one of Options.FormerCodecs. A *ResultError wraps it.

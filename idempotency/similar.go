@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -58,7 +59,7 @@ type Similar struct {
 // ErrLikelyDuplicate means that an operation with the same Similar was executed under another key,
 // and its window has not ended. Nothing was executed for this call, and its key is free. A
 // *LikelyDuplicateError names that operation and has the token to confirm with.
-var ErrLikelyDuplicate = errors.New("idempotency: likely a duplicate of an operation with another key")
+var ErrLikelyDuplicate = errcode.New("likely-duplicate", "idempotency: likely a duplicate of an operation with another key")
 
 // LikelyDuplicateError names the operation that was executed first, or confirmed last.
 // errors.Is(err, ErrLikelyDuplicate) holds.

@@ -32,6 +32,9 @@ const (
 	Unlimited               = -1
 )
 
+// DefaultNamespace is the default of Options.Namespace.
+const DefaultNamespace = "default"
+
 // Options configures a Store. The zero value of each field is its default.
 type Options struct {
 	// Namespace separates applications that share the tables; at most 128 bytes. Default:
@@ -113,7 +116,7 @@ type Options struct {
 
 func (o *Options) withDefaults() error {
 	if o.Namespace == "" {
-		o.Namespace = "default"
+		o.Namespace = DefaultNamespace
 	}
 	if o.Wait == 0 {
 		o.Wait = DefaultWait

@@ -5,28 +5,29 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 var (
 	// ErrExceeded means that an amount does not fit into its limit, or that a new limit is below what is
 	// used.
-	ErrExceeded = errors.New("limits: the limit would be exceeded")
+	ErrExceeded = errcode.New("limit-exceeded", "limits: the limit would be exceeded")
 
 	// ErrNotFound means that there is no such limit, or no reservation with this id.
-	ErrNotFound = errors.New("limits: not found")
+	ErrNotFound = errcode.New("limit-not-found", "limits: not found")
 
 	// ErrMismatch means that the id was used before for something else.
-	ErrMismatch = errors.New("limits: the id was used for something else")
+	ErrMismatch = errcode.New("limit-mismatch", "limits: the id was used for something else")
 
 	// ErrExpired means that the reservation was not captured in time.
-	ErrExpired = errors.New("limits: the reservation has expired")
+	ErrExpired = errcode.New("reservation-expired", "limits: the reservation has expired")
 
 	// ErrVoided means that the reservation was voided.
-	ErrVoided = errors.New("limits: the reservation was voided")
+	ErrVoided = errcode.New("reservation-voided", "limits: the reservation was voided")
 
 	// ErrCaptured means that the reservation was captured, so that it cannot be voided.
-	ErrCaptured = errors.New("limits: the reservation was captured")
+	ErrCaptured = errcode.New("reservation-captured", "limits: the reservation was captured")
 )
 
 // ExceededError says what is left of a limit. errors.Is(err, ErrExceeded) holds.

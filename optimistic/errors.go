@@ -1,10 +1,10 @@
 package optimistic
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/optimistic/internal/work"
 )
 
@@ -18,11 +18,11 @@ var (
 	ErrNotFound = work.ErrNotFound
 
 	// ErrDuplicate means that a unique key of the table refused a new row.
-	ErrDuplicate = errors.New("optimistic: a row with the same unique key exists already")
+	ErrDuplicate = errcode.New("row-duplicate", "optimistic: a row with the same unique key exists already")
 
 	// ErrNotEnforced means that the database does not refuse updates that leave the
 	// version unchanged: see [Table.Enforce].
-	ErrNotEnforced = errors.New("optimistic: the table's versions are not enforced")
+	ErrNotEnforced = errcode.New("versions-not-enforced", "optimistic: the table's versions are not enforced")
 )
 
 // ConflictError holds the two versions of a conflict. errors.Is(err, ErrConflict) holds.
@@ -100,6 +100,8 @@ func (e *RowError) Error() string {
 }
 
 func (e *RowError) Unwrap() error { return e.Err }
+
+var _ = errcode.Type[*RefusedError]("version-refused")
 
 // RefusedError is an UPDATE that the trigger of [Table.Enforce], or the procedure of
 // [Table.ProcedureSQL], refused.

@@ -2,7 +2,6 @@ package reaper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -10,11 +9,12 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // ErrClockJump means that the database's clock was set, or that this process stood still.
 // Nothing was swept. See the package documentation.
-var ErrClockJump = errors.New("reaper: the database's clock jumped")
+var ErrClockJump = errcode.New("clock-jump", "reaper: the database's clock jumped")
 
 // ClockJumpError says how far the clock jumped. errors.Is(err, ErrClockJump) holds.
 type ClockJumpError struct {

@@ -90,7 +90,7 @@ func newBench(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.answer(cmd, result, result.text())
+			return f.answer(cmd, result, result.text(func(none, header string, rows [][]string) string { return f.table(cmd, none, header, rows) }))
 		},
 	}
 	cmd.Flags().DurationVar(&duration, "duration", defaultBench, fmt.Sprintf("for how long to measure, in all: %v to %v", minBench, maxBench))
@@ -142,7 +142,7 @@ func runBench(ctx context.Context, tables *benchTables, duration time.Duration, 
 	return result, nil
 }
 
-func (r *benched) text() string {
+func (r *benched) text(table func(none, header string, rows [][]string) string) string {
 	var rows [][]string
 	us := func(n float64) string {
 		return strconv.FormatFloat(n/1000, 'f', 3, 64)

@@ -14,7 +14,7 @@ import (
 func TestBench(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		url := dbtest.DSN(t, e)
+		url := existingDSN(t, e)
 		pool := dbtest.OpenSQL(t, url)
 		gone := func(when string) {
 			t.Helper()

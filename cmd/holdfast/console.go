@@ -95,7 +95,7 @@ func newConsole(f *flags) *cobra.Command {
 	flags.StringVar(&behind.user, "user-header", "", "header in which a proxy that authenticates names the person; it sends the token as Authorization: Bearer")
 	flags.StringVar(&behind.groups, "groups-header", "", "header in which that proxy lists the person's groups, with commas")
 	flags.StringVar(&behind.writers, "write-group", "", "with --write, only members of this group may change anything")
-	flags.StringVar(&o.Store.Namespace, "namespace", "", "the program's (default: default)")
+	addNamespace(flags, &o.Store.Namespace)
 	return cmd
 }
 

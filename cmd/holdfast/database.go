@@ -4,12 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
-	"text/tabwriter"
+	"os"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
@@ -26,11 +26,26 @@ func (f *flags) with(cmd *cobra.Command, run func(ctx context.Context, db *holdf
 	opts := f.options()
 	opts.Observers = observers
 	db, err := holdfastsql.Open(cmd.Context(), pool, opts)
-	if err != nil {
-		return err
+	if err == nil {
+		err = f.repeat(cmd.Context(), func() error { return run(cmd.Context(), db) })
 	}
-	return run(cmd.Context(), db)
+	return f.denied(cmd, db, err)
 }
+
+// namespaceVariable is the default of --namespace.
+const namespaceVariable = "HOLDFAST_NAMESPACE"
+
+func addNamespace(to *pflag.FlagSet, into *string) {
+	to.Var((*namespace)(into), "namespace", "the program's (default: $"+namespaceVariable+", or else default)")
+	*into = os.Getenv(namespaceVariable)
+}
+
+// namespace is a flag whose default is in the environment, and therefore not in the help.
+type namespace string
+
+func (n *namespace) String() string     { return "" }
+func (n *namespace) Set(s string) error { *n = namespace(s); return nil }
+func (n *namespace) Type() string       { return "string" }
 
 func text(s string) string { return display.Text(s) }
 
@@ -76,21 +91,6 @@ func (w *whoFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.reason, "reason", "", "why (required; recorded)")
 	_ = cmd.MarkFlagRequired("by") // the flag exists
 	_ = cmd.MarkFlagRequired("reason")
-}
-
-// table formats rows under a header. Without rows it returns none.
-func table(none, header string, rows [][]string) string {
-	if len(rows) == 0 {
-		return none + "\n"
-	}
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.ReplaceAll(header, " ", "\t"))
-	for _, r := range rows {
-		fmt.Fprintln(w, strings.Join(r, "\t"))
-	}
-	_ = w.Flush() // writes to a strings.Builder
-	return b.String()
 }
 
 func moment(t time.Time) string {

@@ -17,6 +17,7 @@ const (
 	exitFailed
 	exitUsage
 	exitBroken
+	exitPending
 )
 
 // The exit statuses of lock, elect and once that are not the command's own. The last four, and 128
@@ -50,6 +51,7 @@ var exitMeanings = []exitMeaning{
 	{exitFailed, "it was tried, and failed or was interrupted"},
 	{exitUsage, "the command line, the environment or a file that they name is wrong; nothing was done"},
 	{exitBroken, "doctor, prove: a promise is broken"},
+	{exitPending, "migrate status: a migration is not applied, or was cut off: holdfast migrate up"},
 }
 
 // runMeanings are the exit statuses of lock, elect and once.
@@ -85,6 +87,11 @@ func (n brokenError) Error() string {
 	}
 	return fmt.Sprintf("%d promises are broken", int(n))
 }
+
+// pendingError is the result of migrate status when there is something to do.
+type pendingError struct{ text string }
+
+func (e pendingError) Error() string { return e.text }
 
 // markTried marks errors of a command's work, to separate them from errors of its flags.
 func markTried(cmd *cobra.Command) {
@@ -129,6 +136,8 @@ func statusOf(cmd *cobra.Command, err error) int {
 		return exitNotRun // the others may be the command's own
 	case is[brokenError](err):
 		return exitBroken
+	case is[pendingError](err):
+		return exitPending
 	case !is[triedError](err), is[usageError](err), errors.Is(err, holdfast.ErrInvalid), errors.Is(err, dsn.ErrInvalid):
 		return exitUsage
 	}

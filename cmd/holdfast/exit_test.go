@@ -102,7 +102,7 @@ func TestSecrets(t *testing.T) {
 		}
 		return path
 	}
-	database := "sqlite://" + filepath.Join(dir, "a.db")
+	database := "sqlite://" + file("a.db", "")
 	url, two, empty := file("url", database+"\n"), file("two", database+"\n"+database), file("empty", "\n")
 	for _, c := range []struct {
 		dsn, dsnFile, stdin string

@@ -63,7 +63,7 @@ func TestRunStatuses(t *testing.T) {
 			t.Errorf("%s without a server: status %d, %s", name, code, said)
 		}
 	}
-	for _, args := range [][]string{{"once", "k", "--retry", "x", "--", "true"}, {"once", "k", "--output", "-1", "--", "true"}, {"lock", "k", "--wait", "-1s", "--", "true"}} {
+	for _, args := range [][]string{{"once", "k", "--retry", "x", "--", "true"}, {"once", "k", "--keep-output", "-1", "--", "true"}, {"lock", "k", "--wait", "-1s", "--", "true"}} {
 		s.ends(exitNotRun, "", args...)
 	}
 	s.ends(exitSignal+9, "", "lock", "k", "--", "sh", "-c", "kill -9 $$")

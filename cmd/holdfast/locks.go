@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"iter"
 	"strconv"
 	"time"
@@ -17,8 +18,10 @@ import (
 )
 
 func newLocks(f *flags) *cobra.Command {
-	return group("locks", "Look at leases, fair locks and semaphores, and take them away",
+	cmd := group("locks", "Look at leases, fair locks and semaphores, and take them away",
 		newLocksList(f), newLocksLines(f), newLocksBlocked(f), newLocksRelease(f))
+	cmd.SuggestFor = []string{"leases", "lease", "semaphores"}
+	return cmd
 }
 
 // listFlags select the locks to list.
@@ -70,14 +73,22 @@ func newLocksList(f *flags) *cobra.Command {
 					}
 					rows = append(rows, []string{
 						text(i.Owner), text(i.Key), holder, strconv.FormatInt(i.Token, 10), moment(i.Since), duration(i.Remaining),
-						strconv.Itoa(i.Waiting), text(i.Forced.Reason),
+						strconv.Itoa(i.Waiting), text(i.Forced.Reason), text(string(i.Value)), text(i.Forced.By), moment(i.Forced.At),
 					})
 				}
-				return f.answer(cmd, leases, table("no leases", "OWNER KEY HOLDER TOKEN SINCE REMAINING WAITING FORCED", rows))
+				none := ""
+				if len(rows) == 0 && f.forPeople() {
+					var err error
+					if none, err = list.leasesElsewhere(ctx, l, list.options(cmd)); err != nil {
+						return err
+					}
+				}
+				return f.answer(cmd, leases, f.table(cmd, none, "OWNER KEY HOLDER TOKEN SINCE REMAINING WAITING FORCED | VALUE FORCED_BY FORCED_AT", rows))
 			})
 		},
 	}
 	list.add(cmd)
+	f.addWatch(cmd)
 	cmd.Flags().BoolVar(&list.all, "all", false, "also those that nobody has now")
 	return cmd
 }
@@ -123,6 +134,7 @@ func newLocksLines(f *flags) *cobra.Command {
 							places = append(places, placeOf(kind, line, p))
 							rows = append(rows, []string{
 								text(line.Owner), text(line.Key), kind, strconv.FormatInt(p.Token, 10), text(p.Holder), line.Describe(p), moment(p.Since), duration(p.Remaining),
+								strconv.Itoa(p.Permits), strconv.Itoa(placeOf(kind, line, p).Capacity),
 							})
 						}
 					}
@@ -133,11 +145,12 @@ func newLocksLines(f *flags) *cobra.Command {
 				if err := errors.Join(read("fair", fair.Queues(ctx, o)), read("semaphore", fair.Semaphores(ctx, o))); err != nil {
 					return err
 				}
-				return f.answer(cmd, places, table("nobody stands in a line", "OWNER KEY KIND TOKEN HOLDER STANDS SINCE REMAINING", rows))
+				return f.answer(cmd, places, f.table(cmd, "nobody stands in a line", "OWNER KEY KIND TOKEN HOLDER STANDS SINCE REMAINING | PERMITS CAPACITY", rows))
 			})
 		},
 	}
 	list.add(cmd)
+	f.addWatch(cmd)
 	return cmd
 }
 
@@ -153,7 +166,7 @@ type block struct {
 }
 
 func newLocksBlocked(f *flags) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "blocked", Short: "List database sessions that wait for another session's row lock or running operation", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
@@ -166,10 +179,12 @@ func newLocksBlocked(f *flags) *cobra.Command {
 					blocks = append(blocks, block{b.Waiter, b.Waited.Milliseconds(), b.Blocker.Session, b.Blocker.User, b.Blocker.Client, b.Blocker.State, b.Blocker.Open.Milliseconds()})
 					rows = append(rows, []string{b.Waiter, duration(b.Waited), b.Blocker.Session, text(b.Blocker.User), text(b.Blocker.Client), text(b.Blocker.State), duration(b.Blocker.Open)})
 				}
-				return f.answer(cmd, blocks, table("no session waits for another", "WAITER WAITED BLOCKER USER CLIENT STATE OPEN", rows))
+				return f.answer(cmd, blocks, f.table(cmd, "no session waits for another", "WAITER WAITED BLOCKER USER CLIENT STATE OPEN", rows))
 			})
 		},
 	}
+	f.addWatch(cmd)
+	return cmd
 }
 
 func placeOf(kind string, line fairlock.Queue, p fairlock.Ticket) place {
@@ -218,13 +233,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				said := "released\n"
-				if !had {
-					said = "nobody had it, or not with this token\n"
-				}
-				return f.answer(cmd, struct {
-					Released bool `json:"released"`
-				}{had}, said)
+				return f.released(cmd, had, token)
 			})
 		},
 	}
@@ -234,6 +243,24 @@ func newLocksRelease(f *flags) *cobra.Command {
 	oneOf(cmd, &kind, "kind", "lease", "whose lock", "lease\tone holder", "fair\tplaces in a line", "semaphore\tpermits")
 	cmd.Flags().Int64Var(&token, "token", 0, "whose it has to be, as listed; a lease needs none")
 	return cmd
+}
+
+// released answers a release. One that took nothing away fails: the lock that was meant is another one,
+// or its holder's work has ended.
+func (f *flags) released(cmd *cobra.Command, had bool, token int64) error {
+	said := "released\n"
+	if !had {
+		said = ""
+	}
+	if err := f.answer(cmd, struct {
+		Released bool `json:"released"`
+	}{had}, said); err != nil || had {
+		return err
+	}
+	if token != 0 {
+		return fmt.Errorf("nothing was released: nobody has this lock with the token %d", token)
+	}
+	return errors.New("nothing was released: nobody has this lock (holdfast locks list shows who has which)")
 }
 
 // locker opens the locks with by as the holder.

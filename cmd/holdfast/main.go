@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return statusOf(cmd, err)
 }
 
-// longFlags accepts -dsn for --dsn, as Go's own flag package does. The only one-letter flag is -h.
+// longFlags accepts -dsn for --dsn, as Go's own flag package does. The one-letter flags are -h and -o.
 func longFlags(args []string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {
@@ -53,7 +53,7 @@ func longFlags(args []string) []string {
 			copy(out[i:], args[i:])
 			break
 		}
-		if len(a) > 2 && a[0] == '-' && a[1] != '-' {
+		if len(a) > 2 && a[0] == '-' && a[1] != '-' && !strings.HasPrefix(a, "-o=") {
 			a = "-" + a
 		}
 		out[i] = a

@@ -30,6 +30,16 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
+// existingDSN makes an empty database. On SQLite that is a file.
+func existingDSN(t *testing.T, e dbtest.Engine) string {
+	t.Helper()
+	url := dbtest.DSN(t, e)
+	if err := dbtest.OpenSQL(t, url).PingContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
@@ -41,7 +51,13 @@ func TestMigrate(t *testing.T) {
 				t.Errorf("%v: status %d, %q, %q", args, code, out, err)
 			}
 		}
-		step("version 0 of 1\n", "version")
+		if e == dbtest.SQLite { // a command that does not create makes no file
+			if code, _, err := command(t, "migrate", "version", "-dsn", url); code != exitUsage || !strings.Contains(err, "there is no file") {
+				t.Errorf("status %d, %q", code, err)
+			}
+		} else {
+			step("version 0 of 1\n", "version")
+		}
 		step("version 1 of 1\n", "up")
 		step("version 1 of 1\n", "up")
 		step(`{"version":1,"latest":1,"dirty":false}`+"\n", "version", "-json")

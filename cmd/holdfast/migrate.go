@@ -20,14 +20,15 @@ func newMigrate(f *flags) *cobra.Command {
 		&cobra.Command{
 			Use: "up", Short: "Apply what is missing; several at once are safe", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return f.migrate(cmd, migrations.Up)
+				return f.migrate(cmd, migrations.Up, true)
 			},
 		},
+		newMigrateStatus(f),
 		newMigrateDown(f),
 		&cobra.Command{
 			Use: "version", Short: "Say how far the migrations got", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return f.migrate(cmd, nil)
+				return f.migrate(cmd, nil, false)
 			},
 		},
 		newMigratePrint(f),
@@ -45,7 +46,7 @@ func newMigrateDown(f *flags) *cobra.Command {
 			if !yes {
 				return usage("down deletes every record, so that keys which were used can be used again: if that is meant, add --yes")
 			}
-			return f.migrate(cmd, migrations.Down)
+			return f.migrate(cmd, migrations.Down, false)
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "yes, delete every record")
@@ -86,9 +87,14 @@ func newMigratePrint(f *flags) *cobra.Command {
 	return cmd
 }
 
-// migrate runs run, and prints the resulting version.
-func (f *flags) migrate(cmd *cobra.Command, run apply) error {
-	pool, err := f.open()
+// migrate runs run, and prints the resulting version. create says that a file may be made: only up does
+// that, because nothing else is of use in an empty database.
+func (f *flags) migrate(cmd *cobra.Command, run apply, create bool) error {
+	open := f.open
+	if create {
+		open = f.create
+	}
+	pool, err := open()
 	if err != nil {
 		return err
 	}
@@ -98,12 +104,12 @@ func (f *flags) migrate(cmd *cobra.Command, run apply) error {
 		err := run(cmd.Context(), pool, f.options())
 		p.done()
 		if err != nil {
-			return err
+			return f.deniedOn(cmd, pool, err)
 		}
 	}
 	version, dirty, err := migrations.Applied(cmd.Context(), pool, f.options())
 	if err != nil {
-		return err
+		return f.deniedOn(cmd, pool, err)
 	}
 	text := fmt.Sprintf("version %d of %d\n", version, migrations.Version)
 	if dirty {

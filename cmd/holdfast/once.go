@@ -80,9 +80,9 @@ func newOnce(f *flags) *cobra.Command {
 	o.addTimes(cmd, onceLease, "a twentieth")
 	o.addWait(cmd, "how long to wait for another process that runs it")
 	cmd.Flags().StringVar(&o.name, "name", onceName, "the operation's name, as holdfast ops shows it")
-	cmd.Flags().StringVar(&o.namespace, "namespace", "", "the program's (default: default)")
+	addNamespace(cmd.Flags(), &o.namespace)
 	cmd.Flags().DurationVar(&o.keyTTL, "key-ttl", 0, "how long the key is kept after the command's end; then it may run again (default: for ever)")
-	cmd.Flags().IntVar(&o.output, "output", 0, fmt.Sprintf("keep so many bytes of standard output, too, and write them again: 0 to %d", maxOutput))
+	cmd.Flags().IntVar(&o.output, "keep-output", 0, fmt.Sprintf("keep so many bytes of standard output, too, and write them again: 0 to %d", maxOutput))
 	someOf(cmd, &retry, "retry", "", "run the command again where its end is",
 		retryUnknown+"\ta signal killed it, or holdfast died", retryFailed+"\ta status above 0")
 	return cmd
@@ -95,7 +95,7 @@ func (o *onceFlags) check(cmd *cobra.Command) error {
 		}
 	}
 	if o.output < 0 || o.output > maxOutput {
-		return usage("--output is not between 0 and %d", maxOutput)
+		return usage("--keep-output is not between 0 and %d", maxOutput)
 	}
 	return o.setGrace(cmd, o.ttl/20, o.ttl/10) //nolint:mnd // what the flags say
 }

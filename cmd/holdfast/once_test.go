@@ -29,13 +29,13 @@ func TestOnce(t *testing.T) {
 	onShops(t, func(s shop) {
 		for range 2 {
 			s.ends(3, "", append([]string{"once", "a"}, s.counted("a", "exit 3")...)...)
-			s.ends(0, "hello\n", append([]string{"once", "b", "--output", "100"}, s.counted("b", "echo hello")...)...)
+			s.ends(0, "hello\n", append([]string{"once", "b", "--keep-output", "100"}, s.counted("b", "echo hello")...)...)
 		}
-		code, out, said := s.run(append([]string{"once", "c", "--output", "3"}, s.counted("c", "echo hello")...)...)
+		code, out, said := s.run(append([]string{"once", "c", "--keep-output", "3"}, s.counted("c", "echo hello")...)...)
 		if code != 0 || out != "hello\n" || said != "" {
 			s.Errorf("status %d, %q, %q", code, out, said)
 		}
-		code, out, said = s.run(append([]string{"once", "c", "--output", "3"}, s.counted("c", "echo hello")...)...)
+		code, out, said = s.run(append([]string{"once", "c", "--keep-output", "3"}, s.counted("c", "echo hello")...)...)
 		if code != 0 || out != "hel" || !strings.Contains(said, "more than was kept") {
 			s.Errorf("status %d, %q, %q", code, out, said)
 		}

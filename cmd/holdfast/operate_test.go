@@ -162,8 +162,9 @@ func TestLocks(t *testing.T) {
 		o.misused("--kind", release("--key", "order/1", "--kind", "other", "--token", "1")...)
 		o.misused("--token", release("--key", "a line", "--kind", "fair")...)
 		for _, args := range [][]string{{"--key", "not there"}, {"--key", "order/1", "--token", "1"}} {
-			if out := o.ok(release(args...)...); out != "nobody had it, or not with this token\n" {
-				o.Errorf("got %q", out)
+			o.fails("nothing was released", release(args...)...)
+			if code, out, _ := o.run(release(append(args, "-json")...)...); code != exitFailed || out != `{"released":false}`+"\n" {
+				o.Errorf("%v: status %d, %q", args, code, out)
 			}
 		}
 		for _, args := range [][]string{

@@ -21,7 +21,8 @@ func newOps(f *flags) *cobra.Command {
 	o := &opsFlags{flags: f}
 	cmd := group("ops", "Look at idempotent operations, and settle those whose outcome is unknown",
 		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsErase(o), newOpsSimilar(o))
-	cmd.PersistentFlags().StringVar(&o.namespace, "namespace", "", "the program's (default: default)")
+	cmd.SuggestFor = []string{"operations", "operation", "records"}
+	addNamespace(cmd.PersistentFlags(), &o.namespace)
 	return cmd
 }
 
@@ -186,13 +187,21 @@ func newOpsList(o *opsFlags) *cobra.Command {
 					rows = append(rows, []string{
 						text(op.Owner), text(op.Name), text(op.Key), op.State.String(), text(op.Step),
 						fmt.Sprintf("%d/%d", op.Finished, op.Started), moment(op.Moved), text(op.Reason),
+						hex.EncodeToString(op.ID), moment(op.Created), text(op.Holder), text(op.Program), text(op.RequestID),
 					})
 				}
-				return o.answer(cmd, list, table("no such operations", "OWNER NAME KEY STATE STEP ATTEMPTS MOVED REASON", rows))
+				none := ""
+				if len(rows) == 0 && o.forPeople() {
+					if none, err = o.operationsElsewhere(ctx, ops, filter); err != nil {
+						return err
+					}
+				}
+				return o.answer(cmd, list, o.table(cmd, none, "OWNER NAME KEY STATE STEP ATTEMPTS MOVED REASON | ID CREATED HOLDER PROGRAM REQUEST", rows))
 			})
 		},
 	}
 	flags := cmd.Flags()
+	o.addWatch(cmd)
 	someOf(cmd, &state, "state", "unknown", "in which states", "unknown", "pending", "succeeded", "rejected")
 	flags.DurationVar(&filter.Overdue, "overdue", 0, "only pending ones that nobody came for in so long: with --state pending, those that are stuck")
 	flags.BoolVar(&filter.Records, "records", false, "records of Do instead of staged operations")
@@ -217,7 +226,7 @@ func newOpsShow(o *opsFlags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.answer(cmd, operationOf(op), describe(op))
+				return o.answer(cmd, operationOf(op), o.describe(cmd, op))
 			})
 		},
 	}
@@ -225,7 +234,7 @@ func newOpsShow(o *opsFlags) *cobra.Command {
 	return cmd
 }
 
-func describe(op *staged.Operation) string {
+func (o *opsFlags) describe(cmd *cobra.Command, op *staged.Operation) string {
 	rows := [][]string{
 		{"owner", text(op.Owner)},
 		{"name", text(op.Name)},
@@ -262,7 +271,7 @@ func describe(op *staged.Operation) string {
 	for _, i := range op.Interventions {
 		rows = append(rows, []string{i.Action, fmt.Sprintf("by %s %s: %s", text(i.By), moment(i.At), text(i.Reason))})
 	}
-	return table("", "WHAT IS", rows)
+	return o.table(cmd, "", "WHAT IS", rows)
 }
 
 func newOpsResolve(o *opsFlags) *cobra.Command {

@@ -111,5 +111,5 @@ func (o *opsFlags) answerAlike(cmd *cobra.Command, found likely.Pairs, err error
 	if !found.Complete {
 		end = fmt.Sprintf("%d pairs in the first %d rows: there are more rows (--rows)\n", found.Found, found.Rows)
 	}
-	return o.answer(cmd, out, table("no such pairs", "OWNER ALIKE FIRST SECOND AT APART ID ID", rows)+end)
+	return o.answer(cmd, out, o.table(cmd, "no such pairs", "OWNER ALIKE FIRST SECOND AT APART ID ID", rows)+end)
 }

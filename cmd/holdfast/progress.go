@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
@@ -40,12 +38,11 @@ type progress struct {
 // progress starts a progress line on standard error, if that is a terminal and the output is for a
 // person.
 func (f *flags) progress(cmd *cobra.Command, what string) *progress {
-	file, ok := cmd.ErrOrStderr().(*os.File)
-	if f.json || !ok || !isatty.IsTerminal(file.Fd()) {
+	if !f.forPeople() || !isTerminal(cmd.ErrOrStderr()) {
 		return nil
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(cmd.Context()))
-	p := &progress{w: file, what: what, start: time.Now(), end: end}
+	p := &progress{w: cmd.ErrOrStderr(), what: what, start: time.Now(), end: end}
 	p.ended.Go(func() { p.run(ctx) })
 	return p
 }

@@ -24,7 +24,7 @@ func newProve(f *flags) *cobra.Command {
 			if o.Duration < prove.MinDuration || o.Duration > prove.MaxDuration {
 				return usage("--duration is not between %v and %v", prove.MinDuration, prove.MaxDuration)
 			}
-			url, err := f.url()
+			url, err := f.existing()
 			if err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ import (
 func TestProve(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		url := dbtest.DSN(t, e)
+		url := existingDSN(t, e)
 		file := filepath.Join(t.TempDir(), "report.json")
 		code, out, said := command(t, "prove", "-duration=10m", "-json", "-report", file, "-dsn", url)
 		var report prove.Report
@@ -48,7 +48,7 @@ func TestProveFails(t *testing.T) {
 		if e != dbtest.MySQL {
 			return // how each of them fails is package prove's test
 		}
-		url := dbtest.DSN(t, e)
+		url := existingDSN(t, e)
 		at := address.FindStringSubmatchIndex(url)
 		proxy, err := faultproxy.New(url[at[2]:at[3]])
 		if err != nil {
@@ -91,7 +91,7 @@ func TestProveKeepsNothing(t *testing.T) {
 // TestInterruptedProve checks that an interrupted process drops its tables.
 func TestInterruptedProve(t *testing.T) {
 	t.Parallel()
-	url := dbtest.DSN(t, dbtest.SQLite)
+	url := existingDSN(t, dbtest.SQLite)
 	pool := dbtest.OpenSQL(t, url)
 	tables := func() (n int) {
 		if err := pool.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'`).Scan(&n); err != nil {

@@ -54,6 +54,9 @@ func newReap(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reap", Short: "Clear what has expired: once, or again and again with --every", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if r.watch.every != 0 && !r.history {
+				return usage("--watch goes with --history: say --every to clear again and again")
+			}
 			for _, t := range r.tables {
 				spec, err := tableSpec(t)
 				if err != nil {
@@ -75,6 +78,7 @@ func newReap(f *flags) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
+	r.addWatch(cmd)
 	flags.BoolVar(&r.dry, "dry-run", false, "only count what is due")
 	flags.DurationVar(&r.every, "every", 0, "go on until interrupted, with so much time between two passes")
 	flags.IntVar(&r.Batch, "batch", 0, "rows in one transaction at most (default: 500; SQLite 100)")
@@ -140,7 +144,7 @@ func (f *flags) report(cmd *cobra.Command, r reaper.Report, dry bool) error {
 	if r.More {
 		said += "there may be more: --max-rows ended the pass\n"
 	}
-	return f.answer(cmd, out, table("nothing was looked at", "TASK ROWS PASSED OLDEST", rows)+said)
+	return f.answer(cmd, out, f.table(cmd, "nothing was looked at", "TASK ROWS PASSED OLDEST", rows)+said)
 }
 
 // pass is one pass of the history, in JSON.
@@ -172,5 +176,5 @@ func (f *flags) passes(ctx context.Context, cmd *cobra.Command, db *holdfast.DB[
 		list = append(list, one)
 		rows = append(rows, []string{moment(p.Began), duration(p.Ended.Sub(p.Began)), text(p.Holder), strconv.FormatInt(p.Rows, 10), cmp.Or(strings.Join(of, ","), "-"), text(p.Error)})
 	}
-	return f.answer(cmd, list, table("no pass has cleared or failed anything", "BEGAN TOOK HOLDER ROWS CLEARED ERROR", rows))
+	return f.answer(cmd, list, f.table(cmd, "no pass has cleared or failed anything", "BEGAN TOOK HOLDER ROWS CLEARED ERROR", rows))
 }

@@ -12,7 +12,7 @@ import (
 func TestAfterRestore(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		url := dbtest.DSN(t, e)
+		url := existingDSN(t, e)
 		run := func(args ...string) (int, string, string) {
 			return command(t, append([]string{"after-restore", "-dsn", url}, args...)...)
 		}

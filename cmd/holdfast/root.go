@@ -2,9 +2,7 @@ package main
 
 import (
 	"database/sql"
-	"encoding/json"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +15,7 @@ type flags struct {
 	source
 	prefix, schema string
 	untested       string
-	json           bool
+	outputFlags
 }
 
 func newRoot() *cobra.Command {
@@ -32,11 +30,12 @@ func newRoot() *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	p := root.PersistentFlags()
-	f.add(root)
+	f.source.add(root)
 	p.StringVar(&f.prefix, "prefix", holdfast.DefaultPrefix, "beginning of the tables' names")
 	p.StringVar(&f.schema, "schema", "", "schema (MySQL, MariaDB: database) of the tables (default: the connection's own)")
 	p.StringVar(&f.untested, "untested", "", "product and version that no test run names, such as 'PostgreSQL 19', after holdfast prove passed there")
-	p.BoolVar(&f.json, "json", false, "answer in JSON")
+	f.outputFlags.add(root)
+	root.SetFlagErrorFunc(unknownFlag)
 	markTried(root)
 	return root
 }
@@ -59,18 +58,26 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// noArgs refuses arguments without quoting them, because one may be a URL with a password.
-func noArgs(cmd *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
-		return nil
-	case cmd.HasSubCommands():
-		return fmt.Errorf("unknown command: see %s --help", cmd.CommandPath())
+// open opens the database, which must exist: a mistyped path does not become a file.
+func (f *flags) open() (*sql.DB, error) {
+	url, err := f.existing()
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Errorf("%s takes flags only: see %s --help", cmd.CommandPath(), cmd.CommandPath())
+	return openURL(url)
 }
 
-func (f *flags) open() (*sql.DB, error) {
+// existing returns the URL of a database that exists, as far as a file tells.
+func (f *flags) existing() (string, error) {
+	url, err := f.url()
+	if err != nil {
+		return "", err
+	}
+	return dsn.Existing(url)
+}
+
+// create opens the database, and makes SQLite's file.
+func (f *flags) create() (*sql.DB, error) {
 	url, err := f.url()
 	if err != nil {
 		return nil, err
@@ -82,19 +89,4 @@ func (f *flags) open() (*sql.DB, error) {
 var openURL = func(url string) (*sql.DB, error) {
 	pool, _, err := dsn.Open(url)
 	return pool, err
-}
-
-// answer writes value as JSON, or text.
-func (f *flags) answer(cmd *cobra.Command, value any, text string) error {
-	return f.answerTo(cmd.OutOrStdout(), value, text)
-}
-
-func (f *flags) answerTo(w io.Writer, value any, text string) error {
-	if !f.json {
-		_, err := fmt.Fprint(w, text)
-		return err
-	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(value)
 }

@@ -2,13 +2,13 @@ package businessrow
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
@@ -56,7 +56,7 @@ func checkOptions(opts []Options) (Options, error) {
 
 // ErrUniqueViolation means that another unique key of the table, not the claimed one, refused the
 // row. This is not a replay: a different row is in the way.
-var ErrUniqueViolation = errors.New("idempotency: another unique key of the table refused the row")
+var ErrUniqueViolation = errcode.New("business-row-unique", "idempotency: another unique key of the table refused the row")
 
 // inProgress converts an internal error to its public form.
 func inProgress(err error, found ...holdfast.Blocker) error {

@@ -1,12 +1,13 @@
 package idemhttp
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/dunglas/httpsfv"
+
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // The header fields of the profile.
@@ -25,11 +26,11 @@ const (
 
 var (
 	// ErrKeyMissing means that a request has no Idempotency-Key.
-	ErrKeyMissing = errors.New("idemhttp: Idempotency-Key is missing")
+	ErrKeyMissing = errcode.New("http-key-missing", "idemhttp: Idempotency-Key is missing")
 
 	// ErrKeyMalformed means that a request's Idempotency-Key is empty, given more than once, or
 	// not a string.
-	ErrKeyMalformed = errors.New("idemhttp: Idempotency-Key is malformed")
+	ErrKeyMalformed = errcode.New("http-key-malformed", "idemhttp: Idempotency-Key is malformed")
 )
 
 // ParseKey reads the key of a request. It accepts a String of a structured field, in quotes, as

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // Defaults of Transport.
@@ -221,6 +222,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+var _ = errcode.Type[*UnansweredError]("request-unanswered")
 
 // UnansweredError reports a request that got no response, so its outcome is unknown.
 // errors.Is(err, idempotency.ErrUnknown) holds.

@@ -2,18 +2,18 @@ package operators
 
 import (
 	"encoding/json"
-	"errors"
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // Errors in the parts of a resolution.
 var (
-	ErrChoice         = errors.New("there is no such resolution")
-	ErrResultJSON     = errors.New("the result is not JSON: give what the function would have returned, such as null, 12 or \"text\" with its quotes")
-	ErrNoCode         = errors.New("say why it was rejected: a code, and a message for people")
-	ErrResultUnwanted = errors.New("a result goes with step-done and succeeded only")
+	ErrChoice         = errcode.New("resolution-unknown", "there is no such resolution")
+	ErrResultJSON     = errcode.New("resolution-not-json", "the result is not JSON: give what the function would have returned, such as null, 12 or \"text\" with its quotes")
+	ErrNoCode         = errcode.New("resolution-no-code", "say why it was rejected: a code, and a message for people")
+	ErrResultUnwanted = errcode.New("resolution-result-unwanted", "a result goes with step-done and succeeded only")
 )
 
 // The resolutions of an operation.

@@ -20,6 +20,9 @@ const (
 	MaxLimit     = 10_000
 )
 
+// DefaultNamespace is the namespace of a store whose options name none.
+const DefaultNamespace = idempotency.DefaultNamespace
+
 // Operators lists and resolves operations of a store, for people and their tools. It is safe for
 // concurrent use.
 type Operators[Tx any] struct {
@@ -95,6 +98,35 @@ func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Oper
 		Records: f.Records, Namespace: o.store.Options().Namespace, Owner: f.Owner, Name: f.Name,
 		States: states, Least: least, After: after, Limit: f.Limit, Key: []byte(key),
 	})
+}
+
+// Namespaces counts the operations in the States of f in each namespace of the tables, or the records with
+// f.Records: it tells where to look when List returns none. It reads at most limit operations (1 to
+// [MaxLimit]), so the numbers are a minimum once their sum is limit. The other fields of f have no effect.
+//
+// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
+func (o *Operators[Tx]) Namespaces(ctx context.Context, f Filter, limit int) (map[string]int, error) {
+	if limit < 1 || limit > MaxLimit {
+		return nil, once.Invalid("limit", fmt.Sprintf("is not between 1 and %d", MaxLimit))
+	}
+	found := map[string]int{}
+	states := f.states()
+	if len(states) == 0 {
+		return found, nil
+	}
+	pool := o.ledger.Access.Pool
+	rows, err := o.ledger.Namespaces(ctx, pool, f.Records, states, limit)
+	if err != nil {
+		return nil, err
+	}
+	_, err = core.Collect(rows, func(row core.Row) (none struct{}, err error) {
+		var namespace string
+		var n int
+		err = row.Scan(&namespace, &n)
+		found[namespace] = n
+		return none, err
+	})
+	return found, err
 }
 
 // states returns the numbers of Filter.States.

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -129,7 +129,7 @@ func (o *Outbox[Tx]) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, 
 }
 
 // ErrNotDead means that there is no such dead letter: it was requeued, discarded or published.
-var ErrNotDead = errors.New("outbox: no such dead letter")
+var ErrNotDead = errcode.New("not-dead", "outbox: no such dead letter")
 
 // Requeue makes a dead letter wait again, with all its attempts. It is published before the later
 // messages of its key.

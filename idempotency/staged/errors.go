@@ -1,12 +1,12 @@
 package staged
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -21,7 +21,7 @@ var (
 
 	// ErrInTx means that a function that runs within a transaction tried to start or continue a
 	// staged operation.
-	ErrInTx = errors.New("idempotency: a staged operation within a transaction: begin it there with StartTx")
+	ErrInTx = errcode.New("staged-in-transaction", "idempotency: a staged operation within a transaction: begin it there with StartTx")
 
 	// ErrNotFound means that there is no such operation.
 	ErrNotFound = ledger.ErrNotFound
@@ -61,6 +61,8 @@ func (e *InTxError) Error() string {
 // Is reports whether target is ErrInTx.
 func (e *InTxError) Is(target error) bool { return target == ErrInTx }
 
+var _ = errcode.Type[*StepError]("step-unknown")
+
 // StepError reports an external call whose outcome is unknown for now. The completer, or the next
 // call with the same key, continues as the step declares: it calls again with the same provider
 // key, or runs Reconcile. errors.Is(err, ErrUnknown) holds.
@@ -82,6 +84,8 @@ func (e *StepError) Unwrap() error { return e.Err }
 // TraceOutcome names the outcome in spans and metrics: nobody has to act.
 func (e *StepError) TraceOutcome() string { return trace.Retrying }
 
+var _ = errcode.Type[*ParkedError]("operation-parked")
+
 // ParkedError reports an operation whose outcome is unknown and that is not run again
 // automatically. It waits for a person (Resolve in package operators) or for a provider event
 // ([HandleEvent]). errors.Is(err, ErrUnknown) holds.
@@ -101,6 +105,8 @@ func (e *ParkedError) Is(target error) bool { return target == idempotency.ErrUn
 
 // TraceOutcome names the outcome in spans and metrics.
 func (e *ParkedError) TraceOutcome() string { return trace.Parked }
+
+var _ = errcode.Type[*AcceptedError]("step-accepted")
 
 // AcceptedError reports an operation that waits for a provider: the provider has accepted the call of
 // a step and settles it later. An event ([HandleEvent]) continues it; past the deadline the step is

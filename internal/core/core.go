@@ -8,6 +8,8 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // Result is the result of a write.
@@ -52,7 +54,7 @@ type Adapter[Tx any] interface {
 }
 
 // ErrNoTx means that a nil transaction was given.
-var ErrNoTx = errors.New("holdfast: no transaction given")
+var ErrNoTx = errcode.New("no-transaction", "holdfast: no transaction given")
 
 // ErrNoListener means that the handle cannot receive notifications.
 var ErrNoListener = errors.New("holdfast: the handle has no connection to listen on")

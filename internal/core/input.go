@@ -1,14 +1,15 @@
 package core
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // ErrInvalid means that an argument is invalid. Nothing was sent.
-var ErrInvalid = errors.New("holdfast: invalid argument")
+var ErrInvalid = errcode.New("invalid-argument", "holdfast: invalid argument")
 
 // InputError reports an invalid argument. errors.Is(err, ErrInvalid) holds.
 type InputError struct {

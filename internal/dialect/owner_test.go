@@ -19,7 +19,7 @@ import (
 // everyOwner lists the statements that read or write the rows of all owners: work in the background,
 // lists for people, and what an operator does once.
 var everyOwner = []string{
-	"Staged.Due", "Staged.StepFind", "Staged.List", "Staged.RecordList",
+	"Staged.Due", "Staged.StepFind", "Staged.List", "Staged.RecordList", "Staged.Namespaces",
 	"Staged.Restore.Most", "Staged.Restore.Locks", "Staged.Restore.Tickets", "Staged.Restore.Waiters", "Staged.Restore.Pending", "Staged.Restore.Park",
 	"Outbox.Due", "Outbox.Dead", "Outbox.Stats", "Outbox.Old",
 }

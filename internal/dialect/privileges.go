@@ -165,6 +165,29 @@ func (d *Dialect) Grants(role Role, schema string, table func(name string) strin
 	return list
 }
 
+// HeldOn returns what the session's role may do with Holdfast's tables, and their names without quotes.
+// table returns the quoted name of a table.
+func (d *Dialect) HeldOn(ctx context.Context, q core.Querier, table func(name string) string) (held Held, names map[string]string, err error) {
+	names = map[string]string{}
+	var schema string
+	tables := make([]string, 0, len(Tables))
+	for _, t := range Tables {
+		schema, names[t] = d.Bare(table(t))
+		tables = append(tables, names[t])
+	}
+	held, err = d.Privileges.Held(ctx, q, schema, tables)
+	return held, names, err
+}
+
+// Bare returns the schema ("" for none) and the name of a quoted table without quotes.
+func (d *Dialect) Bare(quoted string) (schema, table string) {
+	unquote := func(s string) string { return strings.Trim(s, string(d.QuoteRune)) }
+	if i := strings.LastIndex(quoted, "."); i >= 0 {
+		return unquote(quoted[:i]), unquote(quoted[i+1:])
+	}
+	return "", unquote(quoted)
+}
+
 // Missing returns what a role lacks for its statements, as "INSERT on table". names has the full name of
 // each table.
 func (d *Dialect) Missing(role Role, held Held, names map[string]string) (list []string) {

@@ -69,6 +69,9 @@ type Staged struct {
 	// key_hash. RecordList and RecordShow do the same on {records}; the fourth parameter of
 	// RecordList is the age of the record (µs).
 	List, Show, RecordList, RecordShow string
+	// Namespaces counts the operations in {states} of each namespace, of {from}, among the first ones.
+	// Parameter: how many at most.
+	Namespaces string
 	// RecordTouch locks the row of a record (key_hash). RecordClose ends a record, RecordFree
 	// deletes it, and RecordErase removes its result. RecordClose takes the parameters of
 	// Close and the codec; the other two take those of Erase.
@@ -178,7 +181,8 @@ WHERE owner = $0 AND key_hash = $1 AND state IN (4, 5) AND (length(op_key) > 0 O
 
 		List: `SELECT ` + info + ` FROM {staged} WHERE namespace = $1 AND ($2 = '' OR owner = $2){of} AND ($3 = '' OR operation = $3)
  AND due_at <= {now} - $4 AND ` + after + ` AND ` + holds + ` AND state IN ({states}) ORDER BY owner, key_hash LIMIT $7`,
-		Show: `SELECT ` + info + ` FROM {staged} WHERE owner = $0 AND key_hash = $1`,
+		Show:       `SELECT ` + info + ` FROM {staged} WHERE owner = $0 AND key_hash = $1`,
+		Namespaces: `SELECT namespace, COUNT(*) FROM (SELECT namespace FROM {from} WHERE state IN ({states}) LIMIT $1) found GROUP BY namespace`,
 		RecordList: `SELECT ` + recordInfo + ` FROM {records} WHERE namespace = $1 AND ($2 = '' OR owner = $2){of} AND ($3 = '' OR operation = $3)
  AND created_at <= {now} - $4 AND ` + after + ` AND ` + holds + ` AND state IN ({states}) ORDER BY owner, key_hash LIMIT $7`,
 		RecordShow:  `SELECT ` + recordInfo + ` FROM {records} WHERE owner = $0 AND key_hash = $1`,

@@ -4,18 +4,24 @@
 //	mysql://user:password@tcp(host:port)/database
 //	sqlite://path/to/file.db
 //
+// MySQL and MariaDB are also understood as other tools write them: mysql://user:password@host:port/database,
+// and with mariadb:// in front.
+//
 // Special characters in a user name or password must be percent-encoded. Errors of this
 // package never contain a password.
 package dsn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -50,17 +56,17 @@ type Config struct {
 func Parse(rawURL string) (Config, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
-		return Config{}, invalid("it begins with none of postgres://, mysql://, sqlite://")
+		return Config{}, invalid("it begins with none of postgres://, mysql://, mariadb://, sqlite://")
 	}
 	switch scheme {
 	case "postgres", "postgresql":
 		return parsePostgres(rawURL)
-	case "mysql":
+	case "mysql", "mariadb":
 		return parseMySQL(rest)
 	case "sqlite":
 		return parseSQLite(rest)
 	}
-	return Config{}, invalid("unknown scheme %.20q (known: postgres, mysql, sqlite)", scheme)
+	return Config{}, invalid("unknown scheme %.20q (known: postgres, mysql, mariadb, sqlite)", scheme)
 }
 
 // Open opens the database that a URL names. Like sql.Open, it may return without connecting.
@@ -169,8 +175,49 @@ func parsePostgres(rawURL string) (Config, error) {
 	return Config{Engine: Postgres, Driver: "pgx", DSN: u.String()}, nil
 }
 
+// Existing returns the URL with which Open fails, rather than making a file, where SQLite's file is
+// missing. It returns an error at once if it is missing now. Other URLs are returned as they are.
+func Existing(rawURL string) (string, error) {
+	scheme, rest, _ := strings.Cut(rawURL, "://")
+	path, rawQuery, _ := strings.Cut(rest, "?")
+	if scheme != "sqlite" || path == "" || strings.Contains(path, ":memory:") || strings.HasPrefix(path, "file:") {
+		return rawURL, nil
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return "", invalid("there is no file %q: is the path mistyped? holdfast migrate up makes a new database", path)
+	}
+	query, err := url.ParseQuery(rawQuery)
+	if err != nil || query.Has("mode") {
+		return rawURL, nil //nolint:nilerr // Parse reports it
+	}
+	if rawQuery != "" {
+		rawQuery += "&"
+	}
+	return scheme + "://" + path + "?" + rawQuery + "mode=rw", nil
+}
+
+// driverForm returns a URL of MySQL in the form of its driver, which has the protocol before the
+// address.
+func driverForm(form string) (string, error) {
+	before, rest, _ := strings.Cut(form, "/")
+	at := strings.LastIndex(before, "@") + 1
+	address := before[at:]
+	if strings.ContainsAny(address, "()") || strings.Contains(form, ")/") || address == "" {
+		return form, nil
+	}
+	u, err := url.Parse("//" + address)
+	if err != nil || u.Hostname() == "" {
+		return "", errors.New("no address")
+	}
+	return before[:at] + "tcp(" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306")) + ")/" + rest, nil
+}
+
 func parseMySQL(form string) (Config, error) {
-	const hint = "not of the form mysql://user:password@tcp(host:port)/database"
+	const hint = "not of the form mysql://user:password@host:port/database or mysql://user:password@tcp(host:port)/database"
+	form, err := driverForm(form)
+	if err != nil {
+		return Config{}, invalid(hint + "; special characters in the password are to be percent-encoded")
+	}
 	config, err := mysqldriver.ParseDSN(form)
 	if err != nil {
 		return Config{}, invalid(hint + "; special characters in the password are to be percent-encoded")
@@ -220,6 +267,9 @@ func parseSQLite(rest string) (Config, error) {
 		if isMigrateOption(name) {
 			query.Del(name)
 		}
+	}
+	if query.Has("mode") && !strings.HasPrefix(path, "file:") { // only a URI has a mode
+		path = "file:" + (&url.URL{Path: path}).EscapedPath()
 	}
 	return Config{Engine: SQLite, Driver: "sqlite", DSN: path + "?" + query.Encode()}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,6 +30,30 @@ func TestParse(t *testing.T) {
 		"mysql": {
 			"mysql://u:p%40w%2Fx@tcp(h:3306)/db?parseTime=true&x-tls-ca=f",
 			dsn.Config{Engine: dsn.MySQL, Driver: "mysql", DSN: "u:p@w/x@tcp(h:3306)/db?parseTime=true"},
+		},
+		"mysql as a plain URL": {
+			"mysql://u:p%40w%2Fx@h:3307/db?parseTime=true",
+			dsn.Config{Engine: dsn.MySQL, Driver: "mysql", DSN: "u:p@w/x@tcp(h:3307)/db?parseTime=true"},
+		},
+		"mysql without a port": {
+			"mysql://u@h/db",
+			dsn.Config{Engine: dsn.MySQL, Driver: "mysql", DSN: "u@tcp(h:3306)/db"},
+		},
+		"mysql with an IPv6 address": {
+			"mysql://u@[::1]:3306/db",
+			dsn.Config{Engine: dsn.MySQL, Driver: "mysql", DSN: "u@tcp([::1]:3306)/db"},
+		},
+		"mysql with a slash in the password": {
+			"mysql://u:a/b@tcp(h:3306)/db",
+			dsn.Config{Engine: dsn.MySQL, Driver: "mysql", DSN: "u:a/b@tcp(h:3306)/db"},
+		},
+		"mariadb": {
+			"mariadb://u:pw@h:3306/db",
+			dsn.Config{Engine: dsn.MySQL, Driver: "mysql", DSN: "u:pw@tcp(h:3306)/db"},
+		},
+		"sqlite that must exist": {
+			"sqlite://a b#c%.db?mode=rw",
+			dsn.Config{Engine: dsn.SQLite, Driver: "sqlite", DSN: "file:a%20b%23c%25.db?_pragma=busy_timeout%285000%29&_pragma=journal_mode%28WAL%29&_pragma=foreign_keys%281%29&mode=rw"},
 		},
 		"sqlite": {
 			"sqlite:///a b/c.db",
@@ -63,7 +88,9 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"postgres://u:hunter2@h/db?sslmode=hunter2":    "pgx refuses",
 		"postgres://u:hun/hunter2@h/db":                "percent-encoded",
 		"mysql://u:hunter2@tcp(h:3306)/":               "no database is named",
-		"mysql://u:hunter2@h:3306/db":                  "@tcp(host:port)/",
+		"mysql://u:hunter2@h:3306":                     "no database is named",
+		"mysql://u:hunter2@h:3x/db":                    "not of the form mysql://user:password@host:port/database",
+		"mariadb://u:hunter2@h:3306/":                  "no database is named",
 		"mysql://u:%zzhunter2@tcp(h)/db":               "percent-encoded",
 		"mysql://u:hunter2@tcp(h)/db?parseTime=hunter": "not of the form",
 		"sqlite://":              "no file is named",
@@ -95,6 +122,57 @@ func TestOpenSQLite(t *testing.T) {
 	for pragma, want := range map[string]string{"journal_mode": "wal", "busy_timeout": "5000", "foreign_keys": "1"} {
 		if got := queryString(t, db, "PRAGMA "+pragma); got != want {
 			t.Errorf("%s: got %s, want %s", pragma, got, want)
+		}
+	}
+}
+
+// TestExisting checks that a mistyped path is refused and leaves no file, whatever characters are in it.
+func TestExisting(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a.db", "a b#c%41.db", "é.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		url, err := dsn.Existing("sqlite://" + path + "?_pragma=busy_timeout(1)")
+		if !errors.Is(err, dsn.ErrInvalid) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %q, %v", name, url, err)
+		}
+		made, _, err := dsn.Open("sqlite://" + path)
+		if err == nil {
+			_, err = made.ExecContext(t.Context(), `CREATE TABLE made (a INTEGER)`)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = made.Close()
+		if url, err = dsn.Existing("sqlite://" + path); err != nil {
+			t.Fatal(err)
+		}
+		pool, _, err := dsn.Open(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := queryString(t, pool, `SELECT name FROM sqlite_master`); got != "made" {
+			t.Errorf("%s: it has the table %q", name, got)
+		}
+		_ = pool.Close()
+
+		// The file goes between the check and the first connection.
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if pool, _, err = dsn.Open(url); err != nil {
+			t.Fatal(err)
+		}
+		if err := pool.PingContext(t.Context()); err == nil {
+			t.Errorf("%s: it was opened", name)
+		}
+		_ = pool.Close()
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: it was made: %v", name, err)
+		}
+	}
+	for _, url := range []string{"postgres://h/db", "mysql://u@tcp(h)/db", "mariadb://h/db"} {
+		if got, err := dsn.Existing(url); got != url || err != nil {
+			t.Errorf("%s: got %s, %v", url, got, err)
 		}
 	}
 }

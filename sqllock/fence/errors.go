@@ -6,12 +6,13 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
 // ErrNotEnforced means that the database does not refuse writes without the token of a live term:
 // see [Table.Enforce].
-var ErrNotEnforced = errors.New("fence: the table has no fence")
+var ErrNotEnforced = errcode.New("fence-missing", "fence: the table has no fence")
 
 // EnforceError says why a table has no fence. errors.Is(err, ErrNotEnforced) holds.
 type EnforceError struct {
@@ -31,6 +32,8 @@ func (e *EnforceError) Error() string {
 func (e *EnforceError) Is(target error) bool { return target == ErrNotEnforced }
 
 func (e *EnforceError) Unwrap() error { return e.Err }
+
+var _ = errcode.Type[*RefusedError]("fence-refused")
 
 // RefusedError is a write that a trigger of [Table.Enforce] refused: its token is not that of the
 // lock's live term. errors.Is(err, sqllock.ErrLost) holds.

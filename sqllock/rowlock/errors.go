@@ -1,33 +1,33 @@
 package rowlock
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 var (
 	// ErrLockNotAvailable means that another transaction holds the lock, under
 	// [NoWait] or [SkipLocked]. The transaction goes on.
-	ErrLockNotAvailable = errors.New("rowlock: locked by another transaction")
+	ErrLockNotAvailable = errcode.New("row-locked", "rowlock: locked by another transaction")
 
 	// ErrTimeout means that the lock could not be acquired within [WaitUpTo]. The
 	// transaction goes on.
-	ErrTimeout = errors.New("rowlock: the lock was not acquired in time")
+	ErrTimeout = errcode.New("row-lock-timeout", "rowlock: the lock was not acquired in time")
 
 	// ErrNotFound means that the table has no row with this key. The transaction
 	// goes on.
-	ErrNotFound = errors.New("rowlock: no row with this key")
+	ErrNotFound = errcode.New("row-not-found", "rowlock: no row with this key")
 
 	// ErrLost means that a [SessionLock] ended before its release.
-	ErrLost = errors.New("rowlock: the session lock is lost")
+	ErrLost = errcode.New("session-lock-lost", "rowlock: the session lock is lost")
 
 	// ErrReleased is the cause with which the context of a [SessionLock] ends at
 	// its release.
-	ErrReleased = errors.New("rowlock: the session lock was released")
+	ErrReleased = errcode.New("session-lock-released", "rowlock: the session lock was released")
 )
 
 // LockNotAvailableError says which lock another transaction holds.

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // The states of operations. A record of Do has the states from Pending (while claimed) to
@@ -48,9 +49,9 @@ const (
 
 // Errors about the state of the tables. Package staged documents them.
 var (
-	ErrStale    = errors.New("idempotency: the operation is another worker's now")
-	ErrState    = errors.New("idempotency: not possible in this state")
-	ErrNotFound = errors.New("idempotency: no such operation")
+	ErrStale    = errcode.New("worker-stale", "idempotency: the operation is another worker's now")
+	ErrState    = errcode.New("operation-state", "idempotency: not possible in this state")
+	ErrNotFound = errcode.New("operation-not-found", "idempotency: no such operation")
 )
 
 // Bounds are the bounds of the ledger's transactions.
@@ -242,6 +243,16 @@ func (l *Ledger[Tx]) List(ctx context.Context, q core.Querier, s Selection) (cor
 	}
 	text = strings.NewReplacer("{states}", strings.Join(s.States, ", "), "{of}", of).Replace(Tables(l.Access.Table, d.Now).Replace(text))
 	return d.Compile("operators.list", text).Query(ctx, q, s.Namespace, s.Owner, s.Name, s.Least, s.After.Owner, s.afterHash(), s.Limit, notNil(s.Key))
+}
+
+// Namespaces counts operations in states by namespace, most of them. The caller reads and closes the rows.
+func (l *Ledger[Tx]) Namespaces(ctx context.Context, q core.Querier, records bool, states []string, most int) (core.Rows, error) {
+	d, from := l.Access.Dialect, "staged"
+	if records {
+		from = "records"
+	}
+	text := strings.NewReplacer("{states}", strings.Join(states, ", "), "{from}", l.Access.Table(from)).Replace(d.Staged.Namespaces)
+	return d.Compile("operators.namespaces", text).Query(ctx, q, most)
 }
 
 // afterHash returns the hash to continue after, which is empty at the beginning.

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // ErrNested is idempotency.ErrNested.
-var ErrNested = errors.New("idempotency: the function asked for its own key")
+var ErrNested = errcode.New("key-nested", "idempotency: the function asked for its own key")
 
 // ErrTaken means that a transaction which has committed took the key before the claim.
 var ErrTaken = errors.New("idempotency: the key was taken meanwhile")

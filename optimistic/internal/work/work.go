@@ -10,14 +10,15 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // The errors of both packages, so that optimistic.Retry repeats a transaction after
 // a conflict of either.
 var (
-	ErrConflict = errors.New("optimistic: changed since it was read")
-	ErrNotFound = errors.New("optimistic: not found")
+	ErrConflict = errcode.New("version-conflict", "optimistic: changed since it was read")
+	ErrNotFound = errcode.New("version-not-found", "optimistic: not found")
 )
 
 // Work is a DB and its internal access.

@@ -1,21 +1,21 @@
 package keeper
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // The errors of package sqllock and of its subpackages.
 var (
-	ErrHeld       = errors.New("sqllock: held")
-	ErrLost       = errors.New("sqllock: lease lost")
-	ErrReleased   = errors.New("sqllock: lease released")
-	ErrClosed     = errors.New("sqllock: closed")
-	ErrOtherStore = errors.New("sqllock: the term belongs to another store")
-	ErrNested     = errors.New("fairlock: the lock is held by the context that asks for it")
-	ErrCapacity   = errors.New("fairlock: another capacity")
+	ErrHeld       = errcode.New("lock-held", "sqllock: held")
+	ErrLost       = errcode.New("lease-lost", "sqllock: lease lost")
+	ErrReleased   = errcode.New("lease-released", "sqllock: lease released")
+	ErrClosed     = errcode.New("locker-closed", "sqllock: closed")
+	ErrOtherStore = errcode.New("other-store", "sqllock: the term belongs to another store")
+	ErrNested     = errcode.New("lock-nested", "fairlock: the lock is held by the context that asks for it")
+	ErrCapacity   = errcode.New("semaphore-capacity", "fairlock: another capacity")
 )
 
 // LostError is sqllock.LostError.

@@ -1,0 +1,327 @@
+package catalog
+
+// Entries lists the codes, by package.
+var Entries = []Entry{
+	// holdfast
+	{
+		"unknown-outcome", []string{"holdfast.ErrUnknown", "holdfast.UnknownError", "idempotency.ErrUnknown"},
+		"The commit was sent and its answer was lost: the effects are there, or they are not.",
+		"Call again with the same key: the call waits until the server has ended the first transaction, and then replays or executes.",
+	},
+	{
+		"transaction-lost", []string{"holdfast.ErrTxLost", "holdfast.TxLostError"},
+		"The transaction ended before its commit. Holdfast committed nothing.",
+		"Check the error of every statement in the function, end the transaction only by returning, and run no DDL in it.",
+	},
+	{
+		"transaction-rolled-back", []string{"holdfast.ErrRetry", "holdfast.RetryError"},
+		"The engine rolled the transaction back on every attempt: a deadlock, a serialization failure, a lock timeout or a time limit of the server. Nothing happened.",
+		"Call again. If it happens often, make the transaction shorter, take locks in one order, or raise the setting that the error names.",
+	},
+	{
+		"rows-open", []string{"holdfast.ErrRowsOpen"},
+		"The function left rows open, so the driver could not send the commit. Nothing was committed.",
+		"Close the rows before the function returns: defer rows.Close().",
+	},
+	{
+		"read-only", []string{"holdfast.ErrReadOnly"},
+		"The session, its transaction or the server takes no writes: often a replica, or a primary after a failover.",
+		"Connect to the primary, with a read-write transaction.",
+	},
+	{
+		"permission-denied", []string{"holdfast.ErrDenied"},
+		"The account lacks a right on a table.",
+		"Run what holdfast migrate grants prints for the account's role; holdfast doctor --role lists what is missing.",
+	},
+	{
+		"no-transaction", []string{"holdfast.ErrNoTx"},
+		"A nil transaction was given to a function that joins the caller's. Nothing was sent.",
+		"Pass the transaction that is open, or call the form without Tx, which opens its own.",
+	},
+	{
+		"invalid-argument", []string{"holdfast.ErrInvalid", "holdfast.InputError"},
+		"An argument is invalid. Nothing was sent to the database.",
+		"Correct the argument that the error names.",
+	},
+	{
+		"wrong-schema", []string{"holdfast.ErrSchema", "holdfast.SchemaError"},
+		"The tables are missing, or are of a version that this build does not support.",
+		"Run holdfast migrate status, then holdfast migrate up; if the tables are newer, deploy a newer build.",
+	},
+	{
+		"unsupported", []string{"holdfast.ErrUnsupported", "holdfast.UnsupportedError"},
+		"The engine, a setting or a table cannot keep a promise.",
+		"Do what the error says about the setting; holdfast doctor lists all of them.",
+	},
+	// idempotency
+	{
+		"in-progress", []string{"idempotency.ErrInProgress", "idempotency.InProgressError"},
+		"Another call had the key and did not end within the wait.",
+		"Call again later with the same key.",
+	},
+	{
+		"key-mismatch", []string{"idempotency.ErrMismatch", "idempotency.MismatchError"},
+		"The key was used before with another request. Nothing was executed for this one.",
+		"Use one key for one intent: a new key for a new request, and exactly the same request when you retry.",
+	},
+	{
+		"result-expired", []string{"idempotency.ErrExpired", "idempotency.ExpiredError"},
+		"The operation was executed, and its result is no longer kept. It is not executed again.",
+		"Take the outcome from your own tables, for instance by the business id in the error; keep results longer with Options.ResultTTL.",
+	},
+	{
+		"key-nested", []string{"idempotency.ErrNested"},
+		"A function asked for the key that it runs under, and would wait for itself.",
+		"Do the work in the function itself, or use another key for the inner operation.",
+	},
+	{
+		"claim-unfinished", []string{"idempotency.UnfinishedError"},
+		"The key was claimed and committed without a result: the function ran DDL or a COMMIT. Its effects may be there.",
+		"Look at the effects, then settle the record with holdfast ops resolve.",
+	},
+	{
+		"rejected", []string{"idempotency.Rejection"},
+		"The function refused for good, and the refusal is kept as the result of the key.",
+		"Tell the caller why (Rejection.Code and Message); a corrected request is a new intent with a new key.",
+	},
+	{
+		"result-unreadable", []string{"idempotency.ResultError"},
+		"The operation was executed before, and this program cannot read its stored result. Nothing was executed now.",
+		"Call with the type that was stored, and add the codec that wrote it to Options.FormerCodecs.",
+	},
+	{
+		"codec-missing", []string{"idempotency.MissingCodecError"},
+		"A result was stored with a codec that the store does not have, such as that of a former encryption key.",
+		"Add the codec that the error names to Options.FormerCodecs.",
+	},
+	{
+		"likely-duplicate", []string{"idempotency.ErrLikelyDuplicate", "idempotency.LikelyDuplicateError"},
+		"A similar operation was executed under another key within the window. Nothing was executed for this one.",
+		"Ask the user. If it is meant, call again with Similar.Confirm set to the error's Token.",
+	},
+	{
+		"business-row-unique", []string{"businessrow.ErrUniqueViolation"},
+		"Another unique key of the table refused the row, so a different row is in the way. This is no replay.",
+		"Look at the row that has the value, and correct the request or the table's key.",
+	},
+	// idempotency/idemhttp
+	{
+		"http-key-missing", []string{"idemhttp.ErrKeyMissing"},
+		"The request has no Idempotency-Key header.",
+		"Send one: a new value for each intent, the same value for each retry.",
+	},
+	{
+		"http-key-malformed", []string{"idemhttp.ErrKeyMalformed"},
+		"The Idempotency-Key header is empty, was given more than once, or is not a string.",
+		"Send it once, as a string of at most 255 characters, in quotes or bare.",
+	},
+	{
+		"request-unanswered", []string{"idemhttp.UnansweredError"},
+		"The request was sent and no response arrived: the server executed it, or did not.",
+		"Send it again with the same key (idemhttp.WithKey).",
+	},
+	// idempotency/staged
+	{
+		"step-unknown", []string{"staged.StepError"},
+		"The outcome of an outside call is not known yet. The completer continues the operation as its step declares.",
+		"Wait, or call again with the same key. Run a completer, so that operations whose callers are gone go on.",
+	},
+	{
+		"operation-parked", []string{"staged.ParkedError"},
+		"The outcome of a step is unknown, and nothing is called again automatically.",
+		"Ask the provider what happened, then holdfast ops resolve says it; an event of the provider does too (HandleEvent).",
+	},
+	{
+		"step-accepted", []string{"staged.AcceptedError"},
+		"The provider accepted the call and settles it later.",
+		"Answer that it is pending. The provider's event continues the operation; past the deadline the step is looked at again.",
+	},
+	{
+		"worker-stale", []string{"staged.ErrStale", "staged.StaleError"},
+		"The lease of this worker ended and another took the operation over. Its write was refused.",
+		"Call again with the same key. If it happens often, raise Workflow.Lease above the longest step.",
+	},
+	{
+		"operation-state", []string{"staged.ErrState", "staged.StateError"},
+		"The state of the operation does not allow the action.",
+		"Look at the operation with holdfast ops show, and do what the error's hint says.",
+	},
+	{
+		"staged-in-transaction", []string{"staged.ErrInTx", "staged.InTxError"},
+		"A staged operation was called within a transaction. Nothing was done.",
+		"Begin it there with StartTx, which commits it with the transaction, or call it after the transaction has ended.",
+	},
+	{
+		"operation-not-found", []string{"staged.ErrNotFound"},
+		"There is no such operation in this namespace.",
+		"Check namespace, owner, name and key: holdfast ops list shows what there is, and which other namespaces have some.",
+	},
+	// idempotency/operators
+	{
+		"resolution-unknown", []string{"operators.ErrChoice"},
+		"There is no resolution with this name.",
+		"Use one that holdfast ops resolve --help lists.",
+	},
+	{
+		"resolution-not-json", []string{"operators.ErrResultJSON"},
+		"The result of a resolution is not JSON.",
+		"Give what the function would have returned, such as null, 12 or \"text\" with its quotes.",
+	},
+	{
+		"resolution-no-code", []string{"operators.ErrNoCode"},
+		"A rejection has no code.",
+		"Give a code for programs, and a message for people.",
+	},
+	{
+		"resolution-result-unwanted", []string{"operators.ErrResultUnwanted"},
+		"A result was given with a resolution that takes none.",
+		"Leave it out: only step-done and succeeded take one.",
+	},
+	// idempotency/outbox
+	{
+		"not-dead", []string{"outbox.ErrNotDead"},
+		"There is no such dead letter: it was requeued, discarded or published.",
+		"List the dead letters again.",
+	},
+	// sqllock
+	{
+		"lock-held", []string{"sqllock.ErrHeld", "sqllock.HeldError"},
+		"Another holder has the lock.",
+		"Try later, or wait with Acquire. holdfast locks list shows who has it, and holdfast locks release takes it away.",
+	},
+	{
+		"lease-lost", []string{"sqllock.ErrLost", "sqllock.LostError"},
+		"The term ended: it was not renewed in time, the lock was granted again, or it was taken away.",
+		"Stop the work and acquire the lock again. Guarded transactions of the old term have failed, and need no repair.",
+	},
+	{
+		"lease-released", []string{"sqllock.ErrReleased"},
+		"Release ended the lease's context.",
+		"Nothing, if the work was over; else release the lease after the work.",
+	},
+	{
+		"locker-closed", []string{"sqllock.ErrClosed"},
+		"The Locker was closed.",
+		"Close it when the program ends, after the work.",
+	},
+	{
+		"other-store", []string{"sqllock.ErrOtherStore"},
+		"The term belongs to other tables, or to those of before holdfast after-restore.",
+		"Acquire the lock again on the database that is written to.",
+	},
+	{
+		"fence-missing", []string{"fence.ErrNotEnforced", "fence.EnforceError"},
+		"The database does not refuse writes to this table without the token of a live term.",
+		"Do what the error names, then Table.Enforce again.",
+	},
+	{
+		"fence-refused", []string{"fence.RefusedError"},
+		"The trigger refused a write whose token is not that of the live term.",
+		"Acquire the lock again, read the row again, and write the token of the new lease.",
+	},
+	{
+		"lock-nested", []string{"fairlock.ErrNested", "fairlock.NestedError"},
+		"The context that asks for the lock has it already, and would wait for itself.",
+		"Release that lease first, or ask in a context that does not come from it.",
+	},
+	{
+		"semaphore-capacity", []string{"fairlock.ErrCapacity", "fairlock.CapacityError"},
+		"Others use the semaphore with another number of permits.",
+		"Name the same number everywhere, or wait until none of the others is left.",
+	},
+	// sqllock/rowlock
+	{
+		"row-locked", []string{"rowlock.ErrLockNotAvailable", "rowlock.LockNotAvailableError"},
+		"Another transaction has the row lock. The transaction goes on.",
+		"Try later, or wait with WaitUpTo.",
+	},
+	{
+		"row-lock-timeout", []string{"rowlock.ErrTimeout", "rowlock.TimeoutError"},
+		"The row lock was not acquired in time. The transaction goes on.",
+		"Try later or wait longer; the error's Blockers say which session has it.",
+	},
+	{
+		"row-not-found", []string{"rowlock.ErrNotFound", "rowlock.NotFoundError"},
+		"The table has no row with this key. The transaction goes on.",
+		"Check the key, or insert the row first.",
+	},
+	{
+		"session-lock-lost", []string{"rowlock.ErrLost", "rowlock.LostError"},
+		"The session lock ended before its release: its connection is gone.",
+		"Stop the work and acquire the lock again.",
+	},
+	{
+		"session-lock-released", []string{"rowlock.ErrReleased"},
+		"Release ended the session lock's context.",
+		"Nothing, if the work was over; else release the lock after the work.",
+	},
+	// optimistic
+	{
+		"version-conflict", []string{"optimistic.ErrConflict", "optimistic.ConflictError", "register.ErrConflict", "register.ConflictError"},
+		"The row or value was changed since it was read. Nothing was written.",
+		"Read it again in a new transaction, and decide again: optimistic.Retry does.",
+	},
+	{
+		"version-refused", []string{"optimistic.RefusedError"},
+		"A trigger or procedure refused an UPDATE that did not move the row's version by one.",
+		"Write the row through its Table, or set the version to the one that was read plus one.",
+	},
+	{
+		"version-not-found", []string{"optimistic.ErrNotFound", "optimistic.NotFoundError", "register.ErrNotFound", "register.NotFoundError"},
+		"No row, or no value, has this key: it never existed, or was deleted since it was read.",
+		"Check the key, or create it.",
+	},
+	{
+		"row-duplicate", []string{"optimistic.ErrDuplicate", "optimistic.DuplicateError"},
+		"A unique key of the table refused a new row.",
+		"Read the row that is there, and update it or give the new one another key.",
+	},
+	{
+		"versions-not-enforced", []string{"optimistic.ErrNotEnforced", "optimistic.EnforceError"},
+		"The database does not refuse updates that leave the version unchanged.",
+		"Do what the error names, then Table.Enforce again.",
+	},
+	// limits
+	{
+		"limit-exceeded", []string{"limits.ErrExceeded", "limits.ExceededError"},
+		"The amount does not fit into the limit, or a new limit is below what is used. Nothing was reserved.",
+		"Refuse the request, or void reservations first; the error says what is available.",
+	},
+	{
+		"limit-not-found", []string{"limits.ErrNotFound", "limits.NotFoundError"},
+		"There is no such limit, or no reservation with this id.",
+		"Create the limit with Set, or reserve first.",
+	},
+	{
+		"limit-mismatch", []string{"limits.ErrMismatch", "limits.MismatchError"},
+		"The id was used before for something else.",
+		"Use a new id for something new, and the same arguments for the same.",
+	},
+	{
+		"reservation-expired", []string{"limits.ErrExpired", "limits.EndedError"},
+		"The reservation was not captured in time, and no longer counts.",
+		"Reserve again with a new id.",
+	},
+	{
+		"reservation-voided", []string{"limits.ErrVoided"},
+		"The reservation was voided.",
+		"Reserve again with a new id.",
+	},
+	{
+		"reservation-captured", []string{"limits.ErrCaptured"},
+		"The reservation was captured, so it cannot be voided.",
+		"Take a captured amount back with a movement of its own.",
+	},
+	// reaper
+	{
+		"clock-jump", []string{"reaper.ErrClockJump", "reaper.ClockJumpError"},
+		"The database's clock was set, or the process stood still. Nothing was swept.",
+		"Look at the clock. If it is right, accept it: holdfast reap --accept-clock, or AcceptClock.",
+	},
+	// holdfastcrypt
+	{
+		"value-tampered", []string{"holdfastcrypt.ErrTampered", "holdfastcrypt.TamperedError"},
+		"A stored value was changed, copied from another row, or encrypted with another secret under the same id.",
+		"Treat it as an attack until it is explained: compare with a backup, and check that no key id was given to two secrets.",
+	},
+}
