@@ -31,7 +31,7 @@ var (
 
 	// ErrTooMany means that the owner has used too many new keys ([Options].MaxNew, MaxRecords). Nothing
 	// was executed. Call again later with the same key: a *TooManyError says when.
-	ErrTooMany = errors.New("idempotency: too many new keys of one owner")
+	ErrTooMany = errcode.New("too-many-new-keys", "idempotency: too many new keys of one owner")
 
 	// ErrNested means that a function used the key that it runs under.
 	ErrNested = once.ErrNested

@@ -88,6 +88,11 @@ type Options struct {
 	// key, and how long a key is valid (the IETF draft requires that it is published). If set,
 	// errors carry it as Link, describedby.
 	Documentation string
+	// ProblemBase begins the types of problems (RFC 9457), which then are the service's own: with
+	// "https://api.example.com/problems/" the type of ProblemMismatch is
+	// https://api.example.com/problems/mismatch. An absolute URI, or a path of the service; it ends
+	// with / # : or =. Default: DefaultProblemBase.
+	ProblemBase string
 	// WriteProblem writes an error of the middleware. Retry-After is set already. Default: writes
 	// application/problem+json.
 	WriteProblem func(w http.ResponseWriter, r *http.Request, p Problem)
@@ -170,6 +175,9 @@ func (o *Options) withDefaults(store idempotency.Options) error {
 			return invalid("Options.Methods", method+" changes nothing, so it needs no key")
 		}
 	}
+	if err := o.setProblemBase(); err != nil {
+		return err
+	}
 	if o.Documentation != "" {
 		u, err := url.Parse(o.Documentation)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.ContainsAny(o.Documentation, "<> \"\\") {
@@ -189,6 +197,26 @@ func (o *Options) withDefaults(store idempotency.Options) error {
 		o.Headers[i] = name
 	}
 	o.Headers = append(o.Headers, DefaultHeaders()...)
+	return nil
+}
+
+// setProblemBase makes WriteProblem write types that begin with ProblemBase.
+func (o *Options) setProblemBase() error {
+	base := o.ProblemBase
+	if base == "" || base == DefaultProblemBase {
+		return nil
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme == "" && !strings.HasPrefix(base, "/") || !strings.ContainsAny(base[len(base)-1:], "/#:=") || strings.ContainsAny(base, "<> \"\\") {
+		return invalid("Options.ProblemBase", fmt.Sprintf("%.100q is no absolute URI and no path that ends with / # : or =", base))
+	}
+	write := o.WriteProblem
+	o.WriteProblem = func(w http.ResponseWriter, r *http.Request, p Problem) {
+		if name, ok := strings.CutPrefix(p.Type, DefaultProblemBase); ok {
+			p.Type = base + name
+		}
+		write(w, r, p)
+	}
 	return nil
 }
 

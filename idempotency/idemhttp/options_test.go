@@ -53,6 +53,11 @@ func TestOptions(t *testing.T) {
 		"documentation":          {single, refund, idemhttp.Options{Documentation: "https://example.com/api#keys"}, true},
 		"a relative address":     {single, refund, idemhttp.Options{Documentation: "/api"}, false},
 		"an address that breaks": {single, refund, idemhttp.Options{Documentation: "https://example.com/>, <a"}, false},
+		"types of its own":       {single, refund, idemhttp.Options{ProblemBase: "https://example.com/problems#"}, true},
+		"types with a tag":       {single, refund, idemhttp.Options{ProblemBase: "urn:shop:problem:"}, true},
+		"types below no folder":  {single, refund, idemhttp.Options{ProblemBase: "https://example.com/problems"}, false},
+		"types of nowhere":       {single, refund, idemhttp.Options{ProblemBase: "problems/"}, false},
+		"types that break":       {single, refund, idemhttp.Options{ProblemBase: "https://example.com/<a>/"}, false},
 	} {
 		m, err := idemhttp.New(c.store, c.operation, c.o)
 		if (m != nil) != c.ok || errors.Is(err, holdfast.ErrInvalid) == c.ok {

@@ -6,60 +6,61 @@ import (
 	"time"
 )
 
-// docs is the page that explains the problem types. Each type is the address of its constant's own
-// documentation.
-const docs = "https://pkg.go.dev/github.com/holdfast-go/holdfast/idempotency/idemhttp#"
+// DefaultProblemBase is the default of Options.ProblemBase: a path of the service that answers, as RFC
+// 9457, section 3.1.1, has it for types without a host.
+const DefaultProblemBase = "/problems/"
 
-// The types of the problems: stable, for programs. Any other type comes from the handler.
+// The types of the problems: stable, for programs. With Options.ProblemBase that stands in the place of
+// DefaultProblemBase, and the rest is the same. Any other type comes from the handler.
 const (
 	// ProblemKeyMissing (400): the request needs an Idempotency-Key.
-	ProblemKeyMissing = docs + "ProblemKeyMissing"
+	ProblemKeyMissing = DefaultProblemBase + "key-missing"
 	// ProblemKeyMalformed (400): the key is empty, too long, given more than once, or not a
 	// string.
-	ProblemKeyMalformed = docs + "ProblemKeyMalformed"
+	ProblemKeyMalformed = DefaultProblemBase + "key-malformed"
 	// ProblemRequest (400): the body could not be read, or the key or fingerprint could not be
 	// derived.
-	ProblemRequest = docs + "ProblemRequest"
+	ProblemRequest = DefaultProblemBase + "request"
 	// ProblemOwner (403): the owner of the request is not known.
-	ProblemOwner = docs + "ProblemOwner"
+	ProblemOwner = DefaultProblemBase + "owner"
 	// ProblemBodyTooLarge (413): the request's body is larger than allowed.
-	ProblemBodyTooLarge = docs + "ProblemBodyTooLarge"
+	ProblemBodyTooLarge = DefaultProblemBase + "body-too-large"
 	// ProblemInProgress (409, Retry-After): a request with this key is in progress. Retry later
 	// with the same key.
-	ProblemInProgress = docs + "ProblemInProgress"
+	ProblemInProgress = DefaultProblemBase + "in-progress"
 	// ProblemMismatch (422): the key was used for another request, and nothing was done for this
 	// one. Use one key per intent.
-	ProblemMismatch = docs + "ProblemMismatch"
+	ProblemMismatch = DefaultProblemBase + "mismatch"
 	// ProblemLikelyDuplicate (409, Idempotency-Confirm): a request with another key was likely the
 	// same intent, and nothing was done for this one. Ask the user; if it is meant, send it again
 	// with the header Idempotency-Confirm of this response. See Options.Similar.
-	ProblemLikelyDuplicate = docs + "ProblemLikelyDuplicate"
+	ProblemLikelyDuplicate = DefaultProblemBase + "likely-duplicate"
 	// ProblemTooMany (429, Retry-After): the owner has used too many new keys, and nothing was done.
 	// Retry later with the same key. See idempotency.Options.MaxNew.
-	ProblemTooMany = docs + "ProblemTooMany"
+	ProblemTooMany = DefaultProblemBase + "too-many"
 	// ProblemBusy (503, Retry-After): the requests that are served at once hold as much memory as they
 	// may, and nothing was done. Retry with the same key. See Options.MaxHeld.
-	ProblemBusy = docs + "ProblemBusy"
+	ProblemBusy = DefaultProblemBase + "busy"
 	// ProblemRejected (422): the handler rejected the request for good; code says why.
-	ProblemRejected = docs + "ProblemRejected"
+	ProblemRejected = DefaultProblemBase + "rejected"
 	// ProblemExpired (410): the request was executed, and the response is no longer kept.
-	ProblemExpired = docs + "ProblemExpired"
+	ProblemExpired = DefaultProblemBase + "expired"
 	// ProblemNotFound (404): there is no started operation with this address, or it is another
 	// owner's.
-	ProblemNotFound = docs + "ProblemNotFound"
+	ProblemNotFound = DefaultProblemBase + "not-found"
 	// ProblemUnknown (503, Retry-After): it is not known yet whether the request was executed.
 	// Retry with the same key.
-	ProblemUnknown = docs + "ProblemUnknown"
+	ProblemUnknown = DefaultProblemBase + "unknown"
 	// ProblemUnavailable (503, Retry-After): this request did nothing, but an earlier one with the
 	// same key may have. Retry with the same key.
-	ProblemUnavailable = docs + "ProblemUnavailable"
+	ProblemUnavailable = DefaultProblemBase + "unavailable"
 	// ProblemInternal (500): this request did nothing, because of a fault in the service.
-	ProblemInternal = docs + "ProblemInternal"
+	ProblemInternal = DefaultProblemBase + "internal"
 )
 
 // Problem is the body of an error, as defined by RFC 9457.
 type Problem struct {
-	// Type is one of the constants, Title its text for people.
+	// Type is one of the constants, with Options.ProblemBase. Title is its text for people.
 	Type  string `json:"type"`
 	Title string `json:"title"`
 	// Status is the status of the response.

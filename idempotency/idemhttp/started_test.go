@@ -159,9 +159,9 @@ func startedAccepts[Tx any](e *conformance.Env[Tx]) {
 		"another owner": s.ask("GET", location, "", "Authorization", "mallory"), "no such one": s.ask("GET", where+strings.Repeat("A", 43), ""),
 		"no address": s.ask("GET", where+"x", ""), "none": s.ask("GET", where, ""),
 	} {
-		s.want(name, w, http.StatusNotFound, "ProblemNotFound")
+		s.want(name, w, http.StatusNotFound, idemhttp.ProblemNotFound)
 	}
-	s.want("no owner", s.ask("GET", location, "", "Authorization", ""), http.StatusForbidden, "ProblemOwner")
+	s.want("no owner", s.ask("GET", location, "", "Authorization", ""), http.StatusForbidden, idemhttp.ProblemOwner)
 	if s.paid != 0 {
 		e.Error("a status has executed it")
 	}
@@ -179,7 +179,7 @@ func startedAccepts[Tx any](e *conformance.Env[Tx]) {
 	}
 	e.WantOnce("a")
 	// The operation of another owner, and a refusal.
-	s.want("another owner's operation", s.ask("POST", "/refunds/b", "k2", "X-Other", "1"), http.StatusInternalServerError, "ProblemInternal")
+	s.want("another owner's operation", s.ask("POST", "/refunds/b", "k2", "X-Other", "1"), http.StatusInternalServerError, idemhttp.ProblemInternal)
 	s.answers(func(context.Context) (string, error) {
 		return "", idempotency.Reject("closed", "the account is closed")
 	})

@@ -65,6 +65,11 @@ var Entries = []Entry{
 		"Use one key for one intent: a new key for a new request, and exactly the same request when you retry.",
 	},
 	{
+		"too-many-new-keys", []string{"idempotency.ErrTooMany", "idempotency.TooManyError"},
+		"The owner has used more new keys than the store's MaxNew or MaxRecords. Nothing was executed.",
+		"Call again later with the same key: the error says when. If the owner is right, raise the bound.",
+	},
+	{
 		"result-expired", []string{"idempotency.ErrExpired", "idempotency.ExpiredError"},
 		"The operation was executed, and its result is no longer kept. It is not executed again.",
 		"Take the outcome from your own tables, for instance by the business id in the error; keep results longer with Options.ResultTTL.",
