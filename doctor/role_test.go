@@ -163,7 +163,7 @@ func operatorWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	_ = fair.Release(e.Ctx)
 	_, err = operators.AfterRestore(e.Ctx, db, who)
 	e.Check(err)
-	n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Keys: true})
+	n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Keys: true, By: "olga", Reason: "asked"})
 	if err != nil || n == 0 {
 		e.Errorf("erased %d, %v", n, err)
 	}

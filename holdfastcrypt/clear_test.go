@@ -213,7 +213,7 @@ func TestInClear(t *testing.T) {
 			}
 			b.fill(s)
 			same(t, "stored", b.clear(), c.want)
-			if _, err := s.EraseScope(t.Context(), idempotency.Erasure{Owner: "the-owner", Keys: true}); err != nil {
+			if _, err := s.EraseScope(t.Context(), idempotency.Erasure{Owner: "the-owner", Keys: true, By: "olga", Reason: "asked"}); err != nil {
 				t.Fatal(err)
 			}
 			same(t, "erased", b.clear(), c.erased)

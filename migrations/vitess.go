@@ -33,6 +33,7 @@ func PrintVSchema(w io.Writer, opts ...holdfast.Options) error {
 	for _, name := range sharded {
 		tables[l.prefix+name] = map[string]any{"column_vindexes": []any{map[string]string{"column": "owner", "name": "owner"}}}
 	}
+	tables[l.prefix+"audit"] = map[string]any{"column_vindexes": []any{map[string]string{"column": "chain", "name": "owner"}}}
 	for _, name := range reference {
 		tables[l.prefix+name] = map[string]string{"type": "reference"}
 	}

@@ -10,6 +10,9 @@ import (
 // ErrInvalid means that an argument is invalid. Nothing was sent.
 var ErrInvalid = errors.New("holdfast: invalid argument")
 
+// ErrAgain means that a transaction lost to another one, and may run again as a whole.
+var ErrAgain = errors.New("holdfast: another transaction came first")
+
 // InputError reports an invalid argument. errors.Is(err, ErrInvalid) holds.
 type InputError struct {
 	// Field names the argument. Problem says what is wrong and what to do.

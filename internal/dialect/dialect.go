@@ -106,6 +106,7 @@ type Dialect struct {
 	Outbox   Outbox
 	Intents  Intents
 	Limits   Limits
+	Audit    Audit
 	Prove    Prove
 	Doctor   Doctor
 

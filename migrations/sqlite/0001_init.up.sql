@@ -374,3 +374,27 @@ CREATE INDEX IF NOT EXISTS {schema}"{prefix}limit_entries_due_at"
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}limit_entries_forget_at"
   ON "{prefix}limit_entries" (forget_at) WHERE forget_at IS NOT NULL;
+
+-- One row per intervention, written in its transaction. Rows are only added: the hash of each covers
+-- the one before it. See docs/audit.md.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}audit" (
+  -- '' is the database's; on Vitess each owner has a chain
+  chain        TEXT NOT NULL,
+  seq          INTEGER NOT NULL CHECK (seq > 0),
+  happened_at  INTEGER NOT NULL,
+  -- who, as the caller named him, and as the database knows the session
+  actor        TEXT   NOT NULL,
+  session_name TEXT   NOT NULL,
+  action       TEXT   NOT NULL,
+  -- on what; subject is a hash of its key, empty for what has no key
+  kind         TEXT   NOT NULL,
+  owner        TEXT NOT NULL,
+  namespace    TEXT NOT NULL,
+  subject      BLOB  NOT NULL CHECK (length(subject) IN (0, 32)),
+  reason       TEXT   NOT NULL,
+  -- JSON
+  before_state TEXT   NOT NULL,
+  after_state  TEXT   NOT NULL,
+  hash         BLOB  NOT NULL CHECK (length(hash) = 32),
+  PRIMARY KEY (chain, seq)
+) STRICT;

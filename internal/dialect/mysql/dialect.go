@@ -57,6 +57,7 @@ var Dialect = dialect.Dialect{
 	Outbox:   outbox,
 	Intents:  intents,
 	Limits:   limits,
+	Audit:    dialect.NewAudit(``, ` LOCK IN SHARE MODE`, `CURRENT_USER()`, dialect.CompareColumns),
 	Prove:    prove,
 	Doctor:   doctor,
 

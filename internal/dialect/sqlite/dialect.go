@@ -34,6 +34,7 @@ var Dialect = dialect.Dialect{
 	Outbox:   outbox,
 	Intents:  intents,
 	Limits:   limits,
+	Audit:    dialect.NewAudit(``, ``, `''`, dialect.CompareRows), // the transaction has the only write lock
 	Prove:    prove,
 	Doctor:   doctor,
 
