@@ -38,7 +38,8 @@ type Record struct {
 	// see LockSubject. An operation's is the ID without the owner. It is empty if there is no one key.
 	Kind, Owner, Namespace string
 	Subject                []byte
-	Reason                 string
+	// Reason is why, in the words of By. ConfirmedBy is the second person, if By had proposed it.
+	Reason, ConfirmedBy string
 	// Before and After are the states, in JSON; nil for none.
 	Before, After json.RawMessage
 	// Hash covers the columns and the hash of the row before.
@@ -59,12 +60,13 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		Namespace string          `json:"namespace,omitempty"`
 		Subject   string          `json:"subject,omitempty"`
 		Reason    string          `json:"reason"`
+		Confirmed string          `json:"confirmed_by,omitempty"`
 		Before    json.RawMessage `json:"before,omitempty"`
 		After     json.RawMessage `json:"after,omitempty"`
 		Hash      string          `json:"hash"`
 	}{
 		r.Chain, r.Seq, r.At, r.By, r.Session, r.Action, r.Kind, r.Owner, r.Namespace, hex.EncodeToString(r.Subject),
-		r.Reason, r.Before, r.After, hex.EncodeToString(r.Hash),
+		r.Reason, r.ConfirmedBy, r.Before, r.After, hex.EncodeToString(r.Hash),
 	})
 }
 
@@ -111,7 +113,7 @@ func List[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Filter) iter
 func recordOf(r *auditlog.Row) Record {
 	out := Record{
 		Chain: r.Chain, Seq: r.Seq, At: auditlog.Time(r.At), By: r.Actor, Session: r.Session, Action: r.Action, Kind: r.Kind, Owner: r.Owner,
-		Namespace: r.Namespace, Subject: r.Subject, Reason: r.Reason, Hash: r.Hash,
+		Namespace: r.Namespace, Subject: r.Subject, Reason: r.Reason, ConfirmedBy: r.Confirmed, Hash: r.Hash,
 	}
 	out.Before, out.After = state(r.Before), state(r.After)
 	return out

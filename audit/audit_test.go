@@ -206,8 +206,8 @@ func TestBroken(t *testing.T) {
 		copied := func(seq, columns string) string {
 			return `INSERT INTO holdfast_audit SELECT chain, ` + seq + `, happened_at, ` + columns + ` FROM kept WHERE seq = 5`
 		}
-		const same = `actor, session_name, action, kind, owner, namespace, subject, reason, before_state, after_state, hash`
-		const forged = `'mallory', session_name, action, kind, owner, namespace, subject, reason, before_state, after_state, hash`
+		const same = `actor, session_name, action, kind, owner, namespace, subject, reason, confirmed_by, before_state, after_state, hash`
+		const forged = `'mallory', session_name, action, kind, owner, namespace, subject, reason, confirmed_by, before_state, after_state, hash`
 		for _, c := range []struct {
 			what, change string
 			expect       bool // found with the head only
@@ -220,6 +220,7 @@ func TestBroken(t *testing.T) {
 			{"time", `UPDATE holdfast_audit SET happened_at = happened_at + 1 WHERE seq = 5`, false, 5, "was changed"},
 			{"action", `UPDATE holdfast_audit SET action = 'x' WHERE seq = 2`, false, 2, "was changed"},
 			{"kind", `UPDATE holdfast_audit SET kind = 'x' WHERE seq = 2`, false, 2, "was changed"},
+			{"confirmed by", `UPDATE holdfast_audit SET confirmed_by = 'x' WHERE seq = 2`, false, 2, "was changed"},
 			{"owner", `UPDATE holdfast_audit SET owner = 'x' WHERE seq = 2`, false, 2, "was changed"},
 			{"namespace", `UPDATE holdfast_audit SET namespace = 'x' WHERE seq = 2`, false, 2, "was changed"},
 			{"before", `UPDATE holdfast_audit SET before_state = '{}' WHERE seq = 2`, false, 2, "was changed"},

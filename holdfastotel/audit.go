@@ -43,7 +43,7 @@ func logRecord(r *audit.Record) (out log.Record) {
 	out.SetBody(attribute.StringValue(r.Action))
 	out.AddAttributes(
 		attribute.String("holdfast.audit.chain", r.Chain), attribute.Int64("holdfast.audit.seq", r.Seq),
-		attribute.String("holdfast.audit.by", r.By), attribute.String("holdfast.audit.session", r.Session), attribute.String("holdfast.audit.reason", r.Reason),
+		attribute.String("holdfast.audit.by", r.By), attribute.String("holdfast.audit.session", r.Session), attribute.String("holdfast.audit.reason", r.Reason), attribute.String("holdfast.audit.confirmed_by", r.ConfirmedBy),
 		attribute.String("holdfast.audit.kind", r.Kind), attribute.String("holdfast.audit.owner", r.Owner), attribute.String("holdfast.audit.namespace", r.Namespace),
 		attribute.String("holdfast.audit.subject", hex.EncodeToString(r.Subject)), attribute.String("holdfast.audit.hash", hex.EncodeToString(r.Hash)),
 		attribute.String("holdfast.audit.before", string(r.Before)), attribute.String("holdfast.audit.after", string(r.After)),

@@ -78,10 +78,10 @@ func newAuditList(f *flags) *cobra.Command {
 			rows := [][]string{}
 			for _, r := range list {
 				rows = append(rows, []string{
-					fmt.Sprint(r.Seq), moment(r.At), text(r.By), text(r.Session), text(r.Action), text(r.Kind), text(r.Owner), text(r.Reason), text(string(r.Before)), text(string(r.After)),
+					fmt.Sprint(r.Seq), moment(r.At), text(r.By), text(r.Session), text(r.Action), text(r.Kind), text(r.Owner), text(r.Reason), text(r.ConfirmedBy), text(string(r.Before)), text(string(r.After)),
 				})
 			}
-			return f.answer(cmd, list, table("no such interventions", "SEQ AT BY SESSION ACTION KIND OWNER REASON BEFORE AFTER", rows))
+			return f.answer(cmd, list, table("no such interventions", "SEQ AT BY SESSION ACTION KIND OWNER REASON CONFIRMED BEFORE AFTER", rows))
 		},
 	}
 	a.add(cmd)

@@ -48,7 +48,8 @@ type Row struct {
 	Action                 string
 	Kind, Owner, Namespace string
 	Subject                []byte
-	Reason, Before, After  string
+	Reason, Confirmed      string
+	Before, After          string
 	Hash                   []byte
 }
 
@@ -61,7 +62,7 @@ func (r *Row) Sum(previous Hash) (sum Hash) {
 	number := func(n int64) { h.Write(binary.BigEndian.AppendUint64(nil, uint64(n))) } //nolint:gosec // the bits of the number
 	number(r.Seq)
 	number(r.At)
-	for _, text := range []string{r.Chain, r.Actor, r.Session, r.Action, r.Kind, r.Owner, r.Namespace, string(r.Subject), r.Reason, r.Before, r.After} {
+	for _, text := range []string{r.Chain, r.Actor, r.Session, r.Action, r.Kind, r.Owner, r.Namespace, string(r.Subject), r.Reason, r.Confirmed, r.Before, r.After} {
 		number(int64(len(text)))
 		h.Write([]byte(text))
 	}
@@ -78,6 +79,21 @@ func Subject(parts ...string) []byte {
 		h.Write([]byte(p))
 	}
 	return h.Sum(nil)
+}
+
+// Confirmation is the second person's word for what another one proposed.
+type Confirmation struct {
+	By string
+	// Check runs in the transaction of the intervention, which fails with its error. session is the name
+	// of the session's user.
+	Check func(ctx context.Context, q core.Querier, session string) error
+}
+
+type confirmationKey struct{}
+
+// Confirming returns a context for one intervention that c confirms.
+func Confirming(ctx context.Context, c *Confirmation) context.Context {
+	return context.WithValue(ctx, confirmationKey{}, c)
 }
 
 // Log appends to the audit of one database.
@@ -127,9 +143,15 @@ func (l *Log) append(ctx context.Context, q core.Querier, e Entry) error {
 	if _, err := l.self.QueryRow(ctx, q, []any{&r.At, &r.Session}); err != nil {
 		return err
 	}
+	if c, ok := ctx.Value(confirmationKey{}).(*Confirmation); ok {
+		if err := c.Check(ctx, q, r.Session); err != nil {
+			return err
+		}
+		r.Confirmed = c.By
+	}
 	r.Seq++
 	sum := r.Sum(last)
-	_, err = l.insert.Exec(ctx, q, r.Chain, r.Seq, r.At, r.Actor, r.Session, r.Action, r.Kind, r.Owner, r.Namespace, r.Subject, r.Reason, r.Before, r.After, sum[:])
+	_, err = l.insert.Exec(ctx, q, r.Chain, r.Seq, r.At, r.Actor, r.Session, r.Action, r.Kind, r.Owner, r.Namespace, r.Subject, r.Reason, r.Confirmed, r.Before, r.After, sum[:])
 	if l.dialect.Classify(err) == dialect.Duplicate {
 		return fmt.Errorf("%w: another row of the audit came first: %w", core.ErrAgain, err)
 	}
@@ -169,7 +191,7 @@ func (l *Log) Page(ctx context.Context, q core.Querier, chain string, seq int64,
 		return nil, err
 	}
 	return core.Collect(rows, func(row core.Row) (r Row, err error) {
-		err = row.Scan(&r.Chain, &r.Seq, &r.At, &r.Actor, &r.Session, &r.Action, &r.Kind, &r.Owner, &r.Namespace, &r.Subject, &r.Reason, &r.Before, &r.After, &r.Hash)
+		err = row.Scan(&r.Chain, &r.Seq, &r.At, &r.Actor, &r.Session, &r.Action, &r.Kind, &r.Owner, &r.Namespace, &r.Subject, &r.Reason, &r.Confirmed, &r.Before, &r.After, &r.Hash)
 		return r, err
 	})
 }

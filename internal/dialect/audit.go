@@ -9,7 +9,7 @@ import "strings"
 //	Head:   chain (returns seq and hash of the last row)
 //	Self:   none (returns the clock, and the name of the session's user)
 //	Insert: chain, seq, happened_at, actor, session_name, action, kind, owner, namespace, subject,
-//	        reason, before_state, after_state, hash
+//	        reason, confirmed_by, before_state, after_state, hash
 //	Page:   chain and seq to continue after, limit (returns the columns of Insert)
 type Audit struct {
 	// Lock is empty if Head, or the engine, makes the transaction wait.
@@ -20,7 +20,7 @@ type Audit struct {
 	PerOwner bool
 }
 
-const auditColumns = `chain, seq, happened_at, actor, session_name, action, kind, owner, namespace, subject, reason, before_state, after_state, hash`
+const auditColumns = `chain, seq, happened_at, actor, session_name, action, kind, owner, namespace, subject, reason, confirmed_by, before_state, after_state, hash`
 
 // NewAudit returns the SQL of the audit with the lock of the chain, the clause that reads the last
 // committed row, and the session's user.

@@ -409,6 +409,22 @@ CREATE INDEX IF NOT EXISTS "{prefix}limit_entries_due_at"
 CREATE INDEX IF NOT EXISTS "{prefix}limit_entries_forget_at"
   ON {schema}"{prefix}limit_entries" (forget_at) WHERE forget_at IS NOT NULL;
 
+-- Interventions that one person has proposed, until another one confirms them, or they expire.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}proposals" (
+  owner        text   COLLATE "C" NOT NULL,
+  id           bytea  NOT NULL CHECK (octet_length(id) = 16),
+  namespace    text   COLLATE "C" NOT NULL,
+  action       text   NOT NULL,
+  -- what is to be done, in JSON
+  payload      bytea  NOT NULL,
+  by_whom      text   NOT NULL,
+  session_name text   NOT NULL,
+  reason       text   NOT NULL,
+  proposed_at  bigint NOT NULL,
+  expires_at   bigint NOT NULL,
+  PRIMARY KEY (owner, id)
+);
+
 -- One row per intervention, written in its transaction. Rows are only added: the hash of each covers
 -- the one before it. See docs/audit.md.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}audit" (
@@ -426,6 +442,8 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}audit" (
   namespace    text   COLLATE "C" NOT NULL,
   subject      bytea  NOT NULL CHECK (octet_length(subject) IN (0, 32)),
   reason       text   NOT NULL,
+  -- the second person, if it was proposed; otherwise empty
+  confirmed_by text   NOT NULL,
   -- JSON
   before_state text   NOT NULL,
   after_state  text   NOT NULL,
