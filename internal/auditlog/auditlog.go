@@ -89,6 +89,9 @@ type Confirmation struct {
 	Check func(ctx context.Context, q core.Querier, session string) error
 }
 
+// refusedError is an error of Check.
+type refusedError struct{ error }
+
 type confirmationKey struct{}
 
 // Confirming returns a context for one intervention that c confirms.
@@ -117,6 +120,9 @@ func New(d *dialect.Dialect, table func(name string) string) *Log {
 // took the place: the transaction may run again.
 func (l *Log) Append(ctx context.Context, q core.Querier, e Entry) error {
 	err := l.append(ctx, q, e)
+	if refused := (*refusedError)(nil); errors.As(err, &refused) {
+		return refused.error
+	}
 	if err != nil && !errors.Is(err, core.ErrAgain) {
 		err = fmt.Errorf("holdfast: nothing was changed, because the audit could not be written: %w", err)
 	}
@@ -145,7 +151,7 @@ func (l *Log) append(ctx context.Context, q core.Querier, e Entry) error {
 	}
 	if c, ok := ctx.Value(confirmationKey{}).(*Confirmation); ok {
 		if err := c.Check(ctx, q, r.Session); err != nil {
-			return err
+			return &refusedError{err}
 		}
 		r.Confirmed = c.By
 	}
