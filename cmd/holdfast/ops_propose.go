@@ -96,7 +96,8 @@ func newOpsConfirm(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return usage("--id is that of a proposal, as holdfast ops proposals has it")
 			}
-			return o.operators(cmd, "", func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			owner := string(b[min(operators.ProposalIDSize, len(b)):])
+			return o.operators(cmd, owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				if err := ops.Confirm(ctx, b, by, operators.ConfirmOptions{OtherAccount: other}); err != nil {
 					return err
 				}

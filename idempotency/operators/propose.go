@@ -23,6 +23,9 @@ const (
 	DefaultProposalTTL = 24 * time.Hour
 	MaxProposalTTL     = 30 * 24 * time.Hour
 
+	// ProposalIDSize is the length of a proposal's ID before the owner, in bytes.
+	ProposalIDSize = 16
+
 	maxProposals = 1000 // that Proposals lists
 )
 
@@ -53,7 +56,7 @@ type Lock struct {
 
 // Proposal is an intervention that one person has proposed.
 type Proposal struct {
-	// ID is for Confirm.
+	// ID is for Confirm: ProposalIDSize bytes, and the owner.
 	ID []byte
 	// Action is what Confirm does, as the audit names it, and Operation or Lock what it does it to.
 	Action    string
@@ -234,10 +237,10 @@ func (o *Operators[Tx]) Confirm(ctx context.Context, id []byte, by string, opts 
 	if err := (Actor{by, "confirmed"}).check(); err != nil {
 		return err
 	}
-	if len(id) < 16 || core.CheckName("id", string(id[16:]), true) != nil {
+	if len(id) < ProposalIDSize || core.CheckName("id", string(id[ProposalIDSize:]), true) != nil {
 		return ErrNoProposal
 	}
-	owner, id := string(id[16:]), id[:16]
+	owner, id := string(id[ProposalIDSize:]), id[:ProposalIDSize]
 	p, err := o.proposal(ctx, o.ledger.Access.Pool, owner, id)
 	switch {
 	case err != nil:
