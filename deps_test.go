@@ -33,6 +33,7 @@ func links() map[string][]string {
 		"adapters/holdfastpgx":    {backoff, "github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", pgx, "github.com/jackc/puddle/v2", "golang.org/x/sync", "golang.org/x/text"},
 		"adapters/holdfastsql":    {backoff},
 		"adapters/holdfastsqlx":   {backoff, mapper},
+		"audit":                   {backoff},
 		"console":                 {backoff, uuid, mapper},
 		"doctor":                  {backoff, mapper},
 		"holdfastslog":            {backoff},

@@ -104,7 +104,7 @@ func (d *DB[Tx]) Retryable(err error) bool {
 	switch {
 	case err == nil, isAny(err, ErrUnknown, ErrTxLost, ErrRowsOpen):
 		return false
-	case isAny(err, ErrRetry):
+	case isAny(err, ErrRetry, core.ErrAgain):
 		return true
 	}
 	c := d.dialect.Classify(err)

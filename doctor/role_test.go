@@ -47,16 +47,19 @@ func TestRoles(t *testing.T) {
 		}{
 			{migrations.App, appWork, []string{
 				`UPDATE holdfast_interventions SET reason = 'x'`, `DELETE FROM holdfast_interventions`, `UPDATE holdfast_floor SET token = 0`,
+				`UPDATE holdfast_audit SET reason = 'x'`, `DELETE FROM holdfast_audit`,
 				`DELETE FROM holdfast_locks`, `DELETE FROM holdfast_sweeps`, `DROP TABLE holdfast_records`, `ALTER TABLE holdfast_records ADD COLUMN x INT`,
 			}},
 			{migrations.Operator, operatorWork, []string{
 				`UPDATE holdfast_interventions SET reason = 'x'`, `DELETE FROM holdfast_interventions`, `UPDATE holdfast_registers SET revision = 9`,
+				`UPDATE holdfast_audit SET reason = 'x'`, `DELETE FROM holdfast_audit`,
 				`DELETE FROM holdfast_staged`, `DROP TABLE holdfast_records`,
 			}},
 			{migrations.Reaper, reaperWork, []string{
-				`UPDATE holdfast_locks SET token = 0`, `SELECT body FROM holdfast_outbox`, `DELETE FROM holdfast_interventions`, `DROP TABLE holdfast_records`,
+				`UPDATE holdfast_locks SET token = 0`, `SELECT body FROM holdfast_outbox`, `SELECT seq FROM holdfast_audit`, `UPDATE holdfast_audit SET reason = 'x'`, `DELETE FROM holdfast_audit`, `DELETE FROM holdfast_interventions`, `DROP TABLE holdfast_records`,
 			}},
 			{migrations.Reader, readerWork, []string{
+				`UPDATE holdfast_audit SET reason = 'x'`, `DELETE FROM holdfast_audit`, `INSERT INTO holdfast_audit SELECT * FROM holdfast_audit`,
 				`DELETE FROM holdfast_records`, `UPDATE holdfast_locks SET token = 0`, `INSERT INTO holdfast_schema (version) VALUES (2)`,
 			}},
 		} {
@@ -163,7 +166,7 @@ func operatorWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	_ = fair.Release(e.Ctx)
 	_, err = operators.AfterRestore(e.Ctx, db, who)
 	e.Check(err)
-	n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Keys: true})
+	n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Keys: true, By: "olga", Reason: "asked"})
 	if err != nil || n == 0 {
 		e.Errorf("erased %d, %v", n, err)
 	}

@@ -170,10 +170,10 @@ func TestInClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	always := map[string]string{
-		"the-owner":     "intents.owner interventions.owner provider_events.owner records.owner staged.owner steps.owner",
+		"the-owner":     "audit.owner intents.owner interventions.owner provider_events.owner records.owner staged.owner steps.owner",
 		"the-operation": "intents.operation records.operation staged.operation",
 		"the-step":      "steps.name", "the-provider": "steps.provider", "the-event-id": "provider_events.event_id",
-		"the-person": "interventions.by_whom", "the-why": "interventions.reason",
+		"the-person": "audit.actor interventions.by_whom", "the-why": "audit.reason interventions.reason",
 		"the-field": "staged.result_type",
 		// Of the operation that has not ended, which EraseScope leaves.
 		"the-error": "staged.reason", "the-request-id": "staged.request_id",
@@ -213,7 +213,7 @@ func TestInClear(t *testing.T) {
 			}
 			b.fill(s)
 			same(t, "stored", b.clear(), c.want)
-			if _, err := s.EraseScope(t.Context(), idempotency.Erasure{Owner: "the-owner", Keys: true}); err != nil {
+			if _, err := s.EraseScope(t.Context(), idempotency.Erasure{Owner: "the-owner", Keys: true, By: "olga", Reason: "asked"}); err != nil {
 				t.Fatal(err)
 			}
 			same(t, "erased", b.clear(), c.erased)

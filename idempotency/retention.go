@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
@@ -29,6 +30,28 @@ type Erasure struct {
 	// hashes of the keys, the times, and the process and program that executed it stay. The rows of
 	// Similar go, so that a likely duplicate of an erased operation is not noticed any more.
 	Keys bool
+	// By says who erases, and Reason why: both are required, have at most 255 and 500 bytes, and are kept
+	// in the audit (package audit), so write no personal data there.
+	By, Reason string
+}
+
+// erasing is one call of EraseScope.
+type erasing struct {
+	Erasure
+
+	audit *auditlog.Log
+}
+
+// erased appends to the audit, in the transaction that erased something.
+func (s *Store[Tx]) erased(ctx context.Context, q core.Querier, e erasing, kind string, subject []byte, n int64) error {
+	return e.audit.Append(ctx, q, auditlog.Entry{
+		Actor: e.By, Action: "erase scope", Reason: e.Reason, Kind: kind, Owner: e.Owner, Namespace: s.options.Namespace, Subject: subject,
+		After: struct {
+			Erased int64  `json:"erased"`
+			Name   string `json:"name,omitempty"`
+			Keys   bool   `json:"keys"`
+		}{n, e.Name, e.Keys},
+	})
 }
 
 // EraseScope erases the results, the rejection reasons and the requests' ids of an owner, or of one
@@ -44,7 +67,11 @@ type Erasure struct {
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], [holdfast.ErrRetry], [holdfast.ErrUnknown]
 // (call it again), errors of ctx and of the driver.
-func (s *Store[Tx]) EraseScope(ctx context.Context, e Erasure) (erased int64, err error) {
+func (s *Store[Tx]) EraseScope(ctx context.Context, what Erasure) (erased int64, err error) {
+	e := erasing{what, auditlog.New(s.dialect(), s.access.Table)}
+	if err := auditlog.Check("Erasure.", e.By, e.Reason); err != nil {
+		return 0, err
+	}
 	name := e.Name
 	if name == "" {
 		name = "any"
@@ -77,7 +104,7 @@ func (s *Store[Tx]) EraseScope(ctx context.Context, e Erasure) (erased int64, er
 }
 
 // eraseStaged erases staged operations, each in its own transaction.
-func (s *Store[Tx]) eraseStaged(ctx context.Context, e Erasure) (erased int64, err error) {
+func (s *Store[Tx]) eraseStaged(ctx context.Context, e erasing) (erased int64, err error) {
 	l := ledger.New(s.db, s.bounds())
 	from := ledger.Selection{Namespace: s.options.Namespace, Owner: e.Owner, Name: e.Name, States: []string{"2", "3"}, Least: -ledger.MaxAhead, Limit: erasePage}
 	if e.Keys {
@@ -89,7 +116,7 @@ func (s *Store[Tx]) eraseStaged(ctx context.Context, e Erasure) (erased int64, e
 			return erased, err
 		}
 		for _, id := range page {
-			did, err := eraseOne(ctx, l, e, id)
+			did, err := s.eraseOne(ctx, l, e, id)
 			if err != nil {
 				return erased, err
 			}
@@ -105,19 +132,27 @@ func (s *Store[Tx]) eraseStaged(ctx context.Context, e Erasure) (erased int64, e
 }
 
 // eraseOne erases one staged operation in its own transaction.
-func eraseOne[Tx any](ctx context.Context, l *ledger.Ledger[Tx], e Erasure, id once.ID) (did bool, err error) {
+func (s *Store[Tx]) eraseOne(ctx context.Context, l *ledger.Ledger[Tx], e erasing, id once.ID) (did bool, err error) {
 	err = l.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
-		if did, err = l.Erase(ctx, q, id); err != nil || !e.Keys {
+		if did, err = l.Erase(ctx, q, id); err == nil && e.Keys {
+			var key bool
+			key, err = eraseKey(ctx, l, q, id)
+			did = did || key
+		}
+		if err != nil || !did {
 			return err
 		}
-		r, err := l.SQL.EraseKey.Exec(ctx, q, id.Args()...)
-		did = did || r.Affected > 0
-		if err == nil && r.Affected > 0 {
-			_, err = l.SQL.EraseReferences.Exec(ctx, q, id.Args()...)
-		}
-		return err
+		return s.erased(ctx, q, e, "staged", id.Hash[:], 1)
 	})
 	return did, err
+}
+
+func eraseKey[Tx any](ctx context.Context, l *ledger.Ledger[Tx], q core.Querier, id once.ID) (did bool, err error) {
+	r, err := l.SQL.EraseKey.Exec(ctx, q, id.Args()...)
+	if err == nil && r.Affected > 0 {
+		_, err = l.SQL.EraseReferences.Exec(ctx, q, id.Args()...)
+	}
+	return r.Affected > 0, err
 }
 
 // stagedIDs reads one page of the ids of staged operations.
@@ -148,7 +183,7 @@ func (s *Store[Tx]) bounds() ledger.Bounds {
 }
 
 // eraseDue returns the condition for records that have something to erase.
-func eraseDue(e Erasure) string {
+func eraseDue(e erasing) string {
 	if e.Keys {
 		return `state IN (2, 3, 4, 5) AND (state IN (2, 3) OR length(op_key) > 0)`
 	}
@@ -157,7 +192,7 @@ func eraseDue(e Erasure) string {
 
 // eraseFind reads one page of the owner's records, in the order of the hashes; next is nil at the
 // end.
-func (s *Store[Tx]) eraseFind(ctx context.Context, q core.Querier, e Erasure, after []byte) (keys [][]byte, next []byte, err error) {
+func (s *Store[Tx]) eraseFind(ctx context.Context, q core.Querier, e erasing, after []byte) (keys [][]byte, next []byte, err error) {
 	table := s.access.Table("records")
 	page := s.dialect().Compile("erase.page", `SELECT key_hash FROM `+table+` WHERE owner = $0 AND key_hash > $1 ORDER BY key_hash LIMIT 1 OFFSET $2`)
 	more, err := page.QueryRow(ctx, q, []any{&next}, e.Owner, after, erasePage-1)
@@ -185,7 +220,7 @@ func (s *Store[Tx]) eraseFind(ctx context.Context, q core.Querier, e Erasure, af
 }
 
 // eraseSome erases one batch in one transaction.
-func (s *Store[Tx]) eraseSome(ctx context.Context, e Erasure, keys [][]byte) (erased int64, err error) {
+func (s *Store[Tx]) eraseSome(ctx context.Context, e erasing, keys [][]byte) (erased int64, err error) {
 	set := dialect.Tombstone
 	if e.Keys {
 		// substr keeps the column's own type; each engine writes an empty value of it differently.
@@ -197,17 +232,19 @@ func (s *Store[Tx]) eraseSome(ctx context.Context, e Erasure, keys [][]byte) (er
 	for _, k := range keys {
 		args = append(args, k)
 	}
-	return s.erase(ctx, erase, args)
+	return s.erase(ctx, e, "record", erase, args)
 }
 
 // erase runs a statement in a separate transaction, and repeats it if the engine rolls it back.
-func (s *Store[Tx]) erase(ctx context.Context, erase core.Stmt, args []any) (erased int64, err error) {
+func (s *Store[Tx]) erase(ctx context.Context, e erasing, kind string, erase core.Stmt, args []any) (erased int64, err error) {
 	opts := core.TxOptions{Isolation: s.dialect().Sweep.Isolation, LockTimeout: s.options.LockTimeout}
 	exhausted, err := core.Retry(ctx, s.options.Attempts, s.db.Retryable, func(int) error {
 		return s.access.Attempt(ctx, opts, func(ctx context.Context, _ Tx, q core.Querier) error {
 			r, err := erase.Exec(ctx, q, args...)
-			erased = r.Affected
-			return err
+			if erased = r.Affected; err != nil || erased == 0 {
+				return err
+			}
+			return s.erased(ctx, q, e, kind, nil, erased)
 		})
 	})
 	switch {

@@ -10,7 +10,7 @@ import (
 )
 
 // eraseIntents deletes an owner's rows of Similar: both their keys and what they hash may be personal.
-func (s *Store[Tx]) eraseIntents(ctx context.Context, e Erasure) error {
+func (s *Store[Tx]) eraseIntents(ctx context.Context, e erasing) error {
 	table := strings.NewReplacer("{intents}", s.access.Table("intents"))
 	find := s.dialect().Compile("erase.find", table.Replace(s.dialect().Intents.Find))
 	for after := []byte{}; after != nil; {
@@ -31,7 +31,7 @@ func (s *Store[Tx]) eraseIntents(ctx context.Context, e Erasure) error {
 			for _, h := range batch {
 				args = append(args, h)
 			}
-			if _, err := s.erase(ctx, s.dialect().Compile("erase.write", table.Replace(text)), args); err != nil {
+			if _, err := s.erase(ctx, e, "intent", s.dialect().Compile("erase.write", table.Replace(text)), args); err != nil {
 				return s.explain(err)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // sharded are the tables of which each shard has the rows of its owners.
-var sharded = []string{"records", "locks", "registers", "waiters", "tickets", "staged", "steps", "provider_events", "interventions", "outbox", "outbox_keys", "intents", "limits", "limit_entries"}
+var sharded = []string{"records", "locks", "registers", "waiters", "tickets", "staged", "steps", "provider_events", "interventions", "outbox", "outbox_keys", "intents", "limits", "limit_entries", "proposals"}
 
 // reference are the tables of which each shard has its own.
 var reference = []string{"schema", "floor", "sweeps", "migrations"}
@@ -33,6 +33,7 @@ func PrintVSchema(w io.Writer, opts ...holdfast.Options) error {
 	for _, name := range sharded {
 		tables[l.prefix+name] = map[string]any{"column_vindexes": []any{map[string]string{"column": "owner", "name": "owner"}}}
 	}
+	tables[l.prefix+"audit"] = map[string]any{"column_vindexes": []any{map[string]string{"column": "chain", "name": "owner"}}}
 	for _, name := range reference {
 		tables[l.prefix+name] = map[string]string{"type": "reference"}
 	}

@@ -137,11 +137,11 @@ func next(name []byte) []byte { return append(slices.Clip(name), 0) }
 // the token, so that the former holder's guards and releases fail. The former holder's context
 // ends with its next renewal, at the latest at the end of its trust window. Until then its work
 // outside of guarded transactions may overlap with the next holder's work. ForceRelease waits
-// for running guarded transactions until ctx ends. It returns false if the lock was free or had
-// another token.
+// for running guarded transactions: ten times [holdfast.DefaultLockTimeout], or until ctx ends. It returns false if the lock was free or had
+// another token. Package audit has a row about it, which commits with it.
 //
 // Errors: [holdfast.ErrInvalid] (the reason is empty or longer than [MaxReason]),
-// [holdfast.ErrRetry] (a guarded transaction still runs), the driver's.
+// [holdfast.ErrRetry] (a guarded transaction still runs), [holdfast.ErrDenied], the driver's.
 func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, reason string) (had bool, err error) {
 	ctx, op := l.leases.k.StartSpan(ctx, trace.LockLease, "force_release")
 	defer func() { op.End(err, keeper.Outcome) }()
@@ -153,12 +153,29 @@ func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, 
 		return false, err
 	}
 	s := l.leases.store
-	err = s.Retry(ctx, func(q core.Querier) error {
-		r, err := s.Compile("force", dialect.ForceLease).Exec(ctx, q, name.Args(s.Holder, reason, token)...)
-		had = had || err == nil && r.Affected > 0
-		return err
+	return s.Force(ctx, name, reason, func(ctx context.Context, q core.Querier) (before, after *keeper.Forced, err error) {
+		return s.force(ctx, q, name, token, reason)
 	})
-	return had, err
+}
+
+// force takes the lock from the term that it reads first. A term that begins in between has another
+// token, so then nothing is changed, and it reads again.
+func (s *store) force(ctx context.Context, q core.Querier, name lockname.Name, token int64, reason string) (before, after *keeper.Forced, err error) {
+	for {
+		was, there, err := s.ReadOn(ctx, q, name)
+		if err != nil || !there || was.Attempt == nil || token != 0 && was.Token != token {
+			return nil, nil, err
+		}
+		r, err := s.Compile("force", dialect.ForceLease).Exec(ctx, q, name.Args(s.Holder, reason, was.Token)...)
+		if err != nil {
+			return nil, nil, err
+		}
+		if r.Affected == 0 {
+			continue
+		}
+		is, _, err := s.ReadOn(ctx, q, name)
+		return &keeper.Forced{Token: was.Token, Holder: was.Holder, Held: was.Left > 0}, &keeper.Forced{Token: is.Token}, err
+	}
 }
 
 // SetValue sets what Inspect and List show as the lease's Value, at most [MaxValue]

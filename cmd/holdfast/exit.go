@@ -50,7 +50,7 @@ var exitMeanings = []exitMeaning{
 	{exitOK, "done"},
 	{exitFailed, "it was tried, and failed or was interrupted"},
 	{exitUsage, "the command line, the environment or a file that they name is wrong; nothing was done"},
-	{exitBroken, "doctor, prove: a promise is broken"},
+	{exitBroken, "doctor, prove: a promise is broken; audit verify: a row is not as it was written"},
 	{exitPending, "migrate status: a migration is not applied, or was cut off: holdfast migrate up"},
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/doctor"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
@@ -203,6 +204,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 	var who whoFlags
 	var kind, owner string
 	var token int64
+	var propose proposeFlags
 	cmd := &cobra.Command{
 		Use: "release", Short: "Take a lock away from whoever has it; its token moves, and who and why is recorded", Args: noArgs,
 		Long: "Take a lock away from whoever has it. The former holder's guarded transactions fail from now on;\n" +
@@ -211,6 +213,13 @@ func newLocksRelease(f *flags) *cobra.Command {
 			name, err := k.key()
 			if err != nil {
 				return err
+			}
+			if propose.only {
+				return (&opsFlags{flags: f}).operators(cmd, owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+					lock := operators.Lock{Kind: kind, Owner: owner, Key: name, Token: token}
+					p, err := ops.ProposeRelease(ctx, lock, operators.Actor{By: who.by, Reason: who.reason}, propose.options())
+					return proposed(f, cmd, p, err)
+				})
 			}
 			return f.locker(cmd, who.by, func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
 				var had bool
@@ -240,6 +249,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 	k.add(cmd)
 	cmd.Flags().StringVar(&owner, "owner", "", "the owner of the key")
 	who.add(cmd)
+	propose.add(cmd)
 	oneOf(cmd, &kind, "kind", "lease", "whose lock", "lease\tone holder", "fair\tplaces in a line", "semaphore\tpermits")
 	cmd.Flags().Int64Var(&token, "token", 0, "whose it has to be, as listed; a lease needs none")
 	return cmd

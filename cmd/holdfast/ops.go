@@ -20,7 +20,7 @@ import (
 func newOps(f *flags) *cobra.Command {
 	o := &opsFlags{flags: f}
 	cmd := group("ops", "Look at idempotent operations, and settle those whose outcome is unknown",
-		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsErase(o), newOpsSimilar(o))
+		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsErase(o), newOpsSimilar(o), newOpsProposals(o), newOpsConfirm(o))
 	cmd.SuggestFor = []string{"operations", "operation", "records"}
 	addNamespace(cmd.PersistentFlags(), &o.namespace)
 	return cmd
@@ -278,6 +278,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	var r refFlags
 	var who whoFlags
 	var as, result, code, message string
+	var propose proposeFlags
 	cmd := &cobra.Command{
 		Use: "resolve", Short: "Settle an operation whose outcome is unknown, once you know it", Args: noArgs,
 		Long: "Settle an operation whose outcome is unknown. --as says how:\n\n" +
@@ -301,6 +302,10 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 				return err
 			}
 			return o.operators(cmd, ref.Owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+				if propose.only {
+					p, err := ops.Propose(ctx, ref, resolution, operators.Actor{By: who.by, Reason: who.reason}, propose.options())
+					return proposed(o.flags, cmd, p, err)
+				}
 				if err := ops.Resolve(ctx, ref, resolution, operators.Actor{By: who.by, Reason: who.reason}); err != nil {
 					return err
 				}
@@ -319,6 +324,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	}
 	r.add(cmd)
 	who.add(cmd)
+	propose.add(cmd)
 	flags := cmd.Flags()
 	oneOf(cmd, &as, "as", "", "how (required)", "step-done\tits outside call was made", "step-not-done\tit was not made: make it",
 		"step-rejected\tthe provider refused for good", "resume\tgo on, parked at no step", "succeeded\tend it with a result",

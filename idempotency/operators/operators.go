@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
@@ -26,13 +27,14 @@ const DefaultNamespace = idempotency.DefaultNamespace
 // Operators lists and resolves operations of a store, for people and their tools. It is safe for
 // concurrent use.
 type Operators[Tx any] struct {
+	db     *holdfast.DB[Tx]
 	store  *idempotency.Store[Tx]
 	ledger *ledger.Ledger[Tx]
 }
 
 // New opens the operations of the store's namespace.
 func New[Tx any](s *idempotency.Store[Tx]) *Operators[Tx] {
-	return &Operators[Tx]{s, s.Internal().Ledger()}
+	return &Operators[Tx]{s.Internal().DB(), s, s.Internal().Ledger()}
 }
 
 // Filter selects operations.

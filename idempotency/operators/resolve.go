@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
@@ -97,7 +98,7 @@ func (r *Resolution) action() string {
 }
 
 // Resolve ends or continues an operation whose outcome is unknown, and records the actor and the
-// reason in the same transaction. Final states do not change: they return [staged.ErrState], as
+// reason in the same transaction, with the operation and in the audit (package audit). Final states do not change: they return [staged.ErrState], as
 // does a resolution that does not fit the operation.
 //
 // Errors: [staged.ErrState], [staged.ErrNotFound], [idempotency.ErrUnknown],
@@ -190,6 +191,7 @@ func (o *Operators[Tx]) compile(name, text string) core.Stmt {
 // intervene runs f and records it, in one transaction.
 func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string, who Actor, f func(ctx context.Context, q core.Querier) error) error {
 	nonce := once.RandomID()
+	audit := auditlog.New(o.ledger.Access.Dialect, o.ledger.Access.Table)
 	sent := false
 	return o.ledger.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
 		if sent {
@@ -197,13 +199,53 @@ func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string
 				return err
 			}
 		}
+		before, kind, err := o.audited(ctx, q, id)
+		if err != nil {
+			return err
+		}
 		if err := f(ctx, q); err != nil {
 			return err
 		}
 		sent = true
-		_, err := o.ledger.SQL.Intervene.Exec(ctx, q, id.Owner, nonce, id.Hash[:], o.store.Options().Namespace, action, who.By, who.Reason)
-		return err
+		namespace := o.store.Options().Namespace
+		if _, err := o.ledger.SQL.Intervene.Exec(ctx, q, id.Owner, nonce, id.Hash[:], namespace, action, who.By, who.Reason); err != nil {
+			return err
+		}
+		after, _, err := o.audited(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		return audit.Append(ctx, q, auditlog.Entry{
+			Actor: who.By, Action: action, Reason: who.Reason, Kind: kind, Owner: id.Owner, Namespace: namespace, Subject: id.Hash[:],
+			Before: before, After: after,
+		})
 	})
+}
+
+// auditState is the state of an operation in the audit. It has nothing that Erase deletes.
+type auditState struct {
+	State string `json:"state"`
+	Step  string `json:"step,omitempty"`
+	Token int64  `json:"token,omitempty"`
+}
+
+// audited locks the row of an operation, and returns its state.
+func (o *Operators[Tx]) audited(ctx context.Context, q core.Querier, id once.ID) (is auditState, kind string, err error) {
+	row, err := o.ledger.Touch(ctx, q, id)
+	if err == nil {
+		return auditState{staged.State(row.State).String(), row.Step, row.Token}, "staged", nil
+	}
+	if !errors.Is(err, staged.ErrNotFound) {
+		return is, "", err
+	}
+	state, err := o.recordState(ctx, q, id)
+	switch {
+	case errors.Is(err, staged.ErrNotFound):
+		return auditState{State: "none"}, "record", nil
+	case err == nil && state == ledger.Pending:
+		state = ledger.Parked // committed without a result
+	}
+	return auditState{State: staged.State(state).String()}, "record", err
 }
 
 // recorded finds an intervention whose commit is ambiguous: it waits for the rows that the

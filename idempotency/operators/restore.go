@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
@@ -84,6 +85,7 @@ func AfterRestore[Tx any](ctx context.Context, db *holdfast.DB[Tx], who Actor, o
 }
 
 type restore struct {
+	audit                                                         *auditlog.Log
 	who                                                           Actor
 	o                                                             RestoreOptions
 	floorAt                                                       string
@@ -95,7 +97,7 @@ func newRestore[Tx any](db *holdfast.DB[Tx], who Actor, o RestoreOptions) *resto
 	d, text := &a.Dialect.Staged, ledger.Tables(a.Table, a.Dialect.Now)
 	x := func(name, s string) core.Stmt { return a.Dialect.Compile("restore."+name, text.Replace(s)) }
 	return &restore{
-		who: who, o: o, floorAt: a.Table("floor"),
+		audit: auditlog.New(a.Dialect, a.Table), who: who, o: o, floorAt: a.Table("floor"),
 		most: x("most", d.Restore.Most), floor: x("floor", d.Restore.Floor), locks: x("locks", d.Restore.Locks),
 		claims: x("tickets", d.Restore.Tickets), waiters: x("waiters", d.Restore.Waiters),
 		pending: x("pending", d.Restore.Pending), park: x("park", d.Restore.Park), intervene: x("intervene", d.Intervene),
@@ -137,8 +139,13 @@ func (r *restore) run(ctx context.Context, q core.Querier) (done Restored, err e
 		}
 	}
 	done.Parked = len(parked)
-	_, err = r.park.Exec(ctx, q, done.Floor, parkedByRestore)
-	return done, err
+	if _, err = r.park.Exec(ctx, q, done.Floor, parkedByRestore); err != nil {
+		return done, err
+	}
+	return done, r.audit.Append(ctx, q, auditlog.Entry{
+		Actor: r.who.By, Action: "after-restore", Reason: r.who.Reason, Kind: "database",
+		After: map[string]int64{"floor": done.Floor, "locks": done.Locks, "tickets": done.Tickets, "parked": int64(done.Parked)},
+	})
 }
 
 type unfinished struct {

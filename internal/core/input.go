@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -10,6 +11,9 @@ import (
 
 // ErrInvalid means that an argument is invalid. Nothing was sent.
 var ErrInvalid = errcode.New("invalid-argument", "holdfast: invalid argument")
+
+// ErrAgain means that a transaction lost to another one, and may run again as a whole.
+var ErrAgain = errors.New("holdfast: another transaction came first")
 
 // InputError reports an invalid argument. errors.Is(err, ErrInvalid) holds.
 type InputError struct {

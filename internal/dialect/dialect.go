@@ -92,22 +92,24 @@ type Dialect struct {
 	// Now is the database's wall clock in microseconds since 1970, UTC.
 	Now string
 
-	Fence    Fence
-	Records  Records
-	Register Register
-	Enforce  Enforce
-	Leases   Leases
-	Tickets  Tickets
-	RowLocks RowLocks
-	Rows     Rows
-	Sweep    Sweep
-	Compare  Compare
-	Staged   Staged
-	Outbox   Outbox
-	Intents  Intents
-	Limits   Limits
-	Prove    Prove
-	Doctor   Doctor
+	Fence     Fence
+	Records   Records
+	Register  Register
+	Enforce   Enforce
+	Leases    Leases
+	Tickets   Tickets
+	RowLocks  RowLocks
+	Rows      Rows
+	Sweep     Sweep
+	Compare   Compare
+	Staged    Staged
+	Outbox    Outbox
+	Intents   Intents
+	Limits    Limits
+	Audit     Audit
+	Proposals Proposals
+	Prove     Prove
+	Doctor    Doctor
 
 	Privileges Privileges
 

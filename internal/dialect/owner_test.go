@@ -21,7 +21,7 @@ import (
 var everyOwner = []string{
 	"Staged.Due", "Staged.StepFind", "Staged.List", "Staged.RecordList", "Staged.Namespaces",
 	"Staged.Restore.Most", "Staged.Restore.Locks", "Staged.Restore.Tickets", "Staged.Restore.Waiters", "Staged.Restore.Pending", "Staged.Restore.Park",
-	"Outbox.Due", "Outbox.Dead", "Outbox.Stats", "Outbox.Old",
+	"Outbox.Due", "Outbox.Dead", "Outbox.Stats", "Outbox.Old", "Proposals.List",
 }
 
 // TestEachStatementNamesTheOwner checks that a statement that reads or writes rows of Holdfast's
@@ -29,7 +29,7 @@ var everyOwner = []string{
 // subquery has to name it as well, or to compare it with that of the row outside.
 func TestEachStatementNamesTheOwner(t *testing.T) {
 	t.Parallel()
-	table := regexp.MustCompile(`\{(records|locks|tickets|waiters|registers|staged|steps|provider_events|interventions|outbox|outbox_keys|intents|limits|limit_entries)\}`)
+	table := regexp.MustCompile(`\{(records|locks|tickets|waiters|registers|staged|steps|provider_events|interventions|outbox|outbox_keys|intents|limits|limit_entries|proposals)\}`)
 	outer := regexp.MustCompile(`\b[se]\.owner = [lcm]\.owner\b`)
 	galera := mariadb.Dialect
 	galera.Name = "galera"
@@ -45,7 +45,7 @@ func TestEachStatementNamesTheOwner(t *testing.T) {
 		seen := 0
 		for name, of := range map[string]any{
 			"Records": d.Records, "Register": d.Register, "Leases": d.Leases, "Tickets": d.Tickets, "RowLocks": d.RowLocks, "Staged": d.Staged, "Outbox": d.Outbox, "Intents": d.Intents,
-			"Limits": d.Limits, "LimitCounter": d.LimitCounter(dialect.OwnLimitRow("{limits}", "{limit_entries}")),
+			"Limits": d.Limits, "Proposals": d.Proposals, "LimitCounter": d.LimitCounter(dialect.OwnLimitRow("{limits}", "{limit_entries}")),
 		} {
 			texts(reflect.ValueOf(of), name, func(name, text string) {
 				if !table.MatchString(text) {

@@ -49,6 +49,8 @@ var rights = map[string]struct{ app, reaper, operator, reader string }{
 	"intents":         {"SIU", "SDL", "SD", "S"},
 	"limits":          {"SIU", "", "SD", "S"},
 	"limit_entries":   {"SIU", "SDL", "SD", "S"},
+	"proposals":       {"", "", "SID", "S"},
+	"audit":           {"SI", "", "SI", "S"},
 	MigrationsTable:   {"S", "S", "S", "S"},
 }
 

@@ -1,3 +1,7 @@
+DROP TABLE IF EXISTS {schema}`{prefix}audit`;
+
+DROP TABLE IF EXISTS {schema}`{prefix}proposals`;
+
 -- Deletes every record, so that a key which was used can be used again, and every
 -- lock and register, so that fencing tokens and revisions may go back.
 DROP TABLE IF EXISTS {schema}`{prefix}limit_entries`;

@@ -352,3 +352,45 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}limit_entries` (
   KEY limit_entries_due_at (owner, name, limit_key, state, due_at),
   KEY limit_entries_forget_at (forget_at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- Interventions that one person has proposed, until another one confirms them, or they expire.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}proposals` (
+  owner        VARBINARY(128) NOT NULL,
+  id           BINARY(16)     NOT NULL,
+  namespace    VARBINARY(128) NOT NULL,
+  action       VARBINARY(64)  NOT NULL,
+  -- what is to be done, in JSON
+  payload      MEDIUMBLOB     NOT NULL,
+  by_whom      VARBINARY(255) NOT NULL,
+  session_name VARBINARY(512) NOT NULL,
+  reason       VARBINARY(500) NOT NULL,
+  proposed_at  BIGINT         NOT NULL,
+  expires_at   BIGINT         NOT NULL,
+  PRIMARY KEY (owner, id)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
+-- One row per intervention, written in its transaction. Rows are only added: the hash of each covers
+-- the one before it. See docs/audit.md.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}audit` (
+  -- '' is the database's; on Vitess each owner has a chain
+  chain        VARBINARY(128)  NOT NULL,
+  seq          BIGINT          NOT NULL CHECK (seq > 0),
+  happened_at  BIGINT          NOT NULL,
+  -- who, as the caller named him, and as the database knows the session
+  actor        VARBINARY(255)  NOT NULL,
+  session_name VARBINARY(512)  NOT NULL,
+  action       VARBINARY(64)   NOT NULL,
+  -- on what; subject is a hash of its key, empty for what has no key
+  kind         VARBINARY(32)   NOT NULL,
+  owner        VARBINARY(128)  NOT NULL,
+  namespace    VARBINARY(128)  NOT NULL,
+  subject      VARBINARY(32)   NOT NULL,
+  reason       VARBINARY(500)  NOT NULL,
+  -- the second person, if it was proposed; otherwise empty
+  confirmed_by VARBINARY(255)  NOT NULL,
+  -- JSON
+  before_state VARBINARY(4096) NOT NULL,
+  after_state  VARBINARY(4096) NOT NULL,
+  hash         BINARY(32)      NOT NULL,
+  PRIMARY KEY (chain, seq)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;

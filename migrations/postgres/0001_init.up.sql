@@ -408,3 +408,45 @@ CREATE INDEX IF NOT EXISTS "{prefix}limit_entries_due_at"
 
 CREATE INDEX IF NOT EXISTS "{prefix}limit_entries_forget_at"
   ON {schema}"{prefix}limit_entries" (forget_at) WHERE forget_at IS NOT NULL;
+
+-- Interventions that one person has proposed, until another one confirms them, or they expire.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}proposals" (
+  owner        text   COLLATE "C" NOT NULL,
+  id           bytea  NOT NULL CHECK (octet_length(id) = 16),
+  namespace    text   COLLATE "C" NOT NULL,
+  action       text   NOT NULL,
+  -- what is to be done, in JSON
+  payload      bytea  NOT NULL,
+  by_whom      text   NOT NULL,
+  session_name text   NOT NULL,
+  reason       text   NOT NULL,
+  proposed_at  bigint NOT NULL,
+  expires_at   bigint NOT NULL,
+  PRIMARY KEY (owner, id)
+);
+
+-- One row per intervention, written in its transaction. Rows are only added: the hash of each covers
+-- the one before it. See docs/audit.md.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}audit" (
+  -- '' is the database's; on Vitess each owner has a chain
+  chain        text   COLLATE "C" NOT NULL,
+  seq          bigint NOT NULL CHECK (seq > 0),
+  happened_at  bigint NOT NULL,
+  -- who, as the caller named him, and as the database knows the session
+  actor        text   NOT NULL,
+  session_name text   NOT NULL,
+  action       text   NOT NULL,
+  -- on what; subject is a hash of its key, empty for what has no key
+  kind         text   NOT NULL,
+  owner        text   COLLATE "C" NOT NULL,
+  namespace    text   COLLATE "C" NOT NULL,
+  subject      bytea  NOT NULL CHECK (octet_length(subject) IN (0, 32)),
+  reason       text   NOT NULL,
+  -- the second person, if it was proposed; otherwise empty
+  confirmed_by text   NOT NULL,
+  -- JSON
+  before_state text   NOT NULL,
+  after_state  text   NOT NULL,
+  hash         bytea  NOT NULL CHECK (octet_length(hash) = 32),
+  PRIMARY KEY (chain, seq)
+);

@@ -374,3 +374,45 @@ CREATE INDEX IF NOT EXISTS {schema}"{prefix}limit_entries_due_at"
 
 CREATE INDEX IF NOT EXISTS {schema}"{prefix}limit_entries_forget_at"
   ON "{prefix}limit_entries" (forget_at) WHERE forget_at IS NOT NULL;
+
+-- Interventions that one person has proposed, until another one confirms them, or they expire.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}proposals" (
+  owner        TEXT NOT NULL,
+  id           BLOB  NOT NULL CHECK (length(id) = 16),
+  namespace    TEXT NOT NULL,
+  action       TEXT   NOT NULL,
+  -- what is to be done, in JSON
+  payload      BLOB  NOT NULL,
+  by_whom      TEXT   NOT NULL,
+  session_name TEXT   NOT NULL,
+  reason       TEXT   NOT NULL,
+  proposed_at  INTEGER NOT NULL,
+  expires_at   INTEGER NOT NULL,
+  PRIMARY KEY (owner, id)
+) STRICT;
+
+-- One row per intervention, written in its transaction. Rows are only added: the hash of each covers
+-- the one before it. See docs/audit.md.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}audit" (
+  -- '' is the database's; on Vitess each owner has a chain
+  chain        TEXT NOT NULL,
+  seq          INTEGER NOT NULL CHECK (seq > 0),
+  happened_at  INTEGER NOT NULL,
+  -- who, as the caller named him, and as the database knows the session
+  actor        TEXT   NOT NULL,
+  session_name TEXT   NOT NULL,
+  action       TEXT   NOT NULL,
+  -- on what; subject is a hash of its key, empty for what has no key
+  kind         TEXT   NOT NULL,
+  owner        TEXT NOT NULL,
+  namespace    TEXT NOT NULL,
+  subject      BLOB  NOT NULL CHECK (length(subject) IN (0, 32)),
+  reason       TEXT   NOT NULL,
+  -- the second person, if it was proposed; otherwise empty
+  confirmed_by TEXT   NOT NULL,
+  -- JSON
+  before_state TEXT   NOT NULL,
+  after_state  TEXT   NOT NULL,
+  hash         BLOB  NOT NULL CHECK (length(hash) = 32),
+  PRIMARY KEY (chain, seq)
+) STRICT;

@@ -2,13 +2,11 @@ package fairlock
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"iter"
 	"math"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
@@ -190,18 +188,24 @@ func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, owner, key 
 // forceRelease deletes the ticket first and records that afterwards: the delete may wait for a
 // guarded transaction, and the key's row must not be locked during that wait.
 func (s *store) forceRelease(ctx context.Context, name lockname.Name, token int64, reason string) (had bool, err error) {
-	err = s.Again(ctx, func() error {
-		return s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout},
-			func(ctx context.Context, q core.Querier) error {
-				r, err := s.Compile("force", dialect.ForceTicket).Exec(ctx, q, name.Args(token)...)
-				if had = err == nil && r.Affected > 0; !had {
-					return err
-				}
-				_, err = s.Compile("forced", dialect.ForcedTicket).Exec(ctx, q, name.Args(s.Holder, reason)...)
-				return err
-			})
+	return s.Force(ctx, name, reason, func(ctx context.Context, q core.Querier) (before, after *keeper.Forced, err error) {
+		var queue Queue
+		if err := s.eachOn(ctx, q, s.Compile("line", dialect.QueueOfTickets), func(i info) { queue.add(i) }, name.Args()...); err != nil {
+			return nil, nil, err
+		}
+		r, err := s.Compile("force", dialect.ForceTicket).Exec(ctx, q, name.Args(token)...)
+		if err != nil || r.Affected == 0 {
+			return nil, nil, err
+		}
+		before = &keeper.Forced{Token: token} // a ticket that entered after the read has no holder here
+		for _, t := range queue.Tickets {
+			if t.Token == token {
+				before.Holder, before.Held = t.Holder, t.Held
+			}
+		}
+		_, err = s.Compile("forced", dialect.ForcedTicket).Exec(ctx, q, name.Args(s.Holder, reason)...)
+		return before, nil, err
 	})
-	return had && err == nil, err
 }
 
 // info is a row of a queue. The row of a queue without tickets has no token.
@@ -230,12 +234,8 @@ func (s *store) eachTicket(ctx context.Context, text string, f func(info), args 
 	stmt := s.Compile("line", text)
 	var all []info
 	err := s.OnConn(ctx, func(q core.Querier) error {
-		rows, err := stmt.Query(ctx, q, args...)
-		if err != nil {
-			return err
-		}
-		all, err = core.Collect(rows, scanInfo)
-		return err
+		all = nil
+		return s.eachOn(ctx, q, stmt, func(i info) { all = append(all, i) }, args...)
 	})
 	if err != nil {
 		return err
@@ -244,6 +244,18 @@ func (s *store) eachTicket(ctx context.Context, text string, f func(info), args 
 		f(i)
 	}
 	return nil
+}
+
+func (s *store) eachOn(ctx context.Context, q core.Querier, stmt core.Stmt, f func(info), args ...any) error {
+	rows, err := stmt.Query(ctx, q, args...)
+	if err != nil {
+		return err
+	}
+	all, err := core.Collect(rows, scanInfo)
+	for _, i := range all {
+		f(i)
+	}
+	return err
 }
 
 func scanInfo(row core.Row) (i info, err error) {

@@ -40,6 +40,7 @@ VALUES ($0, $1, ` + lowest + `, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name
 	} {
 		bounded(text)
 	}
+	d.Audit.PerOwner = true
 	d.Fresh = fresh
 	d.Leases.Wake, d.Leases.Session = dialect.Wake{}, dialect.Session{} // named locks are not those of a MySQL server
 	d.Privileges = dialect.Privileges{None: "its router takes no GRANT: a table ACL of vttablet (-table-acl-config) decides"}

@@ -323,6 +323,27 @@ var Entries = []Entry{
 		"The database's clock was set, or the process stood still. Nothing was swept.",
 		"Look at the clock. If it is right, accept it: holdfast reap --accept-clock, or AcceptClock.",
 	},
+	// operators and audit
+	{
+		"no-proposal", []string{"operators.ErrNoProposal"},
+		"There is no such proposal in this namespace: it was confirmed, has expired, or never was. Nothing was done.",
+		"List what waits: holdfast ops proposals. Propose it again if it is still wanted.",
+	},
+	{
+		"same-person", []string{"operators.ErrSamePerson"},
+		"The person who confirms is the one who proposed. Nothing was done.",
+		"Let another person confirm, under a name and a database account of their own.",
+	},
+	{
+		"lock-not-held", []string{"operators.ErrNotHeld"},
+		"The lock of the proposal is no longer held, or another has it now. Nothing was done.",
+		"Look who has it: holdfast locks list. Propose again if that one is to be released.",
+	},
+	{
+		"audit-broken", []string{"audit.ErrBroken", "audit.BrokenError"},
+		"The audit is not as it was written: the error names the first row that was changed, removed, added or cut off.",
+		"Treat it as an attack until it is explained: keep a copy of the table, and compare it with a backup and with the last head that you kept.",
+	},
 	// holdfastcrypt
 	{
 		"value-tampered", []string{"holdfastcrypt.ErrTampered", "holdfastcrypt.TamperedError"},

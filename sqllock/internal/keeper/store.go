@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
@@ -71,6 +72,7 @@ type Store struct {
 	onConn func(ctx context.Context, before string, f func(q core.Querier) error) error
 	inTx   func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error
 	look   lockstmt.Look
+	audit  *auditlog.Log
 	guards map[bool]lockstmt.Guard // by whether the term is a lease
 }
 
@@ -79,7 +81,7 @@ func OpenStore[Tx any](ctx context.Context, a access.Access[Tx], holder string) 
 	t, process := lockstmt.New(a.Dialect, a.Table), NewProcess()
 	s := &Store{
 		Tables: t, Dialect: a.Dialect, Locks: a.Table("locks"), Holder: holder, Process: process, Self: process.NewAttemptID(),
-		look: t.Look(), guards: map[bool]lockstmt.Guard{true: t.LeaseGuard(), false: t.TicketGuard()},
+		look: t.Look(), audit: auditlog.New(a.Dialect, a.Table), guards: map[bool]lockstmt.Guard{true: t.LeaseGuard(), false: t.TicketGuard()},
 		onConn: a.OnConn,
 		inTx: func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error {
 			return a.Attempt(ctx, o, func(ctx context.Context, _ Tx, q core.Querier) error { return f(ctx, q) })
@@ -157,7 +159,7 @@ func (s *Store) Again(ctx context.Context, f func() error) error {
 // retryable reports whether the engine wants the statement retried after err.
 func (s *Store) retryable(err error) bool {
 	class := s.Dialect.Classify(err)
-	return class == dialect.Retry || class == dialect.Busy || class == dialect.Unready
+	return class == dialect.Retry || class == dialect.Busy || class == dialect.Unready || errors.Is(err, core.ErrAgain)
 }
 
 // Ambiguous wraps f. It sets ambiguous if f failed and may still take effect.

@@ -102,7 +102,7 @@ func injectOperations[Tx any](e *env[Tx]) {
 		if outcome, err := in.Process(e.Ctx, inbox.Message{Owner: name, ID: evil, Body: []byte(evil)}, func(context.Context, Tx) error { return nil }); err != nil || outcome != idempotency.Executed {
 			e.Errorf("message %q: %v, %v", evil, outcome, err)
 		}
-		if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: name, Name: name, Keys: true}); err != nil || n != 1 {
+		if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: name, Name: name, Keys: true, By: "olga", Reason: "asked"}); err != nil || n != 1 {
 			e.Errorf("erase %q: %d, %v", evil, n, err)
 		}
 		e.whole(evil)

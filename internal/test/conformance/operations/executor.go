@@ -154,7 +154,7 @@ func whoExecutedGoes[Tx any](e *executions[Tx]) {
 			e.Error(err)
 		}
 	})
-	if n, err := owned.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna"}); n != 1 || err != nil {
+	if n, err := owned.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", By: "olga", Reason: "asked"}); n != 1 || err != nil {
 		e.Errorf("erased %d, %v", n, err)
 	}
 	if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE request_id IS NOT NULL`); n != 1 {

@@ -132,7 +132,7 @@ func stagedErased[Tx any](e *env[Tx]) {
 	}
 	left(5)
 	for _, keys := range []bool{false, true} {
-		if n, err := store.EraseScope(e.Ctx, idempotency.Erasure{Keys: keys}); err != nil || n != 1 {
+		if n, err := store.EraseScope(e.Ctx, idempotency.Erasure{Keys: keys, By: "olga", Reason: "asked"}); err != nil || n != 1 {
 			e.Errorf("%d, %v", n, err)
 		}
 		left(0)
