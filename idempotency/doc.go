@@ -43,13 +43,13 @@
 // # Outcomes
 //
 // Executed and Replayed come with a nil error, in [Result].Outcome. In progress ([ErrInProgress]),
-// mismatch ([ErrMismatch]), likely a duplicate ([ErrLikelyDuplicate]), expired ([ErrExpired]) and
+// mismatch ([ErrMismatch]), likely a duplicate ([ErrLikelyDuplicate]), too many ([ErrTooMany]), expired ([ErrExpired]) and
 // unknown ([ErrUnknown]) are errors, as is a final [Rejection]. Only definite outcomes are stored.
 //
 // # What a record keeps
 //
 // A record keeps the result for Options.ResultTTL and the key for Options.KeyTTL. By default it
-// keeps both for ever. [Codec] encrypts results. [Store.EraseScope] erases the results of an owner
+// keeps both for ever, and a rejection for 30 days (Options.RejectionTTL). [Codec] encrypts results. [Store.EraseScope] erases the results of an owner
 // (the tenant, merchant or account whose operation it is). [Store.WithLease] makes a lease the
 // record. See docs/reference/idempotency.md for more.
 //

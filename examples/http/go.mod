@@ -10,6 +10,7 @@ require (
 	github.com/holdfast-go/holdfast v0.0.0-00010101000000-000000000000
 	github.com/labstack/echo/v5 v5.3.1
 	go.uber.org/goleak v1.3.0
+	golang.org/x/time v0.15.0
 	modernc.org/sqlite v1.59.0
 )
 

@@ -11,16 +11,21 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 // heldMemory fills the memory of a middleware with bodies that wait in their handlers. One request more is
 // refused with 503 before its handler runs, and executed later with the same key.
 func heldMemory[Tx any](e *conformance.Env[Tx]) {
-	const body, fits = 512, 4
+	const body = 512
+	fits := 4
+	if e.Engine == dbtest.SQLite {
+		fits = 1 // has one transaction that writes
+	}
 	entered, free := make(chan struct{}), make(chan struct{})
-	s := start(e, idempotency.Options{}, idemhttp.Options{MaxHeld: body * fits}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, _ Tx) error {
+	s := start(e, idempotency.Options{}, idemhttp.Options{MaxHeld: int64(2 * body * fits)}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, _ Tx) error {
 		if strings.HasPrefix(r.URL.Path, "/other/") {
-			_, err := io.WriteString(w, strings.Repeat("y", body*fits+1))
+			_, err := io.WriteString(w, strings.Repeat("y", 2*body*fits+1))
 			return err
 		}
 		if r.PathValue("order") == "slow" {
@@ -32,14 +37,14 @@ func heldMemory[Tx any](e *conformance.Env[Tx]) {
 	})
 	answers := make(chan answer)
 	for i := range fits {
-		go func() { answers <- s.post("slow", fmt.Sprint("slow", i), strings.Repeat("x", body)) }()
+		go func() { answers <- s.post("slow", fmt.Sprint("slow", i), strings.Repeat("x", 2*body)) }()
 		select {
 		case <-entered:
 		case <-e.Ctx.Done():
 			e.Fatal("a request that fits did not come to its handler")
 		}
 	}
-	s.wantRuns(fits)
+	s.wantRuns(int32(fits))
 	for _, chunked := range []bool{false, true} {
 		a := s.send("quick", strings.Repeat("x", body), chunked)
 		s.want("one too many", a, http.StatusServiceUnavailable, idemhttp.ProblemBusy)
@@ -60,7 +65,7 @@ func heldMemory[Tx any](e *conformance.Env[Tx]) {
 	}
 	s.want("a response that is too large", a, http.StatusServiceUnavailable, idemhttp.ProblemBusy)
 	// All of it was given back.
-	s.want("a request as large as all of it", s.send("whole", strings.Repeat("x", body*fits), false), http.StatusCreated, "")
+	s.want("a request as large as all of it", s.send("whole", strings.Repeat("x", 2*body*fits), false), http.StatusCreated, "")
 	if n := s.records(); n != fits+2 {
 		e.Errorf("%d records, want %d", n, fits+2)
 	}

@@ -12,6 +12,6 @@
 // [DispositionOf] maps the error of [Inbox.Process] to the reply to the broker.
 //
 // Limits: the id must come from the producer and be the same in each delivery. A message that is
-// delivered after its key has expired ([idempotency.Options].KeyTTL) is processed again. Messages
-// are not ordered.
+// delivered after its key has expired ([idempotency.Options].KeyTTL, or RejectionTTL if it was
+// rejected) is processed again. Messages are not ordered.
 package inbox

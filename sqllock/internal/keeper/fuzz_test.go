@@ -9,8 +9,8 @@ import (
 // FuzzPayload checks that a notification, which any session of the database may send, is read only if it
 // names a lock, and then that lock.
 func FuzzPayload(f *testing.F) {
-	self := NewProcess()
-	other := NewProcess().String()
+	self := NewProcess().NewAttemptID()
+	other := NewProcess().NewAttemptID().String()
 	for _, s := range []string{``, `/`, `//`, `///`, `6f/6c6b/` + other, `6f/6c6b/` + self.String(), `/6c6b/x`, `6F/6C6B/x`, `zz/6c6b/x`, `6f/6c/x`, `6f/6/x`, "\xff/\x00/"} {
 		f.Add(s)
 	}

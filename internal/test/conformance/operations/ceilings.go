@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/tracetest"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
@@ -193,7 +194,8 @@ func ceilingOfFlood[Tx any](e *env[Tx]) {
 func ceilingOfStatements[Tx any](e *env[Tx]) {
 	var mu sync.Mutex
 	var seen []string
-	watched := newEnv(e.T, e.Handle, e.Engine, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
+	told := new(tracetest.Recorder)
+	watched := newEnv(e.T, e.Handle, e.Engine, holdfast.Options{Tracers: []holdfast.Tracer{told}, Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, s.Name)
@@ -235,5 +237,8 @@ func ceilingOfStatements[Tx any](e *env[Tx]) {
 	}
 	if got := call(bound, "more"); !slices.Equal(got, []string{"records.look"}) {
 		e.Errorf("a refused call sent %v", got)
+	}
+	if got := told.Outcomes("idempotency.do"); !slices.Contains(got, "too_many") {
+		e.Errorf("outcomes: %v", got)
 	}
 }

@@ -13,16 +13,20 @@ import (
 
 // Refusals runs the suite on how long rejections are kept.
 func Refusals[Tx any](t *testing.T, h conformance.Handle[Tx]) {
-	t.Run("Refusals", func(t *testing.T) {
-		t.Parallel()
-		run(t, h, refusalsEnd[Tx])
-	})
+	for name, f := range map[string]func(*env[Tx]){
+		"RejectionsEnd": rejectionsEnd[Tx],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, h, f)
+		})
+	}
 }
 
-// refusalsEnd makes rejections in a store without options, as anybody can who may send requests. The
+// rejectionsEnd makes rejections in a store without options, as anybody can who may send requests. The
 // reaper clears them with their keys at the end of their life. Then a call with the key is a first
 // attempt, whose effect is made once. What was executed stays.
-func refusalsEnd[Tx any](e *env[Tx]) {
+func rejectionsEnd[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{})
 	var rej *idempotency.Rejection
 	for i := range 20 {
