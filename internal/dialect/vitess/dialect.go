@@ -42,7 +42,7 @@ VALUES ($0, $1, ` + lowest + `, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name
 	}
 	d.Fresh = fresh
 	d.Leases.Wake, d.Leases.Session = dialect.Wake{}, dialect.Session{} // named locks are not those of a MySQL server
-	d.Privileges = dialect.Privileges{None: "its router takes no GRANT: a table ACL of vttablet (-table-acl-config) decides"}
+	d.Privileges = dialect.Privileges{None: "its router takes no GRANT: the file that vttablet's --table-acl-config names decides, by the user that signed in to vtgate; docs/privileges.md has one"}
 	d.Admission = admission
 	d.Classify = classify
 	d.RolledBack = rolledBack
