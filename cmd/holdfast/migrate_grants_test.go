@@ -41,7 +41,7 @@ func TestMigrateGrants(t *testing.T) {
 
 func TestMigrateRowSecurity(t *testing.T) {
 	t.Parallel()
-	code, out, err := command(t, "migrate", "row-security", "-prefix", "x_", "-schema", "s", "--setting", "app.tenant", "--every-owner", `a"b,c`)
+	code, out, err := command(t, "migrate", "row-security", "-prefix", "x_", "-schema", "s", "--setting", "app.tenant", "--every-owner", `"a""b",c`)
 	for _, want := range []string{
 		`CREATE POLICY holdfast_owner ON "s"."x_records" USING (owner = COALESCE(pg_catalog.current_setting('app.tenant', true), '')) WITH CHECK (`,
 		`CREATE POLICY holdfast_every_owner ON "s"."x_locks" TO "a""b", "c" USING (true) WITH CHECK (true);`,
