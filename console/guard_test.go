@@ -88,6 +88,13 @@ func TestTokenGuesses(t *testing.T) {
 	for range 10 {
 		s.post("login", url.Values{"token": {"wrong"}})
 	}
+	for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodTrace, "FOO"} {
+		r, _ := http.NewRequestWithContext(s.Ctx, method, s.URL, nil)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		if status, _, _ := s.do(r); status != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %d", method, status)
+		}
+	}
 	r, _ := http.NewRequestWithContext(s.Ctx, http.MethodPost, s.URL+"login", strings.NewReader(url.Values{"token": {token}}.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if status, body, header := s.do(r); status != http.StatusTooManyRequests || header.Get("Retry-After") == "" || !strings.Contains(body, "Try again") {
@@ -142,6 +149,9 @@ func TestHeaders(t *testing.T) {
 		policy := h.Get("Content-Security-Policy")
 		if h.Get("Cache-Control") != "no-store" || h.Get("Referrer-Policy") != "no-referrer" || h.Get("X-Frame-Options") != "DENY" || h.Get("X-Content-Type-Options") != "nosniff" ||
 			!strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: %v", p, h)
+		}
+		if !strings.HasSuffix(h.Get("Content-Type"), "; charset=utf-8") || h.Get("Server")+h.Get("X-Powered-By")+h.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %v", p, h)
 		}
 		if strings.Contains(body, "http://") || strings.Contains(body, "https://") || strings.Contains(body, `href="/`) || strings.Contains(body, `src="/`) || strings.Contains(body, " style=") || strings.Contains(body, "<script>") {

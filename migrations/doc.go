@@ -38,6 +38,9 @@
 // The roles are app, reaper, operator, reader and migrator: see docs/howto/privileges.md. holdfast doctor
 // --role compares an account with them.
 //
+// [PrintRowSecurity], and holdfast migrate row-security, print policies of PostgreSQL by which an account
+// has the rows of one owner: an option.
+//
 // SQLite has no users: every process that migrates or runs needs write access to the file and
 // its directory.
 //

@@ -12,16 +12,16 @@ import (
 // PrintRowSecurity writes the policies of PostgreSQL's row level security for Holdfast's tables: an account
 // reads and writes the rows of one owner, the one in the setting Options.OwnerSetting (default:
 // [holdfast.DefaultOwnerSetting]), and the database refuses those of any other. Programs open Holdfast
-// with the same Options.OwnerSetting, or set it themselves. Without an owner in the setting, an account has the rows of the empty
-// owner.
+// with the same Options.OwnerSetting, or set it themselves. Without an owner in the setting, an account
+// has the rows of the empty owner.
 //
-// The accounts everyOwner have the rows of every owner: those of the reaper, the operator, the reader and the
-// migrator, and of programs that complete staged operations or relay an outbox. Superusers and accounts
-// with BYPASSRLS pass the policies.
+// The accounts everyOwner have the rows of every owner: those of the reaper, the operator and the reader, and
+// of programs that complete staged operations or relay an outbox. Functions and triggers run as their
+// owner, so do not name that one. Superusers and accounts with BYPASSRLS pass the policies.
 //
 // The owner of the tables applies the statements, once more after each change of everyOwner. They are
-// one transaction. The policies are a fence against a program's mistakes: who may run any SQL may also change the setting,
-// unless the account has an owner of its own and is given no free SQL.
+// one transaction. They are a fence against the mistakes of a program: who may send any SQL may also
+// change the setting.
 //
 // Errors: [holdfast.ErrUnsupported] on other engines; [holdfast.ErrInvalid].
 func PrintRowSecurity(w io.Writer, e holdfast.Engine, everyOwner []string, opts ...holdfast.Options) error {

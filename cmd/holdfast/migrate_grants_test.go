@@ -39,6 +39,25 @@ func TestMigrateGrants(t *testing.T) {
 	}
 }
 
+func TestMigrateRowSecurity(t *testing.T) {
+	t.Parallel()
+	code, out, err := command(t, "migrate", "row-security", "-prefix", "x_", "-schema", "s", "--setting", "app.tenant", "--every-owner", `"a""b",c`)
+	for _, want := range []string{
+		`CREATE POLICY holdfast_owner ON "s"."x_records" USING (owner = COALESCE(pg_catalog.current_setting('app.tenant', true), '')) WITH CHECK (`,
+		`CREATE POLICY holdfast_every_owner ON "s"."x_locks" TO "a""b", "c" USING (true) WITH CHECK (true);`,
+		`ALTER TABLE "s"."x_outbox" ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;`,
+	} {
+		if code != exitOK || !strings.Contains(out, want) {
+			t.Errorf("%d, %s: no %s in %s", code, err, want, out)
+		}
+	}
+	for _, args := range [][]string{{}, {"-schema", "s", "--setting", "x'y.z"}, {"-schema", "s", "--setting", "work_mem"}, {"-schema", "s", "--every-owner", "a,,b"}} {
+		if code, out, err := command(t, append([]string{"migrate", "row-security"}, args...)...); code != exitUsage || out != "" || err == "" {
+			t.Errorf("%v: %d, %s%s", args, code, out, err)
+		}
+	}
+}
+
 // TestReaderIsTold runs doctor and reap as an account that may only read: they say so, and do not report
 // that nothing was found and nothing was due.
 func TestReaderIsTold(t *testing.T) {

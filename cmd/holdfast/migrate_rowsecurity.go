@@ -27,6 +27,6 @@ func newMigrateRowSecurity(f *flags) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&setting, "setting", holdfast.DefaultOwnerSetting, "the setting that has the owner: Options.OwnerSetting")
-	cmd.Flags().StringSliceVar(&everyOwner, "every-owner", nil, "the accounts that have every owner's rows: reaper, operator, reader, migrator, completers and relays")
+	cmd.Flags().StringSliceVar(&everyOwner, "every-owner", nil, "the accounts that have every owner's rows: reaper, operator, reader, completers and relays")
 	return cmd
 }

@@ -65,7 +65,7 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 func TestCleanupOutlivesItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(Stmt{Name: "n"}.under(t.Context()))
+		ctx, cancel := context.WithCancel(Stmt{Name: "n"}.under(t.Context(), nil))
 		cancel()
 		ctx, end := Cleanup(ctx)
 		defer end()

@@ -2,6 +2,7 @@ package fairlock_test
 
 import (
 	"database/sql"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,42 @@ func TestNotified(t *testing.T) {
 			}
 		}
 		e.MustRelease(held)
+	})
+}
+
+// TestForgedNotifications sends notifications as any account of the database can: they make a process
+// look, and grant nothing.
+func TestForgedNotifications(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.Only(conformance.Pgx(), dbtest.Postgres), func(e *conformance.Env[pgx.Tx]) {
+		lockers := e.Lockers(2, sqllock.Options{})
+		one, two := fairlock.New(lockers[0]), fairlock.New(lockers[1])
+		held, err := one.Acquire(e.Ctx, "key")
+		e.Check(err)
+		next := make(chan *sqllock.Lease, 1)
+		go func() {
+			lease, err := two.Acquire(e.Ctx, "key")
+			if err != nil {
+				e.Error(err)
+			}
+			next <- lease
+		}()
+		e.Eventually("it waits and listens", two.Listens)
+		var name string
+		e.Check(e.SQL.QueryRowContext(e.Ctx, `SELECT '/' || encode(name, 'hex') || '/' FROM holdfast_locks WHERE owner = ''`).Scan(&name))
+		for _, payload := range []string{"", "/", "//", "zz/zz/zz", "00/00/00", name, name + "00", name + "another process", strings.Repeat("/", 7000)} {
+			_, err := e.SQL.ExecContext(e.Ctx, `SELECT pg_notify('holdfast_' || encode(store, 'hex'), $1) FROM holdfast_floor`, payload)
+			e.Check(err)
+		}
+		var granted int
+		e.Check(e.SQL.QueryRowContext(e.Ctx, `SELECT count(*) FROM holdfast_tickets WHERE granted_at IS NOT NULL`).Scan(&granted))
+		if granted != 1 {
+			e.Errorf("%d hold the lock", granted)
+		}
+		e.MustRelease(held)
+		if held = <-next; held != nil {
+			e.MustRelease(held)
+		}
 	})
 }
 

@@ -37,6 +37,7 @@ JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = COALESCE(NULLIF($1::pg_catalog.text, ''), pg_catalog.current_schema()::pg_catalog.text) AND c.relkind IN ('r', 'p')
  AND c.relname = ANY (pg_catalog.string_to_array($2::pg_catalog.text, ',')) AND pg_catalog.pg_has_role(c.relowner, 'USAGE')
 UNION ALL SELECT '', 'SUPERUSER' FROM pg_catalog.pg_roles r WHERE r.rolname = current_user AND r.rolsuper
+UNION ALL SELECT '', 'BYPASSRLS' FROM pg_catalog.pg_roles r WHERE r.rolname = current_user AND r.rolbypassrls AND NOT r.rolsuper
 UNION ALL SELECT '', 'CREATE on schema ' || n.nspname FROM pg_catalog.pg_namespace n
 WHERE n.nspname = COALESCE(NULLIF($1::pg_catalog.text, ''), pg_catalog.current_schema()::pg_catalog.text) AND pg_catalog.has_schema_privilege(n.oid, 'CREATE')`
 

@@ -9,7 +9,7 @@ const setOwner = `SELECT pg_catalog.set_config($1, $2, true) WHERE COALESCE(pg_c
 // rowSecurity returns the policies. A session without an owner has the rows of the empty owner, which are
 // nobody's. FORCE: the policies hold for the owner of the tables too.
 func rowSecurity(setting string, tables, everyOwner []string) (list []string) {
-	mine := `owner = COALESCE(pg_catalog.current_setting(` + quote(setting) + `, true), '')`
+	mine := `owner = COALESCE(pg_catalog.current_setting('` + setting + `', true), '')` // two words: holdfast.Options was checked
 	list = []string{`BEGIN`} // a session sees all policies of a table, or none
 	for _, t := range tables {
 		list = append(list,

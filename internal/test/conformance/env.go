@@ -99,7 +99,7 @@ func New[Tx any](t *testing.T, h Handle[Tx], engine dbtest.Engine, opts ...holdf
 		}
 	})
 	e.enterRole()
-	e.Pool = h.Open(t, e.DSN, opts...)
+	e.Pool = e.Handle.Open(t, e.DSN, opts...)
 	if engine == dbtest.TiDB {
 		begin := e.Begin
 		e.Begin = func(ctx context.Context, level sql.IsolationLevel) (Tx, error) {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
+	"testing"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -16,6 +18,10 @@ import (
 // has exactly the printed grants of these roles, and all rights to rows of the test's own tables.
 const RoleVariable = "HOLDFAST_TEST_ROLE"
 
+// RowSecurityVariable, with roles, puts PostgreSQL's tables under the printed policies of row level security;
+// an environment's pools then have Options.OwnerSetting.
+const RowSecurityVariable = "HOLDFAST_TEST_ROW_SECURITY"
+
 var credentials = regexp.MustCompile(`//[^@]*@`)
 
 // enterRole gives the environment an account in the roles of RoleVariable.
@@ -25,6 +31,30 @@ func (e *Env[Tx]) enterRole() {
 		dbtest.Needs(e, e.Engine, dbtest.Users)
 		e.entered, e.admin = true, e.DSN
 		e.DSN = e.As("env", strings.Split(roles, ",")...)
+		e.enterRowSecurity()
+	}
+}
+
+func (e *Env[Tx]) enterRowSecurity() {
+	e.Helper()
+	if os.Getenv(RowSecurityVariable) == "" || e.Engine != dbtest.Postgres {
+		return
+	}
+	e.reaper = e.As("reaper", string(migrations.Reaper))
+	_, reaper, _ := strings.Cut(e.reaper, "://")
+	reaper, _, _ = strings.Cut(reaper, ":")
+	var b strings.Builder
+	e.Check(migrations.PrintRowSecurity(&b, holdfast.PostgreSQL, []string{reaper}, holdfast.Options{Schema: e.Schema()}))
+	e.Must(b.String())
+	open := e.Handle.Open
+	e.Handle.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) Pool[Tx] {
+		tb.Helper()
+		if len(opts) == 0 {
+			opts = []holdfast.Options{{}}
+		}
+		opts = slices.Clone(opts)
+		opts[0].OwnerSetting = holdfast.DefaultOwnerSetting
+		return open(tb, dsn, opts...)
 	}
 }
 
