@@ -21,6 +21,8 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 func main() {
@@ -41,6 +43,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var ended statusError
 	if err != nil && (!errors.As(err, &ended) || ended.err != nil) {
 		fmt.Fprintln(stderr, "holdfast: "+strings.TrimPrefix(withoutPassword(err.Error()), "holdfast: "))
+		if code := holdfast.Code(err); code != "" && isTerminal(stderr) {
+			fmt.Fprintln(stderr, "what to do: holdfast explain "+code)
+		}
 	}
 	return statusOf(cmd, err)
 }

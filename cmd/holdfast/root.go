@@ -21,7 +21,7 @@ type flags struct {
 func newRoot() *cobra.Command {
 	var f flags
 	root := group("holdfast", "Locks and idempotency in the database you already run", newMigrate(&f), newLocks(&f), newOps(&f), newReap(&f), newLock(&f), newElect(&f), newOnce(&f), newDoctor(&f), newAudit(&f),
-		newProve(&f), newAfterRestore(&f), newConsole(&f), newBench(&f), newVersion(&f))
+		newProve(&f), newAfterRestore(&f), newConsole(&f), newBench(&f), newExplain(&f), newVersion(&f))
 	root.Long = root.Short + ".\n\nThe exit status is"
 	for _, m := range exitMeanings {
 		root.Long += fmt.Sprintf("\n  %d  %s", m.status, m.meaning)
