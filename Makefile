@@ -213,6 +213,10 @@ fuzz: ## Each fuzz test for FUZZTIME (10s)
 example: ## The refund example, on http://127.0.0.1:8080
 	go run ./examples/refund $(ARGS)
 
+.PHONY: walkthrough
+walkthrough: ## Run the commands of docs/img/walkthrough.svg and draw it again; a test compares it
+	go test ./cmd/holdfast -run TestWalkthrough -update $(ARGS)
+
 .PHONY: tidy
 tidy: ## go mod tidy in every module
 	@for module in $(MODULES); do (set -x; cd "$$module" && go mod tidy -e); done # of the peers of bench, not all tests can be had
