@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+)
+
+// TestColours checks that a terminal gets colours, unless the environment says otherwise, and that other
+// readers get none.
+func TestColours(t *testing.T) {
+	url := migrated1(t)
+	for _, c := range []struct {
+		noColor, term string
+		want          bool
+	}{{"", "xterm", true}, {"1", "xterm", false}, {"", "dumb", false}} {
+		t.Setenv("NO_COLOR", c.noColor)
+		t.Setenv("TERM", c.term)
+		screen := newTerminal(t)
+		if code := run(t.Context(), []string{"migrate", "status", "-dsn", url}, screen.File, screen.File); code != exitOK {
+			t.Errorf("status %d", code)
+		}
+		for end := time.Now().Add(dbtest.Hang); !strings.Contains(screen.text(), "version 1 of 1") && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		text := screen.text()
+		if strings.Contains(text, "\x1b[32mapplied\x1b[00m") != c.want || strings.Contains(text, "\x1b") != c.want {
+			t.Errorf("NO_COLOR=%s TERM=%s: %q", c.noColor, c.term, text)
+		}
+	}
+	if _, out, _ := command(t, "migrate", "status", "-dsn", url); strings.Contains(out, "\x1b") {
+		t.Errorf("what is no terminal got %q", out)
+	}
+}
+
+// TestErrorOnTerminal checks that a person is told the code of an error.
+func TestErrorOnTerminal(t *testing.T) {
+	t.Parallel()
+	screen := newTerminal(t)
+	args := []string{"ops", "show", "--name", "a", "--key", "b", "-dsn", migrated1(t)}
+	const want = "what to do: holdfast explain operation-not-found"
+	if code := run(t.Context(), args, screen.File, screen.File); code != exitFailed {
+		t.Errorf("status %d", code)
+	}
+	for end := time.Now().Add(dbtest.Hang); !strings.Contains(screen.text(), want) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if text := screen.text(); !strings.Contains(text, want) {
+		t.Errorf("got %q", text)
+	}
+	if _, _, err := command(t, args...); strings.Contains(err, "explain") {
+		t.Errorf("a script got %q", err)
+	}
+}
