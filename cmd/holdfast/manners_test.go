@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,9 +70,23 @@ func TestNoFileIsMade(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "mistyped.db")
 	for _, args := range [][]string{
-		{"doctor"}, {"doctor", "-json"}, {"locks", "list"}, {"locks", "lines"}, {"locks", "blocked"}, {"ops", "list"}, {"ops", "show", "--name", "a", "--key", "b"},
-		{"migrate", "status"}, {"migrate", "version"}, {"migrate", "down", "--yes"}, {"reap"}, {"reap", "--history"}, {"bench", "--duration", "1s"}, {"prove", "--duration", "5s"},
-		{"console", "--addr", "127.0.0.1:0"}, {"after-restore", "--yes", "--by", "a", "--reason", "b"}, {"locks", "release", "--key", "k", "--by", "a", "--reason", "b"},
+		{"doctor"},
+		{"doctor", "-json"},
+		{"locks", "list"},
+		{"locks", "lines"},
+		{"locks", "blocked"},
+		{"ops", "list"},
+		{"ops", "show", "--name", "a", "--key", "b"},
+		{"migrate", "status"},
+		{"migrate", "version"},
+		{"migrate", "down", "--yes"},
+		{"reap"},
+		{"reap", "--history"},
+		{"bench", "--duration", "1s"},
+		{"prove", "--duration", "5s"},
+		{"console", "--addr", "127.0.0.1:0"},
+		{"after-restore", "--yes", "--by", "a", "--reason", "b"},
+		{"locks", "release", "--key", "k", "--by", "a", "--reason", "b"},
 	} {
 		code, out, err := command(t, append(args, "-dsn", "sqlite://"+path)...)
 		if code != exitUsage || out != "" || !strings.Contains(err, "there is no file") || !strings.Contains(err, path) {
@@ -246,7 +261,15 @@ func TestOutput(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"migrate", "status"}, {"migrate", "version"}, {"locks", "list"}, {"locks", "lines"}, {"ops", "list"}, {"reap"}, {"reap", "--history"}, {"doctor"}, {"version"},
+		{"migrate", "status"},
+		{"migrate", "version"},
+		{"locks", "list"},
+		{"locks", "lines"},
+		{"ops", "list"},
+		{"reap"},
+		{"reap", "--history"},
+		{"doctor"},
+		{"version"},
 		{"migrate", "print", "--engine", "sqlite"},
 	} {
 		fixed := args[0] != "reap" || len(args) > 1 // a pass has a duration
@@ -269,7 +292,7 @@ func TestOutput(t *testing.T) {
 
 func sameJSON(a any, b []byte) bool {
 	text, err := json.Marshal(a)
-	return err == nil && string(text) == string(b)
+	return err == nil && bytes.Equal(text, b)
 }
 
 // TestYAMLKeepsTypes checks texts that YAML would read as something else.
@@ -288,7 +311,7 @@ func TestYAMLKeepsTypes(t *testing.T) {
 		err = yaml.Unmarshal(text, &got)
 	}
 	want, _ := json.Marshal(in)
-	if again, _ := json.Marshal(got); err != nil || string(again) != string(want) {
+	if again, _ := json.Marshal(got); err != nil || !bytes.Equal(again, want) {
 		t.Errorf("%v: %s\n%s\n%s", err, text, again, want)
 	}
 	if !strings.Contains(string(text), `a: "no"`) {
@@ -331,7 +354,7 @@ func TestWatch(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), dbtest.Hang)
 		out, said := frames{mark: c.mark, enough: cancel}, strings.Builder{}
 		code := run(ctx, append(c.args, "--watch=100ms", "-dsn", url), &out, &said)
-		if n := strings.Count(out.text.String(), c.mark); code != exitOK || n < 3 || said.Len() > 0 || context.Cause(ctx) != context.Canceled {
+		if n := strings.Count(out.text.String(), c.mark); code != exitOK || n < 3 || said.Len() > 0 || !errors.Is(context.Cause(ctx), context.Canceled) {
 			t.Errorf("%v: status %d, %d times %q in %q, %q", c.args, code, n, c.mark, out.text.String(), said.String())
 		}
 		cancel()

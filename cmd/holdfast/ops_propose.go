@@ -66,7 +66,7 @@ func proposed(f *flags, cmd *cobra.Command, p *operators.Proposal, err error) er
 }
 
 func newOpsProposals(o *opsFlags) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "proposals", Short: "List what was proposed and waits for another person to confirm it", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.operators(cmd, "", func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
@@ -84,6 +84,8 @@ func newOpsProposals(o *opsFlags) *cobra.Command {
 			})
 		},
 	}
+	o.addWatch(cmd)
+	return cmd
 }
 
 func newOpsConfirm(o *opsFlags) *cobra.Command {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,10 +99,8 @@ func unknownCommand(cmd *cobra.Command, typed string) error {
 			continue
 		}
 		names = append(names, c.Name())
-		for _, other := range c.SuggestFor {
-			if other == typed {
-				return fmt.Errorf("unknown command %q; did you mean %q?", typed, c.CommandPath())
-			}
+		if slices.Contains(c.SuggestFor, typed) {
+			return fmt.Errorf("unknown command %q; did you mean %q?", typed, c.CommandPath())
 		}
 		for _, below := range c.Commands() { // holdfast status
 			if below.Name() == typed {

@@ -59,10 +59,10 @@ func TestWalkthrough(t *testing.T) {
 	t.Parallel()
 	const file = "../../docs/img/walkthrough.svg"
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "holdfast"), []byte("#!/bin/sh\nexec '"+os.Args[0]+"' \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it is to be run
+	if err := os.WriteFile(filepath.Join(dir, "holdfast"), []byte("#!/bin/sh\nexec '"+os.Args[0]+"' \"$@\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "pay"), []byte(pay), 0o700); err != nil { //nolint:gosec // the same
+	if err := os.WriteFile(filepath.Join(dir, "pay"), []byte(pay), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
@@ -75,7 +75,7 @@ func TestWalkthrough(t *testing.T) {
 			continue
 		}
 		lines = append(lines, "$ "+typed)
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", typed) //nolint:gosec // the commands above
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", typed)
 		cmd.Env = append(os.Environ(), asCommand+"=1", dsnVariable+"=sqlite://"+filepath.Join(dir, "refunds.db"), "PATH="+dir+":"+os.Getenv("PATH"), namespaceVariable+"=")
 		if typed == "holdfast migrate status" { // the file exists, and is empty
 			if err := os.WriteFile(filepath.Join(dir, "refunds.db"), nil, 0o600); err != nil {
@@ -93,7 +93,7 @@ func TestWalkthrough(t *testing.T) {
 	}
 	drawn := drawTerminal(lines)
 	if *update {
-		if err := os.WriteFile(file, drawn, 0o644); err != nil { //nolint:gosec // a page
+		if err := os.WriteFile(file, drawn, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

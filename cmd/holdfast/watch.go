@@ -36,7 +36,7 @@ func (w *watch) repeat(ctx context.Context, show func() error) error {
 		err := show()
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it was told to stop
+			return nil // it was told to stop
 		case err != nil:
 			return err
 		}

@@ -63,10 +63,10 @@ func own(err error) string {
 			return code
 		}
 	}
-	comparable := reflect.TypeOf(err).Comparable()
-	is, says := err.(interface{ Is(target error) bool }) //nolint:errorlint // Of unwraps
+	compares := reflect.TypeOf(err).Comparable()
+	is, says := err.(interface{ Is(target error) bool })
 	for _, s := range sentinels {
-		if comparable && err == s.err || says && is.Is(s.err) { //nolint:errorlint // Of unwraps
+		if compares && err == s.err || says && is.Is(s.err) { //nolint:errorlint // Of unwraps
 			return s.code
 		}
 	}
