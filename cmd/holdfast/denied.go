@@ -45,8 +45,8 @@ func roleOf(cmd *cobra.Command) migrations.Role {
 
 // denied adds to an error which grants the account lacks for cmd, if it lacks any.
 func (f *flags) denied(cmd *cobra.Command, db *holdfast.DB[*sql.Tx], err error) error {
-	if db == nil || !errors.Is(err, holdfast.ErrDenied) {
-		return err
+	if db == nil || !errors.Is(err, holdfast.ErrDenied) || strings.Contains(err.Error(), "migrate grants --role") {
+		return err // the reaper says itself what it lacks
 	}
 	role := roleOf(cmd)
 	remedy := fmt.Sprintf("holdfast migrate grants --engine %s --role %s --to ACCOUNT", db.Engine(), role)
