@@ -53,7 +53,7 @@ func (h *KeyHasher) Key(key string) string {
 // made reports whether Key has returned key.
 func (h *KeyHasher) made(key string) bool {
 	text, is := strings.CutPrefix(key, hashedKey)
-	if !is {
+	if !is || len(text) != base64.RawURLEncoding.EncodedLen(sha256.Size+hashedTag) { // the decoder ignores line breaks
 		return false
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
