@@ -5,6 +5,7 @@ SHELL      := /bin/bash
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+VALE          = github.com/errata-ai/vale/v3/cmd/vale@v3.17.1
 
 ARGS       ?=
 PKG        ?= ./...
@@ -178,6 +179,15 @@ $(SITE)/node_modules/.package-lock.json: $(SITE)/package-lock.json
 docs-check: docs ## The site's links and what it loads, and every page in a browser at 360 pixels (HOLDFAST_SCREENSHOTS=dir keeps pictures)
 	@$(SITE)/install chromium=chromium
 	HOLDFAST_TEST_REQUIRE_SITE=1 HOLDFAST_TEST_REQUIRE_BROWSER=1 go test ./internal/test/site -count=1 $(ARGS)
+
+# Words of our own are in docs/.vale/styles/words.txt, words to avoid in docs/.vale/styles/House.
+.PHONY: docs-lint
+docs-lint: bin/vale ## Spelling and plain English of the pages
+	@$(SITE)/install /usr/share/hunspell/en_GB.dic=hunspell-en-gb
+	bin/vale --config docs/.vale/vale.ini --output line $$(git ls-files '*.md' ':!*.zh-CN.md' ':!CHANGELOG.md')
+
+bin/vale:
+	@GOBIN="$(CURDIR)/bin" go install $(VALE)
 
 # The version that the next release has. The nested modules require it.
 VERSION    ?= v0.1.0

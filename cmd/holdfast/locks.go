@@ -206,8 +206,8 @@ func newLocksRelease(f *flags) *cobra.Command {
 	var token int64
 	var propose proposeFlags
 	cmd := &cobra.Command{
-		Use: "release", Short: "Take a lock away from whoever has it; its token moves, and who and why is recorded", Args: noArgs,
-		Long: "Take a lock away from whoever has it. The former holder's guarded transactions fail from now on;\n" +
+		Use: "release", Short: "Take a lock away from its holder; its token moves, and who and why is recorded", Args: noArgs,
+		Long: "Take a lock away from its holder. The former holder's guarded transactions fail from now on;\n" +
 			"what it does outside of them may overlap with the next holder's work until its trust window ends.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			name, err := k.key()

@@ -19,13 +19,17 @@ function read(path: string): string {
 
 // The first page in each language is a README, which another file includes.
 const readmes: Record<string, string> = { 'docs/index.md': 'README.md', 'docs/zh/index.md': 'README.zh-CN.md' }
-const addresses: Record<string, string> = { 'README.md': '/', 'README.zh-CN.md': '/zh/' }
+const addresses: Record<string, string> = { 'README.md': '/', 'README.zh-CN.md': '/zh/', 'docs/README.md': '/README' }
 for (const { folder } of sections) {
   for (const page of pages(folder)) addresses[`docs/${folder}/${page}`] = `/${folder}/${page.replace(/\.md$/, '')}`
 }
 
+// The pages of a folder, in the order in which docs/README.md names them, the others at the end.
 function pages(folder: string): string[] {
-  return readdirSync(join(root, 'docs', folder)).filter((name) => name.endsWith('.md'))
+  const contents = read('docs/README.md')
+  const place = (name: string) => (contents + `(${folder}/${name})`).indexOf(`(${folder}/${name})`)
+  const names = readdirSync(join(root, 'docs', folder)).filter((name) => name.endsWith('.md'))
+  return names.sort((a, b) => place(a) - place(b))
 }
 
 function title(page: string): string {

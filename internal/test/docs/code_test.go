@@ -79,8 +79,10 @@ var (
 )
 `
 
-// TestCode checks every Go block of the pages with Go's type checker. A block that begins with
-// "package" is a complete file, in which nothing may be wrong. The other blocks of a page are taken as
+var clause = regexp.MustCompile(`(?m)^package \w+$`)
+
+// TestCode checks every Go block of the pages with Go's type checker. A block with a
+// package clause is a complete file, in which nothing may be wrong. The other blocks of a page are taken as
 // one function, each in a scope within that of the one before: their names must exist in the packages
 // that they name, and calls, fields and types must fit. A fragment may use a variable that it does
 // not declare, and declare one that it does not use. An ellipsis, … stands for code left out.
@@ -93,7 +95,7 @@ func TestCode(t *testing.T) {
 		for _, b := range blocks(t, page) {
 			switch {
 			case b.lang != "go":
-			case strings.HasPrefix(b.text, "package "):
+			case clause.MatchString(b.text):
 				files++
 				report(t, im.check(b.page, fmt.Sprintf("//line %s:%d\n%s", b.page, b.line, b.text), regexp.MustCompile(`^$`)))
 			default:
@@ -170,6 +172,7 @@ func ellipsis(text string) string {
 
 // imports finds the packages that fragments use, as the compiler left them.
 type imports struct {
+	mu      sync.Mutex
 	fset    *token.FileSet
 	paths   map[string]string // by the package's name
 	exports map[string]string // files, by path
@@ -179,7 +182,11 @@ type imports struct {
 // newImports lists the packages of this module, of those nested in it, and what they import.
 var newImports = sync.OnceValues(func() (*imports, error) {
 	im := &imports{fset: token.NewFileSet(), paths: map[string]string{}, exports: map[string]string{}}
-	for _, module := range []string{".", "holdfastcrypt", "holdfastgorm", "holdfastgrpc", "holdfastotel"} {
+	modules, err := modules()
+	if err != nil {
+		return nil, err
+	}
+	for _, module := range modules {
 		cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Name,Export", "./...")
 		cmd.Dir = filepath.Join(root, module)
 		out, err := cmd.Output()
@@ -212,6 +219,19 @@ var newImports = sync.OnceValues(func() (*imports, error) {
 	return im, nil
 })
 
+// modules returns the folders of the modules that a page may show code of.
+func modules() ([]string, error) {
+	files, err := exec.Command("git", "-C", root, "ls-files", "go.mod", "*/go.mod").Output()
+	var all []string
+	for file := range strings.Lines(string(files)) {
+		dir := path.Dir(strings.TrimSpace(file))
+		if dir == "." || dir == "examples/start" || strings.HasPrefix(dir, "holdfast") {
+			all = append(all, dir)
+		}
+	}
+	return all, err
+}
+
 func packages(t *testing.T) *imports {
 	t.Helper()
 	im, err := newImports()
@@ -236,6 +256,8 @@ func (im *imports) add(name, path string) {
 
 // check type-checks a file and returns its errors but those that match tolerated.
 func (im *imports) check(page, text string, tolerated *regexp.Regexp) []error {
+	im.mu.Lock() // an importer is for one at a time
+	defer im.mu.Unlock()
 	page = path.Base(page) // lines name their page, relative to it
 	file, err := parser.ParseFile(im.fset, page, text, parser.SkipObjectResolution)
 	if err != nil {
