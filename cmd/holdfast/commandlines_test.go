@@ -105,7 +105,7 @@ func wouldRun(line string) error {
 func words(line string) []string {
 	var all []string
 	for _, m := range regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`).FindAllString(line, -1) {
-		if strings.HasPrefix(m, "#") || m == "|" || m == "&&" || m == ";" || m == ">" {
+		if strings.HasPrefix(m, "#") || m == "|" || m == "&&" || m == ";" || m == ">" || m == ">>" {
 			break
 		}
 		all = append(all, strings.NewReplacer("'", "", `"`, "", ")", "").Replace(m))
