@@ -18,7 +18,7 @@ var updateDocs = flag.Bool("update-docs", false, "copy the quoted code into the 
 
 // quoted is a block of code that quotes a file, or a function of it with its comment:
 // a comment <!-- path --> or <!-- path#function --> before the block.
-var quoted = regexp.MustCompile("(?ms)^<!-- ([\\w./-]+\\.go)(?:#(\\w+))? -->\n```go\n(.*?)^```$")
+var quoted = regexp.MustCompile("(?ms)^<!-- ([\\w./-]+\\.go)(?:#(\\w+))? -->\n```go\n(.*?)^```$") //nolint:gocritic // with (?m) it is the beginning of a line
 
 // TestDocsQuoteCode checks that quoted code is that of its source, which other tests compile and run.
 func TestDocsQuoteCode(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	fence   = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`")
+	fence   = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`") //nolint:gocritic // with (?m) it is the beginning of a line
 	mdLink  = regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|srcset|href)="([^"]+)"`)
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
 )
@@ -64,8 +64,8 @@ func anchors(t *testing.T, page string) map[string]bool {
 		t.Fatal(err)
 	}
 	all := map[string]bool{}
-	marks := regexp.MustCompile("[^\\p{L}\\p{N} _-]")
-	for _, m := range heading.FindAllSubmatch(regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAll(text, nil), -1) {
+	marks := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for _, m := range heading.FindAllSubmatch(regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAll(text, nil), -1) { //nolint:gocritic // with (?m) it is the beginning of a line
 		words := marks.ReplaceAllString(strings.ToLower(strings.TrimSpace(string(m[1]))), "")
 		all[strings.ReplaceAll(words, " ", "-")] = true
 	}

@@ -143,7 +143,7 @@ type ownerRows struct {
 }
 
 func (r *ownerRows) Close() error {
-	err := errors.Join(r.Rows.Close(), r.Rows.Err())
+	err := errors.Join(r.Rows.Close(), r.Err())
 	if r.end != nil {
 		err, r.end = r.end(err), nil
 	}

@@ -124,7 +124,10 @@ func state(text string) json.RawMessage {
 	if text == "" || json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
-	b, _ := json.Marshal(text) // a string has a form in JSON
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string has a form in JSON
+	}
 	return b
 }
 
@@ -238,7 +241,8 @@ func Verify[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...VerifyOpti
 	}
 	for _, h := range o.Expect {
 		if expect[string(h)] {
-			return report, report.cut(h)
+			err := report.cut(h)
+			return report, err
 		}
 	}
 	return report, nil

@@ -169,7 +169,7 @@ func interventions[Tx any](e *env[Tx]) {
 	for i, r := range list {
 		w := want[i]
 		if r.Seq != int64(i+1) || r.By != "olga" || r.Session != session || r.Reason != who.Reason || r.Action != w.action || r.Kind != w.kind ||
-			!strings.Contains(string(r.Before), w.before) || (w.before == "") != (r.Before == nil || len(r.Before) == 0) ||
+			!strings.Contains(string(r.Before), w.before) || (w.before == "") != (len(r.Before) == 0) ||
 			!strings.Contains(string(r.After), w.after) || (w.after == "") != (len(r.After) == 0) || r.At.Before(began) || r.At.After(began.Add(time.Hour)) ||
 			r.Owner != map[bool]string{true: "", false: "anna"}[w.kind == "database"] {
 			e.Errorf("row %d: %s %s of %q by %s (%s) for %q, before %s, after %s, want %+v", i+1, r.Action, r.Kind, r.Owner, r.By, r.Session, r.Reason, r.Before, r.After, w)
@@ -329,7 +329,8 @@ func TestUnwritten(t *testing.T) {
 			return // it takes no GRANT
 		default:
 			url := e.As("operator", "operator")
-			account := strings.TrimSuffix(strings.SplitN(url, "//", 2)[1], url[strings.Index(url, ":pw@"):])
+			_, account, _ := strings.Cut(url, "//")
+			account, _, _ = strings.Cut(account, ":pw@")
 			e.Must(`REVOKE INSERT ON holdfast_audit FROM ` + account)
 			e.Pool = e.Handle.Open(e, url)
 			e.store, err = idempotency.New(e.Ctx, e.DB)

@@ -50,7 +50,7 @@ func TestExportAudit(t *testing.T) {
 	}
 	attributes := map[string]string{}
 	got.list[0].WalkAttributes(func(kv attribute.KeyValue) bool {
-		attributes[string(kv.Key)] = kv.Value.Emit()
+		attributes[string(kv.Key)] = kv.Value.String()
 		return true
 	})
 	if r := got.list[0]; r.EventName() != holdfastotel.AuditEvent || r.Body().AsString() != "force release" || r.Timestamp().IsZero() ||

@@ -29,7 +29,7 @@ const (
 // Forever is a RejectionTTL without an end, and Unlimited a MaxNew without a bound.
 const (
 	Forever   time.Duration = -1
-	Unlimited               = -1
+	Unlimited int           = -1
 )
 
 // DefaultNamespace is the default of Options.Namespace.

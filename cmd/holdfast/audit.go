@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -78,7 +79,7 @@ func newAuditList(f *flags) *cobra.Command {
 			rows := [][]string{}
 			for _, r := range list {
 				rows = append(rows, []string{
-					fmt.Sprint(r.Seq), moment(r.At), text(r.By), text(r.Action), text(r.Kind), text(r.Owner), text(r.Reason), text(r.ConfirmedBy), text(r.Session), text(string(r.Before)), text(string(r.After)),
+					strconv.FormatInt(r.Seq, 10), moment(r.At), text(r.By), text(r.Action), text(r.Kind), text(r.Owner), text(r.Reason), text(r.ConfirmedBy), text(r.Session), text(string(r.Before)), text(string(r.After)),
 				})
 			}
 			return f.answer(cmd, list, f.table(cmd, "no such interventions", "SEQ AT BY ACTION KIND OWNER REASON CONFIRMED | SESSION BEFORE AFTER", rows))

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	fences      = regexp.MustCompile("(?ms)^ *```(\\w*)[^\n]*\n(.*?)^ *```$")
+	fences      = regexp.MustCompile("(?ms)^ *```(\\w*)[^\n]*\n(.*?)^ *```$") //nolint:gocritic // with (?m) it is the beginning of a line
 	commandLine = regexp.MustCompile(`(?:^|[|;&(]|\s--\s)\s*(?:[A-Z_]+=\S*\s+)*holdfast\s+([a-z-].*)`)
 	made        = regexp.MustCompile(`(?:^|[;&(])\s*make\s+([a-z-]+)(?:\s|$)`)
 	target      = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
@@ -116,7 +116,7 @@ func words(line string) []string {
 // TestDocsCommandLinesFindsFaults plants faults in command lines.
 func TestDocsCommandLinesFindsFaults(t *testing.T) {
 	t.Parallel()
-	for _, line := range []string{"lokcs list", "locks lsit", "ops list --nmae x", "reap --every often", "migrate up now", "lock"} {
+	for _, line := range []string{"lokcs list", "locks lsit", "ops list --kyed x", "reap --every often", "migrate up now", "lock"} {
 		if wouldRun(line) == nil {
 			t.Errorf("no error: holdfast %s", line)
 		}

@@ -29,12 +29,16 @@ func TestFirstHour(t *testing.T) {
 		name   string
 		engine dbtest.Engine
 	}{
-		{"sqlite", dbtest.SQLite}, {"pgx", dbtest.Postgres}, {"postgres", dbtest.Postgres},
-		{"mysql", dbtest.MySQL}, {"gorm", dbtest.Postgres}, {"sqlx", dbtest.MySQL},
+		{"sqlite", dbtest.SQLite},
+		{"pgx", dbtest.Postgres},
+		{"postgres", dbtest.Postgres},
+		{"mysql", dbtest.MySQL},
+		{"gorm", dbtest.Postgres},
+		{"sqlx", dbtest.MySQL},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			dsn := strings.TrimPrefix(dbtest.DSN(t, p.engine), "mysql://")
-			page, err := os.ReadFile(filepath.Join("../../docs/start", p.name+".md"))
+			page, err := os.ReadFile(filepath.Join("..", "..", "docs", "start", p.name+".md"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,13 +91,13 @@ func publish(t *testing.T) string {
 	}
 	clone := filepath.Join(dir, "clone")
 	run(".", "git", "clone", "-q", "../..", clone)
-	run(filepath.Join(clone, "internal/release"), "go", "run", ".", version, clone, filepath.Join(dir, "proxy"), ".", "holdfastgorm")
+	run(filepath.Join(clone, "internal", "release"), "go", "run", ".", version, clone, filepath.Join(dir, "proxy"), ".", "holdfastgorm")
 	return "file://" + filepath.Join(dir, "proxy") + ",file://" + run(".", "go", "env", "GOMODCACHE") + "/cache/download"
 }
 
 // blocks returns the blocks of code in a language.
 func blocks(page []byte, language string) (all [][]byte) {
-	for _, m := range regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$").FindAllSubmatch(page, -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$").FindAllSubmatch(page, -1) { //nolint:gocritic // with (?m) it is the beginning of a line
 		if string(m[1]) == language {
 			all = append(all, m[2])
 		}

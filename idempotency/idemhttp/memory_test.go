@@ -23,7 +23,7 @@ func heldMemory[Tx any](e *conformance.Env[Tx]) {
 		fits = 1 // has one transaction that writes
 	}
 	entered, free := make(chan struct{}), make(chan struct{})
-	s := start(e, idempotency.Options{}, idemhttp.Options{MaxHeld: int64(2 * body * fits)}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, _ Tx) error {
+	s := start(e, idempotency.Options{}, idemhttp.Options{MaxHeld: int64(2 * body * fits)}, func(_ *service[Tx], w http.ResponseWriter, r *http.Request, _ Tx) error {
 		if strings.HasPrefix(r.URL.Path, "/other/") {
 			_, err := io.WriteString(w, strings.Repeat("y", 2*body*fits+1))
 			return err
@@ -99,7 +99,7 @@ func (s *service[Tx]) send(key, body string, chunked bool) answer {
 // requests are replayed, and another tenant is served.
 func tooManyKeys[Tx any](e *conformance.Env[Tx]) {
 	o := idemhttp.Options{Owner: func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }}
-	s := start(e, idempotency.Options{MaxNew: 3}, o, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
+	s := start(e, idempotency.Options{MaxNew: 3}, o, func(_ *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		return idempotency.Reject("no", "never") // the cheapest way to make records
 	})
 	var first answer

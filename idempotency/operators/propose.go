@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,7 +202,7 @@ func scanProposal(row core.Row) (out Proposal, err error) {
 	if err := json.Unmarshal(stored, &p); err != nil {
 		return out, fmt.Errorf("operators: a proposal cannot be read: %w", err)
 	}
-	out.ID = append(id[:len(id):len(id)], owner...)
+	out.ID = slices.Concat(id, []byte(owner))
 	out.ProposedAt, out.ExpiresAt = auditlog.Time(at), auditlog.Time(end)
 	if p.Kind != "" {
 		out.Lock = &Lock{p.Kind, p.Owner, string(p.Key), p.Token}

@@ -1,6 +1,7 @@
 package operators_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -58,7 +59,7 @@ func TestFourEyes(t *testing.T) {
 			e.Errorf("%+v", p)
 		}
 		list, err := ops.Proposals(e.Ctx)
-		if err != nil || len(list) != 1 || string(list[0].ID) != string(p.ID) {
+		if err != nil || len(list) != 1 || !bytes.Equal(list[0].ID, p.ID) {
 			e.Errorf("%+v, %v", list, err)
 		}
 		for _, by := range []string{"olga", " Olga "} {

@@ -49,35 +49,14 @@ func (c *Attempts[V]) Run(ctx context.Context) (stored *V, executed bool, err er
 	start := time.Now()
 	pause := core.NewBackoff()
 	for reads := c.NoWait || !c.ExpectNew.Likely(); ; reads = true {
-		var tried bool
-		var err error
-		if reads {
-			if stored, err = c.Read(ctx); stored != nil {
-				c.ExpectNew.Was(false)
-				return stored, false, nil
-			}
+		stored, executed, end, err := c.attempt(ctx, reads)
+		switch end {
+		case ended:
+			return stored, executed, err
+		case lookFirst:
+			continue
 		}
-		if err == nil && c.Admit != nil && !c.Admitted {
-			if err := c.Admit(ctx); err != nil && !reads {
-				continue // the record may exist
-			} else if err != nil {
-				return nil, false, err
-			}
-			c.Admitted = true
-		}
-		if err == nil {
-			c.Tries++
-			tried = true
-			if stored, err = c.Try(ctx); err == nil {
-				c.ExpectNew.Was(true)
-				return stored, true, nil
-			}
-			if !reads && errors.Is(err, ErrTaken) {
-				c.ExpectNew.Was(false)
-				continue // the record exists
-			}
-		}
-		waiting, err := c.judge(ctx, err, tried)
+		waiting, err := c.judge(ctx, err, end == tried)
 		if err != nil {
 			return nil, false, err
 		}
@@ -88,6 +67,46 @@ func (c *Attempts[V]) Run(ctx context.Context) (stored *V, executed bool, err er
 			return nil, false, FirstOf(c.unknown, context.Cause(ctx))
 		}
 	}
+}
+
+// attemptEnd says what follows an attempt.
+type attemptEnd int
+
+const (
+	failedRead attemptEnd = iota // judge its error
+	tried                        // judge the error of its transaction
+	lookFirst                    // the record may exist: read it
+	ended                        // the call ends
+)
+
+// attempt reads, if it is to, and runs one transaction unless it found a record.
+func (c *Attempts[V]) attempt(ctx context.Context, reads bool) (stored *V, executed bool, end attemptEnd, err error) {
+	if reads {
+		if stored, err = c.Read(ctx); stored != nil {
+			c.ExpectNew.Was(false)
+			return stored, false, ended, nil
+		} else if err != nil {
+			return nil, false, failedRead, err
+		}
+	}
+	if c.Admit != nil && !c.Admitted {
+		if err := c.Admit(ctx); err != nil && !reads {
+			return nil, false, lookFirst, nil
+		} else if err != nil {
+			return nil, false, ended, err
+		}
+		c.Admitted = true
+	}
+	c.Tries++
+	if stored, err = c.Try(ctx); err == nil {
+		c.ExpectNew.Was(true)
+		return stored, true, ended, nil
+	}
+	if !reads && errors.Is(err, ErrTaken) {
+		c.ExpectNew.Was(false)
+		return nil, false, lookFirst, nil
+	}
+	return nil, false, tried, err
 }
 
 // judge returns the error that ends the call, or nil if the call continues. waiting reports that

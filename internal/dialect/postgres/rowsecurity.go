@@ -10,7 +10,7 @@ const setOwner = `SELECT pg_catalog.set_config($1, $2, true) WHERE COALESCE(pg_c
 // nobody's. FORCE: the policies hold for the owner of the tables too.
 func rowSecurity(setting string, tables, everyOwner []string) (list []string) {
 	mine := `owner = COALESCE(pg_catalog.current_setting('` + setting + `', true), '')` // two words: holdfast.Options was checked
-	list = []string{`BEGIN`} // a session sees all policies of a table, or none
+	list = []string{`BEGIN`}                                                            // a session sees all policies of a table, or none
 	for _, t := range tables {
 		list = append(list,
 			`DROP POLICY IF EXISTS holdfast_owner ON `+t,

@@ -18,7 +18,7 @@ import (
 // has exactly the printed grants of these roles, and all rights to rows of the test's own tables.
 const RoleVariable = "HOLDFAST_TEST_ROLE"
 
-// RowSecurityVariable, with roles, puts PostgreSQL's tables under the printed policies of row level security;
+// RowSecurityVariable puts, with roles, PostgreSQL's tables under the printed policies of row level security;
 // an environment's pools then have Options.OwnerSetting.
 const RowSecurityVariable = "HOLDFAST_TEST_ROW_SECURITY"
 

@@ -42,7 +42,7 @@ func pages(t *testing.T) []string {
 	return append(found, root+"/README.md", root+"/README.zh-CN.md", root+"/CONTRIBUTING.md")
 }
 
-var fenced = regexp.MustCompile("(?ms)^( *)```(\\w*)[^\n]*\n(.*?)^ *```$")
+var fenced = regexp.MustCompile("(?ms)^( *)```(\\w*)[^\n]*\n(.*?)^ *```$") //nolint:gocritic // with (?m) it is the beginning of a line
 
 func blocks(t *testing.T, page string) []block {
 	t.Helper()

@@ -208,6 +208,6 @@ func TestSearch(t *testing.T) {
 	b.Do(browsertest.Click("#local-search button"))
 	b.Focused("#localsearch-input")
 	// No key of a keyboard types a Chinese word.
-	browsertest.Evaluate[bool](b, `(i => (i.value = "退款", i.dispatchEvent(new Event("input"))))(document.activeElement)`)
+	browsertest.Evaluate[bool](b, `(i => (i.value = "\u9000\u6b3e", i.dispatchEvent(new Event("input"))))(document.activeElement)`)
 	b.Eventually(`document.querySelector(".VPLocalSearchBox .result")?.href.includes("/zh/")`)
 }

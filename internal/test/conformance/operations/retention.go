@@ -154,8 +154,11 @@ func eraseOwner[Tx any](e *env[Tx]) {
 		}
 	}
 	for _, x := range []idempotency.Erasure{
-		{By: "olga", Reason: "asked"}, {Owner: "a\x00", By: "olga", Reason: "asked"}, {Owner: "anna", Name: "\xff", By: "olga", Reason: "asked"},
-		{Owner: "anna", Reason: "asked"}, {Owner: "anna", By: "olga"},
+		{By: "olga", Reason: "asked"},
+		{Owner: "a\x00", By: "olga", Reason: "asked"},
+		{Owner: "anna", Name: "\xff", By: "olga", Reason: "asked"},
+		{Owner: "anna", Reason: "asked"},
+		{Owner: "anna", By: "olga"},
 	} {
 		if _, err := s.EraseScope(e.Ctx, x); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%+v: %v", x, err)
