@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -80,6 +81,7 @@ func TestConsoleBehindProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = locks.Close(context.WithoutCancel(o.Ctx)) })
 	if _, err := locks.Acquire(o.Ctx, "order/7"); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +103,7 @@ func TestConsoleBehindProxy(t *testing.T) {
 		body, _ := io.ReadAll(answer.Body)
 		return answer.StatusCode, string(body)
 	}
-	page := front + "/ops/console/"
+	page := front + "/ops/console/locks"
 	if status, body := ask(page, ""); status != http.StatusUnauthorized {
 		t.Errorf("nobody: %d %s", status, body)
 	}
@@ -111,7 +113,7 @@ func TestConsoleBehindProxy(t *testing.T) {
 	if status, body := ask(page, "ada"); status != http.StatusOK || !strings.Contains(body, "Release") || strings.Contains(body, `name="by"`) {
 		t.Errorf("ada: %d %s", status, body)
 	}
-	if status, _ := ask(page+"style.css", "ada"); status != http.StatusOK {
+	if status, _ := ask(front+"/ops/console/style.css", "ada"); status != http.StatusOK {
 		t.Errorf("a file below the prefix: %d", status)
 	}
 	// Past the proxy.
@@ -122,7 +124,7 @@ func TestConsoleBehindProxy(t *testing.T) {
 		"two names":     {"Authorization", "Bearer " + secret, "X-Forwarded-User", "ada", "X-Forwarded-User", "bob"},
 		"two groups":    {"Authorization", "Bearer " + secret, "X-Forwarded-User", "ada", "X-Forwarded-Groups", "a", "X-Forwarded-Groups", "payments-ops"},
 	} {
-		if status, body := ask(said.URL, "", headers...); status != http.StatusUnauthorized || strings.Contains(body, "order/7") {
+		if status, body := ask(said.URL+"locks", "", headers...); status != http.StatusUnauthorized || strings.Contains(body, "order/7") {
 			t.Errorf("%s: %d %s", what, status, body)
 		}
 	}
