@@ -99,7 +99,7 @@ func (s *service[Tx]) send(key, body string, chunked bool) answer {
 // requests are replayed, and another tenant is served.
 func tooManyKeys[Tx any](e *conformance.Env[Tx]) {
 	o := idemhttp.Options{Owner: func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }}
-	s := start(e, idempotency.Options{MaxNew: 3}, o, func(_ *service[Tx], _ http.ResponseWriter, r *http.Request, tx Tx) error {
+	s := start(e, idempotency.Options{MaxNew: 3}, o, func(_ *service[Tx], _ http.ResponseWriter, _ *http.Request, _ Tx) error {
 		return idempotency.Reject("no", "never") // the cheapest way to make records
 	})
 	var first answer
