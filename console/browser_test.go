@@ -22,6 +22,9 @@ func browse(t *testing.T, width int64) (*browsertest.Browser, *site) {
 	return b, serve(conformance.New(t, conformance.SQL(), dbtest.SQLite), console.Options{Write: true})
 }
 
+// The script runs after the page is there: it shows this button once it listens to keys.
+const scripted = `document.querySelector("#pause:not([hidden])")`
+
 // A lease appears and disappears while the page is open, and typed text stays.
 func TestBrowserLiveLeases(t *testing.T) {
 	t.Parallel()
@@ -30,8 +33,10 @@ func TestBrowserLiveLeases(t *testing.T) {
 	b.Focused("#token")
 	b.Type(token + kb.Enter)
 	b.Eventually(`document.querySelector("#alive")`)
+	b.Eventually(scripted)
 	b.Type("2") // the second page
 	b.Eventually(`document.querySelector("#leases .empty")`)
+	b.Eventually(scripted)
 	b.Type("/")
 	b.Focused("#begin")
 
