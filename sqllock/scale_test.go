@@ -250,10 +250,10 @@ func TestRenewalThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		l, pool, _ := openLocker(t, engine, Options{TTL: time.Hour})
-		leases := hold(t, l, plant(t, pool, engine, l, keeper.Batch))
 		var sizes []int
 		var mu sync.Mutex
-		undo := l.leases.k.Store.Wrap(func(q core.Querier) core.Querier { return slow{q, 700, &sizes, &mu} })
+		l.leases.k.Store.Wrap(func(q core.Querier) core.Querier { return slow{q, 700, &sizes, &mu} })
+		leases := hold(t, l, plant(t, pool, engine, l, keeper.Batch))
 		begun := time.Now()
 		for range 2 {
 			l.leases.k.RenewNow(t.Context(), leases)
@@ -267,12 +267,13 @@ func TestRenewalThatTakesTooLong(t *testing.T) {
 			}
 			l.leases.k.Mu.Unlock()
 		}
+		mu.Lock()
 		t.Logf("parameters of the statements: %v", sizes)
+		mu.Unlock()
 		if size := l.leases.k.RenewSize(); size < keeper.SmallBatch || size == keeper.Batch {
 			t.Errorf("the next batches are of %d", size)
 		}
 		l.leases.k.Forget(leases)
-		undo()
 		if err := l.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -282,19 +283,25 @@ func TestRenewalThatTakesTooLong(t *testing.T) {
 // explaining asks the server how it runs each write, before it runs it.
 type explaining struct {
 	core.Querier
-	t     *testing.T
-	pool  *sql.DB
-	plans []string // of holdfast_locks: how it is read
+	*plans
 }
 
-func (e *explaining) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
+type plans struct {
+	t    *testing.T
+	pool *sql.DB
+
+	mu   sync.Mutex
+	list []string // of holdfast_locks: how it is read
+}
+
+func (e explaining) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
 	if strings.HasPrefix(query, "UPDATE") {
 		e.explain(ctx, query, args)
 	}
 	return e.Querier.Exec(ctx, query, args...)
 }
 
-func (e *explaining) explain(ctx context.Context, query string, args []any) {
+func (e *plans) explain(ctx context.Context, query string, args []any) {
 	rows, err := e.pool.QueryContext(ctx, "EXPLAIN FORMAT=TRADITIONAL "+query, args...)
 	if err != nil {
 		e.t.Error(err)
@@ -319,7 +326,9 @@ func (e *explaining) explain(ctx context.Context, query string, args []any) {
 			row[column] = values[i].String
 		}
 		if table := row["table"]; !strings.HasPrefix(table, "<") {
-			e.plans = append(e.plans, table+" "+row["type"])
+			e.mu.Lock()
+			e.list = append(e.list, table+" "+row["type"])
+			e.mu.Unlock()
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -337,21 +346,20 @@ func TestRenewalsReadTheirRows(t *testing.T) {
 		}
 		const n = 500
 		l, pool, _ := openLocker(t, engine, Options{TTL: time.Hour})
+		explains := &plans{t: t, pool: pool}
+		l.leases.k.Store.Wrap(func(q core.Querier) core.Querier { return explaining{q, explains} })
 		leases := hold(t, l, plant(t, pool, engine, l, n)[:n/2])
 		if _, err := pool.ExecContext(t.Context(), `ANALYZE TABLE holdfast_locks`); err != nil {
 			t.Fatal(err)
 		}
-		explains := &explaining{t: t, pool: pool}
-		undo := l.leases.k.Store.Wrap(func(q core.Querier) core.Querier {
-			explains.Querier = q
-			return explains
-		})
 		l.leases.k.RenewNow(t.Context(), leases)
-		undo()
-		if len(explains.plans) == 0 {
+		explains.mu.Lock()
+		found := explains.list
+		explains.mu.Unlock()
+		if len(found) == 0 {
 			t.Error("no statement was explained")
 		}
-		for _, plan := range explains.plans {
+		for _, plan := range found {
 			if !strings.HasSuffix(plan, " range") && !strings.HasSuffix(plan, " eq_ref") {
 				t.Errorf("the renewal reads %s", plan)
 			}
