@@ -53,6 +53,10 @@ type Options struct {
 	// MayWrite narrows Write to the persons who may: it reports whether the one who makes a request may
 	// change anything. Default: everybody who sees the console.
 	MayWrite func(r *http.Request) bool
+	// FourEyes makes one person propose and another one confirm: resolving an operation and taking a lock
+	// away are then only proposed, for operators.DefaultProposalTTL. It requires Actor, with names that are
+	// authenticated: one person could type two. Default: one person does it.
+	FourEyes bool
 	// Hosts are the names, without a port, by which browsers reach the console: it answers requests
 	// for others with 421, so that no page of another site reads it under a name that leads here (DNS
 	// rebinding). AnyHost accepts every name: for a program that checks the name itself. Default: the
@@ -100,6 +104,9 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (htt
 	case !o.BehindOwnAuthentication && len(o.Token) < MinToken:
 		return nil, invalid("Options.Token", fmt.Sprintf("has %d bytes, at least %d are required: take them from crypto/rand", len(o.Token), MinToken))
 	}
+	if o.FourEyes && o.Actor == nil {
+		return nil, invalid("Options.FourEyes", "needs Options.Actor: one person could type two names")
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -141,6 +148,9 @@ func (c *console[Tx]) handler() http.Handler {
 	mux.Handle("GET /operations", c.signedIn(c.getOperations))
 	mux.Handle("GET /operation", c.signedIn(c.getOperation))
 	mux.Handle("GET /reaper", c.signedIn(c.getReaper))
+	mux.Handle("GET /proposals", c.signedIn(c.getProposals))
+	mux.Handle("GET /proposal", c.signedIn(c.getProposal))
+	mux.Handle("POST /confirm", c.signedIn(c.writing(c.postConfirm)))
 	mux.Handle("POST /confirm-release", c.signedIn(c.writing(c.postConfirmRelease)))
 	mux.Handle("POST /release", c.signedIn(c.writing(c.postRelease)))
 	mux.Handle("POST /confirm-resolve", c.signedIn(c.writing(c.postConfirmResolve)))

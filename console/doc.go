@@ -13,11 +13,13 @@
 // The console asks for a token once in twelve hours. With [Options.BehindOwnAuthentication], the
 // program authenticates instead. Changes are possible only if [Options.Write] is set. Then an
 // operator can resolve an unknown operation, or take a lock away, with a reason. A confirmation
-// page says what the change does, and the console records the operator's name.
+// page says what the change does, and the console records the operator's name. With
+// [Options.FourEyes] it only proposes the change, and another person confirms it.
 //
 // # What it shows
 //
 // Keys, owners (the tenant, merchant or account whose operation it is), names, holders, states,
-// steps, reasons and interventions. It never shows a request, a result, the body of a provider
-// event or the value of a lease.
+// steps, reasons and interventions. It never shows a request, a stored result, the body of a
+// provider event or the value of a lease. A result that somebody proposes is shown to those who
+// confirm it.
 package console

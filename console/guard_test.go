@@ -21,8 +21,8 @@ func onSQLite(t *testing.T) *conformance.Env[*sql.Tx] {
 }
 
 var (
-	pages = []string{"", "locks", "operations", "operation?id=00", "reaper", "nowhere"}
-	posts = []string{"confirm-release", "release", "confirm-resolve", "resolve", "nowhere", "operations", ""}
+	pages = []string{"", "locks", "operations", "operation?id=00", "reaper", "proposals", "proposal?id=00", "nowhere"}
+	posts = []string{"confirm-release", "release", "confirm-resolve", "resolve", "confirm", "nowhere", "operations", ""}
 )
 
 // Without the token, every page and every action is refused.

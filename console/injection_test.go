@@ -47,7 +47,7 @@ func TestInjection(t *testing.T) {
 		for range len(hostile.Strings()) + 1 {
 			for path, names := range map[string][]string{
 				"": {"done"}, "locks": {"begin", "after", "all", "done"}, "operations": {"state", "kind", "owner", "name", "key", "after", "done"},
-				"operation": {"id", "done"}, "reaper": {"after"},
+				"operation": {"id", "done"}, "reaper": {"after"}, "proposals": {"done"}, "proposal": {"id"},
 			} {
 				for _, name := range names {
 					value := evil()

@@ -169,10 +169,10 @@ func refund(key string) idempotency.Op {
 	return idempotency.Op{Owner: "shop-7", Name: "refund", Key: key}
 }
 
-// linkTo returns the link to the operation with this key in a list.
+// linkTo returns the link to the operation or the proposal with this key in a list.
 func (s *site) linkTo(page, key string) string {
 	s.Helper()
-	m := regexp.MustCompile(`href="(operation\?id=[0-9a-f]{64,})">` + regexp.QuoteMeta(key) + `<`).FindStringSubmatch(page)
+	m := regexp.MustCompile(`href="((?:operation|proposal)\?id=[0-9a-f]{32,})">` + regexp.QuoteMeta(key) + `<`).FindStringSubmatch(page)
 	if m == nil {
 		s.Fatalf("no link to %s in\n%s", key, page)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
@@ -100,6 +101,10 @@ func (c *console[Tx]) postRelease(w http.ResponseWriter, r *http.Request) {
 	by, reason := c.who(r), strings.TrimSpace(r.PostForm.Get("reason"))
 	if problem := checkActor(by, reason); problem != "" {
 		c.confirmRelease(w, r, http.StatusBadRequest, problem)
+		return
+	}
+	if c.options.FourEyes {
+		c.proposeRelease(w, r, ref, operators.Actor{By: by, Reason: reason})
 		return
 	}
 	if err := c.release(r.Context(), ref, by, reason); err != nil {

@@ -115,7 +115,12 @@ func (c *console[Tx]) postResolve(w http.ResponseWriter, r *http.Request) {
 		again(sentence(err))
 		return
 	}
-	err = c.ops.of(p.Owner).Resolve(r.Context(), p.Ref, resolution, operators.Actor{By: by, Reason: p.Reason})
+	ops, actor := c.ops.of(p.Owner), operators.Actor{By: by, Reason: p.Reason}
+	if c.options.FourEyes {
+		_, err = ops.Propose(r.Context(), p.Ref, resolution, actor)
+	} else {
+		err = ops.Resolve(r.Context(), p.Ref, resolution, actor)
+	}
 	var input *holdfast.InputError
 	switch {
 	case errors.Is(err, staged.ErrState), errors.Is(err, staged.ErrNotFound):
@@ -126,6 +131,11 @@ func (c *console[Tx]) postResolve(w http.ResponseWriter, r *http.Request) {
 		return
 	case err != nil:
 		c.failed(w, r, err)
+		return
+	}
+	if c.options.FourEyes {
+		c.options.Log.InfoContext(r.Context(), "holdfast console: a resolution was proposed", "id", p.ID, "as", p.As, "by", by)
+		redirect(w, "proposals?done=proposed")
 		return
 	}
 	c.options.Log.InfoContext(r.Context(), "holdfast console: an operation was resolved", "id", p.ID, "as", p.As, "by", by)

@@ -41,13 +41,14 @@ type page struct {
 	Write     bool
 	CanLeave  bool // there is a session to end
 	AsksActor bool
+	FourEyes  bool
 	Generated time.Time
 }
 
 func (c *console[Tx]) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Engine, p.Write, p.Generated = string(c.db.Engine()), c.mayWrite(r), time.Now()
 	p.CanLeave = !c.options.BehindOwnAuthentication && !p.SignedOut
-	p.AsksActor = c.options.Actor == nil
+	p.AsksActor, p.FourEyes = c.options.Actor == nil, c.options.FourEyes
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, name+".html", p); err != nil {
 		c.options.Log.ErrorContext(r.Context(), "holdfast console: a template", "name", name, "error", err)

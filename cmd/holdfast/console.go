@@ -60,6 +60,9 @@ func newConsole(f *flags) *cobra.Command {
 			if behind.user != "" && said.Token != "" {
 				return usage("--user-header needs a token that the proxy sends, too: set " + tokenVariable)
 			}
+			if o.FourEyes && (behind.user == "" || !o.Write) {
+				return usage("--four-eyes goes with --write and --user-header: one person could type two names")
+			}
 			wrap, err := behind.configure(&o)
 			if err != nil {
 				return err
@@ -90,6 +93,7 @@ func newConsole(f *flags) *cobra.Command {
 	flags.StringVar(&addr, "addr", "127.0.0.1:8081", "address to listen at")
 	flags.BoolVar(&remote, "allow-remote", false, "listen at an address that other machines can reach; put a proxy with TLS in front of it")
 	flags.BoolVar(&o.Write, "write", false, "allow to resolve operations and to release locks")
+	flags.BoolVar(&o.FourEyes, "four-eyes", false, "with --write: one person proposes a change, and another one confirms it; needs --user-header")
 	flags.BoolVar(&o.SecureCookie, "secure-cookie", false, "the page is reached through TLS, which a proxy ends")
 	flags.StringSliceVar(&o.Hosts, "host", nil, "name by which browsers reach the page; may be repeated (default: localhost, 127.0.0.1, ::1)")
 	flags.StringVar(&behind.user, "user-header", "", "header in which a proxy that authenticates names the person; it sends the token as Authorization: Bearer")

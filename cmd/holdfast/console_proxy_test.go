@@ -132,7 +132,7 @@ func TestConsoleBehindProxy(t *testing.T) {
 
 func TestConsoleProxyFlags(t *testing.T) {
 	t.Setenv(tokenVariable, "")
-	for _, args := range [][]string{{"--user-header", "X"}, {"--groups-header", "X"}, {"--write-group", "x"}, {"--user-header", "X", "--write-group", "x"}} {
+	for _, args := range [][]string{{"--user-header", "X"}, {"--groups-header", "X"}, {"--write-group", "x"}, {"--user-header", "X", "--write-group", "x"}, {"--four-eyes", "--write"}, {"--four-eyes", "--user-header", "X"}} {
 		if code, out, err := command(t, append([]string{"console", "-dsn", "sqlite://:memory:"}, args...)...); code != exitUsage || out != "" {
 			t.Errorf("%v: status %d, %q, %q", args, code, out, err)
 		}

@@ -12,7 +12,7 @@
   form.requestSubmit();
 })();
 
-// / goes to the search, and 1 to 4 to the pages, unless somebody types.
+// / goes to the search, and 1 to 5 to the pages, unless somebody types.
 const goesTo = (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest?.("input, textarea, select")) return null;
   return e.key === "/" ? document.querySelector(".search input") : document.querySelectorAll("nav a")[Number(e.key) - 1];

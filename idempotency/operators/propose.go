@@ -225,8 +225,14 @@ type ConfirmOptions struct {
 	OtherAccount bool
 }
 
+// SamePerson reports whether two names are one person's for Confirm: names that differ in case or outer blanks
+// only are equal.
+func SamePerson(a, b string) bool {
+	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
+}
+
 // Confirm does what a proposal says, in one transaction that also deletes the proposal and appends to the
-// audit. by is another person than the proposer: names that differ in case or outer blanks only are equal.
+// audit. by is another person than the proposer, by SamePerson.
 // If what was proposed is not possible any more, the proposal stays until it expires.
 //
 // Errors: [ErrNoProposal], [ErrSamePerson], [ErrNotHeld], those of [Operators.Resolve] and of
@@ -249,7 +255,7 @@ func (o *Operators[Tx]) Confirm(ctx context.Context, id []byte, by string, opts 
 		return err
 	case p == nil:
 		return ErrNoProposal
-	case strings.EqualFold(strings.TrimSpace(p.By), strings.TrimSpace(by)):
+	case SamePerson(p.By, by):
 		return ErrSamePerson
 	}
 	ctx = auditlog.Confirming(ctx, &auditlog.Confirmation{By: by, Check: func(ctx context.Context, q core.Querier, session string) error {
