@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/internal/test/browsertest"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -163,6 +164,10 @@ func TestBrowserScreenshots(t *testing.T) {
 	b.Do(browsertest.Set("#by", "ada"), browsertest.Set("#reason", "the provider has it under this key, ticket 81"),
 		browsertest.Click(".danger"), browsertest.Visible(".said.good"))
 	b.Screenshots("console-resolved")
+	b.Go(s.URL+"proposals", "tbody tr")
+	b.Screenshots("console-proposals")
+	b.Do(browsertest.Click(".key a"), browsertest.Visible(".danger"))
+	b.Screenshots("console-proposal")
 	b.Go(s.URL+"reaper", "tbody tr")
 	b.Screenshots("console-reaper")
 	b.Go(s.URL+"operation?id=00", ".said.bad")
@@ -201,6 +206,9 @@ func fill(s *site) {
 	for _, key := range []string{"order-10041/1", "order-10042/1", "order-10043/2"} {
 		parkAs[transfer](s, refund(key), "POST /transfers: no answer within 30 s")
 	}
+	_, err = operators.New(s.Store(idempotency.Options{})).ProposeRelease(s.Ctx,
+		operators.Lock{Kind: "lease", Key: "settlement/2026-11-21", Token: 1}, operators.Actor{By: "olga", Reason: "its machine is gone, ticket 14"})
+	must(err)
 	store := s.Store(idempotency.Options{ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
 	for _, key := range []string{"1", "2", "3"} {
 		_, err := s.Do(store, conformance.Op(key))
