@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/limits"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
@@ -151,6 +152,17 @@ func interventions[Tx any](e *env[Tx]) {
 	}
 	_, err = operators.AfterRestore(e.Ctx, e.DB, who)
 	e.Check(err)
+	l, err := limits.New(e.Ctx, e.DB, "refunds")
+	e.Check(err)
+	l = l.For("anna")
+	_, err = l.Set(e.Ctx, "day", 100)
+	e.Check(err)
+	_, err = l.Take(e.Ctx, limits.Request{Key: "day", ID: "1", Amount: 60})
+	e.Check(err)
+	n, err = l.Erase(e.Ctx, limits.Erasure{By: who.By, Reason: who.Reason})
+	if err != nil || n != 2 {
+		e.Errorf("erased %d, %v", n, err)
+	}
 
 	want := []struct{ action, kind, before, after string }{
 		{"force release", "lease", `"holder":"worker","held":true`, `"held":false`},
@@ -161,6 +173,8 @@ func interventions[Tx any](e *env[Tx]) {
 		{"erase scope", "record", ``, `{"erased":2,"keys":true}`},
 		{"erase scope", "staged", ``, `{"erased":1,"keys":true}`},
 		{"after-restore", "database", ``, `"floor":`},
+		{"erase limits", "limit entry", ``, `{"erased":1,"name":"refunds"}`},
+		{"erase limits", "limit", ``, `{"erased":1,"name":"refunds"}`},
 	}
 	list := e.rows()
 	if len(list) != len(want) {
@@ -179,7 +193,7 @@ func interventions[Tx any](e *env[Tx]) {
 	if found := e.rows(audit.Filter{Owner: "anna", Kind: "lease", Subject: audit.LockSubject("lease", "anna", "lease")}); len(found) != 1 {
 		e.Errorf("the lease has %d rows", len(found))
 	}
-	if found := e.rows(audit.Filter{AfterSeq: 6}); len(found) != 2 {
+	if found := e.rows(audit.Filter{AfterSeq: 6}); len(found) != len(want)-6 {
 		e.Errorf("%d rows after the sixth", len(found))
 	}
 	text, err := json.Marshal(list)

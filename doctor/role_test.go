@@ -144,7 +144,7 @@ func appWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	e.Check(err)
 	_, err = l.Take(e.Ctx, limits.Request{Key: "day", ID: "1", Amount: 60})
 	e.Check(err)
-	if _, err = l.Erase(e.Ctx); !errors.Is(err, holdfast.ErrDenied) {
+	if _, err = l.Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"}); !errors.Is(err, holdfast.ErrDenied) {
 		e.Errorf("the app erases limits: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func operatorWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	}
 	l, err := limits.New(e.Ctx, db, "refunds")
 	e.Check(err)
-	_, err = l.For("anna").Erase(e.Ctx)
+	_, err = l.For("anna").Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"})
 	e.Check(err)
 	if _, err = idempotency.Do(e.Ctx, s, idempotency.Op{Owner: "anna", Name: "refund", Key: "new", Request: "r"}, func(context.Context, *sql.Tx) (string, error) { return "", nil }); !errors.Is(err, holdfast.ErrDenied) {
 		e.Errorf("an operator executes: %v", err)

@@ -66,7 +66,7 @@ func TestReservedBeforeTheErasure(t *testing.T) {
 			e.Check(err)
 		}
 		do.Store(&reserve)
-		if n, err := l.Erase(e.Ctx); n != 0 || err != nil {
+		if n, err := l.Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"}); n != 0 || err != nil {
 			e.Errorf("%d rows, %v", n, err)
 		}
 		if s, err := l.Get(e.Ctx, "a"); err != nil || s.Reserved != 60 {

@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 
+	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
@@ -10,17 +11,25 @@ import (
 // eraseBatch bounds the rows that one transaction of Erase deletes.
 const eraseBatch = 256
 
+// Erasure says who erases and why.
+type Erasure struct {
+	// By says who erases, and Reason why: both are required, have at most 255 and 500 bytes, and are kept
+	// in the audit (package audit), so write no personal data there.
+	By, Reason string
+}
+
 // Erase deletes what the owner has under this name: the entries that have ended, and the limits in
 // Holdfast's table of which nothing is reserved. It returns how many rows it deleted, also with an error.
 // Their ids can then be used again, and a limit that is set again begins with nothing used. So stop the
 // owner's calls first, and void its reservations: these, and their limits, stay. The program's own rows
 // (Options.Table) stay too.
 //
-// Each batch is a separate transaction. After an interruption, call it again.
+// Each batch is a separate transaction, which also appends to the audit (package audit). After an
+// interruption, call it again.
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrRetry], [holdfast.ErrUnknown]; the error of ctx; the
 // driver's.
-func (l *Limits[Tx]) Erase(ctx context.Context) (deleted int64, err error) {
+func (l *Limits[Tx]) Erase(ctx context.Context, why Erasure) (deleted int64, err error) {
 	ctx, span := l.access.Trace.Start(ctx, trace.Call{Name: "limits.erase", Operation: l.name})
 	defer func() {
 		span.Rows = deleted
@@ -29,16 +38,20 @@ func (l *Limits[Tx]) Erase(ctx context.Context) (deleted int64, err error) {
 	if err := core.CheckName("owner", l.owner, true); err != nil {
 		return 0, err
 	}
-	deleted, err = l.eraseAll(ctx, l.sql.old, "delete", l.sql.remove)
+	if err := auditlog.Check("Erasure.", why.By, why.Reason); err != nil {
+		return 0, err
+	}
+	deleted, err = l.eraseAll(ctx, why, l.sql.old, "limit entry", l.sql.remove)
 	if err != nil || !l.home.own {
 		return deleted, err
 	}
-	n, err := l.eraseAll(ctx, l.sql.unused, "remove", l.sql.removeLimits)
+	n, err := l.eraseAll(ctx, why, l.sql.unused, "limit", l.sql.removeLimits)
 	return deleted + n, err
 }
 
 // eraseAll deletes the rows that find returns page by page. remove tests again whether they may go.
-func (l *Limits[Tx]) eraseAll(ctx context.Context, find core.Stmt, name, remove string) (deleted int64, err error) {
+func (l *Limits[Tx]) eraseAll(ctx context.Context, why Erasure, find core.Stmt, kind, remove string) (deleted int64, err error) {
+	audit := auditlog.New(l.access.Dialect, l.access.Table)
 	for after := []byte{}; ; {
 		rows, err := find.Query(ctx, l.access.Pool, l.own(after, eraseBatch)...)
 		if err != nil {
@@ -48,10 +61,19 @@ func (l *Limits[Tx]) eraseAll(ctx context.Context, find core.Stmt, name, remove 
 		if err != nil || len(ids) == 0 {
 			return deleted, err
 		}
-		stmt := l.withIDs(name, remove, 2, ids)
+		stmt := l.withIDs("erase", remove, 2, ids)
 		n, err := inTx(ctx, l, func(ctx context.Context, q core.Querier) (int64, error) {
 			r, err := stmt.Exec(ctx, q, withIDs(l.own(), ids)...)
-			return r.Affected, err
+			if err != nil || r.Affected == 0 {
+				return 0, err
+			}
+			return r.Affected, audit.Append(ctx, q, auditlog.Entry{
+				Actor: why.By, Action: "erase limits", Reason: why.Reason, Kind: kind, Owner: l.owner,
+				After: struct {
+					Erased int64  `json:"erased"`
+					Name   string `json:"name"`
+				}{r.Affected, l.name},
+			})
 		})
 		deleted += n
 		if err != nil || len(ids) < eraseBatch {
