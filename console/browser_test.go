@@ -65,6 +65,7 @@ func TestBrowserLiveLeases(t *testing.T) {
 	}
 	b.Eventually(`document.querySelector("#leases .empty")`)
 	b.Eventually(`window.stayed === true`) // the page was never reloaded
+	b.Eventually(`performance.getEntriesByType("resource").every((r) => r.initiatorType !== "fetch")`) // it never had to ask
 
 	b.Do(browsertest.Click("#pause"))
 	b.Eventually(`document.querySelector("#pause").getAttribute("aria-pressed") === "true"`)

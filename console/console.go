@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -26,9 +27,11 @@ const (
 	// AnyHost in Options.Hosts accepts requests for every host.
 	AnyHost = "*"
 	// SessionLife is how long a browser stays signed in, and SessionIdle how long without a request. The
-	// live parts of a page that is in view ask again within seconds.
+	// live parts of a page that is in view count as requests.
 	SessionLife = 12 * time.Hour
 	SessionIdle = 30 * time.Minute
+	// StreamLife is how long one answer keeps a page up to date, by server-sent events.
+	StreamLife = 20 * time.Second
 
 	queryTimeout = 10 * time.Second // for all reads of one page
 	maxForm      = 64 << 10         // bytes of a form
@@ -71,6 +74,10 @@ type Options struct {
 	// Store holds the options of the program's idempotency store: its Namespace, and its Codec and
 	// FormerCodecs if it has them. SingleOwner is ignored.
 	Store idempotency.Options
+	// Ending, closed when the program ends, ends the streams of pages that are open, so that
+	// http.Server.Shutdown does not wait for them. Default: each ends by itself within StreamLife, and the
+	// browser asks for the next.
+	Ending <-chan struct{}
 	// Log logs errors of the database, sign-ins and sign-outs, wrong tokens, refused requests and
 	// interventions, without keys. Default: no logging.
 	Log *slog.Logger
@@ -84,6 +91,7 @@ type console[Tx any] struct {
 	tries    *limiter
 	locks    *sqllock.Locker[Tx]
 	ops      operatorsOf[Tx]
+	streams  atomic.Int64 // that are open
 }
 
 // New returns the handler and checks that the tables exist. The handler is safe for concurrent use
@@ -143,12 +151,12 @@ func (c *console[Tx]) handler() http.Handler {
 	mux.HandleFunc("POST /login", c.postLogin)
 	mux.HandleFunc("POST /logout", c.postLogout)
 
-	mux.Handle("GET /{$}", c.signedIn(c.getOverview))
-	mux.Handle("GET /locks", c.signedIn(c.getLocks))
-	mux.Handle("GET /operations", c.signedIn(c.getOperations))
-	mux.Handle("GET /operation", c.signedIn(c.getOperation))
-	mux.Handle("GET /reaper", c.signedIn(c.getReaper))
-	mux.Handle("GET /proposals", c.signedIn(c.getProposals))
+	mux.Handle("GET /{$}", c.signedIn(c.live(5*time.Second, c.getOverview)))
+	mux.Handle("GET /locks", c.signedIn(c.live(2*time.Second, c.getLocks)))
+	mux.Handle("GET /operations", c.signedIn(c.live(5*time.Second, c.getOperations)))
+	mux.Handle("GET /operation", c.signedIn(c.live(5*time.Second, c.getOperation)))
+	mux.Handle("GET /reaper", c.signedIn(c.live(10*time.Second, c.getReaper)))
+	mux.Handle("GET /proposals", c.signedIn(c.live(5*time.Second, c.getProposals)))
 	mux.Handle("GET /proposal", c.signedIn(c.getProposal))
 	mux.Handle("POST /confirm", c.signedIn(c.writing(c.postConfirm)))
 	mux.Handle("POST /confirm-release", c.signedIn(c.writing(c.postConfirmRelease)))
@@ -194,6 +202,10 @@ func (c *console[Tx]) known(h http.Handler) http.Handler {
 // bounded ends requests that take too long, and refuses forms that are too long.
 func bounded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wantsEvents(r) { // each of its reads is bounded
+			h.ServeHTTP(w, r)
+			return
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 		defer cancel()
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)

@@ -107,7 +107,7 @@ func (c *console[Tx]) getLocks(w http.ResponseWriter, r *http.Request) {
 		c.failed(w, r, err)
 		return
 	}
-	view := page{Title: "Locks", Section: "locks", Every: 2000, Body: p}
+	view := page{Title: "Locks", Section: "locks", Live: true, Body: p}
 	if q.Get("done") == "released" {
 		view.Notice = "Released. Whoever had it is told with its next renewal."
 	}

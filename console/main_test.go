@@ -42,6 +42,8 @@ func serve(e *conformance.Env[*sql.Tx], o console.Options) *site {
 	if !o.BehindOwnAuthentication && o.Token == "" {
 		o.Token = token
 	}
+	ending := make(chan struct{})
+	o.Ending = ending
 	h, err := console.New(e.Ctx, e.DB, o)
 	if err != nil {
 		e.Fatal(err)
@@ -51,7 +53,7 @@ func serve(e *conformance.Env[*sql.Tx], o console.Options) *site {
 	server := httptest.NewServer(mux)
 	jar, _ := cookiejar.New(nil)
 	transport := &http.Transport{}
-	e.Cleanup(func() { transport.CloseIdleConnections(); server.Close() })
+	e.Cleanup(func() { close(ending); transport.CloseIdleConnections(); server.Close() })
 	return &site{Env: e, URL: server.URL + "/ops/console/", client: &http.Client{Jar: jar, Transport: transport}}
 }
 

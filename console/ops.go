@@ -114,7 +114,7 @@ func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 	for _, op := range found {
 		p.List = append(p.List, rowOf(op))
 	}
-	view := page{Title: "Operations", Section: "operations", Every: 5000, Body: p}
+	view := page{Title: "Operations", Section: "operations", Live: true, Body: p}
 	if q.Get("done") == "freed" {
 		view.Notice = "Freed: the key may be executed again."
 	}
@@ -141,7 +141,7 @@ func (c *console[Tx]) getOperation(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	view := page{Title: "Operation", Section: "operations", Every: 5000, Body: p}
+	view := page{Title: "Operation", Section: "operations", Live: true, Body: p}
 	if r.URL.Query().Get("done") == "resolved" {
 		view.Notice = "Resolved: it is " + p.State.String() + " now."
 	}

@@ -80,7 +80,7 @@ func (c *console[Tx]) getOverview(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	c.render(w, r, http.StatusOK, "overview", page{Title: "Overview", Section: "overview", Every: 5000, Body: p})
+	c.render(w, r, http.StatusOK, "overview", page{Title: "Overview", Section: "overview", Live: true, Body: p})
 }
 
 func (c *console[Tx]) readBriefs(ctx context.Context, p *overviewPage) error {

@@ -60,7 +60,7 @@ func (c *console[Tx]) getProposals(w http.ResponseWriter, r *http.Request) {
 	for i := range found {
 		p.List = append(p.List, proposalRowOf(&found[i]))
 	}
-	view := page{Title: "Proposals", Section: "proposals", Every: 5000, Body: p}
+	view := page{Title: "Proposals", Section: "proposals", Live: true, Body: p}
 	switch r.URL.Query().Get("done") {
 	case "proposed":
 		view.Notice = "Proposed: another person must confirm it. Nothing is done before."

@@ -33,5 +33,5 @@ func (c *console[Tx]) getReaper(w http.ResponseWriter, r *http.Request) {
 		}
 		p.Passes = append(p.Passes, row)
 	}
-	c.render(w, r, http.StatusOK, "reaper", page{Title: "Reaper", Section: "reaper", Every: 10_000, Body: p})
+	c.render(w, r, http.StatusOK, "reaper", page{Title: "Reaper", Section: "reaper", Live: true, Body: p})
 }

@@ -29,8 +29,8 @@ type page struct {
 	Section string // the active entry of the navigation
 	// Problem and Notice are shown at the top.
 	Problem, Notice string
-	// Every is the interval at which the page reloads, in milliseconds.
-	Every     int
+	// Live: the parts marked with data-live are kept up to date.
+	Live      bool
 	SignedOut bool
 	// Error: the page shows only its Problem.
 	Error bool

@@ -69,6 +69,7 @@ func newConsole(f *flags) *cobra.Command {
 			}
 			o.Log = logTo(cmd.ErrOrStderr())
 			return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
+				o.Ending = ctx.Done()
 				handler, err := console.New(ctx, db, o)
 				if err != nil {
 					return err

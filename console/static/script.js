@@ -76,41 +76,61 @@ const become = (node, next) => {
   }
 };
 
-const every = Number(document.body.dataset.every);
-if (every) {
+if ("live" in document.body.dataset) {
   const pause = document.getElementById("pause");
   const trouble = document.getElementById("trouble");
   const say = (text) => { if (trouble.textContent !== text) trouble.textContent = text; };
-  let paused = false;
-  pause.hidden = false;
-  pause.addEventListener("click", () => {
-    paused = !paused;
-    pause.setAttribute("aria-pressed", String(paused));
-    pause.textContent = paused ? "Go on" : "Pause";
-  });
-
-  const refresh = async () => {
-    const response = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(15000) });
-    if (response.status === 401) return say("You are signed out. Load the page again to sign in.");
-    if (!response.ok) return say("Not up to date: the console answers " + response.status + ".");
-    const next = new DOMParser().parseFromString(await response.text(), "text/html");
-    for (const part of document.querySelectorAll("[data-live]")) {
+  const show = (text) => {
+    const next = new DOMParser().parseFromString(text, "text/html");
+    for (const part of document.querySelectorAll("main [data-live]")) {
       const now = next.getElementById(part.id);
       if (now) become(part, now);
     }
     say("");
   };
-  const again = async () => {
+  let paused = false;
+  const inView = () => !paused && !document.hidden;
+
+  // The server sends the page again while it is in view. Where it cannot, the page is asked for.
+  let events = null;
+  let asks = 0;
+  const close = () => { events?.close(); events = null; clearTimeout(asks); };
+  const open = () => {
+    close();
+    if (!inView()) return;
+    const stream = events = new EventSource(location.href);
+    stream.onmessage = (e) => show(JSON.parse(e.data));
+    stream.addEventListener("again", (e) => { close(); asks = setTimeout(open, Number(e.data)); });
+    stream.onerror = () => {
+      if (stream.readyState === EventSource.CLOSED) ask();
+      else say("Not up to date: the console does not answer.");
+    };
+  };
+  const refresh = async () => {
+    const response = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(15000) });
+    if (response.status === 401) return say("You are signed out. Load the page again to sign in.");
+    if (!response.ok) return say("Not up to date: the console answers " + response.status + ".");
+    show(await response.text());
+  };
+  const ask = async () => {
+    close();
     const began = performance.now();
-    if (!paused && !document.hidden) {
-      try {
-        await refresh();
-      } catch {
-        say("Not up to date: the console does not answer.");
-      }
+    try {
+      await refresh();
+    } catch {
+      say("Not up to date: the console does not answer.");
     }
     // A slow answer is asked for less often.
-    setTimeout(again, Math.max(every, 10 * (performance.now() - began)));
+    asks = setTimeout(open, Math.max(5000, 10 * (performance.now() - began)));
   };
-  setTimeout(again, every);
+
+  document.addEventListener("visibilitychange", open);
+  pause.addEventListener("click", () => {
+    paused = !paused;
+    pause.setAttribute("aria-pressed", String(paused));
+    pause.textContent = paused ? "Go on" : "Pause";
+    open();
+  });
+  pause.hidden = false;
+  open();
 }
