@@ -68,9 +68,11 @@ type Env[Tx any] struct {
 	// the DSN that it had. reaper is the URL of a reaper's account, and reapers a pool of it.
 	accounts []string
 	entered  bool
-	admin    string
-	reaper   string
-	reapers  *holdfast.DB[Tx]
+	// rowSecurity: they are under row level security.
+	rowSecurity bool
+	admin       string
+	reaper      string
+	reapers     *holdfast.DB[Tx]
 }
 
 // Run runs f on every engine that the handle supports. Each engine gets a separate, migrated

@@ -46,6 +46,7 @@ func (e *Env[Tx]) enterRowSecurity() {
 	var b strings.Builder
 	e.Check(migrations.PrintRowSecurity(&b, holdfast.PostgreSQL, []string{reaper}, holdfast.Options{Schema: e.Schema()}))
 	e.Must(b.String())
+	e.rowSecurity = true
 	open := e.Handle.Open
 	e.Handle.Open = func(tb testing.TB, dsn string, opts ...holdfast.Options) Pool[Tx] {
 		tb.Helper()
@@ -57,6 +58,9 @@ func (e *Env[Tx]) enterRowSecurity() {
 		return open(tb, dsn, opts...)
 	}
 }
+
+// RowSecurity reports whether the environment's pools are under row level security.
+func (e *Env[Tx]) RowSecurity() bool { return e.rowSecurity }
 
 // reaperDB opens a pool of an account in the role of the reaper, for an environment that is in a role.
 func (e *Env[Tx]) reaperDB(opts []holdfast.Options) *holdfast.DB[Tx] {

@@ -44,6 +44,8 @@ func sends(value string) faultproxy.Match {
 	}
 }
 
+func commits(request []byte) bool { return bytes.Contains(bytes.ToLower(request), []byte("commit")) }
+
 // leaseLostReplies loses the server's answers after the server has done the work. A repeated
 // acquire finds its own term, a repeated release succeeds, and a hand-over grants the lock once.
 // No lock stays without a holder for its TTL.
@@ -66,8 +68,11 @@ func leaseLostReplies[Tx any](e *env[Tx]) {
 			// the row is locked for a moment; then struck loses the next answer.
 			struck := func(what string, match faultproxy.Match, done func() bool, do func()) {
 				e.Helper()
-				if e.Engine == dbtest.TiDB { // the statement after the write commits it
+				switch { // the statement after the write commits it
+				case e.Engine == dbtest.TiDB:
 					match = sends("autocommit = 1")
+				case e.RowSecurity():
+					match = commits
 				}
 				var lost atomic.Bool
 				var lose func()
