@@ -64,7 +64,7 @@ func TestBrowserLiveLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Eventually(`document.querySelector("#leases .empty")`)
-	b.Eventually(`window.stayed === true`) // the page was never reloaded
+	b.Eventually(`window.stayed === true`)                                                             // the page was never reloaded
 	b.Eventually(`performance.getEntriesByType("resource").every((r) => r.initiatorType !== "fetch")`) // it never had to ask
 
 	b.Do(browsertest.Click("#pause"))

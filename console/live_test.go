@@ -69,7 +69,7 @@ func TestStreamBounds(t *testing.T) {
 	}
 	for range 64 {
 		status, next, closeStream := s.stream(s.Ctx, "reaper")
-		defer closeStream()
+		t.Cleanup(closeStream)
 		if status != http.StatusOK || next() == "" {
 			t.Fatal(status)
 		}

@@ -60,9 +60,6 @@ func newConsole(f *flags) *cobra.Command {
 			if behind.user != "" && said.Token != "" {
 				return usage("--user-header needs a token that the proxy sends, too: set " + tokenVariable)
 			}
-			if o.FourEyes && (behind.user == "" || !o.Write) {
-				return usage("--four-eyes goes with --write and --user-header: one person could type two names")
-			}
 			wrap, err := behind.configure(&o)
 			if err != nil {
 				return err

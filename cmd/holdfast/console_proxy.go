@@ -24,6 +24,8 @@ func (p *proxy) configure(o *console.Options) (wrap func(http.Handler) http.Hand
 		return nil, usage("--groups-header and --write-group go with --user-header")
 	case (p.groups == "") != (p.writers == ""):
 		return nil, usage("--groups-header and --write-group go together")
+	case o.FourEyes && (p.user == "" || !o.Write):
+		return nil, usage("--four-eyes goes with --write and --user-header: one person could type two names")
 	case p.user == "":
 		return func(h http.Handler) http.Handler { return h }, nil
 	}
