@@ -140,8 +140,9 @@ bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (AR
 # Runs that make bench kept: RUNS=bin/run1/result.json,bin/run2/result.json (ARGS='-out bin/run1' keeps one there).
 RUNS       ?= bin/bench-out/result.json
 .PHONY: first-hour
-first-hour: $(TESTSERVERS) ## Follow each page of docs/start from nothing to its output, with the time
-	@cd examples/start && HOLDFAST_TEST_FIRST_HOUR=1 $(abspath $(TESTSERVERS)) -- go test -run TestFirstHour -count 1 -v .
+first-hour: ## Follow each page of docs/start in a container, from nothing to its output, with the time: as root, with Docker
+	@examples/start/newcomer
+	@cd examples/start && HOLDFAST_TEST_FIRST_HOUR=holdfast-newcomer go test -run TestFirstHour -count 1 -timeout 30m -v .
 
 .PHONY: pictures
 pictures: ## Take the README's picture from the page of examples/refund

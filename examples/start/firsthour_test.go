@@ -2,68 +2,57 @@ package start_test
 
 import (
 	"bytes"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 // version is what the nested modules require.
 const version = "v0.1.0"
 
-// TestFirstHour follows each page of docs/start as a newcomer does: an empty home and module cache, the
-// page's own commands and code, and Holdfast as a module proxy serves the last commit. It is run by
-// make first-hour, and prints how long each page took. The docker lines are left out: the databases are
-// those of the tests. It needs no network once Go's module cache has what the pages need.
+// TestFirstHour follows each page of docs/start as a newcomer does, in a container that has Go and nothing
+// else: the page's own commands and code, the database that its docker line starts, an empty module cache,
+// and Holdfast as a module proxy serves the last commit. It is run by make first-hour, and prints how long
+// each page took.
 func TestFirstHour(t *testing.T) {
-	if os.Getenv("HOLDFAST_TEST_FIRST_HOUR") == "" {
+	image := os.Getenv("HOLDFAST_TEST_FIRST_HOUR")
+	if image == "" {
 		t.Skip("make first-hour runs it")
 	}
-	proxy := publish(t)
-	for _, p := range []struct {
-		name   string
-		engine dbtest.Engine
-	}{
-		{"sqlite", dbtest.SQLite},
-		{"pgx", dbtest.Postgres},
-		{"postgres", dbtest.Postgres},
-		{"mysql", dbtest.MySQL},
-		{"gorm", dbtest.Postgres},
-		{"sqlx", dbtest.MySQL},
-	} {
-		t.Run(p.name, func(t *testing.T) {
-			dsn := strings.TrimPrefix(dbtest.DSN(t, p.engine), "mysql://")
-			page, err := os.ReadFile(filepath.Join("..", "..", "docs", "start", p.name+".md"))
+	files := publish(t)
+	for _, name := range []string{"sqlite", "pgx", "postgres", "mysql", "gorm", "sqlx"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("..", "..", "docs", "start", name+".md"))
 			if err != nil {
 				t.Fatal(err)
 			}
+			page := elsewhere(t, text)
 			home := t.TempDir()
 			if err := os.WriteFile(filepath.Join(home, "main.go"), blocks(page, "go")[0], 0o600); err != nil {
 				t.Fatal(err)
 			}
 			script := "set -e\n"
+			begun := time.Now()
 			for _, b := range blocks(page, "sh") {
 				for line := range strings.Lines(string(b)) {
-					if strings.HasPrefix(line, "docker ") || strings.HasPrefix(line, "export DATABASE_URL=") {
+					if strings.HasPrefix(line, "docker run ") { // there is no Docker inside
+						startDatabase(t, line)
 						continue
 					}
 					script += line
 				}
-				script += "[ -e main.go ] || cp ../main.go .\n" // as the page says: the program
+				script += "[ -e main.go ] || cp /root/main.go .\n" // as the page says: the program
 			}
 			var stderr bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
-			cmd.Dir, cmd.Stderr = home, &stderr
-			cmd.Env = []string{
-				"PATH=" + os.Getenv("PATH"), "HOME=" + home, "DATABASE_URL=" + dsn,
-				"GOPROXY=" + proxy, "GOSUMDB=off", "GOFLAGS=-modcacherw", "GOTOOLCHAIN=local",
-			}
-			begun := time.Now()
+			cmd := exec.CommandContext(t.Context(), "docker", append(newcomer(t, home, files), image, "bash", "-c", script)...) //nolint:gosec // our own
+			cmd.Stderr = &stderr
 			out, err := cmd.Output()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, &stderr)
@@ -71,28 +60,85 @@ func TestFirstHour(t *testing.T) {
 			if want := string(blocks(page, "")[0]); string(out) != want {
 				t.Errorf("printed %q, and the page says %q", out, want)
 			}
-			t.Logf("from nothing to its output in %.0f s, with the building of everything", time.Since(begun).Seconds())
+			t.Logf("from nothing to its output in %.0f s, with the database's start and the building of everything", time.Since(begun).Seconds())
 		})
 	}
 }
 
-// publish returns the address of a module proxy that serves the last commit.
-func publish(t *testing.T) string {
+// newcomer returns what docker needs for a machine with an empty home, Go, and a proxy of the folders files.
+func newcomer(t *testing.T, home string, files []string) []string {
+	t.Helper()
+	args := []string{"run", "--rm", "--network", "host", "--workdir", "/root", "--volume", home + ":/root", "--volume", goEnv(t, "GOROOT") + ":/usr/local/go:ro"}
+	args = append(args, "--volume", "/etc/ssl/certs:/etc/ssl/certs:ro") // as the network wants them
+	proxy := ""
+	for i, dir := range files {
+		in := fmt.Sprintf("/proxy/%d", i)
+		args = append(args, "--volume", dir+":"+in+":ro")
+		proxy += "file://" + in + ","
+	}
+	for _, set := range []string{
+		"PATH=/usr/bin:/bin:/usr/local/go/bin", "HOME=/root", "GOPROXY=" + proxy + goEnv(t, "GOPROXY"), "GOSUMDB=off", "GOFLAGS=-modcacherw", "GOTOOLCHAIN=local",
+	} {
+		args = append(args, "--env", set)
+	}
+	return args
+}
+
+// elsewhere returns a page whose database has a name and a port of its own, so that it disturbs nobody's.
+func elsewhere(t *testing.T, page []byte) []byte {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	page = regexp.MustCompile(`127\.0\.0\.1:(5432|3306)\b`).ReplaceAll(page, []byte("127.0.0.1:"+port))
+	return bytes.ReplaceAll(page, []byte("docker run --name shop "), []byte("docker run --name holdfast-first-hour-"+port+" "))
+}
+
+// startDatabase runs a page's docker line, and removes the container at the end of the test.
+func startDatabase(t *testing.T, line string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "bash", "-c", line).CombinedOutput() //nolint:gosec // the page's own
+	if err != nil {
+		t.Fatalf("%s%v: %s", line, err, out)
+	}
+	id := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command("docker", "rm", "--force", "--volumes", id).CombinedOutput(); err != nil { //nolint:noctx // after the test's context
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+}
+
+// publish returns the folders of a module proxy that serves the last commit, and what it requires.
+func publish(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
-	run := func(in, name string, args ...string) string {
-		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Dir = in
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-		}
-		return strings.TrimSpace(string(out))
+	clone, proxy := filepath.Join(dir, "clone"), filepath.Join(dir, "proxy")
+	run(t, ".", "git", "clone", "-q", "../..", clone)
+	run(t, filepath.Join(clone, "internal", "release"), "go", "run", ".", version, clone, proxy, ".", "holdfastgorm")
+	return []string{proxy, filepath.Join(goEnv(t, "GOMODCACHE"), "cache", "download")}
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	return run(t, ".", "go", "env", name)
+}
+
+// run returns what a command prints in a folder.
+func run(t *testing.T, in, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = in
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
-	clone := filepath.Join(dir, "clone")
-	run(".", "git", "clone", "-q", "../..", clone)
-	run(filepath.Join(clone, "internal", "release"), "go", "run", ".", version, clone, filepath.Join(dir, "proxy"), ".", "holdfastgorm")
-	return "file://" + filepath.Join(dir, "proxy") + ",file://" + run(".", "go", "env", "GOMODCACHE") + "/cache/download"
+	return strings.TrimSpace(string(out))
 }
 
 // blocks returns the blocks of code in a language.
