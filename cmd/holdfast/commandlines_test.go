@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 var (
@@ -13,15 +16,19 @@ var (
 	commandLine = regexp.MustCompile(`(?:^|[|;&(]|\s--\s)\s*(?:[A-Z_]+=\S*\s+)*holdfast\s+([a-z-].*)`)
 	made        = regexp.MustCompile(`(?:^|[;&(])\s*make\s+([a-z-]+)(?:\s|$)`)
 	target      = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
+	inline      = regexp.MustCompile("`holdfast ([a-z-][^`]*)`")
 	markOfBlock = regexp.MustCompile(`<!-- not run here: (.*?) -->\n *$`)
 )
 
+// noCommand are texts in sentences that begin like a command: what hashes and errors begin with.
+var noCommand = []string{"record 1", "audit 1", "fence:"}
+
 // TestDocsCommandLines checks that each command and flag that the pages show in a block exists and
-// takes its arguments, and so does each target of make. It runs none of them: TestDocsCommands does.
+// takes its arguments, and so does each target of make. In a sentence a command may lack arguments. It runs none of them: TestDocsCommands does.
 func TestDocsCommandLines(t *testing.T) {
 	t.Parallel()
 	targets := makeTargets(t)
-	commands, makes := 0, 0
+	commands, makes, named := 0, 0, 0
 	for page, text := range docsPages(t) {
 		for _, line := range shellLines(text) {
 			if m := commandLine.FindStringSubmatch(line); m != nil {
@@ -37,9 +44,18 @@ func TestDocsCommandLines(t *testing.T) {
 				}
 			}
 		}
+		for _, m := range inline.FindAllStringSubmatch(text, -1) {
+			if slices.Contains(noCommand, m[1]) {
+				continue
+			}
+			named++
+			if _, err := parsed(m[1]); err != nil {
+				t.Errorf("%s: holdfast %s: %v", page, m[1], err)
+			}
+		}
 	}
-	if commands < 25 || makes < 8 {
-		t.Errorf("only %d commands of holdfast and %d of make", commands, makes)
+	if commands < 25 || makes < 8 || named < 50 {
+		t.Errorf("only %d commands of holdfast in blocks, %d in sentences, and %d of make", commands, named, makes)
 	}
 }
 
@@ -125,16 +141,24 @@ func shellLines(page string) []string {
 	return all
 }
 
-// wouldRun parses the arguments of a command line as the command does.
-func wouldRun(line string) error {
-	args := words(line)
+// parsed returns the command of a line, which has parsed its flags.
+func parsed(line string) (*cobra.Command, error) {
 	root := newRoot()
 	root.InitDefaultCompletionCmd()
-	cmd, rest, err := root.Find(longFlags(args))
-	if err != nil {
-		return err
+	cmd, rest, err := root.Find(longFlags(words(line)))
+	if err == nil {
+		err = cmd.ParseFlags(rest)
 	}
-	if err := cmd.ParseFlags(rest); err != nil {
+	if err == nil && cmd.HasSubCommands() {
+		err = cmd.ValidateArgs(cmd.Flags().Args()) // they are no command
+	}
+	return cmd, err
+}
+
+// wouldRun parses the arguments of a command line as the command does.
+func wouldRun(line string) error {
+	cmd, err := parsed(line)
+	if err != nil {
 		return err
 	}
 	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
@@ -163,6 +187,11 @@ func TestDocsCommandLinesFindsFaults(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"lokcs list", "locks lsit", "ops list --kyed x", "reap --every often", "migrate up now", "lock"} {
 		if wouldRun(line) == nil {
+			t.Errorf("no error: holdfast %s", line)
+		}
+	}
+	for _, line := range []string{"lokcs", "locks lsit", "ops list --kyed x"} {
+		if _, err := parsed(line); err == nil {
 			t.Errorf("no error: holdfast %s", line)
 		}
 	}
