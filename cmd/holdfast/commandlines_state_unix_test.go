@@ -89,14 +89,14 @@ func stock(t *testing.T, url string) {
 			t.Fatal(err)
 		}
 	}
-	holdfast := func(args ...string) {
+	do := func(args ...string) {
 		t.Helper()
 		if code, out, err := command(t, append(args, "-dsn", url)...); code != exitOK {
 			t.Fatalf("%v: status %d, %s%s", args, code, out, err)
 		}
 	}
 	record(short, "1")
-	holdfast("reap")
+	do("reap")
 	record(short, "2")
 	store, err := idempotency.New(ctx, db)
 	if err != nil {
@@ -107,8 +107,8 @@ func stock(t *testing.T, url string) {
 	message(t, db)
 	locks(t, db)
 	why := []string{"--owner", "shop-7", "--by", "olga", "--reason", "ticket 11"}
-	holdfast(append(why, "locks", "release", "--key", "order/41")...)
-	holdfast(append(why, "ops", "resolve", "--name", "payout", "--key", "42/2", "--as", "step-not-done", "--propose")...)
+	do(append(why, "locks", "release", "--key", "order/41")...)
+	do(append(why, "ops", "resolve", "--name", "payout", "--key", "42/2", "--as", "step-not-done", "--propose")...)
 }
 
 func payouts(t *testing.T, store *idempotency.Store[*sql.Tx], keys ...string) {

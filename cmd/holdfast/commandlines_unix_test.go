@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,38 +157,51 @@ func unmarked(text string, tests, targets map[string]bool) []error {
 	var faults []error
 	marks := strings.Count(text, "<!-- not run here")
 	for _, b := range shellBlocks(text) {
-		fault := func(format string, args ...any) {
-			faults = append(faults, fmt.Errorf("%d: "+format, append([]any{b.line}, args...)...))
-		}
-		if b.mark != "" {
+		var found []error
+		if b.mark == "" {
+			found = b.missing()
+		} else {
 			marks--
-			if !slices.ContainsFunc(b.typed, func(l typed) bool { return mentions(l.text) }) {
-				fault("marked as not run, and has no line of holdfast")
-			}
-			named := whence.FindAllString(b.mark, -1)
-			for _, name := range named {
-				if target, ok := strings.CutPrefix(name, "make "); ok && !targets[target] || !ok && !tests[name] {
-					fault("there is no %s", name)
-				}
-			}
-			if len(named) == 0 && len(strings.Fields(b.mark)) < 3 {
-				fault("marked as not run, and does not say why")
-			}
-			continue
+			found = b.needless(tests, targets)
 		}
-		for _, l := range b.typed {
-			if !mentions(l.text) {
-				continue
-			}
-			for _, m := range called.FindAllStringSubmatch(quotation.ReplaceAllString(l.text, " ''"), -1) {
-				if !ours.MatchString(m[1]) {
-					fault("%s needs %s: mark the block with <!-- not run here: … -->", l.text, m[1])
-				}
-			}
+		for _, err := range found {
+			faults = append(faults, fmt.Errorf("%d: %w", b.line, err))
 		}
 	}
 	if marks > 0 {
 		faults = append(faults, errors.New("1: a mark that is not right above a block of command lines"))
+	}
+	return faults
+}
+
+// missing returns the programs for which the block needs a mark.
+func (b shellBlock) missing() (faults []error) {
+	for _, l := range b.typed {
+		if !mentions(l.text) {
+			continue
+		}
+		for _, m := range called.FindAllStringSubmatch(quotation.ReplaceAllString(l.text, " ''"), -1) {
+			if !ours.MatchString(m[1]) {
+				faults = append(faults, fmt.Errorf("%s needs %s: mark the block with <!-- not run here: … -->", l.text, m[1]))
+			}
+		}
+	}
+	return faults
+}
+
+// needless returns what is wrong with the block's mark.
+func (b shellBlock) needless(tests, targets map[string]bool) (faults []error) {
+	if !slices.ContainsFunc(b.typed, func(l typed) bool { return mentions(l.text) }) {
+		faults = append(faults, errors.New("marked as not run, and has no line of holdfast"))
+	}
+	named := whence.FindAllString(b.mark, -1)
+	for _, name := range named {
+		if target, ok := strings.CutPrefix(name, "make "); ok && !targets[target] || !ok && !tests[name] {
+			faults = append(faults, errors.New("there is no "+name))
+		}
+	}
+	if len(named) == 0 && len(strings.Fields(b.mark)) < 3 {
+		faults = append(faults, errors.New("marked as not run, and does not say why"))
 	}
 	return faults
 }
@@ -322,9 +336,9 @@ func (s *stage) bash(text string, begun *regexp.Regexp) (out string, code int, e
 		asCommand+"=1", "HOLDFAST_TEST_BINARY="+binary, "HOLDFAST_TEST_STATUSES="+statuses, dsnVariable+"="+s.url,
 		"PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	signal := func(sig syscall.Signal) error { return syscall.Kill(-cmd.Process.Pid, sig) }
-	cmd.Cancel = func() error { return signal(syscall.SIGKILL) }
-	said := &watched{begun: begun, then: func() { _ = signal(syscall.SIGINT) }}
+	end := func(sig syscall.Signal) error { return syscall.Kill(-cmd.Process.Pid, sig) } // of the line
+	cmd.Cancel = func() error { return end(syscall.SIGKILL) }
+	said := &watched{begun: begun, then: func() { _ = end(syscall.SIGINT) }}
 	cmd.Stdout, cmd.Stderr = said, said
 	err = cmd.Run()
 	if cmd.ProcessState == nil || ctx.Err() != nil {
@@ -380,10 +394,7 @@ func (s *stage) filled(line string) (string, error) {
 	})
 	line = strings.ReplaceAll(line, tokenVariable+"=…", tokenVariable+"=a-token-of-a-console")
 	line = abbreviated.ReplaceAllStringFunc(line, func(short string) string {
-		if long := s.values[short]; long != "" {
-			return long
-		}
-		return short
+		return cmp.Or(s.values[short], short)
 	})
 	for _, m := range unfilled.FindAllStringSubmatch(line, -1) {
 		if m[1] == "" {
