@@ -109,6 +109,9 @@ func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB
 		}
 	}
 	if f.every > 0 && !f.dry {
+		if f.forPeople() && f.every >= reaper.MinInterval && f.every <= reaper.MaxInterval { // the first pass may be a quarter of it away
+			fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: a pass about every %v, until interrupted\n", f.every)
+		}
 		err := r.Run(ctx, f.every)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it was told to stop
