@@ -39,7 +39,7 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("sqllock: lock %.40q is held by %.80q for %v more: try later, or wait with Acquire", e.Key, e.Holder, e.Remaining.Round(time.Millisecond))
+	return fmt.Sprintf("sqllock: lock %.40q is held by %.80q for %v more: try later, or wait for it", e.Key, e.Holder, e.Remaining.Round(time.Millisecond))
 }
 
 // Is reports whether target is ErrHeld.

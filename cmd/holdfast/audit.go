@@ -136,7 +136,7 @@ func newAuditVerify(f *flags) *cobra.Command {
 					return err
 				}
 				heads, said := []auditHead{}, strings.Builder{}
-				fmt.Fprintf(&said, "%d rows, as they were written\n", report.Rows)
+				fmt.Fprintf(&said, "rows %d, as written\n", report.Rows)
 				for _, h := range report.Heads {
 					heads = append(heads, auditHead{h.Chain, h.Seq, hex.EncodeToString(h.Hash)})
 					fmt.Fprintf(&said, "head %d %x%s\n", h.Seq, h.Hash, strings.TrimRight(" "+text(h.Chain), " -"))

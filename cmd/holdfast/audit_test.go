@@ -11,7 +11,7 @@ import (
 // TestAudit takes a lock away, and lists, exports and verifies what that has left; then somebody changes it.
 func TestAudit(t *testing.T) {
 	onEveryEngine(t, func(o operator) {
-		if out := o.ok("audit", "verify"); out != "0 rows, as they were written\n" {
+		if out := o.ok("audit", "verify"); out != "rows 0, as written\n" {
 			o.Error(out)
 		}
 		for _, key := range []string{"a", "b"} {

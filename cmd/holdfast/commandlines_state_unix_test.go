@@ -278,10 +278,10 @@ func wrongLines(t *testing.T, h *house) {
 		"holdfast once k -- ./relay --forever",
 		"$ holdfast locks lines\nno lines",
 		"$ holdfast locks list\nKEY  HOLDER",
-		"$ holdfast audit verify\n1 rows, as they were written",
-		"$ holdfast audit verify\n1 rows, as they were written\nhead 1 5f0c0b6e…\nand more",
+		"$ holdfast audit verify\nrows 1, as written",
+		"$ holdfast audit verify\nrows 1, as written\nhead 1 5f0c0b6e…\nand more",
 		"$ holdfast migrate version\nversion 1 of 1 or so",
-		"$ holdfast audit verify\n1 rows, as they were written\nhead 1 5f0c0b6e…\n$ holdfast audit verify --expect 60929c29…",
+		"$ holdfast audit verify\nrows 1, as written\nhead 1 5f0c0b6e…\n$ holdfast audit verify --expect 60929c29…",
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -296,7 +296,7 @@ func wrongLines(t *testing.T, h *house) {
 	}
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
-		page := "```\n$ holdfast audit verify\n1 rows, as they were written\nhead 1 5f0c0b6e…\n$ holdfast audit verify --expect 5f0c0b6e…   # …\n$ holdfast locks list --watch\n```\n"
+		page := "```\n$ holdfast audit verify\nrows 1, as written\nhead 1 5f0c0b6e…\n$ holdfast audit verify --expect 5f0c0b6e…   # …\n$ holdfast locks list --watch\n```\n"
 		for _, p := range playsOf("x.md", page) {
 			if err := errors.Join(h.play(t, p)...); err != nil {
 				t.Error(strings.TrimSpace(err.Error()))

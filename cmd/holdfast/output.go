@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -212,4 +213,12 @@ func (p painter) cell(column, text string) string {
 		}
 	}
 	return p.as(colour, text)
+}
+
+// rowsOf says how many rows.
+func rowsOf(n int64) string {
+	if n == 1 {
+		return "1 row"
+	}
+	return strconv.FormatInt(n, 10) + " rows"
 }

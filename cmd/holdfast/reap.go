@@ -140,9 +140,9 @@ func (f *flags) report(cmd *cobra.Command, r reaper.Report, dry bool) error {
 	if r.Unrecorded != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: the pass is not in the history: "+withoutPassword(r.Unrecorded.Error()))
 	}
-	said := fmt.Sprintf("cleared %d rows in %s\n", out.Rows, duration(r.Duration))
+	said := fmt.Sprintf("cleared %s in %s\n", rowsOf(out.Rows), duration(r.Duration))
 	if dry {
-		said = fmt.Sprintf("%d rows are due\n", out.Rows)
+		said = "due: " + rowsOf(out.Rows) + "\n"
 	}
 	if r.More {
 		said += "there may be more: --max-rows ended the pass\n"
