@@ -145,25 +145,25 @@ func TestChineseFindsFaults(t *testing.T) {
 	t.Parallel()
 	const (
 		page, original = "docs/zh/start/p.md", "docs/start/p.md"
-		text           = "# Refund\n\nEnglish · [中](../zh/start/p.md)\n\n<!-- a.go#f -->\n```go\nf(1) // once\n```\n\n```mermaid\nflowchart TD\n    A[Once] -- yes --> B{Who?}\n    C->>D: POST\n```\n\n| a | `b` |\n|---|---|\n\n- **bold** [c](c.md)\n"
-		right          = "# 退款\n\n[English](../../start/p.md) · 中\n\n<!-- a.go#f -->\n```go\nf(1) // once\n```\n\n```mermaid\nflowchart TD\n    A[一次] -- 是 --> B{谁？}\n    C->>D: 请求\n```\n\n| 甲 | `b` |\n|---|---|\n\n- **粗体** [丙](c.md)\n"
+		text           = "# Refund\n\nEnglish · [zh](../zh/start/p.md)\n\n<!-- a.go#f -->\n```go\nf(1) // once\n```\n\n```mermaid\nflowchart TD\n    A[Once] -- yes --> B{Who?}\n    C->>D: POST\n```\n\n| a | `b` |\n|---|---|\n\n- **bold** [c](c.md)\n"
+		right          = "# Tuikuan\n\n[English](../../start/p.md) · zh\n\n<!-- a.go#f -->\n```go\nf(1) // once\n```\n\n```mermaid\nflowchart TD\n    A[yici] -- shi --> B{Shei?}\n    C->>D: qingqiu\n```\n\n| jia | `b` |\n|---|---|\n\n- **cuti** [bing](c.md)\n"
 	)
 	if faults := behind(page, right, original, text); len(faults) > 0 {
 		t.Error(faults)
 	}
 	for fault, change := range map[string][2]string{
 		"a block that differs":       {"f(1)", "f(2)"},
-		"a comment in a block":       {"// once", "// 一次"},
+		"a comment in a block":       {"// once", "// yici"},
 		"another source":             {"a.go#f", "a.go#g"},
 		"a block that is missing":    {"<!-- a.go#f -->\n```go\nf(1) // once\n```\n", ""},
 		"an arrow of a diagram":      {"C->>D", "D->>C"},
-		"a heading":                  {"# 退款\n", "# 退款\n\n## 又一个\n"},
-		"a row":                      {"|---|---|\n", "|---|---|\n| 丁 | 戊 |\n"},
+		"a heading":                  {"# Tuikuan\n", "# Tuikuan\n\n## Zai yi ge\n"},
+		"a row":                      {"|---|---|\n", "|---|---|\n| ding | wu |\n"},
 		"inline code":                {"`b`", "`e`"},
 		"a link":                     {"(c.md)", "(d.md)"},
 		"another heading of a page":  {"(c.md)", "(c.md#a)"},
-		"an item":                    {"- **粗体**", "**粗体**"},
-		"emphasis that was left out": {"**粗体**", "粗体"},
+		"an item":                    {"- **cuti**", "**cuti**"},
+		"emphasis that was left out": {"**cuti**", "cuti"},
 	} {
 		wrong := strings.Replace(right, change[0], change[1], 1)
 		if wrong == right || len(behind(page, wrong, original, text)) == 0 {
