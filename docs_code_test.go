@@ -27,8 +27,12 @@ func TestDocsQuoteCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	chinese, err := filepath.Glob("docs/zh/*/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	found := 0
-	for _, page := range append(pages, "README.md", "README.zh-CN.md") {
+	for _, page := range append(append(pages, chinese...), "README.md", "README.zh-CN.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

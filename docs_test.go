@@ -80,7 +80,7 @@ func TestReadmesKeepStep(t *testing.T) {
 		}
 		count := map[string]int{}
 		for _, m := range marks.FindAllString(string(text), -1) {
-			count[m]++
+			count[strings.Replace(m, "](docs/zh/", "](docs/", 1)]++ // internal/test/docs says where it has to be the Chinese page
 		}
 		delete(count, "](README.md)")
 		delete(count, "](README.zh-CN.md)")

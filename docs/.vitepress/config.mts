@@ -21,10 +21,14 @@ function read(path: string): string {
 const readmes: Record<string, string> = { 'docs/index.md': 'README.md', 'docs/zh/index.md': 'README.zh-CN.md' }
 const addresses: Record<string, string> = { 'README.md': '/', 'README.zh-CN.md': '/zh/', 'docs/README.md': '/README' }
 for (const { folder } of sections) {
-  for (const page of pages(folder)) addresses[`docs/${folder}/${page}`] = `/${folder}/${page.replace(/\.md$/, '')}`
+  for (const name of pages(folder)) {
+    for (const page of [`${folder}/${name}`, `zh/${folder}/${name}`]) {
+      if (existsSync(join(root, 'docs', page))) addresses[`docs/${page}`] = '/' + page.replace(/\.md$/, '')
+    }
+  }
 }
 
-// The pages of a folder, in the order in which docs/README.md names them, the others at the end.
+// The English pages of a folder, in the order in which docs/README.md names them, the others at the end.
 function pages(folder: string): string[] {
   const contents = read('docs/README.md')
   const place = (name: string) => (contents + `(${folder}/${name})`).indexOf(`(${folder}/${name})`)
@@ -36,15 +40,18 @@ function title(page: string): string {
   return /^# (.+)$/m.exec(read(page))![1].replace(/`/g, '')
 }
 
-// The sidebar has the pages of each folder; a page's first heading is its title.
+// The sidebar has the pages of each folder; a page's first heading is its title. The Chinese one
+// has the Chinese pages of a folder first, then the others in English.
 function sidebar(locale: 'title' | 'zh'): DefaultTheme.SidebarItem[] {
-  return sections.map((section) => ({
-    text: section[locale],
-    items: pages(section.folder).map((page) => ({
-      text: title(`docs/${section.folder}/${page}`),
-      link: addresses[`docs/${section.folder}/${page}`],
-    })),
-  }))
+  return sections.map((section) => {
+    const all = pages(section.folder).map((name) => {
+      const translated = `docs/zh/${section.folder}/${name}`
+      return locale === 'zh' && addresses[translated] ? translated : `docs/${section.folder}/${name}`
+    })
+    const chinese = (page: string) => Number(page.startsWith('docs/zh/'))
+    all.sort((a, b) => chinese(b) - chinese(a))
+    return { text: section[locale], items: all.map((page) => ({ text: title(page), link: addresses[page] })) }
+  })
 }
 
 // A link to a page leads to the page, one to any other file or folder to the repository.
@@ -91,7 +98,33 @@ const markdown: MarkdownOptions = {
         })
       }
     })
+    // A long name, and in a table each one, may break after a mark or before a capital, and nowhere else.
+    md.core.ruler.push('joints', ({ tokens }) => {
+      let inTable = false
+      for (const { type, children } of tokens) {
+        if (type === 'table_open' || type === 'table_close') inTable = type === 'table_open'
+        if (inTable) children?.forEach((token) => (token.meta = { ...token.meta, inTable }))
+      }
+    })
+    for (const rule of ['text', 'code_inline']) {
+      const render = md.renderer.rules[rule]!
+      md.renderer.rules[rule] = (tokens, i, ...rest) => {
+        const html = render(tokens, i, ...rest)
+        if (!tokens[i].meta?.inTable && !(rule === 'code_inline' && tokens[i].content.length > 24)) return html
+        return html.replace(/<[^>]*>|&\w+;|[^\s<&]{12,}/g, (word) =>
+          /^[<&]/.test(word) ? word : word.replace(/[_.,:=/|(-](?=\w)|[a-z](?=[A-Z])/g, '$&<wbr>'),
+        )
+      }
+    }
+    // The end of a line within Chinese text is no blank.
+    const wide = /[\p{Script=Han}\u3000-\u303f\uff00-\uffef]/u
+    const softbreak = md.renderer.rules.softbreak!
+    md.renderer.rules.softbreak = (tokens, i, ...rest) => {
+      const [before, after] = [tokens[i - 1]?.content.slice(-1), tokens[i + 1]?.content.slice(0, 1)]
+      return wide.test(before ?? '') && wide.test(after || '字') ? '' : softbreak(tokens, i, ...rest)
+    }
     const fence = md.renderer.rules.fence!
+    md.renderer.rules.code_block = fence // an indented block scrolls as one with a fence does
     md.renderer.rules.fence = (tokens, i, ...rest) =>
       tokens[i].info.trim() === 'mermaid'
         ? `<Diagram text="${encodeURIComponent(tokens[i].content)}" />`
@@ -118,16 +151,20 @@ function nav(locale: 'title' | 'zh'): DefaultTheme.NavItem[] {
   return sidebar(locale).map((section, i) => ({
     text: section.text!,
     link: section.items![0].link!,
-    activeMatch: `^/${sections[i].folder}/`,
+    activeMatch: `^(/zh)?/${sections[i].folder}/`,
   }))
 }
 
-// Words between blanks and punctuation; Chinese, which has neither between words, as a dictionary cuts it.
+// Words between blanks and punctuation. Chinese has neither between words, and dictionaries differ from browser to
+// browser: it is cut into each two characters that follow each other, and a single one finds those that begin with it.
 function words(text: string): string[] {
-  const han = new Intl.Segmenter('zh', { granularity: 'word' })
-  return text
-    .split(/[\n\r\p{Z}\p{P}]+/u)
-    .flatMap((word) => (/\p{Script=Han}/u.test(word) ? Array.from(han.segment(word), (s) => s.segment) : [word]))
+  return text.split(/[\n\r\p{Z}\p{P}]+/u).flatMap((word) =>
+    (word.match(/\p{Script=Han}+|\P{Script=Han}+/gu) ?? [word]).flatMap((run) => {
+      const characters = Array.from(run)
+      if (!/\p{Script=Han}/u.test(run) || characters.length < 2) return [run]
+      return characters.slice(1).map((second, i) => characters[i] + second)
+    }),
+  )
 }
 
 export default defineConfig({
@@ -145,6 +182,7 @@ export default defineConfig({
       lang: 'zh-CN',
       link: '/zh/',
       themeConfig: {
+        i18nRouting: true, // each Chinese page has an English one
         nav: [...nav('zh'), versions('变更')],
         sidebar: sidebar('zh'),
         outline: { label: '本页' },
@@ -160,7 +198,7 @@ export default defineConfig({
     nav: [...nav('title'), versions('Changes')],
     sidebar: sidebar('title'),
     socialLinks: [{ icon: 'github', link: repository }],
-    i18nRouting: false, // the other pages have no Chinese form yet
+    i18nRouting: false, // not each has a Chinese one; those that do link to it
     search: {
       provider: 'local',
       options: {

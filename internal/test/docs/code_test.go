@@ -39,6 +39,7 @@ func pages(t *testing.T) []string {
 	if err != nil || len(found) < 20 {
 		t.Fatal(found, err)
 	}
+	found = append(found, chinese(t)...)
 	return append(found, root+"/README.md", root+"/README.zh-CN.md", root+"/CONTRIBUTING.md")
 }
 

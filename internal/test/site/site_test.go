@@ -47,14 +47,16 @@ func pages(t *testing.T) map[string]string {
 func TestEveryPageIsBuilt(t *testing.T) {
 	t.Parallel()
 	all := pages(t)
-	docs, err := filepath.Glob("../../../docs/*/*.md")
-	if err != nil || len(docs) == 0 {
-		t.Fatal(docs, err)
-	}
 	want := []string{"/index.html", "/zh/index.html"}
-	for _, doc := range docs {
-		folder := filepath.Base(filepath.Dir(doc))
-		want = append(want, "/"+folder+"/"+strings.TrimSuffix(filepath.Base(doc), ".md")+".html")
+	for _, folder := range []string{"", "/zh"} {
+		docs, err := filepath.Glob("../../../docs" + folder + "/*/*.md")
+		if err != nil || len(docs) == 0 {
+			t.Fatal(docs, err)
+		}
+		for _, doc := range docs {
+			doc = strings.TrimPrefix(filepath.ToSlash(doc), "../../../docs")
+			want = append(want, strings.TrimSuffix(doc, ".md")+".html")
+		}
 	}
 	for _, page := range want {
 		if all[page] == "" {
@@ -160,30 +162,46 @@ func serve(t *testing.T) string {
 	return server.URL
 }
 
-// TestPagesFit looks at every page in a browser, narrow and wide, light and dark.
+// TestPagesFit looks at every page in a browser, narrow and wide, light and dark. A wide window has room for
+// every table; in a narrow one a table that scrolls has a shadow where there is more of it.
 func TestPagesFit(t *testing.T) {
 	t.Parallel()
-	all := pages(t)
-	b := browsertest.Open(t, 360)
+	folders := map[string][]string{}
+	for page := range pages(t) {
+		if page != "/404.html" {
+			folders[path.Dir(page)] = append(folders[path.Dir(page)], page)
+		}
+	}
 	site := serve(t)
-	for page := range all {
-		if page == "/404.html" {
-			continue
-		}
-		b.Go(site+page, ".vp-doc h1")
-		b.Fits(360)
-		if failed := browsertest.Evaluate[int](b, `[...document.images].filter(i => i.complete && !i.naturalWidth).length`); failed > 0 {
-			t.Errorf("%s: %d pictures are not shown", page, failed)
-		}
-		if drawn := browsertest.Evaluate[int](b, `document.querySelectorAll("pre.diagram").length`); drawn > 0 {
-			b.Eventually(`document.querySelectorAll("pre.diagram").length === 0`)
-		}
-		if os.Getenv("HOLDFAST_SCREENSHOTS") != "" {
-			b.Screenshots(strings.ReplaceAll(strings.Trim(strings.TrimSuffix(page, ".html"), "/"), "/", "-"))
-		}
-		if t.Failed() {
-			t.Fatalf("on %s", page)
-		}
+	for folder, pages := range folders {
+		t.Run(strings.ReplaceAll(strings.Trim(folder, "/"), "/", "-"), func(t *testing.T) {
+			t.Parallel()
+			b := browsertest.Open(t, 360)
+			for _, page := range pages {
+				fits(b, site, page)
+				if t.Failed() {
+					t.Fatalf("on %s", page)
+				}
+			}
+		})
+	}
+}
+
+func fits(b *browsertest.Browser, site, page string) {
+	b.Helper()
+	b.Go(site+page, ".vp-doc h1")
+	b.Fits(1440)
+	if wide := browsertest.Evaluate[string](b, `[...document.querySelectorAll(".vp-doc table")].filter(e => e.scrollWidth > e.clientWidth).map(e => e.rows[0].innerText).join("; ")`); wide != "" {
+		b.Errorf("tables scroll in a window of 1440 pixels: %s", wide)
+	}
+	b.Fits(360)
+	b.Eventually(`[...document.querySelectorAll(".vp-doc table")].every(e => e.matches(".more-right") === e.scrollWidth > e.clientWidth + 1)`)
+	if failed := browsertest.Evaluate[int](b, `[...document.images].filter(i => i.complete && !i.naturalWidth).length`); failed > 0 {
+		b.Errorf("%d pictures are not shown", failed)
+	}
+	b.Eventually(`document.querySelectorAll("pre.diagram").length === 0`)
+	if os.Getenv("HOLDFAST_SCREENSHOTS") != "" {
+		b.Screenshots(strings.ReplaceAll(strings.Trim(strings.TrimSuffix(page, ".html"), "/"), "/", "-"))
 	}
 }
 
@@ -204,10 +222,55 @@ func TestSearch(t *testing.T) {
 	b.Type(kb.Enter)
 	b.Eventually(`location.pathname !== "/"`)
 
-	b.Go(site+"/zh/", ".vp-doc h1")
-	b.Do(browsertest.Click("#local-search button"))
-	b.Focused("#localsearch-input")
-	// No key of a keyboard types a Chinese word.
-	browsertest.Evaluate[bool](b, `(i => (i.value = "\u9000\u6b3e", i.dispatchEvent(new Event("input"))))(document.activeElement)`)
-	b.Eventually(`document.querySelector(".VPLocalSearchBox .result")?.href.includes("/zh/")`)
+	for word, page := range map[string]string{
+		"\u9000\u6b3e": "/zh/",                      // refund
+		"\u5e42\u7b49": "/zh/howto/http-endpoint",   // idempotent
+		"\u67e5\u5355": "/zh/howto/call-a-provider", // to ask the provider what became of a payment
+		"\u8d44\u635f": "/zh/start/need",            // loss of money
+		"\u9009\u4e3b": "/zh/start/choose",          // leader election
+	} {
+		b.Go(site+"/zh/", ".vp-doc h1")
+		b.Do(browsertest.Click("#local-search button"))
+		b.Focused("#localsearch-input")
+		// No key of a keyboard types a Chinese word.
+		browsertest.Evaluate[bool](b, `(i => (i.value = "`+word+`", i.dispatchEvent(new Event("input"))))(document.activeElement)`)
+		b.Eventually(`[...document.querySelectorAll(".VPLocalSearchBox .result")].some(r => r.pathname.startsWith("` + page + `"))`)
+	}
+	if os.Getenv("HOLDFAST_SCREENSHOTS") != "" {
+		b.Screenshots("zh-search")
+	}
+}
+
+// TestSearchIndexOfEachLanguage checks that each page is in the index of its language, and in no other one.
+func TestSearchIndexOfEachLanguage(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	index := map[string]string{}
+	for _, locale := range []string{"root", "zh"} {
+		files, err := filepath.Glob(built + "/assets/chunks/@localSearchIndex" + locale + ".*.js")
+		if err != nil || len(files) != 1 {
+			t.Fatal(locale, files, err)
+		}
+		text, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		index[locale] = string(text)
+	}
+	for page := range all {
+		if page == "/404.html" {
+			continue
+		}
+		mine, other := "root", "zh"
+		if strings.HasPrefix(page, "/zh/") {
+			mine, other = other, mine
+		}
+		entry := `"` + strings.TrimSuffix(page, "index.html")
+		if !strings.Contains(index[mine], entry) {
+			t.Errorf("%s is not in the index of %s", page, mine)
+		}
+		if page != "/index.html" && strings.Contains(index[other], entry) {
+			t.Errorf("%s is in the index of %s", page, other)
+		}
+	}
 }
