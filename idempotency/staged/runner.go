@@ -226,7 +226,7 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 	insert := s.inserting(ctx, c, stored, attempt, s.workflow.Lease, 1)
 	forget := row != nil
 	in := s.rows.store.Internal()
-	if err = in.Admit(ctx, s.rows.Access.Pool, c.id.Owner, 0); err != nil {
+	if err := in.Admit(ctx, s.rows.Access.Pool, c.id.Owner, 0); err != nil {
 		return nil, err
 	}
 	err = s.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
