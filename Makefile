@@ -85,6 +85,8 @@ roles: row-security
 row-security: ENGINES = postgres
 row-security: $(TESTSERVERS) ## The same under the printed policies of row level security
 	@HOLDFAST_TEST_ROLE=app HOLDFAST_TEST_ROW_SECURITY=1 $(call ROLES,|$(ROLES_OPERATORS),Records|Leases|RowLocks|Tickets|Register|Rows,./idempotency ./sqllock ./sqllock/rowlock ./sqllock/fairlock ./optimistic/register ./optimistic,SQL|Pgx)
+	@HOLDFAST_TEST_ROLE=app,operator HOLDFAST_TEST_ROW_SECURITY=1 $(call ROLES,,Staged|Limits,./idempotency/staged ./limits,SQL|Pgx)
+	@HOLDFAST_TEST_ROLE=app HOLDFAST_TEST_ROW_SECURITY=every-owner $(call ROLES,,Outbox,./idempotency/outbox,SQL|Pgx)
 
 .PHONY: scale
 scale: $(TESTSERVERS) ## Measure rates, curves and memory of thousands: on a quiet machine (PKG=./reaper: a million rows)

@@ -30,12 +30,12 @@ type Record struct {
 	// whom the database authenticated: PostgreSQL's session_user, MySQL's and MariaDB's CURRENT_USER(),
 	// "" on SQLite.
 	By, Session string
-	// Action is what was done: "force release", "erase", "erase scope", "after-restore", "resume",
-	// "free the key", or one that begins with "resolve".
+	// Action is what was done: "force release", "erase", "erase scope", "erase limits", "after-restore",
+	// "resume", "free the key", "requeue", "discard", or one that begins with "resolve" or "propose: ".
 	Action string
-	// Kind is what it was done to: "lease", "fair lock", "semaphore", "record", "staged", "intent" or
-	// "database". Owner is whose that is, Namespace that of an operation. Subject is a hash of the key:
-	// see LockSubject. An operation's is the ID without the owner. It is empty if there is no one key.
+	// Kind is what it was done to: "lease", "fair lock", "semaphore", "record", "staged", "intent",
+	// "operation", "limit", "limit entry", "dead letter" or "database". Owner is whose that is, Namespace
+	// that of an operation. Subject is a hash of the key: see LockSubject and MessageSubject. An operation's is the ID without the owner. It is empty if there is no one key.
 	Kind, Owner, Namespace string
 	Subject                []byte
 	// Reason is why, in the words of By. ConfirmedBy is the second person, if By had proposed it.
@@ -72,6 +72,11 @@ func (r Record) MarshalJSON() ([]byte, error) {
 
 // LockSubject returns the Subject of a lock. kind is "lease", "fair lock" or "semaphore".
 func LockSubject(kind, owner, key string) []byte { return auditlog.Subject(kind, owner, key) }
+
+// MessageSubject returns the Subject of the messages that an outbox has under a key.
+func MessageSubject(owner, outbox, key string) []byte {
+	return auditlog.Subject("message", owner, outbox, key)
+}
 
 // Filter selects rows. The zero value selects all.
 type Filter struct {

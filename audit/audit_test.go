@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/audit"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -70,6 +71,29 @@ func (e *env[Tx]) held(owner string, n int) {
 func (e *env[Tx]) do(owner, key string) {
 	_, err := idempotency.Do(e.Ctx, e.store, idempotency.Op{Owner: owner, Name: "refund", Key: key, Request: "r"}, func(context.Context, Tx) (string, error) { return "personal", nil })
 	e.Check(err)
+}
+
+// deadLetters makes n dead letters of an owner, with keys 0 to n-1.
+func (e *env[Tx]) deadLetters(owner string, n int) (*outbox.Outbox[Tx], []outbox.DeadLetter) {
+	e.Helper()
+	box, err := outbox.New(e.Ctx, e.DB, "events")
+	e.Check(err)
+	e.Check(e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) (err error) {
+		for i := range n {
+			err = errors.Join(err, box.Write(ctx, tx, outbox.Message{Owner: owner, Key: fmt.Sprint(i), ID: "personal", Topic: "personal", Body: []byte("personal")}))
+		}
+		return err
+	}))
+	relay, err := outbox.NewRelay(box, func(context.Context, outbox.Delivery) error { return outbox.Permanent(errors.New("personal")) })
+	e.Check(err)
+	_, err = relay.Pass(e.Ctx)
+	e.Check(err)
+	letters, err := box.DeadLetters(e.Ctx, n)
+	e.Check(err)
+	if len(letters) != n {
+		e.Fatalf("%d dead letters, want %d", len(letters), n)
+	}
+	return box, letters
 }
 
 func (e *env[Tx]) rows(f ...audit.Filter) (list []audit.Record) {
@@ -163,6 +187,19 @@ func interventions[Tx any](e *env[Tx]) {
 	if err != nil || n != 2 {
 		e.Errorf("erased %d, %v", n, err)
 	}
+	box, letters := e.deadLetters("anna", 2)
+	e.Check(box.Requeue(e.Ctx, letters[0], outbox.Actor(who)))
+	e.Check(box.Discard(e.Ctx, letters[1], outbox.Actor(who)))
+	if err := box.Requeue(e.Ctx, letters[1], outbox.Actor(who)); !errors.Is(err, outbox.ErrNotDead) {
+		e.Error(err)
+	}
+	for _, nobody := range []outbox.Actor{{By: "olga"}, {Reason: "asked"}, {By: "olga\x00", Reason: "asked"}} {
+		for _, err := range []error{box.Requeue(e.Ctx, letters[0], nobody), box.Discard(e.Ctx, letters[0], nobody)} {
+			if !errors.Is(err, holdfast.ErrInvalid) {
+				e.Errorf("by %+v: %v", nobody, err)
+			}
+		}
+	}
 
 	want := []struct{ action, kind, before, after string }{
 		{"force release", "lease", `"holder":"worker","held":true`, `"held":false`},
@@ -175,6 +212,8 @@ func interventions[Tx any](e *env[Tx]) {
 		{"after-restore", "database", ``, `"floor":`},
 		{"erase limits", "limit entry", ``, `{"erased":1,"name":"refunds"}`},
 		{"erase limits", "limit", ``, `{"erased":1,"name":"refunds"}`},
+		{"requeue", "dead letter", `{"state":"dead","outbox":"events","seq":`, `{"state":"waiting","outbox":"events","seq":`},
+		{"discard", "dead letter", `{"state":"dead","outbox":"events","seq":`, `{"state":"discarded","outbox":"events","seq":`},
 	}
 	list := e.rows()
 	if len(list) != len(want) {
@@ -192,6 +231,9 @@ func interventions[Tx any](e *env[Tx]) {
 	e.verify(int64(len(want)))
 	if found := e.rows(audit.Filter{Owner: "anna", Kind: "lease", Subject: audit.LockSubject("lease", "anna", "lease")}); len(found) != 1 {
 		e.Errorf("the lease has %d rows", len(found))
+	}
+	if found := e.rows(audit.Filter{Subject: audit.MessageSubject("anna", "events", letters[1].Key)}); len(found) != 1 || found[0].Action != "discard" {
+		e.Errorf("the dead letter has %+v", found)
 	}
 	if found := e.rows(audit.Filter{AfterSeq: 6}); len(found) != len(want)-6 {
 		e.Errorf("%d rows after the sixth", len(found))
@@ -291,6 +333,7 @@ func TestConcurrent(t *testing.T) {
 func concurrent[Tx any](e *env[Tx]) {
 	const workers, each = 6, 8
 	var wg sync.WaitGroup
+	box, letters := e.deadLetters("anna", each)
 	for w := range workers {
 		e.held(fmt.Sprint(w), each)
 		for i := range each {
@@ -320,8 +363,19 @@ func concurrent[Tx any](e *env[Tx]) {
 			}
 		})
 	}
+	wg.Go(func() {
+		for _, letter := range letters {
+			err := box.Discard(e.Ctx, letter, outbox.Actor(who))
+			for errors.Is(err, holdfast.ErrRetry) {
+				err = box.Discard(e.Ctx, letter, outbox.Actor(who))
+			}
+			if err != nil {
+				e.Error(err)
+			}
+		}
+	})
 	wg.Wait()
-	e.verify(workers * each)
+	e.verify(workers*each + each)
 }
 
 // TestUnwritten takes the right to write the audit, or has it refuse: then nothing is changed.
@@ -334,6 +388,7 @@ func TestUnwritten(t *testing.T) {
 		e.Check(err)
 		e.do("anna", "refund")
 		e.do("anna", "another")
+		_, letters := e.deadLetters("anna", 2)
 		refused := "denied"
 		switch e.Engine {
 		case dbtest.SQLite:
@@ -355,7 +410,7 @@ func TestUnwritten(t *testing.T) {
 			return fmt.Sprint(
 				e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE attempt IS NOT NULL AND forced_at IS NULL`), e.Int(`SELECT COUNT(*) FROM holdfast_tickets`),
 				e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE result IS NOT NULL`), e.Int(`SELECT COUNT(*) FROM holdfast_interventions`),
-				e.Int(`SELECT token FROM holdfast_floor`), e.Int(`SELECT COUNT(*) FROM holdfast_audit`),
+				e.Int(`SELECT COUNT(*) FROM holdfast_outbox WHERE state = 3`), e.Int(`SELECT token FROM holdfast_floor`), e.Int(`SELECT COUNT(*) FROM holdfast_audit`),
 			)
 		}
 		before := state()
@@ -364,9 +419,12 @@ func TestUnwritten(t *testing.T) {
 		_, ticket := fairlock.New(olga).ForceRelease(e.Ctx, "fair", fair.Token(), "asked")
 		_, scope := e.store.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", By: "olga", Reason: "asked"})
 		_, restore := operators.AfterRestore(e.Ctx, e.DB, who)
+		box, err := outbox.New(e.Ctx, e.DB, "events")
+		e.Check(err)
 		for what, err := range map[string]error{
 			"lease": lease, "ticket": ticket, "scope": scope, "restore": restore,
-			"erase": e.ops.Erase(e.Ctx, staged.Ref{Owner: "anna", Name: "refund", Key: "refund"}, who),
+			"erase":   e.ops.Erase(e.Ctx, staged.Ref{Owner: "anna", Name: "refund", Key: "refund"}, who),
+			"requeue": box.Requeue(e.Ctx, letters[0], outbox.Actor(who)), "discard": box.Discard(e.Ctx, letters[1], outbox.Actor(who)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), refused) {
 				e.Errorf("%s: %v", what, err)

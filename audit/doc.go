@@ -8,7 +8,8 @@
 //
 //	sqllock.Locker.ForceRelease, fairlock.Locker.ForceRelease, fairlock.Semaphore.ForceRelease
 //	operators.Operators.Resolve and Erase, operators.AfterRestore
-//	idempotency.Store.EraseScope
+//	idempotency.Store.EraseScope, limits.Limits.Erase
+//	outbox.Outbox.Requeue and Discard
 //
 // So do the command and the console, which call these.
 //

@@ -106,6 +106,9 @@ func (c *console[Tx]) showProposal(w http.ResponseWriter, r *http.Request, id []
 				p.Result = string(raw)
 			}
 		}
+		if err := p.Unreadable; err != nil {
+			p.Result = "cannot be read here: " + err.Error()
+		}
 		if p.Operation, err = c.proposedFor(r.Context(), *p.Proposal.Operation); err != nil {
 			c.failed(w, r, err)
 			return

@@ -129,7 +129,7 @@ func appWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	e.Check(db.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return errors.Join(locks.Guard(ctx, tx, lease.Term()), rows.LockTx(ctx, tx, "row", rowlock.WaitUpTo(dbtest.Hang)), box.Write(ctx, tx, outbox.Message{Owner: "anna", Key: "k", ID: "1", Topic: "t", Body: []byte("b")}))
 	}))
-	relay, err := outbox.NewRelay(box, func(context.Context, outbox.Delivery) error { return nil })
+	relay, err := outbox.NewRelay(box, func(context.Context, outbox.Delivery) error { return outbox.Permanent(errors.New("refused")) })
 	e.Check(err)
 	_, err = relay.Pass(e.Ctx)
 	e.Check(errors.Join(err, fair.Release(e.Ctx), lease.Release(e.Ctx)))
@@ -174,6 +174,14 @@ func operatorWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	e.Check(err)
 	_, err = l.For("anna").Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"})
 	e.Check(err)
+	box, err := outbox.New(e.Ctx, db, "events")
+	e.Check(err)
+	letters, err := box.DeadLetters(e.Ctx, 2)
+	e.Check(err)
+	if len(letters) != 1 {
+		e.Fatalf("%d dead letters", len(letters))
+	}
+	e.Check(box.Requeue(e.Ctx, letters[0], outbox.Actor(who)))
 	if _, err = idempotency.Do(e.Ctx, s, idempotency.Op{Owner: "anna", Name: "refund", Key: "new", Request: "r"}, func(context.Context, *sql.Tx) (string, error) { return "", nil }); !errors.Is(err, holdfast.ErrDenied) {
 		e.Errorf("an operator executes: %v", err)
 	}

@@ -108,6 +108,9 @@ func newCeilings(o *Options) *ceilings {
 // already, and 0 otherwise.
 func (s *Store[Tx]) admit(ctx context.Context, q core.Querier, owner string, claims int) error {
 	c := s.ceilings
+	if c == nil {
+		return nil
+	}
 	count, err := c.take(owner, time.Now())
 	if err != nil || !count {
 		return err
@@ -167,6 +170,9 @@ func (c *ceilings) counted(owner string, now time.Time, n int, err error) error 
 
 // giveBack takes back the new key of a call that stored nothing.
 func (c *ceilings) giveBack(owner string) {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t := c.owners[owner]; t != nil {

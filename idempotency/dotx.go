@@ -92,10 +92,8 @@ func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *call, 
 			return nil, 0, once.FirstOf(err, once.ErrTaken)
 		}
 	}
-	if s.ceilings != nil {
-		if err := s.admit(ctx, q, c.op.Owner, 1); err != nil {
-			return nil, 0, err
-		}
+	if err := s.admit(ctx, q, c.op.Owner, 1); err != nil {
+		return nil, 0, err
 	}
 	return s.runTx(ctx, q, c, body)
 }

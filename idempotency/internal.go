@@ -115,6 +115,15 @@ func (i internals[Tx]) Identify(op Op) (id once.ID, compare func(version int, st
 	return r.ID(), r.Compare, nil
 }
 
+// Admit counts a new key of owner against the store's bounds, or returns a *TooManyError. claimed is 1 if
+// the transaction of q has inserted the key's row already, and 0 otherwise.
+func (i internals[Tx]) Admit(ctx context.Context, q core.Querier, owner string, claimed int) error {
+	return i.s.admit(ctx, q, owner, claimed)
+}
+
+// GiveBack takes back what Admit has counted for a call that stored nothing.
+func (i internals[Tx]) GiveBack(owner string) { i.s.ceilings.giveBack(owner) }
+
 // InTx runs f in the caller's transaction. Each wait of f for a lock is bounded by the wait of the
 // call, or by the store's. After an error other than keep's, it rolls the transaction back and adds
 // what the caller has to do next.

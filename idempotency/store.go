@@ -62,14 +62,14 @@ type Options struct {
 	// and then as many as the hour gives back evenly. A call beyond it fails with ErrTooMany and has no
 	// effect; replays are never refused. The counter is in memory, and costs no statement. It is exact
 	// in one process, so that n processes admit n times as many, and starts anew with the process.
-	// Keys whose call stored nothing do not count, except those of DoTx. Business rows and staged
-	// operations do not count. Default: 100,000, which are about 80 MB of records; Unlimited if the
-	// store is SingleOwner. Unlimited is no bound.
+	// Staged operations count, too; business rows do not. Keys whose call stored nothing do not count,
+	// except those of a transaction of the caller's (DoTx, StartTx). Default: 100,000, which are about
+	// 80 MB of records; Unlimited if the store is SingleOwner. Unlimited is no bound.
 	MaxNew int
-	// MaxRecords bounds how many records an owner may have in the table, in all namespaces. A call with
-	// a new key beyond it fails with ErrTooMany, until the reaper or a person has cleared some. A process
+	// MaxRecords bounds how many records and staged operations an owner may have, in all namespaces. A call
+	// with a new key beyond it fails with ErrTooMany, until the reaper or a person has cleared some. A process
 	// counts them with one statement at the first new key of an owner, which reads at most MaxRecords
-	// entries of the primary key, and then again after each hundredth of MaxRecords new keys. So an owner may
+	// entries of each primary key, and then again after each hundredth of MaxRecords new keys. So an owner may
 	// exceed it by a hundredth for each process, and by the calls that run at the same time. Keys that are
 	// kept for ever count for ever: choose it for owners whose KeyTTL ends. Default: 0, no bound.
 	MaxRecords int
@@ -201,7 +201,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			return nil, err
 		}
 	}
-	r := strings.NewReplacer("{records}", a.Table("records"), "{intents}", a.Table("intents"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
+	r := strings.NewReplacer("{records}", a.Table("records"), "{intents}", a.Table("intents"), "{staged}", a.Table("staged"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	return &Store[Tx]{

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -23,7 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
-// TestRowSecurity has accounts of an app and a reaper under the printed policies: a wrong tenant is refused
+// TestRowSecurity has accounts of an app, a worker and a reaper under the printed policies: a wrong tenant is refused
 // by the database, and the work of the right one is as without.
 func TestRowSecurity(t *testing.T) {
 	t.Parallel()
@@ -40,13 +41,14 @@ func rowSecurity[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 			return
 		}
 		dbtest.Needs(e, e.Engine, dbtest.Users)
-		app, reap := e.As("app", "app"), e.As("reaper", "reaper")
-		applyPolicies(e, account(reap))
+		app, work, reap := e.As("app", "app"), e.As("worker", "app", "operator"), e.As("reaper", "reaper")
+		applyPolicies(e, account(reap), account(work))
 		e.Check(migrations.Up(e.Ctx, e.SQL)) // finds nothing to do, and nothing strange
 		tenants := &tenants[Tx]{Env: e, db: e.Open(app, holdfast.Options{OwnerSetting: holdfast.DefaultOwnerSetting}).DB, app: app}
 		tenants.work("anna")
 		tenants.work("bob")
 		tenants.wrongTenant()
+		tenants.forEveryOwner(e.Open(work, holdfast.Options{OwnerSetting: holdfast.DefaultOwnerSetting}).DB)
 		tenants.strange()
 		tenants.doctor()
 		tenants.reap(e.Open(reap).DB)
@@ -122,12 +124,66 @@ func (e *tenants[Tx]) work(owner string) {
 	e.Check(err)
 	_, err = l.Take(e.Ctx, limits.Request{Key: "day", ID: "1", Amount: 60})
 	e.Check(err)
-	r, err := staged.New(s, staged.Workflow[Tx, string, string]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
+	r := e.payouts(e.db)
+	_, err = r.Do(e.Ctx, idempotency.Op{Owner: owner, Key: "payout"}, "")
+	e.Check(err)
+	box := e.outbox(e.db)
+	e.Check(e.db.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
+		_, err := r.StartTx(ctx, tx, idempotency.Op{Owner: owner, Key: "later"}, "")
+		return errors.Join(err, box.Write(ctx, tx, outbox.Message{Owner: owner, Key: "k", ID: owner}))
+	}))
+	refused(e.T, e.db.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
+		return box.Write(ctx, tx, outbox.Message{Owner: owner, Key: "k"}, outbox.Message{Owner: owner + "'s neighbour", Key: "k"})
+	}))
+}
+
+func (e *tenants[Tx]) payouts(db *holdfast.DB[Tx]) *staged.Runner[Tx, string, string] {
+	e.Helper()
+	r, err := staged.New(e.store(db), staged.Workflow[Tx, string, string]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank"}, func(context.Context, string) (string, error) { return "paid", nil })
 	}})
 	e.Check(err)
-	_, err = r.Do(e.Ctx, idempotency.Op{Owner: owner, Key: "payout"}, "")
+	return r
+}
+
+func (e *tenants[Tx]) outbox(db *holdfast.DB[Tx]) *outbox.Outbox[Tx] {
+	e.Helper()
+	box, err := outbox.New(e.Ctx, db, "events")
 	e.Check(err)
+	return box
+}
+
+// forEveryOwner completes and relays. The app's account finds nothing; one of every owner does it for both
+// tenants, and decides on a dead letter.
+func (e *tenants[Tx]) forEveryOwner(worker *holdfast.DB[Tx]) {
+	e.Helper()
+	for _, c := range []struct {
+		db   *holdfast.DB[Tx]
+		want int
+	}{{e.db, 0}, {worker, 2}} {
+		done, err := e.payouts(c.db).Complete(e.Ctx)
+		if err != nil || done.Found != c.want || done.Succeeded != c.want {
+			e.Errorf("completed %+v, %v, want %d", done, err, c.want)
+		}
+		box := e.outbox(c.db)
+		relay, err := outbox.NewRelay(box, func(_ context.Context, d outbox.Delivery) error {
+			if d.Owner == "bob" {
+				return outbox.Permanent(errors.New("refused"))
+			}
+			return nil
+		})
+		e.Check(err)
+		if n, err := relay.Pass(e.Ctx); err != nil || n != c.want/2 {
+			e.Errorf("relayed %d, %v, want %d", n, err, c.want/2)
+		}
+		letters, err := box.DeadLetters(e.Ctx, 9)
+		if err != nil || len(letters) != c.want/2 {
+			e.Errorf("dead letters: %+v, %v, want %d", letters, err, c.want/2)
+		}
+		for _, l := range letters {
+			e.Check(box.Discard(e.Ctx, l, outbox.Actor{By: "olga", Reason: "asked"}))
+		}
+	}
 }
 
 // wrongTenant has sessions that are bound to anna ask for bob's rows.
@@ -215,7 +271,7 @@ func (e *tenants[Tx]) strange() {
 	for what, undo := range map[string]string{
 		`CREATE POLICY all_of_it ON holdfast_records USING (true)`:                     `DROP POLICY all_of_it ON holdfast_records`,
 		`CREATE POLICY hide ON holdfast_records AS RESTRICTIVE USING (owner <> 'bob')`: `DROP POLICY hide ON holdfast_records`,
-		`ALTER POLICY holdfast_every_owner ON holdfast_records TO PUBLIC`:              `ALTER POLICY holdfast_every_owner ON holdfast_records TO ` + e.reaper(),
+		`ALTER POLICY holdfast_every_owner ON holdfast_records TO PUBLIC`:              `ALTER POLICY holdfast_every_owner ON holdfast_records TO ` + e.other("_reaper") + `, ` + e.other("_worker"),
 		`ALTER TABLE holdfast_records NO FORCE ROW LEVEL SECURITY`:                     `ALTER TABLE holdfast_records FORCE ROW LEVEL SECURITY`,
 		`DROP POLICY holdfast_owner ON holdfast_records`:                               ``,
 		`ALTER POLICY holdfast_owner ON holdfast_records USING (owner <> 'x')`:         ``,
@@ -227,13 +283,16 @@ func (e *tenants[Tx]) strange() {
 		if undo != "" {
 			e.Must(undo)
 		} else {
-			applyPolicies(e.Env, e.reaper())
+			applyPolicies(e.Env, e.other("_reaper"), e.other("_worker"))
 		}
 	}
 	e.Check(e.DB.Access().Admission(e.Ctx))
 }
 
-func (e *tenants[Tx]) reaper() string { return strings.Replace(account(e.app), "_app", "_reaper", 1) }
+// other is another account of the test.
+func (e *tenants[Tx]) other(name string) string {
+	return strings.Replace(account(e.app), "_app", name, 1)
+}
 
 // doctor finds nothing to object to.
 func (e *tenants[Tx]) doctor() {

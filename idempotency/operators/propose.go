@@ -2,6 +2,7 @@ package operators
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,8 +65,10 @@ type Proposal struct {
 	Action    string
 	Operation *staged.Ref
 	Lock      *Lock
-	// Resolution is what Confirm resolves an Operation with. A result in it is JSON.
+	// Resolution is what Confirm resolves an Operation with. A result in it is JSON. It lacks its result or
+	// rejection if Unreadable is set: the store cannot decode it, so Confirm fails with that error.
 	Resolution *Resolution
+	Unreadable error
 	// Actor has proposed it. Session is the database's name of the session's user.
 	Actor
 
@@ -73,39 +76,60 @@ type Proposal struct {
 	ProposedAt, ExpiresAt time.Time
 }
 
-// payload is what is stored of a proposal, in JSON. Names and keys are bytes, because not all are UTF-8.
+// payload is what is stored of a proposal, in JSON. Keys are bytes, because not all are UTF-8; that of an
+// operation is in its stored form. Value is a proposedValue as the store's codec encodes it, and Form says how.
 type payload struct {
-	Kind, Owner, Name string                 `json:",omitempty"`
-	Key               []byte                 `json:",omitempty"`
-	Token             int64                  `json:",omitempty"`
-	Step              staged.StepOutcome     `json:",omitempty"`
-	Resume, Free      bool                   `json:",omitempty"`
-	Succeed, Reject   bool                   `json:",omitempty"`
-	Result            json.RawMessage        `json:",omitempty"`
-	Rejection         *idempotency.Rejection `json:",omitempty"`
+	Kind, Owner, Name string             `json:",omitempty"`
+	Key               []byte             `json:",omitempty"`
+	Token             int64              `json:",omitempty"`
+	Step              staged.StepOutcome `json:",omitempty"`
+	Resume, Free      bool               `json:",omitempty"`
+	Succeed, Reject   bool               `json:",omitempty"`
+	Form              string             `json:",omitempty"`
+	Value             []byte             `json:",omitempty"`
+}
+
+// proposedValue is what a proposal says of customers.
+type proposedValue struct {
+	Result    json.RawMessage        `json:",omitempty"`
+	Rejection *idempotency.Rejection `json:",omitempty"`
+}
+
+// sealedFor returns where the value of a proposal is stored.
+func sealedFor(id []byte) once.Place {
+	return once.Place{Kind: once.Proposed, Name: hex.EncodeToString(id)}
 }
 
 // Propose stores a resolution until another person confirms it with Confirm; then Resolve runs with the
-// actor of the proposal. The row has the key, and the result if there is one, until it is confirmed or, once
-// it has expired, until the owner's next proposal. The audit records both persons.
+// actor of the proposal. The row has the key, and the result if there is one, both as the operation's row has
+// them, until it is confirmed or, once it has expired, until the owner's next proposal. The audit records both persons.
 //
 // Errors: [holdfast.ErrInvalid], [staged.ErrNotFound], [idempotency.ErrUnknown], errors of the driver.
 func (o *Operators[Tx]) Propose(ctx context.Context, ref staged.Ref, r Resolution, who Actor, opts ...ProposeOptions) (*Proposal, error) {
 	if err := once.FirstOf(r.check(), once.FirstOf(who.check(), staged.Internal(o.store).CheckRef(ref))); err != nil {
 		return nil, err
 	}
-	p := payload{Owner: ref.Owner, Name: ref.Name, Key: []byte(ref.Key), Step: r.Step, Resume: r.Resume, Free: r.Free, Succeed: r.Succeed, Reject: r.Reject, Rejection: r.Rejection}
+	key := o.store.Options().HashKeys.Key(ref.Key)
+	p := payload{Owner: ref.Owner, Name: ref.Name, Key: []byte(key), Step: r.Step, Resume: r.Resume, Free: r.Free, Succeed: r.Succeed, Reject: r.Reject}
+	v, has := proposedValue{Rejection: r.Rejection}, r.Rejection != nil
 	if result := map[bool]any{true: r.Result, false: r.StepResult}[r.Succeed]; r.Succeed || r.Step == staged.StepDone {
 		var err error
-		if p.Result, err = json.Marshal(result); err != nil {
+		if v.Result, err = json.Marshal(result); err != nil {
 			return nil, once.Invalid("Resolution", "has a result without a form in JSON: "+err.Error())
 		}
+		has = true
 	}
 	if _, err := o.Show(ctx, ref); err != nil {
 		return nil, err
 	}
-	id := staged.Internal(o.store).ID(ref)
-	return o.propose(ctx, p, r.action(), "operation", id.Hash[:], who, opts)
+	of, id := staged.Internal(o.store).ID(ref), once.RandomID()
+	if has {
+		var err error
+		if p.Form, p.Value, err = o.store.Internal().Encode(of.Hash, sealedFor(id), v); err != nil {
+			return nil, err
+		}
+	}
+	return o.propose(ctx, id, p, r.action(), "operation", of.Hash[:], who, opts)
 }
 
 // ProposeRelease is Propose for a lock that Confirm then takes away by force.
@@ -123,10 +147,10 @@ func (o *Operators[Tx]) ProposeRelease(ctx context.Context, l Lock, who Actor, o
 		return nil, err
 	}
 	p := payload{Kind: l.Kind, Owner: l.Owner, Key: []byte(l.Key), Token: l.Token}
-	return o.propose(ctx, p, "force release", kind, auditlog.Subject(kind, l.Owner, l.Key), who, opts)
+	return o.propose(ctx, once.RandomID(), p, "force release", kind, auditlog.Subject(kind, l.Owner, l.Key), who, opts)
 }
 
-func (o *Operators[Tx]) propose(ctx context.Context, p payload, action, kind string, subject []byte, who Actor, opts []ProposeOptions) (*Proposal, error) {
+func (o *Operators[Tx]) propose(ctx context.Context, id []byte, p payload, action, kind string, subject []byte, who Actor, opts []ProposeOptions) (*Proposal, error) {
 	opt, err := options.One(opts)
 	if err != nil {
 		return nil, err
@@ -141,7 +165,7 @@ func (o *Operators[Tx]) propose(ctx context.Context, p payload, action, kind str
 	if err != nil {
 		return nil, err
 	}
-	d, id := &o.ledger.Access.Dialect.Proposals, once.RandomID()
+	d := &o.ledger.Access.Dialect.Proposals
 	audit := auditlog.New(o.ledger.Access.Dialect, o.ledger.Access.Table)
 	full := once.ID{Owner: p.Owner}
 	namespace := o.store.Options().Namespace
@@ -175,7 +199,7 @@ func (o *Operators[Tx]) Proposals(ctx context.Context) ([]Proposal, error) {
 	if err != nil {
 		return nil, o.ledger.Explain(err)
 	}
-	return core.Collect(rows, scanProposal)
+	return core.Collect(rows, o.scanProposal)
 }
 
 // proposal reads a proposal; nil if it is gone, or has expired.
@@ -184,14 +208,14 @@ func (o *Operators[Tx]) proposal(ctx context.Context, q core.Querier, owner stri
 	if err != nil {
 		return nil, o.ledger.Explain(err)
 	}
-	list, err := core.Collect(rows, scanProposal)
+	list, err := core.Collect(rows, o.scanProposal)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	return &list[0], nil
 }
 
-func scanProposal(row core.Row) (out Proposal, err error) {
+func (o *Operators[Tx]) scanProposal(row core.Row) (out Proposal, err error) {
 	var owner string
 	var id, stored []byte
 	var at, end int64
@@ -209,11 +233,17 @@ func scanProposal(row core.Row) (out Proposal, err error) {
 		return out, nil
 	}
 	out.Operation = &staged.Ref{Owner: p.Owner, Name: p.Name, Key: string(p.Key)}
-	out.Resolution = &Resolution{Step: p.Step, Resume: p.Resume, Free: p.Free, Succeed: p.Succeed, Reject: p.Reject, Rejection: p.Rejection}
+	out.Resolution = &Resolution{Step: p.Step, Resume: p.Resume, Free: p.Free, Succeed: p.Succeed, Reject: p.Reject}
+	if p.Form == "" {
+		return out, nil
+	}
+	var v proposedValue
+	out.Unreadable = o.store.Internal().Decode(staged.Internal(o.store).ID(*out.Operation).Hash, sealedFor(id), p.Form, p.Value, &v)
+	out.Resolution.Rejection = v.Rejection
 	if p.Succeed {
-		out.Resolution.Result = p.Result
+		out.Resolution.Result = v.Result
 	} else if p.Step == staged.StepDone {
-		out.Resolution.StepResult = p.Result
+		out.Resolution.StepResult = v.Result
 	}
 	return out, nil
 }
@@ -235,7 +265,8 @@ func SamePerson(a, b string) bool {
 // audit. by is another person than the proposer, by SamePerson.
 // If what was proposed is not possible any more, the proposal stays until it expires.
 //
-// Errors: [ErrNoProposal], [ErrSamePerson], [ErrNotHeld], those of [Operators.Resolve] and of
+// Errors: [ErrNoProposal], [ErrSamePerson], [ErrNotHeld], *[idempotency.ResultError] if the store lacks the
+// codec of the proposal, those of [Operators.Resolve] and of
 // [sqllock.Locker.ForceRelease].
 func (o *Operators[Tx]) Confirm(ctx context.Context, id []byte, by string, opts ...ConfirmOptions) error {
 	opt, err := options.One(opts)
@@ -257,6 +288,8 @@ func (o *Operators[Tx]) Confirm(ctx context.Context, id []byte, by string, opts 
 		return ErrNoProposal
 	case SamePerson(p.By, by):
 		return ErrSamePerson
+	case p.Unreadable != nil:
+		return p.Unreadable
 	}
 	ctx = auditlog.Confirming(ctx, &auditlog.Confirmation{By: by, Check: func(ctx context.Context, q core.Querier, session string) error {
 		if opt.OtherAccount && session == p.Session {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/errcode"
@@ -24,6 +25,7 @@ type Outbox[Tx any] struct {
 	access access.Access[Tx]
 	name   string
 	sql    statements
+	audit  *auditlog.Log
 }
 
 type statements struct {
@@ -51,7 +53,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string) (*Outbox
 	a := db.Access()
 	d, r := &a.Dialect.Outbox, ledger.Tables(a.Table, a.Dialect.Now)
 	x := func(name, text string) core.Stmt { return a.Dialect.Compile("outbox."+name, r.Replace(text)) }
-	return &Outbox[Tx]{db: db, access: a, name: name, sql: statements{
+	return &Outbox[Tx]{db: db, access: a, name: name, audit: auditlog.New(a.Dialect, a.Table), sql: statements{
 		bump: x("bump", d.Bump), insert: x("insert", d.Insert), due: x("due", d.Due), head: x("head", d.Head), postpone: x("postpone", d.Postpone), take: x("take", d.Take), run: x("run", d.Run),
 		published: x("published", d.Published), failed: x("failed", d.Failed), bury: x("bury", d.Bury), release: x("release", d.Release),
 		dead: x("dead", d.Dead), requeue: x("requeue", d.Requeue), discard: x("discard", d.Discard), free: x("free", d.Free), stats: x("stats", d.Stats),
@@ -131,39 +133,66 @@ func (o *Outbox[Tx]) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, 
 // ErrNotDead means that there is no such dead letter: it was requeued, discarded or published.
 var ErrNotDead = errcode.New("not-dead", "outbox: no such dead letter")
 
+// Actor is the person who decides on a dead letter, and the reason. Both are required, have at most 255 and
+// 500 bytes, and are kept in the audit (package audit), so write no personal data of customers there.
+type Actor struct{ By, Reason string }
+
 // Requeue makes a dead letter wait again, with all its attempts. It is published before the later
-// messages of its key.
+// messages of its key. The same transaction appends to the audit (package audit).
 //
-// Errors: [ErrNotDead], those of [holdfast.DB.InTx].
-func (o *Outbox[Tx]) Requeue(ctx context.Context, d DeadLetter) error {
-	return o.change(ctx, o.sql.requeue, d)
+// Errors: [ErrNotDead], [holdfast.ErrInvalid], those of [holdfast.DB.InTx].
+func (o *Outbox[Tx]) Requeue(ctx context.Context, d DeadLetter, who Actor) error {
+	return o.change(ctx, decision{o.sql.requeue, "requeue", "waiting"}, d, who)
 }
 
 // Discard gives a dead letter up, so that the later messages of its key are published. It is kept as
-// long as a published message is.
+// long as a published message is. The same transaction appends to the audit (package audit).
 //
-// Errors: [ErrNotDead], those of [holdfast.DB.InTx].
-func (o *Outbox[Tx]) Discard(ctx context.Context, d DeadLetter) error {
-	return o.change(ctx, o.sql.discard, d)
+// Errors: [ErrNotDead], [holdfast.ErrInvalid], those of [holdfast.DB.InTx].
+func (o *Outbox[Tx]) Discard(ctx context.Context, d DeadLetter, who Actor) error {
+	return o.change(ctx, decision{o.sql.discard, "discard", "discarded"}, d, who)
 }
 
-// change changes a dead letter, and lets the messages behind it be found.
-func (o *Outbox[Tx]) change(ctx context.Context, s core.Stmt, d DeadLetter) error {
+// decision is what becomes of a dead letter: the statement, and the names of the action and of the state
+// after it.
+type decision struct {
+	sql           core.Stmt
+	action, state string
+}
+
+// auditState is the state of a message in the audit: nothing that the program wrote but the outbox's name.
+type auditState struct {
+	State  string `json:"state"`
+	Outbox string `json:"outbox"`
+	Seq    int64  `json:"seq"`
+}
+
+// change changes a dead letter, lets the messages behind it be found, and appends to the audit.
+func (o *Outbox[Tx]) change(ctx context.Context, to decision, d DeadLetter, who Actor) error {
+	if err := auditlog.Check("Actor.", who.By, who.Reason); err != nil {
+		return err
+	}
 	return o.db.InTx(o.access.Trace.Quiet(ctx), func(ctx context.Context, tx Tx) error {
 		q, err := o.access.Join(tx)
 		if err != nil {
 			return err
 		}
 		args := []any{d.Owner, o.name, []byte(d.Key), d.Seq}
-		r, err := s.Exec(ctx, q, args...)
+		r, err := to.sql.Exec(ctx, q, args...)
 		if err == nil && r.Affected != 1 {
 			err = ErrNotDead
 		}
 		if err == nil {
 			_, err = o.sql.free.Exec(ctx, q, args...)
 		}
-		return err
-	})
+		if err != nil {
+			return err
+		}
+		return o.audit.Append(ctx, q, auditlog.Entry{
+			Actor: who.By, Action: to.action, Reason: who.Reason, Kind: "dead letter", Owner: d.Owner, Subject: auditlog.Subject("message", d.Owner, o.name, d.Key),
+			Before: auditState{"dead", o.name, d.Seq}, After: auditState{to.state, o.name, d.Seq},
+		})
+	}, holdfast.TxOptions{Isolation: o.access.Dialect.Sweep.Isolation})
 }
 
 // Stats says how far behind an outbox is.

@@ -61,8 +61,8 @@ type Runner[Tx, Req, Res any] struct {
 }
 
 // New checks workflow and returns its runner. The records belong to the store's namespace. The
-// store's options Wait, MaxResult, Codec, Isolation, LockTimeout, Attempts, ResultTTL and KeyTTL
-// apply, and requests and results of steps are stored as results are. After ResultTTL, from the end
+// store's options Wait, MaxResult, Codec, Isolation, LockTimeout, Attempts, ResultTTL, KeyTTL, MaxNew
+// and MaxRecords apply, and requests and results of steps are stored as results are. After ResultTTL, from the end
 // of an operation, its request and the results of its steps and bodies of its events count as
 // expired; after KeyTTL it is forgotten, and runs again when it is asked for.
 //
@@ -128,7 +128,7 @@ func (s *Runner[Tx, Req, Res]) ProviderKey(ref Ref, step string) string {
 // worker has the operation, Do waits as long as Op.Wait and Op.NoWait say.
 //
 // Errors: *[idempotency.Rejection]; [idempotency.ErrInProgress]; [idempotency.ErrMismatch];
-// [idempotency.ErrExpired] if it was erased; [idempotency.ErrUnknown], as *[StepError] or
+// [idempotency.ErrTooMany]; [idempotency.ErrExpired] if it was erased; [idempotency.ErrUnknown], as *[StepError] or
 // *[ParkedError]; *[AcceptedError], which is an ErrInProgress; [ErrStale]; [idempotency.ErrNested]; [ErrInTx]; [holdfast.ErrInvalid],
 // [holdfast.ErrSchema]; errors of ctx; errors of Run, after which the next call or
 // [Runner.Complete] tries the operation again.
@@ -225,6 +225,10 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 	attempt, start := once.RandomID(), time.Now()
 	insert := s.inserting(ctx, c, stored, attempt, s.workflow.Lease, 1)
 	forget := row != nil
+	in := s.rows.store.Internal()
+	if err := in.Admit(ctx, s.rows.Access.Pool, c.id.Owner, 0); err != nil {
+		return nil, err
+	}
 	err = s.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
 		if forget {
 			if _, err := s.rows.Forget(ctx, q, c.id); err != nil {
@@ -240,9 +244,14 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 		return err
 	})
 	if err != nil {
+		if !errors.Is(err, idempotency.ErrUnknown) {
+			in.GiveBack(c.id.Owner)
+		}
 		return nil, err
 	}
-	row.Own(attempt, start.Add(s.workflow.Lease))
+	if row.Own(attempt, start.Add(s.workflow.Lease)); !row.Mine {
+		in.GiveBack(c.id.Owner) // another call has inserted it
+	}
 	return row, nil
 }
 

@@ -52,8 +52,9 @@ func (s *Started[Res]) Wait(ctx context.Context) (idempotency.Result[Res], error
 // LockTimeout say. op.Name may be empty, and op.Request (unless a Fingerprint is given) is request.
 //
 // After a nil error and [idempotency.ErrMismatch] the transaction can continue. After
-// [holdfast.ErrInvalid] it is untouched. After every other error Holdfast has rolled tx back: run the
-// whole transaction again ([holdfast.ErrRetry], [idempotency.ErrInProgress]), or give up.
+// [holdfast.ErrInvalid] it is untouched. After every other error, such as [idempotency.ErrTooMany],
+// Holdfast has rolled tx back: run the whole transaction again ([holdfast.ErrRetry],
+// [idempotency.ErrInProgress]), or give up.
 func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotency.Op, request Req) (started *Started[Res], err error) {
 	ctx, span := once.StartSpan(ctx, s.rows.Access.Trace, "staged.start", s.workflow.Name)
 	defer func() {
@@ -75,14 +76,14 @@ func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotenc
 	mismatch := func(err error) bool { return errors.Is(err, idempotency.ErrMismatch) }
 	err = s.rows.store.Internal().InTx(ctx, tx, wait, mismatch, func(q core.Querier) error {
 		row, err := s.start(ctx, q, c, stored)
-		if err == nil {
-			started.New = row.Mine
-			if !row.Mine {
-				span.Original = row.RequestID
-			}
-			err = c.compare(row.FingerprintVersion, row.Fingerprint)
+		if err != nil {
+			return err
 		}
-		return err
+		if started.New = row.Mine; row.Mine {
+			return s.rows.store.Internal().Admit(ctx, q, c.id.Owner, 1)
+		}
+		span.Original = row.RequestID
+		return c.compare(row.FingerprintVersion, row.Fingerprint)
 	})
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ func outcomeOf(o idempotency.Outcome, err error) string {
 		{Err: idempotency.ErrMismatch, Name: trace.Mismatch},
 		{Err: idempotency.ErrExpired, Name: trace.Expired},
 		{Err: idempotency.ErrUnknown, Name: trace.Unknown},
+		{Err: idempotency.ErrTooMany, Name: trace.TooMany},
 		{Err: idempotency.ErrNested, Name: trace.Nested},
 		{Err: ErrInTx, Name: trace.Nested},
 		{Err: ErrStale, Name: trace.Stale},

@@ -55,9 +55,10 @@ const (
 	DueKeys    = `key_expires_at <= $1 AND state IN (2, 3, 4, 5)`
 )
 
-// CountOfOwner counts the records of an owner, by the primary key. Parameters: owner, how many to count
-// at most.
-const CountOfOwner = `SELECT COUNT(*) FROM (SELECT 1 AS one FROM {records} WHERE owner = $0 LIMIT $1) counted`
+// CountOfOwner counts the records and the staged operations of an owner, by the primary keys. Parameters:
+// owner, how many of each to count at most.
+const CountOfOwner = `SELECT (SELECT COUNT(*) FROM (SELECT 1 AS one FROM {records} WHERE owner = $0 LIMIT $1) counted) +
+(SELECT COUNT(*) FROM (SELECT 1 AS one FROM {staged} WHERE owner = $0 LIMIT $1) counted)`
 
 // Tombstone turns a record into a tombstone. The key, the fingerprint, the business id, the process
 // and program that executed it and the rejected flag stay. Without an expiry of the result, the record leaves the index that the

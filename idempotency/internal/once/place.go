@@ -3,13 +3,13 @@ package once
 // Place is where a value of an operation is stored. A codec binds what it stores to its place.
 type Place struct {
 	Kind
-	Name string // of the step, or the id of the event
+	Name string // of the step, or the id of the event or the proposal
 }
 
 // Kind is what a stored value is.
 type Kind string
 
-// The kinds of stored values: of a record, and of a staged operation, its steps and its events.
+// The kinds of stored values: of a record, of a staged operation, its steps and its events, and of a proposal.
 const (
 	RecordResult    Kind = "record result"
 	RecordRejection Kind = "record rejection"
@@ -19,6 +19,7 @@ const (
 	StepResult      Kind = "step result"
 	StepRejection   Kind = "step rejection"
 	EventBody       Kind = "event body"
+	Proposed        Kind = "proposed"
 )
 
 // Hash hashes the place, the hash of the operation's key, and the form of the value, as HashKey

@@ -33,6 +33,7 @@ func TestGaleraNodes(t *testing.T) {
 		"RowLocks": func(t *testing.T, c *galera) { rowLocksOnTwo(t, c.urls()) },
 		"Guard":    galeraGuard, "Reads": galeraReads, "Settings": galeraSettings,
 		"Deadlock": func(t *testing.T, c *galera) { conflictOnTwo(t, c.urls()) },
+		"Audit":    func(t *testing.T, c *galera) { auditOnTwo(t, c.urls()) },
 		"Clocks":   galeraClocks, "Doctor": galeraDoctor,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, c) })

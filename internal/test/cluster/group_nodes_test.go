@@ -21,7 +21,7 @@ func TestGroupPrimaries(t *testing.T) {
 	g := startGroup(t, 3, true)
 	g.business()
 	for name, f := range map[string]func(t *testing.T, urls []string){
-		"RowLocks": rowLocksOnTwo, "Guard": guardOnTwo, "Conflict": conflictOnTwo, "Reads": groupReads,
+		"RowLocks": rowLocksOnTwo, "Guard": guardOnTwo, "Conflict": conflictOnTwo, "Audit": auditOnTwo, "Reads": groupReads,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, g.urls()) })
 	}

@@ -19,7 +19,8 @@ import (
 const RoleVariable = "HOLDFAST_TEST_ROLE"
 
 // RowSecurityVariable puts, with roles, PostgreSQL's tables under the printed policies of row level security;
-// an environment's pools then have Options.OwnerSetting.
+// an environment's pools then have Options.OwnerSetting. Their account has the rows of one owner, or those of
+// every owner if the value is "every-owner".
 const RowSecurityVariable = "HOLDFAST_TEST_ROW_SECURITY"
 
 var credentials = regexp.MustCompile(`//[^@]*@`)
@@ -37,14 +38,17 @@ func (e *Env[Tx]) enterRole() {
 
 func (e *Env[Tx]) enterRowSecurity() {
 	e.Helper()
-	if os.Getenv(RowSecurityVariable) == "" || e.Engine != dbtest.Postgres {
+	value := os.Getenv(RowSecurityVariable)
+	if value == "" || e.Engine != dbtest.Postgres {
 		return
 	}
 	e.reaper = e.As("reaper", string(migrations.Reaper))
-	_, reaper, _ := strings.Cut(e.reaper, "://")
-	reaper, _, _ = strings.Cut(reaper, ":")
+	everyOwner := e.accounts[len(e.accounts)-1:]
+	if value == "every-owner" {
+		everyOwner = e.accounts
+	}
 	var b strings.Builder
-	e.Check(migrations.PrintRowSecurity(&b, holdfast.PostgreSQL, []string{reaper}, holdfast.Options{Schema: e.Schema()}))
+	e.Check(migrations.PrintRowSecurity(&b, holdfast.PostgreSQL, everyOwner, holdfast.Options{Schema: e.Schema()}))
 	e.Must(b.String())
 	e.rowSecurity = true
 	open := e.Handle.Open

@@ -21,6 +21,8 @@ type env[Tx any] struct {
 
 const name = "refunds"
 
+var who = outbox.Actor{By: "olga", Reason: "ticket 12"}
+
 // Suite runs the outbox's cases through one handle.
 func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()

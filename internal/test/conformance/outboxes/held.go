@@ -34,7 +34,7 @@ func heldUpKeyHidesNone[Tx any](e *env[Tx]) {
 	letters, err := e.box.DeadLetters(e.Ctx, 10)
 	e.Check(err)
 	poison.Store(false)
-	e.Check(e.box.Discard(e.Ctx, letters[0]))
+	e.Check(e.box.Discard(e.Ctx, letters[0], who))
 	if n := e.pass(r); n != behind-1 {
 		e.Errorf("%d messages were published, want %d", n, behind-1)
 	}

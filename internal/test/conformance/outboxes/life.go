@@ -69,7 +69,7 @@ func cleared[Tx any](e *env[Tx]) {
 	e.Check(err)
 	for _, l := range letters {
 		if l.Key == "d" {
-			e.Check(e.box.Discard(e.Ctx, l))
+			e.Check(e.box.Discard(e.Ctx, l, who))
 		}
 	}
 	e.write(message("b", 1))

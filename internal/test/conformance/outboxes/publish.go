@@ -175,10 +175,10 @@ func deadLetter[Tx any](e *env[Tx]) {
 		e.Errorf("%+v, %v", s, err)
 	}
 	poison = false
-	e.Check(e.box.Requeue(e.Ctx, letters[0]))
-	e.Check(e.box.Discard(e.Ctx, letters[1]))
-	for _, change := range []func(context.Context, outbox.DeadLetter) error{e.box.Requeue, e.box.Discard} {
-		if err := change(e.Ctx, letters[1]); !errors.Is(err, outbox.ErrNotDead) {
+	e.Check(e.box.Requeue(e.Ctx, letters[0], who))
+	e.Check(e.box.Discard(e.Ctx, letters[1], who))
+	for _, change := range []func(context.Context, outbox.DeadLetter, outbox.Actor) error{e.box.Requeue, e.box.Discard} {
+		if err := change(e.Ctx, letters[1], who); !errors.Is(err, outbox.ErrNotDead) {
 			e.Errorf("a letter that is discarded: %v", err)
 		}
 	}
@@ -241,7 +241,7 @@ func deathIsBlamed[Tx any](e *env[Tx]) {
 	if len(letters) != 1 || string(letters[0].Body) != "a/2" {
 		e.Fatalf("%+v", letters)
 	}
-	e.Check(e.box.Discard(e.Ctx, letters[0]))
+	e.Check(e.box.Discard(e.Ctx, letters[0], who))
 	if n := e.pass(e.relay(b.publish, outbox.Options{})); n != 1 {
 		e.Errorf("%d were published after it, want 1", n)
 	}

@@ -1,0 +1,62 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	chain "github.com/holdfast-go/holdfast/audit"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// auditOnTwo has interventions on two nodes at once. Each lock there is local, so only the key of the
+// audit's table, which both nodes certify, keeps the chain from forking: none is lost, and both nodes have
+// the same end. What lost its place says so, and nothing happened.
+func auditOnTwo(t *testing.T, urls []string) {
+	const each = 20
+	var all []*opened
+	for _, url := range urls[:2] {
+		o := openOn(t, url, sqllock.Options{Holder: "olga", TTL: time.Hour})
+		for i := range each {
+			if _, err := o.locks.For(url).Acquire(t.Context(), fmt.Sprint("audit", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all = append(all, o)
+	}
+	var wg sync.WaitGroup
+	for i, o := range all {
+		wg.Go(func() {
+			for n := range each {
+				for {
+					had, err := o.locks.For(urls[i]).ForceRelease(t.Context(), fmt.Sprint("audit", n), 0, "asked")
+					if errors.Is(err, holdfast.ErrRetry) {
+						continue
+					}
+					if err != nil || !had {
+						t.Errorf("node %d: %v, %v", i, had, err)
+					}
+					break
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var heads [][]byte
+	for i, o := range all {
+		report, err := chain.Verify(t.Context(), o.db)
+		if err != nil || report.Rows != 2*each || len(report.Heads) != 1 {
+			t.Fatalf("node %d: %+v, %v", i, report, err)
+		}
+		heads = append(heads, report.Heads[0].Hash)
+	}
+	if !bytes.Equal(heads[0], heads[1]) {
+		t.Errorf("the chain ends in %x and in %x", heads[0], heads[1])
+	}
+}
