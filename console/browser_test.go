@@ -79,6 +79,29 @@ func TestBrowserLinkWithToken(t *testing.T) {
 	b.Eventually(`!location.href.includes("token")`)
 }
 
+// A browser keeps the cookies with prefixes, and sends them: it refuses one whose prefix it does not deserve.
+// The page of sessions ends the other browser.
+func TestBrowserSessions(t *testing.T) {
+	t.Parallel()
+	b := browsertest.Open(t, 1440)
+	b.TrustAll()
+	e := conformance.New(t, conformance.SQL(), dbtest.SQLite)
+	for _, at := range []string{"/", "/ops/console/"} {
+		s := serveAt(e, at, true, console.Options{})
+		b.Go(s.URL, "#token")
+		b.Type(token + kb.Enter)
+		b.Eventually(`document.querySelector("#alive")`)
+		other := s.another("")
+		b.Do(browsertest.Click("a[href=sessions]"), browsertest.Visible("#sessions tbody tr + tr"))
+		b.Screenshots("console-sessions")
+		b.Do(browsertest.Click("#sessions form[action=end-session] button"), browsertest.Visible(".said.good"))
+		b.Eventually(`document.querySelectorAll("#sessions tbody tr").length === 1`)
+		if other.signedInStill() {
+			t.Error("the other has not ended")
+		}
+	}
+}
+
 // Search, open, resolve and release, using only the keyboard.
 func TestBrowserResolveByKeyboard(t *testing.T) {
 	t.Parallel()
