@@ -40,8 +40,9 @@ const (
 // Options configures a console.
 type Options struct {
 	// Token is the text to type to sign in, at least MinToken bytes, from a random source: rand.Text(). New
-	// refuses one that obviously was chosen by a person. Required, unless BehindOwnAuthentication. Sessions are in the memory of this handler: they end with it,
-	// when the browser signs out, after SessionLife, and after SessionIdle without a request.
+	// refuses one that a person plainly chose. Required, unless BehindOwnAuthentication. Sessions are in
+	// the memory of this handler: they end with it, when the browser signs out or another one ends them on
+	// the page of sessions, after SessionLife, and after SessionIdle without a request.
 	Token string
 	// BehindOwnAuthentication disables the token: every client that reaches the console sees and,
 	// with Write, can change everything in it. Set it only if the program authenticates each

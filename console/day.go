@@ -158,7 +158,8 @@ func (r *dayReader) readInterventions(ctx context.Context, since int64) (list []
 			return list, err
 		}
 		page, err := core.Collect(rows, func(row core.Row) (at int64, err error) {
-			return at, row.Scan(&seq, &at)
+			err = row.Scan(&seq, &at)
+			return at, err
 		})
 		if err != nil {
 			return list, err
