@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/test/browsertest"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -77,6 +78,29 @@ func TestBrowserLinkWithToken(t *testing.T) {
 	b, s := browse(t, 1440)
 	b.Go(s.URL+"#token="+strings.ReplaceAll(token, " ", "%20"), "#alive")
 	b.Eventually(`!location.href.includes("token")`)
+}
+
+// A browser keeps the cookies with prefixes, and sends them: it refuses one whose prefix it does not deserve.
+// The page of sessions ends the other browser.
+func TestBrowserSessions(t *testing.T) {
+	t.Parallel()
+	b := browsertest.Open(t, 1440)
+	b.TrustAll()
+	e := conformance.New(t, conformance.SQL(), dbtest.SQLite)
+	for _, at := range []string{"/", "/ops/console/"} {
+		s := serveAt(e, at, true, console.Options{})
+		b.Go(s.URL, "#token")
+		b.Type(token + kb.Enter)
+		b.Eventually(`document.querySelector("#alive")`)
+		other := s.another("")
+		b.Do(browsertest.Click("a[href=sessions]"), browsertest.Visible("#sessions tbody tr + tr"))
+		b.Screenshots("console-sessions")
+		b.Do(browsertest.Click("#sessions form[action=end-session] button"), browsertest.Visible(".said.good"))
+		b.Eventually(`document.querySelectorAll("#sessions tbody tr").length === 1`)
+		if other.signedInStill() {
+			t.Error("the other has not ended")
+		}
+	}
 }
 
 // Search, open, resolve and release, using only the keyboard.
@@ -165,6 +189,9 @@ func TestBrowserScreenshots(t *testing.T) {
 	b.Do(browsertest.Set("#by", "ada"), browsertest.Set("#reason", "the provider has it under this key, ticket 81"),
 		browsertest.Click(".danger"), browsertest.Visible(".said.good"))
 	b.Screenshots("console-resolved")
+	b.Go(s.URL+"operations?key=10043", "#operations tbody tr")
+	b.Do(browsertest.Click("#operations .key a"), browsertest.Visible("#interventions table"))
+	b.Screenshots("console-story")
 	b.Go(s.URL+"proposals", "tbody tr")
 	b.Screenshots("console-proposals")
 	b.Do(browsertest.Click(".key a"), browsertest.Visible(".danger"))
@@ -209,6 +236,12 @@ func fill(s *site) {
 	}
 	_, err = operators.New(s.Store(idempotency.Options{})).ProposeRelease(s.Ctx,
 		operators.Lock{Kind: "lease", Key: "settlement/2026-11-21", Token: 1}, operators.Actor{By: "olga", Reason: "its machine is gone, ticket 14"})
+	must(err)
+	ops, err := idempotency.New(s.Ctx, s.DB)
+	must(err)
+	op := refund("order-10043/2")
+	_, err = operators.New(ops).Propose(s.Ctx, staged.Ref{Owner: op.Owner, Name: op.Name, Key: op.Key},
+		operators.Resolution{Step: staged.StepNotDone}, operators.Actor{By: "olga", Reason: "the provider does not know the key, ticket 82"})
 	must(err)
 	store := s.Store(idempotency.Options{ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
 	for _, key := range []string{"1", "2", "3"} {

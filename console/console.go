@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -18,12 +17,13 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/display"
 	"github.com/holdfast-go/holdfast/internal/options"
+	"github.com/holdfast-go/holdfast/internal/token"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
 const (
 	// MinToken is the shortest token, in bytes.
-	MinToken = 16
+	MinToken = token.Min
 	// AnyHost in Options.Hosts accepts requests for every host.
 	AnyHost = "*"
 	// SessionLife is how long a browser stays signed in, and SessionIdle how long without a request. The
@@ -39,9 +39,10 @@ const (
 
 // Options configures a console.
 type Options struct {
-	// Token is the text to type to sign in, at least MinToken bytes, from a random source. Required,
-	// unless BehindOwnAuthentication. Sessions are in the memory of this handler: they end with it,
-	// when the browser signs out, after SessionLife, and after SessionIdle without a request.
+	// Token is the text to type to sign in, at least MinToken bytes, from a random source: rand.Text(). New
+	// refuses one that a person plainly chose. Required, unless BehindOwnAuthentication. Sessions are in
+	// the memory of this handler: they end with it, when the browser signs out or another one ends them on
+	// the page of sessions, after SessionLife, and after SessionIdle without a request.
 	Token string
 	// BehindOwnAuthentication disables the token: every client that reaches the console sees and,
 	// with Write, can change everything in it. Set it only if the program authenticates each
@@ -51,7 +52,7 @@ type Options struct {
 	// 255 bytes. Default: the person types a name.
 	Actor func(r *http.Request) string
 	// Write allows resolving operations and taking locks away. Default: the console is read-only,
-	// and refuses every POST except signing in and out.
+	// and refuses every POST except signing in and out, and ending sessions.
 	Write bool
 	// MayWrite narrows Write to the persons who may: it reports whether the one who makes a request may
 	// change anything. Default: everybody who sees the console.
@@ -71,6 +72,10 @@ type Options struct {
 	// SecureCookie marks the session's cookie Secure if a proxy in front of the program speaks TLS
 	// instead of the program itself.
 	SecureCookie bool
+	// Path is the path below which browsers reach the console, from a slash to a slash, if a proxy takes a
+	// part of it away: "/" if there is none. At "/" with TLS the cookie's name begins with __Host-, below
+	// another path with __Secure-. Default: what the program's own http.StripPrefix takes away.
+	Path string
 	// Store holds the options of the program's idempotency store: its Namespace, and its Codec and
 	// FormerCodecs if it has them. SingleOwner is ignored.
 	Store idempotency.Options
@@ -109,8 +114,11 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (htt
 		return nil, invalid("db", "is nil")
 	case o.BehindOwnAuthentication && o.Token != "":
 		return nil, invalid("Options.Token", "is given, and BehindOwnAuthentication says that none is asked for: leave one of them out")
-	case !o.BehindOwnAuthentication && len(o.Token) < MinToken:
-		return nil, invalid("Options.Token", fmt.Sprintf("has %d bytes, at least %d are required: take them from crypto/rand", len(o.Token), MinToken))
+	case o.Path != "" && (o.Path[0] != '/' || o.Path[len(o.Path)-1] != '/'):
+		return nil, invalid("Options.Path", "does not begin and end with a slash")
+	}
+	if problem := token.Problem(o.Token); problem != "" && !o.BehindOwnAuthentication {
+		return nil, invalid("Options.Token", problem+": take one from rand.Text of crypto/rand, or let holdfast console generate it")
 	}
 	if o.FourEyes && o.Actor == nil {
 		return nil, invalid("Options.FourEyes", "needs Options.Actor: one person could type two names")
@@ -129,12 +137,11 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (htt
 	if err != nil {
 		return nil, err
 	}
-	token := o.Token
 	if o.BehindOwnAuthentication {
-		token = rand.Text()
+		o.Token = rand.Text()
 	}
 	c := &console[Tx]{
-		options: o, db: db, sessions: newSessions(token, o.SecureCookie, time.Now), tries: newLimiter(time.Now), locks: locks, ops: ops,
+		options: o, db: db, sessions: newSessions(o.Token, &o, time.Now), tries: newLimiter(time.Now), locks: locks, ops: ops,
 	}
 	return c.handler(), nil
 }
@@ -150,6 +157,12 @@ func (c *console[Tx]) handler() http.Handler {
 	mux.HandleFunc("GET /script.js", asset("static/script.js", "text/javascript; charset=utf-8"))
 	mux.HandleFunc("POST /login", c.postLogin)
 	mux.HandleFunc("POST /logout", c.postLogout)
+
+	if !c.options.BehindOwnAuthentication {
+		mux.Handle("GET /sessions", c.signedIn(c.live(10*time.Second, c.getSessions)))
+		mux.Handle("POST /end-session", c.signedIn(c.postEndSession))
+		mux.Handle("POST /end-sessions", c.signedIn(c.postEndSessions))
+	}
 
 	mux.Handle("GET /{$}", c.signedIn(c.live(5*time.Second, c.getOverview)))
 	mux.Handle("GET /locks", c.signedIn(c.live(2*time.Second, c.getLocks)))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,8 +22,10 @@ func onSQLite(t *testing.T) *conformance.Env[*sql.Tx] {
 }
 
 var (
-	pages = []string{"", "locks", "operations", "operation?id=00", "reaper", "proposals", "proposal?id=00", "nowhere"}
-	posts = []string{"confirm-release", "release", "confirm-resolve", "resolve", "confirm", "nowhere", "operations", ""}
+	pages = []string{"", "locks", "operations", "operation?id=00", "reaper", "proposals", "proposal?id=00", "sessions", "nowhere"}
+	// sessionPosts are also allowed in a read-only console.
+	sessionPosts = []string{"end-session", "end-sessions"}
+	posts        = []string{"confirm-release", "release", "confirm-resolve", "resolve", "confirm", "nowhere", "operations", ""}
 )
 
 // Without the token, every page and every action is refused.
@@ -39,7 +42,7 @@ func TestToken(t *testing.T) {
 				t.Errorf("GET %s: %d, %s", p, status, body)
 			}
 		}
-		for _, p := range posts {
+		for _, p := range slices.Concat(sessionPosts, posts) {
 			if status, _ := s.post(p, nil); status != http.StatusUnauthorized {
 				t.Errorf("POST %s: %d", p, status)
 			}
@@ -130,7 +133,7 @@ func TestCrossOrigin(t *testing.T) {
 		"another origin":   func(h http.Header) { h.Set("Origin", "https://evil.example") },
 		"an opaque origin": func(h http.Header) { h.Set("Origin", "null") },
 	} {
-		for _, p := range append([]string{"login", "logout"}, posts...) {
+		for _, p := range slices.Concat([]string{"login", "logout"}, sessionPosts, posts) {
 			r, _ := http.NewRequestWithContext(s.Ctx, http.MethodPost, s.URL+p, strings.NewReader(url.Values{"token": {token}}.Encode()))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			set(r.Header)
@@ -176,7 +179,9 @@ func TestOptions(t *testing.T) {
 	e := onSQLite(t)
 	for name, o := range map[string]console.Options{
 		"no token": {}, "a short one": {Token: strings.Repeat("x", console.MinToken-1)},
-		"both": {Token: token, BehindOwnAuthentication: true},
+		"both":                    {Token: token, BehindOwnAuthentication: true},
+		"one that a person chose": {Token: strings.Repeat("hunter2 ", 4)}, "a row of the keyboard": {Token: "qwertyuiop1234567890"},
+		"a path without a slash": {Token: token, Path: "/ops"}, "one that is not from the root": {Token: token, Path: "ops/"},
 	} {
 		if _, err := console.New(e.Ctx, e.DB, o); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

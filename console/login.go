@@ -68,16 +68,26 @@ func (c *console[Tx]) postLogin(w http.ResponseWriter, r *http.Request) {
 	redirect(w, ".")
 }
 
+func (c *console[Tx]) client(r *http.Request) string { return c.options.client(r) }
+
 // client returns the address by which wrong tokens are counted.
-func (c *console[Tx]) client(r *http.Request) string {
-	if c.options.ClientAddr != nil {
-		return c.options.ClientAddr(r)
+func (o *Options) client(r *http.Request) string {
+	if o.ClientAddr != nil {
+		return o.ClientAddr(r)
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
 	}
 	return host
+}
+
+// person returns the authenticated name of the person who makes a request; "" if people have none.
+func (o *Options) person(r *http.Request) string {
+	if o.Actor == nil {
+		return ""
+	}
+	return o.Actor(r)
 }
 
 func (c *console[Tx]) postLogout(w http.ResponseWriter, r *http.Request) {

@@ -130,6 +130,11 @@ func rowOf(op staged.Operation) operationRow {
 type operationPage struct {
 	operationRow
 	Ways []way
+	// Story is who intervened. Audited: also from the audit's last storyRows rows. Proposed is what waits
+	// for another person.
+	Story    []intervention
+	Audited  bool
+	Proposed []proposalRow
 	// The chosen and typed values. Reason is not the operation's own.
 	As, Result, Code, Message, By, Reason string
 	// Chosen is the resolution to confirm.
@@ -161,6 +166,10 @@ func (c *console[Tx]) operation(w http.ResponseWriter, r *http.Request, id strin
 		return p, false
 	}
 	p = operationPage{operationRow: rowOf(*op)}
+	if err := c.readStory(r.Context(), &p); err != nil {
+		c.failed(w, r, err)
+		return p, false
+	}
 	for _, as := range operators.Choices(op) {
 		way := ways[as]
 		way.Expects = operators.ResultType(op, as)

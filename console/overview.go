@@ -21,7 +21,6 @@ const (
 	countBound = 2 * time.Second
 	// behindAfter is for how long rows may be due while a reaper counts as alive: some of its intervals.
 	behindAfter = time.Hour
-	day         = 24
 )
 
 // overviewPage answers what a person on call asks first.
@@ -34,6 +33,7 @@ type overviewPage struct {
 	Sizes  []sizeRow
 	Sized  bool
 	Reaper reaperBrief
+	Day    []series
 }
 
 // operationsBrief are the first operations of one selection.
@@ -61,20 +61,13 @@ type reaperBrief struct {
 	Behind  bool
 	Counted bool // within countBound
 	Last    reaper.Pass
-	Hours   []hour // rows cleared in the last day, the oldest hour first
-	Cleared int64  // in all of them
-}
-
-type hour struct {
-	At      time.Time
-	Rows    int64
-	Percent int64 // of the greatest
+	Cleared series // rows
 }
 
 func (c *console[Tx]) getOverview(w http.ResponseWriter, r *http.Request) {
 	var p overviewPage
 	var err error
-	for _, read := range []func(context.Context, *overviewPage) error{c.readBriefs, c.readWaits, c.readSizes, c.readReaper} {
+	for _, read := range []func(context.Context, *overviewPage) error{c.readBriefs, c.readWaits, c.readSizes, c.readReaper, c.readDay} {
 		if err = read(r.Context(), &p); err != nil {
 			c.failed(w, r, err)
 			return
@@ -148,10 +141,11 @@ func (c *console[Tx]) readReaper(ctx context.Context, p *overviewPage) error {
 	if len(passes) > 0 {
 		b.Last = passes[0]
 	}
-	b.Hours = hoursOf(passes, time.Now())
-	for _, h := range b.Hours {
-		b.Cleared += h.Rows
+	var cleared []happened
+	for _, pass := range passes {
+		cleared = append(cleared, happened{pass.Began, pass.Rows})
 	}
+	b.Cleared = seriesOf("Rows cleared", cleared, time.Now())
 	r, err := reaper.New(ctx, c.db)
 	if err != nil {
 		return err
@@ -168,28 +162,6 @@ func (c *console[Tx]) readReaper(ctx context.Context, p *overviewPage) error {
 	}
 	b.Behind = b.Due > 0 && b.Oldest > behindAfter
 	return err
-}
-
-// hoursOf sums the rows that the passes of the last day have cleared, by the hour.
-func hoursOf(passes []reaper.Pass, now time.Time) []hour {
-	hours := make([]hour, day)
-	begin := now.Truncate(time.Hour).Add(-(day - 1) * time.Hour)
-	for i := range hours {
-		hours[i].At = begin.Add(time.Duration(i) * time.Hour)
-	}
-	var most int64
-	for _, p := range passes {
-		if i := int(p.Began.Sub(begin) / time.Hour); !p.Began.Before(begin) && i < day {
-			hours[i].Rows += p.Rows
-			most = max(most, hours[i].Rows)
-		}
-	}
-	for i, h := range hours {
-		if h.Rows > 0 {
-			hours[i].Percent = max(2, 100*h.Rows/most)
-		}
-	}
-	return hours
 }
 
 // bytesShown says a number of bytes for people.

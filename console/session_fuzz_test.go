@@ -10,7 +10,7 @@ import (
 
 // FuzzCookie checks that no Cookie field but that of a session opens the console, alone or beside others.
 func FuzzCookie(f *testing.F) {
-	s := newSessions("token", false, time.Now)
+	s := newSessions("token", &Options{}, time.Now)
 	begun := httptest.NewRecorder()
 	s.begin(begun, httptest.NewRequest(http.MethodGet, "/", nil))
 	id := begun.Result().Cookies()[0].Value

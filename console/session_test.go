@@ -12,7 +12,7 @@ import (
 func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1, 0)
-	s := newSessions("token", false, func() time.Time { return now })
+	s := newSessions("token", &Options{}, func() time.Time { return now })
 	signIn := func() *http.Request {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/login", nil)
 		s.begin(w, r)

@@ -173,8 +173,10 @@ func TestSignInsAreLogged(t *testing.T) {
 	s.post("release", nil)
 	s.signIn("a wrong token", "Sec-Fetch-Site", "same-origin")
 	s.signIn(token, "Sec-Fetch-Site", "cross-site")
+	s.another("")
+	s.post("end-sessions", nil)
 	s.post("logout", nil)
-	for _, want := range []string{"signed in", "signed out", "a wrong token", "only look", "another site", "127.0.0.1"} {
+	for _, want := range []string{"signed in", "signed out", "sessions were ended", "a wrong token", "only look", "another site", "127.0.0.1"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%q is not logged", want)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/token"
 )
 
 const (
@@ -54,8 +55,8 @@ func newConsole(f *flags) *cobra.Command {
 				o.Token = rand.Text()
 				said.Token = o.Token
 			}
-			if len(o.Token) < console.MinToken {
-				return usage("%s has %d bytes, at least %d are required", tokenVariable, len(o.Token), console.MinToken)
+			if problem := token.Problem(o.Token); problem != "" {
+				return usage("%s %s: unset it, and the command generates one", tokenVariable, problem)
 			}
 			if behind.user != "" && said.Token != "" {
 				return usage("--user-header needs a token that the proxy sends, too: set " + tokenVariable)
@@ -93,6 +94,7 @@ func newConsole(f *flags) *cobra.Command {
 	flags.BoolVar(&o.Write, "write", false, "allow to resolve operations and to release locks")
 	flags.BoolVar(&o.FourEyes, "four-eyes", false, "with --write: one person proposes a change, and another one confirms it; needs --user-header")
 	flags.BoolVar(&o.SecureCookie, "secure-cookie", false, "the page is reached through TLS, which a proxy ends")
+	flags.StringVar(&o.Path, "path", "", "path below which browsers reach the page, if a proxy takes it away: /ops/console/ (default: /)")
 	flags.StringSliceVar(&o.Hosts, "host", nil, "name by which browsers reach the page; may be repeated (default: localhost, 127.0.0.1, ::1)")
 	flags.StringVar(&behind.user, "user-header", "", "header in which a proxy that authenticates names the person; it sends the token as Authorization: Bearer")
 	flags.StringVar(&behind.groups, "groups-header", "", "header in which that proxy lists the person's groups, with commas")

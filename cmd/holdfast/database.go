@@ -27,7 +27,7 @@ func (f *flags) with(cmd *cobra.Command, run func(ctx context.Context, db *holdf
 	opts.Observers = observers
 	db, err := holdfastsql.Open(cmd.Context(), pool, opts)
 	if err == nil {
-		err = f.repeat(cmd.Context(), func() error { return run(cmd.Context(), db) })
+		err = f.repeat(cmd.Context(), func() error { return run(cmd.Context(), db) }, func(err error) error { return f.failed(cmd, f.denied(cmd, db, err)) })
 	}
 	return f.denied(cmd, db, err)
 }

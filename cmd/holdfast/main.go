@@ -42,12 +42,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	var ended statusError
 	if err != nil && (!errors.As(err, &ended) || ended.err != nil) {
-		fmt.Fprintln(stderr, "holdfast: "+strings.TrimPrefix(withoutPassword(err.Error()), "holdfast: "))
+		fmt.Fprintln(stderr, errorLine(err))
 		if code := holdfast.Code(err); code != "" && isTerminal(stderr) {
 			fmt.Fprintln(stderr, "what to do: holdfast explain "+code)
 		}
 	}
 	return statusOf(cmd, err)
+}
+
+// errorLine is an error as people read it.
+func errorLine(err error) string {
+	return "holdfast: " + strings.TrimPrefix(withoutPassword(err.Error()), "holdfast: ")
 }
 
 // longFlags accepts -dsn for --dsn, as Go's own flag package does. The one-letter flags are -h and -o.

@@ -63,10 +63,14 @@ func (o *outputFlags) forPeople() bool { return o.as() == asTable || o.as() == a
 // answer writes value as --output says; text is the form for people.
 func (o *outputFlags) answer(cmd *cobra.Command, value any, text string) error {
 	w := cmd.OutOrStdout()
-	if err := o.frame(w, o.as()); err != nil {
-		return err
+	err := o.frame(w, o.as())
+	if err == nil {
+		err = o.answerTo(w, value, text)
 	}
-	return o.answerTo(w, value, text)
+	if err != nil {
+		return outputError{err}
+	}
+	return nil
 }
 
 func (o *outputFlags) answerTo(w io.Writer, value any, text string) error {

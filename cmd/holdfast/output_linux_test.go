@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -52,5 +54,42 @@ func TestErrorOnTerminal(t *testing.T) {
 	}
 	if _, _, err := command(t, args...); strings.Contains(err, "explain") {
 		t.Errorf("a script got %q", err)
+	}
+}
+
+// TestWatchOnTerminal checks that an error takes the place of the list, and the list that of the error.
+func TestWatchOnTerminal(t *testing.T) {
+	t.Parallel()
+	url := migrated1(t)
+	db := dbtest.OpenSQL(t, url)
+	ctx, cancel := context.WithCancel(t.Context())
+	screen := newTerminal(t)
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"locks", "list", "--watch=100ms", "-dsn", url}, screen.File, io.Discard)
+	}()
+	shows := func(want string) {
+		t.Helper()
+		for end := time.Now().Add(dbtest.Hang); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			text := screen.text()
+			if strings.Contains(text[strings.LastIndex(text, "\x1b[2J")+1:], want) {
+				return
+			}
+		}
+		t.Errorf("no %q in %q", want, screen.text())
+	}
+	rename := func(from, to string) {
+		if _, err := db.ExecContext(ctx, "ALTER TABLE "+from+" RENAME TO "+to); err != nil {
+			t.Error(err)
+		}
+	}
+	shows("no leases")
+	rename("holdfast_locks", "away")
+	shows("trying again in 100ms")
+	rename("away", "holdfast_locks")
+	shows("no leases")
+	cancel()
+	if c := <-code; c != exitOK {
+		t.Errorf("status %d", c)
 	}
 }

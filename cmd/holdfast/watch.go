@@ -22,8 +22,14 @@ func (w *watch) addWatch(cmd *cobra.Command) {
 	cmd.Flags().Lookup("watch").NoOptDefVal = watchInterval.String()
 }
 
-// repeat calls show once, or with --watch until ctx ends or show fails.
-func (w *watch) repeat(ctx context.Context, show func() error) error {
+// outputError is an error of writing an answer: nobody reads it any more.
+type outputError struct{ error }
+
+func (e outputError) Unwrap() error { return e.error }
+
+// repeat calls show once, or with --watch until ctx ends. Once show has worked, say gets its errors, and the next
+// call follows in its time: the database may come back.
+func (w *watch) repeat(ctx context.Context, show func() error, say func(error) error) error {
 	if w.every == 0 {
 		return show()
 	}
@@ -32,13 +38,19 @@ func (w *watch) repeat(ctx context.Context, show func() error) error {
 	}
 	next := time.NewTicker(w.every)
 	defer next.Stop()
-	for {
+	for worked := false; ; {
 		err := show()
 		switch {
 		case ctx.Err() != nil:
 			return nil // it was told to stop
-		case err != nil:
+		case err == nil:
+			worked = true
+		case !worked || is[outputError](err):
 			return err
+		default:
+			if err := say(err); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -62,5 +74,19 @@ func (w *watch) frame(out io.Writer, form string) error {
 		text = "# " + now + "\n"
 	}
 	_, err := io.WriteString(out, text)
+	return err
+}
+
+// failed says an error of --watch in the place of the answer on a terminal, and on standard error where
+// something else reads the answers.
+func (o *outputFlags) failed(cmd *cobra.Command, err error) error {
+	to := cmd.ErrOrStderr()
+	if out := cmd.OutOrStdout(); isTerminal(out) && o.forPeople() {
+		to = out
+		if err := o.frame(out, o.as()); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(to, "%s; trying again in %v\n", errorLine(err), o.every)
 	return err
 }

@@ -101,7 +101,7 @@ func Confirming(ctx context.Context, c *Confirmation) context.Context {
 
 // Log appends to the audit of one database.
 type Log struct {
-	lock, head, self, insert, page core.Stmt
+	lock, head, self, insert, page, recent core.Stmt
 
 	dialect *dialect.Dialect
 }
@@ -112,7 +112,7 @@ func New(d *dialect.Dialect, table func(name string) string) *Log {
 	names := strings.NewReplacer("{audit}", at, "{now}", d.Now, "{lockspace}", dialect.Lockspace(at))
 	x := func(name, text string) core.Stmt { return d.Compile("audit."+name, names.Replace(text)) }
 	a := &d.Audit
-	return &Log{dialect: d, lock: x("lock", a.Lock), head: x("head", a.Head), self: x("self", a.Self), insert: x("insert", a.Insert), page: x("page", a.Page)}
+	return &Log{dialect: d, lock: x("lock", a.Lock), head: x("head", a.Head), self: x("self", a.Self), insert: x("insert", a.Insert), page: x("page", a.Page), recent: x("recent", a.Recent)}
 }
 
 // Append writes a row in the transaction of q, as its last statement: until the transaction ends, no other
@@ -198,6 +198,23 @@ func (l *Log) Page(ctx context.Context, q core.Querier, chain string, seq int64,
 	}
 	return core.Collect(rows, func(row core.Row) (r Row, err error) {
 		err = row.Scan(&r.Chain, &r.Seq, &r.At, &r.Actor, &r.Session, &r.Action, &r.Kind, &r.Owner, &r.Namespace, &r.Subject, &r.Reason, &r.Confirmed, &r.Before, &r.After, &r.Hash)
+		return r, err
+	})
+}
+
+// Recent reads what was done to one subject among the last rows of its chain, in no order. Of each row, only
+// the time, the persons, the action and the reason are read.
+func (l *Log) Recent(ctx context.Context, q core.Querier, owner string, subject []byte, last int) ([]Row, error) {
+	chain := ""
+	if l.dialect.Audit.PerOwner {
+		chain = owner
+	}
+	rows, err := l.recent.Query(ctx, q, chain, owner, subject, last)
+	if err != nil {
+		return nil, err
+	}
+	return core.Collect(rows, func(row core.Row) (r Row, err error) {
+		err = row.Scan(&r.At, &r.Actor, &r.Session, &r.Action, &r.Reason, &r.Confirmed)
 		return r, err
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/security"
 	"github.com/chromedp/chromedp"
 
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -64,6 +66,15 @@ func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) {
 	if err := chromedp.Do(b.ctx, steps...); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// TrustAll makes the browser take certificates of test servers.
+func (b *Browser) TrustAll() {
+	b.Helper()
+	b.Do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
+		return err
+	}))
 }
 
 // Go opens a URL and waits until an element is visible.
