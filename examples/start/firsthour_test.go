@@ -51,7 +51,7 @@ func TestFirstHour(t *testing.T) {
 				script += "[ -e main.go ] || cp /root/main.go .\n" // as the page says: the program
 			}
 			var stderr bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), "docker", append(newcomer(t, home, files), image, "bash", "-c", script)...) //nolint:gosec // our own
+			cmd := exec.CommandContext(t.Context(), "docker", append(newcomer(t, home, files), image, "bash", "-c", script)...)
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()
 			if err != nil {
@@ -102,13 +102,13 @@ func elsewhere(t *testing.T, page []byte) []byte {
 // startDatabase runs a page's docker line, and removes the container at the end of the test.
 func startDatabase(t *testing.T, line string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "bash", "-c", line).CombinedOutput() //nolint:gosec // the page's own
+	out, err := exec.CommandContext(t.Context(), "bash", "-c", line).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s%v: %s", line, err, out)
 	}
 	id := strings.TrimSpace(string(out))
 	t.Cleanup(func() {
-		if out, err := exec.Command("docker", "rm", "--force", "--volumes", id).CombinedOutput(); err != nil { //nolint:noctx // after the test's context
+		if out, err := exec.Command("docker", "rm", "--force", "--volumes", id).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
