@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,9 @@ var (
 	visitors = sqllock.Options{TTL: time.Minute, Margin: 500 * time.Millisecond, Holder: "a visitor"}
 	doomed   = sqllock.Options{TTL: 600 * time.Millisecond, Margin: 250 * time.Millisecond, Holder: "the doomed"}
 )
+
+// stuckAfter ends a storm that does not end. It is many times what the longest takes.
+const stuckAfter = 4 * time.Minute
 
 // storm is a stampede: many goroutines on each of two keys, on several Lockers, together with
 // visiting processes and processes that are killed.
@@ -47,6 +51,13 @@ func (s storm) strike(e *conformance.Env[*sql.Tx], name string) history.History 
 	}
 	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
+	defer time.AfterFunc(stuckAfter, func() {
+		if s.broken == nil { // of two holders at once, one may be forgotten
+			stacks := make([]byte, 4<<20)
+			e.Errorf("%s: a call is stuck:\n%s", name, stacks[:runtime.Stack(stacks, true)])
+		}
+		cancel()
+	}).Stop()
 	rec := history.New()
 	parties := make([]*party, s.lockers)
 	for i := range parties {
