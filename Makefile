@@ -143,6 +143,7 @@ bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (AR
 RUNS       ?= bin/bench-out/result.json
 .PHONY: first-hour
 first-hour: ## Follow each page of docs/start in a container, from nothing to its output, with the time: as root, with Docker
+	@$(SITE)/install debootstrap=debootstrap
 	@examples/start/newcomer
 	@cd examples/start && HOLDFAST_TEST_FIRST_HOUR=holdfast-newcomer go test -run TestFirstHour -count 1 -timeout 30m -v .
 

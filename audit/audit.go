@@ -35,7 +35,8 @@ type Record struct {
 	Action string
 	// Kind is what it was done to: "lease", "fair lock", "semaphore", "record", "staged", "intent",
 	// "operation", "limit", "limit entry", "dead letter" or "database". Owner is whose that is, Namespace
-	// that of an operation. Subject is a hash of the key: see LockSubject and MessageSubject. An operation's is the ID without the owner. It is empty if there is no one key.
+	// that of an operation. Subject is a hash of the key: see LockSubject and MessageSubject. An operation's is
+	// the ID without the owner. It is empty if there is no one key.
 	Kind, Owner, Namespace string
 	Subject                []byte
 	// Reason is why, in the words of By. ConfirmedBy is the second person, if By had proposed it.

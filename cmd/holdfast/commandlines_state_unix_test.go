@@ -24,35 +24,35 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
-// house has the databases for plays on one engine.
-type house struct {
+// databases are those for sessions on one engine.
+type databases struct {
 	engine dbtest.Engine
 	mu     sync.Mutex
-	model  string // SQLite: the URL of a database that each play gets a copy of
+	model  string // SQLite: the URL of a database of which each session gets a copy
 }
 
-func newHouse(t *testing.T, e dbtest.Engine) *house {
+func newDatabases(t *testing.T, e dbtest.Engine) *databases {
 	t.Helper()
-	h := &house{engine: e}
+	d := &databases{engine: e}
 	if e == dbtest.SQLite {
-		h.model = dbtest.DSN(t, e)
-		stock(t, h.model)
+		d.model = dbtest.DSN(t, e)
+		sampleData(t, d.model)
 	}
-	return h
+	return d
 }
 
-// database returns the URL of a database that stock has filled.
-func (h *house) database(t *testing.T) string {
+// database returns the URL of a database with sampleData.
+func (d *databases) open(t *testing.T) string {
 	t.Helper()
-	if h.engine != dbtest.SQLite {
-		url := dbtest.DSN(t, h.engine)
-		stock(t, url)
+	if d.engine != dbtest.SQLite {
+		url := dbtest.DSN(t, d.engine)
+		sampleData(t, url)
 		return url
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	file := filepath.Join(t.TempDir(), "shop.db")
-	must(t, dbtest.OpenSQL(t, h.model), `VACUUM INTO '`+file+`'`)
+	must(t, dbtest.OpenSQL(t, d.model), `VACUUM INTO '`+file+`'`)
 	return "sqlite://" + file
 }
 
@@ -65,10 +65,10 @@ func must(t *testing.T, pool *sql.DB, queries ...string) {
 	}
 }
 
-// stock fills a database with what a shop of some days has: leases that are held, a fair lock, records, one of
+// sampleData fills a database with what a shop of some days has: leases that are held, a fair lock, records, one of
 // them expired, operations that are unknown, a message, a pass of the reaper, the audit's row of an
 // intervention, and a proposal. They last as long as the test.
-func stock(t *testing.T, url string) {
+func sampleData(t *testing.T, url string) {
 	t.Helper()
 	ctx, pool := t.Context(), dbtest.OpenSQL(t, url)
 	if err := migrations.Up(ctx, pool); err != nil {
@@ -163,32 +163,32 @@ func locks(t *testing.T, db *holdfast.DB[*sql.Tx]) {
 }
 
 // killedJob leaves a job of once unknown.
-func killedJob(s *stage) {
+func killedJob(s *shell) {
 	if out, code, err := s.bash(`holdfast once settle/2026-11-24 -- sh -c 'kill -9 $$'`, nil); code != exitUnknown || err != nil {
 		s.Fatal(code, err, out)
 	}
 }
 
 // looseTable makes a table whose key does not keep twins apart.
-func looseTable(s *stage) {
+func looseTable(s *shell) {
 	must(s.T, dbtest.OpenSQL(s.T, s.url), `CREATE TABLE refunds (id INTEGER PRIMARY KEY, refund_no TEXT, amount INTEGER)`)
 }
 
 // ownTables makes tables of a program, on PostgreSQL.
-func ownTables(s *stage) {
+func ownTables(s *shell) {
 	must(s.T, dbtest.OpenSQL(s.T, s.url),
 		`CREATE TABLE sessions (id bigint PRIMARY KEY, expires_at bigint)`, `CREATE INDEX ON sessions (expires_at, id)`,
 		`CREATE TABLE audit (id bigint PRIMARY KEY, made_at timestamptz)`, `CREATE INDEX ON audit (made_at, id)`)
 }
 
 // accountOfBen gives ben an account of his own, with the rights of an operator, on PostgreSQL.
-func accountOfBen(s *stage) {
+func accountOfBen(s *shell) {
 	dbtest.Needs(s.T, dbtest.Postgres, dbtest.Users)
 	_, s.others["ben"] = accountOf(s.T, s.url, "operator")
 }
 
 // blockedSession makes a session that waits for another one, on PostgreSQL.
-func blockedSession(s *stage) {
+func blockedSession(s *shell) {
 	pool, ctx := dbtest.OpenSQL(s.T, s.url), context.WithoutCancel(s.Context())
 	begin := func() (tx *sql.Tx, pid int) {
 		tx, err := pool.BeginTx(ctx, nil)
@@ -254,18 +254,18 @@ func TestDocsCommandsFindsFaults(t *testing.T) {
 			t.Errorf("%v: %s", err, page)
 		}
 	}
-	if p := playsOf("x.md", "<!-- not run here: TestLocks -->\n"+line); p != nil {
+	if p := sessionsOf("x.md", "<!-- not run here: TestLocks -->\n"+line); p != nil {
 		t.Errorf("would run %+v", p)
 	}
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		if e == dbtest.SQLite {
-			wrongLines(t, newHouse(t, e))
+			wrongLines(t, newDatabases(t, e))
 		}
 	})
 }
 
 // wrongLines runs lines that fail, or that do not do what their page shows.
-func wrongLines(t *testing.T, h *house) {
+func wrongLines(t *testing.T, d *databases) {
 	t.Helper()
 	for i, lines := range []string{
 		"holdfast locks list --colour",
@@ -286,8 +286,8 @@ func wrongLines(t *testing.T, h *house) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			faults := 0
-			for _, p := range playsOf("x.md", "```\n"+lines+"\n```\n") {
-				faults += len(h.play(t, p))
+			for _, p := range sessionsOf("x.md", "```\n"+lines+"\n```\n") {
+				faults += len(d.run(t, p))
 			}
 			if faults != 1 {
 				t.Errorf("%d faults in %s", faults, lines)
@@ -297,8 +297,8 @@ func wrongLines(t *testing.T, h *house) {
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
 		page := "```\n$ holdfast audit verify\nrows 1, as written\nhead 1 5f0c0b6e…\n$ holdfast audit verify --expect 5f0c0b6e…   # …\n$ holdfast locks list --watch\n```\n"
-		for _, p := range playsOf("x.md", page) {
-			if err := errors.Join(h.play(t, p)...); err != nil {
+		for _, p := range sessionsOf("x.md", page) {
+			if err := errors.Join(d.run(t, p)...); err != nil {
 				t.Error(strings.TrimSpace(err.Error()))
 			}
 		}

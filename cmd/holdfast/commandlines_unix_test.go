@@ -22,21 +22,21 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// scene is what a line of a page needs besides the state that stock makes, and how it ends.
-type scene struct {
+// setup is what a line of a page needs besides sampleData, and its exit status.
+type setup struct {
 	page, has string
 	engine    dbtest.Engine // default: SQLite
-	given     func(s *stage)
-	ends      int
+	given     func(s *shell)
+	status    int
 }
 
-// scenes are the lines that need more than stock, or that fail on purpose.
-var scenes = []scene{
+// setups are those of lines that need more than sampleData, or that fail on purpose.
+var setups = []setup{
 	{page: "docs/howto/audit.md", has: "ops confirm", engine: dbtest.Postgres, given: accountOfBen},
 	{page: "docs/howto/operate.md", has: "locks blocked", engine: dbtest.Postgres, given: blockedSession},
 	{page: "docs/howto/shell.md", has: "ops resolve", given: killedJob},
 	{page: "docs/howto/shell.md", has: "ops list", given: killedJob},
-	{page: "docs/reference/doctor.md", has: "doctor --table", given: looseTable, ends: exitBroken},
+	{page: "docs/reference/doctor.md", has: "doctor --table", given: looseTable, status: exitBroken},
 	{page: "docs/reference/doctor.md", has: "locks blocked", engine: dbtest.Postgres, given: blockedSession},
 	{page: "docs/reference/protocol.md", has: "functions up", engine: dbtest.Postgres},
 	{page: "docs/reference/reaper.md", has: "--table", engine: dbtest.Postgres, given: ownTables},
@@ -45,7 +45,7 @@ var scenes = []scene{
 // long are the commands that last until they are interrupted: what they say when they have begun.
 var long = []struct {
 	command, begun *regexp.Regexp
-	ends           int
+	status         int
 }{
 	{regexp.MustCompile(`holdfast console`), regexp.MustCompile(`(?m)^console: http://`), exitOK},
 	{regexp.MustCompile(`holdfast reap .*--every`), regexp.MustCompile(`(?m)^holdfast: .*until interrupted$`), exitOK},
@@ -71,24 +71,24 @@ func TestDocsCommands(t *testing.T) {
 			t.Errorf("%s:%v", page, err)
 		}
 	}
-	for _, s := range scenes {
+	for _, s := range setups {
 		if !slices.ContainsFunc(shellLines(pages[s.page]), func(line string) bool { return strings.Contains(line, s.has) }) {
-			t.Errorf("a scene for a line that %s does not have: %s", s.page, s.has)
+			t.Errorf("a setup for a line that %s does not have: %s", s.page, s.has)
 		}
 	}
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		if e != dbtest.SQLite && e != dbtest.Postgres {
 			return // no page needs another
 		}
-		h := newHouse(t, e)
+		d := newDatabases(t, e)
 		for _, page := range slices.Sorted(maps.Keys(pages)) {
-			for _, p := range playsOf(page, pages[page]) {
+			for _, p := range sessionsOf(page, pages[page]) {
 				if p.engine != e {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s:%d", page, p.line), func(t *testing.T) {
 					t.Parallel()
-					for _, err := range h.play(t, p) {
+					for _, err := range d.run(t, p) {
 						t.Errorf("%s:%d: %v", page, p.line, err)
 					}
 				})
@@ -97,34 +97,34 @@ func TestDocsCommands(t *testing.T) {
 	})
 }
 
-// play is what runs on one database: a line, or a block with prompts.
-type play struct {
+// session is what runs on one database: a line, or a block with prompts.
+type session struct {
 	line   int
 	engine dbtest.Engine
 	typed  []typed
-	scenes []scene // of each line
+	setups []setup // of each line
 }
 
-// playsOf returns what a page shows and does not mark.
-func playsOf(page, text string) []play {
-	var all []play
+// sessionsOf returns what a page shows and does not mark.
+func sessionsOf(page, text string) []session {
+	var all []session
 	for _, b := range shellBlocks(text) {
 		if b.mark != "" {
 			continue
 		}
-		p := play{line: b.line, engine: dbtest.SQLite}
+		p := session{line: b.line, engine: dbtest.SQLite}
 		for _, l := range b.typed {
 			if !commandLine.MatchString(l.text) {
 				continue
 			}
-			s := sceneOf(page, l.text)
+			s := setupOf(page, l.text)
 			if s.engine != "" {
 				p.engine = s.engine
 			}
-			p.typed, p.scenes = append(p.typed, l), append(p.scenes, s)
+			p.typed, p.setups = append(p.typed, l), append(p.setups, s)
 			if !b.prompts {
 				all = append(all, p)
-				p = play{line: b.line, engine: dbtest.SQLite}
+				p = session{line: b.line, engine: dbtest.SQLite}
 			}
 		}
 		if len(p.typed) > 0 {
@@ -134,22 +134,22 @@ func playsOf(page, text string) []play {
 	return all
 }
 
-func sceneOf(page, line string) scene {
-	for _, s := range scenes {
+func setupOf(page, line string) setup {
+	for _, s := range setups {
 		if s.page == page && strings.Contains(line, s.has) {
 			return s
 		}
 	}
-	return scene{}
+	return setup{}
 }
 
 var (
 	quotation = regexp.MustCompile(`'[^']*'|"[^"]*"|\s#.*`)
 	called    = regexp.MustCompile(`(?:^|[|;&(]|\s--\s)\s*(?:[A-Z_]+=\S*\s+)*([^\s=|;&()<>-][^\s=|;&()<>]*)`)
-	// ours are the programs that a line may run here: the shell's, coreutils, and those above.
-	ours = regexp.MustCompile(`^(holdfast|\./(settle\.sh|relay)|cd|echo|eval|exec|exit|export|false|printf|set|source|test|trap|true|cat|date|env|head|sleep|sort|tail|tee|timeout|tr|uniq|wc)$`)
-	// whence names what runs the lines of a marked block.
-	whence = regexp.MustCompile(`\bTest\w+|\bmake [a-z-]+`)
+	// allowed are the programs that a line may run here: the shell's, coreutils, and those above.
+	allowed = regexp.MustCompile(`^(holdfast|\./(settle\.sh|relay)|cd|echo|eval|exec|exit|export|false|printf|set|source|test|trap|true|cat|date|env|head|sleep|sort|tail|tee|timeout|tr|uniq|wc)$`)
+	// runBy names what runs the lines of a marked block.
+	runBy = regexp.MustCompile(`\bTest\w+|\bmake [a-z-]+`)
 )
 
 // unmarked returns the faults of a page's marks: a block that cannot be run and has none, and one that is of no use.
@@ -181,7 +181,7 @@ func (b shellBlock) missing() (faults []error) {
 			continue
 		}
 		for _, m := range called.FindAllStringSubmatch(quotation.ReplaceAllString(l.text, " ''"), -1) {
-			if !ours.MatchString(m[1]) {
+			if !allowed.MatchString(m[1]) {
 				faults = append(faults, fmt.Errorf("%s needs %s: mark the block with <!-- not run here: … -->", l.text, m[1]))
 			}
 		}
@@ -194,7 +194,7 @@ func (b shellBlock) needless(tests, targets map[string]bool) (faults []error) {
 	if !slices.ContainsFunc(b.typed, func(l typed) bool { return mentions(l.text) }) {
 		faults = append(faults, errors.New("marked as not run, and has no line of holdfast"))
 	}
-	named := whence.FindAllString(b.mark, -1)
+	named := runBy.FindAllString(b.mark, -1)
 	for _, name := range named {
 		if target, ok := strings.CutPrefix(name, "make "); ok && !targets[target] || !ok && !tests[name] {
 			faults = append(faults, errors.New("there is no "+name))
@@ -242,8 +242,8 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// stage is where lines are run: an empty folder, a database, and holdfast in the PATH.
-type stage struct {
+// shell is where lines are run: an empty folder, a database, and holdfast in the PATH.
+type shell struct {
 	*testing.T
 
 	url    string
@@ -252,9 +252,9 @@ type stage struct {
 	values map[string]string // of abbreviated values, such as 5f0c0b6e…
 }
 
-// holdfastHere runs the test as the command, and notes its status: the shell's does not tell of every process of a line.
+// wrapper runs the test as the command, and notes its status: a line's own status is that of one process.
 // Console's own port may be another program's here.
-const holdfastHere = `#!/bin/sh
+const wrapper = `#!/bin/sh
 trap : INT
 [ "$1" != console ] || { shift; set -- console --addr 127.0.0.1:0 "$@"; }
 "$HOLDFAST_TEST_BINARY" "$@"
@@ -263,29 +263,29 @@ echo "$status holdfast $*" >> "$HOLDFAST_TEST_STATUSES"
 exit $status
 `
 
-// play runs lines and returns what they do that the page does not lead one to expect.
-func (h *house) play(t *testing.T, p play) []error {
+// run runs the lines of a session and returns what they do that the page does not lead one to expect.
+func (d *databases) run(t *testing.T, p session) []error {
 	t.Helper()
-	s := &stage{T: t, url: h.database(t), others: map[string]string{}, dir: t.TempDir(), values: map[string]string{}}
+	s := &shell{T: t, url: d.open(t), others: map[string]string{}, dir: t.TempDir(), values: map[string]string{}}
 	for name, text := range programs {
 		s.write(filepath.Join("work", name), text)
 	}
-	s.write("bin/holdfast", holdfastHere)
-	for _, scene := range p.scenes {
-		if scene.given != nil {
-			scene.given(s)
+	s.write("bin/holdfast", wrapper)
+	for _, needed := range p.setups {
+		if needed.given != nil {
+			needed.given(s)
 		}
 	}
 	var faults []error
 	for i, l := range p.typed {
-		if err := s.line(l, p.scenes[i].ends); err != nil {
+		if err := s.line(l, p.setups[i].status); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", l.text, err))
 		}
 	}
 	return faults
 }
 
-func (s *stage) write(name, text string) {
+func (s *shell) write(name, text string) {
 	s.Helper()
 	file := filepath.Join(s.dir, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -297,7 +297,7 @@ func (s *stage) write(name, text string) {
 }
 
 // line runs a command line.
-func (s *stage) line(l typed, ends int) error {
+func (s *shell) line(l typed, status int) error {
 	text, err := s.filled(l.text)
 	if err != nil {
 		return err
@@ -305,12 +305,12 @@ func (s *stage) line(l typed, ends int) error {
 	var begun *regexp.Regexp
 	for _, c := range long {
 		if c.command.MatchString(l.text) {
-			begun, ends = c.begun, c.ends
+			begun, status = c.begun, c.status
 		}
 	}
 	out, code, err := s.bash(text, begun)
-	if err == nil && code != ends {
-		err = fmt.Errorf("exit status %d, want %d", code, ends)
+	if err == nil && code != status {
+		err = fmt.Errorf("exit status %d, want %d", code, status)
 	}
 	if err == nil && l.shows != "" {
 		err = s.learn(l.shows, out)
@@ -322,7 +322,7 @@ func (s *stage) line(l typed, ends int) error {
 }
 
 // bash runs a line. The statuses of all of its holdfasts must be 0, or the line's.
-func (s *stage) bash(text string, begun *regexp.Regexp) (out string, code int, err error) {
+func (s *shell) bash(text string, begun *regexp.Regexp) (out string, code int, err error) {
 	ctx, cancel := context.WithTimeout(s.Context(), dbtest.Hang)
 	defer cancel()
 	binary, err := os.Executable()
@@ -385,7 +385,7 @@ var (
 )
 
 // filled puts values in the place of those that a page leaves out.
-func (s *stage) filled(line string) (string, error) {
+func (s *shell) filled(line string) (string, error) {
 	line = pageURL.ReplaceAllStringFunc(line, func(url string) string {
 		if other := s.others[pageURL.FindStringSubmatch(url)[1]]; other != "" {
 			return "'" + other + "'"
@@ -411,7 +411,7 @@ var (
 
 // learn compares output with what the page shows, and keeps the values that it abbreviates. Numbers, times and hashes
 // differ, and so do a table's rows. A line ... stands for more lines.
-func (s *stage) learn(shows, out string) error {
+func (s *shell) learn(shows, out string) error {
 	plain := func(line string) string {
 		return varying.ReplaceAllString(longHex.ReplaceAllString(strings.TrimSpace(line), "HASH"), "0")
 	}

@@ -97,7 +97,7 @@ func newReap(f *flags) *cobra.Command {
 func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB[*sql.Tx]) error {
 	if f.every > 0 { // each pass is printed when it ends
 		f.OnReport = func(r reaper.Report) { _ = f.report(cmd, r, false) }
-		f.OnError = func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: "+withoutPassword(err.Error())) }
+		f.OnError = func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), errorLine(err)) }
 	}
 	r, err := reaper.New(ctx, db, f.Options)
 	if err != nil {

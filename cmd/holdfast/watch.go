@@ -22,7 +22,7 @@ func (w *watch) addWatch(cmd *cobra.Command) {
 	cmd.Flags().Lookup("watch").NoOptDefVal = watchInterval.String()
 }
 
-// outputError is an error of writing an answer: nobody reads it any more.
+// outputError is an error of writing an answer. It ends --watch.
 type outputError struct{ error }
 
 func (e outputError) Unwrap() error { return e.error }

@@ -84,7 +84,7 @@ func newcomer(t *testing.T, home string, files []string) []string {
 	return args
 }
 
-// elsewhere returns a page whose database has a name and a port of its own, so that it disturbs nobody's.
+// elsewhere returns a page whose database has another name and port than one that runs already.
 func elsewhere(t *testing.T, page []byte) []byte {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

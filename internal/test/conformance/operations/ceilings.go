@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -50,15 +49,6 @@ func of(owner, key string) idempotency.Op {
 	return op
 }
 
-// tooMany fails unless err says that owner has reached the limit.
-func (e *env[Tx]) tooMany(what string, err error, limit int, held bool) {
-	e.Helper()
-	var many *idempotency.TooManyError
-	if !errors.Is(err, idempotency.ErrTooMany) || !errors.As(err, &many) || many.Limit != limit || many.Held != held || many.RetryAfter <= 0 || many.RetryAfter > time.Hour {
-		e.Errorf("%s: %v (%+v), want too many of %d, held %v", what, err, many, limit, held)
-	}
-}
-
 // ceilingOfNewKeys floods as one owner. It is refused, without effect, and another owner is not. What it
 // has executed is replayed as before; keys of calls that stored nothing do not count.
 func ceilingOfNewKeys[Tx any](e *env[Tx]) {
@@ -78,11 +68,11 @@ func ceilingOfNewKeys[Tx any](e *env[Tx]) {
 	}
 	for i := range 5 {
 		_, err := e.issue(s, of("eve", fmt.Sprint("more", i)), false)
-		e.tooMany("a new key", err, 12, false)
+		e.TooMany("a new key", err, 12, false)
 		op := of("eve", fmt.Sprint("at once", i))
 		op.NoWait = true
 		_, err = e.issue(s, op, false)
-		e.tooMany("a new key without a wait", err, 12, false)
+		e.TooMany("a new key without a wait", err, 12, false)
 		if n := e.Effects(fmt.Sprint("more", i)); n != 0 {
 			e.Errorf("a refused call has %d effects", n)
 		}
@@ -115,7 +105,7 @@ func ceilingOfRecords[Tx any](e *env[Tx]) {
 	for _, s := range []*idempotency.Store[Tx]{a, b, e.tenants(o)} {
 		for range 2 { // the second one is refused without a count
 			_, err := e.issue(s, of("eve", "more"), false)
-			e.tooMany("a new key", err, 10, true)
+			e.TooMany("a new key", err, 10, true)
 		}
 		if res, err := e.issue(s, of("anna", "0"), false); err != nil {
 			e.Errorf("another owner: %v, %v", res, err)
@@ -148,7 +138,7 @@ func ceilingInTx[Tx any](e *env[Tx]) {
 			}
 		}
 		_, err := e.DoTx(s, e.BeginTx(sql.LevelDefault), of(owner, owner+"more"))
-		e.tooMany("DoTx", err, 3, held)
+		e.TooMany("DoTx", err, 3, held)
 		tx := e.BeginTx(sql.LevelDefault)
 		if res, err := e.DoTx(s, tx, of(owner, owner+"0")); err != nil || res.Outcome != idempotency.Replayed {
 			e.Errorf("a key that was executed: %v, %v", res, err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -44,14 +43,6 @@ func (e *env[Tx]) ask(s *staged.Runner[Tx, string, string], op idempotency.Op, s
 	return st.New, nil
 }
 
-func (e *env[Tx]) tooMany(what string, err error, limit int, held bool) {
-	e.Helper()
-	var many *idempotency.TooManyError
-	if !errors.Is(err, idempotency.ErrTooMany) || !errors.As(err, &many) || many.Limit != limit || many.Held != held || many.RetryAfter <= 0 || many.RetryAfter > time.Hour {
-		e.Errorf("%s: %v (%+v), want too many of %d, held %v", what, err, many, limit, held)
-	}
-}
-
 // stagedCeilings reaches both bounds of an owner with staged operations, which count with its records.
 // What it has stored is answered as before, and other owners are not affected.
 func stagedCeilings[Tx any](e *env[Tx]) {
@@ -75,9 +66,9 @@ func stagedCeilings[Tx any](e *env[Tx]) {
 			}
 			for _, again := range []bool{false, true} {
 				_, err := e.ask(s, ofOwner(owner, "more"), again)
-				e.tooMany(fmt.Sprint("a new operation, started ", again), err, 4, held)
+				e.TooMany(fmt.Sprint("a new operation, started ", again), err, 4, held)
 			}
-			e.tooMany("a new record", record("more"), 4, held)
+			e.TooMany("a new record", record("more"), 4, held)
 			e.Check(record("first"))
 			if isNew, err := e.ask(s, ofOwner(owner, "0"), starts); err != nil || isNew {
 				e.Errorf("a key that is stored: new %v, %v", isNew, err)
@@ -111,7 +102,7 @@ func stagedCeilingOfDuplicates[Tx any](e *env[Tx]) {
 		}
 	}
 	_, err := s.Do(e.Ctx, ofOwner("anna", "more"), "r")
-	e.tooMany("one more", err, calls, false)
+	e.TooMany("one more", err, calls, false)
 }
 
 // stagedCeilingOfStatements counts: an operation sends the same statements with and without the default
