@@ -181,7 +181,7 @@ func TestOptions(t *testing.T) {
 		"no token": {}, "a short one": {Token: strings.Repeat("x", console.MinToken-1)},
 		"both":                    {Token: token, BehindOwnAuthentication: true},
 		"one that a person chose": {Token: strings.Repeat("hunter2 ", 4)},
-		"a path without a slash": {Token: token, Path: "/ops"}, "one that is not from the root": {Token: token, Path: "ops/"},
+		"a path without a slash":  {Token: token, Path: "/ops"}, "one that is not from the root": {Token: token, Path: "ops/"},
 	} {
 		if _, err := console.New(e.Ctx, e.DB, o); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
