@@ -158,7 +158,7 @@ bench-docs: ## Fill docs/why/performance.md and its pictures from one or several
 	bin/bench -merge '$(RUNS)' -docs docs/why/performance.md >/dev/null
 
 .PHONY: bench-check
-bench-check: $(TESTSERVERS) ## No statement and no round trip more than recorded, no ratio a multiple (ARGS=-update records)
+bench-check: $(TESTSERVERS) ## No statement and no round trip more than recorded (ARGS=-update records)
 	@$(TESTSERVERS) -dir bench -- env $(GOTEST) $(BUILD) ./... $(ARGS)
 
 .PHONY: lint

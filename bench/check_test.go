@@ -17,26 +17,21 @@ var update = flag.Bool("update", false, "write what was measured into bounds.jso
 
 const boundsFile = "bounds.json"
 
-// bound is the recorded result of a comparison. Statements and round trips are exact; the
-// ratio shows the slowdown roughly.
+// bound is the recorded result of a comparison, both of them counted.
 type bound struct {
 	Statements float64 `json:"statements,omitempty"`
 	Trips      float64 `json:"round_trips,omitempty"`
-	Ratio      float64 `json:"ratio"`
 }
 
-const (
-	// slack is the factor by which a ratio may exceed its bound, because the CI machine is busy.
-	slack = 3
-	// strayTrips allows for round trips in which a driver checks whether a connection is alive.
-	strayTrips = 0.1
-)
+// strayTrips allows for round trips in which a driver checks whether a connection is alive.
+const strayTrips = 0.1
 
-// TestRatios briefly measures Holdfast in turns with the bare statements. It fails if a
-// statement or a round trip was added, or if a ratio is a multiple of the recorded one. It
-// never compares times.
-func TestRatios(t *testing.T) {
-	o := &options{rounds: 3, slice: 60 * time.Millisecond, clients: 1, conns: 8}
+// TestBounds runs Holdfast in turns with the bare statements, each for a moment, and fails if a
+// statement or a round trip was added. It judges no time and no ratio of times: a busy machine
+// makes these what it likes. Statements that read more rows than they did are found by the
+// plans' tests.
+func TestBounds(t *testing.T) {
+	o := &options{rounds: 1, slice: time.Millisecond, clients: 1, conns: 8}
 	for _, e := range allEngines {
 		if e == sqlengine.SQLite || os.Getenv(sqlengine.Variable(e)) != "" {
 			o.engines = append(o.engines, e)
@@ -65,21 +60,17 @@ func TestRatios(t *testing.T) {
 				continue
 			}
 			name := table.Title + ": " + row.Group + ", " + row.Name
-			got := bound{row.Values["statements"].Median, math.Round(row.Values["trips"].Median*10) / 10, row.Values["x"].Median}
+			got := bound{row.Values["statements"].Median, math.Round(row.Values["trips"].Median*10) / 10}
 			if *update {
-				got.Ratio = math.Round(got.Ratio*100) / 100
 				recorded[name] = got
 				continue
 			}
 			want, known := recorded[name]
 			if !known {
-				t.Errorf("%s is not in %s: go test -run TestRatios -update", name, boundsFile)
+				t.Errorf("%s is not in %s: go test -run TestBounds -update", name, boundsFile)
 				continue
 			}
 			compared++
-			// A turn has a handful of operations, and what stalls the disk makes most rounds of one of
-			// them slow; statements that became slower are so in each round.
-			got.Ratio = row.Values["x"].Min
 			for _, problem := range want.against(got) {
 				t.Errorf("%s: %s", name, problem)
 			}
@@ -106,9 +97,6 @@ func (b bound) against(got bound) (problems []string) {
 	if math.Abs(got.Trips-b.Trips) > strayTrips {
 		problems = append(problems, was("round trips", got.Trips, b.Trips))
 	}
-	if got.Ratio > slack*max(1, b.Ratio) {
-		problems = append(problems, was("times the bare statements", got.Ratio, b.Ratio))
-	}
 	return problems
 }
 
@@ -117,21 +105,20 @@ func was(what string, got, want float64) string {
 	return what + ": " + string(text)
 }
 
-// TestBoundsCatch checks that each kind of regression is detected, and that a busy machine is
-// not one.
+// TestBoundsCatch checks that each kind of regression is detected, and that a stray round trip
+// is not one.
 func TestBoundsCatch(t *testing.T) {
-	b := bound{Statements: 2, Trips: 2, Ratio: 1.1}
+	b := bound{Statements: 2, Trips: 2}
 	for name, c := range map[string]struct {
 		got  bound
 		want int
 	}{
-		"the same":             {b, 0},
-		"a busy machine":       {bound{2, 2.05, 2.9}, 0},
-		"one statement more":   {bound{3, 2, 1.1}, 1},
-		"one round trip more":  {bound{2, 3, 1.1}, 1},
-		"much slower":          {bound{2, 2, 3.4}, 1},
-		"one statement less":   {bound{1, 2, 1.1}, 1}, // the new bound must be recorded
-		"slower, with another": {bound{3, 3, 4}, 3},
+		"the same":                {b, 0},
+		"a connection is checked": {bound{2, 2.05}, 0},
+		"one statement more":      {bound{3, 2}, 1},
+		"one round trip more":     {bound{2, 3}, 1},
+		"one statement less":      {bound{1, 2}, 1}, // the new bound must be recorded
+		"one more of both":        {bound{3, 3}, 2},
 	} {
 		if got := b.against(c.got); len(got) != c.want {
 			t.Errorf("%s: got %v", name, got)
