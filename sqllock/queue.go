@@ -148,14 +148,15 @@ func (m *leases) wake(name lockname.Name) {
 	}
 }
 
-// next returns the waiter to hand the lock over to, or nil if the lock must be freed. The
-// keeper's Mu is held.
+// next returns the waiter to hand the lock over to, or nil if the lock must be freed. A first
+// waiter that already has a lease has only not left yet: the lease that is released then was taken
+// away by force, and is not the one that was handed over. The keeper's Mu is held.
 func (m *leases) next(q *queue) *waiter {
 	if q == nil || len(q.waiters) == 0 {
 		return nil
 	}
 	w := q.waiters[0]
-	if w.asking || w.passing || m.yields(q, time.Now()) {
+	if w.lease != nil || w.asking || w.passing || m.yields(q, time.Now()) {
 		return nil
 	}
 	w.passing = true

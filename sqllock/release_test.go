@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,72 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
+
+// parked is a context whose Done waits until it is let go. It keeps a call that waits in the queue
+// from looking at what it was given.
+type parked struct {
+	context.Context
+
+	there chan struct{} // closed by the first call
+	first sync.Once
+	goOn  chan struct{}
+}
+
+func (p *parked) Done() <-chan struct{} {
+	p.first.Do(func() { close(p.there) })
+	<-p.goOn
+	return p.Context.Done()
+}
+
+// TestHandedOverOnce has two leases of one Locker on one key, one of which was taken away by
+// force. Both are released before the call to which the first was handed over has looked. The
+// second must not take away what the call was given: nobody would have the lease then, and it
+// would be renewed for ever.
+func TestHandedOverOnce(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		l, _, _ := openLocker(t, engine, Options{TTL: time.Hour})
+		defer func() { _ = l.Close(context.Background()) }()
+		ctx := t.Context()
+		taken, err := l.Acquire(ctx, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits, given := &parked{Context: ctx, there: make(chan struct{}), goOn: make(chan struct{})}, make(chan *Lease, 1)
+		go func() {
+			lease, err := l.Acquire(waits, "key")
+			if err != nil {
+				t.Error(err)
+			}
+			given <- lease
+		}()
+		<-waits.there
+		if _, err := l.ForceRelease(ctx, "key", 0, "a test"); err != nil {
+			t.Fatal(err)
+		}
+		later, err := l.TryAcquire(ctx, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := later.Release(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := taken.Release(ctx); !errors.Is(err, ErrLost) {
+			t.Errorf("the release of a lease that was taken away returned %v", err)
+		}
+		close(waits.goOn)
+		select {
+		case lease := <-given:
+			if lease == nil || lease.Token() <= later.Token() {
+				t.Errorf("the waiting call got %+v", lease)
+			} else if err := lease.Release(ctx); err != nil {
+				t.Error(err)
+			}
+		case <-time.After(dbtest.Hang):
+			t.Error("the waiting call got no lease")
+		}
+	})
+}
 
 // TestReleasedTogetherAndTaken releases several terms in one statement. Another attempt has one
 // of the rows by the time its state is read, but the affected-row count shows that the
