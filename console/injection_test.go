@@ -22,6 +22,7 @@ var syntax = regexp.MustCompile(`(?i)syntax error|in your SQL syntax|unterminate
 
 // TestInjection checks that SQL or HTML in a query or a form is treated as a value or refused.
 func TestInjection(t *testing.T) {
+	dbtest.NotUnderRace(t, "it sends thousands of requests, one after the other")
 	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
 		s := signedIn(e, console.Options{Write: true})
 		e.Must(`CREATE TABLE canary (n INT NOT NULL)`)

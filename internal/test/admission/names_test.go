@@ -130,6 +130,7 @@ func TestForeignFunctions(t *testing.T) {
 			`CREATE FUNCTION set_config(text, text, boolean) `+foreign, `CREATE FUNCTION current_setting(text) `+foreign,
 			`CREATE FUNCTION clock_timestamp() `+foreign, `CREATE FUNCTION pg_notify(text, text) `+foreign,
 			`CREATE FUNCTION date_part(text, timestamptz) `+foreign, `CREATE FUNCTION now() `+foreign, `CREATE FUNCTION octet_length(bytea) `+foreign,
+			`CREATE FUNCTION encode(bytea, text) `+foreign, `CREATE FUNCTION substr(bytea, integer, integer) `+foreign,
 		)
 		with := strings.Replace(base, "search_path="+home, "search_path="+home+",pg_catalog", 1)
 		_, err := open(t, dbtest.OpenSQL(t, with))
