@@ -73,7 +73,9 @@ func (m *leases) attemptBy(ctx context.Context, name lockname.Name, s keeper.Set
 	lease, err := m.begin(a, s, v.Token, sent)
 	if lease != nil {
 		m.k.Mu.Lock()
-		m.queue(name).turns.begin(sent)
+		if q := m.queues[name]; q != nil { // unless the lease has ended by now, and nobody waits
+			q.turns.begin(sent)
+		}
 		m.k.Mu.Unlock()
 	}
 	return lease, keeper.Answer{}, err
