@@ -17,7 +17,7 @@ const catalog = "pg_catalog."
 
 func words(list string) map[string]bool {
 	m := map[string]bool{}
-	for _, w := range strings.Fields(list) {
+	for w := range strings.FieldsSeq(list) {
 		m[w] = true
 	}
 	return m
