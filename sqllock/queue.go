@@ -148,9 +148,9 @@ func (m *leases) wake(name lockname.Name) {
 	}
 }
 
-// next returns the waiter to hand the lock over to, or nil if the lock must be freed. A first
-// waiter that already has a lease has only not left yet: the lease that is released then was taken
-// away by force, and is not the one that was handed over. The keeper's Mu is held.
+// next returns the waiter to hand the lock over to, or nil if the lock must be freed. If the
+// first waiter has been handed the lock already and has not left the queue, the lease that is released
+// now is another one, which was taken away by force. The keeper's Mu is held.
 func (m *leases) next(q *queue) *waiter {
 	if q == nil || len(q.waiters) == 0 {
 		return nil

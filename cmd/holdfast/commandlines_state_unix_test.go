@@ -41,7 +41,7 @@ func newDatabases(t *testing.T, e dbtest.Engine) *databases {
 	return d
 }
 
-// database returns the URL of a database with sampleData.
+// open returns the URL of a new database with sampleData.
 func (d *databases) open(t *testing.T) string {
 	t.Helper()
 	if d.engine != dbtest.SQLite {

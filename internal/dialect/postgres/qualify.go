@@ -1,8 +1,6 @@
 package postgres
 
-import (
-	"strings"
-)
+import "strings"
 
 // The objects of pg_catalog that the statements use, besides those whose names begin with pg_.
 // Keywords of SQL (COALESCE, bigint, POSITION) always refer to the catalog.
@@ -13,7 +11,10 @@ var (
 	types = words(`text bytea regclass regproc timestamptz oid name uuid date jsonb xid xid8`)
 )
 
-const catalog = "pg_catalog."
+const (
+	catalog = "pg_catalog."
+	space   = " \t\n\r\f"
+)
 
 func words(list string) map[string]bool {
 	m := map[string]bool{}
@@ -65,7 +66,7 @@ func ofCatalog(before, text string, at, end int) bool {
 	}
 	lower := strings.ToLower(word)
 	ours := len(lower) > len("pg_") && strings.HasPrefix(lower, "pg_")
-	rest := strings.TrimLeft(text[end:], " \t\n\r\f")
+	rest := strings.TrimLeft(text[end:], space)
 	if strings.HasPrefix(rest, "(") {
 		return ours || functions[lower]
 	}
@@ -99,4 +100,4 @@ func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-func isSpace(c byte) bool { return strings.IndexByte(" \t\n\r\f", c) >= 0 }
+func isSpace(c byte) bool { return strings.IndexByte(space, c) >= 0 }

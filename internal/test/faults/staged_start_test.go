@@ -136,6 +136,7 @@ func startedGoesOn(e *conformance.Env[*sql.Tx], b *bank, j stagedJob, eventFirst
 		e.Fatal(err)
 	}
 	e.Eventually("it has ended", func() bool {
+		// The dead process's lease ends, also one that a commit on its way has just written.
 		e.Must(`UPDATE holdfast_staged SET due_at = 1 WHERE namespace = $1 AND attempt IS NOT NULL`, j.Namespace)
 		var both sync.WaitGroup
 		for range 2 {

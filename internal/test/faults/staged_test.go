@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
 )
 
-// stagedLease is the lease of the killed workers' operations.
+// stagedLease is the lease of operations whose worker is killed within Do, or loses a request.
 const stagedLease = 1500 * time.Millisecond
 
 // TestStagedKilledWorker kills a worker (SIGKILL) at every step of a staged operation, with
