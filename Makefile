@@ -134,6 +134,16 @@ model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=lar
 # The commit that is measured, for the report.
 COMMIT      = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
 
+# The packages whose statements get faults, the engines, and how many mutants of each engine (0: all).
+MUTANTS_PKG     ?= $(if $(filter ./...,$(PKG)),./idempotency/... ./limits ./optimistic/... ./reaper ./sqllock/... ./audit,$(PKG))
+MUTANTS_ENGINES ?= $(or $(ENGINES),sqlite,postgres,mysql,mariadb)
+comma           := ,
+
+.PHONY: mutants
+mutants: $(TESTSERVERS) ## Plant small faults in the SQL, one at a time, and count those that no test sees: hours (PKG= ENGINES= ARGS='-sample 20')
+	@go build -o bin/mutants ./internal/test/mutants
+	@$(WITHSERVERS) bash -euc 'for engine in $(subst $(comma), ,$(MUTANTS_ENGINES)); do bin/mutants -engine $$engine $(ARGS) $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(MUTANTS_PKG)); done'
+
 .PHONY: bench
 bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (ARGS='-workload lock -rounds 9')
 	cd bench && go build -ldflags '-X main.commit=$(COMMIT)' -o ../bin/bench .

@@ -349,7 +349,7 @@ func (d *Dialect) Compile(name, text string) core.Stmt {
 	if d.Prefix != "" && text != "" {
 		text = d.prefixed(text)
 	}
-	stmt := core.Compile(name, text, d.QuestionMarks)
+	stmt := core.Compile(name, mutated(name, text), d.QuestionMarks)
 	stmt.Prepared = d.KeepPrepared && strings.Contains(stmt.Text, "?")
 	return stmt
 }

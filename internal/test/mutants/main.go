@@ -1,0 +1,193 @@
+// Command mutants plants faults into Holdfast's statements, one at a time, and counts those that no
+// test notices:
+//
+//	mutants [-engine NAME] [-sample N -seed S] [-only TEXT] [-out FILE] PACKAGE...
+//
+// A mutant drops a condition, a lock clause, an assignment, a "+ 1" or a GREATEST, or turns a
+// comparison at its border: see package sqlmutant. It is planted where statements are compiled
+// (internal/dialect, with the build tag mutants), so mutants follow the text when it moves.
+//
+// A first run of each package's tests, one at a time, lists the mutants and learns which test runs
+// which statement. Then each mutant runs against the tests that run its statement, until one fails. A
+// mutant that the server does not understand counts for nothing. The file equal.txt lists the mutants
+// that change nothing, each with the reason.
+//
+// The servers are those of HOLDFAST_TEST_*_DSN. make mutants starts them.
+package main
+
+import (
+	"bufio"
+	"cmp"
+	_ "embed"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// equal has a line for each mutant that changes nothing: engines, statement, ID, reason.
+//
+//go:embed equal.txt
+var equal string
+
+func main() {
+	engine := flag.String("engine", "sqlite", "the `engine` whose statements get the faults")
+	sample := flag.Int("sample", 0, "run `N` mutants, chosen by -seed; 0 runs all")
+	seed := flag.String("seed", "", "chooses the sample")
+	only := flag.String("only", "", "run the mutants whose statement or description contains `TEXT`")
+	out := flag.String("out", "", "append each result to `FILE`, tab-separated")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := run(flag.Args(), *engine, *only, *out, *sample, *seed); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(packages []string, engine, only, out string, sample int, seed string) error {
+	var suites []*suite
+	defer func() {
+		for _, s := range suites {
+			s.close()
+		}
+	}()
+	for _, pkg := range packages {
+		s, err := learn(pkg, engine)
+		if err != nil {
+			return fmt.Errorf("%s on %s: %w", pkg, engine, err)
+		}
+		suites = append(suites, s)
+		fmt.Printf("%s %s: %d statements run, %d mutants compiled, %v\n", pkg, engine, len(s.runs), len(s.mutants), s.took.Round(time.Second))
+	}
+	mutants := slices.DeleteFunc(all(suites), func(m mutant) bool { return !strings.Contains(m.String(), only) })
+	if sample > 0 && len(mutants) > sample {
+		slices.SortFunc(mutants, func(a, b mutant) int { return cmp.Compare(order(seed, a), order(seed, b)) })
+		mutants = mutants[:sample]
+	}
+	var results []result
+	for i, m := range mutants {
+		r := judge(suites, engine, m)
+		fmt.Printf("%d/%d %s %s: %s: %s %s\n", i+1, len(mutants), r.pkg, engine, r.verdict, m, r.test)
+		if err := keep(out, r); err != nil {
+			return err
+		}
+		results = append(results, r)
+	}
+	table(os.Stdout, results)
+	return nil
+}
+
+// all returns the mutants of every suite, once.
+func all(suites []*suite) []mutant {
+	var out []mutant
+	seen := map[mutant]bool{}
+	for _, s := range suites {
+		for _, m := range s.mutants {
+			if !seen[m] {
+				seen[m] = true
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}
+
+// judge tries a mutant in the suites that run its statement, most tests first: the first of these
+// is the mutant's own package.
+func judge(suites []*suite, engine string, m mutant) result {
+	own := slices.Clone(suites)
+	slices.SortStableFunc(own, func(a, b *suite) int { return cmp.Compare(len(b.runs[m.statement]), len(a.runs[m.statement])) })
+	r := result{pkg: own[0].pkg, engine: engine, mutant: m, verdict: unreached}
+	if r.reason = whyEqual(engine, m); r.reason != "" {
+		r.verdict = isEqual
+		return r
+	}
+	for _, s := range own {
+		if len(s.runs[m.statement]) == 0 {
+			break
+		}
+		if r.verdict, r.test = s.try(m); r.verdict != survived {
+			break
+		}
+	}
+	return r
+}
+
+// order is the place of a mutant in the sample of a seed.
+func order(seed string, m mutant) uint32 {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, seed+m.statement+m.id)
+	return h.Sum32()
+}
+
+// whyEqual returns the reason of equal.txt, or "".
+func whyEqual(engine string, m mutant) string {
+	for lines := bufio.NewScanner(strings.NewReader(equal)); lines.Scan(); {
+		field := strings.SplitN(lines.Text(), "\t", 4)
+		if len(field) == 4 && (field[0] == "*" || slices.Contains(strings.Split(field[0], ","), engine)) && field[1] == m.statement && field[2] == m.id {
+			return field[3]
+		}
+	}
+	return ""
+}
+
+func keep(path string, r result) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // a report
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.pkg, r.engine, r.verdict, r.mutant.statement, r.mutant.id, r.mutant.what, r.test+r.reason)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// table prints the counts of each package, and each survivor.
+func table(w io.Writer, results []result) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "\npackage\tengine\tmutants\tkilled\tequal\tnot SQL\tsurvived\tkilled of those that differ")
+	for _, pkg := range packagesOf(results) {
+		count := map[verdict]int{}
+		engine := ""
+		for _, r := range results {
+			if r.pkg == pkg {
+				count[r.verdict]++
+				engine = r.engine
+			}
+		}
+		survived := count[survived] + count[unreached]
+		share := "-"
+		if n := count[killed] + survived; n > 0 {
+			share = fmt.Sprintf("%.1f %%", 100*float64(count[killed])/float64(n))
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", pkg, engine, count[killed]+survived+count[isEqual]+count[broken], count[killed], count[isEqual], count[broken], survived, share)
+	}
+	_ = tw.Flush()
+	for _, r := range results {
+		if r.verdict == survived || r.verdict == unreached {
+			fmt.Fprintf(w, "%s: %s %s: %s [%s]\n", r.verdict, r.pkg, r.engine, r.mutant, r.mutant.id)
+		}
+	}
+}
+
+func packagesOf(results []result) []string {
+	var all []string
+	for _, r := range results {
+		if !slices.Contains(all, r.pkg) {
+			all = append(all, r.pkg)
+		}
+	}
+	return all
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// mutant is a fault in a statement: see sqlmutant.Mutant.
+type mutant struct{ statement, id, what string }
+
+func (m mutant) String() string { return m.statement + ": " + m.what }
+
+type verdict string
+
+// The verdicts. A mutant is unreached if no test runs its statement.
+const (
+	killed    verdict = "killed"
+	survived  verdict = "SURVIVED"
+	unreached verdict = "UNREACHED"
+	broken    verdict = "not SQL"
+	isEqual   verdict = "equal"
+)
+
+type result struct {
+	pkg, engine string
+	mutant      mutant
+	verdict     verdict
+	test        string // that failed
+	reason      string // of an equal one
+}
+
+// suite is the test binary of a package, with what a first run of it showed.
+type suite struct {
+	pkg, folder, binary, work string
+	engine                    string
+	mutants                   []mutant
+	runs                      map[string]map[string]bool // the tests that run a statement
+	took                      time.Duration
+}
+
+// learn builds the tests of a package and runs them, one at a time.
+func learn(pkg, engine string) (*suite, error) {
+	work, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return nil, err
+	}
+	s := &suite{pkg: pkg, binary: filepath.Join(work, "tests"), work: work, engine: engine, runs: map[string]map[string]bool{}}
+	folder, err := exec.Command("go", "list", "-f", "{{.Dir}}", pkg).Output()
+	if err != nil {
+		return nil, fmt.Errorf("find the package: %w", err)
+	}
+	s.folder = strings.TrimSpace(string(folder))
+	build := exec.Command("go", "test", "-tags", "mutants", "-vet=off", "-ldflags=-w", "-c", "-o", s.binary, pkg)
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("build its tests: %w", err)
+	}
+	list, ran := filepath.Join(work, "mutants"), filepath.Join(work, "ran")
+	began := time.Now()
+	cmd := s.command("-test.v=test2json", "-test.parallel=1", "-test.timeout=30m")
+	cmd.Env = append(cmd.Env, "HOLDFAST_TEST_MUTANTS="+list, "HOLDFAST_TEST_RAN="+ran)
+	times, err := faultless(cmd)
+	if err != nil {
+		return nil, err
+	}
+	s.took = time.Since(began)
+	if err := s.readMutants(list); err != nil {
+		return nil, err
+	}
+	return s, s.readRan(ran, times)
+}
+
+func (s *suite) close() { _ = os.RemoveAll(s.work) }
+
+func (s *suite) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(s.binary, args...)
+	cmd.Dir = s.folder
+	cmd.Env = append(os.Environ(), "HOLDFAST_TEST_ENGINES="+s.engine, "HOLDFAST_TEST_REQUIRE=")
+	return cmd
+}
+
+// window is a time in which a test ran, in Unix milliseconds.
+type window struct{ from, to int64 }
+
+// faultless runs tests without a fault, and returns when each of them ran.
+func faultless(cmd *exec.Cmd) (map[string][]window, error) {
+	tests, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	events := exec.Command("go", "tool", "test2json", "-t")
+	events.Stdin = tests
+	read, err := events.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := errors.Join(cmd.Start(), events.Start()); err != nil {
+		return nil, err
+	}
+	times, since := map[string][]window{}, map[string]int64{}
+	var output []string
+	for d := json.NewDecoder(bufio.NewReader(read)); ; {
+		var e struct {
+			Time                 time.Time
+			Action, Test, Output string
+		}
+		if d.Decode(&e) != nil {
+			break
+		}
+		at := e.Time.UnixMilli()
+		switch e.Action {
+		case "run", "cont":
+			since[e.Test] = at
+		case "pause", "pass", "fail", "skip":
+			times[e.Test] = append(times[e.Test], window{since[e.Test], at})
+		case "output":
+			output = append(output, e.Output)
+		}
+	}
+	if err := errors.Join(cmd.Wait(), events.Wait()); err != nil {
+		last := output[max(0, len(output)-40):]
+		return nil, fmt.Errorf("the tests fail without a fault: %w\n%s%s", err, strings.Join(last, ""), stderr.String())
+	}
+	return times, nil
+}
+
+func (s *suite) readMutants(path string) error {
+	return lines(path, func(field []string) {
+		m := mutant{field[0], field[1], field[2]}
+		if !slices.Contains(s.mutants, m) {
+			s.mutants = append(s.mutants, m)
+		}
+	}, 3)
+}
+
+// readRan notes for each statement the tests that ran at that time. A goroutine that a test started
+// may run one shortly after it.
+func (s *suite) readRan(path string, times map[string][]window) error {
+	const late = 50
+	return lines(path, func(field []string) {
+		at, _ := strconv.ParseInt(field[0], 10, 64)
+		for test, windows := range times {
+			if !slices.ContainsFunc(windows, func(w window) bool { return w.from <= at+1 && at <= w.to+late }) {
+				continue
+			}
+			if s.runs[field[1]] == nil {
+				s.runs[field[1]] = map[string]bool{}
+			}
+			s.runs[field[1]][test] = true
+		}
+	}, 2)
+}
+
+func lines(path string, f func(field []string), n int) error {
+	text, err := os.ReadFile(path) //nolint:gosec // a file of ours
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // no statement
+	}
+	for line := range strings.Lines(string(text)) {
+		if field := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", n); len(field) == n {
+			f(field)
+		}
+	}
+	return err
+}
+
+var (
+	failed = regexp.MustCompile(`--- FAIL: (\S+)`)
+	// What the servers say of a text that is no statement of theirs: PostgreSQL's class 42 but for
+	// rights, MySQL's and MariaDB's 1052, 1054, 1060, 1064, 1093 and 1111, SQLite's first code.
+	notSQL = regexp.MustCompile(`SQLSTATE 42(601|702|703|803|804|846|883|P\d\d)|Error 1(052|054|060|064|093|111) |SQL logic error`)
+)
+
+// try runs a suite's tests that run a mutant's statement, with the fault, until one fails.
+func (s *suite) try(m mutant) (verdict, string) {
+	tests := s.runs[m.statement]
+	// A fault may make a test hang. The bound is far above what the whole suite needs.
+	cmd := s.command("-test.failfast", "-test.parallel=4", "-test.run", pattern(tests), "-test.timeout", (3*s.took + time.Minute).String())
+	cmd.Env = append(cmd.Env, "HOLDFAST_TEST_MUTANT="+m.statement+" "+m.id)
+	out, err := cmd.CombinedOutput()
+	var test string
+	for _, f := range failed.FindAllSubmatch(out, -1) { // the innermost
+		if len(f[1]) > len(test) {
+			test = string(f[1])
+		}
+	}
+	switch {
+	case err == nil:
+		return survived, ""
+	case notSQL.Match(out):
+		return broken, string(notSQL.Find(out))
+	case test == "":
+		return killed, "(the process ended)"
+	}
+	return killed, test
+}
+
+// pattern returns the argument of -test.run that selects tests: those of each level.
+func pattern(tests map[string]bool) string {
+	var levels []map[string]bool
+	for test := range tests {
+		for i, name := range strings.Split(test, "/") {
+			if len(levels) == i {
+				levels = append(levels, map[string]bool{})
+			}
+			levels[i][regexp.QuoteMeta(name)] = true
+		}
+	}
+	parts := make([]string, len(levels))
+	for i, names := range levels {
+		parts[i] = "^(" + strings.Join(slices.Sorted(maps.Keys(names)), "|") + ")$"
+	}
+	return strings.Join(parts, "/")
+}
