@@ -22,7 +22,7 @@ var tested = []string{"9.7"}
 
 // variables are the session variables that Facts reads, in addition to the clock.
 const variables = `'autocommit', 'completion_type', 'read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only',
- 'sql_mode', 'transaction_isolation', 'tx_isolation', 'character_set_client', 'log_bin', 'sql_log_bin', 'binlog_format', 'sql_safe_updates', 'unique_checks',
+ 'sql_mode', 'transaction_isolation', 'tx_isolation', 'character_set_client', 'character_set_connection', 'character_set_results', 'log_bin', 'sql_log_bin', 'binlog_format', 'sql_safe_updates', 'unique_checks',
  'sql_select_limit', 'version', 'version_comment', 'basedir', 'aurora_version', 'dolt_version', 'wsrep_on', 'wsrep_provider',
  'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency'`
 
@@ -168,10 +168,20 @@ var Rules = []dialect.Rule{
 			return ""
 		},
 	},
-	dialect.Rule{
-		Name: "character set", Breaks: "a quote or a backslash may be a part of a character, so that a key which the driver writes into a statement ends its text and becomes SQL (G8)",
+	{
+		Name: "character set", Setting: "character_set_client, character_set_connection, character_set_results", Refused: "anything but utf8mb4",
+		Breaks: "the session takes the bytes of a Go string for other characters, so that one owner, key or lock is two, or a key ends its text and becomes SQL (G1, G4, G8)",
 		Remedy: "use charset=utf8mb4 in the DSN, and take another one out of init_connect and the server's settings",
-	}.Value("character_set_client", "gbk", "gb2312", "gb18030", "big5", "sjis", "cp932", "swe7"),
+		Judge: func(f dialect.Facts) string {
+			for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
+				// A router may not say. Results in "" or binary come as they are stored.
+				if v := f[name]; v != "" && !strings.EqualFold(v, "utf8mb4") && !(name == "character_set_results" && strings.EqualFold(v, "binary")) {
+					return name + " " + v
+				}
+			}
+			return ""
+		},
+	},
 	{
 		Name: "sql_mode", Setting: "sql_mode", Refused: "EMPTY_STRING_IS_NULL, SIMULTANEOUS_ASSIGNMENT, ORACLE",
 		Breaks: "an empty owner cannot be stored, or an UPDATE does not assign from left to right, so that a lease is granted to two (G1)",

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"regexp"
@@ -39,6 +40,8 @@ var admission = dialect.Admission{
 	Facts: `SELECT f.name, f.value FROM (VALUES
  ('default_transaction_read_only', pg_catalog.current_setting('default_transaction_read_only')),
  ('session_replication_role', pg_catalog.current_setting('session_replication_role')),
+ ('client_encoding', pg_catalog.current_setting('client_encoding')),
+ ('server_encoding', pg_catalog.current_setting('server_encoding')),
  ('server_version_num', pg_catalog.current_setting('server_version_num')),
  ('version', pg_catalog.version()),
  ('in_recovery', pg_catalog.pg_is_in_recovery()::pg_catalog.text),
@@ -106,6 +109,21 @@ var rules = []dialect.Rule{
 		Name: "triggers", Breaks: "triggers and foreign keys do not fire, so that Enforce is passed by every update of the session (G7)",
 		Remedy: "set session_replication_role = origin",
 	}.Value("session_replication_role", "replica"),
+	{
+		Name: "client_encoding", Setting: "client_encoding", Refused: "anything but UTF8",
+		Breaks: "the session takes the bytes of a Go string for other characters, so that one owner, key or lock is two: a key is executed again, and a lease has two holders (G1, G4, G8)",
+		Remedy: "add client_encoding=UTF8 to the DSN, and take another one out of ALTER ROLE and ALTER DATABASE ... SET",
+		Judge: func(f dialect.Facts) string {
+			if e := f["client_encoding"]; e != "UTF8" {
+				return cmp.Or(e, "unknown")
+			}
+			return ""
+		},
+	},
+	dialect.Rule{
+		Name: "server_encoding", Refused: "EUC_CN, EUC_JP, EUC_JIS_2004, EUC_KR, EUC_TW, JOHAB, MULE_INTERNAL",
+		Breaks: "the database stores two characters as one, so that two keys are one (G4, G8)", Remedy: "use a database with ENCODING 'UTF8'",
+	}.Value("server_encoding", "EUC_CN", "EUC_JP", "EUC_JIS_2004", "EUC_KR", "EUC_TW", "JOHAB", "MULE_INTERNAL"),
 	{
 		Name: "search_path", Setting: "search_path", Refused: "a schema before pg_catalog",
 		Breaks: "operators come from a schema that others may write to, so that a comparison of keys may be theirs (G4, G8)",
