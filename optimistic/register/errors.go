@@ -14,7 +14,8 @@ var (
 	ErrConflict = work.ErrConflict
 
 	// ErrNotFound means that the name has no value: it never had one, or the value
-	// was deleted. It is the error of that name of package optimistic.
+	// was deleted. An error about a value that was deleted since it was read matches
+	// ErrConflict too. It is the error of that name of package optimistic.
 	ErrNotFound = work.ErrNotFound
 )
 
@@ -26,17 +27,31 @@ type ConflictError struct {
 	// Given is the revision that the caller had read, 0 for Create. Found is the
 	// revision in the database.
 	Given, Found int64
+	// Deleted is true if the value was deleted after the caller read it, and the name
+	// has no value now. errors.Is(err, ErrNotFound) holds too.
+	Deleted bool
 }
 
 func (e *ConflictError) Error() string {
 	if e.Given == 0 {
 		return fmt.Sprintf("register: the name has a value already, in revision %d: read it, and use CompareAndSwap", e.Found)
 	}
+	if e.Deleted {
+		return fmt.Sprintf("register: the value was deleted since it was read: the name is in revision %d, not %d: read it again, and use Create if it has no value", e.Found, e.Given)
+	}
 	return fmt.Sprintf("register: the value was changed since it was read: it is in revision %d, not %d: read it again", e.Found, e.Given)
 }
 
 // Is reports whether target is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// Unwrap returns a NotFoundError if the value was deleted, and nil otherwise.
+func (e *ConflictError) Unwrap() error {
+	if e.Deleted {
+		return &NotFoundError{e.Name}
+	}
+	return nil
+}
 
 // NotFoundError says which name has no value. errors.Is(err, ErrNotFound) holds.
 type NotFoundError struct {

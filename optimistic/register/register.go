@@ -180,8 +180,9 @@ func (r *Register[Tx]) createOn(ctx context.Context, q core.Querier, name string
 // another writer, unless the value says who wrote it.
 //
 // Errors: [ErrConflict]; [ErrNotFound] when the name has no value (use
-// [Register.Create]); [holdfast.ErrInvalid] (a revision below 1 included);
-// [holdfast.ErrUnknown]; [holdfast.ErrRetry]; the error of ctx; the driver's.
+// [Register.Create]); both when the value was deleted after that revision;
+// [holdfast.ErrInvalid] (a revision below 1 included); [holdfast.ErrUnknown];
+// [holdfast.ErrRetry]; the error of ctx; the driver's.
 func (r *Register[Tx]) CompareAndSwap(ctx context.Context, name string, revision int64, value []byte) (out Entry, err error) {
 	ctx, span := r.work.StartSpan(ctx, "register.compare_and_swap")
 	defer func() { span.End(err, work.Outcome) }()
@@ -238,8 +239,11 @@ func (r *Register[Tx]) change(ctx context.Context, tx Tx, stmt core.Stmt, e Entr
 			return e, nil
 		}
 		there, err := r.entry(ctx, q, r.readLocked, e.Name)
-		if err == nil {
+		switch {
+		case err == nil:
 			err = conflict(there, e.Revision)
+		case errors.Is(err, ErrNotFound) && there.Revision > e.Revision:
+			err = &ConflictError{Name: e.Name, Given: e.Revision, Found: there.Revision, Deleted: true}
 		}
 		return Entry{}, err
 	})

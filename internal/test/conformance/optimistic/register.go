@@ -19,6 +19,7 @@ func Register[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
 		"RegisterLife":           registerLife[Tx],
 		"RegisterInTx":           registerInTx[Tx],
+		"RegisterDeletedBetween": registerDeletedBetween[Tx],
 		"RegisterSeveralOrNone":  registerSeveralOrNone[Tx],
 		"RegisterNamesAreBytes":  registerNamesAreBytes[Tx],
 		"RegisterInput":          registerInput[Tx],
@@ -115,8 +116,19 @@ func registerLife[Tx any](e *env[Tx]) {
 			_, err1 := r.CompareAndSwap(e.Ctx, "secret-n", revision, []byte("c"))
 			_, err2 := r.Delete(e.Ctx, "secret-n", revision)
 			for _, err := range []error{err1, err2} {
-				if !errors.Is(err, register.ErrNotFound) || errors.Is(err, register.ErrConflict) {
+				var none *register.NotFoundError
+				if !errors.Is(err, register.ErrNotFound) || !errors.As(err, &none) || none.Name != "secret-n" {
 					e.Errorf("deleted: %v", err)
+				}
+				if revision == gone.Revision { // that there was no value was known
+					if errors.Is(err, register.ErrConflict) {
+						e.Errorf("deleted before it was read: %v", err)
+					}
+					continue
+				}
+				wantSwapConflict(e, err, "secret-n", revision, gone.Revision)
+				if strings.Contains(err.Error(), "secret-n") {
+					e.Error(err)
 				}
 			}
 		}
@@ -132,6 +144,44 @@ func registerLife[Tx any](e *env[Tx]) {
 		}
 	}
 	e.wantEntry(r, "same", 4, "x")
+}
+
+// registerDeletedBetween deletes the value between the read and the write of a transaction that
+// optimistic.Retry runs: its second run finds no value and creates one.
+func registerDeletedBetween[Tx any](e *env[Tx]) {
+	r := e.register()
+	for name, change := range map[string]func(tx Tx, revision int64) error{
+		"swap": func(tx Tx, n int64) error {
+			_, err := r.CompareAndSwapTx(e.Ctx, tx, "swap", n, []byte("2"))
+			return err
+		},
+		"delete": func(tx Tx, n int64) error { _, err := r.DeleteTx(e.Ctx, tx, "delete", n); return err },
+	} {
+		if _, err := r.Create(e.Ctx, name, []byte("1")); err != nil {
+			e.Fatal(err)
+		}
+		read, runs := register.Entry{}, 0
+		err := optimistic.Retry(e.Ctx, e.DB, func(ctx context.Context, tx Tx) (err error) {
+			if runs++; runs == 1 {
+				if read, err = r.Get(ctx, name); err != nil {
+					return err
+				}
+				if _, err := r.Delete(ctx, name, read.Revision); err != nil {
+					return err
+				}
+				return change(tx, read.Revision)
+			}
+			if _, err := r.GetTx(ctx, tx, name); !errors.Is(err, register.ErrNotFound) {
+				return fmt.Errorf("read again: %w", err)
+			}
+			_, err = r.CreateTx(ctx, tx, name, []byte("again"))
+			return err
+		})
+		if err != nil || runs != 2 {
+			e.Errorf("%s: %d runs, %v", name, runs, err)
+		}
+		e.wantEntry(r, name, 3, "again")
+	}
 }
 
 func registerInTx[Tx any](e *env[Tx]) {

@@ -104,7 +104,7 @@ func (c registerClient[Tx]) refused(seen *history.Access, err error) {
 	var conflict *register.ConflictError
 	switch {
 	case errors.As(err, &conflict):
-		seen.Got(strconv.FormatInt(conflict.Found, 10))
+		seen.Got(stateOf(conflict.Found, conflict.Deleted))
 	case !errors.Is(err, register.ErrNotFound) && !errors.Is(err, holdfast.ErrRetry):
 		c.t.Error(err)
 	}
