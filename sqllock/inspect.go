@@ -38,7 +38,7 @@ type Info struct {
 	// Waiting is how many calls of Acquire wait, in all processes. It lags by a second or two.
 	// Calls that wait for a lock of their own process do not count.
 	Waiting int
-	// Value is the value that the holder set with Lease.SetValue.
+	// Value is the value that the holder set with Lease.SetValue. It is nil if the lock is not held.
 	Value []byte
 	// Forced is the last ForceRelease of this lock. It is zero if there was none.
 	Forced Forced
@@ -179,7 +179,8 @@ func (s *store) force(ctx context.Context, q core.Querier, name lockname.Name, t
 }
 
 // SetValue sets what Inspect and List show as the lease's Value, at most [MaxValue]
-// bytes, until the term ends. nil removes it.
+// bytes, until the term ends. nil removes it. The value's bytes stay in the lock's row until the
+// next term begins or package reaper deletes the row.
 //
 // Errors: [ErrLost], [holdfast.ErrInvalid], the driver's.
 func (l *Lease) SetValue(ctx context.Context, value []byte) error {

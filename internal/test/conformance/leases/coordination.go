@@ -61,6 +61,7 @@ func inspect[Tx any](e *env[Tx]) {
 	if err := lease.SetValue(e.Ctx, []byte("late")); !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("a term that has ended said something: %v", err)
 	}
+	e.wantValue(l, "k", "")
 	again := e.TryAcquire(l, "k")
 	if i, _, err := l.Inspect(e.Ctx, "k"); err != nil || i.Value != nil || i.Token != again.Token() {
 		e.Errorf("a new term: %+v, %v", i, err)
@@ -74,6 +75,29 @@ func inspect[Tx any](e *env[Tx]) {
 		}
 	}
 	e.Check(again.SetValue(e.Ctx, make([]byte, sqllock.MaxValue)))
+	if had, err := l.ForceRelease(e.Ctx, "k", 0, "a test"); !had || err != nil {
+		e.Fatal(had, err)
+	}
+	e.wantValue(l, "k", "")
+	expired := e.TryAcquire(l, "expired", sqllock.AcquireOptions{NoRenewal: true})
+	e.Check(expired.SetValue(e.Ctx, []byte("x")))
+	e.wantValue(l, "expired", "x")
+	e.Must(`UPDATE holdfast_locks SET expires_at = 0 WHERE owner = '' AND name = $1`, leaseRow("expired"))
+	e.wantValue(l, "expired", "")
+}
+
+// wantValue wants a value, or none, of a key from both of its readers.
+func (e *env[Tx]) wantValue(l *sqllock.Locker[Tx], key, want string) {
+	e.Helper()
+	i, found, err := l.Inspect(e.Ctx, key)
+	if err != nil || !found || string(i.Value) != want || want == "" && i.Value != nil {
+		e.Errorf("%q inspected: %.40q, %v", key, i.Value, err)
+	}
+	for i, err := range l.List(e.Ctx, sqllock.ListOptions{Prefix: key, Free: true}) {
+		if err != nil || i.Key == key && string(i.Value) != want {
+			e.Errorf("%q listed: %.40q, %v", key, i.Value, err)
+		}
+	}
 }
 
 func list[Tx any](e *env[Tx]) {
