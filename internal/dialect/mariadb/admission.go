@@ -16,7 +16,7 @@ var tested = []string{"10.11", "11.8"}
 
 var admission = dialect.Admission{
 	Banner:   func(version string) bool { return strings.Contains(version, "MariaDB") },
-	Facts:    mysql.Facts("information_schema.session_variables"),
+	Facts:    mysql.Facts("information_schema.session_variables", "check_constraint_checks", "system_versioning_asof", "skip_replication", "wsrep_dirty_reads"),
 	More:     mysql.ReadClockAgain,
 	Versions: dialect.Versions{Tested: tested, Floor: floor, Untested: "others from " + floor + " on; MariaDB Enterprise, RDS, Azure"},
 	Identify: identify,
@@ -26,6 +26,34 @@ var admission = dialect.Admission{
 			Name: "sql_safe_updates", Breaks: "the renewal of leases is refused (1175), so each is lost at its first TTL (G1)",
 			Remedy: "set sql_safe_updates = 0",
 		}.Value("sql_safe_updates", "ON", "1"),
+		dialect.Rule{
+			Name: "check_constraint_checks", Breaks: "the server does not check the constraints of a table, such as the one that keeps a limit (G4)",
+			Remedy: "set check_constraint_checks = ON",
+		}.Value("check_constraint_checks", "OFF", "0"),
+		{
+			Name: "system_versioning_asof", Setting: "system_versioning_asof", Refused: "anything but DEFAULT",
+			Breaks: "reads of a versioned table are of the past, so that a business row which exists is missing (G4)", Remedy: "set system_versioning_asof = DEFAULT",
+			Judge: func(f dialect.Facts) string {
+				if v := f["system_versioning_asof"]; v != "" && !strings.EqualFold(v, "DEFAULT") {
+					return v
+				}
+				return ""
+			},
+		},
+		{
+			Name: "skip_replication", Setting: "skip_replication", Refused: "ON, with log_bin ON",
+			Breaks: "replicas may leave out what is claimed, and it is forgotten in a failover (G3, G4)", Remedy: "take skip_replication out of the DSN",
+			Judge: func(f dialect.Facts) string {
+				if f.On("log_bin") && f.On("skip_replication") {
+					return f["skip_replication"]
+				}
+				return ""
+			},
+		},
+		dialect.Rule{
+			Name: "wsrep_dirty_reads", Breaks: "a node that has lost its cluster answers, and what it answers is out of date (G1, G4)",
+			Remedy: "set wsrep_dirty_reads = OFF",
+		}.Value("wsrep_dirty_reads", "ON", "1"),
 		{
 			Name: "wsrep_on", Setting: "wsrep_on", Refused: "OFF, on a node of a Galera cluster",
 			Breaks: "what this session writes stays on this node (G1, G4)", Remedy: "take wsrep_on out of the DSN or the server's settings",

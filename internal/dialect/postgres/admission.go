@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	_ "embed"
 	"fmt"
 	"regexp"
@@ -42,6 +41,9 @@ var admission = dialect.Admission{
  ('session_replication_role', pg_catalog.current_setting('session_replication_role')),
  ('client_encoding', pg_catalog.current_setting('client_encoding')),
  ('server_encoding', pg_catalog.current_setting('server_encoding')),
+ ('bytea_output', pg_catalog.current_setting('bytea_output')),
+ ('zero_damaged_pages', pg_catalog.current_setting('zero_damaged_pages')),
+ ('ignore_checksum_failure', pg_catalog.current_setting('ignore_checksum_failure')),
  ('server_version_num', pg_catalog.current_setting('server_version_num')),
  ('version', pg_catalog.version()),
  ('in_recovery', pg_catalog.pg_is_in_recovery()::pg_catalog.text),
@@ -109,13 +111,30 @@ var rules = []dialect.Rule{
 		Name: "triggers", Breaks: "triggers and foreign keys do not fire, so that Enforce is passed by every update of the session (G7)",
 		Remedy: "set session_replication_role = origin",
 	}.Value("session_replication_role", "replica"),
+	dialect.Rule{
+		Name: "bytea_output", Breaks: "pgx does not read that form with the simple protocol, so that neither a record nor a lease can be read",
+		Remedy: "set bytea_output = hex, the default",
+	}.Value("bytea_output", "escape"),
+	{
+		Name: "damaged pages", Setting: "zero_damaged_pages, ignore_checksum_failure", Refused: "on",
+		Breaks: "a damaged page reads as empty or as it is, so that a record that is stored is missing, and its key is executed again (G4)",
+		Remedy: "take the setting out of the DSN and of ALTER ROLE ... SET, and restore the damaged table",
+		Judge: func(f dialect.Facts) string {
+			for _, name := range []string{"zero_damaged_pages", "ignore_checksum_failure"} {
+				if f.On(name) {
+					return name + " on"
+				}
+			}
+			return ""
+		},
+	},
 	{
 		Name: "client_encoding", Setting: "client_encoding", Refused: "anything but UTF8",
 		Breaks: "the session takes the bytes of a Go string for other characters, so that one owner, key or lock is two: a key is executed again, and a lease has two holders (G1, G4, G8)",
 		Remedy: "add client_encoding=UTF8 to the DSN, and take another one out of ALTER ROLE and ALTER DATABASE ... SET",
 		Judge: func(f dialect.Facts) string {
-			if e := f["client_encoding"]; e != "UTF8" {
-				return cmp.Or(e, "unknown")
+			if e := f["client_encoding"]; e != "" && e != "UTF8" {
+				return e
 			}
 			return ""
 		},

@@ -18,6 +18,7 @@ var admission = dialect.Admission{
 UNION ALL SELECT 'schema', 'main'
 UNION ALL SELECT 'query_only', CAST(query_only AS TEXT) FROM pragma_query_only
 UNION ALL SELECT 'journal_mode', journal_mode FROM pragma_journal_mode
+UNION ALL SELECT 'ignore_check_constraints', CAST(ignore_check_constraints AS TEXT) FROM pragma_ignore_check_constraints
 UNION ALL SELECT 'read_uncommitted', CAST(read_uncommitted AS TEXT) FROM pragma_read_uncommitted`,
 	Versions: dialect.Versions{Tested: []string{"3.42 and later (run: 3.53)"}, Floor: "3.42", Untested: "none: the library is a part of the program"},
 	Identify: identify,
@@ -31,6 +32,10 @@ UNION ALL SELECT 'read_uncommitted', CAST(read_uncommitted AS TEXT) FROM pragma_
 		dialect.Rule{
 			Name: "read uncommitted", Breaks: "connections that share a cache see what is rolled back later (G4)", Remedy: "take read_uncommitted out of the DSN",
 		}.Value("read_uncommitted", "1"),
+		dialect.Rule{
+			Name: "ignore_check_constraints", Breaks: "SQLite does not check the constraints of a table, such as the one that keeps a limit (G4)",
+			Remedy: "take ignore_check_constraints out of the DSN",
+		}.Value("ignore_check_constraints", "1"),
 		{
 			Name: dialect.RuleNames, Setting: "attached databases, temporary tables", Breaks: "a table of that name in another database hides Holdfast's (G4)",
 			Neutral:    "each name in a statement is qualified",

@@ -65,6 +65,7 @@ func environments() []environment {
 		{name: "a clock that stands", on: innodb, param: "timestamp=1000000000", rule: "timestamp", breaks: stolen},
 		{name: "a clock that stands a second ago", on: innodb, param: "timestamp=UNIX_TIMESTAMP(SYSDATE(6))-1", rule: "timestamp"},
 		{name: "a clock that stands at a whole second", on: innodb, param: "timestamp=UNIX_TIMESTAMP()", rule: "timestamp"},
+		{name: "skip_replication", on: mariadb, param: "skip_replication=1", rule: "skip_replication"},
 		{name: "read uncommitted: InTx", on: mysql, param: iso("transaction_isolation"), rule: "read uncommitted", neutralised: true, breaks: dirtyCount, holds: noDirtyCount},
 		{name: "read uncommitted: InTx of MariaDB", on: mariadb, param: iso("tx_isolation"), rule: "read uncommitted", neutralised: true, breaks: dirtyCount, holds: noDirtyCount},
 		{name: "autocommit", on: innodb, param: "autocommit=0", rule: "autocommit", breaks: chained},

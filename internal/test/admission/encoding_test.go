@@ -19,11 +19,11 @@ import (
 // identities has text that other encodings than UTF-8 take for other characters.
 var identities = []string{"café", "日本", "🙂"}
 
-// executions has two processes claim the same keys for the same owners and take the same locks.
-// It returns how often the functions ran and how many leases the second process got.
-func executions(t *testing.T, dbs ...*holdfast.DB[*sql.Tx]) (runs, leases int) {
+// executions has processes claim the same keys for the same owners and take the same locks, with each of
+// the names. It returns how often the functions ran, and how many leases were granted.
+func executions(t *testing.T, names []string, dbs ...*holdfast.DB[*sql.Tx]) (runs, leases int) {
 	t.Helper()
-	for _, name := range identities {
+	for _, name := range names {
 		for _, db := range dbs {
 			s, err := idempotency.New(t.Context(), db, idempotency.Options{})
 			if err != nil {
@@ -52,7 +52,7 @@ func executions(t *testing.T, dbs ...*holdfast.DB[*sql.Tx]) (runs, leases int) {
 // twoOwners shows that a key runs twice, or a lock has two holders.
 func twoOwners(t *testing.T, e planted) {
 	t.Helper()
-	runs, leases := executions(t, e.other, e.db)
+	runs, leases := executions(t, identities, e.other, e.db)
 	if runs <= len(identities) && leases <= len(identities) {
 		t.Errorf("without the rule nothing breaks: %d runs, %d leases of %d", runs, leases, len(identities))
 	}
@@ -120,7 +120,7 @@ func TestEncodingOfDatabase(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if runs, leases := executions(t, db, mustOpen(t, with)); runs > len(identities) || leases > len(identities) || runs == 0 || leases == 0 {
+				if runs, leases := executions(t, identities, db, mustOpen(t, with)); runs > len(identities) || leases > len(identities) || runs == 0 || leases == 0 {
 					t.Errorf("%d runs, %d leases of %d", runs, leases, len(identities))
 				}
 			})

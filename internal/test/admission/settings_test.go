@@ -18,7 +18,7 @@ func settings(e dbtest.Engine) []string {
 	case dbtest.Postgres:
 		return append(postgresSettings, postgresModes...)
 	case dbtest.SQLite:
-		return append(pragmas("journal_mode(OFF)!journal", "query_only(1)!read only", "read_uncommitted(1)!read uncommitted"),
+		return append(pragmas("journal_mode(OFF)!journal", "query_only(1)!read only", "ignore_check_constraints(1)!ignore_check_constraints", "read_uncommitted(1)!read uncommitted"),
 			append(sqliteParams, pragmas(sqlitePragmas...)...)...)
 	}
 	list := slices.Clone(innodbSettings)
@@ -41,7 +41,7 @@ var sqliteParams = []string{"_txlock=immediate", "_txlock=exclusive", "_txlock=d
 var sqlitePragmas = []string{
 	"synchronous(0)", "synchronous(1)", "synchronous(2)", "synchronous(3)", "journal_mode(DELETE)", "journal_mode(TRUNCATE)", "journal_mode(PERSIST)", "journal_mode(MEMORY)", "journal_mode(WAL)",
 	"cache_size(1)", "cache_size(-100000)", "cache_spill(0)", "case_sensitive_like(1)", "cell_size_check(1)", "checkpoint_fullfsync(1)", "count_changes(1)", "defer_foreign_keys(1)",
-	"foreign_keys(0)", "fullfsync(1)", "ignore_check_constraints(1)", "journal_size_limit(0)", "legacy_alter_table(1)", "mmap_size(0)", "mmap_size(268435456)", "page_size(512)", "page_size(65536)",
+	"foreign_keys(0)", "fullfsync(1)", "journal_size_limit(0)", "legacy_alter_table(1)", "mmap_size(0)", "mmap_size(268435456)", "page_size(512)", "page_size(65536)",
 	"recursive_triggers(1)", "recursive_triggers(0)", "reverse_unordered_selects(1)", "secure_delete(1)", "secure_delete(0)", "short_column_names(0)", "full_column_names(1)", "empty_result_callbacks(1)",
 	"temp_store(1)", "temp_store(2)", "threads(2)", "trusted_schema(0)", "wal_autocheckpoint(1)", "wal_autocheckpoint(0)", "automatic_index(0)", "auto_vacuum(1)", "analysis_limit(1)", "encoding('UTF-16')",
 	"busy_timeout(5000)", "soft_heap_limit(100000)", "application_id(7)",
@@ -55,11 +55,11 @@ var postgresModes = []string{
 }
 
 var postgresSettings = []string{
-	"default_transaction_read_only=on!read only", "session_replication_role=replica!triggers",
+	"default_transaction_read_only=on!read only", "session_replication_role=replica!triggers", "zero_damaged_pages=on!damaged pages", "ignore_checksum_failure=on!damaged pages",
 	"default_transaction_isolation=read%20uncommitted", "default_transaction_isolation=repeatable%20read", "default_transaction_isolation=serializable", "default_transaction_deferrable=on",
 	"statement_timeout=30000", "lock_timeout=7000", "idle_in_transaction_session_timeout=30000", "idle_session_timeout=60000", "session_replication_role=local",
 	"synchronous_commit=off", "synchronous_commit=local", "commit_delay=100", "TimeZone=Europe%2FBerlin", "TimeZone=Pacific%2FApia", "DateStyle=German", "IntervalStyle=iso_8601",
-	"extra_float_digits=-15", "extra_float_digits=3", "bytea_output=escape", "client_min_messages=error", "client_min_messages=debug1", "transform_null_equals=on", "quote_all_identifiers=on",
+	"extra_float_digits=-15", "extra_float_digits=3", "bytea_output=escape!bytea_output", "client_min_messages=error", "client_min_messages=debug1", "transform_null_equals=on", "quote_all_identifiers=on",
 	"array_nulls=off", "backslash_quote=off", "escape_string_warning=off", "plan_cache_mode=force_generic_plan", "plan_cache_mode=force_custom_plan", "jit=on&jit_above_cost=0",
 	"enable_seqscan=off", "enable_indexscan=off&enable_bitmapscan=off&enable_indexonlyscan=off", "enable_nestloop=off", "enable_hashjoin=off&enable_mergejoin=off", "enable_material=off",
 	"enable_sort=off", "enable_hashagg=off", "from_collapse_limit=1", "join_collapse_limit=1", "geqo=off", "random_page_cost=100", "work_mem=64", "hash_mem_multiplier=1",
@@ -92,7 +92,7 @@ var mysqlSettings = []string{
 }
 
 var mariadbSettings = []string{
-	"sql_safe_updates=1!sql_safe_updates", "sql_mode=%27ORACLE%27!sql_mode", "sql_mode=%27EMPTY_STRING_IS_NULL%27!sql_mode", "sql_mode=%27SIMULTANEOUS_ASSIGNMENT%27!sql_mode", "tx_read_only=1!read only",
+	"sql_safe_updates=1!sql_safe_updates", "sql_mode=%27ORACLE%27!sql_mode", "sql_mode=%27EMPTY_STRING_IS_NULL%27!sql_mode", "sql_mode=%27SIMULTANEOUS_ASSIGNMENT%27!sql_mode", "tx_read_only=1!read only", "check_constraint_checks=0!check_constraint_checks", "system_versioning_asof=%272020-01-01%27!system_versioning_asof", "wsrep_dirty_reads=1!wsrep_dirty_reads",
 	"tx_isolation=%27READ-UNCOMMITTED%27", "tx_isolation=%27READ-COMMITTED%27", "tx_isolation=%27SERIALIZABLE%27", "sql_mode=%27MSSQL%27", "sql_mode=%27DB2%27",
 	"innodb_snapshot_isolation=1", "max_statement_time=10", "idle_transaction_timeout=30", "idle_write_transaction_timeout=30", "idle_readonly_transaction_timeout=30", "old_mode=%27NO_DUP_KEY_WARNINGS_WITH_IGNORE%27",
 	"sql_if_exists=1", "in_predicate_conversion_threshold=0", "optimizer_switch=%27derived_merge=off%27", "optimizer_switch=%27mrr=on,join_cache_hashed=off%27", "use_stat_tables=%27NEVER%27", "rowid_merge_buff_size=0",
