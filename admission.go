@@ -238,7 +238,7 @@ func (p pinned[Tx]) Query(ctx context.Context, query string, args ...any) (rows 
 // then on closes the connection and tries another one.
 func (p pinned[Tx]) on(ctx context.Context, f func(conn core.Conn[Tx]) error) error {
 	for n := 1; ; n++ {
-		conn, err := p.d.connect(ctx)
+		conn, err := p.d.connect(ctx, false)
 		if err != nil {
 			return err
 		}

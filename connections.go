@@ -91,14 +91,19 @@ func driverConn[Tx any](conn core.Conn[Tx]) any {
 }
 
 // connect returns an admitted connection of the pool. It skips dead connections, such as those
-// after a restart of the server.
-func (d *DB[Tx]) connect(ctx context.Context) (core.Conn[Tx], error) {
+// after a restart of the server. If keeps, the session may have what core.Keeper has left on it. Only
+// the pool sees core.Keeping's context: under it a callback of the program would get such a session.
+func (d *DB[Tx]) connect(ctx context.Context, keeps bool) (core.Conn[Tx], error) {
+	from := ctx
+	if keeps {
+		from = core.Keeping(ctx)
+	}
 	for n := 1; ; n++ {
-		conn, err := d.acquire(ctx)
-		if err == nil && core.Keeps(ctx) && !d.known.has(driverConn(conn)) {
+		conn, err := d.acquire(from)
+		if err == nil && keeps && !d.known.has(driverConn(conn)) {
 			// admit reads the session's settings, and another DB on this pool may have left one.
 			conn.Release(false)
-			conn, err = d.acquire(core.Restoring(ctx))
+			conn, err = d.acquire(ctx)
 		}
 		if err != nil {
 			return nil, err
@@ -146,7 +151,7 @@ func (d *DB[Tx]) another(ctx context.Context, conn core.Conn[Tx], err error, n i
 // waiting for its statement, onConn closes the connection.
 func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querier) error) error {
 	for n := 1; ; n++ {
-		conn, err := d.connect(ctx)
+		conn, err := d.connect(ctx, false)
 		if err != nil {
 			if d.unready(err) {
 				return &RetryError{Attempts: 1, Err: err}

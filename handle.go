@@ -18,7 +18,9 @@ func (h handle[Tx]) OnConn(ctx context.Context, before string, f func(q core.Que
 	return h.d.onConn(ctx, before, f)
 }
 
-func (h handle[Tx]) Acquire(ctx context.Context) (core.Conn[Tx], error) { return h.d.connect(ctx) }
+func (h handle[Tx]) Acquire(ctx context.Context) (core.Conn[Tx], error) {
+	return h.d.connect(ctx, false)
+}
 
 func (h handle[Tx]) Join(tx Tx) (core.Querier, error) {
 	q, err := h.d.adapter.Join(tx)
@@ -39,7 +41,7 @@ func (h handle[Tx]) Side(ctx context.Context, n int, f func(q core.Querier) erro
 	if s, ok := h.d.adapter.(core.Sparing); ok && !s.Spares(n) {
 		return core.ErrNoListener
 	}
-	c, err := h.d.connect(ctx)
+	c, err := h.d.connect(ctx, false)
 	if err != nil {
 		return err
 	}

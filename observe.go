@@ -68,6 +68,7 @@ func (o observed) Query(ctx context.Context, query string, args ...any) (core.Ro
 }
 
 func (o Options) report(ctx context.Context, s Statement) {
+	ctx = core.Caller(ctx)
 	for _, f := range o.Observers {
 		f(ctx, s)
 	}

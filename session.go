@@ -60,7 +60,7 @@ func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx co
 // replaced by another one, because nothing has happened before the transaction is open.
 func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bound, marks bool) (*session[Tx], core.Answer, error) {
 	for n := 1; ; n++ {
-		conn, err := d.connect(core.Keeping(ctx))
+		conn, err := d.connect(ctx, d.dialect.Fence.Kept.Before != nil)
 		if err != nil {
 			return nil, core.Answer{}, err
 		}

@@ -57,7 +57,7 @@ func (d *DB[Tx]) sealed(ctx context.Context) error {
 	if d.dialect.Fence.Survives == nil || d.dialect.Fence.Kept.Before == nil || d.dialect.Capabilities.MultiPrimary {
 		return d.unsealed()
 	}
-	conn, err := d.connect(ctx)
+	conn, err := d.connect(ctx, false)
 	if err != nil {
 		return err
 	}

@@ -119,16 +119,35 @@ type Kept struct {
 	Refuse func(query string) error
 }
 
+// keeping is the context of Keeping.
+type keeping struct{ context.Context }
+
 type keepsKey struct{}
 
-// Keeping returns a context that gets a connection for a transaction of Holdfast's.
-func Keeping(ctx context.Context) context.Context { return context.WithValue(ctx, keepsKey{}, true) }
+// Value implements context.Context.
+func (k keeping) Value(key any) any {
+	if key == (keepsKey{}) {
+		return k
+	}
+	return k.Context.Value(key)
+}
 
-// Restoring returns a context that gets a connection without what Keeping has left.
-func Restoring(ctx context.Context) context.Context { return context.WithValue(ctx, keepsKey{}, nil) }
+// Keeping returns a context that gets a connection for a transaction of Holdfast's.
+func Keeping(ctx context.Context) context.Context { return keeping{ctx} }
 
 // Keeps reports whether ctx is that of Keeping.
 func Keeps(ctx context.Context) bool { return ctx.Value(keepsKey{}) != nil }
+
+// Unkept returns ctx without the mark of Keeping, for a driver of the program's.
+func Unkept(ctx context.Context) context.Context {
+	if k, is := ctx.(keeping); is {
+		return k.Context
+	}
+	if !Keeps(ctx) {
+		return ctx
+	}
+	return context.WithValue(ctx, keepsKey{}, nil)
+}
 
 // TxOptions are the settings of one transaction.
 type TxOptions struct {

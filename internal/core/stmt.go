@@ -152,6 +152,15 @@ func StatementOwner(ctx context.Context) (owner string, ok bool) {
 	return owner, ok
 }
 
+// Caller returns the context under which the statement was sent that runs under ctx. Callbacks of the
+// program get it: what they send under it is not a statement of Holdfast's.
+func Caller(ctx context.Context) context.Context {
+	if r, running := ctx.Value(runningKey{}).(*running); running {
+		return r.Context
+	}
+	return ctx
+}
+
 // Running reports whether a statement of Holdfast's runs under ctx.
 func Running(ctx context.Context) bool { return ctx.Value(runningKey{}) != nil }
 

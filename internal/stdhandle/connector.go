@@ -30,7 +30,7 @@ type connector struct {
 
 // Connect implements driver.Connector.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
-	inner, err := c.Connector.Connect(ctx)
+	inner, err := c.Connector.Connect(core.Unkept(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (k *keeping) ResetSession(ctx context.Context) error {
 		}
 	}
 	if inner, can := k.Conn.(driver.SessionResetter); can {
-		return inner.ResetSession(ctx)
+		return inner.ResetSession(core.Unkept(ctx))
 	}
 	return nil
 }
