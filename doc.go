@@ -4,9 +4,9 @@
 // [DB] is the handle that all other packages take. An adapter opens it on the program's pool
 // and fixes the type of its transactions:
 //
-//	d, err := holdfastsql.Open(ctx, pool)  // *sql.DB:       *holdfast.DB[*sql.Tx]
-//	d, err := holdfastsqlx.Open(ctx, pool) // *sqlx.DB:      *holdfast.DB[*sqlx.Tx]
-//	d, err := holdfastpgx.Open(ctx, pool)  // *pgxpool.Pool: *holdfast.DB[pgx.Tx]
+//	holdfastsql.Open(ctx, pool)  // *sql.DB:       *holdfast.DB[*sql.Tx]
+//	holdfastsqlx.Open(ctx, pool) // *sqlx.DB:      *holdfast.DB[*sqlx.Tx]
+//	holdfastpgx.Open(ctx, pool)  // *pgxpool.Pool: *holdfast.DB[pgx.Tx]
 //
 // A pool passed where a transaction is needed does not compile, and a program links only its
 // own driver.

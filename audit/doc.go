@@ -1,8 +1,8 @@
 // Package audit reads what people did to locks and operations, and finds rows that somebody changed.
 //
 //	report, err := audit.Verify(ctx, db)
-//	if errors.Is(err, audit.ErrBroken) { ... } // the first row that is not as it was written
-//	for r, err := range audit.List(ctx, db) {  // in the order in which they were written
+//	if errors.Is(err, audit.ErrBroken) { ... }    // the first row that is not as it was written
+//	for r, err := range audit.List(ctx, db) { ... } // in the order in which they were written
 //
 // These write a row, in the same transaction: if the row cannot be written, nothing is changed.
 //

@@ -57,7 +57,7 @@ type Found[T any] struct {
 	Reversed time.Time
 	// RequestID is the request for which the operation was executed (see holdfast.WithRequestID); it
 	// goes with the result. Program is the version of the program, of staged operations only:
-	// operators.Show has it for each.
+	// operators.Operators.Show has it for each.
 	RequestID, Program string
 }
 

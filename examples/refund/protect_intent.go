@@ -48,7 +48,7 @@ func openKeys(ctx context.Context, s *service, window time.Duration) (strategy, 
 		})
 		var likely *idempotency.LikelyDuplicateError
 		if errors.As(err, &likely) {
-			// A page with a person in front of it would ask, and confirm with likely.Token.
+			// A page with a person in front of it would ask, and confirm with its Token.
 			refund, err := s.refundByID(ctx, likely.BusinessID)
 			return refund, true, err
 		}

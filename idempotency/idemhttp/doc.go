@@ -62,8 +62,8 @@
 // # Routers
 //
 // Wrap the handler of a route, or a whole router whose routes all need a key (then the function
-// operation of [New] distinguishes the operations by the request). chi, gin and echo are
-// http.Handlers, and each run then has its own router context. Do not use it as a router's
+// operation of [New] distinguishes the operations by the request). Each of chi, gin and echo is
+// an [http.Handler], and each run then has its own router context. Do not use it as a router's
 // middleware if that router can call next once only, or handles the returned error outside of it:
 // see examples/http for each. Put authentication and rate limits in front of it, so that their
 // responses are never stored.

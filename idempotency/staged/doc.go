@@ -5,9 +5,9 @@
 //	refunds, err := staged.New(store, staged.Workflow[*sql.Tx, Request, Receipt]{
 //		Name: "refund",
 //		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], req Request) (Receipt, error) {
-//			id, err := staged.Local(ctx, r, "book", ...)                                  // in this database
-//			ref, err := staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, ...) // at the provider
-//			return staged.Local(ctx, r, "close", ...)
+//			id, err := staged.Local(ctx, r, "book", book)                                  // in this database
+//			ref, err := staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, pay) // at the provider
+//			return staged.Local(ctx, r, "close", settle)
 //		},
 //	})
 //	res, err := refunds.Do(ctx, op, req)

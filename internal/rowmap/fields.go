@@ -1,6 +1,6 @@
 // Package rowmap maps a struct with db tags to one of the caller's own tables, and checks that
 // table against the engine's catalog. It also generates the SQL that all users of such tables
-// share: conditions and keyset paging. Its errors for invalid arguments are core.InputErrors.
+// share: conditions and keyset paging. Its errors for invalid arguments are of the type core.InputError.
 package rowmap
 
 import (

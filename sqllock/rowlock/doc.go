@@ -2,7 +2,7 @@
 // caller's transaction ends.
 //
 //	locks, err := rowlock.New(ctx, db)
-//	err = db.InTx(ctx, holdfast.TxOptions{}, func(ctx context.Context, tx *sql.Tx) error {
+//	err = db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 //		if err := locks.LockTx(ctx, tx, "settlement/2026-11-21", rowlock.WaitForever); err != nil {
 //			return err
 //		}
@@ -49,7 +49,7 @@
 // [MaxWait]; NextTx locks up to [MaxNext] rows. SQLite has one writer, so there every
 // lock covers the whole database, and Hold is refused. On Galera a row lock does not
 // reach the other nodes, so all of them are refused, unless all programs write to one
-// node (see [holdfast.WithSingleWriter]).
+// node (see [holdfast.Options].SingleWriter).
 //
 // # Errors
 //

@@ -8,7 +8,7 @@ import "slices"
 type Entry struct {
 	// Code is stable. It is the anchor of the entry in the page.
 	Code string
-	// Names are the exported errors with this code, as package.Name.
+	// Names are the exported errors with this code, such as sqllock.ErrHeld.
 	Names []string
 	// Means says what happened, and what did not. Do says what to do.
 	Means, Do string

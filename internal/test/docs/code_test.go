@@ -160,10 +160,11 @@ func join(parts []block, vars string) string {
 	return "package page\n" + vars + declarations.String() + "func _() error {\n" + statements.String() + strings.Repeat("}", len(parts)) + "\n}\n"
 }
 
+var commentOrString = regexp.MustCompile("//[^\n]*|\"[^\"\n]*\"|`[^`]*`|,? *…")
+
 // ellipsis removes each … with a comma before it, but for those in comments and strings.
 func ellipsis(text string) string {
-	quoted := regexp.MustCompile("//[^\n]*|\"[^\"\n]*\"|`[^`]*`|,? *…")
-	return quoted.ReplaceAllStringFunc(text, func(s string) string {
+	return commentOrString.ReplaceAllStringFunc(text, func(s string) string {
 		if strings.HasSuffix(s, "…") && strings.Trim(s, ", …") == "" {
 			return ""
 		}
@@ -177,18 +178,19 @@ type imports struct {
 	fset    *token.FileSet
 	paths   map[string]string // by the package's name
 	exports map[string]string // files, by path
+	dirs    map[string]string // of this repository's packages, by path
 	types   types.Importer
 }
 
 // newImports lists the packages of this module, of those nested in it, and what they import.
 var newImports = sync.OnceValues(func() (*imports, error) {
-	im := &imports{fset: token.NewFileSet(), paths: map[string]string{}, exports: map[string]string{}}
+	im := &imports{fset: token.NewFileSet(), paths: map[string]string{}, exports: map[string]string{}, dirs: map[string]string{}}
 	modules, err := modules()
 	if err != nil {
 		return nil, err
 	}
 	for _, module := range modules {
-		cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Name,Export", "./...")
+		cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Name,Export,Dir", "./...")
 		cmd.Dir = filepath.Join(root, module)
 		out, err := cmd.Output()
 		if err != nil {
@@ -196,7 +198,7 @@ var newImports = sync.OnceValues(func() (*imports, error) {
 		}
 		for d := json.NewDecoder(bytes.NewReader(out)); ; {
 			var p struct {
-				ImportPath, Name, Export string
+				ImportPath, Name, Export, Dir string
 			}
 			if err := d.Decode(&p); errors.Is(err, io.EOF) {
 				break
@@ -205,6 +207,9 @@ var newImports = sync.OnceValues(func() (*imports, error) {
 			}
 			if im.exports[p.ImportPath] == "" {
 				im.exports[p.ImportPath] = p.Export
+			}
+			if strings.HasPrefix(p.ImportPath, "github.com/holdfast-go/") {
+				im.dirs[p.ImportPath] = p.Dir
 			}
 			if p.Name != "main" && !regexp.MustCompile(`(^|/)(internal|vendor|examples)(/|$)`).MatchString(p.ImportPath) {
 				im.add(p.Name, p.ImportPath)

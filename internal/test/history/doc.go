@@ -9,7 +9,7 @@
 //	lease, err := locker.Acquire(ctx, key)
 //	if err != nil {
 //		op.Unknown() // or op.Held(), when the answer was "held"
-//		return
+//		return err
 //	}
 //	term := op.Won(lease.Token(), lease.Deadline())
 //	stop := term.Watch(lease.Context()) // the holder's trust, as it really was
