@@ -3,7 +3,6 @@ package holdfast
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -26,10 +25,10 @@ type TxOptions struct {
 	Isolation sql.IsolationLevel
 	// LockTimeout bounds each wait for a lock, on the server. It is rounded up to milliseconds
 	// on PostgreSQL and SQLite, and to seconds on MySQL and MariaDB. Default:
-	// DefaultLockTimeout. At most MaxLockTimeout.
+	// DefaultLockTimeout. 1 ms to MaxLockTimeout.
 	LockTimeout time.Duration
 	// Attempts is the maximum number of runs when the engine rolls the transaction back or a
-	// lock times out. Default: DefaultAttempts.
+	// lock times out. Default: DefaultAttempts. At most 1,000,000.
 	Attempts int
 }
 
@@ -42,14 +41,14 @@ func oneTxOptions(opts []TxOptions) (TxOptions, error) {
 }
 
 func (o TxOptions) withDefaults() (TxOptions, error) {
-	if o.LockTimeout < 0 || o.LockTimeout > MaxLockTimeout {
-		return o, &InputError{Field: "TxOptions.LockTimeout", Problem: fmt.Sprintf("%v is not between 0 (default) and %v", o.LockTimeout, MaxLockTimeout)}
+	if err := options.LockTimeout.Check("TxOptions.LockTimeout", o.LockTimeout); err != nil {
+		return o, err
 	}
 	if err := CheckIsolation("TxOptions.Isolation", o.Isolation); err != nil {
 		return o, err
 	}
-	if o.Attempts < 0 {
-		return o, &InputError{Field: "TxOptions.Attempts", Problem: fmt.Sprintf("%d is negative; 0 is the default", o.Attempts)}
+	if err := options.Attempts.Check("TxOptions.Attempts", int64(o.Attempts)); err != nil {
+		return o, err
 	}
 	if o.LockTimeout == 0 {
 		o.LockTimeout = DefaultLockTimeout

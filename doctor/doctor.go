@@ -49,7 +49,7 @@ type Options struct {
 	// lacks of "app" is a Warning, and nothing is too much.
 	Role Role
 	// MaxDrift is the largest accepted difference between the process's clock and the
-	// database's. A larger one is a finding. Default: a second.
+	// database's. A larger one is a finding. Default: a second; 1 ms to 24 h.
 	MaxDrift time.Duration
 }
 
@@ -83,8 +83,8 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) ([
 	if o.MaxDrift == 0 {
 		o.MaxDrift = DefaultMaxDrift
 	}
-	if o.MaxDrift < 0 {
-		return nil, fmt.Errorf("%w: doctor: Options.MaxDrift is negative", holdfast.ErrInvalid)
+	if err := options.Wait.Check("Options.MaxDrift", o.MaxDrift); err != nil {
+		return nil, err
 	}
 	if err := checkRole(o.Role); err != nil {
 		return nil, err

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 const (
@@ -64,15 +64,17 @@ func (o *Options) growthDefaults() error {
 	default:
 		o.MaxNew = DefaultMaxNew
 	}
-	switch {
-	case o.RejectionTTL < Forever:
-		return once.Invalid("Options.RejectionTTL", "is negative: use Forever to keep rejections")
-	case o.MaxNew < Unlimited:
-		return once.Invalid("Options.MaxNew", "is negative: use Unlimited for no bound")
-	case o.MaxRecords < 0:
-		return once.Invalid("Options.MaxRecords", "is negative; 0 is no bound")
+	if o.RejectionTTL != Forever {
+		if err := options.Life.Or("the default; Forever keeps rejections").Check("Options.RejectionTTL", o.RejectionTTL); err != nil {
+			return err
+		}
 	}
-	return nil
+	if o.MaxNew != Unlimited {
+		if err := options.Rows.Of("keys").Or("the default; Unlimited is no bound").Check("Options.MaxNew", int64(o.MaxNew)); err != nil {
+			return err
+		}
+	}
+	return options.Rows.Check("Options.MaxRecords", int64(o.MaxRecords))
 }
 
 // ceilings bounds the new keys of each owner.

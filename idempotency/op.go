@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/blockers"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Limits of an Op, in bytes.
@@ -50,8 +51,8 @@ type Op struct {
 	// key. Default: none; keys alone tell intents apart.
 	Similar *Similar
 
-	// Wait bounds the wait for another process that holds the key. Default: the store's Wait. It
-	// does not bound the operation itself: ctx does.
+	// Wait bounds the wait for another process that holds the key: 1 ms to 24 h. Default: the store's
+	// Wait. It does not bound the operation itself: ctx does.
 	Wait time.Duration
 	// NoWait returns ErrInProgress at once instead of waiting.
 	NoWait bool
@@ -133,8 +134,10 @@ func (o *Options) check(op Op) (*call, error) {
 		return nil, once.Invalid("Op.Key", "is empty: derive it from the business, for instance KeyOf(order, refundNumber)")
 	case len(op.Key) > MaxKey:
 		return nil, once.Invalid("Op.Key", fmt.Sprintf("has %d bytes, at most %d are allowed: hash the long part", len(op.Key), MaxKey))
-	case op.Wait < 0:
-		return nil, once.Invalid("Op.Wait", "is negative: use NoWait")
+	case op.Wait != 0:
+		if err := options.Wait.Or("the store's Wait; NoWait does not wait").Check("Op.Wait", op.Wait); err != nil {
+			return nil, err
+		}
 	}
 	fp, err := takeFingerprints(op)
 	if err != nil {

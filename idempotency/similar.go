@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/errcode"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -45,7 +46,7 @@ type Similar struct {
 	// compared too. Required.
 	By []string
 	// Window is how long another key counts as the same intent. It begins when this operation claims
-	// the intent, by the database's clock, and is exact to the microsecond. At most 366 days. Required.
+	// the intent, by the database's clock, and is exact to the microsecond. 50 ms to 366 days. Required.
 	Window time.Duration
 	// Confirm is the Token of a *LikelyDuplicateError that a person has seen and confirmed. The
 	// operation runs, and later ones are compared with it. A token confirms one operation; the next
@@ -115,10 +116,11 @@ func (o *Options) similar(op Op) (*similar, error) {
 		return nil, once.Invalid("Op.Similar.By", fmt.Sprintf("has %d parts, 1 to %d are allowed: name what makes two operations alike, such as order and amount", len(s.By), MaxSimilarParts))
 	case bytes > MaxSimilarBytes:
 		return nil, once.Invalid("Op.Similar.By", fmt.Sprintf("has %d bytes, at most %d are allowed: hash the long part", bytes, MaxSimilarBytes))
-	case s.Window < time.Microsecond || s.Window > MaxSimilarWindow:
-		return nil, once.Invalid("Op.Similar.Window", fmt.Sprintf("%v is not between 1µs and %v", s.Window, MaxSimilarWindow))
 	case s.Confirm != "" && s.Confirm != ConfirmAny && !isToken(s.Confirm):
 		return nil, once.Invalid("Op.Similar.Confirm", "is not the Token of a LikelyDuplicateError")
+	}
+	if err := options.Life.Or("").UpTo(MaxSimilarWindow).Check("Op.Similar.Window", s.Window); err != nil {
+		return nil, err
 	}
 	return &similar{Similar: *s, hash: once.HashSimilar(o.Namespace, op.Owner, op.Name, o.HashKeys.similar(s.By))}, nil
 }

@@ -1,10 +1,10 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -43,19 +43,19 @@ type Options struct {
 	// SingleOwner means that there is only one owner, so Op.Owner is empty.
 	SingleOwner bool
 	// Wait bounds how long a call waits for another process that holds its key, and how long it
-	// resolves an unknown commit by claiming again (at most Attempts times). Default: 10 s.
+	// resolves an unknown commit by claiming again (at most Attempts times). Default: 10 s; 1 ms to 24 h.
 	Wait time.Duration
 	// ResultTTL is how long a result is kept, and KeyTTL how long its key is kept. Both count from
 	// the end of the operation, by the database's clock, exact to the microsecond. After ResultTTL
 	// duplicates get ErrExpired, with the result's business id. After KeyTTL the operation may be
-	// executed again. Default: for ever. KeyTTL must not be shorter than ResultTTL.
+	// executed again. Default: for ever. KeyTTL must not be shorter than ResultTTL. Both: 50 ms to 100 years.
 	ResultTTL, KeyTTL time.Duration
 	// RejectionTTL is how long Do and DoTx keep a rejection with its key, from the end of the
 	// operation. Anybody who may send requests can make rejections, and nothing was executed for them.
 	// After RejectionTTL a call with the key is a first attempt and may execute, so it must be longer than
 	// any delayed duplicate may be on its way (queues of dead letters too). A rejection's result is not
 	// kept longer than ResultTTL. Default: KeyTTL, if that is set; else 30 days. Forever keeps
-	// rejections and their keys, so that the table grows with each refused request. Staged operations
+	// rejections and their keys, so that the table grows with each refused request. 50 ms to 100 years. Staged operations
 	// do not use it: a rejected one may have had effects outside.
 	RejectionTTL time.Duration
 	// MaxNew bounds how many new keys an owner may use in an hour, in this store: that many at once,
@@ -73,7 +73,7 @@ type Options struct {
 	// exceed it by a hundredth for each process, and by the calls that run at the same time. Keys that are
 	// kept for ever count for ever: choose it for owners whose KeyTTL ends. Default: 0, no bound.
 	MaxRecords int
-	// MaxResult bounds a stored result in bytes. Default: 1 MiB; at most 15 MiB.
+	// MaxResult bounds a stored result in bytes. Default: 1 MiB; 1 KiB to 15 MiB.
 	MaxResult int
 	// Codec encodes results and rejections, for example to encrypt them. Default: none; they are
 	// stored as JSON, and slices of bytes unchanged. FormerCodecs decode results that other
@@ -133,19 +133,18 @@ func (o *Options) withDefaults() error {
 	if err := o.growthDefaults(); err != nil {
 		return err
 	}
-	switch {
-	case o.Wait < 0:
-		return once.Invalid("Options.Wait", "is negative: use Op.NoWait")
-	case o.ResultTTL < 0 || o.KeyTTL < 0:
-		return once.Invalid("Options.ResultTTL, KeyTTL", "a life is negative; 0 keeps for ever")
-	case o.KeyTTL > 0 && (o.ResultTTL == 0 || o.ResultTTL > o.KeyTTL):
+	if err := cmp.Or(
+		options.Wait.Check("Options.Wait", o.Wait),
+		options.Life.Check("Options.ResultTTL", o.ResultTTL),
+		options.Life.Check("Options.KeyTTL", o.KeyTTL),
+		options.Bytes.UpTo(15<<20).Check("Options.MaxResult", int64(o.MaxResult)),
+		options.LockTimeout.Check("Options.LockTimeout", o.LockTimeout),
+		options.Attempts.Check("Options.Attempts", int64(o.Attempts)),
+	); err != nil {
+		return err
+	}
+	if o.KeyTTL > 0 && (o.ResultTTL == 0 || o.ResultTTL > o.KeyTTL) {
 		return once.Invalid("Options.KeyTTL", "is shorter than ResultTTL: a result cannot outlive its key")
-	case o.MaxResult < 0 || o.MaxResult > 15<<20:
-		return once.Invalid("Options.MaxResult", fmt.Sprintf("%d is not between 1 and %d", o.MaxResult, 15<<20))
-	case o.LockTimeout < 0 || o.LockTimeout > holdfast.MaxLockTimeout:
-		return once.Invalid("Options.LockTimeout", fmt.Sprintf("%v is not between 0 (default) and %v", o.LockTimeout, holdfast.MaxLockTimeout))
-	case o.Attempts < 0:
-		return once.Invalid("Options.Attempts", "is negative; 0 is the default")
 	}
 	return errors.Join(holdfast.CheckIsolation("Options.Isolation", o.Isolation), o.checkCodecs(), core.CheckName("Options.Namespace", o.Namespace, false))
 }

@@ -22,7 +22,7 @@ type Options struct {
 	// Table is a table of the program's own whose rows are the limits. Default: a table of Holdfast's.
 	Table *Table
 	// Keep is how long an id is remembered after its reservation has ended, or its amount was taken: at
-	// least MinKeep. The reaper then deletes the entry, and the id can be used again. Default: for ever.
+	// least MinKeep, at most 100 years. The reaper then deletes the entry, and the id can be used again. Default: for ever.
 	Keep time.Duration
 }
 
@@ -67,8 +67,8 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string, opts ...
 	}
 	l := &Limits[Tx]{db: db, access: db.Access(), name: name}
 	if o.Keep != 0 {
-		if o.Keep < MinKeep {
-			return nil, invalid("Options.Keep", fmt.Sprintf("%v is shorter than %v: an id that is forgotten can be used again", o.Keep, MinKeep))
+		if err := (options.Span{Least: MinKeep, Most: options.Century, Zero: "for ever"}).Check("Options.Keep", o.Keep); err != nil {
+			return nil, err
 		}
 		l.keep = o.Keep.Microseconds()
 	}

@@ -108,13 +108,13 @@ func (l *Limits[Tx]) Entries(ctx context.Context, key string, opts ...ListOption
 	if err != nil {
 		return nil, err
 	}
+	if err := options.Many.UpTo(MaxPage).Of("entries").Check("ListOptions.Limit", int64(o.Limit)); err != nil {
+		return nil, err
+	}
 	if o.Limit == 0 {
 		o.Limit = DefaultPage
 	}
-	switch {
-	case o.Limit < 1 || o.Limit > MaxPage:
-		return nil, invalid("ListOptions.Limit", fmt.Sprintf("%d is not between 1 and %d", o.Limit, MaxPage))
-	case o.State < 0 || o.State > Expired:
+	if o.State < 0 || o.State > Expired {
 		return nil, invalid("ListOptions.State", fmt.Sprintf("%d is no state", o.State))
 	}
 	at, err := l.place("key", key)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 const (
@@ -28,7 +29,7 @@ type Request struct {
 	// Amount is above 0. For Capture, 0 means all that is reserved. Void does not read it.
 	Amount int64
 	// Timeout is the time after which a reservation expires unless it was captured, by the database's
-	// clock: up to MaxTimeout. It is rounded down to microseconds. 0 means never: a reservation that is
+	// clock: 50 ms to MaxTimeout. It is rounded down to microseconds. 0 means never: a reservation that is
 	// neither captured nor voided then counts for ever. Only Reserve reads it, and the same call again
 	// does not change it.
 	Timeout time.Duration
@@ -49,10 +50,7 @@ func (r Request) checkAmount(least int64) error {
 }
 
 func (r Request) checkTimeout() error {
-	if r.Timeout < 0 || r.Timeout > MaxTimeout || r.Timeout > 0 && r.Timeout < time.Microsecond {
-		return invalid("Request.Timeout", fmt.Sprintf("%v is not between a microsecond and %v, or 0 for never", r.Timeout, MaxTimeout))
-	}
-	return nil
+	return options.Life.Or("never").UpTo(MaxTimeout).Check("Request.Timeout", r.Timeout)
 }
 
 // State is what became of an entry.

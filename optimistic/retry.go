@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -16,7 +15,7 @@ import (
 // RetryOptions configure [Retry]. The zero value of each field is its default.
 type RetryOptions struct {
 	// Attempts is the maximum number of runs of the function. Default:
-	// holdfast.DefaultAttempts (10).
+	// holdfast.DefaultAttempts (10); at most 1,000,000.
 	Attempts int
 	// Isolation is the level of each transaction. Default: the server's.
 	Isolation sql.IsolationLevel
@@ -47,10 +46,10 @@ func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], fn func(ctx context
 	ctx, span := db.Access().Trace.Start(ctx, trace.Call{Name: "version.retry"})
 	defer func() { span.End(err, outcome) }()
 	err = trace.ErrAborted // until fn returns
-	switch {
-	case o.Attempts < 0:
-		return invalid("RetryOptions.Attempts", fmt.Sprintf("%d is negative; 0 is the default", o.Attempts))
-	case o.Attempts == 0:
+	if err := options.Attempts.Check("RetryOptions.Attempts", int64(o.Attempts)); err != nil {
+		return err
+	}
+	if o.Attempts == 0 {
 		o.Attempts = holdfast.DefaultAttempts
 	}
 	once := holdfast.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout, Attempts: 1}

@@ -21,7 +21,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"time"
@@ -77,8 +76,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Duration == 0 {
 		o.Duration = DefaultDuration
 	}
-	if o.Duration < MinDuration || o.Duration > MaxDuration {
-		return o, &holdfast.InputError{Field: "Options.Duration", Problem: fmt.Sprintf("%v is not between %v and %v", o.Duration, MinDuration, MaxDuration)}
+	if err := (options.Span{Least: MinDuration, Most: MaxDuration}).Check("Options.Duration", o.Duration); err != nil {
+		return o, err
 	}
 	if o.overlap == 0 {
 		o.overlap = 100 * time.Millisecond

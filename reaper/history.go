@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Bounds of the history. Recording a pass deletes what exceeds them.
@@ -51,11 +52,11 @@ type Pass struct {
 // Errors: [holdfast.ErrInvalid] for a limit that is not between 1 and HistoryRows;
 // [holdfast.ErrSchema]; the error of ctx; the driver's.
 func History[Tx any](ctx context.Context, db *holdfast.DB[Tx], limit int) ([]Pass, error) {
-	switch {
-	case db == nil:
+	if db == nil {
 		return nil, invalid("db", "is nil")
-	case limit < 1 || limit > HistoryRows:
-		return nil, invalid("limit", fmt.Sprintf("%d is not between 1 and %d", limit, HistoryRows))
+	}
+	if err := options.Many.Or("").UpTo(HistoryRows).Of("passes").Check("limit", int64(limit)); err != nil {
+		return nil, err
 	}
 	a := db.Access()
 	h := newHistory(a.Table("sweeps"), "", a.Dialect)

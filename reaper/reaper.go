@@ -1,6 +1,7 @@
 package reaper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,19 +101,18 @@ func (o *Options) withDefaults(batch int) error {
 	if o.Holder == "" {
 		o.Holder = core.DefaultHolder()
 	}
+	if err := cmp.Or(
+		options.Many.Or("").UpTo(MaxBatch).Of("rows").Check("Options.Batch", int64(o.Batch)),
+		options.Span{Least: MinBatchTime, Most: MaxBatchTime}.Check("Options.BatchTime", o.BatchTime),
+		options.Rows.Check("Options.MaxRows", o.MaxRows),
+		options.Span{Least: MinLockGrace, Most: MaxLockGrace}.Check("Options.LockGrace", o.LockGrace),
+		options.Span{Least: MinClockJump, Most: MaxClockJump}.Check("Options.MaxClockJump", o.MaxClockJump),
+	); err != nil {
+		return err
+	}
 	switch {
-	case o.Batch < 1 || o.Batch > MaxBatch:
-		return invalid("Options.Batch", fmt.Sprintf("%d is not between 1 and %d", o.Batch, MaxBatch))
 	case math.IsNaN(o.Pace) || o.Pace < 0 || o.Pace > MaxPace:
 		return invalid("Options.Pace", fmt.Sprintf("%v is not more than 0 and at most %v", o.Pace, MaxPace))
-	case o.BatchTime < MinBatchTime || o.BatchTime > MaxBatchTime:
-		return invalid("Options.BatchTime", fmt.Sprintf("%v is not between %v and %v", o.BatchTime, MinBatchTime, MaxBatchTime))
-	case o.MaxRows < 0:
-		return invalid("Options.MaxRows", fmt.Sprintf("%d is negative; 0 is no bound", o.MaxRows))
-	case o.LockGrace < MinLockGrace || o.LockGrace > MaxLockGrace:
-		return invalid("Options.LockGrace", fmt.Sprintf("%v is not between %v and %v", o.LockGrace, MinLockGrace, MaxLockGrace))
-	case o.MaxClockJump < MinClockJump || o.MaxClockJump > MaxClockJump:
-		return invalid("Options.MaxClockJump", fmt.Sprintf("%v is not between %v and %v", o.MaxClockJump, MinClockJump, MaxClockJump))
 	case len(o.Tables) > MaxTables:
 		return invalid("Options.Tables", fmt.Sprintf("has %d, more than %d", len(o.Tables), MaxTables))
 	case len(o.Holder) > MaxHolder || !utf8.ValidString(o.Holder) || strings.ContainsRune(o.Holder, 0):

@@ -2,9 +2,10 @@ package reaper
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Bounds of the interval of Run.
@@ -21,8 +22,8 @@ const (
 // Errors: [holdfast.ErrInvalid], at once, for an interval that is not between MinInterval and
 // MaxInterval.
 func (r *Reaper) Run(ctx context.Context, interval time.Duration) error {
-	if interval < MinInterval || interval > MaxInterval {
-		return invalid("interval", fmt.Sprintf("%v is not between %v and %v", interval, MinInterval, MaxInterval))
+	if err := (options.Span{Least: MinInterval, Most: MaxInterval}).Check("interval", interval); err != nil {
+		return err
 	}
 	jitter := interval / 4
 	wait := rand.N(jitter)

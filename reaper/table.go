@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
@@ -51,7 +52,7 @@ type TableSpec struct {
 	// before 2000 means never as well, because such a number is not an expiry.
 	Expires string
 	Unit    Unit
-	// Grace is how much longer a row is kept, so that Expires may be a creation time. At most
+	// Grace is how much longer a row is kept, so that Expires may be a creation time: 50 ms to
 	// MaxGrace. Default: 0.
 	Grace time.Duration
 	// Where lists further conditions. A row must meet all of them.
@@ -104,8 +105,9 @@ func (s *TableSpec) check(ident func(field, name string) error) error {
 		return invalid("TableSpec.Key", fmt.Sprintf("has %d columns, which are not 1 to %d", len(s.Key), MaxKeyColumns))
 	case s.Unit < Microseconds || s.Unit > TimestampUTC:
 		return invalid("TableSpec.Unit", "is missing: say what "+strconv.Quote(s.Expires)+" counts, or what time it holds")
-	case s.Grace < 0 || s.Grace > MaxGrace:
-		return invalid("TableSpec.Grace", fmt.Sprintf("%v is not between 0 and %v", s.Grace, MaxGrace))
+	}
+	if err := options.Life.Or("the default").UpTo(MaxGrace).Check("TableSpec.Grace", s.Grace); err != nil {
+		return err
 	}
 	for i, k := range s.Key {
 		if slices.Contains(s.Key[:i], k) {

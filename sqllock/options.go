@@ -28,7 +28,7 @@ type Options struct {
 	// MaxTTL. Default: 30 s.
 	TTL time.Duration
 	// Margin is how much earlier than its expiry a lease's context ends. It covers what the
-	// database's clock may gain on this process's clock within a TTL. At most half of the TTL.
+	// database's clock may gain on this process's clock within a TTL. 1 ms to half of the TTL.
 	// Default: a tenth of the TTL.
 	Margin time.Duration
 	// Holder names this process to others, in at most 255 bytes of UTF-8. It is shown to people

@@ -1,8 +1,8 @@
 package businessrow
 
 import (
+	"cmp"
 	"database/sql"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -20,7 +20,7 @@ type Options struct {
 	// their precision). Default: none; every row with the key is the same request.
 	Compare []string
 	// Wait bounds how long Do waits for another process that claims its key, and how long it
-	// resolves an unknown commit. Default: 10 s.
+	// resolves an unknown commit. Default: 10 s; 1 ms to 24 h.
 	Wait time.Duration
 	// Isolation, LockTimeout and Attempts configure the transactions of Do; see
 	// [holdfast.TxOptions]. Attempts also bounds unknown commits.
@@ -43,15 +43,12 @@ func checkOptions(opts []Options) (Options, error) {
 	if o.Attempts == 0 {
 		o.Attempts = holdfast.DefaultAttempts
 	}
-	switch {
-	case o.Wait < 0:
-		return o, once.Invalid("Options.Wait", "is negative; 0 is the default")
-	case o.LockTimeout < 0 || o.LockTimeout > holdfast.MaxLockTimeout:
-		return o, once.Invalid("Options.LockTimeout", fmt.Sprintf("%v is not between 0 (default) and %v", o.LockTimeout, holdfast.MaxLockTimeout))
-	case o.Attempts < 0:
-		return o, once.Invalid("Options.Attempts", "is negative; 0 is the default")
-	}
-	return o, holdfast.CheckIsolation("Options.Isolation", o.Isolation)
+	return o, cmp.Or(
+		options.Wait.Check("Options.Wait", o.Wait),
+		options.LockTimeout.Check("Options.LockTimeout", o.LockTimeout),
+		options.Attempts.Check("Options.Attempts", int64(o.Attempts)),
+		holdfast.CheckIsolation("Options.Isolation", o.Isolation),
+	)
 }
 
 // ErrUniqueViolation means that another unique key of the table, not the claimed one, refused the

@@ -20,21 +20,36 @@ package cron
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Schedule returns the last tick at or before now, and the first one after it. It must depend on now
 // alone, so that replicas agree.
 type Schedule func(now time.Time) (last, next time.Time)
 
-// Every ticks at the multiples of d since 1970 (UTC), plus offset. d is at least 1 µs.
+// The bounds of the time between two ticks: each tick leaves a record.
+const (
+	MinEvery = 50 * time.Millisecond
+	MaxEvery = 100 * 366 * 24 * time.Hour
+)
+
+// Every ticks at the multiples of d since 1970 (UTC), plus offset. d is MinEvery to MaxEvery, and offset
+// is 0 or at least 1 ms, either way. [Once] and [Run] refuse another job with [holdfast.ErrInvalid].
 func Every(d, offset time.Duration) Schedule {
+	switch {
+	case every.Check("", d) != nil:
+		return func(now time.Time) (last, next time.Time) { return now, now.Add(d) } // see checkTicks
+	case offsets.Check("", offset.Abs()) != nil:
+		return func(time.Time) (last, next time.Time) { return last, next }
+	}
 	return func(now time.Time) (last, next time.Time) {
-		step, at := max(d.Microseconds(), 1), now.UnixMicro()-offset.Microseconds()
+		step, at := d.Microseconds(), now.UnixMicro()-offset.Microseconds()
 		at -= (at%step + step) % step // also before 1970
 		last = time.UnixMicro(at + offset.Microseconds()).UTC()
 		return last, last.Add(time.Duration(step) * time.Microsecond)
@@ -109,8 +124,8 @@ func planned[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job) (p 
 		return p, err
 	}
 	last, next := job.Schedule(now)
-	if last.After(now) || !next.After(now) {
-		return p, once.Invalid("Job.Schedule", "its last tick is after now, or its next one is not")
+	if err := checkTicks(last, next, now); err != nil {
+		return p, err
 	}
 	if ttl := s.Options().KeyTTL; ttl > 0 && ttl < next.Sub(last) {
 		return p, once.Invalid("idempotency.Options.KeyTTL", "is shorter than a tick, which would then run twice")
@@ -118,6 +133,24 @@ func planned[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job) (p 
 	p = plan{idempotency.Op{Owner: job.Owner, Name: "cron " + job.Name, Key: Key(job, last), NoFingerprint: true}, last, next.Sub(now)}
 	_, err = s.Internal().Check(p.op)
 	return p, err
+}
+
+var (
+	every   = options.Span{Least: MinEvery, Most: MaxEvery}
+	offsets = options.Wait.Or("none").UpTo(MaxEvery)
+)
+
+func checkTicks(last, next, now time.Time) error {
+	if last.IsZero() && next.IsZero() {
+		return once.Invalid("Job.Schedule", fmt.Sprintf("it has no ticks: the offset of Every is 0, or %v to %v either way, with a unit: 3*time.Hour, not 3", offsets.Least, offsets.Most))
+	}
+	if err := every.Check("Job.Schedule, the time between two ticks", next.Sub(last)); err != nil {
+		return err
+	}
+	if last.After(now) || !next.After(now) {
+		return once.Invalid("Job.Schedule", "its last tick is after now, or its next one is not")
+	}
+	return nil
 }
 
 // clock reads the database's clock.

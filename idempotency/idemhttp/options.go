@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Defaults of Options.
@@ -38,15 +39,15 @@ type Options struct {
 	// Key derives the key from the request instead of reading the header, for requests that carry
 	// their own number (see idempotency.KeyOf). An error is answered 400, with its text.
 	Key func(r *http.Request, body []byte) (string, error)
-	// MaxKey bounds the key in bytes. Default: 255; at most idempotency.MaxKey.
+	// MaxKey bounds the key in bytes. Default: 255; 8 to idempotency.MaxKey.
 	MaxKey int
-	// MaxBody bounds the request's body in bytes; a larger body is answered 413. Default: 1 MiB.
+	// MaxBody bounds the request's body in bytes; a larger body is answered 413. Default: 1 MiB; 1 KiB to 1 GiB.
 	MaxBody int64
 	// MaxHeld bounds the bytes of the bodies that all requests hold at once: what was read of the
 	// requests, and what their handlers have written. A request beyond it is answered 503
 	// ProblemBusy with Retry-After; its handler did not run, or is rolled back. One request holds at
 	// most MaxBody and the store's MaxResult, and about twice that while a buffer grows or the response
-	// is encoded. At least 1 KiB. Default: 256 MiB, so that 128 requests of the largest size, or 250,000
+	// is encoded. 1 KiB to 1 TiB. Default: 256 MiB, so that 128 requests of the largest size, or 250,000
 	// of 1 KiB, are served at once.
 	MaxHeld int64
 	// Fingerprint returns the bytes that identify the request behind the key. An error is answered
@@ -69,13 +70,13 @@ type Options struct {
 	Headers []string
 
 	// Wait bounds the wait for a request in progress with the same key. NoWait answers 409 at
-	// once. Default: the store's Wait.
+	// once. Default: the store's Wait; 1 ms to 24 h.
 	Wait   time.Duration
 	NoWait bool
 
 	// StartWait is how long a request waits for the end of the staged operation that its handler
 	// starts (see Accept), without a connection. Default: it does not wait. MaxStartWait bounds
-	// what a client may ask for with Prefer: wait=N. Default: 30 s.
+	// what a client may ask for with Prefer: wait=N. Default: 30 s. Both: 1 ms to 24 h.
 	StartWait, MaxStartWait time.Duration
 
 	// RequestID returns the id of a request, or of its trace, which is kept with what it executes
@@ -156,16 +157,16 @@ func (o *Options) withDefaults(store idempotency.Options) error {
 		return invalid("Options.Owner", "is missing: say whose request it is, or open the store as SingleOwner")
 	case o.Owner != nil && store.SingleOwner:
 		return invalid("Options.Owner", "is given, and the store is SingleOwner: leave one of them out")
-	case o.MaxKey < 0 || o.MaxKey > idempotency.MaxKey:
-		return invalid("Options.MaxKey", fmt.Sprintf("%d is not between 0 (default) and %d", o.MaxKey, idempotency.MaxKey))
-	case o.MaxBody < 0:
-		return invalid("Options.MaxBody", "is negative; 0 is the default")
-	case o.MaxHeld < 1<<10:
-		return invalid("Options.MaxHeld", fmt.Sprintf("%d is less than 1 KiB; 0 is the default", o.MaxHeld))
-	case o.Wait < 0:
-		return invalid("Options.Wait", "is negative: use NoWait")
-	case o.StartWait < 0 || o.MaxStartWait < 0:
-		return invalid("Options.StartWait, MaxStartWait", "a wait is negative")
+	}
+	if err := cmp.Or(
+		options.Size{Least: 8, Most: idempotency.MaxKey, Unit: "bytes", Zero: "the default"}.Check("Options.MaxKey", int64(o.MaxKey)),
+		options.Bytes.Check("Options.MaxBody", o.MaxBody),
+		options.Bytes.UpTo(1<<40).Check("Options.MaxHeld", o.MaxHeld),
+		options.Wait.Or("the store's Wait; NoWait does not wait").Check("Options.Wait", o.Wait),
+		options.Wait.Or("no wait").Check("Options.StartWait", o.StartWait),
+		options.Wait.Check("Options.MaxStartWait", o.MaxStartWait),
+	); err != nil {
+		return err
 	}
 	for _, method := range o.Methods {
 		if method == "" || strings.ToUpper(method) != method {

@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/errcode"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Defaults of Transport.
@@ -48,17 +50,19 @@ type Transport struct {
 	Base http.RoundTripper
 	// Methods lists the methods that get a key; all others pass through. Default: POST and PATCH.
 	Methods []string
-	// Attempts bounds how often a request is sent. Default: 4; a value less than 1 means 4.
+	// Attempts bounds how often a request is sent. Default: 4; a value less than 1 means 4. At most
+	// 1,000,000.
 	Attempts int
 	// MaxPause bounds the pause between two attempts. A longer Retry-After ends the attempts.
-	// Default: 30 s.
+	// Default: 30 s; 1 ms to 24 h.
 	MaxPause time.Duration
 }
 
 // RoundTrip sends the request until the response is definite, the attempts are used up, or the
 // context ends. It returns the last response.
 //
-// Errors: [*UnansweredError] if there was no response, [ErrKeyMalformed], the error of GetBody.
+// Errors: [*UnansweredError] if there was no response, [ErrKeyMalformed], [holdfast.ErrInvalid], the
+// error of GetBody.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := t.base()
 	methods := t.Methods
@@ -69,13 +73,20 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return base.RoundTrip(r)
 	}
 	keyed, key, err := withHeader(r)
-	if err != nil {
+	if err = cmp.Or(err, t.check()); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // a RoundTripper must always close it
 		}
 		return nil, err
 	}
 	return t.send(base, keyed, key)
+}
+
+func (t *Transport) check() error {
+	return cmp.Or(
+		options.Attempts.Check("Transport.Attempts", int64(max(t.Attempts, 0))),
+		options.Pause.Check("Transport.MaxPause", t.MaxPause),
+	)
 }
 
 func (t *Transport) base() http.RoundTripper {
@@ -97,7 +108,7 @@ func (t *Transport) send(base http.RoundTripper, r *http.Request, key string) (*
 	if attempts < 1 {
 		attempts = DefaultAttempts
 	}
-	if longest <= 0 {
+	if longest == 0 {
 		longest = DefaultMaxPause
 	}
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {

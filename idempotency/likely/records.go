@@ -10,9 +10,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Defaults and bounds of Filter.
@@ -31,9 +31,9 @@ const (
 type Filter struct {
 	// Owner and Name select records; an empty Owner means all. Name is required for records.
 	Owner, Name string
-	// Window is how close in time two are. Default: 10 minutes.
+	// Window is how close in time two are: 50 ms to 100 years. Default: 10 minutes.
 	Window time.Duration
-	// Since is how far to look back, by the database's clock. Default: 30 days.
+	// Since is how far to look back, by the database's clock: 50 ms to 100 years. Default: 30 days.
 	Since time.Duration
 	// MaxRows bounds the rows that are read, in the order of their keys: up to 10,000,000. Default:
 	// 100,000. About 200 bytes are kept for each row that is young enough.
@@ -123,16 +123,13 @@ const (
 func (a *Filter) withDefaults() error {
 	a.Window, a.Since = cmp.Or(a.Window, DefaultWindow), cmp.Or(a.Since, DefaultSince)
 	a.MaxRows, a.Limit = cmp.Or(a.MaxRows, DefaultMaxRows), cmp.Or(a.Limit, DefaultLimit)
-	const longest = 100 * 366 * 24 * time.Hour
-	switch {
-	case a.Window < 0 || a.Window > longest || a.Since < 0 || a.Since > longest:
-		return once.Invalid("Filter.Window, Since", fmt.Sprintf("are not between 0 (default) and %v", longest))
-	case a.MaxRows < 0 || a.MaxRows > MaxRows:
-		return once.Invalid("Filter.MaxRows", fmt.Sprintf("%d is not between 0 (default) and %d", a.MaxRows, MaxRows))
-	case a.Limit < 0 || a.Limit > MaxLimit:
-		return once.Invalid("Filter.Limit", fmt.Sprintf("%d is not between 0 (default) and %d", a.Limit, MaxLimit))
-	}
-	return nil
+	life := options.Life.Or("the default")
+	return cmp.Or(
+		life.Check("Filter.Window", a.Window),
+		life.Check("Filter.Since", a.Since),
+		options.Rows.Or("the default").UpTo(MaxRows).Check("Filter.MaxRows", int64(a.MaxRows)),
+		options.Many.UpTo(MaxLimit).Of("pairs").Check("Filter.Limit", int64(a.Limit)),
+	)
 }
 
 // finder groups rows by what makes them alike.

@@ -1,8 +1,8 @@
 package operators
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -49,7 +49,7 @@ type Filter struct {
 	// key selects.
 	Key string
 	// Overdue selects pending operations that have waited for a worker for at least this long: the
-	// completer does not run, or not often enough. 0 selects all.
+	// completer does not run, or not often enough. At least 1 ms; 0 selects all.
 	Overdue time.Duration
 	// Records lists records of Do instead of staged operations. There is no index for it, so List
 	// reads the table.
@@ -71,10 +71,11 @@ func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Oper
 	if f.Limit == 0 {
 		f.Limit = DefaultLimit
 	}
-	if f.Limit < 0 || f.Limit > MaxLimit || f.Overdue < 0 {
-		return nil, once.Invalid("Filter", fmt.Sprintf("Limit is not between 0 (default) and %d, or Overdue is negative", MaxLimit))
-	}
-	if err := once.FirstOf(core.CheckName("Filter.Owner", f.Owner, true), core.CheckName("Filter.Name", f.Name, true)); err != nil {
+	if err := cmp.Or(
+		options.Many.UpTo(MaxLimit).Of("operations").Check("Filter.Limit", int64(f.Limit)),
+		options.Wait.Or("all").UpTo(options.Century).Check("Filter.Overdue", f.Overdue),
+		core.CheckName("Filter.Owner", f.Owner, true), core.CheckName("Filter.Name", f.Name, true),
+	); err != nil {
 		return nil, err
 	}
 	states := f.states()
@@ -108,8 +109,8 @@ func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Oper
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
 func (o *Operators[Tx]) Namespaces(ctx context.Context, f Filter, limit int) (map[string]int, error) {
-	if limit < 1 || limit > MaxLimit {
-		return nil, once.Invalid("limit", fmt.Sprintf("is not between 1 and %d", MaxLimit))
+	if err := options.Many.Or("").UpTo(MaxLimit).Of("operations").Check("limit", int64(limit)); err != nil {
+		return nil, err
 	}
 	found := map[string]int{}
 	states := f.states()

@@ -45,7 +45,7 @@ var (
 
 // ProposeOptions configures a proposal.
 type ProposeOptions struct {
-	// TTL is how long the proposal can be confirmed. Default: a day; at most 30 days.
+	// TTL is how long the proposal can be confirmed. Default: a day; 50 ms to 30 days.
 	TTL time.Duration
 }
 
@@ -159,8 +159,8 @@ func (o *Operators[Tx]) propose(ctx context.Context, id []byte, p payload, actio
 	if opt.TTL == 0 {
 		opt.TTL = DefaultProposalTTL
 	}
-	if opt.TTL < 0 || opt.TTL > MaxProposalTTL {
-		return nil, once.Invalid("ProposeOptions.TTL", "is not between 0 (default) and 30 days")
+	if err := options.Life.Or("the default").UpTo(MaxProposalTTL).Check("ProposeOptions.TTL", opt.TTL); err != nil {
+		return nil, err
 	}
 	stored, err := json.Marshal(p)
 	if err != nil {

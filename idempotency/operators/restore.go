@@ -22,7 +22,7 @@ const (
 type RestoreOptions struct {
 	// Margin is the maximum difference between the clocks of the old and the new server. Every new
 	// token exceeds the present clock by Margin, and so exceeds every token that was granted and
-	// lost. Default: a minute; at most 30 days.
+	// lost. Default: a minute; 1 ms to 30 days.
 	Margin time.Duration
 }
 
@@ -63,8 +63,8 @@ func AfterRestore[Tx any](ctx context.Context, db *holdfast.DB[Tx], who Actor, o
 	if o.Margin == 0 {
 		o.Margin = DefaultRestoreMargin
 	}
-	if o.Margin < 0 || o.Margin > MaxRestoreMargin {
-		return done, once.Invalid("RestoreOptions.Margin", "is not between 0 (default) and 30 days")
+	if err := options.Wait.UpTo(MaxRestoreMargin).Check("RestoreOptions.Margin", o.Margin); err != nil {
+		return done, err
 	}
 	if err := who.check(); err != nil {
 		return done, err

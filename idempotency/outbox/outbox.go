@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/errcode"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -118,8 +119,11 @@ func (o *Outbox[Tx]) write(ctx context.Context, q core.Querier, all []prepared) 
 	return nil
 }
 
-// DeadLetters lists up to limit dead letters of all owners, the oldest first.
+// DeadLetters lists up to limit (1 to 10,000) dead letters of all owners, the oldest first.
 func (o *Outbox[Tx]) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error) {
+	if err := options.Many.Or("").Of("letters").Check("limit", int64(limit)); err != nil {
+		return nil, err
+	}
 	rows, err := o.sql.dead.Query(ctx, o.access.Pool, o.name, limit)
 	if err != nil {
 		return nil, err
@@ -229,8 +233,11 @@ func (o *Outbox[Tx]) Stats(ctx context.Context) (s Stats, err error) {
 const clearBatch = 500
 
 // Clear deletes the messages that were published or discarded longer than keep ago, in small
-// transactions, and returns how many. Several side by side are safe. Relays do it (Options.Keep).
+// transactions, and returns how many. keep is 0 for all, or 50 ms to 100 years. Several side by side are safe. Relays do it (Options.Keep).
 func (o *Outbox[Tx]) Clear(ctx context.Context, keep time.Duration) (total int64, err error) {
+	if err := options.Life.Or("all").Check("keep", keep); err != nil {
+		return 0, err
+	}
 	for _, state := range []int{2, 4} {
 		for more := true; more && err == nil; {
 			var n int64

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,21 +23,21 @@ type Options struct {
 	// of the publisher ends at nine tenths of it. When a relay dies, its messages wait that long.
 	// Default: a minute; 50 ms to 24 h, by the database's clock.
 	Lease time.Duration
-	// Keys is how many keys a relay publishes at the same time. Default: 8.
+	// Keys is how many keys a relay publishes at the same time. Default: 8; at most 10,000.
 	Keys int
 	// Batch is how many messages of a key are published before that is noted in the database. After
-	// the death of a relay, at most so many are published again. Default: 20.
+	// the death of a relay, at most so many are published again. Default: 20; at most 10,000.
 	Batch int
 	// MaxAttempts is how often a relay begins with a message, crashes included, before it becomes a
-	// dead letter. Default: 10; at least 3.
+	// dead letter. Default: 10; 3 to 1,000,000.
 	MaxAttempts int
 	// Backoff is the pause after the first failed attempt. It doubles with each attempt, up to
-	// MaxBackoff, and has jitter. Defaults: a second, 5 minutes.
+	// MaxBackoff, and has jitter. Defaults: a second, 5 minutes. Both: 1 ms to 24 h.
 	Backoff, MaxBackoff time.Duration
-	// Poll is the pause after a pass that found nothing. Wake ends it early. Default: a second.
+	// Poll is the pause after a pass that found nothing. Wake ends it early. Default: a second; 1 ms to 24 h.
 	Poll time.Duration
 	// Keep is how long published and discarded messages are kept. Run deletes them after that.
-	// Default: 7 days; negative keeps them for ever.
+	// Default: 7 days; 50 ms to 100 years; negative keeps them for ever.
 	Keep time.Duration
 	// Logger logs the database's errors of Run. Default: slog.Default().
 	Logger *slog.Logger
@@ -64,17 +65,27 @@ func (o *Options) withDefaults() error {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	switch {
-	case o.Lease < 50*time.Millisecond || o.Lease > 24*time.Hour:
-		return once.Invalid("Options.Lease", fmt.Sprintf("%v is not between 50ms and 24h", o.Lease))
-	case o.Keys < 0 || o.Batch < 0:
-		return once.Invalid("Options.Keys, Batch", "one is negative; 0 is the default")
-	case o.MaxAttempts < 3:
+	if o.MaxAttempts > 0 && o.MaxAttempts < 3 {
 		return once.Invalid("Options.MaxAttempts", fmt.Sprintf("%d is less than 3: a message may count an attempt for one behind it that killed the relay", o.MaxAttempts))
-	case o.Backoff < 0 || o.MaxBackoff < o.Backoff || o.Poll < 0:
-		return once.Invalid("Options.Backoff, MaxBackoff, Poll", "MaxBackoff is shorter than Backoff, or one of them is negative")
 	}
-	return nil
+	if err := cmp.Or(
+		options.Lease.Check("Options.Lease", o.Lease),
+		options.Many.Of("keys").Check("Options.Keys", int64(o.Keys)),
+		options.Many.Of("messages").Check("Options.Batch", int64(o.Batch)),
+		options.Attempts.Check("Options.MaxAttempts", int64(o.MaxAttempts)),
+		options.Pause.Check("Options.Backoff", o.Backoff),
+		options.Pause.Check("Options.MaxBackoff", o.MaxBackoff),
+		options.Pause.Check("Options.Poll", o.Poll),
+	); err != nil {
+		return err
+	}
+	if o.MaxBackoff < o.Backoff {
+		return once.Invalid("Options.MaxBackoff", "is shorter than Backoff")
+	}
+	if o.Keep < 0 {
+		return nil
+	}
+	return options.Life.Or("the default; negative is for ever").Check("Options.Keep", o.Keep)
 }
 
 // Publish hands a message to the broker. It must return nil only when the broker has it. It must

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Bounds of the names that a provider has, in bytes.
@@ -31,7 +32,7 @@ func (e *acceptedError) Error() string {
 //
 // reference is the provider's own name for the call, at most 255 bytes, by which an event finds it
 // (ProviderEvent.Reference); empty if it has none. within is the time until the deadline, by the
-// database's clock, more than 0 and at most 10 years. An event with an Outcome settles the step, and
+// database's clock: 50 ms to 10 years. An event with an Outcome settles the step, and
 // the operation goes on. Past the deadline the step is reconciled, called again or parked, as its
 // [ExternalCall] says.
 func Accepted(reference string, within time.Duration) error {
@@ -56,11 +57,9 @@ func SetReference(ctx context.Context, reference string) {
 
 // settlesLater stores that the provider settles the call later, and ends the attempt.
 func settlesLater[T, Tx any](ctx context.Context, r *Run[Tx], at *calling, later *acceptedError) (value T, err error) {
-	switch {
-	case once.Cut(later.reference, maxReference) != later.reference:
+	err = options.Life.Or("").UpTo(maxSettles).Check("Accepted, within", later.within)
+	if once.Cut(later.reference, maxReference) != later.reference {
 		err = once.Invalid("Accepted", fmt.Sprintf("the reference is not at most %d bytes of UTF-8 without NUL", maxReference))
-	case later.within < time.Microsecond || later.within > maxSettles:
-		err = once.Invalid("Accepted", fmt.Sprintf("the time until the deadline, %v, is not more than 0 and at most %v", later.within, maxSettles))
 	}
 	var row *ledger.StepRow
 	if err == nil {

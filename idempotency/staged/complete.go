@@ -3,7 +3,6 @@ package staged
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -18,7 +17,6 @@ import (
 // Bounds and defaults of the completer.
 const (
 	defaultBatch   = 100
-	maxBatch       = 10_000
 	defaultWorkers = 16
 )
 
@@ -47,13 +45,8 @@ func completerOptions(opts []CompleterOptions) (CompleterOptions, error) {
 	if o.Workers == 0 {
 		o.Workers = defaultWorkers
 	}
-	if o.Workers < 0 || o.Workers > maxBatch {
-		return o, once.Invalid("CompleterOptions.Workers", fmt.Sprintf("%d is not between 0 (default) and %d", o.Workers, maxBatch))
-	}
-	if o.Limit < 0 || o.Limit > maxBatch {
-		return o, once.Invalid("CompleterOptions.Limit", fmt.Sprintf("%d is not between 0 (default) and %d", o.Limit, maxBatch))
-	}
-	return o, nil
+	return o, once.FirstOf(options.Many.Of("workers").Check("CompleterOptions.Workers", int64(o.Workers)),
+		options.Many.Of("operations").Check("CompleterOptions.Limit", int64(o.Limit)))
 }
 
 // Completed is the result of one pass of the completer.
@@ -189,7 +182,7 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass
 }
 
 // RunCompleter repeats Complete until ctx ends, and returns the cause. The interval between passes
-// is every, with jitter of a half; a full batch is followed by the next pass at once. A pass does not
+// is every (10 ms to 7 days), with jitter of a half; a full batch is followed by the next pass at once. A pass does not
 // wait for the operations of the pass before it. Operations that StartTx has begun in this process, with
 // this runner, need no pass: the completer continues them as soon as their commit is known. After an
 // error, such as a database that is down, it continues. CompleterOptions.OnPass receives each result
@@ -201,8 +194,8 @@ func (s *Runner[Tx, Req, Res]) RunCompleter(ctx context.Context, every time.Dura
 	if err != nil {
 		return err
 	}
-	if every <= 0 {
-		return once.Invalid("every", "is not positive")
+	if err := options.Interval.Check("every", every); err != nil {
+		return err
 	}
 	if err := s.outside(ctx); err != nil {
 		return err

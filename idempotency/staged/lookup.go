@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -31,13 +32,17 @@ func (s *Runner[Tx, Req, Res]) Lookup(ctx context.Context, op idempotency.Op) (f
 	return s.lookup(ctx, id, op.Wait, compare)
 }
 
-// LookupID does what Lookup does, by the ID of Operation or Started. The owner is part of it.
+// LookupID does what Lookup does, by the ID of Operation or Started. The owner is part of it. wait is
+// that of Op.Wait: 1 ms to 24 h, or 0 for one read.
 //
 // Errors: those of Lookup.
 func (s *Runner[Tx, Req, Res]) LookupID(ctx context.Context, id []byte, wait time.Duration) (found idempotency.Found[Res], err error) {
 	key, ok := once.ParseID(id)
 	if !ok {
 		return found, once.Invalid("id", "is not the ID of an operation")
+	}
+	if err := options.Wait.Or("one read").Check("wait", wait); err != nil {
+		return found, err
 	}
 	return s.lookup(ctx, key, wait, nil)
 }

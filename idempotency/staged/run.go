@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Run is one worker's attempt at a staged operation. Use it only in the goroutine of Workflow.Run.
@@ -29,11 +30,8 @@ type Run[Tx any] struct {
 	open     *StepError
 }
 
-// The greatest values of ExternalCall.Timeout and of the time until the deadline of Accepted.
-const (
-	maxTimeout = 30 * 24 * time.Hour
-	maxSettles = 10 * 365 * 24 * time.Hour
-)
+// maxSettles is the longest time until the deadline of Accepted.
+const maxSettles = 10 * 365 * 24 * time.Hour
 
 // Token returns the fencing token, which rises with every worker that takes the operation. Pass it
 // to systems that can compare it; Holdfast fences this database's rows without it.
@@ -65,7 +63,7 @@ type ExternalCall[T any] struct {
 	// Lease is how long other workers wait if the call's process dies. Default: that of the
 	// Workflow; its bounds apply.
 	Lease time.Duration
-	// Timeout is how long the call may take, at most 30 days. If it is longer than the lease, the
+	// Timeout is how long the call may take: 1 ms to 30 days. If it is longer than the lease, the
 	// lease is renewed while fn runs and this process lives; a process that is dead, or stopped,
 	// loses the operation after the lease. Default: nine tenths of the Lease, which is not renewed.
 	Timeout time.Duration
@@ -191,16 +189,10 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 }
 
 func (c *ExternalCall[T]) check() error {
-	if err := checkLease("ExternalCall.Lease", c.Lease); err != nil {
-		return err
-	}
-	switch {
-	case once.Cut(c.Provider, maxProvider) != c.Provider:
+	if once.Cut(c.Provider, maxProvider) != c.Provider {
 		return once.Invalid("ExternalCall.Provider", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", maxProvider))
-	case c.Timeout < 0 || c.Timeout > maxTimeout:
-		return once.Invalid("ExternalCall.Timeout", fmt.Sprintf("%v is not between 0 (default) and %v", c.Timeout, maxTimeout))
 	}
-	return nil
+	return once.FirstOf(options.Lease.Check("ExternalCall.Lease", c.Lease), options.Call.Check("ExternalCall.Timeout", c.Timeout))
 }
 
 // calling is an external call in progress.

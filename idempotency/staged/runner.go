@@ -1,6 +1,7 @@
 package staged
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +13,12 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
-// Defaults and bounds of the fields of Workflow.
+// Defaults of the fields of Workflow.
 const (
 	defaultLease       = time.Minute
-	minLease           = 50 * time.Millisecond
-	maxLease           = 24 * time.Hour
 	defaultMaxAttempts = 10
 	defaultBackoff     = time.Second
 	defaultMaxBackoff  = 5 * time.Minute
@@ -42,10 +42,10 @@ type Workflow[Tx, Req, Res any] struct {
 	// microsecond, by the database's clock.
 	Lease time.Duration
 	// MaxAttempts is how often an operation is begun before it is parked as unknown, crashes
-	// included. Default: 10.
+	// included. Default: 10; at most 1,000,000.
 	MaxAttempts int
 	// Backoff is the pause after the first failed attempt. It doubles with each attempt, up to
-	// MaxBackoff, and has jitter. Defaults: a second, 5 minutes.
+	// MaxBackoff, and has jitter. Defaults: a second, 5 minutes. Both: 1 ms to 24 h.
 	Backoff, MaxBackoff time.Duration
 	// KeyFormat is the form of the provider's keys. It must not change while operations are
 	// pending.
@@ -88,22 +88,20 @@ func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, 
 	switch {
 	case workflow.Run == nil:
 		return nil, once.Invalid("Workflow.Run", "is missing")
-	case workflow.MaxAttempts < 0:
-		return nil, once.Invalid("Workflow.MaxAttempts", "is negative; 0 is the default")
-	case workflow.Backoff < 0 || workflow.MaxBackoff < workflow.Backoff:
-		return nil, once.Invalid("Workflow.MaxBackoff", "is shorter than Backoff, or one of them is negative")
+	case workflow.MaxBackoff < workflow.Backoff && workflow.MaxBackoff >= options.Pause.Least:
+		return nil, once.Invalid("Workflow.MaxBackoff", "is shorter than Backoff")
 	}
-	if err := once.FirstOf(core.CheckName("Workflow.Name", workflow.Name, false), once.FirstOf(checkLease("Workflow.Lease", workflow.Lease), workflow.KeyFormat.check())); err != nil {
+	if err := cmp.Or(
+		core.CheckName("Workflow.Name", workflow.Name, false),
+		options.Lease.Check("Workflow.Lease", workflow.Lease),
+		options.Attempts.Check("Workflow.MaxAttempts", int64(workflow.MaxAttempts)),
+		options.Pause.Check("Workflow.Backoff", workflow.Backoff),
+		options.Pause.Check("Workflow.MaxBackoff", workflow.MaxBackoff),
+		workflow.KeyFormat.check(),
+	); err != nil {
 		return nil, err
 	}
 	return &Runner[Tx, Req, Res]{rows: newRows(s), workflow: workflow, holder: once.Cut(core.DefaultHolder(), 255), local: newLocal()}, nil
-}
-
-func checkLease(field string, d time.Duration) error {
-	if d < minLease || d > maxLease {
-		return once.Invalid(field, fmt.Sprintf("%v is not between %v and %v", d, minLease, maxLease))
-	}
-	return nil
 }
 
 // Name returns the name of the runner's operations.

@@ -99,13 +99,10 @@ func (o *WatchOptions) check() error {
 	if o.Interval == 0 {
 		o.Interval = DefaultWatchInterval
 	}
-	switch {
-	case o.After < 0:
+	if o.After < 0 {
 		return invalid("WatchOptions.After", fmt.Sprintf("%d is negative: give a revision that was read, or 0", o.After))
-	case o.Interval < MinWatchInterval || o.Interval > MaxWatchInterval:
-		return invalid("WatchOptions.Interval", fmt.Sprintf("%v is not between %v and %v", o.Interval, MinWatchInterval, MaxWatchInterval))
 	}
-	return nil
+	return options.Interval.Or("the default").UpTo(MaxWatchInterval).Check("WatchOptions.Interval", o.Interval)
 }
 
 // sleep waits for d, plus or minus a tenth.

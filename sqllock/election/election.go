@@ -15,6 +15,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
@@ -24,6 +25,7 @@ import (
 const (
 	DefaultObserve = 500 * time.Millisecond
 	MinObserve     = 10 * time.Millisecond
+	MaxObserve     = time.Hour
 )
 
 // Election is the election for one key.
@@ -77,15 +79,20 @@ func (e *Election[Tx]) Leader(ctx context.Context) (sqllock.Info, bool, error) {
 }
 
 // Observe yields the present leader, and then every change of the leader or its value. It reads
-// once per interval; 0 means [DefaultObserve], the minimum is [MinObserve]. An Info that is not
+// once per interval; 0 means [DefaultObserve], and the bounds are [MinObserve] and [MaxObserve]. An Info that is not
 // Held means that there is no leader. Observe may miss leaders and values that last less than
 // an interval. It ends with ctx. It also ends at the first error, after yielding it.
 func (e *Election[Tx]) Observe(ctx context.Context, every time.Duration) iter.Seq2[sqllock.Info, error] {
+	err := options.Interval.Or("the default").UpTo(MaxObserve).Check("every", every)
 	if every == 0 {
 		every = DefaultObserve
 	}
 	return func(yield func(sqllock.Info, error) bool) {
-		ticker := time.NewTicker(max(every, MinObserve))
+		if err != nil {
+			yield(sqllock.Info{}, err)
+			return
+		}
+		ticker := time.NewTicker(every)
 		defer ticker.Stop()
 		var last sqllock.Info
 		for first := true; ; first = false {

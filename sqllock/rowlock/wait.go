@@ -1,10 +1,10 @@
 package rowlock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect/rowwait"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // MaxWait is the maximum of WaitUpTo.
@@ -30,14 +30,11 @@ var (
 	SkipLocked = Wait{mode: rowwait.Skip}
 )
 
-// WaitUpTo waits for d, 0 to [MaxWait], and then returns ErrTimeout. It rounds d up to
+// WaitUpTo waits for d, which is 0 or 1 ms to [MaxWait], and then returns ErrTimeout. It rounds d up to
 // milliseconds, on MySQL and MariaDB to at least 20 ms. It bounds the whole call, as
 // the context does.
 func WaitUpTo(d time.Duration) Wait { return Wait{mode: rowwait.UpTo, most: d} }
 
 func (w Wait) check() error {
-	if w.most < 0 || w.most > MaxWait {
-		return invalid("WaitUpTo", fmt.Sprintf("%v is not between 0 and %v", w.most, MaxWait))
-	}
-	return nil
+	return options.Wait.Or("no wait").UpTo(MaxWait).Check("WaitUpTo", w.most)
 }

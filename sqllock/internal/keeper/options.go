@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Defaults and bounds, as package sqllock documents them.
@@ -41,17 +42,11 @@ func (o Options) WithDefaults() (Options, error) {
 	if err := checkTTL("Options.TTL", o.TTL); err != nil {
 		return o, err
 	}
-	if o.Margin < 0 || o.Margin > o.TTL/2 {
-		return o, Invalid("Options.Margin", fmt.Sprintf("%v is not between 0 (default) and half of the TTL, %v", o.Margin, o.TTL/2))
-	}
-	return o, nil
+	return o, options.Wait.Or("the default").UpTo(o.TTL/2).Check("Options.Margin", o.Margin)
 }
 
 func checkTTL(field string, ttl time.Duration) error {
-	if ttl < MinTTL || ttl > MaxTTL {
-		return Invalid(field, fmt.Sprintf("%v is not between %v and %v", ttl, MinTTL, MaxTTL))
-	}
-	return nil
+	return options.Span{Least: MinTTL, Most: MaxTTL}.Check(field, ttl)
 }
 
 // Settings are the settings of one lease.
