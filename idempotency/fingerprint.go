@@ -7,16 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/canonical"
 )
 
 const (
-	// canonicalForm is the method of fingerprinting: 1 is the SHA-256 of Canonical, or of the
-	// caller's own bytes. It is stored in the lower bits of a version.
-	canonicalForm = 1
+	// canonicalForm is the method of fingerprinting: 2 is the SHA-256 of Canonical, or of the
+	// caller's own bytes. In form 1, a number was the double nearest to it. The form is stored in
+	// the lower bits of a version.
+	canonicalForm = 2
+	doublesForm   = 1
 	canonicalBits = 4
 	// MaxRequestVersion bounds Op.RequestVersion.
 	MaxRequestVersion = 2047
@@ -26,6 +27,7 @@ const (
 type fingerprints struct {
 	version int    // the version of this program's form, as stored
 	own     []byte // nil: there is nothing to check
+	doubles []byte // in form 1, if that differs
 	earlier map[int][]byte
 }
 
@@ -33,7 +35,10 @@ type fingerprints struct {
 // fingerprint in a form that this program does not know cannot be compared and passes.
 func (p *fingerprints) compare(version int, stored []byte) error {
 	given := p.own
-	if version != p.version {
+	switch first := version == p.version-canonicalForm+doublesForm; {
+	case first && p.doubles != nil:
+		given = p.doubles
+	case !first && version != p.version:
 		given = p.earlier[version]
 	}
 	if given == nil || stored == nil || bytes.Equal(given, stored) {
@@ -67,67 +72,86 @@ func takeFingerprints(op Op) (fingerprints, error) {
 		own = op.Fingerprint
 	}
 	var err error
-	if p.own, err = fingerprint(op, own); err != nil {
+	if p.own, p.doubles, err = fingerprint(op, own); err != nil {
 		return p, err
 	}
 	if len(op.Earlier) > 0 {
-		p.earlier = make(map[int][]byte, len(op.Earlier))
+		p.earlier = make(map[int][]byte, 2*len(op.Earlier))
 	}
 	for version, request := range op.Earlier {
 		if version == op.RequestVersion || version < 0 || version > MaxRequestVersion {
 			return p, once.Invalid("Op.Earlier", fmt.Sprintf("version %d is Op.RequestVersion, or not between 0 and %d", version, MaxRequestVersion))
 		}
-		if p.earlier[storedVersion(version)], err = fingerprint(op, request); err != nil {
+		own, doubles, err := fingerprint(op, request)
+		if err != nil {
 			return p, err
 		}
+		if doubles == nil {
+			doubles = own
+		}
+		p.earlier[storedVersion(version)], p.earlier[storedVersion(version)-canonicalForm+doublesForm] = own, doubles
 	}
 	return p, nil
 }
 
-func fingerprint(op Op, request any) ([]byte, error) {
+// fingerprint returns the fingerprint of a request, and that in form 1 if it differs.
+func fingerprint(op Op, request any) (own, doubles []byte, err error) {
 	h := sha256.New()
-	if b, isBytes := request.([]byte); op.Fingerprint == nil {
-		if err := writeCanonical(h, request); err != nil {
-			return nil, err
+	if op.Fingerprint != nil {
+		b, isBytes := request.([]byte)
+		if !isBytes {
+			return nil, nil, once.Invalid("Op.Earlier", "is not []byte, which Op.Fingerprint is: give the same kind for every version")
 		}
-	} else if isBytes {
 		h.Write(b)
-	} else {
-		return nil, once.Invalid("Op.Earlier", "is not []byte, which Op.Fingerprint is: give the same kind for every version")
+		return h.Sum(nil), nil, nil
 	}
-	return h.Sum(nil), nil
+	text, plain, err := writeCanonical(h, request)
+	if err != nil {
+		return nil, nil, err
+	}
+	if own = h.Sum(nil); plain {
+		return own, nil, nil
+	}
+	h.Reset()
+	err = canonical.WriteDoubles(h, text)
+	return own, h.Sum(nil), err
 }
 
 // Canonical returns the JSON form of a request from which its fingerprint is made: that of RFC 8785,
-// in which integers of up to 21 digits keep their digits (so that those above 2^53 stay distinct).
+// in which numbers keep all their digits (so that those which one double stands for stay distinct).
 // json.RawMessage is parsed as external JSON: the order of its members, its white space and how a
-// number is written do not matter, and the last of repeated members counts. Canonical refuses text
-// that is not UTF-8, U+FFFD written as an escape, and numbers beyond the range of a double.
+// number is written do not matter, and the last of repeated members counts.
+//
+// Canonical refuses what JSON would make equal: text that is not UTF-8, U+FFFD written as an escape,
+// and types of which a part has the same JSON for every value, such as a struct without exported
+// fields, at any depth, an error or an [io.Reader]. It also refuses numbers beyond the range of a
+// double, and those nearer to zero than 1e-9999.
 func Canonical(request any) ([]byte, error) {
 	var b bytes.Buffer
-	if err := writeCanonical(&b, request); err != nil {
+	if _, _, err := writeCanonical(&b, request); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
 }
 
-// writeCanonical writes the canonical form of a request. On an error it may have written a part.
-// Time and memory are proportional to the request's JSON.
-func writeCanonical(w io.Writer, request any) error {
-	text, err := textOf(request)
-	if err != nil {
-		return once.Invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
+// writeCanonical writes the canonical form of a request, and returns its JSON. plain reports that
+// doubles hold all its numbers. On an error it may have written a part. Time and memory are
+// proportional to the request's JSON.
+func writeCanonical(w io.Writer, request any) (text []byte, plain bool, err error) {
+	if text, err = textOf(request); err != nil {
+		return nil, false, once.Invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
 	}
-	if t := reflect.TypeOf(request); string(text) == "{}" && t != nil && t.Kind() == reflect.Struct && t.NumField() > 0 {
-		return once.Invalid("Op.Request", "is a struct whose JSON is empty: export its fields, or every request is the same")
+	if part := once.Silent(request, text); part != "" {
+		return nil, false, once.Invalid("Op.Request", part+" has the same JSON for every value, and so every request the same fingerprint: export its fields, "+
+			`give the type MarshalJSON, leave it out by json:"-", or use Op.Fingerprint`)
 	}
-	switch err := canonical.Write(w, text); {
+	switch plain, err = canonical.Write(w, text); {
 	case errors.Is(err, canonical.ErrText):
-		return once.Invalid("Op.Request", "has text that is not UTF-8, which JSON cannot tell apart: use Op.Fingerprint")
+		err = once.Invalid("Op.Request", "has text that is not UTF-8, which JSON cannot tell apart: use Op.Fingerprint")
 	case err != nil:
-		return once.Invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
+		err = once.Invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
 	}
-	return nil
+	return text, plain, err
 }
 
 // textOf returns a request as JSON. JSON input is not encoded again.

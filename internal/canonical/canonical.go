@@ -1,9 +1,8 @@
 // Package canonical writes JSON in the form of RFC 8785 (JCS): members sorted by their UTF-16 code
-// units, no white space, numbers as ECMAScript writes doubles, and text with as few escapes as JSON
-// allows. There is one difference: an integer of at most 21 digits, without a fraction or an
-// exponent, is written with the digits it has, so that integers above 2^53 that one double stands
-// for stay different. What RFC 8785 leaves to the reader: of repeated members the last counts.
-// Time and memory are linear in the length of any text.
+// units, no white space, numbers laid out as ECMAScript lays out doubles, and text with as few
+// escapes as JSON allows. There is one difference: a number keeps all its decimal digits, so that
+// numbers which one double stands for stay different. What RFC 8785 leaves to the reader: of
+// repeated members the last counts. Time and memory are linear in the length of any text.
 package canonical
 
 import (
@@ -20,8 +19,9 @@ var (
 	// ErrSyntax means that a text is not valid JSON, or is larger than 2 GiB.
 	ErrSyntax = errors.New("it is no JSON")
 
-	// ErrNumber means that a number is beyond the range of a double, as RFC 8785 refuses it.
-	ErrNumber = errors.New("it has a number that is too large")
+	// ErrNumber means that a number is beyond the range of a double, as RFC 8785 refuses it, or
+	// nearer to zero than 1e-9999.
+	ErrNumber = errors.New("it has a number that is too large or too small")
 
 	// ErrText means that a decoder would read U+FFFD in place of something else, so that two
 	// different texts would become equal. The causes are bytes that are not UTF-8, half a
@@ -29,31 +29,40 @@ var (
 	ErrText = errors.New("it has text that is not UTF-8")
 )
 
-// Write writes text to w in its canonical form. After an error, w may have received a part of
-// it.
+// Write writes text to w in its canonical form. plain reports that doubles hold every number of text,
+// so that WriteDoubles writes the same. After an error, w may have received a part of it.
 //
 // Errors: [ErrSyntax], [ErrText], [ErrNumber], and errors of w.
-func Write(w io.Writer, text []byte) error {
+func Write(w io.Writer, text []byte) (plain bool, err error) { return write(w, text, false) }
+
+// WriteDoubles writes text as Write did before numbers kept all their digits: an integer of more
+// than 21 digits, and a number with a fraction or an exponent, is written as the double nearest to it.
+func WriteDoubles(w io.Writer, text []byte) error {
+	_, err := write(w, text, true)
+	return err
+}
+
+func write(w io.Writer, text []byte, doubles bool) (plain bool, err error) {
 	switch {
 	case len(text) > math.MaxInt32 || !json.Valid(text): // Valid also bounds the depth of nesting
-		return ErrSyntax
+		return false, ErrSyntax
 	case !utf8.Valid(text):
-		return ErrText
+		return false, ErrText
 	}
 	objects, members := count(text)
 	p := parser{text: text, objects: make([]object, 0, objects), members: make([]member, 0, members)}
 	switch p.value(p.skip(0)); {
 	case p.broken:
-		return ErrText
+		return false, ErrText
 	case p.large:
-		return ErrNumber
+		return false, ErrNumber
 	}
 	out := writers.Get().(*bufio.Writer) //nolint:forcetypeassert // the pool has nothing else
 	defer writers.Put(out)
 	out.Reset(w)
-	e := emitter{parser: &p, w: out, sorted: make([]int32, 0, members)}
+	e := emitter{parser: &p, w: out, sorted: make([]int32, 0, members), doubles: doubles}
 	e.value(p.skip(0), 0)
-	return out.Flush()
+	return !p.beyond, out.Flush()
 }
 
 var writers = sync.Pool{New: func() any { return bufio.NewWriter(nil) }}
@@ -99,7 +108,9 @@ type parser struct {
 	objects []object
 	members []member
 	broken  bool // by text that a decoder would read as U+FFFD
-	large   bool // a number is too large for a double
+	large   bool // a number is too large for a double, or too small
+	beyond  bool // no double holds one of the numbers
+	digits  [32]byte
 }
 
 func (p *parser) skip(i int) int {
@@ -123,9 +134,7 @@ func (p *parser) value(i int) int {
 		return p.string(i)
 	}
 	end := p.scalar(i)
-	if _, fits := number(p.text[i:end]); !fits {
-		p.large = true
-	}
+	p.number(p.text[i:end])
 	return end
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"math/big"
 	"regexp"
 	"runtime"
 	"slices"
@@ -19,8 +20,8 @@ import (
 )
 
 // decodedForm returns the canonical form by its definition: RFC 8785's form of what encoding/json
-// has decoded.
-func decodedForm(text []byte) ([]byte, error) {
+// has decoded, with the digits of each number, or with those of its double.
+func decodedForm(text []byte, doubles bool) ([]byte, error) {
 	b, err := json.Marshal(json.RawMessage(text))
 	if err != nil {
 		return nil, ErrSyntax
@@ -34,10 +35,10 @@ func decodedForm(text []byte) ([]byte, error) {
 	if err := d.Decode(&v); err != nil {
 		return nil, ErrSyntax
 	}
-	return appendValue(nil, v)
+	return appendValue(nil, v, doubles)
 }
 
-func appendValue(b []byte, v any) (_ []byte, err error) {
+func appendValue(b []byte, v any, doubles bool) (_ []byte, err error) {
 	switch v := v.(type) {
 	case map[string]any:
 		keys := slices.SortedFunc(maps.Keys(v), func(x, y string) int {
@@ -48,7 +49,7 @@ func appendValue(b []byte, v any) (_ []byte, err error) {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			if b, err = appendValue(append(appendString(b, k), ':'), v[k]); err != nil {
+			if b, err = appendValue(append(appendString(b, k), ':'), v[k], doubles); err != nil {
 				return nil, err
 			}
 		}
@@ -59,7 +60,7 @@ func appendValue(b []byte, v any) (_ []byte, err error) {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			if b, err = appendValue(b, v[i]); err != nil {
+			if b, err = appendValue(b, v[i], doubles); err != nil {
 				return nil, err
 			}
 		}
@@ -67,17 +68,15 @@ func appendValue(b []byte, v any) (_ []byte, err error) {
 	case string:
 		return appendString(b, v), nil
 	case json.Number:
-		if regexp.MustCompile(`^-?\d{1,21}$`).MatchString(v.String()) {
-			if v == "-0" {
-				v = "0"
-			}
-			return append(b, v...), nil
-		}
 		f, err := v.Float64()
-		if err != nil {
+		text, small := exactForm(v.String())
+		if err != nil || small {
 			return nil, ErrNumber
 		}
-		return append(b, ecmaScript(f)...), nil
+		if doubles && !regexp.MustCompile(`^-?\d{1,21}$`).MatchString(v.String()) {
+			text = ecmaScript(f)
+		}
+		return append(b, text...), nil
 	}
 	return fmt.Append(b, map[any]string{nil: "null", true: "true", false: "false"}[v]), nil
 }
@@ -97,6 +96,31 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
+// exactForm is Number::toString of ECMA-262 for a number of any digits. small means that it is below
+// 1e-9999.
+func exactForm(number string) (text string, small bool) {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits, ok := new(big.Int).SetString(whole+fraction, 10)
+	n, _ := new(big.Int).SetString("0"+exponent, 10)
+	if strings.HasPrefix(exponent, "-") || strings.HasPrefix(exponent, "+") {
+		n, _ = new(big.Int).SetString(exponent, 10)
+	}
+	switch {
+	case !ok || digits.Sign() == 0:
+		return "0", false
+	case digits.Sign() < 0:
+		text, small = exactForm(number[1:])
+		return "-" + text, small
+	}
+	s := digits.String()
+	n.Add(n, big.NewInt(int64(len(s)-len(fraction))))
+	if n.Cmp(big.NewInt(-9998)) < 0 {
+		return "", true
+	}
+	return layout(strings.TrimRight(s, "0"), int(n.Int64())), false
+}
+
 // ecmaScript is Number::toString of ECMA-262, step by step.
 func ecmaScript(f float64) string {
 	switch {
@@ -106,9 +130,12 @@ func ecmaScript(f float64) string {
 		return "-" + ecmaScript(-f)
 	}
 	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, 64), "e")
-	s := strings.Replace(mantissa, ".", "", 1)
 	n, _ := strconv.Atoi(exponent)
-	n++
+	return layout(strings.Replace(mantissa, ".", "", 1), n+1)
+}
+
+// layout writes the digits s of the number 0.s * 10^n.
+func layout(s string, n int) string {
 	switch k := len(s); {
 	case k <= n && n <= 21:
 		return s + strings.Repeat("0", n-k)
@@ -145,16 +172,27 @@ func FuzzWrite(f *testing.F) {
 		`"\u2028<&>"`, "\"\u2028\u2029\x7f\"", `{"\u0061":1,"b":{"z":[{},{"y":1,"x":2}],"a":3},"a":{"c":1,"b":2}}`, `[[],[[]],{},[{}]]`, `{"":0,"a":{"":1}}`,
 		` [ 1 , true , false , { } , "\b\f\n\r\t\/\"\\\u0000" ] `, `{"<":1,"\u003c":2,"é":3,"😀":4}`, `"\uD83D\u0041"`, `{"a":1,}`, ``, `"`, `{"\ud800":1,"\ud800":2}`,
 		`[1.0,1e2,100,-0.0,1E30,4.50,2e-3,0.000000000000000000000000001,333333333.33333329,9007199254740993,123456789012345678901,1234567890123456789012,1e-400]`,
+		`[1e-9999,10e-10000,9.99e-9999]`, `1e-10000`, `0e99999999999999999999`, `0.000e-99999999999999999999`, `1e-99999999999999999999`, `1e99999999999999999999`, `1.7976931348623157e308`,
+		`1.7976931348623159e308`, `[9007199254740993.10,9007199254740993.90,1.000000000000000001,123456789012345678901e-21,4.9e-324,0.00000012345678901234567890]`,
 		"{\"\ufb33\":1,\"😀\":2,\"\ue000\":3,\"\ud7ff\":4}",
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var got bytes.Buffer
-		err := Write(&got, text)
-		want, wantErr := decodedForm(text)
-		if !errors.Is(err, wantErr) || err == nil && !bytes.Equal(got.Bytes(), want) {
-			t.Fatalf("%q: %q, %v, want %q, %v", text, got.Bytes(), err, want, wantErr)
+		var exact, doubles bytes.Buffer
+		plain, err := Write(&exact, text)
+		errDoubles := WriteDoubles(&doubles, text)
+		want, wantErr := decodedForm(text, false)
+		wantDoubles, _ := decodedForm(text, true)
+		if !errors.Is(err, wantErr) || err == nil && !bytes.Equal(exact.Bytes(), want) {
+			t.Fatalf("%q: %q, %v, want %q, %v", text, exact.Bytes(), err, want, wantErr)
+		}
+		if !errors.Is(errDoubles, wantErr) || err == nil && !bytes.Equal(doubles.Bytes(), wantDoubles) {
+			t.Fatalf("%q: doubles %q, %v, want %q, %v", text, doubles.Bytes(), errDoubles, wantDoubles, wantErr)
+		}
+		// A repeated member may have a number that no double holds.
+		if err == nil && (plain && !bytes.Equal(want, wantDoubles)) {
+			t.Fatalf("%q: plain, but %q and %q", text, want, wantDoubles)
 		}
 	})
 }
@@ -177,21 +215,55 @@ func TestNumbersOfTheRFC(t *testing.T) {
 		if got := string(appendNumber(nil, f)); got != want || ecmaScript(f) != want {
 			t.Errorf("%#x: %s, by the definition %s, want %s", bits, got, ecmaScript(f), want)
 		}
-		// Written with more digits than a double has, and read again.
-		if got := form(t, strconv.FormatFloat(f, 'e', 40, 64)); got != want {
+		if got := form(t, want); got != want {
 			t.Errorf("%#x: %s, want %s", bits, got, want)
+		}
+		// Written with more digits than a double has, and read again.
+		var b bytes.Buffer
+		if err := WriteDoubles(&b, []byte(strconv.FormatFloat(f, 'e', 40, 64))); err != nil || b.String() != want {
+			t.Errorf("%#x: %s, %v, want %s", bits, b.String(), err, want)
 		}
 	}
 }
 
-// TestSamplesOfTheRFC has the samples of RFC 8785, sections 3.2.2 and 3.2.3.
+// TestEveryDigitCounts has numbers that one double stands for.
+func TestEveryDigitCounts(t *testing.T) {
+	t.Parallel()
+	for _, pair := range [][2]string{
+		{`1234567890123456789012`, `1234567890123456789013`},
+		{`9007199254740993.10`, `9007199254740993.90`},
+		{`9007199254740993.0`, `9007199254740992.0`},
+		{`1.000000000000000001`, `1.000000000000000002`},
+		{`0.1`, `0.1000000000000000055`},
+		{`1e-400`, `0`},
+		{`123456789012345678901234567890e-20`, `123456789012345678901234567891e-20`},
+	} {
+		if a, b := form(t, pair[0]), form(t, pair[1]); a == b {
+			t.Errorf("%s and %s are both %s", pair[0], pair[1], a)
+		}
+	}
+	for _, same := range [][]string{
+		{`9007199254740993.1`, `9007199254740993.10`, `90071992547409931e-1`, `0.90071992547409931E+16`},
+		{`1234567890123456789012`, `1234567890123456789012.0`, `1.234567890123456789012e21`},
+		{`0`, `-0`, `0.00`, `-0e5`, `0e99999999999999999999`},
+		{`1000`, `1e3`, `1000.0`, `0.1e4`},
+	} {
+		for _, text := range same[1:] {
+			if a, b := form(t, same[0]), form(t, text); a != b {
+				t.Errorf("%s is %s, and %s is %s", same[0], a, text, b)
+			}
+		}
+	}
+}
+
+// TestSamplesOfTheRFC has the samples of RFC 8785, sections 3.2.2 and 3.2.3. Numbers keep their digits.
 func TestSamplesOfTheRFC(t *testing.T) {
 	t.Parallel()
 	if got := form(t, `{
      "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
      "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
      "literals": [null, true, false]
-   }`); got != `{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}` {
+   }`); got != `{"literals":[null,true,false],"numbers":[333333333.33333329,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}` {
 		t.Error(got)
 	}
 	if got := form(t, `{
@@ -205,7 +277,7 @@ func TestSamplesOfTheRFC(t *testing.T) {
 func form(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Write(&b, []byte(text)); err != nil {
+	if _, err := Write(&b, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -228,6 +300,8 @@ func large() map[string]string {
 		"escapes":        `"` + strings.Repeat(`\u003c`, n/6) + `"`,
 		"arrays":         "[" + strings.Repeat("[],", n/3) + "[]]",
 		"objects":        "[" + strings.Repeat("{},", n/3) + "{}]",
+		"a long number":  strings.Repeat("1", n) + "e-" + strconv.Itoa(n),
+		"long numbers":   "[" + strings.Repeat("1.2345678901234567890123,", n/25) + "0]",
 		"numbers":        "[" + strings.Repeat("0,", n/2) + "0]",
 		"one member":     "{" + strings.Repeat(`"":0,`, n/5) + `"":0}`,
 		"escaped member": "{" + strings.Repeat(`"\n":0,`, n/7) + `"":0}`,
@@ -243,7 +317,7 @@ func TestMemoryIsLinear(t *testing.T) { //nolint:paralleltest // it reads the he
 		var out counter
 		b := []byte(text)
 		runtime.ReadMemStats(&before)
-		err := Write(&out, b)
+		_, err := Write(&out, b)
 		runtime.ReadMemStats(&after)
 		took := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(b))
 		if err != nil || took > 16 || out.n > 6*len(b) {
@@ -259,7 +333,7 @@ func TestWriteFails(t *testing.T) {
 	r, w := io.Pipe()
 	gone := errors.New("gone")
 	_ = r.CloseWithError(gone)
-	if err := Write(w, []byte(`{"a":1}`)); !errors.Is(err, gone) {
+	if _, err := Write(w, []byte(`{"a":1}`)); !errors.Is(err, gone) {
 		t.Errorf("got %v", err)
 	}
 }

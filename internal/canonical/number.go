@@ -1,21 +1,36 @@
 package canonical
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 )
 
-// exactDigits is how many digits ECMAScript writes before it uses an exponent.
-const exactDigits = 21
+const (
+	// exactDigits is how many digits ECMAScript writes before it uses an exponent.
+	exactDigits = 21
+	// doubleDigits is how many digits any double keeps, up to the exponent doubleExponent.
+	doubleDigits, doubleExponent = 15, 300
+	// least is the smallest exponent. Without it, a reader that writes a number out needs memory
+	// that the number's length does not bound.
+	least = -9999
+)
 
-// number returns the value of a scalar as a double. fits is false if it is beyond the range of a
-// double. Integers of few digits, which are written as they are, and words are not read: 0, true.
-func number(b []byte) (value float64, fits bool) {
+// number checks a scalar: whether it is in range, and whether a double holds it.
+func (p *parser) number(b []byte) {
 	if asWritten(b) {
-		return 0, true
+		return
+	}
+	d := decimalOf(p.digits[:0], b)
+	if len(d.digits) <= doubleDigits && d.exponent() >= -doubleExponent && d.exponent() <= doubleExponent {
+		return
 	}
 	value, err := strconv.ParseFloat(string(b), 64)
-	return value, err == nil && !math.IsInf(value, 0)
+	if err != nil || math.IsInf(value, 0) || d.exponent() < least {
+		p.large = true
+		return
+	}
+	p.beyond = p.beyond || string(d.append(nil)) != string(appendNumber(nil, value))
 }
 
 // asWritten reports whether a scalar is a word, or an integer of at most 21 digits.
@@ -36,16 +51,79 @@ func asWritten(b []byte) bool {
 
 // number writes a number, or a word.
 func (e *emitter) number(b []byte) {
-	if asWritten(b) {
-		if string(b) == "-0" {
-			b = b[1:]
-		}
+	switch {
+	case string(b) == "-0":
+		_ = e.w.WriteByte('0')
+		return
+	case asWritten(b):
 		_, _ = e.w.Write(b)
 		return
+	case e.doubles:
+		value, _ := strconv.ParseFloat(string(b), 64)
+		e.out = appendNumber(e.out[:0], value)
+	default:
+		e.out = decimalOf(e.digits[:0], b).append(e.out[:0])
 	}
-	value, _ := number(b)
-	var buf [32]byte
-	_, _ = e.w.Write(appendNumber(buf[:0], value))
+	_, _ = e.w.Write(e.out)
+}
+
+// decimal is the number 0.digits * 10^point. Its digits neither begin nor end with 0; zero has none.
+type decimal struct {
+	negative bool
+	digits   []byte
+	point    int
+}
+
+// exponent is that of the form with one digit before the point.
+func (d decimal) exponent() int { return d.point - 1 }
+
+// decimalOf reads a JSON number. It stores the digits behind buf.
+func decimalOf(buf, b []byte) (d decimal) {
+	b, d.negative = bytes.CutPrefix(b, []byte("-"))
+	exponent := 0
+	if i := bytes.IndexAny(b, "eE"); i >= 0 {
+		exponent, _ = strconv.Atoi(string(b[i+1:])) // an int's bound if it is beyond it
+		exponent = max(min(exponent, math.MaxInt32), math.MinInt32)
+		b = b[:i]
+	}
+	whole, fraction, _ := bytes.Cut(b, []byte("."))
+	d.digits = bytes.TrimLeft(append(append(buf, whole...), fraction...), "0")
+	d.point = len(d.digits) - len(fraction) + exponent
+	d.digits = bytes.TrimRight(d.digits, "0")
+	if len(d.digits) == 0 {
+		return decimal{}
+	}
+	return d
+}
+
+// append appends d as ECMAScript's Number::toString lays out a double with these digits.
+func (d decimal) append(b []byte) []byte {
+	if len(d.digits) == 0 {
+		return append(b, '0')
+	}
+	if d.negative {
+		b = append(b, '-')
+	}
+	switch n := len(d.digits); {
+	case d.point > exactDigits || d.point <= -6:
+		b = append(b, d.digits[0])
+		if n > 1 {
+			b = append(append(b, '.'), d.digits[1:]...)
+		}
+		b = append(b, 'e')
+		if d.exponent() > 0 {
+			b = append(b, '+')
+		}
+		return strconv.AppendInt(b, int64(d.exponent()), 10)
+	case d.point <= 0:
+		b = append(append(b, "0."...), "000000"[:-d.point]...)
+		return append(b, d.digits...)
+	case n > d.point:
+		b = append(append(b, d.digits[:d.point]...), '.')
+		return append(b, d.digits[d.point:]...)
+	default:
+		return append(append(b, d.digits...), "000000000000000000000"[:d.point-n]...)
+	}
 }
 
 // appendNumber appends a double as ECMAScript's Number::toString writes it.

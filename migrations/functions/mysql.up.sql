@@ -135,7 +135,7 @@ body: BEGIN
       DECLARE CONTINUE HANDLER FOR 1205 SET v_busy = TRUE;
       -- Before any read, which would fix a snapshot that may be older than the claim.
       INSERT INTO {schema}`{prefix}records` (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
-      VALUES (v_owner, v_hash, v_namespace, v_operation, p_key, v_asked, p_version * 16 + 1, v_attempt, 1, {now})
+      VALUES (v_owner, v_hash, v_namespace, v_operation, p_key, v_asked, p_version * 16 + 2, v_attempt, 1, {now})
       ON DUPLICATE KEY UPDATE state = state;
     END;
     IF v_busy THEN
@@ -171,7 +171,7 @@ body: BEGIN
     IF v_in THEN
       SAVEPOINT holdfast_claims;
     END IF;
-  ELSEIF v_has <> v_asked AND v_version = p_version * 16 + 1 THEN
+  ELSEIF v_has <> v_asked AND v_version IN (p_version * 16 + 1, p_version * 16 + 2) THEN
     SET v_outcome = 'mismatch';
   ELSEIF v_state = 1 THEN
     SET v_outcome = 'unknown';
@@ -281,7 +281,7 @@ BEGIN
   FROM {schema}`{prefix}records` r WHERE r.owner = v_owner AND r.key_hash = v_hash AND COALESCE(r.key_expires_at > {now}, 1);
   COMMIT AND NO CHAIN NO RELEASE;
   IF v_outcome IS NULL THEN
-    SET v_outcome = CASE WHEN v_has <> v_asked AND v_version = p_version * 16 + 1 THEN 'mismatch' WHEN v_state = 1 THEN 'unknown'
+    SET v_outcome = CASE WHEN v_has <> v_asked AND v_version IN (p_version * 16 + 1, p_version * 16 + 2) THEN 'mismatch' WHEN v_state = 1 THEN 'unknown'
      WHEN v_state >= 4 OR v_expired THEN 'expired' ELSE 'replayed' END;
   ELSE
     -- Another session's claim, which is not committed.

@@ -85,8 +85,9 @@ CREATE OR REPLACE FUNCTION {schema}"{prefix}judge"(has_state smallint, has_finge
   OUT outcome text, OUT state text, OUT result text, OUT data bytea, OUT codec text, OUT business_id text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 BEGIN
-  -- Fingerprints of other versions of the request's form cannot be compared.
-  IF has_fingerprint <> asked AND has_version = version * 16 + 1 THEN
+  -- Fingerprints of other versions of the request's form cannot be compared. Form 1 of the canonical
+  -- JSON differs from form 2 in numbers that no double holds.
+  IF has_fingerprint <> asked AND has_version IN (version * 16 + 1, version * 16 + 2) THEN
     outcome := 'mismatch';
     RETURN;
   ELSIF has_state = 1 THEN
@@ -159,7 +160,7 @@ BEGIN
   END IF;
   FOR i IN 1..3 LOOP
     INSERT INTO {schema}"{prefix}records" (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
-    VALUES (owner, hash, namespace, operation, key, asked, version * 16 + 1, attempt, 1, {now}) ON CONFLICT DO NOTHING;
+    VALUES (owner, hash, namespace, operation, key, asked, version * 16 + 2, attempt, 1, {now}) ON CONFLICT DO NOTHING;
     IF FOUND THEN
       PERFORM {schema}"{prefix}called"('claim', owner, hash, attempt);
       outcome := 'claimed';

@@ -1,4 +1,4 @@
-import java.math.*;
+import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.nio.charset.*;
 import java.nio.file.*;
@@ -26,16 +26,20 @@ class Vectors {
     }
 
     static String number(String text) {
-        if (text.matches("-?[0-9]{1,21}")) return text.equals("-0") ? "0" : text;
-        double value = Double.parseDouble(text);
-        if (Double.isInfinite(value)) throw new IllegalArgumentException("beyond a double");
-        if (value == 0) return "0";
-        BigDecimal exact = new BigDecimal(value), s = exact; // the shortest that is the same double
-        for (int n = 1; (s = exact.round(new MathContext(n))).doubleValue() != value; n++) ;
-        s = s.abs().stripTrailingZeros();
-        String digits = s.unscaledValue().toString(), sign = value < 0 ? "-" : "";
-        int point = digits.length() - s.scale(); // the decimal point's place
-        if (point > 0 && point <= 21) return sign + s.toPlainString();
+        var m = java.util.regex.Pattern.compile("(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([-+]?[0-9]+))?").matcher(text);
+        if (!m.matches()) throw new IllegalArgumentException("no number");
+        String sign = m.group(1), part = m.group(3) == null ? "" : m.group(3), exponent = m.group(4) == null ? "0" : m.group(4);
+        String digits = (m.group(2) + part).replaceFirst("^0+", "");
+        if (digits.isEmpty()) return "0";
+        BigInteger place = new BigInteger(exponent).add(BigInteger.valueOf(digits.length() - part.length())); // of the decimal point
+        if (Double.isInfinite(Double.parseDouble(text)) || place.compareTo(BigInteger.valueOf(-9999)) <= 0) {
+            throw new IllegalArgumentException("beyond a double, or below 1e-9999");
+        }
+        int point = place.intValueExact();
+        digits = digits.replaceFirst("0+$", "");
+        if (point > 0 && point <= 21) {
+            return sign + (digits.length() <= point ? digits + "0".repeat(point - digits.length()) : digits.substring(0, point) + "." + digits.substring(point));
+        }
         if (point > -6 && point <= 0) return sign + "0." + "0".repeat(-point) + digits;
         return sign + digits.charAt(0) + (digits.length() > 1 ? "." + digits.substring(1) : "") + String.format("e%+d", point - 1);
     }

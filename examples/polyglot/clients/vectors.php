@@ -1,5 +1,4 @@
 <?php // Computes the test vectors of docs/reference/protocol/vectors.json, and prints each: section, number, value.
-ini_set('serialize_precision', -1);
 
 function key_hash(string ...$parts): string
 {
@@ -13,22 +12,17 @@ function key_of(array $parts): string
 
 function number(string $text): string
 {
-    if (preg_match('/^-?[0-9]{1,21}$/', $text)) {
-        return $text === '-0' ? '0' : $text;
-    }
-    $value = (float) $text;
-    if (is_infinite($value)) {
-        throw new Exception('beyond a double');
-    }
-    if ($value == 0) {
+    preg_match('/^(-?)([0-9]+)(?:\.([0-9]+))?(?:e([-+]?[0-9]+))?$/i', $text, $m, PREG_UNMATCHED_AS_NULL);
+    [, $sign, $whole, $part, $exponent] = $m;
+    $digits = ltrim($whole . $part, '0');
+    if ($digits === '') {
         return '0';
     }
-    preg_match('/^(-?)([0-9]+)(?:\.([0-9]+))?(?:e([-+][0-9]+))?$/i', json_encode($value), $m);
-    [, $sign, $whole, $part, $exponent] = $m + ['', '', '', '', '0'];
-    $digits = $whole . $part;
-    $point = strlen($whole) + (int) $exponent; // the decimal point's place
-    $point -= strlen($digits) - strlen(ltrim($digits, '0'));
-    $digits = trim($digits, '0');
+    $point = strlen($digits) - strlen($part ?? '') + (int) $exponent; // the decimal point's place
+    if (is_infinite((float) $text) || $point <= -9999) {
+        throw new Exception('beyond a double, or below 1e-9999');
+    }
+    $digits = rtrim($digits, '0');
     if ($point > 0 && $point <= 21) {
         $text = strlen($digits) <= $point ? str_pad($digits, $point, '0') : substr($digits, 0, $point) . '.' . substr($digits, $point);
     } elseif ($point > -6 && $point <= 0) {

@@ -1,5 +1,5 @@
 """Computes the test vectors of docs/reference/protocol/vectors.json, and prints each: section, number, value."""
-import decimal, hashlib, json, re, sys
+import hashlib, json, re, sys
 
 
 def key_hash(*parts):
@@ -11,23 +11,21 @@ def key_of(parts):
 
 
 def number(text):
-    if re.fullmatch(r"-?[0-9]{1,21}", text):
-        return "0" if text == "-0" else text
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError("beyond a double")
-    sign, digits, exponent = decimal.Decimal(repr(value)).normalize().as_tuple()
-    digits = "".join(map(str, digits))
-    point = len(digits) + exponent  # the decimal point's place
-    if value == 0:
+    sign, whole, part, exponent = re.fullmatch(r"(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([-+]?[0-9]+))?", text).groups("")
+    digits = (whole + part).lstrip("0")
+    if not digits:
         return "0"
+    point = len(digits) - len(part) + int(exponent or 0)  # the decimal point's place
+    if float(text) == float("inf") or float(text) == -float("inf") or point <= -9999:
+        raise ValueError("beyond a double, or below 1e-9999")
+    digits = digits.rstrip("0")
     if 0 < point <= 21:
-        text = digits.ljust(point, "0") if exponent >= 0 else digits[:point] + "." + digits[point:]
+        text = digits.ljust(point, "0") if len(digits) <= point else digits[:point] + "." + digits[point:]
     elif -6 < point <= 0:
         text = "0." + "0" * -point + digits
     else:
         text = digits[0] + ("." + digits[1:] if len(digits) > 1 else "") + "e%+d" % (point - 1)
-    return "-" * sign + text
+    return sign + text
 
 
 def string(text):
