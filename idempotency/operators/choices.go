@@ -39,7 +39,7 @@ func Choices(op *staged.Operation) []string {
 	}
 	for _, step := range op.Steps {
 		switch {
-		case step.Name != op.Step:
+		case step.Name != op.Step || op.Contradicted:
 		case step.State == staged.Succeeded: // its result is to be replaced
 			return []string{AsStepDone, AsResume, AsSucceeded, AsRejected}
 		case step.State == staged.Rejected:

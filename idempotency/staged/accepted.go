@@ -1,6 +1,7 @@
 package staged
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -42,8 +43,9 @@ func Accepted(reference string, within time.Duration) error {
 type referenceKey struct{}
 
 // SetReference keeps the provider's own name for a call, such as "ch_3MmlLrLkdIwHu7ix", with its
-// step, when the call has a definite answer. ctx is that of the function of an external call, or of
-// its Reconcile. A later event finds the operation by it (ProviderEvent.Reference). At most 255
+// step, whatever the call then answers, unless the worker loses the operation. ctx is that of the
+// function of an external call, or of its Reconcile. A later event finds the operation by it
+// (ProviderEvent.Reference). A step has one reference: a later call's replaces it. At most 255
 // bytes; a longer one is cut.
 //
 // SetReference panics if ctx is of no external call.
@@ -63,6 +65,9 @@ func settlesLater[T, Tx any](ctx context.Context, r *Run[Tx], at *calling, later
 	}
 	var row *ledger.StepRow
 	if err == nil {
+		if at.reference = cmp.Or(later.reference, at.reference); at.reference != "" {
+			later.reference = once.Cut(at.reference, maxReference)
+		}
 		row, err = r.rows.accept(ctx, r, at.step, at.provider, later)
 	}
 	switch {

@@ -31,7 +31,8 @@ type ProviderEvent struct {
 	// ProviderKey identifies the operation by the key that the provider was given, if the provider
 	// repeats that key. Reference identifies it by the provider's own name for the call, such as
 	// "re_1Nispe2eZ" (see SetReference and Accepted), with the Provider of its ExternalCall and
-	// the owner Ref.Owner. Otherwise set Ref.
+	// the owner Ref.Owner. Otherwise set Ref. With a ProviderKey, Reference is kept with the step if
+	// that has none.
 	ProviderKey         string
 	Provider, Reference string
 	Ref                 Ref
@@ -39,6 +40,11 @@ type ProviderEvent struct {
 	// Outcome is what the event says about an external call that has begun and whose end is not
 	// known, or that the provider had accepted. Default: nothing. If it is set, an operation that
 	// was parked or waits at that step continues. StepReversed is about a call that was executed.
+	//
+	// An Outcome that contradicts the known answer (rejected, or not done, after done; done after
+	// rejected) does not replace it. The event is stored, fn runs, and Operation.Contradicted is
+	// true. An operation that has not ended is parked until an operator decides: later events do
+	// not. An operation that has ended keeps its state and its result.
 	Outcome StepOutcome
 	// Step is the step of the call. Default: the step that ProviderKey or Reference belongs to.
 	Step string
@@ -75,8 +81,8 @@ const (
 // after its success. If the event is stored already, isNew is false and fn does not run.
 //
 // fn follows the rules of the function of [idempotency.Do]. Errors: [ErrNotFound], [ErrState] if
-// the event is about a step that has not begun or that has another result, or reverses one that is
-// not known to be done. After both, answer the provider with an error, so that it delivers the event
+// the event is about a step that has not begun, reverses one that is not known to be done, or says
+// "not done" while a worker makes the call or after a refusal. After both, answer the provider with an error, so that it delivers the event
 // again: it may have overtaken the answer of the call, or the event before it. Other errors:
 // [idempotency.ErrUnknown], [holdfast.ErrInvalid], also for a Result of another type, errors of
 // fn.
@@ -92,7 +98,7 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 	if err != nil {
 		return false, err
 	}
-	sent := false // the insert was sent, and its commit may be ambiguous
+	sent, torn := false, false // the insert was sent, and its commit may be ambiguous
 	err = r.Write(ctx, func(ctx context.Context, tx Tx, q core.Querier) error {
 		row, err := r.Touch(ctx, q, key)
 		if err != nil {
@@ -111,7 +117,7 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 		if _, err := r.SQL.EventInsert.Exec(ctx, q, key.Args([]byte(e.ID), kind, stored)...); err != nil {
 			return err
 		}
-		if err := r.apply(ctx, q, key, row, &e); err != nil {
+		if torn, err = r.apply(ctx, q, key, row, &e); err != nil {
 			return err
 		}
 		if fn != nil {
@@ -126,18 +132,26 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 		isNew, sent = true, true
 		return nil
 	})
+	if torn && isNew && err == nil {
+		r.emitParked(ctx, key)
+	}
 	return isNew && err == nil, err
 }
 
-// apply stores what an event says about a step.
-func (s *rows[Tx]) apply(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, e *ProviderEvent) error {
-	switch e.Outcome {
-	case NoOutcome:
-		return nil
-	case StepReversed:
-		return s.reverse(ctx, q, id, e.Step)
+// apply stores what an event says about a step. torn reports that it contradicts the known answer.
+func (s *rows[Tx]) apply(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, e *ProviderEvent) (torn bool, err error) {
+	if e.ProviderKey != "" && e.Reference != "" && row.State != ledger.Tombstone && row.State != ledger.RejectedTombstone {
+		_, err = s.SQL.StepRefer.Exec(ctx, q, id.Args(e.Step, once.Cut(e.Provider, maxProvider), once.Cut(e.Reference, maxReference), 0)...)
 	}
-	return s.resolveStep(ctx, q, id, row, finding{"provider event", "ProviderEvent.Result", e.Step, e.Outcome, e.Result, e.Rejection})
+	switch {
+	case err != nil || e.Outcome == NoOutcome:
+		return false, err
+	case e.Outcome == StepReversed:
+		return false, s.reverse(ctx, q, id, e.Step)
+	}
+	f := finding{action: fmt.Sprintf("provider event %q", e.ID), event: true, field: "ProviderEvent.Result", step: e.Step, how: e.Outcome, result: e.Result, rejection: e.Rejection}
+	err = s.resolveStep(ctx, q, id, row, &f)
+	return f.contradicts, err
 }
 
 // concerns checks an event and finds its operation, and its step by the provider's key.
@@ -211,6 +225,8 @@ func (s *rows[Tx]) checkRef(ref Ref) error {
 // finding is what an operator, or a provider event, says about an external call.
 type finding struct {
 	action, field string // the names of the action and of its result in errors
+	event         bool   // a provider's
+	contradicts   bool   // the known answer; set by resolveStep
 	step          string
 	how           StepOutcome
 	result        any
@@ -230,7 +246,7 @@ func (f *finding) state() int {
 
 // resolveStep stores the outcome of an external call, and continues an operation that was parked
 // at it. The row is locked.
-func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, f finding) error {
+func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, f *finding) error {
 	step, err := s.Step(ctx, q, id, f.step)
 	if err != nil {
 		return err
@@ -241,13 +257,19 @@ func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, 
 	switch {
 	case step == nil:
 		return &StateError{Action: f.action, Step: f.step, Hint: "it has not begun: name the step whose outcome is unknown"}
-	case step.State == state && here && row.Mode == ledger.ModeCorrect:
-		write, args = s.SQL.StepCorrect, id.Args(f.step)
+	case here && row.Mode == ledger.ModeContradicted && f.event:
+		return nil // it is one more fact: an operator decides
+	case here && (row.Mode == ledger.ModeContradicted || row.Mode == ledger.ModeCorrect && step.State == state):
+		write = s.SQL.StepCorrect
 	case step.State == state && step.State != ledger.StepNotDone: // the outcome is already known
 		if !here {
 			return nil
 		}
 		return s.goesOn(ctx, q, id, row, f.step)
+	case f.event && contradicts(step.State, state):
+		return s.eventAgainst(ctx, q, id, row, step, f)
+	case step.State == ledger.StepNotDone && state == ledger.StepDone && f.event && (row.State == ledger.Pending || row.State == ledger.Parked):
+		// It was done after all, and is not called again.
 	case step.State != ledger.StepBegun && step.State != ledger.StepAccepted:
 		return &StateError{Action: f.action, Step: f.step, State: stepStates[step.State], Hint: "its answer is known and does not change"}
 	case row.State != ledger.Pending && row.State != ledger.Parked:
@@ -292,7 +314,7 @@ func (s *rows[Tx]) reverse(ctx context.Context, q core.Querier, id once.ID, step
 }
 
 // answerOf returns the stored form of a finding; nil for a step that was not done.
-func (s *rows[Tx]) answerOf(id once.ID, step *ledger.StepRow, f finding) ([]byte, error) {
+func (s *rows[Tx]) answerOf(id once.ID, step *ledger.StepRow, f *finding) ([]byte, error) {
 	switch f.how {
 	case StepDone:
 		return s.packAs(id, ofStep(f.step, false), step.ResultType, f.field, f.result)

@@ -41,7 +41,7 @@ func (i internals[Tx]) Show(ctx context.Context, id once.ID) (*Operation, error)
 // and continues the operation. The row is locked. action and field name the caller and its result
 // in errors.
 func (i internals[Tx]) ResolveStep(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, action, field string, how StepOutcome, result any, rejection *idempotency.Rejection) error {
-	return i.rows.resolveStep(ctx, q, id, row, finding{action, field, row.Step, how, result, rejection})
+	return i.rows.resolveStep(ctx, q, id, row, &finding{action: action, field: field, step: row.Step, how: how, result: result, rejection: rejection})
 }
 
 // PackRejection encodes the rejection of an operation.

@@ -87,6 +87,10 @@ type Operation struct {
 	// Reversed is when a step that was done was first reported as taken back; zero for never. The
 	// result does not change. See StepReversed.
 	Reversed time.Time
+	// Contradicted means that the provider gave two answers about a call that exclude each other,
+	// such as done and rejected. Reason names them. An operation that had not ended is parked, and
+	// an operator decides; one that had ended keeps its result.
+	Contradicted bool
 	// Holder is the process that has the operation, or had it last. Program is its version of the
 	// program: the main module's, with its revision. RequestID is the request or trace for which
 	// the operation was begun or last continued (see holdfast.WithRequestID); empty for none. Of a
@@ -148,8 +152,8 @@ func scanOperation(found core.Row, records bool) (op Operation, err error) {
 	var state int
 	var resultType string
 	var created, moved, due, reversed int64
-	var accepted int
-	if err := found.Scan(&id.Owner, once.Into(&id.Hash), &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType, &accepted, &reversed, &op.Program, &op.RequestID); err != nil {
+	var accepted, mode int
+	if err := found.Scan(&id.Owner, once.Into(&id.Hash), &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType, &accepted, &reversed, &op.Program, &op.RequestID, &mode); err != nil {
 		return op, err
 	}
 	op.ID, op.Owner = id.Bytes(), id.Owner
@@ -158,7 +162,7 @@ func scanOperation(found core.Row, records bool) (op Operation, err error) {
 		op.ResultType = readShape(resultType).String()
 	}
 	op.Created, op.Moved = time.UnixMicro(created), time.UnixMicro(moved)
-	op.Reversed = micros(reversed)
+	op.Reversed, op.Contradicted = micros(reversed), mode == ledger.ModeContradicted
 	if records && op.State == Pending { // visible only if it was committed without a result
 		op.State = Parked
 	}

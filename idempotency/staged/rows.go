@@ -63,6 +63,9 @@ func (s *rows[Tx]) lives() []any { return s.store.Internal().Lives() }
 func (s *rows[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Duration, reason string) error {
 	return s.move(ctx, r, "", func(now *ledger.Row) bool { return now.Attempt == nil && now.Token == r.token },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
+			if err := s.refer(ctx, q, r); err != nil {
+				return core.Result{}, err
+			}
 			return s.SQL.Release.Exec(ctx, q, r.id.Args(r.attempt, r.token, pause.Microseconds(), reason)...)
 		})
 }
@@ -77,6 +80,9 @@ func (s *rows[Tx]) park(ctx context.Context, r *Run[Tx], step, reason string) (r
 			}
 			found, err := s.Step(ctx, q, r.id, step)
 			if err != nil {
+				return core.Result{}, err
+			}
+			if err := s.refer(ctx, q, r); err != nil {
 				return core.Result{}, err
 			}
 			if row = nil; found != nil && (found.State == ledger.StepDone || found.State == ledger.StepRejected) {
@@ -104,7 +110,7 @@ func (s *rows[Tx]) accept(ctx context.Context, r *Run[Tx], step, provider string
 			}
 			if found != nil && (found.State == ledger.StepDone || found.State == ledger.StepRejected) {
 				row = found
-				return res, nil
+				return res, s.refer(ctx, q, r)
 			}
 			if _, err := s.SQL.StepAccept.Exec(ctx, q, r.id.Args(step, provider, orNull(a.reference), within)...); err != nil {
 				return core.Result{}, err

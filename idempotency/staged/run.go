@@ -28,6 +28,7 @@ type Run[Tx any] struct {
 	stopped  bool  // stopped between steps, because the caller's context ended
 	over     error // why nothing more may be written
 	open     *StepError
+	at       *calling // an external call whose outcome is not stored
 }
 
 // maxSettles is the longest time until the deadline of Accepted.
@@ -183,6 +184,7 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 	}
 	at := &calling{step: step.Step, provider: step.Provider, mode: mode}
 	outside, end := r.during(context.WithValue(ctx, referenceKey{}, &at.reference), step.Step, step.Lease, step.Timeout)
+	r.at = at
 	value, err = call(outside, key)
 	end()
 	return settle(ctx, r, at, value, err)
@@ -228,11 +230,11 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, value T, er
 	}
 	var row *ledger.StepRow
 	if e == nil {
-		row, e = r.end(ctx, at, state, answer)
+		row, e = r.end(ctx, at, state, answer, rej)
 	}
 	switch {
-	case e != nil && errors.Is(e, ErrStale):
-		return zero, e
+	case r.over != nil: // it is another worker's, or the answer contradicts an event
+		return zero, r.over
 	case e != nil: // the outcome is known here but could not be stored
 		r.open = &StepError{Step: step, Err: e}
 		return zero, r.open
@@ -300,24 +302,40 @@ func (r *Run[Tx]) begin(ctx context.Context, step, key string, mode int, lease t
 }
 
 // end commits the result of an external call. row is a result that was stored before.
-func (r *Run[Tx]) end(ctx context.Context, at *calling, state int, answer []byte) (row *ledger.StepRow, err error) {
+func (r *Run[Tx]) end(ctx context.Context, at *calling, state int, answer []byte, rej *idempotency.Rejection) (row *ledger.StepRow, err error) {
 	start, step := time.Now(), at.step
-	reference := once.Cut(at.reference, maxReference)
+	torn := "" // why the operation was parked
 	err = r.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
 		if err := r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease); err != nil {
+			if now, e := r.rows.Read(ctx, q, r.id); torn != "" && e == nil && now != nil && now.Reason == torn {
+				return nil // parked by an earlier, ambiguous commit
+			}
 			return err
 		}
-		res, err := r.rows.SQL.StepEnd.Exec(ctx, q, r.id.Args(step, state, once.Nullable(answer), orNull(at.provider), orNull(reference))...)
+		torn = ""
+		res, err := r.rows.SQL.StepEnd.Exec(ctx, q, r.id.Args(append([]any{step, state, once.Nullable(answer)}, at.names()...)...)...)
 		if err != nil || res.Affected == 1 {
 			return err
 		}
-		row, err = r.rows.Step(ctx, q, r.id, step)
-		if err == nil && row != nil && row.State == ledger.StepNotDone {
-			row = nil
+		if row, err = r.rows.Step(ctx, q, r.id, step); err == nil {
+			err = r.rows.refer(ctx, q, r)
 		}
-		return err
+		switch {
+		case err != nil || row == nil:
+			return err
+		case row.State == ledger.StepNotDone:
+			row = nil
+		case state != ledger.StepNotDone && contradicts(row.State, state):
+			torn = once.Cut(r.rows.contradiction(r.id, step, row, "the call", state, rej), maxReason)
+			return r.rows.tear(ctx, q, r.id, step, torn)
+		}
+		return nil
 	})
-	if err == nil {
+	switch {
+	case err == nil && torn != "":
+		r.over = &ParkedError{Step: step, Reason: torn}
+	case err == nil:
+		r.at = nil
 		r.until = start.Add(r.lease)
 	}
 	return row, r.note(err)

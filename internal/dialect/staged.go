@@ -34,7 +34,9 @@ import "strings"
 //	StepAccept:  key_hash, name, provider, reference, time until the deadline (µs)
 //	StepReverse: key_hash, name (of a step that was done); Reverse: key_hash
 //	StepType:    key_hash, name, result_type
-//	StepCorrect: key_hash, name, result (of a step that has ended)
+//	StepCorrect: key_hash, name, state, result (of a step that has ended)
+//	StepRefer:   key_hash, name, provider, reference (NULL keeps one), 1 to replace a reference
+//	             that is there
 //	StepFind:    provider_key, namespace (of all owners; returns owner, key_hash and the
 //	             step's name)
 //	ReferenceFind: provider, reference, namespace (returns key_hash and the step's name)
@@ -42,6 +44,8 @@ import "strings"
 //	Touch:       key_hash (locks the row)
 //	Unpark:      key_hash (an unknown operation continues)
 //	Known:       key_hash, step (the outcome of the step is no longer ambiguous)
+//	Contradict:  key_hash, step, mode, reason (an operation that has not ended becomes unknown)
+//	Contradicted: key_hash, reason (of an operation that has ended)
 //	Close:       key_hash, state, result, ResultTTL, KeyTTL (an unknown operation ends)
 //	EventRead:    key_hash, event_id
 //	EventInsert:  key_hash, event_id, kind, body
@@ -55,8 +59,9 @@ type Staged struct {
 	Release, Park, ParkDue, Due                               string
 	StepLook, StepInsert, StepBegin, StepEnd, StepFind, Steps string
 	StepAccept, StepReverse, Reverse, ReferenceFind           string
-	StepType, StepCorrect, StepNames                          string
+	StepType, StepCorrect, StepNames, StepRefer               string
 	Touch, Unpark, Known, Close                               string
+	Contradict, Contradicted                                  string
 	EventRead, EventInsert, EventList                         string
 	Intervene, Intervened, Interventions                      string
 	Erase, EraseSteps, EraseEvents, EraseKey, EraseReferences string
@@ -102,8 +107,8 @@ const (
 	mine       = ` WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND token = $3 AND state = 1`
 	moved      = `version = version + 1, moved_at = {now}`
 	nextTerm   = `token = {greatest}(token + 1, {now})`
-	info       = `owner, key_hash, operation, op_key, state, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, ''), COALESCE(result_type, ''), accepted, COALESCE(reversed_at, 0), COALESCE(program, ''), COALESCE(request_id, '')`
-	recordInfo = `owner, key_hash, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', COALESCE(holder, ''), '', 0, 0, COALESCE(program, ''), COALESCE(request_id, '')`
+	info       = `owner, key_hash, operation, op_key, state, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, ''), COALESCE(result_type, ''), accepted, COALESCE(reversed_at, 0), COALESCE(program, ''), COALESCE(request_id, ''), mode`
+	recordInfo = `owner, key_hash, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', COALESCE(holder, ''), '', 0, 0, COALESCE(program, ''), COALESCE(request_id, ''), 0`
 )
 
 // expires sets the expiry of an operation that ends. The parameters are in µs, or NULL.
@@ -149,15 +154,20 @@ VALUES ($0, $1, $2, $3, $4, $5, $6, 1, {now}, {now}, $7)`,
 		ReferenceFind: `SELECT p.key_hash, p.name FROM {steps} p JOIN {staged} s ON s.owner = p.owner AND s.key_hash = p.key_hash
 WHERE p.owner = $0 AND p.provider = $1 AND p.reference = $2 AND s.namespace = $3 LIMIT 2`,
 		StepType:    `UPDATE {steps} SET result_type = $3 WHERE owner = $0 AND key_hash = $1 AND name = $2`,
-		StepCorrect: `UPDATE {steps} SET result = $3, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (2, 3)`,
-		StepNames:   `SELECT name FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY name`,
-		StepFind:    `SELECT p.owner, p.key_hash, p.name FROM {steps} p JOIN {staged} s ON s.owner = p.owner AND s.key_hash = p.key_hash WHERE p.provider_key = $1 AND p.provider_key <> '' AND s.namespace = $2`,
-		Steps:       `SELECT name, state, provider_key, starts, token, begun_at, moved_at, COALESCE(result_type, ''), COALESCE(provider, ''), COALESCE(reference, ''), COALESCE(deadline_at, 0), COALESCE(reversed_at, 0) FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY begun_at, name`,
+		StepCorrect: `UPDATE {steps} SET state = $3, result = $4, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (2, 3)`,
+		StepRefer: `UPDATE {steps} SET provider = CASE WHEN $5 = 1 OR reference IS NULL THEN COALESCE($3, provider) ELSE provider END,
+ reference = CASE WHEN $5 = 1 OR reference IS NULL THEN COALESCE($4, reference) ELSE reference END WHERE owner = $0 AND key_hash = $1 AND name = $2`,
+		StepNames: `SELECT name FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY name`,
+		StepFind:  `SELECT p.owner, p.key_hash, p.name FROM {steps} p JOIN {staged} s ON s.owner = p.owner AND s.key_hash = p.key_hash WHERE p.provider_key = $1 AND p.provider_key <> '' AND s.namespace = $2`,
+		Steps:     `SELECT name, state, provider_key, starts, token, begun_at, moved_at, COALESCE(result_type, ''), COALESCE(provider, ''), COALESCE(reference, ''), COALESCE(deadline_at, 0), COALESCE(reversed_at, 0) FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY begun_at, name`,
 
 		Touch:  `UPDATE {staged} SET ` + moved + ` WHERE owner = $0 AND key_hash = $1`,
 		Unpark: r(`UPDATE {staged} SET state = 1, attempt = NULL, ` + nextTerm + `, due_at = {now}, mode = 1, step = '', accepted = 0, reason = NULL, started = 0, finished = 0, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
 		Known:  `UPDATE {staged} SET step = '', mode = 1, due_at = CASE WHEN accepted = 1 THEN {now} ELSE due_at END, accepted = 0, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 1 AND step = $2`,
-		Close:  r(`UPDATE {staged} SET state = $2, result = $3, ` + nextTerm + `, step = '', reason = NULL, finished_at = {now}, ` + expires("$4", "$5") + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
+		Contradict: r(`UPDATE {staged} SET state = 6, finished = CASE WHEN attempt IS NULL THEN finished ELSE finished + 1 END, attempt = NULL, ` + nextTerm + `, due_at = {now},
+ step = $2, mode = $3, reason = $4, accepted = 0, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state IN (1, 6)`),
+		Contradicted: `UPDATE {staged} SET mode = 5, reason = $2, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND state NOT IN (1, 6)`,
+		Close:        r(`UPDATE {staged} SET state = $2, result = $3, ` + nextTerm + `, step = '', mode = 1, reason = NULL, finished_at = {now}, ` + expires("$4", "$5") + moved + ` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
 
 		EventRead:   `SELECT 1 FROM {provider_events} WHERE owner = $0 AND key_hash = $1 AND event_id = $2`,
 		EventInsert: `INSERT INTO {provider_events} (owner, key_hash, event_id, kind, body, received_at) VALUES ($0, $1, $2, $3, $4, {now})`,

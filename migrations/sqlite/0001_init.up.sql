@@ -159,9 +159,10 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}staged" (
   due_at              INTEGER   NOT NULL,
   -- the step that has begun, and what may be done with it once the lease has
   -- ended: 1 taken over, 2 parked as unknown, 3 taken over to ask the provider; 4 of
-  -- one that is parked because its result cannot be read
+  -- one that is parked because its result cannot be read; 5 where the provider has
+  -- contradicted itself about a call
   step                TEXT NOT NULL,
-  mode                INTEGER NOT NULL CHECK (mode BETWEEN 1 AND 4),
+  mode                INTEGER NOT NULL CHECK (mode BETWEEN 1 AND 5),
   -- attempts, counted apart: those that never finished crashed
   started             INTEGER  NOT NULL,
   finished            INTEGER  NOT NULL,

@@ -45,6 +45,9 @@ const (
 	// ModeCorrect: the operation is parked at a step whose stored result the program cannot read,
 	// and no later step has used that result.
 	ModeCorrect = 4
+	// ModeContradicted: the provider gave two answers that exclude each other. The operation is
+	// parked at the step, or has ended.
+	ModeContradicted = 5
 )
 
 // Errors about the state of the tables. Package staged documents them.

@@ -13,8 +13,8 @@ type SQL struct {
 	Release, Park, ParkDue, Due                                 core.Stmt
 	StepLook, StepInsert, StepBegin, StepEnd, StepFind, Steps   core.Stmt
 	StepAccept, StepReverse, Reverse, ReferenceFind             core.Stmt
-	StepType, StepCorrect, StepNames                            core.Stmt
-	Touch, Unpark, Known, Closing                               core.Stmt
+	StepType, StepCorrect, StepNames, StepRefer                 core.Stmt
+	Touch, Unpark, Known, Closing, Contradict, Contradicted     core.Stmt
 	EventRead, EventInsert, EventList, Intervene, Interventions core.Stmt
 	Intervened                                                  core.Stmt
 	Erase, EraseSteps, EraseEvents, EraseKey, EraseReferences   core.Stmt
@@ -43,6 +43,7 @@ func compile(dialect *dialect.Dialect, table func(string) string) SQL {
 		StepAccept: x("step.accept", d.StepAccept), StepReverse: x("step.reverse", d.StepReverse), Reverse: x("reverse", d.Reverse),
 		ReferenceFind: x("reference.find", d.ReferenceFind),
 		StepType:      x("step.type", d.StepType), StepCorrect: x("step.correct", d.StepCorrect), StepNames: x("step.names", d.StepNames),
+		StepRefer: x("step.refer", d.StepRefer), Contradict: x("contradict", d.Contradict), Contradicted: x("contradicted", d.Contradicted),
 		Touch: x("touch", d.Touch), Unpark: x("unpark", d.Unpark), Known: x("known", d.Known), Closing: x("close", d.Close),
 		EventRead: x("event.read", d.EventRead), EventInsert: x("event.insert", d.EventInsert), EventList: x("event.list", d.EventList),
 		Intervene: x("intervene", d.Intervene), Interventions: x("interventions", d.Interventions), Intervened: x("intervened", d.Intervened),

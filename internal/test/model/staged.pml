@@ -37,6 +37,11 @@
  * refuse it later. A worker stores that and leaves the operation. Its deadline is not
  * modelled, like other times: it may have passed at any place.
  *
+ * With CONTRADICTS, events may be wrong: up to two of them say that the call was paid or
+ * refused, whatever it was, before the answer of the call or after it. TRUE does not hold
+ * then: nobody finds out that a single answer is wrong. Two that contradict each other
+ * park the operation, and an operator decides.
+ *
  * A lease that is renewed while a call runs needs no step: a lease may last for any time
  * here, and the call's context ends with it.
  *
@@ -59,6 +64,7 @@
  *           if it was booked, paid and closed, and as rejected only if it was not paid.
  *   DONE    An operation that can continue does not wait forever.
  *   STARTS  Nothing runs for a caller's transaction that has not committed.
+ *   HEARD   The operation does not end by itself if it was told both "paid" and "refused".
  *
  * Names in -D that plant a bug, and the property that each must violate:
  *
@@ -90,6 +96,9 @@
  *   ACCEPT_FORGOTTEN  CALLED  past the deadline, a step that was accepted counts as new
  *   ASK_ACCEPTED      PAID    the answer is "not done" while an accepted payment may
  *                             still be carried out
+ *   ANSWER_DROPPED    HEARD   the answer of a call is dropped if an event came before it
+ *   EVENT_DROPPED     HEARD   an event against the known answer is refused, and forgotten
+ *   EVENT_DECIDES     HEARD   a later event ends a contradiction
  */
 
 /* Bounds. */
@@ -117,6 +126,10 @@
 #endif
 #ifndef ACCEPTS   /* 1: the provider may answer that it has accepted, and pay later */
 #define ACCEPTS 0
+#endif
+
+#ifndef CONTRADICTS /* 1: the provider's events may be wrong */
+#define CONTRADICTS 0
 #endif
 
 #if MODE == TAKEOVER && !defined(KEYS_IGNORED)
@@ -147,6 +160,7 @@
 /* The database: Holdfast's rows, then the caller's. */
 byte state, whose, token, at;
 byte pay, payToken;
+bool torn;              /* mode 5: parked, because two answers contradict each other */
 bool book, close;
 byte booked, closed;
 byte business;          /* the row that the caller writes in the transaction of StartTx */
@@ -156,14 +170,15 @@ byte request[WORKERS], answer[WORKERS], stray;
 byte paid;
 byte later;             /* the request that it has accepted and not carried out yet */
 bool paidKey[16];       /* it was paid, or refused */
-bool told;              /* the news were sent */
+byte told;              /* how many news were sent */
 byte nDone;
 
 /* What only the properties look at. */
-hidden byte PAID, CALLED, BOOKED, POINT, STALE, FINAL, TRUE, DONE, STARTS;
+hidden byte PAID, CALLED, BOOKED, POINT, STALE, FINAL, TRUE, DONE, STARTS, HEARD;
 hidden byte i;
 byte given;             /* attempts that the operation was given to; the last of them has it */
 bool open;              /* a call was made and was, or may yet be, carried out */
+bool heardPaid, heardRefused; /* what the operation was told since an operator decided */
 
 #define FINISHED (state == SUCCEEDED || state == REJECTED)
 #ifdef ASK_ACCEPTED
@@ -180,6 +195,19 @@ inline ends(as) {
 	whose = 0;
 	at = NOSTEP
 }
+
+/* Own, or the row's lock; UPDATE staged SET state = 6, step = 'pay', mode = 5, attempt = NULL, token = token + 1 */
+inline tears() {
+	state = PARKED;
+	whose = 0;
+	token++;
+	torn = true;
+	at = (close -> NOSTEP : PAY)            /* a later step has used the first answer */
+}
+
+#define HEARS(what) \
+	heardPaid = heardPaid || CONTRADICTS && what == PAYED; \
+	heardRefused = heardRefused || CONTRADICTS && what == REFUSED
 
 /* The operation is this attempt's from now on. */
 inline gives() {
@@ -425,6 +453,7 @@ settling:
 			:: found ->
 				wrote();
 				at = NOSTEP;
+				HEARS(ask);
 				if
 #ifdef END_OVERWRITES
 				:: true -> POINT = !ENDED || pay == ask; assert(POINT);
@@ -433,12 +462,21 @@ settling:
 #endif
 					pay = ask;
 					open = (ask == PAYED -> open : false)
+#ifndef ANSWER_DROPPED
+				:: ENDED && pay != ask && ask != NOTDONE -> tears()
+				:: ENDED && (pay == ask || ask == NOTDONE)
+#else
 				:: ENDED
+#endif
 				fi
 			:: else
 			fi
 		}
 		COMMITTED(settling);
+		if
+		:: torn -> goto next
+		:: !torn
+		fi;
 		if
 		:: !ENDED -> goto giving                /* NotDone: tried again later */
 		:: ENDED
@@ -463,7 +501,9 @@ finishing:
 			if
 			:: found ->
 				wrote();
-				TRUE = (pay == REFUSED -> paid == 0 : paid == 1 && booked == 1 && closed == 1);
+				HEARD = !(heardPaid && heardRefused);
+				assert(HEARD);
+				TRUE = CONTRADICTS || (pay == REFUSED -> paid == 0 : paid == 1 && booked == 1 && closed == 1);
 				assert(TRUE);
 				ends((pay == REFUSED -> REJECTED : SUCCEEDED))
 			:: else
@@ -621,6 +661,12 @@ inline settle(as) {
 	fi
 }
 
+inline decides(as) {
+	torn = false;
+	heardPaid = CONTRADICTS && as == PAYED;
+	heardRefused = CONTRADICTS && as == REFUSED
+}
+
 #if OPERATOR
 /* It finds out what happened: "not done" only when that will not change any more. */
 proctype Operator() {
@@ -628,22 +674,56 @@ end:
 	do
 	:: atomic { state == PARKED && at == PAY && OPEN && paid > 0 -> settle(PAYED) }
 	:: atomic { state == PARKED && at == PAY && OPEN && paid == 0 && QUIET -> settle(NOTDONE) }
-	:: atomic { state == PARKED && at == NOSTEP -> goes() }
+	:: atomic { state == PARKED && at == NOSTEP -> decides(pay); goes() }
+	:: atomic { torn && at == PAY && paid > 0 -> pay = PAYED; open = true; decides(PAYED); goes() }
+	:: atomic { torn && at == PAY && paid == 0 && QUIET -> pay = REFUSED; open = false; decides(REFUSED); goes() }
 	/* Or ends it: UPDATE staged SET state = $2 WHERE key_hash = $1 AND state = 6. */
 	:: atomic { state == PARKED && paid == 0 && QUIET -> ends(REJECTED); token++ }
 	od
 }
 #endif
 
+/* An event of a provider that contradicts itself. */
+inline news(says) {
+	told++;
+	if
+	:: says == REFUSED && pay == NOTDONE
+	:: else -> HEARS(says)
+	fi;
+	if
+	:: OPEN || pay == NOTDONE && says == PAYED -> settle(says)
+#ifdef EVENT_DECIDES
+	:: torn && at == PAY -> pay = says; torn = false; goes()
+#else
+	:: torn
+#endif
+#ifdef EVENT_DROPPED
+	:: ENDED && !torn && pay != says
+#else
+	:: ENDED && !torn && pay != says -> tears()
+#endif
+	:: ENDED && !torn && pay == says ->
+		if
+		:: state == PARKED && at == PAY -> goes()
+		:: else
+		fi
+	:: pay == NOTDONE && says == REFUSED    /* it is delivered again */
+	fi
+}
+
 #if NEWS
 proctype News() {
 end:
 	do
+#if CONTRADICTS
+	:: atomic { told < 2 && pay != NONE && (state == PENDING || state == PARKED) -> if :: news(PAYED) :: news(REFUSED) fi }
+#else
 	:: atomic { !told && OPEN && paid > 0 && (state == PENDING || state == PARKED) -> told = true; settle(PAYED) }
 #ifdef NEWS_OVER_WORKER
 	:: atomic { !told && OPEN && paid == 0 && QUIET && (state == PENDING || state == PARKED) -> told = true; settle(NOTDONE) }
 #else
 	:: atomic { !told && OPEN && paid == 0 && QUIET && (state == PENDING && whose == 0 || state == PARKED) -> told = true; settle(NOTDONE) }
+#endif
 #endif
 	od
 }

@@ -9,6 +9,7 @@ var (
 	news       = " -DNEWS=1"
 	starts     = " -DSTART=1"
 	accepts    = " -DACCEPTS=1"
+	contradict = " -DCONTRADICTS=1"
 )
 
 var staged = model{
@@ -23,8 +24,11 @@ var staged = model{
 		{"ParkAccepted", parks + news + accepts},
 		{"TakeOverAccepted", takesOver + news + accepts},
 		{"ReconcileAccepted", reconciles + news + accepts},
+		{"ParkContradicted", parks + news + contradict + " -DATTEMPTS=1"},
+		{"ReconcileContradicted", reconciles + news + contradict},
 	},
 	large: []run{
+		{"ParkContradictedTwice", parks + news + contradict},
 		{"ParkThrice", parks + news + " -DATTEMPTS=3"},
 		{"TakeOverThrice", takesOver + news + " -DATTEMPTS=3"},
 		{"ReconcileThrice", reconciles + news + " -DATTEMPTS=3"},
@@ -60,5 +64,8 @@ var staged = model{
 		{"ACCEPT_IS_NO", "PAID", parks + accepts},
 		{"ACCEPT_FORGOTTEN", "CALLED", reconciles + accepts},
 		{"ASK_ACCEPTED", "PAID", reconciles + accepts},
+		{"ANSWER_DROPPED", "HEARD", parks + news + contradict},
+		{"EVENT_DROPPED", "HEARD", parks + news + contradict},
+		{"EVENT_DECIDES", "HEARD", parks + news + contradict},
 	},
 }

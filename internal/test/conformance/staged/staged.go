@@ -52,12 +52,16 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"StagedDeadline":       stagedDeadline[Tx],
 		"StagedEventOvertakes": stagedEventOvertakes[Tx],
 		"StagedReversed":       stagedReversed[Tx],
-		"StagedHeartbeat":      stagedHeartbeat[Tx],
-		"StagedLife":           stagedLife[Tx],
-		"StagedErased":         stagedErased[Tx],
-		"StagedPlaces":         stagedPlaces[Tx],
-		"StagedHungWorker":     stagedHungWorker[Tx],
-		"StagedCeilings":       stagedCeilings[Tx], "StagedCeilingOfDuplicates": stagedCeilingOfDuplicates[Tx],
+		"StagedContradicts":    stagedContradicts[Tx], "StagedContradictsEnded": stagedContradictsEnded[Tx],
+		"StagedContradictsDecided": stagedContradictsDecided[Tx],
+		"StagedReferenceKept":      stagedReferenceKept[Tx],
+		"StagedDoneAfterAll":       stagedDoneAfterAll[Tx],
+		"StagedHeartbeat":          stagedHeartbeat[Tx],
+		"StagedLife":               stagedLife[Tx],
+		"StagedErased":             stagedErased[Tx],
+		"StagedPlaces":             stagedPlaces[Tx],
+		"StagedHungWorker":         stagedHungWorker[Tx],
+		"StagedCeilings":           stagedCeilings[Tx], "StagedCeilingOfDuplicates": stagedCeilingOfDuplicates[Tx],
 		"StagedCeilingOfStatements": stagedCeilingOfStatements[Tx],
 		"OperatorsResolve":          operatorsResolve[Tx],
 		"OperatorsIllegal":          operatorsIllegal[Tx],
@@ -128,7 +132,9 @@ type refund[Tx any] struct {
 	call func(ctx context.Context, key string) (string, error)
 	// before and after run within Run, around the external call.
 	before, after func(n int) error
-	runs          int
+	// closed runs after the last step.
+	closed func() error
+	runs   int
 }
 
 func (f *refund[Tx]) stages() staged.Workflow[Tx, string, string] {
@@ -167,6 +173,9 @@ func (f *refund[Tx]) run(ctx context.Context, r *staged.Run[Tx], key string) (st
 	_, err = staged.Local(ctx, r, "close", func(ctx context.Context, tx Tx) (bool, error) {
 		return true, f.e.Effect(ctx, tx, key+" closed")
 	})
+	if err == nil && f.closed != nil {
+		err = f.closed()
+	}
 	return paid, err
 }
 

@@ -1,0 +1,116 @@
+package staged
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/trace"
+)
+
+// contradicts reports whether two answers about one call exclude each other.
+func contradicts(known, said int) bool {
+	if known == ledger.StepDone {
+		return said == ledger.StepRejected || said == ledger.StepNotDone
+	}
+	return known == ledger.StepRejected && said == ledger.StepDone
+}
+
+// contradiction describes two answers that exclude each other: the stored one, and the one that
+// source gives now.
+func (s *rows[Tx]) contradiction(id once.ID, step string, known *ledger.StepRow, source string, state int, rej *idempotency.Rejection) string {
+	before := &idempotency.Rejection{}
+	if known.State != ledger.StepRejected || s.unpack(id, ofStep(step, true), known.Result, before) != nil {
+		before = nil
+	}
+	return fmt.Sprintf("the provider contradicts itself about step %q: the known answer is %s, %s says %s; find out which is true",
+		step, answered(known.State, before), source, answered(state, rej))
+}
+
+func answered(state int, rej *idempotency.Rejection) string {
+	words := [...]string{ledger.StepNotDone: "not done", ledger.StepDone: "done", ledger.StepRejected: "rejected"}
+	if rej != nil && rej.Code != "" {
+		return fmt.Sprintf("%s (%s)", words[state], once.Cut(rej.Code, 100))
+	}
+	return words[state]
+}
+
+// tear parks the operation of a worker whose call has another answer than an event has given. Own
+// has locked the row.
+func (s *rows[Tx]) tear(ctx context.Context, q core.Querier, id once.ID, step, reason string) error {
+	_, err := s.SQL.Contradict.Exec(ctx, q, id.Args(step, ledger.ModeContradicted, reason)...)
+	return err
+}
+
+// eventAgainst stores that an event contradicts the known answer of a step. The row is locked. An
+// operation that has not ended is parked: at the step, or at no step if a later one may have used
+// the known answer.
+func (s *rows[Tx]) eventAgainst(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, step *ledger.StepRow, f *finding) error {
+	f.contradicts = true
+	rej := f.rejection
+	if row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone {
+		rej = nil // what is erased stays erased
+	}
+	reason := s.contradiction(id, f.step, step, f.action, f.state(), rej)
+	if row.State != ledger.Pending && row.State != ledger.Parked {
+		_, err := s.SQL.Contradicted.Exec(ctx, q, id.Args(once.Cut(reason, maxReason))...)
+		return err
+	}
+	if row.State == ledger.Parked && row.Reason != "" {
+		reason += "; before: " + row.Reason
+	}
+	reason = once.Cut(reason, maxReason)
+	later, err := s.laterThan(ctx, q, id, f.step)
+	if err != nil {
+		return err
+	}
+	if later {
+		_, err = s.SQL.Contradict.Exec(ctx, q, id.Args("", ledger.ModeTakeOver, reason)...)
+		return err
+	}
+	return s.tear(ctx, q, id, f.step, reason)
+}
+
+// laterThan reports whether a step has begun after the named one.
+func (s *rows[Tx]) laterThan(ctx context.Context, q core.Querier, id once.ID, name string) (bool, error) {
+	steps, err := parts(ctx, s, q, s.SQL.Steps, id, scanStep) // in the order in which they began
+	if err != nil || len(steps) == 0 {
+		return false, err
+	}
+	last := steps[len(steps)-1].Begun
+	for _, st := range steps {
+		if st.Name == name {
+			return last.After(st.Begun), nil
+		}
+	}
+	return false, nil
+}
+
+// emitParked reports that an event has parked an operation.
+func (s *rows[Tx]) emitParked(ctx context.Context, id once.ID) {
+	if op, err := s.show(ctx, s.Access.Pool, id); err == nil && op.State == Parked {
+		s.Access.Trace.Emit(ctx, trace.Event{Name: trace.StagedParked, Operation: op.Name, Count: 1})
+	}
+}
+
+// names returns the provider and the reference for the step's row. A provider without a name is
+// stored with its reference, so that an event finds it.
+func (c *calling) names() []any {
+	if c.reference == "" {
+		return []any{orNull(c.provider), nil}
+	}
+	return []any{c.provider, once.Cut(c.reference, maxReference)}
+}
+
+// refer keeps the reference that the function of an external call has set, if the call's outcome is
+// not stored.
+func (s *rows[Tx]) refer(ctx context.Context, q core.Querier, r *Run[Tx]) error {
+	if r.at == nil || r.at.reference == "" {
+		return nil
+	}
+	_, err := s.SQL.StepRefer.Exec(ctx, q, r.id.Args(append([]any{r.at.step}, append(r.at.names(), 1)...)...)...)
+	return err
+}
