@@ -73,7 +73,8 @@
 // # Processes that end
 //
 // The leases of a process that has ended are free after their TTL, and with
-// [Options].ReleaseOnDisconnect at once.
+// [Options].ReleaseOnDisconnect at once. With that option a lease may be granted some
+// milliseconds before the context of a living holder ends, if the server ends its session.
 //
 // # Limits
 //

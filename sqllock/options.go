@@ -40,10 +40,12 @@ type Options struct {
 	// the other. The next token is higher, as always, and Guard refuses the old term.
 	//
 	// A lease's context then also ends when that connection is lost, or does not answer for three
-	// seconds. So do not set it behind a pooler or a proxy that closes connections: if
-	// the server's side of the connection is closed while this process can neither be reached nor
-	// notices it for three seconds, another process may be granted the lock before the context
-	// ends. Without this option that cannot happen.
+	// seconds. If the server ends that connection while this process lives (an administrator, an
+	// idle timeout, a pooler or a proxy in between), another process may be granted the lock before
+	// the context ends: by some milliseconds if this process can be reached, and by up to three
+	// seconds if it can neither be reached nor notices it. [Locker.Guard] refuses the old term in
+	// both cases; work without it may overlap. So do not set it where something closes connections.
+	// Without this option that cannot happen.
 	//
 	// PostgreSQL, MySQL and MariaDB with one writer; [New] returns [holdfast.ErrInvalid]
 	// elsewhere, and for a pool of less than eight connections. Default: false.

@@ -106,6 +106,31 @@ func TestSessionLives(t *testing.T) {
 	})
 }
 
+// TestSessionEndsOfALivingHolder ends the session of a process that lives and reaches the server. Both
+// processes see the end at the same time, so only Guard keeps the old term from writing beside the new one:
+// whether or not its context has ended, a transaction of the old term does not commit after the grant.
+func TestSessionEndsOfALivingHolder(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.Only(conformance.SQL(), dbtest.Postgres, dbtest.MySQL, dbtest.MariaDB), func(e *conformance.Env[*sql.Tx]) {
+		o := sqllock.Options{TTL: time.Hour, ReleaseOnDisconnect: true}
+		one, two := e.LockerWith(o), e.LockerWith(o)
+		held := e.MustAcquire(one, "key")
+		term := held.Term()
+		e.EndSession(one.SessionNumber())
+		next := e.MustAcquire(two, "key")
+		tx := e.BeginTx(sql.LevelDefault)
+		if err := one.Guard(e.Ctx, tx, term); !errors.Is(err, sqllock.ErrLost) {
+			e.Errorf("the old term's guard after the grant: %v", err)
+		}
+		e.WantRolledBack(tx)
+		<-held.Context().Done()
+		if cause := context.Cause(held.Context()); !errors.Is(cause, sqllock.ErrLost) {
+			e.Errorf("the lease ended with %v", cause)
+		}
+		e.MustRelease(next)
+	})
+}
+
 // TestSessionRefused checks what New answers where no session can be kept.
 func TestSessionRefused(t *testing.T) {
 	t.Parallel()
