@@ -22,7 +22,8 @@ import (
 // Refund is the service's work, independent of the router.
 type Refund func(r *http.Request, tx *sql.Tx, order string) (text string, err error)
 
-// Chi wraps the route's handler. The operation's name is the route's pattern.
+// Chi wraps the route's handler. The operation's name comes from the middleware (see idemhttp.New), not from
+// the route's pattern, so the pattern may change.
 func Chi(once *idemhttp.Middleware[*sql.Tx], refund Refund) http.Handler {
 	router := chi.NewRouter()
 	router.Method(http.MethodPost, "/orders/{order}/refunds", once.Handler(
