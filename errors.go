@@ -78,8 +78,8 @@ type RetryError struct {
 
 func (e *RetryError) Error() string {
 	text := fmt.Sprintf("holdfast: rolled back, nothing happened (%d attempts): %v", e.Attempts, e.Err)
-	if setting := dialect.EndedBy(e.Err); setting != "" {
-		text += " (the server's " + setting + " ended it: raise it, or do less in the transaction)"
+	if limit := dialect.EndedBy(e.Err); limit != "" {
+		text += " (" + limit + " ended it: raise it, or do less in the transaction)"
 	}
 	return text
 }

@@ -252,3 +252,25 @@ func TestErrorsPage(t *testing.T) {
 		t.Errorf("%s is not what the catalog says: go test . -run TestErrorsPage -update: %v", path.Base(file), err)
 	}
 }
+
+// state is an error of PostgreSQL's driver.
+type state string
+
+func (s state) Error() string    { return "SQLSTATE " + string(s) }
+func (s state) SQLState() string { return string(s) }
+
+// TestRetryErrorNamesTheLimit checks that the error says whose limit ended a transaction.
+func TestRetryErrorNamesTheLimit(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[state]string{
+		"55P03": "(LockTimeout of the options, or lock_timeout in a transaction that the caller began, ended it: ",
+		"25P04": "(the server's transaction_timeout ended it: ",
+	} {
+		if text := (&holdfast.RetryError{Attempts: 1, Err: code}).Error(); !strings.Contains(text, want) {
+			t.Errorf("%s: %s", code, text)
+		}
+	}
+	if text := (&holdfast.RetryError{Attempts: 1, Err: state("40P01")}).Error(); strings.Contains(text, "ended it") {
+		t.Errorf("a deadlock: %s", text)
+	}
+}

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"time"
@@ -24,8 +25,10 @@ type TxOptions struct {
 	// but at least READ COMMITTED.
 	Isolation sql.IsolationLevel
 	// LockTimeout bounds each wait for a lock, on the server. It is rounded up to milliseconds
-	// on PostgreSQL and SQLite, and to seconds on MySQL and MariaDB. Default:
-	// DefaultLockTimeout. 1 ms to MaxLockTimeout.
+	// on PostgreSQL and SQLite, and to seconds on MySQL and MariaDB. 1 ms to MaxLockTimeout. Default:
+	// DefaultLockTimeout. On PostgreSQL it is two seconds more than the server's deadlock_timeout,
+	// 3 s if that is not changed: after deadlock_timeout the server chooses one transaction of a
+	// deadlock, and after a shorter LockTimeout all of them would give up.
 	LockTimeout time.Duration
 	// Attempts is the maximum number of runs when the engine rolls the transaction back or a
 	// lock times out. Default: DefaultAttempts. At most 1,000,000.
@@ -49,9 +52,6 @@ func (o TxOptions) withDefaults() (TxOptions, error) {
 	}
 	if err := options.Attempts.Check("TxOptions.Attempts", int64(o.Attempts)); err != nil {
 		return o, err
-	}
-	if o.LockTimeout == 0 {
-		o.LockTimeout = DefaultLockTimeout
 	}
 	if o.Attempts == 0 {
 		o.Attempts = DefaultAttempts
@@ -83,6 +83,7 @@ func (d *DB[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx Tx) e
 	if err != nil {
 		return err
 	}
+	o.LockTimeout = cmp.Or(o.LockTimeout, d.dialect.LockTimeout, DefaultLockTimeout)
 	err = trace.ErrAborted // if fn panics or ends its goroutine
 	exhausted, result := core.Retry(ctx, o.Attempts, d.Retryable, func(attempt int) error {
 		op.Attempts = attempt

@@ -243,11 +243,12 @@ func fill(s *site) {
 	_, err = operators.New(ops).Propose(s.Ctx, staged.Ref{Owner: op.Owner, Name: op.Name, Key: op.Key},
 		operators.Resolution{Step: staged.StepNotDone}, operators.Actor{By: "olga", Reason: "the provider does not know the key, ticket 82"})
 	must(err)
-	store := s.Store(idempotency.Options{ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
+	store := s.Store(idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: 50 * time.Millisecond})
 	for _, key := range []string{"1", "2", "3"} {
 		_, err := s.Do(store, conformance.Op(key))
 		must(err)
 	}
+	time.Sleep(100 * time.Millisecond) // twice their life
 	r, err := reaper.New(s.Ctx, s.DB)
 	must(err)
 	_, err = r.Sweep(s.Ctx)

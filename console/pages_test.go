@@ -311,10 +311,11 @@ func TestReaper(t *testing.T) {
 		s := signedIn(e, console.Options{})
 		_, page := s.get("reaper")
 		s.want(page, "No pass is recorded yet")
-		store := s.Store(idempotency.Options{ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
+		store := s.Store(idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: 50 * time.Millisecond})
 		if _, err := s.Do(store, conformance.Op("1")); err != nil {
 			s.Fatal(err)
 		}
+		time.Sleep(100 * time.Millisecond) // twice their life
 		r, err := reaper.New(s.Ctx, s.DB, reaper.Options{Holder: "cron-7"})
 		if err != nil {
 			s.Fatal(err)

@@ -83,7 +83,7 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) ([
 	if o.MaxDrift == 0 {
 		o.MaxDrift = DefaultMaxDrift
 	}
-	if err := options.Wait.Check("Options.MaxDrift", o.MaxDrift); err != nil {
+	if err := options.Wait.UpTo(24*time.Hour).Check("Options.MaxDrift", o.MaxDrift); err != nil {
 		return nil, err
 	}
 	if err := checkRole(o.Role); err != nil {

@@ -158,7 +158,7 @@ func TestStagedValues(t *testing.T) {
 		return staged.Local(ctx, r, name, func(context.Context, *sql.Tx) (string, error) { return personal + name, nil })
 	}
 	runner, err := staged.New(s, staged.Workflow[*sql.Tx, string, string]{
-		Name: "refund", Backoff: time.Microsecond,
+		Name: "refund", Backoff: time.Millisecond,
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 			one, err := step(ctx, r, "one")
 			if err != nil {

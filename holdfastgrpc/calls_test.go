@@ -292,7 +292,7 @@ func TestExpired(t *testing.T) {
 }
 
 func expired[Tx any](e *conformance.Env[Tx]) {
-	w := serve(e, with[Tx]{store: idempotency.Options{ResultTTL: time.Microsecond}})
+	w := serve(e, with[Tx]{store: idempotency.Options{ResultTTL: 50 * time.Millisecond}})
 	if got := call(keyed(e.Ctx, "k"), w.client, &request{Order: "42"}); got.err != nil {
 		e.Fatal(got.err)
 	}

@@ -72,7 +72,7 @@ func lostCommit[Tx any](e *conformance.Env[Tx]) {
 		return // it has no connection that could break
 	}
 	there, proxy := behind(e)
-	w := serve(there, with[Tx]{store: idempotency.Options{Wait: 1}, options: holdfastgrpc.Options{RetryAfter: soon}})
+	w := serve(there, with[Tx]{store: idempotency.Options{Wait: time.Millisecond}, options: holdfastgrpc.Options{RetryAfter: soon}})
 	w.svc.do = func(context.Context, Tx, *request) error {
 		proxy.LoseReply(faultproxy.Commit, faultproxy.Reset, func() { proxy.Refuse(true) })
 		return nil

@@ -88,7 +88,7 @@ func TestStreamLimit(t *testing.T) {
 // streamLimit checks that a stream that is larger than a record fails, although its method
 // ignores the error, and that nothing of it is sent or done.
 func streamLimit[Tx any](e *conformance.Env[Tx]) {
-	w := serve(e, with[Tx]{store: idempotency.Options{MaxResult: 1000}})
+	w := serve(e, with[Tx]{store: idempotency.Options{MaxResult: 1 << 10}})
 	w.svc.send = func(s grpc.ServerStreamingServer[testpb.Refund]) error {
 		for range 10 {
 			_ = s.Send(&testpb.Refund{Name: strings.Repeat("x", 200)})

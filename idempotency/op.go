@@ -52,7 +52,7 @@ type Op struct {
 	// key. Default: none; keys alone tell intents apart.
 	Similar *Similar
 
-	// Wait bounds the wait for another process that holds the key: 1 ms to 24 h. Default: the store's
+	// Wait bounds the wait for another process that holds the key: 1 ms to 366 days. Default: the store's
 	// Wait. It does not bound the operation itself: ctx does.
 	Wait time.Duration
 	// NoWait returns ErrInProgress at once instead of waiting.

@@ -43,7 +43,7 @@ type Options struct {
 	// SingleOwner means that there is only one owner, so Op.Owner is empty.
 	SingleOwner bool
 	// Wait bounds how long a call waits for another process that holds its key, and how long it
-	// resolves an unknown commit by claiming again (at most Attempts times). Default: 10 s; 1 ms to 24 h.
+	// resolves an unknown commit by claiming again (at most Attempts times). Default: 10 s; 1 ms to 366 days.
 	Wait time.Duration
 	// ResultTTL is how long a result is kept, and KeyTTL how long its key is kept. Both count from
 	// the end of the operation, by the database's clock, exact to the microsecond. After ResultTTL
@@ -124,9 +124,6 @@ func (o *Options) withDefaults() error {
 	if o.MaxResult == 0 {
 		o.MaxResult = DefaultMaxResult
 	}
-	if o.LockTimeout == 0 {
-		o.LockTimeout = holdfast.DefaultLockTimeout
-	}
 	if o.Attempts == 0 {
 		o.Attempts = holdfast.DefaultAttempts
 	}
@@ -195,6 +192,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 		return nil, err
 	}
 	a := db.Access()
+	o.LockTimeout = cmp.Or(o.LockTimeout, a.Dialect.LockTimeout, holdfast.DefaultLockTimeout)
 	if o.ClaimLast = o.ClaimLast && a.Dialect.Records.Reserve == ""; o.ClaimLast {
 		if err := a.Sealed(ctx); err != nil {
 			return nil, err

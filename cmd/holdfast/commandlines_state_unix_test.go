@@ -78,7 +78,7 @@ func sampleData(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	short, err := idempotency.New(ctx, db, idempotency.Options{ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
+	short, err := idempotency.New(ctx, db, idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +96,7 @@ func sampleData(t *testing.T, url string) {
 		}
 	}
 	record(short, "1")
+	time.Sleep(100 * time.Millisecond) // twice its life
 	do("reap")
 	record(short, "2")
 	store, err := idempotency.New(ctx, db)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +37,7 @@ const (
 	// onceTimeout is the longest that a command may run.
 	onceTimeout = 30 * 24 * time.Hour
 	// onceWait is as good as without end.
-	onceWait  = 10 * 365 * 24 * time.Hour
+	onceWait  = 365 * 24 * time.Hour
 	maxOutput = 512 << 10
 
 	retryUnknown = "unknown"
@@ -124,7 +123,7 @@ func (o *onceFlags) once(ctx context.Context, j *job) error {
 		call.OnLeaseEnd = staged.TakeOver
 	}
 	runner, err := staged.New(store, staged.Workflow[*sql.Tx, struct{}, onceResult]{
-		Name: o.name, Lease: o.ttl, MaxAttempts: math.MaxInt32, Backoff: time.Microsecond, MaxBackoff: time.Microsecond,
+		Name: o.name, Lease: o.ttl, MaxAttempts: 1_000_000, Backoff: time.Millisecond, MaxBackoff: time.Millisecond,
 		Run: func(ctx context.Context, run *staged.Run[*sql.Tx], _ struct{}) (onceResult, error) {
 			return staged.Call(ctx, run, call, func(ctx context.Context, key string) (onceResult, error) {
 				return o.attempt(ctx, j, key, run.Token(), &saw)

@@ -317,12 +317,13 @@ func TestOps(t *testing.T) {
 
 func TestReap(t *testing.T) {
 	onEveryEngine(t, func(o operator) {
-		store := o.Store(idempotency.Options{ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
+		store := o.Store(idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: 50 * time.Millisecond})
 		for _, key := range []string{"1", "2", "3"} {
 			if _, err := o.Do(store, conformance.Op(key)); err != nil {
 				o.Fatal(err)
 			}
 		}
+		time.Sleep(100 * time.Millisecond) // twice their life
 		var r reaped
 		o.json(&r, "reap", "--dry-run")
 		if !r.DryRun || r.Rows < 3 {

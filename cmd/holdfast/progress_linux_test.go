@@ -88,7 +88,7 @@ func expired(t *testing.T, pool *sql.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true, ResultTTL: time.Microsecond, KeyTTL: time.Microsecond})
+	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true, ResultTTL: 50 * time.Millisecond, KeyTTL: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +96,7 @@ func expired(t *testing.T, pool *sql.DB) {
 	if _, err := idempotency.Do(t.Context(), store, op, func(context.Context, *sql.Tx) (int, error) { return 1, nil }); err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(100 * time.Millisecond) // twice its life
 }
 
 // TestProgress checks that a long command shows its progress on a terminal and erases it at

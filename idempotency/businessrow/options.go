@@ -20,7 +20,7 @@ type Options struct {
 	// their precision). Default: none; every row with the key is the same request.
 	Compare []string
 	// Wait bounds how long Do waits for another process that claims its key, and how long it
-	// resolves an unknown commit. Default: 10 s; 1 ms to 24 h.
+	// resolves an unknown commit. Default: 10 s; 1 ms to 366 days.
 	Wait time.Duration
 	// Isolation, LockTimeout and Attempts configure the transactions of Do; see
 	// [holdfast.TxOptions]. Attempts also bounds unknown commits.
@@ -36,9 +36,6 @@ func checkOptions(opts []Options) (Options, error) {
 	}
 	if o.Wait == 0 {
 		o.Wait = idempotency.DefaultWait
-	}
-	if o.LockTimeout == 0 {
-		o.LockTimeout = holdfast.DefaultLockTimeout
 	}
 	if o.Attempts == 0 {
 		o.Attempts = holdfast.DefaultAttempts

@@ -70,7 +70,7 @@ type Options struct {
 	Headers []string
 
 	// Wait bounds the wait for a request in progress with the same key. NoWait answers 409 at
-	// once. Default: the store's Wait; 1 ms to 24 h.
+	// once. Default: the store's Wait; 1 ms to 366 days.
 	Wait   time.Duration
 	NoWait bool
 
@@ -163,8 +163,8 @@ func (o *Options) withDefaults(store idempotency.Options) error {
 		options.Bytes.Check("Options.MaxBody", o.MaxBody),
 		options.Bytes.UpTo(1<<40).Check("Options.MaxHeld", o.MaxHeld),
 		options.Wait.Or("the store's Wait; NoWait does not wait").Check("Options.Wait", o.Wait),
-		options.Wait.Or("no wait").Check("Options.StartWait", o.StartWait),
-		options.Wait.Check("Options.MaxStartWait", o.MaxStartWait),
+		options.Wait.Or("no wait").UpTo(24*time.Hour).Check("Options.StartWait", o.StartWait),
+		options.Wait.UpTo(24*time.Hour).Check("Options.MaxStartWait", o.MaxStartWait),
 	); err != nil {
 		return err
 	}

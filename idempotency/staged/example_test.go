@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	_ "modernc.org/sqlite"
 
@@ -81,7 +82,7 @@ func stagedExample(ctx context.Context) error {
 		Cents int64
 	}
 	refunds, err := staged.New(store, staged.Workflow[*sql.Tx, request, string]{
-		Name: "refund", Backoff: 1, // one nanosecond, for the example
+		Name: "refund", Backoff: time.Millisecond, // for the example
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], req request) (string, error) {
 			if _, err := staged.Local(ctx, r, "book", func(ctx context.Context, tx *sql.Tx) (bool, error) {
 				_, err := tx.ExecContext(ctx, `INSERT INTO refunds (refund_no, cents) VALUES (?, ?)`, req.No, req.Cents)
@@ -108,6 +109,7 @@ func stagedExample(ctx context.Context) error {
 	_, err = refunds.Do(ctx, op, request{"42/1", 1250})
 	fmt.Println("first: unknown for now:", errors.Is(err, idempotency.ErrUnknown))
 
+	time.Sleep(2 * time.Millisecond)
 	done, err := refunds.Complete(ctx) // RunCompleter repeats this until its context ends
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func (s *Runner[Tx, Req, Res]) Lookup(ctx context.Context, op idempotency.Op) (f
 }
 
 // LookupID does what Lookup does, by the ID of Operation or Started. The owner is part of it. wait is
-// that of Op.Wait: 1 ms to 24 h, or 0 for one read.
+// that of Op.Wait: 1 ms to 366 days, or 0 for one read.
 //
 // Errors: those of Lookup.
 func (s *Runner[Tx, Req, Res]) LookupID(ctx context.Context, id []byte, wait time.Duration) (found idempotency.Found[Res], err error) {

@@ -86,19 +86,18 @@ func Misunderstood(err error) bool {
 		slices.Contains([]uint16{1049, 1054, 1064, 1105, 1109, 1146, 1193, 1235, 1305}, MySQLNumber(err))
 }
 
-// bounds maps the code of an error to the server setting that ended the statement or the
-// session.
+// bounds maps the code of an error to the limit that ended the statement or the session.
 var bounds = map[string]string{
-	"SQLSTATE 25P03": "idle_in_transaction_session_timeout",
-	"SQLSTATE 25P04": "transaction_timeout",
-	"SQLSTATE 57014": "statement_timeout, or a request to cancel,",
-	"SQLSTATE 55P03": "lock_timeout",
-	"error 1205":     "innodb_lock_wait_timeout",
-	"error 1969":     "max_statement_time",
-	"error 3024":     "max_execution_time",
+	"SQLSTATE 25P03": "the server's idle_in_transaction_session_timeout",
+	"SQLSTATE 25P04": "the server's transaction_timeout",
+	"SQLSTATE 57014": "the server's statement_timeout, or a request to cancel,",
+	"SQLSTATE 55P03": "LockTimeout of the options, or lock_timeout in a transaction that the caller began,",
+	"error 1205":     "LockTimeout of the options, or innodb_lock_wait_timeout in a transaction that the caller began,",
+	"error 1969":     "the server's max_statement_time",
+	"error 3024":     "the server's max_execution_time",
 }
 
-// EndedBy returns the name of the server setting that caused err, or "" if no setting did.
+// EndedBy says which limit caused err. It returns "" if no limit did.
 func EndedBy(err error) string { return bounds[Code(err)] }
 
 // walk calls f with err and with each error that it wraps, until f returns true.

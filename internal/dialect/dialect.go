@@ -84,6 +84,9 @@ type Capabilities struct {
 type Dialect struct {
 	Name         string
 	Capabilities Capabilities
+	// LockTimeout is the default lock timeout of the program's transactions; 0 means
+	// holdfast.DefaultLockTimeout.
+	LockTimeout time.Duration
 	// QuestionMarks: parameters are written as ? instead of $1.
 	QuestionMarks bool
 	// QuoteRune quotes identifiers. MaxIdent is the maximum length of an identifier in bytes.

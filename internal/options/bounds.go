@@ -24,7 +24,7 @@ type Span struct {
 // The bounds of the durations of the public API, by what they are for. Their floors are above a year in
 // seconds (31.5 ms) for what is kept, and above a quarter of an hour in milliseconds (0.9 ms) for what is waited for.
 var (
-	Wait        = Span{time.Millisecond, day, "the default"}
+	Wait        = Span{time.Millisecond, 366 * day, "the default"}
 	LockTimeout = Span{time.Millisecond, time.Hour, "the default"}
 	Life        = Span{50 * time.Millisecond, Century, "for ever"}
 	Lease       = Span{50 * time.Millisecond, day, "the default"}

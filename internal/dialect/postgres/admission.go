@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 //go:embed shape.txt
@@ -46,6 +49,7 @@ var admission = dialect.Admission{
  ('ignore_checksum_failure', pg_catalog.current_setting('ignore_checksum_failure')),
  ('server_version_num', pg_catalog.current_setting('server_version_num')),
  ('version', pg_catalog.version()),
+ ('deadlock_timeout', (pg_catalog.date_part('epoch', pg_catalog.current_setting('deadlock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.int8::pg_catalog.text),
  ('in_recovery', pg_catalog.pg_is_in_recovery()::pg_catalog.text),
  ('schema', COALESCE(pg_catalog.current_schema()::pg_catalog.text, '')),
  ('path', pg_catalog.array_to_string(pg_catalog.current_schemas(true), ',')),
@@ -165,11 +169,26 @@ var rules = []dialect.Rule{
 		Neutralise: func(d *dialect.Dialect, _ dialect.Facts) { d.Qualify = qualify },
 	},
 	{
+		Name: "deadlock_timeout", Setting: "deadlock_timeout",
+		Breaks:     "all transactions of a deadlock give up at the same time, and meet again, instead of the one that the server chooses",
+		Neutral:    "the default of LockTimeout is two seconds longer",
+		Neutralise: outlastDeadlocks,
+	},
+	{
 		Name: "several writers", Setting: "extensions bdr, spock, pglogical", Refused: "installed, without Options.SingleWriter",
 		Breaks: "other nodes write to the same tables, and neither locks nor unique keys reach them (G1, G4)",
 		Remedy: "send the writes of all programs to one node, and declare that with holdfast.Options{SingleWriter: true}",
 		Judge:  func(f dialect.Facts) string { return f["extension"] }, SingleWriter: true,
 	},
+}
+
+// outlastDeadlocks makes the default lock timeout longer than the server waits before it looks for a
+// deadlock, by as much as a look may be late.
+func outlastDeadlocks(d *dialect.Dialect, f dialect.Facts) {
+	ms, err := strconv.ParseInt(f["deadlock_timeout"], 10, 64)
+	if err == nil {
+		d.LockTimeout = min(time.Duration(ms)*time.Millisecond+2*time.Second, options.LockTimeout.Most)
+	}
 }
 
 // table refuses a user's table on which a promise does not hold.

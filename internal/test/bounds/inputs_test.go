@@ -126,7 +126,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"holdfast.TxOptions.LockTimeout": span(ms, time.Hour, func(d time.Duration) error { return inTx(holdfast.TxOptions{LockTimeout: d}) }, 0),
 		"holdfast.TxOptions.Attempts":    size(1, 1e6, func(n int) error { return inTx(holdfast.TxOptions{Attempts: n}) }, 0),
 
-		"idempotency.Options.Wait":         span(ms, day, func(d time.Duration) error { return newStore(idempotency.Options{Wait: d}) }, 0),
+		"idempotency.Options.Wait":         span(ms, 366*day, func(d time.Duration) error { return newStore(idempotency.Options{Wait: d}) }, 0),
 		"idempotency.Options.ResultTTL":    span(50*ms, century, func(d time.Duration) error { return newStore(idempotency.Options{ResultTTL: d}) }, 0),
 		"idempotency.Options.KeyTTL":       span(50*ms, century, func(d time.Duration) error { return newStore(idempotency.Options{KeyTTL: d, ResultTTL: 50 * ms}) }, 0),
 		"idempotency.Options.RejectionTTL": span(50*ms, century, func(d time.Duration) error { return newStore(idempotency.Options{RejectionTTL: d}) }, 0, int64(idempotency.Forever)),
@@ -135,12 +135,12 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"idempotency.Options.MaxResult":    size(1<<10, 15<<20, func(n int) error { return newStore(idempotency.Options{MaxResult: n}) }, 0),
 		"idempotency.Options.LockTimeout":  span(ms, time.Hour, func(d time.Duration) error { return newStore(idempotency.Options{LockTimeout: d}) }, 0),
 		"idempotency.Options.Attempts":     size(1, 1e6, func(n int) error { return newStore(idempotency.Options{Attempts: n}) }, 0),
-		"idempotency.Op.Wait":              span(ms, day, func(d time.Duration) error { return do(idempotency.Op{Wait: d}) }, 0),
+		"idempotency.Op.Wait":              span(ms, 366*day, func(d time.Duration) error { return do(idempotency.Op{Wait: d}) }, 0),
 		"idempotency.Similar.Window": span(50*ms, 366*day, func(d time.Duration) error {
 			return do(idempotency.Op{Similar: &idempotency.Similar{By: []string{holdfastKey()}, Window: d}})
 		}),
 
-		"businessrow.Options.Wait":        span(ms, day, func(d time.Duration) error { return row(businessrow.Options{Wait: d}) }, 0),
+		"businessrow.Options.Wait":        span(ms, 366*day, func(d time.Duration) error { return row(businessrow.Options{Wait: d}) }, 0),
 		"businessrow.Options.LockTimeout": span(ms, time.Hour, func(d time.Duration) error { return row(businessrow.Options{LockTimeout: d}) }, 0),
 		"businessrow.Options.Attempts":    size(1, 1e6, func(n int) error { return row(businessrow.Options{Attempts: n}) }, 0),
 
@@ -150,7 +150,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"idemhttp.Options.MaxKey":       size(8, 1024, func(n int) error { return web(idemhttp.Options{MaxKey: n}) }, 0),
 		"idemhttp.Options.MaxBody":      size(1<<10, 1<<30, func(n int) error { return web(idemhttp.Options{MaxBody: int64(n)}) }, 0),
 		"idemhttp.Options.MaxHeld":      size(1<<10, 1<<40, func(n int) error { return web(idemhttp.Options{MaxHeld: int64(n)}) }, 0),
-		"idemhttp.Options.Wait":         span(ms, day, func(d time.Duration) error { return web(idemhttp.Options{Wait: d}) }, 0),
+		"idemhttp.Options.Wait":         span(ms, 366*day, func(d time.Duration) error { return web(idemhttp.Options{Wait: d}) }, 0),
 		"idemhttp.Options.StartWait":    span(ms, day, func(d time.Duration) error { return web(idemhttp.Options{StartWait: d}) }, 0),
 		"idemhttp.Options.MaxStartWait": span(ms, day, func(d time.Duration) error { return web(idemhttp.Options{MaxStartWait: d}) }, 0),
 		"idemhttp.Transport.MaxPause":   span(ms, day, func(d time.Duration) error { return trip(idemhttp.Transport{MaxPause: d}) }, 0),
@@ -207,7 +207,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"staged.CompleterOptions.Limit":     size(1, 1e4, func(n int) error { return second(idle.Complete(ended, staged.CompleterOptions{Limit: n})) }, 0),
 		"staged.CompleterOptions.Workers":   size(1, 1e4, func(n int) error { return second(idle.Complete(ended, staged.CompleterOptions{Workers: n})) }, 0),
 		"staged.Runner.RunCompleter(every)": span(10*ms, 7*day, func(d time.Duration) error { return idle.RunCompleter(ended, d) }),
-		"staged.Runner.LookupID(wait)": span(ms, day, func(d time.Duration) error {
+		"staged.Runner.LookupID(wait)": span(ms, 366*day, func(d time.Duration) error {
 			return second(idle.LookupID(ended, make([]byte, 32), d))
 		}, 0),
 

@@ -79,7 +79,7 @@ func errOf(_ limits.Entry, err error) error { return err }
 // wait reserves with the shortest timeout, and waits until the time has passed.
 func (e *env[Tx]) expired(l *limits.Limits[Tx], key, id string, amount int64) {
 	e.Helper()
-	_, err := l.Reserve(e.Ctx, limits.Request{Key: key, ID: id, Amount: amount, Timeout: time.Microsecond})
+	_, err := l.Reserve(e.Ctx, limits.Request{Key: key, ID: id, Amount: amount, Timeout: 50 * time.Millisecond})
 	e.Check(err)
 	e.Eventually("the time passes", func() bool {
 		got, err := l.Entry(e.Ctx, id)
@@ -198,7 +198,7 @@ func manyExpired[Tx any](e *env[Tx]) {
 	e.set(l, "a", 300)
 	e.Check(e.inTx(e.Levels()[0], func(tx Tx) error {
 		for i := range 300 {
-			if _, err := l.ReserveTx(e.Ctx, tx, limits.Request{Key: "a", ID: fmt.Sprint(i), Amount: 1, Timeout: time.Duration(1+i) * time.Microsecond}); err != nil {
+			if _, err := l.ReserveTx(e.Ctx, tx, limits.Request{Key: "a", ID: fmt.Sprint(i), Amount: 1, Timeout: 50*time.Millisecond + time.Duration(i)*time.Microsecond}); err != nil {
 				return err
 			}
 		}

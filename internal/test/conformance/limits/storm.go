@@ -87,7 +87,7 @@ func (e *env[Tx]) audit(counters, name string) {
 // stormCall makes one call. Its transaction commits, is rolled back, or is killed.
 func (e *env[Tx]) stormCall(r *rand.Rand, l *limits.Limits[Tx], id string, kill bool, kills *atomic.Int64) {
 	amount := int64(1 + len(id)*7%13) // the same for the same id
-	req := limits.Request{Key: "k", ID: id, Amount: amount, Timeout: []time.Duration{0, time.Millisecond, time.Hour}[r.IntN(3)]}
+	req := limits.Request{Key: "k", ID: id, Amount: amount, Timeout: []time.Duration{0, 50 * time.Millisecond, time.Hour}[r.IntN(3)]}
 	part := req
 	part.Amount = r.Int64N(amount + 1)
 	calls := []func(ctx context.Context, tx Tx) (limits.Entry, error){

@@ -159,11 +159,11 @@ func noWaitOfFinishedKeys[Tx any](e *env[Tx]) {
 // expiredKeyInFlight executes an expired key again. Another call for that key waits for a
 // bounded time and does not execute concurrently.
 func expiredKeyInFlight[Tx any](e *env[Tx]) {
-	o := idempotency.Options{ResultTTL: time.Millisecond, KeyTTL: time.Millisecond}
+	o := idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: 50 * time.Millisecond}
 	if _, err := e.Do(e.Store(o), conformance.Op("a")); err != nil {
 		e.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // twice its life
 	release := e.HoldKey("a")
 	defer release()
 	op := conformance.Op("a")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -339,9 +340,9 @@ func bodyAndKeyExpire[Tx any](e *env[Tx]) {
 }
 
 func tooLargeAResult[Tx any](e *env[Tx]) {
-	s := e.Store(idempotency.Options{MaxResult: 8})
+	s := e.Store(idempotency.Options{MaxResult: 1 << 10})
 	_, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(ctx context.Context, tx Tx) (string, error) {
-		return "123456789", e.Effect(ctx, tx, "a")
+		return strings.Repeat("9", 1<<10), e.Effect(ctx, tx, "a")
 	})
 	if !errors.Is(err, holdfast.ErrInvalid) || e.Effects("a") != 0 {
 		e.Errorf("got %v and %d effects", err, e.Effects("a"))

@@ -240,7 +240,7 @@ func similarWindowEnds[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{})
 	short := func(key string) idempotency.Op {
 		op := alike(key, "short")
-		op.Similar.Window = time.Microsecond
+		op.Similar.Window = 50 * time.Millisecond
 		return op
 	}
 	e.executes(s, alike("a", "1"))

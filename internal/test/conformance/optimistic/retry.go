@@ -144,7 +144,7 @@ func retryIsBounded[Tx any](e *env[Tx]) {
 			cancel()
 		}
 		return fail(ctx, tx)
-	}, optimistic.RetryOptions{Attempts: 1 << 30})
+	}, optimistic.RetryOptions{Attempts: 1_000_000})
 	if err == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, optimistic.ErrConflict) || runs != 3 {
 		e.Errorf("%v after %d runs", err, runs)
 	}

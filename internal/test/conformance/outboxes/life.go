@@ -34,7 +34,7 @@ func stopped[Tx any](e *env[Tx]) {
 // runs checks Run: it publishes what Wake announces without waiting for the poll, and clears.
 func runs[Tx any](e *env[Tx]) {
 	b := &broker{}
-	r := e.relay(b.publish, outbox.Options{Poll: time.Hour, Keep: time.Microsecond})
+	r := e.relay(b.publish, outbox.Options{Poll: time.Hour, Keep: 50 * time.Millisecond})
 	ctx, stop := context.WithCancel(e.Ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -112,7 +112,7 @@ func ownersAndKeys[Tx any](e *env[Tx]) {
 			return outbox.Permanent(errBroker)
 		}
 		return b.publish(ctx, d)
-	}, outbox.Options{Poll: 1})
+	}, outbox.Options{Poll: time.Millisecond})
 	for more := true; more; {
 		more = e.pass(r) > 0
 	}

@@ -80,7 +80,7 @@ func stagedCaller[Tx any](e *env[Tx]) {
 }
 
 func stagedInput[Tx any](e *env[Tx]) {
-	store := e.Store(idempotency.Options{MaxResult: 64})
+	store := e.Store(idempotency.Options{MaxResult: 1 << 10})
 	run := func(context.Context, *staged.Run[Tx], string) (string, error) { return "", nil }
 	type stages = staged.Workflow[Tx, string, string]
 	for name, st := range map[string]stages{
@@ -109,8 +109,8 @@ func stagedInput[Tx any](e *env[Tx]) {
 	if _, err := s.Do(e.Ctx, idempotency.Op{Key: "a", Name: "other"}, "a"); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("another name: %v", err)
 	}
-	if _, err := s.Do(e.Ctx, stagedOp("a"), string(make([]byte, 80))); !errors.Is(err, holdfast.ErrInvalid) {
-		e.Errorf("a request of 80 bytes: %v", err)
+	if _, err := s.Do(e.Ctx, stagedOp("a"), string(make([]byte, 1<<10))); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("a request of more than MaxResult: %v", err)
 	}
 	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil {
 		e.Error(err)
@@ -140,7 +140,7 @@ func stagedCompleter[Tx any](e *env[Tx]) {
 	ctx, cancel := context.WithCancelCause(e.Ctx)
 	finished := errors.New("finished")
 	var sum staged.Completed
-	err := s.RunCompleter(ctx, 5*time.Millisecond, staged.CompleterOptions{OnPass: func(done staged.Completed, err error) {
+	err := s.RunCompleter(ctx, 10*time.Millisecond, staged.CompleterOptions{OnPass: func(done staged.Completed, err error) {
 		if err != nil {
 			e.Error(err)
 		}

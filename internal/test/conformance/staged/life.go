@@ -12,7 +12,7 @@ import (
 // stagedLife lets results and keys of staged operations expire. They count as expired before the reaper
 // comes, which clears them with their steps and events; what has not ended stays.
 func stagedLife[Tx any](e *env[Tx]) {
-	const life = time.Millisecond
+	const life = 50 * time.Millisecond
 	f := &refund[Tx]{e: e, provider: newProvider()}
 	keeps := e.staged(f.stages(), idempotency.Options{ResultTTL: life})
 	do := func(s *staged.Runner[Tx, string, string], key string) error {

@@ -36,7 +36,7 @@ func stagedPlaces[Tx any](e *env[Tx]) {
 	late := true
 	o := idempotency.Options{Codec: sealed{}}
 	s := e.staged(staged.Workflow[Tx, string, string]{
-		Name: "refund", Backoff: time.Microsecond,
+		Name: "refund", Backoff: time.Millisecond,
 		Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
 			paid, err := staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) { return "paid", nil })
 			if err != nil {

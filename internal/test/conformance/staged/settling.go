@@ -125,7 +125,7 @@ func stepOf(op *staged.Operation, name string) staged.Step {
 
 // stagedDeadline lets the deadline of an accepted call pass. It is reconciled, called again or parked.
 func stagedDeadline[Tx any](e *env[Tx]) {
-	const soon = time.Millisecond
+	const soon = 50 * time.Millisecond
 	due := func(s *staged.Runner[Tx, string, string]) (done staged.Completed) {
 		e.Helper()
 		e.Eventually("the deadline has passed", func() bool {

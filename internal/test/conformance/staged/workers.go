@@ -145,7 +145,7 @@ func stagedRenewed[Tx any](e *env[Tx]) {
 		ended <- err
 	}()
 	e.Eventually("the lease has ended", func() bool {
-		ops, err := operators.New(e.Store(idempotency.Options{})).List(e.Ctx, operators.Filter{States: []staged.State{staged.Pending}, Overdue: time.Microsecond})
+		ops, err := operators.New(e.Store(idempotency.Options{})).List(e.Ctx, operators.Filter{States: []staged.State{staged.Pending}, Overdue: time.Millisecond})
 		return err == nil && len(ops) == 1
 	})
 	// The other worker reads the row; then the first one continues; then the other one claims.
