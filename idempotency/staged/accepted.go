@@ -40,7 +40,8 @@ func Accepted(reference string, within time.Duration) error {
 	return &acceptedError{reference, within}
 }
 
-type referenceKey struct{}
+// callingKey finds the external call of a context.
+type callingKey struct{}
 
 // SetReference keeps the provider's own name for a call, such as "ch_3MmlLrLkdIwHu7ix", with its
 // step, whatever the call then answers, unless the worker loses the operation. ctx is that of the
@@ -50,11 +51,7 @@ type referenceKey struct{}
 //
 // SetReference panics if ctx is of no external call.
 func SetReference(ctx context.Context, reference string) {
-	to, ok := ctx.Value(referenceKey{}).(*string)
-	if !ok {
-		panic("staged: SetReference needs the context of an external call")
-	}
-	*to = reference
+	callOf(ctx, "SetReference").reference = reference
 }
 
 // settlesLater stores that the provider settles the call later, and ends the attempt.

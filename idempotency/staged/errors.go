@@ -157,10 +157,15 @@ type notDoneError struct{ err error }
 func (e *notDoneError) Error() string { return e.err.Error() }
 func (e *notDoneError) Unwrap() error { return e.err }
 
-// NotDone marks err, the error of an external call, as proof that the provider did nothing: the
-// connection was refused, or the provider says so. The step may then be called again, regardless
-// of its OnLeaseEnd. An error without this mark, for example a timeout, leaves the outcome
-// unknown.
+// NotDone marks err, the error of an external call, as proof that the provider did nothing and will
+// do nothing: the connection was refused, or the provider says so. The step may then be called
+// again, regardless of its OnLeaseEnd. An error without this mark, for example a timeout, leaves
+// the outcome unknown.
+//
+// A lookup that finds nothing is no such proof: a request that is on its way is executed later, and
+// a second one pays twice. It becomes a proof if the provider honours the key, so that the second
+// request is the first one's duplicate, or after the slowest execution has surely ended: see
+// [AskAgain] and [CallAge].
 func NotDone(err error) error {
 	if err == nil {
 		return nil

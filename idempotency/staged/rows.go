@@ -59,14 +59,15 @@ func (s *rows[Tx]) finish(ctx context.Context, r *Run[Tx], state int, result []b
 // lives returns the ResultTTL and the KeyTTL of an operation that ends, in µs; nil for ever.
 func (s *rows[Tx]) lives() []any { return s.store.Internal().Lives() }
 
-// release gives the operation back for another attempt after a pause.
-func (s *rows[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Duration, reason string) error {
+// release gives the operation back for another attempt after a pause. uncounted is 1 for an attempt
+// that does not count.
+func (s *rows[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Duration, reason string, uncounted int) error {
 	return s.move(ctx, r, "", func(now *ledger.Row) bool { return now.Attempt == nil && now.Token == r.token },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
 			if err := s.refer(ctx, q, r); err != nil {
 				return core.Result{}, err
 			}
-			return s.SQL.Release.Exec(ctx, q, r.id.Args(r.attempt, r.token, pause.Microseconds(), reason)...)
+			return s.SQL.Release.Exec(ctx, q, r.id.Args(r.attempt, r.token, pause.Microseconds(), reason, uncounted)...)
 		})
 }
 

@@ -27,8 +27,11 @@ type Run[Tx any] struct {
 	used     map[string]bool
 	stopped  bool  // stopped between steps, because the caller's context ended
 	over     error // why nothing more may be written
+	tried    bool  // an external call, or its Reconcile, ran
+	blocked  error // the database's, before a function of a step ran
 	open     *StepError
-	at       *calling // an external call whose outcome is not stored
+	again    time.Duration // what the call, or its Reconcile, asked for with AskAgain
+	at       *calling      // an external call whose outcome is not stored
 }
 
 // maxSettles is the longest time until the deadline of Accepted.
@@ -73,8 +76,14 @@ type ExternalCall[T any] struct {
 	// Reconcile queries the provider about the call with this key, before anything else is done
 	// about it. A nil error means that the call was executed, with this result;
 	// [idempotency.Reject] means that it was refused for good; [NotDone] means that it was not
-	// executed, so that it is made; [Accepted] means that it is not settled yet. Any other error
-	// leaves it unknown for now. It is also asked when the deadline of an accepted call has passed.
+	// executed and will not be, so that it is made; [Accepted] means that it is not settled yet;
+	// [AskAgain] means that the answer is not known yet. Any other error leaves it unknown for now,
+	// and counts as a failed attempt. It is also asked when the deadline of an accepted call has
+	// passed.
+	//
+	// "Not found" is not "not done": the request may still be on its way to the provider, or within
+	// it. Return AskAgain for it until [CallAge] exceeds the time that the slowest execution takes,
+	// and NotDone only after that, or if the provider honours the key.
 	Reconcile func(ctx context.Context, providerKey string) (T, error)
 }
 
@@ -96,7 +105,7 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 	outer := ctx
 	ctx, cancel := context.WithDeadlineCause(ctx, r.until.Add(-r.lease/10), fmt.Errorf("idempotency: step %q: the lease ends: %w", step, context.DeadlineExceeded))
 	defer cancel()
-	start := time.Now()
+	start, ran := time.Now(), false
 	err = r.rows.Write(ctx, func(ctx context.Context, tx Tx, q core.Querier) (err error) {
 		if err := r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease); err != nil {
 			return err
@@ -104,6 +113,7 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		if row, err = r.rows.Step(ctx, q, r.id, step); err != nil || row != nil {
 			return err // done by an earlier, ambiguous commit
 		}
+		ran = true
 		v, err := fn(ctx, tx)
 		if err != nil {
 			return &once.FuncError{Err: err}
@@ -117,6 +127,9 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		return err
 	})
 	if err != nil {
+		if !ran {
+			r.blocked = err
+		}
 		return value, r.note(err)
 	}
 	r.until = start.Add(r.lease)
@@ -132,7 +145,7 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 //
 // fn's ctx ends before the lease does. fn's error decides the outcome. [idempotency.Reject] means
 // that the provider refused for good, which is stored as the step's result. [NotDone] means that
-// it did nothing. [Accepted] means that the provider settles it later: the attempt ends with an
+// it did nothing, and will do nothing. [Accepted] means that the provider settles it later: the attempt ends with an
 // *[AcceptedError], and goes on when an event or the deadline comes. Any other error leaves the
 // outcome unknown, and Call returns a *[StepError] (it is tried again) or a *[ParkedError]. Run
 // cannot overrule that.
@@ -161,7 +174,8 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 		return stored[T](ctx, r, step.Step, row)
 	}
 	key := r.format.derive(r.id.Hash, step.Step)
-	row, ambiguous, err := r.begin(ctx, step.Step, key, mode, step.Lease, resultType[T]())
+	at := &calling{step: step.Step, provider: step.Provider, key: key, mode: mode}
+	row, ambiguous, err := r.begin(ctx, at, step.Lease, resultType[T](), false)
 	if err != nil {
 		return value, err
 	}
@@ -171,23 +185,30 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 	if ambiguous && mode == ledger.ModePark {
 		return parkAt[T](ctx, r, step.Step, "an outside call was begun, and it is not known whether it was done")
 	}
-	call := fn
 	if ambiguous && mode == ledger.ModeReconcile {
-		call = func(ctx context.Context, key string) (T, error) {
-			v, err := step.Reconcile(ctx, key)
-			var not *notDoneError
-			if !errors.As(err, &not) {
-				return v, err
-			}
-			return fn(ctx, key)
+		value, err = calls(ctx, r, at, &step, step.Reconcile)
+		var not *notDoneError
+		if !errors.As(err, &not) {
+			return settle(ctx, r, at, value, err)
+		}
+		row, _, err = r.begin(ctx, at, step.Lease, resultType[T](), true)
+		if err != nil {
+			return value, err
+		}
+		if row != nil {
+			return stored[T](ctx, r, step.Step, row)
 		}
 	}
-	at := &calling{step: step.Step, provider: step.Provider, mode: mode}
-	outside, end := r.during(context.WithValue(ctx, referenceKey{}, &at.reference), step.Step, step.Lease, step.Timeout)
-	r.at = at
-	value, err = call(outside, key)
-	end()
+	value, err = calls(ctx, r, at, &step, fn)
 	return settle(ctx, r, at, value, err)
+}
+
+// calls runs the function of an external call, or its Reconcile, within the lease.
+func calls[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, step *ExternalCall[T], f func(context.Context, string) (T, error)) (T, error) {
+	outside, end := r.during(context.WithValue(ctx, callingKey{}, at), step.Step, step.Lease, step.Timeout)
+	defer end()
+	r.at, r.tried = at, true
+	return f(outside, at.key)
 }
 
 func (c *ExternalCall[T]) check() error {
@@ -199,8 +220,10 @@ func (c *ExternalCall[T]) check() error {
 
 // calling is an external call in progress.
 type calling struct {
-	step, provider, reference string
-	mode                      int
+	step, provider, key, reference string
+	mode                           int
+	age                            time.Duration // since the last call began
+	attempt                        time.Time     // when age was read
 }
 
 // settle stores the outcome of an external call.
@@ -210,6 +233,7 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, value T, er
 	var rej *idempotency.Rejection
 	var not *notDoneError
 	var later *acceptedError
+	var again *askAgainError
 	state, answer := ledger.StepDone, []byte(nil)
 	var e error
 	switch {
@@ -222,6 +246,12 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, value T, er
 		state = ledger.StepNotDone
 	case errors.As(err, &later):
 		return settlesLater[T](ctx, r, at, later)
+	case errors.As(err, &again) && at.mode != ledger.ModePark:
+		if err = again.check(); err == nil {
+			err, r.again = again, again.after
+		}
+		r.open = &StepError{Step: step, Err: err}
+		return zero, r.open
 	case at.mode == ledger.ModePark:
 		return parkAt[T](ctx, r, step, once.Cut("the outside call gave no definite answer: "+err.Error(), maxReason))
 	default:
@@ -265,13 +295,22 @@ func (r *Run[Tx]) enter(ctx context.Context, step string) (*ledger.StepRow, erro
 	}
 	r.used[step] = true
 	row, err := r.rows.Step(ctx, r.rows.Access.Pool, r.id, step)
-	return row, r.rows.Explain(err)
+	if err != nil {
+		err = r.rows.Explain(err)
+		r.blocked = err
+	}
+	return row, err
 }
 
 // begin commits that the external call is about to be made. row is the result of a step that has
-// ended already. ambiguous reports that the step was begun before.
-func (r *Run[Tx]) begin(ctx context.Context, step, key string, mode int, lease time.Duration, resultType string) (row *ledger.StepRow, ambiguous bool, err error) {
-	start := time.Now()
+// ended already. ambiguous reports that the step was begun before. anew says that an earlier call
+// was certainly not done.
+func (r *Run[Tx]) begin(ctx context.Context, at *calling, lease time.Duration, resultType string, anew bool) (row *ledger.StepRow, ambiguous bool, err error) {
+	start, step, mode, first := time.Now(), at.step, at.mode, 0
+	if anew {
+		first = 1
+	}
+	at.age = 0
 	err = r.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
 		if err := r.rows.own(ctx, q, r, step, step, mode, lease); err != nil {
 			return err
@@ -282,7 +321,7 @@ func (r *Run[Tx]) begin(ctx context.Context, step, key string, mode int, lease t
 		switch {
 		case row == nil:
 			ambiguous = r.restored && mode == ledger.ModeReconcile // it may have been begun in the lost time
-			_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.id.Args(step, ledger.StepBegun, key, nil, r.token, resultType)...)
+			_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.id.Args(step, ledger.StepBegun, at.key, nil, r.token, resultType)...)
 			return err
 		case row.State == ledger.StepDone || row.State == ledger.StepRejected:
 			return r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease)
@@ -291,12 +330,17 @@ func (r *Run[Tx]) begin(ctx context.Context, step, key string, mode int, lease t
 		// ambiguous commit, and ambiguous keeps what that execution of this function found.
 		open := row.State == ledger.StepBegun || row.State == ledger.StepAccepted
 		ambiguous = open && (row.Token != r.token || ambiguous) || r.restored && mode == ledger.ModeReconcile
+		if !anew {
+			at.age, at.attempt = time.Duration(row.Age)*time.Microsecond, time.Now()
+		}
 		row = nil
-		_, err = r.rows.SQL.StepBegin.Exec(ctx, q, r.id.Args(step, r.token, resultType)...)
+		_, err = r.rows.SQL.StepBegin.Exec(ctx, q, r.id.Args(step, r.token, resultType, first)...)
 		return err
 	})
 	if err == nil {
 		r.until = start.Add(lease)
+	} else {
+		r.blocked = err
 	}
 	return row, ambiguous, r.note(err)
 }

@@ -42,7 +42,9 @@ type Workflow[Tx, Req, Res any] struct {
 	// microsecond, by the database's clock.
 	Lease time.Duration
 	// MaxAttempts is how often an operation is begun before it is parked as unknown, crashes
-	// included. Default: 10; at most 1,000,000.
+	// included; at most 1,000,000. An attempt that called nothing outside does not count if Holdfast
+	// could not read or write its own tables, as with a database that is overloaded, if the caller's
+	// context ended between steps, or if Reconcile said AskAgain. Default: 10.
 	MaxAttempts int
 	// Backoff is the pause after the first failed attempt. It doubles with each attempt, up to
 	// MaxBackoff, and has jitter. Defaults: a second, 5 minutes. Both: 1 ms to 24 h.
@@ -328,20 +330,41 @@ func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *
 	if r.over != nil {
 		return idempotency.Result[Res]{}, r.over
 	}
-	if row.Started >= s.workflow.MaxAttempts {
+	uncounted := 0
+	wait := s.pause(row.Finished + 1)
+	switch {
+	case r.open != nil && r.again > 0:
+		uncounted, wait = 1, r.again
+	case !r.tried && r.blocked != nil && errors.Is(err, r.blocked):
+		uncounted, wait = 1, s.pause(max(row.Finished+1, calmAfter))
+	case r.open == nil && r.stopped: // the caller's context ended; the attempt did not fail
+		uncounted, wait = 1, 0
+	}
+	if row.Started >= s.workflow.MaxAttempts && uncounted == 0 {
 		settled, e := r.park(ctx, r.openStep(), once.Cut(fmt.Sprintf("%d attempts were started; the last error: %v", row.Started, err), maxReason))
 		if settled == nil {
 			return idempotency.Result[Res]{}, e
 		}
 	}
-	wait := s.pause(row.Finished + 1)
-	if r.stopped {
-		wait = 0 // the caller's context ended; the attempt did not fail
-	}
-	if e := s.rows.release(ctx, r, wait, once.Cut(err.Error(), maxReason)); e != nil {
+	if e := s.giveBack(ctx, r, wait, once.Cut(err.Error(), maxReason), uncounted); e != nil {
 		err = errors.Join(err, e)
 	}
 	return idempotency.Result[Res]{}, err
+}
+
+// calmAfter is the number of failures whose pause an attempt gets that does not count: the database
+// is to recover.
+const calmAfter = 4
+
+// giveBack releases the operation. For an attempt that does not count, it is tried until the lease or
+// the caller's context ends, because only the row can say so.
+func (s *Runner[Tx, Req, Res]) giveBack(ctx context.Context, r *Run[Tx], wait time.Duration, reason string, uncounted int) error {
+	for pause := core.NewBackoff(); ; {
+		err := r.note(s.rows.release(ctx, r, wait, reason, uncounted))
+		if err == nil || uncounted == 0 || r.over != nil || time.Now().After(r.until) || pause.Sleep(r.caller) != nil { //nolint:contextcheck // it is the caller's that ends
+			return err
+		}
+	}
 }
 
 // finish ends the operation with its result.

@@ -22,13 +22,13 @@ import "strings"
 //	Renew:       key_hash, attempt, token, lease (µs)
 //	Accept:      key_hash, attempt, token, time until the deadline (µs)
 //	Finish:      key_hash, attempt, token, state, result, ResultTTL, KeyTTL (µs or NULL)
-//	Release:     key_hash, attempt, token, pause (µs), reason
+//	Release:     key_hash, attempt, token, pause (µs), reason, 1 not to count the attempt
 //	Park:        key_hash, attempt, token, reason
 //	ParkDue:     key_hash, expected token, reason
 //	Due:         namespace, operation, limit (of all owners; returns owner and key_hash)
 //	StepLook:    key_hash, name
 //	StepInsert:  key_hash, name, state, provider_key, result, token, result_type
-//	StepBegin:   key_hash, name, token, result_type
+//	StepBegin:   key_hash, name, token, result_type, 1 if it is a new call
 //	StepEnd:     key_hash, name, state, result, provider, reference (of a step that has not ended;
 //	             NULL keeps a provider and a reference)
 //	StepAccept:  key_hash, name, provider, reference, time until the deadline (µs)
@@ -138,15 +138,15 @@ WHERE owner = $0 AND key_hash = $1 AND state = 1 AND (attempt = $2 OR token = $5
 		Renew:   `UPDATE {staged} SET due_at = {now} + $4, ` + moved + mine,
 		Accept:  `UPDATE {staged} SET attempt = NULL, holder = NULL, accepted = 1, due_at = {now} + $4, reason = NULL, started = 0, finished = 0, ` + moved + mine,
 		Finish:  `UPDATE {staged} SET state = $4, result = $5, step = '', mode = 1, reason = NULL, due_at = {now}, finished = finished + 1, finished_at = {now}, ` + expires("$6", "$7") + moved + mine,
-		Release: `UPDATE {staged} SET attempt = NULL, holder = NULL, due_at = {now} + $4, reason = $5, finished = finished + 1, ` + moved + mine,
+		Release: `UPDATE {staged} SET attempt = NULL, holder = NULL, due_at = {now} + $4, reason = $5, started = started - $6, finished = finished + 1 - $6, ` + moved + mine,
 		Park:    r(`UPDATE {staged} SET state = 6, attempt = NULL, ` + nextTerm + `, due_at = {now}, reason = $4, finished = finished + 1, ` + moved + mine),
 		ParkDue: r(`UPDATE {staged} SET state = 6, attempt = NULL, ` + nextTerm + `, reason = $3, accepted = 0, ` + moved + ` WHERE owner = $0 AND key_hash = $1 AND token = $2 AND state = 1 AND due_at <= {now}`),
 		Due:     `SELECT owner, key_hash FROM {staged} WHERE namespace = $1 AND operation = $2 AND state = 1 AND due_at <= {now} ORDER BY due_at LIMIT $3`,
 
-		StepLook: `SELECT state, token, result, COALESCE(result_type, '') FROM {steps} WHERE owner = $0 AND key_hash = $1 AND name = $2`,
+		StepLook: `SELECT state, token, result, COALESCE(result_type, ''), {now} - begun_at FROM {steps} WHERE owner = $0 AND key_hash = $1 AND name = $2`,
 		StepInsert: `INSERT INTO {steps} (owner, key_hash, name, state, provider_key, result, token, starts, begun_at, moved_at, result_type)
 VALUES ($0, $1, $2, $3, $4, $5, $6, 1, {now}, {now}, $7)`,
-		StepBegin:   `UPDATE {steps} SET state = 1, starts = starts + 1, token = $3, result_type = $4, deadline_at = NULL, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1, 4)`,
+		StepBegin:   `UPDATE {steps} SET begun_at = CASE WHEN state = 0 OR $5 = 1 THEN {now} ELSE begun_at END, state = 1, starts = starts + 1, token = $3, result_type = $4, deadline_at = NULL, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1, 4)`,
 		StepEnd:     `UPDATE {steps} SET state = $3, result = $4, provider = COALESCE($5, provider), reference = COALESCE($6, reference), moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1, 4)`,
 		StepAccept:  `UPDATE {steps} SET state = 4, provider = $3, reference = COALESCE($4, reference), deadline_at = {now} + $5, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1, 4)`,
 		StepReverse: `UPDATE {steps} SET reversed_at = COALESCE(reversed_at, {now}), moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state = 2`,

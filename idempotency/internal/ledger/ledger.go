@@ -180,12 +180,13 @@ type StepRow struct {
 	Token      int64
 	Result     []byte
 	ResultType string
+	Age        int64 // since it, or its last call, began, in µs
 }
 
 // Step reads a recovery point. It returns nil if there is none.
 func (l *Ledger[Tx]) Step(ctx context.Context, q core.Querier, id once.ID, name string) (*StepRow, error) {
 	var r StepRow
-	found, err := l.SQL.StepLook.QueryRow(ctx, q, []any{&r.State, &r.Token, &r.Result, &r.ResultType}, id.Args(name)...)
+	found, err := l.SQL.StepLook.QueryRow(ctx, q, []any{&r.State, &r.Token, &r.Result, &r.ResultType, &r.Age}, id.Args(name)...)
 	if err != nil || !found {
 		return nil, err
 	}

@@ -1,0 +1,60 @@
+package staged
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+)
+
+// The bounds of the pause of AskAgain.
+const (
+	minAskAgain = time.Millisecond
+	maxAskAgain = 30 * 24 * time.Hour
+)
+
+// askAgainError marks the answer of a provider that cannot tell yet.
+type askAgainError struct{ after time.Duration }
+
+func (e *askAgainError) Error() string {
+	return fmt.Sprintf("what became of the call is not known yet: asked again in %v", e.after)
+}
+
+func (e *askAgainError) check() error {
+	if e.after < minAskAgain || e.after > maxAskAgain {
+		return once.Invalid("AskAgain", fmt.Sprintf("the pause, %v, is not between %v and %v: say its unit, as in AskAgain(time.Minute)", e.after, minAskAgain, maxAskAgain))
+	}
+	return nil
+}
+
+// AskAgain is the error with which Reconcile says that it cannot tell yet what became of a call, such
+// as "not found" for a request that may still be on its way. The outcome stays unknown for now (Do
+// returns a *[StepError]), nothing is called, and Reconcile is asked again after the pause, of 1 ms
+// to 30 days. The attempt does not count toward Workflow.MaxAttempts, so bound it by [CallAge].
+//
+// The function of an external call may return it too: its Reconcile, or a TakeOver, follows after
+// the pause. Without either, the operation is parked, as after any error.
+func AskAgain(after time.Duration) error { return &askAgainError{after} }
+
+// CallAge returns how long ago the last call of a step began, by the database's clock. ctx is that of
+// a Reconcile. An answer "not found" proves that a call was not done only if the call is older than
+// the slowest execution: network, queues and repetitions within the provider included. It is 0 for a
+// first call, and after a restore that has lost when the call began.
+//
+// CallAge panics if ctx is of no external call.
+func CallAge(ctx context.Context) time.Duration {
+	at := callOf(ctx, "CallAge")
+	if at.age <= 0 {
+		return 0
+	}
+	return at.age + time.Since(at.attempt)
+}
+
+func callOf(ctx context.Context, what string) *calling {
+	at, ok := ctx.Value(callingKey{}).(*calling)
+	if !ok {
+		panic("staged: " + what + " needs the context of an external call")
+	}
+	return at
+}
