@@ -64,7 +64,7 @@ type Transport struct {
 // Errors: [*UnansweredError] if there was no response, [ErrKeyMalformed], [holdfast.ErrInvalid], the
 // error of GetBody.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	base := t.base()
+	base := baseOf(t.Base)
 	methods := t.Methods
 	if len(methods) == 0 {
 		methods = []string{http.MethodPost, http.MethodPatch}
@@ -89,19 +89,8 @@ func (t *Transport) check() error {
 	)
 }
 
-func (t *Transport) base() http.RoundTripper {
-	if t.Base == nil {
-		return http.DefaultTransport
-	}
-	return t.Base
-}
-
 // CloseIdleConnections closes the idle connections of Base. http.Client calls it.
-func (t *Transport) CloseIdleConnections() {
-	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}
+func (t *Transport) CloseIdleConnections() { closeIdle(baseOf(t.Base)) }
 
 func (t *Transport) send(base http.RoundTripper, r *http.Request, key string) (*http.Response, error) {
 	attempts, longest := t.Attempts, t.MaxPause

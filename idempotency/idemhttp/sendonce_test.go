@@ -1,0 +1,115 @@
+package idemhttp_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+)
+
+// deafBank is a server that ignores keys. It reads each POST whole, and then its connection dies, if
+// the connection was kept from an earlier request.
+type deafBank struct {
+	server *httptest.Server
+	posts  atomic.Int32
+	key    atomic.Value
+}
+
+func startDeafBank(t *testing.T, protocol2 bool) *deafBank {
+	p := &deafBank{}
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		p.posts.Add(1)
+		p.key.Store(r.Header.Get(idemhttp.HeaderKey) + r.Header.Get("X-Idempotency-Key"))
+		if p.posts.Load() == 1 {
+			panic(http.ErrAbortHandler) // the connection dies
+		}
+	}))
+	if protocol2 {
+		p.server.EnableHTTP2 = true
+		p.server.StartTLS()
+	} else {
+		p.server.Start()
+	}
+	t.Cleanup(p.server.Close)
+	return p
+}
+
+// TestSendOnce kills kept connections under requests, and counts what reaches the server. Without
+// SendOnce net/http sends a POST with a key twice.
+func TestSendOnce(t *testing.T) {
+	for name, body := range map[string]io.Reader{"body": strings.NewReader("100"), "no body": http.NoBody, "nil body": nil} {
+		for _, header := range []string{idemhttp.HeaderKey, "X-Idempotency-Key"} {
+			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+				t.Run(method+" "+header+" "+name, func(t *testing.T) {
+					for once, want := range map[bool]int32{false: 2, true: 1} {
+						p := startDeafBank(t, false)
+						kept := &http.Transport{}
+						defer kept.CloseIdleConnections()
+						client := http.Client{Transport: kept}
+						if once {
+							client.Transport = &idemhttp.SendOnce{Base: kept}
+						}
+						if resp, err := client.Get(p.server.URL); err != nil {
+							t.Fatal(err)
+						} else {
+							_ = resp.Body.Close() // the connection is kept
+						}
+						if s, ok := body.(io.Seeker); ok {
+							_, _ = s.Seek(0, io.SeekStart)
+						}
+						r, err := http.NewRequestWithContext(t.Context(), method, p.server.URL, body)
+						if err != nil {
+							t.Fatal(err)
+						}
+						r.Header.Set(header, `"key"`)
+						resp, err := client.Do(r)
+						if err == nil {
+							_ = resp.Body.Close()
+						}
+						if (err != nil) != once {
+							t.Errorf("once is %v: %v", once, err)
+						}
+						if n := p.posts.Load(); n != want {
+							t.Errorf("once is %v: %d requests, want %d", once, n, want)
+						}
+						if got := p.key.Load(); got != `"key"` || r.Header.Get(header) != `"key"` {
+							t.Errorf("once is %v: the server got the key %v, the caller's request has %v", once, got, r.Header)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestSendOnceAnswers sends requests that arrive, over each protocol.
+func TestSendOnceAnswers(t *testing.T) {
+	for _, protocol2 := range []bool{false, true} {
+		p := startDeafBank(t, protocol2)
+		p.posts.Store(1) // its connections live
+		client := p.server.Client()
+		client.Transport = &idemhttp.SendOnce{Base: client.Transport}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.server.URL, strings.NewReader("100"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(idemhttp.HeaderKey, `"key"`)
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || p.key.Load() != `"key"` || resp.Request.Header.Get(idemhttp.HeaderKey) != `"key"` || resp.ProtoMajor == 2 != protocol2 {
+			t.Errorf("%v, key %v, of %v", resp.Status, p.key.Load(), resp.Request.Header)
+		}
+		client.CloseIdleConnections()
+	}
+}
