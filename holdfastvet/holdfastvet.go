@@ -17,6 +17,11 @@
 // And anywhere: an idempotency key that is new at each call (a random UUID, the
 // time of day), so that no duplicate is ever recognized.
 //
+// And in a package with a staged.ExternalCall that is not TakeOver: a request that
+// gets the header Idempotency-Key, if the package does not use idemhttp.SendOnce.
+// net/http sends such a request again when a kept connection dies, and a provider
+// that ignores keys pays twice.
+//
 // Only calls that the function itself makes are seen, also in a named function of
 // the same package; not those of functions that it calls.
 package holdfastvet
@@ -39,7 +44,7 @@ const module = "github.com/holdfast-go/holdfast"
 // Analyzer reports the mistakes that the package names.
 var Analyzer = &analysis.Analyzer{
 	Name:     "holdfast",
-	Doc:      "find HTTP calls and the outer pool in functions that Holdfast runs in a transaction, and idempotency keys that are always new",
+	Doc:      "find HTTP calls and the outer pool in functions that Holdfast runs in a transaction, idempotency keys that are always new, and outside calls that net/http repeats",
 	URL:      "https://pkg.go.dev/" + module + "/holdfastvet",
 	Requires: []*analysis.Analyzer{inspect.Analyzer},
 	Run:      run,
@@ -60,8 +65,10 @@ func run(pass *analysis.Pass) (any, error) {
 			}
 		case *ast.CompositeLit:
 			c.key(n)
+			c.external(n)
 		}
 	})
+	in.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, c.keyed)
 	return nil, nil
 }
 
@@ -71,6 +78,8 @@ type checker struct {
 	bodies map[types.Object]*ast.BlockStmt // of the package's functions
 	values map[types.Object]ast.Expr       // of variables; nil where there are several
 	seen   map[token.Pos]bool
+	once   *bool // the package uses idemhttp.SendOnce
+	asks   bool  // it has an external call whose provider may ignore keys
 }
 
 // define remembers functions and the values of variables that have only one.

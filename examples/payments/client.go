@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
 
-// bankClient calls the provider.
+// bankClient calls the provider. Its client sends a request once: net/http alone repeats a POST with a
+// key when a kept connection dies.
 type bankClient struct {
 	url    string
 	client http.Client
@@ -59,7 +60,23 @@ func (b *bankClient) find(ctx context.Context, key string) (receipt, error) {
 	case status != http.StatusOK:
 		return receipt{}, fmt.Errorf("the bank answered %d", status)
 	}
+	if a.State == "none" {
+		return receipt{}, notFound(ctx)
+	}
 	return outcome(ctx, a)
+}
+
+// slowest is how long a request may be on its way at most, to the bank and within it. That of a real
+// bank is in its contract, and often minutes.
+const slowest = time.Second
+
+// notFound says what it means that the bank knows no payment with a key. It is no proof while a request
+// may be on its way. After that, or with a bank that honours keys for as long as attempts go on, it is.
+func notFound(ctx context.Context) error {
+	if left := slowest - staged.CallAge(ctx); left > 0 {
+		return staged.AskAgain(left + 100*time.Millisecond)
+	}
+	return staged.NotDone(errors.New("the bank knows no such payment"))
 }
 
 // outcome turns an answer into the outcome of a step.
@@ -72,8 +89,6 @@ func outcome(ctx context.Context, a bankAnswer) (receipt, error) {
 		return receipt{}, staged.Accepted(a.Reference, settlesWithin)
 	case "declined":
 		return receipt{}, idempotency.Reject("declined", "the bank declined")
-	case "none":
-		return receipt{}, staged.NotDone(errors.New("the bank knows no such payment"))
 	}
 	return receipt{}, fmt.Errorf("the bank's answer is %q", a.State)
 }
