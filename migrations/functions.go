@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/mariadb"
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
 )
 
@@ -33,8 +34,8 @@ type functionSet struct {
 	named bool
 	// delimited means that the file has DELIMITER lines, and the driver takes one statement at a time.
 	delimited bool
-	// noWait is the least lock timeout.
-	noWait string
+	// texts are placeholders of the text that MySQL and MariaDB share, and what stands for each.
+	texts []string
 	// places means that the functions have to name their schema.
 	places bool
 	// own counts the functions of a schema with a name, and same those of a text, by its id. Where a
@@ -68,13 +69,20 @@ UNION ALL SELECT 'table ' || c.relname || ' belongs to ' || pg_catalog.pg_get_us
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1::pg_catalog.text AND c.relname = ANY (pg_catalog.string_to_array($2::pg_catalog.text, ',')) AND pg_catalog.pg_get_userbyid(c.relowner) <> current_user`,
 	},
-	"mysql":   procedures("1"),
-	"mariadb": procedures("0"),
+	"mysql": procedures(&mysql.Dialect, "{no_wait}", "1", "{session_waits}", "TRUE", "{waiting}", "", "{at_once}", "", "{nowait}", " NOWAIT", "{isolation}", "transaction_isolation", "{share}", "FOR SHARE", "{locked}", "3572"),
+	// MariaDB bounds the wait of one statement, and ends it with 1205 where MySQL has 3572.
+	"mariadb": procedures(&mariadb.Dialect, "{no_wait}", "0", "{session_waits}", "FALSE", "{waiting}", "SET STATEMENT innodb_lock_wait_timeout = v_wait FOR ", "{at_once}", "SET STATEMENT innodb_lock_wait_timeout = 0 FOR ", "{nowait}", "",
+		"{isolation}", "tx_isolation", "{share}", "LOCK IN SHARE MODE", "{locked}", "1205"),
 }
 
-func procedures(noWait string) functionSet {
+// procedures has the statements by which Go takes and renews a lease. A procedure leaves LAST_INSERT_ID() as
+// it was.
+func procedures(d *dialect.Dialect, texts ...string) functionSet {
+	bind := strings.NewReplacer("LAST_INSERT_ID(", "(", "$0", "v_owner", "$1", "v_name", "$2", "v_mine", "$3", "p_ttl_us", "$4", "v_who", "{locks}", "{schema}`{prefix}locks`")
+	renew := strings.NewReplacer("$0", "v_owner", "$1", "p_ttl_us", "{names}", "v_name", "{attempts}", "v_mine", "{locks}", "{schema}`{prefix}locks`")
+	texts = append(texts, "{take}", bind.Replace(d.Leases.Take.Text), "{renew}", renew.Replace(d.Leases.Renew))
 	return functionSet{
-		file: "mysql", kind: "PROCEDURE", delimited: true, noWait: noWait,
+		file: "mysql", kind: "PROCEDURE", delimited: true, texts: texts,
 		clients: []string{"claim", "finish", "lookup", "acquire", "renew", "release", "guard"},
 		inner:   []string{"check", "check_lease", "fingerprint", "in_transaction", "key_hash", "still_claims"},
 		own:     `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name = ?`,
@@ -240,7 +248,7 @@ func (f *functionSet) render(l *layout, direction string) (sql, id string, err e
 		fmt.Fprintf(&drops, "DROP %s IF EXISTS %s;\n", f.kind, name)
 	}
 	rendered := strings.NewReplacer("{schema}", l.qualifier(), "{prefix}", l.prefix, "{now}", l.dialect.Now, "{lockspace}", dialect.Lockspace(l.table("records")),
-		"{clock}", mysql.ServerClock, "{no_wait}", f.noWait, "{functions}", "  "+strings.Join(all, ",\n  "), "{drops}\n", drops.String()).Replace(string(text))
+		"{clock}", mysql.ServerClock, "{functions}", "  "+strings.Join(all, ",\n  "), "{drops}\n", drops.String()).Replace(strings.NewReplacer(f.texts...).Replace(string(text)))
 	id = fmt.Sprintf("holdfast functions %.8x", sha256.Sum256([]byte(rendered)))
 	return strings.ReplaceAll(rendered, "{text}", id), id, nil
 }

@@ -3,7 +3,8 @@
 --
 -- The procedures run with the rights of the user who creates them (SQL SECURITY DEFINER) and with the
 -- sql_mode below, also if the caller has another one. A client needs EXECUTE on those that it calls, and no
--- right to the tables. No argument becomes SQL.
+-- right to the tables. No argument becomes SQL. KILL QUERY ends a procedure and skips its handlers, so none
+-- begins a transaction, and none sets a variable of the session that it would have to restore.
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
 SET NAMES utf8mb4 COLLATE utf8mb4_bin;
 DELIMITER //
@@ -66,7 +67,8 @@ DROP PROCEDURE IF EXISTS {schema}`{prefix}fingerprint`//
 CREATE PROCEDURE {schema}`{prefix}fingerprint`(IN p_digits LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_version INT, OUT p_fingerprint VARBINARY(32))
 SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
-  IF p_digits IS NOT NULL AND NOT p_digits REGEXP '^[0-9a-fA-F]{64}$' THEN
+  -- default_regex_flags may change what a pattern means, so the digits are read too.
+  IF p_digits IS NOT NULL AND (NOT p_digits REGEXP '^[0-9a-fA-F]{64}$' OR LENGTH(p_digits) <> 64 OR UNHEX(p_digits) IS NULL) THEN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'holdfast: fingerprint is not 64 hexadecimal digits, nor NULL';
   ELSEIF p_version IS NULL OR p_version NOT BETWEEN 0 AND 2047 THEN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'holdfast: version is not between 0 and 2047';
@@ -89,18 +91,17 @@ body: BEGIN
   DECLARE v_codec VARCHAR(80) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
   DECLARE v_business_id VARBINARY(255);
   DECLARE v_in, v_found, v_busy BOOLEAN DEFAULT FALSE;
-  DECLARE v_timeout INT UNSIGNED DEFAULT NULL;
+  DECLARE v_wait INT UNSIGNED;
+  DECLARE v_message VARCHAR(128) CHARACTER SET utf8mb4;
   DECLARE v_outcome VARCHAR(16) CHARACTER SET utf8mb4 DEFAULT NULL;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION
-  BEGIN
-    IF v_timeout IS NOT NULL THEN
-      SET SESSION innodb_lock_wait_timeout = v_timeout;
-    END IF;
-    RESIGNAL;
-  END;
 
   IF p_wait_us IS NULL OR p_wait_us NOT BETWEEN 0 AND 3600000000 THEN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'holdfast: wait_us is not between 0 and an hour';
+  END IF;
+  SET v_wait = IF(p_wait_us = 0, {no_wait}, (p_wait_us + 999999) DIV 1000000);
+  IF {session_waits} AND @@SESSION.innodb_lock_wait_timeout > v_wait THEN
+    SET v_message = CONCAT('holdfast: wait_us is shorter than this session waits: SET SESSION innodb_lock_wait_timeout = ', v_wait, ' when you connect');
+    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = v_message;
   END IF;
   CALL {schema}`{prefix}in_transaction`(v_in);
   IF NOT v_in THEN
@@ -124,17 +125,11 @@ body: BEGIN
   SAVEPOINT holdfast_claims;
   SET v_attempt = CONCAT(@holdfast_epoch, LEFT(UNHEX(SHA2(CONCAT(UUID(), RAND()), 256)), 8));
 
-  SET v_timeout = @@SESSION.innodb_lock_wait_timeout;
-  IF p_wait_us = 0 THEN
-    SET SESSION innodb_lock_wait_timeout = {no_wait};
-  ELSE
-    SET SESSION innodb_lock_wait_timeout = (p_wait_us + 999999) DIV 1000000;
-  END IF;
   claiming: LOOP
     BEGIN
       DECLARE CONTINUE HANDLER FOR 1205 SET v_busy = TRUE;
       -- Before any read, which would fix a snapshot that may be older than the claim.
-      INSERT INTO {schema}`{prefix}records` (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
+      {waiting}INSERT INTO {schema}`{prefix}records` (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
       VALUES (v_owner, v_hash, v_namespace, v_operation, p_key, v_asked, p_version * 16 + 2, v_attempt, 1, {now})
       ON DUPLICATE KEY UPDATE state = state;
     END;
@@ -145,7 +140,7 @@ body: BEGIN
     BEGIN
       DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_found = FALSE;
       SET v_found = TRUE;
-      SELECT r.attempt, r.state, r.fingerprint, r.fingerprint_version, r.result, r.codec, r.business_id,
+      {waiting}SELECT r.attempt, r.state, r.fingerprint, r.fingerprint_version, r.result, r.codec, r.business_id,
        COALESCE(r.result_expires_at <= {now}, 0), COALESCE(r.key_expires_at <= {now}, 0)
       INTO v_winner, v_state, v_has, v_version, v_result, v_codec, v_business_id, v_expired, v_free
       FROM {schema}`{prefix}records` r WHERE r.owner = v_owner AND r.key_hash = v_hash FOR UPDATE;
@@ -159,10 +154,9 @@ body: BEGIN
       LEAVE claiming;
     END IF;
     -- The key's life is over, so it is free again.
-    DELETE FROM {schema}`{prefix}records` WHERE owner = v_owner AND key_hash = v_hash AND key_expires_at <= {now};
+    {waiting}DELETE FROM {schema}`{prefix}records` WHERE owner = v_owner AND key_hash = v_hash AND key_expires_at <= {now};
     SET v_tries = v_tries + 1;
   END LOOP;
-  SET SESSION innodb_lock_wait_timeout = v_timeout;
 
   IF v_outcome = 'claimed' THEN
     SET @holdfast_open = @holdfast_open + 1;
@@ -200,7 +194,7 @@ BEGIN
   DECLARE v_alive BOOLEAN DEFAULT FALSE;
   DECLARE v_text LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
   DECLARE v_message VARCHAR(128) CHARACTER SET utf8mb4 DEFAULT NULL;
-  IF p_claim IS NULL OR NOT p_claim REGEXP '^[0-9a-f]+$' OR LENGTH(p_claim) NOT BETWEEN 96 AND 352 OR LENGTH(p_claim) % 2 = 1 THEN
+  IF p_claim IS NULL OR NOT p_claim REGEXP '^[0-9a-f]+$' OR UNHEX(p_claim) IS NULL OR LENGTH(p_claim) NOT BETWEEN 96 AND 352 OR LENGTH(p_claim) % 2 = 1 THEN
     SET v_message = 'claim is not what {prefix}claim returned';
   ELSEIF p_state IS NULL OR p_state NOT IN ('succeeded', 'rejected') THEN
     SET v_message = 'state is neither succeeded nor rejected';
@@ -273,22 +267,30 @@ BEGIN
   CALL {schema}`{prefix}key_hash`(p_namespace, p_owner, p_operation, p_key, v_hash);
   CALL {schema}`{prefix}fingerprint`(p_fingerprint, p_version, v_asked);
   SET v_owner = p_owner;
-  -- What is committed, at every isolation level of the session.
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION;
+  -- What is committed: at READ UNCOMMITTED by a lock that waits for nothing.
   SELECT r.state, r.fingerprint, r.fingerprint_version, r.result, r.codec, r.business_id, COALESCE(r.result_expires_at <= {now}, 0)
   INTO v_state, v_has, v_version, v_result, v_codec, v_business_id, v_expired
-  FROM {schema}`{prefix}records` r WHERE r.owner = v_owner AND r.key_hash = v_hash AND COALESCE(r.key_expires_at > {now}, 1);
-  COMMIT AND NO CHAIN NO RELEASE;
+  FROM {schema}`{prefix}records` r WHERE r.owner = v_owner AND r.key_hash = v_hash AND COALESCE(r.key_expires_at > {now}, 1)
+   AND @@SESSION.{isolation} <> 'READ-UNCOMMITTED';
+  IF @@SESSION.{isolation} = 'READ-UNCOMMITTED' THEN
+    SET v_outcome = NULL;
+    SELECT r.state, r.fingerprint, r.fingerprint_version, r.result, r.codec, r.business_id, COALESCE(r.result_expires_at <= {now}, 0)
+    INTO v_state, v_has, v_version, v_result, v_codec, v_business_id, v_expired
+    FROM {schema}`{prefix}records` r WHERE r.owner = v_owner AND r.key_hash = v_hash AND COALESCE(r.key_expires_at > {now}, 1) {share} SKIP LOCKED;
+  END IF;
   IF v_outcome IS NULL THEN
     SET v_outcome = CASE WHEN v_has <> v_asked AND v_version IN (p_version * 16 + 1, p_version * 16 + 2) THEN 'mismatch' WHEN v_state = 1 THEN 'unknown'
      WHEN v_state >= 4 OR v_expired THEN 'expired' ELSE 'replayed' END;
   ELSE
-    -- Another session's claim, which is not committed.
-    SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;
-    START TRANSACTION;
-    SELECT IF(COUNT(*) > 0, 'in_progress', 'absent') INTO v_outcome FROM {schema}`{prefix}records` r WHERE r.owner = v_owner AND r.key_hash = v_hash AND r.state = 1;
-    COMMIT AND NO CHAIN NO RELEASE;
+    -- A claim that is not committed has its row locked.
+    BEGIN
+      DECLARE v_there INT DEFAULT 0;
+      DECLARE CONTINUE HANDLER FOR {locked} SET v_outcome = 'in_progress';
+      {at_once}SELECT COUNT(*) INTO v_there FROM {schema}`{prefix}records` r WHERE r.owner = v_owner AND r.key_hash = v_hash AND r.state = 1 {share}{nowait};
+      IF v_there > 0 THEN -- it has just been committed
+        SET v_outcome = 'in_progress';
+      END IF;
+    END;
   END IF;
   SELECT v_outcome AS outcome,
    IF(v_outcome IN ('replayed', 'expired'), IF(v_state IN (2, 4), 'succeeded', 'rejected'), NULL) AS state,
@@ -311,7 +313,7 @@ BEGIN
   END IF;
   CALL {schema}`{prefix}check`('owner', p_owner, 0, 128, TRUE);
   CALL {schema}`{prefix}check`('key', p_key, 1, 1024, FALSE);
-  IF p_attempt IS NULL OR NOT p_attempt REGEXP '^[0-9a-fA-F]{32}$' THEN
+  IF p_attempt IS NULL OR NOT p_attempt REGEXP '^[0-9a-fA-F]{32}$' OR LENGTH(p_attempt) <> 32 OR UNHEX(p_attempt) IS NULL THEN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'holdfast: attempt is not 32 hexadecimal digits';
   ELSEIF p_ttl_us IS NULL OR p_ttl_us NOT BETWEEN 50000 AND 86400000000 THEN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'holdfast: ttl_us is not between 50 ms and 24 h';
@@ -327,16 +329,10 @@ SQL SECURITY DEFINER COMMENT '{text}'
 BEGIN
   DECLARE v_owner VARBINARY(128);
   DECLARE v_name VARBINARY(1025);
-  DECLARE v_mine, v_has BINARY(16);
+  DECLARE v_mine BINARY(16);
   DECLARE v_holder, v_who VARBINARY(255);
-  DECLARE v_token, v_now, v_left BIGINT;
-  DECLARE v_expires BIGINT DEFAULT 0;
-  DECLARE v_there, v_free, v_granted BOOLEAN DEFAULT FALSE;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION
-  BEGIN
-    ROLLBACK AND NO CHAIN NO RELEASE;
-    RESIGNAL;
-  END;
+  DECLARE v_token, v_left BIGINT;
+  DECLARE v_there, v_free BOOLEAN DEFAULT FALSE;
   CALL {schema}`{prefix}check_lease`(p_owner, p_key, p_attempt, p_ttl_us, v_name, v_mine);
   IF p_holder IS NULL THEN
     SET v_who = LEFT(CONCAT(SESSION_USER(), ' connection ', CONNECTION_ID()), 255);
@@ -346,45 +342,29 @@ BEGIN
   END IF;
   SET v_owner = p_owner;
 
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION;
   BEGIN
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_there = FALSE;
     SET v_there = TRUE;
     SELECT COALESCE(l.attempt = v_mine, TRUE) OR l.expires_at <= {now} INTO v_free FROM {schema}`{prefix}locks` l WHERE l.owner = v_owner AND l.name = v_name;
   END;
+  -- Each statement is a transaction of its own, and the one that grants is Go's.
   IF NOT v_there THEN
     BEGIN
-      DECLARE CONTINUE HANDLER FOR 1062 SET v_granted = FALSE;
-      -- The floor's lock comes before the key's: the reaper raises the floor before it deletes rows.
-      SELECT f.token INTO v_token FROM {schema}`{prefix}floor` f WHERE f.id = 1 LOCK IN SHARE MODE;
-      SET v_now = {now};
-      SET v_token = GREATEST(v_token + 1, v_now), v_granted = TRUE;
+      DECLARE CONTINUE HANDLER FOR 1062 SET v_there = TRUE;
       INSERT INTO {schema}`{prefix}locks` (owner, name, token, attempt, holder, granted_at, expires_at)
-      VALUES (v_owner, v_name, v_token, v_mine, v_who, v_now, v_now + p_ttl_us);
+      SELECT v_owner, v_name, GREATEST(f.token + 1, {now}), v_mine, v_who, {now}, {now} + p_ttl_us FROM {schema}`{prefix}floor` f WHERE f.id = 1 LOCK IN SHARE MODE;
     END;
   ELSEIF v_free THEN
     BEGIN
-      DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_granted = FALSE;
-      SET v_granted = TRUE;
-      SELECT l.token, l.attempt, l.expires_at INTO v_token, v_has, v_expires FROM {schema}`{prefix}locks` l
-      WHERE l.owner = v_owner AND l.name = v_name AND (l.attempt IS NULL OR l.attempt = v_mine OR l.expires_at <= {now}) FOR UPDATE SKIP LOCKED;
+      DECLARE CONTINUE HANDLER FOR {locked} SET v_free = FALSE; -- a guarded transaction has the row
+      {take};
     END;
-    SET v_now = {now};
-    IF v_granted AND v_has <=> v_mine AND v_expires > v_now THEN -- the answer was lost
-      UPDATE {schema}`{prefix}locks` SET holder = v_who, granted_at = v_now, expires_at = GREATEST(v_expires, v_now + p_ttl_us)
-      WHERE owner = v_owner AND name = v_name;
-    ELSEIF v_granted THEN
-      SET v_token = GREATEST(v_token + 1, v_now);
-      UPDATE {schema}`{prefix}locks` SET token = v_token, attempt = v_mine, holder = v_who, granted_at = v_now, value = NULL, expires_at = v_now + p_ttl_us
-      WHERE owner = v_owner AND name = v_name;
-    END IF;
   END IF;
-  COMMIT AND NO CHAIN NO RELEASE;
-  IF v_granted THEN
-    SELECT 'acquired' AS outcome, v_token AS token, p_ttl_us AS left_us, NULL AS held_by;
+  SELECT MAX(IF(l.attempt = v_mine AND l.expires_at > {now}, l.token, NULL)), MAX(IF(l.attempt IS NULL, 0, GREATEST(l.expires_at - {now}, 0))), MAX(l.holder)
+  INTO v_token, v_left, v_holder FROM {schema}`{prefix}locks` l WHERE l.owner = v_owner AND l.name = v_name;
+  IF v_token IS NOT NULL THEN
+    SELECT 'acquired' AS outcome, v_token AS token, v_left AS left_us, NULL AS held_by;
   ELSE
-    SELECT MAX(GREATEST(l.expires_at - {now}, 0)), MAX(l.holder) INTO v_left, v_holder FROM {schema}`{prefix}locks` l WHERE l.owner = v_owner AND l.name = v_name;
     SELECT 'held' AS outcome, NULL AS token, v_left AS left_us, CONVERT(v_holder USING utf8mb4) AS held_by;
   END IF;
 END//
@@ -398,32 +378,14 @@ BEGIN
   DECLARE v_name VARBINARY(1025);
   DECLARE v_mine BINARY(16);
   DECLARE v_now, v_expires BIGINT;
-  DECLARE v_outcome VARCHAR(16) CHARACTER SET utf8mb4 DEFAULT 'renewed';
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION
-  BEGIN
-    ROLLBACK AND NO CHAIN NO RELEASE;
-    RESIGNAL;
-  END;
+  DECLARE v_wrote INT;
   CALL {schema}`{prefix}check_lease`(p_owner, p_key, p_attempt, p_ttl_us, v_name, v_mine);
-  SET v_owner = p_owner;
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION;
-  BEGIN
-    DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_outcome = 'lost';
-    -- A guarded transaction may have the row for long.
-    SELECT l.expires_at INTO v_expires FROM {schema}`{prefix}locks` l
-    WHERE l.owner = v_owner AND l.name = v_name AND l.attempt = v_mine AND l.expires_at > {now} FOR UPDATE SKIP LOCKED;
-    IF v_outcome = 'renewed' THEN
-      SET v_now = {now};
-      SET v_expires = GREATEST(v_expires, v_now + p_ttl_us);
-      UPDATE {schema}`{prefix}locks` SET expires_at = v_expires WHERE owner = v_owner AND name = v_name;
-    ELSE
-      SET v_outcome = 'busy';
-      SELECT l.expires_at INTO v_expires FROM {schema}`{prefix}locks` l WHERE l.owner = v_owner AND l.name = v_name AND l.attempt = v_mine AND l.expires_at > {now};
-    END IF;
-  END;
-  COMMIT AND NO CHAIN NO RELEASE;
-  SELECT v_outcome AS outcome, IF(v_outcome = 'lost', NULL, v_expires - {now}) AS left_us;
+  SET v_owner = p_owner, v_now = {now};
+  -- A guarded transaction may have the row for long.
+  {renew};
+  SET v_wrote = ROW_COUNT();
+  SELECT MAX(l.expires_at) INTO v_expires FROM {schema}`{prefix}locks` l WHERE l.owner = v_owner AND l.name = v_name AND l.attempt = v_mine AND l.expires_at > {now};
+  SELECT CASE WHEN v_expires IS NULL THEN 'lost' WHEN v_wrote > 0 OR v_expires >= v_now + p_ttl_us THEN 'renewed' ELSE 'busy' END AS outcome, v_expires - {now} AS left_us;
 END//
 
 -- Ends a term. Outside a transaction, with autocommit.

@@ -40,16 +40,9 @@ var admission = dialect.Admission{
 				return ""
 			},
 		},
-		{
-			Name: "skip_replication", Setting: "skip_replication", Refused: "ON, with log_bin ON",
-			Breaks: "replicas may leave out what is claimed, and it is forgotten in a failover (G3, G4)", Remedy: "take skip_replication out of the DSN",
-			Judge: func(f dialect.Facts) string {
-				if f.On("log_bin") && f.On("skip_replication") {
-					return f["skip_replication"]
-				}
-				return ""
-			},
-		},
+		dialect.Rule{
+			Name: "skip_replication", Breaks: "replicas may leave out what is claimed, and it is forgotten in a failover (G3, G4)", Remedy: "take skip_replication out of the DSN",
+		}.Value("skip_replication", "ON", "1"),
 		dialect.Rule{
 			Name: "wsrep_dirty_reads", Breaks: "a node that has lost its cluster answers, and what it answers is out of date (G1, G4)",
 			Remedy: "set wsrep_dirty_reads = OFF",

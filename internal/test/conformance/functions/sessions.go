@@ -49,14 +49,16 @@ func functionSettings(e *env) {
 		[]string{`SET SESSION innodb_lock_wait_timeout = 7`, `SET SESSION sql_mode = ''`, `SET SESSION sql_safe_updates = 1`}
 	modes := []string{`SET SESSION sql_mode = 'ANSI'`, `SET SESSION sql_mode = 'NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'`}
 	switch e.Engine {
+	case dbtest.MySQL:
+		set[0] = `SET SESSION innodb_lock_wait_timeout = 1`
+		modes = append(modes, `SET SESSION completion_type = 'CHAIN'`, `SET SESSION transaction_isolation = 'READ-UNCOMMITTED'`)
 	case dbtest.Postgres:
 		read, set = `SELECT current_setting('lock_timeout') || current_setting('search_path') || current_setting('DateStyle')`,
 			[]string{`SET lock_timeout = '7s'`, `SET bytea_output = 'escape'`, `SET DateStyle = 'German'`}
 		modes = []string{`SET standard_conforming_strings = off`, `SET default_transaction_isolation = 'repeatable read'`}
 	case dbtest.MariaDB:
-		modes = append(modes, `SET SESSION sql_mode = 'ORACLE'`, `SET SESSION completion_type = 'CHAIN'`)
-	default:
-		modes = append(modes, `SET SESSION completion_type = 'CHAIN'`, `SET SESSION transaction_isolation = 'READ-UNCOMMITTED'`)
+		modes = append(modes, `SET SESSION sql_mode = 'ORACLE'`, `SET SESSION completion_type = 'CHAIN'`, `SET SESSION tx_isolation = 'READ-UNCOMMITTED'`,
+			`SET SESSION default_regex_flags = 'EXTENDED,MULTILINE'`)
 	}
 	c := e.conn()
 	for _, statement := range set {
