@@ -50,7 +50,7 @@ func (d *driver) Lock() error {
 	if err := d.engine.lock(d); err != nil {
 		return err
 	}
-	err := d.exec(`CREATE TABLE IF NOT EXISTS ` + d.table + ` (version BIGINT NOT NULL PRIMARY KEY, dirty BOOLEAN NOT NULL)`)
+	err := d.exec(`CREATE TABLE IF NOT EXISTS ` + d.table + ` (version BIGINT NOT NULL PRIMARY KEY, dirty BOOLEAN NOT NULL)` + d.engine.options)
 	d.locked = err == nil
 	if err == nil {
 		err = d.trustVersions()
@@ -82,7 +82,7 @@ func (d *driver) Unlock() error {
 // SetVersion stores the version. Before a file (dirty) it keeps a failure for Run, because
 // golang-migrate's reader of the file waits for Run to read it.
 func (d *driver) SetVersion(version int, dirty bool) error {
-	statements := []string{`DELETE FROM ` + d.table}
+	statements := []string{`DELETE FROM ` + d.table + ` WHERE version >= -1`} // sql_safe_updates wants a key
 	if version >= 0 || dirty {
 		// A literal: prepared statements do not work through every pooler.
 		statements = append(statements, fmt.Sprintf(`INSERT INTO %s (version, dirty) VALUES (%d, %t)`, d.table, version, dirty))

@@ -18,6 +18,8 @@ type engine struct {
 	transaction bool
 	// files is the folder of the SQL.
 	files string
+	// options end a CREATE TABLE: what it is does not depend on the session's defaults.
+	options string
 	// place reads in which schema the tables are and, if tables have owners, who the user is. nil: what
 	// is there cannot be read, and is not checked.
 	place func(d *driver) error
@@ -42,7 +44,7 @@ var engines = map[string]engine{
 	"sqlite":   {files: "sqlite", transaction: true, place: placeSQLite, kinds: []string{"table"}, lock: lockSQLite, unlock: unlockSQLite},
 }
 
-var likeMySQL = engine{files: "mysql", place: placeMySQL, kinds: []string{"InnoDB"}, lock: lockMySQL, unlock: unlockMySQL}
+var likeMySQL = engine{files: "mysql", options: " ENGINE=InnoDB", place: placeMySQL, kinds: []string{"InnoDB"}, lock: lockMySQL, unlock: unlockMySQL}
 
 // placePostgres fixes the schema for all statements: the path of the session may change.
 func placePostgres(d *driver) error {
