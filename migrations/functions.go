@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/mariadb"
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
+	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
 )
 
 //go:embed functions/*.sql
@@ -43,6 +44,9 @@ type functionSet struct {
 	// tables with a prefix in a schema that belong to another user: the owner of a function that is
 	// replaced may change it again.
 	own, same, foreign string
+	// passes says why the user passes the policies of a table, "" if it does not or there are none.
+	// Parameters: schema, table.
+	passes string
 }
 
 var functionSets = map[string]functionSet{
@@ -68,6 +72,7 @@ WHERE n.nspname = $1::pg_catalog.text AND p.proname = ANY (pg_catalog.string_to_
 UNION ALL SELECT 'table ' || c.relname || ' belongs to ' || pg_catalog.pg_get_userbyid(c.relowner)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1::pg_catalog.text AND c.relname = ANY (pg_catalog.string_to_array($2::pg_catalog.text, ',')) AND pg_catalog.pg_get_userbyid(c.relowner) <> current_user`,
+		passes: postgres.PassesPolicies,
 	},
 	"mysql": procedures(&mysql.Dialect, "{no_wait}", "1", "{session_waits}", "TRUE", "{waiting}", "", "{at_once}", "", "{nowait}", " NOWAIT", "{isolation}", "transaction_isolation", "{share}", "FOR SHARE", "{locked}", "3572"),
 	// MariaDB bounds the wait of one statement, and ends it with 1205 where MySQL has 3572.
@@ -99,11 +104,12 @@ const bodyQuote = "$holdfast$"
 // PostgreSQL, and procedures on MySQL and MariaDB. docs/reference/protocol.md describes them. They run with the
 // rights of the role that creates them, which must be the owner of the tables, or a role with all
 // rights to their rows. PrintFunctionGrants has the grants of a client. Any number of processes may
-// call FunctionsUp at once, at every start. On MySQL and MariaDB it only reads while the functions are
+// call FunctionsUp at once, at every start. Where the tables have the policies of [PrintRowSecurity], the role
+// must not pass them. On MySQL and MariaDB it only reads while the functions are
 // those of this build; a procedure that it replaces loses its grants there, so give them again.
 //
 // Errors: [holdfast.ErrUnsupported] on SQLite, Vitess and TiDB, which have none, and on clusters with
-// several writers; [holdfast.ErrSchema] if the tables are missing.
+// several writers, and for a role that passes the policies; [holdfast.ErrSchema] if the tables are missing.
 func FunctionsUp(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) error {
 	return retry(ctx, pool, opts, func(d *driver, _ source.Driver) error {
 		var have int
@@ -208,6 +214,9 @@ func (d *driver) functions(direction string) error {
 		statements = splitDelimited(text)
 	}
 	d.failed = d.trustFunctions(f)
+	if d.failed == nil && direction == "up" {
+		d.failed = d.underPolicies(f)
+	}
 	for i := 0; i < len(statements) && d.failed == nil; i++ {
 		d.failed = d.exec(statements[i])
 	}
@@ -218,6 +227,24 @@ func (d *driver) functions(direction string) error {
 		return errors.Join(d.failed, d.Unlock())
 	}
 	return d.Unlock()
+}
+
+// underPolicies refuses a user who passes the policies of row level security: the functions run with its
+// rights, so that each client would have the rows of every owner.
+func (d *driver) underPolicies(f *functionSet) error {
+	if f.passes == "" {
+		return nil
+	}
+	var why string
+	err := d.conn.QueryRowContext(d.ctx, f.passes, d.schema, d.layout.prefix+"records").Scan(&why)
+	if err != nil || why == "" {
+		return err
+	}
+	return &holdfast.UnsupportedError{
+		Engine: d.layout.dialect.Name, Check: "row level security", What: "functions", Value: d.user + " " + why,
+		Problem: "the functions run with the rights of the user who makes them, and this one passes the policies, so that a client claims and finishes operations of every owner",
+		Remedy:  "make a role without SUPERUSER and BYPASSRLS, and not among those for every owner, the owner of the tables and the functions, and run holdfast migrate functions up as that role",
+	}
 }
 
 // dropFunctions drops the functions if the role can see one.

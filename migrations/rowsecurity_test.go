@@ -318,3 +318,80 @@ func (e *tenants[Tx]) reap(db *holdfast.DB[Tx]) {
 		e.Errorf("cleared %d rows", report.Rows())
 	}
 }
+
+// TestRowSecurityOfFunctions checks that functions do not lead past the policies. A role that passes them makes
+// no functions; the doctor finds those that were there before the policies; and those of a role that is under
+// the policies refuse the operation of another owner.
+func TestRowSecurityOfFunctions(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
+		if e.Engine != dbtest.Postgres {
+			return
+		}
+		owner, app := account(e.As("owner")), e.As("app", "app")
+		client := account(app)
+		e.Check(migrations.FunctionsUp(e.Ctx, e.SQL))
+		applyPolicies(e)
+		var grants strings.Builder
+		e.Check(migrations.PrintFunctionGrants(&grants, holdfast.PostgreSQL, client, holdfast.Options{Schema: e.Schema()}))
+		e.Must(grants.String())
+		db := e.Open(app, holdfast.Options{OwnerSetting: holdfast.DefaultOwnerSetting}).DB
+		found := func() (problems string) {
+			all, err := doctor.Check(e.Ctx, db, doctor.Options{Role: migrations.App})
+			e.Check(err)
+			for _, f := range all {
+				if f.Check == "functions and row level security" {
+					problems += f.Problem
+				}
+			}
+			return problems
+		}
+		if p := found(); !strings.Contains(p, "holdfast_claim, whose owner") || !strings.Contains(p, "is a superuser") {
+			e.Errorf("the doctor: %q", p)
+		}
+		var refused *holdfast.UnsupportedError
+		if err := migrations.FunctionsUp(e.Ctx, e.SQL); !errors.As(err, &refused) || refused.Check != "row level security" {
+			e.Errorf("a superuser makes functions: %v", err)
+		}
+		outcome := func() (outcome string, err error) {
+			tx, err := dbtest.OpenSQL(e, app).BeginTx(e.Ctx, nil)
+			e.Check(err)
+			defer func() { _ = tx.Rollback() }()
+			_, err = tx.ExecContext(e.Ctx, `SET LOCAL holdfast.owner = 'anna'`)
+			e.Check(err)
+			err = tx.QueryRowContext(e.Ctx, `SELECT outcome FROM holdfast_claim('default', 'bob', 'refund', 'key')`).Scan(&outcome)
+			return outcome, err
+		}
+		if o, err := outcome(); err != nil || o != "claimed" {
+			e.Errorf("without the refusal nothing breaks: %q, %v", o, err)
+		}
+		e.Check(migrations.FunctionsDown(e.Ctx, e.SQL))
+
+		e.Must(`GRANT USAGE, CREATE ON SCHEMA ` + e.Schema() + ` TO ` + owner)
+		rows, err := e.SQL.QueryContext(e.Ctx, `SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'holdfast%'`)
+		e.Check(err)
+		var tables []string
+		for rows.Next() {
+			var table string
+			e.Check(rows.Scan(&table))
+			tables = append(tables, table)
+		}
+		e.Check(errors.Join(rows.Err(), rows.Close()))
+		for _, table := range tables {
+			e.Must(`ALTER TABLE ` + table + ` OWNER TO ` + owner)
+		}
+		e.Check(migrations.FunctionsUp(e.Ctx, dbtest.OpenSQL(e, strings.Replace(app, client, owner, 1))))
+		e.Must(grants.String())
+		if o, err := outcome(); err == nil {
+			e.Errorf("anna claims an operation of bob: %q", o)
+		}
+		if p := found(); p != "" {
+			e.Errorf("the doctor: %q", p)
+		}
+		e.Must(`ALTER SCHEMA ` + e.Schema() + ` OWNER TO current_user`)
+		for _, table := range tables {
+			e.Must(`ALTER TABLE ` + table + ` OWNER TO current_user`)
+		}
+		e.Must(`DROP OWNED BY ` + owner)
+	})
+}

@@ -28,6 +28,13 @@ WHERE n.nspname = COALESCE(NULLIF($1::pg_catalog.text, ''), pg_catalog.current_s
 	Indexes:      `SELECT indexname::text FROM pg_indexes WHERE schemaname = COALESCE(NULLIF($1::text, ''), current_schema()::text) AND tablename = $2::text`,
 	Prefixed:     true,
 	Probes: []dialect.Probe{
+		dialect.Value("functions and row level security", passingFunctions, dialect.Broken, "make a role without SUPERUSER and BYPASSRLS the owner of the tables and the functions, and run holdfast migrate functions up as that role",
+			func(names string) string {
+				if names == "" {
+					return ""
+				}
+				return "functions for clients run as a role that passes the policies of row level security, so that a client claims and finishes operations of every owner: " + names
+			}),
 		dialect.Value("fsync", `SELECT current_setting('fsync')`, dialect.Broken, "set fsync = on",
 			dialect.Not("on", "fsync is off: a crash of the server may lose or tear what was committed")),
 		dialect.Value("full_page_writes", `SELECT current_setting('full_page_writes')`, dialect.Broken, "set full_page_writes = on, unless the file system writes whole pages",
