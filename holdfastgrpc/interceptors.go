@@ -147,7 +147,7 @@ func (i *Interceptors[T]) once(ctx context.Context, method string, request proto
 func (i *Interceptors[T]) failed(err error) error {
 	var rejection *idempotency.Rejection
 	if errors.As(err, &rejection) {
-		return rejection
+		return err // Do says whether it rejects this call
 	}
 	s, is := status.FromError(err)
 	if !is || s.Code() == codes.OK {

@@ -116,8 +116,9 @@ func (i *Interceptors[T]) refuse(ctx context.Context, method string, err error) 
 func (i *Interceptors[T]) statusOf(ctx context.Context, err error, failed *failure) (s *status.Status, again bool) {
 	var expired *idempotency.ExpiredError
 	var likely *idempotency.LikelyDuplicateError
+	var inner *idempotency.InnerError
 	switch {
-	case errors.Is(err, idempotency.ErrUnknown):
+	case errors.Is(err, idempotency.ErrUnknown), errors.As(err, &inner) && errors.Is(inner.Err, idempotency.ErrUnknown):
 		return i.status(codes.Unavailable, ReasonUnknown, "it is not known yet whether this was done: retry with the same key", nil), true
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()), false
@@ -125,7 +126,7 @@ func (i *Interceptors[T]) statusOf(ctx context.Context, err error, failed *failu
 		return failed.status, false
 	case errors.Is(err, holdfast.ErrRetry):
 		return i.unavailable(), true
-	case failed != nil:
+	case failed != nil, errors.As(err, &inner):
 		return i.internal(), false
 	case errors.Is(err, idempotency.ErrInProgress):
 		return i.status(codes.Unavailable, ReasonInProgress, "a call with this idempotency key is in progress: retry later with the same key", nil), true

@@ -54,7 +54,8 @@ type Result[T any] struct {
 //
 // Errors: *[Rejection], [ErrInProgress], [ErrMismatch], [ErrExpired], [ErrUnknown], [ErrNested],
 // [ErrLikelyDuplicate], [ErrTooMany], [holdfast.ErrRetry], [holdfast.ErrTxLost], [holdfast.ErrRowsOpen], [holdfast.ErrReadOnly],
-// [holdfast.ErrDenied], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx, errors of fn.
+// [holdfast.ErrDenied], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx, errors of fn;
+// an *[InnerError] if fn failed with an outcome of another operation.
 func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
 	ctx, span := once.StartSpan(ctx, s.access.Trace, "idempotency.do", op.Name)
 	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
@@ -152,7 +153,7 @@ func (s *Store[Tx]) read(ctx context.Context, c *call) (r *record, err error) {
 func (s *Store[Tx]) try(ctx context.Context, c *call, body func(Tx) (storedResult, error)) (*record, error) {
 	r, err := s.transact(ctx, c, body)
 	var rej *Rejection
-	if !errors.As(err, &rej) || ctx.Err() != nil {
+	if !once.Decides(err, &rej) || ctx.Err() != nil {
 		return r, err
 	}
 	no, err := s.options.encode(c, rejected, rej)
@@ -253,7 +254,7 @@ func (s *Store[Tx]) execute(ctx context.Context, tx access.Session[Tx], c *call,
 func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn func(context.Context, Tx) (T, error), back *T) (storedResult, error) {
 	v, err := fn(ctx, tx)
 	if err != nil {
-		return storedResult{}, err
+		return storedResult{}, once.Inner(err)
 	}
 	out, err := s.options.encode(c, succeeded, v)
 	if err != nil {
@@ -285,7 +286,7 @@ func answer[T, Tx any](s *Store[Tx], c *call, r *record, o Outcome) (res Result[
 		if err := s.options.decode(c, r.storedResult, &rej); err != nil {
 			return res, err
 		}
-		return Result[T]{Outcome: o}, &rej
+		return Result[T]{Outcome: o}, once.Settle(&rej)
 	}
 	if err := s.options.decode(c, r.storedResult, &res.Value); err != nil {
 		return Result[T]{}, err

@@ -116,10 +116,12 @@ func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *call, body fun
 	r := c.executing()
 	err := s.intendTx(ctx, q, c)
 	if err == nil {
-		r.storedResult, err = body()
+		if r.storedResult, err = body(); err != nil {
+			err = &once.FuncError{Err: err}
+		}
 	}
 	var rej *Rejection
-	if errors.As(err, &rej) {
+	if once.Decides(err, &rej) {
 		if _, err := (core.Stmt{Name: "rollback to", Text: `ROLLBACK TO SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
 			return nil, 0, s.lost(err)
 		}
@@ -163,16 +165,21 @@ func (s *Store[Tx]) explainTx(err error, clean bool) error {
 		return unsent(err, clean)
 	}
 	var atClaim *once.ClaimError
+	var inFunc *once.FuncError
+	ran := errors.As(err, &inFunc)
+	if ran {
+		err = inFunc.Err
+	}
 	switch s.dialect().Classify(err) {
 	case dialect.Busy:
-		if errors.As(err, &atClaim) {
+		if !ran && errors.As(err, &atClaim) {
 			return &InProgressError{Err: err}
 		}
 		return &holdfast.RetryError{Attempts: 1, Err: err}
 	case dialect.Retry:
 		return &holdfast.RetryError{Attempts: 1, Err: err}
 	}
-	if errors.Is(err, once.ErrTaken) {
+	if !ran && errors.Is(err, once.ErrTaken) {
 		return &holdfast.RetryError{Attempts: 1, Err: err}
 	}
 	return err

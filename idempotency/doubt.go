@@ -18,7 +18,7 @@ func (s *Store[Tx]) doubt(ctx context.Context, c *call, err error) error {
 	var inFunc *once.FuncError
 	var rej *Rejection
 	switch {
-	case errors.As(err, &rej) && ctx.Err() == nil: // the claim that stores it looks
+	case once.Decides(err, &rej) && ctx.Err() == nil: // the claim that stores it looks
 		return err
 	case !errors.As(err, &inFunc) && !errors.Is(err, holdfast.ErrTxLost):
 		return err
@@ -52,7 +52,7 @@ func (s *Store[Tx]) doubtLast(ctx context.Context, c *call, err error) error {
 	var rej *Rejection
 	ran := errors.As(err, &inFunc)
 	switch {
-	case errors.As(err, &rej) && ctx.Err() == nil: // the insert that stores it looks
+	case once.Decides(err, &rej) && ctx.Err() == nil: // the insert that stores it looks
 		return err
 	case errors.Is(err, holdfast.ErrUnknown):
 		return err

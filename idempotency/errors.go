@@ -37,6 +37,16 @@ var (
 	ErrNested = once.ErrNested
 )
 
+var _ = once.Outcomes(ErrInProgress, ErrMismatch, ErrExpired, ErrTooMany, ErrLikelyDuplicate)
+
+// InnerError is the error of a call whose function failed with the outcome of another operation: an
+// error of a call in the function that is or wraps [ErrInProgress], [ErrMismatch], [ErrExpired],
+// [ErrUnknown], [ErrTooMany], [ErrLikelyDuplicate] or a *[Rejection]. The outer operation rolled back and its key is free.
+// errors.Is and errors.As do not find those outcomes in an InnerError, because they would say that the
+// outer operation is done, unknown or rejected. They find everything else in it. The field Err is the
+// error that the function returned. To reject the outer operation too, return a new error of [Reject].
+type InnerError = once.InnerError
+
 // InProgressError says how long the call waited. errors.Is(err, ErrInProgress) holds.
 type InProgressError struct {
 	// Waited is 0 with NoWait.
@@ -126,7 +136,10 @@ func (*UnfinishedError) Error() string {
 // Is reports whether target is ErrUnknown.
 func (*UnfinishedError) Is(target error) bool { return target == ErrUnknown }
 
-var _ = errcode.Type[*Rejection]("rejected")
+var (
+	_ = errcode.Type[*Rejection]("rejected")
+	_ = once.Verdict[*Rejection]()
+)
 
 // Rejection is a final refusal, made by Reject. It is stored as the operation's result and
 // returned to every duplicate. If a rejection could not be stored (the context ended, or storing
@@ -144,5 +157,6 @@ func (r *Rejection) Error() string { return "rejected: " + r.Code + ": " + r.Mes
 
 // Reject returns the error with which a function refuses for good: the function's writes are
 // rolled back and the rejection is stored. Any other error rolls back and leaves the key free, so
-// that the call can be tried again.
+// that the call can be tried again. A *[Rejection] that a call in the function returned is not a refusal
+// of the function's own: see [InnerError].
 func Reject(code, message string) error { return &Rejection{Code: code, Message: message} }

@@ -173,7 +173,7 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 	}
 	stored, executed, err := call.Run(ctx)
 	if err != nil {
-		return idempotency.Result[R]{}, call.Tries, inProgress(err, watch.Found()...)
+		return idempotency.Result[R]{}, call.Tries, once.Settle(inProgress(err, watch.Found()...))
 	}
 	shared = stored
 	if executed {
@@ -207,7 +207,7 @@ func (t *Table[R, Tx]) transact(ctx context.Context, row R, watch *blockers.Watc
 			return err
 		}
 		if err := fn(ctx, tx); err != nil {
-			return &once.FuncError{Err: err}
+			return &once.FuncError{Err: once.Inner(err)}
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
@@ -166,7 +167,7 @@ func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, he
 
 	var rejection *idempotency.Rejection
 	failed := state.failed()
-	isRejection := errors.As(failed, &rejection)
+	isRejection := once.Decides(failed, &rejection)
 	if failed != nil && !isRejection {
 		return rec, nil, nil, &failure{err: failed, rec: rec}
 	}

@@ -60,10 +60,11 @@ func (m *Middleware[T]) log(r *http.Request, err error, failed *failure, p Probl
 func problemOf(err error, failed *failure) (p Problem, again bool) {
 	var request *requestError
 	var likely *idempotency.LikelyDuplicateError
+	var inner *idempotency.InnerError
 	switch {
 	case errors.As(err, &request):
 		return request.problem, request.again
-	case errors.Is(err, idempotency.ErrUnknown):
+	case errors.Is(err, idempotency.ErrUnknown), errors.As(err, &inner) && errors.Is(inner.Err, idempotency.ErrUnknown):
 		return Problem{
 			Type: ProblemUnknown, Title: "Outcome is unknown", Status: http.StatusServiceUnavailable,
 			Detail: "Nobody knows yet whether this was done. Retry with the same key.",

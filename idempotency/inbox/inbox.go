@@ -117,7 +117,8 @@ func (d Disposition) String() string {
 // DispositionOf returns the reply to the broker after Process returned err. Acknowledge: nil, a
 // *[idempotency.Rejection], [idempotency.ErrExpired] (processed, long ago). Quarantine:
 // [idempotency.ErrMismatch], [holdfast.ErrInvalid] (such as an empty id), an
-// *[idempotency.UnfinishedError] and a *[idempotency.ResultError]. Redeliver: all other errors.
+// *[idempotency.UnfinishedError] and a *[idempotency.ResultError]. Redeliver: all other errors, also an
+// *[idempotency.InnerError], whose outcome is that of another operation.
 func DispositionOf(err error) Disposition {
 	var rej *idempotency.Rejection
 	var unfinished *idempotency.UnfinishedError

@@ -5,13 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-go/holdfast/idempotency/internal/once"
-)
-
-// The bounds of the pause of AskAgain.
-const (
-	minAskAgain = time.Millisecond
-	maxAskAgain = 30 * 24 * time.Hour
+	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // askAgainError marks the answer of a provider that cannot tell yet.
@@ -21,12 +15,7 @@ func (e *askAgainError) Error() string {
 	return fmt.Sprintf("what became of the call is not known yet: asked again in %v", e.after)
 }
 
-func (e *askAgainError) check() error {
-	if e.after < minAskAgain || e.after > maxAskAgain {
-		return once.Invalid("AskAgain", fmt.Sprintf("the pause, %v, is not between %v and %v: say its unit, as in AskAgain(time.Minute)", e.after, minAskAgain, maxAskAgain))
-	}
-	return nil
-}
+func (e *askAgainError) check() error { return options.Call.Or("").Check("AskAgain", e.after) }
 
 // AskAgain is the error with which Reconcile says that it cannot tell yet what became of a call, such
 // as "not found" for a request that may still be on its way. The outcome stays unknown for now (Do

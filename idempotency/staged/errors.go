@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
@@ -150,6 +151,12 @@ func (e *StateError) Error() string {
 
 // Is reports whether target is ErrState.
 func (e *StateError) Is(target error) bool { return target == ErrState }
+
+var (
+	_ = once.Verdict[*notDoneError]()
+	_ = once.Verdict[*acceptedError]()
+	_ = once.Verdict[*askAgainError]()
+)
 
 // notDoneError marks the error of an external call that certainly did nothing.
 type notDoneError struct{ err error }

@@ -32,6 +32,7 @@ type Run[Tx any] struct {
 	open     *StepError
 	again    time.Duration // what the call, or its Reconcile, asked for with AskAgain
 	at       *calling      // an external call whose outcome is not stored
+	unknown  bool          // the outcome of a commit of this attempt is unknown
 }
 
 // maxSettles is the longest time until the deadline of Accepted.
@@ -116,7 +117,7 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		ran = true
 		v, err := fn(ctx, tx)
 		if err != nil {
-			return &once.FuncError{Err: err}
+			return &once.FuncError{Err: once.Inner(err)}
 		}
 		b, err := packed(r, step, v)
 		if err != nil {
@@ -188,8 +189,8 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 	if ambiguous && mode == ledger.ModeReconcile {
 		value, err = calls(ctx, r, at, &step, step.Reconcile)
 		var not *notDoneError
-		if !errors.As(err, &not) {
-			return settle(ctx, r, at, value, err)
+		if !once.Decides(err, &not) {
+			return settle(ctx, r, at, value, once.Inner(err))
 		}
 		row, _, err = r.begin(ctx, at, step.Lease, resultType[T](), true)
 		if err != nil {
@@ -200,7 +201,7 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 		}
 	}
 	value, err = calls(ctx, r, at, &step, fn)
-	return settle(ctx, r, at, value, err)
+	return settle(ctx, r, at, value, once.Inner(err))
 }
 
 // calls runs the function of an external call, or its Reconcile, within the lease.
@@ -239,14 +240,14 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, value T, er
 	switch {
 	case err == nil:
 		answer, e = packed(r, step, value)
-	case errors.As(err, &rej):
+	case once.Decides(err, &rej):
 		state = ledger.StepRejected
 		answer, e = r.rows.pack(r.id, ofStep(step, true), rej)
-	case errors.As(err, &not):
+	case once.Decides(err, &not):
 		state = ledger.StepNotDone
-	case errors.As(err, &later):
+	case once.Decides(err, &later):
 		return settlesLater[T](ctx, r, at, later)
-	case errors.As(err, &again) && at.mode != ledger.ModePark:
+	case once.Decides(err, &again) && at.mode != ledger.ModePark:
 		if err = again.check(); err == nil {
 			err, r.again = again, again.after
 		}
@@ -406,8 +407,9 @@ func parkAt[T, Tx any](ctx context.Context, r *Run[Tx], step, reason string) (va
 	return value, err
 }
 
-// note remembers an error that means that the operation is lost.
+// note remembers an error that means that the operation is lost, and a commit whose outcome is unknown.
 func (r *Run[Tx]) note(err error) error {
+	r.unknown = r.unknown || errors.Is(err, idempotency.ErrUnknown)
 	if errors.Is(err, ErrStale) {
 		r.over = err
 	}

@@ -311,7 +311,9 @@ func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *
 	var result Res
 	err := s.rows.unpack(c.id, ofRequest, row.Request, &request)
 	if err == nil {
-		result, err = s.workflow.Run(ctx, r, request)
+		if result, err = s.workflow.Run(ctx, r, request); !r.unknown {
+			err = once.Inner(err)
+		}
 	}
 	var rej *idempotency.Rejection
 	switch {
@@ -324,7 +326,7 @@ func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *
 		if out, err = s.finish(ctx, c, r, ledger.Succeeded, result); err == nil {
 			return out, nil
 		}
-	case errors.As(err, &rej):
+	case once.Decides(err, &rej):
 		return s.finish(ctx, c, r, ledger.Rejected, rej)
 	}
 	if r.over != nil {
@@ -349,7 +351,7 @@ func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *
 	if e := s.giveBack(ctx, r, wait, once.Cut(err.Error(), maxReason), uncounted); e != nil {
 		err = errors.Join(err, e)
 	}
-	return idempotency.Result[Res]{}, err
+	return idempotency.Result[Res]{}, once.Settle(err)
 }
 
 // calmAfter is the number of failures whose pause an attempt gets that does not count: the database
@@ -394,7 +396,7 @@ func (s *Runner[Tx, Req, Res]) answer(c *call, row *ledger.Row, o idempotency.Ou
 		if err := s.rows.unpack(c.id, verdict(true), row.Result, &rej); err != nil {
 			return res, err
 		}
-		return idempotency.Result[Res]{Outcome: o}, &rej
+		return idempotency.Result[Res]{Outcome: o}, once.Settle(&rej)
 	}
 	if err := s.rows.unpack(c.id, verdict(false), row.Result, &res.Value); err != nil {
 		return res, err

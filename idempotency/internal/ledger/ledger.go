@@ -57,6 +57,8 @@ var (
 	ErrNotFound = errcode.New("operation-not-found", "idempotency: no such operation")
 )
 
+var _ = once.Outcomes(ErrStale)
+
 // Bounds are the bounds of the ledger's transactions.
 type Bounds struct {
 	Wait time.Duration

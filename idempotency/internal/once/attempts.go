@@ -102,7 +102,8 @@ func (c *Attempts[V]) attempt(ctx context.Context, reads bool) (stored *V, execu
 		c.ExpectNew.Was(true)
 		return stored, true, ended, nil
 	}
-	if !reads && errors.Is(err, ErrTaken) {
+	var inFunc *FuncError
+	if !reads && !errors.As(err, &inFunc) && errors.Is(err, ErrTaken) {
 		c.ExpectNew.Was(false)
 		return nil, false, lookFirst, nil
 	}

@@ -89,6 +89,12 @@ var Entries = []Entry{
 		"Take the outcome from your own tables, for instance by the business id in the error; keep results longer with Options.ResultTTL.",
 	},
 	{
+		"inner-outcome",
+		[]string{"idempotency.InnerError"},
+		"The function failed with the outcome of another operation, such as an inner DoTx that is in progress, expired, unknown or rejected. The outer operation was rolled back and its key is free.",
+		"Handle the inner operation's error in the function: return nil if the inner operation is done, or a new error of idempotency.Reject to refuse the outer one too. The field Err is the inner error.",
+	},
+	{
 		"key-nested",
 		[]string{"idempotency.ErrNested"},
 		"A function asked for the key that it runs under, and would wait for itself.",

@@ -11,7 +11,8 @@ import (
 // Do acquires a lease and runs fn while it is held.
 func (k *Keeper) Do(ctx context.Context, name, lock string, acquire func(ctx context.Context) (*Lease, error), fn func(l *Lease) error) (err error) {
 	ctx, op := k.StartCall(ctx, name, lock)
-	defer func() { op.End(err, Outcome) }()
+	outcome := Outcome
+	defer func() { op.End(err, outcome) }()
 	lease, err := acquire(ctx)
 	if err != nil {
 		return err
@@ -20,6 +21,7 @@ func (k *Keeper) Do(ctx context.Context, name, lock string, acquire func(ctx con
 	release := sync.OnceValue(func() error { return lease.Release(ctx) })
 	defer func() { _ = release() }()
 	if err := fn(lease); err != nil {
+		outcome = lease.outcomeOf
 		return err
 	}
 	if err := release(); errors.Is(err, ErrLost) {
@@ -29,4 +31,13 @@ func (k *Keeper) Do(ctx context.Context, name, lock string, acquire func(ctx con
 		return cause
 	}
 	return nil
+}
+
+// outcomeOf is Outcome for an error of a function that ran with l. What the error says about other locks
+// is no outcome of l.
+func (l *Lease) outcomeOf(err error) string {
+	if lost := (*LostError)(nil); errors.As(err, &lost) && lost.Token == l.Token() {
+		return trace.Lost
+	}
+	return ""
 }

@@ -112,6 +112,9 @@ func functionsErrorsAreItsOwn[Tx any](e *env[Tx]) {
 			runs++
 			return "", fmt.Errorf("booking: %w", inner)
 		})
+		if within := (*idempotency.InnerError)(nil); errors.As(err, &within) {
+			err = within.Err
+		}
 		if !errors.Is(err, inner) || runs != 1 {
 			e.Errorf("%v: got %v after %d runs", inner, err, runs)
 		}
