@@ -72,7 +72,7 @@ FROM {outbox}` + key + ` AND state = 1 AND state IN (1, 3) ORDER BY seq LIMIT 1`
 		Requeue: `UPDATE {outbox} SET state = 1, due_at = {now}, starts = 0` + message + ` AND state = 3`,
 		Free:    `UPDATE {outbox} SET due_at = {now}` + key + ` AND seq > $3 AND state = 1 AND starts = 0`,
 		Discard: `UPDATE {outbox} SET state = 4, due_at = {now}` + message + ` AND state = 3`,
-		Stats:   `SELECT state, COUNT(*), {now} - MIN(written_at) FROM {outbox} WHERE name = $1 AND state IN (1, 3) GROUP BY state`,
+		Stats:   `SELECT state, COUNT(*), MAX({now} - written_at) FROM {outbox} WHERE name = $1 AND state IN (1, 3) GROUP BY state`,
 
 		Old:       `SELECT owner, message_key, seq FROM {outbox} WHERE name = $1 AND state = $2 AND due_at <= {now} - $3 ORDER BY due_at LIMIT $4`,
 		Delete:    `DELETE FROM {outbox}` + key + ` AND seq <= $3 AND state IN (2, 4) AND due_at <= {now} - $4`,

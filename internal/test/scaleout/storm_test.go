@@ -242,12 +242,12 @@ func keyspaceOf(url string) string {
 	return url[strings.LastIndex(url, "/")+1 : strings.LastIndex(url, "?")]
 }
 
-func storm(t *testing.T, url string) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
+// tables opens a pool of a keyspace with Holdfast's tables and the program's.
+func tables(t *testing.T, url string) *sql.DB {
+	t.Helper()
 	pool := dbtest.OpenSQL(t, url)
 	for range 2 { // a second time finds nothing to do
-		if err := migrations.Up(ctx, pool); err != nil {
+		if err := migrations.Up(t.Context(), pool); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -255,10 +255,17 @@ func storm(t *testing.T, url string) {
 		`CREATE TABLE IF NOT EXISTS refunds (owner VARBINARY(64) NOT NULL, no VARBINARY(64) NOT NULL, cents BIGINT NOT NULL, PRIMARY KEY (owner, no))`,
 		orders,
 	} {
-		if _, err := pool.ExecContext(ctx, q); err != nil {
+		if _, err := pool.ExecContext(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return pool
+}
+
+func storm(t *testing.T, url string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	pool := tables(t, url)
 	var all []*client
 	for range clients {
 		all = append(all, open(t, url))
