@@ -55,7 +55,7 @@ func newMigrateDown(f *flags) *cobra.Command {
 
 func newMigratePrint(f *flags) *cobra.Command {
 	var engine string
-	var vschema bool
+	var vschema, ownerMove bool
 	cmd := &cobra.Command{
 		Use: "print", Short: "Print the SQL, for a tool of your own; needs no database", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,6 +63,9 @@ func newMigratePrint(f *flags) *cobra.Command {
 				return usage("say for which engine: --engine postgres, mysql, mariadb, tidb, vitess or sqlite")
 			}
 			var b strings.Builder
+			if vschema && ownerMove {
+				return usage("--vschema and --owner-move exclude each other: set one")
+			}
 			if vschema {
 				if engine != string(holdfast.Vitess) {
 					return usage("--vschema is for --engine vitess")
@@ -72,7 +75,11 @@ func newMigratePrint(f *flags) *cobra.Command {
 				}
 				return f.answer(cmd, json.RawMessage(b.String()), b.String())
 			}
-			if err := migrations.Print(&b, holdfast.Engine(engine), f.options()); err != nil {
+			text := migrations.Print
+			if ownerMove {
+				text = migrations.PrintOwnerMove
+			}
+			if err := text(&b, holdfast.Engine(engine), f.options()); err != nil {
 				return err
 			}
 			return f.answer(cmd, struct {
@@ -83,6 +90,7 @@ func newMigratePrint(f *flags) *cobra.Command {
 		},
 	}
 	oneOf(cmd, &engine, "engine", "", "for which engine", "postgres", "mysql", "mariadb", "tidb", "vitess", "sqlite")
+	cmd.Flags().BoolVar(&ownerMove, "owner-move", false, "the statements that move one owner's rows to another database")
 	cmd.Flags().BoolVar(&vschema, "vschema", false, "the entries of a sharded keyspace's VSchema, for Vitess")
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
@@ -30,11 +31,36 @@ const (
 	orders = `CREATE TABLE IF NOT EXISTS orders (owner VARBINARY(64) NOT NULL PRIMARY KEY, refunded BIGINT NOT NULL, version BIGINT NOT NULL)`
 )
 
-// tablesOfOwners are the tables that the recipe copies: Holdfast's, and the program's own.
-var tablesOfOwners = []string{
-	"holdfast_records", "holdfast_locks", "holdfast_registers", "holdfast_waiters", "holdfast_tickets", "holdfast_staged", "holdfast_steps",
-	"holdfast_provider_events", "holdfast_interventions", "holdfast_outbox", "holdfast_outbox_keys", "holdfast_intents",
-	"holdfast_limits", "holdfast_limit_entries", "orders",
+// recipe are the statements of `holdfast migrate print --owner-move`, and those of the program's table.
+type recipe struct {
+	live, floor, raise string
+	tables             map[string][]string // the read, the insert and the delete
+}
+
+const ordersTable = "orders"
+
+func printed(t *testing.T) (r recipe) {
+	t.Helper()
+	var b strings.Builder
+	if err := migrations.PrintOwnerMove(&b, holdfast.MySQL); err != nil {
+		t.Fatal(err)
+	}
+	r.tables = map[string][]string{ordersTable: {
+		`SELECT owner, refunded, version FROM orders WHERE owner = ?`, `INSERT INTO orders (owner, refunded, version) VALUES (?, ?, ?)`, `DELETE FROM orders WHERE owner = ?`,
+	}}
+	for part := range strings.SplitSeq(b.String(), "\n\n") {
+		comment, text, _ := strings.Cut(part, "\n")
+		about, _, _ := strings.Cut(strings.TrimPrefix(comment, "-- "), ":")
+		switch texts := strings.Split(strings.TrimSuffix(strings.TrimSpace(text), ";"), ";\n"); len(texts) {
+		case 1:
+			r.live = texts[0]
+		case 2:
+			r.floor, r.raise = texts[0], texts[1]
+		default:
+			r.tables[about] = texts
+		}
+	}
+	return r
 }
 
 // home is one program on one database.
@@ -149,12 +175,10 @@ func (a *account) reap(ctx context.Context) error {
 }
 
 // moveTo is the recipe of docs/howto/scale-out.md for one owner. The caller has the gate.
-func (a *account) moveTo(ctx context.Context, target *home, tables []string) error {
+func (a *account) moveTo(ctx context.Context, target *home, r recipe) error {
 	source := a.at
 	for live := 1; live > 0; {
-		err := source.pool.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM holdfast_locks WHERE owner = ? AND attempt IS NOT NULL AND expires_at > UNIX_TIMESTAMP(NOW(6)) * 1000000)
- + (SELECT COUNT(*) FROM holdfast_staged WHERE owner = ? AND attempt IS NOT NULL AND due_at > UNIX_TIMESTAMP(NOW(6)) * 1000000)`, a.owner, a.owner).Scan(&live)
-		if err != nil {
+		if err := source.pool.QueryRowContext(ctx, r.live, slices.Repeat([]any{a.owner}, strings.Count(r.live, "?"))...).Scan(&live); err != nil {
 			return err
 		}
 	}
@@ -163,28 +187,28 @@ func (a *account) moveTo(ctx context.Context, target *home, tables []string) err
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	for _, table := range tables {
-		if err := copyRows(ctx, source.pool, tx, table, a.owner); err != nil {
-			return fmt.Errorf("%s: %w", table, err)
+	for name, texts := range r.tables {
+		if err := copyRows(ctx, source.pool, tx, texts, a.owner); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	if err := raiseFloors(ctx, source.pool, target.pool); err != nil {
+	if err := r.raiseFloors(ctx, source.pool, target.pool); err != nil {
 		return err
 	}
 	a.at = target
-	for _, table := range tables {
-		if _, err := source.pool.ExecContext(ctx, `DELETE FROM `+table+` WHERE owner = ?`, a.owner); err != nil {
+	for _, texts := range r.tables {
+		if _, err := source.pool.ExecContext(ctx, texts[2], a.owner); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func copyRows(ctx context.Context, from *sql.DB, to *sql.Tx, table, owner string) error {
-	rows, err := from.QueryContext(ctx, `SELECT * FROM `+table+` WHERE owner = ?`, owner)
+func copyRows(ctx context.Context, from *sql.DB, to *sql.Tx, texts []string, owner string) error {
+	rows, err := from.QueryContext(ctx, texts[0], owner)
 	if err != nil {
 		return err
 	}
@@ -193,7 +217,6 @@ func copyRows(ctx context.Context, from *sql.DB, to *sql.Tx, table, owner string
 	if err != nil {
 		return err
 	}
-	insert := `INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) VALUES (` + strings.TrimSuffix(strings.Repeat("?, ", len(columns)), ", ") + `)`
 	for rows.Next() {
 		values := make([]any, len(columns))
 		into := make([]any, len(columns))
@@ -203,7 +226,7 @@ func copyRows(ctx context.Context, from *sql.DB, to *sql.Tx, table, owner string
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		if _, err := to.ExecContext(ctx, insert, values...); err != nil {
+		if _, err := to.ExecContext(ctx, texts[1], values...); err != nil {
 			return err
 		}
 	}
@@ -211,15 +234,15 @@ func copyRows(ctx context.Context, from *sql.DB, to *sql.Tx, table, owner string
 }
 
 // raiseFloors raises the floor of each shard to the source's.
-func raiseFloors(ctx context.Context, source, target *sql.DB) error {
+func (r recipe) raiseFloors(ctx context.Context, source, target *sql.DB) error {
 	var floor int64
-	if err := source.QueryRowContext(ctx, `SELECT token FROM holdfast_floor`).Scan(&floor); err != nil {
+	if err := source.QueryRowContext(ctx, r.floor).Scan(&floor); err != nil {
 		return err
 	}
 	uses, err := shardsOf(ctx, target)
 	for _, use := range uses {
 		err = errors.Join(err, onShard(ctx, target, use, func(conn *sql.Conn) error {
-			_, err := conn.ExecContext(ctx, `UPDATE holdfast_floor SET token = GREATEST(token, ?) WHERE id = 1`, floor)
+			_, err := conn.ExecContext(ctx, r.raise, floor, floor)
 			return err
 		}))
 	}
@@ -240,7 +263,7 @@ func TestMove(t *testing.T) {
 func moves(t *testing.T, url string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	run := time.Now().UnixNano()
+	run, all := time.Now().UnixNano(), printed(t)
 	var accounts []*account
 	var answers atomic.Bool // the provider's
 	of := func(owner string) *account {
@@ -295,7 +318,7 @@ func moves(t *testing.T, url string) {
 		if i%2 == 0 {
 			err = a.reap(ctx)
 		}
-		err = errors.Join(err, a.moveTo(ctx, target, tablesOfOwners))
+		err = errors.Join(err, a.moveTo(ctx, target, all))
 		a.gate.Unlock()
 		if err != nil {
 			t.Fatalf("%s: %v", a.owner, err)
@@ -316,7 +339,7 @@ func moves(t *testing.T, url string) {
 		executed += sum
 		replayed += int(a.replayed.Load())
 		var left int
-		for _, table := range tablesOfOwners {
+		for table := range all.tables {
 			var n int
 			if err := source.pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM `+table+` WHERE owner = ?`, a.owner).Scan(&n); err != nil {
 				t.Fatal(err)
@@ -343,15 +366,15 @@ func moves(t *testing.T, url string) {
 		t.Error("nothing that the source executed was asked for at the target: this shows nothing")
 	}
 	t.Logf("owners moved=%d refunds=%d asked=%d replayed from the source's records=%d payouts continued=%d", moved, executed, moved*clients*2*intents, replayed, moved)
-	naiveMove(ctx, t, accounts[0], source, target)
+	naiveMove(ctx, t, accounts[0], source, target, all)
 }
 
 // naiveMove leaves the records behind, so that what the source executed is executed again.
-func naiveMove(ctx context.Context, t *testing.T, a *account, source, target *home) {
+func naiveMove(ctx context.Context, t *testing.T, a *account, source, target *home, all recipe) {
 	t.Helper()
 	a = &account{at: source, owner: a.owner + " again", source: map[string]bool{}}
 	_, err := source.pool.ExecContext(ctx, `INSERT INTO orders (owner, refunded, version) VALUES (?, 0, 1)`, a.owner)
-	err = errors.Join(err, a.refundOf(ctx, "key", source), a.moveTo(ctx, target, []string{"orders"}), a.refundOf(ctx, "key", source))
+	err = errors.Join(err, a.refundOf(ctx, "key", source), a.moveTo(ctx, target, recipe{all.live, all.floor, all.raise, map[string][]string{ordersTable: all.tables[ordersTable]}}), a.refundOf(ctx, "key", source))
 	var sum int
 	if err == nil {
 		err = target.pool.QueryRowContext(ctx, `SELECT refunded FROM orders WHERE owner = ?`, a.owner).Scan(&sum)
