@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
 	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
 	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
+	"github.com/holdfast-go/holdfast/internal/dialect/tidb"
 	"github.com/holdfast-go/holdfast/internal/dialect/vitess"
 )
 
@@ -84,6 +85,8 @@ func TestErrorsMean(t *testing.T) {
 		{vitess.Dialect, &mysqldriver.MySQLError{Number: 1173, Message: "table 'locks' does not have a primary vindex"}, dialect.Unplaced, false},
 		{vitess.Dialect, &mysqldriver.MySQLError{Number: 1105, Message: "table locks not found"}, dialect.NoTable, false},
 		{vitess.Dialect, my(1213), dialect.Retry, true},
+		{tidb.Dialect, my(8121), dialect.Denied, true},
+		{tidb.Dialect, my(9007), dialect.Retry, true},
 		{sqlite.Dialect, lite(1811), dialect.Other, true}, // a user's trigger
 		{sqlite.Dialect, lite(5), dialect.Busy, true},
 		{sqlite.Dialect, lite(261), dialect.Busy, true},

@@ -48,6 +48,8 @@ func classify(err error) dialect.Class {
 		return dialect.Retry
 	case 9004: // resolve lock timeout
 		return dialect.Busy
+	case 8121: // a privilege check that failed
+		return dialect.Denied
 	case 1105: // any error without a number of its own, such as those of the embedded store
 		for _, end := range []string{"lock wait timeout", "pessimistic lock retry limit reached", "maximum statement execution time exceeded"} {
 			if strings.HasSuffix(err.Error(), end) {
@@ -60,7 +62,7 @@ func classify(err error) dialect.Class {
 
 func rolledBack(err error) bool {
 	switch dialect.MySQLNumber(err) {
-	case 8002, 8022, 8028, 8141, 8147, 9007:
+	case 8002, 8022, 8028, 8121, 8141, 8147, 9007:
 		return true
 	}
 	return mysql.Dialect.RolledBack(err)

@@ -37,7 +37,7 @@ func namesBlockers[Tx any](e *env[Tx]) {
 	if e.DB.Capabilities().NamesBlockers {
 		session = e.SessionOf(holder)
 	}
-	tx := e.BeginTx(sql.LevelDefault)
+	tx := e.BeginTx(sql.LevelReadCommitted) // it goes on after another one's commit
 	for _, most := range []time.Duration{300 * time.Millisecond, 1200 * time.Millisecond} {
 		e.WantBlocker("key", session, func() ([]holdfast.Blocker, error) {
 			return blockersOf(l.LockTx(e.Ctx, tx, "k", rowlock.WaitUpTo(most)))
@@ -66,7 +66,7 @@ func namesNobodyUnseen[Tx any](e *env[Tx]) {
 	defer drop()
 	own.Pool = pool
 	l := own.RowLocker()
-	tx := own.BeginTx(sql.LevelDefault)
+	tx := own.BeginTx(sql.LevelReadCommitted) // as above
 	for range 2 {
 		found, err := blockersOf(l.LockTx(e.Ctx, tx, "k", rowlock.WaitUpTo(300*time.Millisecond)))
 		if !errors.Is(err, rowlock.ErrTimeout) {
