@@ -1,5 +1,5 @@
-// Package doctor finds database settings that break or weaken Holdfast's promises. It only
-// reads.
+// Package doctor finds database settings that break or weaken Holdfast's promises, and what waits for a person or
+// for a loop that does not run. It only reads.
 package doctor
 
 import (
@@ -100,6 +100,7 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) ([
 		func(ctx context.Context) error { return pooler(ctx, p, a) },
 		p.lockFamilies,
 		func(ctx context.Context) error { return p.tables(ctx, o.Tables) },
+		func(ctx context.Context) error { return backlog(ctx, p, db) },
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {

@@ -68,7 +68,7 @@ func TestRoles(t *testing.T) {
 			found, err := doctor.Check(e.Ctx, pool.DB, doctor.Options{Role: r.role})
 			e.Check(err)
 			for _, f := range found {
-				if strings.Contains(f.Check, "privileges") {
+				if strings.Contains(f.Check, "privileges") || f.Check == "backlog" { // each role sees which operations wait
 					e.Errorf("%s: %+v", r.role, f)
 				}
 			}

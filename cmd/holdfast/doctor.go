@@ -25,8 +25,8 @@ func newDoctor(f *flags) *cobra.Command {
 	var tables []string
 	var role string
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Look for settings that break or weaken what Holdfast promises; only reads", Args: noArgs,
-		Long: "Look for settings that break or weaken what Holdfast promises. The exit status is 3 when a promise is broken.",
+		Use: "doctor", Short: "Look for settings that break or weaken what Holdfast promises, and for what waits for a person; only reads", Args: noArgs,
+		Long: "Look for settings that break or weaken what Holdfast promises, and for what waits for a person, a completer or a reaper. The exit status is 3 when a promise is broken.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, t := range tables {
 				name, key, ok := strings.Cut(t, ":")

@@ -41,7 +41,7 @@ func run(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	s, err := open(ctx, filepath.Join(dir, "shop.db"), t.tracer)
+	s, err := open(ctx, filepath.Join(dir, "shop.db"), t)
 	if err != nil {
 		return err
 	}

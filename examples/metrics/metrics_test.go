@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -29,7 +30,7 @@ func served(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), tele.tracer)
+	s, err := open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), tele)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,5 +176,20 @@ func TestRun(t *testing.T) {
 	defer cancel()
 	if err := run(ctx, "127.0.0.1:0"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRules runs alerts_test.yml: an alert lasts for as long as an operation is parked, and no reaper at all is found.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("HOLDFAST_TEST_REQUIRE_PROMTOOL") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("there is no promtool: apt-get install prometheus")
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", "alerts_test.yml").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

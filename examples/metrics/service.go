@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/holdfastotel"
 	"github.com/holdfast-go/holdfast/holdfastslog"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -29,27 +30,28 @@ type service struct {
 	refunds *idempotency.Store[*sql.Tx]
 	locks   *sqllock.Locker[*sql.Tx]
 	reaper  *reaper.Reaper
+	unwatch func() error // ends the gauges of what waits
 }
 
-func open(ctx context.Context, path string, tracer holdfast.Tracer) (s *service, err error) {
+func open(ctx context.Context, path string, tele *telemetry) (s *service, err error) {
 	s = &service{}
 	if s.pool, err = sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)"); err != nil {
 		return nil, err
 	}
-	if err := s.prepare(ctx, tracer); err != nil {
+	if err := s.prepare(ctx, tele); err != nil {
 		return nil, errors.Join(err, s.pool.Close())
 	}
 	return s, nil
 }
 
-func (s *service) prepare(ctx context.Context, tracer holdfast.Tracer) (err error) {
+func (s *service) prepare(ctx context.Context, tele *telemetry) (err error) {
 	if err := migrations.Up(ctx, s.pool); err != nil {
 		return err
 	}
 	if _, err := s.pool.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS refunds (order_no TEXT NOT NULL, cents INTEGER NOT NULL)`); err != nil {
 		return err
 	}
-	s.db, err = holdfastsql.Open(ctx, s.pool, holdfast.Options{Tracers: []holdfast.Tracer{tracer, holdfastslog.New(nil)}})
+	s.db, err = holdfastsql.Open(ctx, s.pool, holdfast.Options{Tracers: []holdfast.Tracer{tele.tracer, holdfastslog.New(nil)}})
 	if err != nil {
 		return err
 	}
@@ -59,7 +61,10 @@ func (s *service) prepare(ctx context.Context, tracer holdfast.Tracer) (err erro
 	if s.locks, err = sqllock.New(ctx, s.db); err != nil {
 		return err
 	}
-	s.reaper, err = reaper.New(ctx, s.db)
+	if s.reaper, err = reaper.New(ctx, s.db); err != nil {
+		return err
+	}
+	s.unwatch, err = holdfastotel.ObserveBacklog(s.db, holdfastotel.Options{MeterProvider: tele.meters})
 	return err
 }
 
@@ -68,7 +73,7 @@ func (s *service) close(ctx context.Context) {
 	if err := s.locks.Close(ctx); err != nil {
 		slog.ErrorContext(ctx, "closing", "error", err)
 	}
-	_ = s.pool.Close()
+	_, _ = s.unwatch(), s.pool.Close()
 }
 
 // start runs the background work until the returned function is called.

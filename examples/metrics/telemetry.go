@@ -15,6 +15,7 @@ import (
 // telemetry connects Holdfast to /metrics.
 type telemetry struct {
 	tracer  holdfast.Tracer
+	meters  *sdkmetric.MeterProvider
 	handler http.Handler
 }
 
@@ -25,9 +26,10 @@ func newTelemetry() (*telemetry, error) {
 		return nil, err
 	}
 	// Spans go to the global provider, which does nothing unless one is set.
-	tracer, err := holdfastotel.New(holdfastotel.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	tracer, err := holdfastotel.New(holdfastotel.Options{MeterProvider: meters})
 	if err != nil {
 		return nil, err
 	}
-	return &telemetry{tracer, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}, nil
+	return &telemetry{tracer, meters, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}, nil
 }
