@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
@@ -44,7 +43,9 @@ type Result[T any] struct {
 // (with Options.ClaimLast: fn, record, COMMIT).
 // The claim is an uncommitted row, or a lock of the transaction on PostgreSQL and SQLite, so a crash leaves
 // nothing behind. A duplicate gets the stored result, with Outcome Replayed. T is stored as JSON; a
-// slice of bytes is stored unchanged (see also [Codec] and [Identified]).
+// slice of bytes is stored unchanged (see also [Codec] and [Identified]). The caller too gets the value
+// as it decodes: a number in an interface is a json.Number. A result that JSON does not keep, such as
+// text that is not UTF-8, is [holdfast.ErrInvalid], and everything is rolled back.
 //
 // fn receives the native transaction and a context. It may run more than once (the engine may roll
 // back, or Do may have to resolve a commit), so it must have effects in the database only, and
@@ -261,8 +262,8 @@ func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn fun
 		return storedResult{}, err
 	}
 	*back = *new(T)
-	if err := s.options.decode(c, out, back); err != nil {
-		return storedResult{}, fmt.Errorf("idempotency: the result has no way back: %w", err)
+	if err := s.options.read(c, out, back); err != nil {
+		return storedResult{}, undecodable("result", err)
 	}
 	return out, nil
 }

@@ -88,6 +88,19 @@ func (i internals[Tx]) Encode(key once.Hash, at once.Place, v any) (form string,
 	return out.codec, out.result, err
 }
 
+// EncodeBack is Encode, and decodes the value again into back. It fails for a value that does not
+// decode, so that such a value is never stored.
+func (i internals[Tx]) EncodeBack(key once.Hash, at once.Place, v, back any) (form string, stored []byte, err error) {
+	c := &call{hash: key, place: at}
+	out, err := i.s.options.encode(c, succeeded, v)
+	if err == nil {
+		if err = i.s.options.read(c, out, back); err != nil {
+			err = undecodable(c.what(succeeded), err)
+		}
+	}
+	return out.codec, out.result, err
+}
+
 // Decode reads the stored value of a place into the value that to points to. It returns a *ResultError
 // if it cannot read the stored value.
 func (i internals[Tx]) Decode(key once.Hash, at once.Place, form string, stored []byte, to any) error {

@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -50,20 +49,26 @@ type Codec interface {
 
 var _ = errcode.Type[*ResultError]("result-unreadable")
 
-// ResultError means that the operation was executed and this program cannot read its stored
-// result: T differs from the type that was stored, or the codec is missing or refuses the result.
-// Nothing was executed now.
+// ResultError means that the operation was executed, or rejected, and this program cannot read what
+// it stored: T differs from the type that was stored, or the codec is missing or refuses the result.
+// Nothing was executed now. A call that is rolled back because its own result cannot be stored
+// returns [holdfast.ErrInvalid] instead.
 type ResultError struct {
 	// Type is the T of the call. Stored is the form of the stored result: "json" or "bytes",
 	// followed by "+" and the name of its codec, if any.
 	Type, Stored string
 	// BusinessID is the business id of the result, if it had one.
 	BusinessID string
-	Err        error
+	// Rejected reports that the operation was rejected and not executed.
+	Rejected bool
+	Err      error
 }
 
 func (e *ResultError) Error() string {
-	return fmt.Sprintf("idempotency: done before, but its result, stored as %q, is not to be read as %s: %v", e.Stored, e.Type, e.Err)
+	if e.Rejected {
+		return fmt.Sprintf("idempotency: rejected before, but this program cannot read the rejection, stored as %q: %v", e.Stored, e.Err)
+	}
+	return fmt.Sprintf("idempotency: done before, but this program cannot read its result, stored as %q, as %s: %v", e.Stored, e.Type, e.Err)
 }
 
 func (e *ResultError) Unwrap() error { return e.Err }
@@ -92,8 +97,8 @@ func (o *Options) encode(c *call, state int, v any) (storedResult, error) {
 	var err error
 	if out.codec == once.FormBytes {
 		out.result = bytes.Clone(reflect.ValueOf(v).Bytes())
-	} else if out.result, err = json.Marshal(v); err != nil {
-		return out, fmt.Errorf("idempotency: the result has no JSON form: %w", err)
+	} else if out.result, err = once.Marshal(v); err != nil {
+		return out, fmt.Errorf("%w: %w", once.Invalid(c.what(state), "has no JSON form"), err)
 	}
 	if out.businessID, err = businessID(v); err != nil {
 		return out, err
@@ -159,8 +164,40 @@ func (c *call) bound(v storedResult) []byte {
 	return sum[:]
 }
 
-// decode reads a stored result into the value that to points to.
+// undecodable refuses a value that does not decode again.
+func undecodable(what string, err error) error {
+	return fmt.Errorf("%w: %w", once.Invalid(what, "does not decode after encoding"), err)
+}
+
+// what names a value of c in errors.
+func (c *call) what(state int) string {
+	switch {
+	case c.place.Kind != "":
+		return string(c.place.Kind)
+	case state == rejected:
+		return "rejection"
+	}
+	return "result"
+}
+
+// decode reads a stored value into the value that to points to. It returns a *ResultError for what
+// an operation left behind.
 func (o *Options) decode(c *call, v storedResult, to any) error {
+	err := o.read(c, v, to)
+	t := reflect.TypeOf(to).Elem().String()
+	switch kind := c.place.Kind; {
+	case err == nil:
+		return nil
+	case kind == once.StagedRequest, kind == once.EventBody, kind == once.Proposed: // of these, nothing is known to be done
+		return fmt.Errorf("idempotency: this program cannot read the %s, stored as %q, as %s: %w", kind, v.codec, t, err)
+	default:
+		no := kind == once.StagedRejection || kind == once.StepRejection || kind == "" && v.state == rejected
+		return &ResultError{Type: t, Stored: v.codec, BusinessID: v.businessID, Rejected: no, Err: err}
+	}
+}
+
+// read is decode with the bare error.
+func (o *Options) read(c *call, v storedResult, to any) error {
 	value := reflect.ValueOf(to).Elem()
 	form := once.FormOf(value.Type())
 	plain, err := o.plain(c, v)
@@ -170,14 +207,11 @@ func (o *Options) decode(c *call, v storedResult, to any) error {
 	switch {
 	case err != nil:
 	case form == once.FormJSON:
-		err = json.Unmarshal(plain, to)
+		err = once.Unmarshal(plain, to)
 	case len(plain) > 0: // drivers do not distinguish nil and empty
 		value.SetBytes(bytes.Clone(plain))
 	}
-	if err != nil {
-		return &ResultError{Type: value.Type().String(), Stored: v.codec, BusinessID: v.businessID, Err: err}
-	}
-	return nil
+	return err
 }
 
 func (o *Options) checkCodecs() error {

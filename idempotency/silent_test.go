@@ -64,10 +64,6 @@ func TestSilentRequests(t *testing.T) {
 			Order string
 			Money
 		}{"42", Money{1}},
-		struct {
-			A int64 `json:"amount"`
-			B int64 `json:"amount"`
-		}{1, 2},
 		twice{inner{1}, other{2}}, struct {
 			Order  string
 			Refund twice

@@ -115,7 +115,7 @@ func (o *Operators[Tx]) Propose(ctx context.Context, ref staged.Ref, r Resolutio
 	v, has := proposedValue{Rejection: r.Rejection}, r.Rejection != nil
 	if result := map[bool]any{true: r.Result, false: r.StepResult}[r.Succeed]; r.Succeed || r.Step == staged.StepDone {
 		var err error
-		if v.Result, err = json.Marshal(result); err != nil {
+		if v.Result, err = once.Marshal(result); err != nil {
 			return nil, once.Invalid("Resolution", "has a result without a form in JSON: "+err.Error())
 		}
 		has = true
@@ -266,7 +266,7 @@ func SamePerson(a, b string) bool {
 // audit. by is another person than the proposer, by SamePerson.
 // If what was proposed is not possible any more, the proposal stays until it expires.
 //
-// Errors: [ErrNoProposal], [ErrSamePerson], [ErrNotHeld], *[idempotency.ResultError] if the store lacks the
+// Errors: [ErrNoProposal], [ErrSamePerson], [ErrNotHeld], *[idempotency.MissingCodecError] if the store lacks the
 // codec of the proposal, those of [Operators.Resolve] and of
 // [sqllock.Locker.ForceRelease].
 func (o *Operators[Tx]) Confirm(ctx context.Context, id []byte, by string, opts ...ConfirmOptions) error {

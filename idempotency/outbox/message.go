@@ -33,7 +33,7 @@ type Message struct {
 	// ID is what consumers recognise duplicates by, the same at each delivery. At most 255 bytes of
 	// UTF-8. Default: a new UUID.
 	ID string
-	// Topic and Headers are for the publisher. Topic has at most 255 bytes of UTF-8.
+	// Topic and Headers are for the publisher, both UTF-8. Topic has at most 255 bytes.
 	Topic   string
 	Headers map[string]string
 	// Body is the content, at most 1 MiB.
@@ -81,7 +81,7 @@ func prepare(field string, m Message) (p prepared, err error) {
 	p.Message = m
 	size := len(m.Body)
 	if len(m.Headers) > 0 {
-		text, err := json.Marshal(m.Headers)
+		text, err := once.Marshal(m.Headers)
 		if err != nil {
 			return p, once.Invalid(field+".Headers", err.Error())
 		}

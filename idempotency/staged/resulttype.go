@@ -242,7 +242,7 @@ func conform(stored string, v any) (any, error) {
 		err = errShape
 	default:
 		var text []byte
-		if text, err = json.Marshal(v); err == nil {
+		if text, err = once.Marshal(v); err == nil {
 			err = s.check(text)
 		}
 	}

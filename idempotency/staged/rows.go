@@ -167,11 +167,17 @@ func (s *rows[Tx]) own(ctx context.Context, q core.Querier, r *Run[Tx], name, cu
 // same place reads it.
 func (s *rows[Tx]) pack(id once.ID, at once.Place, v any) ([]byte, error) {
 	form, stored, err := s.store.Internal().Encode(id.Hash, at, v)
-	if err != nil {
-		return nil, err
-	}
-	return append([]byte(form+"\x00"), stored...), nil
+	return join(form, stored), err
 }
+
+// packBack is pack, and decodes the value again into back.
+func (s *rows[Tx]) packBack(id once.ID, at once.Place, v, back any) ([]byte, error) {
+	form, stored, err := s.store.Internal().EncodeBack(id.Hash, at, v, back)
+	return join(form, stored), err
+}
+
+// join puts the name of a form before what is stored in it.
+func join(form string, stored []byte) []byte { return append([]byte(form+"\x00"), stored...) }
 
 // packAs packs a result that an operator or an event gives in place of the function, and checks it
 // against the stored type. field names the result in errors.

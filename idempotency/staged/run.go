@@ -90,7 +90,8 @@ type ExternalCall[T any] struct {
 
 // Local is a step in this database: fn's writes and the recovery point are committed together, if
 // the worker still has the operation. If the step was done before, Local returns its stored
-// result, and fn does not run.
+// result, and fn does not run. The first attempt gets the result as it decodes, too: see
+// [idempotency.Do].
 //
 // fn follows the rules of the function of [idempotency.Do]. An error of fn rolls back and is
 // returned. Errors: [ErrStale], [idempotency.ErrUnknown], [holdfast.ErrInvalid],
@@ -119,11 +120,10 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		if err != nil {
 			return &once.FuncError{Err: once.Inner(err)}
 		}
-		b, err := packed(r, step, v)
+		b, err := packed(r.rows, r.id, ofStep(step, false), v, &value)
 		if err != nil {
 			return err
 		}
-		value = v
 		_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.id.Args(step, ledger.StepDone, "", b, r.token, resultType[T]())...)
 		return err
 	})
@@ -239,7 +239,7 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, value T, er
 	var e error
 	switch {
 	case err == nil:
-		answer, e = packed(r, step, value)
+		answer, e = packed(r.rows, r.id, ofStep(step, false), value, &value)
 	case once.Decides(err, &rej):
 		state = ledger.StepRejected
 		answer, e = r.rows.pack(r.id, ofStep(step, true), rej)

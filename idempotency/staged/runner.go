@@ -218,7 +218,7 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 	if err != nil || row != nil && row.KeyExpired == 0 {
 		return row, err
 	}
-	stored, err := s.rows.pack(c.id, ofRequest, request)
+	stored, err := packed(s.rows, c.id, ofRequest, request, &request)
 	if err != nil {
 		return nil, err
 	}
@@ -371,11 +371,11 @@ func (s *Runner[Tx, Req, Res]) giveBack(ctx context.Context, r *Run[Tx], wait ti
 
 // finish ends the operation with its result.
 func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *call, r *Run[Tx], state int, v any) (idempotency.Result[Res], error) {
-	stored, err := s.rows.pack(c.id, verdict(state == ledger.Rejected), v)
-	if err == nil && state == ledger.Succeeded {
-		var back Res // a result that does not decode again must not be committed
-		err = s.rows.unpack(c.id, verdict(false), stored, &back)
+	var to any = new(Res)
+	if state == ledger.Rejected {
+		to = new(idempotency.Rejection)
 	}
+	stored, err := s.rows.packBack(c.id, verdict(state == ledger.Rejected), v, to)
 	if err == nil {
 		err = r.note(s.rows.finish(ctx, r, state, stored))
 	}

@@ -64,7 +64,7 @@ func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotenc
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.rows.pack(c.id, ofRequest, request)
+	stored, err := packed(s.rows, c.id, ofRequest, request, &request)
 	if err != nil {
 		return nil, err
 	}

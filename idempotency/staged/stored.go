@@ -11,18 +11,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// packed encodes a step's result. It fails for a result that does not decode again, so that such a
-// result is never committed.
-func packed[T, Tx any](r *Run[Tx], step string, v T) ([]byte, error) {
-	b, err := r.rows.pack(r.id, ofStep(step, false), v)
-	if err != nil {
-		return nil, err
-	}
-	var back T
-	if err := r.rows.unpack(r.id, ofStep(step, false), b, &back); err != nil {
-		return nil, fmt.Errorf("idempotency: the result has no way back: %w", err)
-	}
-	return b, nil
+// packed encodes a value, and decodes it again into back: so the first attempt sees what later ones
+// will. It fails for a value that does not decode, so that such a value is never committed.
+func packed[T, Tx any](rows *rows[Tx], id once.ID, at once.Place, v T, back *T) ([]byte, error) {
+	*back = *new(T)
+	return rows.packBack(id, at, v, back)
 }
 
 // stored returns the result of a step that ended before. If it cannot be read, stored parks the

@@ -115,7 +115,7 @@ var Entries = []Entry{
 	{
 		"result-unreadable",
 		[]string{"idempotency.ResultError"},
-		"The operation was executed before, and this program cannot read its stored result. Nothing was executed now.",
+		"The operation was executed or rejected before, and this program cannot read what it stored. Nothing was executed now.",
 		"Call with the type that was stored, and add the codec that wrote it to Options.FormerCodecs.",
 	},
 	{

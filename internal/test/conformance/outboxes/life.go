@@ -137,6 +137,7 @@ func input[Tx any](e *env[Tx]) {
 	for what, m := range map[string]outbox.Message{
 		"no key": {}, "a long key": {Key: strings.Repeat("k", 256)}, "a large body": {Key: "k", Body: make([]byte, outbox.MaxBody+1)},
 		"a bad owner": {Key: "k", Owner: "a\x00"}, "a bad id": {Key: "k", ID: "\xff"}, "a bad topic": {Key: "k", Topic: "a\x00"},
+		"a header's text": {Key: "k", Headers: map[string]string{"customer": "caf\xe9"}}, "a header's name": {Key: "k", Headers: map[string]string{"caf\xe9": "1"}},
 		"large headers": {Key: "k", Headers: map[string]string{"a": strings.Repeat("x", outbox.MaxBody)}},
 	} {
 		err := e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {

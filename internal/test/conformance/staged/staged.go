@@ -41,6 +41,8 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"StagedEventsFirst":    stagedEventsFirst[Tx],
 		"StagedResultType":     stagedResultType[Tx],
 		"StagedResultUnread":   stagedResultUnread[Tx],
+		"StagedExact":          stagedExact[Tx],
+		"StagedUnstorable":     stagedUnstorable[Tx],
 		"StagedResultChanged":  stagedResultChanged[Tx],
 		"StagedWithin":         stagedWithin[Tx],
 		"StagedStart":          stagedStart[Tx],
