@@ -172,6 +172,7 @@ func (c *console[Tx]) operation(w http.ResponseWriter, r *http.Request, id strin
 	}
 	for _, as := range operators.Choices(op) {
 		way := ways[as]
+		way.Does = operators.Effects(as)
 		way.Expects = operators.ResultType(op, as)
 		p.Ways = append(p.Ways, way)
 	}

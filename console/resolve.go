@@ -24,34 +24,16 @@ type way struct {
 const (
 	takesResult    = "result"
 	takesRejection = "rejection"
-	stale          = "A worker that still has it and comes back can write nothing more: its token is an old one."
-	stays          = "This is final. Whoever asks with the same key is told so for good."
 )
 
 var ways = map[string]way{
-	operators.AsStepDone: {As: operators.AsStepDone, Label: "The step’s call was made", Takes: takesResult, Does: []string{
-		"The step counts as done, with the result that you give, and is not called again.",
-		"The operation goes on with its next step as soon as a worker comes for it.", stale,
-	}},
-	operators.AsStepNotDone: {As: operators.AsStepNotDone, Label: "The step’s call was not made", Does: []string{
-		"The operation goes on and makes the call, with the same provider key. If the call was made after all and the provider does not know the key, it happens twice.", stale,
-	}},
-	operators.AsStepRejected: {As: operators.AsStepRejected, Label: "The provider refused the call for good", Takes: takesRejection, Does: []string{
-		"The step counts as refused, with the code and the message that you give.",
-		"The operation goes on from there: its function decides what a refusal means.", stale,
-	}},
-	operators.AsResume: {As: operators.AsResume, Label: "Go on with it", Does: []string{
-		"The operation is tried again from its last step, with its attempts counted anew.", stale,
-	}},
-	operators.AsSucceeded: {As: operators.AsSucceeded, Label: "It succeeded: end it", Takes: takesResult, Does: []string{
-		"The operation ends as succeeded, with the result that you give. None of its steps runs any more.", stays, stale,
-	}},
-	operators.AsRejected: {As: operators.AsRejected, Label: "It was refused: end it", Takes: takesRejection, Does: []string{
-		"The operation ends as rejected, with the code and the message that you give. None of its steps runs any more.", stays, stale,
-	}},
-	operators.AsFree: {As: operators.AsFree, Label: "Nothing of it stands: forget it", Does: []string{
-		"The record is deleted, and the key may be executed again. If anything of it stands after all, it happens twice.",
-	}},
+	operators.AsStepDone:     {As: operators.AsStepDone, Label: "The step’s call was made", Takes: takesResult},
+	operators.AsStepNotDone:  {As: operators.AsStepNotDone, Label: "The step’s call was not made"},
+	operators.AsStepRejected: {As: operators.AsStepRejected, Label: "The provider refused the call for good", Takes: takesRejection},
+	operators.AsResume:       {As: operators.AsResume, Label: "Go on with it"},
+	operators.AsSucceeded:    {As: operators.AsSucceeded, Label: "It succeeded: end it", Takes: takesResult},
+	operators.AsRejected:     {As: operators.AsRejected, Label: "It was refused: end it", Takes: takesRejection},
+	operators.AsFree:         {As: operators.AsFree, Label: "Nothing of it stands: forget it"},
 }
 
 func (c *console[Tx]) postConfirmResolve(w http.ResponseWriter, r *http.Request) {

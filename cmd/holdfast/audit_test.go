@@ -17,7 +17,7 @@ func TestAudit(t *testing.T) {
 		for _, key := range []string{"a", "b"} {
 			_, err := o.LockerOn(o.DB, sqllock.Options{Holder: "worker"}).For("anna").Acquire(o.Ctx, key)
 			o.Check(err)
-			o.ok("locks", "release", "--owner", "anna", "--key", key, "--by", "olga", "--reason", "ticket\t12")
+			o.ok("locks", "release", "--yes", "--owner", "anna", "--key", key, "--by", "olga", "--reason", "ticket\t12")
 		}
 		var rows []struct {
 			Seq                             int

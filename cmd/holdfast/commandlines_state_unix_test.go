@@ -108,7 +108,7 @@ func sampleData(t *testing.T, url string) {
 	message(t, db)
 	locks(t, db)
 	why := []string{"--owner", "shop-7", "--by", "olga", "--reason", "ticket 11"}
-	do(append(why, "locks", "release", "--key", "order/41")...)
+	do(append(why, "locks", "release", "--yes", "--key", "order/41")...)
 	do(append(why, "ops", "resolve", "--name", "payout", "--key", "42/2", "--as", "step-not-done", "--propose")...)
 }
 
@@ -270,7 +270,7 @@ func wrongLines(t *testing.T, d *databases) {
 	t.Helper()
 	for i, lines := range []string{
 		"holdfast locks list --colour",
-		"holdfast locks release --key none --by ada --reason x",
+		"holdfast locks release --yes --key none --by ada --reason x",
 		"holdfast lokcs list | cat",
 		"source <(holdfast lokcs list)",
 		"holdfast ops confirm --id 60929c29… --by ben",

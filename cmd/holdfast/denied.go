@@ -32,7 +32,7 @@ func roleOf(cmd *cobra.Command) migrations.Role {
 		return migrations.App
 	case "reap":
 		return migrations.Reaper
-	case "locks release", "ops resolve", "ops erase", "ops confirm", "after-restore":
+	case "locks release", "ops resolve", "ops resume", "ops erase", "ops confirm", "after-restore":
 		return migrations.Operator
 	case "prove", "bench":
 		return migrations.Migrator

@@ -58,7 +58,7 @@ func TestInjection(t *testing.T) {
 						_, required := f.Annotations[cobra.BashCompOneRequiredFlag]
 						switch {
 						case f.Name == name:
-						case f.Name == "yes" && (name == "prefix" || name == "schema"):
+						case f.Name == "yes" && (name == "prefix" || name == "schema" || path[0] == "ops" || path[0] == "locks"):
 							args = append(args, "--yes")
 						case f.Name == "as":
 							args = append(args, "--as=rejected")
@@ -101,7 +101,7 @@ func TestInjectionNames(t *testing.T) {
 			if o.json(&list, "locks", "list", "--begin="+evil); len(list) != 1 {
 				o.Errorf("%q begins %d keys", evil, len(list))
 			}
-			if out := o.ok("locks", "release", "--key="+evil, "--by=ada", "--reason=; DROP TABLE holdfast_locks"); out != "released\n" {
+			if out := o.ok("locks", "release", "--yes", "--key="+evil, "--by=ada", "--reason=; DROP TABLE holdfast_locks"); out != "released\n" {
 				o.Errorf("%q: %s", evil, out)
 			}
 		}

@@ -61,7 +61,7 @@ func TestElectAgain(t *testing.T) {
 	onNetworks(t, func(s, far shop, proxy *faultproxy.Proxy) {
 		p := far.start(append([]string{"elect", "k", "--ttl", "3s", "--grace", "200ms", "--value", "far"}, s.sleeps("far")...)...)
 		_, pid := s.held(s.line("far", 1))
-		s.ends(0, "released\n", "locks", "release", "--key", "k", "--by", "ada", "--reason", "test")
+		s.ends(0, "released\n", "locks", "release", "--yes", "--key", "k", "--by", "ada", "--reason", "test")
 		s.gone(pid)
 		s.line("far", 2)
 		proxy.BlackHole(true)

@@ -205,10 +205,12 @@ func newLocksRelease(f *flags) *cobra.Command {
 	var kind, owner string
 	var token int64
 	var propose proposeFlags
+	var yes bool
 	cmd := &cobra.Command{
 		Use: "release", Short: "Take a lock away from its holder; its token moves, and who and why is recorded", Args: noArgs,
 		Long: "Take a lock away from its holder. The former holder's guarded transactions fail from now on;\n" +
-			"what it does outside of them may overlap with the next holder's work until its trust window ends.",
+			"what it does outside of them may overlap with the next holder's work until its trust window ends.\n" +
+			"So it wants --yes. holdfast locks list and locks lines say who has it, and who waits.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			name, err := k.key()
 			if err != nil {
@@ -220,6 +222,9 @@ func newLocksRelease(f *flags) *cobra.Command {
 					p, err := ops.ProposeRelease(ctx, lock, operators.Actor{By: who.by, Reason: who.reason}, propose.options())
 					return proposed(f, cmd, p, err)
 				})
+			}
+			if !yes {
+				return usage("%s: if that is right, add --yes", releases)
 			}
 			return f.locker(cmd, who.by, func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
 				var had bool
@@ -252,8 +257,12 @@ func newLocksRelease(f *flags) *cobra.Command {
 	propose.add(cmd)
 	oneOf(cmd, &kind, "kind", "lease", "whose lock", "lease\tone holder", "fair\tplaces in a line", "semaphore\tpermits")
 	cmd.Flags().Int64Var(&token, "token", 0, "whose it has to be, as listed; a lease needs none")
+	cmd.Flags().BoolVar(&yes, "yes", false, "yes, take it away")
 	return cmd
 }
+
+const releases = "this takes the lock away: the holder's guarded transactions are refused from now on, it hears so with its next renewal, " +
+	"and until then what it does outside of them may overlap with the next holder's work (holdfast locks list says who it is)"
 
 // released answers a release. One that took nothing away fails: the lock that was meant is another one,
 // or its holder's work has ended.

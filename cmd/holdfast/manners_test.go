@@ -86,7 +86,7 @@ func TestNoFileIsMade(t *testing.T) {
 		{"prove", "--duration", "5s"},
 		{"console", "--addr", "127.0.0.1:0"},
 		{"after-restore", "--yes", "--by", "a", "--reason", "b"},
-		{"locks", "release", "--key", "k", "--by", "a", "--reason", "b"},
+		{"locks", "release", "--yes", "--key", "k", "--by", "a", "--reason", "b"},
 	} {
 		code, out, err := command(t, append(args, "-dsn", "sqlite://"+path)...)
 		if code != exitUsage || out != "" || !strings.Contains(err, "there is no file") || !strings.Contains(err, path) {
@@ -226,7 +226,7 @@ func TestDenied(t *testing.T) {
 			want   []string
 		}{
 			{reader, []string{"locks", "list"}, exitOK, nil},
-			{reader, []string{"locks", "release", "--key", "k", "--by", "a", "--reason", "b"}, exitFailed, []string{"UPDATE on holdfast_locks", "migrate grants --engine " + string(o.Engine) + " --role operator"}},
+			{reader, []string{"locks", "release", "--yes", "--key", "k", "--by", "a", "--reason", "b"}, exitFailed, []string{"UPDATE on holdfast_locks", "migrate grants --engine " + string(o.Engine) + " --role operator"}},
 			{reader, []string{"reap"}, exitFailed, []string{"DELETE", "--role reaper"}},
 			{nothing, []string{"ops", "list"}, exitFailed, []string{"SELECT", "on holdfast_", "--role reader"}},
 		} {

@@ -102,7 +102,7 @@ func TestOnceUnknown(t *testing.T) {
 			if code, out, _ := s.run("ops", "list"); code != 0 || !strings.Contains(out, key) {
 				s.Errorf("listed: status %d, %s", code, out)
 			}
-			if code, _, said := s.run(append([]string{"ops", "resolve", "--name", "once", "--key", key, "--by", "ada", "--reason", "asked", "--as"}, strings.Fields(as)...)...); code != 0 {
+			if code, _, said := s.run(append([]string{"ops", "resolve", "--yes", "--name", "once", "--key", key, "--by", "ada", "--reason", "asked", "--as"}, strings.Fields(as)...)...); code != 0 {
 				s.Errorf("%s: %s", as, said)
 			}
 			for range 2 {

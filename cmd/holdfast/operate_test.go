@@ -156,7 +156,7 @@ func TestLocks(t *testing.T) {
 		}
 
 		why := []string{"--by", "ada", "--reason", "ticket 7"}
-		release := func(args ...string) []string { return append(append([]string{"locks", "release"}, why...), args...) }
+		release := func(args ...string) []string { return append(append([]string{"locks", "release", "--yes"}, why...), args...) }
 		o.misused("required", "locks", "release", "--key", "order/1")
 		o.misused("--key-hex", release("--key-hex", "xyz")...)
 		o.misused("--kind", release("--key", "order/1", "--kind", "other", "--token", "1")...)
@@ -253,7 +253,7 @@ func TestOps(t *testing.T) {
 		o.misused("required", with("resolve", "1", "--as", "resume")...)
 		o.fails("set", with("resolve", "1", append(why, "--as", "resume")...)...)
 		for as, field := range map[string]string{"step-done": "Resolution.StepResult", "succeeded": "Resolution.Result"} {
-			o.misused(field+": is not what the function returns: give int", with("resolve", "1", append(why, "--as", as, "--result", `"text"`)...)...)
+			o.misused(field+": is not what the function returns: give int", with("resolve", "1", append(why, "--yes", "--as", as, "--result", `"text"`)...)...)
 		}
 		if out := o.ok(with("show", "1")...); !strings.Contains(out, "result is int") {
 			o.Errorf("got %s", out)
@@ -264,7 +264,9 @@ func TestOps(t *testing.T) {
 		if r, err := runner.Do(o.Ctx, op("1"), 1250); err != nil || r.Value != 1250 {
 			o.Errorf("it goes on with %v, %v", r, err)
 		}
-		if out := o.ok(with("resolve", "2", append(why, "--as", "rejected", "--code", "fraud", "--message", "no")...)...); out != "rejected\n" {
+		unsure := append(why, "--as", "rejected", "--code", "fraud", "--message", "no")
+		o.misused("None of its steps runs any more", with("resolve", "2", unsure...)...)
+		if out := o.ok(with("resolve", "2", append(unsure, "--yes")...)...); out != "rejected\n" {
 			o.Errorf("got %q", out)
 		}
 		var rejection *idempotency.Rejection

@@ -20,7 +20,7 @@ import (
 func newOps(f *flags) *cobra.Command {
 	o := &opsFlags{flags: f}
 	cmd := group("ops", "Look at idempotent operations, and settle those whose outcome is unknown",
-		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsErase(o), newOpsSimilar(o), newOpsProposals(o), newOpsConfirm(o))
+		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsResume(o), newOpsErase(o), newOpsSimilar(o), newOpsProposals(o), newOpsConfirm(o))
 	cmd.SuggestFor = []string{"operations", "operation", "records"}
 	addNamespace(cmd.PersistentFlags(), &o.namespace)
 	return cmd
@@ -83,6 +83,8 @@ type operation struct {
 	Token         int64          `json:"token,omitempty"`
 	Reason        string         `json:"reason,omitempty"`
 	Reversed      *time.Time     `json:"reversed,omitempty"`
+	Contradicted  bool           `json:"contradicted,omitempty"`
+	Restored      bool           `json:"restored,omitempty"`
 	Holder        string         `json:"holder,omitempty"`
 	Program       string         `json:"program,omitempty"`
 	RequestID     string         `json:"request_id,omitempty"`
@@ -134,7 +136,7 @@ func operationOf(op *staged.Operation) operation {
 	out := operation{
 		ID: hex.EncodeToString(op.ID), Owner: op.Owner, Name: op.Name, key: jsonKey(op.Key), Staged: op.Staged, State: op.State.String(),
 		Step: op.Step, Started: op.Started, Finished: op.Finished, Created: op.Created, Moved: op.Moved, Token: op.Token,
-		Reason: op.Reason, Reversed: timeOrNil(op.Reversed), Holder: op.Holder, Program: op.Program, RequestID: op.RequestID, ResultType: op.ResultType,
+		Reason: op.Reason, Reversed: timeOrNil(op.Reversed), Contradicted: op.Contradicted, Restored: op.Restored, Holder: op.Holder, Program: op.Program, RequestID: op.RequestID, ResultType: op.ResultType,
 	}
 	if op.State == staged.Pending || op.State == staged.Settling {
 		out.DueMS = op.Due.Milliseconds()
@@ -252,6 +254,9 @@ func (o *opsFlags) describe(cmd *cobra.Command, op *staged.Operation) string {
 		if !op.Reversed.IsZero() {
 			rows = append(rows, []string{"reversed", "reported as taken back " + moment(op.Reversed)})
 		}
+		if op.Contradicted {
+			rows = append(rows, []string{"contradicted", "the provider gave two answers that exclude each other: see the reason"})
+		}
 	}
 	for _, s := range op.Steps {
 		rows = append(rows, []string{"step " + text(s.Name), fmt.Sprintf("%s, begun %d times, provider key %s, result is %s", s.State, s.Starts, text(s.ProviderKey), s.ResultType)})
@@ -279,6 +284,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	var who whoFlags
 	var as, result, code, message string
 	var propose proposeFlags
+	var yes bool
 	cmd := &cobra.Command{
 		Use: "resolve", Short: "Settle an operation whose outcome is unknown, once you know it", Args: noArgs,
 		Long: "Settle an operation whose outcome is unknown. --as says how:\n\n" +
@@ -291,7 +297,9 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 			"                 result the program could not read, with a program that reads it\n" +
 			"  succeeded      end it with --result, in JSON\n" +
 			"  rejected       end it with --code and --message\n" +
-			"  free           forget the record of a Do that committed without a result\n",
+			"  free           forget the record of a Do that committed without a result\n\n" +
+			"Where a mistake loses work or money for good (step-not-done, succeeded, rejected, free), it\n" +
+			"first says what it would do, what would not run and what would stay reserved, and wants --yes.\n",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ref, err := r.ref()
 			if err != nil {
@@ -305,6 +313,11 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 				if propose.only {
 					p, err := ops.Propose(ctx, ref, resolution, operators.Actor{By: who.by, Reason: who.reason}, propose.options())
 					return proposed(o.flags, cmd, p, err)
+				}
+				if !yes && operators.Hazardous(as) {
+					if err := o.unsure(ctx, ops, ref, as); err != nil {
+						return err
+					}
 				}
 				if err := ops.Resolve(ctx, ref, resolution, operators.Actor{By: who.by, Reason: who.reason}); err != nil {
 					return err
@@ -332,6 +345,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	flags.StringVar(&result, "result", "", "what was returned, in JSON")
 	flags.StringVar(&code, "code", "", "code of the rejection")
 	flags.StringVar(&message, "message", "", "message of the rejection")
+	flags.BoolVar(&yes, "yes", false, "yes, what it says that it does is right")
 	_ = cmd.MarkFlagRequired("as") // the flag exists
 	return cmd
 }

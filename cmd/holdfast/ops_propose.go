@@ -90,7 +90,7 @@ func newOpsProposals(o *opsFlags) *cobra.Command {
 
 func newOpsConfirm(o *opsFlags) *cobra.Command {
 	var id, by string
-	var other bool
+	var other, yes bool
 	cmd := &cobra.Command{
 		Use: "confirm", Short: "Do what another person proposed", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -100,6 +100,11 @@ func newOpsConfirm(o *opsFlags) *cobra.Command {
 			}
 			owner := string(b[min(operators.ProposalIDSize, len(b)):])
 			return o.operators(cmd, owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+				if !yes {
+					if err := o.unsureOf(ctx, ops, b); err != nil {
+						return err
+					}
+				}
 				if err := ops.Confirm(ctx, b, by, operators.ConfirmOptions{OtherAccount: other}); err != nil {
 					return err
 				}
@@ -112,6 +117,7 @@ func newOpsConfirm(o *opsFlags) *cobra.Command {
 	cmd.Flags().StringVar(&id, "id", "", "the proposal's id (required)")
 	cmd.Flags().StringVar(&by, "by", "", "who confirms: another person than the one who proposed (required; recorded)")
 	cmd.Flags().BoolVar(&other, "other-account", false, "also want another account of the database than that of the proposal")
+	cmd.Flags().BoolVar(&yes, "yes", false, "yes, what it says that it does is right")
 	_ = cmd.MarkFlagRequired("id") // the flags exist
 	_ = cmd.MarkFlagRequired("by")
 	return cmd

@@ -21,13 +21,14 @@ func TestPropose(t *testing.T) {
 		if out := o.ok("ops", "proposals"); !strings.Contains(out, p.ID) {
 			o.Error(out)
 		}
-		o.fails("another person", "ops", "confirm", "--id", p.ID, "--by", "olga")
-		o.fails("another person", "ops", "confirm", "--id", p.ID, "--by", "ben", "--other-account")
+		o.fails("another person", "ops", "confirm", "--yes", "--id", p.ID, "--by", "olga")
+		o.fails("another person", "ops", "confirm", "--yes", "--id", p.ID, "--by", "ben", "--other-account")
 		o.misused("--id", "ops", "confirm", "--id", "x", "--by", "ben")
-		if out := o.ok("ops", "confirm", "--id", p.ID, "--by", "ben"); out != "confirmed, and done\n" {
+		o.misused("takes the lock away", "ops", "confirm", "--id", p.ID, "--by", "ben")
+		if out := o.ok("ops", "confirm", "--yes", "--id", p.ID, "--by", "ben"); out != "confirmed, and done\n" {
 			o.Error(out)
 		}
-		o.fails("no such proposal", "ops", "confirm", "--id", p.ID, "--by", "ben")
+		o.fails("no such proposal", "ops", "confirm", "--yes", "--id", p.ID, "--by", "ben")
 		if out := o.ok("audit", "export", "--after", "1"); !strings.Contains(out, `"by":"olga"`) || !strings.Contains(out, `"confirmed_by":"ben"`) {
 			o.Error(out)
 		}

@@ -107,7 +107,10 @@ func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolutio
 	if err := once.FirstOf(r.check(), once.FirstOf(who.check(), staged.Internal(o.store).CheckRef(ref))); err != nil {
 		return err
 	}
-	id := staged.Internal(o.store).ID(ref)
+	return o.resolve(ctx, staged.Internal(o.store).ID(ref), r, who)
+}
+
+func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, who Actor) error {
 	return o.intervene(ctx, id, r.action(), who, func(ctx context.Context, q core.Querier) error {
 		row, err := o.ledger.Touch(ctx, q, id)
 		if errors.Is(err, staged.ErrNotFound) {

@@ -38,8 +38,8 @@ func answered(state int, rej *idempotency.Rejection) string {
 	return words[state]
 }
 
-// tear parks the operation of a worker whose call has another answer than an event has given. Own
-// has locked the row.
+// tear parks an operation whose provider has contradicted itself about a call, at the call's step or
+// at none. The row is locked.
 func (s *rows[Tx]) tear(ctx context.Context, q core.Querier, id once.ID, step, reason string) error {
 	_, err := s.SQL.Contradict.Exec(ctx, q, id.Args(step, ledger.ModeContradicted, reason)...)
 	return err
@@ -67,11 +67,11 @@ func (s *rows[Tx]) eventAgainst(ctx context.Context, q core.Querier, id once.ID,
 	if err != nil {
 		return err
 	}
+	at := f.step
 	if later {
-		_, err = s.SQL.Contradict.Exec(ctx, q, id.Args("", ledger.ModeTakeOver, reason)...)
-		return err
+		at = ""
 	}
-	return s.tear(ctx, q, id, f.step, reason)
+	return s.tear(ctx, q, id, at, reason)
 }
 
 // laterThan reports whether a step has begun after the named one.

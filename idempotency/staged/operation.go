@@ -91,6 +91,9 @@ type Operation struct {
 	// such as done and rejected. Reason names them. An operation that had not ended is parked, and
 	// an operator decides; one that had ended keeps its result.
 	Contradicted bool
+	// Restored means that the database was restored to an earlier time while the operation was
+	// pending or parked: steps may have been done that are not recorded (operators.AfterRestore).
+	Restored bool
 	// Holder is the process that has the operation, or had it last. Program is its version of the
 	// program: the main module's, with its revision. RequestID is the request or trace for which
 	// the operation was begun or last continued (see holdfast.WithRequestID); empty for none. Of a
@@ -152,8 +155,8 @@ func scanOperation(found core.Row, records bool) (op Operation, err error) {
 	var state int
 	var resultType string
 	var created, moved, due, reversed int64
-	var accepted, mode int
-	if err := found.Scan(&id.Owner, once.Into(&id.Hash), &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType, &accepted, &reversed, &op.Program, &op.RequestID, &mode); err != nil {
+	var accepted, mode, restored int
+	if err := found.Scan(&id.Owner, once.Into(&id.Hash), &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType, &accepted, &reversed, &op.Program, &op.RequestID, &mode, &restored); err != nil {
 		return op, err
 	}
 	op.ID, op.Owner = id.Bytes(), id.Owner
@@ -163,6 +166,7 @@ func scanOperation(found core.Row, records bool) (op Operation, err error) {
 	}
 	op.Created, op.Moved = time.UnixMicro(created), time.UnixMicro(moved)
 	op.Reversed, op.Contradicted = micros(reversed), mode == ledger.ModeContradicted
+	op.Restored = restored == 1
 	if records && op.State == Pending { // visible only if it was committed without a result
 		op.State = Parked
 	}

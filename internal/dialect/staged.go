@@ -74,6 +74,9 @@ type Staged struct {
 	// key_hash. RecordList and RecordShow do the same on {records}; the fourth parameter of
 	// RecordList is the age of the record (µs).
 	List, Show, RecordList, RecordShow string
+	// Reserved lists what an owner has reserved of limits between two times. Parameters: owner, from,
+	// to (µs), limit.
+	Reserved string
 	// Namespaces counts the operations in {states} of each namespace, of {from}, among the first ones.
 	// Parameter: how many at most.
 	Namespaces string
@@ -107,8 +110,8 @@ const (
 	mine       = ` WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND token = $3 AND state = 1`
 	moved      = `version = version + 1, moved_at = {now}`
 	nextTerm   = `token = {greatest}(token + 1, {now})`
-	info       = `owner, key_hash, operation, op_key, state, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, ''), COALESCE(result_type, ''), accepted, COALESCE(reversed_at, 0), COALESCE(program, ''), COALESCE(request_id, ''), mode`
-	recordInfo = `owner, key_hash, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', COALESCE(holder, ''), '', 0, 0, COALESCE(program, ''), COALESCE(request_id, ''), 0`
+	info       = `owner, key_hash, operation, op_key, state, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, ''), COALESCE(result_type, ''), accepted, COALESCE(reversed_at, 0), COALESCE(program, ''), COALESCE(request_id, ''), mode, restored`
+	recordInfo = `owner, key_hash, operation, op_key, state, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', COALESCE(holder, ''), '', 0, 0, COALESCE(program, ''), COALESCE(request_id, ''), 0, 0`
 )
 
 // expires sets the expiry of an operation that ends. The parameters are in µs, or NULL.
@@ -192,6 +195,7 @@ WHERE owner = $0 AND key_hash = $1 AND state IN (4, 5) AND (length(op_key) > 0 O
 		List: `SELECT ` + info + ` FROM {staged} WHERE namespace = $1 AND ($2 = '' OR owner = $2){of} AND ($3 = '' OR operation = $3)
  AND due_at <= {now} - $4 AND ` + after + ` AND ` + holds + ` AND state IN ({states}) ORDER BY owner, key_hash LIMIT $7`,
 		Show:       `SELECT ` + info + ` FROM {staged} WHERE owner = $0 AND key_hash = $1`,
+		Reserved:   `SELECT name, limit_key, id, amount, created_at FROM {limit_entries} WHERE owner = $0 AND state = 1 AND created_at >= $1 AND created_at <= $2 ORDER BY created_at, id LIMIT $3`,
 		Namespaces: `SELECT namespace, COUNT(*) FROM (SELECT namespace FROM {from} WHERE state IN ({states}) LIMIT $1) found GROUP BY namespace`,
 		RecordList: `SELECT ` + recordInfo + ` FROM {records} WHERE namespace = $1 AND ($2 = '' OR owner = $2){of} AND ($3 = '' OR operation = $3)
  AND created_at <= {now} - $4 AND ` + after + ` AND ` + holds + ` AND state IN ({states}) ORDER BY owner, key_hash LIMIT $7`,
