@@ -42,7 +42,11 @@ func files(e holdfast.Engine, o holdfast.Options) (fs.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	render := strings.NewReplacer("{schema}", l.qualifier(), "{prefix}", l.prefix)
+	sets := ""
+	if l.dialect.Audit.SetsSession {
+		sets = " DEFAULT (CURRENT_USER())"
+	}
+	render := strings.NewReplacer("{schema}", l.qualifier(), "{prefix}", l.prefix, "{session_user}", sets)
 	out := fstest.MapFS{}
 	for _, f := range entries {
 		text, err := templates.ReadFile(dir + "/" + f.Name())

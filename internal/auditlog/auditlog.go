@@ -101,7 +101,7 @@ func Confirming(ctx context.Context, c *Confirmation) context.Context {
 
 // Log appends to the audit of one database.
 type Log struct {
-	lock, head, self, insert, page, recent core.Stmt
+	lock, head, tail, self, insert, page, recent core.Stmt
 
 	dialect *dialect.Dialect
 }
@@ -112,7 +112,7 @@ func New(d *dialect.Dialect, table func(name string) string) *Log {
 	names := strings.NewReplacer("{audit}", at, "{now}", d.Now, "{lockspace}", dialect.Lockspace(at))
 	x := func(name, text string) core.Stmt { return d.Compile("audit."+name, names.Replace(text)) }
 	a := &d.Audit
-	return &Log{dialect: d, lock: x("lock", a.Lock), head: x("head", a.Head), self: x("self", a.Self), insert: x("insert", a.Insert), page: x("page", a.Page), recent: x("recent", a.Recent)}
+	return &Log{dialect: d, lock: x("lock", a.Lock), head: x("head", a.Head), tail: x("tail", a.Tail), self: x("self", a.Self), insert: x("insert", a.Insert), page: x("page", a.Page), recent: x("recent", a.Recent)}
 }
 
 // Append writes a row in the transaction of q, as its last statement: until the transaction ends, no other
@@ -145,6 +145,12 @@ func (l *Log) append(ctx context.Context, q core.Querier, e Entry) error {
 	if _, err := l.head.QueryRow(ctx, q, []any{&r.Seq, &hash}, r.Chain); err != nil {
 		return err
 	}
+	if r.Seq >= dialect.AuditBound { // somebody wrote it, so that no row could follow
+		r.Seq, hash = 0, nil
+		if _, err := l.tail.QueryRow(ctx, q, []any{&r.Seq, &hash}, r.Chain); err != nil {
+			return err
+		}
+	}
 	copy(last[:], hash)
 	if _, err := l.self.QueryRow(ctx, q, []any{&r.At, &r.Session}); err != nil {
 		return err
@@ -157,7 +163,11 @@ func (l *Log) append(ctx context.Context, q core.Querier, e Entry) error {
 	}
 	r.Seq++
 	sum := r.Sum(last)
-	_, err = l.insert.Exec(ctx, q, r.Chain, r.Seq, r.At, r.Actor, r.Session, r.Action, r.Kind, r.Owner, r.Namespace, r.Subject, r.Reason, r.Confirmed, r.Before, r.After, sum[:])
+	args := []any{r.Chain, r.Seq, r.At, r.Actor, r.Action, r.Kind, r.Owner, r.Namespace, r.Subject, r.Reason, r.Confirmed, r.Before, r.After, sum[:]}
+	if !l.dialect.Audit.SetsSession {
+		args = append(args, r.Session)
+	}
+	_, err = l.insert.Exec(ctx, q, args...)
 	if l.dialect.Classify(err) == dialect.Duplicate {
 		return fmt.Errorf("%w: another row of the audit came first: %w", core.ErrAgain, err)
 	}

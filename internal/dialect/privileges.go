@@ -30,7 +30,7 @@ const MigrationsTable = "migrations"
 
 // rights says what the statements of each role need on each table: S, I, U and D are SELECT, INSERT,
 // UPDATE and DELETE. Columns after a colon are the only ones that UPDATE changes. L means that rows are
-// locked, and not changed. A role may not do what is not here.
+// locked, and not changed. A is INSERT without the column that the database sets. A role may not do what is not here.
 var rights = map[string]struct{ app, reaper, operator, reader string }{
 	"schema":          {"S", "S", "S", "S"},
 	"records":         {"SIUD", "SUD", "SUD", "S"},
@@ -50,7 +50,7 @@ var rights = map[string]struct{ app, reaper, operator, reader string }{
 	"limits":          {"SIU", "", "SD", "S"},
 	"limit_entries":   {"SIU", "SDL", "SD", "S"},
 	"proposals":       {"", "", "SID", "S"},
-	"audit":           {"SI", "", "SI", "S"},
+	"audit":           {"S", "", "SA", "S"},
 	MigrationsTable:   {"S", "S", "S", "S"},
 }
 
@@ -110,6 +110,12 @@ func (d *Dialect) Rights(role Role, table string) (list []Right, ok bool) {
 			list = append(list, Right{Privilege: "SELECT"})
 		case 'I':
 			list = append(list, Right{Privilege: "INSERT"})
+		case 'A':
+			r := Right{Privilege: "INSERT"}
+			if d.Audit.SetsSession {
+				r.Columns = auditInsert
+			}
+			list = append(list, r)
 		case 'U':
 			r := Right{Privilege: "UPDATE"}
 			if only && !d.Privileges.WholeTables {

@@ -377,9 +377,10 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}audit` (
   chain        VARBINARY(128)  NOT NULL,
   seq          BIGINT          NOT NULL CHECK (seq > 0),
   happened_at  BIGINT          NOT NULL,
-  -- who, as the caller named him, and as the database knows the session
+  -- who, as the caller named the person, and as the database knows the session: no account but the owner
+  -- of the table may write session_name
   actor        VARBINARY(255)  NOT NULL,
-  session_name VARBINARY(512)  NOT NULL,
+  session_name VARBINARY(512)  NOT NULL{session_user},
   action       VARBINARY(64)   NOT NULL,
   -- on what; subject is a hash of its key, empty for what has no key
   kind         VARBINARY(32)   NOT NULL,

@@ -419,7 +419,7 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}proposals" (
   -- what is to be done, in JSON
   payload      bytea  NOT NULL,
   by_whom      text   NOT NULL,
-  session_name text   NOT NULL,
+  session_name text   NOT NULL DEFAULT session_user,
   reason       text   NOT NULL,
   proposed_at  bigint NOT NULL,
   expires_at   bigint NOT NULL,
@@ -433,9 +433,10 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}audit" (
   chain        text   COLLATE "C" NOT NULL,
   seq          bigint NOT NULL CHECK (seq > 0),
   happened_at  bigint NOT NULL,
-  -- who, as the caller named him, and as the database knows the session
+  -- who, as the caller named the person, and as the database knows the session: no account but the owner
+  -- of the table may write session_name
   actor        text   NOT NULL,
-  session_name text   NOT NULL,
+  session_name text   NOT NULL DEFAULT session_user,
   action       text   NOT NULL,
   -- on what; subject is a hash of its key, empty for what has no key
   kind         text   NOT NULL,

@@ -58,7 +58,7 @@ var Dialect = dialect.Dialect{
 	Intents:   intents,
 	Limits:    limits,
 	Proposals: dialect.NewProposals(`CURRENT_USER()`),
-	Audit:     dialect.NewAudit(``, ` LOCK IN SHARE MODE`, `CURRENT_USER()`, dialect.CompareColumns),
+	Audit:     dialect.NewAudit(``, ` LOCK IN SHARE MODE`, `CURRENT_USER()`, dialect.CompareColumns, true),
 	Prove:     prove,
 	Doctor:    doctor,
 

@@ -42,7 +42,7 @@ var Dialect = dialect.Dialect{
 	Intents:   intents,
 	Limits:    limits,
 	Proposals: dialect.NewProposals(`session_user::text`),
-	Audit:     dialect.NewAudit(`SELECT CASE WHEN pg_catalog.pg_advisory_xact_lock({lockspace}) IS NULL THEN 0 ELSE 1 END`, ``, `session_user::text`, dialect.CompareRows),
+	Audit:     dialect.NewAudit(`SELECT CASE WHEN pg_catalog.pg_advisory_xact_lock({lockspace}) IS NULL THEN 0 ELSE 1 END`, ``, `session_user::text`, dialect.CompareRows, true),
 	Prove:     prove,
 	Doctor:    doctor,
 

@@ -35,7 +35,7 @@ var Dialect = dialect.Dialect{
 	Intents:   intents,
 	Limits:    limits,
 	Proposals: dialect.NewProposals(`''`),
-	Audit:     dialect.NewAudit(``, ``, `''`, dialect.CompareRows), // the transaction has the only write lock
+	Audit:     dialect.NewAudit(``, ``, `''`, dialect.CompareRows, false), // the transaction has the only write lock
 	Prove:     prove,
 	Doctor:    doctor,
 

@@ -40,6 +40,7 @@ VALUES ($0, $1, ` + lowest + `, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name
 	} {
 		bounded(text)
 	}
+	d.Audit = dialect.NewAudit(``, ` LOCK IN SHARE MODE`, `CURRENT_USER()`, dialect.CompareColumns, false) // the router's user, for all
 	d.Audit.PerOwner = true
 	d.Fresh = fresh
 	d.Leases.Wake, d.Leases.Session = dialect.Wake{}, dialect.Session{} // named locks are not those of a MySQL server
