@@ -134,7 +134,7 @@ func (d *DB[Tx]) overConns(ctx context.Context, f func(conn core.Conn[Tx]) error
 func (d *DB[Tx]) acquire(ctx context.Context) (core.Conn[Tx], error) {
 	conn, err := d.adapter.Acquire(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("holdfast: getting a connection: %w", err)
+		return nil, fmt.Errorf("holdfast: getting a connection: %w", d.explain(err))
 	}
 	return conn, nil
 }

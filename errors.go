@@ -37,6 +37,15 @@ var (
 	// migrations.PrintGrants.
 	ErrDenied = errcode.New("permission-denied", "holdfast: the account lacks a privilege: grant it what `holdfast migrate grants` prints for its role, and rights to the program's own tables that it reads and writes")
 
+	// ErrConnectionLost means that the connection to the database ended, or that its driver gave it up,
+	// before a statement was answered: a network failure, a shutdown, MySQL's wait_timeout, or a
+	// readTimeout of the DSN that is shorter than a wait for a lock. A transaction that had not sent its
+	// COMMIT is rolled back. After a COMMIT the error is ErrUnknown, not this one.
+	ErrConnectionLost = errcode.New("connection-lost", "holdfast: the connection to the database ended before the answer (a readTimeout in the DSN must be longer than LockTimeout)")
+
+	// ErrTooLarge means that a statement is larger than the driver or the server accepts. It had no effect.
+	ErrTooLarge = errcode.New("statement-too-large", "holdfast: a statement is larger than max_allowed_packet of the server, or maxAllowedPacket of the driver: send less, or raise both")
+
 	// ErrNoTx means that a nil transaction was given.
 	ErrNoTx = core.ErrNoTx
 

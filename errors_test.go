@@ -41,6 +41,7 @@ func TestCode(t *testing.T) {
 		{driver, ""},
 		{holdfast.ErrUnknown, "unknown-outcome"},
 		{idempotency.ErrUnknown, "unknown-outcome"},
+		{&holdfast.UnknownError{Err: fmt.Errorf("%w: %w", holdfast.ErrConnectionLost, driver)}, "unknown-outcome"},
 		{&holdfast.UnknownError{Err: driver}, "unknown-outcome"},
 		{fmt.Errorf("refund: %w", &holdfast.RetryError{Err: driver}), "transaction-rolled-back"},
 		{&sqllock.HeldError{}, "lock-held"},

@@ -11,7 +11,7 @@ import (
 
 // cures are the errors that give the remedy for a driver's.
 var cures = map[dialect.Class]error{
-	dialect.ReadOnly: ErrReadOnly, dialect.Denied: ErrDenied,
+	dialect.ReadOnly: ErrReadOnly, dialect.Denied: ErrDenied, dialect.Cut: ErrConnectionLost, dialect.Large: ErrTooLarge,
 	dialect.Unplaced: fmt.Errorf("%w: the keyspace is sharded, and its VSchema has no entry for a table: apply what `holdfast migrate print --engine vitess --vschema` prints", ErrSchema),
 }
 
@@ -21,7 +21,10 @@ func (d *DB[Tx]) explain(err error) error {
 		return nil
 	}
 	cure := cures[d.dialect.Classify(err)]
-	if cure == nil || errors.Is(err, cure) {
+	switch {
+	case cure == nil, errors.Is(err, cure):
+		return err
+	case cure == ErrConnectionLost && (Code(err) != "" || isAny(err, context.Canceled, context.DeadlineExceeded)): // it says more
 		return err
 	}
 	return fmt.Errorf("%w: %w", cure, err)

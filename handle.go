@@ -12,6 +12,8 @@ type handle[Tx any] struct{ d *DB[Tx] }
 
 func (h handle[Tx]) Admission(ctx context.Context) error { return h.d.admission(ctx) }
 
+func (h handle[Tx]) Explain(err error) error { return h.d.explain(err) }
+
 func (h handle[Tx]) Table(name string) string { return h.d.table(name) }
 
 func (h handle[Tx]) OnConn(ctx context.Context, before string, f func(q core.Querier) error) error {

@@ -138,11 +138,12 @@ func (s *session[Tx]) unproved(err error) error {
 	// In its mode "exec" pgx does not send the ROLLBACK either, and says why: the connection is
 	// there. A lost one answers ErrBadConn again.
 	busy := ended != nil && !errors.Is(ended, driver.ErrBadConn) && d.RolledBack(ended)
+	sent := err
 	switch err = s.d.explain(err); {
 	case errors.Is(err, driver.ErrBadConn) && (ended == nil || busy):
 		// The statement was not sent, and the connection works: database/sql has closed the
 		// rows before it rolled back.
-		return fmt.Errorf("%w: %w", ErrRowsOpen, err)
+		return fmt.Errorf("%w: %w", ErrRowsOpen, sent)
 	case err == nil, d.Untouched(err):
 		return &TxLostError{}
 	case d.Classify(err) == dialect.Gone, errors.Is(err, sql.ErrTxDone), d.Classify(err) == dialect.Duplicate: // the record was there

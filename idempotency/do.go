@@ -245,7 +245,7 @@ func (s *Store[Tx]) execute(ctx context.Context, tx access.Session[Tx], c *call,
 	}
 	r, err := body(tx.Tx())
 	if err != nil {
-		err = &once.FuncError{Err: err}
+		err = &once.FuncError{Err: s.access.Explain(err)}
 	}
 	return r, err
 }

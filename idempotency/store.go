@@ -127,9 +127,6 @@ func (o *Options) withDefaults() error {
 	if o.Attempts == 0 {
 		o.Attempts = holdfast.DefaultAttempts
 	}
-	if err := o.growthDefaults(); err != nil {
-		return err
-	}
 	if err := cmp.Or(
 		options.Wait.Check("Options.Wait", o.Wait),
 		options.Life.Check("Options.ResultTTL", o.ResultTTL),
@@ -138,6 +135,9 @@ func (o *Options) withDefaults() error {
 		options.LockTimeout.Check("Options.LockTimeout", o.LockTimeout),
 		options.Attempts.Check("Options.Attempts", int64(o.Attempts)),
 	); err != nil {
+		return err
+	}
+	if err := o.growthDefaults(); err != nil {
 		return err
 	}
 	if o.KeyTTL > 0 && (o.ResultTTL == 0 || o.ResultTTL > o.KeyTTL) {

@@ -50,7 +50,7 @@ func sweepTwo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const life = 5 * time.Millisecond
+	const life = 50 * time.Millisecond
 	keeps, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, ResultTTL: life})
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func sweepTwo(ctx context.Context) error {
 	if _, err := refund(loses, "lost-key"); err != nil {
 		return err
 	}
-	time.Sleep(10 * life)
+	time.Sleep(2 * life)
 
 	r, err := reaper.New(ctx, db)
 	if err != nil {

@@ -59,8 +59,9 @@ func TestOnce(t *testing.T) {
 // --retry says. Each attempt has the same key for the outside world, and a higher token.
 func TestOnceAgain(t *testing.T) {
 	onShops(t, func(s shop) {
-		short := append([]string{"once", "short", "--key-ttl", "1us"}, s.counted("short", "exit 0")...)
+		short := append([]string{"once", "short", "--key-ttl", "50ms"}, s.counted("short", "exit 0")...)
 		s.ends(0, "", short...)
+		time.Sleep(100 * time.Millisecond) // twice the life of the key
 		s.ends(0, "", short...)
 		s.ran("short", 2)
 

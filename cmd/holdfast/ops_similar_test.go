@@ -47,7 +47,8 @@ func TestOpsSimilar(t *testing.T) {
 		if out := o.ok("ops", "similar", "--name=refund"); !strings.Contains(out, "anna") || !strings.HasSuffix(out, "1 pairs in 5 rows\n") {
 			o.Error(out)
 		}
-		for _, args := range []string{"--owner=ben", "--namespace=other", "--since=1us"} {
+		time.Sleep(100 * time.Millisecond) // twice what --since says
+		for _, args := range []string{"--owner=ben", "--namespace=other", "--since=50ms"} {
 			if out := o.ok("ops", "similar", "--name=refund", args); !strings.HasPrefix(out, "no such pairs\n") {
 				o.Errorf("%s: %s", args, out)
 			}

@@ -207,7 +207,7 @@ func (t *Table[R, Tx]) transact(ctx context.Context, row R, watch *blockers.Watc
 			return err
 		}
 		if err := fn(ctx, tx); err != nil {
-			return &once.FuncError{Err: once.Inner(err)}
+			return &once.FuncError{Err: once.Inner(t.access.Explain(err))}
 		}
 		return nil
 	})

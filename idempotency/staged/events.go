@@ -126,7 +126,7 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 				return err
 			}
 			if err := fn(ctx, tx, *op); err != nil {
-				return &once.FuncError{Err: once.Inner(err)}
+				return &once.FuncError{Err: once.Inner(r.Access.Explain(err))}
 			}
 		}
 		isNew, sent = true, true

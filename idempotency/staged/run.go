@@ -118,7 +118,7 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		ran = true
 		v, err := fn(ctx, tx)
 		if err != nil {
-			return &once.FuncError{Err: once.Inner(err)}
+			return &once.FuncError{Err: once.Inner(r.rows.Access.Explain(err))}
 		}
 		b, err := packed(r.rows, r.id, ofStep(step, false), v, &value)
 		if err != nil {

@@ -27,6 +27,8 @@ type Access[Tx any] struct {
 type Handle[Tx any] interface {
 	// Admission returns the error with which Open would refuse the environment now.
 	Admission(ctx context.Context) error
+	// Explain adds the remedy, and so the code, to a driver's error that has the same remedy on every engine.
+	Explain(err error) error
 	// Table returns the quoted name of one of Holdfast's own tables.
 	Table(name string) string
 	// OnConn runs f on a connection of the pool, and again on another connection if that one

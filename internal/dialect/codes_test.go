@@ -43,8 +43,8 @@ func TestErrorsMean(t *testing.T) {
 		{postgres.Dialect, pg("40P01"), dialect.Retry, true},
 		{postgres.Dialect, pg("40003"), dialect.Other, false}, // statement completion unknown
 		{postgres.Dialect, pg("55P03"), dialect.Busy, true},
-		{postgres.Dialect, pg("57P01"), dialect.Other, false}, // shutdown: may follow the commit record
-		{postgres.Dialect, pg("57P02"), dialect.Other, false},
+		{postgres.Dialect, pg("57P01"), dialect.Cut, false}, // shutdown: may follow the commit record
+		{postgres.Dialect, pg("57P02"), dialect.Cut, false},
 		{postgres.Dialect, pg("57014"), dialect.Busy, true},  // statement_timeout
 		{postgres.Dialect, pg("25P03"), dialect.Retry, true}, // the session ended before COMMIT arrived
 		{postgres.Dialect, pg("25P04"), dialect.Retry, true},
@@ -78,10 +78,13 @@ func TestErrorsMean(t *testing.T) {
 		{mysql.Dialect, my(1142), dialect.Denied, true},
 		{mysql.Dialect, my(1143), dialect.Denied, true},
 		{mysql.Dialect, my(1044), dialect.Denied, false},
-		{mysql.Dialect, driver.ErrBadConn, dialect.Other, true}, // not a byte was sent
-		{mysql.Dialect, my(1180), dialect.Other, false},         // seen on writes that were committed
+		{mysql.Dialect, driver.ErrBadConn, dialect.Cut, true}, // not a byte was sent
+		{mysql.Dialect, my(1180), dialect.Other, false},       // seen on writes that were committed
 		{mysql.Dialect, my(1317), dialect.Other, false},
-		{mysql.Dialect, mysqldriver.ErrInvalidConn, dialect.Other, false},
+		{mysql.Dialect, mysqldriver.ErrInvalidConn, dialect.Cut, false},
+		{mysql.Dialect, my(4031), dialect.Cut, false},
+		{mysql.Dialect, my(1153), dialect.Large, false},
+		{mysql.Dialect, mysqldriver.ErrPktTooLarge, dialect.Large, false},
 		{vitess.Dialect, &mysqldriver.MySQLError{Number: 1173, Message: "table 'locks' does not have a primary vindex"}, dialect.Unplaced, false},
 		{vitess.Dialect, &mysqldriver.MySQLError{Number: 1105, Message: "table locks not found"}, dialect.NoTable, false},
 		{vitess.Dialect, my(1213), dialect.Retry, true},

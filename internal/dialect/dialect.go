@@ -51,6 +51,11 @@ const (
 	Unready
 	// Fenced: a trigger refused a write without the token of a live term.
 	Fenced
+	// Cut: the connection ended, or the driver gave it up, before the answer. What that means for a
+	// COMMIT, RolledBack says.
+	Cut
+	// Large: the statement is larger than the driver or the server accepts.
+	Large
 )
 
 // Capabilities describes the differences between engines that callers may need.

@@ -5,6 +5,7 @@ package mysql
 import (
 	"database/sql/driver"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -110,6 +111,26 @@ func classify(err error) dialect.Class {
 		return dialect.Refused
 	case unfenced:
 		return dialect.Fenced
+	case 1153: // a packet bigger than max_allowed_packet
+		return dialect.Large
+	case 1053, 1927, 3169, 4031: // shutdown; killed (MariaDB, MySQL); idle for longer than wait_timeout
+		return dialect.Cut
+	case 0:
+		return classifyDriver(err)
+	}
+	return dialect.Other
+}
+
+// classifyDriver knows go-sql-driver's own errors by their texts, because a program on another engine must
+// not link the driver.
+func classifyDriver(err error) dialect.Class {
+	switch {
+	case err == nil:
+		return dialect.Other
+	case errors.Is(err, driver.ErrBadConn), strings.Contains(err.Error(), "invalid connection"):
+		return dialect.Cut
+	case strings.Contains(err.Error(), "packet for query is too large"):
+		return dialect.Large
 	}
 	return dialect.Other
 }

@@ -84,6 +84,8 @@ func classify(err error) dialect.Class {
 		return dialect.Refused
 	case unfenced:
 		return dialect.Fenced
+	case "57P01", "57P02", "57P03": // the server goes away
+		return dialect.Cut
 	case "":
 		if endedInRollback(err) {
 			return dialect.Gone

@@ -58,6 +58,18 @@ var Entries = []Entry{
 		"Run holdfast migrate status, then holdfast migrate up; if the tables are newer, deploy a newer build.",
 	},
 	{
+		"connection-lost",
+		[]string{"holdfast.ErrConnectionLost"},
+		"The connection to the database ended, or the driver gave it up, before a statement was answered. A transaction that had not sent its COMMIT is rolled back.",
+		"Call again with the same key. If it comes back: a readTimeout in the DSN must be longer than LockTimeout and Wait, and a function must not be idle for as long as wait_timeout.",
+	},
+	{
+		"statement-too-large",
+		[]string{"holdfast.ErrTooLarge"},
+		"A statement is larger than the driver or the server accepts. It had no effect.",
+		"Send less, or raise max_allowed_packet on the server and maxAllowedPacket in the DSN.",
+	},
+	{
 		"unsupported",
 		[]string{"holdfast.ErrUnsupported", "holdfast.UnsupportedError"},
 		"The engine, a setting or a table cannot keep a promise.",
