@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // counted is a command that writes a line into a file for each time that it runs, and then does as

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-go/holdfast/internal/dsn"
 	"github.com/holdfast-go/holdfast/prove"
 )
 
@@ -36,7 +35,7 @@ func newProve(f *flags) *cobra.Command {
 			p := f.progress(cmd, "prove")
 			defer p.done()
 			o.Open = f.options()
-			o.Pool = func(dial prove.Dial) (*sql.DB, error) { return dsn.OpenThrough(url, dial) }
+			o.Pool = func(dial prove.Dial) (*sql.DB, error) { return openWithin(url, dial, answersWithin) }
 			o.Progress = func(check string) { p.sayf("%s", check) }
 			report, err := prove.Run(cmd.Context(), o)
 			p.done()

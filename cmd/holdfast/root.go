@@ -86,7 +86,4 @@ func (f *flags) create() (*sql.DB, error) {
 }
 
 // openURL opens a pool. Tests replace it: theirs uses sessions again.
-var openURL = func(url string) (*sql.DB, error) {
-	pool, _, err := dsn.Open(url)
-	return pool, err
-}
+var openURL = func(url string) (*sql.DB, error) { return openWithin(url, nil, answersWithin) }

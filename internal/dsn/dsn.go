@@ -294,3 +294,23 @@ func isMigrateOption(name string) bool { return strings.HasPrefix(name, "x-") }
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
+
+// Address is where the server of a URL listens, as the driver dials it. It is empty for SQLite.
+func Address(rawURL string) string {
+	config, err := Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	switch config.Engine {
+	case Postgres:
+		if c, err := pgx.ParseConfig(config.DSN); err == nil {
+			return net.JoinHostPort(c.Host, fmt.Sprint(c.Port))
+		}
+	case MySQL:
+		if c, err := mysqldriver.ParseDSN(config.DSN); err == nil {
+			return c.Addr
+		}
+	case SQLite:
+	}
+	return ""
+}
