@@ -15,11 +15,15 @@ import (
 
 // Get reads the row that has the key of row. Only the key fields of row matter.
 //
-// Errors: [ErrNotFound], the error of ctx, the driver's.
+// Errors: [ErrNotFound], [holdfast.ErrRetry], the error of ctx, the driver's.
 func (t *Table[R, Tx]) Get(ctx context.Context, row R) (out R, err error) {
 	ctx, span := t.work.StartSpan(ctx, "version.get")
 	defer func() { span.End(err, outcome) }()
-	return t.get(ctx, t.work.Access.Pool, row)
+	err = t.work.Read(ctx, func(q core.Querier) error {
+		out, err = t.get(ctx, q, row)
+		return err
+	})
+	return out, err
 }
 
 // GetTx is [Table.Get] in the caller's transaction, which goes on when the row does not

@@ -34,6 +34,19 @@ func fingerprint(r *http.Request, body []byte) ([]byte, error) {
 	return b, nil
 }
 
+// mismatchHint says what makes the same form, sent again, another request to fingerprint.
+func mismatchHint(h http.Header) string {
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // empty if it is malformed
+	again := " To send the first request again, send the bytes of its body again, or send JSON."
+	switch {
+	case strings.HasPrefix(media, "multipart/"):
+		return " A body of type " + media + " is compared byte by byte, and a form that is made anew has a new boundary." + again
+	case h.Get("Content-Encoding") != "":
+		return " A compressed body is compared byte by byte, and its header may have the time of the compression." + again
+	}
+	return ""
+}
+
 func isJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))

@@ -22,6 +22,7 @@ type Middleware[T any] struct {
 	limit     int                // bound of the stored response, in bytes
 	started   map[string]*status // see Status
 	memory    *memory
+	bytewise  bool // the fingerprint is the default one
 }
 
 // New makes a middleware on a store. operation returns the operation name of a request, see
@@ -44,10 +45,11 @@ func New[T any](store *idempotency.Store[T], operation func(r *http.Request) str
 	if err != nil {
 		return nil, err
 	}
+	bytewise := o.Fingerprint == nil
 	if err := o.withDefaults(store.Options()); err != nil {
 		return nil, err
 	}
-	return &Middleware[T]{store, operation, o, store.Options().MaxResult, map[string]*status{}, &memory{max: o.MaxHeld}}, nil
+	return &Middleware[T]{store, operation, o, store.Options().MaxResult, map[string]*status{}, &memory{max: o.MaxHeld}, bytewise}, nil
 }
 
 // Wrap makes next idempotent for the methods of Options. next finds its transaction with [Tx] and

@@ -52,7 +52,9 @@ type Options struct {
 	MaxHeld int64
 	// Fingerprint returns the bytes that identify the request behind the key. An error is answered
 	// 400, with its text. Default: method, path, query and body; a JSON body in canonical form
-	// (see idempotency.Canonical), any other byte for byte.
+	// (see idempotency.Canonical), any other byte for byte. So a multipart form that a client builds
+	// again, with a new boundary, and a body that it compresses again, with a new time, are another
+	// request: the answer 422 says so.
 	Fingerprint func(r *http.Request, body []byte) ([]byte, error)
 
 	// Similar says which requests are likely the same intent under different keys, for example by

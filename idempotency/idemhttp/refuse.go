@@ -33,6 +33,9 @@ func (m *Middleware[T]) refuse(w http.ResponseWriter, r *http.Request, err error
 	if again {
 		w.Header().Set("Retry-After", retryAfter(err))
 	}
+	if p.Type == ProblemMismatch && m.bytewise {
+		p.Detail += mismatchHint(r.Header)
+	}
 	if p.Earlier != nil {
 		w.Header().Set(HeaderConfirm, p.Earlier.Confirm)
 	}

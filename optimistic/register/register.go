@@ -85,14 +85,18 @@ func (r *Register[Tx]) args(name string, more ...any) []any {
 // Get reads the value of name with one statement. With [ErrNotFound] the returned
 // Entry holds the revision of the deletion, or 0: watch from there.
 //
-// Errors: [ErrNotFound], [holdfast.ErrInvalid], the error of ctx, the driver's.
+// Errors: [ErrNotFound], [holdfast.ErrInvalid], [holdfast.ErrRetry], the error of ctx, the driver's.
 func (r *Register[Tx]) Get(ctx context.Context, name string) (out Entry, err error) {
 	ctx, span := r.work.StartSpan(ctx, "register.get")
 	defer func() { span.End(err, work.Outcome) }()
 	if err := r.checkName(name); err != nil {
 		return Entry{}, err
 	}
-	return r.entry(ctx, r.work.Access.Pool, r.read, name)
+	err = r.work.Read(ctx, func(q core.Querier) error {
+		out, err = r.entry(ctx, q, r.read, name)
+		return err
+	})
+	return out, err
 }
 
 // GetTx is [Register.Get] in the caller's transaction. The transaction goes on when

@@ -48,6 +48,16 @@ func InTx[T, Tx any](ctx context.Context, w *Work[Tx], f func(ctx context.Contex
 	return out, nil
 }
 
+// Read runs f, which reads, on the pool. It repeats f as InTx would: a migration, for example, outdates
+// the statements that connections have prepared.
+func (w *Work[Tx]) Read(ctx context.Context, f func(q core.Querier) error) error {
+	exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, w.DB.Retryable, func(int) error { return f(w.Access.Pool) })
+	if exhausted {
+		return &holdfast.RetryError{Attempts: holdfast.DefaultAttempts, Err: err}
+	}
+	return err
+}
+
 // Undo rolls tx back after err, so that a caller that ignores err cannot commit half of the
 // work. It returns err, within a holdfast.RetryError if a new transaction may succeed.
 func (w *Work[Tx]) Undo(ctx context.Context, tx Tx, err error) error {

@@ -35,7 +35,9 @@ func anyKeepsNumbers[Tx any](e *env[Tx]) {
 		}
 	}
 	check("map", func(joined bool) (any, idempotency.Outcome, error) { return once(e, "map", joined, given) }, want)
-	check("any", func(joined bool) (any, idempotency.Outcome, error) { return once[any](e, "any", joined, []any{id, given}) }, []any{json.Number(fmt.Sprint(id)), want})
+	check("any", func(joined bool) (any, idempotency.Outcome, error) {
+		return once[any](e, "any", joined, []any{id, given})
+	}, []any{json.Number(fmt.Sprint(id)), want})
 	check("struct", func(joined bool) (any, idempotency.Outcome, error) {
 		return once(e, "struct", joined, &open{"R-1", map[string]any{"id": id}})
 	}, &open{"R-1", map[string]any{"id": json.Number(fmt.Sprint(id))}})

@@ -36,6 +36,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"LockedRowAndCancelledContext": lockedRowAndCancelledContext[Tx],
 		"TheRowInConflictIsNamed":      theRowInConflictIsNamed[Tx],
 		"VersionsOfNothing":            versionsOfNothing[Tx],
+		"ReadsAfterAlter":              readsAfterAlter[Tx],
 		"EnforceCatchesOthers":         enforceCatchesOthers[Tx],
 		"NoLostUpdateOverRows":         noLostUpdateOverRows[Tx],
 		"EnforceIsChecked":             enforceIsChecked[Tx],

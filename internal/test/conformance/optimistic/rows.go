@@ -41,6 +41,31 @@ func versionsOfNothing[Tx any](e *env[Tx]) {
 	wantConflict(e, err, "accounts", "1", "0")
 }
 
+// readsAfterAlter checks that a migration which changes a column's type, on PostgreSQL the type of what
+// prepared statements return, fails no read and no write.
+func readsAfterAlter[Tx any](e *env[Tx]) {
+	accounts := e.Accounts("a")
+	for _, cents := range []string{"INTEGER", "BIGINT", "SMALLINT"} {
+		for range 5 { // so that connections have prepared the statement
+			if _, err := accounts.Get(e.Ctx, conformance.Account{No: "a"}); err != nil {
+				e.Fatal(err)
+			}
+		}
+		e.Must(`DROP TABLE accounts`)
+		e.Must(`CREATE TABLE accounts (account_no ` + e.Text() + ` NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, cents ` + cents + ` NOT NULL, version BIGINT NOT NULL)`)
+		e.Must(`INSERT INTO accounts (account_no, owner, cents, version) VALUES ($1, '', 0, 1)`, e.TextKey("a"))
+		for range 2 {
+			row, err := accounts.Get(e.Ctx, conformance.Account{No: "a"})
+			if err != nil {
+				e.Fatalf("%s: %v", cents, err)
+			}
+			if _, err := accounts.Update(e.Ctx, row); err != nil {
+				e.Fatalf("%s: %v", cents, err)
+			}
+		}
+	}
+}
+
 // theRowInConflictIsNamed checks that the error names the row in conflict by its key when
 // several rows of one table are written.
 func theRowInConflictIsNamed[Tx any](e *env[Tx]) {
