@@ -33,6 +33,7 @@
 //	absent --Call--> begun --result--> done
 //	                   |   --Reject--> rejected
 //	                   |   --NotDone----> not done --Call--> begun
+//	                   |   --AskAgain---> begun, after a pause
 //	                   '-- Accepted --> settling --event--> done, rejected, not done
 //	                                       '--deadline--> begun, or parked
 //
@@ -50,7 +51,8 @@
 // # Unknown outcomes
 //
 // The outcome of a call is unknown after an error other than [idempotency.Reject] and [NotDone],
-// and after a crash. [Runner.Complete] and the next [Runner.Do] continue an operation whose lease
+// after a crash, and if the provider contradicts itself, such as with an event "rejected" and an
+// answer "done". [Runner.Complete] and the next [Runner.Do] continue an operation whose lease
 // has ended. A parked operation waits for [HandleEvent] or for package operators.
 //
 // # Limits

@@ -84,6 +84,9 @@
 //	parked, the provider may accept and pay later                        1,046,390
 //	taken over, the provider may accept and pay later                      855,165
 //	reconciled, the provider may accept and pay later                      421,503
+//	parked, events may be wrong and contradict the answer, 1 attempt each  336,104
+//	reconciled, the same, 2 attempts each                                2,724,203
+//	parked, the same, 2 attempts each (large)                            7,766,208
 //	the same, begun by StartTx, 3 attempts each (large)                  5,586,291
 //
 // The model found two bugs. A worker that took a call over, and lost the answer to that commit,

@@ -73,6 +73,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"OperatorsList":             operatorsList[Tx],
 		"OperatorsRecords":          operatorsRecords[Tx],
 		"OperatorsErase":            operatorsErase[Tx],
+		"OperatorsResumeAll":        operatorsResumeAll[Tx],
 		"AfterRestore":              afterRestore[Tx],
 		"AfterRestoreRollback":      afterRestoreRollback[Tx],
 		"AfterRestoreClone":         afterRestoreClone[Tx],
