@@ -57,16 +57,32 @@ func Every(d, offset time.Duration) Schedule {
 }
 
 // Daily ticks once a day at a time of day in a time zone, also on the days on which the clock there
-// changes.
+// changes: where the clock skips that time, the tick is as much later, and where it comes twice, there is
+// one tick. A date that the zone has skipped as a whole has none.
 func Daily(hour, minute int, zone *time.Location) Schedule {
 	return func(now time.Time) (last, next time.Time) {
 		y, m, d := now.In(zone).Date()
-		at := func(day int) time.Time { return time.Date(y, m, day, hour, minute, 0, 0, zone) }
-		if next = at(d); next.After(now) {
-			return at(d - 1), next
+		at := func(day int) time.Time { return wall(time.Date(y, m, day, hour, minute, 0, 0, time.UTC), zone) }
+		for d++; at(d).After(now); d-- { // two days may have the same tick, where the zone skips one
+			next = at(d)
 		}
-		return next, at(d + 1)
+		for last = at(d); !next.After(now); d++ {
+			next = at(d)
+		}
+		return last, next
 	}
+}
+
+// wall returns when the clocks of zone show the date and time of t. If they skip it, wall returns the moment
+// at which they would have shown it without the change.
+func wall(t time.Time, zone *time.Location) time.Time {
+	y, m, d := t.Date()
+	at := time.Date(y, m, d, t.Hour(), t.Minute(), 0, 0, zone)
+	_, offset := at.Zone()
+	if shown := at.Add(time.Duration(offset) * time.Second); shown.UTC().Before(t) { // at is before the change
+		return t.Add(time.Duration(-offset) * time.Second).In(zone)
+	}
+	return at
 }
 
 // Job is a job that runs once a tick.
