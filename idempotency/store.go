@@ -48,7 +48,8 @@ type Options struct {
 	// ResultTTL is how long a result is kept, and KeyTTL how long its key is kept. Both count from
 	// the end of the operation, by the database's clock, exact to the microsecond. After ResultTTL
 	// duplicates get ErrExpired, with the result's business id. After KeyTTL the operation may be
-	// executed again. Default: for ever. KeyTTL must not be shorter than ResultTTL. Both: 50 ms to 100 years.
+	// executed again. Default: for ever; that of ResultTTL is KeyTTL. KeyTTL must not be shorter than
+	// ResultTTL. Both: 50 ms to 100 years.
 	ResultTTL, KeyTTL time.Duration
 	// RejectionTTL is how long Do and DoTx keep a rejection with its key, from the end of the
 	// operation. Anybody who may send requests can make rejections, and nothing was executed for them.
@@ -140,7 +141,10 @@ func (o *Options) withDefaults() error {
 	if err := o.growthDefaults(); err != nil {
 		return err
 	}
-	if o.KeyTTL > 0 && (o.ResultTTL == 0 || o.ResultTTL > o.KeyTTL) {
+	if o.ResultTTL == 0 {
+		o.ResultTTL = o.KeyTTL
+	}
+	if o.KeyTTL > 0 && o.ResultTTL > o.KeyTTL {
 		return once.Invalid("Options.KeyTTL", "is shorter than ResultTTL: a result cannot outlive its key")
 	}
 	return errors.Join(holdfast.CheckIsolation("Options.Isolation", o.Isolation), o.checkCodecs(), core.CheckName("Options.Namespace", o.Namespace, false))
