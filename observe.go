@@ -26,7 +26,7 @@ type Statement struct {
 }
 
 // Observer is called after each statement, on the goroutine that ran it. It must be quick and
-// safe for concurrent use.
+// safe for concurrent use. A panic is logged with slog.Default and ends nothing.
 type Observer func(ctx context.Context, s Statement)
 
 // observed is a Querier that reports its statements.
@@ -70,7 +70,10 @@ func (o observed) Query(ctx context.Context, query string, args ...any) (core.Ro
 func (o Options) report(ctx context.Context, s Statement) {
 	ctx = core.Caller(ctx)
 	for _, f := range o.Observers {
-		f(ctx, s)
+		func() {
+			defer caught(ctx, "an Observer")
+			f(ctx, s)
+		}()
 	}
 }
 

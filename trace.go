@@ -2,6 +2,8 @@ package holdfast
 
 import (
 	"context"
+	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 // its [ErrorCode] instead.
 //
 // The methods run on the goroutines that do the work. They must be quick, must not call
-// Holdfast, and must be safe for concurrent use.
+// Holdfast, and must be safe for concurrent use. A panic is logged with slog.Default and ends nothing.
 type Tracer interface {
 	// Start is called when a call begins. The function that it returns, if not nil, is called
 	// when the call ends. The call's statements, the calls within it and the caller's function
@@ -119,15 +121,31 @@ func listeners(tracers []Tracer) []trace.Listener {
 // listener adapts a Tracer to the type that the other packages use.
 type listener struct{ t Tracer }
 
-func (l listener) Start(ctx context.Context, c trace.Call) (context.Context, func(trace.CallResult)) {
-	ctx, end := l.t.Start(ctx, Call(c))
-	if end == nil {
+func (l listener) Start(outer context.Context, c trace.Call) (ctx context.Context, end func(trace.CallResult)) {
+	ctx = outer // if it panics
+	defer caught(outer, "Tracer.Start")
+	ctx, ends := l.t.Start(outer, Call(c))
+	if ends == nil {
 		return ctx, nil
 	}
-	return ctx, func(e trace.CallResult) { end(CallResult(e)) }
+	return ctx, func(e trace.CallResult) {
+		defer caught(outer, "Tracer.Start: the end of a call")
+		ends(CallResult(e))
+	}
 }
 
-func (l listener) Event(ctx context.Context, f trace.Event) { l.t.Event(ctx, Event(f)) }
+func (l listener) Event(ctx context.Context, f trace.Event) {
+	defer caught(ctx, "Tracer.Event")
+	l.t.Event(ctx, Event(f))
+}
+
+// caught logs the panic of a tracer or an observer. They also run on Holdfast's own goroutines, where a panic
+// would end the process.
+func caught(ctx context.Context, what string) {
+	if p := recover(); p != nil {
+		slog.ErrorContext(ctx, "holdfast: "+what+" panicked", "panic", p, "stack", string(debug.Stack()))
+	}
+}
 
 // outcome returns the outcome names of the errors that all packages share.
 func outcome(err error) string {

@@ -90,7 +90,8 @@ func (o *Options) withDefaults() error {
 
 // Publish hands a message to the broker. It must return nil only when the broker has it. It must
 // respect ctx, which ends before another relay may publish the message. After an error the message
-// is published again later, unless the error is that of [Permanent].
+// is published again later, unless the error is that of [Permanent]. A panic is such an error, with its
+// stack as the reason, and is logged.
 type Publish func(ctx context.Context, d Delivery) error
 
 // Permanent returns the error with which a publisher makes a message a dead letter at once, because

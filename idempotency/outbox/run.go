@@ -1,9 +1,11 @@
 package outbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
@@ -147,12 +149,26 @@ func (r *Relay[Tx]) later(ctx context.Context, l *lease) (*lease, error) {
 // publishOne calls the publisher, whose context ends before the lease does.
 func (r *Relay[Tx]) publishOne(ctx context.Context, l *lease, d Delivery) (err error) {
 	ctx, span := r.box.access.Trace.Start(ctx, trace.Call{Name: "outbox.publish", Operation: r.box.name, Background: true})
-	err = trace.ErrAborted // if the publisher panics
 	defer func() { span.End(err, nil) }()
 	ctx, cancel := context.WithDeadline(ctx, l.began.Add(r.options.Lease/10*9))
 	defer cancel()
-	err = r.publish(ctx, d)
-	return err
+	defer func() {
+		if p := recover(); p != nil { // on a goroutine of ours it would end the process
+			r.options.Logger.ErrorContext(ctx, "outbox: the publisher panicked", "outbox", r.box.name, "message", d.ID, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("outbox: the publisher panicked: %v\n%s", p, frames(debug.Stack()))
+		}
+	}()
+	return r.publish(ctx, d)
+}
+
+// frames returns the part of a stack that begins with the function that panicked.
+func frames(stack []byte) []byte {
+	if _, after, found := bytes.Cut(stack, []byte("\npanic(")); found {
+		_, after, _ = bytes.Cut(after, []byte("\n")) // the line of panic itself
+		_, after, _ = bytes.Cut(after, []byte("\n"))
+		return after
+	}
+	return stack
 }
 
 func (r *Relay[Tx]) bury(ctx context.Context, l *lease, why error) error {

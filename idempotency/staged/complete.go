@@ -274,6 +274,7 @@ func (c *completer[Tx, Req, Res]) pass(ctx context.Context) (more bool, err erro
 	span.Rows = int64(found)
 	span.End(err, nil)
 	c.workers.all.Go(func() {
+		defer c.workers.caught()
 		p.open.Wait()
 		c.report(ctx, p, err)
 	})

@@ -164,17 +164,20 @@ func (w *workers) run(ctx context.Context, f func()) bool {
 		return false
 	}
 	w.all.Go(func() {
-		defer func() {
-			<-w.free
-			if p := recover(); p != nil {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.failed = p
-			}
-		}()
+		defer func() { <-w.free }()
+		defer w.caught()
 		f()
 	})
 	return true
+}
+
+// caught keeps the panic of a goroutine, for check.
+func (w *workers) caught() {
+	if p := recover(); p != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.failed = p
+	}
 }
 
 // check panics with the value with which a worker has panicked.

@@ -259,3 +259,31 @@ func deathIsBlamed[Tx any](e *env[Tx]) {
 		e.Errorf("%d messages were published, want 3", n)
 	}
 }
+
+// panics has a publisher that panics for one message: an attempt that failed, with its stack, and a dead
+// letter at the end.
+func panics[Tx any](e *env[Tx]) {
+	e.write(message("a", 0), message("b", 0))
+	b := &broker{}
+	r := e.relay(func(ctx context.Context, d outbox.Delivery) error {
+		if d.Key == "a" {
+			var headers map[string]string
+			headers["trace"] = "x"
+		}
+		return b.publish(ctx, d)
+	}, outbox.Options{Backoff: time.Millisecond, MaxBackoff: time.Millisecond, MaxAttempts: 3})
+	var letters []outbox.DeadLetter
+	e.Eventually("the message is dead", func() bool {
+		e.pass(r)
+		var err error
+		letters, err = e.box.DeadLetters(e.Ctx, 10)
+		e.Check(err)
+		return len(letters) == 1
+	})
+	if l := letters[0]; l.Key != "a" || l.Attempt != 3 || !strings.Contains(l.Reason, "assignment to entry in nil map") || !strings.Contains(l.Reason, "outboxes.panics") {
+		e.Errorf("%+v", l)
+	}
+	if got := b.bodies(); len(got) != 1 || got[0] != "b/0" {
+		e.Errorf("%v were published", got)
+	}
+}
