@@ -15,7 +15,9 @@
 //     transaction that the function receives.
 //
 // And anywhere: an idempotency key that is new at each call (a random UUID, the
-// time of day), so that no duplicate is ever recognized.
+// time of day), so that no duplicate is ever recognized; a lease's context that is
+// given to InTx, which then answers "context canceled" where its guard would say
+// that the lease is lost.
 //
 // And in a package with a staged.ExternalCall that is not TakeOver: a request that
 // gets the header Idempotency-Key, if the package does not use idemhttp.SendOnce.
@@ -62,6 +64,7 @@ func run(pass *analysis.Pass) (any, error) {
 		case *ast.CallExpr:
 			if of(module, typeutil.Callee(pass.TypesInfo, n)) {
 				c.functions(n.Args)
+				c.leaseContext(n)
 			}
 		case *ast.CompositeLit:
 			c.key(n)

@@ -9,5 +9,5 @@ import (
 )
 
 func TestAnalyzer(t *testing.T) {
-	analysistest.Run(t, analysistest.TestData(), holdfastvet.Analyzer, "refunds", "bankparks", "banktakes", "bankonce")
+	analysistest.Run(t, analysistest.TestData(), holdfastvet.Analyzer, "refunds", "bankparks", "banktakes", "bankonce", "leases")
 }

@@ -1,0 +1,83 @@
+package fairlock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
+	"github.com/holdfast-go/holdfast/sqllock/rowlock"
+)
+
+func settleOnce(ctx context.Context, locks *sqllock.Locker[*sql.Tx]) error {
+	return locks.Do(ctx, "settlement", func(lease *sqllock.Lease) error {
+		return locks.InTx(ctx, lease, func(ctx context.Context, tx *sql.Tx) error {
+			return settle(ctx, tx) // commits only if no other holder came
+		})
+	})
+}
+
+func settleInOrder(ctx context.Context, locks *sqllock.Locker[*sql.Tx]) error {
+	return fairlock.New(locks).Do(ctx, "settlement", func(lease *sqllock.Lease) error {
+		return locks.InTx(ctx, lease, settle)
+	})
+}
+
+func settleLocked(ctx context.Context, db *holdfast.DB[*sql.Tx], rowLocks *rowlock.Locker[*sql.Tx], key string) error {
+	return db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if err := rowLocks.LockTx(ctx, tx, key, rowlock.WaitUpTo(5*time.Second)); err != nil { // exact keys, a bounded wait
+			return err
+		}
+		return settle(ctx, tx)
+	})
+}
+
+func settle(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO settlements (at) VALUES (1)`)
+	return err
+}
+
+// TestHowToMigrate runs what docs/howto/migrate.md shows. A lease that was lost is named, which the lease's
+// own context would hide.
+func TestHowToMigrate(t *testing.T) {
+	t.Parallel()
+	ctx, kit := t.Context(), holdfasttest.SQLite(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := kit.Pool.ExecContext(ctx, `CREATE TABLE settlements (at INTEGER)`)
+	must(err)
+	locks, err := sqllock.New(ctx, kit.DB, sqllock.Options{TTL: time.Second})
+	must(err)
+	defer func() { must(locks.Close(context.WithoutCancel(ctx))) }()
+	rowLocks, err := rowlock.New(ctx, kit.DB)
+	must(err)
+
+	must(settleOnce(ctx, locks))
+	must(settleInOrder(ctx, locks))
+	must(settleLocked(ctx, kit.DB, rowLocks, "settlement"))
+	err = locks.Do(ctx, "settlement", func(lease *sqllock.Lease) error {
+		kit.LoseLease("settlement")
+		<-lease.Context().Done()
+		if err := locks.InTx(lease.Context(), lease, settle); errors.Is(err, sqllock.ErrLost) {
+			t.Errorf("with the lease's context the error is %v, too: change docs/howto/migrate.md", err)
+		}
+		return locks.InTx(ctx, lease, settle)
+	})
+	if !errors.Is(err, sqllock.ErrLost) {
+		t.Errorf("a lost lease is %v", err)
+	}
+	var n int
+	must(kit.Pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM settlements`).Scan(&n))
+	if n != 3 {
+		t.Errorf("%d settlements, want 3", n)
+	}
+}
