@@ -156,7 +156,9 @@ func TestLocks(t *testing.T) {
 		}
 
 		why := []string{"--by", "ada", "--reason", "ticket 7"}
-		release := func(args ...string) []string { return append(append([]string{"locks", "release", "--yes"}, why...), args...) }
+		release := func(args ...string) []string {
+			return append(append([]string{"locks", "release", "--yes"}, why...), args...)
+		}
 		o.misused("required", "locks", "release", "--key", "order/1")
 		o.misused("--key-hex", release("--key-hex", "xyz")...)
 		o.misused("--kind", release("--key", "order/1", "--kind", "other", "--token", "1")...)
