@@ -332,6 +332,7 @@ BEGIN
   DECLARE v_mine BINARY(16);
   DECLARE v_holder, v_who VARBINARY(255);
   DECLARE v_token, v_left BIGINT;
+  DECLARE v_wrote INT DEFAULT 0;
   DECLARE v_there, v_free BOOLEAN DEFAULT FALSE;
   CALL {schema}`{prefix}check_lease`(p_owner, p_key, p_attempt, p_ttl_us, v_name, v_mine);
   IF p_holder IS NULL THEN
@@ -353,17 +354,20 @@ BEGIN
       DECLARE CONTINUE HANDLER FOR 1062 SET v_there = TRUE;
       INSERT INTO {schema}`{prefix}locks` (owner, name, token, attempt, holder, granted_at, expires_at)
       SELECT v_owner, v_name, GREATEST(f.token + 1, {now}), v_mine, v_who, {now}, {now} + p_ttl_us FROM {schema}`{prefix}floor` f WHERE f.id = 1 LOCK IN SHARE MODE;
+      SET v_wrote = ROW_COUNT();
     END;
   ELSEIF v_free THEN
     BEGIN
       DECLARE CONTINUE HANDLER FOR {locked} SET v_free = FALSE; -- a guarded transaction has the row
       {take};
+      SET v_wrote = ROW_COUNT();
     END;
   END IF;
-  SELECT MAX(IF(l.attempt = v_mine AND l.expires_at > {now}, l.token, NULL)), MAX(IF(l.attempt IS NULL, 0, GREATEST(l.expires_at - {now}, 0))), MAX(l.holder)
+  -- A term that this call was granted is told even if it is over by now.
+  SELECT MAX(IF(l.attempt = v_mine AND (v_wrote > 0 OR l.expires_at > {now}), l.token, NULL)), MAX(IF(l.attempt IS NULL, 0, GREATEST(l.expires_at - {now}, 0))), MAX(l.holder)
   INTO v_token, v_left, v_holder FROM {schema}`{prefix}locks` l WHERE l.owner = v_owner AND l.name = v_name;
   IF v_token IS NOT NULL THEN
-    SELECT 'acquired' AS outcome, v_token AS token, v_left AS left_us, NULL AS held_by;
+    SELECT 'acquired' AS outcome, v_token AS token, p_ttl_us AS left_us, NULL AS held_by;
   ELSE
     SELECT 'held' AS outcome, NULL AS token, v_left AS left_us, CONVERT(v_holder USING utf8mb4) AS held_by;
   END IF;

@@ -33,7 +33,7 @@ func (e *env) ending() ending {
 	}
 	return ending{
 		self: `SELECT CONNECTION_ID()`, settings: `SELECT CONCAT(@@innodb_lock_wait_timeout, ' ', @@autocommit, ' ', @@sql_mode, ' ', ` + isolation + `)`,
-		waits: `SELECT COUNT(*) FROM information_schema.processlist WHERE id = %d AND (state LIKE 'Waiting for table%%' OR command = 'Query' AND info LIKE '%%FROM %%floor%%')`, kill: `KILL QUERY %d`,
+		waits: `SELECT COUNT(*) FROM information_schema.processlist WHERE id = %d AND state LIKE 'Waiting for table%%'`, kill: `KILL QUERY %d`,
 	}
 }
 
@@ -128,11 +128,13 @@ func (e *env) lockTables(tables ...string) (free func()) {
 		}
 	}
 	e.on(c, lock)
+	e.Cleanup(func() { _, _ = c.ExecContext(context.WithoutCancel(e.Ctx), unlock) }) // a test that fails holds them
 	return func() { e.on(c, unlock) }
 }
 
 // functionKillStorm ends statements of sessions that call the functions, beside Go's own calls on the same
-// keys, until each session has made its calls. Whichever statement is hit, a key has one effect, a session
+// keys: one KILL for each statement, sent at the same moment, and none for one that is sent again, so that
+// the storm ends. Whichever statement is hit, a key has one effect, a session
 // stays as it was, and a write that said ok is there.
 func functionKillStorm(e *env) {
 	const clients, rounds = 4, 12
@@ -142,12 +144,12 @@ func functionKillStorm(e *env) {
 		victims[i] = e.victim()
 	}
 	var wg sync.WaitGroup
-	done := make(chan struct{})
+	about := make(chan *victim, clients)
 	for i, v := range victims {
 		wg.Go(func() {
 			for round := range rounds {
 				key := fmt.Sprintf("storm %d", round)
-				e.stormRound(v, key, fmt.Sprintf("storm %d %d", i, round))
+				e.stormRound(v, about, key, fmt.Sprintf("storm %d %d", i, round))
 			}
 		})
 	}
@@ -165,20 +167,15 @@ func functionKillStorm(e *env) {
 	killed := make(chan int, 1)
 	go func() {
 		n := 0
-		for i := 0; ; i++ {
-			select {
-			case <-done:
-				killed <- n
-				return
-			default:
-			}
-			if _, err := e.SQL.ExecContext(e.Ctx, fmt.Sprintf(victims[i%clients].kill, victims[i%clients].id)); err == nil {
+		for v := range about {
+			if _, err := e.SQL.ExecContext(e.Ctx, fmt.Sprintf(v.kill, v.id)); err == nil {
 				n++
 			}
 		}
+		killed <- n
 	}()
 	wg.Wait()
-	close(done)
+	close(about)
 	e.Logf("%d KILLs", <-killed)
 	for _, v := range victims {
 		// The last KILL may hit one more statement.
@@ -198,13 +195,21 @@ func functionKillStorm(e *env) {
 }
 
 // stormRound is one round of a client: an operation, a lease, and a plain write, each until it is answered.
-func (e *env) stormRound(v *victim, key, name string) {
+func (e *env) stormRound(v *victim, about chan<- *victim, key, name string) {
 	ctx := context.WithoutCancel(e.Ctx)
+	shoot := func() {
+		select {
+		case about <- v:
+		default: // enough are under way
+		}
+	}
 	if _, err := v.ExecContext(ctx, `START TRANSACTION`); err == nil {
+		shoot()
 		a, err := e.claim(v, key)
 		if err == nil && a["outcome"] == "claimed" {
 			_, err = v.ExecContext(ctx, e.Rebind(`INSERT INTO effects (k, who) VALUES ($1, 'a function')`), []byte(key))
 			if err == nil {
+				shoot()
 				err = e.finish(v, a["claim"], "succeeded", `"done"`)
 			}
 		}
@@ -216,14 +221,18 @@ func (e *env) stormRound(v *victim, key, name string) {
 		}
 	}
 	attempt := newAttempt()
+	shoot()
 	if a, err := e.call(v, "acquire", "", key, minute, attempt, nil); err == nil && a["outcome"] == "acquired" {
+		shoot()
 		_, _ = e.call(v, "renew", "", key, attempt, minute)
 	}
+	shoot()
 	for e.Ctx.Err() == nil { // a release that was killed before it wrote is sent again
 		if _, err := e.call(v, "release", "", key, attempt); err == nil {
 			break
 		}
 	}
+	shoot()
 	_, _ = e.call(v, "lookup", "default", "", "refund", key, nil, 0)
 	for e.Ctx.Err() == nil {
 		_, err := v.ExecContext(ctx, `INSERT INTO refunds (refund_no, amount) VALUES ('`+name+`', 1)`)
