@@ -67,8 +67,8 @@ type CallResult struct {
 
 // Event describes an event that is not the end of a call.
 type Event struct {
-	// Name is "lease.granted", "lease.ended", "lease.lost", "reaper.task", "reaper.refused",
-	// "staged.parked", "outbox.dead" or "intent.again".
+	// Name is "lease.granted", "lease.ended", "lease.lost", "lock.wait_failed", "reaper.task",
+	// "reaper.refused", "staged.parked", "outbox.dead" or "intent.again".
 	Name string
 	// Engine, Lock and Operation are as in [Call].
 	Engine, Lock, Operation string

@@ -78,7 +78,7 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 		level = slog.LevelError
 	case trace.StagedParked, trace.OutboxDead:
 		level = slog.LevelError
-	case trace.LeaseLost:
+	case trace.LeaseLost, trace.WaitFailed:
 		level = slog.LevelWarn
 	case trace.IntentAgain:
 		level = slog.LevelInfo

@@ -56,6 +56,7 @@ const (
 	LeaseGranted  = "lease.granted"
 	LeaseEnded    = "lease.ended"
 	LeaseLost     = "lease.lost"
+	WaitFailed    = "lock.wait_failed"
 	ReaperTask    = "reaper.task"
 	ReaperRefused = "reaper.refused"
 	StagedParked  = "staged.parked"

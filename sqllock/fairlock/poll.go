@@ -2,10 +2,12 @@ package fairlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
@@ -16,6 +18,10 @@ const (
 	maxPoll   = 50 * time.Millisecond
 	pollSlack = minPoll
 	pollBatch = 256
+	// lasts is how long an error must last before it ends the calls that wait, and maxFailing the longest
+	// pause between the statements that fail.
+	lasts      = time.Second
+	maxFailing = 500 * time.Millisecond
 	// perTicket is the assumed minimum time that a ticket is held. A ticket with many tickets
 	// before it is polled less often.
 	perTicket = time.Millisecond
@@ -89,7 +95,9 @@ func (s *tickets) poll(ctx context.Context, due []*queue) {
 				s.k.Waker.Await(q.holder)
 			}
 			s.pollIn(q, max(q.pause, min(maxPoll, time.Duration(q.ahead)*perTicket)))
-			q.pause = min(max(2*q.pause, minPoll), maxPoll)
+			if q.failing.IsZero() {
+				q.pause = min(max(2*q.pause, minPoll), maxPoll)
+			}
 		}
 	}
 }
@@ -130,15 +138,43 @@ func (s *tickets) read(ctx context.Context, leases []*keeper.Lease) {
 		sent := time.Now()
 		standings, err := s.store.standings(ctx, part)
 		s.k.Mu.Lock()
-		if err == nil {
-			for _, l := range part {
-				if c := s.byLease[l]; c != nil {
-					s.judge(c, standings[l.ID], sent)
-				}
+		for _, l := range part {
+			c := s.byLease[l]
+			if c == nil {
+				continue
+			}
+			if err == nil && c.queue.failing.IsZero() || s.failed(c.queue, err) {
+				s.judge(c, standings[l.ID], sent)
 			}
 		}
 		s.k.Mu.Unlock()
 	}
+}
+
+// failed notes how a statement for a queue ended, and reports whether it did without an error. An error that
+// lasts ends the calls that wait in the queue, unless their tickets' renewals decide: the server cannot be
+// reached, or it asks for another try. Mu is held.
+func (s *tickets) failed(q *queue, err error) (ok bool) {
+	class := s.store.Dialect.Classify(err)
+	switch {
+	case err == nil:
+		q.failing = time.Time{}
+		return true
+	case s.k.Ctx.Err() != nil || class == dialect.Retry || class == dialect.Busy || class == dialect.Unready:
+		return false
+	case q.failing.IsZero():
+		q.failing = time.Now()
+		s.k.Mu.Note(s.k.Ctx, trace.Event{Name: trace.WaitFailed, Err: err})
+	}
+	q.pause = min(max(2*q.pause, minPoll), maxFailing)
+	if time.Since(q.failing) < lasts || s.store.Dialect.Disconnected(err) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	for _, c := range q.waiting {
+		c.err = err
+		signal(c.event)
+	}
+	return false
 }
 
 // judge acts on what is ahead of a ticket. Mu is held.

@@ -37,6 +37,7 @@ type queue struct {
 	head    []byte         // the attempt of the first ticket, at the last poll
 	holder  keeper.Process // and its process
 	others  bool           // tickets of other processes were before those of this one
+	failing time.Time      // since when its statements fail; zero if they do not
 }
 
 // enqueue adds a call to the tickets that will enter the queue. Mu is held.
@@ -125,10 +126,14 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 		v, why = s.store.readQueue(ctx, q.name)
 	}
 	var unwanted []keeper.Attempt
+	var left []*ticket // their calls wait until they are gone
 	s.k.Mu.Lock()
 	var reenter []*ticket
 	for i, c := range batch {
 		e := entries[i]
+		if c.gone && c.leaves {
+			left = append(left, c)
+		}
 		switch c.tries++; {
 		case e.state == refused && (c.gone || s.k.Closed):
 		case again && c.now && c.tries >= holdfast.DefaultAttempts:
@@ -166,6 +171,12 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 			s.k.Abandon(s, a)
 		}
 	}
+	s.k.Mu.Lock()
+	for _, c := range left {
+		c.leaves = false
+		signal(c.event)
+	}
+	s.k.Mu.Unlock()
 	return again || len(reenter) > 0
 }
 
@@ -211,11 +222,16 @@ func (s *tickets) confirm(ctx context.Context, q *queue, ready []*ticket) {
 			l.Prolong(sent.Add(l.TTL))
 			s.grant(c)
 		}
+		s.failed(q, err)
 		s.k.Mu.Unlock()
 	}
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
-	if len(q.waiting) > 0 { // the next tickets may be granted, too
+	switch {
+	case len(q.waiting) == 0:
+	case !q.failing.IsZero():
+		s.pollIn(q, q.pause)
+	default: // the next tickets may be granted, too
 		s.pollIn(q, minPoll)
 	}
 }
@@ -225,6 +241,7 @@ func (s *tickets) clear(ctx context.Context, q *queue) {
 	n, err := s.store.clearExpired(ctx, q.name)
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
+	s.failed(q, err)
 	switch {
 	case len(q.waiting) == 0:
 	case err == nil && n > 0:

@@ -49,6 +49,7 @@ type ticket struct {
 	granted bool
 	err     error // why it is not in the table
 	gone    bool  // the call has returned without it
+	leaves  bool  // the call deletes its ticket before it returns
 }
 
 // tickets are the tickets of one process. At most one goroutine writes for each key, on one
@@ -159,8 +160,11 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 			s.enqueue(c)
 		}
 		if err != nil {
+			c.leaves = c.err == nil && !s.k.Closed && !c.granted
+			entering := c.lease == nil && !slices.Contains(c.queue.entering, c)
 			s.leave(c, err)
 			s.k.Mu.Unlock()
+			s.giveUp(ctx, c, entering)
 			return nil, err
 		}
 		s.k.Mu.Unlock()
@@ -169,6 +173,42 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// leaveBound bounds how long a call whose context has ended waits until its ticket is gone. After it, the
+// ticket leaves in the background.
+const leaveBound = time.Second
+
+// giveUp deletes the ticket of a call that ends without its lock, so that a lock that nobody holds is free
+// when the call returns. entering reports that the ticket is on its way into the table: the goroutine that
+// sent it deletes it.
+func (s *tickets) giveUp(ctx context.Context, c *ticket, entering bool) {
+	if !c.leaves || c.lease == nil && !entering {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
+	defer cancel()
+	if entering {
+		for {
+			s.k.Mu.Lock()
+			leaves := c.leaves
+			s.k.Mu.Unlock()
+			if !leaves || ctx.Err() != nil {
+				return
+			}
+			select {
+			case <-c.event:
+			case <-ctx.Done():
+			}
+		}
+	}
+	all, err := s.store.releaseAll(ctx, []keeper.Abandoned{{Name: c.name, ID: c.lease.ID}})
+	if err != nil || !all { // it is locked, for example by a guarded transaction
+		s.k.Abandon(s, c.lease.Attempt)
+	}
+	s.k.Mu.Lock()
+	defer s.k.Mu.Unlock()
+	s.pollNow(c.name)
 }
 
 // leave removes a call from the queue. Mu is held.
@@ -188,7 +228,7 @@ func (s *tickets) Ended(l *keeper.Lease, _ bool) {
 	delete(s.byLease, l)
 	q := c.queue
 	q.waiting, q.ready = without(q.waiting, c), without(q.ready, c)
-	if !c.granted {
+	if !c.granted && !c.leaves {
 		s.k.Abandon(s, l.Attempt) // it would delay the tickets behind it
 	}
 	signal(c.event)

@@ -23,6 +23,9 @@ type note struct {
 	fact trace.Event
 }
 
+// Note records an event, which Unlock reports.
+func (m *Mutex) Note(ctx context.Context, f trace.Event) { m.note(ctx, f) }
+
 func (m *Mutex) note(ctx context.Context, f trace.Event) {
 	if m.trace.On() {
 		m.notes = append(m.notes, note{ctx, f})
