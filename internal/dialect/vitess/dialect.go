@@ -21,6 +21,7 @@ var Dialect = func() dialect.Dialect {
 	d.Capabilities.DetectsInProgress, d.Capabilities.LockTimeouts = false, false
 	d.Capabilities.Triggers, d.Capabilities.NamesBlockers = false, false
 	d.Doctor.Blocked, d.Doctor.Blockers = "", ""
+	d.Doctor.Sizes = "" // the router asks one shard
 	d.Records.PeekBefore = ""
 	d.Records.Bound, d.RowLocks.MakeBound = dialect.Setting{}, dialect.Setting{}
 	d.Fence.Setting = dialect.Setting{
