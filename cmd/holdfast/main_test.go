@@ -102,7 +102,11 @@ func TestPrint(t *testing.T) {
 			t.Errorf("%s: %v in %s", engine, err, asJSON)
 		}
 	}
-	for _, args := range [][]string{{}, {"-engine", "oracle"}, {"-engine", "mysql", "-prefix", "a`b"}} {
+	code, out, err := command(t, "migrate", "print", "--engine", "vitess", "--owner-move", "-prefix", "x_")
+	if code != 0 || !strings.Contains(out, "INSERT INTO `x_records` (") || strings.Contains(out, "holdfast_") {
+		t.Errorf("an owner's move: status %d, %q, %q", code, out, err)
+	}
+	for _, args := range [][]string{{}, {"-engine", "oracle"}, {"-engine", "mysql", "-prefix", "a`b"}, {"--engine", "vitess", "--owner-move", "--vschema"}} {
 		if code, out, err := command(t, append([]string{"migrate", "print"}, args...)...); code != exitUsage || out != "" || err == "" {
 			t.Errorf("%v: status %d, %q, %q", args, code, out, err)
 		}
