@@ -55,9 +55,18 @@
 // # Transactions
 //
 // Each call runs in a separate transaction. The form with Tx joins the caller's transaction, and locks
-// the limit's row until that transaction ends. So call it late in the transaction. A transaction that
-// uses several limits should use them in the same order as others do, or it may deadlock
-// ([holdfast.ErrRetry]).
+// the limit's row until that transaction ends: other calls on the limit wait for the rest of it, so do
+// what takes long before.
+//
+// With a limit in the program's own row ([Options].Table), call it before any INSERT or UPDATE of a row
+// that refers to that row by a foreign key, such as a refund to its order. On MySQL and MariaDB InnoDB
+// checks the foreign key under a shared lock of the row, which two transactions get beside each other.
+// Each then waits for the other's lock, and one of them fails with [holdfast.ErrRetry]: of 40 refunds of
+// an order at once the function of Do ran 303 times, and 40 times where the call came first. PostgreSQL's
+// check does not conflict with the call, and SQLite has one writer.
+//
+// A transaction that uses several limits should use them in the same order as others do, or it may
+// deadlock ([holdfast.ErrRetry]).
 //
 // # Errors
 //

@@ -57,10 +57,15 @@ func Storms[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 // Operations is the suite of limits within idempotent operations.
 func Operations[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()
-	t.Run("TakenWithinAnOperation", func(t *testing.T) {
-		t.Parallel()
-		conformance.Run(t, h, func(e *conformance.Env[Tx]) { takenWithinAnOperation(&env[Tx]{e}) })
-	})
+	for name, f := range map[string]func(*env[Tx]){
+		"TakenWithinAnOperation": takenWithinAnOperation[Tx],
+		"TakenUnderAForeignKey":  takenUnderAForeignKey[Tx],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conformance.Run(t, h, func(e *conformance.Env[Tx]) { f(&env[Tx]{e}) })
+		})
+	}
 }
 
 // open opens limits in Holdfast's table, or, under another name, in that of the options.

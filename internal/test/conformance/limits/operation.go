@@ -2,10 +2,16 @@ package limits
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/limits"
 )
 
@@ -40,4 +46,87 @@ func takenWithinAnOperation[Tx any](e *env[Tx]) {
 		e.Errorf("%d effects of a refund that was rejected", n)
 	}
 	e.wantStatus(l, "a", 100, 0, 60)
+}
+
+// takenUnderAForeignKey takes from the program's own row, to which the rows of the refunds refer by a foreign key.
+// Where TakeTx comes first, the function of each operation runs once, however many there are at once. Behind the
+// INSERT, whose check of the key has locked the row in share mode, InnoDB ends one of two.
+func takenUnderAForeignKey[Tx any](e *env[Tx]) {
+	if e.Engine == dbtest.TiDB || e.Engine == dbtest.Vitess {
+		return // no foreign keys, or none in a sharded keyspace
+	}
+	const calls = 20
+	l, store := e.orders().For("a"), e.Store(idempotency.Options{})
+	e.order("a", "1", 1000)
+	e.Must(`CREATE TABLE refund_rows (shop ` + e.Text() + ` NOT NULL, order_no ` + e.Text() + ` NOT NULL, no ` + e.Text() + ` NOT NULL,
+ PRIMARY KEY (shop, order_no, no), FOREIGN KEY (shop, order_no) REFERENCES orders (shop, order_no))`)
+	insert := func(ctx context.Context, tx Tx, no string) error {
+		_, err := e.Exec(ctx, tx, `INSERT INTO refund_rows (shop, order_no, no) VALUES ('a', '1', $1)`, no)
+		return err
+	}
+	var runs atomic.Int64
+	results := make(chan error, calls)
+	for i := range calls {
+		go func() {
+			no := strconv.Itoa(i)
+			_, err := idempotency.Do(e.Ctx, store, conformance.Op(no), func(ctx context.Context, tx Tx) (string, error) {
+				runs.Add(1)
+				if _, err := l.TakeTx(ctx, tx, ask("1", no, 10)); err != nil {
+					return "", err
+				}
+				return no, insert(ctx, tx, no)
+			})
+			results <- err
+		}()
+	}
+	for range calls {
+		e.Check(<-results)
+	}
+	if n := runs.Load(); n != calls {
+		e.Errorf("the function of %d operations ran %d times", calls, n)
+	}
+	if n := e.Int(`SELECT COUNT(*) FROM refund_rows`); n != calls {
+		e.Errorf("%d refunds, want %d", n, calls)
+	}
+	if e.Engine == dbtest.SQLite {
+		return // one writer at a time
+	}
+	e.takenLate(l, insert)
+}
+
+// takenLate has two transactions that insert before either takes.
+func (e *env[Tx]) takenLate(l *limits.Limits[Tx], insert func(ctx context.Context, tx Tx, no string) error) {
+	e.Helper()
+	var inserted sync.WaitGroup
+	inserted.Add(2)
+	results := make(chan error, 2)
+	for _, no := range []string{"x", "y"} {
+		tx, err := e.Begin(e.Ctx, sql.LevelReadCommitted)
+		e.Check(err)
+		go func() {
+			err := insert(e.Ctx, tx, no)
+			inserted.Done()
+			inserted.Wait()
+			if err == nil {
+				_, err = l.TakeTx(e.Ctx, tx, ask("1", no, 10))
+			}
+			if err == nil {
+				err = e.End(e.Ctx, tx, true)
+			} else {
+				_ = e.End(e.Ctx, tx, false) // it may have ended
+			}
+			results <- err
+		}()
+	}
+	refused := 0
+	for range 2 {
+		if err := <-results; errors.Is(err, holdfast.ErrRetry) {
+			refused++
+		} else {
+			e.Check(err)
+		}
+	}
+	if e.InnoDB() != (refused == 1) || refused > 1 {
+		e.Errorf("%d of two transactions that take late were refused", refused)
+	}
 }
