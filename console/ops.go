@@ -1,11 +1,13 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -59,6 +61,34 @@ var filters = []filter{
 	{Name: "rejected", Label: "rejected", states: []staged.State{staged.Rejected, staged.ErasedRejected}},
 }
 
+// sorted lists by time: what waits, those that moved the longest ago first; what has ended, the latest first. If
+// there are more than sortedRows, it lists a page in the order of ids.
+func (c *console[Tx]) sorted(ctx context.Context, p *operationsPage, f operators.Filter) ([]staged.Operation, error) {
+	after := f.After
+	f.After = nil
+	all, err := c.ops.owners.List(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > sortedRows {
+		f.After, f.Limit = after, pageRows+1
+		return c.ops.owners.List(ctx, f)
+	}
+	byTime(all)
+	p.Count, p.Order = len(all), "the longest ago first"
+	if p.State == "succeeded" || p.State == "rejected" {
+		slices.Reverse(all)
+		p.Order = "the latest first"
+	}
+	last := slices.IndexFunc(all, func(op staged.Operation) bool { return bytes.Equal(op.ID, after) })
+	return all[last+1:], nil // from the start if that one has moved on
+}
+
+// byTime sorts those that have moved the longest ago to the front.
+func byTime(list []staged.Operation) {
+	slices.SortStableFunc(list, func(a, b staged.Operation) int { return a.Moved.Compare(b.Moved) })
+}
+
 // operationsPage is a page of a list.
 type operationsPage struct {
 	Filters                       []filter
@@ -66,7 +96,10 @@ type operationsPage struct {
 	List                          []operationRow
 	Later                         bool         // not the first page
 	Next                          template.URL // query of the next page
-	Limit                         int
+	// Count is how many there are, and Order how they are sorted. They are 0 and empty if there are more
+	// than sortedRows: then they come in the order of their ids.
+	Count int
+	Order string
 }
 
 type operationRow struct {
@@ -77,13 +110,13 @@ type operationRow struct {
 func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	p := operationsPage{
-		Filters: filters, State: q.Get("state"), Kind: q.Get("kind"), Owner: q.Get("owner"), Name: q.Get("name"), Key: q.Get("key"), Limit: pageRows,
+		Filters: filters, State: q.Get("state"), Kind: q.Get("kind"), Owner: q.Get("owner"), Name: q.Get("name"), Key: q.Get("key"),
 	}
 	if p.State == "" {
 		p.State = filters[0].Name
 	}
 	f := operators.Filter{
-		Owner: typed(p.Owner), Name: typed(p.Name), Key: typed(p.Key), Records: p.Kind == "records", Limit: pageRows + 1,
+		Owner: typed(p.Owner), Name: typed(p.Name), Key: typed(p.Key), Records: p.Kind == "records", Limit: sortedRows + 1,
 	}
 	for _, choice := range filters {
 		if choice.Name == p.State {
@@ -96,7 +129,7 @@ func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.Later = len(f.After) > 0
-	found, err := c.ops.owners.List(r.Context(), f)
+	found, err := c.sorted(r.Context(), &p, f)
 	if err != nil {
 		c.failed(w, r, err)
 		return

@@ -17,6 +17,8 @@ import (
 
 const (
 	overviewRows = 5
+	// sortedRows is how many operations are counted, and sorted by time: the tables have no index for that.
+	sortedRows = 1000
 	// countBound is how long the rows that are due are counted.
 	countBound = 2 * time.Second
 	// behindAfter is for how long rows may be due while a reaper counts as alive: some of its intervals.
@@ -36,10 +38,11 @@ type overviewPage struct {
 	Day    []series
 }
 
-// operationsBrief are the first operations of one selection.
+// operationsBrief are the operations of one selection that moved last the longest ago.
 type operationsBrief struct {
-	List []operationRow
-	More bool
+	List  []operationRow
+	Count int
+	More  bool // than Count
 }
 
 // lineBrief is a fair lock or semaphore for which calls wait.
@@ -82,11 +85,13 @@ func (c *console[Tx]) readBriefs(ctx context.Context, p *overviewPage) error {
 		state   staged.State
 		overdue time.Duration
 	}{{&p.Unknown, staged.Parked, 0}, {&p.Stuck, staged.Pending, stuckAfter}} {
-		found, err := c.ops.owners.List(ctx, operators.Filter{States: []staged.State{b.state}, Overdue: b.overdue, Limit: overviewRows + 1})
+		found, err := c.ops.owners.List(ctx, operators.Filter{States: []staged.State{b.state}, Overdue: b.overdue, Limit: sortedRows + 1})
 		if err != nil {
 			return err
 		}
-		b.to.More = len(found) > overviewRows
+		b.to.More = len(found) > sortedRows
+		b.to.Count = min(len(found), sortedRows)
+		byTime(found)
 		for _, op := range found[:min(len(found), overviewRows)] {
 			b.to.List = append(b.to.List, rowOf(op))
 		}
