@@ -1,6 +1,10 @@
 package console_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -258,4 +262,45 @@ func fill(s *site) {
 // transfer is the result of the step in the operations of the screenshots.
 type transfer struct {
 	ID string `json:"transfer"`
+}
+
+// TestBrowserLabels checks on a narrow screen that no label of a cell runs over its value.
+func TestBrowserLabels(t *testing.T) {
+	t.Parallel()
+	templates, err := filepath.Glob("templates/*.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, s := browse(t, 360)
+	b.Go(s.URL, "#token")
+	b.Type(token + kb.Enter)
+	b.Eventually(`document.querySelector("#alive")`)
+	fill(s)
+	b.Go(s.URL+"locks", "#leases tbody tr")
+	seen := 0
+	for _, file := range templates {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`data-label="([^"]+)"(?: class="([^"]+)")?`).FindAllStringSubmatch(string(text), -1) {
+			seen++
+			if over := browsertest.Evaluate[int](b, fmt.Sprintf(`(() => {
+				const cell = document.querySelector("#leases td[data-label]"), label = document.createElement("div");
+				cell.dataset.label = %q; cell.className = %q;
+				const style = getComputedStyle(cell, "::before");
+				label.textContent = cell.dataset.label;
+				Object.assign(label.style, {font: style.font, whiteSpace: style.whiteSpace, width: getComputedStyle(cell).gridTemplateColumns.split(" ")[0]});
+				document.body.append(label);
+				const over = label.scrollWidth - label.clientWidth;
+				label.remove();
+				return over;
+			})()`, m[1], m[2])); over > 0 {
+				t.Errorf("%s: the label %q runs %d pixels over its value", file, m[1], over)
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d labels", seen)
+	}
 }
