@@ -453,6 +453,25 @@ func TestOverview(t *testing.T) {
 		for i := range 7 {
 			s.park(refund("order-4"+strconv.Itoa(i)+"/1"), "the provider does not answer")
 		}
+		keys := func(path string) string {
+			_, page := s.get(path)
+			list := regexp.MustCompile(`>&#34;?order-4(\d)/1|>order-4(\d)/1`).FindAllStringSubmatch(page, -1)
+			order := ""
+			for _, m := range list {
+				order += m[1] + m[2]
+			}
+			return order
+		}
+		_, page = s.get("")
+		s.want(page, "<b>7</b>", "those that have waited longest", "moved just now")
+		if got := keys(""); got != "01234" {
+			s.Errorf("the overview lists %s", got)
+		}
+		if got := keys("operations"); got != "0123456" {
+			s.Errorf("the page lists %s", got)
+		}
+		_, page = s.get("operations")
+		s.want(page, "7 in all, the longest ago first")
 		l := fairlock.New(s.locker("worker-1"))
 		held, err := l.Acquire(s.Ctx, "line")
 		s.Check(err)
