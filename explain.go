@@ -17,8 +17,8 @@ var cures = map[dialect.Class]error{
 
 // explain adds the remedy to a driver's error that has the same remedy on every engine.
 func (d *DB[Tx]) explain(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || d.dialect == nil { // while it is opened, the engine is not known yet
+		return err
 	}
 	cure := cures[d.dialect.Classify(err)]
 	switch {

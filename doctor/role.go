@@ -16,7 +16,7 @@ type Role = dialect.Role
 // checkRole refuses a role that is none.
 func checkRole(role Role) error {
 	if role != "" && (role == dialect.RoleMigrator || !slices.Contains(dialect.Roles, role)) {
-		return fmt.Errorf("%w: doctor: Options.Role: %q is not app, reaper, operator or reader", holdfast.ErrInvalid, role)
+		return &holdfast.InputError{Field: "Options.Role", Problem: fmt.Sprintf("%q is not app, reaper, operator or reader", role)}
 	}
 	return nil
 }

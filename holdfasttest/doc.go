@@ -18,7 +18,7 @@
 //	expired        kit.Expire(store, op, businessID)
 //	in progress    kit.InProgress(store, op)
 //	unknown        kit.LoseCommit(committed)
-//	a lost lease   kit.LoseLease(key)
+//	a lost lease   kit.LoseLease(key), kit.LoseLeaseOf(owner, key)
 //
 // Records and leases are real rows in the database, so the program's next steps have the same
 // consequences as in production. In progress and a lost answer are injected between Holdfast and

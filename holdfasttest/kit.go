@@ -190,8 +190,15 @@ func (k *Kit[Tx]) LoseCommit(committed bool) { k.faults.loseCommit(committed) }
 
 // LoseLease takes the lease on key away from its holder, as ForceRelease does, or as happens to a
 // process that paused too long. Guard and Release fail from now on. The lease's context ends with
-// its next renewal, so use a short TTL in a test that waits for that.
+// its next renewal, so use a short TTL in a test that waits for that. It is for a Locker without an owner;
+// see [Kit.LoseLeaseOf].
 func (k *Kit[Tx]) LoseLease(key string) {
+	k.tb.Helper()
+	k.LoseLeaseOf("", key)
+}
+
+// LoseLeaseOf does what LoseLease does, for a lease of an owner (see [sqllock.Locker.For]).
+func (k *Kit[Tx]) LoseLeaseOf(owner, key string) {
 	k.tb.Helper()
 	ctx := context.Background()
 	locker, err := sqllock.New(ctx, k.DB)
@@ -199,8 +206,8 @@ func (k *Kit[Tx]) LoseLease(key string) {
 		k.tb.Fatalf("holdfasttest: %v", err)
 	}
 	defer func() { _ = locker.Close(ctx) }()
-	if had, err := locker.ForceRelease(ctx, key, 0, "holdfasttest.LoseLease"); err != nil || !had {
-		k.tb.Fatalf("holdfasttest: nobody had a lease on %.60q that could be lost: %v", key, err)
+	if had, err := locker.For(owner).ForceRelease(ctx, key, 0, "holdfasttest.LoseLease"); err != nil || !had {
+		k.tb.Fatalf("holdfasttest: nobody had a lease on %.60q of %.60q that could be lost (LoseLeaseOf takes the owner): %v", key, owner, err)
 	}
 }
 

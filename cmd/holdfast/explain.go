@@ -20,7 +20,7 @@ type explained struct {
 
 func newExplain(f *flags) *cobra.Command {
 	return &cobra.Command{
-		Use: "explain [CODE]", Short: "Say what an error's code means and what to do, or list the codes; needs no database", DisableFlagsInUseLine: true,
+		Use: "explain [CODE]", Short: "Say what an error's code, or its name in Go, means and what to do, or list the codes; needs no database", DisableFlagsInUseLine: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return fmt.Errorf("say holdfast explain CODE: see %s --help", cmd.CommandPath())
@@ -34,7 +34,7 @@ func newExplain(f *flags) *cobra.Command {
 			}
 			e, known := catalog.Find(args[0])
 			if !known {
-				if meant := closest(args[0], catalog.Codes()); len(meant) > 0 {
+				if meant := closest(args[0], catalog.Known()); len(meant) > 0 {
 					return usage("there is no code %q; did you mean %s?", args[0], quoted(meant))
 				}
 				return usage("there is no such code: holdfast explain lists them")

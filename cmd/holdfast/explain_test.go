@@ -10,6 +10,11 @@ import (
 
 func TestExplain(t *testing.T) {
 	t.Parallel()
+	for _, name := range []string{"sqllock.ErrLost", "*sqllock.LostError"} {
+		if code, out, err := command(t, "explain", name); code != exitOK || !strings.HasPrefix(out, "lease-lost: ") {
+			t.Errorf("%s: status %d, %s%s", name, code, out, err)
+		}
+	}
 	code, out, err := command(t, "explain", "unknown-outcome")
 	if code != exitOK || err != "" || !strings.Contains(out, "Call again with the same key") || !strings.Contains(out, "holdfast.ErrUnknown") {
 		t.Errorf("status %d, %q, %q", code, out, err)

@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	var ended statusError
 	if err != nil && (!errors.As(err, &ended) || ended.err != nil) {
-		fmt.Fprintln(stderr, errorLine(err))
+		fmt.Fprintln(stderr, errorLine(inFlags(cmd, err)))
 		if code := holdfast.Code(err); code != "" && isTerminal(stderr) {
 			fmt.Fprintln(stderr, "what to do: holdfast explain "+code)
 		}

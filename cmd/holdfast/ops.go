@@ -339,9 +339,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	who.add(cmd)
 	propose.add(cmd)
 	flags := cmd.Flags()
-	oneOf(cmd, &as, "as", "", "how (required)", "step-done\tits outside call was made", "step-not-done\tit was not made: make it",
-		"step-rejected\tthe provider refused for good", "resume\tgo on, parked at no step", "succeeded\tend it with a result",
-		"rejected\tend it with a code", "free\tforget the record of a Do")
+	oneOf(cmd, &as, "as", "", "how (required)", resolutions...)
 	flags.StringVar(&result, "result", "", "what was returned, in JSON")
 	flags.StringVar(&code, "code", "", "code of the rejection")
 	flags.StringVar(&message, "message", "", "message of the rejection")
@@ -350,12 +348,19 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	return cmd
 }
 
+// resolutions are the values of --as.
+var resolutions = []string{
+	"step-done\tits outside call was made", "step-not-done\tit was not made: make it",
+	"step-rejected\tthe provider refused for good", "resume\tgo on, parked at no step", "succeeded\tend it with a result",
+	"rejected\tend it with a code", "free\tforget the record of a Do",
+}
+
 // resolutionOf converts errors to messages that name the flags.
 func resolutionOf(as, result, code, message string) (operators.Resolution, error) {
 	r, err := operators.ParseResolution(as, result, code, message)
 	switch {
 	case errors.Is(err, operators.ErrChoice):
-		err = usage("--as is %q: see holdfast ops resolve --help", as)
+		err = unknownChoice("--as", as, resolutions)
 	case errors.Is(err, operators.ErrNoCode):
 		err = usage("say why it was rejected: --code, and --message for people")
 	case err != nil:

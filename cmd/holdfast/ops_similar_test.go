@@ -59,7 +59,7 @@ func TestOpsSimilar(t *testing.T) {
 		o.misused("--name for operations", "ops", "similar")
 		o.misused("--name for operations", "ops", "similar", "--name=refund", "--table=refunds")
 		o.misused("are for --table", "ops", "similar", "--name=refund", "--key=id")
-		o.misused("Filter.Limit", "ops", "similar", "--name=refund", "--limit=-1")
+		o.misused("--limit", "ops", "similar", "--name=refund", "--limit=-1")
 	})
 }
 
@@ -112,7 +112,7 @@ func TestOpsSimilarRows(t *testing.T) {
 				o.Errorf("%v: in two hours: %+v", kind, found.Pairs)
 			}
 		}
-		o.misused("Unit", "ops", "similar", "--table=pay ments", "--key=id", "--columns=amount", "--time=made_ms")
+		o.misused("--unit", "ops", "similar", "--table=pay ments", "--key=id", "--columns=amount", "--time=made_ms")
 		o.misused("has no column", "ops", "similar", "--table=pay ments", "--key=id", "--columns=none", "--time=made_ms", "--unit=ms")
 		o.misused("unique index", "ops", "similar", "--table=pay ments", "--key=made_ms", "--columns=amount", "--time=made_ms", "--unit=ms")
 		o.misused("was not found", "ops", "similar", "--table=none", "--key=id", "--columns=amount", "--time=made_ms", "--unit=ms")

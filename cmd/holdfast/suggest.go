@@ -64,6 +64,22 @@ func distance(a, b string) int {
 	return d[len(a)][len(b)]
 }
 
+// unknownChoice is the error for a value that a flag does not have.
+func unknownChoice(flag, typed string, values []string) error {
+	names := make([]string, len(values))
+	for i, v := range values {
+		names[i] = bare(v)
+	}
+	meant := closest(typed, names)
+	if len(meant) == 0 && typed != "" {
+		meant = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.Contains(n, typed) })
+	}
+	if len(meant) > 0 {
+		return usage("%s is %q; did you mean %s?", flag, typed, quoted(meant))
+	}
+	return usage("%s is %q: use %s", flag, typed, listed(names))
+}
+
 // quoted returns names as "a", "b" or "c".
 func quoted(names []string) string {
 	var q []string

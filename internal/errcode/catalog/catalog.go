@@ -2,7 +2,10 @@
 // docs/reference/errors.md and holdfast explain are made from it.
 package catalog
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Entry is one code.
 type Entry struct {
@@ -14,9 +17,9 @@ type Entry struct {
 	Means, Do string
 }
 
-// Find returns the entry of a code.
+// Find returns the entry of a code, or of the name of an error in Go, such as sqllock.ErrLost.
 func Find(code string) (Entry, bool) {
-	i := slices.IndexFunc(Entries, func(e Entry) bool { return e.Code == code })
+	i := slices.IndexFunc(Entries, func(e Entry) bool { return e.Code == code || slices.Contains(e.Names, strings.TrimLeft(code, "*")) })
 	if i < 0 {
 		return Entry{}, false
 	}
@@ -35,3 +38,12 @@ func Codes() []string {
 // Wrappers are errors without a code of their own: they say where another error happened, and have its
 // code.
 var Wrappers = []string{"optimistic.RowError", "register.WriteError", "reaper.TableError"}
+
+// Known lists the codes and the names of the errors in Go.
+func Known() []string {
+	known := Codes()
+	for _, e := range Entries {
+		known = append(known, e.Names...)
+	}
+	return known
+}

@@ -110,4 +110,11 @@ func lease[Tx any](t *testing.T, kit *holdfasttest.Kit[Tx]) {
 	if err := held.Release(ctx); !errors.Is(err, sqllock.ErrLost) {
 		t.Errorf("a lost lease: %v", err)
 	}
+	if held, err = locks.For("anna").Acquire(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	kit.LoseLeaseOf("anna", "a")
+	if err := held.Release(ctx); !errors.Is(err, sqllock.ErrLost) {
+		t.Errorf("a lost lease of an owner: %v", err)
+	}
 }
