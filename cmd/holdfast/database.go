@@ -13,7 +13,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/display"
+	"github.com/holdfast-go/holdfast/migrations"
 )
 
 // with runs f on the database.
@@ -25,7 +27,11 @@ func (f *flags) with(cmd *cobra.Command, run func(ctx context.Context, db *holdf
 	defer func() { _ = pool.Close() }()
 	opts := f.options()
 	opts.Observers = observers
-	db, err := holdfastsql.Open(cmd.Context(), pool, opts)
+	ctx := cmd.Context()
+	if roleOf(cmd) == migrations.Reader && cmd.Name() != "doctor" && cmd.Name() != "console" {
+		ctx = dialect.Without(ctx, dialect.RuleReadOnly)
+	}
+	db, err := holdfastsql.Open(ctx, pool, opts)
 	if err == nil {
 		err = f.repeat(cmd.Context(), func() error { return run(cmd.Context(), db) }, func(err error) error { return f.failed(cmd, f.denied(cmd, db, err)) })
 	}

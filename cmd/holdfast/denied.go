@@ -31,6 +31,9 @@ func roleOf(cmd *cobra.Command) migrations.Role {
 	case "lock", "elect", "once":
 		return migrations.App
 	case "reap":
+		if history := cmd.Flags().Lookup("history"); history != nil && history.Changed {
+			return migrations.Reader
+		}
 		return migrations.Reaper
 	case "locks release", "ops resolve", "ops resume", "ops erase", "ops confirm", "after-restore":
 		return migrations.Operator

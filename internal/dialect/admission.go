@@ -126,6 +126,9 @@ const (
 	RuleNames    = "names"    // objects that hide Holdfast's tables from a session
 )
 
+// RuleReadOnly is the check of sessions that cannot write. A command that only lists does without it.
+const RuleReadOnly = "read only"
+
 // Without disables the named rules for the databases that are opened with the context. Tests
 // use it to show what happens without a rule; the migrations use it too.
 func Without(ctx context.Context, names ...string) context.Context {

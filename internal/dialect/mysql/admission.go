@@ -156,7 +156,7 @@ var Rules = []dialect.Rule{
 		Remedy: "set completion_type = NO_CHAIN",
 	}.Value("completion_type", "CHAIN", "RELEASE", "1", "2"),
 	{
-		Name: "read only", Setting: "read_only, super_read_only, innodb_read_only, transaction_read_only, tx_read_only", Refused: "ON",
+		Name: dialect.RuleReadOnly, Setting: "read_only, super_read_only, innodb_read_only, transaction_read_only, tx_read_only", Refused: "ON",
 		Breaks: "this server, or this session, takes no writes (a replica?), and what it answers may be out of date (G4)",
 		Remedy: "connect to the primary, as a user whose transactions may write",
 		Judge: func(f dialect.Facts) string {

@@ -108,7 +108,7 @@ var rules = []dialect.Rule{
 		Remedy: "connect to the primary, for instance with target_session_attrs=read-write",
 	}.Value("in_recovery", "true"),
 	dialect.Rule{
-		Name: "read only", Breaks: "transactions begin read-only: this is a role for reading, or a replica, and nothing can be claimed (G4)",
+		Name: dialect.RuleReadOnly, Breaks: "transactions begin read-only: this is a role for reading, or a replica, and nothing can be claimed (G4)",
 		Remedy: "take default_transaction_read_only off for this role",
 	}.Value("default_transaction_read_only", "on"),
 	dialect.Rule{

@@ -24,7 +24,7 @@ UNION ALL SELECT 'read_uncommitted', CAST(read_uncommitted AS TEXT) FROM pragma_
 	Identify: identify,
 	Rules: []dialect.Rule{
 		dialect.Rule{
-			Name: "read only", Breaks: "nothing can be claimed (G4)", Remedy: "take query_only out of the DSN",
+			Name: dialect.RuleReadOnly, Breaks: "nothing can be claimed (G4)", Remedy: "take query_only out of the DSN",
 		}.Value("query_only", "1"),
 		dialect.Rule{
 			Name: "journal", Breaks: "nothing rolls back (G4)", Remedy: "use journal_mode(WAL), or DELETE",
