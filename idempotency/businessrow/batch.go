@@ -165,7 +165,7 @@ func (b *batch[R, Tx]) insert(ctx context.Context, of []int) (all bool, err erro
 
 // unchanged does for many rows what the method of Table does for one.
 func (b *batch[R, Tx]) unchanged(ctx context.Context, of []int) error {
-	if b.t.keeps {
+	if !slices.ContainsFunc(of, func(i int) bool { return !b.t.surely(b.rows[i]) }) {
 		return nil
 	}
 	there, err := b.read(ctx, of, "")
@@ -177,11 +177,13 @@ func (b *batch[R, Tx]) unchanged(ctx context.Context, of []int) error {
 		if err != nil {
 			return err
 		}
-		if row, found := there[key]; !found || len(differing(b.t.key, b.rows[i], row)) > 0 {
+		if row, found := there[key]; !found || b.t.same(b.rows[i], row) != nil {
 			if err := b.t.unchanged(ctx, b.q, b.rows[i]); err != nil { // two hashes may be the same key in the database
 				return err
 			}
+			continue
 		}
+		b.t.kept.saw(reflect.ValueOf(b.rows[i]), b.t.forms)
 	}
 	return nil
 }

@@ -17,7 +17,10 @@ import (
 type Options struct {
 	// Compare lists the columns that distinguish one request from another with the same key. They
 	// are compared in Go, as stored: pass values that the columns store unchanged (rounded, in
-	// their precision). Default: none; every row with the key is the same request.
+	// their precision). A claim with another value is [holdfast.ErrInvalid], and is rolled back. To
+	// find that, a claim reads its row back once for each column and fineness of values; each time
+	// for columns of types such as DATE, CHAR and REAL. Default: none; every row with the key is
+	// the same request.
 	Compare []string
 	// Wait bounds how long Do waits for another process that claims its key, and how long it
 	// resolves an unknown commit. Default: 10 s; 1 ms to 366 days.

@@ -41,6 +41,7 @@ type Table[R, Tx any] struct {
 	expectNew once.ExpectNew
 	blockers  *blockers.Env
 	keeps     bool // the key's columns store every value unchanged, or refuse it
+	kept      kept // the same of the compared columns, by value
 }
 
 // New opens the table and checks once that the key of spec can be claimed: its columns, such as
@@ -106,7 +107,8 @@ func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 		}
 	}
 	t.forms = table.Forms(key)
-	return table, nil
+	t.kept, err = newKept(table, t.compare)
+	return table, err
 }
 
 // keepers are the column types that store every accepted value unchanged. Some other types cut or
@@ -301,10 +303,10 @@ func (t *Table[R, Tx]) claim(ctx context.Context, q core.Querier, row R) (bool, 
 	return false, &once.ClaimError{Err: err}
 }
 
-// unchanged refuses a key that its column did not store as given: cut, rounded, or without its
-// trailing blanks. It reads the row back if a column of that type may do so.
+// unchanged refuses a key, or a compared value, that its column did not store as given: cut, rounded,
+// or without its trailing blanks. It reads the row back if a column of that type may do so.
 func (t *Table[R, Tx]) unchanged(ctx context.Context, q core.Querier, row R) error {
-	if t.keeps {
+	if t.surely(row) {
 		return nil
 	}
 	there, err := t.find(ctx, q, t.read, row)
@@ -314,7 +316,16 @@ func (t *Table[R, Tx]) unchanged(ctx context.Context, q core.Querier, row R) err
 	if there == nil || len(differing(t.key, row, *there)) > 0 {
 		return once.Invalid("row", fmt.Sprintf("a column of the key %v does not keep the value as it was given (too long, or too fine): give values that it keeps", t.spec.Key))
 	}
+	if columns := differing(t.compare, row, *there); columns != nil {
+		return once.Invalid("row", fmt.Sprintf("the compared columns %v do not keep the value as it was given (too long, too fine, or in another form), so the same request again would be a mismatch: give values as the columns keep them, for instance rounded", columns))
+	}
+	t.kept.saw(reflect.ValueOf(row), t.forms)
 	return nil
+}
+
+// surely reports whether the columns store the key and the compared values of row as given.
+func (t *Table[R, Tx]) surely(row R) bool {
+	return t.keeps && t.kept.surely(reflect.ValueOf(row), t.forms)
 }
 
 // find reads the row with the key of row; nil if there is none.

@@ -27,6 +27,7 @@ func BusinessRows[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"RowWithAutoIncrement":    rowWithAutoIncrement[Tx],
 		"RowWithTriggers":         rowWithTriggers[Tx],
 		"KeysThatColumnsChange":   keysThatColumnsChange[Tx],
+		"ComparedColumnsKeep":     comparedColumnsKeep[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
