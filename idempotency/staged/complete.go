@@ -3,6 +3,7 @@ package staged
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ type CompleterOptions struct {
 	Workers int
 	// OnPass receives the result and the error of each pass of RunCompleter, when its operations
 	// have ended, and of operations that StartTx has begun in this process. It is not called
-	// twice at a time. Default: both are dropped. Complete returns them instead.
+	// twice at a time. Default: an error is logged with slog.Default. Complete returns them instead.
 	OnPass func(Completed, error)
 }
 
@@ -283,7 +284,13 @@ func (c *completer[Tx, Req, Res]) pass(ctx context.Context) (more bool, err erro
 
 // report passes a result to OnPass.
 func (c *completer[Tx, Req, Res]) report(ctx context.Context, p *pass, err error) {
-	if c.options.OnPass == nil || ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
+		return
+	case c.options.OnPass == nil:
+		if err != nil {
+			slog.ErrorContext(ctx, "staged: a pass of the completer failed", "operation", c.runner.workflow.Name, "error", err)
+		}
 		return
 	}
 	c.mu.Lock()

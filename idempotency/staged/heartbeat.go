@@ -31,6 +31,7 @@ func (r *Run[Tx]) during(ctx context.Context, step string, lease, timeout time.D
 // renew renews the lease three times in its duration, until ctx ends. If the lease cannot be renewed
 // in time, or the operation is lost, it cancels the call.
 func (r *Run[Tx]) renew(ctx context.Context, cancel context.CancelCauseFunc, step string, lease time.Duration, late error) {
+	var failed error // of the last renewal
 	tick := time.NewTicker(lease / 3)
 	defer tick.Stop()
 	for {
@@ -40,6 +41,9 @@ func (r *Run[Tx]) renew(ctx context.Context, cancel context.CancelCauseFunc, ste
 			end.Stop()
 			return
 		case <-end.C:
+			if failed != nil {
+				late = fmt.Errorf("%w; its renewal: %w", late, failed)
+			}
 			cancel(late)
 			return
 		case <-tick.C:
@@ -51,8 +55,9 @@ func (r *Run[Tx]) renew(ctx context.Context, cancel context.CancelCauseFunc, ste
 		done()
 		switch {
 		case err != nil: // tried again at the next tick
+			failed = err
 		case mine:
-			r.until = start.Add(lease)
+			r.until, failed = start.Add(lease), nil
 		default:
 			cancel(&StaleError{Step: step, Token: r.token, State: Pending})
 			return
