@@ -35,7 +35,7 @@ func links() map[string][]string {
 		"adapters/holdfastsqlx":   {backoff, mapper},
 		"audit":                   {backoff},
 		"console":                 {backoff, uuid, mapper},
-		"doctor":                  {backoff, mapper},
+		"doctor":                  {backoff, uuid, mapper},
 		"holdfastslog":            {backoff},
 		"idempotency":             {backoff},
 		"idempotency/businessrow": {backoff, mapper},
