@@ -55,8 +55,9 @@ func takenUnderAForeignKey[Tx any](e *env[Tx]) {
 	if e.Engine == dbtest.TiDB || e.Engine == dbtest.Vitess {
 		return // no foreign keys, or none in a sharded keyspace
 	}
-	const calls = 20
-	l, store := e.orders().For("a"), e.Store(idempotency.Options{})
+	const calls = 10
+	// A call that waits for longer than LockTimeout runs again, however slow the machine is.
+	l, store := e.orders().For("a"), e.Store(idempotency.Options{Wait: dbtest.Hang, LockTimeout: dbtest.Hang})
 	e.order("a", "1", 1000)
 	e.Must(`CREATE TABLE refund_rows (shop ` + e.Text() + ` NOT NULL, order_no ` + e.Text() + ` NOT NULL, no ` + e.Text() + ` NOT NULL,
  PRIMARY KEY (shop, order_no, no), FOREIGN KEY (shop, order_no) REFERENCES orders (shop, order_no))`)
