@@ -17,7 +17,7 @@ import (
 // closeDays closes each day at half past two, in one of all replicas.
 func closeDays(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 	const month = 30 * 24 * time.Hour // how long the record of a tick stays
-	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, ResultTTL: month, KeyTTL: month})
+	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, KeyTTL: month})
 	if err != nil {
 		return err
 	}
