@@ -21,7 +21,7 @@ func FuzzStored(f *testing.F) {
 		var rejection idempotency.Rejection
 		var id idempotency.ID
 		for _, to := range []any{&text, &raw, &rejection, &id, new(map[string]any)} {
-			err := rows.unpack(once.ID{}, ofRequest, stored, to)
+			err := rows.unpack(once.ID{}, verdict(false), stored, to)
 			var refused *idempotency.ResultError
 			if err != nil && !errors.As(err, &refused) {
 				t.Fatalf("%q as %T: %v", stored, to, err)
