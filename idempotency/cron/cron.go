@@ -57,7 +57,7 @@ func Every(d, offset time.Duration) Schedule {
 }
 
 // Daily ticks once a day at a time of day in a time zone, also on the days on which the clock there
-// changes: where the clock skips that time, the tick is as much later, and where it comes twice, there is
+// changes: where the clock skips that time, the tick is as much later, but on the same date, and where it comes twice, there is
 // one tick. A date that the zone has skipped as a whole has none.
 func Daily(hour, minute int, zone *time.Location) Schedule {
 	return func(now time.Time) (last, next time.Time) {
@@ -74,13 +74,18 @@ func Daily(hour, minute int, zone *time.Location) Schedule {
 }
 
 // wall returns when the clocks of zone show the date and time of t. If they skip it, wall returns the moment
-// at which they would have shown it without the change.
+// at which they would have shown it without the change, or the last minute of the date.
 func wall(t time.Time, zone *time.Location) time.Time {
 	y, m, d := t.Date()
 	at := time.Date(y, m, d, t.Hour(), t.Minute(), 0, 0, zone)
 	_, offset := at.Zone()
 	if shown := at.Add(time.Duration(offset) * time.Second); shown.UTC().Before(t) { // at is before the change
-		return t.Add(time.Duration(-offset) * time.Second).In(zone)
+		at = t.Add(time.Duration(-offset) * time.Second).In(zone)
+	}
+	if at.Day() != d { // the clocks skip the rest of the date: its tick is a minute before that
+		if change, _ := at.ZoneBounds(); !change.IsZero() && change.Add(-time.Minute).Day() == d {
+			return change.Add(-time.Minute)
+		}
 	}
 	return at
 }

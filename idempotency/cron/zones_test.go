@@ -115,8 +115,11 @@ func daily(zone *time.Location, change time.Time, hour, minute int) error {
 		}
 		clock := shown(next)
 		if clock.Hour() != hour || clock.Minute() != minute || clock.Second() != 0 {
-			clock = clock.Add(-jump) // the clocks skip it
-			if next.Before(change) || !next.Before(change.Add(jump)) || clock.Hour() != hour || clock.Minute() != minute {
+			last := next.Equal(change.Add(-time.Minute)) // of the date, whose rest they skip
+			if !last {
+				clock = clock.Add(-jump) // the clocks skip it
+			}
+			if !last && (next.Before(change) || !next.Before(change.Add(jump)) || clock.Hour() != hour || clock.Minute() != minute) {
 				return fmt.Errorf("the tick at %v is not at %02d:%02d, and the clocks do not skip that", next.In(zone), hour, minute)
 			}
 		}
