@@ -9,13 +9,13 @@ import (
 //	client := &http.Client{Transport: &idemhttp.SendOnce{}}
 //
 // net/http takes a POST with the header Idempotency-Key for one that may be repeated: when a kept
-// connection dies before the response, it sends the request again, within one call of Client.Do. A
+// connection dies before the response, it sends the request again, within one call of http.Client.Do. A
 // provider that honours the key does the work once. One that ignores it pays twice, and no record of
 // the caller can tell. So use SendOnce in the function of an external call of package staged, unless
 // its provider is known to honour keys.
 //
 // A request of which nothing was written to the connection is still sent on another one. Redirects
-// are new requests: forbid those of 307 and 308 with Client.CheckRedirect. Methods that are safe by
+// are new requests: forbid those of 307 and 308 with http.Client.CheckRedirect. Methods that are safe by
 // definition, such as GET, are not changed.
 type SendOnce struct {
 	// Base sends the requests. Default: http.DefaultTransport. It must not retry by itself.

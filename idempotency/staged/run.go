@@ -151,7 +151,7 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 // outcome unknown, and Call returns a *[StepError] (it is tried again) or a *[ParkedError]. Run
 // cannot overrule that.
 //
-// net/http sends a POST with the header Idempotency-Key a second time, within one Client.Do, when a
+// net/http sends a POST with the header Idempotency-Key a second time, within one call of http.Client.Do, when a
 // kept connection dies. Unless the provider honours keys, use idemhttp.SendOnce.
 //
 // Errors: *[idempotency.Rejection], those three, [ErrStale], [idempotency.ErrUnknown] of the

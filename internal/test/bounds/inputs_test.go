@@ -204,6 +204,9 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"staged.Accepted(within)": span(50*ms, 3650*day, func(d time.Duration) error {
 			return call(staged.ExternalCall[string]{}, staged.Accepted("re_1", d))
 		}),
+		"staged.AskAgain(after)": span(ms, 30*day, func(d time.Duration) error {
+			return call(staged.ExternalCall[string]{OnLeaseEnd: staged.TakeOver}, staged.AskAgain(d))
+		}),
 		"staged.CompleterOptions.Limit":     size(1, 1e4, func(n int) error { return second(idle.Complete(ended, staged.CompleterOptions{Limit: n})) }, 0),
 		"staged.CompleterOptions.Workers":   size(1, 1e4, func(n int) error { return second(idle.Complete(ended, staged.CompleterOptions{Workers: n})) }, 0),
 		"staged.Runner.RunCompleter(every)": span(10*ms, 7*day, func(d time.Duration) error { return idle.RunCompleter(ended, d) }),

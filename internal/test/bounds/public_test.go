@@ -97,10 +97,10 @@ func isNumber(t types.Type) bool {
 
 // results are types that calls return. Their numbers are no input.
 var results = strings.Fields(`
-audit.Record audit.BrokenError audit.Head audit.Report doctor.Block doctor.Size holdfast.Capabilities holdfast.CallResult
+audit.Record audit.BrokenError audit.Head audit.Report doctor.Backlog doctor.Block doctor.Size doctor.Waiting holdfast.Capabilities holdfast.CallResult
 holdfast.Event holdfast.RetryError holdfast.SchemaError holdfast.Statement idempotency.Found idempotency.InProgressError
 idempotency.LikelyDuplicateError idempotency.TooManyError idemhttp.Problem idemhttp.UnansweredError likely.Pair likely.Pairs
-operators.Restored outbox.Delivery outbox.Stats staged.AcceptedError staged.Completed staged.Operation staged.StaleError staged.Step
+operators.Reservation operators.Restored outbox.Delivery outbox.Stats staged.AcceptedError staged.Completed staged.Operation staged.StaleError staged.Step
 limits.Entry limits.ExceededError limits.Status register.ConflictError register.Entry prove.Check prove.Report reaper.ClockJumpError
 reaper.Pass reaper.Report reaper.TaskReport sqllock.HeldError sqllock.Info fairlock.CapacityError fairlock.NestedError fairlock.Queue
 fairlock.Ticket rowlock.TimeoutError sqllock.LostError holdfast.Blocker
