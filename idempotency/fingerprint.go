@@ -14,10 +14,8 @@ import (
 
 const (
 	// canonicalForm is the method of fingerprinting: 2 is the SHA-256 of Canonical, or of the
-	// caller's own bytes. In form 1, a number was the double nearest to it. The form is stored in
-	// the lower bits of a version.
+	// caller's own bytes. It is stored in the lower bits of a version.
 	canonicalForm = 2
-	doublesForm   = 1
 	canonicalBits = 4
 	// MaxRequestVersion bounds Op.RequestVersion.
 	MaxRequestVersion = 2047
@@ -27,7 +25,6 @@ const (
 type fingerprints struct {
 	version int    // the version of this program's form, as stored
 	own     []byte // nil: there is nothing to check
-	doubles []byte // in form 1, if that differs
 	earlier map[int][]byte
 }
 
@@ -35,10 +32,7 @@ type fingerprints struct {
 // fingerprint in a form that this program does not know cannot be compared and passes.
 func (p *fingerprints) compare(version int, stored []byte) error {
 	given := p.own
-	switch first := version == p.version-canonicalForm+doublesForm; {
-	case first && p.doubles != nil:
-		given = p.doubles
-	case !first && version != p.version:
+	if version != p.version {
 		given = p.earlier[version]
 	}
 	if given == nil || stored == nil || bytes.Equal(given, stored) {
@@ -72,49 +66,35 @@ func takeFingerprints(op Op) (fingerprints, error) {
 		own = op.Fingerprint
 	}
 	var err error
-	if p.own, p.doubles, err = fingerprint(op, own); err != nil {
+	if p.own, err = fingerprint(op, own); err != nil {
 		return p, err
 	}
 	if len(op.Earlier) > 0 {
-		p.earlier = make(map[int][]byte, 2*len(op.Earlier))
+		p.earlier = make(map[int][]byte, len(op.Earlier))
 	}
 	for version, request := range op.Earlier {
 		if version == op.RequestVersion || version < 0 || version > MaxRequestVersion {
 			return p, once.Invalid("Op.Earlier", fmt.Sprintf("version %d is Op.RequestVersion, or not between 0 and %d", version, MaxRequestVersion))
 		}
-		own, doubles, err := fingerprint(op, request)
-		if err != nil {
+		if p.earlier[storedVersion(version)], err = fingerprint(op, request); err != nil {
 			return p, err
 		}
-		if doubles == nil {
-			doubles = own
-		}
-		p.earlier[storedVersion(version)], p.earlier[storedVersion(version)-canonicalForm+doublesForm] = own, doubles
 	}
 	return p, nil
 }
 
-// fingerprint returns the fingerprint of a request, and that in form 1 if it differs.
-func fingerprint(op Op, request any) (own, doubles []byte, err error) {
+func fingerprint(op Op, request any) ([]byte, error) {
 	h := sha256.New()
-	if op.Fingerprint != nil {
-		b, isBytes := request.([]byte)
-		if !isBytes {
-			return nil, nil, once.Invalid("Op.Earlier", "is not []byte, which Op.Fingerprint is: give the same kind for every version")
+	if b, isBytes := request.([]byte); op.Fingerprint == nil {
+		if err := writeCanonical(h, request); err != nil {
+			return nil, err
 		}
+	} else if isBytes {
 		h.Write(b)
-		return h.Sum(nil), nil, nil
+	} else {
+		return nil, once.Invalid("Op.Earlier", "is not []byte, which Op.Fingerprint is: give the same kind for every version")
 	}
-	text, plain, err := writeCanonical(h, request)
-	if err != nil {
-		return nil, nil, err
-	}
-	if own = h.Sum(nil); plain {
-		return own, nil, nil
-	}
-	h.Reset()
-	err = canonical.WriteDoubles(h, text)
-	return own, h.Sum(nil), err
+	return h.Sum(nil), nil
 }
 
 // Canonical returns the JSON form of a request from which its fingerprint is made: that of RFC 8785,
@@ -128,30 +108,30 @@ func fingerprint(op Op, request any) (own, doubles []byte, err error) {
 // double, and those nearer to zero than 1e-9999.
 func Canonical(request any) ([]byte, error) {
 	var b bytes.Buffer
-	if _, _, err := writeCanonical(&b, request); err != nil {
+	if err := writeCanonical(&b, request); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
 }
 
-// writeCanonical writes the canonical form of a request, and returns its JSON. plain reports that
-// doubles hold all its numbers. On an error it may have written a part. Time and memory are
-// proportional to the request's JSON.
-func writeCanonical(w io.Writer, request any) (text []byte, plain bool, err error) {
-	if text, err = textOf(request); err != nil {
-		return nil, false, once.Invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
+// writeCanonical writes the canonical form of a request. On an error it may have written a part.
+// Time and memory are proportional to the request's JSON.
+func writeCanonical(w io.Writer, request any) error {
+	text, err := textOf(request)
+	if err != nil {
+		return once.Invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
 	}
 	if part := once.Silent(request, text); part != "" {
-		return nil, false, once.Invalid("Op.Request", part+" has the same JSON for every value, and so every request the same fingerprint: export its fields, "+
+		return once.Invalid("Op.Request", part+" has the same JSON for every value, and so every request the same fingerprint: export its fields, "+
 			`give the type MarshalJSON, leave it out by json:"-", or use Op.Fingerprint`)
 	}
-	switch plain, err = canonical.Write(w, text); {
+	switch err := canonical.Write(w, text); {
 	case errors.Is(err, canonical.ErrText):
-		err = once.Invalid("Op.Request", "has text that is not UTF-8, which JSON cannot tell apart: use Op.Fingerprint")
+		return once.Invalid("Op.Request", "has text that is not UTF-8, which JSON cannot tell apart: use Op.Fingerprint")
 	case err != nil:
-		err = once.Invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
+		return once.Invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
 	}
-	return text, plain, err
+	return nil
 }
 
 // textOf returns a request as JSON. JSON input is not encoded again.

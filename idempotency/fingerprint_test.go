@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"math/big"
 	"runtime"
@@ -49,53 +48,5 @@ func TestEveryDigitIsTheRequest(t *testing.T) {
 		if err1 != nil || err2 != nil || a.compare(b.version, b.own) == nil {
 			t.Errorf("%s and %s are one request: %v, %v", pair[0], pair[1], err1, err2)
 		}
-	}
-}
-
-// TestFormOne checks that records with fingerprints in the first form, with doubles, are still compared.
-func TestFormOne(t *testing.T) {
-	t.Parallel()
-	take := func(op Op) fingerprints {
-		p, err := takeFingerprints(op)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	inFormOne := func(text string) []byte { sum := sha256.Sum256([]byte(text)); return sum[:] }
-	const version = 3
-	for _, c := range []struct {
-		request, stored string // stored in form 1
-		same            bool
-	}{
-		{`{"a":12.5}`, `{"a":12.5}`, true},
-		{`{"a":12.5}`, `{"a":12.6}`, false},
-		{`{"a":9007199254740993.10}`, `{"a":9007199254740992}`, false},
-		{`{"a":9007199254740993.10}`, `{"a":9007199254740994}`, true},
-		{`{"a":1234567890123456789012}`, `{"a":1.2345678901234568e+21}`, true},
-	} {
-		for name, op := range map[string]Op{
-			"own":     {Request: json.RawMessage(c.request), RequestVersion: version},
-			"earlier": {Request: 1, Earlier: map[int]any{version: json.RawMessage(c.request)}},
-		} {
-			p := take(op)
-			if err := p.compare(version<<canonicalBits|doublesForm, inFormOne(c.stored)); (err == nil) != c.same {
-				t.Errorf("%s, %s: %v", name, c.request, err)
-			}
-		}
-	}
-	// Fingerprints of bytes are the same in both forms.
-	p := take(Op{Fingerprint: []byte("x")})
-	if p.compare(doublesForm, inFormOne("x")) != nil || p.compare(doublesForm, inFormOne("y")) == nil {
-		t.Error("the caller's own bytes")
-	}
-	hasher, err := NewKeyHasher(make([]byte, MinKeySecret))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p = take(Op{Request: json.RawMessage(`9007199254740993.10`)})
-	hasher.fingerprints(&p)
-	if p.compare(doublesForm, hasher.sum("fingerprint", inFormOne("9007199254740994"))) != nil || p.compare(doublesForm, inFormOne("9007199254740994")) == nil {
-		t.Error("hashed fingerprints")
 	}
 }

@@ -76,9 +76,6 @@ func (h *KeyHasher) fingerprints(p *fingerprints) {
 	if p.own != nil {
 		p.own = h.sum("fingerprint", p.own)
 	}
-	if p.doubles != nil {
-		p.doubles = h.sum("fingerprint", p.doubles)
-	}
 	for version, b := range p.earlier {
 		p.earlier[version] = h.sum("fingerprint", b)
 	}

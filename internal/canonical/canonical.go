@@ -29,40 +29,30 @@ var (
 	ErrText = errors.New("it has text that is not UTF-8")
 )
 
-// Write writes text to w in its canonical form. plain reports that doubles hold every number of text,
-// so that WriteDoubles writes the same. After an error, w may have received a part of it.
+// Write writes text to w in its canonical form. After an error, w may have received a part of it.
 //
 // Errors: [ErrSyntax], [ErrText], [ErrNumber], and errors of w.
-func Write(w io.Writer, text []byte) (plain bool, err error) { return write(w, text, false) }
-
-// WriteDoubles writes text as Write did before numbers kept all their digits: an integer of more
-// than 21 digits, and a number with a fraction or an exponent, is written as the double nearest to it.
-func WriteDoubles(w io.Writer, text []byte) error {
-	_, err := write(w, text, true)
-	return err
-}
-
-func write(w io.Writer, text []byte, doubles bool) (plain bool, err error) {
+func Write(w io.Writer, text []byte) error {
 	switch {
 	case len(text) > math.MaxInt32 || !json.Valid(text): // Valid also bounds the depth of nesting
-		return false, ErrSyntax
+		return ErrSyntax
 	case !utf8.Valid(text):
-		return false, ErrText
+		return ErrText
 	}
 	objects, members := count(text)
 	p := parser{text: text, objects: make([]object, 0, objects), members: make([]member, 0, members)}
 	switch p.value(p.skip(0)); {
 	case p.broken:
-		return false, ErrText
+		return ErrText
 	case p.large:
-		return false, ErrNumber
+		return ErrNumber
 	}
 	out := writers.Get().(*bufio.Writer) //nolint:forcetypeassert // the pool has nothing else
 	defer writers.Put(out)
 	out.Reset(w)
-	e := emitter{parser: &p, w: out, sorted: make([]int32, 0, members), doubles: doubles}
+	e := emitter{parser: &p, w: out, sorted: make([]int32, 0, members)}
 	e.value(p.skip(0), 0)
-	return !p.beyond, out.Flush()
+	return out.Flush()
 }
 
 var writers = sync.Pool{New: func() any { return bufio.NewWriter(nil) }}
@@ -109,7 +99,6 @@ type parser struct {
 	members []member
 	broken  bool // by text that a decoder would read as U+FFFD
 	large   bool // a number is too large for a double, or too small
-	beyond  bool // no double holds one of the numbers
 	digits  [32]byte
 }
 

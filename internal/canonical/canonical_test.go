@@ -20,8 +20,8 @@ import (
 )
 
 // decodedForm returns the canonical form by its definition: RFC 8785's form of what encoding/json
-// has decoded, with the digits of each number, or with those of its double.
-func decodedForm(text []byte, doubles bool) ([]byte, error) {
+// has decoded, with the digits of each number.
+func decodedForm(text []byte) ([]byte, error) {
 	b, err := json.Marshal(json.RawMessage(text))
 	if err != nil {
 		return nil, ErrSyntax
@@ -35,10 +35,10 @@ func decodedForm(text []byte, doubles bool) ([]byte, error) {
 	if err := d.Decode(&v); err != nil {
 		return nil, ErrSyntax
 	}
-	return appendValue(nil, v, doubles)
+	return appendValue(nil, v)
 }
 
-func appendValue(b []byte, v any, doubles bool) (_ []byte, err error) {
+func appendValue(b []byte, v any) (_ []byte, err error) {
 	switch v := v.(type) {
 	case map[string]any:
 		keys := slices.SortedFunc(maps.Keys(v), func(x, y string) int {
@@ -49,7 +49,7 @@ func appendValue(b []byte, v any, doubles bool) (_ []byte, err error) {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			if b, err = appendValue(append(appendString(b, k), ':'), v[k], doubles); err != nil {
+			if b, err = appendValue(append(appendString(b, k), ':'), v[k]); err != nil {
 				return nil, err
 			}
 		}
@@ -60,7 +60,7 @@ func appendValue(b []byte, v any, doubles bool) (_ []byte, err error) {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			if b, err = appendValue(b, v[i], doubles); err != nil {
+			if b, err = appendValue(b, v[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -68,13 +68,10 @@ func appendValue(b []byte, v any, doubles bool) (_ []byte, err error) {
 	case string:
 		return appendString(b, v), nil
 	case json.Number:
-		f, err := v.Float64()
+		_, err := v.Float64()
 		text, small := exactForm(v.String())
 		if err != nil || small {
 			return nil, ErrNumber
-		}
-		if doubles && !regexp.MustCompile(`^-?\d{1,21}$`).MatchString(v.String()) {
-			text = ecmaScript(f)
 		}
 		return append(b, text...), nil
 	}
@@ -179,20 +176,11 @@ func FuzzWrite(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var exact, doubles bytes.Buffer
-		plain, err := Write(&exact, text)
-		errDoubles := WriteDoubles(&doubles, text)
-		want, wantErr := decodedForm(text, false)
-		wantDoubles, _ := decodedForm(text, true)
-		if !errors.Is(err, wantErr) || err == nil && !bytes.Equal(exact.Bytes(), want) {
-			t.Fatalf("%q: %q, %v, want %q, %v", text, exact.Bytes(), err, want, wantErr)
-		}
-		if !errors.Is(errDoubles, wantErr) || err == nil && !bytes.Equal(doubles.Bytes(), wantDoubles) {
-			t.Fatalf("%q: doubles %q, %v, want %q, %v", text, doubles.Bytes(), errDoubles, wantDoubles, wantErr)
-		}
-		// A repeated member may have a number that no double holds.
-		if err == nil && (plain && !bytes.Equal(want, wantDoubles)) {
-			t.Fatalf("%q: plain, but %q and %q", text, want, wantDoubles)
+		var got bytes.Buffer
+		err := Write(&got, text)
+		want, wantErr := decodedForm(text)
+		if !errors.Is(err, wantErr) || err == nil && !bytes.Equal(got.Bytes(), want) {
+			t.Fatalf("%q: %q, %v, want %q, %v", text, got.Bytes(), err, want, wantErr)
 		}
 	})
 }
@@ -212,16 +200,11 @@ func TestNumbersOfTheRFC(t *testing.T) {
 		0xbecbf647612f3696: "-0.0000033333333333333333", 0x43143ff3c1cb0959: "1424953923781206.2",
 	} {
 		f := math.Float64frombits(bits)
-		if got := string(appendNumber(nil, f)); got != want || ecmaScript(f) != want {
-			t.Errorf("%#x: %s, by the definition %s, want %s", bits, got, ecmaScript(f), want)
+		if got := ecmaScript(f); got != want {
+			t.Errorf("%#x: %s by the definition, want %s", bits, got, want)
 		}
 		if got := form(t, want); got != want {
 			t.Errorf("%#x: %s, want %s", bits, got, want)
-		}
-		// Written with more digits than a double has, and read again.
-		var b bytes.Buffer
-		if err := WriteDoubles(&b, []byte(strconv.FormatFloat(f, 'e', 40, 64))); err != nil || b.String() != want {
-			t.Errorf("%#x: %s, %v, want %s", bits, b.String(), err, want)
 		}
 	}
 }
@@ -277,7 +260,7 @@ func TestSamplesOfTheRFC(t *testing.T) {
 func form(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := Write(&b, []byte(text)); err != nil {
+	if err := Write(&b, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -317,7 +300,7 @@ func TestMemoryIsLinear(t *testing.T) { //nolint:paralleltest // it reads the he
 		var out counter
 		b := []byte(text)
 		runtime.ReadMemStats(&before)
-		_, err := Write(&out, b)
+		err := Write(&out, b)
 		runtime.ReadMemStats(&after)
 		took := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(b))
 		if err != nil || took > 16 || out.n > 6*len(b) {
@@ -333,7 +316,7 @@ func TestWriteFails(t *testing.T) {
 	r, w := io.Pipe()
 	gone := errors.New("gone")
 	_ = r.CloseWithError(gone)
-	if _, err := Write(w, []byte(`{"a":1}`)); !errors.Is(err, gone) {
+	if err := Write(w, []byte(`{"a":1}`)); !errors.Is(err, gone) {
 		t.Errorf("got %v", err)
 	}
 }

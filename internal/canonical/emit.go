@@ -11,10 +11,9 @@ import (
 // emitter writes the parsed text.
 type emitter struct {
 	*parser
-	w       *bufio.Writer // stores the first error
-	sorted  []int32       // the members of the objects in progress
-	doubles bool          // see WriteDoubles
-	out     []byte        // of a number; used again
+	w      *bufio.Writer // stores the first error
+	sorted []int32       // the members of the objects in progress
+	out    []byte        // of a number; used again
 }
 
 // value writes the value at i. objects[o] is the first object that begins in the value or

@@ -16,7 +16,7 @@ const (
 	least = -9999
 )
 
-// number checks a scalar: whether it is in range, and whether a double holds it.
+// number checks whether a scalar is in range.
 func (p *parser) number(b []byte) {
 	if asWritten(b) {
 		return
@@ -25,12 +25,9 @@ func (p *parser) number(b []byte) {
 	if len(d.digits) <= doubleDigits && d.exponent() >= -doubleExponent && d.exponent() <= doubleExponent {
 		return
 	}
-	value, err := strconv.ParseFloat(string(b), 64)
-	if err != nil || math.IsInf(value, 0) || d.exponent() < least {
+	if _, err := strconv.ParseFloat(string(b), 64); err != nil || d.exponent() < least {
 		p.large = true
-		return
 	}
-	p.beyond = p.beyond || string(d.append(nil)) != string(appendNumber(nil, value))
 }
 
 // asWritten reports whether a scalar is a word, or an integer of at most 21 digits.
@@ -58,12 +55,8 @@ func (e *emitter) number(b []byte) {
 	case asWritten(b):
 		_, _ = e.w.Write(b)
 		return
-	case e.doubles:
-		value, _ := strconv.ParseFloat(string(b), 64)
-		e.out = appendNumber(e.out[:0], value)
-	default:
-		e.out = decimalOf(e.digits[:0], b).append(e.out[:0])
 	}
+	e.out = decimalOf(e.digits[:0], b).append(e.out[:0])
 	_, _ = e.w.Write(e.out)
 }
 
@@ -124,21 +117,4 @@ func (d decimal) append(b []byte) []byte {
 	default:
 		return append(append(b, d.digits...), "000000000000000000000"[:d.point-n]...)
 	}
-}
-
-// appendNumber appends a double as ECMAScript's Number::toString writes it.
-func appendNumber(b []byte, value float64) []byte {
-	if value == 0 {
-		return append(b, '0') // for -0, too
-	}
-	if abs := math.Abs(value); abs >= 1e-6 && abs < 1e21 {
-		return strconv.AppendFloat(b, value, 'f', -1, 64)
-	}
-	b = strconv.AppendFloat(b, value, 'e', -1, 64)
-	// Go writes two digits of an exponent at least: e-07 becomes e-7.
-	if n := len(b); n >= 4 && b[n-4] == 'e' && b[n-2] == '0' {
-		b[n-2] = b[n-1]
-		b = b[:n-1]
-	}
-	return b
 }

@@ -165,7 +165,7 @@ body: BEGIN
     IF v_in THEN
       SAVEPOINT holdfast_claims;
     END IF;
-  ELSEIF v_has <> v_asked AND v_version IN (p_version * 16 + 1, p_version * 16 + 2) THEN
+  ELSEIF v_has <> v_asked AND v_version = p_version * 16 + 2 THEN
     SET v_outcome = 'mismatch';
   ELSEIF v_state = 1 THEN
     SET v_outcome = 'unknown';
@@ -279,7 +279,7 @@ BEGIN
     FROM {schema}`{prefix}records` r WHERE r.owner = v_owner AND r.key_hash = v_hash AND COALESCE(r.key_expires_at > {now}, 1) {share} SKIP LOCKED;
   END IF;
   IF v_outcome IS NULL THEN
-    SET v_outcome = CASE WHEN v_has <> v_asked AND v_version IN (p_version * 16 + 1, p_version * 16 + 2) THEN 'mismatch' WHEN v_state = 1 THEN 'unknown'
+    SET v_outcome = CASE WHEN v_has <> v_asked AND v_version = p_version * 16 + 2 THEN 'mismatch' WHEN v_state = 1 THEN 'unknown'
      WHEN v_state >= 4 OR v_expired THEN 'expired' ELSE 'replayed' END;
   ELSE
     -- A claim that is not committed has its row locked.

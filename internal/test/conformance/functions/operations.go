@@ -138,15 +138,6 @@ func functionMismatch(e *env) {
 	if _, err := e.Do(e.Store(idempotency.Options{}), o); !errors.Is(err, idempotency.ErrMismatch) {
 		e.Errorf("Go: %v", err)
 	}
-	// A record whose fingerprint is in the first form.
-	e.Must(`UPDATE holdfast_records SET fingerprint_version = 1 WHERE fingerprint_version = 2`)
-	a, err = e.call(e.SQL, "lookup", "default", "", "refund", key, other, 0)
-	e.want("lookup of form 1", a, err, "outcome", "mismatch")
-	a, err = e.do(key)
-	e.want("form 1", a, err, "outcome", "replayed")
-	if _, err := e.Do(e.Store(idempotency.Options{}), o); !errors.Is(err, idempotency.ErrMismatch) {
-		e.Errorf("Go, form 1: %v", err)
-	}
 	e.WantOnce(key)
 }
 
