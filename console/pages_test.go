@@ -463,7 +463,7 @@ func TestOverview(t *testing.T) {
 			return order
 		}
 		_, page = s.get("")
-		s.want(page, "<b>7</b>", "those that have waited longest", "moved just now")
+		s.want(page, "<b>7</b>", "those that have waited longest", "moved ")
 		if got := keys(""); got != "01234" {
 			s.Errorf("the overview lists %s", got)
 		}

@@ -12,7 +12,7 @@ import (
 
 // otherNames are the flags for options whose flag has another name.
 var otherNames = map[string]string{
-	"Lease": "ttl", "ResultTTL": "key-ttl", "KeyTTL": "key-ttl", "RejectionTTL": "key-ttl", "MaxRows": "rows", "interval": "every",
+	"Lease": "ttl", "StepResult": "result", "ResultTTL": "key-ttl", "KeyTTL": "key-ttl", "RejectionTTL": "key-ttl", "MaxRows": "rows", "interval": "every",
 	"Columns": "by", "Table": "table", "OwnerSetting": "setting", "Margin": "margin",
 }
 

@@ -25,8 +25,8 @@ func TestAfterRestore(t *testing.T) {
 			}
 		}
 		for want, args := range map[string][]string{
-			"--yes": {"--by=ana", "--reason=disk"}, "Actor.By": {"--yes", "--reason=disk"}, "Actor.Reason": {"--yes", "--by=ana"},
-			"Margin": {"--yes", "--by=ana", "--reason=disk", "--margin=-1s"}, "flags only": {"--yes", "now"},
+			"--yes": {"--by=ana", "--reason=disk"}, "--by: ": {"--yes", "--reason=disk"}, "--reason: ": {"--yes", "--by=ana"},
+			"--margin: ": {"--yes", "--by=ana", "--reason=disk", "--margin=-1s"}, "flags only": {"--yes", "now"},
 		} {
 			if code, out, err := run(args...); code != exitUsage || out != "" || !strings.Contains(err, want) {
 				t.Errorf("%v: status %d, %q, %q", args, code, out, err)
