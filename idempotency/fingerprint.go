@@ -121,7 +121,7 @@ func writeCanonical(w io.Writer, request any) error {
 	if err != nil {
 		return once.Invalid("Op.Request", fmt.Sprintf("has no JSON form: %v", err))
 	}
-	if part := once.Silent(request, text); part != "" {
+	if part := once.Silent(request); part != "" {
 		return once.Invalid("Op.Request", part+" has the same JSON for every value, and so every request the same fingerprint: export its fields, "+
 			`give the type MarshalJSON, leave it out by json:"-", or use Op.Fingerprint`)
 	}

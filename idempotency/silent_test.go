@@ -42,7 +42,40 @@ type (
 	failed   struct{ Code int }
 	noFields struct{}
 	tree     struct{ Left, Right *tree }
+	day      struct{ time.Time }
+	// dated and its like have the JSON of the type that they embed.
+	dated struct {
+		time.Time
+		Cents int64
+	}
+	datedBelow struct{ dated }
+	datedOwn   dated // has no method of its own
+	priced     struct {
+		written
+		Order string
+	}
+	pricedByRef struct {
+		*byRef
+		Order string
+	}
+	pricedByText struct {
+		byText
+		Order string
+	}
+	asked struct {
+		json.Marshaler
+		Order string
+	}
+	// told and toldByRef embed one and say all.
+	told struct {
+		time.Time
+		Cents int64
+	}
+	toldByRef told
 )
+
+func (d told) MarshalJSON() ([]byte, error)       { return json.Marshal(d.Cents) }
+func (d *toldByRef) MarshalJSON() ([]byte, error) { return json.Marshal(d.Cents) }
 
 func (w written) MarshalJSON() ([]byte, error) { return json.Marshal(w.cents) }
 func (w byText) MarshalText() ([]byte, error)  { return fmt.Append(nil, w.cents), nil }
@@ -73,6 +106,12 @@ func TestSilentRequests(t *testing.T) {
 		*big.NewInt(1), struct{ Amount big.Int }{}, byRef{1}, map[string]byRef{}, struct{ Mu sync.Mutex }{},
 		map[string]any{"order": "42", "amount": money{1}}, []any{1, &money{1}}, struct{ Any any }{money{1}}, map[string]any{"a": []any{map[string]any{"b": opaque{}}}},
 		map[string]any{"error": errors.New("a")}, struct{ Any any }{struct{ Next any }{strings.NewReader("a")}},
+		dated{Cents: 1}, &dated{Cents: 1}, datedBelow{}, datedOwn{}, priced{}, pricedByText{}, []dated{}, struct{ At dated }{}, struct{ At *dated }{}, (*dated)(nil),
+		&priced{}, pricedByRef{byRef: &byRef{}}, asked{Marshaler: written{}}, &asked{Marshaler: written{}}, map[string]any{"at": dated{}}, toldByRef{Cents: 1},
+		&struct {
+			byRef
+			Order string
+		}{},
 	} {
 		b, err := Canonical(request)
 		var input *holdfast.InputError
@@ -103,11 +142,16 @@ func TestOpenRequests(t *testing.T) {
 		`{"Any":{}}`: {struct{ Any any }{struct {
 			A []int `json:",omitempty"`
 		}{}}},
-		`"{}"`:        {"{}"},
-		`1`:           {written{1}, big.NewInt(1), &byRef{1}},
-		`"1"`:         {byText{1}},
-		`[1]`:         {[]byRef{{1}}, []any{&byRef{1}}, &[1]byRef{{1}}},
-		`{"Cents":1}`: {inner{1}, struct{ *inner }{&inner{1}}, struct{ Cents written }{written{1}}, &struct{ Cents byRef }{byRef{1}}},
+		`"{}"`: {"{}"},
+		`1`: {written{1}, big.NewInt(1), &byRef{1}, told{Cents: 1}, &told{Cents: 1}, &toldByRef{Cents: 1}, struct{ written }{written{1}}, &struct{ *byRef }{&byRef{1}}, struct {
+			written
+			order string
+			Skip  int `json:"-"`
+		}{written: written{1}}},
+		`"1970-01-01T00:00:00Z"`: {day{time.Unix(0, 0).UTC()}, &day{time.Unix(0, 0).UTC()}},
+		`"1"`:                    {byText{1}},
+		`[1]`:                    {[]byRef{{1}}, []any{&byRef{1}}, &[1]byRef{{1}}},
+		`{"Cents":1}`:            {inner{1}, struct{ *inner }{&inner{1}}, struct{ Cents written }{written{1}}, &struct{ Cents byRef }{byRef{1}}},
 		`{"Left":null,"Right":{"Left":null,"Right":null}}`: {tree{Right: &tree{}}},
 		`{"A":"1970-01-01T00:00:00Z"}`:                     {struct{ A time.Time }{time.Unix(0, 0).UTC()}},
 		`{"A":1}`: {struct {
