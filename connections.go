@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -134,9 +135,29 @@ func (d *DB[Tx]) overConns(ctx context.Context, f func(conn core.Conn[Tx]) error
 func (d *DB[Tx]) acquire(ctx context.Context) (core.Conn[Tx], error) {
 	conn, err := d.adapter.Acquire(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("holdfast: getting a connection: %w", d.explain(err))
+		return nil, fmt.Errorf("holdfast: getting a connection: %w", d.explain(d.starved(ctx, err)))
 	}
 	return conn, nil
+}
+
+// starved adds to err what to do if ctx has ended while every connection of the pool was in use.
+func (d *DB[Tx]) starved(ctx context.Context, err error) error {
+	pool, ok := d.adapter.(core.Limited)
+	if !ok || ctx.Err() == nil {
+		return err
+	}
+	n := pool.Taken()
+	if n == 0 {
+		return err
+	}
+	if cause := context.Cause(ctx); !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	where := ""
+	if core.Inside(ctx) {
+		where = ", and the call runs inside the function of another call, whose transaction keeps its connection"
+	}
+	return fmt.Errorf("%w (%d)%s: %w: pass the transaction that is open to the form with Tx, such as DoTx, or let the pool have more connections", ErrPoolExhausted, n, where, err)
 }
 
 // another releases the nth connection that was tried, and reports whether to try another one.

@@ -43,6 +43,11 @@ var (
 	// COMMIT is rolled back. After a COMMIT the error is ErrUnknown, not this one.
 	ErrConnectionLost = errcode.New("connection-lost", "holdfast: the connection to the database ended before the answer (a readTimeout in the DSN must be longer than LockTimeout)")
 
+	// ErrPoolExhausted means that the context of a call ended while every connection of the pool was in
+	// use, and the call had none. A call inside the function of another call, such as a Do inside a Do or
+	// inside InTx, needs a connection of its own: with a pool of one it waits for itself.
+	ErrPoolExhausted = errcode.New("pool-exhausted", "holdfast: every connection of the pool is in use")
+
 	// ErrTooLarge means that a statement is larger than the driver or the server accepts. It had no effect.
 	ErrTooLarge = errcode.New("statement-too-large", "holdfast: a statement is larger than max_allowed_packet of the server, or maxAllowedPacket of the driver: send less, or raise both")
 

@@ -65,7 +65,7 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 		return Result[T]{}, err
 	}
 	c.request(ctx)
-	inner, err := once.Enter(ctx, s.flights, c.hash)
+	inner, err := once.Enter(ctx, s.flights, c.hash, true)
 	if err != nil {
 		return Result[T]{}, err
 	}

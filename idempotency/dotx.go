@@ -44,7 +44,7 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 	if err != nil {
 		return res, err
 	}
-	inner, err := once.Enter(ctx, s.flights, c.hash)
+	inner, err := once.Enter(ctx, s.flights, c.hash, true)
 	if err != nil {
 		return res, err
 	}

@@ -74,7 +74,7 @@ func (i internals[Tx]) ID(owner, name, key string) once.ID {
 
 // Enter refuses an operation that ctx already runs under.
 func (i internals[Tx]) Enter(ctx context.Context, key once.Hash) (context.Context, error) {
-	return once.Enter(ctx, i.s, key)
+	return once.Enter(ctx, i.s, key, false)
 }
 
 // InFunction reports whether ctx is the context of a function of Do or DoTx.

@@ -2,8 +2,10 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
@@ -98,7 +100,7 @@ func (m *leases) notGranted(ctx context.Context, a keeper.Attempt, v keeper.Answ
 	if (err != nil || !v.Won) && a.Ambiguous {
 		m.k.Abandon(m, a)
 	}
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, holdfast.ErrPoolExhausted) {
 		return context.Cause(ctx)
 	}
 	return err

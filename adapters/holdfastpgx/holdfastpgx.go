@@ -64,6 +64,14 @@ func (h handle) Join(tx pgx.Tx) (core.Querier, error) {
 
 func (h handle) Rollback(ctx context.Context, tx pgx.Tx) error { return named(tx.Rollback(ctx)) }
 
+// Taken implements core.Limited.
+func (h handle) Taken() int {
+	if s := h.pool.Stat(); s.AcquiredConns() >= s.MaxConns() {
+		return int(s.MaxConns())
+	}
+	return 0
+}
+
 // Listen implements core.Listener on its own connection, outside of the pool.
 func (h handle) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {
 	config := h.pool.Config()

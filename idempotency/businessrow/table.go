@@ -133,7 +133,7 @@ func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Contex
 	if err != nil {
 		return idempotency.Result[R]{}, err
 	}
-	inner, err := once.Enter(ctx, t, key)
+	inner, err := once.Enter(ctx, t, key, true)
 	if err != nil {
 		return idempotency.Result[R]{}, err
 	}

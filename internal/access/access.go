@@ -29,6 +29,9 @@ type Handle[Tx any] interface {
 	Admission(ctx context.Context) error
 	// Explain adds the remedy, and so the code, to a driver's error that has the same remedy on every engine.
 	Explain(err error) error
+	// Starved adds to err, for which ctx has ended, that every connection of the pool is in use, if that
+	// is so.
+	Starved(ctx context.Context, err error) error
 	// Table returns the quoted name of one of Holdfast's own tables.
 	Table(name string) string
 	// OnConn runs f on a connection of the pool, and again on another connection if that one

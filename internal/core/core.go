@@ -73,6 +73,12 @@ type Sparing interface {
 	Spares(n int) bool
 }
 
+// Limited is an Adapter whose pool may have a bound.
+type Limited interface {
+	// Taken returns the bound if as many connections are in use, and 0 otherwise.
+	Taken() int
+}
+
 // Conn is one pinned connection.
 type Conn[Tx any] interface {
 	Querier

@@ -34,6 +34,15 @@ func IsWithin(ctx context.Context) bool {
 	return w != nil && w.open.Load()
 }
 
+// HeldKey is the context key of the keys that functions run under: see Inside.
+type HeldKey struct{}
+
+// Inside reports whether ctx belongs to a function that has a transaction.
+func Inside(ctx context.Context) bool {
+	held, _ := ctx.Value(HeldKey{}).(interface{ InTx() bool })
+	return IsWithin(ctx) || held != nil && held.InTx()
+}
+
 // OnCommit runs f after the commit of the transaction of Within that ctx belongs to.
 func OnCommit(ctx context.Context, f func()) {
 	if w, _ := ctx.Value(withinKey{}).(*within); w != nil {

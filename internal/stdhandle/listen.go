@@ -22,6 +22,18 @@ func (h Handle[Tx]) Spares(n int) bool {
 	return most == 0 || most >= n*perSpared
 }
 
+// Taken implements core.Limited.
+func (h Handle[Tx]) Taken() int {
+	pool, ok := h.R.(*sql.DB)
+	if !ok {
+		return 0
+	}
+	if s := pool.Stats(); s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
+		return s.InUse
+	}
+	return 0
+}
+
 // Listen implements core.Listener for pgx through database/sql, on a connection of the pool.
 // It calls the driver by reflection, so that this package links no driver.
 func (h Handle[Tx]) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {

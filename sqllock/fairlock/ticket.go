@@ -3,10 +3,12 @@ package fairlock
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
@@ -117,7 +119,7 @@ func (s *tickets) try(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 			}
 		}
 		switch {
-		case err != nil && ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil && !errors.Is(err, holdfast.ErrPoolExhausted):
 			return nil, context.Cause(ctx)
 		case err != nil:
 			return nil, err
@@ -151,7 +153,9 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 		case s.k.Closed:
 			err = sqllock.ErrClosed
 		case ctx.Err() != nil:
-			err = context.Cause(ctx)
+			if err = context.Cause(ctx); l == nil {
+				err = s.store.Starved(ctx, err)
+			}
 		case l != nil && !l.Live(): // the ticket was lost, or the lease just before it could be returned
 			if c.granted {
 				s.k.Abandon(s, l.Attempt)

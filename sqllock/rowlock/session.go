@@ -82,7 +82,7 @@ func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (held *Ses
 	case <-locked:
 		return h, nil
 	case <-h.ended:
-		if ctx.Err() != nil && !errors.Is(h.err, context.Cause(ctx)) {
+		if ctx.Err() != nil && !errors.Is(h.err, context.Cause(ctx)) && !errors.Is(h.err, holdfast.ErrPoolExhausted) {
 			return nil, context.Cause(ctx)
 		}
 		return nil, h.err

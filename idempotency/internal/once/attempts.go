@@ -134,6 +134,8 @@ func (c *Attempts[V]) judge(ctx context.Context, err error, tried bool) (waiting
 	case errors.Is(err, holdfast.ErrRowsOpen):
 		c.unknown = nil // the function ran
 		return false, err
+	case errors.Is(err, holdfast.ErrPoolExhausted):
+		return false, FirstOf(c.unknown, err)
 	case ctx.Err() != nil:
 		return false, FirstOf(c.unknown, context.Cause(ctx))
 	case errors.Is(err, ErrTaken):

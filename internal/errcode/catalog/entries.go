@@ -64,6 +64,12 @@ var Entries = []Entry{
 		"Call again with the same key. If it comes back: a readTimeout in the DSN must be longer than LockTimeout and Wait, and a function must not be idle for as long as wait_timeout.",
 	},
 	{
+		"pool-exhausted",
+		[]string{"holdfast.ErrPoolExhausted"},
+		"The context of a call ended while every connection of the pool was in use. The call had no connection, so its statement was not sent.",
+		"Inside the function of another call (a Do inside a Do or InTx), pass its transaction to the form with Tx, such as DoTx: the outer call keeps its connection until the function returns. Otherwise allow more connections (SetMaxOpenConns, pool_max_conns), or look for transactions and rows that stay open.",
+	},
+	{
 		"statement-too-large",
 		[]string{"holdfast.ErrTooLarge"},
 		"A statement is larger than the driver or the server accepts. It had no effect.",

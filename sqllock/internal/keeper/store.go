@@ -69,6 +69,9 @@ type Store struct {
 	Self    AttemptID // identifies it as a waiter
 	ID      string    // the identity of the tables: after-restore changes it
 
+	// Starved is access.Handle's.
+	Starved func(ctx context.Context, err error) error
+
 	onConn func(ctx context.Context, before string, f func(q core.Querier) error) error
 	inTx   func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error
 	look   lockstmt.Look
@@ -82,7 +85,7 @@ func OpenStore[Tx any](ctx context.Context, a access.Access[Tx], holder string) 
 	s := &Store{
 		Tables: t, Dialect: a.Dialect, Locks: a.Table("locks"), Holder: holder, Process: process, Self: process.NewAttemptID(),
 		look: t.Look(), audit: auditlog.New(a.Dialect, a.Table), guards: map[bool]lockstmt.Guard{true: t.LeaseGuard(), false: t.TicketGuard()},
-		onConn: a.OnConn,
+		Starved: a.Starved, onConn: a.OnConn,
 		inTx: func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error {
 			return a.Attempt(ctx, o, func(ctx context.Context, _ Tx, q core.Querier) error { return f(ctx, q) })
 		},
