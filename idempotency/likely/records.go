@@ -76,7 +76,7 @@ type Occurrence struct {
 // of the whole request. It reads records of Do in pages of a thousand, without a lock. Staged
 // operations, rejections, and records without a fingerprint are left out.
 //
-// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
+// Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], [holdfast.ErrRetry], errors of the driver.
 func Records[Tx any](ctx context.Context, store *idempotency.Store[Tx], a Filter) (Pairs, error) {
 	if err := cmp.Or(core.CheckName("Filter.Owner", a.Owner, true), core.CheckName("Filter.Name", a.Name, false), a.withDefaults()); err != nil {
 		return Pairs{}, err
@@ -86,7 +86,7 @@ func Records[Tx any](ctx context.Context, store *idempotency.Store[Tx], a Filter
 	page := access.Dialect.Compile("records.alike", text)
 	f := finder{Filter: a, groups: map[string][]item{}}
 	owner, after := a.Owner, []byte{}
-	err := f.read(func(limit int) (n int, err error) {
+	err := f.read(ctx, store.Internal().DB().Retryable, func(limit int) (n int, err error) {
 		rows, err := page.Query(ctx, access.Pool, owner, after, limit)
 		if err != nil {
 			if access.Dialect.Classify(err) == dialect.NoTable {
@@ -148,17 +148,23 @@ type item struct {
 	at    int64
 }
 
-// read calls page until it returns less than a page, or MaxRows were read.
-func (f *finder) read(page func(limit int) (n int, err error)) error {
-	for f.rows < f.MaxRows {
-		limit := min(pageRows, f.MaxRows-f.rows)
-		n, err := page(limit)
-		if f.rows += n; err != nil {
+// read calls page until it returns less than a page, or MaxRows were read. A page that fails with an error
+// that retryable accepts, such as that of a statement which a migration outdates, goes on after the last
+// row that it read.
+func (f *finder) read(ctx context.Context, retryable func(error) bool, page func(limit int) (n int, err error)) error {
+	for f.rows < f.MaxRows && !f.complete {
+		exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, retryable, func(int) error {
+			limit := min(pageRows, f.MaxRows-f.rows)
+			n, err := page(limit)
+			f.rows += n
+			f.complete = err == nil && n < limit
 			return err
+		})
+		if exhausted {
+			return &holdfast.RetryError{Attempts: holdfast.DefaultAttempts, Err: err}
 		}
-		if n < limit {
-			f.complete = true
-			return nil
+		if err != nil {
+			return err
 		}
 	}
 	return nil

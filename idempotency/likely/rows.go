@@ -36,7 +36,7 @@ type Table struct {
 // Rows finds rows of a table that are alike and close in time: duplicates from before anything
 // refused them. Owner and Name of a are not used. It reads pages of a thousand rows, without a lock.
 //
-// Errors: [holdfast.ErrInvalid], [holdfast.ErrUnsupported], errors of the driver.
+// Errors: [holdfast.ErrInvalid], [holdfast.ErrUnsupported], [holdfast.ErrRetry], errors of the driver.
 func Rows[Tx any](ctx context.Context, db *holdfast.DB[Tx], t Table, a Filter) (Pairs, error) {
 	if err := a.withDefaults(); err != nil {
 		return Pairs{}, err
@@ -51,7 +51,7 @@ func Rows[Tx any](ctx context.Context, db *holdfast.DB[Tx], t Table, a Filter) (
 	}
 	f := finder{Filter: a, groups: map[string][]item{}}
 	var after []any
-	err = f.read(func(limit int) (n int, err error) {
+	err = f.read(ctx, db.Retryable, func(limit int) (n int, err error) {
 		rows, err := s.page(after != nil).Query(ctx, access.Pool, append(slices.Clone(after), limit)...)
 		if err != nil {
 			return 0, err
