@@ -19,7 +19,9 @@ type Wait struct {
 
 var (
 	// WaitForever waits until the context ends. The server stops waiting then: at once
-	// on PostgreSQL and SQLite, within half a second on MySQL and MariaDB.
+	// on PostgreSQL and SQLite, within half a second on MySQL and MariaDB. Until it has
+	// learned of it, a call that does not wait, such as NextTx, finds the rows of the
+	// transaction locked: it may pass over one that the program thinks free.
 	WaitForever = Wait{}
 
 	// NoWait returns ErrLockNotAvailable if another transaction holds the lock.

@@ -28,6 +28,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"KeyDeadlock":          keyDeadlock[Tx],
 		"KeyGone":              keyGone[Tx],
 		"KeyCancelled":         keyCancelled[Tx],
+		"GivenUp":              givenUp[Tx],
 		"KeySettings":          keySettings[Tx],
 		"Blockers":             namesBlockers[Tx],
 		"BlockersUnseen":       namesNobodyUnseen[Tx],
