@@ -71,7 +71,9 @@ func CheckIsolation(field string, level sql.IsolationLevel) error {
 // InTx runs fn in a transaction and commits it. When fn returns an error, InTx rolls back and
 // returns that error. When the engine rolls the transaction back (deadlock, serialization
 // failure) or a lock times out, InTx pauses and runs fn again, so fn must have effects in the
-// database only. fn must not end the transaction.
+// database only. The pause is random, up to the time that the attempt took, then up to twice, four
+// times and so on, at most 5 s: transactions that met in a deadlock do not meet again. fn must not end
+// the transaction.
 //
 // Errors: [ErrRetry] after the last attempt; [ErrTxLost], [ErrRowsOpen] and [ErrUnknown] from
 // the commit; [ErrReadOnly] and [ErrDenied] from a statement; [ErrInvalid]; the cause of ctx;
@@ -85,7 +87,7 @@ func (d *DB[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx Tx) e
 	}
 	o.LockTimeout = cmp.Or(o.LockTimeout, d.dialect.LockTimeout, DefaultLockTimeout)
 	err = trace.ErrAborted // if fn panics or ends its goroutine
-	exhausted, result := core.Retry(ctx, o.Attempts, d.Retryable, func(attempt int) error {
+	exhausted, result := core.RetryTx(ctx, o.Attempts, d.Retryable, func(attempt int) error {
 		op.Attempts = attempt
 		return d.attempt(ctx, core.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout},
 			func(ctx context.Context, tx Tx, _ core.Querier) error { return fn(ctx, tx) })

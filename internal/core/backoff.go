@@ -2,13 +2,17 @@ package core
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Backoff pauses between attempts, from 1 ms to about 250 ms, with jitter.
-type Backoff struct{ b *backoff.ExponentialBackOff }
+// Backoff pauses between attempts, from 1 ms to about 250 ms, with jitter; see also SleepAfter.
+type Backoff struct {
+	b      *backoff.ExponentialBackOff
+	double uint // how often SleepAfter was called
+}
 
 // NewBackoff returns a Backoff at its shortest pause.
 func NewBackoff() *Backoff {
@@ -16,12 +20,35 @@ func NewBackoff() *Backoff {
 	b.InitialInterval, b.MaxInterval = 2*time.Millisecond, 250*time.Millisecond
 	b.RandomizationFactor, b.Multiplier = 0.5, 2
 	b.Reset()
-	return &Backoff{b}
+	return &Backoff{b: b}
 }
 
 // Sleep waits for the next attempt, or until ctx ends.
-func (b *Backoff) Sleep(ctx context.Context) error {
-	t := time.NewTimer(b.b.NextBackOff())
+func (b *Backoff) Sleep(ctx context.Context) error { return sleep(ctx, b.b.NextBackOff()) }
+
+// maxAfter bounds the pause of SleepAfter.
+const maxAfter = 5 * time.Second
+
+// SleepAfter is Sleep after a transaction that was rolled back. The pause is random: at most as long as the
+// transaction took, and twice as long each further time. Transactions that ended in one deadlock, or
+// waited behind it, would meet again after a pause that is short beside the time that the server takes to
+// find a deadlock. The pause is at most 5 s, and a quarter of the time that ctx has left.
+func (b *Backoff) SleepAfter(ctx context.Context, took time.Duration) error {
+	return sleep(ctx, b.after(ctx, took))
+}
+
+func (b *Backoff) after(ctx context.Context, took time.Duration) time.Duration {
+	most := min(took, maxAfter) << min(b.double, 16)
+	most = min(most, maxAfter)
+	b.double++
+	if end, ends := ctx.Deadline(); ends {
+		most = min(most, time.Until(end)/4)
+	}
+	return max(b.b.NextBackOff(), rand.N(max(most, 1)))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -47,7 +47,7 @@ type Attempts[V any] struct {
 // commit of a new claim, resolves it. executed reports whether a Try of this call stored the value.
 func (c *Attempts[V]) Run(ctx context.Context) (stored *V, executed bool, err error) {
 	start := time.Now()
-	pause := core.NewBackoff()
+	pause, begun := core.NewBackoff(), start
 	for reads := c.NoWait || !c.ExpectNew.Likely(); ; reads = true {
 		stored, executed, end, err := c.attempt(ctx, reads)
 		switch end {
@@ -56,6 +56,8 @@ func (c *Attempts[V]) Run(ctx context.Context) (stored *V, executed bool, err er
 		case lookFirst:
 			continue
 		}
+		var inFunc *FuncError
+		ran := errors.As(err, &inFunc)
 		waiting, err := c.judge(ctx, err, end == tried)
 		if err != nil {
 			return nil, false, err
@@ -63,9 +65,15 @@ func (c *Attempts[V]) Run(ctx context.Context) (stored *V, executed bool, err er
 		if waited := time.Since(start); (waiting || c.unknown != nil) && waited > c.Wait {
 			return nil, false, FirstOf(c.unknown, &InProgressError{Waited: waited})
 		}
-		if ctx.Err() != nil || pause.Sleep(ctx) != nil {
+		if ran {
+			err = pause.SleepAfter(ctx, time.Since(begun))
+		} else {
+			err = pause.Sleep(ctx)
+		}
+		if err != nil || ctx.Err() != nil {
 			return nil, false, FirstOf(c.unknown, context.Cause(ctx))
 		}
+		begun = time.Now()
 	}
 }
 
