@@ -91,7 +91,6 @@ func badOptions[Tx any](e *env[Tx]) {
 		"a negative wait":          {Wait: -1},
 		"a negative life":          {ResultTTL: -1},
 		"a key that dies first":    {ResultTTL: 2 * time.Hour, KeyTTL: time.Hour},
-		"a body that never dies":   {KeyTTL: time.Hour},
 		"a negative rejection":     {RejectionTTL: -2},
 		"a negative bound of new":  {MaxNew: -2},
 		"a negative bound":         {MaxRecords: -1},
