@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ type Options struct {
 	// OnReport receives the report of every pass of Run, including failed passes.
 	OnReport func(Report)
 	// OnError receives the errors of Run, which continues at the next interval. Run calls both
-	// functions on its own goroutine, between passes. Default: errors are dropped.
+	// functions on its own goroutine, between passes. Default: errors are logged with slog.Default.
 	OnError func(error)
 }
 
@@ -100,6 +101,9 @@ func (o *Options) withDefaults(batch int) error {
 	}
 	if o.Holder == "" {
 		o.Holder = core.DefaultHolder()
+	}
+	if o.OnError == nil {
+		o.OnError = func(err error) { slog.Error("reaper: a pass failed", "error", err) }
 	}
 	if err := cmp.Or(
 		options.Many.Or("").UpTo(MaxBatch).Of("rows").Check("Options.Batch", int64(o.Batch)),

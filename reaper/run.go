@@ -14,10 +14,14 @@ const (
 	MaxInterval = 7 * 24 * time.Hour
 )
 
+// MaxErrorPause is the longest pause of Run after passes that fail one after another, unless the interval
+// is longer.
+const MaxErrorPause = time.Minute
+
 // Run sweeps again and again until ctx ends, and returns ctx's cause. The pause between two
 // passes is the interval plus or minus a quarter. The first pause is at most a quarter, so that
 // processes that start together do not sweep together. The error of a pass goes to
-// Options.OnError, and Run continues.
+// Options.OnError, and Run continues after twice the pause, up to MaxErrorPause.
 //
 // Errors: [holdfast.ErrInvalid], at once, for an interval that is not between MinInterval and
 // MaxInterval.
@@ -25,8 +29,7 @@ func (r *Reaper) Run(ctx context.Context, interval time.Duration) error {
 	if err := (options.Span{Least: MinInterval, Most: MaxInterval}).Check("interval", interval); err != nil {
 		return err
 	}
-	jitter := interval / 4
-	wait := rand.N(jitter)
+	wait, pause := rand.N(interval/4), interval
 	for {
 		if err := sleep(ctx, wait); err != nil {
 			return err
@@ -38,10 +41,13 @@ func (r *Reaper) Run(ctx context.Context, interval time.Duration) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		if err != nil && r.options.OnError != nil {
+		if err != nil {
 			r.options.OnError(err)
+			pause = min(2*pause, max(interval, MaxErrorPause))
+		} else {
+			pause = interval
 		}
-		wait = interval - jitter + rand.N(2*jitter)
+		wait = pause - pause/4 + rand.N(pause/2)
 	}
 }
 

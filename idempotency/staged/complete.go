@@ -1,11 +1,13 @@
 package staged
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -65,9 +67,10 @@ type Completed struct {
 
 // pass is one pass of a completer.
 type pass struct {
-	open sync.WaitGroup // its operations in progress
-	mu   sync.Mutex
-	done Completed
+	open  sync.WaitGroup // its operations in progress
+	mu    sync.Mutex
+	done  Completed
+	taken error // the last error of the statements that take an operation
 }
 
 func (p *pass) add(f func(done *Completed)) {
@@ -150,7 +153,7 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass
 	var rej *idempotency.Rejection
 	var parkedErr *ParkedError
 	parked := row != nil && row.State == ledger.Parked
-	busy := err == nil && (row == nil || !row.Mine)
+	busy, unread := err == nil && (row == nil || !row.Mine), err
 	if err == nil && !busy {
 		var inner context.Context
 		if inner, err = s.rows.store.Internal().Enter(ctx, id.Hash); err == nil {
@@ -179,6 +182,7 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass
 	default:
 		done.Failed++
 		done.Errs = append(done.Errs, err)
+		p.taken = cmp.Or(unread, p.taken)
 	}
 }
 
@@ -214,10 +218,15 @@ type completer[Tx, Req, Res any] struct {
 	options CompleterOptions
 	workers *workers
 	mu      sync.Mutex // OnPass runs
+	// unable: a pass could take none of its operations.
+	unable atomic.Bool
 }
 
+// The pauses after a pass that could take none of its operations.
+const firstUnable, mostUnable = 10 * time.Millisecond, 5 * time.Second
+
 func (c *completer[Tx, Req, Res]) run(ctx context.Context, every time.Duration) error {
-	failing, next := core.NewBackoff(), time.NewTimer(0)
+	failing, unable, next := core.NewBackoff(), time.Duration(0), time.NewTimer(0)
 	defer next.Stop()
 	for {
 		c.workers.check()
@@ -231,11 +240,15 @@ func (c *completer[Tx, Req, Res]) run(ctx context.Context, every time.Duration) 
 		}
 		more, err := c.pass(ctx)
 		switch {
+		case c.unable.Swap(false):
+			unable = min(max(2*unable, firstUnable), mostUnable)
+			next.Reset(unable)
+			continue
 		case more:
 			next.Reset(0)
 			continue
 		case err == nil:
-			failing = core.NewBackoff()
+			failing, unable = core.NewBackoff(), 0
 		default:
 			if err := failing.Sleep(ctx); err != nil {
 				return err
@@ -282,13 +295,16 @@ func (c *completer[Tx, Req, Res]) pass(ctx context.Context) (more bool, err erro
 	return err == nil && found == c.options.Limit && begun > 0, err
 }
 
-// report passes a result to OnPass.
+// report passes a result to OnPass, and notes a pass that could take none of its operations.
 func (c *completer[Tx, Req, Res]) report(ctx context.Context, p *pass, err error) {
+	if p.taken != nil && p.done.Failed+p.done.Busy == p.done.Found {
+		c.unable.Store(true)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return
 	case c.options.OnPass == nil:
-		if err != nil {
+		if err = cmp.Or(err, p.taken); err != nil {
 			slog.ErrorContext(ctx, "staged: a pass of the completer failed", "operation", c.runner.workflow.Name, "error", err)
 		}
 		return
