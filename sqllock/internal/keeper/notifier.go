@@ -46,6 +46,7 @@ type Notifier struct {
 	ended  chan struct{} // closed when the goroutine that listens ends; nil while none runs
 	never  bool          // the engine or the handle cannot listen
 	after  time.Time     // do not listen before this time
+	pause  time.Duration // the last one; only the goroutine that listens uses it
 }
 
 func newNotifier(k *Keeper, listen Listen) *Notifier {
@@ -144,11 +145,18 @@ func (b *Notifier) run(ended chan struct{}) {
 			b.k.notified(name)
 		}
 	})
-	pause := time.Second
-	if !b.hears.Swap(false) && opened.Load() != 0 {
+	heard, pause := b.hears.Swap(false), firstRetry
+	if !heard && opened.Load() != 0 {
 		pause = retryListen
 	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrNoListener) {
+		b.k.failed(err)
+		if !heard {
+			pause = max(pause, min(2*b.pause, mostRetry))
+		}
+	}
 	b.mu.Lock()
+	b.pause = pause
 	b.ended = nil
 	b.never = b.never || errors.Is(err, core.ErrNoListener)
 	b.after = time.Now().Add(pause)

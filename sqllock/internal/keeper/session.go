@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -99,14 +100,18 @@ func (s *Session) Open(ctx context.Context) error {
 	}
 	first := make(chan error, 1)
 	s.running.Go(func() {
+		opened := false
 		for pause := firstRetry; ; pause = min(2*pause, mostRetry) {
 			err := s.side(s.k.Ctx, sessionConnections, func(q core.Querier) error {
 				return s.run(s.k.Ctx, q, func() {
 					pause = firstRetry
+					opened = true
 					signalError(first, nil)
 				})
 			})
-			signalError(first, err)
+			if signalError(first, err); opened && err != nil {
+				s.k.failed(err)
+			}
 			select {
 			case <-s.k.Ctx.Done():
 				return
@@ -133,7 +138,7 @@ func signalError(c chan error, err error) {
 }
 
 // run keeps one session until it is lost.
-func (s *Session) run(ctx context.Context, q core.Querier, begun func()) error {
+func (s *Session) run(ctx context.Context, q core.Querier, begun func()) (err error) {
 	id, err := s.newID(ctx, q)
 	if err != nil {
 		return err
@@ -147,7 +152,7 @@ func (s *Session) run(ctx context.Context, q core.Querier, begun func()) error {
 	begun()
 	defer func() {
 		s.id.Store(nil)
-		s.k.disconnected(id)
+		s.k.disconnected(id, err)
 	}()
 	own, lost := context.WithCancel(ctx)
 	defer lost()
@@ -212,11 +217,12 @@ func (s *Session) newID(ctx context.Context, q core.Querier) (id Process, err er
 }
 
 // disconnected ends the terms of the attempts of a session that was lost.
-func (k *Keeper) disconnected(id Process) {
+func (k *Keeper) disconnected(id Process, err error) {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for l := range k.held {
 		if ProcessOf(l.ID[:]) == id {
+			l.renewError = cmp.Or(l.renewError, err)
 			k.Lose(l, trace.CauseConnection, sessionLost)
 		}
 	}

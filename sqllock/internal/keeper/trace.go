@@ -26,6 +26,14 @@ type note struct {
 // Note records an event, which Unlock reports.
 func (m *Mutex) Note(ctx context.Context, f trace.Event) { m.note(ctx, f) }
 
+// failed reports that a connection of the background failed, by which other processes wake this one, or see
+// that it lives. It is tried again.
+func (k *Keeper) failed(err error) {
+	if k.Ctx.Err() == nil {
+		k.Mu.trace.Emit(k.Ctx, trace.Event{Name: trace.WaitFailed, Err: err})
+	}
+}
+
 func (m *Mutex) note(ctx context.Context, f trace.Event) {
 	if m.trace.On() {
 		m.notes = append(m.notes, note{ctx, f})

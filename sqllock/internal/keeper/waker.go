@@ -151,6 +151,9 @@ func (w *Waker) start(s *connection, run func(ctx context.Context, q core.Querie
 	s.open = true
 	w.running.Go(func() {
 		err := w.side(w.k.Ctx, sideConnections, func(q core.Querier) error { return run(w.k.Ctx, q) })
+		if err != nil && !errors.Is(err, core.ErrNoListener) {
+			w.k.failed(err)
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		s.open = false
