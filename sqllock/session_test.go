@@ -66,6 +66,9 @@ func sessionEnds[Tx any](e *conformance.Env[Tx]) {
 		}
 		most = max(most, l.Token())
 	}
+	if lost := (*sqllock.LostError)(nil); !errors.As(context.Cause(held[0].Context()), &lost) || lost.Err == nil {
+		e.Errorf("the lease ended with %v, which does not say what became of the session", context.Cause(held[0].Context()))
+	}
 	for range held {
 		g := <-results
 		if g.err != nil {
