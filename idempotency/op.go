@@ -33,7 +33,8 @@ type Op struct {
 
 	// Request is the request that the key stands for. Another request with the same key is a
 	// mismatch. Its JSON form is fingerprinted (see Canonical), so include the fields that matter,
-	// and export them: a type of which a part has no JSON is refused.
+	// and export them: a type of which a part has no JSON is refused, such as a struct that embeds
+	// time.Time beside other fields.
 	// Exactly one of Request, Fingerprint and NoFingerprint is required.
 	Request any
 	// Fingerprint is the caller's own canonical form of the request.
