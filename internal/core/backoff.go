@@ -26,11 +26,15 @@ func NewBackoff() *Backoff {
 // Sleep waits for the next attempt, or until ctx ends.
 func (b *Backoff) Sleep(ctx context.Context) error { return sleep(ctx, b.b.NextBackOff()) }
 
-// maxAfter bounds the pause of SleepAfter.
-const maxAfter = 5 * time.Second
+// maxAfter bounds the pause of SleepAfter, and maxDoubled how often it doubles: a conflict that took
+// milliseconds pauses for milliseconds.
+const (
+	maxAfter   = 5 * time.Second
+	maxDoubled = 2
+)
 
 // SleepAfter is Sleep after a transaction that was rolled back. The pause is random: at most as long as the
-// transaction took, and twice as long each further time. Transactions that ended in one deadlock, or
+// transaction took, then twice and then four times as long. Transactions that ended in one deadlock, or
 // waited behind it, would meet again after a pause that is short beside the time that the server takes to
 // find a deadlock. The pause is at most 5 s, and a quarter of the time that ctx has left.
 func (b *Backoff) SleepAfter(ctx context.Context, took time.Duration) error {
@@ -38,7 +42,7 @@ func (b *Backoff) SleepAfter(ctx context.Context, took time.Duration) error {
 }
 
 func (b *Backoff) after(ctx context.Context, took time.Duration) time.Duration {
-	most := min(took, maxAfter) << min(b.double, 16)
+	most := min(took, maxAfter) << min(b.double, maxDoubled)
 	most = min(most, maxAfter)
 	b.double++
 	if end, ends := ctx.Deadline(); ends {
