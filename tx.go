@@ -71,9 +71,9 @@ func CheckIsolation(field string, level sql.IsolationLevel) error {
 // InTx runs fn in a transaction and commits it. When fn returns an error, InTx rolls back and
 // returns that error. When the engine rolls the transaction back (deadlock, serialization
 // failure) or a lock times out, InTx pauses and runs fn again, so fn must have effects in the
-// database only. The pause is random, up to the time that the attempt took, then up to twice, four
-// times and so on, at most 5 s: transactions that met in a deadlock do not meet again. fn must not end
-// the transaction.
+// database only. The pause is random: up to the time that the attempt took, and after further attempts
+// up to four times as long, at most 5 s. Transactions that met in a deadlock seldom meet again. fn must
+// not end the transaction.
 //
 // Errors: [ErrRetry] after the last attempt; [ErrTxLost], [ErrRowsOpen] and [ErrUnknown] from
 // the commit; [ErrReadOnly] and [ErrDenied] from a statement; [ErrInvalid]; the cause of ctx;
