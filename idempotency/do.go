@@ -154,7 +154,7 @@ func (s *Store[Tx]) read(ctx context.Context, c *call) (r *record, err error) {
 func (s *Store[Tx]) try(ctx context.Context, c *call, body func(Tx) (storedResult, error)) (*record, error) {
 	r, err := s.transact(ctx, c, body)
 	var rej *Rejection
-	if !once.Decides(err, &rej) || ctx.Err() != nil {
+	if err == nil || !once.Decides(err, &rej) || ctx.Err() != nil {
 		return r, err
 	}
 	no, err := s.options.encode(c, rejected, rej)

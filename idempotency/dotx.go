@@ -121,7 +121,7 @@ func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *call, body fun
 		}
 	}
 	var rej *Rejection
-	if once.Decides(err, &rej) {
+	if err != nil && once.Decides(err, &rej) {
 		if _, err := (core.Stmt{Name: "rollback to", Text: `ROLLBACK TO SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
 			return nil, 0, s.lost(err)
 		}

@@ -169,7 +169,7 @@ func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, he
 
 	var rejection *idempotency.Rejection
 	failed := state.failed()
-	isRejection := once.Decides(failed, &rejection)
+	isRejection := failed != nil && once.Decides(failed, &rejection)
 	if failed != nil && !isRejection {
 		return rec, nil, nil, &failure{err: failed, rec: rec}
 	}

@@ -96,15 +96,6 @@ func (s *rows[Tx]) emitParked(ctx context.Context, id once.ID) {
 	}
 }
 
-// names returns the provider and the reference for the step's row. A provider without a name is
-// stored with its reference, so that an event finds it.
-func (c *calling) names() []any {
-	if c.reference == "" {
-		return []any{orNull(c.provider), nil}
-	}
-	return []any{c.provider, once.Cut(c.reference, maxReference)}
-}
-
 // refer keeps the reference that the function of an external call has set, if the call's outcome is
 // not stored.
 func (s *rows[Tx]) refer(ctx context.Context, q core.Querier, r *Run[Tx]) error {
