@@ -24,7 +24,7 @@ func (d *DB[Tx]) explain(err error) error {
 	switch {
 	case cure == nil, errors.Is(err, cure):
 		return err
-	case cure == ErrConnectionLost && (Code(err) != "" || isAny(err, context.Canceled, context.DeadlineExceeded)): // it says more
+	case errors.Is(cure, ErrConnectionLost) && (Code(err) != "" || isAny(err, context.Canceled, context.DeadlineExceeded)): // it says more
 		return err
 	}
 	return fmt.Errorf("%w: %w", cure, err)

@@ -20,8 +20,8 @@ type (
 	money  struct{ cents int64 }
 	Money  struct{ cents int64 }
 	opaque struct { // as protoc-gen-go's opaque API makes them
-		xxx_hidden_Order string //nolint:revive // its name
-		xxx_hidden_Cents int64  //nolint:revive // its name
+		xxx_hidden_Order string
+		xxx_hidden_Cents int64
 	}
 	// optional is as generators for OpenAPI write it: what is left out has its default.
 	optional struct {

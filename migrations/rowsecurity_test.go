@@ -370,13 +370,14 @@ func TestRowSecurityOfFunctions(t *testing.T) {
 		e.Must(`GRANT USAGE, CREATE ON SCHEMA ` + e.Schema() + ` TO ` + owner)
 		rows, err := e.SQL.QueryContext(e.Ctx, `SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'holdfast%'`)
 		e.Check(err)
+		defer func() { _ = rows.Close() }()
 		var tables []string
 		for rows.Next() {
 			var table string
 			e.Check(rows.Scan(&table))
 			tables = append(tables, table)
 		}
-		e.Check(errors.Join(rows.Err(), rows.Close()))
+		e.Check(rows.Err())
 		for _, table := range tables {
 			e.Must(`ALTER TABLE ` + table + ` OWNER TO ` + owner)
 		}

@@ -266,7 +266,7 @@ func TestOps(t *testing.T) {
 		if r, err := runner.Do(o.Ctx, op("1"), 1250); err != nil || r.Value != 1250 {
 			o.Errorf("it goes on with %v, %v", r, err)
 		}
-		unsure := append(why, "--as", "rejected", "--code", "fraud", "--message", "no")
+		unsure := append(slices.Clone(why), "--as", "rejected", "--code", "fraud", "--message", "no")
 		o.misused("None of its steps runs any more", with("resolve", "2", unsure...)...)
 		if out := o.ok(with("resolve", "2", append(unsure, "--yes")...)...); out != "rejected\n" {
 			o.Errorf("got %q", out)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func TestOpsUnsure(t *testing.T) {
 			"succeeded":     {"None of its steps runs any more", "4000 of the limit order-42"},
 			"step-not-done": {"it happens twice", "The step pay is begun: provider key "},
 		} {
-			args := append(resolve, "--as", as)
+			args := append(slices.Clone(resolve), "--as", as)
 			switch as {
 			case "rejected":
 				args = append(args, "--code", "lost")

@@ -123,11 +123,11 @@ func daily(zone *time.Location, change time.Time, hour, minute int) error {
 				return fmt.Errorf("the tick at %v is not at %02d:%02d, and the clocks do not skip that", next.In(zone), hour, minute)
 			}
 		}
-		if day := clock.Truncate(24 * time.Hour); !day.Equal(before.Add(24*time.Hour)) && !(jump > 20*time.Hour && day.Equal(before.Add(48*time.Hour))) {
+		day := clock.Truncate(24 * time.Hour)
+		if !day.Equal(before.Add(24*time.Hour)) && (jump <= 20*time.Hour || !day.Equal(before.Add(48*time.Hour))) {
 			return fmt.Errorf("the tick at %v is of %v, and the one before it of %v", next.In(zone), day, before)
-		} else {
-			before = day
 		}
+		before = day
 		last, next = s(next)
 	}
 	return nil

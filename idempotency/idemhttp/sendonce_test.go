@@ -21,7 +21,7 @@ type deafBank struct {
 
 func startDeafBank(t *testing.T, protocol2 bool) *deafBank {
 	p := &deafBank{}
-	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			return
 		}
@@ -52,7 +52,7 @@ func TestSendOnce(t *testing.T) {
 					for once, want := range map[bool]int32{false: 2, true: 1} {
 						p := startDeafBank(t, false)
 						kept := &http.Transport{}
-						defer kept.CloseIdleConnections()
+						t.Cleanup(kept.CloseIdleConnections)
 						client := http.Client{Transport: kept}
 						if once {
 							client.Transport = &idemhttp.SendOnce{Base: kept}

@@ -120,14 +120,8 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 		if torn, err = r.apply(ctx, q, key, row, &e); err != nil {
 			return err
 		}
-		if fn != nil {
-			op, err := r.show(ctx, q, key)
-			if err != nil {
-				return err
-			}
-			if err := fn(ctx, tx, *op); err != nil {
-				return &once.FuncError{Err: once.Inner(r.Access.Explain(err))}
-			}
+		if err := r.hear(ctx, tx, q, key, fn); err != nil {
+			return err
 		}
 		isNew, sent = true, true
 		return nil
@@ -136,6 +130,21 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 		r.emitParked(ctx, key)
 	}
 	return isNew && err == nil, err
+}
+
+// hear runs the function of HandleEvent, if there is one.
+func (s *rows[Tx]) hear(ctx context.Context, tx Tx, q core.Querier, id once.ID, fn func(ctx context.Context, tx Tx, op Operation) error) error {
+	if fn == nil {
+		return nil
+	}
+	op, err := s.show(ctx, q, id)
+	if err != nil {
+		return err
+	}
+	if err := fn(ctx, tx, *op); err != nil {
+		return &once.FuncError{Err: once.Inner(s.Access.Explain(err))}
+	}
+	return nil
 }
 
 // apply stores what an event says about a step. torn reports that it contradicts the known answer.

@@ -23,6 +23,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -304,7 +305,7 @@ func Address(rawURL string) string {
 	switch config.Engine {
 	case Postgres:
 		if c, err := pgx.ParseConfig(config.DSN); err == nil {
-			return net.JoinHostPort(c.Host, fmt.Sprint(c.Port))
+			return net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
 		}
 	case MySQL:
 		if c, err := mysqldriver.ParseDSN(config.DSN); err == nil {

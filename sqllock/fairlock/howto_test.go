@@ -16,9 +16,7 @@ import (
 
 func settleOnce(ctx context.Context, locks *sqllock.Locker[*sql.Tx]) error {
 	return locks.Do(ctx, "settlement", func(lease *sqllock.Lease) error {
-		return locks.InTx(ctx, lease, func(ctx context.Context, tx *sql.Tx) error {
-			return settle(ctx, tx) // commits only if no other holder came
-		})
+		return locks.InTx(ctx, lease, settle) // commits only if no other holder came
 	})
 }
 

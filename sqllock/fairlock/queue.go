@@ -171,13 +171,18 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 			s.k.Abandon(s, a)
 		}
 	}
+	s.haveLeft(left)
+	return again || len(reenter) > 0
+}
+
+// haveLeft ends the calls that waited until their tickets were gone.
+func (s *tickets) haveLeft(left []*ticket) {
 	s.k.Mu.Lock()
+	defer s.k.Mu.Unlock()
 	for _, c := range left {
 		c.leaves = false
 		signal(c.event)
 	}
-	s.k.Mu.Unlock()
-	return again || len(reenter) > 0
 }
 
 // place creates the lease of a ticket that is in the table. Mu is held. A waiting ticket has no

@@ -52,7 +52,7 @@ func (e *InnerError) Error() string {
 
 // Is finds errors in Err that are not outcomes of operations.
 func (e *InnerError) Is(target error) bool {
-	return !slices.ContainsFunc(outcomes, func(o error) bool { return o == target }) && errors.Is(e.Err, target) //nolint:errorlint // a sentinel
+	return !slices.ContainsFunc(outcomes, func(o error) bool { return o == target }) && errors.Is(e.Err, target)
 }
 
 // As finds errors in Err that are neither outcomes of operations nor verdicts.
@@ -105,7 +105,7 @@ func unsettled(err error, to reflect.Value) bool {
 		to.Elem().Set(v)
 		return true
 	}
-	if e, can := err.(interface{ As(target any) bool }); can && e.As(to.Interface()) { //nolint:errorlint // this unwraps
+	if e, can := err.(interface{ As(target any) bool }); can && e.As(to.Interface()) {
 		return true
 	}
 	switch e := err.(type) { //nolint:errorlint // this unwraps

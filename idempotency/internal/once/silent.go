@@ -234,7 +234,7 @@ func (outer jsonField) inner() (fields, embedded []jsonField) {
 			plain = plain.Elem()
 		}
 		switch isStruct := plain.Kind() == reflect.Struct; {
-		case tag == "-", !f.IsExported() && !(f.Anonymous && isStruct):
+		case tag == "-", !f.IsExported() && (!f.Anonymous || !isStruct):
 		case f.Anonymous && isStruct && name == "":
 			field.behind = field.behind || plain != f.Type
 			field.t = plain

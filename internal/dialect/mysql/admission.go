@@ -175,7 +175,7 @@ var Rules = []dialect.Rule{
 		Judge: func(f dialect.Facts) string {
 			for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
 				// A router may not say. Results in "" or binary come as they are stored.
-				if v := f[name]; v != "" && !strings.EqualFold(v, "utf8mb4") && !(name == "character_set_results" && strings.EqualFold(v, "binary")) {
+				if v := f[name]; v != "" && !strings.EqualFold(v, "utf8mb4") && (name != "character_set_results" || !strings.EqualFold(v, "binary")) {
 					return name + " " + v
 				}
 			}

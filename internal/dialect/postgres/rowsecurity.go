@@ -43,7 +43,7 @@ const passes = `CASE WHEN NOT c.relrowsecurity THEN '' WHEN r.rolsuper THEN 'is 
  WHEN r.oid = c.relowner AND NOT c.relforcerowsecurity THEN 'owns the table, whose policies are not forced'
  WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_policy p CROSS JOIN LATERAL pg_catalog.unnest(p.polroles) AS m(role)
   WHERE p.polrelid = c.oid AND p.polname = 'holdfast_every_owner' AND m.role <> 0 AND pg_catalog.pg_has_role(r.oid, m.role, 'USAGE')) THEN 'has the rows of every owner by a policy'
- ELSE '' END`
+ ELSE '' END` //nolint:gosec // no credential
 
 // PassesPolicies returns why the current user passes the policies of a table. Parameters: schema, table.
 const PassesPolicies = `SELECT COALESCE((SELECT ` + passes + ` FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace, pg_catalog.pg_roles r

@@ -17,7 +17,7 @@ import (
 )
 
 // identities has text that other encodings than UTF-8 take for other characters.
-var identities = []string{"café", "日本", "🙂"}
+var identities = []string{"café", "日本", "🙂"} //nolint:gosmopolitan // other encodings are the point
 
 // executions has processes claim the same keys for the same owners and take the same locks, with each of
 // the names. It returns how often the functions ran, and how many leases were granted.

@@ -36,7 +36,7 @@ func decisions(t *testing.T, e dbtest.Engine) map[string]string {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		for _, name := range strings.Fields(line) {
+		for name := range strings.FieldsSeq(line) {
 			if was, twice := all[name]; twice {
 				t.Errorf("%s is in %q and %q", name, was, section)
 			}

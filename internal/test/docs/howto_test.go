@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	goBlock = regexp.MustCompile("(?m)^(<!-- ([^\n]*) -->\n)?```go$") //nolint:gocritic // with (?m) it is the beginning of a line
+	goBlock = regexp.MustCompile("(?m)^(<!-- ([^\n]*) -->\n)?```go$")
 	runs    = regexp.MustCompile(`^[\w./]+_test\.go#\w+$`)
 	theirs  = regexp.MustCompile(`^not run here: \S+`)
 )

@@ -79,7 +79,7 @@ func prose(t *testing.T) []string {
 
 var (
 	blockOrInline = regexp.MustCompile("(?ms)^ *```.*?^ *```$|`([^`\n]+)`") //nolint:gocritic // with (?m) it is the beginning of a line
-	declaration   = regexp.MustCompile(`(?m)\b(?:type|func(?: \(\w+ \*?\w+\))?) (\w+)|(?m)^\s*(?:var )?(\w+)\s+= `)
+	declaration   = regexp.MustCompile(`(?m)\b(?:type|func(?: \(\w+ \*?\w+\))?) (\w+)|^\s*(?:var )?(\w+)\s+= `)
 )
 
 // declaredBy returns the names that the code of a page declares, or that of an example beside its README.

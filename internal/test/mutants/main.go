@@ -18,6 +18,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"context"
 	_ "embed"
 	"flag"
 	"fmt"
@@ -46,13 +47,13 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(flag.Args(), *engine, *only, *out, *sample, *seed); err != nil {
+	if err := run(context.Background(), flag.Args(), *engine, *only, *out, *sample, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(packages []string, engine, only, out string, sample int, seed string) error {
+func run(ctx context.Context, packages []string, engine, only, out string, sample int, seed string) error {
 	var suites []*suite
 	defer func() {
 		for _, s := range suites {
@@ -60,7 +61,7 @@ func run(packages []string, engine, only, out string, sample int, seed string) e
 		}
 	}()
 	for _, pkg := range packages {
-		s, err := learn(pkg, engine)
+		s, err := learn(ctx, pkg, engine)
 		if err != nil {
 			return fmt.Errorf("%s on %s: %w", pkg, engine, err)
 		}
@@ -74,7 +75,7 @@ func run(packages []string, engine, only, out string, sample int, seed string) e
 	}
 	var results []result
 	for i, m := range mutants {
-		r := judge(suites, engine, m)
+		r := judge(ctx, suites, engine, m)
 		fmt.Printf("%d/%d %s %s: %s: %s %s\n", i+1, len(mutants), r.pkg, engine, r.verdict, m, r.test)
 		if err := keep(out, r); err != nil {
 			return err
@@ -102,7 +103,7 @@ func all(suites []*suite) []mutant {
 
 // judge tries a mutant in the suites that run its statement, most tests first: the first of these
 // is the mutant's own package.
-func judge(suites []*suite, engine string, m mutant) result {
+func judge(ctx context.Context, suites []*suite, engine string, m mutant) result {
 	own := slices.Clone(suites)
 	slices.SortStableFunc(own, func(a, b *suite) int { return cmp.Compare(len(b.runs[m.statement]), len(a.runs[m.statement])) })
 	r := result{pkg: own[0].pkg, engine: engine, mutant: m, verdict: unreached}
@@ -114,7 +115,7 @@ func judge(suites []*suite, engine string, m mutant) result {
 		if len(s.runs[m.statement]) == 0 {
 			break
 		}
-		if r.verdict, r.test = s.try(m); r.verdict != survived {
+		if r.verdict, r.test = s.try(ctx, m); r.verdict != survived {
 			break
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,27 +52,27 @@ type suite struct {
 }
 
 // learn builds the tests of a package and runs them, one at a time.
-func learn(pkg, engine string) (*suite, error) {
+func learn(ctx context.Context, pkg, engine string) (*suite, error) {
 	work, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return nil, err
 	}
 	s := &suite{pkg: pkg, binary: filepath.Join(work, "tests"), work: work, engine: engine, runs: map[string]map[string]bool{}}
-	folder, err := exec.Command("go", "list", "-f", "{{.Dir}}", pkg).Output()
+	folder, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", pkg).Output() //nolint:gosec // a package that the user names
 	if err != nil {
 		return nil, fmt.Errorf("find the package: %w", err)
 	}
 	s.folder = strings.TrimSpace(string(folder))
-	build := exec.Command("go", "test", "-tags", "mutants", "-vet=off", "-ldflags=-w", "-c", "-o", s.binary, pkg)
+	build := exec.CommandContext(ctx, "go", "test", "-tags", "mutants", "-vet=off", "-ldflags=-w", "-c", "-o", s.binary, pkg) //nolint:gosec // the same
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("build its tests: %w", err)
 	}
 	list, ran := filepath.Join(work, "mutants"), filepath.Join(work, "ran")
 	began := time.Now()
-	cmd := s.command("-test.v=test2json", "-test.parallel=1", "-test.timeout=30m")
+	cmd := s.command(ctx, "-test.v=test2json", "-test.parallel=1", "-test.timeout=30m")
 	cmd.Env = append(cmd.Env, "HOLDFAST_TEST_MUTANTS="+list, "HOLDFAST_TEST_RAN="+ran)
-	times, err := faultless(cmd)
+	times, err := faultless(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +80,14 @@ func learn(pkg, engine string) (*suite, error) {
 	if err := s.readMutants(list); err != nil {
 		return nil, err
 	}
-	return s, s.readRan(ran, times)
+	err = s.readRan(ran, times)
+	return s, err
 }
 
 func (s *suite) close() { _ = os.RemoveAll(s.work) }
 
-func (s *suite) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(s.binary, args...)
+func (s *suite) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, s.binary, args...) //nolint:gosec // its own tests
 	cmd.Dir = s.folder
 	cmd.Env = append(os.Environ(), "HOLDFAST_TEST_ENGINES="+s.engine, "HOLDFAST_TEST_REQUIRE=")
 	return cmd
@@ -95,12 +97,12 @@ func (s *suite) command(args ...string) *exec.Cmd {
 type window struct{ from, to int64 }
 
 // faultless runs tests without a fault, and returns when each of them ran.
-func faultless(cmd *exec.Cmd) (map[string][]window, error) {
+func faultless(ctx context.Context, cmd *exec.Cmd) (map[string][]window, error) {
 	tests, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	events := exec.Command("go", "tool", "test2json", "-t")
+	events := exec.CommandContext(ctx, "go", "tool", "test2json", "-t")
 	events.Stdin = tests
 	read, err := events.StdoutPipe()
 	if err != nil {
@@ -115,8 +117,10 @@ func faultless(cmd *exec.Cmd) (map[string][]window, error) {
 	var output []string
 	for d := json.NewDecoder(bufio.NewReader(read)); ; {
 		var e struct {
-			Time                 time.Time
-			Action, Test, Output string
+			Time   time.Time `json:"Time"`
+			Action string    `json:"Action"`
+			Test   string    `json:"Test"`
+			Output string    `json:"Output"`
 		}
 		if d.Decode(&e) != nil {
 			break
@@ -186,10 +190,10 @@ var (
 )
 
 // try runs a suite's tests that run a mutant's statement, with the fault, until one fails.
-func (s *suite) try(m mutant) (verdict, string) {
+func (s *suite) try(ctx context.Context, m mutant) (verdict, string) {
 	tests := s.runs[m.statement]
 	// A fault may make a test hang. The bound is far above what the whole suite needs.
-	cmd := s.command("-test.failfast", "-test.parallel=4", "-test.run", pattern(tests), "-test.timeout", (3*s.took + time.Minute).String())
+	cmd := s.command(ctx, "-test.failfast", "-test.parallel=4", "-test.run", pattern(tests), "-test.timeout", (3*s.took + time.Minute).String())
 	cmd.Env = append(cmd.Env, "HOLDFAST_TEST_MUTANT="+m.statement+" "+m.id)
 	out, err := cmd.CombinedOutput()
 	var test string

@@ -125,7 +125,7 @@ var primitives = map[string]func(ctx context.Context, b balance, turn int) error
 			return b.add(ctx, tx)
 		})
 	},
-	"register": func(ctx context.Context, b balance, turn int) error {
+	"register": func(ctx context.Context, b balance, _ int) error {
 		all, err := register.New(ctx, b.c.db)
 		if err != nil {
 			return err

@@ -121,14 +121,15 @@ type plan struct {
 
 func planOf(ctx context.Context, pool *sql.DB, query string) (p plan, err error) {
 	var text strings.Builder
-	if err = each(ctx, pool, "VEXPLAIN PLAN "+query, func(rows *sql.Rows) error {
+	if err := each(ctx, pool, "VEXPLAIN PLAN "+query, func(rows *sql.Rows) error {
 		var line string
 		defer func() { text.WriteString(line) }()
 		return rows.Scan(&line)
 	}); err != nil {
 		return p, err
 	}
-	return p, json.Unmarshal([]byte(text.String()), &p)
+	err = json.Unmarshal([]byte(text.String()), &p)
+	return p, err
 }
 
 func reads(ctx context.Context, pool *sql.DB, query string) error {

@@ -267,8 +267,7 @@ func panics[Tx any](e *env[Tx]) {
 	b := &broker{}
 	r := e.relay(func(ctx context.Context, d outbox.Delivery) error {
 		if d.Key == "a" {
-			var headers map[string]string
-			headers["trace"] = "x"
+			panic(errors.New("a publisher's mistake"))
 		}
 		return b.publish(ctx, d)
 	}, outbox.Options{Backoff: time.Millisecond, MaxBackoff: time.Millisecond, MaxAttempts: 3})

@@ -170,7 +170,7 @@ func stagedContradictsDecided[Tx any](e *env[Tx]) {
 	torn := func(key string) (*refund[Tx], *staged.Runner[Tx, string, string]) {
 		f, s := e.stagedRefunds(0)
 		f.outside.Provider = "bank"
-		f.call = func(ctx context.Context, providerKey string) (string, error) {
+		f.call = func(_ context.Context, providerKey string) (string, error) {
 			if _, err := staged.HandleEvent(e.Ctx, e.Store(idempotency.Options{}), said("evt_1", providerKey, staged.StepRejected), nil); err != nil {
 				e.Error(err)
 			}

@@ -224,7 +224,7 @@ func (m *mutation) opening(i int) int {
 // name returns the table's alias, or its qualified name.
 func (m *mutation) name(i int) string {
 	from := i
-	for i++; m.word(i) == "."; i += 2 { //nolint:revive // skips the parts of a name
+	for i++; m.word(i) == "."; i += 2 {
 	}
 	if m.word(i) == "AS" {
 		return m.of(span{i + 1, i + 2})
@@ -237,7 +237,7 @@ func (m *mutation) name(i int) string {
 
 // lockClause adds the mutant without FOR UPDATE, FOR SHARE and the like.
 func (m *mutation) lockClause(i int) {
-	end := i + 1
+	var end int
 	switch {
 	case m.word(i) == "LOCK" && m.word(i+1) == "IN":
 		end = i + 4 // LOCK IN SHARE MODE
