@@ -88,8 +88,17 @@ func TestSilentRequests(t *testing.T) {
 	_ = []any{money{}.cents, Money{}.cents, opaque{}.xxx_hidden_Order, opaque{}.xxx_hidden_Cents}
 	var none *money
 	for _, request := range []any{
-		money{1}, &money{1}, &opaque{"42", 1}, new(opaque), none, []money{{1}}, []money{}, [1]money{{1}}, map[string]money{}, [][]*money{},
-		struct{ Amount money }{money{1}}, struct{ Amount *money }{}, struct{ Lines []struct{ Amount money } }{}, struct{ Order map[string]*money }{},
+		money{1},
+		&money{1}, &opaque{"42", 1}, new(opaque), none,
+		[]money{{1}},
+		[]money{},
+		[1]money{{1}},
+		map[string]money{},
+		[][]*money{},
+		struct{ Amount money }{money{1}},
+		struct{ Amount *money }{},
+		struct{ Lines []struct{ Amount money } }{},
+		struct{ Order map[string]*money }{},
 		struct {
 			Amount money `json:"amount,omitzero"`
 		}{},
@@ -97,17 +106,44 @@ func TestSilentRequests(t *testing.T) {
 			Order string
 			Money
 		}{"42", Money{1}},
-		twice{inner{1}, other{2}}, struct {
+		twice{inner{1}, other{2}},
+		struct {
 			Order  string
 			Refund twice
 		}{},
-		errors.New("a"), fmt.Errorf("b: %w", io.EOF), context.DeadlineExceeded, failed{1}, struct{ Err error }{}, struct{ Err failed }{},
-		strings.NewReader("a"), bytes.NewBufferString("a"), io.LimitReader(strings.NewReader("a"), 1), struct{ Body io.Reader }{},
-		*big.NewInt(1), struct{ Amount big.Int }{}, byRef{1}, map[string]byRef{}, struct{ Mu sync.Mutex }{},
-		map[string]any{"order": "42", "amount": money{1}}, []any{1, &money{1}}, struct{ Any any }{money{1}}, map[string]any{"a": []any{map[string]any{"b": opaque{}}}},
-		map[string]any{"error": errors.New("a")}, struct{ Any any }{struct{ Next any }{strings.NewReader("a")}},
-		dated{Cents: 1}, &dated{Cents: 1}, datedBelow{}, datedOwn{}, priced{}, pricedByText{}, []dated{}, struct{ At dated }{}, struct{ At *dated }{}, (*dated)(nil),
-		&priced{}, pricedByRef{byRef: &byRef{}}, asked{Marshaler: written{}}, &asked{Marshaler: written{}}, map[string]any{"at": dated{}}, toldByRef{Cents: 1},
+		errors.New("a"), fmt.Errorf("b: %w", io.EOF), context.DeadlineExceeded,
+		failed{1},
+		struct{ Err error }{},
+		struct{ Err failed }{},
+		strings.NewReader("a"), bytes.NewBufferString("a"), io.LimitReader(strings.NewReader("a"), 1),
+		struct{ Body io.Reader }{},
+		*big.NewInt(1),
+		struct{ Amount big.Int }{},
+		byRef{1},
+		map[string]byRef{},
+		struct{ Mu sync.Mutex }{},
+		map[string]any{"order": "42", "amount": money{1}},
+		[]any{1, &money{1}},
+		struct{ Any any }{money{1}},
+		map[string]any{"a": []any{map[string]any{"b": opaque{}}}},
+		map[string]any{"error": errors.New("a")},
+		struct{ Any any }{struct{ Next any }{strings.NewReader("a")}},
+		dated{Cents: 1},
+		&dated{Cents: 1},
+		datedBelow{},
+		datedOwn{},
+		priced{},
+		pricedByText{},
+		[]dated{},
+		struct{ At dated }{},
+		struct{ At *dated }{},
+		(*dated)(nil),
+		&priced{},
+		pricedByRef{byRef: &byRef{}},
+		asked{Marshaler: written{}},
+		&asked{Marshaler: written{}},
+		map[string]any{"at": dated{}},
+		toldByRef{Cents: 1},
 		&struct {
 			byRef
 			Order string

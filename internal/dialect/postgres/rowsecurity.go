@@ -38,20 +38,20 @@ const foreignPolicies = `(NOT own.relforcerowsecurity
     ~ '^\(owner = COALESCE\((pg_catalog[.])?current_setting\(''[A-Za-z0-9_.]+''::text, true\), ''''::text\)\)$'
    WHEN 'holdfast_every_owner' THEN p.polroles <> '{0}' AND pg_catalog.pg_get_expr(p.polqual, p.polrelid) = 'true' ELSE false END)))`
 
-// passes says why the role r passes the policies of the table c: "" if it does not.
-const passes = `CASE WHEN NOT c.relrowsecurity THEN '' WHEN r.rolsuper THEN 'is a superuser' WHEN r.rolbypassrls THEN 'has BYPASSRLS'
+// exempt says why the role r is exempt from the policies of the table c: "" if it does not.
+const exempt = `CASE WHEN NOT c.relrowsecurity THEN '' WHEN r.rolsuper THEN 'is a superuser' WHEN r.rolbypassrls THEN 'has BYPASSRLS'
  WHEN r.oid = c.relowner AND NOT c.relforcerowsecurity THEN 'owns the table, whose policies are not forced'
  WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_policy p CROSS JOIN LATERAL pg_catalog.unnest(p.polroles) AS m(role)
   WHERE p.polrelid = c.oid AND p.polname = 'holdfast_every_owner' AND m.role <> 0 AND pg_catalog.pg_has_role(r.oid, m.role, 'USAGE')) THEN 'has the rows of every owner by a policy'
- ELSE '' END` //nolint:gosec // no credential
+ ELSE '' END`
 
 // PassesPolicies returns why the current user passes the policies of a table. Parameters: schema, table.
-const PassesPolicies = `SELECT COALESCE((SELECT ` + passes + ` FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace, pg_catalog.pg_roles r
+const PassesPolicies = `SELECT COALESCE((SELECT ` + exempt + ` FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace, pg_catalog.pg_roles r
 WHERE n.nspname = $1::pg_catalog.text AND c.relname = $2::pg_catalog.text AND r.rolname = current_user), '')`
 
 // passingFunctions lists the functions for clients whose owner passes the policies of the records beside them.
 const passingFunctions = `SELECT COALESCE(pg_catalog.string_agg(DISTINCT f.name || ', whose owner ' || f.owner || ' ' || f.why, '; '), '') FROM (
- SELECT p.proname::pg_catalog.text AS name, r.rolname::pg_catalog.text AS owner, ` + passes + ` AS why
+ SELECT p.proname::pg_catalog.text AS name, r.rolname::pg_catalog.text AS owner, ` + exempt + ` AS why
  FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_roles r ON r.oid = p.proowner
  JOIN pg_catalog.pg_class c ON c.relnamespace = p.pronamespace AND c.relname = pg_catalog.regexp_replace(p.proname::pg_catalog.text, '(claim|finish|lookup)$', 'records')
  WHERE p.prosecdef AND p.proname ~ '(claim|finish|lookup)$') f WHERE f.why <> ''`

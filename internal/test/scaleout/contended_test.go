@@ -53,7 +53,8 @@ func (b balance) inTx(ctx context.Context, f func(ctx context.Context, tx *sql.T
 // under adds in the turn that a lease gives, and ends the turn.
 func (b balance) under(ctx context.Context, lease interface {
 	Release(ctx context.Context) error
-}, err error) error {
+}, err error,
+) error {
 	if err != nil {
 		return err
 	}
