@@ -10,30 +10,33 @@ import (
 // attempt, from 1. Retry pauses between attempts as Backoff does. If ctx ends during a pause,
 // Retry returns its cause.
 func Retry(ctx context.Context, attempts int, retryable func(error) bool, f func(attempt int) error) (exhausted bool, err error) {
-	return retry(ctx, attempts, retryable, f, (*Backoff).Sleep)
+	return retry(ctx, attempts, retryable, f, false)
 }
 
 // RetryTx is Retry for transactions that run a function of the program's. It pauses as SleepAfter does.
 func RetryTx(ctx context.Context, attempts int, retryable func(error) bool, f func(attempt int) error) (exhausted bool, err error) {
-	begun := time.Now()
-	return retry(ctx, attempts, retryable, f, func(b *Backoff, ctx context.Context) error {
-		err := b.SleepAfter(ctx, time.Since(begun))
-		begun = time.Now()
-		return err
-	})
+	return retry(ctx, attempts, retryable, f, true)
 }
 
-func retry(ctx context.Context, attempts int, retryable func(error) bool, f func(attempt int) error, sleep func(*Backoff, context.Context) error) (exhausted bool, err error) {
-	pause := NewBackoff()
+func retry(ctx context.Context, attempts int, retryable func(error) bool, f func(attempt int) error, after bool) (exhausted bool, err error) {
+	var pause *Backoff // most calls need none
 	for n := 1; ; n++ {
+		begun := time.Now()
 		err := f(n)
 		switch {
 		case err == nil || ctx.Err() != nil || !retryable(err):
 			return false, err
 		case n == attempts:
 			return true, err
+		case pause == nil:
+			pause = NewBackoff()
 		}
-		if err := sleep(pause, ctx); err != nil {
+		if after {
+			err = pause.SleepAfter(ctx, time.Since(begun))
+		} else {
+			err = pause.Sleep(ctx)
+		}
+		if err != nil {
 			return false, err
 		}
 	}
