@@ -76,7 +76,7 @@ func required(cmd *cobra.Command, f *pflag.Flag) bool {
 // TestChoiceSuggests checks that a value of --as that nearly exists is answered with those that are meant.
 func TestChoiceSuggests(t *testing.T) {
 	t.Parallel()
-	for typed, want := range map[string]string{"done": `did you mean "step-done" or "step-not-done"?`, "succeded": `did you mean "succeeded"?`, "x": `use step-done, `} {
+	for typed, want := range map[string]string{"done": `did you mean "step-done" or "step-not-done"?`, "succeedd": `did you mean "succeeded"?`, "x": `use step-done, `} {
 		if _, err := resolutionOf(typed, "", "", ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", typed, err, want)
 		}
