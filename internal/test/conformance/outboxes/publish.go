@@ -279,7 +279,7 @@ func panics[Tx any](e *env[Tx]) {
 		e.Check(err)
 		return len(letters) == 1
 	})
-	if l := letters[0]; l.Key != "a" || l.Attempt != 3 || !strings.Contains(l.Reason, "assignment to entry in nil map") || !strings.Contains(l.Reason, "outboxes.panics") {
+	if l := letters[0]; l.Key != "a" || l.Attempt != 3 || !strings.Contains(l.Reason, "a publisher's mistake") || !strings.Contains(l.Reason, "outboxes.panics") {
 		e.Errorf("%+v", l)
 	}
 	if got := b.bodies(); len(got) != 1 || got[0] != "b/0" {
