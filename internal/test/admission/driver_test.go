@@ -37,8 +37,7 @@ func TestDriverErrorsHaveCodes(t *testing.T) {
 					return err
 				}
 				e.Eventually("the server ends the session", func() bool {
-					sessions := map[dbtest.Engine]string{dbtest.MySQL: `performance_schema.threads WHERE processlist_id`, dbtest.MariaDB: `information_schema.processlist WHERE id`}
-					return e.Int(`SELECT COUNT(*) FROM `+sessions[e.Engine]+` = $1`, id) == 0
+					return e.Int(`SELECT COUNT(*) FROM `+e.Engine.Sessions()+` WHERE id = $1`, id) == 0
 				})
 				return e.Effect(ctx, tx, "a")
 			}},

@@ -174,13 +174,7 @@ func endPostgresSessions(ctx context.Context, conn *sql.Conn, name string) error
 // endMySQLSessions ends the other sessions in the database, for the same reason, and returns
 // their number.
 func endMySQLSessions(ctx context.Context, conn *sql.Conn, e Engine, name string) (int, error) {
-	// MySQL's information_schema.PROCESSLIST fails with 3854 while any session runs a statement
-	// that is not text. On MariaDB the other table is disabled.
-	list := "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_DB = ? AND PROCESSLIST_ID <> CONNECTION_ID()"
-	if e != MySQL {
-		list = "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND ID <> CONNECTION_ID()"
-	}
-	rows, err := conn.QueryContext(ctx, list, name)
+	rows, err := conn.QueryContext(ctx, "SELECT id FROM "+e.Sessions()+" WHERE db = ? AND id <> CONNECTION_ID()", name)
 	if err != nil {
 		return 0, fmt.Errorf("list sessions: %w", err)
 	}

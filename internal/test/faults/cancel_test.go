@@ -219,12 +219,8 @@ func (w *world[Tx]) waiters() int {
 		return w.Int(`SELECT count(DISTINCT a.pid) FROM pg_stat_activity a
  JOIN pg_locks l ON l.pid = a.pid JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE a.wait_event_type = 'Lock' AND n.nspname = current_schema()`)
-	case dbtest.MySQL: // not the process list, which fails on statements that contain bytes
-		return w.Int(`SELECT COUNT(*) FROM performance_schema.threads WHERE PROCESSLIST_DB = DATABASE()
- AND PROCESSLIST_COMMAND IN ('Query', 'Execute') AND PROCESSLIST_ID <> CONNECTION_ID()`)
-	case dbtest.MariaDB:
-		return w.Int(`SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE()
- AND COMMAND IN ('Query', 'Execute') AND ID <> CONNECTION_ID()`)
+	case dbtest.MySQL, dbtest.MariaDB:
+		return w.Int(`SELECT COUNT(*) FROM ` + w.Engine.Sessions() + ` WHERE db = DATABASE() AND command IN ('Query', 'Execute') AND id <> CONNECTION_ID()`)
 	}
 	return 0
 }

@@ -33,7 +33,7 @@ func (e *env) ending() ending {
 	}
 	return ending{
 		self: `SELECT CONNECTION_ID()`, settings: `SELECT CONCAT(@@innodb_lock_wait_timeout, ' ', @@autocommit, ' ', @@sql_mode, ' ', ` + isolation + `)`,
-		waits: `SELECT COUNT(*) FROM information_schema.processlist WHERE id = %d AND state LIKE 'Waiting for table%%'`, kill: `KILL QUERY %d`,
+		waits: `SELECT COUNT(*) FROM ` + e.Engine.Sessions() + ` WHERE id = %d AND state LIKE 'Waiting for table%%'`, kill: `KILL QUERY %d`,
 	}
 }
 

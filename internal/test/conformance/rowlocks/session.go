@@ -80,13 +80,17 @@ func holdAndRelease[Tx any](e *env[Tx]) {
 	}
 }
 
+func ofMySQL(e dbtest.Engine) string {
+	return `SELECT id FROM ` + e.Sessions() + ` WHERE db = DATABASE() AND id <> CONNECTION_ID()`
+}
+
 // sessions contains, for each engine, the query for the sessions that may hold a lock here.
 var sessions = map[dbtest.Engine]string{
 	dbtest.Postgres: `SELECT DISTINCT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relname = 'holdfast_locks' AND n.nspname = current_schema() AND l.pid <> pg_backend_pid()`,
-	dbtest.TiDB:    `SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()`,
-	dbtest.MySQL:   `SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_DB = DATABASE() AND PROCESSLIST_ID <> CONNECTION_ID()`,
-	dbtest.MariaDB: `SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()`,
+	dbtest.TiDB:    ofMySQL(dbtest.TiDB),
+	dbtest.MySQL:   ofMySQL(dbtest.MySQL),
+	dbtest.MariaDB: ofMySQL(dbtest.MariaDB),
 }
 
 // holdEnds checks that a key is free as soon as the connection ends, and that the former holder
