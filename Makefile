@@ -136,15 +136,17 @@ model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=lar
 # The commit that is measured, for the report.
 COMMIT      = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
 
-# The packages whose statements get faults, the engines, and how many mutants of each engine (0: all).
+# The packages that get faults, the engines, and whether in SQL, in Go or in both.
 MUTANTS_PKG     ?= $(if $(filter ./...,$(PKG)),./idempotency/... ./limits ./optimistic/... ./reaper ./sqllock/... ./audit,$(PKG))
 MUTANTS_ENGINES ?= $(or $(ENGINES),sqlite,postgres,mysql,mariadb)
+MUTANTS_IN      ?= sql go
 comma           := ,
 
 .PHONY: mutants
-mutants: $(TESTSERVERS) ## Plant small faults in the SQL, one at a time, and count those that no test sees: hours (PKG= ENGINES= ARGS='-sample 20')
+mutants: $(TESTSERVERS) ## Plant small faults in SQL and Go, one at a time, and count those that no test sees: hours (PKG= ENGINES= ARGS='-sample 20' MUTANTS_IN=sql)
 	@go build -o bin/mutants ./internal/test/mutants
-	@$(WITHSERVERS) bash -euc 'for engine in $(subst $(comma), ,$(MUTANTS_ENGINES)); do bin/mutants -engine $$engine $(ARGS) $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(MUTANTS_PKG)); done'
+	@$(WITHSERVERS) bash -euc 'for engine in $(subst $(comma), ,$(MUTANTS_ENGINES)); do for in in $(MUTANTS_IN); do \
+	  bin/mutants -engine $$engine $$([ $$in = sql ] || echo -$$in) $(ARGS) $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(MUTANTS_PKG)); done; done'
 
 .PHONY: bench
 bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (ARGS='-workload lock -rounds 9')

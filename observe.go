@@ -91,6 +91,7 @@ func (d *DB[Tx]) observe(ctx context.Context, name string, f func() error) error
 // piped reports a step, with its error, and a statement that were sent together. The duration
 // counts for the statement.
 func (d *DB[Tx]) piped(ctx context.Context, step string, b core.Bound, answer core.Answer, took time.Duration, err error) {
+	core.Ran(b.Stmt.Name)
 	if len(d.options.Observers) == 0 {
 		return
 	}

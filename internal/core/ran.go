@@ -2,4 +2,5 @@
 
 package core
 
-func ran(string) {}
+// Ran notes that a statement is sent, for make mutants.
+func Ran(string) {}

@@ -171,7 +171,7 @@ func Prepared(ctx context.Context) bool {
 }
 
 func (s Stmt) under(ctx context.Context, args []any) context.Context {
-	ran(s.Name)
+	Ran(s.Name)
 	return &running{ctx, s.Name, s.Prepared, s.owner(args)}
 }
 
@@ -196,7 +196,7 @@ func (c *Call) QueryRow(ctx context.Context, s *Stmt, q Querier, dest, args []an
 }
 
 func (c *Call) of(ctx context.Context, s *Stmt, args []any) context.Context {
-	ran(s.Name)
+	Ran(s.Name)
 	c.running = running{ctx, s.Name, s.Prepared, s.owner(args)}
 	return &c.running
 }

@@ -1,16 +1,17 @@
-// Command mutants plants faults into Holdfast's statements, one at a time, and counts those that no
-// test notices:
+// Command mutants plants faults into Holdfast's statements, or into its Go, one at a time, and counts
+// those that no test notices:
 //
-//	mutants [-engine NAME] [-sample N -seed S] [-only TEXT] [-out FILE] PACKAGE...
+//	mutants [-go [-in PACKAGES]] [-engine NAME] [-sample N -seed S] [-only TEXT] [-jobs N] [-out FILE] PACKAGE...
 //
 // A mutant drops a condition, a lock clause, an assignment, a "+ 1" or a GREATEST, or turns a
 // comparison at its border: see package sqlmutant. It is planted where statements are compiled
-// (internal/dialect, with the build tag mutants), so mutants follow the text when it moves.
+// (internal/dialect, with the build tag mutants), so mutants follow the text when it moves. With -go it
+// is planted into the code of the packages, or of those that -in names: see package gomutant.
 //
-// A first run of each package's tests, one at a time, lists the mutants and learns which test runs
-// which statement. Then each mutant runs against the tests that run its statement, until one fails. A
-// mutant that the server does not understand counts for nothing. The file equal.txt lists the mutants
-// that change nothing, each with the reason.
+// A first run of each package's tests, one at a time, lists the mutants and learns which test reaches
+// which. Then each mutant runs against the tests that reach it, until one fails. A mutant that the server
+// does not understand counts for nothing. The file equal.txt lists the mutants that change nothing, each
+// with the reason.
 //
 // The servers are those of HOLDFAST_TEST_*_DSN. make mutants starts them.
 package main
@@ -25,10 +26,16 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-go/holdfast/internal/test/mutants/gomutant"
 )
 
 // equal has a line for each mutant that changes nothing: engines, statement, ID, reason.
@@ -36,24 +43,59 @@ import (
 //go:embed equal.txt
 var equal string
 
+type options struct {
+	engine, seed, only, in, out string
+	sample, jobs                int
+	inGo                        bool
+}
+
 func main() {
-	engine := flag.String("engine", "sqlite", "the `engine` whose statements get the faults")
-	sample := flag.Int("sample", 0, "run `N` mutants, chosen by -seed; 0 runs all")
-	seed := flag.String("seed", "", "chooses the sample")
-	only := flag.String("only", "", "run the mutants whose statement or description contains `TEXT`")
-	out := flag.String("out", "", "append each result to `FILE`, tab-separated")
+	var o options
+	flag.StringVar(&o.engine, "engine", "sqlite", "the `engine` on which the tests run, and whose statements get the faults")
+	flag.BoolVar(&o.inGo, "go", false, "plant the faults into Go, not into SQL")
+	flag.StringVar(&o.in, "in", "", "with -go, the `packages` that get the faults, separated by commas, when not those whose tests run")
+	flag.IntVar(&o.sample, "sample", 0, "run `N` mutants, chosen by -seed; 0 runs all")
+	flag.StringVar(&o.seed, "seed", "", "chooses the sample")
+	flag.StringVar(&o.only, "only", "", "run the mutants whose place or description matches the regular `expression`")
+	flag.IntVar(&o.jobs, "jobs", 2, "run `N` mutants at a time")
+	flag.StringVar(&o.out, "out", "", "append each result to `FILE`, tab-separated")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(context.Background(), flag.Args(), *engine, *only, *out, *sample, *seed); err != nil {
+	if err := run(context.Background(), flag.Args(), o); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, packages []string, engine, only, out string, sample int, seed string) error {
+func run(ctx context.Context, packages []string, o options) error {
+	chosen, err := regexp.Compile(o.only)
+	if err != nil {
+		return err
+	}
+	var mutants []mutant
+	overlay := ""
+	if o.inGo {
+		folder, err := os.MkdirTemp("", "mutants")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(folder) }()
+		in := packages
+		if o.in != "" {
+			in = strings.Split(o.in, ",")
+		}
+		found, path, err := gomutant.Plant(ctx, folder, in...)
+		if err != nil {
+			return err
+		}
+		overlay = path
+		for _, m := range found {
+			mutants = append(mutants, mutant{m.Function, m.ID, m.What, m.Function + " " + m.ID})
+		}
+	}
 	var suites []*suite
 	defer func() {
 		for _, s := range suites {
@@ -61,29 +103,46 @@ func run(ctx context.Context, packages []string, engine, only, out string, sampl
 		}
 	}()
 	for _, pkg := range packages {
-		s, err := learn(ctx, pkg, engine)
+		s, err := learn(ctx, pkg, o.engine, overlay)
 		if err != nil {
-			return fmt.Errorf("%s on %s: %w", pkg, engine, err)
+			return fmt.Errorf("%s on %s: %w", pkg, o.engine, err)
 		}
 		suites = append(suites, s)
-		fmt.Printf("%s %s: %d statements run, %d mutants compiled, %v\n", pkg, engine, len(s.runs), len(s.mutants), s.took.Round(time.Second))
+		fmt.Printf("%s %s: %d run, %d mutants of statements, %v\n", pkg, o.engine, len(s.runs), len(s.mutants), s.took.Round(time.Second))
 	}
-	mutants := slices.DeleteFunc(all(suites), func(m mutant) bool { return !strings.Contains(m.String(), only) })
-	if sample > 0 && len(mutants) > sample {
-		slices.SortFunc(mutants, func(a, b mutant) int { return cmp.Compare(order(seed, a), order(seed, b)) })
-		mutants = mutants[:sample]
+	if !o.inGo {
+		mutants = all(suites)
 	}
-	var results []result
-	for i, m := range mutants {
-		r := judge(ctx, suites, engine, m)
-		fmt.Printf("%d/%d %s %s: %s: %s %s\n", i+1, len(mutants), r.pkg, engine, r.verdict, m, r.test)
-		if err := keep(out, r); err != nil {
-			return err
-		}
-		results = append(results, r)
+	mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !chosen.MatchString(m.String()) })
+	if o.sample > 0 && len(mutants) > o.sample {
+		slices.SortFunc(mutants, func(a, b mutant) int { return cmp.Compare(order(o.seed, a), order(o.seed, b)) })
+		mutants = mutants[:o.sample]
 	}
+	results, err := judgeAll(ctx, suites, mutants, o)
 	table(os.Stdout, results)
-	return nil
+	return err
+}
+
+// judgeAll tries the mutants, a few at a time.
+func judgeAll(ctx context.Context, suites []*suite, mutants []mutant, o options) ([]result, error) {
+	var (
+		mu      sync.Mutex
+		results []result
+	)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(o.jobs)
+	for _, m := range mutants {
+		group.Go(func() error {
+			r := judge(ctx, suites, o.engine, m)
+			mu.Lock()
+			defer mu.Unlock()
+			results = append(results, r)
+			fmt.Printf("%d/%d %s %s: %s: %s %s\n", len(results), len(mutants), r.pkg, o.engine, r.verdict, m, r.test)
+			return keep(o.out, r)
+		})
+	}
+	err := group.Wait()
+	return results, err
 }
 
 // all returns the mutants of every suite, once.
@@ -101,18 +160,18 @@ func all(suites []*suite) []mutant {
 	return out
 }
 
-// judge tries a mutant in the suites that run its statement, most tests first: the first of these
+// judge tries a mutant in the suites that reach it, most tests first: the first of these
 // is the mutant's own package.
 func judge(ctx context.Context, suites []*suite, engine string, m mutant) result {
 	own := slices.Clone(suites)
-	slices.SortStableFunc(own, func(a, b *suite) int { return cmp.Compare(len(b.runs[m.statement]), len(a.runs[m.statement])) })
+	slices.SortStableFunc(own, func(a, b *suite) int { return cmp.Compare(len(b.runs[m.ran]), len(a.runs[m.ran])) })
 	r := result{pkg: own[0].pkg, engine: engine, mutant: m, verdict: unreached}
 	if r.reason = whyEqual(engine, m); r.reason != "" {
 		r.verdict = isEqual
 		return r
 	}
 	for _, s := range own {
-		if len(s.runs[m.statement]) == 0 {
+		if len(s.runs[m.ran]) == 0 {
 			break
 		}
 		if r.verdict, r.test = s.try(ctx, m); r.verdict != survived {
@@ -125,7 +184,7 @@ func judge(ctx context.Context, suites []*suite, engine string, m mutant) result
 // order is the place of a mutant in the sample of a seed.
 func order(seed string, m mutant) uint32 {
 	h := fnv.New32a()
-	_, _ = io.WriteString(h, seed+m.statement+m.id)
+	_, _ = io.WriteString(h, seed+m.place+m.id)
 	return h.Sum32()
 }
 
@@ -133,7 +192,7 @@ func order(seed string, m mutant) uint32 {
 func whyEqual(engine string, m mutant) string {
 	for lines := bufio.NewScanner(strings.NewReader(equal)); lines.Scan(); {
 		field := strings.SplitN(lines.Text(), "\t", 4)
-		if len(field) == 4 && (field[0] == "*" || slices.Contains(strings.Split(field[0], ","), engine)) && field[1] == m.statement && field[2] == m.id {
+		if len(field) == 4 && (field[0] == "*" || slices.Contains(strings.Split(field[0], ","), engine)) && field[1] == m.place && field[2] == m.id {
 			return field[3]
 		}
 	}
@@ -148,7 +207,7 @@ func keep(path string, r result) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.pkg, r.engine, r.verdict, r.mutant.statement, r.mutant.id, r.mutant.what, r.test+r.reason)
+	_, err = fmt.Fprintf(f, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.pkg, r.engine, r.verdict, r.mutant.place, r.mutant.id, r.mutant.what, r.test+r.reason)
 	if e := f.Close(); err == nil {
 		err = e
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,10 +19,13 @@ import (
 	"time"
 )
 
-// mutant is a fault in a statement: see sqlmutant.Mutant.
-type mutant struct{ statement, id, what string }
+// mutant is a fault in a statement, or in a function: see sqlmutant.Mutant and gomutant.Mutant.
+type mutant struct {
+	place, id, what string
+	ran             string // what a test that reaches it writes down
+}
 
-func (m mutant) String() string { return m.statement + ": " + m.what }
+func (m mutant) String() string { return m.place + ": " + m.what }
 
 type verdict string
 
@@ -47,23 +51,24 @@ type suite struct {
 	pkg, folder, binary, work string
 	engine                    string
 	mutants                   []mutant
-	runs                      map[string]map[string]bool // the tests that run a statement
+	runs                      map[string]map[string]bool // the tests that run a statement, or reach a fault
+	lasts                     map[string]time.Duration   // each test
 	took                      time.Duration
 }
 
 // learn builds the tests of a package and runs them, one at a time.
-func learn(ctx context.Context, pkg, engine string) (*suite, error) {
+func learn(ctx context.Context, pkg, engine, overlay string) (*suite, error) {
 	work, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return nil, err
 	}
-	s := &suite{pkg: pkg, binary: filepath.Join(work, "tests"), work: work, engine: engine, runs: map[string]map[string]bool{}}
+	s := &suite{pkg: pkg, binary: filepath.Join(work, "tests"), work: work, engine: engine, runs: map[string]map[string]bool{}, lasts: map[string]time.Duration{}}
 	folder, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", pkg).Output() //nolint:gosec // a package that the user names
 	if err != nil {
 		return nil, fmt.Errorf("find the package: %w", err)
 	}
 	s.folder = strings.TrimSpace(string(folder))
-	build := exec.CommandContext(ctx, "go", "test", "-tags", "mutants", "-vet=off", "-ldflags=-w", "-c", "-o", s.binary, pkg) //nolint:gosec // the same
+	build := exec.CommandContext(ctx, "go", "test", "-tags", "mutants", "-vet=off", "-ldflags=-w", "-overlay="+overlay, "-c", "-o", s.binary, pkg) //nolint:gosec // the same
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("build its tests: %w", err)
@@ -77,6 +82,11 @@ func learn(ctx context.Context, pkg, engine string) (*suite, error) {
 		return nil, err
 	}
 	s.took = time.Since(began)
+	for test, windows := range times {
+		for _, w := range windows {
+			s.lasts[test] += time.Duration(w.to-w.from) * time.Millisecond
+		}
+	}
 	if err := s.readMutants(list); err != nil {
 		return nil, err
 	}
@@ -144,7 +154,7 @@ func faultless(ctx context.Context, cmd *exec.Cmd) (map[string][]window, error) 
 
 func (s *suite) readMutants(path string) error {
 	return lines(path, func(field []string) {
-		m := mutant{field[0], field[1], field[2]}
+		m := mutant{field[0], field[1], field[2], field[0]}
 		if !slices.Contains(s.mutants, m) {
 			s.mutants = append(s.mutants, m)
 		}
@@ -189,12 +199,51 @@ var (
 	notSQL = regexp.MustCompile(`SQLSTATE 42(601|702|703|803|804|846|883|P\d\d)|Error 1(052|054|060|064|093|111) |SQL logic error`)
 )
 
-// try runs a suite's tests that run a mutant's statement, with the fault, until one fails.
+// try runs a suite's tests that reach a mutant, with the fault, until one fails: first a few that end
+// soon, which notice most faults.
 func (s *suite) try(ctx context.Context, m mutant) (verdict, string) {
-	tests := s.runs[m.statement]
-	// A fault may make a test hang. The bound is far above what the whole suite needs.
-	cmd := s.command(ctx, "-test.failfast", "-test.parallel=4", "-test.run", pattern(tests), "-test.timeout", (3*s.took + time.Minute).String())
-	cmd.Env = append(cmd.Env, "HOLDFAST_TEST_MUTANT="+m.statement+" "+m.id)
+	all := s.runs[m.ran]
+	if few := s.soonest(all); len(few) < len(all) {
+		if v, test := s.run(ctx, m, few); v != survived {
+			return v, test
+		}
+	}
+	return s.run(ctx, m, all)
+}
+
+// soonest returns the tests that end first, of those that have no tests within them.
+func (s *suite) soonest(tests map[string]bool) map[string]bool {
+	const few, total = 8, time.Second
+	outer := map[string]bool{}
+	for test := range tests {
+		if i := strings.LastIndexByte(test, '/'); i >= 0 {
+			outer[test[:i]] = true
+		}
+	}
+	sorted := slices.SortedFunc(maps.Keys(tests), func(a, b string) int { return cmp.Or(cmp.Compare(s.lasts[a], s.lasts[b]), cmp.Compare(a, b)) })
+	chosen, sum := map[string]bool{}, time.Duration(0)
+	for _, test := range sorted {
+		if outer[test] {
+			continue
+		}
+		if sum += s.lasts[test]; len(chosen) > 0 && (sum > total || len(chosen) == few) {
+			break
+		}
+		chosen[test] = true
+	}
+	return chosen
+}
+
+func (s *suite) run(ctx context.Context, m mutant, tests map[string]bool) (verdict, string) {
+	// A fault may make a test hang. The bound is far above what the tests need.
+	bound := 30 * time.Second
+	for test := range tests {
+		if !strings.Contains(test, "/") {
+			bound += 3 * s.lasts[test]
+		}
+	}
+	cmd := s.command(ctx, "-test.failfast", "-test.parallel=4", "-test.run", pattern(tests), "-test.timeout", bound.String())
+	cmd.Env = append(cmd.Env, "HOLDFAST_TEST_MUTANT="+m.place+" "+m.id)
 	out, err := cmd.CombinedOutput()
 	var test string
 	for _, f := range failed.FindAllSubmatch(out, -1) { // the innermost
