@@ -102,7 +102,7 @@ func (k *keeping) restore(exec func(text string) error) error {
 // gets the connection next.
 func (k *keeping) ResetSession(ctx context.Context) error {
 	k.late = nil
-	if k.kept.Setting != "" && !core.Keeps(ctx) {
+	if !core.Keeps(ctx) {
 		if err := k.restore(func(text string) error { return k.run(ctx, text) }); err != nil {
 			return driver.ErrBadConn
 		}

@@ -25,7 +25,7 @@ func (k *keeping) intact() bool { return k.tx != nil && k.tx.lost == nil && !k.t
 
 // Commit implements driver.Tx.
 func (t *implicit) Commit() error {
-	if t.k.tx == t && t.k.kept.Sealed && (!t.ours || t.lost != nil) {
+	if t.k.kept.Sealed && (!t.ours || t.lost != nil) {
 		if err := t.Rollback(); err != nil {
 			return err
 		}

@@ -90,8 +90,17 @@ func learn(ctx context.Context, pkg, engine, overlay string) (*suite, error) {
 	if err := s.readMutants(list); err != nil {
 		return nil, err
 	}
-	err = s.readRan(ran, times)
-	return s, err
+	if err := s.readRan(ran, times); err != nil {
+		return nil, err
+	}
+	for _, tests := range s.runs {
+		if len(tests) == 0 || s.took < 2*time.Second { // its time says nothing
+			for test := range times {
+				tests[test] = true
+			}
+		}
+	}
+	return s, nil
 }
 
 func (s *suite) close() { _ = os.RemoveAll(s.work) }
@@ -135,6 +144,9 @@ func faultless(ctx context.Context, cmd *exec.Cmd) (map[string][]window, error) 
 		if d.Decode(&e) != nil {
 			break
 		}
+		if e.Test == "" && e.Action != "output" {
+			continue
+		}
 		at := e.Time.UnixMilli()
 		switch e.Action {
 		case "run", "cont":
@@ -161,20 +173,19 @@ func (s *suite) readMutants(path string) error {
 	}, 3)
 }
 
-// readRan notes for each statement the tests that ran at that time. A goroutine that a test started
-// may run one shortly after it.
+// readRan notes for each statement the tests that ran at that time, or near it: a goroutine that a test
+// started may run one shortly after it, and a test's times are those at which its output was read.
 func (s *suite) readRan(path string, times map[string][]window) error {
-	const late = 50
+	const near = 200
 	return lines(path, func(field []string) {
 		at, _ := strconv.ParseInt(field[0], 10, 64)
+		if s.runs[field[1]] == nil {
+			s.runs[field[1]] = map[string]bool{}
+		}
 		for test, windows := range times {
-			if !slices.ContainsFunc(windows, func(w window) bool { return w.from <= at+1 && at <= w.to+late }) {
-				continue
+			if slices.ContainsFunc(windows, func(w window) bool { return w.from <= at+near && at <= w.to+near }) {
+				s.runs[field[1]][test] = true
 			}
-			if s.runs[field[1]] == nil {
-				s.runs[field[1]] = map[string]bool{}
-			}
-			s.runs[field[1]][test] = true
 		}
 	}, 2)
 }
