@@ -96,19 +96,25 @@ func told(all []Row, waiters map[AttemptID]int64, repeated bool) map[int]Freed {
 // rows afterwards: the token of a free row, 0 for a row that still has its attempt.
 func judge(all []Row, now map[string]int64, ended int64, repeated bool) map[int]Freed {
 	freed := map[int]Freed{}
-	var gone []int // rows that now belong to others: if no term was ended here, all were lost before; if as many were, none
+	// Free rows have the term's token. Rows that are gone belong to others: if no term was ended here,
+	// all were lost before; if as many were, none.
+	var free, gone []int
 	for i, t := range all {
 		switch n, there := now[string(t.Name.Row())]; {
 		case there && n == t.Token:
-			freed[i] = Freed{Was: true, Ambiguous: repeated}
-			ended--
+			free = append(free, i)
 		case there && n == 0: // locked
 		default:
 			gone = append(gone, i)
 		}
 	}
+	here := ended > 0
+	ended -= int64(len(free))
+	for _, i := range free { // one that was taken away is free as well
+		freed[i] = Freed{Was: here || repeated, Ambiguous: repeated || here && ended < 0}
+	}
 	for _, i := range gone {
-		freed[i] = Freed{Was: !repeated && ended == int64(len(gone)), Ambiguous: repeated || ended != 0}
+		freed[i] = Freed{Was: here && !repeated && ended == int64(len(gone)), Ambiguous: repeated || here && ended != 0}
 	}
 	return freed
 }
