@@ -14,8 +14,8 @@ import (
 // Variables of make mutants. The first is a statement's name, a space and a mutant's ID. The second
 // is a file for a line of each mutant that the program's statements have: name, ID, description.
 var (
-	plantedName, plantedID, _ = strings.Cut(os.Getenv("HOLDFAST_TEST_MUTANT"), " ")
-	mutantsFile               = os.Getenv("HOLDFAST_TEST_MUTANTS")
+	planted     = os.Getenv("HOLDFAST_TEST_MUTANT")
+	mutantsFile = os.Getenv("HOLDFAST_TEST_MUTANTS")
 
 	mutantsMu sync.Mutex
 	listed    = map[string]bool{}
@@ -26,7 +26,8 @@ func mutated(name, text string) string {
 	if mutantsFile != "" {
 		list(name, text)
 	}
-	if name != plantedName {
+	plantedID, is := strings.CutPrefix(planted, name+" ")
+	if !is {
 		return text
 	}
 	for _, m := range sqlmutant.All(text) {

@@ -381,10 +381,12 @@ func TestLeaseBatches(t *testing.T) {
 
 		ids := []lockstmt.Row{{Name: mine, Attempt: me, Token: 5}, {Name: other, Attempt: id(3), Token: 5}}
 		ended := map[string]change{"mine": {ends: true}, "mine, over": {ends: true}}
-		e.each("release many", ended, func(q core.Querier) (bool, error) {
-			freed, _, err := e.leases.ReleaseMany.Run(e.Ctx, q, ids, self, false)
-			return freed[0].Was, err
-		})
+		for n := range core.PowersOfTwo(len(ids)) {
+			e.each("release many", ended, func(q core.Querier) (bool, error) {
+				freed, _, err := e.leases.ReleaseMany.Run(e.Ctx, q, ids[:n], self, false)
+				return freed[0].Was, err
+			})
+		}
 	})
 }
 

@@ -38,7 +38,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/mutants/gomutant"
 )
 
-// equal has a line for each mutant that changes nothing: engines, statement, ID, reason.
+// equal has a line for each mutant that changes nothing: engines, statement, ID, reason. A star is any,
+// and an ID that begins with a tilde is a regular expression for what the mutant does.
 //
 //go:embed equal.txt
 var equal string
@@ -192,7 +193,10 @@ func order(seed string, m mutant) uint32 {
 func whyEqual(engine string, m mutant) string {
 	for lines := bufio.NewScanner(strings.NewReader(equal)); lines.Scan(); {
 		field := strings.SplitN(lines.Text(), "\t", 4)
-		if len(field) == 4 && (field[0] == "*" || slices.Contains(strings.Split(field[0], ","), engine)) && field[1] == m.place && field[2] == m.id {
+		if len(field) != 4 || field[0] != "*" && !slices.Contains(strings.Split(field[0], ","), engine) || field[1] != "*" && field[1] != m.place {
+			continue
+		}
+		if what, is := strings.CutPrefix(field[2], "~"); field[2] == m.id || is && regexp.MustCompile(what).MatchString(m.what) {
 			return field[3]
 		}
 	}

@@ -176,7 +176,7 @@ func (s *suite) readMutants(path string) error {
 // readRan notes for each statement the tests that ran at that time, or near it: a goroutine that a test
 // started may run one shortly after it, and a test's times are those at which its output was read.
 func (s *suite) readRan(path string, times map[string][]window) error {
-	const near = 200
+	const near = 1500
 	return lines(path, func(field []string) {
 		at, _ := strconv.ParseInt(field[0], 10, 64)
 		if s.runs[field[1]] == nil {

@@ -11,15 +11,15 @@ import (
 func TestReach(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ran")
-	if err := os.WriteFile(path, []byte("1150\tlocks.take\n3100\tlocks.release\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("11500\tlocks.take\n31000\tlocks.release\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := &suite{runs: map[string]map[string]bool{}}
 	err := s.readRan(path, map[string][]window{
-		"TestA":     {{1100, 1200}},
-		"TestA/x+y": {{1120, 1180}},
-		"TestB":     {{200, 600}, {2850, 2890}, {3200, 3300}}, // paused between
-		"TestC":     {{1500, 1600}},
+		"TestA":     {{11000, 12000}},
+		"TestA/x+y": {{11200, 11800}},
+		"TestB":     {{2000, 6000}, {28500, 29490}, {32000, 33000}}, // paused between
+		"TestC":     {{15000, 16000}},
 	})
 	if err != nil {
 		t.Fatal(err)
