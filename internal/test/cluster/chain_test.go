@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	chain "github.com/holdfast-go/holdfast/audit"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -50,6 +51,10 @@ func auditOnTwo(t *testing.T, urls []string) {
 	wg.Wait()
 	var heads [][]byte
 	for i, o := range all {
+		// A node has the other's rows some time after their commit was answered there.
+		until(t, dbtest.Hang, "the other node's rows have arrived", func() bool {
+			return o.number(`SELECT COUNT(*) FROM holdfast_audit`) >= 2*each
+		})
 		report, err := chain.Verify(t.Context(), o.db)
 		if err != nil || report.Rows != 2*each || len(report.Heads) != 1 {
 			t.Fatalf("node %d: %+v, %v", i, report, err)

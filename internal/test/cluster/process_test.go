@@ -8,9 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 // process is a server or a client that ends when this process ends, in whatever way.
@@ -53,10 +57,26 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	return p
 }
 
-// kill is kill -9, also of the processes that this one started.
+// kill is kill -9, also of the processes that this one started. It returns when all of them have ended: a
+// child outlives its parent for a moment, and holds the server's shared memory as long.
 func (p *process) kill() {
+	if p.ended() {
+		return
+	}
+	p.signal(syscall.SIGSTOP) // otherwise it could start others now
+	of := children(p.cmd.Process.Pid)
 	p.signal(syscall.SIGKILL)
 	<-p.done
+	for end := time.Now().Add(dbtest.Hang); slices.ContainsFunc(of, lives) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// lives reports whether a process holds anything yet. A zombie, whose parent has not read its end, does not.
+func lives(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return err == nil && !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
 func (p *process) signal(s syscall.Signal) {
