@@ -16,7 +16,8 @@ import (
 )
 
 // timeout bounds the run time of a test's browser. A test that reaches it fails.
-const timeout = 3 * time.Minute
+// timeout bounds all that one browser does. Only one that hangs reaches it.
+const timeout = 4 * dbtest.Hang
 
 // Browser is one browser with one page, closed when the test ends.
 type Browser struct {
@@ -119,7 +120,7 @@ func Evaluate[T any](b *Browser, expression string) T {
 // no error.
 func (b *Browser) Eventually(expression string) {
 	b.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(dbtest.Hang); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+expression+")")); err == nil && ok {
 			return
 		}

@@ -12,7 +12,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-const height = 800
+const (
+	height         = 800
+	folderVariable = "HOLDFAST_SCREENSHOTS"
+)
+
+// TakesScreenshots reports whether somebody wants the pictures.
+func TakesScreenshots() bool { return os.Getenv(folderVariable) != "" }
 
 // Screenshots takes pictures of the whole page, narrow and wide, dark and light, as
 // NAME-360-dark.png and so on. It writes them into the folder HOLDFAST_SCREENSHOTS (default: a
@@ -46,7 +52,7 @@ func (b *Browser) Screenshot(name, selector string, width int64) {
 
 func (b *Browser) save(name string, picture []byte) {
 	b.Helper()
-	dir := os.Getenv("HOLDFAST_SCREENSHOTS")
+	dir := os.Getenv(folderVariable)
 	if dir == "" {
 		dir = b.TempDir()
 	}

@@ -16,7 +16,8 @@ const (
 	// such a call must not wait for are longer: InnoDB's is 50 s.
 	Slack = 40 * time.Second
 
-	scaleVariable = "HOLDFAST_TEST_SCALE"
+	scaleVariable   = "HOLDFAST_TEST_SCALE"
+	nightlyVariable = "HOLDFAST_TEST_NIGHTLY"
 )
 
 // Eventually waits until ok returns true, and fails the test after Hang. The longer it has waited,
@@ -41,5 +42,18 @@ func OnlyAtScale(tb testing.TB) {
 	tb.Helper()
 	if !AtScale() {
 		tb.Skipf("it measures: make scale, or %s=1", scaleVariable)
+	}
+}
+
+// Nightly reports whether the test should take its long form: `make nightly` sets
+// HOLDFAST_TEST_NIGHTLY=1.
+func Nightly() bool { return os.Getenv(nightlyVariable) != "" }
+
+// OnlyNightly skips a test that needs luck to see what it looks for, unless `make nightly` runs it.
+// The reason says what it waits for.
+func OnlyNightly(tb testing.TB, reason string) {
+	tb.Helper()
+	if !Nightly() {
+		tb.Skipf("%s: make nightly, or %s=1", reason, nightlyVariable)
 	}
 }
