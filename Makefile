@@ -49,7 +49,8 @@ test: $(TESTSERVERS) ## Run every test but faults and models, on every engine th
 
 .PHONY: test-run
 test-run:
-	@$(GOTEST) $(TESTED) -timeout 30m $(BUILD) $(PARALLEL) $(ARGS)
+	@set -- $(TESTED); echo "building and running $$# packages of tests: with an empty cache, the first build takes minutes"; \
+	$(GOTEST) "$$@" -timeout 30m $(BUILD) $(PARALLEL) $(ARGS)
 
 .PHONY: modules-test
 modules-test: ## The tests of the nested modules, but for bench
@@ -61,7 +62,9 @@ modules-test: ## The tests of the nested modules, but for bench
 # packages that have no goroutines, that test processes or the servers' settings, or
 # whose model is no Go. It is slow, and wants one package at a time. A test that it
 # shows nothing says dbtest.NotUnderRace. SQLite, which is C made into Go, is not looked at.
-RACE_LEFT_OUT = /cmd/|/examples/|/migrations|/doctor|/optimistic|/audit|/internal/(canonical|dialect|dsn|token|trace)|/internal/test/(admission|campaign|cluster|docs|faults|model|polyglot|scaleout|site)$$
+# Those without goroutines: of the adapters, holdfastsql; the loops of cron, the tables of limits and inbox,
+# the triggers of fence, and what judges or lists for other tests.
+RACE_LEFT_OUT = /cmd/|/examples/|/migrations|/doctor|/optimistic|/audit|/internal/(canonical|dialect|dsn|token|trace)|/internal/test/(admission|bounds|campaign|cluster|docs|faults|model|mutants.*|polyglot|scaleout|site)$$|/adapters/holdfastsql|/holdfastslog|/holdfasttest/|/idempotency/(cron|inbox|likely|operators)$$|/limits$$|/sqllock/fence$$
 
 .PHONY: race
 race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have the memory of every server's driver
@@ -103,9 +106,27 @@ SEED       ?= 0
 faults: $(TESTSERVERS) ## The fault suite, then campaigns on every engine (DURATION=30m SEED=7; ARGS=-short)
 	@$(WITHSERVERS) $(MAKE) --no-print-directory faults-run campaign
 
+.PHONY: faults-suite
+faults-suite: $(TESTSERVERS) ## The fault suite alone, which needs no luck (ARGS=-short)
+	@$(WITHSERVERS) $(MAKE) --no-print-directory faults-run
+
 .PHONY: faults-run
 faults-run:
 	@$(GOTEST) ./internal/test/faults -timeout 30m $(BUILD) $(ARGS)
+
+# What needs luck, or has a long form (dbtest.Nightly), with those. It runs alone: its storms kill processes.
+.PHONY: nightly-tests
+nightly-tests: $(TESTSERVERS)
+	@HOLDFAST_TEST_NIGHTLY=1 $(WITHSERVERS) env $(GOTEST) $(BUILD) $(PARALLEL) -timeout 60m $(ARGS) \
+	  $$(git grep -lE 'dbtest\.(Only)?Nightly\(' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
+.PHONY: nightly
+nightly: ## What depends on luck or is long: storms, campaigns, whole models, fuzzing (TIMES=10 DURATION=10m FUZZTIME=1m PARTS=fuzz)
+	@.ci/parts nightly
+
+.PHONY: weekly
+weekly: ## Clusters, roles, other languages, versions and engines, every mutant: hours, as root (PARTS='cluster roles')
+	@.ci/parts weekly
 
 # The campaigns alone, on servers that HOLDFAST_TEST_*_DSN name.
 .PHONY: campaign
@@ -268,7 +289,7 @@ verify: ## What CI runs
 	$(MAKE) model
 	$(MAKE) test
 	$(MAKE) race
-	$(MAKE) faults ARGS=-short
+	$(MAKE) faults-suite ARGS=-short
 
 # Its own module knows best whether it is up to date.
 .PHONY: $(TESTSERVERS)

@@ -2,8 +2,10 @@ package holdfast_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -25,6 +27,40 @@ func TestActionsArePinned(t *testing.T) {
 			if strings.Contains(line, "uses:") && !pinned.MatchString(line) {
 				t.Errorf("%s: %s", file, strings.TrimSpace(line))
 			}
+		}
+	}
+}
+
+// TestParts runs the long parts with something in place of make that fails for one of them: the others run,
+// each has its line at the end, and the status says that one failed.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no bash")
+	}
+	instead := filepath.Join(t.TempDir(), "make")
+	if err := os.WriteFile(instead, []byte("#!/bin/sh\necho \"ran $*\"\ntest \"$1\" != matrix\n"), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		kind, parts, times string
+		status, ok, failed int
+	}{
+		{"weekly", "", "1", 1, 5, 1},
+		{"weekly", "roles matrix", "3", 1, 3, 3},
+		{"nightly", "", "2", 0, 8, 0},
+		{"nightly", "fuzz", "10", 0, 10, 0},
+		{"nightly", "cluster", "1", 2, 0, 0}, // it has no such part
+		{"nightly", "", "0", 2, 0, 0},
+		{"monthly", "", "1", 2, 0, 0},
+	} {
+		cmd := exec.CommandContext(t.Context(), ".ci/parts", c.kind)
+		cmd.Env = append(os.Environ(), "PART_MAKE="+instead, "PARTS="+c.parts, "TIMES="+c.times)
+		out, _ := cmd.CombinedOutput()
+		_, end, _ := strings.Cut(string(out), "\n=== "+c.kind+"\n")
+		ok, failed := strings.Count("\n"+end, "\nok "), strings.Count("\n"+end, "\nFAILED ")
+		if got := cmd.ProcessState.ExitCode(); got != c.status || ok != c.ok || failed != c.failed || strings.Count(string(out), "\nran ") != c.ok+c.failed {
+			t.Errorf("%+v: status %d, %d ok, %d failed:\n%s", c, got, ok, failed, out)
 		}
 	}
 }
