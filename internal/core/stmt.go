@@ -49,7 +49,8 @@ func Compile(name, text string, questionMarks bool) Stmt {
 // parameters replaces each numbered parameter of text.
 func parameters(text string, replace func(n int) string) string {
 	var b strings.Builder
-	quote := byte(0)
+	b.Grow(len(text))
+	quote, copied := byte(0), 0
 	for i := 0; i < len(text); i++ {
 		// A quoted name or string may contain a dollar sign.
 		switch c := text[i]; {
@@ -58,22 +59,22 @@ func parameters(text string, replace func(n int) string) string {
 		case quote == 0 && (c == '\'' || c == '"' || c == '`'):
 			quote = c
 		}
-		if quote != 0 {
-			b.WriteByte(text[i])
+		if quote != 0 || text[i] != '$' {
 			continue
 		}
 		j := i + 1
 		for j < len(text) && text[j] >= '0' && text[j] <= '9' {
 			j++
 		}
-		if text[i] != '$' || j == i+1 {
-			b.WriteByte(text[i])
+		if j == i+1 {
 			continue
 		}
 		n, _ := strconv.Atoi(text[i+1 : j])
+		b.WriteString(text[copied:i])
 		b.WriteString(replace(n))
-		i = j - 1
+		copied, i = j, j-1
 	}
+	b.WriteString(text[copied:])
 	return b.String()
 }
 

@@ -73,10 +73,16 @@ func Owner(line string) (table, owner string) {
 // added is no difference if it allows NULL.
 func Differences(golden, prefix string, found []string) (problems []string) {
 	want := strings.Split(strings.TrimSpace(golden), "\n")
+	wanted := make(map[string]bool, len(want))
+	for _, line := range want {
+		wanted[line] = true
+	}
+	is := make(map[string]bool, len(found))
 	owner := ""
 	var there []string
 	for _, line := range found {
 		f := strings.Fields(line)
+		is[line] = true
 		if table, of := Owner(line); of != "" {
 			if owner != "" && owner != of {
 				problems = append(problems, "table "+prefix+table+" belongs to "+of+", others to "+owner)
@@ -86,19 +92,31 @@ func Differences(golden, prefix string, found []string) (problems []string) {
 		if f[1] == "kind" {
 			there = append(there, f[0])
 		}
-		added := f[1] == "column" && !strings.HasSuffix(line, " not null") &&
-			!slices.ContainsFunc(want, func(w string) bool { return strings.HasPrefix(w, f[0]+" column "+f[2]+" ") })
-		if !added && !slices.Contains(want, line) {
+		if wanted[line] {
+			continue
+		}
+		if !isAddition(line, f, want) {
 			problems = append(problems, "table "+prefix+f[0]+" has "+strings.TrimPrefix(line, f[0]+" "))
 		}
 	}
 	for _, line := range want {
-		table := strings.Fields(line)[0]
-		if slices.Contains(there, table) && !slices.ContainsFunc(found, func(l string) bool {
-			return l == line || strings.HasPrefix(l, line+" ") && strings.HasPrefix(line, table+" kind")
-		}) {
+		if is[line] {
+			continue
+		}
+		table, what, _ := strings.Cut(line, " ")
+		withOwner := func(l string) bool { return strings.HasPrefix(l, line+" ") }
+		if slices.Contains(there, table) && (!strings.HasPrefix(what, "kind") || !slices.ContainsFunc(found, withOwner)) {
 			problems = append(problems, "table "+prefix+table+" has no "+strings.TrimPrefix(line, table+" "))
 		}
 	}
 	return problems
+}
+
+// isAddition reports whether a line, with the fields f, is of a column that is not wanted and allows NULL.
+func isAddition(line string, f, want []string) bool {
+	if f[1] != "column" || strings.HasSuffix(line, " not null") {
+		return false
+	}
+	name := f[0] + " column " + f[2] + " "
+	return !slices.ContainsFunc(want, func(w string) bool { return strings.HasPrefix(w, name) })
 }
