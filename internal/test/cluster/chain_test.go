@@ -52,7 +52,7 @@ func auditOnTwo(t *testing.T, urls []string) {
 	var heads [][]byte
 	for i, o := range all {
 		// A node has the other's rows some time after their commit was answered there.
-		until(t, dbtest.Hang, "the other node's rows have arrived", func() bool {
+		dbtest.Eventually(t, "the other node's rows have arrived", func() bool {
 			return o.number(`SELECT COUNT(*) FROM holdfast_audit`) >= 2*each
 		})
 		report, err := chain.Verify(t.Context(), o.db)

@@ -125,7 +125,7 @@ func (n *galeraNode) start(options ...string) {
 func (n *galeraNode) synced() {
 	t := n.cluster.t
 	t.Helper()
-	for end := time.Now().Add(90 * time.Second); n.status("wsrep_local_state_comment") != "Synced" || n.status("wsrep_ready") != "ON"; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(dbtest.Hang); n.status("wsrep_local_state_comment") != "Synced" || n.status("wsrep_ready") != "ON"; time.Sleep(50 * time.Millisecond) {
 		if n.ended() || time.Now().After(end) {
 			said, _ := os.ReadFile(filepath.Join(n.dir, "log"))
 			t.Fatalf("%s is not in step:\n%s", n.name, said[max(0, len(said)-4000):])

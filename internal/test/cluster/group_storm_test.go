@@ -128,7 +128,7 @@ func TestGroupCommits(t *testing.T) {
 	}
 	flows := func(n int64) {
 		want := done.Load() + n
-		until(t, time.Minute, "commits", func() bool { return done.Load() >= want })
+		dbtest.Eventually(t, "commits", func() bool { return done.Load() >= want })
 	}
 	flows(1500)
 	g.nodes[2].cut()
@@ -186,7 +186,7 @@ func TestGroupCommits(t *testing.T) {
 // others waits until the member sees n others in its group.
 func (n *groupNode) others(want int) {
 	n.group.t.Helper()
-	until(n.group.t, time.Minute, n.name+" sees the others go or come", func() bool {
+	dbtest.Eventually(n.group.t, n.name+" sees the others go or come", func() bool {
 		var all int
 		err := n.pool.QueryRowContext(n.group.t.Context(), `SELECT COUNT(*) FROM performance_schema.replication_group_members`).Scan(&all)
 		return err == nil && all == want+1
@@ -206,7 +206,7 @@ func (g *group) business() {
 func (n *groupNode) rejoin(as string) {
 	t := n.group.t
 	t.Helper()
-	until(t, 2*time.Minute, n.name+" is in its group", func() bool {
+	dbtest.Eventually(t, n.name+" is in its group", func() bool {
 		state, role := n.state()
 		if state == "ERROR" {
 			_, _ = n.pool.ExecContext(t.Context(), `STOP GROUP_REPLICATION`)

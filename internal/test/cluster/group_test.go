@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -119,7 +118,7 @@ func (n *groupNode) reach() {
 	t := n.group.t
 	t.Helper()
 	n.pool = dbtest.OpenSQL(t, "mysql://root@tcp("+n.address+")/mysql")
-	until(t, time.Minute, n.name+" answers", func() bool { return n.pool.PingContext(t.Context()) == nil })
+	dbtest.Eventually(t, n.name+" answers", func() bool { return n.pool.PingContext(t.Context()) == nil })
 }
 
 // join brings the member into the group, and waits until it is a part of it.
@@ -132,7 +131,7 @@ func (n *groupNode) join() {
 // is waits until the member has a state.
 func (n *groupNode) is(state string) {
 	n.group.t.Helper()
-	until(n.group.t, time.Minute, n.name+" is "+state, func() bool { s, _ := n.state(); return s == state })
+	dbtest.Eventually(n.group.t, n.name+" is "+state, func() bool { s, _ := n.state(); return s == state })
 }
 
 // state returns the member's state and role, by its own view.
@@ -144,7 +143,7 @@ func (n *groupNode) state() (state, role string) {
 // primary waits until one of the members is primary and takes writes.
 func (g *group) primary(of ...*groupNode) (is *groupNode) {
 	g.t.Helper()
-	until(g.t, time.Minute, "there is a primary", func() bool {
+	dbtest.Eventually(g.t, "there is a primary", func() bool {
 		for _, n := range of {
 			var one int
 			if n.pool.QueryRowContext(g.t.Context(), writable).Scan(&one) == nil {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
@@ -43,15 +42,5 @@ func needs(t *testing.T, programs ...string) {
 		t.Fatalf("%s is set, and not on this machine: %v", require, missing)
 	default:
 		t.Skipf("not on this machine: %v", missing)
-	}
-}
-
-// until waits for a condition.
-func until(t *testing.T, most time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(most); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", most, what)
-		}
 	}
 }

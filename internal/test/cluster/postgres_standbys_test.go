@@ -80,7 +80,7 @@ func TestPostgresWrongStandby(t *testing.T) {
 			}
 			ask(on, "before")
 			lsn := old.text(`SELECT pg_current_wal_lsn()::text`)
-			until(t, 30*time.Second, "the standby does not have it", func() bool {
+			dbtest.Eventually(t, "the standby does not have it", func() bool {
 				return wrong.text(`SELECT (pg_last_wal_replay_lsn() >= '`+lsn+`')::text`) == "true"
 			})
 			wrong.kill()
@@ -131,7 +131,7 @@ func zombie(t *testing.T, c *replicated) {
 	}
 
 	// It still reports that it is the primary, and its client cannot tell the difference.
-	until(t, 20*time.Second, "it does not answer", func() bool { return old.text(`SELECT pg_is_in_recovery()::text`) == "false" })
+	dbtest.Eventually(t, "it does not answer", func() bool { return old.text(`SELECT pg_is_in_recovery()::text`) == "false" })
 	gave := make(chan error, 1)
 	bounded := dbtest.OpenSQL(t, old.url())
 	go func() {
@@ -144,7 +144,7 @@ func zombie(t *testing.T, c *replicated) {
 		}
 		gave <- err
 	}()
-	until(t, 20*time.Second, "nothing waits for a standby", func() bool {
+	dbtest.Eventually(t, "nothing waits for a standby", func() bool {
 		return old.text(`SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query ILIKE 'commit%'`) == "1"
 	})
 	select {

@@ -49,7 +49,7 @@ func (c *replicated) audit(s *storm, primary *pgNode) (first audit) {
 	for _, n := range c.nodes {
 		if n != primary {
 			all = append(all, n)
-			until(c.t, 30*time.Second, n.name+" is behind", func() bool { return n.text(`SELECT (pg_last_wal_replay_lsn() >= '`+lsn+`')::text`) == "true" })
+			dbtest.Eventually(c.t, n.name+" is behind", func() bool { return n.text(`SELECT (pg_last_wal_replay_lsn() >= '`+lsn+`')::text`) == "true" })
 		}
 	}
 	for _, n := range all {

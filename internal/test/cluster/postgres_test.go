@@ -70,7 +70,7 @@ func startPostgres(t *testing.T, n int) *replicated {
 	}
 	if n > 0 {
 		first.sync("ANY 1 (" + strings.Join(names, ", ") + ")")
-		until(t, 30*time.Second, "the standbys are not synchronous", func() bool {
+		dbtest.Eventually(t, "the standbys are not synchronous", func() bool {
 			return first.text(`SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'quorum'`) == strconv.Itoa(n)
 		})
 	}
@@ -125,7 +125,7 @@ func (n *pgNode) start() {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = n.dir, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: n.cluster.as}
 	n.process = start(t, cmd)
-	for end := time.Now().Add(60 * time.Second); n.text(`SELECT 1`) != "1"; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(dbtest.Hang); n.text(`SELECT 1`) != "1"; time.Sleep(20 * time.Millisecond) {
 		if n.ended() || time.Now().After(end) {
 			said, _ := os.ReadFile(filepath.Join(n.dir, "log"))
 			t.Fatalf("%s does not answer:\n%s", n.name, said[max(0, len(said)-4000):])
@@ -153,7 +153,7 @@ func (n *pgNode) exec(query string) {
 func (n *pgNode) sync(names string) {
 	n.exec(fmt.Sprintf(`ALTER SYSTEM SET synchronous_standby_names = '%s'`, names))
 	n.exec(`SELECT pg_reload_conf()`)
-	until(n.cluster.t, 10*time.Second, "the setting is not there", func() bool { return n.text(`SHOW synchronous_standby_names`) == names })
+	dbtest.Eventually(n.cluster.t, "the setting is not there", func() bool { return n.text(`SHOW synchronous_standby_names`) == names })
 }
 
 // received returns how much of the log a standby has, in bytes.
@@ -167,7 +167,7 @@ func (n *pgNode) received() (bytes int64) {
 func (c *replicated) furthest(standbys ...*pgNode) *pgNode {
 	c.t.Helper()
 	for _, n := range standbys {
-		until(c.t, 30*time.Second, n.name+" still receives", func() bool { return n.text(`SELECT count(*) FROM pg_stat_wal_receiver`) == "0" })
+		dbtest.Eventually(c.t, n.name+" still receives", func() bool { return n.text(`SELECT count(*) FROM pg_stat_wal_receiver`) == "0" })
 	}
 	best := standbys[0]
 	for _, n := range standbys[1:] {

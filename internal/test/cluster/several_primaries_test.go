@@ -8,7 +8,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
@@ -214,7 +213,7 @@ func conflictOnTwo(t *testing.T, urls []string) {
 	err = b.db.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 		_, _ = tx.ExecContext(ctx, `UPDATE orders SET refunded = refunded + 1 WHERE order_no = 3`)
 		a.must(a.pool, `UPDATE orders SET refunded = refunded + 10 WHERE order_no = 3`)
-		until(t, 10*time.Second, "the other write has not arrived", func() bool { return b.number(`SELECT refunded FROM orders WHERE order_no = 3`) == 10 })
+		dbtest.Eventually(t, "the other write has not arrived", func() bool { return b.number(`SELECT refunded FROM orders WHERE order_no = 3`) == 10 })
 		_, _ = tx.ExecContext(ctx, `UPDATE orders SET refunded = refunded + 1 WHERE order_no = 3`)
 		_, _ = tx.ExecContext(ctx, `UPDATE orders SET refunded = refunded + 1 WHERE order_no = 3`)
 		return nil

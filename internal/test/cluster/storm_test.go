@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 // storm is a set of client processes that request the same refunds at the same time.
@@ -103,14 +105,14 @@ func digits(text string) string {
 func (s *storm) flows(n int) {
 	s.t.Helper()
 	want := s.executed() + n
-	for end := time.Now().Add(time.Minute); s.executed() < want; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(dbtest.Hang); s.executed() < want; time.Sleep(20 * time.Millisecond) {
 		for i, c := range s.clients {
 			if c.ended() {
 				s.t.Fatalf("client %d has ended: %v", i, c.cmd.ProcessState)
 			}
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("%d of %d refunds within a minute", s.executed()+n-want, n)
+			s.t.Fatalf("%d of %d refunds within %v", s.executed()+n-want, n, dbtest.Hang)
 		}
 	}
 }
@@ -132,7 +134,7 @@ func (s *storm) stop() {
 	for _, in := range s.inputs {
 		_ = in.Close()
 	}
-	late := time.After(2 * time.Minute)
+	late := time.After(dbtest.Hang)
 	for i, c := range s.clients {
 		select {
 		case <-c.done:
@@ -140,7 +142,7 @@ func (s *storm) stop() {
 				s.t.Errorf("client %d: %v", i, c.cmd.ProcessState)
 			}
 		case <-late:
-			s.t.Errorf("client %d has no answer after two minutes", i)
+			s.t.Errorf("client %d has no answer after %v", i, dbtest.Hang)
 		}
 	}
 	for _, c := range s.clients {
