@@ -51,10 +51,7 @@ var spare struct {
 // test's.
 func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) (string, *sql.DB) {
 	tb.Helper()
-	if e == SQLite {
-		return filled(tb, kind, fill)
-	}
-	if e == Vitess || !e.available() {
+	if e == SQLite || e == Vitess || !e.available() {
 		fresh := DSN(tb, e)
 		fillAt(tb, fresh, fill)
 		return fresh, OpenSQL(tb, fresh)
@@ -103,40 +100,6 @@ func Prepared(tb testing.TB, e Engine, kind string, fill func(db *sql.DB)) (stri
 		}
 	}
 	return p.url, p.audit
-}
-
-// files holds what fill made of an empty file of SQLite, by its kind.
-var files struct {
-	mu   sync.Mutex
-	made map[string][]byte
-}
-
-// filled returns a file that fill has filled, or a copy of one: that is a tenth of the work.
-func filled(tb testing.TB, kind string, fill func(db *sql.DB)) (string, *sql.DB) {
-	tb.Helper()
-	fresh := DSN(tb, SQLite)
-	path := strings.TrimPrefix(fresh, "sqlite://")
-	files.mu.Lock()
-	defer files.mu.Unlock()
-	if made, ok := files.made[kind]; ok {
-		if err := os.WriteFile(path, made, 0o600); err != nil {
-			tb.Fatal(err)
-		}
-		return fresh, OpenSQL(tb, fresh)
-	}
-	fillAt(tb, fresh, fill) // the last connection that is closed leaves one file
-	made, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist): // fill did nothing
-	case err != nil:
-		tb.Fatal(err)
-	default:
-		if files.made == nil {
-			files.made = map[string][]byte{}
-		}
-		files.made[kind] = made
-	}
-	return fresh, OpenSQL(tb, fresh)
 }
 
 // end drops the database.
