@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"regexp"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -75,13 +76,16 @@ func leaseLostReplies[Tx any](e *env[Tx]) {
 					match = commits
 				}
 				var lost atomic.Bool
-				var lose func()
-				lose = func() {
-					proxy.LoseReply(match, ending, func() {
+				var asking sync.Mutex
+				var lose func() *faultproxy.Fault
+				lose = func() *faultproxy.Fault {
+					return proxy.LoseReply(match, ending, func() {
+						next := lose() // before done looks: the work may be done meanwhile
+						asking.Lock()
+						defer asking.Unlock()
 						if done() {
 							lost.Store(true)
-						} else {
-							lose()
+							next.Disarm()
 						}
 					})
 				}
