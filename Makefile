@@ -172,6 +172,12 @@ mutants: $(TESTSERVERS) ## Plant small faults in SQL and Go, one at a time, and 
 	@$(WITHSERVERS) bash -euc 'for engine in $(subst $(comma), ,$(MUTANTS_ENGINES)); do for in in $(MUTANTS_IN); do \
 	  bin/mutants -engine $$engine $$([ $$in = sql ] || echo -$$in) $(ARGS) $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(MUTANTS_PKG)); done; done'
 
+# Others every day, where the learning is short.
+.PHONY: mutants-sample
+mutants-sample:
+	@$(MAKE) --no-print-directory mutants ENGINES=sqlite ARGS='-sample 60 -seed $(shell date +%F) -within 10m' \
+	  MUTANTS_PKG='./limits ./audit ./optimistic/register ./idempotency/staged ./internal/dialect/lockstmt ./internal/stdhandle'
+
 .PHONY: bench
 bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (ARGS='-workload lock -rounds 9')
 	cd bench && go build -ldflags '-X main.commit=$(COMMIT)' -o ../bin/bench .

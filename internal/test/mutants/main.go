@@ -1,7 +1,7 @@
 // Command mutants plants faults into Holdfast's statements, or into its Go, one at a time, and counts
 // those that no test notices:
 //
-//	mutants [-go [-in PACKAGES]] [-engine NAME] [-sample N -seed S] [-only TEXT] [-jobs N] [-out FILE] PACKAGE...
+//	mutants [-go [-in PACKAGES]] [-engine NAME] [-sample N -seed S] [-only TEXT] [-within TIME] [-jobs N] [-least N] [-out FILE] PACKAGE...
 //
 // A mutant drops a condition, a lock clause, an assignment, a "+ 1" or a GREATEST, or turns a
 // comparison at its border: see package sqlmutant. It is planted where statements are compiled
@@ -46,7 +46,8 @@ var equal string
 
 type options struct {
 	engine, seed, only, in, out string
-	sample, jobs                int
+	sample, jobs, least         int
+	within                      time.Duration
 	inGo                        bool
 }
 
@@ -59,6 +60,8 @@ func main() {
 	flag.StringVar(&o.seed, "seed", "", "chooses the sample")
 	flag.StringVar(&o.only, "only", "", "run the mutants whose place or description matches the regular `expression`")
 	flag.IntVar(&o.jobs, "jobs", 2, "run `N` mutants at a time")
+	flag.DurationVar(&o.within, "within", 0, "begin no mutant after this `time`; 0 tries all")
+	flag.IntVar(&o.least, "least", 0, "fail if fewer than `N` percent of a package's mutants are killed")
 	flag.StringVar(&o.out, "out", "", "append each result to `FILE`, tab-separated")
 	flag.Parse()
 	if flag.NArg() == 0 {
@@ -120,7 +123,9 @@ func run(ctx context.Context, packages []string, o options) error {
 		mutants = mutants[:o.sample]
 	}
 	results, err := judgeAll(ctx, suites, mutants, o)
-	table(os.Stdout, results)
+	if worst := table(os.Stdout, results); err == nil && worst < float64(o.least) {
+		err = fmt.Errorf("%.1f %% of a package's mutants were killed, want %d %%", worst, o.least)
+	}
 	return err
 }
 
@@ -132,7 +137,11 @@ func judgeAll(ctx context.Context, suites []*suite, mutants []mutant, o options)
 	)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(o.jobs)
+	began := time.Now()
 	for _, m := range mutants {
+		if o.within > 0 && time.Since(began) > o.within {
+			break
+		}
 		group.Go(func() error {
 			r := judge(ctx, suites, o.engine, m)
 			mu.Lock()
@@ -218,8 +227,9 @@ func keep(path string, r result) error {
 	return err
 }
 
-// table prints the counts of each package, and each survivor.
-func table(w io.Writer, results []result) {
+// table prints the counts of each package, and each survivor. It returns the lowest share, in percent.
+func table(w io.Writer, results []result) (worst float64) {
+	worst = 100
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\npackage\tengine\tmutants\tkilled\tequal\tnot SQL\tsurvived\tkilled of those that differ")
 	for _, pkg := range packagesOf(results) {
@@ -234,7 +244,8 @@ func table(w io.Writer, results []result) {
 		survived := count[survived] + count[unreached]
 		share := "-"
 		if n := count[killed] + survived; n > 0 {
-			share = fmt.Sprintf("%.1f %%", 100*float64(count[killed])/float64(n))
+			percent := 100 * float64(count[killed]) / float64(n)
+			worst, share = min(worst, percent), fmt.Sprintf("%.1f %%", percent)
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", pkg, engine, count[killed]+survived+count[isEqual]+count[broken], count[killed], count[isEqual], count[broken], survived, share)
 	}
@@ -244,6 +255,7 @@ func table(w io.Writer, results []result) {
 			fmt.Fprintf(w, "%s: %s %s: %s [%s]\n", r.verdict, r.pkg, r.engine, r.mutant, r.mutant.id)
 		}
 	}
+	return worst
 }
 
 func packagesOf(results []result) []string {
