@@ -161,7 +161,7 @@ model: ## Check the models of the protocols: needs spin and gcc (ARGS=-bound=lar
 COMMIT      = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
 
 # The packages that get faults, the engines, and whether in SQL, in Go or in both.
-MUTANTS_PKG     ?= $(if $(filter ./...,$(PKG)),./idempotency/... ./limits ./optimistic/... ./reaper ./sqllock/... ./audit,$(PKG))
+MUTANTS_PKG     ?= $(if $(filter ./...,$(PKG)),./idempotency/... ./limits ./optimistic/... ./reaper ./sqllock/... ./audit ./internal/dialect/lockstmt ./internal/stdhandle,$(PKG))
 MUTANTS_ENGINES ?= $(or $(ENGINES),sqlite,postgres,mysql,mariadb)
 MUTANTS_IN      ?= sql go
 comma           := ,
