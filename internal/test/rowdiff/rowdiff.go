@@ -158,3 +158,10 @@ func columns(tb testing.TB, what string, was, is Row, want Change, now Clock) {
 		}
 	}
 }
+
+// Except returns the rows for which f does not hold.
+func (all Rows) Except(f func(Row) bool) Rows {
+	rest := maps.Clone(all)
+	maps.DeleteFunc(rest, func(_ string, r Row) bool { return f(r) })
+	return rest
+}

@@ -74,9 +74,12 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"OperatorsRecords":          operatorsRecords[Tx],
 		"OperatorsErase":            operatorsErase[Tx],
 		"OperatorsResumeAll":        operatorsResumeAll[Tx],
-		"AfterRestore":              afterRestore[Tx],
-		"AfterRestoreRollback":      afterRestoreRollback[Tx],
-		"AfterRestoreClone":         afterRestoreClone[Tx],
+		"StagedOwners":              stagedOwners[Tx],
+		"OperatorsOwners":           operatorsOwners[Tx], "OperatorsFilter": operatorsFilter[Tx],
+		"AfterRestore":     afterRestore[Tx],
+		"AfterRestoreRows": afterRestoreRows[Tx], "AfterRestoreRaised": afterRestoreRaised[Tx],
+		"AfterRestoreRollback": afterRestoreRollback[Tx],
+		"AfterRestoreClone":    afterRestoreClone[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

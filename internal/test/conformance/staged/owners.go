@@ -1,0 +1,339 @@
+package staged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/test/rowdiff"
+	"github.com/holdfast-go/holdfast/sqllock"
+)
+
+// ledgerTables are the tables in which a call may write.
+var ledgerTables = []rowdiff.Table{
+	{Name: "holdfast_staged", Key: []string{"owner", "key_hash"}}, {Name: "holdfast_steps", Key: []string{"owner", "key_hash", "name"}},
+	{Name: "holdfast_provider_events", Key: []string{"owner", "key_hash", "event_id"}}, {Name: "holdfast_records", Key: []string{"owner", "key_hash"}},
+	{Name: "holdfast_interventions", Key: []string{"owner", "id"}},
+}
+
+func (e *env[Tx]) rows(tables ...rowdiff.Table) rowdiff.Rows {
+	e.Helper()
+	return rowdiff.Read(e.Ctx, e, e.DB.Access().Pool, func(name string) string { return name }, tables...)
+}
+
+// twins gives each row of the owner shop a twin of two other owners, with the same hash: what is compared
+// by its hash alone takes one for the other. change changes them.
+func (e *env[Tx]) twins(change string) {
+	e.Helper()
+	for _, t := range ledgerTables {
+		columns := "owner, id, key_hash, namespace, action, by_whom, reason, happened_at"
+		if !strings.HasSuffix(t.Name, "interventions") {
+			var names []string
+			for _, row := range e.rows(t) {
+				for c := range row {
+					names = append(names, c)
+				}
+				break
+			}
+			if slices.Sort(names); len(names) == 0 {
+				continue
+			}
+			names = slices.DeleteFunc(names, func(c string) bool { return c == "due_at" && strings.HasSuffix(t.Name, "records") }) // it is computed
+			columns = strings.Join(names, ", ")
+		}
+		for _, twin := range []string{"aaa", "zzz"} {
+			e.Must(`DELETE FROM `+t.Name+` WHERE owner = $1`, twin)
+			e.Must(`INSERT INTO ` + t.Name + ` (` + columns + `) SELECT ` + strings.Replace(columns, "owner", "'"+twin+"'", 1) + ` FROM ` + t.Name + ` WHERE owner = 'shop'`)
+		}
+	}
+	if change != "" {
+		e.Must(change + ` WHERE owner <> 'shop'`)
+	}
+}
+
+// stagedOwners makes every call for one of several operations, which differ in the owner or in the key, and
+// are in the same state. The rows of the others stay as they are.
+func stagedOwners[Tx any](e *env[Tx]) {
+	store, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{})
+	e.Check(err)
+	ops := operators.New(store)
+	var answer error
+	s, err := staged.New(store, staged.Workflow[Tx, string, string]{Name: "refund", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
+		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay", Provider: "bank"}, func(context.Context, string) (string, error) { return "paid", answer })
+	}})
+	e.Check(err)
+	at := func(key string) staged.Ref { return staged.Ref{Owner: "shop", Name: "refund", Key: key} }
+	do := func(key string) error {
+		_, err := s.Do(e.Ctx, idempotency.Op{Owner: "shop", Key: key}, "r")
+		return err
+	}
+	event := func(ev staged.ProviderEvent) error {
+		ev.ID += "!"
+		_, err := staged.HandleEvent(e.Ctx, store, ev, nil)
+		return err
+	}
+	var hash string // of the operation of key a
+	each := func(what string, call func(key string) error, want func(error) bool) {
+		e.Helper()
+		e.twins("")
+		mine := func(r rowdiff.Row) bool { return r["owner"] == "shop" && (hash == "" || r["key_hash"] == hash) }
+		before := e.rows(ledgerTables...).Except(mine)
+		if err := call("a"); !want(err) {
+			e.Errorf("%s: %v", what, err)
+		}
+		if hash == "" {
+			for _, r := range e.rows(ledgerTables[0]) {
+				hash = r["key_hash"]
+			}
+		}
+		rowdiff.Check(e, what, before, e.rows(ledgerTables...).Except(mine), nil, rowdiff.Clock{})
+		if err := call("b"); !want(err) {
+			e.Errorf("%s: %v", what, err)
+		}
+	}
+	ok := func(err error) bool { return err == nil }
+	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
+	answer = errTimeout
+	each("parked", do, is(idempotency.ErrUnknown))
+	each("an event", func(key string) error { return event(staged.ProviderEvent{ID: "1", Ref: at(key), Body: []byte("b")}) }, ok)
+	each("not done", func(key string) error {
+		return ops.Resolve(e.Ctx, at(key), operators.Resolution{Step: staged.StepNotDone}, who())
+	}, ok)
+	each("accepted", func(key string) error { answer = staged.Accepted("re_"+key, time.Hour); return do(key) }, is(idempotency.ErrInProgress))
+	each("settled", func(key string) error {
+		return event(staged.ProviderEvent{ID: "2", Ref: at(key), Provider: "bank", Reference: "re_" + key, Outcome: staged.StepDone, Result: "by webhook of " + key})
+	}, ok)
+	each("done", do, ok)
+	for _, key := range []string{"a", "b"} {
+		if r, err := s.Do(e.Ctx, idempotency.Op{Owner: "shop", Key: key}, "r"); err != nil || r.Value != "by webhook of "+key {
+			e.Errorf("%s: %+v, %v", key, r, err)
+		}
+	}
+	each("taken back", func(key string) error {
+		return event(staged.ProviderEvent{ID: "3", Ref: at(key), Provider: "bank", Reference: "re_" + key, Outcome: staged.StepReversed})
+	}, ok)
+	each("shown", func(key string) error {
+		op, err := ops.Show(e.Ctx, at(key))
+		if err == nil && (op.Owner != "shop" || op.Key != key || len(op.Steps) != 1 || len(op.Events) != 3 || len(op.Interventions) != 1) {
+			err = fmt.Errorf("%+v", op)
+		}
+		return err
+	}, ok)
+	each("erased", func(key string) error { return ops.Erase(e.Ctx, at(key), who()) }, ok)
+}
+
+// operatorsOwners does the same with records of Do whose outcome is unknown.
+func operatorsOwners[Tx any](e *env[Tx]) {
+	store, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{ResultTTL: time.Hour})
+	e.Check(err)
+	ops := operators.New(store)
+	rejection := &idempotency.Rejection{Code: "lost"}
+	ctx := holdfast.WithRequestID(e.Ctx, "request 1")
+	const records = "holdfast_records"
+	for name, c := range map[string]struct {
+		r    operators.Resolution
+		twin string // the state of the others
+	}{
+		"succeed": {operators.Resolution{Succeed: true, Result: "by hand"}, "1"}, "reject": {operators.Resolution{Reject: true, Rejection: rejection}, "1"},
+		"free": {operators.Resolution{Free: true}, "1"}, "succeed beside one that has ended": {operators.Resolution{Succeed: true, Result: "by hand"}, "2"},
+		"erase": {twin: "2"}, "erase beside one that has not ended": {twin: "1"},
+	} {
+		for _, t := range ledgerTables {
+			e.Must(`DELETE FROM ` + t.Name)
+		}
+		do := func(key string) (idempotency.Result[string], error) {
+			return idempotency.Do(ctx, store, idempotency.Op{Owner: "shop", Name: "refund", Key: key, Request: "r"}, func(context.Context, Tx) (string, error) { return "done", nil })
+		}
+		_, err := do("a")
+		e.Check(err)
+		var hash string
+		for _, r := range e.rows(ledgerTables[3]) {
+			hash = r["key_hash"]
+		}
+		_, err = do("b")
+		e.Check(err)
+		erases := c.r == operators.Resolution{}
+		if !erases {
+			e.Must(`UPDATE holdfast_records SET state = 1, result = NULL, codec = NULL, finished_at = NULL`)
+		}
+		e.twins(`UPDATE ` + records + ` SET state = ` + c.twin)
+		mine := func(r rowdiff.Row) bool { return r["owner"] == "shop" && r["key_hash"] == hash }
+		before := e.rows(ledgerTables...).Except(mine)
+		ref := staged.Ref{Owner: "shop", Name: "refund", Key: "a"}
+		start := time.Now()
+		if erases {
+			err = ops.Erase(e.Ctx, ref, who())
+		} else {
+			err = ops.Resolve(e.Ctx, ref, c.r, who())
+		}
+		if err != nil {
+			e.Errorf("%s: %v", name, err)
+		}
+		rowdiff.Check(e, name, before, e.rows(ledgerTables...).Except(mine), nil, rowdiff.Clock{})
+		if op, err := ops.Show(e.Ctx, ref); !c.r.Free && (err != nil || op.Owner != "shop" || op.Key != "a" || op.Moved.Before(start.Add(-time.Hour))) {
+			e.Errorf("%s: %+v, %v", name, op, err)
+		}
+		got, err := do("a")
+		switch {
+		case erases:
+			if !errors.Is(err, idempotency.ErrExpired) {
+				e.Errorf("%s: %v", name, err)
+			}
+			if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE owner = 'shop' AND state = 4 AND result IS NULL AND codec IS NULL AND request_id IS NULL AND result_expires_at IS NULL`); n != 1 {
+				e.Errorf("%s: it has left something", name)
+			}
+		case c.r.Free:
+			if err != nil || got.Outcome != idempotency.Executed {
+				e.Errorf("%s: %+v, %v", name, got, err)
+			}
+		case c.r.Succeed:
+			if err != nil || got.Value != "by hand" {
+				e.Errorf("%s: %+v, %v", name, got, err)
+			}
+		default:
+			var rej *idempotency.Rejection
+			if !errors.As(err, &rej) || rej.Code != "lost" {
+				e.Errorf("%s: %+v, %v", name, got, err)
+			}
+		}
+		if !c.r.Free && !erases && e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE owner = 'shop' AND state IN (2, 3) AND finished_at IS NOT NULL AND codec IS NOT NULL`) != 1 {
+			e.Errorf("%s: not ended with the form of its result", name)
+		}
+	}
+}
+
+// operatorsFilter lists by each field of a filter, beside operations that differ in it alone.
+func operatorsFilter[Tx any](e *env[Tx]) {
+	all := map[string]*operators.Operators[Tx]{}
+	for _, namespace := range []string{"", "another"} {
+		store, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{Namespace: namespace})
+		e.Check(err)
+		all[namespace] = operators.New(store)
+		for _, owner := range []string{"shop", "other"} {
+			for _, name := range []string{"refund", "payout"} {
+				s, err := staged.New(store, staged.Workflow[Tx, string, string]{Name: name, Run: func(_ context.Context, _ *staged.Run[Tx], request string) (string, error) {
+					return map[string]string{"rejected": ""}[request], map[string]error{"rejected": idempotency.Reject("no", "")}[request]
+				}})
+				e.Check(err)
+				for _, key := range []string{"succeeded", "rejected"} {
+					_, _ = s.Do(e.Ctx, idempotency.Op{Owner: owner, Key: key}, key)
+					_, err := idempotency.Do(e.Ctx, store, idempotency.Op{Owner: owner, Name: name, Key: key, Request: key}, func(context.Context, Tx) (string, error) {
+						return "", map[string]error{"rejected": idempotency.Reject("no", "")}[key]
+					})
+					if (err == nil) != (key == "succeeded") {
+						e.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+	for _, records := range []bool{false, true} {
+		for what, c := range map[string]struct {
+			f    operators.Filter
+			want []string
+		}{
+			"all":                 {operators.Filter{States: []staged.State{staged.Succeeded}}, []string{"other payout succeeded", "other refund succeeded", "shop payout succeeded", "shop refund succeeded"}},
+			"an owner's":          {operators.Filter{Owner: "shop", States: []staged.State{staged.Succeeded}}, []string{"shop payout succeeded", "shop refund succeeded"}},
+			"of a name":           {operators.Filter{Name: "refund", States: []staged.State{staged.Succeeded}}, []string{"other refund succeeded", "shop refund succeeded"}},
+			"in states":           {operators.Filter{Owner: "shop", Name: "refund", States: []staged.State{staged.Succeeded, staged.Rejected}}, []string{"shop refund rejected", "shop refund succeeded"}},
+			"in another state":    {operators.Filter{Owner: "shop", Name: "refund", States: []staged.State{staged.Rejected}}, []string{"shop refund rejected"}},
+			"of an hour ago":      {operators.Filter{States: []staged.State{staged.Succeeded}, Overdue: time.Hour}, nil},
+			"what has not ended":  {operators.Filter{}, nil},
+			"with a part of keys": {operators.Filter{Owner: "shop", Key: "eject", States: []staged.State{staged.Succeeded, staged.Rejected}}, []string{"shop payout rejected", "shop refund rejected"}},
+		} {
+			c.f.Records = records
+			for namespace, ops := range all {
+				found, err := ops.List(e.Ctx, c.f)
+				e.Check(err)
+				var got []string
+				for _, op := range found {
+					got = append(got, op.Owner+" "+op.Name+" "+op.Key)
+				}
+				slices.Sort(got)
+				if !slices.Equal(got, c.want) {
+					e.Errorf("%s, records %v, namespace %q: %v, want %v", what, records, namespace, got, c.want)
+				}
+			}
+		}
+	}
+}
+
+// afterRestoreRows checks what after-restore leaves of each row: an operation that waits, one that a worker
+// has, one that is unknown, one that has ended; a lock that is held and one that is free.
+func afterRestoreRows[Tx any](e *env[Tx]) {
+	boom := errors.New("boom")
+	f, s := e.stagedRefunds(0)
+	f.before = func(int) error { return boom }
+	for _, key := range []string{"waits", "has a worker"} {
+		if _, err := s.Do(e.Ctx, stagedOp(key), key); !errors.Is(err, boom) {
+			e.Fatal(err)
+		}
+	}
+	f.before = nil
+	if _, err := s.Do(e.Ctx, stagedOp("ended"), "ended"); err != nil {
+		e.Fatal(err)
+	}
+	unfinished(e, "unknown")
+	locks, err := sqllock.New(e.Ctx, e.DB)
+	e.Check(err)
+	defer locks.Close(e.Ctx) // it has lost its lease
+	for _, key := range []string{"held", "free"} {
+		l, err := locks.TryAcquire(e.Ctx, key)
+		e.Check(err)
+		if key == "free" {
+			e.Check(l.Release(e.Ctx))
+		}
+	}
+	e.Must(`UPDATE holdfast_staged SET attempt = $1, version = 5 WHERE op_key = $2`, []byte("a worker's token"), []byte("has a worker"))
+	e.Must(`UPDATE holdfast_staged SET moved_at = 1`)
+	table := []rowdiff.Table{{Name: "holdfast_staged", Key: []string{"op_key"}}}
+	before := e.rows(table...)
+	done, err := operators.AfterRestore(e.Ctx, e.DB, who())
+	e.Check(err)
+	after := e.rows(table...)
+	later := func(_, is string, _ rowdiff.Clock) bool { return is != "1" }
+	raised := rowdiff.Change{"token": rowdiff.Is(done.Floor), "version": rowdiff.Plus(1), "moved_at": later, "attempt": rowdiff.Is(rowdiff.Null)}
+	with := func(more rowdiff.Change) rowdiff.Change {
+		c := rowdiff.Change{}
+		for _, m := range []rowdiff.Change{raised, more} {
+			for k, v := range m {
+				c[k] = v
+			}
+		}
+		return c
+	}
+	why := func(_, is string, _ rowdiff.Clock) bool { return strings.Contains(is, "restored") }
+	pending := with(rowdiff.Change{"state": rowdiff.Is(6), "reason": why, "restored": rowdiff.Is(1)})
+	rowdiff.Check(e, "after-restore", before, after, rowdiff.Changes{
+		"holdfast_staged waits": pending, "holdfast_staged has a worker": pending,
+		"holdfast_staged unknown": with(rowdiff.Change{"restored": rowdiff.Is(1)}), "holdfast_staged ended": raised,
+	}, rowdiff.Clock{})
+	const forced = `SELECT COUNT(*) FROM holdfast_locks WHERE forced_by = $1 AND forced_reason = $2 AND forced_at IS NOT NULL`
+	if n := e.Int(forced, who().By, who().Reason); n != 1 || done.Locks != 2 {
+		e.Errorf("%d locks are said to be taken from their holders, %d were raised, want 1 and 2", n, done.Locks)
+	}
+}
+
+// afterRestoreRaised raises the floor of the tokens while after-restore runs, as a reaper does. The floor
+// never falls: a token would be granted twice.
+func afterRestoreRaised[Tx any](e *env[Tx]) {
+	const high = 1 << 60
+	var once atomic.Bool
+	other := e.Handle.Open(e.T, e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, st holdfast.Statement) {
+		if st.Name == "restore.most" && once.CompareAndSwap(false, true) {
+			e.Must(`UPDATE holdfast_floor SET token = $1`, int64(high))
+		}
+	}}})
+	_, err := operators.AfterRestore(e.Ctx, other.DB, who())
+	if floor := e.Int(`SELECT token FROM holdfast_floor`); floor < high || !once.Load() {
+		e.Errorf("the floor fell to %d, %v", floor, err)
+	}
+}
