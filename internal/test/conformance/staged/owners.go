@@ -49,9 +49,9 @@ func (e *env[Tx]) twins(change string) {
 			names = slices.DeleteFunc(names, func(c string) bool { return c == "due_at" && strings.HasSuffix(t.Name, "records") }) // it is computed
 			columns = strings.Join(names, ", ")
 		}
-		for _, twin := range []string{"aaa", "zzz"} {
-			e.Must(`DELETE FROM `+t.Name+` WHERE owner = $1`, twin)
-			e.Must(`INSERT INTO ` + t.Name + ` (` + columns + `) SELECT ` + strings.Replace(columns, "owner", "'"+twin+"'", 1) + ` FROM ` + t.Name + ` WHERE owner = 'shop'`)
+		for _, twin := range [][2]string{{"aaa", "shop"}, {"zzz", "shop"}, {"shop", "zzz"}} { // shop's are the last ones written
+			e.Must(`DELETE FROM `+t.Name+` WHERE owner = $1`, twin[0])
+			e.Must(`INSERT INTO `+t.Name+` (`+columns+`) SELECT `+strings.Replace(columns, "owner", "'"+twin[0]+"'", 1)+` FROM `+t.Name+` WHERE owner = $1`, twin[1])
 		}
 	}
 	if change != "" {
@@ -223,18 +223,23 @@ func operatorsFilter[Tx any](e *env[Tx]) {
 					return map[string]string{"rejected": ""}[request], map[string]error{"rejected": idempotency.Reject("no", "")}[request]
 				}})
 				e.Check(err)
-				for _, key := range []string{"succeeded", "rejected"} {
+				for _, key := range []string{"succeeded", "rejected", "erased", "unknown"} {
 					_, _ = s.Do(e.Ctx, idempotency.Op{Owner: owner, Key: key}, key)
 					_, err := idempotency.Do(e.Ctx, store, idempotency.Op{Owner: owner, Name: name, Key: key, Request: key}, func(context.Context, Tx) (string, error) {
 						return "", map[string]error{"rejected": idempotency.Reject("no", "")}[key]
 					})
-					if (err == nil) != (key == "succeeded") {
+					if (err == nil) != (key != "rejected") {
 						e.Fatal(err)
 					}
 				}
 			}
 		}
 	}
+	for _, table := range []string{"staged", "records"} {
+		e.Must(`UPDATE holdfast_`+table+` SET state = 4 WHERE op_key = $1`, []byte("erased"))
+		e.Must(`UPDATE holdfast_`+table+` SET state = $1 WHERE op_key = $2`, map[string]int{"staged": 6, "records": 1}[table], []byte("unknown"))
+	}
+	ended := []staged.State{staged.Succeeded, staged.Rejected, staged.ErasedSucceeded, staged.ErasedRejected}
 	for _, records := range []bool{false, true} {
 		for what, c := range map[string]struct {
 			f    operators.Filter
@@ -246,7 +251,8 @@ func operatorsFilter[Tx any](e *env[Tx]) {
 			"in states":           {operators.Filter{Owner: "shop", Name: "refund", States: []staged.State{staged.Succeeded, staged.Rejected}}, []string{"shop refund rejected", "shop refund succeeded"}},
 			"in another state":    {operators.Filter{Owner: "shop", Name: "refund", States: []staged.State{staged.Rejected}}, []string{"shop refund rejected"}},
 			"of an hour ago":      {operators.Filter{States: []staged.State{staged.Succeeded}, Overdue: time.Hour}, nil},
-			"what has not ended":  {operators.Filter{}, nil},
+			"what is unknown":     {operators.Filter{Owner: "shop"}, []string{"shop payout unknown", "shop refund unknown"}},
+			"what has ended":      {operators.Filter{Owner: "shop", Name: "refund", States: ended}, []string{"shop refund erased", "shop refund rejected", "shop refund succeeded"}},
 			"with a part of keys": {operators.Filter{Owner: "shop", Key: "eject", States: []staged.State{staged.Succeeded, staged.Rejected}}, []string{"shop payout rejected", "shop refund rejected"}},
 		} {
 			c.f.Records = records
