@@ -75,6 +75,10 @@ func TestIDs(t *testing.T) {
 	if short[0].ID() != long[0].ID() {
 		t.Errorf("%s and %s, want the same", short[0].ID(), long[0].ID())
 	}
+	one, other := sqlmutant.All(`UPDATE "s1"."t" SET a = (SELECT b FROM "s1"."u")`), sqlmutant.All(`UPDATE "s2"."t" SET a = (SELECT b FROM "s2"."u")`)
+	if one[0].ID() != other[0].ID() {
+		t.Errorf("%s and %s in two schemas, want the same", one[0].ID(), other[0].ID())
+	}
 	twice := sqlmutant.All(`SELECT 1 FROM t WHERE a = 1 UNION SELECT 1 FROM t WHERE a = 1`)
 	if len(twice) != 2 || twice[0].ID() == twice[1].ID() {
 		t.Errorf("%v, want two with IDs of their own", twice)
