@@ -64,7 +64,7 @@ type mutation struct {
 
 var (
 	parameters = regexp.MustCompile(`\$\d+(::\w+)?(, \$\d+(::\w+)?)+`)
-	schema     = regexp.MustCompile(`"\w+"\."`)
+	schema     = regexp.MustCompile("[\"`]\\w+[\"`]\\.([\"`])")
 	tuples     = regexp.MustCompile(`(\([^()]*\))(, \([^()]*\))+`)
 )
 
@@ -74,7 +74,7 @@ func (m *mutation) replace(kind string, s span, text string) { m.add(kind, s, m.
 func (m *mutation) add(kind string, s span, part, text string) {
 	from, to := m.all[s.from].from, m.all[s.to-1].to
 	part = strings.Join(strings.Fields(part), " ")
-	part = schema.ReplaceAllString(part, `"`) // each test has its own
+	part = schema.ReplaceAllString(part, "$1") // each test has its own
 	part = tuples.ReplaceAllString(parameters.ReplaceAllString(part, "$$…"), "$1, …")
 	key := kind + part
 	m.found = append(m.found, Mutant{kind, part, m.text[:from] + text + m.text[to:], m.seen[key]})
