@@ -32,6 +32,8 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"LimitInput":          limitInput[Tx],
 		"NumbersAtTheEdge":    numbersAtTheEdge[Tx],
 		"LimitOwners":         limitOwners[Tx],
+		"TwinLimits":          twinLimits[Tx],
+		"ChangedByAnother":    changedByAnother[Tx],
 		"LimitEntriesByPage":  limitEntriesByPage[Tx],
 		"ForgottenByTheSweep": forgottenByTheSweep[Tx],
 		"OwnTable":            ownTable[Tx],
