@@ -159,7 +159,7 @@ func (s status) available() int64 { return s.limit - s.captured - s.reserved }
 
 // lock locks the row of a limit and reads it.
 func (l *Limits[Tx]) lock(ctx context.Context, q core.Querier, at place) (s status, err error) {
-	found, err := l.sql.lock.Run(ctx, q, []any{&s.limit, &s.reserved, &s.captured}, l.own(at.bytes()), l.counter(at))
+	found, err := l.sql.lock.Run(ctx, q, []any{&s.limit, &s.reserved, &s.captured}, l.counter(at))
 	if err == nil && !found {
 		err = &NotFoundError{Key: at.limit}
 	}

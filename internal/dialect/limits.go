@@ -31,7 +31,10 @@ import (
 // entries wait for nothing: for that row all writers take the same order. The inserts of one id for two
 // limits are the exception, and one of them is refused.
 //
-// Begin takes the lock of the whole database, where no row can be locked. Parameter: any id.
+// Begin takes the lock of the whole database, where no row can be locked. It has no parameters.
+//
+// End, Expire and LimitCounter.Set test again what their callers have read under the lock of the row: a
+// caller that did not ends nothing twice.
 type Limits struct {
 	Insert                                          string
 	Entry, Locked, End, Due, Expire, Begin          string
@@ -188,11 +191,10 @@ func (d *Dialect) LimitLock(begin, lock string) LimitLock {
 	return LimitLock{d.Compile("limits.begin", begin), d.Compile("limits.lock", lock)}
 }
 
-// Run locks the row with key, and scans it. It returns false if there is no row. entry is the key of any
-// entry, with its owner.
-func (l LimitLock) Run(ctx context.Context, q core.Querier, dest, entry, key []any) (found bool, err error) {
+// Run locks the row with key, and scans it. It returns false if there is no row.
+func (l LimitLock) Run(ctx context.Context, q core.Querier, dest, key []any) (found bool, err error) {
 	if l.begin.Text != "" {
-		if _, err := l.begin.Exec(ctx, q, entry...); err != nil {
+		if _, err := l.begin.Exec(ctx, q); err != nil {
 			return false, err
 		}
 	}
