@@ -97,7 +97,7 @@ type Entry struct {
 
 	// Created is when the entry was made. Expires is when a reservation expires, zero for never and in
 	// any other state. Ended is since when another state is. A reservation whose time has passed is
-	// Expired, and Ended is that time, also before it was closed.
+	// Expired, and Ended is that time until a call closes it, then the time of that call.
 	Created, Expires, Ended time.Time
 
 	due int64
