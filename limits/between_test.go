@@ -55,7 +55,8 @@ func TestExpiresBeforeTheCapture(t *testing.T) {
 	})
 }
 
-// TestReservedBeforeTheErasure reserves after an erasure has found a limit without reservations.
+// TestReservedBeforeTheErasure reserves, and sets another limit, after an erasure has found a limit without
+// reservations.
 func TestReservedBeforeTheErasure(t *testing.T) {
 	t.Parallel()
 	between(t, "limits.unused", func(e *conformance.Env[*sql.Tx], l *limits.Limits[*sql.Tx], do *atomic.Pointer[func()]) {
@@ -64,6 +65,8 @@ func TestReservedBeforeTheErasure(t *testing.T) {
 		reserve := func() {
 			_, err := other.Reserve(e.Ctx, limits.Request{Key: "a", ID: "1", Amount: 60})
 			e.Check(err)
+			_, err = other.Set(e.Ctx, "new", 50)
+			e.Check(err)
 		}
 		do.Store(&reserve)
 		if n, err := l.Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"}); n != 0 || err != nil {
@@ -71,6 +74,9 @@ func TestReservedBeforeTheErasure(t *testing.T) {
 		}
 		if s, err := l.Get(e.Ctx, "a"); err != nil || s.Reserved != 60 {
 			e.Errorf("%+v, %v", s, err)
+		}
+		if s, err := l.Get(e.Ctx, "new"); err != nil || s.Limit != 50 {
+			e.Errorf("a limit that was set after the search: %+v, %v", s, err)
 		}
 	})
 }

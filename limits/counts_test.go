@@ -14,32 +14,53 @@ import (
 	"github.com/holdfast-go/holdfast/limits"
 )
 
+// statements are the names of limits' statements that were sent.
+type statements struct {
+	mu   sync.Mutex
+	sent []string
+}
+
+func (s *statements) observe() holdfast.Options {
+	return holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, stmt holdfast.Statement) {
+		if name, of := strings.CutPrefix(stmt.Name, "limits."); of && name != "begin" { // SQLite's
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.sent = append(s.sent, name)
+		}
+	}}}
+}
+
+// want checks which statements a call sends.
+func (s *statements) want(t *testing.T, want string, call func() error) {
+	t.Helper()
+	s.mu.Lock()
+	s.sent = nil
+	s.mu.Unlock()
+	if err := call(); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.sent, strings.Fields(want)) {
+		t.Errorf("sent %v, want %s", s.sent, want)
+	}
+}
+
 // TestStatementsOfLimits counts the statements that a call sends within its transaction.
 func TestStatementsOfLimits(t *testing.T) {
 	t.Parallel()
 	for _, engine := range dbtest.Engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			var mu sync.Mutex
-			var sent []string
-			e := conformance.New(t, conformance.SQL(), engine, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
-				if name, of := strings.CutPrefix(s.Name, "limits."); of && name != "begin" { // SQLite's
-					mu.Lock()
-					sent = append(sent, name)
-					mu.Unlock()
-				}
-			}}})
+			sent := &statements{}
+			e := conformance.New(t, conformance.SQL(), engine, sent.observe())
 			l, err := limits.New(e.Ctx, e.DB, "refunds")
 			e.Check(err)
 			_, err = l.Set(e.Ctx, "a", 100)
 			e.Check(err)
 			count := func(want string, call func(ctx context.Context, tx *sql.Tx) error) {
 				t.Helper()
-				sent = nil
-				e.Check(e.DB.InTx(e.Ctx, call))
-				if !slices.Equal(sent, strings.Fields(want)) {
-					t.Errorf("sent %v, want %s", sent, want)
-				}
+				sent.want(t, want, func() error { return e.DB.InTx(e.Ctx, call) })
 			}
 			ask := func(id string) limits.Request { return limits.Request{Key: "a", ID: id, Amount: 10} }
 			reserve := func(ctx context.Context, tx *sql.Tx) error { _, err := l.ReserveTx(ctx, tx, ask("1")); return err }
@@ -48,6 +69,22 @@ func TestStatementsOfLimits(t *testing.T) {
 			count("take insert", func(ctx context.Context, tx *sql.Tx) error { _, err := l.TakeTx(ctx, tx, ask("2")); return err })
 			count("lock locked end change", func(ctx context.Context, tx *sql.Tx) error { _, err := l.CaptureTx(ctx, tx, ask("1")); return err })
 			count("lock locked", func(ctx context.Context, tx *sql.Tx) error { _, err := l.CaptureTx(ctx, tx, ask("1")); return err })
+
+			// The same for all that is left, in either table.
+			e.Must(`CREATE TABLE orders (no ` + e.Text() + ` NOT NULL PRIMARY KEY, paid BIGINT NOT NULL, held BIGINT NOT NULL, refunded BIGINT NOT NULL)`)
+			e.Must(`INSERT INTO orders (no, paid, held, refunded) VALUES ('all', 30, 0, 0)`)
+			orders, err := limits.New(e.Ctx, e.DB, "orders", limits.Options{Table: &limits.Table{Name: "orders", Key: "no", Limit: "paid", Reserved: "held", Captured: "refunded"}})
+			e.Check(err)
+			_, err = l.Set(e.Ctx, "all", 30)
+			e.Check(err)
+			for _, l := range []*limits.Limits[*sql.Tx]{l, orders} {
+				all := limits.Request{Key: "all", ID: "all of it", Amount: 30}
+				count("reserve insert", func(ctx context.Context, tx *sql.Tx) error { _, err := l.ReserveTx(ctx, tx, all); return err })
+				_, err := l.Void(e.Ctx, all)
+				e.Check(err)
+				all.ID = "all again"
+				count("take insert", func(ctx context.Context, tx *sql.Tx) error { _, err := l.TakeTx(ctx, tx, all); return err })
+			}
 		})
 	}
 }

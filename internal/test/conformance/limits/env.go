@@ -34,6 +34,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"LimitOwners":         limitOwners[Tx],
 		"TwinLimits":          twinLimits[Tx],
 		"ChangedByAnother":    changedByAnother[Tx],
+		"ClosedLater":         closedLater[Tx],
 		"LimitEntriesByPage":  limitEntriesByPage[Tx],
 		"ForgottenByTheSweep": forgottenByTheSweep[Tx],
 		"OwnTable":            ownTable[Tx],
