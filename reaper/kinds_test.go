@@ -14,18 +14,24 @@ import (
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
+// insertion returns the statements that insert a row with a time.
+type insertion func(e *conformance.Env[*sql.Tx], owner, name string, second byte, at string) []string
+
 // kind is one of the reaper's own tasks, with rows for it.
 type kind struct {
 	task string
 	// judged is the statement that decides again, after find.
 	judged string
 	// grace: rows are due DefaultLockGrace after their time.
-	grace bool
-	// insert returns the statements that insert a row with a time.
-	insert func(e *conformance.Env[*sql.Tx], owner, name string, second byte, at string) []string
+	grace  bool
+	insert insertion
 	// count counts the rows that are not cleared. On parts that do not go with their operation it fails.
 	count string
 	parts []string
+	// kept counts what is cleared, and has something left that should have gone.
+	kept string
+	// aside inserts rows whose time has come, and that are not of this task.
+	aside []insertion
 	// spare has statements that make each row one that is not to be cleared, and take that back.
 	spare [][2]string
 }
@@ -42,22 +48,22 @@ func hashOf(e *conformance.Env[*sql.Tx], name string, second byte) string {
 	return e.Blob(h[:])
 }
 
-func recordOf(results, keys string, state int) func(e *conformance.Env[*sql.Tx], owner, name string, second byte, at string) []string {
+func recordOf(results, keys string, state int) insertion {
 	return func(e *conformance.Env[*sql.Tx], owner, name string, second byte, at string) []string {
 		r := strings.NewReplacer("{at}", at)
-		return []string{fmt.Sprintf(`INSERT INTO holdfast_records (owner, key_hash, namespace, operation, op_key, fingerprint_version, attempt, state, created_at, finished_at, result_expires_at, key_expires_at)
- VALUES ('%s', %s, 'n', 'op', %s, 1, %s, %d, 1, 2, %s, %s)`, owner, hashOf(e, name, second), e.Blob([]byte(name)), e.Blob(make([]byte, 16)), state, r.Replace(results), r.Replace(keys))}
+		return []string{fmt.Sprintf(`INSERT INTO holdfast_records (owner, key_hash, namespace, operation, op_key, fingerprint_version, attempt, state, result, codec, request_id, created_at, finished_at, result_expires_at, key_expires_at)
+ VALUES ('%s', %s, 'n', 'op', %s, 1, %s, %d, %s, 'c', 'r', 1, 2, %s, %s)`, owner, hashOf(e, name, second), e.Blob([]byte(name)), e.Blob(make([]byte, 16)), state, e.Blob([]byte(`"r"`)), r.Replace(results), r.Replace(keys))}
 	}
 }
 
-func stagedOf(results, keys string) func(e *conformance.Env[*sql.Tx], owner, name string, second byte, at string) []string {
+func stagedOf(results, keys string, state int) insertion {
 	return func(e *conformance.Env[*sql.Tx], owner, name string, second byte, at string) []string {
 		r := strings.NewReplacer("{at}", at)
 		hash := hashOf(e, name, second)
 		return []string{
-			fmt.Sprintf(`INSERT INTO holdfast_staged (owner, key_hash, namespace, operation, op_key, fingerprint_version, state, result, token, due_at, step, mode, started, finished, accepted, restored,
- version, created_at, moved_at, finished_at, result_expires_at, key_expires_at) VALUES ('%s', %s, 'n', 'op', %s, 1, 2, %s, 1, 1, '', 1, 1, 1, 0, 0, 1, 1, 2, 2, %s, %s)`,
-				owner, hash, e.Blob([]byte(name)), e.Blob([]byte(`"r"`)), r.Replace(results), r.Replace(keys)),
+			fmt.Sprintf(`INSERT INTO holdfast_staged (owner, key_hash, namespace, operation, op_key, fingerprint_version, state, request, result, reason, request_id, token, due_at, step, mode, started, finished, accepted, restored,
+ version, created_at, moved_at, finished_at, result_expires_at, key_expires_at) VALUES ('%s', %s, 'n', 'op', %s, 1, %d, %s, %s, 'w', 'r', 1, 1, '', 1, 1, 1, 0, 0, 1, 1, 2, 2, %s, %s)`,
+				owner, hash, e.Blob([]byte(name)), state, e.Blob([]byte(`"q"`)), e.Blob([]byte(`"r"`)), r.Replace(results), r.Replace(keys)),
 			fmt.Sprintf(`INSERT INTO holdfast_steps (owner, key_hash, name, state, provider_key, result, token, starts, begun_at, moved_at) VALUES ('%s', %s, 's', 2, '', %s, 1, 1, 1, 1)`, owner, hash, e.Blob([]byte(`"r"`))),
 			fmt.Sprintf(`INSERT INTO holdfast_provider_events (owner, key_hash, event_id, kind, body, received_at) VALUES ('%s', %s, %s, 'k', %s, 1)`, owner, hash, e.Blob([]byte("1")), e.Blob([]byte("b"))),
 		}
@@ -69,15 +75,18 @@ func kinds() []kind {
 		return [2]string{fmt.Sprintf(`UPDATE holdfast_%s SET state = 1`, table), fmt.Sprintf(`UPDATE holdfast_%s SET state = %d`, table, state)}
 	}
 	keyDue := func(table string) [2]string {
-		return [2]string{fmt.Sprintf(`UPDATE holdfast_%s SET key_expires_at = 1`, table), fmt.Sprintf(`UPDATE holdfast_%s SET key_expires_at = NULL`, table)}
+		return [2]string{fmt.Sprintf(`UPDATE holdfast_%s SET key_expires_at = {now}`, table), fmt.Sprintf(`UPDATE holdfast_%s SET key_expires_at = NULL`, table)}
 	}
 	return []kind{
 		{
 			task: "results", judged: "write", insert: recordOf("{at}", "NULL", 2), count: `SELECT COUNT(*) FROM holdfast_records WHERE state = 2`,
+			kept:  `SELECT COUNT(*) FROM holdfast_records WHERE state = 4 AND (result IS NOT NULL OR codec IS NOT NULL OR request_id IS NOT NULL OR result_expires_at IS NOT NULL)`,
+			aside: []insertion{recordOf("{at}", "NULL", 1)},
 			spare: [][2]string{at("records", "result_expires_at"), claimed("records", 2), keyDue("records")},
 		},
 		{
-			task: "keys", judged: "write", insert: recordOf("NULL", "{at}", 4), count: `SELECT COUNT(*) FROM holdfast_records`,
+			task: "keys", judged: "write", insert: recordOf("NULL", "{at}", 4), count: `SELECT COUNT(*) FROM holdfast_records WHERE state = 4`,
+			aside: []insertion{recordOf("NULL", "{at}", 1)},
 			spare: [][2]string{at("records", "key_expires_at"), claimed("records", 4)},
 		},
 		{
@@ -101,12 +110,16 @@ func kinds() []kind {
 			},
 		},
 		{
-			task: "staged_results", judged: "lock", insert: stagedOf("{at}", "NULL"), count: `SELECT COUNT(*) FROM holdfast_staged WHERE state = 2`,
+			task: "staged_results", judged: "lock", insert: stagedOf("{at}", "NULL", 2), count: `SELECT COUNT(*) FROM holdfast_staged WHERE state IN (1, 2, 6)`,
+			kept: `SELECT COUNT(*) FROM holdfast_staged o JOIN holdfast_provider_events v ON v.owner = o.owner AND v.key_hash = o.key_hash
+WHERE o.state = 4 AND (o.request IS NOT NULL OR o.result IS NOT NULL OR o.reason IS NOT NULL OR o.request_id IS NOT NULL OR o.result_expires_at IS NOT NULL OR o.version <> 2 OR v.kind <> '')`,
+			aside: []insertion{stagedOf("{at}", "NULL", 6)},
 			parts: []string{`SELECT COUNT(*) FROM holdfast_steps WHERE result IS NOT NULL`, `SELECT COUNT(*) FROM holdfast_provider_events WHERE body IS NOT NULL`},
 			spare: [][2]string{at("staged", "result_expires_at"), claimed("staged", 2), keyDue("staged")},
 		},
 		{
-			task: "staged_keys", judged: "lock", insert: stagedOf("NULL", "{at}"), count: `SELECT COUNT(*) FROM holdfast_staged`,
+			task: "staged_keys", judged: "lock", insert: stagedOf("NULL", "{at}", 2), count: `SELECT COUNT(*) FROM holdfast_staged`,
+			aside: []insertion{stagedOf("NULL", "{at}", 6)},
 			parts: []string{`SELECT COUNT(*) FROM holdfast_steps`, `SELECT COUNT(*) FROM holdfast_provider_events`},
 			spare: [][2]string{at("staged", "key_expires_at"), claimed("staged", 2)},
 		},
@@ -162,6 +175,11 @@ func (k *kind) left(e *conformance.Env[*sql.Tx]) int {
 			e.Errorf("%d operations, and %d parts: %s", n, of, q)
 		}
 	}
+	if k.kept != "" {
+		if n := e.Int(k.kept); n != 0 {
+			e.Errorf("%d rows are cleared in part", n)
+		}
+	}
 	return n
 }
 
@@ -169,7 +187,7 @@ func (k *kind) left(e *conformance.Env[*sql.Tx]) int {
 func TestToTheMicrosecond(t *testing.T) {
 	t.Parallel()
 	ofKinds(t, func(e *conformance.Env[*sql.Tx], i int, k kind, now int, open func(o reaper.Options, seen func(string)) *reaper.Reaper) {
-		insert := func(name string, insert func(e *conformance.Env[*sql.Tx], owner, name string, second byte, at string) []string, at int) {
+		insert := func(name string, insert insertion, at int) {
 			for _, q := range insert(e, "anna", name, 1, fmt.Sprint(at)) {
 				e.Must(q)
 			}
@@ -177,22 +195,28 @@ func TestToTheMicrosecond(t *testing.T) {
 		for _, by := range []int{-1, 0, 1} {
 			insert(fmt.Sprint("by ", by), k.insert, k.due(now)+by)
 		}
-		want := map[int]int64{i: 2}
+		want, left := map[int]int64{i: 2}, 1
+		for _, aside := range k.aside {
+			insert("aside", aside, now)
+			if strings.HasPrefix(k.task, "staged") {
+				left++ // with its parts
+			}
+		}
 		switch k.task { // what goes as a whole needs no other task first
 		case "results":
 			insert("key now", recordOf("{at}", "{at}", 2), now)
 			insert("key later", recordOf("{at}", fmt.Sprint(now+1), 2), now)
 			want = map[int]int64{i: 3, i + 1: 1}
 		case "staged_results":
-			insert("key now", stagedOf("{at}", "{at}"), now)
-			insert("key later", stagedOf("{at}", fmt.Sprint(now+1)), now)
+			insert("key now", stagedOf("{at}", "{at}", 2), now)
+			insert("key later", stagedOf("{at}", fmt.Sprint(now+1), 2), now)
 			want = map[int]int64{i: 3, i + 1: 1}
 		}
 		r := open(reaper.Options{}, func(string) {})
 		counted(e, "the dry run", r.DryRun, want, k, i, now)
 		counted(e, "the sweep", r.Sweep, want, k, i, now)
-		if n := k.left(e); n != 1 {
-			e.Errorf("%d rows are left, want the one whose time is later", n)
+		if n := k.left(e); n != left {
+			e.Errorf("%d rows are left, want the one whose time is later, and those of no task", n)
 		}
 		counted(e, "the sweep after it", r.Sweep, nil, k, i, now)
 	})
@@ -218,25 +242,28 @@ func counted(e *conformance.Env[*sql.Tx], what string, pass func(context.Context
 // than MaxRows.
 func TestEachRowOnce(t *testing.T) {
 	t.Parallel()
-	const rows, most = 8, 3
+	const rows = 8
 	ofKinds(t, func(e *conformance.Env[*sql.Tx], i int, k kind, now int, open func(o reaper.Options, seen func(string)) *reaper.Reaper) {
-		for _, owner := range []string{"anna", "ben"} {
-			for _, name := range []string{"one", "two"} {
-				for second := range byte(2) {
-					for _, q := range k.insert(e, owner, name, second+1, fmt.Sprint(k.due(now)-5)) {
-						e.Must(q)
+		insert := func(owners ...string) {
+			for _, owner := range owners {
+				for _, name := range []string{"one", "two"} {
+					for second := range byte(2) {
+						for _, q := range k.insert(e, owner, name, second+1, fmt.Sprint(k.due(now)-5)) {
+							e.Must(q)
+						}
 					}
 				}
 			}
 		}
-		for _, spare := range k.spare {
-			for _, batch := range []int{1, 2, 3} {
+		insert("anna", "ben")
+		for n, spare := range k.spare {
+			for _, batch := range []int{3, 2, 1}[:max(1, 3-2*n)] {
 				spared, judged, finds := false, false, 0
 				r := open(reaper.Options{Batch: batch}, func(statement string) {
 					switch statement {
 					case "sweep." + k.task + ".find":
 						if finds++; !spared && finds <= (rows+batch-1)/batch { // no row comes after these
-							e.Must(spare[0])
+							e.Must(strings.ReplaceAll(spare[0], "{now}", fmt.Sprint(now)))
 							spared, judged = true, false
 						}
 					case "sweep." + k.task + "." + k.judged:
@@ -260,15 +287,14 @@ func TestEachRowOnce(t *testing.T) {
 				}
 			}
 		}
-		r := open(reaper.Options{MaxRows: most}, func(string) {})
-		for left := rows; left > 0; {
-			report, err := r.Sweep(e.Ctx)
-			if want := min(most, left); err != nil || report.Rows() != int64(want) {
-				e.Fatalf("%+v, %v, want %d rows", report, err, want)
-			}
-			left -= min(most, left)
-			if n := k.left(e); n != left {
-				e.Fatalf("%d rows are left, want %d", n, left)
+		// Each owner has four rows: batches have one or two of an owner, and then of the next one.
+		insert("carl", "dora", "emil")
+		left := 2*rows + rows/2
+		for _, most := range []int{1, 3, 3, 3, 3, 3, 3, 1} {
+			report, err := open(reaper.Options{MaxRows: int64(most)}, func(string) {}).Sweep(e.Ctx)
+			left -= most
+			if err != nil || report.Rows() != int64(most) || k.left(e) != left {
+				e.Fatalf("%+v, %v, and %d rows are left, want %d cleared and %d left", report, err, k.left(e), most, left)
 			}
 		}
 	})
