@@ -3,22 +3,10 @@ package idempotency
 import (
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
-
-func TestKeyOf(t *testing.T) {
-	t.Parallel()
-	for want, parts := range map[string][]string{
-		"42/R-1": {"42", "R-1"}, "a%2Fb/c": {"a/b", "c"}, "a/b%2Fc": {"a", "b/c"}, "a%252Fb": {"a%2Fb"}, "/a": {"", "a"}, "a/": {"a", ""},
-	} {
-		if got := KeyOf(parts...); got != want {
-			t.Errorf("%q: got %s, want %s", parts, got, want)
-		}
-	}
-}
 
 // FuzzKeyOf checks that different parts never give the same key.
 func FuzzKeyOf(f *testing.F) {
@@ -42,45 +30,6 @@ func FuzzHashKey(f *testing.F) {
 			t.Errorf("(%q, %q) and (%q, %q) share a hash", a, b, c, d)
 		}
 	})
-}
-
-func TestCanonical(t *testing.T) {
-	t.Parallel()
-	type request struct {
-		B int64 `json:"b"`
-		A string
-	}
-	same := [][]any{
-		{json.RawMessage(`{"a":1,"b":[1,2]}`), json.RawMessage(` { "b" : [1, 2] , "a":1 } `), map[string]any{"b": []int{1, 2}, "a": 1}},
-		{request{1, "x"}, map[string]any{"A": "x", "b": 1}, &request{1, "x"}},
-	}
-	for _, group := range same {
-		first, err := Canonical(group[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range group[1:] {
-			if got, err := Canonical(v); err != nil || !slices.Equal(got, first) {
-				t.Errorf("%v: %s, %v, want %s", v, got, err, first)
-			}
-		}
-	}
-	differ := [][2]any{
-		{int64(1) << 53, int64(1)<<53 + 1}, // equal as float64
-		{json.RawMessage(`9007199254740992`), json.RawMessage(`9007199254740993`)},
-		{"1", 1},
-		{nil, "null"},
-		{[]int{1, 2}, []int{2, 1}},
-		{"a", "A"},
-		{"\u00e9", "e\u0301"},
-	}
-	for _, d := range differ {
-		a, err1 := Canonical(d[0])
-		b, err2 := Canonical(d[1])
-		if err1 != nil || err2 != nil || slices.Equal(a, b) {
-			t.Errorf("%v and %v are one request: %s, %v, %v", d[0], d[1], a, err1, err2)
-		}
-	}
 }
 
 // TestCanonicalRefusesBrokenText uses texts that encoding/json would turn into the same

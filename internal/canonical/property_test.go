@@ -214,7 +214,7 @@ func changed(t *rapid.T, v any) any {
 		default:
 			digits := []byte(v.digits)
 			at := len(digits) - 1 - rapid.IntRange(0, len(digits)-1).Draw(t, "digit") // mostly one of the last
-			digits[at] = '1' + (digits[at]-'0')%9 // 1 to 9, and another one
+			digits[at] = '1' + (digits[at]-'0')%9                                     // 1 to 9, and another one
 			other.digits = string(digits)
 		}
 		return other

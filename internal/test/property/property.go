@@ -43,6 +43,16 @@ func Check(t *testing.T, property func(t *rapid.T)) {
 	rapid.Check(t, property)
 }
 
+// Often is Check with five times as many draws, for properties without a database.
+func Often(t *testing.T, property func(t *rapid.T)) {
+	t.Helper()
+	Check(t, func(t *rapid.T) {
+		for range 5 {
+			property(t)
+		}
+	})
+}
+
 // Must fails the property on an error.
 func Must(t *rapid.T, err error) {
 	t.Helper()
@@ -59,15 +69,15 @@ var confusable = map[string][]string{
 	"'": {"''", `\'`}, `\`: {`\\`}, "_": {"-", "%"}, "l": {"L", "I"},
 }
 
-// Text draws a text of at most n bytes that is easily taken for others. Many are as long as allowed.
+// Text draws a text that is easily taken for others. Some are about as long as the bound of n bytes: a byte less, as long, or a byte more.
 func Text(n int) *rapid.Generator[string] {
 	part := rapid.SampledFrom(slices.Sorted(maps.Keys(confusable)))
 	return rapid.Custom(func(t *rapid.T) string {
 		text := strings.Join(rapid.SliceOfN(part, 0, 6).Draw(t, "parts"), "")
-		if rapid.IntRange(0, 7).Draw(t, "long") == 0 {
-			text = strings.Repeat("k", max(n-len(text), 0)) + text
+		if long := rapid.IntRange(-1, 9).Draw(t, "more than the bound"); long <= 1 {
+			text = strings.Repeat("k", max(n+long-len(text), 0)) + text
 		}
-		for len(text) > n {
+		for len(text) > n+1 {
 			text = text[1:]
 		}
 		return text
