@@ -39,8 +39,9 @@ const (
 	MaxEvery = 100 * 366 * 24 * time.Hour
 )
 
-// Every ticks at the multiples of d since 1970 (UTC), plus offset. d is MinEvery to MaxEvery, and offset
-// is 0 or at least 1 ms, either way. [Once] and [Run] refuse another job with [holdfast.ErrInvalid].
+// Every ticks at the multiples of d since 1970 (UTC), plus offset, both in whole microseconds: a third of
+// a second is 333,333 of them. d is MinEvery to MaxEvery, and offset is 0 or at least 1 ms, either way.
+// [Once] and [Run] refuse another job with [holdfast.ErrInvalid].
 func Every(d, offset time.Duration) Schedule {
 	switch {
 	case every.Check("", d) != nil:
