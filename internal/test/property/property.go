@@ -2,8 +2,8 @@
 // pgregory.net/rapid draws. The draws are the same in each run, so that CI does not fail on one day alone. A
 // failure is made small and printed with its seed.
 //
-//	RAPID_SEED=0 RAPID_CHECKS=5000 go test ./limits -run TestSumsOfALimit    # other draws, and more
-//	RAPID_SEED=42 go test ./limits -run TestSumsOfALimit                     # the seed of a failure
+//	RAPID_SEED=0 RAPID_CHECKS=400 go test ./internal/test/property -run TestSumsOfALimit    # other draws, and more
+//	RAPID_SEED=42 go test ./internal/test/property -run TestSumsOfALimit                    # the seed of a failure
 package property
 
 import (
@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,12 +26,19 @@ var defaults = map[string]string{"checks": "200", "steps": "20", "seed": "1", "n
 
 func init() { //nolint:gochecknoinits // before the flags are parsed
 	for name, value := range defaults {
-		if _, given := os.LookupEnv("RAPID_" + strings.ToUpper(name)); given {
-			continue
-		}
-		if err := flag.Set("rapid."+name, value); err != nil {
-			panic(err)
-		}
+		set(name, value)
+	}
+}
+
+// Checks changes how many draws the properties of a package have, for those that a database answers. Call it from TestMain.
+func Checks(n int) { set("checks", strconv.Itoa(n)) }
+
+func set(name, value string) {
+	if _, given := os.LookupEnv("RAPID_" + strings.ToUpper(name)); given {
+		return
+	}
+	if err := flag.Set("rapid."+name, value); err != nil {
+		panic(err)
 	}
 }
 
