@@ -31,6 +31,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"DeadLetter": deadLetter[Tx], "Panic": panics[Tx], "PausedRelay": pausedRelay[Tx], "DeathIsBlamedOnItsMessage": deathIsBlamed[Tx], "Stopped": stopped[Tx],
 		"Cleared": cleared[Tx], "OwnersAndKeys": ownersAndKeys[Tx], "Input": input[Tx], "Run": runs[Tx],
 		"HeldUpKeyHidesNone": heldUpKeyHidesNone[Tx], "PutOffMessage": putOffMessage[Tx],
+		"Failing": failing[Tx], "FailingBetween": failingBetween[Tx],
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
