@@ -107,6 +107,9 @@ func TestForged(t *testing.T) {
 		if len(report.Heads) != 2 || report.Heads[0].Seq != 4 || report.Heads[1].Seq != 1 || report.Heads[1].Chain != "x" || !bytes.Equal(report.Heads[0].Hash, rows[3].Hash) {
 			e.Errorf("%+v", report)
 		}
+		if list := e.rows(audit.Filter{AfterChain: "x"}); len(list) != 1 || list[0].Chain != "x" {
+			e.Errorf("the rows from the chain on: %+v", list)
+		}
 		e.Must(`DELETE FROM holdfast_audit WHERE chain = 'x'`)
 		linked := other.Sum(auditlog.Hash(rows[3].Hash))
 		e.forge(other, linked[:])
@@ -221,7 +224,7 @@ func waitsForTheChain[Tx any](e *env[Tx]) {
 				return err
 			})
 		}()
-		time.Sleep(50 * time.Millisecond) // time to go wrong
+		time.Sleep(150 * time.Millisecond) // time to go wrong
 		committing.Store(true)
 		return nil
 	})
