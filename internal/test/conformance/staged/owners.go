@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/rowdiff"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -55,7 +57,7 @@ func (e *env[Tx]) twins(change string) {
 		}
 	}
 	if change != "" {
-		e.Must(change + ` WHERE owner <> 'shop'`)
+		e.Must(change+` WHERE owner <> 'shop' OR op_key = $1`, []byte("b"))
 	}
 }
 
@@ -152,14 +154,16 @@ func operatorsOwners[Tx any](e *env[Tx]) {
 		do := func(key string) (idempotency.Result[string], error) {
 			return idempotency.Do(ctx, store, idempotency.Op{Owner: "shop", Name: "refund", Key: key, Request: "r"}, func(context.Context, Tx) (string, error) { return "done", nil })
 		}
-		_, err := do("a")
-		e.Check(err)
+		for _, key := range []string{"b", "a"} {
+			_, err := do(key)
+			e.Check(err)
+		}
 		var hash string
 		for _, r := range e.rows(ledgerTables[3]) {
-			hash = r["key_hash"]
+			if r["op_key"] == "a" {
+				hash = r["key_hash"]
+			}
 		}
-		_, err = do("b")
-		e.Check(err)
 		erases := c.r == operators.Resolution{}
 		if !erases {
 			e.Must(`UPDATE holdfast_records SET state = 1, result = NULL, codec = NULL, finished_at = NULL`)
@@ -187,7 +191,7 @@ func operatorsOwners[Tx any](e *env[Tx]) {
 			if !errors.Is(err, idempotency.ErrExpired) {
 				e.Errorf("%s: %v", name, err)
 			}
-			if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE owner = 'shop' AND state = 4 AND result IS NULL AND codec IS NULL AND request_id IS NULL AND result_expires_at IS NULL`); n != 1 {
+			if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE owner = 'shop' AND op_key = $1 AND state = 4 AND result IS NULL AND codec IS NULL AND request_id IS NULL AND result_expires_at IS NULL`, []byte("a")); n != 1 {
 				e.Errorf("%s: it has left something", name)
 			}
 		case c.r.Free:
@@ -204,9 +208,55 @@ func operatorsOwners[Tx any](e *env[Tx]) {
 				e.Errorf("%s: %+v, %v", name, got, err)
 			}
 		}
-		if !c.r.Free && !erases && e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE owner = 'shop' AND state IN (2, 3) AND finished_at IS NOT NULL AND codec IS NOT NULL`) != 1 {
+		if !c.r.Free && !erases && e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE owner = 'shop' AND op_key = $1 AND state IN (2, 3) AND finished_at IS NOT NULL AND codec IS NOT NULL`, []byte("a")) != 1 {
 			e.Errorf("%s: not ended with the form of its result", name)
 		}
+	}
+}
+
+// operatorsBoth has two people decide on one record at once, and not alike. One of them does, and the other
+// is told: nothing is written down that was not done.
+func operatorsBoth[Tx any](e *env[Tx]) {
+	const first, second = "first", "second"
+	s := e.Store(idempotency.Options{})
+	if _, err := e.Do(s, conformance.Op("a")); err != nil {
+		e.Fatal(err)
+	}
+	e.Must(`UPDATE holdfast_records SET state = 1, result = NULL, finished_at = NULL`)
+	began, seen, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	resolve := func(who string, touched func(), r operators.Resolution) error {
+		var once sync.Once
+		db := e.Handle.Open(e.T, e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, st holdfast.Statement) {
+			if st.Name == "operators.touch" {
+				once.Do(touched)
+			}
+		}}}).DB
+		return operators.New(e.StoreOn(db, idempotency.Options{})).Resolve(e.Ctx, ref("a"), r, operators.Actor{By: who, Reason: "ticket"})
+	}
+	go func() {
+		<-began
+		ended <- resolve(second, func() { close(seen) }, operators.Resolution{Reject: true, Rejection: &idempotency.Rejection{Code: "lost"}})
+	}()
+	errs := map[string]error{first: resolve(first, func() {
+		close(began)
+		select {
+		case <-seen:
+		case <-time.After(200 * time.Millisecond): // the second one waits for the row
+		}
+	}, operators.Resolution{Succeed: true, Result: "by hand"})}
+	errs[second] = <-ended
+	op := e.show("a")
+	if len(op.Interventions) != 1 {
+		e.Fatalf("%v, %+v", errs, op)
+	}
+	decided := op.Interventions[0].By
+	for by, err := range errs {
+		if by == decided && err != nil || by != decided && !errors.Is(err, staged.ErrState) {
+			e.Errorf("%s, of whom %s decided: %v", by, decided, err)
+		}
+	}
+	if want := map[string]staged.State{first: staged.Succeeded, second: staged.Rejected}[decided]; op.State != want {
+		e.Errorf("%s decided: %v", decided, op.State)
 	}
 }
 

@@ -76,7 +76,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"OperatorsResumeAll":        operatorsResumeAll[Tx],
 		"StagedOwners":              stagedOwners[Tx],
 		"StagedFailing":             stagedFailing[Tx], "StagedUnstored": stagedUnstored[Tx],
-		"OperatorsOwners": operatorsOwners[Tx], "OperatorsFilter": operatorsFilter[Tx],
+		"OperatorsOwners": operatorsOwners[Tx], "OperatorsFilter": operatorsFilter[Tx], "OperatorsBoth": operatorsBoth[Tx],
 		"AfterRestore":     afterRestore[Tx],
 		"AfterRestoreRows": afterRestoreRows[Tx], "AfterRestoreRaised": afterRestoreRaised[Tx],
 		"AfterRestoreRollback": afterRestoreRollback[Tx],
