@@ -80,3 +80,26 @@ func TestReservedBeforeTheErasure(t *testing.T) {
 		}
 	})
 }
+
+// TestTakenDuringTheErasure takes an amount after an erasure has found the entries that have ended.
+func TestTakenDuringTheErasure(t *testing.T) {
+	t.Parallel()
+	between(t, "limits.old", func(e *conformance.Env[*sql.Tx], l *limits.Limits[*sql.Tx], do *atomic.Pointer[func()]) {
+		other, err := limits.New(e.Ctx, e.DB, "refunds")
+		e.Check(err)
+		take := func(id string) {
+			_, err := other.Take(e.Ctx, limits.Request{Key: "a", ID: id, Amount: 1})
+			e.Check(err)
+		}
+		take("1")
+		take("2")
+		late := func() { take("3") }
+		do.Store(&late)
+		if n, err := l.Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"}); n != 3 || err != nil { // two, and the limit
+			e.Errorf("%d rows, %v", n, err)
+		}
+		if got, err := l.Entry(e.Ctx, "3"); err != nil || got.Captured != 1 {
+			e.Errorf("what was taken after the search: %+v, %v", got, err)
+		}
+	})
+}

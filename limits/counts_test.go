@@ -71,9 +71,9 @@ func TestStatementsOfLimits(t *testing.T) {
 			count("lock locked", func(ctx context.Context, tx *sql.Tx) error { _, err := l.CaptureTx(ctx, tx, ask("1")); return err })
 
 			// The same for all that is left, in either table.
-			e.Must(`CREATE TABLE orders (no ` + e.Text() + ` NOT NULL PRIMARY KEY, paid BIGINT NOT NULL, held BIGINT NOT NULL, refunded BIGINT NOT NULL)`)
-			e.Must(`INSERT INTO orders (no, paid, held, refunded) VALUES ('all', 30, 0, 0)`)
-			orders, err := limits.New(e.Ctx, e.DB, "orders", limits.Options{Table: &limits.Table{Name: "orders", Key: "no", Limit: "paid", Reserved: "held", Captured: "refunded"}})
+			e.Must(`CREATE TABLE orders (order_no ` + e.Text() + ` NOT NULL PRIMARY KEY, paid BIGINT NOT NULL, held BIGINT NOT NULL, refunded BIGINT NOT NULL)`)
+			e.Must(`INSERT INTO orders (order_no, paid, held, refunded) VALUES ('all', 30, 0, 0)`)
+			orders, err := limits.New(e.Ctx, e.DB, "orders", limits.Options{Table: &limits.Table{Name: "orders", Key: "order_no", Limit: "paid", Reserved: "held", Captured: "refunded"}})
 			e.Check(err)
 			_, err = l.Set(e.Ctx, "all", 30)
 			e.Check(err)

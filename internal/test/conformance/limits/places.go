@@ -95,6 +95,11 @@ func (e *env[Tx]) kept() map[string]string {
 // row of another one changes: no other tenant's money moves, and none of it is seen.
 func twinLimits[Tx any](e *env[Tx]) {
 	all := e.twins()
+	for _, p := range all { // before any of them is changed
+		if got, err := p.l.Entry(e.Ctx, p.id("open")); err != nil || got.Key != p.key || got.Amount != 10+p.n {
+			e.Errorf("%s: %+v, %v", p, got, err)
+		}
+	}
 	e.Must(`UPDATE holdfast_limits SET changed_at = 1`)
 	before := e.kept()
 	for _, p := range all {

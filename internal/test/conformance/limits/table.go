@@ -52,12 +52,34 @@ func ownTable[Tx any](e *env[Tx]) {
 
 	// A table whose amounts can only be taken, keyed by an integer.
 	e.Must(`CREATE TABLE accounts_in (id BIGINT NOT NULL PRIMARY KEY, most INTEGER NOT NULL, used INTEGER NOT NULL)`)
-	e.Must(`INSERT INTO accounts_in (id, most, used) VALUES (42, 100, 0)`)
+	e.Must(`INSERT INTO accounts_in (id, most, used) VALUES (41, 1000, 900), (42, 100, 0), (43, 1000, 900)`)
 	n := e.open(limits.Options{Table: &limits.Table{Name: "accounts_in", Key: "id", Limit: "most", Captured: "used"}})
 	_, err = n.Take(e.Ctx, ask("42", "of 42", 60))
 	e.Check(err)
 	e.want(errOf(n.Take(e.Ctx, ask("42", "of 42 too", 1<<40))), limits.ErrExceeded)
 	e.wantStatus(n, "42", 100, 0, 60)
+	if got, err := n.Take(e.Ctx, ask("42", "of 42", 60)); err != nil || !got.Replayed {
+		e.Errorf("%+v, %v", got, err)
+	}
+	e.wantStatus(n, "42", 100, 0, 60)
+	var x *limits.ExceededError
+	if err := second(n.Set(e.Ctx, "42", 59)); !errors.As(err, &x) || x.Captured != 60 || x.Limit != 59 {
+		e.Errorf("%+v, %v", x, err)
+	}
+	e.set(n, "42", 60)
+	e.wantStatus(n, "42", 60, 0, 60)
+	e.Must(`UPDATE accounts_in SET used = 0 WHERE id = 42`) // as no program should
+	e.want(errOf(n.Take(e.Ctx, ask("42", "of 42", 60))), nil)
+	if used := e.Int(`SELECT used FROM accounts_in WHERE id = 42`); used != 0 {
+		e.Errorf("an amount that was taken before counts again: %d", used)
+	}
+	e.Must(`UPDATE accounts_in SET used = -1 WHERE id = 42`)
+	if err := errOf(n.Take(e.Ctx, ask("42", "of 42", 60))); err == nil || !strings.Contains(err.Error(), "counters of the limit are not the sums") {
+		e.Error(err)
+	}
+	if others := e.Int(`SELECT COUNT(*) FROM accounts_in WHERE id <> 42 AND most = 1000 AND used = 900`); others != 2 {
+		e.Errorf("%d other rows are as they were, want 2", others)
+	}
 	for _, err := range []error{
 		errOf(n.Take(e.Ctx, ask("042", "x", 1))), errOf(n.Take(e.Ctx, ask("+42", "x", 1))), errOf(n.Take(e.Ctx, ask("42 ", "x", 1))), errOf(n.Take(e.Ctx, ask("4e1", "x", 1))),
 		errOf(n.Reserve(e.Ctx, ask("42", "x", 1))), errOf(n.Capture(e.Ctx, ask("42", "of 42", 1))), errOf(n.Void(e.Ctx, ask("42", "of 42", 1))),
@@ -65,7 +87,7 @@ func ownTable[Tx any](e *env[Tx]) {
 	} {
 		e.want(err, holdfast.ErrInvalid)
 	}
-	e.want(errOf(n.Take(e.Ctx, ask("43", "x", 1))), limits.ErrNotFound)
+	e.want(errOf(n.Take(e.Ctx, ask("44", "x", 1))), limits.ErrNotFound)
 
 	// The database refuses what goes past the package, where the table has the condition.
 	own := e.open()
@@ -78,17 +100,17 @@ func ownTable[Tx any](e *env[Tx]) {
 // ownTableIsChecked refuses tables with which a limit does not hold.
 func ownTableIsChecked[Tx any](e *env[Tx]) {
 	e.orders()
-	e.Must(`CREATE TABLE bad (id VARCHAR(20), k ` + e.Text() + ` NOT NULL PRIMARY KEY, n BIGINT NOT NULL, m BIGINT NOT NULL, maybe BIGINT, t VARCHAR(20) NOT NULL, d DECIMAL(10, 2) NOT NULL)`)
-	good := limits.Table{Name: "bad", Key: "k", Limit: "n", Captured: "m"}
+	e.Must(`CREATE TABLE bad (other VARCHAR(20), id ` + e.Text() + ` NOT NULL PRIMARY KEY, most BIGINT NOT NULL, used BIGINT NOT NULL, maybe BIGINT, t VARCHAR(20) NOT NULL, d DECIMAL(10, 2) NOT NULL)`)
+	good := limits.Table{Name: "bad", Key: "id", Limit: "most", Captured: "used"}
 	e.open(limits.Options{Table: &good})
 	for what, change := range map[string]func(t *limits.Table){
 		"Table.Name":     func(t *limits.Table) { t.Name = "none" },
 		"Table.Schema":   func(t *limits.Table) { t.Schema = "no\x00ne" },
-		"Table.Key":      func(t *limits.Table) { t.Key = "id" },
+		"Table.Key":      func(t *limits.Table) { t.Key = "other" },
 		"Table.Owner":    func(t *limits.Table) { t.Owner = "none" },
 		"Table.Limit":    func(t *limits.Table) { t.Limit = "" },
 		"Table.Captured": func(t *limits.Table) { t.Captured = "maybe" },
-		"Table.Reserved": func(t *limits.Table) { t.Reserved = "m" },
+		"Table.Reserved": func(t *limits.Table) { t.Reserved = "used" },
 		"Table.Version":  func(t *limits.Table) { t.Version = "t" },
 	} {
 		table := good
@@ -105,7 +127,7 @@ func ownTableIsChecked[Tx any](e *env[Tx]) {
 		e.Error(err)
 	}
 	if e.InnoDB() {
-		e.Must(`CREATE TABLE folds (k VARCHAR(20) NOT NULL PRIMARY KEY, n BIGINT NOT NULL, m BIGINT NOT NULL)`)
+		e.Must(`CREATE TABLE folds (id VARCHAR(20) NOT NULL PRIMARY KEY, most BIGINT NOT NULL, used BIGINT NOT NULL)`)
 		table = good
 		table.Name = "folds"
 		_, err := limits.New(e.Ctx, e.DB, "x", limits.Options{Table: &table})
