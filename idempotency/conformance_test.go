@@ -32,6 +32,7 @@ func records[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	operations.Executors(t, h)
 	operations.Blockers(t, h)
 	operations.Similar(t, h)
+	operations.Twins(t, h)
 }
 
 func TestRecords(t *testing.T) {
