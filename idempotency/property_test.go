@@ -198,14 +198,14 @@ func TestOneRequestInEveryForm(t *testing.T) {
 			outside += fmt.Sprintf(" %q :\t%s,", name, value)
 		}
 		outside = strings.TrimSuffix(outside, ",") + "\n}"
-		print := func(v any) []byte {
+		fingerprint := func(v any) []byte {
 			p, err := takeFingerprints(Op{Request: v})
 			property.Must(t, err)
 			return p.own
 		}
-		want := print(own)
+		want := fingerprint(own)
 		for _, v := range []any{&own, asMap, json.RawMessage(outside)} {
-			if !slices.Equal(print(v), want) {
+			if !slices.Equal(fingerprint(v), want) {
 				t.Fatalf("%+v and %s are two requests", own, v)
 			}
 		}
@@ -232,7 +232,7 @@ func TestOneRequestInEveryForm(t *testing.T) {
 			}
 			other["lines"] = append(turned, "1")
 			asMap["lines"] = append(slices.Clone(own.Lines), "1")
-			want = print(asMap)
+			want = fingerprint(asMap)
 		case "null":
 			other["order"] = nil
 		case "a name":
@@ -241,7 +241,7 @@ func TestOneRequestInEveryForm(t *testing.T) {
 		case "less":
 			delete(other, "cents")
 		}
-		if slices.Equal(print(other), want) {
+		if slices.Equal(fingerprint(other), want) {
 			t.Fatalf("%s differs, and %+v and %+v are one request", change, asMap, other)
 		}
 	})

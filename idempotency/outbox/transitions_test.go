@@ -109,7 +109,9 @@ func (w *world) transitions() []transition {
 	var all []transition
 	for _, starts := range []int{0, 2} {
 		all = append(all, transition{
-			"take", w.sql.take, []any{[]byte(mine), hour, starts}, false,
+			"take", w.sql.take,
+			[]any{[]byte(mine), hour, starts},
+			false,
 			func(m message) bool { return m.state == waits && m.starts == starts && (m.due < 0 || starts == 0) },
 			rowdiff.Change{"attempt": is(mine), "due_at": in(hour), "starts": rowdiff.Plus(1)},
 		})

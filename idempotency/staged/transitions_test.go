@@ -1,6 +1,7 @@
 package staged_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -81,9 +82,9 @@ type operation struct {
 
 // states are what an operation is tried in. The first one is that of a worker in its call.
 func states() []operation {
-	print := []byte(strings.Repeat("f", 32))
+	fingerprint := []byte(strings.Repeat("f", 32))
 	base := operation{
-		state: ledger.Pending, attempt: mine, token: token, due: hour, step: theStep, key: "key", fingerprint: print,
+		state: ledger.Pending, attempt: mine, token: token, due: hour, step: theStep, key: "key", fingerprint: fingerprint,
 		stepState: ledger.StepBegun, provider: "bank", reference: "re_old",
 	}
 	all := []operation{base}
@@ -156,7 +157,7 @@ func ofSteps() (all []operation) {
 
 func (o *operation) has() bool { return o.owns() && o.state == ledger.Pending }
 
-func (o *operation) owns() bool { return string(o.attempt) == string(mine) && o.token == token }
+func (o *operation) owns() bool { return bytes.Equal(o.attempt, mine) && o.token == token }
 
 func (o *operation) in(states ...int) bool { return slices.Contains(states, o.state) }
 
@@ -204,7 +205,9 @@ func allTransitions(s *ledger.SQL) []transition {
 		{"own", all, s.Own, []any{mine, token, another, ledger.ModePark, hour}, has, only(of(rowdiff.Change{"step": is(another), "mode": is(2), "due_at": rowdiff.Now(hour)}))},
 		{"renew", all, s.Renew, []any{mine, token, 2 * hour}, has, only(of(rowdiff.Change{"due_at": rowdiff.Now(2 * hour)}))},
 		{
-			"accept", all, s.Accept, []any{mine, token, 2 * hour}, has,
+			"accept", all, s.Accept,
+			[]any{mine, token, 2 * hour},
+			has,
 			only(of(rowdiff.Change{"attempt": null, "holder": null, "accepted": is(1), "due_at": rowdiff.Now(2 * hour), "reason": null, "started": is(0), "finished": is(0)})),
 		},
 		{"finish", all, s.Finish, []any{mine, token, ledger.Succeeded, []byte("new"), hour, 2 * hour}, has, only(of(rowdiff.Change{
@@ -221,53 +224,58 @@ func allTransitions(s *ledger.SQL) []transition {
 			"state": is(6), "attempt": null, "token": rowdiff.Raised, "due_at": now, "reason": is("boom"), "finished": rowdiff.Plus(1),
 		}))},
 		{"park in a term of the future", all, s.Park, []any{mine, future, "boom"}, func(o *operation) bool {
-			return o.in(ledger.Pending) && string(o.attempt) == string(mine) && o.token == future
+			return o.in(ledger.Pending) && bytes.Equal(o.attempt, mine) && o.token == future
 		}, only(of(rowdiff.Change{
 			"state": is(6), "attempt": null, "token": rowdiff.Raised, "due_at": now, "reason": is("boom"), "finished": rowdiff.Plus(1),
 		}))},
 		{
-			"park what is due, of a term of the future", all, s.ParkDue, []any{future, "boom"},
+			"park what is due, of a term of the future", all, s.ParkDue,
+			[]any{future, "boom"},
 			func(o *operation) bool { return o.in(ledger.Pending) && o.token == future && o.due < 0 },
 			only(of(rowdiff.Change{"state": is(6), "attempt": null, "token": rowdiff.Raised, "reason": is("boom"), "accepted": is(0)})),
 		},
 		{
-			"park what is due", all, s.ParkDue, []any{token, "boom"},
+			"park what is due", all, s.ParkDue,
+			[]any{token, "boom"},
 			func(o *operation) bool { return o.in(ledger.Pending) && o.token == token && o.due < 0 },
 			only(of(rowdiff.Change{"state": is(6), "attempt": null, "token": rowdiff.Raised, "reason": is("boom"), "accepted": is(0)})),
 		},
 		{
-			"claim", all, s.Claim, []any{mine, "me", hour, token, "type", "program", nil},
+			"claim", all, s.Claim,
+			[]any{mine, "me", hour, token, "type", "program", nil},
 			func(o *operation) bool {
-				return o.in(ledger.Pending) && (string(o.attempt) == string(mine) || o.token == token && o.due < 0)
+				return o.in(ledger.Pending) && (bytes.Equal(o.attempt, mine) || o.token == token && o.due < 0)
 			},
 			func(o *operation) rowdiff.Changes {
 				c := rowdiff.Change{
 					"holder": is("me"), "due_at": rowdiff.Now(hour), "result_type": is("type"), "program": is("program"), "accepted": is(0), "attempt": is(string(mine)),
 				}
-				if string(o.attempt) != string(mine) { // else it was sent twice
+				if !bytes.Equal(o.attempt, mine) { // else it was sent twice
 					c["token"], c["started"] = rowdiff.Raised, rowdiff.Plus(1)
 				}
 				return of(c)
 			},
 		},
 		{
-			"claim in a term of the future", all, s.Claim, []any{mine, "me", hour, future, "type", "program", nil},
+			"claim in a term of the future", all, s.Claim,
+			[]any{mine, "me", hour, future, "type", "program", nil},
 			func(o *operation) bool {
-				return o.in(ledger.Pending) && (string(o.attempt) == string(mine) || o.token == future && o.due < 0)
+				return o.in(ledger.Pending) && (bytes.Equal(o.attempt, mine) || o.token == future && o.due < 0)
 			},
 			func(o *operation) rowdiff.Changes {
 				c := rowdiff.Change{
 					"holder": is("me"), "due_at": rowdiff.Now(hour), "result_type": is("type"), "program": is("program"), "accepted": is(0), "attempt": is(string(mine)),
 				}
-				if string(o.attempt) != string(mine) { // else it was sent twice
+				if !bytes.Equal(o.attempt, mine) { // else it was sent twice
 					c["token"], c["started"] = rowdiff.Raised, rowdiff.Plus(1)
 				}
 				return of(c)
 			},
 		},
 		{
-			"claim for another request", all, s.Claim, []any{theirs, "me", hour, 7, "type", "program", "request 2"},
-			func(o *operation) bool { return o.in(ledger.Pending) && string(o.attempt) == string(theirs) },
+			"claim for another request", all, s.Claim,
+			[]any{theirs, "me", hour, 7, "type", "program", "request 2"},
+			func(o *operation) bool { return o.in(ledger.Pending) && bytes.Equal(o.attempt, theirs) },
 			only(of(rowdiff.Change{
 				"holder": is("me"), "due_at": rowdiff.Now(hour), "result_type": is("type"), "program": is("program"), "accepted": is(0), "request_id": is("request 2"),
 			})),
@@ -278,7 +286,9 @@ func allTransitions(s *ledger.SQL) []transition {
 			"state": is(1), "attempt": null, "token": rowdiff.Raised, "due_at": now, "mode": is(1), "step": is(""), "accepted": is(0), "reason": null, "started": is(0), "finished": is(0),
 		}))},
 		{
-			"its answer is known", all, s.Known, []any{theStep}, func(o *operation) bool { return o.in(ledger.Pending) && o.step == theStep },
+			"its answer is known", all, s.Known,
+			[]any{theStep},
+			func(o *operation) bool { return o.in(ledger.Pending) && o.step == theStep },
 			func(o *operation) rowdiff.Changes {
 				c := rowdiff.Change{"step": is(""), "mode": is(1), "accepted": is(0)}
 				if o.accepted == 1 {
@@ -288,7 +298,9 @@ func allTransitions(s *ledger.SQL) []transition {
 			},
 		},
 		{
-			"contradict", all, s.Contradict, []any{another, ledger.ModeContradicted, "boom"}, func(o *operation) bool { return o.in(ledger.Pending, ledger.Parked) },
+			"contradict", all, s.Contradict,
+			[]any{another, ledger.ModeContradicted, "boom"},
+			func(o *operation) bool { return o.in(ledger.Pending, ledger.Parked) },
 			func(o *operation) rowdiff.Changes {
 				c := rowdiff.Change{
 					"state": is(6), "attempt": null, "token": rowdiff.Raised, "due_at": now, "step": is(another), "mode": is(5), "reason": is("boom"), "accepted": is(0),
@@ -300,11 +312,15 @@ func allTransitions(s *ledger.SQL) []transition {
 			},
 		},
 		{
-			"contradict what has ended", all, s.Contradicted, []any{"boom"}, func(o *operation) bool { return !o.in(ledger.Pending, ledger.Parked) },
+			"contradict what has ended", all, s.Contradicted,
+			[]any{"boom"},
+			func(o *operation) bool { return !o.in(ledger.Pending, ledger.Parked) },
 			only(of(rowdiff.Change{"mode": is(5), "reason": is("boom")})),
 		},
 		{
-			"close", all, s.Closing, []any{ledger.Rejected, []byte("new"), hour, 2 * hour}, func(o *operation) bool { return o.in(ledger.Parked) },
+			"close", all, s.Closing,
+			[]any{ledger.Rejected, []byte("new"), hour, 2 * hour},
+			func(o *operation) bool { return o.in(ledger.Parked) },
 			only(of(rowdiff.Change{
 				"state": is(3), "result": is("new"), "token": rowdiff.Raised, "step": is(""), "mode": is(1), "reason": null, "finished_at": now,
 				"result_expires_at": rowdiff.Now(hour), "key_expires_at": rowdiff.Now(2 * hour),
@@ -339,7 +355,9 @@ func allTransitions(s *ledger.SQL) []transition {
 		{"forget its events", one, s.ForgetEvents, nil, always, only(rowdiff.Changes{"events shop A 1": nil, "events shop A 2": nil})},
 
 		{
-			"begin a step again", steps, s.StepBegin, []any{theStep, token + 7, "type", 0}, open,
+			"begin a step again", steps, s.StepBegin,
+			[]any{theStep, token + 7, "type", 0},
+			open,
 			func(o *operation) rowdiff.Changes {
 				c := rowdiff.Change{"state": is(1), "starts": rowdiff.Plus(1), "token": is(token + 7), "result_type": is("type"), "deadline_at": null, moved: now}
 				if o.stepState == ledger.StepNotDone {
@@ -370,7 +388,8 @@ func allTransitions(s *ledger.SQL) []transition {
 		}},
 		{"change a step's type", one, s.StepType, []any{theStep, "type"}, always, only(ofStep(rowdiff.Change{"result_type": is("type")}))},
 		{
-			"correct a step", steps, s.StepCorrect, []any{theStep, ledger.StepRejected, []byte("new")},
+			"correct a step", steps, s.StepCorrect,
+			[]any{theStep, ledger.StepRejected, []byte("new")},
 			func(o *operation) bool { return o.stepState == ledger.StepDone || o.stepState == ledger.StepRejected },
 			only(ofStep(rowdiff.Change{"state": is(3), "result": is("new"), moved: now})),
 		},
@@ -382,8 +401,13 @@ func allTransitions(s *ledger.SQL) []transition {
 
 // bystanders are the operations beside the subject: by owner and hash, with their namespace and name.
 var bystanders = []struct{ owner, letter, namespace, name string }{
-	{"shop", "A", "default", "refund"}, {"shop", "B", "default", "refund"}, {"other", "A", "default", "refund"}, {"other", "B", "default", "refund"},
-	{"shop", "C", "elsewhere", "refund"}, {"other", "C", "default", "refund"}, {"shop", "D", "default", "payout"},
+	{"shop", "A", "default", "refund"},
+	{"shop", "B", "default", "refund"},
+	{"other", "A", "default", "refund"},
+	{"other", "B", "default", "refund"},
+	{"shop", "C", "elsewhere", "refund"},
+	{"other", "C", "default", "refund"},
+	{"shop", "D", "default", "payout"},
 }
 
 // world is the tables of a test.
@@ -535,7 +559,7 @@ func (w *world) reads(o *operation) {
 			row, err := read(w.Ctx, q, the)
 			w.Check(err)
 			expired := map[bool]int{true: 1}
-			if row.State != o.state || row.Token != o.token || string(row.Attempt) != string(o.attempt) || row.Step != o.step || row.Accepted != o.accepted || (row.Left > 0) != (o.due > 0) ||
+			if row.State != o.state || row.Token != o.token || !bytes.Equal(row.Attempt, o.attempt) || row.Step != o.step || row.Accepted != o.accepted || (row.Left > 0) != (o.due > 0) ||
 				row.ResultExpired != expired[o.resultExpires < 0] || row.KeyExpired != expired[o.keyExpires < 0] || row.Started != 7 || row.Finished != 4 || row.Reason != reason {
 				w.Errorf("%s, %s: %+v", name, o.name, row)
 			}

@@ -95,7 +95,8 @@ type oldStmt struct {
 func (s oldStmt) Close() error                               { return s.s.got("close " + s.text) }
 func (s oldStmt) NumInput() int                              { return -1 }
 func (s oldStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errors.New("the old form") }
-func (s oldStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, errors.New("the old form") }
+
+func (s oldStmt) Query([]driver.Value) (driver.Rows, error) { return nil, errors.New("the old form") }
 
 type stmt struct{ oldStmt }
 
@@ -174,7 +175,7 @@ func (q ownQuerier) Exec(ctx context.Context, text string, _ ...any) (core.Resul
 }
 
 func (q ownQuerier) Query(ctx context.Context, text string, _ ...any) (core.Rows, error) {
-	_, err := q.QueryContext(ctx, text, nil)
+	_, err := q.QueryContext(ctx, text, nil) //nolint:gocritic // a server without rows
 	return nil, err
 }
 
@@ -248,7 +249,7 @@ func TestAtRest(t *testing.T) {
 		"a prepared query": {func(b *bench) {
 			s, err := b.PrepareContext(b.Context(), "CALL p()")
 			b.ok(err)
-			_, err = s.(driver.StmtQueryContext).QueryContext(b.Context(), nil)
+			_, err = s.(driver.StmtQueryContext).QueryContext(b.Context(), nil) //nolint:gocritic // a server without rows
 			b.ok(err)
 			b.s.sent = nil
 		}, []string{undo, setting}},
@@ -434,7 +435,7 @@ func TestDoubt(t *testing.T) {
 		"an error of a prepared query": {func(b *bench) {
 			s := b.prepared("SELECT 1")
 			b.s.fails["execute SELECT 1"] = errLost
-			_, err := s.QueryContext(b.Context(), nil)
+			_, err := s.QueryContext(b.Context(), nil) //nolint:gocritic // a server without rows
 			b.is(err, errLost)
 		}, false, true},
 		"an error while its rows are read": {func(b *bench) {
@@ -465,7 +466,7 @@ func TestDoubt(t *testing.T) {
 				b.sends() // it would be committed by itself
 				if prepared := b.prepared("INSERT next"); true {
 					_, e := prepared.ExecContext(t.Context(), nil)
-					_, q := prepared.QueryContext(t.Context(), nil)
+					_, q := prepared.QueryContext(t.Context(), nil) //nolint:gocritic // a server without rows
 					b.is(e, errLost)
 					b.is(q, errLost)
 					b.is(b.query("SELECT next"), errLost)
@@ -502,7 +503,7 @@ func (b *bench) fail(text string, err error) {
 }
 
 func (b *bench) query(text string) error {
-	_, err := b.QueryContext(b.Context(), text, nil)
+	_, err := b.QueryContext(b.Context(), text, nil) //nolint:gocritic // a server without rows
 	return err
 }
 
@@ -510,7 +511,7 @@ func (b *bench) prepared(text string) contextStmt {
 	b.Helper()
 	s, err := b.PrepareContext(b.Context(), text)
 	b.ok(err)
-	return s.(contextStmt) //nolint:forcetypeassert // it has a context, as the server's
+	return s.(contextStmt)
 }
 
 // read reads rows that fail at some point.
@@ -551,7 +552,7 @@ func TestRowsLookTheSame(t *testing.T) {
 		}
 		w, can := r.(*watched)
 		if !can {
-			own := r.(*rows) //nolint:forcetypeassert // the driver's
+			own := r.(*rows)
 			w = &watched{Rows: own}
 		}
 		length, hasLength := w.ColumnTypeLength(0)
@@ -722,7 +723,7 @@ func TestOwnStatementsArePrepared(t *testing.T) {
 	}
 	b.sends("INSERT ?", "INSERT ?", "prepare INSERT ?", "execute INSERT ?", "execute INSERT ?")
 	b.s.rows = &rows{}
-	if _, err := (core.Stmt{Name: "own", Text: "INSERT ?", Prepared: true}).Query(t.Context(), ownQuerier{b.keeping}); err != nil {
+	if _, err := (core.Stmt{Name: "own", Text: "INSERT ?", Prepared: true}).Query(t.Context(), ownQuerier{b.keeping}); err != nil { //nolint:gocritic // a server without rows
 		t.Error(err)
 	}
 	b.sends("execute INSERT ?")
@@ -784,7 +785,7 @@ func TestTextsAreBounded(t *testing.T) {
 	for i := 0; len(all) < maxTexts; i++ {
 		all.of(strings.Repeat("y", i+1)).prepared = true
 	}
-	if all.of("z").sent != 1 || all.of("z").sent != 1 || len(all) != maxTexts {
+	if first, again := all.of("z").sent, all.of("z").sent; first+again != 2 || len(all) != maxTexts {
 		t.Error("one more is counted")
 	}
 }
@@ -880,7 +881,7 @@ func TestStatementsOfTheProgram(t *testing.T) {
 		"checks and converts": {struct {
 			contextStmt
 			driver.NamedValueChecker
-			driver.ColumnConverter //nolint:staticcheck // for a driver that has both
+			driver.ColumnConverter
 		}{stmt{}, checking{}, converting{}}, true},
 	} {
 		if _, ok := takesContext(c.stmt); ok != c.want {

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -77,18 +78,25 @@ func (e *env[Tx]) kept() map[string]string {
 		`SELECT shop, 'orders', order_no, paid, held, refunded, version, 0, '' FROM orders`,
 		`SELECT owner, name, limit_key, amount, captured, state, due_at, COALESCE(forget_at, 0), id FROM holdfast_limit_entries ORDER BY owner, name, id`,
 	} {
-		rows, err := e.SQL.QueryContext(e.Ctx, q)
-		e.Check(err)
-		for rows.Next() {
+		e.each(q, func(rows *sql.Rows) {
 			var owner, name, key, id string
 			var n [5]int64
 			e.Check(rows.Scan(&owner, &name, &key, &n[0], &n[1], &n[2], &n[3], &n[4], &id))
 			out[fmt.Sprintf("%s/%s/%s", owner, name, key)] += fmt.Sprintln(id, n)
-		}
-		e.Check(rows.Err())
-		e.Check(rows.Close())
+		})
 	}
 	return out
+}
+
+func (e *env[Tx]) each(query string, row func(rows *sql.Rows)) {
+	e.Helper()
+	rows, err := e.SQL.QueryContext(e.Ctx, query)
+	e.Check(err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		row(rows)
+	}
+	e.Check(rows.Err())
 }
 
 // twinLimits makes every call for each of the limits in turn. The call answers for this limit alone, and no

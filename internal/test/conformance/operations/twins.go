@@ -43,18 +43,26 @@ func (e *env[Tx]) ofBen() string {
 		`SELECT op_key, state, attempt, COALESCE(result, op_key), COALESCE(business_id, '-'), created_at, COALESCE(finished_at, 0), COALESCE(key_expires_at, 0) FROM holdfast_records WHERE owner = 'ben' ORDER BY op_key`,
 		`SELECT op_key, 0, attempt, key_hash, operation, claimed_at, expires_at, 0 FROM holdfast_intents WHERE owner = 'ben' ORDER BY op_key`,
 	} {
-		rows, err := e.SQL.QueryContext(e.Ctx, q)
-		e.Check(err)
-		for rows.Next() {
+		e.each(q, func(rows *sql.Rows) {
 			var key, attempt, result []byte
 			var text string
 			var n [4]int64
 			e.Check(rows.Scan(&key, &n[0], &attempt, &result, &text, &n[1], &n[2], &n[3]))
 			fmt.Fprintf(&out, "%q %x %q %s %v\n", key, attempt, result, text, n)
-		}
-		e.Check(errors.Join(rows.Err(), rows.Close()))
+		})
 	}
 	return out.String()
+}
+
+func (e *env[Tx]) each(query string, row func(rows *sql.Rows)) {
+	e.Helper()
+	rows, err := e.SQL.QueryContext(e.Ctx, query)
+	e.Check(err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		row(rows)
+	}
+	e.Check(rows.Err())
 }
 
 // untouched checks that f changes nothing of ben's.
@@ -195,7 +203,7 @@ func storedSinceTheError[Tx any](e *env[Tx]) {
 	s, err := idempotency.New(e.Ctx, pool.DB, idempotency.Options{SingleOwner: true})
 	e.Check(err)
 	failed := errors.New("the provider is down")
-	r, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(ctx context.Context, tx Tx) (string, error) {
+	r, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(context.Context, Tx) (string, error) {
 		armed.Store(true)
 		return "", failed
 	})
@@ -220,7 +228,7 @@ func similarOfOtherOwners[Tx any](e *env[Tx]) {
 		op.Owner, op.NoWait = owner, true
 		return op
 	}
-	r, err := idempotency.Do(e.Ctx, s, of("anna"), func(ctx context.Context, _ Tx) (string, error) {
+	r, err := idempotency.Do(e.Ctx, s, of("anna"), func(context.Context, Tx) (string, error) {
 		done := make(chan error, 1)
 		go func() {
 			_, err := e.Do(s, of("ben"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,8 +22,10 @@ import (
 
 // ledgerTables are the tables in which a call may write.
 var ledgerTables = []rowdiff.Table{
-	{Name: "holdfast_staged", Key: []string{"owner", "key_hash"}}, {Name: "holdfast_steps", Key: []string{"owner", "key_hash", "name"}},
-	{Name: "holdfast_provider_events", Key: []string{"owner", "key_hash", "event_id"}}, {Name: "holdfast_records", Key: []string{"owner", "key_hash"}},
+	{Name: "holdfast_staged", Key: []string{"owner", "key_hash"}},
+	{Name: "holdfast_steps", Key: []string{"owner", "key_hash", "name"}},
+	{Name: "holdfast_provider_events", Key: []string{"owner", "key_hash", "event_id"}},
+	{Name: "holdfast_records", Key: []string{"owner", "key_hash"}},
 	{Name: "holdfast_interventions", Key: []string{"owner", "id"}},
 }
 
@@ -360,9 +363,7 @@ func afterRestoreRows[Tx any](e *env[Tx]) {
 	with := func(more rowdiff.Change) rowdiff.Change {
 		c := rowdiff.Change{}
 		for _, m := range []rowdiff.Change{raised, more} {
-			for k, v := range m {
-				c[k] = v
-			}
+			maps.Copy(c, m)
 		}
 		return c
 	}

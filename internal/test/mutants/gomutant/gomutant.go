@@ -70,10 +70,14 @@ func Plant(ctx context.Context, folder string, packages ...string) ([]Mutant, st
 }
 
 type goPackage struct {
-	ImportPath, Dir, Export string
-	GoFiles                 []string
-	DepOnly                 bool
-	Module                  struct{ Dir string }
+	ImportPath string   `json:"ImportPath"`
+	Dir        string   `json:"Dir"`
+	Export     string   `json:"Export"`
+	GoFiles    []string `json:"GoFiles"`
+	DepOnly    bool     `json:"DepOnly"`
+	Module     struct {
+		Dir string `json:"Dir"`
+	} `json:"Module"`
 }
 
 // list returns the packages that patterns select, and where the compiled form of each that they import is.
@@ -172,7 +176,7 @@ func (f *file) write(tree *ast.File) ([]Mutant, []byte) {
 			if fn.Recv != nil && len(fn.Recv.List) > 0 {
 				f.function = receiver(fn.Recv.List[0].Type) + "." + f.function
 			}
-			f.results = f.info.Defs[fn.Name].Type().(*types.Signature).Results()
+			f.results = f.info.Defs[fn.Name].Type().(*types.Signature).Results() //nolint:forcetypeassert // of a function
 			ast.Walk(f, fn.Body)
 		}
 	}
@@ -254,7 +258,7 @@ func (f *file) Visit(n ast.Node) ast.Visitor {
 	switch n := n.(type) {
 	case *ast.FuncLit:
 		inner := *f
-		inner.results = f.info.Types[n].Type.(*types.Signature).Results()
+		inner.results = f.info.Types[n].Type.(*types.Signature).Results() //nolint:forcetypeassert // of a function
 		inner.walk(n.Body, f)
 		return nil
 	case *ast.IfStmt:
@@ -262,7 +266,7 @@ func (f *file) Visit(n ast.Node) ast.Visitor {
 	case *ast.SwitchStmt:
 		if n.Tag == nil {
 			for _, c := range n.Body.List {
-				for _, e := range c.(*ast.CaseClause).List {
+				for _, e := range c.(*ast.CaseClause).List { //nolint:forcetypeassert // a switch has nothing else
 					f.condition(e)
 				}
 			}

@@ -38,7 +38,7 @@ func TestPlant(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("faults:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "mutants", "-overlay", overlay, "./testdata/sample").CombinedOutput(); err != nil { //nolint:gosec // a sample
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "mutants", "-overlay", overlay, "./testdata/sample").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
