@@ -48,7 +48,7 @@ func TestEachStatementNamesTheOwner(t *testing.T) {
 			"Limits": d.Limits, "Proposals": d.Proposals, "LimitCounter": d.LimitCounter(dialect.OwnLimitRow("{limits}", "{limit_entries}")),
 		} {
 			texts(reflect.ValueOf(of), name, func(name, text string) {
-				if !table.MatchString(text) {
+				if !table.MatchString(text) || strings.HasSuffix(text, "WHERE 1 = 0") { // of no row
 					return
 				}
 				if name == "Leases.Announce" {
