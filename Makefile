@@ -24,10 +24,10 @@ GOTEST     = GOGC=400 go test -count=1
 
 # Every module of the repository: the main one and those nested in it.
 MODULES     = $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*' | sort))
-# What PKG says, without the packages that have no test. The faults and the models have targets of their own.
 # Those that take longest begin first: else one of them ends alone.
 TESTED      = $(filter $(LONGEST),$(LISTED)) $(filter-out $(LONGEST),$(LISTED))
 LONGEST     = $(addprefix github.com/holdfast-go/holdfast/,idempotency idempotency/staged sqllock sqllock/rowlock sqllock/fairlock reaper cmd/holdfast)
+# What PKG says, without the packages that have no test. The faults and the models have targets of their own.
 LISTED      = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(PKG) $(if $(filter ./...,$(PKG)),| grep -vE "/internal/test/(faults|model)$$"))
 # One launcher starts the servers, for every target. A server that a variable names
 # is used as it is, so what testservers runs can run make again.
