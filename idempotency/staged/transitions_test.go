@@ -201,6 +201,15 @@ func allTransitions(s *ledger.SQL) []transition {
 	all, steps := states(), ofSteps()
 	one := all[:1]
 	open := (*operation).open
+	claimed := func(o *operation) rowdiff.Changes {
+		c := rowdiff.Change{
+			"holder": is("me"), "due_at": rowdiff.Now(hour), "result_type": is("type"), "program": is("program"), "accepted": is(0), "attempt": is(string(mine)),
+		}
+		if !bytes.Equal(o.attempt, mine) { // else it was sent twice
+			c["token"], c["started"] = rowdiff.Raised, rowdiff.Plus(1)
+		}
+		return of(c)
+	}
 	return []transition{
 		{"own", all, s.Own, []any{mine, token, another, ledger.ModePark, hour}, has, only(of(rowdiff.Change{"step": is(another), "mode": is(2), "due_at": rowdiff.Now(hour)}))},
 		{"renew", all, s.Renew, []any{mine, token, 2 * hour}, has, only(of(rowdiff.Change{"due_at": rowdiff.Now(2 * hour)}))},
@@ -246,15 +255,7 @@ func allTransitions(s *ledger.SQL) []transition {
 			func(o *operation) bool {
 				return o.in(ledger.Pending) && (bytes.Equal(o.attempt, mine) || o.token == token && o.due < 0)
 			},
-			func(o *operation) rowdiff.Changes {
-				c := rowdiff.Change{
-					"holder": is("me"), "due_at": rowdiff.Now(hour), "result_type": is("type"), "program": is("program"), "accepted": is(0), "attempt": is(string(mine)),
-				}
-				if !bytes.Equal(o.attempt, mine) { // else it was sent twice
-					c["token"], c["started"] = rowdiff.Raised, rowdiff.Plus(1)
-				}
-				return of(c)
-			},
+			claimed,
 		},
 		{
 			"claim in a term of the future", all, s.Claim,
@@ -262,15 +263,7 @@ func allTransitions(s *ledger.SQL) []transition {
 			func(o *operation) bool {
 				return o.in(ledger.Pending) && (bytes.Equal(o.attempt, mine) || o.token == future && o.due < 0)
 			},
-			func(o *operation) rowdiff.Changes {
-				c := rowdiff.Change{
-					"holder": is("me"), "due_at": rowdiff.Now(hour), "result_type": is("type"), "program": is("program"), "accepted": is(0), "attempt": is(string(mine)),
-				}
-				if !bytes.Equal(o.attempt, mine) { // else it was sent twice
-					c["token"], c["started"] = rowdiff.Raised, rowdiff.Plus(1)
-				}
-				return of(c)
-			},
+			claimed,
 		},
 		{
 			"claim for another request", all, s.Claim,

@@ -122,6 +122,18 @@ func (e *Env[Tx]) Migrate(opts ...holdfast.Options) {
 	}
 }
 
+// Each calls row with each row of a query of the audit's.
+func (e *Env[Tx]) Each(query string, row func(rows *sql.Rows)) {
+	e.Helper()
+	rows, err := e.SQL.QueryContext(e.Ctx, query)
+	e.Check(err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		row(rows)
+	}
+	e.Check(rows.Err())
+}
+
 // Bytes is the engine's column type for up to n bytes.
 func (e *Env[Tx]) Bytes(n int) string {
 	switch e.Engine {

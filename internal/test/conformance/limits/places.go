@@ -78,7 +78,7 @@ func (e *env[Tx]) kept() map[string]string {
 		`SELECT shop, 'orders', order_no, paid, held, refunded, version, 0, '' FROM orders`,
 		`SELECT owner, name, limit_key, amount, captured, state, due_at, COALESCE(forget_at, 0), id FROM holdfast_limit_entries ORDER BY owner, name, id`,
 	} {
-		e.each(q, func(rows *sql.Rows) {
+		e.Each(q, func(rows *sql.Rows) {
 			var owner, name, key, id string
 			var n [5]int64
 			e.Check(rows.Scan(&owner, &name, &key, &n[0], &n[1], &n[2], &n[3], &n[4], &id))
@@ -86,17 +86,6 @@ func (e *env[Tx]) kept() map[string]string {
 		})
 	}
 	return out
-}
-
-func (e *env[Tx]) each(query string, row func(rows *sql.Rows)) {
-	e.Helper()
-	rows, err := e.SQL.QueryContext(e.Ctx, query)
-	e.Check(err)
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		row(rows)
-	}
-	e.Check(rows.Err())
 }
 
 // twinLimits makes every call for each of the limits in turn. The call answers for this limit alone, and no

@@ -43,7 +43,7 @@ func (e *env[Tx]) ofBen() string {
 		`SELECT op_key, state, attempt, COALESCE(result, op_key), COALESCE(business_id, '-'), created_at, COALESCE(finished_at, 0), COALESCE(key_expires_at, 0) FROM holdfast_records WHERE owner = 'ben' ORDER BY op_key`,
 		`SELECT op_key, 0, attempt, key_hash, operation, claimed_at, expires_at, 0 FROM holdfast_intents WHERE owner = 'ben' ORDER BY op_key`,
 	} {
-		e.each(q, func(rows *sql.Rows) {
+		e.Each(q, func(rows *sql.Rows) {
 			var key, attempt, result []byte
 			var text string
 			var n [4]int64
@@ -52,17 +52,6 @@ func (e *env[Tx]) ofBen() string {
 		})
 	}
 	return out.String()
-}
-
-func (e *env[Tx]) each(query string, row func(rows *sql.Rows)) {
-	e.Helper()
-	rows, err := e.SQL.QueryContext(e.Ctx, query)
-	e.Check(err)
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		row(rows)
-	}
-	e.Check(rows.Err())
 }
 
 // untouched checks that f changes nothing of ben's.
