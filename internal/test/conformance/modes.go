@@ -26,7 +26,8 @@ type mode struct {
 	param   string
 	engines []dbtest.Engine // nil: all engines that the handle supports
 	where   runs
-	brief   bool // runs with -short and under the race detector too
+	brief   bool            // runs with -short and under the race detector too
+	nightly []dbtest.Engine // runs there in make nightly only: each day it runs on another server, with the same driver
 }
 
 type handleKind int
@@ -49,6 +50,7 @@ const (
 
 var (
 	innoDB   = []dbtest.Engine{dbtest.MySQL, dbtest.MariaDB}
+	mariaDB  = []dbtest.Engine{dbtest.MariaDB}
 	postgres = []dbtest.Engine{dbtest.Postgres}
 	sqlite   = []dbtest.Engine{dbtest.SQLite}
 )
@@ -57,14 +59,14 @@ var (
 // in the wire protocol and in the meaning of "affected rows", not in shared memory. So the race
 // detector runs one mode of each kind. Not every pair of a handle and a protocol
 // runs: sqlx adds nothing to what database/sql sends, so it runs in the protocols that are not the
-// drivers' defaults.
+// drivers' defaults. Nor does every protocol run on both servers of one driver each day.
 var modes = []mode{
 	{name: "SQL", handle: ofSQL, brief: true},
 	{name: "Connector", handle: ofConnector, where: byName},
 	{name: "ClaimLast", handle: ofClaimLast, engines: innoDB, where: byName},
-	{name: "ClaimLastInterpolated", handle: ofClaimLast, param: "interpolateParams=true", engines: innoDB, where: byName},
-	{name: "SQLX", handle: ofSQLX, engines: sqlite},
-	{name: "SQLXInterpolatedFoundRows", handle: ofSQLX, param: "interpolateParams=true&clientFoundRows=true", engines: innoDB},
+	{name: "ClaimLastInterpolated", handle: ofClaimLast, param: "interpolateParams=true", engines: innoDB, where: byName, nightly: mariaDB},
+	{name: "SQLX", handle: ofSQLX, engines: sqlite, nightly: sqlite},
+	{name: "SQLXInterpolatedFoundRows", handle: ofSQLX, param: "interpolateParams=true&clientFoundRows=true", engines: innoDB, nightly: mariaDB},
 	{name: "SQLXExec", handle: ofSQLX, param: "default_query_exec_mode=exec", engines: postgres},
 	{name: "Pgx", handle: ofPgx, brief: true},
 	{name: "PgxSimpleProtocol", handle: ofPgx, param: "default_query_exec_mode=simple_protocol", engines: postgres, where: inModes},
@@ -132,6 +134,9 @@ func (s Suite) run(t *testing.T, chosen func(mode) bool) {
 }
 
 func in[Tx any](h Handle[Tx], m mode) Handle[Tx] {
+	if len(m.nightly) > 0 && !dbtest.Nightly() {
+		m.engines = slices.DeleteFunc(slices.Clone(m.engines), func(e dbtest.Engine) bool { return slices.Contains(m.nightly, e) })
+	}
 	switch {
 	case m.param == "" && m.engines == nil:
 		return h
