@@ -16,7 +16,7 @@ import (
 func (d *DB[Tx]) open(ctx context.Context) error {
 	d.pool = pinned[Tx]{d}
 	err := d.overConns(ctx, func(conn core.Conn[Tx]) error {
-		q := d.observed(conn)
+		q := explained{conn, d}
 		engine, version, err := detect(ctx, q)
 		if err != nil {
 			return err
@@ -25,7 +25,6 @@ func (d *DB[Tx]) open(ctx context.Context) error {
 			return err
 		}
 		d.version = version
-		q = d.observed(conn) // now with the name of the engine
 		facts, err := d.facts(ctx, q, d.dialect.Admission.Facts+d.dialect.Admission.Vendor)
 		if err != nil {
 			return err
@@ -43,7 +42,7 @@ func (d *DB[Tx]) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.pool = d.observed(d.pool)
+	d.pool = explained{d.pool, d}
 	d.trace = &trace.Tracer{Engine: d.dialect.Name, Listeners: listeners(d.options.Tracers), Outcome: outcome}
 	return nil
 }
@@ -172,7 +171,7 @@ func (d *DB[Tx]) admit(ctx context.Context, conn core.Conn[Tx]) error {
 	if d.known.has(driverConn(conn)) {
 		return nil
 	}
-	f, err := d.factsNow(ctx, d.observed(conn))
+	f, err := d.factsNow(ctx, explained{conn, d})
 	if err != nil {
 		return err
 	}
@@ -189,12 +188,12 @@ func (d *DB[Tx]) admit(ctx context.Context, conn core.Conn[Tx]) error {
 // admission returns the error with which Open would refuse the environment now.
 func (d *DB[Tx]) admission(ctx context.Context) error {
 	return d.overConns(ctx, func(conn core.Conn[Tx]) error {
-		f, err := d.factsNow(ctx, d.observed(conn))
+		f, err := d.factsNow(ctx, explained{conn, d})
 		if err != nil {
 			return err
 		}
 		d.shaped.Store(false)
-		return errors.Join(d.refuse(f), d.checkShape(ctx, d.observed(conn)))
+		return errors.Join(d.refuse(f), d.checkShape(ctx, explained{conn, d}))
 	})
 }
 
@@ -204,10 +203,9 @@ type pinned[Tx any] struct{ d *DB[Tx] }
 
 func (p pinned[Tx]) Exec(ctx context.Context, query string, args ...any) (r core.Result, err error) {
 	err = p.on(ctx, func(conn core.Conn[Tx]) (err error) {
-		q := p.d.owningConn(conn)
-		one := &single{q, p.d.dialect.Single, false}
+		one := &single{conn, p.d.dialect.Single, false}
 		if one.setting.Before == nil {
-			r, err = q.Exec(ctx, query, args...)
+			r, err = conn.Exec(ctx, query, args...)
 		} else {
 			r, err = one.Exec(ctx, query, args...)
 		}
@@ -221,7 +219,7 @@ func (p pinned[Tx]) Exec(ctx context.Context, query string, args ...any) (r core
 
 func (p pinned[Tx]) Query(ctx context.Context, query string, args ...any) (rows core.Rows, err error) {
 	err = p.on(ctx, func(conn core.Conn[Tx]) error {
-		r, err := p.d.owningConn(conn).Query(ctx, query, args...)
+		r, err := conn.Query(ctx, query, args...)
 		if err != nil {
 			if !errors.Is(err, driver.ErrBadConn) {
 				conn.Release(false)

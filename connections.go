@@ -101,7 +101,10 @@ func (d *DB[Tx]) connect(ctx context.Context, keeps bool) (core.Conn[Tx], error)
 	}
 	for n := 1; ; n++ {
 		conn, err := d.acquire(from)
-		if err == nil && keeps && !d.known.has(driverConn(conn)) {
+		if err == nil && d.known.has(driverConn(conn)) {
+			return conn, nil
+		}
+		if err == nil && keeps {
 			// admit reads the session's settings, and another DB on this pool may have left one.
 			conn.Release(false)
 			conn, err = d.acquire(ctx)
@@ -136,6 +139,9 @@ func (d *DB[Tx]) acquire(ctx context.Context) (core.Conn[Tx], error) {
 	conn, err := d.adapter.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("holdfast: getting a connection: %w", d.explain(d.starved(ctx, err)))
+	}
+	for _, wrap := range d.conns {
+		conn = wrap(conn)
 	}
 	return conn, nil
 }
@@ -179,7 +185,7 @@ func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querie
 			}
 			return err
 		}
-		q := d.reported(d.owningConn(conn))
+		q := core.Querier(conn)
 		var one *single
 		if d.dialect.Single.Before != nil {
 			one = &single{q, d.dialect.Single, false}

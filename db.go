@@ -29,6 +29,10 @@ const (
 // safe for concurrent use, holds no connection, and needs no Close.
 type DB[Tx any] struct {
 	adapter core.Adapter[Tx]
+	// What Options add to connections and to transactions: the first is the innermost. An option that is
+	// not set adds nothing.
+	conns   []func(core.Conn[Tx]) core.Conn[Tx]
+	txs     []func(core.Querier) core.Querier
 	pool    core.Querier
 	dialect *dialect.Dialect
 	version string
@@ -126,10 +130,28 @@ func New[Tx any](ctx context.Context, adapter core.Adapter[Tx], opts ...Options)
 		return nil, err
 	}
 	d := &DB[Tx]{adapter: adapter, options: o}
+	d.compose()
 	if err := d.open(ctx); err != nil {
 		return nil, err
 	}
 	return d, nil
+}
+
+// compose puts together what stands between Holdfast's statements and the driver, from the inside:
+//
+//	ownerInTx, ownerOnConn   Options.OwnerSetting   the owner is set before each statement that names one
+//	observed, observedConn   Observers, Tracers     each statement, BEGIN, COMMIT and ROLLBACK is reported
+//	explained                always                 errors get their remedy
+//	single                   dialect.Single         a write outside a transaction gets its setting
+func (d *DB[Tx]) compose() {
+	if d.options.OwnerSetting != "" {
+		d.conns = append(d.conns, func(c core.Conn[Tx]) core.Conn[Tx] { return ownerOnConn[Tx]{c, d} })
+		d.txs = append(d.txs, func(q core.Querier) core.Querier { return ownerInTx[Tx]{q, d} })
+	}
+	if len(d.options.Observers) > 0 {
+		d.conns = append(d.conns, func(c core.Conn[Tx]) core.Conn[Tx] { return observedConn[Tx]{c, d} })
+		d.txs = append(d.txs, func(q core.Querier) core.Querier { return observed{q, d} })
+	}
 }
 
 // Engine returns the engine of the server.

@@ -27,11 +27,7 @@ func (h handle[Tx]) Acquire(ctx context.Context) (core.Conn[Tx], error) {
 }
 
 func (h handle[Tx]) Join(tx Tx) (core.Querier, error) {
-	q, err := h.d.adapter.Join(tx)
-	if err != nil {
-		return nil, err
-	}
-	return h.d.observed(h.d.owning(q)), nil
+	return h.d.join(tx)
 }
 
 func (h handle[Tx]) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {

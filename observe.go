@@ -32,44 +32,32 @@ type Observer func(ctx context.Context, s Statement)
 // observed is a Querier that reports its statements.
 type observed struct {
 	core.Querier
-	options *Options
-	engine  string
+	reporter
 }
 
-// observed returns q with observers, and with errors that say the remedy.
-func (d *DB[Tx]) observed(q core.Querier) core.Querier {
-	q = d.reported(q)
-	if d.dialect != nil {
-		q = explained{q, d}
-	}
-	return q
-}
-
-// reported returns q with observers, if there are some.
-func (d *DB[Tx]) reported(q core.Querier) core.Querier {
-	if len(d.options.Observers) > 0 {
-		q = observed{q, &d.options, d.engineName()}
-	}
-	return q
+// reporter is a DB of any kind.
+type reporter interface {
+	report(ctx context.Context, s Statement)
 }
 
 func (o observed) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
 	start := time.Now()
 	r, err := o.Querier.Exec(ctx, query, args...)
-	o.options.report(ctx, Statement{core.StatementName(ctx), o.engine, command(query), time.Since(start), err})
+	o.report(ctx, Statement{Name: core.StatementName(ctx), Command: command(query), Duration: time.Since(start), Err: err})
 	return r, err
 }
 
 func (o observed) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
 	start := time.Now()
 	r, err := o.Querier.Query(ctx, query, args...)
-	o.options.report(ctx, Statement{core.StatementName(ctx), o.engine, command(query), time.Since(start), err})
+	o.report(ctx, Statement{Name: core.StatementName(ctx), Command: command(query), Duration: time.Since(start), Err: err})
 	return r, err
 }
 
-func (o Options) report(ctx context.Context, s Statement) {
+func (d *DB[Tx]) report(ctx context.Context, s Statement) {
 	ctx = core.Caller(ctx)
-	for _, f := range o.Observers {
+	s.Engine = d.engineName()
+	for _, f := range d.options.Observers {
 		func() {
 			defer caught(ctx, "an Observer")
 			f(ctx, s)
@@ -77,36 +65,99 @@ func (o Options) report(ctx context.Context, s Statement) {
 	}
 }
 
-// observe times and reports a step that is not a statement of a Querier.
-func (d *DB[Tx]) observe(ctx context.Context, name string, f func() error) error {
-	if len(d.options.Observers) == 0 {
-		return f()
-	}
+// observedConn is a Conn that reports its statements.
+type observedConn[Tx any] struct {
+	core.Conn[Tx]
+	d *DB[Tx]
+}
+
+func (o observedConn[Tx]) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
+	return observed{o.Conn, o.d}.Exec(ctx, query, args...)
+}
+
+func (o observedConn[Tx]) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	return observed{o.Conn, o.d}.Query(ctx, query, args...)
+}
+
+func (o observedConn[Tx]) Begin(ctx context.Context, opts core.TxOptions) (tx Tx, err error) {
+	err = o.step(ctx, "begin", func() (err error) {
+		tx, err = o.Conn.Begin(ctx, opts)
+		return err
+	})
+	return tx, err
+}
+
+func (o observedConn[Tx]) Commit(ctx context.Context, tx Tx) error {
+	return o.step(ctx, "commit", func() error { return o.Conn.Commit(ctx, tx) })
+}
+
+func (o observedConn[Tx]) Rollback(ctx context.Context, tx Tx) error {
+	return o.step(ctx, "rollback", func() error { return o.Conn.Rollback(ctx, tx) })
+}
+
+// step times and reports what is not a statement of a Querier.
+func (o observedConn[Tx]) step(ctx context.Context, name string, f func() error) error {
 	start := time.Now()
 	err := f()
-	d.options.report(ctx, Statement{name, d.engineName(), strings.ToUpper(name), time.Since(start), err})
+	o.d.report(ctx, Statement{Name: name, Command: command(name), Duration: time.Since(start), Err: err})
 	return err
 }
 
-// piped reports a step, with its error, and a statement that were sent together. The duration
-// counts for the statement.
-func (d *DB[Tx]) piped(ctx context.Context, step string, b core.Bound, answer core.Answer, took time.Duration, err error) {
-	core.Ran(b.Stmt.Name)
-	if len(d.options.Observers) == 0 {
-		return
+// Native implements core.Native.
+func (o observedConn[Tx]) Native() any { return driverConn(o.Conn) }
+
+// Pipes implements core.Pipeline.
+func (o observedConn[Tx]) Pipes() bool {
+	p, can := o.Conn.(core.Pipeline[Tx])
+	return can && p.Pipes()
+}
+
+// BeginWith implements core.Pipeline. The duration counts for the statement.
+func (o observedConn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptions, first core.Bound) (Tx, core.Answer, error) {
+	start := time.Now()
+	tx, answer, err := o.Conn.(core.Pipeline[Tx]).BeginWith(ctx, life, opts, first)
+	took := time.Since(start)
+	o.piped(ctx, "begin", "begin", 0, err)
+	if err == nil {
+		o.piped(ctx, first.Stmt.Name, first.Stmt.Text, took, answer.Err)
 	}
-	of := func(name, text string, took time.Duration, err error) {
-		d.options.report(ctx, Statement{name, d.engineName(), command(text), took, err})
+	return tx, answer, err
+}
+
+// CommitWith implements core.Pipeline. The duration counts for the statement.
+func (o observedConn[Tx]) CommitWith(ctx context.Context, tx Tx, last core.Bound) (core.Answer, error) {
+	start := time.Now()
+	answer, err := o.Conn.(core.Pipeline[Tx]).CommitWith(ctx, tx, last)
+	o.piped(ctx, last.Stmt.Name, last.Stmt.Text, time.Since(start), answer.Err)
+	if answer.Err == nil {
+		o.piped(ctx, "commit", "commit", 0, err)
 	}
-	if step == "begin" {
-		of(step, step, 0, err)
+	return answer, err
+}
+
+func (o observedConn[Tx]) piped(ctx context.Context, name, text string, took time.Duration, err error) {
+	o.d.report(ctx, Statement{Name: name, Command: command(text), Duration: took, Err: err})
+}
+
+// Keep implements core.Keeper.
+func (o observedConn[Tx]) Keep(ctx context.Context, kept core.Kept, change func(q core.Querier) (undo string, err error)) (bool, error) {
+	k, can := o.Conn.(core.Keeper)
+	if !can {
+		return false, nil
 	}
-	if err == nil || step == "commit" {
-		of(b.Stmt.Name, b.Stmt.Text, took, answer.Err)
-	}
-	if step == "commit" && answer.Err == nil {
-		of(step, step, 0, err)
-	}
+	return k.Keep(ctx, kept, func(q core.Querier) (string, error) { return change(observed{q, o.d}) })
+}
+
+// Keeps implements core.Keeper.
+func (o observedConn[Tx]) Keeps() bool {
+	k, can := o.Conn.(core.Keeper)
+	return can && k.Keeps()
+}
+
+// Intact implements core.Keeper.
+func (o observedConn[Tx]) Intact() bool {
+	k, can := o.Conn.(core.Keeper)
+	return can && k.Intact()
 }
 
 func (d *DB[Tx]) engineName() string {

@@ -19,35 +19,20 @@ func checkOwnerSetting(name string) error {
 	return nil
 }
 
-// setsOwner reports whether the statement that runs under ctx needs Options.OwnerSetting.
-func (d *DB[Tx]) setsOwner(ctx context.Context) (owner string, ok bool) {
-	if d.options.OwnerSetting == "" {
-		return "", false
-	}
-	return core.StatementOwner(ctx)
-}
-
 func (d *DB[Tx]) setOwner(ctx context.Context, q core.Querier, owner string) error {
 	_, err := core.Stmt{Name: "owner", Text: d.dialect.SetOwner}.Exec(ctx, q, d.options.OwnerSetting, owner)
 	return err
 }
 
-// owning returns q, which runs in a transaction, with the owner set before each statement that names
+// ownerInTx is the Querier of a transaction. It sets the owner before each statement that names
 // one: the end of a savepoint may have taken back what was set before.
-func (d *DB[Tx]) owning(q core.Querier) core.Querier {
-	if d.options.OwnerSetting == "" {
-		return q
-	}
-	return ownerInTx[Tx]{q, d}
-}
-
 type ownerInTx[Tx any] struct {
 	core.Querier
 	d *DB[Tx]
 }
 
 func (o ownerInTx[Tx]) Exec(ctx context.Context, query string, args ...any) (r core.Result, err error) {
-	if owner, ok := o.d.setsOwner(ctx); ok {
+	if owner, ok := core.StatementOwner(ctx); ok {
 		err = o.d.setOwner(ctx, o.Querier, owner)
 	}
 	if err != nil {
@@ -57,7 +42,7 @@ func (o ownerInTx[Tx]) Exec(ctx context.Context, query string, args ...any) (r c
 }
 
 func (o ownerInTx[Tx]) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	if owner, ok := o.d.setsOwner(ctx); ok {
+	if owner, ok := core.StatementOwner(ctx); ok {
 		if err := o.d.setOwner(ctx, o.Querier, owner); err != nil {
 			return nil, err
 		}
@@ -65,26 +50,19 @@ func (o ownerInTx[Tx]) Query(ctx context.Context, query string, args ...any) (co
 	return o.Querier.Query(ctx, query, args...)
 }
 
-// owningConn returns conn with a transaction around each statement that names an owner: what the
-// setting gets lasts as long as that, also behind a pooler.
-func (d *DB[Tx]) owningConn(conn core.Conn[Tx]) core.Querier {
-	if d.options.OwnerSetting == "" {
-		return conn
-	}
-	return ownerOnConn[Tx]{conn, d}
-}
-
+// ownerOnConn is a Conn with a transaction around each statement that names an owner: what the
+// setting gets lasts as long as that, also behind a pooler. It is no core.Pipeline.
 type ownerOnConn[Tx any] struct {
-	conn core.Conn[Tx]
-	d    *DB[Tx]
+	core.Conn[Tx]
+	d *DB[Tx]
 }
 
 func (o ownerOnConn[Tx]) Exec(ctx context.Context, query string, args ...any) (r core.Result, err error) {
-	owner, ok := o.d.setsOwner(ctx)
+	owner, ok := core.StatementOwner(ctx)
 	if !ok {
-		return o.conn.Exec(ctx, query, args...)
+		return o.Conn.Exec(ctx, query, args...)
 	}
-	tx, q, err := o.begin(ctx, owner)
+	tx, q, err := o.owned(ctx, owner)
 	if err != nil {
 		return r, err
 	}
@@ -93,11 +71,11 @@ func (o ownerOnConn[Tx]) Exec(ctx context.Context, query string, args ...any) (r
 }
 
 func (o ownerOnConn[Tx]) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	owner, ok := o.d.setsOwner(ctx)
+	owner, ok := core.StatementOwner(ctx)
 	if !ok {
-		return o.conn.Query(ctx, query, args...)
+		return o.Conn.Query(ctx, query, args...)
 	}
-	tx, q, err := o.begin(ctx, owner)
+	tx, q, err := o.owned(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +86,8 @@ func (o ownerOnConn[Tx]) Query(ctx context.Context, query string, args ...any) (
 	return &ownerRows{rows, func(err error) error { return o.end(ctx, tx, err) }}, nil
 }
 
-func (o ownerOnConn[Tx]) begin(ctx context.Context, owner string) (tx Tx, q core.Querier, err error) {
-	if tx, err = o.conn.Begin(ctx, core.TxOptions{}); err != nil {
+func (o ownerOnConn[Tx]) owned(ctx context.Context, owner string) (tx Tx, q core.Querier, err error) {
+	if tx, err = o.Conn.Begin(ctx, core.TxOptions{}); err != nil {
 		return tx, nil, err
 	}
 	if q, err = o.d.adapter.Join(tx); err == nil {
@@ -127,10 +105,10 @@ func (o ownerOnConn[Tx]) end(ctx context.Context, tx Tx, err error) error {
 	if err != nil {
 		cleanup, cancel := core.Cleanup(ctx)
 		defer cancel()
-		_, _ = core.Bounded(cleanup, func() error { return o.conn.Rollback(cleanup, tx) }, nil)
+		_, _ = core.Bounded(cleanup, func() error { return o.Conn.Rollback(cleanup, tx) }, nil)
 		return err
 	}
-	if err = o.conn.Commit(ctx, tx); errors.Is(err, driver.ErrBadConn) {
+	if err = o.Conn.Commit(ctx, tx); errors.Is(err, driver.ErrBadConn) {
 		return errors.New("holdfast: the connection was lost at COMMIT")
 	}
 	return err

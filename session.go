@@ -118,7 +118,7 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 	} else if !kept && opts.Sealed {
 		return answer, s.d.unsealed()
 	} else if !kept {
-		if s.undo, err = fence.Setting.Change(ctx, s.d.observed(s.conn), opts.LockTimeout); err != nil {
+		if s.undo, err = fence.Setting.Change(ctx, explained{s.conn, s.d}, opts.LockTimeout); err != nil {
 			return answer, err
 		}
 	}
@@ -131,7 +131,7 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 			return answer, &UnsupportedError{Engine: s.d.product, Check: "driver", What: "fencing a lost transaction", Problem: err.Error()}
 		}
 	}
-	if p, ok := s.conn.(core.Pipeline[Tx]); ok && p.Pipes() && s.d.options.OwnerSetting == "" {
+	if p, ok := s.conn.(core.Pipeline[Tx]); ok && p.Pipes() {
 		s.pipe = p
 	}
 	if s.pipe != nil && first != nil && opts.FirstSets {
@@ -162,11 +162,8 @@ func (s *session[Tx]) begin(ctx context.Context, opts core.TxOptions) error {
 			return s.begun(answer, err)
 		}
 	}
-	err := s.d.observe(ctx, "begin", func() (err error) {
-		s.tx, err = s.conn.Begin(s.ctx, opts)
-		return err
-	})
-	if err != nil {
+	var err error
+	if s.tx, err = s.conn.Begin(s.ctx, opts); err != nil {
 		return err
 	}
 	if timeout.Stmt.Text == "" {
@@ -183,12 +180,10 @@ func (s *session[Tx]) begun(timeout core.Answer, err error) error {
 	return errors.Join(err, timeout.Err)
 }
 
-// beginWith begins the transaction and runs its first statement in one round trip. The
-// duration counts for the statement.
+// beginWith begins the transaction and runs its first statement in one round trip.
 func (s *session[Tx]) beginWith(ctx context.Context, opts core.TxOptions, first core.Bound) (answer core.Answer, err error) {
-	start := time.Now()
+	core.Ran(first.Stmt.Name)
 	s.tx, answer, err = s.pipe.BeginWith(ctx, s.ctx, opts, first)
-	s.d.piped(ctx, "begin", first, answer, time.Since(start), err)
 	if err != nil {
 		return answer, err
 	}
@@ -199,10 +194,21 @@ func (s *session[Tx]) beginWith(ctx context.Context, opts core.TxOptions, first 
 // querier runs statements in the transaction.
 func (s *session[Tx]) querier() core.Querier {
 	if s.q == nil {
-		q, _ := s.d.adapter.Join(s.tx)
-		s.q = s.d.observed(s.d.owning(q))
+		s.q, _ = s.d.join(s.tx)
 	}
 	return s.q
+}
+
+// join returns a transaction as a Querier, with what compose has put together.
+func (d *DB[Tx]) join(tx Tx) (core.Querier, error) {
+	q, err := d.adapter.Join(tx)
+	if err != nil {
+		return nil, err
+	}
+	for _, wrap := range d.txs {
+		q = wrap(q)
+	}
+	return explained{q, d}, nil
 }
 
 // Tx returns the handle's transaction.

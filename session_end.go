@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -45,15 +44,14 @@ func (s *session[Tx]) commit(last *core.Bound) error {
 	s.allowed.Store(true)
 	conn := s.conn
 	return s.outcome(core.Bounded(s.ctx, func() error {
-		return s.d.observe(s.ctx, "commit", func() error { return conn.Commit(s.ctx, s.tx) })
+		return conn.Commit(s.ctx, s.tx)
 	}, func() { s.release(conn, true) }))
 }
 
 // commitWith runs the last statement and commits in one round trip.
 func (s *session[Tx]) commitWith(last core.Bound) error {
-	start := time.Now()
+	core.Ran(last.Stmt.Name)
 	answer, err := s.pipe.CommitWith(s.ctx, s.tx, last)
-	s.d.piped(s.ctx, "commit", last, answer, time.Since(start), err)
 	if err == nil && answer.Err != nil {
 		return s.unproved(answer.Err) // nothing was committed
 	}
@@ -164,7 +162,7 @@ func (s *session[Tx]) rollback() error {
 	ctx, cancel := context.WithTimeout(s.ctx, core.CleanupBound())
 	defer cancel()
 	_, err := core.Bounded(ctx, func() error {
-		err := s.d.observe(ctx, "rollback", func() error { return conn.Rollback(ctx, s.tx) })
+		err := conn.Rollback(ctx, s.tx)
 		if err != nil && !errors.Is(err, sql.ErrTxDone) {
 			s.release(conn, true)
 		} else {
@@ -180,7 +178,7 @@ func (s *session[Tx]) rollback() error {
 func (s *session[Tx]) restore(ctx context.Context, conn core.Conn[Tx]) {
 	var err error
 	if s.undo.Text != "" {
-		_, err = s.undo.Exec(ctx, s.d.observed(conn))
+		_, err = s.undo.Exec(ctx, explained{conn, s.d})
 	}
 	s.release(conn, err != nil)
 }

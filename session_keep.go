@@ -20,7 +20,7 @@ func (s *session[Tx]) keep(ctx context.Context, opts core.TxOptions) (bool, erro
 		kept.Sealed, kept.Lost, kept.Refuse = true, s.d.lostSealed, s.d.refuseEnd
 	}
 	return k.Keep(ctx, kept, func(q core.Querier) (string, error) {
-		undo, err := fence.Kept.Change(ctx, s.d.observed(q), opts.LockTimeout)
+		undo, err := fence.Kept.Change(ctx, explained{q, s.d}, opts.LockTimeout)
 		return undo.Text, err
 	})
 }

@@ -64,31 +64,40 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 	if err != nil {
 		return Result[T]{}, err
 	}
-	c.request(ctx)
+	c.requestID = requestID(ctx)
 	inner, err := once.Enter(ctx, s.flights, c.hash, true)
 	if err != nil {
 		return Result[T]{}, err
 	}
+	p := &pending{call: c, deadline: time.Now().Add(c.wait)}
 	var own T // what the function has returned, as a replay will have it
-	body := func(tx Tx) (storedResult, error) { return encode(inner, s, c, tx, fn, &own) }
-
-	policy := once.WaitPolicy{NoWait: op.NoWait, Wait: c.wait, Deadline: time.Now().Add(c.wait)}
+	w := func(_ context.Context, tx access.Session[Tx]) (storedResult, error) {
+		return run(inner, s, c, tx.Tx(), fn, &own)
+	}
+	var in *intent[Tx]
+	if c.similar != nil {
+		in = &intent[Tx]{s: s, call: c}
+		w = in.before(w)
+	}
+	policy := once.WaitPolicy{NoWait: op.NoWait, Wait: c.wait, Deadline: p.deadline}
 	for {
 		f, leads := s.flights.Join(c.hash)
 		if leads {
-			r, outcome, err := s.lead(ctx, c, f, body)
-			span.Attempts = c.attempts
-			if outcome == Executed {
-				once.Committed(inner)
-				s.executedAgain(ctx, c, outcome)
-			}
+			r, outcome, err := s.lead(ctx, p, f, in, w, &span)
 			if err != nil {
 				return Result[T]{}, once.Unstored[*Rejection](err)
 			}
-			if outcome == Executed && r.state == succeeded {
-				return Result[T]{own, Executed}, nil
+			if outcome == Replayed {
+				return traced[T](s, c, r, Replayed, &span)
 			}
-			return traced[T](s, c, r, outcome, &span)
+			once.Committed(inner)
+			if r.state == rejected {
+				return answer[T](s, c, r, Executed)
+			}
+			if in != nil {
+				in.executed(ctx)
+			}
+			return Result[T]{own, Executed}, nil
 		}
 		r, err := f.Follow(ctx, policy)
 		err = inProgress(err)
@@ -104,28 +113,28 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 	}
 }
 
-// lead runs c for itself and for the duplicates that follow it.
-func (s *Store[Tx]) lead(ctx context.Context, c *call, f *once.Flight[record], body func(Tx) (storedResult, error)) (r *record, o Outcome, err error) {
-	defer func() { s.flights.Finish(c.hash, f, r) }() // also when the function panics: r is nil then
+// lead runs p for itself and for the duplicates that follow it.
+func (s *Store[Tx]) lead(ctx context.Context, p *pending, f *once.Flight[record], in *intent[Tx], w work[Tx], span *trace.Span) (r *record, o Outcome, err error) {
+	defer func() { s.flights.Finish(p.hash, f, r) }() // also when the function panics: r is nil then
 	attempts := once.Attempts[record]{
-		ExpectNew: s.expectNew, NoWait: c.op.NoWait, Wait: c.wait, Limit: s.options.Attempts,
-		Classify: s.dialect().Classify, Disconnected: s.dialect().Disconnected, Unstored: once.Unstored[*Rejection],
-		Read: func(ctx context.Context) (*record, error) { return s.read(ctx, c) },
-		Try:  func(ctx context.Context) (*record, error) { return s.try(ctx, c, body) },
+		ExpectNew: s.expectNew, NoWait: p.op.NoWait, Wait: p.wait, Limit: s.options.Attempts,
+		Dialect: s.dialect(), Unstored: once.Unstored[*Rejection],
+		Read: func(ctx context.Context) (*record, error) { return s.read(ctx, p) },
+		Try:  func(ctx context.Context) (*record, error) { return s.try(ctx, p, in, w) },
 	}
+	defer func() { span.Attempts = attempts.Tries }()
 	if s.ceilings != nil {
-		attempts.Admit = func(ctx context.Context) error { return s.admit(ctx, s.access.Pool, c.op.Owner, 0) }
+		attempts.Admit = func(ctx context.Context) error { return s.admit(ctx, s.access.Pool, p.op.Owner, 0) }
 		defer func() {
 			if attempts.Admitted && (o == Replayed || err != nil && !errors.Is(err, ErrUnknown)) {
-				s.ceilings.giveBack(c.op.Owner)
+				s.ceilings.giveBack(p.op.Owner)
 			}
 		}()
 	}
 	r, executed, err := attempts.Run(ctx)
-	c.attempts = attempts.Tries
 	switch {
 	case err != nil:
-		return nil, 0, s.blocked(ctx, c, inProgress(err))
+		return nil, 0, s.blocked(ctx, p, inProgress(err))
 	case executed:
 		return r, Executed, nil
 	}
@@ -134,15 +143,15 @@ func (s *Store[Tx]) lead(ctx context.Context, c *call, f *once.Flight[record], b
 
 // read returns the record if its operation is over, and nil if it is not. A call that does not
 // wait gets ErrInProgress if it can see another call's claim.
-func (s *Store[Tx]) read(ctx context.Context, c *call) (r *record, err error) {
+func (s *Store[Tx]) read(ctx context.Context, p *pending) (r *record, err error) {
 	err = s.access.OnConn(ctx, "", func(q core.Querier) error {
-		r, err = s.look(ctx, q, c)
+		r, p.expired, err = s.look(ctx, q, p.call)
 		return err
 	})
-	if err != nil || r != nil || !c.op.NoWait {
+	if err != nil || r != nil || !p.op.NoWait {
 		return r, err
 	}
-	busy, err := s.inFlight(ctx, c)
+	busy, err := s.inFlight(ctx, p.call)
 	if busy {
 		err = &InProgressError{}
 	}
@@ -151,119 +160,41 @@ func (s *Store[Tx]) read(ctx context.Context, c *call) (r *record, err error) {
 
 // try runs one transaction. A final rejection rolls it back, and a second transaction stores the
 // rejection. Another call may commit in between; then the result of that call counts.
-func (s *Store[Tx]) try(ctx context.Context, c *call, body func(Tx) (storedResult, error)) (*record, error) {
-	r, err := s.transact(ctx, c, body)
+func (s *Store[Tx]) try(ctx context.Context, p *pending, in *intent[Tx], w work[Tx]) (r *record, err error) {
+	if in == nil {
+		r, err = s.transact(ctx, p, w)
+	} else {
+		r, err = in.queued(ctx, p, w)
+	}
 	var rej *Rejection
 	if err == nil || !once.Decides(err, &rej) || ctx.Err() != nil {
 		return r, err
 	}
-	no, err := s.options.encode(c, rejected, rej)
+	no, err := s.options.encode(p.call, rejected, rej)
 	if err != nil {
 		return nil, err
 	}
-	if c.similar != nil {
-		c.similar.rejects, c.similar.again = true, ""
-		defer func() { c.similar.rejects = false }()
-	}
-	return s.transact(ctx, c, func(Tx) (storedResult, error) { return no, nil })
+	return s.transact(ctx, p, func(context.Context, access.Session[Tx]) (storedResult, error) { return no, nil })
 }
 
-// transact runs one transaction: claim, function, result, commit.
-func (s *Store[Tx]) transact(ctx context.Context, c *call, body func(Tx) (storedResult, error)) (*record, error) {
-	leave, err := s.queue(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	after := s.options.LockTimeout
-	wait := after
-	if c.op.NoWait {
-		wait = 0
-	}
-	opts := core.TxOptions{Isolation: s.options.Isolation, LockTimeout: s.sql.claim.LockTimeout(wait, after, c.expired)}
-	reserves, last, claim := s.reserves(), s.last(c), core.Bound{}
-	switch {
-	case last:
-		c.attempt, c.reserved, opts.Sealed = once.RandomID(), time.Now(), true
-	case reserves:
-		claim = s.reserving(c, wait, after)
-	default:
-		claim = s.claiming(c, wait, after)
-	}
-	var first *core.Bound
-	if s.lease == nil && !c.expired && !last && !c.watch.Due(after) { // otherwise the guard, or the delete of the expired record, runs first
-		first, opts.FirstSets = &claim, true
-	}
-	tx, answer, err := s.access.Begin(ctx, opts, first)
-	if err != nil {
-		return nil, err
-	}
-	defer tx.Rollback() // unless Finish has ended it
-
-	won := last
-	if first != nil {
-		c.watch.Ended(answer.Err)
-		won, err = s.won(c, answer, reserves)
-	} else if err = s.guard(ctx, tx.Tx()); err == nil && !last {
-		won, err = s.claim(ctx, tx, c, claim, reserves)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !won {
-		return nil, once.ErrTaken
-	}
-	r := c.executing()
-	if r.storedResult, err = s.execute(ctx, tx, c, body); err == nil {
-		end := s.finishing(c, r.storedResult)
-		if reserves || last {
-			end = s.recording(c, r.storedResult)
+// run runs fn, encodes its result, and decodes it into back. It fails for a result that does not
+// decode again, so that such a result is never committed. All of its errors are the function's.
+func run[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn func(context.Context, Tx) (T, error), back *T) (out storedResult, err error) {
+	defer func() {
+		if err != nil {
+			err = &once.FuncError{Err: s.access.Explain(err)}
 		}
-		if err = tx.Finish(ctx, end); err == nil {
-			return r, nil
-		}
-	}
-	switch {
-	case last:
-		tx.Rollback()
-		err = s.doubtLast(ctx, c, err)
-	case s.misses():
-		tx.Rollback()
-		err = s.doubt(ctx, c, err)
-	}
-	return nil, err
-}
-
-// execute claims the intent of c, if it has one, and runs the function.
-func (s *Store[Tx]) execute(ctx context.Context, tx access.Session[Tx], c *call, body func(Tx) (storedResult, error)) (storedResult, error) {
-	err := s.intend(ctx, tx, c, s.intentWait(c))
-	if errors.Is(err, ErrLikelyDuplicate) {
-		return storedResult{}, &once.FuncError{Err: err} // as the function's: the record is read before it is returned
-	}
-	if err != nil {
-		return storedResult{}, err
-	}
-	r, err := body(tx.Tx())
-	if err != nil {
-		err = &once.FuncError{Err: s.access.Explain(err)}
-	}
-	return r, err
-}
-
-// encode runs fn, encodes its result, and decodes it into back. It fails for a result that does not
-// decode again, so that such a result is never committed.
-func encode[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn func(context.Context, Tx) (T, error), back *T) (storedResult, error) {
+	}()
 	v, err := fn(ctx, tx)
 	if err != nil {
-		return storedResult{}, once.Inner(err)
+		return out, once.Inner(err)
 	}
-	out, err := s.options.encode(c, succeeded, v)
-	if err != nil {
-		return storedResult{}, err
+	if out, err = s.options.encode(c, succeeded, v); err != nil {
+		return out, err
 	}
 	*back = *new(T)
 	if err := s.options.read(c, out, back); err != nil {
-		return storedResult{}, undecodable("result", err)
+		return out, undecodable("result", err)
 	}
 	return out, nil
 }

@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"database/sql/driver"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -39,7 +38,7 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 	if err != nil {
 		return res, err
 	}
-	c.request(ctx)
+	c.requestID = requestID(ctx)
 	q, err := s.access.Join(tx)
 	if err != nil {
 		return res, err
@@ -55,107 +54,23 @@ func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 		}
 	}()
 	var own T
-	r, outcome, err := s.joined(ctx, tx, q, c, func() (storedResult, error) { return encode(inner, s, c, tx, fn, &own) })
+	j := &joined[Tx]{s: s, p: &pending{call: c, deadline: time.Now().Add(c.wait)}, q: q, attempt: once.RandomID()}
+	if c.similar != nil {
+		j.intent = &intent[Tx]{s: s, call: c}
+	}
+	r, outcome, err := j.do(ctx, tx, func() (storedResult, error) { return run(inner, s, c, tx, fn, &own) })
 	if err != nil {
 		keep = true // abandoned here
 		clean := s.abandon(ctx, tx)
-		return res, once.Unstored[*Rejection](s.blocked(ctx, c, s.explainTx(err, clean)))
+		return res, once.Unstored[*Rejection](s.blocked(ctx, j.p, s.explainTx(err, clean)))
 	}
-	s.executedAgain(ctx, c, outcome)
+	if j.intent != nil && outcome == Executed && r.state == succeeded {
+		j.intent.executed(ctx)
+	}
 	res, err = traced[T](s, c, r, outcome, &span)
 	var rej *Rejection
 	keep = err == nil || errors.As(err, &rej) || errors.Is(err, ErrMismatch) || errors.Is(err, ErrExpired)
 	return res, err
-}
-
-func (s *Store[Tx]) joined(ctx context.Context, tx Tx, q core.Querier, c *call, body func() (storedResult, error)) (*record, Outcome, error) {
-	if err := s.access.Alive(ctx, q); err != nil {
-		return nil, 0, err
-	}
-	if err := s.guard(ctx, tx); err != nil {
-		return nil, 0, err
-	}
-	// Claim before any read: a read would fix a snapshot, and the function would then read data
-	// older than the claim.
-	won, err := s.claimTx(ctx, q, c)
-	if err != nil {
-		return nil, 0, err
-	}
-	if !won {
-		var r record
-		found, err := s.sql.lock.QueryRow(ctx, q, r.dest(), c.args()...)
-		known, err := s.known(&r, c, found, err)
-		if err != nil || known != nil {
-			return known, Replayed, err
-		}
-		if won, err = s.renewTx(ctx, q, c); err != nil || !won {
-			return nil, 0, once.FirstOf(err, once.ErrTaken)
-		}
-	}
-	if err := s.admit(ctx, q, c.op.Owner, 1); err != nil {
-		return nil, 0, err
-	}
-	return s.runTx(ctx, q, c, body)
-}
-
-// renewTx deletes the expired record of a key and claims the key again.
-func (s *Store[Tx]) renewTx(ctx context.Context, q core.Querier, c *call) (bool, error) {
-	wait := min(c.wait, s.options.LockTimeout)
-	return s.sql.claim.Bounded(ctx, q, wait, func() (bool, error) { return s.claim(ctx, q, c, s.claiming(c, wait, 0), false) })
-}
-
-// runTx runs the function behind a savepoint, so that a rejection undoes the function's writes and
-// keeps the claim.
-func (s *Store[Tx]) runTx(ctx context.Context, q core.Querier, c *call, body func() (storedResult, error)) (*record, Outcome, error) {
-	// The name is unique. If two savepoints had the same name, the outer call would roll back to
-	// the savepoint of the inner call.
-	name := `holdfast_` + hex.EncodeToString(c.attempt)
-	if _, err := (core.Stmt{Name: "savepoint", Text: `SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
-		return nil, 0, err
-	}
-	r := c.executing()
-	err := s.intendTx(ctx, q, c)
-	if err == nil {
-		if r.storedResult, err = body(); err != nil {
-			err = &once.FuncError{Err: err}
-		}
-	}
-	var rej *Rejection
-	if err != nil && once.Decides(err, &rej) {
-		if _, err := (core.Stmt{Name: "rollback to", Text: `ROLLBACK TO SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
-			return nil, 0, s.lost(err)
-		}
-		r.storedResult, err = s.options.encode(c, rejected, rej)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	// Release the savepoint. Otherwise each call in the transaction would add one more nested
-	// savepoint.
-	if _, err := (core.Stmt{Name: "release", Text: `RELEASE SAVEPOINT ` + name}).Exec(ctx, q); err != nil {
-		return nil, 0, s.lost(err)
-	}
-	return r, Executed, s.finish(ctx, q, c, r.storedResult)
-}
-
-// lost makes the error for a savepoint that is gone. The function has ended the transaction, or
-// the server has.
-func (s *Store[Tx]) lost(err error) error {
-	if s.dialect().Classify(err) == dialect.Retry {
-		return err
-	}
-	return &holdfast.TxLostError{Err: err}
-}
-
-// claimTx claims in the caller's transaction and restores its lock timeout.
-func (s *Store[Tx]) claimTx(ctx context.Context, q core.Querier, c *call) (bool, error) {
-	wait := c.wait
-	if c.op.NoWait {
-		wait = 0
-	}
-	return s.sql.claim.InTx(ctx, q, wait, s.options.LockTimeout, func(wait time.Duration) (bool, error) {
-		return s.claim(ctx, q, c, s.claiming(c, wait, 0), false)
-	})
 }
 
 // explainTx adds to err what the caller must do next. clean means that the transaction was rolled

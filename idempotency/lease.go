@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -81,30 +80,29 @@ func (s *Store[Tx]) scope(op Op) (*call, error) {
 // check checks op against the store's options, and the lease if there is one.
 func (s *Store[Tx]) check(op Op) (*call, error) {
 	c, err := s.options.check(op)
-	if err == nil && !op.NoWait && s.sql.holders.Text == "" {
-		c.watch = s.blockers.Watch(time.Now().Add(c.wait))
-	}
-	if err != nil || s.lease == nil {
-		return c, err
-	}
-	if s.lease.locker == nil {
-		return nil, once.Invalid("WithLease", "its locker is nil")
-	}
-	key, err := s.LeaseKey(op)
-	switch {
-	case err != nil:
-	case s.lease.term.Owner() != op.Owner:
-		err = once.Invalid("WithLease", fmt.Sprintf("its term is one of the owner %.40q, and not of the operation's, %.40q: acquire the lease with locker.For(op.Owner)", s.lease.term.Owner(), op.Owner))
-	case s.lease.term.Key() != key:
-		err = once.Invalid("WithLease", fmt.Sprintf("its term is one of the key %.60q, and not of this operation's: acquire the lease on LeaseKey(op), which is %.60q", s.lease.term.Key(), key))
+	if err == nil && s.lease != nil {
+		err = s.checkLease(op)
 	}
 	return c, err
 }
 
-// guard locks the row of the lease, if there is one, until tx ends.
-func (s *Store[Tx]) guard(ctx context.Context, tx Tx) error {
-	if s.lease == nil {
-		return nil
+func (s *Store[Tx]) checkLease(op Op) error {
+	if s.lease.locker == nil {
+		return once.Invalid("WithLease", "its locker is nil")
 	}
+	key, err := s.LeaseKey(op)
+	switch {
+	case err != nil:
+		return err
+	case s.lease.term.Owner() != op.Owner:
+		return once.Invalid("WithLease", fmt.Sprintf("its term is one of the owner %.40q, and not of the operation's, %.40q: acquire the lease with locker.For(op.Owner)", s.lease.term.Owner(), op.Owner))
+	case s.lease.term.Key() != key:
+		return once.Invalid("WithLease", fmt.Sprintf("its term is one of the key %.60q, and not of this operation's: acquire the lease on LeaseKey(op), which is %.60q", s.lease.term.Key(), key))
+	}
+	return nil
+}
+
+// guard locks the row of the lease until tx ends.
+func (s *Store[Tx]) guard(ctx context.Context, tx Tx) error {
 	return s.lease.locker.For(s.lease.term.Owner()).Guard(ctx, tx, s.lease.term)
 }

@@ -90,7 +90,7 @@ func Lookup[T, Tx any](ctx context.Context, s *Store[Tx], op Op) (found Found[T]
 }
 
 func lookup[T, Tx any](ctx context.Context, s *Store[Tx], c *call) (found Found[T], err error) {
-	r, err := s.look(ctx, s.access.Pool, c)
+	r, _, err := s.look(ctx, s.access.Pool, c)
 	switch {
 	case err != nil:
 		return found, err

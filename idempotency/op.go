@@ -72,25 +72,28 @@ func KeyOf(parts ...string) string {
 
 var keyEscaper = strings.NewReplacer("%", "%25", "/", "%2F")
 
-// call is a checked Op.
+// call is a checked Op. It does not change.
 type call struct {
 	op           Op
 	hash         [sha256.Size]byte
 	fingerprints fingerprints
 	similar      *similar
-	key          []any  // the first arguments of each statement: owner and hash
-	attempt      []byte // of the current transaction
-	reserved     time.Time
-	transaction  string // the database's id of the current transaction, if the claim returned one
-	attempts     int    // transactions so far
-	watch        blockers.Watch
+	key          []any // the first arguments of each statement: owner and hash
 	wait         time.Duration
-	expired      bool   // the record was found, and its KeyTTL is over
 	kept         lives  // of a result
 	refused      lives  // of a rejection
 	requestID    string // whom the call works for; empty for none
 	// place is where the value of a staged operation is stored; empty for a record's.
 	place once.Place
+}
+
+// pending is a call that does not have its key yet, with what its attempts have found out.
+type pending struct {
+	*call
+
+	deadline time.Time       // of its wait
+	expired  bool            // its record was found, and its KeyTTL is over
+	watch    *blockers.Watch // nil before a wait has ended without the key
 }
 
 // Bounds of what a record says about its execution, in bytes. Longer texts are cut.
@@ -100,10 +103,8 @@ const (
 	maxRequestID = 255
 )
 
-// request keeps the request that ctx works for.
-func (c *call) request(ctx context.Context) {
-	c.requestID = once.Cut(core.RequestID(ctx), maxRequestID)
-}
+// requestID returns the request that ctx works for, as a record keeps it.
+func requestID(ctx context.Context) string { return once.Cut(core.RequestID(ctx), maxRequestID) }
 
 // executing returns the record that this call is about to make, without its result.
 func (c *call) executing() *record {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/errcode"
@@ -96,10 +97,6 @@ type similar struct {
 	Similar
 
 	hash once.Hash
-	// rejects: the transaction stores a rejection, so it has no intent.
-	rejects bool
-	// again is the outcome of the event if this call runs though it is likely a duplicate.
-	again string
 }
 
 func (o *Options) similar(op Op) (*similar, error) {
@@ -136,17 +133,25 @@ type intents struct {
 	verdict           dialect.Verdict
 }
 
-// queue makes the calls of this process with one intent run their transactions one after the other, so
-// that those that wait hold no connection. leave ends the turn of c.
-func (s *Store[Tx]) queue(ctx context.Context, c *call) (leave func(), err error) {
-	if c.similar == nil || c.similar.rejects {
-		return func() {}, nil
-	}
-	policy := once.WaitPolicy{NoWait: c.op.NoWait, Wait: c.wait, Deadline: time.Now().Add(c.wait)}
+// intent is what a call with a Similar adds to its protocol.
+// Its model is internal/test/model/similar.pml.
+type intent[Tx any] struct {
+	s    *Store[Tx]
+	call *call
+	// again is the outcome of the event if this call runs though it is likely a duplicate.
+	again string
+}
+
+// queued runs a transaction of p. It makes the calls of this process with one intent run theirs one after
+// the other, so that those that wait hold no connection.
+func (in *intent[Tx]) queued(ctx context.Context, p *pending, w work[Tx]) (*record, error) {
+	flights, hash := in.s.intents, in.call.similar.hash
+	policy := once.WaitPolicy{NoWait: p.op.NoWait, Wait: p.wait, Deadline: time.Now().Add(p.wait)}
 	for {
-		f, leads := s.intents.Join(c.similar.hash)
+		f, leads := flights.Join(hash)
 		if leads {
-			return func() { s.intents.Finish(c.similar.hash, f, nil) }, nil
+			defer flights.Finish(hash, f, nil)
+			return in.s.transact(ctx, p, w)
 		}
 		if _, err := f.Follow(ctx, policy); err != nil {
 			return nil, err
@@ -154,16 +159,28 @@ func (s *Store[Tx]) queue(ctx context.Context, c *call) (leave func(), err error
 	}
 }
 
-// intend claims the intent of c in its transaction, behind the claim of its key. It returns a
-// *LikelyDuplicateError if the intent is taken. wait bounds the wait for
-// another session's intent; 0 is that of the transaction.
-func (s *Store[Tx]) intend(ctx context.Context, q core.Querier, c *call, wait time.Duration) error {
-	if c.similar == nil || c.similar.rejects {
-		return nil
+// before returns w with the claim of the intent before it.
+func (in *intent[Tx]) before(w work[Tx]) work[Tx] {
+	return func(ctx context.Context, tx access.Session[Tx]) (storedResult, error) {
+		err := in.claim(ctx, tx, in.wait())
+		if errors.Is(err, ErrLikelyDuplicate) {
+			return storedResult{}, &once.FuncError{Err: err} // as the function's: the record is read before it is returned
+		}
+		if err != nil {
+			return storedResult{}, err
+		}
+		return w(ctx, tx)
 	}
-	c.similar.again = ""
+}
+
+// claim claims the intent in a transaction that has its key. It returns a *LikelyDuplicateError if the
+// intent is taken. wait bounds the wait for another session's intent; 0 is that of the transaction.
+func (in *intent[Tx]) claim(ctx context.Context, q core.Querier, wait time.Duration) error {
+	s, c := in.s, in.call
+	in.again = ""
+	token := once.RandomID()
 	claim := func() (bool, error) {
-		r, err := s.sql.intents.claim.Exec(ctx, q, c.op.Owner, c.similar.hash[:], s.options.Namespace, c.op.Name, c.hash[:], []byte(c.op.Key), c.attempt, c.similar.Window.Microseconds())
+		r, err := s.sql.intents.claim.Exec(ctx, q, c.op.Owner, c.similar.hash[:], s.options.Namespace, c.op.Name, c.hash[:], []byte(c.op.Key), token, c.similar.Window.Microseconds())
 		return err == nil && s.sql.intents.verdict.Won(r), err
 	}
 	var mine bool
@@ -174,7 +191,7 @@ func (s *Store[Tx]) intend(ctx context.Context, q core.Querier, c *call, wait ti
 		mine, err = s.sql.claim.Bounded(ctx, q, wait, claim)
 	}
 	if err == nil && !mine {
-		err = s.taken(ctx, q, c)
+		err = in.taken(ctx, q, token)
 	}
 	switch {
 	case err == nil, errors.Is(err, ErrLikelyDuplicate):
@@ -188,53 +205,55 @@ func (s *Store[Tx]) intend(ctx context.Context, q core.Querier, c *call, wait ti
 // minIntentWait bounds the wait of a call that does not wait: as long as the engine's own short locks.
 const minIntentWait = 20 * time.Millisecond
 
-// intentWait returns the bound of the wait for an intent in a transaction of Do, whose lock timeout is
+// wait returns the bound of the wait for an intent in a transaction of Do, whose lock timeout is
 // LockTimeout.
-func (s *Store[Tx]) intentWait(c *call) time.Duration {
+func (in *intent[Tx]) wait() time.Duration {
 	switch {
-	case c.op.NoWait:
+	case in.call.op.NoWait:
 		return minIntentWait
-	case c.wait < s.options.LockTimeout:
-		return max(c.wait, minIntentWait)
+	case in.call.wait < in.s.options.LockTimeout:
+		return max(in.call.wait, minIntentWait)
 	}
 	return 0
 }
 
-// intendTx is intend in a caller's transaction, behind the savepoint: a rejection undoes it. It waits
+// claimTx is claim in a caller's transaction, behind the savepoint: a rejection undoes it. It waits
 // once, because on some servers a wait that is over ends the transaction.
-func (s *Store[Tx]) intendTx(ctx context.Context, q core.Querier, c *call) error {
-	wait := min(c.wait, s.options.LockTimeout)
-	if c.op.NoWait {
+func (in *intent[Tx]) claimTx(ctx context.Context, q core.Querier) error {
+	wait := min(in.call.wait, in.s.options.LockTimeout)
+	if in.call.op.NoWait {
 		wait = 0
 	}
-	return s.intend(ctx, q, c, max(wait, minIntentWait))
+	return in.claim(ctx, q, max(wait, minIntentWait))
 }
 
-// taken decides about an intent that another key has. This transaction has its row locked.
-func (s *Store[Tx]) taken(ctx context.Context, q core.Querier, c *call) error {
+// taken decides about an intent that another key has. This transaction has its row locked. next is the
+// token of this call's intent, if it takes over.
+func (in *intent[Tx]) taken(ctx context.Context, q core.Querier, next []byte) error {
+	s, c := in.s, in.call
 	var hash once.Hash
-	var key, attempt []byte
+	var key, last []byte
 	var at, remaining int64
-	found, err := s.sql.intents.read.QueryRow(ctx, q, []any{once.Into(&hash), &key, &attempt, &at, &remaining}, c.op.Owner, c.similar.hash[:])
+	found, err := s.sql.intents.read.QueryRow(ctx, q, []any{once.Into(&hash), &key, &last, &at, &remaining}, c.op.Owner, c.similar.hash[:])
 	switch {
 	case err != nil:
 		return err
 	case !found: // the caller's snapshot is older than the row
 		return &holdfast.RetryError{Attempts: 1, Err: errors.New("idempotency: the row of the intent is not to be seen in this transaction")}
 	}
-	token := hex.EncodeToString(attempt)
+	token := hex.EncodeToString(last)
 	switch {
 	case c.similar.Confirm == token, c.similar.Confirm == ConfirmAny:
-		c.similar.again = trace.Confirmed
+		in.again = trace.Confirmed
 	case c.similar.ReportOnly:
-		c.similar.again = trace.Reported
+		in.again = trace.Reported
 	default:
 		e := &LikelyDuplicateError{
 			Key: string(key), At: time.UnixMicro(at).UTC(), Remaining: time.Duration(max(remaining, 0)) * time.Microsecond, Token: token,
 		}
 		return s.describe(ctx, q, c, e, hash)
 	}
-	r, err := s.sql.intents.take.Exec(ctx, q, c.op.Owner, c.similar.hash[:], c.hash[:], []byte(c.op.Key), c.attempt, c.similar.Window.Microseconds())
+	r, err := s.sql.intents.take.Exec(ctx, q, c.op.Owner, c.similar.hash[:], c.hash[:], []byte(c.op.Key), next, c.similar.Window.Microseconds())
 	if err == nil && r.Affected != 1 {
 		err = &holdfast.TxLostError{}
 	}
@@ -262,9 +281,9 @@ func (s *Store[Tx]) describe(ctx context.Context, q core.Querier, c *call, e *Li
 	return e
 }
 
-// executedAgain tells a tracer that c was executed though it was likely a duplicate.
-func (s *Store[Tx]) executedAgain(ctx context.Context, c *call, o Outcome) {
-	if o == Executed && c.similar != nil && c.similar.again != "" {
-		s.access.Trace.Emit(ctx, trace.Event{Name: trace.IntentAgain, Operation: c.op.Name, Outcome: c.similar.again, Count: 1})
+// executed tells a tracer that the call was executed, if it was likely a duplicate.
+func (in *intent[Tx]) executed(ctx context.Context) {
+	if in.again != "" {
+		in.s.access.Trace.Emit(ctx, trace.Event{Name: trace.IntentAgain, Operation: in.call.op.Name, Outcome: in.again, Count: 1})
 	}
 }

@@ -157,6 +157,7 @@ type Store[Tx any] struct {
 	access    access.Access[Tx]
 	options   Options
 	sql       statements
+	protocol  protocol[Tx]            // of Do
 	flights   *once.Flights[record]   // calls in progress
 	peeks     *once.Flights[record]   // reads by calls with NoWait
 	intents   *once.Flights[struct{}] // see queue
@@ -169,12 +170,11 @@ type Store[Tx any] struct {
 }
 
 type statements struct {
-	claim                                    dialect.Claim
-	peek                                     dialect.Peek
-	look, lock, renew, finish, finishOrFail  core.Stmt
-	record, recordOrFail, before, unfinished core.Stmt
-	holders, count                           core.Stmt
-	intents                                  intents
+	claim                                   dialect.Claim
+	peek                                    dialect.Peek
+	look, lock, renew, finish, finishOrFail core.Stmt
+	holders, count                          core.Stmt
+	intents                                 intents
 }
 
 // New opens the store and checks that its tables exist.
@@ -205,22 +205,29 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 	r := strings.NewReplacer("{records}", a.Table("records"), "{intents}", a.Table("intents"), "{staged}", a.Table("staged"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
-	return &Store[Tx]{
+	s := &Store[Tx]{
 		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, intents: &once.Flights[struct{}]{}, expectNew: new(once.ExpectNew), blockers: blockers.New(a.Dialect, a.OnConn), ceilings: newCeilings(&o),
 		holder: once.Text(core.DefaultHolder(), maxHolder), program: once.Text(core.Program(), maxProgram),
 		sql: statements{
 			claim: a.Dialect.Claim("records.claim", r.Replace), peek: a.Dialect.Peek("records.peek", r.Replace),
 			look: a.Dialect.Look("records.look", r.Replace(d.Look)), lock: compile("records.lock", d.Lock), renew: compile("records.renew", d.Renew),
 			finish: compile("records.finish", d.Finish), finishOrFail: compile("records.finish", d.FinishOrFail),
-			record: compile("records.finish", d.Record), recordOrFail: compile("records.finish", d.RecordOrFail),
-			before: compile("records.before", d.Before), unfinished: compile("records.unfinished", d.Unfinished),
 			holders: compile("records.holders", d.Holders), count: compile("records.count", dialect.CountOfOwner),
 			intents: intents{
 				claim: compile("intents.claim", a.Dialect.Intents.Claim), read: compile("intents.read", a.Dialect.Intents.Read),
 				take: compile("intents.take", a.Dialect.Intents.Take), verdict: a.Dialect.Intents.Verdict,
 			},
 		},
-	}, nil
+	}
+	switch {
+	case s.sql.claim.Reserves(o.Isolation):
+		s.protocol = newLockFirst[Tx](compile, d)
+	case o.ClaimLast:
+		s.protocol = newClaimLast[Tx](compile, d)
+	default:
+		s.protocol = claimFirst[Tx]{}
+	}
+	return s, nil
 }
 
 // Options returns the store's options, with the defaults filled in.

@@ -75,6 +75,7 @@ func (l *Limits[Tx]) checkEnd(r Request) (at place, err error) {
 }
 
 // end ends a reservation. It locks the row of the limit first, as every writer of its entries does.
+// The order of the statements is that of internal/test/model/limits.pml.
 func (l *Limits[Tx]) end(ctx context.Context, q core.Querier, at place, r Request, to State) (Entry, error) {
 	if _, err := l.lock(ctx, q, at); err != nil {
 		return Entry{}, err

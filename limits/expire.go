@@ -48,6 +48,7 @@ func (l *Limits[Tx]) Expire(ctx context.Context, key string) (closed int, err er
 
 // expireSome closes a batch of the reservations whose time has passed, the oldest first, and subtracts
 // them from s. The row is locked.
+// The order of the statements is that of internal/test/model/limits.pml.
 func (l *Limits[Tx]) expireSome(ctx context.Context, q core.Querier, at place, s *status) (n int, err error) {
 	if s.reserved == 0 {
 		return 0, nil

@@ -103,6 +103,7 @@ func (l *Limits[Tx]) checkReserves() error {
 
 // add adds an amount. Its first statement tests the amount on the row and locks the row, so the second
 // one, and all that follow, are alone with the entries of this limit.
+// The order of the statements is that of internal/test/model/limits.pml.
 func (l *Limits[Tx]) add(ctx context.Context, q core.Querier, at place, r Request, take bool) (Entry, error) {
 	stmt := l.sql.reserve
 	if take {

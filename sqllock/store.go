@@ -15,6 +15,7 @@ import (
 )
 
 // store runs the statements of the leases.
+// The order of its statements is that of internal/test/model/lease.pml.
 type store struct {
 	*keeper.Store
 

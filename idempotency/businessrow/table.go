@@ -163,7 +163,7 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 	watch := t.blockers.Watch(time.Now().Add(o.Wait))
 	call := once.Attempts[R]{
 		ExpectNew: &t.expectNew, Wait: o.Wait, Limit: o.Attempts,
-		Classify: t.access.Dialect.Classify, Disconnected: t.access.Dialect.Disconnected, Unstored: once.Unstored[*idempotency.Rejection],
+		Dialect: t.access.Dialect, Unstored: once.Unstored[*idempotency.Rejection],
 		Read: func(ctx context.Context) (there *R, err error) {
 			err = t.access.OnConn(ctx, "", func(q core.Querier) error {
 				there, err = t.find(ctx, q, t.read, row)

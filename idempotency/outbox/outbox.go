@@ -104,6 +104,7 @@ func (o *Outbox[Tx]) Write(ctx context.Context, tx Tx, messages ...Message) (err
 	return err
 }
 
+// The order of its statements is that of internal/test/model/outbox.pml.
 func (o *Outbox[Tx]) write(ctx context.Context, q core.Querier, all []prepared) error {
 	if err := o.access.Alive(ctx, q); err != nil {
 		return err

@@ -28,6 +28,7 @@ func (l *lease) args(name string, more ...any) []any {
 }
 
 // take takes a message unless another relay has it.
+// The order of its statements is that of internal/test/model/outbox.pml.
 func (r *Relay[Tx]) take(ctx context.Context, f first) (*lease, error) {
 	l := &lease{first: f, attempt: once.RandomID(), began: time.Now()}
 	res, err := r.box.sql.take.Exec(ctx, r.box.access.Pool, l.args(r.box.name, l.attempt, r.options.Lease.Microseconds(), f.starts)...)

@@ -125,6 +125,7 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 }
 
 // calls runs the function of an external call, or its Reconcile, within the lease.
+// The model is internal/test/model/staged.pml.
 func calls[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, step *ExternalCall[T], f func(context.Context, string) (T, error)) (T, error) {
 	outside, end := r.during(context.WithValue(ctx, callingKey{}, at), step.Step, step.Lease, step.Timeout)
 	defer end()

@@ -13,6 +13,7 @@ import (
 )
 
 // Run is one worker's attempt at a staged operation. Use it only in the goroutine of Workflow.Run.
+// Its model is internal/test/model/staged.pml.
 type Run[Tx any] struct {
 	rows     *rows[Tx]
 	caller   context.Context

@@ -17,6 +17,7 @@ import (
 )
 
 // store runs the statements of the tickets.
+// The order of its statements is that of internal/test/model/tickets.pml.
 type store struct {
 	*keeper.Store
 

@@ -18,10 +18,8 @@ type Attempts[V any] struct {
 	NoWait    bool
 	Wait      time.Duration
 	// Limit bounds the number of transactions that end without an outcome.
-	Limit    int
-	Classify func(error) dialect.Class
-	// Disconnected reports whether an error means that the database cannot be reached.
-	Disconnected func(error) bool
+	Limit   int
+	Dialect *dialect.Dialect
 	// Read returns what is stored already; nil for nothing.
 	Read func(ctx context.Context) (*V, error)
 	// Try runs one transaction: claim, function, result, commit. It returns what it stored.
@@ -124,7 +122,7 @@ func (c *Attempts[V]) attempt(ctx context.Context, reads bool) (stored *V, execu
 func (c *Attempts[V]) judge(ctx context.Context, err error, tried bool) (waiting bool, final error) {
 	var atClaim *ClaimError
 	var inFunc *FuncError
-	class := c.Classify(err)
+	class := c.Dialect.Classify(err)
 	again := class == dialect.Retry || class == dialect.Busy || class == dialect.Unready
 	switch {
 	case errors.As(err, &inFunc):
@@ -155,9 +153,9 @@ func (c *Attempts[V]) judge(ctx context.Context, err error, tried bool) (waiting
 			return false, FirstOf(c.unknown, &InProgressError{Err: err})
 		}
 		return true, nil
-	case c.unknown != nil && c.Disconnected(err) && !tried:
+	case c.unknown != nil && c.Dialect.Disconnected(err) && !tried:
 		return false, nil // try again until the wait is over
-	case again, c.unknown != nil && c.Disconnected(err), errors.Is(err, holdfast.ErrRetry):
+	case again, c.unknown != nil && c.Dialect.Disconnected(err), errors.Is(err, holdfast.ErrRetry):
 		return false, c.again(err)
 	}
 	return false, FirstOf(c.unknown, err)

@@ -23,8 +23,8 @@ func TestAttemptsBoundEveryPath(t *testing.T) {
 		runs := 0
 		c := Attempts[struct{}]{
 			ExpectNew: new(ExpectNew), Wait: time.Hour, Limit: 3,
-			Classify: postgres.Dialect.Classify, Disconnected: postgres.Dialect.Disconnected,
-			Read: func(context.Context) (*struct{}, error) { return nil, nil },
+			Dialect: &postgres.Dialect,
+			Read:    func(context.Context) (*struct{}, error) { return nil, nil },
 			Try: func(context.Context) (*struct{}, error) {
 				runs++
 				return nil, answers[min(runs, len(answers))-1]

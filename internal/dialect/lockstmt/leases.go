@@ -11,6 +11,7 @@ import (
 )
 
 // Leases are the statements of the leases.
+// Their model is internal/test/model/lease.pml.
 type Leases struct {
 	// Make inserts the row of a lock and grants the lock. Take grants a lock whose row exists,
 	// and makes the row if MakeFirst never asks for it. HandOver grants the lock of one attempt to

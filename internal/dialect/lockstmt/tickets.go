@@ -9,6 +9,7 @@ import (
 )
 
 // Tickets are the statements of the tickets that differ in how engines report their results.
+// Their model is internal/test/model/tickets.pml.
 type Tickets struct {
 	// Draw returns the last of new tokens.
 	Draw      Number

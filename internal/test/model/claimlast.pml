@@ -3,6 +3,8 @@
  * and one INSERT writes the whole record before COMMIT. Beside it a call that claims first: DoTx, or
  * a Do of a program without the option. As in lease.pml, anything may happen between two steps.
  *
+ * Code: idempotency/claimlast.go; of First idempotency/claimfirst.go and idempotency/joined.go.
+ *
  * Do is
  *
  *   Look:    read the record, or expect a new key
@@ -10,14 +12,14 @@
  *   Finish:  insert the record, which waits for a row of another transaction that has not ended,
  *            and fails if that one commits
  *   COMMIT
+ *   Doubt:   after an error of the function or of Finish, roll back and read the record by a
+ *            locking read, which waits for a row that is inserted and not committed. If there is
+ *            one, it is replayed.
  *
  * The server may end the transaction between a and b (a deadlock). The session has autocommit off, so
  * the next statement begins another one. The connector sees the error, and refuses every further
  * statement, Holdfast's own too. The function may run a statement that commits what came before
  * (DDL): the connector does not send it.
- *
- * After an error of the function or of Finish the call rolls back and reads the record by a locking
- * read, which waits for a row that is inserted and not committed. If there is one, it is replayed.
  *
  * A connection may be lost with COMMIT on its way. Then the call is made again, by a client that
  * remembers nothing, while the transaction ends some time, one way or the other.
@@ -179,7 +181,7 @@ begin:
 		atomic { tries--; open[client]++; run Late(me, client, a, b); ids++; me = ids }
 		goto begin
 	fi;
-error:
+error:                                   /* Doubt */
 	rollback();
 #ifndef LOOK_PLAIN
 	inserted == 0;                       /* the locking read waits */

@@ -1,5 +1,5 @@
 // Package model contains models of Holdfast's protocols, and the test that lets Spin explore them:
-// every order of every step within the bounds. No program uses the package. claim.pml models a claim
+// every order of every step within the bounds. No program uses the package. lockfirst.pml models a claim
 // of Do that writes its record once, claimlast.pml one that claims nothing first, similar.pml the guard
 // against one intent under two keys, lease.pml models leases, tickets.pml fair and shared locks and
 // semaphores, staged.pml staged operations, outbox.pml the outbox and its relays, limits.pml limits
@@ -95,7 +95,7 @@
 //
 // # Claims
 //
-// claim.pml has one key, for which two calls of Do and one of DoTx ask. Its steps are the snapshots of
+// lockfirst.pml has one key, for which two calls of Do and one of DoTx ask. Its steps are the snapshots of
 // statements, the lock, the function, the insert and the end of the commit. Connections are lost with
 // COMMIT on its way:
 //

@@ -2,6 +2,8 @@
  * A limit, at the level of single statements: the row with its counters, and the entries of three ids
  * with one unit each. The limit is two units.
  *
+ * Code: limits/reserve.go, limits/capture.go, limits/expire.go.
+ *
  * The rows, and the variables that represent them:
  *
  *   limits(reserved, captured)         reserved, captured, row: whose transaction has locked it

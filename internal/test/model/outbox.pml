@@ -2,6 +2,8 @@
  * The outbox, at the level of single statements, with one key and a broker outside of
  * the database. Writers, relays, an operator. Anything may happen between two steps.
  *
+ * Code: idempotency/outbox/run.go, and idempotency/outbox/outbox.go of the writers.
+ *
  * The rows, and the variables that represent them:
  *
  *   outbox_keys(last_seq)                  last, lane: whose transaction has locked it

@@ -1,11 +1,13 @@
 /*
  * The intent guard: calls whose operations are alike (Op.Similar) and have different keys, on
- * any engine, at the level of statements. As in claim.pml, anything may happen between two steps.
+ * any engine, at the level of statements. As in lockfirst.pml, anything may happen between two steps.
+ *
+ * Code: idempotency/similar.go.
  *
  * A call is one transaction:
  *
  *   Claim:   take a snapshot of the key's record; lock the key. The key is the call's if the
- *            snapshot has no record and nothing was waited for. (claim.pml has more of this.)
+ *            snapshot has no record and nothing was waited for. (lockfirst.pml has more of this.)
  *   Intent:  lock the row of the intent, and read what is committed there. If it names another
  *            key and its window is open, the call is refused, unless it confirms what the row
  *            says. Otherwise the row is written: this key, a new token, a new window.

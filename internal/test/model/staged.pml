@@ -2,6 +2,8 @@
  * A staged operation, at the level of database transactions, and a provider outside
  * of the database. As in lease.pml, anything may happen between two steps.
  *
+ * Code: idempotency/staged/run.go, idempotency/staged/call.go.
+ *
  * The operation books a row in the caller's table (Local), pays at the provider
  * (Call), closes the row (Local) and ends.
  *

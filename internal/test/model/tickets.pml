@@ -3,6 +3,8 @@
  * key, at the level of database statements. Steps are as in lease.pml: anything may
  * happen between two of them.
  *
+ * Code: internal/dialect/lockstmt/tickets.go, and sqllock/fairlock/store.go, which sends its statements.
+ *
  * The rows, and the variables that represent them:
  *
  *   locks(name, NULL, token)    anchor, top: a call that joins draws a token from it

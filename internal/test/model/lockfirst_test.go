@@ -2,8 +2,8 @@
 
 package model_test
 
-var claim = model{
-	file: "claim.pml",
+var lockFirst = model{
+	file: "lockfirst.pml",
 	small: []run{
 		{"TwoOfDo", "-DTXS=0"},
 		{"BesideDoTx", "-DDOS=2 -DTXS=1"},

@@ -3,6 +3,8 @@
  * DoTx, whose claim is a row, on PostgreSQL: at the level of statements' snapshots. As in
  * lease.pml, anything may happen between two steps.
  *
+ * Code: idempotency/lockfirst.go; of DoTx idempotency/joined.go.
+ *
  * Do is
  *
  *   Claim:   take a snapshot of the records; lock the key, at once or after a wait. The key
@@ -11,12 +13,12 @@
  *   Finish:  insert the record, which waits for a row of another transaction that has not
  *            ended, and fails if that one commits
  *   COMMIT:  the rows become visible; after that the lock is released
+ *   Doubt:   if the function fails, roll back and look, before the answer, for a record that was
+ *            written before the lock: another call may have committed after the snapshot was
+ *            taken. A record that was written after the rollback does not count.
  *
  * A call that does not get the key rolls back and reads the record: if there is none, it
- * begins again. So does a call whose Finish fails. If its function fails, it rolls back and
- * looks, before it answers, for a record that was written before it had the lock: another
- * call may have committed after the snapshot was taken. A record that was written after the
- * rollback does not count.
+ * begins again. So does a call whose Finish fails.
  *
  * DoTx locks the key, then inserts its claim. Its function runs after that.
  *
@@ -130,7 +132,7 @@ proctype Late(byte me) {
 proctype Do(byte me) {
 	bool found, waited, early, failed, sees;
 	byte tries = TRIES;
-begin:
+begin:                                   /* Claim */
 #if SQLITE
 #ifdef LOOK_FIRST
 	found = record;
@@ -174,7 +176,7 @@ begin:
 	}
 #endif
 	function();
-	if
+	if                                   /* Doubt */
 	:: failed ->
 		rollback();
 #ifdef ERROR_LATE

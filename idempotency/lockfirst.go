@@ -1,0 +1,94 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// lockFirst is the protocol of Do on PostgreSQL and SQLite, whose model is internal/test/model/lockfirst.pml: claim locks the
+// key, which costs no write, and finish writes the whole record, once.
+type lockFirst[Tx any] struct {
+	record, recordOrFail core.Stmt
+	// before finds a record that was there before the lock. It is empty where the lock comes before every
+	// read. unfinished writes the record of an operation whose outcome is unknown.
+	before, unfinished core.Stmt
+}
+
+func newLockFirst[Tx any](compile func(name, text string) core.Stmt, records *dialect.Records) protocol[Tx] {
+	return &lockFirst[Tx]{
+		record: compile("records.finish", records.Record), recordOrFail: compile("records.finish", records.RecordOrFail),
+		before: compile("records.before", records.Before), unfinished: compile("records.unfinished", records.Unfinished),
+	}
+}
+
+// locked is a transaction that has locked its key.
+type locked[Tx any] struct {
+	access.Session[Tx]
+	*lockFirst[Tx]
+
+	s           *Store[Tx]
+	call        *call
+	since       time.Time
+	attempt     []byte
+	transaction string // the database's id of it, if the engine has one
+}
+
+func (l *lockFirst[Tx]) claim(ctx context.Context, s *Store[Tx], p *pending) (turn[Tx], error) {
+	since := time.Now()
+	tx, a, err := s.begin(ctx, p, s.sql.claim.Reserve(p.args(), s.lockWait(p), s.options.LockTimeout))
+	if err != nil {
+		return nil, err
+	}
+	if !s.sql.claim.Reserved(a.Result) {
+		tx.Rollback()
+		return nil, once.ErrTaken
+	}
+	return &locked[Tx]{tx, l, s, p.call, since, once.RandomID(), a.Text}, nil
+}
+
+func (t *locked[Tx]) finish(ctx context.Context, v storedResult) error {
+	return t.Finish(ctx, t.s.writing(t.call, t.record, t.recordOrFail, t.attempt, v, t.since, t.transaction))
+}
+
+// doubt looks for a record that was there before the lock: the snapshot of the claim may be older than
+// it. A record that another call has stored since changes nothing. After some errors the call reads the
+// record anyway.
+func (t *locked[Tx]) doubt(ctx context.Context, err error) error {
+	var inFunc *once.FuncError
+	var rej *Rejection
+	switch {
+	case t.before.Text == "":
+		return err
+	case once.Decides(err, &rej) && ctx.Err() == nil: // the claim that stores it looks
+		return err
+	case !errors.As(err, &inFunc) && !errors.Is(err, holdfast.ErrTxLost):
+		return err
+	}
+	ctx, cancel := core.Cleanup(ctx)
+	defer cancel()
+	var one int
+	var before bool
+	unread := t.s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
+		before, err = t.before.QueryRow(ctx, q, []any{&one}, t.call.args(t.transaction)...)
+		return err
+	})
+	switch {
+	case before:
+		return once.ErrTaken
+	case inFunc == nil:
+		// The function has ended the transaction. If it has committed, the operation is unknown.
+		_, unwritten := t.unfinished.Exec(ctx, t.s.access.Pool, t.s.identified(t.call, t.call.args(t.attempt, t.transaction))...)
+		return errors.Join(err, unwritten)
+	case unread != nil:
+		return fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", unread, inFunc.Err)
+	}
+	return err
+}

@@ -1,0 +1,141 @@
+package idempotency
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
+)
+
+// protocol makes the effects of a function and the record of its key one transaction. New chooses the
+// protocol of Do; each has a file, and a model in internal/test/model whose steps have the same names:
+//
+//	lockFirst   lockfirst.pml              PostgreSQL, SQLite: lock, function, record
+//	claimFirst  claimlast.pml, First       MySQL, MariaDB: claimed record, function, result
+//	claimLast   claimlast.pml, Last        there with Options.ClaimLast: function, record
+//
+// DoTx is the protocol of a caller's transaction: it claims first on every engine (joined, lockfirst.pml).
+type protocol[Tx any] interface {
+	// claim begins a transaction that has the key of p. It returns once.ErrTaken if another call has it,
+	// and a *once.ClaimError if the claim failed.
+	claim(ctx context.Context, s *Store[Tx], p *pending) (turn[Tx], error)
+}
+
+// turn is an open transaction that has its key.
+type turn[Tx any] interface {
+	access.Session[Tx]
+	// finish writes the record with its result, and commits.
+	finish(ctx context.Context, v storedResult) error
+	// doubt returns once.ErrTaken if the turn was in vain, because another call had stored the record, and
+	// err, with which the function or finish has failed, otherwise. The transaction is rolled back.
+	doubt(ctx context.Context, err error) error
+}
+
+// work is what a transaction of Do does between claim and finish.
+type work[Tx any] func(ctx context.Context, tx access.Session[Tx]) (storedResult, error)
+
+// transact runs one transaction: claim, function, record and COMMIT.
+func (s *Store[Tx]) transact(ctx context.Context, p *pending, w work[Tx]) (*record, error) {
+	t, err := s.protocol.claim(ctx, s, p)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Rollback() // unless finish has ended it
+	r := p.executing()
+	if r.storedResult, err = w(ctx, t); err == nil {
+		err = t.finish(ctx, r.storedResult)
+	}
+	if err != nil {
+		t.Rollback()
+		return nil, t.doubt(ctx, err)
+	}
+	return r, nil
+}
+
+// begin begins a transaction with a claim as its first statement, and returns the claim's answer. The
+// guard of a lease comes before it, and what an earlier attempt makes necessary.
+func (s *Store[Tx]) begin(ctx context.Context, p *pending, claim core.Bound) (tx access.Session[Tx], a core.Answer, err error) {
+	opts := s.txOptions(p)
+	if s.lease != nil || p.expired || p.watch != nil && p.watch.Due(s.options.LockTimeout) {
+		return s.beginLate(ctx, p, opts, claim)
+	}
+	opts.FirstSets = true
+	tx, a, err = s.access.Begin(ctx, opts, &claim)
+	if err == nil && a.Err != nil {
+		tx.Rollback()
+		err = s.unclaimed(p, a.Err)
+	}
+	return tx, a, err
+}
+
+// beginLate begins a transaction whose claim is not its first statement.
+func (s *Store[Tx]) beginLate(ctx context.Context, p *pending, opts core.TxOptions, claim core.Bound) (tx access.Session[Tx], a core.Answer, err error) {
+	if tx, _, err = s.access.Begin(ctx, opts, nil); err != nil {
+		return nil, a, err
+	}
+	claims := false
+	defer func() {
+		if !claims {
+			tx.Rollback()
+		}
+	}()
+	if s.lease != nil {
+		err = s.guard(ctx, tx.Tx())
+	}
+	if err == nil {
+		a, err = s.send(ctx, tx, p, claim)
+	}
+	claims = err == nil
+	return tx, a, err
+}
+
+// send sends a claim in a transaction that runs. An expired record is deleted first.
+func (s *Store[Tx]) send(ctx context.Context, q core.Querier, p *pending, claim core.Bound) (a core.Answer, err error) {
+	if p.expired {
+		if _, err := s.sql.renew.Exec(ctx, q, p.args()...); err != nil {
+			return a, &once.ClaimError{Err: s.explain(err)}
+		}
+	}
+	if p.watch == nil {
+		a = claim.Run(ctx, q)
+	} else if err = p.watch.During(ctx, q, s.options.LockTimeout, func() error {
+		a = claim.Run(ctx, q)
+		return a.Err
+	}); a.Err == nil {
+		a.Err = err
+	}
+	if a.Err != nil {
+		return a, s.unclaimed(p, a.Err)
+	}
+	return a, nil
+}
+
+// unclaimed is the error of a claim. After a wait that has ended without the key, p may look who has it.
+func (s *Store[Tx]) unclaimed(p *pending, err error) error {
+	if p.watch == nil && !p.op.NoWait && s.sql.holders.Text == "" {
+		w := s.blockers.Watch(p.deadline)
+		p.watch = &w
+	}
+	if p.watch != nil {
+		p.watch.Ended(err)
+	}
+	return &once.ClaimError{Err: s.explain(err)}
+}
+
+// txOptions returns the settings of a transaction that waits for the key of p.
+func (s *Store[Tx]) txOptions(p *pending) core.TxOptions {
+	return core.TxOptions{
+		Isolation:   s.options.Isolation,
+		LockTimeout: s.sql.claim.LockTimeout(s.lockWait(p), s.options.LockTimeout, p.expired),
+	}
+}
+
+// lockWait bounds each wait of a transaction for the key of p; 0 is no wait.
+func (s *Store[Tx]) lockWait(p *pending) time.Duration {
+	if p.op.NoWait {
+		return 0
+	}
+	return s.options.LockTimeout
+}
