@@ -16,7 +16,7 @@ import (
 func (d *DB[Tx]) open(ctx context.Context) error {
 	d.pool = pinned[Tx]{d}
 	err := d.overConns(ctx, func(conn core.Conn[Tx]) error {
-		q := explained{conn, d}
+		q := explained{d.composed(conn), d}
 		engine, version, err := detect(ctx, q)
 		if err != nil {
 			return err
@@ -171,7 +171,7 @@ func (d *DB[Tx]) admit(ctx context.Context, conn core.Conn[Tx]) error {
 	if d.known.has(driverConn(conn)) {
 		return nil
 	}
-	f, err := d.factsNow(ctx, explained{conn, d})
+	f, err := d.factsNow(ctx, explained{d.composed(conn), d})
 	if err != nil {
 		return err
 	}
@@ -188,12 +188,12 @@ func (d *DB[Tx]) admit(ctx context.Context, conn core.Conn[Tx]) error {
 // admission returns the error with which Open would refuse the environment now.
 func (d *DB[Tx]) admission(ctx context.Context) error {
 	return d.overConns(ctx, func(conn core.Conn[Tx]) error {
-		f, err := d.factsNow(ctx, explained{conn, d})
+		f, err := d.factsNow(ctx, explained{d.composed(conn), d})
 		if err != nil {
 			return err
 		}
 		d.shaped.Store(false)
-		return errors.Join(d.refuse(f), d.checkShape(ctx, explained{conn, d}))
+		return errors.Join(d.refuse(f), d.checkShape(ctx, explained{d.composed(conn), d}))
 	})
 }
 
@@ -240,7 +240,7 @@ func (p pinned[Tx]) on(ctx context.Context, f func(conn core.Conn[Tx]) error) er
 		if err != nil {
 			return err
 		}
-		err = f(conn)
+		err = f(p.d.composed(conn))
 		if !errors.Is(err, driver.ErrBadConn) {
 			return err
 		}

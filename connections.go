@@ -121,6 +121,14 @@ func (d *DB[Tx]) connect(ctx context.Context, keeps bool) (core.Conn[Tx], error)
 	}
 }
 
+// composed returns conn with what compose has put together.
+func (d *DB[Tx]) composed(conn core.Conn[Tx]) core.Conn[Tx] {
+	for _, wrap := range d.conns {
+		conn = wrap(conn)
+	}
+	return conn
+}
+
 // overConns runs f on a connection of the pool, and again on another connection if that one
 // was dead. f must be safe to run more than once.
 func (d *DB[Tx]) overConns(ctx context.Context, f func(conn core.Conn[Tx]) error) error {
@@ -139,9 +147,6 @@ func (d *DB[Tx]) acquire(ctx context.Context) (core.Conn[Tx], error) {
 	conn, err := d.adapter.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("holdfast: getting a connection: %w", d.explain(d.starved(ctx, err)))
-	}
-	for _, wrap := range d.conns {
-		conn = wrap(conn)
 	}
 	return conn, nil
 }
@@ -185,7 +190,7 @@ func (d *DB[Tx]) onConn(ctx context.Context, before string, f func(q core.Querie
 			}
 			return err
 		}
-		q := core.Querier(conn)
+		q := core.Querier(d.composed(conn))
 		var one *single
 		if d.dialect.Single.Before != nil {
 			one = &single{q, d.dialect.Single, false}

@@ -123,6 +123,14 @@ func TestProgramsLinkOnlyTheirOwnDriver(t *testing.T) {
 	}
 }
 
+// TestPlainEndpointLinksNoStagedOperations checks that an endpoint which starts none does not link them.
+func TestPlainEndpointLinksNoStagedOperations(t *testing.T) {
+	t.Parallel()
+	if slices.Contains(packages(t)[self+"/idempotency/idemhttp"].Deps, self+"/idempotency/staged") {
+		t.Error("idemhttp links package staged")
+	}
+}
+
 // TestKitsLinkOnlyTheirOwnDriver checks that the tests of a program link only the drivers of the kits
 // that they import.
 func TestKitsLinkOnlyTheirOwnDriver(t *testing.T) {

@@ -64,7 +64,7 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bou
 		if err != nil {
 			return nil, core.Answer{}, err
 		}
-		s := newSession(ctx, d, conn)
+		s := newSession(ctx, d, d.composed(conn))
 		s.marks = marks
 		answer, err := s.open(ctx, opts, first)
 		if err == nil {

@@ -25,9 +25,8 @@ func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...AcquireOpt
 	return (*Lease)(lease), err
 }
 
-// acquire is Acquire with settings. wrong is an error in the options. A call that finds the lock
-// free is the first in the queue of its key, and asks the database: one statement grants the
-// lock, and attempt begins the lease. All others go on in wait.
+// acquire is Acquire with settings. wrong is an error in the options. A call that finds nobody in this
+// process takes the lock at once; all others join the queue of its key.
 func (m *leases) acquire(ctx context.Context, owner, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
 	ctx, op := m.k.StartSpan(ctx, trace.LockLease, "acquire")
 	defer func() { op.End(err, keeper.Acquired) }()
@@ -35,19 +34,60 @@ func (m *leases) acquire(ctx context.Context, owner, key string, s keeper.Settin
 	if err != nil {
 		return nil, err
 	}
-	w, first := m.join(name, s)
-	if first {
-		if lease, err = m.ask(ctx, w); lease != nil || err != nil {
-			return lease, err
+	w, lease, err := m.acquireFree(ctx, name, s)
+	if lease != nil || err != nil {
+		return lease, err
+	}
+	if w == nil {
+		if w = m.join(name, s); w.asking {
+			if lease, err = m.ask(ctx, w); lease != nil || err != nil {
+				return lease, err
+			}
 		}
 	}
 	return m.wait(ctx, w) // another call of this process, or another process, has the lock
 }
 
-// attempt asks the database once, and begins the lease if the lock was granted. A free lock whose
-// row this process has used takes one statement.
+// acquireFree takes a lock that no call of this process has or waits for, unless it would have to wait for
+// a batch. If this process has used the lock's row before, that is one statement. Without a lease and an
+// error the call waits as w, the first in the queue of its key; without a w it has to join one.
+func (m *leases) acquireFree(ctx context.Context, name lockname.Name, s keeper.Settings) (w *waiter, lease *keeper.Lease, err error) {
+	select {
+	case m.asking <- struct{}{}:
+		defer func() { <-m.asking }()
+	default: // as many as may ask at once
+		return nil, nil, nil
+	}
+	m.k.Mu.Lock()
+	place, room := uint64(0), false
+	if !m.k.Closed && m.queues[name] == nil {
+		place, room = m.store.taking.Enter()
+	}
+	if !room {
+		m.k.Mu.Unlock()
+		return nil, nil, nil
+	}
+	w = m.queue(name).add(s) // other calls wait behind it
+	w.asking = true
+	m.k.Flights.Add(1) // Close waits for it
+	m.k.Mu.Unlock()
+	defer m.k.Flights.Add(-1)
+
+	a := lockstmt.NewAttempt(name, m.k.NewAttemptID(), s.TTL)
+	sent := time.Now() // before the request leaves
+	v, err := m.store.acquireIn(ctx, place, a)
+	if err != nil || !v.Won || v.Ambiguous {
+		v, err = m.store.acquire(ctx, a, &reply{v, err})
+	}
+	lease, v, err = m.granted(ctx, a, s, sent, v, err)
+	return w, m.asked(w, lease, v, err), err
+}
+
+// attempt asks the database once, and begins the lease if the lock was granted.
 func (m *leases) attempt(ctx context.Context, name lockname.Name, s keeper.Settings) (*keeper.Lease, keeper.Answer, error) {
-	return m.attemptBy(ctx, name, s, m.store.acquire)
+	return m.attemptBy(ctx, name, s, func(ctx context.Context, a keeper.Attempt) (keeper.Answer, error) {
+		return m.store.acquire(ctx, a, nil)
+	})
 }
 
 // takeEnded takes the lock over from an attempt of a process that has ended, if it still has it.
@@ -68,18 +108,16 @@ func (m *leases) attemptBy(ctx context.Context, name lockname.Name, s keeper.Set
 	a := lockstmt.NewAttempt(name, m.k.NewAttemptID(), s.TTL)
 	sent := time.Now() // before the request leaves
 	v, err := ask(ctx, a)
+	return m.granted(ctx, a, s, sent, v, err)
+}
+
+// granted begins the lease of an attempt, which was sent at sent, if the lock was granted to it.
+func (m *leases) granted(ctx context.Context, a keeper.Attempt, s keeper.Settings, sent time.Time, v keeper.Answer, err error) (*keeper.Lease, keeper.Answer, error) {
 	if err != nil || !v.Won {
 		return nil, v, m.notGranted(ctx, a, v, err)
 	}
 	a.Ambiguous = v.Ambiguous
-	lease, err := m.begin(a, s, v.Token, sent)
-	if lease != nil {
-		m.k.Mu.Lock()
-		if q := m.queues[name]; q != nil { // unless the lease has ended by now, and nobody waits
-			q.turns.begin(sent)
-		}
-		m.k.Mu.Unlock()
-	}
+	lease, err := m.begin(a, s, v.Token, sent, true)
 	return lease, keeper.Answer{}, err
 }
 

@@ -41,8 +41,8 @@ func newLeases(k *keeper.Keeper) *leases {
 }
 
 // begin creates the lease of a granted attempt, which was sent at sent. It abandons a grant
-// whose trust window is already over.
-func (m *leases) begin(a keeper.Attempt, s keeper.Settings, token int64, sent time.Time) (*keeper.Lease, error) {
+// whose trust window is already over. turn: a turn of this process begins with it.
+func (m *leases) begin(a keeper.Attempt, s keeper.Settings, token int64, sent time.Time, turn bool) (*keeper.Lease, error) {
 	l := m.k.NewLease(m, token, trace.LockLease, a, s, sent)
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
@@ -54,6 +54,9 @@ func (m *leases) begin(a keeper.Attempt, s keeper.Settings, token int64, sent ti
 	}
 	q := m.queue(a.Name)
 	q.local, q.turns.token = l, token
+	if turn {
+		q.turns.begin(sent)
+	}
 	if m.k.Waker.Able() && len(q.waiters) <= 1 && len(m.queues) <= pollBatch { // only its own call waits
 		q.turns.look = firstLook
 		m.lookIn(q, firstLook)

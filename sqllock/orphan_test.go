@@ -30,7 +30,7 @@ func TestOrphan(t *testing.T) {
 		if !lost.InSession() {
 			t.Fatal("it should be the id of a session")
 		}
-		lease, err := l.leases.begin(keeper.Attempt{Name: name, ID: lost.NewAttemptID(), TTL: time.Hour}, s, 1, time.Now())
+		lease, err := l.leases.begin(keeper.Attempt{Name: name, ID: lost.NewAttemptID(), TTL: time.Hour}, s, 1, time.Now(), true)
 		if lease != nil || err != nil {
 			t.Errorf("got %v, %v", lease, err)
 		}

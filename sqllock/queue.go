@@ -53,16 +53,22 @@ func (m *leases) queue(name lockname.Name) *queue {
 	return q
 }
 
-// join adds a call to its key's queue. first reports whether it must ask the database now.
-func (m *leases) join(name lockname.Name, s keeper.Settings) (w *waiter, first bool) {
+// add adds a call. The keeper's Mu is held.
+func (q *queue) add(s keeper.Settings) *waiter {
+	w := &waiter{q: q, Settings: s}
+	q.waiters = append(q.waiters, w)
+	return w
+}
+
+// join adds a call to its key's queue. If it is asking, the caller must call ask now.
+func (m *leases) join(name lockname.Name, s keeper.Settings) *waiter {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
-	q := m.queue(name)
-	w = &waiter{q: q, Settings: s}
-	q.waiters = append(q.waiters, w)
-	w.lease = q.again(s.By)
+	w := m.queue(name).add(s)
+	w.lease = w.q.again(s.By)
 	m.wake(name)
-	return w, m.asksNow(w)
+	m.asksNow(w)
+	return w
 }
 
 // asksNow reports whether w is the waiter that must ask the database now. The caller must then
@@ -83,6 +89,12 @@ const askAtOnce = 64
 // waiter stays in the queue.
 func (m *leases) ask(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 	lease, v, err := m.askInTurn(ctx, w)
+	return m.asked(w, lease, v, err), err
+}
+
+// asked ends the attempt of a waiter, and returns its lease. Without a lease and an error the waiter stays in
+// the queue.
+func (m *leases) asked(w *waiter, lease *keeper.Lease, v keeper.Answer, err error) *keeper.Lease {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	w.asking = false
@@ -99,7 +111,7 @@ func (m *leases) ask(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 			signal(w.event)
 		}
 	}
-	return lease, err
+	return lease
 }
 
 func (m *leases) askInTurn(ctx context.Context, w *waiter) (*keeper.Lease, keeper.Answer, error) {

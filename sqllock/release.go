@@ -72,7 +72,7 @@ func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keepe
 	passed := err == nil && v.Won
 	switch {
 	case passed:
-		lease, _ = m.begin(a, w.Settings, v.Token, sent)
+		lease, _ = m.begin(a, w.Settings, v.Token, sent, false)
 	case ambiguous:
 		m.k.Abandon(m, a)
 	}

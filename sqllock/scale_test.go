@@ -165,7 +165,7 @@ func hold(t *testing.T, l *Locker[*sql.Tx], attempts []keeper.AttemptID) []*keep
 		if err != nil {
 			t.Fatal(err)
 		}
-		if leases[i], err = m.begin(keeper.Attempt{Name: name, ID: id, TTL: s.TTL}, s, 1, time.Now()); err != nil || leases[i] == nil {
+		if leases[i], err = m.begin(keeper.Attempt{Name: name, ID: id, TTL: s.TTL}, s, 1, time.Now(), true); err != nil || leases[i] == nil {
 			t.Fatal(err)
 		}
 	}

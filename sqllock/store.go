@@ -34,12 +34,20 @@ func newStore(k *keeper.Store) *store {
 	return s
 }
 
+// reply is what a try has brought.
+type reply struct {
+	answer keeper.Answer
+	err    error
+}
+
 // acquire makes one attempt. It retries errors that the engine wants retried, and those of a
-// locked row. If they persist, it reports the lock as held.
-func (s *store) acquire(ctx context.Context, a keeper.Attempt) (v keeper.Answer, err error) {
+// locked row. If they persist, it reports the lock as held. first is the reply to the first try, or nil if it
+// is not made yet.
+func (s *store) acquire(ctx context.Context, a keeper.Attempt, first *reply) (v keeper.Answer, err error) {
 	ambiguous := false // for any of the tries
 	exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, s.retryable, func(n int) (err error) {
-		v, err = s.acquireOnce(ctx, a)
+		v, err = s.acquireOnce(ctx, a, first)
+		first = nil
 		ambiguous = ambiguous || v.Ambiguous
 		if s.Dialect.Classify(err) == dialect.Busy {
 			v, err = s.busy(ctx, a, n, err)
@@ -81,15 +89,25 @@ func (s *store) busy(ctx context.Context, a keeper.Attempt, n int, err error) (k
 	return v, err
 }
 
-// acquireOnce makes one try, alone or in a batch.
-func (s *store) acquireOnce(ctx context.Context, a keeper.Attempt) (keeper.Answer, error) {
-	v, err := s.taking.Ask(ctx, a, func() (keeper.Answer, error) { return s.acquireAlone(ctx, a) })
+// acquireOnce makes one try, alone or in a batch, or goes on with the reply to one.
+func (s *store) acquireOnce(ctx context.Context, a keeper.Attempt, made *reply) (v keeper.Answer, err error) {
+	if made != nil {
+		v, err = made.answer, made.err
+	} else {
+		v, err = s.taking.Ask(ctx, a, func() (keeper.Answer, error) { return s.acquireAlone(ctx, a) })
+	}
 	if err != nil || v.Won || !v.Ambiguous {
 		return v, err
 	}
 	v, err = s.acquireAlone(ctx, a) // it finds its own term, if one exists by now
 	v.Ambiguous = true
 	return v, err
+}
+
+// acquireIn is acquireAlone for a call that has a place beside the batches.
+func (s *store) acquireIn(ctx context.Context, place uint64, a keeper.Attempt) (keeper.Answer, error) {
+	defer s.taking.Leave(place)
+	return s.acquireAlone(ctx, a)
 }
 
 func (s *store) acquireAlone(ctx context.Context, a keeper.Attempt) (_ keeper.Answer, err error) {

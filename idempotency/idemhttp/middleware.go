@@ -92,18 +92,19 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 		m.refuse(w, r, err)
 		return
 	}
-	var last *recorder // the response of the run that counts
-	var ref *startedRef
 	r = m.identified(r)
-	asked := false // a run used its transaction
+	var last *outcome // of the run that counts
 	result, err := idempotency.Do(r.Context(), m.store, op, func(ctx context.Context, tx T) (json.RawMessage, error) {
-		h := &held[T]{tx: tx}
-		rec, kept, started, err := m.run(ctx, h, r, w.Header(), body, next, op.Owner, mine)
-		if asked && !h.asked.Load() && err == nil {
+		now, err := m.run(ctx, tx, r, w.Header(), body, next, op.Owner, mine)
+		switch {
+		case last == nil || !last.asked:
+		case !now.asked && err == nil:
 			return nil, &failure{err: errOnce}
+		default:
+			now.asked = true
 		}
-		last, ref, asked = rec, started, asked || h.asked.Load()
-		return kept, err
+		last = now
+		return now.kept, err
 	})
 	kept := result.Value
 	var rejection *idempotency.Rejection
@@ -116,11 +117,11 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	}
 	switch {
 	case err == nil && result.Outcome == idempotency.Executed:
-		if ref == nil || !m.ended(w, r, op.Owner, ref, false) {
+		if last.started == nil || !m.ended(w, r, op.Owner, last.started, false) {
 			if applied := w.Header().Get(headerApplied); applied != "" {
-				last.sent.Set(headerApplied, applied)
+				last.rec.sent.Set(headerApplied, applied)
 			}
-			last.send(w)
+			last.rec.send(w)
 		}
 	case err == nil && !mine.response(len(kept)):
 		m.refuse(w, r, errBusy)
@@ -155,14 +156,23 @@ func (m *Middleware[T]) identified(r *http.Request) *http.Request {
 // success. gin's Context.Next, for example, runs nothing the second time.
 var errOnce = errors.New("idemhttp: the handler was to run again, and did not ask for its transaction as it did before: it is wrapped by a router's middleware that runs it once only; wrap the router, or the handler itself")
 
-// run runs the handler once.
-func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, header http.Header, body []byte, next http.Handler, owner string, mine *share) (*recorder, json.RawMessage, *startedRef, error) {
+// outcome is what one run of the handler has brought.
+type outcome struct {
+	rec     *recorder       // its response
+	kept    json.RawMessage // the same, as the record keeps it
+	started *startedRef     // the operation that it has accepted
+	asked   bool            // it, or a run before it, has asked for its transaction
+}
+
+// run runs the handler once. An error rolls its transaction back; a *idempotency.Rejection is stored.
+func (m *Middleware[T]) run(ctx context.Context, tx T, r *http.Request, header http.Header, body []byte, next http.Handler, owner string, mine *share) (*outcome, error) {
 	mine.again()
-	rec := newRecorder(header, m.limit, mine)
+	out, h := &outcome{rec: newRecorder(header, m.limit, mine)}, &held[T]{tx: tx}
 	state := &run{statuses: m.started, owner: owner}
 	ctx = context.WithValue(context.WithValue(ctx, txKey[T]{}, h), runKey{}, state)
 	r = again(ctx, r, body)
-	next.ServeHTTP(rec, r)
+	next.ServeHTTP(out.rec, r)
+	out.asked = h.asked.Load()
 	if r.MultipartForm != nil {
 		_ = r.MultipartForm.RemoveAll() // the server removes files of the original request only
 	}
@@ -171,34 +181,35 @@ func (m *Middleware[T]) run(ctx context.Context, h *held[T], r *http.Request, he
 	failed := state.failed()
 	isRejection := failed != nil && once.Decides(failed, &rejection)
 	if failed != nil && !isRejection {
-		return rec, nil, nil, &failure{err: failed, rec: rec}
+		return out, &failure{err: failed, rec: out.rec}
 	}
-	if isRejection && !rec.refused() {
-		if rec.status != 0 {
-			rec = newRecorder(header, m.limit, mine)
+	if isRejection && !out.rec.refused() {
+		if out.rec.status != 0 {
+			out.rec = newRecorder(header, m.limit, mine)
 		}
-		m.options.WriteProblem(rec, r, rejected(rejection))
+		m.options.WriteProblem(out.rec, r, rejected(rejection))
 	}
-	rec.end(m.options.Headers)
-	if rec.err != nil {
-		return rec, nil, nil, &failure{err: rec.err}
+	out.rec.end(m.options.Headers)
+	if out.rec.err != nil {
+		return out, &failure{err: out.rec.err}
 	}
 	decision := Reject
 	if !isRejection {
-		decision = m.options.Decide(rec.status)
+		decision = m.options.Decide(out.rec.status)
 	}
 	if decision != Commit && decision != Reject {
-		return rec, nil, nil, &failure{rec: rec}
+		return out, &failure{rec: out.rec}
 	}
-	kept, err := keep(rec, m.options.Headers, m.limit, state.started, holdfast.RequestID(ctx))
+	kept, err := keep(out.rec, m.options.Headers, m.limit, state.started, holdfast.RequestID(ctx))
 	if err != nil {
-		return rec, nil, nil, &failure{err: err}
+		return out, &failure{err: err}
 	}
 	if decision == Commit {
-		return rec, kept, state.started, nil
+		out.kept, out.started = kept, state.started
+		return out, nil
 	}
 	if !isRejection {
-		rejection = &idempotency.Rejection{Code: "http", Message: http.StatusText(rec.status)}
+		rejection = &idempotency.Rejection{Code: "http", Message: http.StatusText(out.rec.status)}
 	}
-	return rec, nil, nil, &idempotency.Rejection{Code: rejection.Code, Message: rejection.Message, Detail: kept}
+	return out, &idempotency.Rejection{Code: rejection.Code, Message: rejection.Message, Detail: kept}
 }

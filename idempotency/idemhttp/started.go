@@ -7,14 +7,29 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
+
+// Operations are the staged operations of one name: a *staged.Runner. An endpoint that starts none does
+// not link package staged.
+type Operations[Res any] interface {
+	// Name returns the name of the operations.
+	Name() string
+	// LookupID says what became of the operation with that id: see staged.Runner.
+	LookupID(ctx context.Context, id []byte, wait time.Duration) (idempotency.Found[Res], error)
+}
+
+// Started is an operation that a handler has started: a *staged.Started.
+type Started interface {
+	// Address returns the operation's owner, name and ID.
+	Address() (owner, name string, id []byte)
+}
 
 // OperationStatus is the body of a response about a staged operation that a handler has started: 202
 // while it has not ended, 200 with its result. A rejection and an expired result are problems.
@@ -57,8 +72,8 @@ const headerApplied = "Preference-Applied"
 // allows. Call Status once for each runner whose operations handlers of m start, before m serves.
 //
 // Errors: [holdfast.ErrInvalid].
-func Status[T, Req, Res any](m *Middleware[T], runner *staged.Runner[T, Req, Res], prefix string) (http.Handler, error) {
-	if runner == nil {
+func Status[T, Res any](m *Middleware[T], runner Operations[Res], prefix string) (http.Handler, error) {
+	if v := reflect.ValueOf(runner); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, invalid("runner", "is nil")
 	}
 	if !strings.HasPrefix(prefix, "/") || !strings.HasSuffix(prefix, "/") {
@@ -106,19 +121,20 @@ func (m *Middleware[T]) serveStatus(w http.ResponseWriter, r *http.Request, s *s
 //
 // Errors: [holdfast.ErrInvalid] if Status was not called for the operation's runner, or the owner is
 // another one.
-func Accept[Res any](w http.ResponseWriter, r *http.Request, started *staged.Started[Res]) error {
+func Accept(w http.ResponseWriter, r *http.Request, started Started) error {
 	state, ok := r.Context().Value(runKey{}).(*run)
 	if !ok {
 		return invalid("Accept", "needs the request of a wrapped handler")
 	}
-	s := state.statuses[started.Name]
+	owner, name, id := started.Address()
+	s := state.statuses[name]
 	switch {
 	case s == nil:
-		return invalid("Accept", fmt.Sprintf("call Status for %q first: it says where the operation's status is", started.Name))
-	case started.Owner != state.owner:
+		return invalid("Accept", fmt.Sprintf("call Status for %q first: it says where the operation's status is", name))
+	case owner != state.owner:
 		return invalid("Accept", "the operation is of another owner than the request")
 	}
-	state.started = &startedRef{started.Name, started.ID[:hashSize]}
+	state.started = &startedRef{name, id[:hashSize]}
 	w.Header().Set("Location", s.location(state.started.Hash))
 	w.Header().Set("Retry-After", retryAfter(nil))
 	writeJSON(w, http.StatusAccepted, OperationStatus{Status: idempotency.StatusWaiting.String()})

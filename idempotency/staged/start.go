@@ -31,6 +31,9 @@ type Started[Res any] struct {
 // it yourself. A call without a commit is harmless.
 func (s *Started[Res]) Committed() { s.committed() }
 
+// Address returns what identifies the operation: its owner, its name and its ID.
+func (s *Started[Res]) Address() (owner, name string, id []byte) { return s.Owner, s.Name, s.ID }
+
 // Wait waits for the end of the operation, once the transaction has committed, and returns what
 // [Runner.Do] would return to a duplicate. Some process must run a completer. Wait holds no connection,
 // and needs no statement while the operation is in progress in this process. It calls Committed.

@@ -53,6 +53,20 @@ type request[Q, A any] struct {
 	alone    uint64 // the id of its statement, if the request must run alone
 }
 
+// Enter reports whether a request may run alone now. The caller must then call Leave with its place.
+func (b *Batcher[Q, A]) Enter() (place uint64, room bool) {
+	if b.From == math.MaxInt {
+		return 0, true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forget(time.Now())
+	if room = b.room() && len(b.queue) == 0; room {
+		place = b.enter(&b.alone)
+	}
+	return place, room
+}
+
 // Ask answers q, by running alone or in a batch. If Ask returns ctx's error, q may have been
 // sent.
 func (b *Batcher[Q, A]) Ask(ctx context.Context, q Q, alone func() (A, error)) (A, error) {
@@ -62,9 +76,9 @@ func (b *Batcher[Q, A]) Ask(ctx context.Context, q Q, alone func() (A, error)) (
 	b.mu.Lock()
 	b.forget(time.Now())
 	if b.room() && len(b.queue) == 0 {
-		id := b.enter(&b.alone)
+		place := b.enter(&b.alone)
 		b.mu.Unlock()
-		defer b.leave(id)
+		defer b.Leave(place)
 		return alone()
 	}
 	c := &request[Q, A]{q: q, done: make(chan struct{})}
@@ -83,13 +97,13 @@ func (b *Batcher[Q, A]) wait(ctx context.Context, c *request[Q, A], alone func()
 		b.queue = slices.DeleteFunc(b.queue, func(other *request[Q, A]) bool { return other == c })
 		id := c.alone
 		b.mu.Unlock()
-		b.leave(id)
+		b.Leave(id)
 		return none, context.Cause(ctx)
 	}
 	if c.answered {
 		return c.answer, nil
 	}
-	defer b.leave(c.alone)
+	defer b.Leave(c.alone)
 	return alone()
 }
 
@@ -101,8 +115,8 @@ func (b *Batcher[Q, A]) enter(count *int) (id uint64) {
 	return b.last
 }
 
-// leave says that a statement has run. It may be forgotten already. No statement has the id 0.
-func (b *Batcher[Q, A]) leave(id uint64) {
+// Leave says that a statement has run. It may be forgotten already. No statement has the id 0.
+func (b *Batcher[Q, A]) Leave(id uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, r := range b.running {
@@ -173,7 +187,7 @@ func (b *Batcher[Q, A]) next() {
 	id := b.enter(&b.together)
 	b.watch()
 	b.sent.Go(func() {
-		defer b.leave(id)
+		defer b.Leave(id)
 		b.send(batch)
 	})
 }
