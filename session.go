@@ -134,7 +134,10 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 	if p, ok := s.conn.(core.Pipeline[Tx]); ok && p.Pipes() {
 		s.pipe = p
 	}
-	if s.pipe != nil && first != nil && opts.FirstSets {
+	if s.pipe != nil && first != nil {
+		if timeout := fence.First; timeout != nil && !opts.FirstSets {
+			opts.Setup = timeout(opts.LockTimeout)
+		}
 		return s.beginWith(ctx, opts, *first)
 	}
 	if err := s.begin(ctx, opts); err != nil {

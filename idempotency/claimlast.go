@@ -16,12 +16,13 @@ import (
 // claimLast is the protocol of Do with Options.ClaimLast on MySQL and MariaDB, whose model is Last in
 // claimlast.pml: nothing is claimed before the function, and finish inserts the whole record.
 type claimLast[Tx any] struct {
-	first                claimFirst[Tx]
-	record, recordOrFail core.Stmt
+	first  claimFirst[Tx]
+	record core.Bound
 }
 
 func newClaimLast[Tx any](compile func(name, text string) core.Stmt, records *dialect.Records) protocol[Tx] {
-	return &claimLast[Tx]{record: compile("records.finish", records.Record), recordOrFail: compile("records.finish", records.RecordOrFail)}
+	record := compile("records.finish", records.Record)
+	return &claimLast[Tx]{record: core.Bound{Stmt: record, OrFail: record}}
 }
 
 // unclaimedRow is a transaction that has claimed nothing yet.
@@ -57,7 +58,7 @@ func (l *claimLast[Tx]) claim(ctx context.Context, s *Store[Tx], p *pending) (tu
 }
 
 func (t *unclaimedRow[Tx]) finish(ctx context.Context, v storedResult) error {
-	return t.Finish(ctx, t.s.writing(t.call, t.record, t.recordOrFail, t.attempt, v, t.since, ""))
+	return t.Finish(ctx, t.s.writing(t.call, t.record, t.attempt, v, t.since, ""))
 }
 
 // doubt looks for a record that another call has stored while this one ran, or against which the insert

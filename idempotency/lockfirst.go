@@ -16,15 +16,16 @@ import (
 // lockFirst is the protocol of Do on PostgreSQL and SQLite, whose model is internal/test/model/lockfirst.pml: claim locks the
 // key, which costs no write, and finish writes the whole record, once.
 type lockFirst[Tx any] struct {
-	record, recordOrFail core.Stmt
+	record core.Bound // it fails by itself
 	// before finds a record that was there before the lock. It is empty where the lock comes before every
 	// read. unfinished writes the record of an operation whose outcome is unknown.
 	before, unfinished core.Stmt
 }
 
 func newLockFirst[Tx any](compile func(name, text string) core.Stmt, records *dialect.Records) protocol[Tx] {
+	record := compile("records.finish", records.Record)
 	return &lockFirst[Tx]{
-		record: compile("records.finish", records.Record), recordOrFail: compile("records.finish", records.RecordOrFail),
+		record: core.Bound{Stmt: record, OrFail: record},
 		before: compile("records.before", records.Before), unfinished: compile("records.unfinished", records.Unfinished),
 	}
 }
@@ -55,7 +56,7 @@ func (l *lockFirst[Tx]) claim(ctx context.Context, s *Store[Tx], p *pending) (tu
 }
 
 func (t *locked[Tx]) finish(ctx context.Context, v storedResult) error {
-	return t.Finish(ctx, t.s.writing(t.call, t.record, t.recordOrFail, t.attempt, v, t.since, t.transaction))
+	return t.Finish(ctx, t.s.writing(t.call, t.record, t.attempt, v, t.since, t.transaction))
 }
 
 // doubt looks for a record that was there before the lock: the snapshot of the claim may be older than

@@ -105,11 +105,9 @@ func (s *Store[Tx]) blocked(ctx context.Context, p *pending, err error) error {
 
 // writing writes the whole record of an attempt that has none, as the last statement of the transaction
 // that began at since. transaction is the database's id of it, if the engine has one.
-func (s *Store[Tx]) writing(c *call, write, orFail core.Stmt, attempt []byte, v storedResult, since time.Time, transaction string) core.Bound {
-	b := s.finishing(c, attempt, v)
-	b.Stmt, b.OrFail = write, orFail
-	b.Args = append(s.identified(c, b.Args), time.Since(since).Microseconds(), transaction)
-	return b
+func (s *Store[Tx]) writing(c *call, write core.Bound, attempt []byte, v storedResult, since time.Time, transaction string) core.Bound {
+	args := s.finishing(c, attempt, v).Args
+	return write.With(append(s.identified(c, args), time.Since(since).Microseconds(), transaction)...)
 }
 
 // identified appends the values of a record that do not depend on its transaction.
@@ -131,9 +129,9 @@ func (s *Store[Tx]) finishing(c *call, attempt []byte, v storedResult) core.Boun
 	if v.state == rejected {
 		life = c.refused
 	}
-	return core.Bound{Stmt: s.sql.finish, OrFail: s.sql.finishOrFail, Args: c.args(
+	return s.sql.finish.With(c.args(
 		attempt, v.state, once.Nullable(v.result), life.result, life.key, v.codec, businessID, s.holder, s.program, requestID,
-	)}
+	)...)
 }
 
 // explain adds the remedy to errors that have a known one.

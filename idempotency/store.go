@@ -170,11 +170,12 @@ type Store[Tx any] struct {
 }
 
 type statements struct {
-	claim                                   dialect.Claim
-	peek                                    dialect.Peek
-	look, lock, renew, finish, finishOrFail core.Stmt
-	holders, count                          core.Stmt
-	intents                                 intents
+	claim             dialect.Claim
+	peek              dialect.Peek
+	look, lock, renew core.Stmt
+	finish            core.Bound
+	holders, count    core.Stmt
+	intents           intents
 }
 
 // New opens the store and checks that its tables exist.
@@ -211,7 +212,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 		sql: statements{
 			claim: a.Dialect.Claim("records.claim", r.Replace), peek: a.Dialect.Peek("records.peek", r.Replace),
 			look: a.Dialect.Look("records.look", r.Replace(d.Look)), lock: compile("records.lock", d.Lock), renew: compile("records.renew", d.Renew),
-			finish: compile("records.finish", d.Finish), finishOrFail: compile("records.finish", d.FinishOrFail),
+			finish:  a.Dialect.Last("records.finish", r.Replace(d.Finish)),
 			holders: compile("records.holders", d.Holders), count: compile("records.count", dialect.CountOfOwner),
 			intents: intents{
 				claim: compile("intents.claim", a.Dialect.Intents.Claim), read: compile("intents.read", a.Dialect.Intents.Read),

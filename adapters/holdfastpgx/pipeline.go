@@ -34,11 +34,17 @@ func beginWith(ctx context.Context, c *pgx.Conn, opts core.TxOptions, first core
 	}
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: level})
+	if opts.Setup != "" {
+		b.Queue(opts.Setup)
+	}
 	b.Queue(first.Stmt.Text, first.Args...)
 	results := c.SendBatch(ctx, b)
 	_, err = results.Exec()
 	begun := err == nil
-	if begun {
+	if begun && opts.Setup != "" {
+		_, answer.Err = results.Exec()
+	}
+	if begun && answer.Err == nil {
 		answer = read(results, first)
 	}
 	if e := results.Close(); e != nil && err == nil && answer.Err == nil {
@@ -51,7 +57,10 @@ func beginWith(ctx context.Context, c *pgx.Conn, opts core.TxOptions, first core
 		// The statement could not be prepared, before anything was begun. Run it in a transaction,
 		// where it fails again with the same error.
 		tx, err := c.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
-		if err == nil {
+		if err == nil && opts.Setup != "" {
+			_, answer.Err = tx.Exec(ctx, opts.Setup)
+		}
+		if err == nil && answer.Err == nil {
 			answer = first.Run(ctx, querier{tx})
 		}
 		return tx, answer, err

@@ -261,7 +261,7 @@ func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, 
 		return err
 	}
 	state, here := f.state(), row.State == ledger.Parked && row.Step == f.step
-	write := s.SQL.StepEnd
+	write := s.SQL.StepEnd.Stmt
 	args := id.Args(f.step, state)
 	switch {
 	case step == nil:
@@ -291,7 +291,7 @@ func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, 
 		return err
 	}
 	args = append(args, once.Nullable(b))
-	if write.Name == s.SQL.StepEnd.Name {
+	if write.Name == s.SQL.StepEnd.Stmt.Name {
 		args = append(args, nil, nil) // the provider and its reference stay
 	}
 	if _, err := write.Exec(ctx, q, args...); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
@@ -50,9 +51,15 @@ func (s *rows[Tx]) parkDue(ctx context.Context, id once.ID, seen int64, reason s
 // finish ends the operation. If it is sent twice, the second time finds the end with its own
 // token.
 func (s *rows[Tx]) finish(ctx context.Context, r *Run[Tx], state int, result []byte) error {
+	end := s.SQL.Finish.With(r.id.Args(append([]any{r.attempt, r.token, state, result}, s.lives()...)...)...)
+	err := s.Send(ctx, once.Sending[Tx]{Then: func(context.Context, Tx, core.Querier, core.Answer) (core.Bound, error) { return end, nil }})
+	if !errors.Is(err, holdfast.ErrTxLost) {
+		return err
+	}
 	return s.move(ctx, r, "", func(now *ledger.Row) bool { return now.State == state && now.Token == r.token },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
-			return s.SQL.Finish.Exec(ctx, q, r.id.Args(append([]any{r.attempt, r.token, state, result}, s.lives()...)...)...)
+			a := end.Run(ctx, q)
+			return a.Result, a.Err
 		})
 }
 
@@ -150,11 +157,20 @@ func (s *rows[Tx]) move(ctx context.Context, r *Run[Tx], step string, before fun
 	})
 }
 
-// own locks the row for a step, and restarts the lease.
-func (s *rows[Tx]) own(ctx context.Context, q core.Querier, r *Run[Tx], name, current string, mode int, lease time.Duration) error {
-	res, err := s.SQL.Own.Exec(ctx, q, r.id.Args(r.attempt, r.token, current, mode, lease.Microseconds())...)
-	if err != nil || res.Affected == 1 {
-		return err
+// owning is the statement that locks the row for a step, and restarts the lease.
+func (s *rows[Tx]) owning(r *Run[Tx], current string, mode int, lease time.Duration) core.Bound {
+	return s.SQL.Own.With(r.id.Args(r.attempt, r.token, current, mode, lease.Microseconds())...)
+}
+
+// own runs owning.
+func (s *rows[Tx]) own(ctx context.Context, q core.Querier, r *Run[Tx], name string) error {
+	return s.owned(ctx, q, r, name, s.owning(r, "", ledger.ModeTakeOver, r.lease).Run(ctx, q))
+}
+
+// owned returns a *StaleError if the answer to owning says that another worker has the operation.
+func (s *rows[Tx]) owned(ctx context.Context, q core.Querier, r *Run[Tx], name string, a core.Answer) error {
+	if a.Err != nil || a.Affected == 1 {
+		return a.Err
 	}
 	now, err := s.Find(ctx, q, r.id)
 	if err != nil {

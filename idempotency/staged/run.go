@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
@@ -21,6 +22,7 @@ type Run[Tx any] struct {
 	attempt  []byte
 	token    int64
 	restored bool
+	fresh    bool // the operation has begun with this attempt: no step was done before
 	lease    time.Duration
 	until    time.Time
 	format   KeyFormat
@@ -62,25 +64,22 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 	ctx, cancel := context.WithDeadlineCause(ctx, r.until.Add(-r.lease/10), fmt.Errorf("idempotency: step %q: the lease ends: %w", step, context.DeadlineExceeded))
 	defer cancel()
 	start, ran := time.Now(), false
-	err = r.rows.Write(ctx, func(ctx context.Context, tx Tx, q core.Querier) (err error) {
-		if err := r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease); err != nil {
-			return err
+	owning := r.rows.owning(r, "", ledger.ModeTakeOver, r.lease)
+	err = r.rows.Send(ctx, once.Sending[Tx]{First: &owning, Foreign: true, Then: func(ctx context.Context, tx Tx, q core.Querier, a core.Answer) (last core.Bound, err error) {
+		if err := r.rows.owned(ctx, q, r, step, a); err != nil {
+			return last, err
 		}
 		if row, err = r.rows.Step(ctx, q, r.id, step); err != nil || row != nil {
-			return err // done by an earlier, ambiguous commit
+			return owning, err // done by an earlier, ambiguous commit
 		}
 		ran = true
 		v, err := fn(ctx, tx)
 		if err != nil {
-			return &once.FuncError{Err: once.Inner(r.rows.Access.Explain(err))}
+			return last, &once.FuncError{Err: once.Inner(r.rows.Access.Explain(err))}
 		}
 		b, err := packed(r.rows, r.id, ofStep(step, false), v, &value)
-		if err != nil {
-			return err
-		}
-		_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.id.Args(step, ledger.StepDone, "", b, r.token, resultType[T]())...)
-		return err
-	})
+		return r.rows.SQL.StepInsert.With(r.id.Args(step, ledger.StepDone, "", b, r.token, resultType[T]())...), err
+	}})
 	if err != nil {
 		if !ran {
 			r.blocked = err
@@ -111,6 +110,9 @@ func (r *Run[Tx]) enter(ctx context.Context, step string) (*ledger.StepRow, erro
 		return nil, context.Cause(r.caller) //nolint:contextcheck // it is the caller's that ended
 	}
 	r.used[step] = true
+	if r.fresh {
+		return nil, nil
+	}
 	row, err := r.rows.Step(ctx, r.rows.Access.Pool, r.id, step)
 	if err != nil {
 		err = r.rows.Explain(err)
@@ -128,20 +130,20 @@ func (r *Run[Tx]) begin(ctx context.Context, at *calling, lease time.Duration, r
 		first = 1
 	}
 	at.age = 0
-	err = r.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
-		if err := r.rows.own(ctx, q, r, step, step, mode, lease); err != nil {
-			return err
+	owning := r.rows.owning(r, step, mode, lease)
+	err = r.rows.Send(ctx, once.Sending[Tx]{First: &owning, Then: func(ctx context.Context, _ Tx, q core.Querier, a core.Answer) (last core.Bound, err error) {
+		if err := r.rows.owned(ctx, q, r, step, a); err != nil {
+			return last, err
 		}
 		if row, err = r.rows.Step(ctx, q, r.id, step); err != nil {
-			return err
+			return last, err
 		}
 		switch {
 		case row == nil:
 			ambiguous = r.restored && mode == ledger.ModeReconcile // it may have been begun in the lost time
-			_, err = r.rows.SQL.StepInsert.Exec(ctx, q, r.id.Args(step, ledger.StepBegun, at.key, nil, r.token, resultType)...)
-			return err
+			return r.rows.SQL.StepInsert.With(r.id.Args(step, ledger.StepBegun, at.key, nil, r.token, resultType)...), nil
 		case row.State == ledger.StepDone || row.State == ledger.StepRejected:
-			return r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease)
+			return r.rows.owning(r, "", ledger.ModeTakeOver, r.lease), nil
 		}
 		// A run begins a step once. If the token is this run's, the earlier begin was its own
 		// ambiguous commit, and ambiguous keeps what that execution of this function found.
@@ -151,9 +153,8 @@ func (r *Run[Tx]) begin(ctx context.Context, at *calling, lease time.Duration, r
 			at.age, at.attempt = time.Duration(row.Age)*time.Microsecond, time.Now()
 		}
 		row = nil
-		_, err = r.rows.SQL.StepBegin.Exec(ctx, q, r.id.Args(step, r.token, resultType, first)...)
-		return err
-	})
+		return r.rows.SQL.StepBegin.With(r.id.Args(step, r.token, resultType, first)...), nil
+	}})
 	if err == nil {
 		r.until = start.Add(lease)
 	} else {
@@ -165,18 +166,36 @@ func (r *Run[Tx]) begin(ctx context.Context, at *calling, lease time.Duration, r
 // end commits the result of an external call. row is a result that was stored before.
 func (r *Run[Tx]) end(ctx context.Context, at *calling, state int, answer []byte, rej *idempotency.Rejection) (row *ledger.StepRow, err error) {
 	start, step := time.Now(), at.step
+	ends := r.rows.SQL.StepEnd.With(r.id.Args(append([]any{step, state, once.Nullable(answer)}, at.names()...)...)...)
+	owning := r.rows.owning(r, "", ledger.ModeTakeOver, r.lease)
+	err = r.rows.Send(ctx, once.Sending[Tx]{First: &owning, Then: func(ctx context.Context, _ Tx, q core.Querier, a core.Answer) (core.Bound, error) {
+		return ends, r.rows.owned(ctx, q, r, step, a)
+	}})
+	if errors.Is(err, holdfast.ErrTxLost) { // it has ended: an event came, or an earlier, ambiguous commit
+		return r.endAgain(ctx, at, state, ends, rej)
+	}
+	if err == nil {
+		r.at = nil
+		r.until = start.Add(r.lease)
+	}
+	return nil, r.note(err)
+}
+
+// endAgain is end for a step that has ended already.
+func (r *Run[Tx]) endAgain(ctx context.Context, at *calling, state int, ends core.Bound, rej *idempotency.Rejection) (row *ledger.StepRow, err error) {
+	start, step := time.Now(), at.step
 	torn := "" // why the operation was parked
 	err = r.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
-		if err := r.rows.own(ctx, q, r, step, "", ledger.ModeTakeOver, r.lease); err != nil {
+		if err := r.rows.own(ctx, q, r, step); err != nil {
 			if now, e := r.rows.Read(ctx, q, r.id); torn != "" && e == nil && now != nil && now.Reason == torn {
 				return nil // parked by an earlier, ambiguous commit
 			}
 			return err
 		}
 		torn = ""
-		res, err := r.rows.SQL.StepEnd.Exec(ctx, q, r.id.Args(append([]any{step, state, once.Nullable(answer)}, at.names()...)...)...)
-		if err != nil || res.Affected == 1 {
-			return err
+		a := ends.Run(ctx, q)
+		if a.Err != nil || a.Affected == 1 {
+			return a.Err
 		}
 		if row, err = r.rows.Step(ctx, q, r.id, step); err == nil {
 			err = r.rows.refer(ctx, q, r)

@@ -252,6 +252,7 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 	if row.Own(attempt, start.Add(s.workflow.Lease)); !row.Mine {
 		in.GiveBack(c.id.Owner) // another call has inserted it
 	}
+	row.Fresh = row.Mine
 	return row, nil
 }
 
@@ -304,7 +305,7 @@ func (s *Runner[Tx, Req, Res]) drive(caller, inner context.Context, c *call, row
 func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *ledger.Row) (idempotency.Result[Res], error) {
 	ctx := context.WithoutCancel(inner)
 	r := &Run[Tx]{
-		rows: s.rows, caller: caller, id: c.id, attempt: row.Attempt, token: row.Token, restored: row.Restored == 1,
+		rows: s.rows, caller: caller, id: c.id, attempt: row.Attempt, token: row.Token, restored: row.Restored == 1, fresh: row.Fresh,
 		lease: s.workflow.Lease, until: row.Until, format: s.workflow.KeyFormat, used: map[string]bool{},
 	}
 	var request Req

@@ -58,7 +58,7 @@ func (r *Run[Tx]) unread(ctx context.Context, step, resultType string, cause err
 			at, reason = "", fmt.Sprintf("the stored result of step %q cannot be read, and is not replaced because %q has begun since: resume with a program that reads it", step, later)
 		}
 		reason = once.Cut(fmt.Sprintf("%s (%v)", reason, cause), maxReason)
-		if res, err = r.rows.SQL.Own.Exec(ctx, q, r.id.Args(r.attempt, r.token, at, mode, r.lease.Microseconds())...); err != nil || res.Affected != 1 {
+		if res, err = r.rows.SQL.Own.Stmt.Exec(ctx, q, r.id.Args(r.attempt, r.token, at, mode, r.lease.Microseconds())...); err != nil || res.Affected != 1 {
 			return res, err
 		}
 		if _, err = r.rows.SQL.StepType.Exec(ctx, q, r.id.Args(step, resultType)...); err != nil {

@@ -211,7 +211,7 @@ func allTransitions(s *ledger.SQL) []transition {
 		return of(c)
 	}
 	return []transition{
-		{"own", all, s.Own, []any{mine, token, another, ledger.ModePark, hour}, has, only(of(rowdiff.Change{"step": is(another), "mode": is(2), "due_at": rowdiff.Now(hour)}))},
+		{"own", all, s.Own.Stmt, []any{mine, token, another, ledger.ModePark, hour}, has, only(of(rowdiff.Change{"step": is(another), "mode": is(2), "due_at": rowdiff.Now(hour)}))},
 		{"renew", all, s.Renew, []any{mine, token, 2 * hour}, has, only(of(rowdiff.Change{"due_at": rowdiff.Now(2 * hour)}))},
 		{
 			"accept", all, s.Accept,
@@ -219,7 +219,7 @@ func allTransitions(s *ledger.SQL) []transition {
 			has,
 			only(of(rowdiff.Change{"attempt": null, "holder": null, "accepted": is(1), "due_at": rowdiff.Now(2 * hour), "reason": null, "started": is(0), "finished": is(0)})),
 		},
-		{"finish", all, s.Finish, []any{mine, token, ledger.Succeeded, []byte("new"), hour, 2 * hour}, has, only(of(rowdiff.Change{
+		{"finish", all, s.Finish.Stmt, []any{mine, token, ledger.Succeeded, []byte("new"), hour, 2 * hour}, has, only(of(rowdiff.Change{
 			"state": is(2), "result": is("new"), "step": is(""), "mode": is(1), "reason": null, "due_at": now, "finished": rowdiff.Plus(1), "finished_at": now,
 			"result_expires_at": rowdiff.Now(hour), "key_expires_at": rowdiff.Now(2 * hour),
 		}))},
@@ -348,7 +348,7 @@ func allTransitions(s *ledger.SQL) []transition {
 		{"forget its events", one, s.ForgetEvents, nil, always, only(rowdiff.Changes{"events shop A 1": nil, "events shop A 2": nil})},
 
 		{
-			"begin a step again", steps, s.StepBegin,
+			"begin a step again", steps, s.StepBegin.Stmt,
 			[]any{theStep, token + 7, "type", 0},
 			open,
 			func(o *operation) rowdiff.Changes {
@@ -359,11 +359,11 @@ func allTransitions(s *ledger.SQL) []transition {
 				return ofStep(c)
 			},
 		},
-		{"begin a step anew", steps, s.StepBegin, []any{theStep, token + 7, "type", 1}, open, only(ofStep(rowdiff.Change{
+		{"begin a step anew", steps, s.StepBegin.Stmt, []any{theStep, token + 7, "type", 1}, open, only(ofStep(rowdiff.Change{
 			"state": is(1), "starts": rowdiff.Plus(1), "token": is(token + 7), "result_type": is("type"), "deadline_at": null, moved: now, "begun_at": now,
 		}))},
-		{"end a step", steps, s.StepEnd, []any{theStep, ledger.StepDone, []byte("new"), nil, nil}, open, only(ofStep(rowdiff.Change{"state": is(2), "result": is("new"), moved: now}))},
-		{"end a step with a reference", steps, s.StepEnd, []any{theStep, ledger.StepRejected, nil, "other bank", "re_new"}, open, only(ofStep(rowdiff.Change{
+		{"end a step", steps, s.StepEnd.Stmt, []any{theStep, ledger.StepDone, []byte("new"), nil, nil}, open, only(ofStep(rowdiff.Change{"state": is(2), "result": is("new"), moved: now}))},
+		{"end a step with a reference", steps, s.StepEnd.Stmt, []any{theStep, ledger.StepRejected, nil, "other bank", "re_new"}, open, only(ofStep(rowdiff.Change{
 			"state": is(3), "result": null, "provider": is("other bank"), "reference": is("re_new"), moved: now,
 		}))},
 		{"accept a step", steps, s.StepAccept, []any{theStep, "other bank", "re_new", hour}, open, only(ofStep(rowdiff.Change{
@@ -638,7 +638,7 @@ func (w *world) inserts() {
 				rowdiff.Check(w, "insert", before, w.rows(q), changes, rowdiff.Clock{From: from, To: w.now(q)})
 			}
 			before, from := w.rows(q), w.now(q)
-			_, err = w.sql.StepInsert.Exec(w.Ctx, q, the.Args("new", ledger.StepBegun, "its key", nil, token, "type")...)
+			_, err = w.sql.StepInsert.Stmt.Exec(w.Ctx, q, the.Args("new", ledger.StepBegun, "its key", nil, token, "type")...)
 			w.Check(err)
 			_, err = w.sql.EventInsert.Exec(w.Ctx, q, the.Args([]byte("3"), "kind", []byte("body"))...)
 			w.Check(err)

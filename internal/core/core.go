@@ -162,6 +162,8 @@ type TxOptions struct {
 	// FirstSets is true if the first statement of the transaction sets the lock timeout
 	// itself. That saves a round trip on PostgreSQL.
 	FirstSets bool
+	// Setup, if not empty, is a statement that runs between BEGIN and the first one. A Pipeline sends it.
+	Setup string
 	// Sealed: nobody but Holdfast can end the transaction unnoticed. See Kept.
 	Sealed bool
 }

@@ -96,6 +96,12 @@ type Answer struct {
 	Err  error
 }
 
+// With returns b with arguments.
+func (b Bound) With(args ...any) Bound {
+	b.Args = args
+	return b
+}
+
 // Run runs b.
 func (b Bound) Run(ctx context.Context, q Querier) (a Answer) {
 	if b.Counts {

@@ -153,9 +153,9 @@ func (p Peek) Run(ctx context.Context, onConn func(ctx context.Context, before s
 	return found, err
 }
 
-// Untouched reports whether err is that of a FinishOrFail that affected no row.
+// Untouched reports whether err is that of a statement in the form of OrFail that affected no row.
 func (d *Dialect) Untouched(err error) bool {
-	return d.Records.Untouched != "" && Code(err) == d.Records.Untouched
+	return d.Fence.Untouched != "" && Code(err) == d.Fence.Untouched
 }
 
 // RowClaim inserts business rows. An error of class Duplicate means that a unique key other than

@@ -177,6 +177,10 @@ type Fence struct {
 	// First runs first in the transaction, unless the first statement sets the lock timeout
 	// itself.
 	First func(lockTimeout time.Duration) string
+	// OrFail returns a write in a form that fails with the code Untouched if it affects no row: what was
+	// sent behind it is then skipped. Nil: no driver of the engine sends anything behind it.
+	OrFail    func(write string) string
+	Untouched string
 	// Mark at the start and Check at the end prove that the transaction is still the same.
 	// Alive proves, before a caller's transaction is joined, that it has not ended.
 	Mark, Check string
@@ -256,19 +260,15 @@ type Records struct {
 	Verdict                          Verdict
 	// ClaimSetting is Claim without restoring the lock timeout. It wins by affected rows.
 	ClaimSetting string
-	// FinishOrFail is Finish, but fails with the code Untouched if it affects no row. The
-	// statements sent after it are then skipped.
-	FinishOrFail, Untouched string
 	// Reserve locks a key until the transaction ends, without a write, if the transaction's level is
 	// at most ReserveUpTo. Reserved tells from its result whether there is no record. Record then
 	// writes the whole record, as the last statement: one row if the transaction is the one that
 	// reserved, and there is no record. Otherwise it writes none, or fails with the code Untouched or
-	// class Duplicate. RecordOrFail is Record as FinishOrFail is Finish. Every Claim
-	// takes the same lock. Empty: the engine has no lock without a write. A sealed transaction (see
+	// class Duplicate. Every Claim takes the same lock. Empty: the engine has no lock without a write. A sealed transaction (see
 	// Fence) can write Record without one: it then fails with class Duplicate if there is a record.
-	Reserve, Record, RecordOrFail string
-	Reserved                      Verdict
-	ReserveUpTo                   sql.IsolationLevel
+	Reserve, Record string
+	Reserved        Verdict
+	ReserveUpTo     sql.IsolationLevel
 	// Before and Unfinished are there if Reserve may miss a record. Reserve is then a query: it
 	// returns 1 and the transaction's id, or no row. Before finds a record, whose key has not
 	// expired, that was written before the transaction had the lock. Unfinished inserts a claim if the
@@ -344,6 +344,15 @@ func (d *Dialect) Idents(names []string) []string {
 		out[i] = d.Ident(n)
 	}
 	return out
+}
+
+// Last compiles a write that ends a transaction: see core.Pipeline.
+func (d *Dialect) Last(name, text string) core.Bound {
+	b := core.Bound{Stmt: d.Compile(name, text)}
+	if b.OrFail = b.Stmt; d.Fence.OrFail != nil {
+		b.OrFail = d.Compile(name, d.Fence.OrFail(text))
+	}
+	return b
 }
 
 // Compile compiles text into a statement.

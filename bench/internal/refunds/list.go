@@ -33,6 +33,7 @@ func Pairs(engine string) []Pair {
 			{Variant: Form{Name: "Holdfast Table.Do, database/sql, connector", Kind: "holdfast", Open: ours(tableDo, connected, false)}, Floor: std},
 			{Variant: Form{Name: "Holdfast DoTx, database/sql", Kind: "holdfast", Open: ours(doTx, own, false)}, Floor: std},
 			{Variant: Form{Name: "Holdfast Table.Do, database/sql", Kind: "holdfast", Open: ours(tableDo, own, false)}, Floor: std},
+			{Variant: Form{Name: "Holdfast staged, two steps, pgx", Kind: "holdfast", Open: twoStepsPgx}, Floor: bare},
 			{Variant: record, Floor: Form{Name: "bare SELECT by key, pgx", Kind: "floor", Statements: 1, Open: lookPgx}, Replays: true},
 			{Variant: doStd, Floor: Form{Name: "bare SELECT by key, database/sql", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
 		}
@@ -49,6 +50,7 @@ func Pairs(engine string) []Pair {
 			{Variant: Form{Name: "Holdfast Table.Do, interpolated", Kind: "holdfast", Open: ours(tableDo, own, false)}, Floor: interp},
 			{Variant: Form{Name: "Holdfast Table.Do, interpolated, connector", Kind: "holdfast", Open: ours(tableDo, connected, false)}, Floor: interp},
 			{Variant: Form{Name: "Holdfast Do, its function prepared", Kind: "holdfast", Open: ours(do, own, true)}, Floor: prepared},
+			{Variant: Form{Name: "Holdfast staged, two steps, interpolated", Kind: "holdfast", Open: ours(twoStepsSQL, own, false)}, Floor: interp},
 			{Variant: record, Floor: Form{Name: "bare SELECT by key, interpolated", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
 		}
 	case sqlengine.SQLite:
@@ -61,6 +63,7 @@ func Pairs(engine string) []Pair {
 			{Variant: Form{Name: "Holdfast DoTx, database/sql", Kind: "holdfast", Open: ours(doTx, own, false)}, Floor: bare},
 			{Variant: Form{Name: "Holdfast Table.Do, database/sql", Kind: "holdfast", Open: ours(tableDo, own, false)}, Floor: bare},
 			{Variant: Form{Name: "Holdfast Do, its function prepared", Kind: "holdfast", Open: ours(do, own, true)}, Floor: Form{Name: "bare, prepared", Kind: "floor", Statements: 6, Open: bareSQL(true)}},
+			{Variant: Form{Name: "Holdfast staged, two steps, database/sql", Kind: "holdfast", Open: ours(twoStepsSQL, own, false)}, Floor: bare},
 			{Variant: record, Floor: Form{Name: "bare SELECT by key, database/sql", Kind: "floor", Statements: 1, Open: lookSQL}, Replays: true},
 		}
 	}

@@ -80,6 +80,11 @@ func New[Tx any](db *holdfast.DB[Tx], b Bounds) *Ledger[Tx] {
 	return l
 }
 
+// Send is once.Writer.Send.
+func (l *Ledger[Tx]) Send(ctx context.Context, t once.Sending[Tx]) error {
+	return l.writer.Send(ctx, t)
+}
+
 // Write runs one transaction until its outcome is certain. f runs again after an unknown commit,
 // so it must detect what that commit may have done.
 func (l *Ledger[Tx]) Write(ctx context.Context, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
@@ -122,6 +127,7 @@ type Row struct {
 	ResultExpired, KeyExpired int
 	Program, RequestID        string
 	Mine                      bool
+	Fresh                     bool      // this call has inserted it, so that it has no steps
 	Until                     time.Time // end of the lease, by this process's monotonic clock
 }
 

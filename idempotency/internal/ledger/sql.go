@@ -9,9 +9,10 @@ import (
 
 // SQL holds the statements of the staged operations; dialect.Staged documents them.
 type SQL struct {
-	Look, Latest, Insert, Claim, Own, Renew, Accept, Finish     core.Stmt
-	Release, Park, ParkDue, Due                                 core.Stmt
-	StepLook, StepInsert, StepBegin, StepEnd, StepFind, Steps   core.Stmt
+	// Those that may end a transaction.
+	Own, Finish, StepInsert, StepBegin, StepEnd                 core.Bound
+	Look, Latest, Insert, Claim, Renew, Accept                  core.Stmt
+	Release, Park, ParkDue, Due, StepLook, StepFind, Steps      core.Stmt
 	StepAccept, StepReverse, Reverse, ReferenceFind             core.Stmt
 	StepType, StepCorrect, StepNames, StepRefer                 core.Stmt
 	Touch, Unpark, Known, Closing, Contradict, Contradicted     core.Stmt
@@ -33,13 +34,14 @@ func Tables(table func(string) string, now string) *strings.Replacer {
 func compile(dialect *dialect.Dialect, table func(string) string) SQL {
 	d, r := &dialect.Staged, Tables(table, dialect.Now)
 	x := func(name, text string) core.Stmt { return dialect.Compile("staged."+name, r.Replace(text)) }
+	last := func(name, text string) core.Bound { return dialect.Last("staged."+name, r.Replace(text)) }
 	return SQL{
-		Look: x("look", d.Look), Latest: x("latest", d.Latest), Insert: x("insert", d.Insert), Claim: x("claim", d.Claim), Own: x("own", d.Own),
-		Renew: x("renew", d.Renew), Accept: x("accept", d.Accept),
-		Finish: x("finish", d.Finish), Release: x("release", d.Release), Park: x("park", d.Park),
+		Own: last("own", d.Own), Finish: last("finish", d.Finish), StepInsert: last("step.insert", d.StepInsert),
+		StepBegin: last("step.begin", d.StepBegin), StepEnd: last("step.end", d.StepEnd),
+		Look: x("look", d.Look), Latest: x("latest", d.Latest), Insert: x("insert", d.Insert), Claim: x("claim", d.Claim),
+		Renew: x("renew", d.Renew), Accept: x("accept", d.Accept), Release: x("release", d.Release), Park: x("park", d.Park),
 		ParkDue: x("park due", d.ParkDue), Due: x("due", d.Due),
-		StepLook: x("step.look", d.StepLook), StepInsert: x("step.insert", d.StepInsert), StepBegin: x("step.begin", d.StepBegin),
-		StepEnd: x("step.end", d.StepEnd), StepFind: x("step.find", d.StepFind), Steps: x("steps", d.Steps),
+		StepLook: x("step.look", d.StepLook), StepFind: x("step.find", d.StepFind), Steps: x("steps", d.Steps),
 		StepAccept: x("step.accept", d.StepAccept), StepReverse: x("step.reverse", d.StepReverse), Reverse: x("reverse", d.Reverse),
 		ReferenceFind: x("reference.find", d.ReferenceFind),
 		StepType:      x("step.type", d.StepType), StepCorrect: x("step.correct", d.StepCorrect), StepNames: x("step.names", d.StepNames),

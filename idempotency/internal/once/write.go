@@ -1,6 +1,7 @@
 package once
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -25,16 +26,95 @@ type Writer[Tx any] struct {
 // so it must detect what that commit may have done.
 func (w *Writer[Tx]) Write(ctx context.Context, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
 	access := w.DB.Access()
-	var unknown error
-	end, pause := time.Now().Add(w.Wait), core.NewBackoff()
-	for {
-		err := w.DB.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	return w.resolve(ctx, func() error {
+		return w.DB.InTx(ctx, func(ctx context.Context, tx Tx) error {
 			q, err := access.Join(tx)
 			if err != nil {
 				return err
 			}
 			return f(ctx, tx, q)
 		}, w.Options)
+	})
+}
+
+// A Sending is a transaction with two ends.
+type Sending[Tx any] struct {
+	// First is its first statement; nil for none. Then gets the answer, and returns the last statement,
+	// which writes one row.
+	First *core.Bound
+	Then  func(ctx context.Context, tx Tx, q core.Querier, a core.Answer) (last core.Bound, err error)
+	// Foreign: Then runs a function of the program's. It may lose the transaction and say nothing.
+	Foreign bool
+}
+
+// Send is Write for a Sending. Where the driver can, BEGIN travels with its first statement and COMMIT with
+// its last one. If the last one writes no row, Send rolls back and returns holdfast.ErrTxLost.
+func (w *Writer[Tx]) Send(ctx context.Context, t Sending[Tx]) error {
+	access := w.DB.Access()
+	if t.Foreign && access.Dialect.Fence.Mark != "" { // only a mark proves that it is the same transaction
+		return w.Write(ctx, t.plain)
+	}
+	opts := core.TxOptions{
+		Isolation:   w.Options.Isolation,
+		LockTimeout: cmp.Or(w.Options.LockTimeout, access.Dialect.LockTimeout, holdfast.DefaultLockTimeout),
+	}
+	attempts := cmp.Or(w.Options.Attempts, holdfast.DefaultAttempts)
+	return w.resolve(ctx, func() error {
+		exhausted, err := core.RetryTx(ctx, attempts, w.DB.Retryable, func(int) error {
+			return w.send(ctx, opts, t)
+		})
+		if exhausted {
+			return &holdfast.RetryError{Attempts: attempts, Err: err}
+		}
+		return access.Explain(err)
+	})
+}
+
+// plain runs t in a transaction that runs.
+func (t Sending[Tx]) plain(ctx context.Context, tx Tx, q core.Querier) error {
+	var a core.Answer
+	if t.First != nil {
+		a = t.First.Run(ctx, q)
+	}
+	if a.Err != nil {
+		return a.Err
+	}
+	last, err := t.Then(ctx, tx, q, a)
+	if err != nil {
+		return err
+	}
+	if a = last.Run(ctx, q); a.Err == nil && a.Affected != 1 {
+		return &holdfast.TxLostError{}
+	}
+	return a.Err
+}
+
+func (w *Writer[Tx]) send(ctx context.Context, opts core.TxOptions, t Sending[Tx]) error {
+	s, a, err := w.DB.Access().Begin(ctx, opts, t.First)
+	if err != nil {
+		return err
+	}
+	within, end := core.Within(ctx)
+	committed := false
+	defer func() { end(committed) }()
+	defer s.Rollback() // unless Finish has ended it
+	if a.Err != nil {
+		return a.Err
+	}
+	last, err := t.Then(within, s.Tx(), s, a)
+	if err == nil {
+		err = s.Finish(ctx, last)
+	}
+	committed = err == nil
+	return err
+}
+
+// resolve runs a transaction until its outcome is certain.
+func (w *Writer[Tx]) resolve(ctx context.Context, transact func() error) error {
+	var unknown error
+	end, pause := time.Now().Add(w.Wait), core.NewBackoff()
+	for {
+		err := transact()
 		var inFunc *FuncError
 		switch {
 		case err == nil:
@@ -45,7 +125,7 @@ func (w *Writer[Tx]) Write(ctx context.Context, f func(ctx context.Context, tx T
 			return inFunc.Err
 		case errors.Is(err, holdfast.ErrUnknown):
 			unknown = err
-		case unknown != nil && access.Dialect.Disconnected(err) && !w.Answers(err):
+		case unknown != nil && w.DB.Access().Dialect.Disconnected(err) && !w.Answers(err):
 			// try again until the wait is over
 		default:
 			return w.Explain(err)

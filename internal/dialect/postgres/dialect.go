@@ -27,6 +27,10 @@ var Dialect = dialect.Dialect{
 		First: func(d time.Duration) string {
 			return `SELECT pg_catalog.set_config('lock_timeout', '` + dialect.Millis(d) + `ms', true)`
 		},
+		OrFail: func(write string) string {
+			return `WITH done AS (` + write + ` RETURNING 1) SELECT 1 / count(*) FROM done`
+		},
+		Untouched: "SQLSTATE 22012", // division by zero
 	},
 	Records:   records,
 	Register:  register,

@@ -45,10 +45,8 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
 		After: `SELECT pg_catalog.set_config('lock_timeout', '{was}', true)`,
 	},
 
-	Renew:        `DELETE FROM {records} WHERE owner = $0 AND key_hash = $1 AND key_expires_at <= {now}`,
-	Finish:       finish,
-	FinishOrFail: `WITH done AS (` + finish + ` RETURNING 1) SELECT 1 / count(*) FROM done`,
-	Untouched:    "SQLSTATE 22012", // division by zero
+	Renew:  `DELETE FROM {records} WHERE owner = $0 AND key_hash = $1 AND key_expires_at <= {now}`,
+	Finish: finish,
 
 	// At a higher level the snapshot would be older than the lock for all statements.
 	ReserveUpTo: sql.LevelReadCommitted,
@@ -60,8 +58,7 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
    WHEN pg_try_advisory_xact_lock(` + keyLock + `) THEN true ELSE pg_advisory_xact_lock(` + keyLock + `)::text IS NULL END
   THEN CASE WHEN $3::text = $2::text THEN '' ELSE set_config('lock_timeout', $3::text, true) END END AS at_once OFFSET 0
 ) locked WHERE at_once IS NOT NULL AND NOT EXISTS (SELECT FROM {records} WHERE owner = $0 AND key_hash = $1)`,
-	Record:       record,
-	RecordOrFail: record,
+	Record: record,
 	Before: `SELECT 1 FROM {records} WHERE owner = $0 AND key_hash = $1 AND age(xmin) > age($2::text::xid8::xid)
  AND (key_expires_at IS NULL OR key_expires_at > {now})`,
 	Unfinished: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
