@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,5 +35,40 @@ func TestOrphan(t *testing.T) {
 		if lease != nil || err != nil {
 			t.Errorf("got %v, %v", lease, err)
 		}
+	})
+}
+
+// TestSessionOfAnotherServer checks which sessions a process takes for ended: those of its own server, whose
+// lock is free there. It knows nothing about those of another server.
+func TestSessionOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		if !slices.Contains([]dbtest.Engine{dbtest.Postgres, dbtest.MySQL, dbtest.MariaDB}, engine) {
+			return // it has no sessions: see TestSessionRefused
+		}
+		o := Options{TTL: time.Hour, ReleaseOnDisconnect: true}
+		one, _, _ := openLocker(t, engine, o)
+		t.Cleanup(func() { _ = one.Close(context.Background()) })
+		two, err := New(t.Context(), one.db, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asks, lives := one.leases.k, two.leases.k.Identity()
+		gone, elsewhere := lives, lives // as lives, with a lock that nobody has
+		gone[0]++
+		elsewhere[4]++
+		for _, c := range []struct {
+			what string
+			of   keeper.Process
+			want bool
+		}{{"lives", lives, false}, {"is gone", gone, true}, {"is of another server", elsewhere, false}, {"asks", asks.Identity(), false}} {
+			if got := asks.Session.Ended(t.Context(), c.of); got != c.want {
+				t.Errorf("a session that %s has ended: %t", c.what, got)
+			}
+		}
+		if err := two.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		dbtest.Eventually(t, "it is seen to have ended", func() bool { return asks.Session.Ended(t.Context(), lives) })
 	})
 }

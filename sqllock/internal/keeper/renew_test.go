@@ -1,0 +1,194 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+)
+
+// answer is what one renewal meets.
+type answered struct {
+	takes time.Duration // until the answer comes
+	err   error         // instead of one
+	lasts time.Duration // it was not renewed, and lasts so long: a guarded transaction has its row
+	gone  bool          // it was not renewed, and there is no such term
+	hangs bool          // no answer comes before the renewal's own bound
+}
+
+// TestRenewal checks when a lease of 30 seconds with a margin of three ends, and when its renewals are asked
+// for: a window of trust is counted from before the statement that was committed last, less the margin.
+func TestRenewal(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	ok, down := answered{}, answered{err: errDown}
+	const soon = ttl / retryPart // a renewal is tried again within
+	for _, c := range []struct {
+		name    string
+		answers []answered      // the last one comes again and again
+		asked   []time.Duration // the first renewals: each at most soon/4 before
+		ends    time.Duration   // 0: it does not
+		reason  string
+		err     error // LostError's
+	}{
+		{"every time", []answered{ok}, []time.Duration{10 * s, 20 * s, 30 * s}, 0, "", nil},
+		{"every time, slowly", []answered{{takes: 3 * s}}, []time.Duration{10 * s, 20 * s, 30 * s}, 0, "", nil},
+		{"once, at once", []answered{ok, down}, []time.Duration{10 * s, 20 * s, 20*s + soon}, 37 * s, "over before a renewal", errDown},
+		{"once, slowly", []answered{{takes: 5 * s}, down}, []time.Duration{10 * s, 20 * s, 20*s + soon}, 37 * s, "over before a renewal", errDown},
+		{"never", []answered{down}, []time.Duration{10 * s, 10*s + soon}, 27 * s, "over before a renewal", errDown},
+		{"never: no answer", []answered{{hangs: true}}, []time.Duration{10 * s, 20*s + soon}, 27 * s, "over before a renewal", context.DeadlineExceeded},
+		{"too late", []answered{{hangs: true}, {takes: 8 * s}}, []time.Duration{10 * s, 20*s + soon}, 27 * s, "over before a renewal", context.DeadlineExceeded},
+		{"after an error", []answered{down, ok}, []time.Duration{10 * s, 10*s + soon, 20*s + soon}, 0, "", nil},
+		{"gone", []answered{{gone: true}}, []time.Duration{10 * s}, 10 * s, "another's by now", nil},
+		{"gone, after an error and a renewal", []answered{down, ok, {gone: true}}, []time.Duration{10 * s, 10*s + soon, 20*s + soon}, 20*s + soon, "another's by now", nil},
+		{"expired", []answered{{lasts: -1}}, []time.Duration{10 * s}, 10 * s, "another's by now", nil},
+		{"locked, and lasts longer", []answered{{lasts: 25 * s}, down}, []time.Duration{10 * s, 10*s + soon}, 32 * s, "over before a renewal", errDown},
+		{"locked, and lasts less", []answered{{lasts: 5 * s}, down}, []time.Duration{10 * s, 10*s + soon}, 27 * s, "over before a renewal", errDown},
+		{"locked, then renewed", []answered{{lasts: 20 * s}, ok}, []time.Duration{10 * s, 10*s + soon, 20*s + soon}, 0, "", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				answers := c.answers
+				f := &fake{renew: func(ctx context.Context, batch []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {
+					a := answers[0]
+					answers = answers[min(1, len(answers)-1):]
+					if a.hangs {
+						<-ctx.Done()
+						return nil, nil, ctx.Err()
+					}
+					time.Sleep(a.takes)
+					switch {
+					case a.gone || a.err != nil:
+						return nil, nil, a.err
+					case a.lasts != 0:
+						return nil, map[AttemptID]time.Duration{batch[0].ID: a.lasts}, nil
+					}
+					return all(batch), nil, nil
+				}}
+				f.keep(t)
+				l := f.lease("key", false)
+				ended := f.ends(l)
+				if early := c.ends - ended; early < 0 || early > soon/4 && c.ends != 0 || early != 0 && strings.HasPrefix(c.reason, "over") {
+					t.Errorf("it ended after %v, want %v", ended, c.ends)
+				}
+				asks := f.asks()
+				for i, want := range c.asked {
+					if i >= len(asks) || asks[i].at > want || asks[i].at < want-soon/4 || want%(10*s) == 0 && asks[i].at != want {
+						t.Errorf("renewals are asked for at %v, want %v", asks, c.asked)
+						break
+					}
+				}
+				if c.ends == 0 {
+					if n := int(time.Hour / (10 * s)); len(asks) < n-1 || len(asks) > n+1 {
+						t.Errorf("%d renewals in an hour", len(asks))
+					}
+					return
+				}
+				lost := (*LostError)(nil)
+				if cause := context.Cause(l.Context()); !errors.As(cause, &lost) || !strings.Contains(lost.Reason, c.reason) || !errors.Is(lost.Err, c.err) || (lost.Err == nil) != (c.err == nil) {
+					t.Errorf("it ended with %v, want %q and %v", cause, c.reason, c.err)
+				}
+				if len(f.over) != 1 || f.over[0] != l {
+					t.Errorf("its kind was told of %d lost leases", len(f.over))
+				}
+			})
+		})
+	}
+}
+
+// TestRenewalOfOne checks that a renewal counts for each lease of a batch by itself, that one which ended
+// meanwhile stays ended, and that one without renewals has none.
+func TestRenewalOfOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var gone, released *Lease
+		f := &fake{}
+		f.renew = func(ctx context.Context, batch []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {
+			renewed := all(batch)
+			delete(renewed, gone.ID)
+			if err := released.Release(ctx); err != nil {
+				t.Error(err)
+			}
+			return renewed, nil, nil
+		}
+		k := f.keep(t)
+		kept, once := f.lease("kept", false), f.lease("once", true)
+		gone, released = f.lease("gone", false), f.lease("released", false)
+		at := map[*Lease]time.Duration{}
+		var mu sync.Mutex
+		for _, l := range []*Lease{kept, once, gone, released} {
+			context.AfterFunc(l.Context(), func() {
+				mu.Lock()
+				defer mu.Unlock()
+				at[l] = f.since()
+			})
+		}
+		time.Sleep(time.Hour)
+		if err := kept.Context().Err(); err != nil {
+			t.Error(err)
+		}
+		for l, want := range map[*Lease]struct {
+			cause error
+			at    time.Duration
+		}{gone: {ErrLost, 10 * time.Second}, released: {ErrReleased, 10 * time.Second}, once: {ErrLost, ttl - margin}} {
+			if cause := context.Cause(l.Context()); !errors.Is(cause, want.cause) || at[l] != want.at {
+				t.Errorf("%s ended after %v with %v, want %v after %v", l.Key(), at[l], cause, want.cause, want.at)
+			}
+		}
+		if first, last := f.asks()[0].n, f.asks()[len(f.asks())-1].n; first != 3 || last != 1 {
+			t.Errorf("the first renewal is of %d leases, and the last one of %d", first, last)
+		}
+		k.Mu.Lock()
+		held, renewals := k.Held()
+		k.Mu.Unlock()
+		if len(held) != 1 || renewals > 1 {
+			t.Errorf("%d leases are held, and %d renewals are due", len(held), renewals)
+		}
+	})
+}
+
+// TestRenewedAlone checks that leases are renewed one by one after a statement for all of them waited in
+// vain for a locked row, on an engine that cannot skip one: none but the locked one ends.
+func TestRenewedAlone(t *testing.T) {
+	t.Parallel()
+	for _, alone := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var locked *Lease
+			f := &fake{renew: func(_ context.Context, batch []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {
+				for _, l := range batch {
+					if l == locked {
+						time.Sleep(time.Second)
+						return nil, nil, errLocked
+					}
+				}
+				return all(batch), nil, nil
+			}}
+			f.keep(t, func(d *dialect.Dialect) { d.Leases.Alone = alone })
+			locked = f.lease("locked", false)
+			others := []*Lease{f.lease("a", false), f.lease("z", false)}
+			if ended := f.ends(locked); ended != ttl-margin {
+				t.Errorf("the locked one ended after %v", ended)
+			}
+			for _, l := range others {
+				if err := l.Context().Err(); (err == nil) != alone {
+					t.Errorf("alone is %t, and %s ended with %v", alone, l.Key(), err)
+				}
+			}
+			alones := 0
+			for _, a := range f.asks()[1:] {
+				if a.n == 3 {
+					alones++
+				}
+			}
+			if alone && alones > 0 {
+				t.Errorf("%d renewals had the locked one among others", alones)
+			}
+		})
+	}
+}
