@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/lockname"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // The tests of this package run in bubbles of testing/synctest, beside a server that a test writes down:
@@ -34,14 +35,23 @@ type fake struct {
 	renew func(ctx context.Context, batch []*Lease) (renewed map[AttemptID]bool, left map[AttemptID]time.Duration, err error)
 	// row answers a statement that returns one row.
 	row func(ctx context.Context, statement string) ([]any, error)
+	// sweep reports whether an abandoned term is released. Nil: each is.
+	sweep func(a Abandoned) bool
 	// spares returns an error if the pool spares no connection.
 	spares error
 
-	mu       sync.Mutex
-	renewals []asked
-	left     map[AttemptID]time.Duration
-	swept    []AttemptID
-	over     []*Lease
+	tracer *trace.Tracer
+
+	mu        sync.Mutex
+	renewals  []asked
+	remaining int // how often it was asked how long terms last
+	left      map[AttemptID]time.Duration
+	swept     []AttemptID
+	ended     []*Lease
+	over      []*Lease // those of ended that were lost
+	released  []*Lease
+	finished  []bool // whether they ended by that
+	closed    []string
 }
 
 // asked is a renewal: when it was asked for, since the test began, and of how many.
@@ -74,7 +84,7 @@ func (f *fake) keep(t *testing.T, of ...func(d *dialect.Dialect)) *Keeper {
 		Tables: lockstmt.New(d, func(name string) string { return name }), Dialect: d, Process: process, Self: process.NewAttemptID(), ID: "store",
 		onConn: func(_ context.Context, _ string, run func(q core.Querier) error) error { return run(f) },
 	}
-	f.k = New(s, Options{}, nil, nil, func(_ context.Context, _ int, run func(q core.Querier) error) error {
+	f.k = New(s, Options{}, f.tracer, nil, func(_ context.Context, _ int, run func(q core.Querier) error) error {
 		if f.spares != nil {
 			return f.spares
 		}
@@ -91,7 +101,12 @@ func (f *fake) since() time.Duration { return time.Since(f.began) }
 // lease keeps a lease of 30 seconds with a margin of three, which was sent now.
 func (f *fake) lease(key string, once bool) *Lease {
 	f.t.Helper()
-	l := f.newLease(key, once, time.Now())
+	return f.leaseOf("", key, once)
+}
+
+func (f *fake) leaseOf(owner, key string, once bool) *Lease {
+	f.t.Helper()
+	l := f.newLeaseOf(owner, key, once, time.Now())
 	f.k.Mu.Lock()
 	defer f.k.Mu.Unlock()
 	if !f.k.Keep(l) {
@@ -104,7 +119,12 @@ const ttl, margin = 30 * time.Second, 3 * time.Second
 
 func (f *fake) newLease(key string, once bool, sent time.Time) *Lease {
 	f.t.Helper()
-	name, err := lockname.Of(lockname.Lease, "", key)
+	return f.newLeaseOf("", key, once, sent)
+}
+
+func (f *fake) newLeaseOf(owner, key string, once bool, sent time.Time) *Lease {
+	f.t.Helper()
+	name, err := lockname.Of(lockname.Lease, owner, key)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -115,12 +135,17 @@ func (f *fake) newLease(key string, once bool, sent time.Time) *Lease {
 // ends waits until a lease ends, for an hour, and returns when it did, since the test began: 0 if it
 // did not.
 func (f *fake) ends(l *Lease) time.Duration {
-	select {
-	case <-l.Context().Done():
-		return f.since()
-	case <-time.After(time.Hour):
-		return 0
+	for range int(time.Hour / time.Second) {
+		select {
+		case <-l.Context().Done():
+			return f.since()
+		case <-time.After(time.Second):
+		}
+		if l.Context().Err() != nil { // it reads the clock
+			return f.since()
+		}
 	}
+	return 0
 }
 
 // kind is a Kind whose statements fake answers.
@@ -140,13 +165,15 @@ func (s *kind) Renew(ctx context.Context, _ time.Duration, batch []*Lease) (map[
 func (s *kind) Remaining(context.Context, []*Lease) (map[AttemptID]time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.remaining++
 	return s.left, nil
 }
 
 func (s *kind) Release(_ context.Context, l *Lease) error {
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
-	s.k.Finish(l)
+	s.released = append(s.released, l)
+	s.finished = append(s.finished, s.k.Finish(l))
 	return nil
 }
 
@@ -155,11 +182,12 @@ func (s *kind) Sweep(_ context.Context, due []Abandoned) {
 		s.mu.Lock()
 		s.swept = append(s.swept, a.ID)
 		s.mu.Unlock()
-		s.k.Swept(a, true)
+		s.k.Swept(a, s.sweep == nil || s.sweep(a))
 	}
 }
 
 func (s *kind) Ended(l *Lease, lost bool) {
+	s.fake.ended = append(s.fake.ended, l)
 	if lost {
 		s.over = append(s.over, l)
 	}
@@ -168,9 +196,11 @@ func (s *kind) Ended(l *Lease, lost bool) {
 func (*kind) Notified(lockname.Name) {}
 func (*kind) Missed()                {}
 func (*kind) Woken(Process)          {}
-func (*kind) Close()                 {}
-func (*kind) Wait(context.Context)   {}
-func (*kind) Stop()                  {}
+
+// Close, Wait and Stop note their order.
+func (s *kind) Close()               { s.closed = append(s.closed, "close") }
+func (s *kind) Wait(context.Context) { s.closed = append(s.closed, "wait") }
+func (s *kind) Stop()                { s.closed = append(s.closed, "stop") }
 
 // Exec and Query implement core.Querier: no statement of this package uses them here.
 func (f *fake) Exec(context.Context, string, ...any) (core.Result, error) {

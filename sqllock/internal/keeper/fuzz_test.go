@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // FuzzPayload checks that a notification, which any session of the database may send, is read only if it
@@ -29,4 +31,29 @@ func FuzzPayload(f *testing.F) {
 			t.Fatalf("%q became %q", payload, again)
 		}
 	})
+}
+
+// TestPayload checks what is read of a notification.
+func TestPayload(t *testing.T) {
+	t.Parallel()
+	self, other := NewProcess().NewAttemptID(), NewProcess().NewAttemptID()
+	b := &Notifier{k: &Keeper{Store: &Store{Self: self}}}
+	want, err := lockname.Of(lockname.Lease, "o", "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, row := hex.EncodeToString([]byte("o")), hex.EncodeToString(want.Row())
+	for payload, read := range map[string]bool{
+		owner + "/" + row + "/" + other.String():       true,
+		owner + "/" + row + "/" + self.String():        false,
+		owner + "/" + row:                              false,
+		owner + "/" + row + "/" + other.String() + "/": false,
+		owner + "x/" + row + "/" + other.String():      false,
+		owner + "/" + row + "x/" + other.String():      false,
+		owner + "//" + other.String():                  false,
+	} {
+		if name, ok := b.parse(payload); ok != read || read && name != want {
+			t.Errorf("%q: %v, %t", payload, name, ok)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -77,6 +78,9 @@ func TestRenewal(t *testing.T) {
 				if early := c.ends - ended; early < 0 || early > soon/4 && c.ends != 0 || early != 0 && strings.HasPrefix(c.reason, "over") {
 					t.Errorf("it ended after %v, want %v", ended, c.ends)
 				}
+				if want := c.answers[0].lasts + c.answers[len(c.answers)-1].lasts; (f.remaining > 0) != (want != 0 || strings.Contains(c.reason, "another's")) {
+					t.Errorf("it asked %d times how long the lease lasts", f.remaining)
+				}
 				asks := f.asks()
 				for i, want := range c.asked {
 					if i >= len(asks) || asks[i].at > want || asks[i].at < want-soon/4 || want%(10*s) == 0 && asks[i].at != want {
@@ -112,6 +116,9 @@ func TestRenewalOfOne(t *testing.T) {
 		f.renew = func(ctx context.Context, batch []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {
 			renewed := all(batch)
 			delete(renewed, gone.ID)
+			if !slices.IsSortedFunc(batch, func(a, b *Lease) int { return a.Name.Compare(b.Name) }) {
+				t.Error("they are not in the order of their names")
+			}
 			if err := released.Release(ctx); err != nil {
 				t.Error(err)
 			}
@@ -181,14 +188,55 @@ func TestRenewedAlone(t *testing.T) {
 				}
 			}
 			alones := 0
-			for _, a := range f.asks()[1:] {
-				if a.n == 3 {
+			asks := f.asks()
+			for _, a := range asks[1:4] { // at once
+				if a.n == 1 && a.at == 11*time.Second {
 					alones++
 				}
 			}
-			if alone && alones > 0 {
-				t.Errorf("%d renewals had the locked one among others", alones)
+			if alone && alones != 3 || !alone && alones != 0 {
+				t.Errorf("%d of three leases were renewed alone at once: %v", alones, asks[:4])
+			}
+			for _, a := range asks[1:] {
+				if alone && a.n == 3 {
+					t.Errorf("the locked one is renewed among others: %v", asks)
+				}
 			}
 		})
 	}
+}
+
+// TestRenewedTogether checks that the leases of many owners, each of which takes a statement, are all renewed, a
+// few at a time.
+func TestRenewedTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var now, most int
+		f := &fake{}
+		f.renew = func(_ context.Context, batch []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {
+			f.mu.Lock()
+			now++
+			most = max(most, now)
+			f.mu.Unlock()
+			time.Sleep(time.Second)
+			f.mu.Lock()
+			now--
+			f.mu.Unlock()
+			return all(batch), nil, nil
+		}
+		f.keep(t)
+		var leases []*Lease
+		for i := range 3 * renewAtOnce {
+			leases = append(leases, f.leaseOf(strings.Repeat("o", i), "key", false))
+		}
+		time.Sleep(time.Hour)
+		for _, l := range leases {
+			if l.Context().Err() != nil {
+				t.Errorf("the lease of %q ended: %v", l.Name.Owner, context.Cause(l.Context()))
+			}
+		}
+		if most != renewAtOnce {
+			t.Errorf("%d statements at a time, want %d", most, renewAtOnce)
+		}
+	})
 }
