@@ -109,13 +109,14 @@ func twinErasure[Tx any](e *env[Tx]) {
 // what it did is rolled back.
 func finishOfAnother[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{})
+	claims := e.Store(idempotency.Options{Isolation: sql.LevelSerializable}) // before the function, also on PostgreSQL
 	for what, change := range map[string]string{
 		"another attempt":  `UPDATE holdfast_records SET attempt = ` + e.Blob([]byte(strings.Repeat("x", 16))) + ` WHERE op_key = $1`,
 		"another state":    `UPDATE holdfast_records SET state = 4 WHERE op_key = $1`,
 		"no record at all": `DELETE FROM holdfast_records WHERE op_key = $1`,
 	} {
-		for _, tx := range []bool{false, true} {
-			op := conformance.Op(fmt.Sprint(what, " ", tx))
+		for how, s := range map[string]*idempotency.Store[Tx]{"": s, ", serializable": claims, ", DoTx": s} {
+			op, tx := conformance.Op(what+how), how == ", DoTx"
 			changed := int64(0)
 			fn := func(ctx context.Context, tx Tx) (_ string, err error) {
 				if changed, err = e.Exec(ctx, tx, change, []byte(op.Key)); err != nil {
