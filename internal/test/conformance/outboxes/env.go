@@ -32,6 +32,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"Cleared": cleared[Tx], "OwnersAndKeys": ownersAndKeys[Tx], "Input": input[Tx], "Run": runs[Tx],
 		"HeldUpKeyHidesNone": heldUpKeyHidesNone[Tx], "PutOffMessage": putOffMessage[Tx],
 		"Failing": failing[Tx], "FailingBetween": failingBetween[Tx],
+		"StoppedBefore": stoppedBefore[Tx], "ManyKeys": manyKeys[Tx], "RunRests": runRests[Tx],
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

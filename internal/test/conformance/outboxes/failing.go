@@ -2,8 +2,12 @@ package outboxes
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
@@ -118,3 +122,89 @@ func failingBetween[Tx any](e *env[Tx]) {
 		}
 	}
 }
+
+// stoppedBefore stops a relay that has just taken a message. The message is free at once, and counts no
+// attempt.
+func stoppedBefore[Tx any](e *env[Tx]) {
+	e.write(message("a", 0), message("a", 1), message("a", 2))
+	ctx, stop := context.WithCancel(e.Ctx)
+	defer stop()
+	other := e.Handle.Open(e.T, e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, st holdfast.Statement) {
+		if st.Name == "outbox.take" {
+			stop()
+		}
+	}}})
+	box, err := outbox.New(e.Ctx, other.DB, name)
+	e.Check(err)
+	b := &broker{}
+	r, err := outbox.NewRelay(box, b.publish, outbox.Options{Lease: time.Hour})
+	e.Check(err)
+	if n, err := r.Pass(ctx); n != 0 || err != nil && !errors.Is(err, context.Canceled) {
+		e.Errorf("%d were published, %v", n, err)
+	}
+	if n := e.pass(e.relay(b.publish, outbox.Options{})); n != 3 {
+		e.Errorf("%d were published at once, want 3", n)
+	}
+	for _, d := range b.all() {
+		if d.Attempt != 1 {
+			e.Errorf("%s is in attempt %d, want 1", d.Body, d.Attempt)
+		}
+	}
+}
+
+// manyKeys publishes more keys than a relay works on at a time, in one pass.
+func manyKeys[Tx any](e *env[Tx]) {
+	const keys = 5
+	for n := range keys {
+		e.write(message(fmt.Sprint("key ", n), 0))
+	}
+	b := &broker{}
+	if n := e.pass(e.relay(b.publish, outbox.Options{Keys: 1})); n != keys {
+		e.Errorf("%d were published, want %d", n, keys)
+	}
+}
+
+// runRests counts what Run does while there is nothing to do, and what it logs.
+func runRests[Tx any](e *env[Tx]) {
+	var passes, failed atomic.Int64
+	other := e.Handle.Open(e.T, e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, st holdfast.Statement) {
+		if st.Name == "outbox.due" {
+			passes.Add(1)
+		}
+	}}})
+	box, err := outbox.New(e.Ctx, other.DB, name)
+	e.Check(err)
+	r, err := outbox.NewRelay(box, (&broker{}).publish, outbox.Options{Poll: time.Hour, Logger: slog.New(&counts{Handler: slog.DiscardHandler, n: &failed})})
+	e.Check(err)
+	ctx, stop := context.WithCancel(e.Ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = r.Run(ctx) })
+	e.Eventually("it has looked", func() bool { return passes.Load() > 0 })
+	time.Sleep(20 * time.Millisecond) // for what it should not do
+	if n, logged := passes.Load(), failed.Load(); n != 1 || logged != 0 {
+		e.Errorf("it looked %d times and logged %d errors, want 1 and 0", n, logged)
+	}
+	e.Must(`ALTER TABLE holdfast_outbox RENAME TO holdfast_away`)
+	r.Wake()
+	e.Eventually("it has logged the error", func() bool { return failed.Load() > 0 })
+	e.Must(`ALTER TABLE holdfast_away RENAME TO holdfast_outbox`)
+	e.write(message("a", 0))
+	r.Wake()
+	e.Eventually("it goes on", func() bool {
+		s, err := e.box.Stats(e.Ctx)
+		e.Check(err)
+		return s.Waiting == 0
+	})
+	stop()
+	wg.Wait()
+}
+
+// counts counts the records of a logger.
+type counts struct {
+	slog.Handler
+	n *atomic.Int64
+}
+
+func (c *counts) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *counts) Handle(context.Context, slog.Record) error { c.n.Add(1); return nil }
