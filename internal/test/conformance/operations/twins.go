@@ -19,6 +19,10 @@ import (
 // Twins is the suite of records that are not the call's own, and of claims that are not any more.
 func Twins[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
+		"TwinRecords":          twinRecords[Tx],
+		"CopiedClaims":         copiedClaims[Tx],
+		"StoredColumns":        storedColumns[Tx],
+		"RenewedSince":         renewedSince[Tx],
 		"TwinIntents":          twinIntents[Tx],
 		"TwinErasure":          twinErasure[Tx],
 		"FinishOfAnother":      finishOfAnother[Tx],

@@ -1,0 +1,157 @@
+package operations
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
+)
+
+// way runs an operation whose function returns an id.
+type way[Tx any] func(op idempotency.Op, fn func(context.Context, Tx) (idempotency.ID, error)) (idempotency.Result[idempotency.ID], error)
+
+// ways are the protocols: a record that is written last, where the engine has that, a claim before the function, and
+// the caller's transaction.
+func (e *env[Tx]) ways(o idempotency.Options) map[string]way[Tx] {
+	s := e.Store(o)
+	o.Isolation = sql.LevelSerializable // PostgreSQL claims first
+	first := e.Store(o)
+	return map[string]way[Tx]{
+		"Do": func(op idempotency.Op, fn func(context.Context, Tx) (idempotency.ID, error)) (idempotency.Result[idempotency.ID], error) {
+			return idempotency.Do(e.Ctx, s, op, fn)
+		},
+		"Do, serializable": func(op idempotency.Op, fn func(context.Context, Tx) (idempotency.ID, error)) (idempotency.Result[idempotency.ID], error) {
+			return idempotency.Do(e.Ctx, first, op, fn)
+		},
+		"DoTx": func(op idempotency.Op, fn func(context.Context, Tx) (idempotency.ID, error)) (idempotency.Result[idempotency.ID], error) {
+			tx := e.BeginTx(sql.LevelDefault)
+			r, err := idempotency.DoTx(e.Ctx, s, tx, op, fn)
+			if err == nil {
+				e.EndTx(tx, true)
+			} else {
+				_ = e.End(e.Ctx, tx, false)
+			}
+			return r, err
+		},
+	}
+}
+
+// identified is a function with one effect.
+func (e *env[Tx]) identified(key string) func(context.Context, Tx) (idempotency.ID, error) {
+	return func(ctx context.Context, tx Tx) (idempotency.ID, error) {
+		return idempotency.ID("id of " + key), e.Effect(ctx, tx, key)
+	}
+}
+
+// twinRecords has another owner's records with the same hashes, as no key has. Each call is about the owner's own.
+func twinRecords[Tx any](e *env[Tx]) {
+	for key, call := range e.ways(idempotency.Options{KeyTTL: time.Hour}) {
+		do := func(want idempotency.Outcome) {
+			e.Helper()
+			e.untouched(key, func() {
+				e.Helper()
+				if r, err := call(conformance.Op(key), e.identified(key)); err != nil || r.Outcome != want {
+					e.Errorf("%s: %+v, %v, want %v", key, r, err, want)
+				}
+			})
+			e.WantOnce(key)
+			e.Must(`DELETE FROM effects WHERE k = $1`, []byte(key))
+		}
+		_, err := call(conformance.Op(key), e.identified(key))
+		e.Check(err)
+		e.Must(`DELETE FROM effects WHERE k = $1`, []byte(key))
+		e.Must(`UPDATE holdfast_records SET owner = 'ben', business_id = 'of ben' WHERE op_key = $1`, []byte(key)) // so the key is new again
+		if found, err := idempotency.Lookup[string](e.Ctx, e.Store(idempotency.Options{}), conformance.Op(key)); err != nil || found.Status != idempotency.StatusAbsent {
+			e.Errorf("%+v, %v: it found ben's", found, err)
+		}
+		do(idempotency.Executed)
+		e.Must(`UPDATE holdfast_records SET key_expires_at = 1 WHERE op_key = $1`, []byte(key)) // ben's as well
+		do(idempotency.Executed)                                                                // ben's record stays where the own one goes
+	}
+}
+
+// copiedClaims has functions that copy their claim: the copies stay claims when it is finished.
+func copiedClaims[Tx any](e *env[Tx]) {
+	claimed := false
+	for key, call := range e.ways(idempotency.Options{}) {
+		copies := int64(0)
+		_, err := call(conformance.Op(key), func(ctx context.Context, tx Tx) (idempotency.ID, error) {
+			for _, q := range []string{
+				`INSERT INTO holdfast_records (owner, ` + recordColumns + `) SELECT 'ben', ` + recordColumns + ` FROM holdfast_records WHERE owner = '' AND op_key = $1`,
+				`INSERT INTO holdfast_records (owner, ` + recordColumns + `) SELECT owner, ` + strings.Replace(recordColumns, "key_hash", e.Blob([]byte(strings.Repeat("h", 32))), 1) + ` FROM holdfast_records WHERE owner = '' AND op_key = $1`,
+			} {
+				n, err := e.Exec(ctx, tx, q, []byte(key))
+				if err != nil {
+					return "", err
+				}
+				copies += n
+			}
+			return e.identified(key)(ctx, tx)
+		})
+		e.WantOnce(key)
+		claims := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE op_key = $1 AND state = 1 AND business_id IS NULL`, []byte(key))
+		if claimed = claimed || copies > 0; err != nil || int64(claims) != copies || copies == 1 {
+			e.Errorf("%s: %v, and %d of %d copies are claims", key, err, claims, copies)
+		}
+		e.Must(`DELETE FROM holdfast_records WHERE state = 1`)
+	}
+	if !claimed {
+		e.Error("nothing was claimed before its function")
+	}
+}
+
+// storedColumns checks what each protocol stores: the same.
+func storedColumns[Tx any](e *env[Tx]) {
+	start := int64(e.Now())
+	near := func(micros int64, want time.Duration) bool { // PostgreSQL reads its clock for each column
+		return micros >= want.Microseconds() && micros < (want+want/2).Microseconds()
+	}
+	e.Ctx = holdfast.WithRequestID(e.Ctx, "request")
+	for key, call := range e.ways(idempotency.Options{ResultTTL: time.Minute, KeyTTL: time.Hour}) {
+		_, err := call(conformance.Op(key), e.identified(key))
+		e.Check(err)
+		var state, created, finished, result, expires int64
+		var id, request, holder, program sql.NullString
+		e.Check(e.SQL.QueryRowContext(e.Ctx, e.Rebind(`SELECT state, business_id, request_id, holder, program, created_at, finished_at, result_expires_at, key_expires_at FROM holdfast_records WHERE op_key = $1`), []byte(key)).
+			Scan(&state, &id, &request, &holder, &program, &created, &finished, &result, &expires))
+		if state != 2 || id.String != "id of "+key || request.String != "request" || holder.String == "" || program.String == "" {
+			e.Errorf("%s: state %d, id %q, request %q, of %q %q", key, state, id.String, request.String, holder.String, program.String)
+		}
+		if finished < created || finished < start || finished > int64(e.Now()) || !near(result-finished, time.Minute) || !near(expires-finished, time.Hour) {
+			e.Errorf("%s: begun at %d, finished at %d, ends at %d and %d", key, created, finished, result, expires)
+		}
+	}
+}
+
+// renewedSince has another call execute a key that had expired, after a call has read that and before it deletes the
+// record: the record of the other call stays.
+func renewedSince[Tx any](e *env[Tx]) {
+	o := idempotency.Options{SingleOwner: true, KeyTTL: time.Hour, ClaimLast: e.Handle.ClaimLast}
+	other := e.Store(o)
+	var armed, met atomic.Bool
+	pool := e.Open(e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
+		if s.Name == "records.look" && armed.Swap(false) {
+			met.Store(true)
+			if r, err := e.Do(other, conformance.Op("a")); err != nil || r.Outcome != idempotency.Executed {
+				e.Errorf("the other call: %+v, %v", r, err)
+			}
+		}
+	}}})
+	s, err := idempotency.New(e.Ctx, pool.DB, o)
+	e.Check(err)
+	_, err = e.Do(other, conformance.Op("a"))
+	e.Check(err)
+	e.Must(`UPDATE holdfast_records SET key_expires_at = 1 WHERE op_key = $1`, []byte("a"))
+	e.Must(`DELETE FROM effects WHERE k = $1`, []byte("a"))
+	armed.Store(true)
+	r, err := e.Do(s, conformance.Op("a"))
+	if err != nil || r.Outcome != idempotency.Replayed || !met.Load() {
+		e.Errorf("the call that came late: %+v, %v; the other one came between: %t", r, err, met.Load())
+	}
+	e.WantOnce("a")
+}
