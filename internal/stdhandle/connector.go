@@ -46,7 +46,29 @@ func (c connector) Close() error {
 }
 
 // keeping is a driver's connection that keeps what Holdfast has set on its session. Like every driver's
-// connection it is used by one goroutine at a time.
+// connection it is used by one goroutine at a time. It has two states, of the session and of the
+// transaction; the tests by table walk them.
+//
+//	session: kept.Setting, undo, dirty, open
+//
+//	  as made --keep: change--> kept --a statement that may change settings--> dirty
+//	     ^                       |  ^                                            |
+//	     |                       |  +---------------keep: restore, change--------+
+//	     +--ResetSession of anybody but Holdfast: restore------------------------+
+//
+//	  open is set by a statement outside of a transaction, which may have begun one. In kept, BEGIN is
+//	  left out unless dirty or open is set.
+//
+//	transaction: late, tx, tx.lost, tx.doubtful
+//
+//	  none --BeginTx in kept--> implicit --COMMIT or ROLLBACK--> none
+//	  none --BeginTx, Sealed--> begun: an implicit whose BEGIN was sent
+//	  none --BeginWith--------> late: BEGIN travels with the first statement, COMMIT perhaps with the last
+//
+//	  implicit --a statement that may end it, an error that it may not survive--> doubtful: its end is checked
+//	  implicit --an error that has ended it--> lost: the program's statements are refused; Sealed: all are
+//
+// raw is set for good when the driver has statements that run unseen: nothing is certain from then on.
 type keeping struct {
 	driver.Conn
 	native Native
