@@ -64,8 +64,8 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bou
 		if err != nil {
 			return nil, core.Answer{}, err
 		}
-		s := newSession(ctx, d, d.composed(conn))
-		s.marks = marks
+		s := &session[Tx]{d: d, conn: d.composed(conn), marks: marks}
+		s.ctx, s.cancel = withGrace(ctx, core.CleanupBound())
 		answer, err := s.open(ctx, opts, first)
 		if err == nil {
 			return s, answer, nil
@@ -102,12 +102,6 @@ func (d *DB[Tx]) joinable(ctx context.Context, q core.Querier) error {
 		}
 	}
 	return nil
-}
-
-func newSession[Tx any](ctx context.Context, d *DB[Tx], conn core.Conn[Tx]) *session[Tx] {
-	s := &session[Tx]{d: d, conn: conn}
-	s.ctx, s.cancel = withGrace(ctx, core.CleanupBound())
-	return s
 }
 
 // open begins the transaction with its fence. It returns the answer of first.

@@ -42,7 +42,7 @@ func (l *claimLast[Tx]) claim(ctx context.Context, s *Store[Tx], p *pending) (tu
 	if p.expired || p.similar != nil {
 		return l.first.claim(ctx, s, p)
 	}
-	opts, since := s.txOptions(p), time.Now()
+	opts, since := s.transaction(p), time.Now()
 	opts.Sealed = true
 	tx, _, err := s.access.Begin(ctx, opts, nil)
 	if err != nil {

@@ -16,15 +16,19 @@ import (
 // lockFirst is the protocol of Do on PostgreSQL and SQLite, whose model is internal/test/model/lockfirst.pml: claim locks the
 // key, which costs no write, and finish writes the whole record, once.
 type lockFirst[Tx any] struct {
+	// The locks of a call that waits for the key, and of one that does not, with their timeouts as arguments.
+	patient, hasty core.Bound
+
 	record core.Bound // it fails by itself
 	// before finds a record that was there before the lock. It is empty where the lock comes before every
 	// read. unfinished writes the record of an operation whose outcome is unknown.
 	before, unfinished core.Stmt
 }
 
-func newLockFirst[Tx any](compile func(name, text string) core.Stmt, records *dialect.Records) protocol[Tx] {
+func newLockFirst[Tx any](compile func(name, text string) core.Stmt, records *dialect.Records, claim dialect.Claim, timeout time.Duration) protocol[Tx] {
 	record := compile("records.finish", records.Record)
 	return &lockFirst[Tx]{
+		patient: claim.Reserve(nil, timeout, timeout), hasty: claim.Reserve(nil, 0, timeout),
 		record: core.Bound{Stmt: record, OrFail: record},
 		before: compile("records.before", records.Before), unfinished: compile("records.unfinished", records.Unfinished),
 	}
@@ -43,8 +47,11 @@ type locked[Tx any] struct {
 }
 
 func (l *lockFirst[Tx]) claim(ctx context.Context, s *Store[Tx], p *pending) (turn[Tx], error) {
-	since := time.Now()
-	tx, a, err := s.begin(ctx, p, s.sql.claim.Reserve(p.args(), s.lockWait(p), s.options.LockTimeout))
+	since, lock := time.Now(), l.patient
+	if p.op.NoWait {
+		lock = l.hasty
+	}
+	tx, a, err := s.begin(ctx, p, lock.With(p.args(lock.Args...)...))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
 // protocol makes the effects of a function and the record of its key one transaction. New chooses the
@@ -57,7 +58,7 @@ func (s *Store[Tx]) transact(ctx context.Context, p *pending, w work[Tx]) (*reco
 // begin begins a transaction with a claim as its first statement, and returns the claim's answer. The
 // guard of a lease comes before it, and what an earlier attempt makes necessary.
 func (s *Store[Tx]) begin(ctx context.Context, p *pending, claim core.Bound) (tx access.Session[Tx], a core.Answer, err error) {
-	opts := s.txOptions(p)
+	opts := s.transaction(p)
 	if s.lease != nil || p.expired || p.watch != nil && p.watch.Due(s.options.LockTimeout) {
 		return s.beginLate(ctx, p, opts, claim)
 	}
@@ -72,6 +73,9 @@ func (s *Store[Tx]) begin(ctx context.Context, p *pending, claim core.Bound) (tx
 
 // beginLate begins a transaction whose claim is not its first statement.
 func (s *Store[Tx]) beginLate(ctx context.Context, p *pending, opts core.TxOptions, claim core.Bound) (tx access.Session[Tx], a core.Answer, err error) {
+	if p.expired { // its delete waits, too
+		opts.LockTimeout = s.sql.claim.LockTimeout(s.lockWait(p), s.options.LockTimeout, true)
+	}
 	if tx, _, err = s.access.Begin(ctx, opts, nil); err != nil {
 		return nil, a, err
 	}
@@ -124,12 +128,22 @@ func (s *Store[Tx]) unclaimed(p *pending, err error) error {
 	return &once.ClaimError{Err: s.explain(err)}
 }
 
-// txOptions returns the settings of a transaction that waits for the key of p.
-func (s *Store[Tx]) txOptions(p *pending) core.TxOptions {
-	return core.TxOptions{
-		Isolation:   s.options.Isolation,
-		LockTimeout: s.sql.claim.LockTimeout(s.lockWait(p), s.options.LockTimeout, p.expired),
+// manners are the settings of the transactions of Do: patient ones wait for a key, the others do not.
+type manners struct{ patient, hasty core.TxOptions }
+
+func mannersOf(claim dialect.Claim, o *Options) manners {
+	of := func(wait time.Duration) core.TxOptions {
+		return core.TxOptions{Isolation: o.Isolation, LockTimeout: claim.LockTimeout(wait, o.LockTimeout, false)}
 	}
+	return manners{of(o.LockTimeout), of(0)}
+}
+
+// transaction returns the settings of a transaction that waits for the key of p.
+func (s *Store[Tx]) transaction(p *pending) core.TxOptions {
+	if p.op.NoWait {
+		return s.manners.hasty
+	}
+	return s.manners.patient
 }
 
 // lockWait bounds each wait of a transaction for the key of p; 0 is no wait.

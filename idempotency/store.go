@@ -157,7 +157,8 @@ type Store[Tx any] struct {
 	access    access.Access[Tx]
 	options   Options
 	sql       statements
-	protocol  protocol[Tx]            // of Do
+	protocol  protocol[Tx] // of Do
+	manners   manners
 	flights   *once.Flights[record]   // calls in progress
 	peeks     *once.Flights[record]   // reads by calls with NoWait
 	intents   *once.Flights[struct{}] // see queue
@@ -220,9 +221,10 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			},
 		},
 	}
+	s.manners = mannersOf(s.sql.claim, &o)
 	switch {
 	case s.sql.claim.Reserves(o.Isolation):
-		s.protocol = newLockFirst[Tx](compile, d)
+		s.protocol = newLockFirst[Tx](compile, d, s.sql.claim, o.LockTimeout)
 	case o.ClaimLast:
 		s.protocol = newClaimLast[Tx](compile, d)
 	default:

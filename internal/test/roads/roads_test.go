@@ -12,13 +12,13 @@ import (
 // budget is the number of files and functions that a call may enter, on SQLite. A number rises only by
 // hand, with the reason beside it; it falls with the code.
 var budget = map[string][2]int{
-	"Do":                {0, 0},
-	"DoTx":              {0, 0},
-	"Acquire":           {0, 0},
-	"Release":           {0, 0},
-	"InTx with a guard": {0, 0},
-	"POST":              {0, 0},
-	"staged operation":  {0, 0},
+	"Do":                {45, 140},
+	"DoTx":              {37, 108},
+	"Acquire":           {34, 96},
+	"Release":           {28, 71},
+	"InTx with a guard": {32, 92},
+	"POST":              {54, 171},
+	"staged operation":  {57, 198},
 }
 
 // TestRoads fails for a call that enters more than its budget: an option that is off stands in its way. The
