@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -10,13 +9,13 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/examples/internal/process"
 )
 
-// environmentURL passes the database URL to a process, because every user of the machine can see
-// arguments and the URL contains a password.
+// environmentURL passes the database URL to a process.
 const environmentURL = "PAYMENTS_EXAMPLE_DSN"
 
 // serveCommand is one process of the service. It prints its address, and ends with its parent.
@@ -53,7 +52,7 @@ type fleet struct {
 	args []string
 
 	mu           sync.Mutex
-	processes    []*exec.Cmd
+	processes    []*process.Process
 	addresses    []string
 	kills, stops int
 }
@@ -62,39 +61,28 @@ type fleet struct {
 const startWait = time.Minute
 
 func (f *fleet) launch(i int) error {
-	self, err := os.Executable()
+	cmd, err := process.Self(environmentURL, f.url, f.args...)
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, f.args...) //nolint:gosec,noctx // this program itself; it is ended by kill, and by the end of its standard input
-	cmd.Env = append(os.Environ(), environmentURL+"="+f.url)
-	cmd.Stderr = os.Stderr
-	dieWithParent(cmd)
-	if _, err := cmd.StdinPipe(); err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
+	p, err := process.Start(cmd)
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	slow := time.AfterFunc(startWait, func() { _ = cmd.Process.Kill() })
+	slow := time.AfterFunc(startWait, p.Kill)
 	defer slow.Stop()
-	address, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		_ = cmd.Process.Kill()
-		return errors.Join(errors.New("a process of the service did not serve"), cmd.Wait())
+	address, serves := <-p.Lines
+	if !serves {
+		return errors.Join(errors.New("a process of the service did not serve"), p.Wait())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.processes[i], f.addresses[i] = cmd, address[:len(address)-1]
+	f.processes[i], f.addresses[i] = p, address
 	return nil
 }
 
 func (f *fleet) start(n int) error {
-	f.processes, f.addresses = make([]*exec.Cmd, n), make([]string, n)
+	f.processes, f.addresses = make([]*process.Process, n), make([]string, n)
 	for i := range n {
 		if err := f.launch(i); err != nil {
 			return err
@@ -112,11 +100,10 @@ func (f *fleet) any() string {
 
 func (f *fleet) end(i int) {
 	f.mu.Lock()
-	cmd := f.processes[i]
+	p := f.processes[i]
 	f.mu.Unlock()
-	if cmd != nil {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // "killed" is what it says
+	if p != nil {
+		p.Stop()
 	}
 }
 
@@ -130,15 +117,15 @@ func (f *fleet) strike(ctx context.Context, every, stopFor time.Duration) error 
 		}
 		i := mathrand.IntN(len(f.processes))
 		f.mu.Lock()
-		cmd := f.processes[i]
+		p := f.processes[i]
 		f.mu.Unlock()
-		if n%4 == 3 && pause(cmd.Process) {
+		if n%4 == 3 && p.Pause() {
 			f.stops++
 			select {
 			case <-ctx.Done():
 			case <-time.After(stopFor):
 			}
-			resume(cmd.Process)
+			p.Resume()
 			continue
 		}
 		f.kills++

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
@@ -15,11 +13,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/holdfast-go/holdfast/examples/internal/process"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 )
 
@@ -29,10 +27,8 @@ var allLanguages = []string{"go", "python", "php", "java"}
 type worker struct {
 	language string
 
-	mu    sync.Mutex // of cmd: it is not started again while it is struck
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	lines *bufio.Reader
+	mu      sync.Mutex // of process: it is not started again while it is struck
+	process *process.Process
 }
 
 // start compiles what has to be, and starts all clients.
@@ -129,52 +125,41 @@ func (c *worker) restart(ctx context.Context, s *storm) error {
 	}
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...) //nolint:gosec // this program, or a client of this folder
 	cmd.Env, cmd.Stderr = env, s.log
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cmd != nil {
-		_ = c.cmd.Wait()
+	if c.process != nil {
+		c.process.Stop()
 	}
-	c.cmd, c.in, c.lines = cmd, in, bufio.NewReader(out)
-	return cmd.Start()
+	c.process, err = process.Start(cmd)
+	return err
 }
 
 // ask sends a line and waits for the answer. alive is false if the client has ended.
 func (c *worker) ask(line string) (answer string, alive bool) {
-	if _, err := fmt.Fprintln(c.in, line); err != nil {
-		return "", false
-	}
-	answer, err := c.lines.ReadString('\n') // a client that is killed may have written a part of it
-	return answer, err == nil
+	c.process.Tell(line)
+	answer, alive = <-c.process.Lines
+	return answer, alive
 }
 
-func (c *worker) signal(sig os.Signal) {
+func (c *worker) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = c.cmd.Process.Signal(sig) // it may have ended
+	c.process.Kill()
 }
-
-func (c *worker) kill() { c.signal(os.Kill) }
 
 // pause stops the process for a while.
 func (c *worker) pause(d time.Duration) {
-	c.signal(syscall.SIGSTOP)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.process.Pause()
 	time.Sleep(d)
-	c.signal(syscall.SIGCONT)
+	c.process.Resume()
 }
 
 // end ends all clients.
 func (s *storm) end() {
 	for _, c := range s.clients {
-		c.kill()
-		_ = c.cmd.Wait()
+		c.process.Stop()
 	}
 	if s.classes != "" {
 		_ = os.RemoveAll(s.classes)

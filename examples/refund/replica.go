@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-go/holdfast/examples/internal/process"
 )
 
 // serveCommand runs one replica of a storm: the same service on a free port, which it prints. It
@@ -48,7 +50,7 @@ type fleet struct {
 	announce func(replica int, address string) // sends the address to the clients
 
 	mu       sync.Mutex
-	replicas []*child
+	replicas []*process.Process
 	kills    atomic.Int64
 }
 
@@ -76,7 +78,7 @@ func (f *fleet) launch(ctx context.Context, i int) error {
 	timeout := time.NewTimer(startWait)
 	defer timeout.Stop()
 	select {
-	case address, ok := <-c.lines:
+	case address, ok := <-c.Lines:
 		if !ok {
 			return fmt.Errorf("replica %d ended before it served; what it said is above", i)
 		}
@@ -96,7 +98,7 @@ func (f *fleet) restart(ctx context.Context, i int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f.replicas[i].kill()
+	f.replicas[i].Stop()
 	f.kills.Add(1)
 	return f.launch(ctx, i)
 }
@@ -106,7 +108,7 @@ func (f *fleet) stop() {
 	defer f.mu.Unlock()
 	for _, c := range f.replicas {
 		if c != nil {
-			c.kill()
+			c.Stop()
 		}
 	}
 	f.replicas = nil

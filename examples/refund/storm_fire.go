@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/examples/internal/process"
 )
 
 const (
@@ -24,7 +26,7 @@ type battle struct {
 	*storm
 	tally   *tally
 	fleet   *fleet
-	clients []*child
+	clients []*process.Process
 	fail    context.CancelCauseFunc
 
 	reading, killing sync.WaitGroup
@@ -38,7 +40,7 @@ func (st *storm) fire(ctx context.Context, stderr io.Writer) (*tally, error) {
 		url: st.url, args: []string{"serve", "-merchant", st.run, "-protect", st.protect.name},
 		announce: func(i int, address string) {
 			for _, c := range b.clients {
-				c.tell("replica", i, address)
+				c.Tell("replica", i, address)
 			}
 		},
 	}
@@ -76,7 +78,7 @@ func (b *battle) startClients() error {
 		}
 		b.clients = append(b.clients, c)
 		b.reading.Go(func() {
-			for line := range c.lines {
+			for line := range c.Lines {
 				b.tally.answer(strings.Fields(line))
 			}
 			b.fail(errors.New("a client process ended before its time"))
@@ -90,7 +92,7 @@ func (b *battle) refund(i int) {
 	b.tally.sent(b.order(i))
 	for n, c := range b.clients {
 		if share := b.share(i, n); share > 0 {
-			c.tell("refund", b.order(i), "1", stormAmount, share)
+			c.Tell("refund", b.order(i), "1", stormAmount, share)
 		}
 	}
 }
@@ -109,7 +111,7 @@ func (b *battle) end() {
 	b.killing.Wait()
 	b.fleet.stop()
 	for _, c := range b.clients {
-		c.kill()
+		c.Stop()
 	}
 	b.reading.Wait()
 }

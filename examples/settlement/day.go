@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/examples/internal/process"
 )
 
 // environmentURL passes the database URL to a child, because every user of the machine can see
@@ -140,34 +141,25 @@ func (y *day) once(ctx context.Context) (result fed, killed int, err error) {
 // child runs this program again and reads its output. With dies, it is killed during its work:
 // some time after it first reported work.
 func (y *day) child(ctx context.Context, dies bool, heard func(line string), args ...string) (dead bool, err error) {
-	self, err := os.Executable()
+	cmd, err := process.Self(environmentURL, y.url, args...)
 	if err != nil {
-		return false, fmt.Errorf("find this program to start it again: %w", err)
+		return false, err
 	}
-	cmd := exec.CommandContext(ctx, self, args...) //nolint:gosec // this program itself
-	cmd.Env = append(os.Environ(), environmentURL+"="+y.url)
 	cmd.Stderr = y.stderr
-	stdin, err := cmd.StdinPipe()
+	p, err := process.Start(cmd)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = stdin.Close() }()
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return false, err
-	}
-	if err := cmd.Start(); err != nil {
-		return false, fmt.Errorf("start %s: %w", args[0], err)
-	}
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() {
-		heard(lines.Text())
+	stop := context.AfterFunc(ctx, p.Kill)
+	defer stop()
+	for line := range p.Lines {
+		heard(line)
 		if dies && !dead {
 			dead = true
-			time.AfterFunc(3*time.Millisecond, func() { _ = cmd.Process.Kill() })
+			time.AfterFunc(3*time.Millisecond, p.Kill)
 		}
 	}
-	err = cmd.Wait()
+	err = p.Wait()
 	var exit *exec.ExitError
 	if dead = dead && errors.As(err, &exit) && strings.Contains(exit.Error(), "killed"); dead {
 		return true, nil
