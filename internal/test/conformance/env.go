@@ -2,6 +2,22 @@
 // pass: environments, handles, modes, and helpers that more than one suite uses. The suites are
 // in a package per domain below it, and the tests of the public packages run them. Suites read
 // the declared capabilities of an engine where its behaviour differs; they skip nothing.
+//
+// A case is a function, and an entry in the map of its suite:
+//
+//	// In operations.Rejections: "ReplayHasNoEffect": replayHasNoEffect[Tx],
+//	func replayHasNoEffect[Tx any](e *env[Tx]) {
+//		s := e.Store(idempotency.Options{})
+//		for range 2 {
+//			_, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(ctx context.Context, tx Tx) (string, error) {
+//				return "done", e.Effect(ctx, tx, "a")
+//			})
+//			if err != nil {
+//				e.Fatal(err)
+//			}
+//		}
+//		e.WantOnce("a")
+//	}
 package conformance
 
 import (
