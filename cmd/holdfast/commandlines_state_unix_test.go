@@ -277,7 +277,7 @@ func wrongLines(t *testing.T, d *databases) {
 		"holdfast lock settlement -- ./settle.sh > /nowhere/at/all",
 		"holdfast console --addr 0.0.0.0:0",
 		"holdfast once k -- ./relay --forever",
-		"$ holdfast locks lines\nno lines",
+		"$ holdfast locks queues\nno lines",
 		"$ holdfast locks list\nKEY  HOLDER",
 		"$ holdfast audit verify\nrows 1, as written",
 		"$ holdfast audit verify\nrows 1, as written\nhead 1 5f0c0b6e…\nand more",

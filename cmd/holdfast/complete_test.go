@@ -33,7 +33,7 @@ func TestBashCompletion(t *testing.T) {
 	for line, want := range map[string][]string{
 		"":                               {"migrate", "locks", "ops", "reap", "doctor", "prove", "bench", "version", "completion", "after-restore"},
 		"mig":                            {"migrate"},
-		"locks ":                         {"blocked", "lines", "list", "release"},
+		"locks ":                         {"blocked", "list", "queues", "release"},
 		"locks release --kind ":          {"lease", "fair", "semaphore"},
 		"locks release -kind s":          {"semaphore"},
 		"ops list --state ":              {"unknown", "pending", "succeeded", "rejected"},

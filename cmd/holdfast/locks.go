@@ -20,7 +20,7 @@ import (
 
 func newLocks(f *flags) *cobra.Command {
 	cmd := group("locks", "Look at leases, fair locks and semaphores, and take them away",
-		newLocksList(f), newLocksLines(f), newLocksBlocked(f), newLocksRelease(f))
+		newLocksList(f), newLocksQueues(f), newLocksBlocked(f), newLocksRelease(f))
 	cmd.SuggestFor = []string{"leases", "lease", "semaphores"}
 	return cmd
 }
@@ -105,8 +105,8 @@ func leaseOf(i sqllock.Info) lease {
 	return l
 }
 
-// place is one ticket of locks lines, in JSON.
-type place struct {
+// ticket is one ticket of locks queues, in JSON.
+type ticket struct {
 	Owner string `json:"owner"`
 	key
 	Kind        string    `json:"kind"`
@@ -119,23 +119,23 @@ type place struct {
 	RemainingMS int64     `json:"remaining_ms"`
 }
 
-func newLocksLines(f *flags) *cobra.Command {
+func newLocksQueues(f *flags) *cobra.Command {
 	var list listFlags
 	cmd := &cobra.Command{
-		Use: "lines", Short: "List who has fair locks and semaphores, and who waits for them, in order", Args: noArgs,
+		Use: "queues", Short: "List who has fair locks and semaphores, and who waits for them, in order", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.locker(cmd, "", func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
-				places, rows := []place{}, [][]string{}
-				read := func(kind string, lines iter.Seq2[fairlock.Queue, error]) error {
-					for line, err := range lines {
+				tickets, rows := []ticket{}, [][]string{}
+				read := func(kind string, queues iter.Seq2[fairlock.Queue, error]) error {
+					for queue, err := range queues {
 						if err != nil {
 							return err
 						}
-						for _, p := range line.Tickets {
-							places = append(places, placeOf(kind, line, p))
+						for _, p := range queue.Tickets {
+							tickets = append(tickets, ticketOf(kind, queue, p))
 							rows = append(rows, []string{
-								text(line.Owner), text(line.Key), kind, strconv.FormatInt(p.Token, 10), text(p.Holder), line.Describe(p), moment(p.Since), duration(p.Remaining),
-								strconv.Itoa(p.Permits), strconv.Itoa(placeOf(kind, line, p).Capacity),
+								text(queue.Owner), text(queue.Key), kind, strconv.FormatInt(p.Token, 10), text(p.Holder), queue.Describe(p), moment(p.Since), duration(p.Remaining),
+								strconv.Itoa(p.Permits), strconv.Itoa(ticketOf(kind, queue, p).Capacity),
 							})
 						}
 					}
@@ -146,7 +146,7 @@ func newLocksLines(f *flags) *cobra.Command {
 				if err := errors.Join(read("fair", fair.Queues(ctx, o)), read("semaphore", fair.Semaphores(ctx, o))); err != nil {
 					return err
 				}
-				return f.answer(cmd, places, f.table(cmd, "nobody stands in a line", "OWNER KEY KIND TOKEN HOLDER STANDS SINCE REMAINING | PERMITS CAPACITY", rows))
+				return f.answer(cmd, tickets, f.table(cmd, "no queue has a ticket", "OWNER KEY KIND TOKEN HOLDER STANDS SINCE REMAINING | PERMITS CAPACITY", rows))
 			})
 		},
 	}
@@ -188,13 +188,13 @@ func newLocksBlocked(f *flags) *cobra.Command {
 	return cmd
 }
 
-func placeOf(kind string, line fairlock.Queue, p fairlock.Ticket) place {
-	capacity := line.Permits
+func ticketOf(kind string, queue fairlock.Queue, p fairlock.Ticket) ticket {
+	capacity := queue.Permits
 	if kind == "fair" {
 		capacity = fairlock.MaxPermits
 	}
-	return place{
-		Owner: line.Owner, key: jsonKey(line.Key), Kind: kind, Token: p.Token, Holder: p.Holder, Held: p.Held, Permits: p.Permits, Capacity: capacity,
+	return ticket{
+		Owner: queue.Owner, key: jsonKey(queue.Key), Kind: kind, Token: p.Token, Holder: p.Holder, Held: p.Held, Permits: p.Permits, Capacity: capacity,
 		Since: p.Since, RemainingMS: p.Remaining.Milliseconds(),
 	}
 }
@@ -210,7 +210,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 		Use: "release", Short: "Take a lock away from its holder; its token moves, and who and why is recorded", Args: noArgs,
 		Long: "Take a lock away from its holder. The former holder's guarded transactions fail from now on;\n" +
 			"what it does outside of them may overlap with the next holder's work until its trust window ends.\n" +
-			"So it wants --yes. holdfast locks list and locks lines say who has it, and who waits.",
+			"So it wants --yes. holdfast locks list and locks queues say who has it, and who waits.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			name, err := k.key()
 			if err != nil {
@@ -233,7 +233,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 				case kind == "lease":
 					had, err = l.ForceRelease(ctx, name, token, who.reason)
 				case token == 0:
-					err = usage("say whose place: --token, as holdfast locks lines has it")
+					err = usage("--token is missing: `holdfast locks queues` prints the token of each ticket")
 				case kind == "fair":
 					had, err = fairlock.New(l).ForceRelease(ctx, name, token, who.reason)
 				case kind == "semaphore":
@@ -255,7 +255,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 	cmd.Flags().StringVar(&owner, "owner", "", "the owner of the key")
 	who.add(cmd)
 	propose.add(cmd)
-	oneOf(cmd, &kind, "kind", "lease", "whose lock", "lease\tone holder", "fair\tplaces in a line", "semaphore\tpermits")
+	oneOf(cmd, &kind, "kind", "lease", "whose lock", "lease\tone holder", "fair\ttickets in a queue", "semaphore\tpermits")
 	cmd.Flags().Int64Var(&token, "token", 0, "whose it has to be, as listed; a lease needs none")
 	cmd.Flags().BoolVar(&yes, "yes", false, "yes, take it away")
 	return cmd

@@ -108,7 +108,7 @@ func TestLocks(t *testing.T) {
 		if out := o.ok("locks", "list"); out != "no leases\n" {
 			o.Errorf("got %q", out)
 		}
-		if out := o.ok("locks", "lines", "-json"); out != "[]\n" {
+		if out := o.ok("locks", "queues", "-json"); out != "[]\n" {
 			o.Errorf("got %q", out)
 		}
 		l, err := sqllock.New(o.Ctx, o.DB, sqllock.Options{Holder: "worker 7", TTL: time.Minute})
@@ -151,7 +151,7 @@ func TestLocks(t *testing.T) {
 		if len(leases) != 1 {
 			o.Errorf("got %+v", leases)
 		}
-		if out := o.ok("locks", "lines"); !strings.Contains(out, "has shared") || !strings.Contains(out, "has 2 of 3") {
+		if out := o.ok("locks", "queues"); !strings.Contains(out, "has shared") || !strings.Contains(out, "has 2 of 3") {
 			o.Errorf("got %s", out)
 		}
 

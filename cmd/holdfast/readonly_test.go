@@ -32,7 +32,7 @@ func TestReadOnlyLists(t *testing.T) {
 		if reader.json(&list, "ops", "list", "--records", "--state", "succeeded"); len(list) != 1 {
 			o.Errorf("operations: %+v", list)
 		}
-		for _, args := range [][]string{{"locks", "lines"}, {"locks", "blocked"}, {"reap", "--history"}, {"ops", "list"}} {
+		for _, args := range [][]string{{"locks", "queues"}, {"locks", "blocked"}, {"reap", "--history"}, {"ops", "list"}} {
 			if o.Engine == dbtest.SQLite && args[1] == "blocked" {
 				continue
 			}
