@@ -20,6 +20,7 @@ import (
 func Twins[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
 		"TwinRecords":          twinRecords[Tx],
+		"FailsBesideRecords":   failsBesideRecords[Tx],
 		"CopiedClaims":         copiedClaims[Tx],
 		"StoredColumns":        storedColumns[Tx],
 		"RenewedSince":         renewedSince[Tx],

@@ -3,6 +3,7 @@ package operations
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -87,6 +88,34 @@ func twinRecords[Tx any](e *env[Tx]) {
 		again()
 		e.Must(`UPDATE holdfast_records SET key_expires_at = 1 WHERE op_key = $1`, []byte(key)) // ben's as well
 		do(idempotency.Executed)                                                                // ben's record stays where the own one goes
+	}
+}
+
+// failsBesideRecords has functions that fail while there are records of another key, of another owner with the same
+// hash, and of the key itself before it expired. None of them answers the call: it returns the function's error.
+func failsBesideRecords[Tx any](e *env[Tx]) {
+	broken := errors.New("the provider is down")
+	for key, call := range e.ways(idempotency.Options{KeyTTL: time.Hour}) {
+		for _, beside := range []struct{ what, key, change string }{
+			{"another key's record", "another " + key, `UPDATE holdfast_records SET holder = 'h' WHERE op_key = $1`},
+			{"another owner's record", key, `UPDATE holdfast_records SET owner = 'ben' WHERE op_key = $1`},
+			{"its expired record", key, `UPDATE holdfast_records SET key_expires_at = 1 WHERE op_key = $1`},
+		} {
+			_, err := call(zoes(beside.key), e.identified(beside.key))
+			e.Check(err)
+			e.Must(beside.change, []byte(beside.key))
+			runs := 0
+			_, err = call(zoes(key), func(context.Context, Tx) (idempotency.ID, error) {
+				if runs++; runs > 1 {
+					return "again", nil
+				}
+				return "", broken
+			})
+			if !errors.Is(err, broken) || runs != 1 {
+				e.Errorf("%s beside %s: %v after %d runs", key, beside.what, err, runs)
+			}
+		}
+		e.Must(`DELETE FROM holdfast_records WHERE owner = 'ben'`)
 	}
 }
 
