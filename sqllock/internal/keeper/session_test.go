@@ -1,9 +1,11 @@
 package keeper
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // TestSessionLost checks when the leases of a session end after something happens to it, after 3.5 seconds:
@@ -37,7 +40,7 @@ func TestSessionLost(t *testing.T) {
 	hangs := func(ctx context.Context) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
 	lives := confirms(first, nil)
 	deaf := func(ctx context.Context) ([]any, error) { <-ctx.Done(); return nil, ctx.Err() }
-	heard := says([]any{1, 1, 1}, nil)
+	hears := says([]any{1, 1, 1}, nil)
 	for name, c := range map[string]struct {
 		answers
 
@@ -49,8 +52,8 @@ func TestSessionLost(t *testing.T) {
 		"a connection has no number":            {answers{confirms(nil, nil), deaf}, next, errNoSession},
 		"the connection is closed":              {answers{confirms(nil, errDown), deaf}, next, errDown},
 		"the connection is silent":              {answers{hangs, deaf}, silent, context.DeadlineExceeded},
-		"the watcher gets the lock":             {answers{lives, heard}, at, errNoSession},
-		"the watcher gets it, all else is mute": {answers{hangs, heard}, at, errNoSession},
+		"the watcher gets the lock":             {answers{lives, hears}, at, errNoSession},
+		"the watcher gets it, all else is mute": {answers{hangs, hears}, at, errNoSession},
 		"the watcher does not get the lock":     {answers{lives, says([]any{1, 0, nil}, nil)}, 0, nil},
 		"the watcher's wait is too long":        {answers{lives, says(nil, errLocked)}, 0, nil},
 		"the watcher's connection is closed":    {answers{lives, says(nil, errDown)}, 0, nil},
@@ -94,12 +97,17 @@ func TestSessionLost(t *testing.T) {
 					}
 					return nil, errDown
 				}
+				h := &heard{}
+				f.tracer = &trace.Tracer{Listeners: []trace.Listener{h}, Outcome: func(error) string { return "" }}
 				k := f.keep(t)
 				of := f.lease("of no session", false)
 				if err := k.Session.Open(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				id := k.Identity()
+				if tag := sha256.Sum256([]byte("this one")); !bytes.Equal(id[4:7], tag[:3]) {
+					t.Errorf("the session %v does not name its server", id)
+				}
 				if !id.InSession() || k.Session.Number() != first {
 					t.Errorf("the session is %v, of the connection %d", id, k.Session.Number())
 				}
@@ -125,8 +133,18 @@ func TestSessionLost(t *testing.T) {
 				if kept || k.Identity().InSession() {
 					t.Errorf("a grant of the lost session counts: %t; the session is %v", kept, k.Identity())
 				}
+				plain := f.newLease("granted before the session began", false, time.Now())
+				plain.ID = k.Store.Process.NewAttemptID()
+				f.locked(func() { kept = k.Keep(plain) })
+				if !kept {
+					t.Error("a grant of no session is no lease")
+				}
 				time.Sleep(firstRetry)
 				synctest.Wait()
+				failed := slices.ContainsFunc(h.events, func(e trace.Event) bool { return e.Name == trace.WaitFailed && errors.Is(e.Err, c.err) })
+				if !failed {
+					t.Errorf("nothing is reported of %v", c.err)
+				}
 				if again := k.Identity(); !again.InSession() || again == id || k.Session.Number() != first+10 {
 					t.Errorf("after a second the session is %v, of the connection %d, and was %v", again, k.Session.Number(), id)
 				}
@@ -152,7 +170,7 @@ func TestSessionDoesNotBegin(t *testing.T) {
 		"another connection has the lock": {hold: []any{0, 41}, want: errNoSession},
 		"no answer about the lock":        {hold: []any{nil, 41}, want: errNoSession},
 		"a connection without a number":   {hold: []any{1, nil}, want: errNoSession},
-		"no server":                       {err: errDown, want: errDown},
+		"no server":                       {hold: []any{1, 41}, err: errDown, want: errDown},
 		"no connection":                   {spares: errDown, want: errDown},
 		"a small pool":                    {spares: core.ErrNoListener, want: holdfast.ErrInvalid},
 	} {
@@ -163,7 +181,7 @@ func TestSessionDoesNotBegin(t *testing.T) {
 					if statement == "server" {
 						return []any{"this one"}, c.err
 					}
-					return c.hold, c.err
+					return c.hold, nil
 				}}
 				k := f.keep(t)
 				if err := k.Session.Open(t.Context()); !errors.Is(err, c.want) {
@@ -223,6 +241,9 @@ func TestSessionEnded(t *testing.T) {
 					if asked != 0 {
 						t.Errorf("%d statements", asked)
 					}
+					if s.suspect(c.of); s.Suspected(c.of) || len(s.others) != 0 {
+						t.Errorf("%d sessions are known", len(s.others))
+					}
 					return
 				}
 				// Polls ask now and then, until the answer is yes; at once while there is a reason.
@@ -252,7 +273,8 @@ func TestSessionEnded(t *testing.T) {
 				if rare != wantRare || often < wantOften || often > wantOften+1 {
 					t.Errorf("it asked %d times in a second, and %d times while it was suspected; want %d and %d", rare, often, wantRare, wantOften)
 				}
-				if len(s.others) != 1 {
+				s.suspect(id("a second one", true))
+				if len(s.others) != 2 {
 					t.Errorf("%d sessions are known", len(s.others))
 				}
 				time.Sleep(2 * time.Minute)
