@@ -36,18 +36,6 @@ func (e *TooManyError) Error() string {
 // Is reports whether target is ErrTooMany.
 func (e *TooManyError) Is(target error) bool { return target == ErrTooMany }
 
-// lives is how long a result and its key are kept, in µs; nil for ever.
-type lives struct{ result, key any }
-
-// refusedLives returns how long a rejection is kept.
-func (o *Options) refusedLives() lives {
-	result := o.ResultTTL
-	if result == 0 || o.RejectionTTL > 0 && result > o.RejectionTTL {
-		result = o.RejectionTTL
-	}
-	return lives{ttl(result), ttl(o.RejectionTTL)}
-}
-
 // growthDefaults fills in and checks the options that bound the number of records.
 func (o *Options) growthDefaults() error {
 	switch {

@@ -69,8 +69,8 @@ func TestRefusedLives(t *testing.T) {
 		if err := o.withDefaults(); err != nil || o.RejectionTTL != c.want {
 			t.Errorf("%+v: %v, %v", c.o, o.RejectionTTL, err)
 		}
-		if got, want := o.refusedLives(), (lives{ttl(c.result), ttl(c.key)}); got != want {
-			t.Errorf("%+v: %v, want %v", c.o, got, want)
+		if result, key := o.refusedFor(); ttl(result) != ttl(c.result) || ttl(key) != ttl(c.key) {
+			t.Errorf("%+v: %v and %v, want %v and %v", c.o, result, key, c.result, c.key)
 		}
 	}
 }

@@ -80,8 +80,6 @@ type call struct {
 	similar      *similar
 	key          []any // the first arguments of each statement: owner and hash
 	wait         time.Duration
-	kept         lives  // of a result
-	refused      lives  // of a rejection
 	requestID    string // whom the call works for; empty for none
 	// place is where the value of a staged operation is stored; empty for a record's.
 	place once.Place
@@ -146,9 +144,11 @@ func (o *Options) check(op Op) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.HashKeys.fingerprints(&fp)
-	op.Key = o.HashKeys.Key(op.Key)
-	c := &call{op: op, fingerprints: fp, wait: op.Wait, kept: lives{ttl(o.ResultTTL), ttl(o.KeyTTL)}, refused: o.refusedLives()}
+	if o.HashKeys != nil {
+		o.HashKeys.fingerprints(&fp)
+		op.Key = o.HashKeys.Key(op.Key)
+	}
+	c := &call{op: op, fingerprints: fp, wait: op.Wait}
 	if c.wait == 0 {
 		c.wait = o.Wait
 	}

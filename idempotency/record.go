@@ -125,13 +125,22 @@ func (s *Store[Tx]) finishing(c *call, attempt []byte, v storedResult) core.Boun
 	if c.requestID != "" {
 		requestID = c.requestID
 	}
-	life := c.kept
+	result, key := s.options.ResultTTL, s.options.KeyTTL
 	if v.state == rejected {
-		life = c.refused
+		result, key = s.options.refusedFor()
 	}
 	return s.sql.finish.With(c.args(
-		attempt, v.state, once.Nullable(v.result), life.result, life.key, v.codec, businessID, s.holder, s.program, requestID,
+		attempt, v.state, once.Nullable(v.result), ttl(result), ttl(key), v.codec, businessID, s.holder, s.program, requestID,
 	)...)
+}
+
+// refusedFor returns how long a rejection and its key are kept.
+func (o *Options) refusedFor() (result, key time.Duration) {
+	result, key = o.ResultTTL, o.RejectionTTL
+	if result == 0 || key > 0 && result > key {
+		result = key
+	}
+	return result, key
 }
 
 // explain adds the remedy to errors that have a known one.
