@@ -45,7 +45,8 @@ type Attempts[V any] struct {
 // commit of a new claim, resolves it. executed reports whether a Try of this call stored the value.
 func (c *Attempts[V]) Run(ctx context.Context) (stored *V, executed bool, err error) {
 	start := time.Now()
-	pause, begun := core.NewBackoff(), start
+	var pause *core.Backoff // most calls need none
+	begun := start
 	for reads := c.NoWait || !c.ExpectNew.Likely(); ; reads = true {
 		stored, executed, end, err := c.attempt(ctx, reads)
 		switch end {
@@ -62,6 +63,9 @@ func (c *Attempts[V]) Run(ctx context.Context) (stored *V, executed bool, err er
 		}
 		if waited := time.Since(start); (waiting || c.unknown != nil) && waited > c.Wait {
 			return nil, false, FirstOf(c.unknown, &InProgressError{Waited: waited})
+		}
+		if pause == nil {
+			pause = core.NewBackoff()
 		}
 		if ran {
 			err = pause.SleepAfter(ctx, time.Since(begun))

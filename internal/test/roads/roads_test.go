@@ -12,12 +12,12 @@ import (
 // budget is the number of files and functions that a call may enter, on SQLite. A number rises only by
 // hand, with the reason beside it; it falls with the code.
 var budget = map[string][2]int{
-	"Do":                {43, 137},
+	"Do":                {42, 136},
 	"DoTx":              {36, 105},
 	"Acquire":           {34, 96},
 	"Release":           {28, 71},
 	"InTx with a guard": {32, 92},
-	"POST":              {52, 168},
+	"POST":              {51, 167},
 	"staged operation":  {56, 195},
 }
 
