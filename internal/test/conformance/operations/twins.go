@@ -21,6 +21,7 @@ func Twins[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
 		"TwinRecords":          twinRecords[Tx],
 		"FailsBesideRecords":   failsBesideRecords[Tx],
+		"RowsOfOthers":         rowsOfOthers[Tx],
 		"CopiedClaims":         copiedClaims[Tx],
 		"StoredColumns":        storedColumns[Tx],
 		"RenewedSince":         renewedSince[Tx],

@@ -119,6 +119,27 @@ func failsBesideRecords[Tx any](e *env[Tx]) {
 	}
 }
 
+// rowsOfOthers replays rows that stand before and behind others: each call gets the row of its key.
+func rowsOfOthers[Tx any](e *env[Tx]) {
+	refunds := e.Refunds()
+	rows := []conformance.Refund{{No: "a", Amount: 1}, {No: "b", Amount: 2}, {No: "c", Amount: 3}}
+	for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
+		for _, row := range rows {
+			tx := e.BeginTx(sql.LevelDefault)
+			r, err := refunds.ClaimTx(e.Ctx, tx, row)
+			if err != nil || r.Outcome != want || r.Value.No != row.No || r.Value.Amount != row.Amount {
+				e.Errorf("ClaimTx of %v: %+v, %v, want %v", row, r, err, want)
+			}
+			e.EndTx(tx, true)
+		}
+	}
+	for _, row := range rows {
+		if r, err := refunds.Do(e.Ctx, row, func(context.Context, Tx) error { return nil }); err != nil || r.Outcome != idempotency.Replayed || r.Value.No != row.No {
+			e.Errorf("Do of %v: %+v, %v", row, r, err)
+		}
+	}
+}
+
 // copiedClaims has functions that copy their claim: the copies stay claims when it is finished.
 func copiedClaims[Tx any](e *env[Tx]) {
 	claimed := false
