@@ -164,9 +164,13 @@ func TestTicketWaits(t *testing.T) {
 func TestTicketInSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		gone := false
-		f := &fake{renew: func(context.Context, []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {
-			if gone {
+		first, gone := true, false
+		f := &fake{renew: func(_ context.Context, batch []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {
+			switch {
+			case first:
+				first = false
+				return all(batch), nil, nil
+			case gone:
 				return nil, nil, nil
 			}
 			return nil, nil, errDown
