@@ -248,7 +248,7 @@ func TestNamesFindFaults(t *testing.T) {
 		"ErrUnknown":                            "",
 		"ErrUnheard":                            "ErrUnheard",
 		"a sentence with sqllock.Obtain(there)": "sqllock.Obtain",
-		"holdfast locks queues":                  "",
+		"holdfast locks queues":                 "",
 		"TestCode":                              "",
 	} {
 		if got := strings.Join(all.missing(code), " "); got != want {
