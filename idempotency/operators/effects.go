@@ -83,8 +83,7 @@ const maxReserved = 100
 //
 // Errors: [holdfast.ErrDenied], [holdfast.ErrSchema], errors of the driver.
 func (o *Operators[Tx]) Reserved(ctx context.Context, op *staged.Operation) ([]Reservation, error) {
-	rows, err := o.compile("operators.reserved", o.ledger.Access.Dialect.Staged.Reserved).
-		Query(ctx, o.ledger.Access.Pool, op.Owner, op.Created.UnixMicro(), op.Moved.UnixMicro(), maxReserved)
+	rows, err := o.sql.reserved.Query(ctx, o.ledger.Access.Pool, op.Owner, op.Created.UnixMicro(), op.Moved.UnixMicro(), maxReserved)
 	if err != nil {
 		return nil, o.ledger.Explain(err)
 	}

@@ -30,11 +30,13 @@ type Operators[Tx any] struct {
 	db     *holdfast.DB[Tx]
 	store  *idempotency.Store[Tx]
 	ledger *ledger.Ledger[Tx]
+	sql    statements
 }
 
 // New opens the operations of the store's namespace.
 func New[Tx any](s *idempotency.Store[Tx]) *Operators[Tx] {
-	return &Operators[Tx]{s.Internal().DB(), s, s.Internal().Ledger()}
+	l := s.Internal().Ledger()
+	return &Operators[Tx]{s.Internal().DB(), s, l, compile(l.Access.Dialect, l.Access.Table)}
 }
 
 // Filter selects operations.

@@ -166,7 +166,6 @@ func (o *Operators[Tx]) propose(ctx context.Context, id []byte, p payload, actio
 	if err != nil {
 		return nil, err
 	}
-	d := &o.ledger.Access.Dialect.Proposals
 	audit := auditlog.New(o.ledger.Access.Dialect, o.ledger.Access.Table)
 	full := once.ID{Owner: p.Owner}
 	namespace := o.store.Options().Namespace
@@ -174,10 +173,10 @@ func (o *Operators[Tx]) propose(ctx context.Context, id []byte, p payload, actio
 		if found, err := o.proposal(ctx, q, p.Owner, id); err != nil || found != nil {
 			return err // it is an earlier attempt's, whose commit was ambiguous
 		}
-		if _, err := o.compile("proposals.expire", d.Expire).Exec(ctx, q, p.Owner); err != nil {
+		if _, err := o.sql.expire.Exec(ctx, q, p.Owner); err != nil {
 			return err
 		}
-		_, err := o.compile("proposals.insert", d.Insert).Exec(ctx, q, full.Owner, id, namespace, action, stored, who.By, who.Reason, opt.TTL.Microseconds())
+		_, err := o.sql.propose.Exec(ctx, q, full.Owner, id, namespace, action, stored, who.By, who.Reason, opt.TTL.Microseconds())
 		if err != nil {
 			return err
 		}
@@ -196,7 +195,7 @@ func (o *Operators[Tx]) propose(ctx context.Context, id []byte, p payload, actio
 //
 // Errors: [holdfast.ErrSchema], errors of the driver.
 func (o *Operators[Tx]) Proposals(ctx context.Context) ([]Proposal, error) {
-	rows, err := o.compile("proposals.list", o.ledger.Access.Dialect.Proposals.List).Query(ctx, o.ledger.Access.Pool, o.store.Options().Namespace, maxProposals)
+	rows, err := o.sql.proposals.Query(ctx, o.ledger.Access.Pool, o.store.Options().Namespace, maxProposals)
 	if err != nil {
 		return nil, o.ledger.Explain(err)
 	}
@@ -205,7 +204,7 @@ func (o *Operators[Tx]) Proposals(ctx context.Context) ([]Proposal, error) {
 
 // proposal reads a proposal; nil if it is gone, or has expired.
 func (o *Operators[Tx]) proposal(ctx context.Context, q core.Querier, owner string, id []byte) (*Proposal, error) {
-	rows, err := o.compile("proposals.read", o.ledger.Access.Dialect.Proposals.Read).Query(ctx, q, owner, id, o.store.Options().Namespace)
+	rows, err := o.sql.proposal.Query(ctx, q, owner, id, o.store.Options().Namespace)
 	if err != nil {
 		return nil, o.ledger.Explain(err)
 	}
@@ -296,7 +295,7 @@ func (o *Operators[Tx]) Confirm(ctx context.Context, id []byte, by string, opts 
 		if opt.OtherAccount && session == p.Session {
 			return ErrSamePerson
 		}
-		r, err := o.compile("proposals.take", o.ledger.Access.Dialect.Proposals.Take).Exec(ctx, q, owner, id)
+		r, err := o.sql.take.Exec(ctx, q, owner, id)
 		if err == nil && r.Affected == 0 {
 			err = ErrNoProposal // another one has confirmed it since, or it has just expired
 		}

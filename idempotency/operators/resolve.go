@@ -153,7 +153,6 @@ func (o *Operators[Tx]) final(id once.ID, row *ledger.Row, r Resolution) (int, [
 
 // resolveRecord ends a claim of Do that was committed without a result.
 func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id once.ID, r Resolution) error {
-	d := &o.ledger.Access.Dialect.Staged
 	state, err := o.recordState(ctx, q, id)
 	if err != nil {
 		return err
@@ -164,7 +163,7 @@ func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id on
 	case r.Resume || r.Step != staged.NoOutcome:
 		return &staged.StateError{Action: r.action(), State: staged.Parked, Hint: "it is no staged operation: set Succeed, Reject or Free"}
 	case r.Free:
-		_, err = o.compile("operators.free", d.RecordFree).Exec(ctx, q, id.Args()...)
+		_, err = o.sql.free.Exec(ctx, q, id.Args()...)
 		return err
 	}
 	v, final, at := r.Result, ledger.Succeeded, once.RecordResult
@@ -173,22 +172,17 @@ func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id on
 	}
 	form, stored, err := o.store.Internal().Encode(id.Hash, once.Place{Kind: at}, v)
 	if err == nil {
-		_, err = o.compile("operators.close", d.RecordClose).Exec(ctx, q, id.Args(final, stored, form)...)
+		_, err = o.sql.end.Exec(ctx, q, id.Args(final, stored, form)...)
 	}
 	return err
 }
 
 func (o *Operators[Tx]) recordState(ctx context.Context, q core.Querier, id once.ID) (state int, err error) {
-	found, err := o.compile("operators.touch", o.ledger.Access.Dialect.Staged.RecordTouch).QueryRow(ctx, q, []any{&state}, id.Args()...)
+	found, err := o.sql.touch.QueryRow(ctx, q, []any{&state}, id.Args()...)
 	if err == nil && !found {
 		err = staged.ErrNotFound
 	}
 	return state, err
-}
-
-func (o *Operators[Tx]) compile(name, text string) core.Stmt {
-	a := &o.ledger.Access
-	return a.Dialect.Compile(name, ledger.Tables(a.Table, a.Dialect.Now).Replace(text))
 }
 
 // intervene runs f and records it, in one transaction.
@@ -294,7 +288,7 @@ func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who Actor) er
 				}
 				return &staged.StateError{Action: "erase", State: staged.State(state), Hint: hint}
 			}
-			_, err = o.compile("operators.erase", o.ledger.Access.Dialect.Staged.RecordErase).Exec(ctx, q, id.Args()...)
+			_, err = o.sql.erase.Exec(ctx, q, id.Args()...)
 			return err
 		}
 		erased, err := o.ledger.Erase(ctx, q, id)

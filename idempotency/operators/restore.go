@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -85,23 +84,17 @@ func AfterRestore[Tx any](ctx context.Context, db *holdfast.DB[Tx], who Actor, o
 }
 
 type restore struct {
-	audit                                                         *auditlog.Log
-	who                                                           Actor
-	o                                                             RestoreOptions
-	floorAt                                                       string
-	most, floor, locks, claims, waiters, pending, park, intervene core.Stmt
+	restoreSQL
+
+	audit   *auditlog.Log
+	who     Actor
+	o       RestoreOptions
+	floorAt string
 }
 
 func newRestore[Tx any](db *holdfast.DB[Tx], who Actor, o RestoreOptions) *restore {
 	a := db.Access()
-	d, text := &a.Dialect.Staged, ledger.Tables(a.Table, a.Dialect.Now)
-	x := func(name, s string) core.Stmt { return a.Dialect.Compile("restore."+name, text.Replace(s)) }
-	return &restore{
-		audit: auditlog.New(a.Dialect, a.Table), who: who, o: o, floorAt: a.Table("floor"),
-		most: x("most", d.Restore.Most), floor: x("floor", d.Restore.Floor), locks: x("locks", d.Restore.Locks),
-		claims: x("tickets", d.Restore.Tickets), waiters: x("waiters", d.Restore.Waiters),
-		pending: x("pending", d.Restore.Pending), park: x("park", d.Restore.Park), intervene: x("intervene", d.Intervene),
-	}
+	return &restore{compile(a.Dialect, a.Table).restore, auditlog.New(a.Dialect, a.Table), who, o, a.Table("floor")}
 }
 
 const parkedByRestore = "the database was restored to an earlier point: calls may have been made that it does not know of"

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
@@ -52,7 +51,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string) (*Outbox
 		return nil, err
 	}
 	a := db.Access()
-	d, r := &a.Dialect.Outbox, ledger.Tables(a.Table, a.Dialect.Now)
+	d, r := &a.Dialect.Outbox, a.Dialect.Names(a.Table)
 	x := func(name, text string) core.Stmt { return a.Dialect.Compile("outbox."+name, r.Replace(text)) }
 	return &Outbox[Tx]{db: db, access: a, name: name, audit: auditlog.New(a.Dialect, a.Table), sql: statements{
 		bump: x("bump", d.Bump), insert: x("insert", d.Insert), due: x("due", d.Due), head: x("head", d.Head), postpone: x("postpone", d.Postpone), take: x("take", d.Take), run: x("run", d.Run),

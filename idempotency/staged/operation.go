@@ -188,9 +188,7 @@ func micros(at int64) time.Time {
 }
 
 func (s *rows[Tx]) show(ctx context.Context, q core.Querier, id once.ID) (*Operation, error) {
-	d := s.Access.Dialect
-	for i, text := range []string{d.Staged.Show, d.Staged.RecordShow} {
-		stmt := d.Compile("operators.show", ledger.Tables(s.Access.Table, d.Now).Replace(text))
+	for i, stmt := range []core.Stmt{s.SQL.Show, s.SQL.RecordShow} {
 		found, err := stmt.Query(ctx, q, id.Args()...)
 		if err != nil {
 			return nil, s.Explain(err)

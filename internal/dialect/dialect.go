@@ -110,12 +110,11 @@ type Dialect struct {
 	Rows      Rows
 	Sweep     Sweep
 	Compare   Compare
-	Staged    Staged
+	Fragments Fragments
 	Outbox    Outbox
 	Intents   Intents
 	Limits    Limits
 	Audit     Audit
-	Proposals Proposals
 	Prove     Prove
 	Doctor    Doctor
 

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -228,56 +227,3 @@ func (l *Ledger[Tx]) Forget(ctx context.Context, q core.Querier, id once.ID) (bo
 
 // MaxAhead is a time in the future, in µs, later than the end of any lease or pause.
 const MaxAhead = 1 << 52
-
-// Selection picks operations.
-type Selection struct {
-	// Records selects records of Do instead of staged operations.
-	Records                bool
-	Namespace, Owner, Name string
-	States                 []string
-	// Least is the minimum time since an operation became due, in µs.
-	Least int64
-	After once.ID
-	Limit int
-	Key   []byte
-}
-
-// List lists operations. The caller reads and closes the rows.
-func (l *Ledger[Tx]) List(ctx context.Context, q core.Querier, s Selection) (core.Rows, error) {
-	d := l.Access.Dialect
-	text := d.Staged.List
-	if s.Records {
-		text = d.Staged.RecordList
-	}
-	of := ""
-	if s.Owner != "" {
-		of = dialect.OfOwner
-	}
-	text = strings.NewReplacer("{states}", strings.Join(s.States, ", "), "{of}", of).Replace(Tables(l.Access.Table, d.Now).Replace(text))
-	return d.Compile("operators.list", text).Query(ctx, q, s.Namespace, s.Owner, s.Name, s.Least, s.After.Owner, s.afterHash(), s.Limit, notNil(s.Key))
-}
-
-// Namespaces counts operations in states by namespace, most of them. The caller reads and closes the rows.
-func (l *Ledger[Tx]) Namespaces(ctx context.Context, q core.Querier, records bool, states []string, most int) (core.Rows, error) {
-	d, from := l.Access.Dialect, "staged"
-	if records {
-		from = "records"
-	}
-	text := strings.NewReplacer("{states}", strings.Join(states, ", "), "{from}", l.Access.Table(from)).Replace(d.Staged.Namespaces)
-	return d.Compile("operators.namespaces", text).Query(ctx, q, most)
-}
-
-// afterHash returns the hash to continue after, which is empty at the beginning.
-func (s *Selection) afterHash() []byte {
-	if s.After == (once.ID{}) {
-		return []byte{}
-	}
-	return s.After.Hash[:]
-}
-
-func notNil(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
-}

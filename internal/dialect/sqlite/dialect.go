@@ -30,11 +30,10 @@ var Dialect = dialect.Dialect{
 	Rows:      rows,
 	Sweep:     sweep,
 	Compare:   dialect.CompareRows,
-	Staged:    staged,
+	Fragments: fragments,
 	Outbox:    outbox,
 	Intents:   intents,
 	Limits:    limits,
-	Proposals: dialect.NewProposals(`''`),
 	Audit:     dialect.NewAudit(``, ``, `''`, dialect.CompareRows, false), // the transaction has the only write lock
 	Prove:     prove,
 	Doctor:    doctor,

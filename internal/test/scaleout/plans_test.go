@@ -17,16 +17,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/vitess"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/statements"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
 // notPlanned lists the statements that the router refuses, with its answer. They run on a shard.
 var notPlanned = map[string]string{
-	"Sweep.Locks.Raise":    "VT09001", // the floor has no owner: docs/howto/scale-out.md
-	"Staged.Restore.Floor": "VT09001",
+	"Sweep.Locks.Raise": "VT09001", // the floor has no owner: docs/howto/scale-out.md
+	"restore.floor":     "VT09001",
 }
 
 // elsewhere lists the statements that another engine sends: Vitess gathers no leases.
@@ -62,6 +66,7 @@ func TestPlans(t *testing.T) {
 		all[fmt.Sprint("ListLeases ", every)], all[fmt.Sprint("ListTickets ", every)] = d.ListLeases(every), d.ListTickets(every)
 	}
 	maps.Copy(all, constants(t))
+	compiled(t, pool, func(name, text string) { all[name] = text })
 	planned := 0
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		text := all[path]
@@ -160,6 +165,21 @@ func textsOf(v reflect.Value, path string, all map[string]string) {
 			textsOf(v.Field(i), strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."), all)
 		}
 	}
+}
+
+// compiled calls f with the statements that the packages which send them have compiled.
+func compiled(t *testing.T, pool *sql.DB, f func(name, text string)) {
+	t.Helper()
+	db, err := holdfastsql.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := idempotency.New(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements.In(store.Internal().Ledger().SQL, f)
+	statements.In(*operators.New(store), f)
 }
 
 // constants returns the statements that are constants of package dialect: some are in no field.
