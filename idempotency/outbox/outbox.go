@@ -28,14 +28,6 @@ type Outbox[Tx any] struct {
 	audit  *auditlog.Log
 }
 
-type statements struct {
-	bump, insert                        core.Stmt
-	due, head, postpone, take, run      core.Stmt
-	published, failed, bury, release    core.Stmt
-	dead, requeue, discard, free, stats core.Stmt
-	old, remove, removeKey              core.Stmt
-}
-
 // New opens the outbox of a name, and checks that its tables exist. A relay publishes the messages of
 // one outbox. At most 128 bytes.
 //
@@ -51,14 +43,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string) (*Outbox
 		return nil, err
 	}
 	a := db.Access()
-	d, r := &a.Dialect.Outbox, a.Dialect.Names(a.Table)
-	x := func(name, text string) core.Stmt { return a.Dialect.Compile("outbox."+name, r.Replace(text)) }
-	return &Outbox[Tx]{db: db, access: a, name: name, audit: auditlog.New(a.Dialect, a.Table), sql: statements{
-		bump: x("bump", d.Bump), insert: x("insert", d.Insert), due: x("due", d.Due), head: x("head", d.Head), postpone: x("postpone", d.Postpone), take: x("take", d.Take), run: x("run", d.Run),
-		published: x("published", d.Published), failed: x("failed", d.Failed), bury: x("bury", d.Bury), release: x("release", d.Release),
-		dead: x("dead", d.Dead), requeue: x("requeue", d.Requeue), discard: x("discard", d.Discard), free: x("free", d.Free), stats: x("stats", d.Stats),
-		old: x("old", d.Old), remove: x("delete", d.Delete), removeKey: x("delete key", d.DeleteKey),
-	}}, nil
+	return &Outbox[Tx]{db: db, access: a, name: name, audit: auditlog.New(a.Dialect, a.Table), sql: compile(a.Dialect, a.Table)}, nil
 }
 
 // Write writes messages in the caller's transaction, which may be that of idempotency.Do. They are

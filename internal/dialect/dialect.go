@@ -111,7 +111,6 @@ type Dialect struct {
 	Sweep     Sweep
 	Compare   Compare
 	Fragments Fragments
-	Outbox    Outbox
 	Intents   Intents
 	Limits    Limits
 	Audit     Audit

@@ -55,7 +55,6 @@ var Dialect = dialect.Dialect{
 	Sweep:     sweep,
 	Compare:   dialect.CompareColumns,
 	Fragments: fragments,
-	Outbox:    outbox,
 	Intents:   intents,
 	Limits:    limits,
 	Audit:     dialect.NewAudit(``, ` LOCK IN SHARE MODE`, `CURRENT_USER()`, dialect.CompareColumns, true),

@@ -31,7 +31,6 @@ var Dialect = dialect.Dialect{
 	Sweep:     sweep,
 	Compare:   dialect.CompareRows,
 	Fragments: fragments,
-	Outbox:    outbox,
 	Intents:   intents,
 	Limits:    limits,
 	Audit:     dialect.NewAudit(``, ``, `''`, dialect.CompareRows, false), // the transaction has the only write lock

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/vitess"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -180,6 +181,11 @@ func compiled(t *testing.T, pool *sql.DB, f func(name, text string)) {
 	}
 	statements.In(store.Internal().Ledger().SQL, f)
 	statements.In(*operators.New(store), f)
+	box, err := outbox.New(t.Context(), db, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements.In(*box, f)
 }
 
 // constants returns the statements that are constants of package dialect: some are in no field.
