@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -38,16 +37,6 @@ type Limits[Tx any] struct {
 	sql    statements
 }
 
-type statements struct {
-	reserve, take, change, set, read core.Stmt
-	lock                             dialect.LimitLock
-	insert                           dialect.RowClaim
-	makeRow, entry, locked, end, due core.Stmt
-	list, listOf, old, unused        core.Stmt
-	// The texts of statements with a list of ids.
-	expire, remove, removeLimits string
-}
-
 // New opens the limits of a name, which has at most 128 bytes. The ids of different names, and the
 // limits, have nothing to do with each other. With Options.Table it checks the table. Open a name with
 // the same table in all programs: its entries are those of that table's rows.
@@ -79,27 +68,11 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string, opts ...
 		return nil, err
 	}
 	if l.home.own {
-		l.home.row = dialect.OwnLimitRow(l.access.Table("limits"), "")
+		l.home.row = ownRow(l.access.Table("limits"), "")
 	}
-	l.home.row.Entries = l.access.Table("limit_entries")
-	l.compile()
+	l.home.row.entries = l.access.Table("limit_entries")
+	l.sql = compile(l.access.Dialect, l.access.Table, l.home.row)
 	return l, nil
-}
-
-func (l *Limits[Tx]) compile() {
-	d := l.access.Dialect
-	names := strings.NewReplacer("{limits}", l.access.Table("limits"), "{limit_entries}", l.access.Table("limit_entries"), "{now}", d.Now)
-	x := func(name, text string) core.Stmt { return d.Compile("limits."+name, names.Replace(text)) }
-	own := func(name, text string) core.Stmt { return d.Compile("limits."+name, text) } // has names of the program's
-	e, c := d.Limits, d.LimitCounter(l.home.row)
-	l.sql = statements{
-		reserve: own("reserve", c.Reserve), take: own("take", c.Take), change: own("change", c.Change), set: own("set", c.Set), read: own("read", c.Read),
-		lock:   d.LimitLock(names.Replace(e.Begin), c.Lock),
-		insert: d.LimitClaim(names.Replace(e.Insert)), makeRow: x("make", e.Make),
-		entry: x("entry", e.Entry), locked: x("locked", e.Locked), end: x("end", e.End), due: x("due", e.Due),
-		list: x("list", e.List), listOf: x("list", e.ListOf), old: x("old", e.Old), unused: x("unused", e.Unused),
-		expire: names.Replace(e.Expire), remove: names.Replace(e.Delete), removeLimits: names.Replace(e.Remove),
-	}
 }
 
 // For returns the limits of an owner, such as a merchant, a tenant or an account: its stable id, at most
@@ -119,7 +92,7 @@ func (l *Limits[Tx]) own(more ...any) []any {
 // counter returns the arguments of a statement on the row of a limit: numbers, then its key.
 func (l *Limits[Tx]) counter(at place, numbers ...any) []any {
 	args := make([]any, 0, len(numbers)+6)
-	if l.home.row.Owner != "" {
+	if l.home.row.owner != "" {
 		args = append(args, at.owner)
 	}
 	args = append(args, numbers...)
@@ -159,7 +132,7 @@ func (s status) available() int64 { return s.limit - s.captured - s.reserved }
 
 // lock locks the row of a limit and reads it.
 func (l *Limits[Tx]) lock(ctx context.Context, q core.Querier, at place) (s status, err error) {
-	found, err := l.sql.lock.Run(ctx, q, []any{&s.limit, &s.reserved, &s.captured}, l.counter(at))
+	found, err := l.sql.lock.run(ctx, q, []any{&s.limit, &s.reserved, &s.captured}, l.counter(at))
 	if err == nil && !found {
 		err = &NotFoundError{Key: at.limit}
 	}
@@ -169,7 +142,7 @@ func (l *Limits[Tx]) lock(ctx context.Context, q core.Querier, at place) (s stat
 // change adds to the counters of a row, which is locked.
 func (l *Limits[Tx]) change(ctx context.Context, q core.Querier, at place, reserved, captured int64) error {
 	numbers := []any{reserved, captured}
-	if l.home.row.Reserved == "" {
+	if l.home.row.reserved == "" {
 		numbers = numbers[1:]
 	}
 	done, err := l.sql.change.Exec(ctx, q, l.counter(at, numbers...)...)

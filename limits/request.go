@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
@@ -127,7 +126,7 @@ func (e *Entry) fill(id, limit []byte, created int64, overdue int) {
 		e.Ended = at
 	case overdue == 1:
 		e.State, e.Ended = Expired, at
-	case e.due < dialect.LimitForever:
+	case e.due < forever:
 		e.Expires = at
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -95,7 +94,7 @@ func (l *Limits[Tx]) checkAdd(r Request, take bool) (at place, err error) {
 }
 
 func (l *Limits[Tx]) checkReserves() error {
-	if l.home.row.Reserved == "" {
+	if l.home.row.reserved == "" {
 		return invalid("Table.Reserved", "is empty, so that nothing can be reserved: name a column, or use Take")
 	}
 	return nil
@@ -148,7 +147,7 @@ func (l *Limits[Tx]) insert(ctx context.Context, q core.Querier, e Entry, r Requ
 	case e.State == Captured:
 		due, keep = 0, l.keep
 	case due == 0:
-		due = dialect.LimitForever
+		due = forever
 	}
 	return l.sql.insert.Run(ctx, q, l.own([]byte(r.ID), []byte(r.Key), e.Amount, e.Captured, int(e.State), due, keep)...)
 }

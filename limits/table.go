@@ -41,7 +41,7 @@ type Table struct {
 // home is where the rows of limits are.
 type home struct {
 	own bool // in Holdfast's table
-	row dialect.LimitRow
+	row counterRow
 	// The columns of the key of the program's own table. owner is nil if there is none.
 	key, owner *column
 }
@@ -69,11 +69,11 @@ func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err e
 		optional    bool
 		into        *string
 	}{
-		{"Limit", spec.Limit, false, &h.row.Limit},
-		{"Captured", spec.Captured, false, &h.row.Captured},
-		{"Reserved", spec.Reserved, true, &h.row.Reserved},
-		{"Version", spec.Version, true, &h.row.Version},
-		{"Owner", spec.Owner, true, &h.row.Owner},
+		{"Limit", spec.Limit, false, &h.row.limit},
+		{"Captured", spec.Captured, false, &h.row.captured},
+		{"Reserved", spec.Reserved, true, &h.row.reserved},
+		{"Version", spec.Version, true, &h.row.version},
+		{"Owner", spec.Owner, true, &h.row.owner},
 		{"Key", spec.Key, false, new(string)},
 	}
 	fields := map[string]string{}
@@ -96,7 +96,7 @@ func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err e
 		}
 		*f.into = c.Dialect.Ident(f.name)
 	}
-	h.row.Table, h.row.Key = t.Quoted, []string{c.Dialect.Ident(spec.Key)}
+	h.row.table, h.row.key = t.Quoted, []string{c.Dialect.Ident(spec.Key)}
 	err = h.keys(ctx, c.Dialect, t, spec)
 	return h, err
 }

@@ -173,6 +173,14 @@ func (d *Dialect) RowClaim(table string, columns, key []string) RowClaim {
 	return RowClaim{d, len(columns), text, d.Compile("row.claim", text)}
 }
 
+// InsertClaim compiles an insert of one row, which Run sends. key are the columns of its key.
+func (d *Dialect) InsertClaim(name, insert, key string) RowClaim {
+	if d.Rows.Verdict != ByDuplicate { // else a plain insert tells whether it won, and the number of rows does not
+		insert += " " + d.Fragments.OrIgnore(key, "name")
+	}
+	return RowClaim{dialect: d, one: d.Compile(name, insert)}
+}
+
 // Run inserts one row. It does not win if a row with this key exists. On MySQL and MariaDB it
 // does not win either if another unique key refused the row: a read of the claimed key tells.
 func (c RowClaim) Run(ctx context.Context, q core.Querier, args ...any) (won bool, err error) {

@@ -112,7 +112,6 @@ type Dialect struct {
 	Compare   Compare
 	Fragments Fragments
 	Intents   Intents
-	Limits    Limits
 	Audit     Audit
 	Prove     Prove
 	Doctor    Doctor

@@ -29,9 +29,7 @@ func TestEachStatementNamesTheOwner(t *testing.T) {
 			dialect.Tickets
 			dialect.RowLocks
 			dialect.Intents
-			dialect.Limits
-			dialect.LimitCounter
-		}{d.Records, d.Register, leases, d.Tickets, d.RowLocks, d.Intents, d.Limits, d.LimitCounter(dialect.OwnLimitRow("{limits}", "{limit_entries}"))}
+		}{d.Records, d.Register, leases, d.Tickets, d.RowLocks, d.Intents}
 	})
 	if !writes {
 		t.Error("a Galera node's guards do not write")

@@ -186,6 +186,20 @@ WHERE expires_at <= $1 AND ` + compare([]string{"owner", "name", second}, ">", "
 	}
 }
 
+// FindLimitEntries returns the task of the reaper. group and write are those of FindPairs.
+func FindLimitEntries(group, write string) SweepPairs {
+	r := strings.NewReplacer("{second}", "id", "expires_at", "forget_at")
+	return SweepPairs{
+		Count: `SELECT COUNT(*), COALESCE(MIN(forget_at), 0) FROM {rows} WHERE forget_at <= $1`,
+		// The first comparison with $2 lets the engine use the index; the second selects the row.
+		Find: `SELECT owner, name, id, forget_at FROM {rows}
+WHERE forget_at <= $1 AND forget_at >= $2 AND (forget_at > $2 OR owner > $3 OR owner = $3 AND (name > $4 OR name = $4 AND id > $5))
+ORDER BY forget_at, owner, name, id LIMIT $6`,
+		Group: r.Replace(group),
+		Write: r.Replace(write),
+	}
+}
+
 // History is the SQL for the log of reaper passes. It is the same on every engine. {sweeps} is
 // the table and {now} the clock. Parameters in order:
 //

@@ -56,7 +56,6 @@ var Dialect = dialect.Dialect{
 	Compare:   dialect.CompareColumns,
 	Fragments: fragments,
 	Intents:   intents,
-	Limits:    limits,
 	Audit:     dialect.NewAudit(``, ` LOCK IN SHARE MODE`, `CURRENT_USER()`, dialect.CompareColumns, true),
 	Prove:     prove,
 	Doctor:    doctor,

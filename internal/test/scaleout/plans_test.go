@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect/vitess"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/statements"
+	"github.com/holdfast-go/holdfast/limits"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
@@ -62,7 +63,6 @@ func TestPlans(t *testing.T) {
 	d := vitess.Dialect
 	all := map[string]string{}
 	textsOf(reflect.ValueOf(d), "", all)
-	textsOf(reflect.ValueOf(d.LimitCounter(dialect.OwnLimitRow("{limits}", "{limit_entries}"))), "LimitCounter", all)
 	for _, every := range []bool{false, true} {
 		all[fmt.Sprint("ListLeases ", every)], all[fmt.Sprint("ListTickets ", every)] = d.ListLeases(every), d.ListTickets(every)
 	}
@@ -186,6 +186,11 @@ func compiled(t *testing.T, pool *sql.DB, f func(name, text string)) {
 		t.Fatal(err)
 	}
 	statements.In(*box, f)
+	amounts, err := limits.New(t.Context(), db, "limits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements.In(*amounts, f)
 }
 
 // constants returns the statements that are constants of package dialect: some are in no field.

@@ -1,0 +1,15 @@
+package limits
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	compiled "github.com/holdfast-go/holdfast/internal/test/statements"
+)
+
+func TestEachStatementNamesTheOwner(t *testing.T) {
+	t.Parallel()
+	compiled.NameTheOwner(t, 19, func(d *dialect.Dialect) any {
+		return compile(d, compiled.Table, ownRow("{limits}", "{limit_entries}"))
+	})
+}
