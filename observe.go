@@ -115,7 +115,7 @@ func (o observedConn[Tx]) Pipes() bool {
 // BeginWith implements core.Pipeline. The duration counts for the statement.
 func (o observedConn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptions, first core.Bound) (Tx, core.Answer, error) {
 	start := time.Now()
-	tx, answer, err := o.Conn.(core.Pipeline[Tx]).BeginWith(ctx, life, opts, first)
+	tx, answer, err := o.Conn.(core.Pipeline[Tx]).BeginWith(ctx, life, opts, first) //nolint:forcetypeassert // Pipes has looked
 	took := time.Since(start)
 	o.piped(ctx, "begin", "begin", 0, err)
 	if err == nil {
@@ -127,7 +127,7 @@ func (o observedConn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptio
 // CommitWith implements core.Pipeline. The duration counts for the statement.
 func (o observedConn[Tx]) CommitWith(ctx context.Context, tx Tx, last core.Bound) (core.Answer, error) {
 	start := time.Now()
-	answer, err := o.Conn.(core.Pipeline[Tx]).CommitWith(ctx, tx, last)
+	answer, err := o.Conn.(core.Pipeline[Tx]).CommitWith(ctx, tx, last) //nolint:forcetypeassert // Pipes has looked
 	o.piped(ctx, last.Stmt.Name, last.Stmt.Text, time.Since(start), answer.Err)
 	if answer.Err == nil {
 		o.piped(ctx, "commit", "commit", 0, err)

@@ -87,7 +87,7 @@ func (o ownerOnConn[Tx]) Query(ctx context.Context, query string, args ...any) (
 }
 
 func (o ownerOnConn[Tx]) owned(ctx context.Context, owner string) (tx Tx, q core.Querier, err error) {
-	if tx, err = o.Conn.Begin(ctx, core.TxOptions{}); err != nil {
+	if tx, err = o.Begin(ctx, core.TxOptions{}); err != nil {
 		return tx, nil, err
 	}
 	if q, err = o.d.adapter.Join(tx); err == nil {
@@ -105,10 +105,10 @@ func (o ownerOnConn[Tx]) end(ctx context.Context, tx Tx, err error) error {
 	if err != nil {
 		cleanup, cancel := core.Cleanup(ctx)
 		defer cancel()
-		_, _ = core.Bounded(cleanup, func() error { return o.Conn.Rollback(cleanup, tx) }, nil)
+		_, _ = core.Bounded(cleanup, func() error { return o.Rollback(cleanup, tx) }, nil)
 		return err
 	}
-	if err = o.Conn.Commit(ctx, tx); errors.Is(err, driver.ErrBadConn) {
+	if err = o.Commit(ctx, tx); errors.Is(err, driver.ErrBadConn) {
 		return errors.New("holdfast: the connection was lost at COMMIT")
 	}
 	return err

@@ -64,8 +64,8 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bou
 		if err != nil {
 			return nil, core.Answer{}, err
 		}
-		s := &session[Tx]{d: d, conn: d.composed(conn), marks: marks}
-		s.ctx, s.cancel = withGrace(ctx, core.CleanupBound())
+		life, cancel := withGrace(ctx, core.CleanupBound())
+		s := &session[Tx]{d: d, conn: d.composed(conn), marks: marks, ctx: life, cancel: cancel}
 		answer, err := s.open(ctx, opts, first)
 		if err == nil {
 			return s, answer, nil
@@ -160,7 +160,7 @@ func (s *session[Tx]) begin(ctx context.Context, opts core.TxOptions) error {
 		}
 	}
 	var err error
-	if s.tx, err = s.conn.Begin(s.ctx, opts); err != nil {
+	if s.tx, err = s.conn.Begin(s.ctx, opts); err != nil { //nolint:contextcheck // the transaction's own, which outlives ctx
 		return err
 	}
 	if timeout.Stmt.Text == "" {

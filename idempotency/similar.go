@@ -147,16 +147,15 @@ type intent[Tx any] struct {
 func (in *intent[Tx]) queued(ctx context.Context, p *pending, w work[Tx]) (*record, error) {
 	flights, hash := in.s.intents, in.call.similar.hash
 	policy := once.WaitPolicy{NoWait: p.op.NoWait, Wait: p.wait, Deadline: time.Now().Add(p.wait)}
-	for {
-		f, leads := flights.Join(hash)
-		if leads {
-			defer flights.Finish(hash, f, nil)
-			return in.s.transact(ctx, p, w)
-		}
+	f, leads := flights.Join(hash)
+	for !leads {
 		if _, err := f.Follow(ctx, policy); err != nil {
 			return nil, err
 		}
+		f, leads = flights.Join(hash)
 	}
+	defer flights.Finish(hash, f, nil)
+	return in.s.transact(ctx, p, w)
 }
 
 // before returns w with the claim of the intent before it.

@@ -157,7 +157,7 @@ func (s *kind) Renew(ctx context.Context, _ time.Duration, batch []*Lease) (map[
 	s.mu.Lock()
 	s.renewals = append(s.renewals, asked{s.since(), len(batch)})
 	s.mu.Unlock()
-	renewed, left, err := s.fake.renew(ctx, batch)
+	renewed, left, err := s.renew(ctx, batch)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = left
@@ -189,7 +189,7 @@ func (s *kind) Sweep(_ context.Context, due []Abandoned) {
 }
 
 func (s *kind) Ended(l *Lease, lost bool) {
-	s.fake.ended = append(s.fake.ended, l)
+	s.ended = append(s.ended, l)
 	if lost {
 		s.over = append(s.over, l)
 	}
@@ -219,7 +219,7 @@ func (f *fake) QueryRow(ctx context.Context, dest []any, query string, _ ...any)
 	for i, d := range dest {
 		switch d := d.(type) {
 		case *string:
-			*d = row[i].(string) //nolint:forcetypeassert // a test that is wrong panics
+			*d = row[i].(string)
 		case **int64:
 			*d = nil
 			if n, is := row[i].(int); is {

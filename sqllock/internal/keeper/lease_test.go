@@ -226,7 +226,7 @@ func TestAbandoned(t *testing.T) {
 			f := renewsAll()
 			var at []time.Duration
 			k := f.keep(t)
-			f.sweep = func(a Abandoned) bool {
+			f.sweep = func(Abandoned) bool {
 				at = append(at, f.since())
 				return len(at) == done
 			}
@@ -370,10 +370,14 @@ func TestEvents(t *testing.T) {
 		do   func(f *fake, l *Lease)
 		want []said
 	}{
-		"released": {func(_ *fake, l *Lease) { time.Sleep(time.Second); _ = l.Release(context.Background()) },
-			[]said{granted, {name: trace.LeaseEnded, outcome: trace.Released, lasted: time.Second}, released}},
-		"closed": {func(f *fake, _ *Lease) { _ = f.k.Close(context.Background()) },
-			[]said{granted, {name: trace.LeaseEnded, outcome: trace.Closed}, released}},
+		"released": {
+			func(_ *fake, l *Lease) { time.Sleep(time.Second); _ = l.Release(context.Background()) },
+			[]said{granted, {name: trace.LeaseEnded, outcome: trace.Released, lasted: time.Second}, released},
+		},
+		"closed": {
+			func(f *fake, _ *Lease) { _ = f.k.Close(context.Background()) },
+			[]said{granted, {name: trace.LeaseEnded, outcome: trace.Closed}, released},
+		},
 		"renewed, then gone": {func(f *fake, _ *Lease) {
 			time.Sleep(15 * time.Second)
 			f.renew = func(context.Context, []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {

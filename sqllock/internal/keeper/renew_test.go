@@ -168,11 +168,9 @@ func TestRenewedAlone(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var locked *Lease
 			f := &fake{renew: func(_ context.Context, batch []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {
-				for _, l := range batch {
-					if l == locked {
-						time.Sleep(time.Second)
-						return nil, nil, errLocked
-					}
+				if slices.Contains(batch, locked) {
+					time.Sleep(time.Second)
+					return nil, nil, errLocked
 				}
 				return all(batch), nil, nil
 			}}
