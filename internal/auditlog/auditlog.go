@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -106,13 +108,38 @@ type Log struct {
 	dialect *dialect.Dialect
 }
 
-// New compiles the statements.
+// bound is a seq that no chain reaches. A row with it or a later one was not written by Holdfast.
+const bound = 1 << 62
+
+// New compiles the statements. The comment of each lists its parameters.
 func New(d *dialect.Dialect, table func(name string) string) *Log {
-	at := table("audit")
-	names := strings.NewReplacer("{audit}", at, "{now}", d.Now, "{lockspace}", dialect.Lockspace(at))
-	x := func(name, text string) core.Stmt { return d.Compile("audit."+name, names.Replace(text)) }
-	a := &d.Audit
-	return &Log{dialect: d, lock: x("lock", a.Lock), head: x("head", a.Head), tail: x("tail", a.Tail), self: x("self", a.Self), insert: x("insert", a.Insert), page: x("page", a.Page), recent: x("recent", a.Recent)}
+	const columns = `chain, seq, happened_at, actor, session_name, action, kind, owner, namespace, subject, reason, confirmed_by, before_state, after_state, hash`
+	insert := slices.Clone(dialect.AuditColumns)
+	if !d.Audit.SetsSession {
+		insert = append(insert, "session_name")
+	}
+	r, lock := d.Names(table), strings.ReplaceAll(d.Audit.Lock, "{lockspace}", dialect.Lockspace(table("audit")))
+	x := func(name, text string) core.Stmt { return d.Compile("audit."+name, r.Replace(text)) }
+	return &Log{
+		dialect: d,
+
+		lock: x("lock", lock),
+		// chain (returns seq and hash of the last row).
+		head: x("head", `SELECT seq, hash FROM {audit} WHERE chain = $1 ORDER BY seq DESC LIMIT 1`+d.Audit.Last),
+		// chain (returns seq and hash of the last row that has one before it for each number, from the first row on: it
+		// reads the chain).
+		tail: x("tail", `SELECT a.seq, a.hash FROM {audit} a WHERE a.chain = $1 AND a.seq < `+strconv.Itoa(bound)+` AND NOT EXISTS (SELECT 1 FROM {audit} b WHERE b.chain = $1 AND b.seq = a.seq + 1)
+ORDER BY a.seq LIMIT 1`),
+		// The clock, and the name of the session's user.
+		self:   x("self", `SELECT {now}, {user}`),
+		insert: x("insert", `INSERT INTO {audit} (`+strings.Join(insert, ", ")+`) VALUES (`+dialect.Params(len(insert))+`)`),
+		// chain and seq to continue after, limit.
+		page: x("page", `SELECT `+columns+` FROM {audit} WHERE `+d.Compare([]string{"chain", "seq"}, ">", "$1", "$2")+` ORDER BY chain, seq LIMIT $3`),
+		// chain, owner, subject, how many of the chain's last rows are read: there is no index on the subject.
+		recent: x("recent", `SELECT happened_at, actor, session_name, action, reason, confirmed_by
+FROM (SELECT happened_at, actor, session_name, action, reason, confirmed_by, owner, subject FROM {audit} WHERE chain = $1 ORDER BY seq DESC LIMIT $4) recent
+WHERE owner = $2 AND subject = $3`),
+	}
 }
 
 // Append writes a row in the transaction of q, as its last statement: until the transaction ends, no other
@@ -145,7 +172,7 @@ func (l *Log) append(ctx context.Context, q core.Querier, e Entry) error {
 	if _, err := l.head.QueryRow(ctx, q, []any{&r.Seq, &hash}, r.Chain); err != nil {
 		return err
 	}
-	if r.Seq >= dialect.AuditBound { // somebody wrote it, so that no row could follow
+	if r.Seq >= bound { // somebody wrote it, so that no row could follow
 		r.Seq, hash = 0, nil
 		if _, err := l.tail.QueryRow(ctx, q, []any{&r.Seq, &hash}, r.Chain); err != nil {
 			return err

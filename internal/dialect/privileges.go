@@ -113,7 +113,7 @@ func (d *Dialect) Rights(role Role, table string) (list []Right, ok bool) {
 		case 'A':
 			r := Right{Privilege: "INSERT"}
 			if d.Audit.SetsSession {
-				r.Columns = auditInsert
+				r.Columns = AuditColumns
 			}
 			list = append(list, r)
 		case 'U':

@@ -56,7 +56,7 @@ var Dialect = dialect.Dialect{
 	Compare:   dialect.CompareColumns,
 	Fragments: fragments,
 	Intents:   intents,
-	Audit:     dialect.NewAudit(``, ` LOCK IN SHARE MODE`, `CURRENT_USER()`, dialect.CompareColumns, true),
+	Audit:     dialect.Audit{Last: ` LOCK IN SHARE MODE`, SetsSession: true},
 	Prove:     prove,
 	Doctor:    doctor,
 

@@ -43,7 +43,7 @@ var Dialect = dialect.Dialect{
 	Compare:   dialect.CompareRows,
 	Fragments: fragments,
 	Intents:   intents,
-	Audit:     dialect.NewAudit(`SELECT CASE WHEN pg_catalog.pg_advisory_xact_lock({lockspace}) IS NULL THEN 0 ELSE 1 END`, ``, `session_user::text`, dialect.CompareRows, true),
+	Audit:     dialect.Audit{Lock: `SELECT CASE WHEN pg_catalog.pg_advisory_xact_lock({lockspace}) IS NULL THEN 0 ELSE 1 END`, SetsSession: true},
 	Prove:     prove,
 	Doctor:    doctor,
 

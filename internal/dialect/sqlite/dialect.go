@@ -32,7 +32,6 @@ var Dialect = dialect.Dialect{
 	Compare:   dialect.CompareRows,
 	Fragments: fragments,
 	Intents:   intents,
-	Audit:     dialect.NewAudit(``, ``, `''`, dialect.CompareRows, false), // the transaction has the only write lock
 	Prove:     prove,
 	Doctor:    doctor,
 

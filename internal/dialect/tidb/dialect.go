@@ -30,7 +30,7 @@ var Dialect = func() dialect.Dialect {
 	d.Fence.Setting.Before = func(lockTimeout time.Duration) string {
 		return before(lockTimeout) + `, SESSION tx_isolation_one_shot = 'READ-COMMITTED'`
 	}
-	d.Audit = dialect.NewAudit(``, ``, `CURRENT_USER()`, dialect.CompareColumns, false) // the table's key refuses a second row
+	d.Audit = dialect.Audit{} // the table's key refuses a second row
 	d.Doctor = doctor
 	d.Prove = prove(d.Prove)
 	d.Leases.Wake, d.Leases.Session = dialect.Wake{}, dialect.Session{} // named locks are not those of a MySQL server

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
+	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/vitess"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -186,6 +187,7 @@ func compiled(t *testing.T, pool *sql.DB, f func(name, text string)) {
 		t.Fatal(err)
 	}
 	statements.In(*box, f)
+	statements.In(*auditlog.New(db.Access().Dialect, db.Access().Table), f)
 	amounts, err := limits.New(t.Context(), db, "limits")
 	if err != nil {
 		t.Fatal(err)
