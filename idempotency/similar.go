@@ -129,8 +129,31 @@ func isToken(text string) bool {
 
 // intents are the statements of Similar.
 type intents struct {
-	claim, read, take core.Stmt
-	verdict           dialect.Verdict
+	claim, read, take, find core.Stmt
+	verdict                 dialect.Verdict
+	erase                   string // the text of a statement with a list: {hashes}
+}
+
+// compileIntents compiles the statements. read and take follow a claim that lost, which has the row locked.
+// $0 is the owner. The comment of each lists its parameters.
+func compileIntents(d *dialect.Dialect, table func(string) string) intents {
+	r := d.Names(table)
+	x := func(name, text string) core.Stmt { return d.Compile(name, r.Replace(text)) }
+	return intents{
+		verdict: d.Intents.Verdict,
+		// intent_hash, namespace, operation, key_hash, op_key, attempt, window (µs).
+		claim: x("intents.claim", `INSERT INTO {intents}`+d.Intents.As+` (owner, intent_hash, namespace, operation, key_hash, op_key, attempt, claimed_at, expires_at)
+VALUES ($0, $1, $2, $3, $4, $5, $6, {now}, {now} + $7) `+d.Intents.OnConflict),
+		// intent_hash (returns key_hash, op_key, attempt, claimed_at and the µs until the end of the window).
+		read: x("intents.read", `SELECT key_hash, op_key, attempt, claimed_at, expires_at - {now} FROM {intents} WHERE owner = $0 AND intent_hash = $1{for reread}`),
+		// intent_hash, key_hash, op_key, attempt, window (µs).
+		take: x("intents.take", `UPDATE {intents} SET key_hash = $2, op_key = $3, attempt = $4, claimed_at = {now}, expires_at = {now} + $5
+WHERE owner = $0 AND intent_hash = $1`),
+		// namespace, operation ("" = each), intent_hash to continue after, limit (returns intent_hash).
+		find: x("erase.find", `SELECT intent_hash FROM {intents}
+WHERE owner = $0 AND namespace = $1 AND operation = CASE WHEN $2 = '' THEN operation ELSE $2 END AND intent_hash > $3 ORDER BY intent_hash LIMIT $4`),
+		erase: r.Replace(`DELETE FROM {intents} WHERE owner = $0 AND intent_hash IN ({hashes})`),
+	}
 }
 
 // intent is what a call with a Similar adds to its protocol.

@@ -11,10 +11,8 @@ import (
 
 // eraseIntents deletes an owner's rows of Similar: both their keys and what they hash may be personal.
 func (s *Store[Tx]) eraseIntents(ctx context.Context, e erasing) error {
-	table := strings.NewReplacer("{intents}", s.access.Table("intents"))
-	find := s.dialect().Compile("erase.find", table.Replace(s.dialect().Intents.Find))
 	for after := []byte{}; after != nil; {
-		rows, err := find.Query(ctx, s.access.Pool, e.Owner, s.options.Namespace, e.Name, after, erasePage)
+		rows, err := s.sql.intents.find.Query(ctx, s.access.Pool, e.Owner, s.options.Namespace, e.Name, after, erasePage)
 		if err != nil {
 			return s.explain(err)
 		}
@@ -26,12 +24,12 @@ func (s *Store[Tx]) eraseIntents(ctx context.Context, e erasing) error {
 			after = hashes[len(hashes)-1]
 		}
 		for batch := range slices.Chunk(hashes, eraseBatch) {
-			text := strings.ReplaceAll(s.dialect().Intents.Erase, "{hashes}", dialect.Params(len(batch)))
+			text := strings.ReplaceAll(s.sql.intents.erase, "{hashes}", dialect.Params(len(batch)))
 			args := []any{e.Owner}
 			for _, h := range batch {
 				args = append(args, h)
 			}
-			if _, err := s.erase(ctx, e, "intent", s.dialect().Compile("erase.write", table.Replace(text)), args); err != nil {
+			if _, err := s.erase(ctx, e, "intent", s.dialect().Compile("erase.write", text), args); err != nil {
 				return s.explain(err)
 			}
 		}

@@ -215,10 +215,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			look: a.Dialect.Look("records.look", r.Replace(d.Look)), lock: compile("records.lock", d.Lock), renew: compile("records.renew", d.Renew),
 			finish:  a.Dialect.Last("records.finish", r.Replace(d.Finish)),
 			holders: compile("records.holders", d.Holders), count: compile("records.count", dialect.CountOfOwner),
-			intents: intents{
-				claim: compile("intents.claim", a.Dialect.Intents.Claim), read: compile("intents.read", a.Dialect.Intents.Read),
-				take: compile("intents.take", a.Dialect.Intents.Take), verdict: a.Dialect.Intents.Verdict,
-			},
+			intents: compileIntents(a.Dialect, a.Table),
 		},
 	}
 	s.manners = mannersOf(s.sql.claim, &o)

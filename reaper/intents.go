@@ -8,7 +8,7 @@ import (
 
 // newIntents returns the task on the rows of Op.Similar whose window is over.
 func newIntents(table string, d *dialect.Dialect) *records {
-	t := d.Intents.Sweep
+	t := d.Sweep.Intents
 	for _, text := range []*string{&t.Count, &t.Find, &t.Write} {
 		*text = strings.ReplaceAll(*text, "{rows}", table)
 	}

@@ -71,6 +71,17 @@ type Occurrence struct {
 	BusinessID string
 }
 
+// compile compiles the statement that reads the records of one owner, or of every owner, page by
+// page in the order of their keys. Parameters: the owner ($0) and key_hash to continue after, limit.
+func compile(d *dialect.Dialect, table func(string) string, every bool) core.Stmt {
+	after := `owner = $0 AND key_hash > $1`
+	if every {
+		after = d.Compare([]string{"owner", "key_hash"}, ">", "$0", "$1")
+	}
+	return d.Compile("records.alike", d.Names(table).Replace(`SELECT owner, key_hash, namespace, operation, op_key, fingerprint_version, fingerprint, state, created_at, COALESCE(business_id, ''), {now}
+FROM {records} WHERE `+after+` ORDER BY owner, key_hash LIMIT $2`))
+}
+
 // Records finds operations that were executed under different keys for the same request (by its
 // fingerprint) and are close in time: what idempotency.Similar would have asked about, if it were made
 // of the whole request. It reads records of Do in pages of a thousand, without a lock. Staged
@@ -82,8 +93,7 @@ func Records[Tx any](ctx context.Context, store *idempotency.Store[Tx], a Filter
 		return Pairs{}, err
 	}
 	access := store.Internal().Access()
-	text := strings.NewReplacer("{records}", access.Table("records"), "{now}", access.Dialect.Now).Replace(access.Dialect.AlikeRecords(a.Owner == ""))
-	page := access.Dialect.Compile("records.alike", text)
+	page := compile(access.Dialect, access.Table, a.Owner == "")
 	f := finder{Filter: a, groups: map[string][]item{}}
 	owner, after := a.Owner, []byte{}
 	err := f.read(ctx, store.Internal().DB().Retryable, func(limit int) (n int, err error) {

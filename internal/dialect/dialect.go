@@ -102,7 +102,6 @@ type Dialect struct {
 
 	Fence     Fence
 	Records   Records
-	Register  Register
 	Enforce   Enforce
 	Leases    Leases
 	Tickets   Tickets

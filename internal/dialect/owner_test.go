@@ -24,12 +24,10 @@ func TestEachStatementNamesTheOwner(t *testing.T) {
 		leases.Announce += leases.AnnounceRow
 		return struct {
 			dialect.Records
-			dialect.Register
 			dialect.Leases
 			dialect.Tickets
 			dialect.RowLocks
-			dialect.Intents
-		}{d.Records, d.Register, leases, d.Tickets, d.RowLocks, d.Intents}
+		}{d.Records, leases, d.Tickets, d.RowLocks}
 	})
 	if !writes {
 		t.Error("a Galera node's guards do not write")

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/optimistic/internal/work"
 )
 
@@ -36,10 +34,7 @@ type Register[Tx any] struct {
 	work  work.Work[Tx]
 	owner string
 
-	read, readNewer, readLocked   core.Stmt
-	makeRow, create, swap, remove core.Stmt
-	list, revisions               core.Stmt
-	some                          func(n int) core.Stmt
+	statements
 }
 
 // New opens the register of db.
@@ -54,16 +49,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Register[Tx], error
 		return nil, err
 	}
 	r := &Register[Tx]{work: work.On(db)}
-	d := r.work.Access.Dialect
-	names := strings.NewReplacer("{registers}", r.work.Access.Table("registers"), "{now}", d.Now)
-	stmt := func(name, text string) core.Stmt { return d.Compile("register."+name, names.Replace(text)) }
-	r.read, r.readNewer, r.readLocked = stmt("read", d.Register.Read), stmt("newer", d.Register.Newer), stmt("locked", d.Register.Locked)
-	r.makeRow, r.create = stmt("make", d.Register.Make), stmt("create", d.Register.Create)
-	r.swap, r.remove = stmt("swap", d.Register.Swap), stmt("delete", d.Register.Delete)
-	r.list, r.revisions = stmt("list", d.Register.List), stmt("revisions", d.Register.Revisions)
-	r.some = func(n int) core.Stmt {
-		return stmt("some", strings.Replace(d.Register.Some, "{names}", dialect.Params(n), 1))
-	}
+	r.statements = compile(r.work.Access.Dialect, r.work.Access.Table)
 	return r, nil
 }
 

@@ -6,9 +6,11 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
@@ -171,7 +173,8 @@ func (r *Register[Tx]) entries(ctx context.Context, names []string) ([]Entry, er
 	for _, name := range core.Pad(names) {
 		args = append(args, []byte(name))
 	}
-	rows, err := r.some(len(args)-1).Query(ctx, r.work.Access.Pool, args...)
+	some := r.work.Access.Dialect.Compile("register.some", strings.Replace(r.some, "{names}", dialect.Params(len(args)-1), 1))
+	rows, err := some.Query(ctx, r.work.Access.Pool, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,6 @@ var Dialect = dialect.Dialect{
 		Alive: []string{`SAVEPOINT holdfast_alive`, `RELEASE SAVEPOINT holdfast_alive`},
 	},
 	Records:   records,
-	Register:  register,
 	Enforce:   enforce,
 	Leases:    leases,
 	Tickets:   tickets,

@@ -47,7 +47,7 @@ WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_a
 	s := &d.Sweep
 	s.Results = dialect.FindDue("result_expires_at", dialect.DueResults, `UPDATE {records} SET `+dialect.Tombstone+` WHERE ({picked}) AND {due}`)
 	s.Keys = dialect.FindDue("key_expires_at", dialect.DueKeys, `DELETE FROM {records} WHERE ({picked}) AND {due}`)
-	d.Intents.Sweep = dialect.FindIntents(`DELETE FROM {rows} WHERE ({picked}) AND {due}`)
+	s.Intents = dialect.FindIntents(`DELETE FROM {rows} WHERE ({picked}) AND {due}`)
 	s.Locks = dialect.FindLocks(dialect.CompareColumns, `DELETE FROM {locks} WHERE ({picked}) AND {due}`)
 	s.Waiters = dialect.FindPairs("waiter", dialect.CompareColumns, pairs, plainPairs)
 	s.Tickets = dialect.FindPairs("token", dialect.CompareColumns, pairs, plainPairs)
@@ -55,7 +55,7 @@ WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_a
 	s.Table.Write = `DELETE FROM {table} WHERE {first} IN ({firsts}) AND ({keys}) IN ({tuples}) AND {due}`
 
 	d.Rows.LockClause = lock(d.Rows.LockClause)
-	d.Register.Locked = lock(d.Register.Locked)
+	d.Fragments.ForShare = lock(d.Fragments.ForShare)
 	return d
 }
 

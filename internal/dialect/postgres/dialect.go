@@ -33,7 +33,6 @@ var Dialect = dialect.Dialect{
 		Untouched: "SQLSTATE 22012", // division by zero
 	},
 	Records:   records,
-	Register:  register,
 	Enforce:   enforce,
 	Leases:    leases,
 	Tickets:   tickets,

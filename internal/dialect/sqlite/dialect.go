@@ -22,7 +22,6 @@ var Dialect = dialect.Dialect{
 
 	Fence:     dialect.Fence{Setting: busyTimeout, Kept: busyTimeout, Veto: veto},
 	Records:   records,
-	Register:  register,
 	Enforce:   enforce,
 	Leases:    leases,
 	Tickets:   tickets,

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/statements"
 	"github.com/holdfast-go/holdfast/limits"
 	"github.com/holdfast-go/holdfast/migrations"
+	"github.com/holdfast-go/holdfast/optimistic/register"
 )
 
 // notPlanned lists the statements that the router refuses, with its answer. They run on a shard.
@@ -109,7 +110,7 @@ func filled(d *dialect.Dialect, path, text string) string {
 	rows := d.Leases.AnnounceRow
 	if m := sweptTable.FindStringSubmatch(path); m != nil {
 		rows = map[string]string{"Waiters": "{waiters}", "Tickets": "{tickets}", "LimitEntries": "{limit_entries}"}[m[1]]
-	} else if strings.HasPrefix(path, "Intents.Sweep.") {
+	} else if strings.HasPrefix(path, "Sweep.Intents.") {
 		rows = "{intents}"
 	}
 	text = strings.ReplaceAll(text, "{rows}", rows)
@@ -180,6 +181,7 @@ func compiled(t *testing.T, pool *sql.DB, f func(name, text string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	statements.In(*store, f)
 	statements.In(store.Internal().Ledger().SQL, f)
 	statements.In(*operators.New(store), f)
 	box, err := outbox.New(t.Context(), db, "box")
@@ -187,6 +189,11 @@ func compiled(t *testing.T, pool *sql.DB, f func(name, text string)) {
 		t.Fatal(err)
 	}
 	statements.In(*box, f)
+	values, err := register.New(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements.In(*values, f)
 	statements.In(*auditlog.New(db.Access().Dialect, db.Access().Table), f)
 	amounts, err := limits.New(t.Context(), db, "limits")
 	if err != nil {
