@@ -3,13 +3,12 @@
 // in a package per domain below it, and the tests of the public packages run them. Suites read
 // the declared capabilities of an engine where its behaviour differs; they skip nothing.
 //
-// A case is a function, and an entry in the map of its suite:
+// A case is a function, here without its type parameter, and an entry in the map of its suite:
 //
-//	// In operations.Rejections: "ReplayHasNoEffect": replayHasNoEffect[Tx],
-//	func replayHasNoEffect[Tx any](e *env[Tx]) {
+//	replayHasNoEffect := func(e *conformance.Env[*sql.Tx]) {
 //		s := e.Store(idempotency.Options{})
 //		for range 2 {
-//			_, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(ctx context.Context, tx Tx) (string, error) {
+//			_, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(ctx context.Context, tx *sql.Tx) (string, error) {
 //				return "done", e.Effect(ctx, tx, "a")
 //			})
 //			if err != nil {
