@@ -2,6 +2,7 @@ package staged
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -55,7 +56,9 @@ func (r *Run[Tx]) renew(ctx context.Context, cancel context.CancelCauseFunc, ste
 		done()
 		switch {
 		case err != nil: // tried again at the next tick
-			failed = err
+			if failed == nil || !errors.Is(err, context.DeadlineExceeded) { // the end of the lease cuts the last one off
+				failed = err
+			}
 		case mine:
 			r.until, failed = start.Add(lease), nil
 		default:

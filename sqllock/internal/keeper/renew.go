@@ -76,6 +76,14 @@ func (k *Keeper) renew(ctx context.Context, due []*Lease) {
 	running.Wait()
 }
 
+// better returns the error of a renewal that says more: the time of the last one may have cut it off.
+func better(earlier, last error) error {
+	if earlier != nil && errors.Is(last, context.DeadlineExceeded) {
+		return earlier
+	}
+	return last
+}
+
 func (k *Keeper) renewBatch(background context.Context, of Kind, ttl time.Duration, batch []*Lease) {
 	ctx, cancel := context.WithTimeout(background, ttl/renewPart)
 	defer cancel()
@@ -109,7 +117,7 @@ func (k *Keeper) renewBatch(background context.Context, of Kind, ttl time.Durati
 			k.renewal(ttl).Set(l, sent.Add(ttl/renewPart))
 			continue
 		case err != nil:
-			l.renewError, l.locked = err, locked
+			l.renewError, l.locked = better(l.renewError, err), locked
 		case !there || rest <= 0:
 			k.Lose(l, trace.CauseTaken, "its row is another's by now, or it was taken away, or it had expired")
 			continue

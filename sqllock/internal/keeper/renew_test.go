@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -237,4 +238,16 @@ func TestRenewedTogether(t *testing.T) {
 			t.Errorf("%d statements at a time, want %d", most, renewAtOnce)
 		}
 	})
+}
+
+// TestErrorOfRenewals checks that a lease which is lost names the reason, and not the end of its time, which
+// has cut the last renewal off.
+func TestErrorOfRenewals(t *testing.T) {
+	t.Parallel()
+	denied, cut := errors.New("denied"), fmt.Errorf("sent: %w", context.DeadlineExceeded)
+	for _, c := range [][3]error{{nil, denied, denied}, {nil, cut, cut}, {denied, cut, denied}, {cut, denied, denied}, {cut, cut, cut}} {
+		if got := better(c[0], c[1]); got != c[2] { //nolint:errorlint // the error itself
+			t.Errorf("%v, then %v: %v", c[0], c[1], got)
+		}
+	}
 }

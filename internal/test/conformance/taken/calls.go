@@ -31,7 +31,7 @@ type call[Tx any] struct {
 }
 
 // lease outlasts what a busy machine does to its renewals, and no more: what its call says comes when it ends.
-const lease = 9 * time.Second
+const lease = 15 * time.Second
 
 // tickets is how many calls wait in the table of tickets.
 const tickets = 3
