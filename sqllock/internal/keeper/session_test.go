@@ -1,3 +1,7 @@
+//go:build !race
+
+// Its goroutines are ordered by virtual time (testing/synctest), which the race detector does not know.
+
 package keeper
 
 import (
