@@ -17,7 +17,7 @@ import (
 // key, which costs no write, and finish writes the whole record, once.
 type lockFirst[Tx any] struct {
 	// The locks of a call that waits for the key, and of one that does not, with their timeouts as arguments.
-	patient, hasty core.Bound
+	wait, noWait core.Bound
 
 	record core.Bound // it fails by itself
 	// before finds a record that was there before the lock. It is empty where the lock comes before every
@@ -28,7 +28,7 @@ type lockFirst[Tx any] struct {
 func newLockFirst[Tx any](compile func(name, text string) core.Stmt, records *dialect.Records, claim dialect.Claim, timeout time.Duration) protocol[Tx] {
 	record := compile("records.finish", records.Record)
 	return &lockFirst[Tx]{
-		patient: claim.Reserve(nil, timeout, timeout), hasty: claim.Reserve(nil, 0, timeout),
+		wait: claim.Reserve(nil, timeout, timeout), noWait: claim.Reserve(nil, 0, timeout),
 		record: core.Bound{Stmt: record, OrFail: record},
 		before: compile("records.before", records.Before), unfinished: compile("records.unfinished", records.Unfinished),
 	}
@@ -47,9 +47,9 @@ type locked[Tx any] struct {
 }
 
 func (l *lockFirst[Tx]) claim(ctx context.Context, s *Store[Tx], p *pending) (turn[Tx], error) {
-	since, lock := time.Now(), l.patient
+	since, lock := time.Now(), l.wait
 	if p.op.NoWait {
-		lock = l.hasty
+		lock = l.noWait
 	}
 	tx, a, err := s.begin(ctx, p, lock.With(p.args(lock.Args...)...))
 	if err != nil {

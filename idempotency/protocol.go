@@ -128,22 +128,22 @@ func (s *Store[Tx]) unclaimed(p *pending, err error) error {
 	return &once.ClaimError{Err: s.explain(err)}
 }
 
-// manners are the settings of the transactions of Do: patient ones wait for a key, the others do not.
-type manners struct{ patient, hasty core.TxOptions }
+// txOptions are the settings of the transactions of Do that wait for a key, and of those with NoWait.
+type txOptions struct{ wait, noWait core.TxOptions }
 
-func mannersOf(claim dialect.Claim, o *Options) manners {
+func txOptionsOf(claim dialect.Claim, o *Options) txOptions {
 	of := func(wait time.Duration) core.TxOptions {
 		return core.TxOptions{Isolation: o.Isolation, LockTimeout: claim.LockTimeout(wait, o.LockTimeout, false)}
 	}
-	return manners{of(o.LockTimeout), of(0)}
+	return txOptions{of(o.LockTimeout), of(0)}
 }
 
 // transaction returns the settings of a transaction that waits for the key of p.
 func (s *Store[Tx]) transaction(p *pending) core.TxOptions {
 	if p.op.NoWait {
-		return s.manners.hasty
+		return s.tx.noWait
 	}
-	return s.manners.patient
+	return s.tx.wait
 }
 
 // lockWait bounds each wait of a transaction for the key of p; 0 is no wait.

@@ -64,7 +64,7 @@ func TestReserveBeforeCommit(t *testing.T) {
 			return strings.NewReplacer("{records}", late.access.Table("records"), "{lockspace}", dialect.Lockspace(late.access.Table("records")),
 				"$2::text, true) IS NULL", "$2::text, true) || "+gate+"::text IS NULL").Replace(text)
 		})
-		late.protocol.(*lockFirst[*sql.Tx]).patient = late.sql.claim.Reserve(nil, late.options.LockTimeout, late.options.LockTimeout)
+		late.protocol.(*lockFirst[*sql.Tx]).wait = late.sql.claim.Reserve(nil, late.options.LockTimeout, late.options.LockTimeout)
 		for key, fails := range map[string]error{"succeeds": nil, "fails": errors.New("refunded already"), "rejects": Reject("refunded", "by the other call")} {
 			op := Op{Name: "refund", Key: key, Request: key}
 			guard, err := pool.BeginTx(t.Context(), nil)

@@ -158,7 +158,7 @@ type Store[Tx any] struct {
 	options   Options
 	sql       statements
 	protocol  protocol[Tx] // of Do
-	manners   manners
+	tx        txOptions
 	flights   *once.Flights[record]   // calls in progress
 	peeks     *once.Flights[record]   // reads by calls with NoWait
 	intents   *once.Flights[struct{}] // see queue
@@ -218,7 +218,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 			intents: compileIntents(a.Dialect, a.Table),
 		},
 	}
-	s.manners = mannersOf(s.sql.claim, &o)
+	s.tx = txOptionsOf(s.sql.claim, &o)
 	switch {
 	case s.sql.claim.Reserves(o.Isolation):
 		s.protocol = newLockFirst[Tx](compile, d, s.sql.claim, o.LockTimeout)

@@ -52,7 +52,7 @@ func (s *rows[Tx]) parkDue(ctx context.Context, id once.ID, seen int64, reason s
 // token.
 func (s *rows[Tx]) finish(ctx context.Context, r *Run[Tx], state int, result []byte) error {
 	end := s.SQL.Finish.With(r.id.Args(append([]any{r.attempt, r.token, state, result}, s.lives()...)...)...)
-	err := s.Send(ctx, once.Sending[Tx]{Then: func(context.Context, Tx, core.Querier, core.Answer) (core.Bound, error) { return end, nil }})
+	err := s.Send(ctx, once.Transaction[Tx]{Then: func(context.Context, Tx, core.Querier, core.Answer) (core.Bound, error) { return end, nil }})
 	if !errors.Is(err, holdfast.ErrTxLost) {
 		return err
 	}

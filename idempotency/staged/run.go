@@ -65,7 +65,7 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 	defer cancel()
 	start, ran := time.Now(), false
 	owning := r.rows.owning(r, "", ledger.ModeTakeOver, r.lease)
-	err = r.rows.Send(ctx, once.Sending[Tx]{First: &owning, Foreign: true, Then: func(ctx context.Context, tx Tx, q core.Querier, a core.Answer) (last core.Bound, err error) {
+	err = r.rows.Send(ctx, once.Transaction[Tx]{First: &owning, Foreign: true, Then: func(ctx context.Context, tx Tx, q core.Querier, a core.Answer) (last core.Bound, err error) {
 		if err := r.rows.owned(ctx, q, r, step, a); err != nil {
 			return last, err
 		}
@@ -131,7 +131,7 @@ func (r *Run[Tx]) begin(ctx context.Context, at *calling, lease time.Duration, r
 	}
 	at.age = 0
 	owning := r.rows.owning(r, step, mode, lease)
-	err = r.rows.Send(ctx, once.Sending[Tx]{First: &owning, Then: func(ctx context.Context, _ Tx, q core.Querier, a core.Answer) (last core.Bound, err error) {
+	err = r.rows.Send(ctx, once.Transaction[Tx]{First: &owning, Then: func(ctx context.Context, _ Tx, q core.Querier, a core.Answer) (last core.Bound, err error) {
 		if err := r.rows.owned(ctx, q, r, step, a); err != nil {
 			return last, err
 		}
@@ -168,7 +168,7 @@ func (r *Run[Tx]) end(ctx context.Context, at *calling, state int, answer []byte
 	start, step := time.Now(), at.step
 	ends := r.rows.SQL.StepEnd.With(r.id.Args(append([]any{step, state, once.Nullable(answer)}, at.names()...)...)...)
 	owning := r.rows.owning(r, "", ledger.ModeTakeOver, r.lease)
-	err = r.rows.Send(ctx, once.Sending[Tx]{First: &owning, Then: func(ctx context.Context, _ Tx, q core.Querier, a core.Answer) (core.Bound, error) {
+	err = r.rows.Send(ctx, once.Transaction[Tx]{First: &owning, Then: func(ctx context.Context, _ Tx, q core.Querier, a core.Answer) (core.Bound, error) {
 		return ends, r.rows.owned(ctx, q, r, step, a)
 	}})
 	if errors.Is(err, holdfast.ErrTxLost) { // it has ended: an event came, or an earlier, ambiguous commit

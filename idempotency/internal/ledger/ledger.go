@@ -80,7 +80,7 @@ func New[Tx any](db *holdfast.DB[Tx], b Bounds) *Ledger[Tx] {
 }
 
 // Send is once.Writer.Send.
-func (l *Ledger[Tx]) Send(ctx context.Context, t once.Sending[Tx]) error {
+func (l *Ledger[Tx]) Send(ctx context.Context, t once.Transaction[Tx]) error {
 	return l.writer.Send(ctx, t)
 }
 

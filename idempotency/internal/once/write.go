@@ -37,8 +37,8 @@ func (w *Writer[Tx]) Write(ctx context.Context, f func(ctx context.Context, tx T
 	})
 }
 
-// A Sending is a transaction with two ends.
-type Sending[Tx any] struct {
+// Transaction is a transaction whose first and last statements are known.
+type Transaction[Tx any] struct {
 	// First is its first statement; nil for none. Then gets the answer, and returns the last statement,
 	// which writes one row.
 	First *core.Bound
@@ -47,9 +47,9 @@ type Sending[Tx any] struct {
 	Foreign bool
 }
 
-// Send is Write for a Sending. Where the driver can, BEGIN travels with its first statement and COMMIT with
+// Send is Write for a Transaction. Where the driver can, BEGIN travels with its first statement and COMMIT with
 // its last one. If the last one writes no row, Send rolls back and returns holdfast.ErrTxLost.
-func (w *Writer[Tx]) Send(ctx context.Context, t Sending[Tx]) error {
+func (w *Writer[Tx]) Send(ctx context.Context, t Transaction[Tx]) error {
 	access := w.DB.Access()
 	if t.Foreign && access.Dialect.Fence.Mark != "" { // only a mark proves that it is the same transaction
 		return w.Write(ctx, t.plain)
@@ -71,7 +71,7 @@ func (w *Writer[Tx]) Send(ctx context.Context, t Sending[Tx]) error {
 }
 
 // plain runs t in a transaction that runs.
-func (t Sending[Tx]) plain(ctx context.Context, tx Tx, q core.Querier) error {
+func (t Transaction[Tx]) plain(ctx context.Context, tx Tx, q core.Querier) error {
 	var a core.Answer
 	if t.First != nil {
 		a = t.First.Run(ctx, q)
@@ -89,7 +89,7 @@ func (t Sending[Tx]) plain(ctx context.Context, tx Tx, q core.Querier) error {
 	return a.Err
 }
 
-func (w *Writer[Tx]) send(ctx context.Context, opts core.TxOptions, t Sending[Tx]) error {
+func (w *Writer[Tx]) send(ctx context.Context, opts core.TxOptions, t Transaction[Tx]) error {
 	s, a, err := w.DB.Access().Begin(ctx, opts, t.First)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ var budget = map[string][2]int{
 	"Release":           {28, 71},
 	"InTx with a guard": {32, 92},
 	"POST":              {51, 167},
-	"staged operation":  {56, 195},
+	"staged operation":  {57, 195}, // claim.go left runner.go, which had more than 400 lines
 }
 
 // TestRoads fails for a call that enters more than its budget: an option that is off stands in its way. The
