@@ -249,7 +249,7 @@ func (p *process) freeze() bool {
 		return true
 	}
 	p.eventually("it is stopped between two transactions", func() bool {
-		return p.Process.Signal(syscall.SIGSTOP) != nil || free()
+		return dbtest.Stop(p.Process) != nil || free()
 	})
 	return !p.over()
 }

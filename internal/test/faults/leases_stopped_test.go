@@ -91,7 +91,7 @@ func (s *stopped) round(holder *running, n int) {
 
 // overtake lets the old holder write after the new one.
 func (s *stopped) overtake(holder *running, key string) {
-	for holder.signal(syscall.SIGSTOP); !s.writable(); holder.signal(syscall.SIGSTOP) {
+	for holder.stop(); !s.writable(); holder.stop() {
 		holder.signal(syscall.SIGCONT)
 	}
 	defer holder.signal(syscall.SIGCONT)
@@ -129,7 +129,7 @@ func (s *stopped) writable() bool {
 
 // race lets the old holder continue at about the time at which the new one acquires the lease.
 func (s *stopped) race(holder *running, key string) {
-	holder.signal(syscall.SIGSTOP)
+	holder.stop()
 	var coming sync.WaitGroup
 	coming.Go(func() {
 		lease, err := s.other.locks.Acquire(s.Ctx, key)
@@ -165,7 +165,7 @@ func (s *stopped) freeze(holder *running, key string) {
 		}
 		time.Sleep(stoppedTTL) // SQLite's writer may be stopped
 	}
-	holder.signal(syscall.SIGSTOP)
+	holder.stop()
 	for begun := time.Now(); time.Since(begun) < 3*stoppedTTL; time.Sleep(stoppedTTL / 10) {
 		if lease, err := s.other.locks.TryAcquire(s.Ctx, key); !errors.Is(err, sqllock.ErrHeld) {
 			s.Errorf("a guarded transaction is open, and another got: %v, %v", lease, err)
@@ -198,6 +198,13 @@ func (s *stopped) writes(lease *sqllock.Lease) {
 
 func (c *running) signal(which syscall.Signal) {
 	if err := c.cmd.Process.Signal(which); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// stop returns when the child stands.
+func (c *running) stop() {
+	if err := dbtest.Stop(c.cmd.Process); err != nil {
 		c.t.Error(err)
 	}
 }

@@ -101,7 +101,7 @@ func (s *stopped) rounds(series string) int {
 	for n := range rounds {
 		id := fmt.Sprint(series, n)
 		token := s.acquire(id)
-		s.holder.signal(syscall.SIGSTOP)
+		s.holder.stop()
 		lease := s.MustAcquire(s.other, "order/"+id) // once the holder's lease has expired
 		if err := s.write(lease, id); err != nil {
 			s.Fatal(err)
@@ -144,7 +144,7 @@ func (s *stopped) betweenWriteAndCommit() {
 	if answer := s.holder.ask("open open " + token); answer != "ok" {
 		s.Fatalf("the holder, whose lease was granted to nobody else, got %q", answer)
 	}
-	s.holder.signal(syscall.SIGSTOP)
+	s.holder.stop()
 	s.Eventually("the row expires", func() bool {
 		return s.Int(`SELECT CASE WHEN expires_at <= `+s.DB.Access().Dialect.Now+` THEN 1 ELSE 0 END FROM holdfast_locks WHERE name = $1`, []byte("lorder/open")) == 1
 	})
@@ -206,6 +206,14 @@ func (h *holder) ask(command string) string {
 func (h *holder) signal(s syscall.Signal) {
 	h.tb.Helper()
 	if err := h.cmd.Process.Signal(s); err != nil {
+		h.tb.Fatal(err)
+	}
+}
+
+// stop returns when the holder stands.
+func (h *holder) stop() {
+	h.tb.Helper()
+	if err := dbtest.Stop(h.cmd.Process); err != nil {
 		h.tb.Fatal(err)
 	}
 }
