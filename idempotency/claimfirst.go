@@ -16,7 +16,7 @@ type claimFirst[Tx any] struct{}
 
 // claimed is a transaction that has inserted the record of its key.
 type claimedRow[Tx any] struct {
-	access.Session[Tx]
+	access.OwnTx[Tx]
 
 	s       *Store[Tx]
 	call    *call

@@ -27,7 +27,7 @@ func newClaimLast[Tx any](compile func(name, text string) core.Stmt, records *di
 
 // unclaimedRow is a transaction that has claimed nothing yet.
 type unclaimedRow[Tx any] struct {
-	access.Session[Tx]
+	access.OwnTx[Tx]
 	*claimLast[Tx]
 
 	s       *Store[Tx]

@@ -71,7 +71,7 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 	}
 	p := &pending{call: c, deadline: time.Now().Add(c.wait)}
 	var own T // what the function has returned, as a replay will have it
-	w := func(_ context.Context, tx access.Session[Tx]) (storedResult, error) {
+	w := func(_ context.Context, tx access.OwnTx[Tx]) (storedResult, error) {
 		return run(inner, s, c, tx.Tx(), fn, &own)
 	}
 	var in *intent[Tx]
@@ -116,7 +116,7 @@ func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 // lead runs p for itself and for the duplicates that follow it.
 func (s *Store[Tx]) lead(ctx context.Context, p *pending, f *once.Flight[record], in *intent[Tx], w work[Tx], span *trace.Span) (r *record, o Outcome, err error) {
 	defer func() { s.flights.Finish(p.hash, f, r) }() // also when the function panics: r is nil then
-	attempts := once.Attempts[record]{
+	attempts := once.Retry[record]{
 		ExpectNew: s.expectNew, NoWait: p.op.NoWait, Wait: p.wait, Limit: s.options.Attempts,
 		Dialect: s.dialect(), Unstored: once.Unstored[*Rejection],
 		Read: func(ctx context.Context) (*record, error) { return s.read(ctx, p) },
@@ -174,7 +174,7 @@ func (s *Store[Tx]) try(ctx context.Context, p *pending, in *intent[Tx], w work[
 	if err != nil {
 		return nil, err
 	}
-	return s.transact(ctx, p, func(context.Context, access.Session[Tx]) (storedResult, error) { return no, nil })
+	return s.transact(ctx, p, func(context.Context, access.OwnTx[Tx]) (storedResult, error) { return no, nil })
 }
 
 // run runs fn, encodes its result, and decodes it into back. It fails for a result that does not

@@ -36,7 +36,7 @@ func newLockFirst[Tx any](compile func(name, text string) core.Stmt, records *di
 
 // locked is a transaction that has locked its key.
 type locked[Tx any] struct {
-	access.Session[Tx]
+	access.OwnTx[Tx]
 	*lockFirst[Tx]
 
 	s           *Store[Tx]

@@ -26,7 +26,7 @@ type protocol[Tx any] interface {
 
 // turn is an open transaction that has its key.
 type turn[Tx any] interface {
-	access.Session[Tx]
+	access.OwnTx[Tx]
 	// finish writes the record with its result, and commits.
 	finish(ctx context.Context, v storedResult) error
 	// doubt returns once.ErrTaken if the turn was in vain, because another call had stored the record, and
@@ -35,7 +35,7 @@ type turn[Tx any] interface {
 }
 
 // work is what a transaction of Do does between claim and finish.
-type work[Tx any] func(ctx context.Context, tx access.Session[Tx]) (storedResult, error)
+type work[Tx any] func(ctx context.Context, tx access.OwnTx[Tx]) (storedResult, error)
 
 // transact runs one transaction: claim, function, record and COMMIT.
 func (s *Store[Tx]) transact(ctx context.Context, p *pending, w work[Tx]) (*record, error) {
@@ -57,7 +57,7 @@ func (s *Store[Tx]) transact(ctx context.Context, p *pending, w work[Tx]) (*reco
 
 // begin begins a transaction with a claim as its first statement, and returns the claim's answer. The
 // guard of a lease comes before it, and what an earlier attempt makes necessary.
-func (s *Store[Tx]) begin(ctx context.Context, p *pending, claim core.Bound) (tx access.Session[Tx], a core.Answer, err error) {
+func (s *Store[Tx]) begin(ctx context.Context, p *pending, claim core.Bound) (tx access.OwnTx[Tx], a core.Reply, err error) {
 	opts := s.transaction(p)
 	if s.lease != nil || p.expired || p.watch != nil && p.watch.Due(s.options.LockTimeout) {
 		return s.beginLate(ctx, p, opts, claim)
@@ -72,7 +72,7 @@ func (s *Store[Tx]) begin(ctx context.Context, p *pending, claim core.Bound) (tx
 }
 
 // beginLate begins a transaction whose claim is not its first statement.
-func (s *Store[Tx]) beginLate(ctx context.Context, p *pending, opts core.TxOptions, claim core.Bound) (tx access.Session[Tx], a core.Answer, err error) {
+func (s *Store[Tx]) beginLate(ctx context.Context, p *pending, opts core.TxOptions, claim core.Bound) (tx access.OwnTx[Tx], a core.Reply, err error) {
 	if p.expired { // its delete waits, too
 		opts.LockTimeout = s.sql.claim.LockTimeout(s.lockWait(p), s.options.LockTimeout, true)
 	}
@@ -96,7 +96,7 @@ func (s *Store[Tx]) beginLate(ctx context.Context, p *pending, opts core.TxOptio
 }
 
 // send sends a claim in a transaction that runs. An expired record is deleted first.
-func (s *Store[Tx]) send(ctx context.Context, q core.Querier, p *pending, claim core.Bound) (a core.Answer, err error) {
+func (s *Store[Tx]) send(ctx context.Context, q core.Querier, p *pending, claim core.Bound) (a core.Reply, err error) {
 	if p.expired {
 		if _, err := s.sql.renew.Exec(ctx, q, p.args()...); err != nil {
 			return a, &once.ClaimError{Err: s.explain(err)}

@@ -154,11 +154,11 @@ func (c *call) bound(v storedResult) []byte {
 	form, _, _ := strings.Cut(v.codec, "+")
 	at := c.place
 	switch {
-	case at.Kind != "":
+	case at.ValueKind != "":
 	case v.state == rejected:
-		at.Kind = once.RecordRejection
+		at.ValueKind = once.RecordRejection
 	default:
-		at.Kind = once.RecordResult
+		at.ValueKind = once.RecordResult
 	}
 	sum := at.Hash(c.hash, form)
 	return sum[:]
@@ -172,8 +172,8 @@ func undecodable(what string, err error) error {
 // what names a value of c in errors.
 func (c *call) what(state int) string {
 	switch {
-	case c.place.Kind != "":
-		return string(c.place.Kind)
+	case c.place.ValueKind != "":
+		return string(c.place.ValueKind)
 	case state == rejected:
 		return "rejection"
 	}
@@ -185,7 +185,7 @@ func (c *call) what(state int) string {
 func (o *Options) decode(c *call, v storedResult, to any) error {
 	err := o.read(c, v, to)
 	t := reflect.TypeOf(to).Elem().String()
-	switch kind := c.place.Kind; {
+	switch kind := c.place.ValueKind; {
 	case err == nil:
 		return nil
 	case kind == once.StagedRequest, kind == once.EventBody, kind == once.Proposed: // of these, nothing is known to be done

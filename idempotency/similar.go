@@ -183,7 +183,7 @@ func (in *intent[Tx]) queued(ctx context.Context, p *pending, w work[Tx]) (*reco
 
 // before returns w with the claim of the intent before it.
 func (in *intent[Tx]) before(w work[Tx]) work[Tx] {
-	return func(ctx context.Context, tx access.Session[Tx]) (storedResult, error) {
+	return func(ctx context.Context, tx access.OwnTx[Tx]) (storedResult, error) {
 		err := in.claim(ctx, tx, in.wait())
 		if errors.Is(err, ErrLikelyDuplicate) {
 			return storedResult{}, &once.FuncError{Err: err} // as the function's: the record is read before it is returned

@@ -61,7 +61,7 @@ func (m *leases) acquireFree(ctx context.Context, name lockname.Name, s keeper.S
 	m.k.Mu.Lock()
 	place, room := uint64(0), false
 	if !m.k.Closed && m.queues[name] == nil {
-		place, room = m.store.taking.Enter()
+		place, room = m.statements.taking.Enter()
 	}
 	if !room {
 		m.k.Mu.Unlock()
@@ -69,42 +69,42 @@ func (m *leases) acquireFree(ctx context.Context, name lockname.Name, s keeper.S
 	}
 	w = m.queue(name).add(s) // other calls wait behind it
 	w.asking = true
-	m.k.Flights.Add(1) // Close waits for it
+	m.k.Pending.Add(1) // Close waits for it
 	m.k.Mu.Unlock()
-	defer m.k.Flights.Add(-1)
+	defer m.k.Pending.Add(-1)
 
 	a := lockstmt.NewAttempt(name, m.k.NewAttemptID(), s.TTL)
 	sent := time.Now() // before the request leaves
-	v, err := m.store.acquireIn(ctx, place, a)
+	v, err := m.statements.acquireIn(ctx, place, a)
 	if err != nil || !v.Won || v.Ambiguous {
-		v, err = m.store.acquire(ctx, a, &reply{v, err})
+		v, err = m.statements.acquire(ctx, a, &reply{v, err})
 	}
 	lease, v, err = m.granted(ctx, a, s, sent, v, err)
 	return w, m.asked(w, lease, v, err), err
 }
 
 // attempt asks the database once, and begins the lease if the lock was granted.
-func (m *leases) attempt(ctx context.Context, name lockname.Name, s keeper.Settings) (*keeper.Lease, keeper.Answer, error) {
-	return m.attemptBy(ctx, name, s, func(ctx context.Context, a keeper.Attempt) (keeper.Answer, error) {
-		return m.store.acquire(ctx, a, nil)
+func (m *leases) attempt(ctx context.Context, name lockname.Name, s keeper.Settings) (*keeper.Lease, keeper.AttemptResult, error) {
+	return m.attemptBy(ctx, name, s, func(ctx context.Context, a keeper.Attempt) (keeper.AttemptResult, error) {
+		return m.statements.acquire(ctx, a, nil)
 	})
 }
 
 // takeEnded takes the lock over from an attempt of a process that has ended, if it still has it.
-func (m *leases) takeEnded(ctx context.Context, name lockname.Name, s keeper.Settings, ended keeper.AttemptID) (*keeper.Lease, keeper.Answer, error) {
-	return m.attemptBy(ctx, name, s, func(ctx context.Context, a keeper.Attempt) (keeper.Answer, error) {
-		v, ambiguous, err := m.store.handOver(ctx, ended, a)
+func (m *leases) takeEnded(ctx context.Context, name lockname.Name, s keeper.Settings, ended keeper.AttemptID) (*keeper.Lease, keeper.AttemptResult, error) {
+	return m.attemptBy(ctx, name, s, func(ctx context.Context, a keeper.Attempt) (keeper.AttemptResult, error) {
+		v, ambiguous, err := m.statements.handOver(ctx, ended, a)
 		v.Ambiguous = ambiguous
 		return v, err
 	})
 }
 
 // attemptBy makes an attempt with one of the statements that grant.
-func (m *leases) attemptBy(ctx context.Context, name lockname.Name, s keeper.Settings, ask func(context.Context, keeper.Attempt) (keeper.Answer, error)) (*keeper.Lease, keeper.Answer, error) {
+func (m *leases) attemptBy(ctx context.Context, name lockname.Name, s keeper.Settings, ask func(context.Context, keeper.Attempt) (keeper.AttemptResult, error)) (*keeper.Lease, keeper.AttemptResult, error) {
 	if !m.depart() {
-		return nil, keeper.Answer{}, ErrClosed
+		return nil, keeper.AttemptResult{}, ErrClosed
 	}
-	defer m.k.Flights.Add(-1)
+	defer m.k.Pending.Add(-1)
 	a := lockstmt.NewAttempt(name, m.k.NewAttemptID(), s.TTL)
 	sent := time.Now() // before the request leaves
 	v, err := ask(ctx, a)
@@ -112,13 +112,13 @@ func (m *leases) attemptBy(ctx context.Context, name lockname.Name, s keeper.Set
 }
 
 // granted begins the lease of an attempt, which was sent at sent, if the lock was granted to it.
-func (m *leases) granted(ctx context.Context, a keeper.Attempt, s keeper.Settings, sent time.Time, v keeper.Answer, err error) (*keeper.Lease, keeper.Answer, error) {
+func (m *leases) granted(ctx context.Context, a keeper.Attempt, s keeper.Settings, sent time.Time, v keeper.AttemptResult, err error) (*keeper.Lease, keeper.AttemptResult, error) {
 	if err != nil || !v.Won {
 		return nil, v, m.notGranted(ctx, a, v, err)
 	}
 	a.Ambiguous = v.Ambiguous
 	lease, err := m.begin(a, s, v.Token, sent, true)
-	return lease, keeper.Answer{}, err
+	return lease, keeper.AttemptResult{}, err
 }
 
 // depart counts an attempt, unless the Locker is closed.
@@ -126,15 +126,15 @@ func (m *leases) depart() bool {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	if !m.k.Closed {
-		m.k.Flights.Add(1)
+		m.k.Pending.Add(1)
 	}
 	return !m.k.Closed
 }
 
 // notGranted returns the error of an attempt. It abandons an attempt that may have been granted,
 // or may be granted later.
-func (m *leases) notGranted(ctx context.Context, a keeper.Attempt, v keeper.Answer, err error) error {
-	a.Ambiguous = v.Ambiguous || err != nil && !m.store.Dialect.RolledBack(err)
+func (m *leases) notGranted(ctx context.Context, a keeper.Attempt, v keeper.AttemptResult, err error) error {
+	a.Ambiguous = v.Ambiguous || err != nil && !m.statements.Dialect.RolledBack(err)
 	if (err != nil || !v.Won) && a.Ambiguous {
 		m.k.Abandon(m, a)
 	}

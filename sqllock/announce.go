@@ -49,7 +49,7 @@ func (m *leases) writeAnnouncements(ctx context.Context, due []*waiter) {
 	m.k.Notifier.Need()
 	for _, part := range lockname.ByOwner(m.announcements(due), func(a announcement) lockname.Name { return a.q.name }) {
 		for rows := range core.Chunks(part, pollBatch) { // the names in one statement must differ
-			err := m.store.announce(ctx, rows)
+			err := m.statements.announce(ctx, rows)
 			m.k.Mu.Lock()
 			for _, r := range rows {
 				r.announced = r.announced || err == nil
@@ -72,7 +72,7 @@ func (m *leases) announcements(due []*waiter) []announcement {
 	return rows
 }
 
-func (s *store) announce(ctx context.Context, rows []announcement) error {
+func (s *statements) announce(ctx context.Context, rows []announcement) error {
 	d := &s.Dialect.Leases
 	args := []any{rows[0].q.name.Owner, s.Self[:], s.Holder, waiterLife.Microseconds()}
 	texts := make([]string, len(rows))

@@ -32,12 +32,12 @@ func (l *Locker[Tx]) Wakes() bool { return l.leases.k.Waker.Works() }
 func (l *Locker[Tx]) Hears() bool { return l.leases.k.Waker.Hears() }
 
 // NamedLock returns the name of the named lock of this process.
-func (l *Locker[Tx]) NamedLock() string { return keeper.Named(l.leases.store.Process) }
+func (l *Locker[Tx]) NamedLock() string { return keeper.Named(l.leases.statements.Process) }
 
 // Session returns the id of the session of this process, and "" if there is none. SessionNumber is
 // the server's number of it.
-func (l *Locker[Tx]) Session() string      { return l.leases.k.Session.ID() }
-func (l *Locker[Tx]) SessionNumber() int64 { return l.leases.k.Session.Number() }
+func (l *Locker[Tx]) Session() string      { return l.leases.k.Liveness.ID() }
+func (l *Locker[Tx]) SessionNumber() int64 { return l.leases.k.Liveness.Number() }
 
 // Waiting returns how many calls wait in the queues of this process.
 func (l *Locker[Tx]) Waiting() int { return l.leases.k.Waiting() }
@@ -47,12 +47,12 @@ func (l *Locker[Tx]) CanWake() bool { return l.leases.k.Waker.Able() }
 
 // Gathering returns how many requests wait for a running statement, and how many at most do not.
 func (l *Locker[Tx]) Gathering() (waiting, alone int) {
-	s := l.leases.store
+	s := l.leases.statements
 	return max(s.taking.Queued(), s.ending.Queued()), max(s.taking.From, s.ending.From)
 }
 
 // GatherFor sets for how long a running statement makes other requests wait, and gather. On a busy
 // machine a statement takes longer than the default.
 func (l *Locker[Tx]) GatherFor(life time.Duration) {
-	l.leases.store.taking.Life, l.leases.store.ending.Life = life, life
+	l.leases.statements.taking.Life, l.leases.statements.ending.Life = life, life
 }

@@ -59,7 +59,7 @@ func (l *Locker[Tx]) Inspect(ctx context.Context, key string) (info Info, found 
 	if err != nil {
 		return info, false, err
 	}
-	page, err := l.leases.store.listLeases(ctx, position{owner: l.owner, name: []byte{}}, name.Row(), next(name.Row()), true, 1)
+	page, err := l.leases.statements.listLeases(ctx, position{owner: l.owner, name: []byte{}}, name.Row(), next(name.Row()), true, 1)
 	if err != nil || len(page) == 0 {
 		return info, false, err
 	}
@@ -103,7 +103,7 @@ func (l *Locker[Tx]) List(ctx context.Context, opts ...ListOptions) iter.Seq2[In
 			after.name = append([]byte{byte(lockname.Lease)}, o.AfterKey...)
 		}
 		for {
-			page, err := l.leases.store.listLeases(ctx, after, from, core.Behind(from), o.Free, listPage)
+			page, err := l.leases.statements.listLeases(ctx, after, from, core.Behind(from), o.Free, listPage)
 			if err != nil {
 				yield(Info{}, err)
 				return
@@ -152,7 +152,7 @@ func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, 
 	if err := keeper.CheckReason(reason); err != nil {
 		return false, err
 	}
-	s := l.leases.store
+	s := l.leases.statements
 	return s.Force(ctx, name, reason, func(ctx context.Context, q core.Querier) (before, after *keeper.Forced, err error) {
 		return s.force(ctx, q, name, token, reason)
 	})
@@ -160,7 +160,7 @@ func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, 
 
 // force takes the lock from the term that it reads first. A term that begins in between has another
 // token, so then nothing is changed, and it reads again.
-func (s *store) force(ctx context.Context, q core.Querier, name lockname.Name, token int64, reason string) (before, after *keeper.Forced, err error) {
+func (s *statements) force(ctx context.Context, q core.Querier, name lockname.Name, token int64, reason string) (before, after *keeper.Forced, err error) {
 	for {
 		was, there, err := s.ReadOn(ctx, q, name)
 		if err != nil || !there || was.Attempt == nil || token != 0 && was.Token != token {
@@ -191,7 +191,7 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 	if kept.Term().Kind() != lockname.Lease {
 		return keeper.Invalid("value", "fair locks and permits have none")
 	}
-	s := kept.Store()
+	s := kept.Statements()
 	said := false
 	err := s.Retry(ctx, func(q core.Querier) error {
 		r, err := s.Compile("set value", dialect.SetLeaseValue).Exec(ctx, q, kept.Name.Args(kept.ID[:], value)...)
@@ -207,7 +207,7 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 }
 
 // listLeases reads rows between two names.
-func (s *store) listLeases(ctx context.Context, p position, from, before []byte, all bool, limit int) (page []Info, err error) {
+func (s *statements) listLeases(ctx context.Context, p position, from, before []byte, all bool, limit int) (page []Info, err error) {
 	stmt := s.Compile("list", s.Dialect.ListLeases(p.every))
 	free := 0
 	if all {

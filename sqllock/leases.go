@@ -12,8 +12,8 @@ import (
 
 // leases holds the lease locks of one process: the waiters of each key.
 type leases struct {
-	k     *keeper.Keeper
-	store *store
+	k          *keeper.Keeper
+	statements *statements
 
 	waits *schedule.Schedule[*waiter]
 	// A write waits for other writers, and polls do not wait for it.
@@ -29,10 +29,10 @@ type leases struct {
 }
 
 func newLeases(k *keeper.Keeper) *leases {
-	m := &leases{k: k, store: newStore(k.Store), lazy: lazyPoll, most: maxPoll, queues: map[lockname.Name]*queue{}, asking: make(chan struct{}, askAtOnce)}
+	m := &leases{k: k, statements: newStatements(k.Statements), lazy: lazyPoll, most: maxPoll, queues: map[lockname.Name]*queue{}, asking: make(chan struct{}, askAtOnce)}
 	m.waits = schedule.New(k.Ctx, pollSlack, m.poll)
 	m.waits.Crowd(pollBatch, pollSpace)
-	if most := m.store.Dialect.Leases.PollMost; most > 0 {
+	if most := m.statements.Dialect.Leases.PollMost; most > 0 {
 		m.most = most
 	}
 	m.unannounced = schedule.New(k.Ctx, pollSlack, m.writeAnnouncements)
@@ -67,11 +67,11 @@ func (m *leases) begin(a keeper.Attempt, s keeper.Settings, token int64, sent ti
 
 // Renew and Remaining run the statements of leases.
 func (m *leases) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.AttemptID]bool, error) {
-	return m.store.Renew(ctx, m.store.sql.Renew, ttl, batch)
+	return m.statements.Renew(ctx, m.statements.sql.Renew, ttl, batch)
 }
 
 func (m *leases) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.AttemptID]time.Duration, error) {
-	return m.store.Remaining(ctx, m.store.sql.Remaining, batch)
+	return m.statements.Remaining(ctx, m.statements.sql.Remaining, batch)
 }
 
 // Ended forgets a lease. After a lost lease the next waiter queries the database at once. After
@@ -99,7 +99,7 @@ func (m *leases) Wait(context.Context) {}
 
 // Stop waits for the goroutines.
 func (m *leases) Stop() {
-	m.store.wait()
+	m.statements.wait()
 	m.waits.Wait()
 	m.unannounced.Wait()
 	m.rivals.Wait()

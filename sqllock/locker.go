@@ -40,7 +40,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Lo
 		return nil, err
 	}
 	a := db.Access()
-	s, err := keeper.OpenStore(ctx, a, o.Holder)
+	s, err := keeper.OpenStatements(ctx, a, o.Holder)
 	if errors.Is(err, holdfast.ErrSchema) {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Lo
 	}
 	k := keeper.New(s, o, a.Trace, a.Listen, a.Side)
 	if o.ReleaseOnDisconnect {
-		if err := k.Session.Open(ctx); err != nil {
+		if err := k.Liveness.Open(ctx); err != nil {
 			_ = k.Close(ctx)
 			return nil, fmt.Errorf("sqllock: beginning the session of Options.ReleaseOnDisconnect: %w", err)
 		}

@@ -62,13 +62,13 @@ func TestSessionOfAnotherServer(t *testing.T) {
 			of   keeper.Process
 			want bool
 		}{{"lives", lives, false}, {"is gone", gone, true}, {"is of another server", elsewhere, false}, {"asks", asks.Identity(), false}} {
-			if got := asks.Session.Ended(t.Context(), c.of); got != c.want {
+			if got := asks.Liveness.Ended(t.Context(), c.of); got != c.want {
 				t.Errorf("a session that %s has ended: %t", c.what, got)
 			}
 		}
 		if err := two.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		dbtest.Eventually(t, "it is seen to have ended", func() bool { return asks.Session.Ended(t.Context(), lives) })
+		dbtest.Eventually(t, "it is seen to have ended", func() bool { return asks.Liveness.Ended(t.Context(), lives) })
 	})
 }

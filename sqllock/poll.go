@@ -40,7 +40,7 @@ func (m *leases) watch(w *waiter, now lockstmt.State) {
 	}
 	w.watched = true
 	pause := keeper.Jitter(soonest(w.poll, now.Left))
-	if m.k.Session.Suspected(w.holder) { // the poll asks whether it has ended
+	if m.k.Liveness.Suspected(w.holder) { // the poll asks whether it has ended
 		pause = 0
 	}
 	m.waits.Set(w, time.Now().Add(pause))
@@ -87,7 +87,7 @@ func (m *leases) ended(ctx context.Context, states map[lockname.Name]lockstmt.St
 		if s.Left == 0 || !p.InSession() || ended[p] {
 			continue
 		}
-		if m.k.Session.EndedNow(ctx, p) {
+		if m.k.Liveness.EndedNow(ctx, p) {
 			if ended == nil {
 				ended = map[keeper.Process]bool{}
 			}
@@ -126,8 +126,8 @@ func (m *leases) readStates(ctx context.Context, batch []*waiter) (states map[lo
 	}
 	states = make(map[lockname.Name]lockstmt.State, len(batch))
 	for _, part := range lockname.ByOwner(names, func(n lockname.Name) lockname.Name { return n }) {
-		err = m.store.OnConn(ctx, func(q core.Querier) error {
-			read, err := m.store.sql.Waits.Run(ctx, q, part)
+		err = m.statements.OnConn(ctx, func(q core.Querier) error {
+			read, err := m.statements.sql.Waits.Run(ctx, q, part)
 			maps.Copy(states, read)
 			return err
 		})

@@ -94,7 +94,7 @@ func (m *leases) ask(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 
 // asked ends the attempt of a waiter, and returns its lease. Without a lease and an error the waiter stays in
 // the queue.
-func (m *leases) asked(w *waiter, lease *keeper.Lease, v keeper.Answer, err error) *keeper.Lease {
+func (m *leases) asked(w *waiter, lease *keeper.Lease, v keeper.AttemptResult, err error) *keeper.Lease {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	w.asking = false
@@ -114,12 +114,12 @@ func (m *leases) asked(w *waiter, lease *keeper.Lease, v keeper.Answer, err erro
 	return lease
 }
 
-func (m *leases) askInTurn(ctx context.Context, w *waiter) (*keeper.Lease, keeper.Answer, error) {
+func (m *leases) askInTurn(ctx context.Context, w *waiter) (*keeper.Lease, keeper.AttemptResult, error) {
 	select {
 	case m.asking <- struct{}{}:
 		defer func() { <-m.asking }()
 	case <-ctx.Done():
-		return nil, keeper.Answer{}, context.Cause(ctx)
+		return nil, keeper.AttemptResult{}, context.Cause(ctx)
 	}
 	if ended := w.ended; ended != (keeper.AttemptID{}) {
 		w.ended = keeper.AttemptID{}

@@ -20,7 +20,7 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 	passed := f.Was
 	if !passed {
 		handed := f.Ambiguous
-		f, err = m.store.free(ctx, freeing{l.Attempt, l.Token()})
+		f, err = m.statements.free(ctx, freeing{l.Attempt, l.Token()})
 		f.Ambiguous = f.Ambiguous || handed
 		if err == nil {
 			f = m.k.Confirm(ctx, l, f)
@@ -56,7 +56,7 @@ func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 		return nil
 	}
 	if next = m.next(m.queues[l.Name]); next != nil {
-		m.k.Flights.Add(1)
+		m.k.Pending.Add(1)
 	}
 	return next
 }
@@ -64,10 +64,10 @@ func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 // handOver hands the lock over to the first waiter, in one statement. Ambiguous is set in the
 // result when an answer was lost.
 func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keeper.Freed {
-	defer m.k.Flights.Add(-1)
+	defer m.k.Pending.Add(-1)
 	a := lockstmt.NewAttempt(w.q.name, m.k.NewAttemptID(), w.TTL)
 	sent := time.Now()
-	v, ambiguous, err := m.store.handOver(ctx, l.ID, a)
+	v, ambiguous, err := m.statements.handOver(ctx, l.ID, a)
 	var lease *keeper.Lease
 	passed := err == nil && v.Won
 	switch {
@@ -97,7 +97,7 @@ func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keepe
 func (m *leases) Sweep(ctx context.Context, due []keeper.Abandoned) {
 	for _, a := range due {
 		c, cancel := context.WithTimeout(ctx, core.CleanupBound())
-		f, err := m.store.free(c, freeing{attempt: keeper.Attempt{Name: a.Name, ID: a.ID}})
+		f, err := m.statements.free(c, freeing{attempt: keeper.Attempt{Name: a.Name, ID: a.ID}})
 		cancel()
 		if f.Notify {
 			m.k.Notifier.Notify(a.Name)
@@ -114,7 +114,7 @@ type freeing struct {
 }
 
 // free ends the term of a lease.
-func (s *store) free(ctx context.Context, t freeing) (keeper.Freed, error) {
+func (s *statements) free(ctx context.Context, t freeing) (keeper.Freed, error) {
 	f, err := s.ending.Ask(ctx, t, func() (keeper.Freed, error) { return s.freeAlone(ctx, t) })
 	if err != nil || f.Was || !f.Ambiguous {
 		return f, err
@@ -124,7 +124,7 @@ func (s *store) free(ctx context.Context, t freeing) (keeper.Freed, error) {
 	return f, err
 }
 
-func (s *store) freeAlone(ctx context.Context, t freeing) (keeper.Freed, error) {
+func (s *statements) freeAlone(ctx context.Context, t freeing) (keeper.Freed, error) {
 	var f keeper.Freed
 	err := s.Retry(ctx, func(q core.Querier) (err error) {
 		ambiguous := f.Ambiguous

@@ -89,7 +89,7 @@ func TestReleasedTogetherAndTaken(t *testing.T) {
 		dbtest.Needs(t, engine, dbtest.OneStatement)
 		l, pool, seen := openLocker(t, engine, Options{TTL: time.Hour})
 		defer func() { _ = l.Close(context.Background()) }()
-		if l.leases.store.Dialect.Leases.ReleaseTells || engine == dbtest.SQLite {
+		if l.leases.statements.Dialect.Leases.ReleaseTells || engine == dbtest.SQLite {
 			return // the release returns each row; SQLite has one writer
 		}
 		// In a table with few rows, a statement may read, and wait for, all of them.
@@ -144,13 +144,13 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 		if name == "locks.release" {
 			next.Do(func() {
 				a := keeper.Attempt{Name: leases["taken"].kept().Name, ID: keeper.NewProcess().NewAttemptID(), TTL: time.Minute}
-				if v, err := l.leases.store.acquireAlone(ctx, a); err != nil || !v.Won {
+				if v, err := l.leases.statements.acquireAlone(ctx, a); err != nil || !v.Won {
 					t.Errorf("the next one: %+v, %v", v, err)
 				}
 			})
 		}
 	}
-	l.leases.store.freeMany(ctx, all, func(i int, f keeper.Freed) {
+	l.leases.statements.freeMany(ctx, all, func(i int, f keeper.Freed) {
 		if i == 0 {
 			said = f
 		}

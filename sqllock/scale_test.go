@@ -252,7 +252,7 @@ func TestRenewalThatTakesTooLong(t *testing.T) {
 		l, pool, _ := openLocker(t, engine, Options{TTL: time.Hour})
 		var sizes []int
 		var mu sync.Mutex
-		l.leases.k.Store.Wrap(func(q core.Querier) core.Querier { return slow{q, 700, &sizes, &mu} })
+		l.leases.k.Statements.Wrap(func(q core.Querier) core.Querier { return slow{q, 700, &sizes, &mu} })
 		leases := hold(t, l, plant(t, pool, engine, l, keeper.Batch))
 		begun := time.Now()
 		for range 2 {
@@ -347,7 +347,7 @@ func TestRenewalsReadTheirRows(t *testing.T) {
 		const n = 500
 		l, pool, _ := openLocker(t, engine, Options{TTL: time.Hour})
 		explains := &plans{t: t, pool: pool}
-		l.leases.k.Store.Wrap(func(q core.Querier) core.Querier { return explaining{q, explains} })
+		l.leases.k.Statements.Wrap(func(q core.Querier) core.Querier { return explaining{q, explains} })
 		leases := hold(t, l, plant(t, pool, engine, l, n)[:n/2])
 		if _, err := pool.ExecContext(t.Context(), `ANALYZE TABLE holdfast_locks`); err != nil {
 			t.Fatal(err)

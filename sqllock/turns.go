@@ -124,8 +124,8 @@ func (m *leases) findRivalsFor(ctx context.Context, part []*queue) {
 		names[i] = q.name
 	}
 	var waited map[lockname.Name]bool
-	err := m.store.OnConn(ctx, func(q core.Querier) (err error) {
-		waited, err = m.store.sql.Rivals.Run(ctx, q, names, m.store.Self)
+	err := m.statements.OnConn(ctx, func(q core.Querier) (err error) {
+		waited, err = m.statements.sql.Rivals.Run(ctx, q, names, m.statements.Self)
 		return err
 	})
 	m.k.Mu.Lock()

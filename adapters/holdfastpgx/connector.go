@@ -24,12 +24,12 @@ func Connector(c driver.Connector) driver.Connector { return stdhandle.NativeCon
 // native implements stdhandle.Native.
 type native struct{}
 
-func (native) BeginWith(ctx context.Context, c driver.Conn, opts core.TxOptions, first core.Bound) (driver.Tx, core.Answer, error) {
+func (native) BeginWith(ctx context.Context, c driver.Conn, opts core.TxOptions, first core.Bound) (driver.Tx, core.Reply, error) {
 	tx, answer, err := beginWith(ctx, c.(*stdlib.Conn).Conn(), opts, first) //nolint:forcetypeassert // Pipes has looked
 	return std{tx}, answer, err
 }
 
-func (native) CommitWith(ctx context.Context, c driver.Conn, tx driver.Tx, last core.Bound) (core.Answer, error) {
+func (native) CommitWith(ctx context.Context, c driver.Conn, tx driver.Tx, last core.Bound) (core.Reply, error) {
 	return commitWith(ctx, c.(*stdlib.Conn).Conn(), tx.(std).Tx, last) //nolint:forcetypeassert // BeginWith has made it
 }
 

@@ -16,18 +16,18 @@ import (
 func (c *conn) Pipes() bool { return true }
 
 // BeginWith implements core.Pipeline.
-func (c *conn) BeginWith(ctx, _ context.Context, opts core.TxOptions, first core.Bound) (pgx.Tx, core.Answer, error) {
+func (c *conn) BeginWith(ctx, _ context.Context, opts core.TxOptions, first core.Bound) (pgx.Tx, core.Reply, error) {
 	return beginWith(ctx, c.native(), opts, first)
 }
 
 // CommitWith implements core.Pipeline.
-func (c *conn) CommitWith(ctx context.Context, tx pgx.Tx, last core.Bound) (core.Answer, error) {
+func (c *conn) CommitWith(ctx context.Context, tx pgx.Tx, last core.Bound) (core.Reply, error) {
 	return commitWith(ctx, c.native(), tx, last)
 }
 
 // beginWith sends BEGIN and first in one round trip.
-func beginWith(ctx context.Context, c *pgx.Conn, opts core.TxOptions, first core.Bound) (pgx.Tx, core.Answer, error) {
-	var answer core.Answer
+func beginWith(ctx context.Context, c *pgx.Conn, opts core.TxOptions, first core.Bound) (pgx.Tx, core.Reply, error) {
+	var answer core.Reply
 	level, err := isoLevel(opts.Isolation)
 	if err != nil {
 		return nil, answer, err
@@ -71,7 +71,7 @@ func beginWith(ctx context.Context, c *pgx.Conn, opts core.TxOptions, first core
 }
 
 // read reads the answer of a statement.
-func read(results pgx.BatchResults, b core.Bound) (answer core.Answer) {
+func read(results pgx.BatchResults, b core.Bound) (answer core.Reply) {
 	if !b.Counts {
 		var tag pgconn.CommandTag
 		tag, answer.Err = results.Exec()
@@ -85,7 +85,7 @@ func read(results pgx.BatchResults, b core.Bound) (answer core.Answer) {
 }
 
 // commitWith sends last and COMMIT in one round trip. The server skips the COMMIT when last fails.
-func commitWith(ctx context.Context, c *pgx.Conn, tx pgx.Tx, last core.Bound) (answer core.Answer, err error) {
+func commitWith(ctx context.Context, c *pgx.Conn, tx pgx.Tx, last core.Bound) (answer core.Reply, err error) {
 	if c.PgConn().TxStatus() == 'I' {
 		return answer, sql.ErrTxDone
 	}

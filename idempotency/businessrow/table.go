@@ -161,7 +161,7 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 	defer func() { t.flights.Finish(key, f, shared) }() // also when fn panics
 	o := t.options
 	watch := t.blockers.Watch(time.Now().Add(o.Wait))
-	call := once.Attempts[R]{
+	call := once.Retry[R]{
 		ExpectNew: &t.expectNew, Wait: o.Wait, Limit: o.Attempts,
 		Dialect: t.access.Dialect, Unstored: once.Unstored[*idempotency.Rejection],
 		Read: func(ctx context.Context) (there *R, err error) {

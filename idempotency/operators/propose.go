@@ -98,7 +98,7 @@ type proposedValue struct {
 
 // sealedFor returns where the value of a proposal is stored.
 func sealedFor(id []byte) once.Place {
-	return once.Place{Kind: once.Proposed, Name: hex.EncodeToString(id)}
+	return once.Place{ValueKind: once.Proposed, Name: hex.EncodeToString(id)}
 }
 
 // Propose stores a resolution until another person confirms it with Confirm; then Resolve runs with the

@@ -170,7 +170,7 @@ func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id on
 	if r.Reject {
 		v, final, at = r.Rejection, ledger.Rejected, once.RecordRejection
 	}
-	form, stored, err := o.store.Internal().Encode(id.Hash, once.Place{Kind: at}, v)
+	form, stored, err := o.store.Internal().Encode(id.Hash, once.Place{ValueKind: at}, v)
 	if err == nil {
 		_, err = o.sql.end.Exec(ctx, q, id.Args(final, stored, form)...)
 	}

@@ -65,7 +65,7 @@ func settlesLater[T, Tx any](ctx context.Context, r *Run[Tx], at *calling, later
 		if at.reference = cmp.Or(later.reference, at.reference); at.reference != "" {
 			later.reference = once.Cut(at.reference, maxReference)
 		}
-		row, err = r.rows.accept(ctx, r, at.step, at.provider, later)
+		row, err = r.transitions.accept(ctx, r, at.step, at.provider, later)
 	}
 	switch {
 	case err != nil && r.note(err) != nil && r.over != nil:

@@ -172,10 +172,10 @@ func settle[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, value T, er
 	}
 	switch {
 	case err == nil:
-		answer, e = packed(r.rows, r.id, ofStep(step, false), value, &value)
+		answer, e = packed(r.transitions, r.id, ofStep(step, false), value, &value)
 	case once.Decides(err, &rej):
 		state = ledger.StepRejected
-		answer, e = r.rows.pack(r.id, ofStep(step, true), rej)
+		answer, e = r.transitions.pack(r.id, ofStep(step, true), rej)
 	case once.Decides(err, &not):
 		state = ledger.StepNotDone
 	case once.Decides(err, &later):

@@ -14,31 +14,31 @@ import (
 
 // visit reads the operation, or claims it by inserting its row.
 func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) (*ledger.Row, error) {
-	row, err := s.rows.Read(ctx, s.rows.Access.Pool, c.id)
+	row, err := s.transitions.Read(ctx, s.transitions.Access.Pool, c.id)
 	if err != nil || row != nil && row.KeyExpired == 0 {
 		return row, err
 	}
-	stored, err := packed(s.rows, c.id, ofRequest, request, &request)
+	stored, err := packed(s.transitions, c.id, ofRequest, request, &request)
 	if err != nil {
 		return nil, err
 	}
 	attempt, start := once.RandomID(), time.Now()
 	insert := s.inserting(ctx, c, stored, attempt, s.workflow.Lease, 1)
 	forget := row != nil
-	in := s.rows.store.Internal()
-	if err := in.Admit(ctx, s.rows.Access.Pool, c.id.Owner, 0); err != nil {
+	in := s.transitions.store.Internal()
+	if err := in.Admit(ctx, s.transitions.Access.Pool, c.id.Owner, 0); err != nil {
 		return nil, err
 	}
-	err = s.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
+	err = s.transitions.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
 		if forget {
-			if _, err := s.rows.Forget(ctx, q, c.id); err != nil {
+			if _, err := s.transitions.Forget(ctx, q, c.id); err != nil {
 				return err
 			}
 		}
-		if _, err := s.rows.SQL.Insert.Exec(ctx, q, insert...); err != nil {
+		if _, err := s.transitions.SQL.Insert.Exec(ctx, q, insert...); err != nil {
 			return err
 		}
-		if row, err = s.rows.Read(ctx, q, c.id); err == nil && row == nil {
+		if row, err = s.transitions.Read(ctx, q, c.id); err == nil && row == nil {
 			err = &StateError{Action: "claim", State: State(0), Hint: "the row vanished while it was claimed; do not delete rows by hand"}
 		}
 		return err
@@ -58,7 +58,7 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *call, request Req) 
 
 // inserting returns the arguments of Insert.
 func (s *Runner[Tx, Req, Res]) inserting(ctx context.Context, c *call, stored, attempt []byte, lease time.Duration, started int) []any {
-	return c.id.Args(s.rows.options.Namespace, s.workflow.Name, c.key, once.Nullable(c.fingerprint), c.fingerprintVersion,
+	return c.id.Args(s.transitions.options.Namespace, s.workflow.Name, c.key, once.Nullable(c.fingerprint), c.fingerprintVersion,
 		stored, attempt, s.holder, lease.Microseconds(), resultType[Res](), started, core.Program(), requestID(ctx))
 }
 
@@ -76,14 +76,14 @@ func (s *Runner[Tx, Req, Res]) take(ctx context.Context, c *call, seen *ledger.R
 		reason = fmt.Sprintf("%d attempts were started, %d finished", seen.Started, seen.Finished)
 	}
 	if reason != "" {
-		row, err := s.rows.parkDue(ctx, c.id, seen.Token, reason)
+		row, err := s.transitions.parkDue(ctx, c.id, seen.Token, reason)
 		if err == nil && row.State == ledger.Parked {
 			s.parked(ctx, &ParkedError{})
 		}
 		return row, err
 	}
 	attempt, start := once.RandomID(), time.Now()
-	row, err := s.rows.claim(ctx, c.id, attempt, s.holder, s.workflow.Lease, seen.Token, resultType[Res]())
+	row, err := s.transitions.claim(ctx, c.id, attempt, s.holder, s.workflow.Lease, seen.Token, resultType[Res]())
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (p *pass) add(f func(done *Completed)) {
 //
 // Errors: [ErrInTx], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx and of the driver.
 func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, opts ...CompleterOptions) (done Completed, err error) {
-	ctx, span := once.StartSpan(ctx, s.rows.Access.Trace, "staged.complete", s.workflow.Name)
+	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.complete", s.workflow.Name)
 	defer func() { span.Rows = int64(done.Found); span.End(err, nil) }()
 	o, err := completerOptions(opts)
 	if err != nil {
@@ -134,9 +134,9 @@ func (s *Runner[Tx, Req, Res]) begin(ctx context.Context, limit int, w *workers,
 }
 
 func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.ID, error) {
-	rows, err := s.rows.SQL.Due.Query(ctx, s.rows.Access.Pool, s.rows.options.Namespace, s.workflow.Name, limit)
+	rows, err := s.transitions.SQL.Due.Query(ctx, s.transitions.Access.Pool, s.transitions.options.Namespace, s.workflow.Name, limit)
 	if err != nil {
-		return nil, s.rows.Explain(err)
+		return nil, s.transitions.Explain(err)
 	}
 	return core.Collect(rows, func(row core.Row) (id once.ID, err error) {
 		err = row.Scan(&id.Owner, once.Into(&id.Hash))
@@ -146,7 +146,7 @@ func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.ID, e
 
 func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass) {
 	c := &call{id: id}
-	row, err := s.rows.Read(ctx, s.rows.Access.Pool, id)
+	row, err := s.transitions.Read(ctx, s.transitions.Access.Pool, id)
 	if err == nil && row != nil && row.State == ledger.Pending && row.Left <= 0 {
 		row, err = s.take(ctx, c, row)
 	}
@@ -156,7 +156,7 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass
 	busy, unread := err == nil && (row == nil || !row.Mine), err
 	if err == nil && !busy {
 		var inner context.Context
-		if inner, err = s.rows.store.Internal().Enter(ctx, id.Hash); err == nil {
+		if inner, err = s.transitions.store.Internal().Enter(ctx, id.Hash); err == nil {
 			_, err = s.drive(ctx, inner, c, row)
 		}
 	}
@@ -280,7 +280,7 @@ func (c *completer[Tx, Req, Res]) started(ctx context.Context) {
 // pass makes a pass, and reports it when its operations have ended. It returns true if another pass
 // should follow at once.
 func (c *completer[Tx, Req, Res]) pass(ctx context.Context) (more bool, err error) {
-	traced, span := once.StartSpan(ctx, c.runner.rows.Access.Trace, "staged.complete", c.runner.workflow.Name)
+	traced, span := once.StartSpan(ctx, c.runner.transitions.Access.Trace, "staged.complete", c.runner.workflow.Name)
 	p := &pass{}
 	begun, err := c.runner.begin(traced, c.options.Limit, c.workers, p)
 	found := 0

@@ -21,7 +21,7 @@ func contradicts(known, said int) bool {
 
 // contradiction describes two answers that exclude each other: the stored one, and the one that
 // source gives now.
-func (s *rows[Tx]) contradiction(id once.ID, step string, known *ledger.StepRow, source string, state int, rej *idempotency.Rejection) string {
+func (s *transitions[Tx]) contradiction(id once.ID, step string, known *ledger.StepRow, source string, state int, rej *idempotency.Rejection) string {
 	before := &idempotency.Rejection{}
 	if known.State != ledger.StepRejected || s.unpack(id, ofStep(step, true), known.Result, before) != nil {
 		before = nil
@@ -40,7 +40,7 @@ func answered(state int, rej *idempotency.Rejection) string {
 
 // tear parks an operation whose provider has contradicted itself about a call, at the call's step or
 // at none. The row is locked.
-func (s *rows[Tx]) tear(ctx context.Context, q core.Querier, id once.ID, step, reason string) error {
+func (s *transitions[Tx]) tear(ctx context.Context, q core.Querier, id once.ID, step, reason string) error {
 	_, err := s.SQL.Contradict.Exec(ctx, q, id.Args(step, ledger.ModeContradicted, reason)...)
 	return err
 }
@@ -48,7 +48,7 @@ func (s *rows[Tx]) tear(ctx context.Context, q core.Querier, id once.ID, step, r
 // eventAgainst stores that an event contradicts the known answer of a step. The row is locked. An
 // operation that has not ended is parked: at the step, or at no step if a later one may have used
 // the known answer.
-func (s *rows[Tx]) eventAgainst(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, step *ledger.StepRow, f *finding) error {
+func (s *transitions[Tx]) eventAgainst(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, step *ledger.StepRow, f *finding) error {
 	f.contradicts = true
 	rej := f.rejection
 	if row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone {
@@ -75,7 +75,7 @@ func (s *rows[Tx]) eventAgainst(ctx context.Context, q core.Querier, id once.ID,
 }
 
 // laterThan reports whether a step has begun after the named one.
-func (s *rows[Tx]) laterThan(ctx context.Context, q core.Querier, id once.ID, name string) (bool, error) {
+func (s *transitions[Tx]) laterThan(ctx context.Context, q core.Querier, id once.ID, name string) (bool, error) {
 	steps, err := parts(ctx, s, q, s.SQL.Steps, id, scanStep) // in the order in which they began
 	if err != nil || len(steps) == 0 {
 		return false, err
@@ -90,7 +90,7 @@ func (s *rows[Tx]) laterThan(ctx context.Context, q core.Querier, id once.ID, na
 }
 
 // emitParked reports that an event has parked an operation.
-func (s *rows[Tx]) emitParked(ctx context.Context, id once.ID) {
+func (s *transitions[Tx]) emitParked(ctx context.Context, id once.ID) {
 	if op, err := s.show(ctx, s.Access.Pool, id); err == nil && op.State == Parked {
 		s.Access.Trace.Emit(ctx, trace.Event{Name: trace.StagedParked, Operation: op.Name, Count: 1})
 	}
@@ -98,7 +98,7 @@ func (s *rows[Tx]) emitParked(ctx context.Context, id once.ID) {
 
 // refer keeps the reference that the function of an external call has set, if the call's outcome is
 // not stored.
-func (s *rows[Tx]) refer(ctx context.Context, q core.Querier, r *Run[Tx]) error {
+func (s *transitions[Tx]) refer(ctx context.Context, q core.Querier, r *Run[Tx]) error {
 	if r.at == nil || r.at.reference == "" {
 		return nil
 	}

@@ -89,7 +89,7 @@ const (
 func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e ProviderEvent, fn func(ctx context.Context, tx Tx, op Operation) error) (isNew bool, err error) {
 	ctx, span := once.StartSpan(ctx, store.Internal().Access().Trace, "staged.event", "")
 	defer func() { span.End(err, func(err error) string { return outcomeOfEvent(isNew, err) }) }()
-	r := newRows(store)
+	r := newTransitions(store)
 	key, err := r.concerns(ctx, &e)
 	if err != nil {
 		return false, err
@@ -133,7 +133,7 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 }
 
 // hear runs the function of HandleEvent, if there is one.
-func (s *rows[Tx]) hear(ctx context.Context, tx Tx, q core.Querier, id once.ID, fn func(ctx context.Context, tx Tx, op Operation) error) error {
+func (s *transitions[Tx]) hear(ctx context.Context, tx Tx, q core.Querier, id once.ID, fn func(ctx context.Context, tx Tx, op Operation) error) error {
 	if fn == nil {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (s *rows[Tx]) hear(ctx context.Context, tx Tx, q core.Querier, id once.ID, 
 }
 
 // apply stores what an event says about a step. torn reports that it contradicts the known answer.
-func (s *rows[Tx]) apply(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, e *ProviderEvent) (torn bool, err error) {
+func (s *transitions[Tx]) apply(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, e *ProviderEvent) (torn bool, err error) {
 	if e.ProviderKey != "" && e.Reference != "" && row.State != ledger.Tombstone && row.State != ledger.RejectedTombstone {
 		_, err = s.SQL.StepRefer.Exec(ctx, q, id.Args(e.Step, once.Cut(e.Provider, maxProvider), once.Cut(e.Reference, maxReference), 0)...)
 	}
@@ -164,7 +164,7 @@ func (s *rows[Tx]) apply(ctx context.Context, q core.Querier, id once.ID, row *l
 }
 
 // concerns checks an event and finds its operation, and its step by the provider's key.
-func (s *rows[Tx]) concerns(ctx context.Context, e *ProviderEvent) (id once.ID, err error) {
+func (s *transitions[Tx]) concerns(ctx context.Context, e *ProviderEvent) (id once.ID, err error) {
 	o := &s.options
 	switch {
 	case e.ID == "" || len(e.ID) > maxEventID:
@@ -196,7 +196,7 @@ func (s *rows[Tx]) concerns(ctx context.Context, e *ProviderEvent) (id once.ID, 
 }
 
 // refers finds the operation of an owner, and its step, by the provider's own reference.
-func (s *rows[Tx]) refers(ctx context.Context, e *ProviderEvent) (id once.ID, err error) {
+func (s *transitions[Tx]) refers(ctx context.Context, e *ProviderEvent) (id once.ID, err error) {
 	if err := s.checkRef(Ref{Owner: e.Ref.Owner, Name: "any", Key: "any"}); err != nil {
 		return id, err
 	}
@@ -223,11 +223,11 @@ func (s *rows[Tx]) refers(ctx context.Context, e *ProviderEvent) (id once.ID, er
 }
 
 // id identifies the row of an operation.
-func (s *rows[Tx]) id(ref Ref) once.ID {
+func (s *transitions[Tx]) id(ref Ref) once.ID {
 	return s.store.Internal().ID(ref.Owner, ref.Name, ref.Key)
 }
 
-func (s *rows[Tx]) checkRef(ref Ref) error {
+func (s *transitions[Tx]) checkRef(ref Ref) error {
 	return s.store.Internal().CheckName(ref.Owner, ref.Name, ref.Key)
 }
 
@@ -255,7 +255,7 @@ func (f *finding) state() int {
 
 // resolveStep stores the outcome of an external call, and continues an operation that was parked
 // at it. The row is locked.
-func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, f *finding) error {
+func (s *transitions[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, f *finding) error {
 	step, err := s.Step(ctx, q, id, f.step)
 	if err != nil {
 		return err
@@ -301,7 +301,7 @@ func (s *rows[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, 
 }
 
 // reverse notes that a step that was done was taken back. The row is locked.
-func (s *rows[Tx]) reverse(ctx context.Context, q core.Querier, id once.ID, step string) error {
+func (s *transitions[Tx]) reverse(ctx context.Context, q core.Querier, id once.ID, step string) error {
 	res, err := s.SQL.StepReverse.Exec(ctx, q, id.Args(step)...)
 	if err != nil {
 		return err
@@ -323,7 +323,7 @@ func (s *rows[Tx]) reverse(ctx context.Context, q core.Querier, id once.ID, step
 }
 
 // answerOf returns the stored form of a finding; nil for a step that was not done.
-func (s *rows[Tx]) answerOf(id once.ID, step *ledger.StepRow, f *finding) ([]byte, error) {
+func (s *transitions[Tx]) answerOf(id once.ID, step *ledger.StepRow, f *finding) ([]byte, error) {
 	switch f.how {
 	case StepDone:
 		return s.packAs(id, ofStep(f.step, false), step.ResultType, f.field, f.result)
@@ -335,7 +335,7 @@ func (s *rows[Tx]) answerOf(id once.ID, step *ledger.StepRow, f *finding) ([]byt
 
 // goesOn continues an operation that is parked at a step whose result is known. If the operation
 // is pending, it will not be parked at that step when its lease ends.
-func (s *rows[Tx]) goesOn(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, name string) (err error) {
+func (s *transitions[Tx]) goesOn(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, name string) (err error) {
 	switch row.State {
 	case ledger.Parked:
 		_, err = s.SQL.Unpark.Exec(ctx, q, id.Args()...)

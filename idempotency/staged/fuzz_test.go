@@ -14,7 +14,7 @@ func FuzzStored(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	s := &idempotency.Store[struct{}]{}
-	rows := &rows[struct{}]{store: s}
+	rows := &transitions[struct{}]{store: s}
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		var text string
 		var raw []byte

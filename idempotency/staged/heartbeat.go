@@ -52,7 +52,7 @@ func (r *Run[Tx]) renew(ctx context.Context, cancel context.CancelCauseFunc, ste
 		}
 		start := time.Now()
 		sent, done := context.WithDeadline(ctx, r.until.Add(-lease/10))
-		mine, err := r.rows.renew(sent, r, lease)
+		mine, err := r.transitions.renew(sent, r, lease)
 		done()
 		switch {
 		case err != nil: // tried again at the next tick

@@ -12,44 +12,46 @@ import (
 // Internal is for Holdfast's own package operators. It is not part of the API.
 //
 //nolint:revive // the type has no use outside of Holdfast
-func Internal[Tx any](s *idempotency.Store[Tx]) internals[Tx] { return internals[Tx]{newRows(s)} }
+func Internal[Tx any](s *idempotency.Store[Tx]) internals[Tx] {
+	return internals[Tx]{newTransitions(s)}
+}
 
-type internals[Tx any] struct{ rows *rows[Tx] }
+type internals[Tx any] struct{ transitions *transitions[Tx] }
 
 // ID identifies the row of an operation.
-func (i internals[Tx]) ID(ref Ref) once.ID { return i.rows.id(ref) }
+func (i internals[Tx]) ID(ref Ref) once.ID { return i.transitions.id(ref) }
 
 // CheckRef checks the names that identify an operation.
-func (i internals[Tx]) CheckRef(ref Ref) error { return i.rows.checkRef(ref) }
+func (i internals[Tx]) CheckRef(ref Ref) error { return i.transitions.checkRef(ref) }
 
 // List reads operations, in the order of their IDs.
 func (i internals[Tx]) List(ctx context.Context, from ledger.Selection) ([]Operation, error) {
-	found, err := i.rows.List(ctx, i.rows.Access.Pool, from)
+	found, err := i.transitions.List(ctx, i.transitions.Access.Pool, from)
 	if err != nil {
-		return nil, i.rows.Explain(err)
+		return nil, i.transitions.Explain(err)
 	}
-	return i.rows.list(found, from.Records)
+	return i.transitions.list(found, from.Records)
 }
 
 // Show reads an operation with its steps, events and interventions. It returns ErrNotFound if
 // there is none.
 func (i internals[Tx]) Show(ctx context.Context, id once.ID) (*Operation, error) {
-	return i.rows.show(ctx, i.rows.Access.Pool, id)
+	return i.transitions.show(ctx, i.transitions.Access.Pool, id)
 }
 
 // ResolveStep stores the outcome of the external call at which row is parked, or which has begun,
 // and continues the operation. The row is locked. action and field name the caller and its result
 // in errors.
 func (i internals[Tx]) ResolveStep(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, action, field string, how StepOutcome, result any, rejection *idempotency.Rejection) error {
-	return i.rows.resolveStep(ctx, q, id, row, &finding{action: action, field: field, step: row.Step, how: how, result: result, rejection: rejection})
+	return i.transitions.resolveStep(ctx, q, id, row, &finding{action: action, field: field, step: row.Step, how: how, result: result, rejection: rejection})
 }
 
 // PackRejection encodes the rejection of an operation.
 func (i internals[Tx]) PackRejection(id once.ID, v *idempotency.Rejection) ([]byte, error) {
-	return i.rows.pack(id, verdict(true), v)
+	return i.transitions.pack(id, verdict(true), v)
 }
 
 // PackAs encodes the result of an operation that an operator gives for a stored type.
 func (i internals[Tx]) PackAs(id once.ID, resultType, field string, v any) ([]byte, error) {
-	return i.rows.packAs(id, verdict(false), resultType, field, v)
+	return i.transitions.packAs(id, verdict(false), resultType, field, v)
 }

@@ -25,7 +25,7 @@ func (s *Runner[Tx, Req, Res]) Lookup(ctx context.Context, op idempotency.Op) (f
 		return found, once.Invalid("Op.Name", "is not the operation's")
 	}
 	op.Name = s.workflow.Name
-	id, compare, err := s.rows.store.Internal().Identify(op)
+	id, compare, err := s.transitions.store.Internal().Identify(op)
 	if err != nil {
 		return found, err
 	}
@@ -48,7 +48,7 @@ func (s *Runner[Tx, Req, Res]) LookupID(ctx context.Context, id []byte, wait tim
 }
 
 func (s *Runner[Tx, Req, Res]) lookup(ctx context.Context, id once.ID, wait time.Duration, compare func(int, []byte) error) (found idempotency.Found[Res], err error) {
-	ctx, span := once.StartSpan(ctx, s.rows.Access.Trace, "staged.lookup", s.workflow.Name)
+	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.lookup", s.workflow.Name)
 	defer func() { span.End(err, func(err error) string { return outcomeOfLookup(found.Status, err) }) }()
 	c := &call{id: id}
 	if wait > 0 {
@@ -62,7 +62,7 @@ func (s *Runner[Tx, Req, Res]) lookup(ctx context.Context, id once.ID, wait time
 			return found, err
 		}
 	}
-	row, err := s.rows.Read(ctx, s.rows.Access.Pool, id)
+	row, err := s.transitions.Read(ctx, s.transitions.Access.Pool, id)
 	if err != nil || row == nil || row.KeyExpired == 1 {
 		return found, err
 	}

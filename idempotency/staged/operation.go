@@ -145,7 +145,7 @@ type Intervention struct {
 }
 
 // list reads operations, and closes found.
-func (s *rows[Tx]) list(found core.Rows, records bool) ([]Operation, error) {
+func (s *transitions[Tx]) list(found core.Rows, records bool) ([]Operation, error) {
 	return core.Collect(found, func(row core.Row) (Operation, error) { return scanOperation(row, records) })
 }
 
@@ -187,7 +187,7 @@ func micros(at int64) time.Time {
 	return time.UnixMicro(at)
 }
 
-func (s *rows[Tx]) show(ctx context.Context, q core.Querier, id once.ID) (*Operation, error) {
+func (s *transitions[Tx]) show(ctx context.Context, q core.Querier, id once.ID) (*Operation, error) {
 	for i, stmt := range []core.Stmt{s.SQL.Show, s.SQL.RecordShow} {
 		found, err := stmt.Query(ctx, q, id.Args()...)
 		if err != nil {
@@ -205,7 +205,7 @@ func (s *rows[Tx]) show(ctx context.Context, q core.Querier, id once.ID) (*Opera
 }
 
 // more reads the steps, events and interventions of an operation.
-func (s *rows[Tx]) more(ctx context.Context, q core.Querier, id once.ID, op *Operation) (err error) {
+func (s *transitions[Tx]) more(ctx context.Context, q core.Querier, id once.ID, op *Operation) (err error) {
 	if op.Steps, err = parts(ctx, s, q, s.SQL.Steps, id, scanStep); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (s *rows[Tx]) more(ctx context.Context, q core.Querier, id once.ID, op *Ope
 }
 
 // parts reads the rows that belong to an operation.
-func parts[T, Tx any](ctx context.Context, s *rows[Tx], q core.Querier, stmt core.Stmt, id once.ID, scan func(core.Row) (T, error)) ([]T, error) {
+func parts[T, Tx any](ctx context.Context, s *transitions[Tx], q core.Querier, stmt core.Stmt, id once.ID, scan func(core.Row) (T, error)) ([]T, error) {
 	found, err := stmt.Query(ctx, q, id.Args()...)
 	if err != nil {
 		return nil, s.Explain(err)
@@ -238,7 +238,7 @@ func scanStep(row core.Row) (st Step, err error) {
 	return st, nil
 }
 
-func (s *rows[Tx]) scanEvent(row core.Row, id once.ID) (event Event, err error) {
+func (s *transitions[Tx]) scanEvent(row core.Row, id once.ID) (event Event, err error) {
 	var name, body []byte
 	var at int64
 	err = row.Scan(&name, &event.Kind, &body, &at)

@@ -16,25 +16,25 @@ import (
 // Run is one worker's attempt at a staged operation. Use it only in the goroutine of Workflow.Run.
 // Its model is internal/test/model/staged.pml.
 type Run[Tx any] struct {
-	rows     *rows[Tx]
-	caller   context.Context
-	id       once.ID
-	attempt  []byte
-	token    int64
-	restored bool
-	fresh    bool // the operation has begun with this attempt: no step was done before
-	lease    time.Duration
-	until    time.Time
-	format   KeyFormat
-	used     map[string]bool
-	stopped  bool  // stopped between steps, because the caller's context ended
-	over     error // why nothing more may be written
-	tried    bool  // an external call, or its Reconcile, ran
-	blocked  error // the database's, before a function of a step ran
-	open     *StepError
-	again    time.Duration // what the call, or its Reconcile, asked for with AskAgain
-	at       *calling      // an external call whose outcome is not stored
-	unknown  bool          // the outcome of a commit of this attempt is unknown
+	transitions *transitions[Tx]
+	caller      context.Context
+	id          once.ID
+	attempt     []byte
+	token       int64
+	restored    bool
+	fresh       bool // the operation has begun with this attempt: no step was done before
+	lease       time.Duration
+	until       time.Time
+	format      KeyFormat
+	used        map[string]bool
+	stopped     bool  // stopped between steps, because the caller's context ended
+	over        error // why nothing more may be written
+	tried       bool  // an external call, or its Reconcile, ran
+	blocked     error // the database's, before a function of a step ran
+	open        *StepError
+	again       time.Duration // what the call, or its Reconcile, asked for with AskAgain
+	at          *calling      // an external call whose outcome is not stored
+	unknown     bool          // the outcome of a commit of this attempt is unknown
 }
 
 // maxSettles is the longest time until the deadline of Accepted.
@@ -64,21 +64,21 @@ func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 	ctx, cancel := context.WithDeadlineCause(ctx, r.until.Add(-r.lease/10), fmt.Errorf("idempotency: step %q: the lease ends: %w", step, context.DeadlineExceeded))
 	defer cancel()
 	start, ran := time.Now(), false
-	owning := r.rows.owning(r, "", ledger.ModeTakeOver, r.lease)
-	err = r.rows.Send(ctx, once.Transaction[Tx]{First: &owning, Foreign: true, Then: func(ctx context.Context, tx Tx, q core.Querier, a core.Answer) (last core.Bound, err error) {
-		if err := r.rows.owned(ctx, q, r, step, a); err != nil {
+	owning := r.transitions.owning(r, "", ledger.ModeTakeOver, r.lease)
+	err = r.transitions.Send(ctx, once.Transaction[Tx]{First: &owning, Foreign: true, Then: func(ctx context.Context, tx Tx, q core.Querier, a core.Reply) (last core.Bound, err error) {
+		if err := r.transitions.owned(ctx, q, r, step, a); err != nil {
 			return last, err
 		}
-		if row, err = r.rows.Step(ctx, q, r.id, step); err != nil || row != nil {
+		if row, err = r.transitions.Step(ctx, q, r.id, step); err != nil || row != nil {
 			return owning, err // done by an earlier, ambiguous commit
 		}
 		ran = true
 		v, err := fn(ctx, tx)
 		if err != nil {
-			return last, &once.FuncError{Err: once.Inner(r.rows.Access.Explain(err))}
+			return last, &once.FuncError{Err: once.Inner(r.transitions.Access.Explain(err))}
 		}
-		b, err := packed(r.rows, r.id, ofStep(step, false), v, &value)
-		return r.rows.SQL.StepInsert.With(r.id.Args(step, ledger.StepDone, "", b, r.token, resultType[T]())...), err
+		b, err := packed(r.transitions, r.id, ofStep(step, false), v, &value)
+		return r.transitions.SQL.StepInsert.With(r.id.Args(step, ledger.StepDone, "", b, r.token, resultType[T]())...), err
 	}})
 	if err != nil {
 		if !ran {
@@ -113,9 +113,9 @@ func (r *Run[Tx]) enter(ctx context.Context, step string) (*ledger.StepRow, erro
 	if r.fresh {
 		return nil, nil
 	}
-	row, err := r.rows.Step(ctx, r.rows.Access.Pool, r.id, step)
+	row, err := r.transitions.Step(ctx, r.transitions.Access.Pool, r.id, step)
 	if err != nil {
-		err = r.rows.Explain(err)
+		err = r.transitions.Explain(err)
 		r.blocked = err
 	}
 	return row, err
@@ -130,20 +130,20 @@ func (r *Run[Tx]) begin(ctx context.Context, at *calling, lease time.Duration, r
 		first = 1
 	}
 	at.age = 0
-	owning := r.rows.owning(r, step, mode, lease)
-	err = r.rows.Send(ctx, once.Transaction[Tx]{First: &owning, Then: func(ctx context.Context, _ Tx, q core.Querier, a core.Answer) (last core.Bound, err error) {
-		if err := r.rows.owned(ctx, q, r, step, a); err != nil {
+	owning := r.transitions.owning(r, step, mode, lease)
+	err = r.transitions.Send(ctx, once.Transaction[Tx]{First: &owning, Then: func(ctx context.Context, _ Tx, q core.Querier, a core.Reply) (last core.Bound, err error) {
+		if err := r.transitions.owned(ctx, q, r, step, a); err != nil {
 			return last, err
 		}
-		if row, err = r.rows.Step(ctx, q, r.id, step); err != nil {
+		if row, err = r.transitions.Step(ctx, q, r.id, step); err != nil {
 			return last, err
 		}
 		switch {
 		case row == nil:
 			ambiguous = r.restored && mode == ledger.ModeReconcile // it may have been begun in the lost time
-			return r.rows.SQL.StepInsert.With(r.id.Args(step, ledger.StepBegun, at.key, nil, r.token, resultType)...), nil
+			return r.transitions.SQL.StepInsert.With(r.id.Args(step, ledger.StepBegun, at.key, nil, r.token, resultType)...), nil
 		case row.State == ledger.StepDone || row.State == ledger.StepRejected:
-			return r.rows.owning(r, "", ledger.ModeTakeOver, r.lease), nil
+			return r.transitions.owning(r, "", ledger.ModeTakeOver, r.lease), nil
 		}
 		// A run begins a step once. If the token is this run's, the earlier begin was its own
 		// ambiguous commit, and ambiguous keeps what that execution of this function found.
@@ -153,7 +153,7 @@ func (r *Run[Tx]) begin(ctx context.Context, at *calling, lease time.Duration, r
 			at.age, at.attempt = time.Duration(row.Age)*time.Microsecond, time.Now()
 		}
 		row = nil
-		return r.rows.SQL.StepBegin.With(r.id.Args(step, r.token, resultType, first)...), nil
+		return r.transitions.SQL.StepBegin.With(r.id.Args(step, r.token, resultType, first)...), nil
 	}})
 	if err == nil {
 		r.until = start.Add(lease)
@@ -166,10 +166,10 @@ func (r *Run[Tx]) begin(ctx context.Context, at *calling, lease time.Duration, r
 // end commits the result of an external call. row is a result that was stored before.
 func (r *Run[Tx]) end(ctx context.Context, at *calling, state int, answer []byte, rej *idempotency.Rejection) (row *ledger.StepRow, err error) {
 	start, step := time.Now(), at.step
-	ends := r.rows.SQL.StepEnd.With(r.id.Args(append([]any{step, state, once.Nullable(answer)}, at.names()...)...)...)
-	owning := r.rows.owning(r, "", ledger.ModeTakeOver, r.lease)
-	err = r.rows.Send(ctx, once.Transaction[Tx]{First: &owning, Then: func(ctx context.Context, _ Tx, q core.Querier, a core.Answer) (core.Bound, error) {
-		return ends, r.rows.owned(ctx, q, r, step, a)
+	ends := r.transitions.SQL.StepEnd.With(r.id.Args(append([]any{step, state, once.Nullable(answer)}, at.names()...)...)...)
+	owning := r.transitions.owning(r, "", ledger.ModeTakeOver, r.lease)
+	err = r.transitions.Send(ctx, once.Transaction[Tx]{First: &owning, Then: func(ctx context.Context, _ Tx, q core.Querier, a core.Reply) (core.Bound, error) {
+		return ends, r.transitions.owned(ctx, q, r, step, a)
 	}})
 	if errors.Is(err, holdfast.ErrTxLost) { // it has ended: an event came, or an earlier, ambiguous commit
 		return r.endAgain(ctx, at, state, ends, rej)
@@ -185,9 +185,9 @@ func (r *Run[Tx]) end(ctx context.Context, at *calling, state int, answer []byte
 func (r *Run[Tx]) endAgain(ctx context.Context, at *calling, state int, ends core.Bound, rej *idempotency.Rejection) (row *ledger.StepRow, err error) {
 	start, step := time.Now(), at.step
 	torn := "" // why the operation was parked
-	err = r.rows.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
-		if err := r.rows.own(ctx, q, r, step); err != nil {
-			if now, e := r.rows.Read(ctx, q, r.id); torn != "" && e == nil && now != nil && now.Reason == torn {
+	err = r.transitions.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
+		if err := r.transitions.own(ctx, q, r, step); err != nil {
+			if now, e := r.transitions.Read(ctx, q, r.id); torn != "" && e == nil && now != nil && now.Reason == torn {
 				return nil // parked by an earlier, ambiguous commit
 			}
 			return err
@@ -197,8 +197,8 @@ func (r *Run[Tx]) endAgain(ctx context.Context, at *calling, state int, ends cor
 		if a.Err != nil || a.Affected == 1 {
 			return a.Err
 		}
-		if row, err = r.rows.Step(ctx, q, r.id, step); err == nil {
-			err = r.rows.refer(ctx, q, r)
+		if row, err = r.transitions.Step(ctx, q, r.id, step); err == nil {
+			err = r.transitions.refer(ctx, q, r)
 		}
 		switch {
 		case err != nil || row == nil:
@@ -206,8 +206,8 @@ func (r *Run[Tx]) endAgain(ctx context.Context, at *calling, state int, ends cor
 		case row.State == ledger.StepNotDone:
 			row = nil
 		case state != ledger.StepNotDone && contradicts(row.State, state):
-			torn = once.Cut(r.rows.contradiction(r.id, step, row, "the call", state, rej), maxReason)
-			return r.rows.tear(ctx, q, r.id, step, torn)
+			torn = once.Cut(r.transitions.contradiction(r.id, step, row, "the call", state, rej), maxReason)
+			return r.transitions.tear(ctx, q, r.id, step, torn)
 		}
 		return nil
 	})
@@ -224,7 +224,7 @@ func (r *Run[Tx]) endAgain(ctx context.Context, at *calling, state int, ends cor
 // park ends the attempt, and the operation's outcome is unknown. If the step's result is already
 // known, park returns it as row and parks nothing.
 func (r *Run[Tx]) park(ctx context.Context, step, reason string) (row *ledger.StepRow, err error) {
-	row, err = r.rows.park(ctx, r, step, reason)
+	row, err = r.transitions.park(ctx, r, step, reason)
 	if err != nil {
 		return nil, r.note(err)
 	}

@@ -56,10 +56,10 @@ type Workflow[Tx, Req, Res any] struct {
 
 // Runner runs the operations of one kind. It is safe for concurrent use.
 type Runner[Tx, Req, Res any] struct {
-	rows     *rows[Tx]
-	workflow Workflow[Tx, Req, Res]
-	holder   string
-	local    *local
+	transitions *transitions[Tx]
+	workflow    Workflow[Tx, Req, Res]
+	holder      string
+	local       *local
 }
 
 // New checks workflow and returns its runner. The records belong to the store's namespace. The
@@ -103,7 +103,7 @@ func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, 
 	); err != nil {
 		return nil, err
 	}
-	return &Runner[Tx, Req, Res]{rows: newRows(s), workflow: workflow, holder: once.Cut(core.DefaultHolder(), 255), local: newLocal()}, nil
+	return &Runner[Tx, Req, Res]{transitions: newTransitions(s), workflow: workflow, holder: once.Cut(core.DefaultHolder(), 255), local: newLocal()}, nil
 }
 
 // Name returns the name of the runner's operations.
@@ -113,7 +113,7 @@ func (s *Runner[Tx, Req, Res]) Name() string { return s.workflow.Name }
 // never changes, and every process derives the same one.
 func (s *Runner[Tx, Req, Res]) ProviderKey(ref Ref, step string) string {
 	ref.Name = s.workflow.Name
-	return s.workflow.KeyFormat.derive(s.rows.id(ref).Hash, step)
+	return s.workflow.KeyFormat.derive(s.transitions.id(ref).Hash, step)
 }
 
 // Do runs the operation, or returns the result from its record. op.Name may be empty, and
@@ -133,7 +133,7 @@ func (s *Runner[Tx, Req, Res]) ProviderKey(ref Ref, step string) string {
 // [holdfast.ErrSchema]; errors of ctx; errors of Run, after which the next call or
 // [Runner.Complete] tries the operation again.
 func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, request Req) (res idempotency.Result[Res], err error) {
-	ctx, span := once.StartSpan(ctx, s.rows.Access.Trace, "staged.do", s.workflow.Name)
+	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.do", s.workflow.Name)
 	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
 	if err := s.outside(ctx); err != nil {
 		return idempotency.Result[Res]{}, err
@@ -142,7 +142,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 	if err != nil {
 		return idempotency.Result[Res]{}, err
 	}
-	inner, err := s.rows.store.Internal().Enter(ctx, c.id.Hash)
+	inner, err := s.transitions.store.Internal().Enter(ctx, c.id.Hash)
 	if err != nil {
 		return idempotency.Result[Res]{}, err
 	}
@@ -203,7 +203,7 @@ func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*call, err
 	if op.Request == nil && op.Fingerprint == nil && !op.NoFingerprint {
 		op.Request = request
 	}
-	checked, err := s.rows.store.Internal().Check(op)
+	checked, err := s.transitions.store.Internal().Check(op)
 	if err != nil {
 		return nil, err
 	}
@@ -226,12 +226,12 @@ func (s *Runner[Tx, Req, Res]) drive(caller, inner context.Context, c *call, row
 func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *ledger.Row) (idempotency.Result[Res], error) {
 	ctx := context.WithoutCancel(inner)
 	r := &Run[Tx]{
-		rows: s.rows, caller: caller, id: c.id, attempt: row.Attempt, token: row.Token, restored: row.Restored == 1, fresh: row.Fresh,
+		transitions: s.transitions, caller: caller, id: c.id, attempt: row.Attempt, token: row.Token, restored: row.Restored == 1, fresh: row.Fresh,
 		lease: s.workflow.Lease, until: row.Until, format: s.workflow.KeyFormat, used: map[string]bool{},
 	}
 	var request Req
 	var result Res
-	err := s.rows.unpack(c.id, ofRequest, row.Request, &request)
+	err := s.transitions.unpack(c.id, ofRequest, row.Request, &request)
 	if err == nil {
 		if result, err = s.workflow.Run(ctx, r, request); !r.unknown {
 			err = once.Inner(err)
@@ -284,7 +284,7 @@ const calmAfter = 4
 // the caller's context ends, because only the row can say so.
 func (s *Runner[Tx, Req, Res]) giveBack(ctx context.Context, r *Run[Tx], wait time.Duration, reason string, uncounted int) error {
 	for pause := core.NewBackoff(); ; {
-		err := r.note(s.rows.release(ctx, r, wait, reason, uncounted))
+		err := r.note(s.transitions.release(ctx, r, wait, reason, uncounted))
 		if err == nil || uncounted == 0 || r.over != nil || time.Now().After(r.until) || pause.Sleep(r.caller) != nil { //nolint:contextcheck // it is the caller's that ends
 			return err
 		}
@@ -297,9 +297,9 @@ func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *call, r *Run[Tx], 
 	if state == ledger.Rejected {
 		to = new(idempotency.Rejection)
 	}
-	stored, err := s.rows.packBack(c.id, verdict(state == ledger.Rejected), v, to)
+	stored, err := s.transitions.packBack(c.id, verdict(state == ledger.Rejected), v, to)
 	if err == nil {
-		err = r.note(s.rows.finish(ctx, r, state, stored))
+		err = r.note(s.transitions.finish(ctx, r, state, stored))
 	}
 	if err != nil {
 		return idempotency.Result[Res]{}, err
@@ -315,12 +315,12 @@ func (s *Runner[Tx, Req, Res]) answer(c *call, row *ledger.Row, o idempotency.Ou
 		return res, &ParkedError{Step: row.Step, Reason: row.Reason}
 	case row.State == ledger.Rejected:
 		var rej idempotency.Rejection
-		if err := s.rows.unpack(c.id, verdict(true), row.Result, &rej); err != nil {
+		if err := s.transitions.unpack(c.id, verdict(true), row.Result, &rej); err != nil {
 			return res, err
 		}
 		return idempotency.Result[Res]{Outcome: o}, once.Settle(&rej)
 	}
-	if err := s.rows.unpack(c.id, verdict(false), row.Result, &res.Value); err != nil {
+	if err := s.transitions.unpack(c.id, verdict(false), row.Result, &res.Value); err != nil {
 		return res, err
 	}
 	res.Outcome = o

@@ -59,7 +59,7 @@ func (s *Started[Res]) Wait(ctx context.Context) (idempotency.Result[Res], error
 // Holdfast has rolled tx back: run the whole transaction again ([holdfast.ErrRetry],
 // [idempotency.ErrInProgress]), or give up.
 func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotency.Op, request Req) (started *Started[Res], err error) {
-	ctx, span := once.StartSpan(ctx, s.rows.Access.Trace, "staged.start", s.workflow.Name)
+	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.start", s.workflow.Name)
 	defer func() {
 		span.End(err, func(err error) string { return outcomeOfStart(started != nil && started.New, err) })
 	}()
@@ -67,7 +67,7 @@ func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotenc
 	if err != nil {
 		return nil, err
 	}
-	stored, err := packed(s.rows, c.id, ofRequest, request, &request)
+	stored, err := packed(s.transitions, c.id, ofRequest, request, &request)
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +77,13 @@ func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotenc
 	}
 	started = &Started[Res]{Ref: Ref{op.Owner, s.workflow.Name, op.Key}, ID: c.id.Bytes()}
 	mismatch := func(err error) bool { return errors.Is(err, idempotency.ErrMismatch) }
-	err = s.rows.store.Internal().InTx(ctx, tx, wait, mismatch, func(q core.Querier) error {
+	err = s.transitions.store.Internal().InTx(ctx, tx, wait, mismatch, func(q core.Querier) error {
 		row, err := s.start(ctx, q, c, stored)
 		if err != nil {
 			return err
 		}
 		if started.New = row.Mine; row.Mine {
-			return s.rows.store.Internal().Admit(ctx, q, c.id.Owner, 1)
+			return s.transitions.store.Internal().Admit(ctx, q, c.id.Owner, 1)
 		}
 		span.Original = row.RequestID
 		return c.compare(row.FingerprintVersion, row.Fingerprint)
@@ -104,11 +104,11 @@ func (s *Runner[Tx, Req, Res]) start(ctx context.Context, q core.Querier, c *cal
 	insert := s.inserting(ctx, c, stored, attempt, 0, 0)
 	for range 2 {
 		// The insert comes first: a read would fix a snapshot that is older than the wait.
-		if _, err := s.rows.SQL.Insert.Exec(ctx, q, insert...); err != nil {
+		if _, err := s.transitions.SQL.Insert.Exec(ctx, q, insert...); err != nil {
 			return nil, &once.ClaimError{Err: err}
 		}
-		if row, err = s.rows.Read(ctx, q, c.id); err == nil && row == nil {
-			row, err = s.rows.Latest(ctx, q, c.id) // it was committed after the snapshot
+		if row, err = s.transitions.Read(ctx, q, c.id); err == nil && row == nil {
+			row, err = s.transitions.Latest(ctx, q, c.id) // it was committed after the snapshot
 		}
 		switch {
 		case err != nil:
@@ -119,7 +119,7 @@ func (s *Runner[Tx, Req, Res]) start(ctx context.Context, q core.Querier, c *cal
 			row.Own(attempt, time.Time{})
 			return row, nil
 		}
-		if _, err := s.rows.Forget(ctx, q, c.id); err != nil {
+		if _, err := s.transitions.Forget(ctx, q, c.id); err != nil {
 			return nil, err
 		}
 	}

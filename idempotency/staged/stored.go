@@ -13,7 +13,7 @@ import (
 
 // packed encodes a value, and decodes it again into back: so the first attempt sees what later ones
 // will. It fails for a value that does not decode, so that such a value is never committed.
-func packed[T, Tx any](rows *rows[Tx], id once.ID, at once.Place, v T, back *T) ([]byte, error) {
+func packed[T, Tx any](rows *transitions[Tx], id once.ID, at once.Place, v T, back *T) ([]byte, error) {
 	*back = *new(T)
 	return rows.packBack(id, at, v, back)
 }
@@ -24,12 +24,12 @@ func stored[T, Tx any](ctx context.Context, r *Run[Tx], step string, row *ledger
 	var none T
 	switch row.State {
 	case ledger.StepDone:
-		if err = r.rows.unpack(r.id, ofStep(step, false), row.Result, &value); err == nil {
+		if err = r.transitions.unpack(r.id, ofStep(step, false), row.Result, &value); err == nil {
 			return value, nil
 		}
 	case ledger.StepRejected:
 		var rej idempotency.Rejection
-		if err = r.rows.unpack(r.id, ofStep(step, true), row.Result, &rej); err == nil {
+		if err = r.transitions.unpack(r.id, ofStep(step, true), row.Result, &rej); err == nil {
 			return none, &rej
 		}
 	default:
@@ -43,8 +43,8 @@ func stored[T, Tx any](ctx context.Context, r *Run[Tx], step string, row *ledger
 // that case the operation is parked at no step.
 func (r *Run[Tx]) unread(ctx context.Context, step, resultType string, cause error) error {
 	at, reason := "", ""
-	err := r.rows.move(ctx, r, step, func(now *ledger.Row) bool { return now.State == ledger.Parked }, func(ctx context.Context, q core.Querier) (res core.Result, err error) {
-		if _, err = r.rows.SQL.Touch.Exec(ctx, q, r.id.Args()...); err != nil {
+	err := r.transitions.move(ctx, r, step, func(now *ledger.Row) bool { return now.State == ledger.Parked }, func(ctx context.Context, q core.Querier) (res core.Result, err error) {
+		if _, err = r.transitions.SQL.Touch.Exec(ctx, q, r.id.Args()...); err != nil {
 			return res, err
 		}
 		later, err := r.later(ctx, q)
@@ -58,13 +58,13 @@ func (r *Run[Tx]) unread(ctx context.Context, step, resultType string, cause err
 			at, reason = "", fmt.Sprintf("the stored result of step %q cannot be read, and is not replaced because %q has begun since: resume with a program that reads it", step, later)
 		}
 		reason = once.Cut(fmt.Sprintf("%s (%v)", reason, cause), maxReason)
-		if res, err = r.rows.SQL.Own.Stmt.Exec(ctx, q, r.id.Args(r.attempt, r.token, at, mode, r.lease.Microseconds())...); err != nil || res.Affected != 1 {
+		if res, err = r.transitions.SQL.Own.Stmt.Exec(ctx, q, r.id.Args(r.attempt, r.token, at, mode, r.lease.Microseconds())...); err != nil || res.Affected != 1 {
 			return res, err
 		}
-		if _, err = r.rows.SQL.StepType.Exec(ctx, q, r.id.Args(step, resultType)...); err != nil {
+		if _, err = r.transitions.SQL.StepType.Exec(ctx, q, r.id.Args(step, resultType)...); err != nil {
 			return res, err
 		}
-		return r.rows.SQL.Park.Exec(ctx, q, r.id.Args(r.attempt, r.token, reason)...)
+		return r.transitions.SQL.Park.Exec(ctx, q, r.id.Args(r.attempt, r.token, reason)...)
 	})
 	if err == nil {
 		r.over = &ParkedError{Step: at, Reason: reason}
@@ -75,7 +75,7 @@ func (r *Run[Tx]) unread(ctx context.Context, step, resultType string, cause err
 
 // later returns the steps that have begun and that this run has not reached yet.
 func (r *Run[Tx]) later(ctx context.Context, q core.Querier) ([]string, error) {
-	rows, err := r.rows.SQL.StepNames.Query(ctx, q, r.id.Args()...)
+	rows, err := r.transitions.SQL.StepNames.Query(ctx, q, r.id.Args()...)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (s *Runner[Tx, Req, Res]) await(ctx context.Context, c *call) (res idempote
 	s.local.nudge(c.id)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		moved, here := s.local.look(c.id)
-		row, err := s.rows.Read(ctx, s.rows.Access.Pool, c.id)
+		row, err := s.transitions.Read(ctx, s.transitions.Access.Pool, c.id)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return res, late()

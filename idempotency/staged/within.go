@@ -9,7 +9,7 @@ import (
 // outside refuses the context of a function that runs within a transaction. It recognises the
 // functions of Do and DoTx by the keys in their context.
 func (s *Runner[Tx, Req, Res]) outside(ctx context.Context) error {
-	within := core.IsWithin(ctx) || s.rows.store.Internal().InFunction(ctx)
+	within := core.IsWithin(ctx) || s.transitions.store.Internal().InFunction(ctx)
 	if within {
 		return &InTxError{Operation: s.workflow.Name}
 	}

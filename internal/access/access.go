@@ -61,11 +61,11 @@ type Handle[Tx any] interface {
 	// Begin begins a transaction that Finish ends. It runs first, if not nil, as the first
 	// statement, and returns its answer. On some handles that takes a single round trip, if
 	// opts.FirstSets is true. After an error there is no transaction.
-	Begin(ctx context.Context, opts core.TxOptions, first *core.Bound) (Session[Tx], core.Answer, error)
+	Begin(ctx context.Context, opts core.TxOptions, first *core.Bound) (OwnTx[Tx], core.Reply, error)
 }
 
-// Session is an open transaction of Holdfast's own. Exec and Query run statements in it.
-type Session[Tx any] interface {
+// OwnTx is an open transaction of Holdfast's own. Exec and Query run statements in it.
+type OwnTx[Tx any] interface {
 	core.Querier
 	// Tx returns the handle's transaction.
 	Tx() Tx

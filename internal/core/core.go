@@ -174,9 +174,9 @@ type Pipeline[Tx any] interface {
 	Pipes() bool
 	// BeginWith begins a transaction, which ends with life, and runs first in it. The error of
 	// first is in its answer. A returned error means that no transaction began.
-	BeginWith(ctx, life context.Context, opts TxOptions, first Bound) (Tx, Answer, error)
+	BeginWith(ctx, life context.Context, opts TxOptions, first Bound) (Tx, Reply, error)
 	// CommitWith runs last in the form that fails if it affects no row (OrFail), and commits
 	// unless it failed. The server's error for last is in its answer, and means that nothing
 	// was committed. The returned error is that of the commit. It returns when ctx has ended.
-	CommitWith(ctx context.Context, tx Tx, last Bound) (Answer, error)
+	CommitWith(ctx context.Context, tx Tx, last Bound) (Reply, error)
 }

@@ -89,7 +89,7 @@ type Bound struct {
 }
 
 // Answer is the result of a statement, or its error.
-type Answer struct {
+type Reply struct {
 	Result
 
 	Text string // of a Bound that Counts
@@ -103,7 +103,7 @@ func (b Bound) With(args ...any) Bound {
 }
 
 // Run runs b.
-func (b Bound) Run(ctx context.Context, q Querier) (a Answer) {
+func (b Bound) Run(ctx context.Context, q Querier) (a Reply) {
 	if b.Counts {
 		_, a.Err = b.Stmt.QueryRow(ctx, q, []any{&a.Affected, &a.Text}, b.Args...)
 		return a
@@ -190,19 +190,19 @@ func (s Stmt) owner(args []any) any {
 }
 
 // Call is one run of a Stmt, as a part of an object that the caller allocates anyway.
-type Call struct{ running }
+type StmtRun struct{ running }
 
 // Exec is Stmt.Exec.
-func (c *Call) Exec(ctx context.Context, s *Stmt, q Querier, args []any) (Result, error) {
+func (c *StmtRun) Exec(ctx context.Context, s *Stmt, q Querier, args []any) (Result, error) {
 	return q.Exec(c.of(ctx, s, args), s.Text, s.args(args)...)
 }
 
 // QueryRow is Stmt.QueryRow.
-func (c *Call) QueryRow(ctx context.Context, s *Stmt, q Querier, dest, args []any) (bool, error) {
+func (c *StmtRun) QueryRow(ctx context.Context, s *Stmt, q Querier, dest, args []any) (bool, error) {
 	return QueryRow(c.of(ctx, s, args), q, dest, s.Text, s.args(args)...)
 }
 
-func (c *Call) of(ctx context.Context, s *Stmt, args []any) context.Context {
+func (c *StmtRun) of(ctx context.Context, s *Stmt, args []any) context.Context {
 	Ran(s.Name)
 	c.running = running{ctx, s.Name, s.Prepared, s.owner(args)}
 	return &c.running

@@ -103,10 +103,10 @@ type Dialect struct {
 	Fence     Fence
 	Records   Records
 	Enforce   Enforce
-	Leases    Leases
-	Tickets   Tickets
+	Leases    LeaseSQL
+	Tickets   TicketSQL
 	RowLocks  RowLocks
-	Rows      Rows
+	Rows      BusinessRows
 	Sweep     Sweep
 	Compare   Compare
 	Fragments Fragments
@@ -290,8 +290,8 @@ const Look = `SELECT state, fingerprint, fingerprint_version, result, COALESCE(c
  CASE WHEN result_expires_at <= {now} THEN 1 ELSE 0 END, CASE WHEN key_expires_at <= {now} THEN 1 ELSE 0 END
 FROM {records} WHERE owner = $0 AND key_hash = $1`
 
-// Rows is the SQL of business rows: the caller's own tables.
-type Rows struct {
+// BusinessRows is the SQL of business rows: the caller's own tables.
+type BusinessRows struct {
 	// Insert returns the statement that claims a key. The table, the columns and the key
 	// columns are quoted already.
 	Insert  func(table string, columns, key []string) string

@@ -2,7 +2,7 @@ package dialect
 
 import "time"
 
-// Leases is the SQL of the lease locks. {locks} and {floor} are the tables and {now} the
+// LeaseSQL is the SQL of the lease locks. {locks} and {floor} are the tables and {now} the
 // clock. A row is free if its attempt is NULL or its expiry has passed. attempt is the id of one
 // attempt to acquire the lock, so it identifies the term that this attempt was granted. $0 is the
 // owner of all keys of a statement. Parameters in order:
@@ -24,7 +24,7 @@ import "time"
 //	Waits:      {names} (returns name, attempt, token, µs left, 0 when free)
 //	Guard:      name, token (returns whether the transaction's snapshot contains the term,
 //	            and the store, which may be NULL if it does not)
-type Leases struct {
+type LeaseSQL struct {
 	// Make inserts the row of a lock that has no row yet. If it returns no row, or an error of
 	// class Duplicate, the row already exists. If it returns a row for an existing lock, it
 	// did everything that Take does. If Make is empty, Take also makes the row.
@@ -66,8 +66,8 @@ type Leases struct {
 
 	// Wake is empty if the engine has no named locks. With notifications it only has Await.
 	Wake Wake
-	// Session is empty if the engine cannot tell that a session has ended.
-	Session Session
+	// Liveness is empty if the engine cannot tell that a session has ended.
+	Liveness Liveness
 
 	// Rivals returns a row for each of {names} that a process other than {waiter} waits for.
 	Rivals string
@@ -100,14 +100,14 @@ type Leases struct {
 //	       had it, 1 if it got it, and 1 if it has released it). It may fail with Busy instead.
 type Wake struct{ Hold, Wake, Await string }
 
-// Session is the SQL of a lock that shows that a process lives: it ends with the session that
+// Liveness is the SQL of a lock that shows that a process lives: it ends with the session that
 // has it. The Await of Wake waits for it.
 //
 //	Server:  returns a text that is the same for all sessions of a server
 //	Hold:    name (returns 1 if the session has got the lock, and the number of the session)
 //	Confirm: returns the number of the session
 //	Ended:   name (returns 1 if no session has the lock, and what Server returns)
-type Session struct{ Server, Hold, Confirm, Ended string }
+type Liveness struct{ Server, Hold, Confirm, Ended string }
 
 // Grant is a statement that may grant a term. It returns one row: 1 or 0 for granted or not,
 // the token, for how many µs another attempt still has the lock, and that attempt's holder. No row

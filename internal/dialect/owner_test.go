@@ -24,8 +24,8 @@ func TestEachStatementNamesTheOwner(t *testing.T) {
 		leases.Announce += leases.AnnounceRow
 		return struct {
 			dialect.Records
-			dialect.Leases
-			dialect.Tickets
+			dialect.LeaseSQL
+			dialect.TicketSQL
 			dialect.RowLocks
 		}{d.Records, leases, d.Tickets, d.RowLocks}
 	})

@@ -1,6 +1,6 @@
 package dialect
 
-// Tickets is the SQL of fair locks and semaphores. {tickets} is the table, {locks} and {floor}
+// TicketSQL is the SQL of fair locks and semaphores. {tickets} is the table, {locks} and {floor}
 // are the tables of the leases, and {now} is the clock.
 //
 // A ticket is a place in a key's queue, for some units of a capacity; an exclusive ticket
@@ -31,7 +31,7 @@ package dialect
 //	Guard:     name, token (returns 1, or 0 if the snapshot does not contain the grant, or -1
 //	           if the ticket waits; and the store)
 //	Stale:     token (returns 1 if the transaction began before the ticket)
-type Tickets struct {
+type TicketSQL struct {
 	// Make inserts the key's row, above the floor, unless it exists. It runs as a separate
 	// statement, because inserts within transactions deadlock on InnoDB when one of them rolls
 	// back.

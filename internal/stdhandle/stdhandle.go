@@ -100,7 +100,7 @@ func (c conn[Tx]) Pipes() (pipes bool) {
 }
 
 // BeginWith implements core.Pipeline.
-func (c conn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptions, first core.Bound) (tx Tx, answer core.Answer, err error) {
+func (c conn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptions, first core.Bound) (tx Tx, answer core.Reply, err error) {
 	t := &late{}
 	if err := c.kept(func(k *keeping) error { k.late = t; return nil }); err != nil {
 		return tx, answer, err
@@ -123,7 +123,7 @@ func (c conn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptions, firs
 }
 
 // CommitWith implements core.Pipeline.
-func (c conn[Tx]) CommitWith(ctx context.Context, tx Tx, last core.Bound) (answer core.Answer, err error) {
+func (c conn[Tx]) CommitWith(ctx context.Context, tx Tx, last core.Bound) (answer core.Reply, err error) {
 	sent := false
 	unpinned := c.kept(func(k *keeping) error {
 		answer, err = k.native.CommitWith(ctx, k.Conn, k.late.Tx, last)

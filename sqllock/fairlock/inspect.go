@@ -76,7 +76,7 @@ func (l *Locker[Tx]) Queue(ctx context.Context, key string) (Queue, error) {
 // It reads 500 tickets at a time and is no snapshot. It ends at the first error.
 // ListOptions.Free is not used.
 func (l *Locker[Tx]) Queues(ctx context.Context, opts ...sqllock.ListOptions) iter.Seq2[Queue, error] {
-	return l.tickets.store.queues(ctx, lockname.Fair, l.locks.Owner(), opts)
+	return l.tickets.statements.queues(ctx, lockname.Fair, l.locks.Owner(), opts)
 }
 
 // ForceRelease deletes the ticket with a token, held or not. It records the Holder of this
@@ -102,7 +102,7 @@ func (s *Semaphore[Tx]) ForceRelease(ctx context.Context, token int64, reason st
 
 // Semaphores is [Locker.Queues] for semaphores.
 func (l *Locker[Tx]) Semaphores(ctx context.Context, opts ...sqllock.ListOptions) iter.Seq2[Queue, error] {
-	return l.tickets.store.queues(ctx, lockname.Semaphore, l.locks.Owner(), opts)
+	return l.tickets.statements.queues(ctx, lockname.Semaphore, l.locks.Owner(), opts)
 }
 
 func (s *tickets) readAll(ctx context.Context, k lockname.Kind, owner, key string) (Queue, error) {
@@ -111,7 +111,7 @@ func (s *tickets) readAll(ctx context.Context, k lockname.Kind, owner, key strin
 		return Queue{}, err
 	}
 	queue := Queue{Owner: owner, Key: key}
-	return queue, s.store.eachTicket(ctx, dialect.QueueOfTickets, func(i info) { queue.add(i) }, name.Args()...)
+	return queue, s.statements.eachTicket(ctx, dialect.QueueOfTickets, func(i info) { queue.add(i) }, name.Args()...)
 }
 
 // begin returns the ticket after which a list begins.
@@ -126,7 +126,7 @@ func begin(k lockname.Kind, owner string, o sqllock.ListOptions) info {
 	return at
 }
 
-func (s *store) queues(ctx context.Context, k lockname.Kind, owner string, opts []sqllock.ListOptions) iter.Seq2[Queue, error] {
+func (s *statements) queues(ctx context.Context, k lockname.Kind, owner string, opts []sqllock.ListOptions) iter.Seq2[Queue, error] {
 	return func(yield func(Queue, error) bool) {
 		o, err := options.One(opts)
 		at := begin(k, owner, o)
@@ -176,7 +176,7 @@ func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, owner, key 
 	if err := keeper.CheckReason(reason); err != nil {
 		return false, err
 	}
-	had, err = s.store.forceRelease(ctx, name, token, reason)
+	had, err = s.statements.forceRelease(ctx, name, token, reason)
 	if had {
 		s.k.Mu.Lock()
 		s.pollNow(name)
@@ -187,7 +187,7 @@ func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, owner, key 
 
 // forceRelease deletes the ticket first and records that afterwards: the delete may wait for a
 // guarded transaction, and the key's row must not be locked during that wait.
-func (s *store) forceRelease(ctx context.Context, name lockname.Name, token int64, reason string) (had bool, err error) {
+func (s *statements) forceRelease(ctx context.Context, name lockname.Name, token int64, reason string) (had bool, err error) {
 	return s.Force(ctx, name, reason, func(ctx context.Context, q core.Querier) (before, after *keeper.Forced, err error) {
 		var queue Queue
 		if err := s.eachOn(ctx, q, s.Compile("line", dialect.QueueOfTickets), func(i info) { queue.add(i) }, name.Args()...); err != nil {
@@ -230,7 +230,7 @@ func (q *Queue) add(i info) {
 	q.Tickets = append(q.Tickets, i.Ticket)
 }
 
-func (s *store) eachTicket(ctx context.Context, text string, f func(info), args ...any) error {
+func (s *statements) eachTicket(ctx context.Context, text string, f func(info), args ...any) error {
 	stmt := s.Compile("line", text)
 	var all []info
 	err := s.OnConn(ctx, func(q core.Querier) error {
@@ -246,7 +246,7 @@ func (s *store) eachTicket(ctx context.Context, text string, f func(info), args 
 	return nil
 }
 
-func (s *store) eachOn(ctx context.Context, q core.Querier, stmt core.Stmt, f func(info), args ...any) error {
+func (s *statements) eachOn(ctx context.Context, q core.Querier, stmt core.Stmt, f func(info), args ...any) error {
 	rows, err := stmt.Query(ctx, q, args...)
 	if err != nil {
 		return err

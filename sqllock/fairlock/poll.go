@@ -117,11 +117,11 @@ func (s *tickets) clearEnded(ctx context.Context, due []*queue) map[*queue]bool 
 	s.k.Mu.Unlock()
 	var ended map[*queue]bool
 	for q, head := range heads {
-		if !s.k.Session.EndedNow(ctx, keeper.ProcessOf(head[:])) {
+		if !s.k.Liveness.EndedNow(ctx, keeper.ProcessOf(head[:])) {
 			continue
 		}
 		// If the row is locked, for example by a guarded transaction, a later poll tries again.
-		gone, err := s.store.releaseAll(ctx, []keeper.Abandoned{{Name: q.name, ID: head}})
+		gone, err := s.statements.releaseAll(ctx, []keeper.Abandoned{{Name: q.name, ID: head}})
 		if err == nil && gone {
 			if ended == nil {
 				ended = map[*queue]bool{}
@@ -136,7 +136,7 @@ func (s *tickets) clearEnded(ctx context.Context, due []*queue) map[*queue]bool 
 func (s *tickets) read(ctx context.Context, leases []*keeper.Lease) {
 	for part := range slices.Chunk(leases, pollBatch) {
 		sent := time.Now()
-		standings, err := s.store.standings(ctx, part)
+		standings, err := s.statements.standings(ctx, part)
 		s.k.Mu.Lock()
 		for _, l := range part {
 			c := s.byLease[l]
@@ -155,7 +155,7 @@ func (s *tickets) read(ctx context.Context, leases []*keeper.Lease) {
 // lasts ends the calls that wait in the queue, unless their tickets' renewals decide: the server cannot be
 // reached, or it asks for another try. Mu is held.
 func (s *tickets) failed(q *queue, err error) (ok bool) {
-	class := s.store.Dialect.Classify(err)
+	class := s.statements.Dialect.Classify(err)
 	switch {
 	case err == nil:
 		q.failing = time.Time{}
@@ -167,7 +167,7 @@ func (s *tickets) failed(q *queue, err error) (ok bool) {
 		s.k.Mu.Note(s.k.Ctx, trace.Event{Name: trace.WaitFailed, Err: err})
 	}
 	q.pause = min(max(2*q.pause, minPoll), maxFailing)
-	if time.Since(q.failing) < lasts || s.store.Dialect.Disconnected(err) || errors.Is(err, context.DeadlineExceeded) {
+	if time.Since(q.failing) < lasts || s.statements.Dialect.Disconnected(err) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	for _, c := range q.waiting {

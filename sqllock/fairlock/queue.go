@@ -116,14 +116,14 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 		entries[i] = entry{Attempt: keeper.Attempt{Name: q.name, ID: s.k.NewAttemptID(), TTL: c.TTL}, units: c.units, capacity: c.capacity, now: c.now}
 	}
 	sent := time.Now()
-	err := s.store.enter(ctx, q.name, entries)
-	class := s.store.Dialect.Classify(err)
+	err := s.statements.enter(ctx, q.name, entries)
+	class := s.statements.Dialect.Classify(err)
 	// Nothing was written. An expired ctx is this function's own time limit, not the caller's.
 	again = (class == dialect.Retry || class == dialect.Busy || err != nil && ctx.Err() != nil) && !errors.Is(err, holdfast.ErrUnknown)
 	var v view
 	why := err // the error of refused tickets
 	if err == nil && slices.ContainsFunc(entries, func(e entry) bool { return e.state == refused && !e.now }) {
-		v, why = s.store.readQueue(ctx, q.name)
+		v, why = s.statements.readQueue(ctx, q.name)
 	}
 	var unwanted []keeper.Attempt
 	var left []*ticket // their calls wait until they are gone
@@ -167,7 +167,7 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 	}
 	s.k.Mu.Unlock()
 	for _, a := range unwanted {
-		if _, _, err := s.store.release(ctx, a); err != nil {
+		if _, _, err := s.statements.release(ctx, a); err != nil {
 			s.k.Abandon(s, a)
 		}
 	}
@@ -221,7 +221,7 @@ func (s *tickets) confirm(ctx context.Context, q *queue, ready []*ticket) {
 			continue
 		}
 		sent := time.Now()
-		ok, err := s.store.confirm(ctx, l.Attempt)
+		ok, err := s.statements.confirm(ctx, l.Attempt)
 		s.k.Mu.Lock()
 		if err == nil && ok && l.Live() {
 			l.Prolong(sent.Add(l.TTL))
@@ -243,7 +243,7 @@ func (s *tickets) confirm(ctx context.Context, q *queue, ready []*ticket) {
 
 // clear deletes expired tickets.
 func (s *tickets) clear(ctx context.Context, q *queue) {
-	n, err := s.store.clearExpired(ctx, q.name)
+	n, err := s.statements.clearExpired(ctx, q.name)
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
 	s.failed(q, err)

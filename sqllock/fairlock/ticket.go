@@ -58,11 +58,11 @@ type ticket struct {
 // connection. So a thousand calls for one key do not take the whole pool while they wait for
 // the key's row.
 type tickets struct {
-	k       *keeper.Keeper
-	store   *store
-	polls   *schedule.Schedule[*queue]
-	rarely  time.Duration // in tests: the poll interval once the process listens
-	running sync.WaitGroup
+	k          *keeper.Keeper
+	statements *statements
+	polls      *schedule.Schedule[*queue]
+	rarely     time.Duration // in tests: the poll interval once the process listens
+	running    sync.WaitGroup
 
 	// Under the keeper's Mu:
 	queues  map[lockname.Name]*queue
@@ -70,7 +70,7 @@ type tickets struct {
 }
 
 func newTickets(k *keeper.Keeper) *tickets {
-	s := &tickets{k: k, store: newStore(k.Store), queues: map[lockname.Name]*queue{}, byLease: map[*keeper.Lease]*ticket{}}
+	s := &tickets{k: k, statements: newStatements(k.Statements), queues: map[lockname.Name]*queue{}, byLease: map[*keeper.Lease]*ticket{}}
 	s.polls = schedule.New(k.Ctx, pollSlack, s.poll)
 	return s
 }
@@ -112,9 +112,9 @@ const tries = 3
 // try reads before it writes, so that a refused call is cheap.
 func (s *tickets) try(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 	for n := 1; ; n++ {
-		v, err := s.store.readQueue(ctx, c.name)
+		v, err := s.statements.readQueue(ctx, c.name)
 		if err == nil && n <= tries && v.onlyExpired(c.ask) {
-			if _, err = s.store.clearExpired(ctx, c.name); err == nil {
+			if _, err = s.statements.clearExpired(ctx, c.name); err == nil {
 				continue
 			}
 		}
@@ -154,7 +154,7 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 			err = sqllock.ErrClosed
 		case ctx.Err() != nil:
 			if err = context.Cause(ctx); l == nil {
-				err = s.store.Starved(ctx, err)
+				err = s.statements.Starved(ctx, err)
 			}
 		case l != nil && !l.Live(): // the ticket was lost, or the lease just before it could be returned
 			if c.granted {
@@ -206,7 +206,7 @@ func (s *tickets) giveUp(ctx context.Context, c *ticket, entering bool) {
 			}
 		}
 	}
-	all, err := s.store.releaseAll(ctx, []keeper.Abandoned{{Name: c.name, ID: c.lease.ID}})
+	all, err := s.statements.releaseAll(ctx, []keeper.Abandoned{{Name: c.name, ID: c.lease.ID}})
 	if err != nil || !all { // it is locked, for example by a guarded transaction
 		s.k.Abandon(s, c.lease.Attempt)
 	}
@@ -244,7 +244,7 @@ func (s *tickets) Release(ctx context.Context, l *keeper.Lease) error {
 	s.k.Mu.Lock()
 	s.k.Finish(l)
 	s.k.Mu.Unlock()
-	f, next, err := s.store.release(ctx, l.Attempt)
+	f, next, err := s.statements.release(ctx, l.Attempt)
 	if err == nil {
 		f = s.k.Confirm(ctx, l, f)
 	}
@@ -302,7 +302,7 @@ func (s *tickets) Sweep(ctx context.Context, due []keeper.Abandoned) {
 func (s *tickets) sweep(ctx context.Context, due []keeper.Abandoned) {
 	for batch := range slices.Chunk(due, pollBatch) {
 		c, cancel := context.WithTimeout(ctx, core.CleanupBound())
-		all, err := s.store.releaseAll(c, batch)
+		all, err := s.statements.releaseAll(c, batch)
 		cancel()
 		for _, a := range batch { // unless all existed, some may still arrive, or are locked
 			s.k.Swept(a, err == nil && all)
@@ -312,11 +312,11 @@ func (s *tickets) sweep(ctx context.Context, due []keeper.Abandoned) {
 
 // Renew and Remaining run the statements of tickets.
 func (s *tickets) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.AttemptID]bool, error) {
-	return s.store.Renew(ctx, s.store.sql.Renew, ttl, batch)
+	return s.statements.Renew(ctx, s.statements.sql.Renew, ttl, batch)
 }
 
 func (s *tickets) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.AttemptID]time.Duration, error) {
-	return s.store.Remaining(ctx, s.store.sql.Remaining, batch)
+	return s.statements.Remaining(ctx, s.statements.sql.Remaining, batch)
 }
 
 // Close ends the waiting of all calls. Mu is held.
@@ -355,7 +355,7 @@ func (s *tickets) nested(ctx context.Context, a ask, name lockname.Name) error {
 	defer s.k.Mu.Unlock()
 	units := a.units
 	for c := holding(ctx); c != nil; c = c.outer {
-		if c.lease == nil || !c.lease.Live() || c.lease.Store().ID != s.store.ID || c.name != name {
+		if c.lease == nil || !c.lease.Live() || c.lease.Statements().ID != s.statements.ID || c.name != name {
 			continue
 		}
 		if units += c.units; a.kind == lockname.Fair || units > a.capacity {

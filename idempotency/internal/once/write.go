@@ -42,7 +42,7 @@ type Transaction[Tx any] struct {
 	// First is its first statement; nil for none. Then gets the answer, and returns the last statement,
 	// which writes one row.
 	First *core.Bound
-	Then  func(ctx context.Context, tx Tx, q core.Querier, a core.Answer) (last core.Bound, err error)
+	Then  func(ctx context.Context, tx Tx, q core.Querier, a core.Reply) (last core.Bound, err error)
 	// Foreign: Then runs a function of the program's. It may lose the transaction and say nothing.
 	Foreign bool
 }
@@ -72,7 +72,7 @@ func (w *Writer[Tx]) Send(ctx context.Context, t Transaction[Tx]) error {
 
 // plain runs t in a transaction that runs.
 func (t Transaction[Tx]) plain(ctx context.Context, tx Tx, q core.Querier) error {
-	var a core.Answer
+	var a core.Reply
 	if t.First != nil {
 		a = t.First.Run(ctx, q)
 	}

@@ -83,7 +83,7 @@ func (g *Grant) RunFrom(ctx context.Context, q core.Querier, from AttemptID, a A
 // granting is one run of a Grant: its arguments, and the row that it returns. Both are in one object,
 // because an acquire allocates few others.
 type granting struct {
-	core.Call
+	core.StmtRun
 
 	args          [6]any
 	granted, left int64

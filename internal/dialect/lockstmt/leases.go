@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
-// Leases are the statements of the leases.
+// LeaseStatements are the statements of the leases.
 // Their model is internal/test/model/lease.pml.
-type Leases struct {
+type LeaseStatements struct {
 	// Make inserts the row of a lock and grants the lock. Take grants a lock whose row exists,
 	// and makes the row if MakeFirst never asks for it. HandOver grants the lock of one attempt to
 	// another one.
@@ -51,12 +51,12 @@ var (
 
 // Leases compiles the statements of the leases, for batches of at most most. holder names the
 // process, and self identifies it among the waiters.
-func (t *Tables) Leases(most int, holder string, self AttemptID) *Leases {
+func (t *Tables) Leases(most int, holder string, self AttemptID) *LeaseStatements {
 	d := &t.dialect.Leases
 	grant := func(name string, g dialect.Grant) Grant {
 		return Grant{stmt: t.Compile(name, g.Text), holder: holder, byInsertID: g.ByInsertID, look: t.Look()}
 	}
-	l := &Leases{
+	l := &LeaseStatements{
 		Make: grant("make", d.Make), Take: grant("take", d.Take), HandOver: grant("hand over", d.HandOver),
 		MakeMany:    GrantMany{stmts: map[int]core.Stmt{}, holder: holder, bound: d.TakeBound},
 		TakeMany:    GrantMany{stmts: map[int]core.Stmt{}, holder: holder, bound: d.TakeBound},
@@ -98,7 +98,7 @@ func (t *Tables) Leases(most int, holder string, self AttemptID) *Leases {
 
 // MakeFirst reports whether Make, or MakeMany, must make the row of a lock before Take. known
 // has the names whose rows are known to exist.
-func (l *Leases) MakeFirst(known interface{ Has(name lockname.Name) bool }, name lockname.Name) bool {
+func (l *LeaseStatements) MakeFirst(known interface{ Has(name lockname.Name) bool }, name lockname.Name) bool {
 	return l.makes && !known.Has(name)
 }
 

@@ -23,7 +23,7 @@ func (id AttemptID) String() string { return hex.EncodeToString(id[:]) }
 
 // Row identifies a term by the name and the attempt of its row. Token is its fencing token, or 0
 // if it is not known.
-type Row struct {
+type TermID struct {
 	Name    lockname.Name
 	Attempt AttemptID
 	Token   int64
@@ -100,7 +100,7 @@ func (l Look) Run(ctx context.Context, q core.Querier, name lockname.Name) (s St
 
 // split returns the owner, the names and the attempts of terms as arguments, padded to a power of
 // two.
-func split(all []Row) (owner any, names, attempts []any) {
+func split(all []TermID) (owner any, names, attempts []any) {
 	padded := core.Pad(all)
 	names, attempts = make([]any, len(padded)), make([]any, len(padded))
 	for i := range padded {

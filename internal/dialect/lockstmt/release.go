@@ -22,7 +22,7 @@ type Release struct {
 
 // releasing is one run of a Release: its arguments, and the row that it returns.
 type releasing struct {
-	core.Call
+	core.StmtRun
 
 	args           [4]any
 	ended, waiters int64
@@ -55,7 +55,7 @@ type ReleaseMany struct {
 // Run returns the outcomes by the index in all. The terms are of one owner. Terms that it does not
 // return must be ended alone. repeated says that an earlier statement may have ended some of the terms. wrote
 // reports that terms may have been ended although Run failed.
-func (r ReleaseMany) Run(ctx context.Context, q core.Querier, all []Row, self AttemptID, repeated bool) (freed map[int]Freed, wrote bool, err error) {
+func (r ReleaseMany) Run(ctx context.Context, q core.Querier, all []TermID, self AttemptID, repeated bool) (freed map[int]Freed, wrote bool, err error) {
 	owner, names, attempts := split(all)
 	n, args := len(names), slices.Concat([]any{owner}, names, attempts)
 	if r.tells {
@@ -82,7 +82,7 @@ func (r ReleaseMany) Run(ctx context.Context, q core.Querier, all []Row, self At
 
 // told returns the outcomes of a statement that returned, for each term that it ended, whether
 // others wait.
-func told(all []Row, waiters map[AttemptID]int64, repeated bool) map[int]Freed {
+func told(all []TermID, waiters map[AttemptID]int64, repeated bool) map[int]Freed {
 	freed := map[int]Freed{}
 	for i, t := range all {
 		if n, ended := waiters[t.Attempt]; ended || repeated {
@@ -94,7 +94,7 @@ func told(all []Row, waiters map[AttemptID]int64, repeated bool) map[int]Freed {
 
 // judge returns the outcomes of a write that ended some of the terms, from the states of their
 // rows afterwards: the token of a free row, 0 for a row that still has its attempt.
-func judge(all []Row, now map[string]int64, ended int64, repeated bool) map[int]Freed {
+func judge(all []TermID, now map[string]int64, ended int64, repeated bool) map[int]Freed {
 	freed := map[int]Freed{}
 	// Free rows have the term's token. Rows that are gone belong to others: if no term was ended here,
 	// all were lost before; if as many were, none.
@@ -119,7 +119,7 @@ func judge(all []Row, now map[string]int64, ended int64, repeated bool) map[int]
 	return freed
 }
 
-func same(all []Row, f Freed) map[int]Freed {
+func same(all []TermID, f Freed) map[int]Freed {
 	freed := make(map[int]Freed, len(all))
 	for i := range all {
 		freed[i] = f

@@ -19,7 +19,7 @@ type Renew struct {
 
 // Run returns which terms, of one owner, it renewed. On some engines it returns none if it did not renew all
 // of them.
-func (r Renew) Run(ctx context.Context, q core.Querier, ttl time.Duration, all []Row) (map[AttemptID]bool, error) {
+func (r Renew) Run(ctx context.Context, q core.Querier, ttl time.Duration, all []TermID) (map[AttemptID]bool, error) {
 	owner, names, attempts := split(all)
 	stmt := r.tables.List("renew", r.text, 2, len(names))
 	args := slices.Concat([]any{owner, ttl.Microseconds()}, names, attempts)
@@ -47,7 +47,7 @@ type Remaining struct {
 }
 
 // Run returns the time until each term, of one owner, expires. Terms that have ended are missing.
-func (r Remaining) Run(ctx context.Context, q core.Querier, all []Row) (map[AttemptID]time.Duration, error) {
+func (r Remaining) Run(ctx context.Context, q core.Querier, all []TermID) (map[AttemptID]time.Duration, error) {
 	owner, names, attempts := split(all)
 	found, err := byAttempt(ctx, q, r.tables.List("remaining", r.text, 1, len(names)), slices.Concat([]any{owner}, names, attempts)...)
 	left := make(map[AttemptID]time.Duration, len(found))

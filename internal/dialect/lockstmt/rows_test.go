@@ -25,7 +25,7 @@ type env struct {
 
 	d      *dialect.Dialect
 	tables *lockstmt.Tables
-	leases *lockstmt.Leases
+	leases *lockstmt.LeaseStatements
 	locks  string
 	table  func(name string) string
 }
@@ -305,7 +305,7 @@ func TestLeaseStatements(t *testing.T) {
 			freed, err := e.leases.Release.Run(e.Ctx, q, attempt)
 			return freed.Was, err
 		})
-		row := []lockstmt.Row{{Name: mine, Attempt: me, Token: 5}}
+		row := []lockstmt.TermID{{Name: mine, Attempt: me, Token: 5}}
 		renew := func(ttl time.Duration) func(q core.Querier) (bool, error) {
 			return func(q core.Querier) (bool, error) {
 				renewed, err := e.leases.Renew.Run(e.Ctx, q, ttl, row)
@@ -379,7 +379,7 @@ func TestLeaseBatches(t *testing.T) {
 		e.check("take many: another", before[other], e.rows()[other], change{term: string(attempts[1].ID[:]), next: true, lasts: 2 * hour}, from, e.now())
 		e.check("take many: another", before[mine], e.rows()[mine], change{nothing: true}, 0, 0)
 
-		ids := []lockstmt.Row{{Name: mine, Attempt: me, Token: 5}, {Name: other, Attempt: id(3), Token: 5}}
+		ids := []lockstmt.TermID{{Name: mine, Attempt: me, Token: 5}, {Name: other, Attempt: id(3), Token: 5}}
 		ended := map[string]change{"mine": {ends: true}, "mine, over": {ends: true}}
 		for n := range core.PowersOfTwo(len(ids)) {
 			e.each("release many", ended, func(q core.Querier) (bool, error) {
@@ -397,7 +397,7 @@ func TestReleasedByAnother(t *testing.T) {
 		if e.d.Leases.Alone {
 			return
 		}
-		ids := []lockstmt.Row{{Name: mine, Attempt: me, Token: 5}, {Name: other, Attempt: id(3), Token: 5}}
+		ids := []lockstmt.TermID{{Name: mine, Attempt: me, Token: 5}, {Name: other, Attempt: id(3), Token: 5}}
 		held := lock{attempt: string(ids[1].Attempt[:]), token: 5, holder: "old holder", left: hour}
 		for what, c := range map[string]struct {
 			mine, other lock
@@ -500,7 +500,7 @@ func TestWhoWaits(t *testing.T) {
 			}
 			e.lay(map[lockname.Name]lock{mine: states["mine"]})
 			e.Check(e.on(func(q core.Querier) error {
-				freed, _, err := e.leases.ReleaseMany.Run(e.Ctx, q, []lockstmt.Row{{Name: mine, Attempt: me, Token: 5}}, self, false)
+				freed, _, err := e.leases.ReleaseMany.Run(e.Ctx, q, []lockstmt.TermID{{Name: mine, Attempt: me, Token: 5}}, self, false)
 				if want := (lockstmt.Freed{Was: true, Notify: w.waits, Alone: !w.waits}); e.d.Leases.ReleaseTells && freed[0] != want {
 					e.Errorf("%s: release many: %+v", what, freed)
 				}
@@ -522,7 +522,7 @@ func TestLeaseReads(t *testing.T) {
 			e.lay(rows)
 			live := strings.Contains(state, "mine") && l.left > 0
 			e.Check(e.on(func(q core.Querier) error {
-				left, err := e.leases.Remaining.Run(e.Ctx, q, []lockstmt.Row{{Name: mine, Attempt: me}})
+				left, err := e.leases.Remaining.Run(e.Ctx, q, []lockstmt.TermID{{Name: mine, Attempt: me}})
 				if d := left[me]; live != (d > hour-minute && d <= hour) || !live && d > 0 {
 					e.Errorf("%s: remaining %v", state, left)
 				}

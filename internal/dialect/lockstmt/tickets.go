@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
-// Tickets are the statements of the tickets that differ in how engines report their results.
+// TicketStatements are the statements of the tickets that differ in how engines report their results.
 // Their model is internal/test/model/tickets.pml.
-type Tickets struct {
+type TicketStatements struct {
 	// Draw returns the last of new tokens.
 	Draw      Number
 	Enter     Enter
@@ -19,9 +19,9 @@ type Tickets struct {
 }
 
 // Tickets compiles the statements of the tickets.
-func (t *Tables) Tickets() *Tickets {
+func (t *Tables) Tickets() *TicketStatements {
 	d := &t.dialect.Tickets
-	return &Tickets{
+	return &TicketStatements{
 		Draw: Number{t.Compile("draw", d.Draw), d.ByInsertID}, Enter: t.enter(d),
 		Renew: Renew{t, d.Renew, t.dialect.Leases.Renewed}, Remaining: Remaining{t, d.Remaining},
 	}
@@ -34,7 +34,7 @@ type Enter struct {
 	Number
 }
 
-func (t *Tables) enter(d *dialect.Tickets) Enter {
+func (t *Tables) enter(d *dialect.TicketSQL) Enter {
 	e := Enter{reads: d.Ahead != "", Number: Number{t.Compile("enter", d.Enter), d.ByInsertID}}
 	if e.reads {
 		e.ahead = t.Compile("ahead", d.Ahead)

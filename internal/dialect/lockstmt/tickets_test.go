@@ -112,7 +112,7 @@ func TestTicketStatements(t *testing.T) {
 		of := func(c ticket) bool { return c.attempt == me && c.token == 5 }
 		renew := func(ttl time.Duration) func(q core.Querier) (bool, error) {
 			return func(q core.Querier) (bool, error) {
-				renewed, err := sql.Renew.Run(e.Ctx, q, ttl, []lockstmt.Row{{Name: mine, Attempt: me}})
+				renewed, err := sql.Renew.Run(e.Ctx, q, ttl, []lockstmt.TermID{{Name: mine, Attempt: me}})
 				return renewed[me], err
 			}
 		}
@@ -398,7 +398,7 @@ func TestTicketReads(t *testing.T) {
 		}))
 
 		e.Check(e.on(func(q core.Querier) error {
-			left, err := e.tables.Tickets().Remaining.Run(e.Ctx, q, []lockstmt.Row{{Name: mine, Attempt: me}})
+			left, err := e.tables.Tickets().Remaining.Run(e.Ctx, q, []lockstmt.TermID{{Name: mine, Attempt: me}})
 			if len(left) != 1 || left[me] < 59*minute || left[me] > hour {
 				e.Errorf("remaining: %v", left)
 			}

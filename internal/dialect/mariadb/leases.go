@@ -6,7 +6,7 @@ import (
 
 // leases returns MySQL's SQL with two differences: MariaDB can bound the wait of a single
 // statement, and an upsert returns its row.
-func leases(l dialect.Leases) dialect.Leases {
+func leases(l dialect.LeaseSQL) dialect.LeaseSQL {
 	const free = `attempt IS NULL OR expires_at <= {now}`
 	// Make inserts or acquires the row, and returns the current holder. Assignments run from
 	// left to right: the condition free is valid until attempt is assigned. After that,

@@ -84,7 +84,7 @@ var deadlock = regexp.MustCompile(`\b149\b`)
 // The guard reads first, because the write would make the transaction's snapshot as new as the
 // write itself.
 func GuardByWrite(d *dialect.Dialect) {
-	d.Leases.Wake, d.Leases.Session = dialect.Wake{}, dialect.Session{} // named locks are those of one node
+	d.Leases.Wake, d.Leases.Liveness = dialect.Wake{}, dialect.Liveness{} // named locks are those of one node
 	exclusive := func(guard string) string { return strings.Replace(guard, " LOCK IN SHARE MODE", " FOR UPDATE", 1) }
 	d.Leases.Guard, d.Tickets.Guard = exclusive(d.Leases.Guard), exclusive(d.Tickets.Guard)
 	d.Leases.GuardWrite = `UPDATE {locks} SET expires_at = expires_at + 1 WHERE owner = $0 AND name = $1 AND token = $2`

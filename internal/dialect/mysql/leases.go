@@ -5,7 +5,7 @@ import "github.com/holdfast-go/holdfast/internal/dialect"
 // server tells the servers of a topology apart.
 const server = `CONCAT(@@hostname, '/', @@port, '/', @@server_id)`
 
-var leases = dialect.Leases{
+var leases = dialect.LeaseSQL{
 	// A plain insert that finds the row takes a shared lock, which is compatible with a
 	// guard's lock. An upsert would wait for the guarded transaction.
 	Make: dialect.Grant{ByInsertID: true, Text: `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
@@ -67,7 +67,7 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 		Await: `SELECT IS_USED_LOCK($1) IS NOT NULL, GET_LOCK($1, 1), RELEASE_LOCK($1)`,
 	},
 
-	Session: dialect.Session{
+	Liveness: dialect.Liveness{
 		Server:  `SELECT ` + server,
 		Hold:    `SELECT GET_LOCK($1, 0), CONNECTION_ID()`,
 		Confirm: `SELECT CONNECTION_ID()`,

@@ -9,8 +9,8 @@ import (
 var rows = Rows(exact)
 
 // Rows returns the SQL that MySQL and MariaDB share. exact depends on their collations.
-func Rows(exact func(typ, collation string) (bool, string)) dialect.Rows {
-	return dialect.Rows{
+func Rows(exact func(typ, collation string) (bool, string)) dialect.BusinessRows {
+	return dialect.BusinessRows{
 		// The success of a plain insert proves that the claim won. An upsert with an insert id
 		// or a row count does not prove it: a trigger of the table can hide the insert id,
 		// clientFoundRows can hide the count, and the upsert fires the table's UPDATE

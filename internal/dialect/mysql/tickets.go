@@ -4,7 +4,7 @@ import "github.com/holdfast-go/holdfast/internal/dialect"
 
 // Tickets apply to MariaDB too. The transaction and the batches run at READ COMMITTED, where
 // the reads inside a write lock nothing.
-var tickets = dialect.Tickets{
+var tickets = dialect.TicketSQL{
 	Make: `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
 SELECT $0, $1, f.token, NULL, '', 0, {now} FROM {floor} f WHERE f.id = 1 LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE {locks}.name = {locks}.name`,

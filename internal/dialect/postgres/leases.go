@@ -12,7 +12,7 @@ const (
 	server = `(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text`
 )
 
-var leases = dialect.Leases{
+var leases = dialect.LeaseSQL{
 	// Make reads the floor only if the row does not exist. It reads it in share mode, so that
 	// the reaper cannot raise the floor between this read and the insert. It neither locks nor
 	// writes an existing row.
@@ -70,7 +70,7 @@ ON CONFLICT (owner, name, waiter) DO UPDATE SET waiting = EXCLUDED.waiting, expi
 	Wake: dialect.Wake{Await: `SELECT s.held, 1, 1 FROM (
  SELECT set_config('lock_timeout', '60000', true) AS bound, CASE WHEN pg_try_advisory_xact_lock_shared(` + sessionKey + `) THEN 0 ELSE 1 END AS held OFFSET 0
 ) s WHERE s.bound IS NOT NULL AND (s.held = 0 OR pg_advisory_xact_lock_shared(` + sessionKey + `) IS NOT NULL)`},
-	Session: dialect.Session{
+	Liveness: dialect.Liveness{
 		Server:  `SELECT ` + server,
 		Hold:    `SELECT CASE WHEN pg_try_advisory_lock(` + sessionKey + `) THEN 1 ELSE 0 END, pg_backend_pid()::bigint`,
 		Confirm: `SELECT pg_backend_pid()::bigint`,

@@ -2,7 +2,7 @@ package postgres
 
 import "github.com/holdfast-go/holdfast/internal/dialect"
 
-var tickets = dialect.Tickets{
+var tickets = dialect.TicketSQL{
 	Make: `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
 SELECT $0::text, $1::bytea, f.token, NULL, '', 0, {now} FROM (SELECT token FROM {floor} WHERE id = 1 FOR SHARE) f
 ON CONFLICT (owner, name) DO NOTHING`,

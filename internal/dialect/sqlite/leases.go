@@ -7,7 +7,7 @@ import (
 )
 
 // SQLite has one writer at a time, so no row needs its own lock.
-var leases = dialect.Leases{
+var leases = dialect.LeaseSQL{
 	Take: dialect.Grant{Text: `INSERT INTO {locks} AS l (owner, name, token, attempt, holder, granted_at, expires_at)
 SELECT $0, $1, MAX(f.token + 1, {now}), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1
 ON CONFLICT (owner, name) DO UPDATE SET attempt = $2, holder = $4, granted_at = {now},

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-var rows = dialect.Rows{
+var rows = dialect.BusinessRows{
 	Insert: func(table string, columns, key []string) string {
 		return `INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) VALUES (` + dialect.Params(len(columns)) +
 			`) ON CONFLICT (` + strings.Join(key, ", ") + `) DO NOTHING`

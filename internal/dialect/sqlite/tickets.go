@@ -3,7 +3,7 @@ package sqlite
 import "github.com/holdfast-go/holdfast/internal/dialect"
 
 // Draw is a write, so it takes the only write lock before anything is read.
-var tickets = dialect.Tickets{
+var tickets = dialect.TicketSQL{
 	Make: `INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at)
 SELECT $0, $1, f.token, NULL, '', 0, {now} FROM {floor} f WHERE f.id = 1 ON CONFLICT (owner, name) DO NOTHING`,
 	Draw: `UPDATE {locks} SET token = MAX(token + 1, {now}) + $2 - 1, expires_at = {now} WHERE owner = $0 AND name = $1 RETURNING token`,

@@ -43,7 +43,7 @@ VALUES ($0, $1, ` + lowest + `, NULL, '', 0, {now}) ON DUPLICATE KEY UPDATE name
 	}
 	d.Audit.SetsSession, d.Audit.PerOwner = false, true // the session's user is the router's, for all
 	d.Fresh = fresh
-	d.Leases.Wake, d.Leases.Session = dialect.Wake{}, dialect.Session{} // named locks are not those of a MySQL server
+	d.Leases.Wake, d.Leases.Liveness = dialect.Wake{}, dialect.Liveness{} // named locks are not those of a MySQL server
 	d.Privileges = dialect.Privileges{None: "its router takes no GRANT: the file that vttablet's --table-acl-config names decides, by the user that signed in to vtgate; docs/howto/privileges.md has one"}
 	d.Admission = admission
 	d.Classify = classify

@@ -33,7 +33,7 @@ const (
 var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease}
 
 // plant removes the protection from the SQL of the leases. The SQL belongs to this client only.
-func (c control) plant(l *dialect.Leases) {
+func (c control) plant(l *dialect.LeaseSQL) {
 	replace := func(text *string, old, by string) {
 		was := *text
 		if *text = strings.ReplaceAll(was, old, by); *text == was {

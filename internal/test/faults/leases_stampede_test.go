@@ -203,7 +203,7 @@ func TestLeaseStampedeOfBrokenLocks(t *testing.T) {
 		broken sabotage
 		want   history.Rule
 	}{
-		"takes what has not expired": {func(l *dialect.Leases) {
+		"takes what has not expired": {func(l *dialect.LeaseSQL) {
 			text := &l.Take.Text
 			switch {
 			case strings.Contains(*text, "c.now"):
@@ -216,11 +216,11 @@ func TestLeaseStampedeOfBrokenLocks(t *testing.T) {
 				l.TakeMany = strings.Replace(l.TakeMany, " expires_at <= {now}", " 1 = 1", 1)
 			}
 		}, history.Exclusion},
-		"releases by name": {func(l *dialect.Leases) {
+		"releases by name": {func(l *dialect.LeaseSQL) {
 			replace(&l.Release, "attempt = $2", "name <> $2")
 			replace(&l.ReleaseMany, "attempt IN ({attempts})", "(attempt IN ({attempts}) OR 1 = 1)")
 		}, history.Exclusion},
-		"guards by name": {func(l *dialect.Leases) {
+		"guards by name": {func(l *dialect.LeaseSQL) {
 			l.Guard = strings.Replace(l.Guard, "l.token = $2", "token = $2", 1)
 			replace(&l.Guard, "token = $2", "0 < $2")
 		}, history.StaleCommit},

@@ -42,7 +42,7 @@ type party struct {
 }
 
 // sabotage breaks the locks of a party. It changes SQL that only this party uses.
-type sabotage func(l *dialect.Leases)
+type sabotage func(l *dialect.LeaseSQL)
 
 func join(ctx context.Context, url, level string, o sqllock.Options, rec *history.Recorder, broken sabotage, opts ...holdfast.Options) (*party, error) {
 	pool, err := openAt(url, level)

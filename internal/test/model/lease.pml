@@ -1,7 +1,7 @@
 /*
  * The lease protocol, one key, at the level of database statements.
  *
- * Code: internal/dialect/lockstmt/leases.go, and sqllock/store.go, which sends its statements.
+ * Code: internal/dialect/lockstmt/leases.go, and sqllock/statements.go, which sends its statements.
  *
  * A step of the model (an atomic block) is an atomic action of the database: one
  * statement, or the part of a statement or transaction between two row locks.

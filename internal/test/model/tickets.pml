@@ -3,7 +3,7 @@
  * key, at the level of database statements. Steps are as in lease.pml: anything may
  * happen between two of them.
  *
- * Code: internal/dialect/lockstmt/tickets.go, and sqllock/fairlock/store.go, which sends its statements.
+ * Code: internal/dialect/lockstmt/tickets.go, and sqllock/fairlock/statements.go, which sends its statements.
  *
  * The rows, and the variables that represent them:
  *

@@ -14,7 +14,7 @@ type Abandoned struct {
 	Name lockname.Name
 	ID   AttemptID
 
-	kind  Kind
+	kind  Terms
 	until time.Time
 	pause time.Duration
 	owed  bool // Close waits for it
@@ -28,13 +28,13 @@ const (
 )
 
 // Abandon releases an attempt in the background.
-func (k *Keeper) Abandon(kind Kind, a Attempt) {
-	k.Flights.Add(1)
+func (k *Keeper) Abandon(kind Terms, a Attempt) {
+	k.Pending.Add(1)
 	k.abandoned.Set(Abandoned{a.Name, a.ID, kind, time.Now().Add(a.TTL), firstPause, true}, time.Now())
 }
 
 func (k *Keeper) sweep(ctx context.Context, due []Abandoned) {
-	byKind := map[Kind][]Abandoned{}
+	byKind := map[Terms][]Abandoned{}
 	for _, a := range due {
 		byKind[a.kind] = append(byKind[a.kind], a)
 	}
@@ -51,7 +51,7 @@ func (k *Keeper) Swept(a Abandoned, done bool) {
 	a.pause *= 2
 	if a.owed && (over || a.pause >= owedPause) {
 		a.owed = false
-		k.Flights.Add(-1)
+		k.Pending.Add(-1)
 	}
 	if !over {
 		k.abandoned.Set(a, at)

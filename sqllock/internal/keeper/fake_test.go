@@ -68,9 +68,9 @@ type asked struct {
 func (f *fake) keep(t *testing.T, of ...func(d *dialect.Dialect)) *Keeper {
 	f.t, f.began = t, time.Now()
 	d := &dialect.Dialect{
-		Leases: dialect.Leases{
-			Wake:    dialect.Wake{Await: "await"},
-			Session: dialect.Session{Server: "server", Hold: "hold", Confirm: "confirm", Ended: "ended"},
+		Leases: dialect.LeaseSQL{
+			Wake:     dialect.Wake{Await: "await"},
+			Liveness: dialect.Liveness{Server: "server", Hold: "hold", Confirm: "confirm", Ended: "ended"},
 		},
 		Classify: func(err error) dialect.Class {
 			if errors.Is(err, errLocked) {
@@ -84,7 +84,7 @@ func (f *fake) keep(t *testing.T, of ...func(d *dialect.Dialect)) *Keeper {
 		change(d)
 	}
 	process := NewProcess()
-	s := &Store{
+	s := &Statements{
 		Tables: lockstmt.New(d, func(name string) string { return name }), Dialect: d, Process: process, Self: process.NewAttemptID(), ID: "store",
 		onConn: func(_ context.Context, _ string, run func(q core.Querier) error) error { return run(f) },
 	}

@@ -19,7 +19,7 @@ type Forced struct {
 
 // Force runs f in a transaction and appends what it did to the audit, unless f returns nothing. f may run
 // more than once.
-func (s *Store) Force(ctx context.Context, name lockname.Name, reason string, f func(ctx context.Context, q core.Querier) (before, after *Forced, err error)) (had bool, err error) {
+func (s *Statements) Force(ctx context.Context, name lockname.Name, reason string, f func(ctx context.Context, q core.Querier) (before, after *Forced, err error)) (had bool, err error) {
 	err = s.Again(ctx, func() error {
 		had = false
 		return s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout}, func(ctx context.Context, q core.Querier) error {

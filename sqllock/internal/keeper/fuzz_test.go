@@ -16,7 +16,7 @@ func FuzzPayload(f *testing.F) {
 	for _, s := range []string{``, `/`, `//`, `///`, `6f/6c6b/` + other, `6f/6c6b/` + self.String(), `/6c6b/x`, `6F/6C6B/x`, `zz/6c6b/x`, `6f/6c/x`, `6f/6/x`, "\xff/\x00/"} {
 		f.Add(s)
 	}
-	b := &Notifier{k: &Keeper{Store: &Store{Self: self}}}
+	b := &Notifier{k: &Keeper{Statements: &Statements{Self: self}}}
 	f.Fuzz(func(t *testing.T, payload string) {
 		name, ok := b.parse(payload)
 		if !ok {
@@ -37,7 +37,7 @@ func FuzzPayload(f *testing.F) {
 func TestPayload(t *testing.T) {
 	t.Parallel()
 	self, other := NewProcess().NewAttemptID(), NewProcess().NewAttemptID()
-	b := &Notifier{k: &Keeper{Store: &Store{Self: self}}}
+	b := &Notifier{k: &Keeper{Statements: &Statements{Self: self}}}
 	want, err := lockname.Of(lockname.Lease, "o", "key")
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func (k *Keeper) CheckTerms(owner string, terms []Term) error {
 			return Invalid("terms", "one is the zero Term: give lease.Term()")
 		case t.name.Owner != owner:
 			return Invalid("terms", fmt.Sprintf("one is of the owner %.40q, and the Locker is of %.40q: guard it with For of its owner", t.name.Owner, owner))
-		case t.store != k.Store.ID:
+		case t.store != k.Statements.ID:
 			return fmt.Errorf("%w: key %.40q, token %d: guard it with the Locker that granted it, or one on the same tables", ErrOtherStore, t.Key(), t.token)
 		}
 	}
@@ -58,7 +58,7 @@ func (k *Keeper) Guard(ctx context.Context, q core.Querier, terms []Term) error 
 }
 
 func (k *Keeper) guard(ctx context.Context, q core.Querier, t Term) error {
-	s := k.Store
+	s := k.Statements
 	result, err := s.guards[t.Kind() == lockname.Lease].Run(ctx, q, t.name, t.token, s.ID)
 	if class := s.Dialect.Classify(err); class == dialect.Retry || class == dialect.Busy {
 		return &holdfast.RetryError{Attempts: 1, Err: err}

@@ -16,7 +16,7 @@ import (
 
 // Kind is one kind of term: leases, or tickets in a queue. It runs their statements and tracks
 // what the process knows about their keys.
-type Kind interface {
+type Terms interface {
 	// Renew moves the expiry of live terms and returns which it renewed. Remaining returns how
 	// long terms last, without the terms that have ended.
 	Renew(ctx context.Context, ttl time.Duration, batch []*Lease) (map[AttemptID]bool, error)
@@ -43,17 +43,17 @@ type Kind interface {
 
 // Keeper tracks the terms of one process.
 type Keeper struct {
-	Store   *Store
-	Options Options
-	Ctx     context.Context // of background work
-	stop    context.CancelFunc
+	Statements *Statements
+	Options    Options
+	Ctx        context.Context // of background work
+	stop       context.CancelFunc
 	// Notifier and Waker wake the waiters of other processes: each engine has one of them, or none.
 	Notifier *Notifier
 	Waker    *Waker
-	// Session shows other processes that this one has ended.
-	Session *Session
-	// Flights counts attempts that may still be granted, or that must still be released.
-	Flights atomic.Int64
+	// Liveness shows other processes that this one has ended.
+	Liveness *Liveness
+	// Pending counts attempts that may still be granted, or that must still be released.
+	Pending atomic.Int64
 	// Turn is for tests: how long, at least, the process hands a lock over among its own waiters
 	// while others wait for it.
 	Turn time.Duration
@@ -65,19 +65,19 @@ type Keeper struct {
 	// Mu guards the fields below, the state of the leases, and the state of each Kind.
 	Mu       Mutex
 	Closed   bool
-	kinds    []Kind
+	kinds    []Terms
 	held     map[*Lease]struct{}
 	renewals map[int]*schedule.Schedule[*Lease] // by the size of the TTL
 }
 
 // New returns a keeper without kinds.
-func New(s *Store, o Options, t *trace.Tracer, listen Listen, side Side) *Keeper {
-	k := &Keeper{Store: s, Options: o, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}}
+func New(s *Statements, o Options, t *trace.Tracer, listen Listen, side Side) *Keeper {
+	k := &Keeper{Statements: s, Options: o, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}}
 	k.Mu.trace = t
 	k.renewSize.Store(renewBatch)
 	k.Ctx, k.stop = context.WithCancel(context.Background())
 	k.abandoned = schedule.New(k.Ctx, 0, k.sweep)
-	k.Notifier, k.Waker, k.Session = newNotifier(k, listen), newWaker(k, side), newSession(k, side)
+	k.Notifier, k.Waker, k.Liveness = newNotifier(k, listen), newWaker(k, side), newLiveness(k, side)
 	return k
 }
 
@@ -91,7 +91,7 @@ func (k *Keeper) notified(name lockname.Name) {
 
 // woken says that process p may have freed a lock.
 func (k *Keeper) woken(p Process) {
-	k.Session.suspect(p)
+	k.Liveness.suspect(p)
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for _, kind := range k.kinds {
@@ -110,7 +110,7 @@ func (k *Keeper) missed() {
 }
 
 // Of returns the keeper's kind of type K. The first call creates it with open.
-func Of[K Kind](k *Keeper, open func() K) K {
+func Of[K Terms](k *Keeper, open func() K) K {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for _, kind := range k.kinds {
@@ -223,7 +223,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 			break
 		}
 	}
-	for k.Flights.Load() > 0 && ctx.Err() == nil {
+	for k.Pending.Load() > 0 && ctx.Err() == nil {
 		time.Sleep(2 * time.Millisecond)
 	}
 	k.stop()
@@ -232,7 +232,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 	}
 	k.Notifier.wait()
 	k.Waker.wait()
-	k.Session.wait()
+	k.Liveness.wait()
 	k.abandoned.Wait()
 	for _, r := range k.renewals { // there are no new ones any more
 		r.Wait()

@@ -36,7 +36,7 @@ func (k *Keeper) TermOf(kind lockname.Kind, owner, key string, token int64) Term
 	if err != nil {
 		return Term{}
 	}
-	return Term{name, token, k.Store.ID}
+	return Term{name, token, k.Statements.ID}
 }
 
 // Lease is one term while this process trusts it.
@@ -44,7 +44,7 @@ type Lease struct {
 	Attempt
 
 	keeper *Keeper
-	kind   Kind
+	kind   Terms
 	lock   string // as tracers know it
 	margin time.Duration
 	once   bool // is not renewed
@@ -111,10 +111,10 @@ func (e *exact) Err() error {
 
 // NewLease creates the lease of an attempt that was sent at sent, with its contexts. The caller
 // must pass it to Keep or KeepWaiting.
-func (k *Keeper) NewLease(kind Kind, token int64, lock string, a Attempt, s Settings, sent time.Time) *Lease {
+func (k *Keeper) NewLease(kind Terms, token int64, lock string, a Attempt, s Settings, sent time.Time) *Lease {
 	l := &Lease{
 		Attempt: a, keeper: k, kind: kind, lock: lock, margin: s.Margin, once: s.Once, by: s.By,
-		live: true, until: sent.Add(s.TTL - s.Margin), term: Term{a.Name, token, k.Store.ID},
+		live: true, until: sent.Add(s.TTL - s.Margin), term: Term{a.Name, token, k.Statements.ID},
 	}
 	l.values = values{s.Values}
 	l.ctx, l.cancel = context.WithCancelCause(&l.values)
@@ -202,7 +202,7 @@ func (l *Lease) Token() int64 { return l.term.token }
 func (l *Lease) Term() Term { return l.term }
 
 // Store returns the store that has the lease's row.
-func (l *Lease) Store() *Store { return l.keeper.Store }
+func (l *Lease) Statements() *Statements { return l.keeper.Statements }
 
 // Keeper returns the keeper that tracks the lease.
 func (l *Lease) Keeper() *Keeper { return l.keeper }

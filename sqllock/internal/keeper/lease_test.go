@@ -236,13 +236,13 @@ func TestAbandoned(t *testing.T) {
 			}
 			l := f.newLease("key", true, time.Now())
 			k.Abandon(f.kind, l.Attempt)
-			if k.Flights.Load() != 1 {
+			if k.Pending.Load() != 1 {
 				t.Error("Close would not wait for it")
 			}
 			time.Sleep(firstPause / 2)
-			first := k.Flights.Load()
+			first := k.Pending.Load()
 			time.Sleep(firstPause) // it was released for the second time, and its next pause is owedPause
-			if last := k.Flights.Load(); (first == 0) != (done == 1) || last != 0 {
+			if last := k.Pending.Load(); (first == 0) != (done == 1) || last != 0 {
 				t.Errorf("Close waits for %d after the first time, and for %d after the second; done is %d", first, last, done)
 			}
 			time.Sleep(time.Hour)
@@ -298,7 +298,7 @@ func TestCloseWithin(t *testing.T) {
 		f := renewsAll()
 		k := f.keep(t)
 		f.lease("a", false)
-		k.Flights.Add(1) // a statement without an answer
+		k.Pending.Add(1) // a statement without an answer
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := k.Close(ctx); err != nil || f.since() > time.Second+10*time.Millisecond || len(f.released) != 1 {

@@ -50,8 +50,8 @@ type Notifier struct {
 }
 
 func newNotifier(k *Keeper, listen Listen) *Notifier {
-	b := &Notifier{k: k, listen: listen, within: arrival, name: "holdfast_" + hex.EncodeToString([]byte(k.Store.ID)), notify: k.Store.Notify()}
-	stmt, supported := k.Store.Listen(b.name)
+	b := &Notifier{k: k, listen: listen, within: arrival, name: "holdfast_" + hex.EncodeToString([]byte(k.Statements.ID)), notify: k.Statements.Notify()}
+	stmt, supported := k.Statements.Listen(b.name)
 	b.stmt, b.never = stmt, !supported
 	b.sends = schedule.New(k.Ctx, 0, b.send)
 	return b
@@ -69,7 +69,7 @@ func (b *Notifier) Mute() bool {
 
 // Notify notifies the other processes that a lock is free.
 func (b *Notifier) Notify(name lockname.Name) {
-	b.sends.Set(strings.Join([]string{hex.EncodeToString([]byte(name.Owner)), hex.EncodeToString(name.Row()), b.k.Store.Self.String()}, "/"), time.Now())
+	b.sends.Set(strings.Join([]string{hex.EncodeToString([]byte(name.Owner)), hex.EncodeToString(name.Row()), b.k.Statements.Self.String()}, "/"), time.Now())
 }
 
 // Arrival sets how long a notification may take, for tests: a busy machine is no reason to give up
@@ -79,7 +79,7 @@ func (b *Notifier) Arrival(within time.Duration) { b.within = within }
 // parse reads the payload of a notification that another process has sent.
 func (b *Notifier) parse(payload string) (name lockname.Name, ok bool) {
 	part := strings.Split(payload, "/")
-	if len(part) != 3 || part[2] == b.k.Store.Self.String() {
+	if len(part) != 3 || part[2] == b.k.Statements.Self.String() {
 		return name, false
 	}
 	o, err := hex.DecodeString(part[0])
@@ -92,7 +92,7 @@ func (b *Notifier) send(ctx context.Context, payloads []string) {
 	ctx, cancel := context.WithTimeout(ctx, b.within)
 	defer cancel()
 	for _, p := range payloads {
-		err := b.k.Store.OnConn(ctx, func(q core.Querier) error {
+		err := b.k.Statements.OnConn(ctx, func(q core.Querier) error {
 			_, err := b.notify.Exec(ctx, q, b.name, p)
 			return err
 		})

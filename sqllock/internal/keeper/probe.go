@@ -55,7 +55,7 @@ func (k *Keeper) Forget(leases []*Lease) {
 
 // Wrap runs all further statements through wrap. Call it before the first lease: what looks after leases uses
 // the store in goroutines of its own.
-func (s *Store) Wrap(wrap func(core.Querier) core.Querier) {
+func (s *Statements) Wrap(wrap func(core.Querier) core.Querier) {
 	onConn := s.onConn
 	s.onConn = func(ctx context.Context, before string, f func(q core.Querier) error) error {
 		return onConn(ctx, before, func(q core.Querier) error { return f(wrap(q)) })

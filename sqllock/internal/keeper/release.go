@@ -52,7 +52,7 @@ func (k *Keeper) Confirm(ctx context.Context, l *Lease, f Freed) Freed {
 	if f.Was && !l.Ambiguous || !f.Was && !f.Ambiguous {
 		return f
 	}
-	a, err := k.Store.HolderOf(ctx, l.Name)
+	a, err := k.Statements.HolderOf(ctx, l.Name)
 	f.Was, f.Ambiguous = err == nil && a.Attempt == nil && a.Token == l.term.token, true
 	return f
 }

@@ -47,7 +47,7 @@ func (k *Keeper) renewal(ttl time.Duration) *schedule.Schedule[*Lease] {
 func (k *Keeper) renew(ctx context.Context, due []*Lease) {
 	slices.SortFunc(due, func(a, b *Lease) int { return a.Name.Compare(b.Name) })
 	type group struct { // leases that one statement can renew
-		kind  Kind
+		kind  Terms
 		ttl   time.Duration
 		owner string
 		alone *Lease
@@ -84,7 +84,7 @@ func better(earlier, last error) error {
 	return last
 }
 
-func (k *Keeper) renewBatch(background context.Context, of Kind, ttl time.Duration, batch []*Lease) {
+func (k *Keeper) renewBatch(background context.Context, of Terms, ttl time.Duration, batch []*Lease) {
 	ctx, cancel := context.WithTimeout(background, ttl/renewPart)
 	defer cancel()
 	ctx, op := k.Mu.trace.Start(ctx, trace.Call{Name: "lease.renew", Lock: batch[0].lock, Background: true})
@@ -99,7 +99,7 @@ func (k *Keeper) renewBatch(background context.Context, of Kind, ttl time.Durati
 	k.resize(ctx, len(batch), err)
 	op.Rows = int64(len(renewed))
 	op.End(err, nil)
-	locked := err != nil && k.Store.Dialect.Leases.Alone && k.Store.waited(err)
+	locked := err != nil && k.Statements.Dialect.Leases.Alone && k.Statements.waited(err)
 	if locked && len(batch) > 1 {
 		k.renewEach(background, of, ttl, batch)
 		return
@@ -130,7 +130,7 @@ func (k *Keeper) renewBatch(background context.Context, of Kind, ttl time.Durati
 
 // renewEach renews leases one by one, after a statement for all of them waited for a locked row in
 // vain: a guarded transaction must not delay the leases of others.
-func (k *Keeper) renewEach(ctx context.Context, of Kind, ttl time.Duration, batch []*Lease) {
+func (k *Keeper) renewEach(ctx context.Context, of Terms, ttl time.Duration, batch []*Lease) {
 	var running sync.WaitGroup
 	slots := make(chan struct{}, renewAtOnce)
 	for _, l := range batch {
@@ -162,7 +162,7 @@ func Jitter(d time.Duration) time.Duration {
 }
 
 // Renew runs a statement that renews terms, and returns which it renewed.
-func (s *Store) Renew(ctx context.Context, stmt lockstmt.Renew, ttl time.Duration, batch []*Lease) (renewed map[AttemptID]bool, err error) {
+func (s *Statements) Renew(ctx context.Context, stmt lockstmt.Renew, ttl time.Duration, batch []*Lease) (renewed map[AttemptID]bool, err error) {
 	err = s.OnMany(ctx, func(q core.Querier) error {
 		renewed, err = stmt.Run(ctx, q, ttl, rowsOf(batch))
 		return err
@@ -171,7 +171,7 @@ func (s *Store) Renew(ctx context.Context, stmt lockstmt.Renew, ttl time.Duratio
 }
 
 // Remaining runs a statement that returns how long terms last.
-func (s *Store) Remaining(ctx context.Context, stmt lockstmt.Remaining, batch []*Lease) (left map[AttemptID]time.Duration, err error) {
+func (s *Statements) Remaining(ctx context.Context, stmt lockstmt.Remaining, batch []*Lease) (left map[AttemptID]time.Duration, err error) {
 	err = s.OnConn(ctx, func(q core.Querier) error {
 		left, err = stmt.Run(ctx, q, rowsOf(batch))
 		return err
@@ -179,10 +179,10 @@ func (s *Store) Remaining(ctx context.Context, stmt lockstmt.Remaining, batch []
 	return left, err
 }
 
-func rowsOf(batch []*Lease) []lockstmt.Row {
-	rows := make([]lockstmt.Row, len(batch))
+func rowsOf(batch []*Lease) []lockstmt.TermID {
+	rows := make([]lockstmt.TermID, len(batch))
 	for i, l := range batch {
-		rows[i] = lockstmt.Row{Name: l.Name, Attempt: l.ID}
+		rows[i] = lockstmt.TermID{Name: l.Name, Attempt: l.ID}
 	}
 	return rows
 }

@@ -73,10 +73,10 @@ type connection struct {
 var errUnheld = errors.New("sqllock: the session has no named lock")
 
 func newWaker(k *Keeper, side Side) *Waker {
-	s := k.Store.Dialect.Leases.Wake
+	s := k.Statements.Dialect.Leases.Wake
 	w := &Waker{
 		k: k, side: side, listenFor: listenFor, hot: map[lockname.Name]time.Time{},
-		hold: k.Store.Compile("hold", s.Hold), wake: k.Store.Compile("wake", s.Wake), await: k.Store.Compile("await", s.Await),
+		hold: k.Statements.Compile("hold", s.Hold), wake: k.Statements.Compile("wake", s.Wake), await: k.Statements.Compile("await", s.Await),
 		wakesOthers: s.Hold != "", wakes: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
 	w.never.Store(s.Await == "")
@@ -240,7 +240,7 @@ func (w *Waker) runListener(ctx context.Context, q core.Querier) error {
 			switch {
 			case ctx.Err() != nil:
 				return err // it ends the process's work
-			case w.k.Store.Dialect.Classify(err) == dialect.Busy: // the lock is still held
+			case w.k.Statements.Dialect.Classify(err) == dialect.Busy: // the lock is still held
 				continue
 			case err != nil:
 				return err

@@ -24,25 +24,25 @@ func ticketsJudge[Tx any](e *env[Tx]) {
 	}
 	for _, bug := range []struct {
 		name, want string
-		plant      func(c *dialect.Tickets)
+		plant      func(c *dialect.TicketSQL)
 	}{
-		{"", "", func(*dialect.Tickets) {}},
-		{"everybody is granted at once", "units are out", func(c *dialect.Tickets) {
+		{"", "", func(*dialect.TicketSQL) {}},
+		{"everybody is granted at once", "units are out", func(c *dialect.TicketSQL) {
 			if c.Ahead != "" {
 				replace(&c.Ahead, "COALESCE(SUM(units), 0)", "0")
 				return
 			}
 			replace(&c.Enter, "q.before_it + $4", "$4")
 		}},
-		{"who has it is taken for dead", "units are out", func(c *dialect.Tickets) {
+		{"who has it is taken for dead", "units are out", func(c *dialect.TicketSQL) {
 			replace(&c.Places, "a.expires_at > {now}", "a.granted_at IS NULL")
 			replace(&c.Dead, "expires_at <= {now}", "granted_at IS NOT NULL")
 			replace(&c.Clear, "expires_at <= {now}", "granted_at IS NOT NULL")
 		}},
-		{"those who wait do not count", "units are out", func(c *dialect.Tickets) {
+		{"those who wait do not count", "units are out", func(c *dialect.TicketSQL) {
 			replace(&c.Places, "a.token < c.token", "a.token < c.token AND a.granted_at IS NOT NULL")
 		}},
-		{"the last come first", "overtaken", func(c *dialect.Tickets) {
+		{"the last come first", "overtaken", func(c *dialect.TicketSQL) {
 			replace(&c.Places, "a.token < c.token", "(a.granted_at IS NOT NULL OR a.token > c.token)")
 		}},
 	} {

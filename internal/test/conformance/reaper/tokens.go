@@ -22,7 +22,7 @@ import (
 )
 
 // leases compiles the statements of package sqllock.
-func (e *env[Tx]) leases() *lockstmt.Leases {
+func (e *env[Tx]) leases() *lockstmt.LeaseStatements {
 	return e.tables().Leases(1, "holder", lockstmt.AttemptID{})
 }
 

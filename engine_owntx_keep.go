@@ -9,7 +9,7 @@ import (
 )
 
 // keep reports whether the session has the fence's setting until somebody else gets its connection.
-func (s *session[Tx]) keep(ctx context.Context, opts core.TxOptions) (bool, error) {
+func (s *ownTx[Tx]) keep(ctx context.Context, opts core.TxOptions) (bool, error) {
 	fence := &s.d.dialect.Fence
 	k, can := s.conn.(core.Keeper)
 	if !can || fence.Kept.Before == nil {

@@ -11,7 +11,7 @@ import (
 
 // takeMany grants those of several locks that are free. After an error each attempt is sent
 // again alone, and finds its own term if it has one.
-func (s *store) takeMany(ctx context.Context, all []keeper.Attempt, answer func(i int, v keeper.Answer)) {
+func (s *statements) takeMany(ctx context.Context, all []keeper.Attempt, answer func(i int, v keeper.AttemptResult)) {
 	for _, part := range lockname.ByOwner(indices(all), func(i int) lockname.Name { return all[i].Name }) {
 		var made, taken []int
 		for _, i := range part {
@@ -35,7 +35,7 @@ func indices[T any](list []T) []int {
 }
 
 // grantMany returns the attempts whose rows exist and that were not granted.
-func (s *store) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []keeper.Attempt, of []int, answer func(i int, v keeper.Answer)) (there []int) {
+func (s *statements) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []keeper.Attempt, of []int, answer func(i int, v keeper.AttemptResult)) (there []int) {
 	if len(of) == 0 {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (s *store) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []ke
 		}
 		switch token := tokens[all[i].ID]; {
 		case token > 0 || ambiguous:
-			v := keeper.Answer{Won: token > 0, Ambiguous: ambiguous}
+			v := keeper.AttemptResult{Won: token > 0, Ambiguous: ambiguous}
 			v.Token = token
 			answer(i, v)
 		case err == nil:
@@ -70,17 +70,17 @@ func (s *store) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []ke
 }
 
 // freeMany ends several terms, except those whose rows are locked.
-func (s *store) freeMany(ctx context.Context, all []freeing, answer func(i int, f keeper.Freed)) {
+func (s *statements) freeMany(ctx context.Context, all []freeing, answer func(i int, f keeper.Freed)) {
 	for _, part := range lockname.ByOwner(indices(all), func(i int) lockname.Name { return all[i].attempt.Name }) {
 		s.freeSome(ctx, all, part, answer)
 	}
 }
 
 // freeSome ends several terms of one owner.
-func (s *store) freeSome(ctx context.Context, all []freeing, of []int, answer func(i int, f keeper.Freed)) {
-	rows := make([]lockstmt.Row, len(of))
+func (s *statements) freeSome(ctx context.Context, all []freeing, of []int, answer func(i int, f keeper.Freed)) {
+	rows := make([]lockstmt.TermID, len(of))
 	for k, i := range of {
-		rows[k] = lockstmt.Row{Name: all[i].attempt.Name, Attempt: all[i].attempt.ID, Token: all[i].token}
+		rows[k] = lockstmt.TermID{Name: all[i].attempt.Name, Attempt: all[i].attempt.ID, Token: all[i].token}
 	}
 	var freed map[int]keeper.Freed
 	ambiguous := false

@@ -51,7 +51,7 @@ func ProcessOf(attempt []byte) (p Process) {
 
 // Answer is the outcome of an attempt. For a held lock whose row could be read, its State
 // describes the holder.
-type Answer struct {
+type AttemptResult struct {
 	lockstmt.State
 
 	Won       bool
@@ -59,7 +59,7 @@ type Answer struct {
 }
 
 // Store runs the statements of the locks' tables.
-type Store struct {
+type Statements struct {
 	*lockstmt.Tables
 
 	Dialect *dialect.Dialect
@@ -80,9 +80,9 @@ type Store struct {
 }
 
 // OpenStore returns the store of a database and reads the identity of its tables.
-func OpenStore[Tx any](ctx context.Context, a access.Access[Tx], holder string) (*Store, error) {
+func OpenStatements[Tx any](ctx context.Context, a access.Access[Tx], holder string) (*Statements, error) {
 	t, process := lockstmt.New(a.Dialect, a.Table), NewProcess()
-	s := &Store{
+	s := &Statements{
 		Tables: t, Dialect: a.Dialect, Locks: a.Table("locks"), Holder: holder, Process: process, Self: process.NewAttemptID(),
 		look: t.Look(), audit: auditlog.New(a.Dialect, a.Table), guards: map[bool]lockstmt.Guard{true: t.LeaseGuard(), false: t.TicketGuard()},
 		Starved: a.Starved, onConn: a.OnConn,
@@ -95,7 +95,7 @@ func OpenStore[Tx any](ctx context.Context, a access.Access[Tx], holder string) 
 }
 
 // identify reads the identity of the tables.
-func (s *Store) identify(ctx context.Context, floor string) error {
+func (s *Statements) identify(ctx context.Context, floor string) error {
 	var id []byte
 	err := s.OnConn(ctx, func(q core.Querier) error {
 		found, err := s.Compile("store", `SELECT store FROM {floor} WHERE id = 1`).QueryRow(ctx, q, []any{&id})
@@ -113,28 +113,28 @@ func (s *Store) identify(ctx context.Context, floor string) error {
 
 // OnConn runs f on a connection of the pool. If the connection was dead, f runs again on
 // another one.
-func (s *Store) OnConn(ctx context.Context, f func(q core.Querier) error) error {
+func (s *Statements) OnConn(ctx context.Context, f func(q core.Querier) error) error {
 	return s.missing(s.onConn(ctx, "", f))
 }
 
 // OnMany is OnConn for one statement that affects many rows.
-func (s *Store) OnMany(ctx context.Context, f func(q core.Querier) error) error {
+func (s *Statements) OnMany(ctx context.Context, f func(q core.Querier) error) error {
 	return s.missing(s.Tables.OnMany(ctx, s.onConn, f))
 }
 
 // waited reports whether a statement was ended, or rolled back, as one is that waits for a locked row.
-func (s *Store) waited(err error) bool {
+func (s *Statements) waited(err error) bool {
 	class := s.Dialect.Classify(err)
 	return class == dialect.Busy || class == dialect.Retry
 }
 
 // InTx runs f in one transaction, once.
-func (s *Store) InTx(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error {
+func (s *Statements) InTx(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error {
 	return s.missing(s.inTx(ctx, o, f))
 }
 
 // missing turns the error of a missing table into a SchemaError, which says what to do.
-func (s *Store) missing(err error) error {
+func (s *Statements) missing(err error) error {
 	if s.Dialect.Classify(err) == dialect.NoTable {
 		return &holdfast.SchemaError{Table: s.Locks, Err: err}
 	}
@@ -143,12 +143,12 @@ func (s *Store) missing(err error) error {
 
 // Retry runs f again after errors that the engine wants retried, at most
 // holdfast.DefaultAttempts times.
-func (s *Store) Retry(ctx context.Context, f func(q core.Querier) error) error {
+func (s *Statements) Retry(ctx context.Context, f func(q core.Querier) error) error {
 	return s.Again(ctx, func() error { return s.OnConn(ctx, f) })
 }
 
 // Again is Retry for an f that opens its own connection.
-func (s *Store) Again(ctx context.Context, f func() error) error {
+func (s *Statements) Again(ctx context.Context, f func() error) error {
 	exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, s.retryable, func(int) error { return f() })
 	switch {
 	case exhausted:
@@ -160,13 +160,13 @@ func (s *Store) Again(ctx context.Context, f func() error) error {
 }
 
 // retryable reports whether the engine wants the statement retried after err.
-func (s *Store) retryable(err error) bool {
+func (s *Statements) retryable(err error) bool {
 	class := s.Dialect.Classify(err)
 	return class == dialect.Retry || class == dialect.Busy || class == dialect.Unready || errors.Is(err, core.ErrAgain)
 }
 
 // Ambiguous wraps f. It sets ambiguous if f failed and may still take effect.
-func (s *Store) Ambiguous(ambiguous *bool, f func(q core.Querier) error) func(q core.Querier) error {
+func (s *Statements) Ambiguous(ambiguous *bool, f func(q core.Querier) error) func(q core.Querier) error {
 	return func(q core.Querier) error {
 		err := f(q)
 		*ambiguous = *ambiguous || s.MayStand(err)
@@ -175,10 +175,10 @@ func (s *Store) Ambiguous(ambiguous *bool, f func(q core.Querier) error) func(q 
 }
 
 // MayStand reports whether a statement that returned err failed and may still take effect.
-func (s *Store) MayStand(err error) bool { return err != nil && !s.Dialect.RolledBack(err) }
+func (s *Statements) MayStand(err error) bool { return err != nil && !s.Dialect.RolledBack(err) }
 
 // HolderOf reads the row of a lock.
-func (s *Store) HolderOf(ctx context.Context, name lockname.Name) (a Answer, err error) {
+func (s *Statements) HolderOf(ctx context.Context, name lockname.Name) (a AttemptResult, err error) {
 	err = s.OnConn(ctx, func(q core.Querier) error {
 		a.State, _, err = s.ReadOn(ctx, q, name)
 		return err
@@ -187,7 +187,7 @@ func (s *Store) HolderOf(ctx context.Context, name lockname.Name) (a Answer, err
 }
 
 // ReadOn reads the row of a lock. there reports whether the row exists.
-func (s *Store) ReadOn(ctx context.Context, q core.Querier, name lockname.Name) (state lockstmt.State, there bool, err error) {
+func (s *Statements) ReadOn(ctx context.Context, q core.Querier, name lockname.Name) (state lockstmt.State, there bool, err error) {
 	return s.look.Run(ctx, q, name)
 }
 

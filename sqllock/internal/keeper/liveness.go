@@ -31,7 +31,7 @@ const (
 	inSession = 1
 )
 
-// Session shows other processes that this process has ended: one connection holds a lock of the
+// Liveness shows other processes that this process has ended: one connection holds a lock of the
 // engine, which ends with the connection. The attempts made during the session begin with the id
 // of the session, so a waiting process knows which lock to look at. When the lock is gone, it
 // takes the term over.
@@ -39,11 +39,11 @@ const (
 // The id has a part that depends on the server. Another server, or on PostgreSQL the same one
 // after a restart, cannot tell whether the session has ended.
 //
-// A session whose connection ends, or cannot be confirmed, ends the terms of its attempts, because
+// A session that ends, or cannot be confirmed, ends the terms of its attempts, because
 // other processes may have taken them. Its id is not used again. The connection is idle most of the
 // time, so that the server sees its end at once. This process sees it by another connection, which
 // waits for the lock as other processes do.
-type Session struct {
+type Liveness struct {
 	k                                      *Keeper
 	side                                   Side
 	server, hold, confirm, hasEnded, await core.Stmt
@@ -65,9 +65,9 @@ type other struct {
 
 var errNoSession = errors.New("its session is gone, or is not the one that has its lock (is there a pooler in between?)")
 
-func newSession(k *Keeper, side Side) *Session {
-	s, d := k.Store, k.Store.Dialect.Leases.Session
-	return &Session{
+func newLiveness(k *Keeper, side Side) *Liveness {
+	s, d := k.Statements, k.Statements.Dialect.Leases.Liveness
+	return &Liveness{
 		k: k, side: side, others: map[Process]other{},
 		server: s.Compile("session.server", d.Server), hold: s.Compile("session.hold", d.Hold),
 		confirm: s.Compile("session.confirm", d.Confirm), hasEnded: s.Compile("session.ended", d.Ended),
@@ -83,10 +83,10 @@ func (p Process) InSession() bool { return p[len(p)-1]&inSession != 0 }
 
 // Identity returns the first part of the ids of new attempts: that of the session, if there is one.
 func (k *Keeper) Identity() Process {
-	if id := k.Session.id.Load(); id != nil {
+	if id := k.Liveness.id.Load(); id != nil {
 		return *id
 	}
-	return k.Store.Process
+	return k.Statements.Process
 }
 
 // NewAttemptID returns a new random id.
@@ -94,8 +94,8 @@ func (k *Keeper) NewAttemptID() AttemptID { return k.Identity().NewAttemptID() }
 
 // Open begins the session and keeps it until the keeper's Ctx ends. If it is lost, it begins
 // another one.
-func (s *Session) Open(ctx context.Context) error {
-	if s.k.Store.Dialect.Leases.Session.Hold == "" {
+func (s *Liveness) Open(ctx context.Context) error {
+	if s.k.Statements.Dialect.Leases.Liveness.Hold == "" {
 		return Invalid("Options.ReleaseOnDisconnect", "this engine, or a cluster with several writers, cannot tell when a process has ended")
 	}
 	first := make(chan error, 1)
@@ -138,7 +138,7 @@ func signalError(c chan error, err error) {
 }
 
 // run keeps one session until it is lost.
-func (s *Session) run(ctx context.Context, q core.Querier, begun func()) (err error) {
+func (s *Liveness) run(ctx context.Context, q core.Querier, begun func()) (err error) {
 	id, err := s.newID(ctx, q)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (s *Session) run(ctx context.Context, q core.Querier, begun func()) (err er
 }
 
 // watch waits on another connection until the session has ended, and calls lost.
-func (s *Session) watch(ctx context.Context, id Process, lost func()) {
+func (s *Liveness) watch(ctx context.Context, id Process, lost func()) {
 	for ctx.Err() == nil {
 		_ = s.side(ctx, sessionConnections, func(q core.Querier) error {
 			for {
@@ -187,7 +187,7 @@ func (s *Session) watch(ctx context.Context, id Process, lost func()) {
 				switch {
 				case ctx.Err() != nil:
 					return err
-				case s.k.Store.Dialect.Classify(err) == dialect.Busy || err == nil && got != nil && *got == 0:
+				case s.k.Statements.Dialect.Classify(err) == dialect.Busy || err == nil && got != nil && *got == 0:
 				case err != nil || got == nil:
 					return errors.Join(err, errNoSession)
 				default:
@@ -204,7 +204,7 @@ func (s *Session) watch(ctx context.Context, id Process, lost func()) {
 }
 
 // newID returns an id for a session on q's server.
-func (s *Session) newID(ctx context.Context, q core.Querier) (id Process, err error) {
+func (s *Liveness) newID(ctx context.Context, q core.Querier) (id Process, err error) {
 	var server string
 	if _, err = s.server.QueryRow(ctx, q, []any{&server}); err != nil {
 		return id, err
@@ -238,13 +238,13 @@ func (k *Keeper) orphaned(l *Lease) bool {
 }
 
 // Ended reports whether p is the id of a session that has ended. Errors count as "no".
-func (s *Session) Ended(ctx context.Context, p Process) bool {
+func (s *Liveness) Ended(ctx context.Context, p Process) bool {
 	if !p.InSession() || p == s.k.Identity() {
 		return false
 	}
 	var over *int64
 	var server string
-	err := s.k.Store.OnConn(ctx, func(q core.Querier) error {
+	err := s.k.Statements.OnConn(ctx, func(q core.Querier) error {
 		_, err := s.hasEnded.QueryRow(ctx, q, []any{&over, &server}, live(p))
 		return err
 	})
@@ -253,7 +253,7 @@ func (s *Session) Ended(ctx context.Context, p Process) bool {
 }
 
 // EndedNow is Ended for polls: it asks only now and then.
-func (s *Session) EndedNow(ctx context.Context, p Process) bool {
+func (s *Liveness) EndedNow(ctx context.Context, p Process) bool {
 	if !p.InSession() {
 		return false
 	}
@@ -276,7 +276,7 @@ func (s *Session) EndedNow(ctx context.Context, p Process) bool {
 }
 
 // set records what is known about a session, and forgets old ones. s.mu is held.
-func (s *Session) set(p Process, o other) {
+func (s *Liveness) set(p Process, o other) {
 	for p, o := range s.others {
 		if time.Since(o.asked) > time.Minute && time.Since(o.suspected) > time.Minute {
 			delete(s.others, p)
@@ -286,7 +286,7 @@ func (s *Session) set(p Process, o other) {
 }
 
 // suspect makes polls ask at once whether the session has ended.
-func (s *Session) suspect(p Process) {
+func (s *Liveness) suspect(p Process) {
 	if !p.InSession() {
 		return
 	}
@@ -298,7 +298,7 @@ func (s *Session) suspect(p Process) {
 }
 
 // Suspected reports whether the session may have ended a moment ago.
-func (s *Session) Suspected(p Process) bool {
+func (s *Liveness) Suspected(p Process) bool {
 	if !p.InSession() {
 		return false
 	}
@@ -308,7 +308,7 @@ func (s *Session) Suspected(p Process) bool {
 }
 
 // ID returns the id of the session, and "" if there is none, for tests.
-func (s *Session) ID() string {
+func (s *Liveness) ID() string {
 	if id := s.id.Load(); id != nil {
 		return hex.EncodeToString(id[:])
 	}
@@ -316,7 +316,7 @@ func (s *Session) ID() string {
 }
 
 // Number returns the server's number of the session, for tests.
-func (s *Session) Number() int64 { return s.number.Load() }
+func (s *Liveness) Number() int64 { return s.number.Load() }
 
 // wait waits until the goroutine has ended; the keeper's Ctx has ended.
-func (s *Session) wait() { s.running.Wait() }
+func (s *Liveness) wait() { s.running.Wait() }

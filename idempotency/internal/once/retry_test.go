@@ -21,7 +21,7 @@ func TestAttemptsBoundEveryPath(t *testing.T) {
 		"unknown, then cut": {&holdfast.UnknownError{Err: lost}, lost},
 	} {
 		runs := 0
-		c := Attempts[struct{}]{
+		c := Retry[struct{}]{
 			ExpectNew: new(ExpectNew), Wait: time.Hour, Limit: 3,
 			Dialect: &postgres.Dialect,
 			Read:    func(context.Context) (*struct{}, error) { return nil, nil },

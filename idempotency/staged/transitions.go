@@ -13,19 +13,19 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// rows is the tables of the staged operations. Each method is one transition.
-type rows[Tx any] struct {
+// transitions are the writes to the tables of the staged operations. Each method is one transition.
+type transitions[Tx any] struct {
 	*ledger.Ledger[Tx]
 	store   *idempotency.Store[Tx]
 	options idempotency.Options
 }
 
-func newRows[Tx any](s *idempotency.Store[Tx]) *rows[Tx] {
-	return &rows[Tx]{s.Internal().Ledger(), s, s.Options()}
+func newTransitions[Tx any](s *idempotency.Store[Tx]) *transitions[Tx] {
+	return &transitions[Tx]{s.Internal().Ledger(), s, s.Options()}
 }
 
 // claim takes an operation that is due. If it is sent twice, the second time finds its own term.
-func (s *rows[Tx]) claim(ctx context.Context, id once.ID, attempt []byte, holder string, lease time.Duration, seen int64, resultType string) (row *ledger.Row, err error) {
+func (s *transitions[Tx]) claim(ctx context.Context, id once.ID, attempt []byte, holder string, lease time.Duration, seen int64, resultType string) (row *ledger.Row, err error) {
 	request := requestID(ctx)
 	err = s.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
 		if _, err = s.SQL.Claim.Exec(ctx, q, id.Args(attempt, holder, lease.Microseconds(), seen, resultType, core.Program(), request)...); err == nil {
@@ -38,7 +38,7 @@ func (s *rows[Tx]) claim(ctx context.Context, id once.ID, attempt []byte, holder
 
 // parkDue parks an operation whose worker is gone. If it is sent twice, the second time finds
 // another token.
-func (s *rows[Tx]) parkDue(ctx context.Context, id once.ID, seen int64, reason string) (row *ledger.Row, err error) {
+func (s *transitions[Tx]) parkDue(ctx context.Context, id once.ID, seen int64, reason string) (row *ledger.Row, err error) {
 	err = s.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
 		if _, err = s.SQL.ParkDue.Exec(ctx, q, id.Args(seen, reason)...); err == nil {
 			row, err = s.Find(ctx, q, id)
@@ -50,9 +50,9 @@ func (s *rows[Tx]) parkDue(ctx context.Context, id once.ID, seen int64, reason s
 
 // finish ends the operation. If it is sent twice, the second time finds the end with its own
 // token.
-func (s *rows[Tx]) finish(ctx context.Context, r *Run[Tx], state int, result []byte) error {
+func (s *transitions[Tx]) finish(ctx context.Context, r *Run[Tx], state int, result []byte) error {
 	end := s.SQL.Finish.With(r.id.Args(append([]any{r.attempt, r.token, state, result}, s.lives()...)...)...)
-	err := s.Send(ctx, once.Transaction[Tx]{Then: func(context.Context, Tx, core.Querier, core.Answer) (core.Bound, error) { return end, nil }})
+	err := s.Send(ctx, once.Transaction[Tx]{Then: func(context.Context, Tx, core.Querier, core.Reply) (core.Bound, error) { return end, nil }})
 	if !errors.Is(err, holdfast.ErrTxLost) {
 		return err
 	}
@@ -64,11 +64,11 @@ func (s *rows[Tx]) finish(ctx context.Context, r *Run[Tx], state int, result []b
 }
 
 // lives returns the ResultTTL and the KeyTTL of an operation that ends, in µs; nil for ever.
-func (s *rows[Tx]) lives() []any { return s.store.Internal().Lives() }
+func (s *transitions[Tx]) lives() []any { return s.store.Internal().Lives() }
 
 // release gives the operation back for another attempt after a pause. uncounted is 1 for an attempt
 // that does not count.
-func (s *rows[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Duration, reason string, uncounted int) error {
+func (s *transitions[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Duration, reason string, uncounted int) error {
 	return s.move(ctx, r, "", func(now *ledger.Row) bool { return now.Attempt == nil && now.Token == r.token },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
 			if err := s.refer(ctx, q, r); err != nil {
@@ -80,7 +80,7 @@ func (s *rows[Tx]) release(ctx context.Context, r *Run[Tx], pause time.Duration,
 
 // park leaves the operation to a person, unless a provider event with the step's result arrived
 // during the call. row is then that result.
-func (s *rows[Tx]) park(ctx context.Context, r *Run[Tx], step, reason string) (row *ledger.StepRow, err error) {
+func (s *transitions[Tx]) park(ctx context.Context, r *Run[Tx], step, reason string) (row *ledger.StepRow, err error) {
 	return row, s.move(ctx, r, "", func(now *ledger.Row) bool { return now.State == ledger.Parked },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
 			if _, err := s.SQL.Touch.Exec(ctx, q, r.id.Args()...); err != nil {
@@ -103,7 +103,7 @@ func (s *rows[Tx]) park(ctx context.Context, r *Run[Tx], step, reason string) (r
 
 // accept leaves the operation to the provider, which settles the step later, unless an event with the
 // step's result arrived during the call. row is then that result.
-func (s *rows[Tx]) accept(ctx context.Context, r *Run[Tx], step, provider string, a *acceptedError) (row *ledger.StepRow, err error) {
+func (s *transitions[Tx]) accept(ctx context.Context, r *Run[Tx], step, provider string, a *acceptedError) (row *ledger.StepRow, err error) {
 	within := a.within.Microseconds()
 	return row, s.move(ctx, r, step, func(now *ledger.Row) bool { return now.Attempt == nil && now.Token == r.token },
 		func(ctx context.Context, q core.Querier) (core.Result, error) {
@@ -128,7 +128,7 @@ func (s *rows[Tx]) accept(ctx context.Context, r *Run[Tx], step, provider string
 }
 
 // renew extends the lease of a worker. It returns false if the operation is another worker's now.
-func (s *rows[Tx]) renew(ctx context.Context, r *Run[Tx], lease time.Duration) (bool, error) {
+func (s *transitions[Tx]) renew(ctx context.Context, r *Run[Tx], lease time.Duration) (bool, error) {
 	res, err := s.SQL.Renew.Exec(ctx, s.Access.Pool, r.id.Args(r.attempt, r.token, lease.Microseconds())...)
 	return res.Affected == 1, err
 }
@@ -143,7 +143,7 @@ func orNull(text string) any {
 
 // move runs one statement under the worker's token. If the statement matched no row, before
 // decides from the row whether an earlier, ambiguous commit already did it.
-func (s *rows[Tx]) move(ctx context.Context, r *Run[Tx], step string, before func(*ledger.Row) bool, exec func(context.Context, core.Querier) (core.Result, error)) error {
+func (s *transitions[Tx]) move(ctx context.Context, r *Run[Tx], step string, before func(*ledger.Row) bool, exec func(context.Context, core.Querier) (core.Result, error)) error {
 	return s.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) error {
 		res, err := exec(ctx, q)
 		if err != nil || res.Affected == 1 {
@@ -158,17 +158,17 @@ func (s *rows[Tx]) move(ctx context.Context, r *Run[Tx], step string, before fun
 }
 
 // owning is the statement that locks the row for a step, and restarts the lease.
-func (s *rows[Tx]) owning(r *Run[Tx], current string, mode int, lease time.Duration) core.Bound {
+func (s *transitions[Tx]) owning(r *Run[Tx], current string, mode int, lease time.Duration) core.Bound {
 	return s.SQL.Own.With(r.id.Args(r.attempt, r.token, current, mode, lease.Microseconds())...)
 }
 
 // own runs owning.
-func (s *rows[Tx]) own(ctx context.Context, q core.Querier, r *Run[Tx], name string) error {
+func (s *transitions[Tx]) own(ctx context.Context, q core.Querier, r *Run[Tx], name string) error {
 	return s.owned(ctx, q, r, name, s.owning(r, "", ledger.ModeTakeOver, r.lease).Run(ctx, q))
 }
 
 // owned returns a *StaleError if the answer to owning says that another worker has the operation.
-func (s *rows[Tx]) owned(ctx context.Context, q core.Querier, r *Run[Tx], name string, a core.Answer) error {
+func (s *transitions[Tx]) owned(ctx context.Context, q core.Querier, r *Run[Tx], name string, a core.Reply) error {
 	if a.Err != nil || a.Affected == 1 {
 		return a.Err
 	}
@@ -181,13 +181,13 @@ func (s *rows[Tx]) owned(ctx context.Context, q core.Querier, r *Run[Tx], name s
 
 // pack encodes a value in the stored form of results, after the name of its form. Only unpack at the
 // same place reads it.
-func (s *rows[Tx]) pack(id once.ID, at once.Place, v any) ([]byte, error) {
+func (s *transitions[Tx]) pack(id once.ID, at once.Place, v any) ([]byte, error) {
 	form, stored, err := s.store.Internal().Encode(id.Hash, at, v)
 	return join(form, stored), err
 }
 
 // packBack is pack, and decodes the value again into back.
-func (s *rows[Tx]) packBack(id once.ID, at once.Place, v, back any) ([]byte, error) {
+func (s *transitions[Tx]) packBack(id once.ID, at once.Place, v, back any) ([]byte, error) {
 	form, stored, err := s.store.Internal().EncodeBack(id.Hash, at, v, back)
 	return join(form, stored), err
 }
@@ -197,7 +197,7 @@ func join(form string, stored []byte) []byte { return append([]byte(form+"\x00")
 
 // packAs packs a result that an operator or an event gives in place of the function, and checks it
 // against the stored type. field names the result in errors.
-func (s *rows[Tx]) packAs(id once.ID, at once.Place, resultType, field string, v any) ([]byte, error) {
+func (s *transitions[Tx]) packAs(id once.ID, at once.Place, resultType, field string, v any) ([]byte, error) {
 	v, err := conform(resultType, v)
 	if err != nil {
 		return nil, once.Invalid(field, err.Error())
@@ -206,25 +206,25 @@ func (s *rows[Tx]) packAs(id once.ID, at once.Place, resultType, field string, v
 }
 
 // ofRequest, verdict, ofStep and ofEvent are the places of an operation's values.
-var ofRequest = once.Place{Kind: once.StagedRequest}
+var ofRequest = once.Place{ValueKind: once.StagedRequest}
 
 func verdict(rejected bool) once.Place {
 	if rejected {
-		return once.Place{Kind: once.StagedRejection}
+		return once.Place{ValueKind: once.StagedRejection}
 	}
-	return once.Place{Kind: once.StagedResult}
+	return once.Place{ValueKind: once.StagedResult}
 }
 
 func ofStep(step string, rejected bool) once.Place {
 	if rejected {
-		return once.Place{Kind: once.StepRejection, Name: step}
+		return once.Place{ValueKind: once.StepRejection, Name: step}
 	}
-	return once.Place{Kind: once.StepResult, Name: step}
+	return once.Place{ValueKind: once.StepResult, Name: step}
 }
 
-func ofEvent(id string) once.Place { return once.Place{Kind: once.EventBody, Name: id} }
+func ofEvent(id string) once.Place { return once.Place{ValueKind: once.EventBody, Name: id} }
 
-func (s *rows[Tx]) unpack(id once.ID, at once.Place, stored []byte, to any) error {
+func (s *transitions[Tx]) unpack(id once.ID, at once.Place, stored []byte, to any) error {
 	form, b, ok := bytes.Cut(stored, []byte{0})
 	if !ok {
 		return &idempotency.ResultError{Stored: "nothing", Err: errors.New("it was erased")}

@@ -16,18 +16,18 @@ import (
 
 // store runs the statements of the leases.
 // The order of its statements is that of internal/test/model/lease.pml.
-type store struct {
-	*keeper.Store
+type statements struct {
+	*keeper.Statements
 
-	sql   *lockstmt.Leases
+	sql   *lockstmt.LeaseStatements
 	known *knownrows.Set // rows that are known to exist
 
-	taking batcher.Batcher[keeper.Attempt, keeper.Answer]
+	taking batcher.Batcher[keeper.Attempt, keeper.AttemptResult]
 	ending batcher.Batcher[freeing, keeper.Freed]
 }
 
-func newStore(k *keeper.Store) *store {
-	s := &store{Store: k, sql: k.Leases(batcher.Max, k.Holder, k.Self), known: knownrows.New()}
+func newStatements(k *keeper.Statements) *statements {
+	s := &statements{Statements: k, sql: k.Leases(batcher.Max, k.Holder, k.Self), known: knownrows.New()}
 	b := s.sql.Batching
 	s.taking.Run, s.taking.From, s.taking.Least, s.taking.Life = s.takeMany, b.Alone, b.Least, b.Life
 	s.ending.Run, s.ending.From, s.ending.Least, s.ending.Life = s.freeMany, b.Alone, b.Least, b.Life
@@ -36,14 +36,14 @@ func newStore(k *keeper.Store) *store {
 
 // reply is what a try has brought.
 type reply struct {
-	answer keeper.Answer
+	result keeper.AttemptResult
 	err    error
 }
 
 // acquire makes one attempt. It retries errors that the engine wants retried, and those of a
 // locked row. If they persist, it reports the lock as held. first is the reply to the first try, or nil if it
 // is not made yet.
-func (s *store) acquire(ctx context.Context, a keeper.Attempt, first *reply) (v keeper.Answer, err error) {
+func (s *statements) acquire(ctx context.Context, a keeper.Attempt, first *reply) (v keeper.AttemptResult, err error) {
 	ambiguous := false // for any of the tries
 	exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, s.retryable, func(n int) (err error) {
 		v, err = s.acquireOnce(ctx, a, first)
@@ -66,7 +66,7 @@ func (s *store) acquire(ctx context.Context, a keeper.Attempt, first *reply) (v 
 }
 
 // retryable reports whether another try may succeed after err.
-func (s *store) retryable(err error) bool {
+func (s *statements) retryable(err error) bool {
 	class := s.Dialect.Classify(err)
 	return !errors.Is(err, holdfast.ErrRetry) && (class == dialect.Retry || class == dialect.Busy)
 }
@@ -78,7 +78,7 @@ const busyTries = 4
 // busy decides what to do after try n, which found the row locked by another statement, or by
 // the reaper that raises the floor: for a moment only. A guarded transaction may last longer. It
 // returns err to try again.
-func (s *store) busy(ctx context.Context, a keeper.Attempt, n int, err error) (keeper.Answer, error) {
+func (s *statements) busy(ctx context.Context, a keeper.Attempt, n int, err error) (keeper.AttemptResult, error) {
 	v, failed := s.HolderOf(ctx, a.Name)
 	switch {
 	case s.Unready(failed):
@@ -90,11 +90,11 @@ func (s *store) busy(ctx context.Context, a keeper.Attempt, n int, err error) (k
 }
 
 // acquireOnce makes one try, alone or in a batch, or goes on with the reply to one.
-func (s *store) acquireOnce(ctx context.Context, a keeper.Attempt, made *reply) (v keeper.Answer, err error) {
+func (s *statements) acquireOnce(ctx context.Context, a keeper.Attempt, made *reply) (v keeper.AttemptResult, err error) {
 	if made != nil {
-		v, err = made.answer, made.err
+		v, err = made.result, made.err
 	} else {
-		v, err = s.taking.Ask(ctx, a, func() (keeper.Answer, error) { return s.acquireAlone(ctx, a) })
+		v, err = s.taking.Ask(ctx, a, func() (keeper.AttemptResult, error) { return s.acquireAlone(ctx, a) })
 	}
 	if err != nil || v.Won || !v.Ambiguous {
 		return v, err
@@ -105,14 +105,14 @@ func (s *store) acquireOnce(ctx context.Context, a keeper.Attempt, made *reply) 
 }
 
 // acquireIn is acquireAlone for a call that has a place beside the batches.
-func (s *store) acquireIn(ctx context.Context, place uint64, a keeper.Attempt) (keeper.Answer, error) {
+func (s *statements) acquireIn(ctx context.Context, place uint64, a keeper.Attempt) (keeper.AttemptResult, error) {
 	defer s.taking.Leave(place)
 	return s.acquireAlone(ctx, a)
 }
 
-func (s *store) acquireAlone(ctx context.Context, a keeper.Attempt) (_ keeper.Answer, err error) {
+func (s *statements) acquireAlone(ctx context.Context, a keeper.Attempt) (_ keeper.AttemptResult, err error) {
 	var t struct {
-		answer    keeper.Answer
+		answer    keeper.AttemptResult
 		ambiguous bool
 	}
 	err = s.OnConn(ctx, func(q core.Querier) (err error) {
@@ -126,12 +126,12 @@ func (s *store) acquireAlone(ctx context.Context, a keeper.Attempt) (_ keeper.An
 
 // acquireOn makes the row of the lock, unless it exists, or takes it over. A lock whose row is
 // known needs one statement, if it is free.
-func (s *store) acquireOn(ctx context.Context, q core.Querier, a keeper.Attempt) (keeper.Answer, error) {
+func (s *statements) acquireOn(ctx context.Context, q core.Querier, a keeper.Attempt) (keeper.AttemptResult, error) {
 	if s.sql.LookFirst {
 		state, there, err := s.ReadOn(ctx, q, a.Name)
 		switch {
 		case err != nil, state.Left > 0 && !bytes.Equal(state.Attempt, a.ID[:]):
-			return answerOf(lockstmt.Held, state), err
+			return resultOf(lockstmt.Held, state), err
 		case there:
 			s.known.Add(a.Name)
 		default:
@@ -141,34 +141,34 @@ func (s *store) acquireOn(ctx context.Context, q core.Querier, a keeper.Attempt)
 	if s.sql.MakeFirst(s.known, a.Name) {
 		outcome, state, err := s.sql.Make.Run(ctx, q, a)
 		if err != nil && s.Dialect.Classify(err) != dialect.Duplicate {
-			return answerOf(outcome, state), err
+			return resultOf(outcome, state), err
 		}
 		s.known.Add(a.Name) // the row exists now
 		if outcome != lockstmt.Refused {
-			return answerOf(outcome, state), nil
+			return resultOf(outcome, state), nil
 		}
 	}
 	outcome, state, err := s.sql.Take.Run(ctx, q, a)
 	if err != nil || outcome != lockstmt.Refused {
-		return answerOf(outcome, state), err
+		return resultOf(outcome, state), err
 	}
 	state, there, err := s.ReadOn(ctx, q, a.Name)
 	if err == nil && !there {
 		s.known.Remove(a.Name) // the row was reaped: the next attempt inserts it
 	}
-	return answerOf(outcome, state), err
+	return resultOf(outcome, state), err
 }
 
-func answerOf(outcome lockstmt.Outcome, state lockstmt.State) keeper.Answer {
-	return keeper.Answer{State: state, Won: outcome == lockstmt.Granted}
+func resultOf(outcome lockstmt.Outcome, state lockstmt.State) keeper.AttemptResult {
+	return keeper.AttemptResult{State: state, Won: outcome == lockstmt.Granted}
 }
 
 // handOver hands a term over to the attempt a. If an answer was lost, the row shows the outcome,
 // or ambiguous reports that the attempt may have been granted.
-func (s *store) handOver(ctx context.Context, from keeper.AttemptID, a keeper.Attempt) (v keeper.Answer, ambiguous bool, err error) {
+func (s *statements) handOver(ctx context.Context, from keeper.AttemptID, a keeper.Attempt) (v keeper.AttemptResult, ambiguous bool, err error) {
 	err = s.Retry(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
 		outcome, state, err := s.sql.HandOver.RunFrom(ctx, q, from, a)
-		v = answerOf(outcome, state)
+		v = resultOf(outcome, state)
 		return err
 	}))
 	if err == nil && !v.Won && ambiguous {
@@ -180,7 +180,7 @@ func (s *store) handOver(ctx context.Context, from keeper.AttemptID, a keeper.At
 }
 
 // wait waits for the running batches.
-func (s *store) wait() {
+func (s *statements) wait() {
 	s.taking.Wait()
 	s.ending.Wait()
 }

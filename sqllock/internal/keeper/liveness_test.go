@@ -105,15 +105,15 @@ func TestSessionLost(t *testing.T) {
 				f.tracer = &trace.Tracer{Listeners: []trace.Listener{h}, Outcome: func(error) string { return "" }}
 				k := f.keep(t)
 				of := f.lease("of no session", false)
-				if err := k.Session.Open(t.Context()); err != nil {
+				if err := k.Liveness.Open(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				id := k.Identity()
 				if tag := sha256.Sum256([]byte("this one")); !bytes.Equal(id[4:7], tag[:3]) {
 					t.Errorf("the session %v does not name its server", id)
 				}
-				if !id.InSession() || k.Session.Number() != first {
-					t.Errorf("the session is %v, of the connection %d", id, k.Session.Number())
+				if !id.InSession() || k.Liveness.Number() != first {
+					t.Errorf("the session is %v, of the connection %d", id, k.Liveness.Number())
 				}
 				l := f.lease("of the session", false)
 				if ended := f.ends(l); ended != c.ends {
@@ -138,7 +138,7 @@ func TestSessionLost(t *testing.T) {
 					t.Errorf("a grant of the lost session counts: %t; the session is %v", kept, k.Identity())
 				}
 				plain := f.newLease("granted before the session began", false, time.Now())
-				plain.ID = k.Store.Process.NewAttemptID()
+				plain.ID = k.Statements.Process.NewAttemptID()
 				f.locked(func() { kept = k.Keep(plain) })
 				if !kept {
 					t.Error("a grant of no session is no lease")
@@ -149,8 +149,8 @@ func TestSessionLost(t *testing.T) {
 				if !failed {
 					t.Errorf("nothing is reported of %v", c.err)
 				}
-				if again := k.Identity(); !again.InSession() || again == id || k.Session.Number() != first+10 {
-					t.Errorf("after a second the session is %v, of the connection %d, and was %v", again, k.Session.Number(), id)
+				if again := k.Identity(); !again.InSession() || again == id || k.Liveness.Number() != first+10 {
+					t.Errorf("after a second the session is %v, of the connection %d, and was %v", again, k.Liveness.Number(), id)
 				}
 				next := f.lease("of the next session", false)
 				time.Sleep(time.Hour)
@@ -188,10 +188,10 @@ func TestSessionDoesNotBegin(t *testing.T) {
 					return c.hold, nil
 				}}
 				k := f.keep(t)
-				if err := k.Session.Open(t.Context()); !errors.Is(err, c.want) {
+				if err := k.Liveness.Open(t.Context()); !errors.Is(err, c.want) {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
-				if k.Identity().InSession() || k.Session.ID() != "" {
+				if k.Identity().InSession() || k.Liveness.ID() != "" {
 					t.Errorf("the session is %v", k.Identity())
 				}
 			})
@@ -237,7 +237,7 @@ func TestSessionEnded(t *testing.T) {
 					asked++
 					return []any{c.free, "this one"}, c.err
 				}}
-				s := f.keep(t).Session
+				s := f.keep(t).Liveness
 				if s.Ended(t.Context(), c.of) != c.want || s.EndedNow(t.Context(), c.of) != c.want {
 					t.Errorf("it says %t", !c.want)
 				}

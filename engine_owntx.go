@@ -21,8 +21,8 @@ const (
 	staleConns = 64
 )
 
-// session is one transaction on one pinned connection. It implements access.Session.
-type session[Tx any] struct {
+// ownTx is one transaction of Holdfast's own on one pinned connection. It implements access.OwnTx.
+type ownTx[Tx any] struct {
 	d       *DB[Tx]
 	conn    core.Conn[Tx]
 	pipe    core.Pipeline[Tx] // nil: each statement is a round trip
@@ -58,14 +58,14 @@ func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx co
 
 // begin opens a transaction and runs first in it, if there is one. A dead connection is
 // replaced by another one, because nothing has happened before the transaction is open.
-func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bound, marks bool) (*session[Tx], core.Answer, error) {
+func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bound, marks bool) (*ownTx[Tx], core.Reply, error) {
 	for n := 1; ; n++ {
 		conn, err := d.connect(ctx, d.dialect.Fence.Kept.Before != nil)
 		if err != nil {
-			return nil, core.Answer{}, err
+			return nil, core.Reply{}, err
 		}
 		life, cancel := withGrace(ctx, core.CleanupBound())
-		s := &session[Tx]{d: d, conn: d.composed(conn), marks: marks, ctx: life, cancel: cancel}
+		s := &ownTx[Tx]{d: d, conn: d.composed(conn), marks: marks, ctx: life, cancel: cancel}
 		answer, err := s.open(ctx, opts, first)
 		if err == nil {
 			return s, answer, nil
@@ -76,10 +76,10 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bou
 			s.release(s.conn, true)
 		}
 		if ctx.Err() != nil {
-			return nil, core.Answer{}, context.Cause(ctx)
+			return nil, core.Reply{}, context.Cause(ctx)
 		}
 		if n == staleConns || alive {
-			return nil, core.Answer{}, fmt.Errorf("holdfast: beginning a transaction: %w", err)
+			return nil, core.Reply{}, fmt.Errorf("holdfast: beginning a transaction: %w", err)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (d *DB[Tx]) joinable(ctx context.Context, q core.Querier) error {
 }
 
 // open begins the transaction with its fence. It returns the answer of first.
-func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core.Bound) (answer core.Answer, err error) {
+func (s *ownTx[Tx]) open(ctx context.Context, opts core.TxOptions, first *core.Bound) (answer core.Reply, err error) {
 	fence := &s.d.dialect.Fence
 	if kept, err := s.keep(ctx, opts); err != nil {
 		return answer, err
@@ -150,7 +150,7 @@ func (s *session[Tx]) open(ctx context.Context, opts core.TxOptions, first *core
 }
 
 // begin begins the transaction with its lock timeout.
-func (s *session[Tx]) begin(ctx context.Context, opts core.TxOptions) error {
+func (s *ownTx[Tx]) begin(ctx context.Context, opts core.TxOptions) error {
 	var timeout core.Bound
 	if first := s.d.dialect.Fence.First; first != nil && !opts.FirstSets {
 		timeout.Stmt = core.Stmt{Name: "lock timeout", Text: first(opts.LockTimeout)}
@@ -170,7 +170,7 @@ func (s *session[Tx]) begin(ctx context.Context, opts core.TxOptions) error {
 }
 
 // begun rolls back a transaction whose lock timeout was not set. err means that there is none.
-func (s *session[Tx]) begun(timeout core.Answer, err error) error {
+func (s *ownTx[Tx]) begun(timeout core.Reply, err error) error {
 	if err == nil && timeout.Err != nil {
 		_ = s.rollback() // the caller has an error
 	}
@@ -178,7 +178,7 @@ func (s *session[Tx]) begun(timeout core.Answer, err error) error {
 }
 
 // beginWith begins the transaction and runs its first statement in one round trip.
-func (s *session[Tx]) beginWith(ctx context.Context, opts core.TxOptions, first core.Bound) (answer core.Answer, err error) {
+func (s *ownTx[Tx]) beginWith(ctx context.Context, opts core.TxOptions, first core.Bound) (answer core.Reply, err error) {
 	core.Ran(first.Stmt.Name)
 	s.tx, answer, err = s.pipe.BeginWith(ctx, s.ctx, opts, first)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *session[Tx]) beginWith(ctx context.Context, opts core.TxOptions, first 
 }
 
 // querier runs statements in the transaction.
-func (s *session[Tx]) querier() core.Querier {
+func (s *ownTx[Tx]) querier() core.Querier {
 	if s.q == nil {
 		s.q, _ = s.d.join(s.tx)
 	}
@@ -209,19 +209,19 @@ func (d *DB[Tx]) join(tx Tx) (core.Querier, error) {
 }
 
 // Tx returns the handle's transaction.
-func (s *session[Tx]) Tx() Tx { return s.tx }
+func (s *ownTx[Tx]) Tx() Tx { return s.tx }
 
 // Exec runs a write in the transaction.
-func (s *session[Tx]) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
+func (s *ownTx[Tx]) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
 	return s.querier().Exec(ctx, query, args...)
 }
 
 // Query runs a query in the transaction.
-func (s *session[Tx]) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+func (s *ownTx[Tx]) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
 	return s.querier().Query(ctx, query, args...)
 }
 
-func (s *session[Tx]) exec(ctx context.Context, q core.Querier, name, text string) (core.Result, error) {
+func (s *ownTx[Tx]) exec(ctx context.Context, q core.Querier, name, text string) (core.Result, error) {
 	return core.Stmt{Name: name, Text: text}.Exec(ctx, q)
 }
 

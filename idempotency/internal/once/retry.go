@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// Attempts runs one call until its outcome is definite. V is what is stored for it.
-type Attempts[V any] struct {
+// Retry runs one call until its outcome is definite. V is what is stored for it.
+type Retry[V any] struct {
 	ExpectNew *ExpectNew
 	NoWait    bool
 	Wait      time.Duration
@@ -43,7 +43,7 @@ type Attempts[V any] struct {
 // engine rolled back, or a commit is unknown. To resolve an unknown commit, Run claims again,
 // which waits for the row of the ambiguous transaction. Only a read that finds a result, or a
 // commit of a new claim, resolves it. executed reports whether a Try of this call stored the value.
-func (c *Attempts[V]) Run(ctx context.Context) (stored *V, executed bool, err error) {
+func (c *Retry[V]) Run(ctx context.Context) (stored *V, executed bool, err error) {
 	start := time.Now()
 	var pause *core.Backoff // most calls need none
 	begun := start
@@ -90,7 +90,7 @@ const (
 )
 
 // attempt reads, if it is to, and runs one transaction unless it found a record.
-func (c *Attempts[V]) attempt(ctx context.Context, reads bool) (stored *V, executed bool, end attemptEnd, err error) {
+func (c *Retry[V]) attempt(ctx context.Context, reads bool) (stored *V, executed bool, end attemptEnd, err error) {
 	if reads {
 		if stored, err = c.Read(ctx); stored != nil {
 			c.ExpectNew.Was(false)
@@ -123,7 +123,7 @@ func (c *Attempts[V]) attempt(ctx context.Context, reads bool) (stored *V, execu
 // judge returns the error that ends the call, or nil if the call continues. waiting reports that
 // another call has the key. After a transaction the function may have run, so every error of that
 // transaction counts.
-func (c *Attempts[V]) judge(ctx context.Context, err error, tried bool) (waiting bool, final error) {
+func (c *Retry[V]) judge(ctx context.Context, err error, tried bool) (waiting bool, final error) {
 	var atClaim *ClaimError
 	var inFunc *FuncError
 	class := c.Dialect.Classify(err)
@@ -166,7 +166,7 @@ func (c *Attempts[V]) judge(ctx context.Context, err error, tried bool) (waiting
 }
 
 // again counts a transaction that ended without an outcome.
-func (c *Attempts[V]) again(err error) error {
+func (c *Retry[V]) again(err error) error {
 	if c.failed++; c.failed < c.Limit {
 		return nil
 	}

@@ -18,18 +18,18 @@ import (
 
 // store runs the statements of the tickets.
 // The order of its statements is that of internal/test/model/tickets.pml.
-type store struct {
-	*keeper.Store
+type statements struct {
+	*keeper.Statements
 
-	sql *lockstmt.Tickets
+	sql *lockstmt.TicketStatements
 
 	anchor, readStmt, confirmStmt, expired, releaseStmt core.Stmt
 }
 
-func newStore(k *keeper.Store) *store {
+func newStatements(k *keeper.Statements) *statements {
 	c := &k.Dialect.Tickets
-	return &store{
-		Store: k, sql: k.Tickets(), anchor: k.Compile("anchor", c.Make),
+	return &statements{
+		Statements: k, sql: k.Tickets(), anchor: k.Compile("anchor", c.Make),
 		readStmt: k.Compile("look in line", c.Look), confirmStmt: k.Compile("confirm", c.Confirm), expired: k.Compile("dead", c.Dead),
 		releaseStmt: k.Compile("leave", c.Release),
 	}
@@ -58,7 +58,7 @@ var (
 
 // enter lets tickets of one key enter its queue, in one transaction. It refuses tickets with
 // another capacity, and tickets of calls that do not wait but would have to.
-func (s *store) enter(ctx context.Context, name lockname.Name, batch []entry) error {
+func (s *statements) enter(ctx context.Context, name lockname.Name, batch []entry) error {
 	for {
 		err := s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout, FirstSets: true},
 			func(ctx context.Context, q core.Querier) error { return s.enterOn(ctx, q, name, batch) })
@@ -83,7 +83,7 @@ func (s *store) enter(ctx context.Context, name lockname.Name, batch []entry) er
 	}
 }
 
-func (s *store) enterOn(ctx context.Context, q core.Querier, name lockname.Name, batch []entry) error {
+func (s *statements) enterOn(ctx context.Context, q core.Querier, name lockname.Name, batch []entry) error {
 	last, err := s.sql.Draw.Run(ctx, q, name.Args(len(batch))...)
 	switch {
 	case err != nil:
@@ -109,7 +109,7 @@ func (s *store) enterOn(ctx context.Context, q core.Querier, name lockname.Name,
 }
 
 // release deletes a ticket. next is the attempt of the first ticket that waits, if the engine tells.
-func (s *store) release(ctx context.Context, a keeper.Attempt) (f keeper.Freed, next []byte, err error) {
+func (s *statements) release(ctx context.Context, a keeper.Attempt) (f keeper.Freed, next []byte, err error) {
 	args := a.Name.Args(a.Token, a.ID[:])
 	err = s.Retry(ctx, s.Ambiguous(&f.Ambiguous, func(q core.Querier) error {
 		if s.Dialect.Tickets.ReleaseTells {
@@ -124,7 +124,7 @@ func (s *store) release(ctx context.Context, a keeper.Attempt) (f keeper.Freed, 
 }
 
 // releaseAll deletes tickets of one owner, and reports whether all of them existed.
-func (s *store) releaseAll(ctx context.Context, batch []keeper.Abandoned) (all bool, err error) {
+func (s *statements) releaseAll(ctx context.Context, batch []keeper.Abandoned) (all bool, err error) {
 	names, attempts := make([]any, len(batch)), make([]any, len(batch))
 	for i, f := range batch {
 		names[i], attempts[i] = f.Name.Row(), f.ID[:]
@@ -140,7 +140,7 @@ func (s *store) releaseAll(ctx context.Context, batch []keeper.Abandoned) (all b
 }
 
 // confirm records that a ticket is granted, and renews its TTL.
-func (s *store) confirm(ctx context.Context, a keeper.Attempt) (ok bool, err error) {
+func (s *statements) confirm(ctx context.Context, a keeper.Attempt) (ok bool, err error) {
 	err = s.Retry(ctx, func(q core.Querier) error {
 		r, err := s.confirmStmt.Exec(ctx, q, a.Name.Args(a.Token, a.ID[:], a.TTL.Microseconds())...)
 		ok = err == nil && r.Affected > 0
@@ -151,9 +151,9 @@ func (s *store) confirm(ctx context.Context, a keeper.Attempt) (ok bool, err err
 
 // view is a key's queue as a call without a ticket reads it.
 type view struct {
-	keeper.Answer // of the first ticket
-	capacity      int
-	all, living   int64 // units
+	keeper.AttemptResult // of the first ticket
+	capacity             int
+	all, living          int64 // units
 }
 
 // onlyExpired reports whether only expired tickets prevent the grant.
@@ -164,7 +164,7 @@ func (v view) onlyExpired(a ask) bool {
 	return v.living+int64(a.units) <= int64(a.capacity) && v.all+int64(a.units) > int64(a.capacity)
 }
 
-func (s *store) readQueue(ctx context.Context, name lockname.Name) (v view, err error) {
+func (s *statements) readQueue(ctx context.Context, name lockname.Name) (v view, err error) {
 	err = s.OnConn(ctx, func(q core.Querier) error {
 		var left int64
 		v = view{}
@@ -187,7 +187,7 @@ type standing struct {
 
 // standings reads what is ahead of the tickets of one owner. Tickets that no longer exist are missing
 // in the result.
-func (s *store) standings(ctx context.Context, batch []*keeper.Lease) (map[keeper.AttemptID]standing, error) {
+func (s *statements) standings(ctx context.Context, batch []*keeper.Lease) (map[keeper.AttemptID]standing, error) {
 	attempts := make([]any, 0, len(batch))
 	for _, l := range batch {
 		attempts = append(attempts, l.ID[:])
@@ -222,7 +222,7 @@ func scanStanding(row core.Row) (p standing, err error) {
 
 // clearExpired deletes the expired tickets of a key, except those whose rows are locked, and
 // returns how many it deleted.
-func (s *store) clearExpired(ctx context.Context, name lockname.Name) (n int64, err error) {
+func (s *statements) clearExpired(ctx context.Context, name lockname.Name) (n int64, err error) {
 	var tokens []int64
 	err = s.OnConn(ctx, func(q core.Querier) error {
 		rows, err := s.expired.Query(ctx, q, name.Args()...)

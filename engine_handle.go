@@ -62,7 +62,7 @@ func (h handle[Tx]) Attempt(ctx context.Context, opts core.TxOptions, f func(ctx
 	return h.d.attempt(ctx, opts, f)
 }
 
-func (h handle[Tx]) Begin(ctx context.Context, opts core.TxOptions, first *core.Bound) (access.Session[Tx], core.Answer, error) {
+func (h handle[Tx]) Begin(ctx context.Context, opts core.TxOptions, first *core.Bound) (access.OwnTx[Tx], core.Reply, error) {
 	s, answer, err := h.d.begin(ctx, opts, first, false)
 	if err != nil {
 		return nil, answer, err

@@ -113,7 +113,7 @@ func (o observedConn[Tx]) Pipes() bool {
 }
 
 // BeginWith implements core.Pipeline. The duration counts for the statement.
-func (o observedConn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptions, first core.Bound) (Tx, core.Answer, error) {
+func (o observedConn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptions, first core.Bound) (Tx, core.Reply, error) {
 	start := time.Now()
 	tx, answer, err := o.Conn.(core.Pipeline[Tx]).BeginWith(ctx, life, opts, first) //nolint:forcetypeassert // Pipes has looked
 	took := time.Since(start)
@@ -125,7 +125,7 @@ func (o observedConn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptio
 }
 
 // CommitWith implements core.Pipeline. The duration counts for the statement.
-func (o observedConn[Tx]) CommitWith(ctx context.Context, tx Tx, last core.Bound) (core.Answer, error) {
+func (o observedConn[Tx]) CommitWith(ctx context.Context, tx Tx, last core.Bound) (core.Reply, error) {
 	start := time.Now()
 	answer, err := o.Conn.(core.Pipeline[Tx]).CommitWith(ctx, tx, last) //nolint:forcetypeassert // Pipes has looked
 	o.piped(ctx, last.Stmt.Name, last.Stmt.Text, time.Since(start), answer.Err)

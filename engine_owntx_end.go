@@ -12,10 +12,10 @@ import (
 )
 
 // Finish runs last and commits.
-func (s *session[Tx]) Finish(ctx context.Context, last core.Bound) error { return s.finish(ctx, &last) }
+func (s *ownTx[Tx]) Finish(ctx context.Context, last core.Bound) error { return s.finish(ctx, &last) }
 
 // Rollback rolls back, unless the transaction has ended.
-func (s *session[Tx]) Rollback() {
+func (s *ownTx[Tx]) Rollback() {
 	if !s.over {
 		s.over = true
 		_ = s.rollback() // nothing was committed, whatever it answers
@@ -23,7 +23,7 @@ func (s *session[Tx]) Rollback() {
 }
 
 // finish commits, unless ctx has ended.
-func (s *session[Tx]) finish(ctx context.Context, last *core.Bound) error {
+func (s *ownTx[Tx]) finish(ctx context.Context, last *core.Bound) error {
 	if ctx.Err() != nil {
 		s.Rollback()
 		return context.Cause(ctx)
@@ -34,7 +34,7 @@ func (s *session[Tx]) finish(ctx context.Context, last *core.Bound) error {
 
 // commit ends the transaction, with its last statement if it has one, and returns nil or the
 // error of one of the three outcomes.
-func (s *session[Tx]) commit(last *core.Bound) error {
+func (s *ownTx[Tx]) commit(last *core.Bound) error {
 	if s.pipe != nil && last != nil {
 		return s.commitWith(*last)
 	}
@@ -49,7 +49,7 @@ func (s *session[Tx]) commit(last *core.Bound) error {
 }
 
 // commitWith runs the last statement and commits in one round trip.
-func (s *session[Tx]) commitWith(last core.Bound) error {
+func (s *ownTx[Tx]) commitWith(last core.Bound) error {
 	core.Ran(last.Stmt.Name)
 	answer, err := s.pipe.CommitWith(s.ctx, s.tx, last)
 	if err == nil && answer.Err != nil {
@@ -60,7 +60,7 @@ func (s *session[Tx]) commitWith(last core.Bound) error {
 
 // prove reports whether the transaction is still the one that began: by its last statement, or
 // by the fence's check. err may say why it is not.
-func (s *session[Tx]) prove(last *core.Bound) (intact bool, err error) {
+func (s *ownTx[Tx]) prove(last *core.Bound) (intact bool, err error) {
 	switch {
 	case s.lost.Load():
 		return false, nil
@@ -80,13 +80,13 @@ func (s *session[Tx]) prove(last *core.Bound) (intact bool, err error) {
 
 // intact reports whether the connection has seen all that could have ended the transaction, and there was
 // nothing: the check is a round trip.
-func (s *session[Tx]) intact() bool {
+func (s *ownTx[Tx]) intact() bool {
 	k, can := s.conn.(core.Keeper)
 	return can && k.Intact()
 }
 
-// outcome ends the session after a COMMIT was sent. err is its answer, or says why none came.
-func (s *session[Tx]) outcome(answered bool, err error) error {
+// outcome ends the transaction after a COMMIT was sent. err is its answer, or says why none came.
+func (s *ownTx[Tx]) outcome(answered bool, err error) error {
 	conn := s.conn
 	s.conn = nil
 	if !answered {
@@ -116,7 +116,7 @@ func (s *session[Tx]) outcome(answered bool, err error) error {
 
 // valid asks the driver whether it can send a statement. Without this check, go-sql-driver
 // would close a connection with open rows, and the reason of the failure would be lost.
-func (s *session[Tx]) valid() bool {
+func (s *ownTx[Tx]) valid() bool {
 	conn, invalid := s.conn, errors.New("the driver cannot send a statement")
 	answered, err := core.Bounded(s.ctx, func() error {
 		return conn.Raw(func(c any) error {
@@ -130,7 +130,7 @@ func (s *session[Tx]) valid() bool {
 }
 
 // unproved rolls back a transaction that is not proven to be intact, and returns its error.
-func (s *session[Tx]) unproved(err error) error {
+func (s *ownTx[Tx]) unproved(err error) error {
 	ended := s.rollback()
 	d := s.d.dialect
 	// In its mode "exec" pgx does not send the ROLLBACK either, and says why: the connection is
@@ -153,7 +153,7 @@ func (s *session[Tx]) unproved(err error) error {
 
 // rollback rolls back. Without an error the server has done so and the connection was usable. If the
 // connection does not answer, it is closed after the driver's timeouts.
-func (s *session[Tx]) rollback() error {
+func (s *ownTx[Tx]) rollback() error {
 	conn := s.conn
 	if conn == nil {
 		return sql.ErrTxDone
@@ -175,7 +175,7 @@ func (s *session[Tx]) rollback() error {
 
 // restore restores the setting that the fence changed. If that fails, it closes the
 // connection.
-func (s *session[Tx]) restore(ctx context.Context, conn core.Conn[Tx]) {
+func (s *ownTx[Tx]) restore(ctx context.Context, conn core.Conn[Tx]) {
 	var err error
 	if s.undo.Text != "" {
 		_, err = s.undo.Exec(ctx, explained{conn, s.d})
@@ -183,7 +183,7 @@ func (s *session[Tx]) restore(ctx context.Context, conn core.Conn[Tx]) {
 	s.release(conn, err != nil)
 }
 
-func (s *session[Tx]) release(conn core.Conn[Tx], discard bool) {
+func (s *ownTx[Tx]) release(conn core.Conn[Tx], discard bool) {
 	if s.unveto != nil {
 		_ = conn.Raw(func(c any) error { s.unveto(c); return nil })
 	}
