@@ -119,22 +119,32 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// New opens a DB on an adapter. Programs call Open of an adapter package instead: holdfastsql,
-// holdfastsqlx or holdfastpgx.
-func New[Tx any](ctx context.Context, adapter core.Adapter[Tx], opts ...Options) (*DB[Tx], error) {
+// Other packages of this module see a DB from the inside, and the adapters open one, through package access: the
+// API shows neither.
+func init() {
+	type inner interface {
+		access() any
+		openOn(ctx context.Context, adapter any, opts []Options) error
+	}
+	access.Register(
+		func(db any) any { return db.(inner).access() },
+		func(ctx context.Context, db, adapter, opts any) error {
+			return db.(inner).openOn(ctx, adapter, opts.([]Options))
+		})
+}
+
+// openOn opens d, which is new, on a core.Adapter[Tx].
+func (d *DB[Tx]) openOn(ctx context.Context, adapter any, opts []Options) error {
 	o, err := options.One(opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if o, err = o.withDefaults(); err != nil {
-		return nil, err
+		return err
 	}
-	d := &DB[Tx]{adapter: adapter, options: o}
+	d.adapter, d.options = adapter.(core.Adapter[Tx]), o
 	d.compose()
-	if err := d.open(ctx); err != nil {
-		return nil, err
-	}
-	return d, nil
+	return d.open(ctx)
 }
 
 // compose puts together what stands between Holdfast's statements and the driver, from the inside:
@@ -167,9 +177,8 @@ func (d *DB[Tx]) Product() string { return d.product }
 // Capabilities returns what the engine can do.
 func (d *DB[Tx]) Capabilities() Capabilities { return Capabilities(d.dialect.Capabilities) }
 
-// Access is for the other packages of this module. Programs must not use it: its
-// types are internal and change without notice.
-func (d *DB[Tx]) Access() access.Access[Tx] {
+// access returns an access.Access[Tx].
+func (d *DB[Tx]) access() any {
 	return access.Access[Tx]{
 		Handle:  handle[Tx]{d},
 		Dialect: d.dialect,

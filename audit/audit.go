@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -140,7 +141,7 @@ func state(text string) json.RawMessage {
 // rows reads the rows that follow one.
 func rows[Tx any](ctx context.Context, db *holdfast.DB[Tx], chain string, seq int64) iter.Seq2[auditlog.Row, error] {
 	return func(yield func(auditlog.Row, error) bool) {
-		a := db.Access()
+		a := access.Of(db)
 		log := auditlog.New(a.Dialect, a.Table)
 		for {
 			var list []auditlog.Row

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/limits"
@@ -124,7 +125,7 @@ func interventions[Tx any](e *env[Tx]) {
 	var session string
 	user := map[dbtest.Engine]string{dbtest.Postgres: `session_user`, dbtest.SQLite: `''`}[e.Engine]
 	e.Check(e.SQL.QueryRowContext(e.Ctx, `SELECT `+cmp.Or(user, `CURRENT_USER()`)).Scan(&session))
-	began := time.UnixMicro(int64(e.Int(`SELECT ` + e.DB.Access().Dialect.Now)))
+	began := time.UnixMicro(int64(e.Int(`SELECT ` + access.Of(e.DB).Dialect.Now)))
 	olga := e.locker("olga").For("anna")
 	_, err := e.locker("worker").For("anna").Acquire(e.Ctx, "lease")
 	e.Check(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/audit"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -22,7 +23,7 @@ import (
 
 // log returns the log of a database, and what runs a function with it in a transaction.
 func (e *env[Tx]) log() (*auditlog.Log, func(func(ctx context.Context, q core.Querier) error) error) {
-	a := e.DB.Access()
+	a := access.Of(e.DB)
 	return auditlog.New(a.Dialect, a.Table), func(f func(ctx context.Context, q core.Querier) error) error {
 		return e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 			q, err := a.Join(tx)
@@ -171,7 +172,7 @@ func recent[Tx any](e *env[Tx]) {
 	e.append("anna", "k", "second")
 	rows := e.stored()
 	last := rows[len(rows)-1]
-	if !e.DB.Access().Dialect.Audit.PerOwner {
+	if !access.Of(e.DB).Dialect.Audit.PerOwner {
 		last.Chain, last.Reason = "x", "of another chain"
 		e.forge(last, last.Hash)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
@@ -80,7 +81,7 @@ type dayReader struct {
 
 // readDay reads the series of the last day. What the role may not read, or what takes too long, is none.
 func (c *console[Tx]) readDay(ctx context.Context, p *overviewPage) error {
-	a := c.db.Access()
+	a := access.Of(c.db)
 	names := strings.NewReplacer("{now}", a.Dialect.Now, "{staged}", a.Table("staged"), "{outbox}", a.Table("outbox"), "{audit}", a.Table("audit"))
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile("day."+name, names.Replace(text)) }
 	r := dayReader{

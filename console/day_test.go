@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -80,7 +81,7 @@ func TestPlansOfTheDay(t *testing.T) {
 		since := fmt.Sprint(time.Now().Add(-day).UnixMicro())
 		until := fmt.Sprint(time.Now().UnixMicro())
 		var recent string
-		statements.In(*auditlog.New(e.DB.Access().Dialect, e.DB.Access().Table), func(name, text string) {
+		statements.In(*auditlog.New(access.Of(e.DB).Dialect, access.Of(e.DB).Table), func(name, text string) {
 			if name == "audit.recent" {
 				recent = text
 			}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/doctor"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
@@ -169,7 +170,7 @@ func (c *console[Tx]) readShared(ctx context.Context, p *locksPage) error {
 	for _, q := range p.Queues {
 		keys[q.Owner] = append(keys[q.Owner], q.Key)
 	}
-	a := c.db.Access()
+	a := access.Of(c.db)
 	kinds := map[[2]string]string{}
 	for owner, of := range keys {
 		shared, err := lockname.SharedOf(ctx, a.Pool, a.Dialect, a.Table("locks"), owner, of)

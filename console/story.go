@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
@@ -34,7 +35,7 @@ func (c *console[Tx]) readStory(ctx context.Context, p *operationPage) error {
 	for _, i := range p.Interventions {
 		p.Story = append(p.Story, intervention{Intervention: i})
 	}
-	a := c.db.Access()
+	a := access.Of(c.db)
 	rows, err := auditlog.New(a.Dialect, a.Table).Recent(ctx, a.Pool, p.Owner, p.Operation.ID[:hashSize], storyRows)
 	if err != nil && a.Dialect.Classify(err) != dialect.Denied {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/display"
@@ -58,7 +59,7 @@ type Waiting struct {
 //
 // Errors: [holdfast.ErrSchema], [holdfast.ErrDenied], the error of ctx, the driver's.
 func ReadBacklog[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (b Backlog, err error) {
-	a := db.Access()
+	a := access.Of(db)
 	names := strings.NewReplacer("{now}", a.Dialect.Now, "{staged}", a.Table("staged"), "{outbox}", a.Table("outbox"))
 	r := backlogReader{pool: a.Pool, compile: func(name, text string) core.Stmt { return a.Dialect.Compile("backlog."+name, names.Replace(text)) }}
 	var now int64

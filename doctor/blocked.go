@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
@@ -30,7 +31,7 @@ const maxBlocks = 1000
 //
 // Errors: [holdfast.ErrUnsupported] on SQLite, TiDB and Vitess, which do not tell; the driver's.
 func Blocked[Tx any](ctx context.Context, db *holdfast.DB[Tx]) ([]Block, error) {
-	a := db.Access()
+	a := access.Of(db)
 	query := a.Dialect.Doctor.Blocked
 	if query == "" {
 		return nil, &holdfast.UnsupportedError{Engine: db.Product(), Check: "blocked", What: "who blocks whom", Problem: "the engine does not tell"}

@@ -89,7 +89,7 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) ([
 	if err := checkRole(o.Role); err != nil {
 		return nil, err
 	}
-	a := db.Access()
+	a := access.Of(db)
 	p := &patient{dialect: a.Dialect, table: a.Table, pool: a.Pool, catalog: a.Catalog, now: time.Now}
 	steps := []func(context.Context) error{
 		func(ctx context.Context) error { return p.admission(ctx, a.Admission) },

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
@@ -27,7 +28,7 @@ type Size struct {
 //
 // Errors: [holdfast.ErrUnsupported] on SQLite, TiDB and Vitess, which do not tell; the driver's.
 func Sizes[Tx any](ctx context.Context, db *holdfast.DB[Tx]) ([]Size, error) {
-	a := db.Access()
+	a := access.Of(db)
 	query := a.Dialect.Doctor.Sizes
 	if query == "" {
 		return nil, &holdfast.UnsupportedError{Engine: db.Product(), Check: "sizes", What: "the size of a table", Problem: "the engine does not tell"}

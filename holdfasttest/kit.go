@@ -9,7 +9,9 @@ import (
 	_ "modernc.org/sqlite" // the database of a kit
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest/internal/kit"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/stdhandle"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -54,7 +56,7 @@ func SQLiteX(tb TB, opts ...holdfast.Options) *Kit[*sqlx.Tx] {
 // Packages mysqltest and pgxtest make one for each test.
 func OnSQL(tb TB, pool *sql.DB, opts ...holdfast.Options) *Kit[*sql.Tx] {
 	tb.Helper()
-	return On(tb, pool, stdhandle.Handle[*sql.Tx]{
+	return on(tb, pool, stdhandle.Handle[*sql.Tx]{
 		Querier: stdhandle.Querier{R: pool},
 		Pin: func(ctx context.Context) (*sql.Conn, stdhandle.Begin[*sql.Tx], error) {
 			c, err := pool.Conn(ctx)
@@ -64,13 +66,13 @@ func OnSQL(tb TB, pool *sql.DB, opts ...holdfast.Options) *Kit[*sql.Tx] {
 			return c, c.BeginTx, nil
 		},
 		Std: func(tx *sql.Tx) *sql.Tx { return tx },
-	}, opts...)
+	}, opts)
 }
 
 // OnSQLX is OnSQL for a program whose transactions are *sqlx.Tx.
 func OnSQLX(tb TB, pool *sqlx.DB, opts ...holdfast.Options) *Kit[*sqlx.Tx] {
 	tb.Helper()
-	return On(tb, pool.DB, stdhandle.Handle[*sqlx.Tx]{
+	return on(tb, pool.DB, stdhandle.Handle[*sqlx.Tx]{
 		Querier: stdhandle.Querier{R: pool.DB},
 		Pin: func(ctx context.Context) (*sql.Conn, stdhandle.Begin[*sqlx.Tx], error) {
 			c, err := pool.Connx(ctx)
@@ -85,7 +87,7 @@ func OnSQLX(tb TB, pool *sqlx.DB, opts ...holdfast.Options) *Kit[*sqlx.Tx] {
 			}
 			return tx.Tx
 		},
-	}, opts...)
+	}, opts)
 }
 
 func open(tb TB) *sql.DB {
@@ -102,15 +104,33 @@ func open(tb TB) *sql.DB {
 	return pool
 }
 
-// On is OnSQL for any handle. It is for pgxtest.
-func On[Tx any](tb TB, pool *sql.DB, handle core.Adapter[Tx], opts ...holdfast.Options) *Kit[Tx] {
+func init() {
+	type opener interface {
+		open(tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Options)
+	}
+	kit.Open = func(k any, tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Options) {
+		tb.Helper()
+		k.(opener).open(tb, pool, handle, opts)
+	}
+}
+
+// on is OnSQL for any handle.
+func on[Tx any](tb TB, pool *sql.DB, handle core.Adapter[Tx], opts []holdfast.Options) *Kit[Tx] {
+	tb.Helper()
+	k := &Kit[Tx]{}
+	k.open(tb, pool, handle, opts)
+	return k
+}
+
+// open makes k, which is new, a kit on a core.Adapter[Tx].
+func (k *Kit[Tx]) open(tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Options) {
 	tb.Helper()
 	f := &faults{}
-	db, err := holdfast.New(context.Background(), adapter[Tx]{handle, f}, opts...)
+	db, err := access.Open(context.Background(), new(holdfast.DB[Tx]), adapter[Tx]{handle.(core.Adapter[Tx]), f}, opts)
 	if err != nil {
 		tb.Fatalf("holdfasttest: %v", err)
 	}
-	return &Kit[Tx]{DB: db, Pool: pool, tb: tb, faults: f}
+	*k = Kit[Tx]{DB: db, Pool: pool, tb: tb, faults: f}
 }
 
 // Done creates the record of an operation that was executed with a result: the program's call with
@@ -165,7 +185,7 @@ func (k *Kit[Tx]) LikelyDuplicate(s *idempotency.Store[Tx], op idempotency.Op, b
 func (k *Kit[Tx]) Expire(s *idempotency.Store[Tx], op idempotency.Op, businessID string) {
 	k.tb.Helper()
 	Done(k, s, op, idempotency.ID(businessID))
-	a := k.DB.Access()
+	a := access.Of(k.DB)
 	gone := a.Dialect.Compile("", `UPDATE `+a.Table("records")+` SET state = 4, result = NULL, codec = NULL, request_id = NULL WHERE owner = $0 AND key_hash = $1`)
 	if _, err := gone.Exec(context.Background(), a.Pool, op.Owner, k.key(s, op)); err != nil {
 		k.tb.Fatalf("holdfasttest: %v", err)

@@ -12,12 +12,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// Internal is for Holdfast's own packages, which keep their operations in the store's namespace.
-// It is not part of the API.
-//
-//nolint:revive // the type has no use outside of Holdfast
-func (s *Store[Tx]) Internal() internals[Tx] { return internals[Tx]{s} }
+// Holdfast's own packages, which keep their operations in the store's namespace, see a store from the inside
+// through package inside: the API does not show it.
+func init() {
+	type store interface{ inner() any }
+	once.RegisterStore(func(s any) any { return s.(store).inner() })
+}
 
+func (s *Store[Tx]) inner() any { return internals[Tx]{s} }
+
+// internals is an inside.Store.
 type internals[Tx any] struct{ s *Store[Tx] }
 
 // DB returns the store's DB.
@@ -26,32 +30,20 @@ func (i internals[Tx]) DB() *holdfast.DB[Tx] { return i.s.db }
 // Access returns the access of the store's DB.
 func (i internals[Tx]) Access() access.Access[Tx] { return i.s.access }
 
-// request is a checked Op.
-type request struct{ call *call }
-
 // Check checks op.
-func (i internals[Tx]) Check(op Op) (request, error) {
+func (i internals[Tx]) Check(op Op) (once.Checked, error) {
 	c, err := i.s.options.check(op)
-	return request{c}, err
+	if err != nil {
+		return once.Checked{}, err
+	}
+	return c.checked(), nil
 }
 
-// ID identifies the row of the operation.
-func (r request) ID() once.ID { return once.ID{Owner: r.call.op.Owner, Hash: r.call.hash} }
-
-// Key returns the key as it is stored.
-func (r request) Key() []byte { return []byte(r.call.op.Key) }
-
-// Wait returns how long to wait for another call that holds the key.
-func (r request) Wait() time.Duration { return r.call.wait }
-
-// Fingerprint returns the request's own fingerprint and its version; nil for none.
-func (r request) Fingerprint() ([]byte, int) {
-	return r.call.fingerprints.own, r.call.fingerprints.version
-}
-
-// Compare returns a *MismatchError if stored is the fingerprint of another request.
-func (r request) Compare(version int, stored []byte) error {
-	return r.call.fingerprints.compare(version, stored)
+func (c *call) checked() once.Checked {
+	return once.Checked{
+		ID: once.ID{Owner: c.op.Owner, Hash: c.hash}, Key: []byte(c.op.Key), Wait: c.wait,
+		Fingerprint: c.fingerprints.own, FingerprintVersion: c.fingerprints.version, Compare: c.fingerprints.compare,
+	}
 }
 
 // KeepsRejections returns the store for calls whose rejections are kept as long as results.
@@ -121,11 +113,11 @@ func (i internals[Tx]) Identify(op Op) (id once.ID, compare func(version int, st
 	if err != nil {
 		return id, nil, err
 	}
-	r := request{c}
+	of := c.checked()
 	if op.NoFingerprint {
-		return r.ID(), nil, nil
+		of.Compare = nil
 	}
-	return r.ID(), r.Compare, nil
+	return of.ID, of.Compare, nil
 }
 
 // Admit counts a new key of owner against the store's bounds, or returns a *TooManyError. claimed is 1 if

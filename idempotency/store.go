@@ -197,7 +197,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 	if err := db.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	a := db.Access()
+	a := access.Of(db)
 	o.LockTimeout = cmp.Or(o.LockTimeout, a.Dialect.LockTimeout, holdfast.DefaultLockTimeout)
 	if o.ClaimLast = o.ClaimLast && a.Dialect.Records.Reserve == ""; o.ClaimLast {
 		if err := a.Sealed(ctx); err != nil {

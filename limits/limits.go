@@ -54,7 +54,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string, opts ...
 	if err := core.CheckName("name", name, false); err != nil {
 		return nil, err
 	}
-	l := &Limits[Tx]{db: db, access: db.Access(), name: name}
+	l := &Limits[Tx]{db: db, access: access.Of(db), name: name}
 	if o.Keep != 0 {
 		if err := (options.Span{Least: MinKeep, Most: options.Century, Zero: "for ever"}).Check("Options.Keep", o.Keep); err != nil {
 			return nil, err

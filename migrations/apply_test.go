@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -283,7 +284,7 @@ func works(t *testing.T, pool *sql.DB, opts ...holdfast.Options) {
 	db, err := holdfastsql.Open(t.Context(), pool, opts...)
 	must(t, err)
 	must(t, db.CheckSchema(t.Context()))
-	access := db.Access()
+	access := access.Of(db)
 	if n := scan[int](t, pool, `SELECT COUNT(*) FROM `+access.Table("schema")); n != 1 {
 		t.Errorf("%d versions in %s", n, access.Table("schema"))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/audit"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -29,7 +30,7 @@ type attacker struct {
 // refuse the statement for another reason.
 func (a *attacker) may(statement string) bool {
 	_, err := a.pool.ExecContext(a.Ctx, statement)
-	return err == nil || a.DB.Access().Dialect.Classify(err) != dialect.Denied && !strings.Contains(err.Error(), "must be owner") && !strings.Contains(strings.ToLower(err.Error()), "denied")
+	return err == nil || access.Of(a.DB).Dialect.Classify(err) != dialect.Denied && !strings.Contains(err.Error(), "must be owner") && !strings.Contains(strings.ToLower(err.Error()), "denied")
 }
 
 // TestAttacker walks all roles, tables, columns and functions: an account with the printed grants of a role
@@ -68,7 +69,7 @@ func TestAttacker(t *testing.T) {
 
 // table tries every statement on a table, and every column of it.
 func (a *attacker) table(name string) {
-	d, at := a.DB.Access().Dialect, "holdfast_"+name
+	d, at := access.Of(a.DB).Dialect, "holdfast_"+name
 	whole, some := map[string]bool{}, map[string][]string{}
 	if a.role != "client" {
 		held, _ := d.Rights(dialect.Role(a.role), name)
@@ -124,7 +125,7 @@ func (a *attacker) columns(table string) map[string]bool {
 func TestAuditIsNotForged(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
-		d := e.DB.Access().Dialect
+		d := access.Of(e.DB).Dialect
 		forge := func(pool *sql.DB, seq int64, session string) error {
 			row := auditlog.Row{Seq: seq, At: 1, Actor: "olga", Session: session, Action: "erase", Kind: "record", Owner: "anna", Reason: "asked", Confirmed: "ben", Subject: []byte{}}
 			sum := row.Sum(auditlog.Hash{})

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/limits"
@@ -220,7 +221,7 @@ func (e *tenants[Tx]) wrongTenant() {
 	// The program's own transaction is anna's.
 	s := e.store(e.db)
 	err = e.db.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
-		q, err := e.db.Access().Join(tx)
+		q, err := access.Of(e.db).Join(tx)
 		if err != nil {
 			return err
 		}
@@ -277,7 +278,7 @@ func (e *tenants[Tx]) strange() {
 		`ALTER POLICY holdfast_owner ON holdfast_records USING (owner <> 'x')`:         ``,
 	} {
 		e.Must(what)
-		if err := e.DB.Access().Admission(e.Ctx); !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "row level security") {
+		if err := access.Of(e.DB).Admission(e.Ctx); !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "row level security") {
 			e.Errorf("%s: %v", what, err)
 		}
 		if undo != "" {
@@ -286,7 +287,7 @@ func (e *tenants[Tx]) strange() {
 			applyPolicies(e.Env, e.other("_reaper"), e.other("_worker"))
 		}
 	}
-	e.Check(e.DB.Access().Admission(e.Ctx))
+	e.Check(access.Of(e.DB).Admission(e.Ctx))
 }
 
 // other is another account of the test.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/enforce"
 )
@@ -109,7 +110,7 @@ func (t *Table[R, Tx]) explain(err error) error {
 // an [ErrConflict] ([*RefusedError]), and returns every other error unchanged. Use it
 // for statements of the program's own.
 func AsConflict[Tx any](db *holdfast.DB[Tx], err error) error {
-	if err == nil || errors.Is(err, ErrConflict) || db.Access().Dialect.Classify(err) != dialect.Refused {
+	if err == nil || errors.Is(err, ErrConflict) || access.Of(db).Dialect.Classify(err) != dialect.Refused {
 		return err
 	}
 	return &RefusedError{Err: err}

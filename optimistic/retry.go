@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
@@ -43,7 +44,7 @@ func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], fn func(ctx context
 	if err != nil {
 		return err
 	}
-	ctx, span := db.Access().Trace.Start(ctx, trace.Call{Name: "version.retry"})
+	ctx, span := access.Of(db).Trace.Start(ctx, trace.Call{Name: "version.retry"})
 	defer func() { span.End(err, outcome) }()
 	err = trace.ErrAborted // until fn returns
 	if err := options.Attempts.Check("RetryOptions.Attempts", int64(o.Attempts)); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/stdhandle"
@@ -86,7 +87,7 @@ func (r *run) open(ctx context.Context) error {
 
 // bind stores the dialect of the DB.
 func (r *run) bind() {
-	a := r.db.Access()
+	a := access.Of(r.db)
 	r.dialect = a.Dialect
 	r.names = strings.NewReplacer("{rows}", a.Table("rows"), "{effects}", a.Table("effects"), "{locks}", a.Table("locks"), "{now}", a.Dialect.Now)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -58,7 +59,7 @@ func History[Tx any](ctx context.Context, db *holdfast.DB[Tx], limit int) ([]Pas
 	if err := options.Many.Or("").UpTo(HistoryRows).Of("passes").Check("limit", int64(limit)); err != nil {
 		return nil, err
 	}
-	a := db.Access()
+	a := access.Of(db)
 	h := newHistory(a.Table("sweeps"), "", a.Dialect)
 	passes, err := h.read(ctx, a.Pool, limit)
 	if err != nil && a.Dialect.Classify(err) == dialect.NoTable {

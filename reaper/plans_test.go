@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -22,13 +23,13 @@ func TestPlansOfOneIndex(t *testing.T) {
 SELECT '', UNHEX(SHA2(a.n + 10 * b.n + 100 * c.n + 1000 * d.n, 256)), 'n', 'o', 'k', 1, REPEAT('a', 16), 2, 1, IF(a.n + b.n + c.n = 0, 1, NULL)
 FROM ` + digits("a") + `, ` + digits("b") + `, ` + digits("c") + `, ` + digits("d"))
 		e.Must(`ANALYZE TABLE holdfast_records`)
-		sweep := e.DB.Access().Dialect.Sweep
+		sweep := access.Of(e.DB).Dialect.Sweep
 		for name, text := range map[string]string{
 			"results, find": sweep.Results.Find, "results, count": sweep.Results.Count, "keys, find": sweep.Keys.Find, "keys, count": sweep.Keys.Count,
 		} {
 			stmt := core.Compile(name, `EXPLAIN FORMAT=JSON `+strings.ReplaceAll(text, "{records}", "holdfast_records"), true)
 			var plan string
-			if _, err := stmt.QueryRow(e.Ctx, e.DB.Access().Pool, []any{&plan}, 1000, -1, "", []byte{}, 500); err != nil {
+			if _, err := stmt.QueryRow(e.Ctx, access.Of(e.DB).Pool, []any{&plan}, 1000, -1, "", []byte{}, 500); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			ranges := strings.Contains(plan, `"access_type": "range"`) || strings.Contains(plan, `index_range_scan`) // MariaDB, MySQL

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -156,7 +157,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Re
 	if db == nil {
 		return nil, invalid("db", "is nil")
 	}
-	a := db.Access()
+	a := access.Of(db)
 	sweep := &a.Dialect.Sweep
 	if err := o.withDefaults(sweep.Batch); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Lo
 	if err := db.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	a := db.Access()
+	a := access.Of(db)
 	s, err := keeper.OpenStatements(ctx, a, o.Holder)
 	if errors.Is(err, holdfast.ErrSchema) {
 		return nil, err
@@ -75,8 +75,13 @@ func (l *Locker[Tx]) Owner() string { return l.owner }
 // DB returns the database that stores the locks.
 func (l *Locker[Tx]) DB() *holdfast.DB[Tx] { return l.db }
 
-// Keeper returns the internal keeper, for packages fairlock and election.
-func (l *Locker[Tx]) Keeper() *keeper.Keeper { return l.leases.k }
+// Packages fairlock and election share the Locker's keeper through package access: the API does not show it.
+func init() {
+	type locker interface{ keeper() *keeper.Keeper }
+	access.RegisterLocker(func(l any) any { return l.(locker).keeper() })
+}
+
+func (l *Locker[Tx]) keeper() *keeper.Keeper { return l.leases.k }
 
 // Close ends all leases, of all owners, and waits for background work. It releases the leases that are held, so
 // end the work that they protect first. Waiting calls of Acquire return [ErrClosed]. Close is

@@ -19,7 +19,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/pgxadapter"
 )
 
 // Open opens Holdfast on pool. The pool stays the caller's: Holdfast does not close it, and
@@ -33,11 +35,13 @@ func Open(ctx context.Context, pool *pgxpool.Pool, opts ...holdfast.Options) (*h
 	if pool == nil {
 		return nil, &holdfast.InputError{Field: "pool", Problem: "it is nil"}
 	}
-	return holdfast.New(ctx, handle{querier{pool}, pool}, opts...)
+	return access.Open(ctx, new(holdfast.DB[pgx.Tx]), adapter(pool), opts)
 }
 
-// Adapter is what Open opens Holdfast on. It is for pgxtest, which puts faults before it.
-func Adapter(pool *pgxpool.Pool) core.Adapter[pgx.Tx] { return handle{querier{pool}, pool} }
+func init() { pgxadapter.Of = adapter }
+
+// adapter is what Open opens Holdfast on.
+func adapter(pool *pgxpool.Pool) core.Adapter[pgx.Tx] { return handle{querier{pool}, pool} }
 
 type handle struct {
 	querier

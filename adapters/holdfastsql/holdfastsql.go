@@ -7,6 +7,7 @@ import (
 	"database/sql"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/stdhandle"
 )
 
@@ -24,7 +25,7 @@ func Open(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) (*holdfas
 	if pool == nil {
 		return nil, &holdfast.InputError{Field: "pool", Problem: "it is nil"}
 	}
-	return holdfast.New(ctx, stdhandle.Handle[*sql.Tx]{
+	return access.Open(ctx, new(holdfast.DB[*sql.Tx]), stdhandle.Handle[*sql.Tx]{
 		Querier: stdhandle.Querier{R: pool, Prepared: stdhandle.NewPrepared(pool)},
 		Pin: func(ctx context.Context) (*sql.Conn, stdhandle.Begin[*sql.Tx], error) {
 			c, err := pool.Conn(ctx)
@@ -34,5 +35,5 @@ func Open(ctx context.Context, pool *sql.DB, opts ...holdfast.Options) (*holdfas
 			return c, c.BeginTx, nil
 		},
 		Std: func(tx *sql.Tx) *sql.Tx { return tx },
-	}, opts...)
+	}, opts)
 }

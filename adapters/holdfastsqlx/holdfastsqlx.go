@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/stdhandle"
 )
 
@@ -21,7 +22,7 @@ func Open(ctx context.Context, pool *sqlx.DB, opts ...holdfast.Options) (*holdfa
 	if pool == nil || pool.DB == nil {
 		return nil, &holdfast.InputError{Field: "pool", Problem: "it is nil"}
 	}
-	return holdfast.New(ctx, stdhandle.Handle[*sqlx.Tx]{
+	return access.Open(ctx, new(holdfast.DB[*sqlx.Tx]), stdhandle.Handle[*sqlx.Tx]{
 		Querier: stdhandle.Querier{R: pool.DB, Prepared: stdhandle.NewPrepared(pool.DB)},
 		Pin: func(ctx context.Context) (*sql.Conn, stdhandle.Begin[*sqlx.Tx], error) {
 			c, err := pool.Connx(ctx)
@@ -36,5 +37,5 @@ func Open(ctx context.Context, pool *sqlx.DB, opts ...holdfast.Options) (*holdfa
 			}
 			return tx.Tx
 		},
-	}, opts...)
+	}, opts)
 }

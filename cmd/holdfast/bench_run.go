@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/measure"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -48,7 +49,7 @@ type bencher struct {
 
 func newBencher(ctx context.Context, tables *benchTables, clients int) (b *bencher, err error) {
 	b = &bencher{tables: tables, clients: clients}
-	compile := tables.db.Access().Dialect.Compile
+	compile := access.Of(tables.db).Dialect.Compile
 	b.insert = compile("", `INSERT INTO `+tables.rows()+` (id, cents) VALUES ($1, 1250)`).Text
 	b.remove = compile("", `DELETE FROM `+tables.rows()+` WHERE id = $1`).Text
 	if b.store, err = idempotency.New(ctx, tables.db, idempotency.Options{Namespace: "bench", SingleOwner: true}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -26,7 +27,7 @@ type benchTables struct {
 
 // rows is the table of the bare statements. It is created first and dropped last, so that it marks
 // the other tables as a bench's.
-func (b *benchTables) rows() string { return b.db.Access().Table("rows") }
+func (b *benchTables) rows() string { return access.Of(b.db).Table("rows") }
 
 func (b *benchTables) exec(ctx context.Context, query string) error {
 	_, err := b.pool.ExecContext(ctx, query)
@@ -45,7 +46,7 @@ func (b *benchTables) there(ctx context.Context) (names []string, err error) {
 		if b.flags.schema != "" {
 			schema = b.flags.schema
 		}
-		query, args = `SELECT name FROM `+b.db.Access().Dialect.Ident(schema)+`.sqlite_master WHERE type = 'table' AND substr(name, 1, length(?)) = ?`, []any{b.flags.prefix, b.flags.prefix}
+		query, args = `SELECT name FROM `+access.Of(b.db).Dialect.Ident(schema)+`.sqlite_master WHERE type = 'table' AND substr(name, 1, length(?)) = ?`, []any{b.flags.prefix, b.flags.prefix}
 	default:
 		query = `SELECT table_name FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND LEFT(table_name, CHAR_LENGTH(?)) = ?`
 		args = append(args, b.flags.prefix)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -76,7 +77,7 @@ func (f *flags) deniedOn(cmd *cobra.Command, pool *sql.DB, err error) error {
 
 // lacks lists the rights that the account lacks: on the tables that err names, or else on the first ones.
 func (*flags) lacks(ctx context.Context, db *holdfast.DB[*sql.Tx], role migrations.Role, err error) string {
-	a := db.Access()
+	a := access.Of(db)
 	if a.Dialect.Privileges.Held == nil {
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
@@ -67,7 +68,7 @@ func TestOpsSimilar(t *testing.T) {
 // have to be quoted, and in each kind of time.
 func TestOpsSimilarRows(t *testing.T) {
 	onEveryEngine(t, func(o operator) {
-		d := o.DB.Access().Dialect
+		d := access.Of(o.DB).Dialect
 		instant, epoch := "TIMESTAMP(6) NULL", `FROM_UNIXTIME(%d / 1000)`
 		switch o.Engine.Kin() {
 		case dbtest.Postgres:

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/browsertest"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -17,7 +18,7 @@ func openCluster(t *testing.T, url string) *service {
 	t.Helper()
 	s, pool := openTest(t, url)
 	testOrder(t, pool, "A-1", "100.00")
-	s.db.Access().Dialect.Capabilities.MultiPrimary = true
+	access.Of(s.db).Dialect.Capabilities.MultiPrimary = true
 	return s
 }
 

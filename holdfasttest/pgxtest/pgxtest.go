@@ -20,8 +20,10 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
+	_ "github.com/holdfast-go/holdfast/adapters/holdfastpgx" // sets pgxadapter.Of
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/holdfasttest/internal/kit"
+	"github.com/holdfast-go/holdfast/internal/pgxadapter"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
@@ -42,7 +44,9 @@ type Kit struct {
 func New(tb holdfasttest.TB, dsn string, opts ...holdfast.Options) *Kit {
 	tb.Helper()
 	native, pool := open(tb, dsn)
-	return &Kit{holdfasttest.On(tb, pool, holdfastpgx.Adapter(native), opts...), native}
+	k := &Kit{&holdfasttest.Kit[pgx.Tx]{}, native}
+	kit.Open(k.Kit, tb, pool, pgxadapter.Of(native), opts)
+	return k
 }
 
 // NewSQL is New for a program on database/sql, whose transactions are *sql.Tx.

@@ -57,7 +57,7 @@ func New[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast.Tabl
 	if err != nil {
 		return nil, err
 	}
-	t := &Table[R, Tx]{db: db, access: db.Access(), spec: spec, options: o}
+	t := &Table[R, Tx]{db: db, access: access.Of(db), spec: spec, options: o}
 	t.blockers = blockers.New(t.access.Dialect, t.access.OnConn)
 	d := t.access.Dialect
 	t.options.LockTimeout = cmp.Or(o.LockTimeout, d.LockTimeout, holdfast.DefaultLockTimeout)

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
@@ -123,7 +124,7 @@ func Once[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job, fn fun
 	if err != nil {
 		return 0, 0, err
 	}
-	r, err := idempotency.Do(ctx, s.Internal().KeepsRejections(), p.op, func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, fn(ctx, tx, p.tick) })
+	r, err := idempotency.Do(ctx, inside.Of(s).KeepsRejections(), p.op, func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, fn(ctx, tx, p.tick) })
 	return r.Outcome, p.next, err
 }
 
@@ -153,7 +154,7 @@ func planned[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job) (p 
 		return p, once.Invalid("idempotency.Options.KeyTTL", "is shorter than a tick, which would then run twice")
 	}
 	p = plan{idempotency.Op{Owner: job.Owner, Name: "cron " + job.Name, Key: Key(job, last), NoFingerprint: true}, last, next.Sub(now)}
-	_, err = s.Internal().Check(p.op)
+	_, err = inside.Of(s).Check(p.op)
 	return p, err
 }
 
@@ -177,7 +178,7 @@ func checkTicks(last, next, now time.Time) error {
 
 // clock reads the database's clock.
 func clock[Tx any](ctx context.Context, s *idempotency.Store[Tx]) (time.Time, error) {
-	a := s.Internal().Access()
+	a := inside.Of(s).Access()
 	var micros int64
 	_, err := a.Dialect.Compile("cron.now", `SELECT `+a.Dialect.Now).QueryRow(ctx, a.Pool, []any{&micros})
 	return time.UnixMicro(micros).UTC(), err

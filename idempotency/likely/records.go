@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -92,11 +93,11 @@ func Records[Tx any](ctx context.Context, store *idempotency.Store[Tx], a Filter
 	if err := cmp.Or(core.CheckName("Filter.Owner", a.Owner, true), core.CheckName("Filter.Name", a.Name, false), a.withDefaults()); err != nil {
 		return Pairs{}, err
 	}
-	access := store.Internal().Access()
+	access := inside.Of(store).Access()
 	page := compile(access.Dialect, access.Table, a.Owner == "")
 	f := finder{Filter: a, groups: map[string][]item{}}
 	owner, after := a.Owner, []byte{}
-	err := f.read(ctx, store.Internal().DB().Retryable, func(limit int) (n int, err error) {
+	err := f.read(ctx, inside.Of(store).DB().Retryable, func(limit int) (n int, err error) {
 		rows, err := page.Query(ctx, access.Pool, owner, after, limit)
 		if err != nil {
 			if access.Dialect.Classify(err) == dialect.NoTable {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
@@ -44,7 +45,7 @@ func Rows[Tx any](ctx context.Context, db *holdfast.DB[Tx], t Table, a Filter) (
 	if len(t.Columns) < 1 || len(t.Columns) > MaxColumns || len(t.Key) > MaxColumns {
 		return Pairs{}, once.Invalid("Table.Columns", fmt.Sprintf("has %d columns, 1 to %d are allowed, of the key too", len(t.Columns), MaxColumns))
 	}
-	access := db.Access()
+	access := access.Of(db)
 	s, err := t.scan(ctx, access.Dialect, func() (*rowmap.Table, error) { return rowmap.Describe(ctx, access.Catalog, t.Schema, t.Table) })
 	if err != nil {
 		return Pairs{}, err

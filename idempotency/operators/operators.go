@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
@@ -30,13 +31,14 @@ type Operators[Tx any] struct {
 	db     *holdfast.DB[Tx]
 	store  *idempotency.Store[Tx]
 	ledger *ledger.Ledger[Tx]
+	staged operations
 	sql    statements
 }
 
 // New opens the operations of the store's namespace.
 func New[Tx any](s *idempotency.Store[Tx]) *Operators[Tx] {
-	l := s.Internal().Ledger()
-	return &Operators[Tx]{s.Internal().DB(), s, l, compile(l.Access.Dialect, l.Access.Table)}
+	l := inside.Of(s).Ledger()
+	return &Operators[Tx]{inside.Of(s).DB(), s, l, operationsOf(s), compile(l.Access.Dialect, l.Access.Table)}
 }
 
 // Filter selects operations.
@@ -99,7 +101,7 @@ func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Oper
 	if f.Overdue == 0 {
 		least = -ledger.MaxAhead
 	}
-	return staged.Internal(o.store).List(ctx, ledger.Selection{
+	return o.staged.List(ctx, ledger.Selection{
 		Records: f.Records, Namespace: o.store.Options().Namespace, Owner: f.Owner, Name: f.Name,
 		States: states, Least: least, After: after, Limit: f.Limit, Key: []byte(key),
 	})
@@ -157,7 +159,7 @@ func (f *Filter) states() (numbers []string) {
 //
 // Errors: [staged.ErrNotFound], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
 func (o *Operators[Tx]) Show(ctx context.Context, ref staged.Ref) (*staged.Operation, error) {
-	in := staged.Internal(o.store)
+	in := o.staged
 	if err := in.CheckRef(ref); err != nil {
 		return nil, err
 	}
@@ -172,7 +174,7 @@ func (o *Operators[Tx]) ShowID(ctx context.Context, id []byte) (*staged.Operatio
 	if !ok {
 		return nil, staged.ErrNotFound
 	}
-	in := staged.Internal(o.store)
+	in := o.staged
 	op, err := in.Show(ctx, key)
 	if err == nil && op.Key != "" && in.ID(op.Ref) != key { // an erased key is empty
 		err = staged.ErrNotFound // it belongs to another namespace

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
@@ -107,7 +108,7 @@ func sealedFor(id []byte) once.Place {
 //
 // Errors: [holdfast.ErrInvalid], [staged.ErrNotFound], [idempotency.ErrUnknown], errors of the driver.
 func (o *Operators[Tx]) Propose(ctx context.Context, ref staged.Ref, r Resolution, who Actor, opts ...ProposeOptions) (*Proposal, error) {
-	if err := once.FirstOf(r.check(), once.FirstOf(who.check(), staged.Internal(o.store).CheckRef(ref))); err != nil {
+	if err := once.FirstOf(r.check(), once.FirstOf(who.check(), o.staged.CheckRef(ref))); err != nil {
 		return nil, err
 	}
 	key := o.store.Options().HashKeys.Key(ref.Key)
@@ -123,10 +124,10 @@ func (o *Operators[Tx]) Propose(ctx context.Context, ref staged.Ref, r Resolutio
 	if _, err := o.Show(ctx, ref); err != nil {
 		return nil, err
 	}
-	of, id := staged.Internal(o.store).ID(ref), once.RandomID()
+	of, id := o.staged.ID(ref), once.RandomID()
 	if has {
 		var err error
-		if p.Form, p.Value, err = o.store.Internal().Encode(of.Hash, sealedFor(id), v); err != nil {
+		if p.Form, p.Value, err = inside.Of(o.store).Encode(of.Hash, sealedFor(id), v); err != nil {
 			return nil, err
 		}
 	}
@@ -238,7 +239,7 @@ func (o *Operators[Tx]) scanProposal(row core.Row) (out Proposal, err error) {
 		return out, nil
 	}
 	var v proposedValue
-	out.Unreadable = o.store.Internal().Decode(staged.Internal(o.store).ID(*out.Operation).Hash, sealedFor(id), p.Form, p.Value, &v)
+	out.Unreadable = inside.Of(o.store).Decode(o.staged.ID(*out.Operation).Hash, sealedFor(id), p.Form, p.Value, &v)
 	out.Resolution.Rejection = v.Rejection
 	if p.Succeed {
 		out.Resolution.Result = v.Result

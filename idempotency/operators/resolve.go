@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
@@ -104,10 +105,10 @@ func (r *Resolution) action() string {
 // Errors: [staged.ErrState], [staged.ErrNotFound], [idempotency.ErrUnknown],
 // [holdfast.ErrInvalid], also for a result of another type, errors of the driver.
 func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolution, who Actor) error {
-	if err := once.FirstOf(r.check(), once.FirstOf(who.check(), staged.Internal(o.store).CheckRef(ref))); err != nil {
+	if err := once.FirstOf(r.check(), once.FirstOf(who.check(), o.staged.CheckRef(ref))); err != nil {
 		return err
 	}
-	return o.resolve(ctx, staged.Internal(o.store).ID(ref), r, who)
+	return o.resolve(ctx, o.staged.ID(ref), r, who)
 }
 
 func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, who Actor) error {
@@ -129,14 +130,14 @@ func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, w
 		case r.Step != staged.NoOutcome && row.Step == "":
 			return &staged.StateError{Action: r.action(), State: staged.Parked, Hint: "it is parked at no step (its reason says why): set Resume, Succeed or Reject"}
 		case r.Step != staged.NoOutcome:
-			return staged.Internal(o.store).ResolveStep(ctx, q, id, row, r.action(), "Resolution.StepResult", r.Step, r.StepResult, r.Rejection)
+			return o.staged.ResolveStep(ctx, q, id, row, r.action(), "Resolution.StepResult", r.Step, r.StepResult, r.Rejection)
 		case r.Resume:
 			_, err = o.ledger.SQL.Unpark.Exec(ctx, q, id.Args()...)
 			return err
 		}
 		state, b, err := o.final(id, row, r)
 		if err == nil {
-			_, err = o.ledger.SQL.Closing.Exec(ctx, q, id.Args(append([]any{state, b}, o.store.Internal().Lives()...)...)...)
+			_, err = o.ledger.SQL.Closing.Exec(ctx, q, id.Args(append([]any{state, b}, inside.Of(o.store).Lives()...)...)...)
 		}
 		return err
 	})
@@ -144,10 +145,10 @@ func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, w
 
 func (o *Operators[Tx]) final(id once.ID, row *ledger.Row, r Resolution) (int, []byte, error) {
 	if r.Reject {
-		b, err := staged.Internal(o.store).PackRejection(id, r.Rejection)
+		b, err := o.staged.PackRejection(id, r.Rejection)
 		return ledger.Rejected, b, err
 	}
-	b, err := staged.Internal(o.store).PackAs(id, row.ResultType, "Resolution.Result", r.Result)
+	b, err := o.staged.PackAs(id, row.ResultType, "Resolution.Result", r.Result)
 	return ledger.Succeeded, b, err
 }
 
@@ -170,7 +171,7 @@ func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id on
 	if r.Reject {
 		v, final, at = r.Rejection, ledger.Rejected, once.RecordRejection
 	}
-	form, stored, err := o.store.Internal().Encode(id.Hash, once.Place{ValueKind: at}, v)
+	form, stored, err := inside.Of(o.store).Encode(id.Hash, once.Place{ValueKind: at}, v)
 	if err == nil {
 		_, err = o.sql.end.Exec(ctx, q, id.Args(final, stored, form)...)
 	}
@@ -267,10 +268,10 @@ func (o *Operators[Tx]) recorded(ctx context.Context, q core.Querier, id once.ID
 // Errors: [staged.ErrState], [staged.ErrNotFound], [idempotency.ErrUnknown],
 // [holdfast.ErrInvalid], errors of the driver.
 func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who Actor) error {
-	if err := once.FirstOf(who.check(), staged.Internal(o.store).CheckRef(ref)); err != nil {
+	if err := once.FirstOf(who.check(), o.staged.CheckRef(ref)); err != nil {
 		return err
 	}
-	id := staged.Internal(o.store).ID(ref)
+	id := o.staged.ID(ref)
 	const hint = "only what has ended, and was not erased before, can be erased: resolve it first"
 	return o.intervene(ctx, id, "erase", who, func(ctx context.Context, q core.Querier) error {
 		row, err := o.ledger.Touch(ctx, q, id)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -74,7 +75,7 @@ func AfterRestore[Tx any](ctx context.Context, db *holdfast.DB[Tx], who Actor, o
 	r := newRestore(db, who, o)
 	// Wait longer for the tables' locks than a request would: a person is waiting.
 	err = db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		q, err := db.Access().Join(tx)
+		q, err := access.Of(db).Join(tx)
 		if err == nil {
 			done, err = r.run(ctx, q)
 		}
@@ -93,7 +94,7 @@ type restore struct {
 }
 
 func newRestore[Tx any](db *holdfast.DB[Tx], who Actor, o RestoreOptions) *restore {
-	a := db.Access()
+	a := access.Of(db)
 	return &restore{compile(a.Dialect, a.Table).restore, auditlog.New(a.Dialect, a.Table), who, o, a.Table("floor")}
 }
 

@@ -42,7 +42,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string) (*Outbox
 	if err := db.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	a := db.Access()
+	a := access.Of(db)
 	return &Outbox[Tx]{db: db, access: a, name: name, audit: auditlog.New(a.Dialect, a.Table), sql: compile(a.Dialect, a.Table)}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/rowdiff"
@@ -159,7 +160,7 @@ func (w *world) within(f func(q core.Querier)) {
 	w.Helper()
 	tx, err := w.Begin(w.Ctx, sql.LevelDefault)
 	w.Check(err)
-	q, err := w.DB.Access().Join(tx)
+	q, err := access.Of(w.DB).Join(tx)
 	w.Check(err)
 	f(q)
 	w.Check(w.End(w.Ctx, tx, false))
@@ -173,7 +174,7 @@ func (w *world) exec(q core.Querier, query string, args ...any) {
 
 func (w *world) now(q core.Querier) (now int64) {
 	w.Helper()
-	found, err := core.QueryRow(w.Ctx, q, []any{&now}, "SELECT "+w.DB.Access().Dialect.Now)
+	found, err := core.QueryRow(w.Ctx, q, []any{&now}, "SELECT "+access.Of(w.DB).Dialect.Now)
 	if err != nil || !found {
 		w.Fatal(found, err)
 	}

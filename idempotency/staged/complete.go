@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -145,7 +146,7 @@ func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.ID, e
 }
 
 func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass) {
-	c := &call{id: id}
+	c := &once.Checked{ID: id}
 	row, err := s.transitions.Read(ctx, s.transitions.Access.Pool, id)
 	if err == nil && row != nil && row.State == ledger.Pending && row.Left <= 0 {
 		row, err = s.take(ctx, c, row)
@@ -156,7 +157,7 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass
 	busy, unread := err == nil && (row == nil || !row.Mine), err
 	if err == nil && !busy {
 		var inner context.Context
-		if inner, err = s.transitions.store.Internal().Enter(ctx, id.Hash); err == nil {
+		if inner, err = inside.Of(s.transitions.store).Enter(ctx, id.Hash); err == nil {
 			_, err = s.drive(ctx, inner, c, row)
 		}
 	}

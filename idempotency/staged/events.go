@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -87,7 +88,7 @@ const (
 // [idempotency.ErrUnknown], [holdfast.ErrInvalid], also for a Result of another type, errors of
 // fn.
 func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e ProviderEvent, fn func(ctx context.Context, tx Tx, op Operation) error) (isNew bool, err error) {
-	ctx, span := once.StartSpan(ctx, store.Internal().Access().Trace, "staged.event", "")
+	ctx, span := once.StartSpan(ctx, inside.Of(store).Access().Trace, "staged.event", "")
 	defer func() { span.End(err, func(err error) string { return outcomeOfEvent(isNew, err) }) }()
 	r := newTransitions(store)
 	key, err := r.concerns(ctx, &e)
@@ -224,11 +225,11 @@ func (s *transitions[Tx]) refers(ctx context.Context, e *ProviderEvent) (id once
 
 // id identifies the row of an operation.
 func (s *transitions[Tx]) id(ref Ref) once.ID {
-	return s.store.Internal().ID(ref.Owner, ref.Name, ref.Key)
+	return inside.Of(s.store).ID(ref.Owner, ref.Name, ref.Key)
 }
 
 func (s *transitions[Tx]) checkRef(ref Ref) error {
-	return s.store.Internal().CheckName(ref.Owner, ref.Name, ref.Key)
+	return inside.Of(s.store).CheckName(ref.Owner, ref.Name, ref.Key)
 }
 
 // finding is what an operator, or a provider event, says about an external call.

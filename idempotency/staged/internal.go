@@ -9,13 +9,18 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// Internal is for Holdfast's own package operators. It is not part of the API.
-//
-//nolint:revive // the type has no use outside of Holdfast
-func Internal[Tx any](s *idempotency.Store[Tx]) internals[Tx] {
-	return internals[Tx]{newTransitions(s)}
+// Package operators sees staged operations from the inside: the API does not show it. A Run carries the type of
+// the transactions, which a store in an any does not.
+func init() {
+	type staged interface{ inside(store any) any }
+	ledger.RegisterStaged(func(run, store any) any { return run.(staged).inside(store) })
 }
 
+func (*Run[Tx]) inside(store any) any {
+	return internals[Tx]{newTransitions(store.(*idempotency.Store[Tx]))}
+}
+
+// internals is what package operators calls operations.
 type internals[Tx any] struct{ transitions *transitions[Tx] }
 
 // ID identifies the row of an operation.

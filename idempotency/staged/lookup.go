@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -25,7 +26,7 @@ func (s *Runner[Tx, Req, Res]) Lookup(ctx context.Context, op idempotency.Op) (f
 		return found, once.Invalid("Op.Name", "is not the operation's")
 	}
 	op.Name = s.workflow.Name
-	id, compare, err := s.transitions.store.Internal().Identify(op)
+	id, compare, err := inside.Of(s.transitions.store).Identify(op)
 	if err != nil {
 		return found, err
 	}
@@ -50,7 +51,7 @@ func (s *Runner[Tx, Req, Res]) LookupID(ctx context.Context, id []byte, wait tim
 func (s *Runner[Tx, Req, Res]) lookup(ctx context.Context, id once.ID, wait time.Duration, compare func(int, []byte) error) (found idempotency.Found[Res], err error) {
 	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.lookup", s.workflow.Name)
 	defer func() { span.End(err, func(err error) string { return outcomeOfLookup(found.Status, err) }) }()
-	c := &call{id: id}
+	c := &once.Checked{ID: id}
 	if wait > 0 {
 		bounded, cancel := context.WithTimeout(ctx, wait)
 		_, err := s.await(bounded, c)
@@ -75,7 +76,7 @@ func (s *Runner[Tx, Req, Res]) lookup(ctx context.Context, id once.ID, wait time
 }
 
 // found describes an operation by its row.
-func (s *Runner[Tx, Req, Res]) found(c *call, row *ledger.Row) (found idempotency.Found[Res], err error) {
+func (s *Runner[Tx, Req, Res]) found(c *once.Checked, row *ledger.Row) (found idempotency.Found[Res], err error) {
 	found.Reason, found.Reversed, found.RequestID, found.Program = row.Reason, micros(row.Reversed), row.RequestID, row.Program
 	if row.State == ledger.Pending {
 		found.Due = time.Duration(row.Left) * time.Microsecond

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -142,7 +143,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 	if err != nil {
 		return idempotency.Result[Res]{}, err
 	}
-	inner, err := s.transitions.store.Internal().Enter(ctx, c.id.Hash)
+	inner, err := inside.Of(s.transitions.store).Enter(ctx, c.ID.Hash)
 	if err != nil {
 		return idempotency.Result[Res]{}, err
 	}
@@ -152,7 +153,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 		if err != nil {
 			return idempotency.Result[Res]{}, err
 		}
-		if err := c.compare(row.FingerprintVersion, row.Fingerprint); err != nil {
+		if err := c.Compare(row.FingerprintVersion, row.Fingerprint); err != nil {
 			return idempotency.Result[Res]{}, err
 		}
 		switch {
@@ -172,7 +173,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 			}
 			continue
 		}
-		if waited := time.Since(start); op.NoWait || waited > c.wait {
+		if waited := time.Since(start); op.NoWait || waited > c.Wait {
 			return idempotency.Result[Res]{}, &idempotency.InProgressError{Waited: waited}
 		}
 		if err := pause.Sleep(ctx); err != nil {
@@ -181,18 +182,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 	}
 }
 
-// call is one checked call of Do.
-type call struct {
-	id   once.ID
-	key  []byte // as it is stored
-	wait time.Duration
-	// fingerprint is the request's fingerprint. compare returns a *MismatchError for another one.
-	fingerprint        []byte
-	fingerprintVersion int
-	compare            func(version int, stored []byte) error
-}
-
-func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*call, error) {
+func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*once.Checked, error) {
 	if op.Name != "" && op.Name != s.workflow.Name {
 		return nil, once.Invalid("Op.Name", fmt.Sprintf("is %q, the operation is %q", op.Name, s.workflow.Name))
 	}
@@ -203,19 +193,17 @@ func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*call, err
 	if op.Request == nil && op.Fingerprint == nil && !op.NoFingerprint {
 		op.Request = request
 	}
-	checked, err := s.transitions.store.Internal().Check(op)
+	checked, err := inside.Of(s.transitions.store).Check(op)
 	if err != nil {
 		return nil, err
 	}
-	c := &call{id: checked.ID(), key: checked.Key(), wait: checked.Wait(), compare: checked.Compare}
-	c.fingerprint, c.fingerprintVersion = checked.Fingerprint()
-	return c, nil
+	return &checked, nil
 }
 
 // drive runs the operation, stores its outcome, and wakes those who wait for it in this process.
-func (s *Runner[Tx, Req, Res]) drive(caller, inner context.Context, c *call, row *ledger.Row) (res idempotency.Result[Res], err error) {
+func (s *Runner[Tx, Req, Res]) drive(caller, inner context.Context, c *once.Checked, row *ledger.Row) (res idempotency.Result[Res], err error) {
 	inner, span := s.attempt(inner)
-	defer s.local.moved(c.id)
+	defer s.local.moved(c.ID)
 	defer func() {
 		span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) })
 		s.parked(inner, err)
@@ -223,15 +211,15 @@ func (s *Runner[Tx, Req, Res]) drive(caller, inner context.Context, c *call, row
 	return s.run(caller, inner, c, row)
 }
 
-func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *call, row *ledger.Row) (idempotency.Result[Res], error) {
+func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *once.Checked, row *ledger.Row) (idempotency.Result[Res], error) {
 	ctx := context.WithoutCancel(inner)
 	r := &Run[Tx]{
-		transitions: s.transitions, caller: caller, id: c.id, attempt: row.Attempt, token: row.Token, restored: row.Restored == 1, fresh: row.Fresh,
+		transitions: s.transitions, caller: caller, id: c.ID, attempt: row.Attempt, token: row.Token, restored: row.Restored == 1, fresh: row.Fresh,
 		lease: s.workflow.Lease, until: row.Until, format: s.workflow.KeyFormat, used: map[string]bool{},
 	}
 	var request Req
 	var result Res
-	err := s.transitions.unpack(c.id, ofRequest, row.Request, &request)
+	err := s.transitions.unpack(c.ID, ofRequest, row.Request, &request)
 	if err == nil {
 		if result, err = s.workflow.Run(ctx, r, request); !r.unknown {
 			err = once.Inner(err)
@@ -292,12 +280,12 @@ func (s *Runner[Tx, Req, Res]) giveBack(ctx context.Context, r *Run[Tx], wait ti
 }
 
 // finish ends the operation with its result.
-func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *call, r *Run[Tx], state int, v any) (idempotency.Result[Res], error) {
+func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *once.Checked, r *Run[Tx], state int, v any) (idempotency.Result[Res], error) {
 	var to any = new(Res)
 	if state == ledger.Rejected {
 		to = new(idempotency.Rejection)
 	}
-	stored, err := s.transitions.packBack(c.id, verdict(state == ledger.Rejected), v, to)
+	stored, err := s.transitions.packBack(c.ID, verdict(state == ledger.Rejected), v, to)
 	if err == nil {
 		err = r.note(s.transitions.finish(ctx, r, state, stored))
 	}
@@ -307,7 +295,7 @@ func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *call, r *Run[Tx], 
 	return s.answer(c, &ledger.Row{State: state, Result: stored}, idempotency.Executed)
 }
 
-func (s *Runner[Tx, Req, Res]) answer(c *call, row *ledger.Row, o idempotency.Outcome) (res idempotency.Result[Res], err error) {
+func (s *Runner[Tx, Req, Res]) answer(c *once.Checked, row *ledger.Row, o idempotency.Outcome) (res idempotency.Result[Res], err error) {
 	switch {
 	case row.State == ledger.Tombstone, row.State == ledger.RejectedTombstone, row.ResultExpired == 1:
 		return res, &idempotency.ExpiredError{Rejected: row.State == ledger.RejectedTombstone || row.State == ledger.Rejected}
@@ -315,12 +303,12 @@ func (s *Runner[Tx, Req, Res]) answer(c *call, row *ledger.Row, o idempotency.Ou
 		return res, &ParkedError{Step: row.Step, Reason: row.Reason}
 	case row.State == ledger.Rejected:
 		var rej idempotency.Rejection
-		if err := s.transitions.unpack(c.id, verdict(true), row.Result, &rej); err != nil {
+		if err := s.transitions.unpack(c.ID, verdict(true), row.Result, &rej); err != nil {
 			return res, err
 		}
 		return idempotency.Result[Res]{Outcome: o}, once.Settle(&rej)
 	}
-	if err := s.transitions.unpack(c.id, verdict(false), row.Result, &res.Value); err != nil {
+	if err := s.transitions.unpack(c.ID, verdict(false), row.Result, &res.Value); err != nil {
 		return res, err
 	}
 	res.Outcome = o

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -67,31 +68,31 @@ func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotenc
 	if err != nil {
 		return nil, err
 	}
-	stored, err := packed(s.transitions, c.id, ofRequest, request, &request)
+	stored, err := packed(s.transitions, c.ID, ofRequest, request, &request)
 	if err != nil {
 		return nil, err
 	}
-	wait := c.wait
+	wait := c.Wait
 	if op.NoWait {
 		wait = time.Millisecond
 	}
-	started = &Started[Res]{Ref: Ref{op.Owner, s.workflow.Name, op.Key}, ID: c.id.Bytes()}
+	started = &Started[Res]{Ref: Ref{op.Owner, s.workflow.Name, op.Key}, ID: c.ID.Bytes()}
 	mismatch := func(err error) bool { return errors.Is(err, idempotency.ErrMismatch) }
-	err = s.transitions.store.Internal().InTx(ctx, tx, wait, mismatch, func(q core.Querier) error {
+	err = inside.Of(s.transitions.store).InTx(ctx, tx, wait, mismatch, func(q core.Querier) error {
 		row, err := s.start(ctx, q, c, stored)
 		if err != nil {
 			return err
 		}
 		if started.New = row.Mine; row.Mine {
-			return s.transitions.store.Internal().Admit(ctx, q, c.id.Owner, 1)
+			return inside.Of(s.transitions.store).Admit(ctx, q, c.ID.Owner, 1)
 		}
 		span.Original = row.RequestID
-		return c.compare(row.FingerprintVersion, row.Fingerprint)
+		return c.Compare(row.FingerprintVersion, row.Fingerprint)
 	})
 	if err != nil {
 		return nil, err
 	}
-	started.committed = func() { s.local.nudge(c.id) }
+	started.committed = func() { s.local.nudge(c.ID) }
 	started.wait = func(ctx context.Context) (idempotency.Result[Res], error) { return s.await(ctx, c) }
 	once.OnCommit(ctx, started.committed)
 	return started, nil
@@ -99,7 +100,7 @@ func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotenc
 
 // start inserts an operation without a worker, due at once, or finds it. Its attempt only tells whose
 // row it is: its lease is over, and its first worker replaces it.
-func (s *Runner[Tx, Req, Res]) start(ctx context.Context, q core.Querier, c *call, stored []byte) (row *ledger.Row, err error) {
+func (s *Runner[Tx, Req, Res]) start(ctx context.Context, q core.Querier, c *once.Checked, stored []byte) (row *ledger.Row, err error) {
 	attempt := once.RandomID()
 	insert := s.inserting(ctx, c, stored, attempt, 0, 0)
 	for range 2 {
@@ -107,8 +108,8 @@ func (s *Runner[Tx, Req, Res]) start(ctx context.Context, q core.Querier, c *cal
 		if _, err := s.transitions.SQL.Insert.Exec(ctx, q, insert...); err != nil {
 			return nil, &once.ClaimError{Err: err}
 		}
-		if row, err = s.transitions.Read(ctx, q, c.id); err == nil && row == nil {
-			row, err = s.transitions.Latest(ctx, q, c.id) // it was committed after the snapshot
+		if row, err = s.transitions.Read(ctx, q, c.ID); err == nil && row == nil {
+			row, err = s.transitions.Latest(ctx, q, c.ID) // it was committed after the snapshot
 		}
 		switch {
 		case err != nil:
@@ -119,7 +120,7 @@ func (s *Runner[Tx, Req, Res]) start(ctx context.Context, q core.Querier, c *cal
 			row.Own(attempt, time.Time{})
 			return row, nil
 		}
-		if _, err := s.transitions.Forget(ctx, q, c.id); err != nil {
+		if _, err := s.transitions.Forget(ctx, q, c.ID); err != nil {
 			return nil, err
 		}
 	}

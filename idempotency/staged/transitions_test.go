@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/rowdiff"
@@ -441,7 +442,7 @@ func (w *world) within(o *operation, f func(q core.Querier)) {
 	w.Helper()
 	tx, err := w.Begin(w.Ctx, sql.LevelDefault)
 	w.Check(err)
-	q, err := w.DB.Access().Join(tx)
+	q, err := access.Of(w.DB).Join(tx)
 	w.Check(err)
 	exec := func(query string, args ...any) {
 		w.Helper()
@@ -463,7 +464,7 @@ func (w *world) within(o *operation, f func(q core.Querier)) {
 
 func (w *world) now(q core.Querier) (now int64) {
 	w.Helper()
-	found, err := core.QueryRow(w.Ctx, q, []any{&now}, "SELECT "+w.DB.Access().Dialect.Now)
+	found, err := core.QueryRow(w.Ctx, q, []any{&now}, "SELECT "+access.Of(w.DB).Dialect.Now)
 	if err != nil || !found {
 		w.Fatal(found, err)
 	}

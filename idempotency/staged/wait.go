@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
 
 // The pauses between the reads of an operation that somebody waits for: at first and at most while it
@@ -19,7 +20,7 @@ const (
 
 // await waits until an operation has ended, or waits for a person or its provider, or ctx ends. It
 // queues the operation for this process's completer first.
-func (s *Runner[Tx, Req, Res]) await(ctx context.Context, c *call) (res idempotency.Result[Res], err error) {
+func (s *Runner[Tx, Req, Res]) await(ctx context.Context, c *once.Checked) (res idempotency.Result[Res], err error) {
 	if err := s.outside(ctx); err != nil {
 		return res, err
 	}
@@ -27,12 +28,12 @@ func (s *Runner[Tx, Req, Res]) await(ctx context.Context, c *call) (res idempote
 	late := func() error {
 		return fmt.Errorf("%w: %w", &idempotency.InProgressError{Waited: time.Since(start)}, context.Cause(ctx))
 	}
-	leave := s.local.enter(c.id)
+	leave := s.local.enter(c.ID)
 	defer leave()
-	s.local.nudge(c.id)
+	s.local.nudge(c.ID)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		moved, here := s.local.look(c.id)
-		row, err := s.transitions.Read(ctx, s.transitions.Access.Pool, c.id)
+		moved, here := s.local.look(c.ID)
+		row, err := s.transitions.Read(ctx, s.transitions.Access.Pool, c.ID)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return res, late()

@@ -23,6 +23,43 @@ type Access[Tx any] struct {
 	Pool core.Querier
 }
 
+// ofDB and openDB are package holdfast's, which sets them with Register.
+var (
+	ofDB   func(db any) any
+	openDB func(ctx context.Context, db, adapter, options any) error
+)
+
+// Register is for package holdfast, which this package cannot import. of returns the Access of a
+// *holdfast.DB. open opens one, which is new, on a core.Adapter; options are a []holdfast.Options.
+func Register(of func(db any) any, open func(ctx context.Context, db, adapter, options any) error) {
+	ofDB, openDB = of, open
+}
+
+// DB is a *holdfast.DB: the method says what its transactions are.
+type DB[Tx, Options any] interface {
+	InTx(ctx context.Context, fn func(ctx context.Context, tx Tx) error, opts ...Options) error
+}
+
+// Of returns the Access of a *holdfast.DB.
+func Of[Tx, Options any](db DB[Tx, Options]) Access[Tx] { return ofDB(db).(Access[Tx]) }
+
+// Open opens db, which is new, on an adapter, and returns it.
+func Open[D, Tx, Options any](ctx context.Context, db *D, adapter core.Adapter[Tx], opts []Options) (*D, error) {
+	if err := openDB(ctx, db, adapter, opts); err != nil {
+		return nil, err
+	}
+	return db, nil
+}
+
+var ofLocker func(locker any) any
+
+// RegisterLocker is for package sqllock, which this package cannot import. of returns the *keeper.Keeper of a
+// *sqllock.Locker.
+func RegisterLocker(of func(locker any) any) { ofLocker = of }
+
+// Locker returns the *keeper.Keeper of a *sqllock.Locker, as what the caller needs of it.
+func Locker[T any](locker any) T { return ofLocker(locker).(T) }
+
 // Handle runs statements and transactions on the program's handle.
 type Handle[Tx any] interface {
 	// Admission returns the error with which Open would refuse the environment now.

@@ -15,6 +15,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -53,7 +54,7 @@ func (l *Leader) Resign(ctx context.Context) error { return l.Release(ctx) }
 //
 // Errors: those of [sqllock.Locker.Acquire] and [sqllock.Lease.SetValue].
 func (e *Election[Tx]) Campaign(ctx context.Context, value []byte) (leader *Leader, err error) {
-	inner, op := e.locks.Keeper().StartCall(ctx, "election.campaign", trace.LockLease)
+	inner, op := access.Locker[*keeper.Keeper](e.locks).StartCall(ctx, "election.campaign", trace.LockLease)
 	defer func() { op.End(err, keeper.Acquired) }()
 	if err := keeper.CheckValue(value); err != nil {
 		return nil, err

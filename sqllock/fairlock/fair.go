@@ -3,6 +3,7 @@ package fairlock
 import (
 	"context"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
@@ -23,7 +24,7 @@ type Locker[Tx any] struct {
 // New returns the fair locks of a Locker, and so of its owner: see [sqllock.Locker.For]. The Locker
 // renews their leases and ends them when it is closed. New does not access the database.
 func New[Tx any](locks *sqllock.Locker[Tx]) *Locker[Tx] {
-	k := locks.Keeper()
+	k := access.Locker[*keeper.Keeper](locks)
 	return &Locker[Tx]{locks, keeper.Of(k, func() *tickets { return newTickets(k) })}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -55,7 +56,7 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // [sqllock.ErrLost] ([*RefusedError]), and returns every other error unchanged.
 func AsLost[Tx any](db *holdfast.DB[Tx], err error) error {
 	var refused *RefusedError
-	if err == nil || errors.As(err, &refused) || db.Access().Dialect.Classify(err) != dialect.Fenced {
+	if err == nil || errors.As(err, &refused) || access.Of(db).Dialect.Classify(err) != dialect.Fenced {
 		return err
 	}
 	return &RefusedError{Err: err}

@@ -69,7 +69,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], spec Spec) (*Table[Tx
 		return nil, err
 	}
 	spec.Token = cmp.Or(spec.Token, DefaultToken)
-	t := &Table[Tx]{db: db, access: db.Access(), spec: spec}
+	t := &Table[Tx]{db: db, access: access.Of(db), spec: spec}
 	table, err := rowmap.Describe(ctx, t.access.Catalog, spec.Schema, spec.Table)
 	if err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ func open[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (locks[Tx], error) {
 	if err := db.CheckSchema(ctx); err != nil {
 		return locks[Tx]{}, err
 	}
-	a := db.Access()
+	a := access.Of(db)
 	names := strings.NewReplacer("{locks}", a.Table("locks"), "{floor}", a.Table("floor"), "{now}", a.Dialect.Now)
 	return locks[Tx]{a, &rowwait.Env{
 		Dialect: a.Dialect, Names: names, OnConn: a.OnConn, Alive: a.Alive, PoolWait: core.PoolWait, Blockers: blockers.New(a.Dialect, a.OnConn),

@@ -73,9 +73,9 @@ type Ledger[Tx any] struct {
 
 // New returns the ledger of db.
 func New[Tx any](db *holdfast.DB[Tx], b Bounds) *Ledger[Tx] {
-	a := db.Access()
+	a := access.Of(db)
 	l := &Ledger[Tx]{SQL: compile(a.Dialect, a.Table), Access: a}
-	l.writer = once.Writer[Tx]{DB: db, Options: b.Tx, Wait: b.Wait, Answers: answers, Explain: l.Explain}
+	l.writer = once.Writer[Tx]{DB: db, Access: a, Options: b.Tx, Wait: b.Wait, Answers: answers, Explain: l.Explain}
 	return l
 }
 

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // Writer runs transactions whose outcome must become certain.
 type Writer[Tx any] struct {
 	DB      *holdfast.DB[Tx]
+	Access  access.Access[Tx] // of the DB
 	Options holdfast.TxOptions
 	// Wait bounds how long Write tries to resolve an unknown commit.
 	Wait time.Duration
@@ -25,10 +27,9 @@ type Writer[Tx any] struct {
 // Write runs one transaction until its outcome is certain. f runs again after an unknown commit,
 // so it must detect what that commit may have done.
 func (w *Writer[Tx]) Write(ctx context.Context, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
-	access := w.DB.Access()
 	return w.resolve(ctx, func() error {
 		return w.DB.InTx(ctx, func(ctx context.Context, tx Tx) error {
-			q, err := access.Join(tx)
+			q, err := w.Access.Join(tx)
 			if err != nil {
 				return err
 			}
@@ -50,13 +51,12 @@ type Transaction[Tx any] struct {
 // Send is Write for a Transaction. Where the driver can, BEGIN travels with its first statement and COMMIT with
 // its last one. If the last one writes no row, Send rolls back and returns holdfast.ErrTxLost.
 func (w *Writer[Tx]) Send(ctx context.Context, t Transaction[Tx]) error {
-	access := w.DB.Access()
-	if t.Foreign && access.Dialect.Fence.Mark != "" { // only a mark proves that it is the same transaction
+	if t.Foreign && w.Access.Dialect.Fence.Mark != "" { // only a mark proves that it is the same transaction
 		return w.Write(ctx, t.plain)
 	}
 	opts := core.TxOptions{
 		Isolation:   w.Options.Isolation,
-		LockTimeout: cmp.Or(w.Options.LockTimeout, access.Dialect.LockTimeout, holdfast.DefaultLockTimeout),
+		LockTimeout: cmp.Or(w.Options.LockTimeout, w.Access.Dialect.LockTimeout, holdfast.DefaultLockTimeout),
 	}
 	attempts := cmp.Or(w.Options.Attempts, holdfast.DefaultAttempts)
 	return w.resolve(ctx, func() error {
@@ -66,7 +66,7 @@ func (w *Writer[Tx]) Send(ctx context.Context, t Transaction[Tx]) error {
 		if exhausted {
 			return &holdfast.RetryError{Attempts: attempts, Err: err}
 		}
-		return access.Explain(err)
+		return w.Access.Explain(err)
 	})
 }
 
@@ -90,7 +90,7 @@ func (t Transaction[Tx]) plain(ctx context.Context, tx Tx, q core.Querier) error
 }
 
 func (w *Writer[Tx]) send(ctx context.Context, opts core.TxOptions, t Transaction[Tx]) error {
-	s, a, err := w.DB.Access().Begin(ctx, opts, t.First)
+	s, a, err := w.Access.Begin(ctx, opts, t.First)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (w *Writer[Tx]) resolve(ctx context.Context, transact func() error) error {
 			return inFunc.Err
 		case errors.Is(err, holdfast.ErrUnknown):
 			unknown = err
-		case unknown != nil && w.DB.Access().Dialect.Disconnected(err) && !w.Answers(err):
+		case unknown != nil && w.Access.Dialect.Disconnected(err) && !w.Answers(err):
 			// try again until the wait is over
 		default:
 			return w.Explain(err)

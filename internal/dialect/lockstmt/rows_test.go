@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
@@ -33,7 +34,7 @@ type env struct {
 func run(t *testing.T, f func(e *env)) {
 	t.Helper()
 	conformance.Run(t, conformance.SQL(), func(c *conformance.Env[*sql.Tx]) {
-		a := c.DB.Access()
+		a := access.Of(c.DB)
 		tables := lockstmt.New(a.Dialect, a.Table)
 		f(&env{c, a.Dialect, tables, tables.Leases(4, "new holder", self), a.Table("locks"), a.Table})
 	})
@@ -135,7 +136,7 @@ func (e *env) rows() map[lockname.Name]seen {
 
 // on runs a statement on a connection.
 func (e *env) on(f func(q core.Querier) error) error {
-	return e.DB.Access().OnConn(e.Ctx, "", f)
+	return access.Of(e.DB).OnConn(e.Ctx, "", f)
 }
 
 // The states of a lock's row.

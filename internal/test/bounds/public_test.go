@@ -21,6 +21,20 @@ import (
 // (package.Type.Field) and as parameters (package.Type.Method(parameter)).
 func public(t *testing.T) map[string]bool {
 	t.Helper()
+	found := map[string]bool{}
+	for _, p := range packages(t) {
+		for _, name := range p.Scope().Names() {
+			if o := p.Scope().Lookup(name); o.Exported() {
+				add(found, p.Name()+"."+name, o)
+			}
+		}
+	}
+	return found
+}
+
+// packages returns the public packages of this module.
+func packages(t *testing.T) (list []*types.Package) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Name,Export", "./...")
 	cmd.Dir = "../../.."
 	out, err := cmd.Output()
@@ -41,19 +55,14 @@ func public(t *testing.T) map[string]bool {
 		}
 	}
 	from := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	found := map[string]bool{}
 	for _, path := range paths {
 		p, err := from.Import(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range p.Scope().Names() {
-			if o := p.Scope().Lookup(name); o.Exported() {
-				add(found, p.Name()+"."+name, o)
-			}
-		}
+		list = append(list, p)
 	}
-	return found
+	return list
 }
 
 func add(found map[string]bool, name string, o types.Object) {

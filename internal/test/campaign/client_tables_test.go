@@ -10,12 +10,13 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/optimistic"
 )
 
 func (c *client[Tx]) exec(ctx context.Context, tx Tx, query string, args ...any) error {
-	q, err := c.db.Access().Join(tx)
+	q, err := access.Of(c.db).Join(tx)
 	if err != nil {
 		return err
 	}
@@ -29,7 +30,7 @@ func (c *client[Tx]) exec(ctx context.Context, tx Tx, query string, args ...any)
 // enter is the transaction of a refund. It reads and writes the order's balance, and adds a
 // ledger entry and the token.
 func (c *client[Tx]) enter(ctx context.Context, tx Tx, t *task, id string, token int64) error {
-	q, err := c.db.Access().Join(tx)
+	q, err := access.Of(c.db).Join(tx)
 	if err != nil {
 		return err
 	}

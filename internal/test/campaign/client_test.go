@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 	"github.com/holdfast-go/holdfast/internal/test/history"
 	"github.com/holdfast-go/holdfast/optimistic/register"
@@ -131,7 +132,7 @@ func (c *client[Tx]) open(ctx context.Context, open opener[Tx]) (func(), error) 
 	if err != nil {
 		return nil, err
 	}
-	c.Control.plant(&db.Access().Dialect.Leases)
+	c.Control.plant(&access.Of(db).Dialect.Leases)
 	const patience = 2 * time.Second
 	var errs [4]error
 	c.db = db

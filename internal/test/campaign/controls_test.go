@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -95,7 +96,7 @@ func (c *client[Tx]) refundThenClaim(ctx context.Context, t *task) error {
 	a := answer{Job: t.job, Key: t.key, ID: t.id, Outcome: executed, Value: t.id}
 	marks := c.db.Engine() != holdfast.PostgreSQL
 	err := c.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		q, err := c.db.Access().Join(tx)
+		q, err := access.Of(c.db).Join(tx)
 		if err != nil {
 			return err
 		}

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -210,7 +211,7 @@ func (e *Env[Tx]) Effects(key string) int {
 
 // Exec runs a statement in a handle's transaction.
 func (e *Env[Tx]) Exec(ctx context.Context, tx Tx, query string, args ...any) (int64, error) {
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	if err != nil {
 		return 0, err
 	}

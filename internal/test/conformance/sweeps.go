@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
 )
@@ -17,7 +18,7 @@ const SweepTasks = 9
 // Now returns the database's clock in microseconds.
 func (e *Env[Tx]) Now() int {
 	e.Helper()
-	return e.Int(`SELECT ` + e.DB.Access().Dialect.Now)
+	return e.Int(`SELECT ` + access.Of(e.DB).Dialect.Now)
 }
 
 // Reaper makes a reaper. With opts it opens another pool.

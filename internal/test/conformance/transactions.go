@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -39,9 +40,9 @@ func (e *Env[Tx]) EndTx(tx Tx, commit bool) {
 // SessionOf returns the id of the session of a transaction.
 func (e *Env[Tx]) SessionOf(tx Tx) (id string) {
 	e.Helper()
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	e.Check(err)
-	_, err = core.QueryRow(e.Ctx, q, []any{&id}, e.DB.Access().Dialect.Doctor.Session)
+	_, err = core.QueryRow(e.Ctx, q, []any{&id}, access.Of(e.DB).Dialect.Doctor.Session)
 	e.Check(err)
 	return id
 }
@@ -86,7 +87,7 @@ func (e *Env[Tx]) WantLost(what string, err error, key string) {
 // ReadInt reads one number in a transaction; found is false when there is no row.
 func (e *Env[Tx]) ReadInt(tx Tx, query string, args ...any) (n int, found bool, err error) {
 	e.Helper()
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	if err != nil {
 		return 0, false, err
 	}

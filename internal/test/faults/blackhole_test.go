@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
 )
 
@@ -136,7 +137,7 @@ func holeInFunction[Tx any](w *world[Tx]) {
 	// Naive: no deadline. The statement does not return while the hole is open.
 	back := make(chan error, 1)
 	go func() {
-		_, err := w.DB.Access().Pool.Exec(context.WithoutCancel(w.Ctx), w.Rebind(`UPDATE effects SET who = $1 WHERE k = $2`), "", []byte(key))
+		_, err := access.Of(w.DB).Pool.Exec(context.WithoutCancel(w.Ctx), w.Rebind(`UPDATE effects SET who = $1 WHERE k = $2`), "", []byte(key))
 		back <- err
 	}()
 	select {

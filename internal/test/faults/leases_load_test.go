@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/history"
@@ -158,7 +159,7 @@ func holdMany(e *conformance.Env[*sql.Tx], n int, ttl, hold time.Duration) (lost
 			}
 		}
 	}
-	live := e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE attempt IS NOT NULL AND expires_at > ` + p.db.Access().Dialect.Now)
+	live := e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE attempt IS NOT NULL AND expires_at > ` + access.Of(p.db).Dialect.Now)
 	perInterval := float64(count.renewals.Load()) * float64(interval) / float64(hold)
 	e.Logf("%d leases with a TTL of %v, acquired in %v, held for %v: %d lost; %d renewals (%d failed, the longest took %v), %.1f an interval of %v; the slowest bare update took %v",
 		n, ttl, took.Round(time.Millisecond), hold, lost, count.renewals.Load(), count.failed.Load(),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dsn"
@@ -56,7 +57,7 @@ func join(ctx context.Context, url, level string, o sqllock.Options, rec *histor
 		return nil, errors.Join(err, pool.Close())
 	}
 	if broken != nil {
-		broken(&p.db.Access().Dialect.Leases)
+		broken(&access.Of(p.db).Dialect.Leases)
 	}
 	if p.locks, err = sqllock.New(ctx, p.db, o); err != nil {
 		return nil, errors.Join(err, pool.Close())
@@ -235,7 +236,7 @@ func (p *party) put(ctx context.Context, tx *sql.Tx, term sqllock.Term, series s
 }
 
 func (p *party) exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (int64, error) {
-	q, err := p.db.Access().Join(tx)
+	q, err := access.Of(p.db).Join(tx)
 	if err != nil {
 		return 0, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -29,7 +30,7 @@ func Outcomes[Tx any](t *testing.T, kit *holdfasttest.Kit[Tx]) {
 	op := func(key string) idempotency.Op { return idempotency.Op{Name: "refund", Key: key, Request: key} }
 	do := func(key string) (idempotency.Outcome, error) {
 		r, err := idempotency.Do(ctx, s, op(key), func(ctx context.Context, tx Tx) (idempotency.ID, error) {
-			q, err := kit.DB.Access().Join(tx)
+			q, err := access.Of(kit.DB).Join(tx)
 			if err != nil {
 				return "", err
 			}

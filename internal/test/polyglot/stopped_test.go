@@ -23,6 +23,7 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -146,7 +147,7 @@ func (s *stopped) betweenWriteAndCommit() {
 	}
 	s.holder.stop()
 	s.Eventually("the row expires", func() bool {
-		return s.Int(`SELECT CASE WHEN expires_at <= `+s.DB.Access().Dialect.Now+` THEN 1 ELSE 0 END FROM holdfast_locks WHERE name = $1`, []byte("lorder/open")) == 1
+		return s.Int(`SELECT CASE WHEN expires_at <= `+access.Of(s.DB).Dialect.Now+` THEN 1 ELSE 0 END FROM holdfast_locks WHERE name = $1`, []byte("lorder/open")) == 1
 	})
 	if _, err := s.other.TryAcquire(s.Ctx, "order/open"); !errors.Is(err, sqllock.ErrHeld) {
 		s.Errorf("while the holder is stopped before its commit: %v", err)

@@ -5,12 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/property"
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -185,12 +185,8 @@ func (m *leases) guard(t *rapid.T) {
 
 // renew renews all leases of a process. It revives none.
 func (m *leases) renew(t *rapid.T) {
-	k := rapid.SampledFrom(m.lockers).Draw(t, "process").Keeper()
-	k.Mu.Lock()
-	held, _ := k.Held()
-	held = slices.Clone(held)
-	k.Mu.Unlock()
-	k.RenewNow(m.Ctx, held)
+	locker := rapid.SampledFrom(m.lockers).Draw(t, "process")
+	access.Locker[interface{ RenewAll(ctx context.Context) }](locker).RenewAll(m.Ctx)
 }
 
 func (m *leases) sweep(t *rapid.T) {

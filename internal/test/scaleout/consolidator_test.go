@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -30,7 +31,7 @@ func TestConsolidator(t *testing.T) {
 	for _, c := range []struct {
 		what, read string
 		want       int
-	}{{"naive", slow, 0}, {"Holdfast's", db.Access().Dialect.Compile("slow", slow).Text, 1}} {
+	}{{"naive", slow, 0}, {"Holdfast's", access.Of(db).Dialect.Compile("slow", slow).Text, 1}} {
 		run(`DELETE FROM orders WHERE owner = 'consolidator'`)
 		run(`INSERT INTO orders (owner, refunded, version) VALUES ('consolidator', 0, 1)`)
 		read := func() (refunded int, err error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/vitess"
@@ -182,8 +183,7 @@ func compiled(t *testing.T, pool *sql.DB, f func(name, text string)) {
 		t.Fatal(err)
 	}
 	statements.In(*store, f)
-	statements.In(store.Internal().Ledger().SQL, f)
-	statements.In(*operators.New(store), f)
+	statements.In(*operators.New(store), f) // and its ledger's
 	box, err := outbox.New(t.Context(), db, "box")
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func compiled(t *testing.T, pool *sql.DB, f func(name, text string)) {
 		t.Fatal(err)
 	}
 	statements.In(*values, f)
-	statements.In(*auditlog.New(db.Access().Dialect, db.Access().Table), f)
+	statements.In(*auditlog.New(access.Of(db).Dialect, access.Of(db).Table), f)
 	amounts, err := limits.New(t.Context(), db, "limits")
 	if err != nil {
 		t.Fatal(err)

@@ -39,6 +39,10 @@ var stmt = reflect.TypeFor[core.Stmt]()
 
 func in(v reflect.Value, path string, f func(name, text string)) {
 	switch {
+	case v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct: // packages share the ledger
+		if shared := v.Elem().FieldByName("SQL"); shared.IsValid() {
+			in(shared, path, f)
+		}
 	case v.Kind() == reflect.String:
 		f(path, v.String())
 	case v.Kind() != reflect.Struct:

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/optimistic"
 	"github.com/holdfast-go/holdfast/optimistic/register"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -71,7 +72,7 @@ func (w *world) registers() {
 }
 
 func (w *world) reaper() {
-	_, err := w.kit.Pool.ExecContext(w.ctx, `UPDATE `+w.kit.DB.Access().Table("records")+` SET result_expires_at = 1, key_expires_at = 2`)
+	_, err := w.kit.Pool.ExecContext(w.ctx, `UPDATE `+access.Of(w.kit.DB).Table("records")+` SET result_expires_at = 1, key_expires_at = 2`)
 	w.want(err, nil)
 	r, err := reaper.New(w.ctx, w.kit.DB)
 	w.want(err, nil)

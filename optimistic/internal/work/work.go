@@ -28,7 +28,7 @@ type Work[Tx any] struct {
 }
 
 // On returns the Work of db.
-func On[Tx any](db *holdfast.DB[Tx]) Work[Tx] { return Work[Tx]{db, db.Access()} }
+func On[Tx any](db *holdfast.DB[Tx]) Work[Tx] { return Work[Tx]{db, access.Of(db)} }
 
 // StartSpan reports the start of a call to the tracers.
 func (w *Work[Tx]) StartSpan(ctx context.Context, name string) (context.Context, trace.Span) {

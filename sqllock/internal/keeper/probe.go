@@ -30,6 +30,17 @@ func (l *Lease) RenewalError() error { return l.renewError }
 // RenewNow renews leases.
 func (k *Keeper) RenewNow(ctx context.Context, leases []*Lease) { k.renew(ctx, leases) }
 
+// RenewAll renews the leases that are held.
+func (k *Keeper) RenewAll(ctx context.Context) {
+	k.Mu.Lock()
+	held, _ := k.Held()
+	k.Mu.Unlock()
+	k.renew(ctx, held)
+}
+
+// SetTurn sets Turn.
+func (k *Keeper) SetTurn(d time.Duration) { k.Turn = d }
+
 // RenewSize returns how many leases the next statement may renew.
 func (k *Keeper) RenewSize() int64 { return k.renewSize.Load() }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -151,7 +152,7 @@ func ticketsGuardSnapshot[Tx any](e *env[Tx]) {
 		level = sql.LevelDefault
 	}
 	tx := e.BeginTx(level)
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	e.Check(err)
 	rows, err := q.Query(e.Ctx, e.Rebind(`SELECT COUNT(*) FROM effects WHERE k = $1`), []byte("key"))
 	e.Check(err)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -47,7 +48,7 @@ func ticketsJudge[Tx any](e *env[Tx]) {
 		}},
 	} {
 		db := e.Handle.Open(e.T, e.DSN).DB // it has its own SQL
-		bug.plant(&db.Access().Dialect.Tickets)
+		bug.plant(&access.Of(db).Dialect.Tickets)
 		var found string
 		for hold := time.Second; ; hold *= 2 { // or until it shows
 			if bug.name == "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -256,7 +257,7 @@ func privileges[Tx any](e *env[Tx]) {
 		// On MySQL and MariaDB a temporary table hides the real one also from a trigger. It takes a
 		// separate privilege.
 		const own = `CREATE TEMPORARY TABLE holdfast_locks (owner VARBINARY(128), name VARBINARY(1025), token BIGINT, attempt BINARY(16))`
-		if _, err := plain.ExecContext(e.Ctx, own); e.DB.Access().Dialect.Classify(err) != dialect.Denied {
+		if _, err := plain.ExecContext(e.Ctx, own); access.Of(e.DB).Dialect.Classify(err) != dialect.Denied {
 			e.Errorf("a temporary table: %v", err)
 		}
 		e.Must(`GRANT CREATE TEMPORARY TABLES ON ` + e.Schema() + `.* TO ` + user)

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -180,7 +181,7 @@ func input[Tx any](e *env[Tx]) {
 		e.Error(err)
 	}
 	db := e.Handle.Open(e.T, e.DSN).DB
-	db.Access().Dialect.Capabilities.MultiPrimary = true
+	access.Of(db).Dialect.Capabilities.MultiPrimary = true
 	of, err := fence.New(e.Ctx, db, fence.Spec{Table: "orders", Key: "k"})
 	e.Check(err)
 	for what, err := range map[string]error{"Enforce": of.Enforce(e.Ctx), "CheckEnforced": of.CheckEnforced(e.Ctx)} {

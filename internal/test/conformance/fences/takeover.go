@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -80,7 +81,7 @@ func (e *env[Tx]) openWrite(level sql.IsolationLevel) (*sqllock.Lease, *sql.Tx) 
 	_, err = tx.ExecContext(e.Ctx, e.Rebind(`UPDATE orders SET state = 'held', fence = $1 WHERE id = $2`), lease.Token(), e.TextKey("a"))
 	e.Check(err)
 	e.Eventually("the row expires", func() bool {
-		return e.Int(`SELECT CASE WHEN expires_at <= `+e.DB.Access().Dialect.Now+` THEN 1 ELSE 0 END FROM holdfast_locks WHERE owner = '' AND name = $1`, []byte("lorder/a")) == 1
+		return e.Int(`SELECT CASE WHEN expires_at <= `+access.Of(e.DB).Dialect.Now+` THEN 1 ELSE 0 END FROM holdfast_locks WHERE owner = '' AND name = $1`, []byte("lorder/a")) == 1
 	})
 	return lease, tx
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -155,7 +156,7 @@ func functionTakeover(e *env) {
 	a, err = e.call(e.SQL, "acquire", "", "brief", 50_000, brief, nil)
 	e.want("a brief one", a, err, "outcome", "acquired")
 	e.Eventually("it expires", func() bool {
-		return e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE name = $1 AND expires_at <= `+e.DB.Access().Dialect.Now, []byte("lbrief")) == 1
+		return e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE name = $1 AND expires_at <= `+access.Of(e.DB).Dialect.Now, []byte("lbrief")) == 1
 	})
 	a, err = e.call(e.SQL, "renew", "", "brief", brief, minute)
 	e.want("renew of an expired lease", a, err, "outcome", "lost")
@@ -272,7 +273,7 @@ func functionOneIsGranted(e *env) {
 func functionRowAtOnce(e *env) {
 	tx, err := e.SQL.BeginTx(e.Ctx, nil)
 	e.Check(err)
-	now := e.DB.Access().Dialect.Now
+	now := access.Of(e.DB).Dialect.Now
 	theirs, err := hex.DecodeString(newAttempt())
 	e.Check(err)
 	_, err = tx.ExecContext(e.Ctx, e.Rebind(`INSERT INTO holdfast_locks (owner, name, token, attempt, holder, granted_at, expires_at) VALUES ('', $1, 7, $2, 'they', `+now+`, `+now+` + 60000000)`),

@@ -13,6 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/inbox"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -292,7 +294,7 @@ func injectRegister[Tx any](e *env[Tx]) {
 func injectSchema[Tx any](e *env[Tx]) {
 	dbtest.Needs(e, e.Engine, dbtest.AnySchemaName)
 	for _, evil := range Strings() {
-		_, err := holdfast.New[Tx](e.Ctx, nil, holdfast.Options{Prefix: evil})
+		_, err := access.Open(e.Ctx, new(holdfast.DB[Tx]), core.Adapter[Tx](nil), []holdfast.Options{holdfast.Options{Prefix: evil}})
 		e.refuses(evil, "Options.Prefix", err)
 		e.refuses(evil, "Options.Prefix", migrations.Up(e.Ctx, e.SQL, holdfast.Options{Prefix: evil}))
 		if !plain(evil) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -116,7 +117,7 @@ func (e *env[Tx]) rowInt(key, expr string) int {
 
 // now replaces {now} in a query by the engine's clock.
 func (e *env[Tx]) now(query string) string {
-	return strings.ReplaceAll(query, "{now}", e.DB.Access().Dialect.Now)
+	return strings.ReplaceAll(query, "{now}", access.Of(e.DB).Dialect.Now)
 }
 
 // expired waits until the row has expired.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
@@ -61,7 +62,7 @@ func leaseLostReplies[Tx any](e *env[Tx]) {
 			holder := "holder of " + key
 			proxy, pool := e.behindProxy()
 			l := e.LockerOn(pool.DB, sqllock.Options{TTL: time.Hour, Holder: holder})
-			l.Keeper().Turn = dbtest.Hang
+			access.Locker[interface{ SetTurn(d time.Duration) }](l).SetTurn(dbtest.Hang)
 			if used {
 				e.MustRelease(e.wantFree(l, key))
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -16,7 +17,7 @@ import (
 // clockOf reads an expression on a pool; {now} stands for the database's clock.
 func (e *env[Tx]) clockOf(p conformance.Pool[Tx], expr string) (n int64) {
 	e.Helper()
-	a := p.DB.Access()
+	a := access.Of(p.DB)
 	if _, err := core.QueryRow(e.Ctx, a.Pool, []any{&n}, `SELECT `+strings.ReplaceAll(expr, "{now}", a.Dialect.Now)); err != nil {
 		e.Fatalf("%s: %v", expr, err)
 	}

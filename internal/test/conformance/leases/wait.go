@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -18,15 +19,20 @@ type arrival struct {
 	err   error
 }
 
+// waiting returns how many calls wait in a Locker's process.
+func waiting(locker any) int {
+	return access.Locker[interface{ Waiting() int }](locker).Waiting()
+}
+
 // queue starts n calls that wait for a key, one after the other.
 func (e *env[Tx]) queue(ctx context.Context, l *sqllock.Locker[Tx], key string, from, n int, arrived chan<- arrival) {
 	for i := range n {
-		before := l.Keeper().Waiting()
+		before := waiting(l)
 		go func() {
 			lease, err := l.Acquire(ctx, key)
 			arrived <- arrival{from + i, lease, err}
 		}()
-		e.Eventually("the call is behind the one before", func() bool { return l.Keeper().Waiting() > before })
+		e.Eventually("the call is behind the one before", func() bool { return waiting(l) > before })
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
@@ -149,7 +150,7 @@ func lostInRows[Tx any](e *env[Tx]) {
 			if err := e.Effect(ctx, tx, key); err != nil {
 				return "", err
 			}
-			q, err := e.DB.Access().Join(tx)
+			q, err := access.Of(e.DB).Join(tx)
 			if err != nil {
 				return "", err
 			}
@@ -214,7 +215,7 @@ func killedStatement[Tx any](e *env[Tx]) {
 			if err := e.Effect(ctx, tx, key); err != nil {
 				return "", err
 			}
-			q, err := e.DB.Access().Join(tx)
+			q, err := access.Of(e.DB).Join(tx)
 			if err != nil {
 				return "", err
 			}

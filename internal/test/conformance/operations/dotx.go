@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
@@ -147,7 +148,7 @@ func txOldSnapshot[Tx any](e *env[Tx]) {
 		key := level.String()
 		for attempt := 1; ; attempt++ {
 			tx := e.BeginTx(level)
-			q, _ := e.DB.Access().Join(tx)
+			q, _ := access.Of(e.DB).Join(tx)
 			rows, err := q.Query(e.Ctx, `SELECT who FROM effects`) // takes the snapshot
 			if err != nil {
 				e.Fatal(err)

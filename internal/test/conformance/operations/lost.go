@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -182,7 +183,7 @@ func swallowedSnapshotError[Tx any](e *env[Tx]) {
 	e.pairs()
 	e.Pool = e.Open(dbtest.With(e.DSN, "innodb_snapshot_isolation=ON"))
 	_, err := idempotency.Do(e.Ctx, e.Store(idempotency.Options{}), conformance.Op("a"), func(ctx context.Context, tx Tx) (string, error) {
-		q, _ := e.DB.Access().Join(tx)
+		q, _ := access.Of(e.DB).Join(tx)
 		rows, err := q.Query(ctx, `SELECT n FROM pair`)
 		if err != nil {
 			return "", err
@@ -240,7 +241,7 @@ func threeInsertDeadlockIsHidden[Tx any](e *env[Tx]) {
 // the connection returns to the pool.
 func settingsAreRestored[Tx any](e *env[Tx]) {
 	read := func() (settings string) {
-		conn, err := e.DB.Access().Acquire(e.Ctx)
+		conn, err := access.Of(e.DB).Acquire(e.Ctx)
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -289,7 +290,7 @@ func settingsAreRestored[Tx any](e *env[Tx]) {
 			e.Errorf("after a call that %s the session has %q, before it had %q", name, after, before)
 		}
 		// Autocommit still works.
-		conn, err := e.DB.Access().Acquire(e.Ctx)
+		conn, err := access.Of(e.DB).Acquire(e.Ctx)
 		if err != nil {
 			e.Fatal(err)
 		}

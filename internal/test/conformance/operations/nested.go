@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -80,7 +81,7 @@ func (e *env[Tx]) lockWait() string {
 	if e.InnoDB() {
 		query = `SELECT @@innodb_lock_wait_timeout`
 	}
-	conn, err := e.DB.Access().Acquire(e.Ctx)
+	conn, err := access.Of(e.DB).Acquire(e.Ctx)
 	if err != nil {
 		e.Fatal(err)
 	}

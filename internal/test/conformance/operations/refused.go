@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -90,7 +91,7 @@ func readOnlySession[Tx any](e *env[Tx]) {
 	}
 	calls, end := e.writers()
 	set := func(text string) {
-		if _, err := e.DB.Access().Pool.Exec(e.Ctx, text); err != nil { // there is one connection
+		if _, err := access.Of(e.DB).Pool.Exec(e.Ctx, text); err != nil { // there is one connection
 			e.Fatal(err)
 		}
 	}

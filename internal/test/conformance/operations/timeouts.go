@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -253,7 +254,7 @@ func endedSession[Tx any](e *env[Tx], setting string) {
 // backend returns the server process that runs tx.
 func (e *env[Tx]) backend(ctx context.Context, tx Tx) (pid int) {
 	e.Helper()
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	if err != nil {
 		e.Fatal(err)
 	}

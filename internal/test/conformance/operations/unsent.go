@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
@@ -25,7 +26,7 @@ func (e *env[Tx]) leave(ctx context.Context, tx Tx, key string) error {
 	if err := e.Effect(ctx, tx, key); err != nil {
 		return err
 	}
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	if err != nil {
 		return err
 	}

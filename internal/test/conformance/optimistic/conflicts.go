@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/optimistic"
@@ -24,7 +25,7 @@ func loopInOneSnapshotNeverEnds[Tx any](e *env[Tx]) {
 	}
 	// The naive form.
 	version := func(tx Tx) (v int64) {
-		q, _ := e.DB.Access().Join(tx)
+		q, _ := access.Of(e.DB).Join(tx)
 		rows, err := q.Query(e.Ctx, e.Rebind(`SELECT version FROM accounts WHERE account_no = $1`), e.TextKey("a"))
 		if err != nil {
 			e.Fatal(err)

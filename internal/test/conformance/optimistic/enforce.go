@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/optimistic"
@@ -190,7 +191,7 @@ func enforceIsChecked[Tx any](e *env[Tx]) {
 // poolInt reads one number on the handle's pool.
 func (e *env[Tx]) poolInt(query string) (n int) {
 	e.Helper()
-	rows, err := e.DB.Access().Pool.Query(e.Ctx, query)
+	rows, err := access.Of(e.DB).Pool.Query(e.Ctx, query)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -305,6 +306,6 @@ func enforceWithoutPermission[Tx any](e *env[Tx]) {
 	if err := admin.CheckEnforced(e.Ctx); err != nil {
 		e.Error(err)
 	}
-	_, err = pool.DB.Access().Pool.Exec(e.Ctx, e.Rebind(`UPDATE accounts SET cents = 666 WHERE account_no = $1`), e.TextKey("a"))
+	_, err = access.Of(pool.DB).Pool.Exec(e.Ctx, e.Rebind(`UPDATE accounts SET cents = 666 WHERE account_no = $1`), e.TextKey("a"))
 	e.wantRefused("by that user", err)
 }

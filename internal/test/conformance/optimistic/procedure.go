@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -73,7 +74,7 @@ func procedureIsTheOnlyWay[Tx any](e *env[Tx]) {
 	}
 	denied := func(what string, err error) {
 		e.Helper()
-		if e.DB.Access().Dialect.Classify(err) != dialect.Denied {
+		if access.Of(e.DB).Dialect.Classify(err) != dialect.Denied {
 			e.Errorf("%s: %v", what, err)
 		}
 	}
@@ -140,7 +141,7 @@ func procedureIsTheOnlyWay[Tx any](e *env[Tx]) {
 func procedureOfUUIDs[Tx any](e *env[Tx]) {
 	dbtest.Needs(e, e.Engine, dbtest.Triggers)
 	table, value := "or\"der's `x` \\ $1 ?", "p1"
-	quote := func(name string) string { return e.DB.Access().Dialect.Ident(name) }
+	quote := func(name string) string { return access.Of(e.DB).Dialect.Ident(name) }
 	id := map[dbtest.Engine]string{dbtest.Postgres: "uuid", dbtest.MySQL: "BINARY(16)", dbtest.MariaDB: "UUID", dbtest.SQLite: "TEXT"}[e.Engine]
 	type row struct {
 		No string    `db:"no"`

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/history"
 	"github.com/holdfast-go/holdfast/optimistic"
@@ -147,7 +148,7 @@ func registerIsLinearizable[Tx any](e *env[Tx]) {
 
 // registerJudge checks that the judge of the history finds each of these bugs.
 func registerJudge[Tx any](e *env[Tx]) {
-	registers := e.DB.Access().Table("registers")
+	registers := access.Of(e.DB).Table("registers")
 	for _, bug := range []struct {
 		name  string
 		plant func(text string) string
@@ -173,7 +174,7 @@ func registerJudge[Tx any](e *env[Tx]) {
 		}},
 	} {
 		db := e.Handle.Open(e.T, e.DSN).DB // it has its own dialect
-		d := db.Access().Dialect
+		d := access.Of(db).Dialect
 		qualify := d.Qualify
 		d.Qualify = func(text string) string {
 			if text = bug.plant(text); qualify != nil {

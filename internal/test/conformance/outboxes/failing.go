@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/rowdiff"
 )
 
@@ -54,7 +55,7 @@ func failing[Tx any](e *env[Tx]) {
 	}
 	tables := []rowdiff.Table{{Name: "holdfast_outbox", Key: []string{"owner", "name", "message_key", "seq"}}, {Name: "holdfast_outbox_keys", Key: []string{"owner", "name", "message_key"}}}
 	read := func() rowdiff.Rows {
-		return rowdiff.Read(e.Ctx, e, e.DB.Access().Pool, func(name string) string { return name }, tables...)
+		return rowdiff.Read(e.Ctx, e, access.Of(e.DB).Pool, func(name string) string { return name }, tables...)
 	}
 	before := read()
 	for table, needed := range map[string][]string{

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -47,7 +48,7 @@ func largeLockTable[Tx any](e *env[Tx]) {
 			return
 		}
 		// The first batch is deleted and not committed.
-		if !e.DB.Access().Dialect.Leases.Alone { // otherwise the engine skips nothing
+		if !access.Of(e.DB).Dialect.Leases.Alone { // otherwise the engine skips nothing
 			free = e.Int(`SELECT COUNT(*) FROM (SELECT name FROM holdfast_locks FOR UPDATE SKIP LOCKED) l`)
 		}
 		bounded := *e // while the floor is locked, the grant would wait for this goroutine

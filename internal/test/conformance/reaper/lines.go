@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -118,7 +119,7 @@ func guardedClaimIsPassedOver[Tx any](e *env[Tx]) {
 	// The same for a row that expires while the guard holds it.
 	e.plantTickets("\x04guarded", 2, 1, e.Now()-2*hour)
 	tx = e.BeginTx(sql.LevelReadCommitted)
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	e.Check(err)
 	var token int
 	if found, err := core.QueryRow(e.Ctx, q, []any{&token}, `SELECT token FROM holdfast_tickets WHERE owner = '' AND name = `+e.Blob([]byte("\x04guarded"))+` AND token = 1 FOR UPDATE`); err != nil || !found {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -304,7 +305,7 @@ func guardedRowIsPassedOver[Tx any](e *env[Tx]) {
 	e.Locks(locks...)
 	tx := e.BeginTx(sql.LevelDefault)
 	defer func() { _ = e.End(e.Ctx, tx, false) }() // the pool waits for tx when it closes, also after a failure
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -333,7 +334,7 @@ func guardedRowIsPassedOver[Tx any](e *env[Tx]) {
 	got := e.tokens()
 	// A batch that waits is halved, so it is written more often.
 	waits := seen.count["sweep.locks.write"] > 3
-	if report.Passed != 1 || report.Batches != 3 || waits != e.DB.Access().Dialect.Leases.Alone || len(got) != 1 || got[locks[7].Name] != locks[7].Token {
+	if report.Passed != 1 || report.Batches != 3 || waits != access.Of(e.DB).Dialect.Leases.Alone || len(got) != 1 || got[locks[7].Name] != locks[7].Token {
 		e.Errorf("report %+v, %d writes, left %q", report, seen.count["sweep.locks.write"], got)
 	}
 	err = e.DB.InTx(e.Ctx, func(_ context.Context, naive Tx) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -147,7 +148,7 @@ func tableKeys[Tx any](e *env[Tx]) {
 			types["UUID"] = []string{id}
 		}
 	}
-	n, second := 0, e.DB.Access().Dialect.Ident("n n")
+	n, second := 0, access.Of(e.DB).Dialect.Ident("n n")
 	for typ, values := range types {
 		for _, scan := range []bool{false, true} {
 			n++

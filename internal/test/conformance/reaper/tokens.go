@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
@@ -27,7 +28,7 @@ func (e *env[Tx]) leases() *lockstmt.LeaseStatements {
 }
 
 func (e *env[Tx]) tables() *lockstmt.Tables {
-	a := e.DB.Access()
+	a := access.Of(e.DB)
 	return lockstmt.New(a.Dialect, a.Table)
 }
 
@@ -35,7 +36,7 @@ func (e *env[Tx]) tables() *lockstmt.Tables {
 // takes it over if it exists. Token 0 means that the lock is not available now; this includes a
 // locked row and a transaction that must run again.
 func (e *env[Tx]) grant(db *holdfast.DB[Tx], name string, id lockstmt.AttemptID) (token int64, err error) {
-	err = db.Access().OnConn(e.Ctx, "", func(q core.Querier) (err error) {
+	err = access.Of(db).OnConn(e.Ctx, "", func(q core.Querier) (err error) {
 		token, err = e.grantOn(q, name, id)
 		return err
 	})
@@ -51,7 +52,7 @@ type noneKnown struct{}
 func (noneKnown) Has(lockname.Name) bool { return false }
 
 func (e *env[Tx]) grantOn(q core.Querier, name string, id lockstmt.AttemptID) (int64, error) {
-	d := e.DB.Access().Dialect
+	d := access.Of(e.DB).Dialect
 	leases := e.leases()
 	row, _ := lockname.Parse("", []byte(name))
 	a := lockstmt.Attempt{Name: row, ID: id, TTL: time.Minute}
@@ -104,12 +105,12 @@ func floorRace[Tx any](e *env[Tx]) {
 // floorRace reads the floor in share mode (locked), or as the naive form does.
 func (e *env[Tx]) floorRace(locked bool) {
 	e.Helper()
-	d := e.DB.Access().Dialect
+	d := access.Of(e.DB).Dialect
 	name, old := lockName("key"), e.Now()+day
 	e.Locks(conformance.Lock{Name: name, Token: old, Expires: e.Now() - 2*hour})
 	tx := e.BeginTx(sql.LevelDefault)
 	defer func() { _ = e.End(e.Ctx, tx, false) }() // the pool waits for tx when it closes, also after a failure
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func grantsAtEveryStep[Tx any](e *env[Tx]) {
 // clock can be set per session.
 func clockSteppedBack[Tx any](e *env[Tx]) {
 	dbtest.Needs(e, e.Engine, dbtest.SetTimestamp)
-	conn, err := e.DB.Access().Acquire(e.Ctx)
+	conn, err := access.Of(e.DB).Acquire(e.Ctx)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -279,7 +280,7 @@ func fourReapersAndEightHolders[Tx any](e *env[Tx]) {
 	// The deadlocks of the reapers and of the holders.
 	counting := func(n *atomic.Int64) holdfast.Options {
 		return holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
-			if s.Err != nil && e.DB.Access().Dialect.Classify(s.Err) == dialect.Retry {
+			if s.Err != nil && access.Of(e.DB).Dialect.Classify(s.Err) == dialect.Retry {
 				n.Add(1)
 			}
 		}}}
@@ -309,7 +310,7 @@ func fourReapersAndEightHolders[Tx any](e *env[Tx]) {
 					e.Errorf("%q: token %d after %d", name, token, last)
 				}
 				e.Must(`INSERT INTO history (k, token) VALUES ($1, $2)`, []byte(name), token)
-				err = db.Access().OnConn(e.Ctx, "", func(q core.Querier) error {
+				err = access.Of(db).OnConn(e.Ctx, "", func(q core.Querier) error {
 					row, _ := lockname.Parse("", []byte(name))
 					freed, err := release.Run(e.Ctx, q, lockstmt.Attempt{Name: row, ID: attempt})
 					if err == nil && !freed.Was {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
@@ -200,7 +201,7 @@ func keySettings[Tx any](e *env[Tx]) {
 	l := e.RowLocker()
 	rows := e.lockable("a", "b")
 	tx := e.BeginTx(sql.LevelReadCommitted * sql.IsolationLevel(min(len(e.Levels())-1, 1)))
-	q, _ := e.DB.Access().Join(tx)
+	q, _ := access.Of(e.DB).Join(tx)
 	read := func() (v string) {
 		e.Helper()
 		found, err := e.one(q, get, &v)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
@@ -274,7 +275,7 @@ func nextCrash[Tx any](e *env[Tx]) {
 			e.Fatalf("%v, %v", got, err)
 		}
 		var session int64
-		q, err := worker.DB.Access().Join(tx)
+		q, err := access.Of(worker.DB).Join(tx)
 		e.Check(err)
 		id := `SELECT CONNECTION_ID()`
 		if e.Engine == dbtest.Postgres {

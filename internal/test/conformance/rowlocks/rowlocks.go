@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
@@ -71,7 +72,7 @@ func (e *env[Tx]) counter() {
 
 // read reads the number with a plain SELECT.
 func (e *env[Tx]) read(tx Tx) (n int, err error) {
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -76,7 +77,7 @@ func rowForeignKeys[Tx any](e *env[Tx]) {
 			if err == nil {
 				_, err = e.Exec(e.Ctx, other, exclusive)
 			}
-			if err == nil || e.DB.Access().Dialect.Classify(err) != dialect.Busy {
+			if err == nil || access.Of(e.DB).Dialect.Classify(err) != dialect.Busy {
 				e.Errorf("%+v: %s beside the lock: %v", wait, exclusive, err)
 			}
 			_ = e.End(e.Ctx, other, false)
@@ -231,7 +232,7 @@ func rowIsTheLast[Tx any](e *env[Tx]) {
 			continue // its reads lock, so no session can commit in between
 		}
 		tx := e.BeginTx(level)
-		q, _ := e.DB.Access().Join(tx)
+		q, _ := access.Of(e.DB).Join(tx)
 		plain := func() (cents int) {
 			if _, err := e.one(q, `SELECT cents FROM accounts`, &cents); err != nil {
 				e.Error(err)
@@ -351,8 +352,8 @@ func rowTablesAreChecked[Tx any](e *env[Tx]) {
 	}
 	e.EndTx(tx, true)
 	// A table and columns whose names need quoting.
-	odd := e.DB.Access().Dialect.Ident("odd`\"; --")
-	column := e.DB.Access().Dialect.Ident("a b`\"")
+	odd := access.Of(e.DB).Dialect.Ident("odd`\"; --")
+	column := access.Of(e.DB).Dialect.Ident("a b`\"")
 	e.Must(`CREATE TABLE ` + odd + ` (` + column + ` INT NOT NULL PRIMARY KEY)`)
 	type strange struct {
 		N int `db:"a b\x60\""`

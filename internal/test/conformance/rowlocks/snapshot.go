@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
@@ -44,7 +45,7 @@ func keyNoLostUpdate[Tx any](e *env[Tx]) {
 
 // refund makes one effect, unless a plain read shows that it exists.
 func (e *env[Tx]) refund(tx Tx, key string) error {
-	q, err := e.DB.Access().Join(tx)
+	q, err := access.Of(e.DB).Join(tx)
 	if err != nil {
 		return err
 	}

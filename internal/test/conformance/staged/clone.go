@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
@@ -108,7 +109,7 @@ func afterRestoreClone[Tx any](e *env[Tx]) {
 func (e *env[Tx]) store(db *holdfast.DB[Tx]) string {
 	e.Helper()
 	var store []byte
-	if err := e.SQL.QueryRowContext(e.Ctx, `SELECT store FROM `+db.Access().Table("floor")).Scan(&store); err != nil {
+	if err := e.SQL.QueryRowContext(e.Ctx, `SELECT store FROM `+access.Of(db).Table("floor")).Scan(&store); err != nil {
 		e.Fatal(err)
 	}
 	return string(store)

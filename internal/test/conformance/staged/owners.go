@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/rowdiff"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -31,7 +32,7 @@ var ledgerTables = []rowdiff.Table{
 
 func (e *env[Tx]) rows(tables ...rowdiff.Table) rowdiff.Rows {
 	e.Helper()
-	return rowdiff.Read(e.Ctx, e, e.DB.Access().Pool, func(name string) string { return name }, tables...)
+	return rowdiff.Read(e.Ctx, e, access.Of(e.DB).Pool, func(name string) string { return name }, tables...)
 }
 
 // twins gives each row of the owner shop a twin of two other owners, with the same hash: what is compared
