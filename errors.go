@@ -3,6 +3,7 @@ package holdfast
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -123,17 +124,39 @@ func (e *TxLostError) Is(target error) bool { return target == ErrTxLost }
 
 func (e *TxLostError) Unwrap() error { return e.Err }
 
-// InputError reports an invalid argument. errors.Is(err, ErrInvalid) holds. It has two string
-// fields: Field names the argument, and Problem says what is wrong and what to do.
-type InputError = core.InputError
+// InputError reports an invalid argument. errors.Is(err, ErrInvalid) holds.
+type InputError struct {
+	// Field names the argument.
+	Field string
+	// Problem says what is wrong and what to do.
+	Problem string
+}
+
+func (e *InputError) Error() string { return (*core.InputError)(e).Error() }
+
+// Is reports whether target is ErrInvalid.
+func (e *InputError) Is(target error) bool { return target == ErrInvalid }
+
+func init() { core.PublicInput = func(e *core.InputError) error { return (*InputError)(e) } }
 
 // Blocker is a session of the server that has a lock for which another session waits. The errors of a
 // wait that is over name it where the engine tells ([Capabilities].NamesBlockers) and the role may ask.
-// It has the string fields Session (its id, for pg_terminate_backend or KILL), User, Client (its
-// application, or else its address) and State (what it does, in the server's words: a session that is
-// "idle in transaction" or "Sleep" waits for its program), and Open, which says how long its transaction
-// has lasted. What the role may not see is empty.
-type Blocker = core.Blocker
+// What the role may not see is empty.
+type Blocker struct {
+	// Session is its id: for pg_terminate_backend on PostgreSQL, for KILL on MySQL and MariaDB. It
+	// may wait itself, for another session.
+	Session string
+	// User is the name of the session's user. Client is its application or, if it gave none, its address.
+	User, Client string
+	// State is what the session does, in the server's words: one that is "idle in transaction" or "Sleep"
+	// waits for its program.
+	State string
+	// Open is how long its transaction has lasted.
+	Open time.Duration
+}
+
+// String returns the blocker as "session 4711 (app@worker3, idle in transaction, open for 12s)".
+func (b Blocker) String() string { return core.Blocker(b).String() }
 
 // SchemaError reports a missing table, or a schema version out of range. errors.Is(err,
 // ErrSchema) holds.

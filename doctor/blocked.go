@@ -42,7 +42,8 @@ func Blocked[Tx any](ctx context.Context, db *holdfast.DB[Tx]) ([]Block, error) 
 	}
 	return core.Collect(rows, func(row core.Row) (b Block, err error) {
 		var waited int64
-		b.Blocker, err = core.ScanBlocker(row, &b.Waiter, &waited)
+		by, err := core.ScanBlocker(row, &b.Waiter, &waited)
+		b.Blocker = holdfast.Blocker(by)
 		b.Waited = time.Duration(waited) * time.Microsecond
 		return b, err
 	})

@@ -23,18 +23,21 @@ import (
 )
 
 // Severity says how bad a finding is.
-type Severity = dialect.Severity
+type Severity int
 
 // The severities.
 const (
 	// Notice means that nothing is wrong, but the fact is worth knowing.
-	Notice = dialect.Notice
+	Notice = Severity(dialect.Notice)
 	// Warning means that work may be slow or stuck, or that an assumption of the caller may be
 	// wrong.
-	Warning = dialect.Warning
+	Warning = Severity(dialect.Warning)
 	// Broken means that one of Holdfast's promises does not hold.
-	Broken = dialect.Broken
+	Broken = Severity(dialect.Broken)
 )
+
+// String returns "notice", "warning" or "broken".
+func (s Severity) String() string { return dialect.Severity(s).String() }
 
 // DefaultMaxDrift is the default of Options.MaxDrift.
 const DefaultMaxDrift = time.Second
@@ -178,7 +181,7 @@ func (p *patient) probes(ctx context.Context) error {
 			continue
 		}
 		if severity, problem, advice := probe.Judge(row); problem != "" {
-			p.find(probe.Name, severity, problem, advice)
+			p.find(probe.Name, Severity(severity), problem, advice)
 		}
 	}
 	return nil

@@ -11,11 +11,11 @@ import (
 )
 
 // Role is what the account of the pool is for: see [github.com/holdfast-go/holdfast/migrations.PrintGrants].
-type Role = dialect.Role
+type Role string
 
 // checkRole refuses a role that is none.
 func checkRole(role Role) error {
-	if role != "" && (role == dialect.RoleMigrator || !slices.Contains(dialect.Roles, role)) {
+	if role != "" && (role == Role(dialect.RoleMigrator) || !slices.Contains(dialect.Roles, dialect.Role(role))) {
 		return &holdfast.InputError{Field: "Options.Role", Problem: fmt.Sprintf("%q is not app, reaper, operator or reader", role)}
 	}
 	return nil
@@ -43,10 +43,10 @@ func (p *patient) privileges(ctx context.Context, role Role) error {
 		p.anyRole(held, names, advice)
 		return nil
 	}
-	if lacks := p.dialect.Missing(role, held, names); len(lacks) > 0 {
+	if lacks := p.dialect.Missing(dialect.Role(role), held, names); len(lacks) > 0 {
 		p.find("privileges", Broken, "the account lacks, for the role "+string(role)+": "+strings.Join(lacks, "; "), advice+string(role)+" prints")
 	}
-	if more := p.dialect.Excess(role, held, names); len(more) > 0 {
+	if more := p.dialect.Excess(dialect.Role(role), held, names); len(more) > 0 {
 		p.find("excess privileges", Warning, "the account may do more than the role "+string(role)+" needs: "+strings.Join(more, "; "),
 			"revoke it, or connect as an account that has only what holdfast migrate grants --role "+string(role)+" prints")
 	}
@@ -60,8 +60,8 @@ func (p *patient) anyRole(held dialect.Held, names map[string]string, advice str
 		return
 	}
 	var fits []string
-	for _, r := range []Role{dialect.RoleReaper, dialect.RoleOperator, dialect.RoleReader} {
-		if len(p.dialect.Missing(r, held, names)) == 0 {
+	for _, r := range []Role{Role(dialect.RoleReaper), Role(dialect.RoleOperator), Role(dialect.RoleReader)} {
+		if len(p.dialect.Missing(dialect.Role(r), held, names)) == 0 {
 			fits = append(fits, string(r))
 		}
 	}

@@ -45,20 +45,20 @@ func TestRoles(t *testing.T) {
 			work    func(e *env, db *holdfast.DB[*sql.Tx])
 			refused []string
 		}{
-			{migrations.App, appWork, []string{
+			{doctor.Role(migrations.App), appWork, []string{
 				`UPDATE holdfast_interventions SET reason = 'x'`, `DELETE FROM holdfast_interventions`, `UPDATE holdfast_floor SET token = 0`,
 				`UPDATE holdfast_audit SET reason = 'x'`, `DELETE FROM holdfast_audit`,
 				`DELETE FROM holdfast_locks`, `DELETE FROM holdfast_sweeps`, `DROP TABLE holdfast_records`, `ALTER TABLE holdfast_records ADD COLUMN x INT`,
 			}},
-			{migrations.Operator, operatorWork, []string{
+			{doctor.Role(migrations.Operator), operatorWork, []string{
 				`UPDATE holdfast_interventions SET reason = 'x'`, `DELETE FROM holdfast_interventions`, `UPDATE holdfast_registers SET revision = 9`,
 				`UPDATE holdfast_audit SET reason = 'x'`, `DELETE FROM holdfast_audit`,
 				`DELETE FROM holdfast_staged`, `DROP TABLE holdfast_records`,
 			}},
-			{migrations.Reaper, reaperWork, []string{
+			{doctor.Role(migrations.Reaper), reaperWork, []string{
 				`UPDATE holdfast_locks SET token = 0`, `SELECT body FROM holdfast_outbox`, `SELECT seq FROM holdfast_audit`, `UPDATE holdfast_audit SET reason = 'x'`, `DELETE FROM holdfast_audit`, `DELETE FROM holdfast_interventions`, `DROP TABLE holdfast_records`,
 			}},
-			{migrations.Reader, readerWork, []string{
+			{doctor.Role(migrations.Reader), readerWork, []string{
 				`UPDATE holdfast_audit SET reason = 'x'`, `DELETE FROM holdfast_audit`, `INSERT INTO holdfast_audit SELECT * FROM holdfast_audit`,
 				`DELETE FROM holdfast_records`, `UPDATE holdfast_locks SET token = 0`, `INSERT INTO holdfast_schema (version) VALUES (2)`,
 			}},
@@ -226,14 +226,14 @@ func readerWork(e *env, db *holdfast.DB[*sql.Tx]) {
 		all[f.Check] = f
 	}
 	want(e.T, all, "privileges", doctor.Warning)
-	found, err = doctor.Check(e.Ctx, db, doctor.Options{Role: migrations.App})
+	found, err = doctor.Check(e.Ctx, db, doctor.Options{Role: doctor.Role(migrations.App)})
 	e.Check(err)
 	for _, f := range found {
 		all[f.Check] = f
 	}
 	want(e.T, all, "privileges", doctor.Broken)
 	// The account of the tests may do everything.
-	found, err = doctor.Check(e.Ctx, e.DB, doctor.Options{Role: migrations.Reader})
+	found, err = doctor.Check(e.Ctx, e.DB, doctor.Options{Role: doctor.Role(migrations.Reader)})
 	e.Check(err)
 	for _, f := range found {
 		all[f.Check] = f

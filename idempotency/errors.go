@@ -45,7 +45,22 @@ var _ = once.Outcomes(ErrInProgress, ErrMismatch, ErrExpired, ErrTooMany, ErrLik
 // errors.Is and errors.As do not find those outcomes in an InnerError, because they would say that the
 // outer operation is done, unknown or rejected. They find everything else in it. The field Err is the
 // error that the function returned. To reject the outer operation too, return a new error of [Reject].
-type InnerError = once.InnerError
+type InnerError struct {
+	// Err is the error that the function returned.
+	Err error
+}
+
+func (e *InnerError) Error() string { return (*once.InnerError)(e).Error() }
+
+// Is finds errors in Err that are not outcomes of operations.
+func (e *InnerError) Is(target error) bool { return (*once.InnerError)(e).Is(target) }
+
+// As finds errors in Err that are neither outcomes of operations nor verdicts.
+func (e *InnerError) As(target any) bool { return (*once.InnerError)(e).As(target) }
+
+func init() { once.PublicInner = func(e *once.InnerError) error { return (*InnerError)(e) } }
+
+var _ = errcode.Type[*InnerError]("inner-outcome")
 
 // InProgressError says how long the call waited. errors.Is(err, ErrInProgress) holds.
 type InProgressError struct {

@@ -96,9 +96,10 @@ func (s *Store[Tx]) blocked(ctx context.Context, p *pending, err error) error {
 	switch {
 	case !is || p.op.NoWait:
 	case s.sql.holders.Text != "":
-		busy.Blockers, _ = s.blockers.Run(ctx, s.sql.holders, p.args()...)
+		found, _ := s.blockers.Run(ctx, s.sql.holders, p.args()...)
+		busy.Blockers = core.Blockers[holdfast.Blocker](found)
 	case p.watch != nil:
-		busy.Blockers = p.watch.Found()
+		busy.Blockers = core.Blockers[holdfast.Blocker](p.watch.Found())
 	}
 	return err
 }

@@ -160,7 +160,7 @@ func printFunctions(w io.Writer, e holdfast.Engine, opts []holdfast.Options, tex
 		return err
 	}
 	if f.places && o.Schema == "" {
-		return &core.InputError{Field: "Options.Schema", Problem: "is missing: the functions name their schema, so say which one has the tables"}
+		return core.Invalid("Options.Schema", "is missing: the functions name their schema, so say which one has the tables")
 	}
 	out, err := text(l, f)
 	if err == nil {
@@ -263,7 +263,7 @@ func (d *driver) dropFunctions() error {
 // render returns the SQL of one direction for a layout, and an id of that text.
 func (f *functionSet) render(l *layout, direction string) (sql, id string, err error) {
 	if strings.Contains(l.schema, bodyQuote) {
-		return "", "", &core.InputError{Field: "Options.Schema", Problem: "contains " + bodyQuote + ", which ends the text of a function"}
+		return "", "", core.Invalid("Options.Schema", "contains "+bodyQuote+", which ends the text of a function")
 	}
 	text, err := functionFiles.ReadFile("functions/" + f.file + "." + direction + ".sql")
 	if err != nil {
@@ -295,7 +295,7 @@ func (f *functionSet) names(l *layout, functions []string) []string {
 
 func (f *functionSet) grants(l *layout, role string) (string, error) {
 	if role == "" || strings.ContainsRune(role, 0) {
-		return "", &core.InputError{Field: "role", Problem: "is missing: say which role calls the functions"}
+		return "", core.Invalid("role", "is missing: say which role calls the functions")
 	}
 	to := l.dialect.Privileges.Account(role)
 	var b strings.Builder

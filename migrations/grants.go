@@ -12,20 +12,20 @@ import (
 )
 
 // Role is what an account of the database is for.
-type Role = dialect.Role
+type Role string
 
 // The roles.
 const (
 	// App is a program that runs operations, holds locks, writes registers, outboxes and limits.
-	App = dialect.RoleApp
+	App = Role(dialect.RoleApp)
 	// Reaper clears what has expired.
-	Reaper = dialect.RoleReaper
+	Reaper = Role(dialect.RoleReaper)
 	// Operator resolves and erases operations, and releases locks by force.
-	Operator = dialect.RoleOperator
+	Operator = Role(dialect.RoleOperator)
 	// Reader lists and shows, and runs the doctor.
-	Reader = dialect.RoleReader
+	Reader = Role(dialect.RoleReader)
 	// Migrator makes, changes and drops the tables.
-	Migrator = dialect.RoleMigrator
+	Migrator = Role(dialect.RoleMigrator)
 )
 
 // PrintGrants writes the GRANT statements for an account in a role: on each table the least that the
@@ -48,13 +48,13 @@ func PrintGrants(w io.Writer, e holdfast.Engine, role Role, account string, opts
 	switch p := &l.dialect.Privileges; {
 	case p.None != "":
 		return &holdfast.UnsupportedError{Engine: l.dialect.Name, Check: "grants", What: "grants", Problem: p.None, Remedy: "restrict access there"}
-	case !slices.Contains(dialect.Roles, role):
-		return &core.InputError{Field: "role", Problem: fmt.Sprintf("%q is none of %q", role, dialect.Roles)}
+	case !slices.Contains(dialect.Roles, dialect.Role(role)):
+		return core.Invalid("role", fmt.Sprintf("%q is none of %q", role, dialect.Roles))
 	case account == "" || strings.ContainsRune(account, 0):
-		return &core.InputError{Field: "account", Problem: "is missing: say which account gets the grants"}
+		return core.Invalid("account", "is missing: say which account gets the grants")
 	case p.NeedsSchema && o.Schema == "":
-		return &core.InputError{Field: "Options.Schema", Problem: "is missing: the grants name the schema, so say which one has the tables"}
+		return core.Invalid("Options.Schema", "is missing: the grants name the schema, so say which one has the tables")
 	}
-	_, err = io.WriteString(w, strings.Join(l.dialect.Grants(role, l.dialect.Ident(l.schema), l.table, account), ";\n")+";\n")
+	_, err = io.WriteString(w, strings.Join(l.dialect.Grants(dialect.Role(role), l.dialect.Ident(l.schema), l.table, account), ";\n")+";\n")
 	return err
 }

@@ -37,11 +37,11 @@ func PrintRowSecurity(w io.Writer, e holdfast.Engine, everyOwner []string, opts 
 		return &holdfast.UnsupportedError{Engine: l.dialect.Name, Check: "row level security", What: "policies", Problem: "it has no row level security", Remedy: "give each owner a schema, or a database, with tables of its own"}
 	}
 	if o.Schema == "" {
-		return &core.InputError{Field: "Options.Schema", Problem: "is missing: the policies name the schema, so say which one has the tables"}
+		return core.Invalid("Options.Schema", "is missing: the policies name the schema, so say which one has the tables")
 	}
 	for _, account := range everyOwner {
 		if account == "" || strings.ContainsRune(account, 0) {
-			return &core.InputError{Field: "everyOwner", Problem: "the name of an account is missing"}
+			return core.Invalid("everyOwner", "the name of an account is missing")
 		}
 	}
 	tables := make([]string, len(sharded))

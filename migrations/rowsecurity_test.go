@@ -298,7 +298,7 @@ func (e *tenants[Tx]) other(name string) string {
 // doctor finds nothing to object to.
 func (e *tenants[Tx]) doctor() {
 	e.Helper()
-	found, err := doctor.Check(e.Ctx, e.db, doctor.Options{Role: migrations.App})
+	found, err := doctor.Check(e.Ctx, e.db, doctor.Options{Role: doctor.Role(migrations.App)})
 	e.Check(err)
 	for _, f := range found {
 		if strings.Contains(f.Check, "privileges") || strings.Contains(f.Check, "table") {
@@ -338,7 +338,7 @@ func TestRowSecurityOfFunctions(t *testing.T) {
 		e.Must(grants.String())
 		db := e.Open(app, holdfast.Options{OwnerSetting: holdfast.DefaultOwnerSetting}).DB
 		found := func() (problems string) {
-			all, err := doctor.Check(e.Ctx, db, doctor.Options{Role: migrations.App})
+			all, err := doctor.Check(e.Ctx, db, doctor.Options{Role: doctor.Role(migrations.App)})
 			e.Check(err)
 			for _, f := range all {
 				if f.Check == "functions and row level security" {

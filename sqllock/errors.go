@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,7 +46,29 @@ func (e *HeldError) Error() string {
 // Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// LostError says which term has ended. errors.Is(err, ErrLost) holds. Key and Token name the
-// term. Reason says how the end was detected. Err is the last error of the term's renewal, or
-// nil.
-type LostError = keeper.LostError
+// LostError says which term has ended. errors.Is(err, ErrLost) holds.
+type LostError struct {
+	// Key and Token name the term.
+	Key   string
+	Token int64
+	// Reason says how the end was detected.
+	Reason string
+	// Err is the last error of the term's renewal, or nil.
+	Err error
+}
+
+func (e *LostError) Error() string { return (*keeper.LostError)(e).Error() }
+
+// Is reports whether target is ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+func (e *LostError) Unwrap() error { return e.Err }
+
+func init() {
+	keeper.PublicLost = func(e *keeper.LostError) error { return (*LostError)(e) }
+	keeper.LostIn = func(err error) *keeper.LostError {
+		var lost *LostError
+		errors.As(err, &lost)
+		return (*keeper.LostError)(lost)
+	}
+}

@@ -194,12 +194,12 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 	s := kept.Statements()
 	said := false
 	err := s.Retry(ctx, func(q core.Querier) error {
-		r, err := s.Compile("set value", dialect.SetLeaseValue).Exec(ctx, q, kept.Name.Args(kept.ID[:], value)...)
+		r, err := s.Compile("set value", dialect.SetLeaseValue).Exec(ctx, q, kept.Attempt().Name.Args(kept.Attempt().ID[:], value)...)
 		said = err == nil && r.Affected > 0
 		return err
 	})
 	if err == nil && !said { // or it says so already, and MySQL counts changes only
-		if v, _ := s.HolderOf(ctx, kept.Name); v.Token != l.Token() || v.Left == 0 {
+		if v, _ := s.HolderOf(ctx, kept.Attempt().Name); v.Token != l.Token() || v.Left == 0 {
 			return &LostError{Key: l.Key(), Token: l.Token(), Reason: "it had ended when its value was to be set"}
 		}
 	}

@@ -77,11 +77,11 @@ func (m *leases) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keep
 // Ended forgets a lease. After a lost lease the next waiter queries the database at once. After
 // a release, the release itself hands over the lock.
 func (m *leases) Ended(l *keeper.Lease, lost bool) {
-	if q := m.queues[l.Name]; q != nil && q.local == l {
+	if q := m.queues[l.Attempt().Name]; q != nil && q.local == l {
 		q.local = nil
 	}
 	if lost {
-		m.wake(l.Name)
+		m.wake(l.Attempt().Name)
 	}
 }
 

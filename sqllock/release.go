@@ -20,28 +20,28 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 	passed := f.Was
 	if !passed {
 		handed := f.Ambiguous
-		f, err = m.statements.free(ctx, freeing{l.Attempt, l.Token()})
+		f, err = m.statements.free(ctx, freeing{*l.Attempt(), l.Token()})
 		f.Ambiguous = f.Ambiguous || handed
 		if err == nil {
 			f = m.k.Confirm(ctx, l, f)
 		}
 	}
-	if err != nil || l.Ambiguous {
-		m.k.Abandon(m, l.Attempt)
+	if err != nil || l.Attempt().Ambiguous {
+		m.k.Abandon(m, *l.Attempt())
 	}
 	if f.Notify {
-		m.k.Notifier.Notify(l.Name)
+		m.k.Notifier.Notify(l.Attempt().Name)
 	}
 	if !passed {
-		m.k.Waker.Freed(l.Name)
+		m.k.Waker.Freed(l.Attempt().Name)
 	}
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	if !passed {
-		if q := m.queues[l.Name]; q != nil && f.Alone {
+		if q := m.queues[l.Attempt().Name]; q != nil && f.Alone {
 			q.turns.alone()
 		}
-		m.wake(l.Name)
+		m.wake(l.Attempt().Name)
 	}
 	return m.k.Result(l, f, err)
 }
@@ -52,10 +52,10 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 func (m *leases) finish(l *keeper.Lease) (next *waiter) {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
-	if !m.k.Finish(l) || m.k.Closed || l.Ambiguous {
+	if !m.k.Finish(l) || m.k.Closed || l.Attempt().Ambiguous {
 		return nil
 	}
-	if next = m.next(m.queues[l.Name]); next != nil {
+	if next = m.next(m.queues[l.Attempt().Name]); next != nil {
 		m.k.Pending.Add(1)
 	}
 	return next
@@ -67,7 +67,7 @@ func (m *leases) handOver(ctx context.Context, l *keeper.Lease, w *waiter) keepe
 	defer m.k.Pending.Add(-1)
 	a := lockstmt.NewAttempt(w.q.name, m.k.NewAttemptID(), w.TTL)
 	sent := time.Now()
-	v, ambiguous, err := m.statements.handOver(ctx, l.ID, a)
+	v, ambiguous, err := m.statements.handOver(ctx, l.Attempt().ID, a)
 	var lease *keeper.Lease
 	passed := err == nil && v.Won
 	switch {

@@ -125,7 +125,7 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 			t.Fatal(err)
 		}
 		leases[key] = lease
-		all = append(all, freeing{lease.kept().Attempt, lease.Token()})
+		all = append(all, freeing{*lease.kept().Attempt(), lease.Token()})
 	}
 	if lost != "" {
 		if _, err := l.ForceRelease(ctx, lost, 0, "a test"); err != nil {
@@ -143,7 +143,7 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 	seen.after = func(name string) {
 		if name == "locks.release" {
 			next.Do(func() {
-				a := keeper.Attempt{Name: leases["taken"].kept().Name, ID: keeper.NewProcess().NewAttemptID(), TTL: time.Minute}
+				a := keeper.Attempt{Name: leases["taken"].kept().Attempt().Name, ID: keeper.NewProcess().NewAttemptID(), TTL: time.Minute}
 				if v, err := l.leases.statements.acquireAlone(ctx, a); err != nil || !v.Won {
 					t.Errorf("the next one: %+v, %v", v, err)
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -85,7 +86,7 @@ func (*flags) lacks(ctx context.Context, db *holdfast.DB[*sql.Tx], role migratio
 	if asked != nil {
 		return ""
 	}
-	all := a.Dialect.Missing(role, held, names)
+	all := a.Dialect.Missing(dialect.Role(role), held, names)
 	named := slices.DeleteFunc(slices.Clone(all), func(lack string) bool {
 		table := lack[strings.LastIndex(lack, " on ")+len(" on "):]
 		return !regexp.MustCompile(`\b` + regexp.QuoteMeta(table) + `\b`).MatchString(err.Error())

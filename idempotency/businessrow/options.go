@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
@@ -56,9 +57,9 @@ func checkOptions(opts []Options) (Options, error) {
 var ErrUniqueViolation = errcode.New("business-row-unique", "idempotency: another unique key of the table refused the row")
 
 // inProgress converts an internal error to its public form.
-func inProgress(err error, found ...holdfast.Blocker) error {
+func inProgress(err error, found ...core.Blocker) error {
 	if p, is := err.(*once.InProgressError); is { //nolint:errorlint // it is never wrapped
-		p.Blockers = found
+		p.Blockers = core.Blockers[holdfast.Blocker](found)
 		return (*idempotency.InProgressError)(p)
 	}
 	return err

@@ -269,7 +269,7 @@ func Check(prefix, actor, reason string) error {
 		limit      int
 	}{{"By", actor, MaxActor}, {"Reason", reason, MaxReason}} {
 		if f.text == "" || len(f.text) > f.limit || !utf8.ValidString(f.text) || strings.ContainsRune(f.text, 0) {
-			return &core.InputError{Field: prefix + f.name, Problem: fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL: it is kept in the audit", f.limit)}
+			return core.Invalid(prefix+f.name, fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL: it is kept in the audit", f.limit))
 		}
 	}
 	return nil

@@ -42,8 +42,27 @@ func (b Blocker) String() string {
 	return "session " + b.Session + " (" + strings.Join(facts, ", ") + ")"
 }
 
+// Blockers returns list with the public type, holdfast.Blocker.
+func Blockers[B blocker](list []Blocker) (public []B) {
+	for _, b := range list {
+		public = append(public, B(b))
+	}
+	return public
+}
+
+type blocker interface {
+	~struct {
+		Session, User, Client, State string
+		Open                         time.Duration
+	}
+}
+
 // BlockedBy returns the end of an error's text that names the blockers; "" for none.
-func BlockedBy(list []Blocker) string {
+func BlockedBy[B blocker](blockers []B) string {
+	list := make([]Blocker, len(blockers))
+	for i, b := range blockers {
+		list[i] = Blocker(b)
+	}
 	switch len(list) {
 	case 0:
 		return ""

@@ -15,11 +15,17 @@ var ErrInvalid = errcode.New("invalid-argument", "holdfast: invalid argument")
 // ErrAgain means that a transaction lost to another one, and may run again as a whole.
 var ErrAgain = errors.New("holdfast: another transaction came first")
 
-// InputError reports an invalid argument. errors.Is(err, ErrInvalid) holds.
+// InputError is holdfast.InputError. Invalid returns it as that type.
 type InputError struct {
 	// Field names the argument. Problem says what is wrong and what to do.
 	Field, Problem string
 }
+
+// PublicInput makes the public type of an InputError. Package holdfast sets it.
+var PublicInput = func(e *InputError) error { return e }
+
+// Invalid returns the error of an argument: field names it, and problem says what is wrong and what to do.
+func Invalid(field, problem string) error { return PublicInput(&InputError{field, problem}) }
 
 func (e *InputError) Error() string { return "holdfast: " + e.Field + ": " + e.Problem }
 
@@ -33,11 +39,11 @@ const MaxName = 128
 func CheckName(field, name string, emptyOK bool) error {
 	switch {
 	case name == "" && !emptyOK:
-		return &InputError{Field: field, Problem: "is missing"}
+		return Invalid(field, "is missing")
 	case len(name) > MaxName:
-		return &InputError{Field: field, Problem: fmt.Sprintf("has %d bytes, at most %d are allowed", len(name), MaxName)}
+		return Invalid(field, fmt.Sprintf("has %d bytes, at most %d are allowed", len(name), MaxName))
 	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
-		return &InputError{Field: field, Problem: fmt.Sprintf("%.40q is not UTF-8 without NUL bytes", name)}
+		return Invalid(field, fmt.Sprintf("%.40q is not UTF-8 without NUL bytes", name))
 	}
 	return nil
 }

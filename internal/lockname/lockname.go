@@ -93,5 +93,5 @@ func ByOwner[T any](list []T, name func(T) Name) iter.Seq2[string, []T] {
 }
 
 func invalid(problem string) error {
-	return &core.InputError{Field: "key", Problem: problem}
+	return core.Invalid("key", problem)
 }

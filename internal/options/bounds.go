@@ -57,7 +57,7 @@ func (s Span) Check(field string, d time.Duration) error {
 	if d > 0 && d < s.Least {
 		problem += ": a number without a unit counts nanoseconds, so write a unit, such as 30*time.Second"
 	}
-	return &core.InputError{Field: field, Problem: problem}
+	return core.Invalid(field, problem)
 }
 
 // Size is the bounds of a number. Unit says what it counts.
@@ -103,5 +103,5 @@ func (s Size) Check(field string, n int64) error {
 	if s.Zero != "" {
 		problem += ", or 0 (" + s.Zero + ")"
 	}
-	return &core.InputError{Field: field, Problem: problem}
+	return core.Invalid(field, problem)
 }

@@ -17,6 +17,6 @@ func One[T any](opts []T) (T, error) {
 	case 1:
 		return opts[0], nil
 	default:
-		return zero, &core.InputError{Field: fmt.Sprintf("%T", zero), Problem: fmt.Sprintf("%d values were given: give one, or none for the defaults", len(opts))}
+		return zero, core.Invalid(fmt.Sprintf("%T", zero), fmt.Sprintf("%d values were given: give one, or none for the defaults", len(opts)))
 	}
 }

@@ -91,5 +91,5 @@ func (f Fields) Values(row reflect.Value, forms Forms) []any {
 }
 
 func invalid(argument, problem string) error {
-	return &core.InputError{Field: argument, Problem: problem}
+	return core.Invalid(argument, problem)
 }

@@ -75,7 +75,7 @@ func (s *tickets) poll(ctx context.Context, due []*queue) {
 		}
 	}
 	s.k.Mu.Unlock()
-	for _, part := range lockname.ByOwner(batch, func(l *keeper.Lease) lockname.Name { return l.Name }) {
+	for _, part := range lockname.ByOwner(batch, func(l *keeper.Lease) lockname.Name { return l.Attempt().Name }) {
 		s.read(ctx, part)
 	}
 	ended := s.clearEnded(ctx, due)
@@ -144,7 +144,7 @@ func (s *tickets) read(ctx context.Context, leases []*keeper.Lease) {
 				continue
 			}
 			if err == nil && c.queue.failing.IsZero() || s.failed(c.queue, err) {
-				s.judge(c, standings[l.ID], sent)
+				s.judge(c, standings[l.Attempt().ID], sent)
 			}
 		}
 		s.k.Mu.Unlock()

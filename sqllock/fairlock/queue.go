@@ -221,10 +221,10 @@ func (s *tickets) confirm(ctx context.Context, q *queue, ready []*ticket) {
 			continue
 		}
 		sent := time.Now()
-		ok, err := s.statements.confirm(ctx, l.Attempt)
+		ok, err := s.statements.confirm(ctx, *l.Attempt())
 		s.k.Mu.Lock()
 		if err == nil && ok && l.Live() {
-			l.Prolong(sent.Add(l.TTL))
+			l.Prolong(sent.Add(l.Attempt().TTL))
 			s.grant(c)
 		}
 		s.failed(q, err)

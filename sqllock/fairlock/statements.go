@@ -190,10 +190,10 @@ type standing struct {
 func (s *statements) standings(ctx context.Context, batch []*keeper.Lease) (map[keeper.AttemptID]standing, error) {
 	attempts := make([]any, 0, len(batch))
 	for _, l := range batch {
-		attempts = append(attempts, l.ID[:])
+		attempts = append(attempts, l.Attempt().ID[:])
 	}
 	attempts = core.Pad(attempts)
-	args := append([]any{batch[0].Name.Owner}, attempts...)
+	args := append([]any{batch[0].Attempt().Name.Owner}, attempts...)
 	stmt := s.List("places", strings.ReplaceAll(s.Dialect.Tickets.Places, "{attempts}", "{names}"), 1, len(attempts))
 	var found map[keeper.AttemptID]standing
 	err := s.OnConn(ctx, func(q core.Querier) error {

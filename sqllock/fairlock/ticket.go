@@ -158,7 +158,7 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 			}
 		case l != nil && !l.Live(): // the ticket was lost, or the lease just before it could be returned
 			if c.granted {
-				s.k.Abandon(s, l.Attempt)
+				s.k.Abandon(s, *l.Attempt())
 			}
 			c.lease, c.granted = nil, false
 			s.enqueue(c)
@@ -206,9 +206,9 @@ func (s *tickets) giveUp(ctx context.Context, c *ticket, entering bool) {
 			}
 		}
 	}
-	all, err := s.statements.releaseAll(ctx, []keeper.Abandoned{{Name: c.name, ID: c.lease.ID}})
+	all, err := s.statements.releaseAll(ctx, []keeper.Abandoned{{Name: c.name, ID: c.lease.Attempt().ID}})
 	if err != nil || !all { // it is locked, for example by a guarded transaction
-		s.k.Abandon(s, c.lease.Attempt)
+		s.k.Abandon(s, *c.lease.Attempt())
 	}
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
@@ -233,10 +233,10 @@ func (s *tickets) Ended(l *keeper.Lease, _ bool) {
 	q := c.queue
 	q.waiting, q.ready = without(q.waiting, c), without(q.ready, c)
 	if !c.granted && !c.leaves {
-		s.k.Abandon(s, l.Attempt) // it would delay the tickets behind it
+		s.k.Abandon(s, *l.Attempt()) // it would delay the tickets behind it
 	}
 	signal(c.event)
-	s.pollNow(l.Name)
+	s.pollNow(l.Attempt().Name)
 }
 
 // Release deletes the ticket.
@@ -244,20 +244,20 @@ func (s *tickets) Release(ctx context.Context, l *keeper.Lease) error {
 	s.k.Mu.Lock()
 	s.k.Finish(l)
 	s.k.Mu.Unlock()
-	f, next, err := s.statements.release(ctx, l.Attempt)
+	f, next, err := s.statements.release(ctx, *l.Attempt())
 	if err == nil {
 		f = s.k.Confirm(ctx, l, f)
 	}
-	if err != nil || l.Ambiguous {
-		s.k.Abandon(s, l.Attempt)
+	if err != nil || l.Attempt().Ambiguous {
+		s.k.Abandon(s, *l.Attempt())
 	}
-	s.k.Waker.Freed(l.Name)
+	s.k.Waker.Freed(l.Attempt().Name)
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
-	if len(next) > 0 && !s.first(l.Name, next) {
-		s.k.Notifier.Notify(l.Name)
+	if len(next) > 0 && !s.first(l.Attempt().Name, next) {
+		s.k.Notifier.Notify(l.Attempt().Name)
 	}
-	s.pollNow(l.Name)
+	s.pollNow(l.Attempt().Name)
 	return s.k.Result(l, f, err)
 }
 
@@ -269,7 +269,7 @@ func (s *tickets) first(name lockname.Name, attempt []byte) bool {
 		return false
 	}
 	c := q.waiting[0]
-	return c.units == c.capacity && bytes.Equal(c.lease.ID[:], attempt)
+	return c.units == c.capacity && bytes.Equal(c.lease.Attempt().ID[:], attempt)
 }
 
 // Notified polls a key's queue at once.

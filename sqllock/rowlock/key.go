@@ -66,7 +66,7 @@ func (l *lockOf) describe(err error) error {
 	case errors.Is(err, rowwait.ErrNotAvailable):
 		return &LockNotAvailableError{Key: l.key, Table: l.table, Row: l.row}
 	case errors.As(err, &late):
-		return &TimeoutError{Key: l.key, Table: l.table, Row: l.row, Waited: late.Waited, Blockers: late.Blockers}
+		return &TimeoutError{Key: l.key, Table: l.table, Row: l.row, Waited: late.Waited, Blockers: core.Blockers[holdfast.Blocker](late.Blockers)}
 	case errors.Is(err, rowwait.ErrOldSnapshot):
 		return &holdfast.RetryError{Attempts: 1, Err: err}
 	}

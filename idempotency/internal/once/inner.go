@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // Packages fill these while they are initialized.
@@ -27,7 +26,8 @@ func Verdict[V error]() struct{} {
 	return struct{}{}
 }
 
-var _ = errcode.Type[*InnerError]("inner-outcome")
+// PublicInner makes the public type of an InnerError. Package idempotency sets it.
+var PublicInner = func(e *InnerError) error { return e }
 
 // InnerError is idempotency.InnerError.
 type InnerError struct{ Err error }
@@ -41,7 +41,7 @@ func Inner(err error) error {
 	}
 	var s *settledError
 	if errors.As(err, &s) || slices.ContainsFunc(outcomes, func(o error) bool { return errors.Is(err, o) }) {
-		return &InnerError{err}
+		return PublicInner(&InnerError{err})
 	}
 	return err
 }

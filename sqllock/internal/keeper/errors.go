@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast"
@@ -16,6 +17,15 @@ var (
 	ErrOtherStore = errcode.New("other-store", "sqllock: the term belongs to another store")
 	ErrNested     = errcode.New("lock-nested", "fairlock: the lock is held by the context that asks for it")
 	ErrCapacity   = errcode.New("semaphore-capacity", "fairlock: another capacity")
+)
+
+// PublicLost makes the public type of a LostError, and LostIn finds one in an error. Package sqllock sets them.
+var (
+	PublicLost = func(e *LostError) error { return e }
+	LostIn     = func(err error) (lost *LostError) {
+		errors.As(err, &lost)
+		return lost
+	}
 )
 
 // LostError is sqllock.LostError.

@@ -239,7 +239,7 @@ func (f *fake) QueryRow(ctx context.Context, dest []any, query string, _ ...any)
 func all(batch []*Lease) map[AttemptID]bool {
 	renewed := map[AttemptID]bool{}
 	for _, l := range batch {
-		renewed[l.ID] = true
+		renewed[l.attempt.ID] = true
 	}
 	return renewed
 }

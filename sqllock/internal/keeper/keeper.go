@@ -183,7 +183,7 @@ func (k *Keeper) end(l *Lease, cause error, lost bool) bool {
 	l.live = false
 	l.timer.Stop()
 	delete(k.held, l)
-	k.renewal(l.TTL).Drop(l)
+	k.renewal(l.attempt.TTL).Drop(l)
 	l.cancel(cause)
 	k.ended(l, cause)
 	l.kind.Ended(l, lost)

@@ -41,7 +41,7 @@ func (k *Keeper) TermOf(kind lockname.Kind, owner, key string, token int64) Term
 
 // Lease is one term while this process trusts it.
 type Lease struct {
-	Attempt
+	attempt Attempt
 
 	keeper *Keeper
 	kind   Terms
@@ -113,7 +113,7 @@ func (e *exact) Err() error {
 // must pass it to Keep or KeepWaiting.
 func (k *Keeper) NewLease(kind Terms, token int64, lock string, a Attempt, s Settings, sent time.Time) *Lease {
 	l := &Lease{
-		Attempt: a, keeper: k, kind: kind, lock: lock, margin: s.Margin, once: s.Once, by: s.By,
+		attempt: a, keeper: k, kind: kind, lock: lock, margin: s.Margin, once: s.Once, by: s.By,
 		live: true, until: sent.Add(s.TTL - s.Margin), term: Term{a.Name, token, k.Statements.ID},
 	}
 	l.values = values{s.Values}
@@ -134,17 +134,17 @@ func (k *Keeper) NewLease(kind Terms, token int64, lock string, a Attempt, s Set
 func (k *Keeper) Keep(l *Lease) bool {
 	window := time.Until(l.until)
 	if k.Closed || window <= 0 || k.orphaned(l) {
-		k.Abandon(l.kind, l.Attempt)
+		k.Abandon(l.kind, l.attempt)
 		l.cancel(ErrLost)
 		return false
 	}
 	k.held[l] = struct{}{}
-	l.granted, l.since = true, l.until.Add(l.margin-l.TTL)
+	l.granted, l.since = true, l.until.Add(l.margin-l.attempt.TTL)
 	l.setUntil(l.until)
 	k.noteGranted(l)
 	l.timer = time.AfterFunc(window, l.expire)
 	if !l.once {
-		k.renewal(l.TTL).Set(l, l.since.Add(l.TTL/renewPart))
+		k.renewal(l.attempt.TTL).Set(l, l.since.Add(l.attempt.TTL/renewPart))
 	}
 	return true
 }
@@ -155,7 +155,7 @@ func (k *Keeper) KeepWaiting(l *Lease, sent time.Time) {
 	k.held[l] = struct{}{}
 	l.timer = time.AfterFunc(time.Hour, l.expire)
 	l.timer.Stop()
-	k.renewal(l.TTL).Set(l, sent.Add(l.TTL/renewPart))
+	k.renewal(l.attempt.TTL).Set(l, sent.Add(l.attempt.TTL/renewPart))
 }
 
 // Grant starts the trust window of a ticket. Mu is held.
@@ -165,7 +165,7 @@ func (k *Keeper) Grant(l *Lease) {
 	k.noteGranted(l)
 	l.timer.Reset(time.Until(l.until))
 	if l.once {
-		k.renewal(l.TTL).Drop(l)
+		k.renewal(l.attempt.TTL).Drop(l)
 	}
 }
 
@@ -204,6 +204,9 @@ func (l *Lease) Term() Term { return l.term }
 // Store returns the store that has the lease's row.
 func (l *Lease) Statements() *Statements { return l.keeper.Statements }
 
+// Attempt returns the attempt to which the lease was granted.
+func (l *Lease) Attempt() *Attempt { return &l.attempt }
+
 // Keeper returns the keeper that tracks the lease.
 func (l *Lease) Keeper() *Keeper { return l.keeper }
 
@@ -228,6 +231,6 @@ func (l *Lease) Prolong(expiry time.Time) {
 	}
 }
 
-func (l *Lease) lost(reason string) *LostError {
-	return &LostError{Key: l.term.Key(), Token: l.term.token, Reason: reason, Err: l.renewError}
+func (l *Lease) lost(reason string) error {
+	return PublicLost(&LostError{Key: l.term.Key(), Token: l.term.token, Reason: reason, Err: l.renewError})
 }

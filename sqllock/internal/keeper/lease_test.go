@@ -235,7 +235,7 @@ func TestAbandoned(t *testing.T) {
 				return len(at) == done
 			}
 			l := f.newLease("key", true, time.Now())
-			k.Abandon(f.kind, l.Attempt)
+			k.Abandon(f.kind, l.attempt)
 			if k.Pending.Load() != 1 {
 				t.Error("Close would not wait for it")
 			}
@@ -265,7 +265,7 @@ func TestClose(t *testing.T) {
 		f.locked(func() { k.KeepWaiting(ticket, time.Now()) })
 		abandoned := f.newLease("abandoned", true, time.Now())
 		f.sweep = func(Abandoned) bool { return f.since() >= firstPause }
-		k.Abandon(f.kind, abandoned.Attempt)
+		k.Abandon(f.kind, abandoned.attempt)
 		if err := k.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -221,7 +221,7 @@ func (k *Keeper) disconnected(id Process, err error) {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for l := range k.held {
-		if ProcessOf(l.ID[:]) == id {
+		if ProcessOf(l.attempt.ID[:]) == id {
 			l.renewError = cmp.Or(l.renewError, err)
 			k.Lose(l, trace.CauseConnection, sessionLost)
 		}
@@ -233,7 +233,7 @@ const sessionLost = "the session that shows that this process lives was lost"
 // orphaned reports whether a term was granted to an attempt of a session that was lost since: another
 // process may have it.
 func (k *Keeper) orphaned(l *Lease) bool {
-	p := ProcessOf(l.ID[:])
+	p := ProcessOf(l.attempt.ID[:])
 	return p.InSession() && p != k.Identity()
 }
 

@@ -130,7 +130,7 @@ func TestSessionLost(t *testing.T) {
 					t.Errorf("its lease ended with %v, want %v", cause, c.err)
 				}
 				late := f.newLease("its answer came late", false, time.Now())
-				copy(late.ID[:], id[:])
+				copy(late.attempt.ID[:], id[:])
 				k.Mu.Lock()
 				kept := k.Keep(late)
 				k.Mu.Unlock()
@@ -138,7 +138,7 @@ func TestSessionLost(t *testing.T) {
 					t.Errorf("a grant of the lost session counts: %t; the session is %v", kept, k.Identity())
 				}
 				plain := f.newLease("granted before the session began", false, time.Now())
-				plain.ID = k.Statements.Process.NewAttemptID()
+				plain.attempt.ID = k.Statements.Process.NewAttemptID()
 				f.locked(func() { kept = k.Keep(plain) })
 				if !kept {
 					t.Error("a grant of no session is no lease")

@@ -49,10 +49,10 @@ func (k *Keeper) Finish(l *Lease) bool {
 // they ended. Only the release of a term frees the row and keeps its token. A ticket's queue
 // has such a row, too, but a later ticket has moved its token.
 func (k *Keeper) Confirm(ctx context.Context, l *Lease, f Freed) Freed {
-	if f.Was && !l.Ambiguous || !f.Was && !f.Ambiguous {
+	if f.Was && !l.attempt.Ambiguous || !f.Was && !f.Ambiguous {
 		return f
 	}
-	a, err := k.Statements.HolderOf(ctx, l.Name)
+	a, err := k.Statements.HolderOf(ctx, l.attempt.Name)
 	f.Was, f.Ambiguous = err == nil && a.Attempt == nil && a.Token == l.term.token, true
 	return f
 }

@@ -45,7 +45,7 @@ func (k *Keeper) renewal(ttl time.Duration) *schedule.Schedule[*Lease] {
 
 // renew renews the due leases in batches, in the order of their names.
 func (k *Keeper) renew(ctx context.Context, due []*Lease) {
-	slices.SortFunc(due, func(a, b *Lease) int { return a.Name.Compare(b.Name) })
+	slices.SortFunc(due, func(a, b *Lease) int { return a.attempt.Name.Compare(b.attempt.Name) })
 	type group struct { // leases that one statement can renew
 		kind  Terms
 		ttl   time.Duration
@@ -55,7 +55,7 @@ func (k *Keeper) renew(ctx context.Context, due []*Lease) {
 	groups := map[group][]*Lease{}
 	k.Mu.Lock()
 	for _, l := range due {
-		g := group{l.kind, l.TTL, l.Name.Owner, nil}
+		g := group{l.kind, l.attempt.TTL, l.attempt.Name.Owner, nil}
 		if l.locked {
 			g.alone = l
 		}
@@ -107,11 +107,11 @@ func (k *Keeper) renewBatch(background context.Context, of Terms, ttl time.Durat
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for _, l := range batch {
-		rest, there := left[l.ID]
+		rest, there := left[l.attempt.ID]
 		switch {
 		case !l.live || l.once && l.granted:
 			continue
-		case renewed[l.ID]:
+		case renewed[l.attempt.ID]:
 			l.Prolong(sent.Add(ttl))
 			l.renewError, l.locked = nil, false
 			k.renewal(ttl).Set(l, sent.Add(ttl/renewPart))
@@ -182,7 +182,7 @@ func (s *Statements) Remaining(ctx context.Context, stmt lockstmt.Remaining, bat
 func rowsOf(batch []*Lease) []lockstmt.TermID {
 	rows := make([]lockstmt.TermID, len(batch))
 	for i, l := range batch {
-		rows[i] = lockstmt.TermID{Name: l.Name, Attempt: l.ID}
+		rows[i] = lockstmt.TermID{Name: l.attempt.Name, Attempt: l.attempt.ID}
 	}
 	return rows
 }

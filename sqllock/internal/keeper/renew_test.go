@@ -73,7 +73,7 @@ func TestRenewal(t *testing.T) {
 					case a.gone || a.err != nil:
 						return nil, nil, a.err
 					case a.lasts != 0:
-						return nil, map[AttemptID]time.Duration{batch[0].ID: a.lasts}, nil
+						return nil, map[AttemptID]time.Duration{batch[0].attempt.ID: a.lasts}, nil
 					}
 					return all(batch), nil, nil
 				}}
@@ -120,8 +120,8 @@ func TestRenewalOfOne(t *testing.T) {
 		f := &fake{}
 		f.renew = func(ctx context.Context, batch []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {
 			renewed := all(batch)
-			delete(renewed, gone.ID)
-			if !slices.IsSortedFunc(batch, func(a, b *Lease) int { return a.Name.Compare(b.Name) }) {
+			delete(renewed, gone.attempt.ID)
+			if !slices.IsSortedFunc(batch, func(a, b *Lease) int { return a.attempt.Name.Compare(b.attempt.Name) }) {
 				t.Error("they are not in the order of their names")
 			}
 			if err := released.Release(ctx); err != nil {
@@ -235,7 +235,7 @@ func TestRenewedTogether(t *testing.T) {
 		time.Sleep(time.Hour)
 		for _, l := range leases {
 			if l.Context().Err() != nil {
-				t.Errorf("the lease of %q ended: %v", l.Name.Owner, context.Cause(l.Context()))
+				t.Errorf("the lease of %q ended: %v", l.attempt.Name.Owner, context.Cause(l.Context()))
 			}
 		}
 		if most != renewAtOnce {
