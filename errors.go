@@ -224,5 +224,5 @@ func (e *UnsupportedError) Is(target error) bool { return target == ErrUnsupport
 // that of the outermost error of Holdfast's in err's tree, or "" if there is none. An error with a type of
 // its own may have another code than its sentinel: idempotency's ErrUnknown is "unknown-outcome", and a
 // *staged.ParkedError "operation-parked". Every code is explained in docs/reference/errors.md, and by
-// holdfast explain CODE.
+// holdfast explain CODE. An error of another module gives its code with a method HoldfastCode() string.
 func Code(err error) string { return errcode.Of(err) }

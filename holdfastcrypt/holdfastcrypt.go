@@ -32,7 +32,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // Prefix stands before the id of the key in the name of a codec.
@@ -50,7 +49,16 @@ const Overhead = 12 + 16
 // ErrTampered means that a stored value is not what was stored at its place: it was changed, it was
 // copied from another place, or it was stored with another secret under the same id. A
 // *TamperedError says which key was used.
-var ErrTampered = errcode.New("value-tampered", "holdfastcrypt: the stored value is not the one that was stored here")
+var ErrTampered error = tampered{}
+
+type tampered struct{}
+
+func (tampered) Error() string {
+	return "holdfastcrypt: the stored value is not the one that was stored here"
+}
+
+// HoldfastCode returns the code of [holdfast.Code].
+func (tampered) HoldfastCode() string { return "value-tampered" }
 
 // TamperedError says with which key a value was not to be decrypted. errors.Is(err, ErrTampered) holds.
 type TamperedError struct{ KeyID string }
@@ -61,6 +69,9 @@ func (e *TamperedError) Error() string {
 
 // Is reports whether target is ErrTampered.
 func (e *TamperedError) Is(target error) bool { return target == ErrTampered }
+
+// HoldfastCode returns the code of [holdfast.Code].
+func (*TamperedError) HoldfastCode() string { return "value-tampered" }
 
 // Key is a secret and its id.
 type Key struct {

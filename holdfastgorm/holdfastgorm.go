@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Open opens Holdfast on the pool of db. Structs of rows are GORM's models.
@@ -20,18 +19,21 @@ func Open(ctx context.Context, db *gorm.DB, opts ...holdfast.Options) (*holdfast
 	if db == nil {
 		return nil, &holdfast.InputError{Field: "db", Problem: "is nil"}
 	}
-	o, err := options.One(opts)
-	if err != nil {
-		return nil, err
-	}
 	pool, err := db.DB()
 	if err != nil {
 		return nil, fmt.Errorf("holdfastgorm: GORM has no *sql.DB: %w", err)
 	}
-	if o.Fields == nil {
-		o.Fields = fieldsOf(db)
+	own := holdfast.Options{}
+	if len(opts) > 0 {
+		own = opts[0]
 	}
-	return holdfastsql.Open(ctx, pool, o)
+	if own.Fields == nil {
+		own.Fields = fieldsOf(db)
+	}
+	if len(opts) > 1 { // Open refuses them
+		return holdfastsql.Open(ctx, pool, opts...)
+	}
+	return holdfastsql.Open(ctx, pool, own)
 }
 
 // Tx returns the transaction of tx, for functions of Holdfast that join one. It fails if GORM is in

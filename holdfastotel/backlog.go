@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/doctor"
-	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // readingBound bounds the reading of the tables for one collection.
@@ -24,7 +23,7 @@ const readingBound = 5 * time.Second
 //
 // Call stop before the pool is closed. Errors: those of the meter; [holdfast.ErrInvalid] if db is nil.
 func ObserveBacklog[Tx any](db *holdfast.DB[Tx], opts ...Options) (stop func() error, err error) {
-	o, err := options.One(opts)
+	o, err := one(opts)
 	if err != nil {
 		return nil, err
 	}

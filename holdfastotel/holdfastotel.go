@@ -29,7 +29,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Scope is the name of the instrumentation scope.
@@ -50,7 +49,7 @@ type Options struct {
 //
 // Errors: [holdfast.ErrInvalid]; an error of the meter that refused an instrument.
 func New(opts ...Options) (holdfast.Tracer, error) {
-	o, err := options.One(opts)
+	o, err := one(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +64,17 @@ func New(opts ...Options) (holdfast.Tracer, error) {
 		return nil, fmt.Errorf("holdfastotel: %w", err)
 	}
 	return &tracer{tracer: o.TracerProvider.Tracer(Scope), instruments: m, statements: !o.NoStatementSpans}, nil
+}
+
+// one returns the only element of opts, or the defaults if there is none.
+func one(opts []Options) (o Options, err error) {
+	switch len(opts) {
+	case 0:
+		return o, nil
+	case 1:
+		return opts[0], nil
+	}
+	return o, &holdfast.InputError{Field: "holdfastotel.Options", Problem: fmt.Sprintf("%d values were given: give one, or none for the defaults", len(opts))}
 }
 
 type tracer struct {

@@ -9,7 +9,6 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Bounds of the histograms' buckets, in seconds: database statements take a tenth of a millisecond
@@ -79,23 +78,23 @@ func (i *instruments) Event(ctx context.Context, f holdfast.Event) {
 	}
 	lock := lockKey.String(f.Lock)
 	switch f.Name {
-	case trace.LeaseGranted:
+	case "lease.granted":
 		i.held.Add(ctx, 1, with(lock))
-	case trace.LeaseEnded:
+	case "lease.ended":
 		i.held.Add(ctx, -1, with(lock))
 		i.holds.Record(ctx, f.Duration.Seconds(), with(lock, outcomeKey.String(f.Outcome)))
-	case trace.LeaseLost:
+	case "lease.lost":
 		i.lost.Add(ctx, 1, with(lock, causeKey.String(f.Cause)))
-	case trace.ReaperTask:
+	case "reaper.task":
 		i.reaperRows.Add(ctx, f.Count, with(taskKey.String(f.Task), outcomeKey.String(f.Outcome)))
 		i.reaperOldest.Record(ctx, f.Duration.Seconds(), with(taskKey.String(f.Task)))
-	case trace.ReaperRefused:
+	case "reaper.refused":
 		i.reaperRefused.Add(ctx, 1, with())
-	case trace.StagedParked:
+	case "staged.parked":
 		i.parked.Add(ctx, f.Count, with(operationKey.String(f.Operation)))
-	case trace.OutboxDead:
+	case "outbox.dead":
 		i.dead.Add(ctx, f.Count, with(operationKey.String(f.Operation)))
-	case trace.IntentAgain:
+	case "intent.again":
 		i.again.Add(ctx, f.Count, with(operationKey.String(f.Operation), outcomeKey.String(f.Outcome)))
 	}
 }

@@ -56,8 +56,11 @@ func Of(err error) string {
 	return ""
 }
 
-// own returns the code of err itself: that of its type, or else of the sentinel that it is.
+// own returns the code of err itself: the one that it says, that of its type, or else of the sentinel that it is.
 func own(err error) string {
+	if coded, says := err.(interface{ HoldfastCode() string }); says { //nolint:errorlint // Of unwraps
+		return coded.HoldfastCode()
+	}
 	for _, code := range types {
 		if code := code(err); code != "" {
 			return code
