@@ -101,7 +101,7 @@ func engineOf(version string) (Engine, error) {
 			return Engine(d.Name), nil
 		}
 	}
-	return "", refusedEngine(dialect.Identity{Product: fmt.Sprintf("%.60q", version), Standing: dialect.Unfit, Why: "it is none of the engines that Holdfast works with"})
+	return "", refusedEngine(dialect.Identity{Product: fmt.Sprintf("%.60q", version), Standing: dialect.Unfit, Why: "Holdfast does not work with this engine"})
 }
 
 func refusedEngine(is dialect.Identity) error {

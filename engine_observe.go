@@ -21,7 +21,7 @@ type Statement struct {
 	Command string
 	// Duration is how long the caller waited, by the monotonic clock.
 	Duration time.Duration
-	// Err is the driver's error, if any. Its text may contain keys: see [ErrorCode].
+	// Err is the driver's error, if any. Its text may contain keys: see [ServerCode].
 	Err error
 }
 

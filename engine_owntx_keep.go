@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// keep reports whether the session has the fence's setting until somebody else gets its connection.
+// keep applies the fence's setting and leaves it on the connection for Holdfast's next transaction. It returns
+// false if this connection cannot keep settings.
 func (s *ownTx[Tx]) keep(ctx context.Context, opts core.TxOptions) (bool, error) {
 	fence := &s.d.dialect.Fence
 	k, can := s.conn.(core.Keeper)

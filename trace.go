@@ -13,7 +13,7 @@ import (
 
 // Tracer receives calls, statements and events. Their attributes have low cardinality and
 // never contain keys, owners, tokens or results. The text of an error may contain them: log
-// its [ErrorCode] instead.
+// its [ServerCode] instead.
 //
 // The methods run on the goroutines that do the work. They must be quick, must not call
 // Holdfast, and must be safe for concurrent use. A panic is logged with slog.Default and ends nothing.
@@ -91,10 +91,10 @@ type Event struct {
 	Err error
 }
 
-// ErrorCode returns the server's code for err: a SQLSTATE, or the number of a MySQL, MariaDB
+// ServerCode returns the server's code for err: a SQLSTATE, or the number of a MySQL, MariaDB
 // or SQLite error. It returns "" if err has no code. The text of an error may quote keys and
 // values; its code is safe to log.
-func ErrorCode(err error) string {
+func ServerCode(err error) string {
 	if err == nil {
 		return ""
 	}

@@ -113,22 +113,22 @@ func (d *DB[Tx]) Retryable(err error) bool {
 	return c == dialect.Retry || c == dialect.Busy || c == dialect.Unready
 }
 
-// Outcome is the outcome of a commit.
-type Outcome int
+// CommitOutcome is the outcome of a commit.
+type CommitOutcome int
 
 // The three outcomes of a commit.
 const (
-	Unknown Outcome = iota
+	Unknown CommitOutcome = iota
 	Done
 	NotDone
 )
 
-func (o Outcome) String() string { return [...]string{"unknown", "done", "not done"}[o] }
+func (o CommitOutcome) String() string { return [...]string{"unknown", "done", "not done"}[o] }
 
 // CommitOutcome returns the outcome of a COMMIT that the caller sent, or of a write in
 // autocommit, from its error: nil is Done, a rollback code of the server is NotDone, and every
 // other error is Unknown, regardless of what the driver says about retrying.
-func (d *DB[Tx]) CommitOutcome(err error) Outcome {
+func (d *DB[Tx]) CommitOutcome(err error) CommitOutcome {
 	switch {
 	case err == nil:
 		return Done

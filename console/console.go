@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/display"
-	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/token"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -105,15 +104,12 @@ type console[Tx any] struct {
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema] with the command to run, errors of the
 // driver.
-func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (http.Handler, error) {
-	o, err := options.One(opts)
+func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (http.Handler, error) {
 	switch {
-	case err != nil:
-		return nil, err
 	case db == nil:
 		return nil, invalid("db", "is nil")
 	case o.BehindOwnAuthentication && o.Token != "":
-		return nil, invalid("Options.Token", "is given, and BehindOwnAuthentication says that none is asked for: leave one of them out")
+		return nil, invalid("Options.Token", "and BehindOwnAuthentication exclude each other: set one")
 	case o.Path != "" && (o.Path[0] != '/' || o.Path[len(o.Path)-1] != '/'):
 		return nil, invalid("Options.Path", "does not begin and end with a slash")
 	}

@@ -52,7 +52,7 @@ func callAttributes(c holdfast.Call) []attribute.KeyValue {
 // errorType returns the attribute error.type: the server's code, or the type of the error. The
 // text of the error may quote keys and values.
 func errorType(err error) attribute.KeyValue {
-	if code := holdfast.ErrorCode(err); code != "" {
+	if code := holdfast.ServerCode(err); code != "" {
 		return semconv.ErrorTypeKey.String(code)
 	}
 	return semconv.ErrorTypeKey.String(fmt.Sprintf("%T", err))

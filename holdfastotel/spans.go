@@ -77,7 +77,7 @@ func (t *tracer) span(ctx context.Context, s holdfast.Statement) {
 	}
 	if s.Err != nil {
 		a = append(a, errorType(s.Err))
-		if code := holdfast.ErrorCode(s.Err); code != "" {
+		if code := holdfast.ServerCode(s.Err); code != "" {
 			a = append(a, semconv.DBResponseStatusCode(code))
 		}
 	}

@@ -140,7 +140,7 @@ func (a *attrs) failure(err error) {
 		return
 	}
 	*a = append(*a, slog.String("error_type", fmt.Sprintf("%T", err)))
-	a.text("error_code", holdfast.ErrorCode(err))
+	a.text("error_code", holdfast.ServerCode(err))
 	if root := rootOf(err); root != err { //nolint:errorlint // it is the same one
 		*a = append(*a, slog.String("error_root", fmt.Sprintf("%T", root)))
 	}

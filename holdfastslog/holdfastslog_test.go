@@ -170,7 +170,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 			_, err := e.Exec(ctx, tx, `INSERT INTO refunds (refund_no, amount) VALUES ($1, 1)`, tracetest.Secret)
 			return "", err
 		})
-		if err == nil || engine != dbtest.SQLite && !strings.Contains(err.Error(), tracetest.Secret) && holdfast.ErrorCode(err) == "" {
+		if err == nil || engine != dbtest.SQLite && !strings.Contains(err.Error(), tracetest.Secret) && holdfast.ServerCode(err) == "" {
 			t.Fatalf("the driver's error is %v", err)
 		}
 		text := out.String()
@@ -201,10 +201,10 @@ func TestNoSecretIsLogged(t *testing.T) {
 // TestErrorCode checks what may be logged of an error.
 func TestErrorCode(t *testing.T) {
 	t.Parallel()
-	if c := holdfast.ErrorCode(errors.New("23505")); c != "" {
+	if c := holdfast.ServerCode(errors.New("23505")); c != "" {
 		t.Error(c)
 	}
-	if c := holdfast.ErrorCode(nil); c != "" {
+	if c := holdfast.ServerCode(nil); c != "" {
 		t.Error(c)
 	}
 }

@@ -29,8 +29,8 @@ type turn[Tx any] interface {
 	access.OwnTx[Tx]
 	// finish writes the record with its result, and commits.
 	finish(ctx context.Context, v storedResult) error
-	// doubt returns once.ErrTaken if the turn was in vain, because another call had stored the record, and
-	// err, with which the function or finish has failed, otherwise. The transaction is rolled back.
+	// doubt decides whether err, with which the function or finish failed, counts. If another call had stored the
+	// record, the function ran for nothing and doubt returns once.ErrTaken. The transaction is rolled back.
 	doubt(ctx context.Context, err error) error
 }
 

@@ -49,7 +49,7 @@ func PrintGrants(w io.Writer, e holdfast.Engine, role Role, account string, opts
 	case p.None != "":
 		return &holdfast.UnsupportedError{Engine: l.dialect.Name, Check: "grants", What: "grants", Problem: p.None, Remedy: "restrict access there"}
 	case !slices.Contains(dialect.Roles, dialect.Role(role)):
-		return core.Invalid("role", fmt.Sprintf("%q is none of %q", role, dialect.Roles))
+		return core.Invalid("role", fmt.Sprintf("%q: use one of %q", role, dialect.Roles))
 	case account == "" || strings.ContainsRune(account, 0):
 		return core.Invalid("account", "is missing: say which account gets the grants")
 	case p.NeedsSchema && o.Schema == "":

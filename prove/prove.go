@@ -94,11 +94,7 @@ func (o Options) withDefaults() (Options, error) {
 //
 // Errors: [holdfast.ErrInvalid], ctx's cause, the driver's. If tables were left behind, the
 // error names their prefix and the report is complete.
-func Run(ctx context.Context, opts ...Options) (report Report, err error) {
-	o, err := options.One(opts)
-	if err != nil {
-		return Report{}, err
-	}
+func Run(ctx context.Context, o Options) (report Report, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return Report{}, err
 	}

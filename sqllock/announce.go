@@ -122,7 +122,7 @@ func (m *leases) Notified(name lockname.Name) {
 	signal(q.waiters[0].event)
 }
 
-// Woken makes the first local waiters for the locks that process p has had try again.
+// Woken tells the first local waiter of each lock that process p held to retry.
 func (m *leases) Woken(p keeper.Process) {
 	var first []*waiter
 	for _, q := range m.queues {

@@ -65,7 +65,7 @@ func newOpsSimilar(o *opsFlags) *cobra.Command {
 			}
 			var known bool
 			if t.Unit, known = integerUnits[unit]; !known {
-				return usage("--unit is none of us, ms and s")
+				return usage("--unit must be us, ms or s")
 			}
 			t.Schema = tableSchema
 			if t.Table != "" {

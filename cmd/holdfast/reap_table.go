@@ -23,7 +23,7 @@ func tableSpec(text string) (spec reaper.TableSpec, err error) {
 	}
 	unit, ok := units[part[3]]
 	if !ok {
-		return spec, usage("--table: UNIT is none of us, ms, s, timestamp and utc: %s", tableForm)
+		return spec, usage("--table: UNIT must be us, ms, s, timestamp or utc: %s", tableForm)
 	}
 	spec = reaper.TableSpec{Table: part[0], Key: strings.Split(part[1], ","), Expires: part[2], Unit: unit}
 	if len(part) == 5 {

@@ -209,7 +209,7 @@ func ranOnce[Tx any](e *conformance.Env[Tx]) {
 // outer checks that the handler can change header fields set by an outer middleware, and that
 // a replay carries the fields of the replaying request.
 func outer[Tx any](e *conformance.Env[Tx]) {
-	m, err := idemhttp.New(e.Store(idempotency.Options{}), idemhttp.Operation("refund"))
+	m, err := idemhttp.New(e.Store(idempotency.Options{}), idemhttp.Operation("refund"), idemhttp.Options{})
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
-	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Middleware makes handlers idempotent. It is safe for concurrent use.
@@ -34,16 +33,12 @@ type Middleware[T any] struct {
 //
 // Errors: [holdfast.ErrInvalid], for example if operation is nil, or if Options.Owner is missing
 // and the store is not SingleOwner.
-func New[T any](store *idempotency.Store[T], operation func(r *http.Request) string, opts ...Options) (*Middleware[T], error) {
+func New[T any](store *idempotency.Store[T], operation func(r *http.Request) string, o Options) (*Middleware[T], error) {
 	if store == nil {
 		return nil, invalid("store", "is nil")
 	}
 	if operation == nil {
 		return nil, invalid("operation", `is nil: name what the handler does, for example with Operation("refund"), and never change the name`)
-	}
-	o, err := options.One(opts)
-	if err != nil {
-		return nil, err
 	}
 	bytewise := o.Fingerprint == nil
 	if err := o.withDefaults(store.Options()); err != nil {

@@ -141,7 +141,7 @@ func (o *Operators[Tx]) ProposeRelease(ctx context.Context, l Lock, who Actor, o
 	kind, known := map[string]string{"lease": "lease", "fair": "fair lock", "semaphore": "semaphore"}[l.Kind]
 	switch {
 	case !known:
-		return nil, once.Invalid("Lock.Kind", "is none of lease, fair and semaphore")
+		return nil, once.Invalid("Lock.Kind", "must be lease, fair or semaphore")
 	case l.Key == "" || l.Token == 0:
 		return nil, once.Invalid("Lock", "names no key, or no token")
 	}

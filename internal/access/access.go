@@ -81,8 +81,8 @@ type Handle[Tx any] interface {
 	Join(tx Tx) (core.Querier, error)
 	// Listen receives the engine's notifications: see core.Listener.
 	Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error
-	// Side runs f on a connection that it does not share, which may last. If the pool cannot spare n
-	// connections for that, it returns core.ErrNoListener.
+	// Side runs f on a dedicated connection, for as long as f runs. If the pool cannot spare n connections,
+	// it returns core.ErrNoListener.
 	Side(ctx context.Context, n int, f func(q core.Querier) error) error
 	// Alive returns an error if a caller's transaction has already ended, on an engine that
 	// would commit each further statement on its own.

@@ -101,8 +101,8 @@ type Keeper interface {
 	Keep(ctx context.Context, kept Kept, change func(q Querier) (undo string, err error)) (bool, error)
 	// Keeps reports whether the session can keep one.
 	Keeps() bool
-	// Intact reports whether the transaction that runs is surely the one that began. It is false for
-	// some that are.
+	// Intact reports whether the open transaction is certainly the one that was begun. False means "not
+	// known".
 	Intact() bool
 }
 

@@ -20,7 +20,7 @@ var operators = []string{"=", "<", "<=", ">", ">="}
 func (t *Table) Check(c Condition) (argument string, column Column, err error) {
 	argument = "Where(" + strconv.Quote(c.Column) + ")"
 	if !slices.Contains(operators, c.Operator) {
-		return argument, Column{}, invalid(argument, fmt.Sprintf("operator %q is none of %s", c.Operator, strings.Join(operators, " ")))
+		return argument, Column{}, invalid(argument, fmt.Sprintf("operator %q: use one of %s", c.Operator, strings.Join(operators, " ")))
 	}
 	column, err = t.Column(argument, c.Column)
 	return argument, column, err

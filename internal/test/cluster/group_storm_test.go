@@ -79,7 +79,7 @@ func TestGroupCommits(t *testing.T) {
 	type commit struct {
 		id      string
 		err     error
-		outcome holdfast.Outcome
+		outcome holdfast.CommitOutcome
 	}
 	var (
 		mu      sync.Mutex

@@ -28,8 +28,8 @@ const (
 	sideConnections = 2
 )
 
-// Side runs f on a connection that it does not share, if the pool can spare n. Otherwise, its error is
-// core.ErrNoListener.
+// Side runs f on a dedicated connection, for as long as f runs. If the pool cannot spare n connections, it
+// returns core.ErrNoListener.
 type Side func(ctx context.Context, n int, f func(q core.Querier) error) error
 
 // Waker wakes the waiting calls of other processes when a lock is free, on engines that have named

@@ -112,7 +112,7 @@ func main() {
 	operation()
 	measure("staged operation", nothing, operation, nothing)
 
-	handler := must(idemhttp.New(store, idemhttp.Operation("http"))).Handler(func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
+	handler := must(idemhttp.New(store, idemhttp.Operation("http"), idemhttp.Options{})).Handler(func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 		if err := effect(r.Context(), tx); err != nil {
 			return err
 		}
