@@ -133,7 +133,7 @@ func init() {
 		})
 }
 
-// openOn opens d, which is new, on a core.Adapter[Tx].
+// openOn opens d, which is new, on its adapter, a core.Adapter.
 func (d *DB[Tx]) openOn(ctx context.Context, adapter any, opts []Options) error {
 	o, err := options.One(opts)
 	if err != nil {
@@ -177,7 +177,7 @@ func (d *DB[Tx]) Product() string { return d.product }
 // Capabilities returns what the engine can do.
 func (d *DB[Tx]) Capabilities() Capabilities { return Capabilities(d.dialect.Capabilities) }
 
-// access returns an access.Access[Tx].
+// access returns an access.Access.
 func (d *DB[Tx]) access() any {
 	return access.Access[Tx]{
 		Handle:  handle[Tx]{d},

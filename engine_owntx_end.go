@@ -18,7 +18,7 @@ func (s *ownTx[Tx]) Finish(ctx context.Context, last core.Bound) error { return 
 func (s *ownTx[Tx]) Rollback() {
 	if !s.over {
 		s.over = true
-		_ = s.rollback() // nothing was committed, whatever it answers
+		_ = s.rollback() // nothing was committed, regardless of its answer
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// single makes each write on a connection a transaction of its own, where the dialect wants that:
+// single makes each write on a connection its own transaction, where the dialect wants that:
 // see dialect.Dialect.Single. After an error that leaves the setting changed, spoiled is true, and
 // the connection must be closed.
 type single struct {

@@ -46,7 +46,7 @@ var (
 
 	// ErrPoolExhausted means that the context of a call ended while every connection of the pool was in
 	// use, and the call had none. A call inside the function of another call, such as a Do inside a Do or
-	// inside InTx, needs a connection of its own: with a pool of one it waits for itself.
+	// inside InTx, needs its own connection: with a pool of one it waits for itself.
 	ErrPoolExhausted = errcode.New("pool-exhausted", "holdfast: every connection of the pool is in use")
 
 	// ErrTooLarge means that a statement is larger than the driver or the server accepts. It had no effect.

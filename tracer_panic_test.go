@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// panicking panics whatever it is told.
+// panicking panics on every call.
 type panicking struct{}
 
 func (panicking) Start(context.Context, holdfast.Call) (context.Context, func(holdfast.CallResult)) {

@@ -126,7 +126,7 @@ func recordOf(r *auditlog.Row) Record {
 	return out
 }
 
-// state returns a state as JSON, also one that somebody has changed to something else.
+// state returns a state as JSON, also one that was changed to something else.
 func state(text string) json.RawMessage {
 	if text == "" || json.Valid([]byte(text)) {
 		return json.RawMessage(text)
@@ -214,7 +214,7 @@ type VerifyOptions struct {
 
 // Verify computes the hash of every row again. After an error, Report describes the rows before it.
 //
-// Errors: [BrokenError] for the first row that was changed, is missing or was added by somebody else, and
+// Errors: [BrokenError] for the first row that was changed, is missing or was added by another writer, and
 // for a row of Expect that is not there; those of [List].
 func Verify[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...VerifyOptions) (report Report, err error) {
 	o, err := options.One(opts)
@@ -229,7 +229,7 @@ func Verify[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...VerifyOpti
 		expect[string(h)] = true
 	}
 	var last auditlog.Hash
-	// A row with a number below 1 is one that somebody added, so it begins below all numbers.
+	// A row with a number below 1 was added by hand, so it begins below all numbers.
 	for r, err := range rows(ctx, db, "", -1<<63) {
 		if err != nil {
 			return report, err

@@ -1,4 +1,4 @@
-// Package audit reads what people did to locks and operations, and finds rows that somebody changed.
+// Package audit reads what people did to locks and operations, and finds rows that were changed.
 //
 //	report, err := audit.Verify(ctx, db)
 //	if errors.Is(err, audit.ErrBroken) { ... }    // the first row that is not as it was written
@@ -16,8 +16,8 @@
 // # The chain
 //
 // Each row has a number, counted from 1, and a SHA-256 hash over its columns and the hash of the row
-// before it. Whoever changes a row, deletes one in the middle or adds one without the hash breaks the
-// chain there. Whoever deletes the last rows, or may write the table and computes all later hashes anew,
+// before it. Changing a row, deleting one in the middle or adding one without its hash breaks the
+// chain there. Deleting the last rows, or writing the table and computing all later hashes anew,
 // does not: keep a head hash ([Report].Heads) where the database's users cannot write, and give it to
 // [VerifyOptions].Expect.
 //

@@ -79,7 +79,7 @@ type Options struct {
 	// FormerCodecs if it has them. SingleOwner is ignored.
 	Store idempotency.Options
 	// Ending, closed when the program ends, ends the streams of pages that are open, so that
-	// http.Server.Shutdown does not wait for them. Default: each ends by itself within StreamLife, and the
+	// http.Server.Shutdown does not wait for them. Default: each ends within StreamLife, and the
 	// browser asks for the next.
 	Ending <-chan struct{}
 	// Log logs errors of the database, sign-ins and sign-outs, wrong tokens, refused requests and

@@ -144,7 +144,7 @@ func fillDay(e *conformance.Env[*sql.Tx]) {
 	})
 	for _, table := range []string{"staged", "outbox", "audit"} {
 		if e.Engine == dbtest.SQLite {
-			break // it has no statistics, unless somebody asks for them
+			break // it has no statistics, unless asked for them
 		}
 		analyze := "ANALYZE holdfast_" + table
 		if e.InnoDB() {

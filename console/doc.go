@@ -20,6 +20,6 @@
 //
 // Keys, owners (the tenant, merchant or account whose operation it is), names, holders, states,
 // steps, reasons and interventions. It never shows a request, a stored result, the body of a
-// provider event or the value of a lease. A result that somebody proposes is shown to those who
+// provider event or the value of a lease. A proposed result is shown to those who
 // confirm it.
 package console

@@ -28,7 +28,7 @@ const (
 // overviewPage answers what a person on call asks first.
 type overviewPage struct {
 	Unknown, Stuck operationsBrief
-	// Blocks and Lines are who waits for whom; Told as in locksPage.
+	// Blocks and Lines show which session waits for which; Told as in locksPage.
 	Blocks []doctor.Block
 	Told   bool
 	Lines  []lineBrief

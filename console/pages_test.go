@@ -120,7 +120,7 @@ func TestLocks(t *testing.T) {
 }
 
 // A release does not take the lock from a holder that got it after the page was shown.
-// TestBlockedSessions checks that the page says who waits for whom.
+// TestBlockedSessions checks that the page shows which session waits for which.
 func TestBlockedSessions(t *testing.T) {
 	onEveryEngine(t, func(e *conformance.Env[*sql.Tx]) {
 		s := signedIn(e, console.Options{})

@@ -42,7 +42,7 @@ func TestBlocked(t *testing.T) {
 				})
 			},
 			"operation": func(run func(ctx context.Context, tx *sql.Tx)) error {
-				store := e.Store(idempotency.Options{Wait: dbtest.Hang}) // as in a process of its own: one asks the database once
+				store := e.Store(idempotency.Options{Wait: dbtest.Hang}) // as in its own process: one asks the database once
 				_, err := idempotency.Do(e.Ctx, store, conformance.Op("blocked"), func(ctx context.Context, tx *sql.Tx) (string, error) {
 					run(ctx, tx)
 					return "", nil

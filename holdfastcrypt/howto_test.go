@@ -15,7 +15,7 @@ import (
 )
 
 func openStore(ctx context.Context, db *holdfast.DB[*sql.Tx], newest, older, secret []byte) (*idempotency.Store[*sql.Tx], error) {
-	codec, former, err := holdfastcrypt.Codecs( // a module of its own: go get github.com/holdfast-go/holdfast/holdfastcrypt
+	codec, former, err := holdfastcrypt.Codecs( // its own module: go get github.com/holdfast-go/holdfast/holdfastcrypt
 		holdfastcrypt.Key{ID: "2026-07", Secret: newest}, // encrypts
 		holdfastcrypt.Key{ID: "2025-07", Secret: older})  // decrypts what is stored with it
 	if err != nil {

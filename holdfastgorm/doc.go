@@ -23,7 +23,7 @@
 // works. [Spec] names a model's table and its primary key. db tags are not read.
 //
 // Holdfast writes the fields as they are: it runs no hooks, fills no timestamps (see [Stamp]), leaves a
-// primary key of 0 to nobody, and reads soft-deleted rows. So create rows that have an auto-increment
+// primary key of 0 to no row, and reads soft-deleted rows. So create rows that have an auto-increment
 // key with GORM, in the same transaction. Fields that GORM may not read or write, and associations, are
 // no columns of it; a model with a serializer is refused, because Holdfast would store another value.
 //

@@ -129,7 +129,7 @@ func TestInProgress(t *testing.T) {
 }
 
 // inProgress sends a duplicate while the first call runs. A client without retries is refused; a
-// client with a retryPolicy in its service config sends again by itself until there is a response.
+// client with a retryPolicy in its service config retries until there is a response.
 func inProgress[Tx any](e *conformance.Env[Tx]) {
 	started, free := make(chan struct{}), make(chan struct{})
 	first := serve(e, with[Tx]{service: &service[Tx]{e: e, do: func(context.Context, Tx, *request) error {

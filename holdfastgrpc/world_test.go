@@ -101,7 +101,7 @@ type with[Tx any] struct {
 	addr    func(addr string) string
 }
 
-// serve starts a server with a store of its own, as another replica has, and a client of it.
+// serve starts a server with its own store, as another replica has, and a client of it.
 func serve[Tx any](e *conformance.Env[Tx], w with[Tx]) *world[Tx] {
 	e.Helper()
 	o := w.options

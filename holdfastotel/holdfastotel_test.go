@@ -160,7 +160,7 @@ func TestSpans(t *testing.T) {
 			children[parent.Name+" > "+span.Name] = true
 		}
 		bad := slices.ContainsFunc(span.Attributes, func(a attribute.KeyValue) bool { return a.Key == "error.type" })
-		// A call's answer to its caller, or work that goes on by itself, is no error of the service.
+		// A call's answer to its caller, or work in the background, is no error of the service.
 		answers := []string{"held", "invalid", "not_found", "rejected", "replayed", "mismatch", "likely_duplicate", "too_many", "expired", "in_progress", "retrying", "settling", "duplicate", "conflict"}
 		answer := slices.ContainsFunc(span.Attributes, func(a attribute.KeyValue) bool {
 			return a.Key == "holdfast.outcome" && slices.Contains(answers, a.Value.AsString())

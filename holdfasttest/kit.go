@@ -122,7 +122,7 @@ func on[Tx any](tb TB, pool *sql.DB, handle core.Adapter[Tx], opts []holdfast.Op
 	return k
 }
 
-// open makes k, which is new, a kit on a core.Adapter[Tx].
+// open makes k, which is new, a kit on a core.Adapter.
 func (k *Kit[Tx]) open(tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Options) {
 	tb.Helper()
 	f := &faults{}

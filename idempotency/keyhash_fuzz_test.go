@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzHashedKey checks that only texts that Key has returned stay as they are: nobody can name, or make, the
+// FuzzHashedKey checks that only texts that Key has returned stay as they are: no caller can name, or make, the
 // hash of another key without the secret.
 func FuzzHashedKey(f *testing.F) {
 	h, err := NewKeyHasher([]byte(strings.Repeat("s", 32)))

@@ -19,7 +19,7 @@ type lockFirst[Tx any] struct {
 	// The locks of a call that waits for the key, and of one that does not, with their timeouts as arguments.
 	wait, noWait core.Bound
 
-	record core.Bound // it fails by itself
+	record core.Bound // it fails rather than write no row
 	// before finds a record that was there before the lock. It is empty where the lock comes before every
 	// read. unfinished writes the record of an operation whose outcome is unknown.
 	before, unfinished core.Stmt

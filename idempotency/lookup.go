@@ -14,7 +14,7 @@ type Status int
 
 // The statuses of operations. Waiting and Settling are of staged operations only.
 const (
-	// StatusAbsent: nobody has asked for the operation, or its transaction has not committed and
+	// StatusAbsent: no call asked for the operation, or its transaction has not committed and
 	// the engine does not show it, or its KeyTTL is over.
 	StatusAbsent Status = iota
 	// StatusInProgress: a call or a worker is at it.

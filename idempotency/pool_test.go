@@ -24,7 +24,7 @@ import (
 )
 
 // TestPoolIsTaken checks that a call which gets no connection says that the pool has none, and, inside a
-// function with a transaction of its own, that the two calls need two.
+// function with its own transaction, that the two calls need two.
 func TestPoolIsTaken(t *testing.T) {
 	t.Parallel()
 	conformance.Handles(t, conformance.Suite{

@@ -116,7 +116,7 @@ func (s *Store[Tx]) send(ctx context.Context, q core.Querier, p *pending, claim 
 	return a, nil
 }
 
-// unclaimed is the error of a claim. After a wait that has ended without the key, p may look who has it.
+// unclaimed is the error of a claim. After a wait that has ended without the key, p may look for its holder.
 func (s *Store[Tx]) unclaimed(p *pending, err error) error {
 	if p.watch == nil && !p.op.NoWait && s.sql.holders.Text == "" {
 		w := s.blockers.Watch(p.deadline)

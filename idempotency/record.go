@@ -90,7 +90,7 @@ func (s *Store[Tx]) inFlight(ctx context.Context, c *call) (bool, error) {
 	return found && r.state == claimed, err
 }
 
-// blocked adds to an ErrInProgress who has the key.
+// blocked adds the holders of the key to an ErrInProgress.
 func (s *Store[Tx]) blocked(ctx context.Context, p *pending, err error) error {
 	busy, is := err.(*InProgressError) //nolint:errorlint // it is never wrapped
 	switch {

@@ -49,7 +49,7 @@ func effect(ctx context.Context, tx *sql.Tx, key string) error {
 }
 
 // TestReserveBeforeCommit lets a call take its snapshot before another call commits, and the lock after
-// that. Its function then runs in vain, and its answer has to be the other's, whatever it returns.
+// that. Its function then runs in vain, and its answer has to be the other's, regardless of what it returns.
 func TestReserveBeforeCommit(t *testing.T) {
 	reserving(t, func(t *testing.T, pool *sql.DB, stores [2]*Store[*sql.Tx]) {
 		const gate = `pg_catalog.pg_advisory_xact_lock(4242)`

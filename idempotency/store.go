@@ -52,7 +52,7 @@ type Options struct {
 	// ResultTTL. Both: 50 ms to 100 years.
 	ResultTTL, KeyTTL time.Duration
 	// RejectionTTL is how long Do and DoTx keep a rejection with its key, from the end of the
-	// operation. Anybody who may send requests can make rejections, and nothing was executed for them.
+	// operation. Any client can cause rejections, and nothing was executed for them.
 	// After RejectionTTL a call with the key is a first attempt and may execute, so it must be longer than
 	// any delayed duplicate may be on its way (queues of dead letters too). A rejection's result is not
 	// kept longer than ResultTTL. Default: KeyTTL, if that is set; else 30 days. Forever keeps

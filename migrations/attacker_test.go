@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// attacker is an account in a role, in the hands of somebody who sends any SQL.
+// attacker is an account in a role, used by an attacker who sends any SQL.
 type attacker struct {
 	*conformance.Env[*sql.Tx]
 	role string
@@ -149,7 +149,7 @@ func TestAuditIsNotForged(t *testing.T) {
 				denied("the operator names another session", forge(dbtest.OpenSQL(e, e.As("operator", "operator")), 1, "ben@db"))
 			}
 		}
-		// The sequence ends in a row of somebody who may write it: interventions go on behind the chain.
+		// The sequence ends in a row of an account that may write it: interventions go on behind the chain.
 		locks := e.LockerOn(e.DB, sqllock.Options{Holder: "olga"})
 		intervene := func() error {
 			lease, err := locks.Acquire(e.Ctx, "key")

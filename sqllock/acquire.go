@@ -25,7 +25,7 @@ func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...AcquireOpt
 	return (*Lease)(lease), err
 }
 
-// acquire is Acquire with settings. wrong is an error in the options. A call that finds nobody in this
+// acquire is Acquire with settings. wrong is an error in the options. A call that finds no other call in this
 // process takes the lock at once; all others join the queue of its key.
 func (m *leases) acquire(ctx context.Context, owner, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
 	ctx, op := m.k.StartSpan(ctx, trace.LockLease, "acquire")

@@ -58,7 +58,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Lo
 }
 
 // For returns the locks of an owner, such as a merchant, a tenant or an account: its stable id, at
-// most 128 bytes of UTF-8. Locks of different owners are different locks, whatever their keys. The
+// most 128 bytes of UTF-8. Locks of different owners are different locks, regardless of their keys. The
 // owner leads the key of every row, so on a sharded database all locks of an owner are on its
 // shard. For costs nothing and needs no Close: the Lockers of all owners share what New opened. A
 // Locker of New has the empty owner, for programs that need only one. An owner that is not valid is

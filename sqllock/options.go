@@ -32,7 +32,7 @@ type Options struct {
 	// Default: a tenth of the TTL.
 	Margin time.Duration
 	// Holder names this process to others, in at most 255 bytes of UTF-8. It is shown to people
-	// only; who has a lock never depends on it. Default: host name and process id.
+	// only; which holder has a lock never depends on it. Default: host name and process id.
 	Holder string
 	// ReleaseOnDisconnect frees the leases of this process as soon as the process has ended,
 	// instead of at their expiry, if another process waits for them. This process keeps two

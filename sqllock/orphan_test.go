@@ -54,7 +54,7 @@ func TestSessionOfAnotherServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		asks, lives := one.leases.k, two.leases.k.Identity()
-		gone, elsewhere := lives, lives // as lives, with a lock that nobody has
+		gone, elsewhere := lives, lives // as lives, with a lock without a holder
 		gone[0]++
 		elsewhere[4]++
 		for _, c := range []struct {

@@ -87,7 +87,7 @@ func sessionEnds[Tx any](e *conformance.Env[Tx]) {
 	e.MustRelease(kept)
 }
 
-// TestSessionLives checks that a lease of a process that lives is not taken, whatever the session of
+// TestSessionLives checks that a lease of a process that lives is not taken, regardless of the session of
 // the one that waits.
 func TestSessionLives(t *testing.T) {
 	t.Parallel()

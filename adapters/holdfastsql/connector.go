@@ -14,7 +14,7 @@ import (
 // a transaction of Holdfast's from one of them to the next, and a transaction begins with its first
 // statement; after an error that has ended the transaction (1213), the program's further statements
 // in it fail with [holdfast.ErrTxLost]. On MySQL, MariaDB and SQLite each connection keeps all of
-// Holdfast's statements prepared. The session is put back as it was before anybody else gets it from
+// Holdfast's statements prepared. The session is put back as it was before another user gets it from
 // the pool, and set again after a function of Holdfast's has sent another statement than a query or a
 // write of rows.
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// TestAudit takes a lock away, and lists, exports and verifies what that has left; then somebody changes it.
+// TestAudit takes a lock away, and lists, exports and verifies what that has left; then a row is changed.
 func TestAudit(t *testing.T) {
 	onEveryEngine(t, func(o operator) {
 		if out := o.ok("audit", "verify"); out != "rows 0, as written\n" {

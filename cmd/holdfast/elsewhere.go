@@ -63,7 +63,7 @@ func (o *opsFlags) operationsElsewhere(ctx context.Context, ops *operators.Opera
 	return none + "; " + counts(found).say("in"), nil
 }
 
-// leasesElsewhere says who has leases that the flags left out.
+// leasesElsewhere names the owners of leases that the flags left out.
 func (l *listFlags) leasesElsewhere(ctx context.Context, locks *sqllock.Locker[*sql.Tx], o sqllock.ListOptions) (string, error) {
 	if o.Prefix == "" && o.EveryOwner {
 		return "no leases", nil

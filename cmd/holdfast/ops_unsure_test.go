@@ -73,7 +73,7 @@ func TestOpsUnsure(t *testing.T) {
 		if out := o.ok(append(resolve, "--as", "rejected", "--code", "lost", "--yes")...); out != "rejected\n" {
 			o.Error(out)
 		}
-		// What is not possible says so, whatever is confirmed.
+		// What is not possible says so, even after a confirmation.
 		o.fails("only what is unknown", append(resolve, "--as", "rejected", "--code", "lost")...)
 	})
 }

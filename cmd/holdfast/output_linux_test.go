@@ -37,7 +37,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// TestErrorOnTerminal checks that a person is told the code of an error.
+// TestErrorOnTerminal checks that a person sees the code of an error.
 func TestErrorOnTerminal(t *testing.T) {
 	t.Parallel()
 	screen := newTerminal(t)

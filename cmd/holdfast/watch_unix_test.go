@@ -63,7 +63,7 @@ func TestWatchGoesOn(t *testing.T) {
 	})
 }
 
-// TestWatchEnds checks what ends --watch: an error of the first list, and an output that nobody reads.
+// TestWatchEnds checks what ends --watch: an error of the first list, and an output without a reader.
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	url := existingDSN(t, dbtest.SQLite)

@@ -29,7 +29,7 @@ const (
 	signatureAge    = 5 * time.Minute
 )
 
-// webhook takes the provider's events, each once, however often and in whatever order they come. An event
+// webhook takes the provider's events, each once, in any order and however often they arrive. An event
 // that comes before what it is about is refused, and the provider delivers it again.
 func (s *shop[Tx]) webhook(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
@@ -79,7 +79,7 @@ func sign(secret string, at time.Time, body []byte) string {
 	return "t=" + seconds + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// signed checks a signature, in constant time, and its age, so that nobody replays an old one for ever.
+// signed checks a signature, in constant time, and its age, so that an old one cannot be replayed for ever.
 func signed(secret, signature string, body []byte, now time.Time) bool {
 	if len(signature) < 3 {
 		return false

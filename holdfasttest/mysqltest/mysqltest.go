@@ -1,5 +1,5 @@
 // Package mysqltest makes the kits of holdfasttest on a MySQL or MariaDB server: for tests of SQL that
-// SQLite does not understand. Each test has a database of its own, with Holdfast's tables, which is
+// SQLite does not understand. Each test has its own database, with Holdfast's tables, which is
 // dropped when the test ends.
 //
 //	kit := mysqltest.New(t, "root:password@tcp(127.0.0.1:3306)/")

@@ -1,5 +1,5 @@
 // Package pgxtest makes the kits of holdfasttest on a PostgreSQL server, for programs on pgx, natively
-// or through database/sql. Each test has a schema of its own, with Holdfast's tables, which is dropped
+// or through database/sql. Each test has its own schema, with Holdfast's tables, which is dropped
 // when the test ends.
 //
 //	kit := pgxtest.New(t, "postgres://user:password@127.0.0.1/db")

@@ -115,7 +115,7 @@ func Key(job Job, tick time.Time) string {
 // tick, by the database's clock.
 //
 // An error of fn rolls back and leaves the tick to the next call, in any replica. An error of
-// [idempotency.Reject] ends the tick for good: it is kept as a result is, whatever the store's RejectionTTL.
+// [idempotency.Reject] ends the tick for good: it is kept as a result is, regardless of the store's RejectionTTL.
 //
 // Errors: those of [idempotency.Do]; [holdfast.ErrInvalid] also if the store forgets a key
 // ([idempotency.Options].KeyTTL) before its tick is over.

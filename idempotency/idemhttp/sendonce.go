@@ -18,7 +18,7 @@ import (
 // are new requests: forbid those of 307 and 308 with http.Client.CheckRedirect. Methods that are safe by
 // definition, such as GET, are not changed.
 type SendOnce struct {
-	// Base sends the requests. Default: http.DefaultTransport. It must not retry by itself.
+	// Base sends the requests. Default: http.DefaultTransport. It must not retry.
 	Base http.RoundTripper
 }
 

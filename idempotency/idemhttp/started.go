@@ -61,7 +61,7 @@ const hashSize = 32
 const headerApplied = "Preference-Applied"
 
 // Status returns the handler of the addresses that [Accept] gives to operations of runner: GET, for the
-// owner of the operation (Options.Owner; anybody else gets 404). prefix is the path before the
+// owner of the operation (Options.Owner; other owners get 404). prefix is the path before the
 // operation's part, such as "/refunds/status/"; it starts and ends with a slash, and must not change
 // while clients keep addresses. Mount the handler there:
 //

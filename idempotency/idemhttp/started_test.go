@@ -293,7 +293,7 @@ func TestStartedManyWait(t *testing.T) { //nolint:paralleltest // it counts goro
 	conformance.Run(t, conformance.SQL(), startedManyWait)
 }
 
-// TestDiscardedIsNoError checks that a handler's 400 is an outcome of its own in spans and metrics.
+// TestDiscardedIsNoError checks that a handler's 400 is a separate outcome in spans and metrics.
 func TestDiscardedIsNoError(t *testing.T) {
 	t.Parallel()
 	told := &tracetest.Recorder{}

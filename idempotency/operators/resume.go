@@ -23,7 +23,7 @@ type ResumeOptions struct {
 type Resumed struct {
 	// Operations were resumed; with DryRun they would be.
 	Operations []staged.Operation
-	// Skipped are parked too, but somebody has to look at each and Resolve it: the outcome of a call
+	// Skipped are parked too, but a person has to look at each and Resolve it: the outcome of a call
 	// is unknown, the provider has contradicted itself, or the database was restored.
 	Skipped []staged.Operation
 	// After continues the list, as in Filter.After; nil at its end.
@@ -32,8 +32,8 @@ type Resumed struct {
 
 // ResumeAll does what [Operators.Resolve] does with Resume, to each operation of f that is parked at
 // no step, such as those whose attempts were used up while a database or a provider was down. Each is
-// resumed in a transaction of its own, which records who. f.States and f.Records must not be set, and
-// f.Limit bounds how many operations are looked at. One that somebody else resolves meanwhile is left
+// resumed in its own transaction, which records who. f.States and f.Records must not be set, and
+// f.Limit bounds how many operations are looked at. One that another call resolves first is left
 // out.
 //
 // Errors: those of [Operators.List] and of Resolve. Resumed then has what was resumed before.
@@ -74,7 +74,7 @@ func (o *Operators[Tx]) ResumeAll(ctx context.Context, f Filter, who Actor, opts
 		case err == nil:
 			done.Operations = append(done.Operations, op)
 		case errors.Is(err, staged.ErrState), errors.Is(err, staged.ErrNotFound):
-			err = nil // it was resolved meanwhile
+			err = nil // another call resolved it
 		default:
 			return done, err
 		}

@@ -37,6 +37,6 @@
 // # Relays
 //
 // A relay takes the first message of a key with one conditional update, for the length of its lease,
-// and publishes it and those behind it. No transaction and no connection is open meanwhile. Relays
+// and publishes it and those behind it. No transaction and no connection is open during that time. Relays
 // share the keys, in any number of processes, and none waits for another.
 package outbox

@@ -266,7 +266,7 @@ func (r *Relay[Tx]) head(ctx context.Context, k found) (*first, error) {
 		return nil, err
 	case dead != 0 && dead < f.seq:
 		f.seq, held = dead, behindDead.Microseconds()
-	case held <= 0 || f.starts == 0: // one that was never started is held by nobody
+	case held <= 0 || f.starts == 0: // one that was never started has no holder
 		return &f, nil
 	}
 	_, err = r.box.sql.postpone.Exec(ctx, r.box.access.Pool, append(args, f.seq, k.last, held)...)

@@ -29,7 +29,7 @@ func (e *acceptedError) Error() string {
 
 // Accepted is the error with which the function of an external call, or its Reconcile, says that the
 // provider has accepted the call and settles it later, as bank transfers and many refunds are. The
-// step is then [Settling], not unknown: nobody has to look at it, and no worker waits.
+// step is then [Settling], not unknown: it needs no person and no worker.
 //
 // reference is the provider's own name for the call, at most 255 bytes, by which an event finds it
 // (ProviderEvent.Reference); empty if it has none. within is the time until the deadline, by the
@@ -44,7 +44,7 @@ func Accepted(reference string, within time.Duration) error {
 type callingKey struct{}
 
 // SetReference keeps the provider's own name for a call, such as "ch_3MmlLrLkdIwHu7ix", with its
-// step, whatever the call then answers, unless the worker loses the operation. ctx is that of the
+// step, regardless of what the call then answers, unless the worker loses the operation. ctx is that of the
 // function of an external call, or of its Reconcile. A later event finds the operation by it
 // (ProviderEvent.Reference). A step has one reference: a later call's replaces it. At most 255
 // bytes; a longer one is cut.

@@ -82,7 +82,7 @@ func (e *StepError) Is(target error) bool { return target == idempotency.ErrUnkn
 
 func (e *StepError) Unwrap() error { return e.Err }
 
-// TraceOutcome names the outcome in spans and metrics: nobody has to act.
+// TraceOutcome names the outcome in spans and metrics: no person has to act.
 func (e *StepError) TraceOutcome() string { return trace.Retrying }
 
 var _ = errcode.Type[*ParkedError]("operation-parked")

@@ -9,7 +9,7 @@ import (
 )
 
 // local is the work of a runner in this process: operations that the process knows to be due, those
-// that are in progress here, and those that somebody here waits for.
+// that are in progress here, and those that a call here waits for.
 type local struct {
 	mu    sync.Mutex
 	loops int // completers that run

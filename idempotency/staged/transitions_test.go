@@ -615,7 +615,7 @@ func (w *world) reads(o *operation) {
 }
 
 // inserts writes new rows beside those that are there, with a floor of the tokens in the past and in the
-// future. An operation that is there stays as it is.
+// future. An existing operation stays as it is.
 func (w *world) inserts() {
 	w.Helper()
 	is := rowdiff.Is

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
 
-// The pauses between the reads of an operation that somebody waits for: at first and at most while it
+// The pauses between the reads of an operation that a call waits for: at first and at most while it
 // is in progress elsewhere, and while it is in progress here, where its end wakes.
 const (
 	firstPause = 5 * time.Millisecond

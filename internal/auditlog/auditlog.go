@@ -172,7 +172,7 @@ func (l *Log) append(ctx context.Context, q core.Querier, e Entry) error {
 	if _, err := l.head.QueryRow(ctx, q, []any{&r.Seq, &hash}, r.Chain); err != nil {
 		return err
 	}
-	if r.Seq >= bound { // somebody wrote it, so that no row could follow
+	if r.Seq >= bound { // it was written by hand, so that no row could follow
 		r.Seq, hash = 0, nil
 		if _, err := l.tail.QueryRow(ctx, q, []any{&r.Seq, &hash}, r.Chain); err != nil {
 			return err

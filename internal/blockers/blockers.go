@@ -13,7 +13,7 @@ import (
 
 const (
 	// lead is how long before the end of a wait the first look begins, because InnoDB ends a wait of a
-	// second up to half a second early. A look that finds nobody is repeated after a pause, because
+	// second up to half a second early. A look that finds no blocker is repeated after a pause, because
 	// MariaDB's answer may be 100 ms old, at most looks times.
 	lead  = 750 * time.Millisecond
 	pause = 50 * time.Millisecond
@@ -21,7 +21,7 @@ const (
 	// timeout bounds a look, and grace the wait for a look that is under way when the wait has ended.
 	timeout = 500 * time.Millisecond
 	grace   = 100 * time.Millisecond
-	// rest is how long nobody looks after the server has refused the look to this role.
+	// rest is the pause after the server has refused the look to this role.
 	rest = time.Minute
 )
 
@@ -74,7 +74,7 @@ func (e *Env) Run(ctx context.Context, stmt core.Stmt, args ...any) (found []cor
 	return found, err
 }
 
-// Watch finds out who blocks the waits of one call. The zero value finds nobody.
+// Watch finds out who blocks the waits of one call. The zero value finds no blocker.
 type Watch struct {
 	env    *Env
 	until  time.Time
@@ -106,7 +106,7 @@ func (w *Watch) Ended(err error) (busy bool) {
 	return busy
 }
 
-// Found returns who blocked the last wait in which somebody was found.
+// Found returns who blocked the last wait in which a blocker was found.
 func (w *Watch) Found() []core.Blocker { return w.found }
 
 // During runs wait, which waits on q for a lock, at most for bound, and returns its error. If it is Due,
@@ -141,7 +141,7 @@ func (e *Env) start(ctx context.Context, session string, after time.Duration) *l
 	return l
 }
 
-// watch looks until somebody is found, or the wait is over.
+// watch looks until it finds a blocker, or the wait is over.
 func (e *Env) watch(ctx context.Context, session string, after time.Duration, over <-chan struct{}) []core.Blocker {
 	t := time.NewTimer(after)
 	defer t.Stop()
@@ -159,14 +159,14 @@ func (e *Env) watch(ctx context.Context, session string, after time.Duration, ov
 	return nil
 }
 
-// end ends the look with its wait. Nobody wants to know who blocked a wait that got its lock.
+// end ends the look with its wait. A wait that got its lock needs no blockers.
 func (l *look) end(wanted bool) []core.Blocker {
 	if l == nil {
 		return nil
 	}
 	close(l.over)
 	if !wanted {
-		return nil // a look that is under way ends by itself
+		return nil // a running look ends without help
 	}
 	t := time.NewTimer(grace)
 	defer t.Stop()

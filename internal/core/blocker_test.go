@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// TestBlockedBy checks that a text names what is known, and nothing where nobody is.
+// TestBlockedBy checks that a text names what is known, and nothing without a blocker.
 func TestBlockedBy(t *testing.T) {
 	t.Parallel()
 	full := core.Blocker{Session: "4702", User: "refunds", Client: "worker3", State: "idle in transaction", Open: 100400 * time.Millisecond}

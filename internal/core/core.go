@@ -97,7 +97,7 @@ type Native interface{ Native() any }
 // Keeper is a Conn whose session may keep a setting from one of Holdfast's transactions to the next.
 type Keeper interface {
 	// Keep reports whether the session has the setting. If it has not, change makes it and returns the
-	// statement that restores what was before, when somebody else gets the connection.
+	// statement that restores what was before, when another user gets the connection.
 	Keep(ctx context.Context, kept Kept, change func(q Querier) (undo string, err error)) (bool, error)
 	// Keeps reports whether the session can keep one.
 	Keeps() bool
@@ -164,7 +164,7 @@ type TxOptions struct {
 	FirstSets bool
 	// Setup, if not empty, is a statement that runs between BEGIN and the first one. A Pipeline sends it.
 	Setup string
-	// Sealed: nobody but Holdfast can end the transaction unnoticed. See Kept.
+	// Sealed: only Holdfast can end the transaction unnoticed. See Kept.
 	Sealed bool
 }
 

@@ -9,7 +9,7 @@ type Audit struct {
 	// SetsSession: the default of session_name is the session's user, and no grant lets an account name
 	// another one.
 	SetsSession bool
-	// PerOwner: each owner has a chain of its own, because a transaction has one shard. Otherwise there is
+	// PerOwner: each owner has its own chain, because a transaction has one shard. Otherwise there is
 	// one chain, with the name "".
 	PerOwner bool
 }

@@ -270,7 +270,7 @@ type Records struct {
 	// expired, that was written before the transaction had the lock. Unfinished inserts a claim if the
 	// function has committed the transaction itself. {lockspace} makes the number of the lock.
 	Before, Unfinished string
-	// Holders returns who has the lock of a key, with the columns of Doctor.Blockers. Parameters: the
+	// Holders returns the sessions that hold the lock of a key, with the columns of Doctor.Blockers. Parameters: the
 	// owner ($0), key_hash. Empty: those who wait for the key have to ask while they wait.
 	Holders string
 	// PeekBefore makes the next statement, and only that one, read at READ UNCOMMITTED, on an

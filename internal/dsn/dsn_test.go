@@ -126,7 +126,7 @@ func TestOpenSQLite(t *testing.T) {
 	}
 }
 
-// TestExisting checks that a mistyped path is refused and leaves no file, whatever characters are in it.
+// TestExisting checks that a mistyped path is refused and leaves no file, with any characters.
 func TestExisting(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a.db", "a b#c%41.db", "é.db"} {

@@ -54,7 +54,7 @@ func (c connector) Close() error {
 //	  as made --keep: change--> kept --a statement that may change settings--> dirty
 //	     ^                       |  ^                                            |
 //	     |                       |  +---------------keep: restore, change--------+
-//	     +--ResetSession of anybody but Holdfast: restore------------------------+
+//	     +--ResetSession by the program: restore---------------------------------+
 //
 //	  open is set by a statement outside of a transaction, which may have begun one. In kept, BEGIN is
 //	  left out unless dirty or open is set.

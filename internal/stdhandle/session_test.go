@@ -463,7 +463,7 @@ func TestDoubt(t *testing.T) {
 			err := b.program("INSERT next")
 			if c.lost {
 				b.is(err, errLost)
-				b.sends() // it would be committed by itself
+				b.sends() // it would be committed alone
 				if prepared := b.prepared("INSERT next"); true {
 					_, e := prepared.ExecContext(t.Context(), nil)
 					_, q := prepared.QueryContext(t.Context(), nil) //nolint:gocritic // a server without rows

@@ -145,7 +145,7 @@ func (c conn[Tx]) Keep(ctx context.Context, kept core.Kept, change func(q core.Q
 		return false, err
 	}
 	c.prepared.leave() // the connection prepares them itself
-	// The connection is pinned, so nobody else uses it between these calls.
+	// The connection is pinned, so no other call uses it between these calls.
 	return k.keep(kept, func() (string, error) { return change(c.Querier) }, func(text string) error {
 		_, err := core.Stmt{Name: "unset", Text: text}.Exec(ctx, c.Querier)
 		return err

@@ -54,7 +54,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Register[Tx], error
 }
 
 // For returns the values of an owner, such as a merchant, a tenant or an account: its stable id, at
-// most 128 bytes of UTF-8. Values of different owners are different values, whatever their names.
+// most 128 bytes of UTF-8. Values of different owners are different values, regardless of their names.
 // For costs nothing. The Register of New has the empty owner. An owner that is not valid is reported
 // by the calls.
 func (r *Register[Tx]) For(owner string) *Register[Tx] {

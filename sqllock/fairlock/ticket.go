@@ -183,7 +183,7 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 // ticket leaves in the background.
 const leaveBound = time.Second
 
-// giveUp deletes the ticket of a call that ends without its lock, so that a lock that nobody holds is free
+// giveUp deletes the ticket of a call that ends without its lock, so that a lock without a holder is free
 // when the call returns. entering reports that the ticket is on its way into the table: the goroutine that
 // sent it deletes it.
 func (s *tickets) giveUp(ctx context.Context, c *ticket, entering bool) {

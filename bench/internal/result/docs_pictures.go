@@ -54,7 +54,7 @@ var docPictures = []docPicture{
 	},
 }
 
-// docPicture draws a picture of the page. What was not measured keeps the picture that is there.
+// docPicture draws a picture of the page. What was not measured keeps its picture.
 func (r *Report) docPicture(p docPicture, path string) error {
 	for _, t := range r.of(p.workload, p.title) {
 		if p.clients > 0 && t.Clients != p.clients {

@@ -15,7 +15,7 @@ import (
 const loggedRefunds = 250
 
 // Log measures the bytes that a refund adds to the server's log (WAL, redo), with and without
-// Holdfast, in turns. The log is the whole server's, so nobody else may work on it. SQLite's WAL has
+// Holdfast, in turns. The log is the whole server's, so no other program may use it. SQLite's WAL has
 // whole pages, and is left out.
 func Log(ctx context.Context, p *Plan) ([]result.Table, error) {
 	t := result.Table{

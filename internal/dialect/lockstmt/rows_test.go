@@ -391,7 +391,7 @@ func TestLeaseBatches(t *testing.T) {
 	})
 }
 
-// TestReleasedByAnother checks that a batch does not say that it ended terms that somebody else has ended.
+// TestReleasedByAnother checks that a batch does not say that it ended terms that another call has ended.
 func TestReleasedByAnother(t *testing.T) {
 	t.Parallel()
 	run(t, func(e *env) {

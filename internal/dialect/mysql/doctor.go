@@ -9,7 +9,7 @@ import (
 
 // Blocked is dialect.Doctor.Blocked and Blockers, and the privileges that they need. Blocker is the columns
 // of the session that blocks, and From those who wait and the sessions that block them; Waiter, Waited and
-// Database are columns of the one who waits.
+// Database are columns of the waiting session.
 type Blocked struct{ Blocker, From, Waiter, Waited, Database, Needs string }
 
 func (b *Blocked) all() string {

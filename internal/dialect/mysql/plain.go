@@ -59,7 +59,7 @@ WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_a
 	return d
 }
 
-// Single makes a single write a transaction of its own, whose waits end after a second. A write
+// Single makes a single write its own transaction, whose waits end after a second. A write
 // with autocommit would wait for a locked row by the server's own rules. The second SET commits.
 var Single = dialect.Setting{
 	Before: func(time.Duration) string {

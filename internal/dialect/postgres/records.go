@@ -50,7 +50,7 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
 
 	// At a higher level the snapshot would be older than the lock for all statements.
 	ReserveUpTo: sql.LevelReadCommitted,
-	// The snapshot is older than the lock. So if the lock was not free at once, somebody may have
+	// The snapshot is older than the lock. So if the lock was not free at once, another call may have
 	// committed since, and the key is not won. If it was, that is possible too, but only between
 	// the two: the write of the record notices, and a read after an error.
 	Reserve: `SELECT 1, pg_current_xact_id()::text FROM (

@@ -2,12 +2,12 @@ package postgres
 
 import "strings"
 
-// setOwner keeps an owner that is there: the session is bound to it, or the program's transaction is, and
+// setOwner keeps an existing owner: the session is bound to it, or the program's transaction is, and
 // the policies refuse the rows of another one.
 const setOwner = `SELECT pg_catalog.set_config($1, $2, true) WHERE COALESCE(pg_catalog.current_setting($1, true), '') = ''`
 
 // rowSecurity returns the policies. A session without an owner has the rows of the empty owner, which are
-// nobody's. FORCE: the policies hold for the owner of the tables too.
+// ownerless. FORCE: the policies hold for the owner of the tables too.
 func rowSecurity(setting string, tables, everyOwner []string) (list []string) {
 	mine := `owner = COALESCE(pg_catalog.current_setting('` + setting + `', true), '')` // two words: holdfast.Options was checked
 	list = []string{`BEGIN`}                                                            // a session sees all policies of a table, or none

@@ -165,7 +165,7 @@ func (w *Wait) ByKey(name, from, index, where string) core.Stmt {
 	return w.env.Dialect.Compile(name, w.sql.Select(time.Hour)+from+w.sql.ByKey(index)+where+clause)
 }
 
-// OneByOne reports whether each row needs a statement of its own to be locked or left out.
+// OneByOne reports whether each row needs its own statement to be locked or left out.
 func (w *Wait) OneByOne() bool { return w.sql.OneByOne }
 
 // Left reports whether err means that the row is locked by another transaction.

@@ -50,7 +50,7 @@ func classify(err error) dialect.Class {
 		return dialect.Busy
 	case 8121: // a privilege check that failed
 		return dialect.Denied
-	case 1105: // any error without a number of its own, such as those of the embedded store
+	case 1105: // any error without its own number, such as those of the embedded store
 		for _, end := range []string{"lock wait timeout", "pessimistic lock retry limit reached", "maximum statement execution time exceeded"} {
 			if strings.HasSuffix(err.Error(), end) {
 				return dialect.Busy

@@ -14,7 +14,7 @@ import (
 )
 
 // TestDeadlocksAreDecided checks that PostgreSQL chooses one transaction of a deadlock before the default
-// LockTimeout ends all of them, whatever the server's deadlock_timeout is.
+// LockTimeout ends all of them, regardless of the server's deadlock_timeout.
 func TestDeadlocksAreDecided(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {

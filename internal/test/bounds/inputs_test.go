@@ -38,7 +38,7 @@ type (
 )
 
 // inputs is the table of the bounds, by the names of fields and parameters. What a call would begin ends
-// at once, because its context has ended; a call that changes something has a key of its own.
+// at once, because its context has ended; a call that changes something has its own key.
 func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 	t.Helper()
 	kit := holdfasttest.SQLite(t)

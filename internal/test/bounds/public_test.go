@@ -123,11 +123,11 @@ var noBounds = []string{
 	"limits.Request.Amount",         // money
 	"cron.Daily(hour)", "cron.Daily(minute)",
 	"idemhttp.DefaultDecision(status)",
-	"reaper.Options.Pace", // a multiple, with bounds of its own
+	"reaper.Options.Pace", // a multiple, with its own bounds
 	"likely.Table.Unit",   // one of three
 }
 
-// noBoundParams are parameters that are no sizes, whatever takes them.
+// noBoundParams are parameters that are no sizes, in any function.
 var noBoundParams = regexp.MustCompile(`\((token|revision|amount|version)\)$`)
 
 func isNoBound(name string) bool {

@@ -61,7 +61,7 @@ func hiddenIn(o types.Object) map[string]string {
 }
 
 // hiddenType returns the first type in t that a program cannot name: an unexported one, or one of an internal
-// package. It does not look into a named type, which has a place of its own.
+// package. It does not look into a named type, which has its own place.
 func hiddenType(t types.Type) string {
 	switch t := t.(type) {
 	case *types.Alias:

@@ -17,7 +17,7 @@ const (
 	folderVariable = "HOLDFAST_SCREENSHOTS"
 )
 
-// TakesScreenshots reports whether somebody wants the pictures.
+// TakesScreenshots reports whether pictures are wanted.
 func TakesScreenshots() bool { return os.Getenv(folderVariable) != "" }
 
 // Screenshots takes pictures of the whole page, narrow and wide, dark and light, as

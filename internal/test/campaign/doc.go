@@ -40,7 +40,7 @@
 //     then there is no promise that a holder's context ends in time. Guarded commits, releases,
 //     renewals and tokens are judged all the same.
 //   - For shared locks and semaphores: tokens, the number of units in use, and releases. A
-//     successful release held its units until it was called, whatever the clock.
+//     successful release held its units until it was called, regardless of the clock.
 //   - The tokens of one lease that is used all the time, over all crashes.
 //   - The tables, through the auditor's own connection: each key has one effect, each effect has
 //     its record with exactly the result that callers got, each record has its effect. The

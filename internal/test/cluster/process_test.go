@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// process is a server or a client that ends when this process ends, in whatever way.
+// process is a server or a client that ends when this process ends, in any way.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// WantBlocker checks that the error of a wait that is over names a session, and nobody else. call waits,
+// WantBlocker checks that the error of a wait that is over names that session only. call waits,
 // while that session has the lock, and returns those whom its error names, with the error. It waits
 // again if the machine was too busy to look in time.
 func (e *Env[Tx]) WantBlocker(what, session string, call func() ([]holdfast.Blocker, error)) {

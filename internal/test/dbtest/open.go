@@ -43,7 +43,7 @@ func ofTest(tb testing.TB, db *sql.DB) *sql.DB {
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	tb.Cleanup(func() {
-		// A connection that the test cut cannot say goodbye. go-sql-driver has an error of its own
+		// A connection that the test cut cannot say goodbye. go-sql-driver has its own error
 		// for that, which it keeps to itself.
 		if err := db.Close(); err != nil && !errors.Is(err, driver.ErrBadConn) && err.Error() != "bad connection" {
 			tb.Errorf("close the pool: %v", err)

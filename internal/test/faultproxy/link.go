@@ -118,7 +118,7 @@ func (l *link) replies() {
 				l.close()
 				return
 			}
-			continue // answers that nobody reads
+			continue // answers without a reader
 		case !l.p.pass(l):
 			return
 		case l.apart.Load():

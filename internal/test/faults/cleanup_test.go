@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// Rule: CleanupTimeout bounds cleanup, whatever the context. The function's own error, or the
+// Rule: CleanupTimeout bounds cleanup, regardless of the context. The function's own error, or the
 // success of a commit, is not delayed forever.
 func TestCleanupInBlackHole(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func soakFor() time.Duration { return time.Duration(*rounds) * 120 * time.Millis
 // enoughVisits is the number of successful visits that the soak needs; with fewer, it continues.
 const enoughVisits = 40
 
-// Rule: whatever clients do, and whichever replies are lost, at most one call holds a lock,
+// Rule: clients do anything, and whichever replies are lost, at most one call holds a lock,
 // tokens increase, no stale term commits, and no key is stuck at the end.
 func TestLeaseSoak(t *testing.T) {
 	t.Parallel()

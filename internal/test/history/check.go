@@ -42,7 +42,7 @@ func TokensOnly() Option { return func(o *options) { o.tokensOnly = true } }
 
 // Room checks locks with several holders: tokens increase, and the units held never exceed
 // capacity. Units are held from each grant until its holder no longer trusts it, and, where the
-// release succeeded, until the call of the release, whatever the clock.
+// release succeeded, until the call of the release, regardless of the clock.
 func Room(capacity int) Option { return func(o *options) { o.capacity = capacity } }
 
 // AnyRefusal accepts a refused attempt without a holder: for locks that may treat another

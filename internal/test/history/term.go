@@ -26,7 +26,7 @@ func (t *Term) begin(kind Kind) pending {
 }
 
 // Release begins the release of the term. The holder does not trust the term from here on,
-// whatever the outcome.
+// regardless of the outcome.
 func (t *Term) Release() *Action { return &Action{t.begin(KindRelease)} }
 
 // Commit begins the commit of a transaction that passed the guard of the term: call it right

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	programs = 4 // each with a pool and a Locker of its own
+	programs = 4 // each with a pool and its own Locker
 	turns    = 10
 )
 

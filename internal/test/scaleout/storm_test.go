@@ -375,7 +375,7 @@ func onShard(ctx context.Context, pool *sql.DB, use string, f func(conn *sql.Con
 	if _, err = conn.ExecContext(ctx, "USE `"+use+"`"); err == nil {
 		err = f(conn)
 	}
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // so that nobody else gets it
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // so that the pool does not reuse it
 	_ = conn.Close()
 	return err
 }

@@ -82,7 +82,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestLateTimer checks that a lease whose window is over has ended, whatever the timer: it runs late in a
+// TestLateTimer checks that a lease whose window is over has ended, regardless of the timer: it runs late in a
 // process that was stopped.
 func TestLateTimer(t *testing.T) {
 	t.Parallel()
@@ -221,7 +221,7 @@ func TestWithin(t *testing.T) {
 	})
 }
 
-// TestAbandoned checks for how long, and how often, a grant that nobody wants is released, and for how long Close
+// TestAbandoned checks for how long, and how often, an unwanted grant is released, and for how long Close
 // waits for it.
 func TestAbandoned(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ func (k *Keeper) Forget(leases []*Lease) {
 }
 
 // Wrap runs all further statements through wrap. Call it before the first lease: what looks after leases uses
-// the store in goroutines of its own.
+// the store in its own goroutines.
 func (s *Statements) Wrap(wrap func(core.Querier) core.Querier) {
 	onConn := s.onConn
 	s.onConn = func(ctx context.Context, before string, f func(q core.Querier) error) error {

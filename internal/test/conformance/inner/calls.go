@@ -26,7 +26,7 @@ import (
 
 // call is a call of the public API that runs a user's function.
 type call[Tx any] struct {
-	// passes: the call has no such outcomes of its own, and returns the function's error as it is.
+	// passes: the call has no such outcomes, and returns the function's error as it is.
 	passes bool
 	// run makes the call. Its function has one effect of key, and returns fail.
 	run func(e *conformance.Env[Tx], key string, fail error) error

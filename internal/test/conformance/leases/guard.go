@@ -107,7 +107,7 @@ func leaseGuardAndRenewal[Tx any](e *env[Tx]) {
 		if late == nil {
 			return
 		}
-		if ttl > 40*time.Second { // what a guard holds up is late whatever the TTL
+		if ttl > 40*time.Second { // what a guard holds up is late regardless of the TTL
 			e.Fatal(late)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
-// owners checks that the locks of one owner are not those of another, whatever the key, and that no
+// owners checks that the locks of one owner are not those of another, regardless of the key, and that no
 // call of one owner reaches a lock of another.
 func owners[Tx any](e *env[Tx]) {
 	anna, ben := e.locker("one").For("anna"), e.locker("two").For("ben")

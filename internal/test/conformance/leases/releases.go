@@ -183,7 +183,7 @@ func releaseLostReplyTaken[Tx any](e *env[Tx]) {
 }
 
 // releaseAfterGuard checks that the lease's context ends once a guard reports that the term is
-// over. The release reports it too, whatever happens to the row afterwards.
+// over. The release reports it too, even if the row changes afterwards.
 func releaseAfterGuard[Tx any](e *env[Tx]) {
 	r := e.releaser()
 	for _, k := range lockKinds[Tx]() {

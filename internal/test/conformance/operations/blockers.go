@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// Blockers is the suite of what an answer "in progress" says about the one who has the key.
+// Blockers is the suite of what an answer "in progress" says about the holder of the key.
 func Blockers[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
 		"NamesBlockers":     namesBlockers[Tx],
@@ -122,7 +122,7 @@ func namesBlockers[Tx any](e *env[Tx]) {
 
 func rowNamesBlockers[Tx any](e *env[Tx]) {
 	o := e.shortWait()
-	open := func() *businessrow.Table[conformance.Refund, Tx] { // as in a process of its own
+	open := func() *businessrow.Table[conformance.Refund, Tx] { // as in its own process
 		t, err := businessrow.New[conformance.Refund](e.Ctx, e.DB, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
 			businessrow.Options{Wait: max(o.Wait, 500*time.Millisecond), LockTimeout: o.LockTimeout})
 		e.Check(err)

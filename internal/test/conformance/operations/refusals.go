@@ -23,7 +23,7 @@ func Refusals[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	}
 }
 
-// rejectionsEnd makes rejections in a store without options, as anybody can who may send requests. The
+// rejectionsEnd makes rejections in a store without options, as any client can. The
 // reaper clears them with their keys at the end of their life. Then a call with the key is a first
 // attempt, whose effect is made once. What was executed stays.
 func rejectionsEnd[Tx any](e *env[Tx]) {

@@ -52,7 +52,7 @@ func message(key string, n int) outbox.Message {
 	return outbox.Message{Key: key, Topic: "made", Body: []byte(fmt.Sprint(key, "/", n))}
 }
 
-// write commits messages, each in a transaction of its own.
+// write commits messages, each in its own transaction.
 func (e *env[Tx]) write(messages ...outbox.Message) {
 	e.Helper()
 	for _, m := range messages {

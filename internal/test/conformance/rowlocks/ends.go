@@ -180,7 +180,7 @@ func keyCancelled[Tx any](e *env[Tx]) {
 	}
 }
 
-// keySettings checks that the session settings that bound a wait are restored, whatever its
+// keySettings checks that the session settings that bound a wait are restored, regardless of its
 // outcome.
 func keySettings[Tx any](e *env[Tx]) {
 	if !e.DB.Capabilities().LockTimeouts {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
 
-// operatorsResumeAll resumes what is parked at no step, and leaves what somebody has to look at.
+// operatorsResumeAll resumes what is parked at no step, and leaves what a person has to look at.
 func operatorsResumeAll[Tx any](e *env[Tx]) {
 	ops := operators.New(e.Store(idempotency.Options{}))
 	unfinished(e, "restored")

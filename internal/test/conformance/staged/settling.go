@@ -278,7 +278,7 @@ func stagedReversed[Tx any](e *env[Tx]) {
 	}
 }
 
-// stagedHeartbeat makes a call that takes longer than its lease. It is renewed, and nobody else gets the
+// stagedHeartbeat makes a call that takes longer than its lease. It is renewed, and no other worker gets the
 // operation; with a worker that stands still, the lease ends.
 func stagedHeartbeat[Tx any](e *env[Tx]) {
 	// On a machine that is too slow to renew the lease in time, a longer one is tried.

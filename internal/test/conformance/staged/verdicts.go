@@ -62,7 +62,7 @@ func stagedReconciles[Tx any](e *env[Tx]) {
 	}
 }
 
-// stagedNotDone checks that a call which certainly did nothing may be repeated, whatever its
+// stagedNotDone checks that a call which certainly did nothing may be repeated, regardless of its
 // declaration.
 func stagedNotDone[Tx any](e *env[Tx]) {
 	f, s := e.stagedRefunds(0)
