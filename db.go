@@ -121,16 +121,16 @@ func (o Options) withDefaults() (Options, error) {
 
 // Other packages of this module see a DB from the inside, and the adapters open one, through package access: the
 // API shows neither.
-func init() {
-	type inner interface {
-		access() any
-		openOn(ctx context.Context, adapter any, opts []Options) error
-	}
-	access.Register(
-		func(db any) any { return db.(inner).access() },
-		func(ctx context.Context, db, adapter, opts any) error {
-			return db.(inner).openOn(ctx, adapter, opts.([]Options))
-		})
+var _ = access.Register(
+	func(db any) any { return db.(inner).access() }, //nolint:forcetypeassert // it is a *DB
+	func(ctx context.Context, db, adapter, opts any) error {
+		return db.(inner).openOn(ctx, adapter, opts.([]Options)) //nolint:forcetypeassert // likewise
+	})
+
+// inner is a *DB of any type of transactions.
+type inner interface {
+	access() any
+	openOn(ctx context.Context, adapter any, opts []Options) error
 }
 
 // openOn opens d, which is new, on its adapter, a core.Adapter.
@@ -142,7 +142,7 @@ func (d *DB[Tx]) openOn(ctx context.Context, adapter any, opts []Options) error 
 	if o, err = o.withDefaults(); err != nil {
 		return err
 	}
-	d.adapter, d.options = adapter.(core.Adapter[Tx]), o
+	d.adapter, d.options = adapter.(core.Adapter[Tx]), o //nolint:errcheck,forcetypeassert // access.Open has this type
 	d.compose()
 	return d.open(ctx)
 }

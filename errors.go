@@ -137,7 +137,7 @@ func (e *InputError) Error() string { return (*core.InputError)(e).Error() }
 // Is reports whether target is ErrInvalid.
 func (e *InputError) Is(target error) bool { return target == ErrInvalid }
 
-func init() { core.PublicInput = func(e *core.InputError) error { return (*InputError)(e) } }
+var _ = core.PublicInput(func(e *core.InputError) error { return (*InputError)(e) })
 
 // Blocker is a session of the server that has a lock for which another session waits. The errors of a
 // wait that is over name it where the engine tells ([Capabilities].NamesBlockers) and the role may ask.

@@ -104,14 +104,14 @@ func open(tb TB) *sql.DB {
 	return pool
 }
 
-func init() {
-	type opener interface {
-		open(tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Options)
-	}
-	kit.Open = func(k any, tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Options) {
-		tb.Helper()
-		k.(opener).open(tb, pool, handle, opts)
-	}
+// Package pgxtest makes a kit on a handle that this API does not show.
+var _ = kit.Register(func(k any, tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Options) {
+	tb.Helper()
+	k.(opener).open(tb, pool, handle, opts) //nolint:forcetypeassert // it is a *Kit
+})
+
+type opener interface {
+	open(tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Options)
 }
 
 // on is OnSQL for any handle.
@@ -126,7 +126,8 @@ func on[Tx any](tb TB, pool *sql.DB, handle core.Adapter[Tx], opts []holdfast.Op
 func (k *Kit[Tx]) open(tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Options) {
 	tb.Helper()
 	f := &faults{}
-	db, err := access.Open(context.Background(), new(holdfast.DB[Tx]), adapter[Tx]{handle.(core.Adapter[Tx]), f}, opts)
+	own := adapter[Tx]{handle.(core.Adapter[Tx]), f} //nolint:forcetypeassert // every caller gives one
+	db, err := access.Open(context.Background(), new(holdfast.DB[Tx]), own, opts)
 	if err != nil {
 		tb.Fatalf("holdfasttest: %v", err)
 	}

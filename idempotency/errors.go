@@ -58,7 +58,7 @@ func (e *InnerError) Is(target error) bool { return (*once.InnerError)(e).Is(tar
 // As finds errors in Err that are neither outcomes of operations nor verdicts.
 func (e *InnerError) As(target any) bool { return (*once.InnerError)(e).As(target) }
 
-func init() { once.PublicInner = func(e *once.InnerError) error { return (*InnerError)(e) } }
+var _ = once.PublicInner(func(e *once.InnerError) error { return (*InnerError)(e) })
 
 var _ = errcode.Type[*InnerError]("inner-outcome")
 

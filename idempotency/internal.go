@@ -14,10 +14,9 @@ import (
 
 // Holdfast's own packages, which keep their operations in the store's namespace, see a store from the inside
 // through package inside: the API does not show it.
-func init() {
-	type store interface{ inner() any }
-	once.RegisterStore(func(s any) any { return s.(store).inner() })
-}
+var _ = once.RegisterStore(func(s any) any {
+	return s.(interface{ inner() any }).inner() //nolint:forcetypeassert // it is a *Store
+})
 
 func (s *Store[Tx]) inner() any { return internals[Tx]{s} }
 

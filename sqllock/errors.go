@@ -64,11 +64,10 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 
 func (e *LostError) Unwrap() error { return e.Err }
 
-func init() {
-	keeper.PublicLost = func(e *keeper.LostError) error { return (*LostError)(e) }
-	keeper.LostIn = func(err error) *keeper.LostError {
+var _ = keeper.PublicLost(
+	func(e *keeper.LostError) error { return (*LostError)(e) },
+	func(err error) *keeper.LostError {
 		var lost *LostError
 		errors.As(err, &lost)
 		return (*keeper.LostError)(lost)
-	}
-}
+	})

@@ -76,10 +76,9 @@ func (l *Locker[Tx]) Owner() string { return l.owner }
 func (l *Locker[Tx]) DB() *holdfast.DB[Tx] { return l.db }
 
 // Packages fairlock and election share the Locker's keeper through package access: the API does not show it.
-func init() {
-	type locker interface{ keeper() *keeper.Keeper }
-	access.RegisterLocker(func(l any) any { return l.(locker).keeper() })
-}
+var _ = access.RegisterLocker(func(l any) any {
+	return l.(interface{ keeper() *keeper.Keeper }).keeper() //nolint:forcetypeassert // it is a *Locker
+})
 
 func (l *Locker[Tx]) keeper() *keeper.Keeper { return l.leases.k }
 

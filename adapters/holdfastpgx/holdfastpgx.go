@@ -38,7 +38,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, opts ...holdfast.Options) (*h
 	return access.Open(ctx, new(holdfast.DB[pgx.Tx]), adapter(pool), opts)
 }
 
-func init() { pgxadapter.Of = adapter }
+var _ = pgxadapter.Register(adapter)
 
 // adapter is what Open opens Holdfast on.
 func adapter(pool *pgxpool.Pool) core.Adapter[pgx.Tx] { return handle{querier{pool}, pool} }

@@ -32,5 +32,5 @@ type operations interface {
 }
 
 func operationsOf[Tx any](s *idempotency.Store[Tx]) operations {
-	return ledger.OfStaged(&staged.Run[Tx]{}, s).(operations)
+	return ledger.OfStaged(&staged.Run[Tx]{}, s).(operations) //nolint:forcetypeassert // package staged returns it
 }

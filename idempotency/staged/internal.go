@@ -11,13 +11,12 @@ import (
 
 // Package operators sees staged operations from the inside: the API does not show it. A Run carries the type of
 // the transactions, which a store in an any does not.
-func init() {
-	type staged interface{ inside(store any) any }
-	ledger.RegisterStaged(func(run, store any) any { return run.(staged).inside(store) })
-}
+var _ = ledger.RegisterStaged(func(run, store any) any {
+	return run.(interface{ inside(store any) any }).inside(store) //nolint:forcetypeassert // it is a *Run
+})
 
 func (*Run[Tx]) inside(store any) any {
-	return internals[Tx]{newTransitions(store.(*idempotency.Store[Tx]))}
+	return internals[Tx]{newTransitions(store.(*idempotency.Store[Tx]))} //nolint:forcetypeassert // package operators gives it
 }
 
 // internals is what package operators calls operations.

@@ -31,8 +31,9 @@ var (
 
 // Register is for package holdfast, which this package cannot import. of returns the Access of a
 // *holdfast.DB. open opens one, which is new, on a core.Adapter; options are a []holdfast.Options.
-func Register(of func(db any) any, open func(ctx context.Context, db, adapter, options any) error) {
+func Register(of func(db any) any, open func(ctx context.Context, db, adapter, options any) error) struct{} {
 	ofDB, openDB = of, open
+	return struct{}{}
 }
 
 // DB is a *holdfast.DB: the method says what its transactions are.
@@ -41,7 +42,9 @@ type DB[Tx, Options any] interface {
 }
 
 // Of returns the Access of a *holdfast.DB.
-func Of[Tx, Options any](db DB[Tx, Options]) Access[Tx] { return ofDB(db).(Access[Tx]) }
+func Of[Tx, Options any](db DB[Tx, Options]) Access[Tx] {
+	return ofDB(db).(Access[Tx]) //nolint:forcetypeassert // package holdfast returns it
+}
 
 // Open opens db, which is new, on an adapter, and returns it.
 func Open[D, Tx, Options any](ctx context.Context, db *D, adapter core.Adapter[Tx], opts []Options) (*D, error) {
@@ -55,10 +58,15 @@ var ofLocker func(locker any) any
 
 // RegisterLocker is for package sqllock, which this package cannot import. of returns the *keeper.Keeper of a
 // *sqllock.Locker.
-func RegisterLocker(of func(locker any) any) { ofLocker = of }
+func RegisterLocker(of func(locker any) any) struct{} {
+	ofLocker = of
+	return struct{}{}
+}
 
 // Locker returns the *keeper.Keeper of a *sqllock.Locker, as what the caller needs of it.
-func Locker[T any](locker any) T { return ofLocker(locker).(T) }
+func Locker[T any](locker any) T {
+	return ofLocker(locker).(T) //nolint:forcetypeassert // the Keeper has what a caller names
+}
 
 // Handle runs statements and transactions on the program's handle.
 type Handle[Tx any] interface {

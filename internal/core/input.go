@@ -21,11 +21,16 @@ type InputError struct {
 	Field, Problem string
 }
 
-// PublicInput makes the public type of an InputError. Package holdfast sets it.
-var PublicInput = func(e *InputError) error { return e }
+var publicInput = func(e *InputError) error { return e }
+
+// PublicInput is for package holdfast: public makes the public type of an InputError.
+func PublicInput(public func(e *InputError) error) struct{} {
+	publicInput = public
+	return struct{}{}
+}
 
 // Invalid returns the error of an argument: field names it, and problem says what is wrong and what to do.
-func Invalid(field, problem string) error { return PublicInput(&InputError{field, problem}) }
+func Invalid(field, problem string) error { return publicInput(&InputError{field, problem}) }
 
 func (e *InputError) Error() string { return "holdfast: " + e.Field + ": " + e.Problem }
 

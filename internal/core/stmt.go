@@ -88,7 +88,7 @@ type Bound struct {
 	Counts bool
 }
 
-// Answer is the result of a statement, or its error.
+// Reply is the result of a statement, or its error.
 type Reply struct {
 	Result
 
@@ -189,7 +189,7 @@ func (s Stmt) owner(args []any) any {
 	return args[0]
 }
 
-// Call is one run of a Stmt, as a part of an object that the caller allocates anyway.
+// StmtRun is one run of a Stmt, as a part of an object that the caller allocates anyway.
 type StmtRun struct{ running }
 
 // Exec is Stmt.Exec.

@@ -58,7 +58,7 @@ func Of(err error) string {
 
 // own returns the code of err itself: the one that it says, that of its type, or else of the sentinel that it is.
 func own(err error) string {
-	if coded, says := err.(interface{ HoldfastCode() string }); says { //nolint:errorlint // Of unwraps
+	if coded, says := err.(interface{ HoldfastCode() string }); says {
 		return coded.HoldfastCode()
 	}
 	for _, code := range types {

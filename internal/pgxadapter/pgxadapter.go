@@ -8,5 +8,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// Of returns what holdfastpgx.Open opens a pool on. Package holdfastpgx sets it.
-var Of func(pool *pgxpool.Pool) core.Adapter[pgx.Tx]
+var of func(pool *pgxpool.Pool) core.Adapter[pgx.Tx]
+
+// Register is for package holdfastpgx.
+func Register(adapter func(pool *pgxpool.Pool) core.Adapter[pgx.Tx]) struct{} {
+	of = adapter
+	return struct{}{}
+}
+
+// Of returns what holdfastpgx.Open opens a pool on.
+func Of(pool *pgxpool.Pool) core.Adapter[pgx.Tx] { return of(pool) }

@@ -15,6 +15,16 @@ type TB interface {
 	TempDir() string
 }
 
-// Open makes kit, a new *holdfasttest.Kit, a kit on pool and on handle, its core.Adapter. Package
-// holdfasttest sets it.
-var Open func(kit any, tb TB, pool *sql.DB, handle any, opts []holdfast.Options)
+var open func(kit any, tb TB, pool *sql.DB, handle any, opts []holdfast.Options)
+
+// Register is for package holdfasttest.
+func Register(f func(kit any, tb TB, pool *sql.DB, handle any, opts []holdfast.Options)) struct{} {
+	open = f
+	return struct{}{}
+}
+
+// Open makes kit, a new *holdfasttest.Kit, a kit on pool and on handle, its core.Adapter.
+func Open(kit any, tb TB, pool *sql.DB, handle any, opts []holdfast.Options) {
+	tb.Helper()
+	open(kit, tb, pool, handle, opts)
+}

@@ -14,10 +14,12 @@ import (
 )
 
 // Of returns the inside of a store.
-func Of[Tx any](s *idempotency.Store[Tx]) Store[Tx] { return once.OfStore(s).(Store[Tx]) }
+func Of[Tx any](s *idempotency.Store[Tx]) Store[Tx] {
+	return once.OfStore(s).(Store[Tx]) //nolint:forcetypeassert // package idempotency returns it
+}
 
 // Store is the inside of a store.
-type Store[Tx any] interface {
+type Store[Tx any] interface { //nolint:interfacebloat // it is the inside of one type
 	// DB returns the store's DB.
 	DB() *holdfast.DB[Tx]
 	// Access returns the access of the store's DB.

@@ -26,8 +26,13 @@ func Verdict[V error]() struct{} {
 	return struct{}{}
 }
 
-// PublicInner makes the public type of an InnerError. Package idempotency sets it.
-var PublicInner = func(e *InnerError) error { return e }
+var publicInner = func(e *InnerError) error { return e }
+
+// PublicInner is for package idempotency: public makes the public type of an InnerError.
+func PublicInner(public func(e *InnerError) error) struct{} {
+	publicInner = public
+	return struct{}{}
+}
 
 // InnerError is idempotency.InnerError.
 type InnerError struct{ Err error }
@@ -41,7 +46,7 @@ func Inner(err error) error {
 	}
 	var s *settledError
 	if errors.As(err, &s) || slices.ContainsFunc(outcomes, func(o error) bool { return errors.Is(err, o) }) {
-		return PublicInner(&InnerError{err})
+		return publicInner(&InnerError{err})
 	}
 	return err
 }

@@ -18,7 +18,10 @@ var ofStore func(store any) any
 
 // RegisterStore is for package idempotency, which this package cannot import. of returns the inside.Store of an
 // *idempotency.Store.
-func RegisterStore(of func(store any) any) { ofStore = of }
+func RegisterStore(of func(store any) any) struct{} {
+	ofStore = of
+	return struct{}{}
+}
 
 // OfStore is for package inside.
 func OfStore(store any) any { return ofStore(store) }

@@ -21,7 +21,7 @@ type AttemptID [16]byte
 
 func (id AttemptID) String() string { return hex.EncodeToString(id[:]) }
 
-// Row identifies a term by the name and the attempt of its row. Token is its fencing token, or 0
+// TermID identifies a term by the name and the attempt of its row. Token is its fencing token, or 0
 // if it is not known.
 type TermID struct {
 	Name    lockname.Name

@@ -36,7 +36,7 @@ func (k *Keeper) Do(ctx context.Context, name, lock string, acquire func(ctx con
 // outcomeOf is Outcome for an error of a function that ran with l. What the error says about other locks
 // is no outcome of l.
 func (l *Lease) outcomeOf(err error) string {
-	if lost := LostIn(err); lost != nil && lost.Token == l.Token() {
+	if lost := lostIn(err); lost != nil && lost.Token == l.Token() {
 		return trace.Lost
 	}
 	return ""

@@ -19,14 +19,19 @@ var (
 	ErrCapacity   = errcode.New("semaphore-capacity", "fairlock: another capacity")
 )
 
-// PublicLost makes the public type of a LostError, and LostIn finds one in an error. Package sqllock sets them.
 var (
-	PublicLost = func(e *LostError) error { return e }
-	LostIn     = func(err error) (lost *LostError) {
+	publicLost = func(e *LostError) error { return e }
+	lostIn     = func(err error) (lost *LostError) {
 		errors.As(err, &lost)
 		return lost
 	}
 )
+
+// PublicLost is for package sqllock: public makes the public type of a LostError, and in finds one in an error.
+func PublicLost(public func(e *LostError) error, in func(err error) *LostError) struct{} {
+	publicLost, lostIn = public, in
+	return struct{}{}
+}
 
 // LostError is sqllock.LostError.
 type LostError struct {

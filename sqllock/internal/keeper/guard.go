@@ -69,7 +69,7 @@ func (k *Keeper) guard(ctx context.Context, q core.Querier, t Term) error {
 	switch result {
 	case lockstmt.Over:
 		k.Over(t)
-		return PublicLost(&LostError{Key: t.Key(), Token: t.token, Reason: termOver})
+		return publicLost(&LostError{Key: t.Key(), Token: t.token, Reason: termOver})
 	case lockstmt.Stale:
 		return &holdfast.RetryError{Attempts: 1, Err: errStale}
 	case lockstmt.OtherStore:

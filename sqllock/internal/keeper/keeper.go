@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/internal/schedule"
 )
 
-// Kind is one kind of term: leases, or tickets in a queue. It runs their statements and tracks
+// Terms is one kind of term: leases, or tickets in a queue. It runs their statements and tracks
 // what the process knows about their keys.
 type Terms interface {
 	// Renew moves the expiry of live terms and returns which it renewed. Remaining returns how

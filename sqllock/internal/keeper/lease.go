@@ -201,7 +201,7 @@ func (l *Lease) Token() int64 { return l.term.token }
 // Term returns the key and the token.
 func (l *Lease) Term() Term { return l.term }
 
-// Store returns the store that has the lease's row.
+// Statements returns those of the tables that have the lease's row.
 func (l *Lease) Statements() *Statements { return l.keeper.Statements }
 
 // Attempt returns the attempt to which the lease was granted.
@@ -232,5 +232,5 @@ func (l *Lease) Prolong(expiry time.Time) {
 }
 
 func (l *Lease) lost(reason string) error {
-	return PublicLost(&LostError{Key: l.term.Key(), Token: l.term.token, Reason: reason, Err: l.renewError})
+	return publicLost(&LostError{Key: l.term.Key(), Token: l.term.token, Reason: reason, Err: l.renewError})
 }

@@ -49,7 +49,7 @@ func ProcessOf(attempt []byte) (p Process) {
 	return p
 }
 
-// Answer is the outcome of an attempt. For a held lock whose row could be read, its State
+// AttemptResult is the outcome of an attempt. For a held lock whose row could be read, its State
 // describes the holder.
 type AttemptResult struct {
 	lockstmt.State
@@ -58,7 +58,7 @@ type AttemptResult struct {
 	Ambiguous bool // as in Attempt
 }
 
-// Store runs the statements of the locks' tables.
+// Statements runs the statements of the locks' tables.
 type Statements struct {
 	*lockstmt.Tables
 
@@ -79,7 +79,7 @@ type Statements struct {
 	guards map[bool]lockstmt.Guard // by whether the term is a lease
 }
 
-// OpenStore returns the store of a database and reads the identity of its tables.
+// OpenStatements returns the statements of a database and reads the identity of its tables.
 func OpenStatements[Tx any](ctx context.Context, a access.Access[Tx], holder string) (*Statements, error) {
 	t, process := lockstmt.New(a.Dialect, a.Table), NewProcess()
 	s := &Statements{

@@ -294,7 +294,7 @@ func injectRegister[Tx any](e *env[Tx]) {
 func injectSchema[Tx any](e *env[Tx]) {
 	dbtest.Needs(e, e.Engine, dbtest.AnySchemaName)
 	for _, evil := range Strings() {
-		_, err := access.Open(e.Ctx, new(holdfast.DB[Tx]), core.Adapter[Tx](nil), []holdfast.Options{holdfast.Options{Prefix: evil}})
+		_, err := access.Open(e.Ctx, new(holdfast.DB[Tx]), core.Adapter[Tx](nil), []holdfast.Options{{Prefix: evil}})
 		e.refuses(evil, "Options.Prefix", err)
 		e.refuses(evil, "Options.Prefix", migrations.Up(e.Ctx, e.SQL, holdfast.Options{Prefix: evil}))
 		if !plain(evil) {

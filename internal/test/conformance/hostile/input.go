@@ -229,11 +229,11 @@ func cancelledContext[Tx any](e *env[Tx]) {
 
 func prefixAndSchema[Tx any](e *env[Tx]) {
 	for _, prefix := range []string{"x;", "a b", "1a", strings.Repeat("p", 33), "\u00e9", "`", `"`} {
-		if _, err := access.Open(e.Ctx, new(holdfast.DB[Tx]), core.Adapter[Tx](nil), []holdfast.Options{holdfast.Options{Prefix: prefix}}); !errors.Is(err, holdfast.ErrInvalid) {
+		if _, err := access.Open(e.Ctx, new(holdfast.DB[Tx]), core.Adapter[Tx](nil), []holdfast.Options{{Prefix: prefix}}); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("prefix %q: got %v", prefix, err)
 		}
 	}
-	if _, err := access.Open(e.Ctx, new(holdfast.DB[Tx]), core.Adapter[Tx](nil), []holdfast.Options{holdfast.Options{Engine: "oracle"}}); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := access.Open(e.Ctx, new(holdfast.DB[Tx]), core.Adapter[Tx](nil), []holdfast.Options{{Engine: "oracle"}}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("an engine unknown: %v", err)
 	}
 	// Two prefixes have separate tables, and so has a schema selected by its name.
