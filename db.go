@@ -142,7 +142,7 @@ func (d *DB[Tx]) openOn(ctx context.Context, adapter any, opts []Options) error 
 	if o, err = o.withDefaults(); err != nil {
 		return err
 	}
-	d.adapter, d.options = adapter.(core.Adapter[Tx]), o //nolint:errcheck,forcetypeassert // access.Open has this type
+	d.adapter, d.options = adapter.(core.Adapter[Tx]), o //nolint:forcetypeassert // access.Open has this type
 	d.compose()
 	return d.open(ctx)
 }
