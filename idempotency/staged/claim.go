@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -26,7 +25,7 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *once.Checked, reque
 	attempt, start := once.RandomID(), time.Now()
 	insert := s.inserting(ctx, c, stored, attempt, s.workflow.Lease, 1)
 	forget := row != nil
-	in := inside.Of(s.transitions.store)
+	in := s.transitions.store
 	if err := in.Admit(ctx, s.transitions.Access.Pool, c.ID.Owner, 0); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -157,7 +156,7 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass
 	busy, unread := err == nil && (row == nil || !row.Mine), err
 	if err == nil && !busy {
 		var inner context.Context
-		if inner, err = inside.Of(s.transitions.store).Enter(ctx, id.Hash); err == nil {
+		if inner, err = s.transitions.store.Enter(ctx, id.Hash); err == nil {
 			_, err = s.drive(ctx, inner, c, row)
 		}
 	}

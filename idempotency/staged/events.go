@@ -225,11 +225,11 @@ func (s *transitions[Tx]) refers(ctx context.Context, e *ProviderEvent) (id once
 
 // id identifies the row of an operation.
 func (s *transitions[Tx]) id(ref Ref) once.ID {
-	return inside.Of(s.store).ID(ref.Owner, ref.Name, ref.Key)
+	return s.store.ID(ref.Owner, ref.Name, ref.Key)
 }
 
 func (s *transitions[Tx]) checkRef(ref Ref) error {
-	return inside.Of(s.store).CheckName(ref.Owner, ref.Name, ref.Key)
+	return s.store.CheckName(ref.Owner, ref.Name, ref.Key)
 }
 
 // finding is what an operator, or a provider event, says about an external call.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
 
@@ -14,7 +15,7 @@ func FuzzStored(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	s := &idempotency.Store[struct{}]{}
-	rows := &transitions[struct{}]{store: s}
+	rows := &transitions[struct{}]{store: inside.Of(s)}
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		var text string
 		var raw []byte

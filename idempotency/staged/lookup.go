@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -26,7 +25,7 @@ func (s *Runner[Tx, Req, Res]) Lookup(ctx context.Context, op idempotency.Op) (f
 		return found, once.Invalid("Op.Name", "is not the operation's")
 	}
 	op.Name = s.workflow.Name
-	id, compare, err := inside.Of(s.transitions.store).Identify(op)
+	id, compare, err := s.transitions.store.Identify(op)
 	if err != nil {
 		return found, err
 	}

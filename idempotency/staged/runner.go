@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -143,7 +142,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 	if err != nil {
 		return idempotency.Result[Res]{}, err
 	}
-	inner, err := inside.Of(s.transitions.store).Enter(ctx, c.ID.Hash)
+	inner, err := s.transitions.store.Enter(ctx, c.ID.Hash)
 	if err != nil {
 		return idempotency.Result[Res]{}, err
 	}
@@ -193,7 +192,7 @@ func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*once.Chec
 	if op.Request == nil && op.Fingerprint == nil && !op.NoFingerprint {
 		op.Request = request
 	}
-	checked, err := inside.Of(s.transitions.store).Check(op)
+	checked, err := s.transitions.store.Check(op)
 	if err != nil {
 		return nil, err
 	}

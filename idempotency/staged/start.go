@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -78,13 +77,13 @@ func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotenc
 	}
 	started = &Started[Res]{Ref: Ref{op.Owner, s.workflow.Name, op.Key}, ID: c.ID.Bytes()}
 	mismatch := func(err error) bool { return errors.Is(err, idempotency.ErrMismatch) }
-	err = inside.Of(s.transitions.store).InTx(ctx, tx, wait, mismatch, func(q core.Querier) error {
+	err = s.transitions.store.InTx(ctx, tx, wait, mismatch, func(q core.Querier) error {
 		row, err := s.start(ctx, q, c, stored)
 		if err != nil {
 			return err
 		}
 		if started.New = row.Mine; row.Mine {
-			return inside.Of(s.transitions.store).Admit(ctx, q, c.ID.Owner, 1)
+			return s.transitions.store.Admit(ctx, q, c.ID.Owner, 1)
 		}
 		span.Original = row.RequestID
 		return c.Compare(row.FingerprintVersion, row.Fingerprint)

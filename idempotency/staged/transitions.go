@@ -17,12 +17,13 @@ import (
 // transitions are the writes to the tables of the staged operations. Each method is one transition.
 type transitions[Tx any] struct {
 	*ledger.Ledger[Tx]
-	store   *idempotency.Store[Tx]
+	store   inside.Store[Tx]
 	options idempotency.Options
 }
 
 func newTransitions[Tx any](s *idempotency.Store[Tx]) *transitions[Tx] {
-	return &transitions[Tx]{inside.Of(s).Ledger(), s, s.Options()}
+	in := inside.Of(s)
+	return &transitions[Tx]{in.Ledger(), in, s.Options()}
 }
 
 // claim takes an operation that is due. If it is sent twice, the second time finds its own term.
@@ -65,7 +66,7 @@ func (s *transitions[Tx]) finish(ctx context.Context, r *Run[Tx], state int, res
 }
 
 // lives returns the ResultTTL and the KeyTTL of an operation that ends, in µs; nil for ever.
-func (s *transitions[Tx]) lives() []any { return inside.Of(s.store).Lives() }
+func (s *transitions[Tx]) lives() []any { return s.store.Lives() }
 
 // release gives the operation back for another attempt after a pause. uncounted is 1 for an attempt
 // that does not count.
@@ -183,13 +184,13 @@ func (s *transitions[Tx]) owned(ctx context.Context, q core.Querier, r *Run[Tx],
 // pack encodes a value in the stored form of results, after the name of its form. Only unpack at the
 // same place reads it.
 func (s *transitions[Tx]) pack(id once.ID, at once.Place, v any) ([]byte, error) {
-	form, stored, err := inside.Of(s.store).Encode(id.Hash, at, v)
+	form, stored, err := s.store.Encode(id.Hash, at, v)
 	return join(form, stored), err
 }
 
 // packBack is pack, and decodes the value again into back.
 func (s *transitions[Tx]) packBack(id once.ID, at once.Place, v, back any) ([]byte, error) {
-	form, stored, err := inside.Of(s.store).EncodeBack(id.Hash, at, v, back)
+	form, stored, err := s.store.EncodeBack(id.Hash, at, v, back)
 	return join(form, stored), err
 }
 
@@ -230,5 +231,5 @@ func (s *transitions[Tx]) unpack(id once.ID, at once.Place, stored []byte, to an
 	if !ok {
 		return &idempotency.ResultError{Stored: "nothing", Err: errors.New("it was erased")}
 	}
-	return inside.Of(s.store).Decode(id.Hash, at, string(form), b, to)
+	return s.store.Decode(id.Hash, at, string(form), b, to)
 }

@@ -3,14 +3,13 @@ package staged
 import (
 	"context"
 
-	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // outside refuses the context of a function that runs within a transaction. It recognises the
 // functions of Do and DoTx by the keys in their context.
 func (s *Runner[Tx, Req, Res]) outside(ctx context.Context) error {
-	within := core.IsWithin(ctx) || inside.Of(s.transitions.store).InFunction(ctx)
+	within := core.IsWithin(ctx) || s.transitions.store.InFunction(ctx)
 	if within {
 		return &InTxError{Operation: s.workflow.Name}
 	}

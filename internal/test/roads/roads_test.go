@@ -15,10 +15,10 @@ var budget = map[string][2]int{
 	"Do":                {42, 136},
 	"DoTx":              {36, 105},
 	"Acquire":           {34, 96},
-	"Release":           {28, 71},
+	"Release":           {28, 72}, // the attempt of a Lease is behind a method: programs do not see it
 	"InTx with a guard": {32, 92},
 	"POST":              {51, 167},
-	"staged operation":  {57, 195}, // claim.go left runner.go, which had more than 400 lines
+	"staged operation":  {56, 189},
 }
 
 // TestRoads fails for a call that enters more than its budget: an option that is off stands in its way. The
