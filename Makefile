@@ -38,15 +38,23 @@ WITHSERVERS = $(TESTSERVERS) $(if $(ENGINES),-engines '$(ENGINES)') --
 
 .DEFAULT_GOAL := help
 
+LIST = awk -v only='$(1)' -F ':.*\#\# ' '/^[a-z-]+:.*\#\# / && (only == "" || index(" " only " ", " " $$1 " ")) { printf "  make %-13s %s\n", $$1, $$2 }' \
+  $(firstword $(MAKEFILE_LIST))
+
 .PHONY: help
-help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+help: ## The targets that a change needs
+	@$(call LIST,test lint fmt model example verify)
+	@echo "  make help-all      Every target"
 	@echo
 	@echo "  ARGS goes to go test (make test ARGS='-run TestX -v'), PKG says which packages (PKG=./sqllock)."
 	@echo "  ENGINES=postgres,sqlite runs on these engines only."
 	@echo "  Servers: HOLDFAST_TEST_{POSTGRES,MYSQL,MARIADB}_DSN, else Docker, else local binaries, else apt-get."
 	@echo "  HOLDFAST_TEST_REQUIRE=postgres,mysql,mariadb,sqlite makes a missing engine a failure;"
 	@echo "  HOLDFAST_TEST_DOCKER=0 forbids Docker, HOLDFAST_TEST_INSTALL=0 forbids apt-get."
+
+.PHONY: help-all
+help-all: ## Every target
+	@$(call LIST)
 
 # With PKG only its tests run, and no nested module's.
 .PHONY: test
