@@ -302,14 +302,12 @@ deps: ## The modules are those of go.sum, and go.mod says what is used
 	@for module in $(MODULES); do (set -x; cd "$$module" && go mod verify); done; \
 	for module in $(filter-out ./bench,$(MODULES)); do (set -x; cd "$$module" && go mod tidy -diff); done # of the peers, not all tests can be had
 
+# What CI runs, here, in .ci/run and in the workflows: a test compares the three.
+CHECKS = deps lint model test race faults-suite bench-check
+
 .PHONY: verify
-verify: ## What CI runs
-	$(MAKE) deps
-	$(MAKE) lint
-	$(MAKE) model
-	$(MAKE) test
-	$(MAKE) race
-	$(MAKE) faults-suite ARGS=-short
+verify: ## What CI runs, one after the other
+	@for check in $(CHECKS); do (set -x; $(MAKE) --no-print-directory "$$check") || exit; done
 
 # Its own module knows best whether it is up to date.
 .PHONY: $(TESTSERVERS)

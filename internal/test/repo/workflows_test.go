@@ -31,6 +31,30 @@ func TestActionsArePinned(t *testing.T) {
 	}
 }
 
+// TestChecks compares what CI runs in its three forms: make verify, .ci/run and the workflows.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?m)^CHECKS = (.*)$`).FindSubmatch(makefile)
+	if list == nil {
+		t.Fatal("the Makefile has no CHECKS")
+	}
+	for _, file := range []string{".ci/run", ".github/workflows/ci.yml"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, check := range strings.Fields(string(list[1])) {
+			if !regexp.MustCompile(`(?m)(run: |step '.*' |timed '.*' |beside '.*' |nice )make ` + check + `( |$)`).Match(text) {
+				t.Errorf("%s does not run make %s", file, check)
+			}
+		}
+	}
+}
+
 // TestParts runs the long parts with something in place of make that fails for one of them: the others run,
 // each has its line at the end, and the status says that one failed.
 func TestParts(t *testing.T) {
