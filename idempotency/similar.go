@@ -28,7 +28,7 @@ const (
 // it, for a program that has already asked. Never accept it from a client.
 const ConfirmAny = "*"
 
-// Similar finds operations that are likely the same intent under different keys, for clients that
+// Similar (experimental) finds operations that are likely the same intent under different keys, for clients that
 // generate a key for each click. After an operation was executed, another key with the same parts
 // gets [ErrLikelyDuplicate] until the window ends, and its function does not run. Where you can,
 // derive the key from the business instead (see KeyOf).
@@ -41,6 +41,8 @@ const ConfirmAny = "*"
 // A Similar costs one statement, and operations with the same parts run one after the other. With
 // Options.ClaimLast, a call with a Similar claims first. [Lookup] ignores it. Staged operations refuse
 // it: start them with StartTx in a function of Do whose Op has one.
+//
+// Experimental: before v1.0 its fields may change in a minor version. Rows of intents that are stored stay valid.
 type Similar struct {
 	// By is what makes two operations alike, such as order and amount: 1 to 16 parts, none of them
 	// empty, at most 4 KiB together, compared byte for byte. Owner, namespace and Op.Name are

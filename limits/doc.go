@@ -1,4 +1,4 @@
-// Package limits keeps the sum of what is used below a limit: what may be refunded of an order,
+// Package limits (experimental) keeps the sum of what is used below a limit: what may be refunded of an order,
 // captured of an authorization, paid out of an account. Amounts are reserved and captured later, or
 // taken at once, in the transaction that moves the money. The database decides, so no program, no
 // isolation level and no concurrency can use more.
@@ -87,4 +87,9 @@
 //     transaction's snapshot. A new transaction may succeed.
 //   - [holdfast.ErrTxLost]: the caller's transaction had already ended.
 //   - [holdfast.ErrUnknown]: the commit may or may not have happened.
+//
+// # Experimental
+//
+// Before v1.0 the names of methods and options may change in a minor version, and a migration may add columns. No
+// limit is exceeded by such a change.
 package limits

@@ -1,4 +1,4 @@
-// Package cron runs a job once a tick over all replicas of a program.
+// Package cron (experimental) runs a job once a tick over all replicas of a program.
 //
 //	job := cron.Job{Name: "close-day", Schedule: cron.Every(time.Hour, 0)}
 //	err := cron.Run(ctx, store, job, func(ctx context.Context, tx *sql.Tx, tick time.Time) error {
@@ -15,6 +15,11 @@
 // The rules of the function of [idempotency.Do] apply: it may run more than once before one run commits,
 // and has effects in the database only. A job that calls others, or takes longer than a transaction
 // should, writes a message (package outbox) or begins a staged operation with [Key] as its key.
+//
+// # Experimental
+//
+// Before v1.0 the names of schedules and options may change in a minor version. The key of a tick does not, so
+// that no tick runs again.
 package cron
 
 import (

@@ -1,4 +1,4 @@
-// Package outbox publishes messages that are written in the transaction of their cause. Either both
+// Package outbox (experimental) publishes messages that are written in the transaction of their cause. Either both
 // commit, or neither does. A relay publishes them afterwards, to any broker, at least once, and the
 // messages of a key in the order in which their transactions committed.
 //
@@ -39,4 +39,9 @@
 // A relay takes the first message of a key with one conditional update, for the length of its lease,
 // and publishes it and those behind it. No transaction and no connection is open during that time. Relays
 // share the keys, in any number of processes, and none waits for another.
+//
+// # Experimental
+//
+// Before v1.0 the names of methods and options may change in a minor version, and a migration may add columns. A
+// message that is written stays publishable by the next version.
 package outbox

@@ -224,7 +224,7 @@ func tableRefused[Tx any](e *env[Tx]) {
 		"no zone":      func(s *reaper.TableSpec) { s.Unit = reaper.TimestampUTC },
 		"CREATE INDEX": func(s *reaper.TableSpec) { s.Table, s.Key = "odd", []string{"id", "part"} },
 		"Grace":        func(s *reaper.TableSpec) { s.Grace = -1 },
-		"none of": func(s *reaper.TableSpec) {
+		"use one of": func(s *reaper.TableSpec) {
 			s.Where = []reaper.Cond{reaper.Where("kind", "= '' OR", "x")}
 		},
 		"compared": func(s *reaper.TableSpec) { s.Where = []reaper.Cond{reaper.Where("kind", "=", 1)} },
