@@ -47,7 +47,7 @@ func TestChecks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, check := range strings.Fields(string(list[1])) {
+		for check := range strings.FieldsSeq(string(list[1])) {
 			if !regexp.MustCompile(`(?m)(run: |step '.*' |timed '.*' |beside '.*' |nice )make ` + check + `( |$)`).Match(text) {
 				t.Errorf("%s does not run make %s", file, check)
 			}
