@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // Writer runs transactions whose outcome must become certain.
@@ -59,8 +60,11 @@ func (w *Writer[Tx]) Send(ctx context.Context, t Transaction[Tx]) error {
 		LockTimeout: cmp.Or(w.Options.LockTimeout, w.Access.Dialect.LockTimeout, holdfast.DefaultLockTimeout),
 	}
 	attempts := cmp.Or(w.Options.Attempts, holdfast.DefaultAttempts)
-	return w.resolve(ctx, func() error {
-		exhausted, err := core.RetryTx(ctx, attempts, w.DB.Retryable, func(int) error {
+	return w.resolve(ctx, func() (err error) {
+		ctx, span := w.Access.Trace.Start(ctx, trace.Call{Name: "transaction"}) // as InTx has it
+		defer func() { span.End(err, nil) }()
+		exhausted, err := core.RetryTx(ctx, attempts, w.DB.Retryable, func(attempt int) error {
+			span.Attempts = attempt
 			return w.send(ctx, opts, t)
 		})
 		if exhausted {
