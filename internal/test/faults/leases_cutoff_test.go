@@ -241,7 +241,7 @@ func (c *cutOff) round(key string, cut func(*cutOff) (<-chan struct{}, func())) 
 	default:
 		done.Unknown() // its connections were cut a moment ago
 	}
-	if err := next.Release(c.Ctx); err != nil && (errors.Is(err, sqllock.ErrLost) || !errors.Is(err, context.DeadlineExceeded)) { // the release continues in the background
+	if err := unreleased(next.Release(c.Ctx)); err != nil {
 		c.Errorf("the rival's release: %v", err)
 	}
 	if early {
@@ -343,7 +343,7 @@ func TestLeaseSurvivesCutConnections(t *testing.T) {
 		if w.proxy.Fired() < 3 {
 			t.Errorf("%d faults struck: the test shows nothing", w.proxy.Fired())
 		}
-		if err := lease.Release(e.Ctx); err != nil {
+		if err := unreleased(lease.Release(e.Ctx)); err != nil {
 			t.Errorf("release: %v", err)
 		}
 		t.Logf("%d renewals were cut off", w.proxy.Fired())

@@ -81,7 +81,7 @@ func gatheredLate(t *testing.T, w *world[*sql.Tx], direct string, c gatheredCase
 			if lease == nil {
 				continue
 			}
-			if err := lease.Release(context.Background()); err != nil {
+			if err := unreleased(lease.Release(context.Background())); err != nil {
 				t.Error(err)
 			}
 		}

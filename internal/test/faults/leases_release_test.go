@@ -54,7 +54,7 @@ func TestLeaseReleasedLateAndAgain(t *testing.T) {
 		if err := <-released; !errors.Is(err, sqllock.ErrLost) {
 			e.Errorf("released late: %v, want ErrLost", err)
 		}
-		if err := next.Release(e.Ctx); err != nil {
+		if err := unreleased(next.Release(e.Ctx)); err != nil {
 			e.Errorf("the next holder's release: %v", err)
 		}
 	})

@@ -79,7 +79,7 @@ func TestLeaseSoak(t *testing.T) {
 			if err != nil {
 				e.Fatalf("%s is stuck: %v", key, err)
 			}
-			if err := lease.Release(e.Ctx); err != nil {
+			if err := unreleased(lease.Release(e.Ctx)); err != nil {
 				e.Errorf("%s: %v", key, err)
 			}
 		}

@@ -191,7 +191,7 @@ func (s *stopped) writes(lease *sqllock.Lease) {
 			s.Errorf("the new holder, %s: %v", series, err)
 		}
 	}
-	if err := lease.Release(s.Ctx); err != nil {
+	if err := unreleased(lease.Release(s.Ctx)); err != nil {
 		s.Errorf("the new holder: %v", err)
 	}
 }

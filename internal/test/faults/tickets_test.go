@@ -187,7 +187,7 @@ func TestTicketsOfKilledProcess(t *testing.T) {
 		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		if err := queue.Release(e.Ctx); err != nil {
+		if err := unreleased(queue.Release(e.Ctx)); err != nil {
 			e.Error(err)
 		}
 		after, err := fairlock.New(l).Acquire(e.Ctx, "held")
