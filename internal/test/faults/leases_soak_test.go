@@ -98,10 +98,13 @@ type soak struct {
 	well, badly atomic.Int64
 }
 
-// open opens a party; after a reply that was lost during this, it opens another.
+// open opens a party; after a reply that was lost during this, it opens another. A lost reply may be followed by
+// silence, so each attempt is bounded.
 func (s *soak) open() *party {
 	for {
-		p, err := join(s.Ctx, s.url, "", soakOptions, s.rec, nil)
+		ctx, cancel := context.WithTimeout(s.Ctx, dbtest.Slack/4)
+		p, err := join(ctx, s.url, "", soakOptions, s.rec, nil)
+		cancel()
 		switch {
 		case err == nil:
 			return p
