@@ -23,17 +23,17 @@ func Open(ctx context.Context, db *gorm.DB, opts ...holdfast.Options) (*holdfast
 	if err != nil {
 		return nil, fmt.Errorf("holdfastgorm: GORM has no *sql.DB: %w", err)
 	}
-	own := holdfast.Options{}
-	if len(opts) > 0 {
-		own = opts[0]
+	if len(opts) > 1 {
+		return holdfastsql.Open(ctx, pool, opts...) // it refuses them
 	}
-	if own.Fields == nil {
-		own.Fields = fieldsOf(db)
+	var o holdfast.Options
+	if len(opts) == 1 {
+		o = opts[0]
 	}
-	if len(opts) > 1 { // Open refuses them
-		return holdfastsql.Open(ctx, pool, opts...)
+	if o.Fields == nil {
+		o.Fields = fieldsOf(db)
 	}
-	return holdfastsql.Open(ctx, pool, own)
+	return holdfastsql.Open(ctx, pool, o)
 }
 
 // Tx returns the transaction of tx, for functions of Holdfast that join one. It fails if GORM is in

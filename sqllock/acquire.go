@@ -77,7 +77,7 @@ func (m *leases) acquireFree(ctx context.Context, name lockname.Name, s keeper.S
 	sent := time.Now() // before the request leaves
 	v, err := m.statements.acquireIn(ctx, place, a)
 	if err != nil || !v.Won || v.Ambiguous {
-		v, err = m.statements.acquire(ctx, a, &reply{v, err})
+		v, err = m.statements.acquire(ctx, a, &tried{v, err})
 	}
 	lease, v, err = m.granted(ctx, a, s, sent, v, err)
 	return w, m.asked(w, lease, v, err), err

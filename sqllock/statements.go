@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/internal/knownrows"
 )
 
-// store runs the statements of the leases.
+// statements are those of the leases.
 // The order of its statements is that of internal/test/model/lease.pml.
 type statements struct {
 	*keeper.Statements
@@ -34,16 +34,16 @@ func newStatements(k *keeper.Statements) *statements {
 	return s
 }
 
-// reply is what a try has brought.
-type reply struct {
+// tried is the result of a try.
+type tried struct {
 	result keeper.AttemptResult
 	err    error
 }
 
 // acquire makes one attempt. It retries errors that the engine wants retried, and those of a
-// locked row. If they persist, it reports the lock as held. first is the reply to the first try, or nil if it
+// locked row. If they persist, it reports the lock as held. first is the result of the first try, or nil if it
 // is not made yet.
-func (s *statements) acquire(ctx context.Context, a keeper.Attempt, first *reply) (v keeper.AttemptResult, err error) {
+func (s *statements) acquire(ctx context.Context, a keeper.Attempt, first *tried) (v keeper.AttemptResult, err error) {
 	ambiguous := false // for any of the tries
 	exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, s.retryable, func(n int) (err error) {
 		v, err = s.acquireOnce(ctx, a, first)
@@ -89,8 +89,8 @@ func (s *statements) busy(ctx context.Context, a keeper.Attempt, n int, err erro
 	return v, err
 }
 
-// acquireOnce makes one try, alone or in a batch, or goes on with the reply to one.
-func (s *statements) acquireOnce(ctx context.Context, a keeper.Attempt, made *reply) (v keeper.AttemptResult, err error) {
+// acquireOnce makes one try, alone or in a batch, or goes on with the result of one.
+func (s *statements) acquireOnce(ctx context.Context, a keeper.Attempt, made *tried) (v keeper.AttemptResult, err error) {
 	if made != nil {
 		v, err = made.result, made.err
 	} else {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
-// store runs the statements of the tickets.
+// statements are those of the tickets.
 // The order of its statements is that of internal/test/model/tickets.pml.
 type statements struct {
 	*keeper.Statements

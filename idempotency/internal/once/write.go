@@ -63,14 +63,15 @@ func (w *Writer[Tx]) Send(ctx context.Context, t Transaction[Tx]) error {
 	return w.resolve(ctx, func() (err error) {
 		ctx, span := w.Access.Trace.Start(ctx, trace.Call{Name: "transaction"}) // as InTx has it
 		defer func() { span.End(err, nil) }()
-		exhausted, err := core.RetryTx(ctx, attempts, w.DB.Retryable, func(attempt int) error {
+		err = trace.ErrAborted // if a function panics or ends its goroutine
+		exhausted, result := core.RetryTx(ctx, attempts, w.DB.Retryable, func(attempt int) error {
 			span.Attempts = attempt
 			return w.send(ctx, opts, t)
 		})
 		if exhausted {
-			return &holdfast.RetryError{Attempts: attempts, Err: err}
+			return &holdfast.RetryError{Attempts: attempts, Err: result}
 		}
-		return w.Access.Explain(err)
+		return w.Access.Explain(result)
 	})
 }
 
