@@ -56,8 +56,6 @@ func (h handle[Tx]) Rollback(ctx context.Context, tx Tx) error {
 	return err
 }
 
-func (h handle[Tx]) Sealed(ctx context.Context) error { return h.d.sealed(ctx) }
-
 func (h handle[Tx]) Attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
 	return h.d.attempt(ctx, opts, f)
 }

@@ -148,12 +148,6 @@ func (o observedConn[Tx]) Keep(ctx context.Context, kept core.Kept, change func(
 	return k.Keep(ctx, kept, func(q core.Querier) (string, error) { return change(observed{q, o.d}) })
 }
 
-// Keeps implements core.Keeper.
-func (o observedConn[Tx]) Keeps() bool {
-	k, can := o.Conn.(core.Keeper)
-	return can && k.Keeps()
-}
-
 // Intact implements core.Keeper.
 func (o observedConn[Tx]) Intact() bool {
 	k, can := o.Conn.(core.Keeper)

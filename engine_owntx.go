@@ -21,7 +21,7 @@ const (
 	staleConns = 64
 )
 
-// ownTx is one transaction of Holdfast's own on one pinned connection. It implements access.OwnTx.
+// ownTx is one transaction of Holdfast's own on one pinned connection. It implements access.OwnTx. The fence is in claimfirst.pml.
 type ownTx[Tx any] struct {
 	d       *DB[Tx]
 	conn    core.Conn[Tx]
@@ -109,8 +109,6 @@ func (s *ownTx[Tx]) open(ctx context.Context, opts core.TxOptions, first *core.B
 	fence := &s.d.dialect.Fence
 	if kept, err := s.keep(ctx, opts); err != nil {
 		return answer, err
-	} else if !kept && opts.Sealed {
-		return answer, s.d.unsealed()
 	} else if !kept {
 		if s.undo, err = fence.Setting.Change(ctx, explained{s.conn, s.d}, opts.LockTimeout); err != nil {
 			return answer, err

@@ -10,7 +10,7 @@ import (
 )
 
 // claimFirst is the protocol of Do on MySQL and MariaDB, and at isolation levels on which a lock says
-// nothing about what the transaction reads. Its model is First in claimlast.pml: claim inserts the
+// nothing about what the transaction reads. Its model is internal/test/model/claimfirst.pml: claim inserts the
 // record, for which other calls wait, and finish adds the result.
 type claimFirst[Tx any] struct{}
 

@@ -17,7 +17,6 @@ func records[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()
 	operations.Suite(t, h)
 	operations.Lost(t, h)
-	operations.ClaimLast(t, h)
 	operations.BusinessRows(t, h)
 	operations.Batches(t, h)
 	operations.DoTx(t, h)
@@ -37,5 +36,5 @@ func records[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 
 func TestRecords(t *testing.T) {
 	t.Parallel()
-	conformance.Modes(t, conformance.Suite{SQL: records[*sql.Tx], SQLX: records[*sqlx.Tx], Pgx: records[pgx.Tx]}, "Connector", "ClaimLast", "ClaimLastInterpolated")
+	conformance.Modes(t, conformance.Suite{SQL: records[*sql.Tx], SQLX: records[*sqlx.Tx], Pgx: records[pgx.Tx]}, "Connector", "ConnectorInterpolated")
 }

@@ -39,8 +39,7 @@ type Result[T any] struct {
 	Outcome Outcome
 }
 
-// Do runs fn once for op, in a transaction that Do opens and commits: claim, fn, result, COMMIT
-// (with Options.ClaimLast: fn, record, COMMIT).
+// Do runs fn once for op, in a transaction that Do opens and commits: claim, fn, result, COMMIT.
 // The claim is an uncommitted row, or a lock of the transaction on PostgreSQL and SQLite, so a crash leaves
 // nothing behind. A duplicate gets the stored result, with Outcome Replayed. T is stored as JSON; a
 // slice of bytes is stored unchanged (see also [Codec] and [Identified]). The caller too gets the value

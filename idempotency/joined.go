@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// joined is the protocol of DoTx on every engine, whose models are DoTx in lockfirst.pml and First in
-// claimlast.pml: claim inserts the record in the caller's transaction, and finish adds the result. The
+// joined is the protocol of DoTx on every engine, whose models are DoTx in lockfirst.pml and in
+// claimfirst.pml: claim inserts the record in the caller's transaction, and finish adds the result. The
 // caller commits.
 type joined[Tx any] struct {
 	s       *Store[Tx]

@@ -14,10 +14,9 @@ import (
 // protocol of Do; each has a file, and a model in internal/test/model whose steps have the same names:
 //
 //	lockFirst   lockfirst.pml              PostgreSQL, SQLite: lock, function, record
-//	claimFirst  claimlast.pml, First       MySQL, MariaDB: claimed record, function, result
-//	claimLast   claimlast.pml, Last        there with Options.ClaimLast: function, record
+//	claimFirst  claimfirst.pml             MySQL, MariaDB: claimed record, function, result
 //
-// DoTx is the protocol of a caller's transaction: it claims first on every engine (joined, lockfirst.pml).
+// DoTx is the protocol of a caller's transaction: it claims first on every engine (joined, in both models).
 type protocol[Tx any] interface {
 	// claim begins a transaction that has the key of p. It returns once.ErrTaken if another call has it,
 	// and a *once.ClaimError if the claim failed.

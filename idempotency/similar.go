@@ -38,8 +38,7 @@ const ConfirmAny = "*"
 // NoWait), and then it gets ErrInProgress. If the first is rolled back or rejected, the second runs.
 // The same key again is always replayed.
 //
-// A Similar costs one statement, and operations with the same parts run one after the other. With
-// Options.ClaimLast, a call with a Similar claims first. [Lookup] ignores it. Staged operations refuse
+// A Similar costs one statement, and operations with the same parts run one after the other. [Lookup] ignores it. Staged operations refuse
 // it: start them with StartTx in a function of Do whose Op has one.
 //
 // Experimental: before v1.0 its fields may change in a minor version. Rows of intents that are stored stay valid.

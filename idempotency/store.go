@@ -89,25 +89,6 @@ type Options struct {
 	// and so do the console and Operators, unless they name operations by the hashes. Default: nil,
 	// keys in clear.
 	HashKeys *KeyHasher
-	// ClaimLast makes Do faster on MySQL and MariaDB, and changes what it promises there: Do claims
-	// nothing before the function, and writes the record by one INSERT before COMMIT. So the function
-	// may run in two processes at the same time; only one of them commits, and the other gets its
-	// result. After any error Do reads the record before it answers, and waits for a COMMIT of another
-	// call that is on its way; an error that Do then returns does not say that no other call runs.
-	// NoWait does not see a call whose function still runs.
-	//
-	// The pool must have holdfastsql.Connector, which sees each statement and error. A function may
-	// send queries, writes of rows and savepoints. Do refuses, with holdfast.ErrUnsupported and without
-	// sending it, any statement that may end the transaction: DDL, CALL, SET, LOCK TABLES, BEGIN, COMMIT, and several
-	// statements in one text. After an error that may have ended the transaction (a deadlock, a lock
-	// timeout, a killed statement; not a duplicate, a foreign key or a value out of range) every
-	// further statement of the function fails with holdfast.ErrTxLost.
-	//
-	// New fails with holdfast.ErrUnsupported without the connector, on Galera, on a MySQL group with
-	// several primaries, on Vitess and on TiDB. On PostgreSQL and SQLite ClaimLast changes nothing: Do
-	// writes the record once there anyway, behind a lock. DoTx always claims first, and calls with and
-	// without ClaimLast may share keys. Default: false.
-	ClaimLast bool
 	// Isolation, LockTimeout and Attempts configure the transaction; see holdfast.TxOptions.
 	// Attempts also bounds unknown commits.
 	Isolation   sql.IsolationLevel
@@ -199,11 +180,6 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 	}
 	a := access.Of(db)
 	o.LockTimeout = cmp.Or(o.LockTimeout, a.Dialect.LockTimeout, holdfast.DefaultLockTimeout)
-	if o.ClaimLast = o.ClaimLast && a.Dialect.Records.Reserve == ""; o.ClaimLast {
-		if err := a.Sealed(ctx); err != nil {
-			return nil, err
-		}
-	}
 	r := strings.NewReplacer("{records}", a.Table("records"), "{intents}", a.Table("intents"), "{staged}", a.Table("staged"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
@@ -219,13 +195,9 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 		},
 	}
 	s.tx = txOptionsOf(s.sql.claim, &o)
-	switch {
-	case s.sql.claim.Reserves(o.Isolation):
+	s.protocol = claimFirst[Tx]{}
+	if s.sql.claim.Reserves(o.Isolation) {
 		s.protocol = newLockFirst[Tx](compile, d, s.sql.claim, o.LockTimeout)
-	case o.ClaimLast:
-		s.protocol = newClaimLast[Tx](compile, d)
-	default:
-		s.protocol = claimFirst[Tx]{}
 	}
 	return s, nil
 }

@@ -22,7 +22,7 @@ func TestLimits(t *testing.T) {
 func TestLimitsWithinOperations(t *testing.T) {
 	t.Parallel()
 	conformance.InModes(t, conformance.Suite{SQL: limits.Operations[*sql.Tx], SQLX: limits.Operations[*sqlx.Tx], Pgx: limits.Operations[pgx.Tx]},
-		"SQL", "Connector", "ClaimLast", "Pgx")
+		"SQL", "Connector", "Pgx")
 }
 
 func TestLimitStorms(t *testing.T) {

@@ -100,9 +100,6 @@ type Handle[Tx any] interface {
 	Rollback(ctx context.Context, tx Tx) error
 	// Attempt runs one transaction, once. An error of f rolls it back.
 	Attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error
-	// Sealed returns the error for a sealed transaction if the pool or the engine cannot have one: see
-	// core.Kept.
-	Sealed(ctx context.Context) error
 	// Begin begins a transaction that Finish ends. It runs first, if not nil, as the first
 	// statement, and returns its answer. On some handles that takes a single round trip, if
 	// opts.FirstSets is true. After an error there is no transaction.

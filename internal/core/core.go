@@ -99,8 +99,6 @@ type Keeper interface {
 	// Keep reports whether the session has the setting. If it has not, change makes it and returns the
 	// statement that restores what was before, when another user gets the connection.
 	Keep(ctx context.Context, kept Kept, change func(q Querier) (undo string, err error)) (bool, error)
-	// Keeps reports whether the session can keep one.
-	Keeps() bool
 	// Intact reports whether the open transaction is certainly the one that was begun. False means "not
 	// known".
 	Intact() bool
@@ -118,11 +116,6 @@ type Kept struct {
 	// Ends whether a statement may end it. Nil: only the server knows.
 	Survives func(err error) bool
 	Ends     func(query string) bool
-	// Sealed: only Holdfast ends the transaction. After it was lost, Holdfast's own statements fail
-	// too, and so does a COMMIT of the program's, which rolls back. Refuse returns the error for a
-	// statement of the program's that may end it, and nil for any other.
-	Sealed bool
-	Refuse func(query string) error
 }
 
 // keeping is the context of Keeping.
@@ -164,8 +157,6 @@ type TxOptions struct {
 	FirstSets bool
 	// Setup, if not empty, is a statement that runs between BEGIN and the first one. A Pipeline sends it.
 	Setup string
-	// Sealed: only Holdfast can end the transaction unnoticed. See Kept.
-	Sealed bool
 }
 
 // Pipeline is a Conn whose driver may send several statements in one round trip.

@@ -165,9 +165,8 @@ type Fence struct {
 	// its first statement.
 	Kept     Setting
 	Implicit bool
-	// Survives and Ends seal a transaction whose session keeps the setting: only Holdfast ends it.
 	// Survives reports whether the transaction surely goes on after a statement that failed with
-	// err, and Ends whether a statement may end it. Nil if a transaction cannot be sealed.
+	// err, and Ends whether a statement may end it. Nil: only the server knows.
 	Survives func(err error) bool
 	Ends     func(query string) bool
 	// First runs first in the transaction, unless the first statement sets the lock timeout

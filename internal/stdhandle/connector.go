@@ -62,11 +62,10 @@ func (c connector) Close() error {
 //	transaction: late, tx, tx.lost, tx.doubtful
 //
 //	  none --BeginTx in kept--> implicit --COMMIT or ROLLBACK--> none
-//	  none --BeginTx, Sealed--> begun: an implicit whose BEGIN was sent
 //	  none --BeginWith--------> late: BEGIN travels with the first statement, COMMIT perhaps with the last
 //
 //	  implicit --a statement that may end it, an error that it may not survive--> doubtful: its end is checked
-//	  implicit --an error that has ended it--> lost: the program's statements are refused; Sealed: all are
+//	  implicit --an error that has ended it--> lost: the program's statements are refused
 //
 // raw is set for good when the driver has statements that run unseen: nothing is certain from then on.
 type keeping struct {
@@ -185,12 +184,7 @@ func (k *keeping) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return k.Begin()
 	}
 	k.open = false // BEGIN ends what was open
-	tx, err := inner.BeginTx(ctx, opts)
-	if err == nil && k.kept.Sealed {
-		k.tx = &implicit{k: k, begun: tx}
-		return k.tx, nil
-	}
-	return tx, err
+	return inner.BeginTx(ctx, opts)
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
@@ -297,9 +291,6 @@ func (k *keeping) QueryContext(ctx context.Context, query string, args []driver.
 func (k *keeping) before(ctx context.Context, query string) error {
 	if k.kept.Setting == "" {
 		return nil
-	}
-	if k.tx != nil && k.kept.Sealed {
-		return k.sealed(ctx, query)
 	}
 	k.dirty = k.dirty || !core.Running(ctx) && !harmless(query)
 	if k.tx == nil {

@@ -6,16 +6,12 @@ import (
 	"database/sql/driver"
 	"io"
 	"reflect"
-
-	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// implicit is a transaction that began, or will begin, with its first statement.
+// implicit is a transaction that begins with its first statement.
 type implicit struct {
-	k     *keeping
-	begun driver.Tx // the driver's, if its BEGIN was sent
-	lost  error
-	ours  bool // Holdfast ends it
+	k    *keeping
+	lost error
 
 	doubtful bool // a statement, or an error, may have ended it
 }
@@ -24,42 +20,17 @@ type implicit struct {
 func (k *keeping) intact() bool { return k.tx != nil && k.tx.lost == nil && !k.tx.doubtful && !k.raw }
 
 // Commit implements driver.Tx.
-func (t *implicit) Commit() error {
-	if t.k.kept.Sealed && (!t.ours || t.lost != nil) {
-		if err := t.Rollback(); err != nil {
-			return err
-		}
-		return sql.ErrTxDone
-	}
-	return t.end(`COMMIT`, driver.Tx.Commit)
-}
+func (t *implicit) Commit() error { return t.end(`COMMIT`) }
 
 // Rollback implements driver.Tx.
-func (t *implicit) Rollback() error { return t.end(`ROLLBACK`, driver.Tx.Rollback) }
+func (t *implicit) Rollback() error { return t.end(`ROLLBACK`) }
 
-func (t *implicit) end(text string, begun func(driver.Tx) error) error {
+func (t *implicit) end(text string) error {
 	if t.k.tx != t {
 		return sql.ErrTxDone
 	}
 	t.k.tx = nil
-	if t.begun != nil {
-		return begun(t.begun)
-	}
 	return t.k.run(context.Background(), text)
-}
-
-// sealed refuses a statement in a sealed transaction: any, after the transaction was lost or if the driver
-// runs some unseen, and one of the program's that may end it.
-func (k *keeping) sealed(ctx context.Context, query string) error {
-	switch {
-	case k.tx.lost != nil:
-		return k.tx.lost
-	case k.raw:
-		return driver.ErrBadConn
-	case core.Running(ctx):
-		return nil
-	}
-	return k.kept.Refuse(query)
 }
 
 // watch returns rows that see the errors which come after the first row was asked for.

@@ -145,18 +145,6 @@ func mysql(text string) core.Kept {
 	}
 }
 
-// sealedBy is the setting when only Holdfast ends a transaction.
-func sealedBy() core.Kept {
-	k := mysql(setting)
-	k.Sealed, k.Refuse = true, func(text string) error {
-		if k.Ends(text) {
-			return errRefused
-		}
-		return nil
-	}
-	return k
-}
-
 // keeps gives the session a setting.
 func (b *bench) keeps(kept core.Kept) {
 	b.Helper()
@@ -312,14 +300,6 @@ func TestBegin(t *testing.T) {
 	b.dirty = true
 	b.begin()
 	b.sends(setting, "BEGIN")
-
-	// The setting is the same, and what it is for another.
-	b = newBench(t)
-	b.keeps(mysql(setting))
-	b.keeps(sealedBy())
-	b.begin()
-	b.is(b.program("COMMIT"), errRefused)
-	b.sends(setting)
 
 	explicit := newBench(t)
 	kept := mysql(setting)
@@ -607,105 +587,6 @@ func TestRowsOfATransactionThatEnded(t *testing.T) {
 	if !b.intact() {
 		t.Error("the next transaction is blamed")
 	}
-}
-
-// TestSealed checks that only Holdfast ends a sealed transaction, and that nothing runs after it was lost.
-func TestSealed(t *testing.T) {
-	t.Parallel()
-	begin := func(t *testing.T, kept core.Kept) (*bench, driver.Tx) {
-		t.Helper()
-		b := newBench(t)
-		b.keeps(kept)
-		tx := b.begin()
-		b.s.sent = nil
-		return b, tx
-	}
-	t.Run("the program may not end it", func(t *testing.T) {
-		t.Parallel()
-		b, tx := begin(t, sealedBy())
-		b.is(b.program("COMMIT"), errRefused)
-		b.is(b.query("COMMIT"), errRefused)
-		b.ok(b.program("INSERT a"))
-		b.ok(b.own("COMMIT"))
-		b.sends("INSERT a", "COMMIT")
-		b.is(tx.Commit(), errTxDone)
-		b.sends("ROLLBACK")
-		b.is(tx.Commit(), errTxDone)
-		b.sends()
-	})
-	t.Run("Holdfast may", func(t *testing.T) {
-		t.Parallel()
-		b, tx := begin(t, sealedBy())
-		b.tx.ours = true
-		b.ok(tx.Commit())
-		b.sends("COMMIT")
-	})
-	t.Run("not after it was lost", func(t *testing.T) {
-		t.Parallel()
-		b, tx := begin(t, sealedBy())
-		b.fail("INSERT a", errLost)
-		b.is(b.program("INSERT b"), errLost)
-		b.is(b.own("INSERT b"), errLost)
-		b.tx.ours = true
-		b.sends("INSERT a")
-		b.is(tx.Commit(), errTxDone)
-		b.sends("ROLLBACK")
-	})
-	t.Run("the way back fails", func(t *testing.T) {
-		t.Parallel()
-		b, tx := begin(t, sealedBy())
-		b.s.fails["ROLLBACK"] = errStatement
-		b.is(tx.Commit(), errStatement)
-	})
-	t.Run("with a BEGIN", func(t *testing.T) {
-		t.Parallel()
-		kept := sealedBy()
-		kept.Implicit = false
-		b, tx := begin(t, kept)
-		b.is(b.program("COMMIT"), errRefused)
-		b.is(tx.Commit(), errTxDone)
-		b.sends("driver's ROLLBACK")
-		tx = b.begin()
-		b.tx.ours = true
-		b.ok(tx.Commit())
-		b.sends("BEGIN", "driver's COMMIT")
-		tx = b.begin()
-		b.s.fails["driver's ROLLBACK"] = errStatement
-		b.is(tx.Rollback(), errStatement)
-		b.s.fails["BEGIN"] = errStatement
-		if _, err := b.BeginTx(t.Context(), driver.TxOptions{}); !errors.Is(err, errStatement) || b.tx != nil {
-			t.Errorf("%v: %v", err, b.tx)
-		}
-	})
-	t.Run("a BEGIN ends what was open", func(t *testing.T) {
-		t.Parallel()
-		b, tx := begin(t, sealedBy())
-		b.ok(tx.Rollback())
-		b.ok(b.own("SELECT 1"))
-		b.s.sent = nil
-		b.ok(b.begin().Rollback())
-		b.sends("BEGIN", "driver's ROLLBACK")
-		b.ok(b.begin().Rollback())
-		b.sends("ROLLBACK")
-	})
-	t.Run("statements run unseen", func(t *testing.T) {
-		t.Parallel()
-		b, _ := begin(t, sealedBy())
-		b.s.old = true
-		_, err := b.PrepareContext(t.Context(), "INSERT a")
-		b.ok(err)
-		b.is(b.program("INSERT b"), driver.ErrBadConn)
-		b.is(b.own("INSERT b"), driver.ErrBadConn)
-		b.sends("prepare INSERT a")
-	})
-	t.Run("outside a transaction nothing is refused", func(t *testing.T) {
-		t.Parallel()
-		b, tx := begin(t, sealedBy())
-		b.ok(tx.Rollback())
-		b.s.sent = nil
-		b.ok(b.program("CREATE TABLE t (a INT)"))
-		b.sends("CREATE TABLE t (a INT)")
-	})
 }
 
 // TestOwnStatementsArePrepared checks that a statement of Holdfast's is prepared when it is sent often, and

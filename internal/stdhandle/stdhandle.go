@@ -59,16 +59,7 @@ func (c conn[Tx]) Begin(ctx context.Context, opts core.TxOptions) (Tx, error) {
 	return c.begin(ctx, &sql.TxOptions{Isolation: opts.Isolation})
 }
 
-func (c conn[Tx]) Commit(_ context.Context, tx Tx) error {
-	// An error here is the COMMIT's too.
-	_ = c.kept(func(k *keeping) error {
-		if k.tx != nil {
-			k.tx.ours = true
-		}
-		return nil
-	})
-	return c.std(tx).Commit()
-}
+func (c conn[Tx]) Commit(_ context.Context, tx Tx) error { return c.std(tx).Commit() }
 
 func (c conn[Tx]) Rollback(_ context.Context, tx Tx) error { return c.std(tx).Rollback() }
 
@@ -150,12 +141,6 @@ func (c conn[Tx]) Keep(ctx context.Context, kept core.Kept, change func(q core.Q
 		_, err := core.Stmt{Name: "unset", Text: text}.Exec(ctx, c.Querier)
 		return err
 	})
-}
-
-// Keeps implements core.Keeper.
-func (c conn[Tx]) Keeps() (keeps bool) {
-	_ = c.kept(func(*keeping) error { keeps = true; return nil })
-	return keeps
 }
 
 // Intact implements core.Keeper.

@@ -45,7 +45,6 @@ func Pairs(engine string) []Pair {
 			{Variant: interp, Floor: interp},
 			{Variant: record, Floor: interp},
 			{Variant: Form{Name: "Holdfast Do, interpolated, connector", Kind: "holdfast", Open: ours(do, connected, false)}, Floor: interp},
-			{Variant: Form{Name: "Holdfast Do, interpolated, connector, claim last", Kind: "holdfast", Open: ours(doLast, connected, false)}, Floor: interp},
 			{Variant: Form{Name: "Holdfast DoTx, interpolated", Kind: "holdfast", Open: ours(doTx, own, false)}, Floor: interp},
 			{Variant: Form{Name: "Holdfast Table.Do, interpolated", Kind: "holdfast", Open: ours(tableDo, own, false)}, Floor: interp},
 			{Variant: Form{Name: "Holdfast Table.Do, interpolated, connector", Kind: "holdfast", Open: ours(tableDo, connected, false)}, Floor: interp},

@@ -90,7 +90,7 @@ func doPgx(steps stepsOf) func(context.Context, *sqlengine.Engine, holdfast.Obse
 		if err != nil {
 			return nil, nil, err
 		}
-		return under(ctx, db, steps, false)
+		return under(ctx, db, steps)
 	}
 }
 
@@ -103,8 +103,8 @@ func lookPgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, f
 }
 
 // under opens a store whose calls run steps.
-func under[Tx any](ctx context.Context, db *holdfast.DB[Tx], steps func(ctx context.Context, tx Tx, order int64, key string) error, last bool) (Do, func() error, error) {
-	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench", SingleOwner: true, ClaimLast: last})
+func under[Tx any](ctx context.Context, db *holdfast.DB[Tx], steps func(ctx context.Context, tx Tx, order int64, key string) error) (Do, func() error, error) {
+	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench", SingleOwner: true})
 	if err != nil {
 		return nil, nil, err
 	}

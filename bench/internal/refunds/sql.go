@@ -117,13 +117,7 @@ func connected(e *sqlengine.Engine) *sql.DB { return e.Connected }
 type way func(ctx context.Context, db *holdfast.DB[*sql.Tx], pool *sql.DB, s *steps) (Do, error)
 
 func do(ctx context.Context, db *holdfast.DB[*sql.Tx], _ *sql.DB, s *steps) (Do, error) {
-	f, _, err := under(ctx, db, s.run, false)
-	return f, err
-}
-
-// doLast is do with ClaimLast.
-func doLast(ctx context.Context, db *holdfast.DB[*sql.Tx], _ *sql.DB, s *steps) (Do, error) {
-	f, _, err := under(ctx, db, s.run, true)
+	f, _, err := under(ctx, db, s.run)
 	return f, err
 }
 
@@ -201,6 +195,6 @@ func Ours(ctx context.Context, e *sqlengine.Engine, opts ...holdfast.Options) (D
 	if err != nil {
 		return nil, err
 	}
-	do, _, err := under(ctx, db, s.run, false)
+	do, _, err := under(ctx, db, s.run)
 	return do, err
 }

@@ -48,8 +48,6 @@ const Timeout = 10 * time.Minute
 // Handle is a kind of handle under test.
 type Handle[Tx any] struct {
 	Name string
-	// ClaimLast: the stores have Options.ClaimLast.
-	ClaimLast bool
 	// Runs reports whether the engine has such a handle.
 	Runs func(e dbtest.Engine) bool
 	// Open opens Holdfast on a new pool, closed when the test ends.

@@ -38,13 +38,6 @@ func Connected() Handle[*sql.Tx] {
 	}}
 }
 
-// ClaimsLast is Connected on the engines that have stores with Options.ClaimLast.
-func ClaimsLast() Handle[*sql.Tx] {
-	h := Only(Connected(), dbtest.MySQL, dbtest.MariaDB)
-	h.Name, h.ClaimLast = "sql, connector, claim last", true
-	return h
-}
-
 // With returns h with a parameter added to the DSN on the named engines.
 func With[Tx any](h Handle[Tx], param string, engines ...dbtest.Engine) Handle[Tx] {
 	open := h.Open

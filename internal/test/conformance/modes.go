@@ -35,7 +35,6 @@ type handleKind int
 const (
 	ofSQL handleKind = iota
 	ofConnector
-	ofClaimLast
 	ofSQLX
 	ofPgx
 )
@@ -63,8 +62,7 @@ var (
 var modes = []mode{
 	{name: "SQL", handle: ofSQL, brief: true},
 	{name: "Connector", handle: ofConnector, where: byName},
-	{name: "ClaimLast", handle: ofClaimLast, engines: innoDB, where: byName},
-	{name: "ClaimLastInterpolated", handle: ofClaimLast, param: "interpolateParams=true", engines: innoDB, where: byName, nightly: mariaDB},
+	{name: "ConnectorInterpolated", handle: ofConnector, param: "interpolateParams=true", engines: innoDB, where: byName, nightly: mariaDB},
 	{name: "SQLX", handle: ofSQLX, engines: sqlite, nightly: sqlite},
 	{name: "SQLXInterpolatedFoundRows", handle: ofSQLX, param: "interpolateParams=true&clientFoundRows=true", engines: innoDB, nightly: mariaDB},
 	{name: "SQLXExec", handle: ofSQLX, param: "default_query_exec_mode=exec", engines: postgres},
@@ -122,8 +120,6 @@ func (s Suite) run(t *testing.T, chosen func(mode) bool) {
 				s.SQL(t, in(SQL(), m))
 			case ofConnector:
 				s.SQL(t, in(Connected(), m))
-			case ofClaimLast:
-				s.SQL(t, in(ClaimsLast(), m))
 			case ofSQLX:
 				s.SQLX(t, in(SQLX(), m))
 			case ofPgx:

@@ -24,18 +24,6 @@ func (e *Env[Tx]) Store(o idempotency.Options) *idempotency.Store[Tx] {
 // StoreOn opens a store. Stores share no memory, as in two processes.
 func (e *Env[Tx]) StoreOn(db *holdfast.DB[Tx], o idempotency.Options) *idempotency.Store[Tx] {
 	e.Helper()
-	o.ClaimLast = e.Handle.ClaimLast
-	return e.store(db, o)
-}
-
-// ClaimFirst opens a store that claims before its functions, in every mode.
-func (e *Env[Tx]) ClaimFirst(o idempotency.Options) *idempotency.Store[Tx] {
-	e.Helper()
-	return e.store(e.DB, o)
-}
-
-func (e *Env[Tx]) store(db *holdfast.DB[Tx], o idempotency.Options) *idempotency.Store[Tx] {
-	e.Helper()
 	o.SingleOwner = true
 	s, err := idempotency.New(e.Ctx, db, o)
 	if err != nil {
@@ -61,7 +49,7 @@ func (e *Env[Tx]) DoTx(s *idempotency.Store[Tx], tx Tx, op idempotency.Op) (idem
 // HoldKey claims key in another session and leaves the claim uncommitted until release is called.
 func (e *Env[Tx]) HoldKey(key string) (release func()) {
 	started, free, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	s := e.ClaimFirst(idempotency.Options{})
+	s := e.Store(idempotency.Options{})
 	go func() {
 		defer close(ended)
 		_, err := idempotency.Do(e.Ctx, s, Op(key), func(ctx context.Context, tx Tx) (string, error) {

@@ -47,8 +47,7 @@ func partitioned[Tx any](w *world[Tx]) {
 			}
 			w.within(start, wait+lockWait)
 		}
-		// A store that claims last runs it before each INSERT that waits.
-		if n := w.ran.Load(); n != 1 && !w.Handle.ClaimLast {
+		if n := w.ran.Load(); n != 1 {
 			w.Errorf("%s: the function ran %d times while the session lives", a.name, n)
 		}
 		w.proxy.CutAll()

@@ -143,8 +143,7 @@ func commitInFlight[Tx any](w *world[Tx]) {
 			}
 		}
 		w.WantOnce(key)
-		// A store that claims last sees the commit in flight only when it inserts its record.
-		if n := w.ran.Load(); n != 1 && (n != 2 || !w.Handle.ClaimLast) {
+		if n := w.ran.Load(); n != 1 {
 			w.Errorf("%s: the function ran %d times", a.name, n)
 		}
 	}

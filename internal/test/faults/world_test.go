@@ -40,8 +40,8 @@ func everyMode(t *testing.T, std func(*world[*sql.Tx]), native func(*world[pgx.T
 		}
 		base := conformance.New(t, conformance.SQL(), engine)
 		inMode(t, base, conformance.SQLX(), "", x)
-		if last := conformance.ClaimsLast(); last.Runs(engine) {
-			inMode(t, base, last, "", std)
+		if engine != dbtest.Postgres {
+			inMode(t, base, conformance.Connected(), "", std)
 		}
 		for _, param := range modes(engine) {
 			inMode(t, base, conformance.SQL(), param, std)
@@ -75,10 +75,8 @@ func inMode[Tx any](t *testing.T, base *conformance.Env[*sql.Tx], h conformance.
 	if base.Engine != dbtest.Postgres && mode != "" {
 		mode = param
 	}
-	name := strings.Trim(h.Name[:min(len(h.Name), 4)]+" "+mode, "? ")
-	if h.ClaimLast {
-		name = "claim last"
-	}
+	kind, _, _ := strings.Cut(h.Name, "?")
+	name := strings.Trim(kind+" "+mode, "? ")
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
 		w := open(t, base, h)

@@ -1,6 +1,6 @@
 // Package model contains models of Holdfast's protocols, and the test that lets Spin explore them:
 // every order of every step within the bounds. No program uses the package. lockfirst.pml models a claim
-// of Do that writes its record once, claimlast.pml one that claims nothing first, similar.pml the guard
+// of Do that writes its record once, claimfirst.pml one that claims by an insert, similar.pml the guard
 // against one intent under two keys, lease.pml models leases, tickets.pml fair and shared locks and
 // semaphores, staged.pml staged operations, outbox.pml the outbox and its relays, limits.pml limits
 // with reservations.
@@ -104,17 +104,13 @@
 //	the same on SQLite                                                       8,546
 //	3 calls of Do, 1 of DoTx, 2 connections lost each (large)           43,873,232
 //
-// claimlast.pml has the order of Options.ClaimLast on MySQL and MariaDB: the function, one insert of the
-// whole record, COMMIT. Transactions are lost inside the function, which may swallow that and run DDL;
-// beside it runs a call that claims first:
+// claimfirst.pml has the order of MySQL and MariaDB: a claim by an INSERT, the function, the result by an
+// UPDATE, COMMIT. Transactions are lost inside the function, which may swallow that; beside it runs a call
+// of DoTx:
 //
-//	2 calls                                                                 16,268
-//	2 calls, 1 that claims first                                            69,036
-//	3 calls, 1 that claims first (large)                                 7,375,112
-//
-// Its planted bug LOCK_FIRST is the form that would need no option: a lock, of another row than the
-// record, before the function. Without the connector DDL in the function leaves an effect without a
-// record (WHOLE).
+//	2 calls of Do                                                            2,274
+//	2 calls of Do, 1 of DoTx                                                10,414
+//	3 calls of Do, 1 of DoTx (large)                                 412,817
 //
 // # Two keys, one intent
 //

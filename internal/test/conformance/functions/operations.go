@@ -249,13 +249,7 @@ func functionInProgress(e *env) {
 
 // functionStampede sends both kinds of clients at new keys, at the same moment.
 func functionStampede(e *env) {
-	stores := []*idempotency.Store[*sql.Tx]{e.Store(idempotency.Options{}), e.ClaimFirst(idempotency.Options{}), e.Store(idempotency.Options{})}
-	if e.InnoDB() { // where Do may insert the record last
-		pool := conformance.ClaimsLast().Open(e.T, e.DSN)
-		last, err := idempotency.New(e.Ctx, pool.DB, idempotency.Options{SingleOwner: true, ClaimLast: true})
-		e.Check(err)
-		stores[2] = last
-	}
+	stores := []*idempotency.Store[*sql.Tx]{e.Store(idempotency.Options{}), e.Store(idempotency.Options{}), e.Store(idempotency.Options{})}
 	for round := range 5 {
 		key := fmt.Sprint("stampede ", round)
 		var wg sync.WaitGroup

@@ -35,7 +35,6 @@ func Ceilings[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 // tenants opens a store with owners.
 func (e *env[Tx]) tenants(o idempotency.Options) *idempotency.Store[Tx] {
 	e.Helper()
-	o.ClaimLast = e.Handle.ClaimLast
 	s, err := idempotency.New(e.Ctx, e.DB, o)
 	if err != nil {
 		e.Fatal(err)

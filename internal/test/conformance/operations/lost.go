@@ -25,6 +25,8 @@ func Lost[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"ThreeInsertDeadlockIsHidden": threeInsertDeadlockIsHidden[Tx],
 		"SettingsAreRestored":         settingsAreRestored[Tx],
 		"InTxRetriesDeadlocks":        inTxRetriesDeadlocks[Tx],
+		"LostInRows":                  lostInRows[Tx],
+		"SurvivedErrors":              survivedErrors[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,8 +148,7 @@ func swallowedLockTimeout[Tx any](e *env[Tx]) {
 	if !e.InnoDB() {
 		return // no such setting; SwallowedErrorNeverStands is the general case
 	}
-	// A sealed transaction does not rely on the setting.
-	whole := e.Int(`SELECT @@innodb_rollback_on_timeout`) == 1 || e.Handle.ClaimLast
+	whole := e.Int(`SELECT @@innodb_rollback_on_timeout`) == 1
 	e.Logf("innodb_rollback_on_timeout = %v", whole)
 	e.pairs()
 	other, err := e.SQL.BeginTx(e.Ctx, nil)
@@ -201,7 +202,7 @@ func swallowedSnapshotError[Tx any](e *env[Tx]) {
 // threeInsertDeadlockIsHidden makes three inserts of one key and rolls the first one back.
 // InnoDB then reports a deadlock to one of the other two, and Do runs that call again.
 func threeInsertDeadlockIsHidden[Tx any](e *env[Tx]) {
-	stores := []*idempotency.Store[Tx]{e.ClaimFirst(idempotency.Options{}), e.Store(idempotency.Options{}), e.Store(idempotency.Options{})}
+	stores := []*idempotency.Store[Tx]{e.Store(idempotency.Options{}), e.Store(idempotency.Options{}), e.Store(idempotency.Options{})}
 	for round := range 5 {
 		key := "deadlock " + string(rune('a'+round))
 		release := make(chan struct{})
@@ -320,6 +321,67 @@ func inTxRetriesDeadlocks[Tx any](e *env[Tx]) {
 	})
 	if err != nil || runs != 2 {
 		e.Errorf("%v after %d runs", err, runs)
+	}
+	e.WantOnce("a")
+}
+
+// lostInRows loses the transaction in a query, whose error comes with the rows, and swallows it.
+func lostInRows[Tx any](e *env[Tx]) {
+	if !e.InnoDB() {
+		return // its deadlock is InnoDB's
+	}
+	e.pairs()
+	for key, reads := range map[string]bool{"reads the rows": true, "closes the rows": false} {
+		_, err := idempotency.Do(e.Ctx, e.Store(idempotency.Options{}), conformance.Op(key), func(ctx context.Context, tx Tx) (string, error) {
+			if err := e.Effect(ctx, tx, key); err != nil {
+				return "", err
+			}
+			q, err := access.Of(e.DB).Join(tx)
+			if err != nil {
+				return "", err
+			}
+			err = deadlock(e, func(ctx context.Context, query string, args ...any) error {
+				if query != `UPDATE pair SET n = n + 1 WHERE id = 2` {
+					_, err := q.Exec(ctx, query, args...)
+					return err
+				}
+				rows, err := q.Query(ctx, `SELECT n FROM pair WHERE id > 1 FOR UPDATE`)
+				if err != nil {
+					return err
+				}
+				for reads && rows.Next() {
+					if err := rows.Scan(new(int)); err != nil {
+						return err
+					}
+				}
+				err = rows.Err()
+				return errors.Join(err, rows.Close())
+			})
+			e.Logf("%s: %v", key, err)
+			_ = e.Effect(ctx, tx, key)
+			return "", nil
+		})
+		e.WantLost("Do", err, key)
+		if n := e.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 0 {
+			e.Errorf("%s: %d records without their effect", key, n)
+		}
+	}
+}
+
+// survivedErrors swallows errors that end no transaction.
+func survivedErrors[Tx any](e *env[Tx]) {
+	if !e.InnoDB() {
+		return // PostgreSQL ends a transaction after each error
+	}
+	e.Must(`CREATE TABLE once (id INT PRIMARY KEY, n TINYINT NOT NULL)`)
+	_, err := idempotency.Do(e.Ctx, e.Store(idempotency.Options{}), conformance.Op("a"), func(ctx context.Context, tx Tx) (string, error) {
+		for _, text := range []string{`INSERT INTO once VALUES (1, 1)`, `INSERT INTO once VALUES (1, 1)`, `INSERT INTO once VALUES (2, 1000)`, `INSERT INTO nowhere VALUES (1)`, `SELECT FROM`} {
+			_, _ = e.Exec(ctx, tx, text)
+		}
+		return "", e.Effect(ctx, tx, "a")
+	})
+	if err != nil || e.Int(`SELECT COUNT(*) FROM once`) != 1 {
+		e.Errorf("%v, %d rows", err, e.Int(`SELECT COUNT(*) FROM once`))
 	}
 	e.WantOnce("a")
 }

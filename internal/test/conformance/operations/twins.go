@@ -161,7 +161,7 @@ func lateCallRunsNothing[Tx any](e *env[Tx]) {
 	var ran atomic.Bool
 	late := make(chan error, 1)
 	go func() {
-		r, err := idempotency.Do(e.Ctx, e.ClaimFirst(idempotency.Options{Wait: dbtest.Hang, LockTimeout: dbtest.Hang}), conformance.Op("a"), func(context.Context, Tx) (string, error) {
+		r, err := idempotency.Do(e.Ctx, e.Store(idempotency.Options{Wait: dbtest.Hang, LockTimeout: dbtest.Hang}), conformance.Op("a"), func(context.Context, Tx) (string, error) {
 			ran.Store(true)
 			return "late", nil
 		})
@@ -191,7 +191,7 @@ func storedSinceTheError[Tx any](e *env[Tx]) {
 	var armed atomic.Bool
 	pool := e.Open(e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 		if s.Name == "rollback" && armed.Swap(false) {
-			if r, err := e.Do(e.ClaimFirst(idempotency.Options{}), conformance.Op("a")); err != nil || r.Outcome != idempotency.Executed {
+			if r, err := e.Do(e.Store(idempotency.Options{}), conformance.Op("a")); err != nil || r.Outcome != idempotency.Executed {
 				e.Errorf("the other call: %+v, %v", r, err)
 			}
 		}

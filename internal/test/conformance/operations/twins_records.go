@@ -20,7 +20,6 @@ type way[Tx any] func(op idempotency.Op, fn func(context.Context, Tx) (idempoten
 // the caller's transaction.
 func (e *env[Tx]) ways(o idempotency.Options) map[string]way[Tx] {
 	e.Helper()
-	o.ClaimLast = e.Handle.ClaimLast
 	s, err := idempotency.New(e.Ctx, e.DB, o)
 	e.Check(err)
 	o.Isolation = sql.LevelSerializable // PostgreSQL claims first
@@ -196,7 +195,7 @@ func storedColumns[Tx any](e *env[Tx]) {
 // renewedSince has another call execute a key that had expired, after a call has read that and before it deletes the
 // record: the record of the other call stays.
 func renewedSince[Tx any](e *env[Tx]) {
-	o := idempotency.Options{SingleOwner: true, KeyTTL: time.Hour, ClaimLast: e.Handle.ClaimLast}
+	o := idempotency.Options{SingleOwner: true, KeyTTL: time.Hour}
 	other := e.Store(o)
 	var armed, met atomic.Bool
 	pool := e.Open(e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
