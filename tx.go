@@ -15,7 +15,7 @@ import (
 // Defaults and bounds of TxOptions.
 const (
 	DefaultLockTimeout = time.Second
-	MaxLockTimeout     = time.Hour
+	maxLockTimeout     = time.Hour
 	DefaultAttempts    = 10
 )
 
@@ -25,7 +25,7 @@ type TxOptions struct {
 	// but at least READ COMMITTED.
 	Isolation sql.IsolationLevel
 	// LockTimeout bounds each wait for a lock, on the server. It is rounded up to milliseconds
-	// on PostgreSQL and SQLite, and to seconds on MySQL and MariaDB. 1 ms to MaxLockTimeout. Default:
+	// on PostgreSQL and SQLite, and to seconds on MySQL and MariaDB. 1 ms to an hour. Default:
 	// DefaultLockTimeout. On PostgreSQL it is two seconds more than the server's deadlock_timeout,
 	// 3 s if that is not changed: after deadlock_timeout the server chooses one transaction of a
 	// deadlock, and after a shorter LockTimeout all of them would give up.

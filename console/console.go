@@ -57,7 +57,7 @@ type Options struct {
 	// change anything. Default: everybody who sees the console.
 	MayWrite func(r *http.Request) bool
 	// FourEyes makes one person propose and another one confirm: resolving an operation and taking a lock
-	// away are then only proposed, for operators.DefaultProposalTTL. It requires Actor, with names that are
+	// away are then only proposed, for 24 h. It requires Actor, with names that are
 	// authenticated: one person could type two. Default: one person does it.
 	FourEyes bool
 	// Hosts are the names, without a port, by which browsers reach the console: it answers requests

@@ -161,8 +161,8 @@ func checkActor(by, reason string) string {
 		return "Say who you are: it is recorded."
 	case reason == "":
 		return "Say why: it is recorded, for those who look later."
-	case len(by) > sqllock.MaxHolder || len(reason) > sqllock.MaxReason:
-		return "A name has at most " + strconv.Itoa(sqllock.MaxHolder) + " bytes, and a reason at most " + strconv.Itoa(sqllock.MaxReason) + "."
+	case len(by) > 255 || len(reason) > 500:
+		return "A name has at most 255 bytes, and a reason at most 500."
 	}
 	return ""
 }

@@ -39,8 +39,7 @@ const (
 // String returns "notice", "warning" or "broken".
 func (s Severity) String() string { return dialect.Severity(s).String() }
 
-// DefaultMaxDrift is the default of Options.MaxDrift.
-const DefaultMaxDrift = time.Second
+const defaultMaxDrift = time.Second
 
 // Options configure Check. The zero value of each field is its default.
 type Options struct {
@@ -84,7 +83,7 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) ([
 		return nil, err
 	}
 	if o.MaxDrift == 0 {
-		o.MaxDrift = DefaultMaxDrift
+		o.MaxDrift = defaultMaxDrift
 	}
 	if err := options.Wait.UpTo(24*time.Hour).Check("Options.MaxDrift", o.MaxDrift); err != nil {
 		return nil, err

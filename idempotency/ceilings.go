@@ -43,14 +43,14 @@ func (o *Options) growthDefaults() error {
 	case o.KeyTTL != 0:
 		o.RejectionTTL = o.KeyTTL
 	default:
-		o.RejectionTTL = DefaultRejectionTTL
+		o.RejectionTTL = defaultRejectionTTL
 	}
 	switch {
 	case o.MaxNew != 0:
 	case o.SingleOwner:
 		o.MaxNew = Unlimited
 	default:
-		o.MaxNew = DefaultMaxNew
+		o.MaxNew = defaultMaxNew
 	}
 	if o.RejectionTTL != Forever {
 		if err := options.Life.Or("the default; Forever keeps rejections").Check("Options.RejectionTTL", o.RejectionTTL); err != nil {

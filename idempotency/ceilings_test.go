@@ -56,9 +56,9 @@ func TestRefusedLives(t *testing.T) {
 		o                 Options
 		want, result, key time.Duration
 	}{
-		{Options{}, DefaultRejectionTTL, 30 * day, 30 * day},
-		{Options{ResultTTL: day}, DefaultRejectionTTL, day, 30 * day},
-		{Options{ResultTTL: 90 * day}, DefaultRejectionTTL, 30 * day, 30 * day},
+		{Options{}, defaultRejectionTTL, 30 * day, 30 * day},
+		{Options{ResultTTL: day}, defaultRejectionTTL, day, 30 * day},
+		{Options{ResultTTL: 90 * day}, defaultRejectionTTL, 30 * day, 30 * day},
 		{Options{ResultTTL: day, KeyTTL: 90 * day}, 90 * day, day, 90 * day},
 		{Options{RejectionTTL: day}, day, day, day},
 		{Options{ResultTTL: 3 * day, KeyTTL: 90 * day, RejectionTTL: 2 * day}, 2 * day, 2 * day, 2 * day},

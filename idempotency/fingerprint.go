@@ -15,10 +15,9 @@ import (
 const (
 	// canonicalForm is the method of fingerprinting: 2 is the SHA-256 of Canonical, or of the
 	// caller's own bytes. It is stored in the lower bits of a version.
-	canonicalForm = 2
-	canonicalBits = 4
-	// MaxRequestVersion bounds Op.RequestVersion.
-	MaxRequestVersion = 2047
+	canonicalForm     = 2
+	canonicalBits     = 4
+	maxRequestVersion = 2047
 )
 
 // fingerprints holds the fingerprints of one request, by the version of its form.
@@ -54,8 +53,8 @@ func takeFingerprints(op Op) (fingerprints, error) {
 	switch {
 	case given != 1:
 		return p, once.Invalid("Op.Request", "give exactly one of Request, Fingerprint and NoFingerprint")
-	case op.RequestVersion < 0 || op.RequestVersion > MaxRequestVersion:
-		return p, once.Invalid("Op.RequestVersion", fmt.Sprintf("%d is not between 0 (default) and %d", op.RequestVersion, MaxRequestVersion))
+	case op.RequestVersion < 0 || op.RequestVersion > maxRequestVersion:
+		return p, once.Invalid("Op.RequestVersion", fmt.Sprintf("%d is not between 0 (default) and %d", op.RequestVersion, maxRequestVersion))
 	case op.NoFingerprint && len(op.Earlier) > 0:
 		return p, once.Invalid("Op.Earlier", "is given, and NoFingerprint: leave one of them out")
 	case op.NoFingerprint:
@@ -73,8 +72,8 @@ func takeFingerprints(op Op) (fingerprints, error) {
 		p.earlier = make(map[int][]byte, len(op.Earlier))
 	}
 	for version, request := range op.Earlier {
-		if version == op.RequestVersion || version < 0 || version > MaxRequestVersion {
-			return p, once.Invalid("Op.Earlier", fmt.Sprintf("version %d is Op.RequestVersion, or not between 0 and %d", version, MaxRequestVersion))
+		if version == op.RequestVersion || version < 0 || version > maxRequestVersion {
+			return p, once.Invalid("Op.Earlier", fmt.Sprintf("version %d is Op.RequestVersion, or not between 0 and %d", version, maxRequestVersion))
 		}
 		if p.earlier[storedVersion(version)], err = fingerprint(op, request); err != nil {
 			return p, err

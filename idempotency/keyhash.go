@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
 
-// MinKeySecret is the minimum size of the secret of a KeyHasher, in bytes.
-const MinKeySecret = 32
+const minKeySecret = 32
 
 // hashedKey stands before a key that a KeyHasher has hashed, hashedTag is the size of its tag.
 const (
@@ -27,8 +26,8 @@ type KeyHasher struct{ secret []byte }
 //
 // Errors: [holdfast.ErrInvalid].
 func NewKeyHasher(secret []byte) (*KeyHasher, error) {
-	if len(secret) < MinKeySecret {
-		return nil, once.Invalid("secret", fmt.Sprintf("has %d bytes, at least %d are needed", len(secret), MinKeySecret))
+	if len(secret) < minKeySecret {
+		return nil, once.Invalid("secret", fmt.Sprintf("has %d bytes, at least %d are needed", len(secret), minKeySecret))
 	}
 	return &KeyHasher{append([]byte(nil), secret...)}, nil
 }

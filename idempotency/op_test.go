@@ -69,8 +69,8 @@ func TestFingerprintIsStable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.version != 2 || storedVersion(MaxRequestVersion) > 32767 {
-		t.Errorf("stored versions: %d, %d", p.version, storedVersion(MaxRequestVersion))
+	if p.version != 2 || storedVersion(maxRequestVersion) > 32767 {
+		t.Errorf("stored versions: %d, %d", p.version, storedVersion(maxRequestVersion))
 	}
 	b := p.own
 	c, _ := Canonical(map[string]any{"order": "42", "amount": "12.50"})

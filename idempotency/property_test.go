@@ -54,7 +54,7 @@ func (s scope) call(t *rapid.T, h *KeyHasher) (*call, bool) {
 
 func hasher(t *testing.T, letter string) *KeyHasher {
 	t.Helper()
-	h, err := NewKeyHasher([]byte(strings.Repeat(letter, MinKeySecret)))
+	h, err := NewKeyHasher([]byte(strings.Repeat(letter, minKeySecret)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
-// MaxBusinessID bounds the business id of a result, in bytes.
-const MaxBusinessID = 255
+const maxBusinessID = 255
 
 // maxCodecName bounds Codec.Name, in bytes.
 const maxCodecName = 64
@@ -129,8 +128,8 @@ func businessID(v any) (string, error) {
 		return "", nil
 	}
 	id := is.BusinessID()
-	if len(id) > MaxBusinessID || !utf8.ValidString(id) || strings.ContainsRune(id, 0) {
-		return "", once.Invalid("result", fmt.Sprintf("its BusinessID %.40q is not at most %d bytes of UTF-8 without NUL", id, MaxBusinessID))
+	if len(id) > maxBusinessID || !utf8.ValidString(id) || strings.ContainsRune(id, 0) {
+		return "", once.Invalid("result", fmt.Sprintf("its BusinessID %.40q is not at most %d bytes of UTF-8 without NUL", id, maxBusinessID))
 	}
 	return id, nil
 }

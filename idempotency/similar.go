@@ -19,9 +19,9 @@ import (
 
 // Bounds of a Similar.
 const (
-	MaxSimilarParts  = 16
-	MaxSimilarBytes  = 4096 // of all parts
-	MaxSimilarWindow = 366 * 24 * time.Hour
+	maxSimilarParts  = 16
+	maxSimilarBytes  = 4096 // of all parts
+	maxSimilarWindow = 366 * 24 * time.Hour
 )
 
 // ConfirmAny is a Similar.Confirm that confirms the operation regardless of what was executed before
@@ -110,14 +110,14 @@ func (o *Options) similar(op Op) (*similar, error) {
 		bytes += len(part)
 	}
 	switch {
-	case len(s.By) == 0 || len(s.By) > MaxSimilarParts:
-		return nil, once.Invalid("Op.Similar.By", fmt.Sprintf("has %d parts, 1 to %d are allowed: name what makes two operations alike, such as order and amount", len(s.By), MaxSimilarParts))
-	case bytes > MaxSimilarBytes:
-		return nil, once.Invalid("Op.Similar.By", fmt.Sprintf("has %d bytes, at most %d are allowed: hash the long part", bytes, MaxSimilarBytes))
+	case len(s.By) == 0 || len(s.By) > maxSimilarParts:
+		return nil, once.Invalid("Op.Similar.By", fmt.Sprintf("has %d parts, 1 to %d are allowed: name what makes two operations alike, such as order and amount", len(s.By), maxSimilarParts))
+	case bytes > maxSimilarBytes:
+		return nil, once.Invalid("Op.Similar.By", fmt.Sprintf("has %d bytes, at most %d are allowed: hash the long part", bytes, maxSimilarBytes))
 	case s.Confirm != "" && s.Confirm != ConfirmAny && !isToken(s.Confirm):
 		return nil, once.Invalid("Op.Similar.Confirm", "is not the Token of a LikelyDuplicateError")
 	}
-	if err := options.Life.Or("").UpTo(MaxSimilarWindow).Check("Op.Similar.Window", s.Window); err != nil {
+	if err := options.Life.Or("").UpTo(maxSimilarWindow).Check("Op.Similar.Window", s.Window); err != nil {
 		return nil, err
 	}
 	return &similar{Similar: *s, hash: once.HashSimilar(o.Namespace, op.Owner, op.Name, o.HashKeys.similar(s.By))}, nil

@@ -20,10 +20,10 @@ import (
 // Defaults of Options.
 const (
 	DefaultWait      = 10 * time.Second
-	DefaultMaxResult = 1 << 20
+	defaultMaxResult = 1 << 20
 
-	DefaultRejectionTTL = 30 * 24 * time.Hour
-	DefaultMaxNew       = 100_000
+	defaultRejectionTTL = 30 * 24 * time.Hour
+	defaultMaxNew       = 100_000
 )
 
 // Forever is a RejectionTTL without an end, and Unlimited a MaxNew without a bound.
@@ -104,7 +104,7 @@ func (o *Options) withDefaults() error {
 		o.Wait = DefaultWait
 	}
 	if o.MaxResult == 0 {
-		o.MaxResult = DefaultMaxResult
+		o.MaxResult = defaultMaxResult
 	}
 	if o.Attempts == 0 {
 		o.Attempts = holdfast.DefaultAttempts

@@ -161,7 +161,7 @@ func (v vectors) compute(t *testing.T) vectors {
 			check(json.Unmarshal(c.Value, &r))
 			value, state = &r, rejected
 		}
-		o := Options{MaxResult: DefaultMaxResult}
+		o := Options{MaxResult: defaultMaxResult}
 		out, err := o.encode(&call{}, state, value)
 		check(err)
 		c.Column, c.Codec, c.Stored = out.state, out.codec, hex.EncodeToString(out.result)
@@ -231,7 +231,7 @@ func inputs() vectors {
 			{JSON: `{"amount":9007199254740993.10}`},
 			{JSON: `{"amount":9007199254740993.90}`},
 			{JSON: `{"customer":"Zoë 😀"}`, RequestVersion: 3},
-			{BytesHex: "00ff", RequestVersion: MaxRequestVersion},
+			{BytesHex: "00ff", RequestVersion: maxRequestVersion},
 		},
 		LockName: []lockNameVector{
 			{Kind: "lease", Key: "order-42"},

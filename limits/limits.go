@@ -13,15 +13,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
-// MinKeep is the minimum of Options.Keep.
-const MinKeep = time.Hour
+const minKeep = time.Hour
 
 // Options configure Limits. The zero value of each field is its default.
 type Options struct {
 	// Table is a table of the program's own whose rows are the limits. Default: a table of Holdfast's.
 	Table *Table
 	// Keep is how long an id is remembered after its reservation has ended, or its amount was taken: at
-	// least MinKeep, at most 100 years. The reaper then deletes the entry, and the id can be used again. Default: for ever.
+	// least an hour, at most 100 years. The reaper then deletes the entry, and the id can be used again. Default: for ever.
 	Keep time.Duration
 }
 
@@ -56,7 +55,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string, opts ...
 	}
 	l := &Limits[Tx]{db: db, access: access.Of(db), name: name}
 	if o.Keep != 0 {
-		if err := (options.Span{Least: MinKeep, Most: options.Century, Zero: "for ever"}).Check("Options.Keep", o.Keep); err != nil {
+		if err := (options.Span{Least: minKeep, Most: options.Century, Zero: "for ever"}).Check("Options.Keep", o.Keep); err != nil {
 			return nil, err
 		}
 		l.keep = o.Keep.Microseconds()

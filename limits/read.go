@@ -80,9 +80,8 @@ func (l *Limits[Tx]) entry(ctx context.Context, q core.Querier, stmt core.Stmt, 
 }
 
 const (
-	// DefaultPage is the default of ListOptions.Limit, and MaxPage its maximum.
-	DefaultPage = 100
-	MaxPage     = 1000
+	defaultPage = 100
+	maxPage     = 1000
 )
 
 // ListOptions select a page of entries. The zero value of each field is its default.
@@ -93,7 +92,7 @@ type ListOptions struct {
 	State State
 	// After is the last entry of the page before. Default: from the beginning.
 	After Entry
-	// Limit is the maximum number of entries. Default: DefaultPage.
+	// Limit is the maximum number of entries. Default: 100.
 	Limit int
 }
 
@@ -108,11 +107,11 @@ func (l *Limits[Tx]) Entries(ctx context.Context, key string, opts ...ListOption
 	if err != nil {
 		return nil, err
 	}
-	if err := options.Many.UpTo(MaxPage).Of("entries").Check("ListOptions.Limit", int64(o.Limit)); err != nil {
+	if err := options.Many.UpTo(maxPage).Of("entries").Check("ListOptions.Limit", int64(o.Limit)); err != nil {
 		return nil, err
 	}
 	if o.Limit == 0 {
-		o.Limit = DefaultPage
+		o.Limit = defaultPage
 	}
 	if o.State < 0 || o.State > Expired {
 		return nil, invalid("ListOptions.State", fmt.Sprintf("%d is no state", o.State))

@@ -10,11 +10,9 @@ import (
 
 const (
 	// MaxKey is the maximum length of the key of a limit in bytes.
-	MaxKey = 512
-	// MaxID is the maximum length of an id in bytes.
-	MaxID = 512
-	// MaxTimeout is the maximum of Request.Timeout.
-	MaxTimeout = 10 * 366 * 24 * time.Hour
+	MaxKey     = 512
+	maxID      = 512
+	maxTimeout = 10 * 366 * 24 * time.Hour
 )
 
 // Request names an amount of a limit.
@@ -28,15 +26,15 @@ type Request struct {
 	// Amount is above 0. For Capture, 0 means all that is reserved. Void does not read it.
 	Amount int64
 	// Timeout is the time after which a reservation expires unless it was captured, by the database's
-	// clock: 50 ms to MaxTimeout. It is rounded down to microseconds. 0 means never: a reservation that is
+	// clock: 50 ms to ten years of 366 days. It is rounded down to microseconds. 0 means never: a reservation that is
 	// neither captured nor voided then counts for ever. Only Reserve reads it, and the same call again
 	// does not change it.
 	Timeout time.Duration
 }
 
 func (r Request) checkID() error {
-	if r.ID == "" || len(r.ID) > MaxID {
-		return invalid("Request.ID", fmt.Sprintf("has %d bytes: use 1 to %d", len(r.ID), MaxID))
+	if r.ID == "" || len(r.ID) > maxID {
+		return invalid("Request.ID", fmt.Sprintf("has %d bytes: use 1 to %d", len(r.ID), maxID))
 	}
 	return nil
 }
@@ -49,7 +47,7 @@ func (r Request) checkAmount(least int64) error {
 }
 
 func (r Request) checkTimeout() error {
-	return options.Life.Or("never").UpTo(MaxTimeout).Check("Request.Timeout", r.Timeout)
+	return options.Life.Or("never").UpTo(maxTimeout).Check("Request.Timeout", r.Timeout)
 }
 
 // State is what became of an entry.

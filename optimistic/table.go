@@ -13,14 +13,13 @@ import (
 	"github.com/holdfast-go/holdfast/optimistic/internal/work"
 )
 
-// DefaultVersion is the default of [TableOptions.Version].
-const DefaultVersion = "version"
+const defaultVersion = "version"
 
 // TableOptions configure [NewTable]. The zero value of each field is its default.
 type TableOptions struct {
 	// Version is the column that every update changes: an integer (use BIGINT), or a
 	// UUID in a uuid, text or 16-byte column. Its field in R is an integer type; for
-	// a UUID a string or a [16]byte (such as uuid.UUID). Default: DefaultVersion.
+	// a UUID a string or a [16]byte (such as uuid.UUID). Default: "version".
 	Version string
 }
 
@@ -56,7 +55,7 @@ func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast
 		return nil, err
 	}
 	if o.Version == "" {
-		o.Version = DefaultVersion
+		o.Version = defaultVersion
 	}
 	t := &Table[R, Tx]{work: work.On(db), spec: spec, column: o.Version}
 	if slices.Contains(spec.Key, t.column) {

@@ -61,7 +61,7 @@ func clockJumps[Tx any](e *conformance.Env[Tx]) {
 	rows := func() int {
 		return e.Int(`SELECT (SELECT COUNT(*) FROM holdfast_records) + (SELECT COUNT(*) FROM holdfast_locks)`)
 	}
-	r := e.Reaper(reaper.Options{Batch: 4, BatchTime: reaper.MaxBatchTime, Pace: 0.01})
+	r := e.Reaper(reaper.Options{Batch: 4, BatchTime: time.Minute, Pace: 0.01})
 	s := &shifted{}
 	r.SetClock(s.read)
 	refused := func(what string, gained bool) {

@@ -60,7 +60,7 @@ func hourTwice[Tx any](e *conformance.Env[Tx]) {
 				db = e.Handle.Open(e.T, inUTC).DB
 			}
 			r, err := reaper.New(e.Ctx, db, reaper.Options{
-				Batch: 1, BatchTime: reaper.MaxBatchTime, Pace: 0.01,
+				Batch: 1, BatchTime: time.Minute, Pace: 0.01,
 				Tables: []reaper.TableSpec{{Table: name, Key: []string{"id"}, Expires: "expires_at", Unit: unit, Scan: scan}},
 			})
 			if err != nil {

@@ -45,7 +45,7 @@ func TestJump(t *testing.T) {
 
 func TestListLength(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]int{1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 500: 512, MaxBatch: 2048} {
+	for n, want := range map[int]int{1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 500: 512, maxBatch: 2048} {
 		if got := core.PowerOfTwo(n); got != want {
 			t.Errorf("%d: %d, want %d", n, got, want)
 		}

@@ -22,7 +22,7 @@ type kind struct {
 	task string
 	// judged is the statement that decides again, after find.
 	judged string
-	// grace: rows are due DefaultLockGrace after their time.
+	// grace: rows are due an hour after their time.
 	grace  bool
 	insert insertion
 	// count counts the rows that are not cleared. On parts that do not go with their operation it fails.
@@ -149,7 +149,7 @@ func ofKinds(t *testing.T, f func(e *conformance.Env[*sql.Tx], i int, k kind, no
 			conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
 				now := e.Now()
 				f(e, i, k, now, func(o reaper.Options, seen func(statement string)) *reaper.Reaper {
-					o.Pace, o.BatchTime, o.MaxClockJump = 0.01, reaper.MaxBatchTime, reaper.MaxClockJump
+					o.Pace, o.BatchTime, o.MaxClockJump = 0.01, time.Minute, reaper.MaxClockJump
 					r := e.Reaper(o, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) { seen(s.Name) }}})
 					r.SetClock(func(context.Context, func(context.Context) (int64, error)) (int64, error) { return int64(now), nil })
 					return r
@@ -161,7 +161,7 @@ func ofKinds(t *testing.T, f func(e *conformance.Env[*sql.Tx], i int, k kind, no
 
 func (k *kind) due(now int) int {
 	if k.grace {
-		return now - int(reaper.DefaultLockGrace.Microseconds())
+		return now - int(time.Hour.Microseconds())
 	}
 	return now
 }

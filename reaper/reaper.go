@@ -21,28 +21,26 @@ import (
 
 // Defaults and bounds of Options.
 const (
-	DefaultBatch = 500
-	// DefaultSQLiteBatch is smaller, because a batch holds the only write lock.
-	DefaultSQLiteBatch = 100
-	MaxBatch           = 2000
+	defaultBatch       = 500
+	defaultSQLiteBatch = 100
+	maxBatch           = 2000
 
-	DefaultBatchTime = 50 * time.Millisecond
-	MinBatchTime     = time.Millisecond
-	MaxBatchTime     = time.Minute
+	defaultBatchTime = 50 * time.Millisecond
+	minBatchTime     = time.Millisecond
+	maxBatchTime     = time.Minute
 
-	DefaultPace = 1.0
-	MaxPace     = 1000.0
+	defaultPace = 1.0
+	maxPace     = 1000.0
 
-	DefaultLockGrace = time.Hour
-	MinLockGrace     = time.Minute
-	MaxLockGrace     = 365 * 24 * time.Hour
+	defaultLockGrace = time.Hour
+	minLockGrace     = time.Minute
+	maxLockGrace     = 365 * 24 * time.Hour
 
-	DefaultMaxClockJump = time.Minute
-	MinClockJump        = time.Second
+	defaultMaxClockJump = time.Minute
+	minClockJump        = time.Second
 	MaxClockJump        = 24 * time.Hour
 
-	// MaxHolder is the maximum length of Options.Holder in bytes.
-	MaxHolder = 255
+	maxHolder = 255
 )
 
 // lockWait bounds how long a batch waits for a lock. The server enforces it.
@@ -50,15 +48,15 @@ const lockWait = time.Second
 
 // Options configure a Reaper. The zero value of each field is its default.
 type Options struct {
-	// Batch is the maximum number of rows that one transaction clears: 1 to MaxBatch. Default:
+	// Batch is the maximum number of rows that one transaction clears: 1 to 2000. Default:
 	// 500; on SQLite 100.
 	Batch int
-	// BatchTime is how long a transaction should take: MinBatchTime to MaxBatchTime. A
+	// BatchTime is how long a transaction should take: 1 ms to a minute. A
 	// transaction that takes longer halves the next batch of its task, down to a fifth of
 	// Batch. Batches grow again while they take less than half of BatchTime. Default: 50 ms.
 	BatchTime time.Duration
 	// Pace is how long the reaper pauses after a batch, as a multiple of the time that the
-	// batch took: more than 0, at most MaxPace. Default: 1.
+	// batch took: more than 0, at most 1000. Default: 1.
 	Pace float64
 	// MaxRows bounds the rows that one sweep clears. A sweep clears results before keys and
 	// keys before locks, so MaxRows must exceed what expires between two sweeps. Default: no
@@ -72,7 +70,7 @@ type Options struct {
 	// monotonic clock between two readings: 1 s to 24 h. Default: a minute.
 	MaxClockJump time.Duration
 	// Tables are tables of the program's own whose rows expire as well. They are cleared after
-	// Holdfast's tables, in this order. At most MaxTables.
+	// Holdfast's tables, in this order. At most 100.
 	Tables []TableSpec
 	// Holder names this process in the history, in at most 255 bytes. It is shown to people
 	// only. Default: host name and process id.
@@ -89,16 +87,16 @@ func (o *Options) withDefaults(batch int) error {
 		o.Batch = batch
 	}
 	if o.BatchTime == 0 {
-		o.BatchTime = DefaultBatchTime
+		o.BatchTime = defaultBatchTime
 	}
 	if o.Pace == 0 {
-		o.Pace = DefaultPace
+		o.Pace = defaultPace
 	}
 	if o.LockGrace == 0 {
-		o.LockGrace = DefaultLockGrace
+		o.LockGrace = defaultLockGrace
 	}
 	if o.MaxClockJump == 0 {
-		o.MaxClockJump = DefaultMaxClockJump
+		o.MaxClockJump = defaultMaxClockJump
 	}
 	if o.Holder == "" {
 		o.Holder = core.DefaultHolder()
@@ -107,21 +105,21 @@ func (o *Options) withDefaults(batch int) error {
 		o.OnError = func(err error) { slog.Error("reaper: a pass failed", "error", err) }
 	}
 	if err := cmp.Or(
-		options.Many.Or("").UpTo(MaxBatch).Of("rows").Check("Options.Batch", int64(o.Batch)),
-		options.Span{Least: MinBatchTime, Most: MaxBatchTime}.Check("Options.BatchTime", o.BatchTime),
+		options.Many.Or("").UpTo(maxBatch).Of("rows").Check("Options.Batch", int64(o.Batch)),
+		options.Span{Least: minBatchTime, Most: maxBatchTime}.Check("Options.BatchTime", o.BatchTime),
 		options.Rows.Check("Options.MaxRows", o.MaxRows),
-		options.Span{Least: MinLockGrace, Most: MaxLockGrace}.Check("Options.LockGrace", o.LockGrace),
-		options.Span{Least: MinClockJump, Most: MaxClockJump}.Check("Options.MaxClockJump", o.MaxClockJump),
+		options.Span{Least: minLockGrace, Most: maxLockGrace}.Check("Options.LockGrace", o.LockGrace),
+		options.Span{Least: minClockJump, Most: MaxClockJump}.Check("Options.MaxClockJump", o.MaxClockJump),
 	); err != nil {
 		return err
 	}
 	switch {
-	case math.IsNaN(o.Pace) || o.Pace < 0 || o.Pace > MaxPace:
-		return invalid("Options.Pace", fmt.Sprintf("%v is not more than 0 and at most %v", o.Pace, MaxPace))
-	case len(o.Tables) > MaxTables:
-		return invalid("Options.Tables", fmt.Sprintf("has %d, more than %d", len(o.Tables), MaxTables))
-	case len(o.Holder) > MaxHolder || !utf8.ValidString(o.Holder) || strings.ContainsRune(o.Holder, 0):
-		return invalid("Options.Holder", fmt.Sprintf("is not valid UTF-8 without NUL bytes, of at most %d bytes", MaxHolder))
+	case math.IsNaN(o.Pace) || o.Pace < 0 || o.Pace > maxPace:
+		return invalid("Options.Pace", fmt.Sprintf("%v is not more than 0 and at most %v", o.Pace, maxPace))
+	case len(o.Tables) > maxTables:
+		return invalid("Options.Tables", fmt.Sprintf("has %d, more than %d", len(o.Tables), maxTables))
+	case len(o.Holder) > maxHolder || !utf8.ValidString(o.Holder) || strings.ContainsRune(o.Holder, 0):
+		return invalid("Options.Holder", fmt.Sprintf("is not valid UTF-8 without NUL bytes, of at most %d bytes", maxHolder))
 	}
 	return nil
 }

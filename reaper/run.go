@@ -10,23 +10,21 @@ import (
 
 // Bounds of the interval of Run.
 const (
-	MinInterval = 10 * time.Millisecond
-	MaxInterval = 7 * 24 * time.Hour
+	minInterval = 10 * time.Millisecond
+	maxInterval = 7 * 24 * time.Hour
 )
 
-// MaxErrorPause is the longest pause of Run after passes that fail one after another, unless the interval
-// is longer.
-const MaxErrorPause = time.Minute
+const maxErrorPause = time.Minute
 
 // Run sweeps again and again until ctx ends, and returns ctx's cause. The pause between two
 // passes is the interval plus or minus a quarter. The first pause is at most a quarter, so that
 // processes that start together do not sweep together. The error of a pass goes to
-// Options.OnError, and Run continues after twice the pause, up to MaxErrorPause.
+// Options.OnError, and Run continues after twice the pause, up to a minute.
 //
-// Errors: [holdfast.ErrInvalid], at once, for an interval that is not between MinInterval and
-// MaxInterval.
+// Errors: [holdfast.ErrInvalid], at once, for an interval that is not between 10 ms and
+// 7 days.
 func (r *Reaper) Run(ctx context.Context, interval time.Duration) error {
-	if err := (options.Span{Least: MinInterval, Most: MaxInterval}).Check("interval", interval); err != nil {
+	if err := (options.Span{Least: minInterval, Most: maxInterval}).Check("interval", interval); err != nil {
 		return err
 	}
 	wait, pause := rand.N(interval/4), interval
@@ -43,7 +41,7 @@ func (r *Reaper) Run(ctx context.Context, interval time.Duration) error {
 		}
 		if err != nil {
 			r.options.OnError(err)
-			pause = min(2*pause, max(interval, MaxErrorPause))
+			pause = min(2*pause, max(interval, maxErrorPause))
 		} else {
 			pause = interval
 		}

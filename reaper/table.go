@@ -17,10 +17,9 @@ import (
 
 // Bounds of Options.Tables.
 const (
-	MaxTables     = 100
-	MaxKeyColumns = 8
-	// MaxGrace is the maximum of TableSpec.Grace.
-	MaxGrace = 100 * 365 * 24 * time.Hour
+	maxTables     = 100
+	maxKeyColumns = 8
+	maxGrace      = 100 * 365 * 24 * time.Hour
 )
 
 // Unit says which unit an integer column counts, or which kind of time a column holds.
@@ -45,7 +44,7 @@ const (
 type TableSpec struct {
 	// Table and Schema name the table. An empty Schema is the connection's own.
 	Table, Schema string
-	// Key lists the columns of a unique key, such as the primary key: 1 to MaxKeyColumns
+	// Key lists the columns of a unique key, such as the primary key: 1 to 8
 	// columns, each NOT NULL. Types: integers, texts, bytes, UUIDs or dates.
 	Key []string
 	// Expires is the column that says when a row expires, in Unit. NULL means never. A time
@@ -53,7 +52,7 @@ type TableSpec struct {
 	Expires string
 	Unit    Unit
 	// Grace is how much longer a row is kept, so that Expires may be a creation time: 50 ms to
-	// MaxGrace. Default: 0.
+	// 100 years of 365 days. Default: 0.
 	Grace time.Duration
 	// Where lists further conditions. A row must meet all of them.
 	Where []Cond
@@ -101,12 +100,12 @@ func newTable[Tx any](ctx context.Context, db *holdfast.DB[Tx], a *access.Access
 
 func (s *TableSpec) check(ident func(field, name string) error) error {
 	switch {
-	case len(s.Key) < 1 || len(s.Key) > MaxKeyColumns:
-		return invalid("TableSpec.Key", fmt.Sprintf("has %d columns, which are not 1 to %d", len(s.Key), MaxKeyColumns))
+	case len(s.Key) < 1 || len(s.Key) > maxKeyColumns:
+		return invalid("TableSpec.Key", fmt.Sprintf("has %d columns, which are not 1 to %d", len(s.Key), maxKeyColumns))
 	case s.Unit < Microseconds || s.Unit > TimestampUTC:
 		return invalid("TableSpec.Unit", "is missing: say what "+strconv.Quote(s.Expires)+" counts, or what time it holds")
 	}
-	if err := options.Life.Or("the default").UpTo(MaxGrace).Check("TableSpec.Grace", s.Grace); err != nil {
+	if err := options.Life.Or("the default").UpTo(maxGrace).Check("TableSpec.Grace", s.Grace); err != nil {
 		return err
 	}
 	for i, k := range s.Key {

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// MaxReason is the maximum length of a ForceRelease's reason in bytes.
-	MaxReason = 500
+	maxReason = 500
 	// MaxValue is the maximum length of a lease's value in bytes.
 	MaxValue = 4096
 
@@ -140,7 +139,7 @@ func next(name []byte) []byte { return append(slices.Clip(name), 0) }
 // for running guarded transactions: ten times [holdfast.DefaultLockTimeout], or until ctx ends. It returns false if the lock was free or had
 // another token. Package audit has a row about it, which commits with it.
 //
-// Errors: [holdfast.ErrInvalid] (the reason is empty or longer than [MaxReason]),
+// Errors: [holdfast.ErrInvalid] (the reason is empty or longer than 500),
 // [holdfast.ErrRetry] (a guarded transaction still runs), [holdfast.ErrDenied], the driver's.
 func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, reason string) (had bool, err error) {
 	ctx, op := l.leases.k.StartSpan(ctx, trace.LockLease, "force_release")

@@ -153,7 +153,7 @@ func TestMemoryOfKeys(t *testing.T) {
 						_ = lease.Release(t.Context())
 					}
 				case 2: // expires, and is released late
-					lease, err := l.Acquire(t.Context(), key, AcquireOptions{TTL: MinTTL, NoRenewal: true})
+					lease, err := l.Acquire(t.Context(), key, AcquireOptions{TTL: minTTL, NoRenewal: true})
 					if err != nil {
 						t.Error(err)
 						return

@@ -11,21 +11,20 @@ import (
 // Defaults and bounds of Options.
 const (
 	DefaultTTL = 30 * time.Second
-	MinTTL     = 50 * time.Millisecond
-	MaxTTL     = 24 * time.Hour
+	minTTL     = 50 * time.Millisecond
+	maxTTL     = 24 * time.Hour
 
-	// MaxHolder is the maximum length of a holder's name in bytes.
-	MaxHolder = 255
+	maxHolder = 255
 )
 
 // The keeper has the same bounds.
-var _ = [1]int{DefaultTTL - keeper.DefaultTTL + MinTTL - keeper.MinTTL + MaxTTL - keeper.MaxTTL + MaxHolder - keeper.MaxHolder: 0}
+var _ = [1]int{DefaultTTL - keeper.DefaultTTL + minTTL - keeper.MinTTL + maxTTL - keeper.MaxTTL + maxHolder - keeper.MaxHolder: 0}
 
 // Options configure a Locker. The zero value of each field is its default.
 type Options struct {
 	// TTL is how long a lease lasts from its grant or its last renewal, by the database's
-	// clock, exact to the microsecond. Renewal begins after a third of it. Bounds: MinTTL to
-	// MaxTTL. Default: 30 s.
+	// clock, exact to the microsecond. Renewal begins after a third of it. Bounds: 50 ms to
+	// 24 h. Default: 30 s.
 	TTL time.Duration
 	// Margin is how much earlier than its expiry a lease's context ends. It covers what the
 	// database's clock may gain on this process's clock within a TTL. 1 ms to half of the TTL.
@@ -54,7 +53,7 @@ type Options struct {
 
 // AcquireOptions configure one lease. The zero value of each field is its default.
 type AcquireOptions struct {
-	// TTL is Options.TTL for this lease: MinTTL to MaxTTL. The lease's margin is Options.Margin
+	// TTL is Options.TTL for this lease: 50 ms to 24 h. The lease's margin is Options.Margin
 	// if that was set, but at most half of this TTL; otherwise a tenth of this TTL. Default:
 	// Options.TTL.
 	TTL time.Duration

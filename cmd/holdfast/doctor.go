@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +53,7 @@ func newDoctor(f *flags) *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&tables, "table", nil, "a table of your own and its key, such as refunds:refund_no; may be repeated")
 	oneOf(cmd, &role, "role", "", "what the account is for: what it lacks is broken, what it may do beyond a warning", roles[:len(roles)-1]...)
-	cmd.Flags().DurationVar(&o.MaxDrift, "max-drift", doctor.DefaultMaxDrift, "how far this machine's clock may be from the database's")
+	cmd.Flags().DurationVar(&o.MaxDrift, "max-drift", time.Second, "how far this machine's clock may be from the database's")
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -51,7 +52,7 @@ func (o *opsFlags) operationsElsewhere(ctx context.Context, ops *operators.Opera
 	if err != nil {
 		return "", err
 	}
-	here := cmp.Or(o.namespace, operators.DefaultNamespace)
+	here := cmp.Or(o.namespace, idempotency.DefaultNamespace)
 	none := fmt.Sprintf("none in the namespace %q", here)
 	if n := found[here]; n > 0 {
 		none = fmt.Sprintf("none of these in the namespace %q, which has %d others in such a state", here, n)

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
-	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
@@ -354,7 +353,7 @@ func TestReap(t *testing.T) {
 		if out := o.ok("reap"); !strings.Contains(out, "cleared 0 rows") {
 			o.Errorf("got %q", out)
 		}
-		o.misused("--batch: ", "reap", "--batch", strconv.Itoa(reaper.MaxBatch+1))
+		o.misused("--batch: ", "reap", "--batch", "2001")
 
 		o.Must(`CREATE TABLE sessions (id BIGINT NOT NULL PRIMARY KEY, until BIGINT)`)
 		o.Must(`INSERT INTO sessions VALUES (1, $1), (2, $2), (3, NULL)`, o.Now()/1000-3_600_000, o.Now()/1000-60_000)

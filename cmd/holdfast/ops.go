@@ -209,7 +209,7 @@ func newOpsList(o *opsFlags) *cobra.Command {
 	flags.BoolVar(&filter.Records, "records", false, "records of Do instead of staged operations")
 	flags.StringVar(&filter.Owner, "owner", "", "only the operations of this owner")
 	flags.StringVar(&filter.Name, "name", "", "only operations of this name")
-	flags.IntVar(&filter.Limit, "limit", operators.DefaultLimit, "how many at most")
+	flags.IntVar(&filter.Limit, "limit", 100, "how many at most")
 	flags.StringVar(&after, "after", "", "go on behind the one with this id")
 	return cmd
 }

@@ -19,7 +19,7 @@ type proposeFlags struct {
 
 func (p *proposeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.only, "propose", false, "only propose it: another person confirms, with holdfast ops confirm")
-	cmd.Flags().DurationVar(&p.ttl, "propose-for", operators.DefaultProposalTTL, "how long the proposal can be confirmed")
+	cmd.Flags().DurationVar(&p.ttl, "propose-for", 24*time.Hour, "how long the proposal can be confirmed")
 }
 
 func (p *proposeFlags) options() operators.ProposeOptions {

@@ -41,7 +41,7 @@ func newOpsResume(o *opsFlags) *cobra.Command {
 	flags.StringVar(&filter.Owner, "owner", "", "only the operations of this owner")
 	flags.StringVar(&filter.Name, "name", "", "only operations of this name")
 	flags.StringVar(&because, "because", "", "only those whose reason, as holdfast ops list shows it, contains this text")
-	flags.IntVar(&filter.Limit, "limit", operators.DefaultLimit, "how many unknown operations it looks at")
+	flags.IntVar(&filter.Limit, "limit", 100, "how many unknown operations it looks at")
 	flags.StringVar(&after, "after", "", "go on behind the one with this id")
 	flags.BoolVar(&yes, "yes", false, "yes, resume them")
 	return cmd

@@ -109,7 +109,7 @@ func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB
 		}
 	}
 	if f.every > 0 && !f.dry {
-		if f.forPeople() && f.every >= reaper.MinInterval && f.every <= reaper.MaxInterval { // the first pass may be a quarter of it away
+		if f.forPeople() && f.every >= 10*time.Millisecond && f.every <= 7*24*time.Hour { // the first pass may be a quarter of it away
 			fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: a pass about every %v, until interrupted\n", f.every)
 		}
 		err := r.Run(ctx, f.every)

@@ -41,12 +41,12 @@ type Schedule func(now time.Time) (last, next time.Time)
 
 // The bounds of the time between two ticks: each tick leaves a record.
 const (
-	MinEvery = 50 * time.Millisecond
-	MaxEvery = 100 * 366 * 24 * time.Hour
+	minEvery = 50 * time.Millisecond
+	maxEvery = 100 * 366 * 24 * time.Hour
 )
 
 // Every ticks at the multiples of d since 1970 (UTC), plus offset, both in whole microseconds: a third of
-// a second is 333,333 of them. d is MinEvery to MaxEvery, and offset is 0 or at least 1 ms, either way.
+// a second is 333,333 of them. d is 50 ms to 100 years of 366 days, and offset is 0 or at least 1 ms, either way.
 // [Once] and [Run] refuse another job with [holdfast.ErrInvalid].
 func Every(d, offset time.Duration) Schedule {
 	switch {
@@ -164,8 +164,8 @@ func planned[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job) (p 
 }
 
 var (
-	every   = options.Span{Least: MinEvery, Most: MaxEvery}
-	offsets = options.Wait.Or("none").UpTo(MaxEvery)
+	every   = options.Span{Least: minEvery, Most: maxEvery}
+	offsets = options.Wait.Or("none").UpTo(maxEvery)
 )
 
 func checkTicks(last, next, now time.Time) error {

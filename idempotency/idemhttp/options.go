@@ -17,12 +17,12 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultMaxKey  = 255     // bytes
-	DefaultMaxBody = 1 << 20 // bytes
+	defaultMaxKey  = 255     // bytes
+	defaultMaxBody = 1 << 20 // bytes
 
-	DefaultMaxHeld = 256 << 20 // bytes
+	defaultMaxHeld = 256 << 20 // bytes
 
-	DefaultMaxStartWait = 30 * time.Second
+	defaultMaxStartWait = 30 * time.Second
 )
 
 // Options configures a Middleware. Owner is required, unless the store is SingleOwner; the zero
@@ -94,7 +94,7 @@ type Options struct {
 	// ProblemBase begins the types of problems (RFC 9457), which then are the service's own: with
 	// "https://api.example.com/problems/" the type of ProblemMismatch is
 	// https://api.example.com/problems/mismatch. An absolute URI, or a path of the service; it ends
-	// with / # : or =. Default: DefaultProblemBase.
+	// with / # : or =. Default: "/problems/".
 	ProblemBase string
 	// WriteProblem writes an error of the middleware. Retry-After is set already. Default: writes
 	// application/problem+json.
@@ -206,7 +206,7 @@ func (o *Options) withDefaults(store idempotency.Options) error {
 // setProblemBase makes WriteProblem write types that begin with ProblemBase.
 func (o *Options) setProblemBase() error {
 	base := o.ProblemBase
-	if base == "" || base == DefaultProblemBase {
+	if base == "" || base == defaultProblemBase {
 		return nil
 	}
 	u, err := url.Parse(base)
@@ -215,7 +215,7 @@ func (o *Options) setProblemBase() error {
 	}
 	write := o.WriteProblem
 	o.WriteProblem = func(w http.ResponseWriter, r *http.Request, p Problem) {
-		if name, ok := strings.CutPrefix(p.Type, DefaultProblemBase); ok {
+		if name, ok := strings.CutPrefix(p.Type, defaultProblemBase); ok {
 			p.Type = base + name
 		}
 		write(w, r, p)
@@ -229,16 +229,16 @@ func (o *Options) setDefaults() {
 		o.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
 	if o.MaxKey == 0 {
-		o.MaxKey = DefaultMaxKey
+		o.MaxKey = defaultMaxKey
 	}
 	if o.MaxBody == 0 {
-		o.MaxBody = DefaultMaxBody
+		o.MaxBody = defaultMaxBody
 	}
 	if o.MaxHeld == 0 {
-		o.MaxHeld = DefaultMaxHeld
+		o.MaxHeld = defaultMaxHeld
 	}
 	if o.MaxStartWait == 0 {
-		o.MaxStartWait = DefaultMaxStartWait
+		o.MaxStartWait = defaultMaxStartWait
 	}
 	if o.RequestID == nil {
 		o.RequestID = func(r *http.Request) string {

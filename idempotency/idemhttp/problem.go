@@ -6,56 +6,54 @@ import (
 	"time"
 )
 
-// DefaultProblemBase is the default of Options.ProblemBase: a path of the service that answers, as RFC
-// 9457, section 3.1.1, has it for types without a host.
-const DefaultProblemBase = "/problems/"
+const defaultProblemBase = "/problems/"
 
 // The types of the problems: stable, for programs. With Options.ProblemBase that stands in the place of
-// DefaultProblemBase, and the rest is the same. Any other type comes from the handler.
+// "/problems/", and the rest is the same. Any other type comes from the handler.
 const (
 	// ProblemKeyMissing (400): the request needs an Idempotency-Key.
-	ProblemKeyMissing = DefaultProblemBase + "key-missing"
+	ProblemKeyMissing = defaultProblemBase + "key-missing"
 	// ProblemKeyMalformed (400): the key is empty, too long, given more than once, or not a
 	// string.
-	ProblemKeyMalformed = DefaultProblemBase + "key-malformed"
+	ProblemKeyMalformed = defaultProblemBase + "key-malformed"
 	// ProblemRequest (400): the body could not be read, or the key or fingerprint could not be
 	// derived.
-	ProblemRequest = DefaultProblemBase + "request"
+	ProblemRequest = defaultProblemBase + "request"
 	// ProblemOwner (403): the owner of the request is not known.
-	ProblemOwner = DefaultProblemBase + "owner"
+	ProblemOwner = defaultProblemBase + "owner"
 	// ProblemBodyTooLarge (413): the request's body is larger than allowed.
-	ProblemBodyTooLarge = DefaultProblemBase + "body-too-large"
+	ProblemBodyTooLarge = defaultProblemBase + "body-too-large"
 	// ProblemInProgress (409, Retry-After): a request with this key is in progress. Retry later
 	// with the same key.
-	ProblemInProgress = DefaultProblemBase + "in-progress"
+	ProblemInProgress = defaultProblemBase + "in-progress"
 	// ProblemMismatch (422): the key was used for another request, and nothing was done for this
 	// one. Use one key per intent.
-	ProblemMismatch = DefaultProblemBase + "mismatch"
+	ProblemMismatch = defaultProblemBase + "mismatch"
 	// ProblemLikelyDuplicate (409, Idempotency-Confirm): a request with another key was likely the
 	// same intent, and nothing was done for this one. Ask the user; if it is meant, send it again
 	// with the header Idempotency-Confirm of this response. See Options.Similar.
-	ProblemLikelyDuplicate = DefaultProblemBase + "likely-duplicate"
+	ProblemLikelyDuplicate = defaultProblemBase + "likely-duplicate"
 	// ProblemTooMany (429, Retry-After): the owner has used too many new keys, and nothing was done.
 	// Retry later with the same key. See idempotency.Options.MaxNew.
-	ProblemTooMany = DefaultProblemBase + "too-many"
+	ProblemTooMany = defaultProblemBase + "too-many"
 	// ProblemBusy (503, Retry-After): the requests that are served at once hold as much memory as they
 	// may, and nothing was done. Retry with the same key. See Options.MaxHeld.
-	ProblemBusy = DefaultProblemBase + "busy"
+	ProblemBusy = defaultProblemBase + "busy"
 	// ProblemRejected (422): the handler rejected the request for good; code says why.
-	ProblemRejected = DefaultProblemBase + "rejected"
+	ProblemRejected = defaultProblemBase + "rejected"
 	// ProblemExpired (410): the request was executed, and the response is no longer kept.
-	ProblemExpired = DefaultProblemBase + "expired"
+	ProblemExpired = defaultProblemBase + "expired"
 	// ProblemNotFound (404): there is no started operation with this address, or it is another
 	// owner's.
-	ProblemNotFound = DefaultProblemBase + "not-found"
+	ProblemNotFound = defaultProblemBase + "not-found"
 	// ProblemUnknown (503, Retry-After): it is not known yet whether the request was executed.
 	// Retry with the same key.
-	ProblemUnknown = DefaultProblemBase + "unknown"
+	ProblemUnknown = defaultProblemBase + "unknown"
 	// ProblemUnavailable (503, Retry-After): this request did nothing, but an earlier one with the
 	// same key may have. Retry with the same key.
-	ProblemUnavailable = DefaultProblemBase + "unavailable"
+	ProblemUnavailable = defaultProblemBase + "unavailable"
 	// ProblemInternal (500): this request did nothing, because of a fault in the service.
-	ProblemInternal = DefaultProblemBase + "internal"
+	ProblemInternal = defaultProblemBase + "internal"
 )
 
 // Problem is the body of an error, as defined by RFC 9457.

@@ -23,7 +23,7 @@ func TestProblemBase(t *testing.T) {
 	store := e.Store(idempotency.Options{SingleOwner: true})
 	for base, want := range map[string]string{
 		"":                              "/problems/key-missing",
-		idemhttp.DefaultProblemBase:     idemhttp.ProblemKeyMissing,
+		"/problems/":                    idemhttp.ProblemKeyMissing,
 		"https://api.example/problems/": "https://api.example/problems/key-missing",
 		"urn:shop:problem:":             "urn:shop:problem:key-missing",
 	} {

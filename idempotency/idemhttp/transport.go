@@ -21,8 +21,8 @@ import (
 
 // Defaults of Transport.
 const (
-	DefaultAttempts = 4
-	DefaultMaxPause = 30 * time.Second
+	defaultAttempts = 4
+	defaultMaxPause = 30 * time.Second
 )
 
 // NewKey returns a new key: a random UUID, as section 2.2 of the draft recommends.
@@ -95,10 +95,10 @@ func (t *Transport) CloseIdleConnections() { closeIdle(baseOf(t.Base)) }
 func (t *Transport) send(base http.RoundTripper, r *http.Request, key string) (*http.Response, error) {
 	attempts, longest := t.Attempts, t.MaxPause
 	if attempts < 1 {
-		attempts = DefaultAttempts
+		attempts = defaultAttempts
 	}
 	if longest == 0 {
-		longest = DefaultMaxPause
+		longest = defaultMaxPause
 	}
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 		attempts = 1

@@ -16,14 +16,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
-// DefaultLimit and MaxLimit bound Filter.Limit.
 const (
-	DefaultLimit = 100
-	MaxLimit     = 10_000
+	defaultLimit = 100
+	maxLimit     = 10_000
 )
-
-// DefaultNamespace is the namespace of a store whose options name none.
-const DefaultNamespace = idempotency.DefaultNamespace
 
 // Operators lists and resolves operations of a store, for people and their tools. It is safe for
 // concurrent use.
@@ -73,10 +69,10 @@ func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Oper
 		return nil, err
 	}
 	if f.Limit == 0 {
-		f.Limit = DefaultLimit
+		f.Limit = defaultLimit
 	}
 	if err := cmp.Or(
-		options.Many.UpTo(MaxLimit).Of("operations").Check("Filter.Limit", int64(f.Limit)),
+		options.Many.UpTo(maxLimit).Of("operations").Check("Filter.Limit", int64(f.Limit)),
 		options.Wait.Or("all").UpTo(options.Century).Check("Filter.Overdue", f.Overdue),
 		core.CheckName("Filter.Owner", f.Owner, true), core.CheckName("Filter.Name", f.Name, true),
 	); err != nil {
@@ -109,11 +105,11 @@ func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Oper
 
 // Namespaces counts the operations in the States of f in each namespace of the tables, or the records with
 // f.Records: it tells where to look when List returns none. It reads at most limit operations (1 to
-// [MaxLimit]), so the numbers are a minimum once their sum is limit. The other fields of f have no effect.
+// 10,000), so the numbers are a minimum once their sum is limit. The other fields of f have no effect.
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
 func (o *Operators[Tx]) Namespaces(ctx context.Context, f Filter, limit int) (map[string]int, error) {
-	if err := options.Many.Or("").UpTo(MaxLimit).Of("operations").Check("limit", int64(limit)); err != nil {
+	if err := options.Many.Or("").UpTo(maxLimit).Of("operations").Check("limit", int64(limit)); err != nil {
 		return nil, err
 	}
 	found := map[string]int{}

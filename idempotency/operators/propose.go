@@ -24,8 +24,8 @@ import (
 
 // Defaults and bounds of ProposeOptions.
 const (
-	DefaultProposalTTL = 24 * time.Hour
-	MaxProposalTTL     = 30 * 24 * time.Hour
+	defaultProposalTTL = 24 * time.Hour
+	maxProposalTTL     = 30 * 24 * time.Hour
 
 	// ProposalIDSize is the length of a proposal's ID before the owner, in bytes.
 	ProposalIDSize = 16
@@ -158,9 +158,9 @@ func (o *Operators[Tx]) propose(ctx context.Context, id []byte, p payload, actio
 		return nil, err
 	}
 	if opt.TTL == 0 {
-		opt.TTL = DefaultProposalTTL
+		opt.TTL = defaultProposalTTL
 	}
-	if err := options.Life.Or("the default").UpTo(MaxProposalTTL).Check("ProposeOptions.TTL", opt.TTL); err != nil {
+	if err := options.Life.Or("the default").UpTo(maxProposalTTL).Check("ProposeOptions.TTL", opt.TTL); err != nil {
 		return nil, err
 	}
 	stored, err := json.Marshal(p)

@@ -55,7 +55,7 @@ func TestFourEyes(t *testing.T) {
 		}
 		p, err := ops.Propose(e.Ctx, ref, operators.Resolution{Step: staged.StepDone, StepResult: "bank 7"}, olga)
 		e.Check(err)
-		if p.By != "olga" || p.Reason != "ticket 12" || *p.Operation != ref || p.Action != "resolve step as done" || p.ExpiresAt.Sub(p.ProposedAt).Round(time.Second) != operators.DefaultProposalTTL {
+		if p.By != "olga" || p.Reason != "ticket 12" || *p.Operation != ref || p.Action != "resolve step as done" || p.ExpiresAt.Sub(p.ProposedAt).Round(time.Second) != 24*time.Hour {
 			e.Errorf("%+v", p)
 		}
 		list, err := ops.Proposals(e.Ctx)

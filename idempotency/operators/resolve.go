@@ -16,8 +16,8 @@ import (
 
 // Bounds of the recorded parts of an intervention, in bytes.
 const (
-	MaxBy           = 255
-	MaxIntervention = 500
+	maxBy           = 255
+	maxIntervention = 500
 )
 
 // Actor is the person who intervenes, and the reason. Both are required and recorded with the
@@ -26,9 +26,9 @@ type Actor struct{ By, Reason string }
 
 func (w Actor) check() error {
 	for field, v := range map[string]string{"Actor.By": w.By, "Actor.Reason": w.Reason} {
-		limit := MaxIntervention
+		limit := maxIntervention
 		if field == "Actor.By" {
-			limit = MaxBy
+			limit = maxBy
 		}
 		if v == "" || once.Cut(v, limit) != v {
 			return once.Invalid(field, fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL: it is kept for those who ask later", limit))

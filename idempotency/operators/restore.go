@@ -12,10 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
-// DefaultRestoreMargin and MaxRestoreMargin bound RestoreOptions.Margin.
 const (
-	DefaultRestoreMargin = time.Minute
-	MaxRestoreMargin     = 30 * 24 * time.Hour
+	defaultRestoreMargin = time.Minute
+	maxRestoreMargin     = 30 * 24 * time.Hour
 )
 
 // RestoreOptions configures AfterRestore.
@@ -61,9 +60,9 @@ func AfterRestore[Tx any](ctx context.Context, db *holdfast.DB[Tx], who Actor, o
 		return done, err
 	}
 	if o.Margin == 0 {
-		o.Margin = DefaultRestoreMargin
+		o.Margin = defaultRestoreMargin
 	}
-	if err := options.Wait.UpTo(MaxRestoreMargin).Check("RestoreOptions.Margin", o.Margin); err != nil {
+	if err := options.Wait.UpTo(maxRestoreMargin).Check("RestoreOptions.Margin", o.Margin); err != nil {
 		return done, err
 	}
 	if err := who.check(); err != nil {

@@ -53,7 +53,7 @@ func (o *Operators[Tx]) ResumeAll(ctx context.Context, f Filter, who Actor, opts
 		return done, err
 	}
 	if f.Limit == 0 {
-		f.Limit = DefaultLimit
+		f.Limit = defaultLimit
 	}
 	if len(found) == f.Limit {
 		done.After = found[len(found)-1].ID

@@ -16,10 +16,10 @@ import (
 
 // Bounds of a Message, in bytes.
 const (
-	MaxKey   = 255
-	MaxID    = 255
-	MaxTopic = 255
-	MaxBody  = 1 << 20 // the headers count
+	maxKey   = 255
+	maxID    = 255
+	maxTopic = 255
+	maxBody  = 1 << 20 // the headers count
 )
 
 // Message is a message to publish.
@@ -94,12 +94,12 @@ func prepare(field string, m Message) (p prepared, err error) {
 		return nil
 	}
 	switch {
-	case m.Key == "" || len(m.Key) > MaxKey:
-		return p, once.Invalid(field+".Key", fmt.Sprintf("has %d bytes, 1 to %d are allowed", len(m.Key), MaxKey))
-	case size > MaxBody:
-		return p, once.Invalid(field+".Body", fmt.Sprintf("has %d bytes with the headers, at most %d are allowed: store it elsewhere and send where it is", size, MaxBody))
+	case m.Key == "" || len(m.Key) > maxKey:
+		return p, once.Invalid(field+".Key", fmt.Sprintf("has %d bytes, 1 to %d are allowed", len(m.Key), maxKey))
+	case size > maxBody:
+		return p, once.Invalid(field+".Body", fmt.Sprintf("has %d bytes with the headers, at most %d are allowed: store it elsewhere and send where it is", size, maxBody))
 	}
-	return p, errors.Join(core.CheckName(field+".Owner", m.Owner, true), text("ID", m.ID, MaxID), text("Topic", m.Topic, MaxTopic))
+	return p, errors.Join(core.CheckName(field+".Owner", m.Owner, true), text("ID", m.ID, maxID), text("Topic", m.Topic, maxTopic))
 }
 
 // row is a row of the table.

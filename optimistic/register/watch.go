@@ -12,13 +12,12 @@ import (
 
 // The default and the bounds of [WatchOptions.Interval].
 const (
-	DefaultWatchInterval = time.Second
-	MinWatchInterval     = 10 * time.Millisecond
-	MaxWatchInterval     = time.Hour
+	defaultWatchInterval = time.Second
+	minWatchInterval     = 10 * time.Millisecond
+	maxWatchInterval     = time.Hour
 )
 
-// MaxWatchPause is the longest pause of a watch after errors.
-const MaxWatchPause = time.Minute
+const maxWatchPause = time.Minute
 
 // WatchOptions configure [Register.Watch]. The zero value of each field is its
 // default.
@@ -28,8 +27,8 @@ type WatchOptions struct {
 	After int64
 	// Interval is the pause between two reads, from the end of one to the start of
 	// the next. It varies by a tenth, so that many watches do not read in step.
-	// Default: DefaultWatchInterval (1 s). Bounds: MinWatchInterval (10 ms) to
-	// MaxWatchInterval (1 h).
+	// Default: 1 s. Bounds: 10 ms to
+	// 1 h.
 	Interval time.Duration
 }
 
@@ -51,7 +50,7 @@ type WatchOptions struct {
 //
 // Errors: the watch yields [holdfast.ErrInvalid] once and ends. When ctx ends, it
 // yields the cause and ends. When a read fails, it yields the error; if the body
-// goes on, the next read comes after twice the pause, up to [MaxWatchPause].
+// goes on, the next read comes after twice the pause, up to a minute.
 func (r *Register[Tx]) Watch(ctx context.Context, name string, opts ...WatchOptions) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		o, err := options.One(opts)
@@ -78,7 +77,7 @@ func (r *Register[Tx]) watch(ctx context.Context, name string, o WatchOptions, y
 			return
 		}
 		if err != nil {
-			pause = max(min(2*pause, MaxWatchPause), o.Interval)
+			pause = max(min(2*pause, maxWatchPause), o.Interval)
 		} else {
 			pause = o.Interval
 		}
@@ -97,12 +96,12 @@ func (r *Register[Tx]) watch(ctx context.Context, name string, o WatchOptions, y
 
 func (o *WatchOptions) check() error {
 	if o.Interval == 0 {
-		o.Interval = DefaultWatchInterval
+		o.Interval = defaultWatchInterval
 	}
 	if o.After < 0 {
 		return invalid("WatchOptions.After", fmt.Sprintf("%d is negative: give a revision that was read, or 0", o.After))
 	}
-	return options.Interval.Or("the default").UpTo(MaxWatchInterval).Check("WatchOptions.Interval", o.Interval)
+	return options.Interval.Or("the default").UpTo(maxWatchInterval).Check("WatchOptions.Interval", o.Interval)
 }
 
 // sleep waits for d, plus or minus a tenth.

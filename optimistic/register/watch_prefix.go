@@ -99,7 +99,7 @@ func (w prefixWatch[Tx]) run(ctx context.Context, interval time.Duration, yield 
 		case err == nil:
 			pause = interval
 		default:
-			pause = max(min(2*pause, MaxWatchPause), interval)
+			pause = max(min(2*pause, maxWatchPause), interval)
 			if !yield(Entry{}, err) {
 				return
 			}

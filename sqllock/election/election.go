@@ -24,9 +24,9 @@ import (
 
 // Bounds of the interval of Observe.
 const (
-	DefaultObserve = 500 * time.Millisecond
-	MinObserve     = 10 * time.Millisecond
-	MaxObserve     = time.Hour
+	defaultObserve = 500 * time.Millisecond
+	minObserve     = 10 * time.Millisecond
+	maxObserve     = time.Hour
 )
 
 // Election is the election for one key.
@@ -80,13 +80,13 @@ func (e *Election[Tx]) Leader(ctx context.Context) (sqllock.Info, bool, error) {
 }
 
 // Observe yields the present leader, and then every change of the leader or its value. It reads
-// once per interval; 0 means [DefaultObserve], and the bounds are [MinObserve] and [MaxObserve]. An Info that is not
+// once per interval; 0 means 500 ms, and the bounds are 10 ms and 1 h. An Info that is not
 // Held means that there is no leader. Observe may miss leaders and values that last less than
 // an interval. It ends with ctx. It also ends at the first error, after yielding it.
 func (e *Election[Tx]) Observe(ctx context.Context, every time.Duration) iter.Seq2[sqllock.Info, error] {
-	err := options.Interval.Or("the default").UpTo(MaxObserve).Check("every", every)
+	err := options.Interval.Or("the default").UpTo(maxObserve).Check("every", every)
 	if every == 0 {
-		every = DefaultObserve
+		every = defaultObserve
 	}
 	return func(yield func(sqllock.Info, error) bool) {
 		if err != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
-// DefaultToken is the default of [Spec.Token].
-const DefaultToken = "fence"
+const defaultToken = "fence"
 
 // Spec names a table of the program's own, and the lease that protects each of its rows. A table
 // has one fence.
@@ -28,7 +27,7 @@ type Spec struct {
 	// database). Schema "" is the schema that Open found.
 	Table, Schema string
 	// Token is the column that holds the token of the term that wrote the row last: BIGINT NOT
-	// NULL. Give it DEFAULT 0. Default: DefaultToken.
+	// NULL. Give it DEFAULT 0. Default: "fence".
 	Token string
 	// Key is the key of a row's lease, as the program gives it to Acquire. A column in braces
 	// stands for its value: "order/{id}". {{ is a brace. The columns must be NOT NULL, and hold
@@ -68,7 +67,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], spec Spec) (*Table[Tx
 	if err := db.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	spec.Token = cmp.Or(spec.Token, DefaultToken)
+	spec.Token = cmp.Or(spec.Token, defaultToken)
 	t := &Table[Tx]{db: db, access: access.Of(db), spec: spec}
 	table, err := rowmap.Describe(ctx, t.access.Catalog, spec.Schema, spec.Table)
 	if err != nil {

@@ -46,7 +46,7 @@
 // # Limits
 //
 // A key has 1 to [MaxKey] bytes and is compared byte by byte. WaitUpTo takes up to
-// [MaxWait]; NextTx locks up to [MaxNext] rows. SQLite has one writer, so there every
+// 24 h; NextTx locks up to 1000 rows. SQLite has one writer, so there every
 // lock covers the whole database, and Hold is refused. On Galera a row lock does not
 // reach the other nodes, so all of them are refused, unless all programs write to one
 // node (see [holdfast.Options].SingleWriter).

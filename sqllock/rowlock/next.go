@@ -14,8 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
-// MaxNext is the maximum number of rows that NextTx locks at once.
-const MaxNext = 1000
+const maxNext = 1000
 
 const (
 	// findPage is the maximum number of keys that one read finds. MariaDB turns
@@ -35,7 +34,7 @@ func Where(column, operator string, value any) Cond {
 	return Cond{rowmap.Condition{Column: column, Operator: operator, Value: value}}
 }
 
-// NextTx locks the first n rows (1 to [MaxNext], in the order of the key) that meet
+// NextTx locks the first n rows (1 to 1000, in the order of the key) that meet
 // all conditions, until the caller's transaction ends, and returns them. It skips
 // rows that other transactions have locked, and does not wait for them. So workers
 // that call NextTx share the rows, and each row is with one worker at a time. Handle
@@ -68,8 +67,8 @@ func Where(column, operator string, value any) Cond {
 func (t *Table[R, Tx]) NextTx(ctx context.Context, tx Tx, n int, conds ...Cond) (rows []R, err error) {
 	ctx, op := t.startSpan(ctx, "row.next")
 	defer func() { op.Rows = int64(len(rows)); op.End(err, acquired) }()
-	if n < 1 || n > MaxNext {
-		return nil, invalid("n", fmt.Sprintf("%d is not between 1 and %d", n, MaxNext))
+	if n < 1 || n > maxNext {
+		return nil, invalid("n", fmt.Sprintf("%d is not between 1 and %d", n, maxNext))
 	}
 	f, err := t.filter(conds)
 	if err != nil {

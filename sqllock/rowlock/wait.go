@@ -7,8 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
-// MaxWait is the maximum of WaitUpTo.
-const MaxWait = 24 * time.Hour
+const maxWait = 24 * time.Hour
 
 // Wait says how long a call waits for a lock. It replaces the transaction's own lock
 // timeout for the call. The zero value is WaitForever.
@@ -32,11 +31,11 @@ var (
 	SkipLocked = Wait{mode: rowwait.Skip}
 )
 
-// WaitUpTo waits for d, which is 0 or 1 ms to [MaxWait], and then returns ErrTimeout. It rounds d up to
+// WaitUpTo waits for d, which is 0 or 1 ms to 24 h, and then returns ErrTimeout. It rounds d up to
 // milliseconds, on MySQL and MariaDB to at least 20 ms. It bounds the whole call, as
 // the context does.
 func WaitUpTo(d time.Duration) Wait { return Wait{mode: rowwait.UpTo, most: d} }
 
 func (w Wait) check() error {
-	return options.Wait.Or("no wait").UpTo(MaxWait).Check("WaitUpTo", w.most)
+	return options.Wait.Or("no wait").UpTo(maxWait).Check("WaitUpTo", w.most)
 }

@@ -298,7 +298,7 @@ func chained(t *testing.T, e planted) {
 // leaseLost checks that no renewal works, so that the lease is lost at its TTL.
 func leaseLost(t *testing.T, e planted) {
 	t.Helper()
-	lease, err := locker(t, e.db, 6*sqllock.MinTTL).Acquire(t.Context(), "key")
+	lease, err := locker(t, e.db, 6*50*time.Millisecond).Acquire(t.Context(), "key")
 	if err != nil {
 		t.Fatal(err)
 	}

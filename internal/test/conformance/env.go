@@ -34,12 +34,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
-	"github.com/holdfast-go/holdfast/sqllock"
 )
 
 // ShortTTL is the TTL of leases that tests let expire: long enough for the answer to the acquire
 // on a busy machine.
-const ShortTTL = 6 * sqllock.MinTTL
+const ShortTTL = 6 * 50 * time.Millisecond
 
 // Timeout bounds each test; it starts when the test's turn comes. Only a test that hangs reaches
 // it.

@@ -59,7 +59,7 @@ func TestSumsOfALimit(t *testing.T) {
 		}
 		l, err := limits.New(m.Ctx, m.DB, "refunds", o)
 		property.Must(t, err)
-		m.limits, m.keys, m.ids = l.For(names(t, 1)[0]), confused(t, 2, limits.MaxKey), confused(t, 3, limits.MaxID)
+		m.limits, m.keys, m.ids = l.For(names(t, 1)[0]), confused(t, 2, limits.MaxKey), confused(t, 3, 512)
 		_, err = m.limits.Set(m.Ctx, m.keys[0], 100)
 		property.Must(t, err)
 		m.limit[m.keys[0]] = 100

@@ -62,7 +62,7 @@ func (d db) sweep(t *rapid.T, r *reaper.Reaper) map[string]int64 {
 }
 
 // quick are the options of a reaper that does not pause for long.
-var quick = reaper.Options{Pace: 0.001, BatchTime: reaper.MaxBatchTime, LockGrace: reaper.MinLockGrace}
+var quick = reaper.Options{Pace: 0.001, BatchTime: time.Minute, LockGrace: time.Minute}
 
 // confused draws n texts of 1 to most bytes that are easily taken for each other.
 func confused(t *rapid.T, n, most int) (all []string) {

@@ -48,7 +48,7 @@ func (w *world) leases() {
 
 // lost loses a lease in each way.
 func (w *world) lost() {
-	expires, err := w.lock.Acquire(w.ctx, Secret+" expires", sqllock.AcquireOptions{TTL: sqllock.MinTTL, NoRenewal: true})
+	expires, err := w.lock.Acquire(w.ctx, Secret+" expires", sqllock.AcquireOptions{TTL: 50 * time.Millisecond, NoRenewal: true})
 	w.want(err, nil)
 	<-expires.Context().Done()
 	w.want(expires.Release(w.ctx), nil) // no other call acquired it since

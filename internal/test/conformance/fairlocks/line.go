@@ -126,7 +126,7 @@ func ticketsForceRelease[Tx any](e *env[Tx]) {
 	l, operator := e.Lockers(1, sqllock.Options{Holder: "worker", TTL: 3 * time.Second})[0], e.Lockers(1, sqllock.Options{Holder: "operator"})[0]
 	s, err := fairlock.New(operator).Semaphore("k", 2)
 	e.Check(err)
-	for _, reason := range []string{"", strings.Repeat("r", sqllock.MaxReason+1)} {
+	for _, reason := range []string{"", strings.Repeat("r", 501)} {
 		_, err := fairlock.New(operator).ForceRelease(e.Ctx, "k", 1, reason)
 		_, sem := s.ForceRelease(e.Ctx, 1, reason)
 		if !errors.Is(err, holdfast.ErrInvalid) || !errors.Is(sem, holdfast.ErrInvalid) {

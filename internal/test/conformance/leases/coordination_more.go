@@ -129,7 +129,7 @@ func observe[Tx any](e *env[Tx]) {
 	observer := e.locker("observer")
 	go func() {
 		defer close(done)
-		for info, err := range election.New(observer, "leader").Observe(ctx, election.MinObserve) {
+		for info, err := range election.New(observer, "leader").Observe(ctx, 10*time.Millisecond) {
 			if err != nil {
 				e.Error(err)
 			}

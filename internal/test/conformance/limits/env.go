@@ -129,7 +129,7 @@ func (e *env[Tx]) wantStatus(l *limits.Limits[Tx], key string, limit, reserved, 
 		e.Errorf("the limit %q is %+v, %v, want %+v", key, s, err, want)
 	}
 	var inEntries limits.Status
-	list, err := l.Entries(e.Ctx, key, limits.ListOptions{Limit: limits.MaxPage})
+	list, err := l.Entries(e.Ctx, key, limits.ListOptions{Limit: 1000})
 	e.Check(err)
 	for _, entry := range list {
 		inEntries.Captured += entry.Captured

@@ -36,11 +36,11 @@ func limitInput[Tx any](e *env[Tx]) {
 	for _, err := range []error{
 		errOf(l.Take(e.Ctx, ask("a", "1", 0))), errOf(l.Reserve(e.Ctx, ask("a", "1", 0))), errOf(l.VoidTx(e.Ctx, tx, ask("", "1", 0))),
 		errOf(l.Reserve(e.Ctx, limits.Request{Key: "a", ID: "1", Amount: 1, Timeout: -1})),
-		errOf(l.Reserve(e.Ctx, limits.Request{Key: "a", ID: "1", Amount: 1, Timeout: limits.MaxTimeout + 1})),
+		errOf(l.Reserve(e.Ctx, limits.Request{Key: "a", ID: "1", Amount: 1, Timeout: 10*366*24*time.Hour + 1})),
 		errOf(l.Reserve(e.Ctx, limits.Request{Key: "a", ID: "1", Amount: 1, Timeout: 999})),
 		second(l.Set(e.Ctx, "a", -1)), second(l.Get(e.Ctx, "")), errOf(l.Entry(e.Ctx, "")),
 		errOf(l.For(strings.Repeat("o", 129)).Take(e.Ctx, ask("a", "1", 1))),
-		third(l.Entries(e.Ctx, "a", limits.ListOptions{Limit: limits.MaxPage + 1})), third(l.Entries(e.Ctx, "a", limits.ListOptions{State: 9})),
+		third(l.Entries(e.Ctx, "a", limits.ListOptions{Limit: 1000 + 1})), third(l.Entries(e.Ctx, "a", limits.ListOptions{State: 9})),
 		opens(limits.New[Tx](e.Ctx, nil, "x")), opens(limits.New(e.Ctx, e.DB, "")), opens(limits.New(e.Ctx, e.DB, "x", limits.Options{Keep: time.Second})),
 	} {
 		e.want(err, holdfast.ErrInvalid)
@@ -95,7 +95,7 @@ func numbersAtTheEdge[Tx any](e *env[Tx]) {
 	e.want(second(l.Set(e.Ctx, "a", math.MaxInt64-1)), limits.ErrExceeded)
 	e.set(l, "zero", 0)
 	e.want(errOf(l.Take(e.Ctx, ask("zero", "3", 1))), limits.ErrExceeded)
-	_, err = l.Reserve(e.Ctx, limits.Request{Key: "a", ID: "4", Amount: 1, Timeout: limits.MaxTimeout})
+	_, err = l.Reserve(e.Ctx, limits.Request{Key: "a", ID: "4", Amount: 1, Timeout: 10 * 366 * 24 * time.Hour})
 	e.want(err, limits.ErrExceeded)
 }
 
@@ -194,7 +194,7 @@ func limitEntriesByPage[Tx any](e *env[Tx]) {
 
 // forgottenByTheSweep checks that the reaper deletes entries past Keep, and that the counters stay.
 func forgottenByTheSweep[Tx any](e *env[Tx]) {
-	l := e.open(limits.Options{Keep: limits.MinKeep})
+	l := e.open(limits.Options{Keep: time.Hour})
 	forever := e.open()
 	e.set(l, "a", 100)
 	_, err := l.Take(e.Ctx, ask("a", "taken", 10))

@@ -18,11 +18,11 @@ import (
 // by what operators see.
 func hashedKeys[Tx any](e *env[Tx]) {
 	const key = "anna@example.org"
-	hasher, err := idempotency.NewKeyHasher(bytes.Repeat([]byte{1}, idempotency.MinKeySecret))
+	hasher, err := idempotency.NewKeyHasher(bytes.Repeat([]byte{1}, 32))
 	if err != nil {
 		e.Fatal(err)
 	}
-	if _, err := idempotency.NewKeyHasher(make([]byte, idempotency.MinKeySecret-1)); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := idempotency.NewKeyHasher(make([]byte, 32-1)); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("a short secret: %v", err)
 	}
 	s, plain := e.Store(idempotency.Options{HashKeys: hasher}), e.Store(idempotency.Options{})

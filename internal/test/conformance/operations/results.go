@@ -226,7 +226,7 @@ func (broken) Decode([]byte, []byte) ([]byte, error) { return nil, nil }
 
 type longID struct{}
 
-func (longID) BusinessID() string { return strings.Repeat("x", idempotency.MaxBusinessID+1) }
+func (longID) BusinessID() string { return strings.Repeat("x", 255+1) }
 
 func badResults[Tx any](e *env[Tx]) {
 	for name, o := range map[string]idempotency.Options{

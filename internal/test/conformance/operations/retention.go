@@ -340,7 +340,7 @@ func twoVersionsTogether[Tx any](e *env[Tx]) {
 	}
 	for _, op := range []idempotency.Op{
 		{Request: 1, RequestVersion: -1},
-		{Request: 1, RequestVersion: idempotency.MaxRequestVersion + 1},
+		{Request: 1, RequestVersion: 2047 + 1},
 		{Request: 1, Earlier: map[int]any{0: 1}},
 		{Request: 1, Earlier: map[int]any{-1: 1}},
 		{NoFingerprint: true, Earlier: map[int]any{1: 1}},

@@ -169,7 +169,7 @@ func registerWatchPrefix[Tx any](e *env[Tx]) {
 	must(r.Create(e.Ctx, "x", []byte("1")))
 	var seen []string
 	step := 0
-	for entry, err := range r.WatchPrefix(e.Ctx, "w/", register.WatchPrefixOptions{Interval: register.MinWatchInterval}) {
+	for entry, err := range r.WatchPrefix(e.Ctx, "w/", register.WatchPrefixOptions{Interval: 10 * time.Millisecond}) {
 		e.Check(err)
 		seen = append(seen, fmt.Sprintf("%s=%d:%s", strings.TrimPrefix(entry.Name, "w/"), entry.Revision, entry.Value))
 		if entry.Value == nil {
@@ -204,7 +204,7 @@ func registerWatchPrefix[Tx any](e *env[Tx]) {
 	must(r.Delete(e.Ctx, "w/b", 3))
 	known := map[string]int64{"w/a": 5, "w/b": 3, "w/gone": 2}
 	seen = nil
-	for entry, err := range r.WatchPrefix(e.Ctx, "w/", register.WatchPrefixOptions{Known: known, Interval: register.MinWatchInterval}) {
+	for entry, err := range r.WatchPrefix(e.Ctx, "w/", register.WatchPrefixOptions{Known: known, Interval: 10 * time.Millisecond}) {
 		e.Check(err)
 		if seen = append(seen, fmt.Sprintf("%s=%d:%s", entry.Name, entry.Revision, entry.Value)); len(seen) == 2 {
 			break
@@ -228,7 +228,7 @@ func registerWatchPrefixCosts[Tx any](e *env[Tx]) {
 	r := e.registerOn(db).For("many")
 	e.Must(`INSERT INTO holdfast_registers (owner, name, value, revision, changed_at) ` + e.manyNames(200))
 	n, failed := 0, 0
-	for entry, err := range r.WatchPrefix(e.Ctx, "n", register.WatchPrefixOptions{Interval: register.MinWatchInterval}) {
+	for entry, err := range r.WatchPrefix(e.Ctx, "n", register.WatchPrefixOptions{Interval: 10 * time.Millisecond}) {
 		if err != nil {
 			if failed++; failed == 2 {
 				e.Must(`ALTER TABLE away RENAME TO holdfast_registers`)

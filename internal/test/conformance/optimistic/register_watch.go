@@ -24,7 +24,7 @@ func registerWatch[Tx any](e *env[Tx]) {
 	}
 	must(r.Create(e.Ctx, "a", []byte("1")))
 	var seen strings.Builder
-	for entry, err := range r.Watch(e.Ctx, "a", register.WatchOptions{Interval: register.MinWatchInterval}) {
+	for entry, err := range r.Watch(e.Ctx, "a", register.WatchOptions{Interval: 10 * time.Millisecond}) {
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func registerWatch[Tx any](e *env[Tx]) {
 	defer cancel()
 	told := make(chan register.Entry, 10)
 	ended := make(chan error, 1)
-	watch := r.Watch(ctx, "later", register.WatchOptions{Interval: register.MinWatchInterval, After: 1})
+	watch := r.Watch(ctx, "later", register.WatchOptions{Interval: 10 * time.Millisecond, After: 1})
 	go func() {
 		var last error
 		for entry, err := range watch {
@@ -117,7 +117,7 @@ func registerWatchErrors[Tx any](e *env[Tx]) {
 
 	e.Must(`ALTER TABLE holdfast_registers RENAME TO away`)
 	failed := 0
-	for entry, err := range r.Watch(e.Ctx, "a", register.WatchOptions{Interval: register.MinWatchInterval}) {
+	for entry, err := range r.Watch(e.Ctx, "a", register.WatchOptions{Interval: 10 * time.Millisecond}) {
 		if err == nil {
 			if entry.Revision != 2 {
 				e.Errorf("%+v", entry)

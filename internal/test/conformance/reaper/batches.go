@@ -76,7 +76,7 @@ func sweepRests[Tx any](e *env[Tx]) {
 			ended = time.Now()
 		}
 	}}
-	e.Sweep(e.Reaper(reaper.Options{Batch: 10, BatchTime: reaper.MaxBatchTime, Pace: pace}, seen.observe()), 0, 30)
+	e.Sweep(e.Reaper(reaper.Options{Batch: 10, BatchTime: time.Minute, Pace: pace}, seen.observe()), 0, 30)
 	if rests != 3 {
 		e.Errorf("%d rests, want one after each batch", rests)
 	}

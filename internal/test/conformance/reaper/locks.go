@@ -193,9 +193,9 @@ func locksBatches[Tx any](e *env[Tx]) {
 // through the primary key: on InnoDB it locks only its own rows.
 func locksLargestBatch[Tx any](e *env[Tx]) {
 	now := e.Now()
-	e.Locks(series("due", reaper.MaxBatch+1, 1000, now-2*hour)...)
+	e.Locks(series("due", 2000+1, 1000, now-2*hour)...)
 	e.Locks(series("live", 100, 1000, now+hour)...)
-	report := e.sweepLocks(e.Reaper(quick(reaper.MaxBatch)), reaper.MaxBatch+1)
+	report := e.sweepLocks(e.Reaper(quick(2000)), 2000+1)
 	if report.Batches != 2 || len(e.tokens()) != 100 {
 		e.Errorf("report %+v, %d rows are left", report, len(e.tokens()))
 	}

@@ -196,7 +196,7 @@ func keyInput[Tx any](e *env[Tx]) {
 		{"", rowlock.WaitForever},
 		{strings.Repeat("k", rowlock.MaxKey+1), rowlock.WaitForever},
 		{"k", rowlock.WaitUpTo(-1)},
-		{"k", rowlock.WaitUpTo(rowlock.MaxWait + 1)},
+		{"k", rowlock.WaitUpTo(24*time.Hour + 1)},
 	} {
 		if err := l.LockTx(e.Ctx, tx, c.key, c.wait); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%.20q, %+v: %v", c.key, c.wait, err)

@@ -113,7 +113,7 @@ func calls[Tx any]() map[string]call[Tx] {
 			return err
 		})),
 		"election.Election.Observe": of(locks, waits(leased, func(ctx context.Context, l *sqllock.Locker[Tx], e test) (err error) {
-			for _, err = range election.New(l, e.call).Observe(ctx, election.MinObserve) {
+			for _, err = range election.New(l, e.call).Observe(ctx, 10*time.Millisecond) {
 				e.tell(err)
 			}
 			return err
@@ -128,7 +128,7 @@ func calls[Tx any]() map[string]call[Tx] {
 			_, err = values.Create(e.Ctx, e.call, []byte("1"))
 			e.Check(err)
 			return func(ctx context.Context) error {
-				for _, err := range values.Watch(ctx, e.call, register.WatchOptions{Interval: register.MinWatchInterval}) {
+				for _, err := range values.Watch(ctx, e.call, register.WatchOptions{Interval: 10 * time.Millisecond}) {
 					e.tell(err)
 					e.ready()
 				}
@@ -188,7 +188,7 @@ func calls[Tx any]() map[string]call[Tx] {
 			return relay.Run
 		}},
 		"cron.Run": of(records, func(e test) func(context.Context) error {
-			job := cron.Job{Name: "close", Schedule: cron.Every(cron.MinEvery, 0), Logger: slog.New(logged{tell: e.tell})}
+			job := cron.Job{Name: "close", Schedule: cron.Every(50*time.Millisecond, 0), Logger: slog.New(logged{tell: e.tell})}
 			s := e.Store(idempotency.Options{})
 			return func(ctx context.Context) error {
 				return cron.Run(ctx, s, job, func(context.Context, Tx, time.Time) error { e.ready(); return nil })
@@ -197,7 +197,7 @@ func calls[Tx any]() map[string]call[Tx] {
 		"reaper.Reaper.Run": of(records, func(e test) func(context.Context) error {
 			r, err := reaper.New(e.Ctx, e.DB, reaper.Options{OnReport: func(reaper.Report) { e.ready() }, OnError: e.tell})
 			e.Check(err)
-			return func(ctx context.Context) error { return r.Run(ctx, reaper.MinInterval) }
+			return func(ctx context.Context) error { return r.Run(ctx, 10*time.Millisecond) }
 		}),
 	}
 }
