@@ -37,7 +37,7 @@ func TestTracersPanic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := locks.Do(t.Context(), "order/42", func(*sqllock.Lease) error { return nil }); err != nil {
+	if err := locks.Do(t.Context(), "order/42", func(context.Context, *sqllock.Lease) error { return nil }); err != nil {
 		t.Error(err)
 	}
 	if err := locks.Close(t.Context()); err != nil {

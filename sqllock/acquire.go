@@ -199,17 +199,16 @@ func (m *leases) try(ctx context.Context, name lockname.Name, s keeper.Settings)
 
 // Do acquires the lock on key, runs fn and releases the lock, also when fn panics.
 //
-// fn has two contexts. Use ctx, from the enclosing function, for the database: begin
-// transactions on it, with [Locker.InTx]. Use lease.Context() for work outside the database: it
-// ends with the lease and with ctx.
+// fn has two contexts. Its ctx is that of the call: begin transactions on it, with [Locker.InTx].
+// Use lease.Context() for work outside the database: it ends with the lease and with ctx.
 //
 // Errors: the error of fn; the errors of Acquire, and then fn did not run; [ErrLost] or
 // [ErrClosed] when fn returned nil after the lease had ended. In that case the guarded
 // transactions of fn stand, and its other work may have overlapped with the work of the next
 // holder. Do ignores other errors of the release: the lease ends with its TTL.
-func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(lease *Lease) error, opts ...AcquireOptions) error {
+func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(ctx context.Context, lease *Lease) error, opts ...AcquireOptions) error {
 	s, err := l.settings(ctx, opts)
 	s.Within = ctx
 	acquire := func(ctx context.Context) (*keeper.Lease, error) { return l.leases.acquire(ctx, l.owner, key, s, err) }
-	return l.leases.k.Do(ctx, "lease.do", trace.LockLease, acquire, func(lease *keeper.Lease) error { return fn((*Lease)(lease)) })
+	return l.leases.k.Do(ctx, "lease.do", trace.LockLease, acquire, func(ctx context.Context, lease *keeper.Lease) error { return fn(ctx, (*Lease)(lease)) })
 }

@@ -2,7 +2,7 @@
 // program already uses.
 //
 //	locks, err := sqllock.New(ctx, db)
-//	err = locks.Do(ctx, "settlement/2026-11-21", func(lease *sqllock.Lease) error {
+//	err = locks.Do(ctx, "settlement/2026-11-21", func(ctx context.Context, lease *sqllock.Lease) error {
 //		return locks.InTx(ctx, lease, func(ctx context.Context, tx *sql.Tx) error {
 //			return book(ctx, tx)
 //		})

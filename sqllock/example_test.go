@@ -58,7 +58,7 @@ func ExampleLocker_Do() {
 	locks, _, end := open(ctx)
 	defer end()
 
-	err := locks.Do(ctx, "settlement/2026-11-21", func(lease *sqllock.Lease) error {
+	err := locks.Do(ctx, "settlement/2026-11-21", func(ctx context.Context, lease *sqllock.Lease) error {
 		return locks.InTx(ctx, lease, func(ctx context.Context, tx *sql.Tx) error {
 			return book(ctx, tx, "2026-11-21", 1250)
 		})

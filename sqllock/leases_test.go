@@ -146,7 +146,7 @@ func TestMemoryOfKeys(t *testing.T) {
 				defer cancel()
 				switch i % 4 {
 				case 0: // some get the lock in time, some do not
-					_ = l.Do(ctx, key, func(*Lease) error { time.Sleep(time.Millisecond); return nil })
+					_ = l.Do(ctx, key, func(context.Context, *Lease) error { time.Sleep(time.Millisecond); return nil })
 				case 1:
 					if lease, err := l.TryAcquire(t.Context(), key); err == nil {
 						_ = lease.Release(t.Context())

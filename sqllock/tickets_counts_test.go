@@ -165,7 +165,7 @@ func TestTicketHandOver(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range n {
 				wg.Go(func() {
-					if err := fairlock.New(lockers[i%processes]).Do(e.Ctx, "key", func(*sqllock.Lease) error { return nil }); err != nil {
+					if err := fairlock.New(lockers[i%processes]).Do(e.Ctx, "key", func(context.Context, *sqllock.Lease) error { return nil }); err != nil {
 						e.Error(err)
 					}
 				})

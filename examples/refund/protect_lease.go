@@ -30,7 +30,7 @@ func openLease(ctx context.Context, s *service) (strategy, error) {
 		defer stop()
 		settled := false
 		key := idempotency.KeyOf("order", req.Merchant, req.Order)
-		err = locks.Do(waiting, key, func(lease *sqllock.Lease) (err error) {
+		err = locks.Do(waiting, key, func(ctx context.Context, lease *sqllock.Lease) (err error) {
 			// Use the request's context: a guarded transaction may outlive its lease.
 			refund, replayed, err = refundUnderLease(ctx, s, locks, lease, req)
 			settled = err == nil

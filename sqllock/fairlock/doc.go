@@ -3,7 +3,7 @@
 //
 //	locks, err := sqllock.New(ctx, db)
 //	fair := fairlock.New(locks)
-//	err = fair.Do(ctx, "settlement", func(lease *sqllock.Lease) error { … })
+//	err = fair.Do(ctx, "settlement", func(ctx context.Context, lease *sqllock.Lease) error { … })
 //
 // A lock is either exclusive ([Locker.Acquire]), or shared by consecutive calls of
 // [Locker.AcquireShared]. A [Semaphore] grants up to N permits. No call overtakes another, so a

@@ -52,7 +52,7 @@ func ExampleLocker_Do() {
 	defer end()
 
 	fair := fairlock.New(locks)
-	err := fair.Do(ctx, "settlement", func(*sqllock.Lease) error {
+	err := fair.Do(ctx, "settlement", func(context.Context, *sqllock.Lease) error {
 		queue, err := fair.Queue(ctx, "settlement")
 		if err == nil {
 			fmt.Println("held by", queue.Tickets[0].Holder)
@@ -109,7 +109,7 @@ func ExampleLocker_Semaphore() {
 	_, err = calls.TryAcquire(ctx, 2)
 	fmt.Println("two more:", errors.Is(err, sqllock.ErrHeld))
 	fmt.Println("released:", two.Release(ctx))
-	fmt.Println("all three:", calls.Do(ctx, 3, func(*sqllock.Lease) error { return nil }))
+	fmt.Println("all three:", calls.Do(ctx, 3, func(context.Context, *sqllock.Lease) error { return nil }))
 	// Output:
 	// two more: true
 	// released: <nil>

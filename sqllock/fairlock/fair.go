@@ -64,12 +64,12 @@ func (l *Locker[Tx]) TryAcquireShared(ctx context.Context, key string, opts ...s
 }
 
 // Do is [sqllock.Locker.Do] with [Locker.Acquire].
-func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(lease *sqllock.Lease) error, opts ...sqllock.AcquireOptions) error {
+func (l *Locker[Tx]) Do(ctx context.Context, key string, fn func(ctx context.Context, lease *sqllock.Lease) error, opts ...sqllock.AcquireOptions) error {
 	return l.do(ctx, "fair.do", trace.LockFair, l.exclusive(key, false), fn, opts)
 }
 
 // DoShared is [sqllock.Locker.Do] with [Locker.AcquireShared].
-func (l *Locker[Tx]) DoShared(ctx context.Context, key string, fn func(lease *sqllock.Lease) error, opts ...sqllock.AcquireOptions) error {
+func (l *Locker[Tx]) DoShared(ctx context.Context, key string, fn func(ctx context.Context, lease *sqllock.Lease) error, opts ...sqllock.AcquireOptions) error {
 	return l.do(ctx, "shared.do", trace.LockShared, l.shared(key, false), fn, opts)
 }
 
@@ -92,11 +92,11 @@ func (l *Locker[Tx]) acquire(ctx context.Context, a ask, opts []sqllock.AcquireO
 	return (*sqllock.Lease)(lease), err
 }
 
-func (l *Locker[Tx]) do(ctx context.Context, name, lock string, a ask, fn func(lease *sqllock.Lease) error, opts []sqllock.AcquireOptions) error {
+func (l *Locker[Tx]) do(ctx context.Context, name, lock string, a ask, fn func(ctx context.Context, lease *sqllock.Lease) error, opts []sqllock.AcquireOptions) error {
 	s, err := l.settings(ctx, opts)
 	s.Within = ctx
 	acquire := func(ctx context.Context) (*keeper.Lease, error) { return l.tickets.acquire(ctx, a, s, err) }
-	return l.tickets.k.Do(ctx, name, lock, acquire, func(lease *keeper.Lease) error { return fn((*sqllock.Lease)(lease)) })
+	return l.tickets.k.Do(ctx, name, lock, acquire, func(ctx context.Context, lease *keeper.Lease) error { return fn(ctx, (*sqllock.Lease)(lease)) })
 }
 
 // settings returns the settings of one lease. Its context has the values of ctx.

@@ -15,13 +15,13 @@ import (
 )
 
 func settleOnce(ctx context.Context, locks *sqllock.Locker[*sql.Tx]) error {
-	return locks.Do(ctx, "settlement", func(lease *sqllock.Lease) error {
+	return locks.Do(ctx, "settlement", func(ctx context.Context, lease *sqllock.Lease) error {
 		return locks.InTx(ctx, lease, settle) // commits only if no other holder came
 	})
 }
 
 func settleInOrder(ctx context.Context, locks *sqllock.Locker[*sql.Tx]) error {
-	return fairlock.New(locks).Do(ctx, "settlement", func(lease *sqllock.Lease) error {
+	return fairlock.New(locks).Do(ctx, "settlement", func(ctx context.Context, lease *sqllock.Lease) error {
 		return locks.InTx(ctx, lease, settle)
 	})
 }
@@ -62,7 +62,7 @@ func TestHowToMigrate(t *testing.T) {
 	must(settleOnce(ctx, locks))
 	must(settleInOrder(ctx, locks))
 	must(settleLocked(ctx, kit.DB, rowLocks, "settlement"))
-	err = locks.Do(ctx, "settlement", func(lease *sqllock.Lease) error {
+	err = locks.Do(ctx, "settlement", func(ctx context.Context, lease *sqllock.Lease) error {
 		kit.LoseLease("settlement")
 		<-lease.Context().Done()
 		if err := locks.InTx(lease.Context(), lease, settle); errors.Is(err, sqllock.ErrLost) {

@@ -76,27 +76,27 @@ func TestReleaseBeforeTimer(t *testing.T) {
 		}
 		for name, k := range map[string]struct {
 			acquire func(context.Context) (*sqllock.Lease, error)
-			do      func(context.Context, func(*sqllock.Lease) error) error
+			do      func(context.Context, func(context.Context, *sqllock.Lease) error) error
 		}{
 			"lease": {
 				func(ctx context.Context) (*sqllock.Lease, error) { return l.Acquire(ctx, "key") },
-				func(ctx context.Context, f func(*sqllock.Lease) error) error { return l.Do(ctx, "key", f) },
+				func(ctx context.Context, f func(context.Context, *sqllock.Lease) error) error { return l.Do(ctx, "key", f) },
 			},
 			"fair": {
 				func(ctx context.Context) (*sqllock.Lease, error) { return fairlock.New(l).Acquire(ctx, "key") },
-				func(ctx context.Context, f func(*sqllock.Lease) error) error {
+				func(ctx context.Context, f func(context.Context, *sqllock.Lease) error) error {
 					return fairlock.New(l).Do(ctx, "key", f)
 				},
 			},
 			"shared": {
 				func(ctx context.Context) (*sqllock.Lease, error) { return fairlock.New(l).AcquireShared(ctx, "key") },
-				func(ctx context.Context, f func(*sqllock.Lease) error) error {
+				func(ctx context.Context, f func(context.Context, *sqllock.Lease) error) error {
 					return fairlock.New(l).DoShared(ctx, "key", f)
 				},
 			},
 			"semaphore": {
 				func(ctx context.Context) (*sqllock.Lease, error) { return s.Acquire(ctx, 1) },
-				func(ctx context.Context, f func(*sqllock.Lease) error) error { return s.Do(ctx, 1, f) },
+				func(ctx context.Context, f func(context.Context, *sqllock.Lease) error) error { return s.Do(ctx, 1, f) },
 			},
 		} {
 			lease, err := k.acquire(t.Context())
@@ -110,7 +110,7 @@ func TestReleaseBeforeTimer(t *testing.T) {
 			if cause := context.Cause(lease.Context()); !errors.Is(cause, sqllock.ErrLost) {
 				t.Errorf("%s: the context ended with %v, want sqllock.ErrLost", name, cause)
 			}
-			err = k.do(t.Context(), func(lease *sqllock.Lease) error { lapses(lease); return nil })
+			err = k.do(t.Context(), func(_ context.Context, lease *sqllock.Lease) error { lapses(lease); return nil })
 			if !errors.Is(err, sqllock.ErrLost) {
 				t.Errorf("%s: Do says %v, want sqllock.ErrLost", name, err)
 			}
@@ -143,14 +143,14 @@ func TestDoFindsItsLeaseTaken(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		l := openLocker(t, engine)
 		defer func() { _ = l.Close(context.Background()) }()
-		err := l.Do(t.Context(), "key", func(*sqllock.Lease) error {
+		err := l.Do(t.Context(), "key", func(context.Context, *sqllock.Lease) error {
 			_, err := l.ForceRelease(t.Context(), "key", 0, "a test")
 			return err
 		})
 		if !errors.Is(err, sqllock.ErrLost) {
 			t.Errorf("lease: %v, want sqllock.ErrLost", err)
 		}
-		err = fairlock.New(l).Do(t.Context(), "key", func(lease *sqllock.Lease) error {
+		err = fairlock.New(l).Do(t.Context(), "key", func(ctx context.Context, lease *sqllock.Lease) error {
 			_, err := fairlock.New(l).ForceRelease(t.Context(), "key", lease.Token(), "a test")
 			return err
 		})

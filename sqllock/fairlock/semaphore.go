@@ -58,7 +58,7 @@ func (s *Semaphore[Tx]) TryAcquire(ctx context.Context, n int, opts ...sqllock.A
 }
 
 // Do is [sqllock.Locker.Do] with [Semaphore.Acquire].
-func (s *Semaphore[Tx]) Do(ctx context.Context, n int, fn func(lease *sqllock.Lease) error, opts ...sqllock.AcquireOptions) error {
+func (s *Semaphore[Tx]) Do(ctx context.Context, n int, fn func(ctx context.Context, lease *sqllock.Lease) error, opts ...sqllock.AcquireOptions) error {
 	if err := s.check(n); err != nil {
 		return err
 	}

@@ -257,7 +257,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"fairlock.Semaphore.Acquire(n)":      permits(semaphores, func(s *fairlock.Semaphore[*sql.Tx], n int) error { return second(s.Acquire(ended, n)) }),
 		"fairlock.Semaphore.TryAcquire(n)":   permits(semaphores, func(s *fairlock.Semaphore[*sql.Tx], n int) error { return second(s.TryAcquire(ended, n)) }),
 		"fairlock.Semaphore.Do(n)": permits(semaphores, func(s *fairlock.Semaphore[*sql.Tx], n int) error {
-			return s.Do(ended, n, func(*sqllock.Lease) error { return nil })
+			return s.Do(ended, n, func(context.Context, *sqllock.Lease) error { return nil })
 		}),
 		"rowlock.WaitUpTo(d)": span(ms, day, func(d time.Duration) error {
 			l := must(rowlock.New(e, e.db))

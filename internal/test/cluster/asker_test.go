@@ -83,7 +83,7 @@ func (a *asker[Tx]) ask(ctx context.Context, no int) (executed bool, err error) 
 func (a *asker[Tx]) askUnderLease(ctx context.Context, no int) (executed bool, err error) {
 	settled := false
 	key := lockKey(no)
-	err = a.locks.Do(ctx, key, func(lease *sqllock.Lease) error {
+	err = a.locks.Do(ctx, key, func(ctx context.Context, lease *sqllock.Lease) error {
 		err := a.locks.InTx(ctx, lease, func(ctx context.Context, tx Tx) error {
 			made, err := a.count(ctx, tx, `SELECT COUNT(*) FROM effects WHERE refund_no = $1`, no)
 			if executed = err == nil && made == 0; !executed {

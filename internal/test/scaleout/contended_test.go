@@ -93,7 +93,7 @@ var primitives = map[string]func(ctx context.Context, b balance, turn int) error
 	// A shared turn before each exclusive one sees no write.
 	"shared lock": func(ctx context.Context, b balance, _ int) error {
 		fair := fairlock.New(b.c.locks.For(b.owner))
-		err := fair.DoShared(ctx, "key", func(*sqllock.Lease) error {
+		err := fair.DoShared(ctx, "key", func(context.Context, *sqllock.Lease) error {
 			var first, second int64
 			err := b.inTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) { first, err = b.read(ctx, tx); return err })
 			if err == nil {

@@ -15,7 +15,7 @@ import (
 
 func is(err, want error) bool { return errors.Is(err, want) || want == nil && err == nil }
 
-func nothing(*sqllock.Lease) error { return nil }
+func nothing(context.Context, *sqllock.Lease) error { return nil }
 
 func (w *world) leases() {
 	lease, err := w.lock.Acquire(w.ctx, Secret)
@@ -32,7 +32,7 @@ func (w *world) leases() {
 	w.want(w.lock.Do(w.ctx, Secret, nothing), nil)
 	func() {
 		defer func() { _ = recover() }()
-		_ = w.lock.Do(w.ctx, Secret, func(*sqllock.Lease) error { panic(Secret) })
+		_ = w.lock.Do(w.ctx, Secret, func(context.Context, *sqllock.Lease) error { panic(Secret) })
 	}()
 	all, err := w.lock.AcquireAll(w.ctx, []string{Secret, Secret + "2"})
 	w.want(err, nil)

@@ -9,7 +9,7 @@ import (
 )
 
 // Do acquires a lease and runs fn while it is held.
-func (k *Keeper) Do(ctx context.Context, name, lock string, acquire func(ctx context.Context) (*Lease, error), fn func(l *Lease) error) (err error) {
+func (k *Keeper) Do(ctx context.Context, name, lock string, acquire func(ctx context.Context) (*Lease, error), fn func(ctx context.Context, l *Lease) error) (err error) {
 	ctx, op := k.StartCall(ctx, name, lock)
 	outcome := Outcome
 	defer func() { op.End(err, outcome) }()
@@ -20,7 +20,7 @@ func (k *Keeper) Do(ctx context.Context, name, lock string, acquire func(ctx con
 	err = trace.ErrAborted // until fn returns
 	release := sync.OnceValue(func() error { return lease.Release(ctx) })
 	defer func() { _ = release() }()
-	if err := fn(lease); err != nil {
+	if err := fn(ctx, lease); err != nil {
 		outcome = lease.outcomeOf
 		return err
 	}

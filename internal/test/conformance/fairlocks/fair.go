@@ -113,7 +113,7 @@ func ticketsOrder[Tx any](e *env[Tx]) {
 	const n = 12
 	for i := range n {
 		wg.Go(func() {
-			err := fairlock.New(lockers[i*7%3]).Do(e.Ctx, "key", func(*sqllock.Lease) error {
+			err := fairlock.New(lockers[i*7%3]).Do(e.Ctx, "key", func(context.Context, *sqllock.Lease) error {
 				mu.Lock()
 				defer mu.Unlock()
 				got = append(got, i)

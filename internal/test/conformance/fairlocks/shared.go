@@ -146,7 +146,7 @@ func ticketsNested[Tx any](e *env[Tx]) {
 			e.Errorf("%s: %v, %v", what, lease, err)
 		}
 	}
-	err := fair.DoShared(e.Ctx, "key", func(mine *sqllock.Lease) error {
+	err := fair.DoShared(e.Ctx, "key", func(_ context.Context, mine *sqllock.Lease) error {
 		up, err := fair.Acquire(mine.Context(), "key")
 		refused("upgrade", up, err, mine)
 		up, err = fairlock.New(other).Acquire(mine.Context(), "key")
@@ -154,10 +154,10 @@ func ticketsNested[Tx any](e *env[Tx]) {
 		up, err = fair.AcquireShared(mine.Context(), "key")
 		refused("shared again", up, err, mine)
 		// Other keys, kinds and contexts are not affected.
-		return fair.Do(mine.Context(), "other", func(inner *sqllock.Lease) error {
+		return fair.Do(mine.Context(), "other", func(_ context.Context, inner *sqllock.Lease) error {
 			up, err = fair.Acquire(inner.Context(), "key")
 			refused("upgrade from within another", up, err, mine)
-			return l.Do(inner.Context(), "key", func(lease *sqllock.Lease) error {
+			return l.Do(inner.Context(), "key", func(ctx context.Context, lease *sqllock.Lease) error {
 				up, err = fair.Acquire(lease.Context(), "key")
 				refused("upgrade from within a lease", up, err, mine)
 				again, err := fair.TryAcquireShared(lease.Context(), "key")
@@ -171,10 +171,10 @@ func ticketsNested[Tx any](e *env[Tx]) {
 	e.Check(err)
 	s, err := fairlock.New(l).Semaphore("key", 3)
 	e.Check(err)
-	e.Check(s.Do(e.Ctx, 2, func(mine *sqllock.Lease) error {
+	e.Check(s.Do(e.Ctx, 2, func(_ context.Context, mine *sqllock.Lease) error {
 		more, err := s.Acquire(mine.Context(), 2)
 		refused("2 of 3 and 2 more", more, err, mine)
-		return s.Do(mine.Context(), 1, func(*sqllock.Lease) error { return nil })
+		return s.Do(mine.Context(), 1, func(context.Context, *sqllock.Lease) error { return nil })
 	}))
 	// A lease that has ended does not block.
 	mine, err := fair.AcquireShared(e.Ctx, "key")

@@ -203,7 +203,7 @@ func functionLeaseStampede(e *env) {
 		wg.Go(func() {
 			for range rounds {
 				if i%2 == 0 {
-					err := locks.Do(e.Ctx, "lease stampede", func(*sqllock.Lease) error { increment(); return nil })
+					err := locks.Do(e.Ctx, "lease stampede", func(context.Context, *sqllock.Lease) error { increment(); return nil })
 					if err != nil {
 						e.Error(err)
 					}

@@ -49,8 +49,8 @@ func calls[Tx any]() map[string]call[Tx] {
 		}
 		return e.DB.InTx(e.Ctx, effect(e, key, nil))
 	}
-	lease := func(e env, key string, fail error) func(*sqllock.Lease) error {
-		return func(*sqllock.Lease) error { return alone(e, key, fail) }
+	lease := func(e env, key string, fail error) func(context.Context, *sqllock.Lease) error {
+		return func(context.Context, *sqllock.Lease) error { return alone(e, key, fail) }
 	}
 	inTx := func(e env, f func(tx Tx) error) error {
 		tx := e.BeginTx(sql.LevelDefault)
@@ -193,7 +193,7 @@ func calls[Tx any]() map[string]call[Tx] {
 		"sqllock.Locker.Do": {passes: true, run: func(e env, key string, fail error) error { return e.Locker().Do(e.Ctx, key, lease(e, key, fail)) }},
 		"sqllock.Locker.InTx": {passes: true, run: func(e env, key string, fail error) error {
 			l := e.Locker()
-			return l.Do(e.Ctx, key, func(lease *sqllock.Lease) error { return l.InTx(e.Ctx, lease, effect(e, key, fail)) })
+			return l.Do(e.Ctx, key, func(ctx context.Context, lease *sqllock.Lease) error { return l.InTx(e.Ctx, lease, effect(e, key, fail)) })
 		}},
 		"fairlock.Locker.Do": {passes: true, run: func(e env, key string, fail error) error {
 			return fairlock.New(e.Locker()).Do(e.Ctx, key, lease(e, key, fail))

@@ -53,7 +53,7 @@ func leaseBadInput[Tx any](e *env[Tx]) {
 	} {
 		_, acquire := l.Acquire(e.Ctx, bad.key, bad.opts...)
 		_, try := l.TryAcquire(e.Ctx, bad.key, bad.opts...)
-		do := l.Do(e.Ctx, bad.key, func(*sqllock.Lease) error {
+		do := l.Do(e.Ctx, bad.key, func(context.Context, *sqllock.Lease) error {
 			e.Errorf("%s: the function ran", what)
 			return nil
 		}, bad.opts...)
