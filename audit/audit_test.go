@@ -36,7 +36,7 @@ type env[Tx any] struct {
 	ops   *operators.Operators[Tx]
 }
 
-var who = operators.Actor{By: "olga", Reason: "ticket 12"}
+var who = holdfast.Actor{By: "olga", Reason: "ticket 12"}
 
 func run(t *testing.T, sqlTest func(*env[*sql.Tx]), pgxTest func(*env[pgx.Tx])) {
 	t.Helper()
@@ -141,15 +141,15 @@ func interventions[Tx any](e *env[Tx]) {
 			e.Fatalf("%v, %v", had, err)
 		}
 	}
-	must(olga.ForceRelease(e.Ctx, "lease", 0, who.Reason))
-	must(fairlock.New(olga).ForceRelease(e.Ctx, "fair", fair.Token(), who.Reason))
+	must(olga.ForceRelease(e.Ctx, "lease", 0, who))
+	must(fairlock.New(olga).ForceRelease(e.Ctx, "fair", fair.Token(), who))
 	semaphore, err := fairlock.New(olga).Semaphore("permits", 3)
 	e.Check(err)
-	must(semaphore.ForceRelease(e.Ctx, permit.Token(), who.Reason))
+	must(semaphore.ForceRelease(e.Ctx, permit.Token(), who))
 	for _, had := range []func() (bool, error){ // what finds nothing writes nothing
-		func() (bool, error) { return olga.ForceRelease(e.Ctx, "lease", 0, who.Reason) },
-		func() (bool, error) { return olga.ForceRelease(e.Ctx, "another", 0, who.Reason) },
-		func() (bool, error) { return fairlock.New(olga).ForceRelease(e.Ctx, "fair", fair.Token(), who.Reason) },
+		func() (bool, error) { return olga.ForceRelease(e.Ctx, "lease", 0, who) },
+		func() (bool, error) { return olga.ForceRelease(e.Ctx, "another", 0, who) },
+		func() (bool, error) { return fairlock.New(olga).ForceRelease(e.Ctx, "fair", fair.Token(), who) },
 	} {
 		if had, err := had(); err != nil || had {
 			e.Errorf("%v, %v", had, err)
@@ -171,7 +171,7 @@ func interventions[Tx any](e *env[Tx]) {
 		e.Error(err)
 	}
 	e.Check(e.ops.Erase(e.Ctx, refund, who))
-	n, err := e.store.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Keys: true, By: who.By, Reason: who.Reason})
+	n, err := e.store.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Keys: true, Actor: holdfast.Actor{By: who.By, Reason: who.Reason}})
 	if err != nil || n != 3 {
 		e.Errorf("erased %d, %v", n, err)
 	}
@@ -184,17 +184,17 @@ func interventions[Tx any](e *env[Tx]) {
 	e.Check(err)
 	_, err = l.Take(e.Ctx, limits.Request{Key: "day", ID: "1", Amount: 60})
 	e.Check(err)
-	n, err = l.Erase(e.Ctx, limits.Erasure{By: who.By, Reason: who.Reason})
+	n, err = l.Erase(e.Ctx, holdfast.Actor{By: who.By, Reason: who.Reason})
 	if err != nil || n != 2 {
 		e.Errorf("erased %d, %v", n, err)
 	}
 	box, letters := e.deadLetters("anna", 2)
-	e.Check(box.Requeue(e.Ctx, letters[0], outbox.Actor(who)))
-	e.Check(box.Discard(e.Ctx, letters[1], outbox.Actor(who)))
-	if err := box.Requeue(e.Ctx, letters[1], outbox.Actor(who)); !errors.Is(err, outbox.ErrNotDead) {
+	e.Check(box.Requeue(e.Ctx, letters[0], holdfast.Actor(who)))
+	e.Check(box.Discard(e.Ctx, letters[1], holdfast.Actor(who)))
+	if err := box.Requeue(e.Ctx, letters[1], holdfast.Actor(who)); !errors.Is(err, outbox.ErrNotDead) {
 		e.Error(err)
 	}
-	for _, nobody := range []outbox.Actor{{By: "olga"}, {Reason: "asked"}, {By: "olga\x00", Reason: "asked"}} {
+	for _, nobody := range []holdfast.Actor{{By: "olga"}, {Reason: "asked"}, {By: "olga\x00", Reason: "asked"}} {
 		for _, err := range []error{box.Requeue(e.Ctx, letters[0], nobody), box.Discard(e.Ctx, letters[0], nobody)} {
 			if !errors.Is(err, holdfast.ErrInvalid) {
 				e.Errorf("by %+v: %v", nobody, err)
@@ -255,7 +255,7 @@ func TestBroken(t *testing.T) {
 		e := open(c)
 		e.held("anna", 5)
 		for i := range 5 {
-			_, err := e.locker("olga").For("anna").ForceRelease(e.Ctx, fmt.Sprint(i), 0, "asked")
+			_, err := e.locker("olga").For("anna").ForceRelease(e.Ctx, fmt.Sprint(i), 0, holdfast.Actor{By: "olga", Reason: "asked"})
 			e.Check(err)
 		}
 		head := e.verify(5).Heads[0]
@@ -322,7 +322,7 @@ func TestBroken(t *testing.T) {
 		}
 		// What comes later does not hide the head that was kept.
 		e.held("bob", 1)
-		_, err := e.locker("olga").For("bob").ForceRelease(e.Ctx, "0", 0, "asked")
+		_, err := e.locker("olga").For("bob").ForceRelease(e.Ctx, "0", 0, holdfast.Actor{By: "olga", Reason: "asked"})
 		e.Check(err)
 		if report, err := audit.Verify(e.Ctx, e.DB, audit.VerifyOptions{Expect: [][]byte{head.Hash}}); err != nil || report.Rows != 6 {
 			e.Errorf("%+v, %v", report, err)
@@ -355,7 +355,7 @@ func concurrent[Tx any](e *env[Tx]) {
 			for i := range each {
 				var err error
 				if w%2 == 0 {
-					_, err = l.ForceRelease(e.Ctx, fmt.Sprint(i), 0, "asked")
+					_, err = l.ForceRelease(e.Ctx, fmt.Sprint(i), 0, holdfast.Actor{By: "olga", Reason: "asked"})
 				} else { // at the isolation of a store
 					err = e.ops.Erase(e.Ctx, staged.Ref{Owner: owner, Name: "refund", Key: fmt.Sprint(i)}, who)
 				}
@@ -364,7 +364,7 @@ func concurrent[Tx any](e *env[Tx]) {
 				}
 				for errors.Is(err, holdfast.ErrRetry) { // nothing happened: a caller asks again
 					if w%2 == 0 {
-						_, err = l.ForceRelease(e.Ctx, fmt.Sprint(i), 0, "asked")
+						_, err = l.ForceRelease(e.Ctx, fmt.Sprint(i), 0, holdfast.Actor{By: "olga", Reason: "asked"})
 					} else {
 						err = e.ops.Erase(e.Ctx, staged.Ref{Owner: owner, Name: "refund", Key: fmt.Sprint(i)}, who)
 					}
@@ -374,9 +374,9 @@ func concurrent[Tx any](e *env[Tx]) {
 	}
 	wg.Go(func() {
 		for _, letter := range letters {
-			err := box.Discard(e.Ctx, letter, outbox.Actor(who))
+			err := box.Discard(e.Ctx, letter, holdfast.Actor(who))
 			for errors.Is(err, holdfast.ErrRetry) {
-				err = box.Discard(e.Ctx, letter, outbox.Actor(who))
+				err = box.Discard(e.Ctx, letter, holdfast.Actor(who))
 			}
 			if err != nil {
 				e.Error(err)
@@ -424,16 +424,16 @@ func TestUnwritten(t *testing.T) {
 		}
 		before := state()
 		olga := e.locker("olga").For("anna")
-		_, lease := olga.ForceRelease(e.Ctx, "0", 0, "asked")
-		_, ticket := fairlock.New(olga).ForceRelease(e.Ctx, "fair", fair.Token(), "asked")
-		_, scope := e.store.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", By: "olga", Reason: "asked"})
+		_, lease := olga.ForceRelease(e.Ctx, "0", 0, holdfast.Actor{By: "olga", Reason: "asked"})
+		_, ticket := fairlock.New(olga).ForceRelease(e.Ctx, "fair", fair.Token(), holdfast.Actor{By: "olga", Reason: "asked"})
+		_, scope := e.store.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Actor: holdfast.Actor{By: "olga", Reason: "asked"}})
 		_, restore := operators.AfterRestore(e.Ctx, e.DB, who)
 		box, err := outbox.New(e.Ctx, e.DB, "events")
 		e.Check(err)
 		for what, err := range map[string]error{
 			"lease": lease, "ticket": ticket, "scope": scope, "restore": restore,
 			"erase":   e.ops.Erase(e.Ctx, staged.Ref{Owner: "anna", Name: "refund", Key: "refund"}, who),
-			"requeue": box.Requeue(e.Ctx, letters[0], outbox.Actor(who)), "discard": box.Discard(e.Ctx, letters[1], outbox.Actor(who)),
+			"requeue": box.Requeue(e.Ctx, letters[0], holdfast.Actor(who)), "discard": box.Discard(e.Ctx, letters[1], holdfast.Actor(who)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), refused) {
 				e.Errorf("%s: %v", what, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
@@ -220,7 +221,7 @@ func fill(s *site) {
 		_, err := one.Acquire(s.Ctx, key)
 		must(err)
 	}
-	_, err := two.ForceRelease(s.Ctx, "order/10042", 0, "the worker hangs, ticket 12")
+	_, err := two.ForceRelease(s.Ctx, "order/10042", 0, holdfast.Actor{By: "test", Reason: "the worker hangs, ticket 12"})
 	must(err)
 	_, err = two.Acquire(s.Ctx, "order/10042")
 	must(err)
@@ -239,13 +240,13 @@ func fill(s *site) {
 		parkAs[transfer](s, refund(key), "POST /transfers: no answer within 30 s")
 	}
 	_, err = operators.New(s.Store(idempotency.Options{})).ProposeRelease(s.Ctx,
-		operators.Lock{Kind: "lease", Key: "settlement/2026-11-21", Token: 1}, operators.Actor{By: "olga", Reason: "its machine is gone, ticket 14"})
+		operators.Lock{Kind: "lease", Key: "settlement/2026-11-21", Token: 1}, holdfast.Actor{By: "olga", Reason: "its machine is gone, ticket 14"})
 	must(err)
 	ops, err := idempotency.New(s.Ctx, s.DB)
 	must(err)
 	op := refund("order-10043/2")
 	_, err = operators.New(ops).Propose(s.Ctx, staged.Ref{Owner: op.Owner, Name: op.Name, Key: op.Key},
-		operators.Resolution{Step: staged.StepNotDone}, operators.Actor{By: "olga", Reason: "the provider does not know the key, ticket 82"})
+		operators.Resolution{Step: staged.StepNotDone}, holdfast.Actor{By: "olga", Reason: "the provider does not know the key, ticket 82"})
 	must(err)
 	store := s.Store(idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: 50 * time.Millisecond})
 	for _, key := range []string{"1", "2", "3"} {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
@@ -339,7 +340,7 @@ func TestScriptsAreText(t *testing.T) {
 		if _, err := l.Acquire(s.Ctx, attack("key")); err != nil {
 			s.Fatal(err)
 		}
-		if _, err := l.ForceRelease(s.Ctx, attack("key"), 0, attack("reason")); err != nil {
+		if _, err := l.ForceRelease(s.Ctx, attack("key"), 0, holdfast.Actor{By: "test", Reason: attack("reason")}); err != nil {
 			s.Fatal(err)
 		}
 		if _, err := s.locker(attack("holder")).Acquire(s.Ctx, attack("key")); err != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
@@ -159,7 +160,7 @@ func (c *console[Tx]) postConfirm(w http.ResponseWriter, r *http.Request) {
 }
 
 // proposeRelease proposes to take a lock away, if its holder still has it.
-func (c *console[Tx]) proposeRelease(w http.ResponseWriter, r *http.Request, ref lockRef, who operators.Actor) {
+func (c *console[Tx]) proposeRelease(w http.ResponseWriter, r *http.Request, ref lockRef, who holdfast.Actor) {
 	_, err := c.find(r.Context(), ref)
 	if err == nil {
 		_, err = c.ops.owners.ProposeRelease(r.Context(), operators.Lock(ref), who)

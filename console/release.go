@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
@@ -104,7 +104,7 @@ func (c *console[Tx]) postRelease(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if c.options.FourEyes {
-		c.proposeRelease(w, r, ref, operators.Actor{By: by, Reason: reason})
+		c.proposeRelease(w, r, ref, holdfast.Actor{By: by, Reason: reason})
 		return
 	}
 	if err := c.release(r.Context(), ref, by, reason); err != nil {
@@ -116,20 +116,20 @@ func (c *console[Tx]) postRelease(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *console[Tx]) release(ctx context.Context, ref lockRef, by, reason string) error {
-	l, err := sqllock.New(ctx, c.db, sqllock.Options{Holder: by}) // the name to record
+	l, err := sqllock.New(ctx, c.db)
 	if err != nil {
 		return err
 	}
 	had, of := false, l.For(ref.Owner)
 	switch ref.Kind { // refuse if the holder has changed since the page was shown
 	case "lease":
-		had, err = of.ForceRelease(ctx, ref.Key, ref.Token, reason)
+		had, err = of.ForceRelease(ctx, ref.Key, ref.Token, holdfast.Actor{By: by, Reason: reason})
 	case "fair":
-		had, err = fairlock.New(of).ForceRelease(ctx, ref.Key, ref.Token, reason)
+		had, err = fairlock.New(of).ForceRelease(ctx, ref.Key, ref.Token, holdfast.Actor{By: by, Reason: reason})
 	case "semaphore":
 		var s *fairlock.Semaphore[Tx]
 		if s, err = fairlock.New(of).Semaphore(ref.Key, fairlock.MaxPermits); err == nil {
-			had, err = s.ForceRelease(ctx, ref.Token, reason)
+			had, err = s.ForceRelease(ctx, ref.Token, holdfast.Actor{By: by, Reason: reason})
 		}
 	}
 	if err == nil && !had {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
@@ -26,7 +27,7 @@ func TestStory(t *testing.T) {
 		ops := operators.New(store)
 		propose := func(key, why string) *operators.Proposal {
 			op := refund(key)
-			p, err := ops.Propose(s.Ctx, staged.Ref{Owner: op.Owner, Name: op.Name, Key: op.Key}, operators.Resolution{Step: staged.StepNotDone}, operators.Actor{By: "olga", Reason: why})
+			p, err := ops.Propose(s.Ctx, staged.Ref{Owner: op.Owner, Name: op.Name, Key: op.Key}, operators.Resolution{Step: staged.StepNotDone}, holdfast.Actor{By: "olga", Reason: why})
 			s.Check(err)
 			return p
 		}

@@ -144,35 +144,35 @@ func appWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	e.Check(err)
 	_, err = l.Take(e.Ctx, limits.Request{Key: "day", ID: "1", Amount: 60})
 	e.Check(err)
-	if _, err = l.Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"}); !errors.Is(err, holdfast.ErrDenied) {
+	if _, err = l.Erase(e.Ctx, holdfast.Actor{By: "olga", Reason: "asked"}); !errors.Is(err, holdfast.ErrDenied) {
 		e.Errorf("the app erases limits: %v", err)
 	}
 }
 
 func operatorWork(e *env, db *holdfast.DB[*sql.Tx]) {
-	s, who := store(e, db), operators.Actor{By: "olga", Reason: "asked"}
+	s, who := store(e, db), holdfast.Actor{By: "olga", Reason: "asked"}
 	o := operators.New(s)
 	e.Check(o.Resolve(e.Ctx, staged.Ref{Owner: "anna", Name: "payout", Key: "parked"}, operators.Resolution{Step: staged.StepDone, StepResult: "paid"}, who))
 	e.Check(o.Erase(e.Ctx, staged.Ref{Owner: "anna", Name: "payout", Key: "paid"}, who))
-	_, err := e.LockerOn(db, sqllock.Options{}).ForceRelease(e.Ctx, "lease", 0, "asked")
+	_, err := e.LockerOn(db, sqllock.Options{}).ForceRelease(e.Ctx, "lease", 0, holdfast.Actor{By: "test", Reason: "asked"})
 	e.Check(err)
 	holder := e.LockerOn(e.DB, sqllock.Options{})
 	fair, err := fairlock.New(holder).Acquire(e.Ctx, "fair")
 	e.Check(err)
-	had, err := fairlock.New(e.LockerOn(db, sqllock.Options{})).ForceRelease(e.Ctx, "fair", fair.Token(), "asked")
+	had, err := fairlock.New(e.LockerOn(db, sqllock.Options{})).ForceRelease(e.Ctx, "fair", fair.Token(), holdfast.Actor{By: "test", Reason: "asked"})
 	if err != nil || !had {
 		e.Errorf("a fair lock by force: %v, %v", had, err)
 	}
 	_ = fair.Release(e.Ctx)
 	_, err = operators.AfterRestore(e.Ctx, db, who)
 	e.Check(err)
-	n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Keys: true, By: "olga", Reason: "asked"})
+	n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}})
 	if err != nil || n == 0 {
 		e.Errorf("erased %d, %v", n, err)
 	}
 	l, err := limits.New(e.Ctx, db, "refunds")
 	e.Check(err)
-	_, err = l.For("anna").Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"})
+	_, err = l.For("anna").Erase(e.Ctx, holdfast.Actor{By: "olga", Reason: "asked"})
 	e.Check(err)
 	box, err := outbox.New(e.Ctx, db, "events")
 	e.Check(err)
@@ -181,7 +181,7 @@ func operatorWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	if len(letters) != 1 {
 		e.Fatalf("%d dead letters", len(letters))
 	}
-	e.Check(box.Requeue(e.Ctx, letters[0], outbox.Actor(who)))
+	e.Check(box.Requeue(e.Ctx, letters[0], holdfast.Actor(who)))
 	if _, err = idempotency.Do(e.Ctx, s, idempotency.Op{Owner: "anna", Name: "refund", Key: "new", Request: "r"}, func(context.Context, *sql.Tx) (string, error) { return "", nil }); !errors.Is(err, holdfast.ErrDenied) {
 		e.Errorf("an operator executes: %v", err)
 	}

@@ -128,7 +128,7 @@ func (b *bank) fill(s *idempotency.Store[*sql.Tx]) {
 	}
 	_, err = idempotency.Do(ctx, s, op("3"), ok)
 	want(err)
-	want(operators.New(s).Erase(ctx, staged.Ref{Owner: "the-owner", Name: "the-operation", Key: "the-key 3"}, operators.Actor{By: "the-person", Reason: "the-why"}))
+	want(operators.New(s).Erase(ctx, staged.Ref{Owner: "the-owner", Name: "the-operation", Key: "the-key 3"}, holdfast.Actor{By: "the-person", Reason: "the-why"}))
 
 	runner, err := staged.New(s, staged.Workflow[*sql.Tx, string, receipt]{
 		Name: "the-operation",
@@ -213,7 +213,7 @@ func TestInClear(t *testing.T) {
 			}
 			b.fill(s)
 			same(t, "stored", b.clear(), c.want)
-			if _, err := s.EraseScope(t.Context(), idempotency.Erasure{Owner: "the-owner", Keys: true, By: "olga", Reason: "asked"}); err != nil {
+			if _, err := s.EraseScope(t.Context(), idempotency.Erasure{Owner: "the-owner", Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); err != nil {
 				t.Fatal(err)
 			}
 			same(t, "erased", b.clear(), c.erased)

@@ -32,7 +32,7 @@ func openStore(ctx context.Context, db *holdfast.DB[*sql.Tx], newest, older, sec
 }
 
 func eraseMerchant(ctx context.Context, store *idempotency.Store[*sql.Tx], merchant string) error {
-	_, err := store.EraseScope(ctx, idempotency.Erasure{Owner: merchant, Keys: true, By: "olga", Reason: "ticket 12"})
+	_, err := store.EraseScope(ctx, idempotency.Erasure{Owner: merchant, Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "ticket 12"}})
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastcrypt"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -38,7 +39,7 @@ func TestProposed(t *testing.T) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank"}, func(context.Context, string) (string, error) { return "", errors.New("no answer") })
 	}})
 	want(err)
-	ops, olga := operators.New(s), operators.Actor{By: "olga", Reason: "asked"}
+	ops, olga := operators.New(s), holdfast.Actor{By: "olga", Reason: "asked"}
 	propose := func(key string, r operators.Resolution) *operators.Proposal {
 		t.Helper()
 		op := idempotency.Op{Owner: "anna", Key: key}

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/audit"
 	"github.com/holdfast-go/holdfast/holdfastotel"
 	"github.com/holdfast-go/holdfast/holdfasttest"
@@ -38,7 +39,7 @@ func TestExportAudit(t *testing.T) {
 		if _, err := locks.For("anna").Acquire(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
-		if had, err := locks.For("anna").ForceRelease(t.Context(), key, 0, "ticket 12"); err != nil || !had {
+		if had, err := locks.For("anna").ForceRelease(t.Context(), key, 0, holdfast.Actor{By: "olga", Reason: "ticket 12"}); err != nil || !had {
 			t.Fatal(had, err)
 		}
 	}

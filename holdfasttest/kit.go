@@ -227,7 +227,7 @@ func (k *Kit[Tx]) LoseLeaseOf(owner, key string) {
 		k.tb.Fatalf("holdfasttest: %v", err)
 	}
 	defer func() { _ = locker.Close(ctx) }()
-	if had, err := locker.For(owner).ForceRelease(ctx, key, 0, "holdfasttest.LoseLease"); err != nil || !had {
+	if had, err := locker.For(owner).ForceRelease(ctx, key, 0, holdfast.Actor{By: "holdfasttest", Reason: "LoseLease"}); err != nil || !had {
 		k.tb.Fatalf("holdfasttest: nobody had a lease on %.60q of %.60q that could be lost (LoseLeaseOf takes the owner): %v", key, owner, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/exampletb"
@@ -167,7 +168,7 @@ func ExampleStore_EraseScope() {
 	if _, err := idempotency.Do(ctx, store, refundOf("42", 1250), book("42", 1250)); err != nil {
 		panic(err)
 	}
-	erased, err := store.EraseScope(ctx, idempotency.Erasure{Owner: "shop-7", By: "olga", Reason: "ticket 12"})
+	erased, err := store.EraseScope(ctx, idempotency.Erasure{Owner: "shop-7", Actor: holdfast.Actor{By: "olga", Reason: "ticket 12"}})
 	fmt.Println(erased, err)
 	_, err = idempotency.Do(ctx, store, refundOf("42", 1250), book("42", 1250))
 	fmt.Println(errors.Is(err, idempotency.ErrExpired))

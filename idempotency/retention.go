@@ -30,9 +30,8 @@ type Erasure struct {
 	// hashes of the keys, the times, and the process and program that executed it stay. The rows of
 	// Similar go, so that a likely duplicate of an erased operation is not noticed any more.
 	Keys bool
-	// By says who erases, and Reason why: both are required, have at most 255 and 500 bytes, and are kept
-	// in the audit (package audit), so write no personal data there.
-	By, Reason string
+	// Actor is who erases, and why. Required.
+	holdfast.Actor
 }
 
 // erasing is one call of EraseScope.
@@ -69,7 +68,7 @@ func (s *Store[Tx]) erased(ctx context.Context, q core.Querier, e erasing, kind 
 // (call it again), errors of ctx and of the driver.
 func (s *Store[Tx]) EraseScope(ctx context.Context, what Erasure) (erased int64, err error) {
 	e := erasing{what, auditlog.New(s.dialect(), s.access.Table)}
-	if err := auditlog.Check("Erasure.", e.By, e.Reason); err != nil {
+	if err := auditlog.Check("Erasure.Actor.", e.By, e.Reason); err != nil {
 		return 0, err
 	}
 	name := e.Name

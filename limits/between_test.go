@@ -69,7 +69,7 @@ func TestReservedBeforeTheErasure(t *testing.T) {
 			e.Check(err)
 		}
 		do.Store(&reserve)
-		if n, err := l.Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"}); n != 0 || err != nil {
+		if n, err := l.Erase(e.Ctx, holdfast.Actor{By: "olga", Reason: "asked"}); n != 0 || err != nil {
 			e.Errorf("%d rows, %v", n, err)
 		}
 		if s, err := l.Get(e.Ctx, "a"); err != nil || s.Reserved != 60 {
@@ -95,7 +95,7 @@ func TestTakenDuringTheErasure(t *testing.T) {
 		take("2")
 		late := func() { take("3") }
 		do.Store(&late)
-		if n, err := l.Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"}); n != 3 || err != nil { // two, and the limit
+		if n, err := l.Erase(e.Ctx, holdfast.Actor{By: "olga", Reason: "asked"}); n != 3 || err != nil { // two, and the limit
 			e.Errorf("%d rows, %v", n, err)
 		}
 		if got, err := l.Entry(e.Ctx, "3"); err != nil || got.Captured != 1 {

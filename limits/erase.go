@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/trace"
@@ -10,13 +11,6 @@ import (
 
 // eraseBatch bounds the rows that one transaction of Erase deletes.
 const eraseBatch = 256
-
-// Erasure says who erases and why.
-type Erasure struct {
-	// By says who erases, and Reason why: both are required, have at most 255 and 500 bytes, and are kept
-	// in the audit (package audit), so write no personal data there.
-	By, Reason string
-}
 
 // Erase deletes what the owner has under this name: the entries that have ended, and the limits in
 // Holdfast's table of which nothing is reserved. It returns how many rows it deleted, also with an error.
@@ -29,7 +23,7 @@ type Erasure struct {
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrRetry], [holdfast.ErrUnknown]; the error of ctx; the
 // driver's.
-func (l *Limits[Tx]) Erase(ctx context.Context, why Erasure) (deleted int64, err error) {
+func (l *Limits[Tx]) Erase(ctx context.Context, who holdfast.Actor) (deleted int64, err error) {
 	ctx, span := l.access.Trace.Start(ctx, trace.Call{Name: "limits.erase", Operation: l.name})
 	defer func() {
 		span.Rows = deleted
@@ -38,19 +32,19 @@ func (l *Limits[Tx]) Erase(ctx context.Context, why Erasure) (deleted int64, err
 	if err := core.CheckName("owner", l.owner, true); err != nil {
 		return 0, err
 	}
-	if err := auditlog.Check("Erasure.", why.By, why.Reason); err != nil {
+	if err := auditlog.Check("Actor.", who.By, who.Reason); err != nil {
 		return 0, err
 	}
-	deleted, err = l.eraseAll(ctx, why, l.sql.old, "limit entry", l.sql.remove)
+	deleted, err = l.eraseAll(ctx, who, l.sql.old, "limit entry", l.sql.remove)
 	if err != nil || !l.home.own {
 		return deleted, err
 	}
-	n, err := l.eraseAll(ctx, why, l.sql.unused, "limit", l.sql.removeLimits)
+	n, err := l.eraseAll(ctx, who, l.sql.unused, "limit", l.sql.removeLimits)
 	return deleted + n, err
 }
 
 // eraseAll deletes the rows that find returns page by page. remove tests again whether they may go.
-func (l *Limits[Tx]) eraseAll(ctx context.Context, why Erasure, find core.Stmt, kind, remove string) (deleted int64, err error) {
+func (l *Limits[Tx]) eraseAll(ctx context.Context, who holdfast.Actor, find core.Stmt, kind, remove string) (deleted int64, err error) {
 	audit := auditlog.New(l.access.Dialect, l.access.Table)
 	for after := []byte{}; ; {
 		rows, err := find.Query(ctx, l.access.Pool, l.own(after, eraseBatch)...)
@@ -68,7 +62,7 @@ func (l *Limits[Tx]) eraseAll(ctx context.Context, why Erasure, find core.Stmt, 
 				return 0, err
 			}
 			return r.Affected, audit.Append(ctx, q, auditlog.Entry{
-				Actor: why.By, Action: "erase limits", Reason: why.Reason, Kind: kind, Owner: l.owner,
+				Actor: who.By, Action: "erase limits", Reason: who.Reason, Kind: kind, Owner: l.owner,
 				After: struct {
 					Erased int64  `json:"erased"`
 					Name   string `json:"name"`

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/limits"
 )
@@ -84,7 +85,7 @@ func TestSentForAnErasure(t *testing.T) {
 		_, err = bob.Reserve(e.Ctx, limits.Request{Key: "b", ID: "2", Amount: 1})
 		e.Check(err)
 		sent.want(t, "old unused", func() error {
-			_, err := bob.Erase(context.WithoutCancel(e.Ctx), limits.Erasure{By: "olga", Reason: "asked"})
+			_, err := bob.Erase(context.WithoutCancel(e.Ctx), holdfast.Actor{By: "olga", Reason: "asked"})
 			return err
 		})
 	})

@@ -154,7 +154,7 @@ func TestAuditIsNotForged(t *testing.T) {
 		intervene := func() error {
 			lease, err := locks.Acquire(e.Ctx, "key")
 			e.Check(err)
-			_, err = locks.ForceRelease(e.Ctx, "key", 0, "asked")
+			_, err = locks.ForceRelease(e.Ctx, "key", 0, holdfast.Actor{By: "test", Reason: "asked"})
 			_ = lease.Release(e.Ctx)
 			return err
 		}

@@ -182,7 +182,7 @@ func (e *tenants[Tx]) forEveryOwner(worker *holdfast.DB[Tx]) {
 			e.Errorf("dead letters: %+v, %v, want %d", letters, err, c.want/2)
 		}
 		for _, l := range letters {
-			e.Check(box.Discard(e.Ctx, l, outbox.Actor{By: "olga", Reason: "asked"}))
+			e.Check(box.Discard(e.Ctx, l, holdfast.Actor{By: "olga", Reason: "asked"}))
 		}
 	}
 }

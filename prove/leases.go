@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -137,7 +138,7 @@ func (t *trial) forced(ctx context.Context, c *client, key string, last *int64) 
 		return err
 	}
 	*last = lease.Token()
-	if had, err := c.locks.ForceRelease(ctx, key, lease.Token(), "holdfast prove"); err != nil || !had {
+	if had, err := c.locks.ForceRelease(ctx, key, lease.Token(), holdfast.Actor{By: "holdfast prove", Reason: "a check"}); err != nil || !had {
 		return errors.Join(err, unless(had || err != nil, "a lease that was just granted could not be taken away"))
 	}
 	if err := lease.Release(ctx); !errors.Is(err, sqllock.ErrLost) {

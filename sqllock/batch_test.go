@@ -133,7 +133,7 @@ func TestGathered(t *testing.T) {
 			}
 			for i, lease := range leases {
 				if lease != nil && i%20 == round {
-					if had, err := other.ForceRelease(e.Ctx, kind(i), 0, "a test"); !had || err != nil {
+					if had, err := other.ForceRelease(e.Ctx, kind(i), 0, holdfast.Actor{By: "test", Reason: "a test"}); !had || err != nil {
 						e.Fatalf("%s: %v, %v", kind(i), had, err)
 					}
 					taken[i] = true

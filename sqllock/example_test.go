@@ -11,6 +11,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -81,7 +82,7 @@ func ExampleLocker_InTx() {
 	}
 	write := func(ctx context.Context, tx *sql.Tx) error { return book(ctx, tx, "2026-11-21", 1250) }
 	fmt.Println("held:", locks.InTx(ctx, lease, write))
-	if _, err := locks.ForceRelease(ctx, "settlement", lease.Token(), "the worker hangs"); err != nil {
+	if _, err := locks.ForceRelease(ctx, "settlement", lease.Token(), holdfast.Actor{By: "ana", Reason: "the worker hangs"}); err != nil {
 		log.Print(err)
 		return
 	}
@@ -203,7 +204,7 @@ func ExampleLocker_ForceRelease() {
 		log.Print(err)
 		return
 	}
-	had, err := locks.ForceRelease(ctx, "settlement", lease.Token(), "its host is gone")
+	had, err := locks.ForceRelease(ctx, "settlement", lease.Token(), holdfast.Actor{By: "ana", Reason: "its host is gone"})
 	fmt.Println("taken away:", had, err)
 	info, _, err := locks.Inspect(ctx, "settlement")
 	fmt.Println("held:", info.Held, "reason:", info.Forced.Reason, err)

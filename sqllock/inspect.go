@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
@@ -43,10 +44,10 @@ type Info struct {
 	Forced Forced
 }
 
-// Forced records a ForceRelease: when, by which Holder, and why.
+// Forced records a ForceRelease: when, by whom, and why.
 type Forced struct {
-	At         time.Time
-	By, Reason string
+	At time.Time
+	holdfast.Actor
 }
 
 // Inspect reads a key's lease. found is false if there never was one, or if package reaper has
@@ -132,40 +133,40 @@ type position struct {
 func next(name []byte) []byte { return append(slices.Clip(name), 0) }
 
 // ForceRelease takes the lock on key away from the holder of a token, which Inspect shows, or
-// with token 0 from any holder. It records the Holder of this Locker and the reason. It raises
+// with token 0 from any holder. It records who did so. It raises
 // the token, so that the former holder's guards and releases fail. The former holder's context
 // ends with its next renewal, at the latest at the end of its trust window. Until then its work
 // outside of guarded transactions may overlap with the next holder's work. ForceRelease waits
 // for running guarded transactions: ten times [holdfast.DefaultLockTimeout], or until ctx ends. It returns false if the lock was free or had
 // another token. Package audit has a row about it, which commits with it.
 //
-// Errors: [holdfast.ErrInvalid] (the reason is empty or longer than 500),
+// Errors: [holdfast.ErrInvalid] (the Actor is not complete),
 // [holdfast.ErrRetry] (a guarded transaction still runs), [holdfast.ErrDenied], the driver's.
-func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, reason string) (had bool, err error) {
+func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, who holdfast.Actor) (had bool, err error) {
 	ctx, op := l.leases.k.StartSpan(ctx, trace.LockLease, "force_release")
 	defer func() { op.End(err, keeper.Outcome) }()
 	name, err := lockname.Of(lockname.Lease, l.owner, key)
 	if err != nil {
 		return false, err
 	}
-	if err := keeper.CheckReason(reason); err != nil {
+	if err := keeper.CheckActor(who); err != nil {
 		return false, err
 	}
 	s := l.leases.statements
-	return s.Force(ctx, name, reason, func(ctx context.Context, q core.Querier) (before, after *keeper.Forced, err error) {
-		return s.force(ctx, q, name, token, reason)
+	return s.Force(ctx, name, who, func(ctx context.Context, q core.Querier) (before, after *keeper.Forced, err error) {
+		return s.force(ctx, q, name, token, who)
 	})
 }
 
 // force takes the lock from the term that it reads first. A term that begins in between has another
 // token, so then nothing is changed, and it reads again.
-func (s *statements) force(ctx context.Context, q core.Querier, name lockname.Name, token int64, reason string) (before, after *keeper.Forced, err error) {
+func (s *statements) force(ctx context.Context, q core.Querier, name lockname.Name, token int64, who holdfast.Actor) (before, after *keeper.Forced, err error) {
 	for {
 		was, there, err := s.ReadOn(ctx, q, name)
 		if err != nil || !there || was.Attempt == nil || token != 0 && was.Token != token {
 			return nil, nil, err
 		}
-		r, err := s.Compile("force", dialect.ForceLease).Exec(ctx, q, name.Args(s.Holder, reason, was.Token)...)
+		r, err := s.Compile("force", dialect.ForceLease).Exec(ctx, q, name.Args(who.By, who.Reason, was.Token)...)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -122,7 +123,7 @@ func everything(e *conformance.Env[*sql.Tx]) {
 	}
 	lease, err := l.Acquire(e.Ctx, key)
 	must("acquire", err)
-	had, err := other.ForceRelease(e.Ctx, key, 0, `a "reason" of one's own \`)
+	had, err := other.ForceRelease(e.Ctx, key, 0, holdfast.Actor{By: "test", Reason: `a "reason" of one's own \`})
 	must("force", err)
 	if !had {
 		e.Error("nobody had it")

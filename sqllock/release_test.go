@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
@@ -52,7 +53,7 @@ func TestHandedOverOnce(t *testing.T) {
 			given <- lease
 		}()
 		<-waits.there
-		if _, err := l.ForceRelease(ctx, "key", 0, "a test"); err != nil {
+		if _, err := l.ForceRelease(ctx, "key", 0, holdfast.Actor{By: "test", Reason: "a test"}); err != nil {
 			t.Fatal(err)
 		}
 		later, err := l.TryAcquire(ctx, "key")
@@ -128,7 +129,7 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 		all = append(all, freeing{*lease.kept().Attempt(), lease.Token()})
 	}
 	if lost != "" {
-		if _, err := l.ForceRelease(ctx, lost, 0, "a test"); err != nil {
+		if _, err := l.ForceRelease(ctx, lost, 0, holdfast.Actor{By: "test", Reason: "a test"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,7 +163,7 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 	for _, lease := range leases {
 		_ = lease.Release(ctx)
 	}
-	_, err = l.ForceRelease(ctx, "taken", 0, "a test")
+	_, err = l.ForceRelease(ctx, "taken", 0, holdfast.Actor{By: "test", Reason: "a test"})
 	if err != nil {
 		t.Error(err)
 	}

@@ -90,11 +90,11 @@ func (k *keyFlags) key() (string, error) {
 }
 
 // whoFlags say who intervenes, and why.
-type whoFlags struct{ by, reason string }
+type whoFlags struct{ holdfast.Actor }
 
 func (w *whoFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&w.by, "by", "", "who does it (required; recorded)")
-	cmd.Flags().StringVar(&w.reason, "reason", "", "why (required; recorded)")
+	cmd.Flags().StringVar(&w.By, "by", "", "who does it (required; recorded)")
+	cmd.Flags().StringVar(&w.Reason, "reason", "", "why (required; recorded)")
 	_ = cmd.MarkFlagRequired("by") // the flag exists
 	_ = cmd.MarkFlagRequired("reason")
 }

@@ -61,7 +61,7 @@ func newLocksList(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List leases: who has them, for how long, and how many wait", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.locker(cmd, "", func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
+			return f.locker(cmd, func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
 				leases, rows := []lease{}, [][]string{}
 				for i, err := range l.For(list.owner).List(ctx, list.options(cmd)) {
 					if err != nil {
@@ -124,7 +124,7 @@ func newLocksQueues(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "queues", Short: "List who has fair locks and semaphores, and who waits for them, in order", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.locker(cmd, "", func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
+			return f.locker(cmd, func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
 				tickets, rows := []ticket{}, [][]string{}
 				read := func(kind string, queues iter.Seq2[fairlock.Queue, error]) error {
 					for queue, err := range queues {
@@ -219,27 +219,27 @@ func newLocksRelease(f *flags) *cobra.Command {
 			if propose.only {
 				return (&opsFlags{flags: f}).operators(cmd, owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 					lock := operators.Lock{Kind: kind, Owner: owner, Key: name, Token: token}
-					p, err := ops.ProposeRelease(ctx, lock, operators.Actor{By: who.by, Reason: who.reason}, propose.options())
+					p, err := ops.ProposeRelease(ctx, lock, who.Actor, propose.options())
 					return proposed(f, cmd, p, err)
 				})
 			}
 			if !yes {
 				return usage("%s: if that is right, add --yes", releases)
 			}
-			return f.locker(cmd, who.by, func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
+			return f.locker(cmd, func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error {
 				var had bool
 				l = l.For(owner)
 				switch {
 				case kind == "lease":
-					had, err = l.ForceRelease(ctx, name, token, who.reason)
+					had, err = l.ForceRelease(ctx, name, token, who.Actor)
 				case token == 0:
 					err = usage("--token is missing: `holdfast locks queues` prints the token of each ticket")
 				case kind == "fair":
-					had, err = fairlock.New(l).ForceRelease(ctx, name, token, who.reason)
+					had, err = fairlock.New(l).ForceRelease(ctx, name, token, who.Actor)
 				case kind == "semaphore":
 					var s *fairlock.Semaphore[*sql.Tx]
 					if s, err = fairlock.New(l).Semaphore(name, fairlock.MaxPermits); err == nil { // the number of permits does not matter here
-						had, err = s.ForceRelease(ctx, token, who.reason)
+						had, err = s.ForceRelease(ctx, token, who.Actor)
 					}
 				default:
 					err = usage("--kind is lease, fair or semaphore")
@@ -283,9 +283,9 @@ func (f *flags) released(cmd *cobra.Command, had bool, token int64) error {
 }
 
 // locker opens the locks with by as the holder.
-func (f *flags) locker(cmd *cobra.Command, by string, run func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error) error {
+func (f *flags) locker(cmd *cobra.Command, run func(ctx context.Context, l *sqllock.Locker[*sql.Tx]) error) error {
 	return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
-		l, err := sqllock.New(ctx, db, sqllock.Options{Holder: by})
+		l, err := sqllock.New(ctx, db)
 		if err != nil {
 			return err
 		}

@@ -311,7 +311,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 			}
 			return o.operators(cmd, ref.Owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				if propose.only {
-					p, err := ops.Propose(ctx, ref, resolution, operators.Actor{By: who.by, Reason: who.reason}, propose.options())
+					p, err := ops.Propose(ctx, ref, resolution, who.Actor, propose.options())
 					return proposed(o.flags, cmd, p, err)
 				}
 				if !yes && operators.Hazardous(as) {
@@ -319,7 +319,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 						return err
 					}
 				}
-				if err := ops.Resolve(ctx, ref, resolution, operators.Actor{By: who.by, Reason: who.reason}); err != nil {
+				if err := ops.Resolve(ctx, ref, resolution, who.Actor); err != nil {
 					return err
 				}
 				op, err := ops.Show(ctx, ref)
@@ -380,7 +380,7 @@ func newOpsErase(o *opsFlags) *cobra.Command {
 				return err
 			}
 			return o.operators(cmd, ref.Owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
-				if err := ops.Erase(ctx, ref, operators.Actor{By: who.by, Reason: who.reason}); err != nil {
+				if err := ops.Erase(ctx, ref, who.Actor); err != nil {
 					return err
 				}
 				op, err := ops.Show(ctx, ref)

@@ -13,7 +13,7 @@ import (
 )
 
 func newAfterRestore(f *flags) *cobra.Command {
-	var who operators.Actor
+	var who holdfast.Actor
 	var o operators.RestoreOptions
 	var yes bool
 	cmd := &cobra.Command{

@@ -90,7 +90,7 @@ func (s *service) start(ctx context.Context) (stop func()) {
 }
 
 // settle stands for work that only one process does at a time.
-func (*service) settle(lease *sqllock.Lease) error {
+func (*service) settle(_ context.Context, lease *sqllock.Lease) error {
 	select {
 	case <-lease.Context().Done():
 	case <-time.After(time.Second):

@@ -312,7 +312,7 @@ func settles[Tx any](t *testing.T, s *shop, h *orm.Holdfast[Tx], e example) {
 
 	// The lease is taken away, and later writes are refused.
 	day.Day = "2026-11-24"
-	if _, err := h.Locks.ForceRelease(ctx, "settlement", 0, "test"); err != nil {
+	if _, err := h.Locks.ForceRelease(ctx, "settlement", 0, holdfast.Actor{By: "test", Reason: "test"}); err != nil {
 		t.Error(err)
 	}
 	if _, err := e.Settle(ctx, day, lease.Term()); !errors.Is(err, sqllock.ErrLost) {

@@ -4,7 +4,7 @@
 //	ops := operators.New(store)
 //	list, err := ops.List(ctx) // operations whose outcome is unknown
 //	err = ops.Resolve(ctx, list[0].Ref, operators.Resolution{Step: staged.StepNotDone},
-//		operators.Actor{By: "ana", Reason: "not in the bank's portal"})
+//		holdfast.Actor{By: "ana", Reason: "not in the bank's portal"})
 //
 // # What can be resolved
 //

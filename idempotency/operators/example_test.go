@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
@@ -53,7 +54,7 @@ func ExampleOperators_Resolve() {
 		fmt.Println(op.Name, op.Key, op.State, op.Step)
 	}
 	err = ops.Resolve(ctx, list[0].Ref, operators.Resolution{Step: staged.StepDone, StepResult: "bank reference 7"},
-		operators.Actor{By: "ana", Reason: "found in the bank's portal"})
+		holdfast.Actor{By: "ana", Reason: "found in the bank's portal"})
 	if err != nil {
 		panic(err)
 	}
@@ -73,7 +74,7 @@ func ExampleAfterRestore() {
 	ctx := context.Background()
 	kit, _, _ := parked(t)
 
-	done, err := operators.AfterRestore(ctx, kit.DB, operators.Actor{By: "ana", Reason: "the disk was lost"})
+	done, err := operators.AfterRestore(ctx, kit.DB, holdfast.Actor{By: "ana", Reason: "the disk was lost"})
 	fmt.Println(done.Floor > 0, done.Parked, err)
 	// Output:
 	// unknown: true

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
@@ -72,7 +73,7 @@ type Proposal struct {
 	// Unreadable is why the store cannot decode the result or the rejection. Confirm fails with it.
 	Unreadable error
 	// Actor has proposed it. Session is the database's name of the session's user.
-	Actor
+	holdfast.Actor
 
 	Session               string
 	ProposedAt, ExpiresAt time.Time
@@ -107,8 +108,8 @@ func sealedFor(id []byte) once.Place {
 // them, until it is confirmed or, once it has expired, until the owner's next proposal. The audit records both persons.
 //
 // Errors: [holdfast.ErrInvalid], [staged.ErrNotFound], [idempotency.ErrUnknown], errors of the driver.
-func (o *Operators[Tx]) Propose(ctx context.Context, ref staged.Ref, r Resolution, who Actor, opts ...ProposeOptions) (*Proposal, error) {
-	if err := once.FirstOf(r.check(), once.FirstOf(who.check(), o.staged.CheckRef(ref))); err != nil {
+func (o *Operators[Tx]) Propose(ctx context.Context, ref staged.Ref, r Resolution, who holdfast.Actor, opts ...ProposeOptions) (*Proposal, error) {
+	if err := once.FirstOf(r.check(), once.FirstOf(check(who), o.staged.CheckRef(ref))); err != nil {
 		return nil, err
 	}
 	key := o.store.Options().HashKeys.Key(ref.Key)
@@ -137,7 +138,7 @@ func (o *Operators[Tx]) Propose(ctx context.Context, ref staged.Ref, r Resolutio
 // ProposeRelease is Propose for a lock that Confirm then takes away by force.
 //
 // Errors: [holdfast.ErrInvalid], [idempotency.ErrUnknown], errors of the driver.
-func (o *Operators[Tx]) ProposeRelease(ctx context.Context, l Lock, who Actor, opts ...ProposeOptions) (*Proposal, error) {
+func (o *Operators[Tx]) ProposeRelease(ctx context.Context, l Lock, who holdfast.Actor, opts ...ProposeOptions) (*Proposal, error) {
 	kind, known := map[string]string{"lease": "lease", "fair": "fair lock", "semaphore": "semaphore"}[l.Kind]
 	switch {
 	case !known:
@@ -145,14 +146,14 @@ func (o *Operators[Tx]) ProposeRelease(ctx context.Context, l Lock, who Actor, o
 	case l.Key == "" || l.Token == 0:
 		return nil, once.Invalid("Lock", "names no key, or no token")
 	}
-	if err := once.FirstOf(who.check(), core.CheckName("Lock.Owner", l.Owner, true)); err != nil {
+	if err := once.FirstOf(check(who), core.CheckName("Lock.Owner", l.Owner, true)); err != nil {
 		return nil, err
 	}
 	p := payload{Kind: l.Kind, Owner: l.Owner, Key: []byte(l.Key), Token: l.Token}
 	return o.propose(ctx, once.RandomID(), p, "force release", kind, auditlog.Subject(kind, l.Owner, l.Key), who, opts)
 }
 
-func (o *Operators[Tx]) propose(ctx context.Context, id []byte, p payload, action, kind string, subject []byte, who Actor, opts []ProposeOptions) (*Proposal, error) {
+func (o *Operators[Tx]) propose(ctx context.Context, id []byte, p payload, action, kind string, subject []byte, who holdfast.Actor, opts []ProposeOptions) (*Proposal, error) {
 	opt, err := options.One(opts)
 	if err != nil {
 		return nil, err
@@ -274,7 +275,7 @@ func (o *Operators[Tx]) Confirm(ctx context.Context, id []byte, by string, opts 
 	if err != nil {
 		return err
 	}
-	if err := (Actor{by, "confirmed"}).check(); err != nil {
+	if err := check(holdfast.Actor{By: by, Reason: "confirmed"}); err != nil {
 		return err
 	}
 	if len(id) < ProposalIDSize || core.CheckName("id", string(id[ProposalIDSize:]), true) != nil {
@@ -309,8 +310,8 @@ func (o *Operators[Tx]) Confirm(ctx context.Context, id []byte, by string, opts 
 }
 
 // release takes a lock away in the name of who.
-func (o *Operators[Tx]) release(ctx context.Context, lock Lock, who Actor) (err error) {
-	all, err := sqllock.New(ctx, o.db, sqllock.Options{Holder: who.By})
+func (o *Operators[Tx]) release(ctx context.Context, lock Lock, who holdfast.Actor) (err error) {
+	all, err := sqllock.New(ctx, o.db)
 	if err != nil {
 		return err
 	}
@@ -319,13 +320,13 @@ func (o *Operators[Tx]) release(ctx context.Context, lock Lock, who Actor) (err 
 	var had bool
 	switch lock.Kind {
 	case "lease":
-		had, err = l.ForceRelease(ctx, lock.Key, lock.Token, who.Reason)
+		had, err = l.ForceRelease(ctx, lock.Key, lock.Token, who)
 	case "fair":
-		had, err = fairlock.New(l).ForceRelease(ctx, lock.Key, lock.Token, who.Reason)
+		had, err = fairlock.New(l).ForceRelease(ctx, lock.Key, lock.Token, who)
 	default:
 		var s *fairlock.Semaphore[Tx]
 		if s, err = fairlock.New(l).Semaphore(lock.Key, fairlock.MaxPermits); err == nil { // the number of permits does not matter here
-			had, err = s.ForceRelease(ctx, lock.Token, who.Reason)
+			had, err = s.ForceRelease(ctx, lock.Token, who)
 		}
 	}
 	if err == nil && !had {

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
-var olga = operators.Actor{By: "olga", Reason: "ticket 12"}
+var olga = holdfast.Actor{By: "olga", Reason: "ticket 12"}
 
 // parkedIn has an operation whose call got no answer.
 func parkedIn(e *conformance.Env[*sql.Tx], s *idempotency.Store[*sql.Tx], key string) (staged.Ref, *staged.Runner[*sql.Tx, string, string]) {

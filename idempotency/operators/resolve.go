@@ -3,8 +3,8 @@ package operators
 import (
 	"context"
 	"errors"
-	"fmt"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
@@ -14,28 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// Bounds of the recorded parts of an intervention, in bytes.
-const (
-	maxBy           = 255
-	maxIntervention = 500
-)
-
-// Actor is the person who intervenes, and the reason. Both are required and recorded with the
-// operation. By has at most 255 bytes, Reason 500.
-type Actor struct{ By, Reason string }
-
-func (w Actor) check() error {
-	for field, v := range map[string]string{"Actor.By": w.By, "Actor.Reason": w.Reason} {
-		limit := maxIntervention
-		if field == "Actor.By" {
-			limit = maxBy
-		}
-		if v == "" || once.Cut(v, limit) != v {
-			return once.Invalid(field, fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL: it is kept for those who ask later", limit))
-		}
-	}
-	return nil
-}
+func check(who holdfast.Actor) error { return auditlog.Check("Actor.", who.By, who.Reason) }
 
 // Resolution is an operator's finding about an operation whose outcome was unknown. Set exactly
 // one of its fields.
@@ -104,14 +83,14 @@ func (r *Resolution) action() string {
 //
 // Errors: [staged.ErrState], [staged.ErrNotFound], [idempotency.ErrUnknown],
 // [holdfast.ErrInvalid], also for a result of another type, errors of the driver.
-func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolution, who Actor) error {
-	if err := once.FirstOf(r.check(), once.FirstOf(who.check(), o.staged.CheckRef(ref))); err != nil {
+func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolution, who holdfast.Actor) error {
+	if err := once.FirstOf(r.check(), once.FirstOf(check(who), o.staged.CheckRef(ref))); err != nil {
 		return err
 	}
 	return o.resolve(ctx, o.staged.ID(ref), r, who)
 }
 
-func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, who Actor) error {
+func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, who holdfast.Actor) error {
 	return o.intervene(ctx, id, r.action(), who, func(ctx context.Context, q core.Querier) error {
 		row, err := o.ledger.Touch(ctx, q, id)
 		if errors.Is(err, staged.ErrNotFound) {
@@ -187,7 +166,7 @@ func (o *Operators[Tx]) recordState(ctx context.Context, q core.Querier, id once
 }
 
 // intervene runs f and records it, in one transaction.
-func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string, who Actor, f func(ctx context.Context, q core.Querier) error) error {
+func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string, who holdfast.Actor, f func(ctx context.Context, q core.Querier) error) error {
 	nonce := once.RandomID()
 	audit := auditlog.New(o.ledger.Access.Dialect, o.ledger.Access.Table)
 	sent := false
@@ -267,8 +246,8 @@ func (o *Operators[Tx]) recorded(ctx context.Context, q core.Querier, id once.ID
 //
 // Errors: [staged.ErrState], [staged.ErrNotFound], [idempotency.ErrUnknown],
 // [holdfast.ErrInvalid], errors of the driver.
-func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who Actor) error {
-	if err := once.FirstOf(who.check(), o.staged.CheckRef(ref)); err != nil {
+func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who holdfast.Actor) error {
+	if err := once.FirstOf(check(who), o.staged.CheckRef(ref)); err != nil {
 		return err
 	}
 	id := o.staged.ID(ref)

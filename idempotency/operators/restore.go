@@ -54,7 +54,7 @@ type Restored struct {
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], [idempotency.ErrUnknown] (call it again),
 // errors of the driver.
-func AfterRestore[Tx any](ctx context.Context, db *holdfast.DB[Tx], who Actor, opts ...RestoreOptions) (done Restored, err error) {
+func AfterRestore[Tx any](ctx context.Context, db *holdfast.DB[Tx], who holdfast.Actor, opts ...RestoreOptions) (done Restored, err error) {
 	o, err := options.One(opts)
 	if err != nil {
 		return done, err
@@ -65,7 +65,7 @@ func AfterRestore[Tx any](ctx context.Context, db *holdfast.DB[Tx], who Actor, o
 	if err := options.Wait.UpTo(maxRestoreMargin).Check("RestoreOptions.Margin", o.Margin); err != nil {
 		return done, err
 	}
-	if err := who.check(); err != nil {
+	if err := check(who); err != nil {
 		return done, err
 	}
 	if err := db.CheckSchema(ctx); err != nil {
@@ -87,12 +87,12 @@ type restore struct {
 	restoreSQL
 
 	audit   *auditlog.Log
-	who     Actor
+	who     holdfast.Actor
 	o       RestoreOptions
 	floorAt string
 }
 
-func newRestore[Tx any](db *holdfast.DB[Tx], who Actor, o RestoreOptions) *restore {
+func newRestore[Tx any](db *holdfast.DB[Tx], who holdfast.Actor, o RestoreOptions) *restore {
 	a := access.Of(db)
 	return &restore{compile(a.Dialect, a.Table).restore, auditlog.New(a.Dialect, a.Table), who, o, a.Table("floor")}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -37,7 +38,7 @@ type Resumed struct {
 // out.
 //
 // Errors: those of [Operators.List] and of Resolve. Resumed then has what was resumed before.
-func (o *Operators[Tx]) ResumeAll(ctx context.Context, f Filter, who Actor, opts ...ResumeOptions) (done Resumed, err error) {
+func (o *Operators[Tx]) ResumeAll(ctx context.Context, f Filter, who holdfast.Actor, opts ...ResumeOptions) (done Resumed, err error) {
 	opt, err := options.One(opts)
 	if err != nil {
 		return done, err
@@ -45,7 +46,7 @@ func (o *Operators[Tx]) ResumeAll(ctx context.Context, f Filter, who Actor, opts
 	if len(f.States) > 0 || f.Records {
 		return done, once.Invalid("Filter", "has States or Records: only unknown staged operations are resumed")
 	}
-	if err := who.check(); err != nil && !opt.DryRun {
+	if err := check(who); err != nil && !opt.DryRun {
 		return done, err
 	}
 	found, err := o.List(ctx, f)

@@ -122,15 +122,11 @@ func (o *Outbox[Tx]) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, 
 // ErrNotDead means that there is no such dead letter: it was requeued, discarded or published.
 var ErrNotDead = errcode.New("not-dead", "outbox: no such dead letter")
 
-// Actor is the person who decides on a dead letter, and the reason. Both are required, have at most 255 and
-// 500 bytes, and are kept in the audit (package audit), so write no personal data of customers there.
-type Actor struct{ By, Reason string }
-
 // Requeue makes a dead letter wait again, with all its attempts. It is published before the later
 // messages of its key. The same transaction appends to the audit (package audit).
 //
 // Errors: [ErrNotDead], [holdfast.ErrInvalid], those of [holdfast.DB.InTx].
-func (o *Outbox[Tx]) Requeue(ctx context.Context, d DeadLetter, who Actor) error {
+func (o *Outbox[Tx]) Requeue(ctx context.Context, d DeadLetter, who holdfast.Actor) error {
 	return o.change(ctx, decision{o.sql.requeue, "requeue", "waiting"}, d, who)
 }
 
@@ -138,7 +134,7 @@ func (o *Outbox[Tx]) Requeue(ctx context.Context, d DeadLetter, who Actor) error
 // long as a published message is. The same transaction appends to the audit (package audit).
 //
 // Errors: [ErrNotDead], [holdfast.ErrInvalid], those of [holdfast.DB.InTx].
-func (o *Outbox[Tx]) Discard(ctx context.Context, d DeadLetter, who Actor) error {
+func (o *Outbox[Tx]) Discard(ctx context.Context, d DeadLetter, who holdfast.Actor) error {
 	return o.change(ctx, decision{o.sql.discard, "discard", "discarded"}, d, who)
 }
 
@@ -157,7 +153,7 @@ type auditState struct {
 }
 
 // change changes a dead letter, lets the messages behind it be found, and appends to the audit.
-func (o *Outbox[Tx]) change(ctx context.Context, to decision, d DeadLetter, who Actor) error {
+func (o *Outbox[Tx]) change(ctx context.Context, to decision, d DeadLetter, who holdfast.Actor) error {
 	if err := auditlog.Check("Actor.", who.By, who.Reason); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
@@ -79,13 +80,12 @@ func (l *Locker[Tx]) Queues(ctx context.Context, opts ...sqllock.ListOptions) it
 	return l.tickets.statements.queues(ctx, lockname.Fair, l.locks.Owner(), opts)
 }
 
-// ForceRelease deletes the ticket with a token, held or not. It records the Holder of this
-// Locker and the reason. It affects the former holder as [sqllock.Locker.ForceRelease] does. It
+// ForceRelease deletes the ticket with a token, held or not. It records who did so. It affects the former holder as [sqllock.Locker.ForceRelease] does. It
 // returns false if there is no such ticket.
 //
 // Errors: those of [sqllock.Locker.ForceRelease].
-func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, reason string) (bool, error) {
-	return l.tickets.forceRelease(ctx, lockname.Fair, l.locks.Owner(), key, token, reason)
+func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, who holdfast.Actor) (bool, error) {
+	return l.tickets.forceRelease(ctx, lockname.Fair, l.locks.Owner(), key, token, who)
 }
 
 // Queue reads the semaphore's queue.
@@ -96,8 +96,8 @@ func (s *Semaphore[Tx]) Queue(ctx context.Context) (Queue, error) {
 }
 
 // ForceRelease is [Locker.ForceRelease] for the semaphore.
-func (s *Semaphore[Tx]) ForceRelease(ctx context.Context, token int64, reason string) (bool, error) {
-	return s.l.tickets.forceRelease(ctx, lockname.Semaphore, s.l.locks.Owner(), s.key, token, reason)
+func (s *Semaphore[Tx]) ForceRelease(ctx context.Context, token int64, who holdfast.Actor) (bool, error) {
+	return s.l.tickets.forceRelease(ctx, lockname.Semaphore, s.l.locks.Owner(), s.key, token, who)
 }
 
 // Semaphores is [Locker.Queues] for semaphores.
@@ -166,17 +166,17 @@ func (s *statements) queues(ctx context.Context, k lockname.Kind, owner string, 
 	}
 }
 
-func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, owner, key string, token int64, reason string) (had bool, err error) {
+func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, owner, key string, token int64, who holdfast.Actor) (had bool, err error) {
 	ctx, op := s.k.StartSpan(ctx, ask{kind: k, units: MaxPermits}.lock(), "force_release")
 	defer func() { op.End(err, keeper.Outcome) }()
 	name, err := lockname.Of(k, owner, key)
 	if err != nil {
 		return false, err
 	}
-	if err := keeper.CheckReason(reason); err != nil {
+	if err := keeper.CheckActor(who); err != nil {
 		return false, err
 	}
-	had, err = s.statements.forceRelease(ctx, name, token, reason)
+	had, err = s.statements.forceRelease(ctx, name, token, who)
 	if had {
 		s.k.Mu.Lock()
 		s.pollNow(name)
@@ -187,8 +187,8 @@ func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, owner, key 
 
 // forceRelease deletes the ticket first and records that afterwards: the delete may wait for a
 // guarded transaction, and the key's row must not be locked during that wait.
-func (s *statements) forceRelease(ctx context.Context, name lockname.Name, token int64, reason string) (had bool, err error) {
-	return s.Force(ctx, name, reason, func(ctx context.Context, q core.Querier) (before, after *keeper.Forced, err error) {
+func (s *statements) forceRelease(ctx context.Context, name lockname.Name, token int64, who holdfast.Actor) (had bool, err error) {
+	return s.Force(ctx, name, who, func(ctx context.Context, q core.Querier) (before, after *keeper.Forced, err error) {
 		var queue Queue
 		if err := s.eachOn(ctx, q, s.Compile("line", dialect.QueueOfTickets), func(i info) { queue.add(i) }, name.Args()...); err != nil {
 			return nil, nil, err
@@ -203,7 +203,7 @@ func (s *statements) forceRelease(ctx context.Context, name lockname.Name, token
 				before.Holder, before.Held = t.Holder, t.Held
 			}
 		}
-		_, err = s.Compile("forced", dialect.ForcedTicket).Exec(ctx, q, name.Args(s.Holder, reason)...)
+		_, err = s.Compile("forced", dialect.ForcedTicket).Exec(ctx, q, name.Args(who.By, who.Reason)...)
 		return before, nil, err
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -80,7 +81,9 @@ func TestReleaseBeforeTimer(t *testing.T) {
 		}{
 			"lease": {
 				func(ctx context.Context) (*sqllock.Lease, error) { return l.Acquire(ctx, "key") },
-				func(ctx context.Context, f func(context.Context, *sqllock.Lease) error) error { return l.Do(ctx, "key", f) },
+				func(ctx context.Context, f func(context.Context, *sqllock.Lease) error) error {
+					return l.Do(ctx, "key", f)
+				},
 			},
 			"fair": {
 				func(ctx context.Context) (*sqllock.Lease, error) { return fairlock.New(l).Acquire(ctx, "key") },
@@ -144,14 +147,14 @@ func TestDoFindsItsLeaseTaken(t *testing.T) {
 		l := openLocker(t, engine)
 		defer func() { _ = l.Close(context.Background()) }()
 		err := l.Do(t.Context(), "key", func(context.Context, *sqllock.Lease) error {
-			_, err := l.ForceRelease(t.Context(), "key", 0, "a test")
+			_, err := l.ForceRelease(t.Context(), "key", 0, holdfast.Actor{By: "test", Reason: "a test"})
 			return err
 		})
 		if !errors.Is(err, sqllock.ErrLost) {
 			t.Errorf("lease: %v, want sqllock.ErrLost", err)
 		}
 		err = fairlock.New(l).Do(t.Context(), "key", func(ctx context.Context, lease *sqllock.Lease) error {
-			_, err := fairlock.New(l).ForceRelease(t.Context(), "key", lease.Token(), "a test")
+			_, err := fairlock.New(l).ForceRelease(t.Context(), "key", lease.Token(), holdfast.Actor{By: "test", Reason: "a test"})
 			return err
 		})
 		if !errors.Is(err, sqllock.ErrLost) {

@@ -124,7 +124,7 @@ func (w *world) leases() {
 	w.must("release", shared.Release(w.ctx))
 	lease, err := one.Acquire(w.ctx, w.key)
 	w.must("acquire", err)
-	_, err = two.ForceRelease(w.ctx, w.key, 0, `a "reason" \`)
+	_, err = two.ForceRelease(w.ctx, w.key, 0, holdfast.Actor{By: "test", Reason: `a "reason" \`})
 	w.must("force", err)
 	_ = lease.Release(w.ctx)
 }

@@ -280,7 +280,7 @@ type shelf struct {
 	ID string `db:"id"`
 }
 
-var who = operators.Actor{By: "olga", Reason: "a test"}
+var who = holdfast.Actor{By: "olga", Reason: "a test"}
 
 func permits(l *fairlock.Locker[*sql.Tx], call func(s *fairlock.Semaphore[*sql.Tx], n int) error) bound {
 	return size(1, 3, func(n int) error { return call(must(l.Semaphore("a", 3)), n) })

@@ -40,7 +40,7 @@ func auditOnTwo(t *testing.T, urls []string) {
 		wg.Go(func() {
 			for n := range each {
 				for {
-					had, err := o.locks.For(urls[i]).ForceRelease(t.Context(), fmt.Sprint("audit", n), 0, "asked")
+					had, err := o.locks.For(urls[i]).ForceRelease(t.Context(), fmt.Sprint("audit", n), 0, holdfast.Actor{By: "test", Reason: "asked"})
 					if errors.Is(err, holdfast.ErrRetry) {
 						continue
 					}

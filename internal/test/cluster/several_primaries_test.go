@@ -146,7 +146,7 @@ func guardOnTwo(t *testing.T, urls []string) {
 			b.must(tx, `UPDATE orders SET refunded = refunded + 1 WHERE order_no = 4`)
 			// The other node must apply this before the takeover.
 			a.must(a.pool, `UPDATE bulk SET n = n + 1`)
-			if had, err := a.locks.ForceRelease(t.Context(), "guarded", 0, "a stale holder"); err != nil || !had {
+			if had, err := a.locks.ForceRelease(t.Context(), "guarded", 0, holdfast.Actor{By: "test", Reason: "a stale holder"}); err != nil || !had {
 				t.Fatal(had, err)
 			}
 			next, err := a.locks.Acquire(t.Context(), "guarded")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
@@ -119,7 +120,7 @@ func stagedGoesOn(e *conformance.Env[*sql.Tx], b *bank, j stagedJob, parks bool)
 		if b.payments(key) == 1 {
 			r = operators.Resolution{Step: staged.StepDone, StepResult: "paid with " + key}
 		}
-		if err := operators.New(store).Resolve(e.Ctx, ref, r, operators.Actor{By: "test", Reason: "looked at the provider"}); err != nil {
+		if err := operators.New(store).Resolve(e.Ctx, ref, r, holdfast.Actor{By: "test", Reason: "looked at the provider"}); err != nil {
 			e.Error(err)
 		}
 		_, err = s.Do(e.Ctx, idempotency.Op{Key: j.Key}, j.Key)

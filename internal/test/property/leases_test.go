@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/property"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -150,7 +151,7 @@ func (k *leaseKey) name() []byte { return []byte("l" + k.key) }
 func (m *leases) force(t *rapid.T) {
 	k := m.key(t)
 	token := rapid.SampledFrom([]int64{0, k.token, k.token - 1}).Draw(t, "token")
-	had, err := m.locker(t, k.owner).ForceRelease(m.Ctx, k.key, token, "a test")
+	had, err := m.locker(t, k.owner).ForceRelease(m.Ctx, k.key, token, holdfast.Actor{By: "test", Reason: "a test"})
 	property.Must(t, err)
 	if want := k.holder != nil && (token == 0 || token == k.token); had != want {
 		t.Fatalf("%q was taken away is %v, want %v", k.key, had, want)

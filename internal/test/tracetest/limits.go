@@ -61,6 +61,6 @@ func (w *world) limits() {
 	w.want(err, nil)
 	_, err = l.Get(w.ctx, Secret)
 	w.want(err, nil)
-	_, err = l.Erase(w.ctx, limits.Erasure{By: "olga", Reason: "asked"})
+	_, err = l.Erase(w.ctx, holdfast.Actor{By: "olga", Reason: "asked"})
 	w.want(err, nil)
 }

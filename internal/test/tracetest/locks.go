@@ -55,7 +55,7 @@ func (w *world) lost() {
 
 	taken, err := w.lock.Acquire(w.ctx, Secret+" taken", sqllock.AcquireOptions{TTL: 3 * time.Second})
 	w.want(err, nil)
-	_, err = w.lock.ForceRelease(w.ctx, Secret+" taken", 0, Secret)
+	_, err = w.lock.ForceRelease(w.ctx, Secret+" taken", 0, holdfast.Actor{By: "test", Reason: Secret})
 	w.want(err, nil)
 	<-taken.Context().Done() // its renewal noticed
 	w.want(context.Cause(taken.Context()), sqllock.ErrLost)
@@ -85,7 +85,7 @@ func (w *world) lines() {
 	w.want(err, sqllock.ErrHeld)
 	_, err = fairlock.New(w.lock).TryAcquireShared(w.ctx, Secret)
 	w.want(err, sqllock.ErrHeld)
-	_, err = fairlock.New(w.lock).ForceRelease(w.ctx, Secret, fair.Token(), Secret)
+	_, err = fairlock.New(w.lock).ForceRelease(w.ctx, Secret, fair.Token(), holdfast.Actor{By: "test", Reason: Secret})
 	w.want(err, nil)
 	w.want(fair.Release(w.ctx), sqllock.ErrLost)
 	w.want(fairlock.New(w.lock).Do(w.ctx, Secret, nothing), nil)
@@ -97,7 +97,7 @@ func (w *world) lines() {
 	w.want(err, nil)
 	_, err = sem.TryAcquire(w.ctx, 1)
 	w.want(err, sqllock.ErrHeld)
-	_, err = sem.ForceRelease(w.ctx, permit.Token()+1, Secret)
+	_, err = sem.ForceRelease(w.ctx, permit.Token()+1, holdfast.Actor{By: "test", Reason: Secret})
 	w.want(err, nil)
 	w.want(permit.Release(w.ctx), nil)
 	w.want(sem.Do(w.ctx, 1, nothing), nil)

@@ -19,7 +19,7 @@ type Forced struct {
 
 // Force runs f in a transaction and appends what it did to the audit, unless f returns nothing. f may run
 // more than once.
-func (s *Statements) Force(ctx context.Context, name lockname.Name, reason string, f func(ctx context.Context, q core.Querier) (before, after *Forced, err error)) (had bool, err error) {
+func (s *Statements) Force(ctx context.Context, name lockname.Name, who holdfast.Actor, f func(ctx context.Context, q core.Querier) (before, after *Forced, err error)) (had bool, err error) {
 	err = s.Again(ctx, func() error {
 		had = false
 		return s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout}, func(ctx context.Context, q core.Querier) error {
@@ -28,7 +28,7 @@ func (s *Statements) Force(ctx context.Context, name lockname.Name, reason strin
 				return err
 			}
 			e := auditlog.Entry{
-				Actor: s.Holder, Action: "force release", Reason: reason, Kind: name.Kind().String(), Owner: name.Owner,
+				Actor: who.By, Action: "force release", Reason: who.Reason, Kind: name.Kind().String(), Owner: name.Owner,
 				Subject: auditlog.Subject(name.Kind().String(), name.Owner, name.Key()), Before: before,
 			}
 			if after != nil {

@@ -2,8 +2,9 @@ package keeper
 
 import (
 	"fmt"
-	"strings"
-	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/auditlog"
 )
 
 // Bounds, as package sqllock documents them.
@@ -12,13 +13,8 @@ const (
 	MaxValue  = 4096
 )
 
-// CheckReason checks the reason of a ForceRelease.
-func CheckReason(reason string) error {
-	if reason == "" || len(reason) > MaxReason || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) {
-		return Invalid("reason", fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL: say why, for those who look later", MaxReason))
-	}
-	return nil
-}
+// CheckActor checks the Actor of a ForceRelease.
+func CheckActor(who holdfast.Actor) error { return auditlog.Check("Actor.", who.By, who.Reason) }
 
 // CheckValue checks the value of a lease.
 func CheckValue(value []byte) error {

@@ -127,22 +127,22 @@ func ticketsForceRelease[Tx any](e *env[Tx]) {
 	s, err := fairlock.New(operator).Semaphore("k", 2)
 	e.Check(err)
 	for _, reason := range []string{"", strings.Repeat("r", 501)} {
-		_, err := fairlock.New(operator).ForceRelease(e.Ctx, "k", 1, reason)
-		_, sem := s.ForceRelease(e.Ctx, 1, reason)
+		_, err := fairlock.New(operator).ForceRelease(e.Ctx, "k", 1, holdfast.Actor{By: "test", Reason: reason})
+		_, sem := s.ForceRelease(e.Ctx, 1, holdfast.Actor{By: "test", Reason: reason})
 		if !errors.Is(err, holdfast.ErrInvalid) || !errors.Is(sem, holdfast.ErrInvalid) {
 			e.Errorf("reason %.10q: %v, %v", reason, err, sem)
 		}
 	}
 	lease, err := fairlock.New(l).Acquire(e.Ctx, "k")
 	e.Check(err)
-	if had, err := fairlock.New(operator).ForceRelease(e.Ctx, "k", lease.Token()-1, "nobody's"); had || err != nil {
+	if had, err := fairlock.New(operator).ForceRelease(e.Ctx, "k", lease.Token()-1, holdfast.Actor{By: "test", Reason: "nobody's"}); had || err != nil {
 		e.Errorf("a token that nobody has: %v, %v", had, err)
 	}
-	if had, err := s.ForceRelease(e.Ctx, lease.Token(), "of another kind"); had || err != nil {
+	if had, err := s.ForceRelease(e.Ctx, lease.Token(), holdfast.Actor{By: "test", Reason: "of another kind"}); had || err != nil {
 		e.Errorf("another kind's token: %v, %v", had, err)
 	}
 	next, _ := e.standing(2, func(ctx context.Context) (*sqllock.Lease, error) { return fairlock.New(operator).Acquire(ctx, "k") })
-	had, err := fairlock.New(operator).ForceRelease(e.Ctx, "k", lease.Token(), "it hangs, ticket 7")
+	had, err := fairlock.New(operator).ForceRelease(e.Ctx, "k", lease.Token(), holdfast.Actor{By: "olga", Reason: "it hangs, ticket 7"})
 	if !had || err != nil {
 		e.Fatal(had, err)
 	}
@@ -160,7 +160,7 @@ func ticketsForceRelease[Tx any](e *env[Tx]) {
 	}
 	line, err := fairlock.New(l).Queue(e.Ctx, "k")
 	e.Check(err)
-	if got := fmt.Sprint(line.Forced.By, ", ", line.Forced.Reason); got != "operator, it hangs, ticket 7" || line.Forced.At.IsZero() {
+	if got := fmt.Sprint(line.Forced.By, ", ", line.Forced.Reason); got != "olga, it hangs, ticket 7" || line.Forced.At.IsZero() {
 		e.Errorf("the record is %+v", line.Forced)
 	}
 	e.Check(a.lease.Release(e.Ctx))

@@ -163,7 +163,7 @@ func writes[Tx any](e *env[Tx]) {
 	e.wantPassed("and deletes", e.raw(`DELETE FROM orders WHERE id = $1 AND fence = $2`, e.TextKey("a"), third.Token()))
 	e.wantState("a", "")
 	e.wantPassed("and inserts", e.raw(`INSERT INTO orders (id, state, fence) VALUES ($1, 'again', $2)`, e.TextKey("a"), third.Token()))
-	if had, err := b.ForceRelease(e.Ctx, "order/a", third.Token(), "test"); err != nil || !had {
+	if had, err := b.ForceRelease(e.Ctx, "order/a", third.Token(), holdfast.Actor{By: "test", Reason: "test"}); err != nil || !had {
 		e.Errorf("force-release: %v, %v", had, err)
 	}
 	e.wantRefused("taken away", e.update("a", "stale", third.Token()))

@@ -59,7 +59,7 @@ func takeover[Tx any](e *env[Tx]) {
 	e.Eventually("the write waits", func() bool { return e.Waiters() > 0 })
 	e.Check(taken.Commit())
 	e.wantRefused("behind a takeover", <-refused)
-	_, err = other.ForceRelease(e.Ctx, "order/a", 0, "test")
+	_, err = other.ForceRelease(e.Ctx, "order/a", 0, holdfast.Actor{By: "test", Reason: "test"})
 	e.Check(err)
 
 	e.wantPassed("Unenforce", orders.Unenforce(e.Ctx))

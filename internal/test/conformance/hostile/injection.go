@@ -104,7 +104,7 @@ func injectOperations[Tx any](e *env[Tx]) {
 		if outcome, err := in.Process(e.Ctx, inbox.Message{Owner: name, ID: evil, Body: []byte(evil)}, func(context.Context, Tx) error { return nil }); err != nil || outcome != idempotency.Executed {
 			e.Errorf("message %q: %v, %v", evil, outcome, err)
 		}
-		if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: name, Name: name, Keys: true, By: "olga", Reason: "asked"}); err != nil || n != 1 {
+		if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: name, Name: name, Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); err != nil || n != 1 {
 			e.Errorf("erase %q: %d, %v", evil, n, err)
 		}
 		e.whole(evil)
@@ -144,7 +144,7 @@ func injectStaged[Tx any](e *env[Tx]) {
 			e.Errorf("events %q: %v, %v", evil, isNew, err)
 		}
 		ops := operators.New(store)
-		if err := ops.Resolve(e.Ctx, ref, operators.Resolution{Reject: true, Rejection: &idempotency.Rejection{Code: name}}, operators.Actor{By: name, Reason: name}); err != nil {
+		if err := ops.Resolve(e.Ctx, ref, operators.Resolution{Reject: true, Rejection: &idempotency.Rejection{Code: name}}, holdfast.Actor{By: name, Reason: name}); err != nil {
 			e.Errorf("resolve %q: %v", evil, err)
 		}
 		op, err := ops.Show(e.Ctx, ref)
@@ -153,7 +153,7 @@ func injectStaged[Tx any](e *env[Tx]) {
 			e.Errorf("show %q: %+v, %v", evil, op, err)
 		}
 		if name != evil {
-			e.refuses(evil, "Actor.", ops.Resolve(e.Ctx, ref, operators.Resolution{Resume: true}, operators.Actor{By: evil, Reason: "r"}))
+			e.refuses(evil, "Actor.", ops.Resolve(e.Ctx, ref, operators.Resolution{Resume: true}, holdfast.Actor{By: evil, Reason: "r"}))
 			event.Kind = evil
 			_, err := staged.HandleEvent(e.Ctx, store, event, nil)
 			e.refuses(evil, "ProviderEvent.Kind", err)
@@ -194,10 +194,10 @@ func injectLocks[Tx any](e *env[Tx]) {
 			e.Errorf("list %q: %d locks", evil, n)
 		}
 		if name != evil {
-			_, err := l.ForceRelease(e.Ctx, evil, lease.Token(), evil)
+			_, err := l.ForceRelease(e.Ctx, evil, lease.Token(), holdfast.Actor{By: "test", Reason: evil})
 			e.refuses(evil, "reason", err)
 		}
-		if had, err := l.ForceRelease(e.Ctx, evil, lease.Token(), name); err != nil || !had {
+		if had, err := l.ForceRelease(e.Ctx, evil, lease.Token(), holdfast.Actor{By: "test", Reason: name}); err != nil || !had {
 			e.Errorf("force %q: %v, %v", evil, had, err)
 		}
 		if info, _, err := l.Inspect(e.Ctx, evil); err != nil || info.Held || info.Forced.Reason != name || info.Forced.By != name {
@@ -250,7 +250,7 @@ func injectLines[Tx any](e *env[Tx]) {
 				e.Errorf("lines %q: %+v, %v", evil, line, err)
 			}
 		}
-		if had, err := fairlock.New(l).ForceRelease(e.Ctx, evil, lease.Token(), name); err != nil || !had {
+		if had, err := fairlock.New(l).ForceRelease(e.Ctx, evil, lease.Token(), holdfast.Actor{By: "test", Reason: name}); err != nil || !had {
 			e.Errorf("force %q: %v, %v", evil, had, err)
 		}
 		if line, err := fairlock.New(l).Queue(e.Ctx, evil); err != nil || line.Forced.Reason != name || len(line.Tickets) != 0 {

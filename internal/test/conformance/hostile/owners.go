@@ -241,15 +241,15 @@ func ownerErasesItsOwn[Tx any](e *env[Tx]) {
 	}
 	for _, twin := range twins() {
 		for _, name := range []string{"", "refund", "REFUND", "%"} {
-			if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: twin, Name: name, Keys: true, By: "olga", Reason: "asked"}); err != nil || n != 0 {
+			if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: twin, Name: name, Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); err != nil || n != 0 {
 				e.Errorf("%q erased %d records of %q, %v", twin, n, name, err)
 			}
 		}
 	}
-	if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: "shop-7", Name: "REFUND", By: "olga", Reason: "asked"}); err != nil || n != 0 {
+	if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Owner: "shop-7", Name: "REFUND", Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); err != nil || n != 0 {
 		e.Errorf("another operation: %d, %v", n, err)
 	}
-	if _, err := s.EraseScope(e.Ctx, idempotency.Erasure{By: "olga", Reason: "asked"}); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := s.EraseScope(e.Ctx, idempotency.Erasure{Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("no owner: %v", err)
 	}
 	if r, err := pay(victim()); err != nil || r.Value != secret {

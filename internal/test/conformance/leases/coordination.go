@@ -75,7 +75,7 @@ func inspect[Tx any](e *env[Tx]) {
 		}
 	}
 	e.Check(again.SetValue(e.Ctx, make([]byte, sqllock.MaxValue)))
-	if had, err := l.ForceRelease(e.Ctx, "k", 0, "a test"); !had || err != nil {
+	if had, err := l.ForceRelease(e.Ctx, "k", 0, holdfast.Actor{By: "test", Reason: "a test"}); !had || err != nil {
 		e.Fatal(had, err)
 	}
 	e.wantValue(l, "k", "")
@@ -150,28 +150,30 @@ func list[Tx any](e *env[Tx]) {
 
 func forceRelease[Tx any](e *env[Tx]) {
 	l, operator := e.locker("worker"), e.locker("operator")
-	if had, err := operator.ForceRelease(e.Ctx, "k", 0, "nothing there"); had || err != nil {
+	if had, err := operator.ForceRelease(e.Ctx, "k", 0, holdfast.Actor{By: "test", Reason: "nothing there"}); had || err != nil {
 		e.Fatal(had, err)
 	}
 	lease := e.TryAcquire(l, "k", sqllock.AcquireOptions{TTL: 3 * time.Second})
-	for _, reason := range []string{"", strings.Repeat("r", 501), "a\x00b", "\xff"} {
-		if _, err := operator.ForceRelease(e.Ctx, "k", 0, reason); !errors.Is(err, holdfast.ErrInvalid) {
-			e.Errorf("reason %.10q: %v", reason, err)
+	for _, text := range []string{"", strings.Repeat("r", 501), "a\x00b", "\xff"} {
+		for _, who := range []holdfast.Actor{{By: "olga", Reason: text}, {By: text, Reason: "asked"}} {
+			if _, err := operator.ForceRelease(e.Ctx, "k", 0, who); !errors.Is(err, holdfast.ErrInvalid) {
+				e.Errorf("%.30q: %v", who, err)
+			}
 		}
 	}
 	for _, token := range []int64{-1, 1, lease.Token() - 1, lease.Token() + 1} {
-		if had, err := operator.ForceRelease(e.Ctx, "k", token, "somebody else's"); had || err != nil {
+		if had, err := operator.ForceRelease(e.Ctx, "k", token, holdfast.Actor{By: "test", Reason: "somebody else's"}); had || err != nil {
 			e.Errorf("token %d, the holder's is %d: %v, %v", token, lease.Token(), had, err)
 		}
 	}
 	e.Check(e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error { return l.Guard(ctx, tx, lease.Term()) }))
-	had, err := operator.ForceRelease(e.Ctx, "k", lease.Token(), "it hangs, ticket 7")
+	had, err := operator.ForceRelease(e.Ctx, "k", lease.Token(), holdfast.Actor{By: "olga", Reason: "it hangs, ticket 7"})
 	if !had || err != nil {
 		e.Fatal(had, err)
 	}
 	i, _, err := operator.Inspect(e.Ctx, "k")
 	e.Check(err)
-	if i.Held || i.Token <= lease.Token() || i.Forced.By != "operator" || i.Forced.Reason != "it hangs, ticket 7" || i.Forced.At.IsZero() {
+	if i.Held || i.Token <= lease.Token() || i.Forced.By != "olga" || i.Forced.Reason != "it hangs, ticket 7" || i.Forced.At.IsZero() {
 		e.Errorf("got %+v", i)
 	}
 	tx, err := e.Begin(e.Ctx, sql.LevelDefault)
@@ -223,7 +225,7 @@ func together[Tx any](e *env[Tx]) {
 		lease, err := l.TryAcquire(e.Ctx, "0")
 		return err == nil && lease.Release(e.Ctx) == nil
 	})
-	_, err = other.ForceRelease(e.Ctx, "b", 0, "test")
+	_, err = other.ForceRelease(e.Ctx, "b", 0, holdfast.Actor{By: "test", Reason: "test"})
 	e.Check(err)
 	e.Check(func() error {
 		if err := all.Release(e.Ctx); !errors.Is(err, sqllock.ErrLost) {

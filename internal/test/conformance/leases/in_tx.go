@@ -93,7 +93,7 @@ func leaseInTxAgain[Tx any](e *env[Tx]) {
 		if err := e.End(ctx, tx, false); err != nil { // frees the lock, as the engine's rollback does
 			return err
 		}
-		if _, err := other.ForceRelease(e.Ctx, key, lease.Token(), "a test"); err != nil {
+		if _, err := other.ForceRelease(e.Ctx, key, lease.Token(), holdfast.Actor{By: "test", Reason: "a test"}); err != nil {
 			return err
 		}
 		e.MustRelease(e.MustAcquire(other, key))

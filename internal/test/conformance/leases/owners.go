@@ -32,7 +32,7 @@ func owners[Tx any](e *env[Tx]) {
 	if owner := lease.Term().Owner(); owner != "anna" {
 		e.Errorf("the term is of %q", owner)
 	}
-	if had, err := ben.ForceRelease(e.Ctx, "key", lease.Token(), "a test"); err != nil || had {
+	if had, err := ben.ForceRelease(e.Ctx, "key", lease.Token(), holdfast.Actor{By: "test", Reason: "a test"}); err != nil || had {
 		e.Errorf("ben took anna's lock: %v, %v", had, err)
 	}
 	if info, found, err := ben.Inspect(e.Ctx, "key"); err != nil || !found || info.Owner != "ben" || info.Holder != "two" {

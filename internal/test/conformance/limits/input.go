@@ -118,14 +118,14 @@ func limitOwners[Tx any](e *env[Tx]) {
 	e.set(anna, "b", 10)
 	_, err = anna.Take(e.Ctx, ask("b", "3", 5))
 	e.Check(err)
-	if n, err := anna.Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"}); n != 3 || err != nil { // what is reserved stays
+	if n, err := anna.Erase(e.Ctx, holdfast.Actor{By: "olga", Reason: "asked"}); n != 3 || err != nil { // what is reserved stays
 		e.Error(n, err)
 	}
 	_, err = anna.Get(e.Ctx, "b")
 	e.want(err, limits.ErrNotFound)
 	_, err = anna.Void(e.Ctx, ask("a", "2", 0))
 	e.Check(err)
-	if n, err := anna.Erase(e.Ctx, limits.Erasure{By: "olga", Reason: "asked"}); n != 2 || err != nil {
+	if n, err := anna.Erase(e.Ctx, holdfast.Actor{By: "olga", Reason: "asked"}); n != 2 || err != nil {
 		e.Error(n, err)
 	}
 	for i, l := range all {

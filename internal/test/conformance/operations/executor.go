@@ -137,7 +137,7 @@ func whoExecutedGoes[Tx any](e *executions[Tx]) {
 		}
 	}
 	e.wantWho(s, "by an operator", "one")
-	if err := operators.New(s).Erase(e.Ctx, staged.Ref{Name: "refund", Key: "by an operator"}, operators.Actor{By: "ana", Reason: "asked for"}); err != nil {
+	if err := operators.New(s).Erase(e.Ctx, staged.Ref{Name: "refund", Key: "by an operator"}, holdfast.Actor{By: "ana", Reason: "asked for"}); err != nil {
 		e.Error(err)
 	}
 	gone("by an operator")
@@ -154,7 +154,7 @@ func whoExecutedGoes[Tx any](e *executions[Tx]) {
 			e.Error(err)
 		}
 	})
-	if n, err := owned.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", By: "olga", Reason: "asked"}); n != 1 || err != nil {
+	if n, err := owned.EraseScope(e.Ctx, idempotency.Erasure{Owner: "anna", Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); n != 1 || err != nil {
 		e.Errorf("erased %d, %v", n, err)
 	}
 	if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE request_id IS NOT NULL`); n != 1 {

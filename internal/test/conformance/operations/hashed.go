@@ -104,7 +104,7 @@ func hashedKeys[Tx any](e *env[Tx]) {
 				e.Errorf("by its ID: %+v, %v", found, err)
 			}
 		}
-		if err := ops.Erase(e.Ctx, staged.Ref{Name: name, Key: stored}, operators.Actor{By: "ana", Reason: "asked"}); err != nil {
+		if err := ops.Erase(e.Ctx, staged.Ref{Name: name, Key: stored}, holdfast.Actor{By: "ana", Reason: "asked"}); err != nil {
 			e.Error(err)
 		}
 		// A tool without the secret names operations by what is kept.

@@ -75,7 +75,7 @@ func lostLeaseMakesNone[Tx any](e *env[Tx]) {
 	key, _ := s.LeaseKey(op)
 	lease := e.leaseOn(l, s, op)
 	with := s.WithLease(l, lease.Term())
-	if took, err := e.LockerWith(sqllock.Options{}).For(conformance.Op("").Owner).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
+	if took, err := e.LockerWith(sqllock.Options{}).For(conformance.Op("").Owner).ForceRelease(e.Ctx, key, 0, holdfast.Actor{By: "test", Reason: "a test"}); err != nil || !took {
 		e.Fatalf("%v, %v", took, err)
 	}
 	none := func(what string, want error, call func() error) {
@@ -119,7 +119,7 @@ func lostLeaseMakesNone[Tx any](e *env[Tx]) {
 		bounded, cancel := context.WithTimeout(e.Ctx, 500*time.Millisecond)
 		defer cancel()
 		key, _ := s.LeaseKey(conformance.Op("c"))
-		if took, err := e.LockerWith(sqllock.Options{}).For(conformance.Op("").Owner).ForceRelease(bounded, key, 0, "too late"); took || err == nil {
+		if took, err := e.LockerWith(sqllock.Options{}).For(conformance.Op("").Owner).ForceRelease(bounded, key, 0, holdfast.Actor{By: "test", Reason: "too late"}); took || err == nil {
 			e.Errorf("the lease was taken from under its guard: %v", err)
 		}
 		return "done", e.Effect(ctx, tx, "c")
@@ -133,7 +133,7 @@ func lostLeaseMakesNone[Tx any](e *env[Tx]) {
 	// The naive form has no guard: a holder that lost its lease still creates the record.
 	lease = e.leaseOn(l, s, conformance.Op("naive"))
 	key, _ = s.LeaseKey(conformance.Op("naive"))
-	if took, err := e.LockerWith(sqllock.Options{}).For(conformance.Op("").Owner).ForceRelease(e.Ctx, key, 0, "a test"); err != nil || !took {
+	if took, err := e.LockerWith(sqllock.Options{}).For(conformance.Op("").Owner).ForceRelease(e.Ctx, key, 0, holdfast.Actor{By: "test", Reason: "a test"}); err != nil || !took {
 		e.Fatalf("%v, %v", took, err)
 	}
 	if r, err := e.Do(s, conformance.Op("naive")); err != nil || r.Outcome != idempotency.Executed {

@@ -127,10 +127,10 @@ func eraseOwner[Tx any](e *env[Tx]) {
 			e.Errorf("%+v erased %d, %v, and left %d results, want %d and %d", x, n, err, left(), want, results)
 		}
 	}
-	erase(idempotency.Erasure{Owner: "anna", Name: "void", By: "olga", Reason: "asked"}, 1, 6)
-	erase(idempotency.Erasure{Owner: "nobody", By: "olga", Reason: "asked"}, 0, 6)
-	erase(idempotency.Erasure{Owner: "anna", By: "olga", Reason: "asked"}, 2, 4)
-	erase(idempotency.Erasure{Owner: "anna", By: "olga", Reason: "asked"}, 0, 4)
+	erase(idempotency.Erasure{Owner: "anna", Name: "void", Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 1, 6)
+	erase(idempotency.Erasure{Owner: "nobody", Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 0, 6)
+	erase(idempotency.Erasure{Owner: "anna", Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 2, 4)
+	erase(idempotency.Erasure{Owner: "anna", Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 0, 4)
 	e.tombstoned(s, op("anna", "refund", "1"), "no of 1", false)
 	e.tombstoned(s, op("anna", "refund", "no"), "", true)
 	other := op("anna", "refund", "1")
@@ -138,8 +138,8 @@ func eraseOwner[Tx any](e *env[Tx]) {
 	if _, err := e.issue(s, other, false); !errors.Is(err, idempotency.ErrMismatch) {
 		e.Errorf("got %v, want a mismatch: the fingerprint stays", err)
 	}
-	erase(idempotency.Erasure{Owner: "anna", Keys: true, By: "olga", Reason: "asked"}, 3, 4)
-	erase(idempotency.Erasure{Owner: "anna", Keys: true, By: "olga", Reason: "asked"}, 0, 4)
+	erase(idempotency.Erasure{Owner: "anna", Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 3, 4)
+	erase(idempotency.Erasure{Owner: "anna", Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 0, 4)
 	e.tombstoned(s, op("anna", "refund", "1"), "", false)
 	e.tombstoned(s, op("anna", "refund", "no"), "", true)
 	if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE namespace = 'shop' AND owner = 'anna' AND (length(op_key) > 0 OR fingerprint IS NOT NULL OR business_id IS NOT NULL)`); n != 0 {
@@ -154,11 +154,11 @@ func eraseOwner[Tx any](e *env[Tx]) {
 		}
 	}
 	for _, x := range []idempotency.Erasure{
-		{By: "olga", Reason: "asked"},
-		{Owner: "a\x00", By: "olga", Reason: "asked"},
-		{Owner: "anna", Name: "\xff", By: "olga", Reason: "asked"},
-		{Owner: "anna", Reason: "asked"},
-		{Owner: "anna", By: "olga"},
+		{Actor: holdfast.Actor{By: "olga", Reason: "asked"}},
+		{Owner: "a\x00", Actor: holdfast.Actor{By: "olga", Reason: "asked"}},
+		{Owner: "anna", Name: "\xff", Actor: holdfast.Actor{By: "olga", Reason: "asked"}},
+		{Owner: "anna", Actor: holdfast.Actor{Reason: "asked"}},
+		{Owner: "anna", Actor: holdfast.Actor{By: "olga"}},
 	} {
 		if _, err := s.EraseScope(e.Ctx, x); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%+v: %v", x, err)
@@ -207,14 +207,14 @@ func eraseStagedOwner[Tx any](e *env[Tx]) {
 			e.Errorf("%+v erased %d, %v, want %d", x, n, err, want)
 		}
 	}
-	erase(idempotency.Erasure{Owner: "anna", Name: "another", By: "olga", Reason: "asked"}, 0)
-	erase(idempotency.Erasure{Owner: "anna", By: "olga", Reason: "asked"}, 2)
-	erase(idempotency.Erasure{Owner: "anna", By: "olga", Reason: "asked"}, 0)
+	erase(idempotency.Erasure{Owner: "anna", Name: "another", Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 0)
+	erase(idempotency.Erasure{Owner: "anna", Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 2)
+	erase(idempotency.Erasure{Owner: "anna", Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 0)
 	if _, err := staged.HandleEvent(e.Ctx, s, staged.ProviderEvent{Ref: ref, ID: "late", Kind: "reversed", Body: []byte("personal")}, nil); err != nil {
 		e.Fatal(err)
 	}
-	erase(idempotency.Erasure{Owner: "anna", Keys: true, By: "olga", Reason: "asked"}, 2)
-	erase(idempotency.Erasure{Owner: "anna", Keys: true, By: "olga", Reason: "asked"}, 0)
+	erase(idempotency.Erasure{Owner: "anna", Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 2)
+	erase(idempotency.Erasure{Owner: "anna", Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 0)
 	for query, want := range map[string]int{
 		`SELECT COUNT(*) FROM holdfast_staged WHERE owner = 'anna' AND state IN (4, 5) AND request IS NULL AND result IS NULL AND length(op_key) = 0 AND fingerprint IS NULL`: 2,
 		`SELECT COUNT(*) FROM holdfast_staged WHERE result IS NOT NULL`:        1,
@@ -250,7 +250,7 @@ func eraseManyPages[Tx any](e *env[Tx]) {
 	var sum int64
 	for range 2 {
 		wg.Go(func() {
-			n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Name: "mine", By: "olga", Reason: "asked"})
+			n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Name: "mine", Actor: holdfast.Actor{By: "olga", Reason: "asked"}})
 			mu.Lock()
 			defer mu.Unlock()
 			sum += n

@@ -128,10 +128,10 @@ func similarScopes[Tx any](e *env[Tx]) {
 		idempotency.Erasure
 		gone int
 	}{
-		{idempotency.Erasure{Owner: "tenant 1", By: "olga", Reason: "asked"}, 0},
-		{idempotency.Erasure{Owner: "tenant 1", Name: "capture", Keys: true, By: "olga", Reason: "asked"}, 0},
-		{idempotency.Erasure{Owner: "tenant 1", Name: "refund", Keys: true, By: "olga", Reason: "asked"}, 1},
-		{idempotency.Erasure{Owner: "tenant 2", Keys: true, By: "olga", Reason: "asked"}, 2},
+		{idempotency.Erasure{Owner: "tenant 1", Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 0},
+		{idempotency.Erasure{Owner: "tenant 1", Name: "capture", Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 0},
+		{idempotency.Erasure{Owner: "tenant 1", Name: "refund", Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 1},
+		{idempotency.Erasure{Owner: "tenant 2", Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}, 2},
 	} {
 		if _, err := s.EraseScope(e.Ctx, erase.Erasure); err != nil || all-count() != erase.gone {
 			e.Errorf("%+v: %v, %d of %d rows are left", erase, err, count(), all)

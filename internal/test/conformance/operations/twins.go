@@ -102,7 +102,7 @@ func twinErasure[Tx any](e *env[Tx]) {
 	const columns = `intent_hash, namespace, operation, key_hash, op_key, attempt, claimed_at, expires_at`
 	e.Must(`INSERT INTO holdfast_intents (owner, ` + columns + `) SELECT 'ben', ` + columns + ` FROM holdfast_intents`)
 	e.untouched("the erasure", func() {
-		if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Keys: true, By: "olga", Reason: "asked"}); n != 2 || err != nil {
+		if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); n != 2 || err != nil {
 			e.Errorf("%d, %v", n, err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
@@ -21,7 +22,7 @@ type env[Tx any] struct {
 
 const name = "refunds"
 
-var who = outbox.Actor{By: "olga", Reason: "ticket 12"}
+var who = holdfast.Actor{By: "olga", Reason: "ticket 12"}
 
 // Suite runs the outbox's cases through one handle.
 func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {

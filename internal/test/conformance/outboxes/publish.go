@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -177,7 +178,7 @@ func deadLetter[Tx any](e *env[Tx]) {
 	poison = false
 	e.Check(e.box.Requeue(e.Ctx, letters[0], who))
 	e.Check(e.box.Discard(e.Ctx, letters[1], who))
-	for _, change := range []func(context.Context, outbox.DeadLetter, outbox.Actor) error{e.box.Requeue, e.box.Discard} {
+	for _, change := range []func(context.Context, outbox.DeadLetter, holdfast.Actor) error{e.box.Requeue, e.box.Discard} {
 		if err := change(e.Ctx, letters[1], who); !errors.Is(err, outbox.ErrNotDead) {
 			e.Errorf("a letter that is discarded: %v", err)
 		}

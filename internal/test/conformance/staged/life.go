@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -132,7 +133,7 @@ func stagedErased[Tx any](e *env[Tx]) {
 	}
 	left(5)
 	for _, keys := range []bool{false, true} {
-		if n, err := store.EraseScope(e.Ctx, idempotency.Erasure{Keys: keys, By: "olga", Reason: "asked"}); err != nil || n != 1 {
+		if n, err := store.EraseScope(e.Ctx, idempotency.Erasure{Keys: keys, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); err != nil || n != 1 {
 			e.Errorf("%d, %v", n, err)
 		}
 		left(0)

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-func who() operators.Actor {
-	return operators.Actor{By: "ana@ops", Reason: "asked the bank, ticket 7"}
+func who() holdfast.Actor {
+	return holdfast.Actor{By: "ana@ops", Reason: "asked the bank, ticket 7"}
 }
 
 // parkedAt parks an operation at its external call, after the money moved.
@@ -157,9 +157,9 @@ func operatorsIllegal[Tx any](e *env[Tx]) {
 		"nothing set":  ops.Resolve(e.Ctx, ref("at a step"), operators.Resolution{}, who()),
 		"two set":      ops.Resolve(e.Ctx, ref("at a step"), operators.Resolution{Succeed: true, Resume: true}, who()),
 		"no rejection": ops.Resolve(e.Ctx, ref("at a step"), operators.Resolution{Reject: true}, who()),
-		"no reason":    ops.Resolve(e.Ctx, ref("at a step"), operators.Resolution{Succeed: true}, operators.Actor{By: "ana"}),
-		"nobody":       ops.Erase(e.Ctx, ref("succeeded"), operators.Actor{Reason: "why"}),
-		"long reason":  ops.Erase(e.Ctx, ref("succeeded"), operators.Actor{By: "ana", Reason: strings.Repeat("r", 501)}),
+		"no reason":    ops.Resolve(e.Ctx, ref("at a step"), operators.Resolution{Succeed: true}, holdfast.Actor{By: "ana"}),
+		"nobody":       ops.Erase(e.Ctx, ref("succeeded"), holdfast.Actor{Reason: "why"}),
+		"long reason":  ops.Erase(e.Ctx, ref("succeeded"), holdfast.Actor{By: "ana", Reason: strings.Repeat("r", 501)}),
 		"no key":       ops.Erase(e.Ctx, staged.Ref{Name: "refund"}, who()),
 	} {
 		if !errors.Is(bad, holdfast.ErrInvalid) {

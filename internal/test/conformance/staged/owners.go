@@ -235,7 +235,7 @@ func operatorsBoth[Tx any](e *env[Tx]) {
 				once.Do(touched)
 			}
 		}}}).DB
-		return operators.New(e.StoreOn(db, idempotency.Options{})).Resolve(e.Ctx, ref("a"), r, operators.Actor{By: who, Reason: "ticket"})
+		return operators.New(e.StoreOn(db, idempotency.Options{})).Resolve(e.Ctx, ref("a"), r, holdfast.Actor{By: who, Reason: "ticket"})
 	}
 	go func() {
 		<-began

@@ -40,7 +40,7 @@ func afterRestore[Tx any](e *env[Tx]) {
 	most := e.Int(`SELECT MAX(token) FROM holdfast_locks`)
 
 	for name, bad := range map[string]struct {
-		who operators.Actor
+		who holdfast.Actor
 		o   operators.RestoreOptions
 	}{
 		"nobody": {}, "margin": {who(), operators.RestoreOptions{Margin: -1}}, "long margin": {who(), operators.RestoreOptions{Margin: 31 * 24 * time.Hour}},

@@ -29,11 +29,11 @@ func operatorsResumeAll[Tx any](e *env[Tx]) {
 			e.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ops.ResumeAll(e.Ctx, operators.Filter{}, operators.Actor{}); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := ops.ResumeAll(e.Ctx, operators.Filter{}, holdfast.Actor{}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("nobody: %v", err)
 	}
 	all := []string{"1", "2", "3"}
-	dry, err := ops.ResumeAll(e.Ctx, operators.Filter{}, operators.Actor{}, operators.ResumeOptions{DryRun: true})
+	dry, err := ops.ResumeAll(e.Ctx, operators.Filter{}, holdfast.Actor{}, operators.ResumeOptions{DryRun: true})
 	wantResumed(e, "dry", dry, err, all, 3)
 	if none, err := ops.ResumeAll(e.Ctx, operators.Filter{}, who(), operators.ResumeOptions{Because: "no such reason"}); err != nil || len(none.Operations)+len(none.Skipped) != 0 {
 		e.Errorf("%+v, %v", none, err)

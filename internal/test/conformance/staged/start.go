@@ -351,7 +351,7 @@ func stagedLookup[Tx any](e *env[Tx]) {
 	if found := look(conformance.Op("y"), idempotency.StatusRejected); found.Rejection.Code != "no" {
 		e.Errorf("%+v", found)
 	}
-	if _, err := store.EraseScope(e.Ctx, idempotency.Erasure{By: "olga", Reason: "asked"}); err != nil {
+	if _, err := store.EraseScope(e.Ctx, idempotency.Erasure{Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); err != nil {
 		e.Fatal(err)
 	}
 	look(conformance.Op("x"), idempotency.StatusExpired)
