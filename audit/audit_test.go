@@ -156,7 +156,7 @@ func interventions[Tx any](e *env[Tx]) {
 		}
 	}
 
-	payouts, err := staged.New(e.store, staged.Workflow[Tx, string, string]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
+	payouts, err := staged.New(e.store, staged.Workflow[string, string, Tx]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank"}, func(context.Context, string) (string, error) { return "", errors.New("no answer") })
 	}})
 	e.Check(err)

@@ -137,19 +137,19 @@ func (s *site) locker(holder string) *sqllock.Locker[*sql.Tx] {
 }
 
 // park leaves an operation unknown at the call of its step.
-func (s *site) park(op idempotency.Op, problem string) *staged.Runner[*sql.Tx, int, int] {
+func (s *site) park(op idempotency.Op, problem string) *staged.Runner[int, int, *sql.Tx] {
 	s.Helper()
 	return parkAs[int](s, op, problem)
 }
 
 // parkAs is park with a step that returns a T.
-func parkAs[T any](s *site, op idempotency.Op, problem string) *staged.Runner[*sql.Tx, int, T] {
+func parkAs[T any](s *site, op idempotency.Op, problem string) *staged.Runner[int, T, *sql.Tx] {
 	s.Helper()
 	store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{SingleOwner: op.Owner == ""})
 	if err != nil {
 		s.Fatal(err)
 	}
-	runner, err := staged.New(store, staged.Workflow[*sql.Tx, int, T]{
+	runner, err := staged.New(store, staged.Workflow[int, T, *sql.Tx]{
 		Name: op.Name,
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ int) (T, error) {
 			return staged.Call(ctx, r, staged.ExternalCall[T]{Step: "pay"}, func(context.Context, string) (none T, err error) {

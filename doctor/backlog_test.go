@@ -25,7 +25,7 @@ func TestBacklog(t *testing.T) {
 		wantNone(e.T, examine(e.T, e.DB, doctor.Options{}), checks...)
 
 		store := e.Store(idempotency.Options{})
-		refunds, err := staged.New(store, staged.Workflow[*sql.Tx, string, string]{Name: "refund", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
+		refunds, err := staged.New(store, staged.Workflow[string, string, *sql.Tx]{Name: "refund", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) { return "", errors.New("no answer") })
 		}})
 		e.Check(err)

@@ -91,8 +91,8 @@ func store(e *env, db *holdfast.DB[*sql.Tx]) *idempotency.Store[*sql.Tx] {
 	return s
 }
 
-func payouts(e *env, s *idempotency.Store[*sql.Tx], answer error) *staged.Runner[*sql.Tx, string, string] {
-	r, err := staged.New(s, staged.Workflow[*sql.Tx, string, string]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
+func payouts(e *env, s *idempotency.Store[*sql.Tx], answer error) *staged.Runner[string, string, *sql.Tx] {
+	r, err := staged.New(s, staged.Workflow[string, string, *sql.Tx]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank"}, func(context.Context, string) (string, error) { return "paid", answer })
 	}})
 	e.Check(err)

@@ -130,7 +130,7 @@ func (b *bank) fill(s *idempotency.Store[*sql.Tx]) {
 	want(err)
 	want(operators.New(s).Erase(ctx, staged.Ref{Owner: "the-owner", Name: "the-operation", Key: "the-key 3"}, holdfast.Actor{By: "the-person", Reason: "the-why"}))
 
-	runner, err := staged.New(s, staged.Workflow[*sql.Tx, string, receipt]{
+	runner, err := staged.New(s, staged.Workflow[string, receipt, *sql.Tx]{
 		Name: "the-operation",
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], request string) (receipt, error) {
 			if request == "pending" {

@@ -157,7 +157,7 @@ func TestStagedValues(t *testing.T) {
 	step := func(ctx context.Context, r *staged.Run[*sql.Tx], name string) (string, error) {
 		return staged.Local(ctx, r, name, func(context.Context, *sql.Tx) (string, error) { return personal + name, nil })
 	}
-	runner, err := staged.New(s, staged.Workflow[*sql.Tx, string, string]{
+	runner, err := staged.New(s, staged.Workflow[string, string, *sql.Tx]{
 		Name: "refund", Backoff: time.Millisecond,
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 			one, err := step(ctx, r, "one")

@@ -35,7 +35,7 @@ func TestProposed(t *testing.T) {
 	want(err)
 	bare, err := idempotency.New(ctx, kit.DB)
 	want(err)
-	runner, err := staged.New(s, staged.Workflow[*sql.Tx, string, string]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
+	runner, err := staged.New(s, staged.Workflow[string, string, *sql.Tx]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank"}, func(context.Context, string) (string, error) { return "", errors.New("no answer") })
 	}})
 	want(err)

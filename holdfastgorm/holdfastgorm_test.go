@@ -195,7 +195,7 @@ func TestStart(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		runs := make(chan string, 2)
-		runner, err := staged.New(w.store, staged.Workflow[*sql.Tx, string, string]{
+		runner, err := staged.New(w.store, staged.Workflow[string, string, *sql.Tx]{
 			Name: "pay", Run: func(_ context.Context, _ *staged.Run[*sql.Tx], no string) (string, error) {
 				runs <- no
 				return "paid " + no, nil
@@ -248,7 +248,7 @@ func TestModels(t *testing.T) {
 		if spec.Table != "accounts" || strings.Join(spec.Key, ",") != "id" {
 			w.Errorf("%+v", spec)
 		}
-		accounts, err := optimistic.NewTable[Account](ctx, w.db, spec)
+		accounts, err := optimistic.New[Account](ctx, w.db, spec)
 		w.must(err)
 		read, err := accounts.Get(ctx, Account{Model: gorm.Model{ID: a.ID}})
 		w.must(err)

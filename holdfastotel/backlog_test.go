@@ -59,7 +59,7 @@ func TestObserveBacklog(t *testing.T) {
 	}
 	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
 	must(err)
-	refunds, err := staged.New(store, staged.Workflow[*sql.Tx, string, string]{Name: "refund", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
+	refunds, err := staged.New(store, staged.Workflow[string, string, *sql.Tx]{Name: "refund", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) { return "", errors.New("no answer") })
 	}})
 	must(err)

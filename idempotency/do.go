@@ -56,7 +56,7 @@ type Result[T any] struct {
 // [ErrLikelyDuplicate], [ErrTooMany], [holdfast.ErrRetry], [holdfast.ErrTxLost], [holdfast.ErrRowsOpen], [holdfast.ErrReadOnly],
 // [holdfast.ErrDenied], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx, errors of fn;
 // an *[InnerError] if fn failed with an outcome of another operation.
-func Do[Tx, T any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
+func Do[T, Tx any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
 	ctx, span := once.StartSpan(ctx, s.access.Trace, "idempotency.do", op.Name)
 	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
 	c, err := s.check(op)
@@ -178,7 +178,7 @@ func (s *Store[Tx]) try(ctx context.Context, p *pending, in *intent[Tx], w work[
 
 // run runs fn, encodes its result, and decodes it into back. It fails for a result that does not
 // decode again, so that such a result is never committed. All of its errors are the function's.
-func run[Tx, T any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn func(context.Context, Tx) (T, error), back *T) (out storedResult, err error) {
+func run[T, Tx any](ctx context.Context, s *Store[Tx], c *call, tx Tx, fn func(context.Context, Tx) (T, error), back *T) (out storedResult, err error) {
 	defer func() {
 		if err != nil {
 			err = &once.FuncError{Err: s.access.Explain(err)}

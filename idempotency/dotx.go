@@ -31,7 +31,7 @@ import (
 // On PostgreSQL at REPEATABLE READ and above, and on MariaDB with innodb_snapshot_isolation, DoTx
 // returns ErrRetry if a duplicate committed after the caller's snapshot. A new transaction sees
 // that record.
-func DoTx[Tx, T any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
+func DoTx[T, Tx any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
 	ctx, span := once.StartSpan(ctx, s.access.Trace, "idempotency.do_tx", op.Name)
 	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
 	c, err := s.check(op)

@@ -73,7 +73,7 @@ func TestStatementsOfLimits(t *testing.T) {
 			// The same for all that is left, in either table.
 			e.Must(`CREATE TABLE orders (order_no ` + e.Text() + ` NOT NULL PRIMARY KEY, paid BIGINT NOT NULL, held BIGINT NOT NULL, refunded BIGINT NOT NULL)`)
 			e.Must(`INSERT INTO orders (order_no, paid, held, refunded) VALUES ('all', 30, 0, 0)`)
-			orders, err := limits.New(e.Ctx, e.DB, "orders", limits.Options{Table: &limits.Table{Name: "orders", Key: "order_no", Limit: "paid", Reserved: "held", Captured: "refunded"}})
+			orders, err := limits.New(e.Ctx, e.DB, "orders", limits.Options{Table: &limits.Table{TableSpec: holdfast.TableSpec{Table: "orders", Key: []string{"order_no"}}, Limit: "paid", Reserved: "held", Captured: "refunded"}})
 			e.Check(err)
 			_, err = l.Set(e.Ctx, "all", 30)
 			e.Check(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/test/exampletb"
 	"github.com/holdfast-go/holdfast/limits"
@@ -89,7 +90,7 @@ func ExampleTable() {
 		}
 	}
 	refunds, err := limits.New(ctx, kit.DB, "refunds", limits.Options{
-		Table: &limits.Table{Name: "orders", Key: "order_no", Limit: "paid", Captured: "refunded"},
+		Table: &limits.Table{TableSpec: holdfast.TableSpec{Table: "orders", Key: []string{"order_no"}}, Limit: "paid", Captured: "refunded"},
 	})
 	if err != nil {
 		panic(err)

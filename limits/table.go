@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -23,13 +24,11 @@ import (
 // CHECK (reserved >= 0 AND captured >= 0 AND reserved + captured <= limit), with the table's own names,
 // so that no other program can pass the limit.
 type Table struct {
-	// Name is the name of the table. Schema is its schema (on MySQL and MariaDB its database). Schema ""
-	// is the schema that Open found.
-	Name, Schema string
-	// Key is the column that names the limit, such as order_no: an integer, a UUID, or text or bytes that
-	// are compared exactly. Owner is the column of the owner, such as merchant; without one the owner is
-	// empty. They are NOT NULL, and a unique index of exactly these columns exists.
-	Key, Owner string
+	// TableSpec names it. Its Key is the column that names the limit, such as order_no, and that of the owner, if
+	// there is one: an integer, a UUID, or text or bytes that are compared exactly.
+	holdfast.TableSpec
+	// Owner is the one of these columns that holds the owner, such as merchant. Without one the owner is empty.
+	Owner string
 	// Limit, Reserved and Captured are the columns of the limit and of what is used, such as paid and
 	// refunded. Without Reserved, amounts can only be taken at once.
 	Limit, Reserved, Captured string
@@ -52,17 +51,23 @@ func homeOf(ctx context.Context, c access.Catalog, spec *Table) (home, error) {
 	}
 	h, err := describe(ctx, c, spec)
 	var in *holdfast.InputError
-	if errors.As(err, &in) { // the names of holdfast.TableSpec
-		field := strings.NewReplacer("TableSpec.Table", "Table.Name", "TableSpec", "Table").Replace(in.Field)
-		return home{}, invalid(field, in.Problem)
+	if errors.As(err, &in) {
+		return home{}, invalid(strings.Replace(in.Field, "TableSpec", "Table", 1), in.Problem)
 	}
 	return h, err
 }
 
 func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err error) {
-	t, err := rowmap.Describe(ctx, c, spec.Schema, spec.Name)
+	t, err := rowmap.Describe(ctx, c, spec.Schema, spec.Table)
 	if err != nil {
 		return home{}, err
+	}
+	key := slices.DeleteFunc(slices.Clone(spec.Key), func(name string) bool { return name == spec.Owner })
+	switch {
+	case spec.Owner != "" && len(key) == len(spec.Key):
+		return home{}, invalid("Table.Owner", fmt.Sprintf("%q is not one of Table.Key", spec.Owner))
+	case len(key) != 1:
+		return home{}, invalid("Table.Key", fmt.Sprintf("%q is not the column that names the limit, and that of Table.Owner if there is one", spec.Key))
 	}
 	columns := []struct {
 		field, name string
@@ -74,7 +79,7 @@ func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err e
 		{"Reserved", spec.Reserved, true, &h.row.reserved},
 		{"Version", spec.Version, true, &h.row.version},
 		{"Owner", spec.Owner, true, &h.row.owner},
-		{"Key", spec.Key, false, new(string)},
+		{"Key", key[0], false, new(string)},
 	}
 	fields := map[string]string{}
 	for _, f := range columns {
@@ -96,8 +101,8 @@ func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err e
 		}
 		*f.into = c.Dialect.Ident(f.name)
 	}
-	h.row.table, h.row.key = t.Quoted, []string{c.Dialect.Ident(spec.Key)}
-	err = h.keys(ctx, c.Dialect, t, spec)
+	h.row.table, h.row.key = t.Quoted, []string{c.Dialect.Ident(key[0])}
+	err = h.keys(ctx, c.Dialect, t, spec.Owner, key[0])
 	return h, err
 }
 
@@ -113,10 +118,10 @@ func number(d *dialect.Dialect, field string, c rowmap.Column) error {
 }
 
 // keys checks the key of the table.
-func (h *home) keys(ctx context.Context, d *dialect.Dialect, t *rowmap.Table, spec *Table) error {
-	names := []string{spec.Key}
-	if spec.Owner != "" {
-		names = []string{spec.Owner, spec.Key}
+func (h *home) keys(ctx context.Context, d *dialect.Dialect, t *rowmap.Table, owner, limit string) error {
+	names := []string{limit}
+	if owner != "" {
+		names = []string{owner, limit}
 	}
 	key, err := t.Key(ctx, names)
 	if err != nil {

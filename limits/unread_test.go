@@ -18,7 +18,7 @@ func TestUnread(t *testing.T) {
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
 		e.Must(`CREATE TABLE orders (order_no ` + e.Text() + ` NOT NULL PRIMARY KEY, paid BIGINT NOT NULL, held BIGINT NOT NULL, refunded BIGINT NOT NULL)`)
 		e.Must(`INSERT INTO orders (order_no, paid, held, refunded) VALUES ('a', 100, 0, 0)`)
-		orders, err := limits.New(e.Ctx, e.DB, "orders", limits.Options{Table: &limits.Table{Name: "orders", Key: "order_no", Limit: "paid", Reserved: "held", Captured: "refunded"}})
+		orders, err := limits.New(e.Ctx, e.DB, "orders", limits.Options{Table: &limits.Table{TableSpec: holdfast.TableSpec{Table: "orders", Key: []string{"order_no"}}, Limit: "paid", Reserved: "held", Captured: "refunded"}})
 		e.Check(err)
 		l, err := limits.New(e.Ctx, e.DB, "refunds")
 		e.Check(err)

@@ -138,9 +138,9 @@ func (e *tenants[Tx]) work(owner string) {
 	}))
 }
 
-func (e *tenants[Tx]) payouts(db *holdfast.DB[Tx]) *staged.Runner[Tx, string, string] {
+func (e *tenants[Tx]) payouts(db *holdfast.DB[Tx]) *staged.Runner[string, string, Tx] {
 	e.Helper()
-	r, err := staged.New(e.store(db), staged.Workflow[Tx, string, string]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
+	r, err := staged.New(e.store(db), staged.Workflow[string, string, Tx]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank"}, func(context.Context, string) (string, error) { return "paid", nil })
 	}})
 	e.Check(err)

@@ -1,7 +1,7 @@
 // Package optimistic updates rows that have a version, and refuses to overwrite a row
 // that was changed since it was read.
 //
-//	orders, err := optimistic.NewTable[Order](ctx, db, holdfast.TableSpec{
+//	orders, err := optimistic.New[Order](ctx, db, holdfast.TableSpec{
 //		Table: "orders", Key: []string{"order_no"},
 //	})
 //	err = optimistic.Retry(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
@@ -26,7 +26,7 @@
 //
 // # The version
 //
-// Each row has a version in a column that is NOT NULL (see [TableOptions]). An integer
+// Each row has a version in a column that is NOT NULL (see [Options]). An integer
 // begins at 1 and goes up by one with every update. To add the column to a table with
 // rows, declare it with DEFAULT 1. A UUID column gets a new random UUID. A timestamp is
 // refused: two writes within one tick of the clock would have the same version.

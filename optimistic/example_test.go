@@ -36,7 +36,7 @@ func Example() {
 		log.Print(err)
 		return
 	}
-	orders, err := optimistic.NewTable[Order](ctx, db, holdfast.TableSpec{
+	orders, err := optimistic.New[Order](ctx, db, holdfast.TableSpec{
 		Table: "orders", Key: []string{"order_no"},
 	})
 	if err != nil {
@@ -111,7 +111,7 @@ func ExampleTable_Enforce() {
 		log.Print(err)
 		return
 	}
-	orders, err := optimistic.NewTable[Order](ctx, db, holdfast.TableSpec{
+	orders, err := optimistic.New[Order](ctx, db, holdfast.TableSpec{
 		Table: "orders", Key: []string{"order_no"},
 	})
 	if err != nil {
@@ -150,7 +150,7 @@ func ExampleRetry() {
 		log.Print(err)
 		return
 	}
-	orders, err := optimistic.NewTable[Order](ctx, db, holdfast.TableSpec{Table: "orders", Key: []string{"order_no"}})
+	orders, err := optimistic.New[Order](ctx, db, holdfast.TableSpec{Table: "orders", Key: []string{"order_no"}})
 	if err != nil {
 		log.Print(err)
 		return

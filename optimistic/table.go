@@ -15,8 +15,8 @@ import (
 
 const defaultVersion = "version"
 
-// TableOptions configure [NewTable]. The zero value of each field is its default.
-type TableOptions struct {
+// Options configure [New]. The zero value of each field is its default.
+type Options struct {
 	// Version is the column that every update changes: an integer (use BIGINT), or a
 	// UUID in a uuid, text or 16-byte column. Its field in R is an integer type; for
 	// a UUID a string or a [16]byte (such as uuid.UUID). Default: "version".
@@ -39,14 +39,14 @@ type Table[R, Tx any] struct {
 	insert, read, readVersion, update, remove core.Stmt
 }
 
-// NewTable checks that the rows of a table can be versioned: its columns exist, a full
+// New checks that the rows of a table can be versioned: its columns exist, a full
 // unique index exists for the key, and the version column is NOT NULL and no
 // timestamp. The columns of the key are never updated.
 //
 // Errors: [holdfast.ErrInvalid] says what is refused and what to declare;
 // [holdfast.ErrUnsupported] when the table's kind or storage engine cannot roll back;
 // the error of ctx; the driver's.
-func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast.TableSpec, opts ...TableOptions) (*Table[R, Tx], error) {
+func New[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast.TableSpec, opts ...Options) (*Table[R, Tx], error) {
 	if db == nil {
 		return nil, invalid("db", "is nil")
 	}
@@ -59,7 +59,7 @@ func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast
 	}
 	t := &Table[R, Tx]{work: work.On(db), spec: spec, column: o.Version}
 	if slices.Contains(spec.Key, t.column) {
-		return nil, invalid("TableOptions.Version", "is a column of the key, which is never updated")
+		return nil, invalid("Options.Version", "is a column of the key, which is never updated")
 	}
 	if t.table, err = rowmap.Map[R](ctx, t.work.Access.Catalog, rowmap.Spec(spec)); err != nil {
 		return nil, err
@@ -75,11 +75,11 @@ func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast
 // mapVersion finds the version's column and field, and the fields that an update
 // writes.
 func (t *Table[R, Tx]) mapVersion() error {
-	fields, err := t.table.Fields.Pick("TableOptions.Version", []string{t.column})
+	fields, err := t.table.Fields.Pick("Options.Version", []string{t.column})
 	if err != nil {
 		return err
 	}
-	c, err := t.table.Column("TableOptions.Version", t.column)
+	c, err := t.table.Column("Options.Version", t.column)
 	if err != nil {
 		return err
 	}

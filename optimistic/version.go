@@ -40,7 +40,7 @@ type counter struct {
 func newCounter(typeOf func(string) dialect.VersionType, table string, c rowmap.Column, f *reflectx.FieldInfo) (*counter, error) {
 	v := &counter{name: table + "." + c.Name, index: f.Index}
 	refuse := func(problem string) (*counter, error) {
-		return nil, invalid("TableOptions.Version", "column "+v.name+" "+problem)
+		return nil, invalid("Options.Version", "column "+v.name+" "+problem)
 	}
 	typ := strings.ToLower(c.Type)
 	switch column := typeOf(typ); {

@@ -197,7 +197,7 @@ func lostUpdate(ctx context.Context, t *trial) error {
 	}
 	tables := make([]*optimistic.Table[versioned, *sql.Tx], racers)
 	for i, c := range clients {
-		tables[i], err = optimistic.NewTable[versioned](ctx, c.db, holdfast.TableSpec{
+		tables[i], err = optimistic.New[versioned](ctx, c.db, holdfast.TableSpec{
 			Table: t.prefix + "rows", Schema: t.o.Open.Schema, Key: []string{"k"},
 		})
 		if err != nil {

@@ -69,7 +69,7 @@
 //
 // # Tables of your own
 //
-//	reaper.Options{Tables: []reaper.TableSpec{
+//	reaper.Options{Tables: []reaper.Table{
 //		{Table: "sessions", Key: []string{"id"}, Expires: "expires_at", Unit: reaper.Milliseconds},
 //		{Table: "audit", Key: []string{"id"}, Expires: "made_at", Unit: reaper.Timestamp, Grace: 90 * 24 * time.Hour},
 //	}}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -47,7 +48,7 @@ func ExampleReaper_Run() {
 	}
 
 	r, err := reaper.New(ctx, db, reaper.Options{
-		Tables:   []reaper.TableSpec{{Table: "sessions", Key: []string{"id"}, Expires: "expires_at", Unit: reaper.Seconds, Scan: true}},
+		Tables:   []reaper.Table{{TableSpec: holdfast.TableSpec{Table: "sessions", Key: []string{"id"}}, Expires: "expires_at", Unit: reaper.Seconds, Scan: true}},
 		OnReport: func(reaper.Report) { cancel() },
 		OnError:  func(err error) { log.Print(err) },
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -61,7 +62,7 @@ func hourTwice[Tx any](e *conformance.Env[Tx]) {
 			}
 			r, err := reaper.New(e.Ctx, db, reaper.Options{
 				Batch: 1, BatchTime: time.Minute, Pace: 0.01,
-				Tables: []reaper.TableSpec{{Table: name, Key: []string{"id"}, Expires: "expires_at", Unit: unit, Scan: scan}},
+				Tables: []reaper.Table{{TableSpec: holdfast.TableSpec{Table: name, Key: []string{"id"}}, Expires: "expires_at", Unit: unit, Scan: scan}},
 			})
 			if err != nil {
 				e.Fatal(err)

@@ -71,7 +71,7 @@ type Options struct {
 	MaxClockJump time.Duration
 	// Tables are tables of the program's own whose rows expire as well. They are cleared after
 	// Holdfast's tables, in this order. At most 100.
-	Tables []TableSpec
+	Tables []Table
 	// Holder names this process in the history, in at most 255 bytes. It is shown to people
 	// only. Default: host name and process id.
 	Holder string

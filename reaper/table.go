@@ -40,13 +40,10 @@ const (
 	TimestampUTC
 )
 
-// TableSpec names a table of the program's own whose expired rows are deleted.
-type TableSpec struct {
-	// Table and Schema name the table. An empty Schema is the connection's own.
-	Table, Schema string
-	// Key lists the columns of a unique key, such as the primary key: 1 to 8
-	// columns, each NOT NULL. Types: integers, texts, bytes, UUIDs or dates.
-	Key []string
+// Table is a table of the program's own whose expired rows are deleted.
+type Table struct {
+	// TableSpec names it. Its Key has 1 to 8 columns: integers, texts, bytes, UUIDs or dates.
+	holdfast.TableSpec
 	// Expires is the column that says when a row expires, in Unit. NULL means never. A time
 	// before 2000 means never as well, because such a number is not an expiry.
 	Expires string
@@ -55,24 +52,15 @@ type TableSpec struct {
 	// 100 years of 365 days. Default: 0.
 	Grace time.Duration
 	// Where lists further conditions. A row must meet all of them.
-	Where []Cond
+	// A value is an integer, a string, a []byte or, for a boolean column of PostgreSQL, a bool.
+	Where []holdfast.Cond
 	// Scan makes each sweep read the whole table in the order of the key. It is required when
 	// no index begins with Expires. Default: New refuses such a table.
 	Scan bool
 }
 
-// Cond is a condition on a column; see [Where].
-type Cond struct{ condition rowmap.Condition }
-
-// Where compares a column with a value. The operator is =, <, <=, > or >=. The value is an
-// integer, a string, a []byte or, for a boolean column of PostgreSQL, a bool, to match the
-// column's type. It is sent as a parameter. A NULL in the column meets no condition.
-func Where(column, operator string, value any) Cond {
-	return Cond{rowmap.Condition{Column: column, Operator: operator, Value: value}}
-}
-
 // newTable checks a table and makes its task.
-func newTable[Tx any](ctx context.Context, db *holdfast.DB[Tx], a *access.Access[Tx], spec TableSpec) (*table, error) {
+func newTable[Tx any](ctx context.Context, db *holdfast.DB[Tx], a *access.Access[Tx], spec Table) (*table, error) {
 	if err := spec.check(db.CheckIdent); err != nil {
 		return nil, err
 	}
@@ -98,14 +86,14 @@ func newTable[Tx any](ctx context.Context, db *holdfast.DB[Tx], a *access.Access
 	return t, nil
 }
 
-func (s *TableSpec) check(ident func(field, name string) error) error {
+func (s *Table) check(ident func(field, name string) error) error {
 	switch {
 	case len(s.Key) < 1 || len(s.Key) > maxKeyColumns:
 		return invalid("TableSpec.Key", fmt.Sprintf("has %d columns, which are not 1 to %d", len(s.Key), maxKeyColumns))
 	case s.Unit < Microseconds || s.Unit > TimestampUTC:
-		return invalid("TableSpec.Unit", "is missing: say what "+strconv.Quote(s.Expires)+" counts, or what time it holds")
+		return invalid("Table.Unit", "is missing: say what "+strconv.Quote(s.Expires)+" counts, or what time it holds")
 	}
-	if err := options.Life.Or("the default").UpTo(maxGrace).Check("TableSpec.Grace", s.Grace); err != nil {
+	if err := options.Life.Or("the default").UpTo(maxGrace).Check("Table.Grace", s.Grace); err != nil {
 		return err
 	}
 	for i, k := range s.Key {
@@ -116,7 +104,7 @@ func (s *TableSpec) check(ident func(field, name string) error) error {
 			return err
 		}
 	}
-	return ident("TableSpec.Expires", s.Expires)
+	return ident("Table.Expires", s.Expires)
 }
 
 // takeKey checks the columns of the key and notes how each is read and bound.
@@ -166,7 +154,7 @@ func (t *table) kindOf(c rowmap.Column) string {
 
 // takeExpiry checks the type of the expiry column and that an index begins with it.
 func (t *table) takeExpiry(ctx context.Context, found *rowmap.Table) error {
-	c, err := found.Column("TableSpec.Expires", t.spec.Expires)
+	c, err := found.Column("Table.Expires", t.spec.Expires)
 	if err != nil {
 		return err
 	}
@@ -194,7 +182,7 @@ func (t *table) takeExpiry(ctx context.Context, found *rowmap.Table) error {
 		want = "a column of type " + t.expiry.Types[0]
 	}
 	if want != "" {
-		return invalid("TableSpec.Expires", fmt.Sprintf("column %q is of type %s, and TableSpec.Unit wants %s", c.Name, c.Type, want))
+		return invalid("Table.Expires", fmt.Sprintf("column %q is of type %s, and TableSpec.Unit wants %s", c.Name, c.Type, want))
 	}
 	if t.spec.Scan {
 		return nil
@@ -202,7 +190,7 @@ func (t *table) takeExpiry(ctx context.Context, found *rowmap.Table) error {
 	leads, err := found.Leads(ctx, c.Name)
 	if err == nil && !leads {
 		columns := strings.Join(t.dialect.Idents(append([]string{c.Name}, t.spec.Key...)), ", ")
-		err = invalid("TableSpec.Expires", fmt.Sprintf("no index begins with it: CREATE INDEX ON %s (%s), or set Scan to have the whole table read at each sweep", t.at, columns))
+		err = invalid("Table.Expires", fmt.Sprintf("no index begins with it: CREATE INDEX ON %s (%s), or set Scan to have the whole table read at each sweep", t.at, columns))
 	}
 	return err
 }
@@ -211,12 +199,12 @@ func (t *table) takeExpiry(ctx context.Context, found *rowmap.Table) error {
 func (t *table) takeConds(_ context.Context, found *rowmap.Table) error {
 	t.found = found
 	for _, c := range t.spec.Where {
-		argument, column, err := found.Check(c.condition)
+		argument, column, err := found.Check(rowmap.Condition(c))
 		if err != nil {
 			return err
 		}
 		kind := ""
-		switch c.condition.Value.(type) {
+		switch c.Value.(type) {
 		case int, int8, int16, int32, int64, uint8, uint16, uint32:
 			kind = "integer"
 		case string:
@@ -228,7 +216,7 @@ func (t *table) takeConds(_ context.Context, found *rowmap.Table) error {
 		}
 		// To compare a number with a text, the engines convert one of them.
 		if is := t.kindOf(column); kind == "" || kind != is && (is != "" || !strings.EqualFold(column.Type, kind)) {
-			return invalid(argument, fmt.Sprintf("the column is of type %s, which is not compared with a Go %T", column.Type, c.condition.Value))
+			return invalid(argument, fmt.Sprintf("the column is of type %s, which is not compared with a Go %T", column.Type, c.Value))
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ const (
 
 // table is the task on one table of the program's own.
 type table struct {
-	spec    TableSpec
+	spec    Table
 	at      string
 	dialect *dialect.Dialect
 	found   *rowmap.Table
@@ -84,7 +84,7 @@ func (t *table) compile(index string) {
 	next := 3 + len(t.spec.Where)
 	inner := append(slices.Clone(t.spec.Key), t.spec.Expires) // the columns that a page reads
 	for _, c := range t.spec.Where {
-		inner = append(inner, c.condition.Column)
+		inner = append(inner, c.Column)
 	}
 	slices.Sort(inner)
 	inner = d.Idents(slices.Compact(inner))
@@ -124,7 +124,7 @@ func (t *table) compile(index string) {
 func (t *table) conds(first int) string {
 	list := make([]rowmap.Condition, len(t.spec.Where))
 	for i, c := range t.spec.Where {
-		list[i] = c.condition
+		list[i] = rowmap.Condition(c)
 	}
 	if text := t.found.Conditions(list, first); text != "" {
 		return ` AND ` + text
@@ -160,7 +160,7 @@ func (t *table) same() string {
 func (t *table) args(cutoff int64) []any {
 	args := []any{t.whole(cutoff - t.spec.Grace.Microseconds()), t.whole(earliest)}
 	for _, c := range t.spec.Where {
-		args = append(args, c.condition.Value)
+		args = append(args, c.Value)
 	}
 	return args
 }
@@ -183,7 +183,7 @@ func (t *table) plausible(ctx context.Context, q core.Querier) error {
 	var one int
 	early, err := t.early.QueryRow(ctx, q, []any{&one}, t.args(earliest)[1:]...)
 	if err == nil && early {
-		err = invalid("TableSpec.Expires", "there are times before 2000, which are never due: is TableSpec.Unit right? Where such a number is meant as never, use NULL, or add a condition that leaves it out")
+		err = invalid("Table.Expires", "there are times before 2000, which are never due: is Table.Unit right? Where such a number is meant as never, use NULL, or add a condition that leaves it out")
 	}
 	return err
 }

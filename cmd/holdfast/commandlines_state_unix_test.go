@@ -114,7 +114,7 @@ func sampleData(t *testing.T, url string) {
 
 func payouts(t *testing.T, store *idempotency.Store[*sql.Tx], keys ...string) {
 	t.Helper()
-	runner, err := staged.New(store, staged.Workflow[*sql.Tx, int, string]{
+	runner, err := staged.New(store, staged.Workflow[int, string, *sql.Tx]{
 		Name: "payout",
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ int) (string, error) {
 			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) {

@@ -122,7 +122,7 @@ func (o *onceFlags) once(ctx context.Context, j *job) error {
 	if slices.Contains(o.retry, retryUnknown) {
 		call.OnLeaseEnd = staged.TakeOver
 	}
-	runner, err := staged.New(store, staged.Workflow[*sql.Tx, struct{}, onceResult]{
+	runner, err := staged.New(store, staged.Workflow[struct{}, onceResult, *sql.Tx]{
 		Name: o.name, Lease: o.ttl, MaxAttempts: 1_000_000, Backoff: time.Millisecond, MaxBackoff: time.Millisecond,
 		Run: func(ctx context.Context, run *staged.Run[*sql.Tx], _ struct{}) (onceResult, error) {
 			return staged.Call(ctx, run, call, func(ctx context.Context, key string) (onceResult, error) {

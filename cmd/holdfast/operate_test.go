@@ -189,9 +189,9 @@ func TestLocks(t *testing.T) {
 }
 
 // refunds is a program whose provider returns a T and cannot be reached.
-func refunds[T any](o operator, store *idempotency.Store[*sql.Tx]) *staged.Runner[*sql.Tx, int, T] {
+func refunds[T any](o operator, store *idempotency.Store[*sql.Tx]) *staged.Runner[int, T, *sql.Tx] {
 	o.Helper()
-	runner, err := staged.New(store, staged.Workflow[*sql.Tx, int, T]{
+	runner, err := staged.New(store, staged.Workflow[int, T, *sql.Tx]{
 		Name: "refund",
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ int) (T, error) {
 			return staged.Call(ctx, r, staged.ExternalCall[T]{Step: "pay"}, func(context.Context, string) (none T, err error) {

@@ -28,7 +28,7 @@ func TestOpsUnsure(t *testing.T) {
 		time.Sleep(10 * time.Millisecond) // the reservation of an earlier operation is of an earlier time
 		store, err := idempotency.New(o.Ctx, o.DB)
 		o.Check(err)
-		runner, err := staged.New(store, staged.Workflow[*sql.Tx, int, string]{
+		runner, err := staged.New(store, staged.Workflow[int, string, *sql.Tx]{
 			Name: "refund",
 			Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ int) (string, error) {
 				if _, err := staged.Local(ctx, r, "reserve", func(ctx context.Context, tx *sql.Tx) (bool, error) {
@@ -84,7 +84,7 @@ func TestOpsResume(t *testing.T) {
 		away := true
 		store, err := idempotency.New(o.Ctx, o.DB)
 		o.Check(err)
-		runner, err := staged.New(store, staged.Workflow[*sql.Tx, int, string]{
+		runner, err := staged.New(store, staged.Workflow[int, string, *sql.Tx]{
 			Name: "payout", MaxAttempts: 1,
 			Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ int) (string, error) {
 				if away {

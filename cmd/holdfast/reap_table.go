@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
@@ -16,7 +17,7 @@ var units = map[string]reaper.Unit{
 }
 
 // tableSpec parses one --table.
-func tableSpec(text string) (spec reaper.TableSpec, err error) {
+func tableSpec(text string) (spec reaper.Table, err error) {
 	part := strings.Split(text, ":")
 	if len(part) != 4 && len(part) != 5 {
 		return spec, usage("--table is %s", tableForm)
@@ -25,7 +26,7 @@ func tableSpec(text string) (spec reaper.TableSpec, err error) {
 	if !ok {
 		return spec, usage("--table: UNIT must be us, ms, s, timestamp or utc: %s", tableForm)
 	}
-	spec = reaper.TableSpec{Table: part[0], Key: strings.Split(part[1], ","), Expires: part[2], Unit: unit}
+	spec = reaper.Table{TableSpec: holdfast.TableSpec{Table: part[0], Key: strings.Split(part[1], ",")}, Expires: part[2], Unit: unit}
 	if len(part) == 5 {
 		if spec.Grace, err = time.ParseDuration(part[4]); err != nil {
 			return spec, usage("--table: GRACE is no duration, such as 720h: %s", tableForm)

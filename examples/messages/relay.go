@@ -60,7 +60,7 @@ func NewRelay(ctx context.Context, db *holdfast.DB[*sql.Tx], stream jetstream.Je
 func (r *Relay) Send(ctx context.Context, n int) (sent int, err error) {
 	err = r.DB.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		sent = 0 // the function may run more than once
-		events, err := r.Outbox.NextTx(ctx, tx, n, rowlock.Where("sent", "=", 0))
+		events, err := r.Outbox.NextTx(ctx, tx, n, holdfast.Where("sent", "=", 0))
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ type shop[Tx any] struct {
 	db       *database[Tx]
 	reads    *sql.DB
 	store    *idempotency.Store[Tx]
-	payments *staged.Runner[Tx, request, receipt]
+	payments *staged.Runner[request, receipt, Tx]
 	reaper   *reaper.Reaper
 	bank     *bankClient
 	once     *idemhttp.Middleware[Tx]

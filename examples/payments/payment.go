@@ -30,8 +30,8 @@ const settlesWithin = 3 * time.Second
 
 // payments is the workflow of a movement: the provider moves the money once for each key, then the
 // service's row says so. Every step is committed before the next; a process may die anywhere.
-func payments[Tx any](store *idempotency.Store[Tx], db *database[Tx], bank *bankClient) (*staged.Runner[Tx, request, receipt], error) {
-	return staged.New(store, staged.Workflow[Tx, request, receipt]{
+func payments[Tx any](store *idempotency.Store[Tx], db *database[Tx], bank *bankClient) (*staged.Runner[request, receipt, Tx], error) {
+	return staged.New(store, staged.Workflow[request, receipt, Tx]{
 		Name: "payment", Lease: 2 * time.Second, Backoff: 100 * time.Millisecond, MaxBackoff: time.Second, MaxAttempts: 100,
 		Run: func(ctx context.Context, r *staged.Run[Tx], p request) (receipt, error) {
 			paid, err := staged.Call(ctx, r, staged.ExternalCall[receipt]{

@@ -18,7 +18,7 @@ var withOptimistic = protection{
 }
 
 func openOptimistic(ctx context.Context, s *service) (strategy, error) {
-	orders, err := optimistic.NewTable[Order](ctx, s.db, holdfast.TableSpec{
+	orders, err := optimistic.New[Order](ctx, s.db, holdfast.TableSpec{
 		Table: "orders", Key: []string{"merchant", "order_no"},
 	})
 	if err != nil {

@@ -55,7 +55,7 @@ func newService(ctx context.Context, pool *sqlx.DB, merchant, protect string) (*
 	}
 	// The limit of an order's refunds is in its own row. New checks the columns once.
 	refunds, err := limits.New(ctx, db, "refunds", limits.Options{Table: &limits.Table{
-		Name: "orders", Owner: "merchant", Key: "order_no", Limit: "paid", Captured: "refunded", Version: "version",
+		TableSpec: holdfast.TableSpec{Table: "orders", Key: []string{"merchant", "order_no"}}, Owner: "merchant", Limit: "paid", Captured: "refunded", Version: "version",
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("open the limits of orders: %w", err)

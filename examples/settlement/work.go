@@ -65,7 +65,7 @@ func (d *database) work(ctx context.Context, day string, progress func(n int)) e
 		err := d.db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			// Skip lines that other workers have locked. The lines of a killed worker are free
 			// again when its transaction is gone.
-			lines, err := settlements.NextTx(ctx, tx, workBatch, rowlock.Where("day", "=", day), rowlock.Where("state", "=", "new"))
+			lines, err := settlements.NextTx(ctx, tx, workBatch, holdfast.Where("day", "=", day), holdfast.Where("state", "=", "new"))
 			if n = len(lines); err != nil || n == 0 {
 				return err
 			}

@@ -33,7 +33,7 @@ func payments(ctx context.Context, db *sql.DB, provider bank) (http.Handler, err
 	if err != nil {
 		return nil, err
 	}
-	refunds, err := staged.New(store, staged.Workflow[*sql.Tx, string, string]{
+	refunds, err := staged.New(store, staged.Workflow[string, string, *sql.Tx]{
 		Name: "refund",
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], order string) (string, error) { // steps; runs again after a crash
 			call := staged.ExternalCall[string]{Step: "pay", OnLeaseEnd: staged.TakeOver}

@@ -19,7 +19,7 @@ func TestStagedWithinHandler(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
 		paid := 0
-		runner, err := staged.New(e.Store(idempotency.Options{}), staged.Workflow[*sql.Tx, string, string]{
+		runner, err := staged.New(e.Store(idempotency.Options{}), staged.Workflow[string, string, *sql.Tx]{
 			Name: "pay", Run: func(context.Context, *staged.Run[*sql.Tx], string) (string, error) { paid++; return "paid", nil },
 		})
 		if err != nil {

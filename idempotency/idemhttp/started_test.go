@@ -28,7 +28,7 @@ import (
 // starter is a service whose handler starts a staged refund for the owner in the Authorization.
 type starter[Tx any] struct {
 	*conformance.Env[Tx]
-	runner *staged.Runner[Tx, string, string]
+	runner *staged.Runner[string, string, Tx]
 	mux    *http.ServeMux
 
 	mu   sync.Mutex
@@ -47,7 +47,7 @@ func starts[Tx any](e *conformance.Env[Tx], o idemhttp.Options) *starter[Tx] {
 	if err != nil {
 		e.Fatal(err)
 	}
-	s.runner, err = staged.New(store, staged.Workflow[Tx, string, string]{
+	s.runner, err = staged.New(store, staged.Workflow[string, string, Tx]{
 		Name: "pay", Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond,
 		Run: func(ctx context.Context, r *staged.Run[Tx], order string) (string, error) {
 			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(ctx context.Context, _ string) (string, error) {

@@ -15,14 +15,14 @@ import (
 )
 
 // parked opens a store with an operation whose call got no answer.
-func parked(t *exampletb.TB) (*holdfasttest.Kit[*sql.Tx], *idempotency.Store[*sql.Tx], *staged.Runner[*sql.Tx, int, string]) {
+func parked(t *exampletb.TB) (*holdfasttest.Kit[*sql.Tx], *idempotency.Store[*sql.Tx], *staged.Runner[int, string, *sql.Tx]) {
 	ctx := context.Background()
 	kit := holdfasttest.SQLite(t)
 	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
 	if err != nil {
 		panic(err)
 	}
-	refunds, err := staged.New(store, staged.Workflow[*sql.Tx, int, string]{
+	refunds, err := staged.New(store, staged.Workflow[int, string, *sql.Tx]{
 		Name: "refund",
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ int) (string, error) {
 			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) {

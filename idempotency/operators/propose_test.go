@@ -25,8 +25,8 @@ import (
 var olga = holdfast.Actor{By: "olga", Reason: "ticket 12"}
 
 // parkedIn has an operation whose call got no answer.
-func parkedIn(e *conformance.Env[*sql.Tx], s *idempotency.Store[*sql.Tx], key string) (staged.Ref, *staged.Runner[*sql.Tx, string, string]) {
-	r, err := staged.New(s, staged.Workflow[*sql.Tx, string, string]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
+func parkedIn(e *conformance.Env[*sql.Tx], s *idempotency.Store[*sql.Tx], key string) (staged.Ref, *staged.Runner[string, string, *sql.Tx]) {
+	r, err := staged.New(s, staged.Workflow[string, string, *sql.Tx]{Name: "payout", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank"}, func(context.Context, string) (string, error) { return "", errors.New("no answer") })
 	}})
 	e.Check(err)

@@ -73,7 +73,7 @@ type ExternalCall[T any] struct {
 //
 // Errors: *[idempotency.Rejection], those three, [ErrStale], [idempotency.ErrUnknown] of the
 // database, [holdfast.ErrInvalid].
-func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn func(ctx context.Context, providerKey string) (T, error)) (value T, err error) {
+func Call[T, Tx any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn func(ctx context.Context, providerKey string) (T, error)) (value T, err error) {
 	if step.Lease == 0 {
 		step.Lease = r.lease
 	}
@@ -126,7 +126,7 @@ func Call[Tx, T any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 
 // calls runs the function of an external call, or its Reconcile, within the lease.
 // The model is internal/test/model/staged.pml.
-func calls[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, step *ExternalCall[T], f func(context.Context, string) (T, error)) (T, error) {
+func calls[T, Tx any](ctx context.Context, r *Run[Tx], at *calling, step *ExternalCall[T], f func(context.Context, string) (T, error)) (T, error) {
 	outside, end := r.during(context.WithValue(ctx, callingKey{}, at), step.Step, step.Lease, step.Timeout)
 	defer end()
 	r.at, r.tried = at, true
@@ -158,7 +158,7 @@ func (c *calling) names() []any {
 }
 
 // settle stores the outcome of an external call.
-func settle[Tx, T any](ctx context.Context, r *Run[Tx], at *calling, value T, err error) (T, error) {
+func settle[T, Tx any](ctx context.Context, r *Run[Tx], at *calling, value T, err error) (T, error) {
 	var zero T
 	step := at.step
 	var rej *idempotency.Rejection

@@ -13,7 +13,7 @@ import (
 )
 
 // visit reads the operation, or claims it by inserting its row.
-func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *once.Checked, request Req) (*ledger.Row, error) {
+func (s *Runner[Req, Res, Tx]) visit(ctx context.Context, c *once.Checked, request Req) (*ledger.Row, error) {
 	row, err := s.transitions.Read(ctx, s.transitions.Access.Pool, c.ID)
 	if err != nil || row != nil && row.KeyExpired == 0 {
 		return row, err
@@ -57,14 +57,14 @@ func (s *Runner[Tx, Req, Res]) visit(ctx context.Context, c *once.Checked, reque
 }
 
 // inserting returns the arguments of Insert.
-func (s *Runner[Tx, Req, Res]) inserting(ctx context.Context, c *once.Checked, stored, attempt []byte, lease time.Duration, started int) []any {
+func (s *Runner[Req, Res, Tx]) inserting(ctx context.Context, c *once.Checked, stored, attempt []byte, lease time.Duration, started int) []any {
 	return c.ID.Args(s.transitions.options.Namespace, s.workflow.Name, c.Key, once.Nullable(c.Fingerprint), c.FingerprintVersion,
 		stored, attempt, s.holder, lease.Microseconds(), resultType[Res](), started, core.Program(), requestID(ctx))
 }
 
 // take parks or claims an operation that is due. Afterwards the row belongs to this worker, or
 // another worker has changed it.
-func (s *Runner[Tx, Req, Res]) take(ctx context.Context, c *once.Checked, seen *ledger.Row) (*ledger.Row, error) {
+func (s *Runner[Req, Res, Tx]) take(ctx context.Context, c *once.Checked, seen *ledger.Row) (*ledger.Row, error) {
 	reason := ""
 	switch {
 	case seen.Mode == ledger.ModePark && seen.Step != "":

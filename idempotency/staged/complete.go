@@ -85,7 +85,7 @@ func (p *pass) add(f func(done *Completed)) {
 // processes, are safe. If ctx ends, Complete stops between steps.
 //
 // Errors: [ErrInTx], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx and of the driver.
-func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, opts ...CompleterOptions) (done Completed, err error) {
+func (s *Runner[Req, Res, Tx]) Complete(ctx context.Context, opts ...CompleterOptions) (done Completed, err error) {
 	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.complete", s.workflow.Name)
 	defer func() { span.Rows = int64(done.Found); span.End(err, nil) }()
 	o, err := completerOptions(opts)
@@ -106,7 +106,7 @@ func (s *Runner[Tx, Req, Res]) Complete(ctx context.Context, opts ...CompleterOp
 
 // begin finds the operations of a pass and gives them to workers. It returns how many those are: fewer
 // than it found if this process has some of them in progress.
-func (s *Runner[Tx, Req, Res]) begin(ctx context.Context, limit int, w *workers, p *pass) (begun int, err error) {
+func (s *Runner[Req, Res, Tx]) begin(ctx context.Context, limit int, w *workers, p *pass) (begun int, err error) {
 	keys, err := s.due(ctx, limit)
 	if err != nil {
 		return 0, err
@@ -133,7 +133,7 @@ func (s *Runner[Tx, Req, Res]) begin(ctx context.Context, limit int, w *workers,
 	return begun, nil
 }
 
-func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.ID, error) {
+func (s *Runner[Req, Res, Tx]) due(ctx context.Context, limit int) ([]once.ID, error) {
 	rows, err := s.transitions.SQL.Due.Query(ctx, s.transitions.Access.Pool, s.transitions.options.Namespace, s.workflow.Name, limit)
 	if err != nil {
 		return nil, s.transitions.Explain(err)
@@ -144,7 +144,7 @@ func (s *Runner[Tx, Req, Res]) due(ctx context.Context, limit int) ([]once.ID, e
 	})
 }
 
-func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass) {
+func (s *Runner[Req, Res, Tx]) complete(ctx context.Context, id once.ID, p *pass) {
 	c := &once.Checked{ID: id}
 	row, err := s.transitions.Read(ctx, s.transitions.Access.Pool, id)
 	if err == nil && row != nil && row.State == ledger.Pending && row.Left <= 0 {
@@ -194,7 +194,7 @@ func (s *Runner[Tx, Req, Res]) complete(ctx context.Context, id once.ID, p *pass
 // and error. RunCompleter returns when its operations have stopped, between steps.
 //
 // Errors: [ErrInTx] and [holdfast.ErrInvalid], at once; the cause of ctx.
-func (s *Runner[Tx, Req, Res]) RunCompleter(ctx context.Context, every time.Duration, opts ...CompleterOptions) error {
+func (s *Runner[Req, Res, Tx]) RunCompleter(ctx context.Context, every time.Duration, opts ...CompleterOptions) error {
 	o, err := completerOptions(opts)
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (s *Runner[Tx, Req, Res]) RunCompleter(ctx context.Context, every time.Dura
 	if err := s.outside(ctx); err != nil {
 		return err
 	}
-	c := &completer[Tx, Req, Res]{runner: s, options: o, workers: newWorkers(o.Workers)}
+	c := &completer[Req, Res, Tx]{runner: s, options: o, workers: newWorkers(o.Workers)}
 	s.local.open()
 	defer c.workers.wait()
 	defer s.local.close()
@@ -213,8 +213,8 @@ func (s *Runner[Tx, Req, Res]) RunCompleter(ctx context.Context, every time.Dura
 }
 
 // completer is one RunCompleter.
-type completer[Tx, Req, Res any] struct {
-	runner  *Runner[Tx, Req, Res]
+type completer[Req, Res, Tx any] struct {
+	runner  *Runner[Req, Res, Tx]
 	options CompleterOptions
 	workers *workers
 	mu      sync.Mutex // OnPass runs
@@ -225,7 +225,7 @@ type completer[Tx, Req, Res any] struct {
 // The pauses after a pass that could take none of its operations.
 const firstUnable, mostUnable = 10 * time.Millisecond, 5 * time.Second
 
-func (c *completer[Tx, Req, Res]) run(ctx context.Context, every time.Duration) error {
+func (c *completer[Req, Res, Tx]) run(ctx context.Context, every time.Duration) error {
 	failing, unable, next := core.NewBackoff(), time.Duration(0), time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -259,7 +259,7 @@ func (c *completer[Tx, Req, Res]) run(ctx context.Context, every time.Duration) 
 }
 
 // started gives the operations that this process has begun to workers.
-func (c *completer[Tx, Req, Res]) started(ctx context.Context) {
+func (c *completer[Req, Res, Tx]) started(ctx context.Context) {
 	for ctx.Err() == nil {
 		id, ok := c.runner.local.next()
 		if !ok {
@@ -279,7 +279,7 @@ func (c *completer[Tx, Req, Res]) started(ctx context.Context) {
 
 // pass makes a pass, and reports it when its operations have ended. It returns true if another pass
 // should follow at once.
-func (c *completer[Tx, Req, Res]) pass(ctx context.Context) (more bool, err error) {
+func (c *completer[Req, Res, Tx]) pass(ctx context.Context) (more bool, err error) {
 	traced, span := once.StartSpan(ctx, c.runner.transitions.Access.Trace, "staged.complete", c.runner.workflow.Name)
 	p := &pass{}
 	begun, err := c.runner.begin(traced, c.options.Limit, c.workers, p)
@@ -296,7 +296,7 @@ func (c *completer[Tx, Req, Res]) pass(ctx context.Context) (more bool, err erro
 }
 
 // report passes a result to OnPass, and notes a pass that could take none of its operations.
-func (c *completer[Tx, Req, Res]) report(ctx context.Context, p *pass, err error) {
+func (c *completer[Req, Res, Tx]) report(ctx context.Context, p *pass, err error) {
 	if p.taken != nil && p.done.Failed+p.done.Busy == p.done.Found {
 		c.unable.Store(true)
 	}

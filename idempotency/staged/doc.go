@@ -2,7 +2,7 @@
 // provider. A transaction cannot hold such a call, so the operation runs in steps, and each step
 // commits before the next begins.
 //
-//	refunds, err := staged.New(store, staged.Workflow[*sql.Tx, Request, Receipt]{
+//	refunds, err := staged.New(store, staged.Workflow[Request, Receipt, *sql.Tx]{
 //		Name: "refund",
 //		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], req Request) (Receipt, error) {
 //			id, err := staged.Local(ctx, r, "book", book)                                  // in this database

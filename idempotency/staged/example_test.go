@@ -81,7 +81,7 @@ func stagedExample(ctx context.Context) error {
 		No    string
 		Cents int64
 	}
-	refunds, err := staged.New(store, staged.Workflow[*sql.Tx, request, string]{
+	refunds, err := staged.New(store, staged.Workflow[request, string, *sql.Tx]{
 		Name: "refund", Backoff: time.Millisecond, // for the example
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], req request) (string, error) {
 			if _, err := staged.Local(ctx, r, "book", func(ctx context.Context, tx *sql.Tx) (bool, error) {
@@ -135,7 +135,7 @@ func ExampleHandleEvent() {
 	if err != nil {
 		panic(err)
 	}
-	refunds, err := staged.New(store, staged.Workflow[*sql.Tx, int, string]{
+	refunds, err := staged.New(store, staged.Workflow[int, string, *sql.Tx]{
 		Name: "refund",
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ int) (string, error) {
 			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) {

@@ -42,7 +42,7 @@ func TestCompleterLogs(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	t.Cleanup(func() { slog.SetDefault(before) })
 	e := conformance.New(t, conformance.SQL(), dbtest.SQLite)
-	r, err := staged.New(e.Store(idempotency.Options{}), staged.Workflow[*sql.Tx, string, string]{
+	r, err := staged.New(e.Store(idempotency.Options{}), staged.Workflow[string, string, *sql.Tx]{
 		Name: "refund", Lease: 50 * time.Millisecond,
 		Run: func(context.Context, *staged.Run[*sql.Tx], string) (string, error) { return "done", nil },
 	})

@@ -20,7 +20,7 @@ import (
 //
 // Errors: [idempotency.ErrMismatch], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx and
 // of the driver.
-func (s *Runner[Tx, Req, Res]) Lookup(ctx context.Context, op idempotency.Op) (found idempotency.Found[Res], err error) {
+func (s *Runner[Req, Res, Tx]) Lookup(ctx context.Context, op idempotency.Op) (found idempotency.Found[Res], err error) {
 	if op.Name != "" && op.Name != s.workflow.Name {
 		return found, once.Invalid("Op.Name", "is not the operation's")
 	}
@@ -36,7 +36,7 @@ func (s *Runner[Tx, Req, Res]) Lookup(ctx context.Context, op idempotency.Op) (f
 // that of Op.Wait: 1 ms to 366 days, or 0 for one read.
 //
 // Errors: those of Lookup.
-func (s *Runner[Tx, Req, Res]) LookupID(ctx context.Context, id []byte, wait time.Duration) (found idempotency.Found[Res], err error) {
+func (s *Runner[Req, Res, Tx]) LookupID(ctx context.Context, id []byte, wait time.Duration) (found idempotency.Found[Res], err error) {
 	key, ok := once.ParseID(id)
 	if !ok {
 		return found, once.Invalid("id", "is not the ID of an operation")
@@ -47,7 +47,7 @@ func (s *Runner[Tx, Req, Res]) LookupID(ctx context.Context, id []byte, wait tim
 	return s.lookup(ctx, key, wait, nil)
 }
 
-func (s *Runner[Tx, Req, Res]) lookup(ctx context.Context, id once.ID, wait time.Duration, compare func(int, []byte) error) (found idempotency.Found[Res], err error) {
+func (s *Runner[Req, Res, Tx]) lookup(ctx context.Context, id once.ID, wait time.Duration, compare func(int, []byte) error) (found idempotency.Found[Res], err error) {
 	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.lookup", s.workflow.Name)
 	defer func() { span.End(err, func(err error) string { return outcomeOfLookup(found.Status, err) }) }()
 	c := &once.Checked{ID: id}
@@ -75,7 +75,7 @@ func (s *Runner[Tx, Req, Res]) lookup(ctx context.Context, id once.ID, wait time
 }
 
 // found describes an operation by its row.
-func (s *Runner[Tx, Req, Res]) found(c *once.Checked, row *ledger.Row) (found idempotency.Found[Res], err error) {
+func (s *Runner[Req, Res, Tx]) found(c *once.Checked, row *ledger.Row) (found idempotency.Found[Res], err error) {
 	found.Reason, found.Reversed, found.RequestID, found.Program = row.Reason, micros(row.Reversed), row.RequestID, row.Program
 	if row.State == ledger.Pending {
 		found.Due = time.Duration(row.Left) * time.Microsecond

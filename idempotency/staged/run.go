@@ -52,7 +52,7 @@ func (r *Run[Tx]) Token() int64 { return r.token }
 // fn follows the rules of the function of [idempotency.Do]. An error of fn rolls back and is
 // returned. Errors: [ErrStale], [idempotency.ErrUnknown], [holdfast.ErrInvalid],
 // [holdfast.ErrRetry], [holdfast.ErrTxLost], errors of fn.
-func Local[Tx, T any](ctx context.Context, r *Run[Tx], step string, fn func(ctx context.Context, tx Tx) (T, error)) (value T, err error) {
+func Local[T, Tx any](ctx context.Context, r *Run[Tx], step string, fn func(ctx context.Context, tx Tx) (T, error)) (value T, err error) {
 	row, err := r.enter(ctx, step)
 	if err != nil {
 		return value, err

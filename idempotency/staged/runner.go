@@ -27,7 +27,7 @@ const (
 // Workflow describes an operation that calls the outside world, such as a refund at a payment
 // provider. A transaction cannot hold such a call, so the operation runs in steps, and each step
 // commits before the next begins.
-type Workflow[Tx, Req, Res any] struct {
+type Workflow[Req, Res, Tx any] struct {
 	// Name is the operation's name, as Op.Name: stable, at most 128 bytes. Required.
 	Name string
 	// Run is the operation. It does everything through steps ([Local], [Call]) and may run again,
@@ -55,9 +55,9 @@ type Workflow[Tx, Req, Res any] struct {
 }
 
 // Runner runs the operations of one kind. It is safe for concurrent use.
-type Runner[Tx, Req, Res any] struct {
+type Runner[Req, Res, Tx any] struct {
 	transitions *transitions[Tx]
-	workflow    Workflow[Tx, Req, Res]
+	workflow    Workflow[Req, Res, Tx]
 	holder      string
 	local       *local
 }
@@ -69,7 +69,7 @@ type Runner[Tx, Req, Res any] struct {
 // expired; after KeyTTL it is forgotten, and runs again when it is asked for.
 //
 // Errors: [holdfast.ErrInvalid].
-func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, Res]) (*Runner[Tx, Req, Res], error) {
+func New[Req, Res, Tx any](s *idempotency.Store[Tx], workflow Workflow[Req, Res, Tx]) (*Runner[Req, Res, Tx], error) {
 	if s == nil {
 		return nil, once.Invalid("store", "is nil")
 	}
@@ -103,15 +103,15 @@ func New[Tx, Req, Res any](s *idempotency.Store[Tx], workflow Workflow[Tx, Req, 
 	); err != nil {
 		return nil, err
 	}
-	return &Runner[Tx, Req, Res]{transitions: newTransitions(s), workflow: workflow, holder: once.Cut(core.DefaultHolder(), 255), local: newLocal()}, nil
+	return &Runner[Req, Res, Tx]{transitions: newTransitions(s), workflow: workflow, holder: once.Cut(core.DefaultHolder(), 255), local: newLocal()}, nil
 }
 
 // Name returns the name of the runner's operations.
-func (s *Runner[Tx, Req, Res]) Name() string { return s.workflow.Name }
+func (s *Runner[Req, Res, Tx]) Name() string { return s.workflow.Name }
 
 // ProviderKey returns the idempotency key that a step of an operation gives to its provider. It
 // never changes, and every process derives the same one.
-func (s *Runner[Tx, Req, Res]) ProviderKey(ref Ref, step string) string {
+func (s *Runner[Req, Res, Tx]) ProviderKey(ref Ref, step string) string {
 	ref.Name = s.workflow.Name
 	return s.workflow.KeyFormat.derive(s.transitions.id(ref).Hash, step)
 }
@@ -132,7 +132,7 @@ func (s *Runner[Tx, Req, Res]) ProviderKey(ref Ref, step string) string {
 // *[ParkedError]; *[AcceptedError], which is an ErrInProgress; [ErrStale]; [idempotency.ErrNested]; [ErrInTx]; [holdfast.ErrInvalid],
 // [holdfast.ErrSchema]; errors of ctx; errors of Run, after which the next call or
 // [Runner.Complete] tries the operation again.
-func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, request Req) (res idempotency.Result[Res], err error) {
+func (s *Runner[Req, Res, Tx]) Do(ctx context.Context, op idempotency.Op, request Req) (res idempotency.Result[Res], err error) {
 	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.do", s.workflow.Name)
 	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
 	if err := s.outside(ctx); err != nil {
@@ -181,7 +181,7 @@ func (s *Runner[Tx, Req, Res]) Do(ctx context.Context, op idempotency.Op, reques
 	}
 }
 
-func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*once.Checked, error) {
+func (s *Runner[Req, Res, Tx]) check(op idempotency.Op, request Req) (*once.Checked, error) {
 	if op.Name != "" && op.Name != s.workflow.Name {
 		return nil, once.Invalid("Op.Name", fmt.Sprintf("is %q, the operation is %q", op.Name, s.workflow.Name))
 	}
@@ -200,7 +200,7 @@ func (s *Runner[Tx, Req, Res]) check(op idempotency.Op, request Req) (*once.Chec
 }
 
 // drive runs the operation, stores its outcome, and wakes those who wait for it in this process.
-func (s *Runner[Tx, Req, Res]) drive(caller, inner context.Context, c *once.Checked, row *ledger.Row) (res idempotency.Result[Res], err error) {
+func (s *Runner[Req, Res, Tx]) drive(caller, inner context.Context, c *once.Checked, row *ledger.Row) (res idempotency.Result[Res], err error) {
 	inner, span := s.attempt(inner)
 	defer s.local.moved(c.ID)
 	defer func() {
@@ -210,7 +210,7 @@ func (s *Runner[Tx, Req, Res]) drive(caller, inner context.Context, c *once.Chec
 	return s.run(caller, inner, c, row)
 }
 
-func (s *Runner[Tx, Req, Res]) run(caller, inner context.Context, c *once.Checked, row *ledger.Row) (idempotency.Result[Res], error) {
+func (s *Runner[Req, Res, Tx]) run(caller, inner context.Context, c *once.Checked, row *ledger.Row) (idempotency.Result[Res], error) {
 	ctx := context.WithoutCancel(inner)
 	r := &Run[Tx]{
 		transitions: s.transitions, caller: caller, id: c.ID, attempt: row.Attempt, token: row.Token, restored: row.Restored == 1, fresh: row.Fresh,
@@ -269,7 +269,7 @@ const calmAfter = 4
 
 // giveBack releases the operation. For an attempt that does not count, it is tried until the lease or
 // the caller's context ends, because only the row can say so.
-func (s *Runner[Tx, Req, Res]) giveBack(ctx context.Context, r *Run[Tx], wait time.Duration, reason string, uncounted int) error {
+func (s *Runner[Req, Res, Tx]) giveBack(ctx context.Context, r *Run[Tx], wait time.Duration, reason string, uncounted int) error {
 	for pause := core.NewBackoff(); ; {
 		err := r.note(s.transitions.release(ctx, r, wait, reason, uncounted))
 		if err == nil || uncounted == 0 || r.over != nil || time.Now().After(r.until) || pause.Sleep(r.caller) != nil { //nolint:contextcheck // it is the caller's that ends
@@ -279,7 +279,7 @@ func (s *Runner[Tx, Req, Res]) giveBack(ctx context.Context, r *Run[Tx], wait ti
 }
 
 // finish ends the operation with its result.
-func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *once.Checked, r *Run[Tx], state int, v any) (idempotency.Result[Res], error) {
+func (s *Runner[Req, Res, Tx]) finish(ctx context.Context, c *once.Checked, r *Run[Tx], state int, v any) (idempotency.Result[Res], error) {
 	var to any = new(Res)
 	if state == ledger.Rejected {
 		to = new(idempotency.Rejection)
@@ -294,7 +294,7 @@ func (s *Runner[Tx, Req, Res]) finish(ctx context.Context, c *once.Checked, r *R
 	return s.answer(c, &ledger.Row{State: state, Result: stored}, idempotency.Executed)
 }
 
-func (s *Runner[Tx, Req, Res]) answer(c *once.Checked, row *ledger.Row, o idempotency.Outcome) (res idempotency.Result[Res], err error) {
+func (s *Runner[Req, Res, Tx]) answer(c *once.Checked, row *ledger.Row, o idempotency.Outcome) (res idempotency.Result[Res], err error) {
 	switch {
 	case row.State == ledger.Tombstone, row.State == ledger.RejectedTombstone, row.ResultExpired == 1:
 		return res, &idempotency.ExpiredError{Rejected: row.State == ledger.RejectedTombstone || row.State == ledger.Rejected}
@@ -315,7 +315,7 @@ func (s *Runner[Tx, Req, Res]) answer(c *once.Checked, row *ledger.Row, o idempo
 }
 
 // pause returns the wait after the n-th failed attempt.
-func (s *Runner[Tx, Req, Res]) pause(n int) time.Duration {
+func (s *Runner[Req, Res, Tx]) pause(n int) time.Duration {
 	d := min(float64(s.workflow.Backoff)*math.Pow(2, float64(n-1)), float64(s.workflow.MaxBackoff))
 	return time.Duration(d * (0.5 + mathrand.Float64()))
 }

@@ -58,7 +58,7 @@ func (s *Started[Res]) Wait(ctx context.Context) (idempotency.Result[Res], error
 // [holdfast.ErrInvalid] it is untouched. After every other error, such as [idempotency.ErrTooMany],
 // Holdfast has rolled tx back: run the whole transaction again ([holdfast.ErrRetry],
 // [idempotency.ErrInProgress]), or give up.
-func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotency.Op, request Req) (started *Started[Res], err error) {
+func (s *Runner[Req, Res, Tx]) StartTx(ctx context.Context, tx Tx, op idempotency.Op, request Req) (started *Started[Res], err error) {
 	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.start", s.workflow.Name)
 	defer func() {
 		span.End(err, func(err error) string { return outcomeOfStart(started != nil && started.New, err) })
@@ -99,7 +99,7 @@ func (s *Runner[Tx, Req, Res]) StartTx(ctx context.Context, tx Tx, op idempotenc
 
 // start inserts an operation without a worker, due at once, or finds it. Its attempt only tells whose
 // row it is: its lease is over, and its first worker replaces it.
-func (s *Runner[Tx, Req, Res]) start(ctx context.Context, q core.Querier, c *once.Checked, stored []byte) (row *ledger.Row, err error) {
+func (s *Runner[Req, Res, Tx]) start(ctx context.Context, q core.Querier, c *once.Checked, stored []byte) (row *ledger.Row, err error) {
 	attempt := once.RandomID()
 	insert := s.inserting(ctx, c, stored, attempt, 0, 0)
 	for range 2 {

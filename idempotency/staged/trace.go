@@ -41,12 +41,12 @@ func outcomeOfStart(isNew bool, err error) string {
 }
 
 // attempt starts the span of a worker's attempt at an operation.
-func (s *Runner[Tx, Req, Res]) attempt(ctx context.Context) (context.Context, trace.Span) {
+func (s *Runner[Req, Res, Tx]) attempt(ctx context.Context) (context.Context, trace.Span) {
 	return once.StartSpan(ctx, s.transitions.Access.Trace, "staged.attempt", s.workflow.Name)
 }
 
 // parked reports that an operation waits for a person.
-func (s *Runner[Tx, Req, Res]) parked(ctx context.Context, err error) {
+func (s *Runner[Req, Res, Tx]) parked(ctx context.Context, err error) {
 	var p *ParkedError
 	if errors.As(err, &p) {
 		s.transitions.Access.Trace.Emit(ctx, trace.Event{Name: trace.StagedParked, Operation: s.workflow.Name, Count: 1})

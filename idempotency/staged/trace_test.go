@@ -36,7 +36,7 @@ func TestTransactionsAreCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := true
-	r, err := staged.New(store, staged.Workflow[*sql.Tx, string, string]{
+	r, err := staged.New(store, staged.Workflow[string, string, *sql.Tx]{
 		Name: "refund",
 		Run: func(ctx context.Context, run *staged.Run[*sql.Tx], _ string) (string, error) {
 			return staged.Local(ctx, run, "book", func(context.Context, *sql.Tx) (string, error) {

@@ -20,7 +20,7 @@ const (
 
 // await waits until an operation has ended, or waits for a person or its provider, or ctx ends. It
 // queues the operation for this process's completer first.
-func (s *Runner[Tx, Req, Res]) await(ctx context.Context, c *once.Checked) (res idempotency.Result[Res], err error) {
+func (s *Runner[Req, Res, Tx]) await(ctx context.Context, c *once.Checked) (res idempotency.Result[Res], err error) {
 	if err := s.outside(ctx); err != nil {
 		return res, err
 	}

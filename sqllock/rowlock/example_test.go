@@ -102,7 +102,7 @@ func ExampleTable_NextTx() {
 	}
 	batch := func() (n int, err error) {
 		err = db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			work, err := lines.NextTx(ctx, tx, 2, rowlock.Where("file", "=", "2026-11-21"), rowlock.Where("state", "=", "new"))
+			work, err := lines.NextTx(ctx, tx, 2, holdfast.Where("file", "=", "2026-11-21"), holdfast.Where("state", "=", "new"))
 			if err != nil {
 				return err
 			}

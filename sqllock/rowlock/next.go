@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect/rowwait"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
@@ -25,15 +26,6 @@ const (
 	findRest = time.Second
 )
 
-// Cond is a condition on a column of a table's rows; see [Where].
-type Cond struct{ condition rowmap.Condition }
-
-// Where compares a column with a value: operator is =, <, <=, > or >=. The value is
-// sent as a parameter. A value that is NULL is refused, because nothing equals NULL.
-func Where(column, operator string, value any) Cond {
-	return Cond{rowmap.Condition{Column: column, Operator: operator, Value: value}}
-}
-
 // NextTx locks the first n rows (1 to 1000, in the order of the key) that meet
 // all conditions, until the caller's transaction ends, and returns them. It skips
 // rows that other transactions have locked, and does not wait for them. So workers
@@ -41,7 +33,7 @@ func Where(column, operator string, value any) Cond {
 // the rows in the same transaction, so that they no longer meet the conditions when
 // it commits:
 //
-//	lines, err := table.NextTx(ctx, tx, 100, rowlock.Where("file", "=", file), rowlock.Where("state", "=", "new"))
+//	lines, err := table.NextTx(ctx, tx, 100, holdfast.Where("file", "=", file), holdfast.Where("state", "=", "new"))
 //
 // When a worker fails or dies, its rows are free again as soon as its transaction has
 // ended. No rows means that no row meets the conditions, or that other workers still
@@ -64,7 +56,7 @@ func Where(column, operator string, value any) Cond {
 // Errors: [holdfast.ErrInvalid] and [holdfast.ErrNoTx]: the transaction was not
 // touched. [holdfast.ErrRetry], [holdfast.ErrTxLost], the cause of ctx, and the
 // driver's: Holdfast has rolled tx back.
-func (t *Table[R, Tx]) NextTx(ctx context.Context, tx Tx, n int, conds ...Cond) (rows []R, err error) {
+func (t *Table[R, Tx]) NextTx(ctx context.Context, tx Tx, n int, conds ...holdfast.Cond) (rows []R, err error) {
 	ctx, op := t.startSpan(ctx, "row.next")
 	defer func() { op.Rows = int64(len(rows)); op.End(err, acquired) }()
 	if n < 1 || n > maxNext {
@@ -102,11 +94,11 @@ type filter struct {
 	values []any
 }
 
-func (t *Table[R, Tx]) filter(conds []Cond) (f filter, err error) {
+func (t *Table[R, Tx]) filter(conds []holdfast.Cond) (f filter, err error) {
 	list := make([]rowmap.Condition, len(conds))
 	for i, c := range conds {
-		list[i] = c.condition
-		value, err := t.checked(c.condition)
+		list[i] = rowmap.Condition(c)
+		value, err := t.checked(rowmap.Condition(c))
 		if err != nil {
 			return filter{}, err
 		}

@@ -55,7 +55,7 @@ func TestNextPoolIsTaken(t *testing.T) {
 							together.Wait() // all workers have a connection before one returns its own
 						}
 						first = false
-						got, err := table.NextTx(ctx, tx, 4, rowlock.Where("state", "=", "new"))
+						got, err := table.NextTx(ctx, tx, 4, holdfast.Where("state", "=", "new"))
 						found = len(got)
 						for _, j := range got {
 							r, failed := tx.ExecContext(ctx, e.Rebind(`UPDATE jobs SET state = 'done' WHERE id = $1 AND state = 'new'`), j.ID)
@@ -106,7 +106,7 @@ func TestNextStatements(t *testing.T) {
 				e.Fatal(err)
 			}
 			sent = nil
-			got, err := table.NextTx(e.Ctx, tx, n, rowlock.Where("state", "=", "new"))
+			got, err := table.NextTx(e.Ctx, tx, n, holdfast.Where("state", "=", "new"))
 			if err != nil || len(got) != n {
 				e.Errorf("%d rows, %v", len(got), err)
 			}

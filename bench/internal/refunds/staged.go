@@ -23,7 +23,7 @@ func twoSteps[Tx any](ctx context.Context, db *holdfast.DB[Tx], steps func(ctx c
 		Order int64
 		Key   string
 	}
-	runner, err := staged.New(store, staged.Workflow[Tx, refund, string]{Name: "refund", Run: func(ctx context.Context, r *staged.Run[Tx], of refund) (string, error) {
+	runner, err := staged.New(store, staged.Workflow[refund, string, Tx]{Name: "refund", Run: func(ctx context.Context, r *staged.Run[Tx], of refund) (string, error) {
 		if _, err := staged.Local(ctx, r, "book", func(ctx context.Context, tx Tx) (string, error) { return of.Key, steps(ctx, tx, of.Order, of.Key) }); err != nil {
 			return "", err
 		}

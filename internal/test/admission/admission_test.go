@@ -323,7 +323,7 @@ func stolen(t *testing.T, e planted) {
 
 func accounts(t *testing.T, db *holdfast.DB[*sql.Tx]) *optimistic.Table[account, *sql.Tx] {
 	t.Helper()
-	table, err := optimistic.NewTable[account](t.Context(), db, holdfast.TableSpec{Table: "accounts", Key: []string{"id"}})
+	table, err := optimistic.New[account](t.Context(), db, holdfast.TableSpec{Table: "accounts", Key: []string{"id"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,7 +182,7 @@ func (w *world) businessRows() {
 
 // versions checks that the increments of several writers are all present.
 func (w *world) versions() {
-	table, err := optimistic.NewTable[account](w.ctx, w.db, holdfast.TableSpec{Table: "accounts", Key: []string{"id"}})
+	table, err := optimistic.New[account](w.ctx, w.db, holdfast.TableSpec{Table: "accounts", Key: []string{"id"}})
 	w.must("table", err)
 	var wg sync.WaitGroup
 	for range 3 {

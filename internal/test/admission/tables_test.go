@@ -181,8 +181,8 @@ func ownTable(t *testing.T, db *holdfast.DB[*sql.Tx]) map[string]error {
 	t.Helper()
 	key := []string{"refund_no"}
 	_, row := businessrow.New[own](t.Context(), db, holdfast.TableSpec{Table: "own", Key: key})
-	_, versioned := optimistic.NewTable[own](t.Context(), db, holdfast.TableSpec{Table: "own", Key: key})
+	_, versioned := optimistic.New[own](t.Context(), db, holdfast.TableSpec{Table: "own", Key: key})
 	_, locked := rowlock.NewTable[own](t.Context(), db, holdfast.TableSpec{Table: "own", Key: key})
-	_, swept := reaper.New(t.Context(), db, reaper.Options{Tables: []reaper.TableSpec{{Table: "own", Key: key, Expires: "expires", Unit: reaper.Microseconds}}})
+	_, swept := reaper.New(t.Context(), db, reaper.Options{Tables: []reaper.Table{{TableSpec: holdfast.TableSpec{Table: "own", Key: key}, Expires: "expires", Unit: reaper.Microseconds}}})
 	return map[string]error{"business row": row, "versioned row": versioned, "locked row": locked, "reaper": swept}
 }

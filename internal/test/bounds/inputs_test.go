@@ -89,17 +89,17 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 	relay := func(o outbox.Options) error {
 		return second(outbox.NewRelay(box, func(context.Context, outbox.Delivery) error { return nil }, o))
 	}
-	runner := func(w staged.Workflow[*sql.Tx, string, string]) (*staged.Runner[*sql.Tx, string, string], error) {
+	runner := func(w staged.Workflow[string, string, *sql.Tx]) (*staged.Runner[string, string, *sql.Tx], error) {
 		w.Name = "refund"
 		if w.Run == nil {
 			w.Run = func(context.Context, *staged.Run[*sql.Tx], string) (string, error) { return "", nil }
 		}
 		return staged.New(e.store, w)
 	}
-	idle := must(runner(staged.Workflow[*sql.Tx, string, string]{}))
+	idle := must(runner(staged.Workflow[string, string, *sql.Tx]{}))
 	call := func(c staged.ExternalCall[string], answer error) error {
 		c.Step, c.OnLeaseEnd = "pay", staged.TakeOver
-		r := must(runner(staged.Workflow[*sql.Tx, string, string]{Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
+		r := must(runner(staged.Workflow[string, string, *sql.Tx]{Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 			return staged.Call(ctx, r, c, func(context.Context, string) (string, error) { return "", answer })
 		}}))
 		return second(r.Do(e, idempotency.Op{Key: holdfastKey()}, ""))
@@ -185,19 +185,19 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"outbox.Outbox.DeadLetters(limit)": size(1, 1e4, func(n int) error { return second(box.DeadLetters(e, n)) }),
 
 		"staged.Workflow.Lease": span(50*ms, day, func(d time.Duration) error {
-			return second(runner(staged.Workflow[*sql.Tx, string, string]{Lease: d}))
+			return second(runner(staged.Workflow[string, string, *sql.Tx]{Lease: d}))
 		}, 0),
 		"staged.Workflow.MaxAttempts": size(1, 1e6, func(n int) error {
-			return second(runner(staged.Workflow[*sql.Tx, string, string]{MaxAttempts: n}))
+			return second(runner(staged.Workflow[string, string, *sql.Tx]{MaxAttempts: n}))
 		}, 0),
 		"staged.Workflow.Backoff": span(ms, day, func(d time.Duration) error {
-			return second(runner(staged.Workflow[*sql.Tx, string, string]{Backoff: d}))
+			return second(runner(staged.Workflow[string, string, *sql.Tx]{Backoff: d}))
 		}, 0),
 		"staged.Workflow.MaxBackoff": span(ms, day, func(d time.Duration) error {
-			return second(runner(staged.Workflow[*sql.Tx, string, string]{Backoff: ms, MaxBackoff: d}))
+			return second(runner(staged.Workflow[string, string, *sql.Tx]{Backoff: ms, MaxBackoff: d}))
 		}, 0),
 		"staged.KeyFormat.Length": size(26, 52, func(n int) error {
-			return second(runner(staged.Workflow[*sql.Tx, string, string]{KeyFormat: staged.KeyFormat{Length: n}}))
+			return second(runner(staged.Workflow[string, string, *sql.Tx]{KeyFormat: staged.KeyFormat{Length: n}}))
 		}, 0),
 		"staged.ExternalCall.Lease":   span(50*ms, day, func(d time.Duration) error { return call(staged.ExternalCall[string]{Lease: d}, nil) }, 0),
 		"staged.ExternalCall.Timeout": span(ms, 30*day, func(d time.Duration) error { return call(staged.ExternalCall[string]{Timeout: d}, nil) }, 0),
@@ -239,8 +239,8 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"reaper.Options.MaxRows":      size(1, 1e12, func(n int) error { return sweep(reaper.Options{MaxRows: int64(n)}) }, 0),
 		"reaper.Options.LockGrace":    span(time.Minute, 365*day, func(d time.Duration) error { return sweep(reaper.Options{LockGrace: d}) }, 0),
 		"reaper.Options.MaxClockJump": span(time.Second, day, func(d time.Duration) error { return sweep(reaper.Options{MaxClockJump: d}) }, 0),
-		"reaper.TableSpec.Grace": span(50*ms, 100*365*day, func(d time.Duration) error {
-			return sweep(reaper.Options{Tables: []reaper.TableSpec{{Table: "shelves", Key: []string{"id"}, Expires: "expires_at", Unit: reaper.Seconds, Scan: true, Grace: d}}})
+		"reaper.Table.Grace": span(50*ms, 100*365*day, func(d time.Duration) error {
+			return sweep(reaper.Options{Tables: []reaper.Table{{TableSpec: holdfast.TableSpec{Table: "shelves", Key: []string{"id"}}, Expires: "expires_at", Unit: reaper.Seconds, Scan: true, Grace: d}}})
 		}, 0),
 		"reaper.Reaper.Run(interval)": span(10*ms, 7*day, func(d time.Duration) error { return sweeper.Run(ended, d) }),
 		"reaper.History(limit)":       size(1, reaper.HistoryRows, func(n int) error { return second(reaper.History(e, e.db, n)) }),

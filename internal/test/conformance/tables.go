@@ -51,7 +51,7 @@ func (e *Env[Tx]) Accounts(rows ...string) *optimistic.Table[Account, Tx] {
 func (e *Env[Tx]) AccountsIn(table string) *optimistic.Table[Account, Tx] {
 	e.Helper()
 	e.Must(`CREATE TABLE ` + table + ` (account_no ` + e.Text() + ` NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, cents BIGINT NOT NULL, version BIGINT NOT NULL)`)
-	t, err := optimistic.NewTable[Account](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{"account_no"}})
+	t, err := optimistic.New[Account](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{"account_no"}})
 	if err != nil {
 		e.Fatal(err)
 	}

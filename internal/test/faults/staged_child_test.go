@@ -68,7 +68,7 @@ const (
 )
 
 // stagedRefund is the operation: booked, paid by the provider, closed.
-func stagedRefund(store *idempotency.Store[*sql.Tx], engine holdfast.Engine, j stagedJob, at func(stage string)) (*staged.Runner[*sql.Tx, string, string], error) {
+func stagedRefund(store *idempotency.Store[*sql.Tx], engine holdfast.Engine, j stagedJob, at func(stage string)) (*staged.Runner[string, string, *sql.Tx], error) {
 	effect := func(ctx context.Context, tx *sql.Tx, key string) error {
 		query := core.Compile("", `INSERT INTO effects (k, who) VALUES ($1, $2)`, engine != holdfast.PostgreSQL).Text
 		_, err := tx.ExecContext(ctx, query, []byte(key), "worker")
@@ -83,7 +83,7 @@ func stagedRefund(store *idempotency.Store[*sql.Tx], engine holdfast.Engine, j s
 			return atBank(ctx, http.MethodGet, j.Provider, key)
 		}
 	}
-	return staged.New(store, staged.Workflow[*sql.Tx, string, string]{
+	return staged.New(store, staged.Workflow[string, string, *sql.Tx]{
 		Name: "refund", Lease: j.Lease, Backoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond, MaxAttempts: 50,
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], key string) (string, error) {
 			at(stagedClaimed)
@@ -236,7 +236,7 @@ func stagedChildRun(text string) error {
 }
 
 // stagedStartRun asks for the operation in a transaction, and continues it.
-func stagedStartRun(ctx context.Context, db *holdfast.DB[*sql.Tx], s *staged.Runner[*sql.Tx, string, string], j stagedJob, at func(stage string)) error {
+func stagedStartRun(ctx context.Context, db *holdfast.DB[*sql.Tx], s *staged.Runner[string, string, *sql.Tx], j stagedJob, at func(stage string)) error {
 	go func() { _ = s.RunCompleter(ctx, time.Hour) }() // it goes by what it is told
 	st, err := stagedAsk(ctx, db, s, j, at)
 	if err != nil {
@@ -257,7 +257,7 @@ func stagedStartRun(ctx context.Context, db *holdfast.DB[*sql.Tx], s *staged.Run
 }
 
 // stagedAsk begins the operation with an effect of its caller, in one transaction.
-func stagedAsk(ctx context.Context, db *holdfast.DB[*sql.Tx], s *staged.Runner[*sql.Tx, string, string], j stagedJob, at func(stage string)) (st *staged.Started[string], err error) {
+func stagedAsk(ctx context.Context, db *holdfast.DB[*sql.Tx], s *staged.Runner[string, string, *sql.Tx], j stagedJob, at func(stage string)) (st *staged.Started[string], err error) {
 	err = db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		at(stagedAsking)
 		if st, err = s.StartTx(ctx, tx, idempotency.Op{Key: j.Key}, j.Key); err != nil || !st.New {

@@ -209,7 +209,7 @@ func TestStagedDoubtIsKept(t *testing.T) {
 		base := conformance.New(t, conformance.SQL(), engine)
 		inMode(t, base, conformance.SQL(), modes(engine)[0], func(w *world[*sql.Tx]) {
 			calls, asked := 0, 0
-			s, err := staged.New(w.Store(idempotency.Options{}), staged.Workflow[*sql.Tx, string, string]{
+			s, err := staged.New(w.Store(idempotency.Options{}), staged.Workflow[string, string, *sql.Tx]{
 				Name: "refund", Backoff: time.Millisecond,
 				Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 					return staged.Call(ctx, r, staged.ExternalCall[string]{

@@ -68,7 +68,7 @@ type home struct {
 	pool    *sql.DB
 	ops     *idempotency.Store[*sql.Tx]
 	locks   *sqllock.Locker[*sql.Tx]
-	payouts *staged.Runner[*sql.Tx, string, string]
+	payouts *staged.Runner[string, string, *sql.Tx]
 }
 
 // account is one owner's traffic. Its requests share gate; the move has it alone.
@@ -109,7 +109,7 @@ func newHome(t *testing.T, url string, accounts func(owner string) *account, pai
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.locks.Close(context.WithoutCancel(t.Context())) })
-	h.payouts, err = staged.New(h.ops, staged.Workflow[*sql.Tx, string, string]{
+	h.payouts, err = staged.New(h.ops, staged.Workflow[string, string, *sql.Tx]{
 		Name: "payout", Backoff: time.Millisecond, MaxBackoff: time.Millisecond, MaxAttempts: 1000,
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], owner string) (string, error) {
 			ref, err := staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(_ context.Context, key string) (string, error) {

@@ -89,7 +89,7 @@ func open(t *testing.T, url string) *client {
 	must(err)
 	c.rows, err = businessrow.New[refund](t.Context(), c.db, holdfast.TableSpec{Table: "refunds", Key: []string{"owner", "no"}}, businessrow.Options{Wait: patience})
 	must(err)
-	c.orders, err = optimistic.NewTable[order](t.Context(), c.db, holdfast.TableSpec{Table: "orders", Key: []string{"owner"}})
+	c.orders, err = optimistic.New[order](t.Context(), c.db, holdfast.TableSpec{Table: "orders", Key: []string{"owner"}})
 	must(err)
 	c.locks, err = sqllock.New(t.Context(), c.db)
 	must(err)

@@ -93,7 +93,7 @@ func (w *world) records() {
 // staged pays twice at a bank that loses its answers.
 func (w *world) staged() {
 	answers := []error{nil, errors.New(Secret), nil}
-	s, err := staged.New(w.ops, staged.Workflow[*sql.Tx, string, string]{
+	s, err := staged.New(w.ops, staged.Workflow[string, string, *sql.Tx]{
 		Name: "payout",
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank"}, func(context.Context, string) (string, error) {
@@ -135,7 +135,7 @@ func (w *world) staged() {
 	}
 	// A provider that honours keys gives no answer, then accepts.
 	answers = []error{errors.New(Secret), staged.Accepted(Secret, time.Hour)}
-	later, err := staged.New(w.ops, staged.Workflow[*sql.Tx, string, string]{
+	later, err := staged.New(w.ops, staged.Workflow[string, string, *sql.Tx]{
 		Name: "payout", Backoff: time.Millisecond,
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "bank", OnLeaseEnd: staged.TakeOver}, func(context.Context, string) (string, error) {

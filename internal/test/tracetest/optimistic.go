@@ -18,7 +18,7 @@ type account struct {
 }
 
 func (w *world) versions() {
-	table, err := optimistic.NewTable[account, *sql.Tx](w.ctx, w.kit.DB, holdfast.TableSpec{Table: "accounts", Key: []string{"id"}})
+	table, err := optimistic.New[account, *sql.Tx](w.ctx, w.kit.DB, holdfast.TableSpec{Table: "accounts", Key: []string{"id"}})
 	w.want(err, nil)
 	old, err := table.Insert(w.ctx, account{ID: Secret})
 	w.want(err, nil)

@@ -73,7 +73,7 @@ func injectIdentifiers[Tx any](e *env[Tx]) {
 				e.Errorf("table %q: %+v, %v", table, r, err)
 			}
 		}
-		versioned, err := optimistic.NewTable[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{oddKey}}, optimistic.TableOptions{Version: oddVersion})
+		versioned, err := optimistic.New[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{oddKey}}, optimistic.Options{Version: oddVersion})
 		if err != nil {
 			e.Fatalf("table %q: %v", table, err)
 		}
@@ -108,14 +108,14 @@ func injectIdentifiers[Tx any](e *env[Tx]) {
 			e.Fatalf("table %q: %v", table, err)
 		}
 		tx := e.BeginTx(sql.LevelReadCommitted)
-		if found, err := locked.NextTx(e.Ctx, tx, 5, rowlock.Where(oddValue, "=", evil+evil)); err != nil || len(found) != 1 || found[0].Key != evil {
+		if found, err := locked.NextTx(e.Ctx, tx, 5, holdfast.Where(oddValue, "=", evil+evil)); err != nil || len(found) != 1 || found[0].Key != evil {
 			e.Errorf("table %q: next: %+v, %v", table, found, err)
 		}
 		if found, err := locked.LockTx(e.Ctx, tx, rowlock.WaitForever, odd{Key: evil}); err != nil || len(found) != 1 {
 			e.Errorf("table %q: lock: %+v, %v", table, found, err)
 		}
 		e.EndTx(tx, true)
-		for _, c := range []rowlock.Cond{rowlock.Where(evil, "=", 1), rowlock.Where(oddValue, "= '' OR 1 =", "x")} {
+		for _, c := range []holdfast.Cond{holdfast.Where(evil, "=", 1), holdfast.Where(oddValue, "= '' OR 1 =", "x")} {
 			tx := e.BeginTx(sql.LevelReadCommitted)
 			_, err := locked.NextTx(e.Ctx, tx, 5, c)
 			e.refuses(table, "Where", err)
@@ -125,9 +125,7 @@ func injectIdentifiers[Tx any](e *env[Tx]) {
 		if e.InnoDB() {
 			value = []byte(evil + evil)
 		}
-		sweeper, err := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.TableSpec{{
-			Table: table, Key: []string{oddKey}, Expires: oddExpires, Unit: reaper.Microseconds, Scan: true, Where: []reaper.Cond{reaper.Where(oddValue, "=", value)},
-		}}})
+		sweeper, err := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.Table{{TableSpec: holdfast.TableSpec{Table: table, Key: []string{oddKey}}, Expires: oddExpires, Unit: reaper.Microseconds, Scan: true, Where: []holdfast.Cond{holdfast.Where(oddValue, "=", value)}}}})
 		if err != nil {
 			e.Fatalf("table %q: %v", table, err)
 		}
@@ -153,11 +151,9 @@ func injectNoTable[Tx any](e *env[Tx]) {
 	}
 	open := func(table, schema, key, version, expires string) map[string]error {
 		_, err1 := businessrow.New[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: schema, Key: []string{key}})
-		_, err2 := optimistic.NewTable[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: schema, Key: []string{key}}, optimistic.TableOptions{Version: version})
+		_, err2 := optimistic.New[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: schema, Key: []string{key}}, optimistic.Options{Version: version})
 		_, err3 := rowlock.NewTable[odd](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: schema, Key: []string{key}})
-		_, err4 := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.TableSpec{{
-			Table: table, Schema: schema, Key: []string{key}, Expires: expires, Unit: reaper.Seconds, Scan: true,
-		}}})
+		_, err4 := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.Table{{TableSpec: holdfast.TableSpec{Table: table, Schema: schema, Key: []string{key}}, Expires: expires, Unit: reaper.Seconds, Scan: true}}})
 		return map[string]error{"businessrow": err1, "optimistic": err2, "rowlock": err3, "reaper": err4}
 	}
 	e.Must(`CREATE TABLE t (` + e.quote(oddKey) + ` ` + e.Text() + ` NOT NULL PRIMARY KEY, ` + e.quote(oddValue) + ` ` + e.Text() + ` NOT NULL, ` +

@@ -119,11 +119,11 @@ func injectStaged[Tx any](e *env[Tx]) {
 	for _, evil := range Strings() {
 		name := evil
 		if !plain(evil) {
-			_, err := staged.New(store, staged.Workflow[Tx, string, string]{Name: evil, Run: func(context.Context, *staged.Run[Tx], string) (string, error) { return "", nil }})
+			_, err := staged.New(store, staged.Workflow[string, string, Tx]{Name: evil, Run: func(context.Context, *staged.Run[Tx], string) (string, error) { return "", nil }})
 			e.refuses(evil, "Workflow.Name", err)
 			name = "plain"
 		}
-		s, err := staged.New(store, staged.Workflow[Tx, string, string]{
+		s, err := staged.New(store, staged.Workflow[string, string, Tx]{
 			Name: name, Run: func(ctx context.Context, r *staged.Run[Tx], req string) (string, error) {
 				if _, err := staged.Local(ctx, r, name, func(context.Context, Tx) (string, error) { return req, nil }); err != nil {
 					return "", err

@@ -44,7 +44,7 @@ func injectLimits[Tx any](e *env[Tx]) {
 		at, evil := e.quote(table), `'; DELETE FROM `+e.quote(table)+`; --`
 		e.Must(`CREATE TABLE ` + at + ` (` + e.quote(oddKey) + ` ` + e.Text() + ` NOT NULL PRIMARY KEY, ` + e.quote(oddValue) + ` BIGINT NOT NULL, ` + e.quote(oddVersion) + ` BIGINT NOT NULL)`)
 		e.Must(`INSERT INTO `+at+` VALUES ($1, 100, 0)`, e.TextKey(evil))
-		l, err := limits.New(e.Ctx, e.DB, string(rune('a'+i)), limits.Options{Table: &limits.Table{Name: table, Key: oddKey, Limit: oddValue, Captured: oddVersion}})
+		l, err := limits.New(e.Ctx, e.DB, string(rune('a'+i)), limits.Options{Table: &limits.Table{TableSpec: holdfast.TableSpec{Table: table, Key: []string{oddKey}}, Limit: oddValue, Captured: oddVersion}})
 		if err != nil {
 			e.Errorf("table %q: %v", table, err)
 			continue
@@ -58,9 +58,12 @@ func injectLimits[Tx any](e *env[Tx]) {
 	}
 	e.Must(`CREATE TABLE lt (k ` + e.Text() + ` NOT NULL PRIMARY KEY, n BIGINT NOT NULL, m BIGINT NOT NULL)`)
 	for _, evil := range append(Strings(), "", strings.Repeat("n", 300), `n" = 1 --`) {
+		of := func(table, key, limit, captured string) limits.Table {
+			return limits.Table{TableSpec: holdfast.TableSpec{Table: table, Key: []string{key}}, Limit: limit, Captured: captured}
+		}
 		for field, t := range map[string]limits.Table{
-			"Table.Name": {Name: evil, Key: "k", Limit: "n", Captured: "m"}, "Table.Key": {Name: "lt", Key: evil, Limit: "n", Captured: "m"},
-			"Table.Limit": {Name: "lt", Key: "k", Limit: evil, Captured: "m"}, "Table.Captured": {Name: "lt", Key: "k", Limit: "n", Captured: evil},
+			"Table.Table": of(evil, "k", "n", "m"), "Table.Key": of("lt", evil, "n", "m"),
+			"Table.Limit": of("lt", "k", evil, "m"), "Table.Captured": of("lt", "k", "n", evil),
 		} {
 			_, err := limits.New(e.Ctx, e.DB, "x", limits.Options{Table: &t})
 			var input *holdfast.InputError

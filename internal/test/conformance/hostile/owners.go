@@ -177,7 +177,7 @@ func ownerReadsNoStaged[Tx any](e *env[Tx]) {
 	run := func(op idempotency.Op, result string) (idempotency.Result[string], string, error) {
 		e.Helper()
 		var given string
-		s, err := staged.New(store, staged.Workflow[Tx, int, string]{
+		s, err := staged.New(store, staged.Workflow[int, string, Tx]{
 			Name: op.Name, Run: func(ctx context.Context, r *staged.Run[Tx], _ int) (string, error) {
 				return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(_ context.Context, key string) (string, error) {
 					given = key

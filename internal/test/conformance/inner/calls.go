@@ -149,7 +149,7 @@ func calls[Tx any]() map[string]call[Tx] {
 		"staged.HandleEvent": {run: func(e env, key string, fail error) error {
 			s := e.Store(idempotency.Options{})
 			op := conformance.Op(key)
-			r, err := staged.New(s, staged.Workflow[Tx, string, int]{Name: "event", Run: func(context.Context, *staged.Run[Tx], string) (int, error) { return 0, nil }})
+			r, err := staged.New(s, staged.Workflow[string, int, Tx]{Name: "event", Run: func(context.Context, *staged.Run[Tx], string) (int, error) { return 0, nil }})
 			e.Check(err)
 			op.Name, op.Request = "event", nil
 			_, err = r.Do(e.Ctx, op, "")
@@ -193,7 +193,9 @@ func calls[Tx any]() map[string]call[Tx] {
 		"sqllock.Locker.Do": {passes: true, run: func(e env, key string, fail error) error { return e.Locker().Do(e.Ctx, key, lease(e, key, fail)) }},
 		"sqllock.Locker.InTx": {passes: true, run: func(e env, key string, fail error) error {
 			l := e.Locker()
-			return l.Do(e.Ctx, key, func(ctx context.Context, lease *sqllock.Lease) error { return l.InTx(e.Ctx, lease, effect(e, key, fail)) })
+			return l.Do(e.Ctx, key, func(ctx context.Context, lease *sqllock.Lease) error {
+				return l.InTx(e.Ctx, lease, effect(e, key, fail))
+			})
 		}},
 		"fairlock.Locker.Do": {passes: true, run: func(e env, key string, fail error) error {
 			return fairlock.New(e.Locker()).Do(e.Ctx, key, lease(e, key, fail))
@@ -212,7 +214,7 @@ func calls[Tx any]() map[string]call[Tx] {
 // workflow runs a staged operation whose Run is f.
 func workflow[Tx any](e *conformance.Env[Tx], key string, fail error, f func(ctx context.Context, r *staged.Run[Tx]) error) error {
 	e.Helper()
-	r, err := staged.New(e.Store(idempotency.Options{}), staged.Workflow[Tx, string, int]{
+	r, err := staged.New(e.Store(idempotency.Options{}), staged.Workflow[string, int, Tx]{
 		Name: "refund", Backoff: time.Millisecond, MaxBackoff: time.Millisecond,
 		Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (int, error) { return 0, f(ctx, r) },
 	})

@@ -76,7 +76,7 @@ func (e *env[Tx]) open(opts ...limits.Options) *limits.Limits[Tx] {
 	e.Helper()
 	name := "refunds"
 	if len(opts) > 0 && opts[0].Table != nil {
-		name = opts[0].Table.Name
+		name = opts[0].Table.Table
 	}
 	l, err := limits.New(e.Ctx, e.DB, name, opts...)
 	e.Check(err)
@@ -88,7 +88,7 @@ func (e *env[Tx]) orders(opts ...func(*limits.Table)) *limits.Limits[Tx] {
 	e.Helper()
 	e.Must(`CREATE TABLE orders (shop ` + e.Text() + ` NOT NULL, order_no ` + e.Text() + ` NOT NULL, paid BIGINT NOT NULL, held BIGINT NOT NULL, refunded BIGINT NOT NULL,
  version BIGINT NOT NULL, PRIMARY KEY (shop, order_no))`)
-	table := limits.Table{Name: "orders", Owner: "shop", Key: "order_no", Limit: "paid", Reserved: "held", Captured: "refunded", Version: "version"}
+	table := limits.Table{TableSpec: holdfast.TableSpec{Table: "orders", Key: []string{"shop", "order_no"}}, Owner: "shop", Limit: "paid", Reserved: "held", Captured: "refunded", Version: "version"}
 	for _, o := range opts {
 		o(&table)
 	}

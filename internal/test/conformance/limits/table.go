@@ -53,7 +53,7 @@ func ownTable[Tx any](e *env[Tx]) {
 	// A table whose amounts can only be taken, keyed by an integer.
 	e.Must(`CREATE TABLE accounts_in (id BIGINT NOT NULL PRIMARY KEY, most INTEGER NOT NULL, used INTEGER NOT NULL)`)
 	e.Must(`INSERT INTO accounts_in (id, most, used) VALUES (41, 1000, 900), (42, 100, 0), (43, 1000, 900)`)
-	n := e.open(limits.Options{Table: &limits.Table{Name: "accounts_in", Key: "id", Limit: "most", Captured: "used"}})
+	n := e.open(limits.Options{Table: &limits.Table{TableSpec: holdfast.TableSpec{Table: "accounts_in", Key: []string{"id"}}, Limit: "most", Captured: "used"}})
 	_, err = n.Take(e.Ctx, ask("42", "of 42", 60))
 	e.Check(err)
 	e.want(errOf(n.Take(e.Ctx, ask("42", "of 42 too", 1<<40))), limits.ErrExceeded)
@@ -101,13 +101,13 @@ func ownTable[Tx any](e *env[Tx]) {
 func ownTableIsChecked[Tx any](e *env[Tx]) {
 	e.orders()
 	e.Must(`CREATE TABLE bad (other VARCHAR(20), id ` + e.Text() + ` NOT NULL PRIMARY KEY, most BIGINT NOT NULL, used BIGINT NOT NULL, maybe BIGINT, t VARCHAR(20) NOT NULL, d DECIMAL(10, 2) NOT NULL)`)
-	good := limits.Table{Name: "bad", Key: "id", Limit: "most", Captured: "used"}
+	good := limits.Table{TableSpec: holdfast.TableSpec{Table: "bad", Key: []string{"id"}}, Limit: "most", Captured: "used"}
 	e.open(limits.Options{Table: &good})
 	for what, change := range map[string]func(t *limits.Table){
-		"Table.Name":     func(t *limits.Table) { t.Name = "none" },
+		"Table.Table":    func(t *limits.Table) { t.Table = "none" },
 		"Table.Schema":   func(t *limits.Table) { t.Schema = "no\x00ne" },
-		"Table.Key":      func(t *limits.Table) { t.Key = "other" },
-		"Table.Owner":    func(t *limits.Table) { t.Owner = "none" },
+		"Table.Key":      func(t *limits.Table) { t.Key = []string{"other"} },
+		"Table.Owner":    func(t *limits.Table) { t.Owner = "other" },
 		"Table.Limit":    func(t *limits.Table) { t.Limit = "" },
 		"Table.Captured": func(t *limits.Table) { t.Captured = "maybe" },
 		"Table.Reserved": func(t *limits.Table) { t.Reserved = "used" },
@@ -129,7 +129,7 @@ func ownTableIsChecked[Tx any](e *env[Tx]) {
 	if e.InnoDB() {
 		e.Must(`CREATE TABLE folds (id VARCHAR(20) NOT NULL PRIMARY KEY, most BIGINT NOT NULL, used BIGINT NOT NULL)`)
 		table = good
-		table.Name = "folds"
+		table.Table = "folds"
 		_, err := limits.New(e.Ctx, e.DB, "x", limits.Options{Table: &table})
 		e.want(err, holdfast.ErrInvalid)
 	}
@@ -150,7 +150,7 @@ func versionIsEnforced[Tx any](e *env[Tx]) {
 	}
 	l := e.orders().For("shop-7")
 	e.order("shop-7", "A-1", 100)
-	rows, err := optimistic.NewTable[versioned](e.Ctx, e.DB, holdfast.TableSpec{Table: "orders", Key: []string{"shop", "order_no"}})
+	rows, err := optimistic.New[versioned](e.Ctx, e.DB, holdfast.TableSpec{Table: "orders", Key: []string{"shop", "order_no"}})
 	e.Check(err)
 	e.Check(rows.Enforce(e.Ctx))
 	read, err := rows.Get(e.Ctx, versioned{Shop: "shop-7", No: "A-1"})

@@ -26,7 +26,7 @@ func hashedKeys[Tx any](e *env[Tx]) {
 		e.Errorf("a short secret: %v", err)
 	}
 	s, plain := e.Store(idempotency.Options{HashKeys: hasher}), e.Store(idempotency.Options{})
-	runner, err := staged.New(s, staged.Workflow[Tx, string, string]{
+	runner, err := staged.New(s, staged.Workflow[string, string, Tx]{
 		Name: "pay",
 		Run:  func(context.Context, *staged.Run[Tx], string) (string, error) { return "paid", nil },
 	})

@@ -139,7 +139,7 @@ func outboxRecipe[Tx any](e *env[Tx]) {
 	crash := errors.New("the relay died between publishing and its COMMIT")
 	relay := func(dies bool) (n int, err error) {
 		err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
-			batch, err := table.NextTx(ctx, tx, 5, rowlock.Where("sent", "=", 0))
+			batch, err := table.NextTx(ctx, tx, 5, holdfast.Where("sent", "=", 0))
 			if err != nil {
 				return err
 			}

@@ -172,7 +172,7 @@ func eraseStagedOwner[Tx any](e *env[Tx]) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	runner, err := staged.New(s, staged.Workflow[Tx, string, string]{
+	runner, err := staged.New(s, staged.Workflow[string, string, Tx]{
 		Name: "refund",
 		Run: func(ctx context.Context, r *staged.Run[Tx], who string) (string, error) {
 			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) {

@@ -232,11 +232,11 @@ func enforceNamesAndUUIDs[Tx any](e *env[Tx]) {
 	); err != nil {
 		e.Fatal(err)
 	}
-	numbers, err := optimistic.NewTable[number](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: e.Schema(), Key: []string{"no"}}, optimistic.TableOptions{Version: column})
+	numbers, err := optimistic.New[number](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Schema: e.Schema(), Key: []string{"no"}}, optimistic.Options{Version: column})
 	if err != nil {
 		e.Fatal(err)
 	}
-	ids, err := optimistic.NewTable[id16](e.Ctx, e.DB, holdfast.TableSpec{Table: "ids", Key: []string{"no"}})
+	ids, err := optimistic.New[id16](e.Ctx, e.DB, holdfast.TableSpec{Table: "ids", Key: []string{"no"}})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func enforceWithoutPermission[Tx any](e *env[Tx]) {
 	}
 	pool := e.Handle.Open(e.T, address.ReplaceAllString(e.DSN, "//"+user+":pw@"))
 	defer pool.Close()
-	accounts, err := optimistic.NewTable[conformance.Account](e.Ctx, pool.DB, holdfast.TableSpec{Table: "accounts", Key: []string{"account_no"}})
+	accounts, err := optimistic.New[conformance.Account](e.Ctx, pool.DB, holdfast.TableSpec{Table: "accounts", Key: []string{"account_no"}})
 	if err != nil {
 		e.Fatal(err)
 	}

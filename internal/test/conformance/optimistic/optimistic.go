@@ -202,7 +202,7 @@ func namedColumns[Tx any](e *env[Tx]) {
 		Day      int    `db:"day"`
 		V        uint16 `db:"v"`
 	}
-	days, err := optimistic.NewTable[day](e.Ctx, e.DB, holdfast.TableSpec{Table: "days", Schema: e.Schema(), Key: []string{"merchant", "day"}}, optimistic.TableOptions{Version: "v"})
+	days, err := optimistic.New[day](e.Ctx, e.DB, holdfast.TableSpec{Table: "days", Schema: e.Schema(), Key: []string{"merchant", "day"}}, optimistic.Options{Version: "v"})
 	if err != nil {
 		e.Fatal(err)
 	}

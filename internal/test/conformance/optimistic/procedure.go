@@ -149,7 +149,7 @@ func procedureOfUUIDs[Tx any](e *env[Tx]) {
 		V  uuid.UUID `db:"version"`
 	}
 	e.Check(e.exec(`CREATE TABLE ` + quote(table) + ` (no ` + e.Text() + ` NOT NULL PRIMARY KEY, ` + quote(value) + ` BIGINT NOT NULL, version ` + id + ` NOT NULL)`))
-	rows, err := optimistic.NewTable[row](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{"no"}})
+	rows, err := optimistic.New[row](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{"no"}})
 	e.Check(err)
 	first, err := rows.Insert(e.Ctx, row{No: "a"})
 	e.Check(err)
@@ -212,7 +212,7 @@ func procedureInput[Tx any](e *env[Tx]) {
 	}
 	e.Must(`CREATE TABLE typed (no ` + text + ` NOT NULL PRIMARY KEY, amount ` + decimal + ` NOT NULL, note ` + text + `, version INT NOT NULL)`)
 	e.Must(`INSERT INTO typed VALUES ('a', 0, NULL, 1), ('A', 0, NULL, 1)`)
-	typed, err := optimistic.NewTable[row](e.Ctx, e.DB, holdfast.TableSpec{Table: "typed", Key: []string{"no"}})
+	typed, err := optimistic.New[row](e.Ctx, e.DB, holdfast.TableSpec{Table: "typed", Key: []string{"no"}})
 	e.Check(err)
 	if !e.procedureOn(typed.ProcedureSQL(e.Ctx, optimistic.ProcedureOptions{})) {
 		return

@@ -233,7 +233,7 @@ func unknownIsNotHidden[Tx any](e *env[Tx]) {
 	}
 	e.Cleanup(proxy.Close)
 	through := e.Handle.Open(e.T, strings.Replace(e.DSN, address, proxy.Addr(), 1))
-	accounts, err := optimistic.NewTable[conformance.Account](e.Ctx, through.DB, holdfast.TableSpec{Table: "accounts", Key: []string{"account_no"}})
+	accounts, err := optimistic.New[conformance.Account](e.Ctx, through.DB, holdfast.TableSpec{Table: "accounts", Key: []string{"account_no"}})
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func impossibleVersionsAreRefused[Tx any](e *env[Tx]) {
 		No      string `db:"account_no"`
 		Version int8   `db:"version"`
 	}
-	shorts, err := optimistic.NewTable[short](e.Ctx, e.DB, holdfast.TableSpec{Table: "accounts", Key: []string{"account_no"}})
+	shorts, err := optimistic.New[short](e.Ctx, e.DB, holdfast.TableSpec{Table: "accounts", Key: []string{"account_no"}})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func uuidVersions[Tx any](e *env[Tx]) {
 		}, func(r bytes) string { return uuid.UUID(r.V).String() })
 		moves(e, table, column, google{No: "google"}, func(r google, v string) google { r.V, _ = uuid.Parse(v); return r }, func(r google) string { return r.V.String() })
 
-		texts, err := optimistic.NewTable[text](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{"no"}}, optimistic.TableOptions{Version: "v"})
+		texts, err := optimistic.New[text](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{"no"}}, optimistic.Options{Version: "v"})
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -114,9 +114,9 @@ func uuidVersions[Tx any](e *env[Tx]) {
 }
 
 // moves inserts, updates, conflicts and deletes one row of a table with such a version column.
-func moves[Tx, R any](e *env[Tx], table, column string, row R, with func(R, string) R, of func(R) string) {
+func moves[R, Tx any](e *env[Tx], table, column string, row R, with func(R, string) R, of func(R) string) {
 	e.Helper()
-	t, err := optimistic.NewTable[R](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{"no"}}, optimistic.TableOptions{Version: "v"})
+	t, err := optimistic.New[R](e.Ctx, e.DB, holdfast.TableSpec{Table: table, Key: []string{"no"}}, optimistic.Options{Version: "v"})
 	if err != nil {
 		e.Errorf("%s: %v", column, err)
 		return
@@ -172,20 +172,20 @@ func tablesAreChecked[Tx any](e *env[Tx]) {
 		bad[key+`v DATETIME(6) NOT NULL`] = "within one tick"
 		bad[key+`v YEAR NOT NULL`] = "no integer"
 	}
-	spec, version := holdfast.TableSpec{Key: []string{"no"}}, optimistic.TableOptions{Version: "v"}
+	spec, version := holdfast.TableSpec{Key: []string{"no"}}, optimistic.Options{Version: "v"}
 	n := 0
 	for columns, why := range bad {
 		n++
 		spec.Table = fmt.Sprint("bad", n)
 		e.Must(`CREATE TABLE ` + spec.Table + ` (` + columns + `)`)
-		if _, err := optimistic.NewTable[R](e.Ctx, e.DB, spec, version); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(fmt.Sprint(err), why) {
+		if _, err := optimistic.New[R](e.Ctx, e.DB, spec, version); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(fmt.Sprint(err), why) {
 			e.Errorf("%s: got %v, want %q in it", columns, err, why)
 		}
 	}
 	for i, typ := range []string{"SMALLINT", "INT", "BIGINT"} {
 		spec.Table = fmt.Sprint("good", i)
 		e.Must(`CREATE TABLE ` + spec.Table + ` (` + key + `v ` + typ + ` NOT NULL)`)
-		t, err := optimistic.NewTable[R](e.Ctx, e.DB, spec, version)
+		t, err := optimistic.New[R](e.Ctx, e.DB, spec, version)
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -218,34 +218,34 @@ func tablesAreChecked[Tx any](e *env[Tx]) {
 		No int64 `db:"no"` // MySQL: WHERE no = 0 finds every row that does not begin with a digit
 		V  int64 `db:"v"`
 	}
-	_, err1 := optimistic.NewTable[timed](e.Ctx, e.DB, spec, version)
-	_, err2 := optimistic.NewTable[flag](e.Ctx, e.DB, spec, version)
-	_, err3 := optimistic.NewTable[nullable](e.Ctx, e.DB, spec, version)
-	_, err4 := optimistic.NewTable[pointed](e.Ctx, e.DB, spec, version)
-	_, err5 := optimistic.NewTable[numbered](e.Ctx, e.DB, spec, version)
-	_, err6 := optimistic.NewTable[int](e.Ctx, e.DB, spec, version)
-	_, err7 := optimistic.NewTable[R, Tx](e.Ctx, nil, spec, version)
+	_, err1 := optimistic.New[timed](e.Ctx, e.DB, spec, version)
+	_, err2 := optimistic.New[flag](e.Ctx, e.DB, spec, version)
+	_, err3 := optimistic.New[nullable](e.Ctx, e.DB, spec, version)
+	_, err4 := optimistic.New[pointed](e.Ctx, e.DB, spec, version)
+	_, err5 := optimistic.New[numbered](e.Ctx, e.DB, spec, version)
+	_, err6 := optimistic.New[int](e.Ctx, e.DB, spec, version)
+	_, err7 := optimistic.New[R, Tx](e.Ctx, nil, spec, version)
 	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7} {
 		if !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("struct %d: %v", i+1, err)
 		}
 	}
-	for what, spoil := range map[string]func(*holdfast.TableSpec, *optimistic.TableOptions){
-		"no table":          func(s *holdfast.TableSpec, _ *optimistic.TableOptions) { s.Table = "" },
-		"another table":     func(s *holdfast.TableSpec, _ *optimistic.TableOptions) { s.Table = "nowhere" },
-		"a table's quote":   func(s *holdfast.TableSpec, _ *optimistic.TableOptions) { s.Table = `x"; DROP TABLE effects; --` },
-		"a table's NUL":     func(s *holdfast.TableSpec, _ *optimistic.TableOptions) { s.Table = "x\x00" },
-		"another schema":    func(s *holdfast.TableSpec, _ *optimistic.TableOptions) { s.Schema = "nowhere" },
-		"no key":            func(s *holdfast.TableSpec, _ *optimistic.TableOptions) { s.Key = nil },
-		"another key":       func(s *holdfast.TableSpec, _ *optimistic.TableOptions) { s.Key = []string{"other"} },
-		"no version":        func(_ *holdfast.TableSpec, o *optimistic.TableOptions) { o.Version = "" },
-		"another version":   func(_ *holdfast.TableSpec, o *optimistic.TableOptions) { o.Version = "other" },
-		"version is key":    func(_ *holdfast.TableSpec, o *optimistic.TableOptions) { o.Version = "no" },
-		"a version's quote": func(_ *holdfast.TableSpec, o *optimistic.TableOptions) { o.Version = `v" = 0 OR "v` },
+	for what, spoil := range map[string]func(*holdfast.TableSpec, *optimistic.Options){
+		"no table":          func(s *holdfast.TableSpec, _ *optimistic.Options) { s.Table = "" },
+		"another table":     func(s *holdfast.TableSpec, _ *optimistic.Options) { s.Table = "nowhere" },
+		"a table's quote":   func(s *holdfast.TableSpec, _ *optimistic.Options) { s.Table = `x"; DROP TABLE effects; --` },
+		"a table's NUL":     func(s *holdfast.TableSpec, _ *optimistic.Options) { s.Table = "x\x00" },
+		"another schema":    func(s *holdfast.TableSpec, _ *optimistic.Options) { s.Schema = "nowhere" },
+		"no key":            func(s *holdfast.TableSpec, _ *optimistic.Options) { s.Key = nil },
+		"another key":       func(s *holdfast.TableSpec, _ *optimistic.Options) { s.Key = []string{"other"} },
+		"no version":        func(_ *holdfast.TableSpec, o *optimistic.Options) { o.Version = "" },
+		"another version":   func(_ *holdfast.TableSpec, o *optimistic.Options) { o.Version = "other" },
+		"version is key":    func(_ *holdfast.TableSpec, o *optimistic.Options) { o.Version = "no" },
+		"a version's quote": func(_ *holdfast.TableSpec, o *optimistic.Options) { o.Version = `v" = 0 OR "v` },
 	} {
 		s, o := spec, version
 		spoil(&s, &o)
-		if _, err := optimistic.NewTable[R](e.Ctx, e.DB, s, o); !errors.Is(err, holdfast.ErrInvalid) {
+		if _, err := optimistic.New[R](e.Ctx, e.DB, s, o); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%s: %v", what, err)
 		}
 	}

@@ -37,7 +37,7 @@ func Tables[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 
 // passes makes a table of n rows with ids from 1 on. They expired an hour ago, one microsecond
 // apart.
-func (e *env[Tx]) passes(name string, n int) reaper.TableSpec {
+func (e *env[Tx]) passes(name string, n int) reaper.Table {
 	e.Helper()
 	e.Must(`CREATE TABLE ` + name + ` (id BIGINT NOT NULL PRIMARY KEY, kind VARCHAR(10) NOT NULL, expires_at BIGINT)`)
 	e.Must(`CREATE INDEX ` + name + `_expires ON ` + name + ` (expires_at, id)`)
@@ -49,7 +49,7 @@ func (e *env[Tx]) passes(name string, n int) reaper.TableSpec {
 		}
 		e.Must(`INSERT INTO ` + name + ` (id, kind, expires_at) VALUES ` + strings.Join(values, ", "))
 	}
-	return reaper.TableSpec{Table: name, Key: []string{"id"}, Expires: "expires_at", Unit: reaper.Microseconds}
+	return reaper.Table{TableSpec: holdfast.TableSpec{Table: name, Key: []string{"id"}}, Expires: "expires_at", Unit: reaper.Microseconds}
 }
 
 // sweepTable sweeps and fails unless it deleted exactly this number of rows of the first table
@@ -63,7 +63,7 @@ func (e *env[Tx]) sweepTable(r *reaper.Reaper, rows int64) reaper.TaskReport {
 	return report.Tasks[conformance.SweepTasks]
 }
 
-func (e *env[Tx]) tableReaper(o reaper.Options, specs ...reaper.TableSpec) *reaper.Reaper {
+func (e *env[Tx]) tableReaper(o reaper.Options, specs ...reaper.Table) *reaper.Reaper {
 	e.Helper()
 	o.Tables = specs
 	return e.Reaper(o)
@@ -110,7 +110,7 @@ func tableUnits[Tx any](e *env[Tx]) {
 			if e.Engine == dbtest.Postgres && u.unit >= reaper.Timestamp {
 				e.Must(`INSERT INTO ` + name + ` (id, expires_at) VALUES (98, 'infinity')`)
 			}
-			spec := reaper.TableSpec{Table: name, Key: []string{"id"}, Expires: "expires_at", Unit: u.unit, Scan: scan}
+			spec := reaper.Table{TableSpec: holdfast.TableSpec{Table: name, Key: []string{"id"}}, Expires: "expires_at", Unit: u.unit, Scan: scan}
 			o := quick(1) // the next batch starts after this one
 			dry, err := e.tableReaper(o, spec).DryRun(e.Ctx)
 			if err != nil || dry.Rows() != 4 || dry.Tasks[conformance.SweepTasks].Oldest < 2*time.Hour || dry.Tasks[conformance.SweepTasks].Oldest > 2*time.Hour+conformance.Timeout || dry.Tasks[conformance.SweepTasks].Task != name {
@@ -161,7 +161,7 @@ func tableKeys[Tx any](e *env[Tx]) {
 					e.Must(fmt.Sprintf(`INSERT INTO %s (k, %s, expires_at) VALUES (%s, %d, %d)`, name, second, v, i, e.Now()-hour))
 				}
 			}
-			spec := reaper.TableSpec{Table: name, Key: []string{"k", "n n"}, Expires: "expires_at", Unit: reaper.Microseconds, Scan: scan}
+			spec := reaper.Table{TableSpec: holdfast.TableSpec{Table: name, Key: []string{"k", "n n"}}, Expires: "expires_at", Unit: reaper.Microseconds, Scan: scan}
 			report, err := e.tableReaper(quick(2), spec).Sweep(e.Ctx)
 			if err != nil || report.Rows() != int64(3*len(values)) || report.Tasks[conformance.SweepTasks].Passed != 0 {
 				e.Errorf("a key of type %s, scan %v: %+v, %v", typ, scan, report, err)
@@ -173,12 +173,12 @@ func tableKeys[Tx any](e *env[Tx]) {
 func tableBatches[Tx any](e *env[Tx]) {
 	spec := e.passes("passes", 95)
 	e.Must(`UPDATE passes SET kind = 'year' WHERE id > 90`)
-	spec.Where = []reaper.Cond{reaper.Where("kind", "=", "day"), reaper.Where("id", "<", 1000), reaper.Where("id", ">=", 1)}
+	spec.Where = []holdfast.Cond{holdfast.Where("kind", "=", "day"), holdfast.Where("id", "<", 1000), holdfast.Where("id", ">=", 1)}
 	for _, scan := range []bool{false, true} {
 		spec.Scan = scan
 		seen := &statements{}
 		o := quick(10)
-		o.MaxRows, o.Tables = 25, []reaper.TableSpec{spec}
+		o.MaxRows, o.Tables = 25, []reaper.Table{spec}
 		r := e.Reaper(o, seen.observe())
 		for i, want := range []int64{25, 25, 25, 15} {
 			if done := e.sweepTable(r, want); done.Batches != int((want+9)/10) || done.Passed != 0 {
@@ -206,35 +206,35 @@ func tableBatches[Tx any](e *env[Tx]) {
 func tableRefused[Tx any](e *env[Tx]) {
 	spec := e.passes("passes", 3)
 	e.Must(`CREATE TABLE odd (id BIGINT NOT NULL, maybe BIGINT UNIQUE, part VARCHAR(10) NOT NULL, ratio REAL NOT NULL UNIQUE, at VARCHAR(40), expires_at BIGINT, UNIQUE (id, part))`)
-	for what, change := range map[string]func(s *reaper.TableSpec){
-		"table":          func(s *reaper.TableSpec) { s.Table = "missing" },
-		"Holdfast's own": func(s *reaper.TableSpec) { s.Table = "Holdfast_Locks" },
-		"unique":         func(s *reaper.TableSpec) { s.Key = []string{"kind"} },
-		"NULL":           func(s *reaper.TableSpec) { s.Table, s.Key = "odd", []string{"maybe"} },
-		"REAL":           func(s *reaper.TableSpec) { s.Table, s.Key = "odd", []string{"ratio"} },
-		"columns":        func(s *reaper.TableSpec) { s.Key = nil },
-		"twice":          func(s *reaper.TableSpec) { s.Key = []string{"id", "id"} },
-		"no column":      func(s *reaper.TableSpec) { s.Expires = "gone" },
-		"NUL":            func(s *reaper.TableSpec) { s.Expires = "a\x00b" },
-		"Unit":           func(s *reaper.TableSpec) { s.Unit = 0 },
-		"wants an integer": func(s *reaper.TableSpec) {
+	for what, change := range map[string]func(s *reaper.Table){
+		"table":          func(s *reaper.Table) { s.Table = "missing" },
+		"Holdfast's own": func(s *reaper.Table) { s.Table = "Holdfast_Locks" },
+		"unique":         func(s *reaper.Table) { s.Key = []string{"kind"} },
+		"NULL":           func(s *reaper.Table) { s.Table, s.Key = "odd", []string{"maybe"} },
+		"REAL":           func(s *reaper.Table) { s.Table, s.Key = "odd", []string{"ratio"} },
+		"columns":        func(s *reaper.Table) { s.Key = nil },
+		"twice":          func(s *reaper.Table) { s.Key = []string{"id", "id"} },
+		"no column":      func(s *reaper.Table) { s.Expires = "gone" },
+		"NUL":            func(s *reaper.Table) { s.Expires = "a\x00b" },
+		"Unit":           func(s *reaper.Table) { s.Unit = 0 },
+		"wants an integer": func(s *reaper.Table) {
 			s.Table, s.Key, s.Expires = "odd", []string{"id", "part"}, "at"
 		},
-		"wants a":      func(s *reaper.TableSpec) { s.Unit = reaper.Timestamp },
-		"no zone":      func(s *reaper.TableSpec) { s.Unit = reaper.TimestampUTC },
-		"CREATE INDEX": func(s *reaper.TableSpec) { s.Table, s.Key = "odd", []string{"id", "part"} },
-		"Grace":        func(s *reaper.TableSpec) { s.Grace = -1 },
-		"use one of": func(s *reaper.TableSpec) {
-			s.Where = []reaper.Cond{reaper.Where("kind", "= '' OR", "x")}
+		"wants a":      func(s *reaper.Table) { s.Unit = reaper.Timestamp },
+		"no zone":      func(s *reaper.Table) { s.Unit = reaper.TimestampUTC },
+		"CREATE INDEX": func(s *reaper.Table) { s.Table, s.Key = "odd", []string{"id", "part"} },
+		"Grace":        func(s *reaper.Table) { s.Grace = -1 },
+		"use one of": func(s *reaper.Table) {
+			s.Where = []holdfast.Cond{holdfast.Where("kind", "= '' OR", "x")}
 		},
-		"compared": func(s *reaper.TableSpec) { s.Where = []reaper.Cond{reaper.Where("kind", "=", 1)} },
-		"Go string": func(s *reaper.TableSpec) {
-			s.Where = []reaper.Cond{reaper.Where("id", "=", "1")}
+		"compared": func(s *reaper.Table) { s.Where = []holdfast.Cond{holdfast.Where("kind", "=", 1)} },
+		"Go string": func(s *reaper.Table) {
+			s.Where = []holdfast.Cond{holdfast.Where("id", "=", "1")}
 		},
 	} {
 		s := spec
 		change(&s)
-		_, err := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.TableSpec{s}})
+		_, err := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.Table{s}})
 		if what == "no zone" || what == "REAL" { // the engines' texts differ
 			what = ""
 		}
@@ -246,11 +246,11 @@ func tableRefused[Tx any](e *env[Tx]) {
 	r := e.tableReaper(quick(10), spec)
 	e.Must(`UPDATE passes SET expires_at = 0 WHERE id = 1`)
 	e.Must(`UPDATE passes SET expires_at = $1 WHERE id = 2`, time.Now().Unix())
-	if _, err := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.TableSpec{spec}}); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "2000") {
+	if _, err := reaper.New(e.Ctx, e.DB, reaper.Options{Tables: []reaper.Table{spec}}); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "2000") {
 		e.Errorf("got %v", err)
 	}
 	e.sweepTable(r, 1)
-	spec.Where = []reaper.Cond{reaper.Where("expires_at", ">", 1_000_000_000_000)}
+	spec.Where = []holdfast.Cond{holdfast.Where("expires_at", ">", 1_000_000_000_000)}
 	e.sweepTable(e.tableReaper(quick(10), spec), 0)
 }
 
@@ -270,7 +270,7 @@ func tableReferenced[Tx any](e *env[Tx]) {
 		e.DB = e.Open(dbtest.With(e.DSN, "_pragma=foreign_keys(1)")).DB
 	}
 	o := quick(16)
-	o.Tables = []reaper.TableSpec{spec}
+	o.Tables = []reaper.Table{spec}
 	r := e.Reaper(o)
 	if done := e.sweepTable(r, 37); done.Passed != 3 || done.Referenced != 3 {
 		e.Errorf("got %+v", done)
@@ -296,9 +296,9 @@ func tableRenewed[Tx any](e *env[Tx]) {
 			e.Must(`UPDATE passes SET kind = 'year' WHERE id = 4`)
 		}
 	}}
-	spec.Where = []reaper.Cond{reaper.Where("kind", "=", "day")}
+	spec.Where = []holdfast.Cond{holdfast.Where("kind", "=", "day")}
 	o := quick(10)
-	o.Tables = []reaper.TableSpec{spec}
+	o.Tables = []reaper.Table{spec}
 	if done := e.sweepTable(e.Reaper(o, seen.observe()), 2); done.Passed != 3 {
 		e.Errorf("got %+v", done)
 	}

@@ -65,7 +65,7 @@ func tableGoesOn[Tx any](e *env[Tx]) {
 		}
 	}}
 	o := quick(10)
-	o.Tables = []reaper.TableSpec{first, second}
+	o.Tables = []reaper.Table{first, second}
 	r := e.Reaper(o, seen.observe())
 	report, err := r.Sweep(e.Ctx)
 	var own *reaper.TableError

@@ -42,8 +42,8 @@ func (e *env[Tx]) lines(n int) *rowlock.Table[Line, Tx] {
 }
 
 // work returns the condition for the lines of the file that are not done.
-func work(more ...rowlock.Cond) []rowlock.Cond {
-	return append([]rowlock.Cond{rowlock.Where("file", "=", "f"), rowlock.Where("state", "=", "new")}, more...)
+func work(more ...holdfast.Cond) []holdfast.Cond {
+	return append([]holdfast.Cond{holdfast.Where("file", "=", "f"), holdfast.Where("state", "=", "new")}, more...)
 }
 
 // finish handles a line as a worker does: it writes the effect and marks the line as done.
@@ -79,7 +79,7 @@ func nextOrder[Tx any](e *env[Tx]) {
 	lines := e.lines(40)
 	for _, level := range e.Levels() {
 		tx := e.BeginTx(level)
-		want := func(n int, want []int64, conds ...rowlock.Cond) {
+		want := func(n int, want []int64, conds ...holdfast.Cond) {
 			e.Helper()
 			got, err := lines.NextTx(e.Ctx, tx, n, conds...)
 			if err != nil || !slices.Equal(numbers(got), want) {
@@ -93,13 +93,13 @@ func nextOrder[Tx any](e *env[Tx]) {
 		}
 		want(3, []int64{2, 4, 6}, work()...)
 		want(3, []int64{2, 4, 6}, work()...) // the transaction's own locks do not conflict
-		want(2, []int64{10, 12}, work(rowlock.Where("line", ">", 8))...)
-		want(5, []int64{76, 78, 80}, work(rowlock.Where("line", ">=", int64(76)))...)
-		want(9, []int64{2, 4}, work(rowlock.Where("line", "<=", 4), rowlock.Where("cents", "<", 20))...)
-		want(9, nil, work(rowlock.Where("line", "=", 3))...)
-		want(9, nil, rowlock.Where("file", "=", "' OR ''='"))
+		want(2, []int64{10, 12}, work(holdfast.Where("line", ">", 8))...)
+		want(5, []int64{76, 78, 80}, work(holdfast.Where("line", ">=", int64(76)))...)
+		want(9, []int64{2, 4}, work(holdfast.Where("line", "<=", 4), holdfast.Where("cents", "<", 20))...)
+		want(9, nil, work(holdfast.Where("line", "=", 3))...)
+		want(9, nil, holdfast.Where("file", "=", "' OR ''='"))
 		want(4, []int64{2, 3, 4, 5})
-		want(5, []int64{2, 3, 1, 2, 3}, rowlock.Where("line", "<", 4), rowlock.Where("file", ">", "e"), rowlock.Where("line", ">=", 1))
+		want(5, []int64{2, 3, 1, 2, 3}, holdfast.Where("line", "<", 4), holdfast.Where("file", ">", "e"), holdfast.Where("line", ">=", 1))
 		e.EndTx(tx, true)
 	}
 }
@@ -305,22 +305,22 @@ func nextInput[Tx any](e *env[Tx]) {
 	tx := e.BeginTx(sql.LevelDefault)
 	for _, c := range []struct {
 		n    int
-		cond rowlock.Cond
+		cond holdfast.Cond
 	}{
-		{0, rowlock.Where("line", "=", 1)},
-		{1000 + 1, rowlock.Where("line", "=", 1)},
-		{1, rowlock.Where("line", "", 1)},
-		{1, rowlock.Where("line", "<>", 1)},
-		{1, rowlock.Where("line", "= 1 OR line =", 1)},
-		{1, rowlock.Where("none", "=", 1)},
-		{1, rowlock.Where("", "=", 1)},
-		{1, rowlock.Where("line = line OR line", "=", 1)},
-		{1, rowlock.Where("state", "=", nil)},
-		{1, rowlock.Where("state", "=", (*string)(nil))},
-		{1, rowlock.Where("state", "=", sql.NullString{})},
-		{1, rowlock.Where("state", "=", 0)}, // equals every text on MySQL and MariaDB
-		{1, rowlock.Where("line", "=", "x")},
-		{1, rowlock.Cond{}},
+		{0, holdfast.Where("line", "=", 1)},
+		{1000 + 1, holdfast.Where("line", "=", 1)},
+		{1, holdfast.Where("line", "", 1)},
+		{1, holdfast.Where("line", "<>", 1)},
+		{1, holdfast.Where("line", "= 1 OR line =", 1)},
+		{1, holdfast.Where("none", "=", 1)},
+		{1, holdfast.Where("", "=", 1)},
+		{1, holdfast.Where("line = line OR line", "=", 1)},
+		{1, holdfast.Where("state", "=", nil)},
+		{1, holdfast.Where("state", "=", (*string)(nil))},
+		{1, holdfast.Where("state", "=", sql.NullString{})},
+		{1, holdfast.Where("state", "=", 0)}, // equals every text on MySQL and MariaDB
+		{1, holdfast.Where("line", "=", "x")},
+		{1, holdfast.Cond{}},
 	} {
 		if got, err := lines.NextTx(e.Ctx, tx, c.n, c.cond); !errors.Is(err, holdfast.ErrInvalid) || got != nil {
 			e.Errorf("%d, %+v: %v, %v", c.n, c.cond, got, err)
@@ -330,7 +330,7 @@ func nextInput[Tx any](e *env[Tx]) {
 	if _, err := lines.NextTx(e.Ctx, none, 1); !errors.Is(err, holdfast.ErrNoTx) {
 		e.Errorf("no transaction: %v", err)
 	}
-	if got, err := lines.NextTx(e.Ctx, tx, 1, rowlock.Where("state", "=", []byte("new"))); err != nil || len(got) != 1 {
+	if got, err := lines.NextTx(e.Ctx, tx, 1, holdfast.Where("state", "=", []byte("new"))); err != nil || len(got) != 1 {
 		e.Errorf("after what was refused, the transaction goes on: %v, %v", got, err)
 	}
 	e.EndTx(tx, true)

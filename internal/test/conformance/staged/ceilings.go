@@ -16,11 +16,11 @@ import (
 )
 
 // bounded opens a store with owners, and a runner on it whose operations end at once.
-func (e *env[Tx]) bounded(db *holdfast.DB[Tx], o idempotency.Options) (*idempotency.Store[Tx], *staged.Runner[Tx, string, string]) {
+func (e *env[Tx]) bounded(db *holdfast.DB[Tx], o idempotency.Options) (*idempotency.Store[Tx], *staged.Runner[string, string, Tx]) {
 	e.Helper()
 	store, err := idempotency.New(e.Ctx, db, o)
 	e.Check(err)
-	s, err := staged.New(store, staged.Workflow[Tx, string, string]{Name: "refund", Run: func(context.Context, *staged.Run[Tx], string) (string, error) { return "done", nil }})
+	s, err := staged.New(store, staged.Workflow[string, string, Tx]{Name: "refund", Run: func(context.Context, *staged.Run[Tx], string) (string, error) { return "done", nil }})
 	e.Check(err)
 	return store, s
 }
@@ -28,7 +28,7 @@ func (e *env[Tx]) bounded(db *holdfast.DB[Tx], o idempotency.Options) (*idempote
 func ofOwner(owner, key string) idempotency.Op { return idempotency.Op{Owner: owner, Key: key} }
 
 // ask runs an operation, or begins it in a transaction.
-func (e *env[Tx]) ask(s *staged.Runner[Tx, string, string], op idempotency.Op, starts bool) (isNew bool, err error) {
+func (e *env[Tx]) ask(s *staged.Runner[string, string, Tx], op idempotency.Op, starts bool) (isNew bool, err error) {
 	e.Helper()
 	if !starts {
 		res, err := s.Do(e.Ctx, op, "r")
@@ -116,7 +116,7 @@ func stagedCeilingOfStatements[Tx any](e *env[Tx]) {
 		defer mu.Unlock()
 		seen = append(seen, s.Name)
 	}}})}
-	sent := func(s *staged.Runner[Tx, string, string], key string, starts bool) (names []string) {
+	sent := func(s *staged.Runner[string, string, Tx], key string, starts bool) (names []string) {
 		mu.Lock()
 		seen = nil
 		mu.Unlock()

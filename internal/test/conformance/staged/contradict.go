@@ -108,7 +108,7 @@ func stagedContradicts[Tx any](e *env[Tx]) {
 }
 
 // wantContradicted looks for an operation with two answers. One that has ended gets the second by an event.
-func (e *env[Tx]) wantContradicted(s *staged.Runner[Tx, string, string], key string, want staged.State, order [2]staged.StepOutcome) {
+func (e *env[Tx]) wantContradicted(s *staged.Runner[string, string, Tx], key string, want staged.State, order [2]staged.StepOutcome) {
 	e.Helper()
 	if want != staged.Parked {
 		ran := false
@@ -167,7 +167,7 @@ func stagedContradictsEnded[Tx any](e *env[Tx]) {
 // answer, it cannot be replaced.
 func stagedContradictsDecided[Tx any](e *env[Tx]) {
 	ops := operators.New(e.Store(idempotency.Options{}))
-	torn := func(key string) (*refund[Tx], *staged.Runner[Tx, string, string]) {
+	torn := func(key string) (*refund[Tx], *staged.Runner[string, string, Tx]) {
 		f, s := e.stagedRefunds(0)
 		f.outside.Provider = "bank"
 		f.call = func(_ context.Context, providerKey string) (string, error) {

@@ -14,7 +14,7 @@ import (
 func stagedAttempts[Tx any](e *env[Tx]) {
 	const attempts = 3
 	runs := 0
-	stages := staged.Workflow[Tx, string, string]{
+	stages := staged.Workflow[string, string, Tx]{
 		Name: "refund", Lease: 200 * time.Millisecond, MaxAttempts: attempts,
 		Run: func(context.Context, *staged.Run[Tx], string) (string, error) {
 			runs++
@@ -69,8 +69,8 @@ func stagedCaller[Tx any](e *env[Tx]) {
 	e.wantRefunded("a")
 
 	// Nested on its own key it would wait for itself.
-	var nested *staged.Runner[Tx, string, string]
-	nested = e.staged(staged.Workflow[Tx, string, string]{Name: "nested", Run: func(ctx context.Context, _ *staged.Run[Tx], _ string) (string, error) {
+	var nested *staged.Runner[string, string, Tx]
+	nested = e.staged(staged.Workflow[string, string, Tx]{Name: "nested", Run: func(ctx context.Context, _ *staged.Run[Tx], _ string) (string, error) {
 		r, err := nested.Do(ctx, stagedOp("a"), "a")
 		return r.Value, err
 	}}, idempotency.Options{})
@@ -82,7 +82,7 @@ func stagedCaller[Tx any](e *env[Tx]) {
 func stagedInput[Tx any](e *env[Tx]) {
 	store := e.Store(idempotency.Options{MaxResult: 1 << 10})
 	run := func(context.Context, *staged.Run[Tx], string) (string, error) { return "", nil }
-	type stages = staged.Workflow[Tx, string, string]
+	type stages = staged.Workflow[string, string, Tx]
 	for name, st := range map[string]stages{
 		"no name": {Run: run}, "no function": {Name: "x"}, "short lease": {Name: "x", Run: run, Lease: time.Millisecond},
 		"long lease": {Name: "x", Run: run, Lease: 25 * time.Hour}, "attempts": {Name: "x", Run: run, MaxAttempts: -1},
@@ -167,7 +167,7 @@ func stagedCompleter[Tx any](e *env[Tx]) {
 	}
 
 	// Two completers side by side, and an operation of another name.
-	slow := e.staged(staged.Workflow[Tx, string, string]{Name: "another", Run: func(context.Context, *staged.Run[Tx], string) (string, error) {
+	slow := e.staged(staged.Workflow[string, string, Tx]{Name: "another", Run: func(context.Context, *staged.Run[Tx], string) (string, error) {
 		return "", boom
 	}}, idempotency.Options{})
 	if _, err := slow.Do(e.Ctx, stagedOp("a"), "a"); !errors.Is(err, boom) {

@@ -19,7 +19,7 @@ func stagedExact[Tx any](e *env[Tx]) {
 	const payment = int64(1816239482374823937)
 	type values struct{ request, booked, paid map[string]any }
 	var attempts []values
-	s, err := staged.New(e.Store(idempotency.Options{}), staged.Workflow[Tx, map[string]any, map[string]any]{
+	s, err := staged.New(e.Store(idempotency.Options{}), staged.Workflow[map[string]any, map[string]any, Tx]{
 		Name: "refund", Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond,
 		Run: func(ctx context.Context, r *staged.Run[Tx], request map[string]any) (map[string]any, error) {
 			booked, err := staged.Local(ctx, r, "book", func(context.Context, Tx) (map[string]any, error) {
@@ -71,7 +71,7 @@ func stagedUnstorable[Tx any](e *env[Tx]) {
 		Why  error
 	}
 	answer := map[string]string{"step": "ok", "result": "ok"}
-	s, err := staged.New(e.Store(idempotency.Options{}), staged.Workflow[Tx, request, string]{
+	s, err := staged.New(e.Store(idempotency.Options{}), staged.Workflow[request, string, Tx]{
 		Name: "refund", Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond,
 		Run: func(ctx context.Context, r *staged.Run[Tx], q request) (string, error) {
 			_, err := staged.Local(ctx, r, "book", func(ctx context.Context, tx Tx) (string, error) {

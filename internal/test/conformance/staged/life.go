@@ -16,7 +16,7 @@ func stagedLife[Tx any](e *env[Tx]) {
 	const life = 50 * time.Millisecond
 	f := &refund[Tx]{e: e, provider: newProvider()}
 	keeps := e.staged(f.stages(), idempotency.Options{ResultTTL: life})
-	do := func(s *staged.Runner[Tx, string, string], key string) error {
+	do := func(s *staged.Runner[string, string, Tx], key string) error {
 		e.Helper()
 		_, err := s.Do(e.Ctx, stagedOp(key), key)
 		return err

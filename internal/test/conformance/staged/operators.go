@@ -21,7 +21,7 @@ func who() holdfast.Actor {
 }
 
 // parkedAt parks an operation at its external call, after the money moved.
-func parkedAt[Tx any](e *env[Tx], key string) (*refund[Tx], *staged.Runner[Tx, string, string]) {
+func parkedAt[Tx any](e *env[Tx], key string) (*refund[Tx], *staged.Runner[string, string, Tx]) {
 	e.Helper()
 	f, s := e.stagedRefunds(0)
 	f.call = func(_ context.Context, key string) (string, error) { f.provider.pay(key); return "", errTimeout }
@@ -33,7 +33,7 @@ func parkedAt[Tx any](e *env[Tx], key string) (*refund[Tx], *staged.Runner[Tx, s
 }
 
 // unfinished parks an operation outside any step: its attempts are used up.
-func unfinished[Tx any](e *env[Tx], key string) (*refund[Tx], *staged.Runner[Tx, string, string]) {
+func unfinished[Tx any](e *env[Tx], key string) (*refund[Tx], *staged.Runner[string, string, Tx]) {
 	e.Helper()
 	f := &refund[Tx]{e: e, provider: newProvider()}
 	f.before = func(n int) error { return map[int]error{1: errTimeout}[n] }
@@ -54,7 +54,7 @@ func operatorsResolve[Tx any](e *env[Tx]) {
 	rejection := &idempotency.Rejection{Code: "lost", Message: "written off"}
 	for _, c := range []struct {
 		name            string
-		park            func(e *env[Tx], key string) (*refund[Tx], *staged.Runner[Tx, string, string])
+		park            func(e *env[Tx], key string) (*refund[Tx], *staged.Runner[string, string, Tx])
 		r               operators.Resolution
 		then            staged.State // immediately
 		state           staged.State // finally

@@ -72,7 +72,7 @@ func stagedOwners[Tx any](e *env[Tx]) {
 	e.Check(err)
 	ops := operators.New(store)
 	var answer error
-	s, err := staged.New(store, staged.Workflow[Tx, string, string]{Name: "refund", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
+	s, err := staged.New(store, staged.Workflow[string, string, Tx]{Name: "refund", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay", Provider: "bank"}, func(context.Context, string) (string, error) { return "paid", answer })
 	}})
 	e.Check(err)
@@ -273,7 +273,7 @@ func operatorsFilter[Tx any](e *env[Tx]) {
 		all[namespace] = operators.New(store)
 		for _, owner := range []string{"shop", "other"} {
 			for _, name := range []string{"refund", "payout"} {
-				s, err := staged.New(store, staged.Workflow[Tx, string, string]{Name: name, Run: func(_ context.Context, _ *staged.Run[Tx], request string) (string, error) {
+				s, err := staged.New(store, staged.Workflow[string, string, Tx]{Name: name, Run: func(_ context.Context, _ *staged.Run[Tx], request string) (string, error) {
 					return map[string]string{"rejected": ""}[request], map[string]error{"rejected": idempotency.Reject("no", "")}[request]
 				}})
 				e.Check(err)

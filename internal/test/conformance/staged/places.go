@@ -35,7 +35,7 @@ var errMoved = errors.New("it was written for another place")
 func stagedPlaces[Tx any](e *env[Tx]) {
 	late := true
 	o := idempotency.Options{Codec: sealed{}}
-	s := e.staged(staged.Workflow[Tx, string, string]{
+	s := e.staged(staged.Workflow[string, string, Tx]{
 		Name: "refund", Backoff: time.Millisecond,
 		Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
 			paid, err := staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) { return "paid", nil })

@@ -19,7 +19,7 @@ func operatorsResumeAll[Tx any](e *env[Tx]) {
 	unfinished(e, "contradicted")
 	e.Must(`UPDATE holdfast_staged SET mode = 5 WHERE restored = 0`)
 	parkedAt(e, "at a step")
-	var runners []*staged.Runner[Tx, string, string]
+	var runners []*staged.Runner[string, string, Tx]
 	for _, key := range []string{"1", "2", "3"} {
 		_, s := unfinished(e, key)
 		runners = append(runners, s)

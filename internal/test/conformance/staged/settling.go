@@ -14,7 +14,7 @@ import (
 )
 
 // accepts makes a provider that accepts a call and pays later.
-func accepts[Tx any](e *env[Tx], key string, within time.Duration, outside staged.ExternalCall[string]) (*refund[Tx], *staged.Runner[Tx, string, string]) {
+func accepts[Tx any](e *env[Tx], key string, within time.Duration, outside staged.ExternalCall[string]) (*refund[Tx], *staged.Runner[string, string, Tx]) {
 	e.Helper()
 	f, s := e.stagedRefunds(0)
 	outside.Provider = "bank"
@@ -126,7 +126,7 @@ func stepOf(op *staged.Operation, name string) staged.Step {
 // stagedDeadline lets the deadline of an accepted call pass. It is reconciled, called again or parked.
 func stagedDeadline[Tx any](e *env[Tx]) {
 	const soon = 50 * time.Millisecond
-	due := func(s *staged.Runner[Tx, string, string]) (done staged.Completed) {
+	due := func(s *staged.Runner[string, string, Tx]) (done staged.Completed) {
 		e.Helper()
 		e.Eventually("the deadline has passed", func() bool {
 			var err error

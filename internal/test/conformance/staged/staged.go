@@ -147,8 +147,8 @@ type refund[Tx any] struct {
 	runs   int
 }
 
-func (f *refund[Tx]) stages() staged.Workflow[Tx, string, string] {
-	return staged.Workflow[Tx, string, string]{Name: "refund", Run: f.run, Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
+func (f *refund[Tx]) stages() staged.Workflow[string, string, Tx] {
+	return staged.Workflow[string, string, Tx]{Name: "refund", Run: f.run, Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
 }
 
 func (f *refund[Tx]) run(ctx context.Context, r *staged.Run[Tx], key string) (string, error) {
@@ -189,7 +189,7 @@ func (f *refund[Tx]) run(ctx context.Context, r *staged.Run[Tx], key string) (st
 	return paid, err
 }
 
-func (e *env[Tx]) staged(stages staged.Workflow[Tx, string, string], o idempotency.Options) *staged.Runner[Tx, string, string] {
+func (e *env[Tx]) staged(stages staged.Workflow[string, string, Tx], o idempotency.Options) *staged.Runner[string, string, Tx] {
 	e.Helper()
 	s, err := staged.New(e.Store(o), stages)
 	if err != nil {
@@ -199,7 +199,7 @@ func (e *env[Tx]) staged(stages staged.Workflow[Tx, string, string], o idempoten
 }
 
 // stagedRefunds makes the operation with a new provider.
-func (e *env[Tx]) stagedRefunds(lease time.Duration) (*refund[Tx], *staged.Runner[Tx, string, string]) {
+func (e *env[Tx]) stagedRefunds(lease time.Duration) (*refund[Tx], *staged.Runner[string, string, Tx]) {
 	f := &refund[Tx]{e: e, provider: newProvider()}
 	stages := f.stages()
 	stages.Lease = lease

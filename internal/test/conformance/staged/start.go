@@ -15,7 +15,7 @@ import (
 )
 
 // started begins an operation in a transaction of InTx, with an effect of the caller.
-func (e *env[Tx]) started(s *staged.Runner[Tx, string, string], key string) (st *staged.Started[string]) {
+func (e *env[Tx]) started(s *staged.Runner[string, string, Tx], key string) (st *staged.Started[string]) {
 	e.Helper()
 	err := e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) (err error) {
 		if st, err = s.StartTx(ctx, tx, stagedOp(key), key); err == nil && st.New {
@@ -31,7 +31,7 @@ func (e *env[Tx]) started(s *staged.Runner[Tx, string, string], key string) (st 
 
 // complete runs a completer until the test ends. Its passes are so rare that it finds nothing by them
 // after the first.
-func (e *env[Tx]) completer(s *staged.Runner[Tx, string, string]) {
+func (e *env[Tx]) completer(s *staged.Runner[string, string, Tx]) {
 	ctx, cancel := context.WithCancel(e.Ctx)
 	passed, ended := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -43,7 +43,7 @@ func (e *env[Tx]) completer(s *staged.Runner[Tx, string, string]) {
 	<-passed
 }
 
-func (e *env[Tx]) wantStatus(s *staged.Runner[Tx, string, string], key string, want idempotency.Status) (found idempotency.Found[string]) {
+func (e *env[Tx]) wantStatus(s *staged.Runner[string, string, Tx], key string, want idempotency.Status) (found idempotency.Found[string]) {
 	e.Helper()
 	found, err := s.Lookup(e.Ctx, stagedOp(key))
 	if err != nil || found.Status != want {

@@ -32,7 +32,7 @@ func (s *strict) UnmarshalJSON(b []byte) (err error) {
 }
 
 // typed is a program whose external call returns a T.
-type typed[Tx, T any] struct {
+type typed[T, Tx any] struct {
 	e     *env[Tx]
 	calls int
 	call  func(key string) (T, error)
@@ -40,9 +40,9 @@ type typed[Tx, T any] struct {
 	before, after func() error
 }
 
-func (p *typed[Tx, T]) staged() *staged.Runner[Tx, string, T] {
+func (p *typed[T, Tx]) staged() *staged.Runner[string, T, Tx] {
 	p.e.Helper()
-	s, err := staged.New(p.e.Store(idempotency.Options{}), staged.Workflow[Tx, string, T]{
+	s, err := staged.New(p.e.Store(idempotency.Options{}), staged.Workflow[string, T, Tx]{
 		Name: "refund", Run: p.run, Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond,
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *typed[Tx, T]) staged() *staged.Runner[Tx, string, T] {
 	return s
 }
 
-func (p *typed[Tx, T]) run(ctx context.Context, r *staged.Run[Tx], key string) (paid T, err error) {
+func (p *typed[T, Tx]) run(ctx context.Context, r *staged.Run[Tx], key string) (paid T, err error) {
 	paid, err = staged.Call(ctx, r, staged.ExternalCall[T]{Step: "pay"}, func(_ context.Context, key string) (T, error) {
 		p.calls++
 		return p.call(key)
@@ -119,7 +119,7 @@ func stagedResultType[Tx any](e *env[Tx]) {
 // operation at that step, and that an operator can replace it.
 func stagedResultUnread[Tx any](e *env[Tx]) {
 	ops := operators.New(e.Store(idempotency.Options{}))
-	p := &typed[Tx, strict]{e: e, call: times(1, strict{"again"})}
+	p := &typed[strict, Tx]{e: e, call: times(1, strict{"again"})}
 	s := p.staged()
 	unread := func(when string) {
 		e.Helper()
@@ -168,11 +168,11 @@ func stagedResultChanged[Tx any](e *env[Tx]) {
 	boom := errors.New("boom")
 	fails := func() error { return boom }
 	for name, c := range map[string]struct{ before, after func() error }{"unused": {before: fails}, "used": {after: fails}} {
-		old := &typed[Tx, string]{e: e, call: times(0, "12"), before: c.before, after: c.after}
+		old := &typed[string, Tx]{e: e, call: times(0, "12"), before: c.before, after: c.after}
 		if _, err := old.staged().Do(e.Ctx, stagedOp(name), name); !errors.Is(err, boom) {
 			e.Error(name, err)
 		}
-		program := &typed[Tx, int64]{e: e, call: times[int64](0, 13)}
+		program := &typed[int64, Tx]{e: e, call: times[int64](0, 13)}
 		var parked *staged.ParkedError
 		if _, err := program.staged().Do(e.Ctx, stagedOp(name), name); !errors.As(err, &parked) || !strings.Contains(parked.Reason, "cannot be read") {
 			e.Errorf("%s: %v", name, err)

@@ -109,7 +109,7 @@ func stagedRejects[Tx any](e *env[Tx]) {
 	// The step stores the refusal: a later attempt gets the same.
 	boom := errors.New("boom")
 	n := 0
-	again := e.staged(staged.Workflow[Tx, string, string]{
+	again := e.staged(staged.Workflow[string, string, Tx]{
 		Name: "refund", Backoff: time.Millisecond,
 		Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
 			_, err := staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(_ context.Context, key string) (string, error) {
@@ -140,7 +140,7 @@ func stagedRejects[Tx any](e *env[Tx]) {
 func stagedNotOverruled[Tx any](e *env[Tx]) {
 	p := newProvider()
 	for name, end := range map[string]error{"swallowed": nil, "rejected": idempotency.Reject("given up", "no answer")} {
-		s := e.staged(staged.Workflow[Tx, string, string]{
+		s := e.staged(staged.Workflow[string, string, Tx]{
 			Name: "refund", MaxAttempts: 2, Backoff: time.Millisecond,
 			Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
 				for _, step := range []string{"pay", "pay another"} {

@@ -28,7 +28,7 @@ func stagedWithin[Tx any](e *env[Tx]) {
 	}
 	inFunction := func(ctx context.Context, _ Tx) error { return refuses(ctx) }
 	returns := func(ctx context.Context, _ Tx) (string, error) { return "", refuses(ctx) }
-	outer := e.staged(staged.Workflow[Tx, string, string]{Name: "outer", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
+	outer := e.staged(staged.Workflow[string, string, Tx]{Name: "outer", Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
 		return staged.Local(ctx, r, "book", returns)
 	}}, idempotency.Options{})
 	var within context.Context

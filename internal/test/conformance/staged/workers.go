@@ -127,7 +127,7 @@ func stagedTwoWorkers[Tx any](e *env[Tx]) {
 // that saw the lease end just before does not get the operation at the same time.
 func stagedRenewed[Tx any](e *env[Tx]) {
 	late, renewed, free, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	stages := staged.Workflow[Tx, string, string]{
+	stages := staged.Workflow[string, string, Tx]{
 		Name: "refund", Lease: shortLease,
 		Run: func(ctx context.Context, r *staged.Run[Tx], key string) (string, error) {
 			<-late
@@ -179,8 +179,8 @@ func stagedRenewed[Tx any](e *env[Tx]) {
 func stagedStaleLocal[Tx any](e *env[Tx]) {
 	inside, free := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	work := func(block bool) staged.Workflow[Tx, string, string] {
-		return staged.Workflow[Tx, string, string]{
+	work := func(block bool) staged.Workflow[string, string, Tx] {
+		return staged.Workflow[string, string, Tx]{
 			Name: "refund", Lease: shortLease,
 			Run: func(ctx context.Context, r *staged.Run[Tx], key string) (string, error) {
 				if _, err := staged.Local(ctx, r, "first", func(context.Context, Tx) (bool, error) { return true, nil }); err != nil {

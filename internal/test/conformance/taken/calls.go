@@ -203,8 +203,8 @@ func calls[Tx any]() map[string]call[Tx] {
 }
 
 // runner has operations of one call.
-func runner[Tx any](e *env[Tx], of *conformance.Env[Tx], lease time.Duration, pay func(ctx context.Context) error) *staged.Runner[Tx, string, string] {
-	r, err := staged.New(of.Store(idempotency.Options{}), staged.Workflow[Tx, string, string]{Name: e.call, Lease: lease, Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
+func runner[Tx any](e *env[Tx], of *conformance.Env[Tx], lease time.Duration, pay func(ctx context.Context) error) *staged.Runner[string, string, Tx] {
+	r, err := staged.New(of.Store(idempotency.Options{}), staged.Workflow[string, string, Tx]{Name: e.call, Lease: lease, Run: func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay", OnLeaseEnd: staged.TakeOver, Timeout: time.Hour}, func(ctx context.Context, _ string) (string, error) { return "", pay(ctx) })
 	}})
 	e.Check(err)

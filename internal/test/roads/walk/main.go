@@ -104,7 +104,7 @@ func main() {
 	release()
 	check(locks.Close(ctx))
 
-	runner := must(staged.New(store, staged.Workflow[*sql.Tx, string, string]{Name: "walk", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
+	runner := must(staged.New(store, staged.Workflow[string, string, *sql.Tx]{Name: "walk", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 		must(staged.Local(ctx, r, "book", refund))
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) { return "ref", nil })
 	}}))
