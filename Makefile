@@ -24,11 +24,14 @@ GOTEST     = GOGC=400 go test -count=1
 
 # Every module of the repository: the main one and those nested in it.
 MODULES     = $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*' | sort))
+# Those of go.work, which are built and tested in one go. Each other has a go.work of its own.
+WORKSPACE   = $(shell awk '/^\t\./ { print $$1 }' go.work)
+EVERY       = $(if $(filter ./...,$(PKG)),$(addsuffix /...,$(WORKSPACE)),$(PKG))
 # Those that take longest begin first: else one of them ends alone.
 TESTED      = $(filter $(LONGEST),$(LISTED)) $(filter-out $(LONGEST),$(LISTED))
 LONGEST     = $(addprefix github.com/holdfast-go/holdfast/,idempotency idempotency/staged sqllock sqllock/rowlock sqllock/fairlock reaper cmd/holdfast)
 # What PKG says, without the packages that have no test. The faults and the models have targets of their own.
-LISTED      = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(PKG) $(if $(filter ./...,$(PKG)),| grep -vE "/internal/test/(faults|model)$$"))
+LISTED      = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(EVERY) $(if $(filter ./...,$(PKG)),| grep -vE "/internal/test/(faults|model)$$"))
 # One launcher starts the servers, for every target. A server that a variable names
 # is used as it is, so what testservers runs can run make again.
 TESTSERVERS = bin/testservers
@@ -56,7 +59,7 @@ help: ## The targets that a change needs
 help-all: ## Every target
 	@$(call LIST)
 
-# With PKG only its tests run, and no nested module's.
+# With PKG only its tests run.
 .PHONY: test
 test: $(TESTSERVERS) ## Run every test but faults and models, on every engine that can be had
 	@$(WITHSERVERS) $(MAKE) --no-print-directory test-run $(if $(filter ./...,$(PKG)),modules-test)
@@ -67,8 +70,8 @@ test-run:
 	$(GOTEST) "$$@" -timeout 30m $(BUILD) $(PARALLEL) $(ARGS)
 
 .PHONY: modules-test
-modules-test: ## The tests of the nested modules, but for bench
-	@for module in $(filter-out . ./bench,$(MODULES)); do \
+modules-test: ## The tests of the modules that go.work does not have, but for bench
+	@for module in $(filter-out $(WORKSPACE) ./bench,$(MODULES)); do \
 	  (cd "$$module" && $(GOTEST) $(BUILD) $(PARALLEL) ./... $(ARGS)); \
 	done
 
@@ -257,8 +260,8 @@ bin/vale:
 # The version that the next release has. The nested modules require it.
 VERSION    ?= v0.1.0
 .PHONY: release-check
-release-check: ## The files of a release of the last commit, into bin/release: twice, compared, and got by a user (VERSION=v0.1.0)
-	internal/release/run '$(VERSION)' bin/release
+release-check: ## The files of a release of the last commit, into bin/release: twice, compared, and got by a user (VERSION=v0.1.0 BASE=v0.0.9)
+	internal/release/run '$(VERSION)' bin/release $(BASE)
 
 .PHONY: compatible
 compatible: ## Compare the exported API with that of the last version (before 1.0 a minor version may break it)
@@ -277,7 +280,7 @@ vuln: ## Known vulnerabilities in what the modules call (VULNDB=file:///srv/vuln
 
 .PHONY: fuzz
 fuzz: ## Each fuzz test for FUZZTIME (10s)
-	@for package in $$(go list $(PKG)); do \
+	@for package in $$(go list $(EVERY)); do \
 	  for name in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
 	    echo "$$package $$name"; \
 	    go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $(ARGS) "$$package"; \
@@ -294,13 +297,20 @@ walkthrough: ## Run the commands of docs/img/walkthrough.svg and draw it again; 
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module
-	@for module in $(MODULES); do (set -x; cd "$$module" && go mod tidy -e); done # of the peers of bench, not all tests can be had
+	@for module in $(filter-out ./cmd/holdfast,$(MODULES)); do (set -x; cd "$$module" && go mod tidy -e); done # of the peers of bench, not all tests can be had
+	@$(TIDY_COMMAND); go mod edit -dropreplace $(SELF) "$$work/go.mod"; cp "$$work"/go.{mod,sum} cmd/holdfast
 
 # Without a network, where the modules are in the cache.
 .PHONY: deps
 deps: ## The modules are those of go.sum, and go.mod says what is used
 	@for module in $(MODULES); do (set -x; cd "$$module" && go mod verify); done; \
-	for module in $(filter-out ./bench,$(MODULES)); do (set -x; cd "$$module" && go mod tidy -diff); done # of the peers, not all tests can be had
+	for module in $(filter-out ./bench ./cmd/holdfast,$(MODULES)); do (set -x; cd "$$module" && go mod tidy -diff); done # of the peers, not all tests can be had
+	@$(TIDY_COMMAND) -diff
+
+# tidy knows no go.work, and go install refuses a go.mod with a replace: it gets one in a copy.
+SELF         = github.com/holdfast-go/holdfast
+TIDY_COMMAND = work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; cp cmd/holdfast/go.{mod,sum} "$$work"; \
+  go mod edit -replace '$(SELF)=$(CURDIR)' "$$work/go.mod"; set -x; go mod tidy -C cmd/holdfast -modfile="$$work/go.mod"
 
 # What CI runs, here, in .ci/run and in the workflows: a test compares the three.
 CHECKS = deps lint model test race faults-suite bench-check

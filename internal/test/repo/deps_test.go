@@ -68,10 +68,10 @@ type pkg struct {
 	Module     *struct{ Path, Dir string }
 }
 
-// packages returns this module's packages and all packages that they link, by import path.
+// packages returns the packages of this module and of the command's, and all packages that they link, by import path.
 func packages(t *testing.T) map[string]pkg {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Name,Deps,Module", "./...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Name,Deps,Module", "./...", "./cmd/holdfast/...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestKitsLinkOnlyTheirOwnDriver(t *testing.T) {
 	}
 }
 
-// TestLicences checks that the licence of everything this module links allows linking into a
+// TestLicences checks that the licence of everything that this module and the command link allows linking into a
 // proprietary program.
 func TestLicences(t *testing.T) {
 	t.Parallel()
@@ -163,7 +163,7 @@ func TestLicences(t *testing.T) {
 	}
 	dirs := map[string]string{}
 	for _, p := range packages(t) {
-		if p.Module != nil && p.Module.Path != self {
+		if p.Module != nil && !strings.HasPrefix(p.Module.Path, self) {
 			dirs[p.Module.Path] = p.Module.Dir
 		}
 	}
