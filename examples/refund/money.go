@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-
-	"github.com/shopspring/decimal"
+	"strings"
 )
 
-// Money is an amount of a currency with two decimal places. It is a decimal in Go and a BIGINT of
-// cents in the database, so that sums are exact on every engine: SQLite has no decimal type, and a
-// float is never right for money.
-type Money struct{ amount decimal.Decimal } //nolint:recvcheck // what reads into it needs a pointer, and nothing else does
+// Money is an amount of a currency with two decimal places. It is a number of cents in Go, and a BIGINT
+// in the database, so that sums are exact on every engine: SQLite has no decimal type, and a float is
+// never right for money.
+type Money struct{ cents int64 } //nolint:recvcheck // what reads into it needs a pointer, and nothing else does
 
 // moneyForm is the accepted form: no exponents (1e999999999 would fill the memory), and no more
 // decimal places than the currency has.
@@ -22,27 +21,31 @@ func parseMoney(text string) (Money, error) {
 	if !moneyForm.MatchString(text) {
 		return Money{}, fmt.Errorf("%.20q is not an amount such as 12.50", text)
 	}
-	amount, err := decimal.NewFromString(text)
-	if err != nil {
-		return Money{}, fmt.Errorf("%.20q is not an amount: %w", text, err)
-	}
-	return Money{amount}, nil
+	whole, part, _ := strings.Cut(text, ".")
+	cents, err := strconv.ParseInt(whole+(part + "00")[:2], 10, 64)
+	return Money{cents}, err
 }
 
-func fromCents(cents int64) Money { return Money{decimal.New(cents, -2)} }
+func fromCents(cents int64) Money { return Money{cents} }
 
 // Cents is the amount in cents.
-func (m Money) Cents() int64 { return m.amount.Shift(2).IntPart() }
+func (m Money) Cents() int64 { return m.cents }
 
-func (m Money) String() string           { return m.amount.StringFixed(2) }
-func (m Money) Plus(other Money) Money   { return Money{m.amount.Add(other.amount)} }
-func (m Money) Negated() Money           { return Money{m.amount.Neg()} }
-func (m Money) Positive() bool           { return m.amount.IsPositive() }
-func (m Money) Exceeds(other Money) bool { return m.amount.GreaterThan(other.amount) }
+func (m Money) String() string {
+	sign := ""
+	if m.cents < 0 {
+		sign, m.cents = "-", -m.cents
+	}
+	return fmt.Sprintf("%s%d.%02d", sign, m.cents/100, m.cents%100)
+}
 
-// Equal treats 12.5 and 12.50 as the same money. Holdfast compares the columns of a business row
-// with it.
-func (m Money) Equal(other Money) bool { return m.amount.Equal(other.amount) }
+func (m Money) Plus(other Money) Money   { return Money{m.cents + other.cents} }
+func (m Money) Negated() Money           { return Money{-m.cents} }
+func (m Money) Positive() bool           { return m.cents > 0 }
+func (m Money) Exceeds(other Money) bool { return m.cents > other.cents }
+
+// Equal is what Holdfast compares the columns of a business row with.
+func (m Money) Equal(other Money) bool { return m == other }
 
 // MarshalText makes the JSON form a string, "12.50", because many clients would read a JSON number
 // as a float.
