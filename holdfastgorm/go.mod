@@ -7,7 +7,6 @@ replace github.com/holdfast-go/holdfast => ..
 require (
 	github.com/holdfast-go/holdfast v0.1.0
 	github.com/libtnb/sqlite v1.2.2
-	go.uber.org/goleak v1.3.0
 	gorm.io/driver/mysql v1.6.0
 	gorm.io/driver/postgres v1.6.3
 	gorm.io/gorm v1.31.2

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/libtnb/sqlite"
-	"go.uber.org/goleak"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -30,7 +29,7 @@ import (
 
 // GORM's cache of prepared statements starts a goroutine that never ends.
 func TestMain(m *testing.M) {
-	dbtest.VerifyNoLeaks(m, goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
+	dbtest.VerifyNoLeaks(m, "gorm.io/gorm/internal/lru.NewLRU[...].func1")
 }
 
 // Account is a model with everything that a mapping by db tags could not read.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/goleak"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
@@ -140,7 +139,7 @@ func opened[Tx any](s *shop, db *holdfast.DB[Tx]) *orm.Holdfast[Tx] {
 
 // GORM's cache of prepared statements starts a goroutine that never ends.
 func TestMain(m *testing.M) {
-	dbtest.VerifyNoLeaks(m, goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
+	dbtest.VerifyNoLeaks(m, "gorm.io/gorm/internal/lru.NewLRU[...].func1")
 }
 
 // suite holds the tests that every example must pass. Each test has a separate database.

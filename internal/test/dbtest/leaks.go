@@ -1,10 +1,13 @@
 package dbtest
 
 import (
+	"fmt"
 	"os"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
-
-	"go.uber.org/goleak"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 )
@@ -16,21 +19,50 @@ var exactCleanup bool
 func ExactCleanup() { exactCleanup = true }
 
 // VerifyNoLeaks runs the tests of a package and fails if goroutines remain: call it from
-// TestMain. It ignores only the goroutines that options name: a closed pool has none. It also
-// drops the databases that Prepared keeps.
-func VerifyNoLeaks(m *testing.M, options ...goleak.Option) {
+// TestMain. It ignores only the goroutines whose innermost functions are named: a closed pool
+// has none. It also drops the databases that Prepared keeps.
+func VerifyNoLeaks(m *testing.M, ignored ...string) {
 	if !exactCleanup {
 		core.SetCleanupBound(Slack)
 	}
-	goleak.VerifyTestMain(run(func() int {
-		code := m.Run()
-		dropSpare()
-		endAdmin()
-		return code
-	}), append(options, goleak.Cleanup(os.Exit))...)
+	code := m.Run()
+	dropSpare()
+	endAdmin()
+	if code == 0 {
+		if found := remaining(append(ignored, "os/signal.signal_recv", "os/signal.loop")); len(found) > 0 {
+			fmt.Fprintf(os.Stderr, "%d goroutines remain after the tests:\n\n%s\n", len(found), strings.Join(found, "\n\n"))
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
 
-// run is a goleak.TestingM.
-type run func() int
+// remaining gives goroutines half a second to end, and returns those that have not.
+func remaining(ignored []string) (found []string) {
+	for pause := time.Microsecond; pause < time.Second/2; pause *= 2 {
+		if found = goroutines(ignored); len(found) == 0 {
+			break
+		}
+		time.Sleep(pause)
+	}
+	return found
+}
 
-func (r run) Run() int { return r() }
+// goroutines returns the stacks of all goroutines but the caller's and those whose innermost
+// functions are ignored.
+func goroutines(ignored []string) (stacks []string) {
+	all := make([]byte, 1<<16)
+	n := runtime.Stack(all, true)
+	for n == len(all) {
+		all = make([]byte, 2*len(all))
+		n = runtime.Stack(all, true)
+	}
+	for _, stack := range strings.Split(strings.TrimSpace(string(all[:n])), "\n\n")[1:] { // the first one is the caller's
+		_, calls, _ := strings.Cut(stack, "\n")
+		innermost, _, _ := strings.Cut(calls, "\n")
+		if name := innermost[:max(0, strings.LastIndexByte(innermost, '('))]; !slices.Contains(ignored, name) {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
+}

@@ -11,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/history"
 )
 
@@ -22,7 +21,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(childFile); path != "" {
 		child(path)
 	}
-	goleak.VerifyTestMain(m)
+	dbtest.VerifyNoLeaks(m)
 }
 
 // child holds a lease, has recorded an attempt that never returns, and waits until it is killed.
