@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp/kb"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -38,7 +36,7 @@ func TestBrowserLiveLeases(t *testing.T) {
 	b, s := browse(t, 1440)
 	b.Go(s.URL, "#token")
 	b.Focused("#token")
-	b.Type(token + kb.Enter)
+	b.Type(token + browsertest.Enter)
 	b.Eventually(`document.querySelector("#alive")`)
 	b.Eventually(scripted)
 	b.Type("2") // the second page
@@ -48,7 +46,7 @@ func TestBrowserLiveLeases(t *testing.T) {
 	b.Focused("#begin")
 
 	browsertest.Evaluate[bool](b, `window.stayed = true`)
-	b.Do(browsertest.Click("#begin"))
+	b.Click("#begin")
 	b.Type("ord")
 	lease, err := s.locker("worker-3").Acquire(s.Ctx, "order/42")
 	if err != nil {
@@ -73,7 +71,7 @@ func TestBrowserLiveLeases(t *testing.T) {
 	b.Eventually(`window.stayed === true`)                                                             // the page was never reloaded
 	b.Eventually(`performance.getEntriesByType("resource").every((r) => r.initiatorType !== "fetch")`) // it never had to ask
 
-	b.Do(browsertest.Click("#pause"))
+	b.Click("#pause")
 	b.Eventually(`document.querySelector("#pause").getAttribute("aria-pressed") === "true"`)
 }
 
@@ -95,12 +93,14 @@ func TestBrowserSessions(t *testing.T) {
 	for _, at := range []string{"/", "/ops/console/"} {
 		s := serveAt(e, at, true, console.Options{})
 		b.Go(s.URL, "#token")
-		b.Type(token + kb.Enter)
+		b.Type(token + browsertest.Enter)
 		b.Eventually(`document.querySelector("#alive")`)
 		other := s.another("")
-		b.Do(browsertest.Click("a[href=sessions]"), browsertest.Visible("#sessions tbody tr + tr"))
+		b.Click("a[href=sessions]")
+		b.Visible("#sessions tbody tr + tr")
 		b.Screenshots("console-sessions")
-		b.Do(browsertest.Click("#sessions form[action=end-session] button"), browsertest.Visible(".said.good"))
+		b.Click("#sessions form[action=end-session] button")
+		b.Visible(".said.good")
 		b.Eventually(`document.querySelectorAll("#sessions tbody tr").length === 1`)
 		if other.signedInStill() {
 			t.Error("the other has not ended")
@@ -115,52 +115,52 @@ func TestBrowserResolveByKeyboard(t *testing.T) {
 	s.park(refund("order-41/1"), "the provider does not answer")
 	runner := s.park(refund("order-42/1"), "the provider does not answer")
 	b.Go(s.URL+"operations", "#token")
-	b.Type(token + kb.Enter)
+	b.Type(token + browsertest.Enter)
 	b.Eventually(`document.querySelector("#alive")`)
 
-	b.Type(kb.Tab)
+	b.Type(browsertest.Tab)
 	b.Focused(".skip")
-	b.Type(kb.Tab + kb.Tab + kb.Tab)
+	b.Type(browsertest.Tab + browsertest.Tab + browsertest.Tab)
 	b.Focused("nav a[href=operations]")
-	b.Type(kb.Enter)
+	b.Type(browsertest.Enter)
 	b.Eventually(`document.querySelectorAll("#operations tbody tr").length === 2`)
 	for range 20 {
 		if browsertest.Evaluate[bool](b, `document.activeElement.id === "key"`) {
 			break
 		}
-		b.Type(kb.Tab)
+		b.Type(browsertest.Tab)
 	}
 	b.Focused("#key")
-	b.Type("42" + kb.Enter)
+	b.Type("42" + browsertest.Enter)
 	b.Eventually(`location.search.includes("key=42") && document.querySelectorAll("#operations tbody tr").length === 1`)
 	for range 20 {
 		if browsertest.Evaluate[bool](b, `document.activeElement.matches("#operations .key a")`) {
 			break
 		}
-		b.Type(kb.Tab)
+		b.Type(browsertest.Tab)
 	}
-	b.Type(kb.Enter)
+	b.Type(browsertest.Enter)
 	b.Eventually(`document.querySelector("#steps")?.innerText.includes("pay")`)
 	for range 20 {
 		if browsertest.Evaluate[bool](b, `document.activeElement.matches("input[name=as]")`) {
 			break
 		}
-		b.Type(kb.Tab)
+		b.Type(browsertest.Tab)
 	}
 	b.Type(" ") // the call was made
 	b.Eventually(`document.querySelector("input[name=as]:checked").value === "step-done" && document.querySelector("#code").checkVisibility() === false`)
-	b.Type(kb.Tab)
+	b.Type(browsertest.Tab)
 	b.Focused("#result")
-	b.Type("1250" + kb.Tab)
-	b.Type(kb.Enter)
+	b.Type("1250" + browsertest.Tab)
+	b.Type(browsertest.Enter)
 	b.Eventually(`document.querySelector(".does")?.innerText.includes("counts as done")`)
 	for range 20 {
 		if browsertest.Evaluate[bool](b, `document.activeElement.id === "by"`) {
 			break
 		}
-		b.Type(kb.Tab)
+		b.Type(browsertest.Tab)
 	}
-	b.Type("ada" + kb.Tab + "asked the provider, ticket 7" + kb.Tab + kb.Enter)
+	b.Type("ada" + browsertest.Tab + "asked the provider, ticket 7" + browsertest.Tab + browsertest.Enter)
 	b.Eventually(`document.querySelector(".said.good")?.innerText.includes("pending")`)
 	b.Eventually(`document.querySelector("#interventions").innerText.includes("ticket 7")`)
 	if r, err := runner.Do(s.Ctx, refund("order-42/1"), 1250); err != nil || r.Value != 1250 {
@@ -174,7 +174,7 @@ func TestBrowserScreenshots(t *testing.T) {
 	b, s := browse(t, 1440)
 	b.Go(s.URL, "#token")
 	b.Screenshots("console-login")
-	b.Type(token + kb.Enter)
+	b.Type(token + browsertest.Enter)
 	b.Eventually(`document.querySelector("#alive")`)
 	b.Screenshots("console-overview-empty")
 	fill(s)
@@ -182,24 +182,33 @@ func TestBrowserScreenshots(t *testing.T) {
 	b.Screenshots("console-overview")
 	b.Go(s.URL+"locks", "#leases tbody tr")
 	b.Screenshots("console-locks")
-	b.Do(browsertest.Click("#leases .act button"), browsertest.Visible(".does"))
+	b.Click("#leases .act button")
+	b.Visible(".does")
 	b.Screenshots("console-release")
 	b.Go(s.URL+"operations", "#operations tbody tr")
 	b.Screenshots("console-operations")
-	b.Do(browsertest.Click("#operations .key a"), browsertest.Visible(".ways"), browsertest.Click("input[value=step-rejected]"))
+	b.Click("#operations .key a")
+	b.Visible(".ways")
+	b.Click("input[value=step-rejected]")
 	b.Screenshots("console-operation")
-	b.Do(browsertest.Click("input[value=step-done]"), browsertest.Set("#result", `{"transfer": "tr_81"}`),
-		browsertest.Click(".fields button"), browsertest.Visible(".does"))
+	b.Click("input[value=step-done]")
+	b.Set("#result", `{"transfer": "tr_81"}`)
+	b.Click(".fields button")
+	b.Visible(".does")
 	b.Screenshots("console-resolve")
-	b.Do(browsertest.Set("#by", "ada"), browsertest.Set("#reason", "the provider has it under this key, ticket 81"),
-		browsertest.Click(".danger"), browsertest.Visible(".said.good"))
+	b.Set("#by", "ada")
+	b.Set("#reason", "the provider has it under this key, ticket 81")
+	b.Click(".danger")
+	b.Visible(".said.good")
 	b.Screenshots("console-resolved")
 	b.Go(s.URL+"operations?key=10043", "#operations tbody tr")
-	b.Do(browsertest.Click("#operations .key a"), browsertest.Visible("#interventions table"))
+	b.Click("#operations .key a")
+	b.Visible("#interventions table")
 	b.Screenshots("console-story")
 	b.Go(s.URL+"proposals", "tbody tr")
 	b.Screenshots("console-proposals")
-	b.Do(browsertest.Click(".key a"), browsertest.Visible(".danger"))
+	b.Click(".key a")
+	b.Visible(".danger")
 	b.Screenshots("console-proposal")
 	b.Go(s.URL+"reaper", "tbody tr")
 	b.Screenshots("console-reaper")
@@ -274,7 +283,7 @@ func TestBrowserLabels(t *testing.T) {
 	}
 	b, s := browse(t, 360)
 	b.Go(s.URL, "#token")
-	b.Type(token + kb.Enter)
+	b.Type(token + browsertest.Enter)
 	b.Eventually(`document.querySelector("#alive")`)
 	fill(s)
 	b.Go(s.URL+"locks", "#leases tbody tr")

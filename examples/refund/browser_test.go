@@ -5,8 +5,6 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/chromedp/chromedp/kb"
-
 	"github.com/holdfast-go/holdfast/internal/test/browsertest"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -45,10 +43,12 @@ func TestPageShowsDuplicatesWithoutProtection(t *testing.T) {
 	t.Parallel()
 	dbtest.OnlyNightly(t, "two clicks have to race")
 	b, s := browse(t, 1440)
-	b.Do(browsertest.Click("input[value=none]"))
+	b.Click("input[value=none]")
 	for number := '1'; number <= '7'; number++ { // some attempts do not produce the race
 		browsertest.Evaluate[bool](b, `document.querySelector(".last").hidden = true`)
-		b.Do(browsertest.Set(".refund-no", string(number)), browsertest.Click(".order .double"), browsertest.Visible(".order .last"))
+		b.Set(".refund-no", string(number))
+		b.Click(".order .double")
+		b.Visible(".order .last")
 		books, err := readBooks(t.Context(), s.pool, "shop")
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +72,9 @@ func TestPageSwitchesBetweenProtections(t *testing.T) {
 			continue
 		}
 		refunds++
-		b.Do(browsertest.Click("input[value="+p.name+"]"), browsertest.Set(".refund-no", fmt.Sprint(i)), browsertest.Click(".order .double"))
+		b.Click("input[value=" + p.name + "]")
+		b.Set(".refund-no", fmt.Sprint(i))
+		b.Click(".order .double")
 		how := `[...document.querySelectorAll("#events li")].filter(e => e.querySelector(".how").textContent.startsWith("` + p.name + ` ·")`
 		b.Eventually(how + ` && e.querySelector(".badge.executed")).length === 1`)
 		b.Eventually(how + ` && e.querySelector(".badge.replayed")).length === 1`)
@@ -86,7 +88,9 @@ func TestPageSwitchesBetweenProtections(t *testing.T) {
 func TestPageFitsANarrowScreen(t *testing.T) {
 	t.Parallel()
 	b, _ := browse(t, 360)
-	b.Do(browsertest.Click("input[value=none]"), browsertest.Click(".order .double"), browsertest.Visible("#events li"))
+	b.Click("input[value=none]")
+	b.Click(".order .double")
+	b.Visible("#events li")
 	b.Fits(360)
 }
 
@@ -95,19 +99,19 @@ func TestPageFitsANarrowScreen(t *testing.T) {
 func TestPageWithTheKeyboardOnly(t *testing.T) {
 	t.Parallel()
 	b, _ := browse(t, 1440)
-	b.Type(kb.Tab)
+	b.Type(browsertest.Tab)
 	b.Focused(".skip")
-	b.Type(kb.Tab)
+	b.Type(browsertest.Tab)
 	b.Focused("input[name=protect][value=idempotency]")
-	b.Type(kb.ArrowDown)
+	b.Type(browsertest.ArrowDown)
 	b.Focused("input[name=protect][value=business-row]:checked")
-	b.Type(kb.Tab)
+	b.Type(browsertest.Tab)
 	b.Focused("#new-order")
 	for _, next := range []string{".order .amount", ".order .refund-no", ".order .refund"} {
-		b.Type(kb.Tab)
+		b.Type(browsertest.Tab)
 		b.Focused(next)
 	}
-	b.Type(kb.Enter + kb.Enter)
+	b.Type(browsertest.Enter + browsertest.Enter)
 	b.Eventually(`document.querySelectorAll("#events .badge.executed").length === 1`)
 	b.Eventually(`document.querySelectorAll("#events .badge.replayed").length === 1`)
 	b.Focused(".order .refund") // the refresh has not moved the focus
@@ -118,7 +122,7 @@ func TestPageWithTheKeyboardOnly(t *testing.T) {
 func TestPageScreenshots(t *testing.T) {
 	t.Parallel()
 	b, _ := browse(t, 1440)
-	b.Do(browsertest.Click(".order .double"))
+	b.Click(".order .double")
 	b.Eventually(`document.querySelectorAll("#events .badge.replayed").length === 1`)
 	b.Screenshots("refund")
 	b.Screenshot("refund-orders", ".columns", 960)
@@ -131,10 +135,12 @@ func TestPageScreenshotsTwice(t *testing.T) {
 		dbtest.OnlyNightly(t, "two clicks have to race")
 	}
 	b, s := browse(t, 1440)
-	b.Do(browsertest.Click("input[value=none]"))
+	b.Click("input[value=none]")
 	for number := '2'; number <= '8'; number++ { // some attempts do not produce the race
 		browsertest.Evaluate[bool](b, `document.querySelector(".last").hidden = true`)
-		b.Do(browsertest.Set(".refund-no", string(number)), browsertest.Click(".order .double"), browsertest.Visible(".order .last"))
+		b.Set(".refund-no", string(number))
+		b.Click(".order .double")
+		b.Visible(".order .last")
 		books, err := readBooks(t.Context(), s.pool, "shop")
 		if err != nil {
 			t.Fatal(err)

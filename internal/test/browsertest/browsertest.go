@@ -3,26 +3,25 @@ package browsertest
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
-
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/security"
-	"github.com/chromedp/chromedp"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// timeout bounds the run time of a test's browser. A test that reaches it fails.
 // timeout bounds all that one browser does. Only one that hangs reaches it.
 const timeout = 4 * dbtest.Hang
 
 // Browser is one browser with one page, closed when the test ends.
 type Browser struct {
 	testing.TB
-	ctx context.Context
+	page *devtools
 }
 
 // Open starts a browser with a page of the given width in pixels. If there is no browser, the
@@ -30,20 +29,20 @@ type Browser struct {
 func Open(tb testing.TB, width int64) *Browser {
 	tb.Helper()
 	dbtest.NotUnderRace(tb, "the browser is no Go")
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(find(tb)), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(tb.TempDir()))
+	program := find(tb)
 	ctx, stop := context.WithTimeout(context.Background(), timeout)
 	tb.Cleanup(stop)
-	ctx, stop = chromedp.NewExecAllocator(ctx, options...)
-	tb.Cleanup(stop)
-	ctx, _ = chromedp.NewContext(ctx)
+	page, err := launch(ctx, program, tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
 	tb.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil { // waits until the browser has ended
+		if err := page.Close(); err != nil {
 			tb.Errorf("close the browser: %v", err)
 		}
 	})
-	b := &Browser{tb, ctx}
-	b.Do(chromedp.EmulateViewport(width, height))
+	b := &Browser{tb, page}
+	b.resize(width)
 	return b
 }
 
@@ -61,68 +60,135 @@ func find(tb testing.TB) string {
 	return ""
 }
 
-// Do runs steps, each of which must succeed.
-func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) {
+// call sends a command of the DevTools protocol, which must succeed.
+func (b *Browser) call(method string, params map[string]any, result any) {
 	b.Helper()
-	if err := chromedp.Do(b.ctx, steps...); err != nil {
+	if err := b.page.call(method, params, result); err != nil {
 		b.Fatal(err)
 	}
+}
+
+func (b *Browser) resize(width int64) {
+	b.Helper()
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
 }
 
 // TrustAll makes the browser take certificates of test servers.
 func (b *Browser) TrustAll() {
 	b.Helper()
-	b.Do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
-		return err
-	}))
+	b.call("Security.setIgnoreCertificateErrors", map[string]any{"ignore": true}, nil)
 }
 
-// Go opens a URL and waits until an element is visible.
+// Go opens a URL and waits until it is loaded and an element is visible.
 func (b *Browser) Go(url, visible string) {
 	b.Helper()
-	b.Do(chromedp.Navigate(url), Visible(visible))
+	var failed struct{ ErrorText string }
+	if b.call("Page.navigate", map[string]any{"url": url}, &failed); failed.ErrorText != "" {
+		b.Fatalf("%s: %s", url, failed.ErrorText)
+	}
+	b.Eventually(`document.readyState === "complete"`)
+	b.Visible(visible)
 }
+
+// Keys without a character, and their forms in what Type takes.
+const (
+	Enter     = "\r"
+	Tab       = "\t"
+	ArrowDown = "\u2193"
+)
 
 // Type presses keys one after the other in the focused element.
 func (b *Browser) Type(keys string) {
 	b.Helper()
-	b.Do(chromedp.KeyEvent(keys))
+	for _, r := range keys {
+		key := map[string]any{"key": string(r), "text": string(r), "windowsVirtualKeyCode": unicode.ToUpper(r)}
+		switch string(r) {
+		case Enter:
+			key["key"], key["code"] = "Enter", "Enter"
+		case Tab:
+			key["key"], key["code"], key["text"] = "Tab", "Tab", ""
+		case ArrowDown:
+			key["key"], key["code"], key["text"], key["windowsVirtualKeyCode"] = "ArrowDown", "ArrowDown", "", 40
+		}
+		for _, key["type"] = range []string{"keyDown", "keyUp"} {
+			b.call("Input.dispatchKeyEvent", key, nil)
+			delete(key, "text")
+		}
+	}
 }
 
-// Click clicks on the element.
-func Click(selector string) chromedp.Action[chromedp.Void] {
-	return chromedp.Click(chromedp.CSS(selector))
+// Click waits until an element is visible and clicks on its middle.
+func (b *Browser) Click(selector string) {
+	b.Helper()
+	b.Visible(selector)
+	at := Evaluate[[]float64](b, `(e => {
+		e.scrollIntoViewIfNeeded();
+		const r = e.getBoundingClientRect();
+		return [r.x + r.width / 2, r.y + r.height / 2];
+	})(document.querySelector(`+quote(selector)+`))`)
+	for _, kind := range []string{"mouseMoved", "mousePressed", "mouseReleased"} {
+		b.call("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1}, nil)
+	}
 }
 
-// Visible waits until the element is visible.
-func Visible(selector string) chromedp.Action[chromedp.Void] {
-	return chromedp.WaitVisible(chromedp.CSS(selector))
+// Visible waits until an element is visible.
+func (b *Browser) Visible(selector string) {
+	b.Helper()
+	b.Eventually(`(e => e?.checkVisibility({visibilityProperty: true}) && e.getClientRects().length > 0)(document.querySelector(` + quote(selector) + `))`)
 }
 
-// Set gives an input a value.
-func Set(selector, value string) chromedp.Action[chromedp.Void] {
-	return chromedp.SetValue(chromedp.CSS(selector), value)
+// Set gives an input a value, once it is visible.
+func (b *Browser) Set(selector, value string) {
+	b.Helper()
+	b.Visible(selector)
+	Evaluate[string](b, `document.querySelector(`+quote(selector)+`).value = `+quote(value))
+}
+
+// quote returns the text as a string of JavaScript.
+func quote(text string) string {
+	quoted, _ := json.Marshal(text) //nolint:errchkjson // a string
+	return string(quoted)
 }
 
 // Evaluate returns the value of a JavaScript expression.
 func Evaluate[T any](b *Browser, expression string) T {
 	b.Helper()
-	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	value, err := evaluate[T](b, expression)
 	if err != nil {
 		b.Fatalf("%s: %v", expression, err)
 	}
 	return value
 }
 
-// Eventually waits until a JavaScript expression is true. (chromedp.Poll injects a script into
-// the page, which the page's policy may forbid.) A page that navigates away during the wait is
-// no error.
+func evaluate[T any](b *Browser, expression string) (value T, err error) {
+	var got struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails *struct {
+			Text      string
+			Exception struct{ Description string }
+		}
+	}
+	if err := b.page.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &got); err != nil {
+		return value, err
+	}
+	if e := got.ExceptionDetails; e != nil {
+		return value, fmt.Errorf("%s %s", e.Text, e.Exception.Description)
+	}
+	err = json.Unmarshal(got.Result.Value, &value)
+	return value, err
+}
+
+// Eventually waits until a JavaScript expression is true. A page that navigates away during the wait
+// is no error.
 func (b *Browser) Eventually(expression string) {
 	b.Helper()
 	for deadline := time.Now().Add(dbtest.Hang); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+expression+")")); err == nil && ok {
+		ok, err := evaluate[bool](b, "!!("+expression+")")
+		if err == nil && ok {
 			return
+		}
+		if errors.Is(err, errEnded) {
+			b.Fatal(err)
 		}
 	}
 	b.Fatalf("not true: %s; the page reads:\n%s", expression, Evaluate[string](b, `document.body.innerText`))

@@ -1,15 +1,10 @@
 package browsertest
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
-
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/chromedp"
 )
 
 const (
@@ -27,13 +22,9 @@ func (b *Browser) Screenshots(name string) {
 	b.Helper()
 	for _, width := range []int64{360, 1440} {
 		for _, scheme := range []string{"light", "dark"} {
-			b.Do(chromedp.EmulateViewport(width, height), prefers(scheme))
+			b.prefers(scheme)
 			b.Fits(width)
-			picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.save(fmt.Sprintf("%s-%d-%s.png", name, width, scheme), picture)
+			b.save(fmt.Sprintf("%s-%d-%s.png", name, width, scheme), "html")
 		}
 	}
 }
@@ -42,16 +33,23 @@ func (b *Browser) Screenshots(name string) {
 // folder.
 func (b *Browser) Screenshot(name, selector string, width int64) {
 	b.Helper()
-	b.Do(chromedp.EmulateViewport(width, height), prefers("light"))
-	picture, err := chromedp.Run(b.ctx, chromedp.Screenshot(chromedp.CSS(selector)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.save(name+".png", picture)
+	b.resize(width)
+	b.prefers("light")
+	b.Visible(selector)
+	b.save(name+".png", selector)
 }
 
-func (b *Browser) save(name string, picture []byte) {
+// save takes a picture of an element, also where it is larger than the window.
+func (b *Browser) save(name, selector string) {
 	b.Helper()
+	at := Evaluate[[]float64](b, `(e => {
+		const r = e.getBoundingClientRect();
+		return [r.x + scrollX, r.y + scrollY, e.scrollWidth, e.scrollHeight];
+	})(document.querySelector(`+quote(selector)+`))`)
+	var picture struct{ Data []byte }
+	b.call("Page.captureScreenshot", map[string]any{
+		"captureBeyondViewport": true, "clip": map[string]any{"x": at[0], "y": at[1], "width": at[2], "height": at[3], "scale": 1},
+	}, &picture)
 	dir := os.Getenv(folderVariable)
 	if dir == "" {
 		dir = b.TempDir()
@@ -59,7 +57,7 @@ func (b *Browser) save(name string, picture []byte) {
 	if err := os.MkdirAll(dir, 0o750); err != nil { //nolint:gosec // whoever runs the tests names it
 		b.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, name), picture, 0o600); err != nil { //nolint:gosec // the same
+	if err := os.WriteFile(filepath.Join(dir, name), picture.Data, 0o600); err != nil { //nolint:gosec // the same
 		b.Fatal(err)
 	}
 	sayDir.Do(func() { b.Log("screenshots are in " + dir) })
@@ -70,7 +68,7 @@ var sayDir sync.Once
 // Fits fails if the page needs horizontal scrolling in a window of this width.
 func (b *Browser) Fits(width int64) {
 	b.Helper()
-	b.Do(chromedp.EmulateViewport(width, height))
+	b.resize(width)
 	if w := Evaluate[[]int](b, `[document.documentElement.scrollWidth, document.documentElement.clientWidth]`); w[0] > w[1] {
 		wide := Evaluate[string](b, `[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.tagName + "." + e.className).slice(0, 5).join(", ")`)
 		b.Errorf("the page is %d pixels wide in a window of %d: %s", w[0], w[1], wide)
@@ -78,11 +76,9 @@ func (b *Browser) Fits(width int64) {
 }
 
 // prefers sets prefers-color-scheme and disables animations that would blur a picture.
-func prefers(scheme string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
-		}})
-		return err
-	})
+func (b *Browser) prefers(scheme string) {
+	b.Helper()
+	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{
+		{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"},
+	}}, nil)
 }

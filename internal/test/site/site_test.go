@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp/kb"
-
 	"github.com/holdfast-go/holdfast/internal/test/browsertest"
 )
 
@@ -219,7 +217,7 @@ func TestSearch(t *testing.T) {
 	if os.Getenv("HOLDFAST_SCREENSHOTS") != "" {
 		b.Screenshots("search")
 	}
-	b.Type(kb.Enter)
+	b.Type(browsertest.Enter)
 	b.Eventually(`location.pathname !== "/"`)
 
 	for word, page := range map[string]string{
@@ -230,7 +228,7 @@ func TestSearch(t *testing.T) {
 		"\u9009\u4e3b": "/zh/start/choose",          // leader election
 	} {
 		b.Go(site+"/zh/", ".vp-doc h1")
-		b.Do(browsertest.Click("#local-search button"))
+		b.Click("#local-search button")
 		b.Focused("#localsearch-input")
 		// No key of a keyboard types a Chinese word.
 		browsertest.Evaluate[bool](b, `(i => (i.value = "`+word+`", i.dispatchEvent(new Event("input"))))(document.activeElement)`)
