@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"encoding/json"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -13,6 +14,48 @@ import (
 	"strings"
 	"testing"
 )
+
+// TestMainModuleRequires checks that the go.mod that each program of a user has in its graph requires what the library
+// and its tests need, and nothing of the command's.
+func TestMainModuleRequires(t *testing.T) {
+	t.Parallel()
+	want := []string{
+		"github.com/anishathalye/porcupine", // tests: whether an order explains a history; it requires nothing
+		"github.com/cenkalti/backoff/v5",
+		"github.com/dunglas/httpsfv",
+		"github.com/go-sql-driver/mysql",
+		"github.com/golang-migrate/migrate/v4",
+		"github.com/google/uuid",
+		"github.com/jackc/pgx/v5",
+		"github.com/jmoiron/sqlx",
+		"golang.org/x/sync", // tests; pgx requires it too
+		"golang.org/x/sys",  // tests; SQLite requires it too
+		"modernc.org/sqlite",
+		"pgregory.net/rapid", // tests: properties; it requires nothing
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	if err := json.Unmarshal(out, &mod); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range mod.Require {
+		if !r.Indirect {
+			got = append(got, r.Path)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("go.mod requires %q, want %q", got, want)
+	}
+}
 
 // TestNestedModulesUseTheAPI checks that a program can take a newer Holdfast beside an older nested module: such a
 // module imports nothing of the parent's internal packages, but in its tests. The benchmark and the examples are no
