@@ -41,8 +41,9 @@ type DB[Tx any] struct {
 	vendor  string         // dialect.FactVendor, read by Open
 	rules   []dialect.Rule // checked on each connection
 	opened  dialect.Facts  // what Open found
-	known   connections    // the admitted connections
-	shaped  atomic.Bool    // the tables have the right shape
+	known   *connections   // the admitted connections
+	shaped  *atomic.Bool   // the tables have the right shape
+	owners  core.Owners    // which calls name one
 	trace   *trace.Tracer
 	options Options
 }
@@ -70,6 +71,13 @@ type Options struct {
 	// changes, for example when a proxy fails over, two writers may overlap for a moment:
 	// leases, guards, records and versioned rows stay safe, but row locks do not.
 	SingleWriter bool
+	// SingleOwner declares that there is only one owner, so none is named anywhere: not in an
+	// idempotency.Op or an outbox.Message, and not with For of package limits, sqllock, rowlock or
+	// register. An owner that is given is then [ErrInvalid]. Without SingleOwner an owner that is missing
+	// is, because rows of two merchants with the same key would be one. A program with many owners names
+	// one for what is its own, such as For("service") for its elections and fair locks, and Job.Owner for
+	// its jobs. Default: each call names an owner.
+	SingleOwner bool
 	// OwnerSetting is for PostgreSQL with the policies that migrations.PrintRowSecurity prints. Holdfast
 	// puts the owner whose rows a statement is about into this setting, for instance
 	// [DefaultOwnerSetting], until the transaction ends. An owner that the session, or the program's own
@@ -125,12 +133,14 @@ var _ = access.Register(
 	func(db any) any { return db.(inner).access() }, //nolint:forcetypeassert // it is a *DB
 	func(ctx context.Context, db, adapter, opts any) error {
 		return db.(inner).openOn(ctx, adapter, opts.([]Options)) //nolint:forcetypeassert // likewise
-	})
+	},
+	func(db any, owners core.Owners) any { return db.(inner).withOwners(owners) }) //nolint:forcetypeassert // likewise
 
 // inner is a *DB of any type of transactions.
 type inner interface {
 	access() any
 	openOn(ctx context.Context, adapter any, opts []Options) error
+	withOwners(owners core.Owners) any
 }
 
 // openOn opens d, which is new, on its adapter, a core.Adapter.
@@ -143,8 +153,19 @@ func (d *DB[Tx]) openOn(ctx context.Context, adapter any, opts []Options) error 
 		return err
 	}
 	d.adapter, d.options = adapter.(core.Adapter[Tx]), o //nolint:forcetypeassert // access.Open has this type
+	d.known, d.shaped = new(connections), new(atomic.Bool)
+	if o.SingleOwner {
+		d.owners = core.OneOwner
+	}
 	d.compose()
 	return d.open(ctx)
+}
+
+// withOwners returns d with another rule about owners.
+func (d *DB[Tx]) withOwners(owners core.Owners) any {
+	with := *d
+	with.owners = owners
+	return &with
 }
 
 // compose puts together what stands between Holdfast's statements and the driver, from the inside:
@@ -185,6 +206,7 @@ func (d *DB[Tx]) access() any {
 		Trace:   d.trace,
 		Catalog: access.Catalog{Dialect: d.dialect, Pool: d.pool, Schema: d.schema, Check: d.CheckIdent, Unsupported: d.unsupported, Fields: d.fields},
 		Pool:    d.pool,
+		Owners:  d.owners,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -19,7 +20,7 @@ func TestShape(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
-		db, err := holdfastsql.Open(t.Context(), pool)
+		db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func ExampleDB_InTx() {
 	ctx := context.Background()
 	pool, remove := tempPool()
 	defer remove()
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		log.Panic(err)
 	}

@@ -166,7 +166,7 @@ type mark struct{}
 func TestLeaseHasItsCallersValues(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	locks, err := sqllock.New(ctx, holdfasttest.SQLite(t, holdfast.Options{Tracers: []holdfast.Tracer{marker{}}}).DB, sqllock.Options{})
+	locks, err := sqllock.New(ctx, holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true, Tracers: []holdfast.Tracer{marker{}}}).DB, sqllock.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

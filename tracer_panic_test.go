@@ -29,7 +29,7 @@ func TestTracersPanic(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{Tracers: []holdfast.Tracer{panicking{}}, Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) { panic("observer") }}})
+	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true, Tracers: []holdfast.Tracer{panicking{}}, Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) { panic("observer") }}})
 	if err != nil {
 		t.Fatal(err)
 	}

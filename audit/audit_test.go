@@ -51,6 +51,7 @@ func run(t *testing.T, sqlTest func(*env[*sql.Tx]), pgxTest func(*env[pgx.Tx])) 
 }
 
 func open[Tx any](e *conformance.Env[Tx]) *env[Tx] {
+	e.AnyOwner()
 	s, err := idempotency.New(e.Ctx, e.DB)
 	e.Check(err)
 	return &env[Tx]{e, s, operators.New(s)}

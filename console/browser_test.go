@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/browsertest"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -251,7 +253,7 @@ func fill(s *site) {
 	_, err = operators.New(s.Store(idempotency.Options{})).ProposeRelease(s.Ctx,
 		operators.Lock{Kind: "lease", Key: "settlement/2026-11-21", Token: 1}, holdfast.Actor{By: "olga", Reason: "its machine is gone, ticket 14"})
 	must(err)
-	ops, err := idempotency.New(s.Ctx, s.DB)
+	ops, err := idempotency.New(s.Ctx, access.WithOwners(s.DB, core.AnyOwner))
 	must(err)
 	op := refund("order-10043/2")
 	_, err = operators.New(ops).Propose(s.Ctx, staged.Ref{Owner: op.Owner, Name: op.Name, Key: op.Key},

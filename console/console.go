@@ -14,7 +14,10 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/display"
 	"github.com/holdfast-go/holdfast/internal/token"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -76,7 +79,7 @@ type Options struct {
 	// another path with __Secure-. Default: what the program's own http.StripPrefix takes away.
 	Path string
 	// Store holds the options of the program's idempotency store: its Namespace, and its Codec and
-	// FormerCodecs if it has them. SingleOwner is ignored.
+	// FormerCodecs if it has them.
 	Store idempotency.Options
 	// Ending, closed when the program ends, ends the streams of pages that are open, so that
 	// http.Server.Shutdown does not wait for them. Default: each ends within StreamLife, and the
@@ -94,7 +97,7 @@ type console[Tx any] struct {
 	sessions *sessions
 	tries    *limiter
 	locks    *sqllock.Locker[Tx]
-	ops      operatorsOf[Tx]
+	ops      *operators.Operators[Tx]
 	streams  atomic.Int64 // that are open
 }
 
@@ -125,11 +128,12 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (http.Hand
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"localhost", "127.0.0.1", "::1"}
 	}
+	db = access.WithOwners(db, core.AnyOwner) // other programs may share the tables
 	locks, err := sqllock.New(ctx, db, sqllock.Options{Holder: "console"})
 	if err != nil {
 		return nil, err
 	}
-	ops, err := openOperators(ctx, db, o.Store)
+	store, err := idempotency.New(ctx, db, o.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +141,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], o Options) (http.Hand
 		o.Token = rand.Text()
 	}
 	c := &console[Tx]{
-		options: o, db: db, sessions: newSessions(o.Token, &o, time.Now), tries: newLimiter(time.Now), locks: locks, ops: ops,
+		options: o, db: db, sessions: newSessions(o.Token, &o, time.Now), tries: newLimiter(time.Now), locks: locks, ops: operators.New(store),
 	}
 	return c.handler(), nil
 }

@@ -86,7 +86,7 @@ func exampleDB(ctx context.Context) (db *holdfast.DB[*sql.Tx], done func()) {
 	if err := migrations.Up(ctx, pool); err != nil {
 		log.Fatal(err)
 	}
-	if db, err = holdfastsql.Open(ctx, pool); err != nil {
+	if db, err = holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true}); err != nil {
 		log.Fatal(err)
 	}
 	return db, func() {

@@ -37,7 +37,7 @@ func mountFourEyes(ctx context.Context, db *holdfast.DB[*sql.Tx], mux *http.Serv
 // TestHowTo runs what docs/howto/console.md shows.
 func TestHowTo(t *testing.T) {
 	t.Setenv("CONSOLE_TOKEN", "2JPbk6wX0mQvR9sTz4Lc")
-	kit := holdfasttest.SQLite(t)
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
 	for status, mount := range map[int]func(mux *http.ServeMux) error{
 		http.StatusUnauthorized: func(mux *http.ServeMux) error { return mountConsole(t.Context(), kit.DB, mux) },
 		http.StatusOK: func(mux *http.ServeMux) error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -97,7 +98,7 @@ func FuzzPages(f *testing.F) {
 	if err := migrations.Up(f.Context(), pool); err != nil {
 		f.Fatal(err)
 	}
-	db, err := holdfastsql.Open(f.Context(), pool)
+	db, err := holdfastsql.Open(f.Context(), pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -145,7 +147,7 @@ func (s *site) park(op idempotency.Op, problem string) *staged.Runner[int, int, 
 // parkAs is park with a step that returns a T.
 func parkAs[T any](s *site, op idempotency.Op, problem string) *staged.Runner[int, T, *sql.Tx] {
 	s.Helper()
-	store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{SingleOwner: op.Owner == ""})
+	store, err := idempotency.New(s.Ctx, access.WithOwners(s.DB, core.AnyOwner))
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -10,41 +10,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
 
 // stuckAfter is how long an operation must have waited for a worker to count as stuck.
 const stuckAfter = time.Minute
-
-// operatorsOf holds the operators of the program's store, which has owners or not.
-type operatorsOf[Tx any] struct{ owners, single *operators.Operators[Tx] }
-
-func openOperators[Tx any](ctx context.Context, db *holdfast.DB[Tx], o idempotency.Options) (ops operatorsOf[Tx], err error) {
-	for _, single := range []bool{true, false} {
-		o.SingleOwner = single
-		store, err := idempotency.New(ctx, db, o)
-		if err != nil {
-			return ops, err
-		}
-		if single {
-			ops.single = operators.New(store)
-		} else {
-			ops.owners = operators.New(store)
-		}
-	}
-	return ops, nil
-}
-
-// of returns the operators that accept an owner's operations.
-func (o *operatorsOf[Tx]) of(owner string) *operators.Operators[Tx] {
-	if owner == "" {
-		return o.single
-	}
-	return o.owners
-}
 
 // filter is one selection of operations.
 type filter struct {
@@ -66,13 +37,13 @@ var filters = []filter{
 func (c *console[Tx]) sorted(ctx context.Context, p *operationsPage, f operators.Filter) ([]staged.Operation, error) {
 	after := f.After
 	f.After = nil
-	all, err := c.ops.owners.List(ctx, f)
+	all, err := c.ops.List(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	if len(all) > sortedRows {
 		f.After, f.Limit = after, pageRows+1
-		return c.ops.owners.List(ctx, f)
+		return c.ops.List(ctx, f)
 	}
 	byTime(all)
 	p.Count, p.Order = len(all), "the longest ago first"
@@ -193,7 +164,7 @@ func (c *console[Tx]) operation(w http.ResponseWriter, r *http.Request, id strin
 		c.fail(w, r, http.StatusNotFound, "There is no such operation.")
 		return p, false
 	}
-	op, err := c.ops.owners.ShowID(r.Context(), b)
+	op, err := c.ops.ShowID(r.Context(), b)
 	if err != nil {
 		c.failed(w, r, err)
 		return p, false

@@ -85,7 +85,7 @@ func (c *console[Tx]) readBriefs(ctx context.Context, p *overviewPage) error {
 		state   staged.State
 		overdue time.Duration
 	}{{&p.Unknown, staged.Parked, 0}, {&p.Stuck, staged.Pending, stuckAfter}} {
-		found, err := c.ops.owners.List(ctx, operators.Filter{States: []staged.State{b.state}, Overdue: b.overdue, Limit: sortedRows + 1})
+		found, err := c.ops.List(ctx, operators.Filter{States: []staged.State{b.state}, Overdue: b.overdue, Limit: sortedRows + 1})
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/console"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -190,7 +192,7 @@ func TestOperations(t *testing.T) {
 		runner := s.park(refund("order-41"), "no answer")
 		s.park(refund("order-42"), "no answer")
 		s.park(idempotency.Op{Name: "payout", Key: "p-1"}, "no answer") // from a program without owners
-		store, err := idempotency.New(s.Ctx, s.DB)
+		store, err := idempotency.New(s.Ctx, access.WithOwners(s.DB, core.AnyOwner))
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -404,7 +406,7 @@ func TestLongLists(t *testing.T) {
 				}
 			}
 		}
-		store, err := idempotency.New(s.Ctx, s.DB, idempotency.Options{SingleOwner: true})
+		store, err := idempotency.New(s.Ctx, s.DB)
 		if err != nil {
 			s.Fatal(err)
 		}

@@ -52,7 +52,7 @@ func proposalRowOf(p *operators.Proposal) proposalRow {
 }
 
 func (c *console[Tx]) getProposals(w http.ResponseWriter, r *http.Request) {
-	found, err := c.ops.owners.Proposals(r.Context())
+	found, err := c.ops.Proposals(r.Context())
 	if err != nil {
 		c.failed(w, r, err)
 		return
@@ -88,7 +88,7 @@ func (c *console[Tx]) proposalID(w http.ResponseWriter, r *http.Request, text st
 }
 
 func (c *console[Tx]) showProposal(w http.ResponseWriter, r *http.Request, id []byte, status int, problem string) {
-	found, err := c.ops.owners.Proposals(r.Context())
+	found, err := c.ops.Proposals(r.Context())
 	if err != nil {
 		c.failed(w, r, err)
 		return
@@ -120,7 +120,7 @@ func (c *console[Tx]) showProposal(w http.ResponseWriter, r *http.Request, id []
 
 // proposedFor reads an operation; nil if it is gone.
 func (c *console[Tx]) proposedFor(ctx context.Context, ref staged.Ref) (*operationRow, error) {
-	op, err := c.ops.of(ref.Owner).Show(ctx, ref)
+	op, err := c.ops.Show(ctx, ref)
 	if errors.Is(err, staged.ErrNotFound) {
 		return nil, nil
 	}
@@ -141,7 +141,7 @@ func (c *console[Tx]) postConfirm(w http.ResponseWriter, r *http.Request) {
 		c.showProposal(w, r, id, http.StatusBadRequest, problem)
 		return
 	}
-	err := c.ops.of(string(id[operators.ProposalIDSize:])).Confirm(r.Context(), id, by)
+	err := c.ops.Confirm(r.Context(), id, by)
 	switch {
 	case errors.Is(err, operators.ErrSamePerson):
 		c.showProposal(w, r, id, http.StatusForbidden, "Nothing was changed: you have proposed it, and another person must confirm it.")
@@ -163,7 +163,7 @@ func (c *console[Tx]) postConfirm(w http.ResponseWriter, r *http.Request) {
 func (c *console[Tx]) proposeRelease(w http.ResponseWriter, r *http.Request, ref lockRef, who holdfast.Actor) {
 	_, err := c.find(r.Context(), ref)
 	if err == nil {
-		_, err = c.ops.owners.ProposeRelease(r.Context(), operators.Lock(ref), who)
+		_, err = c.ops.ProposeRelease(r.Context(), operators.Lock(ref), who)
 	}
 	if err != nil {
 		c.failedRelease(w, r, err)

@@ -97,7 +97,7 @@ func (c *console[Tx]) postResolve(w http.ResponseWriter, r *http.Request) {
 		again(sentence(err))
 		return
 	}
-	ops, actor := c.ops.of(p.Owner), holdfast.Actor{By: by, Reason: p.Reason}
+	ops, actor := c.ops, holdfast.Actor{By: by, Reason: p.Reason}
 	if c.options.FourEyes {
 		_, err = ops.Propose(r.Context(), p.Ref, resolution, actor)
 	} else {

@@ -46,7 +46,7 @@ func (c *console[Tx]) readStory(ctx context.Context, p *operationPage) error {
 	}
 	slices.SortStableFunc(p.Story, func(a, b intervention) int { return a.At.Compare(b.At) })
 
-	proposals, err := c.ops.owners.Proposals(ctx)
+	proposals, err := c.ops.Proposals(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -22,7 +24,7 @@ func TestStory(t *testing.T) {
 		for _, key := range []string{"order-42/1", "order-43/1"} {
 			s.park(refund(key), "no answer")
 		}
-		store, err := idempotency.New(s.Ctx, s.DB)
+		store, err := idempotency.New(s.Ctx, access.WithOwners(s.DB, core.AnyOwner))
 		s.Check(err)
 		ops := operators.New(store)
 		propose := func(key, why string) *operators.Proposal {

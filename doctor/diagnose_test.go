@@ -18,7 +18,7 @@ import (
 func diagnose(t *testing.T, url string) map[string]doctor.Finding {
 	t.Helper()
 	var found []doctor.Finding
-	db, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, url))
+	db, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, url), holdfast.Options{SingleOwner: true})
 	if err == nil {
 		found, err = doctor.Check(t.Context(), db)
 	}

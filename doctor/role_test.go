@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/limits"
@@ -64,6 +66,7 @@ func TestRoles(t *testing.T) {
 			}},
 		} {
 			pool := e.Open(e.As(string(r.role), string(r.role)))
+			pool.DB = access.WithOwners(pool.DB, core.AnyOwner)
 			r.work(e, pool.DB)
 			found, err := doctor.Check(e.Ctx, pool.DB, doctor.Options{Role: r.role})
 			e.Check(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
 	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -45,7 +46,7 @@ func TestPostgresServers(t *testing.T) {
 	if !strings.Contains(found["standby"].Problem, "standby") || !strings.Contains(found["standby"].Advice, "primary") {
 		t.Errorf("got %+v", found["standby"])
 	}
-	if _, err := holdfastpgx.Open(t.Context(), dbtest.OpenPgx(t, standby.URL)); err == nil {
+	if _, err := holdfastpgx.Open(t.Context(), dbtest.OpenPgx(t, standby.URL), holdfast.Options{SingleOwner: true}); err == nil {
 		t.Error("pgx opens a standby")
 	}
 	eventually(t, primary.URL, "synchronous standbys", true) // the standby streams
@@ -100,7 +101,7 @@ func TestPgBouncer(t *testing.T) {
 		}
 		want(t, diagnose(t, transaction), "prepared statements", doctor.Broken)
 		pool := dbtest.OpenPgx(t, transaction)
-		db, err := holdfastpgx.Open(t.Context(), pool)
+		db, err := holdfastpgx.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 		if err == nil {
 			var found []doctor.Finding
 			if found, err = doctor.Check(t.Context(), db); err == nil && (len(found) == 0 || found[0].Check != "prepared statements") {

@@ -39,7 +39,7 @@ func (b *bank) store(newest holdfastcrypt.Key, older ...holdfastcrypt.Key) *idem
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := idempotency.New(b.Context(), b.kit.DB, idempotency.Options{SingleOwner: true, Codec: codec, FormerCodecs: former})
+	s, err := idempotency.New(b.Context(), b.kit.DB, idempotency.Options{Codec: codec, FormerCodecs: former})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func (b *bank) must(query string, args ...any) {
 // missing is named and nothing is executed again.
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	b := &bank{t, holdfasttest.SQLite(t)}
+	b := &bank{t, holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})}
 	one, two := key("2025-07"), key("2026-07")
 	if _, err := b.do(b.store(one), "a"); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestRotation(t *testing.T) {
 // TestTampered changes what is stored by SQL. No call may replay it, and none executes again.
 func TestTampered(t *testing.T) {
 	t.Parallel()
-	b := &bank{t, holdfasttest.SQLite(t)}
+	b := &bank{t, holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})}
 	s := b.store(key("k"))
 	result := func(key string) []byte {
 		return b.text(`SELECT result FROM holdfast_records WHERE op_key = ?`, []byte(key))
@@ -151,7 +151,7 @@ func TestTampered(t *testing.T) {
 // codec, and that a swapped step's result parks the operation.
 func TestStagedValues(t *testing.T) {
 	t.Parallel()
-	b := &bank{t, holdfasttest.SQLite(t)}
+	b := &bank{t, holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})}
 	s := b.store(key("k"))
 	late := true
 	step := func(ctx context.Context, r *staged.Run[*sql.Tx], name string) (string, error) {

@@ -24,12 +24,12 @@ type Interceptors[T any] struct {
 // New makes the interceptors on a store.
 //
 // Errors: [holdfast.ErrInvalid], for example if Options.Methods is empty, or if Options.Owner is
-// missing and the store is not SingleOwner.
+// missing and the DB is not SingleOwner.
 func New[T any](store *idempotency.Store[T], o Options) (*Interceptors[T], error) {
 	if store == nil {
 		return nil, invalid("store", "is nil")
 	}
-	if err := o.withDefaults(store.Options()); err != nil {
+	if err := o.withDefaults(store.SingleOwner()); err != nil {
 		return nil, err
 	}
 	return &Interceptors[T]{store, o, store.Options().MaxResult}, nil

@@ -23,7 +23,7 @@ const (
 	DefaultDomain     = "github.com/holdfast-go/holdfast"
 )
 
-// Options configures the interceptors. Methods is required, and Owner unless the store is
+// Options configures the interceptors. Methods is required, and Owner unless the DB is
 // SingleOwner; the zero value of any other field is its default.
 type Options struct {
 	// Methods maps the full name of each method that needs a key, such as
@@ -34,7 +34,7 @@ type Options struct {
 	// Owner returns the owner of a call (the tenant, merchant or account whose operation it is):
 	// a stable id that the service has authenticated, never a field that the client fills in. A
 	// status error is sent as it is; any other error, or an empty id, is PERMISSION_DENIED.
-	// Required, unless the store is SingleOwner.
+	// Required, unless the DB is SingleOwner.
 	Owner func(ctx context.Context) (string, error)
 	// MaxKey bounds the key in bytes. Default: 255; at most idempotency.MaxKey.
 	MaxKey int
@@ -95,15 +95,15 @@ func DefaultDecision(code codes.Code) Decision {
 	return Discard
 }
 
-func (o *Options) withDefaults(store idempotency.Options) error {
+func (o *Options) withDefaults(singleOwner bool) error {
 	o.Methods = maps.Clone(o.Methods)
 	switch {
 	case len(o.Methods) == 0:
 		return invalid("Options.Methods", `is empty: name the methods that need a key, for example "/shop.v1.Refunds/CreateRefund": "refund"`)
-	case o.Owner == nil && !store.SingleOwner:
-		return invalid("Options.Owner", "is missing: say whose call it is, or open the store as SingleOwner")
-	case o.Owner != nil && store.SingleOwner:
-		return invalid("Options.Owner", "is given, and the store is SingleOwner: leave one of them out")
+	case o.Owner == nil && !singleOwner:
+		return invalid("Options.Owner", "is missing: say whose call it is, or open the DB as SingleOwner")
+	case o.Owner != nil && singleOwner:
+		return invalid("Options.Owner", "is given, and the DB is SingleOwner: leave one of them out")
 	case o.MaxKey < 0 || o.MaxKey > idempotency.MaxKey:
 		return invalid("Options.MaxKey", fmt.Sprintf("%d is not between 0 (default) and %d", o.MaxKey, idempotency.MaxKey))
 	case o.Wait < 0:

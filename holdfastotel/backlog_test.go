@@ -22,7 +22,7 @@ import (
 // TestObserveBacklog checks that the gauge of unknown operations stands for as long as one is unknown.
 func TestObserveBacklog(t *testing.T) {
 	t.Parallel()
-	ctx, kit := t.Context(), holdfasttest.SQLite(t)
+	ctx, kit := t.Context(), holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -57,7 +57,7 @@ func TestObserveBacklog(t *testing.T) {
 			t.Errorf("docs/reference/observability.md has no %s", name)
 		}
 	}
-	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
+	store, err := idempotency.New(ctx, kit.DB)
 	must(err)
 	refunds, err := staged.New(store, staged.Workflow[string, string, *sql.Tx]{Name: "refund", Run: func(ctx context.Context, r *staged.Run[*sql.Tx], _ string) (string, error) {
 		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) { return "", errors.New("no answer") })

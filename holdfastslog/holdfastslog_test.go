@@ -152,6 +152,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
 		out := of(t.Name())
 		e := conformance.New(t, conformance.SQL(), engine, logTo(out))
+		e.ManyOwners()
 		store, err := idempotency.New(e.Ctx, e.DB)
 		if err != nil {
 			t.Fatal(err)

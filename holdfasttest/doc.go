@@ -3,7 +3,7 @@
 // reproduce.
 //
 //	kit := holdfasttest.SQLite(t)
-//	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
+//	store, err := idempotency.New(ctx, kit.DB)
 //	...
 //	kit.LoseCommit(true)               // COMMIT is done, its answer is lost
 //	err = service.Refund(ctx, request) // what does the program say and do now?

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -72,11 +73,11 @@ func (r *Refunds) Refund(ctx context.Context, order string) string {
 
 // newRefunds sets up each test of the program.
 func newRefunds(t holdfasttest.TB) (*holdfasttest.Kit[*sql.Tx], *Refunds) {
-	kit := holdfasttest.SQLite(t)
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
 	if _, err := kit.Pool.ExecContext(context.Background(), `CREATE TABLE refunds (order_no TEXT NOT NULL)`); err != nil {
 		t.Fatalf("%v", err)
 	}
-	store, err := idempotency.New(context.Background(), kit.DB, idempotency.Options{SingleOwner: true})
+	store, err := idempotency.New(context.Background(), kit.DB)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -21,7 +21,7 @@ import (
 func TestKitOfSQLX(t *testing.T) {
 	dbtest.NotUnderRace(t, "sqlx has the memory of database/sql")
 	t.Parallel()
-	kit := holdfasttest.SQLiteX(t)
+	kit := holdfasttest.SQLiteX(t, holdfast.Options{SingleOwner: true})
 	s := store(t, kit.DB)
 	pool := sqlx.NewDb(kit.Pool, "sqlite")
 	do := func(key string) (idempotency.Outcome, error) {
@@ -59,7 +59,7 @@ func TestKitOfSQLX(t *testing.T) {
 // later commits are not affected.
 func TestLoseCommitOfInTx(t *testing.T) {
 	t.Parallel()
-	kit := holdfasttest.SQLite(t)
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
 	s := store(t, kit.DB)
 	if _, err := kit.Pool.ExecContext(t.Context(), `CREATE TABLE effects (n INTEGER)`); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestWhatCannotBeInjected(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			kit := holdfasttest.SQLite(tb)
+			kit := holdfasttest.SQLite(tb, holdfast.Options{SingleOwner: true})
 			c.do(kit, store(t, kit.DB))
 		}()
 		<-ended
@@ -129,7 +129,7 @@ func TestWhatCannotBeInjected(t *testing.T) {
 
 func store[Tx any](t *testing.T, db *holdfast.DB[Tx]) *idempotency.Store[Tx] {
 	t.Helper()
-	s, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true})
+	s, err := idempotency.New(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (o *Options) growthDefaults() error {
 	}
 	switch {
 	case o.MaxNew != 0:
-	case o.SingleOwner:
+	case o.owners == core.OneOwner:
 		o.MaxNew = Unlimited
 	default:
 		o.MaxNew = defaultMaxNew

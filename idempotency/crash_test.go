@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/dsn"
@@ -87,11 +88,11 @@ func dieAt(j job) error {
 		return err
 	}
 	defer func() { _ = pool.Close() }()
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		return err
 	}
-	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true})
+	store, err := idempotency.New(ctx, db)
 	if err != nil {
 		return err
 	}

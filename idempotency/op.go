@@ -22,7 +22,7 @@ const (
 // Op is one operation to execute once.
 type Op struct {
 	// Owner says whose operation it is: the id of a tenant, merchant or account, stable and
-	// authenticated, at most 128 bytes. Required, unless the store is SingleOwner.
+	// authenticated, at most 128 bytes. Required, unless the DB is SingleOwner.
 	Owner string
 	// Name is the name of the operation, such as "refund": stable, not a path of the code, at most
 	// 128 bytes. Required.
@@ -118,13 +118,7 @@ func (c *call) args(more ...any) []any {
 const maxArgs = 19
 
 func (o *Options) check(op Op) (*call, error) {
-	if o.SingleOwner && op.Owner != "" {
-		return nil, once.Invalid("Op.Owner", "is given, and the store is SingleOwner: leave one of them out")
-	}
-	if !o.SingleOwner && op.Owner == "" {
-		return nil, once.Invalid("Op.Owner", "is missing: give the authenticated owner's id, or open the store as SingleOwner")
-	}
-	if err := core.CheckName("Op.Owner", op.Owner, o.SingleOwner); err != nil {
+	if err := o.owners.Check("Op.Owner", op.Owner); err != nil {
 		return nil, err
 	}
 	if err := core.CheckName("Op.Name", op.Name, false); err != nil {

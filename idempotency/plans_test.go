@@ -28,7 +28,7 @@ func TestPlansOfSmallTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = locks.Close(context.WithoutCancel(e.Ctx)) })
-		store, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{SingleOwner: true})
+		store, err := idempotency.New(e.Ctx, e.DB)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func TestPoolIsTaken(t *testing.T) {
 				}
 				pool := sqlx.NewDb(dbtest.OpenSQL(tb, dsn), name)
 				pool.SetMaxOpenConns(1)
-				db, err := holdfastsqlx.Open(tb.Context(), pool, opts...)
+				db, err := holdfastsqlx.Open(tb.Context(), pool, conformance.Single(opts))
 				if err != nil {
 					tb.Fatal(err)
 				}
@@ -70,7 +70,7 @@ func TestPoolIsTaken(t *testing.T) {
 					tb.Fatal(err)
 				}
 				tb.Cleanup(pool.Close)
-				db, err := holdfastpgx.Open(tb.Context(), pool, opts...)
+				db, err := holdfastpgx.Open(tb.Context(), pool, conformance.Single(opts))
 				if err != nil {
 					tb.Fatal(err)
 				}

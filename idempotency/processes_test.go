@@ -133,7 +133,7 @@ func (r *report) run(j job) error {
 	}
 	defer func() { _ = pool.Close() }()
 	var mu sync.Mutex
-	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) {
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) {
 		mu.Lock()
 		defer mu.Unlock()
 		stats := pool.Stats()
@@ -142,7 +142,7 @@ func (r *report) run(j job) error {
 	if err != nil {
 		return err
 	}
-	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, Wait: 30 * time.Second})
+	store, err := idempotency.New(ctx, db, idempotency.Options{Wait: 30 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func TestUnreachable(t *testing.T) {
 	} {
 		pool := dbtest.OpenSQL(t, url)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_, err := holdfastsql.Open(ctx, pool)
+		_, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 		cancel()
 		if err == nil {
 			t.Errorf("%.12s: no error", url)

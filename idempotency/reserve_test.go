@@ -23,13 +23,13 @@ func reserving(t *testing.T, f func(t *testing.T, pool *sql.DB, stores [2]*Store
 		if err := migrations.Up(t.Context(), pool); err != nil {
 			t.Fatal(err)
 		}
-		db, err := holdfastsql.Open(t.Context(), pool)
+		db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var stores [2]*Store[*sql.Tx]
 		for i := range stores {
-			if stores[i], err = New(t.Context(), db, Options{SingleOwner: true}); err != nil {
+			if stores[i], err = New(t.Context(), db); err != nil {
 				t.Fatal(err)
 			}
 		}

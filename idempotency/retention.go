@@ -21,7 +21,7 @@ const (
 
 // Erasure selects the records to erase.
 type Erasure struct {
-	// Owner as in Op: required, unless the store is SingleOwner.
+	// Owner as in Op: required, unless the DB is SingleOwner.
 	Owner string
 	// Name is the name of the operation. Default: all of the owner's operations.
 	Name string

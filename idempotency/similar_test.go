@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 )
@@ -16,8 +17,8 @@ import (
 func TestSimilarAfterALostCommit(t *testing.T) {
 	t.Parallel()
 	for _, committed := range []bool{true, false} {
-		kit := holdfasttest.SQLite(t)
-		store, err := idempotency.New(t.Context(), kit.DB, idempotency.Options{SingleOwner: true})
+		kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
+		store, err := idempotency.New(t.Context(), kit.DB)
 		if err != nil {
 			t.Fatal(err)
 		}

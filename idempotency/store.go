@@ -40,8 +40,6 @@ type Options struct {
 	// Namespace separates applications that share the tables; at most 128 bytes. Default:
 	// "default".
 	Namespace string
-	// SingleOwner means that there is only one owner, so Op.Owner is empty.
-	SingleOwner bool
 	// Wait bounds how long a call waits for another process that holds its key, and how long it
 	// resolves an unknown commit by claiming again (at most Attempts times). Default: 10 s; 1 ms to 366 days.
 	Wait time.Duration
@@ -65,7 +63,7 @@ type Options struct {
 	// in one process, so that n processes admit n times as many, and starts anew with the process.
 	// Staged operations count, too; business rows do not. Keys whose call stored nothing do not count,
 	// except those of a transaction of the caller's (DoTx, StartTx). Default: 100,000, which are about
-	// 80 MB of records; Unlimited if the store is SingleOwner. Unlimited is no bound.
+	// 80 MB of records; Unlimited if the DB is SingleOwner. Unlimited is no bound.
 	MaxNew int
 	// MaxRecords bounds how many records and staged operations an owner may have, in all namespaces. A call
 	// with a new key beyond it fails with ErrTooMany, until the reaper or a person has cleared some. A process
@@ -94,6 +92,8 @@ type Options struct {
 	Isolation   sql.IsolationLevel
 	LockTimeout time.Duration
 	Attempts    int
+
+	owners core.Owners // of the DB
 }
 
 func (o *Options) withDefaults() error {
@@ -172,13 +172,14 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 	if err != nil {
 		return nil, err
 	}
+	a := access.Of(db)
+	o.owners = a.Owners
 	if err := o.withDefaults(); err != nil {
 		return nil, err
 	}
 	if err := db.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	a := access.Of(db)
 	o.LockTimeout = cmp.Or(o.LockTimeout, a.Dialect.LockTimeout, holdfast.DefaultLockTimeout)
 	r := strings.NewReplacer("{records}", a.Table("records"), "{intents}", a.Table("intents"), "{staged}", a.Table("staged"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
@@ -204,5 +205,8 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 
 // Options returns the store's options, with the defaults filled in.
 func (s *Store[Tx]) Options() Options { return s.options }
+
+// SingleOwner reports whether the store's DB has holdfast.Options.SingleOwner, so that Op.Owner is empty.
+func (s *Store[Tx]) SingleOwner() bool { return s.options.owners == core.OneOwner }
 
 func (s *Store[Tx]) dialect() *dialect.Dialect { return s.access.Dialect }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
@@ -108,7 +109,7 @@ func (v vectors) compute(t *testing.T) vectors {
 	v.Fingerprint, v.LockName, v.KeyLock, v.Result = clone(v.Fingerprint), clone(v.LockName), clone(v.KeyLock), clone(v.Result)
 	for i := range v.KeyHash {
 		c := &v.KeyHash[i]
-		o := Options{Namespace: c.Namespace, SingleOwner: c.Owner == ""}
+		o := Options{Namespace: c.Namespace, owners: core.AnyOwner}
 		call, err := o.check(Op{Owner: c.Owner, Name: c.Operation, Key: string(bytesOf(c.Key, c.KeyHex)), NoFingerprint: true})
 		check(err)
 		c.KeyHash = hex.EncodeToString(call.hash[:])
@@ -138,7 +139,7 @@ func (v vectors) compute(t *testing.T) vectors {
 	}
 	for i := range v.LockName {
 		c := &v.LockName[i]
-		name, err := lockname.Of(lockKinds[c.Kind], "", string(bytesOf(c.Key, c.KeyHex)))
+		name, err := lockname.Of(lockKinds[c.Kind], core.Owner{}, string(bytesOf(c.Key, c.KeyHex)))
 		check(err)
 		c.Name = hex.EncodeToString(name.Row())
 	}

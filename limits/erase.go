@@ -29,8 +29,8 @@ func (l *Limits[Tx]) Erase(ctx context.Context, who holdfast.Actor) (deleted int
 		span.Rows = deleted
 		span.End(err, outcome)
 	}()
-	if err := core.CheckName("owner", l.owner, true); err != nil {
-		return 0, err
+	if l.owner.Err != nil {
+		return 0, l.owner.Err
 	}
 	if err := auditlog.Check("Actor.", who.By, who.Reason); err != nil {
 		return 0, err
@@ -62,7 +62,7 @@ func (l *Limits[Tx]) eraseAll(ctx context.Context, who holdfast.Actor, find core
 				return 0, err
 			}
 			return r.Affected, audit.Append(ctx, q, auditlog.Entry{
-				Actor: who.By, Action: "erase limits", Reason: who.Reason, Kind: kind, Owner: l.owner,
+				Actor: who.By, Action: "erase limits", Reason: who.Reason, Kind: kind, Owner: l.owner.ID,
 				After: struct {
 					Erased int64  `json:"erased"`
 					Name   string `json:"name"`

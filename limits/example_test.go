@@ -49,7 +49,7 @@ func ExampleLimits_CaptureTx() {
 	t := exampletb.New()
 	defer t.End()
 	ctx := context.Background()
-	kit := holdfasttest.SQLite(t)
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
 	payouts, err := limits.New(ctx, kit.DB, "payouts")
 	if err != nil {
 		panic(err)
@@ -80,7 +80,7 @@ func ExampleTable() {
 	t := exampletb.New()
 	defer t.End()
 	ctx := context.Background()
-	kit := holdfasttest.SQLite(t)
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
 	for _, statement := range []string{
 		`CREATE TABLE orders (order_no TEXT NOT NULL PRIMARY KEY, paid INTEGER NOT NULL, refunded INTEGER NOT NULL, CHECK (refunded BETWEEN 0 AND paid))`,
 		`INSERT INTO orders (order_no, paid, refunded) VALUES ('42', 10000, 0)`,

@@ -30,7 +30,7 @@ type Limits[Tx any] struct {
 	db     *holdfast.DB[Tx]
 	access access.Access[Tx]
 	name   string
-	owner  string
+	owner  core.Owner
 	keep   any // µs, or nil for ever
 	home   home
 	sql    statements
@@ -54,6 +54,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string, opts ...
 		return nil, err
 	}
 	l := &Limits[Tx]{db: db, access: access.Of(db), name: name}
+	l.owner = l.access.Owners.Owner("")
 	if o.Keep != 0 {
 		if err := (options.Span{Least: minKeep, Most: options.Century, Zero: "for ever"}).Check("Options.Keep", o.Keep); err != nil {
 			return nil, err
@@ -63,7 +64,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string, opts ...
 	if err := db.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	if l.home, err = homeOf(ctx, l.access.Catalog, o.Table); err != nil {
+	if l.home, err = homeOf(ctx, l.access.Catalog, l.access.Owners, o.Table); err != nil {
 		return nil, err
 	}
 	if l.home.own {
@@ -76,16 +77,17 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string, opts ...
 
 // For returns the limits of an owner, such as a merchant, a tenant or an account: its stable id, at most
 // 128 bytes of UTF-8. Limits and ids of different owners are different, also with the same keys. For costs
-// nothing. The Limits of New have the empty owner. An owner that is not valid is reported by the calls.
+// nothing. Calls return [holdfast.ErrInvalid] for an owner that is not valid. The Limits of New have no owner,
+// and are for a DB with holdfast.Options.SingleOwner, where no owner is named.
 func (l *Limits[Tx]) For(owner string) *Limits[Tx] {
 	of := *l
-	of.owner = owner
+	of.owner = l.access.Owners.Owner(owner)
 	return &of
 }
 
 // own returns the arguments of a statement on entries.
 func (l *Limits[Tx]) own(more ...any) []any {
-	return append([]any{l.owner, []byte(l.name)}, more...)
+	return append([]any{l.owner.ID, []byte(l.name)}, more...)
 }
 
 // counter returns the arguments of a statement on the row of a limit: numbers, then its key.
@@ -111,16 +113,16 @@ func (p place) bytes() []byte { return []byte(p.limit) }
 
 // place checks the key of a limit.
 func (l *Limits[Tx]) place(field, limit string) (place, error) {
-	if err := core.CheckName("owner", l.owner, true); err != nil {
-		return place{}, err
+	if l.owner.Err != nil {
+		return place{}, l.owner.Err
 	}
 	if limit == "" || len(limit) > MaxKey {
 		return place{}, invalid(field, fmt.Sprintf("has %d bytes: use 1 to %d", len(limit), MaxKey))
 	}
 	if l.home.own {
-		return place{limit, l.owner, []byte(limit)}, nil
+		return place{limit, l.owner.ID, []byte(limit)}, nil
 	}
-	owner, key, err := l.home.find(field, l.owner, limit)
+	owner, key, err := l.home.find(field, l.owner.ID, limit)
 	return place{limit, owner, key}, err
 }
 

@@ -36,7 +36,7 @@ func (l *Limits[Tx]) Get(ctx context.Context, key string) (out Status, err error
 	}
 	args := l.counter(at)
 	if !l.home.own {
-		args = append(args, l.owner, []byte(l.name), at.bytes())
+		args = append(args, l.owner.ID, []byte(l.name), at.bytes())
 	}
 	var s status
 	var overdue int64
@@ -57,8 +57,8 @@ func (l *Limits[Tx]) Entry(ctx context.Context, id string) (e Entry, err error) 
 	if err := (Request{ID: id}).checkID(); err != nil {
 		return Entry{}, err
 	}
-	if err := core.CheckName("owner", l.owner, true); err != nil {
-		return Entry{}, err
+	if l.owner.Err != nil {
+		return Entry{}, l.owner.Err
 	}
 	e, found, err := l.entry(ctx, l.access.Pool, l.sql.entry, id)
 	if err == nil && !found {

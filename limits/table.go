@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
@@ -24,10 +25,11 @@ import (
 // CHECK (reserved >= 0 AND captured >= 0 AND reserved + captured <= limit), with the table's own names,
 // so that no other program can pass the limit.
 type Table struct {
-	// TableSpec names it. Its Key is the column that names the limit, such as order_no, and that of the owner, if
-	// there is one: an integer, a UUID, or text or bytes that are compared exactly.
+	// TableSpec names it. Its Key is the column that names the limit, such as order_no, and that of the owner, unless
+	// the DB is SingleOwner: an integer, a UUID, or text or bytes that are compared exactly.
 	holdfast.TableSpec
-	// Owner is the one of these columns that holds the owner, such as merchant. Without one the owner is empty.
+	// Owner is the one of these columns that holds the owner, such as merchant: required, unless the DB is
+	// SingleOwner.
 	Owner string
 	// Limit, Reserved and Captured are the columns of the limit and of what is used, such as paid and
 	// refunded. Without Reserved, amounts can only be taken at once.
@@ -45,9 +47,12 @@ type home struct {
 	key, owner *column
 }
 
-func homeOf(ctx context.Context, c access.Catalog, spec *Table) (home, error) {
+func homeOf(ctx context.Context, c access.Catalog, owners core.Owners, spec *Table) (home, error) {
 	if spec == nil {
 		return home{own: true}, nil
+	}
+	if err := owners.Named("Table.Owner", spec.Owner != "", "name the column of the owner"); err != nil {
+		return home{}, err
 	}
 	h, err := describe(ctx, c, spec)
 	var in *holdfast.InputError
@@ -148,13 +153,10 @@ func (h *home) keys(ctx context.Context, d *dialect.Dialect, t *rowmap.Table, ow
 
 // find returns the values by which the row of a limit is found.
 func (h *home) find(field, owner, limit string) (ofOwner, ofKey any, err error) {
-	switch {
-	case h.owner != nil:
+	if h.owner != nil {
 		if ofOwner, err = h.owner.value("owner", owner); err != nil {
 			return nil, nil, err
 		}
-	case owner != "":
-		return nil, nil, invalid("owner", "the table has no column for it: name one in Table.Owner")
 	}
 	ofKey, err = h.key.value(field, limit)
 	return ofOwner, ofKey, err

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/limits"
 )
@@ -69,6 +71,7 @@ func TestSentForAnErasure(t *testing.T) {
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
 		sent := &statements{}
 		pool := e.Open(e.DSN, sent.observe())
+		pool.DB = access.WithOwners(pool.DB, core.ManyOwners)
 		refunds, err := limits.New(e.Ctx, pool.DB, "refunds")
 		e.Check(err)
 		payouts, err := limits.New(e.Ctx, pool.DB, "payouts")

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/limits"
@@ -45,7 +46,7 @@ func rowSecurity[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		app, work, reap := e.As("app", "app"), e.As("worker", "app", "operator"), e.As("reaper", "reaper")
 		applyPolicies(e, account(reap), account(work))
 		e.Check(migrations.Up(e.Ctx, e.SQL)) // finds nothing to do, and nothing strange
-		tenants := &tenants[Tx]{Env: e, db: e.Open(app, holdfast.Options{OwnerSetting: holdfast.DefaultOwnerSetting}).DB, app: app}
+		tenants := &tenants[Tx]{Env: e, db: access.WithOwners(e.Open(app, holdfast.Options{OwnerSetting: holdfast.DefaultOwnerSetting}).DB, core.ManyOwners), app: app}
 		tenants.work("anna")
 		tenants.work("bob")
 		tenants.wrongTenant()
@@ -77,7 +78,7 @@ type tenants[Tx any] struct {
 }
 
 func (e *tenants[Tx]) store(db *holdfast.DB[Tx]) *idempotency.Store[Tx] {
-	s, err := idempotency.New(e.Ctx, db)
+	s, err := idempotency.New(e.Ctx, access.WithOwners(db, core.AnyOwner))
 	e.Check(err)
 	return s
 }
@@ -246,7 +247,7 @@ func (e *tenants[Tx]) wrongTenant() {
 	if _, err := e.do(bound, "anna", "bound"); err != nil {
 		e.Error(err)
 	}
-	_, err = e.LockerOn(bound, sqllock.Options{}).For("bob").TryAcquire(e.Ctx, "lease")
+	_, err = e.LockerOn(access.WithOwners(bound, core.AnyOwner), sqllock.Options{}).For("bob").TryAcquire(e.Ctx, "lease")
 	refused(e.T, err)
 	// A program that sets no owner is refused too.
 	_, err = e.do(e.Open(e.app).DB, "bob", "unset")

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -35,7 +36,7 @@ func TestUpUnderSettings(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if _, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, url)); err != nil {
+				if _, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, url), holdfast.Options{SingleOwner: true}); err != nil {
 					t.Errorf("a session without the setting: %v", err)
 				}
 				if err := migrations.Down(t.Context(), pool); err != nil {

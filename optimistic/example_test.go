@@ -31,7 +31,7 @@ func Example() {
 	pool, remove := openShop()
 	defer remove()
 
-	db, err := holdfastsql.Open(ctx, pool) // your *sql.DB
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true}) // your *sql.DB
 	if err != nil {
 		log.Print(err)
 		return
@@ -106,7 +106,7 @@ func ExampleTable_Enforce() {
 	ctx := context.Background()
 	pool, remove := openShop()
 	defer remove()
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		log.Print(err)
 		return
@@ -145,7 +145,7 @@ func ExampleRetry() {
 	ctx := context.Background()
 	pool, remove := openShop()
 	defer remove()
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		log.Print(err)
 		return

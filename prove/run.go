@@ -118,7 +118,7 @@ func (r *run) createOwn(ctx context.Context, q runner) error {
 // options returns the options of a DB on the tables of this run.
 func (r *run) options(observers ...holdfast.Observer) holdfast.Options {
 	o := r.o.Open
-	o.Prefix = r.prefix
+	o.Prefix, o.SingleOwner = r.prefix, true
 	o.Observers = slices.Concat(o.Observers, observers)
 	return o
 }
@@ -198,7 +198,7 @@ func (r *run) newClient(ctx context.Context, dial Dial, o idempotency.Options, o
 	if c.db, err = r.openDB(ctx, pool, observers...); err != nil {
 		return nil, err
 	}
-	o.Namespace, o.SingleOwner = "prove", true
+	o.Namespace = "prove"
 	if c.store, err = idempotency.New(ctx, c.db, o); err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func ExampleReaper_Run() {
 			log.Panic(err)
 		}
 	}
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		log.Panic(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -46,16 +47,16 @@ func sweepTwo(ctx context.Context) error {
 	if err := migrations.Up(ctx, pool); err != nil {
 		return err
 	}
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		return err
 	}
 	const life = 50 * time.Millisecond
-	keeps, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, ResultTTL: life})
+	keeps, err := idempotency.New(ctx, db, idempotency.Options{ResultTTL: life})
 	if err != nil {
 		return err
 	}
-	loses, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, ResultTTL: life, KeyTTL: life})
+	loses, err := idempotency.New(ctx, db, idempotency.Options{ResultTTL: life, KeyTTL: life})
 	if err != nil {
 		return err
 	}

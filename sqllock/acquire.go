@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
@@ -27,7 +28,7 @@ func (l *Locker[Tx]) Acquire(ctx context.Context, key string, opts ...AcquireOpt
 
 // acquire is Acquire with settings. wrong is an error in the options. A call that finds no other call in this
 // process takes the lock at once; all others join the queue of its key.
-func (m *leases) acquire(ctx context.Context, owner, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
+func (m *leases) acquire(ctx context.Context, owner core.Owner, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
 	ctx, op := m.k.StartSpan(ctx, trace.LockLease, "acquire")
 	defer func() { op.End(err, keeper.Acquired) }()
 	name, err := check(ctx, owner, key, wrong)
@@ -145,7 +146,7 @@ func (m *leases) notGranted(ctx context.Context, a keeper.Attempt, v keeper.Atte
 }
 
 // check validates the arguments of a call and returns the name of the lock's row.
-func check(ctx context.Context, owner, key string, wrong error) (name lockname.Name, err error) {
+func check(ctx context.Context, owner core.Owner, key string, wrong error) (name lockname.Name, err error) {
 	if name, err = lockname.Of(lockname.Lease, owner, key); err != nil {
 		return name, err
 	}
@@ -164,7 +165,7 @@ func (l *Locker[Tx]) TryAcquire(ctx context.Context, key string, opts ...Acquire
 	return (*Lease)(lease), err
 }
 
-func (m *leases) tryAcquire(ctx context.Context, owner, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
+func (m *leases) tryAcquire(ctx context.Context, owner core.Owner, key string, s keeper.Settings, wrong error) (lease *keeper.Lease, err error) {
 	ctx, op := m.k.StartCall(ctx, "lease.try_acquire", trace.LockLease)
 	defer func() { op.End(err, keeper.Acquired) }()
 	name, err := check(ctx, owner, key, wrong)

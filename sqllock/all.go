@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
@@ -48,7 +49,7 @@ func (l *Locker[Tx]) TryAcquireAll(ctx context.Context, keys []string, opts ...A
 	})
 }
 
-func together(ctx context.Context, owner string, keys []string, acquire func(key string) (*Lease, error)) (*Leases, error) {
+func together(ctx context.Context, owner core.Owner, keys []string, acquire func(key string) (*Lease, error)) (*Leases, error) {
 	if len(keys) == 0 {
 		return nil, keeper.Invalid("keys", "there is none")
 	}

@@ -54,7 +54,7 @@ func plainPgx() conformance.Handle[pgx.Tx] {
 			tb.Fatal(err)
 		}
 		tb.Cleanup(pool.Close)
-		db, err := holdfastpgx.Open(tb.Context(), pool, opts...)
+		db, err := holdfastpgx.Open(tb.Context(), pool, conformance.Single(opts))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -64,6 +64,7 @@ func plainPgx() conformance.Handle[pgx.Tx] {
 }
 
 func countAllocations[Tx any](e *conformance.Env[Tx], most float64) {
+	e.ManyOwners()
 	l, err := sqllock.New(e.Ctx, e.DB, sqllock.Options{TTL: time.Hour})
 	if err != nil {
 		e.Fatal(err)

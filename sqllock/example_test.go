@@ -33,7 +33,7 @@ func open(ctx context.Context) (locks *sqllock.Locker[*sql.Tx], pool *sql.DB, en
 	if _, err := pool.ExecContext(ctx, `CREATE TABLE entries (day TEXT NOT NULL, cents INTEGER NOT NULL)`); err != nil {
 		log.Fatal(err)
 	}
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func (l *Locker[Tx]) Inspect(ctx context.Context, key string) (info Info, found 
 	if err != nil {
 		return info, false, err
 	}
-	page, err := l.leases.statements.listLeases(ctx, position{owner: l.owner, name: []byte{}}, name.Row(), next(name.Row()), true, 1)
+	page, err := l.leases.statements.listLeases(ctx, position{owner: name.Owner, name: []byte{}}, name.Row(), next(name.Row()), true, 1)
 	if err != nil || len(page) == 0 {
 		return info, false, err
 	}
@@ -87,12 +87,13 @@ type ListOptions struct {
 func (l *Locker[Tx]) List(ctx context.Context, opts ...ListOptions) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		o, err := options.One(opts)
-		after := position{l.owner, []byte{}, o.EveryOwner}
+		owner := l.owner
 		if o.EveryOwner {
-			after.owner = o.AfterOwner
+			owner = core.AnyOwner.Owner(o.AfterOwner)
 		}
+		after := position{owner.ID, []byte{}, o.EveryOwner}
 		if err == nil {
-			err = core.CheckName("owner", after.owner, true)
+			err = owner.Err
 		}
 		if err != nil {
 			yield(Info{}, err)

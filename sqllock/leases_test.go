@@ -40,7 +40,7 @@ func openLocker(t *testing.T, engine dbtest.Engine, o Options) (*Locker[*sql.Tx]
 		t.Fatal(err)
 	}
 	seen := &observed{n: map[string]int{}}
-	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
+	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 		seen.mu.Lock()
 		if !strings.HasPrefix(s.Name, "admission") { // sent once for each connection, whenever the pool opens one
 			seen.n[s.Name]++

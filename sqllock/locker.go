@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
@@ -17,7 +18,7 @@ import (
 type Locker[Tx any] struct {
 	db     *holdfast.DB[Tx]
 	access access.Access[Tx]
-	owner  string
+	owner  core.Owner
 	leases *leases
 }
 
@@ -54,23 +55,23 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Lo
 			return nil, fmt.Errorf("sqllock: beginning the session of Options.ReleaseOnDisconnect: %w", err)
 		}
 	}
-	return &Locker[Tx]{db: db, access: a, leases: keeper.Of(k, func() *leases { return newLeases(k) })}, nil
+	return &Locker[Tx]{db: db, access: a, owner: a.Owners.Owner(""), leases: keeper.Of(k, func() *leases { return newLeases(k) })}, nil
 }
 
 // For returns the locks of an owner, such as a merchant, a tenant or an account: its stable id, at
 // most 128 bytes of UTF-8. Locks of different owners are different locks, regardless of their keys. The
 // owner leads the key of every row, so on a sharded database all locks of an owner are on its
-// shard. For costs nothing and needs no Close: the Lockers of all owners share what New opened. A
-// Locker of New has the empty owner, for programs that need only one. An owner that is not valid is
-// reported by the calls.
+// shard. For costs nothing and needs no Close: the Lockers of all owners share what New opened. Calls
+// return [holdfast.ErrInvalid] for an owner that is not valid. A Locker of New has no owner, and is for
+// a DB with holdfast.Options.SingleOwner, where no owner is named.
 func (l *Locker[Tx]) For(owner string) *Locker[Tx] {
 	of := *l
-	of.owner = owner
+	of.owner = l.access.Owners.Owner(owner)
 	return &of
 }
 
 // Owner returns the owner of the locks: see For.
-func (l *Locker[Tx]) Owner() string { return l.owner }
+func (l *Locker[Tx]) Owner() string { return l.owner.ID }
 
 // DB returns the database that stores the locks.
 func (l *Locker[Tx]) DB() *holdfast.DB[Tx] { return l.db }

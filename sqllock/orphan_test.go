@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
@@ -22,7 +23,7 @@ func TestOrphan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, err := lockname.Of(lockname.Lease, "", "key")
+		name, err := lockname.Of(lockname.Lease, core.Owner{}, "key")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func plant(t *testing.T, pool *sql.DB, engine dbtest.Engine, l *Locker[*sql.Tx],
 		var rows []string
 		for i := from; i < min(from+500, n); i++ {
 			attempts[i] = keeper.NewProcess().NewAttemptID()
-			name, err := lockname.Of(lockname.Lease, "", scaleKey(i))
+			name, err := lockname.Of(lockname.Lease, core.Owner{}, scaleKey(i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +161,7 @@ func hold(t *testing.T, l *Locker[*sql.Tx], attempts []keeper.AttemptID) []*keep
 	}
 	leases := make([]*keeper.Lease, len(attempts))
 	for i, id := range attempts {
-		name, err := lockname.Of(lockname.Lease, "", scaleKey(i))
+		name, err := lockname.Of(lockname.Lease, core.Owner{}, scaleKey(i))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -221,7 +221,7 @@ func (w *wire) pgx() conformance.Handle[pgx.Tx] {
 			tb.Fatal(err)
 		}
 		tb.Cleanup(pool.Close)
-		db, err := holdfastpgx.Open(tb.Context(), pool, opts...)
+		db, err := holdfastpgx.Open(tb.Context(), pool, conformance.Single(opts))
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func TestConnector(t *testing.T) {
 			t.Fatal(err)
 		}
 		var waited []string
-		db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
+		db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 			if s.Duration > 0 {
 				waited = append(waited, s.Name)
 			}
@@ -41,7 +41,7 @@ func TestConnector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true})
+		store, err := idempotency.New(t.Context(), db)
 		if err != nil {
 			t.Fatal(err)
 		}

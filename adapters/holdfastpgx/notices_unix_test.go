@@ -52,7 +52,7 @@ func TestCommitWithoutItsStandbyIsUnknown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		db, err := holdfastpgx.Open(ctx, pool)
+		db, err := holdfastpgx.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -111,7 +111,7 @@ func TestCallbacksGetTheProgramsContext(t *testing.T) {
 		}
 		var dbs []*holdfast.DB[*sql.Tx]
 		for range 2 {
-			db, err := holdfastsql.Open(t.Context(), d.pool, holdfast.Options{Observers: []holdfast.Observer{d.observe}, Tracers: []holdfast.Tracer{d}})
+			db, err := holdfastsql.Open(t.Context(), d.pool, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{d.observe}, Tracers: []holdfast.Tracer{d}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestCallbacksGetTheProgramsContext(t *testing.T) {
 			d.check()
 		}
 		for _, db := range dbs {
-			store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true})
+			store, err := idempotency.New(t.Context(), db)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -44,10 +44,10 @@ func onConnector(t *testing.T, f func(c *connected), engines ...dbtest.Engine) {
 		}
 		c := &connected{T: t, pool: pool}
 		var err error
-		if c.db, err = holdfastsql.Open(t.Context(), pool); err != nil {
+		if c.db, err = holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true}); err != nil {
 			t.Fatal(err)
 		}
-		if c.store, err = idempotency.New(t.Context(), c.db, idempotency.Options{SingleOwner: true}); err != nil {
+		if c.store, err = idempotency.New(t.Context(), c.db); err != nil {
 			t.Fatal(err)
 		}
 		if c.locker, err = sqllock.New(t.Context(), c.db); err != nil {
@@ -250,7 +250,7 @@ func TestConnectorOfTwo(t *testing.T) {
 		}
 		c.pool.SetMaxIdleConns(0) // so that the second DB does not know the connection of its Open
 		c.pool.SetMaxIdleConns(1)
-		other, err := holdfastsql.Open(c.Context(), c.pool)
+		other, err := holdfastsql.Open(c.Context(), c.pool, holdfast.Options{SingleOwner: true})
 		if err != nil {
 			c.Fatal(err)
 		}

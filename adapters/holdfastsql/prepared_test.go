@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -26,11 +27,11 @@ func TestStatementsStayPrepared(t *testing.T) {
 			t.Fatal(err)
 		}
 		pool.SetMaxOpenConns(1)
-		db, err := holdfastsql.Open(t.Context(), pool)
+		db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true})
+		store, err := idempotency.New(t.Context(), db)
 		if err != nil {
 			t.Fatal(err)
 		}

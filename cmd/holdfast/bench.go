@@ -70,7 +70,9 @@ func newBench(f *flags) *cobra.Command {
 			defer func() { _ = pool.Close() }()
 			pool.SetMaxIdleConns(clients + 2)
 			ctx := cmd.Context()
-			db, err := holdfastsql.Open(ctx, pool, own.options())
+			opts := own.options()
+			opts.SingleOwner = true
+			db, err := holdfastsql.Open(ctx, pool, opts)
 			if err != nil {
 				return err
 			}

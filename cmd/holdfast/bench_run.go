@@ -52,7 +52,7 @@ func newBencher(ctx context.Context, tables *benchTables, clients int) (b *bench
 	compile := access.Of(tables.db).Dialect.Compile
 	b.insert = compile("", `INSERT INTO `+tables.rows()+` (id, cents) VALUES ($1, 1250)`).Text
 	b.remove = compile("", `DELETE FROM `+tables.rows()+` WHERE id = $1`).Text
-	if b.store, err = idempotency.New(ctx, tables.db, idempotency.Options{Namespace: "bench", SingleOwner: true}); err != nil {
+	if b.store, err = idempotency.New(ctx, tables.db, idempotency.Options{Namespace: "bench"}); err != nil {
 		return nil, err
 	}
 	if b.locker, err = sqllock.New(ctx, tables.db, sqllock.Options{Holder: "bench"}); err != nil {

@@ -18,6 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -78,6 +80,7 @@ func sampleData(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	db = access.WithOwners(db, core.AnyOwner)
 	short, err := idempotency.New(ctx, db, idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/display"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -33,6 +35,7 @@ func (f *flags) with(cmd *cobra.Command, run func(ctx context.Context, db *holdf
 	}
 	db, err := holdfastsql.Open(ctx, pool, opts)
 	if err == nil {
+		db = access.WithOwners(db, core.AnyOwner)
 		err = f.repeat(cmd.Context(), func() error { return run(cmd.Context(), db) }, func(err error) error { return f.failed(cmd, f.denied(cmd, db, err)) })
 	}
 	return f.denied(cmd, db, err)

@@ -217,7 +217,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 				return err
 			}
 			if propose.only {
-				return (&opsFlags{flags: f}).operators(cmd, owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+				return (&opsFlags{flags: f}).operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 					lock := operators.Lock{Kind: kind, Owner: owner, Key: name, Token: token}
 					p, err := ops.ProposeRelease(ctx, lock, who.Actor, propose.options())
 					return proposed(f, cmd, p, err)

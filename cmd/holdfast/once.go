@@ -112,7 +112,7 @@ var errNotStored = fmt.Errorf("the database does not answer, so the end of the c
 
 func (o *onceFlags) once(ctx context.Context, j *job) error {
 	store, err := idempotency.New(ctx, j.db, idempotency.Options{
-		Namespace: o.namespace, SingleOwner: o.owner == "", ResultTTL: o.keyTTL, KeyTTL: o.keyTTL,
+		Namespace: o.namespace, ResultTTL: o.keyTTL, KeyTTL: o.keyTTL,
 	})
 	if err != nil {
 		return err

@@ -31,16 +31,15 @@ type opsFlags struct {
 	namespace string
 }
 
-// operators opens the store of a program with owners, or of one without.
-func (o *opsFlags) operators(cmd *cobra.Command, owner string, run func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error) error {
-	return o.store(cmd, owner, func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error {
+func (o *opsFlags) operators(cmd *cobra.Command, run func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error) error {
+	return o.store(cmd, func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error {
 		return run(ctx, operators.New(store))
 	})
 }
 
-func (o *opsFlags) store(cmd *cobra.Command, owner string, run func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error) error {
+func (o *opsFlags) store(cmd *cobra.Command, run func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error) error {
 	return o.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
-		store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: o.namespace, SingleOwner: owner == ""})
+		store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: o.namespace})
 		if err != nil {
 			return err
 		}
@@ -177,7 +176,7 @@ func newOpsList(o *opsFlags) *cobra.Command {
 			if filter.After, err = hex.DecodeString(after); err != nil {
 				return usage("--after is the id of an operation, as holdfast ops list -json has it")
 			}
-			return o.operators(cmd, "", func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				found, err := ops.List(ctx, filter)
 				if err != nil {
 					return err
@@ -223,7 +222,7 @@ func newOpsShow(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.operators(cmd, ref.Owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				op, err := ops.Show(ctx, ref)
 				if err != nil {
 					return err
@@ -309,7 +308,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.operators(cmd, ref.Owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				if propose.only {
 					p, err := ops.Propose(ctx, ref, resolution, who.Actor, propose.options())
 					return proposed(o.flags, cmd, p, err)
@@ -379,7 +378,7 @@ func newOpsErase(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.operators(cmd, ref.Owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				if err := ops.Erase(ctx, ref, who.Actor); err != nil {
 					return err
 				}

@@ -69,7 +69,7 @@ func newOpsProposals(o *opsFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "proposals", Short: "List what was proposed and waits for another person to confirm it", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.operators(cmd, "", func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				found, err := ops.Proposals(ctx)
 				if err != nil {
 					return err
@@ -98,8 +98,7 @@ func newOpsConfirm(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return usage("--id is that of a proposal, as holdfast ops proposals has it")
 			}
-			owner := string(b[min(operators.ProposalIDSize, len(b)):])
-			return o.operators(cmd, owner, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				if !yes {
 					if err := o.unsureOf(ctx, ops, b); err != nil {
 						return err

@@ -27,7 +27,7 @@ func newOpsResume(o *opsFlags) *cobra.Command {
 			if filter.After, err = hex.DecodeString(after); err != nil {
 				return usage("--after is the id of an operation, as holdfast ops list -json has it")
 			}
-			return o.operators(cmd, "", func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
+			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				done, err := ops.ResumeAll(ctx, filter, who.Actor, operators.ResumeOptions{DryRun: !yes, Because: because})
 				if err != nil {
 					return fmt.Errorf("%d operations were resumed, then: %w", len(done.Operations), err)

@@ -74,7 +74,7 @@ func newOpsSimilar(o *opsFlags) *cobra.Command {
 					return o.answerAlike(cmd, found, err)
 				})
 			}
-			return o.store(cmd, a.Owner, func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error {
+			return o.store(cmd, func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error {
 				found, err := likely.Records(ctx, store, a)
 				return o.answerAlike(cmd, found, err)
 			})

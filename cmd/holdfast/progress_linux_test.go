@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -85,11 +86,11 @@ func (s *terminal) text() string {
 // expired creates expired rows for the reaper.
 func expired(t *testing.T, pool *sql.DB) {
 	t.Helper()
-	db, err := holdfastsql.Open(t.Context(), pool)
+	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true, ResultTTL: 50 * time.Millisecond, KeyTTL: 50 * time.Millisecond})
+	store, err := idempotency.New(t.Context(), db, idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -159,7 +160,7 @@ func (s shop) startAs(attr *syscall.SysProcAttr, tty *os.File, args ...string) *
 func (s shop) guard() func(key string, token int) error {
 	s.Helper()
 	pool := dbtest.OpenSQL(s.T, s.url)
-	db, err := holdfastsql.Open(s.Context(), pool)
+	db, err := holdfastsql.Open(s.Context(), pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		s.Fatal(err)
 	}

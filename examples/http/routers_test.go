@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	routers "github.com/holdfast-go/holdfast/examples/http"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -47,9 +48,9 @@ func open(t *testing.T) *shop {
 	must(t, migrations.Up(t.Context(), pool))
 	_, err = pool.ExecContext(t.Context(), `CREATE TABLE refunds (order_no TEXT)`)
 	must(t, err)
-	db, err := holdfastsql.Open(t.Context(), pool)
+	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 	must(t, err)
-	store, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true})
+	store, err := idempotency.New(t.Context(), db)
 	must(t, err)
 	once, err := idemhttp.New(store, idemhttp.Operation("refund"), idemhttp.Options{Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)

@@ -57,10 +57,10 @@ func (w *world) open(ctx context.Context) (err error) {
 	if err := migrations.Up(ctx, w.pool); err != nil {
 		return err
 	}
-	if w.db, err = holdfastsql.Open(ctx, w.pool); err != nil {
+	if w.db, err = holdfastsql.Open(ctx, w.pool, holdfast.Options{SingleOwner: true}); err != nil {
 		return err
 	}
-	o := idempotency.Options{SingleOwner: true, LockTimeout: 10 * time.Second}
+	o := idempotency.Options{LockTimeout: 10 * time.Second}
 	if w.store, err = idempotency.New(ctx, w.db, o); err != nil {
 		return err
 	}

@@ -51,11 +51,11 @@ func (s *service) prepare(ctx context.Context, tele *telemetry) (err error) {
 	if _, err := s.pool.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS refunds (order_no TEXT NOT NULL, cents INTEGER NOT NULL)`); err != nil {
 		return err
 	}
-	s.db, err = holdfastsql.Open(ctx, s.pool, holdfast.Options{Tracers: []holdfast.Tracer{tele.tracer, holdfastslog.New(nil)}})
+	s.db, err = holdfastsql.Open(ctx, s.pool, holdfast.Options{SingleOwner: true, Tracers: []holdfast.Tracer{tele.tracer, holdfastslog.New(nil)}})
 	if err != nil {
 		return err
 	}
-	if s.refunds, err = idempotency.New(ctx, s.db, idempotency.Options{SingleOwner: true}); err != nil {
+	if s.refunds, err = idempotency.New(ctx, s.db); err != nil {
 		return err
 	}
 	if s.locks, err = sqllock.New(ctx, s.db); err != nil {

@@ -66,7 +66,7 @@ type Holdfast[Tx any] struct {
 func Open[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Holdfast[Tx], error) {
 	h := &Holdfast[Tx]{DB: db}
 	var err error
-	if h.Store, err = idempotency.New(ctx, db, idempotency.Options{SingleOwner: true}); err != nil {
+	if h.Store, err = idempotency.New(ctx, db); err != nil {
 		return nil, err
 	}
 	if h.Settlements, err = businessrow.New[Settlement](ctx, db, holdfast.TableSpec{Table: "settlements", Key: []string{"merchant", "day"}},

@@ -115,7 +115,7 @@ func (s *shop) wantBooks(refunds, records, cents int64) {
 
 func (s *shop) holdfast() *orm.Holdfast[*sql.Tx] {
 	s.Helper()
-	db, err := holdfastsql.Open(s.Context(), s.pool)
+	db, err := holdfastsql.Open(s.Context(), s.pool, holdfast.Options{SingleOwner: true})
 	s.must(err)
 	return opened(s, db)
 }
@@ -124,7 +124,7 @@ func (s *shop) holdfast() *orm.Holdfast[*sql.Tx] {
 func (s *shop) native() *orm.PGX {
 	s.Helper()
 	pool := dbtest.OpenPgx(s, s.url)
-	db, err := holdfastpgx.Open(s.Context(), pool)
+	db, err := holdfastpgx.Open(s.Context(), pool, holdfast.Options{SingleOwner: true})
 	s.must(err)
 	return &orm.PGX{Holdfast: opened[pgx.Tx](s, db), Pool: pool}
 }

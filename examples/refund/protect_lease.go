@@ -17,7 +17,7 @@ var withLease = protection{
 }
 
 func openLease(ctx context.Context, s *service) (strategy, error) {
-	locks, err := s.locker(ctx)
+	all, err := s.locker(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -29,8 +29,8 @@ func openLease(ctx context.Context, s *service) (strategy, error) {
 		waiting, stop := context.WithTimeoutCause(ctx, maxWait, idempotency.ErrInProgress)
 		defer stop()
 		settled := false
-		key := idempotency.KeyOf("order", req.Merchant, req.Order)
-		err = locks.Do(waiting, key, func(ctx context.Context, lease *sqllock.Lease) (err error) {
+		locks := all.For(req.Merchant)
+		err = locks.Do(waiting, idempotency.KeyOf("order", req.Order), func(ctx context.Context, lease *sqllock.Lease) (err error) {
 			// Use the request's context: a guarded transaction may outlive its lease.
 			refund, replayed, err = refundUnderLease(ctx, s, locks, lease, req)
 			settled = err == nil

@@ -91,7 +91,7 @@ func open(ctx context.Context, url string) (_ *database, err error) {
 	if config.Engine == dsn.MySQL {
 		d.rebind = func(query string) string { return placeholder.ReplaceAllString(query, "?") }
 	}
-	if d.db, err = holdfastsql.Open(ctx, pool); err != nil {
+	if d.db, err = holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true}); err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	if d.locks, err = sqllock.New(ctx, d.db, sqllock.Options{TTL: leaseTTL}); err != nil {

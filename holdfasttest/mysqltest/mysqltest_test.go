@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest/mysqltest"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/kittest"
@@ -22,8 +23,16 @@ func TestKits(t *testing.T) {
 		}
 		var made []string
 		for name, test := range map[string]func(t *testing.T) *sql.DB{
-			"sql":  func(t *testing.T) *sql.DB { kit := mysqltest.New(t, dsn); kittest.Outcomes(t, kit); return kit.Pool },
-			"sqlx": func(t *testing.T) *sql.DB { kit := mysqltest.NewX(t, dsn); kittest.Outcomes(t, kit); return kit.Pool },
+			"sql": func(t *testing.T) *sql.DB {
+				kit := mysqltest.New(t, dsn, holdfast.Options{SingleOwner: true})
+				kittest.Outcomes(t, kit)
+				return kit.Pool
+			},
+			"sqlx": func(t *testing.T) *sql.DB {
+				kit := mysqltest.NewX(t, dsn, holdfast.Options{SingleOwner: true})
+				kittest.Outcomes(t, kit)
+				return kit.Pool
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				var name string

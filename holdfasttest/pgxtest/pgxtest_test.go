@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest/pgxtest"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/kittest"
@@ -20,15 +21,23 @@ func TestKits(t *testing.T) {
 		var made []string
 		for name, test := range map[string]func(t *testing.T) *sql.DB{
 			"pgx": func(t *testing.T) *sql.DB {
-				kit := pgxtest.New(t, "")
+				kit := pgxtest.New(t, "", holdfast.Options{SingleOwner: true})
 				kittest.Outcomes(t, kit.Kit)
 				if err := kit.Native.Ping(t.Context()); err != nil {
 					t.Error(err)
 				}
 				return kit.Pool
 			},
-			"sql":  func(t *testing.T) *sql.DB { kit := pgxtest.NewSQL(t, ""); kittest.Outcomes(t, kit); return kit.Pool },
-			"sqlx": func(t *testing.T) *sql.DB { kit := pgxtest.NewX(t, ""); kittest.Outcomes(t, kit); return kit.Pool },
+			"sql": func(t *testing.T) *sql.DB {
+				kit := pgxtest.NewSQL(t, "", holdfast.Options{SingleOwner: true})
+				kittest.Outcomes(t, kit)
+				return kit.Pool
+			},
+			"sqlx": func(t *testing.T) *sql.DB {
+				kit := pgxtest.NewX(t, "", holdfast.Options{SingleOwner: true})
+				kittest.Outcomes(t, kit)
+				return kit.Pool
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				var name string

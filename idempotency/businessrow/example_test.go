@@ -20,7 +20,7 @@ type refund struct {
 
 // open creates the table of refunds and opens it.
 func open(t *exampletb.TB) (*sql.DB, *businessrow.Table[refund, *sql.Tx]) {
-	kit := holdfasttest.SQLite(t)
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
 	ctx := context.Background()
 	if _, err := kit.Pool.ExecContext(ctx, `CREATE TABLE refunds (refund_no TEXT NOT NULL UNIQUE, cents INTEGER NOT NULL)`); err != nil {
 		panic(err)

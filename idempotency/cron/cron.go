@@ -99,7 +99,7 @@ func wall(t time.Time, zone *time.Location) time.Time {
 
 // Job is a job that runs once a tick.
 type Job struct {
-	// Owner as in [idempotency.Op]: required, unless the store is SingleOwner.
+	// Owner as in [idempotency.Op]: required, unless the DB is SingleOwner.
 	Owner string
 	// Name is the job's name: stable, at most 123 bytes. Required.
 	Name string

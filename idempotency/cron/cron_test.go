@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/cron"
@@ -76,11 +77,11 @@ func child(dsn string) error {
 	if err != nil {
 		return err
 	}
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		return err
 	}
-	s, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true})
+	s, err := idempotency.New(ctx, db)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/cron"
@@ -18,8 +19,8 @@ func ExampleOnce() {
 	t := exampletb.New()
 	defer t.End()
 	ctx := context.Background()
-	kit := holdfasttest.SQLite(t)
-	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
+	store, err := idempotency.New(ctx, kit.DB)
 	if err != nil {
 		panic(err)
 	}

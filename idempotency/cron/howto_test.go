@@ -17,7 +17,7 @@ import (
 // closeDays closes each day at half past two, in one of all replicas.
 func closeDays(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 	const month = 30 * 24 * time.Hour // how long the record of a tick stays
-	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, KeyTTL: month})
+	store, err := idempotency.New(ctx, db, idempotency.Options{KeyTTL: month})
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func closeDays(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 // TestHowTo runs what docs/howto/cron.md shows, in two replicas.
 func TestHowTo(t *testing.T) {
 	t.Parallel()
-	kit := holdfasttest.SQLite(t)
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
 	if _, err := kit.Pool.ExecContext(t.Context(), `CREATE TABLE closings (day TEXT)`); err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,6 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"testing"
-
-	"github.com/holdfast-go/holdfast/idempotency"
 )
 
 // TestFingerprintMemory checks that a fingerprint takes less memory than the request's body.
@@ -32,7 +30,7 @@ func TestFingerprintAfterTheLimit(t *testing.T) {
 		t.Error("the fingerprint was taken")
 		return nil, nil
 	}}}
-	if err := m.options.withDefaults(idempotency.Options{SingleOwner: true}); err != nil {
+	if err := m.options.withDefaults(true); err != nil {
 		t.Fatal(err)
 	}
 	m.options.MaxBody = 8

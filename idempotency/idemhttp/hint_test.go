@@ -23,7 +23,7 @@ func TestMismatchHint(t *testing.T) {
 		{media: `multipart/form-data; boundary=x`, own: true},
 	} {
 		m := &Middleware[struct{}]{bytewise: !c.own}
-		if err := m.options.withDefaults(idempotency.Options{SingleOwner: true}); err != nil {
+		if err := m.options.withDefaults(true); err != nil {
 			t.Fatal(err)
 		}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/a", http.NoBody)

@@ -32,7 +32,7 @@ type Middleware[T any] struct {
 // answered 500.
 //
 // Errors: [holdfast.ErrInvalid], for example if operation is nil, or if Options.Owner is missing
-// and the store is not SingleOwner.
+// and the DB is not SingleOwner.
 func New[T any](store *idempotency.Store[T], operation func(r *http.Request) string, o Options) (*Middleware[T], error) {
 	if store == nil {
 		return nil, invalid("store", "is nil")
@@ -41,7 +41,7 @@ func New[T any](store *idempotency.Store[T], operation func(r *http.Request) str
 		return nil, invalid("operation", `is nil: name what the handler does, for example with Operation("refund"), and never change the name`)
 	}
 	bytewise := o.Fingerprint == nil
-	if err := o.withDefaults(store.Options()); err != nil {
+	if err := o.withDefaults(store.SingleOwner()); err != nil {
 		return nil, err
 	}
 	return &Middleware[T]{store, operation, o, store.Options().MaxResult, map[string]*status{}, &memory{max: o.MaxHeld}, bytewise}, nil

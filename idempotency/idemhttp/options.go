@@ -25,12 +25,12 @@ const (
 	defaultMaxStartWait = 30 * time.Second
 )
 
-// Options configures a Middleware. Owner is required, unless the store is SingleOwner; the zero
+// Options configures a Middleware. Owner is required, unless the DB is SingleOwner; the zero
 // value of any other field is its default.
 type Options struct {
 	// Owner returns the owner of a request (the tenant, merchant or account whose operation it
 	// is): a stable id that the service has authenticated, never a field that the client fills
-	// in. Required, unless the store is SingleOwner. An error or an empty id is answered 403.
+	// in. Required, unless the DB is SingleOwner. An error or an empty id is answered 403.
 	Owner func(r *http.Request) (string, error)
 	// Methods lists the methods that need a key. All others pass through, without a transaction.
 	// Default: POST and PATCH.
@@ -152,13 +152,13 @@ var notReplayed = []string{
 	"Proxy-Connection", "Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Www-Authenticate",
 }
 
-func (o *Options) withDefaults(store idempotency.Options) error {
+func (o *Options) withDefaults(singleOwner bool) error {
 	o.setDefaults()
 	switch {
-	case o.Owner == nil && !store.SingleOwner:
-		return invalid("Options.Owner", "is missing: say whose request it is, or open the store as SingleOwner")
-	case o.Owner != nil && store.SingleOwner:
-		return invalid("Options.Owner", "is given, and the store is SingleOwner: leave one of them out")
+	case o.Owner == nil && !singleOwner:
+		return invalid("Options.Owner", "is missing: say whose request it is, or open the DB as SingleOwner")
+	case o.Owner != nil && singleOwner:
+		return invalid("Options.Owner", "is given, and the DB is SingleOwner: leave one of them out")
 	}
 	if err := cmp.Or(
 		options.Size{Least: 8, Most: idempotency.MaxKey, Unit: "bytes", Zero: "the default"}.Check("Options.MaxKey", int64(o.MaxKey)),

@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -19,7 +21,7 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	e := conformance.New(t, conformance.SQL(), dbtest.SQLite)
 	single := e.Store(idempotency.Options{})
-	owners, err := idempotency.New(e.Ctx, e.DB)
+	owners, err := idempotency.New(e.Ctx, access.WithOwners(e.DB, core.ManyOwners))
 	if err != nil {
 		t.Fatal(err)
 	}

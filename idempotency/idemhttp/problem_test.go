@@ -20,7 +20,7 @@ import (
 func TestProblemBase(t *testing.T) {
 	t.Parallel()
 	e := conformance.New(t, conformance.SQL(), dbtest.SQLite)
-	store := e.Store(idempotency.Options{SingleOwner: true})
+	store := e.Store(idempotency.Options{})
 	for base, want := range map[string]string{
 		"":                              "/problems/key-missing",
 		"/problems/":                    idemhttp.ProblemKeyMissing,

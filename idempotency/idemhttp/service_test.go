@@ -15,6 +15,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
@@ -29,8 +31,8 @@ type service[Tx any] struct {
 
 type handler[Tx any] = func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error
 
-// start serves h at /refunds/{order} and below /other/ for all methods. The store has
-// SingleOwner set if o has no Owner.
+// start serves h at /refunds/{order} and below /other/ for all methods. The DB is SingleOwner if o has no
+// Owner.
 func start[Tx any](e *conformance.Env[Tx], so idempotency.Options, o idemhttp.Options, h handler[Tx]) *service[Tx] {
 	e.Helper()
 	return on(e, &service[Tx]{Env: e}, so, o, h)
@@ -44,8 +46,11 @@ func (s *service[Tx]) replica(so idempotency.Options, o idemhttp.Options, h hand
 
 func on[Tx any](e *conformance.Env[Tx], s *service[Tx], so idempotency.Options, o idemhttp.Options, h handler[Tx]) *service[Tx] {
 	e.Helper()
-	so.SingleOwner = o.Owner == nil
-	store, err := idempotency.New(e.Ctx, e.DB, so)
+	owners := core.OneOwner
+	if o.Owner != nil {
+		owners = core.ManyOwners
+	}
+	store, err := idempotency.New(e.Ctx, access.WithOwners(e.DB, owners), so)
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/tracetest"
@@ -43,7 +45,7 @@ func starts[Tx any](e *conformance.Env[Tx], o idemhttp.Options) *starter[Tx] {
 	s := &starter[Tx]{Env: e, mux: http.NewServeMux()}
 	o.Owner = func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }
 	o.Logger = slog.New(slog.DiscardHandler)
-	store, err := idempotency.New(e.Ctx, e.DB)
+	store, err := idempotency.New(e.Ctx, access.WithOwners(e.DB, core.ManyOwners))
 	if err != nil {
 		e.Fatal(err)
 	}

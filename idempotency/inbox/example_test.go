@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/inbox"
@@ -16,8 +17,8 @@ func ExampleInbox_Process() {
 	t := exampletb.New()
 	defer t.End()
 	ctx := context.Background()
-	kit := holdfasttest.SQLite(t)
-	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
+	store, err := idempotency.New(ctx, kit.DB)
 	if err != nil {
 		panic(err)
 	}

@@ -29,7 +29,7 @@ type Inbox[Tx any] struct {
 
 // Message is a message from a broker.
 type Message struct {
-	// Owner as in Op: required, unless the store is SingleOwner.
+	// Owner as in Op: required, unless the DB is SingleOwner.
 	Owner string
 	// ID is the producer's id: the same in each delivery, and when the producer publishes the
 	// message again. 1 to 1024 bytes. Do not use an offset, or a sequence number of the broker: it

@@ -12,6 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
@@ -28,9 +30,9 @@ func TestConfirmedTooLate(t *testing.T) {
 				}
 			}
 		}}})
-		s, err := idempotency.New(e.Ctx, e.DB)
+		s, err := idempotency.New(e.Ctx, access.WithOwners(e.DB, core.ManyOwners))
 		e.Check(err)
-		watched, err := idempotency.New(e.Ctx, pool.DB)
+		watched, err := idempotency.New(e.Ctx, access.WithOwners(pool.DB, core.ManyOwners))
 		e.Check(err)
 		ops := operators.New(s)
 		for what, end := range map[string]string{

@@ -17,8 +17,8 @@ import (
 // parked opens a store with an operation whose call got no answer.
 func parked(t *exampletb.TB) (*holdfasttest.Kit[*sql.Tx], *idempotency.Store[*sql.Tx], *staged.Runner[int, string, *sql.Tx]) {
 	ctx := context.Background()
-	kit := holdfasttest.SQLite(t)
-	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
+	store, err := idempotency.New(ctx, kit.DB)
 	if err != nil {
 		panic(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/errcode"
@@ -311,7 +312,7 @@ func (o *Operators[Tx]) Confirm(ctx context.Context, id []byte, by string, opts 
 
 // release takes a lock away in the name of who.
 func (o *Operators[Tx]) release(ctx context.Context, lock Lock, who holdfast.Actor) (err error) {
-	all, err := sqllock.New(ctx, o.db)
+	all, err := sqllock.New(ctx, access.WithOwners(o.db, core.AnyOwner))
 	if err != nil {
 		return err
 	}

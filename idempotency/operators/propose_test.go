@@ -16,6 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -40,7 +42,8 @@ func parkedIn(e *conformance.Env[*sql.Tx], s *idempotency.Store[*sql.Tx], key st
 func TestFourEyes(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
-		s, err := idempotency.New(e.Ctx, e.DB)
+		e.ManyOwners()
+		s, err := idempotency.New(e.Ctx, access.WithOwners(e.DB, core.ManyOwners))
 		e.Check(err)
 		ops := operators.New(s)
 		ref, runner := parkedIn(e, s, "1")

@@ -24,8 +24,8 @@ const (
 
 // Message is a message to publish.
 type Message struct {
-	// Owner is the id of a tenant, merchant or account, as Op.Owner: at most 128 bytes. It may be
-	// empty. Messages of different owners are never ordered among themselves.
+	// Owner is the id of a tenant, merchant or account, as Op.Owner: at most 128 bytes. Required, unless the
+	// DB is SingleOwner. Messages of different owners are never ordered among themselves.
 	Owner string
 	// Key orders messages: those of one key are published in order. Use the id of what the message
 	// is about, such as an order. 1 to 255 bytes, compared byte for byte. Required.
@@ -71,7 +71,7 @@ type prepared struct {
 	headers any
 }
 
-func prepare(field string, m Message) (p prepared, err error) {
+func prepare(owners core.Owners, field string, m Message) (p prepared, err error) {
 	if m.ID == "" {
 		m.ID = uuid.NewString()
 	}
@@ -99,7 +99,7 @@ func prepare(field string, m Message) (p prepared, err error) {
 	case size > maxBody:
 		return p, once.Invalid(field+".Body", fmt.Sprintf("has %d bytes with the headers, at most %d are allowed: store it elsewhere and send where it is", size, maxBody))
 	}
-	return p, errors.Join(core.CheckName(field+".Owner", m.Owner, true), text("ID", m.ID, maxID), text("Topic", m.Topic, maxTopic))
+	return p, errors.Join(owners.Check(field+".Owner", m.Owner), text("ID", m.ID, maxID), text("Topic", m.Topic, maxTopic))
 }
 
 // row is a row of the table.

@@ -58,7 +58,7 @@ func (o *Outbox[Tx]) Write(ctx context.Context, tx Tx, messages ...Message) (err
 	defer func() { span.End(err, nil) }()
 	all := make([]prepared, len(messages))
 	for i, m := range messages {
-		if all[i], err = prepare(fmt.Sprintf("messages[%d]", i), m); err != nil {
+		if all[i], err = prepare(o.access.Owners, fmt.Sprintf("messages[%d]", i), m); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -130,8 +131,8 @@ func ExampleHandleEvent() {
 	t := exampletb.New()
 	defer t.End()
 	ctx := context.Background()
-	kit := holdfasttest.SQLite(t)
-	store, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
+	store, err := idempotency.New(ctx, kit.DB)
 	if err != nil {
 		panic(err)
 	}

@@ -30,8 +30,8 @@ func (*retries) Event(context.Context, holdfast.Event) {}
 // TestTransactionsAreCalls checks that tracers see the transactions of a staged operation, and how often each ran.
 func TestTransactionsAreCalls(t *testing.T) {
 	seen := &retries{}
-	kit := holdfasttest.SQLite(t, holdfast.Options{Tracers: []holdfast.Tracer{seen}})
-	store, err := idempotency.New(t.Context(), kit.DB, idempotency.Options{SingleOwner: true})
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true, Tracers: []holdfast.Tracer{seen}})
+	store, err := idempotency.New(t.Context(), kit.DB)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,18 +21,22 @@ type Access[Tx any] struct {
 	Catalog Catalog
 	// Pool runs single statements. Each commits on its own.
 	Pool core.Querier
+	// Owners says which calls name an owner.
+	Owners core.Owners
 }
 
-// ofDB and openDB are package holdfast's, which sets them with Register.
+// ofDB, openDB and withOwners are package holdfast's, which sets them with Register.
 var (
-	ofDB   func(db any) any
-	openDB func(ctx context.Context, db, adapter, options any) error
+	ofDB       func(db any) any
+	openDB     func(ctx context.Context, db, adapter, options any) error
+	withOwners func(db any, owners core.Owners) any
 )
 
 // Register is for package holdfast, which this package cannot import. of returns the Access of a
-// *holdfast.DB. open opens one, which is new, on a core.Adapter; options are a []holdfast.Options.
-func Register(of func(db any) any, open func(ctx context.Context, db, adapter, options any) error) struct{} {
-	ofDB, openDB = of, open
+// *holdfast.DB. open opens one, which is new, on a core.Adapter; options are a []holdfast.Options. with returns a
+// *holdfast.DB that shares all with another, but for its owners.
+func Register(of func(db any) any, open func(ctx context.Context, db, adapter, options any) error, with func(db any, owners core.Owners) any) struct{} {
+	ofDB, openDB, withOwners = of, open, with
 	return struct{}{}
 }
 
@@ -52,6 +56,11 @@ func Open[D, Tx, Options any](ctx context.Context, db *D, adapter core.Adapter[T
 		return nil, err
 	}
 	return db, nil
+}
+
+// WithOwners returns db with another rule about owners.
+func WithOwners[D any](db *D, owners core.Owners) *D {
+	return withOwners(db, owners).(*D) //nolint:forcetypeassert // package holdfast returns it
 }
 
 var ofLocker func(locker any) any

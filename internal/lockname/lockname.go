@@ -33,15 +33,15 @@ type Name struct {
 }
 
 // Of returns the name of an owner's key. It refuses a key that is empty or longer than [MaxKey],
-// and an owner that a column would not store unchanged.
-func Of(k Kind, owner, key string) (Name, error) {
+// and an owner that is refused.
+func Of(k Kind, owner core.Owner, key string) (Name, error) {
 	switch {
 	case key == "":
 		return Name{}, invalid("is empty: name what is to be locked")
 	case len(key) > MaxKey:
 		return Name{}, invalid(fmt.Sprintf("%.20q… has %d bytes, at most %d: use a hash of it", key, len(key), MaxKey))
 	}
-	return Name{owner, string(k) + key}, core.CheckName("owner", owner, true)
+	return Name{owner.ID, string(k) + key}, owner.Err
 }
 
 // Parse returns the name of a row. It returns false for a row that is not a lock's.

@@ -179,7 +179,7 @@ func open(ctx context.Context) (*holdfast.DB[*sql.Tx], *register.Register[*sql.T
 	if err := migrations.Up(ctx, pool); err != nil { // once, when you deploy
 		log.Fatal(err)
 	}
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func (r *Register[Tx]) List(ctx context.Context, prefix string, opts ...ListOpti
 
 // page reads entries from a name on.
 func (r *Register[Tx]) page(ctx context.Context, from, before []byte) ([]Entry, error) {
-	rows, err := r.list.Query(ctx, r.work.Access.Pool, r.owner, from, before, listPage)
+	rows, err := r.list.Query(ctx, r.work.Access.Pool, r.owner.ID, from, before, listPage)
 	if err != nil {
 		return nil, err
 	}
@@ -95,5 +95,5 @@ func (r *Register[Tx]) checkPrefix(prefix string) error {
 	if len(prefix) > MaxName {
 		return invalid("prefix", fmt.Sprintf("has %d bytes, and a name has up to %d", len(prefix), MaxName))
 	}
-	return core.CheckName("owner", r.owner, true)
+	return r.owner.Err
 }

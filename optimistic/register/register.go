@@ -32,7 +32,7 @@ type Entry struct {
 // no closing.
 type Register[Tx any] struct {
 	work  work.Work[Tx]
-	owner string
+	owner core.Owner
 
 	statements
 }
@@ -49,23 +49,24 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Register[Tx], error
 		return nil, err
 	}
 	r := &Register[Tx]{work: work.On(db)}
+	r.owner = r.work.Access.Owners.Owner("")
 	r.statements = compile(r.work.Access.Dialect, r.work.Access.Table)
 	return r, nil
 }
 
 // For returns the values of an owner, such as a merchant, a tenant or an account: its stable id, at
 // most 128 bytes of UTF-8. Values of different owners are different values, regardless of their names.
-// For costs nothing. The Register of New has the empty owner. An owner that is not valid is reported
-// by the calls.
+// For costs nothing. Calls return [holdfast.ErrInvalid] for an owner that is not valid. The Register of New
+// has no owner, and is for a DB with holdfast.Options.SingleOwner, where no owner is named.
 func (r *Register[Tx]) For(owner string) *Register[Tx] {
 	of := *r
-	of.owner = owner
+	of.owner = r.work.Access.Owners.Owner(owner)
 	return &of
 }
 
 // args returns the arguments of a statement on a name.
 func (r *Register[Tx]) args(name string, more ...any) []any {
-	return append([]any{r.owner, []byte(name)}, more...)
+	return append([]any{r.owner.ID, []byte(name)}, more...)
 }
 
 // Get reads the value of name with one statement. With [ErrNotFound] the returned
@@ -290,7 +291,7 @@ func (r *Register[Tx]) checkName(name string) error {
 	if name == "" || len(name) > MaxName {
 		return invalid("name", fmt.Sprintf("has %d bytes: use 1 to %d", len(name), MaxName))
 	}
-	return core.CheckName("owner", r.owner, true)
+	return r.owner.Err
 }
 
 func (r *Register[Tx]) checkEntry(name string, value []byte) error {

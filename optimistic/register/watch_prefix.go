@@ -144,7 +144,7 @@ func (w prefixWatch[Tx]) round(ctx context.Context, yield func(Entry, error) boo
 func (w prefixWatch[Tx]) changed(ctx context.Context) (changed []string, err error) {
 	r := w.register
 	for from, before := []byte(w.prefix), behind(w.prefix); ; {
-		rows, err := r.revisions.Query(ctx, r.work.Access.Pool, r.owner, from, before, revisionPage)
+		rows, err := r.revisions.Query(ctx, r.work.Access.Pool, r.owner.ID, from, before, revisionPage)
 		if err != nil {
 			return nil, err
 		}
@@ -169,7 +169,7 @@ func (w prefixWatch[Tx]) changed(ctx context.Context) (changed []string, err err
 
 // entries reads names, which must not be none.
 func (r *Register[Tx]) entries(ctx context.Context, names []string) ([]Entry, error) {
-	args := []any{r.owner}
+	args := []any{r.owner.ID}
 	for _, name := range core.Pad(names) {
 		args = append(args, []byte(name))
 	}

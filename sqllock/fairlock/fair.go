@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
@@ -17,15 +18,16 @@ const MaxPermits = 1 << 20
 
 // Locker grants fair locks and permits. It is safe for concurrent use.
 type Locker[Tx any] struct {
-	locks   *sqllock.Locker[Tx]
+	owner   core.Owner
 	tickets *tickets
 }
 
-// New returns the fair locks of a Locker, and so of its owner: see [sqllock.Locker.For]. The Locker
-// renews their leases and ends them when it is closed. New does not access the database.
+// New returns the fair locks of a Locker, and so of its owner: see [sqllock.Locker.For]. A program with
+// many owners gives locks.For("service") for locks of its own. The Locker renews the leases and ends them
+// when it is closed. New does not access the database.
 func New[Tx any](locks *sqllock.Locker[Tx]) *Locker[Tx] {
 	k := access.Locker[*keeper.Keeper](locks)
-	return &Locker[Tx]{locks, keeper.Of(k, func() *tickets { return newTickets(k) })}
+	return &Locker[Tx]{access.Of(locks.DB()).Owners.Owner(locks.Owner()), keeper.Of(k, func() *tickets { return newTickets(k) })}
 }
 
 // Acquire waits until ctx ends for the exclusive lock on key. Locks are granted in the order in
@@ -75,15 +77,15 @@ func (l *Locker[Tx]) DoShared(ctx context.Context, key string, fn func(ctx conte
 
 // Term is [sqllock.Locker.Term] for a fair lock.
 func (l *Locker[Tx]) Term(key string, token int64) sqllock.Term {
-	return sqllock.Term(l.tickets.k.TermOf(lockname.Fair, l.locks.Owner(), key, token))
+	return sqllock.Term(l.tickets.k.TermOf(lockname.Fair, l.owner, key, token))
 }
 
 func (l *Locker[Tx]) exclusive(key string, now bool) ask {
-	return ask{kind: lockname.Fair, owner: l.locks.Owner(), key: key, units: MaxPermits, capacity: MaxPermits, now: now}
+	return ask{kind: lockname.Fair, owner: l.owner, key: key, units: MaxPermits, capacity: MaxPermits, now: now}
 }
 
 func (l *Locker[Tx]) shared(key string, now bool) ask {
-	return ask{kind: lockname.Fair, owner: l.locks.Owner(), key: key, units: 1, capacity: MaxPermits, now: now}
+	return ask{kind: lockname.Fair, owner: l.owner, key: key, units: 1, capacity: MaxPermits, now: now}
 }
 
 func (l *Locker[Tx]) acquire(ctx context.Context, a ask, opts []sqllock.AcquireOptions) (*sqllock.Lease, error) {

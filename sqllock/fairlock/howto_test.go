@@ -44,7 +44,7 @@ func settle(ctx context.Context, tx *sql.Tx) error {
 // own context would hide.
 func TestHowToMigrate(t *testing.T) {
 	t.Parallel()
-	ctx, kit := t.Context(), holdfasttest.SQLite(t)
+	ctx, kit := t.Context(), holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

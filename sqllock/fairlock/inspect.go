@@ -70,14 +70,14 @@ type Ticket struct {
 //
 // Errors: [holdfast.ErrInvalid], the driver's.
 func (l *Locker[Tx]) Queue(ctx context.Context, key string) (Queue, error) {
-	return l.tickets.readAll(ctx, lockname.Fair, l.locks.Owner(), key)
+	return l.tickets.readAll(ctx, lockname.Fair, l.owner, key)
 }
 
 // Queues iterates over the queues of fair locks that have tickets, in the order of the keys' bytes.
 // It reads 500 tickets at a time and is no snapshot. It ends at the first error.
 // ListOptions.Free is not used.
 func (l *Locker[Tx]) Queues(ctx context.Context, opts ...sqllock.ListOptions) iter.Seq2[Queue, error] {
-	return l.tickets.statements.queues(ctx, lockname.Fair, l.locks.Owner(), opts)
+	return l.tickets.statements.queues(ctx, lockname.Fair, l.owner, opts)
 }
 
 // ForceRelease deletes the ticket with a token, held or not. It records who did so. It affects the former holder as [sqllock.Locker.ForceRelease] does. It
@@ -85,53 +85,53 @@ func (l *Locker[Tx]) Queues(ctx context.Context, opts ...sqllock.ListOptions) it
 //
 // Errors: those of [sqllock.Locker.ForceRelease].
 func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, who holdfast.Actor) (bool, error) {
-	return l.tickets.forceRelease(ctx, lockname.Fair, l.locks.Owner(), key, token, who)
+	return l.tickets.forceRelease(ctx, lockname.Fair, l.owner, key, token, who)
 }
 
 // Queue reads the semaphore's queue.
 //
 // Errors: the driver's.
 func (s *Semaphore[Tx]) Queue(ctx context.Context) (Queue, error) {
-	return s.l.tickets.readAll(ctx, lockname.Semaphore, s.l.locks.Owner(), s.key)
+	return s.l.tickets.readAll(ctx, lockname.Semaphore, s.l.owner, s.key)
 }
 
 // ForceRelease is [Locker.ForceRelease] for the semaphore.
 func (s *Semaphore[Tx]) ForceRelease(ctx context.Context, token int64, who holdfast.Actor) (bool, error) {
-	return s.l.tickets.forceRelease(ctx, lockname.Semaphore, s.l.locks.Owner(), s.key, token, who)
+	return s.l.tickets.forceRelease(ctx, lockname.Semaphore, s.l.owner, s.key, token, who)
 }
 
 // Semaphores is [Locker.Queues] for semaphores.
 func (l *Locker[Tx]) Semaphores(ctx context.Context, opts ...sqllock.ListOptions) iter.Seq2[Queue, error] {
-	return l.tickets.statements.queues(ctx, lockname.Semaphore, l.locks.Owner(), opts)
+	return l.tickets.statements.queues(ctx, lockname.Semaphore, l.owner, opts)
 }
 
-func (s *tickets) readAll(ctx context.Context, k lockname.Kind, owner, key string) (Queue, error) {
+func (s *tickets) readAll(ctx context.Context, k lockname.Kind, owner core.Owner, key string) (Queue, error) {
 	name, err := lockname.Of(k, owner, key)
 	if err != nil {
 		return Queue{}, err
 	}
-	queue := Queue{Owner: owner, Key: key}
+	queue := Queue{Owner: name.Owner, Key: key}
 	return queue, s.statements.eachTicket(ctx, dialect.QueueOfTickets, func(i info) { queue.add(i) }, name.Args()...)
 }
 
 // begin returns the ticket after which a list begins.
 func begin(k lockname.Kind, owner string, o sqllock.ListOptions) info {
 	at := info{owner: owner, name: []byte{}}
-	if o.EveryOwner {
-		at.owner = o.AfterOwner
-	}
 	if o.AfterKey != "" {
 		at.name, at.Token = append([]byte{byte(k)}, o.AfterKey...), math.MaxInt64
 	}
 	return at
 }
 
-func (s *statements) queues(ctx context.Context, k lockname.Kind, owner string, opts []sqllock.ListOptions) iter.Seq2[Queue, error] {
+func (s *statements) queues(ctx context.Context, k lockname.Kind, owner core.Owner, opts []sqllock.ListOptions) iter.Seq2[Queue, error] {
 	return func(yield func(Queue, error) bool) {
 		o, err := options.One(opts)
-		at := begin(k, owner, o)
+		if o.EveryOwner {
+			owner = core.AnyOwner.Owner(o.AfterOwner)
+		}
+		at := begin(k, owner.ID, o)
 		if err == nil {
-			err = core.CheckName("owner", at.owner, true)
+			err = owner.Err
 		}
 		if err != nil {
 			yield(Queue{}, err)
@@ -166,7 +166,7 @@ func (s *statements) queues(ctx context.Context, k lockname.Kind, owner string, 
 	}
 }
 
-func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, owner, key string, token int64, who holdfast.Actor) (had bool, err error) {
+func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, owner core.Owner, key string, token int64, who holdfast.Actor) (had bool, err error) {
 	ctx, op := s.k.StartSpan(ctx, ask{kind: k, units: MaxPermits}.lock(), "force_release")
 	defer func() { op.End(err, keeper.Outcome) }()
 	name, err := lockname.Of(k, owner, key)

@@ -22,7 +22,7 @@ func openLocker(t *testing.T, engine dbtest.Engine) *sqllock.Locker[*sql.Tx] {
 	if err := migrations.Up(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	db, err := holdfastsql.Open(t.Context(), pool)
+	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		t.Fatal(err)
 	}

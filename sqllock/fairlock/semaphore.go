@@ -23,7 +23,7 @@ type Semaphore[Tx any] struct {
 //
 // Errors: [holdfast.ErrInvalid].
 func (l *Locker[Tx]) Semaphore(key string, permits int) (*Semaphore[Tx], error) {
-	if _, err := lockname.Of(lockname.Semaphore, l.locks.Owner(), key); err != nil {
+	if _, err := lockname.Of(lockname.Semaphore, l.owner, key); err != nil {
 		return nil, err
 	}
 	if permits < 1 || permits > MaxPermits {
@@ -67,11 +67,11 @@ func (s *Semaphore[Tx]) Do(ctx context.Context, n int, fn func(ctx context.Conte
 
 // Term is [sqllock.Locker.Term] for the semaphore.
 func (s *Semaphore[Tx]) Term(token int64) sqllock.Term {
-	return sqllock.Term(s.l.tickets.k.TermOf(lockname.Semaphore, s.l.locks.Owner(), s.key, token))
+	return sqllock.Term(s.l.tickets.k.TermOf(lockname.Semaphore, s.l.owner, s.key, token))
 }
 
 func (s *Semaphore[Tx]) ask(n int, now bool) ask {
-	return ask{kind: lockname.Semaphore, owner: s.l.locks.Owner(), key: s.key, units: n, capacity: s.permits, now: now}
+	return ask{kind: lockname.Semaphore, owner: s.l.owner, key: s.key, units: n, capacity: s.permits, now: now}
 }
 
 func (s *Semaphore[Tx]) check(n int) error {

@@ -20,7 +20,8 @@ import (
 // ask describes what a call requests.
 type ask struct {
 	kind            lockname.Kind
-	owner, key      string
+	owner           core.Owner
+	key             string
 	units, capacity int
 	now             bool // do not wait
 }

@@ -11,6 +11,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -36,7 +37,7 @@ func Example() {
 		log.Print(err)
 		return
 	}
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		log.Print(err)
 		return

@@ -34,8 +34,8 @@ type Spec struct {
 	// integers, text, bytes or a UUID. A number or a UUID stands for its text as the database
 	// prints it. Without a column all rows belong to one lease.
 	Key string
-	// Owner is the owner of the key (see [sqllock.Locker.For]), in the same form. Default: "",
-	// the owner of a Locker that New returned.
+	// Owner is the owner of the key (see [sqllock.Locker.For]), in the same form. Required, unless the DB is
+	// SingleOwner.
 	Owner string
 	// UnfencedInserts lets a row with the token 0 be inserted by programs that hold no lease.
 	// Then a row that is deleted and inserted again passes as well. Default: false.
@@ -69,6 +69,9 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], spec Spec) (*Table[Tx
 	}
 	spec.Token = cmp.Or(spec.Token, defaultToken)
 	t := &Table[Tx]{db: db, access: access.Of(db), spec: spec}
+	if err := t.access.Owners.Named("Spec.Owner", spec.Owner != "", "give it as the program gives it to For, such as {merchant}"); err != nil {
+		return nil, err
+	}
 	table, err := rowmap.Describe(ctx, t.access.Catalog, spec.Schema, spec.Table)
 	if err != nil {
 		return nil, err

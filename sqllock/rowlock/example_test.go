@@ -152,7 +152,7 @@ func openLedger(ctx context.Context) (*holdfast.DB[*sql.Tx], func()) {
 			log.Fatal(err)
 		}
 	}
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -18,14 +18,15 @@ import (
 type Locker[Tx any] struct {
 	locks[Tx]
 
-	owner string
+	owner core.Owner
 	known *knownrows.Set
 }
 
-// For returns the locks of an owner, as [sqllock.Locker.For] does. It costs nothing.
+// For returns the locks of an owner, as [sqllock.Locker.For] does. It costs nothing. A Locker of New has no
+// owner, and is for a DB with holdfast.Options.SingleOwner.
 func (l *Locker[Tx]) For(owner string) *Locker[Tx] {
 	of := *l
-	of.owner = owner
+	of.owner = l.access.Owners.Owner(owner)
 	return &of
 }
 
@@ -38,7 +39,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx]) (*Locker[Tx], error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Locker[Tx]{locks: l, known: knownrows.New()}, nil
+	return &Locker[Tx]{locks: l, owner: l.access.Owners.Owner(""), known: knownrows.New()}, nil
 }
 
 // locks holds what Locker and Table share.

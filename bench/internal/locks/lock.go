@@ -49,7 +49,7 @@ func (w *World) Trips() int64 {
 }
 
 func (w *World) options() holdfast.Options {
-	return holdfast.Options{Observers: []holdfast.Observer{w.Observe}}
+	return holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{w.Observe}}
 }
 
 // Kind classifies a competitor.

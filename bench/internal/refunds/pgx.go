@@ -86,7 +86,7 @@ func pipelinePgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (D
 // doPgx is the transaction under Do.
 func doPgx(steps stepsOf) func(context.Context, *sqlengine.Engine, holdfast.Observer) (Do, func() error, error) {
 	return func(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (Do, func() error, error) {
-		db, err := holdfastpgx.Open(ctx, e.Pgx, holdfast.Options{Observers: []holdfast.Observer{observe}})
+		db, err := holdfastpgx.Open(ctx, e.Pgx, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{observe}})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -104,7 +104,7 @@ func lookPgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, f
 
 // under opens a store whose calls run steps.
 func under[Tx any](ctx context.Context, db *holdfast.DB[Tx], steps func(ctx context.Context, tx Tx, order int64, key string) error) (Do, func() error, error) {
-	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench", SingleOwner: true})
+	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench"})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -123,7 +123,7 @@ func do(ctx context.Context, db *holdfast.DB[*sql.Tx], _ *sql.DB, s *steps) (Do,
 
 // doTx makes the refund in a transaction of the program's own.
 func doTx(ctx context.Context, db *holdfast.DB[*sql.Tx], pool *sql.DB, s *steps) (Do, error) {
-	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench", SingleOwner: true})
+	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench"})
 	return func(ctx context.Context, order int64, key string) error {
 		tx, err := pool.BeginTx(ctx, nil)
 		if err != nil {
@@ -163,7 +163,7 @@ func ours(protect way, of func(*sqlengine.Engine) *sql.DB, prepared bool) func(c
 		if err != nil {
 			return nil, nil, err
 		}
-		db, err := holdfastsql.Open(ctx, pool, holdfast.Options{Observers: []holdfast.Observer{observe}})
+		db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{observe}})
 		if err != nil {
 			return nil, nil, errors.Join(err, closes())
 		}

@@ -15,7 +15,7 @@ import (
 
 // twoSteps returns a refund of two steps: the service's statements, and a call that costs nothing.
 func twoSteps[Tx any](ctx context.Context, db *holdfast.DB[Tx], steps func(ctx context.Context, tx Tx, order int64, key string) error) (Do, error) {
-	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench", SingleOwner: true})
+	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench"})
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func twoStepsSQL(ctx context.Context, db *holdfast.DB[*sql.Tx], _ *sql.DB, s *st
 }
 
 func twoStepsPgx(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (Do, func() error, error) {
-	db, err := holdfastpgx.Open(ctx, e.Pgx, holdfast.Options{Observers: []holdfast.Observer{observe}})
+	db, err := holdfastpgx.Open(ctx, e.Pgx, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{observe}})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -43,7 +43,7 @@ func Tables(ctx context.Context, e *sqlengine.Engine) error {
 
 // Ours is Holdfast's batch; observe is nil while time is measured.
 func Ours(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (Feed, error) {
-	db, err := holdfastsql.Open(ctx, e.SQL, holdfast.Options{Observers: []holdfast.Observer{observe}})
+	db, err := holdfastsql.Open(ctx, e.SQL, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{observe}})
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func growRows(ctx context.Context, p *Plan) (result.Table, error) {
 
 func (p *Plan) growEngine(ctx context.Context, e *sqlengine.Engine, t *result.Table) error {
 	for _, prefix := range []string{bigPrefix, smallPrefix} {
-		if err := migrations.Up(ctx, e.SQL, holdfast.Options{Prefix: prefix}); err != nil {
+		if err := migrations.Up(ctx, e.SQL, holdfast.Options{SingleOwner: true, Prefix: prefix}); err != nil {
 			return err
 		}
 	}
@@ -103,11 +103,11 @@ func (p *Plan) growSize(ctx context.Context, e *sqlengine.Engine, n int, c *cost
 			return leaseOp(ctx, e, prefix, o, anew, &until)
 		}},
 		{"refund under Do", func(prefix string, o holdfast.Observer) (measure.Op, error) {
-			do, err := refunds.Ours(ctx, e, holdfast.Options{Prefix: prefix, Observers: []holdfast.Observer{o}})
+			do, err := refunds.Ours(ctx, e, holdfast.Options{SingleOwner: true, Prefix: prefix, Observers: []holdfast.Observer{o}})
 			return newKeys(1, false).op(do), err
 		}},
 		{"replay", func(prefix string, o holdfast.Observer) (measure.Op, error) {
-			do, err := refunds.Ours(ctx, e, holdfast.Options{Prefix: prefix, Observers: []holdfast.Observer{o}})
+			do, err := refunds.Ours(ctx, e, holdfast.Options{SingleOwner: true, Prefix: prefix, Observers: []holdfast.Observer{o}})
 			if err != nil {
 				return nil, err
 			}
@@ -144,7 +144,7 @@ func (p *Plan) growSize(ctx context.Context, e *sqlengine.Engine, n int, c *cost
 }
 
 func leaseOp(ctx context.Context, e *sqlengine.Engine, prefix string, o holdfast.Observer, keys func(int) func() string, until *closers) (measure.Op, error) {
-	l, err := locks.Leases(ctx, e, holdfast.Options{Prefix: prefix, Observers: []holdfast.Observer{o}})
+	l, err := locks.Leases(ctx, e, holdfast.Options{SingleOwner: true, Prefix: prefix, Observers: []holdfast.Observer{o}})
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func Leases(ctx context.Context, p *Plan) ([]result.Table, error) {
 // leases holds n leases on one engine.
 func (p *Plan) leases(ctx context.Context, e *sqlengine.Engine, n int) (row result.Row, err error) {
 	var statements atomic.Int64
-	db, err := holdfastsql.Open(ctx, e.SQL, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, _ holdfast.Statement) { statements.Add(1) }}})
+	db, err := holdfastsql.Open(ctx, e.SQL, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{func(_ context.Context, _ holdfast.Statement) { statements.Add(1) }}})
 	if err != nil {
 		return row, err
 	}

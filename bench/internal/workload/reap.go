@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/bench/internal/locks"
 	"github.com/holdfast-go/holdfast/bench/internal/result"
@@ -60,7 +61,7 @@ func Reap(ctx context.Context, p *Plan) ([]result.Table, error) {
 type clearer func(ctx context.Context) (rows int64, done bool, err error)
 
 func ourReaper(ctx context.Context, e *sqlengine.Engine) (clearer, error) {
-	db, err := holdfastsql.Open(ctx, e.SQL)
+	db, err := holdfastsql.Open(ctx, e.SQL, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		return nil, err
 	}

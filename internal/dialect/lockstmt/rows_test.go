@@ -59,7 +59,7 @@ func id(b byte) (id lockstmt.AttemptID) {
 }
 
 func name(owner, key string) lockname.Name {
-	n, err := lockname.Of(lockname.Lease, owner, key)
+	n, err := lockname.Of(lockname.Lease, core.Owner{ID: owner}, key)
 	if err != nil {
 		panic(err)
 	}

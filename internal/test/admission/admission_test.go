@@ -136,7 +136,7 @@ func plant(t *testing.T, url, with string, without ...string) planted {
 
 func store(t *testing.T, db *holdfast.DB[*sql.Tx]) *idempotency.Store[*sql.Tx] {
 	t.Helper()
-	s, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true, Wait: time.Second})
+	s, err := idempotency.New(t.Context(), db, idempotency.Options{Wait: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

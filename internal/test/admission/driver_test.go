@@ -45,7 +45,7 @@ func TestDriverErrorsHaveCodes(t *testing.T) {
 			"a packet that is larger than the server takes": {"maxAllowedPacket=1073741824", "", insert(1 << 27)},
 		} {
 			db := mustOpen(e.T, dbtest.OpenSQL(e.T, dbtest.With(e.DSN, c.param)))
-			store, err := idempotency.New(e.Ctx, db, idempotency.Options{SingleOwner: true})
+			store, err := idempotency.New(e.Ctx, db)
 			e.Check(err)
 			fn := func(ctx context.Context, tx *sql.Tx) error {
 				if err := e.Effect(ctx, tx, "a"); err != nil {
@@ -86,7 +86,7 @@ func TestDuplicateBehindReadTimeout(t *testing.T) {
 		if !e.InnoDB() {
 			return
 		}
-		store, err := idempotency.New(e.Ctx, mustOpen(e.T, dbtest.OpenSQL(e.T, dbtest.With(e.DSN, "readTimeout=3s"))), idempotency.Options{SingleOwner: true, LockTimeout: time.Minute})
+		store, err := idempotency.New(e.Ctx, mustOpen(e.T, dbtest.OpenSQL(e.T, dbtest.With(e.DSN, "readTimeout=3s"))), idempotency.Options{LockTimeout: time.Minute})
 		e.Check(err)
 		entered, free, done := make(chan struct{}), make(chan struct{}), make(chan error)
 		go func() {

@@ -79,7 +79,7 @@ func sessions(e dbtest.Engine, home, other string) []string {
 
 func pay(t *testing.T, db *holdfast.DB[*sql.Tx], key, schema string) {
 	t.Helper()
-	s, err := idempotency.New(t.Context(), db, idempotency.Options{SingleOwner: true})
+	s, err := idempotency.New(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}

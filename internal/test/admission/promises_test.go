@@ -134,7 +134,7 @@ func (w *world) leases() {
 func (w *world) records() {
 	var stores []*idempotency.Store[*sql.Tx]
 	for range 2 {
-		s, err := idempotency.New(w.ctx, w.db, idempotency.Options{SingleOwner: true})
+		s, err := idempotency.New(w.ctx, w.db)
 		w.must("store", err)
 		stores = append(stores, s)
 	}

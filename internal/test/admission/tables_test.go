@@ -90,7 +90,7 @@ func executedTwice(t *testing.T, db *holdfast.DB[*sql.Tx], pool *sql.DB) {
 	t.Helper()
 	ctx := dialect.Without(t.Context(), dialect.RuleTables)
 	for range 2 {
-		s, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true})
+		s, err := idempotency.New(ctx, db)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ func TestTrips(t *testing.T) {
 		pool := dbtest.OpenSQL(t, migrated(t, e))
 		pool.SetMaxIdleConns(2)
 		var sent, asked atomic.Int64
-		db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
+		db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 			sent.Add(1)
 			if s.Name == "admission" {
 				asked.Add(1)

@@ -36,7 +36,7 @@ func TestUntested(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, pool, tables(dbtest.MariaDB)...)
-	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{Untested: "MariaDB 11.4"})
+	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true, Untested: "MariaDB 11.4"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,8 +41,8 @@ type (
 // at once, because its context has ended; a call that changes something has its own key.
 func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 	t.Helper()
-	kit := holdfasttest.SQLite(t)
-	e := env{t.Context(), kit.DB, must(idempotency.New(t.Context(), kit.DB, idempotency.Options{SingleOwner: true}))}
+	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
+	e := env{t.Context(), kit.DB, must(idempotency.New(t.Context(), kit.DB))}
 	must(kit.Pool.ExecContext(e, `CREATE TABLE shelves (id TEXT NOT NULL PRIMARY KEY COLLATE BINARY, expires_at INTEGER)`))
 	ended, end := context.WithCancel(e.Context)
 	end()
@@ -63,7 +63,6 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		return err
 	}
 	newStore := func(o idempotency.Options) error {
-		o.SingleOwner = true
 		return second(idempotency.New(e, e.db, o))
 	}
 	inTx := func(o holdfast.TxOptions) error {

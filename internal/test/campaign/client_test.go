@@ -137,7 +137,7 @@ func (c *client[Tx]) open(ctx context.Context, open opener[Tx]) (func(), error) 
 	var errs [4]error
 	c.db = db
 	c.locks, errs[0] = sqllock.New(ctx, db, sqllock.Options{TTL: ttl, Margin: margin, Holder: fmt.Sprint("client ", c.Client, ".", c.Life)})
-	c.store, errs[1] = idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, Wait: patience})
+	c.store, errs[1] = idempotency.New(ctx, db, idempotency.Options{Wait: patience})
 	c.payouts, errs[2] = businessrow.New[payoutRow](ctx, db, holdfast.TableSpec{Table: "campaign_payouts", Key: []string{"payout_no"}},
 		businessrow.Options{Compare: []string{"amount"}, Wait: patience})
 	c.registers, errs[3] = register.New(ctx, db)
@@ -155,7 +155,7 @@ func openSQL(ctx context.Context, o *order) (*holdfast.DB[*sql.Tx], func(), erro
 	}
 	pool.SetMaxOpenConns(o.Pool)
 	pool.SetMaxIdleConns(o.Pool)
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		_ = pool.Close()
 		return nil, nil, err
@@ -173,7 +173,7 @@ func openNative(ctx context.Context, o *order) (*holdfast.DB[pgx.Tx], func(), er
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := holdfastpgx.Open(ctx, pool)
+	db, err := holdfastpgx.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		pool.Close()
 		return nil, nil, err

@@ -51,7 +51,7 @@ type refundRow struct {
 
 // prepare opens the objects that the three ways need.
 func (a *asker[Tx]) prepare(ctx context.Context) (err error) {
-	o := idempotency.Options{SingleOwner: true, Wait: 10 * time.Second}
+	o := idempotency.Options{Wait: 10 * time.Second}
 	if a.store, err = idempotency.New(ctx, a.db, o); err != nil {
 		return err
 	}

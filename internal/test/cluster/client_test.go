@@ -155,7 +155,7 @@ func (c *client) open(ctx context.Context) (ask func(context.Context, int) (bool
 	}
 	pool.SetMaxOpenConns(8)
 	pool.SetConnMaxLifetime(5 * time.Second) // so that clients return to a node that comes back
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,7 +188,7 @@ func (c *client) openNative(ctx context.Context) (ask func(context.Context, int)
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := holdfastpgx.Open(ctx, pool)
+	db, err := holdfastpgx.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -23,7 +23,7 @@ import (
 func findings(t *testing.T, url string) map[string]doctor.Finding {
 	t.Helper()
 	var found []doctor.Finding
-	db, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, url))
+	db, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, url), holdfast.Options{SingleOwner: true})
 	if err == nil {
 		found, err = doctor.Check(t.Context(), db)
 	}
@@ -73,7 +73,7 @@ func galeraDoctor(t *testing.T, c *galera) {
 // in that time is in doubt, and later statements are refused, while SELECT 1 still works.
 func galeraMinority(t *testing.T, c *galera) {
 	o := openOn(t, c.nodes[0].url, sqllock.Options{})
-	store, err := idempotency.New(t.Context(), o.db, idempotency.Options{SingleOwner: true, Wait: 2 * time.Second})
+	store, err := idempotency.New(t.Context(), o.db, idempotency.Options{Wait: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func galeraSettings(t *testing.T, c *galera) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := idempotency.New(t.Context(), o.db, idempotency.Options{SingleOwner: true})
+	store, err := idempotency.New(t.Context(), o.db)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func galeraSettings(t *testing.T, c *galera) {
 	if after := o.number(`SELECT @@SESSION.wsrep_sync_wait * 1000 + @@SESSION.innodb_lock_wait_timeout`); after != before {
 		t.Errorf("the settings were %d and are %d", before, after)
 	}
-	if _, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, c.nodes[0].url+"?wsrep_on=OFF")); !errors.Is(err, holdfast.ErrUnsupported) {
+	if _, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, c.nodes[0].url+"?wsrep_on=OFF"), holdfast.Options{SingleOwner: true}); !errors.Is(err, holdfast.ErrUnsupported) {
 		t.Errorf("a session that does not replicate is opened: %v", err)
 	}
 }

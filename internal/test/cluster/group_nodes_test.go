@@ -60,10 +60,10 @@ func groupReads(t *testing.T, urls []string) {
 func groupConsistency(t *testing.T, g *group) {
 	pool := dbtest.OpenSQL(t, g.nodes[0].url())
 	var unsupported *holdfast.UnsupportedError
-	if _, err := holdfastsql.Open(t.Context(), pool); !errors.As(err, &unsupported) || unsupported.Check != "group consistency" {
+	if _, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true}); !errors.As(err, &unsupported) || unsupported.Check != "group consistency" {
 		t.Errorf("opened with the server's own consistency: %v", err)
 	}
-	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleWriter: true})
+	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true, SingleWriter: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestGroupMembers(t *testing.T) {
 	g.business()
 	refused := func(what, url string) {
 		t.Helper()
-		if _, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, url)); !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "group_replication_group_name") {
+		if _, err := holdfastsql.Open(t.Context(), dbtest.OpenSQL(t, url), holdfast.Options{SingleOwner: true}); !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "group_replication_group_name") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

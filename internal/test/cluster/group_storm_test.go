@@ -91,7 +91,7 @@ func TestGroupCommits(t *testing.T) {
 	defer cancel()
 	for _, url := range g.urls() {
 		pool := dbtest.OpenSQL(t, url)
-		db, err := holdfastsql.Open(t.Context(), pool)
+		db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 		if err != nil {
 			t.Fatal(err)
 		}

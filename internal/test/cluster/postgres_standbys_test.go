@@ -66,7 +66,7 @@ func TestPostgresWrongStandby(t *testing.T) {
 			on := openOn(t, old.url(), sqllock.Options{})
 			ask := func(o *opened, key string) idempotency.Outcome {
 				t.Helper()
-				store, err := idempotency.New(t.Context(), o.db, idempotency.Options{SingleOwner: true})
+				store, err := idempotency.New(t.Context(), o.db)
 				if err != nil {
 					t.Fatal(err)
 				}

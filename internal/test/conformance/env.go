@@ -127,6 +127,13 @@ func New[Tx any](t *testing.T, h Handle[Tx], engine dbtest.Engine, opts ...holdf
 	return e
 }
 
+// ManyOwners makes each call on the environment's handle name its owner, from now on.
+func (e *Env[Tx]) ManyOwners() { e.DB = access.WithOwners(e.DB, core.ManyOwners) }
+
+// AnyOwner lets each call on the environment's handle name an owner, or none, from now on: for tests that tell
+// the one from the other.
+func (e *Env[Tx]) AnyOwner() { e.DB = access.WithOwners(e.DB, core.AnyOwner) }
+
 // Migrate applies Holdfast's tables.
 func (e *Env[Tx]) Migrate(opts ...holdfast.Options) {
 	e.Helper()

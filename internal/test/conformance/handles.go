@@ -58,7 +58,7 @@ func Only[Tx any](h Handle[Tx], engines ...dbtest.Engine) Handle[Tx] {
 // SQLPool opens Holdfast on a pool of the test.
 func SQLPool(tb testing.TB, pool *sql.DB, opts ...holdfast.Options) Pool[*sql.Tx] {
 	tb.Helper()
-	db, err := holdfastsql.Open(tb.Context(), pool, opts...)
+	db, err := holdfastsql.Open(tb.Context(), pool, Single(opts))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -71,6 +71,15 @@ func SQLPool(tb testing.TB, pool *sql.DB, opts ...holdfast.Options) Pool[*sql.Tx
 		InUse: func() int { return pool.Stats().InUse },
 		Close: func() { _ = pool.Close() },
 	}
+}
+
+// Single returns the options of a handle with one owner. Env.Owners is for tests that name owners.
+func Single(opts []holdfast.Options) (o holdfast.Options) {
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	o.SingleOwner = true
+	return o
 }
 
 func endStd(tx *sql.Tx, commit bool) error {
@@ -89,7 +98,7 @@ func SQLX() Handle[*sqlx.Tx] {
 			tb.Fatal(err)
 		}
 		pool := sqlx.NewDb(dbtest.OpenSQL(tb, dsn), name)
-		db, err := holdfastsqlx.Open(tb.Context(), pool, opts...)
+		db, err := holdfastsqlx.Open(tb.Context(), pool, Single(opts))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -112,7 +121,7 @@ func Pgx() Handle[pgx.Tx] {
 		Open: func(tb testing.TB, dsn string, opts ...holdfast.Options) Pool[pgx.Tx] {
 			tb.Helper()
 			pool := dbtest.OpenPgx(tb, dsn)
-			db, err := holdfastpgx.Open(tb.Context(), pool, opts...)
+			db, err := holdfastpgx.Open(tb.Context(), pool, Single(opts))
 			if err != nil {
 				tb.Fatal(err)
 			}

@@ -24,7 +24,6 @@ func (e *Env[Tx]) Store(o idempotency.Options) *idempotency.Store[Tx] {
 // StoreOn opens a store. Stores share no memory, as in two processes.
 func (e *Env[Tx]) StoreOn(db *holdfast.DB[Tx], o idempotency.Options) *idempotency.Store[Tx] {
 	e.Helper()
-	o.SingleOwner = true
 	s, err := idempotency.New(e.Ctx, db, o)
 	if err != nil {
 		e.Fatal(err)

@@ -58,7 +58,7 @@ func childRun(stage, url, key string) error {
 	if err != nil {
 		return err
 	}
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func ways() map[string]way {
 	}
 	return map[string]way{
 		"Do": func(ctx context.Context, db *holdfast.DB[*sql.Tx], key string, fn func(ctx context.Context, tx *sql.Tx) error) (idempotency.Outcome, error) {
-			store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true})
+			store, err := idempotency.New(ctx, db)
 			if err != nil {
 				return 0, err
 			}
@@ -105,7 +105,7 @@ func ways() map[string]way {
 			return r.Outcome, err
 		},
 		"DoTx": func(ctx context.Context, db *holdfast.DB[*sql.Tx], key string, fn func(ctx context.Context, tx *sql.Tx) error) (o idempotency.Outcome, err error) {
-			store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true})
+			store, err := idempotency.New(ctx, db)
 			if err != nil {
 				return 0, err
 			}

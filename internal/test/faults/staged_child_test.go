@@ -212,11 +212,11 @@ func stagedChildRun(text string) error {
 	if err != nil {
 		return err
 	}
-	db, err := holdfastsql.Open(ctx, pool)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		return err
 	}
-	store, err := idempotency.New(ctx, db, idempotency.Options{SingleOwner: true, Namespace: j.Namespace})
+	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: j.Namespace})
 	if err != nil {
 		return err
 	}

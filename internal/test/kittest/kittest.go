@@ -23,7 +23,7 @@ func Outcomes[Tx any](t *testing.T, kit *holdfasttest.Kit[Tx]) {
 	if _, err := kit.Pool.ExecContext(ctx, `CREATE TABLE effects (k VARCHAR(64) NOT NULL)`); err != nil {
 		t.Fatal(err)
 	}
-	s, err := idempotency.New(ctx, kit.DB, idempotency.Options{SingleOwner: true})
+	s, err := idempotency.New(ctx, kit.DB)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package scaleout_test
 import (
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -16,7 +17,7 @@ func TestConsolidator(t *testing.T) {
 	if err := migrations.Up(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	db, err := holdfastsql.Open(t.Context(), pool)
+	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
@@ -174,7 +175,7 @@ func textsOf(v reflect.Value, path string, all map[string]string) {
 // compiled calls f with the statements that the packages which send them have compiled.
 func compiled(t *testing.T, pool *sql.DB, f func(name, text string)) {
 	t.Helper()
-	db, err := holdfastsql.Open(t.Context(), pool)
+	db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		t.Fatal(err)
 	}

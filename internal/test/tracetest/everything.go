@@ -9,6 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -31,6 +33,7 @@ func Everything(tb testing.TB, opts ...holdfast.Options) {
 	ctx, cancel := context.WithTimeout(tb.Context(), 3*time.Minute)
 	defer cancel()
 	w := &world{TB: tb, ctx: ctx, kit: holdfasttest.SQLite(tb, opts...)}
+	w.kit.DB = access.WithOwners(w.kit.DB, core.AnyOwner)
 	for _, table := range []string{
 		`CREATE TABLE refunds (refund_no TEXT NOT NULL UNIQUE, cents INTEGER NOT NULL)`,
 		`CREATE TABLE accounts (id TEXT NOT NULL PRIMARY KEY, cents INTEGER NOT NULL, version INTEGER NOT NULL)`,

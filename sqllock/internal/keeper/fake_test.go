@@ -128,7 +128,7 @@ func (f *fake) newLease(key string, once bool, sent time.Time) *Lease {
 
 func (f *fake) newLeaseOf(owner, key string, once bool, sent time.Time) *Lease {
 	f.t.Helper()
-	name, err := lockname.Of(lockname.Lease, owner, key)
+	name, err := lockname.Of(lockname.Lease, core.Owner{ID: owner}, key)
 	if err != nil {
 		f.t.Fatal(err)
 	}

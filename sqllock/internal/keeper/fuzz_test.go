@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
@@ -38,7 +39,7 @@ func TestPayload(t *testing.T) {
 	t.Parallel()
 	self, other := NewProcess().NewAttemptID(), NewProcess().NewAttemptID()
 	b := &Notifier{k: &Keeper{Statements: &Statements{Self: self}}}
-	want, err := lockname.Of(lockname.Lease, "o", "key")
+	want, err := lockname.Of(lockname.Lease, core.Owner{ID: "o"}, "key")
 	if err != nil {
 		t.Fatal(err)
 	}

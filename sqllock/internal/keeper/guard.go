@@ -25,7 +25,10 @@ var errStale = errors.New("the transaction's snapshot is older than the lease: c
 var errRestored = fmt.Errorf("%w: holdfast after-restore has run since this Locker was opened: close it and open another", ErrOtherStore)
 
 // CheckTerms checks the terms that were passed to a guard of an owner.
-func (k *Keeper) CheckTerms(owner string, terms []Term) error {
+func (k *Keeper) CheckTerms(owner core.Owner, terms []Term) error {
+	if owner.Err != nil {
+		return owner.Err
+	}
 	if len(terms) == 0 {
 		return Invalid("terms", "there is none: give those that the transaction depends on, as lease.Term()")
 	}
@@ -33,8 +36,8 @@ func (k *Keeper) CheckTerms(owner string, terms []Term) error {
 		switch {
 		case t.name == lockname.Name{} || t.token <= 0:
 			return Invalid("terms", "one is the zero Term: give lease.Term()")
-		case t.name.Owner != owner:
-			return Invalid("terms", fmt.Sprintf("one is of the owner %.40q, and the Locker is of %.40q: guard it with For of its owner", t.name.Owner, owner))
+		case t.name.Owner != owner.ID:
+			return Invalid("terms", fmt.Sprintf("one is of the owner %.40q, and the Locker is of %.40q: guard it with For of its owner", t.name.Owner, owner.ID))
 		case t.store != k.Statements.ID:
 			return fmt.Errorf("%w: key %.40q, token %d: guard it with the Locker that granted it, or one on the same tables", ErrOtherStore, t.Key(), t.token)
 		}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
@@ -31,7 +32,7 @@ func (t Term) Kind() lockname.Kind { return t.name.Kind() }
 
 // TermOf returns the term of a lock with a token, in the keeper's tables. It returns the zero Term,
 // which a guard refuses, for a key that no lock can have.
-func (k *Keeper) TermOf(kind lockname.Kind, owner, key string, token int64) Term {
+func (k *Keeper) TermOf(kind lockname.Kind, owner core.Owner, key string, token int64) Term {
 	name, err := lockname.Of(kind, owner, key)
 	if err != nil {
 		return Term{}

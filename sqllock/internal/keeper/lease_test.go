@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
@@ -200,7 +201,7 @@ func TestWithin(t *testing.T) {
 		k := f.keep(t)
 		call, cancel := context.WithCancelCause(t.Context())
 		type key struct{}
-		name, err := lockname.Of(lockname.Lease, "", "key")
+		name, err := lockname.Of(lockname.Lease, core.Owner{}, "key")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +216,7 @@ func TestWithin(t *testing.T) {
 		if cause := context.Cause(l.Context()); !errors.Is(cause, errCaller) || !l.Live() {
 			t.Errorf("its context ended with %v; it lives: %t", cause, l.Live())
 		}
-		if l.Key() != "key" || l.Token() != 7 || l.Term() != k.TermOf(lockname.Lease, "", "key", 7) || k.TermOf(lockname.Lease, "", "", 7) != (Term{}) {
+		if l.Key() != "key" || l.Token() != 7 || l.Term() != k.TermOf(lockname.Lease, core.Owner{}, "key", 7) || k.TermOf(lockname.Lease, core.Owner{}, "", 7) != (Term{}) {
 			t.Errorf("its term is %+v", l.Term())
 		}
 	})

@@ -76,6 +76,7 @@ func names[Tx any](e *env[Tx]) {
 
 // owners checks that the owner of the lock is a part of its name, fixed or a column.
 func owners[Tx any](e *env[Tx]) {
+	e.AnyOwner()
 	e.Must(`CREATE TABLE payouts (merchant ` + e.Text() + ` NOT NULL, no INT NOT NULL, fence BIGINT NOT NULL)`)
 	l := e.LockerWith(sqllock.Options{})
 	insert := func(merchant string, lease *sqllock.Lease) error {

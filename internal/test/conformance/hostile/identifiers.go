@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/optimistic"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -197,7 +199,7 @@ func (e *env[Tx]) oddFence(table string) {
 	if !e.DB.Capabilities().Triggers {
 		return
 	}
-	fenced, err := fence.New(e.Ctx, e.DB, fence.Spec{Table: table, Token: oddVersion, Key: `'; DELETE FROM canary; -- {` + oddKey + `}`, Owner: `'"` + "`"})
+	fenced, err := fence.New(e.Ctx, access.WithOwners(e.DB, core.ManyOwners), fence.Spec{Table: table, Token: oddVersion, Key: `'; DELETE FROM canary; -- {` + oddKey + `}`, Owner: `'"` + "`"})
 	if err == nil {
 		err = fenced.Enforce(e.Ctx)
 	}

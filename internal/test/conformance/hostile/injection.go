@@ -68,6 +68,7 @@ func (e *env[Tx]) refuses(what, field string, err error) {
 }
 
 func injectOperations[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	for _, evil := range Strings() {
 		name := evil
 		if !plain(evil) {
@@ -112,6 +113,7 @@ func injectOperations[Tx any](e *env[Tx]) {
 }
 
 func injectStaged[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	store, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)

@@ -39,7 +39,7 @@ func Input[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 }
 
 func badOps[Tx any](e *env[Tx]) {
-	withOwners, err := idempotency.New(e.Ctx, e.DB)
+	withOwners, err := idempotency.New(e.Ctx, access.WithOwners(e.DB, core.ManyOwners))
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 // injectLimits uses names, owners, keys and ids of limits that contain SQL, and tables with such names.
 func injectLimits[Tx any](e *env[Tx]) {
+	e.AnyOwner()
 	for _, evil := range Strings() {
 		l, err := limits.New(e.Ctx, e.DB, evil)
 		if core.CheckName("name", evil, false) != nil {

@@ -11,6 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/inbox"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -84,6 +86,7 @@ func attempts() map[string]idempotency.Op {
 // executes or is refused on its own. A replay, a mismatch or "in progress" would reveal the
 // victim.
 func ownerReadsNoResult[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	s, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)
@@ -115,14 +118,14 @@ func ownerReadsNoResult[Tx any](e *env[Tx]) {
 	// Stores with other scopes on the same tables.
 	for what, o := range map[string]idempotency.Options{
 		"a namespace": {Namespace: "Default"}, "a part of a namespace": {Namespace: "defaul"}, "a namespace of two parts": {Namespace: "default\x1fshop-7"},
-		"no owners": {SingleOwner: true}, "no owners, a namespace": {SingleOwner: true, Namespace: "defaultshop-7"},
+		"no owners": {}, "no owners, a namespace": {Namespace: "defaultshop-7"},
 	} {
-		store, err := idempotency.New(e.Ctx, e.DB, o)
+		store, err := idempotency.New(e.Ctx, access.WithOwners(e.DB, core.AnyOwner), o)
 		if err != nil {
 			e.Fatal(err)
 		}
 		op := victim()
-		if o.SingleOwner {
+		if strings.HasPrefix(what, "no owners") {
 			op.Owner = ""
 		}
 		if o.Namespace == "defaul" {
@@ -169,6 +172,7 @@ func ownerReadsNoResult[Tx any](e *env[Tx]) {
 
 // ownerReadsNoStaged tries its own operation, a provider's key, and an event.
 func ownerReadsNoStaged[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	store, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)
@@ -229,6 +233,7 @@ func ownerReadsNoStaged[Tx any](e *env[Tx]) {
 
 // ownerErasesItsOwn checks that an owner erases only its own data.
 func ownerErasesItsOwn[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	s, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)

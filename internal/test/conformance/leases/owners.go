@@ -19,6 +19,7 @@ import (
 // owners checks that the locks of one owner are not those of another, regardless of the key, and that no
 // call of one owner reaches a lock of another.
 func owners[Tx any](e *env[Tx]) {
+	e.AnyOwner()
 	anna, ben := e.locker("one").For("anna"), e.locker("two").For("ben")
 	lease := e.TryAcquire(anna, "key")
 	// Two owners' first tokens are equal if a clock of milliseconds (SQLite) stands still between
@@ -72,6 +73,7 @@ func owners[Tx any](e *env[Tx]) {
 
 // ownersOfOtherLocks checks the same of fair locks, semaphores, row-lock keys and named values.
 func ownersOfOtherLocks[Tx any](e *env[Tx]) {
+	e.AnyOwner()
 	anna, ben := e.locker("one").For("anna"), e.locker("two").For("ben")
 	for _, l := range []*sqllock.Locker[Tx]{anna, ben} {
 		fair := fairlock.New(l)
@@ -140,6 +142,7 @@ func ownersOfOtherLocks[Tx any](e *env[Tx]) {
 // ownersTogether lets goroutines of two processes acquire, renew, release and guard the keys of many
 // owners at once, so that batches have keys of several.
 func ownersTogether[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	lockers := []*sqllock.Locker[Tx]{e.locker("one"), e.locker("two")}
 	var mu sync.Mutex
 	holding := map[string]int{}

@@ -86,6 +86,7 @@ func (e *env[Tx]) open(opts ...limits.Options) *limits.Limits[Tx] {
 // orders creates the program's own table, and opens limits in it.
 func (e *env[Tx]) orders(opts ...func(*limits.Table)) *limits.Limits[Tx] {
 	e.Helper()
+	e.AnyOwner()
 	e.Must(`CREATE TABLE orders (shop ` + e.Text() + ` NOT NULL, order_no ` + e.Text() + ` NOT NULL, paid BIGINT NOT NULL, held BIGINT NOT NULL, refunded BIGINT NOT NULL,
  version BIGINT NOT NULL, PRIMARY KEY (shop, order_no))`)
 	table := limits.Table{TableSpec: holdfast.TableSpec{Table: "orders", Key: []string{"shop", "order_no"}}, Owner: "shop", Limit: "paid", Reserved: "held", Captured: "refunded", Version: "version"}

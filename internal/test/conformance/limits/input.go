@@ -101,6 +101,7 @@ func numbersAtTheEdge[Tx any](e *env[Tx]) {
 
 // limitOwners checks that owners, and names of limits, have nothing in common, and erases one of them.
 func limitOwners[Tx any](e *env[Tx]) {
+	e.AnyOwner()
 	other, err := limits.New(e.Ctx, e.DB, "payouts")
 	e.Check(err)
 	all := []*limits.Limits[Tx]{e.open(), e.open().For("anna"), e.open().For("Anna"), e.open().For("anna "), other.For("anna")}

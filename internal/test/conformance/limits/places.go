@@ -36,6 +36,7 @@ func (p *aLimit[Tx]) ask(id string, amount int64) limits.Request {
 // an amount that was taken, and a reservation whose time has passed.
 func (e *env[Tx]) twins() (all []*aLimit[Tx]) {
 	e.Helper()
+	e.AnyOwner()
 	refunds, orders := e.open(), e.orders()
 	payouts, err := limits.New(e.Ctx, e.DB, "payouts")
 	e.Check(err)

@@ -25,6 +25,7 @@ const (
 // rolled back, and of some the session is killed. No reader ever sees more used than the limit. At the
 // end the counters are the sums of the entries.
 func storm[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	own, orders := e.open().For("shop"), e.orders().For("shop")
 	e.set(own, "k", 100)
 	e.order("shop", "k", 100)

@@ -83,7 +83,6 @@ func ownTable[Tx any](e *env[Tx]) {
 	for _, err := range []error{
 		errOf(n.Take(e.Ctx, ask("042", "x", 1))), errOf(n.Take(e.Ctx, ask("+42", "x", 1))), errOf(n.Take(e.Ctx, ask("42 ", "x", 1))), errOf(n.Take(e.Ctx, ask("4e1", "x", 1))),
 		errOf(n.Reserve(e.Ctx, ask("42", "x", 1))), errOf(n.Capture(e.Ctx, ask("42", "of 42", 1))), errOf(n.Void(e.Ctx, ask("42", "of 42", 1))),
-		errOf(n.For("shop-7").Take(e.Ctx, ask("42", "x", 1))),
 	} {
 		e.want(err, holdfast.ErrInvalid)
 	}

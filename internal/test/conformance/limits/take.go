@@ -13,6 +13,7 @@ import (
 // twoRefundsOfSixty takes 60 of 100 twice at the same moment, in each form, in both tables and at each
 // isolation level. One of them wins. The naive form, which reads what is left and then adds, pays 120.
 func twoRefundsOfSixty[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	own, orders := e.open().For("shop-7"), e.orders().For("shop-7")
 	type call = func(id string) error
 	run := func(what string, l *limits.Limits[Tx], key string, once call) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/tracetest"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -35,7 +37,7 @@ func Ceilings[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 // tenants opens a store with owners.
 func (e *env[Tx]) tenants(o idempotency.Options) *idempotency.Store[Tx] {
 	e.Helper()
-	s, err := idempotency.New(e.Ctx, e.DB, o)
+	s, err := idempotency.New(e.Ctx, access.WithOwners(e.DB, core.ManyOwners), o)
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -121,6 +121,7 @@ func whoExecuted[Tx any](e *executions[Tx]) {
 
 // whoExecutedGoes checks that the request's id goes with the result, however that goes.
 func whoExecutedGoes[Tx any](e *executions[Tx]) {
+	e.AnyOwner()
 	s := e.Store(idempotency.Options{})
 	e.as("one", func(e *env[Tx]) {
 		for _, key := range []string{"by an operator", "with the owner", "by the reaper"} {

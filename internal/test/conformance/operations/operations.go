@@ -168,8 +168,9 @@ func twinKeysAreDifferent[Tx any](e *env[Tx]) {
 func scopesAreDifferent[Tx any](e *env[Tx]) {
 	// Joined without lengths, all of these would give the same text.
 	type scope struct{ namespace, owner, name, key string }
+	e.AnyOwner()
 	for _, sc := range []scope{{"a", "b", "c", "d"}, {"ab", "", "c", "d"}, {"a", "bc", "d", "d"}, {"a", "b", "cd", "d"}, {"a", "b", "c", "dd"}, {"A", "b", "c", "d"}} {
-		o := idempotency.Options{Namespace: sc.namespace, SingleOwner: sc.owner == ""}
+		o := idempotency.Options{Namespace: sc.namespace}
 		s, err := idempotency.New(e.Ctx, e.DB, o)
 		if err != nil {
 			e.Fatal(err)

@@ -235,7 +235,6 @@ func badResults[Tx any](e *env[Tx]) {
 		"long":       {Codec: mask{name: strings.Repeat("x", 65)}},
 		"nil former": {FormerCodecs: []idempotency.Codec{nil}},
 	} {
-		o.SingleOwner = true
 		if _, err := idempotency.New(e.Ctx, e.DB, o); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%s: %v", name, err)
 		}

@@ -91,6 +91,7 @@ func forEver[Tx any](e *env[Tx]) {
 // eraseOwner erases an owner's personal data and keeps the fact that each operation is done.
 // Other owners, operations and namespaces keep their data.
 func eraseOwner[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	open := func(namespace string) *idempotency.Store[Tx] {
 		s, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{Namespace: namespace})
 		if err != nil {
@@ -168,6 +169,7 @@ func eraseOwner[Tx any](e *env[Tx]) {
 
 // eraseStagedOwner does the same for staged operations, with their steps and events.
 func eraseStagedOwner[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	s, err := idempotency.New(e.Ctx, e.DB)
 	if err != nil {
 		e.Fatal(err)

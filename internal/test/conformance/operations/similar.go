@@ -102,10 +102,11 @@ func similarIsRefused[Tx any](e *env[Tx]) {
 
 // similarScopes checks that owners, namespaces and operations are apart.
 func similarScopes[Tx any](e *env[Tx]) {
+	e.AnyOwner()
 	op := alike("a", "order", "1")
 	e.executes(e.Store(idempotency.Options{}), op)
 	for _, scope := range []struct{ namespace, owner, name string }{{"other", "", ""}, {"", "", "capture"}, {"", "tenant 1", ""}, {"", "tenant 2", ""}} {
-		o := idempotency.Options{Namespace: scope.namespace, SingleOwner: scope.owner == ""}
+		o := idempotency.Options{Namespace: scope.namespace}
 		s, err := idempotency.New(e.Ctx, e.DB, o)
 		e.Check(err)
 		op := alike("a", "order", "1")

@@ -196,7 +196,7 @@ func storedSinceTheError[Tx any](e *env[Tx]) {
 			}
 		}
 	}}})
-	s, err := idempotency.New(e.Ctx, pool.DB, idempotency.Options{SingleOwner: true})
+	s, err := idempotency.New(e.Ctx, pool.DB)
 	e.Check(err)
 	failed := errors.New("the provider is down")
 	r, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(context.Context, Tx) (string, error) {
@@ -214,6 +214,7 @@ func storedSinceTheError[Tx any](e *env[Tx]) {
 
 // similarOfOtherOwners has two owners with the same parts. Neither waits for the other, nor is it a duplicate.
 func similarOfOtherOwners[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	if !e.DB.Capabilities().RowLocks {
 		return // one writer at a time
 	}

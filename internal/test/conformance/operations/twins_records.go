@@ -10,6 +10,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
@@ -20,10 +22,11 @@ type way[Tx any] func(op idempotency.Op, fn func(context.Context, Tx) (idempoten
 // the caller's transaction.
 func (e *env[Tx]) ways(o idempotency.Options) map[string]way[Tx] {
 	e.Helper()
-	s, err := idempotency.New(e.Ctx, e.DB, o)
+	db := access.WithOwners(e.DB, core.ManyOwners)
+	s, err := idempotency.New(e.Ctx, db, o)
 	e.Check(err)
 	o.Isolation = sql.LevelSerializable // PostgreSQL claims first
-	first, err := idempotency.New(e.Ctx, e.DB, o)
+	first, err := idempotency.New(e.Ctx, db, o)
 	e.Check(err)
 	return map[string]way[Tx]{
 		"Do": func(op idempotency.Op, fn func(context.Context, Tx) (idempotency.ID, error)) (idempotency.Result[idempotency.ID], error) {
@@ -61,6 +64,7 @@ func (e *env[Tx]) identified(key string) func(context.Context, Tx) (idempotency.
 
 // twinRecords has another owner's records with the same hashes, as no key has. Each call is about the owner's own.
 func twinRecords[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	s, err := idempotency.New(e.Ctx, e.DB)
 	e.Check(err)
 	for key, call := range e.ways(idempotency.Options{KeyTTL: time.Hour}) {
@@ -195,7 +199,7 @@ func storedColumns[Tx any](e *env[Tx]) {
 // renewedSince has another call execute a key that had expired, after a call has read that and before it deletes the
 // record: the record of the other call stays.
 func renewedSince[Tx any](e *env[Tx]) {
-	o := idempotency.Options{SingleOwner: true, KeyTTL: time.Hour}
+	o := idempotency.Options{KeyTTL: time.Hour}
 	other := e.Store(o)
 	var armed, met atomic.Bool
 	pool := e.Open(e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/optimistic/register"
 )
 
@@ -28,6 +30,7 @@ func (e *env[Tx]) listed(r *register.Register[Tx], prefix string, opts ...regist
 // registerList checks the order, the pages and the owners of a list, and that it has no deleted
 // name.
 func registerList[Tx any](e *env[Tx]) {
+	e.AnyOwner()
 	r := e.register()
 	must := func(_ register.Entry, err error) {
 		e.Helper()
@@ -157,6 +160,7 @@ func registerPrefixBounds[Tx any](e *env[Tx]) {
 // registerWatchPrefix checks that each read yields what has changed, deletions included, and
 // nothing twice.
 func registerWatchPrefix[Tx any](e *env[Tx]) {
+	e.AnyOwner()
 	r := e.register()
 	must := func(_ register.Entry, err error) {
 		e.Helper()
@@ -225,7 +229,7 @@ func registerWatchPrefixCosts[Tx any](e *env[Tx]) {
 			values.Add(1)
 		}
 	}}}).DB
-	r := e.registerOn(db).For("many")
+	r := e.registerOn(access.WithOwners(db, core.ManyOwners)).For("many")
 	e.Must(`INSERT INTO holdfast_registers (owner, name, value, revision, changed_at) ` + e.manyNames(200))
 	n, failed := 0, 0
 	for entry, err := range r.WatchPrefix(e.Ctx, "n", register.WatchPrefixOptions{Interval: 10 * time.Millisecond}) {

@@ -95,6 +95,8 @@ func cleared[Tx any](e *env[Tx]) {
 // ownersAndKeys checks that keys are compared byte for byte and within their owner: a dead letter
 // holds up its own key only.
 func ownersAndKeys[Tx any](e *env[Tx]) {
+	e.AnyOwner()
+	e.box = open(e.Env, name)
 	want := 0
 	var all []outbox.Message
 	for _, owner := range []string{"", "shop", "Shop", "shop "} {

@@ -21,6 +21,8 @@ var errBroker = errors.New("the broker is away")
 
 // writtenWithItsCause checks that a message is published if, and only if, its transaction committed.
 func writtenWithItsCause[Tx any](e *env[Tx]) {
+	e.AnyOwner()
+	e.box = open(e.Env, name)
 	store := e.Store(idempotency.Options{})
 	for _, fails := range []error{errBroker, nil, nil} { // the last one is a duplicate
 		_, err := idempotency.Do(e.Ctx, store, conformance.Op("42"), func(ctx context.Context, tx Tx) (string, error) {

@@ -11,6 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/tracetest"
 )
@@ -18,7 +20,7 @@ import (
 // bounded opens a store with owners, and a runner on it whose operations end at once.
 func (e *env[Tx]) bounded(db *holdfast.DB[Tx], o idempotency.Options) (*idempotency.Store[Tx], *staged.Runner[string, string, Tx]) {
 	e.Helper()
-	store, err := idempotency.New(e.Ctx, db, o)
+	store, err := idempotency.New(e.Ctx, access.WithOwners(db, core.ManyOwners), o)
 	e.Check(err)
 	s, err := staged.New(store, staged.Workflow[string, string, Tx]{Name: "refund", Run: func(context.Context, *staged.Run[Tx], string) (string, error) { return "done", nil }})
 	e.Check(err)

@@ -68,6 +68,7 @@ func (e *env[Tx]) twins(change string) {
 // stagedOwners makes every call for one of several operations, which differ in the owner or in the key, and
 // are in the same state. The rows of the others stay as they are.
 func stagedOwners[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	store, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{})
 	e.Check(err)
 	ops := operators.New(store)
@@ -138,6 +139,7 @@ func stagedOwners[Tx any](e *env[Tx]) {
 
 // operatorsOwners does the same with records of Do whose outcome is unknown.
 func operatorsOwners[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	store, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{ResultTTL: time.Hour})
 	e.Check(err)
 	ops := operators.New(store)
@@ -266,6 +268,7 @@ func operatorsBoth[Tx any](e *env[Tx]) {
 
 // operatorsFilter lists by each field of a filter, beside operations that differ in it alone.
 func operatorsFilter[Tx any](e *env[Tx]) {
+	e.ManyOwners()
 	all := map[string]*operators.Operators[Tx]{}
 	for _, namespace := range []string{"", "another"} {
 		store, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{Namespace: namespace})

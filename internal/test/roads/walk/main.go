@@ -16,6 +16,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
@@ -59,14 +60,14 @@ func main() {
 	pool := must(sql.Open("sqlite", "file:"+filepath.Join(os.Args[1], "walk.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)"))
 	check(migrations.Up(ctx, pool))
 	must(pool.ExecContext(ctx, "CREATE TABLE effects (a INT)"))
-	db := must(holdfastsql.Open(ctx, pool))
+	db := must(holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true}))
 	effect := func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
 		return err
 	}
 	no := 0
 	key := func() string { no++; return strconv.Itoa(no) }
-	store := must(idempotency.New(ctx, db, idempotency.Options{SingleOwner: true}))
+	store := must(idempotency.New(ctx, db))
 	refund := func(ctx context.Context, tx *sql.Tx) (string, error) { return "ok", effect(ctx, tx) }
 	op := func() idempotency.Op {
 		return idempotency.Op{Name: "refund", Key: key(), Request: map[string]int{"cents": 1}}
