@@ -84,7 +84,7 @@ type Options struct {
 	// transaction, has there already stays, and the database refuses the rows of another one.
 	// Statements outside of a transaction then run in one, and nothing is sent together with BEGIN or
 	// COMMIT: that takes one to three more round trips a statement. The name is two words of letters,
-	// digits and underscores with a dot between them, at most 63 bytes. Default: nothing is set.
+	// digits and underscores with a dot between them, at most 63 bytes. Not with SingleOwner. Default: nothing is set.
 	OwnerSetting string
 	// Observers receive every statement that Holdfast sends.
 	Observers []Observer
@@ -113,6 +113,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if err := checkOwnerSetting(o.OwnerSetting); err != nil {
 		return o, err
+	}
+	if o.SingleOwner && o.OwnerSetting != "" {
+		return o, &InputError{Field: "Options.OwnerSetting", Problem: "is given, and the DB is SingleOwner: leave one of them out"}
 	}
 	if o.Engine != "" {
 		if _, err := findDialect(o.Engine); err != nil {

@@ -2,7 +2,7 @@
 // database in one call, and produces on demand, without a server, the outcomes that are hard to
 // reproduce.
 //
-//	kit := holdfasttest.SQLite(t)
+//	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true}) // the options of the program
 //	store, err := idempotency.New(ctx, kit.DB)
 //	...
 //	kit.LoseCommit(true)               // COMMIT is done, its answer is lost

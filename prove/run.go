@@ -118,7 +118,7 @@ func (r *run) createOwn(ctx context.Context, q runner) error {
 // options returns the options of a DB on the tables of this run.
 func (r *run) options(observers ...holdfast.Observer) holdfast.Options {
 	o := r.o.Open
-	o.Prefix, o.SingleOwner = r.prefix, true
+	o.Prefix = r.prefix
 	o.Observers = slices.Concat(o.Observers, observers)
 	return o
 }
@@ -167,7 +167,11 @@ func (r *run) newPool(dial Dial) (*sql.DB, error) {
 }
 
 func (r *run) openDB(ctx context.Context, pool *sql.DB, observers ...holdfast.Observer) (*holdfast.DB[*sql.Tx], error) {
-	return holdfastsql.Open(ctx, pool, r.options(observers...))
+	db, err := holdfastsql.Open(ctx, pool, r.options(observers...))
+	if err != nil {
+		return nil, err
+	}
+	return access.WithOwners(db, core.OneOwner), nil // also with Options.OwnerSetting
 }
 
 // client stands for one process.

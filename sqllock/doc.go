@@ -1,7 +1,8 @@
 // Package sqllock grants leases: locks on keys, kept in the database that the
 // program already uses.
 //
-//	locks, err := sqllock.New(ctx, db)
+//	all, err := sqllock.New(ctx, db)
+//	locks := all.For("shop-7") // but with holdfast.Options.SingleOwner
 //	err = locks.Do(ctx, "settlement/2026-11-21", func(ctx context.Context, lease *sqllock.Lease) error {
 //		return locks.InTx(ctx, lease, func(ctx context.Context, tx *sql.Tx) error {
 //			return book(ctx, tx)

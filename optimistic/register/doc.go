@@ -1,7 +1,8 @@
 // Package register keeps named values that change only by compare-and-swap: a
 // setting, a cursor, the configuration of a service.
 //
-//	values, err := register.New(ctx, db)
+//	all, err := register.New(ctx, db)
+//	values := all.For("shop-7") // but with holdfast.Options.SingleOwner
 //	limit, err := values.Create(ctx, "refund-limit", []byte("5000"))
 //	limit, err = values.CompareAndSwap(ctx, "refund-limit", limit.Revision, []byte("7500"))
 //

@@ -3,7 +3,10 @@
 // term guards the transactions that only a leader may commit.
 //
 //	locks, err := sqllock.New(ctx, db)
-//	leader, err := election.New(locks, "settlement").Campaign(ctx, []byte("10.0.0.7"))
+//	leader, err := election.New(locks.For("service"), "settlement").Campaign(ctx, []byte("10.0.0.7"))
+//
+// A program with many owners gives the election one of its own, as here; one with
+// holdfast.Options.SingleOwner names none.
 //
 // The key is the key of a lease, so a lease from [sqllock.Locker.Acquire] on the same key
 // excludes leaders.
@@ -36,7 +39,7 @@ type Election[Tx any] struct {
 	opts  []sqllock.AcquireOptions
 }
 
-// New returns the election for key. opts are the options of the leader's lease. New does not
+// New returns the election for key, among the locks of locks' owner. opts are the options of the leader's lease. New does not
 // access the database.
 func New[Tx any](locks *sqllock.Locker[Tx], key string, opts ...sqllock.AcquireOptions) *Election[Tx] {
 	return &Election[Tx]{locks: locks, key: key, opts: opts}

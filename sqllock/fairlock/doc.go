@@ -2,7 +2,7 @@
 // requested them.
 //
 //	locks, err := sqllock.New(ctx, db)
-//	fair := fairlock.New(locks)
+//	fair := fairlock.New(locks.For("service")) // without For with holdfast.Options.SingleOwner
 //	err = fair.Do(ctx, "settlement", func(ctx context.Context, lease *sqllock.Lease) error { … })
 //
 // A lock is either exclusive ([Locker.Acquire]), or shared by consecutive calls of

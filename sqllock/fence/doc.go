@@ -1,7 +1,7 @@
 // Package fence puts the fence of a lease into the table: triggers refuse each write, from any
 // client in any language, whose token is not that of the lock's live term.
 //
-//	orders, err := fence.New(ctx, db, fence.Spec{Table: "orders", Token: "fence", Key: "order/{id}"})
+//	orders, err := fence.New(ctx, db, fence.Spec{Table: "orders", Token: "fence", Key: "order/{id}", Owner: "{merchant}"})
 //	err = orders.Enforce(ctx) // or put orders.EnforceSQL() into a migration
 //
 // A holder then writes its token with each row:

@@ -1,7 +1,8 @@
 // Package rowlock locks keys, and rows of the program's own tables, until the
 // caller's transaction ends.
 //
-//	locks, err := rowlock.New(ctx, db)
+//	all, err := rowlock.New(ctx, db)
+//	locks := all.For("shop-7") // but with holdfast.Options.SingleOwner
 //	err = db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 //		if err := locks.LockTx(ctx, tx, "settlement/2026-11-21", rowlock.WaitForever); err != nil {
 //			return err

@@ -116,7 +116,7 @@ var errEnough = errors.New("the slice is over")
 
 func (p *Plan) waiters(ctx context.Context, e *sqlengine.Engine, waiters int) (f figures, err error) {
 	var statements, granted, conns atomic.Int64
-	l, err := locks.Leases(ctx, e, holdfast.Options{Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) {
+	l, err := locks.Leases(ctx, e, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{func(context.Context, holdfast.Statement) {
 		statements.Add(1)
 		conns.Store(max(conns.Load(), int64(e.Busy())))
 	}}})

@@ -162,7 +162,7 @@ func (p *Plan) reap(ctx context.Context, e *sqlengine.Engine, open func(context.
 	if err != nil {
 		return row, err
 	}
-	l, err := locks.Leases(ctx, e)
+	l, err := locks.Leases(ctx, e, holdfast.Options{SingleOwner: true})
 	if err != nil {
 		return row, err
 	}

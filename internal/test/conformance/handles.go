@@ -73,12 +73,13 @@ func SQLPool(tb testing.TB, pool *sql.DB, opts ...holdfast.Options) Pool[*sql.Tx
 	}
 }
 
-// Single returns the options of a handle with one owner. Env.Owners is for tests that name owners.
+// Single returns the options of a handle with one owner, unless it is under row level security. A test that names
+// owners asks the environment for many.
 func Single(opts []holdfast.Options) (o holdfast.Options) {
 	if len(opts) > 0 {
 		o = opts[0]
 	}
-	o.SingleOwner = true
+	o.SingleOwner = o.OwnerSetting == ""
 	return o
 }
 

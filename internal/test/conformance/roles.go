@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -59,7 +61,9 @@ func (e *Env[Tx]) enterRowSecurity() {
 		}
 		opts = slices.Clone(opts)
 		opts[0].OwnerSetting = holdfast.DefaultOwnerSetting
-		return open(tb, dsn, opts...)
+		pool := open(tb, dsn, opts...)
+		pool.DB = access.WithOwners(pool.DB, core.OneOwner)
+		return pool
 	}
 }
 
