@@ -18,6 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgrpc"
 	"github.com/holdfast-go/holdfast/holdfastgrpc/internal/testpb"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
@@ -144,7 +146,7 @@ func TestOptions(t *testing.T) {
 				e.Errorf("%v: %v", bad, err)
 			}
 		}
-		owners, err := idempotency.New(e.Ctx, e.DB)
+		owners, err := idempotency.New(e.Ctx, access.WithOwners(e.DB, core.ManyOwners))
 		e.Check(err)
 		if _, err := holdfastgrpc.New(owners, holdfastgrpc.Options{Methods: map[string]string{refund: "refund"}}); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("without an owner: %v", err)
