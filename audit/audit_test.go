@@ -412,6 +412,7 @@ func TestUnwritten(t *testing.T) {
 			account, _, _ = strings.Cut(account, ":pw@")
 			e.Must(`REVOKE INSERT ON holdfast_audit FROM ` + account)
 			e.Pool = e.Handle.Open(e, url)
+			e.AnyOwner()
 			e.store, err = idempotency.New(e.Ctx, e.DB)
 			e.Check(err)
 			e.ops = operators.New(e.store)

@@ -25,7 +25,7 @@ func auditOnTwo(t *testing.T, urls []string) {
 	for _, url := range urls[:2] {
 		o := openOn(t, url, sqllock.Options{Holder: "olga", TTL: time.Hour})
 		for i := range each {
-			if _, err := o.locks.For(url).Acquire(t.Context(), fmt.Sprint("audit", i)); err != nil {
+			if _, err := o.locks.Acquire(t.Context(), fmt.Sprint(url, " audit", i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -40,7 +40,7 @@ func auditOnTwo(t *testing.T, urls []string) {
 		wg.Go(func() {
 			for n := range each {
 				for {
-					had, err := o.locks.For(urls[i]).ForceRelease(t.Context(), fmt.Sprint("audit", n), 0, holdfast.Actor{By: "test", Reason: "asked"})
+					had, err := o.locks.ForceRelease(t.Context(), fmt.Sprint(urls[i], " audit", n), 0, holdfast.Actor{By: "test", Reason: "asked"})
 					if errors.Is(err, holdfast.ErrRetry) {
 						continue
 					}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
@@ -33,7 +34,7 @@ func openOn(t *testing.T, url string, o sqllock.Options, opts ...holdfast.Option
 
 func openPool(t *testing.T, pool *sql.DB, o sqllock.Options, opts ...holdfast.Options) *opened {
 	t.Helper()
-	db, err := holdfastsql.Open(t.Context(), pool, opts...)
+	db, err := holdfastsql.Open(t.Context(), pool, conformance.Single(opts))
 	if err != nil {
 		t.Fatal(err)
 	}

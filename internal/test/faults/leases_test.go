@@ -53,7 +53,7 @@ func join(ctx context.Context, url, level string, o sqllock.Options, rec *histor
 	pool.SetMaxOpenConns(12) // several parties share a server
 	pool.SetMaxIdleConns(12) // opening connections would cost most of the time
 	p := &party{pool: pool, rec: rec, o: o}
-	if p.db, err = holdfastsql.Open(ctx, pool, opts...); err != nil {
+	if p.db, err = holdfastsql.Open(ctx, pool, conformance.Single(opts)); err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
 	if broken != nil {

@@ -30,7 +30,9 @@ func onSQLite(t *testing.T) db {
 	if !slices.Contains(dbtest.Engines(), dbtest.SQLite) {
 		t.Skip("not on SQLite")
 	}
-	return db{conformance.New(t, conformance.SQL(), dbtest.SQLite)}
+	d := db{conformance.New(t, conformance.SQL(), dbtest.SQLite)}
+	d.AnyOwner()
+	return d
 }
 
 // exec runs a statement past Holdfast.

@@ -20,7 +20,7 @@ import (
 func TestNoVSchema(t *testing.T) {
 	url := sharded(t)[0]
 	pool := dbtest.OpenSQL(t, url)
-	o := holdfast.Options{Prefix: "unknown_"}
+	o := holdfast.Options{SingleOwner: true, Prefix: "unknown_"}
 	if err := migrations.Up(t.Context(), pool, o); err != nil {
 		t.Fatal(err)
 	}
