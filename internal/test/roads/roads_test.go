@@ -14,7 +14,7 @@ import (
 var budget = map[string][2]int{
 	"Do":                {42, 136},
 	"DoTx":              {36, 105},
-	"Acquire":           {34, 96},
+	"Acquire":           {33, 95},
 	"Release":           {28, 72}, // the attempt of a Lease is behind a method: programs do not see it
 	"InTx with a guard": {32, 92},
 	"POST":              {51, 167},
