@@ -137,3 +137,9 @@ func (d *DB[Tx]) CommitOutcome(err error) CommitOutcome {
 	}
 	return Unknown
 }
+
+// Forever is a time without an end, and Unlimited a number without a bound, for the options that say so.
+const (
+	Forever   time.Duration = -1
+	Unlimited int           = -1
+)

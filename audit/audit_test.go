@@ -190,9 +190,9 @@ func interventions[Tx any](e *env[Tx]) {
 		e.Errorf("erased %d, %v", n, err)
 	}
 	box, letters := e.deadLetters("anna", 2)
-	e.Check(box.Requeue(e.Ctx, letters[0], holdfast.Actor(who)))
-	e.Check(box.Discard(e.Ctx, letters[1], holdfast.Actor(who)))
-	if err := box.Requeue(e.Ctx, letters[1], holdfast.Actor(who)); !errors.Is(err, outbox.ErrNotDead) {
+	e.Check(box.Requeue(e.Ctx, letters[0], who))
+	e.Check(box.Discard(e.Ctx, letters[1], who))
+	if err := box.Requeue(e.Ctx, letters[1], who); !errors.Is(err, outbox.ErrNotDead) {
 		e.Error(err)
 	}
 	for _, nobody := range []holdfast.Actor{{By: "olga"}, {Reason: "asked"}, {By: "olga\x00", Reason: "asked"}} {
@@ -375,9 +375,9 @@ func concurrent[Tx any](e *env[Tx]) {
 	}
 	wg.Go(func() {
 		for _, letter := range letters {
-			err := box.Discard(e.Ctx, letter, holdfast.Actor(who))
+			err := box.Discard(e.Ctx, letter, who)
 			for errors.Is(err, holdfast.ErrRetry) {
-				err = box.Discard(e.Ctx, letter, holdfast.Actor(who))
+				err = box.Discard(e.Ctx, letter, who)
 			}
 			if err != nil {
 				e.Error(err)
@@ -435,7 +435,7 @@ func TestUnwritten(t *testing.T) {
 		for what, err := range map[string]error{
 			"lease": lease, "ticket": ticket, "scope": scope, "restore": restore,
 			"erase":   e.ops.Erase(e.Ctx, staged.Ref{Owner: "anna", Name: "refund", Key: "refund"}, who),
-			"requeue": box.Requeue(e.Ctx, letters[0], holdfast.Actor(who)), "discard": box.Discard(e.Ctx, letters[1], holdfast.Actor(who)),
+			"requeue": box.Requeue(e.Ctx, letters[0], who), "discard": box.Discard(e.Ctx, letters[1], holdfast.Actor(who)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), refused) {
 				e.Errorf("%s: %v", what, err)

@@ -184,7 +184,7 @@ func operatorWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	if len(letters) != 1 {
 		e.Fatalf("%d dead letters", len(letters))
 	}
-	e.Check(box.Requeue(e.Ctx, letters[0], holdfast.Actor(who)))
+	e.Check(box.Requeue(e.Ctx, letters[0], who))
 	if _, err = idempotency.Do(e.Ctx, s, idempotency.Op{Owner: "anna", Name: "refund", Key: "new", Request: "r"}, func(context.Context, *sql.Tx) (string, error) { return "", nil }); !errors.Is(err, holdfast.ErrDenied) {
 		e.Errorf("an operator executes: %v", err)
 	}

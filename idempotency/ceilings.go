@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
@@ -48,19 +49,22 @@ func (o *Options) growthDefaults() error {
 	switch {
 	case o.MaxNew != 0:
 	case o.owners == core.OneOwner:
-		o.MaxNew = Unlimited
+		o.MaxNew = holdfast.Unlimited
 	default:
 		o.MaxNew = defaultMaxNew
 	}
-	if o.RejectionTTL != Forever {
+	if o.RejectionTTL != holdfast.Forever {
 		if err := options.Life.Or("the default; Forever keeps rejections").Check("Options.RejectionTTL", o.RejectionTTL); err != nil {
 			return err
 		}
 	}
-	if o.MaxNew != Unlimited {
+	if o.MaxNew != holdfast.Unlimited {
 		if err := options.Rows.Of("keys").Or("the default; Unlimited is no bound").Check("Options.MaxNew", int64(o.MaxNew)); err != nil {
 			return err
 		}
+	}
+	if o.MaxRecords == holdfast.Unlimited {
+		o.MaxRecords = 0
 	}
 	return options.Rows.Check("Options.MaxRecords", int64(o.MaxRecords))
 }

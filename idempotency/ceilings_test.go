@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 // TestCeilings checks what time gives back, and that owners who have nothing to say are forgotten.
@@ -43,7 +45,7 @@ func TestCeilings(t *testing.T) {
 	if n := len(c.owners); n > fewTallies {
 		t.Errorf("%d owners are kept", n)
 	}
-	if newCeilings(&Options{MaxNew: Unlimited}) != nil {
+	if newCeilings(&Options{MaxNew: holdfast.Unlimited}) != nil {
 		t.Error("no bound costs something")
 	}
 }
@@ -62,8 +64,8 @@ func TestRefusedLives(t *testing.T) {
 		{Options{ResultTTL: day, KeyTTL: 90 * day}, 90 * day, day, 90 * day},
 		{Options{RejectionTTL: day}, day, day, day},
 		{Options{ResultTTL: 3 * day, KeyTTL: 90 * day, RejectionTTL: 2 * day}, 2 * day, 2 * day, 2 * day},
-		{Options{RejectionTTL: Forever}, Forever, 0, 0},
-		{Options{ResultTTL: day, RejectionTTL: Forever}, Forever, day, 0},
+		{Options{RejectionTTL: holdfast.Forever}, holdfast.Forever, 0, 0},
+		{Options{ResultTTL: day, RejectionTTL: holdfast.Forever}, holdfast.Forever, day, 0},
 	} {
 		o := c.o
 		if err := o.withDefaults(); err != nil || o.RejectionTTL != c.want {

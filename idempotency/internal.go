@@ -48,7 +48,7 @@ func (c *call) checked() once.Checked {
 // KeepsRejections returns the store for calls whose rejections are kept as long as results.
 func (i internals[Tx]) KeepsRejections() *Store[Tx] {
 	kept := *i.s // flights are shared, as in WithLease
-	kept.options.RejectionTTL = cmp.Or(kept.options.KeyTTL, Forever)
+	kept.options.RejectionTTL = cmp.Or(kept.options.KeyTTL, holdfast.Forever)
 	return &kept
 }
 

@@ -26,12 +26,6 @@ const (
 	defaultMaxNew       = 100_000
 )
 
-// Forever is a RejectionTTL without an end, and Unlimited a MaxNew without a bound.
-const (
-	Forever   time.Duration = -1
-	Unlimited int           = -1
-)
-
 // DefaultNamespace is the default of Options.Namespace.
 const DefaultNamespace = "default"
 
@@ -46,14 +40,14 @@ type Options struct {
 	// ResultTTL is how long a result is kept, and KeyTTL how long its key is kept. Both count from
 	// the end of the operation, by the database's clock, exact to the microsecond. After ResultTTL
 	// duplicates get ErrExpired, with the result's business id. After KeyTTL the operation may be
-	// executed again. Default: for ever; that of ResultTTL is KeyTTL. KeyTTL must not be shorter than
+	// executed again. Default: [holdfast.Forever]; that of ResultTTL is KeyTTL. KeyTTL must not be shorter than
 	// ResultTTL. Both: 50 ms to 100 years.
 	ResultTTL, KeyTTL time.Duration
 	// RejectionTTL is how long Do and DoTx keep a rejection with its key, from the end of the
 	// operation. Any client can cause rejections, and nothing was executed for them.
 	// After RejectionTTL a call with the key is a first attempt and may execute, so it must be longer than
 	// any delayed duplicate may be on its way (queues of dead letters too). A rejection's result is not
-	// kept longer than ResultTTL. Default: KeyTTL, if that is set; else 30 days. Forever keeps
+	// kept longer than ResultTTL. Default: KeyTTL, if that is set; else 30 days. [holdfast.Forever] keeps
 	// rejections and their keys, so that the table grows with each refused request. 50 ms to 100 years. Staged operations
 	// do not use it: a rejected one may have had effects outside.
 	RejectionTTL time.Duration
@@ -63,14 +57,14 @@ type Options struct {
 	// in one process, so that n processes admit n times as many, and starts anew with the process.
 	// Staged operations count, too; business rows do not. Keys whose call stored nothing do not count,
 	// except those of a transaction of the caller's (DoTx, StartTx). Default: 100,000, which are about
-	// 80 MB of records; Unlimited if the DB is SingleOwner. Unlimited is no bound.
+	// 80 MB of records; [holdfast.Unlimited] if the DB is SingleOwner.
 	MaxNew int
 	// MaxRecords bounds how many records and staged operations an owner may have, in all namespaces. A call
 	// with a new key beyond it fails with ErrTooMany, until the reaper or a person has cleared some. A process
 	// counts them with one statement at the first new key of an owner, which reads at most MaxRecords
 	// entries of each primary key, and then again after each hundredth of MaxRecords new keys. So an owner may
 	// exceed it by a hundredth for each process, and by the calls that run at the same time. Keys that are
-	// kept for ever count for ever: choose it for owners whose KeyTTL ends. Default: 0, no bound.
+	// kept for ever count for ever: choose it for owners whose KeyTTL ends. Default: [holdfast.Unlimited].
 	MaxRecords int
 	// MaxResult bounds a stored result in bytes. Default: 1 MiB; 1 KiB to 15 MiB.
 	MaxResult int
@@ -108,6 +102,14 @@ func (o *Options) withDefaults() error {
 	}
 	if o.Attempts == 0 {
 		o.Attempts = holdfast.DefaultAttempts
+	}
+	if o.ResultTTL == holdfast.Forever && o.KeyTTL > 0 {
+		return once.Invalid("Options.KeyTTL", "is shorter than ResultTTL: a result cannot outlive its key")
+	}
+	for _, d := range []*time.Duration{&o.ResultTTL, &o.KeyTTL} {
+		if *d == holdfast.Forever {
+			*d = 0
+		}
 	}
 	if err := cmp.Or(
 		options.Wait.Check("Options.Wait", o.Wait),

@@ -20,7 +20,7 @@ type Options struct {
 	// Table is a table of the program's own whose rows are the limits. Default: a table of Holdfast's.
 	Table *Table
 	// Keep is how long an id is remembered after its reservation has ended, or its amount was taken: at
-	// least an hour, at most 100 years. The reaper then deletes the entry, and the id can be used again. Default: for ever.
+	// least an hour, at most 100 years. The reaper then deletes the entry, and the id can be used again. Default: [holdfast.Forever].
 	Keep time.Duration
 }
 
@@ -55,7 +55,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], name string, opts ...
 	}
 	l := &Limits[Tx]{db: db, access: access.Of(db), name: name}
 	l.owner = l.access.Owners.Owner("")
-	if o.Keep != 0 {
+	if o.Keep != 0 && o.Keep != holdfast.Forever {
 		if err := (options.Span{Least: minKeep, Most: options.Century, Zero: "for ever"}).Check("Options.Keep", o.Keep); err != nil {
 			return nil, err
 		}

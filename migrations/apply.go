@@ -129,7 +129,7 @@ func retry(ctx context.Context, pool *sql.DB, opts []holdfast.Options, f func(*d
 			if l == nil {
 				return err
 			}
-			return fmt.Errorf("holdfast: migrating: %w", err)
+			return fmt.Errorf("migrations: %w", err)
 		}
 		select {
 		case <-ctx.Done():

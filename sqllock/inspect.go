@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	maxReason = 500
 	// MaxValue is the maximum length of a lease's value in bytes.
 	MaxValue = 4096
 

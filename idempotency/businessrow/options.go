@@ -54,7 +54,7 @@ func checkOptions(opts []Options) (Options, error) {
 
 // ErrUniqueViolation means that another unique key of the table, not the claimed one, refused the
 // row. This is not a replay: a different row is in the way.
-var ErrUniqueViolation = errcode.New("business-row-unique", "idempotency: another unique key of the table refused the row")
+var ErrUniqueViolation = errcode.New("business-row-unique", "businessrow: another unique key of the table refused the row")
 
 // inProgress converts an internal error to its public form.
 func inProgress(err error, found ...core.Blocker) error {

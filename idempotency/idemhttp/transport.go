@@ -50,8 +50,7 @@ type Transport struct {
 	Base http.RoundTripper
 	// Methods lists the methods that get a key; all others pass through. Default: POST and PATCH.
 	Methods []string
-	// Attempts bounds how often a request is sent. Default: 4; a value less than 1 means 4. At most
-	// 1,000,000.
+	// Attempts bounds how often a request is sent. Default: 4; at most 1,000,000.
 	Attempts int
 	// MaxPause bounds the pause between two attempts. A longer Retry-After ends the attempts.
 	// Default: 30 s; 1 ms to 24 h.
@@ -84,7 +83,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (t *Transport) check() error {
 	return cmp.Or(
-		options.Attempts.Check("Transport.Attempts", int64(max(t.Attempts, 0))),
+		options.Attempts.Check("Transport.Attempts", int64(t.Attempts)),
 		options.Pause.Check("Transport.MaxPause", t.MaxPause),
 	)
 }
@@ -94,7 +93,7 @@ func (t *Transport) CloseIdleConnections() { closeIdle(baseOf(t.Base)) }
 
 func (t *Transport) send(base http.RoundTripper, r *http.Request, key string) (*http.Response, error) {
 	attempts, longest := t.Attempts, t.MaxPause
-	if attempts < 1 {
+	if attempts == 0 {
 		attempts = defaultAttempts
 	}
 	if longest == 0 {

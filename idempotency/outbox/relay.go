@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -37,7 +38,7 @@ type Options struct {
 	// Poll is the pause after a pass that found nothing. Wake ends it early. Default: a second; 1 ms to 24 h.
 	Poll time.Duration
 	// Keep is how long published and discarded messages are kept. Run deletes them after that.
-	// Default: 7 days; 50 ms to 100 years; negative keeps them for ever.
+	// Default: 7 days; 50 ms to 100 years, or [holdfast.Forever].
 	Keep time.Duration
 	// Logger logs the database's errors of Run. Default: slog.Default().
 	Logger *slog.Logger
@@ -82,10 +83,10 @@ func (o *Options) withDefaults() error {
 	if o.MaxBackoff < o.Backoff {
 		return once.Invalid("Options.MaxBackoff", "is shorter than Backoff")
 	}
-	if o.Keep < 0 {
+	if o.Keep == holdfast.Forever {
 		return nil
 	}
-	return options.Life.Or("the default; negative is for ever").Check("Options.Keep", o.Keep)
+	return options.Life.Or("the default; holdfast.Forever keeps all").Check("Options.Keep", o.Keep)
 }
 
 // Publish hands a message to the broker. It must return nil only when the broker has it. It must

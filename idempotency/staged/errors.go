@@ -22,7 +22,7 @@ var (
 
 	// ErrInTx means that a function that runs within a transaction tried to start or continue a
 	// staged operation.
-	ErrInTx = errcode.New("staged-in-transaction", "idempotency: a staged operation within a transaction: begin it there with StartTx")
+	ErrInTx = errcode.New("staged-in-transaction", "staged: a staged operation within a transaction: begin it there with StartTx")
 
 	// ErrNotFound means that there is no such operation.
 	ErrNotFound = ledger.ErrNotFound
@@ -39,7 +39,7 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("idempotency: step %q: this worker's token is %d, the operation (%v) is at %d: its lease ended; nothing was written, ask again with the same key", e.Step, e.Token, e.State, e.Current)
+	return fmt.Sprintf("staged: step %q: this worker's token is %d, the operation (%v) is at %d: its lease ended; nothing was written, ask again with the same key", e.Step, e.Token, e.State, e.Current)
 }
 
 // Is reports whether target is ErrStale.
@@ -56,7 +56,7 @@ type InTxError struct {
 }
 
 func (e *InTxError) Error() string {
-	return fmt.Sprintf("idempotency: the staged operation %q was called within a transaction: begin it there with StartTx, which commits it with the transaction, or call Do once the transaction has ended, with a context from outside of it", e.Operation)
+	return fmt.Sprintf("staged: the staged operation %q was called within a transaction: begin it there with StartTx, which commits it with the transaction, or call Do once the transaction has ended, with a context from outside of it", e.Operation)
 }
 
 // Is reports whether target is ErrInTx.
@@ -74,7 +74,7 @@ type StepError struct {
 }
 
 func (e *StepError) Error() string {
-	return fmt.Sprintf("idempotency: step %q: outcome unknown for now (ask again with the same key): %v", e.Step, e.Err)
+	return fmt.Sprintf("staged: step %q: outcome unknown for now (ask again with the same key): %v", e.Step, e.Err)
 }
 
 // Is reports whether target is ErrUnknown.
@@ -98,7 +98,7 @@ type ParkedError struct {
 }
 
 func (e *ParkedError) Error() string {
-	return fmt.Sprintf("idempotency: outcome unknown: parked at step %q (%s): find out what happened, then resolve it", e.Step, e.Reason)
+	return fmt.Sprintf("staged: outcome unknown: parked at step %q (%s): find out what happened, then resolve it", e.Step, e.Reason)
 }
 
 // Is reports whether target is ErrUnknown.
@@ -121,7 +121,7 @@ type AcceptedError struct {
 }
 
 func (e *AcceptedError) Error() string {
-	return fmt.Sprintf("idempotency: step %q: accepted by the provider, which settles it within %v", e.Step, e.Left.Round(time.Millisecond))
+	return fmt.Sprintf("staged: step %q: accepted by the provider, which settles it within %v", e.Step, e.Left.Round(time.Millisecond))
 }
 
 // Is reports whether target is ErrInProgress.
@@ -146,7 +146,7 @@ func (e *StateError) Error() string {
 	if e.Step != "" {
 		what = fmt.Sprintf("step %q", e.Step)
 	}
-	return fmt.Sprintf("idempotency: %s: the %s is %v: %s", e.Action, what, e.State, e.Hint)
+	return fmt.Sprintf("staged: %s: the %s is %v: %s", e.Action, what, e.State, e.Hint)
 }
 
 // Is reports whether target is ErrState.

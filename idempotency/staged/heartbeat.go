@@ -10,11 +10,11 @@ import (
 // during returns the context of an external call, which ends before the lease does. With a timeout
 // the lease is renewed until then. end stops that, and must be called before the next statement.
 func (r *Run[Tx]) during(ctx context.Context, step string, lease, timeout time.Duration) (outside context.Context, end func()) {
-	late := fmt.Errorf("idempotency: step %q: the lease ends: %w", step, context.DeadlineExceeded)
+	late := fmt.Errorf("staged: step %q: the lease ends: %w", step, context.DeadlineExceeded)
 	if timeout == 0 {
 		return context.WithDeadlineCause(ctx, r.until.Add(-lease/10), late)
 	}
-	slow := fmt.Errorf("idempotency: step %q: the call takes more than %v: %w", step, timeout, context.DeadlineExceeded)
+	slow := fmt.Errorf("staged: step %q: the call takes more than %v: %w", step, timeout, context.DeadlineExceeded)
 	bounded, stop := context.WithTimeoutCause(ctx, timeout, slow)
 	outside, cancel := context.WithCancelCause(bounded)
 	ended := make(chan struct{})

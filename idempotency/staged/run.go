@@ -61,7 +61,7 @@ func Local[T, Tx any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		return stored[T](ctx, r, step, row)
 	}
 	outer := ctx
-	ctx, cancel := context.WithDeadlineCause(ctx, r.until.Add(-r.lease/10), fmt.Errorf("idempotency: step %q: the lease ends: %w", step, context.DeadlineExceeded))
+	ctx, cancel := context.WithDeadlineCause(ctx, r.until.Add(-r.lease/10), fmt.Errorf("staged: step %q: the lease ends: %w", step, context.DeadlineExceeded))
 	defer cancel()
 	start, ran := time.Now(), false
 	owning := r.transitions.owning(r, "", ledger.ModeTakeOver, r.lease)

@@ -114,7 +114,7 @@ func (s *Runner[Req, Res, Tx]) start(ctx context.Context, q core.Querier, c *onc
 		case err != nil:
 			return nil, err
 		case row == nil:
-			return nil, &holdfast.RetryError{Attempts: 1, Err: errors.New("idempotency: the operation is not to be seen in this transaction")}
+			return nil, &holdfast.RetryError{Attempts: 1, Err: errors.New("staged: the operation is not to be seen in this transaction")}
 		case row.KeyExpired == 0:
 			row.Own(attempt, time.Time{})
 			return row, nil
@@ -123,5 +123,5 @@ func (s *Runner[Req, Res, Tx]) start(ctx context.Context, q core.Querier, c *onc
 			return nil, err
 		}
 	}
-	return nil, &holdfast.RetryError{Attempts: 1, Err: errors.New("idempotency: the operation's KeyTTL was over twice")}
+	return nil, &holdfast.RetryError{Attempts: 1, Err: errors.New("staged: the operation's KeyTTL was over twice")}
 }

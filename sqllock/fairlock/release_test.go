@@ -153,7 +153,7 @@ func TestDoFindsItsLeaseTaken(t *testing.T) {
 		if !errors.Is(err, sqllock.ErrLost) {
 			t.Errorf("lease: %v, want sqllock.ErrLost", err)
 		}
-		err = fairlock.New(l).Do(t.Context(), "key", func(ctx context.Context, lease *sqllock.Lease) error {
+		err = fairlock.New(l).Do(t.Context(), "key", func(_ context.Context, lease *sqllock.Lease) error {
 			_, err := fairlock.New(l).ForceRelease(t.Context(), "key", lease.Token(), holdfast.Actor{By: "test", Reason: "a test"})
 			return err
 		})

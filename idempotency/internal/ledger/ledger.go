@@ -51,9 +51,9 @@ const (
 
 // Errors about the state of the tables. Package staged documents them.
 var (
-	ErrStale    = errcode.New("worker-stale", "idempotency: the operation is another worker's now")
-	ErrState    = errcode.New("operation-state", "idempotency: not possible in this state")
-	ErrNotFound = errcode.New("operation-not-found", "idempotency: no such operation")
+	ErrStale    = errcode.New("worker-stale", "staged: the operation is another worker's now")
+	ErrState    = errcode.New("operation-state", "staged: not possible in this state")
+	ErrNotFound = errcode.New("operation-not-found", "staged: no such operation")
 )
 
 var _ = once.Outcomes(ErrStale)

@@ -126,11 +126,11 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"holdfast.TxOptions.Attempts":    size(1, 1e6, func(n int) error { return inTx(holdfast.TxOptions{Attempts: n}) }, 0),
 
 		"idempotency.Options.Wait":         span(ms, 366*day, func(d time.Duration) error { return newStore(idempotency.Options{Wait: d}) }, 0),
-		"idempotency.Options.ResultTTL":    span(50*ms, century, func(d time.Duration) error { return newStore(idempotency.Options{ResultTTL: d}) }, 0),
-		"idempotency.Options.KeyTTL":       span(50*ms, century, func(d time.Duration) error { return newStore(idempotency.Options{KeyTTL: d, ResultTTL: 50 * ms}) }, 0),
-		"idempotency.Options.RejectionTTL": span(50*ms, century, func(d time.Duration) error { return newStore(idempotency.Options{RejectionTTL: d}) }, 0, int64(idempotency.Forever)),
-		"idempotency.Options.MaxNew":       size(1, 1e12, func(n int) error { return newStore(idempotency.Options{MaxNew: n}) }, 0, int64(idempotency.Unlimited)),
-		"idempotency.Options.MaxRecords":   size(1, 1e12, func(n int) error { return newStore(idempotency.Options{MaxRecords: n}) }, 0),
+		"idempotency.Options.ResultTTL":    span(50*ms, century, func(d time.Duration) error { return newStore(idempotency.Options{ResultTTL: d}) }, 0, int64(holdfast.Forever)),
+		"idempotency.Options.KeyTTL":       span(50*ms, century, func(d time.Duration) error { return newStore(idempotency.Options{KeyTTL: d, ResultTTL: 50 * ms}) }, 0, int64(holdfast.Forever)),
+		"idempotency.Options.RejectionTTL": span(50*ms, century, func(d time.Duration) error { return newStore(idempotency.Options{RejectionTTL: d}) }, 0, int64(holdfast.Forever)),
+		"idempotency.Options.MaxNew":       size(1, 1e12, func(n int) error { return newStore(idempotency.Options{MaxNew: n}) }, 0, int64(holdfast.Unlimited)),
+		"idempotency.Options.MaxRecords":   size(1, 1e12, func(n int) error { return newStore(idempotency.Options{MaxRecords: n}) }, 0, int64(holdfast.Unlimited)),
 		"idempotency.Options.MaxResult":    size(1<<10, 15<<20, func(n int) error { return newStore(idempotency.Options{MaxResult: n}) }, 0),
 		"idempotency.Options.LockTimeout":  span(ms, time.Hour, func(d time.Duration) error { return newStore(idempotency.Options{LockTimeout: d}) }, 0),
 		"idempotency.Options.Attempts":     size(1, 1e6, func(n int) error { return newStore(idempotency.Options{Attempts: n}) }, 0),
@@ -153,7 +153,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"idemhttp.Options.StartWait":    span(ms, day, func(d time.Duration) error { return web(idemhttp.Options{StartWait: d}) }, 0),
 		"idemhttp.Options.MaxStartWait": span(ms, day, func(d time.Duration) error { return web(idemhttp.Options{MaxStartWait: d}) }, 0),
 		"idemhttp.Transport.MaxPause":   span(ms, day, func(d time.Duration) error { return trip(idemhttp.Transport{MaxPause: d}) }, 0),
-		"idemhttp.Transport.Attempts":   size(1, 1e6, func(n int) error { return trip(idemhttp.Transport{Attempts: n}) }, 0, -1),
+		"idemhttp.Transport.Attempts":   size(1, 1e6, func(n int) error { return trip(idemhttp.Transport{Attempts: n}) }, 0),
 
 		"likely.Filter.Window":  span(50*ms, century, func(d time.Duration) error { return pairs(likely.Filter{Window: d}) }, 0),
 		"likely.Filter.Since":   span(50*ms, century, func(d time.Duration) error { return pairs(likely.Filter{Since: d}) }, 0),
@@ -179,7 +179,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"outbox.Options.Backoff":           span(ms, day, func(d time.Duration) error { return relay(outbox.Options{Backoff: d}) }, 0),
 		"outbox.Options.MaxBackoff":        span(ms, day, func(d time.Duration) error { return relay(outbox.Options{Backoff: ms, MaxBackoff: d}) }, 0),
 		"outbox.Options.Poll":              span(ms, day, func(d time.Duration) error { return relay(outbox.Options{Poll: d}) }, 0),
-		"outbox.Options.Keep":              span(50*ms, century, func(d time.Duration) error { return relay(outbox.Options{Keep: d}) }, 0, -1),
+		"outbox.Options.Keep":              span(50*ms, century, func(d time.Duration) error { return relay(outbox.Options{Keep: d}) }, 0, int64(holdfast.Forever)),
 		"outbox.Outbox.Clear(keep)":        span(50*ms, century, func(d time.Duration) error { return second(box.Clear(e, d)) }, 0),
 		"outbox.Outbox.DeadLetters(limit)": size(1, 1e4, func(n int) error { return second(box.DeadLetters(e, n)) }),
 
@@ -213,7 +213,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 			return second(idle.LookupID(ended, make([]byte, 32), d))
 		}, 0),
 
-		"limits.Options.Keep": span(time.Hour, century, func(d time.Duration) error { return second(limits.New(e, e.db, "x", limits.Options{Keep: d})) }, 0),
+		"limits.Options.Keep": span(time.Hour, century, func(d time.Duration) error { return second(limits.New(e, e.db, "x", limits.Options{Keep: d})) }, 0, int64(holdfast.Forever)),
 		"limits.Request.Timeout": span(50*ms, 3660*day, func(d time.Duration) error {
 			return second(capacity.Reserve(e, limits.Request{Key: "a", ID: holdfastKey(), Amount: 1, Timeout: d}))
 		}, 0),

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/property"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -78,7 +79,7 @@ func TestRecordsFollowTheirModel(t *testing.T) {
 			o.RejectionTTL = ttl.Draw(t, "rejection")
 			m.rejection = o.RejectionTTL
 		case 1:
-			o.RejectionTTL, m.rejection = idempotency.Forever, never
+			o.RejectionTTL, m.rejection = holdfast.Forever, never
 		}
 		var err error
 		m.store, err = idempotency.New(m.Ctx, m.DB, o)

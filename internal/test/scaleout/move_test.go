@@ -154,7 +154,7 @@ func (a *account) refundOf(ctx context.Context, key string, source *home) error 
 func (a *account) grant(ctx context.Context, t *testing.T) error {
 	a.gate.RLock()
 	defer a.gate.RUnlock()
-	return a.at.locks.For(a.owner).Do(ctx, "balance", func(ctx context.Context, lease *sqllock.Lease) error {
+	return a.at.locks.For(a.owner).Do(ctx, "balance", func(_ context.Context, lease *sqllock.Lease) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if lease.Token() <= a.token {

@@ -157,7 +157,7 @@ func ticketsNested[Tx any](e *env[Tx]) {
 		return fair.Do(mine.Context(), "other", func(_ context.Context, inner *sqllock.Lease) error {
 			up, err = fair.Acquire(inner.Context(), "key")
 			refused("upgrade from within another", up, err, mine)
-			return l.Do(inner.Context(), "key", func(ctx context.Context, lease *sqllock.Lease) error {
+			return l.Do(inner.Context(), "key", func(_ context.Context, lease *sqllock.Lease) error {
 				up, err = fair.Acquire(lease.Context(), "key")
 				refused("upgrade from within a lease", up, err, mine)
 				again, err := fair.TryAcquireShared(lease.Context(), "key")

@@ -91,11 +91,11 @@ func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 func badOptions[Tx any](e *env[Tx]) {
 	for what, o := range map[string]idempotency.Options{
 		"a negative wait":          {Wait: -1},
-		"a negative life":          {ResultTTL: -1},
+		"a negative life":          {ResultTTL: -2},
 		"a key that dies first":    {ResultTTL: 2 * time.Hour, KeyTTL: time.Hour},
 		"a negative rejection":     {RejectionTTL: -2},
 		"a negative bound of new":  {MaxNew: -2},
-		"a negative bound":         {MaxRecords: -1},
+		"a negative bound":         {MaxRecords: -2},
 		"a negative size":          {MaxResult: -1},
 		"a size too large":         {MaxResult: 16 << 20},
 		"a negative lock timeout":  {LockTimeout: -1},

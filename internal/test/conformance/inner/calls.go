@@ -193,7 +193,7 @@ func calls[Tx any]() map[string]call[Tx] {
 		"sqllock.Locker.Do": {passes: true, run: func(e env, key string, fail error) error { return e.Locker().Do(e.Ctx, key, lease(e, key, fail)) }},
 		"sqllock.Locker.InTx": {passes: true, run: func(e env, key string, fail error) error {
 			l := e.Locker()
-			return l.Do(e.Ctx, key, func(ctx context.Context, lease *sqllock.Lease) error {
+			return l.Do(e.Ctx, key, func(_ context.Context, lease *sqllock.Lease) error {
 				return l.InTx(e.Ctx, lease, effect(e, key, fail))
 			})
 		}},

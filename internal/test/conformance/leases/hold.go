@@ -146,7 +146,7 @@ func leaseDo[Tx any](e *env[Tx]) {
 	boom := errors.New("boom")
 	runs := 0
 	for _, want := range []error{nil, boom} {
-		err := l.Do(e.Ctx, key, func(ctx context.Context, lease *sqllock.Lease) error {
+		err := l.Do(e.Ctx, key, func(_ context.Context, lease *sqllock.Lease) error {
 			runs++
 			e.wantHeld(other, key)
 			if err := lease.Context().Err(); err != nil || lease.Key() != key {
@@ -171,7 +171,7 @@ func leaseDo[Tx any](e *env[Tx]) {
 
 	// The lease's context ends with the lease and with the caller's context. Do reports no
 	// success for a lease that has ended.
-	err := l.Do(e.Ctx, key, func(ctx context.Context, lease *sqllock.Lease) error {
+	err := l.Do(e.Ctx, key, func(_ context.Context, lease *sqllock.Lease) error {
 		<-lease.Context().Done()
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, sqllock.ErrLost) {
 			e.Errorf("the function's context ended with %v", cause)
@@ -182,7 +182,7 @@ func leaseDo[Tx any](e *env[Tx]) {
 		e.Errorf("got %v, want ErrLost", err)
 	}
 	ctx, cancel := context.WithCancelCause(e.Ctx)
-	err = l.Do(ctx, key, func(ctx context.Context, lease *sqllock.Lease) error {
+	err = l.Do(ctx, key, func(_ context.Context, lease *sqllock.Lease) error {
 		cancel(boom)
 		<-lease.Context().Done()
 		return context.Cause(lease.Context())

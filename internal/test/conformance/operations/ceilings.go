@@ -92,7 +92,7 @@ func ceilingOfNewKeys[Tx any](e *env[Tx]) {
 // ceilingOfRecords floods through two processes. They count the same records; what the reaper clears
 // makes room.
 func ceilingOfRecords[Tx any](e *env[Tx]) {
-	o := idempotency.Options{MaxRecords: 10, MaxNew: idempotency.Unlimited}
+	o := idempotency.Options{MaxRecords: 10, MaxNew: holdfast.Unlimited}
 	a, b := e.tenants(o), e.tenants(o)
 	for i := range 10 {
 		s := a
@@ -127,7 +127,7 @@ func ceilingInTx[Tx any](e *env[Tx]) {
 	for _, held := range []bool{false, true} {
 		s, owner := e.tenants(idempotency.Options{MaxNew: 3}), "new"
 		if held {
-			s, owner = e.tenants(idempotency.Options{MaxNew: idempotency.Unlimited, MaxRecords: 3}), "held"
+			s, owner = e.tenants(idempotency.Options{MaxNew: holdfast.Unlimited, MaxRecords: 3}), "held"
 		}
 		for i := range 3 {
 			tx := e.BeginTx(sql.LevelDefault)
@@ -205,7 +205,7 @@ func ceilingOfStatements[Tx any](e *env[Tx]) {
 		}
 		return took()
 	}
-	plain := watched.tenants(idempotency.Options{MaxNew: idempotency.Unlimited})
+	plain := watched.tenants(idempotency.Options{MaxNew: holdfast.Unlimited})
 	call(plain, "warm")
 	want := call(plain, "plain")
 	if got := call(watched.tenants(idempotency.Options{}), "default"); !slices.Equal(got, want) {

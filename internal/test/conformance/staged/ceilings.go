@@ -52,7 +52,7 @@ func stagedCeilings[Tx any](e *env[Tx]) {
 		for _, starts := range []bool{false, true} {
 			o := idempotency.Options{MaxNew: 4}
 			if held {
-				o = idempotency.Options{MaxNew: idempotency.Unlimited, MaxRecords: 4}
+				o = idempotency.Options{MaxNew: holdfast.Unlimited, MaxRecords: 4}
 			}
 			store, s := e.bounded(e.DB, o)
 			owner := fmt.Sprint("eve", held, starts)
@@ -131,7 +131,7 @@ func stagedCeilingOfStatements[Tx any](e *env[Tx]) {
 	}
 	for _, starts := range []bool{false, true} {
 		key := func(name string) string { return fmt.Sprint(name, starts) }
-		_, plain := watched.bounded(watched.DB, idempotency.Options{MaxNew: idempotency.Unlimited})
+		_, plain := watched.bounded(watched.DB, idempotency.Options{MaxNew: holdfast.Unlimited})
 		sent(plain, key("warm"), starts)
 		want := sent(plain, key("plain"), starts)
 		_, byDefault := watched.bounded(watched.DB, idempotency.Options{})
