@@ -188,7 +188,9 @@ func ownedCalls() map[string]struct {
 		"sqllock.Acquire":    {"owner", func(o *owned) error { return second(o.locks.Acquire(o.Ctx, "acquired")) }},
 		"sqllock.TryAcquire": {"owner", func(o *owned) error { return second(o.locks.TryAcquire(o.Ctx, "tried")) }},
 		"sqllock.AcquireAll": {"owner", func(o *owned) error { return second(o.locks.AcquireAll(o.Ctx, []string{"a", "b"})) }},
-		"sqllock.Do":         {"owner", func(o *owned) error { return o.locks.Do(o.Ctx, "done", func(context.Context, *sqllock.Lease) error { return nil }) }},
+		"sqllock.Do": {"owner", func(o *owned) error {
+			return o.locks.Do(o.Ctx, "done", func(context.Context, *sqllock.Lease) error { return nil })
+		}},
 		"sqllock.Inspect": {"owner", func(o *owned) error {
 			_, _, err := o.locks.Inspect(o.Ctx, "42")
 			return err
