@@ -435,7 +435,7 @@ func TestUnwritten(t *testing.T) {
 		for what, err := range map[string]error{
 			"lease": lease, "ticket": ticket, "scope": scope, "restore": restore,
 			"erase":   e.ops.Erase(e.Ctx, staged.Ref{Owner: "anna", Name: "refund", Key: "refund"}, who),
-			"requeue": box.Requeue(e.Ctx, letters[0], who), "discard": box.Discard(e.Ctx, letters[1], holdfast.Actor(who)),
+			"requeue": box.Requeue(e.Ctx, letters[0], who), "discard": box.Discard(e.Ctx, letters[1], who),
 		} {
 			if err == nil || !strings.Contains(err.Error(), refused) {
 				e.Errorf("%s: %v", what, err)
