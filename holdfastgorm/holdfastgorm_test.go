@@ -203,7 +203,7 @@ func TestStart(t *testing.T) {
 		w.must(err)
 		ctx, stop := context.WithCancel(w.Context())
 		var completer sync.WaitGroup
-		completer.Go(func() { _ = runner.RunCompleter(ctx, time.Hour) })
+		completer.Go(func() { _ = runner.RunCompleter(ctx, staged.RunOptions{Every: time.Hour}) })
 		defer completer.Wait()
 		defer stop()
 		start := func(no string, end error) (started *staged.Started[string], err error) {

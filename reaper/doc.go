@@ -1,7 +1,7 @@
 // Package reaper deletes expired rows from Holdfast's tables.
 //
-//	r, err := reaper.New(ctx, db, reaper.Options{OnError: func(err error) { log.Print(err) }})
-//	go r.Run(ctx, 5*time.Minute)  // or, from cron: r.Sweep(ctx)
+//	r, err := reaper.New(ctx, db)
+//	go r.Run(ctx) // a pass a minute; or, from cron: r.Sweep(ctx)
 //
 // The reaper affects only disk space and, for results, how long personal data is stored.
 // Holdfast treats an expired record or lock as expired whether or not its row still exists.
@@ -122,7 +122,7 @@
 //
 // A failover to a server with another clock is such a jump. So is a suspended machine whose
 // monotonic clock stood still. A program for which this is usual may call AcceptClock from
-// OnError, and loses the protection.
+// RunOptions.OnPass, and loses the protection.
 //
 // The reaper does not detect a jump while no process with a reaper runs, a jump smaller than
 // the bound, or a clock that runs fast without jumping. A reaper that cron starts each time

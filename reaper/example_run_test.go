@@ -48,14 +48,12 @@ func ExampleReaper_Run() {
 	}
 
 	r, err := reaper.New(ctx, db, reaper.Options{
-		Tables:   []reaper.Table{{TableSpec: holdfast.TableSpec{Table: "sessions", Key: []string{"id"}}, Expires: "expires_at", Unit: reaper.Seconds, Scan: true}},
-		OnReport: func(reaper.Report) { cancel() },
-		OnError:  func(err error) { log.Print(err) },
+		Tables: []reaper.Table{{TableSpec: holdfast.TableSpec{Table: "sessions", Key: []string{"id"}}, Expires: "expires_at", Unit: reaper.Seconds, Scan: true}},
 	})
 	if err != nil {
 		log.Panic(err)
 	}
-	err = r.Run(ctx, 20*time.Millisecond)
+	err = r.Run(ctx, reaper.RunOptions{Every: 20 * time.Millisecond, OnPass: func(reaper.Report, error) { cancel() }})
 	fmt.Println(errors.Is(err, context.Canceled))
 
 	passes, err := reaper.History(context.Background(), db, 10)

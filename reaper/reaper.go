@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"strings"
 	"time"
@@ -75,11 +74,6 @@ type Options struct {
 	// Holder names this process in the history, in at most 255 bytes. It is shown to people
 	// only. Default: host name and process id.
 	Holder string
-	// OnReport receives the report of every pass of Run, including failed passes.
-	OnReport func(Report)
-	// OnError receives the errors of Run, which continues at the next interval. Run calls both
-	// functions on its own goroutine, between passes. Default: errors are logged with slog.Default.
-	OnError func(error)
 }
 
 func (o *Options) withDefaults(batch int) error {
@@ -100,9 +94,6 @@ func (o *Options) withDefaults(batch int) error {
 	}
 	if o.Holder == "" {
 		o.Holder = core.DefaultHolder()
-	}
-	if o.OnError == nil {
-		o.OnError = func(err error) { slog.Error("reaper: a pass failed", "error", err) }
 	}
 	if err := cmp.Or(
 		options.Many.Or("").UpTo(maxBatch).Of("rows").Check("Options.Batch", int64(o.Batch)),

@@ -28,9 +28,12 @@ func runGoesOn[Tx any](e *conformance.Env[Tx]) {
 	var cleared int64
 	var errs []error
 	passes := 0
-	r := e.Reaper(reaper.Options{
-		OnReport: func(report reaper.Report) {
-			passes++
+	run := reaper.RunOptions{
+		Every: 20 * time.Millisecond,
+		OnPass: func(report reaper.Report, err error) {
+			if passes++; err != nil {
+				errs = append(errs, err)
+			}
 			cleared += report.Rows()
 			switch passes {
 			case 2:
@@ -42,9 +45,8 @@ func runGoesOn[Tx any](e *conformance.Env[Tx]) {
 				cancel(enough)
 			}
 		},
-		OnError: func(err error) { errs = append(errs, err) },
-	})
-	if err := r.Run(ctx, 20*time.Millisecond); !errors.Is(err, enough) {
+	}
+	if err := e.Reaper(reaper.Options{}).Run(ctx, run); !errors.Is(err, enough) {
 		e.Errorf("got %v, want the context's cause", err)
 	}
 	if passes != 5 || cleared != 10 || len(errs) != 1 || !errors.Is(errs[0], holdfast.ErrSchema) {

@@ -95,10 +95,6 @@ func newReap(f *flags) *cobra.Command {
 }
 
 func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB[*sql.Tx]) error {
-	if f.every > 0 { // each pass is printed when it ends
-		f.OnReport = func(r reaper.Report) { _ = f.report(cmd, r, false) }
-		f.OnError = func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), errorLine(err)) }
-	}
 	r, err := reaper.New(ctx, db, f.Options)
 	if err != nil {
 		return err
@@ -112,7 +108,12 @@ func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB
 		if f.forPeople() && f.every >= 10*time.Millisecond && f.every <= 7*24*time.Hour { // the first pass may be a quarter of it away
 			fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: a pass about every %v, until interrupted\n", f.every)
 		}
-		err := r.Run(ctx, f.every)
+		err := r.Run(ctx, reaper.RunOptions{Every: f.every, OnPass: func(r reaper.Report, err error) { // each pass is printed when it ends
+			_ = f.report(cmd, r, false)
+			if err != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), errorLine(err))
+			}
+		}})
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it was told to stop
 		}

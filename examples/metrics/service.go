@@ -80,7 +80,7 @@ func (s *service) close(ctx context.Context) {
 func (s *service) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { _ = s.reaper.Run(ctx, time.Minute) }) // it ends with ctx
+	running.Go(func() { _ = s.reaper.Run(ctx) }) // it ends with ctx
 	running.Go(func() {
 		for ctx.Err() == nil {
 			_ = s.locks.Do(ctx, "settlement", s.settle) // the metrics show the result

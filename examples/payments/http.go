@@ -76,8 +76,8 @@ func newService[Tx any](ctx context.Context, db *database[Tx], reads *sql.DB, co
 // work runs the completer, which goes on with what was abandoned, and the reaper.
 func (s *shop[Tx]) work(ctx context.Context) {
 	swept := make(chan struct{})
-	go func() { defer close(swept); _ = s.reaper.Run(ctx, time.Minute) }()
-	_ = s.payments.RunCompleter(ctx, 300*time.Millisecond, staged.CompleterOptions{Workers: 32})
+	go func() { defer close(swept); _ = s.reaper.Run(ctx) }()
+	_ = s.payments.RunCompleter(ctx, staged.RunOptions{Every: 300 * time.Millisecond, Workers: 32})
 	<-swept
 }
 

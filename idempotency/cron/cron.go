@@ -23,6 +23,7 @@
 package cron
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,7 +107,13 @@ type Job struct {
 	// Schedule says when. Required. Only the last tick counts: if no replica ran at a tick, the
 	// first one that comes back before the next tick runs it late, and earlier ones are left out.
 	Schedule Schedule
-	// Logger logs the errors with which a run of [Run] failed. Default: slog.Default().
+}
+
+// RunOptions configure [Run]. The zero value of each field is its default.
+type RunOptions struct {
+	// OnPass receives the outcome and the error of each pass, which is one call of [Once]. Default: an error is logged with Logger.
+	OnPass func(idempotency.Outcome, error)
+	// Logger logs the errors. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -195,22 +202,27 @@ const (
 	longestWait = 30 * time.Second
 )
 
-// Run calls [Once] at each tick until ctx ends, and returns its cause. After an error it logs it and
+// Run calls [Once] at each tick until ctx ends, and returns its cause. After an error it
 // tries the tick again, after a pause that grows from a tenth of a second to half a minute; another
 // replica may do so before.
 //
 // Errors: the cause of ctx; [holdfast.ErrInvalid] for the job, at the beginning; errors of the database
 // then.
-func Run[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job, fn func(ctx context.Context, tx Tx, tick time.Time) error) error {
+func Run[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job, fn func(ctx context.Context, tx Tx, tick time.Time) error, opts ...RunOptions) error {
+	o, err := options.One(opts)
+	if err != nil {
+		return err
+	}
 	if _, err := planned(ctx, s, job); err != nil {
 		return err
 	}
-	if job.Logger == nil {
-		job.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	wait := firstPause
 	for ctx.Err() == nil {
-		_, next, err := Once(ctx, s, job, fn)
+		outcome, next, err := Once(ctx, s, job, fn)
+		if o.OnPass != nil && ctx.Err() == nil {
+			o.OnPass(outcome, err)
+		}
 		var rejection *idempotency.Rejection
 		switch {
 		case err == nil, errors.As(err, &rejection), errors.Is(err, idempotency.ErrExpired):
@@ -219,7 +231,9 @@ func Run[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job, fn func
 		case errors.Is(err, idempotency.ErrInProgress):
 			pause(ctx, firstPause)
 		case ctx.Err() == nil:
-			job.Logger.ErrorContext(ctx, "cron: a run failed", "job", job.Name, "error", err)
+			if o.OnPass == nil {
+				o.Logger.ErrorContext(ctx, "cron: a run failed", "job", job.Name, "error", err)
+			}
 			pause(ctx, wait)
 			wait = min(2*wait, longestWait)
 		}

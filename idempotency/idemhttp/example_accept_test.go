@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -50,7 +49,7 @@ func payments(ctx context.Context, db *sql.DB, provider bank) (http.Handler, err
 	if err != nil {
 		return nil, err
 	}
-	go func() { _ = refunds.RunCompleter(ctx, 10*time.Second) }() // what is started here it continues at once
+	go func() { _ = refunds.RunCompleter(ctx) }() // what is started here it continues at once
 	once, err := idemhttp.New(store, idemhttp.Operation("refund request"), idemhttp.Options{Owner: merchant})
 	if err != nil {
 		return nil, err

@@ -132,7 +132,7 @@ func (s *starter[Tx]) completer(workers int) {
 	var once sync.Once
 	go func() {
 		defer close(ended)
-		_ = s.runner.RunCompleter(ctx, time.Hour, staged.CompleterOptions{Workers: workers, OnPass: func(staged.Completed, error) { once.Do(func() { close(passed) }) }})
+		_ = s.runner.RunCompleter(ctx, staged.RunOptions{Every: time.Hour, Workers: workers, OnPass: func(staged.Completed, error) { once.Do(func() { close(passed) }) }})
 	}()
 	s.Cleanup(func() { cancel(); <-ended })
 	<-passed

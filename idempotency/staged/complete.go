@@ -21,10 +21,13 @@ import (
 const (
 	defaultBatch   = 100
 	defaultWorkers = 16
+	defaultEvery   = 10 * time.Second
 )
 
-// CompleterOptions configures the completer. The zero value of each field is its default.
-type CompleterOptions struct {
+// RunOptions configure the completer. The zero value of each field is its default.
+type RunOptions struct {
+	// Every is the pause between two passes of RunCompleter, with jitter of a half: 10 ms to 7 days. Default: 10 s.
+	Every time.Duration
 	// Limit is the maximum number of operations of one pass. Default: 100; at most 10000.
 	Limit int
 	// Workers is the maximum number of operations that the completer has in progress at once. A
@@ -33,11 +36,13 @@ type CompleterOptions struct {
 	Workers int
 	// OnPass receives the result and the error of each pass of RunCompleter, when its operations
 	// have ended, and of operations that StartTx has begun in this process. It is not called
-	// twice at a time. Default: an error is logged with slog.Default. Complete returns them instead.
+	// twice at a time. Default: an error is logged with Logger. Complete returns them instead.
 	OnPass func(Completed, error)
+	// Logger logs the errors. Default: slog.Default().
+	Logger *slog.Logger
 }
 
-func completerOptions(opts []CompleterOptions) (CompleterOptions, error) {
+func runOptions(opts []RunOptions) (RunOptions, error) {
 	o, err := options.One(opts)
 	if err != nil {
 		return o, err
@@ -48,8 +53,15 @@ func completerOptions(opts []CompleterOptions) (CompleterOptions, error) {
 	if o.Workers == 0 {
 		o.Workers = defaultWorkers
 	}
-	return o, once.FirstOf(options.Many.Of("workers").Check("CompleterOptions.Workers", int64(o.Workers)),
-		options.Many.Of("operations").Check("CompleterOptions.Limit", int64(o.Limit)))
+	if o.Every == 0 {
+		o.Every = defaultEvery
+	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	return o, cmp.Or(
+		options.Interval.Check("RunOptions.Every", o.Every),
+		options.Many.Of("workers").Check("RunOptions.Workers", int64(o.Workers)),
+		options.Many.Of("operations").Check("RunOptions.Limit", int64(o.Limit)),
+	)
 }
 
 // Completed is the result of one pass of the completer.
@@ -80,15 +92,15 @@ func (p *pass) add(f func(done *Completed)) {
 }
 
 // Complete makes one pass over the operations whose lease, pause or deadline has ended. It continues
-// them, CompleterOptions.Workers at a time, or parks them, as their steps declare. It takes at most
-// CompleterOptions.Limit of them, and returns when they have ended. Concurrent calls, in any
+// them, RunOptions.Workers at a time, or parks them, as their steps declare. It takes at most
+// RunOptions.Limit of them, and returns when they have ended. Concurrent calls, in any
 // processes, are safe. If ctx ends, Complete stops between steps.
 //
 // Errors: [ErrInTx], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx and of the driver.
-func (s *Runner[Req, Res, Tx]) Complete(ctx context.Context, opts ...CompleterOptions) (done Completed, err error) {
+func (s *Runner[Req, Res, Tx]) Complete(ctx context.Context, opts ...RunOptions) (done Completed, err error) {
 	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.complete", s.workflow.Name)
 	defer func() { span.Rows = int64(done.Found); span.End(err, nil) }()
-	o, err := completerOptions(opts)
+	o, err := runOptions(opts)
 	if err != nil {
 		return done, err
 	}
@@ -187,19 +199,16 @@ func (s *Runner[Req, Res, Tx]) complete(ctx context.Context, id once.ID, p *pass
 }
 
 // RunCompleter repeats Complete until ctx ends, and returns the cause. The interval between passes
-// is every (10 ms to 7 days), with jitter of a half; a full batch is followed by the next pass at once. A pass does not
+// is RunOptions.Every; a full batch is followed by the next pass at once. A pass does not
 // wait for the operations of the pass before it. Operations that StartTx has begun in this process, with
 // this runner, need no pass: the completer continues them as soon as their commit is known. After an
-// error, such as a database that is down, it continues. CompleterOptions.OnPass receives each result
+// error, such as a database that is down, it continues. RunOptions.OnPass receives each result
 // and error. RunCompleter returns when its operations have stopped, between steps.
 //
 // Errors: [ErrInTx] and [holdfast.ErrInvalid], at once; the cause of ctx.
-func (s *Runner[Req, Res, Tx]) RunCompleter(ctx context.Context, every time.Duration, opts ...CompleterOptions) error {
-	o, err := completerOptions(opts)
+func (s *Runner[Req, Res, Tx]) RunCompleter(ctx context.Context, opts ...RunOptions) error {
+	o, err := runOptions(opts)
 	if err != nil {
-		return err
-	}
-	if err := options.Interval.Check("every", every); err != nil {
 		return err
 	}
 	if err := s.outside(ctx); err != nil {
@@ -209,13 +218,13 @@ func (s *Runner[Req, Res, Tx]) RunCompleter(ctx context.Context, every time.Dura
 	s.local.open()
 	defer c.workers.wait()
 	defer s.local.close()
-	return c.run(ctx, every)
+	return c.run(ctx)
 }
 
 // completer is one RunCompleter.
 type completer[Req, Res, Tx any] struct {
 	runner  *Runner[Req, Res, Tx]
-	options CompleterOptions
+	options RunOptions
 	workers *workers
 	mu      sync.Mutex // OnPass runs
 	// unable: a pass could take none of its operations.
@@ -225,7 +234,7 @@ type completer[Req, Res, Tx any] struct {
 // The pauses after a pass that could take none of its operations.
 const firstUnable, mostUnable = 10 * time.Millisecond, 5 * time.Second
 
-func (c *completer[Req, Res, Tx]) run(ctx context.Context, every time.Duration) error {
+func (c *completer[Req, Res, Tx]) run(ctx context.Context) error {
 	failing, unable, next := core.NewBackoff(), time.Duration(0), time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -254,7 +263,7 @@ func (c *completer[Req, Res, Tx]) run(ctx context.Context, every time.Duration) 
 				return err
 			}
 		}
-		next.Reset(time.Duration(float64(every) * (0.5 + rand.Float64()/2)))
+		next.Reset(time.Duration(float64(c.options.Every) * (0.5 + rand.Float64()/2)))
 	}
 }
 
@@ -305,7 +314,7 @@ func (c *completer[Req, Res, Tx]) report(ctx context.Context, p *pass, err error
 		return
 	case c.options.OnPass == nil:
 		if err = cmp.Or(err, p.taken); err != nil {
-			slog.ErrorContext(ctx, "staged: a pass of the completer failed", "operation", c.runner.workflow.Name, "error", err)
+			c.options.Logger.ErrorContext(ctx, "staged: a pass of the completer failed", "operation", c.runner.workflow.Name, "error", err)
 		}
 		return
 	}

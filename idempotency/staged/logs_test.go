@@ -61,7 +61,7 @@ func TestCompleterLogs(t *testing.T) {
 		e.Must(change[0])
 		ctx, cancel := context.WithCancel(e.Ctx)
 		ended := make(chan error, 1)
-		go func() { ended <- r.RunCompleter(ctx, 10*time.Millisecond) }()
+		go func() { ended <- r.RunCompleter(ctx, staged.RunOptions{Every: 10 * time.Millisecond}) }()
 		e.Eventually("the log says "+what, func() bool { return log.has(what) })
 		cancel()
 		<-ended

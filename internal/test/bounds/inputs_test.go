@@ -206,9 +206,9 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"staged.AskAgain(after)": span(ms, 30*day, func(d time.Duration) error {
 			return call(staged.ExternalCall[string]{OnLeaseEnd: staged.TakeOver}, staged.AskAgain(d))
 		}),
-		"staged.CompleterOptions.Limit":     size(1, 1e4, func(n int) error { return second(idle.Complete(ended, staged.CompleterOptions{Limit: n})) }, 0),
-		"staged.CompleterOptions.Workers":   size(1, 1e4, func(n int) error { return second(idle.Complete(ended, staged.CompleterOptions{Workers: n})) }, 0),
-		"staged.Runner.RunCompleter(every)": span(10*ms, 7*day, func(d time.Duration) error { return idle.RunCompleter(ended, d) }),
+		"staged.RunOptions.Limit":   size(1, 1e4, func(n int) error { return second(idle.Complete(ended, staged.RunOptions{Limit: n})) }, 0),
+		"staged.RunOptions.Workers": size(1, 1e4, func(n int) error { return second(idle.Complete(ended, staged.RunOptions{Workers: n})) }, 0),
+		"staged.RunOptions.Every":   span(10*ms, 7*day, func(d time.Duration) error { return idle.RunCompleter(ended, staged.RunOptions{Every: d}) }, 0),
 		"staged.Runner.LookupID(wait)": span(ms, 366*day, func(d time.Duration) error {
 			return second(idle.LookupID(ended, make([]byte, 32), d))
 		}, 0),
@@ -241,8 +241,8 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"reaper.Table.Grace": span(50*ms, 100*365*day, func(d time.Duration) error {
 			return sweep(reaper.Options{Tables: []reaper.Table{{TableSpec: holdfast.TableSpec{Table: "shelves", Key: []string{"id"}}, Expires: "expires_at", Unit: reaper.Seconds, Scan: true, Grace: d}}})
 		}, 0),
-		"reaper.Reaper.Run(interval)": span(10*ms, 7*day, func(d time.Duration) error { return sweeper.Run(ended, d) }),
-		"reaper.History(limit)":       size(1, reaper.HistoryRows, func(n int) error { return second(reaper.History(e, e.db, n)) }),
+		"reaper.RunOptions.Every": span(10*ms, 7*day, func(d time.Duration) error { return sweeper.Run(ended, reaper.RunOptions{Every: d}) }, 0),
+		"reaper.History(limit)":   size(1, reaper.HistoryRows, func(n int) error { return second(reaper.History(e, e.db, n)) }),
 
 		"sqllock.Options.TTL":    span(50*ms, day, func(d time.Duration) error { return lease(sqllock.Options{TTL: d}) }, 0),
 		"sqllock.Options.Margin": span(ms, 15*time.Second, func(d time.Duration) error { return lease(sqllock.Options{Margin: d}) }, 0),

@@ -237,7 +237,7 @@ func stagedChildRun(text string) error {
 
 // stagedStartRun asks for the operation in a transaction, and continues it.
 func stagedStartRun(ctx context.Context, db *holdfast.DB[*sql.Tx], s *staged.Runner[string, string, *sql.Tx], j stagedJob, at func(stage string)) error {
-	go func() { _ = s.RunCompleter(ctx, time.Hour) }() // it goes by what it is told
+	go func() { _ = s.RunCompleter(ctx, staged.RunOptions{Every: time.Hour}) }() // it goes by what it is told
 	st, err := stagedAsk(ctx, db, s, j, at)
 	if err != nil {
 		return err

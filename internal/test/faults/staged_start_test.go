@@ -141,7 +141,7 @@ func startedGoesOn(e *conformance.Env[*sql.Tx], b *bank, j stagedJob, eventFirst
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
-				if _, err := s.Complete(e.Ctx, staged.CompleterOptions{Workers: 1}); err != nil {
+				if _, err := s.Complete(e.Ctx, staged.RunOptions{Workers: 1}); err != nil {
 					e.Errorf("the completer: %v", err)
 				}
 			})

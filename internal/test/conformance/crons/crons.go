@@ -39,7 +39,7 @@ func (c *clock) schedule(now time.Time) (last, next time.Time) {
 }
 
 func job(name string, s cron.Schedule) cron.Job {
-	return cron.Job{Name: name, Schedule: s, Logger: slog.New(slog.DiscardHandler)}
+	return cron.Job{Name: name, Schedule: s}
 }
 
 func effect[Tx any](e *conformance.Env[Tx]) func(ctx context.Context, tx Tx, tick time.Time) error {
@@ -156,7 +156,7 @@ func runsEachTick[Tx any](e *conformance.Env[Tx]) {
 					return errors.New("a run that fails")
 				}
 				return effect(e)(ctx, tx, tick)
-			})
+			}, cron.RunOptions{Logger: slog.New(slog.DiscardHandler)})
 			if !errors.Is(err, context.Canceled) {
 				e.Error(err)
 			}

@@ -196,10 +196,12 @@ func injectLocks[Tx any](e *env[Tx]) {
 			e.Errorf("list %q: %d locks", evil, n)
 		}
 		if name != evil {
-			_, err := l.ForceRelease(e.Ctx, evil, lease.Token(), holdfast.Actor{By: "test", Reason: evil})
-			e.refuses(evil, "reason", err)
+			for _, who := range []holdfast.Actor{{By: name, Reason: evil}, {By: evil, Reason: name}} {
+				_, err := l.ForceRelease(e.Ctx, evil, lease.Token(), who)
+				e.refuses(evil, "Actor.", err)
+			}
 		}
-		if had, err := l.ForceRelease(e.Ctx, evil, lease.Token(), holdfast.Actor{By: "test", Reason: name}); err != nil || !had {
+		if had, err := l.ForceRelease(e.Ctx, evil, lease.Token(), holdfast.Actor{By: name, Reason: name}); err != nil || !had {
 			e.Errorf("force %q: %v, %v", evil, had, err)
 		}
 		if info, _, err := l.Inspect(e.Ctx, evil); err != nil || info.Held || info.Forced.Reason != name || info.Forced.By != name {
@@ -252,10 +254,10 @@ func injectLines[Tx any](e *env[Tx]) {
 				e.Errorf("lines %q: %+v, %v", evil, line, err)
 			}
 		}
-		if had, err := fairlock.New(l).ForceRelease(e.Ctx, evil, lease.Token(), holdfast.Actor{By: "test", Reason: name}); err != nil || !had {
+		if had, err := fairlock.New(l).ForceRelease(e.Ctx, evil, lease.Token(), holdfast.Actor{By: name, Reason: name}); err != nil || !had {
 			e.Errorf("force %q: %v, %v", evil, had, err)
 		}
-		if line, err := fairlock.New(l).Queue(e.Ctx, evil); err != nil || line.Forced.Reason != name || len(line.Tickets) != 0 {
+		if line, err := fairlock.New(l).Queue(e.Ctx, evil); err != nil || line.Forced.Reason != name || line.Forced.By != name || len(line.Tickets) != 0 {
 			e.Errorf("line %q: %+v, %v", evil, line, err)
 		}
 		if err := one.Release(e.Ctx); err != nil {

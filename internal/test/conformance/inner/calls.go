@@ -96,12 +96,12 @@ func calls[Tx any]() map[string]call[Tx] {
 			log := &lastError{Handler: slog.DiscardHandler}
 			ctx, cancel := context.WithCancel(e.Ctx)
 			defer cancel()
-			_ = cron.Run(ctx, e.Store(idempotency.Options{}), cron.Job{Name: key, Schedule: epoch, Logger: slog.New(log)}, func(ctx context.Context, tx Tx, _ time.Time) error {
+			_ = cron.Run(ctx, e.Store(idempotency.Options{}), cron.Job{Name: key, Schedule: epoch}, func(ctx context.Context, tx Tx, _ time.Time) error {
 				if log.err != nil || fail == nil {
 					cancel() // it was told, or ends now
 				}
 				return effect(e, key, fail)(context.WithoutCancel(ctx), tx)
-			})
+			}, cron.RunOptions{Logger: slog.New(log)})
 			if fail != nil {
 				return log.err
 			}

@@ -208,8 +208,8 @@ func reaperOptions[Tx any](e *env[Tx]) {
 		e.Errorf("no DB: got %v", err)
 	}
 	r := e.Reaper(quick(2000))
-	for _, interval := range []time.Duration{-1, 0, time.Millisecond, 8 * 24 * time.Hour} {
-		if err := r.Run(e.Ctx, interval); !errors.Is(err, holdfast.ErrInvalid) {
+	for _, interval := range []time.Duration{-1, time.Millisecond, 8 * 24 * time.Hour} {
+		if err := r.Run(e.Ctx, reaper.RunOptions{Every: interval}); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("interval %v: got %v", interval, err)
 		}
 	}

@@ -140,7 +140,7 @@ func stagedCompleter[Tx any](e *env[Tx]) {
 	ctx, cancel := context.WithCancelCause(e.Ctx)
 	finished := errors.New("finished")
 	var sum staged.Completed
-	err := s.RunCompleter(ctx, 10*time.Millisecond, staged.CompleterOptions{OnPass: func(done staged.Completed, err error) {
+	err := s.RunCompleter(ctx, staged.RunOptions{Every: 10 * time.Millisecond, OnPass: func(done staged.Completed, err error) {
 		if err != nil {
 			e.Error(err)
 		}
@@ -159,10 +159,10 @@ func stagedCompleter[Tx any](e *env[Tx]) {
 	if done, err := s.Complete(e.Ctx); err != nil || done.Found != 0 {
 		e.Errorf("%+v, %v", done, err)
 	}
-	if _, err := s.Complete(e.Ctx, staged.CompleterOptions{Limit: -1}); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := s.Complete(e.Ctx, staged.RunOptions{Limit: -1}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Error(err)
 	}
-	if err := s.RunCompleter(e.Ctx, 0); !errors.Is(err, holdfast.ErrInvalid) {
+	if err := s.RunCompleter(e.Ctx, staged.RunOptions{Every: -1}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Error(err)
 	}
 

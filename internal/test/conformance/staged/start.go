@@ -37,7 +37,7 @@ func (e *env[Tx]) completer(s *staged.Runner[string, string, Tx]) {
 	var once sync.Once
 	go func() {
 		defer close(ended)
-		_ = s.RunCompleter(ctx, time.Hour, staged.CompleterOptions{OnPass: func(staged.Completed, error) { once.Do(func() { close(passed) }) }})
+		_ = s.RunCompleter(ctx, staged.RunOptions{Every: time.Hour, OnPass: func(staged.Completed, error) { once.Do(func() { close(passed) }) }})
 	}()
 	e.Cleanup(func() { cancel(); <-ended })
 	<-passed
@@ -115,7 +115,7 @@ func stagedStart[Tx any](e *env[Tx]) {
 		e.wantStatus(s, name, idempotency.StatusWaiting)
 	}
 	f.provider.want(e, 0, 0)
-	one := staged.CompleterOptions{Workers: 1} // f counts its runs
+	one := staged.RunOptions{Workers: 1} // f counts its runs
 	if done, err := s.Complete(e.Ctx, one); err != nil || done.Succeeded != len(in) {
 		e.Errorf("%+v, %v", done, err)
 	}

@@ -175,7 +175,7 @@ func calls[Tx any]() map[string]call[Tx] {
 		"staged.Runner.RunCompleter": of(stages, func(e test) func(context.Context) error {
 			r := runner(e, e.Env, time.Hour, func(context.Context) error { return nil })
 			return func(ctx context.Context) error {
-				return r.RunCompleter(ctx, 10*time.Millisecond, staged.CompleterOptions{OnPass: func(_ staged.Completed, err error) { e.tell(err); e.ready() }})
+				return r.RunCompleter(ctx, staged.RunOptions{Every: 10 * time.Millisecond, OnPass: func(_ staged.Completed, err error) { e.tell(err); e.ready() }})
 			}
 		}),
 		"outbox.Relay.Run": {table: "holdfast_outbox", column: "message_key", start: func(e test) func(context.Context) error {
@@ -188,16 +188,18 @@ func calls[Tx any]() map[string]call[Tx] {
 			return relay.Run
 		}},
 		"cron.Run": of(records, func(e test) func(context.Context) error {
-			job := cron.Job{Name: "close", Schedule: cron.Every(50*time.Millisecond, 0), Logger: slog.New(logged{tell: e.tell})}
+			job := cron.Job{Name: "close", Schedule: cron.Every(50*time.Millisecond, 0)}
 			s := e.Store(idempotency.Options{})
 			return func(ctx context.Context) error {
-				return cron.Run(ctx, s, job, func(context.Context, Tx, time.Time) error { e.ready(); return nil })
+				return cron.Run(ctx, s, job, func(context.Context, Tx, time.Time) error { e.ready(); return nil }, cron.RunOptions{Logger: slog.New(logged{tell: e.tell})})
 			}
 		}),
 		"reaper.Reaper.Run": of(records, func(e test) func(context.Context) error {
-			r, err := reaper.New(e.Ctx, e.DB, reaper.Options{OnReport: func(reaper.Report) { e.ready() }, OnError: e.tell})
+			r, err := reaper.New(e.Ctx, e.DB)
 			e.Check(err)
-			return func(ctx context.Context) error { return r.Run(ctx, 10*time.Millisecond) }
+			return func(ctx context.Context) error {
+				return r.Run(ctx, reaper.RunOptions{Every: 10 * time.Millisecond, OnPass: func(_ reaper.Report, err error) { e.tell(err); e.ready() }})
+			}
 		}),
 	}
 }
