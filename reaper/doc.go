@@ -70,8 +70,8 @@
 // # Tables of your own
 //
 //	reaper.Options{Tables: []reaper.Table{
-//		{Table: "sessions", Key: []string{"id"}, Expires: "expires_at", Unit: reaper.Milliseconds},
-//		{Table: "audit", Key: []string{"id"}, Expires: "made_at", Unit: reaper.Timestamp, Grace: 90 * 24 * time.Hour},
+//		{TableSpec: holdfast.TableSpec{Table: "sessions", Key: []string{"id"}}, Expires: "expires_at", Unit: reaper.Milliseconds},
+//		{TableSpec: holdfast.TableSpec{Table: "audit", Key: []string{"id"}}, Expires: "made_at", Unit: reaper.Timestamp, Grace: 90 * 24 * time.Hour},
 //	}}
 //
 // New checks each table: the key is unique and NOT NULL, the type of the expiry fits Unit, and

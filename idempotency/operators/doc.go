@@ -17,7 +17,7 @@
 // Every other combination is [staged.ErrState]: final states do not change. [Choices] lists what
 // an operation allows, and [ParseResolution] parses a choice from text, for tools.
 //
-// Each intervention is stored in the same transaction, with its [Actor] and the reason. A result
+// Each intervention is stored in the same transaction, with its [holdfast.Actor] and the reason. A result
 // is checked against the type that the program stored for it.
 //
 // # After a restore

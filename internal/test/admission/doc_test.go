@@ -14,6 +14,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -59,10 +61,14 @@ func migrated(t *testing.T, e dbtest.Engine) string {
 	return url
 }
 
-// open opens a database without the named rules.
+// open opens a database without the named rules. Some of the promises name owners, and some do not.
 func open(t *testing.T, pool *sql.DB, without ...string) (*holdfast.DB[*sql.Tx], error) {
 	t.Helper()
-	return holdfastsql.Open(dialect.Without(t.Context(), without...), pool)
+	db, err := holdfastsql.Open(dialect.Without(t.Context(), without...), pool)
+	if err != nil {
+		return nil, err
+	}
+	return access.WithOwners(db, core.AnyOwner), nil
 }
 
 func mustOpen(t *testing.T, pool *sql.DB, without ...string) *holdfast.DB[*sql.Tx] {

@@ -12,7 +12,7 @@ import (
 // ignored by its innermost function only, and that one which ends soon is none.
 func TestRemaining(t *testing.T) {
 	const here = "github.com/holdfast-go/holdfast/internal/test/dbtest."
-	others := []string{"testing.(*T).Run", "os/signal.signal_recv"}
+	others := []string{"testing.(*T).Run", "os/signal.signal_recv", "database/sql.(*DB).connectionOpener"}
 	var wg sync.WaitGroup
 	release, soon := make(chan struct{}), make(chan struct{})
 	wg.Go(func() { waiting[int](release) })

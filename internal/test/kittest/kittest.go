@@ -111,7 +111,13 @@ func lease[Tx any](t *testing.T, kit *holdfasttest.Kit[Tx]) {
 	if err := held.Release(ctx); !errors.Is(err, sqllock.ErrLost) {
 		t.Errorf("a lost lease: %v", err)
 	}
-	if held, err = locks.For("anna").Acquire(ctx, "a"); err != nil {
+	kit.DB = access.WithOwners(kit.DB, core.ManyOwners)
+	many, err := sqllock.New(ctx, kit.DB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = many.Close(context.WithoutCancel(ctx)) }()
+	if held, err = many.For("anna").Acquire(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
 	kit.LoseLeaseOf("anna", "a")
