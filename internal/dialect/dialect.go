@@ -259,8 +259,7 @@ type Records struct {
 	// at most ReserveUpTo. Reserved tells from its result whether there is no record. Record then
 	// writes the whole record, as the last statement: one row if the transaction is the one that
 	// reserved, and there is no record. Otherwise it writes none, or fails with the code Untouched or
-	// class Duplicate. Every Claim takes the same lock. Empty: the engine has no lock without a write. A sealed transaction (see
-	// Fence) can write Record without one: it then fails with class Duplicate if there is a record.
+	// class Duplicate. Every Claim takes the same lock. Empty: the engine has no lock without a write.
 	Reserve, Record string
 	Reserved        Verdict
 	ReserveUpTo     sql.IsolationLevel

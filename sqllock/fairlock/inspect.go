@@ -80,8 +80,8 @@ func (l *Locker[Tx]) Queues(ctx context.Context, opts ...sqllock.ListOptions) it
 	return l.tickets.statements.queues(ctx, lockname.Fair, l.owner, opts)
 }
 
-// ForceRelease deletes the ticket with a token, held or not. It records who did so. It affects the former holder as [sqllock.Locker.ForceRelease] does. It
-// returns false if there is no such ticket.
+// ForceRelease deletes the ticket with a token, held or not. It records who did so. It affects
+// the former holder as [sqllock.Locker.ForceRelease] does. It returns false if there is no such ticket.
 //
 // Errors: those of [sqllock.Locker.ForceRelease].
 func (l *Locker[Tx]) ForceRelease(ctx context.Context, key string, token int64, who holdfast.Actor) (bool, error) {

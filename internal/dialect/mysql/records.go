@@ -35,12 +35,6 @@ ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + ` + 0 * state) = 0,
  result_expires_at = {now} + $5, key_expires_at = {now} + $6,
  holder = $9, program = $10, request_id = $11
 WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND state = 1`,
-
-	// Several that wait for one row which is then rolled back may deadlock (1213), and run again.
-	Record: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt,
- state, result, codec, business_id, created_at, finished_at, result_expires_at, key_expires_at,
- holder, program, request_id)
-VALUES ($0, $1, $12, $13, $14, $15, $16, $2, $3, $4, $7, $8, {now} - $17, {now}, {now} + $5, {now} + $6, $9, $10, $11)`,
 }
 
 // LockWait returns a statement that saves the session's lock wait timeout in a user variable

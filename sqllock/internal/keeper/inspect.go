@@ -7,11 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/auditlog"
 )
 
-// Bounds, as package sqllock documents them.
-const (
-	MaxReason = 500
-	MaxValue  = 4096
-)
+// MaxValue bounds the value of a lease, in bytes, as package sqllock documents it.
+const MaxValue = 4096
 
 // CheckActor checks the Actor of a ForceRelease.
 func CheckActor(who holdfast.Actor) error { return auditlog.Check("Actor.", who.By, who.Reason) }

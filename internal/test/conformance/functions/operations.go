@@ -276,7 +276,7 @@ func functionStampede(e *env) {
 	}
 }
 
-// oneOf calls as one of four kinds of clients: Do, Do that claims last, DoTx, or the functions. It returns 1 if it executed.
+// oneOf calls as one of three kinds of clients: Do, DoTx, or the functions. It returns 1 if it executed.
 func (e *env) oneOf(stores []*idempotency.Store[*sql.Tx], i int, key string) (int, error) {
 	for {
 		var executed bool

@@ -138,7 +138,7 @@ func finishOfAnother[Tx any](e *env[Tx]) {
 			} else {
 				_, err = idempotency.Do(e.Ctx, s, op, fn)
 			}
-			if changed == 0 { // it claims last
+			if changed == 0 { // nothing of the claim is there to change
 				e.Check(err)
 				e.WantOnce(op.Key)
 				continue
