@@ -139,6 +139,12 @@ func (o observedConn[Tx]) piped(ctx context.Context, name, text string, took tim
 	o.d.report(ctx, Statement{Name: name, Command: command(text), Duration: took, Err: err})
 }
 
+// Timely implements core.Timely.
+func (o observedConn[Tx]) Timely() bool {
+	t, can := o.Conn.(core.Timely)
+	return can && t.Timely()
+}
+
 // Keep implements core.Keeper.
 func (o observedConn[Tx]) Keep(ctx context.Context, kept core.Kept, change func(q core.Querier) (undo string, err error)) (bool, error) {
 	k, can := o.Conn.(core.Keeper)

@@ -36,6 +36,7 @@ type ownTx[Tx any] struct {
 	undo    core.Stmt // restores the fence's setting
 	marks   bool      // the fence's mark and check prove the transaction, not its last statement
 	over    bool      // a commit or a rollback was asked for
+	timely  bool      // COMMIT ends with ctx: see core.Timely
 }
 
 // attempt runs f in one transaction. It does not retry.
@@ -64,10 +65,12 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bou
 		if err != nil {
 			return nil, core.Reply{}, err
 		}
-		life, cancel := withGrace(ctx, core.CleanupBound())
+		life, cancel := d.life(ctx)
 		s := &ownTx[Tx]{d: d, conn: d.composed(conn), marks: marks, ctx: life, cancel: cancel}
 		answer, err := s.open(ctx, opts, first)
 		if err == nil {
+			t, ok := s.conn.(core.Timely)
+			s.timely = d.dialect.Fence.Local || ok && t.Timely()
 			return s, answer, nil
 		}
 		alive := true // a rollback released it
@@ -221,6 +224,14 @@ func (s *ownTx[Tx]) Query(ctx context.Context, query string, args ...any) (core.
 
 func (s *ownTx[Tx]) exec(ctx context.Context, q core.Querier, name, text string) (core.Result, error) {
 	return core.Stmt{Name: name, Text: text}.Exec(ctx, q)
+}
+
+// life returns the context of a transaction, which outlives ctx.
+func (d *DB[Tx]) life(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d.dialect.Fence.Local {
+		return context.WithoutCancel(ctx), func() {}
+	}
+	return withGrace(ctx, core.CleanupBound())
 }
 
 // withGrace returns a context that ends d after ctx has ended.

@@ -43,6 +43,9 @@ func (s *ownTx[Tx]) commit(last *core.Bound) error {
 	}
 	s.allowed.Store(true)
 	conn := s.conn
+	if s.timely {
+		return s.outcome(true, conn.Commit(s.ctx, s.tx))
+	}
 	return s.outcome(core.Bounded(s.ctx, func() error {
 		return conn.Commit(s.ctx, s.tx)
 	}, func() { s.release(conn, true) }))
@@ -97,7 +100,7 @@ func (s *ownTx[Tx]) outcome(answered bool, err error) error {
 		return nil
 	}
 	if err == nil {
-		ctx, cancel := context.WithTimeout(s.ctx, core.CleanupBound())
+		ctx, cancel := s.cleanup()
 		defer cancel()
 		s.restore(ctx, conn)
 		return nil
@@ -118,14 +121,18 @@ func (s *ownTx[Tx]) outcome(answered bool, err error) error {
 // would close a connection with open rows, and the reason of the failure would be lost.
 func (s *ownTx[Tx]) valid() bool {
 	conn, invalid := s.conn, errors.New("the driver cannot send a statement")
-	answered, err := core.Bounded(s.ctx, func() error {
+	ask := func() error {
 		return conn.Raw(func(c any) error {
 			if v, can := c.(driver.Validator); can && !v.IsValid() {
 				return invalid
 			}
 			return nil
 		})
-	}, nil)
+	}
+	if s.timely {
+		return !errors.Is(ask(), invalid)
+	}
+	answered, err := core.Bounded(s.ctx, ask, nil)
 	return answered && !errors.Is(err, invalid)
 }
 
@@ -159,7 +166,7 @@ func (s *ownTx[Tx]) rollback() error {
 		return sql.ErrTxDone
 	}
 	s.conn = nil
-	ctx, cancel := context.WithTimeout(s.ctx, core.CleanupBound())
+	ctx, cancel := s.cleanup()
 	defer cancel()
 	_, err := core.Bounded(ctx, func() error {
 		err := conn.Rollback(ctx, s.tx)
@@ -171,6 +178,14 @@ func (s *ownTx[Tx]) rollback() error {
 		return err
 	}, nil)
 	return err
+}
+
+// cleanup returns the context of what follows the transaction.
+func (s *ownTx[Tx]) cleanup() (context.Context, context.CancelFunc) {
+	if s.d.dialect.Fence.Local {
+		return s.ctx, func() {}
+	}
+	return context.WithTimeout(s.ctx, core.CleanupBound())
 }
 
 // restore restores the setting that the fence changed. If that fails, it closes the

@@ -126,6 +126,9 @@ func (c *conn) QueryRow(ctx context.Context, dest []any, query string, args ...a
 	return querier{c.native()}.QueryRow(ctx, dest, query, args...)
 }
 
+// Timely implements core.Timely.
+func (c *conn) Timely() bool { return true }
+
 func (c *conn) Begin(ctx context.Context, opts core.TxOptions) (pgx.Tx, error) {
 	level, err := isoLevel(opts.Isolation)
 	if err != nil {

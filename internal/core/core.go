@@ -94,6 +94,12 @@ type Conn[Tx any] interface {
 // Native is a Conn whose driver's own connection may be had without Raw, to identify it.
 type Native interface{ Native() any }
 
+// Timely is a Conn that may know that Commit ends with its context, or waits for no server.
+type Timely interface {
+	// Timely is asked after a transaction has begun.
+	Timely() bool
+}
+
 // Keeper is a Conn whose session may keep a setting from one of Holdfast's transactions to the next.
 type Keeper interface {
 	// Keep reports whether the session has the setting. If it has not, change makes it and returns the

@@ -173,7 +173,7 @@ func (k *keeping) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return k.late, nil
 	}
 	if k.kept.Implicit && !k.dirty && !k.open && opts == (driver.TxOptions{}) {
-		k.tx = &implicit{k: k}
+		k.tx = &implicit{k: k, life: ctx}
 		return k.tx, nil
 	}
 	inner, can := k.Conn.(driver.ConnBeginTx)

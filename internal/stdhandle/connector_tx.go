@@ -11,6 +11,7 @@ import (
 // implicit is a transaction that begins with its first statement.
 type implicit struct {
 	k    *keeping
+	life context.Context // COMMIT ends with it
 	lost error
 
 	doubtful bool // a statement, or an error, may have ended it
@@ -20,17 +21,17 @@ type implicit struct {
 func (k *keeping) intact() bool { return k.tx != nil && k.tx.lost == nil && !k.tx.doubtful && !k.raw }
 
 // Commit implements driver.Tx.
-func (t *implicit) Commit() error { return t.end(`COMMIT`) }
+func (t *implicit) Commit() error { return t.end(t.life, `COMMIT`) }
 
 // Rollback implements driver.Tx.
-func (t *implicit) Rollback() error { return t.end(`ROLLBACK`) }
+func (t *implicit) Rollback() error { return t.end(context.WithoutCancel(t.life), `ROLLBACK`) }
 
-func (t *implicit) end(text string) error {
+func (t *implicit) end(ctx context.Context, text string) error {
 	if t.k.tx != t {
 		return sql.ErrTxDone
 	}
 	t.k.tx = nil
-	return t.k.run(context.Background(), text)
+	return t.k.run(ctx, text)
 }
 
 // watch returns rows that see the errors which come after the first row was asked for.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"reflect"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -69,6 +70,16 @@ func (c conn[Tx]) Raw(f func(driverConn any) error) error {
 		own, _ := unwrap(driverConn)
 		return f(own)
 	})
+}
+
+// Timely implements core.Timely: the COMMIT of a connector's transaction, and pgx's, takes the context of its BEGIN.
+func (c conn[Tx]) Timely() (timely bool) {
+	_ = c.c.Raw(func(driverConn any) error {
+		own, k := unwrap(driverConn)
+		timely = k != nil && k.tx != nil || reflect.TypeOf(own).String() == "*stdlib.Conn" // pgx's
+		return nil
+	})
+	return timely
 }
 
 // kept runs f with the connection of a Connector, if it is one.

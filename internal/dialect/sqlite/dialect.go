@@ -20,7 +20,7 @@ var Dialect = dialect.Dialect{
 	MaxIdent:      255,
 	Now:           `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`,
 
-	Fence:     dialect.Fence{Setting: busyTimeout, Kept: busyTimeout, Veto: veto},
+	Fence:     dialect.Fence{Local: true, Setting: busyTimeout, Kept: busyTimeout, Veto: veto},
 	Records:   records,
 	Enforce:   enforce,
 	Leases:    leases,

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"fmt"
 	"reflect"
+	"sync"
 )
 
 // veto sets a commit hook and a rollback hook. A cancelled statement makes SQLite roll the transaction
@@ -20,34 +21,58 @@ func veto(driverConn any, forbidden func() bool, lost func()) (func(driverConn a
 		}
 		return 0
 	}
-	for method, f := range map[string]any{"RegisterCommitHook": commit, "RegisterRollbackHook": lost} {
-		if err := hook(driverConn, method, reflect.ValueOf(f)); err != nil {
+	typ := reflect.TypeOf(driverConn)
+	h, _ := known.Load(typ)
+	if h == nil {
+		var err error
+		if h, err = find(typ); err != nil {
 			return nil, err
 		}
+		known.Store(typ, h)
 	}
-	return func(driverConn any) {
-		_ = hook(driverConn, "RegisterCommitHook", reflect.Value{})
-		_ = hook(driverConn, "RegisterRollbackHook", reflect.Value{})
-	}, nil
+	set := h.(hooks).set //nolint:forcetypeassert // nothing else is in known
+	set(driverConn, reflect.ValueOf(commit), reflect.ValueOf(lost))
+	return func(driverConn any) { set(driverConn, reflect.Value{}, reflect.Value{}) }, nil
 }
 
-// hook calls the driver's method that sets a hook. The invalid value removes it.
-func hook(driverConn any, method string, f reflect.Value) error {
-	m := reflect.ValueOf(driverConn).MethodByName(method)
-	if !m.IsValid() || m.Type().NumIn() != 1 || m.Type().In(0).Kind() != reflect.Func {
-		return fmt.Errorf("the SQLite driver's connection %T has no %s: use modernc.org/sqlite or github.com/mattn/go-sqlite3", driverConn, method)
+// hooks are the methods with which a driver sets hooks.
+type hooks struct{ commit, rollback reflect.Method }
+
+var known sync.Map // reflect.Type -> hooks: a method is found by its name once
+
+func find(conn reflect.Type) (h hooks, err error) {
+	for name, m := range map[string]*reflect.Method{"RegisterCommitHook": &h.commit, "RegisterRollbackHook": &h.rollback} {
+		ok := conn != nil
+		if ok {
+			*m, ok = conn.MethodByName(name)
+		}
+		if !ok || m.Type.NumIn() != 2 || m.Type.In(1).Kind() != reflect.Func {
+			return h, fmt.Errorf("the SQLite driver's connection %v has no %s: use modernc.org/sqlite or github.com/mattn/go-sqlite3", conn, name)
+		}
 	}
-	typ := m.Type().In(0)
-	arg := reflect.Zero(typ)
-	if f.IsValid() {
-		arg = reflect.MakeFunc(typ, func([]reflect.Value) []reflect.Value {
-			out := f.Call(nil)
-			for i := range out {
-				out[i] = out[i].Convert(typ.Out(i)) // int, or int32
-			}
-			return out
-		})
+	return h, nil
+}
+
+// set sets both hooks. Invalid values remove them.
+func (h hooks) set(driverConn any, commit, rollback reflect.Value) {
+	conn := reflect.ValueOf(driverConn)
+	h.commit.Func.Call([]reflect.Value{conn, as(commit, h.commit.Type.In(1))})
+	h.rollback.Func.Call([]reflect.Value{conn, as(rollback, h.rollback.Type.In(1))})
+}
+
+// as returns f as the driver's type of function, whose result may be an int.
+func as(f reflect.Value, typ reflect.Type) reflect.Value {
+	switch {
+	case !f.IsValid():
+		return reflect.Zero(typ)
+	case f.CanConvert(typ):
+		return f.Convert(typ)
 	}
-	m.Call([]reflect.Value{arg})
-	return nil
+	return reflect.MakeFunc(typ, func([]reflect.Value) []reflect.Value {
+		out := f.Call(nil)
+		for i := range out {
+			out[i] = out[i].Convert(typ.Out(i))
+		}
+		return out
+	})
 }

@@ -1,5 +1,6 @@
 // Command walk makes one warm, uncontended call of each kind on SQLite, several times, and writes the
-// coverage counters of each into a folder of its argument: <call>/<time>. It is built with -cover.
+// coverage counters of each, and how many goroutines it started, into a folder of its argument: <call>/<time>.
+// It is built with -cover.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/coverage"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 	"time"
@@ -44,19 +46,30 @@ func measure(name string, prepare, f, clean func()) {
 	for i := range times {
 		prepare()
 		check(coverage.ClearCounters())
+		before := goroutines()
 		f()
+		started := goroutines() - before
 		dir := filepath.Join(os.Args[1], name, strconv.Itoa(i))
 		check(os.MkdirAll(dir, 0o700)) //nolint:gosec // the folder is the caller's
 		check(coverage.WriteMetaDir(dir))
 		check(coverage.WriteCountersDir(dir))
+		check(os.WriteFile(filepath.Join(dir, "goroutines"), []byte(strconv.FormatUint(started, 10)), 0o600)) //nolint:gosec // the folder is the caller's
 		clean()
 	}
 }
 
 func nothing() {}
 
+// goroutines returns how many have been started.
+func goroutines() uint64 {
+	s := []metrics.Sample{{Name: "/sched/goroutines-created:goroutines"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
 func main() {
-	ctx := context.Background()
+	ctx, cancel := context.WithCancel(context.Background()) // as the context of a request
+	defer cancel()
 	pool := must(sql.Open("sqlite", "file:"+filepath.Join(os.Args[1], "walk.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)"))
 	check(migrations.Up(ctx, pool))
 	must(pool.ExecContext(ctx, "CREATE TABLE effects (a INT)"))
