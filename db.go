@@ -1,12 +1,14 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/internal/access"
@@ -43,9 +45,11 @@ type DB[Tx any] struct {
 	opened  dialect.Facts  // what Open found
 	known   *connections   // the admitted connections
 	shaped  *atomic.Bool   // the tables have the right shape
-	owners  core.Owners    // which calls name one
-	trace   *trace.Tracer
-	options Options
+	// unproven: no test run names the server's version, and the program does not declare it.
+	unproven bool
+	owners   core.Owners // which calls name one
+	trace    *trace.Tracer
+	options  Options
 }
 
 // Options are the settings of a [DB]. The zero value is the default. Package migrations takes
@@ -61,10 +65,17 @@ type Options struct {
 	// tables. Default: the connection's own.
 	Schema string
 	// Untested allows one product or version that no test run covers, such as "PostgreSQL 19"
-	// or "Aurora MySQL 8.0". Copy the text from Open's error. Run `holdfast prove` on that
-	// server first, and keep its report. Open still fails on any other untested product, and
-	// on a product that is known to break a promise.
+	// or "Aurora MySQL 8.0", without the run of `holdfast prove --record` on that server that allows it
+	// to all programs. Copy the text from Open's error. Open still fails on any other untested product,
+	// and on a product that is known to break a promise.
 	Untested string
+	// UpdateGrace is how long programs go on after the server was updated to a version that no test run
+	// names and on which holdfast prove has not passed: so a fleet does not stop because its host
+	// updated the database at night. It counts from when the first of them saw it, and only if these tables
+	// were on an earlier version of the same product that may be used. Each Open then reports the event
+	// "server.unproven", or logs a warning with slog.Default if it has no Tracers; after that time, Open
+	// refuses. Bounds: 1 h to 90 days. Default: 14 days.
+	UpdateGrace time.Duration
 	// SingleWriter declares that all programs which use these tables write to one node of a
 	// Galera cluster, or of a MySQL group with several primaries. It allows row locks, which do
 	// not reach other nodes, and sets [Capabilities].MultiPrimary to false. When the node
@@ -114,6 +125,10 @@ func (o Options) withDefaults() (Options, error) {
 	if err := checkOwnerSetting(o.OwnerSetting); err != nil {
 		return o, err
 	}
+	if err := (options.Span{Least: time.Hour, Most: 90 * 24 * time.Hour, Zero: "the default"}).Check("Options.UpdateGrace", o.UpdateGrace); err != nil {
+		return o, err
+	}
+	o.UpdateGrace = cmp.Or(o.UpdateGrace, defaultUpdateGrace)
 	if o.SingleOwner && o.OwnerSetting != "" {
 		return o, &InputError{Field: "Options.OwnerSetting", Problem: "is given, and the DB is SingleOwner: leave one of them out"}
 	}

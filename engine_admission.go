@@ -25,6 +25,7 @@ func (d *DB[Tx]) open(ctx context.Context) error {
 			return err
 		}
 		d.version = version
+		d.trace = &trace.Tracer{Engine: d.dialect.Name, Listeners: listeners(d.options.Tracers), Outcome: outcome}
 		facts, err := d.facts(ctx, q, d.dialect.Admission.Facts+d.dialect.Admission.Vendor)
 		if err != nil {
 			return err
@@ -43,7 +44,6 @@ func (d *DB[Tx]) open(ctx context.Context) error {
 		return err
 	}
 	d.pool = explained{d.pool, d}
-	d.trace = &trace.Tracer{Engine: d.dialect.Name, Listeners: listeners(d.options.Tracers), Outcome: outcome}
 	return nil
 }
 
@@ -111,11 +111,10 @@ func (d *DB[Tx]) identify(ctx context.Context, f dialect.Facts) error {
 		return refusedEngine(is)
 	case d.options.Engine != "" && d.options.Engine != d.Engine():
 		return &UnsupportedError{Engine: is.Product, Check: "engine", What: "engine", Problem: "Options.Engine asks for " + string(d.options.Engine), Remedy: "name " + d.dialect.Name + ", or connect to the other server"}
-	case is.Standing == dialect.Untested && d.options.Untested != is.Product && !dialect.Skips(ctx, dialect.RuleUntested):
-		return &UnsupportedError{
-			Engine: is.Product, Check: "engine", What: "engine", Problem: "no test run names it, so no promise was shown on it",
-			Remedy: fmt.Sprintf("run `holdfast prove` there, and when it passes open with holdfast.Options{Untested: %q}", is.Product),
-		}
+	}
+	d.unproven = is.Standing == dialect.Untested && d.options.Untested != is.Product && !dialect.Skips(ctx, dialect.RuleUntested)
+	if d.unproven && (a.Lines == "" || dialect.Skips(ctx, dialect.RuleTables)) {
+		return d.untested(is.Product)
 	}
 	d.rules = a.RulesOf(ctx, d.options.SingleWriter)
 	if err := d.refuse(f); err != nil {
@@ -140,6 +139,9 @@ func (d *DB[Tx]) identify(ctx context.Context, f dialect.Facts) error {
 		d.dialect.Capabilities.MultiPrimary = false
 	}
 	d.opened = f
+	if d.unproven {
+		a.AddLines(d.lines())
+	}
 	return nil
 }
 
@@ -176,7 +178,9 @@ func (d *DB[Tx]) admit(ctx context.Context, conn core.Conn[Tx]) error {
 		return err
 	}
 	if is := d.dialect.Admission.Identify(f); is.Product != d.product {
-		return &UnsupportedError{Engine: d.product, Check: "engine", What: "a later connection", Value: is.Product, Problem: "another server answers at this address", Remedy: "open Holdfast anew, on one server"}
+		if err := d.updated(ctx, explained{d.composed(conn), d}, is); err != nil {
+			return err
+		}
 	}
 	if err := d.refused(append(dialect.Refuse(d.rules, f), dialect.Changed(d.rules, d.opened, f)...)); err != nil {
 		return err

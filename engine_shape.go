@@ -19,8 +19,17 @@ func (d *DB[Tx]) checkShape(ctx context.Context, q core.Querier) error {
 		return nil
 	}
 	found, err := d.shape(ctx, q)
-	if err != nil {
+	switch {
+	case d.unproven && d.dialect.Classify(err) == dialect.NoTable:
+		return d.untested(d.product)
+	case err != nil:
 		return fmt.Errorf("holdfast: reading the shape of the tables: %w", err)
+	case d.unproven:
+		var lines []line
+		found, lines = cutLines(found)
+		if err := d.admitLine(ctx, q, d.product, lines); err != nil {
+			return err
+		}
 	}
 	if problems := shape.Differences(d.dialect.Admission.Golden, d.options.Prefix, found); len(problems) > 0 {
 		return &UnsupportedError{

@@ -68,7 +68,7 @@ type CallResult struct {
 // Event describes an event that is not the end of a call.
 type Event struct {
 	// Name is "lease.granted", "lease.ended", "lease.lost", "lock.wait_failed", "reaper.task",
-	// "reaper.refused", "staged.parked", "outbox.dead" or "intent.again".
+	// "reaper.refused", "staged.parked", "outbox.dead", "intent.again" or "server.unproven".
 	Name string
 	// Engine, Lock and Operation are as in [Call].
 	Engine, Lock, Operation string
@@ -85,7 +85,8 @@ type Event struct {
 	// Count is a number of rows, of staged operations or of messages.
 	Count int64
 	// Duration depends on the event: how long a lease was held, how long ago the oldest row of
-	// a reaper task had expired, or how far the clock jumped.
+	// a reaper task had expired, how far the clock jumped, or how long Open still accepts a server on which
+	// nothing was proven.
 	Duration time.Duration
 	// Err is the cause of the event. It may be nil. Its text may contain keys.
 	Err error

@@ -95,6 +95,7 @@ func Check[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) ([
 	p := &patient{dialect: a.Dialect, table: a.Table, pool: a.Pool, catalog: a.Catalog, now: time.Now}
 	steps := []func(context.Context) error{
 		func(ctx context.Context) error { return p.admission(ctx, a.Admission) },
+		func(ctx context.Context) error { return p.line(ctx, db.Product()) },
 		p.probes,
 		func(ctx context.Context) error { return p.indexes(ctx, db.CheckSchema) },
 		func(ctx context.Context) error { return p.privileges(ctx, o.Role) },
@@ -158,6 +159,23 @@ var indexed = map[string][]string{
 
 // bare returns a table's schema and name without quotes.
 func (p *patient) bare(name string) (schema, table string) { return p.dialect.Bare(p.table(name)) }
+
+// line asks whether anything was shown on the server's version line.
+func (p *patient) line(ctx context.Context, product string) error {
+	a := &p.dialect.Admission
+	if a.Lines == "" || a.Versions.Names(product) {
+		return nil
+	}
+	var proven int
+	_, err := core.Compile("line.proven", `SELECT COUNT(proven_at) FROM `+p.table("servers")+` WHERE product = $0`, p.dialect.QuestionMarks).QueryRow(ctx, p.pool, []any{&proven}, product)
+	if p.dialect.Classify(err) == dialect.NoTable {
+		return nil // another check finds it
+	}
+	if err == nil && proven == 0 {
+		p.find("server version", Warning, product+": no test run names it, and no run of holdfast prove is recorded: programs that do not declare it open it for Options.UpdateGrace after the update, and no longer", "run holdfast prove --record, which takes about a minute")
+	}
+	return err
+}
 
 func (p *patient) probes(ctx context.Context) error {
 	for _, probe := range p.dialect.Doctor.Probes {

@@ -78,7 +78,7 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 		level = slog.LevelError
 	case trace.StagedParked, trace.OutboxDead:
 		level = slog.LevelError
-	case trace.LeaseLost, trace.WaitFailed:
+	case trace.LeaseLost, trace.WaitFailed, trace.ServerUnproven:
 		level = slog.LevelWarn
 	case trace.IntentAgain:
 		level = slog.LevelInfo
@@ -98,6 +98,8 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 	switch f.Name {
 	case trace.ReaperRefused:
 		a = append(a, slog.Duration("jump", f.Duration))
+	case trace.ServerUnproven:
+		a = append(a, slog.Duration("left", f.Duration))
 	case trace.ReaperTask:
 		a = append(a, slog.Duration("oldest", f.Duration))
 	case trace.LeaseEnded:

@@ -96,7 +96,8 @@ func TestLevels(t *testing.T) {
 	refused := &lines{}
 	tracer := holdfastslog.New(slog.New(slog.NewJSONHandler(refused, nil)))
 	tracer.Event(t.Context(), holdfast.Event{Name: "reaper.refused", Duration: time.Hour})
-	if r := refused.records(t); len(r) != 1 || r[0]["level"] != "ERROR" || r[0]["jump"] != float64(time.Hour) {
+	tracer.Event(t.Context(), holdfast.Event{Name: "server.unproven", Duration: time.Hour})
+	if r := refused.records(t); len(r) != 2 || r[0]["level"] != "ERROR" || r[0]["jump"] != float64(time.Hour) || r[1]["level"] != "WARN" || r[1]["left"] != float64(time.Hour) {
 		t.Errorf("%v", r)
 	}
 }
@@ -107,7 +108,8 @@ func TestLoggedFields(t *testing.T) {
 	out := &lines{}
 	tracetest.Everything(t, logTo(out))
 	tracer := holdfastslog.New(slog.New(slog.NewJSONHandler(out, nil)))
-	tracer.Event(t.Context(), holdfast.Event{Name: "reaper.refused"}) // in production this needs a clock that jumps
+	tracer.Event(t.Context(), holdfast.Event{Name: "reaper.refused"})                       // in production this needs a clock that jumps
+	tracer.Event(t.Context(), holdfast.Event{Name: "server.unproven", Duration: time.Hour}) // and this an update of the server
 	got := map[string]bool{}
 	for _, r := range out.records(t) {
 		for k := range r {

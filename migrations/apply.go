@@ -16,6 +16,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
 )
@@ -122,6 +124,9 @@ func retry(ctx context.Context, pool *sql.DB, opts []holdfast.Options, f func(*d
 		if err == nil {
 			err = once(ctx, l, pool, o, f, level)
 		}
+		if err == nil && level {
+			err = see(ctx, db)
+		}
 		switch {
 		case err == nil:
 			return nil
@@ -137,6 +142,19 @@ func retry(ctx context.Context, pool *sql.DB, opts []holdfast.Options, f func(*d
 		}
 		pause = min(2*pause, 250*time.Millisecond)
 	}
+}
+
+// see notes the version line of the server: a later one has its Options.UpdateGrace then.
+func see(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
+	a := access.Of(db)
+	if a.Dialect.Admission.Lines == "" {
+		return nil
+	}
+	_, err := core.Compile("line.seen", a.Dialect.SeenLine(a.Table("servers")), a.Dialect.QuestionMarks).Exec(ctx, a.Pool, db.Product())
+	if errors.Is(err, holdfast.ErrDenied) {
+		return nil // the tables are there, and another account owns them: the first Open notes it
+	}
+	return err
 }
 
 // busy reports whether err says that another process is in the way. Before the database is

@@ -14,7 +14,7 @@ import (
 var sharded = []string{"records", "locks", "registers", "waiters", "tickets", "staged", "steps", "provider_events", "interventions", "outbox", "outbox_keys", "intents", "limits", "limit_entries", "proposals"}
 
 // reference are the tables of which each shard has its own.
-var reference = []string{"schema", "floor", "sweeps", "migrations"}
+var reference = []string{"schema", "servers", "floor", "sweeps", "migrations"}
 
 // PrintVSchema writes what Vitess has to know about Holdfast's tables in a sharded keyspace, in
 // JSON: the entries of its VSchema. The shard is that of the owner, by the vindex xxhash. Give the

@@ -4,25 +4,23 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/migrations"
+	"github.com/holdfast-go/holdfast/prove"
 )
 
 type apply func(context.Context, *sql.DB, ...holdfast.Options) error
 
 func newMigrate(f *flags) *cobra.Command {
 	return group("migrate", "Create, describe or drop Holdfast's tables",
-		&cobra.Command{
-			Use: "up", Short: "Apply what is missing; several at once are safe", Args: noArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return f.migrate(cmd, migrations.Up, true)
-			},
-		},
+		newMigrateUp(f),
 		newMigrateStatus(f),
 		newMigrateDown(f),
 		&cobra.Command{
@@ -36,6 +34,51 @@ func newMigrate(f *flags) *cobra.Command {
 		newMigrateGrants(f),
 		newMigrateRowSecurity(f),
 	)
+}
+
+func newMigrateUp(f *flags) *cobra.Command {
+	var proves bool
+	cmd := &cobra.Command{
+		Use: "up", Short: "Apply what is missing; several at once are safe", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.migrate(cmd, migrations.Up, true); err != nil {
+				return err
+			}
+			product, err := f.unproven(cmd)
+			switch {
+			case err != nil || product == "":
+				return err
+			case !proves:
+				_, err := fmt.Fprintf(cmd.ErrOrStderr(), "No test run of Holdfast's names %s, so programs do not open it yet. Run holdfast prove --record, which takes about a minute.\n", product)
+				return err
+			}
+			report, err := f.prove(cmd, prove.Options{})
+			if err == nil && report.Verdict == prove.Pass {
+				return f.record(cmd, report)
+			}
+			if err != nil {
+				return err
+			}
+			return f.proved(cmd, report, nil)
+		},
+	}
+	cmd.Flags().BoolVar(&proves, "prove", false, "run holdfast prove --record if no test run names the server's version")
+	return cmd
+}
+
+// unproven returns the server's product if programs do not open it because nothing was shown on it.
+func (f *flags) unproven(cmd *cobra.Command) (string, error) {
+	pool, err := f.open()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = pool.Close() }()
+	_, err = holdfastsql.Open(cmd.Context(), pool, f.options())
+	var unsupported *holdfast.UnsupportedError
+	if errors.As(err, &unsupported) && unsupported.Check == "engine" {
+		return unsupported.Engine, nil
+	}
+	return "", nil // programs report any other reason
 }
 
 func newMigrateDown(f *flags) *cobra.Command {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +35,7 @@ func newRoot() *cobra.Command {
 	f.source.add(root)
 	p.StringVar(&f.prefix, "prefix", holdfast.DefaultPrefix, "beginning of the tables' names")
 	p.StringVar(&f.schema, "schema", "", "schema (MySQL, MariaDB: database) of the tables (default: the connection's own)")
-	p.StringVar(&f.untested, "untested", "", "product and version that no test run names, such as 'PostgreSQL 19', after holdfast prove passed there")
+	p.StringVar(&f.untested, "untested", "", "product and version that no test run names, such as 'PostgreSQL 19', where no holdfast prove --record has passed (default: HOLDFAST_UNTESTED)")
 	f.outputFlags.add(root)
 	root.SetFlagErrorFunc(unknownFlag)
 	markTried(root)
@@ -42,7 +44,7 @@ func newRoot() *cobra.Command {
 
 // options returns the options of the DB that the flags name.
 func (f *flags) options() holdfast.Options {
-	o := holdfast.Options{Prefix: f.prefix, Schema: f.schema, Untested: f.untested}
+	o := holdfast.Options{Prefix: f.prefix, Schema: f.schema, Untested: cmp.Or(f.untested, os.Getenv("HOLDFAST_UNTESTED"))}
 	if o.Prefix == "" {
 		o.Prefix = holdfast.NoPrefix
 	}

@@ -36,13 +36,40 @@ type Admission struct {
 	Table func(kind []string) *Finding
 	// Shape reads the shape of Holdfast's own tables. Golden is the expected shape.
 	Shape, Golden string
+	// Lines reads the table of version lines, in the columns of Shape: '', 'line', the version line, and
+	// LineProven or how long ago it was first seen, in µs. Empty: nothing can be proven there.
+	Lines string
 }
 
-// Versions lists the versions of an engine. Tested names each tested version, and Floor is the
+// LineProven is in the rows of Lines on which holdfast prove has passed.
+const LineProven = "proven"
+
+// AddLines makes Shape read the rows of lines, too: one query, one round trip.
+func (a *Admission) AddLines(lines string) {
+	head, limit, limited := strings.Cut(a.Shape, " LIMIT ")
+	a.Shape = head + "\nUNION ALL " + lines
+	if limited {
+		a.Shape += " LIMIT " + limit
+	}
+}
+
+// Versions lists the versions of an engine. Tested names each tested version of Product, and Floor is the
 // oldest version that works.
 type Versions struct {
+	Product         string
 	Tested          []string
 	Untested, Floor string
+}
+
+// Names reports whether product is one of the tested versions.
+func (v *Versions) Names(product string) bool {
+	version, is := strings.CutPrefix(product, v.Product+" ")
+	return is && slices.Contains(v.Tested, version)
+}
+
+// SeenLine is the statement that notes when a version line was first seen, in the quoted table.
+func (d *Dialect) SeenLine(servers string) string {
+	return "INSERT INTO " + servers + " (product, seen_at) VALUES ($0, " + d.Now + ") " + d.Fragments.OrIgnore("product", "product")
 }
 
 const (

@@ -50,6 +50,7 @@ var rights = map[string]struct{ app, reaper, operator, reader string }{
 	"limits":          {"SIU", "", "SD", "S"},
 	"limit_entries":   {"SIU", "SDL", "SD", "S"},
 	"proposals":       {"", "", "SID", "S"},
+	"servers":         {"SI", "SI", "SI", "S"},
 	"audit":           {"S", "", "SA", "S"},
 	MigrationsTable:   {"S", "S", "S", "S"},
 }

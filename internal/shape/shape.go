@@ -11,6 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
+// Line begins a row of Admission.Lines, if the dialect's query has them.
+const Line = "servers line\t"
+
 // aspect is one row of the dialect's query for the shape of tables.
 type aspect struct{ table, kind, name, detail string }
 
@@ -40,6 +43,10 @@ func Read(ctx context.Context, q core.Querier, d *dialect.Dialect, schema, prefi
 	}
 	keys := map[[2]string][]string{}
 	for _, a := range found {
+		if a.kind == "line" { // of Admission.Lines
+			lines = append(lines, Line+a.name+"\t"+a.detail)
+			continue
+		}
 		table := a.table[len(prefix):]
 		if a.kind == "unique" { // one row for each column: "01 name"
 			at := [2]string{table, a.name}

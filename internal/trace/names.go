@@ -59,9 +59,11 @@ const (
 	WaitFailed    = "lock.wait_failed"
 	ReaperTask    = "reaper.task"
 	ReaperRefused = "reaper.refused"
-	StagedParked  = "staged.parked"
-	OutboxDead    = "outbox.dead"
-	IntentAgain   = "intent.again"
+
+	ServerUnproven = "server.unproven"
+	StagedParked   = "staged.parked"
+	OutboxDead     = "outbox.dead"
+	IntentAgain    = "intent.again"
 )
 
 // The causes of a lost lease.

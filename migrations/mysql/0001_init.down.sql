@@ -36,4 +36,6 @@ DROP TABLE IF EXISTS {schema}`{prefix}locks`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}floor`;
 
+DROP TABLE IF EXISTS {schema}`{prefix}servers`;
+
 DROP TABLE IF EXISTS {schema}`{prefix}schema`;

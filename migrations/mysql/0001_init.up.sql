@@ -10,6 +10,19 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}schema` (
 INSERT INTO {schema}`{prefix}schema` (version)
 SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {schema}`{prefix}schema`);
 
+-- One row per version line of the server on which these tables have been, such as "MySQL 9.7". It admits
+-- a line that no test run of Holdfast's names, after holdfast prove has passed there.
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}servers` (
+  product   VARBINARY(64) NOT NULL PRIMARY KEY,
+  -- when migrate up or a program first saw it
+  seen_at   BIGINT        NOT NULL,
+  -- when holdfast prove passed there; NULL is never
+  proven_at BIGINT,
+  -- its report, in JSON, and the SHA-256 of that
+  report    MEDIUMBLOB,
+  hash      BINARY(32)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
+
 -- One row per idempotent operation, committed with its effect. Names and keys
 -- are binary: no collation may take two of them for the same.
 CREATE TABLE IF NOT EXISTS {schema}`{prefix}records` (

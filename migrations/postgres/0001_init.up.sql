@@ -18,6 +18,19 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}schema" (
 INSERT INTO {schema}"{prefix}schema" (version)
 SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}schema");
 
+-- One row per version line of the server on which these tables have been, such as "PostgreSQL 18". It
+-- admits a line that no test run of Holdfast's names, after holdfast prove has passed there.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}servers" (
+  product   text   COLLATE "C" NOT NULL PRIMARY KEY,
+  -- when migrate up or a program first saw it
+  seen_at   bigint NOT NULL,
+  -- when holdfast prove passed there; NULL is never
+  proven_at bigint,
+  -- its report, in JSON, and the SHA-256 of that
+  report    text,
+  hash      bytea  CHECK (octet_length(hash) = 32)
+);
+
 -- One row per idempotent operation, committed with its effect.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   -- whose operation it is: the first column of every key, so that all rows of an

@@ -10,6 +10,18 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}schema" (
 INSERT INTO {schema}"{prefix}schema" (version)
 SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {schema}"{prefix}schema");
 
+-- One row per version line of the server on which these tables have been: see the other engines.
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}servers" (
+  product   TEXT    NOT NULL PRIMARY KEY,
+  -- when migrate up or a program first saw it
+  seen_at   INTEGER NOT NULL,
+  -- when holdfast prove passed there; NULL is never
+  proven_at INTEGER,
+  -- its report, in JSON, and the SHA-256 of that
+  report    TEXT,
+  hash      BLOB CHECK (length(hash) = 32)
+) STRICT, WITHOUT ROWID;
+
 -- One row per idempotent operation, committed with its effect.
 CREATE TABLE IF NOT EXISTS {schema}"{prefix}records" (
   -- whose operation it is: the first column of every key, so that all rows of an

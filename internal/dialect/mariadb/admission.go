@@ -18,7 +18,7 @@ var admission = dialect.Admission{
 	Banner:   func(version string) bool { return strings.Contains(version, "MariaDB") },
 	Facts:    mysql.Facts("information_schema.session_variables", "check_constraint_checks", "system_versioning_asof", "skip_replication", "wsrep_dirty_reads"),
 	More:     mysql.ReadClockAgain,
-	Versions: dialect.Versions{Tested: tested, Floor: floor, Untested: "others from " + floor + " on; MariaDB Enterprise, RDS, Azure"},
+	Versions: dialect.Versions{Product: "MariaDB", Tested: tested, Floor: floor, Untested: "others from " + floor + " on; MariaDB Enterprise, RDS, Azure"},
 	Identify: identify,
 	Rules: slices.Concat(mysql.Rules, []dialect.Rule{
 		mysql.MariaDBIsolation,
@@ -67,6 +67,7 @@ var admission = dialect.Admission{
 	Table:  mysql.Table,
 	Shape:  mysql.Shape,
 	Golden: mysql.Dialect.Admission.Golden,
+	Lines:  mysql.Lines,
 }
 
 func identify(f dialect.Facts) dialect.Identity {

@@ -72,7 +72,7 @@ var admission = dialect.Admission{
 	Banner:   func(version string) bool { return version != "" && version[0] >= '0' && version[0] <= '9' },
 	Facts:    Facts("performance_schema.session_variables"),
 	More:     more,
-	Versions: dialect.Versions{Tested: tested, Floor: floor, Untested: "8.0, 8.4 and others from " + floor + " on; Aurora MySQL, Cloud SQL, RDS, Azure, Percona Server"},
+	Versions: dialect.Versions{Product: "MySQL", Tested: tested, Floor: floor, Untested: "8.0, 8.4 and others from " + floor + " on; Aurora MySQL, Cloud SQL, RDS, Azure, Percona Server"},
 	Identify: identify,
 	Rules: slices.Concat(Rules, []dialect.Rule{
 		isolation("transaction_isolation", " FOR SHARE SKIP LOCKED"),
@@ -81,6 +81,7 @@ var admission = dialect.Admission{
 	Table:  Table,
 	Shape:  Shape,
 	Golden: golden,
+	Lines:  Lines,
 }
 
 func identify(f dialect.Facts) dialect.Identity {
@@ -294,6 +295,9 @@ func Table(kind []string) *dialect.Finding {
 		Breaks: "nothing in it rolls back, and no row of it can be locked (G2, G4, G7)", Remedy: "ALTER TABLE ... ENGINE=InnoDB",
 	}
 }
+
+// Lines reads the version lines.
+const Lines = `SELECT '', 'line', CONVERT(product USING utf8mb3), IF(proven_at IS NULL, CAST({now} - seen_at AS CHAR), '` + dialect.LineProven + `') FROM {servers}`
 
 // Shape reads the kind, columns, unique keys and triggers of the tables in schema $1 whose
 // names are in the list $2. Open compares the result with the golden text.

@@ -58,7 +58,7 @@ var admission = dialect.Admission{
 ) AS f(name, value)`,
 	// This reads every setting, which takes longer than all of the above.
 	Vendor:   ` UNION ALL SELECT '` + dialect.FactVendor + `', COALESCE((SELECT pg_catalog.min(name) FROM pg_catalog.pg_settings WHERE name ~ '^(alloydb[.]|cloudsql[.]|neon[.]|azure[.]|polar|edb_|rds[.])'), '')`,
-	Versions: dialect.Versions{Tested: []string{"13", "14", "15", "16", "17", "18"}, Floor: "13", Untested: "later ones; Aurora PostgreSQL, AlloyDB, Cloud SQL, RDS, Azure, Neon"},
+	Versions: dialect.Versions{Product: "PostgreSQL", Tested: []string{"13", "14", "15", "16", "17", "18"}, Floor: "13", Untested: "later ones; Aurora PostgreSQL, AlloyDB, Cloud SQL, RDS, Azure, Neon"},
 	Identify: identify,
 	Rules:    rules,
 	// A table counts as unlogged if any of its partitions is.
@@ -71,6 +71,7 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 	Table:  table,
 	Shape:  shape,
 	Golden: golden,
+	Lines:  lines,
 }
 
 func identify(f dialect.Facts) dialect.Identity {
@@ -212,6 +213,8 @@ func table(kind []string) *dialect.Finding {
 
 // shape reads the kinds, columns, unique keys and triggers of tables: see mysql.Shape. NOT
 // VALID indexes count as missing.
+const lines = `SELECT '', 'line', product, CASE WHEN proven_at IS NULL THEN ({now} - seen_at)::pg_catalog.text ELSE '` + dialect.LineProven + `' END FROM {servers}`
+
 const shape = `WITH own AS (SELECT c.oid, c.relname::pg_catalog.text AS name, c.relkind, c.relpersistence, c.relowner, c.relrowsecurity, c.relforcerowsecurity
  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = $1::pg_catalog.text AND c.relname = ANY (pg_catalog.string_to_array($2::pg_catalog.text, ',')))

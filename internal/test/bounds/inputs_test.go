@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -122,6 +123,9 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 	}
 
 	return map[string]bound{
+		"holdfast.Options.UpdateGrace": span(time.Hour, 90*24*time.Hour, func(d time.Duration) error {
+			return second(holdfastsql.Open(e, kit.Pool, holdfast.Options{UpdateGrace: d}))
+		}, 0),
 		"holdfast.TxOptions.LockTimeout": span(ms, time.Hour, func(d time.Duration) error { return inTx(holdfast.TxOptions{LockTimeout: d}) }, 0),
 		"holdfast.TxOptions.Attempts":    size(1, 1e6, func(n int) error { return inTx(holdfast.TxOptions{Attempts: n}) }, 0),
 
