@@ -208,7 +208,7 @@ func interventions[Tx any](e *env[Tx]) {
 		{"force release", "fair lock", `"holder":"worker","held":true`, ``},
 		{"force release", "semaphore", `"holder":"worker","held":true`, ``},
 		{"resolve as rejected", "staged", `"state":"unknown","step":"bank"`, `"state":"rejected"`},
-		{"erase", "record", `"state":"succeeded"`, `"state":"succeeded, erased"`},
+		{"erase", "record", `"state":"succeeded"`, `"state":"succeeded and expired"`},
 		{"erase scope", "record", ``, `{"erased":2,"keys":true}`},
 		{"erase scope", "staged", ``, `{"erased":1,"keys":true}`},
 		{"after-restore", "database", ``, `"floor":`},

@@ -163,7 +163,7 @@ func TestBrowserResolveByKeyboard(t *testing.T) {
 		b.Type(browsertest.Tab)
 	}
 	b.Type("ada" + browsertest.Tab + "asked the provider, ticket 7" + browsertest.Tab + browsertest.Enter)
-	b.Eventually(`document.querySelector(".said.good")?.innerText.includes("pending")`)
+	b.Eventually(`document.querySelector(".said.good")?.innerText.includes("waiting")`)
 	b.Eventually(`document.querySelector("#interventions").innerText.includes("ticket 7")`)
 	if r, err := runner.Do(s.Ctx, refund("order-42/1"), 1250); err != nil || r.Value != 1250 {
 		t.Errorf("it goes on with %v, %v", r, err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
@@ -17,19 +18,24 @@ import (
 // stuckAfter is how long an operation must have waited for a worker to count as stuck.
 const stuckAfter = time.Minute
 
+// stuck are the states of operations that need a worker to come back.
+var stuck = []idempotency.State{idempotency.StateWaiting, idempotency.StateSettling}
+
 // filter is one selection of operations.
 type filter struct {
 	Name, Label string
-	states      []staged.State
+	states      []idempotency.State
 	overdue     time.Duration
 }
 
 var filters = []filter{
-	{Name: "unknown", Label: "unknown", states: []staged.State{staged.Parked}},
-	{Name: "stuck", Label: "stuck: nobody came for a minute", states: []staged.State{staged.Pending}, overdue: stuckAfter},
-	{Name: "pending", Label: "pending", states: []staged.State{staged.Pending}},
-	{Name: "succeeded", Label: "succeeded", states: []staged.State{staged.Succeeded, staged.ErasedSucceeded}},
-	{Name: "rejected", Label: "rejected", states: []staged.State{staged.Rejected, staged.ErasedRejected}},
+	{Name: "unknown", Label: "unknown", states: []idempotency.State{idempotency.StateUnknown}},
+	{Name: "stuck", Label: "stuck: nobody came for a minute", states: stuck, overdue: stuckAfter},
+	{Name: "in progress", Label: "in progress", states: []idempotency.State{idempotency.StateInProgress}},
+	{Name: "waiting", Label: "waiting", states: []idempotency.State{idempotency.StateWaiting}},
+	{Name: "settling", Label: "settling", states: []idempotency.State{idempotency.StateSettling}},
+	{Name: "succeeded", Label: "succeeded, also expired", states: []idempotency.State{idempotency.StateSucceeded, idempotency.StateSucceededExpired}},
+	{Name: "rejected", Label: "rejected, also expired", states: []idempotency.State{idempotency.StateRejected, idempotency.StateRejectedExpired}},
 }
 
 // sorted lists by time: what waits, those that moved the longest ago first; what has ended, the latest first. If

@@ -10,8 +10,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/doctor"
+	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
-	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
@@ -82,10 +82,10 @@ func (c *console[Tx]) getOverview(w http.ResponseWriter, r *http.Request) {
 func (c *console[Tx]) readBriefs(ctx context.Context, p *overviewPage) error {
 	for _, b := range []struct {
 		to      *operationsBrief
-		state   staged.State
+		states  []idempotency.State
 		overdue time.Duration
-	}{{&p.Unknown, staged.Parked, 0}, {&p.Stuck, staged.Pending, stuckAfter}} {
-		found, err := c.ops.List(ctx, operators.Filter{States: []staged.State{b.state}, Overdue: b.overdue, Limit: sortedRows + 1})
+	}{{&p.Unknown, nil, 0}, {&p.Stuck, stuck, stuckAfter}} {
+		found, err := c.ops.List(ctx, operators.Filter{States: b.states, Overdue: b.overdue, Limit: sortedRows + 1})
 		if err != nil {
 			return err
 		}

@@ -251,7 +251,7 @@ func TestOperations(t *testing.T) {
 			return f
 		}
 		first, second := tab(), tab()
-		if status, page := s.post("resolve", first); status != http.StatusOK || !strings.Contains(page, "Resolved: it is pending now.") || !strings.Contains(page, "ticket 7") {
+		if status, page := s.post("resolve", first); status != http.StatusOK || !strings.Contains(page, "Resolved: it is waiting now.") || !strings.Contains(page, "ticket 7") {
 			s.Error(status, page)
 		}
 		second.Set("by", "bob")
@@ -259,7 +259,7 @@ func TestOperations(t *testing.T) {
 		if status != http.StatusConflict {
 			s.Error(status, page)
 		}
-		s.want(page, "Nothing was changed", "pending by now", "The last to intervene was ada")
+		s.want(page, "Nothing was changed", "waiting by now", "The last to intervene was ada")
 		if r, err := runner.Do(s.Ctx, refund("order-41"), 1250); err != nil || r.Value != 12 {
 			s.Errorf("it goes on with %v, %v", r, err)
 		}
@@ -296,7 +296,7 @@ func TestOperations(t *testing.T) {
 			s.Error("a call that was made is offered as not made")
 		}
 		corrected.Set("result", `"12"`)
-		if status, page := s.post("resolve", corrected); status != http.StatusOK || !strings.Contains(page, "Resolved: it is pending now.") {
+		if status, page := s.post("resolve", corrected); status != http.StatusOK || !strings.Contains(page, "Resolved: it is waiting now.") {
 			s.Error(status, page)
 		}
 		if r, err := later.Do(s.Ctx, refund("order-42"), 1250); err != nil || r.Value != "12" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/display"
@@ -56,7 +57,7 @@ func (c *console[Tx]) resolved(w http.ResponseWriter, r *http.Request) (p operat
 	}
 	p.As, p.Result, p.Code, p.Message = form("as"), form("result"), form("code"), form("message")
 	p.By, p.Reason = form("by"), form("reason")
-	if p.State != staged.Parked {
+	if p.State != idempotency.StateUnknown {
 		c.notUnknown(w, r, p)
 		return p, false
 	}

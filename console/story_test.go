@@ -36,7 +36,7 @@ func TestStory(t *testing.T) {
 		story := func(key string) string {
 			_, list := s.get("operations?state=unknown&key=" + key)
 			if !strings.Contains(list, "operation?id=") {
-				_, list = s.get("operations?state=pending&key=" + key)
+				_, list = s.get("operations?state=waiting&key=" + key)
 			}
 			_, page := s.get(s.linkTo(list, key))
 			_, page, _ = strings.Cut(page, `id="interventions"`)

@@ -87,7 +87,7 @@ func TestProposed(t *testing.T) {
 		t.Error(err)
 	}
 	want(ops.Confirm(ctx, other.ID, "ben"))
-	if op, err := ops.Show(ctx, staged.Ref{Owner: "anna", Name: "payout", Key: "the-key 3"}); err != nil || op.State == staged.Parked {
+	if op, err := ops.Show(ctx, staged.Ref{Owner: "anna", Name: "payout", Key: "the-key 3"}); err != nil || op.State == idempotency.StateUnknown {
 		t.Errorf("%+v, %v", op, err)
 	}
 }

@@ -5,44 +5,50 @@ import (
 	"errors"
 	"time"
 
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
-// Status says what became of an operation.
-type Status int
+// State is the state of an operation, for its callers and for operators.
+type State int
 
-// The statuses of operations. Waiting and Settling are of staged operations only.
+// The states of operations. Only staged operations wait or settle.
 const (
-	// StatusAbsent: no call asked for the operation, or its transaction has not committed and
+	// StateAbsent: no call asked for the operation, or its transaction has not committed and
 	// the engine does not show it, or its KeyTTL is over.
-	StatusAbsent Status = iota
-	// StatusInProgress: a call or a worker is at it.
-	StatusInProgress
-	// StatusWaiting: it waits for its next attempt.
-	StatusWaiting
-	// StatusSettling: a provider has accepted it and settles it later.
-	StatusSettling
-	// StatusUnknown: its outcome is not known, and it waits for a person or a provider event.
-	StatusUnknown
-	// StatusSucceeded: done, with a result. StatusRejected: refused for good. StatusExpired: done
-	// or refused, and the result is no longer kept.
-	StatusSucceeded
-	StatusRejected
-	StatusExpired
+	StateAbsent State = ledger.SeenAbsent
+	// StateInProgress: a call or a worker is at it.
+	StateInProgress State = ledger.SeenInProgress
+	// StateWaiting: it waits for its next attempt.
+	StateWaiting State = ledger.SeenWaiting
+	// StateSettling: a provider has accepted it and settles it later.
+	StateSettling State = ledger.SeenSettling
+	// StateUnknown: its outcome is not known, and it waits for a person or a provider event.
+	StateUnknown State = ledger.SeenUnknown
+	// StateSucceeded: done, with a result. StateRejected: refused for good.
+	StateSucceeded State = ledger.SeenSucceeded
+	StateRejected  State = ledger.SeenRejected
+	// StateSucceededExpired, StateRejectedExpired: the same, and the result is no longer kept: its
+	// ResultTTL is over, or an operator has erased it.
+	StateSucceededExpired State = ledger.SeenSucceededExpired
+	StateRejectedExpired  State = ledger.SeenRejectedExpired
 )
 
-func (s Status) String() string {
-	return [...]string{"absent", "in progress", "waiting", "settling", "unknown", "succeeded", "rejected", "expired"}[s]
+func (s State) String() string {
+	return [...]string{
+		"absent", "in progress", "waiting", "settling", "unknown", "succeeded", "rejected",
+		"succeeded and expired", "rejected and expired",
+	}[s]
 }
 
-// Final reports whether the status does not change any more, but for an expiry.
-func (s Status) Final() bool { return s >= StatusSucceeded }
+// Final reports whether the state does not change any more, but for an expiry.
+func (s State) Final() bool { return s >= StateSucceeded }
 
 // Found is what Lookup has found.
 type Found[T any] struct {
-	Status Status
-	// Value is the result if the status is StatusSucceeded, Rejection if it is StatusRejected.
+	State State
+	// Value is the result if the state is StateSucceeded, Rejection if it is StateRejected.
 	Value     T
 	Rejection *Rejection
 	// BusinessID is the result's business id, also after it has expired (see Identified).
@@ -64,16 +70,16 @@ type Found[T any] struct {
 // Lookup says what became of an operation, and never executes it: for a status endpoint, for support,
 // and after ErrUnknown. T is the type of the result, as in [Do]. With Request or Fingerprint, another
 // request with the same key is ErrMismatch; they may be left out. With Op.Wait, Lookup repeats its read
-// until the status is final or the wait is over, and holds no connection in between; the default is one
+// until the state is final or the wait is over, and holds no connection in between; the default is one
 // read. Lookup of staged.Runner is for staged operations.
 //
 // Another call that is in progress shows only on an engine that lets others see it (not on SQLite, and
-// not on every isolation level); otherwise the status is StatusAbsent until it commits.
+// not on every isolation level); otherwise the state is StateAbsent until it commits.
 //
 // Errors: [ErrMismatch], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx and of the driver.
 func Lookup[T, Tx any](ctx context.Context, s *Store[Tx], op Op) (found Found[T], err error) {
 	ctx, span := once.StartSpan(ctx, s.access.Trace, "idempotency.lookup", op.Name)
-	defer func() { span.End(err, func(error) string { return nameOf(found.Status, err) }) }()
+	defer func() { span.End(err, func(error) string { return nameOf(found.State, err) }) }()
 	wait := op.Wait
 	if op.Request == nil && op.Fingerprint == nil {
 		op.NoFingerprint = true
@@ -84,7 +90,7 @@ func Lookup[T, Tx any](ctx context.Context, s *Store[Tx], op Op) (found Found[T]
 	}
 	err = once.Poll(ctx, wait, func() (bool, error) {
 		found, err = lookup[T](ctx, s, c)
-		return found.Status.Final() || found.Status == StatusUnknown, err
+		return found.State.Final() || found.State == StateUnknown, err
 	})
 	return found, err
 }
@@ -97,7 +103,7 @@ func lookup[T, Tx any](ctx context.Context, s *Store[Tx], c *call) (found Found[
 	case r == nil:
 		busy, err := s.inFlight(ctx, c)
 		if busy {
-			found.Status = StatusInProgress
+			found.State = StateInProgress
 		}
 		return found, err
 	}
@@ -106,29 +112,22 @@ func lookup[T, Tx any](ctx context.Context, s *Store[Tx], c *call) (found Found[
 		r.fingerprint = nil
 	}
 	res, err := answer[T](s, c, r, Replayed)
-	var unfinished *UnfinishedError
-	var rejection *Rejection
-	switch {
-	case err == nil:
-		found.Status, found.Value = StatusSucceeded, res.Value
-	case errors.As(err, &rejection):
-		found.Status, found.Rejection, err = StatusRejected, rejection, nil
-	case errors.Is(err, ErrExpired):
-		found.Status, err = StatusExpired, nil
-	case errors.As(err, &unfinished):
-		found.Status, err = StatusUnknown, nil
+	found.Value = res.Value
+	if err != nil && !errors.As(err, &found.Rejection) && !errors.Is(err, ErrExpired) && !errors.As(err, new(*UnfinishedError)) {
+		return found, err
 	}
-	return found, err
+	found.State = r.seen()
+	return found, nil
 }
 
 // nameOf names the outcome of a lookup in a span.
-func nameOf(s Status, err error) string {
+func nameOf(s State, err error) string {
 	switch {
 	case errors.Is(err, ErrMismatch):
 		return trace.Mismatch
 	case err != nil:
 		return ""
-	case s == StatusAbsent:
+	case s == StateAbsent:
 		return trace.NotFound
 	}
 	return trace.Done

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -46,6 +47,9 @@ func (c *call) judge(r *record) error {
 	}
 	return nil
 }
+
+// seen is the record's state, as others see it.
+func (r *record) seen() State { return State(ledger.Seen(r.state, r.resultExpired)) }
 
 // look reads the record of c without a lock; nil for none. A final state may be replayed from it. expired:
 // there is one, and its KeyTTL is over.

@@ -105,9 +105,9 @@ func (s *Store[Tx]) EraseScope(ctx context.Context, what Erasure) (erased int64,
 // eraseStaged erases staged operations, each in its own transaction.
 func (s *Store[Tx]) eraseStaged(ctx context.Context, e erasing) (erased int64, err error) {
 	l := ledger.New(s.db, s.bounds())
-	from := ledger.Selection{Namespace: s.options.Namespace, Owner: e.Owner, Name: e.Name, States: []string{"2", "3"}, Least: -ledger.MaxAhead, Limit: erasePage}
-	if e.Keys {
-		from.States = append(from.States, "4", "5")
+	from := ledger.Selection{Namespace: s.options.Namespace, Owner: e.Owner, Name: e.Name, States: ledger.Ended, Least: -ledger.MaxAhead, Limit: erasePage}
+	if !e.Keys {
+		from.Rows = "2, 3" // not erased
 	}
 	for {
 		page, err := s.stagedIDs(ctx, l, from)

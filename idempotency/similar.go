@@ -74,8 +74,8 @@ type LikelyDuplicateError struct {
 	// database's clock.
 	At        time.Time
 	Remaining time.Duration
-	// Status and BusinessID are of its record; StatusAbsent if that was not found.
-	Status     Status
+	// State and BusinessID are of its record; StateAbsent if that was not found.
+	State      State
 	BusinessID string
 	// Token is the value for Similar.Confirm: 32 hexadecimal digits that cannot be guessed. It does
 	// not reveal the key.
@@ -290,17 +290,7 @@ func (s *Store[Tx]) describe(ctx context.Context, q core.Querier, c *call, e *Li
 	if err != nil || !found {
 		return once.FirstOf(err, e)
 	}
-	e.BusinessID = r.businessID
-	switch {
-	case r.state == claimed:
-		e.Status = StatusUnknown
-	case r.state >= tombstone || r.resultExpired == 1:
-		e.Status = StatusExpired
-	case r.state == rejected:
-		e.Status = StatusRejected
-	default:
-		e.Status = StatusSucceeded
-	}
+	e.BusinessID, e.State = r.businessID, r.seen()
 	return e
 }
 

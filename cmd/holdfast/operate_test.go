@@ -262,7 +262,7 @@ func TestOps(t *testing.T) {
 		if out := o.ok(with("show", "1")...); !strings.Contains(out, "result is int") {
 			o.Errorf("got %s", out)
 		}
-		if out := o.ok(with("resolve", "1", append(why, "--as", "step-done", "--result", "1250")...)...); out != "pending\n" {
+		if out := o.ok(with("resolve", "1", append(why, "--as", "step-done", "--result", "1250")...)...); out != "waiting\n" {
 			o.Errorf("got %q", out)
 		}
 		if r, err := runner.Do(o.Ctx, op("1"), 1250); err != nil || r.Value != 1250 {
@@ -280,7 +280,7 @@ func TestOps(t *testing.T) {
 		if out := o.ok(with("show", "2")...); !strings.Contains(out, "by ada") || !strings.Contains(out, "asked the provider") {
 			o.Errorf("got %s", out)
 		}
-		if out := o.ok(with("erase", "1", why...)...); out != "succeeded, erased\n" {
+		if out := o.ok(with("erase", "1", why...)...); out != "succeeded and expired\n" {
 			o.Errorf("got %q", out)
 		}
 		if _, err := runner.Do(o.Ctx, op("1"), 1250); !errors.Is(err, idempotency.ErrExpired) {
@@ -300,7 +300,7 @@ func TestOps(t *testing.T) {
 			o.Errorf("got %s", out)
 		}
 		o.misused("give string", with("resolve", "3", append(why, "--as", "step-done", "--result", "1250")...)...)
-		if out := o.ok(with("resolve", "3", append(why, "--as", "step-done", "--result", `"1250"`)...)...); out != "pending\n" {
+		if out := o.ok(with("resolve", "3", append(why, "--as", "step-done", "--result", `"1250"`)...)...); out != "waiting\n" {
 			o.Errorf("got %q", out)
 		}
 		if r, err := later.Do(o.Ctx, op("3"), 1250); err != nil || r.Value != "1250" {
@@ -317,6 +317,9 @@ func TestOps(t *testing.T) {
 			o.Errorf("got %+v", list)
 		}
 		o.fails("only what is unknown", with("resolve", "r", append(why, "--as", "free")...)...)
+		for _, s := range append(slices.Clone(states), "in progress") {
+			o.ok("ops", "list", "--state", s)
+		}
 		o.misused("--state", "ops", "list", "--state", "lost")
 	})
 }

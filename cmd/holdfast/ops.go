@@ -137,9 +137,7 @@ func operationOf(op *staged.Operation) operation {
 		Step: op.Step, Started: op.Started, Finished: op.Finished, Created: op.Created, Moved: op.Moved, Token: op.Token,
 		Reason: op.Reason, Reversed: timeOrNil(op.Reversed), Contradicted: op.Contradicted, Restored: op.Restored, Holder: op.Holder, Program: op.Program, RequestID: op.RequestID, ResultType: op.ResultType,
 	}
-	if op.State == staged.Pending || op.State == staged.Settling {
-		out.DueMS = op.Due.Milliseconds()
-	}
+	out.DueMS = op.Due.Milliseconds()
 	for _, s := range op.Steps {
 		out.Steps = append(out.Steps, step{
 			Name: s.Name, State: s.State.String(), ProviderKey: s.ProviderKey, ResultType: s.ResultType, Starts: s.Starts, Begun: s.Begun, Moved: s.Moved,
@@ -155,8 +153,19 @@ func operationOf(op *staged.Operation) operation {
 	return out
 }
 
-var states = map[string]staged.State{
-	"unknown": staged.Parked, "pending": staged.Pending, "succeeded": staged.Succeeded, "rejected": staged.Rejected,
+// states are the values of --state: what is printed, also with dashes, which need no quotes.
+var states = []string{
+	"unknown", "in-progress", "waiting", "settling", "succeeded", "rejected", "succeeded-and-expired", "rejected-and-expired",
+}
+
+// stateOf returns the state that has a text.
+func stateOf(text string) (idempotency.State, error) {
+	for s := idempotency.StateInProgress; s <= idempotency.StateRejectedExpired; s++ {
+		if s.String() == strings.ReplaceAll(text, "-", " ") {
+			return s, nil
+		}
+	}
+	return 0, unknownChoice("--state", text, states)
 }
 
 func newOpsList(o *opsFlags) *cobra.Command {
@@ -165,12 +174,12 @@ func newOpsList(o *opsFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List operations: those whose outcome is unknown, or others by --state", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for s := range strings.SplitSeq(state, ",") {
-				n, ok := states[s]
-				if !ok {
-					return usage("--state is a list of unknown, pending, succeeded and rejected, with commas between")
+			for text := range strings.SplitSeq(state, ",") {
+				s, err := stateOf(text)
+				if err != nil {
+					return err
 				}
-				filter.States = append(filter.States, n)
+				filter.States = append(filter.States, s)
 			}
 			var err error
 			if filter.After, err = hex.DecodeString(after); err != nil {
@@ -203,8 +212,8 @@ func newOpsList(o *opsFlags) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.addWatch(cmd)
-	someOf(cmd, &state, "state", "unknown", "in which states", "unknown", "pending", "succeeded", "rejected")
-	flags.DurationVar(&filter.Overdue, "overdue", 0, "only pending ones that nobody came for in so long: with --state pending, those that are stuck")
+	someOf(cmd, &state, "state", "unknown", "in which states", states...)
+	flags.DurationVar(&filter.Overdue, "overdue", 0, "only those that nobody came for in so long: with --state waiting,settling, those that are stuck")
 	flags.BoolVar(&filter.Records, "records", false, "records of Do instead of staged operations")
 	flags.StringVar(&filter.Owner, "owner", "", "only the operations of this owner")
 	flags.StringVar(&filter.Name, "name", "", "only operations of this name")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
@@ -18,7 +19,7 @@ func (o *opsFlags) unsure(ctx context.Context, ops *operators.Operators[*sql.Tx]
 	if err != nil {
 		return err
 	}
-	if op.State != staged.Parked || !slices.Contains(operators.Choices(op), as) {
+	if op.State != idempotency.StateUnknown || !slices.Contains(operators.Choices(op), as) {
 		return nil // Resolve says why it is not possible
 	}
 	lines := []string{fmt.Sprintf("nothing was done yet. --as %s of %s %s, which is %s, does this:", as, text(op.Name), text(op.Key), op.State)}

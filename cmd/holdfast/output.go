@@ -196,8 +196,8 @@ const (
 
 // stateColours are the colours of what stands in a column STATE, and of a doctor's severities.
 var stateColours = map[string]string{
-	"unknown": red, "dirty": red, "broken": red, "pending": yellow, "settling": yellow, "warning": yellow,
-	"succeeded": green, "applied": green, "rejected": plain, "notice": plain,
+	"unknown": red, "dirty": red, "broken": red, "pending": yellow, "in progress": yellow, "waiting": yellow, "settling": yellow, "warning": yellow,
+	"succeeded": green, "succeeded and expired": green, "applied": green, "rejected": plain, "notice": plain,
 }
 
 func (p painter) as(colour, text string) string {
@@ -211,8 +211,7 @@ func (p painter) as(colour, text string) string {
 func (p painter) cell(column, text string) string {
 	colour := plain
 	if column == "STATE" {
-		word, _, _ := strings.Cut(text, ",")
-		if c, ok := stateColours[word]; ok {
+		if c, ok := stateColours[text]; ok {
 			colour = c
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"html/template"
 	"net/http"
 
+	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
-	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
 
 // page shows the last payments: the service's rows, and what the operation says.
@@ -33,7 +33,10 @@ func (s *shop[Tx]) page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ops, err := operators.New(s.store).List(r.Context(), operators.Filter{
-		Name: "payment", States: []staged.State{staged.Pending, staged.Parked, staged.Succeeded, staged.Rejected}, Limit: 1000,
+		Name: "payment", States: []idempotency.State{
+			idempotency.StateInProgress, idempotency.StateWaiting, idempotency.StateSettling, idempotency.StateUnknown,
+			idempotency.StateSucceeded, idempotency.StateRejected,
+		}, Limit: 1000,
 	})
 	if err != nil {
 		http.Error(w, "not available", http.StatusServiceUnavailable)

@@ -85,7 +85,7 @@ func Status[T, Res any](m *Middleware[T], runner Operations[Res], prefix string)
 	}
 	s := &status{prefix, func(ctx context.Context, id []byte, wait time.Duration) (idempotency.Found[any], error) {
 		found, err := runner.LookupID(ctx, id, wait)
-		return idempotency.Found[any]{Status: found.Status, Value: found.Value, Rejection: found.Rejection, Reversed: found.Reversed}, err
+		return idempotency.Found[any]{State: found.State, Value: found.Value, Rejection: found.Rejection, Reversed: found.Reversed}, err
 	}}
 	m.started[name] = s
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serveStatus(w, r, s) }), nil
@@ -107,7 +107,7 @@ func (m *Middleware[T]) serveStatus(w http.ResponseWriter, r *http.Request, s *s
 	switch {
 	case err != nil:
 		m.refuse(w, r, err)
-	case found.Status == idempotency.StatusAbsent:
+	case found.State == idempotency.StateAbsent:
 		m.options.WriteProblem(w, r, notFound())
 	default:
 		m.tell(w, r, found)
@@ -137,7 +137,7 @@ func Accept(w http.ResponseWriter, r *http.Request, started Started) error {
 	state.started = &startedRef{name, id[:hashSize]}
 	w.Header().Set("Location", s.location(state.started.Hash))
 	w.Header().Set("Retry-After", retryAfter(nil))
-	writeJSON(w, http.StatusAccepted, OperationStatus{Status: idempotency.StatusWaiting.String()})
+	writeJSON(w, http.StatusAccepted, OperationStatus{Status: idempotency.StateWaiting.String()})
 	return nil
 }
 
@@ -154,7 +154,7 @@ func (m *Middleware[T]) ended(w http.ResponseWriter, r *http.Request, owner stri
 		return false // it cannot have ended yet
 	}
 	found, err := s.lookup(r.Context(), append(slices.Clip(ref.Hash), owner...), wait)
-	if err != nil || !found.Status.Final() {
+	if err != nil || !found.State.Final() {
 		if err != nil && r.Context().Err() == nil {
 			m.options.Logger.WarnContext(r.Context(), "status of a started operation is not known", "path", r.URL.Path, "error", err)
 		}
@@ -171,18 +171,18 @@ func (m *Middleware[T]) ended(w http.ResponseWriter, r *http.Request, owner stri
 // tell answers with what was found.
 func (m *Middleware[T]) tell(w http.ResponseWriter, r *http.Request, found idempotency.Found[any]) {
 	w.Header().Set("Cache-Control", "no-store")
-	body := OperationStatus{Status: found.Status.String()}
+	body := OperationStatus{Status: found.State.String()}
 	if !found.Reversed.IsZero() {
 		body.Reversed = &found.Reversed
 	}
-	switch found.Status {
-	case idempotency.StatusSucceeded:
+	switch found.State {
+	case idempotency.StateSucceeded:
 		body.Result = found.Value
 		writeJSON(w, http.StatusOK, body)
-	case idempotency.StatusRejected:
+	case idempotency.StateRejected:
 		m.options.WriteProblem(w, r, rejected(found.Rejection))
-	case idempotency.StatusExpired:
-		p, _ := problemOf(&idempotency.ExpiredError{}, nil)
+	case idempotency.StateSucceededExpired, idempotency.StateRejectedExpired:
+		p, _ := problemOf(&idempotency.ExpiredError{Rejected: found.State == idempotency.StateRejectedExpired}, nil)
 		m.options.WriteProblem(w, r, p)
 	default:
 		w.Header().Set("Retry-After", retryAfter(nil))

@@ -30,7 +30,7 @@ const (
 // Choices lists the resolutions that an unknown operation allows.
 func Choices(op *staged.Operation) []string {
 	switch {
-	case op.State != staged.Parked:
+	case op.State != idempotency.StateUnknown:
 		return nil
 	case !op.Staged:
 		return []string{AsSucceeded, AsRejected, AsFree}

@@ -47,7 +47,7 @@ func TestConfirmedTooLate(t *testing.T) {
 			if err := operators.New(watched).Confirm(e.Ctx, p.ID, "ben"); !errors.Is(err, operators.ErrNoProposal) {
 				e.Errorf("confirmed after %s: %v", what, err)
 			}
-			if op, err := ops.Show(e.Ctx, ref); err != nil || op.State != staged.Parked {
+			if op, err := ops.Show(e.Ctx, ref); err != nil || op.State != idempotency.StateUnknown {
 				e.Errorf("after %s: %+v, %v", what, op, err)
 			}
 		}

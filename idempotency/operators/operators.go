@@ -3,7 +3,6 @@ package operators
 import (
 	"cmp"
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -39,16 +38,16 @@ func New[Tx any](s *idempotency.Store[Tx]) *Operators[Tx] {
 
 // Filter selects operations.
 type Filter struct {
-	// States to list. Default: Parked, which is every operation whose outcome is unknown. For
-	// stuck operations use Pending with Overdue.
-	States []staged.State
+	// States to list. Default: StateUnknown. For stuck operations use StateWaiting and StateSettling with
+	// Overdue. StateAbsent is not allowed.
+	States []idempotency.State
 	// Owner and Name select operations; empty means all.
 	Owner, Name string
 	// Key selects operations whose key contains these bytes; empty means all. There is no index
 	// for it, so List reads all operations in those states. With Options.HashKeys, only the whole
 	// key selects.
 	Key string
-	// Overdue selects pending operations that have waited for a worker for at least this long: the
+	// Overdue selects operations that have waited for a worker for at least this long: the
 	// completer does not run, or not often enough. At least 1 ms; 0 selects all.
 	Overdue time.Duration
 	// Records lists records of Do instead of staged operations. There is no index for it, so List
@@ -78,9 +77,9 @@ func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Oper
 	); err != nil {
 		return nil, err
 	}
-	states := f.states()
-	if len(states) == 0 {
-		return nil, nil
+	states, err := f.states()
+	if err != nil {
+		return nil, err
 	}
 	var after once.ID
 	if len(f.After) > 0 {
@@ -112,11 +111,11 @@ func (o *Operators[Tx]) Namespaces(ctx context.Context, f Filter, limit int) (ma
 	if err := options.Many.Or("").UpTo(maxLimit).Of("operations").Check("limit", int64(limit)); err != nil {
 		return nil, err
 	}
-	found := map[string]int{}
-	states := f.states()
-	if len(states) == 0 {
-		return found, nil
+	states, err := f.states()
+	if err != nil {
+		return nil, err
 	}
+	found := map[string]int{}
 	pool := o.ledger.Access.Pool
 	rows, err := o.ledger.Namespaces(ctx, pool, f.Records, states, limit)
 	if err != nil {
@@ -133,21 +132,17 @@ func (o *Operators[Tx]) Namespaces(ctx context.Context, f Filter, limit int) (ma
 }
 
 // states returns the numbers of Filter.States.
-func (f *Filter) states() (numbers []string) {
-	states := f.States
-	if len(states) == 0 {
-		states = []staged.State{staged.Parked}
-	}
-	for _, s := range states {
-		n := int(s)
-		if f.Records && s == staged.Parked {
-			n = ledger.Pending // visible only if it was committed without a result
-		} else if f.Records && s == staged.Pending {
-			continue
+func (f *Filter) states() (numbers []int, err error) {
+	for _, s := range f.States {
+		if s <= idempotency.StateAbsent || s > idempotency.StateRejectedExpired {
+			return nil, once.Invalid("Filter.States", "has one that no operation in the tables has")
 		}
-		numbers = append(numbers, strconv.Itoa(n))
+		numbers = append(numbers, int(s))
 	}
-	return numbers
+	if numbers == nil {
+		numbers = []int{ledger.SeenUnknown}
+	}
+	return numbers, nil
 }
 
 // Show returns one operation with its steps, events and interventions: a staged operation or, if

@@ -52,7 +52,7 @@ func TestFourEyes(t *testing.T) {
 			if err := ops.Confirm(e.Ctx, id, by, opts...); !errors.Is(err, want) {
 				e.Errorf("%s: %v, want %v", by, err, want)
 			}
-			if op, err := ops.Show(e.Ctx, ref); err != nil || op.State != staged.Parked {
+			if op, err := ops.Show(e.Ctx, ref); err != nil || op.State != idempotency.StateUnknown {
 				e.Errorf("%+v, %v", op, err)
 			}
 		}

@@ -101,13 +101,13 @@ func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, w
 		}
 		switch {
 		case row.State != ledger.Parked:
-			return &staged.StateError{Action: r.action(), State: staged.State(row.State), Hint: "only what is unknown can be resolved"}
+			return &staged.StateError{Action: r.action(), State: idempotency.State(row.Seen()), Hint: "only what is unknown can be resolved"}
 		case r.Free:
-			return &staged.StateError{Action: r.action(), State: staged.Parked, Hint: "a staged operation keeps its key: resolve its step, or reject it"}
+			return &staged.StateError{Action: r.action(), State: idempotency.StateUnknown, Hint: "a staged operation keeps its key: resolve its step, or reject it"}
 		case r.Resume && row.Step != "" && row.Mode != ledger.ModeCorrect:
 			return &staged.StateError{Action: r.action(), Step: row.Step, State: staged.Begun, Hint: "say what became of it: set Resolution.Step"}
 		case r.Step != staged.NoOutcome && row.Step == "":
-			return &staged.StateError{Action: r.action(), State: staged.Parked, Hint: "it is parked at no step (its reason says why): set Resume, Succeed or Reject"}
+			return &staged.StateError{Action: r.action(), State: idempotency.StateUnknown, Hint: "it is parked at no step (its reason says why): set Resume, Succeed or Reject"}
 		case r.Step != staged.NoOutcome:
 			return o.staged.ResolveStep(ctx, q, id, row, r.action(), "Resolution.StepResult", r.Step, r.StepResult, r.Rejection)
 		case r.Resume:
@@ -138,10 +138,10 @@ func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id on
 		return err
 	}
 	switch {
-	case state != ledger.Pending:
-		return &staged.StateError{Action: r.action(), State: staged.State(state), Hint: "only what is unknown can be resolved"}
+	case state != idempotency.StateUnknown:
+		return &staged.StateError{Action: r.action(), State: state, Hint: "only what is unknown can be resolved"}
 	case r.Resume || r.Step != staged.NoOutcome:
-		return &staged.StateError{Action: r.action(), State: staged.Parked, Hint: "it is no staged operation: set Succeed, Reject or Free"}
+		return &staged.StateError{Action: r.action(), State: idempotency.StateUnknown, Hint: "it is no staged operation: set Succeed, Reject or Free"}
 	case r.Free:
 		_, err = o.sql.free.Exec(ctx, q, id.Args()...)
 		return err
@@ -157,7 +157,7 @@ func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id on
 	return err
 }
 
-func (o *Operators[Tx]) recordState(ctx context.Context, q core.Querier, id once.ID) (state int, err error) {
+func (o *Operators[Tx]) recordState(ctx context.Context, q core.Querier, id once.ID) (state idempotency.State, err error) {
 	found, err := o.sql.touch.QueryRow(ctx, q, []any{&state}, id.Args()...)
 	if err == nil && !found {
 		err = staged.ErrNotFound
@@ -210,19 +210,16 @@ type auditState struct {
 func (o *Operators[Tx]) audited(ctx context.Context, q core.Querier, id once.ID) (is auditState, kind string, err error) {
 	row, err := o.ledger.Touch(ctx, q, id)
 	if err == nil {
-		return auditState{staged.State(row.State).String(), row.Step, row.Token}, "staged", nil
+		return auditState{idempotency.State(row.Seen()).String(), row.Step, row.Token}, "staged", nil
 	}
 	if !errors.Is(err, staged.ErrNotFound) {
 		return is, "", err
 	}
 	state, err := o.recordState(ctx, q, id)
-	switch {
-	case errors.Is(err, staged.ErrNotFound):
+	if errors.Is(err, staged.ErrNotFound) {
 		return auditState{State: "none"}, "record", nil
-	case err == nil && state == ledger.Pending:
-		state = ledger.Parked // committed without a result
 	}
-	return auditState{State: staged.State(state).String()}, "record", err
+	return auditState{State: state.String()}, "record", err
 }
 
 // recorded finds an intervention whose commit is ambiguous: it waits for the rows that the
@@ -253,27 +250,22 @@ func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who holdfast.
 	id := o.staged.ID(ref)
 	const hint = "only what has ended, and was not erased before, can be erased: resolve it first"
 	return o.intervene(ctx, id, "erase", who, func(ctx context.Context, q core.Querier) error {
+		var state idempotency.State
+		var erased bool
 		row, err := o.ledger.Touch(ctx, q, id)
-		if err != nil && !errors.Is(err, staged.ErrNotFound) {
-			return err
-		}
-		if row == nil {
-			state, err := o.recordState(ctx, q, id)
-			if err != nil {
-				return err
+		switch {
+		case err == nil:
+			state = idempotency.State(row.Seen())
+			erased, err = o.ledger.Erase(ctx, q, id)
+		case errors.Is(err, staged.ErrNotFound):
+			if state, err = o.recordState(ctx, q, id); err == nil {
+				var res core.Result
+				res, err = o.sql.erase.Exec(ctx, q, id.Args()...)
+				erased = res.Affected == 1
 			}
-			if state != ledger.Succeeded && state != ledger.Rejected {
-				if state == ledger.Pending {
-					state = ledger.Parked
-				}
-				return &staged.StateError{Action: "erase", State: staged.State(state), Hint: hint}
-			}
-			_, err = o.sql.erase.Exec(ctx, q, id.Args()...)
-			return err
 		}
-		erased, err := o.ledger.Erase(ctx, q, id)
 		if err == nil && !erased {
-			err = &staged.StateError{Action: "erase", State: staged.State(row.State), Hint: hint}
+			err = &staged.StateError{Action: "erase", State: state, Hint: hint}
 		}
 		return err
 	})

@@ -39,7 +39,7 @@ func (s *Runner[Req, Res, Tx]) visit(ctx context.Context, c *once.Checked, reque
 			return err
 		}
 		if row, err = s.transitions.Read(ctx, q, c.ID); err == nil && row == nil {
-			err = &StateError{Action: "claim", State: State(0), Hint: "the row vanished while it was claimed; do not delete rows by hand"}
+			err = &StateError{Action: "claim", State: idempotency.StateAbsent, Hint: "the row vanished while it was claimed; do not delete rows by hand"}
 		}
 		return err
 	})

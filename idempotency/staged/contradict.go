@@ -91,7 +91,7 @@ func (s *transitions[Tx]) laterThan(ctx context.Context, q core.Querier, id once
 
 // emitParked reports that an event has parked an operation.
 func (s *transitions[Tx]) emitParked(ctx context.Context, id once.ID) {
-	if op, err := s.show(ctx, s.Access.Pool, id); err == nil && op.State == Parked {
+	if op, err := s.show(ctx, s.Access.Pool, id); err == nil && op.State == idempotency.StateUnknown {
 		s.Access.Trace.Emit(ctx, trace.Event{Name: trace.StagedParked, Operation: op.Name, Count: 1})
 	}
 }

@@ -35,7 +35,7 @@ type StaleError struct {
 	// Token is the worker's token, Current the operation's.
 	Token, Current int64
 	// State is the operation's present state.
-	State State
+	State idempotency.State
 }
 
 func (e *StaleError) Error() string {
@@ -132,11 +132,11 @@ func (e *AcceptedError) TraceOutcome() string { return trace.Settling }
 
 // StateError describes a state that does not allow an action. errors.Is(err, ErrState) holds.
 type StateError struct {
-	// Action is the refused action. State is the state of the operation or, if Step is set, of the
-	// step.
+	// Action is the refused action.
 	Action string
 	Step   string
-	State  State
+	// State is the idempotency.State of the operation or, if Step is set, the StepState of the step.
+	State fmt.Stringer
 	// Hint says what to do.
 	Hint string
 }

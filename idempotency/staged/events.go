@@ -266,7 +266,7 @@ func (s *transitions[Tx]) resolveStep(ctx context.Context, q core.Querier, id on
 	args := id.Args(f.step, state)
 	switch {
 	case step == nil:
-		return &StateError{Action: f.action, Step: f.step, Hint: "it has not begun: name the step whose outcome is unknown"}
+		return &StateError{Action: f.action, Step: f.step, State: NotBegun, Hint: "it has not begun: name the step whose outcome is unknown"}
 	case here && row.Mode == ledger.ModeContradicted && f.event:
 		return nil // it is one more fact: an operator decides
 	case here && (row.Mode == ledger.ModeContradicted || row.Mode == ledger.ModeCorrect && step.State == state):
@@ -281,11 +281,11 @@ func (s *transitions[Tx]) resolveStep(ctx context.Context, q core.Querier, id on
 	case step.State == ledger.StepNotDone && state == ledger.StepDone && f.event && (row.State == ledger.Pending || row.State == ledger.Parked):
 		// It was done after all, and is not called again.
 	case step.State != ledger.StepBegun && step.State != ledger.StepAccepted:
-		return &StateError{Action: f.action, Step: f.step, State: stepStates[step.State], Hint: "its answer is known and does not change"}
+		return &StateError{Action: f.action, Step: f.step, State: StepState(step.State), Hint: "its answer is known and does not change"}
 	case row.State != ledger.Pending && row.State != ledger.Parked:
-		return &StateError{Action: f.action, State: State(row.State), Hint: "it has ended; final states do not change"}
+		return &StateError{Action: f.action, State: seen(row), Hint: "it has ended; final states do not change"}
 	case row.State == ledger.Pending && row.Attempt != nil && f.how == StepNotDone:
-		return &StateError{Action: f.action, State: State(row.State), Hint: "a worker is at it: wait until its lease has ended"}
+		return &StateError{Action: f.action, State: seen(row), Hint: "a worker is at it: wait until its lease has ended"}
 	}
 	b, err := s.answerOf(id, step, f)
 	if err != nil {
@@ -313,7 +313,7 @@ func (s *transitions[Tx]) reverse(ctx context.Context, q core.Querier, id once.I
 			return err
 		}
 		if found != nil {
-			if state = stepStates[found.State]; state == Succeeded {
+			if state = StepState(found.State); state == Succeeded {
 				return nil // reported before, and the driver counts changed rows
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
 )
 
 // during returns the context of an external call, which ends before the lease does. With a timeout
@@ -62,7 +64,7 @@ func (r *Run[Tx]) renew(ctx context.Context, cancel context.CancelCauseFunc, ste
 		case mine:
 			r.until, failed = start.Add(lease), nil
 		default:
-			cancel(&StaleError{Step: step, Token: r.token, State: Pending})
+			cancel(&StaleError{Step: step, Token: r.token, State: idempotency.StateInProgress})
 			return
 		}
 	}

@@ -49,7 +49,7 @@ func (s *Runner[Req, Res, Tx]) LookupID(ctx context.Context, id []byte, wait tim
 
 func (s *Runner[Req, Res, Tx]) lookup(ctx context.Context, id once.ID, wait time.Duration, compare func(int, []byte) error) (found idempotency.Found[Res], err error) {
 	ctx, span := once.StartSpan(ctx, s.transitions.Access.Trace, "staged.lookup", s.workflow.Name)
-	defer func() { span.End(err, func(err error) string { return outcomeOfLookup(found.Status, err) }) }()
+	defer func() { span.End(err, func(err error) string { return outcomeOfLookup(found.State, err) }) }()
 	c := &once.Checked{ID: id}
 	if wait > 0 {
 		bounded, cancel := context.WithTimeout(ctx, wait)
@@ -77,38 +77,26 @@ func (s *Runner[Req, Res, Tx]) lookup(ctx context.Context, id once.ID, wait time
 // found describes an operation by its row.
 func (s *Runner[Req, Res, Tx]) found(c *once.Checked, row *ledger.Row) (found idempotency.Found[Res], err error) {
 	found.Reason, found.Reversed, found.RequestID, found.Program = row.Reason, micros(row.Reversed), row.RequestID, row.Program
-	if row.State == ledger.Pending {
+	state := seen(row)
+	switch state {
+	case idempotency.StateWaiting, idempotency.StateSettling:
 		found.Due = time.Duration(row.Left) * time.Microsecond
-		switch {
-		case row.Accepted == 1:
-			found.Status = idempotency.StatusSettling
-		case row.Attempt != nil && row.Left > 0:
-			found.Status, found.Due = idempotency.StatusInProgress, 0
-		default:
-			found.Status = idempotency.StatusWaiting
+	case idempotency.StateSucceeded, idempotency.StateRejected:
+		res, err := s.answer(c, row, idempotency.Replayed)
+		if err != nil && !errors.As(err, &found.Rejection) {
+			return found, err
 		}
-		return found, nil
+		found.Value = res.Value
 	}
-	res, err := s.answer(c, row, idempotency.Replayed)
-	var rejection *idempotency.Rejection
-	switch {
-	case err == nil:
-		found.Status, found.Value = idempotency.StatusSucceeded, res.Value
-	case errors.As(err, &rejection):
-		found.Status, found.Rejection, err = idempotency.StatusRejected, rejection, nil
-	case errors.Is(err, idempotency.ErrExpired):
-		found.Status, err = idempotency.StatusExpired, nil
-	case errors.Is(err, idempotency.ErrUnknown):
-		found.Status, err = idempotency.StatusUnknown, nil
-	}
-	return found, err
+	found.State = state
+	return found, nil
 }
 
-func outcomeOfLookup(s idempotency.Status, err error) string {
+func outcomeOfLookup(s idempotency.State, err error) string {
 	switch {
 	case err != nil:
 		return outcomeOf(0, err)
-	case s == idempotency.StatusAbsent:
+	case s == idempotency.StateAbsent:
 		return trace.NotFound
 	}
 	return trace.Done

@@ -4,60 +4,32 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// State is the state of an operation, or of a step, as operators see it.
-type State int
+// StepState is the state of a step.
+type StepState int
 
-// The states of operations. Operators see a record of [idempotency.Do] only as unknown (its
-// function committed without a result), succeeded, rejected or erased.
+// The states of steps.
 const (
-	// Pending: a worker has the operation, or it waits for the next attempt.
-	Pending State = ledger.Pending
-	// Succeeded and Rejected are final.
-	Succeeded State = ledger.Succeeded
-	Rejected  State = ledger.Rejected
-	// ErasedSucceeded and ErasedRejected are final too, without their results.
-	ErasedSucceeded State = ledger.Tombstone
-	ErasedRejected  State = ledger.RejectedTombstone
-	// Parked: the outcome is unknown, and the operation waits to be resolved.
-	Parked State = ledger.Parked
-	// NotBegun and Begun are states of a step only. Otherwise a step is Succeeded or Rejected.
-	NotBegun State = 10
-	Begun    State = 11
-	// Settling: the provider has accepted the call of the step and settles it later. It is a state
-	// of the step, and of its operation, which is listed among the pending ones.
-	Settling State = 12
+	NotBegun StepState = ledger.StepNotDone
+	// Begun: the outcome of its call is not known.
+	Begun     StepState = ledger.StepBegun
+	Succeeded StepState = ledger.StepDone
+	Rejected  StepState = ledger.StepRejected
+	// Settling: the provider has accepted its call and settles it later.
+	Settling StepState = ledger.StepAccepted
 )
 
-func (s State) String() string {
-	switch s {
-	case Pending:
-		return "pending"
-	case Succeeded:
-		return "succeeded"
-	case Rejected:
-		return "rejected"
-	case ErasedSucceeded:
-		return "succeeded, erased"
-	case ErasedRejected:
-		return "rejected, erased"
-	case Parked:
-		return "unknown"
-	case NotBegun:
-		return "not begun"
-	case Begun:
-		return "begun"
-	case Settling:
-		return "settling"
-	}
-	return "missing"
+func (s StepState) String() string {
+	return [...]string{"not begun", "begun", "succeeded", "rejected", "settling"}[s]
 }
 
-var stepStates = [...]State{ledger.StepNotDone: NotBegun, ledger.StepBegun: Begun, ledger.StepDone: Succeeded, ledger.StepRejected: Rejected, ledger.StepAccepted: Settling}
+// seen is the state of an operation, as others see it.
+func seen(row *ledger.Row) idempotency.State { return idempotency.State(row.Seen()) }
 
 // Ref identifies an operation of the store's namespace.
 type Ref struct{ Owner, Name, Key string }
@@ -69,7 +41,8 @@ type Operation struct {
 	ID []byte
 	// Staged distinguishes a staged operation from a record of Do.
 	Staged bool
-	State  State
+	// State is as Lookup has it, but that a record of [idempotency.Do] in progress is not seen.
+	State idempotency.State
 	// Step is the step that has begun and whose outcome is not known; empty for none.
 	Step string
 	// Started and Finished count attempts. Attempts that did not finish crashed.
@@ -78,7 +51,7 @@ type Operation struct {
 	Created, Moved time.Time
 	// Due is the time until another worker may continue the operation: positive during a lease, a
 	// pause, or until the deadline of a settling step; negative if the operation has waited for a
-	// worker that long. For pending and settling operations only.
+	// worker that long. For operations that are in progress, wait or settle.
 	Due time.Duration
 	// Token is the fencing token of the last worker that took the operation.
 	Token int64
@@ -112,7 +85,7 @@ type Operation struct {
 // Step is a recovery point of an operation.
 type Step struct {
 	Name  string
-	State State
+	State StepState
 	// ProviderKey is the idempotency key that the provider was given. Use it to look up the call
 	// at the provider. Empty for a step in this database.
 	ProviderKey string
@@ -155,26 +128,21 @@ func scanOperation(found core.Row, records bool) (op Operation, err error) {
 	var state int
 	var resultType string
 	var created, moved, due, reversed int64
-	var accepted, mode, restored int
-	if err := found.Scan(&id.Owner, once.Into(&id.Hash), &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType, &accepted, &reversed, &op.Program, &op.RequestID, &mode, &restored); err != nil {
+	var mode, restored int
+	if err := found.Scan(&id.Owner, once.Into(&id.Hash), &op.Name, &key, &state, &op.Step, &op.Started, &op.Finished, &created, &moved, &due, &op.Token, &op.Reason, &op.Holder, &resultType, &reversed, &op.Program, &op.RequestID, &mode, &restored); err != nil {
 		return op, err
 	}
 	op.ID, op.Owner = id.Bytes(), id.Owner
-	op.Key, op.State, op.Staged = string(key), State(state), !records
+	op.Key, op.State, op.Staged = string(key), idempotency.State(state), !records
 	if op.Staged {
 		op.ResultType = readShape(resultType).String()
 	}
 	op.Created, op.Moved = time.UnixMicro(created), time.UnixMicro(moved)
 	op.Reversed, op.Contradicted = micros(reversed), mode == ledger.ModeContradicted
 	op.Restored = restored == 1
-	if records && op.State == Pending { // visible only if it was committed without a result
-		op.State = Parked
-	}
-	if op.State == Pending {
+	switch op.State {
+	case idempotency.StateInProgress, idempotency.StateWaiting, idempotency.StateSettling:
 		op.Due = time.Duration(due) * time.Microsecond
-		if accepted == 1 {
-			op.State = Settling
-		}
 	}
 	return op, nil
 }
@@ -234,7 +202,7 @@ func scanStep(row core.Row) (st Step, err error) {
 	}
 	st.Deadline, st.Reversed = micros(deadline), micros(reversed)
 	st.ResultType = readShape(st.ResultType).String()
-	st.State, st.Begun, st.Moved = stepStates[state], time.UnixMicro(at), time.UnixMicro(moved)
+	st.State, st.Begun, st.Moved = StepState(state), time.UnixMicro(at), time.UnixMicro(moved)
 	return st, nil
 }
 

@@ -155,7 +155,7 @@ func (s *transitions[Tx]) move(ctx context.Context, r *Run[Tx], step string, bef
 		if err != nil || before(now) {
 			return err
 		}
-		return &StaleError{Step: step, Token: r.token, Current: now.Token, State: State(now.State)}
+		return &StaleError{Step: step, Token: r.token, Current: now.Token, State: seen(now)}
 	})
 }
 
@@ -178,7 +178,7 @@ func (s *transitions[Tx]) owned(ctx context.Context, q core.Querier, r *Run[Tx],
 	if err != nil {
 		return err
 	}
-	return &StaleError{Step: name, Token: r.token, Current: now.Token, State: State(now.State)}
+	return &StaleError{Step: name, Token: r.token, Current: now.Token, State: seen(now)}
 }
 
 // pack encodes a value in the stored form of results, after the name of its form. Only unpack at the

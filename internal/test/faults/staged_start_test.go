@@ -152,10 +152,10 @@ func startedGoesOn(e *conformance.Env[*sql.Tx], b *bank, j stagedJob, eventFirst
 			e.Errorf("lookup: %v", err)
 			return true
 		}
-		if found.Status == idempotency.StatusSettling || found.Status == idempotency.StatusUnknown {
+		if found.State == idempotency.StateSettling || found.State == idempotency.StateUnknown {
 			deliver()
 		}
-		return found.Status.Final()
+		return found.State.Final()
 	})
 	if r, err := st.Wait(e.Ctx); err != nil || r.Value != "paid with "+key {
 		e.Errorf("in the end: %v, %v", r, err)

@@ -94,7 +94,7 @@ func injectOperations[Tx any](e *env[Tx]) {
 				e.refuses(evil, field, err)
 			}
 		}
-		list, err := operators.New(s).List(e.Ctx, operators.Filter{Owner: name, Name: name, Key: evil, Records: true, States: []staged.State{staged.Succeeded}})
+		list, err := operators.New(s).List(e.Ctx, operators.Filter{Owner: name, Name: name, Key: evil, Records: true, States: []idempotency.State{idempotency.StateSucceeded}})
 		if err != nil || len(list) != 1 || list[0].Owner != name || list[0].Name != name || list[0].Key != evil {
 			e.Errorf("list %q: %+v, %v", evil, list, err)
 		}

@@ -222,8 +222,8 @@ func workflow[Tx any](e *conformance.Env[Tx], key string, fail error, f func(ctx
 	op := conformance.Op(key)
 	op.Request = nil
 	_, err = r.Do(e.Ctx, op, "")
-	if o, state := r.Lookup(e.Ctx, op); fail != nil && (state != nil || o.Status != idempotency.StatusWaiting) {
-		e.Errorf("%s: %v, %v: the operation is not tried again", key, o.Status, state)
+	if o, state := r.Lookup(e.Ctx, op); fail != nil && (state != nil || o.State != idempotency.StateWaiting) {
+		e.Errorf("%s: %v, %v: the operation is not tried again", key, o.State, state)
 	}
 	return err
 }

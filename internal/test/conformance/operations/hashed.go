@@ -43,10 +43,10 @@ func hashedKeys[Tx any](e *env[Tx]) {
 			e.Errorf("staged, want %v: %+v, %v", want, r, err)
 		}
 	}
-	if found, err := idempotency.Lookup[string](e.Ctx, s, op); err != nil || found.Status != idempotency.StatusSucceeded {
+	if found, err := idempotency.Lookup[string](e.Ctx, s, op); err != nil || found.State != idempotency.StateSucceeded {
 		e.Errorf("looked up: %+v, %v", found, err)
 	}
-	if found, err := runner.Lookup(e.Ctx, idempotency.Op{Key: key}); err != nil || found.Status != idempotency.StatusSucceeded {
+	if found, err := runner.Lookup(e.Ctx, idempotency.Op{Key: key}); err != nil || found.State != idempotency.StateSucceeded {
 		e.Errorf("staged, looked up: %+v, %v", found, err)
 	}
 	stored := hasher.Key(key)
@@ -88,7 +88,7 @@ func hashedKeys[Tx any](e *env[Tx]) {
 	ops := operators.New(s)
 	for _, records := range []bool{true, false} {
 		for _, search := range []string{key, ""} {
-			found, err := ops.List(e.Ctx, operators.Filter{Records: records, States: []staged.State{staged.Succeeded}, Key: search})
+			found, err := ops.List(e.Ctx, operators.Filter{Records: records, States: []idempotency.State{idempotency.StateSucceeded}, Key: search})
 			if err == nil && search == "" && records {
 				found = found[:1] // and the one in clear
 			}

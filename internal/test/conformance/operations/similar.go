@@ -75,7 +75,7 @@ func similarIsRefused[Tx any](e *env[Tx]) {
 		for _, s := range []*idempotency.Store[Tx]{s, other} {
 			_, err := e.issue(s, alike("b", "order 1", "100"), false)
 			l := e.likely(err, "a")
-			if l.BusinessID != "no of a" || l.Status != idempotency.StatusSucceeded || l.Remaining <= 0 || l.Remaining > time.Hour || time.Since(l.At).Abs() > time.Hour {
+			if l.BusinessID != "no of a" || l.State != idempotency.StateSucceeded || l.Remaining <= 0 || l.Remaining > time.Hour || time.Since(l.At).Abs() > time.Hour {
 				e.Errorf("got %+v", l)
 			}
 			if text := err.Error(); !strings.Contains(text, l.Token) || !strings.Contains(text, "no of a") {
@@ -95,7 +95,7 @@ func similarIsRefused[Tx any](e *env[Tx]) {
 	}
 	e.Expire("result_expires_at", "a")
 	_, err := e.issue(s, alike("b", "order 1", "100"), false)
-	if l := e.likely(err, "a"); l.Status != idempotency.StatusExpired || l.BusinessID != "no of a" {
+	if l := e.likely(err, "a"); l.State != idempotency.StateSucceededExpired || l.BusinessID != "no of a" {
 		e.Errorf("its result is gone: %+v", l)
 	}
 }

@@ -83,7 +83,7 @@ func twinRecords[Tx any](e *env[Tx]) {
 		e.Check(err)
 		again()
 		e.Must(`UPDATE holdfast_records SET owner = 'ben', business_id = 'of ben', state = 4 WHERE op_key = $1`, []byte(key)) // so the key is new again
-		if found, err := idempotency.Lookup[string](e.Ctx, s, zoes(key)); err != nil || found.Status != idempotency.StatusAbsent {
+		if found, err := idempotency.Lookup[string](e.Ctx, s, zoes(key)); err != nil || found.State != idempotency.StateAbsent {
 			e.Errorf("%+v, %v: it found ben's", found, err)
 		}
 		do(idempotency.Executed)

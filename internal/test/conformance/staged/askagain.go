@@ -79,7 +79,7 @@ func stagedAskAgain[Tx any](e *env[Tx]) {
 			if _, err := s.Complete(e.Ctx); err != nil {
 				e.Fatal(err)
 			}
-			return e.show(name).State != staged.Pending
+			return e.show(name).State != idempotency.StateWaiting
 		})
 		for range 3 {
 			b.get() // the request on its way arrives at last
@@ -112,7 +112,7 @@ func stagedCallAge[Tx any](e *env[Tx]) {
 	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.As(err, &open) || !errors.Is(err, idempotency.ErrUnknown) {
 		e.Errorf("the function itself: %v", err)
 	}
-	if op := e.wantState("a", staged.Pending); op.Due < 50*time.Minute || op.Started != 0 || op.Finished != 0 || stepOf(op, "pay").State != staged.Begun || op.Reason == "" {
+	if op := e.wantState("a", idempotency.StateWaiting); op.Due < 50*time.Minute || op.Started != 0 || op.Finished != 0 || stepOf(op, "pay").State != staged.Begun || op.Reason == "" {
 		e.Errorf("%+v", op)
 	}
 	due := func(err error) {
@@ -135,7 +135,7 @@ func stagedCallAge[Tx any](e *env[Tx]) {
 	}
 	for _, bad := range []time.Duration{0, 60, -time.Hour, 31 * 24 * time.Hour} {
 		due(staged.AskAgain(bad))
-		if op := e.wantState("a", staged.Pending); op.Started == 0 {
+		if op := e.wantState("a", idempotency.StateWaiting); op.Started == 0 {
 			e.Errorf("AskAgain(%v): %+v", bad, op)
 		}
 	}
@@ -174,7 +174,7 @@ func stagedOverload[Tx any](e *env[Tx]) {
 		if err == nil || errors.Is(err, idempotency.ErrUnknown) {
 			e.Fatalf("attempt %d: %v", n, err)
 		}
-		if op := e.wantState("a", staged.Pending); op.Started != 0 || op.Finished != 0 {
+		if op := e.wantState("a", idempotency.StateWaiting); op.Started != 0 || op.Finished != 0 {
 			e.Errorf("attempt %d: %+v", n, op)
 		}
 		e.Must(`UPDATE holdfast_staged SET due_at = 0`)
@@ -203,7 +203,7 @@ func stagedOverload[Tx any](e *env[Tx]) {
 			var parked *staged.ParkedError
 			return errors.As(err, &parked)
 		})
-		if op := e.wantState(key, staged.Parked); op.Started != 2 {
+		if op := e.wantState(key, idempotency.StateUnknown); op.Started != 2 {
 			e.Errorf("%s: %+v", key, op)
 		}
 	}

@@ -85,19 +85,19 @@ func stagedContradicts[Tx any](e *env[Tx]) {
 				handle(said("evt_1", providerKey, order[0]))
 			}
 			if order[0] == staged.StepRejected && when == "after its answer" {
-				e.wantContradicted(s, key, staged.Rejected, order) // it has ended
+				e.wantContradicted(s, key, idempotency.StateRejected, order) // it has ended
 				continue
 			}
 			if when != "during the call" {
 				handle(said("evt_2", providerKey, order[1]))
 			}
-			e.wantContradicted(s, key, staged.Parked, order)
+			e.wantContradicted(s, key, idempotency.StateUnknown, order)
 			// One more event is one more fact, and decides nothing.
 			handle(said("evt_3", providerKey, staged.StepDone))
 			byReference := said("evt_4", "", staged.StepRejected)
 			byReference.Provider, byReference.Reference = "bank", "re_"+key
 			handle(byReference)
-			e.wantContradicted(s, key, staged.Parked, order)
+			e.wantContradicted(s, key, idempotency.StateUnknown, order)
 			if done, err := s.Complete(e.Ctx); err != nil || done.Found != 0 {
 				e.Errorf("%s: the completer: %+v, %v", key, done, err)
 			}
@@ -108,9 +108,9 @@ func stagedContradicts[Tx any](e *env[Tx]) {
 }
 
 // wantContradicted looks for an operation with two answers. One that has ended gets the second by an event.
-func (e *env[Tx]) wantContradicted(s *staged.Runner[string, string, Tx], key string, want staged.State, order [2]staged.StepOutcome) {
+func (e *env[Tx]) wantContradicted(s *staged.Runner[string, string, Tx], key string, want idempotency.State, order [2]staged.StepOutcome) {
 	e.Helper()
-	if want != staged.Parked {
+	if want != idempotency.StateUnknown {
 		ran := false
 		if isNew, err := staged.HandleEvent(e.Ctx, e.Store(idempotency.Options{}), said("evt_2", s.ProviderKey(ref(key), "pay"), order[1]), func(_ context.Context, _ Tx, op staged.Operation) error {
 			ran = op.Contradicted && op.State == want
@@ -145,7 +145,7 @@ func stagedContradictsEnded[Tx any](e *env[Tx]) {
 	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil {
 		e.Fatal(err)
 	}
-	e.wantContradicted(s, "a", staged.Succeeded, [2]staged.StepOutcome{staged.StepDone, staged.StepRejected})
+	e.wantContradicted(s, "a", idempotency.StateSucceeded, [2]staged.StepOutcome{staged.StepDone, staged.StepRejected})
 	e.wantRefunded("a")
 	if r, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Outcome != idempotency.Replayed {
 		e.Errorf("%v, %v", r, err)
@@ -158,7 +158,7 @@ func stagedContradictsEnded[Tx any](e *env[Tx]) {
 	if _, err := staged.HandleEvent(e.Ctx, store, said("evt_5", s.ProviderKey(ref("a"), "pay"), staged.StepRejected), nil); err != nil {
 		e.Error(err)
 	}
-	if op := e.wantState("a", staged.ErasedSucceeded); !op.Contradicted || strings.Contains(op.Reason, declined.Code) {
+	if op := e.wantState("a", idempotency.StateSucceededExpired); !op.Contradicted || strings.Contains(op.Reason, declined.Code) {
 		e.Errorf("%+v", op)
 	}
 }
@@ -185,17 +185,17 @@ func stagedContradictsDecided[Tx any](e *env[Tx]) {
 	for _, c := range []struct {
 		as              string
 		r               operators.Resolution
-		state           staged.State
+		state           idempotency.State
 		payments, calls int
 	}{
-		{operators.AsStepDone, operators.Resolution{Step: staged.StepDone, StepResult: "it is"}, staged.Succeeded, 1, 1},
-		{operators.AsStepRejected, operators.Resolution{Step: staged.StepRejected, Rejection: declined}, staged.Rejected, 1, 1},
-		{operators.AsStepNotDone, operators.Resolution{Step: staged.StepNotDone}, staged.Succeeded, 1, 2},
-		{operators.AsSucceeded, operators.Resolution{Succeed: true, Result: "it is"}, staged.Succeeded, 1, 1},
-		{operators.AsRejected, operators.Resolution{Reject: true, Rejection: declined}, staged.Rejected, 1, 1},
+		{operators.AsStepDone, operators.Resolution{Step: staged.StepDone, StepResult: "it is"}, idempotency.StateSucceeded, 1, 1},
+		{operators.AsStepRejected, operators.Resolution{Step: staged.StepRejected, Rejection: declined}, idempotency.StateRejected, 1, 1},
+		{operators.AsStepNotDone, operators.Resolution{Step: staged.StepNotDone}, idempotency.StateSucceeded, 1, 2},
+		{operators.AsSucceeded, operators.Resolution{Succeed: true, Result: "it is"}, idempotency.StateSucceeded, 1, 1},
+		{operators.AsRejected, operators.Resolution{Reject: true, Rejection: declined}, idempotency.StateRejected, 1, 1},
 	} {
 		f, s := torn(c.as)
-		op := e.wantState(c.as, staged.Parked)
+		op := e.wantState(c.as, idempotency.StateUnknown)
 		if got := strings.Join(operators.Choices(op), " "); got != "step-done step-not-done step-rejected succeeded rejected" {
 			e.Errorf("the choices are %s", got)
 		}
@@ -229,7 +229,7 @@ func stagedContradictsDecided[Tx any](e *env[Tx]) {
 	if _, err := staged.HandleEvent(e.Ctx, e.Store(idempotency.Options{}), said("evt_1", s.ProviderKey(ref("used"), "pay"), staged.StepRejected), nil); err != nil {
 		e.Error(err)
 	}
-	if op := e.wantState("used", staged.Parked); op.Step != "" || !strings.Contains(op.Reason, "contradicts itself") || strings.Join(operators.Choices(op), " ") != "resume succeeded rejected" {
+	if op := e.wantState("used", idempotency.StateUnknown); op.Step != "" || !strings.Contains(op.Reason, "contradicts itself") || strings.Join(operators.Choices(op), " ") != "resume succeeded rejected" {
 		e.Errorf("%+v, %v", op, operators.Choices(op))
 	}
 	f.closed = nil

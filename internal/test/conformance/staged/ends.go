@@ -37,7 +37,7 @@ func stagedAttempts[Tx any](e *env[Tx]) {
 	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.As(err, &parked) || parked.Step != "" {
 		e.Errorf("got %v", err)
 	}
-	if op := e.wantState("a", staged.Parked); op.Started != attempts || op.Finished != 0 || runs != attempts {
+	if op := e.wantState("a", idempotency.StateUnknown); op.Started != attempts || op.Finished != 0 || runs != attempts {
 		e.Errorf("%d runs; %d started, %d finished", runs, op.Started, op.Finished)
 	}
 }
@@ -59,7 +59,7 @@ func stagedCaller[Tx any](e *env[Tx]) {
 		e.Errorf("got %v", err)
 	}
 	f.provider.want(e, 1, 1)
-	if op := e.wantState("a", staged.Pending); op.Step != "" || op.Due > 0 {
+	if op := e.wantState("a", idempotency.StateWaiting); op.Step != "" || op.Due > 0 {
 		e.Errorf("%+v", op)
 	}
 	if done, err := s.Complete(e.Ctx); err != nil || done.Succeeded != 1 {

@@ -32,7 +32,7 @@ func stagedEvents[Tx any](e *env[Tx]) {
 	}
 	for n, want := range []bool{true, false, false} {
 		isNew, err := staged.HandleEvent(e.Ctx, store, event, func(ctx context.Context, tx Tx, op staged.Operation) error {
-			if op.Key != "a" || op.State != staged.Succeeded || len(op.Events) != 1 {
+			if op.Key != "a" || op.State != idempotency.StateSucceeded || len(op.Events) != 1 {
 				e.Errorf("the function sees %+v", op)
 			}
 			return e.Effect(ctx, tx, "taken back")
@@ -42,7 +42,7 @@ func stagedEvents[Tx any](e *env[Tx]) {
 		}
 	}
 	e.WantOnce("taken back")
-	op := e.wantState("a", staged.Succeeded)
+	op := e.wantState("a", idempotency.StateSucceeded)
 	if len(op.Events) != 1 || op.Events[0].ID != "evt_1" || op.Events[0].Kind != "refund.failed" || string(op.Events[0].Body) != "\x00\x01\x02\xff" {
 		e.Errorf("%+v", op.Events)
 	}
@@ -72,12 +72,12 @@ func stagedEventsSettles[Tx any](e *env[Tx]) {
 	for _, c := range []struct {
 		name            string
 		event           staged.ProviderEvent
-		state           staged.State
+		state           idempotency.State
 		payments, calls int
 	}{
-		{"done", staged.ProviderEvent{Outcome: staged.StepDone, Result: "by webhook"}, staged.Succeeded, 1, 1},
-		{"rejected", staged.ProviderEvent{Outcome: staged.StepRejected, Rejection: &idempotency.Rejection{Code: "closed"}}, staged.Rejected, 1, 1},
-		{"not done", staged.ProviderEvent{Outcome: staged.StepNotDone}, staged.Succeeded, 1, 2},
+		{"done", staged.ProviderEvent{Outcome: staged.StepDone, Result: "by webhook"}, idempotency.StateSucceeded, 1, 1},
+		{"rejected", staged.ProviderEvent{Outcome: staged.StepRejected, Rejection: &idempotency.Rejection{Code: "closed"}}, idempotency.StateRejected, 1, 1},
+		{"not done", staged.ProviderEvent{Outcome: staged.StepNotDone}, idempotency.StateSucceeded, 1, 2},
 	} {
 		f, s := parkedAt(e, c.name)
 		f.call = nil
@@ -85,7 +85,7 @@ func stagedEventsSettles[Tx any](e *env[Tx]) {
 		if isNew, err := staged.HandleEvent(e.Ctx, store, c.event, nil); !isNew || err != nil {
 			e.Errorf("%s: %v, %v", c.name, isNew, err)
 		}
-		e.wantState(c.name, staged.Pending)
+		e.wantState(c.name, idempotency.StateWaiting)
 		if done, err := s.Complete(e.Ctx); err != nil || done.Found != 1 {
 			e.Errorf("%s: %+v, %v", c.name, done, err)
 		}
@@ -94,7 +94,7 @@ func stagedEventsSettles[Tx any](e *env[Tx]) {
 		e.WantOnce(c.name)
 		// "Not done" after a refusal is refused itself, as is an event of a step that has not begun.
 		late := staged.ProviderEvent{ID: "late", Ref: ref(c.name), Step: "pay", Outcome: staged.StepNotDone}
-		if c.state == staged.Rejected {
+		if c.state == idempotency.StateRejected {
 			if _, err := staged.HandleEvent(e.Ctx, store, late, nil); !errors.Is(err, staged.ErrState) {
 				e.Errorf("%s: not done: %v", c.name, err)
 			}

@@ -33,7 +33,7 @@ func stagedLife[Tx any](e *env[Tx]) {
 	event("a")
 	e.Eventually("the result has expired", func() bool {
 		found, err := keeps.Lookup(e.Ctx, stagedOp("a"))
-		return err != nil || found.Status == idempotency.StatusExpired
+		return err != nil || found.State == idempotency.StateSucceededExpired
 	})
 	if err := do(keeps, "a"); !errors.Is(err, idempotency.ErrExpired) {
 		e.Errorf("past its ResultTTL: %v", err)
@@ -69,8 +69,8 @@ func stagedLife[Tx any](e *env[Tx]) {
 		e.Errorf("cleared: %v", err)
 	}
 	f.provider.want(e, 1, 1)
-	e.wantState("parked", staged.Parked)
-	e.wantState("started", staged.Pending)
+	e.wantState("parked", idempotency.StateUnknown)
+	e.wantState("started", idempotency.StateWaiting)
 
 	// After the KeyTTL it runs again, whether it was cleared or not, by Do and by StartTx.
 	loses := e.staged(f.stages(), idempotency.Options{ResultTTL: life, KeyTTL: life})
@@ -78,7 +78,7 @@ func stagedLife[Tx any](e *env[Tx]) {
 		e.Helper()
 		e.Eventually("the key has expired", func() bool {
 			found, err := loses.Lookup(e.Ctx, stagedOp(key))
-			return err != nil || found.Status == idempotency.StatusAbsent
+			return err != nil || found.State == idempotency.StateAbsent
 		})
 	}
 	for range 2 {
@@ -107,7 +107,7 @@ func stagedLife[Tx any](e *env[Tx]) {
 	if _, err := e.find("b"); !errors.Is(err, staged.ErrNotFound) {
 		e.Errorf("cleared: %v", err)
 	}
-	e.wantState("parked", staged.Parked)
+	e.wantState("parked", idempotency.StateUnknown)
 }
 
 // stagedErased erases an owner's data: requests, results of steps, bodies of events and, with the keys, the

@@ -56,18 +56,18 @@ func operatorsResolve[Tx any](e *env[Tx]) {
 		name            string
 		park            func(e *env[Tx], key string) (*refund[Tx], *staged.Runner[string, string, Tx])
 		r               operators.Resolution
-		then            staged.State // immediately
-		state           staged.State // finally
+		then            idempotency.State // immediately
+		state           idempotency.State // finally
 		action, value   string
 		payments, calls int
 	}{
-		{"done", parkedAt[Tx], operators.Resolution{Step: staged.StepDone, StepResult: "bank 7"}, staged.Pending, staged.Succeeded, "resolve step as done", "bank 7", 1, 1},
-		{"refused", parkedAt[Tx], operators.Resolution{Step: staged.StepRejected, Rejection: rejection}, staged.Pending, staged.Rejected, "resolve step as rejected", "", 1, 1},
-		{"not done", parkedAt[Tx], operators.Resolution{Step: staged.StepNotDone}, staged.Pending, staged.Succeeded, "resolve step as not done", "again", 1, 2},
-		{"succeed", parkedAt[Tx], operators.Resolution{Succeed: true, Result: "by hand"}, staged.Succeeded, staged.Succeeded, "resolve as succeeded", "by hand", 1, 1},
-		{"reject", parkedAt[Tx], operators.Resolution{Reject: true, Rejection: rejection}, staged.Rejected, staged.Rejected, "resolve as rejected", "", 1, 1},
-		{"resume", unfinished[Tx], operators.Resolution{Resume: true}, staged.Pending, staged.Succeeded, "resume", "again", 1, 1},
-		{"succeed unfinished", unfinished[Tx], operators.Resolution{Succeed: true, Result: "by hand"}, staged.Succeeded, staged.Succeeded, "resolve as succeeded", "by hand", 0, 0},
+		{"done", parkedAt[Tx], operators.Resolution{Step: staged.StepDone, StepResult: "bank 7"}, idempotency.StateWaiting, idempotency.StateSucceeded, "resolve step as done", "bank 7", 1, 1},
+		{"refused", parkedAt[Tx], operators.Resolution{Step: staged.StepRejected, Rejection: rejection}, idempotency.StateWaiting, idempotency.StateRejected, "resolve step as rejected", "", 1, 1},
+		{"not done", parkedAt[Tx], operators.Resolution{Step: staged.StepNotDone}, idempotency.StateWaiting, idempotency.StateSucceeded, "resolve step as not done", "again", 1, 2},
+		{"succeed", parkedAt[Tx], operators.Resolution{Succeed: true, Result: "by hand"}, idempotency.StateSucceeded, idempotency.StateSucceeded, "resolve as succeeded", "by hand", 1, 1},
+		{"reject", parkedAt[Tx], operators.Resolution{Reject: true, Rejection: rejection}, idempotency.StateRejected, idempotency.StateRejected, "resolve as rejected", "", 1, 1},
+		{"resume", unfinished[Tx], operators.Resolution{Resume: true}, idempotency.StateWaiting, idempotency.StateSucceeded, "resume", "again", 1, 1},
+		{"succeed unfinished", unfinished[Tx], operators.Resolution{Succeed: true, Result: "by hand"}, idempotency.StateSucceeded, idempotency.StateSucceeded, "resolve as succeeded", "by hand", 0, 0},
 	} {
 		f, s := c.park(e, c.name)
 		f.call = func(_ context.Context, key string) (string, error) { f.provider.pay(key); return "again", nil }
@@ -82,7 +82,7 @@ func operatorsResolve[Tx any](e *env[Tx]) {
 		}
 		r, err := s.Do(e.Ctx, stagedOp(c.name), c.name)
 		var rej *idempotency.Rejection
-		if c.state == staged.Rejected && (!errors.As(err, &rej) || rej.Code != "lost") || c.state == staged.Succeeded && (err != nil || r.Value != c.value) {
+		if c.state == idempotency.StateRejected && (!errors.As(err, &rej) || rej.Code != "lost") || c.state == idempotency.StateSucceeded && (err != nil || r.Value != c.value) {
 			e.Errorf("%s: then %v, %v", c.name, r, err)
 		}
 		e.wantState(c.name, c.state)
@@ -104,7 +104,7 @@ func operatorsIllegal[Tx any](e *env[Tx]) {
 	boom := errors.New("boom")
 	f, s := e.stagedRefunds(0)
 	f.before = func(n int) error { return map[int]error{1: boom}[n] }
-	if _, err := s.Do(e.Ctx, stagedOp("pending"), "pending"); !errors.Is(err, boom) {
+	if _, err := s.Do(e.Ctx, stagedOp("waiting"), "waiting"); !errors.Is(err, boom) {
 		e.Error(err)
 	}
 	for _, key := range []string{"succeeded", "erased"} {
@@ -128,9 +128,9 @@ func operatorsIllegal[Tx any](e *env[Tx]) {
 		"at a step":  {"step done", "step rejected", "step not done", "succeed", "reject"},
 		"at no step": {"resume", "succeed", "reject"},
 	}
-	for key, state := range map[string]staged.State{
-		"pending": staged.Pending, "succeeded": staged.Succeeded, "rejected": staged.Rejected, "erased": staged.ErasedSucceeded,
-		"at a step": staged.Parked, "at no step": staged.Parked, "record": staged.Succeeded,
+	for key, state := range map[string]idempotency.State{
+		"waiting": idempotency.StateWaiting, "succeeded": idempotency.StateSucceeded, "rejected": idempotency.StateRejected, "erased": idempotency.StateSucceededExpired,
+		"at a step": idempotency.StateUnknown, "at no step": idempotency.StateUnknown, "record": idempotency.StateSucceeded,
 	} {
 		before := e.show(key)
 		for name, r := range all {
@@ -139,7 +139,7 @@ func operatorsIllegal[Tx any](e *env[Tx]) {
 			}
 			err := ops.Resolve(e.Ctx, ref(key), r, who())
 			var typed *staged.StateError
-			if !errors.Is(err, staged.ErrState) || !errors.As(err, &typed) || typed.Hint == "" || typed.State == 0 || typed.Step == "" && typed.State != state {
+			if !errors.Is(err, staged.ErrState) || !errors.As(err, &typed) || typed.Hint == "" || typed.State == nil || typed.Step == "" && typed.State != state {
 				e.Errorf("%s of %s: %v", name, key, err)
 			}
 		}
@@ -147,7 +147,7 @@ func operatorsIllegal[Tx any](e *env[Tx]) {
 		if len(after.Interventions) != len(before.Interventions) || after.Token != before.Token {
 			e.Errorf("%s: refused resolutions left %+v", key, after)
 		}
-		if state == staged.Pending || state == staged.Parked || state == staged.ErasedSucceeded {
+		if state == idempotency.StateWaiting || state == idempotency.StateUnknown || state == idempotency.StateSucceededExpired {
 			if err := ops.Erase(e.Ctx, ref(key), who()); !errors.Is(err, staged.ErrState) {
 				e.Errorf("erasing %s: %v", key, err)
 			}
@@ -205,7 +205,7 @@ func operatorsList[Tx any](e *env[Tx]) {
 	}
 	unknown := []string{"unknown 0", "unknown 1", "unknown 2", "unknown 3", "unknown 4"}
 	for name, f := range map[string]operators.Filter{
-		"default": {}, "pages": {Limit: 2}, "by name": {Name: "refund"}, "explicit": {States: []staged.State{staged.Parked}},
+		"default": {}, "pages": {Limit: 2}, "by name": {Name: "refund"}, "explicit": {States: []idempotency.State{idempotency.StateUnknown}},
 	} {
 		if got := keys(f); !slices.Equal(got, unknown) {
 			e.Errorf("%s: %v", name, got)
@@ -239,18 +239,19 @@ func operatorsList[Tx any](e *env[Tx]) {
 			e.Errorf("got %+v, %v", op, err)
 		}
 	}
-	pending := []staged.State{staged.Pending}
-	if got := keys(operators.Filter{States: pending}); !slices.Equal(got, []string{"stuck"}) {
-		e.Errorf("pending: %v", got)
+	waiting := []idempotency.State{idempotency.StateWaiting}
+	if got := keys(operators.Filter{States: waiting}); !slices.Equal(got, []string{"stuck"}) {
+		e.Errorf("waiting: %v", got)
 	}
-	if got := keys(operators.Filter{States: pending, Overdue: time.Hour}); len(got) != 0 {
+	if got := keys(operators.Filter{States: waiting, Overdue: time.Hour}); len(got) != 0 {
 		e.Errorf("overdue by an hour: %v", got)
 	}
 	time.Sleep(50 * time.Millisecond)
-	if got := keys(operators.Filter{States: pending, Overdue: 10 * time.Millisecond}); !slices.Equal(got, []string{"stuck"}) {
+	if got := keys(operators.Filter{States: waiting, Overdue: 10 * time.Millisecond}); !slices.Equal(got, []string{"stuck"}) {
 		e.Errorf("stuck: %v", got)
 	}
-	for _, bad := range []operators.Filter{{Limit: -1}, {Limit: 20_000}, {Overdue: -1}} {
+	none, beyond := []idempotency.State{idempotency.StateAbsent}, []idempotency.State{idempotency.StateRejectedExpired + 1}
+	for _, bad := range []operators.Filter{{Limit: -1}, {Limit: 20_000}, {Overdue: -1}, {States: none}, {States: beyond}} {
 		if _, err := ops.List(e.Ctx, bad); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%+v: %v", bad, err)
 		}
@@ -274,7 +275,7 @@ func operatorsRecords[Tx any](e *env[Tx]) {
 			e.Errorf("%s: %v", name, err)
 		}
 		list, err := ops.List(e.Ctx, operators.Filter{Records: true})
-		if err != nil || len(list) != 1 || list[0].Key != name || list[0].State != staged.Parked || list[0].Staged {
+		if err != nil || len(list) != 1 || list[0].Key != name || list[0].State != idempotency.StateUnknown || list[0].Staged {
 			e.Errorf("%s: %+v, %v", name, list, err)
 		}
 		for _, illegal := range []operators.Resolution{{Resume: true}, {Step: staged.StepDone}} {
@@ -341,7 +342,7 @@ func operatorsErase[Tx any](e *env[Tx]) {
 		if err := ops.Erase(e.Ctx, ref(key), who()); err != nil {
 			e.Error(err)
 		}
-		if op := e.wantState(key, staged.ErasedSucceeded); len(op.Interventions) != 1 || op.Interventions[0].Action != "erase" {
+		if op := e.wantState(key, idempotency.StateSucceededExpired); len(op.Interventions) != 1 || op.Interventions[0].Action != "erase" {
 			e.Errorf("%+v", op)
 		}
 	}

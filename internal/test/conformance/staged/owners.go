@@ -261,7 +261,7 @@ func operatorsBoth[Tx any](e *env[Tx]) {
 			e.Errorf("%s, of whom %s decided: %v", by, decided, err)
 		}
 	}
-	if want := map[string]staged.State{first: staged.Succeeded, second: staged.Rejected}[decided]; op.State != want {
+	if want := map[string]idempotency.State{first: idempotency.StateSucceeded, second: idempotency.StateRejected}[decided]; op.State != want {
 		e.Errorf("%s decided: %v", decided, op.State)
 	}
 }
@@ -296,21 +296,21 @@ func operatorsFilter[Tx any](e *env[Tx]) {
 		e.Must(`UPDATE holdfast_`+table+` SET state = 4 WHERE op_key = $1`, []byte("erased"))
 		e.Must(`UPDATE holdfast_`+table+` SET state = $1 WHERE op_key = $2`, map[string]int{"staged": 6, "records": 1}[table], []byte("unknown"))
 	}
-	ended := []staged.State{staged.Succeeded, staged.Rejected, staged.ErasedSucceeded, staged.ErasedRejected}
+	ended := []idempotency.State{idempotency.StateSucceeded, idempotency.StateRejected, idempotency.StateSucceededExpired, idempotency.StateRejectedExpired}
 	for _, records := range []bool{false, true} {
 		for what, c := range map[string]struct {
 			f    operators.Filter
 			want []string
 		}{
-			"all":                 {operators.Filter{States: []staged.State{staged.Succeeded}}, []string{"other payout succeeded", "other refund succeeded", "shop payout succeeded", "shop refund succeeded"}},
-			"an owner's":          {operators.Filter{Owner: "shop", States: []staged.State{staged.Succeeded}}, []string{"shop payout succeeded", "shop refund succeeded"}},
-			"of a name":           {operators.Filter{Name: "refund", States: []staged.State{staged.Succeeded}}, []string{"other refund succeeded", "shop refund succeeded"}},
-			"in states":           {operators.Filter{Owner: "shop", Name: "refund", States: []staged.State{staged.Succeeded, staged.Rejected}}, []string{"shop refund rejected", "shop refund succeeded"}},
-			"in another state":    {operators.Filter{Owner: "shop", Name: "refund", States: []staged.State{staged.Rejected}}, []string{"shop refund rejected"}},
-			"of an hour ago":      {operators.Filter{States: []staged.State{staged.Succeeded}, Overdue: time.Hour}, nil},
+			"all":                 {operators.Filter{States: []idempotency.State{idempotency.StateSucceeded}}, []string{"other payout succeeded", "other refund succeeded", "shop payout succeeded", "shop refund succeeded"}},
+			"an owner's":          {operators.Filter{Owner: "shop", States: []idempotency.State{idempotency.StateSucceeded}}, []string{"shop payout succeeded", "shop refund succeeded"}},
+			"of a name":           {operators.Filter{Name: "refund", States: []idempotency.State{idempotency.StateSucceeded}}, []string{"other refund succeeded", "shop refund succeeded"}},
+			"in states":           {operators.Filter{Owner: "shop", Name: "refund", States: []idempotency.State{idempotency.StateSucceeded, idempotency.StateRejected}}, []string{"shop refund rejected", "shop refund succeeded"}},
+			"in another state":    {operators.Filter{Owner: "shop", Name: "refund", States: []idempotency.State{idempotency.StateRejected}}, []string{"shop refund rejected"}},
+			"of an hour ago":      {operators.Filter{States: []idempotency.State{idempotency.StateSucceeded}, Overdue: time.Hour}, nil},
 			"what is unknown":     {operators.Filter{Owner: "shop"}, []string{"shop payout unknown", "shop refund unknown"}},
 			"what has ended":      {operators.Filter{Owner: "shop", Name: "refund", States: ended}, []string{"shop refund erased", "shop refund rejected", "shop refund succeeded"}},
-			"with a part of keys": {operators.Filter{Owner: "shop", Key: "eject", States: []staged.State{staged.Succeeded, staged.Rejected}}, []string{"shop payout rejected", "shop refund rejected"}},
+			"with a part of keys": {operators.Filter{Owner: "shop", Key: "eject", States: []idempotency.State{idempotency.StateSucceeded, idempotency.StateRejected}}, []string{"shop payout rejected", "shop refund rejected"}},
 		} {
 			c.f.Records = records
 			for namespace, ops := range all {

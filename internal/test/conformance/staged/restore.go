@@ -49,7 +49,7 @@ func afterRestore[Tx any](e *env[Tx]) {
 			e.Errorf("%s: %v", name, err)
 		}
 	}
-	e.wantState("a", staged.Pending)
+	e.wantState("a", idempotency.StateWaiting)
 	start := time.Now()
 	got, err := operators.AfterRestore(e.Ctx, e.DB, who(), operators.RestoreOptions{Margin: time.Hour})
 	if err != nil || got.Parked != 1 || got.Locks != 1 || int(got.Floor) <= most || got.Floor < start.Add(55*time.Minute).UnixMicro() {
@@ -84,8 +84,8 @@ func afterRestore[Tx any](e *env[Tx]) {
 		e.Errorf("%+v, %v", done, err)
 	}
 	f.provider.want(e, 2, 2)
-	e.wantState("done", staged.Succeeded)
-	op := e.wantState("a", staged.Parked)
+	e.wantState("done", idempotency.StateSucceeded)
+	op := e.wantState("a", idempotency.StateUnknown)
 	if len(op.Interventions) != 1 || op.Interventions[0].Action != "after-restore" || op.Token < got.Floor {
 		e.Errorf("%+v", op)
 	}
@@ -132,7 +132,7 @@ func afterRestoreRollback[Tx any](e *env[Tx]) {
 	if _, err := operators.AfterRestore(e.Ctx, e.DB, who()); err == nil {
 		e.Error("without a floor there was no error")
 	}
-	if op := e.wantState("a", staged.Pending); len(op.Interventions) != 0 {
+	if op := e.wantState("a", idempotency.StateWaiting); len(op.Interventions) != 0 {
 		e.Errorf("%+v", op)
 	}
 	if _, err := s.Do(e.Ctx, stagedOp("b"), "b"); err == nil {

@@ -24,7 +24,7 @@ func operatorsResumeAll[Tx any](e *env[Tx]) {
 		_, s := unfinished(e, key)
 		runners = append(runners, s)
 	}
-	for name, bad := range map[string]operators.Filter{"states": {States: []staged.State{staged.Parked}}, "records": {Records: true}, "limit": {Limit: -1}} {
+	for name, bad := range map[string]operators.Filter{"states": {States: []idempotency.State{idempotency.StateUnknown}}, "records": {Records: true}, "limit": {Limit: -1}} {
 		if _, err := ops.ResumeAll(e.Ctx, bad, who()); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%s: %v", name, err)
 		}
@@ -39,7 +39,7 @@ func operatorsResumeAll[Tx any](e *env[Tx]) {
 		e.Errorf("%+v, %v", none, err)
 	}
 	for _, key := range all {
-		e.wantState(key, staged.Parked)
+		e.wantState(key, idempotency.StateUnknown)
 	}
 	var keys []string
 	for after, more := []byte(nil), true; more; more = after != nil {
@@ -57,7 +57,7 @@ func operatorsResumeAll[Tx any](e *env[Tx]) {
 		e.Errorf("resumed %v", keys)
 	}
 	for i, key := range all {
-		if op := e.wantState(key, staged.Pending); len(op.Interventions) != 1 || op.Interventions[0].Action != "resume" {
+		if op := e.wantState(key, idempotency.StateWaiting); len(op.Interventions) != 1 || op.Interventions[0].Action != "resume" {
 			e.Errorf("%+v", op)
 		}
 		if _, err := runners[i].Do(e.Ctx, stagedOp(key), key); err != nil {

@@ -224,7 +224,7 @@ func (e *env[Tx]) show(key string) *staged.Operation {
 	return op
 }
 
-func (e *env[Tx]) wantState(key string, want staged.State) *staged.Operation {
+func (e *env[Tx]) wantState(key string, want idempotency.State) *staged.Operation {
 	e.Helper()
 	op := e.show(key)
 	if op.State != want {
@@ -237,7 +237,7 @@ func (e *env[Tx]) wantRefunded(key string) {
 	e.Helper()
 	e.WantOnce(key)
 	e.WantOnce(key + " closed")
-	e.wantState(key, staged.Succeeded)
+	e.wantState(key, idempotency.StateSucceeded)
 }
 
 func stagedOnce[Tx any](e *env[Tx]) {
@@ -274,7 +274,7 @@ func stagedResumes[Tx any](e *env[Tx]) {
 		if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); !errors.Is(err, boom) {
 			e.Errorf("attempt %d: %v", n, err)
 		}
-		if op := e.wantState("a", staged.Pending); op.Started != n+1 || op.Finished != n+1 || op.Step != "" || op.Reason != "boom" {
+		if op := e.wantState("a", idempotency.StateWaiting); op.Started != n+1 || op.Finished != n+1 || op.Step != "" || op.Reason != "boom" {
 			e.Errorf("after attempt %d: %+v", n, op)
 		}
 	}
@@ -331,7 +331,7 @@ func stagedParks[Tx any](e *env[Tx]) {
 	}
 	f.provider.want(e, 1, 1)
 	e.WantOnce("a")
-	op := e.wantState("a", staged.Parked)
+	op := e.wantState("a", idempotency.StateUnknown)
 	if op.Step != "pay" || len(op.Steps) != 2 || op.Started != 1 || op.Finished != 1 {
 		e.Errorf("%+v", op)
 	}
@@ -359,7 +359,7 @@ func stagedLeaseEndParks[Tx any](e *env[Tx]) {
 		e.Errorf("the stale worker: %v", err)
 	}
 	p.want(e, 1, 1)
-	e.wantState("a", staged.Parked)
+	e.wantState("a", idempotency.StateUnknown)
 	if n := e.Effects("a closed"); n != 0 {
 		e.Errorf("%d effects after the call", n)
 	}

@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
@@ -43,13 +45,28 @@ func (e *env[Tx]) completer(s *staged.Runner[string, string, Tx]) {
 	<-passed
 }
 
-func (e *env[Tx]) wantStatus(s *staged.Runner[string, string, Tx], key string, want idempotency.Status) (found idempotency.Found[string]) {
+func (e *env[Tx]) wantFound(s *staged.Runner[string, string, Tx], key string, want idempotency.State) (found idempotency.Found[string]) {
 	e.Helper()
 	found, err := s.Lookup(e.Ctx, stagedOp(key))
-	if err != nil || found.Status != want {
+	if err != nil || found.State != want {
 		e.Errorf("%s: %+v, %v, want %v", key, found, err, want)
 	}
+	e.wantListed(operators.Filter{Key: key}, want)
 	return found
+}
+
+// wantListed checks that operators see the operation of f.Key in the state that Lookup tells, and in that list only.
+func (e *env[Tx]) wantListed(f operators.Filter, want idempotency.State) {
+	e.Helper()
+	ops := operators.New(e.Store(idempotency.Options{}))
+	for s := idempotency.StateInProgress; s <= idempotency.StateRejectedExpired; s++ {
+		f.States = []idempotency.State{s}
+		list, err := ops.List(e.Ctx, f)
+		list = slices.DeleteFunc(list, func(op staged.Operation) bool { return op.Key != f.Key })
+		if err != nil || (len(list) > 0) != (s == want) || len(list) > 0 && list[0].State != s {
+			e.Errorf("%q among %v: %+v, %v, want %v", f.Key, s, list, err, want)
+		}
+	}
 }
 
 // stagedStart begins operations in each kind of transaction. Nothing runs before the commit, and
@@ -65,7 +82,7 @@ func stagedStart[Tx any](e *env[Tx]) {
 		if !st.New || st.Ref != ref(key) {
 			e.Errorf("%s: %+v", key, st)
 		}
-		e.wantStatus(s, key, idempotency.StatusAbsent) // before the commit
+		e.wantFound(s, key, idempotency.StateAbsent) // before the commit
 		return e.Effect(ctx, tx, key+" asked for")
 	}
 	in := map[string]func(key string, fail error) error{
@@ -109,10 +126,10 @@ func stagedStart[Tx any](e *env[Tx]) {
 			e.Errorf("in %s: %v", name, err)
 		}
 		e.WantOnce(name + " asked for")
-		if op := e.wantState(name, staged.Pending); op.Started != 0 || op.Due > 0 {
+		if op := e.wantState(name, idempotency.StateWaiting); op.Started != 0 || op.Due > 0 {
 			e.Errorf("in %s: %+v", name, op)
 		}
-		e.wantStatus(s, name, idempotency.StatusWaiting)
+		e.wantFound(s, name, idempotency.StateWaiting)
 	}
 	f.provider.want(e, 0, 0)
 	one := staged.RunOptions{Workers: 1} // f counts its runs
@@ -238,7 +255,7 @@ func stagedStartWaits[Tx any](e *env[Tx]) {
 		e.Errorf("a bound: %v", err)
 	}
 	<-inside
-	e.wantStatus(s, "b", idempotency.StatusInProgress)
+	e.wantFound(s, "b", idempotency.StateInProgress)
 	close(free)
 	if _, err := st.Wait(e.Ctx); err != nil {
 		e.Error(err)
@@ -291,14 +308,14 @@ func stagedStartWaits[Tx any](e *env[Tx]) {
 // stagedLookup asks what became of an operation in each of its states. It executes nothing.
 func stagedLookup[Tx any](e *env[Tx]) {
 	f, s := e.stagedRefunds(0)
-	e.wantStatus(s, "a", idempotency.StatusAbsent)
+	e.wantFound(s, "a", idempotency.StateAbsent)
 	e.started(s, "a")
-	e.wantStatus(s, "a", idempotency.StatusWaiting)
+	e.wantFound(s, "a", idempotency.StateWaiting)
 	f.provider.want(e, 0, 0)
 	if _, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil {
 		e.Fatal(err)
 	}
-	if found := e.wantStatus(s, "a", idempotency.StatusSucceeded); found.Value != "paid with "+s.ProviderKey(ref("a"), "pay") || found.Program == "" {
+	if found := e.wantFound(s, "a", idempotency.StateSucceeded); found.Value != "paid with "+s.ProviderKey(ref("a"), "pay") || found.Program == "" {
 		e.Errorf("%+v", found)
 	}
 	op := stagedOp("a")
@@ -308,53 +325,62 @@ func stagedLookup[Tx any](e *env[Tx]) {
 	}
 	f.call = func(context.Context, string) (string, error) { return "", idempotency.Reject("closed", "") }
 	_, _ = s.Do(e.Ctx, stagedOp("b"), "b")
-	if found := e.wantStatus(s, "b", idempotency.StatusRejected); found.Rejection == nil || found.Rejection.Code != "closed" {
+	if found := e.wantFound(s, "b", idempotency.StateRejected); found.Rejection == nil || found.Rejection.Code != "closed" {
 		e.Errorf("%+v", found)
 	}
 	f.call = func(context.Context, string) (string, error) { return "", errTimeout }
 	_, _ = s.Do(e.Ctx, stagedOp("c"), "c")
-	if found := e.wantStatus(s, "c", idempotency.StatusUnknown); found.Reason == "" {
+	if found := e.wantFound(s, "c", idempotency.StateUnknown); found.Reason == "" {
 		e.Errorf("%+v", found)
 	}
 	f.call = nil
 	boom := errors.New("boom")
 	f.before = func(int) error { return boom }
 	_, _ = s.Do(e.Ctx, stagedOp("d"), "d")
-	if found := e.wantStatus(s, "d", idempotency.StatusWaiting); found.Reason != "boom" {
+	if found := e.wantFound(s, "d", idempotency.StateWaiting); found.Reason != "boom" {
 		e.Errorf("%+v", found)
 	}
 	op.Wait, op.Key, op.Request = 20*time.Millisecond, "d", nil
-	if found, err := s.Lookup(e.Ctx, op); err != nil || found.Status != idempotency.StatusWaiting {
+	if found, err := s.Lookup(e.Ctx, op); err != nil || found.State != idempotency.StateWaiting {
 		e.Errorf("with a wait: %+v, %v", found, err)
 	}
 	f.provider.want(e, 1, 1)
 
 	store := e.Store(idempotency.Options{})
-	look := func(op idempotency.Op, want idempotency.Status) idempotency.Found[string] {
+	look := func(op idempotency.Op, want idempotency.State) idempotency.Found[string] {
 		e.Helper()
 		found, err := idempotency.Lookup[string](e.Ctx, store, op)
-		if err != nil || found.Status != want {
+		if err != nil || found.State != want {
 			e.Errorf("%+v, %v, want %v", found, err, want)
 		}
+		e.wantListed(operators.Filter{Key: op.Key, Records: true}, want)
 		return found
 	}
-	look(conformance.Op("x"), idempotency.StatusAbsent)
+	look(conformance.Op("x"), idempotency.StateAbsent)
 	if _, err := e.Do(store, conformance.Op("x")); err != nil {
 		e.Fatal(err)
 	}
-	if found := look(conformance.Op("x"), idempotency.StatusSucceeded); found.Value == "" {
+	if found := look(conformance.Op("x"), idempotency.StateSucceeded); found.Value == "" {
 		e.Errorf("%+v", found)
 	}
 	if _, err := idempotency.Do(e.Ctx, store, conformance.Op("y"), func(context.Context, Tx) (string, error) { return "", idempotency.Reject("no", "") }); err == nil {
 		e.Error("not rejected")
 	}
-	if found := look(conformance.Op("y"), idempotency.StatusRejected); found.Rejection.Code != "no" {
+	if found := look(conformance.Op("y"), idempotency.StateRejected); found.Rejection.Code != "no" {
 		e.Errorf("%+v", found)
 	}
+	for _, table := range []string{"records", "staged"} { // the reaper has not come by yet
+		e.Must(`UPDATE holdfast_` + table + ` SET result_expires_at = created_at WHERE state IN (2, 3)`)
+	}
+	look(conformance.Op("x"), idempotency.StateSucceededExpired)
+	look(conformance.Op("y"), idempotency.StateRejectedExpired)
+	e.wantFound(s, "a", idempotency.StateSucceededExpired)
+	e.wantFound(s, "b", idempotency.StateRejectedExpired)
 	if _, err := store.EraseScope(e.Ctx, idempotency.Erasure{Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); err != nil {
 		e.Fatal(err)
 	}
-	look(conformance.Op("x"), idempotency.StatusExpired)
-	e.wantStatus(s, "a", idempotency.StatusExpired)
-	e.wantStatus(s, "b", idempotency.StatusExpired)
+	look(conformance.Op("x"), idempotency.StateSucceededExpired)
+	look(conformance.Op("y"), idempotency.StateRejectedExpired)
+	e.wantFound(s, "a", idempotency.StateSucceededExpired)
+	e.wantFound(s, "b", idempotency.StateRejectedExpired)
 }

@@ -106,7 +106,7 @@ func stagedResultType[Tx any](e *env[Tx]) {
 			}
 		}
 	}
-	if op := e.wantState("a", staged.Parked); len(op.Events) != 0 || len(op.Interventions) != 0 {
+	if op := e.wantState("a", idempotency.StateUnknown); len(op.Events) != 0 || len(op.Interventions) != 0 {
 		e.Errorf("what was refused left %+v", op)
 	}
 	e.Check(ops.Resolve(e.Ctx, ref("a"), operators.Resolution{Step: staged.StepDone, StepResult: json.RawMessage(`"bank 7"`)}, who()))
@@ -150,7 +150,7 @@ func stagedResultUnread[Tx any](e *env[Tx]) {
 	if r, err := s.Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Value.ref != "bank 7" {
 		e.Errorf("corrected: %v, %v", r, err)
 	}
-	if op := e.wantState("a", staged.Succeeded); len(op.Interventions) != 3 {
+	if op := e.wantState("a", idempotency.StateSucceeded); len(op.Interventions) != 3 {
 		e.Errorf("%+v", op.Interventions)
 	}
 	e.WantOnce("a closed")
@@ -201,7 +201,7 @@ func stagedResultChanged[Tx any](e *env[Tx]) {
 		if e.Check(err); program.calls != 0 || old.calls != 1 {
 			e.Errorf("%s: %d and %d calls", name, old.calls, program.calls)
 		}
-		e.wantState(name, staged.Succeeded)
+		e.wantState(name, idempotency.StateSucceeded)
 		e.WantOnce(name + " closed")
 	}
 }

@@ -15,13 +15,13 @@ func stagedReconciles[Tx any](e *env[Tx]) {
 	for _, c := range []struct {
 		name, value     string
 		answer          error
-		state           staged.State
+		state           idempotency.State
 		payments, calls int
 	}{
-		{"done", "found", nil, staged.Succeeded, 1, 1},
-		{"refused", "", idempotency.Reject("refused", "by the bank"), staged.Rejected, 1, 1},
-		{"not done", "", staged.NotDone(errors.New("no such payment")), staged.Succeeded, 1, 2},
-		{"nobody knows", "", errTimeout, staged.Parked, 1, 1},
+		{"done", "found", nil, idempotency.StateSucceeded, 1, 1},
+		{"refused", "", idempotency.Reject("refused", "by the bank"), idempotency.StateRejected, 1, 1},
+		{"not done", "", staged.NotDone(errors.New("no such payment")), idempotency.StateSucceeded, 1, 2},
+		{"nobody knows", "", errTimeout, idempotency.StateUnknown, 1, 1},
 	} {
 		f := &refund[Tx]{e: e, provider: newProvider()}
 		asked := 0
@@ -51,11 +51,11 @@ func stagedReconciles[Tx any](e *env[Tx]) {
 			if _, err := s.Complete(e.Ctx); err != nil {
 				e.Fatal(err)
 			}
-			return e.show(c.name).State != staged.Pending
+			return e.show(c.name).State != idempotency.StateWaiting
 		})
 		e.wantState(c.name, c.state)
 		f.provider.want(e, c.payments, c.calls)
-		if asked == 0 || c.state == staged.Parked && asked != 2 {
+		if asked == 0 || c.state == idempotency.StateUnknown && asked != 2 {
 			e.Errorf("%s: asked %d times", c.name, asked)
 		}
 		e.WantOnce(c.name)
@@ -104,7 +104,7 @@ func stagedRejects[Tx any](e *env[Tx]) {
 		}
 	}
 	f.provider.want(e, 1, 1)
-	e.wantState("a", staged.Rejected)
+	e.wantState("a", idempotency.StateRejected)
 
 	// The step stores the refusal: a later attempt gets the same.
 	boom := errors.New("boom")
@@ -155,12 +155,12 @@ func stagedNotOverruled[Tx any](e *env[Tx]) {
 		if r, err := s.Do(e.Ctx, stagedOp(name), name); !errors.Is(err, idempotency.ErrUnknown) {
 			e.Errorf("%s: %v, %v", name, r, err)
 		}
-		e.wantState(name, staged.Pending)
+		e.wantState(name, idempotency.StateWaiting)
 		var parked *staged.ParkedError
 		if _, err := s.Do(e.Ctx, stagedOp(name), name); !errors.As(err, &parked) || parked.Step != "pay" {
 			e.Errorf("%s: the last attempt: %v", name, err)
 		}
-		e.wantState(name, staged.Parked)
+		e.wantState(name, idempotency.StateUnknown)
 	}
 	p.want(e, 2, 4)
 }

@@ -72,7 +72,7 @@ func stagedStaleWorker[Tx any](e *env[Tx]) {
 	}
 	err := resume()
 	var stale *staged.StaleError
-	if !errors.Is(err, staged.ErrStale) || !errors.As(err, &stale) || stale.Step != "pay" || stale.Token != before.Token || stale.Current <= stale.Token || stale.State != staged.Succeeded {
+	if !errors.Is(err, staged.ErrStale) || !errors.As(err, &stale) || stale.Step != "pay" || stale.Token != before.Token || stale.Current <= stale.Token || stale.State != idempotency.StateSucceeded {
 		e.Errorf("the stale worker: %v", err)
 	}
 	p.want(e, 1, 2)
@@ -109,10 +109,10 @@ func stagedTwoWorkers[Tx any](e *env[Tx]) {
 		e.Fatal("the other worker did not come to its call: ", err)
 	}
 	var stale *staged.StaleError
-	if err := resume(); !errors.As(err, &stale) || stale.State != staged.Pending || stale.Current <= stale.Token {
+	if err := resume(); !errors.As(err, &stale) || stale.State != idempotency.StateInProgress || stale.Current <= stale.Token {
 		e.Errorf("the stale worker: %v", err)
 	}
-	if op := e.wantState("a", staged.Pending); op.Step != "pay" || op.Token != stale.Current {
+	if op := e.wantState("a", idempotency.StateInProgress); op.Step != "pay" || op.Token != stale.Current {
 		e.Errorf("the stale worker changed %+v", op)
 	}
 	close(free)
@@ -145,7 +145,7 @@ func stagedRenewed[Tx any](e *env[Tx]) {
 		ended <- err
 	}()
 	e.Eventually("the lease has ended", func() bool {
-		ops, err := operators.New(e.Store(idempotency.Options{})).List(e.Ctx, operators.Filter{States: []staged.State{staged.Pending}, Overdue: time.Millisecond})
+		ops, err := operators.New(e.Store(idempotency.Options{})).List(e.Ctx, operators.Filter{States: []idempotency.State{idempotency.StateWaiting}, Overdue: time.Millisecond})
 		return err == nil && len(ops) == 1
 	})
 	// The other worker reads the row; then the first one continues; then the other one claims.
