@@ -34,7 +34,7 @@ type Record struct {
 	// Action is what was done: "force release", "erase", "erase scope", "erase limits", "after-restore",
 	// "resume", "free the key", "requeue", "discard", or one that begins with "resolve" or "propose: ".
 	Action string
-	// Kind is what it was done to: "lease", "fair lock", "semaphore", "record", "staged", "intent",
+	// Kind is what it was done to: "lease", "fair lock", "semaphore", "record", "staged", "similar",
 	// "operation", "limit", "limit entry", "dead letter" or "database". Owner is whose that is, Namespace
 	// that of an operation. Subject is a hash of the key: see LockSubject and MessageSubject. An operation's is
 	// the ID without the owner. It is empty if there is no one key.

@@ -198,7 +198,7 @@ func reaperWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	for _, table := range []string{"records", "staged"} {
 		e.Must(`UPDATE holdfast_` + table + ` SET key_expires_at = 1 WHERE state > 1 AND state < 6`)
 	}
-	for _, table := range []string{"locks", "waiters", "tickets", "intents"} {
+	for _, table := range []string{"locks", "waiters", "tickets", "similar"} {
 		e.Must(`UPDATE holdfast_` + table + ` SET expires_at = 1`)
 	}
 	report, err := r.Sweep(e.Ctx)

@@ -170,8 +170,8 @@ func TestInClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	always := map[string]string{
-		"the-owner":     "audit.owner intents.owner interventions.owner provider_events.owner records.owner staged.owner steps.owner",
-		"the-operation": "intents.operation records.operation staged.operation",
+		"the-owner":     "audit.owner interventions.owner provider_events.owner records.owner similar.owner staged.owner steps.owner",
+		"the-operation": "records.operation similar.operation staged.operation",
 		"the-step":      "steps.name", "the-provider": "steps.provider", "the-event-id": "provider_events.event_id",
 		"the-person": "audit.actor interventions.by_whom", "the-why": "audit.reason interventions.reason",
 		"the-field": "staged.result_type",
@@ -185,7 +185,7 @@ func TestInClear(t *testing.T) {
 	})
 	plain := maps.Clone(protected)
 	maps.Copy(plain, map[string]string{
-		"the-key": "intents.op_key records.op_key staged.op_key", "the-field": "records.result staged.result staged.result_type",
+		"the-key": "records.op_key similar.op_key staged.op_key", "the-field": "records.result staged.result staged.result_type",
 		"the-result": "records.result", "the-code": "records.result", "the-refusal": "records.result",
 		"the-order": "staged.request", "the-outcome": "staged.result", "the-paid": "steps.result", "the-body": "provider_events.body",
 	})
@@ -193,8 +193,8 @@ func TestInClear(t *testing.T) {
 	erasedPlain, erasedProtected := maps.Clone(always), maps.Clone(always)
 	erasedPlain["the-key"] = "staged.op_key"
 	erased := func(m map[string]string) map[string]string {
-		m["the-owner"] = strings.Replace(m["the-owner"], "intents.owner ", "", 1)
-		m["the-operation"] = strings.Replace(m["the-operation"], "intents.operation ", "", 1)
+		m["the-owner"] = strings.Replace(m["the-owner"], "similar.owner ", "", 1)
+		m["the-operation"] = strings.Replace(m["the-operation"], "similar.operation ", "", 1)
 		return m
 	}
 	for name, c := range map[string]struct {

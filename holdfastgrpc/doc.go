@@ -48,7 +48,7 @@
 //	PERMISSION_DENIED    OWNER_UNKNOWN, see Options.Owner
 //	UNAVAILABLE          IN_PROGRESS, with RetryInfo: a duplicate while the first runs
 //	FAILED_PRECONDITION  KEY_MISMATCH: the key was used for another request
-//	FAILED_PRECONDITION  LIKELY_DUPLICATE: another key was likely the same intent (Options.Similar)
+//	FAILED_PRECONDITION  SIMILAR: a similar call with another key was executed (Options.Similar)
 //	FAILED_PRECONDITION  REJECTED: the method returned idempotency.Reject; metadata "code"
 //	ALREADY_EXISTS       RESPONSE_EXPIRED: executed, the response is no longer kept
 //	UNAVAILABLE          OUTCOME_UNKNOWN, with RetryInfo: retry with the same key

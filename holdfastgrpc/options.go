@@ -44,8 +44,8 @@ type Options struct {
 	// deploy adds fields to the message: in the default, a field that the server did not know is
 	// placed elsewhere than one that it knows, and the retry is KEY_MISMATCH.
 	Fingerprint func(method string, request proto.Message) ([]byte, error)
-	// Similar says which calls are likely the same intent under different keys, for example by order
-	// and amount: see idempotency.Similar. Such a call is FAILED_PRECONDITION with ReasonLikelyDuplicate and a
+	// Similar says which calls with different keys are similar, for example by order
+	// and amount: see idempotency.Similar. Such a call is FAILED_PRECONDITION with ReasonSimilar and a
 	// token; the client that sends it again with this token as idempotency-confirm in the metadata
 	// confirms. request has no request_id any more. The interceptor sets Confirm; leave it empty.
 	// Nil from the function is none. An error is INVALID_ARGUMENT, with its text. Default: keys

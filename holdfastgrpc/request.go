@@ -25,7 +25,7 @@ const (
 	MetadataKey = "idempotency-key"
 	// MetadataReplayed is "true" in the header of a response that was replayed from the record.
 	MetadataReplayed = "idempotent-replayed"
-	// MetadataConfirm carries the token of ReasonLikelyDuplicate in a request that its user confirms.
+	// MetadataConfirm carries the token of ReasonSimilar in a request that its user confirms.
 	MetadataConfirm = "idempotency-confirm"
 	// FieldRequestID is the field of a request message that carries the key.
 	FieldRequestID = "request_id"
@@ -82,7 +82,7 @@ func (i *Interceptors[T]) similar(ctx context.Context, method string, request pr
 		confirmed.Confirm = values[0]
 	}
 	if strings.Trim(confirmed.Confirm, "0123456789abcdef") != "" || len(confirmed.Confirm) != 0 && len(confirmed.Confirm) != tokenLength {
-		return nil, i.badRequest(ReasonKeyMalformed, MetadataConfirm, "it is not the token of a status with "+ReasonLikelyDuplicate)
+		return nil, i.badRequest(ReasonKeyMalformed, MetadataConfirm, "it is not the token of a status with "+ReasonSimilar)
 	}
 	return &confirmed, nil
 }

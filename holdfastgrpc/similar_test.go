@@ -45,7 +45,7 @@ func similar[Tx any](e *conformance.Env[Tx]) {
 		e.Fatal(got.err)
 	}
 	got := call(keyed(e.Ctx, "b"), w.client, r)
-	got.wants(e, "another key", codes.FailedPrecondition, holdfastgrpc.ReasonLikelyDuplicate)
+	got.wants(e, "another key", codes.FailedPrecondition, holdfastgrpc.ReasonSimilar)
 	info := detail[*errdetails.ErrorInfo](got.err).GetMetadata()
 	if _, err := time.Parse(time.RFC3339, info["at"]); err != nil || len(info["confirm"]) != 32 || detail[*errdetails.RetryInfo](got.err) != nil {
 		e.Errorf("details %v", info)
@@ -60,7 +60,7 @@ func similar[Tx any](e *conformance.Env[Tx]) {
 	if got := call(confirm(keyed(e.Ctx, "b"), info["confirm"]), w.client, r); got.err != nil || got.replayed {
 		e.Errorf("confirmed: %v, replayed %v", got.err, got.replayed)
 	}
-	call(confirm(keyed(e.Ctx, "c"), info["confirm"]), w.client, r).wants(e, "confirmed twice", codes.FailedPrecondition, holdfastgrpc.ReasonLikelyDuplicate)
+	call(confirm(keyed(e.Ctx, "c"), info["confirm"]), w.client, r).wants(e, "confirmed twice", codes.FailedPrecondition, holdfastgrpc.ReasonSimilar)
 	if n := e.Effects("1"); n != 2 {
 		e.Errorf("%d effects, want 2", n)
 	}

@@ -30,11 +30,11 @@ const (
 	// ReasonMismatch (FAILED_PRECONDITION): the key was used for another request, and nothing was
 	// done for this one. Use one key per intent.
 	ReasonMismatch = "KEY_MISMATCH"
-	// ReasonLikelyDuplicate (FAILED_PRECONDITION): a call with another key was likely the same intent, and nothing
+	// ReasonSimilar (FAILED_PRECONDITION): a similar call with another key was executed, and nothing
 	// was done for this one. Metadata has "confirm", the token that confirms it as
 	// idempotency-confirm, "at", when the other was executed (RFC 3339), and its "business_id", if
 	// there is one. See Options.Similar.
-	ReasonLikelyDuplicate = "LIKELY_DUPLICATE"
+	ReasonSimilar = "SIMILAR"
 	// ReasonTooMany (RESOURCE_EXHAUSTED): the owner has used too many new keys, and nothing was done.
 	// Retry later with the same key, after the delay of RetryInfo. See idempotency.Options.MaxNew.
 	ReasonTooMany = "TOO_MANY_KEYS"
@@ -115,7 +115,7 @@ func (i *Interceptors[T]) refuse(ctx context.Context, method string, err error) 
 // Errors about keys and records inside an error of the method concern other keys and are ignored.
 func (i *Interceptors[T]) statusOf(ctx context.Context, err error, failed *failure) (s *status.Status, again bool) {
 	var expired *idempotency.ExpiredError
-	var likely *idempotency.LikelyDuplicateError
+	var similar *idempotency.SimilarError
 	var inner *idempotency.InnerError
 	switch {
 	case errors.Is(err, idempotency.ErrUnknown), errors.As(err, &inner) && errors.Is(inner.Err, idempotency.ErrUnknown):
@@ -135,12 +135,12 @@ func (i *Interceptors[T]) statusOf(ctx context.Context, err error, failed *failu
 			&errdetails.PreconditionFailure{Violations: []*errdetails.PreconditionFailure_Violation{{Type: ReasonMismatch, Subject: MetadataKey, Description: "it was used for another request"}}}), false
 	case errors.Is(err, idempotency.ErrTooMany):
 		return i.status(codes.ResourceExhausted, ReasonTooMany, "this owner has used as many new idempotency keys as it may for now, and nothing was done: retry later with the same key", nil), true
-	case errors.As(err, &likely):
-		info := map[string]string{"confirm": likely.Token, "at": likely.At.Format(time.RFC3339Nano)}
-		if likely.BusinessID != "" {
-			info["business_id"] = likely.BusinessID
+	case errors.As(err, &similar):
+		info := map[string]string{"confirm": similar.Token, "at": similar.At.Format(time.RFC3339Nano)}
+		if similar.BusinessID != "" {
+			info["business_id"] = similar.BusinessID
 		}
-		return i.status(codes.FailedPrecondition, ReasonLikelyDuplicate, "a similar call with another idempotency key was executed before, and nothing was done for this one: if it is meant, send it again with "+MetadataConfirm, info), false
+		return i.status(codes.FailedPrecondition, ReasonSimilar, "a similar call with another idempotency key was executed before, and nothing was done for this one: if it is meant, send it again with "+MetadataConfirm, info), false
 	case errors.As(err, &expired):
 		info := map[string]string{}
 		if expired.BusinessID != "" {

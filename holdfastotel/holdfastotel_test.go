@@ -122,7 +122,7 @@ func TestMetrics(t *testing.T) {
 		{"holdfast.reaper.rows", "holdfast.task", "keys", 5, 50},
 		{"holdfast.reaper.refused", "db.system.name", "sqlite", 1, 1},
 		{"holdfast.staged.parked", "holdfast.operation", "payout", 1, 1},
-		{"holdfast.intent.again", "holdfast.outcome", "confirmed", 1, 1},
+		{"holdfast.similar.again", "holdfast.outcome", "confirmed", 1, 1},
 		{"holdfast.outbox.dead", "holdfast.operation", "events", 1, 1},
 		{"holdfast.statement.duration", "holdfast.statement", "records.claim", 5, 50},
 		{"holdfast.statement.duration", "db.operation.name", "COMMIT", 5, 500},
@@ -161,7 +161,7 @@ func TestSpans(t *testing.T) {
 		}
 		bad := slices.ContainsFunc(span.Attributes, func(a attribute.KeyValue) bool { return a.Key == "error.type" })
 		// A call's answer to its caller, or work in the background, is no error of the service.
-		answers := []string{"held", "invalid", "not_found", "rejected", "replayed", "mismatch", "likely_duplicate", "too_many", "expired", "in_progress", "retrying", "settling", "duplicate", "conflict"}
+		answers := []string{"held", "invalid", "not_found", "rejected", "replayed", "mismatch", "similar", "too_many", "expired", "in_progress", "retrying", "settling", "duplicate", "conflict"}
 		answer := slices.ContainsFunc(span.Attributes, func(a attribute.KeyValue) bool {
 			return a.Key == "holdfast.outcome" && slices.Contains(answers, a.Value.AsString())
 		})

@@ -54,7 +54,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	counter(&i.reaperRows, "holdfast.reaper.rows", "{row}", "Rows that the reaper cleared, or passed over.")
 	counter(&i.reaperRefused, "holdfast.reaper.refused", "{sweep}", "Sweeps refused because the database's clock jumped.")
 	counter(&i.parked, "holdfast.staged.parked", "{operation}", "Staged operations parked as unknown, for a person.")
-	counter(&i.again, "holdfast.intent.again", "{operation}", "Operations executed though they were likely duplicates: confirmed, or reported only.")
+	counter(&i.again, "holdfast.similar.again", "{operation}", "Operations executed though a similar one had been: confirmed, or reported only.")
 	counter(&i.dead, "holdfast.outbox.dead", "{message}", "Messages of an outbox that became dead letters, for a person.")
 	g, err := m.Float64Gauge("holdfast.reaper.oldest", metric.WithUnit("s"),
 		metric.WithDescription("How long ago the oldest row of the last sweep had expired."))
@@ -94,7 +94,7 @@ func (i *instruments) Event(ctx context.Context, f holdfast.Event) {
 		i.parked.Add(ctx, f.Count, with(operationKey.String(f.Operation)))
 	case "outbox.dead":
 		i.dead.Add(ctx, f.Count, with(operationKey.String(f.Operation)))
-	case "intent.again":
+	case "similar.again":
 		i.again.Add(ctx, f.Count, with(operationKey.String(f.Operation), outcomeKey.String(f.Outcome)))
 	}
 }

@@ -80,7 +80,7 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 		level = slog.LevelError
 	case trace.LeaseLost, trace.WaitFailed, trace.ServerUnproven:
 		level = slog.LevelWarn
-	case trace.IntentAgain:
+	case trace.SimilarAgain:
 		level = slog.LevelInfo
 	}
 	l := t.logger()

@@ -13,8 +13,7 @@
 //	replayed       Done(kit, store, op, result)
 //	rejected       kit.Reject(store, op, code, message)
 //	mismatch       kit.Mismatch(store, op)
-//	likely a duplicate
-//	               kit.LikelyDuplicate(store, op, businessID)
+//	similar        kit.Similar(store, op, businessID)
 //	expired        kit.Expire(store, op, businessID)
 //	in progress    kit.InProgress(store, op)
 //	unknown        kit.LoseCommit(committed)

@@ -167,9 +167,9 @@ func (k *Kit[Tx]) Mismatch(s *idempotency.Store[Tx], op idempotency.Op) {
 	Done(k, s, op, struct{}{})
 }
 
-// LikelyDuplicate executes an operation that is similar to op under another key: the program's call
-// with op returns a *idempotency.LikelyDuplicateError with the business id, which may be empty.
-func (k *Kit[Tx]) LikelyDuplicate(s *idempotency.Store[Tx], op idempotency.Op, businessID string) {
+// Similar executes an operation that is similar to op under another key: the program's call
+// with op returns a *idempotency.SimilarError with the business id, which may be empty.
+func (k *Kit[Tx]) Similar(s *idempotency.Store[Tx], op idempotency.Op, businessID string) {
 	k.tb.Helper()
 	if op.Similar == nil {
 		k.tb.Fatalf("holdfasttest: key %.60q has no Similar, so nothing is similar to it", op.Key)

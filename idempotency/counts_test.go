@@ -71,7 +71,7 @@ func TestStatementsOfDo(t *testing.T) {
 			}
 			want("replaying after so many new keys", "a", append(lost, "records.look"))
 			want("executing after a replay", "c", execute[engine])
-			// An intent takes one statement more, and three to refuse a likely duplicate.
+			// A Similar takes one statement more, and three to refuse a similar operation.
 			similar := func(key string) error {
 				took()
 				op := conformance.Op(key)
@@ -81,13 +81,13 @@ func TestStatementsOfDo(t *testing.T) {
 			}
 			err := similar("d")
 			claims := slices.Index(execute[engine], "records.claim") + 1
-			if got, want := took(), slices.Insert(slices.Clone(execute[engine]), claims, "intents.claim"); err != nil || !slices.Equal(got, want) {
-				t.Errorf("with an intent: %v, %v, want %v", got, err, want)
+			if got, want := took(), slices.Insert(slices.Clone(execute[engine]), claims, "similar.claim"); err != nil || !slices.Equal(got, want) {
+				t.Errorf("with a Similar: %v, %v, want %v", got, err, want)
 			}
 			err = similar("e")
-			refused := append(slices.Clone(execute[engine][:claims]), "intents.claim", "intents.read", "records.look", "rollback")
-			if got := took(); !errors.Is(err, idempotency.ErrLikelyDuplicate) || len(got) < len(refused) || !slices.Equal(got[:len(refused)], refused) {
-				t.Errorf("a likely duplicate: %v, %v, want %v", got, err, refused)
+			refused := append(slices.Clone(execute[engine][:claims]), "similar.claim", "similar.read", "records.look", "rollback")
+			if got := took(); !errors.Is(err, idempotency.ErrSimilar) || len(got) < len(refused) || !slices.Equal(got[:len(refused)], refused) {
+				t.Errorf("a similar operation: %v, %v, want %v", got, err, refused)
 			}
 		})
 	}

@@ -53,7 +53,7 @@ type Result[T any] struct {
 // and leaves the key free.
 //
 // Errors: *[Rejection], [ErrInProgress], [ErrMismatch], [ErrExpired], [ErrUnknown], [ErrNested],
-// [ErrLikelyDuplicate], [ErrTooMany], [holdfast.ErrRetry], [holdfast.ErrTxLost], [holdfast.ErrRowsOpen], [holdfast.ErrReadOnly],
+// [ErrSimilar], [ErrTooMany], [holdfast.ErrRetry], [holdfast.ErrTxLost], [holdfast.ErrRowsOpen], [holdfast.ErrReadOnly],
 // [holdfast.ErrDenied], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of ctx, errors of fn;
 // an *[InnerError] if fn failed with an outcome of another operation.
 func Do[T, Tx any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context.Context, tx Tx) (T, error)) (res Result[T], err error) {
@@ -73,9 +73,9 @@ func Do[T, Tx any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 	w := func(_ context.Context, tx access.OwnTx[Tx]) (storedResult, error) {
 		return run(inner, s, c, tx.Tx(), fn, &own)
 	}
-	var in *intent[Tx]
+	var in *similarClaim[Tx]
 	if c.similar != nil {
-		in = &intent[Tx]{s: s, call: c}
+		in = &similarClaim[Tx]{s: s, call: c}
 		w = in.before(w)
 	}
 	policy := once.WaitPolicy{NoWait: op.NoWait, Wait: c.wait, Deadline: p.deadline}
@@ -113,7 +113,7 @@ func Do[T, Tx any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 }
 
 // lead runs p for itself and for the duplicates that follow it.
-func (s *Store[Tx]) lead(ctx context.Context, p *pending, f *once.Flight[record], in *intent[Tx], w work[Tx], span *trace.Span) (r *record, o Outcome, err error) {
+func (s *Store[Tx]) lead(ctx context.Context, p *pending, f *once.Flight[record], in *similarClaim[Tx], w work[Tx], span *trace.Span) (r *record, o Outcome, err error) {
 	defer func() { s.flights.Finish(p.hash, f, r) }() // also when the function panics: r is nil then
 	attempts := once.Retry[record]{
 		ExpectNew: s.expectNew, NoWait: p.op.NoWait, Wait: p.wait, Limit: s.options.Attempts,
@@ -159,7 +159,7 @@ func (s *Store[Tx]) read(ctx context.Context, p *pending) (r *record, err error)
 
 // try runs one transaction. A final rejection rolls it back, and a second transaction stores the
 // rejection. Another call may commit in between; then the result of that call counts.
-func (s *Store[Tx]) try(ctx context.Context, p *pending, in *intent[Tx], w work[Tx]) (r *record, err error) {
+func (s *Store[Tx]) try(ctx context.Context, p *pending, in *similarClaim[Tx], w work[Tx]) (r *record, err error) {
 	if in == nil {
 		r, err = s.transact(ctx, p, w)
 	} else {

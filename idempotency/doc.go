@@ -31,7 +31,7 @@
 // # Two keys, one intent
 //
 // Two keys generated for one intent are two operations. [Op].Similar says what makes two operations
-// alike, such as order and amount: another key within a window gets [ErrLikelyDuplicate], unless the
+// alike, such as order and amount: another key within a window gets [ErrSimilar], unless the
 // caller confirms.
 //
 // # Calls to the outside world
@@ -43,7 +43,7 @@
 // # Outcomes
 //
 // Executed and Replayed come with a nil error, in [Result].Outcome. In progress ([ErrInProgress]),
-// mismatch ([ErrMismatch]), likely a duplicate ([ErrLikelyDuplicate]), too many ([ErrTooMany]), expired ([ErrExpired]) and
+// mismatch ([ErrMismatch]), similar to an earlier one ([ErrSimilar]), too many ([ErrTooMany]), expired ([ErrExpired]) and
 // unknown ([ErrUnknown]) are errors, as is a final [Rejection]. Only definite outcomes are stored.
 //
 // # What a record keeps

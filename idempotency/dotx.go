@@ -18,7 +18,7 @@ import (
 //
 // After a nil error, a *[Rejection], [ErrMismatch] or [ErrExpired], the transaction can continue.
 // After [holdfast.ErrInvalid] and [ErrNested] it is untouched. After every other error, such as
-// [ErrLikelyDuplicate] or [ErrTooMany], Holdfast has rolled tx back: begin again and run the whole transaction ([holdfast.ErrRetry],
+// [ErrSimilar] or [ErrTooMany], Holdfast has rolled tx back: begin again and run the whole transaction ([holdfast.ErrRetry],
 // [ErrInProgress]), or give up. Statements that the caller runs after an error on a connection of
 // its own are not protected.
 //
@@ -56,7 +56,7 @@ func DoTx[T, Tx any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 	var own T
 	j := &joined[Tx]{s: s, p: &pending{call: c, deadline: time.Now().Add(c.wait)}, q: q, attempt: once.RandomID()}
 	if c.similar != nil {
-		j.intent = &intent[Tx]{s: s, call: c}
+		j.similar = &similarClaim[Tx]{s: s, call: c}
 	}
 	r, outcome, err := j.do(ctx, tx, func() (storedResult, error) { return run(inner, s, c, tx, fn, &own) })
 	if err != nil {
@@ -64,8 +64,8 @@ func DoTx[T, Tx any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 		clean := s.abandon(ctx, tx)
 		return res, once.Unstored[*Rejection](s.blocked(ctx, j.p, s.explainTx(err, clean)))
 	}
-	if j.intent != nil && outcome == Executed && r.state == succeeded {
-		j.intent.executed(ctx)
+	if j.similar != nil && outcome == Executed && r.state == succeeded {
+		j.similar.executed(ctx)
 	}
 	res, err = traced[T](s, c, r, outcome, &span)
 	var rej *Rejection

@@ -69,14 +69,14 @@ func ExampleSimilar() {
 		op := idempotency.Op{Owner: "shop-7", Name: "refund", Key: key, Request: 1250}
 		op.Similar = &idempotency.Similar{By: []string{"order 42", "1250"}, Window: 10 * time.Minute, Confirm: confirm}
 		res, err := idempotency.Do(ctx, store, op, book("42", 1250))
-		fmt.Println(key, res.Outcome, errors.Is(err, idempotency.ErrLikelyDuplicate))
+		fmt.Println(key, res.Outcome, errors.Is(err, idempotency.ErrSimilar))
 		return err
 	}
 	_ = click("d1f0", "")
 	err := click("8a77", "")
-	var likely *idempotency.LikelyDuplicateError
-	if errors.As(err, &likely) {
-		_ = click("8a77", likely.Token)
+	var similar *idempotency.SimilarError
+	if errors.As(err, &similar) {
+		_ = click("8a77", similar.Token)
 	}
 	// Output:
 	// d1f0 executed false

@@ -21,7 +21,7 @@ type joined[Tx any] struct {
 	p       *pending
 	q       core.Querier
 	attempt []byte
-	intent  *intent[Tx] // nil without a Similar
+	similar *similarClaim[Tx] // nil without a Similar
 }
 
 func (j *joined[Tx]) do(ctx context.Context, tx Tx, body func() (storedResult, error)) (*record, Outcome, error) {
@@ -88,8 +88,8 @@ func (j *joined[Tx]) run(ctx context.Context, body func() (storedResult, error))
 	}
 	r := j.p.executing()
 	var err error
-	if j.intent != nil {
-		err = j.intent.claimTx(ctx, j.q)
+	if j.similar != nil {
+		err = j.similar.claimTx(ctx, j.q)
 	}
 	if err == nil {
 		r.storedResult, err = body()

@@ -49,7 +49,7 @@ type Op struct {
 	RequestVersion int
 	Earlier        map[int]any
 
-	// Similar refuses an operation that is likely the same intent as an earlier one with another
+	// Similar refuses an operation that is similar to an earlier one with another
 	// key. Default: none; keys alone tell intents apart.
 	Similar *Similar
 

@@ -126,7 +126,7 @@ func TestKeyOfIsRead(t *testing.T) {
 	})
 }
 
-// TestPartsOfHashes draws lists of texts: the hash of a key, and that of an intent, is another one for every other list.
+// TestPartsOfHashes draws lists of texts: the hash of a key, and that of a Similar, is another one for every other list.
 func TestPartsOfHashes(t *testing.T) {
 	t.Parallel()
 	property.Often(t, func(t *rapid.T) {

@@ -28,7 +28,7 @@ type Erasure struct {
 	// Keys erases all data that may identify a person or the subject of the operation: besides the
 	// results, the text of the keys, the business ids and the fingerprints. Owner, operation, the
 	// hashes of the keys, the times, and the process and program that executed it stay. The rows of
-	// Similar go, so that a likely duplicate of an erased operation is not noticed any more.
+	// Similar go, so that one similar to an erased operation is not noticed any more.
 	Keys bool
 	// Actor is who erases, and why. Required.
 	holdfast.Actor
@@ -97,7 +97,7 @@ func (s *Store[Tx]) EraseScope(ctx context.Context, what Erasure) (erased int64,
 	}
 	n, err := s.eraseStaged(ctx, e)
 	if erased += n; err == nil && e.Keys {
-		err = s.eraseIntents(ctx, e)
+		err = s.eraseSimilar(ctx, e)
 	}
 	return erased, err
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-// eraseIntents deletes an owner's rows of Similar: both their keys and what they hash may be personal.
-func (s *Store[Tx]) eraseIntents(ctx context.Context, e erasing) error {
+// eraseSimilar deletes an owner's rows of Similar: both their keys and what they hash may be personal.
+func (s *Store[Tx]) eraseSimilar(ctx context.Context, e erasing) error {
 	for after := []byte{}; after != nil; {
-		rows, err := s.sql.intents.find.Query(ctx, s.access.Pool, e.Owner, s.options.Namespace, e.Name, after, erasePage)
+		rows, err := s.sql.similar.find.Query(ctx, s.access.Pool, e.Owner, s.options.Namespace, e.Name, after, erasePage)
 		if err != nil {
 			return s.explain(err)
 		}
@@ -24,12 +24,12 @@ func (s *Store[Tx]) eraseIntents(ctx context.Context, e erasing) error {
 			after = hashes[len(hashes)-1]
 		}
 		for batch := range slices.Chunk(hashes, eraseBatch) {
-			text := strings.ReplaceAll(s.sql.intents.erase, "{hashes}", dialect.Params(len(batch)))
+			text := strings.ReplaceAll(s.sql.similar.erase, "{hashes}", dialect.Params(len(batch)))
 			args := []any{e.Owner}
 			for _, h := range batch {
 				args = append(args, h)
 			}
-			if _, err := s.erase(ctx, e, "intent", s.dialect().Compile("erase.write", text), args); err != nil {
+			if _, err := s.erase(ctx, e, "similar", s.dialect().Compile("erase.write", text), args); err != nil {
 				return s.explain(err)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	compiled "github.com/holdfast-go/holdfast/internal/test/statements"
 )
 
-func TestEachStatementOfAnIntentNamesTheOwner(t *testing.T) {
+func TestEachStatementOfSimilarNamesTheOwner(t *testing.T) {
 	t.Parallel()
-	compiled.NameTheOwner(t, 5, func(d *dialect.Dialect) any { return compileIntents(d, compiled.Table) })
+	compiled.NameTheOwner(t, 5, func(d *dialect.Dialect) any { return compileSimilar(d, compiled.Table) })
 }

@@ -32,11 +32,11 @@ func TestSimilarAfterALostCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := click("b")
-		if committed != errors.Is(err, idempotency.ErrLikelyDuplicate) || !committed && (err != nil || r.Outcome != idempotency.Executed) {
+		if committed != errors.Is(err, idempotency.ErrSimilar) || !committed && (err != nil || r.Outcome != idempotency.Executed) {
 			t.Errorf("committed %v: another key: %v, %v", committed, r, err)
 		}
 		r, err = click("a")
-		if committed && (err != nil || r.Outcome != idempotency.Replayed) || !committed && !errors.Is(err, idempotency.ErrLikelyDuplicate) {
+		if committed && (err != nil || r.Outcome != idempotency.Replayed) || !committed && !errors.Is(err, idempotency.ErrSimilar) {
 			t.Errorf("committed %v: the same key: %v, %v", committed, r, err)
 		}
 	}

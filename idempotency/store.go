@@ -144,7 +144,7 @@ type Store[Tx any] struct {
 	tx        txOptions
 	flights   *once.Flights[record]   // calls in progress
 	peeks     *once.Flights[record]   // reads by calls with NoWait
-	intents   *once.Flights[struct{}] // see queue
+	similar   *once.Flights[struct{}] // see queue
 	lease     *leased[Tx]             // see WithLease
 	expectNew *once.ExpectNew
 	blockers  *blockers.Env
@@ -159,7 +159,7 @@ type statements struct {
 	look, lock, renew core.Stmt
 	finish            core.Bound
 	holders, count    core.Stmt
-	intents           intents
+	similar           similarSQL
 }
 
 // New opens the store and checks that its tables exist.
@@ -183,18 +183,18 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 		return nil, err
 	}
 	o.LockTimeout = cmp.Or(o.LockTimeout, a.Dialect.LockTimeout, holdfast.DefaultLockTimeout)
-	r := strings.NewReplacer("{records}", a.Table("records"), "{intents}", a.Table("intents"), "{staged}", a.Table("staged"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
+	r := strings.NewReplacer("{records}", a.Table("records"), "{similar}", a.Table("similar"), "{staged}", a.Table("staged"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records
 	s := &Store[Tx]{
-		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, intents: &once.Flights[struct{}]{}, expectNew: new(once.ExpectNew), blockers: blockers.New(a.Dialect, a.OnConn), ceilings: newCeilings(&o),
+		db: db, access: a, options: o, flights: &once.Flights[record]{}, peeks: &once.Flights[record]{}, similar: &once.Flights[struct{}]{}, expectNew: new(once.ExpectNew), blockers: blockers.New(a.Dialect, a.OnConn), ceilings: newCeilings(&o),
 		holder: once.Text(core.DefaultHolder(), maxHolder), program: once.Text(core.Program(), maxProgram),
 		sql: statements{
 			claim: a.Dialect.Claim("records.claim", r.Replace), peek: a.Dialect.Peek("records.peek", r.Replace),
 			look: a.Dialect.Look("records.look", r.Replace(d.Look)), lock: compile("records.lock", d.Lock), renew: compile("records.renew", d.Renew),
 			finish:  a.Dialect.Last("records.finish", r.Replace(d.Finish)),
 			holders: compile("records.holders", d.Holders), count: compile("records.count", dialect.CountOfOwner),
-			intents: compileIntents(a.Dialect, a.Table),
+			similar: compileSimilar(a.Dialect, a.Table),
 		},
 	}
 	s.tx = txOptionsOf(s.sql.claim, &o)

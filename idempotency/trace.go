@@ -10,7 +10,7 @@ func outcomeOf(o Outcome, err error) string {
 	return once.OutcomeOf[*Rejection](o == Replayed, o == Executed, err, []once.Name{
 		{Err: ErrInProgress, Name: trace.InProgress},
 		{Err: ErrMismatch, Name: trace.Mismatch},
-		{Err: ErrLikelyDuplicate, Name: trace.LikelyDuplicate},
+		{Err: ErrSimilar, Name: trace.Similar},
 		{Err: ErrExpired, Name: trace.Expired},
 		{Err: ErrUnknown, Name: trace.Unknown},
 		{Err: ErrTooMany, Name: trace.TooMany},

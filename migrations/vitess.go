@@ -11,7 +11,7 @@ import (
 )
 
 // sharded are the tables of which each shard has the rows of its owners.
-var sharded = []string{"records", "locks", "registers", "waiters", "tickets", "staged", "steps", "provider_events", "interventions", "outbox", "outbox_keys", "intents", "limits", "limit_entries", "proposals"}
+var sharded = []string{"records", "locks", "registers", "waiters", "tickets", "staged", "steps", "provider_events", "interventions", "outbox", "outbox_keys", "similar", "limits", "limit_entries", "proposals"}
 
 // reference are the tables of which each shard has its own.
 var reference = []string{"schema", "servers", "floor", "sweeps", "migrations"}

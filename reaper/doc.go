@@ -23,7 +23,7 @@
 //	          do as results and keys with staged operations that have ended, with the
 //	          results of their steps and the bodies of their events, or all their
 //	          rows; interventions of operators stay
-//	intents   of idempotency.Op.Similar are deleted when their window is over
+//	similar   rows of idempotency.Op.Similar are deleted when their window is over
 //	limit_entries
 //	          that have ended, past limits.Options.Keep, are deleted; the counters of
 //	          the limit stay, and the id may be used again
@@ -46,7 +46,7 @@
 //	   |   clear those still due, in the order of keys    one transaction
 //	   '-- pause: as long as the batch took, times Pace
 //
-// An index on the expiry finds the records, the staged operations and the intents. Lock rows have no such index, so each sweep reads
+// An index on the expiry finds the records, the staged operations and the rows of Similar. Lock rows have no such index, so each sweep reads
 // the whole table once, in the order of the names, at most 5000 rows at a time. Waiters and
 // tickets have no such index either. There are only as many of them as there are calls that
 // wait or hold.

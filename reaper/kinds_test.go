@@ -124,9 +124,9 @@ WHERE o.state = 4 AND (o.request IS NOT NULL OR o.result IS NOT NULL OR o.reason
 			spare: [][2]string{at("staged", "key_expires_at"), claimed("staged", 2)},
 		},
 		{
-			task: "intents", judged: "write", count: `SELECT COUNT(*) FROM holdfast_intents`, spare: [][2]string{at("intents", "expires_at")},
+			task: "similar", judged: "write", count: `SELECT COUNT(*) FROM holdfast_similar`, spare: [][2]string{at("similar", "expires_at")},
 			insert: func(e *conformance.Env[*sql.Tx], owner, name string, second byte, at string) []string {
-				return []string{fmt.Sprintf(`INSERT INTO holdfast_intents (owner, intent_hash, namespace, operation, key_hash, op_key, attempt, claimed_at, expires_at) VALUES ('%s', %s, 'n', 'op', %s, %s, %s, 1, %s)`,
+				return []string{fmt.Sprintf(`INSERT INTO holdfast_similar (owner, similar_hash, namespace, operation, key_hash, op_key, attempt, claimed_at, expires_at) VALUES ('%s', %s, 'n', 'op', %s, %s, %s, 1, %s)`,
 					owner, hashOf(e, name, second), hashOf(e, "k", second), e.Blob([]byte("k")), e.Blob(make([]byte, 16)), at)}
 			},
 		},

@@ -172,7 +172,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Re
 		newTickets(a.Table("tickets"), o.LockGrace, a.Dialect),
 		newStaged("staged_results", a.Table, a.Dialect, sweep.StagedResults),
 		newStaged("staged_keys", a.Table, a.Dialect, sweep.StagedKeys),
-		newIntents(a.Table("intents"), a.Dialect),
+		newSimilar(a.Table("similar"), a.Dialect),
 		newLimitEntries(a.Table("limit_entries"), a.Dialect),
 	}
 	for _, spec := range o.Tables {

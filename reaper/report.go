@@ -27,7 +27,7 @@ func (r Report) Rows() (n int64) {
 }
 
 // TaskReport describes one kind of row. Task "results" turned records into tombstones, and
-// "staged_results" staged operations. "keys", "staged_keys", "locks", "waiters", "tickets", "intents"
+// "staged_results" staged operations. "keys", "staged_keys", "locks", "waiters", "tickets", "similar"
 // and "limit_entries" deleted rows. Any other Task is the name of a table of the
 // program's own, whose rows were deleted.
 type TaskReport struct {

@@ -31,7 +31,7 @@ type auditFlags struct {
 func (a *auditFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&a.filter.Owner, "owner", "", "only what was done to this owner's")
-	oneOf(cmd, &a.filter.Kind, "kind", "", "only what was done to this", "lease", "fair lock", "semaphore", "record", "staged", "intent", "database")
+	oneOf(cmd, &a.filter.Kind, "kind", "", "only what was done to this", "lease", "fair lock", "semaphore", "record", "staged", "similar", "database")
 	flags.StringVar(&a.subject, "subject", "", "only what was done to the key with this hash, in hexadecimal digits")
 	flags.Int64Var(&a.filter.AfterSeq, "after", 0, "go on behind the row with this number")
 	flags.StringVar(&a.filter.AfterChain, "after-chain", "", "the chain of that row (Vitess)")

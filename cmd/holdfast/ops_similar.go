@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/likely"
+	"github.com/holdfast-go/holdfast/idempotency/similar"
 )
 
 // similarPairs is what ops similar has found, in JSON.
@@ -37,7 +37,7 @@ type occurrence struct {
 	BusinessID string    `json:"business_id,omitempty"`
 }
 
-func occurrenceOf(o likely.Occurrence) occurrence {
+func occurrenceOf(o similar.Occurrence) occurrence {
 	return occurrence{jsonKey(o.Key), o.At, o.BusinessID}
 }
 
@@ -45,12 +45,12 @@ func occurrenceOf(o likely.Occurrence) occurrence {
 var integerUnits = map[string]time.Duration{"": 0, "us": time.Microsecond, "ms": time.Millisecond, "s": time.Second}
 
 func newOpsSimilar(o *opsFlags) *cobra.Command {
-	var a likely.Filter
-	var t likely.Table
+	var a similar.Filter
+	var t similar.Table
 	var unit, tableSchema string
 	cmd := &cobra.Command{
-		Use: "similar", Short: "Find pairs that are likely duplicates under different keys", Args: noArgs,
-		Long: "Find pairs that are likely duplicates under different keys: alike, and close in time.\n\n" +
+		Use: "similar", Short: "Find pairs of similar operations under different keys", Args: noArgs,
+		Long: "Find pairs of similar operations under different keys: alike, and close in time.\n\n" +
 			"With --name, operations of Do that were executed for the same request under different\n" +
 			"keys: what Op.Similar would have asked about, if it were made of the whole request.\n" +
 			"With --table, rows of a table of yours with equal --columns:\n\n" +
@@ -70,12 +70,12 @@ func newOpsSimilar(o *opsFlags) *cobra.Command {
 			t.Schema = tableSchema
 			if t.Table != "" {
 				return o.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
-					found, err := likely.Rows(ctx, db, t, a)
+					found, err := similar.Rows(ctx, db, t, a)
 					return o.answerAlike(cmd, found, err)
 				})
 			}
 			return o.store(cmd, func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error {
-				found, err := likely.Records(ctx, store, a)
+				found, err := similar.Records(ctx, store, a)
 				return o.answerAlike(cmd, found, err)
 			})
 		},
@@ -89,14 +89,14 @@ func newOpsSimilar(o *opsFlags) *cobra.Command {
 	flags.StringSliceVar(&t.Columns, "columns", nil, "the columns that make two rows alike, such as order_id,amount")
 	flags.StringVar(&t.Time, "time", "", "the column with a row's time; without a zone it is taken for UTC")
 	oneOf(cmd, &unit, "unit", "", "what --time counts since 1970, if it is an integer", "us\tmicroseconds", "ms\tmilliseconds", "s\tseconds")
-	flags.DurationVar(&a.Window, "window", likely.DefaultWindow, "how close in time the two of a pair are")
-	flags.DurationVar(&a.Since, "since", likely.DefaultSince, "how far to look back")
-	flags.IntVar(&a.MaxRows, "rows", likely.DefaultMaxRows, "how many rows to read at most")
-	flags.IntVar(&a.Limit, "limit", likely.DefaultLimit, "how many pairs to show at most, the latest first")
+	flags.DurationVar(&a.Window, "window", similar.DefaultWindow, "how close in time the two of a pair are")
+	flags.DurationVar(&a.Since, "since", similar.DefaultSince, "how far to look back")
+	flags.IntVar(&a.MaxRows, "rows", similar.DefaultMaxRows, "how many rows to read at most")
+	flags.IntVar(&a.Limit, "limit", similar.DefaultLimit, "how many pairs to show at most, the latest first")
 	return cmd
 }
 
-func (o *opsFlags) answerAlike(cmd *cobra.Command, found likely.Pairs, err error) error {
+func (o *opsFlags) answerAlike(cmd *cobra.Command, found similar.Pairs, err error) error {
 	if err != nil {
 		return err
 	}

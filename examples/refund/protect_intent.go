@@ -46,10 +46,10 @@ func openKeys(ctx context.Context, s *service, window time.Duration) (strategy, 
 		result, err := idempotency.Do(ctx, store, op, func(ctx context.Context, tx *sqlx.Tx) (Refund, error) {
 			return s.book(ctx, tx, req, "rf_"+rand.Text())
 		})
-		var likely *idempotency.LikelyDuplicateError
-		if errors.As(err, &likely) {
+		var similar *idempotency.SimilarError
+		if errors.As(err, &similar) {
 			// A page with a person in front of it would ask, and confirm with its Token.
-			refund, err := s.refundByID(ctx, likely.BusinessID)
+			refund, err := s.refundByID(ctx, similar.BusinessID)
 			return refund, true, err
 		}
 		return result.Value, result.Outcome == idempotency.Replayed, err

@@ -26,7 +26,7 @@
 //	400  ProblemKeyMissing, ProblemKeyMalformed, ProblemRequest
 //	403  ProblemOwner                    see Options.Owner
 //	409  ProblemInProgress, Retry-After  a duplicate while the first is in progress
-//	409  ProblemLikelyDuplicate          another key was likely the same intent: see Options.Similar
+//	409  ProblemSimilar                  a similar request with another key was executed: see Options.Similar
 //	410  ProblemExpired                  executed, the response is no longer kept
 //	413  ProblemBodyTooLarge
 //	422  ProblemMismatch                 the key was used for another request

@@ -19,7 +19,7 @@ const (
 	// HeaderOriginal is the id of the request that executed the operation, in a response that was
 	// replayed: see Options.RequestID.
 	HeaderOriginal = "Idempotency-Original-Request"
-	// HeaderConfirm has, in a response of ProblemLikelyDuplicate, the token that confirms the request,
+	// HeaderConfirm has, in a response of ProblemSimilar, the token that confirms the request,
 	// and in a request the token of the response that its user has answered with yes.
 	HeaderConfirm = "Idempotency-Confirm"
 )

@@ -57,9 +57,9 @@ type Options struct {
 	// request: the answer 422 says so.
 	Fingerprint func(r *http.Request, body []byte) ([]byte, error)
 
-	// Similar says which requests are likely the same intent under different keys, for example by
+	// Similar says which requests with different keys are similar, for example by
 	// order and amount: see idempotency.Similar. Such a request is answered 409 with the type
-	// ProblemLikelyDuplicate and a token in Idempotency-Confirm. The client that sends it again
+	// ProblemSimilar and a token in Idempotency-Confirm. The client that sends it again
 	// with this header confirms. Wrap sets Confirm; leave it empty. Nil from the function is none.
 	// An error is answered 400, with its text. Default: keys alone tell intents apart.
 	Similar func(r *http.Request, body []byte) (*idempotency.Similar, error)

@@ -29,10 +29,10 @@ const (
 	// ProblemMismatch (422): the key was used for another request, and nothing was done for this
 	// one. Use one key per intent.
 	ProblemMismatch = defaultProblemBase + "mismatch"
-	// ProblemLikelyDuplicate (409, Idempotency-Confirm): a request with another key was likely the
-	// same intent, and nothing was done for this one. Ask the user; if it is meant, send it again
+	// ProblemSimilar (409, Idempotency-Confirm): a similar request with another key was
+	// executed, and nothing was done for this one. Ask the user; if it is meant, send it again
 	// with the header Idempotency-Confirm of this response. See Options.Similar.
-	ProblemLikelyDuplicate = defaultProblemBase + "likely-duplicate"
+	ProblemSimilar = defaultProblemBase + "similar"
 	// ProblemTooMany (429, Retry-After): the owner has used too many new keys, and nothing was done.
 	// Retry later with the same key. See idempotency.Options.MaxNew.
 	ProblemTooMany = defaultProblemBase + "too-many"
@@ -67,7 +67,7 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 	// Code is the code of a rejection.
 	Code string `json:"code,omitempty"`
-	// Earlier is the request that a likely duplicate repeats.
+	// Earlier is the similar request that was executed.
 	Earlier *Earlier `json:"earlier,omitempty"`
 }
 

@@ -62,7 +62,7 @@ func (m *Middleware[T]) log(r *http.Request, err error, failed *failure, p Probl
 // Errors about keys and records inside an error of the handler concern other keys and are ignored.
 func problemOf(err error, failed *failure) (p Problem, again bool) {
 	var request *requestError
-	var likely *idempotency.LikelyDuplicateError
+	var similar *idempotency.SimilarError
 	var inner *idempotency.InnerError
 	switch {
 	case errors.As(err, &request):
@@ -88,11 +88,11 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 			Type: ProblemTooMany, Title: "Too many new Idempotency-Keys", Status: http.StatusTooManyRequests,
 			Detail: "This owner has used as many new keys as it may for now, and nothing was done. Retry later with the same key.",
 		}, true
-	case errors.As(err, &likely):
+	case errors.As(err, &similar):
 		return Problem{
-			Type: ProblemLikelyDuplicate, Title: "Likely a duplicate", Status: http.StatusConflict,
+			Type: ProblemSimilar, Title: "Similar to an earlier request", Status: http.StatusConflict,
 			Detail:  "A similar request with another Idempotency-Key was executed before, and nothing was done for this one. If it is meant, send it again with the header " + HeaderConfirm + " of this response.",
-			Earlier: &Earlier{At: likely.At, BusinessID: likely.BusinessID, Confirm: likely.Token},
+			Earlier: &Earlier{At: similar.At, BusinessID: similar.BusinessID, Confirm: similar.Token},
 		}, false
 	case errors.Is(err, idempotency.ErrMismatch):
 		return Problem{

@@ -35,7 +35,7 @@ func similarRequests[Tx any](e *conformance.Env[Tx]) {
 	token := ""
 	for _, s := range []*service[Tx]{s, other} {
 		a := s.post("a", "second", "100")
-		s.want("another key", a, http.StatusConflict, idemhttp.ProblemLikelyDuplicate)
+		s.want("another key", a, http.StatusConflict, idemhttp.ProblemSimilar)
 		token = a.header.Get(idemhttp.HeaderConfirm)
 		var p idemhttp.Problem
 		if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Earlier == nil || p.Earlier.Confirm != token || len(token) != 32 || time.Since(p.Earlier.At).Abs() > time.Hour {
@@ -49,7 +49,7 @@ func similarRequests[Tx any](e *conformance.Env[Tx]) {
 	for _, confirm := range []string{idempotency.ConfirmAny, "yes", strings.Repeat("0", 31)} {
 		s.want("confirms with "+confirm, s.post("a", "second", "100", idemhttp.HeaderConfirm, confirm), http.StatusBadRequest, idemhttp.ProblemRequest)
 	}
-	s.want("confirms what it has not seen", s.post("a", "second", "100", idemhttp.HeaderConfirm, strings.Repeat("0", 32)), http.StatusConflict, idemhttp.ProblemLikelyDuplicate)
+	s.want("confirms what it has not seen", s.post("a", "second", "100", idemhttp.HeaderConfirm, strings.Repeat("0", 32)), http.StatusConflict, idemhttp.ProblemSimilar)
 	s.wantEffects("a", 1)
 
 	second := s.post("a", "second", "100", idemhttp.HeaderConfirm, token)
@@ -60,7 +60,7 @@ func similarRequests[Tx any](e *conformance.Env[Tx]) {
 		e.Errorf("a replay has the token %q", got)
 	}
 	a := s.post("a", "third", "100", idemhttp.HeaderConfirm, token)
-	s.want("confirmed twice", a, http.StatusConflict, idemhttp.ProblemLikelyDuplicate)
+	s.want("confirmed twice", a, http.StatusConflict, idemhttp.ProblemSimilar)
 	if got := a.header.Get(idemhttp.HeaderConfirm); got == token || len(got) != 32 {
 		e.Errorf("the token is %q", got)
 	}

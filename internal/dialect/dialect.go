@@ -110,7 +110,7 @@ type Dialect struct {
 	Sweep     Sweep
 	Compare   Compare
 	Fragments Fragments
-	Intents   Intents
+	Similar   Similar
 	Audit     Audit
 	Prove     Prove
 	Doctor    Doctor

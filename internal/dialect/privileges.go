@@ -46,7 +46,7 @@ var rights = map[string]struct{ app, reaper, operator, reader string }{
 	"provider_events": {"SID", "SUD", "SU", "S"},
 	"outbox":          {"SIUD", "", "SU", "S"},
 	"outbox_keys":     {"SIUD", "", "S", "S"},
-	"intents":         {"SIU", "SDL", "SD", "S"},
+	"similar":         {"SIU", "SDL", "SD", "S"},
 	"limits":          {"SIU", "", "SD", "S"},
 	"limit_entries":   {"SIU", "SDL", "SD", "S"},
 	"proposals":       {"", "", "SID", "S"},
@@ -57,7 +57,7 @@ var rights = map[string]struct{ app, reaper, operator, reader string }{
 
 // lockColumns is a column of each table whose rows a role locks and may not change otherwise: an engine
 // that wants UPDATE for a lock gets it for that column, which decides nothing.
-var lockColumns = map[string]string{"floor": "id", "locks": "holder", "waiters": "holder", "tickets": "holder", "intents": "op_key", "limit_entries": "created_at"}
+var lockColumns = map[string]string{"floor": "id", "locks": "holder", "waiters": "holder", "tickets": "holder", "similar": "op_key", "limit_entries": "created_at"}
 
 // Right is a privilege on one table. If Columns are set, it is for these columns only.
 type Right struct {

@@ -30,8 +30,8 @@ type Sweep struct {
 	// Waiters deletes the rows of dead waiters. Tickets deletes tickets that expired a while
 	// ago.
 	Waiters, Tickets SweepPairs
-	// Intents deletes the rows of intents whose window is over. Its texts name the table {rows}.
-	Intents SweepTask
+	// Similar deletes the rows of idempotency.Similar whose window is over. Its texts name the table {rows}.
+	Similar SweepTask
 	// LimitEntries deletes entries of limits that have ended and are to be forgotten. Find has the
 	// expiry of the row to continue after as its second parameter.
 	LimitEntries SweepPairs

@@ -4,5 +4,5 @@ package dialect
 // migrations create last.
 var Tables = []string{
 	"schema", "records", "locks", "floor", "registers", "waiters", "tickets", "staged", "steps", "interventions", "sweeps", "provider_events",
-	"outbox", "outbox_keys", "intents", "limits", "limit_entries", "proposals", "servers", "audit",
+	"outbox", "outbox_keys", "similar", "limits", "limit_entries", "proposals", "servers", "audit",
 }

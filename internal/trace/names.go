@@ -9,7 +9,7 @@ const (
 	Rejected         = "rejected"
 	InProgress       = "in_progress"
 	Mismatch         = "mismatch"
-	LikelyDuplicate  = "likely_duplicate"
+	Similar          = "similar"
 	Expired          = "expired"
 	Unknown          = "unknown"
 	Parked           = "parked"
@@ -41,7 +41,7 @@ const (
 )
 
 // The outcomes of events: of a lease that ended, in addition to Lost and Closed, of a task of the
-// reaper, and of an operation that was executed though it was likely a duplicate.
+// reaper, and of an operation that was executed though a similar one had been.
 const (
 	Released = "released"
 	Cleared  = "cleared"
@@ -63,7 +63,7 @@ const (
 	ServerUnproven = "server.unproven"
 	StagedParked   = "staged.parked"
 	OutboxDead     = "outbox.dead"
-	IntentAgain    = "intent.again"
+	SimilarAgain    = "similar.again"
 )
 
 // The causes of a lost lease.

@@ -8,7 +8,7 @@ DROP TABLE IF EXISTS {schema}`{prefix}limit_entries`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}limits`;
 
-DROP TABLE IF EXISTS {schema}`{prefix}intents`;
+DROP TABLE IF EXISTS {schema}`{prefix}similar`;
 
 DROP TABLE IF EXISTS {schema}`{prefix}outbox_keys`;
 

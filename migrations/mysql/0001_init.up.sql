@@ -312,24 +312,24 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}outbox_keys` (
   PRIMARY KEY (owner, name, message_key)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
--- One row per intent that Op.Similar describes: the operation that was executed for it
+-- One row per set of parts of Op.Similar: the operation that was executed for it
 -- last, until its window ends. Committed with the operation's record.
-CREATE TABLE IF NOT EXISTS {schema}`{prefix}intents` (
-  owner       VARBINARY(128)  NOT NULL,
+CREATE TABLE IF NOT EXISTS {schema}`{prefix}similar` (
+  owner        VARBINARY(128)  NOT NULL,
   -- SHA-256 over namespace, owner, operation and what makes two operations similar
-  intent_hash BINARY(32)      NOT NULL,
-  namespace   VARBINARY(128)  NOT NULL,
-  operation   VARBINARY(128)  NOT NULL,
+  similar_hash BINARY(32)      NOT NULL,
+  namespace    VARBINARY(128)  NOT NULL,
+  operation    VARBINARY(128)  NOT NULL,
   -- the operation that was executed: its record, and its key for people to look at
-  key_hash    BINARY(32)      NOT NULL,
-  op_key      VARBINARY(1024) NOT NULL,
+  key_hash     BINARY(32)      NOT NULL,
+  op_key       VARBINARY(1024) NOT NULL,
   -- which attempt executed it; a caller that has seen it may confirm another one
-  attempt     BINARY(16)      NOT NULL,
-  claimed_at  BIGINT          NOT NULL,
+  attempt      BINARY(16)      NOT NULL,
+  claimed_at   BIGINT          NOT NULL,
   -- the end of the window
-  expires_at  BIGINT          NOT NULL,
-  PRIMARY KEY (owner, intent_hash),
-  KEY intents_expires_at (expires_at)
+  expires_at   BIGINT          NOT NULL,
+  PRIMARY KEY (owner, similar_hash),
+  KEY similar_expires_at (expires_at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4;
 
 -- One row per limit: what may be used in all, and what is. The condition is there for

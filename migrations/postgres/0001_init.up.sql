@@ -362,27 +362,27 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}outbox_keys" (
   PRIMARY KEY (owner, name, message_key)
 );
 
--- One row per intent that Op.Similar describes: the operation that was executed for it
+-- One row per set of parts of Op.Similar: the operation that was executed for it
 -- last, until its window ends. Committed with the operation's record.
-CREATE TABLE IF NOT EXISTS {schema}"{prefix}intents" (
-  owner       text   COLLATE "C" NOT NULL,
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}similar" (
+  owner        text   COLLATE "C" NOT NULL,
   -- SHA-256 over namespace, owner, operation and what makes two operations similar
-  intent_hash bytea  NOT NULL,
-  namespace   text   COLLATE "C" NOT NULL,
-  operation   text   COLLATE "C" NOT NULL,
+  similar_hash bytea  NOT NULL,
+  namespace    text   COLLATE "C" NOT NULL,
+  operation    text   COLLATE "C" NOT NULL,
   -- the operation that was executed: its record, and its key for people to look at
-  key_hash    bytea  NOT NULL,
-  op_key      bytea  NOT NULL,
+  key_hash     bytea  NOT NULL,
+  op_key       bytea  NOT NULL,
   -- which attempt executed it; a caller that has seen it may confirm another one
-  attempt     bytea  NOT NULL,
-  claimed_at  bigint NOT NULL,
+  attempt      bytea  NOT NULL,
+  claimed_at   bigint NOT NULL,
   -- the end of the window
-  expires_at  bigint NOT NULL,
-  PRIMARY KEY (owner, intent_hash)
+  expires_at   bigint NOT NULL,
+  PRIMARY KEY (owner, similar_hash)
 ) WITH (vacuum_truncate = false);
 
-CREATE INDEX IF NOT EXISTS "{prefix}intents_expires_at"
-  ON {schema}"{prefix}intents" (expires_at);
+CREATE INDEX IF NOT EXISTS "{prefix}similar_expires_at"
+  ON {schema}"{prefix}similar" (expires_at);
 
 -- One row per limit: what may be used in all, and what is. The condition is there for
 -- writers that go past package limits, whose own statements test it.

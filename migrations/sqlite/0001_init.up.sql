@@ -327,27 +327,27 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}outbox_keys" (
   PRIMARY KEY (owner, name, message_key)
 ) STRICT;
 
--- One row per intent that Op.Similar describes: the operation that was executed for it
+-- One row per set of parts of Op.Similar: the operation that was executed for it
 -- last, until its window ends. Committed with the operation's record.
-CREATE TABLE IF NOT EXISTS {schema}"{prefix}intents" (
-  owner       TEXT    NOT NULL,
+CREATE TABLE IF NOT EXISTS {schema}"{prefix}similar" (
+  owner        TEXT    NOT NULL,
   -- SHA-256 over namespace, owner, operation and what makes two operations similar
-  intent_hash BLOB    NOT NULL,
-  namespace   TEXT    NOT NULL,
-  operation   TEXT    NOT NULL,
+  similar_hash BLOB    NOT NULL,
+  namespace    TEXT    NOT NULL,
+  operation    TEXT    NOT NULL,
   -- the operation that was executed: its record, and its key for people to look at
-  key_hash    BLOB    NOT NULL,
-  op_key      BLOB    NOT NULL,
+  key_hash     BLOB    NOT NULL,
+  op_key       BLOB    NOT NULL,
   -- which attempt executed it; a caller that has seen it may confirm another one
-  attempt     BLOB    NOT NULL,
-  claimed_at  INTEGER NOT NULL,
+  attempt      BLOB    NOT NULL,
+  claimed_at   INTEGER NOT NULL,
   -- the end of the window
-  expires_at  INTEGER NOT NULL,
-  PRIMARY KEY (owner, intent_hash)
+  expires_at   INTEGER NOT NULL,
+  PRIMARY KEY (owner, similar_hash)
 ) STRICT;
 
-CREATE INDEX IF NOT EXISTS {schema}"{prefix}intents_expires_at"
-  ON "{prefix}intents" (expires_at);
+CREATE INDEX IF NOT EXISTS {schema}"{prefix}similar_expires_at"
+  ON "{prefix}similar" (expires_at);
 
 -- One row per limit: what may be used in all, and what is. The condition is there for
 -- writers that go past package limits, whose own statements test it.

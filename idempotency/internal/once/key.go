@@ -69,7 +69,7 @@ func hashParts(what string, fixed []byte, parts []string) (sum Hash) {
 
 // HashSimilar hashes what makes operations similar, as HashKey hashes keys.
 func HashSimilar(namespace, owner, operation string, by []string) Hash {
-	return hashParts("holdfast intent 1", nil, append([]string{namespace, owner, operation}, by...))
+	return hashParts("holdfast similar 1", nil, append([]string{namespace, owner, operation}, by...))
 }
 
 // RandomID returns 16 random bytes.

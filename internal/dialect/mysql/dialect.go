@@ -54,7 +54,7 @@ var Dialect = dialect.Dialect{
 	Sweep:     sweep,
 	Compare:   dialect.CompareColumns,
 	Fragments: fragments,
-	Intents:   intents,
+	Similar:   similar,
 	Audit:     dialect.Audit{Last: ` LOCK IN SHARE MODE`, SetsSession: true},
 	Prove:     prove,
 	Doctor:    doctor,

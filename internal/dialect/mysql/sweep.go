@@ -30,7 +30,7 @@ var sweep = dialect.Sweep{
 ) picked STRAIGHT_JOIN {locks} doomed FORCE INDEX (PRIMARY) ON doomed.owner = picked.owner AND doomed.name = picked.name`),
 	Waiters:      dialect.FindPairs("waiter", dialect.CompareColumns, pairs, clearPairs),
 	Tickets:      dialect.FindPairs("token", dialect.CompareColumns, pairs, clearPairs),
-	Intents:      dialect.FindIntents(`DELETE doomed FROM {rows} AS doomed FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}`),
+	Similar:      dialect.FindSimilar(`DELETE doomed FROM {rows} AS doomed FORCE INDEX (PRIMARY) WHERE ({picked}) AND {due}`),
 	LimitEntries: dialect.FindLimitEntries(pairs, clearPairs),
 	Table: dialect.SweepTable{
 		Write: `DELETE doomed FROM (

@@ -41,7 +41,7 @@ var Dialect = dialect.Dialect{
 	Sweep:     sweep,
 	Compare:   dialect.CompareRows,
 	Fragments: fragments,
-	Intents:   intents,
+	Similar:   similar,
 	Audit:     dialect.Audit{Lock: `SELECT CASE WHEN pg_catalog.pg_advisory_xact_lock({lockspace}) IS NULL THEN 0 ELSE 1 END`, SetsSession: true},
 	Prove:     prove,
 	Doctor:    doctor,

@@ -23,8 +23,8 @@ var sweep = dialect.Sweep{
 		`DELETE FROM {locks} doomed USING picked WHERE doomed.owner = picked.owner AND doomed.name = picked.name AND {due}`),
 	Waiters: dialect.FindPairs("waiter", dialect.CompareRows, pairs, clearPairs),
 	Tickets: dialect.FindPairs("token", dialect.CompareRows, pairs, clearPairs),
-	Intents: dialect.FindIntents(picked("{rows}", "owner, intent_hash", dialect.DueIntents) +
-		`DELETE FROM {rows} doomed USING picked WHERE doomed.owner = picked.owner AND doomed.intent_hash = picked.intent_hash AND {due}`),
+	Similar: dialect.FindSimilar(picked("{rows}", "owner, similar_hash", dialect.DueSimilar) +
+		`DELETE FROM {rows} doomed USING picked WHERE doomed.owner = picked.owner AND doomed.similar_hash = picked.similar_hash AND {due}`),
 	LimitEntries: dialect.FindLimitEntries(pairs, clearPairs),
 	Table: dialect.SweepTable{
 		Write: `WITH picked AS MATERIALIZED (

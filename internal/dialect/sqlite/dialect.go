@@ -30,7 +30,7 @@ var Dialect = dialect.Dialect{
 	Sweep:     sweep,
 	Compare:   dialect.CompareRows,
 	Fragments: fragments,
-	Intents:   intents,
+	Similar:   similar,
 	Prove:     prove,
 	Doctor:    doctor,
 

@@ -17,7 +17,7 @@ var sweep = dialect.Sweep{
 		`DELETE FROM {locks} WHERE ({picked}) AND {due}`),
 	Waiters:      dialect.FindPairs("waiter", dialect.CompareRows, pairs, clearPairs),
 	Tickets:      dialect.FindPairs("token", dialect.CompareRows, pairs, clearPairs),
-	Intents:      dialect.FindIntents(`DELETE FROM {rows} WHERE ({picked}) AND {due}`),
+	Similar:      dialect.FindSimilar(`DELETE FROM {rows} WHERE ({picked}) AND {due}`),
 	LimitEntries: dialect.FindLimitEntries(pairs, clearPairs),
 	Table: dialect.SweepTable{
 		Write:        `DELETE FROM {table} WHERE ({keys}) IN (VALUES {tuples}) AND {due}`,

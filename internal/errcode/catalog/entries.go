@@ -143,8 +143,8 @@ var Entries = []Entry{
 		"Add the codec that the error names to Options.FormerCodecs.",
 	},
 	{
-		"likely-duplicate",
-		[]string{"idempotency.ErrLikelyDuplicate", "idempotency.LikelyDuplicateError"},
+		"similar",
+		[]string{"idempotency.ErrSimilar", "idempotency.SimilarError"},
 		"A similar operation was executed under another key within the window. Nothing was executed for this one.",
 		"Ask the user. If it is meant, call again with Similar.Confirm set to the error's Token.",
 	},

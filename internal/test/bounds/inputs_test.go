@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 	"github.com/holdfast-go/holdfast/idempotency/cron"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
-	"github.com/holdfast-go/holdfast/idempotency/likely"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
+	"github.com/holdfast-go/holdfast/idempotency/similar"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/limits"
 	"github.com/holdfast-go/holdfast/optimistic"
@@ -113,9 +113,9 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		}
 		return err
 	}
-	pairs := func(f likely.Filter) error {
+	pairs := func(f similar.Filter) error {
 		f.Name = "refund"
-		return second(likely.Records(e, e.store, f))
+		return second(similar.Records(e, e.store, f))
 	}
 	tick := func(every, offset time.Duration) error {
 		_, _, err := cron.Once(e, e.store, cron.Job{Name: "close", Schedule: cron.Every(every, offset)}, func(context.Context, *sql.Tx, time.Time) error { return nil })
@@ -159,10 +159,10 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"idemhttp.Transport.MaxPause":   span(ms, day, func(d time.Duration) error { return trip(idemhttp.Transport{MaxPause: d}) }, 0),
 		"idemhttp.Transport.Attempts":   size(1, 1e6, func(n int) error { return trip(idemhttp.Transport{Attempts: n}) }, 0),
 
-		"likely.Filter.Window":  span(50*ms, century, func(d time.Duration) error { return pairs(likely.Filter{Window: d}) }, 0),
-		"likely.Filter.Since":   span(50*ms, century, func(d time.Duration) error { return pairs(likely.Filter{Since: d}) }, 0),
-		"likely.Filter.MaxRows": size(1, 1e7, func(n int) error { return pairs(likely.Filter{MaxRows: n}) }, 0),
-		"likely.Filter.Limit":   size(1, 1e4, func(n int) error { return pairs(likely.Filter{Limit: n}) }, 0),
+		"similar.Filter.Window":  span(50*ms, century, func(d time.Duration) error { return pairs(similar.Filter{Window: d}) }, 0),
+		"similar.Filter.Since":   span(50*ms, century, func(d time.Duration) error { return pairs(similar.Filter{Since: d}) }, 0),
+		"similar.Filter.MaxRows": size(1, 1e7, func(n int) error { return pairs(similar.Filter{MaxRows: n}) }, 0),
+		"similar.Filter.Limit":   size(1, 1e4, func(n int) error { return pairs(similar.Filter{Limit: n}) }, 0),
 
 		"operators.Filter.Overdue": span(ms, century, func(d time.Duration) error { return list(operators.Filter{Overdue: d}) }, 0),
 		"operators.Filter.Limit":   size(1, 1e4, func(n int) error { return list(operators.Filter{Limit: n}) }, 0),

@@ -51,10 +51,10 @@ func Outcomes[Tx any](t *testing.T, kit *holdfasttest.Kit[Tx]) {
 	wants("mismatch", "mismatch", idempotency.ErrMismatch, 0)
 	alike := op("alike")
 	alike.Similar = &idempotency.Similar{By: []string{"order", "amount"}, Window: time.Hour}
-	kit.LikelyDuplicate(s, alike, "r-0")
-	var likely *idempotency.LikelyDuplicateError
-	if _, err := idempotency.Do(ctx, s, alike, func(context.Context, Tx) (string, error) { return "done", nil }); !errors.As(err, &likely) || likely.BusinessID != "r-0" {
-		t.Errorf("likely a duplicate: %v", err)
+	kit.Similar(s, alike, "r-0")
+	var similar *idempotency.SimilarError
+	if _, err := idempotency.Do(ctx, s, alike, func(context.Context, Tx) (string, error) { return "done", nil }); !errors.As(err, &similar) || similar.BusinessID != "r-0" {
+		t.Errorf("similar: %v", err)
 	}
 	kit.Expire(s, op("expired"), "r-1")
 	wants("expired", "expired", idempotency.ErrExpired, 0)

@@ -50,7 +50,7 @@ var placeholders = map[string]string{
 
 var (
 	statement    = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE)\b`)
-	ownTable     = regexp.MustCompile(`\{(records|locks|tickets|waiters|registers|staged|steps|provider_events|interventions|outbox|outbox_keys|intents|limits|limit_entries|proposals|floor|audit)\}`)
+	ownTable     = regexp.MustCompile(`\{(records|locks|tickets|waiters|registers|staged|steps|provider_events|interventions|outbox|outbox_keys|similar|limits|limit_entries|proposals|floor|audit)\}`)
 	number       = regexp.MustCompile(`\$[1-9][0-9]*`)
 	sweptTable   = regexp.MustCompile(`^Sweep\.(Waiters|Tickets|LimitEntries)\.`)
 	noStatements = regexp.MustCompile(`^(Doctor|Prove|Admission|Enforce|Rows|Sweep\.Table|Privileges)\b`) // about the server, or of tables of the program's
@@ -112,8 +112,8 @@ func filled(d *dialect.Dialect, path, text string) string {
 	rows := d.Leases.AnnounceRow
 	if m := sweptTable.FindStringSubmatch(path); m != nil {
 		rows = map[string]string{"Waiters": "{waiters}", "Tickets": "{tickets}", "LimitEntries": "{limit_entries}"}[m[1]]
-	} else if strings.HasPrefix(path, "Sweep.Intents.") {
-		rows = "{intents}"
+	} else if strings.HasPrefix(path, "Sweep.Similar.") {
+		rows = "{similar}"
 	}
 	text = strings.ReplaceAll(text, "{rows}", rows)
 	for from, to := range placeholders {

@@ -85,7 +85,7 @@ func source(v reflect.Value) string {
 func Table(name string) string { return "{" + name + "}" }
 
 var (
-	table = regexp.MustCompile(`\{(records|locks|tickets|waiters|registers|staged|steps|provider_events|interventions|outbox|outbox_keys|intents|limits|limit_entries|proposals)\}`)
+	table = regexp.MustCompile(`\{(records|locks|tickets|waiters|registers|staged|steps|provider_events|interventions|outbox|outbox_keys|similar|limits|limit_entries|proposals)\}`)
 	part  = regexp.MustCompile(`(?i)\b(SELECT|INSERT INTO|UPDATE|DELETE)\b`)
 	from  = regexp.MustCompile(`(?is)\b(FROM|JOIN)\s.*`)
 	outer = regexp.MustCompile(`\b[se]\.owner = [lcm]\.owner\b`)

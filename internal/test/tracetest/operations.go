@@ -40,7 +40,7 @@ func (w *world) operations() {
 	for _, c := range []struct {
 		key, confirm string
 		want         error
-	}{{"similar", "", nil}, {"similar again", idempotency.ConfirmAny, nil}, {"similar twice", "", idempotency.ErrLikelyDuplicate}} {
+	}{{"similar", "", nil}, {"similar again", idempotency.ConfirmAny, nil}, {"similar twice", "", idempotency.ErrSimilar}} {
 		o := op(c.key)
 		o.Similar = &idempotency.Similar{By: []string{Secret}, Window: time.Hour, Confirm: c.confirm}
 		do(o, pay, c.want)

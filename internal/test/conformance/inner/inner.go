@@ -53,7 +53,7 @@ func outcomes[Tx any](e *conformance.Env[Tx]) []outcome {
 		{"settling", &staged.AcceptedError{Step: "pay"}, idempotency.ErrInProgress},
 		{"stale", &staged.StaleError{}, staged.ErrStale},
 		{"too many", &idempotency.TooManyError{}, idempotency.ErrTooMany},
-		{"likely", &idempotency.LikelyDuplicateError{}, idempotency.ErrLikelyDuplicate},
+		{"similar", &idempotency.SimilarError{}, idempotency.ErrSimilar},
 	}
 	for _, o := range list {
 		if !o.in(o.err) {

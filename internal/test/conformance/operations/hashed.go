@@ -50,7 +50,7 @@ func hashedKeys[Tx any](e *env[Tx]) {
 		e.Errorf("staged, looked up: %+v, %v", found, err)
 	}
 	stored := hasher.Key(key)
-	for _, table := range []string{"records", "staged", "intents"} {
+	for _, table := range []string{"records", "staged", "similar"} {
 		if n := e.Int(`SELECT COUNT(*) FROM holdfast_`+table+` WHERE op_key = $1`, []byte(stored)); n != 1 {
 			e.Errorf("%s: %d rows with the hashed key", table, n)
 		}
@@ -64,9 +64,9 @@ func hashedKeys[Tx any](e *env[Tx]) {
 	}
 	other := op
 	other.Key = "another"
-	var likely *idempotency.LikelyDuplicateError
-	if _, err := e.Do(s, other); !errors.As(err, &likely) || likely.Key != stored {
-		e.Errorf("likely a duplicate: %v", err)
+	var similar *idempotency.SimilarError
+	if _, err := e.Do(s, other); !errors.As(err, &similar) || similar.Key != stored {
+		e.Errorf("similar: %v", err)
 	}
 	op.Request = "another request"
 	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrMismatch) {

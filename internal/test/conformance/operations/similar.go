@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
-// Similar is the suite of operations that are likely the same intent under different keys.
+// Similar is the suite of similar operations under different keys.
 func Similar[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
 		"SimilarRefused":         similarIsRefused[Tx],
@@ -49,14 +49,14 @@ func alike(key string, by ...string) idempotency.Op {
 	return op
 }
 
-// likely fails unless err names the operation on key, and returns it.
-func (e *env[Tx]) likely(err error, key string) *idempotency.LikelyDuplicateError {
+// similar fails unless err names the operation on key, and returns it.
+func (e *env[Tx]) similar(err error, key string) *idempotency.SimilarError {
 	e.Helper()
-	var likely *idempotency.LikelyDuplicateError
-	if !errors.Is(err, idempotency.ErrLikelyDuplicate) || !errors.As(err, &likely) || likely.Key != key {
-		e.Fatalf("got %v, want a likely duplicate of %q", err, key)
+	var similar *idempotency.SimilarError
+	if !errors.Is(err, idempotency.ErrSimilar) || !errors.As(err, &similar) || similar.Key != key {
+		e.Fatalf("got %v, want one similar to %q", err, key)
 	}
-	return likely
+	return similar
 }
 
 // executes fails unless the operation is executed.
@@ -74,7 +74,7 @@ func similarIsRefused[Tx any](e *env[Tx]) {
 	for range 2 { // it leaves its key free
 		for _, s := range []*idempotency.Store[Tx]{s, other} {
 			_, err := e.issue(s, alike("b", "order 1", "100"), false)
-			l := e.likely(err, "a")
+			l := e.similar(err, "a")
 			if l.BusinessID != "no of a" || l.State != idempotency.StateSucceeded || l.Remaining <= 0 || l.Remaining > time.Hour || time.Since(l.At).Abs() > time.Hour {
 				e.Errorf("got %+v", l)
 			}
@@ -95,7 +95,7 @@ func similarIsRefused[Tx any](e *env[Tx]) {
 	}
 	e.Expire("result_expires_at", "a")
 	_, err := e.issue(s, alike("b", "order 1", "100"), false)
-	if l := e.likely(err, "a"); l.State != idempotency.StateSucceededExpired || l.BusinessID != "no of a" {
+	if l := e.similar(err, "a"); l.State != idempotency.StateSucceededExpired || l.BusinessID != "no of a" {
 		e.Errorf("its result is gone: %+v", l)
 	}
 }
@@ -118,12 +118,12 @@ func similarScopes[Tx any](e *env[Tx]) {
 		e.executes(s, op)
 		op.Key += " again"
 		_, err = e.Do(s, op)
-		e.likely(err, strings.TrimSuffix(op.Key, " again"))
+		e.similar(err, strings.TrimSuffix(op.Key, " again"))
 	}
 	// Erasure reaches the rows of one owner, operation and namespace.
 	s, err := idempotency.New(e.Ctx, e.DB, idempotency.Options{})
 	e.Check(err)
-	count := func() int { return e.Int(`SELECT COUNT(*) FROM holdfast_intents`) }
+	count := func() int { return e.Int(`SELECT COUNT(*) FROM holdfast_similar`) }
 	all := count()
 	for _, erase := range []struct {
 		idempotency.Erasure
@@ -140,14 +140,14 @@ func similarScopes[Tx any](e *env[Tx]) {
 	}
 }
 
-// similarOwnKeyReplays checks that a key that was executed is replayed whichever operation the intent
+// similarOwnKeyReplays checks that a key that was executed is replayed whichever operation the row
 // names, and whether the call reads first or claims first.
 func similarOwnKeyReplays[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{})
 	e.executes(s, alike("a", "1"))
 	_, err := e.Do(s, alike("b", "1"))
 	op := alike("b", "1")
-	op.Similar.Confirm = e.likely(err, "a").Token
+	op.Similar.Confirm = e.similar(err, "a").Token
 	e.executes(s, op)
 	again := e.Store(idempotency.Options{})
 	for i := range 9 { // so that it expects new keys
@@ -171,10 +171,10 @@ func similarOwnKeyReplays[Tx any](e *env[Tx]) {
 	e.executes(s, alike("b", "1"))
 	e.Expire("key_expires_at", "a")
 	_, err = e.Do(s, alike("a", "1"))
-	e.likely(err, "b")
+	e.similar(err, "b")
 }
 
-// similarCallers checks a caller's transaction: a likely duplicate rolls it back.
+// similarCallers checks a caller's transaction: a similar operation rolls it back.
 func similarCallers[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{})
 	tx := e.BeginTx(sql.LevelDefault)
@@ -185,7 +185,7 @@ func similarCallers[Tx any](e *env[Tx]) {
 	tx = e.BeginTx(sql.LevelDefault)
 	e.Check(e.Effect(e.Ctx, tx, "caller"))
 	_, err := e.DoTx(s, tx, alike("b", "1"))
-	l := e.likely(err, "a")
+	l := e.similar(err, "a")
 	e.WantRolledBack(tx)
 	if n := e.Effects("b") + e.Effects("caller"); n != 0 {
 		e.Errorf("%d effects", n)
@@ -205,7 +205,7 @@ func similarConfirmedOnce[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{Wait: time.Minute})
 	e.executes(s, alike("a", "1"))
 	_, err := e.Do(s, alike("b", "1"))
-	token := e.likely(err, "a").Token
+	token := e.similar(err, "a").Token
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	executed := 0
@@ -220,7 +220,7 @@ func similarConfirmedOnce[Tx any](e *env[Tx]) {
 			switch {
 			case err == nil:
 				executed++
-			case !errors.Is(err, idempotency.ErrLikelyDuplicate):
+			case !errors.Is(err, idempotency.ErrSimilar):
 				e.Error(err)
 			}
 		})
@@ -233,7 +233,7 @@ func similarConfirmedOnce[Tx any](e *env[Tx]) {
 	op.Similar.Confirm = idempotency.ConfirmAny
 	e.executes(s, op)
 	_, err = e.Do(s, alike("c", "1"))
-	e.likely(err, "any")
+	e.similar(err, "any")
 }
 
 // similarWindowEnds ends a window by the database's clock, and sweeps what is over.
@@ -246,7 +246,7 @@ func similarWindowEnds[Tx any](e *env[Tx]) {
 	}
 	e.executes(s, alike("a", "1"))
 	e.executes(s, short("b"))
-	now := `SELECT COUNT(*) FROM holdfast_intents`
+	now := `SELECT COUNT(*) FROM holdfast_similar`
 	e.Eventually("a window is over", func() bool { _, err := e.Do(s, short("c")); return err == nil })
 	e.WantOnce("c")
 	if n := e.Int(now); n != 2 {
@@ -257,7 +257,7 @@ func similarWindowEnds[Tx any](e *env[Tx]) {
 	e.Eventually("it is swept", func() bool {
 		report, err := r.Sweep(e.Ctx)
 		e.Check(err)
-		i := slices.IndexFunc(report.Tasks, func(t reaper.TaskReport) bool { return t.Task == "intents" })
+		i := slices.IndexFunc(report.Tasks, func(t reaper.TaskReport) bool { return t.Task == "similar" })
 		cleared += report.Tasks[i].Rows
 		return cleared > 0
 	})
@@ -265,7 +265,7 @@ func similarWindowEnds[Tx any](e *env[Tx]) {
 		e.Errorf("%d rows are left, %d were cleared", n, cleared)
 	}
 	_, err := e.Do(s, alike("d", "1"))
-	e.likely(err, "a")
+	e.similar(err, "a")
 }
 
 // similarIsReported executes what would be refused, and tells it.
@@ -278,14 +278,14 @@ func similarIsReported[Tx any](e *env[Tx]) {
 	e.executes(s, report)
 	_, err := e.Do(s, alike("c", "1"))
 	confirmed := alike("c", "1")
-	confirmed.Similar.Confirm = e.likely(err, "b").Token
+	confirmed.Similar.Confirm = e.similar(err, "b").Token
 	e.executes(s, confirmed)
 	e.executes(s, alike("d", "2"))
-	events := told.Events("intent.again")
+	events := told.Events("similar.again")
 	if len(events) != 2 || events[0].Outcome != "reported" || events[1].Outcome != "confirmed" || events[0].Operation != "refund" || events[0].Count != 1 {
 		e.Errorf("got %+v", events)
 	}
-	if got := told.Outcomes("idempotency.do"); !slices.Contains(got, "likely_duplicate") {
+	if got := told.Outcomes("idempotency.do"); !slices.Contains(got, "similar") {
 		e.Errorf("outcomes: %v", got)
 	}
 }

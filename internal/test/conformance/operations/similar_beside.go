@@ -42,20 +42,20 @@ func similarNothingHappened[Tx any](e *env[Tx]) {
 		e.Error(err)
 	}
 	e.EndTx(tx, false)
-	if n := e.Int(`SELECT COUNT(*) FROM holdfast_intents`); n != 0 {
-		e.Errorf("%d intents of nothing", n)
+	if n := e.Int(`SELECT COUNT(*) FROM holdfast_similar`); n != 0 {
+		e.Errorf("%d rows of nothing", n)
 	}
 	e.executes(s, alike("a", "1"))
 	// The row of one that was executed stays, also if a confirmed one fails.
 	_, err := e.Do(s, alike("b", "1"))
-	token := e.likely(err, "a").Token
+	token := e.similar(err, "a").Token
 	op := alike("rejected too", "1")
 	op.Similar.Confirm = token
 	if _, err := idempotency.Do(e.Ctx, s, op, reject); !errors.As(err, &rej) {
 		e.Error(err)
 	}
 	_, err = e.Do(s, alike("c", "1"))
-	if l := e.likely(err, "a"); l.Token != token {
+	if l := e.similar(err, "a"); l.Token != token {
 		e.Error("a rejection has used the token up")
 	}
 	// A rejection is replayed, and not refused.
@@ -98,13 +98,13 @@ func similarInProgress[Tx any](e *env[Tx]) {
 	}()
 	close(free)
 	e.Check(<-ended)
-	e.likely(<-waited, "a")
+	e.similar(<-waited, "a")
 	if n := e.Effects("b"); n != 0 {
 		e.Errorf("%d effects", n)
 	}
 }
 
-// similarQueue holds an intent while many calls of one process with fresh keys wait for it: they hold no
+// similarQueue holds a row while many calls of one process with fresh keys wait for it: they hold no
 // connection.
 func similarQueue[Tx any](e *env[Tx]) {
 	const clicks = 30
@@ -138,7 +138,7 @@ func similarQueue[Tx any](e *env[Tx]) {
 	close(free)
 	e.Check(<-ended)
 	for range clicks {
-		e.likely(<-waiting, "a")
+		e.similar(<-waiting, "a")
 	}
 	e.WantOnce("a")
 }
@@ -158,7 +158,7 @@ func similarStorm[Tx any](e *env[Tx]) {
 					if !guarded {
 						op.Similar = nil
 					}
-					if err := e.click(s, level, op, order, i%2 == 0); err != nil && (!guarded || !errors.Is(err, idempotency.ErrLikelyDuplicate)) {
+					if err := e.click(s, level, op, order, i%2 == 0); err != nil && (!guarded || !errors.Is(err, idempotency.ErrSimilar)) {
 						e.Errorf("%v: %v", level, err)
 					}
 				})

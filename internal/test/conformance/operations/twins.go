@@ -25,7 +25,7 @@ func Twins[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"CopiedClaims":         copiedClaims[Tx],
 		"StoredColumns":        storedColumns[Tx],
 		"RenewedSince":         renewedSince[Tx],
-		"TwinIntents":          twinIntents[Tx],
+		"TwinSimilar":          twinSimilar[Tx],
 		"TwinErasure":          twinErasure[Tx],
 		"FinishOfAnother":      finishOfAnother[Tx],
 		"LateCallRunsNothing":  lateCallRunsNothing[Tx],
@@ -47,7 +47,7 @@ func (e *env[Tx]) ofBen() string {
 	var out strings.Builder
 	for _, q := range []string{
 		`SELECT op_key, state, attempt, COALESCE(result, op_key), COALESCE(business_id, '-'), created_at, COALESCE(finished_at, 0), COALESCE(key_expires_at, 0) FROM holdfast_records WHERE owner = 'ben' ORDER BY op_key`,
-		`SELECT op_key, 0, attempt, key_hash, operation, claimed_at, expires_at, 0 FROM holdfast_intents WHERE owner = 'ben' ORDER BY op_key`,
+		`SELECT op_key, 0, attempt, key_hash, operation, claimed_at, expires_at, 0 FROM holdfast_similar WHERE owner = 'ben' ORDER BY op_key`,
 	} {
 		e.Each(q, func(rows *sql.Rows) {
 			var key, attempt, result []byte
@@ -70,17 +70,17 @@ func (e *env[Tx]) untouched(what string, f func()) {
 	}
 }
 
-// twinIntents has another owner's intent with the same hash.
-func twinIntents[Tx any](e *env[Tx]) {
+// twinSimilar has another owner's row of Similar with the same hash.
+func twinSimilar[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{})
 	e.executes(s, alike("a", "order 1"))
-	e.Must(`INSERT INTO holdfast_intents (owner, intent_hash, namespace, operation, key_hash, op_key, attempt, claimed_at, expires_at)
- SELECT 'ben', intent_hash, namespace, operation, key_hash, $1, `+e.Blob([]byte(strings.Repeat("b", 16)))+`, 5, expires_at FROM holdfast_intents`, []byte("of ben"))
-	e.Must(`INSERT INTO holdfast_intents (owner, intent_hash, namespace, operation, key_hash, op_key, attempt, claimed_at, expires_at)
- SELECT 'ben', `+e.Blob([]byte(strings.Repeat("h", 32)))+`, namespace, operation, key_hash, $1, `+e.Blob([]byte(strings.Repeat("b", 16)))+`, 5, expires_at FROM holdfast_intents WHERE owner = ''`, []byte("another of ben"))
+	e.Must(`INSERT INTO holdfast_similar (owner, similar_hash, namespace, operation, key_hash, op_key, attempt, claimed_at, expires_at)
+ SELECT 'ben', similar_hash, namespace, operation, key_hash, $1, `+e.Blob([]byte(strings.Repeat("b", 16)))+`, 5, expires_at FROM holdfast_similar`, []byte("of ben"))
+	e.Must(`INSERT INTO holdfast_similar (owner, similar_hash, namespace, operation, key_hash, op_key, attempt, claimed_at, expires_at)
+ SELECT 'ben', `+e.Blob([]byte(strings.Repeat("h", 32)))+`, namespace, operation, key_hash, $1, `+e.Blob([]byte(strings.Repeat("b", 16)))+`, 5, expires_at FROM holdfast_similar WHERE owner = ''`, []byte("another of ben"))
 	e.untouched("similar", func() {
 		_, err := e.Do(s, alike("b", "order 1"))
-		l := e.likely(err, "a")
+		l := e.similar(err, "a")
 		if l.At.Year() < 2000 {
 			e.Errorf("%+v is ben's", l)
 		}
@@ -88,7 +88,7 @@ func twinIntents[Tx any](e *env[Tx]) {
 		op.Similar.Confirm = l.Token
 		e.executes(s, op)
 		_, err = e.Do(s, alike("c", "order 1"))
-		e.likely(err, "b")
+		e.similar(err, "b")
 	})
 }
 
@@ -99,14 +99,14 @@ func twinErasure[Tx any](e *env[Tx]) {
 		e.executes(s, alike(key, key))
 	}
 	e.Must(`INSERT INTO holdfast_records (owner, ` + recordColumns + `) SELECT 'ben', ` + recordColumns + ` FROM holdfast_records`)
-	const columns = `intent_hash, namespace, operation, key_hash, op_key, attempt, claimed_at, expires_at`
-	e.Must(`INSERT INTO holdfast_intents (owner, ` + columns + `) SELECT 'ben', ` + columns + ` FROM holdfast_intents`)
+	const columns = `similar_hash, namespace, operation, key_hash, op_key, attempt, claimed_at, expires_at`
+	e.Must(`INSERT INTO holdfast_similar (owner, ` + columns + `) SELECT 'ben', ` + columns + ` FROM holdfast_similar`)
 	e.untouched("the erasure", func() {
 		if n, err := s.EraseScope(e.Ctx, idempotency.Erasure{Keys: true, Actor: holdfast.Actor{By: "olga", Reason: "asked"}}); n != 2 || err != nil {
 			e.Errorf("%d, %v", n, err)
 		}
 	})
-	if n := e.Int(`SELECT COUNT(*) FROM holdfast_intents WHERE owner = ''`) + e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE owner = '' AND result IS NOT NULL`); n != 0 {
+	if n := e.Int(`SELECT COUNT(*) FROM holdfast_similar WHERE owner = ''`) + e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE owner = '' AND result IS NOT NULL`); n != 0 {
 		e.Errorf("%d rows are not erased", n)
 	}
 }

@@ -1,4 +1,4 @@
-package likely_test
+package similar_test
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/likely"
+	"github.com/holdfast-go/holdfast/idempotency/similar"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 
-// TestLikely finds pairs through each kind of handle.
-func TestLikely(t *testing.T) {
+// TestSimilar finds pairs through each kind of handle.
+func TestSimilar(t *testing.T) {
 	t.Parallel()
 	conformance.Handles(t, conformance.Suite{
 		SQL:  func(t *testing.T, h conformance.Handle[*sql.Tx]) { t.Helper(); conformance.Run(t, h, pairs[*sql.Tx]) },
@@ -42,7 +42,7 @@ func pairs[Tx any](e *conformance.Env[Tx]) {
 			e.Fatal(err)
 		}
 	}
-	found, err := likely.Records(e.Ctx, s, likely.Filter{Name: "refund"})
+	found, err := similar.Records(e.Ctx, s, similar.Filter{Name: "refund"})
 	if err != nil || len(found.Pairs) != 1 || found.Rows != 3 || !found.Complete || found.Pairs[0].First.Key+found.Pairs[0].Second.Key == "c" {
 		e.Errorf("%+v, %v", found, err)
 	}
@@ -57,10 +57,10 @@ func pairs[Tx any](e *conformance.Env[Tx]) {
 		values += fmt.Sprintf(", ('shop', %d, '%s', 100, %d)", i, order, time.Now().Unix()-int64(i%2))
 	}
 	e.Must(`INSERT INTO payments VALUES ` + values[2:])
-	table := likely.Table{
+	table := similar.Table{
 		TableSpec: holdfast.TableSpec{Table: "payments", Key: []string{"shop", "no"}}, Columns: []string{"order_id", "cents"}, Time: "at_s", Unit: time.Second,
 	}
-	found, err = likely.Rows(e.Ctx, e.DB, table, likely.Filter{})
+	found, err = similar.Rows(e.Ctx, e.DB, table, similar.Filter{})
 	if err != nil || len(found.Pairs) != 1 || found.Rows != 1100 || !found.Complete {
 		e.Fatalf("%+v, %v", found, err)
 	}
@@ -70,30 +70,30 @@ func pairs[Tx any](e *conformance.Env[Tx]) {
 	if !slices.Equal(keys, []string{"shop/0", "shop/1099"}) || !slices.Equal(p.By, []string{"twice", "100"}) {
 		e.Errorf("%+v", p)
 	}
-	if found, err = likely.Rows(e.Ctx, e.DB, table, likely.Filter{MaxRows: 1050}); err != nil || found.Found != 0 || found.Rows != 1050 || found.Complete {
+	if found, err = similar.Rows(e.Ctx, e.DB, table, similar.Filter{MaxRows: 1050}); err != nil || found.Found != 0 || found.Rows != 1050 || found.Complete {
 		e.Errorf("%+v, %v", found, err)
 	}
 	// A migration changes the type of a column: connections have statements of before.
 	for _, cents := range []string{"INTEGER", "SMALLINT", "BIGINT"} {
 		for range 5 {
-			if _, err := likely.Rows(e.Ctx, e.DB, table, likely.Filter{}); err != nil {
+			if _, err := similar.Rows(e.Ctx, e.DB, table, similar.Filter{}); err != nil {
 				e.Fatal(err)
 			}
 		}
 		e.Must(`DROP TABLE payments`)
 		e.Must(`CREATE TABLE payments (shop ` + e.Text() + ` NOT NULL, no BIGINT NOT NULL, order_id ` + e.Text() + ` NOT NULL, cents ` + cents + `, at_s BIGINT NOT NULL, PRIMARY KEY (shop, no))`)
 		e.Must(`INSERT INTO payments VALUES ` + values[2:])
-		if found, err := likely.Rows(e.Ctx, e.DB, table, likely.Filter{}); err != nil || len(found.Pairs) != 1 || found.Rows != 1100 {
+		if found, err := similar.Rows(e.Ctx, e.DB, table, similar.Filter{}); err != nil || len(found.Pairs) != 1 || found.Rows != 1100 {
 			e.Errorf("%s: %+v, %v", cents, found, err)
 		}
 	}
 	table.Unit = 0
-	if _, err := likely.Rows(e.Ctx, e.DB, table, likely.Filter{}); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := similar.Rows(e.Ctx, e.DB, table, similar.Filter{}); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Error(err)
 	}
 	ended, cancel := context.WithCancel(e.Ctx)
 	cancel()
-	if _, err := likely.Records(ended, s, likely.Filter{Name: "refund"}); !errors.Is(err, context.Canceled) {
+	if _, err := similar.Records(ended, s, similar.Filter{Name: "refund"}); !errors.Is(err, context.Canceled) {
 		e.Error(err)
 	}
 }

@@ -2,22 +2,22 @@ package dialect
 
 import "strings"
 
-// Intents is what differs between engines in the claim of an intent (idempotency.Similar). OnConflict ends
+// Similar is what differs between engines in the claim of idempotency.Similar. OnConflict ends
 // the insert of its row: it takes over a row that names this key, or whose window is over. Whether it
 // wins or loses, it locks the row until the transaction ends. As names the table.
-type Intents struct {
+type Similar struct {
 	As, OnConflict string
 	Verdict        Verdict
 }
 
-// DueIntents is the condition for rows whose window is over.
-const DueIntents = `expires_at <= $1`
+// DueSimilar is the condition for rows whose window is over.
+const DueSimilar = `expires_at <= $1`
 
-// FindIntents returns the task for rows whose window is over. Only write differs between engines.
-func FindIntents(write string) SweepTask {
-	t := find("expires_at", DueIntents, write)
+// FindSimilar returns the task for rows whose window is over. Only write differs between engines.
+func FindSimilar(write string) SweepTask {
+	t := find("expires_at", DueSimilar, write)
 	for _, text := range []*string{&t.Count, &t.Find, &t.Group} {
-		*text = strings.NewReplacer("{records}", "{rows}", "key_hash", "intent_hash").Replace(*text)
+		*text = strings.NewReplacer("{records}", "{rows}", "key_hash", "similar_hash").Replace(*text)
 	}
 	return t
 }
