@@ -81,7 +81,7 @@ modules-test: ## The tests of the modules that go.work does not have, but for be
 # shows nothing says dbtest.NotUnderRace. SQLite, which is C made into Go, is not looked at.
 # Those without goroutines: of the adapters, holdfastsql; the loops of cron, the tables of limits and inbox,
 # the triggers of fence, and what judges or lists for other tests.
-RACE_LEFT_OUT = /cmd/|/examples/|/migrations|/doctor|/optimistic|/audit|/internal/(canonical|dialect|dsn|token|trace)|/internal/test/(admission|bounds|campaign|cluster|docs|faults|model|mutants.*|polyglot|repo|roads|scaleout|site)$$|/adapters/holdfastsql|/holdfastslog|/holdfasttest/|/idempotency/(cron|inbox|likely|operators)$$|/limits$$|/sqllock/fence$$
+RACE_LEFT_OUT = /cmd/holdfast(/internal/similar)?$$|/examples/|/migrations|/doctor|/optimistic|/audit|/internal/(canonical|dialect|dsn|token|trace)|/internal/test/(admission|bounds|campaign|cluster|docs|faults|model|mutants.*|polyglot|repo|roads|scaleout|site)$$|/adapters/holdfastsql|/holdfastslog|/holdfasttest/|/idempotency/(cron|inbox|operators)$$|/limits$$|/sqllock/fence$$
 
 .PHONY: race
 race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have the memory of every server's driver

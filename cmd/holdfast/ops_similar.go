@@ -10,8 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/similar"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/similar"
 )
 
 // similarPairs is what ops similar has found, in JSON.
@@ -68,14 +67,13 @@ func newOpsSimilar(o *opsFlags) *cobra.Command {
 				return usage("--unit must be us, ms or s")
 			}
 			t.Schema = tableSchema
-			if t.Table != "" {
-				return o.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
+			a.Namespace = o.namespace
+			return o.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
+				if t.Table != "" {
 					found, err := similar.Rows(ctx, db, t, a)
 					return o.answerAlike(cmd, found, err)
-				})
-			}
-			return o.store(cmd, func(ctx context.Context, store *idempotency.Store[*sql.Tx]) error {
-				found, err := similar.Records(ctx, store, a)
+				}
+				found, err := similar.Records(ctx, db, a)
 				return o.answerAlike(cmd, found, err)
 			})
 		},

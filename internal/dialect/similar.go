@@ -21,14 +21,3 @@ func FindSimilar(write string) SweepTask {
 	}
 	return t
 }
-
-// AlikeRecords returns the statement that reads the records of one owner, or of every owner, page by
-// page in the order of their keys. Parameters: the owner ($0) and key_hash to continue after, limit.
-func (d *Dialect) AlikeRecords(every bool) string {
-	after := `owner = $0 AND key_hash > $1`
-	if every {
-		after = d.Compare([]string{"owner", "key_hash"}, ">", "$0", "$1")
-	}
-	return `SELECT owner, key_hash, namespace, operation, op_key, fingerprint_version, fingerprint, state, created_at, COALESCE(business_id, ''), {now}
-FROM {records} WHERE ` + after + ` ORDER BY owner, key_hash LIMIT $2`
-}

@@ -20,7 +20,6 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
-	"github.com/holdfast-go/holdfast/idempotency/similar"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/limits"
 	"github.com/holdfast-go/holdfast/optimistic"
@@ -113,10 +112,6 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		}
 		return err
 	}
-	pairs := func(f similar.Filter) error {
-		f.Name = "refund"
-		return second(similar.Records(e, e.store, f))
-	}
 	tick := func(every, offset time.Duration) error {
 		_, _, err := cron.Once(e, e.store, cron.Job{Name: "close", Schedule: cron.Every(every, offset)}, func(context.Context, *sql.Tx, time.Time) error { return nil })
 		return err
@@ -158,11 +153,6 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"idemhttp.Options.MaxStartWait": span(ms, day, func(d time.Duration) error { return web(idemhttp.Options{MaxStartWait: d}) }, 0),
 		"idemhttp.Transport.MaxPause":   span(ms, day, func(d time.Duration) error { return trip(idemhttp.Transport{MaxPause: d}) }, 0),
 		"idemhttp.Transport.Attempts":   size(1, 1e6, func(n int) error { return trip(idemhttp.Transport{Attempts: n}) }, 0),
-
-		"similar.Filter.Window":  span(50*ms, century, func(d time.Duration) error { return pairs(similar.Filter{Window: d}) }, 0),
-		"similar.Filter.Since":   span(50*ms, century, func(d time.Duration) error { return pairs(similar.Filter{Since: d}) }, 0),
-		"similar.Filter.MaxRows": size(1, 1e7, func(n int) error { return pairs(similar.Filter{MaxRows: n}) }, 0),
-		"similar.Filter.Limit":   size(1, 1e4, func(n int) error { return pairs(similar.Filter{Limit: n}) }, 0),
 
 		"operators.Filter.Overdue": span(ms, century, func(d time.Duration) error { return list(operators.Filter{Overdue: d}) }, 0),
 		"operators.Filter.Limit":   size(1, 1e4, func(n int) error { return list(operators.Filter{Limit: n}) }, 0),

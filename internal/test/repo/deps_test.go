@@ -41,7 +41,6 @@ func links() map[string][]string {
 		"idempotency/businessrow": {backoff, mapper},
 		"idempotency/cron":        {backoff},
 		"idempotency/inbox":       {backoff},
-		"idempotency/similar":     {backoff, mapper},
 		"idempotency/operators":   {backoff},
 		"idempotency/outbox":      {backoff, uuid},
 		"idempotency/staged":      {backoff},

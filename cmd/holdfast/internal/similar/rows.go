@@ -2,6 +2,7 @@ package similar
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,15 +11,14 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
-// MaxColumns bounds Table.Columns and the columns of its key.
-const MaxColumns = 16
+// maxColumns bounds Table.Columns and the columns of its key.
+const maxColumns = 16
 
 // Table names the rows of one of the program's own tables, such as payments.
 type Table struct {
@@ -38,12 +38,12 @@ type Table struct {
 // refused them. Owner and Name of a are not used. It reads pages of a thousand rows, without a lock.
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrUnsupported], [holdfast.ErrRetry], errors of the driver.
-func Rows[Tx any](ctx context.Context, db *holdfast.DB[Tx], t Table, a Filter) (Pairs, error) {
+func Rows(ctx context.Context, db *holdfast.DB[*sql.Tx], t Table, a Filter) (Pairs, error) {
 	if err := a.withDefaults(); err != nil {
 		return Pairs{}, err
 	}
-	if len(t.Columns) < 1 || len(t.Columns) > MaxColumns || len(t.Key) > MaxColumns {
-		return Pairs{}, once.Invalid("Table.Columns", fmt.Sprintf("has %d columns, 1 to %d are allowed, of the key too", len(t.Columns), MaxColumns))
+	if len(t.Columns) < 1 || len(t.Columns) > maxColumns || len(t.Key) > maxColumns {
+		return Pairs{}, core.Invalid("Table.Columns", fmt.Sprintf("has %d columns, 1 to %d are allowed, of the key too", len(t.Columns), maxColumns))
 	}
 	access := access.Of(db)
 	s, err := t.scan(ctx, access.Dialect, func() (*rowmap.Table, error) { return rowmap.Describe(ctx, access.Catalog, t.Schema, t.Table) })
@@ -119,7 +119,7 @@ func (t *Table) scan(ctx context.Context, d *dialect.Dialect, describe func() (*
 		case casts: // the alias must differ from the column: ORDER BY would sort by the text otherwise
 			read, bind = cast.Read+` AS holdfast_text_`+strconv.Itoa(i), cast.Bind
 		default:
-			return nil, once.Invalid("TableSpec.Key", fmt.Sprintf("column %q is of type %s: use an integer, a text, bytes, a UUID or a date", c.Name, c.Type))
+			return nil, core.Invalid("TableSpec.Key", fmt.Sprintf("column %q is of type %s: use an integer, a text, bytes, a UUID or a date", c.Name, c.Type))
 		}
 		s.names, s.binds, s.bytes = append(s.names, name), append(s.binds, bind), append(s.bytes, s.is(c.Type, sql.Bytes))
 		reads = append(reads, strings.ReplaceAll(read, "{c}", name))
@@ -154,9 +154,9 @@ func (s *scan) time(c rowmap.Column, unit time.Duration) (string, error) {
 	}
 	switch {
 	case !s.is(c.Type, sql.Integers):
-		return "", once.Invalid("Table.Time", fmt.Sprintf("column %q is of type %s: use a time or an integer %s", c.Name, c.Type, sql.NoTime))
+		return "", core.Invalid("Table.Time", fmt.Sprintf("column %q is of type %s: use a time or an integer %s", c.Name, c.Type, sql.NoTime))
 	case unit != time.Microsecond && unit != time.Millisecond && unit != time.Second:
-		return "", once.Invalid("Table.Unit", fmt.Sprintf("say what the integer column %q counts: microseconds, milliseconds or seconds", c.Name))
+		return "", core.Invalid("Table.Unit", fmt.Sprintf("say what the integer column %q counts: microseconds, milliseconds or seconds", c.Name))
 	}
 	s.scale = unit.Microseconds()
 	return s.dialect.Ident(c.Name), nil

@@ -5,33 +5,27 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jmoiron/sqlx"
-
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/similar"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/similar"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 
-// TestSimilar finds pairs through each kind of handle.
+// TestSimilar finds pairs.
 func TestSimilar(t *testing.T) {
 	t.Parallel()
-	conformance.Handles(t, conformance.Suite{
-		SQL:  func(t *testing.T, h conformance.Handle[*sql.Tx]) { t.Helper(); conformance.Run(t, h, pairs[*sql.Tx]) },
-		SQLX: func(t *testing.T, h conformance.Handle[*sqlx.Tx]) { t.Helper(); conformance.Run(t, h, pairs[*sqlx.Tx]) },
-		Pgx:  func(t *testing.T, h conformance.Handle[pgx.Tx]) { t.Helper(); conformance.Run(t, h, pairs[pgx.Tx]) },
-	})
+	conformance.Run(t, conformance.SQL(), pairs)
 }
 
-func pairs[Tx any](e *conformance.Env[Tx]) {
+func pairs(e *conformance.Env[*sql.Tx]) {
 	s := e.Store(idempotency.Options{})
 	for _, key := range []string{"a", "b", "c"} {
 		op := conformance.Op(key)
@@ -42,9 +36,20 @@ func pairs[Tx any](e *conformance.Env[Tx]) {
 			e.Fatal(err)
 		}
 	}
-	found, err := similar.Records(e.Ctx, s, similar.Filter{Name: "refund"})
+	found, err := similar.Records(e.Ctx, e.DB, similar.Filter{Name: "refund"})
 	if err != nil || len(found.Pairs) != 1 || found.Rows != 3 || !found.Complete || found.Pairs[0].First.Key+found.Pairs[0].Second.Key == "c" {
 		e.Errorf("%+v, %v", found, err)
+	}
+	if found, err := similar.Records(e.Ctx, e.DB, similar.Filter{Namespace: "another", Name: "refund"}); err != nil || found.Found != 0 {
+		e.Errorf("%+v, %v", found, err)
+	}
+	for _, bad := range []similar.Filter{{}, {Window: 1}, {Since: 1}, {MaxRows: math.MaxInt}, {Limit: math.MaxInt}} {
+		if bad != (similar.Filter{}) {
+			bad.Name = "refund"
+		}
+		if _, err := similar.Records(e.Ctx, e.DB, bad); !errors.Is(err, holdfast.ErrInvalid) {
+			e.Errorf("%+v: %v", bad, err)
+		}
 	}
 	// A key of two columns, one of them text; a page of 1000 rows ends between the two of a pair.
 	e.Must(`CREATE TABLE payments (shop ` + e.Text() + ` NOT NULL, no BIGINT NOT NULL, order_id ` + e.Text() + ` NOT NULL, cents BIGINT, at_s BIGINT NOT NULL, PRIMARY KEY (shop, no))`)
@@ -93,7 +98,7 @@ func pairs[Tx any](e *conformance.Env[Tx]) {
 	}
 	ended, cancel := context.WithCancel(e.Ctx)
 	cancel()
-	if _, err := similar.Records(ended, s, similar.Filter{Name: "refund"}); !errors.Is(err, context.Canceled) {
+	if _, err := similar.Records(ended, e.DB, similar.Filter{Name: "refund"}); !errors.Is(err, context.Canceled) {
 		e.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package similar
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -21,17 +22,19 @@ const (
 	DefaultWindow  = 10 * time.Minute
 	DefaultSince   = 30 * 24 * time.Hour
 	DefaultMaxRows = 100_000 // rows
-	MaxRows        = 10_000_000
-	DefaultLimit   = 100 // pairs
-	MaxLimit       = 10_000
+	DefaultLimit   = 100     // pairs
+
+	maxRows  = 10_000_000
+	maxLimit = 10_000
 
 	pageRows = 1000 // rows that one statement reads
 )
 
 // Filter says which pairs to look for, and how much to read.
 type Filter struct {
-	// Owner and Name select records; an empty Owner means all. Name is required for records.
-	Owner, Name string
+	// Namespace, Owner and Name select records; an empty Owner means all, and an empty Namespace the
+	// default. Name is required for records.
+	Namespace, Owner, Name string
 	// Window is how close in time two are: 50 ms to 100 years. Default: 10 minutes.
 	Window time.Duration
 	// Since is how far to look back, by the database's clock: 50 ms to 100 years. Default: 30 days.
@@ -89,15 +92,16 @@ FROM {records} WHERE `+after+` ORDER BY owner, key_hash LIMIT $2`))
 // operations, rejections, and records without a fingerprint are left out.
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], [holdfast.ErrRetry], errors of the driver.
-func Records[Tx any](ctx context.Context, store *idempotency.Store[Tx], a Filter) (Pairs, error) {
-	if err := cmp.Or(core.CheckName("Filter.Owner", a.Owner, true), core.CheckName("Filter.Name", a.Name, false), a.withDefaults()); err != nil {
+func Records(ctx context.Context, db *holdfast.DB[*sql.Tx], a Filter) (Pairs, error) {
+	a.Namespace = cmp.Or(a.Namespace, idempotency.DefaultNamespace)
+	if err := cmp.Or(core.CheckName("Filter.Namespace", a.Namespace, false), core.CheckName("Filter.Owner", a.Owner, true), core.CheckName("Filter.Name", a.Name, false), a.withDefaults()); err != nil {
 		return Pairs{}, err
 	}
-	access := inside.Of(store).Access()
+	access := access.Of(db)
 	page := compile(access.Dialect, access.Table, a.Owner == "")
 	f := finder{Filter: a, groups: map[string][]item{}}
 	owner, after := a.Owner, []byte{}
-	err := f.read(ctx, inside.Of(store).DB().Retryable, func(limit int) (n int, err error) {
+	err := f.read(ctx, db.Retryable, func(limit int) (n int, err error) {
 		rows, err := page.Query(ctx, access.Pool, owner, after, limit)
 		if err != nil {
 			if access.Dialect.Classify(err) == dialect.NoTable {
@@ -114,7 +118,7 @@ func Records[Tx any](ctx context.Context, store *idempotency.Store[Tx], a Filter
 				return none, err
 			}
 			n++
-			if namespace == store.Options().Namespace && operation == a.Name && fingerprint != nil && (state == succeeded || state == tombstone) {
+			if namespace == a.Namespace && operation == a.Name && fingerprint != nil && (state == succeeded || state == tombstone) {
 				by := fmt.Sprintf("%d/%d/%s/%x", version, len(owner), owner, fingerprint)
 				f.add(by, owner, nil, Occurrence{Key: string(key), BusinessID: businessID}, at, now)
 			}
@@ -138,8 +142,8 @@ func (a *Filter) withDefaults() error {
 	return cmp.Or(
 		life.Check("Filter.Window", a.Window),
 		life.Check("Filter.Since", a.Since),
-		options.Rows.Or("the default").UpTo(MaxRows).Check("Filter.MaxRows", int64(a.MaxRows)),
-		options.Many.UpTo(MaxLimit).Of("pairs").Check("Filter.Limit", int64(a.Limit)),
+		options.Rows.Or("the default").UpTo(maxRows).Check("Filter.MaxRows", int64(a.MaxRows)),
+		options.Many.UpTo(maxLimit).Of("pairs").Check("Filter.Limit", int64(a.Limit)),
 	)
 }
 
