@@ -59,11 +59,11 @@ const (
 	WaitFailed    = "lock.wait_failed"
 	ReaperTask    = "reaper.task"
 	ReaperRefused = "reaper.refused"
+	StagedParked  = "staged.parked"
+	OutboxDead    = "outbox.dead"
+	SimilarAgain  = "similar.again"
 
 	ServerUnproven = "server.unproven"
-	StagedParked   = "staged.parked"
-	OutboxDead     = "outbox.dead"
-	SimilarAgain    = "similar.again"
 )
 
 // The causes of a lost lease.
