@@ -85,9 +85,8 @@ type Filter struct {
 	// Owner, Kind and Subject select rows; empty means all. There is no index for them.
 	Owner, Kind string
 	Subject     []byte
-	// AfterChain and AfterSeq continue a list after a row.
-	AfterChain string
-	AfterSeq   int64
+	// After is the row that the list continues after, by its Chain and Seq.
+	After Record
 }
 
 func (f *Filter) selects(r *auditlog.Row) bool {
@@ -99,18 +98,11 @@ func (f *Filter) selects(r *auditlog.Row) bool {
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], [holdfast.ErrDenied], the driver's.
 func List[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Filter) iter.Seq2[Record, error] {
+	f, err := options.One(opts)
+	all := rows(ctx, db, err, f.After.Chain, f.After.Seq)
 	return func(yield func(Record, error) bool) {
-		f, err := options.One(opts)
-		if err != nil {
-			yield(Record{}, err)
-			return
-		}
-		for r, err := range rows(ctx, db, f.AfterChain, f.AfterSeq) {
-			if err != nil {
-				yield(Record{}, err)
-				return
-			}
-			if f.selects(&r) && !yield(recordOf(&r), nil) {
+		for r, err := range all {
+			if (err != nil || f.selects(&r)) && !yield(recordOf(&r), err) {
 				return
 			}
 		}
@@ -139,34 +131,18 @@ func state(text string) json.RawMessage {
 }
 
 // rows reads the rows that follow one.
-func rows[Tx any](ctx context.Context, db *holdfast.DB[Tx], chain string, seq int64) iter.Seq2[auditlog.Row, error] {
-	return func(yield func(auditlog.Row, error) bool) {
+func rows[Tx any](ctx context.Context, db *holdfast.DB[Tx], err error, chain string, seq int64) iter.Seq2[auditlog.Row, error] {
+	return core.Pages(err, auditlog.Row{Chain: chain, Seq: seq}, page, func(after auditlog.Row) (list []auditlog.Row, err error) {
 		a := access.Of(db)
-		log := auditlog.New(a.Dialect, a.Table)
-		for {
-			var list []auditlog.Row
-			err := a.OnConn(ctx, "", func(q core.Querier) (err error) {
-				list, err = log.Page(ctx, q, chain, seq, page)
-				return err
-			})
-			if a.Dialect.Classify(err) == dialect.NoTable {
-				err = &holdfast.SchemaError{Table: a.Table("audit"), Err: err}
-			}
-			if err != nil {
-				yield(auditlog.Row{}, err)
-				return
-			}
-			for _, r := range list {
-				if !yield(r, nil) {
-					return
-				}
-				chain, seq = r.Chain, r.Seq
-			}
-			if len(list) < page {
-				return
-			}
+		err = a.OnConn(ctx, "", func(q core.Querier) (err error) {
+			list, err = auditlog.New(a.Dialect, a.Table).Page(ctx, q, after.Chain, after.Seq, page)
+			return err
+		})
+		if a.Dialect.Classify(err) == dialect.NoTable {
+			err = &holdfast.SchemaError{Table: a.Table("audit"), Err: err}
 		}
-	}
+		return list, err
+	})
 }
 
 // ErrBroken means that the audit is not as it was written.
@@ -230,7 +206,7 @@ func Verify[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...VerifyOpti
 	}
 	var last auditlog.Hash
 	// A row with a number below 1 was added by hand, so it begins below all numbers.
-	for r, err := range rows(ctx, db, "", -1<<63) {
+	for r, err := range rows(ctx, db, nil, "", -1<<63) {
 		if err != nil {
 			return report, err
 		}

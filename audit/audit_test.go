@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/limits"
@@ -90,7 +91,7 @@ func (e *env[Tx]) deadLetters(owner string, n int) (*outbox.Outbox[Tx], []outbox
 	e.Check(err)
 	_, err = relay.Pass(e.Ctx)
 	e.Check(err)
-	letters, err := box.DeadLetters(e.Ctx, n)
+	letters, err := core.First(n, box.DeadLetters(e.Ctx))
 	e.Check(err)
 	if len(letters) != n {
 		e.Fatalf("%d dead letters, want %d", len(letters), n)
@@ -237,7 +238,7 @@ func interventions[Tx any](e *env[Tx]) {
 	if found := e.rows(audit.Filter{Subject: audit.MessageSubject("anna", "events", letters[1].Key)}); len(found) != 1 || found[0].Action != "discard" {
 		e.Errorf("the dead letter has %+v", found)
 	}
-	if found := e.rows(audit.Filter{AfterSeq: 6}); len(found) != len(want)-6 {
+	if found := e.rows(audit.Filter{After: audit.Record{Seq: 6}}); len(found) != len(want)-6 {
 		e.Errorf("%d rows after the sixth", len(found))
 	}
 	text, err := json.Marshal(list)

@@ -108,7 +108,7 @@ func TestForged(t *testing.T) {
 		if len(report.Heads) != 2 || report.Heads[0].Seq != 4 || report.Heads[1].Seq != 1 || report.Heads[1].Chain != "x" || !bytes.Equal(report.Heads[0].Hash, rows[3].Hash) {
 			e.Errorf("%+v", report)
 		}
-		if list := e.rows(audit.Filter{AfterChain: "x"}); len(list) != 1 || list[0].Chain != "x" {
+		if list := e.rows(audit.Filter{After: audit.Record{Chain: "x"}}); len(list) != 1 || list[0].Chain != "x" {
 			e.Errorf("the rows from the chain on: %+v", list)
 		}
 		e.Must(`DELETE FROM holdfast_audit WHERE chain = 'x'`)

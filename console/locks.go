@@ -116,7 +116,7 @@ func (c *console[Tx]) getLocks(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *console[Tx]) readLeases(ctx context.Context, p *locksPage, owner, key string) error {
-	list := sqllock.ListOptions{Prefix: typed(p.Prefix), Free: p.All, EveryOwner: true, AfterOwner: owner, AfterKey: key}
+	list := sqllock.ListOptions{Prefix: typed(p.Prefix), Free: p.All, EveryOwner: true, After: sqllock.Info{Owner: owner, Key: key}}
 	for i, err := range c.locks.List(ctx, list) {
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (c *console[Tx]) readLeases(ctx context.Context, p *locksPage, owner, key s
 }
 
 func (c *console[Tx]) readQueues(ctx context.Context, p *locksPage) error {
-	list := sqllock.ListOptions{Prefix: typed(p.Prefix), EveryOwner: true}
+	list := fairlock.ListOptions{Prefix: typed(p.Prefix), EveryOwner: true}
 	add := func(kind string, lines iter.Seq2[fairlock.Queue, error]) error {
 		n := 0
 		for line, err := range lines {

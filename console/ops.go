@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // stuckAfter is how long an operation must have waited for a worker to count as stuck.
@@ -42,14 +43,14 @@ var filters = []filter{
 // there are more than sortedRows, it lists a page in the order of ids.
 func (c *console[Tx]) sorted(ctx context.Context, p *operationsPage, f operators.Filter) ([]staged.Operation, error) {
 	after := f.After
-	f.After = nil
-	all, err := c.ops.List(ctx, f)
+	f.After = staged.Operation{}
+	all, err := core.First(sortedRows+1, c.ops.List(ctx, f))
 	if err != nil {
 		return nil, err
 	}
 	if len(all) > sortedRows {
-		f.After, f.Limit = after, pageRows+1
-		return c.ops.List(ctx, f)
+		f.After = after
+		return core.First(pageRows+1, c.ops.List(ctx, f))
 	}
 	byTime(all)
 	p.Count, p.Order = len(all), "the longest ago first"
@@ -57,7 +58,7 @@ func (c *console[Tx]) sorted(ctx context.Context, p *operationsPage, f operators
 		slices.Reverse(all)
 		p.Order = "the latest first"
 	}
-	last := slices.IndexFunc(all, func(op staged.Operation) bool { return bytes.Equal(op.ID, after) })
+	last := slices.IndexFunc(all, func(op staged.Operation) bool { return bytes.Equal(op.ID, after.ID) })
 	return all[last+1:], nil // from the start if that one has moved on
 }
 
@@ -93,7 +94,7 @@ func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 		p.State = filters[0].Name
 	}
 	f := operators.Filter{
-		Owner: typed(p.Owner), Name: typed(p.Name), Key: typed(p.Key), Records: p.Kind == "records", Limit: sortedRows + 1,
+		Owner: typed(p.Owner), Name: typed(p.Name), Key: typed(p.Key), Records: p.Kind == "records",
 	}
 	for _, choice := range filters {
 		if choice.Name == p.State {
@@ -101,11 +102,11 @@ func (c *console[Tx]) getOperations(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var err error
-	if f.After, err = hex.DecodeString(q.Get("after")); err != nil || f.States == nil {
+	if f.After.ID, err = hex.DecodeString(q.Get("after")); err != nil || f.States == nil {
 		c.fail(w, r, http.StatusBadRequest, "That page of the list is not there.")
 		return
 	}
-	p.Later = len(f.After) > 0
+	p.Later = len(f.After.ID) > 0
 	found, err := c.sorted(r.Context(), &p, f)
 	if err != nil {
 		c.failed(w, r, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
@@ -85,7 +86,7 @@ func (c *console[Tx]) readBriefs(ctx context.Context, p *overviewPage) error {
 		states  []idempotency.State
 		overdue time.Duration
 	}{{&p.Unknown, nil, 0}, {&p.Stuck, stuck, stuckAfter}} {
-		found, err := c.ops.List(ctx, operators.Filter{States: b.states, Overdue: b.overdue, Limit: sortedRows + 1})
+		found, err := core.First(sortedRows+1, c.ops.List(ctx, operators.Filter{States: b.states, Overdue: b.overdue}))
 		if err != nil {
 			return err
 		}
@@ -138,7 +139,7 @@ func (c *console[Tx]) readSizes(ctx context.Context, p *overviewPage) error {
 }
 
 func (c *console[Tx]) readReaper(ctx context.Context, p *overviewPage) error {
-	passes, err := reaper.History(ctx, c.db, reaper.HistoryRows)
+	passes, err := core.First(reaper.HistoryRows, reaper.History(ctx, c.db))
 	if err != nil {
 		return err
 	}

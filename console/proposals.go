@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
@@ -52,14 +51,13 @@ func proposalRowOf(p *operators.Proposal) proposalRow {
 }
 
 func (c *console[Tx]) getProposals(w http.ResponseWriter, r *http.Request) {
-	found, err := c.ops.Proposals(r.Context())
-	if err != nil {
-		c.failed(w, r, err)
-		return
-	}
 	var p proposalsPage
-	for i := range found {
-		p.List = append(p.List, proposalRowOf(&found[i]))
+	for found, err := range c.ops.Proposals(r.Context()) {
+		if err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		p.List = append(p.List, proposalRowOf(&found))
 	}
 	view := page{Title: "Proposals", Section: "proposals", Live: true, Body: p}
 	switch r.URL.Query().Get("done") {
@@ -88,17 +86,21 @@ func (c *console[Tx]) proposalID(w http.ResponseWriter, r *http.Request, text st
 }
 
 func (c *console[Tx]) showProposal(w http.ResponseWriter, r *http.Request, id []byte, status int, problem string) {
-	found, err := c.ops.Proposals(r.Context())
-	if err != nil {
-		c.failed(w, r, err)
-		return
+	var p proposalPage
+	for found, err := range c.ops.Proposals(r.Context()) {
+		if err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		if bytes.Equal(found.ID, id) {
+			p.proposalRow = proposalRowOf(&found)
+			break
+		}
 	}
-	i := slices.IndexFunc(found, func(p operators.Proposal) bool { return bytes.Equal(p.ID, id) })
-	if i < 0 {
+	if p.ID == "" {
 		c.fail(w, r, http.StatusNotFound, "There is no such proposal: it was confirmed, or has expired.")
 		return
 	}
-	p := proposalPage{proposalRow: proposalRowOf(&found[i])}
 	p.Own = c.options.Actor != nil && operators.SamePerson(p.Proposal.By, c.who(r))
 	p.By = strings.TrimSpace(r.PostForm.Get("by"))
 	if p.Resolution != nil {
@@ -110,6 +112,7 @@ func (c *console[Tx]) showProposal(w http.ResponseWriter, r *http.Request, id []
 		if err := p.Unreadable; err != nil {
 			p.Result = "cannot be read here: " + err.Error()
 		}
+		var err error
 		if p.Operation, err = c.proposedFor(r.Context(), *p.Proposal.Operation); err != nil {
 			c.failed(w, r, err)
 			return

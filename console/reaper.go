@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
@@ -18,7 +19,7 @@ type passRow struct {
 }
 
 func (c *console[Tx]) getReaper(w http.ResponseWriter, r *http.Request) {
-	passes, err := reaper.History(r.Context(), c.db, pageRows)
+	passes, err := core.First(pageRows, reaper.History(r.Context(), c.db))
 	if err != nil {
 		c.failed(w, r, err)
 		return

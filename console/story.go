@@ -46,13 +46,12 @@ func (c *console[Tx]) readStory(ctx context.Context, p *operationPage) error {
 	}
 	slices.SortStableFunc(p.Story, func(a, b intervention) int { return a.At.Compare(b.At) })
 
-	proposals, err := c.ops.Proposals(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range proposals {
-		if of := proposals[i].Operation; of != nil && *of == p.Ref {
-			p.Proposed = append(p.Proposed, proposalRowOf(&proposals[i]))
+	for proposed, err := range c.ops.Proposals(ctx) {
+		if err != nil {
+			return err
+		}
+		if of := proposed.Operation; of != nil && *of == p.Ref {
+			p.Proposed = append(p.Proposed, proposalRowOf(&proposed))
 		}
 	}
 	return nil

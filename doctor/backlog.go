@@ -122,7 +122,7 @@ func (r *backlogReader) dead(ctx context.Context) (all []Waiting, err error) {
 
 // due counts what a reaper would clear.
 func due[Tx any](ctx context.Context, db *holdfast.DB[Tx], b *Backlog) error {
-	passes, err := reaper.History(ctx, db, 1)
+	passes, err := core.First(1, reaper.History(ctx, db))
 	if err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func operatorWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	e.Check(err)
 	box, err := outbox.New(e.Ctx, db, "events")
 	e.Check(err)
-	letters, err := box.DeadLetters(e.Ctx, 2)
+	letters, err := core.First(2, box.DeadLetters(e.Ctx))
 	e.Check(err)
 	if len(letters) != 1 {
 		e.Fatalf("%d dead letters", len(letters))
@@ -209,12 +209,12 @@ func reaperWork(e *env, db *holdfast.DB[*sql.Tx]) {
 }
 
 func readerWork(e *env, db *holdfast.DB[*sql.Tx]) {
-	_, err := operators.New(store(e, db)).List(e.Ctx)
+	_, err := core.First(1, operators.New(store(e, db)).List(e.Ctx))
 	e.Check(err)
 	for _, err := range e.LockerOn(db, sqllock.Options{}).List(e.Ctx) {
 		e.Check(err)
 	}
-	_, err = reaper.History(e.Ctx, db, 10)
+	_, err = core.First(10, reaper.History(e.Ctx, db))
 	e.Check(err)
 	// An idle pass says what is missing, and not that all is clear.
 	r, err := reaper.New(e.Ctx, db)

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // TestProposed checks what a proposal holds in clear, that it is bound to its row, and that an operator
@@ -68,7 +69,7 @@ func TestProposed(t *testing.T) {
 		}
 	}
 	// An operator without the codec.
-	list, err := operators.New(bare).Proposals(ctx)
+	list, err := core.First(99, operators.New(bare).Proposals(ctx))
 	var missing *idempotency.MissingCodecError
 	if err != nil || len(list) != 2 || !errors.As(list[0].Unreadable, &missing) {
 		t.Errorf("%+v, %v", list, err)

@@ -15,8 +15,8 @@ import (
 const AuditEvent = "holdfast.audit"
 
 // ExportAudit emits the rows of the audit that the filter selects as log records, in the order in which
-// they were written, and returns the last one. Keep its Chain and Seq, and give them to the next call as
-// audit.Filter's AfterChain and AfterSeq. A row that a crash kept from being recorded as exported is
+// they were written, and returns the last one, or the filter's After if there is none. Keep its Chain and
+// Seq, and give it to the next call as audit.Filter's After. A row that a crash kept from being recorded as exported is
 // emitted again: holdfast.audit.chain and holdfast.audit.seq identify it.
 //
 // Unlike metrics and spans, these records name persons, owners and reasons: that is what they are for. The
@@ -25,6 +25,9 @@ const AuditEvent = "holdfast.audit"
 //
 // Errors: those of [audit.List]. The records before the error were emitted.
 func ExportAudit[Tx any](ctx context.Context, db *holdfast.DB[Tx], p log.LoggerProvider, filter ...audit.Filter) (last audit.Record, err error) {
+	for _, f := range filter {
+		last = f.After
+	}
 	logger := p.Logger(Scope)
 	for r, err := range audit.List(ctx, db, filter...) {
 		if err != nil {

@@ -59,7 +59,7 @@ func TestExportAudit(t *testing.T) {
 		attributes["holdfast.audit.seq"] != "1" || len(attributes["holdfast.audit.hash"]) != 64 {
 		t.Errorf("%+v, %v", r, attributes)
 	}
-	last, err = holdfastotel.ExportAudit(t.Context(), kit.DB, p, audit.Filter{AfterSeq: 1})
+	last, err = holdfastotel.ExportAudit(t.Context(), kit.DB, p, audit.Filter{After: audit.Record{Seq: 1}})
 	if err != nil || last.Seq != 2 || len(got.list) != 3 {
 		t.Errorf("%+v, %v, %d records", last, err, len(got.list))
 	}

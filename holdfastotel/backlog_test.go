@@ -72,9 +72,10 @@ func TestObserveBacklog(t *testing.T) {
 		}
 	}
 	ops := operators.New(store)
-	list, err := ops.List(ctx)
-	must(err)
-	must(ops.Resolve(ctx, list[0].Ref, operators.Resolution{Succeed: true, Result: "paid"}, holdfast.Actor{By: "ana", Reason: "seen at the bank"}))
+	for op, err := range ops.List(ctx) {
+		must(err)
+		must(ops.Resolve(ctx, op.Ref, operators.Resolution{Succeed: true, Result: "paid"}, holdfast.Actor{By: "ana", Reason: "seen at the bank"}))
+	}
 	if n := gauges()[unknown]; n != 0 {
 		t.Errorf("%d operations are unknown after the resolution", n)
 	}

@@ -109,25 +109,23 @@ func (s *Store[Tx]) eraseStaged(ctx context.Context, e erasing) (erased int64, e
 	if !e.Keys {
 		from.Rows = "2, 3" // not erased
 	}
-	for {
-		page, err := s.stagedIDs(ctx, l, from)
+	ids := core.Pages(nil, once.ID{}, erasePage, func(after once.ID) ([]once.ID, error) {
+		from.After = after
+		return s.stagedIDs(ctx, l, from)
+	})
+	for id, err := range ids {
 		if err != nil {
 			return erased, err
 		}
-		for _, id := range page {
-			did, err := s.eraseOne(ctx, l, e, id)
-			if err != nil {
-				return erased, err
-			}
-			if did {
-				erased++
-			}
+		did, err := s.eraseOne(ctx, l, e, id)
+		if err != nil {
+			return erased, err
 		}
-		if len(page) < from.Limit {
-			return erased, nil
+		if did {
+			erased++
 		}
-		from.After = page[len(page)-1]
 	}
+	return erased, nil
 }
 
 // eraseOne erases one staged operation in its own transaction.

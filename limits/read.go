@@ -1,8 +1,10 @@
 package limits
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
@@ -79,54 +81,39 @@ func (l *Limits[Tx]) entry(ctx context.Context, q core.Querier, stmt core.Stmt, 
 	return e, true, nil
 }
 
-const (
-	defaultPage = 100
-	maxPage     = 1000
-)
+const listPage = 500 // entries that Entries reads with one statement
 
-// ListOptions select a page of entries. The zero value of each field is its default.
+// ListOptions select entries. The zero value of each field is its default.
 type ListOptions struct {
 	// State selects the entries in this state. A reservation whose time has passed is listed as Expired,
 	// and found under Reserved until it is closed: see [Limits.Expire]. Default: all, those that are
 	// reserved first.
 	State State
-	// After is the last entry of the page before. Default: from the beginning.
+	// After is the entry that the list continues after, as it was listed. Default: from the beginning.
 	After Entry
-	// Limit is the maximum number of entries. Default: 100.
-	Limit int
 }
 
-// Entries lists the entries of a limit, the earliest first: within a state, reservations by their
-// expiry, and the others by when they ended. The writers of one limit follow each other, so what is
-// captured while the pages of Captured are read comes behind the last one, unless the database's clock is
-// set back.
+// Entries iterates over the entries of a limit, the earliest first: within a state, reservations by their
+// expiry, and the others by when they ended. It reads 500 at a time and is no snapshot. The writers of one
+// limit follow each other, so what is captured while Captured is read comes behind the last one, unless the
+// database's clock is set back. It ends at the first error.
 //
 // Errors: [holdfast.ErrInvalid]; the error of ctx; the driver's. A limit that does not exist has none.
-func (l *Limits[Tx]) Entries(ctx context.Context, key string, opts ...ListOptions) ([]Entry, error) {
+func (l *Limits[Tx]) Entries(ctx context.Context, key string, opts ...ListOptions) iter.Seq2[Entry, error] {
 	o, err := options.One(opts)
-	if err != nil {
-		return nil, err
+	at, badKey := l.place("key", key)
+	if err = cmp.Or(err, badKey); err == nil && (o.State < 0 || o.State > Expired) {
+		err = invalid("ListOptions.State", fmt.Sprintf("%d is no state", o.State))
 	}
-	if err := options.Many.UpTo(maxPage).Of("entries").Check("ListOptions.Limit", int64(o.Limit)); err != nil {
-		return nil, err
-	}
-	if o.Limit == 0 {
-		o.Limit = defaultPage
-	}
-	if o.State < 0 || o.State > Expired {
-		return nil, invalid("ListOptions.State", fmt.Sprintf("%d is no state", o.State))
-	}
-	at, err := l.place("key", key)
-	if err != nil {
-		return nil, err
-	}
-	stmt, from := l.sql.list, o.After.at
-	if o.State != 0 {
-		stmt, from = l.sql.listOf, o.State
-	}
-	rows, err := stmt.Query(ctx, l.access.Pool, l.own(at.bytes(), int(from), o.After.due, []byte(o.After.ID), o.Limit)...)
-	if err != nil {
-		return nil, err
-	}
-	return core.Collect(rows, scan)
+	return core.Pages(err, o.After, listPage, func(after Entry) ([]Entry, error) {
+		stmt, from := l.sql.list, after.at
+		if o.State != 0 {
+			stmt, from = l.sql.listOf, o.State
+		}
+		rows, err := stmt.Query(ctx, l.access.Pool, l.own(at.bytes(), int(from), after.due, []byte(after.ID), listPage)...)
+		if err != nil {
+			return nil, err
+		}
+		return core.Collect(rows, scan)
+	})
 }

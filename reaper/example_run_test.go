@@ -56,11 +56,10 @@ func ExampleReaper_Run() {
 	err = r.Run(ctx, reaper.RunOptions{Every: 20 * time.Millisecond, OnPass: func(reaper.Report, error) { cancel() }})
 	fmt.Println(errors.Is(err, context.Canceled))
 
-	passes, err := reaper.History(context.Background(), db, 10)
-	if err != nil {
-		log.Panic(err)
-	}
-	for _, p := range passes {
+	for p, err := range reaper.History(context.Background(), db) {
+		if err != nil {
+			log.Panic(err)
+		}
 		fmt.Println(p.Rows, "rows cleared")
 	}
 	// Output:

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +25,8 @@ const (
 	HistoryRows = 1000
 	HistoryLife = 90 * 24 * time.Hour
 
+	// historyPage is the number of passes that History reads with one statement.
+	historyPage = 100
 	// historyTimeout bounds the recording of a pass, which outlives the pass's context.
 	historyTimeout = 2 * time.Second
 	// repeatedAfter is how often a failure that repeats itself is recorded.
@@ -44,28 +48,38 @@ type Pass struct {
 	// engine's code only, because a driver's text may quote values. It is empty for a pass
 	// without an error.
 	Error string
+
+	id []byte
 }
 
-// History returns at most limit passes of all reapers that work on db's tables, the newest
-// first. Dry runs and passes that had nothing to clear are not recorded. A failure that repeats
-// itself is recorded once an hour.
+// HistoryOptions select passes. The zero value selects all.
+type HistoryOptions struct {
+	// After is the pass that the list continues after, as it was listed. Default: from the newest.
+	After Pass
+}
+
+// History iterates over the passes of all reapers that work on db's tables, the newest first, at most
+// HistoryRows. Dry runs and passes that had nothing to clear are not recorded. A failure that repeats
+// itself is recorded once an hour. It reads 100 at a time, and ends at the first error.
 //
-// Errors: [holdfast.ErrInvalid] for a limit that is not between 1 and HistoryRows;
-// [holdfast.ErrSchema]; the error of ctx; the driver's.
-func History[Tx any](ctx context.Context, db *holdfast.DB[Tx], limit int) ([]Pass, error) {
+// Errors: [holdfast.ErrInvalid]; [holdfast.ErrSchema]; the error of ctx; the driver's.
+func History[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...HistoryOptions) iter.Seq2[Pass, error] {
+	o, err := options.One(opts)
 	if db == nil {
-		return nil, invalid("db", "is nil")
+		err = invalid("db", "is nil")
 	}
-	if err := options.Many.Or("").UpTo(HistoryRows).Of("passes").Check("limit", int64(limit)); err != nil {
-		return nil, err
+	if o.After.id == nil {
+		o.After = Pass{id: []byte{}, Ended: time.UnixMicro(math.MaxInt64)}
 	}
-	a := access.Of(db)
-	h := newHistory(a.Table("sweeps"), "", a.Dialect)
-	passes, err := h.read(ctx, a.Pool, limit)
-	if err != nil && a.Dialect.Classify(err) == dialect.NoTable {
-		err = &holdfast.SchemaError{Table: h.at, Err: err}
-	}
-	return passes, err
+	return core.Pages(err, o.After, historyPage, func(after Pass) ([]Pass, error) {
+		a := access.Of(db)
+		h := newHistory(a.Table("sweeps"), "", a.Dialect)
+		passes, err := h.read(ctx, a.Pool, after)
+		if err != nil && a.Dialect.Classify(err) == dialect.NoTable {
+			err = &holdfast.SchemaError{Table: h.at, Err: err}
+		}
+		return passes, err
+	})
 }
 
 // history writes and reads passes.
@@ -85,7 +99,10 @@ func newHistory(table, holder string, d *dialect.Dialect) *history {
 	return &history{
 		at: table, holder: holder,
 		insert: compile("insert", sql.Insert), bound: compile("bound", sql.Bound),
-		trim: compile("trim", sql.Trim), list: compile("list", sql.List),
+		trim: compile("trim", sql.Trim),
+		// The end and the id of the pass to continue after, limit.
+		list: compile("list", `SELECT id, began_at, ended_at, holder, cleared, more, tasks, error FROM {sweeps} WHERE `+
+			d.Compare([]string{"ended_at", "id"}, "<", "$1", "$2")+` ORDER BY ended_at DESC, id DESC LIMIT $3`),
 	}
 }
 
@@ -154,8 +171,8 @@ func (h *history) cut(ctx context.Context, q core.Querier) error {
 	return err
 }
 
-func (h *history) read(ctx context.Context, q core.Querier, limit int) ([]Pass, error) {
-	rows, err := h.list.Query(ctx, q, limit)
+func (h *history) read(ctx context.Context, q core.Querier, after Pass) ([]Pass, error) {
+	rows, err := h.list.Query(ctx, q, after.Ended.UnixMicro(), after.id, historyPage)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +184,7 @@ func (h *history) scan(row core.Row) (p Pass, err error) {
 	var more int
 	var list string
 	var failed *string
-	if err := row.Scan(&began, &ended, &p.Holder, &p.Rows, &more, &list, &failed); err != nil {
+	if err := row.Scan(&p.id, &began, &ended, &p.Holder, &p.Rows, &more, &list, &failed); err != nil {
 		return p, err
 	}
 	var tasks []taskJSON

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -74,9 +75,8 @@ type ListOptions struct {
 	// EveryOwner selects the locks of all owners, in the order of the owners' bytes. On a sharded
 	// database that asks every shard.
 	EveryOwner bool
-	// AfterOwner and AfterKey continue a list after a lock. Without EveryOwner the owner is not
-	// used.
-	AfterOwner, AfterKey string
+	// After is the lock that the list continues after, by its Key and, with EveryOwner, its Owner.
+	After Info
 }
 
 // List iterates over leases, in the order of the keys' bytes. It reads 500 at a time and is no
@@ -84,42 +84,17 @@ type ListOptions struct {
 //
 // Errors: [holdfast.ErrInvalid], the driver's.
 func (l *Locker[Tx]) List(ctx context.Context, opts ...ListOptions) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		o, err := options.One(opts)
-		owner := l.owner
-		if o.EveryOwner {
-			owner = core.AnyOwner.Owner(o.AfterOwner)
-		}
-		after := position{owner.ID, []byte{}, o.EveryOwner}
-		if err == nil {
-			err = owner.Err
-		}
-		if err != nil {
-			yield(Info{}, err)
-			return
-		}
-		from := append([]byte{byte(lockname.Lease)}, o.Prefix...)
-		if o.AfterKey != "" {
-			after.name = append([]byte{byte(lockname.Lease)}, o.AfterKey...)
-		}
-		for {
-			page, err := l.leases.statements.listLeases(ctx, after, from, core.Behind(from), o.Free, listPage)
-			if err != nil {
-				yield(Info{}, err)
-				return
-			}
-			for _, info := range page {
-				if !yield(info, nil) {
-					return
-				}
-			}
-			if len(page) < listPage {
-				return
-			}
-			last := page[len(page)-1]
-			after.owner, after.name = last.Owner, append([]byte{byte(lockname.Lease)}, last.Key...)
-		}
+	o, err := options.One(opts)
+	owner := l.owner
+	if o.EveryOwner {
+		owner = core.AnyOwner.Owner(o.After.Owner)
 	}
+	o.After.Owner = owner.ID
+	from := append([]byte{byte(lockname.Lease)}, o.Prefix...)
+	return core.Pages(cmp.Or(err, owner.Err), o.After, listPage, func(after Info) ([]Info, error) {
+		at := position{after.Owner, lockname.Lease.Row(after.Key), o.EveryOwner}
+		return l.leases.statements.listLeases(ctx, at, from, core.Behind(from), o.Free, listPage)
+	})
 }
 
 // position is where a list begins: after a name of one owner, or of every owner.

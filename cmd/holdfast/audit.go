@@ -33,8 +33,8 @@ func (a *auditFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&a.filter.Owner, "owner", "", "only what was done to this owner's")
 	oneOf(cmd, &a.filter.Kind, "kind", "", "only what was done to this", "lease", "fair lock", "semaphore", "record", "staged", "similar", "database")
 	flags.StringVar(&a.subject, "subject", "", "only what was done to the key with this hash, in hexadecimal digits")
-	flags.Int64Var(&a.filter.AfterSeq, "after", 0, "go on behind the row with this number")
-	flags.StringVar(&a.filter.AfterChain, "after-chain", "", "the chain of that row (Vitess)")
+	flags.Int64Var(&a.filter.After.Seq, "after", 0, "go on behind the row with this number")
+	flags.StringVar(&a.filter.After.Chain, "after-chain", "", "the chain of that row (Vitess)")
 }
 
 // each runs do for each row that the flags select.
@@ -62,8 +62,8 @@ func newAuditList(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List interventions, the last ones last", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return usage("--limit is at least 1")
+			if err := checkLimit(limit); err != nil {
+				return err
 			}
 			list := []audit.Record{}
 			err := a.each(f, cmd, func(r audit.Record) error {

@@ -78,6 +78,14 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// checkLimit checks a --limit.
+func checkLimit(n int) error {
+	if n < 1 {
+		return usage("--limit is at least 1")
+	}
+	return nil
+}
+
 // brokenError is the result of doctor or prove when checks failed.
 type brokenError int
 

@@ -141,7 +141,7 @@ func newLocksQueues(f *flags) *cobra.Command {
 					}
 					return nil
 				}
-				o := list.options(cmd)
+				o := fairlock.ListOptions{Prefix: list.prefix, EveryOwner: list.options(cmd).EveryOwner}
 				fair := fairlock.New(l.For(list.owner))
 				if err := errors.Join(read("fair", fair.Queues(ctx, o)), read("semaphore", fair.Semaphores(ctx, o))); err != nil {
 					return err

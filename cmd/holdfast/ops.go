@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 func newOps(f *flags) *cobra.Command {
@@ -171,6 +172,7 @@ func stateOf(text string) (idempotency.State, error) {
 func newOpsList(o *opsFlags) *cobra.Command {
 	var filter operators.Filter
 	var state, after string
+	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List operations: those whose outcome is unknown, or others by --state", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -181,12 +183,15 @@ func newOpsList(o *opsFlags) *cobra.Command {
 				}
 				filter.States = append(filter.States, s)
 			}
-			var err error
-			if filter.After, err = hex.DecodeString(after); err != nil {
+			err := checkLimit(limit)
+			if err != nil {
+				return err
+			}
+			if filter.After.ID, err = hex.DecodeString(after); err != nil {
 				return usage("--after is the id of an operation, as holdfast ops list -json has it")
 			}
 			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
-				found, err := ops.List(ctx, filter)
+				found, err := core.First(limit, ops.List(ctx, filter))
 				if err != nil {
 					return err
 				}
@@ -217,7 +222,7 @@ func newOpsList(o *opsFlags) *cobra.Command {
 	flags.BoolVar(&filter.Records, "records", false, "records of Do instead of staged operations")
 	flags.StringVar(&filter.Owner, "owner", "", "only the operations of this owner")
 	flags.StringVar(&filter.Name, "name", "", "only operations of this name")
-	flags.IntVar(&filter.Limit, "limit", 100, "how many at most")
+	flags.IntVar(&limit, "limit", 100, "how many at most")
 	flags.StringVar(&after, "after", "", "go on behind the one with this id")
 	return cmd
 }

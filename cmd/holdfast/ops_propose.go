@@ -70,13 +70,12 @@ func newOpsProposals(o *opsFlags) *cobra.Command {
 		Use: "proposals", Short: "List what was proposed and waits for another person to confirm it", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
-				found, err := ops.Proposals(ctx)
-				if err != nil {
-					return err
-				}
 				list, rows := []proposal{}, [][]string{}
-				for i := range found {
-					p := proposalOf(&found[i])
+				for found, err := range ops.Proposals(ctx) {
+					if err != nil {
+						return err
+					}
+					p := proposalOf(&found)
 					list = append(list, p)
 					rows = append(rows, []string{p.ID, p.Action, p.Kind, text(p.Owner), text(p.Name), text(p.text), text(p.By), text(p.Reason), moment(p.Expires)})
 				}

@@ -15,7 +15,8 @@ import (
 func newOpsResume(o *opsFlags) *cobra.Command {
 	var filter operators.Filter
 	var who whoFlags
-	var because, after string
+	var options operators.ResumeOptions
+	var after string
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "resume", Short: "Go on with many operations that are parked at no step, such as after an outage", Args: noArgs,
@@ -24,11 +25,12 @@ func newOpsResume(o *opsFlags) *cobra.Command {
 			"resumed: the outcome of a call is unknown, the provider has contradicted itself, or the\n" +
 			"database was restored. See holdfast ops resolve.",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if filter.After, err = hex.DecodeString(after); err != nil {
+			if filter.After.ID, err = hex.DecodeString(after); err != nil {
 				return usage("--after is the id of an operation, as holdfast ops list -json has it")
 			}
+			options.DryRun = !yes
 			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
-				done, err := ops.ResumeAll(ctx, filter, who.Actor, operators.ResumeOptions{DryRun: !yes, Because: because})
+				done, err := ops.ResumeAll(ctx, filter, who.Actor, options)
 				if err != nil {
 					return fmt.Errorf("%d operations were resumed, then: %w", len(done.Operations), err)
 				}
@@ -40,8 +42,8 @@ func newOpsResume(o *opsFlags) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&filter.Owner, "owner", "", "only the operations of this owner")
 	flags.StringVar(&filter.Name, "name", "", "only operations of this name")
-	flags.StringVar(&because, "because", "", "only those whose reason, as holdfast ops list shows it, contains this text")
-	flags.IntVar(&filter.Limit, "limit", 100, "how many unknown operations it looks at")
+	flags.StringVar(&options.Because, "because", "", "only those whose reason, as holdfast ops list shows it, contains this text")
+	flags.IntVar(&options.Limit, "limit", 100, "how many unknown operations it looks at")
 	flags.StringVar(&after, "after", "", "go on behind the one with this id")
 	flags.BoolVar(&yes, "yes", false, "yes, resume them")
 	return cmd
@@ -53,7 +55,7 @@ func (o *opsFlags) resumed(cmd *cobra.Command, done operators.Resumed, yes bool)
 		Resumed []operation `json:"resumed"`
 		Skipped []operation `json:"skipped"`
 		After   string      `json:"after,omitempty"`
-	}{yes, []operation{}, []operation{}, hex.EncodeToString(done.After)}
+	}{yes, []operation{}, []operation{}, hex.EncodeToString(done.After.ID)}
 	word := map[bool]string{true: "resumed", false: "would be resumed"}[yes]
 	rows := [][]string{}
 	add := func(op *staged.Operation, what string) {

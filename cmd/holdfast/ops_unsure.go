@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // unsure refuses a resolution that --yes has not confirmed, and says what it would do.
@@ -28,7 +29,7 @@ func (o *opsFlags) unsure(ctx context.Context, ops *operators.Operators[*sql.Tx]
 	}
 	lines = append(lines, facts(op)...)
 	if as == operators.AsSucceeded || as == operators.AsRejected {
-		reserved, err := ops.Reserved(ctx, op)
+		reserved, err := core.First(maxReserved, ops.Reserved(ctx, op))
 		if err != nil {
 			return err
 		}
@@ -58,14 +59,15 @@ func facts(op *staged.Operation) (lines []string) {
 	return lines
 }
 
+// maxReserved is how many reservations a warning names.
+const maxReserved = 100
+
 // unsureOf does for a proposal what unsure does for a resolution.
 func (o *opsFlags) unsureOf(ctx context.Context, ops *operators.Operators[*sql.Tx], id []byte) error {
-	all, err := ops.Proposals(ctx)
-	if err != nil {
-		return err
-	}
-	for _, p := range all {
+	for p, err := range ops.Proposals(ctx) {
 		switch {
+		case err != nil:
+			return err
 		case !bytes.Equal(p.ID, id):
 		case p.Lock != nil:
 			return usage("%s: if that is right, add --yes", releases)

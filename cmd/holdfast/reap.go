@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/reaper"
 )
 
@@ -163,7 +164,10 @@ type pass struct {
 }
 
 func (f *flags) passes(ctx context.Context, cmd *cobra.Command, db *holdfast.DB[*sql.Tx], limit int) error {
-	passes, err := reaper.History(ctx, db, limit)
+	if err := checkLimit(limit); err != nil {
+		return err
+	}
+	passes, err := core.First(limit, reaper.History(ctx, db))
 	if err != nil {
 		return err
 	}

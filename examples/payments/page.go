@@ -32,18 +32,17 @@ func (s *shop[Tx]) page(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not available", http.StatusServiceUnavailable)
 		return
 	}
-	ops, err := operators.New(s.store).List(r.Context(), operators.Filter{
+	states := map[string]string{}
+	for op, err := range operators.New(s.store).List(r.Context(), operators.Filter{
 		Name: "payment", States: []idempotency.State{
 			idempotency.StateInProgress, idempotency.StateWaiting, idempotency.StateSettling, idempotency.StateUnknown,
 			idempotency.StateSucceeded, idempotency.StateRejected,
-		}, Limit: 1000,
-	})
-	if err != nil {
-		http.Error(w, "not available", http.StatusServiceUnavailable)
-		return
-	}
-	states := map[string]string{}
-	for _, op := range ops {
+		},
+	}) {
+		if err != nil {
+			http.Error(w, "not available", http.StatusServiceUnavailable)
+			return
+		}
 		states[op.Key] = op.State.String()
 	}
 	for i := range rows {

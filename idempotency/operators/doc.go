@@ -2,9 +2,11 @@
 // unknown, and makes a restored database safe.
 //
 //	ops := operators.New(store)
-//	list, err := ops.List(ctx) // operations whose outcome is unknown
-//	err = ops.Resolve(ctx, list[0].Ref, operators.Resolution{Step: staged.StepNotDone},
-//		holdfast.Actor{By: "ana", Reason: "not in the bank's portal"})
+//	for op, err := range ops.List(ctx) { // operations whose outcome is unknown
+//		...
+//		err = ops.Resolve(ctx, op.Ref, operators.Resolution{Step: staged.StepNotDone},
+//			holdfast.Actor{By: "ana", Reason: "not in the bank's portal"})
+//	}
 //
 // # What can be resolved
 //

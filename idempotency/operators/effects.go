@@ -2,6 +2,7 @@ package operators
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency/staged"
@@ -73,25 +74,24 @@ type Reservation struct {
 	Created         time.Time
 }
 
-// maxReserved bounds what Reserved returns.
-const maxReserved = 100
-
-// Reserved lists what the operation's owner reserved of limits while the operation ran, and what is
-// still reserved: the earliest first, at most 100. An operation that ends without its remaining steps
-// leaves its reservations behind. Holdfast does not know which operation made a reservation, so others
-// of the same owner and the same time are among them.
+// Reserved iterates over what the operation's owner reserved of limits while the operation ran, and what is
+// still reserved: the earliest first. An operation that ends without its remaining steps leaves its
+// reservations behind. Holdfast does not know which operation made a reservation, so others of the same
+// owner and the same time are among them. It reads 500 at a time, and ends at the first error.
 //
 // Errors: [holdfast.ErrDenied], [holdfast.ErrSchema], errors of the driver.
-func (o *Operators[Tx]) Reserved(ctx context.Context, op *staged.Operation) ([]Reservation, error) {
-	rows, err := o.sql.reserved.Query(ctx, o.ledger.Access.Pool, op.Owner, op.Created.UnixMicro(), op.Moved.UnixMicro(), maxReserved)
-	if err != nil {
-		return nil, o.ledger.Explain(err)
-	}
-	return core.Collect(rows, func(row core.Row) (r Reservation, err error) {
-		var name, limit, id []byte
-		var at int64
-		err = row.Scan(&name, &limit, &id, &r.Amount, &at)
-		r.Name, r.Limit, r.ID, r.Created = string(name), string(limit), string(id), time.UnixMicro(at)
-		return r, err
+func (o *Operators[Tx]) Reserved(ctx context.Context, op *staged.Operation) iter.Seq2[Reservation, error] {
+	return core.Pages(nil, Reservation{Created: op.Created}, listPage, func(after Reservation) ([]Reservation, error) {
+		rows, err := o.sql.reserved.Query(ctx, o.ledger.Access.Pool, op.Owner, after.Created.UnixMicro(), []byte(after.Name), []byte(after.ID), op.Moved.UnixMicro(), listPage)
+		if err != nil {
+			return nil, o.ledger.Explain(err)
+		}
+		return core.Collect(rows, func(row core.Row) (r Reservation, err error) {
+			var name, limit, id []byte
+			var at int64
+			err = row.Scan(&name, &limit, &id, &r.Amount, &at)
+			r.Name, r.Limit, r.ID, r.Created = string(name), string(limit), string(id), time.UnixMicro(at)
+			return r, err
+		})
 	})
 }

@@ -46,17 +46,16 @@ func ExampleOperators_Resolve() {
 	_, store, refunds := parked(t)
 
 	ops := operators.New(store)
-	list, err := ops.List(ctx)
-	if err != nil {
-		panic(err)
-	}
-	for _, op := range list {
+	for op, err := range ops.List(ctx) {
+		if err != nil {
+			panic(err)
+		}
 		fmt.Println(op.Name, op.Key, op.State, op.Step)
-	}
-	err = ops.Resolve(ctx, list[0].Ref, operators.Resolution{Step: staged.StepDone, StepResult: "bank reference 7"},
-		holdfast.Actor{By: "ana", Reason: "found in the bank's portal"})
-	if err != nil {
-		panic(err)
+		err = ops.Resolve(ctx, op.Ref, operators.Resolution{Step: staged.StepDone, StepResult: "bank reference 7"},
+			holdfast.Actor{By: "ana", Reason: "found in the bank's portal"})
+		if err != nil {
+			panic(err)
+		}
 	}
 	res, err := refunds.Do(ctx, idempotency.Op{Key: "42/1"}, 1250)
 	fmt.Println(res.Value, err)

@@ -3,6 +3,7 @@ package operators
 import (
 	"cmp"
 	"context"
+	"iter"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -16,8 +17,8 @@ import (
 )
 
 const (
-	defaultLimit = 100
-	maxLimit     = 10_000
+	listPage = 500    // rows that a list reads with one statement
+	maxCount = 10_000 // operations that Namespaces counts
 )
 
 // Operators lists and resolves operations of a store, for people and their tools. It is safe for
@@ -53,52 +54,41 @@ type Filter struct {
 	// Records lists records of Do instead of staged operations. There is no index for it, so List
 	// reads the table.
 	Records bool
-	// Limit bounds the number of results; default 100, at most 10000. After is the ID of the last
-	// listed operation; the list continues after it.
-	Limit int
-	After []byte
+	// After is the operation that the list continues after, by its ID.
+	After staged.Operation
 }
 
-// List lists operations, in the order of their IDs. Steps, Events and Interventions are left out.
+// List iterates over operations, in the order of their IDs. Steps, Events and Interventions are left out. It
+// reads 500 at a time and is no snapshot. It ends at the first error.
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
-func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Operation, error) {
+func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) iter.Seq2[staged.Operation, error] {
 	f, err := options.One(opts)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = cmp.Or(
+			options.Wait.Or("all").UpTo(options.Century).Check("Filter.Overdue", f.Overdue),
+			core.CheckName("Filter.Owner", f.Owner, true), core.CheckName("Filter.Name", f.Name, true),
+		)
 	}
-	if f.Limit == 0 {
-		f.Limit = defaultLimit
+	if _, ok := once.ParseID(f.After.ID); err == nil && !ok && len(f.After.ID) > 0 {
+		err = once.Invalid("Filter.After", "has no ID of an operation")
 	}
-	if err := cmp.Or(
-		options.Many.UpTo(maxLimit).Of("operations").Check("Filter.Limit", int64(f.Limit)),
-		options.Wait.Or("all").UpTo(options.Century).Check("Filter.Overdue", f.Overdue),
-		core.CheckName("Filter.Owner", f.Owner, true), core.CheckName("Filter.Name", f.Name, true),
-	); err != nil {
-		return nil, err
-	}
-	states, err := f.states()
-	if err != nil {
-		return nil, err
-	}
-	var after once.ID
-	if len(f.After) > 0 {
-		var ok bool
-		if after, ok = once.ParseID(f.After); !ok {
-			return nil, once.Invalid("Filter.After", "is not the ID of an operation")
-		}
-	}
-	key := f.Key
-	if key != "" {
-		key = o.store.Options().HashKeys.Key(key)
-	}
-	least := f.Overdue.Microseconds()
-	if f.Overdue == 0 {
-		least = -ledger.MaxAhead
-	}
-	return o.staged.List(ctx, ledger.Selection{
+	states, unknown := f.states()
+	err = cmp.Or(err, unknown)
+	from := ledger.Selection{
 		Records: f.Records, Namespace: o.store.Options().Namespace, Owner: f.Owner, Name: f.Name,
-		States: states, Least: least, After: after, Limit: f.Limit, Key: []byte(key),
+		States: states, Least: f.Overdue.Microseconds(), Limit: listPage, Key: []byte(f.Key),
+	}
+	if f.Key != "" {
+		from.Key = []byte(o.store.Options().HashKeys.Key(f.Key))
+	}
+	if f.Overdue == 0 {
+		from.Least = -ledger.MaxAhead
+	}
+	return core.Pages(err, f.After, listPage, func(after staged.Operation) ([]staged.Operation, error) {
+		from := from
+		from.After, _ = once.ParseID(after.ID)
+		return o.staged.List(ctx, from)
 	})
 }
 
@@ -108,7 +98,7 @@ func (o *Operators[Tx]) List(ctx context.Context, opts ...Filter) ([]staged.Oper
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
 func (o *Operators[Tx]) Namespaces(ctx context.Context, f Filter, limit int) (map[string]int, error) {
-	if err := options.Many.Or("").UpTo(maxLimit).Of("operations").Check("limit", int64(limit)); err != nil {
+	if err := options.Many.Or("").UpTo(maxCount).Of("operations").Check("limit", int64(limit)); err != nil {
 		return nil, err
 	}
 	states, err := f.states()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -31,8 +32,6 @@ const (
 
 	// ProposalIDSize is the length of a proposal's ID before the owner, in bytes.
 	ProposalIDSize = 16
-
-	maxProposals = 1000 // that Proposals lists
 )
 
 // Errors of Confirm.
@@ -193,16 +192,18 @@ func (o *Operators[Tx]) propose(ctx context.Context, id []byte, p payload, actio
 	return o.proposal(ctx, o.ledger.Access.Pool, p.Owner, id)
 }
 
-// Proposals lists the proposals of the store's namespace that can be confirmed, the oldest first, at most
-// 1000.
+// Proposals iterates over the proposals of the store's namespace that can be confirmed, the oldest first. It
+// reads 500 at a time and is no snapshot. It ends at the first error.
 //
 // Errors: [holdfast.ErrSchema], errors of the driver.
-func (o *Operators[Tx]) Proposals(ctx context.Context) ([]Proposal, error) {
-	rows, err := o.sql.proposals.Query(ctx, o.ledger.Access.Pool, o.store.Options().Namespace, maxProposals)
-	if err != nil {
-		return nil, o.ledger.Explain(err)
-	}
-	return core.Collect(rows, o.scanProposal)
+func (o *Operators[Tx]) Proposals(ctx context.Context) iter.Seq2[Proposal, error] {
+	return core.Pages(nil, Proposal{ID: make([]byte, ProposalIDSize)}, listPage, func(after Proposal) ([]Proposal, error) {
+		rows, err := o.sql.proposals.Query(ctx, o.ledger.Access.Pool, o.store.Options().Namespace, after.ProposedAt.UnixMicro(), after.ID[:ProposalIDSize], listPage)
+		if err != nil {
+			return nil, o.ledger.Explain(err)
+		}
+		return core.Collect(rows, o.scanProposal)
+	})
 }
 
 // proposal reads a proposal; nil if it is gone, or has expired.

@@ -61,7 +61,7 @@ func TestFourEyes(t *testing.T) {
 		if p.By != "olga" || p.Reason != "ticket 12" || *p.Operation != ref || p.Action != "resolve step as done" || p.ExpiresAt.Sub(p.ProposedAt).Round(time.Second) != 24*time.Hour {
 			e.Errorf("%+v", p)
 		}
-		list, err := ops.Proposals(e.Ctx)
+		list, err := core.First(99, ops.Proposals(e.Ctx))
 		if err != nil || len(list) != 1 || !bytes.Equal(list[0].ID, p.ID) {
 			e.Errorf("%+v, %v", list, err)
 		}
@@ -86,7 +86,7 @@ func TestFourEyes(t *testing.T) {
 		e.Check(err)
 		e.Must(`UPDATE holdfast_proposals SET expires_at = 1`)
 		refuse(p.ID, "ben", operators.ErrNoProposal)
-		if list, err := ops.Proposals(e.Ctx); err != nil || len(list) != 0 {
+		if list, err := core.First(99, ops.Proposals(e.Ctx)); err != nil || len(list) != 0 {
 			e.Errorf("%+v, %v", list, err)
 		}
 		p, err = ops.Propose(e.Ctx, ref, operators.Resolution{Reject: true, Rejection: &idempotency.Rejection{Code: "no"}}, olga)

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
@@ -18,6 +19,8 @@ type ResumeOptions struct {
 	// Because selects operations whose Reason contains this text; empty means all. The case of
 	// letters matters.
 	Because string
+	// Limit bounds how many operations are looked at. Default: 100; at most 10,000.
+	Limit int
 }
 
 // Resumed is the result of ResumeAll.
@@ -27,15 +30,14 @@ type Resumed struct {
 	// Skipped are parked too, but a person has to look at each and Resolve it: the outcome of a call
 	// is unknown, the provider has contradicted itself, or the database was restored.
 	Skipped []staged.Operation
-	// After continues the list, as in Filter.After; nil at its end.
-	After []byte
+	// After continues the list, as Filter.After does. Its ID is nil at the end of the list.
+	After staged.Operation
 }
 
 // ResumeAll does what [Operators.Resolve] does with Resume, to each operation of f that is parked at
 // no step, such as those whose attempts were used up while a database or a provider was down. Each is
-// resumed in its own transaction, which records who. f.States and f.Records must not be set, and
-// f.Limit bounds how many operations are looked at. One that another call resolves first is left
-// out.
+// resumed in its own transaction, which records who. f.States and f.Records must not be set. One that
+// another call resolves first is left out.
 //
 // Errors: those of [Operators.List] and of Resolve. Resumed then has what was resumed before.
 func (o *Operators[Tx]) ResumeAll(ctx context.Context, f Filter, who holdfast.Actor, opts ...ResumeOptions) (done Resumed, err error) {
@@ -49,18 +51,20 @@ func (o *Operators[Tx]) ResumeAll(ctx context.Context, f Filter, who holdfast.Ac
 	if err := check(who); err != nil && !opt.DryRun {
 		return done, err
 	}
-	found, err := o.List(ctx, f)
+	if opt.Limit == 0 {
+		opt.Limit = 100
+	}
+	if err := options.Many.UpTo(10_000).Of("operations").Check("ResumeOptions.Limit", int64(opt.Limit)); err != nil {
+		return done, err
+	}
+	found, err := core.First(opt.Limit, o.List(ctx, f))
 	if err != nil {
 		return done, err
 	}
-	if f.Limit == 0 {
-		f.Limit = defaultLimit
+	if len(found) == opt.Limit {
+		done.After = found[len(found)-1]
 	}
-	if len(found) == f.Limit {
-		done.After = found[len(found)-1].ID
-	}
-	for i := range found {
-		op := found[i]
+	for _, op := range found {
 		id, ok := once.ParseID(op.ID)
 		switch {
 		case !ok || !strings.Contains(op.Reason, opt.Because):

@@ -29,16 +29,16 @@ func compile(d *dialect.Dialect, table func(string) string) statements {
 		// key_hash.
 		free:  x("operators.free", `DELETE FROM {records} WHERE owner = $0 AND key_hash = $1 AND state = 1`),
 		erase: x("operators.erase", `UPDATE {records} SET `+dialect.Tombstone+` WHERE owner = $0 AND key_hash = $1 AND state IN (2, 3)`),
-		// What an owner has reserved of limits between two times: from, to (µs), limit.
-		reserved: x("operators.reserved", `SELECT name, limit_key, id, amount, created_at FROM {limit_entries} WHERE owner = $0 AND state = 1 AND created_at >= $1 AND created_at <= $2 ORDER BY created_at, id LIMIT $3`),
+		// What an owner has reserved of limits: created_at (µs), name and id of the one to continue after, until when (µs), limit.
+		reserved: x("operators.reserved", `SELECT name, limit_key, id, amount, created_at FROM {limit_entries} WHERE owner = $0 AND state = 1 AND `+d.Compare([]string{"created_at", "name", "id"}, ">", "$1", "$2", "$3")+` AND created_at <= $4 ORDER BY created_at, name, id LIMIT $5`),
 
 		// id, namespace, action, payload, by_whom, reason, TTL (µs).
 		propose: x("proposals.insert", `INSERT INTO {proposals} (owner, id, namespace, action, payload, by_whom, session_name, reason, proposed_at, expires_at)
 VALUES ($0, $1, $2, $3, $4, $5, {user}, $6, {now}, {now} + $7)`),
 		// id, namespace.
 		proposal: x("proposals.read", proposal+`owner = $0 AND id = $1 AND namespace = $2 AND expires_at > {now}`),
-		// namespace, limit (of all owners).
-		proposals: x("proposals.list", proposal+`namespace = $1 AND expires_at > {now} ORDER BY proposed_at, id LIMIT $2`),
+		// namespace, proposed_at (µs) and id of the one to continue after, limit (of all owners).
+		proposals: x("proposals.list", proposal+`namespace = $1 AND expires_at > {now} AND `+d.Compare([]string{"proposed_at", "id"}, ">", "$2", "$3")+` ORDER BY proposed_at, id LIMIT $4`),
 		// id. It deletes the proposal, unless it has expired.
 		take:   x("proposals.take", `DELETE FROM {proposals} WHERE owner = $0 AND id = $1 AND expires_at > {now}`),
 		expire: x("proposals.expire", `DELETE FROM {proposals} WHERE owner = $0 AND expires_at <= {now}`),

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -104,18 +105,28 @@ func (o *Outbox[Tx]) write(ctx context.Context, q core.Querier, all []prepared) 
 	return nil
 }
 
-// DeadLetters lists up to limit (1 to 10,000) dead letters of all owners, the oldest first.
-func (o *Outbox[Tx]) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error) {
-	if err := options.Many.Or("").Of("letters").Check("limit", int64(limit)); err != nil {
-		return nil, err
-	}
-	rows, err := o.sql.dead.Query(ctx, o.access.Pool, o.name, limit)
-	if err != nil {
-		return nil, err
-	}
-	return core.Collect(rows, func(r core.Row) (DeadLetter, error) {
-		m, err := scan(r)
-		return DeadLetter{Delivery: m.Delivery, Reason: m.reason, Died: time.UnixMicro(m.due)}, err
+// lettersPage is the number of dead letters that one statement reads. Each may have 1 MiB.
+const lettersPage = 20
+
+// ListOptions select dead letters. The zero value selects all.
+type ListOptions struct {
+	// After is the dead letter that the list continues after. Default: from the oldest.
+	After DeadLetter
+}
+
+// DeadLetters iterates over the dead letters of all owners, the oldest first. It reads 20 at a time and is no
+// snapshot. It ends at the first error.
+func (o *Outbox[Tx]) DeadLetters(ctx context.Context, opts ...ListOptions) iter.Seq2[DeadLetter, error] {
+	opt, err := options.One(opts)
+	return core.Pages(err, opt.After, lettersPage, func(after DeadLetter) ([]DeadLetter, error) {
+		rows, err := o.sql.dead.Query(ctx, o.access.Pool, o.name, after.Died.UnixMicro(), after.Owner, []byte(after.Key), after.Seq, lettersPage)
+		if err != nil {
+			return nil, err
+		}
+		return core.Collect(rows, func(r core.Row) (DeadLetter, error) {
+			m, err := scan(r)
+			return DeadLetter{Delivery: m.Delivery, Reason: m.reason, Died: time.UnixMicro(m.due)}, err
+		})
 	})
 }
 

@@ -65,7 +65,7 @@ FROM {outbox}`+key+` AND state = 1 AND state IN (1, 3) ORDER BY seq LIMIT 1`),
 		release: x("release", `UPDATE {outbox} SET due_at = {now}, attempt = NULL, starts = starts - 1`+mine),
 
 		// Of all owners: limit.
-		dead:    x("dead", `SELECT `+columns+` FROM {outbox} WHERE name = $1 AND state = 3 ORDER BY due_at, owner, message_key, seq LIMIT $2`),
+		dead:    x("dead", `SELECT `+columns+` FROM {outbox} WHERE name = $1 AND state = 3 AND `+d.Compare([]string{"due_at", "owner", "message_key", "seq"}, ">", "$2", "$3", "$4", "$5")+` ORDER BY due_at, owner, message_key, seq LIMIT $6`),
 		requeue: x("requeue", `UPDATE {outbox} SET state = 1, due_at = {now}, starts = 0`+message+` AND state = 3`),
 		// Those behind this message become due.
 		free:    x("free", `UPDATE {outbox} SET due_at = {now}`+key+` AND seq > $3 AND state = 1 AND starts = 0`),

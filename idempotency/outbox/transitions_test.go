@@ -306,8 +306,8 @@ func (w *world) reads() {
 	w.within(func(q core.Querier) {
 		due := w.these(func(m message) bool { return m.state == waits && m.due < 0 })
 		want("due", sorted(w.list(q, 3, w.sql.due, "refunds", limit)), due)
-		want("dead", sorted(w.list(q, 3, w.sql.dead, "refunds", limit)), w.these(func(m message) bool { return m.state == dead }))
-		if n := len(w.list(q, 3, w.sql.due, "refunds", 2)) + len(w.list(q, 3, w.sql.dead, "refunds", 2)); n != 4 {
+		want("dead", sorted(w.list(q, 3, w.sql.dead, "refunds", 0, "", []byte{}, 0, limit)), w.these(func(m message) bool { return m.state == dead }))
+		if n := len(w.list(q, 3, w.sql.due, "refunds", 2)) + len(w.list(q, 3, w.sql.dead, "refunds", 0, "", []byte{}, 0, 2)); n != 4 {
 			w.Errorf("%d rows, the limits are 2", n)
 		}
 		for _, state := range []int{2, 4} {

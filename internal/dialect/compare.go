@@ -3,7 +3,7 @@ package dialect
 import "strings"
 
 // Compare returns a condition that compares columns with parameters, as rows: the first columns
-// that differ decide. op is > or <=.
+// that differ decide. op is >, < or <=.
 type Compare func(columns []string, op string, params ...string) string
 
 // CompareRows compares row values. PostgreSQL and SQLite search an index by such a condition.

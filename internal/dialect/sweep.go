@@ -208,10 +208,8 @@ ORDER BY forget_at, owner, name, id LIMIT $6`,
 //	Insert: id, duration of the pass (µs), holder, rows, more, tasks, error
 //	Bound:  number of passes to keep, less one (returns the end of the oldest to keep)
 //	Trim:   the end of the oldest pass to keep, the maximum age of a pass (µs)
-//	List:   limit
-var History = struct{ Insert, Bound, Trim, List string }{
+var History = struct{ Insert, Bound, Trim string }{
 	Insert: `INSERT INTO {sweeps} (id, began_at, ended_at, holder, cleared, more, tasks, error) VALUES ($1, {now} - $2, {now}, $3, $4, $5, $6, $7)`,
 	Bound:  `SELECT ended_at FROM {sweeps} ORDER BY ended_at DESC LIMIT 1 OFFSET $1`,
 	Trim:   `DELETE FROM {sweeps} WHERE ended_at < $1 OR ended_at < {now} - $2`,
-	List:   `SELECT began_at, ended_at, holder, cleared, more, tasks, error FROM {sweeps} ORDER BY ended_at DESC, id DESC LIMIT $1`,
 }

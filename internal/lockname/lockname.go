@@ -26,6 +26,14 @@ const (
 	Semaphore Kind = 's'
 )
 
+// Row returns the column of the name of a key, empty for the key "", which is before all others.
+func (k Kind) Row(key string) []byte {
+	if key == "" {
+		return []byte{}
+	}
+	return append([]byte{byte(k)}, key...)
+}
+
 // Name identifies the row of a key.
 type Name struct {
 	Owner string

@@ -17,8 +17,8 @@ const (
 
 // ListOptions configure [Register.List]. The zero value of each field is its default.
 type ListOptions struct {
-	// After continues a list after a name. Default: "", from the first name of the prefix.
-	After string
+	// After is the entry that the list continues after, by its Name. Default: from the first one.
+	After Entry
 }
 
 // List iterates over the names of the owner that begin with prefix and have a value, in the order
@@ -37,36 +37,17 @@ type ListOptions struct {
 //
 // Errors: it ends at the first one. [holdfast.ErrInvalid], the error of ctx, the driver's.
 func (r *Register[Tx]) List(ctx context.Context, prefix string, opts ...ListOptions) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		o, err := options.One(opts)
-		if err == nil {
-			err = r.checkPrefix(prefix)
-		}
-		if err != nil {
-			yield(Entry{}, err)
-			return
-		}
-		from := []byte(prefix)
-		if o.After >= prefix && o.After != "" {
-			from = append([]byte(o.After), 0)
-		}
-		for {
-			page, err := r.page(ctx, from, behind(prefix))
-			if err != nil {
-				yield(Entry{}, err)
-				return
-			}
-			for _, e := range page {
-				if !yield(e, nil) {
-					return
-				}
-			}
-			if len(page) < listPage {
-				return
-			}
-			from = append([]byte(page[len(page)-1].Name), 0)
-		}
+	o, err := options.One(opts)
+	if err == nil {
+		err = r.checkPrefix(prefix)
 	}
+	return core.Pages(err, o.After, listPage, func(after Entry) ([]Entry, error) {
+		from := []byte(prefix)
+		if after.Name >= prefix && after.Name != "" {
+			from = append([]byte(after.Name), 0)
+		}
+		return r.page(ctx, from, behind(prefix))
+	})
 }
 
 // page reads entries from a name on.

@@ -1,6 +1,7 @@
 package fairlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -73,10 +74,21 @@ func (l *Locker[Tx]) Queue(ctx context.Context, key string) (Queue, error) {
 	return l.tickets.readAll(ctx, lockname.Fair, l.owner, key)
 }
 
+// ListOptions select queues to list. The zero value selects those of the Locker's owner.
+type ListOptions struct {
+	// Prefix selects the keys that begin with it.
+	Prefix string
+	// EveryOwner selects the queues of all owners: see [sqllock.ListOptions].
+	EveryOwner bool
+	// After is the queue that the list continues after, by its Key and, with EveryOwner, its Owner.
+	After Queue
+}
+
 // Queues iterates over the queues of fair locks that have tickets, in the order of the keys' bytes.
 // It reads 500 tickets at a time and is no snapshot. It ends at the first error.
-// ListOptions.Free is not used.
-func (l *Locker[Tx]) Queues(ctx context.Context, opts ...sqllock.ListOptions) iter.Seq2[Queue, error] {
+//
+// Errors: [holdfast.ErrInvalid], the driver's.
+func (l *Locker[Tx]) Queues(ctx context.Context, opts ...ListOptions) iter.Seq2[Queue, error] {
 	return l.tickets.statements.queues(ctx, lockname.Fair, l.owner, opts)
 }
 
@@ -101,7 +113,7 @@ func (s *Semaphore[Tx]) ForceRelease(ctx context.Context, token int64, who holdf
 }
 
 // Semaphores is [Locker.Queues] for semaphores.
-func (l *Locker[Tx]) Semaphores(ctx context.Context, opts ...sqllock.ListOptions) iter.Seq2[Queue, error] {
+func (l *Locker[Tx]) Semaphores(ctx context.Context, opts ...ListOptions) iter.Seq2[Queue, error] {
 	return l.tickets.statements.queues(ctx, lockname.Semaphore, l.owner, opts)
 }
 
@@ -110,58 +122,37 @@ func (s *tickets) readAll(ctx context.Context, k lockname.Kind, owner core.Owner
 	if err != nil {
 		return Queue{}, err
 	}
-	queue := Queue{Owner: name.Owner, Key: key}
-	return queue, s.statements.eachTicket(ctx, dialect.QueueOfTickets, func(i info) { queue.add(i) }, name.Args()...)
+	all, err := s.statements.read(ctx, dialect.QueueOfTickets, name.Args()...)
+	return queueOf(name, all), err
 }
 
-// begin returns the ticket after which a list begins.
-func begin(k lockname.Kind, owner string, o sqllock.ListOptions) info {
-	at := info{owner: owner, name: []byte{}}
-	if o.AfterKey != "" {
-		at.name, at.Token = append([]byte{byte(k)}, o.AfterKey...), math.MaxInt64
+func (s *statements) queues(ctx context.Context, k lockname.Kind, owner core.Owner, opts []ListOptions) iter.Seq2[Queue, error] {
+	o, err := options.One(opts)
+	if o.EveryOwner {
+		owner = core.AnyOwner.Owner(o.After.Owner)
 	}
-	return at
-}
-
-func (s *statements) queues(ctx context.Context, k lockname.Kind, owner core.Owner, opts []sqllock.ListOptions) iter.Seq2[Queue, error] {
+	after := info{owner: owner.ID, name: k.Row(o.After.Key), Ticket: Ticket{Token: math.MaxInt64}}
+	from := append([]byte{byte(k)}, o.Prefix...)
+	tickets := core.Pages(cmp.Or(err, owner.Err), after, listPage, func(after info) ([]info, error) {
+		return s.read(ctx, s.Dialect.ListTickets(o.EveryOwner), after.owner, after.name, after.Token, from, core.Behind(from), listPage)
+	})
 	return func(yield func(Queue, error) bool) {
-		o, err := options.One(opts)
-		if o.EveryOwner {
-			owner = core.AnyOwner.Owner(o.AfterOwner)
-		}
-		at := begin(k, owner.ID, o)
-		if err == nil {
-			err = owner.Err
-		}
-		if err != nil {
-			yield(Queue{}, err)
-			return
-		}
-		from := append([]byte{byte(k)}, o.Prefix...)
 		var queue Queue
-		for {
-			n, stopped := 0, false
-			err := s.eachTicket(ctx, s.Dialect.ListTickets(o.EveryOwner), func(i info) {
-				n++
-				if key := string(i.name[1:]); key != queue.Key || i.owner != queue.Owner {
-					stopped = stopped || len(queue.Tickets) > 0 && !yield(queue, nil)
-					queue = Queue{Owner: i.owner, Key: key}
-				}
-				queue.add(i)
-				at = i
-			}, at.owner, at.name, at.Token, from, core.Behind(from), listPage)
-			switch {
-			case stopped:
-				return
-			case err != nil:
+		for i, err := range tickets {
+			if err != nil {
 				yield(Queue{}, err)
 				return
-			case n < listPage:
-				if len(queue.Tickets) > 0 {
-					yield(queue, nil)
-				}
-				return
 			}
+			if key := string(i.name[1:]); key != queue.Key || i.owner != queue.Owner {
+				if len(queue.Tickets) > 0 && !yield(queue, nil) {
+					return
+				}
+				queue = Queue{Owner: i.owner, Key: key}
+			}
+			queue.add(i)
+		}
+		if len(queue.Tickets) > 0 {
+			yield(queue, nil)
 		}
 	}
 }
@@ -189,8 +180,8 @@ func (s *tickets) forceRelease(ctx context.Context, k lockname.Kind, owner core.
 // guarded transaction, and the key's row must not be locked during that wait.
 func (s *statements) forceRelease(ctx context.Context, name lockname.Name, token int64, who holdfast.Actor) (had bool, err error) {
 	return s.Force(ctx, name, who, func(ctx context.Context, q core.Querier) (before, after *keeper.Forced, err error) {
-		var queue Queue
-		if err := s.eachOn(ctx, q, s.Compile("line", dialect.QueueOfTickets), func(i info) { queue.add(i) }, name.Args()...); err != nil {
+		all, err := s.readOn(ctx, q, dialect.QueueOfTickets, name.Args()...)
+		if err != nil {
 			return nil, nil, err
 		}
 		r, err := s.Compile("force", dialect.ForceTicket).Exec(ctx, q, name.Args(token)...)
@@ -198,7 +189,7 @@ func (s *statements) forceRelease(ctx context.Context, name lockname.Name, token
 			return nil, nil, err
 		}
 		before = &keeper.Forced{Token: token} // a ticket that entered after the read has no holder here
-		for _, t := range queue.Tickets {
+		for _, t := range queueOf(name, all).Tickets {
 			if t.Token == token {
 				before.Holder, before.Held = t.Holder, t.Held
 			}
@@ -217,6 +208,14 @@ type info struct {
 	forced   sqllock.Forced
 }
 
+func queueOf(name lockname.Name, all []info) Queue {
+	queue := Queue{Owner: name.Owner, Key: name.Key()}
+	for _, i := range all {
+		queue.add(i)
+	}
+	return queue
+}
+
 func (q *Queue) add(i info) {
 	q.Forced = i.forced
 	if i.Token == 0 {
@@ -230,32 +229,21 @@ func (q *Queue) add(i info) {
 	q.Tickets = append(q.Tickets, i.Ticket)
 }
 
-func (s *statements) eachTicket(ctx context.Context, text string, f func(info), args ...any) error {
-	stmt := s.Compile("line", text)
-	var all []info
-	err := s.OnConn(ctx, func(q core.Querier) error {
-		all = nil
-		return s.eachOn(ctx, q, stmt, func(i info) { all = append(all, i) }, args...)
-	})
-	if err != nil {
+// read reads tickets on a connection of its own.
+func (s *statements) read(ctx context.Context, text string, args ...any) (all []info, err error) {
+	err = s.OnConn(ctx, func(q core.Querier) error {
+		all, err = s.readOn(ctx, q, text, args...)
 		return err
-	}
-	for _, i := range all {
-		f(i)
-	}
-	return nil
+	})
+	return all, err
 }
 
-func (s *statements) eachOn(ctx context.Context, q core.Querier, stmt core.Stmt, f func(info), args ...any) error {
-	rows, err := stmt.Query(ctx, q, args...)
+func (s *statements) readOn(ctx context.Context, q core.Querier, text string, args ...any) ([]info, error) {
+	rows, err := s.Compile("line", text).Query(ctx, q, args...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	all, err := core.Collect(rows, scanInfo)
-	for _, i := range all {
-		f(i)
-	}
-	return err
+	return core.Collect(rows, scanInfo)
 }
 
 func scanInfo(row core.Row) (i info, err error) {

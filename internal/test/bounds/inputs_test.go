@@ -104,7 +104,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		return second(r.Do(e, idempotency.Op{Key: holdfastKey()}, ""))
 	}
 	sweep := func(o reaper.Options) error { return second(reaper.New(e, e.db, o)) }
-	list := func(f operators.Filter) error { return second(operators.New(e.store).List(e, f)) }
+	list := func(f operators.Filter) error { return first(operators.New(e.store).List(e, f)) }
 	lease := func(o sqllock.Options) error {
 		l, err := sqllock.New(e, e.db, o)
 		if err == nil {
@@ -155,7 +155,9 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"idemhttp.Transport.Attempts":   size(1, 1e6, func(n int) error { return trip(idemhttp.Transport{Attempts: n}) }, 0),
 
 		"operators.Filter.Overdue": span(ms, century, func(d time.Duration) error { return list(operators.Filter{Overdue: d}) }, 0),
-		"operators.Filter.Limit":   size(1, 1e4, func(n int) error { return list(operators.Filter{Limit: n}) }, 0),
+		"operators.ResumeOptions.Limit": size(1, 1e4, func(n int) error {
+			return second(operators.New(e.store).ResumeAll(e, operators.Filter{}, holdfast.Actor{By: "ana", Reason: "test"}, operators.ResumeOptions{Limit: n}))
+		}, 0),
 		"operators.Operators.Namespaces(limit)": size(1, 1e4, func(n int) error {
 			return second(operators.New(e.store).Namespaces(e, operators.Filter{}, n))
 		}),
@@ -166,16 +168,15 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 			return second(operators.AfterRestore(ended, e.db, who, operators.RestoreOptions{Margin: d}))
 		}, 0),
 
-		"outbox.Options.Lease":             span(50*ms, day, func(d time.Duration) error { return relay(outbox.Options{Lease: d}) }, 0),
-		"outbox.Options.Keys":              size(1, 1e4, func(n int) error { return relay(outbox.Options{Keys: n}) }, 0),
-		"outbox.Options.Batch":             size(1, 1e4, func(n int) error { return relay(outbox.Options{Batch: n}) }, 0),
-		"outbox.Options.MaxAttempts":       size(3, 1e6, func(n int) error { return relay(outbox.Options{MaxAttempts: n}) }, 0),
-		"outbox.Options.Backoff":           span(ms, day, func(d time.Duration) error { return relay(outbox.Options{Backoff: d}) }, 0),
-		"outbox.Options.MaxBackoff":        span(ms, day, func(d time.Duration) error { return relay(outbox.Options{Backoff: ms, MaxBackoff: d}) }, 0),
-		"outbox.Options.Poll":              span(ms, day, func(d time.Duration) error { return relay(outbox.Options{Poll: d}) }, 0),
-		"outbox.Options.Keep":              span(50*ms, century, func(d time.Duration) error { return relay(outbox.Options{Keep: d}) }, 0, int64(holdfast.Forever)),
-		"outbox.Outbox.Clear(keep)":        span(50*ms, century, func(d time.Duration) error { return second(box.Clear(e, d)) }, 0),
-		"outbox.Outbox.DeadLetters(limit)": size(1, 1e4, func(n int) error { return second(box.DeadLetters(e, n)) }),
+		"outbox.Options.Lease":       span(50*ms, day, func(d time.Duration) error { return relay(outbox.Options{Lease: d}) }, 0),
+		"outbox.Options.Keys":        size(1, 1e4, func(n int) error { return relay(outbox.Options{Keys: n}) }, 0),
+		"outbox.Options.Batch":       size(1, 1e4, func(n int) error { return relay(outbox.Options{Batch: n}) }, 0),
+		"outbox.Options.MaxAttempts": size(3, 1e6, func(n int) error { return relay(outbox.Options{MaxAttempts: n}) }, 0),
+		"outbox.Options.Backoff":     span(ms, day, func(d time.Duration) error { return relay(outbox.Options{Backoff: d}) }, 0),
+		"outbox.Options.MaxBackoff":  span(ms, day, func(d time.Duration) error { return relay(outbox.Options{Backoff: ms, MaxBackoff: d}) }, 0),
+		"outbox.Options.Poll":        span(ms, day, func(d time.Duration) error { return relay(outbox.Options{Poll: d}) }, 0),
+		"outbox.Options.Keep":        span(50*ms, century, func(d time.Duration) error { return relay(outbox.Options{Keep: d}) }, 0, int64(holdfast.Forever)),
+		"outbox.Outbox.Clear(keep)":  span(50*ms, century, func(d time.Duration) error { return second(box.Clear(e, d)) }, 0),
 
 		"staged.Workflow.Lease": span(50*ms, day, func(d time.Duration) error {
 			return second(runner(staged.Workflow[string, string, *sql.Tx]{Lease: d}))
@@ -211,7 +212,6 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"limits.Request.Timeout": span(50*ms, 3660*day, func(d time.Duration) error {
 			return second(capacity.Reserve(e, limits.Request{Key: "a", ID: holdfastKey(), Amount: 1, Timeout: d}))
 		}, 0),
-		"limits.ListOptions.Limit": size(1, 1000, func(n int) error { return second(capacity.Entries(e, "a", limits.ListOptions{Limit: n})) }, 0),
 
 		"optimistic.RetryOptions.Attempts":    size(1, 1e6, func(n int) error { return retry(optimistic.RetryOptions{Attempts: n}) }, 0),
 		"optimistic.RetryOptions.LockTimeout": span(ms, time.Hour, func(d time.Duration) error { return retry(optimistic.RetryOptions{LockTimeout: d}) }, 0),
@@ -236,7 +236,6 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 			return sweep(reaper.Options{Tables: []reaper.Table{{TableSpec: holdfast.TableSpec{Table: "shelves", Key: []string{"id"}}, Expires: "expires_at", Unit: reaper.Seconds, Scan: true, Grace: d}}})
 		}, 0),
 		"reaper.RunOptions.Every": span(10*ms, 7*day, func(d time.Duration) error { return sweeper.Run(ended, reaper.RunOptions{Every: d}) }, 0),
-		"reaper.History(limit)":   size(1, reaper.HistoryRows, func(n int) error { return second(reaper.History(e, e.db, n)) }),
 
 		"sqllock.Options.TTL":    span(50*ms, day, func(d time.Duration) error { return lease(sqllock.Options{TTL: d}) }, 0),
 		"sqllock.Options.Margin": span(ms, 15*time.Second, func(d time.Duration) error { return lease(sqllock.Options{Margin: d}) }, 0),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/reaper"
 )
@@ -106,7 +107,7 @@ func (e *Env[Tx]) Locks(locks ...Lock) {
 // History reads n passes and fails if the number differs.
 func (e *Env[Tx]) History(n int) []reaper.Pass {
 	e.Helper()
-	passes, err := reaper.History(e.Ctx, e.DB, reaper.HistoryRows)
+	passes, err := core.First(reaper.HistoryRows, reaper.History(e.Ctx, e.DB))
 	if err != nil || len(passes) != n {
 		e.Fatalf("%d passes, want %d: %+v, %v", len(passes), n, passes, err)
 	}

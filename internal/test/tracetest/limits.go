@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/limits"
 )
 
@@ -55,7 +56,7 @@ func (w *world) limits() {
 	w.want(err, nil)
 	_, err = l.Entry(w.ctx, Secret+"6")
 	w.want(err, nil)
-	_, err = l.Entries(w.ctx, Secret)
+	_, err = core.First(1, l.Entries(w.ctx, Secret))
 	w.want(err, nil)
 	_, err = l.Expire(w.ctx, Secret)
 	w.want(err, nil)

@@ -99,14 +99,14 @@ func ticketsLines[Tx any](e *env[Tx]) {
 				want = append(want, k)
 			}
 		}
-		for line, err := range fairlock.New(l).Queues(e.Ctx, sqllock.ListOptions{Prefix: prefix}) {
+		for line, err := range fairlock.New(l).Queues(e.Ctx, fairlock.ListOptions{Prefix: prefix}) {
 			e.Check(err)
 			fair = append(fair, line.Key)
 			if len(line.Tickets) != 2 || line.Permits != 0 {
 				e.Errorf("got %+v", line)
 			}
 		}
-		for line, err := range fairlock.New(l).Semaphores(e.Ctx, sqllock.ListOptions{Prefix: prefix}) {
+		for line, err := range fairlock.New(l).Semaphores(e.Ctx, fairlock.ListOptions{Prefix: prefix}) {
 			e.Check(err)
 			permits = append(permits, line.Key)
 			if len(line.Tickets) != 1 || line.Permits != 3 || line.Tickets[0].Permits != 2 || !line.Tickets[0].Held {

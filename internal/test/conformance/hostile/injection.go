@@ -94,7 +94,7 @@ func injectOperations[Tx any](e *env[Tx]) {
 				e.refuses(evil, field, err)
 			}
 		}
-		list, err := operators.New(s).List(e.Ctx, operators.Filter{Owner: name, Name: name, Key: evil, Records: true, States: []idempotency.State{idempotency.StateSucceeded}})
+		list, err := core.First(9, operators.New(s).List(e.Ctx, operators.Filter{Owner: name, Name: name, Key: evil, Records: true, States: []idempotency.State{idempotency.StateSucceeded}}))
 		if err != nil || len(list) != 1 || list[0].Owner != name || list[0].Name != name || list[0].Key != evil {
 			e.Errorf("list %q: %+v, %v", evil, list, err)
 		}
@@ -249,7 +249,7 @@ func injectLines[Tx any](e *env[Tx]) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		for line, err := range fairlock.New(l).Queues(e.Ctx, sqllock.ListOptions{Prefix: evil}) {
+		for line, err := range fairlock.New(l).Queues(e.Ctx, fairlock.ListOptions{Prefix: evil}) {
 			if err != nil || line.Key != evil || len(line.Tickets) != 1 || line.Tickets[0].Holder != name {
 				e.Errorf("lines %q: %+v, %v", evil, line, err)
 			}

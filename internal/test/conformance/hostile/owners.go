@@ -158,7 +158,7 @@ func ownerReadsNoResult[Tx any](e *env[Tx]) {
 	}
 	ops := operators.New(s)
 	for _, twin := range twins() {
-		list, err := ops.List(e.Ctx, operators.Filter{Owner: twin, Key: "42/1", Records: true, States: []idempotency.State{idempotency.StateSucceeded}})
+		list, err := core.First(9, ops.List(e.Ctx, operators.Filter{Owner: twin, Key: "42/1", Records: true, States: []idempotency.State{idempotency.StateSucceeded}}))
 		if err != nil {
 			e.Fatal(err)
 		}

@@ -130,7 +130,7 @@ func list[Tx any](e *env[Tx]) {
 	}
 	for _, after := range []string{"", "a", "a/", "a/1", "a/1\x00", "a/\xff", "b", "c"} {
 		var got, want []string
-		for i, err := range l.List(e.Ctx, sqllock.ListOptions{Prefix: "a/", Free: true, AfterKey: after}) {
+		for i, err := range l.List(e.Ctx, sqllock.ListOptions{Prefix: "a/", Free: true, After: sqllock.Info{Key: after}}) {
 			e.Check(err)
 			got = append(got, i.Key)
 		}

@@ -90,15 +90,15 @@ func ownersOfOtherLocks[Tx any](e *env[Tx]) {
 			e.Errorf("%s's own lock: %v", l.Owner(), err)
 		}
 	}
-	for kind, list := range map[string]func(sqllock.ListOptions) (owners []string){
-		"fair locks": func(o sqllock.ListOptions) (owners []string) {
+	for kind, list := range map[string]func(fairlock.ListOptions) (owners []string){
+		"fair locks": func(o fairlock.ListOptions) (owners []string) {
 			for q, err := range fairlock.New(anna).Queues(e.Ctx, o) {
 				e.Check(err)
 				owners = append(owners, q.Owner)
 			}
 			return owners
 		},
-		"semaphores": func(o sqllock.ListOptions) (owners []string) {
+		"semaphores": func(o fairlock.ListOptions) (owners []string) {
 			for q, err := range fairlock.New(anna).Semaphores(e.Ctx, o) {
 				e.Check(err)
 				owners = append(owners, q.Owner)
@@ -106,7 +106,7 @@ func ownersOfOtherLocks[Tx any](e *env[Tx]) {
 			return owners
 		},
 	} {
-		own, all, behind := list(sqllock.ListOptions{}), list(sqllock.ListOptions{EveryOwner: true}), list(sqllock.ListOptions{EveryOwner: true, AfterOwner: "anna", AfterKey: "key"})
+		own, all, behind := list(fairlock.ListOptions{}), list(fairlock.ListOptions{EveryOwner: true}), list(fairlock.ListOptions{EveryOwner: true, After: fairlock.Queue{Owner: "anna", Key: "key"}})
 		if !slices.Equal(own, []string{"anna"}) || !slices.Equal(all, []string{"anna", "ben"}) || !slices.Equal(behind, []string{"ben"}) {
 			e.Errorf("%s: own %v, all %v, behind anna's %v", kind, own, all, behind)
 		}
@@ -188,7 +188,7 @@ func ownersTogether[Tx any](e *env[Tx]) {
 		e.Errorf("listed %v", seen)
 	}
 	n := 0
-	for _, err := range lockers[0].List(e.Ctx, sqllock.ListOptions{Free: true, EveryOwner: true, AfterOwner: "3", AfterKey: "1"}) {
+	for _, err := range lockers[0].List(e.Ctx, sqllock.ListOptions{Free: true, EveryOwner: true, After: sqllock.Info{Owner: "3", Key: "1"}}) {
 		e.Check(err)
 		n++
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/limits"
@@ -130,7 +131,7 @@ func (e *env[Tx]) wantStatus(l *limits.Limits[Tx], key string, limit, reserved, 
 		e.Errorf("the limit %q is %+v, %v, want %+v", key, s, err, want)
 	}
 	var inEntries limits.Status
-	list, err := l.Entries(e.Ctx, key, limits.ListOptions{Limit: 1000})
+	list, err := core.First(1000, l.Entries(e.Ctx, key))
 	e.Check(err)
 	for _, entry := range list {
 		inEntries.Captured += entry.Captured

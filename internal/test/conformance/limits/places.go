@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/limits"
 )
 
@@ -229,7 +230,7 @@ func closedLater[Tx any](e *env[Tx]) {
 	var last limits.Entry
 	for _, id := range []string{"1", "2"} {
 		e.want(errOf(l.Capture(e.Ctx, ask("a", id, 0))), limits.ErrExpired)
-		page, err := l.Entries(e.Ctx, "a", limits.ListOptions{State: limits.Expired, After: last})
+		page, err := core.First(9, l.Entries(e.Ctx, "a", limits.ListOptions{State: limits.Expired, After: last}))
 		if err != nil || len(page) != 1 || page[0].ID != id {
 			e.Fatalf("after %q: %+v, %v, want %s", last.ID, page, err, id)
 		}

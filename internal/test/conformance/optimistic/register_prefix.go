@@ -53,13 +53,13 @@ func registerList[Tx any](e *env[Tx]) {
 			e.Errorf("%q: %q, want %q", prefix, got, want)
 		}
 	}
-	if got := e.listed(r, "limits", register.ListOptions{After: "limits/"}); !slices.Equal(got, []string{"limits/a=2:", "limits0=1:limits0"}) {
+	if got := e.listed(r, "limits", register.ListOptions{After: register.Entry{Name: "limits/"}}); !slices.Equal(got, []string{"limits/a=2:", "limits0=1:limits0"}) {
 		e.Errorf("after a name: %q", got)
 	}
-	if got := e.listed(r, "limits", register.ListOptions{After: "aaa"}); len(got) != 4 {
+	if got := e.listed(r, "limits", register.ListOptions{After: register.Entry{Name: "aaa"}}); len(got) != 4 {
 		e.Errorf("after a name before the prefix: %q", got)
 	}
-	if got := e.listed(r, "limits", register.ListOptions{After: "z"}); got != nil {
+	if got := e.listed(r, "limits", register.ListOptions{After: register.Entry{Name: "z"}}); got != nil {
 		e.Errorf("after a name behind the prefix: %q", got)
 	}
 	if got := e.listed(r.For("acme"), ""); !slices.Equal(got, []string{"limits/z=1:of another owner"}) {

@@ -29,7 +29,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()
 	for what, f := range map[string]func(*env[Tx]){
 		"WrittenWithItsCause": writtenWithItsCause[Tx], "OrderFollowsCommits": orderFollowsCommits[Tx], "FailureHoldsItsKey": failureHoldsItsKey[Tx],
-		"DeadLetter": deadLetter[Tx], "Panic": panics[Tx], "PausedRelay": pausedRelay[Tx], "DeathIsBlamedOnItsMessage": deathIsBlamed[Tx], "Stopped": stopped[Tx],
+		"DeadLetter": deadLetter[Tx], "DeadLettersByPage": deadLettersByPage[Tx], "Panic": panics[Tx], "PausedRelay": pausedRelay[Tx], "DeathIsBlamedOnItsMessage": deathIsBlamed[Tx], "Stopped": stopped[Tx],
 		"Cleared": cleared[Tx], "OwnersAndKeys": ownersAndKeys[Tx], "Input": input[Tx], "Run": runs[Tx],
 		"HeldUpKeyHidesNone": heldUpKeyHidesNone[Tx], "PutOffMessage": putOffMessage[Tx],
 		"Failing": failing[Tx], "FailingBetween": failingBetween[Tx],

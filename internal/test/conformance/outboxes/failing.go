@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/rowdiff"
 )
 
@@ -33,7 +34,7 @@ func failing[Tx any](e *env[Tx]) {
 		return nil
 	}, outbox.Options{}))
 	e.write(message("c", 0))
-	letters, err := e.box.DeadLetters(e.Ctx, 10)
+	letters, err := core.First(10, e.box.DeadLetters(e.Ctx))
 	e.Check(err)
 	published := 0
 	r := e.relay(func(context.Context, outbox.Delivery) error { published++; return nil }, outbox.Options{})
@@ -50,7 +51,7 @@ func failing[Tx any](e *env[Tx]) {
 		"discard": func() error { return e.box.Discard(e.Ctx, letters[0], who) },
 		"clear":   func() error { _, err := e.box.Clear(e.Ctx, 0); return err },
 		"pass":    func() error { _, err := r.Pass(e.Ctx); return err },
-		"letters": func() error { _, err := e.box.DeadLetters(e.Ctx, 10); return err },
+		"letters": func() error { _, err := core.First(10, e.box.DeadLetters(e.Ctx)); return err },
 		"stats":   func() error { _, err := e.box.Stats(e.Ctx); return err },
 	}
 	tables := []rowdiff.Table{{Name: "holdfast_outbox", Key: []string{"owner", "name", "message_key", "seq"}}, {Name: "holdfast_outbox_keys", Key: []string{"owner", "name", "message_key"}}}

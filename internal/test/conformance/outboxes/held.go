@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // heldUpKeyHidesNone puts more messages behind a dead letter than a pass reads. Another key is
@@ -31,7 +32,7 @@ func heldUpKeyHidesNone[Tx any](e *env[Tx]) {
 	if e.pass(r); e.pass(r) != 1 {
 		e.Errorf("%v were published, want that of the other key", b.bodies())
 	}
-	letters, err := e.box.DeadLetters(e.Ctx, 10)
+	letters, err := core.First(10, e.box.DeadLetters(e.Ctx))
 	e.Check(err)
 	poison.Store(false)
 	e.Check(e.box.Discard(e.Ctx, letters[0], who))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
@@ -65,7 +66,7 @@ func cleared[Tx any](e *env[Tx]) {
 		return b.publish(ctx, d)
 	}, outbox.Options{})
 	e.pass(r)
-	letters, err := e.box.DeadLetters(e.Ctx, 10)
+	letters, err := core.First(10, e.box.DeadLetters(e.Ctx))
 	e.Check(err)
 	for _, l := range letters {
 		if l.Key == "d" {

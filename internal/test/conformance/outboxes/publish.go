@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
@@ -161,7 +162,7 @@ func deadLetter[Tx any](e *env[Tx]) {
 	e.Eventually("two messages are dead", func() bool {
 		e.pass(r)
 		var err error
-		letters, err = e.box.DeadLetters(e.Ctx, 10)
+		letters, err = core.First(10, e.box.DeadLetters(e.Ctx))
 		e.Check(err)
 		return len(letters) == 2
 	})
@@ -247,7 +248,7 @@ func deathIsBlamed[Tx any](e *env[Tx]) {
 	e.Eventually("the message is dead", func() bool {
 		e.pass(e.relay(kills, outbox.Options{Lease: short / 3, MaxAttempts: 3}))
 		var err error
-		letters, err = e.box.DeadLetters(e.Ctx, 10)
+		letters, err = core.First(10, e.box.DeadLetters(e.Ctx))
 		e.Check(err)
 		return len(letters) > 0
 	})
@@ -260,6 +261,38 @@ func deathIsBlamed[Tx any](e *env[Tx]) {
 	}
 	if n := b.inOrder(e); n != 3 {
 		e.Errorf("%d messages were published, want 3", n)
+	}
+}
+
+// deadLettersByPage lists more dead letters than one statement reads, and goes on after each.
+func deadLettersByPage[Tx any](e *env[Tx]) {
+	var all []outbox.Message
+	for i := range 45 {
+		all = append(all, message(fmt.Sprint("k", i), 0))
+	}
+	e.write(all...)
+	r := e.relay(func(context.Context, outbox.Delivery) error { return outbox.Permanent(errBroker) }, outbox.Options{})
+	for e.pass(r); e.Int(`SELECT COUNT(*) FROM holdfast_outbox WHERE state = 3`) < len(all); e.pass(r) {
+	}
+	// Some of them died in one moment.
+	e.Must(`UPDATE holdfast_outbox SET due_at = $1 WHERE message_key < $2`, 1_000_000, []byte("k3"))
+	list := func(after outbox.DeadLetter) (keys []string) {
+		for l, err := range e.box.DeadLetters(e.Ctx, outbox.ListOptions{After: after}) {
+			e.Check(err)
+			keys = append(keys, l.Key)
+		}
+		return keys
+	}
+	keys := list(outbox.DeadLetter{})
+	if distinct := slices.Compact(slices.Sorted(slices.Values(keys))); len(keys) != len(all) || len(distinct) != len(all) {
+		e.Fatalf("%d of %d: %v", len(keys), len(all), keys)
+	}
+	n := 0
+	for l, err := range e.box.DeadLetters(e.Ctx) {
+		e.Check(err)
+		if n++; !slices.Equal(list(l), keys[n:]) && n < len(keys) {
+			e.Errorf("after %d: %v, want %v", n, list(l), keys[n:])
+		}
 	}
 }
 
@@ -278,7 +311,7 @@ func panics[Tx any](e *env[Tx]) {
 	e.Eventually("the message is dead", func() bool {
 		e.pass(r)
 		var err error
-		letters, err = e.box.DeadLetters(e.Ctx, 10)
+		letters, err = core.First(10, e.box.DeadLetters(e.Ctx))
 		e.Check(err)
 		return len(letters) == 1
 	})

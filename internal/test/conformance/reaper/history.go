@@ -3,11 +3,13 @@ package reaper
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/reaper"
 )
@@ -61,12 +63,10 @@ func passesAreRecorded[Tx any](e *env[Tx]) {
 			e.Errorf("from %v to %v, want between %d and %d", p.Began, p.Ended, before, after)
 		}
 	}
-	if passes, err := reaper.History(e.Ctx, e.DB, 1); err != nil || len(passes) != 1 || passes[0].Rows != 1 {
-		e.Errorf("the last one: %+v, %v", passes, err)
-	}
-	for _, limit := range []int{-1, 0, reaper.HistoryRows + 1} {
-		if _, err := reaper.History(e.Ctx, e.DB, limit); !errors.Is(err, holdfast.ErrInvalid) {
-			e.Errorf("limit %d: %v", limit, err)
+	for i, pass := range passes {
+		rest, err := core.First(9, reaper.History(e.Ctx, e.DB, reaper.HistoryOptions{After: pass}))
+		if err != nil || len(rest) != 1-i || i == 0 && !reflect.DeepEqual(rest[0], first) {
+			e.Errorf("after pass %d: %+v, %v", i, rest, err)
 		}
 	}
 	for _, holder := range []string{strings.Repeat("x", 255+1), "\xff", "\x00"} {
@@ -139,7 +139,7 @@ func sweepsWithoutHistory[Tx any](e *env[Tx]) {
 	if report := e.Sweep(r, 0, 5); report.Unrecorded == nil {
 		e.Error("a history that is lost is not reported")
 	}
-	if _, err := reaper.History(e.Ctx, e.DB, 1); !errors.Is(err, holdfast.ErrSchema) {
+	if _, err := core.First(1, reaper.History(e.Ctx, e.DB)); !errors.Is(err, holdfast.ErrSchema) {
 		e.Errorf("got %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/rowdiff"
 )
 
@@ -60,7 +61,7 @@ func stagedFailing[Tx any](e *env[Tx]) {
 			return err
 		},
 		"show":       func() error { _, err := ops.Show(e.Ctx, ref("ended")); return err },
-		"list":       func() error { _, err := ops.List(e.Ctx); return err },
+		"list":       func() error { _, err := core.First(1, ops.List(e.Ctx)); return err },
 		"namespaces": func() error { _, err := ops.Namespaces(e.Ctx, operators.Filter{}, 10); return err },
 		"resolve": func() error {
 			return ops.Resolve(e.Ctx, ref("unknown"), operators.Resolution{Step: staged.StepDone, StepResult: "x"}, who())

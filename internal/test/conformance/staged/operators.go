@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -189,15 +190,15 @@ func operatorsList[Tx any](e *env[Tx]) {
 	}
 	keys := func(f operators.Filter) (keys []string) {
 		for {
-			page, err := ops.List(e.Ctx, f)
+			page, err := core.First(2, ops.List(e.Ctx, f))
 			if err != nil {
 				e.Fatal(err)
 			}
 			for _, op := range page {
 				keys = append(keys, op.Key)
-				f.After = op.ID
+				f.After = op
 			}
-			if f.Limit == 0 || len(page) < f.Limit {
+			if len(page) < 2 {
 				slices.Sort(keys)
 				return keys
 			}
@@ -205,7 +206,7 @@ func operatorsList[Tx any](e *env[Tx]) {
 	}
 	unknown := []string{"unknown 0", "unknown 1", "unknown 2", "unknown 3", "unknown 4"}
 	for name, f := range map[string]operators.Filter{
-		"default": {}, "pages": {Limit: 2}, "by name": {Name: "refund"}, "explicit": {States: []idempotency.State{idempotency.StateUnknown}},
+		"default": {}, "by name": {Name: "refund"}, "explicit": {States: []idempotency.State{idempotency.StateUnknown}},
 	} {
 		if got := keys(f); !slices.Equal(got, unknown) {
 			e.Errorf("%s: %v", name, got)
@@ -218,11 +219,11 @@ func operatorsList[Tx any](e *env[Tx]) {
 		e.Errorf("another owner: %v", got)
 	}
 	for text, want := range map[string][]string{"own 3": {"unknown 3"}, "unknown ": unknown, "OWN 3": nil, "known  3": nil, "\xff": nil} {
-		if got := keys(operators.Filter{Key: text, Limit: 2}); !slices.Equal(got, want) {
+		if got := keys(operators.Filter{Key: text}); !slices.Equal(got, want) {
 			e.Errorf("with %q in the key: %v", text, got)
 		}
 	}
-	page, err := ops.List(e.Ctx, operators.Filter{Limit: 1})
+	page, err := core.First(1, ops.List(e.Ctx))
 	if err != nil || len(page) != 1 {
 		e.Fatal(page, err)
 	}
@@ -251,8 +252,8 @@ func operatorsList[Tx any](e *env[Tx]) {
 		e.Errorf("stuck: %v", got)
 	}
 	none, beyond := []idempotency.State{idempotency.StateAbsent}, []idempotency.State{idempotency.StateRejectedExpired + 1}
-	for _, bad := range []operators.Filter{{Limit: -1}, {Limit: 20_000}, {Overdue: -1}, {States: none}, {States: beyond}} {
-		if _, err := ops.List(e.Ctx, bad); !errors.Is(err, holdfast.ErrInvalid) {
+	for _, bad := range []operators.Filter{{Overdue: -1}, {After: staged.Operation{ID: []byte("short")}}, {States: none}, {States: beyond}} {
+		if _, err := core.First(1, ops.List(e.Ctx, bad)); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -274,7 +275,7 @@ func operatorsRecords[Tx any](e *env[Tx]) {
 		if _, err := e.Do(s, conformance.Op(name)); !errors.Is(err, idempotency.ErrUnknown) {
 			e.Errorf("%s: %v", name, err)
 		}
-		list, err := ops.List(e.Ctx, operators.Filter{Records: true})
+		list, err := core.First(9, ops.List(e.Ctx, operators.Filter{Records: true}))
 		if err != nil || len(list) != 1 || list[0].Key != name || list[0].State != idempotency.StateUnknown || list[0].Staged {
 			e.Errorf("%s: %+v, %v", name, list, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/rowdiff"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -314,7 +315,7 @@ func operatorsFilter[Tx any](e *env[Tx]) {
 		} {
 			c.f.Records = records
 			for namespace, ops := range all {
-				found, err := ops.List(e.Ctx, c.f)
+				found, err := core.First(99, ops.List(e.Ctx, c.f))
 				e.Check(err)
 				var got []string
 				for _, op := range found {

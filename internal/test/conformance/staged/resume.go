@@ -24,7 +24,7 @@ func operatorsResumeAll[Tx any](e *env[Tx]) {
 		_, s := unfinished(e, key)
 		runners = append(runners, s)
 	}
-	for name, bad := range map[string]operators.Filter{"states": {States: []idempotency.State{idempotency.StateUnknown}}, "records": {Records: true}, "limit": {Limit: -1}} {
+	for name, bad := range map[string]operators.Filter{"states": {States: []idempotency.State{idempotency.StateUnknown}}, "records": {Records: true}} {
 		if _, err := ops.ResumeAll(e.Ctx, bad, who()); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%s: %v", name, err)
 		}
@@ -42,8 +42,8 @@ func operatorsResumeAll[Tx any](e *env[Tx]) {
 		e.wantState(key, idempotency.StateUnknown)
 	}
 	var keys []string
-	for after, more := []byte(nil), true; more; more = after != nil {
-		page, err := ops.ResumeAll(e.Ctx, operators.Filter{Limit: 2, After: after}, who(), operators.ResumeOptions{Because: errTimeout.Error()})
+	for after, more := (staged.Operation{}), true; more; more = after.ID != nil {
+		page, err := ops.ResumeAll(e.Ctx, operators.Filter{After: after}, who(), operators.ResumeOptions{Because: errTimeout.Error(), Limit: 2})
 		if err != nil {
 			e.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
@@ -61,7 +62,7 @@ func (e *env[Tx]) wantListed(f operators.Filter, want idempotency.State) {
 	ops := operators.New(e.Store(idempotency.Options{}))
 	for s := idempotency.StateInProgress; s <= idempotency.StateRejectedExpired; s++ {
 		f.States = []idempotency.State{s}
-		list, err := ops.List(e.Ctx, f)
+		list, err := core.First(99, ops.List(e.Ctx, f))
 		list = slices.DeleteFunc(list, func(op staged.Operation) bool { return op.Key != f.Key })
 		if err != nil || (len(list) > 0) != (s == want) || len(list) > 0 && list[0].State != s {
 			e.Errorf("%q among %v: %+v, %v, want %v", f.Key, s, list, err, want)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
@@ -145,7 +146,7 @@ func stagedRenewed[Tx any](e *env[Tx]) {
 		ended <- err
 	}()
 	e.Eventually("the lease has ended", func() bool {
-		ops, err := operators.New(e.Store(idempotency.Options{})).List(e.Ctx, operators.Filter{States: []idempotency.State{idempotency.StateWaiting}, Overdue: time.Millisecond})
+		ops, err := core.First(9, operators.New(e.Store(idempotency.Options{})).List(e.Ctx, operators.Filter{States: []idempotency.State{idempotency.StateWaiting}, Overdue: time.Millisecond}))
 		return err == nil && len(ops) == 1
 	})
 	// The other worker reads the row; then the first one continues; then the other one claims.
