@@ -138,8 +138,10 @@ func (d *DB[Tx]) CommitOutcome(err error) CommitOutcome {
 	return Unknown
 }
 
-// Forever is a time without an end, and Unlimited a number without a bound, for the options that say so.
+// Forever is a time without an end, NoWait is a wait that is over at once, and Unlimited is a number without
+// a bound, for the options and parameters that say so.
 const (
 	Forever   time.Duration = -1
+	NoWait    time.Duration = -2
 	Unlimited int           = -1
 )

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgrpc"
 	"github.com/holdfast-go/holdfast/holdfastgrpc/internal/testpb"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -142,7 +143,7 @@ func inProgress[Tx any](e *conformance.Env[Tx]) {
 	release := sync.OnceFunc(func() { close(free); ended.Wait() })
 	defer release()
 	second := serve(e, with[Tx]{
-		options: holdfastgrpc.Options{NoWait: true, RetryAfter: soon}, config: retryEverything,
+		options: holdfastgrpc.Options{Wait: holdfast.NoWait, RetryAfter: soon}, config: retryEverything,
 		outer: []grpc.UnaryServerInterceptor{func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			if refused.Load() == 3 { // the client has tried twice by itself
 				release()

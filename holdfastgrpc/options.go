@@ -54,10 +54,9 @@ type Options struct {
 	// Decide chooses, by the code of the status that the method returned, whether the refusal is
 	// final. Default: DefaultDecision.
 	Decide func(code codes.Code) Decision
-	// Wait bounds the wait for a call in progress with the same key. NoWait refuses at once.
-	// Default: the store's Wait.
-	Wait   time.Duration
-	NoWait bool
+	// Wait bounds the wait for a call in progress with the same key. [holdfast.NoWait] refuses at
+	// once. Default: the store's Wait.
+	Wait time.Duration
 	// RetryAfter is the delay of RetryInfo. Default: 1 s.
 	RetryAfter time.Duration
 	// Domain is the domain of ErrorInfo. Default: "github.com/holdfast-go/holdfast".
@@ -106,8 +105,8 @@ func (o *Options) withDefaults(singleOwner bool) error {
 		return invalid("Options.Owner", "is given, and the DB is SingleOwner: leave one of them out")
 	case o.MaxKey < 0 || o.MaxKey > idempotency.MaxKey:
 		return invalid("Options.MaxKey", fmt.Sprintf("%d is not between 0 (default) and %d", o.MaxKey, idempotency.MaxKey))
-	case o.Wait < 0:
-		return invalid("Options.Wait", "is negative: use NoWait")
+	case o.Wait < 0 && o.Wait != holdfast.NoWait:
+		return invalid("Options.Wait", "is negative: holdfast.NoWait does not wait")
 	case o.RetryAfter < 0:
 		return invalid("Options.RetryAfter", "is negative; 0 is the default")
 	}

@@ -60,7 +60,7 @@ func (i *Interceptors[T]) read(ctx context.Context, method string, request proto
 	}
 	similar, err := i.similar(ctx, method, request)
 	return idempotency.Op{
-		Owner: owner, Name: o.Methods[method], Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait, Similar: similar,
+		Owner: owner, Name: o.Methods[method], Key: key, Fingerprint: fp, Wait: o.Wait, Similar: similar,
 	}, err
 }
 

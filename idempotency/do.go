@@ -78,7 +78,7 @@ func Do[T, Tx any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 		in = &similarClaim[Tx]{s: s, call: c}
 		w = in.before(w)
 	}
-	policy := once.WaitPolicy{NoWait: op.NoWait, Wait: c.wait, Deadline: p.deadline}
+	policy := once.WaitPolicy{NoWait: c.noWait, Wait: c.wait, Deadline: p.deadline}
 	for {
 		f, leads := s.flights.Join(c.hash)
 		if leads {
@@ -100,7 +100,7 @@ func Do[T, Tx any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 		}
 		r, err := f.Follow(ctx, policy)
 		err = inProgress(err)
-		if op.NoWait && errors.Is(err, ErrInProgress) {
+		if c.noWait && errors.Is(err, ErrInProgress) {
 			r, err = s.peek(ctx, c) // the leader may itself be replaying
 		}
 		if err != nil {
@@ -116,7 +116,7 @@ func Do[T, Tx any](ctx context.Context, s *Store[Tx], op Op, fn func(ctx context
 func (s *Store[Tx]) lead(ctx context.Context, p *pending, f *once.Flight[record], in *similarClaim[Tx], w work[Tx], span *trace.Span) (r *record, o Outcome, err error) {
 	defer func() { s.flights.Finish(p.hash, f, r) }() // also when the function panics: r is nil then
 	attempts := once.Retry[record]{
-		ExpectNew: s.expectNew, NoWait: p.op.NoWait, Wait: p.wait, Limit: s.options.Attempts,
+		ExpectNew: s.expectNew, NoWait: p.noWait, Wait: p.wait, Limit: s.options.Attempts,
 		Dialect: s.dialect(), Unstored: once.Unstored[*Rejection],
 		Read: func(ctx context.Context) (*record, error) { return s.read(ctx, p) },
 		Try:  func(ctx context.Context) (*record, error) { return s.try(ctx, p, in, w) },
@@ -147,7 +147,7 @@ func (s *Store[Tx]) read(ctx context.Context, p *pending) (r *record, err error)
 		r, p.expired, err = s.look(ctx, q, p.call)
 		return err
 	})
-	if err != nil || r != nil || !p.op.NoWait {
+	if err != nil || r != nil || !p.noWait {
 		return r, err
 	}
 	busy, err := s.inFlight(ctx, p.call)

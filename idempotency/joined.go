@@ -58,7 +58,7 @@ func (j *joined[Tx]) do(ctx context.Context, tx Tx, body func() (storedResult, e
 // claim claims the key, and restores the transaction's lock timeout.
 func (j *joined[Tx]) claim(ctx context.Context) (bool, error) {
 	wait := j.p.wait
-	if j.p.op.NoWait {
+	if j.p.noWait {
 		wait = 0
 	}
 	return j.s.sql.claim.InTx(ctx, j.q, wait, j.s.options.LockTimeout, func(wait time.Duration) (bool, error) {

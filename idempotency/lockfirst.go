@@ -48,7 +48,7 @@ type locked[Tx any] struct {
 
 func (l *lockFirst[Tx]) claim(ctx context.Context, s *Store[Tx], p *pending) (turn[Tx], error) {
 	since, lock := time.Now(), l.wait
-	if p.op.NoWait {
+	if p.noWait {
 		lock = l.noWait
 	}
 	tx, a, err := s.begin(ctx, p, lock.With(p.args(lock.Args...)...))

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/blockers"
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/options"
 )
 
 // Limits of an Op, in bytes.
@@ -53,11 +53,9 @@ type Op struct {
 	// key. Default: none; keys alone tell intents apart.
 	Similar *Similar
 
-	// Wait bounds the wait for another process that holds the key: 1 ms to 366 days. Default: the store's
-	// Wait. It does not bound the operation itself: ctx does.
+	// Wait bounds the wait for another call that holds the key: 1 ms to 366 days. [holdfast.NoWait] returns
+	// ErrInProgress at once. Default: the store's Wait. It does not bound the operation itself: ctx does.
 	Wait time.Duration
-	// NoWait returns ErrInProgress at once instead of waiting.
-	NoWait bool
 }
 
 // KeyOf builds a key from business fields, such as order and refund number. It joins the parts by
@@ -78,8 +76,9 @@ type call struct {
 	hash         [sha256.Size]byte
 	fingerprints fingerprints
 	similar      *similar
-	key          []any // the first arguments of each statement: owner and hash
-	wait         time.Duration
+	key          []any         // the first arguments of each statement: owner and hash
+	wait         time.Duration // with noWait, for the outcome of a commit
+	noWait       bool
 	requestID    string // whom the call works for; empty for none
 	// place is where the value of a staged operation is stored; empty for a record's.
 	place once.Place
@@ -132,7 +131,7 @@ func (o *Options) check(op Op) (*call, error) {
 	case len(op.Key) > MaxKey:
 		return nil, once.Invalid("Op.Key", fmt.Sprintf("has %d bytes, at most %d are allowed: hash the long part", len(op.Key), MaxKey))
 	case op.Wait != 0:
-		if err := options.Wait.Or("the store's Wait; NoWait does not wait").Check("Op.Wait", op.Wait); err != nil {
+		if err := once.CheckWait("Op.Wait", "the store's Wait", op.Wait); err != nil {
 			return nil, err
 		}
 	}
@@ -144,8 +143,8 @@ func (o *Options) check(op Op) (*call, error) {
 		o.HashKeys.fingerprints(&fp)
 		op.Key = o.HashKeys.Key(op.Key)
 	}
-	c := &call{op: op, fingerprints: fp, wait: op.Wait}
-	if c.wait == 0 {
+	c := &call{op: op, fingerprints: fp, wait: op.Wait, noWait: op.Wait == holdfast.NoWait}
+	if c.wait <= 0 {
 		c.wait = o.Wait
 	}
 	c.hash = once.HashKey(o.Namespace, op.Owner, op.Name, op.Key)

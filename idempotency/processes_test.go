@@ -28,7 +28,7 @@ const jobVariable = "HOLDFAST_TEST_JOB"
 type job struct {
 	DSN, Key   string
 	Goroutines int
-	NoWait     bool
+	Wait       time.Duration // Op.Wait
 	Start      time.Time
 	KillAt     string // a separate kind of job: see crash_test.go
 }
@@ -52,13 +52,16 @@ func TestThousandDuplicates(t *testing.T) {
 	const processes, each = 4, 250
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
 		for round := range 3 {
-			key, noWait := fmt.Sprintf("round %d", round), round == 2
+			key, noWait, wait := fmt.Sprintf("round %d", round), round == 2, time.Duration(0)
+			if noWait {
+				wait = holdfast.NoWait
+			}
 			start := time.Now().Add(1500 * time.Millisecond)
 			reports := make([]report, processes)
 			var wg sync.WaitGroup
 			for i := range reports {
 				wg.Go(func() {
-					if err := runJob(e.Ctx, job{DSN: e.DSN, Key: key, Goroutines: each, NoWait: noWait, Start: start}, &reports[i]); err != nil {
+					if err := runJob(e.Ctx, job{DSN: e.DSN, Key: key, Goroutines: each, Wait: wait, Start: start}, &reports[i]); err != nil {
 						e.Error(err)
 					}
 				})
@@ -149,7 +152,7 @@ func (r *report) run(j job) error {
 	insert := insertEffect(db.Engine())
 	time.Sleep(time.Until(j.Start))
 	op := conformance.Op(j.Key)
-	op.NoWait = j.NoWait
+	op.Wait = j.Wait
 	var wg sync.WaitGroup
 	for range j.Goroutines {
 		wg.Go(func() {
@@ -194,9 +197,11 @@ func TestPoolOfOne(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 16 {
 			op := conformance.Op(fmt.Sprint(i % 4))
-			op.NoWait = i%8 == 0
+			if i%8 == 0 {
+				op.Wait = holdfast.NoWait
+			}
 			wg.Go(func() {
-				if _, err := e.Do(s, op); err != nil && (!op.NoWait || !errors.Is(err, idempotency.ErrInProgress)) {
+				if _, err := e.Do(s, op); err != nil && (op.Wait != holdfast.NoWait || !errors.Is(err, idempotency.ErrInProgress)) {
 					t.Error(err)
 				}
 			})
@@ -207,7 +212,7 @@ func TestPoolOfOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		op := conformance.Op("tx")
-		op.NoWait = true
+		op.Wait = holdfast.NoWait
 		_, err = idempotency.DoTx(e.Ctx, s, tx, op, func(ctx context.Context, tx *sql.Tx) (string, error) { return "", e.Effect(ctx, tx, "tx") })
 		if err := errors.Join(err, tx.Commit()); err != nil {
 			t.Error(err)

@@ -117,7 +117,7 @@ func (s *Store[Tx]) send(ctx context.Context, q core.Querier, p *pending, claim 
 
 // unclaimed is the error of a claim. After a wait that has ended without the key, p may look for its holder.
 func (s *Store[Tx]) unclaimed(p *pending, err error) error {
-	if p.watch == nil && !p.op.NoWait && s.sql.holders.Text == "" {
+	if p.watch == nil && !p.noWait && s.sql.holders.Text == "" {
 		w := s.blockers.Watch(p.deadline)
 		p.watch = &w
 	}
@@ -139,7 +139,7 @@ func txOptionsOf(claim dialect.Claim, o *Options) txOptions {
 
 // transaction returns the settings of a transaction that waits for the key of p.
 func (s *Store[Tx]) transaction(p *pending) core.TxOptions {
-	if p.op.NoWait {
+	if p.noWait {
 		return s.tx.noWait
 	}
 	return s.tx.wait
@@ -147,7 +147,7 @@ func (s *Store[Tx]) transaction(p *pending) core.TxOptions {
 
 // lockWait bounds each wait of a transaction for the key of p; 0 is no wait.
 func (s *Store[Tx]) lockWait(p *pending) time.Duration {
-	if p.op.NoWait {
+	if p.noWait {
 		return 0
 	}
 	return s.options.LockTimeout

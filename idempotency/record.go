@@ -98,7 +98,7 @@ func (s *Store[Tx]) inFlight(ctx context.Context, c *call) (bool, error) {
 func (s *Store[Tx]) blocked(ctx context.Context, p *pending, err error) error {
 	busy, is := err.(*InProgressError) //nolint:errorlint // it is never wrapped
 	switch {
-	case !is || p.op.NoWait:
+	case !is || p.noWait:
 	case s.sql.holders.Text != "":
 		found, _ := s.blockers.Run(ctx, s.sql.holders, p.args()...)
 		busy.Blockers = core.Blockers[holdfast.Blocker](found)

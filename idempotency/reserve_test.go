@@ -144,7 +144,7 @@ func TestReserveBesideDoTx(t *testing.T) {
 			op := Op{Name: "refund", Key: key, Request: key}
 			err := ways[0](stores[0], op, func(ctx context.Context, tx *sql.Tx) (string, error) {
 				now := op
-				now.NoWait = true
+				now.Wait = holdfast.NoWait
 				if err := ways[1](stores[1], now, func(context.Context, *sql.Tx) (string, error) {
 					t.Errorf("%s: the other function runs beside it", key)
 					return "", nil

@@ -170,7 +170,7 @@ type similarClaim[Tx any] struct {
 // the other, so that those that wait hold no connection.
 func (in *similarClaim[Tx]) queued(ctx context.Context, p *pending, w work[Tx]) (*record, error) {
 	flights, hash := in.s.similar, in.call.similar.hash
-	policy := once.WaitPolicy{NoWait: p.op.NoWait, Wait: p.wait, Deadline: time.Now().Add(p.wait)}
+	policy := once.WaitPolicy{NoWait: p.noWait, Wait: p.wait, Deadline: time.Now().Add(p.wait)}
 	f, leads := flights.Join(hash)
 	for !leads {
 		if _, err := f.Follow(ctx, policy); err != nil {
@@ -232,7 +232,7 @@ const minSimilarWait = 20 * time.Millisecond
 // LockTimeout.
 func (in *similarClaim[Tx]) wait() time.Duration {
 	switch {
-	case in.call.op.NoWait:
+	case in.call.noWait:
 		return minSimilarWait
 	case in.call.wait < in.s.options.LockTimeout:
 		return max(in.call.wait, minSimilarWait)
@@ -244,7 +244,7 @@ func (in *similarClaim[Tx]) wait() time.Duration {
 // once, because on some servers a wait that is over ends the transaction.
 func (in *similarClaim[Tx]) claimTx(ctx context.Context, q core.Querier) error {
 	wait := min(in.call.wait, in.s.options.LockTimeout)
-	if in.call.op.NoWait {
+	if in.call.noWait {
 		wait = 0
 	}
 	return in.claim(ctx, q, max(wait, minSimilarWait))

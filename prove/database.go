@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
@@ -188,7 +189,7 @@ func uncommittedResult(ctx context.Context, t *trial) error {
 		return err
 	}
 	o := op(k)
-	o.NoWait = true
+	o.Wait = holdfast.NoWait
 	t.attempts.Add(1)
 	if outcome, err := t.do(ctx, b, o, k); err == nil {
 		return brokenf("a key was answered with %v while the transaction that claimed it was not committed", outcome)

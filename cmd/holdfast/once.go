@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -133,7 +134,7 @@ func (o *onceFlags) once(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	op := idempotency.Op{Owner: o.owner, Key: j.key, Fingerprint: []byte(strings.Join(j.args, "\x00")), Wait: o.wait, NoWait: !j.waits && o.wait == 0}
+	op := idempotency.Op{Owner: o.owner, Key: j.key, Fingerprint: []byte(strings.Join(j.args, "\x00")), Wait: cmp.Or(o.wait, holdfast.NoWait)}
 	if j.waits {
 		op.Wait = onceWait
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
@@ -71,10 +72,9 @@ type Options struct {
 	// and fields of the connection are refused.
 	Headers []string
 
-	// Wait bounds the wait for a request in progress with the same key. NoWait answers 409 at
-	// once. Default: the store's Wait; 1 ms to 366 days.
-	Wait   time.Duration
-	NoWait bool
+	// Wait bounds the wait for a request in progress with the same key: 1 ms to 366 days.
+	// [holdfast.NoWait] answers 409 at once. Default: the store's Wait.
+	Wait time.Duration
 
 	// StartWait is how long a request waits for the end of the staged operation that its handler
 	// starts (see Accept), without a connection. Default: it does not wait. MaxStartWait bounds
@@ -164,7 +164,7 @@ func (o *Options) withDefaults(singleOwner bool) error {
 		options.Size{Least: 8, Most: idempotency.MaxKey, Unit: "bytes", Zero: "the default"}.Check("Options.MaxKey", int64(o.MaxKey)),
 		options.Bytes.Check("Options.MaxBody", o.MaxBody),
 		options.Bytes.UpTo(1<<40).Check("Options.MaxHeld", o.MaxHeld),
-		options.Wait.Or("the store's Wait; NoWait does not wait").Check("Options.Wait", o.Wait),
+		once.CheckWait("Options.Wait", "the store's Wait", o.Wait),
 		options.Wait.Or("no wait").UpTo(24*time.Hour).Check("Options.StartWait", o.StartWait),
 		options.Wait.UpTo(24*time.Hour).Check("Options.MaxStartWait", o.MaxStartWait),
 	); err != nil {

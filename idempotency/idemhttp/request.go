@@ -50,7 +50,7 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share
 		return op, nil, unusable("The request cannot be told from others", err.Error())
 	}
 	op = idempotency.Op{
-		Owner: owner, Name: m.operation(r), Key: key, Fingerprint: fp, Wait: o.Wait, NoWait: o.NoWait,
+		Owner: owner, Name: m.operation(r), Key: key, Fingerprint: fp, Wait: o.Wait,
 	}
 	op.Similar, err = m.similar(r, body)
 	return op, body, err

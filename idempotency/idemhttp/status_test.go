@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -49,7 +50,7 @@ func doubleClick[Tx any](e *conformance.Env[Tx]) {
 // statuses checks that each outcome has a distinct status and problem type.
 func statuses[Tx any](e *conformance.Env[Tx]) {
 	started, free := make(chan struct{}), make(chan struct{})
-	o := idemhttp.Options{NoWait: true}
+	o := idemhttp.Options{Wait: holdfast.NoWait}
 	patient := idempotency.Options{Wait: 2 * time.Minute}
 	s := start(e, patient, o, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		if r.PathValue("order") == "slow" {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
@@ -25,7 +26,7 @@ func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r
 // elsewhere, gets the one answer, with one key and one effect.
 func transport[Tx any](e *conformance.Env[Tx]) {
 	started, free := make(chan struct{}), make(chan struct{})
-	s := start(e, idempotency.Options{}, idemhttp.Options{NoWait: true}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
+	s := start(e, idempotency.Options{}, idemhttp.Options{Wait: holdfast.NoWait}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		if r.PathValue("order") == "slow" {
 			close(started)
 			<-free

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -38,9 +39,9 @@ type Message struct {
 	// Body, if given, is compared. Another body under the same id is ErrMismatch, which reveals a
 	// producer that uses an id twice.
 	Body []byte
-	// NoWait returns ErrInProgress at once while another delivery is being processed, instead of
-	// waiting for it. Default: wait as long as the store's Wait.
-	NoWait bool
+	// Wait bounds the wait for another delivery that is being processed: 1 ms to 366 days.
+	// [holdfast.NoWait] returns ErrInProgress at once. Default: the store's Wait.
+	Wait time.Duration
 }
 
 // New opens the inbox of one consumer in the store's namespace. consumer is a stable name.
@@ -79,7 +80,7 @@ func (in *Inbox[Tx]) ProcessTx(ctx context.Context, tx Tx, m Message, fn func(ct
 
 func (in *Inbox[Tx]) op(m Message) idempotency.Op {
 	return idempotency.Op{
-		Owner: m.Owner, Name: in.consumer, Key: m.ID, NoWait: m.NoWait,
+		Owner: m.Owner, Name: in.consumer, Key: m.ID, Wait: m.Wait,
 		Fingerprint: m.Body, NoFingerprint: m.Body == nil,
 	}
 }

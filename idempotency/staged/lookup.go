@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
-	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -33,7 +32,7 @@ func (s *Runner[Req, Res, Tx]) Lookup(ctx context.Context, op idempotency.Op) (f
 }
 
 // LookupID does what Lookup does, by the ID of Operation or Started. The owner is part of it. wait is
-// that of Op.Wait: 1 ms to 366 days, or 0 for one read.
+// that of Op.Wait: 1 ms to 366 days. Default: one read, as with [holdfast.NoWait].
 //
 // Errors: those of Lookup.
 func (s *Runner[Req, Res, Tx]) LookupID(ctx context.Context, id []byte, wait time.Duration) (found idempotency.Found[Res], err error) {
@@ -41,7 +40,7 @@ func (s *Runner[Req, Res, Tx]) LookupID(ctx context.Context, id []byte, wait tim
 	if !ok {
 		return found, once.Invalid("id", "is not the ID of an operation")
 	}
-	if err := options.Wait.Or("one read").Check("wait", wait); err != nil {
+	if err := once.CheckWait("wait", "one read", wait); err != nil {
 		return found, err
 	}
 	return s.lookup(ctx, key, wait, nil)

@@ -9,6 +9,7 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
@@ -125,7 +126,7 @@ func (s *Runner[Req, Res, Tx]) ProviderKey(ref Ref, step string) string {
 //
 // It works in the calling goroutine. If ctx ends, Do stops between steps, never within an external
 // call: it completes a call that has begun, or waits until the end of its lease. While another
-// worker has the operation, Do waits as long as Op.Wait and Op.NoWait say.
+// worker has the operation, Do waits as long as Op.Wait says.
 //
 // Errors: *[idempotency.Rejection]; [idempotency.ErrInProgress]; [idempotency.ErrMismatch];
 // [idempotency.ErrTooMany]; [idempotency.ErrExpired] if it was erased; [idempotency.ErrUnknown], as *[StepError] or
@@ -172,7 +173,7 @@ func (s *Runner[Req, Res, Tx]) Do(ctx context.Context, op idempotency.Op, reques
 			}
 			continue
 		}
-		if waited := time.Since(start); op.NoWait || waited > c.Wait {
+		if waited := time.Since(start); op.Wait == holdfast.NoWait || waited > c.Wait {
 			return idempotency.Result[Res]{}, &idempotency.InProgressError{Waited: waited}
 		}
 		if err := pause.Sleep(ctx); err != nil {

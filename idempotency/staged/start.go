@@ -72,7 +72,7 @@ func (s *Runner[Req, Res, Tx]) StartTx(ctx context.Context, tx Tx, op idempotenc
 		return nil, err
 	}
 	wait := c.Wait
-	if op.NoWait {
+	if op.Wait == holdfast.NoWait {
 		wait = time.Millisecond
 	}
 	started = &Started[Res]{Ref: Ref{op.Owner, s.workflow.Name, op.Key}, ID: c.ID.Bytes()}

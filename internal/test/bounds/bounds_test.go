@@ -51,7 +51,7 @@ func TestBounds(t *testing.T) {
 					t.Errorf("%d: %v", n, err)
 				}
 			}
-			bad := []int64{b.least - 1, -1, math.MinInt64}
+			bad := []int64{b.least - 1, -1, -2, math.MinInt64}
 			if b.most < math.MaxInt64 {
 				bad = append(bad, b.most+1)
 			}

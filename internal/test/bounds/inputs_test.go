@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 	"github.com/holdfast-go/holdfast/idempotency/cron"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/idempotency/inbox"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
@@ -133,7 +134,10 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"idempotency.Options.MaxResult":    size(1<<10, 15<<20, func(n int) error { return newStore(idempotency.Options{MaxResult: n}) }, 0),
 		"idempotency.Options.LockTimeout":  span(ms, time.Hour, func(d time.Duration) error { return newStore(idempotency.Options{LockTimeout: d}) }, 0),
 		"idempotency.Options.Attempts":     size(1, 1e6, func(n int) error { return newStore(idempotency.Options{Attempts: n}) }, 0),
-		"idempotency.Op.Wait":              span(ms, 366*day, func(d time.Duration) error { return do(idempotency.Op{Wait: d}) }, 0),
+		"inbox.Message.Wait": span(ms, 366*day, func(d time.Duration) error {
+			return second(must(inbox.New(e.store, "refunds")).Process(e, inbox.Message{ID: holdfastKey(), Wait: d}, func(context.Context, *sql.Tx) error { return nil }))
+		}, 0, int64(holdfast.NoWait)),
+		"idempotency.Op.Wait": span(ms, 366*day, func(d time.Duration) error { return do(idempotency.Op{Wait: d}) }, 0, int64(holdfast.NoWait)),
 		"idempotency.Similar.Window": span(50*ms, 366*day, func(d time.Duration) error {
 			return do(idempotency.Op{Similar: &idempotency.Similar{By: []string{holdfastKey()}, Window: d}})
 		}),
@@ -148,7 +152,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"idemhttp.Options.MaxKey":       size(8, 1024, func(n int) error { return web(idemhttp.Options{MaxKey: n}) }, 0),
 		"idemhttp.Options.MaxBody":      size(1<<10, 1<<30, func(n int) error { return web(idemhttp.Options{MaxBody: int64(n)}) }, 0),
 		"idemhttp.Options.MaxHeld":      size(1<<10, 1<<40, func(n int) error { return web(idemhttp.Options{MaxHeld: int64(n)}) }, 0),
-		"idemhttp.Options.Wait":         span(ms, 366*day, func(d time.Duration) error { return web(idemhttp.Options{Wait: d}) }, 0),
+		"idemhttp.Options.Wait":         span(ms, 366*day, func(d time.Duration) error { return web(idemhttp.Options{Wait: d}) }, 0, int64(holdfast.NoWait)),
 		"idemhttp.Options.StartWait":    span(ms, day, func(d time.Duration) error { return web(idemhttp.Options{StartWait: d}) }, 0),
 		"idemhttp.Options.MaxStartWait": span(ms, day, func(d time.Duration) error { return web(idemhttp.Options{MaxStartWait: d}) }, 0),
 		"idemhttp.Transport.MaxPause":   span(ms, day, func(d time.Duration) error { return trip(idemhttp.Transport{MaxPause: d}) }, 0),
@@ -206,7 +210,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"staged.RunOptions.Every":   span(10*ms, 7*day, func(d time.Duration) error { return idle.RunCompleter(ended, staged.RunOptions{Every: d}) }, 0),
 		"staged.Runner.LookupID(wait)": span(ms, 366*day, func(d time.Duration) error {
 			return second(idle.LookupID(ended, make([]byte, 32), d))
-		}, 0),
+		}, 0, int64(holdfast.NoWait)),
 
 		"limits.Options.Keep": span(time.Hour, century, func(d time.Duration) error { return second(limits.New(e, e.db, "x", limits.Options{Keep: d})) }, 0, int64(holdfast.Forever)),
 		"limits.Request.Timeout": span(50*ms, 3660*day, func(d time.Duration) error {

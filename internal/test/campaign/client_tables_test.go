@@ -59,7 +59,7 @@ func (c *client[Tx]) refund(ctx context.Context, t *task) error {
 	if c.Control == claimAfterWork {
 		return c.refundThenClaim(ctx, t)
 	}
-	r, err := idempotency.Do(ctx, c.store, idempotency.Op{Name: "refund", Key: t.key, Request: t.key, NoWait: t.try}, func(ctx context.Context, tx Tx) (string, error) {
+	r, err := idempotency.Do(ctx, c.store, idempotency.Op{Name: "refund", Key: t.key, Request: t.key, Wait: map[bool]time.Duration{true: holdfast.NoWait}[t.try]}, func(ctx context.Context, tx Tx) (string, error) {
 		return t.id, c.effect(ctx, tx, t, t.id)
 	})
 	c.tell(t, r.Outcome, r.Value, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
@@ -67,7 +68,7 @@ func (w *world[Tx]) inProgressAtOnce() {
 	w.struck(f, err)
 	w.unknown("no wait", err)
 	op := conformance.Op(key)
-	op.NoWait = true
+	op.Wait = holdfast.NoWait
 	start := time.Now()
 	if r, err := w.Do(w.Store(idempotency.Options{}), op); !errors.Is(err, idempotency.ErrInProgress) {
 		w.Errorf("no wait: %v, %v", r, err)

@@ -235,7 +235,7 @@ func functionInProgress(e *env) {
 	}()
 	<-held
 	o := op("held")
-	o.NoWait = true
+	o.Wait = holdfast.NoWait
 	if _, err := e.Do(e.Store(idempotency.Options{}), o); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("Go: %v", err)
 	}

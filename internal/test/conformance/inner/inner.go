@@ -33,7 +33,7 @@ func outcomes[Tx any](e *conformance.Env[Tx]) []outcome {
 	s := e.Store(idempotency.Options{})
 	release := e.HoldKey("held")
 	op := conformance.Op("held")
-	op.NoWait = true
+	op.Wait = holdfast.NoWait
 	_, busy := e.Do(s, op)
 	release()
 	op = conformance.Op("held")

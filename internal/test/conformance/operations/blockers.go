@@ -107,7 +107,7 @@ func namesBlockers[Tx any](e *env[Tx]) {
 		return unnamed(blockersOf(err))
 	})
 	op := conformance.Op(key)
-	op.NoWait = true
+	op.Wait = holdfast.NoWait
 	if found, err := blockersOf(func() error { _, err := e.Do(s, op); return err }()); len(found) > 0 || !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("without a wait: %+v, %v", found, err)
 	}

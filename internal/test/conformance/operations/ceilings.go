@@ -71,7 +71,7 @@ func ceilingOfNewKeys[Tx any](e *env[Tx]) {
 		_, err := e.issue(s, of("eve", fmt.Sprint("more", i)), false)
 		e.TooMany("a new key", err, 12, false)
 		op := of("eve", fmt.Sprint("at once", i))
-		op.NoWait = true
+		op.Wait = holdfast.NoWait
 		_, err = e.issue(s, op, false)
 		e.TooMany("a new key without a wait", err, 12, false)
 		if n := e.Effects(fmt.Sprint("more", i)); n != 0 {

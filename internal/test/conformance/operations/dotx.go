@@ -110,7 +110,7 @@ func txWaitsAndIsBounded[Tx any](e *env[Tx]) {
 	release := e.HoldKey("a")
 	defer release()
 	op := conformance.Op("a")
-	op.NoWait = true
+	op.Wait = holdfast.NoWait
 	tx := e.BeginTx(sql.LevelDefault)
 	start := time.Now()
 	if _, err := e.DoTx(s, tx, op); !errors.Is(err, idempotency.ErrInProgress) {
@@ -119,7 +119,7 @@ func txWaitsAndIsBounded[Tx any](e *env[Tx]) {
 	e.Logf("no wait: %v", time.Since(start))
 	e.WantRolledBack(tx)
 
-	op.NoWait, op.Wait = false, 300*time.Millisecond
+	op.Wait = 300 * time.Millisecond
 	tx = e.BeginTx(sql.LevelDefault)
 	if _, err := e.DoTx(s, tx, op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("got %v, want in progress", err)

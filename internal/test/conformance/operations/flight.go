@@ -62,11 +62,11 @@ func claimantMeetsAWrongDuplicate[Tx any](t *testing.T, h conformance.Handle[Tx]
 	<-looked
 
 	op := conformance.Op("a")
-	op.NoWait = true
+	op.Wait = holdfast.NoWait
 	if r, err := e.Do(s, op); err != nil || r.Outcome != idempotency.Replayed {
 		e.Errorf("the claimant, at once: %v, %v", r, err)
 	}
-	op.NoWait, op.Wait = false, 50*time.Millisecond
+	op.Wait = 50 * time.Millisecond
 	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("the claimant, after a short wait: %v", err)
 	}
@@ -100,7 +100,7 @@ func failedLeaderIsNoMismatch[Tx any](e *env[Tx]) {
 	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("after a short wait: %v", err)
 	}
-	op.Wait, op.NoWait = 0, true
+	op.Wait = holdfast.NoWait
 	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("at once: %v", err)
 	}

@@ -69,9 +69,9 @@ func inboxOnce[Tx any](e *env[Tx]) {
 	wants(inbox.Acknowledge, 0, inbox.Message{ID: "m-3"}, nil) // the refusal remains
 
 	release := holdMessage(e, "m-4")
-	wants(inbox.Redeliver, 0, inbox.Message{ID: "m-4", NoWait: true}, nil)
+	wants(inbox.Redeliver, 0, inbox.Message{ID: "m-4", Wait: holdfast.NoWait}, nil)
 	release()
-	wants(inbox.Acknowledge, 1, inbox.Message{ID: "m-4", NoWait: true}, nil)
+	wants(inbox.Acknowledge, 1, inbox.Message{ID: "m-4", Wait: holdfast.NoWait}, nil)
 
 	for _, bad := range []string{"", "a\x00b", string(make([]byte, 200))} {
 		if _, err := inbox.New(e.Store(idempotency.Options{}), bad); !errors.Is(err, holdfast.ErrInvalid) {

@@ -145,7 +145,7 @@ func resultWithoutAWayBack[Tx any](e *env[Tx]) {
 func noWaitOfFinishedKeys[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{})
 	op := conformance.Op("a")
-	op.NoWait = true
+	op.Wait = holdfast.NoWait
 	if _, err := e.Do(s, op); err != nil {
 		e.Fatal(err)
 	}
@@ -172,12 +172,12 @@ func expiredKeyInFlight[Tx any](e *env[Tx]) {
 	release := e.HoldKey("a")
 	defer release()
 	op := conformance.Op("a")
-	op.NoWait = true
+	op.Wait = holdfast.NoWait
 	start := time.Now()
 	if _, err := e.Do(e.Store(o), op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("no wait: %v", err)
 	}
-	op.NoWait, op.Wait = false, 200*time.Millisecond
+	op.Wait = 200 * time.Millisecond
 	if _, err := e.Do(e.Store(o), op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("a short wait: %v", err)
 	}

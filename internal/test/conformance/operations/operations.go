@@ -223,7 +223,7 @@ func inProgressAtOnce[Tx any](e *env[Tx]) {
 	release := e.HoldKey("a")
 	defer release()
 	op := conformance.Op("a")
-	op.NoWait = true
+	op.Wait = holdfast.NoWait
 	for range 3 {
 		if _, err := e.Do(e.Store(idempotency.Options{}), op); !errors.Is(err, idempotency.ErrInProgress) {
 			e.Errorf("got %v, want in progress", err)

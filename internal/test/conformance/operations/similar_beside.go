@@ -78,11 +78,11 @@ func similarInProgress[Tx any](e *env[Tx]) {
 	<-started
 	s := e.Store(idempotency.Options{Wait: time.Minute})
 	op := alike("b", "1")
-	op.NoWait = true
+	op.Wait = holdfast.NoWait
 	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("without a wait: %v", err)
 	}
-	op.NoWait, op.Wait = false, time.Millisecond
+	op.Wait = time.Millisecond
 	if _, err := e.Do(s, op); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("after a wait: %v", err)
 	}

@@ -222,7 +222,7 @@ func similarOfOtherOwners[Tx any](e *env[Tx]) {
 	e.Check(err)
 	of := func(owner string) idempotency.Op {
 		op := alike("k", "order 1", "100")
-		op.Owner, op.NoWait = owner, true
+		op.Owner, op.Wait = owner, holdfast.NoWait
 		return op
 	}
 	r, err := idempotency.Do(e.Ctx, s, of("anna"), func(context.Context, Tx) (string, error) {

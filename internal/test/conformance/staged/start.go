@@ -188,7 +188,7 @@ func stagedStartTwice[Tx any](e *env[Tx]) {
 	if !e.exclusive() {
 		second := e.BeginTx(sql.LevelDefault)
 		op := stagedOp("b")
-		op.NoWait = true
+		op.Wait = holdfast.NoWait
 		if _, err := s.StartTx(e.Ctx, second, op, "b"); !errors.Is(err, idempotency.ErrInProgress) {
 			e.Errorf("while the first is open: %v", err)
 		}

@@ -59,7 +59,7 @@ func stagedStaleWorker[Tx any](e *env[Tx]) {
 	other := &refund[Tx]{e: e, provider: p, outside: outside}
 	s := e.staged(other.stages(), idempotency.Options{})
 	noWait := stagedOp("a")
-	noWait.NoWait = true
+	noWait.Wait = holdfast.NoWait
 	if _, err := s.Do(e.Ctx, noWait, "a"); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("while the lease lasts: %v", err)
 	}
@@ -165,7 +165,7 @@ func stagedRenewed[Tx any](e *env[Tx]) {
 		e.Fatal(err)
 	}
 	op := stagedOp("a")
-	op.NoWait = true
+	op.Wait = holdfast.NoWait
 	if _, err := t.Do(e.Ctx, op, "a"); !errors.Is(err, idempotency.ErrInProgress) {
 		e.Errorf("got %v", err)
 	}
