@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/migrations"
-	"github.com/holdfast-go/holdfast/prove"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/prove"
 )
 
 type apply func(context.Context, *sql.DB, ...holdfast.Options) error

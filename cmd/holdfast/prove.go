@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-go/holdfast/prove"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/prove"
 )
 
 func newProve(f *flags) *cobra.Command {

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/prove"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
-	"github.com/holdfast-go/holdfast/prove"
 )
 
 // TestProve checks that each engine passes, in text and in JSON, and that the report is kept.

@@ -3,7 +3,6 @@ package bounds_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -25,7 +24,6 @@ import (
 	"github.com/holdfast-go/holdfast/limits"
 	"github.com/holdfast-go/holdfast/optimistic"
 	"github.com/holdfast-go/holdfast/optimistic/register"
-	"github.com/holdfast-go/holdfast/prove"
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/election"
@@ -227,9 +225,6 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		}, 0),
 
 		"doctor.Options.MaxDrift": span(ms, day, func(d time.Duration) error { return second(doctor.Check(e, e.db, doctor.Options{MaxDrift: d})) }, 0),
-		"prove.Options.Duration": span(5*time.Second, 10*time.Minute, func(d time.Duration) error {
-			return second(prove.Run(e, prove.Options{Duration: d, Pool: func(prove.Dial) (*sql.DB, error) { return nil, errors.New("none") }}))
-		}, 0),
 
 		"reaper.Options.Batch":        size(1, 2000, func(n int) error { return sweep(reaper.Options{Batch: n}) }, 0),
 		"reaper.Options.BatchTime":    span(ms, time.Minute, func(d time.Duration) error { return sweep(reaper.Options{BatchTime: d}) }, 0),

@@ -110,7 +110,7 @@ audit.Record audit.BrokenError audit.Head audit.Report doctor.Backlog doctor.Blo
 holdfast.Event holdfast.RetryError holdfast.SchemaError holdfast.Statement idempotency.Found idempotency.InProgressError
 idempotency.SimilarError idempotency.TooManyError idemhttp.Problem idemhttp.UnansweredError
 operators.Reservation operators.Restored outbox.Delivery outbox.Stats staged.AcceptedError staged.Completed staged.Operation staged.StaleError staged.Step
-limits.Entry limits.ExceededError limits.Status register.ConflictError register.Entry prove.Check prove.Report reaper.ClockJumpError
+limits.Entry limits.ExceededError limits.Status register.ConflictError register.Entry reaper.ClockJumpError
 reaper.Pass reaper.Report reaper.TaskReport sqllock.HeldError sqllock.Info fairlock.CapacityError fairlock.NestedError fairlock.Queue
 fairlock.Ticket rowlock.TimeoutError sqllock.LostError holdfast.Blocker
 `)

@@ -49,7 +49,6 @@ func links() map[string][]string {
 		"migrations":              {backoff, migrate},
 		"optimistic":              {backoff, uuid, mapper},
 		"optimistic/register":     {backoff},
-		"prove":                   {backoff, migrate, uuid, mapper},
 		"reaper":                  {backoff, uuid, mapper},
 		"sqllock":                 {backoff},
 		"sqllock/election":        {backoff},

@@ -78,6 +78,10 @@ func TestNestedModulesUseTheAPI(t *testing.T) {
 		"dsn",             // one spelling of addresses for the command, the tests and the examples
 		"errcode/catalog", // the page of errors is made of it too
 		"measure",         // the repository's benchmark measures with it too
+		"options",         // bounds of numbers
+		"rowmap",          // ops similar reads tables of the user
+		"stdhandle",       // prove runs the dialect's SQL on connections of its own
+		"test/faultproxy", // prove cuts connections
 		"token",           // what the console asks of its token
 	}
 	if used := internals(t, "cmd/holdfast"); !slices.Equal(used, command) {

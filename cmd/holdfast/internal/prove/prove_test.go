@@ -8,12 +8,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/prove"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
-	"github.com/holdfast-go/holdfast/prove"
 )
 
 func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
@@ -141,7 +140,7 @@ func TestRefused(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	pool := pools(dbtest.DSN(t, dbtest.SQLite))
-	for _, o := range []prove.Options{{}, {Pool: pool, Duration: time.Second}, {Pool: pool, Duration: time.Hour}, {Pool: pool, Open: holdfast.Options{Prefix: "a;b"}}, {Pool: pool, Open: holdfast.Options{Prefix: strings.Repeat("p", 20)}}} {
+	for _, o := range []prove.Options{{}, {Pool: pool, Open: holdfast.Options{Prefix: "a;b"}}, {Pool: pool, Open: holdfast.Options{Prefix: strings.Repeat("p", 20)}}} {
 		if _, err := prove.Run(t.Context(), o); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%+v: got %v", o, err)
 		}

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/prove"
 	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
-	"github.com/holdfast-go/holdfast/prove"
 )
 
 // planted runs on an engine that lacks a behaviour. It fails unless the promises and checks in
