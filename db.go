@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// DefaultPrefix begins the names of Holdfast's tables.
-	DefaultPrefix = "holdfast_"
 	// NoPrefix, as [Options].Prefix, means that the names have no prefix.
 	NoPrefix = "-"
 	// DefaultOwnerSetting is the setting with which migrations.PrintRowSecurity compares owners.
@@ -59,7 +57,7 @@ type Options struct {
 	Engine Engine
 	// Prefix begins the names of Holdfast's tables. It consists of at most 32 letters, digits
 	// and underscores, and does not begin with a digit; or it is NoPrefix. Default:
-	// DefaultPrefix.
+	// "holdfast_".
 	Prefix string
 	// Schema is the schema (on MySQL and MariaDB the database) of Holdfast's
 	// tables. Default: the connection's own.
@@ -115,7 +113,7 @@ type Field struct {
 func (o Options) withDefaults() (Options, error) {
 	switch o.Prefix {
 	case "":
-		o.Prefix = DefaultPrefix
+		o.Prefix = core.DefaultPrefix
 	case NoPrefix:
 		o.Prefix = ""
 	}

@@ -11,15 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
-const (
-	// CleanupTimeout bounds a rollback, the return of a connection, and the wait for the
-	// answer to a COMMIT after the context has ended.
-	CleanupTimeout = core.CleanupTimeout
-
-	// staleConns is the number of dead connections, such as those after a restart of the
-	// server, that are tried before an error is returned.
-	staleConns = 64
-)
+// staleConns is the number of dead connections, such as those after a restart of the
+// server, that are tried before an error is returned.
+const staleConns = 64
 
 // ownTx is one transaction of Holdfast's own on one pinned connection. It implements access.OwnTx. The fence is in claimfirst.pml.
 type ownTx[Tx any] struct {
@@ -29,7 +23,7 @@ type ownTx[Tx any] struct {
 	tx      Tx
 	q       core.Querier // see querier
 	cancel  context.CancelFunc
-	ctx     context.Context // ends up to CleanupTimeout after the caller's context
+	ctx     context.Context // ends up to core.CleanupTimeout after the caller's context
 	allowed atomic.Bool     // Holdfast sends COMMIT, so the veto allows it
 	lost    atomic.Bool     // the engine has rolled the transaction back
 	unveto  func(driverConn any)

@@ -12,13 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
-// Defaults and bounds of TxOptions.
-const (
-	DefaultLockTimeout = time.Second
-	maxLockTimeout     = time.Hour
-	DefaultAttempts    = 10
-)
-
 // TxOptions are the settings of one transaction. The zero value is the default.
 type TxOptions struct {
 	// Isolation is the isolation level. READ UNCOMMITTED is an error. Default: the session's,
@@ -26,12 +19,12 @@ type TxOptions struct {
 	Isolation sql.IsolationLevel
 	// LockTimeout bounds each wait for a lock, on the server. It is rounded up to milliseconds
 	// on PostgreSQL and SQLite, and to seconds on MySQL and MariaDB. 1 ms to an hour. Default:
-	// DefaultLockTimeout. On PostgreSQL it is two seconds more than the server's deadlock_timeout,
+	// a second. On PostgreSQL it is two seconds more than the server's deadlock_timeout,
 	// 3 s if that is not changed: after deadlock_timeout the server chooses one transaction of a
 	// deadlock, and after a shorter LockTimeout all of them would give up.
 	LockTimeout time.Duration
 	// Attempts is the maximum number of runs when the engine rolls the transaction back or a
-	// lock times out. Default: DefaultAttempts. At most 1,000,000.
+	// lock times out. Default: 10. At most 1,000,000.
 	Attempts int
 }
 
@@ -47,25 +40,16 @@ func (o TxOptions) withDefaults() (TxOptions, error) {
 	if err := options.LockTimeout.Check("TxOptions.LockTimeout", o.LockTimeout); err != nil {
 		return o, err
 	}
-	if err := CheckIsolation("TxOptions.Isolation", o.Isolation); err != nil {
+	if err := core.CheckIsolation("TxOptions.Isolation", o.Isolation); err != nil {
 		return o, err
 	}
 	if err := options.Attempts.Check("TxOptions.Attempts", int64(o.Attempts)); err != nil {
 		return o, err
 	}
 	if o.Attempts == 0 {
-		o.Attempts = DefaultAttempts
+		o.Attempts = core.DefaultAttempts
 	}
 	return o, nil
-}
-
-// CheckIsolation returns an [InputError] for READ UNCOMMITTED, which reads rows that may be
-// rolled back. field names the option in the error.
-func CheckIsolation(field string, level sql.IsolationLevel) error {
-	if level == sql.LevelReadUncommitted {
-		return &InputError{Field: field, Problem: "READ UNCOMMITTED reads what may be rolled back: use READ COMMITTED or a higher level"}
-	}
-	return nil
 }
 
 // InTx runs fn in a transaction and commits it. When fn returns an error, InTx rolls back and
@@ -85,7 +69,7 @@ func (d *DB[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx Tx) e
 	if err != nil {
 		return err
 	}
-	o.LockTimeout = cmp.Or(o.LockTimeout, d.dialect.LockTimeout, DefaultLockTimeout)
+	o.LockTimeout = cmp.Or(o.LockTimeout, d.dialect.LockTimeout, core.DefaultLockTimeout)
 	err = trace.ErrAborted // if fn panics or ends its goroutine
 	exhausted, result := core.RetryTx(ctx, o.Attempts, d.Retryable, func(attempt int) error {
 		op.Attempts = attempt

@@ -101,7 +101,7 @@ func (o *Options) withDefaults() error {
 		o.MaxResult = defaultMaxResult
 	}
 	if o.Attempts == 0 {
-		o.Attempts = holdfast.DefaultAttempts
+		o.Attempts = core.DefaultAttempts
 	}
 	if o.ResultTTL == holdfast.Forever && o.KeyTTL > 0 {
 		return once.Invalid("Options.KeyTTL", "is shorter than ResultTTL: a result cannot outlive its key")
@@ -130,7 +130,7 @@ func (o *Options) withDefaults() error {
 	if o.KeyTTL > 0 && o.ResultTTL > o.KeyTTL {
 		return once.Invalid("Options.KeyTTL", "is shorter than ResultTTL: a result cannot outlive its key")
 	}
-	return errors.Join(holdfast.CheckIsolation("Options.Isolation", o.Isolation), o.checkCodecs(), core.CheckName("Options.Namespace", o.Namespace, false))
+	return errors.Join(core.CheckIsolation("Options.Isolation", o.Isolation), o.checkCodecs(), core.CheckName("Options.Namespace", o.Namespace, false))
 }
 
 // Store holds the records of one namespace. It is safe for concurrent use and does not need to be
@@ -182,7 +182,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 	if err := db.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	o.LockTimeout = cmp.Or(o.LockTimeout, a.Dialect.LockTimeout, holdfast.DefaultLockTimeout)
+	o.LockTimeout = cmp.Or(o.LockTimeout, a.Dialect.LockTimeout, core.DefaultLockTimeout)
 	r := strings.NewReplacer("{records}", a.Table("records"), "{similar}", a.Table("similar"), "{staged}", a.Table("staged"), "{now}", a.Dialect.Now, "{lockspace}", dialect.Lockspace(a.Table("records")))
 	compile := func(name, text string) core.Stmt { return a.Dialect.Compile(name, r.Replace(text)) }
 	d := &a.Dialect.Records

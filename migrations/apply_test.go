@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -84,7 +85,7 @@ func TestPrefixesStandSideBySide(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
 		long := strings.Repeat("P", 32)
-		prefixes := []string{holdfast.DefaultPrefix, holdfast.NoPrefix, long, "other_"}
+		prefixes := []string{core.DefaultPrefix, holdfast.NoPrefix, long, "other_"}
 		for _, p := range prefixes {
 			must(t, migrations.Up(t.Context(), pool, holdfast.Options{Prefix: p}))
 			works(t, pool, holdfast.Options{Prefix: p})

@@ -16,12 +16,12 @@ import (
 // RetryOptions configure [Retry]. The zero value of each field is its default.
 type RetryOptions struct {
 	// Attempts is the maximum number of runs of the function. Default:
-	// holdfast.DefaultAttempts (10); at most 1,000,000.
+	// 10; at most 1,000,000.
 	Attempts int
 	// Isolation is the level of each transaction. Default: the server's.
 	Isolation sql.IsolationLevel
 	// LockTimeout bounds each wait for a lock, as in holdfast.TxOptions.
-	// Default: holdfast.DefaultLockTimeout (1 s).
+	// Default: a second.
 	LockTimeout time.Duration
 }
 
@@ -51,7 +51,7 @@ func Retry[Tx any](ctx context.Context, db *holdfast.DB[Tx], fn func(ctx context
 		return err
 	}
 	if o.Attempts == 0 {
-		o.Attempts = holdfast.DefaultAttempts
+		o.Attempts = core.DefaultAttempts
 	}
 	once := holdfast.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout, Attempts: 1}
 	exhausted, last := core.Retry(ctx, o.Attempts, retryable(db), func(n int) error {

@@ -23,7 +23,7 @@ import (
 // Bounds of the history. Recording a pass deletes what exceeds them.
 const (
 	HistoryRows = 1000
-	HistoryLife = 90 * 24 * time.Hour
+	historyLife = 90 * 24 * time.Hour
 
 	// historyPage is the number of passes that History reads with one statement.
 	historyPage = 100
@@ -167,7 +167,7 @@ func (h *history) cut(ctx context.Context, q core.Querier) error {
 	if _, err := h.bound.QueryRow(ctx, q, []any{&oldest}, HistoryRows-1); err != nil {
 		return err
 	}
-	_, err := h.trim.Exec(ctx, q, oldest, HistoryLife.Microseconds())
+	_, err := h.trim.Exec(ctx, q, oldest, historyLife.Microseconds())
 	return err
 }
 

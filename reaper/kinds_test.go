@@ -149,7 +149,7 @@ func ofKinds(t *testing.T, f func(e *conformance.Env[*sql.Tx], i int, k kind, no
 			conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
 				now := e.Now()
 				f(e, i, k, now, func(o reaper.Options, seen func(statement string)) *reaper.Reaper {
-					o.Pace, o.BatchTime, o.MaxClockJump = 0.01, time.Minute, reaper.MaxClockJump
+					o.Pace, o.BatchTime, o.MaxClockJump = 0.01, time.Minute, 24*time.Hour
 					r := e.Reaper(o, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) { seen(s.Name) }}})
 					r.SetClock(func(context.Context, func(context.Context) (int64, error)) (int64, error) { return int64(now), nil })
 					return r

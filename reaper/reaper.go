@@ -37,7 +37,7 @@ const (
 
 	defaultMaxClockJump = time.Minute
 	minClockJump        = time.Second
-	MaxClockJump        = 24 * time.Hour
+	maxClockJump        = 24 * time.Hour
 
 	maxHolder = 255
 )
@@ -100,7 +100,7 @@ func (o *Options) withDefaults(batch int) error {
 		options.Span{Least: minBatchTime, Most: maxBatchTime}.Check("Options.BatchTime", o.BatchTime),
 		options.Rows.Check("Options.MaxRows", o.MaxRows),
 		options.Span{Least: minLockGrace, Most: maxLockGrace}.Check("Options.LockGrace", o.LockGrace),
-		options.Span{Least: minClockJump, Most: MaxClockJump}.Check("Options.MaxClockJump", o.MaxClockJump),
+		options.Span{Least: minClockJump, Most: maxClockJump}.Check("Options.MaxClockJump", o.MaxClockJump),
 	); err != nil {
 		return err
 	}
@@ -192,12 +192,12 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Re
 }
 
 // again runs f until it succeeds or fails with an error that is not retryable, with jittered
-// pauses, at most holdfast.DefaultAttempts times.
+// pauses, at most core.DefaultAttempts times.
 func (r *Reaper) again(ctx context.Context, f func() error) error {
-	exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, r.retryable, func(int) error { return f() })
+	exhausted, err := core.Retry(ctx, core.DefaultAttempts, r.retryable, func(int) error { return f() })
 	switch cause := context.Cause(ctx); {
 	case exhausted:
-		return &holdfast.RetryError{Attempts: holdfast.DefaultAttempts, Err: err}
+		return &holdfast.RetryError{Attempts: core.DefaultAttempts, Err: err}
 	case err != nil && cause != nil && !errors.Is(err, cause): // some drivers say "interrupted"
 		return fmt.Errorf("%w: %w", cause, err)
 	}

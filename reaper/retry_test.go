@@ -46,7 +46,7 @@ func TestAgain(t *testing.T) {
 		{"at once", []error{nil}, 1, nil},
 		{"at the third try", []error{errAgain, errAgain, nil}, 3, nil},
 		{"final", []error{errAgain, final}, 2, final},
-		{"never", []error{errAgain}, holdfast.DefaultAttempts, holdfast.ErrRetry},
+		{"never", []error{errAgain}, core.DefaultAttempts, holdfast.ErrRetry},
 		{"in doubt", []error{&holdfast.UnknownError{Err: final}}, 1, holdfast.ErrUnknown},
 	} {
 		tries := 0

@@ -112,7 +112,7 @@ func next(name []byte) []byte { return append(slices.Clip(name), 0) }
 // the token, so that the former holder's guards and releases fail. The former holder's context
 // ends with its next renewal, at the latest at the end of its trust window. Until then its work
 // outside of guarded transactions may overlap with the next holder's work. ForceRelease waits
-// for running guarded transactions: ten times [holdfast.DefaultLockTimeout], or until ctx ends. It returns false if the lock was free or had
+// for running guarded transactions: ten seconds, or until ctx ends. It returns false if the lock was free or had
 // another token. Package audit has a row about it, which commits with it.
 //
 // Errors: [holdfast.ErrInvalid] (the Actor is not complete),

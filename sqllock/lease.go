@@ -50,7 +50,7 @@ func (l *Lease) Term() Term { return Term(l.kept().Term()) }
 func (l *Lease) Context() context.Context { return l.kept().Context() }
 
 // Release ends the lease and its context, and hands the lock to the next waiter: a waiter of
-// this process first. It works even if ctx has ended, for at most holdfast.CleanupTimeout, and
+// this process first. It works even if ctx has ended, for at most five seconds, and
 // waits for transactions that are guarded by the lease. Further calls return the same result.
 //
 // It returns nil only if no conflicting term was granted before, regardless of the clocks. The

@@ -45,7 +45,7 @@ type tried struct {
 // is not made yet.
 func (s *statements) acquire(ctx context.Context, a keeper.Attempt, first *tried) (v keeper.AttemptResult, err error) {
 	ambiguous := false // for any of the tries
-	exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, s.retryable, func(n int) (err error) {
+	exhausted, err := core.Retry(ctx, core.DefaultAttempts, s.retryable, func(n int) (err error) {
 		v, err = s.acquireOnce(ctx, a, first)
 		first = nil
 		ambiguous = ambiguous || v.Ambiguous

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 const onceLong = `Run a command once for KEY, keep its exit status, and answer every later call with it.
@@ -170,7 +170,7 @@ func (o *onceFlags) bounded(saw *attempt, do func() (idempotency.Result[onceResu
 	}
 	bound := o.ttl
 	if saw.lost != nil {
-		bound = holdfast.CleanupTimeout
+		bound = core.CleanupTimeout
 	}
 	late := time.NewTimer(bound)
 	defer late.Stop()

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 )
 
@@ -33,7 +34,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	p := root.PersistentFlags()
 	f.source.add(root)
-	p.StringVar(&f.prefix, "prefix", holdfast.DefaultPrefix, "beginning of the tables' names")
+	p.StringVar(&f.prefix, "prefix", core.DefaultPrefix, "beginning of the tables' names")
 	p.StringVar(&f.schema, "schema", "", "schema (MySQL, MariaDB: database) of the tables (default: the connection's own)")
 	p.StringVar(&f.untested, "untested", "", "product and version that no test run names, such as 'PostgreSQL 19', where no holdfast prove --record has passed (default: HOLDFAST_UNTESTED)")
 	f.outputFlags.add(root)

@@ -98,7 +98,7 @@ func (h *Holdfast[Tx]) claim(ctx context.Context, tx Tx, s Settlement, term sqll
 func Again[Tx any](ctx context.Context, db *holdfast.DB[Tx], transaction func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := transaction()
-		if !errors.Is(err, holdfast.ErrRetry) && !db.Retryable(err) || attempt == holdfast.DefaultAttempts {
+		if !errors.Is(err, holdfast.ErrRetry) && !db.Retryable(err) || attempt == 10 {
 			return err
 		}
 		select {

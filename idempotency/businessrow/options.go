@@ -42,13 +42,13 @@ func checkOptions(opts []Options) (Options, error) {
 		o.Wait = idempotency.DefaultWait
 	}
 	if o.Attempts == 0 {
-		o.Attempts = holdfast.DefaultAttempts
+		o.Attempts = core.DefaultAttempts
 	}
 	return o, cmp.Or(
 		options.Wait.Check("Options.Wait", o.Wait),
 		options.LockTimeout.Check("Options.LockTimeout", o.LockTimeout),
 		options.Attempts.Check("Options.Attempts", int64(o.Attempts)),
-		holdfast.CheckIsolation("Options.Isolation", o.Isolation),
+		core.CheckIsolation("Options.Isolation", o.Isolation),
 	)
 }
 

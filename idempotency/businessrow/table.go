@@ -60,7 +60,7 @@ func New[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast.Tabl
 	t := &Table[R, Tx]{db: db, access: access.Of(db), spec: spec, options: o}
 	t.blockers = blockers.New(t.access.Dialect, t.access.OnConn)
 	d := t.access.Dialect
-	t.options.LockTimeout = cmp.Or(o.LockTimeout, d.LockTimeout, holdfast.DefaultLockTimeout)
+	t.options.LockTimeout = cmp.Or(o.LockTimeout, d.LockTimeout, core.DefaultLockTimeout)
 	table, err := t.check(ctx)
 	if err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ type Dialect struct {
 	Name         string
 	Capabilities Capabilities
 	// LockTimeout is the default lock timeout of the program's transactions; 0 means
-	// holdfast.DefaultLockTimeout.
+	// core.DefaultLockTimeout.
 	LockTimeout time.Duration
 	// QuestionMarks: parameters are written as ? instead of $1.
 	QuestionMarks bool

@@ -136,7 +136,7 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 		}
 		switch c.tries++; {
 		case e.state == refused && (c.gone || s.k.Closed):
-		case again && c.now && c.tries >= holdfast.DefaultAttempts:
+		case again && c.now && c.tries >= core.DefaultAttempts:
 			c.err = &holdfast.RetryError{Attempts: c.tries, Err: err}
 		case again:
 			reenter = append(reenter, c)

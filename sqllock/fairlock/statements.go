@@ -60,7 +60,7 @@ var (
 // another capacity, and tickets of calls that do not wait but would have to.
 func (s *statements) enter(ctx context.Context, name lockname.Name, batch []entry) error {
 	for {
-		err := s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout, FirstSets: true},
+		err := s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: core.DefaultLockTimeout, FirstSets: true},
 			func(ctx context.Context, q core.Querier) error { return s.enterOn(ctx, q, name, batch) })
 		switch {
 		case errors.Is(err, errNoAnchor):

@@ -57,7 +57,7 @@ func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (held *Ses
 	locked := make(chan struct{})
 	var since time.Time
 	// At READ COMMITTED an open transaction keeps no snapshot, and so no old rows.
-	opts := core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout}
+	opts := core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: core.DefaultLockTimeout}
 	waiting, stop := context.WithCancel(l.access.Trace.Quiet(context.WithoutCancel(ctx)))
 	defer context.AfterFunc(ctx, stop)()
 	go func() {
@@ -129,7 +129,7 @@ func (h *SessionLock) Key() string { return h.key }
 func (h *SessionLock) Context() context.Context { return h.ctx }
 
 // Release frees the key and returns the connection to the pool. It waits for that up to
-// [holdfast.CleanupTimeout], also if ctx has ended. A second call returns the same.
+// five seconds, also if ctx has ended. A second call returns the same.
 //
 // Errors: [ErrLost] if the connection had ended before, or may have, because the
 // server did not answer.

@@ -57,9 +57,9 @@ func (w *Writer[Tx]) Send(ctx context.Context, t Transaction[Tx]) error {
 	}
 	opts := core.TxOptions{
 		Isolation:   w.Options.Isolation,
-		LockTimeout: cmp.Or(w.Options.LockTimeout, w.Access.Dialect.LockTimeout, holdfast.DefaultLockTimeout),
+		LockTimeout: cmp.Or(w.Options.LockTimeout, w.Access.Dialect.LockTimeout, core.DefaultLockTimeout),
 	}
-	attempts := cmp.Or(w.Options.Attempts, holdfast.DefaultAttempts)
+	attempts := cmp.Or(w.Options.Attempts, core.DefaultAttempts)
 	return w.resolve(ctx, func() (err error) {
 		ctx, span := w.Access.Trace.Start(ctx, trace.Call{Name: "transaction"}) // as InTx has it
 		defer func() { span.End(err, nil) }()

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -18,7 +18,7 @@ import (
 func TestDeadlocksAreDecided(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
-		want := map[string]time.Duration{"": holdfast.DefaultLockTimeout}
+		want := map[string]time.Duration{"": core.DefaultLockTimeout}
 		if e.Engine == dbtest.Postgres {
 			want = map[string]time.Duration{"": 3 * time.Second, "deadlock_timeout=7000": 9 * time.Second, "deadlock_timeout=50": 2050 * time.Millisecond}
 		}

@@ -14,7 +14,7 @@ import (
 
 var exactCleanup bool
 
-// ExactCleanup keeps holdfast.CleanupTimeout as it is: for TestMain of a package that tests it. In
+// ExactCleanup keeps core.CleanupTimeout as it is: for TestMain of a package that tests it. In
 // other packages cleanup may take Slack.
 func ExactCleanup() { exactCleanup = true }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
 )
 
@@ -41,7 +42,7 @@ func (w *world[Tx]) holed(a ask, key string, begun <-chan struct{}) error {
 	_, err := a.do(ctx, key)
 	cancel(nil)
 	if <-stopped; !start.IsZero() {
-		w.within(start, deadline+holdfast.CleanupTimeout)
+		w.within(start, deadline+core.CleanupTimeout)
 	}
 	return err
 }

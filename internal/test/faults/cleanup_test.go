@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
@@ -59,8 +59,8 @@ func cleanupInHole[Tx any](w *world[Tx]) {
 			if !errors.Is(err, c.err) {
 				w.Errorf("%s: got %v, want %v", what, err, c.err)
 			}
-			w.within(start, holdfast.CleanupTimeout)
-		case <-time.After(holdfast.CleanupTimeout + dbtest.Slack):
+			w.within(start, core.CleanupTimeout)
+		case <-time.After(core.CleanupTimeout + dbtest.Slack):
 			w.Errorf("%s: no answer", what)
 			w.proxy.CutAll()
 			<-answer
@@ -125,7 +125,7 @@ func (w *world[Tx]) joined(call, in string) {
 		}
 		return err
 	}
-	ctx, cancel := context.WithTimeout(w.Ctx, holdfast.CleanupTimeout)
+	ctx, cancel := context.WithTimeout(w.Ctx, core.CleanupTimeout)
 	defer cancel()
 	answer := make(chan error, 1)
 	go func() {
@@ -148,7 +148,7 @@ func (w *world[Tx]) joined(call, in string) {
 		if err == nil {
 			w.Error("success after a rollback")
 		}
-	case <-time.After(2*holdfast.CleanupTimeout + dbtest.Slack):
+	case <-time.After(2*core.CleanupTimeout + dbtest.Slack):
 		w.Error("no answer")
 		w.proxy.CutAll()
 		<-answer
@@ -174,7 +174,7 @@ func pollInHole[Tx any](w *world[Tx]) {
 	f := w.proxy.LoseReply(faultproxy.Contains("SELECT name, attempt, token, CASE WHEN attempt IS NULL"), faultproxy.Silence)
 	granted := make(chan *sqllock.Lease, 1)
 	wait := func(key string) {
-		ctx, cancel := context.WithTimeout(w.Ctx, 2*holdfast.CleanupTimeout+dbtest.Slack)
+		ctx, cancel := context.WithTimeout(w.Ctx, 2*core.CleanupTimeout+dbtest.Slack)
 		defer cancel()
 		lease, err := waiter.Acquire(ctx, key)
 		if err != nil {

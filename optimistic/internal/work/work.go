@@ -51,9 +51,9 @@ func InTx[T, Tx any](ctx context.Context, w *Work[Tx], f func(ctx context.Contex
 // Read runs f, which reads, on the pool. It repeats f as InTx would: a migration, for example, outdates
 // the statements that connections have prepared.
 func (w *Work[Tx]) Read(ctx context.Context, f func(q core.Querier) error) error {
-	exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, w.DB.Retryable, func(int) error { return f(w.Access.Pool) })
+	exhausted, err := core.Retry(ctx, core.DefaultAttempts, w.DB.Retryable, func(int) error { return f(w.Access.Pool) })
 	if exhausted {
-		return &holdfast.RetryError{Attempts: holdfast.DefaultAttempts, Err: err}
+		return &holdfast.RetryError{Attempts: core.DefaultAttempts, Err: err}
 	}
 	return err
 }

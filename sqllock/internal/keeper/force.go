@@ -22,7 +22,7 @@ type Forced struct {
 func (s *Statements) Force(ctx context.Context, name lockname.Name, who holdfast.Actor, f func(ctx context.Context, q core.Querier) (before, after *Forced, err error)) (had bool, err error) {
 	err = s.Again(ctx, func() error {
 		had = false
-		return s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: holdfast.DefaultLockTimeout}, func(ctx context.Context, q core.Querier) error {
+		return s.InTx(ctx, core.TxOptions{Isolation: sql.LevelReadCommitted, LockTimeout: core.DefaultLockTimeout}, func(ctx context.Context, q core.Querier) error {
 			before, after, err := f(ctx, q)
 			if had = err == nil && before != nil; !had {
 				return err

@@ -191,7 +191,7 @@ func (k *Keeper) end(l *Lease, cause error, lost bool) bool {
 }
 
 // Close ends all leases, releases those that are held, and waits for background work, at most
-// until ctx ends or holdfast.CleanupTimeout has passed.
+// until ctx ends or core.CleanupTimeout has passed.
 func (k *Keeper) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, core.CleanupBound())
 	defer cancel()

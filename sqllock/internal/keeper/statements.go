@@ -142,17 +142,17 @@ func (s *Statements) missing(err error) error {
 }
 
 // Retry runs f again after errors that the engine wants retried, at most
-// holdfast.DefaultAttempts times.
+// core.DefaultAttempts times.
 func (s *Statements) Retry(ctx context.Context, f func(q core.Querier) error) error {
 	return s.Again(ctx, func() error { return s.OnConn(ctx, f) })
 }
 
 // Again is Retry for an f that opens its own connection.
 func (s *Statements) Again(ctx context.Context, f func() error) error {
-	exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, s.retryable, func(int) error { return f() })
+	exhausted, err := core.Retry(ctx, core.DefaultAttempts, s.retryable, func(int) error { return f() })
 	switch {
 	case exhausted:
-		return &holdfast.RetryError{Attempts: holdfast.DefaultAttempts, Err: err}
+		return &holdfast.RetryError{Attempts: core.DefaultAttempts, Err: err}
 	case ctx.Err() != nil && s.retryable(err):
 		return context.Cause(ctx)
 	}

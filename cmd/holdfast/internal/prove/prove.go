@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 )
 
@@ -57,7 +58,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	switch o.Open.Prefix {
 	case "":
-		o.Open.Prefix = holdfast.DefaultPrefix
+		o.Open.Prefix = core.DefaultPrefix
 	case holdfast.NoPrefix:
 		o.Open.Prefix = ""
 	}

@@ -168,7 +168,7 @@ type item struct {
 // row that it read.
 func (f *finder) read(ctx context.Context, retryable func(error) bool, page func(limit int) (n int, err error)) error {
 	for f.rows < f.MaxRows && !f.complete {
-		exhausted, err := core.Retry(ctx, holdfast.DefaultAttempts, retryable, func(int) error {
+		exhausted, err := core.Retry(ctx, core.DefaultAttempts, retryable, func(int) error {
 			limit := min(pageRows, f.MaxRows-f.rows)
 			n, err := page(limit)
 			f.rows += n
@@ -176,7 +176,7 @@ func (f *finder) read(ctx context.Context, retryable func(error) bool, page func
 			return err
 		})
 		if exhausted {
-			return &holdfast.RetryError{Attempts: holdfast.DefaultAttempts, Err: err}
+			return &holdfast.RetryError{Attempts: core.DefaultAttempts, Err: err}
 		}
 		if err != nil {
 			return err

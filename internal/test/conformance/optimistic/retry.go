@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
@@ -125,7 +126,7 @@ func retryIsBounded[Tx any](e *env[Tx]) {
 			return err
 		}
 	}
-	for attempts, want := range map[int]int{0: holdfast.DefaultAttempts, 1: 1, 3: 3} {
+	for attempts, want := range map[int]int{0: core.DefaultAttempts, 1: 1, 3: 3} {
 		runs := 0
 		err := optimistic.Retry(e.Ctx, e.DB, conflict(&runs), optimistic.RetryOptions{Attempts: attempts})
 		var r *holdfast.RetryError

@@ -111,7 +111,7 @@ func historyIsBounded[Tx any](e *env[Tx]) {
 		}
 		e.Must(`INSERT INTO holdfast_sweeps (id, began_at, ended_at, holder, cleared, more, tasks, error) VALUES ` + strings.Join(rows, ", "))
 	}
-	life := int(reaper.HistoryLife.Microseconds())
+	life := int((90 * 24 * time.Hour).Microseconds())
 	plant(5, now-life-hour)
 	plant(3, now-life+hour)
 	r := e.Reaper(quick(10))
