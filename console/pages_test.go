@@ -25,7 +25,6 @@ import (
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
-	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 func TestLocks(t *testing.T) {
@@ -136,7 +135,7 @@ func TestBlockedSessions(t *testing.T) {
 		}
 		s.want(page, "blocked-title") // tests beside this one may wait for each other
 		rows := e.RowLocker()
-		lock := func(tx *sql.Tx) error { return rows.LockTx(e.Ctx, tx, "order/42", rowlock.WaitUpTo(dbtest.Hang)) }
+		lock := func(tx *sql.Tx) error { return rows.LockTx(e.Ctx, tx, "order/42", dbtest.Hang) }
 		holder := e.BeginTx(sql.LevelDefault)
 		e.Check(lock(holder))
 		blocker := `data-label="Blocked by">` + e.SessionOf(holder) + "<"

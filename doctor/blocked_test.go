@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
-	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 // TestBlocked checks who is said to block a session that waits: for a locked row and for a running
@@ -34,7 +33,7 @@ func TestBlocked(t *testing.T) {
 		for what, lock := range map[string]func(run func(ctx context.Context, tx *sql.Tx)) error{
 			"row": func(run func(ctx context.Context, tx *sql.Tx)) error {
 				return e.DB.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error {
-					err := rows.LockTx(ctx, tx, "blocked", rowlock.WaitUpTo(dbtest.Hang))
+					err := rows.LockTx(ctx, tx, "blocked", dbtest.Hang)
 					if err == nil {
 						run(ctx, tx)
 					}

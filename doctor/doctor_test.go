@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
-	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
@@ -85,7 +84,7 @@ func TestLockFamilies(t *testing.T) {
 		must(err)
 		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
 		must(err)
-		must(e.RowLocker().LockTx(e.Ctx, tx, "order/40", rowlock.NoWait))
+		must(e.RowLocker().LockTx(e.Ctx, tx, "order/40", holdfast.NoWait))
 		must(tx.Commit())
 		found := examine(e.T, e.DB, doctor.Options{})
 		want(e.T, found, "lock families", doctor.Warning)

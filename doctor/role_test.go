@@ -130,7 +130,7 @@ func appWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	box, err := outbox.New(e.Ctx, db, "events")
 	e.Check(err)
 	e.Check(db.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return errors.Join(locks.Guard(ctx, tx, lease.Term()), rows.LockTx(ctx, tx, "row", rowlock.WaitUpTo(dbtest.Hang)), box.Write(ctx, tx, outbox.Message{Owner: "anna", Key: "k", ID: "1", Topic: "t", Body: []byte("b")}))
+		return errors.Join(locks.Guard(ctx, tx, lease.Term()), rows.LockTx(ctx, tx, "row", dbtest.Hang), box.Write(ctx, tx, outbox.Message{Owner: "anna", Key: "k", ID: "1", Topic: "t", Body: []byte("b")}))
 	}))
 	relay, err := outbox.NewRelay(box, func(context.Context, outbox.Delivery) error { return outbox.Permanent(errors.New("refused")) })
 	e.Check(err)

@@ -280,7 +280,7 @@ func TestModels(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			rows, err := locked.LockTx(ctx, own, rowlock.WaitForever, Account{Model: gorm.Model{ID: a.ID}})
+			rows, err := locked.LockTx(ctx, own, holdfast.Forever, Account{Model: gorm.Model{ID: a.ID}})
 			if err == nil && rows[0].Limits.Daily != 250 {
 				w.Errorf("%+v", rows)
 			}

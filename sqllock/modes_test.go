@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
-	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 // TestSQLModes checks that everything works in each SQL mode that changes the meaning of a
@@ -95,7 +94,7 @@ func everything(e *conformance.Env[*sql.Tx]) {
 		}
 		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
 		must("begin", err)
-		must("lock", e.RowLocker().LockTx(e.Ctx, tx, key, rowlock.WaitUpTo(time.Second))) // first: see rowlock.Locker.LockTx
+		must("lock", e.RowLocker().LockTx(e.Ctx, tx, key, time.Second)) // first: see rowlock.Locker.LockTx
 		must("guard", l.Guard(e.Ctx, tx, lease.Term()))
 		must("commit", e.End(e.Ctx, tx, true))
 		must("say", lease.SetValue(e.Ctx, []byte(key)))

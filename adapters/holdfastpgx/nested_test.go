@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/optimistic/register"
 	"github.com/holdfast-go/holdfast/sqllock"
-	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 // embedded is a transaction type that embeds pgx.Tx, as programs define one, for example to
@@ -87,7 +86,7 @@ func joinsOf(e *conformance.Env[pgx.Tx]) map[string]func(tx pgx.Tx) error {
 	rowLocks := e.RowLocker()
 	return map[string]func(tx pgx.Tx) error{
 		"Guard":      func(tx pgx.Tx) error { return l.Guard(e.Ctx, tx, lease.Term()) },
-		"LockTx":     func(tx pgx.Tx) error { return rowLocks.LockTx(e.Ctx, tx, "key", rowlock.NoWait) },
+		"LockTx":     func(tx pgx.Tx) error { return rowLocks.LockTx(e.Ctx, tx, "key", holdfast.NoWait) },
 		"ClaimTx":    func(tx pgx.Tx) error { _, err := rows.ClaimTx(e.Ctx, tx, refund{"a", 1}); return err },
 		"ClaimAllTx": func(tx pgx.Tx) error { _, err := rows.ClaimAllTx(e.Ctx, tx, []refund{{"b", 1}}); return err },
 		"CreateTx":   func(tx pgx.Tx) error { _, err := register.CreateTx(e.Ctx, tx, "r", nil); return err },

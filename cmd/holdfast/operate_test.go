@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
-	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 // operator runs commands on the database of e.
@@ -75,7 +74,7 @@ func TestLocksBlocked(t *testing.T) {
 			return
 		}
 		locks := o.RowLocker()
-		lock := func(tx *sql.Tx) error { return locks.LockTx(o.Ctx, tx, "order/1", rowlock.WaitUpTo(dbtest.Hang)) }
+		lock := func(tx *sql.Tx) error { return locks.LockTx(o.Ctx, tx, "order/1", dbtest.Hang) }
 		holder := o.BeginTx(sql.LevelDefault)
 		o.Check(lock(holder))
 		waits := make(chan error, 1)

@@ -86,7 +86,7 @@ func (h *Holdfast[Tx]) claim(ctx context.Context, tx Tx, s Settlement, term sqll
 	if err := h.Locks.Guard(ctx, tx, term); err != nil {
 		return 0, err
 	}
-	if err := h.RowLocks.LockTx(ctx, tx, "merchant/"+s.Merchant, rowlock.WaitUpTo(10*time.Second)); err != nil {
+	if err := h.RowLocks.LockTx(ctx, tx, "merchant/"+s.Merchant, 10*time.Second); err != nil {
 		return 0, err
 	}
 	res, err := h.Settlements.ClaimTx(ctx, tx, s)

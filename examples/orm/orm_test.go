@@ -20,7 +20,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/sqllock"
-	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 var (
@@ -284,7 +283,7 @@ func settles[Tx any](t *testing.T, s *shop, h *orm.Holdfast[Tx], e example) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- h.DB.InTx(ctx, func(ctx context.Context, tx Tx) error {
-			if err := h.RowLocks.LockTx(ctx, tx, "merchant/m", rowlock.WaitForever); err != nil {
+			if err := h.RowLocks.LockTx(ctx, tx, "merchant/m", holdfast.Forever); err != nil {
 				return err
 			}
 			held <- struct{}{}

@@ -40,7 +40,7 @@ func openRowLock(ctx context.Context, s *service) (strategy, error) {
 // sees the commit of the previous lock holder, even if that holder got no answer to its commit. A
 // retry therefore finds the outcome.
 func refundUnderRowLock(ctx context.Context, tx *sqlx.Tx, s *service, orders *rowlock.Table[Order, *sqlx.Tx], req Request) (Refund, bool, error) {
-	_, err := orders.LockTx(ctx, tx, rowlock.WaitUpTo(maxWait), Order{Merchant: req.Merchant, Number: req.Order})
+	_, err := orders.LockTx(ctx, tx, maxWait, Order{Merchant: req.Merchant, Number: req.Order})
 	switch {
 	case errors.Is(err, rowlock.ErrNotFound):
 		return Refund{}, false, errNoOrder

@@ -28,7 +28,7 @@ func settleInOrder(ctx context.Context, locks *sqllock.Locker[*sql.Tx]) error {
 
 func settleLocked(ctx context.Context, db *holdfast.DB[*sql.Tx], rowLocks *rowlock.Locker[*sql.Tx], key string) error {
 	return db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if err := rowLocks.LockTx(ctx, tx, key, rowlock.WaitUpTo(5*time.Second)); err != nil { // exact keys, a bounded wait
+		if err := rowLocks.LockTx(ctx, tx, key, 5*time.Second); err != nil { // exact keys, a bounded wait
 			return err
 		}
 		return settle(ctx, tx)

@@ -31,13 +31,11 @@ func TestOnlyWaitsAsk(t *testing.T) {
 		}}})
 		l := e.RowLocker()
 		holder := e.BeginTx(sql.LevelDefault)
-		e.Check(l.LockTx(e.Ctx, holder, "k", rowlock.WaitUpTo(dbtest.Hang)))
-		e.Check(l.LockTx(e.Ctx, holder, "k", rowlock.WaitUpTo(dbtest.Hang)))
+		e.Check(l.LockTx(e.Ctx, holder, "k", dbtest.Hang))
+		e.Check(l.LockTx(e.Ctx, holder, "k", dbtest.Hang))
 		tx := e.BeginTx(sql.LevelDefault)
-		for _, wait := range []rowlock.Wait{rowlock.NoWait, rowlock.WaitUpTo(0)} {
-			if err := l.LockTx(e.Ctx, tx, "k", wait); err == nil {
-				e.Error("two have it")
-			}
+		if err := l.LockTx(e.Ctx, tx, "k", holdfast.NoWait); err == nil {
+			e.Error("two have it")
 		}
 		took := func() []string {
 			mu.Lock()
@@ -48,7 +46,7 @@ func TestOnlyWaitsAsk(t *testing.T) {
 			e.Errorf("asked %v, though nothing has waited", got)
 		}
 		e.Eventually("a wait that takes long asks", func() bool {
-			if err := l.LockTx(e.Ctx, tx, "k", rowlock.WaitUpTo(300*time.Millisecond)); !errors.Is(err, rowlock.ErrTimeout) {
+			if err := l.LockTx(e.Ctx, tx, "k", 300*time.Millisecond); !errors.Is(err, rowlock.ErrTimeout) {
 				e.Fatal(err)
 			}
 			got := took()
@@ -75,17 +73,17 @@ func TestBlockersNeedAFreeConnection(t *testing.T) {
 		e.Check(err)
 		holder, err := other.Begin(e.Ctx, sql.LevelDefault)
 		e.Check(err)
-		e.Check(locks.LockTx(e.Ctx, holder, "k", rowlock.WaitForever))
+		e.Check(locks.LockTx(e.Ctx, holder, "k", holdfast.Forever))
 		l := e.RowLocker()
 		tx := e.BeginTx(sql.LevelDefault)
 		start := time.Now()
-		err = l.LockTx(e.Ctx, tx, "k", rowlock.WaitUpTo(300*time.Millisecond))
+		err = l.LockTx(e.Ctx, tx, "k", 300*time.Millisecond)
 		var late *rowlock.TimeoutError
 		if !errors.As(err, &late) || len(late.Blockers) > 0 || time.Since(start) > dbtest.Slack {
 			e.Errorf("got %v after %v", err, time.Since(start))
 		}
 		e.Check(other.End(e.Ctx, holder, true))
-		e.Check(l.LockTx(e.Ctx, tx, "k", rowlock.WaitUpTo(dbtest.Hang)))
+		e.Check(l.LockTx(e.Ctx, tx, "k", dbtest.Hang))
 		e.EndTx(tx, true)
 	})
 }

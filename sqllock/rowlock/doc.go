@@ -4,7 +4,7 @@
 //	all, err := rowlock.New(ctx, db)
 //	locks := all.For("shop-7") // but with holdfast.Options.SingleOwner
 //	err = db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-//		if err := locks.LockTx(ctx, tx, "settlement/2026-11-21", rowlock.WaitForever); err != nil {
+//		if err := locks.LockTx(ctx, tx, "settlement/2026-11-21", holdfast.Forever); err != nil {
 //			return err
 //		}
 //		return settle(ctx, tx)
@@ -21,7 +21,8 @@
 // Four things can be locked:
 //
 //   - [Locker.LockTx]: a key that needs no row of the program's own.
-//   - [Table.LockTx]: rows of a table of the program's own, by their keys.
+//   - [Table.LockTx], [Table.LockFreeTx]: rows of a table of the program's own, by their
+//     keys.
 //   - [Table.NextTx]: the next rows that meet conditions and are not locked, as for a
 //     queue of work.
 //   - [Locker.Hold]: a key for as long as a connection lives, without a transaction of
@@ -32,10 +33,19 @@
 //
 // # Waiting
 //
-// A [Wait] says how long a call waits: [WaitForever] until ctx ends, [WaitUpTo] for a
-// duration, [NoWait] not at all, [SkipLocked] not at all and without the locked rows.
-// After a wait that ended without the lock, the transaction goes on. The transaction's
-// own lock timeout is unchanged afterwards.
+// The wait of a call is 1 ms to 24 h. When it is over, the call returns [ErrTimeout]. It
+// bounds the whole call, as ctx does, and is rounded up to milliseconds, on MySQL and
+// MariaDB to at least 20 ms. [holdfast.NoWait] returns [ErrLockNotAvailable] at once if
+// another transaction holds the lock. [holdfast.Forever], or 0, waits until ctx ends. The
+// wait replaces the transaction's own lock timeout, which is unchanged afterwards. After
+// a wait that ended without the lock, the transaction goes on.
+//
+// When ctx ends, the server stops waiting: at once on PostgreSQL and SQLite, within half a
+// second on MySQL and MariaDB. Until it has learned of it, a call that does not wait, such
+// as NextTx, finds the rows of the transaction locked: it may pass over one that the
+// program thinks free.
+//
+// [Table.LockFreeTx] and [Table.NextTx] leave out rows that other transactions have locked.
 //
 // # Isolation
 //
@@ -46,9 +56,9 @@
 //
 // # Limits
 //
-// A key has 1 to [MaxKey] bytes and is compared byte by byte. WaitUpTo takes up to
-// 24 h; NextTx locks up to 1000 rows. SQLite has one writer, so there every
-// lock covers the whole database, and Hold is refused. On Galera a row lock does not
+// A key has 1 to [MaxKey] bytes and is compared byte by byte. NextTx locks up to
+// 1000 rows. SQLite has one writer, so there every lock covers the whole database, and
+// Hold is refused. On Galera a row lock does not
 // reach the other nodes, so all of them are refused, unless all programs write to one
 // node (see [holdfast.Options].SingleWriter).
 //

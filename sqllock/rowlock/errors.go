@@ -10,11 +10,11 @@ import (
 )
 
 var (
-	// ErrLockNotAvailable means that another transaction holds the lock, under
-	// [NoWait] or [SkipLocked]. The transaction goes on.
+	// ErrLockNotAvailable means that another transaction holds the lock, and the call
+	// does not wait ([holdfast.NoWait]). The transaction goes on.
 	ErrLockNotAvailable = errcode.New("row-locked", "rowlock: locked by another transaction")
 
-	// ErrTimeout means that the lock could not be acquired within [WaitUpTo]. The
+	// ErrTimeout means that the lock could not be acquired within the wait of the call. The
 	// transaction goes on.
 	ErrTimeout = errcode.New("row-lock-timeout", "rowlock: the lock was not acquired in time")
 
@@ -42,7 +42,7 @@ type LockNotAvailableError struct {
 }
 
 func (e *LockNotAvailableError) Error() string {
-	return "rowlock: " + what(e.Key, e.Table) + " is locked by another transaction: try later, or wait with WaitUpTo"
+	return "rowlock: " + what(e.Key, e.Table) + " is locked by another transaction: try later, or wait for it"
 }
 
 // Is reports whether target is ErrLockNotAvailable.
@@ -54,7 +54,7 @@ type TimeoutError struct {
 	Key   string
 	Table string
 	Row   []any
-	// Waited is how long the call waited: at least the duration given to WaitUpTo.
+	// Waited is how long the call waited: at least the wait of the call.
 	Waited time.Duration
 	// Blockers are the sessions that had the lock, or waited for it before this call, shortly before
 	// the wait was over. It is empty if the engine does not tell
@@ -64,7 +64,7 @@ type TimeoutError struct {
 }
 
 func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("rowlock: %s is still locked by another transaction after %v%s: try later, or wait longer",
+	return fmt.Sprintf("rowlock: %s is still locked by another transaction after %v%s: try later, or wait for it",
 		what(e.Key, e.Table), e.Waited.Round(time.Millisecond), core.BlockedBy(e.Blockers))
 }
 

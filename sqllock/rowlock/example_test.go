@@ -29,7 +29,7 @@ func ExampleLocker_LockTx() {
 		log.Print(err)
 		return
 	}
-	settle := func(wait rowlock.Wait, meanwhile func()) error {
+	settle := func(wait time.Duration, meanwhile func()) error {
 		return db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			if err := locks.LockTx(ctx, tx, "settlement/2026-11-21", wait); err != nil { // first in the transaction
 				return err
@@ -39,12 +39,12 @@ func ExampleLocker_LockTx() {
 			return err
 		})
 	}
-	err = settle(rowlock.WaitForever, func() {
-		err := settle(rowlock.NoWait, func() {})
+	err = settle(holdfast.Forever, func() {
+		err := settle(holdfast.NoWait, func() {})
 		fmt.Println("a second one, meanwhile:", errors.Is(err, rowlock.ErrLockNotAvailable))
 	})
 	fmt.Println("the first one:", err)
-	fmt.Println("later:", settle(rowlock.WaitUpTo(time.Second), func() {}))
+	fmt.Println("later:", settle(time.Second, func() {}))
 	// Output:
 	// a second one, meanwhile: true
 	// the first one: <nil>
@@ -68,7 +68,7 @@ func ExampleTable_LockTx() {
 		return
 	}
 	err = db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := accounts.LockTx(ctx, tx, rowlock.WaitForever, Account{No: "b"}, Account{No: "a"})
+		rows, err := accounts.LockTx(ctx, tx, holdfast.Forever, Account{No: "b"}, Account{No: "a"})
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func ExampleLocker_Hold() {
 		log.Print(err)
 		return
 	}
-	lock, err := locks.Hold(ctx, "nightly-report", rowlock.NoWait)
+	lock, err := locks.Hold(ctx, "nightly-report", holdfast.NoWait)
 	switch {
 	case errors.Is(err, rowlock.ErrLockNotAvailable):
 		fmt.Println("another process writes the report")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -18,7 +19,8 @@ const MaxKey = lockname.MaxKey
 
 // LockTx locks key until the caller's transaction ends. The key needs no row of the
 // program's own. Of two transactions that lock it, one waits until the other has
-// ended, and then sees what that one has written.
+// ended, and then sees what that one has written. wait bounds the wait: see the doc of
+// the package.
 //
 // Call LockTx first in the transaction and outside savepoints. At REPEATABLE READ and
 // above the transaction reads from a snapshot: if it is older than the last holder's
@@ -41,14 +43,18 @@ const MaxKey = lockname.MaxKey
 // [holdfast.ErrTxLost]: the transaction had ended already, for instance after a
 // deadlock whose error was ignored; the cause of ctx; the driver's: Holdfast has
 // rolled tx back.
-func (l *Locker[Tx]) LockTx(ctx context.Context, tx Tx, key string, wait Wait) (err error) {
+func (l *Locker[Tx]) LockTx(ctx context.Context, tx Tx, key string, wait time.Duration) (err error) {
 	ctx, op := l.startSpan(ctx, "row.lock_key")
 	defer func() { op.End(err, acquired) }()
 	name, err := lockname.Of(lockname.Row, l.owner, key)
 	if err != nil {
 		return err
 	}
-	return inTx(ctx, &l.locks, tx, wait, lockOf{key: key}, func(w *rowwait.Wait) error {
+	mode, err := modeOf(wait)
+	if err != nil {
+		return err
+	}
+	return inTx(ctx, &l.locks, tx, mode, wait, lockOf{key: key}, func(w *rowwait.Wait) error {
 		return w.LockKey(ctx, name, l.known)
 	})
 }
@@ -75,10 +81,7 @@ func (l *lockOf) describe(err error) error {
 
 // inTx runs f in the caller's transaction. After an error with which the transaction
 // does not go on, it rolls the transaction back.
-func inTx[Tx any](ctx context.Context, l *locks[Tx], tx Tx, wait Wait, of lockOf, f func(w *rowwait.Wait) error) error {
-	if err := wait.check(); err != nil {
-		return err
-	}
+func inTx[Tx any](ctx context.Context, l *locks[Tx], tx Tx, mode rowwait.Mode, wait time.Duration, of lockOf, f func(w *rowwait.Wait) error) error {
 	if err := l.reachesAll("row locks"); err != nil {
 		return err
 	}
@@ -86,7 +89,7 @@ func inTx[Tx any](ctx context.Context, l *locks[Tx], tx Tx, wait Wait, of lockOf
 	if err != nil {
 		return err
 	}
-	w := l.waits.New(q, wait.mode, wait.most)
+	w := l.waits.New(q, mode, wait)
 	if err = w.Alive(ctx); err == nil {
 		err = of.describe(f(w))
 		if failed := w.End(ctx, goesOn(err)); failed != nil {

@@ -66,7 +66,7 @@ func (t *Table[R, Tx]) NextTx(ctx context.Context, tx Tx, n int, conds ...holdfa
 	if err != nil {
 		return nil, err
 	}
-	err = inTx(ctx, &t.locks, tx, WaitForever, lockOf{table: t.mapping.Name}, func(w *rowwait.Wait) (err error) {
+	err = inTx(ctx, &t.locks, tx, rowwait.Forever, 0, lockOf{table: t.mapping.Name}, func(w *rowwait.Wait) (err error) {
 		if err := w.LockAll(ctx); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func TestRowLocksPoolOfOne(t *testing.T) {
 			}
 		}
 		read(&was)
-		for _, wait := range []rowlock.Wait{rowlock.WaitForever, rowlock.NoWait, rowlock.WaitUpTo(time.Minute)} {
+		for _, wait := range []time.Duration{holdfast.Forever, holdfast.NoWait, time.Minute} {
 			for _, commit := range []bool{false, true, true} {
 				tx, err := e.Begin(e.Ctx, sql.LevelDefault)
 				if err != nil {
@@ -73,7 +73,7 @@ func TestRowLocksPoolOfOne(t *testing.T) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		if _, err := other.ExecContext(e.Ctx, e.Rebind(`UPDATE holdfast_locks SET holder = 'x' WHERE owner = '' AND name = $1`), []byte("r"+fmt.Sprintf("%+v", rowlock.WaitForever))); err != nil {
+		if _, err := other.ExecContext(e.Ctx, e.Rebind(`UPDATE holdfast_locks SET holder = 'x' WHERE owner = '' AND name = $1`), []byte("r"+fmt.Sprintf("%+v", holdfast.Forever))); err != nil {
 			e.Fatal(err)
 		}
 		for _, own := range []bool{false, true} {
@@ -86,7 +86,7 @@ func TestRowLocksPoolOfOne(t *testing.T) {
 			if err != nil {
 				e.Fatal(err)
 			}
-			if err := l.LockTx(ctx, tx, fmt.Sprintf("%+v", rowlock.WaitForever), rowlock.WaitForever); !errors.Is(err, context.DeadlineExceeded) {
+			if err := l.LockTx(ctx, tx, fmt.Sprintf("%+v", holdfast.Forever), holdfast.Forever); !errors.Is(err, context.DeadlineExceeded) {
 				e.Errorf("got %v", err)
 			}
 			cancel()
@@ -102,7 +102,7 @@ func TestRowLocksPoolOfOne(t *testing.T) {
 			if tx, err := e.Begin(ctx, sql.LevelDefault); err == nil {
 				// The running statement does not end with the transaction's context.
 				wait, stop := context.WithTimeout(e.Ctx, 100*time.Millisecond)
-				_ = l.LockTx(wait, tx, fmt.Sprintf("%+v", rowlock.WaitForever), rowlock.WaitForever)
+				_ = l.LockTx(wait, tx, fmt.Sprintf("%+v", holdfast.Forever), holdfast.Forever)
 				stop()
 				_ = tx.Rollback()
 			}
@@ -133,7 +133,7 @@ func TestRowLocksStampede(t *testing.T) {
 				for range cap(errs) {
 					wg.Go(func() {
 						errs <- e.DB.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error {
-							if err := l.LockTx(ctx, tx, "new", rowlock.WaitForever); err != nil {
+							if err := l.LockTx(ctx, tx, "new", holdfast.Forever); err != nil {
 								return err
 							}
 							var n int
@@ -229,7 +229,7 @@ func TestRowLocksNewKeys(t *testing.T) {
 		l := e.RowLocker()
 		l.SetPoolWait(dbtest.Slack)
 		for i := range 20 {
-			if n := together(func(tx *sql.Tx) error { return l.LockTx(e.Ctx, tx, fmt.Sprint(i), rowlock.WaitForever) }); n != 0 {
+			if n := together(func(tx *sql.Tx) error { return l.LockTx(e.Ctx, tx, fmt.Sprint(i), holdfast.Forever) }); n != 0 {
 				e.Errorf("%d deadlocks", n)
 			}
 		}
@@ -246,13 +246,13 @@ func TestRowLocksAnswerOnce(t *testing.T) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		if err := l.LockTx(e.Ctx, tx, "k", rowlock.WaitForever); err != nil {
+		if err := l.LockTx(e.Ctx, tx, "k", holdfast.Forever); err != nil {
 			e.Fatal(err)
 		}
 		for _, c := range []struct {
-			wait rowlock.Wait
+			wait time.Duration
 			want error
-		}{{rowlock.NoWait, rowlock.ErrLockNotAvailable}, {rowlock.SkipLocked, rowlock.ErrLockNotAvailable}, {rowlock.WaitUpTo(50 * time.Millisecond), rowlock.ErrTimeout}} {
+		}{{holdfast.NoWait, rowlock.ErrLockNotAvailable}, {50 * time.Millisecond, rowlock.ErrTimeout}} {
 			runs := 0
 			err := e.DB.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error {
 				runs++
@@ -267,7 +267,7 @@ func TestRowLocksAnswerOnce(t *testing.T) {
 		runs := 0
 		err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error {
 			runs++
-			return l.LockTx(ctx, tx, "k", rowlock.WaitForever)
+			return l.LockTx(ctx, tx, "k", holdfast.Forever)
 		}, holdfast.TxOptions{LockTimeout: 100 * time.Millisecond})
 		if err != nil || runs != 1 {
 			e.Errorf("%d runs, %v", runs, err)

@@ -40,10 +40,13 @@ type SessionLock struct {
 //
 // Errors: those of LockTx, and [holdfast.ErrUnsupported] on SQLite, where Hold would
 // lock everything, and on Galera.
-func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait Wait) (held *SessionLock, err error) {
+func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait time.Duration) (held *SessionLock, err error) {
 	_, op := l.access.Trace.Start(ctx, trace.Call{Name: "hold.acquire", Lock: trace.LockHold, Waits: true})
 	defer func() { op.End(err, acquired) }()
 	if _, err := lockname.Of(lockname.Row, l.owner, key); err != nil {
+		return nil, err
+	}
+	if _, err := modeOf(wait); err != nil {
 		return nil, err
 	}
 	if why := l.access.Dialect.RowLocks.NoSession; why != "" {

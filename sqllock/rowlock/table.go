@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/dialect/rowwait"
@@ -60,12 +61,11 @@ func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast
 // so that two calls do not deadlock. If the key's collation treats different texts as
 // equal, always write a key in the same form.
 //
-// If another transaction holds one of the rows, LockTx waits as wait says;
-// [SkipLocked] leaves the row out. The returned rows are the last committed ones.
+// If another transaction holds one of the rows, LockTx waits as wait says: see the doc
+// of the package. The returned rows are the last committed ones.
 // Plain reads of the transaction come from its snapshot at REPEATABLE READ and
 // above. PostgreSQL refuses such a transaction with ErrRetry if the row is newer than
-// the snapshot. On SQLite there is one writer, so the lock covers everything, and
-// SkipLocked leaves out all rows while another writer is active.
+// the snapshot. On SQLite there is one writer, so the lock covers everything.
 //
 // The lock is FOR UPDATE, and on PostgreSQL FOR NO KEY UPDATE, which lets others insert
 // rows whose foreign keys refer to the locked one. See
@@ -76,7 +76,24 @@ func NewTable[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast
 // key is given twice, for instance) and [holdfast.ErrNoTx]: the transaction was not
 // touched. [holdfast.ErrRetry], [holdfast.ErrTxLost], the cause of ctx, and the
 // driver's: Holdfast has rolled tx back.
-func (t *Table[R, Tx]) LockTx(ctx context.Context, tx Tx, wait Wait, rows ...R) (out []R, err error) {
+func (t *Table[R, Tx]) LockTx(ctx context.Context, tx Tx, wait time.Duration, rows ...R) ([]R, error) {
+	mode, err := modeOf(wait)
+	if err != nil {
+		return nil, err
+	}
+	return t.lockTx(ctx, tx, mode, wait, rows)
+}
+
+// LockFreeTx does what [Table.LockTx] does, without a wait (SKIP LOCKED): it leaves out the rows
+// that other transactions have locked. On SQLite it leaves out all rows while another writer is
+// active.
+//
+// Errors: those of LockTx but [ErrLockNotAvailable] and [ErrTimeout].
+func (t *Table[R, Tx]) LockFreeTx(ctx context.Context, tx Tx, rows ...R) ([]R, error) {
+	return t.lockTx(ctx, tx, rowwait.Skip, 0, rows)
+}
+
+func (t *Table[R, Tx]) lockTx(ctx context.Context, tx Tx, mode rowwait.Mode, wait time.Duration, rows []R) (out []R, err error) {
 	ctx, op := t.startSpan(ctx, "row.lock")
 	defer func() { op.Rows = int64(len(out)); op.End(err, acquired) }()
 	order, err := t.order(rows)
@@ -84,19 +101,19 @@ func (t *Table[R, Tx]) LockTx(ctx context.Context, tx Tx, wait Wait, rows ...R) 
 		return nil, err
 	}
 	locked := make([]*R, len(rows))
-	err = inTx(ctx, &t.locks, tx, wait, lockOf{table: t.mapping.Name}, func(w *rowwait.Wait) error {
+	err = inTx(ctx, &t.locks, tx, mode, wait, lockOf{table: t.mapping.Name}, func(w *rowwait.Wait) error {
 		if err := w.LockAll(ctx); err != nil {
 			return err
 		}
 		for _, k := range order {
 			var err error
-			if locked[k.index], err = t.lock(ctx, w, wait, k.values); err != nil {
+			if locked[k.index], err = t.lock(ctx, w, mode, k.values); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil && (wait != SkipLocked || !errors.Is(err, ErrLockNotAvailable)) {
+	if err != nil && (mode != rowwait.Skip || !errors.Is(err, ErrLockNotAvailable)) {
 		return nil, err
 	}
 	out = make([]R, 0, len(rows))
@@ -108,14 +125,14 @@ func (t *Table[R, Tx]) LockTx(ctx context.Context, tx Tx, wait Wait, rows ...R) 
 	return out, nil
 }
 
-// lock locks the row that has a key. It returns nil under SkipLocked if another
-// transaction holds the row.
-func (t *Table[R, Tx]) lock(ctx context.Context, w *rowwait.Wait, wait Wait, key []any) (*R, error) {
+// lock locks the row that has a key. It returns nil under Skip if another transaction
+// holds the row.
+func (t *Table[R, Tx]) lock(ctx context.Context, w *rowwait.Wait, mode rowwait.Mode, key []any) (*R, error) {
 	var row R
 	dest := t.mapping.Fields.Dest(reflect.ValueOf(&row).Elem())
 	found, err := w.LockRow(ctx, "rows.lock", t.byKey, dest, key...)
 	switch {
-	case wait == SkipLocked && errors.Is(err, rowwait.ErrNotAvailable):
+	case mode == rowwait.Skip && errors.Is(err, rowwait.ErrNotAvailable):
 		return nil, nil
 	case err != nil:
 		of := lockOf{table: t.mapping.Name, row: key}

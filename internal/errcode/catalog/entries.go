@@ -308,7 +308,7 @@ var Entries = []Entry{
 		"row-locked",
 		[]string{"rowlock.ErrLockNotAvailable", "rowlock.LockNotAvailableError"},
 		"Another transaction has the row lock. The transaction goes on.",
-		"Try later, or wait with WaitUpTo.",
+		"Try later, or wait for it.",
 	},
 	{
 		"row-lock-timeout",

@@ -48,6 +48,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 	locks := must(sqllock.New(e, e.db))
 	t.Cleanup(func() { _ = locks.Close(context.WithoutCancel(e)) })
 	semaphores := fairlock.New(locks)
+	keys, shelves := must(rowlock.New(e, e.db)), must(rowlock.NewTable[shelf](e, e.db, holdfast.TableSpec{Table: "shelves", Key: []string{"id"}}))
 	capacity := must(limits.New(e, e.db, "capacity"))
 	must(capacity.Set(e, "a", 1<<40))
 	values := must(register.New(e, e.db))
@@ -250,13 +251,15 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"fairlock.Semaphore.Do(n)": permits(semaphores, func(s *fairlock.Semaphore[*sql.Tx], n int) error {
 			return s.Do(ended, n, func(context.Context, *sqllock.Lease) error { return nil })
 		}),
-		"rowlock.WaitUpTo(d)": span(ms, day, func(d time.Duration) error {
-			l := must(rowlock.New(e, e.db))
-			return e.db.InTx(e, func(ctx context.Context, tx *sql.Tx) error { return l.LockTx(ctx, tx, "a", rowlock.WaitUpTo(d)) })
-		}, 0),
+		"rowlock.Locker.LockTx(wait)": span(ms, day, func(d time.Duration) error {
+			return e.db.InTx(e, func(ctx context.Context, tx *sql.Tx) error { return keys.LockTx(ctx, tx, "a", d) })
+		}, 0, int64(holdfast.Forever), int64(holdfast.NoWait)),
+		"rowlock.Locker.Hold(wait)": span(ms, day, func(d time.Duration) error { return second(keys.Hold(e, "a", d)) }, 0, int64(holdfast.Forever), int64(holdfast.NoWait)),
+		"rowlock.Table.LockTx(wait)": span(ms, day, func(d time.Duration) error {
+			return e.db.InTx(e, func(ctx context.Context, tx *sql.Tx) error { return second(shelves.LockTx(ctx, tx, d, shelf{ID: "1"})) })
+		}, 0, int64(holdfast.Forever), int64(holdfast.NoWait)),
 		"rowlock.Table.NextTx(n)": size(1, 1000, func(n int) error {
-			rows := must(rowlock.NewTable[shelf](e, e.db, holdfast.TableSpec{Table: "shelves", Key: []string{"id"}}))
-			return e.db.InTx(e, func(ctx context.Context, tx *sql.Tx) error { return second(rows.NextTx(ctx, tx, n)) })
+			return e.db.InTx(e, func(ctx context.Context, tx *sql.Tx) error { return second(shelves.NextTx(ctx, tx, n)) })
 		}),
 	}
 }

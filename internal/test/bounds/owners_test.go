@@ -221,10 +221,10 @@ func ownedCalls() map[string]struct {
 		}},
 		"fairlock.ForceRelease": {"owner", func(o *owned) error { return second(fairlock.New(o.locks).ForceRelease(o.Ctx, "fair", 1, why)) }},
 		"rowlock.LockTx": {"owner", func(o *owned) error {
-			return o.inTx(func(ctx context.Context, tx *sql.Tx) error { return o.rows.LockTx(ctx, tx, "42", rowlock.NoWait) })
+			return o.inTx(func(ctx context.Context, tx *sql.Tx) error { return o.rows.LockTx(ctx, tx, "42", holdfast.NoWait) })
 		}},
 		"rowlock.Hold": {"owner", func(o *owned) error {
-			held, err := o.rows.Hold(o.Ctx, "held", rowlock.NoWait)
+			held, err := o.rows.Hold(o.Ctx, "held", holdfast.NoWait)
 			if err == nil {
 				o.Cleanup(func() { _ = held.Release(context.WithoutCancel(o.Ctx)) })
 			}

@@ -106,8 +106,8 @@ func rowLocksOnTwo(t *testing.T, urls []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, held := rows.Hold(t.Context(), "k", rowlock.NoWait)
-	for what, err := range map[string]error{"LockTx": rows.LockTx(t.Context(), tx, "k", rowlock.NoWait), "NewTable": table, "Hold": held} {
+	_, held := rows.Hold(t.Context(), "k", holdfast.NoWait)
+	for what, err := range map[string]error{"LockTx": rows.LockTx(t.Context(), tx, "k", holdfast.NoWait), "NewTable": table, "Hold": held} {
 		if !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "SingleWriter") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -121,7 +121,7 @@ func rowLocksOnTwo(t *testing.T, urls []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := alone.LockTx(t.Context(), inOne, "k", rowlock.NoWait); err != nil || one.db.Capabilities().MultiPrimary {
+	if err := alone.LockTx(t.Context(), inOne, "k", holdfast.NoWait); err != nil || one.db.Capabilities().MultiPrimary {
 		t.Errorf("with a single writer: %v", err)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/election"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
-	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 const (
@@ -120,7 +119,7 @@ var primitives = map[string]func(ctx context.Context, b balance, turn int) error
 	},
 	"row lock": func(ctx context.Context, b balance, _ int) error {
 		return b.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			if err := b.c.keys.For(b.owner).LockTx(ctx, tx, "key", rowlock.WaitForever); err != nil {
+			if err := b.c.keys.For(b.owner).LockTx(ctx, tx, "key", holdfast.Forever); err != nil {
 				return err
 			}
 			return b.add(ctx, tx)

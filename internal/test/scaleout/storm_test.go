@@ -169,7 +169,7 @@ var strategies = map[string]func(ctx context.Context, c *client, r refund) error
 	},
 	"row lock": func(ctx context.Context, c *client, r refund) error {
 		return c.db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			if err := c.keys.For(r.Owner).LockTx(ctx, tx, r.No, rowlock.WaitForever); err != nil {
+			if err := c.keys.For(r.Owner).LockTx(ctx, tx, r.No, holdfast.Forever); err != nil {
 				return err
 			}
 			return pay(ctx, tx, r)

@@ -42,7 +42,7 @@ func (w *world) leases() {
 	leader, err := election.New(w.lock, Secret).Campaign(w.ctx, []byte(Secret))
 	w.want(err, nil)
 	w.want(leader.Resign(w.ctx), nil)
-	_, err = w.rowLocks().Hold(w.ctx, Secret, rowlock.NoWait)
+	_, err = w.rowLocks().Hold(w.ctx, Secret, holdfast.NoWait)
 	w.want(err, holdfast.ErrUnsupported)
 }
 
@@ -118,9 +118,9 @@ func (w *world) rows() {
 	locks := w.rowLocks()
 	table, err := rowlock.NewTable[refund](w.ctx, w.kit.DB, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}})
 	w.want(err, nil)
-	w.in(func(tx *sql.Tx) { w.want(locks.LockTx(w.ctx, tx, Secret, rowlock.WaitForever), nil) })
+	w.in(func(tx *sql.Tx) { w.want(locks.LockTx(w.ctx, tx, Secret, holdfast.Forever), nil) })
 	w.in(func(tx *sql.Tx) {
-		_, err := table.LockTx(w.ctx, tx, rowlock.NoWait, refund{RefundNo: Secret})
+		_, err := table.LockTx(w.ctx, tx, holdfast.NoWait, refund{RefundNo: Secret})
 		w.want(err, rowlock.ErrNotFound)
 	})
 	w.in(func(tx *sql.Tx) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/stdhandle"
@@ -211,7 +212,7 @@ func (t *trial) lockedKey(ctx context.Context, clients []*client) error {
 	if err != nil {
 		return err
 	}
-	if err := first.LockTx(ctx, a.Tx, key, rowlock.WaitForever); err != nil {
+	if err := first.LockTx(ctx, a.Tx, key, holdfast.Forever); err != nil {
 		return err
 	}
 	b, err := t.begin(ctx, clients[1])
@@ -219,7 +220,7 @@ func (t *trial) lockedKey(ctx context.Context, clients []*client) error {
 		return err
 	}
 	defer func() { _ = b.Rollback() }()
-	switch err := second.LockTx(ctx, b.Tx, key, rowlock.NoWait); {
+	switch err := second.LockTx(ctx, b.Tx, key, holdfast.NoWait); {
 	case err == nil:
 		return brokenf("LockTx gave one key to two transactions")
 	case !errors.Is(err, rowlock.ErrLockNotAvailable):
@@ -228,7 +229,7 @@ func (t *trial) lockedKey(ctx context.Context, clients []*client) error {
 	if err := a.Commit(); err != nil {
 		return err
 	}
-	return second.LockTx(ctx, b.Tx, key, rowlock.WaitForever)
+	return second.LockTx(ctx, b.Tx, key, holdfast.Forever)
 }
 
 // skipLocked locks two of five rows in one session and takes the remaining ones in another.

@@ -113,7 +113,7 @@ func injectIdentifiers[Tx any](e *env[Tx]) {
 		if found, err := locked.NextTx(e.Ctx, tx, 5, holdfast.Where(oddValue, "=", evil+evil)); err != nil || len(found) != 1 || found[0].Key != evil {
 			e.Errorf("table %q: next: %+v, %v", table, found, err)
 		}
-		if found, err := locked.LockTx(e.Ctx, tx, rowlock.WaitForever, odd{Key: evil}); err != nil || len(found) != 1 {
+		if found, err := locked.LockTx(e.Ctx, tx, holdfast.Forever, odd{Key: evil}); err != nil || len(found) != 1 {
 			e.Errorf("table %q: lock: %+v, %v", table, found, err)
 		}
 		e.EndTx(tx, true)

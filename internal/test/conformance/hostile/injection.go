@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-go/holdfast/optimistic/register"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
-	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 // Injection is the suite of names and values that contain SQL. Each works literally, or fails
@@ -209,11 +208,11 @@ func injectLocks[Tx any](e *env[Tx]) {
 		}
 		rowLocks := e.RowLocker()
 		tx := e.BeginTx(sql.LevelReadCommitted)
-		if err := rowLocks.LockTx(e.Ctx, tx, evil, rowlock.WaitForever); err != nil {
+		if err := rowLocks.LockTx(e.Ctx, tx, evil, holdfast.Forever); err != nil {
 			e.Errorf("row lock %q: %v", evil, err)
 		}
 		e.EndTx(tx, true)
-		held, err := rowLocks.Hold(e.Ctx, evil, rowlock.WaitForever)
+		held, err := rowLocks.Hold(e.Ctx, evil, holdfast.Forever)
 		if err == nil {
 			err = held.Release(e.Ctx)
 		}

@@ -114,11 +114,11 @@ func ownersOfOtherLocks[Tx any](e *env[Tx]) {
 
 	keys := e.RowLocker()
 	tx := e.BeginTx(sql.LevelDefault)
-	e.Check(keys.For("anna").LockTx(e.Ctx, tx, "key", rowlock.NoWait))
+	e.Check(keys.For("anna").LockTx(e.Ctx, tx, "key", holdfast.NoWait))
 	if e.DB.Capabilities().RowLocks {
 		other := e.BeginTx(sql.LevelDefault)
-		e.Check(keys.For("ben").LockTx(e.Ctx, other, "key", rowlock.NoWait))
-		if err := keys.For("anna").LockTx(e.Ctx, other, "key", rowlock.NoWait); !errors.Is(err, rowlock.ErrLockNotAvailable) {
+		e.Check(keys.For("ben").LockTx(e.Ctx, other, "key", holdfast.NoWait))
+		if err := keys.For("anna").LockTx(e.Ctx, other, "key", holdfast.NoWait); !errors.Is(err, rowlock.ErrLockNotAvailable) {
 			e.Errorf("anna's key: %v", err)
 		}
 		e.EndTx(other, true)

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
-	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
 // Refused is the suite of sessions that may not write.
@@ -67,7 +66,7 @@ func (e *env[Tx]) writers() (calls map[string]func() error, end func()) {
 			_, err := refunds.ClaimAllTx(e.Ctx, tx, []conformance.Refund{{No: "a", Amount: 1}, {No: "b", Amount: 1}})
 			return err
 		}),
-		"LockTx": tx(func(tx Tx) error { return rowLocks.LockTx(e.Ctx, tx, "key", rowlock.NoWait) }),
+		"LockTx": tx(func(tx Tx) error { return rowLocks.LockTx(e.Ctx, tx, "key", holdfast.NoWait) }),
 	}
 	if e.Engine != dbtest.MySQL && e.Engine != dbtest.MariaDB { // a read-only transaction may take a lock in share mode there
 		calls["Guard"] = tx(func(tx Tx) error { return l.Guard(e.Ctx, tx, lease.Term()) })

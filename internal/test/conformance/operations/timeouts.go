@@ -164,19 +164,19 @@ func (e *env[Tx]) boundedLocks(tx func(call func(tx Tx) error) error) {
 	holder := e.BeginTx(sql.LevelDefault)
 	defer e.EndTx(holder, false)
 	rowLocks := e.RowLocker()
-	if err := rowLocks.LockTx(e.Ctx, holder, "key", rowlock.NoWait); err != nil {
+	if err := rowLocks.LockTx(e.Ctx, holder, "key", holdfast.NoWait); err != nil {
 		e.Fatal(err)
 	}
 	for what, c := range map[string]struct {
-		wait rowlock.Wait
+		wait time.Duration
 		want error
 	}{
-		"NoWait": {rowlock.NoWait, rowlock.ErrLockNotAvailable}, "WaitUpTo": {rowlock.WaitUpTo(3 * time.Second), rowlock.ErrTimeout},
+		"NoWait": {holdfast.NoWait, rowlock.ErrLockNotAvailable}, "a wait": {3 * time.Second, rowlock.ErrTimeout},
 	} {
 		e.wantsOne("LockTx "+what, tx(func(tx Tx) error { return rowLocks.LockTx(e.Ctx, tx, "key", c.wait) }), c.want)
 	}
 	if strings.Contains(e.Handle.Name, "statement_timeout") {
-		e.wantsOne("LockTx WaitForever", tx(func(tx Tx) error { return rowLocks.LockTx(e.Ctx, tx, "key", rowlock.WaitForever) }), holdfast.ErrRetry)
+		e.wantsOne("LockTx Forever", tx(func(tx Tx) error { return rowLocks.LockTx(e.Ctx, tx, "key", holdfast.Forever) }), holdfast.ErrRetry)
 	}
 }
 

@@ -28,8 +28,8 @@ func namesBlockers[Tx any](e *env[Tx]) {
 	l, rows := e.RowLocker(), e.lockable("a")
 	holder := e.BeginTx(sql.LevelDefault)
 	for _, err := range []error{
-		l.LockTx(e.Ctx, holder, "k", rowlock.WaitForever),
-		first(rows.LockTx(e.Ctx, holder, rowlock.WaitForever, named("a")...)),
+		l.LockTx(e.Ctx, holder, "k", holdfast.Forever),
+		first(rows.LockTx(e.Ctx, holder, holdfast.Forever, named("a")...)),
 	} {
 		e.Check(err)
 	}
@@ -40,14 +40,14 @@ func namesBlockers[Tx any](e *env[Tx]) {
 	tx := e.BeginTx(sql.LevelReadCommitted) // it goes on after another one's commit
 	for _, most := range []time.Duration{300 * time.Millisecond, 1200 * time.Millisecond} {
 		e.WantBlocker("key", session, func() ([]holdfast.Blocker, error) {
-			return blockersOf(l.LockTx(e.Ctx, tx, "k", rowlock.WaitUpTo(most)))
+			return blockersOf(l.LockTx(e.Ctx, tx, "k", most))
 		})
 		e.WantBlocker("row", session, func() ([]holdfast.Blocker, error) {
-			return blockersOf(first(rows.LockTx(e.Ctx, tx, rowlock.WaitUpTo(most), named("a")...)))
+			return blockersOf(first(rows.LockTx(e.Ctx, tx, most, named("a")...)))
 		})
 	}
 	e.EndTx(holder, true)
-	e.Check(l.LockTx(e.Ctx, tx, "k", rowlock.WaitUpTo(dbtest.Hang)))
+	e.Check(l.LockTx(e.Ctx, tx, "k", dbtest.Hang))
 	e.Check(e.Effect(e.Ctx, tx, "goes on"))
 	e.EndTx(tx, true)
 	e.WantOnce("goes on")
@@ -60,7 +60,7 @@ func namesNobodyUnseen[Tx any](e *env[Tx]) {
 		return // it has no users
 	}
 	holder := e.BeginTx(sql.LevelDefault)
-	e.Check(e.RowLocker().LockTx(e.Ctx, holder, "k", rowlock.WaitForever))
+	e.Check(e.RowLocker().LockTx(e.Ctx, holder, "k", holdfast.Forever))
 	own := *e
 	name, pool, drop := e.Role()
 	defer drop()
@@ -68,7 +68,7 @@ func namesNobodyUnseen[Tx any](e *env[Tx]) {
 	l := own.RowLocker()
 	tx := own.BeginTx(sql.LevelReadCommitted) // as above
 	for range 2 {
-		found, err := blockersOf(l.LockTx(e.Ctx, tx, "k", rowlock.WaitUpTo(300*time.Millisecond)))
+		found, err := blockersOf(l.LockTx(e.Ctx, tx, "k", 300*time.Millisecond))
 		if !errors.Is(err, rowlock.ErrTimeout) {
 			e.Errorf("%s: %v", name, err)
 		}
@@ -79,7 +79,7 @@ func namesNobodyUnseen[Tx any](e *env[Tx]) {
 		}
 	}
 	e.EndTx(holder, true)
-	e.Check(l.LockTx(e.Ctx, tx, "k", rowlock.WaitUpTo(dbtest.Hang)))
+	e.Check(l.LockTx(e.Ctx, tx, "k", dbtest.Hang))
 	own.EndTx(tx, true)
 }
 

@@ -23,13 +23,13 @@ func keyDeadlock[Tx any](e *env[Tx]) {
 	txs := []Tx{e.BeginTx(sql.LevelReadCommitted), e.BeginTx(sql.LevelReadCommitted)}
 	keys := []string{"a", "b"}
 	for i, tx := range txs {
-		if err := l.LockTx(e.Ctx, tx, keys[i], rowlock.WaitForever); err != nil {
+		if err := l.LockTx(e.Ctx, tx, keys[i], holdfast.Forever); err != nil {
 			e.Fatal(err)
 		}
 	}
 	errs := make(chan error, 1)
-	go func() { errs <- l.LockTx(e.Ctx, txs[0], keys[1], rowlock.WaitForever) }()
-	second := l.LockTx(e.Ctx, txs[1], keys[0], rowlock.WaitForever)
+	go func() { errs <- l.LockTx(e.Ctx, txs[0], keys[1], holdfast.Forever) }()
+	second := l.LockTx(e.Ctx, txs[1], keys[0], holdfast.Forever)
 	first := <-errs
 	if (first == nil) == (second == nil) {
 		e.Errorf("got %v and %v, want one of them", first, second)
@@ -52,7 +52,7 @@ func keyGone[Tx any](e *env[Tx]) {
 	l := e.RowLocker()
 	wantLost := func(what string, tx Tx) {
 		e.Helper()
-		for _, wait := range []rowlock.Wait{rowlock.WaitForever, rowlock.NoWait, rowlock.WaitUpTo(time.Second)} {
+		for _, wait := range []time.Duration{holdfast.Forever, holdfast.NoWait, time.Second} {
 			err := l.LockTx(e.Ctx, tx, "k", wait)
 			if !errors.Is(err, holdfast.ErrTxLost) || errors.Is(err, holdfast.ErrRetry) || errors.Is(err, rowlock.ErrLockNotAvailable) || errors.Is(err, rowlock.ErrTimeout) {
 				e.Errorf("%s: got %v, want that the transaction is lost, and nothing else", what, err)
@@ -132,7 +132,7 @@ func (e *env[Tx]) timedOut(l *rowlock.Locker[Tx], wantLost func(string, Tx)) {
 		return
 	}
 	e.Log("innodb_rollback_on_timeout is off")
-	if err := l.LockTx(e.Ctx, tx, "k", rowlock.WaitForever); err != nil {
+	if err := l.LockTx(e.Ctx, tx, "k", holdfast.Forever); err != nil {
 		e.Error(err)
 	}
 	e.EndTx(tx, false)
@@ -143,11 +143,11 @@ func (e *env[Tx]) timedOut(l *rowlock.Locker[Tx], wantLost func(string, Tx)) {
 func keyCancelled[Tx any](e *env[Tx]) {
 	l := e.RowLocker()
 	e.lockHeld(l, "mine")() // so that its row exists
-	for _, wait := range []rowlock.Wait{rowlock.WaitForever, rowlock.WaitUpTo(time.Hour)} {
+	for _, wait := range []time.Duration{holdfast.Forever, time.Hour} {
 		release := e.lockHeld(l, "k")
 		tx := e.BeginTx(sql.LevelDefault)
 		if e.DB.Capabilities().RowLocks {
-			if err := l.LockTx(e.Ctx, tx, "mine", rowlock.WaitForever); err != nil {
+			if err := l.LockTx(e.Ctx, tx, "mine", holdfast.Forever); err != nil {
 				e.Fatal(err)
 			}
 		}
@@ -170,7 +170,7 @@ func keyCancelled[Tx any](e *env[Tx]) {
 			e.Eventually("nobody waits at the server", func() bool { return e.Waiters() == 0 })
 			e.Logf("the server's wait was over after %v", time.Since(start).Round(time.Millisecond))
 			other := e.BeginTx(sql.LevelReadCommitted)
-			if err := l.LockTx(e.Ctx, other, "mine", rowlock.WaitUpTo(10*time.Second)); err != nil {
+			if err := l.LockTx(e.Ctx, other, "mine", 10*time.Second); err != nil {
 				e.Errorf("what the cancelled transaction held: %v", err)
 			}
 			e.EndTx(other, true)
@@ -223,34 +223,34 @@ func keySettings[Tx any](e *env[Tx]) {
 	release := e.lockHeld(l, "held")
 	holder := e.BeginTx(sql.LevelDefault)
 	if e.DB.Capabilities().RowLocks {
-		if _, err := rows.LockTx(e.Ctx, holder, rowlock.WaitForever, conformance.Account{No: "a"}); err != nil {
+		if _, err := rows.LockTx(e.Ctx, holder, holdfast.Forever, conformance.Account{No: "a"}); err != nil {
 			e.Fatal(err)
 		}
 	}
-	for _, wait := range []rowlock.Wait{rowlock.NoWait, rowlock.SkipLocked, rowlock.WaitUpTo(300 * time.Millisecond)} {
-		if err := l.LockTx(e.Ctx, tx, "held", wait); !errors.Is(err, rowlock.ErrLockNotAvailable) && !errors.Is(err, rowlock.ErrTimeout) {
+	for _, wait := range []time.Duration{holdfast.NoWait, skip, 300 * time.Millisecond} {
+		if err := l.LockTx(e.Ctx, tx, "held", max(wait, holdfast.NoWait)); !errors.Is(err, rowlock.ErrLockNotAvailable) && !errors.Is(err, rowlock.ErrTimeout) {
 			e.Error(err)
 		}
 		same("a key that was not to be had")
-		if _, err := rows.LockTx(e.Ctx, tx, wait, conformance.Account{No: "a"}); wait != rowlock.SkipLocked && !errors.Is(err, rowlock.ErrLockNotAvailable) && !errors.Is(err, rowlock.ErrTimeout) {
+		if _, err := lockRows(e, rows, tx, wait, conformance.Account{No: "a"}); wait != skip && !errors.Is(err, rowlock.ErrLockNotAvailable) && !errors.Is(err, rowlock.ErrTimeout) {
 			e.Error(err)
 		}
 		same("a row that was not to be had")
 	}
 	release()
 	e.EndTx(holder, true)
-	for _, wait := range []rowlock.Wait{rowlock.WaitForever, rowlock.NoWait, rowlock.SkipLocked, rowlock.WaitUpTo(time.Second)} {
+	for _, wait := range []time.Duration{holdfast.Forever, holdfast.NoWait, skip, time.Second} {
 		for _, key := range []string{"held", "free"} {
-			if err := l.LockTx(e.Ctx, tx, key, wait); err != nil {
+			if err := l.LockTx(e.Ctx, tx, key, max(wait, holdfast.NoWait)); err != nil {
 				e.Error(err)
 			}
 			same("a key that was")
 		}
-		if _, err := rows.LockTx(e.Ctx, tx, wait, conformance.Account{No: "b"}, conformance.Account{No: "a"}); err != nil {
+		if _, err := lockRows(e, rows, tx, wait, conformance.Account{No: "b"}, conformance.Account{No: "a"}); err != nil {
 			e.Error(err)
 		}
 		same("rows that were")
-		if _, err := rows.LockTx(e.Ctx, tx, wait, conformance.Account{No: "none"}); !errors.Is(err, rowlock.ErrNotFound) {
+		if _, err := lockRows(e, rows, tx, wait, conformance.Account{No: "none"}); !errors.Is(err, rowlock.ErrNotFound) {
 			e.Error(err)
 		}
 		same("a row that is not there")

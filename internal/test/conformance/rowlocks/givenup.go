@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
@@ -24,21 +25,21 @@ func givenUp[Tx any](e *env[Tx]) {
 	boom := errors.New("boom")
 	for name, wait := range map[string]func(ctx context.Context, tx Tx) error{
 		"a row": func(ctx context.Context, tx Tx) error {
-			_, err := lines.LockTx(ctx, tx, rowlock.WaitForever, first)
+			_, err := lines.LockTx(ctx, tx, holdfast.Forever, first)
 			return err
 		},
-		"a key": func(ctx context.Context, tx Tx) error { return l.LockTx(ctx, tx, "k", rowlock.WaitForever) },
+		"a key": func(ctx context.Context, tx Tx) error { return l.LockTx(ctx, tx, "k", holdfast.Forever) },
 	} {
 		for range rounds {
 			holder, waiter := e.BeginTx(sql.LevelReadCommitted), e.BeginTx(sql.LevelReadCommitted)
 			if e.DB.Capabilities().RowLocks {
-				_, err := lines.LockTx(e.Ctx, waiter, rowlock.NoWait, second)
+				_, err := lines.LockTx(e.Ctx, waiter, holdfast.NoWait, second)
 				e.Check(err)
-				e.Check(l.LockTx(e.Ctx, waiter, "mine", rowlock.NoWait))
+				e.Check(l.LockTx(e.Ctx, waiter, "mine", holdfast.NoWait))
 			}
-			_, err := lines.LockTx(e.Ctx, holder, rowlock.NoWait, first)
+			_, err := lines.LockTx(e.Ctx, holder, holdfast.NoWait, first)
 			e.Check(err)
-			e.Check(l.LockTx(e.Ctx, holder, "k", rowlock.NoWait))
+			e.Check(l.LockTx(e.Ctx, holder, "k", holdfast.NoWait))
 			ctx, cancel := context.WithCancelCause(e.Ctx)
 			errs := make(chan error, 1)
 			go func() { errs <- wait(ctx, waiter) }()
@@ -48,7 +49,7 @@ func givenUp[Tx any](e *env[Tx]) {
 				e.Errorf("%s: got %v, want the context's cause", name, err)
 			}
 			e.EndTx(holder, true)
-			// The server ends the transaction when it learns that the call gave up: see WaitForever.
+			// The server ends the transaction when it learns that the call gave up: see the doc of rowlock.
 			e.Eventually(name+" of a call that gave up is free", func() bool {
 				next := e.BeginTx(sql.LevelReadCommitted)
 				defer func() { _ = e.End(e.Ctx, next, false) }()
@@ -56,7 +57,7 @@ func givenUp[Tx any](e *env[Tx]) {
 				e.Check(err)
 				for _, key := range []string{"k", "mine"} {
 					if err == nil {
-						err = l.LockTx(e.Ctx, next, key, rowlock.NoWait)
+						err = l.LockTx(e.Ctx, next, key, holdfast.NoWait)
 					}
 				}
 				if err != nil && !errors.Is(err, rowlock.ErrLockNotAvailable) {

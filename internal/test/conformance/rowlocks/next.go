@@ -136,7 +136,7 @@ func nextLeavesOut[Tx any](e *env[Tx]) {
 		for n := int64(1); n <= 40; n++ {
 			rest = append(rest, Line{File: "f", No: 2*n + 1}, Line{File: "g", No: n})
 		}
-		if free, err := first.LockTx(e.Ctx, third, rowlock.SkipLocked, rest...); err != nil || len(free) != len(rest) {
+		if free, err := first.LockFreeTx(e.Ctx, third, rest...); err != nil || len(free) != len(rest) {
 			e.Errorf("%v: %d of %d other rows are free, %v", level, len(free), len(rest), err)
 		}
 		short, cancel := context.WithTimeout(e.Ctx, dbtest.Hang)

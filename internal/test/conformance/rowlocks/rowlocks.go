@@ -57,7 +57,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 func (e *env[Tx]) lockHeld(l *rowlock.Locker[Tx], key string) (release func()) {
 	e.Helper()
 	tx := e.BeginTx(sql.LevelDefault)
-	if err := l.LockTx(e.Ctx, tx, key, rowlock.WaitForever); err != nil {
+	if err := l.LockTx(e.Ctx, tx, key, holdfast.Forever); err != nil {
 		e.Fatal(err)
 	}
 	return sync.OnceFunc(func() { e.EndTx(tx, true) })
@@ -109,18 +109,18 @@ func keyModes[Tx any](e *env[Tx]) {
 				e.Error(err)
 			}
 		}
-		for _, wait := range []rowlock.Wait{rowlock.NoWait, rowlock.SkipLocked} {
+		for range 2 {
 			start := time.Now()
-			err := b.LockTx(e.Ctx, tx, key, wait)
+			err := b.LockTx(e.Ctx, tx, key, holdfast.NoWait)
 			var n *rowlock.LockNotAvailableError
 			if !errors.Is(err, rowlock.ErrLockNotAvailable) || !errors.As(err, &n) || n.Key != key {
 				e.Errorf("%s: got %v, want not now", key, err)
 			}
 			e.Logf("%s: %v after %v", key, err, time.Since(start).Round(time.Millisecond))
 		}
-		for _, d := range []time.Duration{0, 70 * time.Millisecond, 900 * time.Millisecond} {
+		for _, d := range []time.Duration{time.Millisecond, 70 * time.Millisecond, 900 * time.Millisecond} {
 			start := time.Now()
-			err := b.LockTx(e.Ctx, tx, key, rowlock.WaitUpTo(d))
+			err := b.LockTx(e.Ctx, tx, key, d)
 			waited := time.Since(start)
 			var n *rowlock.TimeoutError
 			if !errors.Is(err, rowlock.ErrTimeout) || !errors.As(err, &n) || n.Key != key || n.Waited < d || waited < d {
@@ -133,9 +133,9 @@ func keyModes[Tx any](e *env[Tx]) {
 			time.Sleep(1200 * time.Millisecond) // longer than one statement of InnoDB waits
 			release()
 		})
-		wait := rowlock.WaitForever
+		wait := holdfast.Forever
 		if key == "old" {
-			wait = rowlock.WaitUpTo(30 * time.Second)
+			wait = 30 * time.Second
 		}
 		start := time.Now()
 		if err := b.LockTx(e.Ctx, tx, key, wait); err != nil {
@@ -145,7 +145,7 @@ func keyModes[Tx any](e *env[Tx]) {
 			e.Errorf("it was granted after %v, while it was held", waited)
 		}
 		later.Wait()
-		if err := b.LockTx(e.Ctx, tx, key, rowlock.NoWait); err != nil {
+		if err := b.LockTx(e.Ctx, tx, key, holdfast.NoWait); err != nil {
 			e.Errorf("again in the same transaction: %v", err)
 		}
 		if err := e.Effect(e.Ctx, tx, key); err != nil {
@@ -165,7 +165,7 @@ func keyModes[Tx any](e *env[Tx]) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	for _, wait := range []rowlock.Wait{rowlock.NoWait, rowlock.SkipLocked, rowlock.WaitUpTo(0), rowlock.WaitUpTo(time.Second), rowlock.WaitForever} {
+	for _, wait := range []time.Duration{holdfast.NoWait, 0, time.Second, holdfast.Forever} {
 		for _, key := range append(conformance.Keys(), "lease") {
 			tx := e.BeginTx(sql.LevelDefault)
 			if err := b.LockTx(e.Ctx, tx, key, wait); err != nil {
@@ -191,23 +191,24 @@ func keyInput[Tx any](e *env[Tx]) {
 	tx := e.BeginTx(sql.LevelDefault)
 	for _, c := range []struct {
 		key  string
-		wait rowlock.Wait
+		wait time.Duration
 	}{
-		{"", rowlock.WaitForever},
-		{strings.Repeat("k", rowlock.MaxKey+1), rowlock.WaitForever},
-		{"k", rowlock.WaitUpTo(-1)},
-		{"k", rowlock.WaitUpTo(24*time.Hour + 1)},
+		{"", holdfast.Forever},
+		{strings.Repeat("k", rowlock.MaxKey+1), holdfast.Forever},
+		{"k", -3},
+		{"k", 30},
+		{"k", 24*time.Hour + 1},
 	} {
 		if err := l.LockTx(e.Ctx, tx, c.key, c.wait); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%.20q, %+v: %v", c.key, c.wait, err)
 		}
 	}
 	var none Tx
-	if err := l.LockTx(e.Ctx, none, "k", rowlock.WaitForever); !errors.Is(err, holdfast.ErrNoTx) {
+	if err := l.LockTx(e.Ctx, none, "k", holdfast.Forever); !errors.Is(err, holdfast.ErrNoTx) {
 		e.Errorf("a nil transaction: %v", err)
 	}
 	// None of these calls has changed the transaction.
-	if err := l.LockTx(e.Ctx, tx, strings.Repeat("k", rowlock.MaxKey), rowlock.WaitForever); err != nil {
+	if err := l.LockTx(e.Ctx, tx, strings.Repeat("k", rowlock.MaxKey), holdfast.Forever); err != nil {
 		e.Error(err)
 	}
 	if err := e.Effect(e.Ctx, tx, "k"); err != nil {
@@ -227,7 +228,7 @@ func keyManyOnOneNew[Tx any](e *env[Tx]) {
 		for i := range 16 {
 			wg.Go(func() {
 				err := e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
-					if err := l.LockTx(ctx, tx, key, rowlock.WaitForever); err != nil {
+					if err := l.LockTx(ctx, tx, key, holdfast.Forever); err != nil {
 						return err
 					}
 					if i%2 == 0 {
@@ -251,7 +252,7 @@ func keyManyOnOneNew[Tx any](e *env[Tx]) {
 func keyReaped[Tx any](e *env[Tx]) {
 	l, m := e.RowLocker(), e.RowLocker()
 	e.counter()
-	for _, wait := range []rowlock.Wait{rowlock.NoWait, rowlock.WaitUpTo(time.Second), rowlock.WaitForever} {
+	for _, wait := range []time.Duration{holdfast.NoWait, time.Second, holdfast.Forever} {
 		for _, level := range e.Levels() {
 			for range 2 {
 				tx := e.BeginTx(level)
@@ -259,7 +260,7 @@ func keyReaped[Tx any](e *env[Tx]) {
 					e.Errorf("%v, %+v: %v", level, wait, err)
 				}
 				second := e.BeginTx(level)
-				if err := m.LockTx(e.Ctx, second, "a", rowlock.NoWait); !errors.Is(err, rowlock.ErrLockNotAvailable) {
+				if err := m.LockTx(e.Ctx, second, "a", holdfast.NoWait); !errors.Is(err, rowlock.ErrLockNotAvailable) {
 					e.Errorf("%v, %+v: a second holder: %v", level, wait, err)
 				}
 				e.EndTx(second, false)
@@ -285,7 +286,7 @@ func keyReaped[Tx any](e *env[Tx]) {
 					if i%2 == 0 {
 						on = m
 					}
-					if err := on.LockTx(ctx, tx, "a", rowlock.WaitForever); err != nil {
+					if err := on.LockTx(ctx, tx, "a", holdfast.Forever); err != nil {
 						return err
 					}
 					return e.increment(tx)

@@ -21,6 +21,16 @@ import (
 )
 
 // lockable creates the table accounts with rows of 100 cents.
+// skip in place of a wait calls LockFreeTx.
+const skip time.Duration = -100
+
+func lockRows[R, Tx any](e *env[Tx], t *rowlock.Table[R, Tx], tx Tx, wait time.Duration, rows ...R) ([]R, error) {
+	if wait == skip {
+		return t.LockFreeTx(e.Ctx, tx, rows...)
+	}
+	return t.LockTx(e.Ctx, tx, wait, rows...)
+}
+
 func (e *env[Tx]) lockable(rows ...string) *rowlock.Table[conformance.Account, Tx] {
 	e.Helper()
 	e.Accounts(rows...)
@@ -59,9 +69,9 @@ func rowForeignKeys[Tx any](e *env[Tx]) {
 	}
 	rows := e.lockable("a")
 	e.Must(`CREATE TABLE bookings (no TEXT PRIMARY KEY, account_no TEXT NOT NULL REFERENCES accounts (account_no))`)
-	for _, wait := range []rowlock.Wait{rowlock.WaitForever, rowlock.WaitUpTo(time.Second), rowlock.NoWait, rowlock.SkipLocked} {
+	for _, wait := range []time.Duration{holdfast.Forever, time.Second, holdfast.NoWait, skip} {
 		tx := e.BeginTx(sql.LevelDefault)
-		if got, err := rows.LockTx(e.Ctx, tx, wait, named("a")...); err != nil || len(got) != 1 {
+		if got, err := lockRows(e, rows, tx, wait, named("a")...); err != nil || len(got) != 1 {
 			e.Fatalf("%+v: %v, %v", wait, got, err)
 		}
 		other := e.BeginTx(sql.LevelDefault)
@@ -88,9 +98,9 @@ func rowForeignKeys[Tx any](e *env[Tx]) {
 
 func rowModes[Tx any](e *env[Tx]) {
 	rows := e.lockable("a", "b", "c")
-	lock := func(tx Tx, wait rowlock.Wait, want []string, keys ...string) {
+	lock := func(tx Tx, wait time.Duration, want []string, keys ...string) {
 		e.Helper()
-		got, err := rows.LockTx(e.Ctx, tx, wait, named(keys...)...)
+		got, err := lockRows(e, rows, tx, wait, named(keys...)...)
 		if err != nil || !slices.Equal(names(got), want) {
 			e.Errorf("%v with %+v: got %v, %v, want %v", keys, wait, names(got), err, want)
 		}
@@ -101,20 +111,20 @@ func rowModes[Tx any](e *env[Tx]) {
 		}
 	}
 	holder := e.BeginTx(sql.LevelDefault)
-	lock(holder, rowlock.WaitForever, []string{"b"}, "b")
+	lock(holder, holdfast.Forever, []string{"b"}, "b")
 
 	tx := e.BeginTx(sql.LevelDefault)
 	rest := []string{"c", "a"}
 	if !e.DB.Capabilities().RowLocks {
 		rest = nil // the only writer locks all rows
 	}
-	lock(tx, rowlock.SkipLocked, rest, "c", "b", "a")
-	lock(tx, rowlock.SkipLocked, nil, "b")
-	lock(tx, rowlock.SkipLocked, nil)
+	lock(tx, skip, rest, "c", "b", "a")
+	lock(tx, skip, nil, "b")
+	lock(tx, skip, nil)
 	for _, c := range []struct {
-		wait rowlock.Wait
+		wait time.Duration
 		want error
-	}{{rowlock.NoWait, rowlock.ErrLockNotAvailable}, {rowlock.WaitUpTo(0), rowlock.ErrTimeout}, {rowlock.WaitUpTo(700 * time.Millisecond), rowlock.ErrTimeout}} {
+	}{{holdfast.NoWait, rowlock.ErrLockNotAvailable}, {time.Millisecond, rowlock.ErrTimeout}, {700 * time.Millisecond, rowlock.ErrTimeout}} {
 		start := time.Now()
 		got, err := rows.LockTx(e.Ctx, tx, c.wait, named("b", "a")...)
 		if !errors.Is(err, c.want) || got != nil {
@@ -133,12 +143,12 @@ func rowModes[Tx any](e *env[Tx]) {
 		e.Logf("%v after %v", err, time.Since(start).Round(time.Millisecond))
 	}
 	// The error distinguishes a missing row from a locked one.
-	missing := []rowlock.Wait{rowlock.SkipLocked, rowlock.NoWait, rowlock.WaitUpTo(time.Second), rowlock.WaitForever}
+	missing := []time.Duration{skip, holdfast.NoWait, time.Second, holdfast.Forever}
 	if !e.DB.Capabilities().RowLocks {
 		missing = nil // no session can read while another one writes
 	}
 	for _, wait := range missing {
-		_, err := rows.LockTx(e.Ctx, tx, wait, named("a", "personal")...)
+		_, err := lockRows(e, rows, tx, wait, named("a", "personal")...)
 		var n *rowlock.NotFoundError
 		if !errors.Is(err, rowlock.ErrNotFound) || !errors.As(err, &n) || n.Table != "accounts" || len(n.Row) != 1 || strings.Contains(err.Error(), "personal") {
 			e.Errorf("%+v: got %v, want not found", wait, err)
@@ -149,7 +159,7 @@ func rowModes[Tx any](e *env[Tx]) {
 		time.Sleep(1200 * time.Millisecond)
 		e.EndTx(holder, true)
 	})
-	lock(tx, rowlock.WaitForever, []string{"c", "b", "a"}, "c", "b", "a")
+	lock(tx, holdfast.Forever, []string{"c", "b", "a"}, "c", "b", "a")
 	later.Wait()
 	if err := e.Effect(e.Ctx, tx, "k"); err != nil {
 		e.Error(err)
@@ -158,24 +168,24 @@ func rowModes[Tx any](e *env[Tx]) {
 	e.WantOnce("k")
 
 	tx = e.BeginTx(sql.LevelDefault)
-	if _, err := rows.LockTx(e.Ctx, tx, rowlock.WaitForever, named("a", "b", "a")...); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := rows.LockTx(e.Ctx, tx, holdfast.Forever, named("a", "b", "a")...); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("a key twice: %v", err)
 	}
-	if _, err := rows.LockTx(e.Ctx, tx, rowlock.WaitUpTo(-1), named("a")...); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := rows.LockTx(e.Ctx, tx, -3, named("a")...); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("a negative wait: %v", err)
 	}
-	lock(tx, rowlock.NoWait, []string{"a"}, "a")
-	for _, wait := range []rowlock.Wait{rowlock.SkipLocked, rowlock.NoWait, rowlock.WaitUpTo(time.Second), rowlock.WaitForever} {
-		if _, err := rows.LockTx(e.Ctx, tx, wait, named("a", "none")...); !errors.Is(err, rowlock.ErrNotFound) {
+	lock(tx, holdfast.NoWait, []string{"a"}, "a")
+	for _, wait := range []time.Duration{skip, holdfast.NoWait, time.Second, holdfast.Forever} {
+		if _, err := lockRows(e, rows, tx, wait, named("a", "none")...); !errors.Is(err, rowlock.ErrNotFound) {
 			e.Errorf("%+v: %v", wait, err)
 		}
 	}
 	e.EndTx(tx, true)
-	if _, err := rows.LockTx(e.Ctx, tx, rowlock.WaitForever, named("a")...); !errors.Is(err, holdfast.ErrTxLost) {
+	if _, err := rows.LockTx(e.Ctx, tx, holdfast.Forever, named("a")...); !errors.Is(err, holdfast.ErrTxLost) {
 		e.Errorf("a transaction that has ended: %v", err)
 	}
 	var none Tx
-	if _, err := rows.LockTx(e.Ctx, none, rowlock.WaitForever, named("a")...); !errors.Is(err, holdfast.ErrNoTx) {
+	if _, err := rows.LockTx(e.Ctx, none, holdfast.Forever, named("a")...); !errors.Is(err, holdfast.ErrNoTx) {
 		e.Errorf("no transaction: %v", err)
 	}
 }
@@ -195,7 +205,7 @@ func rowTransfers[Tx any](e *env[Tx]) {
 				pick := rand.Perm(len(nos))
 				err := e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 					runs.Add(1)
-					r, err := rows.LockTx(ctx, tx, rowlock.WaitForever, named(nos[pick[0]], nos[pick[1]], nos[pick[2]])...)
+					r, err := rows.LockTx(ctx, tx, holdfast.Forever, named(nos[pick[0]], nos[pick[1]], nos[pick[2]])...)
 					if err != nil {
 						return err
 					}
@@ -241,7 +251,7 @@ func rowIsTheLast[Tx any](e *env[Tx]) {
 		}
 		before := plain()
 		e.Must(`UPDATE accounts SET cents = $1`, before+1+i)
-		got, err := rows.LockTx(e.Ctx, tx, rowlock.WaitForever, named("a")...)
+		got, err := rows.LockTx(e.Ctx, tx, holdfast.Forever, named("a")...)
 		if refused := !e.StaleWrites() && level != sql.LevelReadCommitted; refused {
 			if !errors.Is(err, holdfast.ErrRetry) {
 				e.Errorf("%v: got %v, want a retry", level, err)
@@ -273,17 +283,17 @@ func rowKeys[Tx any](e *env[Tx]) {
 	}
 	e.Must(`INSERT INTO days VALUES ($1, 1, NULL), ($2, 2, NULL), ($3, 1, NULL), ($4, 10, NULL)`, e.TextKey("a"), e.TextKey("a"), e.TextKey("b"), e.TextKey("b"))
 	tx := e.BeginTx(sql.LevelDefault)
-	got, err := days.LockTx(e.Ctx, tx, rowlock.WaitForever, day{"b", 10, nil}, day{"a", 2, nil}, day{"b", 1, nil})
+	got, err := days.LockTx(e.Ctx, tx, holdfast.Forever, day{"b", 10, nil}, day{"a", 2, nil}, day{"b", 1, nil})
 	if err != nil || len(got) != 3 || got[0] != (day{"b", 10, nil}) || got[1] != (day{"a", 2, nil}) || got[2] != (day{"b", 1, nil}) {
 		e.Errorf("%+v, %v", got, err)
 	}
-	if _, err := days.LockTx(e.Ctx, tx, rowlock.WaitForever, day{"a", 10, nil}); !errors.Is(err, rowlock.ErrNotFound) {
+	if _, err := days.LockTx(e.Ctx, tx, holdfast.Forever, day{"a", 10, nil}); !errors.Is(err, rowlock.ErrNotFound) {
 		e.Error(err)
 	}
 	// Only the named rows are locked.
 	if e.DB.Capabilities().RowLocks {
 		other := e.BeginTx(sql.LevelReadCommitted)
-		if got, err := days.LockTx(e.Ctx, other, rowlock.SkipLocked, day{"a", 1, nil}, day{"a", 2, nil}, day{"b", 1, nil}, day{"b", 10, nil}); err != nil || len(got) != 1 || got[0].Merchant != "a" || got[0].Day != 1 {
+		if got, err := days.LockFreeTx(e.Ctx, other, day{"a", 1, nil}, day{"a", 2, nil}, day{"b", 1, nil}, day{"b", 10, nil}); err != nil || len(got) != 1 || got[0].Merchant != "a" || got[0].Day != 1 {
 			e.Errorf("%+v, %v", got, err)
 		}
 		e.EndTx(other, true)
@@ -346,7 +356,7 @@ func rowTablesAreChecked[Tx any](e *env[Tx]) {
 		if strings.Contains(no, "\x00") && e.Engine == dbtest.Postgres {
 			continue // it has no such text
 		}
-		if _, err := rows.LockTx(e.Ctx, tx, rowlock.WaitForever, conformance.Account{No: no}); !errors.Is(err, rowlock.ErrNotFound) {
+		if _, err := rows.LockTx(e.Ctx, tx, holdfast.Forever, conformance.Account{No: no}); !errors.Is(err, rowlock.ErrNotFound) {
 			e.Errorf("%q: %v", no, err)
 		}
 	}
@@ -364,7 +374,7 @@ func rowTablesAreChecked[Tx any](e *env[Tx]) {
 	}
 	e.Must(`INSERT INTO ` + odd + ` VALUES (7)`)
 	tx = e.BeginTx(sql.LevelDefault)
-	if got, err := oddly.LockTx(e.Ctx, tx, rowlock.NoWait, strange{7}); err != nil || len(got) != 1 {
+	if got, err := oddly.LockTx(e.Ctx, tx, holdfast.NoWait, strange{7}); err != nil || len(got) != 1 {
 		e.Errorf("%v, %v", got, err)
 	}
 	e.EndTx(tx, true)

@@ -28,28 +28,28 @@ func SessionLocks[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 func holdAndRelease[Tx any](e *env[Tx]) {
 	l := e.RowLocker()
 	if e.Engine == dbtest.SQLite {
-		if _, err := l.Hold(e.Ctx, "k", rowlock.WaitForever); !errors.Is(err, holdfast.ErrUnsupported) {
+		if _, err := l.Hold(e.Ctx, "k", holdfast.Forever); !errors.Is(err, holdfast.ErrUnsupported) {
 			e.Errorf("got %v", err)
 		}
 		return
 	}
 	ctx, cancel := context.WithCancel(e.Ctx)
-	held, err := l.Hold(ctx, "k", rowlock.WaitForever)
+	held, err := l.Hold(ctx, "k", holdfast.Forever)
 	e.Check(err)
 	cancel() // bounds only the wait
-	if _, err := l.Hold(e.Ctx, "k", rowlock.NoWait); !errors.Is(err, rowlock.ErrLockNotAvailable) {
+	if _, err := l.Hold(e.Ctx, "k", holdfast.NoWait); !errors.Is(err, rowlock.ErrLockNotAvailable) {
 		e.Errorf("a second one: %v", err)
 	}
-	if _, err := l.Hold(e.Ctx, "k", rowlock.WaitUpTo(50*time.Millisecond)); !errors.Is(err, rowlock.ErrTimeout) {
+	if _, err := l.Hold(e.Ctx, "k", 50*time.Millisecond); !errors.Is(err, rowlock.ErrTimeout) {
 		e.Errorf("a second one: %v", err)
 	}
 	short, cancel := context.WithTimeout(e.Ctx, 100*time.Millisecond)
 	defer cancel()
-	if _, err := l.Hold(short, "k", rowlock.WaitForever); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := l.Hold(short, "k", holdfast.Forever); !errors.Is(err, context.DeadlineExceeded) {
 		e.Errorf("a second one: %v", err)
 	}
 	err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
-		return l.LockTx(ctx, tx, "k", rowlock.NoWait)
+		return l.LockTx(ctx, tx, "k", holdfast.NoWait)
 	})
 	if !errors.Is(err, rowlock.ErrLockNotAvailable) {
 		e.Errorf("LockTx of the same key: %v", err)
@@ -60,7 +60,7 @@ func holdAndRelease[Tx any](e *env[Tx]) {
 	}
 	next := make(chan error)
 	go func() {
-		h, err := l.Hold(e.Ctx, "k", rowlock.WaitForever)
+		h, err := l.Hold(e.Ctx, "k", holdfast.Forever)
 		if err == nil {
 			err = h.Release(e.Ctx)
 		}
@@ -75,7 +75,7 @@ func holdAndRelease[Tx any](e *env[Tx]) {
 	if n := e.InUse(); n != 0 {
 		e.Errorf("%d connections are still out", n)
 	}
-	if _, err := l.Hold(e.Ctx, "", rowlock.WaitForever); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := l.Hold(e.Ctx, "", holdfast.Forever); !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("got %v", err)
 	}
 }
@@ -129,12 +129,12 @@ func (e *env[Tx]) overtakenHold() (held, next *rowlock.SessionLock) {
 	e.Helper()
 	dbtest.Needs(e, e.Engine, dbtest.Kill)
 	l := e.RowLocker()
-	held, err := l.Hold(e.Ctx, "k", rowlock.WaitForever)
+	held, err := l.Hold(e.Ctx, "k", holdfast.Forever)
 	e.Check(err)
 	for _, id := range e.ints(sessions[e.Engine]) {
 		e.EndSession(id)
 	}
-	next, err = l.Hold(e.Ctx, "k", rowlock.WaitForever)
+	next, err = l.Hold(e.Ctx, "k", holdfast.Forever)
 	e.Check(err)
 	return held, next
 }

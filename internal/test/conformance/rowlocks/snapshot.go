@@ -24,7 +24,7 @@ func keyNoLostUpdate[Tx any](e *env[Tx]) {
 			wg.Go(func() {
 				for range times {
 					err := e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
-						if err := lockers[i%2].LockTx(ctx, tx, "counter", rowlock.WaitForever); err != nil {
+						if err := lockers[i%2].LockTx(ctx, tx, "counter", holdfast.Forever); err != nil {
 							return err
 						}
 						return e.increment(tx)
@@ -71,7 +71,7 @@ func keyOldSnapshot[Tx any](e *env[Tx]) {
 		_, err := e.Exec(e.Ctx, tx, `SELECT 1 FROM holdfast_locks WHERE owner = '' AND name = $1 FOR UPDATE`, []byte("rnaive"))
 		return err
 	}
-	lock := func(tx Tx) error { return l.LockTx(e.Ctx, tx, "k", rowlock.WaitForever) }
+	lock := func(tx Tx) error { return l.LockTx(e.Ctx, tx, "k", holdfast.Forever) }
 	// race returns the error of lock in the transaction that has read before.
 	race := func(level sql.IsolationLevel, lock func(tx Tx) error, work func(tx Tx) error) error {
 		tx := e.BeginTx(level)
@@ -161,12 +161,12 @@ func keyNewAndOldSnapshot[Tx any](e *env[Tx]) {
 			}
 			if c.held {
 				other := e.BeginTx(sql.LevelDefault)
-				if err := l.LockTx(e.Ctx, other, key, rowlock.WaitForever); err != nil {
+				if err := l.LockTx(e.Ctx, other, key, holdfast.Forever); err != nil {
 					e.Fatal(err)
 				}
 				e.EndTx(other, c.commit)
 			}
-			err := l.LockTx(e.Ctx, tx, key, rowlock.WaitForever)
+			err := l.LockTx(e.Ctx, tx, key, holdfast.Forever)
 			old := c.commit && (level != sql.LevelSerializable || !e.InnoDB()) || strict
 			if old && level != sql.LevelReadCommitted {
 				if !errors.Is(err, holdfast.ErrRetry) {
@@ -199,7 +199,7 @@ func keySnapshotIsolation[Tx any](e *env[Tx]) {
 		if _, err := strict.read(tx); err != nil {
 			e.Fatal(err)
 		}
-		err := l.LockTx(e.Ctx, tx, "new", rowlock.WaitForever)
+		err := l.LockTx(e.Ctx, tx, "new", holdfast.Forever)
 		if err != nil && (attempt > 0 || !errors.Is(err, holdfast.ErrRetry)) {
 			e.Errorf("attempt %d: %v", attempt, err)
 		}
@@ -215,7 +215,7 @@ func keySnapshotIsolation[Tx any](e *env[Tx]) {
 		e.Fatal(err)
 	}
 	strict.lockHeld(l, "new")()
-	if err := l.LockTx(e.Ctx, tx, "new", rowlock.WaitForever); !errors.Is(err, holdfast.ErrRetry) {
+	if err := l.LockTx(e.Ctx, tx, "new", holdfast.Forever); !errors.Is(err, holdfast.ErrRetry) {
 		e.Errorf("an old snapshot: %v", err)
 	}
 	strict.WantRolledBack(tx)
