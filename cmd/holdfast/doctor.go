@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/doctor"
+	"github.com/holdfast-go/holdfast/internal/dsn"
 )
 
 // finding is a finding of the doctor, in JSON.
@@ -48,6 +50,9 @@ func newDoctor(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if url, err := f.url(); err == nil {
+				found = append(found, certificate(url, found)...)
+			}
 			return f.findings(cmd, found)
 		},
 	}
@@ -55,6 +60,19 @@ func newDoctor(f *flags) *cobra.Command {
 	oneOf(cmd, &role, "role", "", "what the account is for: what it lacks is broken, what it may do beyond a warning", roles[:len(roles)-1]...)
 	cmd.Flags().DurationVar(&o.MaxDrift, "max-drift", time.Second, "how far this machine's clock may be from the database's")
 	return cmd
+}
+
+// certificate says that the driver does not check the server's certificate.
+func certificate(url string, found []doctor.Finding) []doctor.Finding {
+	setting, better := dsn.Unchecked(url)
+	if setting == "" || dsn.Local(url) || slices.ContainsFunc(found, func(f doctor.Finding) bool { return f.Check == "encryption" }) {
+		return nil
+	}
+	return []doctor.Finding{{
+		Check: "certificate", Severity: doctor.Warning,
+		Problem: "with " + setting + " the driver does not check the server's certificate: who is on the connection's way can take the server's place",
+		Advice:  "connect with " + better + ", and the programs likewise: see docs/howto/tls.md",
+	}}
 }
 
 // findings prints all findings, and returns an error if any of them is broken.

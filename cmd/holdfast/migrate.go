@@ -12,8 +12,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
-	"github.com/holdfast-go/holdfast/migrations"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/prove"
+	"github.com/holdfast-go/holdfast/migrations"
 )
 
 type apply func(context.Context, *sql.DB, ...holdfast.Options) error

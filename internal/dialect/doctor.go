@@ -1,6 +1,9 @@
 package dialect
 
-import "slices"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Doctor lists the queries that find what weakens Holdfast's promises on an engine.
 type Doctor struct {
@@ -50,6 +53,18 @@ const (
 func Value(name, query string, severity Severity, advice string, wrong func(value string) string) Probe {
 	return Probe{Name: name, Query: query, Columns: 1, Judge: func(row []string) (Severity, string, string) {
 		return severity, wrong(row[0]), advice
+	}}
+}
+
+// Encryption is the probe of the session's encryption. query returns its cipher, or "", and the client's address as
+// the server sees it, which is empty or a name of this machine for a client beside it.
+func Encryption(query string) Probe {
+	return Probe{Name: "encryption", Query: query, Columns: 2, Judge: func(row []string) (Severity, string, string) {
+		ip, err := netip.ParseAddr(row[1])
+		if row[0] != "" || row[1] == "" || row[1] == "localhost" || err == nil && ip.IsLoopback() {
+			return 0, "", ""
+		}
+		return Warning, "the connection from " + row[1] + " is not encrypted: who is on its way can read keys and results, and change statements", "connect with TLS, and let the driver check the server's certificate: see docs/howto/tls.md"
 	}}
 }
 

@@ -47,6 +47,11 @@ WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name IN ({na
 	}
 }
 
+// Encryption is the probe of the session's encryption, with the table of its status.
+func Encryption(status string) dialect.Probe {
+	return dialect.Encryption(`SELECT COALESCE((SELECT variable_value FROM ` + status + ` WHERE variable_name = 'Ssl_cipher'), ''), SUBSTRING_INDEX(USER(), '@', -1)`)
+}
+
 // IdleTransactions is the probe of how long a session may idle in a transaction.
 var IdleTransactions = dialect.Probe{
 	Name: "idle transactions", Query: `SELECT CAST(@@SESSION.wait_timeout AS CHAR)`, Columns: 1,
@@ -95,6 +100,7 @@ LEFT JOIN performance_schema.events_transactions_current t ON t.thread_id = b.th
 		Needs: "SELECT on performance_schema",
 	},
 	Isolation("transaction_isolation"),
+	Encryption("performance_schema.session_status"),
 	// A primary may have channels of group replication, so they do not count.
 	Replication(`SELECT CAST(COUNT(*) AS CHAR) FROM performance_schema.replication_connection_status WHERE service_state <> 'OFF' AND channel_name NOT LIKE 'group\_replication\_%'`),
 )

@@ -28,6 +28,7 @@ WHERE n.nspname = COALESCE(NULLIF($1::pg_catalog.text, ''), pg_catalog.current_s
 	Indexes:      `SELECT indexname::text FROM pg_indexes WHERE schemaname = COALESCE(NULLIF($1::text, ''), current_schema()::text) AND tablename = $2::text`,
 	Prefixed:     true,
 	Probes: []dialect.Probe{
+		dialect.Encryption(`SELECT COALESCE((SELECT CASE WHEN ssl THEN cipher END FROM pg_stat_ssl WHERE pid = pg_backend_pid()), ''), COALESCE(host(inet_client_addr()), '')`),
 		dialect.Value("functions and row level security", passingFunctions, dialect.Broken, "make a role without SUPERUSER and BYPASSRLS the owner of the tables and the functions, and run holdfast migrate functions up as that role",
 			func(names string) string {
 				if names == "" {
