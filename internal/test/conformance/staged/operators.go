@@ -284,6 +284,9 @@ func operatorsRecords[Tx any](e *env[Tx]) {
 				e.Errorf("%s: %v", name, err)
 			}
 		}
+		if err := ops.Erase(e.Ctx, ref(name), who()); !errors.Is(err, staged.ErrState) {
+			e.Errorf("%s: erasing it: %v", name, err)
+		}
 		if err := ops.Resolve(e.Ctx, ref(name), r, who()); err != nil {
 			e.Errorf("%s: %v", name, err)
 		}
