@@ -13,7 +13,7 @@ import (
 var (
 	// ErrUnknown means that a commit may or may not have happened. Call again with
 	// the same key: the call waits until the server has ended the first transaction.
-	ErrUnknown = errcode.New("unknown-outcome", "holdfast: outcome unknown")
+	ErrUnknown = errcode.ErrUnknown
 
 	// ErrTxLost means that the transaction had ended before its commit: the function ignored
 	// an error after which the engine rolled back, ended the transaction itself, or ran DDL on
@@ -56,7 +56,7 @@ var (
 	ErrNoTx = core.ErrNoTx
 
 	// ErrInvalid means that an argument is invalid. Nothing was sent to the database.
-	ErrInvalid = core.ErrInvalid
+	ErrInvalid = errcode.ErrInvalid
 
 	// ErrSchema means that Holdfast's tables are missing, or that this build does not support
 	// their version.
@@ -132,12 +132,12 @@ type InputError struct {
 	Problem string
 }
 
-func (e *InputError) Error() string { return (*core.InputError)(e).Error() }
+func (e *InputError) Error() string { return (*errcode.InputError)(e).Error() }
 
 // Is reports whether target is ErrInvalid.
 func (e *InputError) Is(target error) bool { return target == ErrInvalid }
 
-var _ = core.PublicInput(func(e *core.InputError) error { return (*InputError)(e) })
+var _ = errcode.PublicInput(func(e *errcode.InputError) error { return (*InputError)(e) })
 
 // Blocker is a session of the server that has a lock for which another session waits. The errors of a
 // wait that is over name it where the engine tells ([Capabilities].NamesBlockers) and the role may ask.

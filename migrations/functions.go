@@ -14,11 +14,11 @@ import (
 	"github.com/golang-migrate/migrate/v4/source"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/mariadb"
 	"github.com/holdfast-go/holdfast/internal/dialect/mysql"
 	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 //go:embed functions/*.sql
@@ -160,7 +160,7 @@ func printFunctions(w io.Writer, e holdfast.Engine, opts []holdfast.Options, tex
 		return err
 	}
 	if f.places && o.Schema == "" {
-		return core.Invalid("Options.Schema", "is missing: the functions name their schema, so say which one has the tables")
+		return errcode.Invalid("Options.Schema", "is missing: the functions name their schema, so say which one has the tables")
 	}
 	out, err := text(l, f)
 	if err == nil {
@@ -263,7 +263,7 @@ func (d *driver) dropFunctions() error {
 // render returns the SQL of one direction for a layout, and an id of that text.
 func (f *functionSet) render(l *layout, direction string) (sql, id string, err error) {
 	if strings.Contains(l.schema, bodyQuote) {
-		return "", "", core.Invalid("Options.Schema", "contains "+bodyQuote+", which ends the text of a function")
+		return "", "", errcode.Invalid("Options.Schema", "contains "+bodyQuote+", which ends the text of a function")
 	}
 	text, err := functionFiles.ReadFile("functions/" + f.file + "." + direction + ".sql")
 	if err != nil {
@@ -295,7 +295,7 @@ func (f *functionSet) names(l *layout, functions []string) []string {
 
 func (f *functionSet) grants(l *layout, role string) (string, error) {
 	if role == "" || strings.ContainsRune(role, 0) {
-		return "", core.Invalid("role", "is missing: say which role calls the functions")
+		return "", errcode.Invalid("role", "is missing: say which role calls the functions")
 	}
 	to := l.dialect.Privileges.Account(role)
 	var b strings.Builder

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // Role is what an account of the database is for.
@@ -49,11 +49,11 @@ func PrintGrants(w io.Writer, e holdfast.Engine, role Role, account string, opts
 	case p.None != "":
 		return &holdfast.UnsupportedError{Engine: l.dialect.Name, Check: "grants", What: "grants", Problem: p.None, Remedy: "restrict access there"}
 	case !slices.Contains(dialect.Roles, dialect.Role(role)):
-		return core.Invalid("role", fmt.Sprintf("%q: use one of %q", role, dialect.Roles))
+		return errcode.Invalid("role", fmt.Sprintf("%q: use one of %q", role, dialect.Roles))
 	case account == "" || strings.ContainsRune(account, 0):
-		return core.Invalid("account", "is missing: say which account gets the grants")
+		return errcode.Invalid("account", "is missing: say which account gets the grants")
 	case p.NeedsSchema && o.Schema == "":
-		return core.Invalid("Options.Schema", "is missing: the grants name the schema, so say which one has the tables")
+		return errcode.Invalid("Options.Schema", "is missing: the grants name the schema, so say which one has the tables")
 	}
 	_, err = io.WriteString(w, strings.Join(l.dialect.Grants(dialect.Role(role), l.dialect.Ident(l.schema), l.table, account), ";\n")+";\n")
 	return err

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // PrintRowSecurity writes the policies of PostgreSQL's row level security for Holdfast's tables: an account
@@ -37,11 +37,11 @@ func PrintRowSecurity(w io.Writer, e holdfast.Engine, everyOwner []string, opts 
 		return &holdfast.UnsupportedError{Engine: l.dialect.Name, Check: "row level security", What: "policies", Problem: "it has no row level security", Remedy: "give each owner a schema, or a database, with tables of its own"}
 	}
 	if o.Schema == "" {
-		return core.Invalid("Options.Schema", "is missing: the policies name the schema, so say which one has the tables")
+		return errcode.Invalid("Options.Schema", "is missing: the policies name the schema, so say which one has the tables")
 	}
 	for _, account := range everyOwner {
 		if account == "" || strings.ContainsRune(account, 0) {
-			return core.Invalid("everyOwner", "the name of an account is missing")
+			return errcode.Invalid("everyOwner", "the name of an account is missing")
 		}
 	}
 	tables := make([]string, len(sharded))

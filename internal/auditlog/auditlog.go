@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // MaxState is the maximum length of a state before or after, in bytes.
@@ -269,7 +270,7 @@ func Check(prefix, actor, reason string) error {
 		limit      int
 	}{{"By", actor, MaxActor}, {"Reason", reason, MaxReason}} {
 		if f.text == "" || len(f.text) > f.limit || !utf8.ValidString(f.text) || strings.ContainsRune(f.text, 0) {
-			return core.Invalid(prefix+f.name, fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL: it is kept in the audit", f.limit))
+			return errcode.Invalid(prefix+f.name, fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL: it is kept in the audit", f.limit))
 		}
 	}
 	return nil

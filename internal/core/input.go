@@ -10,33 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
-// ErrInvalid means that an argument is invalid. Nothing was sent.
-var ErrInvalid = errcode.New("invalid-argument", "holdfast: invalid argument")
-
 // ErrAgain means that a transaction lost to another one, and may run again as a whole.
 var ErrAgain = errors.New("holdfast: another transaction came first")
-
-// InputError is holdfast.InputError. Invalid returns it as that type.
-type InputError struct {
-	// Field names the argument. Problem says what is wrong and what to do.
-	Field, Problem string
-}
-
-var publicInput = func(e *InputError) error { return e }
-
-// PublicInput is for package holdfast: public makes the public type of an InputError.
-func PublicInput(public func(e *InputError) error) struct{} {
-	publicInput = public
-	return struct{}{}
-}
-
-// Invalid returns the error of an argument: field names it, and problem says what is wrong and what to do.
-func Invalid(field, problem string) error { return publicInput(&InputError{field, problem}) }
-
-func (e *InputError) Error() string { return "holdfast: " + e.Field + ": " + e.Problem }
-
-// Is reports whether target is ErrInvalid.
-func (e *InputError) Is(target error) bool { return target == ErrInvalid }
 
 // MaxName bounds names and owners, in bytes.
 const MaxName = 128
@@ -45,11 +20,11 @@ const MaxName = 128
 func CheckName(field, name string, emptyOK bool) error {
 	switch {
 	case name == "" && !emptyOK:
-		return Invalid(field, "is missing")
+		return errcode.Invalid(field, "is missing")
 	case len(name) > MaxName:
-		return Invalid(field, fmt.Sprintf("has %d bytes, at most %d are allowed", len(name), MaxName))
+		return errcode.Invalid(field, fmt.Sprintf("has %d bytes, at most %d are allowed", len(name), MaxName))
 	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
-		return Invalid(field, fmt.Sprintf("%.40q is not UTF-8 without NUL bytes", name))
+		return errcode.Invalid(field, fmt.Sprintf("%.40q is not UTF-8 without NUL bytes", name))
 	}
 	return nil
 }
@@ -71,9 +46,9 @@ const (
 func (o Owners) Named(field string, given bool, give string) error {
 	switch {
 	case given && o == OneOwner:
-		return Invalid(field, "is given, and the DB is SingleOwner: leave one of them out")
+		return errcode.Invalid(field, "is given, and the DB is SingleOwner: leave one of them out")
 	case !given && o == ManyOwners:
-		return Invalid(field, "is missing: "+give+", or open the DB as SingleOwner")
+		return errcode.Invalid(field, "is missing: "+give+", or open the DB as SingleOwner")
 	}
 	return nil
 }

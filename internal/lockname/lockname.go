@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // MaxKey is the maximum length of a key in bytes.
@@ -101,5 +102,5 @@ func ByOwner[T any](list []T, name func(T) Name) iter.Seq2[string, []T] {
 }
 
 func invalid(problem string) error {
-	return core.Invalid("key", problem)
+	return errcode.Invalid("key", problem)
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 const (
@@ -45,7 +45,7 @@ func (s Span) UpTo(most time.Duration) Span {
 	return s
 }
 
-// Check returns a [core.InputError] if d is out of bounds.
+// Check returns a [errcode.InputError] if d is out of bounds.
 func (s Span) Check(field string, d time.Duration) error {
 	if d >= s.Least && d <= s.Most || d == 0 && s.Zero != "" {
 		return nil
@@ -57,7 +57,7 @@ func (s Span) Check(field string, d time.Duration) error {
 	if d > 0 && d < s.Least {
 		problem += ": a number without a unit counts nanoseconds, so write a unit, such as 30*time.Second"
 	}
-	return core.Invalid(field, problem)
+	return errcode.Invalid(field, problem)
 }
 
 // Size is the bounds of a number. Unit says what it counts.
@@ -94,7 +94,7 @@ func (s Size) Or(zero string) Size {
 	return s
 }
 
-// Check returns a [core.InputError] if n is out of bounds.
+// Check returns a [errcode.InputError] if n is out of bounds.
 func (s Size) Check(field string, n int64) error {
 	if n >= s.Least && n <= s.Most || n == 0 && s.Zero != "" {
 		return nil
@@ -103,5 +103,5 @@ func (s Size) Check(field string, n int64) error {
 	if s.Zero != "" {
 		problem += ", or 0 (" + s.Zero + ")"
 	}
-	return core.Invalid(field, problem)
+	return errcode.Invalid(field, problem)
 }

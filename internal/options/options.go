@@ -4,11 +4,11 @@ package options
 import (
 	"fmt"
 
-	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // One returns the only element of opts, or the zero value if there is none. More
-// than one is a [core.InputError]: a library must not guess which of them wins.
+// than one is a [errcode.InputError]: a library must not guess which of them wins.
 func One[T any](opts []T) (T, error) {
 	var zero T
 	switch len(opts) {
@@ -17,6 +17,6 @@ func One[T any](opts []T) (T, error) {
 	case 1:
 		return opts[0], nil
 	default:
-		return zero, core.Invalid(fmt.Sprintf("%T", zero), fmt.Sprintf("%d values were given: give one, or none for the defaults", len(opts)))
+		return zero, errcode.Invalid(fmt.Sprintf("%T", zero), fmt.Sprintf("%d values were given: give one, or none for the defaults", len(opts)))
 	}
 }

@@ -1,6 +1,6 @@
 // Package rowmap maps a struct with db tags to one of the caller's own tables, and checks that
 // table against the engine's catalog. It also generates the SQL that all users of such tables
-// share: conditions and keyset paging. Its errors for invalid arguments are of the type core.InputError.
+// share: conditions and keyset paging. Its errors for invalid arguments are of the type errcode.InputError.
 package rowmap
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/jmoiron/sqlx/reflectx"
 
 	"github.com/holdfast-go/holdfast/internal/access"
-	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // Fields are fields of a struct with their columns, in order.
@@ -91,5 +91,5 @@ func (f Fields) Values(row reflect.Value, forms Forms) []any {
 }
 
 func invalid(argument, problem string) error {
-	return core.Invalid(argument, problem)
+	return errcode.Invalid(argument, problem)
 }
