@@ -19,7 +19,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/errcode/catalog"
 	"github.com/holdfast-go/holdfast/limits"
@@ -53,7 +53,7 @@ func TestCode(t *testing.T) {
 		{&staged.StepError{Err: &holdfast.UnknownError{}}, "step-unknown"},
 		{idempotency.Reject("fraud", "no"), "rejected"},
 		{&idempotency.ResultError{Err: &idempotency.MissingCodecError{}}, "result-unreadable"},
-		{&idemhttp.UnansweredError{Err: driver}, "request-unanswered"},
+		{&idemclient.UnansweredError{Err: driver}, "request-unanswered"},
 		{&limits.EndedError{}, "reservation-expired"},
 		{&limits.EndedError{Entry: limits.Entry{State: limits.Voided}}, "reservation-voided"},
 		{&optimistic.RowError{Err: driver}, ""},

@@ -32,7 +32,7 @@
 //
 // The key is the metadata field idempotency-key, or the field request_id of the request message.
 //
-//   - idempotency-key has the syntax of the HTTP header (see [idemhttp.ParseKey]), so that a
+//   - idempotency-key has the syntax of the HTTP header (see [idemclient.ParseKey]), so that a
 //     gateway can pass it on: one value, a quoted string or the same text without quotes.
 //   - request_id is a string field of the request message itself, as AIP-155 defines it. It must
 //     be a UUID of version 4 in its form of 36 characters. Upper and lower case are the same key.

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 )
 
 // The metadata of the profile.
@@ -93,8 +93,8 @@ const tokenLength = 32
 func keyOf(ctx context.Context, request proto.Message) (key, field string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if values := md.Get(MetadataKey); len(values) > 0 {
-		if key, err = idemhttp.ParseKey(http.Header{idemhttp.HeaderKey: values}); err != nil {
-			return "", MetadataKey, errors.New(strings.TrimPrefix(err.Error(), idemhttp.ErrKeyMalformed.Error()+": "))
+		if key, err = idemclient.ParseKey(http.Header{idemclient.HeaderKey: values}); err != nil {
+			return "", MetadataKey, errors.New(strings.TrimPrefix(err.Error(), idemclient.ErrKeyMalformed.Error()+": "))
 		}
 	}
 	at := requestID(request)

@@ -20,7 +20,7 @@
 // that the lease is lost.
 //
 // And in a package with a staged.ExternalCall that is not TakeOver: a request that
-// gets the header Idempotency-Key, if the package does not use idemhttp.SendOnce.
+// gets the header Idempotency-Key, if the package does not use idemclient.SendOnce.
 // net/http sends such a request again when a kept connection dies, and a provider
 // that ignores keys pays twice.
 //
@@ -81,7 +81,7 @@ type checker struct {
 	bodies map[types.Object]*ast.BlockStmt // of the package's functions
 	values map[types.Object]ast.Expr       // of variables; nil where there are several
 	seen   map[token.Pos]bool
-	once   *bool // the package uses idemhttp.SendOnce
+	once   *bool // the package uses idemclient.SendOnce
 	asks   bool  // it has an external call whose provider may ignore keys
 }
 
@@ -220,7 +220,7 @@ var generators = map[string]bool{
 	"github.com/google/uuid.NewV7": true, "github.com/google/uuid.NewV6": true, "github.com/google/uuid.NewUUID": true, "github.com/google/uuid.Must": false,
 	"github.com/gofrs/uuid.NewV4": true, "github.com/gofrs/uuid/v5.NewV4": true, "github.com/gofrs/uuid/v5.NewV7": true,
 	"github.com/oklog/ulid/v2.Make": true, "github.com/rs/xid.New": true, "github.com/segmentio/ksuid.New": true,
-	"crypto/rand.Text": true, "time.Now": true, module + "/idempotency/idemhttp.NewKey": true,
+	"crypto/rand.Text": true, "time.Now": true, module + "/idempotency/idemclient.NewKey": true,
 }
 
 // fresh names the generator that e calls, following variables with one value up

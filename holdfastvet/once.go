@@ -46,17 +46,17 @@ func (c *checker) keyed(n ast.Node) {
 	switch http.CanonicalHeaderKey(constant.StringVal(name)) {
 	case "Idempotency-Key", "X-Idempotency-Key":
 		if !c.sendsOnce() {
-			c.Reportf(call.Pos(), "net/http repeats a request with this header when a kept connection dies, and a provider that ignores keys pays twice: send it through idemhttp.SendOnce")
+			c.Reportf(call.Pos(), "net/http repeats a request with this header when a kept connection dies, and a provider that ignores keys pays twice: send it through idemclient.SendOnce")
 		}
 	}
 }
 
-// sendsOnce reports whether the package uses idemhttp.SendOnce.
+// sendsOnce reports whether the package uses idemclient.SendOnce.
 func (c *checker) sendsOnce() bool {
 	if c.once == nil {
 		found := false
 		for _, f := range c.Files {
-			found = found || c.mentions(f, module+"/idempotency/idemhttp", "SendOnce")
+			found = found || c.mentions(f, module+"/idempotency/idemclient", "SendOnce")
 		}
 		c.once = &found
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	routers "github.com/holdfast-go/holdfast/examples/http"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -97,7 +98,7 @@ func (s *shop) busy(ctx context.Context) error {
 func post(h http.Handler, order, key string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, "/orders/"+order+"/refunds", strings.NewReader("100"))
 	if key != "" {
-		r.Header.Set(idemhttp.HeaderKey, key)
+		r.Header.Set(idemclient.HeaderKey, key)
 	}
 	w := httptest.NewRecorder()
 	func() {
@@ -143,10 +144,10 @@ func TestRouters(t *testing.T) {
 				if c.status == 0 {
 					continue // the router's recoverer or the server answers
 				}
-				if first.Code != c.status || first.Header().Get(idemhttp.HeaderReplayed) != "" {
+				if first.Code != c.status || first.Header().Get(idemclient.HeaderReplayed) != "" {
 					t.Errorf("%s: first %d %s", c.order, first.Code, first.Body)
 				}
-				if replayed := second.Header().Get(idemhttp.HeaderReplayed) == "true"; replayed != c.kept {
+				if replayed := second.Header().Get(idemclient.HeaderReplayed) == "true"; replayed != c.kept {
 					t.Errorf("%s: replayed is %v", c.order, replayed)
 				}
 				if second.Code != first.Code || second.Body.String() != first.Body.String() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/reaper"
@@ -50,7 +51,7 @@ type shop[Tx any] struct {
 }
 
 func newService[Tx any](ctx context.Context, db *database[Tx], reads *sql.DB, count *counter, c config, closes func()) (service, error) {
-	s := &shop[Tx]{config: c, db: db, reads: reads, count: count, closes: closes, bank: &bankClient{url: c.bank, client: http.Client{Transport: &idemhttp.SendOnce{}}}}
+	s := &shop[Tx]{config: c, db: db, reads: reads, count: count, closes: closes, bank: &bankClient{url: c.bank, client: http.Client{Transport: &idemclient.SendOnce{}}}}
 	// A response is kept for a month, its key for a quarter; the reaper clears them.
 	const month = 30 * 24 * time.Hour
 	var err error

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 )
 
@@ -159,7 +159,7 @@ func (st *storm) insist(ctx context.Context, processes *fleet, p request) {
 		if err != nil {
 			return
 		}
-		r.Header.Set(idemhttp.HeaderKey, key(p))
+		r.Header.Set(idemclient.HeaderKey, key(p))
 		r.Header.Set("Prefer", "wait=2")
 		response, err := client.Do(r)
 		if err == nil {

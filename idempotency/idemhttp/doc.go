@@ -57,7 +57,7 @@
 //
 // A client that disconnects before COMMIT cancels the handler's context, and the work is rolled
 // back. A later disconnect undoes nothing. In both cases the client must retry with the same key.
-// [Transport] does that for a client.
+// [idemclient.Transport] does that for a client.
 //
 // # Routers
 //

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -105,7 +106,7 @@ func ExampleAccept() {
 	ask := func(method, path, prefer string) *http.Response {
 		r := httptest.NewRequestWithContext(ctx, method, path, http.NoBody)
 		r.Header.Set("Merchant", "shop-7")
-		r.Header.Set(idemhttp.HeaderKey, "order-42-refund-1")
+		r.Header.Set(idemclient.HeaderKey, "order-42-refund-1")
 		r.Header.Set("Prefer", prefer)
 		w := httptest.NewRecorder()
 		service.ServeHTTP(w, r)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/migrations"
 )
@@ -101,9 +102,9 @@ func refunds(ctx context.Context, pool *sql.DB) (http.Handler, error) {
 }
 
 func askTwice(ctx context.Context, url string) error {
-	client := http.Client{Transport: &idemhttp.Transport{}}
+	client := http.Client{Transport: &idemclient.Transport{}}
 	defer client.CloseIdleConnections()
-	ctx = idemhttp.WithKey(ctx, "order-42-refund-1") // one intent, even if it is sent many times
+	ctx = idemclient.WithKey(ctx, "order-42-refund-1") // one intent, even if it is sent many times
 	for range 2 {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/orders/42/refunds", strings.NewReader("1250"))
 		if err != nil {
@@ -118,7 +119,7 @@ func askTwice(ctx context.Context, url string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%d replayed=%q %s\n", response.StatusCode, response.Header.Get(idemhttp.HeaderReplayed), text)
+		fmt.Printf("%d replayed=%q %s\n", response.StatusCode, response.Header.Get(idemclient.HeaderReplayed), text)
 	}
 	return nil
 }

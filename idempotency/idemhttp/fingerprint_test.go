@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 )
 
 // TestFingerprintMemory checks that a fingerprint takes less memory than the request's body.
@@ -35,7 +37,7 @@ func TestFingerprintAfterTheLimit(t *testing.T) {
 	}
 	m.options.MaxBody = 8
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/a", bytes.NewReader(make([]byte, 9)))
-	r.Header.Set(HeaderKey, "key")
+	r.Header.Set(idemclient.HeaderKey, "key")
 	w := httptest.NewRecorder()
 	if _, _, err := m.read(w, r, &share{of: &memory{max: 1 << 20}}); err == nil {
 		t.Error("it was read")

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -82,7 +83,7 @@ func (s *service[Tx]) send(key, body string, chunked bool) answer {
 	if err != nil {
 		s.Fatal(err)
 	}
-	r.Header.Set(idemhttp.HeaderKey, key)
+	r.Header.Set(idemclient.HeaderKey, key)
 	resp, err := s.client.Do(r)
 	if err != nil {
 		s.Fatal(err)

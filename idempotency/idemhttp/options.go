@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/idempotency/internal/wire"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
@@ -124,17 +125,13 @@ const (
 // that a corrected or later request with the same key runs: 400, 401, 405, 407, 408, 411, 413 to
 // 415, 417, 421, 425, 426, 428, 429 and 431.
 func DefaultDecision(status int) Decision {
-	switch status {
-	case 400, 401, 405, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426, 428, 429, 431:
-		return Discard
-	}
 	switch {
+	case status >= 500, slices.Contains(wire.NotProcessed, status):
+		return Discard
 	case status < 400:
 		return Commit
-	case status < 500:
-		return Reject
 	}
-	return Discard
+	return Reject
 }
 
 // DefaultHeaders returns the response header fields that are replayed.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 )
 
 // retryAfter returns the value of Retry-After, in seconds.
@@ -37,7 +38,7 @@ func (m *Middleware[T]) refuse(w http.ResponseWriter, r *http.Request, err error
 		p.Detail += mismatchHint(r.Header)
 	}
 	if p.Earlier != nil {
-		w.Header().Set(HeaderConfirm, p.Earlier.Confirm)
+		w.Header().Set(idemclient.HeaderConfirm, p.Earlier.Confirm)
 	}
 	m.options.WriteProblem(w, r, p)
 }
@@ -91,7 +92,7 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 	case errors.As(err, &similar):
 		return Problem{
 			Type: ProblemSimilar, Title: "Similar to an earlier request", Status: http.StatusConflict,
-			Detail:  "A similar request with another Idempotency-Key was executed before, and nothing was done for this one. If it is meant, send it again with the header " + HeaderConfirm + " of this response.",
+			Detail:  "A similar request with another Idempotency-Key was executed before, and nothing was done for this one. If it is meant, send it again with the header " + idemclient.HeaderConfirm + " of this response.",
 			Earlier: &Earlier{At: similar.At, BusinessID: similar.BusinessID, Confirm: similar.Token},
 		}, false
 	case errors.Is(err, idempotency.ErrMismatch):

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 )
 
 // requestError is a request that is refused before the store is used.
@@ -26,7 +27,7 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share
 	o := &m.options
 	var key string
 	if o.Key == nil {
-		if key, err = ParseKey(r.Header); err != nil {
+		if key, err = idemclient.ParseKey(r.Header); err != nil {
 			return op, nil, malformed(err)
 		}
 	}
@@ -43,7 +44,7 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share
 		}
 	}
 	if key == "" || len(key) > o.MaxKey {
-		return op, nil, malformed(fmt.Errorf("%w: it has %d bytes, 1 to %d are allowed", ErrKeyMalformed, len(key), o.MaxKey))
+		return op, nil, malformed(fmt.Errorf("%w: it has %d bytes, 1 to %d are allowed", idemclient.ErrKeyMalformed, len(key), o.MaxKey))
 	}
 	fp, err := o.Fingerprint(r, body)
 	if err != nil {
@@ -69,8 +70,8 @@ func (m *Middleware[T]) similar(r *http.Request, body []byte) (*idempotency.Simi
 		return nil, nil
 	}
 	confirmed := *similar
-	if confirmed.Confirm = r.Header.Get(HeaderConfirm); !isToken(confirmed.Confirm) {
-		return nil, unusable(HeaderConfirm+" is malformed", "Send the value of the response that asked for it.")
+	if confirmed.Confirm = r.Header.Get(idemclient.HeaderConfirm); !isToken(confirmed.Confirm) {
+		return nil, unusable(idemclient.HeaderConfirm+" is malformed", "Send the value of the response that asked for it.")
 	}
 	return &confirmed, nil
 }
@@ -129,7 +130,7 @@ func malformed(err error) error {
 		Type: ProblemKeyMalformed, Title: "Idempotency-Key is malformed", Status: http.StatusBadRequest,
 		Detail: err.Error(),
 	}
-	if errors.Is(err, ErrKeyMissing) {
+	if errors.Is(err, idemclient.ErrKeyMissing) {
 		p.Type, p.Title = ProblemKeyMissing, "Idempotency-Key is missing"
 		p.Detail = `This operation needs the header Idempotency-Key: a quoted string that is the same whenever the same thing is asked for, and never otherwise.`
 	}

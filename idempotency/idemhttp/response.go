@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 )
 
 // response is the stored form of a response.
@@ -53,15 +55,15 @@ func (r *recorder) send(w http.ResponseWriter) {
 	h := w.Header()
 	clear(h)
 	maps.Copy(h, r.sent)
-	h.Del(HeaderReplayed)
-	h.Del(HeaderOriginal)
+	h.Del(idemclient.HeaderReplayed)
+	h.Del(idemclient.HeaderOriginal)
 	write(w, r.status, r.body.Bytes())
 }
 
 // original says which request the response was made for.
 func (s *response) original(w http.ResponseWriter) {
 	if s.Request != "" && printable(s.Request) {
-		w.Header().Set(HeaderOriginal, s.Request)
+		w.Header().Set(idemclient.HeaderOriginal, s.Request)
 	}
 }
 
@@ -78,7 +80,7 @@ func printable(text string) bool {
 func (s *response) replay(w http.ResponseWriter) {
 	h := w.Header()
 	maps.Copy(h, s.Header)
-	h.Set(HeaderReplayed, "true")
+	h.Set(idemclient.HeaderReplayed, "true")
 	write(w, s.Status, s.Body)
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -131,7 +132,7 @@ func (s *service[Tx]) ask(ctx context.Context, method, path, key, body string, h
 		return answer{}, err
 	}
 	if key != "" {
-		r.Header.Set(idemhttp.HeaderKey, key)
+		r.Header.Set(idemclient.HeaderKey, key)
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
@@ -142,7 +143,7 @@ func (s *service[Tx]) ask(ctx context.Context, method, path, key, body string, h
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, string(text), resp.Header.Get(idemhttp.HeaderReplayed) == "true"}, err
+	return answer{resp.StatusCode, resp.Header, string(text), resp.Header.Get(idemclient.HeaderReplayed) == "true"}, err
 }
 
 // post refunds an order.

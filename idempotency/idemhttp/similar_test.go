@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
@@ -36,32 +37,32 @@ func similarRequests[Tx any](e *conformance.Env[Tx]) {
 	for _, s := range []*service[Tx]{s, other} {
 		a := s.post("a", "second", "100")
 		s.want("another key", a, http.StatusConflict, idemhttp.ProblemSimilar)
-		token = a.header.Get(idemhttp.HeaderConfirm)
+		token = a.header.Get(idemclient.HeaderConfirm)
 		var p idemhttp.Problem
 		if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Earlier == nil || p.Earlier.Confirm != token || len(token) != 32 || time.Since(p.Earlier.At).Abs() > time.Hour {
 			e.Errorf("%v: %v", a, err)
 		}
-		if strings.Contains(a.body, "first") || a.header.Get("Retry-After") != "" || !idemhttp.Definite(&http.Response{StatusCode: a.status, Header: a.header}) {
+		if strings.Contains(a.body, "first") || a.header.Get("Retry-After") != "" || !idemclient.Definite(&http.Response{StatusCode: a.status, Header: a.header}) {
 			e.Errorf("it tells the key, or asks for a retry: %v", a)
 		}
 	}
 	s.wantReplay(first, other.post("a", "first", "100"))
 	for _, confirm := range []string{idempotency.ConfirmAny, "yes", strings.Repeat("0", 31)} {
-		s.want("confirms with "+confirm, s.post("a", "second", "100", idemhttp.HeaderConfirm, confirm), http.StatusBadRequest, idemhttp.ProblemRequest)
+		s.want("confirms with "+confirm, s.post("a", "second", "100", idemclient.HeaderConfirm, confirm), http.StatusBadRequest, idemhttp.ProblemRequest)
 	}
-	s.want("confirms what it has not seen", s.post("a", "second", "100", idemhttp.HeaderConfirm, strings.Repeat("0", 32)), http.StatusConflict, idemhttp.ProblemSimilar)
+	s.want("confirms what it has not seen", s.post("a", "second", "100", idemclient.HeaderConfirm, strings.Repeat("0", 32)), http.StatusConflict, idemhttp.ProblemSimilar)
 	s.wantEffects("a", 1)
 
-	second := s.post("a", "second", "100", idemhttp.HeaderConfirm, token)
+	second := s.post("a", "second", "100", idemclient.HeaderConfirm, token)
 	s.want("confirmed", second, http.StatusCreated, "")
-	s.wantReplay(second, s.post("a", "second", "100", idemhttp.HeaderConfirm, token))
+	s.wantReplay(second, s.post("a", "second", "100", idemclient.HeaderConfirm, token))
 	s.wantReplay(second, other.post("a", "second", "100"))
-	if got := other.post("a", "second", "100").header.Get(idemhttp.HeaderConfirm); got != "" {
+	if got := other.post("a", "second", "100").header.Get(idemclient.HeaderConfirm); got != "" {
 		e.Errorf("a replay has the token %q", got)
 	}
-	a := s.post("a", "third", "100", idemhttp.HeaderConfirm, token)
+	a := s.post("a", "third", "100", idemclient.HeaderConfirm, token)
 	s.want("confirmed twice", a, http.StatusConflict, idemhttp.ProblemSimilar)
-	if got := a.header.Get(idemhttp.HeaderConfirm); got == token || len(got) != 32 {
+	if got := a.header.Get(idemclient.HeaderConfirm); got == token || len(got) != 32 {
 		e.Errorf("the token is %q", got)
 	}
 	s.wantEffects("a", 2)

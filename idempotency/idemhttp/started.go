@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 )
 
 // Operations are the staged operations of one name: a *staged.Runner. An endpoint that starts none does
@@ -162,7 +163,7 @@ func (m *Middleware[T]) ended(w http.ResponseWriter, r *http.Request, owner stri
 	}
 	w.Header().Set("Location", s.location(ref.Hash))
 	if replayed {
-		w.Header().Set(HeaderReplayed, "true")
+		w.Header().Set(idemclient.HeaderReplayed, "true")
 	}
 	m.tell(w, r, found)
 	return true

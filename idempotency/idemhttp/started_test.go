@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/access"
@@ -108,7 +109,7 @@ func (s *starter[Tx]) ask(method, path, key string, header ...string) *httptest.
 	r := httptest.NewRequestWithContext(s.Ctx, method, path, http.NoBody)
 	r.Header.Set("Authorization", "anna")
 	if key != "" {
-		r.Header.Set(idemhttp.HeaderKey, key)
+		r.Header.Set(idemclient.HeaderKey, key)
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
@@ -150,10 +151,10 @@ func startedAccepts[Tx any](e *conformance.Env[Tx]) {
 	}
 	again := s.ask("POST", "/refunds/a", "k1", "X-Request-Id", "req-2")
 	s.want("a duplicate", again, http.StatusAccepted, `{"status":"waiting"}`)
-	if h := again.Header(); h.Get(idemhttp.HeaderReplayed) != "true" || h.Get("Location") != location || h.Get(idemhttp.HeaderOriginal) != "req-1" {
+	if h := again.Header(); h.Get(idemclient.HeaderReplayed) != "true" || h.Get("Location") != location || h.Get(idemclient.HeaderOriginal) != "req-1" {
 		e.Errorf("a duplicate: %v", h)
 	}
-	if h := first.Header(); h.Get(idemhttp.HeaderOriginal) != "" {
+	if h := first.Header(); h.Get(idemclient.HeaderOriginal) != "" {
 		e.Errorf("the first: %v", h)
 	}
 	s.want("its status", s.ask("GET", location, ""), http.StatusAccepted, `{"status":"waiting"}`)
@@ -173,7 +174,7 @@ func startedAccepts[Tx any](e *conformance.Env[Tx]) {
 	s.want("its result", s.ask("GET", location, ""), http.StatusOK, `{"status":"succeeded","result":"paid a"}`)
 	again = s.ask("POST", "/refunds/a", "k1")
 	s.want("a duplicate gets it", again, http.StatusOK, `"result":"paid a"`)
-	if again.Header().Get(idemhttp.HeaderReplayed) != "true" {
+	if again.Header().Get(idemclient.HeaderReplayed) != "true" {
 		e.Errorf("%v", again.Header())
 	}
 	if found, err := s.runner.Lookup(e.Ctx, idempotency.Op{Owner: "anna", Key: "a"}); err != nil || found.RequestID != "req-1" {

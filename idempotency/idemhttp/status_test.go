@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
@@ -94,10 +95,10 @@ func requests[Tx any](e *conformance.Env[Tx]) {
 	const bad = http.StatusBadRequest
 	s.want("missing", s.post("a", "", "1"), bad, idemhttp.ProblemKeyMissing)
 	s.want("empty", s.post("a", `""`, "1"), bad, idemhttp.ProblemKeyMalformed)
-	s.want("blank", s.post("a", "", "1", idemhttp.HeaderKey, " "), bad, idemhttp.ProblemKeyMalformed)
+	s.want("blank", s.post("a", "", "1", idemclient.HeaderKey, " "), bad, idemhttp.ProblemKeyMalformed)
 	s.want("too long", s.post("a", `"123456789"`, "1"), bad, idemhttp.ProblemKeyMalformed)
 	s.want("unquoted blank", s.post("a", "a b", "1"), bad, idemhttp.ProblemKeyMalformed)
-	s.want("two fields", s.post("a", "a", "1", idemhttp.HeaderKey, "b"), bad, idemhttp.ProblemKeyMalformed)
+	s.want("two fields", s.post("a", "a", "1", idemclient.HeaderKey, "b"), bad, idemhttp.ProblemKeyMalformed)
 	s.want("two fields joined", s.post("a", "a, b", "1"), bad, idemhttp.ProblemKeyMalformed)
 	s.want("body too large", s.post("a", "a", strings.Repeat("x", 1<<10+1)), http.StatusRequestEntityTooLarge, idemhttp.ProblemBodyTooLarge)
 	s.wantRuns(0)
@@ -116,7 +117,7 @@ func requests[Tx any](e *conformance.Env[Tx]) {
 		return err
 	})
 	r, _ := http.NewRequestWithContext(e.Ctx, http.MethodPost, chunked.url+"/refunds/chunked", io.MultiReader(strings.NewReader("12"), strings.NewReader("3")))
-	r.Header.Set(idemhttp.HeaderKey, "chunked")
+	r.Header.Set(idemclient.HeaderKey, "chunked")
 	if resp, err := chunked.client.Do(r); err != nil {
 		e.Error(err)
 	} else {

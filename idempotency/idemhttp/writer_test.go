@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
@@ -80,7 +81,7 @@ func writer[Tx any](e *conformance.Env[Tx]) {
 			w.Header().Set(http.TrailerPrefix+"X", "1")
 		}, 500, ""},
 		"not UTF-8":   {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Disposition", "a\xff") }, 500, ""},
-		"own flag":    {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(idemhttp.HeaderReplayed, "true") }, 200, ""},
+		"own flag":    {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(idemclient.HeaderReplayed, "true") }, 200, ""},
 		"bad status":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(99) }, 0, ""},
 		"bad status2": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }, 0, ""},
 		"form": {func(w http.ResponseWriter, r *http.Request) {

@@ -69,7 +69,7 @@ type ExternalCall[T any] struct {
 // cannot overrule that.
 //
 // net/http sends a POST with the header Idempotency-Key a second time, within one call of http.Client.Do, when a
-// kept connection dies. Unless the provider honours keys, use idemhttp.SendOnce.
+// kept connection dies. Unless the provider honours keys, use idemclient.SendOnce.
 //
 // Errors: *[idempotency.Rejection], those three, [ErrStale], [idempotency.ErrUnknown] of the
 // database, [holdfast.ErrInvalid].

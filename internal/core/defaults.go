@@ -3,6 +3,8 @@ package core
 import (
 	"database/sql"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // Defaults that options of several packages have.
@@ -15,7 +17,7 @@ const (
 // CheckIsolation returns an [InputError] for READ UNCOMMITTED, which reads rows that may be rolled back.
 func CheckIsolation(field string, level sql.IsolationLevel) error {
 	if level == sql.LevelReadUncommitted {
-		return Invalid(field, "READ UNCOMMITTED reads what may be rolled back: use READ COMMITTED or a higher level")
+		return errcode.Invalid(field, "READ UNCOMMITTED reads what may be rolled back: use READ COMMITTED or a higher level")
 	}
 	return nil
 }

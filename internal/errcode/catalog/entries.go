@@ -154,24 +154,24 @@ var Entries = []Entry{
 		"Another unique key of the table refused the row, so a different row is in the way. This is no replay.",
 		"Look at the row that has the value, and correct the request or the table's key.",
 	},
-	// idempotency/idemhttp
+	// idempotency/idemclient
 	{
 		"http-key-missing",
-		[]string{"idemhttp.ErrKeyMissing"},
+		[]string{"idemclient.ErrKeyMissing"},
 		"The request has no Idempotency-Key header.",
 		"Send one: a new value for each intent, the same value for each retry.",
 	},
 	{
 		"http-key-malformed",
-		[]string{"idemhttp.ErrKeyMalformed"},
+		[]string{"idemclient.ErrKeyMalformed"},
 		"The Idempotency-Key header is empty, was given more than once, or is not a string.",
 		"Send it once, as a string of at most 255 characters, in quotes or bare.",
 	},
 	{
 		"request-unanswered",
-		[]string{"idemhttp.UnansweredError"},
+		[]string{"idemclient.UnansweredError"},
 		"The request was sent and no response arrived: the server executed it, or did not.",
-		"Send it again with the same key (idemhttp.WithKey).",
+		"Send it again with the same key (idemclient.WithKey).",
 	},
 	// idempotency/staged
 	{

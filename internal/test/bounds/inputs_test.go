@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 	"github.com/holdfast-go/holdfast/idempotency/cron"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/idempotency/inbox"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
@@ -77,7 +78,7 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 	web := func(o idemhttp.Options) error {
 		return second(idemhttp.New(e.store, idemhttp.Operation("refund"), o))
 	}
-	trip := func(tr idemhttp.Transport) error {
+	trip := func(tr idemclient.Transport) error {
 		tr.Base = answers{}
 		resp, err := tr.RoundTrip(must(http.NewRequestWithContext(e, http.MethodPost, "http://localhost/", http.NoBody)))
 		if err == nil {
@@ -154,8 +155,8 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"idemhttp.Options.Wait":         span(ms, 366*day, func(d time.Duration) error { return web(idemhttp.Options{Wait: d}) }, 0, int64(holdfast.NoWait)),
 		"idemhttp.Options.StartWait":    span(ms, day, func(d time.Duration) error { return web(idemhttp.Options{StartWait: d}) }, 0),
 		"idemhttp.Options.MaxStartWait": span(ms, day, func(d time.Duration) error { return web(idemhttp.Options{MaxStartWait: d}) }, 0),
-		"idemhttp.Transport.MaxPause":   span(ms, day, func(d time.Duration) error { return trip(idemhttp.Transport{MaxPause: d}) }, 0),
-		"idemhttp.Transport.Attempts":   size(1, 1e6, func(n int) error { return trip(idemhttp.Transport{Attempts: n}) }, 0),
+		"idemclient.Transport.MaxPause": span(ms, day, func(d time.Duration) error { return trip(idemclient.Transport{MaxPause: d}) }, 0),
+		"idemclient.Transport.Attempts": size(1, 1e6, func(n int) error { return trip(idemclient.Transport{Attempts: n}) }, 0),
 
 		"operators.Filter.Overdue": span(ms, century, func(d time.Duration) error { return list(operators.Filter{Overdue: d}) }, 0),
 		"operators.ResumeOptions.Limit": size(1, 1e4, func(n int) error {
@@ -296,7 +297,7 @@ func first[T any](all func(yield func(T, error) bool)) (err error) {
 	return nil
 }
 
-func holdfastKey() string { return idemhttp.NewKey() }
+func holdfastKey() string { return idemclient.NewKey() }
 
 // answers is a server that says yes.
 type answers struct{}

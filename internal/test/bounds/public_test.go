@@ -108,7 +108,7 @@ func isNumber(t types.Type) bool {
 var results = strings.Fields(`
 audit.Record audit.BrokenError audit.Head audit.Report doctor.Backlog doctor.Block doctor.Size doctor.Waiting holdfast.Capabilities holdfast.CallResult
 holdfast.Event holdfast.RetryError holdfast.SchemaError holdfast.Statement idempotency.Found idempotency.InProgressError
-idempotency.SimilarError idempotency.TooManyError idemhttp.Problem idemhttp.UnansweredError
+idempotency.SimilarError idempotency.TooManyError idemhttp.Problem idemclient.UnansweredError
 operators.Reservation operators.Restored outbox.Delivery outbox.Stats staged.AcceptedError staged.Completed staged.Operation staged.StaleError staged.Step
 limits.Entry limits.ExceededError limits.Status register.ConflictError register.Entry reaper.ClockJumpError
 reaper.Pass reaper.Report reaper.TaskReport sqllock.HeldError sqllock.Info fairlock.CapacityError fairlock.NestedError fairlock.Queue

@@ -44,6 +44,7 @@ func links() map[string][]string {
 		"idempotency/operators":   {backoff},
 		"idempotency/outbox":      {backoff, uuid},
 		"idempotency/staged":      {backoff},
+		"idempotency/idemclient":  {backoff, headers, uuid},
 		"idempotency/idemhttp":    {backoff, headers, uuid},
 		"limits":                  {backoff, mapper},
 		"migrations":              {backoff, migrate},
@@ -126,6 +127,16 @@ func TestPlainEndpointLinksNoStagedOperations(t *testing.T) {
 	t.Parallel()
 	if slices.Contains(packages(t)[self+"/idempotency/idemhttp"].Deps, self+"/idempotency/staged") {
 		t.Error("idemhttp links package staged")
+	}
+}
+
+// TestClientLinksNoDatabase checks that a client of an endpoint links neither the server's side nor a database.
+func TestClientLinksNoDatabase(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t)[self+"/idempotency/idemclient"].Deps {
+		if p == "database/sql" || p == self || p == self+"/idempotency" {
+			t.Errorf("idemclient links %s", p)
+		}
 	}
 }
 

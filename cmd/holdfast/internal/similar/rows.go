@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
@@ -43,7 +44,7 @@ func Rows(ctx context.Context, db *holdfast.DB[*sql.Tx], t Table, a Filter) (Pai
 		return Pairs{}, err
 	}
 	if len(t.Columns) < 1 || len(t.Columns) > maxColumns || len(t.Key) > maxColumns {
-		return Pairs{}, core.Invalid("Table.Columns", fmt.Sprintf("has %d columns, 1 to %d are allowed, of the key too", len(t.Columns), maxColumns))
+		return Pairs{}, errcode.Invalid("Table.Columns", fmt.Sprintf("has %d columns, 1 to %d are allowed, of the key too", len(t.Columns), maxColumns))
 	}
 	access := access.Of(db)
 	s, err := t.scan(ctx, access.Dialect, func() (*rowmap.Table, error) { return rowmap.Describe(ctx, access.Catalog, t.Schema, t.Table) })
@@ -119,7 +120,7 @@ func (t *Table) scan(ctx context.Context, d *dialect.Dialect, describe func() (*
 		case casts: // the alias must differ from the column: ORDER BY would sort by the text otherwise
 			read, bind = cast.Read+` AS holdfast_text_`+strconv.Itoa(i), cast.Bind
 		default:
-			return nil, core.Invalid("TableSpec.Key", fmt.Sprintf("column %q is of type %s: use an integer, a text, bytes, a UUID or a date", c.Name, c.Type))
+			return nil, errcode.Invalid("TableSpec.Key", fmt.Sprintf("column %q is of type %s: use an integer, a text, bytes, a UUID or a date", c.Name, c.Type))
 		}
 		s.names, s.binds, s.bytes = append(s.names, name), append(s.binds, bind), append(s.bytes, s.is(c.Type, sql.Bytes))
 		reads = append(reads, strings.ReplaceAll(read, "{c}", name))
@@ -154,9 +155,9 @@ func (s *scan) time(c rowmap.Column, unit time.Duration) (string, error) {
 	}
 	switch {
 	case !s.is(c.Type, sql.Integers):
-		return "", core.Invalid("Table.Time", fmt.Sprintf("column %q is of type %s: use a time or an integer %s", c.Name, c.Type, sql.NoTime))
+		return "", errcode.Invalid("Table.Time", fmt.Sprintf("column %q is of type %s: use a time or an integer %s", c.Name, c.Type, sql.NoTime))
 	case unit != time.Microsecond && unit != time.Millisecond && unit != time.Second:
-		return "", core.Invalid("Table.Unit", fmt.Sprintf("say what the integer column %q counts: microseconds, milliseconds or seconds", c.Name))
+		return "", errcode.Invalid("Table.Unit", fmt.Sprintf("say what the integer column %q counts: microseconds, milliseconds or seconds", c.Name))
 	}
 	s.scale = unit.Microseconds()
 	return s.dialect.Ident(c.Name), nil

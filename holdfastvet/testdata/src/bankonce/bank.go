@@ -5,11 +5,11 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
 
-var client = http.Client{Transport: &idemhttp.SendOnce{}}
+var client = http.Client{Transport: &idemclient.SendOnce{}}
 
 func pay(ctx context.Context) (string, error) {
 	return staged.Call(ctx, staged.ExternalCall[string]{Step: "pay"}, post)

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
 
@@ -23,7 +23,7 @@ func post(ctx context.Context, key string) (string, error) {
 	r.Header.Set("Content-Type", "text/plain")
 	r.Header.Set("Idempotency-Key", key)   // want `net/http repeats a request with this header`
 	r.Header.Add("x-idempotency-key", key) // want `net/http repeats a request with this header`
-	r.Header.Set(idemhttp.HeaderKey, key)  // want `net/http repeats a request with this header`
+	r.Header.Set(idemclient.HeaderKey, key)  // want `net/http repeats a request with this header`
 	resp, err := client.Do(r)
 	if err == nil {
 		err = resp.Body.Close()

@@ -1,4 +1,4 @@
-package idemhttp_test
+package idemclient_test
 
 import (
 	"io"
@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 )
 
 // deafBank is a server that ignores keys. It reads each POST whole, and then its connection dies, if
@@ -27,7 +27,7 @@ func startDeafBank(t *testing.T, protocol2 bool) *deafBank {
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		p.posts.Add(1)
-		p.key.Store(r.Header.Get(idemhttp.HeaderKey) + r.Header.Get("X-Idempotency-Key"))
+		p.key.Store(r.Header.Get(idemclient.HeaderKey) + r.Header.Get("X-Idempotency-Key"))
 		if p.posts.Load() == 1 {
 			panic(http.ErrAbortHandler) // the connection dies
 		}
@@ -46,7 +46,7 @@ func startDeafBank(t *testing.T, protocol2 bool) *deafBank {
 // SendOnce net/http sends a POST with a key twice.
 func TestSendOnce(t *testing.T) {
 	for name, body := range map[string]io.Reader{"body": strings.NewReader("100"), "no body": http.NoBody, "nil body": nil} {
-		for _, header := range []string{idemhttp.HeaderKey, "X-Idempotency-Key"} {
+		for _, header := range []string{idemclient.HeaderKey, "X-Idempotency-Key"} {
 			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 				t.Run(method+" "+header+" "+name, func(t *testing.T) {
 					for once, want := range map[bool]int32{false: 2, true: 1} {
@@ -55,7 +55,7 @@ func TestSendOnce(t *testing.T) {
 						t.Cleanup(kept.CloseIdleConnections)
 						client := http.Client{Transport: kept}
 						if once {
-							client.Transport = &idemhttp.SendOnce{Base: kept}
+							client.Transport = &idemclient.SendOnce{Base: kept}
 						}
 						if resp, err := client.Get(p.server.URL); err != nil {
 							t.Fatal(err)
@@ -96,18 +96,18 @@ func TestSendOnceAnswers(t *testing.T) {
 		p := startDeafBank(t, protocol2)
 		p.posts.Store(1) // its connections live
 		client := p.server.Client()
-		client.Transport = &idemhttp.SendOnce{Base: client.Transport}
+		client.Transport = &idemclient.SendOnce{Base: client.Transport}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.server.URL, strings.NewReader("100"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set(idemhttp.HeaderKey, `"key"`)
+		r.Header.Set(idemclient.HeaderKey, `"key"`)
 		resp, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK || p.key.Load() != `"key"` || resp.Request.Header.Get(idemhttp.HeaderKey) != `"key"` || resp.ProtoMajor == 2 != protocol2 {
+		if resp.StatusCode != http.StatusOK || p.key.Load() != `"key"` || resp.Request.Header.Get(idemclient.HeaderKey) != `"key"` || resp.ProtoMajor == 2 != protocol2 {
 			t.Errorf("%v, key %v, of %v", resp.Status, p.key.Load(), resp.Request.Header)
 		}
 		client.CloseIdleConnections()

@@ -1,4 +1,4 @@
-package idemhttp
+package idemclient
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 
 // SendOnce is an http.RoundTripper that sends a request at most once. The zero value is ready to use:
 //
-//	client := &http.Client{Transport: &idemhttp.SendOnce{}}
+//	client := &http.Client{Transport: &idemclient.SendOnce{}}
 //
 // net/http takes a POST with the header Idempotency-Key for one that may be repeated: when a kept
 // connection dies before the response, it sends the request again, within one call of http.Client.Do. A

@@ -1,4 +1,4 @@
-package idemhttp_test
+package idemclient_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 )
 
 // TestParseKey checks that the quoted and the bare form are the same key, and that a header
@@ -18,7 +18,7 @@ func TestParseKey(t *testing.T) {
 		key    string
 		err    error
 	}{
-		{nil, "", idemhttp.ErrKeyMissing},
+		{nil, "", idemclient.ErrKeyMissing},
 		{[]string{`"8e03978e-40d5-43e8-bc93-6894a57f9324"`}, "8e03978e-40d5-43e8-bc93-6894a57f9324", nil},
 		{[]string{`8e03978e-40d5-43e8-bc93-6894a57f9324`}, "8e03978e-40d5-43e8-bc93-6894a57f9324", nil},
 		{[]string{" \t\"k\" "}, "k", nil},
@@ -30,26 +30,26 @@ func TestParseKey(t *testing.T) {
 		{[]string{`42`}, "42", nil},
 		{[]string{`"K"`}, "K", nil},
 		{[]string{`" k "`}, " k ", nil},
-		{[]string{``}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`  `}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`""`}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`"k`}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`k"`}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`"k" x`}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`"a\x"`}, "", idemhttp.ErrKeyMalformed},
-		{[]string{"\"caf\u00e9\""}, "", idemhttp.ErrKeyMalformed},
-		{[]string{"caf\u00e9"}, "", idemhttp.ErrKeyMalformed},
-		{[]string{"a\x7f"}, "", idemhttp.ErrKeyMalformed},
-		{[]string{"\"a\tb\""}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`a b`}, "", idemhttp.ErrKeyMalformed},
+		{[]string{``}, "", idemclient.ErrKeyMalformed},
+		{[]string{`  `}, "", idemclient.ErrKeyMalformed},
+		{[]string{`""`}, "", idemclient.ErrKeyMalformed},
+		{[]string{`"k`}, "", idemclient.ErrKeyMalformed},
+		{[]string{`k"`}, "", idemclient.ErrKeyMalformed},
+		{[]string{`"k" x`}, "", idemclient.ErrKeyMalformed},
+		{[]string{`"a\x"`}, "", idemclient.ErrKeyMalformed},
+		{[]string{"\"caf\u00e9\""}, "", idemclient.ErrKeyMalformed},
+		{[]string{"caf\u00e9"}, "", idemclient.ErrKeyMalformed},
+		{[]string{"a\x7f"}, "", idemclient.ErrKeyMalformed},
+		{[]string{"\"a\tb\""}, "", idemclient.ErrKeyMalformed},
+		{[]string{`a b`}, "", idemclient.ErrKeyMalformed},
 		// A proxy may join two fields with a comma, so neither part is used as the key.
-		{[]string{`a,b`}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`a, b`}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`"a", "b"`}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`a`, `a`}, "", idemhttp.ErrKeyMalformed},
-		{[]string{`"a"`, ``}, "", idemhttp.ErrKeyMalformed},
+		{[]string{`a,b`}, "", idemclient.ErrKeyMalformed},
+		{[]string{`a, b`}, "", idemclient.ErrKeyMalformed},
+		{[]string{`"a", "b"`}, "", idemclient.ErrKeyMalformed},
+		{[]string{`a`, `a`}, "", idemclient.ErrKeyMalformed},
+		{[]string{`"a"`, ``}, "", idemclient.ErrKeyMalformed},
 	} {
-		key, err := idemhttp.ParseKey(http.Header{idemhttp.HeaderKey: c.values})
+		key, err := idemclient.ParseKey(http.Header{idemclient.HeaderKey: c.values})
 		if key != c.key || !errors.Is(err, c.err) {
 			t.Errorf("%q: got %q, %v, want %q, %v", c.values, key, err, c.key, c.err)
 		}
@@ -59,11 +59,11 @@ func TestParseKey(t *testing.T) {
 func TestFormatKey(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"", "caf\u00e9", "a\nb", "\x00"} {
-		if v, err := idemhttp.FormatKey(key); !errors.Is(err, idemhttp.ErrKeyMalformed) {
+		if v, err := idemclient.FormatKey(key); !errors.Is(err, idemclient.ErrKeyMalformed) {
 			t.Errorf("%q: got %q, %v", key, v, err)
 		}
 	}
-	if v, err := idemhttp.FormatKey(`a "b"\`); v != `"a \"b\"\\"` || err != nil {
+	if v, err := idemclient.FormatKey(`a "b"\`); v != `"a \"b\"\\"` || err != nil {
 		t.Errorf("got %s, %v", v, err)
 	}
 }
@@ -75,10 +75,10 @@ func FuzzKey(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		parse := func(v string) (string, error) { return idemhttp.ParseKey(http.Header{idemhttp.HeaderKey: {v}}) }
+		parse := func(v string) (string, error) { return idemclient.ParseKey(http.Header{idemclient.HeaderKey: {v}}) }
 		key, err := parse(value)
 		if err != nil {
-			if !errors.Is(err, idemhttp.ErrKeyMalformed) || key != "" {
+			if !errors.Is(err, idemclient.ErrKeyMalformed) || key != "" {
 				t.Fatalf("%q: %q, %v", value, key, err)
 			}
 			return
@@ -86,7 +86,7 @@ func FuzzKey(f *testing.F) {
 		if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Fatalf("%q: the key %q was accepted", value, key)
 		}
-		quoted, err := idemhttp.FormatKey(key)
+		quoted, err := idemclient.FormatKey(key)
 		if err != nil {
 			t.Fatalf("%q: %v", key, err)
 		}

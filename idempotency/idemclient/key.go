@@ -1,4 +1,4 @@
-package idemhttp
+package idemclient
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ const (
 	// HeaderReplayed is "true" in a response that was replayed from the record.
 	HeaderReplayed = "Idempotent-Replayed"
 	// HeaderOriginal is the id of the request that executed the operation, in a response that was
-	// replayed: see Options.RequestID.
+	// replayed: see idemhttp.Options.
 	HeaderOriginal = "Idempotency-Original-Request"
 	// HeaderConfirm has, in a response of ProblemSimilar, the token that confirms the request,
 	// and in a request the token of the response that its user has answered with yes.
@@ -26,11 +26,11 @@ const (
 
 var (
 	// ErrKeyMissing means that a request has no Idempotency-Key.
-	ErrKeyMissing = errcode.New("http-key-missing", "idemhttp: Idempotency-Key is missing")
+	ErrKeyMissing = errcode.New("http-key-missing", "idemclient: Idempotency-Key is missing")
 
 	// ErrKeyMalformed means that a request's Idempotency-Key is empty, given more than once, or
 	// not a string.
-	ErrKeyMalformed = errcode.New("http-key-malformed", "idemhttp: Idempotency-Key is malformed")
+	ErrKeyMalformed = errcode.New("http-key-malformed", "idemclient: Idempotency-Key is malformed")
 )
 
 // ParseKey reads the key of a request. It accepts a String of a structured field, in quotes, as

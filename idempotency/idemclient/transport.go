@@ -1,4 +1,4 @@
-package idemhttp
+package idemclient
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
-	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/wire"
 	"github.com/holdfast-go/holdfast/internal/errcode"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
@@ -60,7 +60,7 @@ type Transport struct {
 // RoundTrip sends the request until the response is definite, the attempts are used up, or the
 // context ends. It returns the last response.
 //
-// Errors: [*UnansweredError] if there was no response, [ErrKeyMalformed], [holdfast.ErrInvalid], the
+// Errors: [*UnansweredError] if there was no response, [ErrKeyMalformed], holdfast.ErrInvalid, the
 // error of GetBody.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := baseOf(t.Base)
@@ -184,14 +184,14 @@ func isOpen(resp *http.Response, err error) (after time.Duration, open bool) {
 }
 
 // Definite reports whether a response is final for the intent, so that the next intent may use a
-// new key: a replay, or a response that a server with [DefaultDecision] stores. After any other
+// new key: a replay, or a response that a server with idemhttp.DefaultDecision stores. After any other
 // response, use the same key again.
 func Definite(resp *http.Response) bool {
 	if resp.Header.Get(HeaderReplayed) == "true" {
 		return true
 	}
 	_, open := isOpen(resp, nil)
-	return !open && DefaultDecision(resp.StatusCode) != Discard
+	return !open && resp.StatusCode < 500 && !slices.Contains(wire.NotProcessed, resp.StatusCode)
 }
 
 // parseRetryAfter reads seconds or a date (RFC 9110, section 10.2.3).
@@ -243,11 +243,11 @@ func unanswered(err error, key string, attempts int) error {
 }
 
 func (e *UnansweredError) Error() string {
-	return fmt.Sprintf("idemhttp: outcome unknown after %d attempts (ask again with the key %q): %v", e.Attempts, e.Key, e.Err)
+	return fmt.Sprintf("idemclient: outcome unknown after %d attempts (ask again with the key %q): %v", e.Attempts, e.Key, e.Err)
 }
 
 // Is reports whether target is idempotency.ErrUnknown.
-func (e *UnansweredError) Is(target error) bool { return target == idempotency.ErrUnknown }
+func (e *UnansweredError) Is(target error) bool { return target == errcode.ErrUnknown }
 
 func (e *UnansweredError) Unwrap() error { return e.Err }
 

@@ -1,4 +1,4 @@
-package idemhttp
+package idemclient
 
 import "net/http"
 
