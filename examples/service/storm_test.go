@@ -117,6 +117,7 @@ type world struct {
 	program string
 	env     []string
 	size    size
+	last    time.Time // what has not come by then does not come
 	bank    *bank
 	db      *sql.DB
 	ops     *operators.Operators[*sql.Tx]
@@ -136,7 +137,7 @@ type world struct {
 
 func newWorld(t *testing.T, e dbtest.Engine, program string, of size) *world {
 	t.Helper()
-	w := &world{t: t, ctx: t.Context(), size: of, log: new(lines), events: map[string]int{}, answered: map[provider.Refund]int{}}
+	w := &world{t: t, ctx: t.Context(), size: of, last: time.Now().Add(dbtest.Hang), log: new(lines), events: map[string]int{}, answered: map[provider.Refund]int{}}
 	transport := &http.Transport{}
 	w.client = &http.Client{Transport: transport, Timeout: dbtest.Slack}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -253,7 +254,7 @@ func (w *world) refusesStrangers() {
 // ask asks for a refund as a client does: again with the same key until the answer is definite.
 func (w *world) ask(f provider.Refund) (status int) {
 	header := http.Header{"Shop": {f.Shop}, "Idempotency-Key": {f.ID}, "Content-Type": {"application/x-www-form-urlencoded"}}
-	for last := time.Now().Add(dbtest.Hang); time.Now().Before(last); {
+	for time.Now().Before(w.last) {
 		status, text := w.send("/orders/"+f.Order+"/refunds", header, fmt.Appendf(nil, "cents=%d", f.Cents))
 		switch status {
 		case http.StatusOK, http.StatusAccepted, http.StatusUnprocessableEntity:
@@ -297,7 +298,7 @@ func (w *world) stuck() (ids []string) {
 // settle waits until all webhooks are delivered and all operations have ended. The audit finds what has not.
 func (w *world) settle() {
 	w.bank.sending.Wait()
-	for last := time.Now().Add(dbtest.Hang); len(w.stuck()) > 0 && time.Now().Before(last); {
+	for len(w.stuck()) > 0 && time.Now().Before(w.last) {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
