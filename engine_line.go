@@ -129,7 +129,7 @@ func cutVersion(product string) (name string, version []int) {
 	if i < 0 {
 		return product, nil
 	}
-	for _, text := range strings.Split(product[i+1:], ".") {
+	for text := range strings.SplitSeq(product[i+1:], ".") {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			return product, nil

@@ -66,7 +66,7 @@ func TestLines(t *testing.T) {
 			rows          []string
 			admitted      bool
 			left          time.Duration // 0: nothing is said
-			noted         bool // it has a row afterwards
+			noted         bool          // it has a row afterwards
 		}{
 			{"new tables on it", name + " 99.1", nil, false, 0, false},
 			{"seen by migrate up alone", name + " 99.1", []string{row(name+" 99.1", 0, "NULL")}, false, 0, true},

@@ -20,8 +20,13 @@ func TestEncryption(t *testing.T) {
 		cipher, from string
 		found        bool
 	}{
-		{"", "10.0.0.7", true}, {"TLS_AES_256_GCM_SHA384", "10.0.0.7", false}, {"", "app.example", true},
-		{"", "127.0.0.1", false}, {"", "::1", false}, {"", "localhost", false}, {"", "", false},
+		{"", "10.0.0.7", true},
+		{"TLS_AES_256_GCM_SHA384", "10.0.0.7", false},
+		{"", "app.example", true},
+		{"", "127.0.0.1", false},
+		{"", "::1", false},
+		{"", "localhost", false},
+		{"", "", false},
 	} {
 		severity, problem, _ := dialect.Encryption("").Judge([]string{c.cipher, c.from})
 		if (problem != "") != c.found || c.found && severity != dialect.Warning {

@@ -75,7 +75,7 @@ func main() {
 	mux.Handle("GET /refunds/", must(idemhttp.Status(once, refunds, "/refunds/")))
 	mux.Handle("POST /orders/{order}/refunds", once.Handler(func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 		cents, _ := strconv.ParseInt(r.FormValue("cents"), 10, 64) // without a number it is refused below
-		f := provider.Refund{Shop: r.Header.Get("Shop"), Order: r.PathValue("order"), ID: r.Header.Get(idemhttp.HeaderKey), Cents: cents}
+		f := provider.Refund{Shop: r.Header.Get("Shop"), Order: r.PathValue("order"), ID: r.Header.Get("Idempotency-Key"), Cents: cents}
 		_, err := orders.For(f.Shop).ReserveTx(r.Context(), tx, limits.Request{Key: f.Order, ID: f.ID, Amount: f.Cents})
 		if errors.Is(err, limits.ErrExceeded) || errors.Is(err, limits.ErrNotFound) || errors.Is(err, holdfast.ErrInvalid) {
 			return idempotency.Reject("not-refundable", "the order has less left to refund") // 422, for this key for good

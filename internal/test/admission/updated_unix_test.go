@@ -64,7 +64,7 @@ func TestUpdatedWhileItRuns(t *testing.T) {
 				}
 			}
 			pool := sql.OpenDB(b)
-			defer pool.Close() //nolint:errcheck // a test
+			defer func() { _ = pool.Close() }()
 			pool.SetMaxIdleConns(0)
 			db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
 			if err != nil {

@@ -76,6 +76,7 @@ func TestNestedModulesUseTheAPI(t *testing.T) {
 		"access", "core", "dialect", // bench and the check of grants run SQL of their own through a handle's dialect
 		"display",         // text in the form that the console has
 		"dsn",             // one spelling of addresses for the command, the tests and the examples
+		"errcode",         // the errors of arguments
 		"errcode/catalog", // the page of errors is made of it too
 		"measure",         // the repository's benchmark measures with it too
 		"options",         // bounds of numbers

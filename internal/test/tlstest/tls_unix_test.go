@@ -32,15 +32,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// openPostgres opens a pool that checks the server's certificate and shows one of its own.
+// openPostgres opens a pool that checks the server's certificate and shows one of its own. The address is one such
+// as postgres://app@db.example:5432/shop.
 func openPostgres(ctx context.Context, address, caFile, certFile, keyFile string) (*pgxpool.Pool, error) {
 	settings := url.Values{"sslmode": {"verify-full"}, "sslrootcert": {caFile}, "sslcert": {certFile}, "sslkey": {keyFile}}
-	return pgxpool.New(ctx, address+"?"+settings.Encode()) // postgres://app@db.example:5432/shop
+	return pgxpool.New(ctx, address+"?"+settings.Encode())
 }
 
 // openMySQL does the same on MySQL and MariaDB, with Holdfast's connector around the driver's.
 func openMySQL(dsn, caFile, certFile, keyFile string) (*sql.DB, error) {
-	config, err := mysql.ParseDSN(dsn) // app@tcp(db.example:3306)/shop
+	config, err := mysql.ParseDSN(dsn) // such as "app@tcp(db.example:3306)/shop"
 	if err != nil {
 		return nil, err
 	}
