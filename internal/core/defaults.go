@@ -14,7 +14,7 @@ const (
 	DefaultAttempts    = 10
 )
 
-// CheckIsolation returns an [InputError] for READ UNCOMMITTED, which reads rows that may be rolled back.
+// CheckIsolation returns an [errcode.InputError] for READ UNCOMMITTED, which reads rows that may be rolled back.
 func CheckIsolation(field string, level sql.IsolationLevel) error {
 	if level == sql.LevelReadUncommitted {
 		return errcode.Invalid(field, "READ UNCOMMITTED reads what may be rolled back: use READ COMMITTED or a higher level")
