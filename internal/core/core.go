@@ -165,6 +165,14 @@ type TxOptions struct {
 	Setup string
 }
 
+// CheckIsolation returns an [errcode.InputError] for READ UNCOMMITTED, which reads rows that may be rolled back.
+func CheckIsolation(field string, level sql.IsolationLevel) error {
+	if level == sql.LevelReadUncommitted {
+		return errcode.Invalid(field, "READ UNCOMMITTED reads what may be rolled back: use READ COMMITTED or a higher level")
+	}
+	return nil
+}
+
 // Pipeline is a Conn whose driver may send several statements in one round trip.
 type Pipeline[Tx any] interface {
 	// Pipes reports whether it can.

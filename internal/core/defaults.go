@@ -1,10 +1,7 @@
 package core
 
 import (
-	"database/sql"
 	"time"
-
-	"github.com/holdfast-go/holdfast/internal/errcode"
 )
 
 // Defaults that options of several packages have.
@@ -13,11 +10,3 @@ const (
 	DefaultLockTimeout = time.Second
 	DefaultAttempts    = 10
 )
-
-// CheckIsolation returns an [errcode.InputError] for READ UNCOMMITTED, which reads rows that may be rolled back.
-func CheckIsolation(field string, level sql.IsolationLevel) error {
-	if level == sql.LevelReadUncommitted {
-		return errcode.Invalid(field, "READ UNCOMMITTED reads what may be rolled back: use READ COMMITTED or a higher level")
-	}
-	return nil
-}

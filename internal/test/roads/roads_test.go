@@ -9,6 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	// The program that is walked is built outside of this test, so what it links must be in here: else its
+	// result is taken from the cache although the roads have changed.
+	_ "github.com/holdfast-go/holdfast/adapters/holdfastsql"
+	_ "github.com/holdfast-go/holdfast/idempotency/idemhttp"
+	_ "github.com/holdfast-go/holdfast/idempotency/staged"
+	_ "github.com/holdfast-go/holdfast/migrations"
+	_ "github.com/holdfast-go/holdfast/sqllock"
 )
 
 // budget is the number of files and functions that a call may enter, on SQLite, and of goroutines that may
