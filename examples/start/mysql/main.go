@@ -8,7 +8,7 @@ import (
 	"log"
 	"os"
 
-	_ "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -22,10 +22,15 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	pool, err := sql.Open("mysql", os.Getenv("DATABASE_URL"))
+	config, err := mysql.ParseDSN(os.Getenv("DATABASE_URL"))
 	if err != nil {
 		return err
 	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return err
+	}
+	pool := sql.OpenDB(holdfastsql.Connector(connector)) // sql.Open works too, with more round trips
 	defer pool.Close()
 	// Holdfast's tables, and one of yours.
 	if err := migrations.Up(ctx, pool); err != nil {

@@ -8,8 +8,10 @@ import (
 	"log"
 	"os"
 
-	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/migrations"
@@ -22,10 +24,11 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	pool, err := sql.Open("pgx", os.Getenv("DATABASE_URL"))
+	config, err := pgx.ParseConfig(os.Getenv("DATABASE_URL"))
 	if err != nil {
 		return err
 	}
+	pool := sql.OpenDB(holdfastpgx.Connector(stdlib.GetConnector(*config))) // sql.Open works too, with more round trips
 	defer pool.Close()
 	// Holdfast's tables, and one of yours.
 	if err := migrations.Up(ctx, pool); err != nil {
