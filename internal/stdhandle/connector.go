@@ -30,7 +30,7 @@ type connector struct {
 
 // Connect implements driver.Connector.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
-	inner, err := c.Connector.Connect(core.Unkept(ctx))
+	inner, err := c.Connector.Connect(core.NotRunning(core.Unkept(ctx)))
 	if err != nil {
 		return nil, err
 	}
