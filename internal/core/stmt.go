@@ -170,7 +170,9 @@ func Caller(ctx context.Context) context.Context {
 
 // NotRunning returns ctx without the mark of a statement that runs. It ends when ctx does, which may be sooner than
 // Caller's.
-func NotRunning(ctx context.Context) context.Context { return context.WithValue(ctx, runningKey{}, nil) }
+func NotRunning(ctx context.Context) context.Context {
+	return context.WithValue(ctx, runningKey{}, nil)
+}
 
 // Running reports whether a statement of Holdfast's runs under ctx.
 func Running(ctx context.Context) bool { return ctx.Value(runningKey{}) != nil }
