@@ -34,10 +34,15 @@ func cutLines(found []string) (shapes []string, lines []line) {
 			continue
 		}
 		product, detail, _ := strings.Cut(text, "\t")
-		age, _ := strconv.ParseInt(detail, 10, 64)
-		lines = append(lines, line{product, detail == dialect.LineProven, time.Duration(age) * time.Microsecond})
+		lines = append(lines, lineOf(product, detail))
 	}
 	return shapes, lines
+}
+
+// lineOf reads the last two columns of Admission.Lines.
+func lineOf(product, detail string) line {
+	age, _ := strconv.ParseInt(detail, 10, 64) // 0 if it is proven
+	return line{product, detail == dialect.LineProven, time.Duration(age) * time.Microsecond}
 }
 
 // admitLine decides about a server of a version line that no test run names. It may be used if holdfast prove
@@ -61,7 +66,7 @@ func (d *DB[Tx]) admitLine(ctx context.Context, q core.Querier, product string, 
 	case !updated || left <= 0:
 		return untested
 	case !known:
-		_, err := core.Compile("line.seen", d.dialect.SeenLine(d.table("servers")), d.dialect.QuestionMarks).Exec(ctx, q, product)
+		_, err := d.dialect.SeenLine(d.table("servers")).Exec(ctx, q, product)
 		if err != nil {
 			return errors.Join(untested, fmt.Errorf("holdfast: beginning its grace: %w", err))
 		}
@@ -86,11 +91,9 @@ func (d *DB[Tx]) updated(ctx context.Context, q core.Querier, is dialect.Identit
 			return err
 		}
 		lines, err := core.Collect(rows, func(row core.Row) (l line, err error) {
-			var none [2]string
-			var detail string
-			err = row.Scan(&none[0], &none[1], &l.product, &detail)
-			_, all := cutLines([]string{shape.Line + l.product + "\t" + detail})
-			return all[0], err
+			var of, kind, detail string
+			err = row.Scan(&of, &kind, &l.product, &detail)
+			return lineOf(l.product, detail), err
 		})
 		if err != nil {
 			return err

@@ -59,7 +59,7 @@ func (d *DB[Tx]) begin(ctx context.Context, opts core.TxOptions, first *core.Bou
 		if err != nil {
 			return nil, core.Reply{}, err
 		}
-		life, cancel := d.life(ctx)
+		life, cancel := withGrace(ctx, core.CleanupBound())
 		s := &ownTx[Tx]{d: d, conn: d.composed(conn), marks: marks, ctx: life, cancel: cancel}
 		answer, err := s.open(ctx, opts, first)
 		if err == nil {
@@ -218,14 +218,6 @@ func (s *ownTx[Tx]) Query(ctx context.Context, query string, args ...any) (core.
 
 func (s *ownTx[Tx]) exec(ctx context.Context, q core.Querier, name, text string) (core.Result, error) {
 	return core.Stmt{Name: name, Text: text}.Exec(ctx, q)
-}
-
-// life returns the context of a transaction, which outlives ctx.
-func (d *DB[Tx]) life(ctx context.Context) (context.Context, context.CancelFunc) {
-	if d.dialect.Fence.Local {
-		return context.WithoutCancel(ctx), func() {}
-	}
-	return withGrace(ctx, core.CleanupBound())
 }
 
 // withGrace returns a context that ends d after ctx has ended.

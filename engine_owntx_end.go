@@ -77,7 +77,11 @@ func (s *ownTx[Tx]) prove(last *core.Bound) (intact bool, err error) {
 		_, err := s.exec(s.ctx, s.querier(), "check", s.d.dialect.Fence.Check)
 		return err == nil, err
 	}
-	answer := last.Run(s.ctx, s.querier())
+	ctx := s.ctx
+	if s.d.dialect.Fence.Local {
+		ctx = context.WithoutCancel(ctx)
+	}
+	answer := last.Run(ctx, s.querier())
 	return answer.Err == nil && answer.Affected == 1, answer.Err
 }
 
@@ -183,7 +187,7 @@ func (s *ownTx[Tx]) rollback() error {
 // cleanup returns the context of what follows the transaction.
 func (s *ownTx[Tx]) cleanup() (context.Context, context.CancelFunc) {
 	if s.d.dialect.Fence.Local {
-		return s.ctx, func() {}
+		return context.WithoutCancel(s.ctx), func() {}
 	}
 	return context.WithTimeout(s.ctx, core.CleanupBound())
 }

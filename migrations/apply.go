@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/access"
-	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
 )
@@ -150,7 +149,7 @@ func see(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 	if a.Dialect.Admission.Lines == "" {
 		return nil
 	}
-	_, err := core.Compile("line.seen", a.Dialect.SeenLine(a.Table("servers")), a.Dialect.QuestionMarks).Exec(ctx, a.Pool, db.Product())
+	_, err := a.Dialect.SeenLine(a.Table("servers")).Exec(ctx, a.Pool, db.Product())
 	if errors.Is(err, holdfast.ErrDenied) {
 		return nil // the tables are there, and another account owns them: the first Open notes it
 	}

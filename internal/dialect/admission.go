@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // Admission describes the environments in which an engine keeps Holdfast's promises: the
@@ -67,9 +69,9 @@ func (v *Versions) Names(product string) bool {
 	return is && slices.Contains(v.Tested, version)
 }
 
-// SeenLine is the statement that notes when a version line was first seen, in the quoted table.
-func (d *Dialect) SeenLine(servers string) string {
-	return "INSERT INTO " + servers + " (product, seen_at) VALUES ($0, " + d.Now + ") " + d.Fragments.OrIgnore("product", "product")
+// SeenLine notes when a version line was first seen, in the quoted table.
+func (d *Dialect) SeenLine(servers string) core.Stmt {
+	return core.Compile("line.seen", "INSERT INTO "+servers+" (product, seen_at) VALUES ($0, "+d.Now+") "+d.Fragments.OrIgnore("product", "product"), d.QuestionMarks)
 }
 
 const (

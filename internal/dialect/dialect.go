@@ -158,8 +158,8 @@ type Dialect struct {
 // Fence prevents a statement from committing on its own after its transaction was lost. The
 // texts are complete statements; an empty text means that none is needed.
 type Fence struct {
-	// Local: the engine runs in this process, so that BEGIN, the last statement, COMMIT and ROLLBACK wait
-	// for no server and need no context that ends. Some drivers start a goroutine for each one that can.
+	// Local: the engine runs in this process, so that the last statement and COMMIT wait for no server and
+	// need no context that ends. Some drivers start a goroutine for each statement whose context can.
 	Local bool
 	// Setting is changed before BEGIN and restored after COMMIT, on the pinned connection.
 	Setting Setting

@@ -42,7 +42,7 @@ func Record(ctx context.Context, pool *sql.DB, r Report, opts ...holdfast.Option
 		return err
 	}
 	hash := sha256.Sum256(report)
-	seen := core.Compile("line.seen", a.Dialect.SeenLine(a.Table("servers")), a.Dialect.QuestionMarks)
+	seen := a.Dialect.SeenLine(a.Table("servers"))
 	proven := core.Compile("line.proven", "UPDATE "+a.Table("servers")+" SET proven_at = "+a.Dialect.Now+", report = $1, hash = $2 WHERE product = $0", a.Dialect.QuestionMarks)
 	return a.OnConn(ctx, "", func(q core.Querier) error {
 		if _, err := seen.Exec(ctx, q, r.Product); err != nil {

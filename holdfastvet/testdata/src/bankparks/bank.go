@@ -21,9 +21,9 @@ func post(ctx context.Context, key string) (string, error) {
 		return "", err
 	}
 	r.Header.Set("Content-Type", "text/plain")
-	r.Header.Set("Idempotency-Key", key)   // want `net/http repeats a request with this header`
-	r.Header.Add("x-idempotency-key", key) // want `net/http repeats a request with this header`
-	r.Header.Set(idemclient.HeaderKey, key)  // want `net/http repeats a request with this header`
+	r.Header.Set("Idempotency-Key", key)    // want `net/http repeats a request with this header`
+	r.Header.Add("x-idempotency-key", key)  // want `net/http repeats a request with this header`
+	r.Header.Set(idemclient.HeaderKey, key) // want `net/http repeats a request with this header`
 	resp, err := client.Do(r)
 	if err == nil {
 		err = resp.Body.Close()
