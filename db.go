@@ -43,6 +43,7 @@ type DB[Tx any] struct {
 	opened  dialect.Facts  // what Open found
 	known   *connections   // the admitted connections
 	shaped  *atomic.Bool   // the tables have the right shape
+	unsure  *atomic.Bool   // a function has swallowed an error that its transaction may not have survived
 	// unproven: no test run names the server's version, and the program does not declare it.
 	unproven bool
 	owners   core.Owners // which calls name one
@@ -169,7 +170,7 @@ func (d *DB[Tx]) openOn(ctx context.Context, adapter any, opts []Options) error 
 		return err
 	}
 	d.adapter, d.options = adapter.(core.Adapter[Tx]), o //nolint:forcetypeassert // access.Open has this type
-	d.known, d.shaped = new(connections), new(atomic.Bool)
+	d.known, d.shaped, d.unsure = new(connections), new(atomic.Bool), new(atomic.Bool)
 	if o.SingleOwner {
 		d.owners = core.OneOwner
 	}

@@ -155,9 +155,11 @@ func (o observedConn[Tx]) Keep(ctx context.Context, kept core.Kept, change func(
 }
 
 // Intact implements core.Keeper.
-func (o observedConn[Tx]) Intact() bool {
-	k, can := o.Conn.(core.Keeper)
-	return can && k.Intact()
+func (o observedConn[Tx]) Intact() (intact bool, again error) {
+	if k, can := o.Conn.(core.Keeper); can {
+		return k.Intact()
+	}
+	return false, nil
 }
 
 func (d *DB[Tx]) engineName() string {

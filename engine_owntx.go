@@ -15,7 +15,8 @@ import (
 // server, that are tried before an error is returned.
 const staleConns = 64
 
-// ownTx is one transaction of Holdfast's own on one pinned connection. It implements access.OwnTx. The fence is in claimfirst.pml.
+// ownTx is one transaction of Holdfast's own on one pinned connection. It implements access.OwnTx. The fence is in
+// claimfirst.pml, and its mark in fence.pml.
 type ownTx[Tx any] struct {
 	d       *DB[Tx]
 	conn    core.Conn[Tx]
@@ -132,7 +133,7 @@ func (s *ownTx[Tx]) open(ctx context.Context, opts core.TxOptions, first *core.B
 	if err := s.begin(ctx, opts); err != nil {
 		return answer, err
 	}
-	if s.marks {
+	if intact, _ := s.intact(); s.marks && (!intact || s.d.unsure.Load()) {
 		if _, err := s.exec(ctx, s.querier(), "mark", fence.Mark); err != nil {
 			_ = s.rollback() // the caller has an error
 			return answer, err

@@ -61,8 +61,8 @@ func (s *ownTx[Tx]) commitWith(last core.Bound) error {
 	return s.outcome(true, err)
 }
 
-// prove reports whether the transaction is still the one that began: by its last statement, or
-// by the fence's check. err may say why it is not.
+// prove reports whether the transaction is still the one that began: by its last statement, by what the
+// connection has seen, or by the fence's check (Check in fence.pml). err may say why it is not.
 func (s *ownTx[Tx]) prove(last *core.Bound) (intact bool, err error) {
 	switch {
 	case s.lost.Load():
@@ -71,9 +71,10 @@ func (s *ownTx[Tx]) prove(last *core.Bound) (intact bool, err error) {
 		return true, nil
 	case !s.valid():
 		return false, driver.ErrBadConn
-	case last == nil && s.intact():
-		return true, nil
 	case last == nil:
+		if intact, again := s.intact(); intact || again != nil {
+			return intact, again
+		}
 		_, err := s.exec(s.ctx, s.querier(), "check", s.d.dialect.Fence.Check)
 		return err == nil, err
 	}
@@ -86,10 +87,12 @@ func (s *ownTx[Tx]) prove(last *core.Bound) (intact bool, err error) {
 }
 
 // intact reports whether the connection has seen all that could have ended the transaction, and there was
-// nothing: the check is a round trip.
-func (s *ownTx[Tx]) intact() bool {
-	k, can := s.conn.(core.Keeper)
-	return can && k.Intact()
+// nothing: mark and check are round trips. again asks for another run, whose mark is set at its start.
+func (s *ownTx[Tx]) intact() (intact bool, again error) {
+	if k, can := s.conn.(core.Keeper); can {
+		return k.Intact()
+	}
+	return false, nil
 }
 
 // outcome ends the transaction after a COMMIT was sent. err is its answer, or says why none came.

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
@@ -15,7 +16,13 @@ func (s *ownTx[Tx]) keep(ctx context.Context, opts core.TxOptions) (bool, error)
 	if !can || fence.Kept.Before == nil {
 		return false, nil
 	}
-	kept := core.Kept{Setting: fence.Kept.Before(opts.LockTimeout), Implicit: fence.Implicit, Lost: s.d.lost, Survives: fence.Survives, Ends: fence.Ends}
+	kept := core.Kept{
+		Setting: fence.Kept.Before(opts.LockTimeout), Implicit: fence.Implicit,
+		Lost: s.d.lost, Survives: fence.Survives, Ends: fence.Ends, Again: s.d.again,
+	}
+	if s.marks {
+		kept.Mark = fence.Mark
+	}
 	return k.Keep(ctx, kept, func(q core.Querier) (string, error) {
 		undo, err := fence.Kept.Change(ctx, explained{q, s.d}, opts.LockTimeout)
 		return undo.Text, err
@@ -27,4 +34,11 @@ func (d *DB[Tx]) lost(err error) error {
 		return &TxLostError{Err: err}
 	}
 	return nil
+}
+
+// again is the error of a transaction that has no mark, after an error that it may not have survived. From
+// now on each transaction has one from its start: this program's functions swallow such errors.
+func (d *DB[Tx]) again(err error) error {
+	d.unsure.Store(true)
+	return &RetryError{Attempts: 1, Err: fmt.Errorf("holdfast: only the server knows whether the transaction has survived this error: %v", err)} //nolint:errorlint // it is not this transaction's outcome
 }

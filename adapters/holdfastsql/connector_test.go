@@ -101,11 +101,11 @@ func TestConnectorTrips(t *testing.T) {
 	}, dbtest.MySQL, dbtest.MariaDB)
 }
 
-// TestConnectorTripsOfInTx counts the statements of a transaction without a claim: the mark and COMMIT. After
-// a statement that may have ended it, the check of the mark too.
+// TestConnectorTripsOfInTx counts the statements of a transaction without a claim: COMMIT. With a statement that
+// may end it, also the mark and its check.
 func TestConnectorTripsOfInTx(t *testing.T) {
 	onConnector(t, func(c *connected) {
-		for text, want := range map[string]int{`SELECT 1`: 4, `SET @a = 1`: 5} { // with the function's own two
+		for text, want := range map[string]int{`SELECT 1`: 3, `SET @a = 1`: 5} { // with the function's own two
 			questions, least := []int{}, 99
 			for range 10 {
 				if err := c.db.InTx(c.Context(), func(ctx context.Context, tx *sql.Tx) error {
@@ -125,6 +125,59 @@ func TestConnectorTripsOfInTx(t *testing.T) {
 			}
 			if least != want {
 				c.Errorf("%s: %d statements from one function to the next, want %d", text, least, want)
+			}
+		}
+	}, dbtest.MySQL, dbtest.MariaDB)
+}
+
+// TestConnectorDoubts runs functions that do what a transaction may not survive, or what ends it. The model of
+// what follows is fence.pml.
+func TestConnectorDoubts(t *testing.T) {
+	const swallowed = "!" // begins a statement whose error the function swallows
+	const unlisted = swallowed + `SELECT (SELECT 1 UNION ALL SELECT 2)`
+	onConnector(t, func(c *connected) {
+		if _, err := c.pool.ExecContext(c.Context(), `CREATE TABLE doubts (id INT)`); err != nil {
+			c.Fatal(err)
+		}
+		for name, want := range map[string]struct {
+			texts           []string
+			runs, next, has int // next: the runs of a second call
+			err             error
+		}{
+			"an error":                              {[]string{unlisted}, 2, 1, 2, nil},
+			"an error, and a statement that ends":   {[]string{unlisted, swallowed + `COMMIT`}, 2, 1, 2, holdfast.ErrTxLost},
+			"an error, and a savepoint":             {[]string{unlisted, swallowed + `SAVEPOINT a`}, 2, 1, 2, nil},
+			"a statement that ends":                 {[]string{`COMMIT`}, 1, 1, 2, holdfast.ErrTxLost},
+			"a statement that might, and an error":  {[]string{`SET @a = 1`, unlisted}, 1, 1, 2, nil},
+			"back to a savepoint before one":        {[]string{`SAVEPOINT a`, `SET @a = 1`, `ROLLBACK TO SAVEPOINT a`}, 1, 1, 2, nil},
+			"an error before a savepoint goes back": {[]string{`SAVEPOINT a`, unlisted, `ROLLBACK TO SAVEPOINT a`}, 1, 1, 2, nil},
+		} {
+			if _, err := c.pool.ExecContext(c.Context(), `DELETE FROM doubts`); err != nil {
+				c.Fatal(err)
+			}
+			db, err := holdfastsql.Open(c.Context(), c.pool, holdfast.Options{SingleOwner: true})
+			if err != nil {
+				c.Fatal(err)
+			}
+			for call, runs := range []int{want.runs, want.next} {
+				ran := 0
+				err := db.InTx(c.Context(), func(ctx context.Context, tx *sql.Tx) error {
+					ran++
+					for _, text := range append([]string{`INSERT INTO doubts VALUES (1)`}, want.texts...) {
+						text, swallows := strings.CutPrefix(text, swallowed)
+						if _, err := tx.ExecContext(ctx, text); err != nil && !swallows {
+							return err
+						}
+					}
+					return nil
+				})
+				if !errors.Is(err, want.err) || ran != runs {
+					c.Errorf("%s, call %d: %v after %d runs, want %v after %d", name, call+1, err, ran, want.err, runs)
+				}
+			}
+			var has int
+			if err := c.pool.QueryRowContext(c.Context(), `SELECT count(*) FROM doubts`).Scan(&has); err != nil || has != want.has {
+				c.Errorf("%s: %d rows, want %d (%v)", name, has, want.has, err)
 			}
 		}
 	}, dbtest.MySQL, dbtest.MariaDB)

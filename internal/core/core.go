@@ -106,8 +106,9 @@ type Keeper interface {
 	// statement that restores what was before, when another user gets the connection.
 	Keep(ctx context.Context, kept Kept, change func(q Querier) (undo string, err error)) (bool, error)
 	// Intact reports whether the open transaction is certainly the one that was begun. False means "not
-	// known".
-	Intact() bool
+	// known". If nothing can tell any more, and the program cannot have committed a part of it, again is
+	// the error of Kept.Again.
+	Intact() (intact bool, again error)
 }
 
 // Kept is a setting that a session keeps.
@@ -122,6 +123,11 @@ type Kept struct {
 	// Ends whether a statement may end it. Nil: only the server knows.
 	Survives func(err error) bool
 	Ends     func(query string) bool
+	// Mark is the savepoint that proves the transaction, if it needs one. It is set when it may be needed:
+	// see fence.pml. Again returns the error of a transaction that has no mark, after an error that it may
+	// not have survived.
+	Mark  string
+	Again func(err error) error
 }
 
 // keeping is the context of Keeping.

@@ -64,7 +64,9 @@ func (c connector) Close() error {
 //	  none --BeginTx in kept--> implicit --COMMIT or ROLLBACK--> none
 //	  none --BeginWith--------> late: BEGIN travels with the first statement, COMMIT perhaps with the last
 //
+//	  implicit --a statement that may end it, the first savepoint--> marked: the mark's release proves it
 //	  implicit --a statement that may end it, an error that it may not survive--> doubtful: its end is checked
+//	  doubtful, not marked --a statement that needs the mark--> lost: the transaction must run again
 //	  implicit --an error that has ended it--> lost: the program's statements are refused
 //
 // raw is set for good when the driver has statements that run unseen: nothing is certain from then on.
@@ -200,6 +202,9 @@ func (k *keeping) PrepareContext(ctx context.Context, query string) (driver.Stmt
 	if modern, ok := takesContext(stmt); ok {
 		return &program{modern, k, query}, nil
 	}
+	if err := k.mark(ctx, ""); err != nil {
+		return nil, errors.Join(err, stmt.Close())
+	}
 	k.raw = true
 	return stmt, nil
 }
@@ -300,9 +305,34 @@ func (k *keeping) before(ctx context.Context, query string) error {
 	if k.tx.lost != nil && !core.Running(ctx) {
 		return k.tx.lost
 	}
-	if !core.Running(ctx) && (k.kept.Ends == nil || k.kept.Ends(query)) {
-		k.tx.doubtful = true
+	ends := !core.Running(ctx) && (k.kept.Ends == nil || k.kept.Ends(query))
+	if verb, _ := core.Verb(query); ends || verb == "SAVEPOINT" {
+		if err := k.mark(ctx, query); err != nil {
+			return err
+		}
 	}
+	k.tx.doubtful = k.tx.doubtful || ends
+	return nil
+}
+
+// mark sets the mark of the transaction that runs, unless query does so or it is set. In doubt it would
+// perhaps be another transaction's: then the program's statements are refused.
+func (k *keeping) mark(ctx context.Context, query string) error {
+	if k.tx == nil || k.tx.marked || k.kept.Mark == "" {
+		return nil
+	}
+	if k.tx.doubtful {
+		k.tx.again = k.kept.Again(k.tx.doubt)
+		k.tx.lost = k.tx.again
+		return k.tx.lost
+	}
+	if query != k.kept.Mark {
+		if err := k.run(ctx, k.kept.Mark); err != nil {
+			k.after(err)
+			return err
+		}
+	}
+	k.tx.marked = true
 	return nil
 }
 
@@ -314,7 +344,7 @@ func (k *keeping) after(err error) {
 		k.tx.lost = k.kept.Lost(err)
 	}
 	if k.kept.Survives == nil || !k.kept.Survives(err) {
-		k.tx.doubtful = true
+		k.tx.doubtful, k.tx.doubt = true, err
 	}
 }
 

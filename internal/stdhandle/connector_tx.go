@@ -14,11 +14,23 @@ type implicit struct {
 	life context.Context // COMMIT ends with it
 	lost error
 
-	doubtful bool // a statement, or an error, may have ended it
+	doubtful bool  // a statement, or an error, may have ended it
+	doubt    error // the last such error
+	marked   bool  // the savepoint is set that proves it
+	again    error // of Kept.Again, once it was asked
 }
 
-// intact reports whether the transaction that runs is surely the one that began.
-func (k *keeping) intact() bool { return k.tx != nil && k.tx.lost == nil && !k.tx.doubtful && !k.raw }
+// intact implements core.Keeper's Intact.
+func (k *keeping) intact() (intact bool, again error) {
+	t := k.tx
+	switch {
+	case t == nil || k.raw:
+		return false, nil
+	case t.again == nil && t.lost == nil && t.doubtful && !t.marked && k.kept.Mark != "":
+		t.again = k.kept.Again(t.doubt)
+	}
+	return t.lost == nil && !t.doubtful, t.again
+}
 
 // Commit implements driver.Tx.
 func (t *implicit) Commit() error { return t.end(t.life, `COMMIT`) }

@@ -20,6 +20,7 @@ var (
 	errLost      = errors.New("the server has ended the transaction")
 	errGone      = errors.New("one list says that the transaction goes on, and one that it does not")
 	errRefused   = errors.New("refused")
+	errAgain     = errors.New("the transaction must run again")
 	errTxDone    = sql.ErrTxDone
 )
 
@@ -283,7 +284,7 @@ func TestBegin(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.sends("BEGIN READ ONLY")
-	if b.intact() {
+	if b.whole() {
 		t.Error("a transaction that is not watched is intact")
 	}
 
@@ -436,8 +437,8 @@ func TestDoubt(t *testing.T) {
 			b.keeps(mysql(setting))
 			tx := b.begin()
 			c.do(b)
-			if b.intact() != c.intact {
-				t.Errorf("intact: %v", b.intact())
+			if b.whole() != c.intact {
+				t.Errorf("intact: %v", b.whole())
 			}
 			b.s.sent = nil
 			err := b.program("INSERT next")
@@ -459,7 +460,7 @@ func TestDoubt(t *testing.T) {
 			b.ok(tx.Rollback())
 			b.is(tx.Rollback(), errTxDone)
 			b.is(tx.Commit(), errTxDone)
-			if b.intact() {
+			if b.whole() {
 				t.Error("no transaction is intact")
 			}
 			// What comes after a transaction says nothing of it, nor it of the next one.
@@ -467,12 +468,81 @@ func TestDoubt(t *testing.T) {
 			b.s.fails["SELECT later"] = errLost
 			b.is(b.query("SELECT later"), errLost)
 			next := b.begin()
-			if raw := b.raw; b.intact() == raw && b.tx != nil {
-				t.Errorf("the next one: intact %v, raw %v", b.intact(), raw)
+			if raw := b.raw; b.whole() == raw && b.tx != nil {
+				t.Errorf("the next one: intact %v, raw %v", b.whole(), raw)
 			}
 			b.ok(next.Rollback())
 		})
 	}
+}
+
+// TestMark checks when the mark of a transaction is set, and what nothing can tell without it. The model is
+// fence.pml.
+func TestMark(t *testing.T) {
+	t.Parallel()
+	const mark = "SAVEPOINT mark"
+	for name, c := range map[string]struct {
+		do    func(b *bench)
+		sends []string
+		again bool // nothing can tell
+	}{
+		"nothing":                   {func(*bench) {}, nil, false},
+		"writes":                    {func(b *bench) { b.ok(b.program("INSERT a")) }, []string{"INSERT a"}, false},
+		"a statement that may end":  {func(b *bench) { b.ok(b.program("COMMIT")) }, []string{mark, "COMMIT"}, false},
+		"two of them":               {func(b *bench) { b.ok(b.program("COMMIT")); b.ok(b.program("COMMIT")) }, []string{mark, "COMMIT", "COMMIT"}, false},
+		"a savepoint":               {func(b *bench) { b.ok(b.program("SAVEPOINT a")) }, []string{mark, "SAVEPOINT a"}, false},
+		"a savepoint of Holdfast's": {func(b *bench) { b.ok(b.own("SAVEPOINT a")) }, []string{mark, "SAVEPOINT a"}, false},
+		"the mark itself":           {func(b *bench) { b.ok(b.own(mark)); b.ok(b.program("COMMIT")) }, []string{mark, "COMMIT"}, false},
+		"an error":                  {func(b *bench) { b.fail("INSERT a", errStatement) }, []string{"INSERT a"}, true},
+		"an error that leaves it":   {func(b *bench) { b.fail("INSERT a", errLocks) }, []string{"INSERT a"}, false},
+		"an error that ends it":     {func(b *bench) { b.fail("INSERT a", errLost) }, []string{"INSERT a"}, false},
+		"an error behind the mark":  {func(b *bench) { b.ok(b.program("SAVEPOINT a")); b.fail("INSERT a", errStatement) }, []string{mark, "SAVEPOINT a", "INSERT a"}, false},
+		"the mark fails":            {func(b *bench) { b.s.fails[mark] = errStatement; b.is(b.program("COMMIT"), errStatement) }, []string{mark}, true},
+		"the mark cannot be set":    {func(b *bench) { b.s.fails[mark] = errLost; b.is(b.program("COMMIT"), errLost) }, []string{mark}, false},
+		"in doubt, one that may end": {func(b *bench) {
+			b.fail("INSERT a", errStatement)
+			b.is(b.program("COMMIT"), errAgain)
+			b.is(b.program("INSERT b"), errAgain)
+		}, []string{"INSERT a"}, true},
+		"in doubt, a savepoint": {func(b *bench) { b.fail("INSERT a", errStatement); b.is(b.own("SAVEPOINT a"), errAgain) }, []string{"INSERT a"}, true},
+		"a statement that runs unseen": {func(b *bench) {
+			b.s.old = true
+			_, err := b.PrepareContext(b.Context(), "INSERT a")
+			b.ok(err)
+		}, []string{"prepare INSERT a", mark}, false},
+		"in doubt, one that runs unseen": {func(b *bench) {
+			b.fail("INSERT a", errStatement)
+			b.s.old = true
+			_, err := b.PrepareContext(b.Context(), "INSERT b")
+			b.is(err, errAgain)
+		}, []string{"INSERT a", "prepare INSERT b", "close INSERT b"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			kept := mysql(setting)
+			kept.Mark, kept.Again = mark, func(error) error { return errAgain }
+			b.keeps(kept)
+			tx := b.begin()
+			b.s.sent = nil
+			c.do(b)
+			b.sends(c.sends...)
+			if _, again := b.intact(); errors.Is(again, errAgain) != c.again {
+				t.Errorf("again: %v, want %v", again, c.again)
+			}
+			b.ok(tx.Rollback())
+			b.begin()
+			if intact, again := b.intact(); intact == b.raw || again != nil {
+				t.Errorf("the next one: %v, %v", intact, again)
+			}
+		})
+	}
+}
+
+func (b *bench) whole() bool {
+	intact, again := b.intact()
+	b.ok(again) // there is no mark
+	return intact
 }
 
 // fail sends a statement of the program's that fails.
@@ -584,7 +654,7 @@ func TestRowsOfATransactionThatEnded(t *testing.T) {
 	b.keeps(mysql(setting + ";"))
 	b.begin()
 	b.is(r.Next(nil), errLost)
-	if !b.intact() {
+	if !b.whole() {
 		t.Error("the next transaction is blamed")
 	}
 }

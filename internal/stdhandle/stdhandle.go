@@ -155,9 +155,9 @@ func (c conn[Tx]) Keep(ctx context.Context, kept core.Kept, change func(q core.Q
 }
 
 // Intact implements core.Keeper.
-func (c conn[Tx]) Intact() (intact bool) {
-	_ = c.kept(func(k *keeping) error { intact = k.intact(); return nil })
-	return intact
+func (c conn[Tx]) Intact() (intact bool, again error) {
+	_ = c.kept(func(k *keeping) error { intact, again = k.intact(); return nil })
+	return intact, again
 }
 
 func (c conn[Tx]) Release(discard bool) {

@@ -38,7 +38,7 @@ type model struct {
 	planted      []bug
 }
 
-var models = []model{lockFirst, claimFirst, similar, lease, tickets, staged, outbox, limits}
+var models = []model{lockFirst, claimFirst, fence, similar, lease, tickets, staged, outbox, limits}
 
 // TestModels explores the correct models completely. -run 'TestModels/lease' selects one of
 // them.
