@@ -91,6 +91,10 @@ func (d *DB[Tx]) alive(ctx context.Context, conn core.Conn[Tx]) bool {
 
 // joinable returns an error if a caller's transaction has already ended.
 func (d *DB[Tx]) joinable(ctx context.Context, q core.Querier) error {
+	if len(d.dialect.Fence.Alive) == 0 {
+		return nil
+	}
+	ctx = core.Asking(ctx)
 	for _, text := range d.dialect.Fence.Alive {
 		if _, err := (core.Stmt{Name: "alive", Text: text}).Exec(ctx, q); err != nil {
 			if d.dialect.Classify(err) == dialect.Gone {

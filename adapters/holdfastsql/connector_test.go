@@ -20,6 +20,7 @@ import (
 // connected is a pool of one connection with Holdfast's connector.
 type connected struct {
 	*testing.T
+	engine dbtest.Engine
 	pool   *sql.DB
 	db     *holdfast.DB[*sql.Tx]
 	store  *idempotency.Store[*sql.Tx]
@@ -42,7 +43,7 @@ func onConnector(t *testing.T, f func(c *connected), engines ...dbtest.Engine) {
 		if err := migrations.Up(t.Context(), pool); err != nil {
 			t.Fatal(err)
 		}
-		c := &connected{T: t, pool: pool}
+		c := &connected{T: t, engine: e, pool: pool}
 		var err error
 		if c.db, err = holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true}); err != nil {
 			t.Fatal(err)
@@ -178,6 +179,46 @@ func TestConnectorDoubts(t *testing.T) {
 			var has int
 			if err := c.pool.QueryRowContext(c.Context(), `SELECT count(*) FROM doubts`).Scan(&has); err != nil || has != want.has {
 				c.Errorf("%s: %d rows, want %d (%v)", name, has, want.has, err)
+			}
+		}
+	}, dbtest.MySQL, dbtest.MariaDB)
+}
+
+// TestConnectorTripsOfDoTx counts the statements of DoTx: it asks whether its transaction is alive only after
+// what may have ended it.
+func TestConnectorTripsOfDoTx(t *testing.T) {
+	onConnector(t, func(c *connected) {
+		if err := c.do(func(context.Context, *sql.Tx) error { return nil }); err != nil { // the connection learns what errors mean
+			c.Fatal(err)
+		}
+		for text, more := range map[string]int{`SELECT 1`: 0, `SET @a = 1`: 2, `ROLLBACK`: 2} {
+			c.calls++
+			tx, err := c.pool.BeginTx(c.Context(), nil)
+			if err != nil {
+				c.Fatal(err)
+			}
+			if _, err := tx.ExecContext(c.Context(), text); err != nil {
+				c.Fatal(err)
+			}
+			before, at := c.status(tx, "Questions"), 0
+			op := idempotency.Op{Name: "refund", Key: fmt.Sprint("tx", c.calls), Request: c.calls}
+			_, err = idempotency.DoTx(c.Context(), c.store, tx, op, func(_ context.Context, tx *sql.Tx) (int, error) {
+				at = c.status(tx, "Questions")
+				return 0, nil
+			})
+			_ = tx.Rollback()
+			if text == `ROLLBACK` {
+				if !errors.Is(err, holdfast.ErrTxLost) || at != 0 {
+					c.Errorf("%s: %v", text, err)
+				}
+				continue
+			}
+			want := more + 3 // claim, savepoint, and the count
+			if c.engine == dbtest.MySQL {
+				want += 2 // the bound of the claim's wait
+			}
+			if err != nil || at-before != want {
+				c.Errorf("%s: %d statements before the function, want %d (%v)", text, at-before, want, err)
 			}
 		}
 	}, dbtest.MySQL, dbtest.MariaDB)

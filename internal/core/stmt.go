@@ -177,6 +177,15 @@ func NotRunning(ctx context.Context) context.Context {
 // Running reports whether a statement of Holdfast's runs under ctx.
 func Running(ctx context.Context) bool { return ctx.Value(runningKey{}) != nil }
 
+type askingKey struct{}
+
+// Asking returns a context whose statement only asks whether its transaction is alive. A connection that
+// knows need not send it.
+func Asking(ctx context.Context) context.Context { return context.WithValue(ctx, askingKey{}, true) }
+
+// Asks reports whether ctx is that of Asking.
+func Asks(ctx context.Context) bool { return ctx.Value(askingKey{}) != nil }
+
 // Prepared reports whether the statement that runs under ctx stays prepared.
 func Prepared(ctx context.Context) bool {
 	r, ok := ctx.Value(runningKey{}).(*running)

@@ -59,9 +59,10 @@ func (c connector) Close() error {
 //	  open is set by a statement outside of a transaction, which may have begun one. In kept, BEGIN is
 //	  left out unless dirty or open is set.
 //
-//	transaction: late, tx, tx.lost, tx.doubtful
+//	transaction: late, tx, tx.lost, tx.doubtful, program
 //
 //	  none --BeginTx in kept--> implicit --COMMIT or ROLLBACK--> none
+//	  none --BeginTx----------> program: what may end it is seen, so that nothing need be asked before a DoTx
 //	  none --BeginWith--------> late: BEGIN travels with the first statement, COMMIT perhaps with the last
 //
 //	  implicit --a statement that may end it, the first savepoint--> marked: the mark's release proves it
@@ -81,7 +82,10 @@ type keeping struct {
 	dirty bool      // a statement may have changed the setting
 	open  bool      // a statement that ran outside a transaction may have begun one
 	tx    *implicit // the transaction that runs, if its BEGIN was not sent
-	texts texts[contextStmt]
+
+	judge   core.Kept // the last setting: what it knows of statements and errors is the server's
+	program *seen     // the transaction that began last, if its BEGIN was sent
+	texts   texts[contextStmt]
 }
 
 // unwrap returns the driver's own connection, and the one that keeps settings, if there is one.
@@ -108,7 +112,7 @@ func (k *keeping) keep(kept core.Kept, change func() (undo string, err error), e
 	if err != nil {
 		return false, err
 	}
-	k.kept, k.undo, k.dirty, k.open = kept, undo, false, false
+	k.kept, k.judge, k.undo, k.dirty, k.open = kept, kept, undo, false, false
 	return true, nil
 }
 
@@ -124,7 +128,7 @@ func (k *keeping) restore(exec func(text string) error) error {
 // ResetSession implements driver.SessionResetter. database/sql calls it with the context of the one who
 // gets the connection next.
 func (k *keeping) ResetSession(ctx context.Context) error {
-	k.late = nil
+	k.late, k.program = nil, nil
 	if !core.Keeps(ctx) {
 		if err := k.restore(func(text string) error { return k.run(ctx, text) }); err != nil {
 			return driver.ErrBadConn
@@ -170,6 +174,7 @@ func (k *keeping) CheckNamedValue(v *driver.NamedValue) error {
 // BeginTx implements driver.ConnBeginTx. With the setting that Holdfast keeps on MySQL and MariaDB, a
 // transaction begins with its first statement.
 func (k *keeping) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	k.program = nil
 	if k.late != nil && !k.late.begun {
 		k.late.begun = true
 		return k.late, nil
@@ -186,7 +191,11 @@ func (k *keeping) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return k.Begin()
 	}
 	k.open = false // BEGIN ends what was open
-	return inner.BeginTx(ctx, opts)
+	tx, err := inner.BeginTx(ctx, opts)
+	if err == nil && k.judge.Survives != nil && k.judge.Ends != nil {
+		k.program = &seen{}
+	}
+	return tx, err
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
@@ -262,6 +271,9 @@ func takesContext(stmt driver.Stmt) (contextStmt, bool) {
 
 // ExecContext implements driver.ExecerContext.
 func (k *keeping) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result, err error) {
+	if core.Asks(ctx) && k.alive() {
+		return driver.RowsAffected(0), nil
+	}
 	if err := k.before(ctx, query); err != nil {
 		return nil, err
 	}
@@ -294,6 +306,9 @@ func (k *keeping) QueryContext(ctx context.Context, query string, args []driver.
 
 // before refuses a statement of the program's after its transaction was lost.
 func (k *keeping) before(ctx context.Context, query string) error {
+	if p := k.program; p != nil && !p.doubtful {
+		p.doubtful = !core.Running(ctx) && k.judge.Ends(query)
+	}
 	if k.kept.Setting == "" {
 		return nil
 	}
@@ -337,14 +352,15 @@ func (k *keeping) mark(ctx context.Context, query string) error {
 }
 
 func (k *keeping) after(err error) {
-	if err == nil || errors.Is(err, driver.ErrSkip) || k.tx == nil {
+	tx := k.running()
+	if err == nil || errors.Is(err, driver.ErrSkip) || tx == nil {
 		return
 	}
-	if k.tx.lost == nil {
+	if k.tx != nil && k.tx.lost == nil {
 		k.tx.lost = k.kept.Lost(err)
 	}
-	if k.kept.Survives == nil || !k.kept.Survives(err) {
-		k.tx.doubtful, k.tx.doubt = true, err
+	if k.judge.Survives == nil || !k.judge.Survives(err) {
+		tx.doubtful, tx.doubt = true, err
 	}
 }
 

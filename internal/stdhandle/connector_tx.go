@@ -14,10 +14,9 @@ type implicit struct {
 	life context.Context // COMMIT ends with it
 	lost error
 
-	doubtful bool  // a statement, or an error, may have ended it
-	doubt    error // the last such error
-	marked   bool  // the savepoint is set that proves it
-	again    error // of Kept.Again, once it was asked
+	seen
+	marked bool  // the savepoint is set that proves it
+	again  error // of Kept.Again, once it was asked
 }
 
 // intact implements core.Keeper's Intact.
@@ -46,24 +45,42 @@ func (t *implicit) end(ctx context.Context, text string) error {
 	return t.k.run(ctx, text)
 }
 
-// watch returns rows that see the errors which come after the first row was asked for.
-func (k *keeping) watch(rows driver.Rows, err error) (driver.Rows, error) {
-	if err != nil || k.tx == nil {
-		return rows, err
+// alive reports whether the transaction of the program's that runs is surely the one that began.
+func (k *keeping) alive() bool { return k.program != nil && !k.program.doubtful && !k.raw }
+
+// running is the transaction that runs, Holdfast's or the program's; nil for none.
+func (k *keeping) running() *seen {
+	if k.tx != nil {
+		return &k.tx.seen
 	}
-	return &watched{rows, k, k.tx}, nil
+	return k.program
 }
 
-// watched are the rows of a query in a transaction that began with its first statement.
+// seen is what a connection has seen of a transaction.
+type seen struct {
+	doubtful bool  // a statement, or an error, may have ended it
+	doubt    error // the last such error
+}
+
+// watch returns rows that see the errors which come after the first row was asked for.
+func (k *keeping) watch(rows driver.Rows, err error) (driver.Rows, error) {
+	tx := k.running()
+	if err != nil || tx == nil {
+		return rows, err
+	}
+	return &watched{rows, k, tx}, nil
+}
+
+// watched are the rows of a query in a transaction.
 type watched struct {
 	driver.Rows
 
 	k  *keeping
-	tx *implicit
+	tx *seen
 }
 
 func (r *watched) see(err error) error {
-	if err != nil && err != io.EOF && r.k.tx == r.tx { //nolint:errorlint // drivers return it as it is
+	if err != nil && err != io.EOF && r.k.running() == r.tx { //nolint:errorlint // drivers return it as it is
 		r.k.after(err)
 	}
 	return err

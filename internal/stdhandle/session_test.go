@@ -396,7 +396,7 @@ func TestDoubt(t *testing.T) {
 		"an error":                          {func(b *bench) { b.fail("INSERT a", errStatement) }, false, false},
 		"an error of Holdfast's":            {func(b *bench) { b.s.fails["SELECT 1"] = errStatement; b.is(b.own("SELECT 1"), errStatement) }, false, false},
 		"one that leaves it":                {func(b *bench) { b.fail("INSERT a", errLocks) }, true, false},
-		"nobody knows whether one does":     {func(b *bench) { b.kept.Survives = nil; b.fail("INSERT a", errLocks) }, false, false},
+		"nobody knows whether one does":     {func(b *bench) { b.judge.Survives = nil; b.fail("INSERT a", errLocks) }, false, false},
 		"one that ends it":                  {func(b *bench) { b.fail("INSERT a", errLost) }, false, true},
 		"one that may end it":               {func(b *bench) { b.fail("INSERT a", errGone) }, false, true},
 		"one that ends it, and another":     {func(b *bench) { b.fail("INSERT a", errLost); b.s.fails["x"] = errLocks; b.is(b.own("x"), errLocks) }, false, true},
@@ -535,6 +535,58 @@ func TestMark(t *testing.T) {
 			if intact, again := b.intact(); intact == b.raw || again != nil {
 				t.Errorf("the next one: %v, %v", intact, again)
 			}
+		})
+	}
+}
+
+// TestAlive checks when a question about the program's transaction is not sent.
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		do   func(b *bench)
+		sent bool
+	}{
+		"nothing":                      {func(*bench) {}, false},
+		"writes":                       {func(b *bench) { b.ok(b.program("INSERT a")) }, false},
+		"Holdfast's own":               {func(b *bench) { b.ok(b.own("COMMIT")) }, false},
+		"an error that leaves it":      {func(b *bench) { b.fail("INSERT a", errLocks) }, false},
+		"an error":                     {func(b *bench) { b.fail("INSERT a", errStatement) }, true},
+		"an error that ends it":        {func(b *bench) { b.fail("INSERT a", errLost) }, true},
+		"an error, and a statement":    {func(b *bench) { b.fail("INSERT a", errStatement); b.ok(b.program("INSERT b")) }, true},
+		"an error while rows are read": {func(b *bench) { b.read(errLost, nil, nil) }, true},
+		"a statement that may end it":  {func(b *bench) { b.ok(b.program("COMMIT")) }, true},
+		"the same, of a prepared one":  {func(b *bench) { _, err := b.prepared("COMMIT").ExecContext(b.Context(), nil); b.ok(err) }, true},
+		"a statement that runs unseen": {func(b *bench) { b.s.old = true; _, err := b.PrepareContext(b.Context(), "INSERT a"); b.ok(err) }, true},
+		"BEGIN fails": {func(b *bench) {
+			b.s.fails["BEGIN"] = errRefused
+			_, err := b.BeginTx(b.Context(), driver.TxOptions{})
+			b.is(err, errRefused)
+		}, true},
+		"the connection is another caller's": {func(b *bench) { b.ok(b.ResetSession(b.Context())) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			ask := func(sent bool) {
+				b.Helper()
+				b.s.sent = nil
+				if _, err := b.ExecContext(core.Asking(b.Context()), "SAVEPOINT alive", nil); err != nil || sent != slices.Equal(b.s.sent, []string{"SAVEPOINT alive"}) {
+					b.Errorf("the server got %q (%v)", b.s.sent, err)
+				}
+			}
+			begin := func() {
+				b.Helper()
+				_, err := b.BeginTx(b.Context(), driver.TxOptions{})
+				b.ok(err)
+			}
+			begin()
+			ask(true) // nobody has said yet what errors mean
+			b.keeps(mysql(setting))
+			b.ok(b.ResetSession(b.Context()))
+			begin()
+			ask(false)
+			c.do(b)
+			ask(c.sent)
 		})
 	}
 }

@@ -46,6 +46,7 @@ func Pairs(engine string) []Pair {
 			{Variant: record, Floor: interp},
 			{Variant: Form{Name: "Holdfast Do, interpolated, connector", Kind: "holdfast", Open: ours(do, connected, false)}, Floor: interp},
 			{Variant: Form{Name: "Holdfast DoTx, interpolated", Kind: "holdfast", Open: ours(doTx, own, false)}, Floor: interp},
+			{Variant: Form{Name: "Holdfast DoTx, interpolated, connector", Kind: "holdfast", Open: ours(doTx, connected, false)}, Floor: interp},
 			{Variant: Form{Name: "Holdfast Table.Do, interpolated", Kind: "holdfast", Open: ours(tableDo, own, false)}, Floor: interp},
 			{Variant: Form{Name: "Holdfast Table.Do, interpolated, connector", Kind: "holdfast", Open: ours(tableDo, connected, false)}, Floor: interp},
 			{Variant: Form{Name: "Holdfast Do, its function prepared", Kind: "holdfast", Open: ours(do, own, true)}, Floor: prepared},

@@ -112,6 +112,12 @@
 //	2 calls of Do, 1 of DoTx                                                10,414
 //	3 calls of Do, 1 of DoTx (large)                                 412,817
 //
+// fence.pml has the mark that proves a transaction of MySQL and MariaDB on a connection which sees every
+// statement and error: when it must be set, and when a function may run again:
+//
+//	4 steps of a function                                                      375
+//	8 steps (large)                                                            791
+//
 // # Two keys, one intent
 //
 // similar.pml has calls whose operations are alike, two of them with one key. Their clients confirm a
