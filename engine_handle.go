@@ -56,8 +56,8 @@ func (h handle[Tx]) Rollback(ctx context.Context, tx Tx) error {
 	return err
 }
 
-func (h handle[Tx]) Attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
-	return h.d.attempt(ctx, opts, f)
+func (h handle[Tx]) Attempt(ctx context.Context, opts core.TxOptions, first *core.Bound, f func(ctx context.Context, tx Tx, q core.Querier, first core.Reply) error) error {
+	return h.d.attempt(ctx, opts, first, f)
 }
 
 func (h handle[Tx]) Begin(ctx context.Context, opts core.TxOptions, first *core.Bound) (access.OwnTx[Tx], core.Reply, error) {

@@ -35,8 +35,8 @@ type ownTx[Tx any] struct {
 }
 
 // attempt runs f in one transaction. It does not retry.
-func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error {
-	s, _, err := d.begin(ctx, opts, nil, d.dialect.Fence.Mark != "")
+func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, first *core.Bound, f func(ctx context.Context, tx Tx, q core.Querier, first core.Reply) error) error {
+	s, answer, err := d.begin(ctx, opts, first, d.dialect.Fence.Mark != "")
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (d *DB[Tx]) attempt(ctx context.Context, opts core.TxOptions, f func(ctx co
 	committed := false
 	defer func() { end(committed) }()
 	defer s.Rollback() // when f fails, panics, or ends its goroutine
-	if err := f(within, s.tx, s.querier()); err != nil {
+	if err := f(within, s.tx, s.querier(), answer); err != nil {
 		return err
 	}
 	err = s.finish(ctx, nil)

@@ -73,8 +73,8 @@ func (d *DB[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx Tx) e
 	err = trace.ErrAborted // if fn panics or ends its goroutine
 	exhausted, result := core.RetryTx(ctx, o.Attempts, d.Retryable, func(attempt int) error {
 		op.Attempts = attempt
-		return d.attempt(ctx, core.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout},
-			func(ctx context.Context, tx Tx, _ core.Querier) error { return fn(ctx, tx) })
+		return d.attempt(ctx, core.TxOptions{Isolation: o.Isolation, LockTimeout: o.LockTimeout}, nil,
+			func(ctx context.Context, tx Tx, _ core.Querier, _ core.Reply) error { return fn(ctx, tx) })
 	})
 	if exhausted {
 		return &RetryError{Attempts: o.Attempts, Err: result}

@@ -236,7 +236,7 @@ func (s *Store[Tx]) eraseSome(ctx context.Context, e erasing, keys [][]byte) (er
 func (s *Store[Tx]) erase(ctx context.Context, e erasing, kind string, erase core.Stmt, args []any) (erased int64, err error) {
 	opts := core.TxOptions{Isolation: s.dialect().Sweep.Isolation, LockTimeout: s.options.LockTimeout}
 	exhausted, err := core.Retry(ctx, s.options.Attempts, s.db.Retryable, func(int) error {
-		return s.access.Attempt(ctx, opts, func(ctx context.Context, _ Tx, q core.Querier) error {
+		return s.access.Attempt(ctx, opts, nil, func(ctx context.Context, _ Tx, q core.Querier, _ core.Reply) error {
 			r, err := erase.Exec(ctx, q, args...)
 			if erased = r.Affected; err != nil || erased == 0 {
 				return err

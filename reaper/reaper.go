@@ -160,7 +160,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*Re
 	r := &Reaper{
 		options: o, pool: a.Pool, retryable: db.Retryable, dialect: a.Dialect, trace: a.Trace, table: a.Table,
 		transact: func(ctx context.Context, f func(ctx context.Context, q core.Querier) error) error {
-			return a.Attempt(ctx, settings, func(ctx context.Context, _ Tx, q core.Querier) error { return f(ctx, q) })
+			return a.Attempt(ctx, settings, nil, func(ctx context.Context, _ Tx, q core.Querier, _ core.Reply) error { return f(ctx, q) })
 		},
 		turn: make(chan struct{}, 1), stopwatch: time.Now,
 	}

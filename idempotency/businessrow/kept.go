@@ -7,21 +7,25 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/internal/rowmap"
 )
 
-// kept knows which values the compared columns store unchanged, so that a claim reads its row back
-// only for values that are finer, or longer, than those that were read back before.
+// kept knows which values the columns store unchanged, so that a claim reads its row back only if it must:
+// for a value of the key that its column may change, and for a compared one that is finer, or longer, than
+// those that were read back before.
 type kept struct {
-	columns []column
+	key     []column
+	columns []column       // that are compared
 	finest  []atomic.Int64 // by column: the finest value that was read back; -1 for none
 }
 
-// column is a compared column whose type does not keep every value.
+// column is a column whose type does not keep every value.
 type column struct {
-	field rowmap.Fields // of this column alone
-	kind  columnKind
+	field  rowmap.Fields // of this column alone
+	kind   columnKind
+	length int // declared
 }
 
 type columnKind int
@@ -30,25 +34,22 @@ const (
 	other columnKind = iota // read back each time
 	instant
 	decimal
-	text
+	varying
 	double
 	boolean
 )
 
 var columnKinds = map[string]columnKind{
 	"timestamp": instant, "timestamptz": instant, "datetime": instant, "numeric": decimal, "decimal": decimal,
-	"varchar": text, "varbinary": text, "float8": double, "double": double, "bool": boolean, "boolean": boolean,
+	"varchar": varying, "varbinary": varying, "float8": double, "double": double, "bool": boolean, "boolean": boolean,
 }
 
-func newKept(table *rowmap.Table, compare rowmap.Fields) (k kept, err error) {
-	for i, name := range compare.Names() {
-		c, err := table.Column("Options.Compare", name)
-		if err != nil {
-			return k, err
-		}
-		if kind := strings.ToLower(c.Type); !slices.Contains(keepers, kind) {
-			k.columns = append(k.columns, column{compare[i : i+1], columnKinds[kind]})
-		}
+func newKept(table *rowmap.Table, key, compare rowmap.Fields) (k kept, err error) {
+	if k.key, err = columnsOf(table, "TableSpec.Key", key); err != nil {
+		return k, err
+	}
+	if k.columns, err = columnsOf(table, "Options.Compare", compare); err != nil {
+		return k, err
 	}
 	k.finest = make([]atomic.Int64, len(k.columns))
 	for i := range k.finest {
@@ -57,8 +58,27 @@ func newKept(table *rowmap.Table, compare rowmap.Fields) (k kept, err error) {
 	return k, nil
 }
 
+// columnsOf returns those of fields whose type does not keep every value.
+func columnsOf(table *rowmap.Table, argument string, fields rowmap.Fields) (columns []column, err error) {
+	for i, name := range fields.Names() {
+		c, err := table.Column(argument, name)
+		if err != nil {
+			return nil, err
+		}
+		if kind := strings.ToLower(c.Type); !slices.Contains(keepers, kind) {
+			columns = append(columns, column{fields[i : i+1], columnKinds[kind], c.Length})
+		}
+	}
+	return columns, nil
+}
+
 // surely reports whether the columns keep the values of row.
 func (k *kept) surely(row reflect.Value, forms rowmap.Forms) bool {
+	for _, c := range k.key {
+		if !c.fits(row, forms) {
+			return false
+		}
+	}
 	for i, c := range k.columns {
 		if fine, known := c.fineness(row, forms); !known || fine > k.finest[i].Load() {
 			return false
@@ -74,6 +94,14 @@ func (k *kept) saw(row reflect.Value, forms rowmap.Forms) {
 			k.finest[i].Store(fine) // a lower one of another call only costs a read
 		}
 	}
+}
+
+// fits reports whether the column surely keeps the value of row: a text of ASCII, which no character set of
+// a column changes, within the declared length.
+func (c column) fits(row reflect.Value, forms rowmap.Forms) bool {
+	v, err := driver.DefaultParameterConverter.ConvertValue(c.field.Values(row, forms)[0])
+	text, is := v.(string)
+	return err == nil && is && c.kind == varying && len(text) <= c.length && strings.IndexFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
 // fineness returns a number for the value of row: if the column keeps it, it keeps all values with that
@@ -103,7 +131,7 @@ func (c column) fineness(row reflect.Value, forms rowmap.Forms) (fine int64, kno
 			_, fraction, _ := strings.Cut(v, ".")
 			return int64(len(fraction)), hasEqual(c.field[0].Field.Type)
 		}
-		return int64(len(v)), c.kind == text
+		return int64(len(v)), c.kind == varying
 	}
 	return 0, false
 }

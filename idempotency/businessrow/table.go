@@ -40,8 +40,7 @@ type Table[R, Tx any] struct {
 	flights   once.Flights[R]
 	expectNew once.ExpectNew
 	blockers  *blockers.Env
-	keeps     bool // the key's columns store every value unchanged, or refuse it
-	kept      kept // the same of the compared columns, by value
+	kept      kept
 }
 
 // New opens the table and checks once that the key of spec can be claimed: its columns, such as
@@ -96,9 +95,7 @@ func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.keeps = true
 	for i, c := range key {
-		t.keeps = t.keeps && slices.Contains(keepers, strings.ToLower(c.Type))
 		if kind := t.key[i].Field.Type.Kind(); (kind == reflect.String || kind == reflect.Slice) && slices.Contains(numbers, strings.ToLower(c.Type)) {
 			return nil, once.Invalid("TableSpec.Key", fmt.Sprintf("column %q is a number and its field is text, so that \"07\" and \"7\" would be one key: give the field a number's type", c.Name))
 		}
@@ -107,7 +104,7 @@ func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 		}
 	}
 	t.forms = table.Forms(key)
-	t.kept, err = newKept(table, t.compare)
+	t.kept, err = newKept(table, t.key, t.compare)
 	return table, err
 }
 
@@ -188,12 +185,21 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 // transact runs one transaction: claim, function, commit.
 func (t *Table[R, Tx]) transact(ctx context.Context, row R, watch *blockers.Watch, fn func(context.Context, Tx) error) error {
 	opts := core.TxOptions{Isolation: t.options.Isolation, LockTimeout: t.options.LockTimeout}
-	return t.access.Attempt(ctx, opts, func(ctx context.Context, tx Tx, q core.Querier) error {
-		won := false
-		err := watch.During(ctx, q, t.options.LockTimeout, func() (err error) {
-			won, err = t.claim(ctx, q, row)
-			return err
-		})
+	insert := t.insert.Bind(t.values(row, t.fields)...)
+	first := &insert
+	if watch.Due(t.options.LockTimeout) { // then the insert follows a question
+		first = nil
+	}
+	return t.access.Attempt(ctx, opts, first, func(ctx context.Context, tx Tx, q core.Querier, a core.Reply) error {
+		if first != nil {
+			watch.Ended(a.Err)
+		} else if err := watch.During(ctx, q, t.options.LockTimeout, func() error {
+			a = insert.Run(ctx, q)
+			return a.Err
+		}); a.Err == nil {
+			a.Err = err
+		}
+		won, err := t.won(a)
 		if err != nil {
 			return err
 		}
@@ -293,7 +299,12 @@ func (t *Table[R, Tx]) explainTx(err error) error {
 }
 
 func (t *Table[R, Tx]) claim(ctx context.Context, q core.Querier, row R) (bool, error) {
-	won, err := t.insert.Run(ctx, q, t.values(row, t.fields)...)
+	return t.won(t.insert.Bind(t.values(row, t.fields)...).Run(ctx, q))
+}
+
+// won says whether the insert with this answer has claimed its row.
+func (t *Table[R, Tx]) won(a core.Reply) (bool, error) {
+	won, err := t.insert.Won(a)
 	switch {
 	case err == nil:
 		return won, nil
@@ -325,7 +336,7 @@ func (t *Table[R, Tx]) unchanged(ctx context.Context, q core.Querier, row R) err
 
 // surely reports whether the columns store the key and the compared values of row as given.
 func (t *Table[R, Tx]) surely(row R) bool {
-	return t.keeps && t.kept.surely(reflect.ValueOf(row), t.forms)
+	return t.kept.surely(reflect.ValueOf(row), t.forms)
 }
 
 // find reads the row with the key of row; nil if there is none.

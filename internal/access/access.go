@@ -107,8 +107,9 @@ type Handle[Tx any] interface {
 	// Rollback rolls back a caller's transaction. It returns when ctx ends, also if the server does
 	// not answer.
 	Rollback(ctx context.Context, tx Tx) error
-	// Attempt runs one transaction, once. An error of f rolls it back.
-	Attempt(ctx context.Context, opts core.TxOptions, f func(ctx context.Context, tx Tx, q core.Querier) error) error
+	// Attempt runs one transaction, once. An error of f rolls it back. first is as in Begin, and f gets its
+	// answer.
+	Attempt(ctx context.Context, opts core.TxOptions, first *core.Bound, f func(ctx context.Context, tx Tx, q core.Querier, first core.Reply) error) error
 	// Begin begins a transaction that Finish ends. It runs first, if not nil, as the first
 	// statement, and returns its answer. On some handles that takes a single round trip, if
 	// opts.FirstSets is true. After an error there is no transaction.

@@ -184,11 +184,18 @@ func (d *Dialect) InsertClaim(name, insert, key string) RowClaim {
 // Run inserts one row. It does not win if a row with this key exists. On MySQL and MariaDB it
 // does not win either if another unique key refused the row: a read of the claimed key tells.
 func (c RowClaim) Run(ctx context.Context, q core.Querier, args ...any) (won bool, err error) {
-	r, err := c.one.Exec(ctx, q, args...)
-	if err != nil {
-		return false, c.lost(err)
+	return c.Won(c.Bind(args...).Run(ctx, q))
+}
+
+// Bind returns the insert of one row, to send, and Won what its answer says, as Run does.
+func (c RowClaim) Bind(args ...any) core.Bound { return core.Bound{Stmt: c.one, Args: args} }
+
+// Won is for the answer of Bind's statement.
+func (c RowClaim) Won(a core.Reply) (won bool, err error) {
+	if a.Err != nil {
+		return false, c.lost(a.Err)
 	}
-	return c.dialect.Rows.Verdict.Won(r), nil
+	return c.dialect.Rows.Verdict.Won(a.Result), nil
 }
 
 // RunAll inserts n rows, all of them or none. It inserts none if a key exists, as in Run.

@@ -165,7 +165,7 @@ func (s Triggers[Tx]) ddl(ctx context.Context, next func(done bool) ([]string, e
 
 func (s Triggers[Tx]) run(ctx context.Context, statements []string) error {
 	inTx := func(f func(q core.Querier) error) error {
-		return s.Access.Attempt(ctx, core.TxOptions{LockTimeout: wait}, func(_ context.Context, _ Tx, q core.Querier) error { return f(q) })
+		return s.Access.Attempt(ctx, core.TxOptions{LockTimeout: wait}, nil, func(_ context.Context, _ Tx, q core.Querier, _ core.Reply) error { return f(q) })
 	}
 	return s.Access.Dialect.RunDDL(ctx, statements, inTx, s.Access.OnConn)
 }

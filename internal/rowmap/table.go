@@ -30,6 +30,7 @@ type Table struct {
 // Column is a column of a Table.
 type Column struct {
 	Name, Type, Collation string
+	Length                int // of a text whose length is declared; else 0
 	NotNull               bool
 }
 
@@ -53,7 +54,7 @@ func Describe(ctx context.Context, c access.Catalog, schema, name string) (*Tabl
 	if err := t.admit(ctx, c); err != nil {
 		return nil, err
 	}
-	columns, err := t.catalog(ctx, "row.columns", d.Rows.Columns, 4)
+	columns, err := t.catalog(ctx, "row.columns", d.Rows.Columns, 5)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,8 @@ func Describe(ctx context.Context, c access.Catalog, schema, name string) (*Tabl
 		return nil, invalid("TableSpec.Table", fmt.Sprintf("table %q was not found", name))
 	}
 	for _, c := range columns {
-		t.Columns = append(t.Columns, Column{c[0], c[1], c[2], c[3] == "1"})
+		length, _ := strconv.Atoi(c[3]) // "" for none
+		t.Columns = append(t.Columns, Column{c[0], c[1], c[2], length, c[4] == "1"})
 	}
 	return t, nil
 }

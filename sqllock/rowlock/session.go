@@ -65,7 +65,7 @@ func (l *Locker[Tx]) Hold(ctx context.Context, key string, wait time.Duration) (
 	defer context.AfterFunc(ctx, stop)()
 	go func() {
 		defer close(h.ended)
-		h.err = l.access.Attempt(waiting, opts, func(_ context.Context, tx Tx, q core.Querier) error {
+		h.err = l.access.Attempt(waiting, opts, nil, func(_ context.Context, tx Tx, q core.Querier, _ core.Reply) error {
 			if err := l.LockTx(waiting, tx, key, wait); err != nil {
 				return err
 			}

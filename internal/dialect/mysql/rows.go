@@ -20,7 +20,8 @@ func Rows(exact func(typ, collation string) (bool, string)) dialect.BusinessRows
 		},
 		Verdict:    dialect.ByDuplicate,
 		LockClause: ` LOCK IN SHARE MODE`,
-		Columns: `SELECT column_name, data_type, COALESCE(collation_name, ''), CASE WHEN is_nullable = 'NO' THEN 1 ELSE 0 END
+		Columns: `SELECT column_name, data_type, COALESCE(collation_name, ''),
+ CASE WHEN data_type IN ('varchar', 'varbinary') THEN CAST(character_maximum_length AS CHAR) ELSE '' END, CASE WHEN is_nullable = 'NO' THEN 1 ELSE 0 END
 FROM information_schema.columns WHERE table_schema = COALESCE(NULLIF($1, ''), DATABASE()) AND table_name = $2`,
 		Uniques: `SELECT index_name, COALESCE(column_name, ''), CASE WHEN sub_part IS NULL THEN 1 ELSE 0 END
 FROM information_schema.statistics

@@ -14,7 +14,8 @@ var rows = dialect.BusinessRows{
 	Verdict: dialect.ByAffected,
 
 	Columns: `SELECT a.attname::text, CASE WHEN t.typtype = 'd' THEN 'domain' ELSE t.typname::text END,
- CASE WHEN c.oid IS NULL OR c.collisdeterministic THEN '' ELSE c.collname::text END, CASE WHEN a.attnotnull THEN 1 ELSE 0 END
+ CASE WHEN c.oid IS NULL OR c.collisdeterministic THEN '' ELSE c.collname::text END,
+ CASE WHEN t.typname = 'varchar' AND a.atttypmod > 4 THEN (a.atttypmod - 4)::text ELSE '' END, CASE WHEN a.attnotnull THEN 1 ELSE 0 END
 FROM pg_attribute a
 JOIN pg_class r ON r.oid = a.attrelid
 JOIN pg_namespace n ON n.oid = r.relnamespace

@@ -17,7 +17,7 @@ var rows = dialect.BusinessRows{
 
 	// An INTEGER PRIMARY KEY is the row id, so it is never NULL, even without NOT NULL.
 	Columns: `SELECT c.name, UPPER(c.type), COALESCE((SELECT x.coll FROM pragma_index_list($2, $1) l, pragma_index_xinfo(l.name, $1) x
-  WHERE l."unique" = 1 AND x.name = c.name AND x.key = 1 AND x.coll <> 'BINARY' LIMIT 1), ''),
+  WHERE l."unique" = 1 AND x.name = c.name AND x.key = 1 AND x.coll <> 'BINARY' LIMIT 1), ''), '',
  CASE WHEN c."notnull" = 1 OR (c.pk = 1 AND UPPER(c.type) = 'INTEGER') THEN 1 ELSE 0 END
 FROM pragma_table_info($2, $1) c`,
 	Uniques: `SELECT l.name, COALESCE(x.name, ''), CASE WHEN l.partial = 0 AND x.name IS NOT NULL THEN 1 ELSE 0 END

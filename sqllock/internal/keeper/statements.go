@@ -87,7 +87,7 @@ func OpenStatements[Tx any](ctx context.Context, a access.Access[Tx], holder str
 		look: t.Look(), audit: auditlog.New(a.Dialect, a.Table), guards: map[bool]lockstmt.Guard{true: t.LeaseGuard(), false: t.TicketGuard()},
 		Starved: a.Starved, onConn: a.OnConn,
 		inTx: func(ctx context.Context, o core.TxOptions, f func(ctx context.Context, q core.Querier) error) error {
-			return a.Attempt(ctx, o, func(ctx context.Context, _ Tx, q core.Querier) error { return f(ctx, q) })
+			return a.Attempt(ctx, o, nil, func(ctx context.Context, _ Tx, q core.Querier, _ core.Reply) error { return f(ctx, q) })
 		},
 	}
 	err := s.identify(ctx, a.Table("floor"))
