@@ -39,6 +39,14 @@ func book(order string, cents int) func(context.Context, *sql.Tx) (string, error
 	}
 }
 
+func refund(ctx context.Context, store *idempotency.Store[*sql.Tx], order string, cents int) (idempotency.Result[string], error) {
+	op := idempotency.Op{Owner: "shop-7", Name: "refund", Key: idempotency.KeyOf(order, "1"), Request: cents} // refund 1 of the order
+	return idempotency.Do(ctx, store, op, func(ctx context.Context, tx *sql.Tx) (string, error) {
+		_, err := tx.ExecContext(ctx, `INSERT INTO refunds VALUES (?, ?)`, order, cents)
+		return "refunded", err
+	})
+}
+
 // A duplicate gets the stored result. Another request with the same key is refused.
 func ExampleDo() {
 	t := exampletb.New()
@@ -47,14 +55,14 @@ func ExampleDo() {
 	_, store := newShop(t)
 
 	for range 2 {
-		res, err := idempotency.Do(ctx, store, refundOf("42", 1250), book("42", 1250))
+		res, err := refund(ctx, store, "42", 1250)
 		fmt.Println(res.Outcome, res.Value, err)
 	}
-	_, err := idempotency.Do(ctx, store, refundOf("42", 9999), book("42", 9999))
+	_, err := refund(ctx, store, "42", 9999)
 	fmt.Println(errors.Is(err, idempotency.ErrMismatch))
 	// Output:
-	// executed refund of 1250 cents <nil>
-	// replayed refund of 1250 cents <nil>
+	// executed refunded <nil>
+	// replayed refunded <nil>
 	// true
 }
 

@@ -61,24 +61,27 @@ func Example() {
 		fmt.Println("second: it has version", conflict.Found, "and I had read", conflict.Given)
 	}
 
-	// The program reads and decides again, in a new transaction.
-	err = optimistic.Retry(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
-		order, err := orders.GetTx(ctx, tx, Order{Number: "A-17"})
-		if err != nil {
-			return err
-		}
-		if order.Refunded += 700; order.Refunded > order.Paid {
-			return errors.New("more than was paid")
-		}
-		_, err = orders.UpdateTx(ctx, tx, order, "refunded")
-		return err
-	})
+	err = refundMore(ctx, db, orders, "A-17", 700) // it reads and decides again, in a new transaction
 	order, _ = orders.Get(ctx, order)
 	fmt.Println("again:", order.Refunded, "refunded, version", order.Version, err)
 	// Output:
 	// first: 1250 refunded, version 2 <nil>
 	// second: it has version 2 and I had read 1
 	// again: 1950 refunded, version 3 <nil>
+}
+
+func refundMore(ctx context.Context, db *holdfast.DB[*sql.Tx], orders *optimistic.Table[Order, *sql.Tx], number string, cents int64) error {
+	return optimistic.Retry(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+		order, err := orders.GetTx(ctx, tx, Order{Number: number})
+		if err != nil {
+			return err
+		}
+		if order.Refunded += cents; order.Refunded > order.Paid {
+			return errors.New("more than was paid")
+		}
+		_, err = orders.UpdateTx(ctx, tx, order, "refunded")
+		return err
+	})
 }
 
 func openShop() (pool *sql.DB, remove func()) {

@@ -38,6 +38,34 @@ func (b *exampleBank) Find(_ context.Context, key string) (string, error) {
 	return "", staged.NotDone(errors.New("no refund with this key"))
 }
 
+type request struct {
+	No    string
+	Cents int64
+}
+
+func refundsAt(store *idempotency.Store[*sql.Tx], bank *exampleBank) (*staged.Runner[request, string, *sql.Tx], error) {
+	return staged.New(store, staged.Workflow[request, string, *sql.Tx]{
+		Name: "refund", Backoff: time.Millisecond, // for the example
+		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], req request) (string, error) {
+			if _, err := staged.Local(ctx, r, "book", func(ctx context.Context, tx *sql.Tx) (bool, error) {
+				_, err := tx.ExecContext(ctx, `INSERT INTO refunds (refund_no, cents) VALUES (?, ?)`, req.No, req.Cents)
+				return true, err
+			}); err != nil {
+				return "", err
+			}
+			ref, err := staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay", Reconcile: bank.Find},
+				func(ctx context.Context, key string) (string, error) { return bank.Refund(ctx, key, req.Cents) })
+			if err != nil {
+				return "", err
+			}
+			return staged.Local(ctx, r, "close", func(ctx context.Context, tx *sql.Tx) (string, error) {
+				_, err := tx.ExecContext(ctx, `UPDATE refunds SET bank_ref = ? WHERE refund_no = ?`, ref, req.No)
+				return ref, err
+			})
+		},
+	})
+}
+
 // A refund at a bank is booked here, paid at the bank and closed here. The bank's answer is
 // lost, so the next attempt queries the bank before it does anything.
 func ExampleNew() {
@@ -78,30 +106,7 @@ func stagedExample(ctx context.Context) error {
 	}
 	bank := &exampleBank{paid: map[string]string{}}
 
-	type request struct {
-		No    string
-		Cents int64
-	}
-	refunds, err := staged.New(store, staged.Workflow[request, string, *sql.Tx]{
-		Name: "refund", Backoff: time.Millisecond, // for the example
-		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], req request) (string, error) {
-			if _, err := staged.Local(ctx, r, "book", func(ctx context.Context, tx *sql.Tx) (bool, error) {
-				_, err := tx.ExecContext(ctx, `INSERT INTO refunds (refund_no, cents) VALUES (?, ?)`, req.No, req.Cents)
-				return true, err
-			}); err != nil {
-				return "", err
-			}
-			ref, err := staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay", Reconcile: bank.Find},
-				func(ctx context.Context, key string) (string, error) { return bank.Refund(ctx, key, req.Cents) })
-			if err != nil {
-				return "", err
-			}
-			return staged.Local(ctx, r, "close", func(ctx context.Context, tx *sql.Tx) (string, error) {
-				_, err := tx.ExecContext(ctx, `UPDATE refunds SET bank_ref = ? WHERE refund_no = ?`, ref, req.No)
-				return ref, err
-			})
-		},
-	})
+	refunds, err := refundsAt(store, bank)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,9 @@ var (
 	fence   = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`") //nolint:gocritic // with (?m) it is the beginning of a line
 	mdLink  = regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|srcset|href)="([^"]+)"`)
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
+
+	fencedBlock = regexp.MustCompile("(?ms)^```.*?^```$") //nolint:gocritic // with (?m) it is the beginning of a line
+	noAnchor    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // TestDocsLinks checks that each relative link of a page leads to a file, and to a heading of it.
@@ -64,13 +67,16 @@ func anchors(t *testing.T, page string) map[string]bool {
 		t.Fatal(err)
 	}
 	all := map[string]bool{}
-	marks := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
-	for _, m := range heading.FindAllSubmatch(regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAll(text, nil), -1) { //nolint:gocritic // with (?m) it is the beginning of a line
-		words := marks.ReplaceAllString(strings.ToLower(strings.TrimSpace(string(m[1]))), "")
-		all[strings.ReplaceAll(words, " ", "-")] = true
+	for _, m := range heading.FindAllSubmatch(fencedBlock.ReplaceAll(text, nil), -1) {
+		all[slug(string(m[1]))] = true
 	}
 	for _, m := range regexp.MustCompile(`(?:id|name)="([^"]+)"`).FindAllSubmatch(text, -1) {
 		all[string(m[1])] = true
 	}
 	return all
+}
+
+// slug returns the anchor that a heading gets.
+func slug(words string) string {
+	return strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(words)), ""), " ", "-")
 }
