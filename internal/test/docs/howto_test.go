@@ -9,7 +9,7 @@ import (
 
 var (
 	goBlock = regexp.MustCompile("(?m)^(<!-- ([^\n]*) -->\n)?```go$")
-	runs    = regexp.MustCompile(`^[\w./]+_test\.go#\w+$|^examples/service/\w+/main\.go$`)
+	runs    = regexp.MustCompile(`^[\w./]+_test\.go#\w+$|^examples/service/\w+/main\.go$|^holdfastvet/testdata/src/\w+/\w+\.go$`)
 	theirs  = regexp.MustCompile(`^not run here: \S+`)
 )
 

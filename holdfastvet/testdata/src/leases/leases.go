@@ -12,7 +12,7 @@ func settle(context.Context, *sql.Tx) error { return nil }
 
 func work(context.Context) error { return nil }
 
-func leases(ctx context.Context, db *holdfast.DB, locks *sqllock.Locker) error {
+func leases(ctx context.Context, db *holdfast.DB[*sql.Tx], locks *sqllock.Locker) error {
 	return locks.Do(ctx, "settlement", func(ctx context.Context, lease *sqllock.Lease) error {
 		if err := locks.InTx(lease.Context(), lease, settle); err != nil { // want `the lease's context is given to InTx`
 			return err

@@ -13,14 +13,15 @@ import (
 )
 
 type service struct {
-	db   *holdfast.DB
-	pool *sql.DB
-	bank *http.Client
+	db    *holdfast.DB[*sql.Tx]
+	store *idempotency.Store[*sql.Tx]
+	pool  *sql.DB
+	bank  *http.Client
 }
 
 func (s *service) calls(ctx context.Context, op idempotency.Op) error {
 	_, _ = http.Get("https://bank.example/before") // outside of the transaction
-	_, err := idempotency.Do(ctx, op, func(ctx context.Context, tx *sql.Tx) (int, error) {
+	_, err := idempotency.Do(ctx, s.store, op, func(ctx context.Context, tx *sql.Tx) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://bank.example", strings.NewReader(""))
 		if err != nil {
 			return 0, err

@@ -1,10 +1,7 @@
 package holdfast
 
-import (
-	"context"
-	"database/sql"
-)
+import "context"
 
-type DB struct{}
+type DB[Tx any] struct{}
 
-func (*DB) InTx(context.Context, func(ctx context.Context, tx *sql.Tx) error) error { return nil }
+func (*DB[Tx]) InTx(context.Context, func(ctx context.Context, tx Tx) error) error { return nil }
