@@ -151,7 +151,11 @@ func unproven(pages map[string]string) (proven int, faults []string) {
 			}
 		}
 		if m := ofSection.FindStringSubmatch(of.header); m != nil {
-			shown[filepath.Join(filepath.Dir(shownBy), m[1])+"#"+m[2]] = rows
+			section := filepath.Join(filepath.Dir(shownBy), m[1]) + "#" + m[2]
+			if shown[section] != nil {
+				faults = append(faults, section+": there are two tables of its tests")
+			}
+			shown[section] = rows
 		}
 	}
 	if !maps.Equal(none, unshown) {
