@@ -39,6 +39,25 @@ func behind[Tx any](e *conformance.Env[Tx]) (*conformance.Env[Tx], *faultproxy.P
 	return &there, proxy
 }
 
+func TestDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	suite(t, away[*sql.Tx], away[*sqlx.Tx], away[pgx.Tx])
+}
+
+// away: the database cannot be reached, and nothing runs. The client is told to try again.
+func away[Tx any](e *conformance.Env[Tx]) {
+	if e.Engine == dbtest.SQLite {
+		return // it has no connection that could break
+	}
+	there, proxy := behind(e)
+	w := serve(there, with[Tx]{})
+	proxy.Close()
+	call(keyed(e.Ctx, "k"), w.client, &request{Order: "42"}).wants(e, "the call", codes.Unavailable, holdfastgrpc.ReasonUnavailable)
+	if n := w.svc.ran.Load(); n != 0 {
+		e.Errorf("the method ran %d times", n)
+	}
+}
+
 func TestMethodRunsAgain(t *testing.T) {
 	t.Parallel()
 	suite(t, runsAgain[*sql.Tx], runsAgain[*sqlx.Tx], runsAgain[pgx.Tx])
