@@ -24,7 +24,7 @@ func NewBackoff() *Backoff {
 }
 
 // Sleep waits for the next attempt, or until ctx ends.
-func (b *Backoff) Sleep(ctx context.Context) error { return sleep(ctx, b.b.NextBackOff()) }
+func (b *Backoff) Sleep(ctx context.Context) error { return Sleep(ctx, b.b.NextBackOff()) }
 
 // maxAfter bounds the pause of SleepAfter, and maxDoubled how often it doubles: a conflict that took
 // milliseconds pauses for milliseconds.
@@ -38,7 +38,7 @@ const (
 // waited behind it, would meet again after a pause that is short beside the time that the server takes to
 // find a deadlock. The pause is at most 5 s, and a quarter of the time that ctx has left.
 func (b *Backoff) SleepAfter(ctx context.Context, took time.Duration) error {
-	return sleep(ctx, b.after(ctx, took))
+	return Sleep(ctx, b.after(ctx, took))
 }
 
 func (b *Backoff) after(ctx context.Context, took time.Duration) time.Duration {
@@ -51,7 +51,8 @@ func (b *Backoff) after(ctx context.Context, took time.Duration) time.Duration {
 	return max(b.b.NextBackOff(), rand.N(max(most, 1)))
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or until ctx ends: then it returns the cause.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

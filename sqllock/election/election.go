@@ -3,7 +3,9 @@
 // term guards the transactions that only a leader may commit.
 //
 //	locks, err := sqllock.New(ctx, db)
-//	leader, err := election.New(locks.For("service"), "settlement").Campaign(ctx, []byte("10.0.0.7"))
+//	err = election.New(locks.For("service"), "settlement").Run(ctx, []byte("10.0.0.7"), func(ctx context.Context, leader *election.Leader) error {
+//		return settle(leader.Context())
+//	})
 //
 // A program with many owners gives the election one of its own, as here; one with
 // holdfast.Options.SingleOwner names none.
@@ -15,10 +17,15 @@ package election
 import (
 	"bytes"
 	"context"
+	"errors"
 	"iter"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -74,6 +81,63 @@ func (e *Election[Tx]) Campaign(ctx context.Context, value []byte) (leader *Lead
 		}
 	}
 	return leader, nil
+}
+
+// Pauses of Run, each with jitter, and how long a leadership lasts after which they begin anew.
+const (
+	minPause = 100 * time.Millisecond
+	maxPause = 30 * time.Second
+	steady   = time.Minute
+)
+
+// Run campaigns, publishes value, which may be nil, and runs fn while this process leads. It campaigns
+// again when the leadership was lost, when fn returned an error, and when the database does not answer,
+// after a pause of 100 ms that doubles up to 30 s; after a leadership of a minute the pauses begin anew.
+// fn has two contexts, as in [sqllock.Locker.Do]: its ctx is that of the call, and leader.Context() ends with
+// the leadership and with ctx.
+//
+// Run returns nil once fn has returned nil in a leadership that lasted. Errors: ctx's cause; those that no
+// further campaign mends: [holdfast.ErrInvalid], [holdfast.ErrSchema], [holdfast.ErrDenied],
+// [sqllock.ErrClosed], [sqllock.ErrOtherStore]. An error of fn is in the trace of its call lease.do.
+func (e *Election[Tx]) Run(ctx context.Context, value []byte, fn func(ctx context.Context, leader *Leader) error) error {
+	if err := keeper.CheckValue(value); err != nil {
+		return err
+	}
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval, pause.Multiplier = minPause, maxPause, 2
+	for {
+		led, since := false, time.Now()
+		err := e.locks.Do(ctx, e.key, func(ctx context.Context, lease *sqllock.Lease) error {
+			if value != nil {
+				if err := lease.SetValue(ctx, value); err != nil {
+					return err
+				}
+			}
+			led, since = true, time.Now()
+			return fn(ctx, &Leader{lease})
+		}, e.opts...)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil, !led && permanent(err):
+			return err
+		case led && time.Since(since) >= steady:
+			pause.Reset()
+		}
+		if err := core.Sleep(ctx, pause.NextBackOff()); err != nil {
+			return err
+		}
+	}
+}
+
+// permanent reports whether no further campaign can succeed after err.
+func permanent(err error) bool {
+	for _, p := range []error{holdfast.ErrInvalid, holdfast.ErrSchema, holdfast.ErrDenied, sqllock.ErrClosed, sqllock.ErrOtherStore} {
+		if errors.Is(err, p) {
+			return true
+		}
+	}
+	return false
 }
 
 // Leader reads the present leader. It returns false if there is none.

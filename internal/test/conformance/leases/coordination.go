@@ -22,7 +22,7 @@ func Coordination[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()
 	for name, test := range map[string]func(*env[Tx]){
 		"Inspect": inspect[Tx], "List": list[Tx], "ForceRelease": forceRelease[Tx], "Together": together[Tx],
-		"TogetherWithoutDeadlock": togetherWithoutDeadlock[Tx], "Reentry": reentry[Tx], "Election": elections[Tx],
+		"TogetherWithoutDeadlock": togetherWithoutDeadlock[Tx], "Reentry": reentry[Tx], "Election": elections[Tx], "ElectionRun": electionRun[Tx],
 		"Observe": observe[Tx], "Owners": owners[Tx], "OwnersOfOtherLocks": ownersOfOtherLocks[Tx], "OwnersTogether": ownersTogether[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -120,6 +120,61 @@ func elections[Tx any](e *env[Tx]) {
 	}
 }
 
+// electionRun leads three times: until the function fails, until an operator takes the leadership away, and
+// until the function is done.
+func electionRun[Tx any](e *env[Tx]) {
+	l, operator := e.locker("one"), e.locker("operator")
+	settlement := election.New(l, "leader")
+	failed, last, leads := errors.New("failed"), int64(0), 0
+	err := settlement.Run(e.Ctx, []byte("a"), func(ctx context.Context, leader *election.Leader) error {
+		if leads++; leader.Token() <= last {
+			e.Errorf("token %d after %d", leader.Token(), last)
+		}
+		last = leader.Token()
+		info, found, err := election.New(operator, "leader").Leader(ctx)
+		if err != nil || !found || string(info.Value) != "a" || info.Token != last {
+			e.Errorf("leader %d sees %+v, %v, %v", leads, info, found, err)
+		}
+		switch leads {
+		case 1:
+			return failed
+		case 2:
+			if _, err := operator.ForceRelease(ctx, "leader", 0, holdfast.Actor{By: "test", Reason: "a test"}); err != nil {
+				e.Error(err)
+			}
+			if err := leader.SetValue(ctx, []byte("b")); !errors.Is(err, sqllock.ErrLost) {
+				e.Errorf("after the leadership was taken away: %v", err)
+			}
+			<-leader.Context().Done()
+		}
+		return nil
+	})
+	if err != nil || leads != 3 {
+		e.Errorf("%v after %d leaderships", err, leads)
+	}
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(e.Ctx)
+	err = settlement.Run(ctx, nil, func(_ context.Context, leader *election.Leader) error {
+		cancel(stop)
+		<-leader.Context().Done()
+		return nil
+	})
+	if !errors.Is(err, stop) {
+		e.Errorf("a context that has ended: %v", err)
+	}
+	never := func(context.Context, *election.Leader) error { e.Error("leads"); return nil }
+	if err := settlement.Run(e.Ctx, make([]byte, sqllock.MaxValue+1), never); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("a value that is too long: %v", err)
+	}
+	if err := election.New(l, "").Run(e.Ctx, nil, never); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("no key: %v", err)
+	}
+	e.Check(l.Close(e.Ctx))
+	if err := settlement.Run(e.Ctx, nil, never); !errors.Is(err, sqllock.ErrClosed) {
+		e.Errorf("a closed Locker: %v", err)
+	}
+}
+
 func observe[Tx any](e *env[Tx]) {
 	l := e.locker("one")
 	ctx, cancel := context.WithCancel(e.Ctx)
