@@ -109,6 +109,12 @@ type Options struct {
 type Field struct {
 	Column string
 	Index  []int
+	// Generated means that the database makes the column's value. An INSERT leaves the column out,
+	// unless it belongs to the key of the [TableSpec], and an UPDATE does too.
+	Generated bool
+	// Fill sets the field of row, the addressable struct, before an INSERT or UPDATE that writes its
+	// column. Default: the field is written as it is.
+	Fill func(row reflect.Value, update bool) error
 }
 
 func (o Options) withDefaults() (Options, error) {

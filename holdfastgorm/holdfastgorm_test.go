@@ -59,6 +59,14 @@ type Refund struct {
 	UpdatedMs int64 `gorm:"autoUpdateTime:milli"`
 }
 
+// Payment is a business row as GORM's users write it: the database makes its primary key.
+type Payment struct {
+	gorm.Model
+
+	PaymentNo holdfastgorm.Key `gorm:"uniqueIndex;not null;size:64"`
+	Cents     int64
+}
+
 // Folded is a business row as AutoMigrate makes it.
 type Folded struct {
 	RefundNo string `gorm:"primaryKey;not null;size:64"`
@@ -101,7 +109,7 @@ func each(t *testing.T, f func(w *world)) {
 				var err error
 				w.gorm, err = gorm.Open(dialect, &config)
 				w.must(err)
-				w.must(w.gorm.AutoMigrate(&Account{}, &Refund{}, &Folded{}))
+				w.must(w.gorm.AutoMigrate(&Account{}, &Refund{}, &Payment{}, &Folded{}))
 				w.db, err = holdfastgorm.Open(t.Context(), w.gorm, holdfast.Options{SingleOwner: true})
 				w.must(err)
 				w.store, err = idempotency.New(t.Context(), w.db)
@@ -257,12 +265,10 @@ func TestModels(t *testing.T) {
 		stale := read
 		read.Limits.Daily = 250
 		before := read.UpdatedAt
-		w.must(holdfastgorm.Stamp(ctx, w.gorm, &read))
-		if !read.UpdatedAt.After(before) || !read.CreatedAt.Equal(stale.CreatedAt) {
-			w.Errorf("stamped %v and %v", read.CreatedAt, read.UpdatedAt)
-		}
-		if _, err = accounts.Update(ctx, read); err != nil {
-			w.Fatal(err)
+		written, err := accounts.Update(ctx, read)
+		w.must(err)
+		if !written.UpdatedAt.After(before) || !written.CreatedAt.Equal(stale.CreatedAt) {
+			w.Errorf("wrote %v and %v", written.CreatedAt, written.UpdatedAt)
 		}
 		if _, err := accounts.Update(ctx, stale); !errors.Is(err, optimistic.ErrConflict) {
 			w.Errorf("a lost update: %v", err)
@@ -289,6 +295,68 @@ func TestModels(t *testing.T) {
 	})
 }
 
+// TestModelAsBusinessRow claims rows of a gorm.Model, one and many at a time: they have the times that GORM
+// fills, and a primary key that the database made.
+func TestModelAsBusinessRow(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ctx := w.Context()
+		spec, err := holdfastgorm.Spec[Payment](w.gorm, "payment_no")
+		w.must(err)
+		payments, err := businessrow.New[Payment](ctx, w.db, spec, businessrow.Options{Compare: []string{"cents"}})
+		w.must(err)
+		row := func(no string) Payment { return Payment{PaymentNo: holdfastgorm.Key(no), Cents: 100} }
+		claimed := map[string][]Payment{}
+		keep := func(of Payment, outcome, want idempotency.Outcome) {
+			w.Helper()
+			if outcome != want {
+				w.Errorf("%s: %v, want %v", of.PaymentNo, outcome, want)
+			}
+			claimed[string(of.PaymentNo)] = append(claimed[string(of.PaymentNo)], of)
+		}
+		for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
+			for _, no := range []string{"1", "2"} {
+				r, err := payments.Do(ctx, row(no), func(context.Context, *sql.Tx) error { return nil })
+				w.must(err)
+				keep(r.Value, r.Outcome, want)
+			}
+			w.must(holdfastgorm.InTx(ctx, w.gorm, w.db, func(tx *gorm.DB) error {
+				own, err := holdfastgorm.Tx(tx)
+				if err != nil {
+					return err
+				}
+				one, err := payments.ClaimTx(ctx, own, row("3"))
+				if err != nil {
+					return err
+				}
+				keep(one.Value, one.Outcome, want)
+				many, err := payments.ClaimAllTx(ctx, own, []Payment{row("4"), row("5")})
+				for _, a := range many {
+					keep(a.Row, a.Outcome, want)
+				}
+				return err
+			}))
+		}
+		for no, rows := range claimed {
+			var found Payment
+			w.must(w.gorm.First(&found, "payment_no = ?", holdfastgorm.Key(no)).Error)
+			for _, r := range rows {
+				if r.ID == 0 || r.ID != found.ID || time.Since(r.CreatedAt).Abs() > time.Hour || time.Since(found.UpdatedAt).Abs() > time.Hour {
+					w.Errorf("%+v, and stored is %+v", r, found)
+				}
+			}
+		}
+		if len(claimed) != 5 {
+			w.Errorf("%d payments, want 5", len(claimed))
+		}
+		made := row("6")
+		made.ID = 7
+		if _, err := payments.Do(ctx, made, func(context.Context, *sql.Tx) error { return nil }); !errors.Is(err, holdfast.ErrInvalid) {
+			w.Errorf("an id of the caller's: %v", err)
+		}
+	})
+}
+
 // TestKeys checks that a key that AutoMigrate made folding is refused, and that Key distinguishes
 // what differs.
 func TestKeys(t *testing.T) {
@@ -309,7 +377,6 @@ func TestKeys(t *testing.T) {
 		for range 2 {
 			for _, no := range twins {
 				row := Refund{RefundNo: holdfastgorm.Key(no), Cents: 100}
-				w.must(holdfastgorm.Stamp(ctx, w.gorm, &row))
 				_, err := refunds.Do(ctx, row, func(context.Context, *sql.Tx) error { return nil })
 				w.must(err)
 			}
@@ -336,9 +403,6 @@ func TestRefusedModels(t *testing.T) {
 		w.must(err)
 		if _, err := rowlock.NewTable[Serialized](w.Context(), w.db, spec); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "serializer") {
 			w.Errorf("a serializer: %v", err)
-		}
-		if err := holdfastgorm.Stamp(w.Context(), w.gorm, Refund{}); !errors.Is(err, holdfast.ErrInvalid) {
-			w.Errorf("no pointer: %v", err)
 		}
 		if _, err := holdfastgorm.Open(w.Context(), nil); !errors.Is(err, holdfast.ErrInvalid) {
 			w.Errorf("no db: %v", err)

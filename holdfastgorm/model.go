@@ -41,7 +41,7 @@ func fieldsOf(db *gorm.DB) func(row reflect.Type) ([]holdfast.Field, error) {
 			case f.Serializer != nil:
 				return nil, &holdfast.InputError{Field: "R", Problem: fmt.Sprintf("field %s of %v has a GORM serializer, and Holdfast would store another value: make it a type with Scan and Value", f.Name, row)}
 			}
-			list = append(list, holdfast.Field{Column: name, Index: indexOf(f)})
+			list = append(list, holdfast.Field{Column: name, Index: indexOf(f), Generated: f.AutoIncrement, Fill: fillOf(db, f)})
 		}
 		return list, nil
 	}
@@ -78,36 +78,20 @@ func Spec[R any](db *gorm.DB, key ...string) (holdfast.TableSpec, error) {
 	return spec, nil
 }
 
-// Stamp sets the fields that GORM fills with the time on its own: those of the creation if they are
-// zero, and those of the update. Call it before optimistic's Insert and Update.
-//
-// Errors: [holdfast.ErrInvalid].
-func Stamp(ctx context.Context, db *gorm.DB, row any) error {
-	v := reflect.ValueOf(row)
-	if v.Kind() != reflect.Pointer || v.IsNil() {
-		return &holdfast.InputError{Field: "row", Problem: fmt.Sprintf("is a %T: give a pointer to a model", row)}
+// fillOf returns what sets a field that GORM fills with the time on its own: one of the creation if it is
+// zero, and one of the update always with an update.
+func fillOf(db *gorm.DB, f *schema.Field) func(row reflect.Value, update bool) error {
+	kind := max(f.AutoCreateTime, f.AutoUpdateTime)
+	if kind == 0 {
+		return nil
 	}
-	s, err := parse(db, row)
-	if err != nil {
-		return err
+	return func(row reflect.Value, update bool) error {
+		ctx := context.Background()
+		if _, zero := f.ValueOf(ctx, row); !zero && !(update && f.AutoUpdateTime > 0) {
+			return nil
+		}
+		return f.Set(ctx, row, stamped(f, kind, db.NowFunc()))
 	}
-	now := db.NowFunc()
-	for _, f := range s.Fields {
-		_, zero := f.ValueOf(ctx, v.Elem())
-		kind := f.AutoUpdateTime
-		if f.AutoCreateTime > 0 {
-			if kind = f.AutoCreateTime; !zero {
-				continue
-			}
-		}
-		if kind == 0 {
-			continue
-		}
-		if err := f.Set(ctx, v.Elem(), stamped(f, kind, now)); err != nil {
-			return fmt.Errorf("holdfastgorm: field %s: %w", f.Name, err)
-		}
-	}
-	return nil
 }
 
 func stamped(f *schema.Field, kind schema.TimeType, now time.Time) any {

@@ -32,7 +32,8 @@ type Table[R, Tx any] struct {
 	spec    holdfast.TableSpec
 	column  string // the version's column
 	table   *rowmap.Mapping
-	values  rowmap.Fields // all fields but the key and the version
+	given   rowmap.Fields // all fields that an insert writes
+	values  rowmap.Fields // those but the key and the version
 	forms   rowmap.Forms
 	version *counter
 
@@ -83,10 +84,11 @@ func (t *Table[R, Tx]) mapVersion() error {
 	if err != nil {
 		return err
 	}
-	if t.version, err = newCounter(t.work.Access.Dialect.Rows.Version, t.spec.Table, c, fields[0]); err != nil {
+	if t.version, err = newCounter(t.work.Access.Dialect.Rows.Version, t.spec.Table, c, fields[0].FieldInfo); err != nil {
 		return err
 	}
-	for _, f := range t.table.Fields {
+	t.given, _ = t.table.Fields.Given(t.spec.Key)
+	for _, f := range t.given {
 		if f.Name != t.column && !slices.Contains(t.spec.Key, f.Name) {
 			t.values = append(t.values, f)
 		}
@@ -100,7 +102,8 @@ func (t *Table[R, Tx]) compile() {
 	list := strings.Join(columns, ", ")
 	from, version := ` FROM `+t.table.Quoted, d.Ident(t.column)
 	key := ` WHERE ` + t.table.Where(t.spec.Key, 1)
-	t.insert = d.Compile("version.insert", `INSERT INTO `+t.table.Quoted+` (`+list+`) VALUES (`+dialect.Params(len(columns))+`)`)
+	given := d.Idents(t.given.Names())
+	t.insert = d.Compile("version.insert", `INSERT INTO `+t.table.Quoted+` (`+strings.Join(given, ", ")+`) VALUES (`+dialect.Params(len(given))+`)`)
 	t.read = d.Compile("version.read", `SELECT `+list+from+key)
 	// With a lock: a plain read on InnoDB would show the snapshot's version.
 	t.readVersion = d.Compile("version.now", `SELECT `+version+from+key+d.Rows.LockClause)

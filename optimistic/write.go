@@ -83,11 +83,14 @@ func (t *Table[R, Tx]) InsertTx(ctx context.Context, tx Tx, row R) (out R, err e
 	if err == nil && t.emptyKey(v) {
 		err = invalid("row", "its key is empty: a key that the database generates is not read back; insert such a row with a statement of your own, with version 1")
 	}
+	if err == nil {
+		err = t.given.Fill(v, false)
+	}
 	if err != nil {
 		return *new(R), err
 	}
-	values := t.table.Fields.Values(v, t.forms)
-	values[slices.Index(t.table.Fields.Names(), t.column)] = t.version.bind(first)
+	values := t.given.Values(v, t.forms)
+	values[slices.Index(t.given.Names(), t.column)] = t.version.bind(first)
 	return t.join(ctx, tx, row, first, func(q core.Querier) error {
 		_, err := t.insert.Exec(ctx, q, values...)
 		key := t.table.KeyFields.Values(v, t.forms)
@@ -132,6 +135,9 @@ func (t *Table[R, Tx]) UpdateTx(ctx context.Context, tx Tx, row R, columns ...st
 		return *new(R), err
 	}
 	next, err := t.version.after(given)
+	if err == nil {
+		err = fields.Fill(v, true)
+	}
 	if err != nil {
 		return *new(R), err
 	}

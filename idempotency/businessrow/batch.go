@@ -57,6 +57,12 @@ func (t *Table[R, Tx]) ClaimAllTx(ctx context.Context, tx Tx, rows []R) (answers
 			_ = t.access.Rollback(ctx, tx)
 		}
 	}()
+	rows = slices.Clone(rows) // fill changes them
+	for i := range rows {
+		if err := t.fill(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
 	answers = make([]Answer[R], len(rows))
 	first, order, err := t.distinct(rows)
 	if err != nil {
@@ -65,7 +71,7 @@ func (t *Table[R, Tx]) ClaimAllTx(ctx context.Context, tx Tx, rows []R) (answers
 	if err := t.access.Alive(ctx, q); err != nil {
 		return nil, err
 	}
-	size := max(1, min(batchRows, batchParams/len(t.fields)))
+	size := max(1, min(batchRows, batchParams/len(t.given)))
 	for chunk := range slices.Chunk(order, size) {
 		b := &batch[R, Tx]{t: t, q: q, rows: rows, answers: answers}
 		if err := b.claim(ctx, chunk); err != nil {
@@ -148,7 +154,7 @@ func (b *batch[R, Tx]) insert(ctx context.Context, of []int) (all bool, err erro
 	t := b.t
 	var args []any
 	for _, i := range of {
-		args = append(args, t.values(b.rows[i], t.fields)...)
+		args = append(args, t.values(b.rows[i], t.given)...)
 	}
 	all, err = t.insert.RunAll(ctx, b.q, len(of), args...)
 	if t.access.Dialect.Classify(err) == dialect.Duplicate {
@@ -157,10 +163,13 @@ func (b *batch[R, Tx]) insert(ctx context.Context, of []int) (all bool, err erro
 	if err != nil || !all {
 		return false, err
 	}
+	if err := b.unchanged(ctx, of); err != nil {
+		return true, err
+	}
 	for _, i := range of {
 		b.answers[i] = Answer[R]{Row: b.rows[i], Outcome: idempotency.Executed}
 	}
-	return true, b.unchanged(ctx, of)
+	return true, nil
 }
 
 // unchanged does for many rows what the method of Table does for one.
@@ -178,12 +187,15 @@ func (b *batch[R, Tx]) unchanged(ctx context.Context, of []int) error {
 			return err
 		}
 		if row, found := there[key]; !found || b.t.same(b.rows[i], row) != nil {
-			if err := b.t.unchanged(ctx, b.q, b.rows[i]); err != nil { // two hashes may be the same key in the database
+			if err := b.t.unchanged(ctx, b.q, &b.rows[i]); err != nil { // two hashes may be the same key in the database
 				return err
 			}
 			continue
 		}
 		b.t.kept.saw(reflect.ValueOf(b.rows[i]), b.t.forms)
+		if b.t.generated != nil {
+			b.rows[i] = there[key]
+		}
 	}
 	return nil
 }
@@ -212,11 +224,12 @@ func (b *batch[R, Tx]) replay(ctx context.Context, of []int) (rest []int, err er
 func (b *batch[R, Tx]) single(ctx context.Context, i int) error {
 	row := b.rows[i]
 	won, err := b.t.claim(ctx, b.q, row)
-	if err == nil && won {
-		b.answers[i] = Answer[R]{Row: row, Outcome: idempotency.Executed}
-		return b.t.unchanged(ctx, b.q, row)
-	}
 	if err != nil {
+		return err
+	}
+	if won {
+		err := b.t.unchanged(ctx, b.q, &row)
+		b.answers[i] = Answer[R]{Row: row, Outcome: idempotency.Executed}
 		return err
 	}
 	there, err := b.t.find(ctx, b.q, b.t.lock, row)

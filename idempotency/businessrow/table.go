@@ -31,6 +31,8 @@ type Table[R, Tx any] struct {
 	options   Options
 	table     *rowmap.Table
 	fields    rowmap.Fields // tagged fields, in order
+	given     rowmap.Fields // those that the insert writes
+	generated rowmap.Fields // the others: the database makes their values
 	key       rowmap.Fields
 	compare   rowmap.Fields
 	forms     rowmap.Forms
@@ -66,7 +68,8 @@ func New[R, Tx any](ctx context.Context, db *holdfast.DB[Tx], spec holdfast.Tabl
 	}
 	t.table = table
 	columns := d.Idents(t.fields.Names())
-	t.insert = d.RowClaim(table.Quoted, columns, d.Idents(spec.Key))
+	t.given, t.generated = t.fields.Given(spec.Key)
+	t.insert = d.RowClaim(table.Quoted, d.Idents(t.given.Names()), d.Idents(spec.Key))
 	read := `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + table.Quoted + ` WHERE ` + table.Where(spec.Key, 1)
 	t.read = d.Look("row.look", read)
 	t.lock = d.Compile("row.lock", read+d.Rows.LockClause)
@@ -126,6 +129,9 @@ var numbers = []string{"integer", "int", "int2", "int4", "int8", "tinyint", "sma
 func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Context, tx Tx) error) (res idempotency.Result[R], err error) {
 	ctx, span := once.StartSpan(ctx, t.access.Trace, "business_row.do", t.spec.Table)
 	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
+	if err := t.fill(&row); err != nil {
+		return idempotency.Result[R]{}, err
+	}
 	key, err := t.hash(row)
 	if err != nil {
 		return idempotency.Result[R]{}, err
@@ -168,7 +174,7 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 			})
 			return there, err
 		},
-		Try: func(ctx context.Context) (*R, error) { return &row, t.transact(ctx, row, &watch, fn) },
+		Try: func(ctx context.Context) (*R, error) { return &row, t.transact(ctx, &row, &watch, fn) },
 	}
 	stored, executed, err := call.Run(ctx)
 	if err != nil {
@@ -183,9 +189,9 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 }
 
 // transact runs one transaction: claim, function, commit.
-func (t *Table[R, Tx]) transact(ctx context.Context, row R, watch *blockers.Watch, fn func(context.Context, Tx) error) error {
+func (t *Table[R, Tx]) transact(ctx context.Context, row *R, watch *blockers.Watch, fn func(context.Context, Tx) error) error {
 	opts := core.TxOptions{Isolation: t.options.Isolation, LockTimeout: t.options.LockTimeout}
-	insert := t.insert.Bind(t.values(row, t.fields)...)
+	insert := t.insert.Bind(t.values(*row, t.given)...)
 	first := &insert
 	if watch.Due(t.options.LockTimeout) { // then the insert follows a question
 		first = nil
@@ -205,7 +211,7 @@ func (t *Table[R, Tx]) transact(ctx context.Context, row R, watch *blockers.Watc
 		}
 		if !won {
 			// Read the row here, where the row that won is locked.
-			there, err := t.find(ctx, q, t.lock, row)
+			there, err := t.find(ctx, q, t.lock, *row)
 			if err == nil && there == nil {
 				err = ErrUniqueViolation
 			}
@@ -265,12 +271,15 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res idempoten
 			_ = t.access.Rollback(ctx, tx)
 		}
 	}()
+	if err := t.fill(&row); err != nil {
+		return res, err
+	}
 	if err := t.access.Alive(ctx, q); err != nil {
 		return res, err
 	}
 	won, err := t.claim(ctx, q, row)
 	if err == nil && won {
-		err = t.unchanged(ctx, q, row)
+		err = t.unchanged(ctx, q, &row)
 	}
 	if err != nil {
 		return res, t.explainTx(err)
@@ -299,7 +308,7 @@ func (t *Table[R, Tx]) explainTx(err error) error {
 }
 
 func (t *Table[R, Tx]) claim(ctx context.Context, q core.Querier, row R) (bool, error) {
-	return t.won(t.insert.Bind(t.values(row, t.fields)...).Run(ctx, q))
+	return t.won(t.insert.Bind(t.values(row, t.given)...).Run(ctx, q))
 }
 
 // won says whether the insert with this answer has claimed its row.
@@ -314,9 +323,22 @@ func (t *Table[R, Tx]) won(a core.Reply) (bool, error) {
 	return false, &once.ClaimError{Err: err}
 }
 
+// fill sets the fields of row that fill themselves, and refuses a value for a column that is not written.
+func (t *Table[R, Tx]) fill(row *R) error {
+	v := reflect.ValueOf(row).Elem()
+	for _, f := range t.generated {
+		if !reflectx.FieldByIndexesReadOnly(v, f.Index).IsZero() {
+			return once.Invalid("row", fmt.Sprintf("the database makes the value of column %q: leave its field zero", f.Name))
+		}
+	}
+	return t.given.Fill(v, false)
+}
+
 // unchanged refuses a key, or a compared value, that its column did not store as given: cut, rounded,
-// or without its trailing blanks. It reads the row back if a column of that type may do so.
-func (t *Table[R, Tx]) unchanged(ctx context.Context, q core.Querier, row R) error {
+// or without its trailing blanks. It reads the row back if a column of that type may do so, and if the
+// database made values of it.
+func (t *Table[R, Tx]) unchanged(ctx context.Context, q core.Querier, given *R) error {
+	row := *given
 	if t.surely(row) {
 		return nil
 	}
@@ -331,12 +353,15 @@ func (t *Table[R, Tx]) unchanged(ctx context.Context, q core.Querier, row R) err
 		return once.Invalid("row", fmt.Sprintf("the compared columns %v do not keep the value as it was given (too long, too fine, or in another form), so the same request again would be a mismatch: give values as the columns keep them, for instance rounded", columns))
 	}
 	t.kept.saw(reflect.ValueOf(row), t.forms)
+	if t.generated != nil {
+		*given = *there
+	}
 	return nil
 }
 
-// surely reports whether the columns store the key and the compared values of row as given.
+// surely reports whether the columns store row, in its key and the compared columns, as given.
 func (t *Table[R, Tx]) surely(row R) bool {
-	return t.kept.surely(reflect.ValueOf(row), t.forms)
+	return t.generated == nil && t.kept.surely(reflect.ValueOf(row), t.forms)
 }
 
 // find reads the row with the key of row; nil if there is none.

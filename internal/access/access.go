@@ -131,8 +131,10 @@ type OwnTx[Tx any] interface {
 
 // Field is holdfast.Field.
 type Field struct {
-	Column string
-	Index  []int
+	Column    string
+	Index     []int
+	Generated bool
+	Fill      func(row reflect.Value, update bool) error
 }
 
 // Catalog contains what is needed to describe a user's own table.

@@ -16,7 +16,15 @@ import (
 )
 
 // Fields are fields of a struct with their columns, in order.
-type Fields []*reflectx.FieldInfo
+type Fields []Field
+
+// Field is a field of a struct, with what holdfast.Field says of it.
+type Field struct {
+	*reflectx.FieldInfo
+
+	Generated bool
+	Fill      func(row reflect.Value, update bool) error
+}
 
 // Of returns the fields of R that are columns: those that the program's own mapping names, or those
 // with a db tag.
@@ -34,7 +42,8 @@ func Of[R any](c access.Catalog) (Fields, error) {
 		if err := c.Check("column", f.Column); err != nil {
 			return nil, err
 		}
-		fields = append(fields, &reflectx.FieldInfo{Name: f.Column, Index: f.Index, Field: typ.FieldByIndex(f.Index)})
+		info := &reflectx.FieldInfo{Name: f.Column, Index: f.Index, Field: typ.FieldByIndex(f.Index)}
+		fields = append(fields, Field{FieldInfo: info, Generated: f.Generated, Fill: f.Fill})
 	}
 	if len(own) > 0 {
 		return fields, nil
@@ -44,7 +53,7 @@ func Of[R any](c access.Catalog) (Fields, error) {
 			if err := c.Check("db tag", f.Name); err != nil {
 				return nil, err
 			}
-			fields = append(fields, f)
+			fields = append(fields, Field{FieldInfo: f})
 		}
 	}
 	return fields, nil
@@ -61,6 +70,31 @@ func (f Fields) Pick(argument string, columns []string) (Fields, error) {
 		out[i] = f[n]
 	}
 	return out, nil
+}
+
+// Given returns the fields that an INSERT writes: all but those that the database generates outside of key.
+func (f Fields) Given(key []string) (given, generated Fields) {
+	for _, field := range f {
+		if field.Generated && !slices.Contains(key, field.Name) {
+			generated = append(generated, field)
+		} else {
+			given = append(given, field)
+		}
+	}
+	return given, generated
+}
+
+// Fill sets the fields of row that fill themselves before a write.
+func (f Fields) Fill(row reflect.Value, update bool) error {
+	for _, field := range f {
+		if field.Fill == nil {
+			continue
+		}
+		if err := field.Fill(row, update); err != nil {
+			return fmt.Errorf("holdfast: filling column %q: %w", field.Name, err)
+		}
+	}
+	return nil
 }
 
 // Names returns the columns.
