@@ -10,8 +10,8 @@
 //
 // [Do] and [InTx] let Holdfast begin the transaction and give the function a *gorm.DB that is bound to
 // it. Holdfast runs it again after a deadlock, resolves a commit whose answer was lost, and commits
-// nothing that follows a swallowed error. [DoTx] joins a transaction that GORM began, for code that has
-// one already. [Tx] and [On] do the same for every other function of Holdfast: locks, guards, an outbox.
+// nothing that follows a swallowed error. [Transaction] does the same around one or several [DoTx]. DoTx
+// also joins a transaction that GORM began, for code that has one already. [Tx] and [On] do the same for every other function of Holdfast: locks, guards, an outbox.
 //
 // Return the .Error of each statement, and use no other *gorm.DB in the function: what is written
 // through the outer one is not part of the transaction.
@@ -22,9 +22,8 @@
 // optimistic, rowlock): the gorm tags, the naming strategy and embedded structs, so that gorm.Model
 // works. [Spec] names a model's table and its primary key. db tags are not read.
 //
-// Holdfast writes the fields as they are: it runs no hooks, fills no timestamps (see [Stamp]), leaves a
-// primary key of 0 to no row, and reads soft-deleted rows. So create rows that have an auto-increment
-// key with GORM, in the same transaction. Fields that GORM may not read or write, and associations, are
+// Holdfast fills the times of creation and update as GORM does, and leaves an auto-increment key to the
+// database: businessrow reads it back. It runs no hooks, and reads soft-deleted rows. Fields that GORM may not read or write, and associations, are
 // no columns of it; a model with a serializer is refused, because Holdfast would store another value.
 //
 // # Keys

@@ -3,6 +3,7 @@ package holdfastgorm
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"gorm.io/gorm"
@@ -77,6 +78,28 @@ func DoTx[T any](ctx context.Context, s *idempotency.Store[*sql.Tx], tx *gorm.DB
 		return idempotency.Result[T]{}, err
 	}
 	return idempotency.DoTx(ctx, s, own, op, func(ctx context.Context, _ *sql.Tx) (T, error) { return fn(tx.WithContext(ctx)) })
+}
+
+// Transaction runs fn, which calls [DoTx] and writes more, in one transaction that Holdfast begins. It
+// takes the place of GORM's Transaction around DoTx: it runs fn again after a deadlock and
+// [holdfast.ErrRetry], and it keeps a verdict. If fn returns the result and the error of a DoTx that was
+// rejected, it commits. Every other error rolls back. Do not call that DoTx in a nested transaction of
+// GORM, which would take the verdict back alone.
+//
+// Errors: those of fn and of [holdfast.DB.InTx].
+func Transaction[T any](ctx context.Context, db *gorm.DB, h *holdfast.DB[*sql.Tx], fn func(tx *gorm.DB) (idempotency.Result[T], error), opts ...holdfast.TxOptions) (res idempotency.Result[T], err error) {
+	var verdict error
+	err = InTx(ctx, db, h, func(tx *gorm.DB) error {
+		var rejection *idempotency.Rejection
+		if res, verdict = fn(tx); res.Outcome != 0 && errors.As(verdict, &rejection) {
+			return nil
+		}
+		return verdict
+	}, opts...)
+	if err != nil {
+		return idempotency.Result[T]{}, err
+	}
+	return res, verdict
 }
 
 // InTx is [holdfast.DB.InTx] with a *gorm.DB that is bound to the transaction and has its context.

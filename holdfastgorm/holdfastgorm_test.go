@@ -196,6 +196,48 @@ func TestTransactions(t *testing.T) {
 	})
 }
 
+// TestTransaction writes before, in and after DoTx: all of it commits or nothing, but a verdict stays.
+func TestTransaction(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		do := func(no string, verdict, end error) (idempotency.Result[string], error) {
+			return holdfastgorm.Transaction(w.Context(), w.gorm, w.db, func(tx *gorm.DB) (idempotency.Result[string], error) {
+				res, err := holdfastgorm.DoTx(w.Context(), w.store, tx, op(no), create(no, verdict))
+				if err != nil || res.Outcome == idempotency.Replayed {
+					return res, err
+				}
+				_, err = create(no+" after", end)(tx)
+				return res, err
+			})
+		}
+		for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
+			if r, err := do("1", nil, nil); err != nil || r.Outcome != want || r.Value != "refund 1" {
+				w.Errorf("%+v, %v, want it %v", r, err, want)
+			}
+			var rejection *idempotency.Rejection
+			if r, err := do("2", idempotency.Reject("no", "no"), nil); !errors.As(err, &rejection) || r.Outcome != want {
+				w.Errorf("%+v, %v, want a rejection that is %v", r, err, want)
+			}
+			if _, err := do("3", nil, errBoom); !errors.Is(err, errBoom) {
+				w.Errorf("an error after the call: %v", err)
+			}
+			if _, err := do("4", errBoom, nil); !errors.Is(err, errBoom) {
+				w.Errorf("an error in the call: %v", err)
+			}
+			_, err := holdfastgorm.Transaction(w.Context(), w.gorm, w.db, func(tx *gorm.DB) (r idempotency.Result[string], err error) {
+				_, err = create("5", idempotency.Reject("no", "no"))(tx)
+				return r, err
+			})
+			if !errors.As(err, &rejection) {
+				w.Errorf("a rejection of no call: %v", err)
+			}
+		}
+		if n := w.refunds(); n != 2 {
+			w.Errorf("%d refunds, want the two of 1", n)
+		}
+	})
+}
+
 // TestStart begins a staged operation in GORM's own transaction: nothing of it runs before the commit,
 // and it is gone with a rollback.
 func TestStart(t *testing.T) {

@@ -18,27 +18,23 @@ type GORM struct {
 	Gorm *gorm.DB
 }
 
-// Refund joins GORM's transaction.
-func (g *GORM) Refund(ctx context.Context, r Refund) (res idempotency.Result[string], err error) {
-	var verdict error
-	err = Again(ctx, g.DB, func() error {
-		return g.Gorm.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			res, verdict = holdfastgorm.DoTx(ctx, g.Store, tx, r.op(), func(tx *gorm.DB) (string, error) {
-				if err := r.check(); err != nil {
-					return "", err
-				}
-				return r.answer(), tx.Create(&r).Error
-			})
-			if verdict != nil || res.Outcome == idempotency.Replayed {
-				return unlessFinal(verdict)
+// Refund joins a transaction in which more is written.
+func (g *GORM) Refund(ctx context.Context, r Refund) (idempotency.Result[string], error) {
+	return holdfastgorm.Transaction(ctx, g.Gorm, g.DB, func(tx *gorm.DB) (idempotency.Result[string], error) {
+		res, err := holdfastgorm.DoTx(ctx, g.Store, tx, r.op(), func(tx *gorm.DB) (string, error) {
+			if err := r.check(); err != nil {
+				return "", err
 			}
-			return g.charge(tx, r) // in the same transaction, outside of the function
+			return r.answer(), tx.Create(&r).Error
 		})
+		if err != nil || res.Outcome == idempotency.Replayed {
+			return res, err
+		}
+		return res, g.charge(tx, r) // in the same transaction, outside of the function
 	})
-	return res, firstOf(err, verdict)
 }
 
-// RefundBound binds GORM to Holdfast's transaction.
+// RefundBound is the common refund: all of it in the function.
 func (g *GORM) RefundBound(ctx context.Context, r Refund) (idempotency.Result[string], error) {
 	return holdfastgorm.Do(ctx, g.Gorm, g.Store, r.op(), func(tx *gorm.DB) (string, error) {
 		if err := r.check(); err != nil {
@@ -56,20 +52,18 @@ func (*GORM) charge(tx *gorm.DB, r Refund) error {
 	return found(done.RowsAffected, done.Error)
 }
 
-// Settle guards, locks and claims in GORM's transaction.
+// Settle guards, locks and claims in the transaction in which GORM writes.
 func (g *GORM) Settle(ctx context.Context, s Settlement, term sqllock.Term) (outcome idempotency.Outcome, err error) {
-	err = Again(ctx, g.DB, func() error {
-		return g.Gorm.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			own, err := holdfastgorm.Tx(tx)
-			if err != nil {
-				return err
-			}
-			outcome, err = g.claim(ctx, own, s, term)
-			if err != nil || outcome == idempotency.Replayed {
-				return err
-			}
-			return tx.Create(&Payout{Merchant: s.Merchant, Day: s.Day, Cents: s.Cents}).Error
-		})
+	err = holdfastgorm.InTx(ctx, g.Gorm, g.DB, func(tx *gorm.DB) error {
+		own, err := holdfastgorm.Tx(tx)
+		if err != nil {
+			return err
+		}
+		outcome, err = g.claim(ctx, own, s, term)
+		if err != nil || outcome == idempotency.Replayed {
+			return err
+		}
+		return tx.Create(&Payout{Merchant: s.Merchant, Day: s.Day, Cents: s.Cents}).Error
 	})
 	return outcome, err
 }
