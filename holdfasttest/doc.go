@@ -2,11 +2,13 @@
 // database in one call, and produces on demand, without a server, the outcomes that are hard to
 // reproduce.
 //
-//	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true}) // the options of the program
+//	kit := holdfasttest.SQLite(t) // the options of the program, if it has some
 //	store, err := idempotency.New(ctx, kit.DB)
 //	...
-//	kit.LoseCommit(true)               // COMMIT is done, its answer is lost
-//	err = service.Refund(ctx, request) // what does the program say and do now?
+//	kit.LoseCommit(true)                          // COMMIT is done, its answer is lost
+//	err = service.Refund(ctx, kit.Owner, request) // what does the program say and do now?
+//
+// Kit.Owner is an owner of the test's own: a merchant, a tenant, or whatever the program's owners are.
 //
 // # What to inject
 //
@@ -17,7 +19,7 @@
 //	expired        kit.Expire(store, op, businessID)
 //	in progress    kit.InProgress(store, op)
 //	unknown        kit.LoseCommit(committed)
-//	a lost lease   kit.LoseLease(key), kit.LoseLeaseOf(owner, key)
+//	a lost lease   kit.LoseLease(owner, key)
 //
 // Records and leases are real rows in the database, so the program's next steps have the same
 // consequences as in production. In progress and a lost answer are injected between Holdfast and
@@ -25,8 +27,10 @@
 //
 // # On a server
 //
-// Packages mysqltest and pgxtest make the same kit on a MySQL, MariaDB or PostgreSQL server, in a
-// database or schema of the test's own that is dropped at its end: for SQL that SQLite does not
-// understand, and for programs on pgx.Tx, because pgx supports no other engine. A program links the
-// drivers of the packages that it imports only.
+// Packages mysqltest and pgxtest make the same kit on a MySQL, MariaDB or PostgreSQL server: for SQL that
+// SQLite does not understand, and for programs on pgx.Tx, because pgx supports no other engine. With Main
+// in TestMain the tests of a package share one schema, side by side, each with its Owner. Twenty small
+// tests took 0.3 s so on PostgreSQL, 0.4 s on MySQL and 0.2 s on MariaDB; with a schema each 2.1 s, 3.3 s
+// and 0.9 s. A SQLite database is always a test's own, and made in a few milliseconds. A program links
+// the drivers of the packages that it imports only.
 package holdfasttest

@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -42,14 +41,14 @@ func (e *example) end() {
 // Refunds is the program under test.
 type Refunds struct{ Store *idempotency.Store[*sql.Tx] }
 
-func op(order string) idempotency.Op {
-	return idempotency.Op{Name: "refund", Key: order, Request: order}
+func op(merchant, order string) idempotency.Op {
+	return idempotency.Op{Owner: merchant, Name: "refund", Key: order, Request: order}
 }
 
 // Refund returns the answer that the program's clients see.
-func (r *Refunds) Refund(ctx context.Context, order string) string {
-	res, err := idempotency.Do(ctx, r.Store, op(order), func(ctx context.Context, tx *sql.Tx) (idempotency.ID, error) {
-		_, err := tx.ExecContext(ctx, `INSERT INTO refunds (order_no) VALUES (?)`, order)
+func (r *Refunds) Refund(ctx context.Context, merchant, order string) string {
+	res, err := idempotency.Do(ctx, r.Store, op(merchant, order), func(ctx context.Context, tx *sql.Tx) (idempotency.ID, error) {
+		_, err := tx.ExecContext(ctx, `INSERT INTO refunds (merchant, order_no) VALUES (?, ?)`, merchant, order)
 		return idempotency.ID("refund of " + order), err
 	})
 	var rejection *idempotency.Rejection
@@ -73,8 +72,8 @@ func (r *Refunds) Refund(ctx context.Context, order string) string {
 
 // newRefunds sets up each test of the program.
 func newRefunds(t holdfasttest.TB) (*holdfasttest.Kit[*sql.Tx], *Refunds) {
-	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
-	if _, err := kit.Pool.ExecContext(context.Background(), `CREATE TABLE refunds (order_no TEXT NOT NULL)`); err != nil {
+	kit := holdfasttest.SQLite(t)
+	if _, err := kit.Pool.ExecContext(context.Background(), `CREATE TABLE refunds (merchant TEXT NOT NULL, order_no TEXT NOT NULL)`); err != nil {
 		t.Fatalf("%v", err)
 	}
 	store, err := idempotency.New(context.Background(), kit.DB)
@@ -91,22 +90,22 @@ func Example() {
 	ctx := context.Background()
 	kit, refunds := newRefunds(t)
 
-	holdfasttest.Done(kit, refunds.Store, op("A"), idempotency.ID("refund of A"))
-	fmt.Println(refunds.Refund(ctx, "A"))
+	holdfasttest.Done(kit, refunds.Store, op(kit.Owner, "A"), idempotency.ID("refund of A"))
+	fmt.Println(refunds.Refund(ctx, kit.Owner, "A"))
 
-	kit.Reject(refunds.Store, op("B"), "over_refund", "more than was paid")
-	fmt.Println(refunds.Refund(ctx, "B"))
+	kit.Reject(refunds.Store, op(kit.Owner, "B"), "over_refund", "more than was paid")
+	fmt.Println(refunds.Refund(ctx, kit.Owner, "B"))
 
-	kit.Mismatch(refunds.Store, op("C"))
-	fmt.Println(refunds.Refund(ctx, "C"))
+	kit.Mismatch(refunds.Store, op(kit.Owner, "C"))
+	fmt.Println(refunds.Refund(ctx, kit.Owner, "C"))
 
-	kit.Expire(refunds.Store, op("D"), "refund of D")
-	fmt.Println(refunds.Refund(ctx, "D"))
+	kit.Expire(refunds.Store, op(kit.Owner, "D"), "refund of D")
+	fmt.Println(refunds.Refund(ctx, kit.Owner, "D"))
 
-	end := kit.InProgress(refunds.Store, op("E"))
-	fmt.Println(refunds.Refund(ctx, "E"))
+	end := kit.InProgress(refunds.Store, op(kit.Owner, "E"))
+	fmt.Println(refunds.Refund(ctx, kit.Owner, "E"))
 	end()
-	fmt.Println(refunds.Refund(ctx, "E"))
+	fmt.Println(refunds.Refund(ctx, kit.Owner, "E"))
 	// Output:
 	// 200 refund of A (replayed)
 	// 422 over_refund
@@ -126,10 +125,10 @@ func ExampleKit_LoseCommit() {
 	for _, committed := range []bool{true, false} {
 		order := fmt.Sprint("order ", committed)
 		kit.LoseCommit(committed)
-		fmt.Println(refunds.Refund(ctx, order))
-		fmt.Println(refunds.Refund(ctx, order))
+		fmt.Println(refunds.Refund(ctx, kit.Owner, order))
+		fmt.Println(refunds.Refund(ctx, kit.Owner, order))
 		var n int
-		if err := kit.Pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM refunds WHERE order_no = ?`, order).Scan(&n); err != nil {
+		if err := kit.Pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM refunds WHERE merchant = ? AND order_no = ?`, kit.Owner, order).Scan(&n); err != nil {
 			t.Fatalf("%v", err)
 		}
 		fmt.Println("refunds:", n)
@@ -149,16 +148,17 @@ func ExampleKit_LoseLease() {
 	defer t.end()
 	ctx := context.Background()
 	kit, _ := newRefunds(t)
-	locks, err := sqllock.New(ctx, kit.DB, sqllock.Options{TTL: 300 * time.Millisecond})
+	locker, err := sqllock.New(ctx, kit.DB, sqllock.Options{TTL: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	defer func() { _ = locks.Close(ctx) }()
+	defer func() { _ = locker.Close(ctx) }()
+	locks := locker.For(kit.Owner)
 	lease, err := locks.Acquire(ctx, "order A")
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	kit.LoseLease("order A")
+	kit.LoseLease(kit.Owner, "order A")
 
 	tx, err := kit.Pool.BeginTx(ctx, nil)
 	if err != nil {

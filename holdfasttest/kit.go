@@ -34,6 +34,9 @@ type Kit[Tx any] struct {
 	// Pool is the same database, for the program's own tables and for checking results. Nothing is
 	// injected into its statements.
 	Pool *sql.DB
+	// Owner is an owner of the test's own, for Op.Owner and sqllock.Locker.For: of a merchant, or of
+	// whatever the program's owners are. It is empty with Options.SingleOwner.
+	Owner string
 
 	tb     TB
 	faults *faults
@@ -53,7 +56,7 @@ func SQLiteX(tb TB, opts ...holdfast.Options) *Kit[*sqlx.Tx] {
 }
 
 // OnSQL is a kit on a database of the caller's, which has Holdfast's tables and no other program.
-// Packages mysqltest and pgxtest make one for each test.
+// Packages mysqltest and pgxtest make one.
 func OnSQL(tb TB, pool *sql.DB, opts ...holdfast.Options) *Kit[*sql.Tx] {
 	tb.Helper()
 	return on(tb, pool, stdhandle.Handle[*sql.Tx]{
@@ -132,6 +135,9 @@ func (k *Kit[Tx]) open(tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Opti
 		tb.Fatalf("holdfasttest: %v", err)
 	}
 	*k = Kit[Tx]{DB: db, Pool: pool, tb: tb, faults: f}
+	if len(opts) == 0 || !opts[0].SingleOwner {
+		k.Owner = "owner-" + kit.Random()
+	}
 }
 
 // Done creates the record of an operation that was executed with a result: the program's call with
@@ -209,17 +215,10 @@ func (k *Kit[Tx]) InProgress(s *idempotency.Store[Tx], op idempotency.Op) (end f
 // LoseCommit does not affect commits that the caller sends, such as after DoTx.
 func (k *Kit[Tx]) LoseCommit(committed bool) { k.faults.loseCommit(committed) }
 
-// LoseLease takes the lease on key away from its holder, as ForceRelease does, or as happens to a
-// process that paused too long. Guard and Release fail from now on. The lease's context ends with
-// its next renewal, so use a short TTL in a test that waits for that. It is for a Locker without an owner;
-// see [Kit.LoseLeaseOf].
-func (k *Kit[Tx]) LoseLease(key string) {
-	k.tb.Helper()
-	k.LoseLeaseOf("", key)
-}
-
-// LoseLeaseOf does what LoseLease does, for a lease of an owner (see [sqllock.Locker.For]).
-func (k *Kit[Tx]) LoseLeaseOf(owner, key string) {
+// LoseLease takes an owner's lease on key away from its holder, as ForceRelease does, or as happens to
+// a process that paused too long. Guard and Release fail from now on. The lease's context ends with
+// its next renewal, so use a short TTL in a test that waits for that.
+func (k *Kit[Tx]) LoseLease(owner, key string) {
 	k.tb.Helper()
 	ctx := context.Background()
 	locker, err := sqllock.New(ctx, k.DB)
@@ -228,7 +227,7 @@ func (k *Kit[Tx]) LoseLeaseOf(owner, key string) {
 	}
 	defer func() { _ = locker.Close(ctx) }()
 	if had, err := locker.For(owner).ForceRelease(ctx, key, 0, holdfast.Actor{By: "holdfasttest", Reason: "LoseLease"}); err != nil || !had {
-		k.tb.Fatalf("holdfasttest: nobody had a lease on %.60q of %.60q that could be lost (LoseLeaseOf takes the owner): %v", key, owner, err)
+		k.tb.Fatalf("holdfasttest: nobody had a lease on %.60q of %.60q that could be lost: %v", key, owner, err)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 func TestKitOfSQLX(t *testing.T) {
 	dbtest.NotUnderRace(t, "sqlx has the memory of database/sql")
 	t.Parallel()
-	kit := holdfasttest.SQLiteX(t, holdfast.Options{SingleOwner: true})
+	kit := holdfasttest.SQLiteX(t)
 	s := store(t, kit.DB)
 	pool := sqlx.NewDb(kit.Pool, "sqlite")
 	do := func(key string) (idempotency.Outcome, error) {
@@ -29,15 +29,15 @@ func TestKitOfSQLX(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := idempotency.DoTx(t.Context(), s, tx, op(key), func(context.Context, *sqlx.Tx) (string, error) { return "done", nil })
+		r, err := idempotency.DoTx(t.Context(), s, tx, op(kit.Owner, key), func(context.Context, *sqlx.Tx) (string, error) { return "done", nil })
 		if err == nil {
 			err = tx.Commit()
 		}
 		_ = tx.Rollback()
 		return r.Outcome, err
 	}
-	end := kit.InProgress(s, op("a"))
-	also := kit.InProgress(s, op("a"))
+	end := kit.InProgress(s, op(kit.Owner, "a"))
+	also := kit.InProgress(s, op(kit.Owner, "a"))
 	end()
 	if _, err := do("a"); !errors.Is(err, idempotency.ErrInProgress) {
 		t.Errorf("got %v, want in progress", err)
@@ -49,7 +49,7 @@ func TestKitOfSQLX(t *testing.T) {
 	if o, err := do("a"); err != nil || o != idempotency.Executed {
 		t.Errorf("after it: %v, %v", o, err)
 	}
-	holdfasttest.Done(kit, s, op("c"), "done")
+	holdfasttest.Done(kit, s, op(kit.Owner, "c"), "done")
 	if o, err := do("c"); err != nil || o != idempotency.Replayed {
 		t.Errorf("%v, %v", o, err)
 	}
@@ -77,7 +77,7 @@ func TestLoseCommitOfInTx(t *testing.T) {
 		if err := kit.Pool.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM effects`).Scan(&rows); err != nil || rows != n {
 			t.Errorf("committed %v: %d rows, %v", committed, rows, err)
 		}
-		r, err := idempotency.Do(t.Context(), s, op(fmt.Sprint(n)), func(context.Context, *sql.Tx) (string, error) { return "", nil })
+		r, err := idempotency.Do(t.Context(), s, op(kit.Owner, fmt.Sprint(n)), func(context.Context, *sql.Tx) (string, error) { return "", nil })
 		if err != nil || r.Outcome != idempotency.Executed {
 			t.Errorf("after it: %v, %v", r, err)
 		}
@@ -103,10 +103,10 @@ func TestWhatCannotBeInjected(t *testing.T) {
 		do   func(k *holdfasttest.Kit[*sql.Tx], s *idempotency.Store[*sql.Tx])
 		want string
 	}{
-		"a lease of nobody": {func(k *holdfasttest.Kit[*sql.Tx], _ *idempotency.Store[*sql.Tx]) { k.LoseLease("free") }, "nobody had a lease"},
+		"a lease of nobody": {func(k *holdfasttest.Kit[*sql.Tx], _ *idempotency.Store[*sql.Tx]) { k.LoseLease(k.Owner, "free") }, "nobody had a lease"},
 		"done twice": {func(k *holdfasttest.Kit[*sql.Tx], s *idempotency.Store[*sql.Tx]) {
-			holdfasttest.Done(k, s, op("a"), 1)
-			holdfasttest.Done(k, s, op("a"), 1)
+			holdfasttest.Done(k, s, op(k.Owner, "a"), 1)
+			holdfasttest.Done(k, s, op(k.Owner, "a"), 1)
 		}, "not to be made"},
 		"no fingerprint": {func(k *holdfasttest.Kit[*sql.Tx], s *idempotency.Store[*sql.Tx]) {
 			k.Mismatch(s, idempotency.Op{Name: "refund", Key: "a", NoFingerprint: true})

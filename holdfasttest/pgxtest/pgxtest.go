@@ -1,18 +1,22 @@
 // Package pgxtest makes the kits of holdfasttest on a PostgreSQL server, for programs on pgx, natively
-// or through database/sql. Each test has its own schema, with Holdfast's tables, which is dropped
-// when the test ends.
+// or through database/sql. The tests of a package share one schema, and owners keep them apart, so that
+// they can run side by side:
 //
-//	kit := pgxtest.New(t, "postgres://user:password@127.0.0.1/db")
-//	refunds := NewRefunds(kit.DB, kit.Native)
+//	func TestMain(m *testing.M) { os.Exit(pgxtest.Main(m, createTables)) }
+//
+//	func TestRefund(t *testing.T) {
+//		t.Parallel()
+//		kit := pgxtest.New(t, "postgres://user:password@127.0.0.1/db")
+//		refunds := NewRefunds(kit.DB, kit.Native)
+//		answer := refunds.Refund(t.Context(), kit.Owner, "order 42") // the owner, such as a merchant, is the test's own
+//
+// Without Main each test has its own schema, which is dropped when the test ends.
 package pgxtest
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/hex"
 	"os"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,11 +28,19 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/holdfasttest/internal/kit"
 	"github.com/holdfast-go/holdfast/internal/pgxadapter"
-	"github.com/holdfast-go/holdfast/migrations"
 )
 
 // Variable is the environment variable of the server's DSN for tests that give none.
 const Variable = "HOLDFAST_TEST_POSTGRES_DSN"
+
+var schemas kit.Schemas
+
+// Main runs the tests of a package, from its TestMain, and returns what m.Run returns. The tests share
+// one schema, which the first of them makes and Main drops, with Holdfast's tables and those that tables
+// makes (nil: none). Each kit has another owner; [holdfast.Options.SingleOwner] is refused.
+func Main(m interface{ Run() int }, tables func(ctx context.Context, pool *sql.DB) error) int {
+	return schemas.Main(m, tables)
+}
 
 // Kit is a kit on a native pool.
 type Kit struct {
@@ -38,12 +50,12 @@ type Kit struct {
 	Native *pgxpool.Pool
 }
 
-// New creates a schema in the database of dsn, which is one of pgx, and puts it on the search path of
-// the pool. dsn "" is that of Variable. The role must be allowed to create schemas. A test without a
+// New makes a kit in the schema of [Main], or in one of its own, in the database of dsn, which is one of
+// pgx, and puts the schema on the search path of the pool. dsn "" is that of Variable. The role must be allowed to create schemas. A test without a
 // server fails.
 func New(tb holdfasttest.TB, dsn string, opts ...holdfast.Options) *Kit {
 	tb.Helper()
-	native, pool := open(tb, dsn)
+	native, pool := open(tb, dsn, opts)
 	k := &Kit{&holdfasttest.Kit[pgx.Tx]{}, native}
 	kit.Open(k.Kit, tb, pool, pgxadapter.Of(native), opts)
 	return k
@@ -52,18 +64,18 @@ func New(tb holdfasttest.TB, dsn string, opts ...holdfast.Options) *Kit {
 // NewSQL is New for a program on database/sql, whose transactions are *sql.Tx.
 func NewSQL(tb holdfasttest.TB, dsn string, opts ...holdfast.Options) *holdfasttest.Kit[*sql.Tx] {
 	tb.Helper()
-	_, pool := open(tb, dsn)
+	_, pool := open(tb, dsn, opts)
 	return holdfasttest.OnSQL(tb, pool, opts...)
 }
 
 // NewX is New for a program whose transactions are *sqlx.Tx.
 func NewX(tb holdfasttest.TB, dsn string, opts ...holdfast.Options) *holdfasttest.Kit[*sqlx.Tx] {
 	tb.Helper()
-	_, pool := open(tb, dsn)
+	_, pool := open(tb, dsn, opts)
 	return holdfasttest.OnSQLX(tb, sqlx.NewDb(pool, "pgx"), opts...)
 }
 
-func open(tb holdfasttest.TB, dsn string) (*pgxpool.Pool, *sql.DB) {
+func open(tb holdfasttest.TB, dsn string, opts []holdfast.Options) (*pgxpool.Pool, *sql.DB) {
 	tb.Helper()
 	ctx := context.Background()
 	must := func(err error) {
@@ -79,29 +91,38 @@ func open(tb holdfasttest.TB, dsn string) (*pgxpool.Pool, *sql.DB) {
 	}
 	config, err := pgxpool.ParseConfig(dsn)
 	must(err)
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails, as documented
-	name := "holdfasttest_" + hex.EncodeToString(random)
-	admin := func(ctx context.Context, statement string) {
-		c, err := pgx.ConnectConfig(ctx, config.ConnConfig.Copy())
-		must(err)
-		_, err = c.Exec(ctx, statement)
-		_ = c.Close(ctx)
-		must(err)
-	}
-	admin(ctx, "CREATE SCHEMA "+name)
-	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(ctx, time.Minute) // of a transaction that was left open
-		defer cancel()
-		admin(ctx, "DROP SCHEMA "+name+" CASCADE")
-	})
-	own := config.Copy()
-	own.ConnConfig.RuntimeParams["search_path"] = name
-	native, err := pgxpool.NewWithConfig(ctx, own)
+	config.ConnConfig.RuntimeParams["search_path"] = schemas.For(tb, dsn, server{config.ConnConfig}, opts)
+	native, err := pgxpool.NewWithConfig(ctx, config)
 	must(err)
 	tb.Cleanup(native.Close)
 	pool := stdlib.OpenDBFromPool(native)
 	tb.Cleanup(func() { _ = pool.Close() })
-	must(migrations.Up(ctx, pool))
 	return native, pool
+}
+
+// server makes schemas in the database of a DSN.
+type server struct{ config *pgx.ConnConfig }
+
+func (s server) Create(ctx context.Context, name string) error {
+	return s.exec(ctx, "CREATE SCHEMA "+name)
+}
+
+func (s server) Drop(ctx context.Context, name string) error {
+	return s.exec(ctx, "DROP SCHEMA "+name+" CASCADE")
+}
+
+func (s server) Open(_ context.Context, name string) (*sql.DB, error) {
+	own := s.config.Copy()
+	own.RuntimeParams["search_path"] = name
+	return stdlib.OpenDB(*own), nil
+}
+
+func (s server) exec(ctx context.Context, statement string) error {
+	c, err := pgx.ConnectConfig(ctx, s.config)
+	if err != nil {
+		return err
+	}
+	_, err = c.Exec(ctx, statement)
+	_ = c.Close(ctx)
+	return err
 }

@@ -63,7 +63,7 @@ func TestHowToMigrate(t *testing.T) {
 	must(settleInOrder(ctx, locks))
 	must(settleLocked(ctx, kit.DB, rowLocks, "settlement"))
 	err = locks.Do(ctx, "settlement", func(ctx context.Context, lease *sqllock.Lease) error {
-		kit.LoseLease("settlement")
+		kit.LoseLease(kit.Owner, "settlement")
 		<-lease.Context().Done()
 		if err := locks.InTx(lease.Context(), lease, settle); errors.Is(err, sqllock.ErrLost) {
 			t.Errorf("with the lease's context the error is %v, too: change docs/howto/migrate.md", err)

@@ -62,7 +62,7 @@ func (w *world) lost() {
 
 	late, err := w.lock.Acquire(w.ctx, Secret+" late")
 	w.want(err, nil)
-	w.kit.LoseLease(Secret + " late")
+	w.kit.LoseLease("", Secret+" late")
 	w.want(late.Release(w.ctx), sqllock.ErrLost)
 
 	held, err := w.lock.Acquire(w.ctx, Secret+" renewed", sqllock.AcquireOptions{TTL: 3 * time.Second})
