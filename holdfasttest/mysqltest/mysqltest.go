@@ -1,14 +1,10 @@
 // Package mysqltest makes the kits of holdfasttest on a MySQL or MariaDB server: for tests of SQL that
 // SQLite does not understand. The tests of a package share one database, and owners keep them apart, so
-// that they can run side by side:
+// that they can run side by side, if TestMain ends with os.Exit(mysqltest.Main(m, createTables)):
 //
-//	func TestMain(m *testing.M) { os.Exit(mysqltest.Main(m, createTables)) }
-//
-//	func TestRefund(t *testing.T) {
-//		t.Parallel()
-//		kit := mysqltest.New(t, "root:password@tcp(127.0.0.1:3306)/")
-//		refunds := NewRefunds(kit.DB)
-//		answer := refunds.Refund(t.Context(), kit.Owner, "order 42") // the owner, such as a merchant, is the test's own
+//	kit := mysqltest.New(t, "root:password@tcp(127.0.0.1:3306)/")
+//	refunds := NewRefunds(kit.DB)
+//	answer := refunds.Refund(t.Context(), kit.Owner, "order 42") // the owner, such as a merchant, is the test's own
 //
 // Without Main each test has its own database, which is dropped when the test ends.
 package mysqltest

@@ -1,14 +1,10 @@
 // Package pgxtest makes the kits of holdfasttest on a PostgreSQL server, for programs on pgx, natively
 // or through database/sql. The tests of a package share one schema, and owners keep them apart, so that
-// they can run side by side:
+// they can run side by side, if TestMain ends with os.Exit(pgxtest.Main(m, createTables)):
 //
-//	func TestMain(m *testing.M) { os.Exit(pgxtest.Main(m, createTables)) }
-//
-//	func TestRefund(t *testing.T) {
-//		t.Parallel()
-//		kit := pgxtest.New(t, "postgres://user:password@127.0.0.1/db")
-//		refunds := NewRefunds(kit.DB, kit.Native)
-//		answer := refunds.Refund(t.Context(), kit.Owner, "order 42") // the owner, such as a merchant, is the test's own
+//	kit := pgxtest.New(t, "postgres://user:password@127.0.0.1/db")
+//	refunds := NewRefunds(kit.DB, kit.Native)
+//	answer := refunds.Refund(t.Context(), kit.Owner, "order 42") // the owner, such as a merchant, is the test's own
 //
 // Without Main each test has its own schema, which is dropped when the test ends.
 package pgxtest
