@@ -3,6 +3,7 @@ package start_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -22,22 +23,13 @@ const version = "v0.1.0"
 // and Holdfast as a module proxy serves the last commit. It is run by make first-hour, and prints how long
 // each page took.
 func TestFirstHour(t *testing.T) {
-	image := os.Getenv("HOLDFAST_TEST_FIRST_HOUR")
-	if image == "" {
+	if os.Getenv("HOLDFAST_TEST_FIRST_HOUR") == "" {
 		t.Skip("make first-hour runs it")
 	}
 	files := publish(t)
 	for _, name := range []string{"sqlite", "pgx", "postgres", "mysql", "gorm", "sqlx"} {
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join("..", "..", "docs", "start", name+".md"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			page := elsewhere(t, text)
-			home := t.TempDir()
-			if err := os.WriteFile(filepath.Join(home, "main.go"), blocks(page, "go")[0], 0o600); err != nil {
-				t.Fatal(err)
-			}
+			page, home := read(t, name)
 			script := "set -e\n"
 			begun := time.Now()
 			for _, b := range blocks(page, "sh") {
@@ -50,19 +42,141 @@ func TestFirstHour(t *testing.T) {
 				}
 				script += "[ -e main.go ] || cp /root/main.go .\n" // as the page says: the program
 			}
-			var stderr bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), "docker", append(newcomer(t, home, files), image, "bash", "-c", script)...)
-			cmd.Stderr = &stderr
-			out, err := cmd.Output()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, &stderr)
-			}
-			if want := string(blocks(page, "")[0]); string(out) != want {
+			if out, want := inside(t, home, files, script), string(blocks(page, "")[0]); out != want {
 				t.Errorf("printed %q, and the page says %q", out, want)
 			}
 			t.Logf("from nothing to its output in %.0f s, with the database's start and the building of everything", time.Since(begun).Seconds())
 		})
 	}
+	t.Run("prove", func(t *testing.T) { prove(t, files) })
+}
+
+// prove follows the page for MySQL on a server that no test run names, until it refunds. The server is a
+// stand-in: the MySQL of the page, which calls itself 8.4 to its clients.
+func prove(t *testing.T, files []string) {
+	t.Helper()
+	page, home := read(t, "mysql")
+	begun := time.Now()
+	var settings string
+	for line := range strings.Lines(string(blocks(page, "sh")[0])) {
+		if strings.HasPrefix(line, "docker run ") {
+			startDatabase(t, line)
+		} else {
+			settings += line
+		}
+	}
+	at := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(settings)
+	settings = strings.ReplaceAll(settings, at, standIn(t, at, "8.4"))
+	out := inside(t, home, files, settings+`
+set -e
+export HOLDFAST_DSN="mysql://$DATABASE_URL" PATH=$PATH:/root/go/bin
+walk() { local from=$EPOCHREALTIME code=0; echo "\$ $*"; "$@" 2>&1 || code=$?; echo "# exit status $code, $(( (${EPOCHREALTIME/./} - ${from/./}) / 1000 )) ms"; }
+mkdir shop && cd shop && go mod init shop && cp /root/main.go .
+go get github.com/holdfast-go/holdfast && go mod tidy
+go install github.com/holdfast-go/holdfast/cmd/holdfast@latest
+go build -o shop .
+walk ./shop
+walk holdfast prove --record
+walk ./shop
+walk ./shop
+`)
+	t.Logf("on a MySQL 9.7 that calls itself 8.4, a stand-in for a server that no test run names:\n%s", out)
+	said := regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(out, "")
+	refused, proven, _ := strings.Cut(said, "$ holdfast prove --record\n")
+	report, refunds, _ := strings.Cut(proven, "$ ./shop\n")
+	if !strings.Contains(refused, "MySQL 8.4") || !strings.Contains(refused, "holdfast prove --record") {
+		t.Errorf("the refusal names not the command: %s", refused)
+	}
+	if !strings.Contains(report, "recorded: programs and commands open MySQL 8.4") {
+		t.Errorf("prove: %s", report)
+	}
+	if want := string(blocks(page, "")[0]); strings.ReplaceAll(refunds, "$ ./shop\n", "") != want {
+		t.Errorf("then printed %q, and the page says %q", refunds, want)
+	}
+	t.Logf("from nothing to a refund on a server to be proven in %.0f s, with the database's start and the building of everything", time.Since(begun).Seconds())
+}
+
+// standIn returns an address at which the MySQL at another address calls itself a version.
+func standIn(t *testing.T, address, version string) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go func() {
+				_, _ = io.Copy(server, client)
+				_ = server.Close()
+			}()
+			go func() {
+				rename(client, server, version)
+				_ = client.Close()
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// rename copies the packets of a MySQL server to a client. The greeting has the server's version; there and
+// later it is replaced by one of the same length, which begins with version.
+func rename(client io.Writer, server io.Reader, version string) {
+	var own, other []byte
+	for {
+		packet := make([]byte, 4) // three bytes of length, a number
+		if _, err := io.ReadFull(server, packet); err != nil {
+			return
+		}
+		n := int(packet[0]) | int(packet[1])<<8 | int(packet[2])<<16
+		packet = append(packet, make([]byte, n)...)
+		if _, err := io.ReadFull(server, packet[4:]); err != nil {
+			return
+		}
+		if own == nil && n > 1 {
+			own, _, _ = bytes.Cut(packet[5:], []byte{0})
+			other = append([]byte(version), own[len(version):]...)
+		}
+		if _, err := client.Write(bytes.ReplaceAll(packet, own, other)); err != nil {
+			return
+		}
+	}
+}
+
+// read returns a page with a database of its own, and the home of a newcomer, with the page's program.
+func read(t *testing.T, name string) (page []byte, home string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "start", name+".md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, home = elsewhere(t, text), t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, "main.go"), blocks(page, "go")[0], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return page, home
+}
+
+// inside returns what a script prints in the newcomer's container.
+func inside(t *testing.T, home string, files []string, script string) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "docker", append(newcomer(t, home, files), os.Getenv("HOLDFAST_TEST_FIRST_HOUR"), "bash", "-c", script)...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, out, &stderr)
+	}
+	return string(out)
 }
 
 // newcomer returns what docker needs for a machine with an empty home, Go, and a proxy of the folders files.
@@ -120,7 +234,7 @@ func publish(t *testing.T) []string {
 	dir := t.TempDir()
 	clone, proxy := filepath.Join(dir, "clone"), filepath.Join(dir, "proxy")
 	run(t, ".", "git", "clone", "-q", "../..", clone)
-	run(t, filepath.Join(clone, "internal", "release"), "go", "run", ".", version, clone, proxy, ".", "holdfastgorm")
+	run(t, filepath.Join(clone, "internal", "release"), "go", "run", ".", version, clone, proxy, ".", "holdfastgorm", "cmd/holdfast")
 	return []string{proxy, filepath.Join(goEnv(t, "GOMODCACHE"), "cache", "download")}
 }
 
