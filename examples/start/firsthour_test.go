@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -133,20 +134,19 @@ func standIn(t *testing.T, address, version string) string {
 func rename(client io.Writer, server io.Reader, version string) {
 	var own, other []byte
 	for {
-		packet := make([]byte, 4) // three bytes of length, a number
-		if _, err := io.ReadFull(server, packet); err != nil {
+		head := make([]byte, 4) // three bytes of length, a number
+		if _, err := io.ReadFull(server, head); err != nil {
 			return
 		}
-		n := int(packet[0]) | int(packet[1])<<8 | int(packet[2])<<16
-		packet = append(packet, make([]byte, n)...)
-		if _, err := io.ReadFull(server, packet[4:]); err != nil {
+		body := make([]byte, int(head[0])|int(head[1])<<8|int(head[2])<<16)
+		if _, err := io.ReadFull(server, body); err != nil {
 			return
 		}
-		if own == nil && n > 1 {
-			own, _, _ = bytes.Cut(packet[5:], []byte{0})
+		if own == nil && len(body) > 1 {
+			own, _, _ = bytes.Cut(body[1:], []byte{0})
 			other = append([]byte(version), own[len(version):]...)
 		}
-		if _, err := client.Write(bytes.ReplaceAll(packet, own, other)); err != nil {
+		if _, err := client.Write(slices.Concat(head, bytes.ReplaceAll(body, own, other))); err != nil {
 			return
 		}
 	}
