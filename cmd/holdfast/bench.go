@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/doctor"
 )
 
@@ -30,8 +29,9 @@ type measured struct {
 	P95US     float64 `json:"p95_us"`
 	P99US     float64 `json:"p99_us"`
 	PerSecond float64 `json:"per_second"`
-	// Ratio is the median divided by the median of Against.
+	// Ratio is the median divided by the median of Against, and AddedUS their difference.
 	Ratio   float64 `json:"ratio,omitempty"`
+	AddedUS float64 `json:"added_us,omitempty"`
 	Against string  `json:"against,omitempty"`
 }
 
@@ -39,6 +39,7 @@ type benched struct {
 	Engine   string     `json:"engine"`
 	Version  string     `json:"version"`
 	Clients  int        `json:"clients"`
+	Flush    string     `json:"flush"` // what a commit waits for, by the server's settings
 	TookMS   int64      `json:"took_ms"`
 	Measured []measured `json:"measured"`
 	Notes    []string   `json:"notes"`
@@ -50,7 +51,8 @@ func newBench(f *flags) *cobra.Command {
 	var clean bool
 	cmd := &cobra.Command{
 		Use: "bench", Short: "Measure Holdfast on this database, beside the bare statements; briefly, in tables of its own", Args: noArgs,
-		Long: "Measure Holdfast on this database, from this machine, beside the same work in bare statements on the same driver.\n" +
+		Long: "Measure Holdfast on this database, from this machine, beside the same work in bare statements on the same driver:\n" +
+			"the refund of docs/why/performance.md, with Holdfast's connector (the form to use) and without it, and a lease.\n" +
 			"The slices of all measurements alternate. The tables are named PREFIXbench_…: bench makes them, refuses to begin when\n" +
 			"there are any, and drops them at the end. It writes as fast as the database lets it: think before you run it on one\n" +
 			"that others work on.",
@@ -68,15 +70,12 @@ func newBench(f *flags) *cobra.Command {
 				return err
 			}
 			defer func() { _ = pool.Close() }()
-			pool.SetMaxIdleConns(clients + 2)
 			ctx := cmd.Context()
-			opts := own.options()
-			opts.SingleOwner = true
-			db, err := holdfastsql.Open(ctx, pool, opts)
+			tables, err := openBench(ctx, &own, pool, clients)
 			if err != nil {
 				return err
 			}
-			tables := &benchTables{db: db, pool: pool, flags: &own}
+			defer tables.close()
 			if clean {
 				if err := tables.clean(ctx); err != nil {
 					return err
@@ -114,7 +113,7 @@ func runBench(ctx context.Context, tables *benchTables, duration time.Duration, 
 		}
 	}()
 	db := tables.db
-	result = &benched{Engine: string(db.Engine()), Version: db.Version(), Clients: clients, Notes: []string{}}
+	result = &benched{Engine: string(db.Engine()), Version: db.Version(), Clients: clients, Notes: append([]string{}, tables.notes...)}
 	// Results with commits that do not wait for the disk cannot be compared with others.
 	found, err := doctor.Check(ctx, db)
 	if err != nil {
@@ -124,6 +123,9 @@ func runBench(ctx context.Context, tables *benchTables, duration time.Duration, 
 		if x.Severity == doctor.Broken {
 			result.Notes = append(result.Notes, x.Check+": "+x.Problem)
 		}
+	}
+	if result.Flush, err = tables.flush(ctx); err != nil {
+		return nil, err
 	}
 	b, err := newBencher(ctx, tables, clients)
 	if err != nil {
@@ -152,13 +154,13 @@ func (r *benched) text(table func(none, header string, rows [][]string) string) 
 	for _, m := range r.Measured {
 		compared := "-"
 		if m.Against != "" {
-			compared = fmt.Sprintf("%.2f x %s", m.Ratio, m.Against)
+			compared = fmt.Sprintf("%.2f x %s, %+.0f us", m.Ratio, m.Against, m.AddedUS)
 		}
 		rows = append(rows, []string{
 			m.What, strconv.Itoa(m.Count), us(m.P50US), us(m.P95US), us(m.P99US), strconv.FormatFloat(m.PerSecond, 'f', 0, 64), compared,
 		})
 	}
-	said := fmt.Sprintf("%s, %d at a time, %s\n", r.Engine+" "+text(r.Version), r.Clients, duration(time.Duration(r.TookMS)*time.Millisecond)) +
+	said := fmt.Sprintf("%s, %d at a time, %s; flush: %s\n", r.Engine+" "+text(r.Version), r.Clients, duration(time.Duration(r.TookMS)*time.Millisecond), text(r.Flush)) +
 		table("", "WHAT TIMES P50_MS P95_MS P99_MS PER_SECOND COMPARED", rows)
 	var notes strings.Builder
 	for _, n := range r.Notes {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/measure"
+	"github.com/holdfast-go/holdfast/internal/refund"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -38,13 +38,13 @@ type work struct {
 
 // bencher runs the measurements.
 type bencher struct {
-	tables         *benchTables
-	clients        int
-	locker         *sqllock.Locker[*sql.Tx]
-	store          *idempotency.Store[*sql.Tx]
-	insert, remove string
-	works          []*work
-	ids            atomic.Int64
+	tables           *benchTables
+	clients          int
+	locker           *sqllock.Locker[*sql.Tx]
+	store, connected *idempotency.Store[*sql.Tx] // on the plain pool, and with Holdfast's connector
+	insert, remove   string
+	works            []*work
+	ids              atomic.Int64
 }
 
 func newBencher(ctx context.Context, tables *benchTables, clients int) (b *bencher, err error) {
@@ -55,6 +55,9 @@ func newBencher(ctx context.Context, tables *benchTables, clients int) (b *bench
 	if b.store, err = idempotency.New(ctx, tables.db, idempotency.Options{Namespace: "bench"}); err != nil {
 		return nil, err
 	}
+	if b.connected, err = idempotency.New(ctx, tables.connected, idempotency.Options{Namespace: "bench"}); err != nil {
+		return nil, err
+	}
 	if b.locker, err = sqllock.New(ctx, tables.db, sqllock.Options{Holder: "bench"}); err != nil {
 		return nil, err
 	}
@@ -63,8 +66,9 @@ func newBencher(ctx context.Context, tables *benchTables, clients int) (b *bench
 		{what: "commit", do: b.bareInsert},
 		{what: "bare lease", do: b.bareLease},
 		{what: "lease", against: "bare lease", do: b.lease},
-		{what: "bare transaction", do: b.bareTransaction},
-		{what: "do", against: "bare transaction", do: b.execute},
+		{what: "bare refund", do: b.bareRefund},
+		{what: "do, connector", against: "bare refund", do: func(ctx context.Context, id string) error { return b.ask(ctx, b.connected, id, idempotency.Executed) }},
+		{what: "do, plain pool", against: "bare refund", do: func(ctx context.Context, id string) error { return b.ask(ctx, b.store, id, idempotency.Executed) }},
 		{what: "replay", against: "round trip", do: b.replay},
 	}
 	return b, nil
@@ -101,33 +105,22 @@ func (b *bencher) lease(ctx context.Context, id string) error {
 	return l.Release(ctx)
 }
 
-// bareTransaction runs the transaction of Do, without a claim.
-func (b *bencher) bareTransaction(ctx context.Context, id string) error {
-	tx, err := b.tables.pool.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, b.insert, id); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
-}
-
-func (b *bencher) execute(ctx context.Context, id string) error {
-	return b.ask(ctx, id, idempotency.Executed)
+// bareRefund runs the transaction of Do, without a claim.
+func (b *bencher) bareRefund(ctx context.Context, id string) error {
+	return refund.Bare(ctx, b.tables.pool, func(tx *sql.Tx) error { return b.tables.texts.Run(ctx, tx, b.order(id), id) })
 }
 
 // replay repeats an operation that the warm-up executed.
 func (b *bencher) replay(ctx context.Context, id string) error {
 	client, _, _ := strings.Cut(id, "/")
-	return b.ask(ctx, client, idempotency.Replayed)
+	return b.ask(ctx, b.store, client, idempotency.Replayed)
 }
 
-func (b *bencher) ask(ctx context.Context, id string, want idempotency.Outcome) error {
-	r, err := idempotency.Do(ctx, b.store, idempotency.Op{Name: "bench", Key: id, Request: 1250},
+func (b *bencher) ask(ctx context.Context, store *idempotency.Store[*sql.Tx], id string, want idempotency.Outcome) error {
+	order := b.order(id)
+	r, err := idempotency.Do(ctx, store, idempotency.Op{Name: "refund", Key: id, Request: [2]int64{order, refund.Cents}},
 		func(ctx context.Context, tx *sql.Tx) (string, error) {
-			_, err := tx.ExecContext(ctx, b.insert, id)
-			return id, err
+			return id, b.tables.texts.Run(ctx, tx, order, id)
 		})
 	if err == nil && r.Outcome != want {
 		return fmt.Errorf("%v instead of %v", r.Outcome, want)
@@ -142,7 +135,7 @@ func (b *bencher) run(ctx context.Context, duration time.Duration, p *progress) 
 	end := time.Now().Add(duration)
 	p.sayf("warming up")
 	for client := range b.clients { // the operations that replay repeats
-		if err := b.ask(ctx, strconv.Itoa(client), idempotency.Executed); err != nil {
+		if err := b.ask(ctx, b.store, strconv.Itoa(client), idempotency.Executed); err != nil {
 			return err
 		}
 	}
@@ -195,6 +188,15 @@ func (b *bencher) slice(ctx context.Context, w *work, length time.Duration) erro
 // id returns a new id that begins with the client's number.
 func (b *bencher) id(client int) string { return fmt.Sprintf("%d/%d", client, b.ids.Add(1)) }
 
+// order returns the order that a call refunds: clients share none.
+func (b *bencher) order(id string) int64 {
+	client, n, _ := strings.Cut(id, "/")
+	first, _ := strconv.ParseInt(client, 10, 64) // as id makes it
+	count, _ := strconv.ParseInt(n, 10, 64)
+	each := int64(refund.Orders / b.clients)
+	return 1 + first*each + count%each
+}
+
 func (b *bencher) results() []measured {
 	var list []measured
 	at := map[string]time.Duration{}
@@ -208,6 +210,7 @@ func (b *bencher) results() []measured {
 		}
 		if bare := at[w.against]; bare > 0 {
 			m.Ratio = float64(at[w.what]) / float64(bare)
+			m.AddedUS = us(at[w.what] - bare)
 		}
 		list = append(list, m)
 	}

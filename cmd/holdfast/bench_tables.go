@@ -10,8 +10,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dsn"
+	"github.com/holdfast-go/holdfast/internal/refund"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
@@ -23,6 +27,67 @@ type benchTables struct {
 	db    *holdfast.DB[*sql.Tx]
 	pool  *sql.DB
 	flags *flags
+	texts refund.Texts
+	// connected is db on a pool with Holdfast's connector.
+	connected *holdfast.DB[*sql.Tx]
+	close     func()
+	notes     []string // about the URL
+}
+
+func openBench(ctx context.Context, f *flags, pool *sql.DB, clients int) (*benchTables, error) {
+	opts := f.options()
+	opts.SingleOwner = true
+	db, err := holdfastsql.Open(ctx, pool, opts)
+	if err != nil {
+		return nil, err
+	}
+	url, err := f.existing()
+	if err != nil {
+		return nil, err
+	}
+	connector, err := dsn.Connector(url, nil)
+	if err != nil {
+		return nil, err
+	}
+	if db.Engine() == holdfast.PostgreSQL {
+		connector = holdfastpgx.Connector(connector)
+	} else {
+		connector = holdfastsql.Connector(connector)
+	}
+	wrapped := sql.OpenDB(connector)
+	for _, p := range []*sql.DB{pool, wrapped} {
+		p.SetMaxIdleConns(clients + 2)
+		if db.Engine() == holdfast.SQLite {
+			p.SetMaxOpenConns(1) // its fastest form under contention: nobody polls for the write lock
+		}
+	}
+	b := &benchTables{db: db, pool: pool, flags: f, close: func() { _ = wrapped.Close() }}
+	if strings.HasPrefix(url, "m") && !strings.Contains(url, "interpolateParams=true") { // MySQL or MariaDB
+		b.notes = append(b.notes, "without interpolateParams=true in the URL each statement with a parameter takes two round trips, the bare ones too")
+	}
+	b.texts = refund.TextsOf(string(db.Engine()), access.Of(db).Table)
+	if b.connected, err = holdfastsql.Open(ctx, wrapped, opts); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// flush says what a commit waits for.
+func (b *benchTables) flush(ctx context.Context) (said string, err error) {
+	var query string
+	switch b.db.Engine() {
+	case holdfast.PostgreSQL:
+		query = `SELECT string_agg(name || '=' || setting, ',' ORDER BY name) FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit', 'wal_sync_method')`
+	case holdfast.SQLite:
+		query = `SELECT 'journal_mode=' || (SELECT journal_mode FROM pragma_journal_mode) || ',synchronous=' || (SELECT synchronous FROM pragma_synchronous)`
+	case holdfast.MySQL, holdfast.MariaDB:
+		query = `SELECT CONCAT('innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit, ',log_bin=', @@log_bin, ',sync_binlog=', @@sync_binlog)`
+	default: // several servers
+		return "unknown", nil
+	}
+	err = b.pool.QueryRowContext(ctx, query).Scan(&said)
+	return said, err
 }
 
 // rows is the table of the bare statements. It is created first and dropped last, so that it marks
@@ -84,6 +149,11 @@ func (b *benchTables) create(ctx context.Context) error {
 		}
 		return fmt.Errorf("make the bench's tables: %w", err)
 	}
+	for _, statement := range append(b.texts.Tables, b.texts.Fill) {
+		if err := b.exec(ctx, statement); err != nil {
+			return errors.Join(fmt.Errorf("make the bench's tables: %w", err), b.drop(ctx))
+		}
+	}
 	if err := migrations.Up(ctx, b.pool, b.flags.options()); err != nil {
 		return errors.Join(err, b.drop(ctx))
 	}
@@ -96,6 +166,11 @@ func (b *benchTables) drop(ctx context.Context) error {
 	defer cancel()
 	if err := migrations.Down(ctx, b.pool, b.flags.options()); err != nil {
 		return err
+	}
+	for _, table := range []string{"orders", "refunds", "ledger"} {
+		if err := b.exec(ctx, `DROP TABLE IF EXISTS `+access.Of(b.db).Table(table)); err != nil {
+			return err
+		}
 	}
 	return b.exec(ctx, `DROP TABLE `+b.rows())
 }

@@ -18,7 +18,7 @@ func TestBench(t *testing.T) {
 		pool := dbtest.OpenSQL(t, url)
 		gone := func(when string) {
 			t.Helper()
-			for _, table := range []string{"rows", "records", "locks", "migrations"} {
+			for _, table := range []string{"rows", "orders", "refunds", "ledger", "records", "locks", "migrations"} {
 				if _, err := pool.ExecContext(t.Context(), `SELECT 1 FROM holdfast_bench_`+table); err == nil {
 					t.Errorf("%s: the table %s is still there", when, table)
 				}
@@ -37,16 +37,16 @@ func TestBench(t *testing.T) {
 		}
 		against := map[string]string{
 			"round trip": "", "commit": "", "bare lease": "", "lease": "bare lease",
-			"bare transaction": "", "do": "bare transaction", "replay": "round trip",
+			"bare refund": "", "do, connector": "bare refund", "do, plain pool": "bare refund", "replay": "round trip",
 		}
 		for _, m := range got.Measured {
 			bare, ok := against[m.What]
-			if !ok || m.Against != bare || (bare != "") != (m.Ratio > 0) || m.Count < benchRounds*2 || m.P50US <= 0 || m.P99US < m.P50US || m.PerSecond <= 0 {
+			if !ok || m.Against != bare || (bare != "") != (m.Ratio > 0) || (bare != "") != (m.AddedUS != 0) || m.Count < benchRounds*2 || m.P50US <= 0 || m.P99US < m.P50US || m.PerSecond <= 0 {
 				t.Errorf("got %+v", m)
 			}
 			delete(against, m.What)
 		}
-		if len(against) > 0 || got.Clients != 2 || got.TookMS < 900 {
+		if len(against) > 0 || got.Clients != 2 || got.TookMS < 900 || !strings.Contains(got.Flush, "=") {
 			t.Errorf("got %+v without %v", got, against)
 		}
 		gone("at the end")

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/refund"
 )
 
 var pg = textsOf(sqlengine.Postgres)
@@ -18,32 +19,32 @@ var pg = textsOf(sqlengine.Postgres)
 // stepsPgx runs the service's statements one after the other.
 func stepsPgx(ctx context.Context, tx pgx.Tx, order int64, key string) error {
 	var paid, refunded int64
-	if err := tx.QueryRow(ctx, pg.lock, order).Scan(&paid, &refunded); err != nil {
+	if err := tx.QueryRow(ctx, pg.Lock, order).Scan(&paid, &refunded); err != nil {
 		return err
 	}
-	if refunded+Cents > paid {
-		return ErrOverpaid
+	if refunded+refund.Cents > paid {
+		return refund.ErrOverpaid
 	}
-	if _, err := tx.Exec(ctx, pg.raise, order, int64(Cents)); err != nil {
+	if _, err := tx.Exec(ctx, pg.Raise, int64(refund.Cents), order); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, pg.refund, key, order, int64(Cents)); err != nil {
+	if _, err := tx.Exec(ctx, pg.Refund, key, order, int64(refund.Cents)); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, pg.ledger, order, int64(Cents))
+	_, err := tx.Exec(ctx, pg.Ledger, order, int64(refund.Cents))
 	return err
 }
 
 // queue adds the service's statements, in their form without a read, to a batch.
 func queue(b *pgx.Batch, order int64, key string) {
-	b.Queue(pg.raiseIf, order, int64(Cents)).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(pg.RaiseIf, int64(refund.Cents), order).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != 1 {
-			return ErrOverpaid
+			return refund.ErrOverpaid
 		}
 		return nil
 	})
-	b.Queue(pg.refund, key, order, int64(Cents))
-	b.Queue(pg.ledger, order, int64(Cents))
+	b.Queue(pg.Refund, key, order, int64(refund.Cents))
+	b.Queue(pg.Ledger, order, int64(refund.Cents))
 }
 
 // batchPgx sends the statements in one round trip.
@@ -98,7 +99,7 @@ func doPgx(steps stepsOf) func(context.Context, *sqlengine.Engine, holdfast.Obse
 func lookPgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, func() error, error) {
 	return func(ctx context.Context, _ int64, key string) error {
 		var order, cents int64
-		return e.Pgx.QueryRow(ctx, pg.look, key).Scan(&order, &cents)
+		return e.Pgx.QueryRow(ctx, pg.Look, key).Scan(&order, &cents)
 	}, nothing, nil
 }
 
@@ -109,7 +110,7 @@ func under[Tx any](ctx context.Context, db *holdfast.DB[Tx], steps func(ctx cont
 		return nil, nil, err
 	}
 	return func(ctx context.Context, order int64, key string) error {
-		_, err := idempotency.Do(ctx, store, idempotency.Op{Name: "refund", Key: key, Request: request{order, Cents}},
+		_, err := idempotency.Do(ctx, store, idempotency.Op{Name: "refund", Key: key, Request: request{order, refund.Cents}},
 			func(ctx context.Context, tx Tx) (string, error) { return key, steps(ctx, tx, order, key) })
 		return err
 	}, nothing, nil

@@ -10,22 +10,21 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/internal/refund"
 )
 
 // steps are the service's statements through database/sql, as texts or prepared.
 type steps struct {
-	engine                      string
-	pool                        *sql.DB
-	texts                       texts
-	lock, raise, refund, ledger *sql.Stmt // nil: as texts
+	refund.Texts
+
+	prepared map[string]*sql.Stmt // by text; nil: as texts
 }
 
 func newSteps(ctx context.Context, e *sqlengine.Engine, pool *sql.DB, prepared bool) (s *steps, closes func() error, err error) {
-	s = &steps{engine: e.Name, pool: pool, texts: textsOf(e.Name)}
-	var made []*sql.Stmt
+	s = &steps{Texts: textsOf(e.Name)}
 	closes = func() error {
 		var errs []error
-		for _, p := range made {
+		for _, p := range s.prepared {
 			errs = append(errs, p.Close())
 		}
 		return errors.Join(errs...)
@@ -33,60 +32,39 @@ func newSteps(ctx context.Context, e *sqlengine.Engine, pool *sql.DB, prepared b
 	if !prepared {
 		return s, closes, nil
 	}
-	for _, p := range []struct {
-		to   **sql.Stmt
-		text string
-	}{{&s.lock, s.texts.lock}, {&s.raise, s.texts.raise}, {&s.refund, s.texts.refund}, {&s.ledger, s.texts.ledger}} {
-		if *p.to, err = pool.PrepareContext(ctx, p.text); err != nil {
+	s.prepared = map[string]*sql.Stmt{}
+	for _, text := range []string{s.Lock, s.Raise, s.Refund, s.Ledger} {
+		if s.prepared[text], err = pool.PrepareContext(ctx, text); err != nil {
+			delete(s.prepared, text)
 			return nil, nil, errors.Join(err, closes())
 		}
-		made = append(made, *p.to)
 	}
 	return s, closes, nil
 }
 
-func (s *steps) exec(ctx context.Context, tx *sql.Tx, p *sql.Stmt, text string, args ...any) error {
-	var err error
-	if p == nil {
-		_, err = tx.ExecContext(ctx, text, args...)
-	} else {
-		_, err = tx.StmtContext(ctx, p).ExecContext(ctx, args...)
+// in returns what sends the statements of a transaction.
+func (s *steps) in(tx *sql.Tx) refund.Tx {
+	if s.prepared == nil {
+		return tx
 	}
-	return err
+	return preparedTx{tx, s.prepared}
+}
+
+type preparedTx struct {
+	tx    *sql.Tx
+	stmts map[string]*sql.Stmt
+}
+
+func (p preparedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return p.tx.StmtContext(ctx, p.stmts[query]).ExecContext(ctx, args...)
+}
+
+func (p preparedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return p.tx.StmtContext(ctx, p.stmts[query]).QueryRowContext(ctx, args...)
 }
 
 func (s *steps) run(ctx context.Context, tx *sql.Tx, order int64, key string) error {
-	var paid, refunded int64
-	row := func() *sql.Row {
-		if s.lock == nil {
-			return tx.QueryRowContext(ctx, s.texts.lock, order)
-		}
-		return tx.StmtContext(ctx, s.lock).QueryRowContext(ctx, order)
-	}()
-	if err := row.Scan(&paid, &refunded); err != nil {
-		return err
-	}
-	if refunded+Cents > paid {
-		return ErrOverpaid
-	}
-	raise := []any{int64(Cents), order}
-	if s.engine == sqlengine.Postgres {
-		raise = []any{order, int64(Cents)}
-	}
-	if err := s.exec(ctx, tx, s.raise, s.texts.raise, raise...); err != nil {
-		return err
-	}
-	if key != "" {
-		if err := s.exec(ctx, tx, s.refund, s.texts.refund, key, order, int64(Cents)); err != nil {
-			return err
-		}
-	}
-	return s.exec(ctx, tx, s.ledger, s.texts.ledger, order, int64(Cents))
-}
-
-// others runs the steps but for the insert of the refund's row.
-func (s *steps) others(ctx context.Context, tx *sql.Tx, order int64) error {
-	return s.run(ctx, tx, order, "")
+	return s.Run(ctx, s.in(tx), order, key)
 }
 
 // bareSQL is the transaction without a key.
@@ -97,14 +75,7 @@ func bareSQL(prepared bool) func(context.Context, *sqlengine.Engine, holdfast.Ob
 			return nil, nil, err
 		}
 		return func(ctx context.Context, order int64, key string) error {
-			tx, err := e.SQL.BeginTx(ctx, nil)
-			if err != nil {
-				return err
-			}
-			if err := s.run(ctx, tx, order, key); err != nil {
-				return errors.Join(err, tx.Rollback())
-			}
-			return tx.Commit()
+			return refund.Bare(ctx, e.SQL, func(tx *sql.Tx) error { return s.run(ctx, tx, order, key) })
 		}, closes, nil
 	}
 }
@@ -129,7 +100,7 @@ func doTx(ctx context.Context, db *holdfast.DB[*sql.Tx], pool *sql.DB, s *steps)
 		if err != nil {
 			return err
 		}
-		_, err = idempotency.DoTx(ctx, store, tx, idempotency.Op{Name: "refund", Key: key, Request: request{order, Cents}},
+		_, err = idempotency.DoTx(ctx, store, tx, idempotency.Op{Name: "refund", Key: key, Request: request{order, refund.Cents}},
 			func(ctx context.Context, tx *sql.Tx) (string, error) { return key, s.run(ctx, tx, order, key) })
 		if err != nil {
 			return errors.Join(err, tx.Rollback())
@@ -150,7 +121,7 @@ func tableDo(ctx context.Context, db *holdfast.DB[*sql.Tx], _ *sql.DB, s *steps)
 	refunds, err := businessrow.New[row](ctx, db, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
 		businessrow.Options{Compare: []string{"order_id", "cents"}})
 	return func(ctx context.Context, order int64, key string) error {
-		_, err := refunds.Do(ctx, row{key, order, Cents}, func(ctx context.Context, tx *sql.Tx) error { return s.others(ctx, tx, order) })
+		_, err := refunds.Do(ctx, row{key, order, refund.Cents}, func(ctx context.Context, tx *sql.Tx) error { return s.Money(ctx, s.in(tx), order) })
 		return err
 	}, err
 }
@@ -177,7 +148,7 @@ func ours(protect way, of func(*sqlengine.Engine) *sql.DB, prepared bool) func(c
 
 // lookSQL reads a refund by its number.
 func lookSQL(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, func() error, error) {
-	text := textsOf(e.Name).look
+	text := textsOf(e.Name).Look
 	return func(ctx context.Context, _ int64, key string) error {
 		var order, cents int64
 		return e.SQL.QueryRowContext(ctx, text, key).Scan(&order, &cents)
