@@ -114,7 +114,7 @@ type Field struct {
 	Generated bool
 	// Fill sets the field of row, the addressable struct, before an INSERT or UPDATE that writes its
 	// column. Default: the field is written as it is.
-	Fill func(row reflect.Value, update bool) error
+	Fill func(ctx context.Context, row reflect.Value, update bool) error
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -80,17 +80,16 @@ func Spec[R any](db *gorm.DB, key ...string) (holdfast.TableSpec, error) {
 
 // fillOf returns what sets a field that GORM fills with the time on its own: one of the creation if it is
 // zero, and one of the update always with an update.
-func fillOf(db *gorm.DB, f *schema.Field) func(row reflect.Value, update bool) error {
+func fillOf(db *gorm.DB, f *schema.Field) func(ctx context.Context, row reflect.Value, update bool) error {
 	kind := max(f.AutoCreateTime, f.AutoUpdateTime)
 	if kind == 0 {
 		return nil
 	}
-	return func(row reflect.Value, update bool) error {
-		ctx := context.Background()
-		if _, zero := f.ValueOf(ctx, row); !zero && !(update && f.AutoUpdateTime > 0) {
-			return nil
+	return func(ctx context.Context, row reflect.Value, update bool) error {
+		if _, zero := f.ValueOf(ctx, row); zero || update && f.AutoUpdateTime > 0 {
+			return f.Set(ctx, row, stamped(f, kind, db.NowFunc()))
 		}
-		return f.Set(ctx, row, stamped(f, kind, db.NowFunc()))
+		return nil
 	}
 }
 

@@ -84,7 +84,7 @@ func (t *Table[R, Tx]) InsertTx(ctx context.Context, tx Tx, row R) (out R, err e
 		err = invalid("row", "its key is empty: a key that the database generates is not read back; insert such a row with a statement of your own, with version 1")
 	}
 	if err == nil {
-		err = t.given.Fill(v, false)
+		err = t.given.Fill(ctx, v, false)
 	}
 	if err != nil {
 		return *new(R), err
@@ -136,7 +136,7 @@ func (t *Table[R, Tx]) UpdateTx(ctx context.Context, tx Tx, row R, columns ...st
 	}
 	next, err := t.version.after(given)
 	if err == nil {
-		err = fields.Fill(v, true)
+		err = fields.Fill(ctx, v, true)
 	}
 	if err != nil {
 		return *new(R), err

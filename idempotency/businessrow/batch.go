@@ -59,7 +59,7 @@ func (t *Table[R, Tx]) ClaimAllTx(ctx context.Context, tx Tx, rows []R) (answers
 	}()
 	rows = slices.Clone(rows) // fill changes them
 	for i := range rows {
-		if err := t.fill(&rows[i]); err != nil {
+		if err := t.fill(ctx, &rows[i]); err != nil {
 			return nil, err
 		}
 	}

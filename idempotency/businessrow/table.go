@@ -129,7 +129,7 @@ var numbers = []string{"integer", "int", "int2", "int4", "int8", "tinyint", "sma
 func (t *Table[R, Tx]) Do(ctx context.Context, row R, fn func(ctx context.Context, tx Tx) error) (res idempotency.Result[R], err error) {
 	ctx, span := once.StartSpan(ctx, t.access.Trace, "business_row.do", t.spec.Table)
 	defer func() { span.End(err, func(err error) string { return outcomeOf(res.Outcome, err) }) }()
-	if err := t.fill(&row); err != nil {
+	if err := t.fill(ctx, &row); err != nil {
 		return idempotency.Result[R]{}, err
 	}
 	key, err := t.hash(row)
@@ -271,7 +271,7 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res idempoten
 			_ = t.access.Rollback(ctx, tx)
 		}
 	}()
-	if err := t.fill(&row); err != nil {
+	if err := t.fill(ctx, &row); err != nil {
 		return res, err
 	}
 	if err := t.access.Alive(ctx, q); err != nil {
@@ -324,14 +324,14 @@ func (t *Table[R, Tx]) won(a core.Reply) (bool, error) {
 }
 
 // fill sets the fields of row that fill themselves, and refuses a value for a column that is not written.
-func (t *Table[R, Tx]) fill(row *R) error {
+func (t *Table[R, Tx]) fill(ctx context.Context, row *R) error {
 	v := reflect.ValueOf(row).Elem()
 	for _, f := range t.generated {
 		if !reflectx.FieldByIndexesReadOnly(v, f.Index).IsZero() {
 			return once.Invalid("row", fmt.Sprintf("the database makes the value of column %q: leave its field zero", f.Name))
 		}
 	}
-	return t.given.Fill(v, false)
+	return t.given.Fill(ctx, v, false)
 }
 
 // unchanged refuses a key, or a compared value, that its column did not store as given: cut, rounded,

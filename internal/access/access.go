@@ -134,7 +134,7 @@ type Field struct {
 	Column    string
 	Index     []int
 	Generated bool
-	Fill      func(row reflect.Value, update bool) error
+	Fill      func(ctx context.Context, row reflect.Value, update bool) error
 }
 
 // Catalog contains what is needed to describe a user's own table.

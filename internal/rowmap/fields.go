@@ -4,6 +4,7 @@
 package rowmap
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -23,7 +24,7 @@ type Field struct {
 	*reflectx.FieldInfo
 
 	Generated bool
-	Fill      func(row reflect.Value, update bool) error
+	Fill      func(ctx context.Context, row reflect.Value, update bool) error
 }
 
 // Of returns the fields of R that are columns: those that the program's own mapping names, or those
@@ -85,12 +86,12 @@ func (f Fields) Given(key []string) (given, generated Fields) {
 }
 
 // Fill sets the fields of row that fill themselves before a write.
-func (f Fields) Fill(row reflect.Value, update bool) error {
+func (f Fields) Fill(ctx context.Context, row reflect.Value, update bool) error {
 	for _, field := range f {
 		if field.Fill == nil {
 			continue
 		}
-		if err := field.Fill(row, update); err != nil {
+		if err := field.Fill(ctx, row, update); err != nil {
 			return fmt.Errorf("holdfast: filling column %q: %w", field.Name, err)
 		}
 	}
