@@ -80,6 +80,7 @@ func TestNestedModulesUseTheAPI(t *testing.T) {
 		"errcode/catalog", // the page of errors is made of it too
 		"measure",         // the repository's benchmark measures with it too
 		"options",         // bounds of numbers
+		"refund",          // the refund that it measures, likewise
 		"rowmap",          // ops similar reads tables of the user
 		"stdhandle",       // prove runs the dialect's SQL on connections of its own
 		"test/faultproxy", // prove cuts connections
