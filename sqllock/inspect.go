@@ -157,7 +157,7 @@ func (s *statements) force(ctx context.Context, q core.Querier, name lockname.Na
 // bytes, until the term ends. nil removes it. The value's bytes stay in the lock's row until the
 // next term begins or package reaper deletes the row.
 //
-// Errors: [ErrLost], [holdfast.ErrInvalid], the driver's.
+// Errors: [ErrLost], which also ends the lease's context; [holdfast.ErrInvalid]; the driver's.
 func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 	if err := keeper.CheckValue(value); err != nil {
 		return err
@@ -174,7 +174,12 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 		return err
 	})
 	if err == nil && !said { // or it says so already, and MySQL counts changes only
-		if v, _ := s.HolderOf(ctx, kept.Attempt().Name); v.Token != l.Token() || v.Left == 0 {
+		v, err := s.HolderOf(ctx, kept.Attempt().Name)
+		if err != nil {
+			return err
+		}
+		if v.Token != l.Token() || v.Left == 0 {
+			kept.Over()
 			return &LostError{Key: l.Key(), Token: l.Token(), Reason: "it had ended when its value was to be set"}
 		}
 	}

@@ -19,7 +19,8 @@ The command finds the lock in its environment: $HOLDFAST_KEY, $HOLDFAST_OWNER an
 $HOLDFAST_TOKEN, which is higher for each holder. The lock is renewed while the command runs. When it
 is lost, the command gets TERM, and KILL after --grace: before another can have the lock, if this
 machine runs. A process that was stopped finds that out when it continues; let the database compare
-tokens. See docs/howto/shell.md.`
+tokens. Without a command, holdfast prints the token and holds the lock until it is interrupted, which
+is then no failure. See docs/howto/shell.md.`
 
 // errWait is the cause of a wait that is over.
 var errWait = errors.New("another has the lock")
@@ -42,12 +43,25 @@ func newLock(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if j.path == "" {
+				if lost := j.hold(ctx, lease); lost != nil {
+					return statusError{exitLost, fmt.Errorf("the lock was lost: %w", lost)}
+				}
+				return nil
+			}
 			lost, err := j.underLease(ctx, lease, r.owner)
 			if lost != nil {
 				return statusError{exitLost, fmt.Errorf("the lock was lost while the command ran: %w", lost)}
 			}
 			return err
 		})
+	cmd.Use = "lock [flags] KEY [-- COMMAND [ARGUMENT...]]"
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && cmd.ArgsLenAtDash() < 0 {
+			return nil
+		}
+		return keyAndCommand(cmd, args)
+	}
 	r.addTimes(cmd, sqllock.DefaultTTL, "a fifth")
 	r.addWait(cmd, "how long to wait for the lock")
 	cmd.Flags().BoolVar(&fair, "fair", false, "first come, first served; a lock of its own, so all who use KEY give it, or none")

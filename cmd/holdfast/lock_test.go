@@ -16,6 +16,36 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
+// TestLockIsHeld holds a lock without a command, until it is interrupted and until it is lost.
+func TestLockIsHeld(t *testing.T) {
+	onShops(t, func(s shop) {
+		hold := func(name string) (p *process, token int) {
+			out, err := os.Create(s.file(name))
+			if err != nil {
+				s.Fatal(err)
+			}
+			s.Cleanup(func() { _ = out.Close() })
+			p = s.startAs(&syscall.SysProcAttr{Setsid: true}, out, "lock", "k")
+			if token, err = strconv.Atoi(s.line(name, 1)); err != nil {
+				s.Fatal(err)
+			}
+			return p, token
+		}
+		p, first := hold("first")
+		s.ends(exitHeld, "", "lock", "k", "--wait", "0", "--", "true")
+		p.signal(syscall.SIGINT)
+		p.endsWith(exitOK)
+		p, second := hold("second")
+		if second <= first {
+			s.Errorf("token %d after %d", second, first)
+		}
+		if code, _, said := s.run("locks", "release", "--yes", "--key", "k", "--by", "ada", "--reason", "a test"); code != exitOK {
+			s.Error(said)
+		}
+		p.endsWith(exitLost)
+	})
+}
+
 // TestRunStatuses checks that the command's status is passed on, and that no other status can be
 // taken for it.
 func TestRunStatuses(t *testing.T) {
@@ -43,7 +73,6 @@ func TestRunStatuses(t *testing.T) {
 		}
 		for _, args := range [][]string{
 			{},
-			{"k"},
 			{"k", "--"},
 			{"--", "true"},
 			{"k", "l", "--", "true"},
@@ -63,7 +92,7 @@ func TestRunStatuses(t *testing.T) {
 			t.Errorf("%s without a server: status %d, %s", name, code, said)
 		}
 	}
-	for _, args := range [][]string{{"once", "k", "--retry", "x", "--", "true"}, {"once", "k", "--keep-output", "-1", "--", "true"}, {"lock", "k", "--wait", "-1s", "--", "true"}} {
+	for _, args := range [][]string{{"elect", "k"}, {"once", "k"}, {"once", "k", "--retry", "x", "--", "true"}, {"once", "k", "--keep-output", "-1", "--", "true"}, {"lock", "k", "--wait", "-1s", "--", "true"}} {
 		s.ends(exitNotRun, "", args...)
 	}
 	s.ends(exitSignal+9, "", "lock", "k", "--", "sh", "-c", "kill -9 $$")

@@ -85,15 +85,18 @@ func (r *runFlags) run(cmd *cobra.Command, key string, args []string, body func(
 	if r.wait < 0 {
 		return usage("--wait is negative")
 	}
-	p, err := find(args)
-	if err != nil {
-		return err
+	var p program
+	if len(args) > 0 {
+		var err error
+		if p, err = find(args); err != nil {
+			return err
+		}
 	}
 	p.in, p.out, p.err = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	signals := newRelay(cmd.Context())
 	defer signals.close()
 	cmd.SetContext(signals.waiting)
-	err = r.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
+	err := r.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 		return body(ctx, cmd, &job{relay: signals, program: p, cmd: cmd, db: db, key: key, waits: !cmd.Flags().Changed("wait")})
 	})
 	if ended := signals.asked(); err != nil && ended != nil && !is[statusError](err) {
@@ -135,16 +138,35 @@ func (j *job) underLease(ctx context.Context, lease *sqllock.Lease, owner string
 	if lost != nil {
 		return lost, nil
 	}
-	released := lease.Release(context.WithoutCancel(ctx))
+	lost = j.release(ctx, lease)
 	switch {
 	case err != nil:
 		return nil, err
-	case errors.Is(released, sqllock.ErrLost):
-		return released, nil
-	case released != nil:
-		j.sayf("the lock was not released and ends with its TTL: %s", withoutPassword(released.Error()))
+	case lost != nil:
+		return lost, nil
 	}
 	return nil, ended(c)
+}
+
+// hold prints the token of a lease, and holds it until a signal comes. lost is as in underLease.
+func (j *job) hold(ctx context.Context, lease *sqllock.Lease) (lost error) {
+	_, _ = fmt.Fprintln(j.out, lease.Token())
+	select {
+	case <-ctx.Done():
+		return j.release(ctx, lease)
+	case <-lease.Context().Done():
+		return context.Cause(lease.Context())
+	}
+}
+
+// release returns an error if the lease had ended before.
+func (j *job) release(ctx context.Context, lease *sqllock.Lease) (lost error) {
+	err := lease.Release(context.WithoutCancel(ctx))
+	if err == nil || errors.Is(err, sqllock.ErrLost) {
+		return err
+	}
+	j.sayf("the lock was not released and ends with its TTL: %s", withoutPassword(err.Error()))
+	return nil
 }
 
 // describeRunStatuses lists the exit statuses of lock, elect and once.

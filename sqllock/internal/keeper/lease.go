@@ -177,6 +177,9 @@ func (k *Keeper) LoseOrphan(l *Lease) {
 	}
 }
 
+// Over ends a lease whose term is over in the database.
+func (l *Lease) Over() { l.keeper.Over(l.term) }
+
 // Live reports whether the lease's context has not ended. Mu is held.
 func (l *Lease) Live() bool { return l.live }
 
