@@ -40,6 +40,9 @@ func run(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == workload.HoldArg {
 		return workload.Hold(ctx, args[1:])
 	}
+	if len(args) > 0 && args[0] == workload.ShareArg {
+		return workload.Share(ctx, args[1:])
+	}
 	o, err := parse(args)
 	if err != nil {
 		return err

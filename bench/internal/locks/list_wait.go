@@ -62,24 +62,24 @@ func Hot(group string) []Competitor {
 	case servers.Etcd:
 		return []Competitor{{Name: "etcd concurrency.Mutex", Kind: Peer, Open: etcdMutex}}
 	case servers.ZooKeeper:
-		return []Competitor{{Name: ZooKeeperLock, Kind: Peer, Open: processes(Several, zkLock)}}
+		return []Competitor{{Name: ZooKeeperLock, Kind: Peer, Processes: Several, Open: zkLock}}
 	}
 	return nil
 }
 
-// ours lists Holdfast's locks, with all clients in one process and in several.
+// ours lists Holdfast's locks, with all clients in one process and in n.
 func ours[Tx any](open opens[Tx], n int) []Competitor {
 	names := map[int][2]string{2: {OursTwo, OursFairTwo}, Several: {OursSeveral, OursFairMore}}[n]
 	return []Competitor{
 		{Name: OursOne, Kind: Ours, Against: PollFast, Counts: true, Open: lease(open)},
-		{Name: names[0], Kind: Ours, Against: PollFast, Counts: true, Open: processes(n, lease(open))},
+		{Name: names[0], Kind: Ours, Against: PollFast, Counts: true, Processes: n, Open: lease(open)},
 		{Name: OursFair, Kind: Ours, Against: PollFast, Counts: true, Open: fair(open)},
-		{Name: names[1], Kind: Ours, Against: PollFast, Counts: true, Open: processes(n, fair(open))},
+		{Name: names[1], Kind: Ours, Against: PollFast, Counts: true, Processes: n, Open: fair(open)},
 	}
 }
 
-// Handed lists the competitors for handing a lock over between two clients, each of which is a
-// process. On servers that can wake a waiter, they are compared with the form by hand.
+// Handed lists the competitors for handing a lock over between two clients. A process is a Locker, or a
+// connection, in this program. On servers that can wake a waiter, they are compared with the form by hand.
 func Handed(group string) []Competitor {
 	list := Hot(group)
 	var byHand []Competitor
@@ -95,6 +95,9 @@ func Handed(group string) []Competitor {
 	}
 	list = append(byHand, list...)
 	for i := range list {
+		if n := list[i].Processes; n > 0 {
+			list[i].Processes, list[i].Open = 0, processes(n, list[i].Open)
+		}
 		if len(byHand) > 0 {
 			list[i].Against = byHand[0].Name
 		}

@@ -76,7 +76,10 @@ type Competitor struct {
 	Statements float64
 	// Counts is set if its round trips are counted on the wire.
 	Counts bool
-	Open   func(ctx context.Context, w *World) (*Lock, error)
+	// Processes, if above 0, is the number of processes among which the clients are divided. Open opens the
+	// part of one.
+	Processes int
+	Open      func(ctx context.Context, w *World) (*Lock, error)
 }
 
 // attempt identifies the holder of a lock; each attempt has a new one.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func Hot(ctx context.Context, p *Plan) ([]result.Table, error) {
 			Notes: []string{
 				"Who polls often takes its own lock back, so an acquisition is no hand-over: holder changes are counted apart. " +
 					"Who never got it in a slice counts as one acquisition in most ÷ least. " +
-					"A process is a Locker, or a connection to ZooKeeper, with a quarter of the clients; all are in one program, and share nothing but the server. " +
+					"A process is a program of its own with a quarter of the clients. " +
 					"For what has no processes, these are the changes between the same quarters.",
 			},
 		}
@@ -60,89 +61,122 @@ func (p *Plan) hotGroup(ctx context.Context, g group, clients int) (list []resul
 	defer func() { err = errors.Join(err, open.close(ctx)) }()
 	var entrants []*entrant
 	for _, c := range locks.Hot(g.name) {
-		l, err := p.open(ctx, g, c, &open)
+		e := &entrant{row: result.Row{Group: g.name, Name: c.Name, Kind: string(c.Kind), Against: c.Against}, engine: g.world.Engine}
+		slice := p.alone
+		if c.Processes > 0 {
+			slice = p.shared
+		}
+		take, err := slice(ctx, g, c, clients, &open)
 		if err != nil {
 			return nil, err
 		}
-		if l == nil {
+		if take == nil {
 			continue
 		}
-		entrants = append(entrants, &entrant{
-			row:    result.Row{Group: g.name, Name: c.Name, Kind: string(c.Kind), Against: c.Against},
-			engine: g.world.Engine,
-			slice: func(ctx context.Context) (figures, error) {
-				trips := g.world.Trips()
-				h := &hot{lock: l, key: fmt.Sprintf("hot/%d", run.Add(1)), won: make([]int, clients), last: -1}
-				f, err := h.slice(ctx, clients, p.Slice)
-				if c.Counts && f["count"] > 0 {
-					f["trips"] = float64(g.world.Trips()-trips) / f["count"]
-				}
-				return f, err
-			},
-		})
+		e.slice = func(ctx context.Context) (figures, error) {
+			all, trips, err := take(ctx, fmt.Sprintf("hot/%d", run.Add(1)))
+			if err != nil {
+				return nil, err
+			}
+			f, err := hotFigures(all, clients)
+			if err == nil && c.Counts {
+				f["trips"] = float64(trips) / f["count"]
+			}
+			return f, err
+		}
+		entrants = append(entrants, e)
 	}
 	err = p.rounds(ctx, g.name, entrants)
 	return rows(entrants, "changes"), err
 }
 
-// hot is a slice on one key.
-type hot struct {
-	lock *locks.Lock
-	key  string
+// takes runs a slice on a key, and returns its turns and its round trips.
+type takes func(ctx context.Context, key string) (all []turn, trips int64, err error)
 
-	held    sync.Mutex // detects a lock that is granted twice
-	won     []int      // by client
-	last    int
-	changes int
-	crossed int // changes between processes
-
-	mu    sync.Mutex
-	waits []time.Duration
+// alone opens a competitor in this process.
+func (p *Plan) alone(ctx context.Context, g group, c locks.Competitor, clients int, open *closers) (takes, error) {
+	l, err := p.open(ctx, g, c, open)
+	if l == nil {
+		return nil, err
+	}
+	return func(ctx context.Context, key string) ([]turn, int64, error) {
+		before := g.world.Trips()
+		all, err := compete(ctx, l, key, 0, 1, clients, p.Slice)
+		return all, g.world.Trips() - before, err
+	}, nil
 }
 
-func (h *hot) slice(ctx context.Context, clients int, length time.Duration) (figures, error) {
+// turn is one acquisition of a client. Its times are those of the machine's clock, so the turns of several
+// processes have one order.
+type turn struct {
+	Client         int
+	Asked, Got, To int64
+}
+
+// compete lets clients first, first+step, … take turns on one key.
+func compete(ctx context.Context, l *locks.Lock, key string, first, step, clients int, length time.Duration) (all []turn, err error) {
 	start := time.Now()
-	err := measure.Each(ctx, clients, func(ctx context.Context, client int) error {
-		var waits []time.Duration
+	var mu sync.Mutex
+	err = measure.Each(ctx, (clients-first+step-1)/step, func(ctx context.Context, n int) error {
+		var own []turn
+		client := first + n*step
 		for time.Since(start) < length {
-			begin := time.Now()
-			release, err := h.lock.Acquire(ctx, client, h.key)
+			asked := time.Now().UnixNano()
+			release, err := l.Acquire(ctx, client, key)
 			if err != nil {
 				return err
 			}
-			waits = append(waits, time.Since(begin))
-			if !h.held.TryLock() {
-				return errors.New("two clients have the lock")
-			}
-			h.won[client]++
-			if h.last != client {
-				h.changes++
-				if h.last%locks.Several != client%locks.Several {
-					h.crossed++
-				}
-				h.last = client
-			}
-			h.held.Unlock()
+			own = append(own, turn{client, asked, time.Now().UnixNano(), time.Now().UnixNano()})
 			if err := release(ctx); err != nil {
 				return err
 			}
 		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.waits = append(h.waits, waits...)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, own...)
 		return nil
 	})
-	elapsed := time.Since(start)
-	slices.Sort(h.waits)
-	t := measure.Taken{Took: h.waits, Elapsed: elapsed}
+	return all, err
+}
+
+// hotFigures returns the figures of a slice in which clients took turns.
+func hotFigures(all []turn, clients int) (figures, error) {
+	if len(all) == 0 {
+		return nil, errors.New("no client got the lock")
+	}
+	slices.SortFunc(all, func(a, b turn) int { return cmp.Compare(a.Got, b.Got) })
+	won, changes, crossed := make([]int, clients), 0, 0
+	waits := make([]time.Duration, 0, len(all))
+	began, ended := all[0].Asked, all[0].To
+	for i, t := range all {
+		began, ended = min(began, t.Asked), max(ended, t.To)
+		waits = append(waits, time.Duration(t.Got-t.Asked))
+		won[t.Client]++
+		if i == 0 {
+			continue
+		}
+		last := all[i-1]
+		if t.Got < last.To {
+			return nil, errors.New("two clients have the lock")
+		}
+		if t.Client != last.Client {
+			changes++
+		}
+		if t.Client%locks.Several != last.Client%locks.Several {
+			crossed++
+		}
+	}
+	slices.Sort(waits)
+	elapsed := time.Duration(ended - began)
+	t := measure.Taken{Took: waits, Elapsed: elapsed}
 	ms := func(percent int) float64 { return us(t.Percentile(percent)) / 1e3 }
 	f := figures{
-		"changes": float64(h.changes) / elapsed.Seconds(), "processes": float64(h.crossed) / elapsed.Seconds(), "per_second": t.PerSecond(), "count": float64(len(h.waits)),
+		"changes": float64(changes) / elapsed.Seconds(), "processes": float64(crossed) / elapsed.Seconds(), "per_second": t.PerSecond(), "count": float64(len(waits)),
 		"wait_p50": ms(50), "wait_p99": ms(99), "wait_max": ms(100),
-		"unfair": float64(slices.Max(h.won)) / float64(max(1, slices.Min(h.won))),
+		"unfair": float64(slices.Max(won)) / float64(max(1, slices.Min(won))),
 	}
 	if median := f["wait_p50"]; median > 0 {
 		f["wait_x"] = f["wait_max"] / median
 	}
-	return f, err
+	return f, nil
 }
