@@ -55,19 +55,19 @@
 // # Queues: fair and shared locks, semaphores
 //
 // tickets.pml has one key. It models the anchor from which tokens are drawn and its floor,
-// joining in a transaction, polling, the grant, the removal of dead tickets, renewal, guard,
+// joining in a transaction, polling, the grant, the release that grants to the next, the removal of dead tickets, renewal, guard,
 // leaving, force-release and the reaper. Clients die in the queue and as holders, commits are
 // lost, tickets are granted whose reply is lost. The clients are readers and a writer, or three
 // clients of a semaphore with two permits:
 //
-//	any clock, 3 clients, guards                                           222,267
-//	any clock, 3 clients, one loses replies, force-release               1,051,540
-//	any clock, 2 clients, reaper, one loses replies                        162,621
-//	margin 1 of TTL 2, 3 clients                                         2,447,018
-//	margin 1 of TTL 2, 2 clients, one renews and loses replies              65,796
-//	any clock, 3 clients, guards, processes are seen to end                326,109
-//	margin 1 of TTL 2, 3 clients, the same                               3,367,271
-//	margin 1 of TTL 2, 2 clients, one renews, reaper (large)             2,516,185
+//	any clock, 3 clients, guards                                           446,169
+//	any clock, 3 clients, one loses replies, force-release               2,386,673
+//	any clock, 2 clients, reaper, one loses replies                        274,209
+//	margin 1 of TTL 2, 3 clients                                         4,548,058
+//	margin 1 of TTL 2, 2 clients, one renews and loses replies              92,939
+//	any clock, 3 clients, guards, processes are seen to end                593,122
+//	margin 1 of TTL 2, 3 clients, the same                               5,939,641
+//	margin 1 of TTL 2, 2 clients, one renews, reaper (large)             3,786,881
 //
 // The other models of the test are as large, or belong to -bound=large.
 //

@@ -22,6 +22,9 @@
  * clock, only tickets of clients that are gone expire, and no client gives up: so each
  * client that waits and does not die (DEATHS) must get its turn.
  *
+ * A release grants the tickets that have room without it, and sends their processes the news, which may come
+ * at any time or never. It may also grant none: not every engine does. A call that waits looks as well.
+ *
  * A ticket that has expired never lives again unless the clock steps back. Only for
  * that case do the statements that remove tickets test the expiry twice.
  *
@@ -58,6 +61,13 @@
  *   CONFIRM_EXPIRED      OVER   a grant does not test whether the ticket has expired
  *   CLEAR_LOCKED         GUARD  the cleanup removes guarded tickets
  *   CLEAR_NEVER          DONE   no client removes dead tickets
+ *   GRANT_KEEPS_OWN      TABLE  a release grants, and its own ticket stays
+ *   GRANT_COUNTS_LIVE    TABLE  it ignores expired tickets in the table, so two are granted
+ *   GRANT_COUNTS_GRANTED FAIR   it counts only holders, so one that waits is overtaken
+ *   GRANT_EXPIRED        OVER   it grants a ticket that has expired
+ *   GRANT_DEAD_STAYS     DONE   the cleanup passes over a ticket whose client died before
+ *                               it knew of the grant
+ *   NEWS_IS_TRUSTED      ROOM   the news of a grant begins a window of its own
  *   LEAVE_BY_NAME        ROOM   a call that leaves removes another's ticket
  *   LEAVE_BEFORE_END     ROOM   the context ends after the release, not before
  *   LEAVE_TRUSTS_DOUBT   KEPT   a repeated release that finds no row succeeds,
@@ -144,6 +154,7 @@ bool anchor, aX, fX;
 byte top, floor, fS;
 bool there[ATTEMPTS], given[ATTEMPTS], rX[ATTEMPTS];
 byte tok[ATTEMPTS], rS[ATTEMPTS];
+bool told[ATTEMPTS];    /* the news that a release has granted it is under way */
 
 /* The clients. */
 byte mine[CLIENTS];     /* 1 + the attempt that is in line or has it */
@@ -328,7 +339,12 @@ inline join(a, c, t, fit) {
 }
 
 /* One of the tickets of which a condition holds. */
-#define ENDED(b) (there[b] && GONE(b))
+#ifdef GRANT_DEAD_STAYS
+#define PASSED(b) told[b]
+#else
+#define PASSED(b) false
+#endif
+#define ENDED(b) (there[b] && GONE(b) && !PASSED(b))
 #define TAKEN(b) (there[b] && FREE(b))
 #if ATTEMPTS == 2
 #define ANY(is) (is(0) || is(1))
@@ -341,8 +357,73 @@ inline join(a, c, t, fit) {
 #define ONE(is) if :: is(0) -> b = 0 :: is(1) -> b = 1 :: is(2) -> b = 2 :: is(3) -> b = 3 fi
 #endif
 
-/* DELETE FROM tickets WHERE name = $k AND token = $t AND attempt = $o, which waits for what guards it. */
+/*
+ * leave: DELETE FROM tickets WHERE name = $k AND token = $t AND attempt = $o, which waits for what guards it.
+ * A release grants in the same statement, as its snapshot (next) shows the queue without its ticket:
+ *   UPDATE tickets SET granted_at = NOW WHERE token IN ($next) AND granted_at IS NULL AND expires_at > NOW
+ * skipping those that are locked, if it has deleted its own. It does not move their expiry. News of each goes
+ * out with the commit.
+ */
 #define FREE(a) (!rX[a] && rS[a] == 0)
+#define IN(set, b)  (((set) >> (b)) & 1)
+inline see(a, set) {
+	d_step {
+		set = 0;
+		b = 0;
+		do
+		:: b < ATTEMPTS ->
+#if defined(GRANT_COUNTS_LIVE) && TIMED
+			SUM(m, tok[i] < tok[b] && i != a && LIVE(i));
+#elif defined(GRANT_COUNTS_LIVE)
+			SUM(m, tok[i] < tok[b] && i != a && !given[i]);
+#elif defined(GRANT_COUNTS_GRANTED)
+			SUM(m, given[i] && i != a);
+#else
+			SUM(m, tok[i] < tok[b] && i != a);
+#endif
+			set = set | (((there[b] && !given[b] && b != a && m + UNITS(OF(b)) <= CAPACITY) -> 1 : 0) << b);
+			b++
+		:: else -> break
+		od;
+		b = NOBODY;
+		m = 0
+	}
+}
+
+inline release(a, set) {
+	if
+	:: there[a] ->
+#ifdef GRANT_KEEPS_OWN
+		skip;
+#else
+		clean(a);
+#endif
+		b = 0;
+		do
+		:: b < ATTEMPTS ->
+			if
+#ifdef GRANT_EXPIRED
+			:: IN(set, b) && there[b] && !given[b] && FREE(b) ->
+#else
+			:: IN(set, b) && there[b] && !given[b] && FREE(b) && LIVE(b) ->
+#endif
+#if TIMED
+				OVER = left[b] > 0;
+				assert(OVER);
+#endif
+				grants(b, OF(b));
+				told[b] = true
+			:: else
+			fi;
+			b++
+		:: else -> break
+		od;
+		b = NOBODY
+	:: else
+	fi;
+	set = 0
+}
+
 inline leave(a) {
 #ifdef LEAVE_BY_NAME
 	if
@@ -468,7 +549,7 @@ inline guarded(a, c) {
 #define DIES(c) (c < DEATHS)
 
 proctype Client(byte c) {
-	byte round, a, got, mark, b = NOBODY;
+	byte round, a, got, mark, next, b = NOBODY;
 	bool fits, passed;
 
 	do
@@ -525,6 +606,15 @@ proctype Client(byte c) {
 			there[a] && given[a] && LIVE(a) ->
 #if TIMED
 			window[c] = (left[a] - MARGIN > window[c] -> left[a] - MARGIN : window[c])
+#endif
+			}
+			goto granted
+		/* By a release. Its own window goes on. The row is not read. */
+		:: atomic {
+			told[a] ->
+			told[a] = false;
+#ifdef NEWS_IS_TRUSTED
+			SEND(c)
 #endif
 			}
 			goto granted
@@ -608,6 +698,7 @@ away:
 		/* It leaves, or dies, or the request is under way. */
 		if
 		:: atomic { FREE(a) -> says(c, there[a]); leave(a) }
+		:: see(a, next); atomic { FREE(a) -> says(c, there[a]); release(a, next) }
 		:: atomic { DIES(c) -> ENDS(a) }
 #if LOSERS
 		:: d_step { c < LOSERS && wOp[c] == NOTHING -> wOp[c] = LEAVES; wAttempt[c] = a }
@@ -625,6 +716,9 @@ out:
 			holds[c] = false;
 			taken[c] = false;
 			mine[c] = 0;
+#ifndef GRANT_DEAD_STAYS
+			told[a] = false;
+#endif
 			a = 0;
 			got = 0;
 			mark = 0;
@@ -644,7 +738,7 @@ end:
 
 /* The client's other connection. */
 proctype Session(byte c) {
-	byte b = NOBODY;
+	byte next, b = NOBODY;
 
 end:
 	do
@@ -653,7 +747,7 @@ end:
 	/* A commit in doubt; then it is taken out of line by its client, or that comes to nothing. */
 	:: atomic { wOp[c] == COMMIT -> join(wAttempt[c], c, wTok[c], wFits[c]); wOp[c] = LEAVES; wTok[c] = 0; wFits[c] = false }
 	:: d_step { wOp[c] == COMMIT -> aX = false; END(c); wOp[c] = NOTHING; wAttempt[c] = 0; wTok[c] = 0; wFits[c] = false }
-	:: atomic { wOp[c] == LEAVES && FREE(wAttempt[c]) -> leave(wAttempt[c]); wOp[c] = NOTHING; wAttempt[c] = 0 }
+	:: atomic { wOp[c] == LEAVES && FREE(wAttempt[c]) -> see(wAttempt[c], next); release(wAttempt[c], next); wOp[c] = NOTHING; wAttempt[c] = 0 }
 	:: d_step { wOp[c] == LEAVES -> wOp[c] = NOTHING; wAttempt[c] = 0 }
 #endif
 #if TIMED
