@@ -112,7 +112,7 @@ func (m *leases) interval(w *waiter, token int64) time.Duration {
 }
 
 // Notified makes the first local waiter for a key try again.
-func (m *leases) Notified(name lockname.Name) {
+func (m *leases) Notified(name lockname.Name, _ []byte) {
 	q := m.queues[name]
 	if q == nil || q.local != nil || len(q.waiters) == 0 {
 		return

@@ -25,7 +25,7 @@ package dialect
 //	Confirm:   name, token, attempt, TTL (µs)
 //	Dead:      name (returns tokens)
 //	Clear:     name, then {tokens}
-//	Release:   name, token, attempt
+//	Release:   name, token, attempt; if it grants, also the channel and the payload of its notifications
 //	Leave:     {names} and as many {attempts}
 //	Renew, Remaining: as in Leases
 //	Guard:     name, token (returns 1, or 0 if the snapshot does not contain the grant, or -1
@@ -53,12 +53,14 @@ type TicketSQL struct {
 	// Dead finds expired tickets. Clear tests their expiry again, and skips locked tickets,
 	// such as those of guarded transactions.
 	Dead, Clear string
-	// Release deletes one ticket, and waits for the transactions that it guards. If ReleaseTells is
-	// set, it returns one row when it deleted the ticket: the attempt of the first ticket that
-	// waits, or NULL. Otherwise it is a write. Leave deletes
-	// many, and skips locked ones.
+	// Release deletes one ticket, and waits for the transactions that it guards. If ReleaseGrants is
+	// set, it also marks the next tickets that have room as granted, without moving their expiry, and notifies
+	// their processes: the payload, a slash and the attempt. If it deleted the ticket it returns rows: the attempts that
+	// it granted, with 1; or the attempt of the first ticket that waits, with 0, whose process it
+	// notifies with the payload alone; or NULL and 0. Otherwise it is a write. Leave deletes many, and
+	// skips locked ones.
 	Release, Leave string
-	ReleaseTells   bool
+	ReleaseGrants  bool
 
 	// GuardWrite is as in Leases.
 	Renew, Remaining, Guard, GuardWrite string

@@ -24,7 +24,9 @@
 // A ticket enters its key's queue in one transaction, together with other tickets of its
 // process. It is granted once its units and the units of all tickets before it fit into the
 // capacity. An exclusive lock takes the whole capacity. A granted ticket stays granted until it
-// is gone. Its process renews it like a lease. The ticket of a crashed process is passed over
+// is gone. On PostgreSQL a release grants to the next tickets in the same statement; elsewhere, and
+// where that statement came too early to see a ticket, the ticket's process finds its turn by a
+// read. Its process renews it like a lease. The ticket of a crashed process is passed over
 // after its TTL.
 //
 // # Limits

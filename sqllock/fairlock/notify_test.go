@@ -47,7 +47,7 @@ func TestNotified(t *testing.T) {
 }
 
 // TestForgedNotifications sends notifications as any account of the database can: they make a process
-// look, and grant nothing.
+// look, and grant nothing, unless they name the attempt of the ticket, which only the table has.
 func TestForgedNotifications(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.Only(conformance.Pgx(), dbtest.Postgres), func(e *conformance.Env[pgx.Tx]) {
@@ -66,9 +66,14 @@ func TestForgedNotifications(t *testing.T) {
 		e.Eventually("it waits and listens", two.Listens)
 		var name string
 		e.Check(e.SQL.QueryRowContext(e.Ctx, `SELECT '/' || encode(name, 'hex') || '/' FROM holdfast_locks WHERE owner = ''`).Scan(&name))
-		for _, payload := range []string{"", "/", "//", "zz/zz/zz", "00/00/00", name, name + "00", name + "another process", strings.Repeat("/", 7000)} {
+		for _, payload := range []string{"", "/", "//", "zz/zz/zz", "00/00/00", name, name + "00", name + "another process", name + "x/00", name + "x/", name + "x/" + strings.Repeat("00", 16), strings.Repeat("/", 7000)} {
 			_, err := e.SQL.ExecContext(e.Ctx, `SELECT pg_notify('holdfast_' || encode(store, 'hex'), $1) FROM holdfast_floor`, payload)
 			e.Check(err)
+		}
+		select {
+		case <-next:
+			e.Fatal("a forged notification was taken for a grant")
+		default:
 		}
 		var granted int
 		e.Check(e.SQL.QueryRowContext(e.Ctx, `SELECT count(*) FROM holdfast_tickets WHERE granted_at IS NOT NULL`).Scan(&granted))

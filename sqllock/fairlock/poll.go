@@ -200,6 +200,8 @@ func (s *tickets) judge(c *ticket, p standing, sent time.Time) {
 		q.expired = true
 	}
 	if len(q.waiting) > 0 && q.waiting[0] == c && q.ahead != p.ahead {
-		q.ahead, q.pause = p.ahead, minPoll // the queue moves
+		if q.ahead = p.ahead; !s.k.Notifier.Listening() { // who listens hears of its turn
+			q.pause = minPoll // the queue moves
+		}
 	}
 }

@@ -27,17 +27,18 @@ type queue struct {
 	entering []*ticket // not in the table yet
 	waiting  []*ticket // in the table, in the order of the queue
 
-	serving bool      // a goroutine writes for this key
-	ready   []*ticket // waiting tickets that can be granted
-	expired bool      // expired tickets must be cleared
-	ahead   int64     // tickets ahead of the first waiting one, at the last poll
-	pause   time.Duration
-	hurry   bool           // poll at once
-	polls   int            // how often it was polled
-	head    []byte         // the attempt of the first ticket, at the last poll
-	holder  keeper.Process // and its process
-	others  bool           // tickets of other processes were before those of this one
-	failing time.Time      // since when its statements fail; zero if they do not
+	joining  bool      // a goroutine lets tickets enter
+	granting bool      // a goroutine grants, and clears expired tickets
+	ready    []*ticket // waiting tickets that can be granted
+	expired  bool      // expired tickets must be cleared
+	ahead    int64     // tickets ahead of the first waiting one, at the last poll
+	pause    time.Duration
+	hurry    bool           // poll at once
+	polls    int            // how often it was polled
+	head     []byte         // the attempt of the first ticket, at the last poll
+	holder   keeper.Process // and its process
+	others   bool           // tickets of other processes were before those of this one
+	failing  time.Time      // since when its statements fail; zero if they do not
 }
 
 // enqueue adds a call to the tickets that will enter the queue. Mu is held.
@@ -52,39 +53,63 @@ func (s *tickets) enqueue(c *ticket) {
 	s.serve(q)
 }
 
-// serve starts the goroutine that writes for a queue; Mu is held.
+// serve starts the goroutines that write for a queue. A grant does not wait for the tickets that enter. Mu is held.
 func (s *tickets) serve(q *queue) {
-	if q.serving || s.k.Closed {
+	if s.k.Closed {
 		return
 	}
-	q.serving = true
-	s.running.Go(func() { s.write(q) })
+	if len(q.entering) > 0 && !q.joining {
+		q.joining = true
+		s.running.Go(func() { s.join(q) })
+	}
+	if (len(q.ready) > 0 || q.expired) && !q.granting {
+		q.granting = true
+		s.running.Go(func() { s.grantReady(q) })
+	}
 }
 
 // drop forgets a queue without tickets; Mu is held.
 func (s *tickets) drop(q *queue) {
-	if len(q.entering)+len(q.waiting) == 0 && !q.serving {
+	if len(q.entering)+len(q.waiting) == 0 && !q.joining && !q.granting {
 		delete(s.queues, q.name)
 		s.polls.Drop(q)
 	}
 }
 
-// write performs the pending writes of a queue: grants first, then clearing expired tickets,
-// then entering new ones.
-func (s *tickets) write(q *queue) {
+// join lets the tickets of a queue enter.
+func (s *tickets) join(q *queue) {
 	pause := core.NewBackoff()
+	for {
+		s.k.Mu.Lock()
+		n := min(len(q.entering), enterBatch)
+		if n == 0 {
+			q.joining = false
+			s.drop(q)
+			s.k.Mu.Unlock()
+			return
+		}
+		batch := slices.Clone(q.entering[:n])
+		q.entering = slices.Clone(q.entering[n:])
+		s.k.Mu.Unlock()
+
+		ctx, cancel := context.WithTimeout(s.k.Ctx, core.CleanupBound())
+		if again := s.enter(ctx, q, batch); again {
+			_ = pause.Sleep(ctx)
+		} else {
+			pause = core.NewBackoff()
+		}
+		cancel()
+	}
+}
+
+// grantReady grants the tickets of a queue that are ready, and clears expired ones.
+func (s *tickets) grantReady(q *queue) {
 	for {
 		s.k.Mu.Lock()
 		ready, expired := q.ready, q.expired
 		q.ready, q.expired = nil, false
-		var entering []*ticket
 		if len(ready) == 0 && !expired {
-			n := min(len(q.entering), enterBatch)
-			entering = append(entering, q.entering[:n]...)
-			q.entering = append([]*ticket(nil), q.entering[n:]...)
-		}
-		if len(ready)+len(entering) == 0 && !expired {
-			q.serving = false
+			q.granting = false
 			s.drop(q)
 			s.k.Mu.Unlock()
 			return
@@ -92,17 +117,11 @@ func (s *tickets) write(q *queue) {
 		s.k.Mu.Unlock()
 
 		ctx, cancel := context.WithTimeout(s.k.Ctx, core.CleanupBound())
-		switch {
-		case len(ready) > 0:
+		if len(ready) > 0 {
 			s.confirm(ctx, q, ready)
-		case expired:
+		}
+		if expired {
 			s.clear(ctx, q)
-		default:
-			if again := s.enter(ctx, q, entering); again {
-				_ = pause.Sleep(ctx)
-			} else {
-				pause = core.NewBackoff()
-			}
 		}
 		cancel()
 	}
@@ -129,6 +148,7 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 	var left []*ticket // their calls wait until they are gone
 	s.k.Mu.Lock()
 	var reenter []*ticket
+	first := len(q.waiting) == 0
 	for i, c := range batch {
 		e := entries[i]
 		if c.gone && c.leaves {
@@ -149,6 +169,7 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 			c.err = &CapacityError{Key: c.key, Permits: c.capacity, Others: v.capacity}
 		case e.state == refused: // the other tickets have expired, or are gone by now
 			q.expired = q.expired || v.all > 0
+			s.serve(q)
 			reenter = append(reenter, c)
 			continue
 		case err != nil: // the commit's answer was lost
@@ -162,12 +183,14 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 		signal(c.event)
 	}
 	q.entering = append(reenter, q.entering...)
-	if len(q.waiting) > 0 {
+	// A release that began before these tickets were committed did not see them.
+	if len(q.waiting) > 0 && (first || !s.k.Notifier.Listening()) {
+		q.pause = minPoll
 		s.pollIn(q, minPoll)
 	}
 	s.k.Mu.Unlock()
 	for _, a := range unwanted {
-		if _, _, err := s.statements.release(ctx, a); err != nil {
+		if _, err := s.releaseTicket(ctx, a); err != nil {
 			s.k.Abandon(s, a)
 		}
 	}
@@ -225,7 +248,9 @@ func (s *tickets) confirm(ctx context.Context, q *queue, ready []*ticket) {
 		s.k.Mu.Lock()
 		if err == nil && ok && l.Live() {
 			l.Prolong(sent.Add(l.Attempt().TTL))
-			s.grant(c)
+			if !c.granted { // the news of a release may have come first
+				s.grant(c)
+			}
 		}
 		s.failed(q, err)
 		s.k.Mu.Unlock()

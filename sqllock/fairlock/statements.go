@@ -23,7 +23,7 @@ type statements struct {
 
 	sql *lockstmt.TicketStatements
 
-	anchor, readStmt, confirmStmt, expired, releaseStmt core.Stmt
+	anchor, readStmt, confirmStmt, expired core.Stmt
 }
 
 func newStatements(k *keeper.Statements) *statements {
@@ -31,7 +31,6 @@ func newStatements(k *keeper.Statements) *statements {
 	return &statements{
 		Statements: k, sql: k.Tickets(), anchor: k.Compile("anchor", c.Make),
 		readStmt: k.Compile("look in line", c.Look), confirmStmt: k.Compile("confirm", c.Confirm), expired: k.Compile("dead", c.Dead),
-		releaseStmt: k.Compile("leave", c.Release),
 	}
 }
 
@@ -108,16 +107,10 @@ func (s *statements) enterOn(ctx context.Context, q core.Querier, name lockname.
 	return nil
 }
 
-// release deletes a ticket. next is the attempt of the first ticket that waits, if the engine tells.
-func (s *statements) release(ctx context.Context, a keeper.Attempt) (f keeper.Freed, next []byte, err error) {
-	args := a.Name.Args(a.Token, a.ID[:])
+// release deletes a ticket. next are the tickets behind it, if the engine tells.
+func (s *statements) release(ctx context.Context, a keeper.Attempt, channel, payload string) (f keeper.Freed, next []lockstmt.Next, err error) {
 	err = s.Retry(ctx, s.Ambiguous(&f.Ambiguous, func(q core.Querier) error {
-		if s.Dialect.Tickets.ReleaseTells {
-			f.Was, err = s.releaseStmt.QueryRow(ctx, q, []any{&next}, args...)
-			return err
-		}
-		r, err := s.releaseStmt.Exec(ctx, q, args...)
-		f.Was = err == nil && r.Affected > 0
+		f.Was, next, err = s.sql.Release.Run(ctx, q, a, channel, payload)
 		return err
 	}))
 	return f, next, err

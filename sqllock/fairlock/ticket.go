@@ -228,7 +228,7 @@ func (s *tickets) leave(c *ticket, cause error) {
 }
 
 // Ended removes the ticket of an ended lease from the queue. Mu is held.
-func (s *tickets) Ended(l *keeper.Lease, _ bool) {
+func (s *tickets) Ended(l *keeper.Lease, lost bool) {
 	c := s.byLease[l]
 	delete(s.byLease, l)
 	q := c.queue
@@ -237,44 +237,79 @@ func (s *tickets) Ended(l *keeper.Lease, _ bool) {
 		s.k.Abandon(s, *l.Attempt()) // it would delay the tickets behind it
 	}
 	signal(c.event)
-	s.pollNow(l.Attempt().Name)
+	if lost { // otherwise its row is still there
+		s.pollNow(l.Attempt().Name)
+	}
 }
 
-// Release deletes the ticket.
+// Release deletes the ticket, and grants the next ones where the engine can in the same statement.
 func (s *tickets) Release(ctx context.Context, l *keeper.Lease) error {
 	s.k.Mu.Lock()
 	s.k.Finish(l)
 	s.k.Mu.Unlock()
-	f, next, err := s.statements.release(ctx, *l.Attempt())
+	f, err := s.releaseTicket(ctx, *l.Attempt())
 	if err == nil {
 		f = s.k.Confirm(ctx, l, f)
 	}
 	if err != nil || l.Attempt().Ambiguous {
 		s.k.Abandon(s, *l.Attempt())
 	}
-	s.k.Waker.Freed(l.Attempt().Name)
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
-	if len(next) > 0 && !s.first(l.Attempt().Name, next) {
-		s.k.Notifier.Notify(l.Attempt().Name)
-	}
-	s.pollNow(l.Attempt().Name)
 	return s.k.Result(l, f, err)
 }
 
-// first reports whether an attempt is that of the first ticket of this process that waits for a
-// lock, and no other process's ticket may be granted with it. Mu is held.
-func (s *tickets) first(name lockname.Name, attempt []byte) bool {
-	q := s.queues[name]
-	if q == nil || len(q.waiting) == 0 {
-		return false
+// releaseTicket deletes a ticket, and hands over to the next ones.
+func (s *tickets) releaseTicket(ctx context.Context, a keeper.Attempt) (keeper.Freed, error) {
+	channel, payload := s.k.Notifier.Notice(a.Name)
+	f, next, err := s.statements.release(ctx, a, channel, payload)
+	s.k.Waker.Freed(a.Name)
+	s.k.Mu.Lock()
+	defer s.k.Mu.Unlock()
+	granted := false
+	for _, n := range next {
+		if n.Granted {
+			s.news(a.Name, n.Attempt)
+			granted = true
+		}
 	}
-	c := q.waiting[0]
-	return c.units == c.capacity && bytes.Equal(c.lease.Attempt().ID[:], attempt)
+	if !granted {
+		s.pollNow(a.Name)
+	}
+	return f, err
 }
 
-// Notified polls a key's queue at once.
-func (s *tickets) Notified(name lockname.Name) { s.pollNow(name) }
+// Notified takes the news that a ticket was granted, or polls a key's queue at once.
+func (s *tickets) Notified(name lockname.Name, granted []byte) {
+	if granted == nil {
+		s.pollNow(name)
+		return
+	}
+	s.news(name, granted)
+}
+
+// news gives a ticket to its call that another one's release has granted, if it is this process's. The statement has
+// not moved the ticket's expiry, so its trust window stays that of its own last renewal: see tickets.pml. Mu is held.
+func (s *tickets) news(name lockname.Name, attempt []byte) {
+	q := s.queues[name]
+	if q == nil {
+		return
+	}
+	i := slices.IndexFunc(q.waiting, func(c *ticket) bool { return bytes.Equal(c.lease.Attempt().ID[:], attempt) })
+	if i < 0 {
+		return
+	}
+	c := q.waiting[i]
+	if c.Once { // it is not renewed any more, so it gets its whole TTL now
+		q.ready = append(q.ready, c)
+		s.serve(q)
+		return
+	}
+	s.grant(c)
+	if c.units < c.capacity && len(q.waiting) > 0 {
+		s.pollIn(q, minPoll) // more of them may have room
+	}
+}
 
 // Woken polls the queues whose first ticket is that of a process.
 func (s *tickets) Woken(p keeper.Process) {

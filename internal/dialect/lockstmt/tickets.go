@@ -14,6 +14,7 @@ type TicketStatements struct {
 	// Draw returns the last of new tokens.
 	Draw      Number
 	Enter     Enter
+	Release   ReleaseTicket
 	Renew     Renew
 	Remaining Remaining
 }
@@ -22,7 +23,7 @@ type TicketStatements struct {
 func (t *Tables) Tickets() *TicketStatements {
 	d := &t.dialect.Tickets
 	return &TicketStatements{
-		Draw: Number{t.Compile("draw", d.Draw), d.ByInsertID}, Enter: t.enter(d),
+		Draw: Number{t.Compile("draw", d.Draw), d.ByInsertID}, Enter: t.enter(d), Release: ReleaseTicket{t.Compile("leave", d.Release), d.ReleaseGrants},
 		Renew: Renew{t, d.Renew, t.dialect.Leases.Renewed}, Remaining: Remaining{t, d.Remaining},
 	}
 }
@@ -58,6 +59,34 @@ func (s Enter) Run(ctx context.Context, q core.Querier, name lockname.Name, a At
 	}
 	_, err := s.stmt.Exec(ctx, q, name.Args(a.Token, a.ID[:], units, capacity, holder, ttl, bit(granted))...)
 	return int64(1 + bit(granted)), err
+}
+
+// ReleaseTicket deletes a ticket. Where the engine can do it in the same statement, it grants the next ones.
+type ReleaseTicket struct {
+	stmt   core.Stmt
+	grants bool
+}
+
+// Next is a ticket behind one that was released.
+type Next struct {
+	Attempt []byte
+	Granted bool // otherwise it is the first one that waits
+}
+
+// Run reports whether the ticket was there. It notifies the processes of the next ones on channel.
+func (r ReleaseTicket) Run(ctx context.Context, q core.Querier, a Attempt, channel, payload string) (was bool, next []Next, err error) {
+	args := a.Name.Args(a.Token, a.ID[:])
+	if !r.grants {
+		result, err := r.stmt.Exec(ctx, q, args...)
+		return err == nil && result.Affected > 0, nil, err
+	}
+	rows, err := numbers(ctx, q, r.stmt, append(args, channel, payload)...)
+	for _, n := range rows {
+		if n.of != nil {
+			next = append(next, Next{n.of, n.n == 1})
+		}
+	}
+	return len(rows) > 0, next, err
 }
 
 func bit(b bool) int {

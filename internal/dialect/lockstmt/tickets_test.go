@@ -87,13 +87,19 @@ func strangers(attempt lockstmt.AttemptID, left time.Duration) []ticket {
 	return all
 }
 
+func released(token int64, attempt lockstmt.AttemptID) lockstmt.Attempt {
+	a := lockstmt.NewAttempt(mine, attempt, hour)
+	a.Token = token
+	return a
+}
+
 // TestTicketStatements checks each statement that writes one ticket, on a ticket of each state.
 func TestTicketStatements(t *testing.T) {
 	t.Parallel()
 	run(t, func(e *env) {
 		d := &e.d.Tickets
 		confirm := e.tables.Compile("confirm", d.Confirm)
-		release, leave := e.tables.Compile("leave", d.Release), e.tables.List("leave", d.Leave, 1, 1)
+		leave := e.tables.List("leave", d.Leave, 1, 1)
 		clears := e.tables.Compile("clear", strings.ReplaceAll(d.Clear, "{tokens}", "$2"))
 		sql := e.tables.Tickets()
 		affects := func(stmt core.Stmt, args func() []any) func(q core.Querier) (bool, error) {
@@ -135,11 +141,8 @@ func TestTicketStatements(t *testing.T) {
 				return nothing
 			}, true, true},
 			"release": {func(q core.Querier) (bool, error) {
-				if d.ReleaseTells {
-					var next []byte
-					return release.QueryRow(e.Ctx, q, []any{&next}, mine.Args(int64(5), me[:])...)
-				}
-				return affects(release, func() []any { return mine.Args(int64(5), me[:]) })(q)
+				was, _, err := sql.Release.Run(e.Ctx, q, released(5, me), "c", "p")
+				return was, err
 			}, func(c ticket) outcome {
 				if of(c) {
 					return gone
@@ -217,6 +220,10 @@ func TestTicketStatements(t *testing.T) {
 				}
 				delete(before, at)
 				delete(after, at)
+				if first := (place{mine, 4}); d.ReleaseGrants && statement == "release" && want == gone && c.left > 0 { // see TestReleaseGrants
+					delete(before, first)
+					delete(after, first)
+				}
 				if !maps.Equal(before, after) {
 					e.Errorf("%s: other tickets were\n%v and are\n%v", what, before, after)
 				}
@@ -422,20 +429,82 @@ func TestTicketReads(t *testing.T) {
 				return err
 			}))
 		}
+	})
+}
 
-		// Who is next.
-		if !d.ReleaseTells {
+// TestReleaseGrants checks which tickets a release grants: those that have room without it, in the order of the queue,
+// and that it moves no expiry.
+func TestReleaseGrants(t *testing.T) {
+	t.Parallel()
+	run(t, func(e *env) {
+		if !e.d.Tickets.ReleaseGrants {
 			return
 		}
-		release := e.tables.Compile("leave", d.Release)
-		e.Check(e.on(func(q core.Querier) error {
-			var next []byte
-			four := id(4)
-			found, err := release.QueryRow(e.Ctx, q, []any{&next}, mine.Args(int64(4), four[:])...)
-			if !found || !bytes.Equal(next, me[:]) {
-				e.Errorf("release: next is %x", next)
+		own := func(units int) ticket { return ticket{mine, 2, me, true, units, 3, hour} }
+		waits := func(token int64, units int, left time.Duration) ticket {
+			return ticket{mine, token, id(byte(30 + token)), false, units, 3, left}
+		}
+		holds := func(token int64, units int, left time.Duration) ticket {
+			return ticket{mine, token, id(byte(30 + token)), true, units, 3, left}
+		}
+		for what, c := range map[string]struct {
+			queue   []ticket
+			granted []int64
+			told    int64 // the first that waits, if none is granted
+		}{
+			"nobody waits":                   {[]ticket{own(3)}, nil, 0},
+			"one waits":                      {[]ticket{own(3), waits(3, 3, hour)}, []int64{3}, 0},
+			"the first of two":               {[]ticket{own(3), waits(3, 3, hour), waits(4, 1, hour)}, []int64{3}, 0},
+			"all that have room":             {[]ticket{own(3), waits(3, 1, hour), waits(4, 2, hour), waits(5, 1, hour)}, []int64{3, 4}, 0},
+			"none overtakes":                 {[]ticket{own(1), holds(3, 2, hour), waits(4, 2, hour), waits(5, 1, hour)}, nil, 4},
+			"another still holds":            {[]ticket{own(1), holds(3, 1, hour), waits(4, 3, hour)}, nil, 4},
+			"one in front that has room":     {[]ticket{own(3), waits(1, 1, hour), waits(3, 2, hour)}, []int64{1, 3}, 0},
+			"an expired one is in the way":   {[]ticket{own(3), waits(3, 3, -hour), waits(4, 3, hour)}, nil, 4},
+			"an expired holder is":           {[]ticket{own(1), holds(3, 2, -hour), waits(4, 2, hour)}, nil, 4},
+			"an expired one beside it":       {[]ticket{own(3), waits(3, 1, -hour), waits(4, 2, hour)}, []int64{4}, 0},
+			"it was not there":               {[]ticket{holds(1, 3, -hour), waits(3, 3, hour)}, nil, 0},
+			"neighbours":                     {[]ticket{own(3), {neighbours[0], 3, theirs, false, 3, 3, hour}}, nil, 0},
+			"it had expired, and has no row": {[]ticket{waits(3, 3, hour)}, nil, 0},
+		} {
+			e.layTickets(c.queue...)
+			before := e.tickets()
+			_, had := before[place{mine, 2}]
+			var was bool
+			var next []lockstmt.Next
+			e.Check(e.on(func(q core.Querier) (err error) {
+				was, next, err = e.tables.Tickets().Release.Run(e.Ctx, q, released(2, me), "c", "p")
+				return err
+			}))
+			if was != had {
+				e.Errorf("%s: it was there: %t", what, was)
 			}
-			return err
-		}))
+			var granted []int64
+			after := e.tickets()
+			delete(before, place{mine, 2})
+			for at, is := range after {
+				if was := before[at]; is.granted != was.granted {
+					granted = append(granted, at.token)
+					is.granted = was.granted
+				}
+				after[at] = is
+			}
+			if slices.Sort(granted); !slices.Equal(granted, c.granted) {
+				e.Errorf("%s: %v were granted, want %v", what, granted, c.granted)
+			}
+			if !maps.Equal(before, after) {
+				e.Errorf("%s: the tickets were %v and are %v", what, before, after)
+			}
+			var want []lockstmt.Next
+			for _, token := range append(granted, c.told) {
+				if token > 0 {
+					of := id(byte(30 + token))
+					want = append(want, lockstmt.Next{Attempt: of[:], Granted: token != c.told})
+				}
+			}
+			slices.SortFunc(next, func(a, b lockstmt.Next) int { return bytes.Compare(a.Attempt, b.Attempt) })
+			if !slices.EqualFunc(next, want, func(a, b lockstmt.Next) bool { return a.Granted == b.Granted && bytes.Equal(a.Attempt, b.Attempt) }) {
+				e.Errorf("%s: it returned %v, want %v", what, next, want)
+			}
+		}
 	})
 }

@@ -24,11 +24,28 @@ WHERE owner = $0 AND name = $1::bytea AND token = $2::bigint AND attempt = $3::b
 	Clear: `WITH picked AS MATERIALIZED (
  SELECT token FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token IN ({tokens}) AND expires_at <= {now} ORDER BY token FOR UPDATE SKIP LOCKED
 ) DELETE FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token IN (SELECT token FROM picked)`,
-	// At SERIALIZABLE, a read of the other tickets would conflict with each of their writes.
-	Release: dialect.ReleaseTicket + `
-RETURNING CASE WHEN current_setting('transaction_isolation') <> 'serializable' THEN
- (SELECT t.attempt FROM {tickets} t WHERE t.owner = $0 AND t.name = $1 AND t.granted_at IS NULL AND t.expires_at > {now} ORDER BY t.token LIMIT 1) END`,
-	ReleaseTells: true,
+	// head is the queue without the own ticket, and comes after the wait for the transactions that it guards. free
+	// tests the locked version of each row. The first 8 bytes of an attempt are its process. At
+	// SERIALIZABLE, a read of the other tickets would conflict with each of their writes.
+	Release: `WITH gone AS (
+ DELETE FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token = $2::bigint AND attempt = $3::bytea RETURNING token
+), head AS MATERIALIZED (
+ SELECT t.*, SUM(t.units) OVER (ORDER BY t.token) <= t.capacity AS fits FROM gone CROSS JOIN LATERAL (
+  SELECT q.token, q.attempt, q.units, q.capacity, q.granted_at IS NULL AND q.expires_at > {now} AS waits FROM {tickets} q
+  WHERE q.owner = $0 AND q.name = $1::bytea AND q.token <> gone.token AND current_setting('transaction_isolation') <> 'serializable' ORDER BY q.token LIMIT 32
+ ) t
+), free AS MATERIALIZED (
+ SELECT token FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token = ANY (ARRAY(SELECT token FROM head WHERE waits AND fits)) AND granted_at IS NULL AND expires_at > {now}
+ ORDER BY token FOR UPDATE SKIP LOCKED
+), granted AS (
+ UPDATE {tickets} SET granted_at = {now} WHERE owner = $0 AND name = $1::bytea AND token = ANY (ARRAY(SELECT token FROM free)) RETURNING attempt
+), news AS (
+ SELECT attempt, 1 AS granted, '/' || encode(attempt, 'hex') AS of_it, substr(attempt, 1, 8) <> substr($3::bytea, 1, 8) AS away FROM granted
+ UNION ALL
+ (SELECT attempt, 0, '', units < capacity OR substr(attempt, 1, 8) <> substr($3::bytea, 1, 8) FROM head WHERE waits AND NOT EXISTS (SELECT FROM granted) ORDER BY token LIMIT 1)
+)
+SELECT n.attempt, COALESCE(n.granted, 0) FROM gone LEFT JOIN news n ON CASE WHEN n.away THEN pg_notify($4::text, $5::text || n.of_it) IS NOT NULL ELSE true END`,
+	ReleaseGrants: true,
 	Leave: `WITH picked AS MATERIALIZED (
  SELECT name, token FROM {tickets} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) ORDER BY name, token FOR UPDATE SKIP LOCKED
 ) DELETE FROM {tickets} c USING picked p WHERE c.owner = $0 AND c.name = p.name AND c.token = p.token`,

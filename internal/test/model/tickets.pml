@@ -3,7 +3,7 @@
  * key, at the level of database statements. Steps are as in lease.pml: anything may
  * happen between two of them.
  *
- * Code: internal/dialect/lockstmt/tickets.go, and sqllock/fairlock/statements.go, which sends its statements.
+ * Code: internal/dialect/lockstmt/tickets.go, sqllock/fairlock/statements.go, which sends its statements, sqllock/fairlock/ticket.go (news).
  *
  * The rows, and the variables that represent them:
  *
@@ -154,7 +154,7 @@ bool anchor, aX, fX;
 byte top, floor, fS;
 bool there[ATTEMPTS], given[ATTEMPTS], rX[ATTEMPTS];
 byte tok[ATTEMPTS], rS[ATTEMPTS];
-bool told[ATTEMPTS];    /* the news that a release has granted it is under way */
+bool news[ATTEMPTS];    /* the news that a release has granted it is under way */
 
 /* The clients. */
 byte mine[CLIENTS];     /* 1 + the attempt that is in line or has it */
@@ -340,7 +340,7 @@ inline join(a, c, t, fit) {
 
 /* One of the tickets of which a condition holds. */
 #ifdef GRANT_DEAD_STAYS
-#define PASSED(b) told[b]
+#define PASSED(b) news[b]
 #else
 #define PASSED(b) false
 #endif
@@ -359,14 +359,14 @@ inline join(a, c, t, fit) {
 
 /*
  * leave: DELETE FROM tickets WHERE name = $k AND token = $t AND attempt = $o, which waits for what guards it.
- * A release grants in the same statement, as its snapshot (next) shows the queue without its ticket:
+ * release: where the engine can, the same statement grants, as its snapshot shows the queue without its ticket (head):
  *   UPDATE tickets SET granted_at = NOW WHERE token IN ($next) AND granted_at IS NULL AND expires_at > NOW
  * skipping those that are locked, if it has deleted its own. It does not move their expiry. News of each goes
  * out with the commit.
  */
 #define FREE(a) (!rX[a] && rS[a] == 0)
 #define IN(set, b)  (((set) >> (b)) & 1)
-inline see(a, set) {
+inline head(a, set) {
 	d_step {
 		set = 0;
 		b = 0;
@@ -412,7 +412,7 @@ inline release(a, set) {
 				assert(OVER);
 #endif
 				grants(b, OF(b));
-				told[b] = true
+				news[b] = true
 			:: else
 			fi;
 			b++
@@ -611,8 +611,8 @@ proctype Client(byte c) {
 			goto granted
 		/* By a release. Its own window goes on. The row is not read. */
 		:: atomic {
-			told[a] ->
-			told[a] = false;
+			news[a] ->
+			news[a] = false;
 #ifdef NEWS_IS_TRUSTED
 			SEND(c)
 #endif
@@ -698,7 +698,7 @@ away:
 		/* It leaves, or dies, or the request is under way. */
 		if
 		:: atomic { FREE(a) -> says(c, there[a]); leave(a) }
-		:: see(a, next); atomic { FREE(a) -> says(c, there[a]); release(a, next) }
+		:: head(a, next); atomic { FREE(a) -> says(c, there[a]); release(a, next) }
 		:: atomic { DIES(c) -> ENDS(a) }
 #if LOSERS
 		:: d_step { c < LOSERS && wOp[c] == NOTHING -> wOp[c] = LEAVES; wAttempt[c] = a }
@@ -717,7 +717,7 @@ out:
 			taken[c] = false;
 			mine[c] = 0;
 #ifndef GRANT_DEAD_STAYS
-			told[a] = false;
+			news[a] = false;
 #endif
 			a = 0;
 			got = 0;
@@ -747,7 +747,7 @@ end:
 	/* A commit in doubt; then it is taken out of line by its client, or that comes to nothing. */
 	:: atomic { wOp[c] == COMMIT -> join(wAttempt[c], c, wTok[c], wFits[c]); wOp[c] = LEAVES; wTok[c] = 0; wFits[c] = false }
 	:: d_step { wOp[c] == COMMIT -> aX = false; END(c); wOp[c] = NOTHING; wAttempt[c] = 0; wTok[c] = 0; wFits[c] = false }
-	:: atomic { wOp[c] == LEAVES && FREE(wAttempt[c]) -> see(wAttempt[c], next); release(wAttempt[c], next); wOp[c] = NOTHING; wAttempt[c] = 0 }
+	:: atomic { wOp[c] == LEAVES && FREE(wAttempt[c]) -> head(wAttempt[c], next); release(wAttempt[c], next); wOp[c] = NOTHING; wAttempt[c] = 0 }
 	:: d_step { wOp[c] == LEAVES -> wOp[c] = NOTHING; wAttempt[c] = 0 }
 #endif
 #if TIMED

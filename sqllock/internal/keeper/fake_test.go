@@ -199,9 +199,9 @@ func (s *kind) Ended(l *Lease, lost bool) {
 	}
 }
 
-func (*kind) Notified(lockname.Name) {}
-func (*kind) Missed()                {}
-func (*kind) Woken(Process)          {}
+func (*kind) Notified(lockname.Name, []byte) {}
+func (*kind) Missed()                        {}
+func (*kind) Woken(Process)                  {}
 
 // Close, Wait and Stop note their order.
 func (s *kind) Close()               { s.closed = append(s.closed, "close") }

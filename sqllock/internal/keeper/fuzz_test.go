@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"bytes"
 	"encoding/hex"
 	"strings"
 	"testing"
@@ -19,12 +20,12 @@ func FuzzPayload(f *testing.F) {
 	}
 	b := &Notifier{k: &Keeper{Statements: &Statements{Self: self}}}
 	f.Fuzz(func(t *testing.T, payload string) {
-		name, ok := b.parse(payload)
+		name, granted, ok := b.parse(payload)
 		if !ok {
 			return
 		}
 		part := strings.Split(payload, "/")
-		if len(part) != 3 || part[2] == self.String() {
+		if n := len(part); n != 3 && (n != 4 || !strings.EqualFold(part[3], hex.EncodeToString(granted))) || part[2] == self.String() {
 			t.Fatalf("%q was read", payload)
 		}
 		again := hex.EncodeToString([]byte(name.Owner)) + "/" + hex.EncodeToString(name.Row())
@@ -45,16 +46,22 @@ func TestPayload(t *testing.T) {
 	}
 	owner, row := hex.EncodeToString([]byte("o")), hex.EncodeToString(want.Row())
 	for payload, read := range map[string]bool{
-		owner + "/" + row + "/" + other.String():       true,
-		owner + "/" + row + "/" + self.String():        false,
-		owner + "/" + row:                              false,
-		owner + "/" + row + "/" + other.String() + "/": false,
-		owner + "x/" + row + "/" + other.String():      false,
-		owner + "/" + row + "x/" + other.String():      false,
-		owner + "//" + other.String():                  false,
+		owner + "/" + row + "/" + other.String():          true,
+		owner + "/" + row + "/" + self.String():           false,
+		owner + "/" + row:                                 false,
+		owner + "/" + row + "/" + other.String() + "/":    true,
+		owner + "/" + row + "/" + other.String() + "/x":   false,
+		owner + "/" + row + "/" + other.String() + "/00/": false,
+		owner + "/" + row + "/" + self.String() + "/00":   false,
+		owner + "x/" + row + "/" + other.String():         false,
+		owner + "/" + row + "x/" + other.String():         false,
+		owner + "//" + other.String():                     false,
 	} {
-		if name, ok := b.parse(payload); ok != read || read && name != want {
+		if name, _, ok := b.parse(payload); ok != read || read && name != want {
 			t.Errorf("%q: %v, %t", payload, name, ok)
 		}
+	}
+	if _, granted, ok := b.parse(owner + "/" + row + "/" + other.String() + "/" + other.String()); !ok || !bytes.Equal(granted, other[:]) {
+		t.Errorf("granted to %x", granted)
 	}
 }

@@ -27,9 +27,9 @@ type Terms interface {
 	Sweep(ctx context.Context, due []Abandoned)
 	// Ended forgets a lease whose context has ended. The keeper's Mu is held.
 	Ended(l *Lease, lost bool)
-	// Notified says that another process has freed a lock, and Missed that one may have. The
-	// keeper's Mu is held.
-	Notified(name lockname.Name)
+	// Notified says that another process has freed a lock, or granted it to an attempt, and Missed that one
+	// may have. The keeper's Mu is held.
+	Notified(name lockname.Name, granted []byte)
 	Missed()
 	// Woken says that a process may have freed a lock that it had. The keeper's Mu is held.
 	Woken(p Process)
@@ -81,11 +81,11 @@ func New(s *Statements, o Options, t *trace.Tracer, listen Listen, side Side) *K
 	return k
 }
 
-func (k *Keeper) notified(name lockname.Name) {
+func (k *Keeper) notified(name lockname.Name, granted []byte) {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for _, kind := range k.kinds {
-		kind.Notified(name)
+		kind.Notified(name, granted)
 	}
 }
 

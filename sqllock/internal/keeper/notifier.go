@@ -69,23 +69,35 @@ func (b *Notifier) Mute() bool {
 
 // Notify notifies the other processes that a lock is free.
 func (b *Notifier) Notify(name lockname.Name) {
-	b.sends.Set(strings.Join([]string{hex.EncodeToString([]byte(name.Owner)), hex.EncodeToString(name.Row()), b.k.Statements.Self.String()}, "/"), time.Now())
+	_, payload := b.Notice(name)
+	b.sends.Set(payload, time.Now())
+}
+
+// Notice returns the channel and the payload with which other processes are notified of a lock. A statement that
+// has granted the lock adds a slash and the attempt.
+func (b *Notifier) Notice(name lockname.Name) (channel, payload string) {
+	return b.name, strings.Join([]string{hex.EncodeToString([]byte(name.Owner)), hex.EncodeToString(name.Row()), b.k.Statements.Self.String()}, "/")
 }
 
 // Arrival sets how long a notification may take, for tests: a busy machine is no reason to give up
 // notifications.
 func (b *Notifier) Arrival(within time.Duration) { b.within = within }
 
-// parse reads the payload of a notification that another process has sent.
-func (b *Notifier) parse(payload string) (name lockname.Name, ok bool) {
+// parse reads the payload of a notification that another process has sent. granted is the attempt that it has
+// granted the lock to, or nil.
+func (b *Notifier) parse(payload string) (name lockname.Name, granted []byte, ok bool) {
 	part := strings.Split(payload, "/")
-	if len(part) != 3 || part[2] == b.k.Statements.Self.String() {
-		return name, false
+	if len(part) < 3 || len(part) > 4 || part[2] == b.k.Statements.Self.String() {
+		return name, nil, false
+	}
+	var bad error
+	if len(part) == 4 {
+		granted, bad = hex.DecodeString(part[3])
 	}
 	o, err := hex.DecodeString(part[0])
 	r, wrong := hex.DecodeString(part[1])
 	name, ok = lockname.Parse(string(o), r)
-	return name, ok && err == nil && wrong == nil
+	return name, granted, ok && err == nil && wrong == nil && bad == nil
 }
 
 func (b *Notifier) send(ctx context.Context, payloads []string) {
@@ -141,8 +153,8 @@ func (b *Notifier) run(ended chan struct{}) {
 		if payload == test {
 			b.hears.Store(true)
 			b.k.missed()
-		} else if name, ok := b.parse(payload); ok {
-			b.k.notified(name)
+		} else if name, granted, ok := b.parse(payload); ok {
+			b.k.notified(name, granted)
 		}
 	})
 	heard, pause := b.hears.Swap(false), firstRetry

@@ -42,9 +42,15 @@ func ticketsJudge[Tx any](e *env[Tx]) {
 		}},
 		{"those who wait do not count", "units are out", func(c *dialect.TicketSQL) {
 			replace(&c.Places, "a.token < c.token", "a.token < c.token AND a.granted_at IS NOT NULL")
+			if c.ReleaseGrants {
+				replace(&c.Release, "SUM(t.units) OVER (ORDER BY t.token)", "t.units")
+			}
 		}},
 		{"the last come first", "overtaken", func(c *dialect.TicketSQL) {
 			replace(&c.Places, "a.token < c.token", "(a.granted_at IS NOT NULL OR a.token > c.token)")
+			if c.ReleaseGrants {
+				replace(&c.Release, "OVER (ORDER BY t.token)", "OVER (ORDER BY t.token DESC)")
+			}
 		}},
 	} {
 		db := e.Handle.Open(e.T, e.DSN).DB // it has its own SQL
