@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,18 +130,38 @@ func TestWakerIsCut(t *testing.T) {
 	})
 }
 
-// TestWakerNeedsConnections checks that a pool which cannot spare two connections is left alone.
+// waitsFailed counts the events of waits that fail.
+type waitsFailed struct{ n atomic.Int64 }
+
+func (w *waitsFailed) Start(ctx context.Context, _ holdfast.Call) (context.Context, func(holdfast.CallResult)) {
+	return ctx, nil
+}
+func (*waitsFailed) Statement(context.Context, holdfast.Statement) {}
+func (w *waitsFailed) Event(_ context.Context, e holdfast.Event) {
+	if e.Name == "lock.wait_failed" {
+		w.n.Add(1)
+	}
+}
+
+// TestWakerNeedsConnections checks that a pool which cannot spare two connections is left alone, and that an
+// event says so once.
 func TestWakerNeedsConnections(t *testing.T) {
 	t.Parallel()
-	h := conformance.Only(oneConn(), dbtest.MySQL, dbtest.MariaDB)
-	conformance.Run(t, h, func(e *conformance.Env[*sql.Tx]) {
-		one, two := e.Locker(), e.Locker()
-		held := e.MustAcquire(one, "key")
-		next := waitFor(e, two, "key")
-		e.Eventually("it has tried to listen", func() bool { return !two.CanWake() })
-		e.MustRelease(held)
-		if lease := <-next; lease != nil {
-			e.MustRelease(lease)
-		}
-	})
+	for _, engine := range []dbtest.Engine{dbtest.MySQL, dbtest.MariaDB} {
+		failed := &waitsFailed{}
+		conformance.Run(t, conformance.Only(oneConn(), engine), func(e *conformance.Env[*sql.Tx]) {
+			one, two := e.Locker(), e.Locker()
+			held := e.MustAcquire(one, "key")
+			next := waitFor(e, two, "key")
+			e.Eventually("it has tried to listen", func() bool { return !two.CanWake() })
+			e.Eventually("an event says so", func() bool { return failed.n.Load() > 0 })
+			e.MustRelease(held)
+			if lease := <-next; lease != nil {
+				e.MustRelease(lease)
+			}
+			if n := failed.n.Load(); n > 2 { // of each Locker
+				e.Errorf("%d events", n)
+			}
+		}, holdfast.Options{Tracers: []holdfast.Tracer{failed}})
+	}
 }

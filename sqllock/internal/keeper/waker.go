@@ -70,7 +70,10 @@ type connection struct {
 	pause time.Duration
 }
 
-var errUnheld = errors.New("sqllock: the session has no named lock")
+var (
+	errUnheld    = errors.New("sqllock: the session has no named lock")
+	errSmallPool = errors.New("sqllock: the pool cannot spare two connections for waking other processes and being woken, so calls that wait for another process poll, every 50 ms at the latest: let it have at least eight")
+)
 
 func newWaker(k *Keeper, side Side) *Waker {
 	s := k.Statements.Dialect.Leases.Wake
@@ -151,7 +154,11 @@ func (w *Waker) start(s *connection, run func(ctx context.Context, q core.Querie
 	s.open = true
 	w.running.Go(func() {
 		err := w.side(w.k.Ctx, sideConnections, func(q core.Querier) error { return run(w.k.Ctx, q) })
-		if err != nil && !errors.Is(err, core.ErrNoListener) {
+		small := errors.Is(err, core.ErrNoListener)
+		switch {
+		case small && !w.never.Swap(true) && w.wakesOthers:
+			w.k.failed(errSmallPool)
+		case err != nil && !small:
 			w.k.failed(err)
 		}
 		w.mu.Lock()
@@ -160,9 +167,7 @@ func (w *Waker) start(s *connection, run func(ctx context.Context, q core.Querie
 		switch {
 		case err == nil:
 			s.pause = 0
-		case errors.Is(err, core.ErrNoListener):
-			w.never.Store(true)
-		default:
+		case !small:
 			s.pause = min(max(2*s.pause, firstRetry), mostRetry)
 			s.after = time.Now().Add(s.pause)
 		}
