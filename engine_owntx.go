@@ -137,7 +137,7 @@ func (s *ownTx[Tx]) open(ctx context.Context, opts core.TxOptions, first *core.B
 	if err := s.begin(ctx, opts); err != nil {
 		return answer, err
 	}
-	if intact, _ := s.intact(); s.marks && (!intact || s.d.unsure.Load()) {
+	if s.marks && !s.spared() {
 		if _, err := s.exec(ctx, s.querier(), "mark", fence.Mark); err != nil {
 			_ = s.rollback() // the caller has an error
 			return answer, err

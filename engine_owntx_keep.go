@@ -36,6 +36,12 @@ func (d *DB[Tx]) lost(err error) error {
 	return nil
 }
 
+// spared reports whether the mark is set only when it is needed: the connection sees that.
+func (s *ownTx[Tx]) spared() bool {
+	intact, _ := s.intact()
+	return intact && !s.d.unsure.Load()
+}
+
 // again is the error of a transaction that has no mark, after an error that it may not have survived. From
 // now on each transaction has one from its start: this program's functions swallow such errors.
 func (d *DB[Tx]) again(err error) error {
