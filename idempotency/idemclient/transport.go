@@ -184,14 +184,15 @@ func isOpen(resp *http.Response, err error) (after time.Duration, open bool) {
 }
 
 // Definite reports whether a response is final for the intent, so that the next intent may use a
-// new key: a replay, or a response that a server with idemhttp.DefaultDecision stores. After any other
-// response, use the same key again.
+// new key: a replay, a question whether a similar request is meant ([HeaderConfirm]), or a response that a
+// server with idemhttp.DefaultDecision stores. After any other response, use the same key again. 409, 412, 423 and 424 are about the moment, so they are not final. A
+// 402 is, unless the service says that a key stays an order's after a decline (idemhttp.Options.Declined).
 func Definite(resp *http.Response) bool {
-	if resp.Header.Get(HeaderReplayed) == "true" {
+	if resp.Header.Get(HeaderReplayed) == "true" || resp.Header.Get(HeaderConfirm) != "" {
 		return true
 	}
 	_, open := isOpen(resp, nil)
-	return !open && resp.StatusCode < 500 && !slices.Contains(wire.NotProcessed, resp.StatusCode)
+	return !open && resp.StatusCode < 500 && !slices.Contains(wire.NotFinal, resp.StatusCode)
 }
 
 // parseRetryAfter reads seconds or a date (RFC 9110, section 10.2.3).

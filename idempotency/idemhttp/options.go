@@ -69,6 +69,13 @@ type Options struct {
 	// Decide chooses, by the status of the response, whether the handler's work is committed.
 	// Default: DefaultDecision.
 	Decide func(status int) Decision
+	// Declined is the decision on 402, a declined payment. It depends on what the clients' keys name:
+	//   - Reject: a client takes a new key after a decline. The stored decline answers a late duplicate
+	//     of the request that was declined, which would otherwise pay beside the new one.
+	//   - Discard: the key is the order's, and the client sends it again, with another card perhaps. A
+	//     stored decline would block the order for good.
+	// Leave it empty if Decide is set. Default: Reject.
+	Declined Decision
 	// Headers lists response header fields to replay, in addition to DefaultHeaders. Set-Cookie
 	// and fields of the connection are refused.
 	Headers []string
@@ -121,12 +128,13 @@ const (
 
 // DefaultDecision returns Commit for 2xx and 3xx, Discard for 5xx, and Reject for most 4xx. A
 // refusal is final, because a delayed duplicate must not execute a request that its client knows
-// to be refused. It returns Discard for statuses that mean that the request was not processed, so
-// that a corrected or later request with the same key runs: 400, 401, 405, 407, 408, 411, 413 to
-// 415, 417, 421, 425, 426, 428, 429 and 431.
+// to be refused. It returns Discard for statuses that do not settle a request, so that a corrected or
+// later request with the same key runs: those that mean that it was not processed (400, 401, 405,
+// 407, 408, 411, 413 to 415, 417, 421, 425, 426, 428, 429 and 431), and those about the moment (409,
+// 412, 423 and 424). For 402 see Options.Declined.
 func DefaultDecision(status int) Decision {
 	switch {
-	case status >= 500, slices.Contains(wire.NotProcessed, status):
+	case status >= 500, slices.Contains(wire.NotFinal, status):
 		return Discard
 	case status < 400:
 		return Commit
@@ -150,6 +158,12 @@ var notReplayed = []string{
 }
 
 func (o *Options) withDefaults(singleOwner bool) error {
+	switch {
+	case o.Declined != 0 && o.Declined != Reject && o.Declined != Discard:
+		return invalid("Options.Declined", "is neither Reject nor Discard")
+	case o.Declined != 0 && o.Decide != nil:
+		return invalid("Options.Declined", "is given, and Decide decides on 402 too: leave one of them out")
+	}
 	o.setDefaults()
 	switch {
 	case o.Owner == nil && !singleOwner:
@@ -245,7 +259,15 @@ func (o *Options) setDefaults() {
 	if o.Fingerprint == nil {
 		o.Fingerprint = fingerprint
 	}
-	if o.Decide == nil {
+	switch {
+	case o.Decide == nil && o.Declined == Discard:
+		o.Decide = func(status int) Decision {
+			if status == http.StatusPaymentRequired {
+				return Discard
+			}
+			return DefaultDecision(status)
+		}
+	case o.Decide == nil:
 		o.Decide = DefaultDecision
 	}
 	if o.WriteProblem == nil {

@@ -168,8 +168,9 @@ func decisions[Tx any](e *conformance.Env[Tx]) {
 		effects int
 	}{
 		200: {true, 1}, 201: {true, 1}, 204: {true, 1}, 299: {true, 1}, 304: {true, 1},
-		402: {true, 0}, 403: {true, 0}, 404: {true, 0}, 409: {true, 0}, 410: {true, 0}, 422: {true, 0},
+		402: {true, 0}, 403: {true, 0}, 404: {true, 0}, 410: {true, 0}, 422: {true, 0},
 		400: {false, 0}, 401: {false, 0}, 408: {false, 0}, 413: {false, 0}, 425: {false, 0}, 429: {false, 0},
+		409: {false, 0}, 412: {false, 0}, 423: {false, 0}, 424: {false, 0}, // answers about a moment
 		500: {false, 0}, 502: {false, 0}, 503: {false, 0}, 599: {false, 0},
 	} {
 		order := fmt.Sprint(status)
@@ -206,6 +207,33 @@ func decisions[Tx any](e *conformance.Env[Tx]) {
 	own.wantEffects("x422", 1)
 	own.wantEffects("x500", 0)
 	own.wantEffects("x200", 0)
+}
+
+// declines declines the first request of each order and pays the next. A client whose key is the order's number is
+// paid only if a decline is not stored. One that takes a new key after a decline is paid once only if it is.
+func declines[Tx any](e *conformance.Env[Tx]) {
+	declined := func(o idemhttp.Options) *service[Tx] {
+		asked := map[string]bool{}
+		return start(e, idempotency.Options{}, o, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
+			if order := r.PathValue("order"); !asked[order] {
+				asked[order] = true
+				w.WriteHeader(http.StatusPaymentRequired)
+				return nil
+			}
+			return refund(s, w, r, tx)
+		})
+	}
+	final, open := declined(idemhttp.Options{}), declined(idemhttp.Options{Declined: idemhttp.Discard})
+
+	first := final.post("late", "1", "100")
+	final.want("declined", first, http.StatusPaymentRequired, "")
+	final.want("a new key", final.post("late", "2", "100"), http.StatusCreated, "")
+	final.wantReplay(first, final.post("late", "1", "100")) // a late twin of the first
+	e.WantOnce("late")
+
+	open.want("declined", open.post("order", "order", "100"), http.StatusPaymentRequired, "")
+	open.want("with another card", open.post("order", "order", "card 2"), http.StatusCreated, "")
+	e.WantOnce("order")
 }
 
 // passThrough checks that methods that need no key get no key and no transaction.

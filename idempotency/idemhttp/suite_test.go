@@ -14,6 +14,7 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"Statuses":        statuses[Tx],
 		"Requests":        requests[Tx],
 		"Verdicts":        decisions[Tx],
+		"Declines":        declines[Tx],
 		"Rejection":       rejection[Tx],
 		"Failures":        failures[Tx],
 		"RunsAgain":       runsAgain[Tx],
