@@ -68,7 +68,8 @@ type CallResult struct {
 // Event describes an event that is not the end of a call.
 type Event struct {
 	// Name is "lease.granted", "lease.ended", "lease.lost", "lock.wait_failed", "reaper.task",
-	// "reaper.refused", "staged.parked", "outbox.dead", "similar.again" or "server.unproven".
+	// "reaper.refused", "staged.parked", "outbox.dead", "similar.again", "http.unkeyed" or
+	// "server.unproven".
 	Name string
 	// Engine, Lock and Operation are as in [Call].
 	Engine, Lock, Operation string
@@ -76,7 +77,8 @@ type Event struct {
 	Task string
 	// Outcome is "released", "lost" or "closed" for a lease that ended, "cleared" or "passed" for
 	// a task of the reaper, and "confirmed" or "reported" for an operation that was executed
-	// though a similar one had been (see idempotency.Similar).
+	// though a similar one had been (see idempotency.Similar), "missing" or "malformed" for the key
+	// of a request that was served without one.
 	Outcome string
 	// Cause is the cause of a lost lease: "expired" (no renewal was committed in time),
 	// "taken" (another attempt has the row, or the lock was taken away), "release" (the loss was

@@ -123,6 +123,7 @@ func TestMetrics(t *testing.T) {
 		{"holdfast.reaper.refused", "db.system.name", "sqlite", 1, 1},
 		{"holdfast.staged.parked", "holdfast.operation", "payout", 1, 1},
 		{"holdfast.similar.again", "holdfast.outcome", "confirmed", 1, 1},
+		{"holdfast.http.unkeyed", "holdfast.outcome", "missing", 1, 1},
 		{"holdfast.outbox.dead", "holdfast.operation", "events", 1, 1},
 		{"holdfast.statement.duration", "holdfast.statement", "records.claim", 5, 50},
 		{"holdfast.statement.duration", "db.operation.name", "COMMIT", 5, 500},

@@ -24,7 +24,7 @@ type instruments struct {
 	waiting, held                          metric.Int64UpDownCounter
 	lost, renewed, retries                 metric.Int64Counter
 	reaperRows, reaperRefused              metric.Int64Counter
-	parked, dead, again                    metric.Int64Counter
+	parked, dead, again, unkeyed           metric.Int64Counter
 	reaperOldest                           metric.Float64Gauge
 }
 
@@ -55,6 +55,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	counter(&i.reaperRefused, "holdfast.reaper.refused", "{sweep}", "Sweeps refused because the database's clock jumped.")
 	counter(&i.parked, "holdfast.staged.parked", "{operation}", "Staged operations parked as unknown, for a person.")
 	counter(&i.again, "holdfast.similar.again", "{operation}", "Operations executed though a similar one had been: confirmed, or reported only.")
+	counter(&i.unkeyed, "holdfast.http.unkeyed", "{request}", "HTTP requests served without an Idempotency-Key, only to be reported: it was missing or malformed.")
 	counter(&i.dead, "holdfast.outbox.dead", "{message}", "Messages of an outbox that became dead letters, for a person.")
 	g, err := m.Float64Gauge("holdfast.reaper.oldest", metric.WithUnit("s"),
 		metric.WithDescription("How long ago the oldest row of the last sweep had expired."))
@@ -96,5 +97,7 @@ func (i *instruments) Event(ctx context.Context, f holdfast.Event) {
 		i.dead.Add(ctx, f.Count, with(operationKey.String(f.Operation)))
 	case "similar.again":
 		i.again.Add(ctx, f.Count, with(operationKey.String(f.Operation), outcomeKey.String(f.Outcome)))
+	case "http.unkeyed":
+		i.unkeyed.Add(ctx, f.Count, with(operationKey.String(f.Operation), outcomeKey.String(f.Outcome)))
 	}
 }

@@ -80,7 +80,7 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 		level = slog.LevelError
 	case trace.LeaseLost, trace.WaitFailed, trace.ServerUnproven:
 		level = slog.LevelWarn
-	case trace.SimilarAgain:
+	case trace.SimilarAgain, trace.Unkeyed:
 		level = slog.LevelInfo
 	}
 	l := t.logger()

@@ -81,7 +81,7 @@ func TestLevels(t *testing.T) {
 	for level, want := range map[string][]string{
 		"ERROR":   {"holdfast: outbox.dead", "holdfast: staged.parked"},
 		"WARN":    {"holdfast: call aborted", "holdfast: call error", "holdfast: call unknown", "holdfast: lease.lost"},
-		"INFO":    {"holdfast: call retrying", "holdfast: similar.again"},
+		"INFO":    {"holdfast: call retrying", "holdfast: http.unkeyed", "holdfast: similar.again"},
 		"DEBUG-4": {"holdfast: statement"},
 	} {
 		if got := slices.Sorted(maps.Keys(levels[level])); !slices.Equal(got, want) {

@@ -23,7 +23,7 @@
 //
 //	the handler's                        first request, or not stored (see below)
 //	the handler's, Idempotent-Replayed   a duplicate
-//	400  ProblemKeyMissing, ProblemKeyMalformed, ProblemRequest
+//	400  ProblemKeyMissing, ProblemKeyMalformed (see Options.Unkeyed), ProblemRequest
 //	403  ProblemOwner                    see Options.Owner
 //	409  ProblemInProgress, Retry-After  a duplicate while the first is in progress
 //	409  ProblemSimilar                  a similar request with another key was executed: see Options.Similar

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 )
 
@@ -89,7 +90,7 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	}
 	r = m.identified(r)
 	var last *outcome // of the run that counts
-	result, err := idempotency.Do(r.Context(), m.store, op, func(ctx context.Context, tx T) (json.RawMessage, error) {
+	work := func(ctx context.Context, tx T) (json.RawMessage, error) {
 		now, err := m.run(ctx, tx, r, w.Header(), body, next, op.Owner, mine)
 		switch {
 		case last == nil || !last.asked:
@@ -100,7 +101,16 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 		}
 		last = now
 		return now.kept, err
-	})
+	}
+	if op.Key == "" {
+		err := inside.Of(m.store).DB().InTx(r.Context(), func(ctx context.Context, tx T) error {
+			_, err := work(ctx, tx)
+			return err
+		})
+		m.answerUnkeyed(w, r, op.Owner, last, err)
+		return
+	}
+	result, err := idempotency.Do(r.Context(), m.store, op, work)
 	kept := result.Value
 	var rejection *idempotency.Rejection
 	if errors.As(err, &rejection) && result.Outcome != 0 {
@@ -112,12 +122,7 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	}
 	switch {
 	case err == nil && result.Outcome == idempotency.Executed:
-		if last.started == nil || !m.ended(w, r, op.Owner, last.started, false) {
-			if applied := w.Header().Get(headerApplied); applied != "" {
-				last.rec.sent.Set(headerApplied, applied)
-			}
-			last.rec.send(w)
-		}
+		m.answer(w, r, op.Owner, last)
 	case err == nil && !mine.response(len(kept)):
 		m.refuse(w, r, errBusy)
 	case err == nil:
@@ -130,6 +135,30 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 		if stored.Started == nil || !m.ended(w, r, op.Owner, stored.Started, true) {
 			stored.replay(w)
 		}
+	default:
+		m.refuse(w, r, err)
+	}
+}
+
+// answer sends the handler's response.
+func (m *Middleware[T]) answer(w http.ResponseWriter, r *http.Request, owner string, executed *outcome) {
+	if executed.started != nil && m.ended(w, r, owner, executed.started, false) {
+		return
+	}
+	if applied := w.Header().Get(headerApplied); applied != "" {
+		executed.rec.sent.Set(headerApplied, applied)
+	}
+	executed.rec.send(w)
+}
+
+// answerUnkeyed answers a request without a key, which has no record. last is nil if the handler did not run.
+func (m *Middleware[T]) answerUnkeyed(w http.ResponseWriter, r *http.Request, owner string, last *outcome, err error) {
+	_, decided := err.(*idempotency.Rejection) //nolint:errorlint // of the handler itself: an error that wraps one is of a call within
+	switch {
+	case err == nil, decided:
+		m.answer(w, r, owner, last)
+	case errors.Is(err, holdfast.ErrUnknown):
+		m.refuse(w, r, unknownUnkeyed(err))
 	default:
 		m.refuse(w, r, err)
 	}

@@ -39,8 +39,12 @@ type Options struct {
 	Methods []string
 
 	// Key derives the key from the request instead of reading the header, for requests that carry
-	// their own number (see idempotency.KeyOf). An error is answered 400, with its text.
+	// their own number (see idempotency.KeyOf). To derive only the keys that clients do not send, begin
+	// with idemclient.ParseKey, and go on after idemclient.ErrKeyMissing. An error is answered 400, with
+	// its text; one of ParseKey as if the header had been read.
 	Key func(r *http.Request, body []byte) (string, error)
+	// Unkeyed says what becomes of a request without a key. Default: RefuseUnkeyed.
+	Unkeyed Unkeyed
 	// MaxKey bounds the key in bytes. Default: 255; 8 to idempotency.MaxKey.
 	MaxKey int
 	// MaxBody bounds the request's body in bytes; a larger body is answered 413. Default: 1 MiB; 1 KiB to 1 GiB.
@@ -111,6 +115,23 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// Unkeyed says what becomes of a request without a key.
+type Unkeyed int
+
+// What becomes of a request without a key.
+const (
+	// RefuseUnkeyed answers 400 ProblemKeyMissing.
+	RefuseUnkeyed Unkeyed = iota
+	// ServeUnkeyed runs the handler in a transaction, without a record: a request that is sent twice is
+	// executed twice. The other promises of the middleware hold: nothing is sent before COMMIT, and the
+	// handler's work is committed as Options.Decide says. A malformed key is refused.
+	ServeUnkeyed
+	// ReportUnkeyed is ServeUnkeyed for malformed keys too, and tells a tracer of each request that
+	// RefuseUnkeyed would refuse: the event "http.unkeyed", with the outcome "missing" or "malformed". It
+	// shows which clients of an existing API send no keys yet, before they are refused.
+	ReportUnkeyed
+)
+
 // Decision says whether a handler's work is committed and its response stored.
 type Decision int
 
@@ -159,6 +180,8 @@ var notReplayed = []string{
 
 func (o *Options) withDefaults(singleOwner bool) error {
 	switch {
+	case o.Unkeyed < RefuseUnkeyed || o.Unkeyed > ReportUnkeyed:
+		return invalid("Options.Unkeyed", "is none of RefuseUnkeyed, ServeUnkeyed and ReportUnkeyed")
 	case o.Declined != 0 && o.Declined != Reject && o.Declined != Discard:
 		return invalid("Options.Declined", "is neither Reject nor Discard")
 	case o.Declined != 0 && o.Decide != nil:

@@ -54,6 +54,8 @@ func TestOptions(t *testing.T) {
 		"declines are open":      {single, refund, idemhttp.Options{Declined: idemhttp.Discard}, true},
 		"paid declines":          {single, refund, idemhttp.Options{Declined: idemhttp.Commit}, false},
 		"two says on declines":   {single, refund, idemhttp.Options{Declined: idemhttp.Reject, Decide: idemhttp.DefaultDecision}, false},
+		"unkeyed reported":       {single, refund, idemhttp.Options{Unkeyed: idemhttp.ReportUnkeyed}, true},
+		"unkeyed somehow":        {single, refund, idemhttp.Options{Unkeyed: idemhttp.ReportUnkeyed + 1}, false},
 		"a negative wait":        {single, refund, idemhttp.Options{Wait: -1}, false},
 		"documentation":          {single, refund, idemhttp.Options{Documentation: "https://example.com/api#keys"}, true},
 		"a relative address":     {single, refund, idemhttp.Options{Documentation: "/api"}, false},

@@ -114,6 +114,15 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 	return unavailable(), true
 }
 
+// unknownUnkeyed is the answer to a request without a key whose COMMIT was not answered: nothing finds out what became
+// of it, and to repeat it may do it twice.
+func unknownUnkeyed(err error) error {
+	return &requestError{Problem{
+		Type: ProblemUnknown, Title: "Outcome is unknown", Status: http.StatusServiceUnavailable,
+		Detail: "It is not known whether this was done, and the request had no Idempotency-Key to ask with. Look for its effect before you send it again.",
+	}, err, false}
+}
+
 // An earlier request whose response was lost may have been executed.
 func unavailable() Problem {
 	return Problem{

@@ -10,6 +10,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/idemclient"
+	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // requestError is a request that is refused before the store is used.
@@ -27,8 +29,9 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share
 	o := &m.options
 	var key string
 	if o.Key == nil {
-		if key, err = idemclient.ParseKey(r.Header); err != nil {
-			return op, nil, malformed(err)
+		key, err = idemclient.ParseKey(r.Header)
+		if key, err = m.keyed(r, key, err); err != nil {
+			return op, nil, err
 		}
 	}
 	owner, err := m.owner(r)
@@ -39,12 +42,13 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share
 		return op, nil, err
 	}
 	if o.Key != nil {
-		if key, err = o.Key(r, body); err != nil {
-			return op, nil, unusable("No key can be made of the request", err.Error())
+		key, err = o.Key(r, body)
+		if key, err = m.keyed(r, key, err); err != nil {
+			return op, nil, err
 		}
 	}
-	if key == "" || len(key) > o.MaxKey {
-		return op, nil, malformed(fmt.Errorf("%w: it has %d bytes, 1 to %d are allowed", idemclient.ErrKeyMalformed, len(key), o.MaxKey))
+	if key == "" {
+		return idempotency.Op{Owner: owner, Name: m.operation(r)}, body, nil
 	}
 	fp, err := o.Fingerprint(r, body)
 	if err != nil {
@@ -55,6 +59,30 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share
 	}
 	op.Similar, err = m.similar(r, body)
 	return op, body, err
+}
+
+// keyed returns the key of a request, or "" if it is served without one.
+func (m *Middleware[T]) keyed(r *http.Request, key string, err error) (string, error) {
+	if err == nil && (key == "" || len(key) > m.options.MaxKey) {
+		err = fmt.Errorf("%w: it has %d bytes, 1 to %d are allowed", idemclient.ErrKeyMalformed, len(key), m.options.MaxKey)
+	}
+	missing := errors.Is(err, idemclient.ErrKeyMissing)
+	switch {
+	case err == nil:
+		return key, nil
+	case !missing && !errors.Is(err, idemclient.ErrKeyMalformed):
+		return "", unusable("No key can be made of the request", err.Error())
+	case m.options.Unkeyed == ReportUnkeyed:
+		outcome := trace.Malformed
+		if missing {
+			outcome = trace.Missing
+		}
+		inside.Of(m.store).Access().Trace.Emit(r.Context(), trace.Event{Name: trace.Unkeyed, Operation: m.operation(r), Outcome: outcome, Count: 1})
+		return "", nil
+	case m.options.Unkeyed == ServeUnkeyed && missing:
+		return "", nil
+	}
+	return "", malformed(err)
 }
 
 // similar makes what is similar to a request, with the client's confirmation.

@@ -41,7 +41,7 @@ const (
 )
 
 // The outcomes of events: of a lease that ended, in addition to Lost and Closed, of a task of the
-// reaper, and of an operation that was executed though a similar one had been.
+// reaper, of an operation that was executed though a similar one had been, and of a request that was served without a key.
 const (
 	Released = "released"
 	Cleared  = "cleared"
@@ -49,6 +49,9 @@ const (
 
 	Confirmed = "confirmed"
 	Reported  = "reported"
+
+	Missing   = "missing"
+	Malformed = "malformed"
 )
 
 // The events.
@@ -62,6 +65,7 @@ const (
 	StagedParked  = "staged.parked"
 	OutboxDead    = "outbox.dead"
 	SimilarAgain  = "similar.again"
+	Unkeyed       = "http.unkeyed"
 
 	ServerUnproven = "server.unproven"
 )

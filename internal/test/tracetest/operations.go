@@ -4,11 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/idempotency/inbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
@@ -69,6 +73,12 @@ func (w *world) operations() {
 	w.want(err, nil)
 	_, err = in.Process(w.ctx, inbox.Message{Owner: Secret, ID: Secret, Body: []byte(Secret)}, func(context.Context, *sql.Tx) error { return nil })
 	w.want(err, nil)
+	once, err := idemhttp.New(w.ops, idemhttp.Operation("refund"), idemhttp.Options{
+		Owner: func(*http.Request) (string, error) { return Secret, nil }, Unkeyed: idemhttp.ReportUnkeyed,
+	})
+	w.want(err, nil)
+	request := httptest.NewRequestWithContext(w.ctx, http.MethodPost, "/"+Secret, strings.NewReader(Secret))
+	once.Handler(func(http.ResponseWriter, *http.Request, *sql.Tx) error { return nil }).ServeHTTP(httptest.NewRecorder(), request)
 }
 
 // records uses business rows as records.
