@@ -57,11 +57,17 @@ type Options struct {
 	// of 1 KiB, are served at once.
 	MaxHeld int64
 	// Fingerprint returns the bytes that identify the request behind the key. An error is answered
-	// 400, with its text. Default: method, path, query and body; a JSON body in canonical form
-	// (see idempotency.Canonical), any other byte for byte. So a multipart form that a client builds
-	// again, with a new boundary, and a body that it compresses again, with a new time, are another
-	// request: the answer 422 says so.
+	// 400, with its text. Default: method, path, query and body. What a client makes anew when it sends
+	// the same thing again does not count: the order of the parameters of a query or a form, how a JSON
+	// body is written (see idempotency.Canonical), the boundary of a multipart form, the time in a gzip
+	// header. Any other body counts byte for byte, and so does one of more than MaxBody without its
+	// compression.
 	Fingerprint func(r *http.Request, body []byte) ([]byte, error)
+	// OnlyFields and IgnoreFields say which fields of a JSON body count for the default Fingerprint, as
+	// JSON pointers (RFC 6901) such as "/client/version": these only, or all but these. A retry that
+	// differs elsewhere gets the first response, so whatever decides what is done must count. If a body
+	// has none of OnlyFields, all of it counts, and so does any body that is compressed or no JSON.
+	OnlyFields, IgnoreFields []string
 
 	// Similar says which requests with different keys are similar, for example by
 	// order and amount: see idempotency.Similar. Such a request is answered 409 with the type
@@ -179,15 +185,17 @@ var notReplayed = []string{
 }
 
 func (o *Options) withDefaults(singleOwner bool) error {
-	switch {
-	case o.Unkeyed < RefuseUnkeyed || o.Unkeyed > ReportUnkeyed:
-		return invalid("Options.Unkeyed", "is none of RefuseUnkeyed, ServeUnkeyed and ReportUnkeyed")
-	case o.Declined != 0 && o.Declined != Reject && o.Declined != Discard:
-		return invalid("Options.Declined", "is neither Reject nor Discard")
-	case o.Declined != 0 && o.Decide != nil:
-		return invalid("Options.Declined", "is given, and Decide decides on 402 too: leave one of them out")
+	if err := o.checkChoices(); err != nil {
+		return err
+	}
+	pick, err := o.picker()
+	if err != nil {
+		return err
 	}
 	o.setDefaults()
+	if o.Fingerprint == nil {
+		o.Fingerprint = content{o.MaxBody, pick}.fingerprint
+	}
 	switch {
 	case o.Owner == nil && !singleOwner:
 		return invalid("Options.Owner", "is missing: say whose request it is, or open the DB as SingleOwner")
@@ -237,6 +245,18 @@ func (o *Options) withDefaults(singleOwner bool) error {
 	return nil
 }
 
+func (o *Options) checkChoices() error {
+	switch {
+	case o.Unkeyed < RefuseUnkeyed || o.Unkeyed > ReportUnkeyed:
+		return invalid("Options.Unkeyed", "is none of RefuseUnkeyed, ServeUnkeyed and ReportUnkeyed")
+	case o.Declined != 0 && o.Declined != Reject && o.Declined != Discard:
+		return invalid("Options.Declined", "is neither Reject nor Discard")
+	case o.Declined != 0 && o.Decide != nil:
+		return invalid("Options.Declined", "is given, and Decide decides on 402 too: leave one of them out")
+	}
+	return nil
+}
+
 // setProblemBase makes WriteProblem write types that begin with ProblemBase.
 func (o *Options) setProblemBase() error {
 	base := o.ProblemBase
@@ -278,9 +298,6 @@ func (o *Options) setDefaults() {
 		o.RequestID = func(r *http.Request) string {
 			return cmp.Or(holdfast.RequestID(r.Context()), r.Header.Get("X-Request-ID"))
 		}
-	}
-	if o.Fingerprint == nil {
-		o.Fingerprint = fingerprint
 	}
 	switch {
 	case o.Decide == nil && o.Declined == Discard:
