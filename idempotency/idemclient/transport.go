@@ -187,6 +187,8 @@ func isOpen(resp *http.Response, err error) (after time.Duration, open bool) {
 // new key: a replay, a question whether a similar request is meant ([HeaderConfirm]), or a response that a
 // server with idemhttp.DefaultDecision stores. After any other response, use the same key again. 409, 412, 423 and 424 are about the moment, so they are not final. A
 // 402 is, unless the service says that a key stays an order's after a decline (idemhttp.Options.Declined).
+// A refusal is final for as long as the service keeps it, by default 30 days: a request that was refused must
+// not be sent again later, when it may be executed.
 func Definite(resp *http.Response) bool {
 	if resp.Header.Get(HeaderReplayed) == "true" || resp.Header.Get(HeaderConfirm) != "" {
 		return true

@@ -155,7 +155,8 @@ const (
 
 // DefaultDecision returns Commit for 2xx and 3xx, Discard for 5xx, and Reject for most 4xx. A
 // refusal is final, because a delayed duplicate must not execute a request that its client knows
-// to be refused. It returns Discard for statuses that do not settle a request, so that a corrected or
+// to be refused. It stays final for idempotency.Options.RejectionTTL, by default 30 days: after that the
+// key may execute. It returns Discard for statuses that do not settle a request, so that a corrected or
 // later request with the same key runs: those that mean that it was not processed (400, 401, 405,
 // 407, 408, 411, 413 to 415, 417, 421, 425, 426, 428, 429 and 431), and those about the moment (409,
 // 412, 423 and 424). For 402 see Options.Declined.

@@ -185,7 +185,7 @@ func trapFingerprintDrift[Tx any](e *conformance.Env[Tx]) {
 }
 
 // trapRetention checks that an expired answer gives "gone" and that the operation never runs
-// again.
+// again, and that a rejection's key may run once the rejection has expired.
 func trapRetention[Tx any](e *conformance.Env[Tx]) {
 	so := idempotency.Options{ResultTTL: 100 * time.Millisecond}
 	s := start(e, so, idemhttp.Options{}, refund[Tx])
@@ -199,6 +199,22 @@ func trapRetention[Tx any](e *conformance.Env[Tx]) {
 	s.want("gone, and another request", s.post("a", "k", "2"), http.StatusUnprocessableEntity, idemhttp.ProblemMismatch)
 	s.wantRuns(1)
 	e.WantOnce("a")
+
+	refused := true
+	short := s.replica(idempotency.Options{RejectionTTL: 100 * time.Millisecond}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
+		if refused {
+			return idempotency.Reject("closed", "the shop is closed")
+		}
+		return refund(s, w, r, tx)
+	})
+	short.want("refused", short.post("late", "late", "1"), http.StatusUnprocessableEntity, idemhttp.ProblemRejected)
+	refused = false
+	e.Eventually("the rejection expires", func() bool {
+		a = short.post("late", "late", "1")
+		return !a.replayed
+	})
+	short.want("a rejection does not protect its key for ever", a, http.StatusCreated, "")
+	e.WantOnce("late")
 }
 
 // trapTwinKeys checks keys that engines which fold case would treat as equal: they stay
