@@ -123,20 +123,27 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	switch {
 	case err == nil && result.Outcome == idempotency.Executed:
 		m.answer(w, r, op.Owner, last)
-	case err == nil && !mine.response(len(kept)):
-		m.refuse(w, r, errBusy)
 	case err == nil:
-		stored, err := restore(kept)
-		if err != nil {
-			m.refuse(w, r, err)
-			return
-		}
-		stored.original(w)
-		if stored.Started == nil || !m.ended(w, r, op.Owner, stored.Started, true) {
-			stored.replay(w)
-		}
+		m.replay(w, r, op.Owner, kept, mine)
 	default:
 		m.refuse(w, r, err)
+	}
+}
+
+// replay sends a stored response, or the result of the operation that it was about.
+func (m *Middleware[T]) replay(w http.ResponseWriter, r *http.Request, owner string, kept json.RawMessage, mine *share) {
+	if !mine.response(len(kept)) {
+		m.refuse(w, r, errBusy)
+		return
+	}
+	stored, err := restore(kept)
+	if err != nil {
+		m.refuse(w, r, err)
+		return
+	}
+	stored.original(w)
+	if stored.Started == nil || !m.ended(w, r, owner, stored.Started, true) {
+		stored.replay(w)
 	}
 }
 

@@ -44,8 +44,8 @@ const (
 	ProblemRejected = defaultProblemBase + "rejected"
 	// ProblemExpired (410): the request was executed, and the response is no longer kept.
 	ProblemExpired = defaultProblemBase + "expired"
-	// ProblemNotFound (404): there is no started operation with this address, or it is another
-	// owner's.
+	// ProblemNotFound (404): there is no started operation with this address, or nothing is stored
+	// with this key (see Middleware.Lookup), or it is another owner's.
 	ProblemNotFound = defaultProblemBase + "not-found"
 	// ProblemUnknown (503, Retry-After): it is not known yet whether the request was executed.
 	// Retry with the same key.
@@ -68,6 +68,8 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 	// Code is the code of a rejection.
 	Code string `json:"code,omitempty"`
+	// Operation is the operation for which the owner has used a key that Lookup does not find.
+	Operation string `json:"operation,omitempty"`
 	// Earlier is the similar request that was executed.
 	Earlier *Earlier `json:"earlier,omitempty"`
 }

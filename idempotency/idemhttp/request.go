@@ -61,11 +61,17 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share
 	return op, body, err
 }
 
+// checkKey returns err, or an error for a key that is too long.
+func (m *Middleware[T]) checkKey(key string, err error) error {
+	if err == nil && (key == "" || len(key) > m.options.MaxKey) {
+		return fmt.Errorf("%w: it has %d bytes, 1 to %d are allowed", idemclient.ErrKeyMalformed, len(key), m.options.MaxKey)
+	}
+	return err
+}
+
 // keyed returns the key of a request, or "" if it is served without one.
 func (m *Middleware[T]) keyed(r *http.Request, key string, err error) (string, error) {
-	if err == nil && (key == "" || len(key) > m.options.MaxKey) {
-		err = fmt.Errorf("%w: it has %d bytes, 1 to %d are allowed", idemclient.ErrKeyMalformed, len(key), m.options.MaxKey)
-	}
+	err = m.checkKey(key, err)
 	missing := errors.Is(err, idemclient.ErrKeyMissing)
 	switch {
 	case err == nil:

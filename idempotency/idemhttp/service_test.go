@@ -78,6 +78,7 @@ func on[Tx any](e *conformance.Env[Tx], s *service[Tx], so idempotency.Options, 
 	mux := http.NewServeMux()
 	mux.Handle("/refunds/{order}", wrapped)
 	mux.Handle("/other/", wrapped)
+	mux.Handle("GET /lookup", m.Lookup("refund", "other"))
 	server := httptest.NewUnstartedServer(mux)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(&s.log, nil), slog.LevelError)
 	server.Start()

@@ -80,6 +80,7 @@ func starts[Tx any](e *conformance.Env[Tx], o idemhttp.Options) *starter[Tx] {
 		e.Errorf("Status twice: %v", err)
 	}
 	s.mux.Handle("GET "+where, status)
+	s.mux.Handle("GET /lookup", m.Lookup("refund"))
 	s.mux.Handle("POST /refunds/{order}", m.Handler(func(w http.ResponseWriter, r *http.Request, tx Tx) error {
 		order := r.PathValue("order")
 		if err := e.Effect(r.Context(), tx, order); err != nil {
@@ -157,6 +158,7 @@ func startedAccepts[Tx any](e *conformance.Env[Tx]) {
 	if h := first.Header(); h.Get(idemclient.HeaderOriginal) != "" {
 		e.Errorf("the first: %v", h)
 	}
+	s.want("its key", s.ask("GET", "/lookup", "k1"), http.StatusAccepted, `{"status":"waiting"}`)
 	s.want("its status", s.ask("GET", location, ""), http.StatusAccepted, `{"status":"waiting"}`)
 	for name, w := range map[string]*httptest.ResponseRecorder{
 		"another owner": s.ask("GET", location, "", "Authorization", "mallory"), "no such one": s.ask("GET", where+strings.Repeat("A", 43), ""),
@@ -172,6 +174,7 @@ func startedAccepts[Tx any](e *conformance.Env[Tx]) {
 		e.Errorf("%+v, %v", done, err)
 	}
 	s.want("its result", s.ask("GET", location, ""), http.StatusOK, `{"status":"succeeded","result":"paid a"}`)
+	s.want("its key's", s.ask("GET", "/lookup", "k1"), http.StatusOK, `"result":"paid a"`)
 	again = s.ask("POST", "/refunds/a", "k1")
 	s.want("a duplicate gets it", again, http.StatusOK, `"result":"paid a"`)
 	if again.Header().Get(idemclient.HeaderReplayed) != "true" {

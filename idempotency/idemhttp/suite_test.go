@@ -18,6 +18,7 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"Unkeyed":         unkeyed[Tx],
 		"UnkeyedReported": unkeyedReported[Tx],
 		"UnkeyedDerived":  unkeyedDerived[Tx],
+		"Lookups":         lookups[Tx],
 		"Rejection":       rejection[Tx],
 		"Failures":        failures[Tx],
 		"RunsAgain":       runsAgain[Tx],
