@@ -1,7 +1,7 @@
 // Package idemhttp makes HTTP handlers idempotent. A request that is sent again with the same
 // Idempotency-Key gets the response of the first, byte for byte, and its effect happens once. The
-// package follows the IETF draft draft-ietf-httpapi-idempotency-key-header, and reports errors as
-// defined by RFC 9457.
+// package follows the IETF draft draft-ietf-httpapi-idempotency-key-header, versions -04 to -06 (-07 has
+// expired; docs/reference/http.md has each sentence), and reports errors as defined by RFC 9457.
 //
 //	m, err := idemhttp.New(store, idemhttp.Operation("refund"), idemhttp.Options{Owner: merchantOf})
 //	mux.Handle("POST /orders/{order}/refunds", m.Handler(
