@@ -28,20 +28,26 @@ type content struct {
 // fingerprint writes a length before each part, so that no two different requests give the same bytes. The path is the
 // path of the request, not the pattern of the route, because parameters distinguish requests. The body is included as a
 // hash, because its canonical form may be six times as long as the body itself.
-func (c content) fingerprint(r *http.Request, body []byte) ([]byte, error) {
-	sum := sha256.New()
-	kind := c.write(sum, r.Header, body)
-	if kind == "" {
-		kind = "bytes"
-		sum.Reset()
-		sum.Write(body)
+func (c content) fingerprint() func(r *http.Request, body []byte) ([]byte, error) {
+	return func(r *http.Request, body []byte) ([]byte, error) {
+		sum := sha256.New()
+		kind := c.write(sum, r.Header, body)
+		if kind == "" {
+			kind = "bytes"
+			sum.Reset()
+			sum.Write(body)
+		}
+		query := r.URL.RawQuery
+		if strings.Contains(query, "&") {
+			query = byName(query)
+		}
+		var b []byte
+		for _, part := range []string{"holdfast http 3", r.Method, r.URL.EscapedPath(), query, kind, string(sum.Sum(nil))} {
+			b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
+			b = append(b, part...)
+		}
+		return b, nil
 	}
-	var b []byte
-	for _, part := range []string{"holdfast http 3", r.Method, r.URL.EscapedPath(), byName(r.URL.RawQuery), kind, string(sum.Sum(nil))} {
-		b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
-		b = append(b, part...)
-	}
-	return b, nil
 }
 
 // write writes what counts of a body, and returns its kind, or "" if its bytes count.
@@ -56,7 +62,12 @@ func (c content) write(to hash.Hash, h http.Header, body []byte) string {
 	switch {
 	case err != nil:
 	case media == "application/json", strings.HasSuffix(media, "+json"):
-		return c.writeJSON(to, body)
+		if c.pick != nil && c.writeFields(to, body) {
+			return "fields"
+		}
+		if canonical.Write(to, body) == nil { // else it is not valid JSON after all
+			return "json"
+		}
 	case media == "application/x-www-form-urlencoded":
 		to.Write([]byte(byName(string(body))))
 		return "form"
@@ -98,9 +109,6 @@ func writeParts(to io.Writer, body []byte, boundary string) bool {
 
 // byName sorts the parameters of a query by name. Those of one name keep their order, which a list has.
 func byName(query string) string {
-	if !strings.Contains(query, "&") {
-		return query
-	}
 	parameters := strings.Split(query, "&")
 	slices.SortStableFunc(parameters, func(a, b string) int {
 		a, _, _ = strings.Cut(a, "=")
@@ -110,18 +118,14 @@ func byName(query string) string {
 	return strings.Join(parameters, "&")
 }
 
-// writeJSON writes a JSON body in its canonical form, or the fields of it that count.
-func (c content) writeJSON(to hash.Hash, body []byte) string {
-	if c.pick != nil {
-		if part, ok := fields(body, c.pick); ok && canonical.Write(to, part) == nil {
-			return "fields"
-		}
-		to.Reset()
+// writeFields writes the fields of a JSON body that count.
+func (c content) writeFields(to hash.Hash, body []byte) bool {
+	part, ok := fields(body, c.pick)
+	if ok && canonical.Write(to, part) == nil {
+		return true
 	}
-	if canonical.Write(to, body) != nil { // not valid JSON after all
-		return ""
-	}
-	return "json"
+	to.Reset()
+	return false
 }
 
 // mismatchHint says what makes the same body, sent again, another request to fingerprint.

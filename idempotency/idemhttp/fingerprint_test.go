@@ -21,7 +21,7 @@ func TestFingerprintMemory(t *testing.T) { //nolint:paralleltest // it reads the
 		var before, after runtime.MemStats
 		r := request(http.MethodPost, "/a", "", media)
 		runtime.ReadMemStats(&before)
-		b, err := content{max: 1 << 20}.fingerprint(r, body)
+		b, err := content{max: 1 << 20}.fingerprint()(r, body)
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; err != nil || took > uint64(len(body)) || len(b) > 1024 {
 			t.Errorf("%s: %d bytes of memory, %d of fingerprint, %v", media, took, len(b), err)

@@ -34,7 +34,7 @@ func (m *Middleware[T]) lookup(w http.ResponseWriter, r *http.Request, operation
 	op := idempotency.Op{Name: operation, NoFingerprint: true}
 	var err error
 	op.Key, err = idemclient.ParseKey(r.Header)
-	if err = m.checkKey(op.Key, err); err != nil {
+	if err = m.tooLong(op.Key, err); err != nil {
 		m.refuse(w, r, malformed(err))
 		return
 	}

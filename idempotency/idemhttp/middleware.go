@@ -102,15 +102,12 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 		last = now
 		return now.kept, err
 	}
+	var result idempotency.Result[json.RawMessage]
 	if op.Key == "" {
-		err := inside.Of(m.store).DB().InTx(r.Context(), func(ctx context.Context, tx T) error {
-			_, err := work(ctx, tx)
-			return err
-		})
-		m.answerUnkeyed(w, r, op.Owner, last, err)
-		return
+		result, err = m.unrecorded(r.Context(), work)
+	} else {
+		result, err = idempotency.Do(r.Context(), m.store, op, work)
 	}
-	result, err := idempotency.Do(r.Context(), m.store, op, work)
 	kept := result.Value
 	var rejection *idempotency.Rejection
 	if errors.As(err, &rejection) && result.Outcome != 0 {
@@ -122,7 +119,12 @@ func (m *Middleware[T]) serve(w http.ResponseWriter, r *http.Request, next http.
 	}
 	switch {
 	case err == nil && result.Outcome == idempotency.Executed:
-		m.answer(w, r, op.Owner, last)
+		if last.started == nil || !m.ended(w, r, op.Owner, last.started, false) {
+			if applied := w.Header().Get(headerApplied); applied != "" {
+				last.rec.sent.Set(headerApplied, applied)
+			}
+			last.rec.send(w)
+		}
 	case err == nil:
 		m.replay(w, r, op.Owner, kept, mine)
 	default:
@@ -147,28 +149,20 @@ func (m *Middleware[T]) replay(w http.ResponseWriter, r *http.Request, owner str
 	}
 }
 
-// answer sends the handler's response.
-func (m *Middleware[T]) answer(w http.ResponseWriter, r *http.Request, owner string, executed *outcome) {
-	if executed.started != nil && m.ended(w, r, owner, executed.started, false) {
-		return
+// unrecorded runs the work of a request without a key. It is executed if its response can be sent, refusals too.
+func (m *Middleware[T]) unrecorded(ctx context.Context, work func(ctx context.Context, tx T) (json.RawMessage, error)) (executed idempotency.Result[json.RawMessage], err error) {
+	err = inside.Of(m.store).DB().InTx(ctx, func(ctx context.Context, tx T) error {
+		_, err := work(ctx, tx)
+		return err
+	})
+	if _, decided := err.(*idempotency.Rejection); err != nil && !decided { //nolint:errorlint // the handler's own: an error that wraps one is of a call within
+		if errors.Is(err, holdfast.ErrUnknown) {
+			err = unknownUnkeyed(err)
+		}
+		return executed, err
 	}
-	if applied := w.Header().Get(headerApplied); applied != "" {
-		executed.rec.sent.Set(headerApplied, applied)
-	}
-	executed.rec.send(w)
-}
-
-// answerUnkeyed answers a request without a key, which has no record. last is nil if the handler did not run.
-func (m *Middleware[T]) answerUnkeyed(w http.ResponseWriter, r *http.Request, owner string, last *outcome, err error) {
-	_, decided := err.(*idempotency.Rejection) //nolint:errorlint // of the handler itself: an error that wraps one is of a call within
-	switch {
-	case err == nil, decided:
-		m.answer(w, r, owner, last)
-	case errors.Is(err, holdfast.ErrUnknown):
-		m.refuse(w, r, unknownUnkeyed(err))
-	default:
-		m.refuse(w, r, err)
-	}
+	executed.Outcome = idempotency.Executed
+	return executed, nil
 }
 
 // identified returns r with the id of the request in its context.

@@ -195,7 +195,7 @@ func (o *Options) withDefaults(singleOwner bool) error {
 	}
 	o.setDefaults()
 	if o.Fingerprint == nil {
-		o.Fingerprint = content{o.MaxBody, pick}.fingerprint
+		o.Fingerprint = content{o.MaxBody, pick}.fingerprint()
 	}
 	switch {
 	case o.Owner == nil && !singleOwner:

@@ -29,9 +29,10 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share
 	o := &m.options
 	var key string
 	if o.Key == nil {
-		key, err = idemclient.ParseKey(r.Header)
-		if key, err = m.keyed(r, key, err); err != nil {
-			return op, nil, err
+		if key, err = idemclient.ParseKey(r.Header); err != nil || len(key) > o.MaxKey {
+			if key, err = m.unkeyed(r, key, err); err != nil {
+				return op, nil, err
+			}
 		}
 	}
 	owner, err := m.owner(r)
@@ -42,9 +43,10 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share
 		return op, nil, err
 	}
 	if o.Key != nil {
-		key, err = o.Key(r, body)
-		if key, err = m.keyed(r, key, err); err != nil {
-			return op, nil, err
+		if key, err = o.Key(r, body); err != nil || key == "" || len(key) > o.MaxKey {
+			if key, err = m.unkeyed(r, key, err); err != nil {
+				return op, nil, err
+			}
 		}
 	}
 	if key == "" {
@@ -61,21 +63,19 @@ func (m *Middleware[T]) read(w http.ResponseWriter, r *http.Request, mine *share
 	return op, body, err
 }
 
-// checkKey returns err, or an error for a key that is too long.
-func (m *Middleware[T]) checkKey(key string, err error) error {
+// tooLong returns err, or the error of a key that is empty or too long.
+func (m *Middleware[T]) tooLong(key string, err error) error {
 	if err == nil && (key == "" || len(key) > m.options.MaxKey) {
 		return fmt.Errorf("%w: it has %d bytes, 1 to %d are allowed", idemclient.ErrKeyMalformed, len(key), m.options.MaxKey)
 	}
 	return err
 }
 
-// keyed returns the key of a request, or "" if it is served without one.
-func (m *Middleware[T]) keyed(r *http.Request, key string, err error) (string, error) {
-	err = m.checkKey(key, err)
+// unkeyed decides about a request without a key, or with one that cannot be used. "" without an error is served.
+func (m *Middleware[T]) unkeyed(r *http.Request, key string, err error) (string, error) {
+	err = m.tooLong(key, err)
 	missing := errors.Is(err, idemclient.ErrKeyMissing)
 	switch {
-	case err == nil:
-		return key, nil
 	case !missing && !errors.Is(err, idemclient.ErrKeyMalformed):
 		return "", unusable("No key can be made of the request", err.Error())
 	case m.options.Unkeyed == ReportUnkeyed:
