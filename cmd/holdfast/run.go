@@ -155,7 +155,7 @@ func (j *job) hold(ctx context.Context, lease *sqllock.Lease) (lost error) {
 	case <-ctx.Done():
 		return j.release(ctx, lease)
 	case <-lease.Context().Done():
-		return context.Cause(lease.Context())
+		return context.Cause(lease.Context()) //nolint:contextcheck // it ends with the lease
 	}
 }
 

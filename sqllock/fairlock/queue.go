@@ -127,13 +127,18 @@ func (s *tickets) grantReady(q *queue) {
 	}
 }
 
-// enter lets tickets enter their queue. again reports whether to try again, after the engine
-// rolled the transaction back.
-func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again bool) {
+func (s *tickets) entries(q *queue, batch []*ticket) []entry {
 	entries := make([]entry, len(batch))
 	for i, c := range batch {
 		entries[i] = entry{Attempt: keeper.Attempt{Name: q.name, ID: s.k.NewAttemptID(), TTL: c.TTL}, units: c.units, capacity: c.capacity, now: c.now}
 	}
+	return entries
+}
+
+// enter lets tickets enter their queue. again reports whether to try again, after the engine
+// rolled the transaction back.
+func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again bool) {
+	entries := s.entries(q, batch)
 	sent := time.Now()
 	err := s.statements.enter(ctx, q.name, entries)
 	class := s.statements.Dialect.Classify(err)
@@ -189,13 +194,18 @@ func (s *tickets) enter(ctx context.Context, q *queue, batch []*ticket) (again b
 		s.pollIn(q, minPoll)
 	}
 	s.k.Mu.Unlock()
+	s.giveBack(ctx, unwanted)
+	s.haveLeft(left)
+	return again || len(reenter) > 0
+}
+
+// giveBack releases tickets that nobody waits for any more.
+func (s *tickets) giveBack(ctx context.Context, unwanted []keeper.Attempt) {
 	for _, a := range unwanted {
 		if _, err := s.releaseTicket(ctx, a); err != nil {
 			s.k.Abandon(s, a)
 		}
 	}
-	s.haveLeft(left)
-	return again || len(reenter) > 0
 }
 
 // haveLeft ends the calls that waited until their tickets were gone.

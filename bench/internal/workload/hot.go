@@ -109,8 +109,10 @@ func (p *Plan) alone(ctx context.Context, g group, c locks.Competitor, clients i
 // turn is one acquisition of a client. Its times are those of the machine's clock, so the turns of several
 // processes have one order.
 type turn struct {
-	Client         int
-	Asked, Got, To int64
+	Client int   `json:"client"`
+	Asked  int64 `json:"asked"`
+	Got    int64 `json:"got"`
+	To     int64 `json:"to"`
 }
 
 // compete lets clients first, first+step, … take turns on one key.

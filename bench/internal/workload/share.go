@@ -24,21 +24,25 @@ const ShareArg = "share-a-key"
 // sharing tells a process which part of which competitor it is. For each share on its standard input it
 // answers with a shared.
 type sharing struct {
-	Group, Own, Lock      string
-	Conns                 int
-	Addresses             map[string][]string
-	First, Steps, Clients int
+	Group     string              `json:"group"`
+	Own       string              `json:"own"`
+	Lock      string              `json:"lock"`
+	Conns     int                 `json:"conns"`
+	Addresses map[string][]string `json:"addresses"`
+	First     int                 `json:"first"`
+	Steps     int                 `json:"steps"`
+	Clients   int                 `json:"clients"`
 }
 
 type share struct {
-	Key    string
-	Length time.Duration
+	Key    string        `json:"key"`
+	Length time.Duration `json:"length"`
 }
 
 type shared struct {
-	Turns []turn
-	Trips int64
-	Error string
+	Turns []turn `json:"turns"`
+	Trips int64  `json:"trips"`
+	Error string `json:"error"`
 }
 
 // sharer is a process that shares a key.
@@ -66,7 +70,7 @@ func (p *Plan) shared(ctx context.Context, g group, c locks.Competitor, clients 
 		open.later(one.end)
 		all = append(all, one)
 	}
-	return func(ctx context.Context, key string) (turns []turn, trips int64, err error) {
+	return func(_ context.Context, key string) (turns []turn, trips int64, err error) {
 		answers, errs := make([]shared, len(all)), make([]error, len(all))
 		var running sync.WaitGroup
 		for i, one := range all {
@@ -158,7 +162,7 @@ func (s sharing) serve(ctx context.Context, w *locks.World, c locks.Competitor) 
 	for {
 		var what share
 		if err := in.Decode(&what); err != nil {
-			return nil //nolint:nilerr // the end of the input
+			return nil // the end of the input
 		}
 		before := w.Trips()
 		all, err := compete(ctx, l, what.Key, s.First, s.Steps, s.Clients, what.Length)
