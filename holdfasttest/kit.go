@@ -3,6 +3,7 @@ package holdfasttest
 import (
 	"context"
 	"database/sql"
+	"net/http"
 	"path/filepath"
 
 	"github.com/jmoiron/sqlx"
@@ -37,6 +38,9 @@ type Kit[Tx any] struct {
 	// Owner is an owner of the test's own, for Op.Owner and sqllock.Locker.For: of a merchant, or of
 	// whatever the program's owners are. It is empty with Options.SingleOwner.
 	Owner string
+	// Transport is for the program's calls to the outside. EveryFault injects into them; elsewhere it is
+	// http.DefaultTransport.
+	Transport http.RoundTripper
 
 	tb     TB
 	faults *faults
@@ -95,7 +99,11 @@ func OnSQLX(tb TB, pool *sqlx.DB, opts ...holdfast.Options) *Kit[*sqlx.Tx] {
 
 func open(tb TB) *sql.DB {
 	tb.Helper()
-	path := filepath.Join(tb.TempDir(), "holdfast.db")
+	return openFile(tb, filepath.Join(tb.TempDir(), "holdfast.db"))
+}
+
+func openFile(tb TB, path string) *sql.DB {
+	tb.Helper()
 	pool, err := sql.Open("sqlite", "file:"+filepath.ToSlash(path)+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
 	if err != nil {
 		tb.Fatalf("holdfasttest: %v", err)
@@ -134,7 +142,7 @@ func (k *Kit[Tx]) open(tb kit.TB, pool *sql.DB, handle any, opts []holdfast.Opti
 	if err != nil {
 		tb.Fatalf("holdfasttest: %v", err)
 	}
-	*k = Kit[Tx]{DB: db, Pool: pool, tb: tb, faults: f}
+	*k = Kit[Tx]{DB: db, Pool: pool, Transport: http.DefaultTransport, tb: tb, faults: f}
 	if len(opts) == 0 || !opts[0].SingleOwner {
 		k.Owner = "owner-" + kit.Random()
 	}

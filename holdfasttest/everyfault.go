@@ -1,0 +1,297 @@
+package holdfasttest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest/internal/kit"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
+)
+
+// Handler is a handler of the program for [EveryFault].
+type Handler struct {
+	// Setup makes the program's tables and rows on a new database, and resets what stands for the
+	// outside world. It runs before each fault.
+	Setup func(ctx context.Context, kit *Kit[*sql.Tx]) error
+	// Call builds the program on the kit, as a process does when it starts, and makes one request with
+	// this key. A nil error is the answer "done" to the client; after an error of an uncertain outcome the
+	// client asks again. The program uses kit.DB, kit.Pool and kit.Transport, and no other connection.
+	Call func(ctx context.Context, kit *Kit[*sql.Tx], key string) error
+	// Invariant returns what is wrong once the request has its answer: in the database, and outside.
+	Invariant func(ctx context.Context, kit *Kit[*sql.Tx]) error
+	// OtherKeyRefused means that the same request under another key must fail, such as a second refund
+	// of an order.
+	OtherKeyRefused bool
+}
+
+const (
+	askFor = 3 * time.Second        // for a definite answer
+	quiet  = 30 * time.Millisecond  // without a statement: the goroutines of a call are done
+	late   = 5 * time.Second        // for a statement that comes after the answer
+	pause  = 200 * time.Millisecond // the longest between two requests of a client
+)
+
+// EveryFault runs a handler once for each point at which it can be hurt, and each fault there. It ends the
+// test at the first point after which the invariant does not hold, and names the line of the program that
+// ran it. It returns the number of points.
+//
+// A point is a statement, a COMMIT or a call through kit.Transport, of the program or of Holdfast. The
+// faults: the process is killed before it, or after it; it is done, and its answer is lost; a timeout,
+// which is that of a lock in the database; a deadlock; the connection is reset before it. At points outside
+// of transactions also: the process stands still until its leases have ended, while another one serves the
+// same request, and with OtherKeyRefused that of another key.
+//
+// After the fault the client asks again with the same key, a new process if the old one is dead, until the
+// answer is definite. It must be the answer of a run without a fault. Then comes the other key, if it must
+// be refused, and then Invariant. Leases and pauses of Holdfast end at once between two requests.
+//
+// The databases are SQLite's, a new one for each fault, with opts.
+func EveryFault(tb TB, h Handler, opts ...holdfast.Options) (points int) {
+	tb.Helper()
+	e := &everyFault{tb: tb, h: h, opts: opts, dir: tb.TempDir(), owner: "owner-" + kit.Random()}
+	e.prepare()
+	whole := e.run(0, noFault)
+	e.whole = whole
+	for n, p := range whole.points {
+		for _, f := range p.faults(h.OtherKeyRefused) {
+			e.run(n+1, f)
+		}
+	}
+	e.twice()
+	return len(whole.points)
+}
+
+type everyFault struct {
+	tb    TB
+	h     Handler
+	opts  []holdfast.Options
+	dir   string
+	owner string
+	empty []byte    // a database with Holdfast's tables
+	whole *faultRun // the one without a fault, once it is over
+}
+
+// prepare makes the database that each run starts from.
+func (e *everyFault) prepare() {
+	e.tb.Helper()
+	path := filepath.Join(e.dir, "empty.db")
+	pool := openFile(e.tb, path)
+	err := pool.Close() // which puts everything into one file
+	if err == nil {
+		e.empty, err = os.ReadFile(path)
+	}
+	e.must(err)
+}
+
+func (e *everyFault) must(err error) {
+	e.tb.Helper()
+	if err != nil {
+		e.tb.Fatalf("holdfasttest: %v", err)
+	}
+}
+
+// run makes a request, with fault f at its n-th point.
+func (e *everyFault) run(n int, f fault) *faultRun {
+	e.tb.Helper()
+	r := e.begin()
+	defer r.end()
+	r.strike, r.fault = n, f
+	r.ask()
+	if e.h.OtherKeyRefused && !r.otherAccepted {
+		if err := r.once(secondKey); err == nil {
+			r.fail("the same request under another key was accepted")
+		}
+		r.invariant("after the same request under another key")
+	}
+	return r
+}
+
+// twice makes a request that has its answer again.
+func (e *everyFault) twice() {
+	e.tb.Helper()
+	r := e.begin()
+	defer r.end()
+	r.ask()
+	if err := r.once(firstKey); !sameAnswer(err, e.whole.answer) {
+		r.fail("a second request with the same key got the answer: %v", err)
+	}
+	r.invariant("after two requests with the same key")
+}
+
+const firstKey, secondKey = "key-1", "key-2"
+
+// faultRun is one request with one fault, on its own database.
+type faultRun struct {
+	*plan
+
+	e             *everyFault
+	path          string
+	clean         *Kit[*sql.Tx] // into whose statements nothing is injected
+	answer        error
+	inTime        int  // that many points came before the first answer
+	otherAccepted bool // the request of the second key came in between, and was accepted
+}
+
+func (e *everyFault) begin() *faultRun {
+	e.tb.Helper()
+	path := filepath.Join(e.dir, kit.Random()+".db")
+	e.must(os.WriteFile(path, e.empty, 0o600))
+	connector, err := connect(path)
+	e.must(err)
+	r := &faultRun{plan: &plan{}, e: e, path: path}
+	r.clean = r.kit(sql.OpenDB(connector))
+	r.overtake = r.overtaken
+	e.must(e.h.Setup(context.Background(), r.clean))
+	return r
+}
+
+func (r *faultRun) kit(pool *sql.DB) *Kit[*sql.Tx] {
+	r.e.tb.Helper()
+	k := OnSQL(r.e.tb, pool, r.e.opts...)
+	if k.Owner != "" {
+		k.Owner = r.e.owner
+	}
+	return k
+}
+
+func (r *faultRun) end() {
+	_ = r.clean.Pool.Close()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		_ = os.Remove(r.path + suffix)
+	}
+}
+
+// start starts a process of the program.
+func (r *faultRun) start() (*process, *Kit[*sql.Tx]) {
+	r.e.tb.Helper()
+	connector, err := connect(r.path)
+	r.e.must(err)
+	p := &process{plan: r.plan}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	p.pool = sql.OpenDB(faultConnector{connector, p})
+	k := r.kit(p.pool)
+	k.Transport = outside{k.Transport, p}
+	p.running = true
+	return p, k
+}
+
+// once makes one request to a new process.
+func (r *faultRun) once(key string) error {
+	r.e.tb.Helper()
+	p, k := r.start()
+	defer p.kill()
+	ctx, cancel := context.WithTimeout(p.ctx, askFor)
+	defer cancel()
+	return r.e.h.Call(ctx, k, key)
+}
+
+// ask makes the request until it has a definite answer, and checks the invariant.
+func (r *faultRun) ask() {
+	r.e.tb.Helper()
+	p, k := r.start()
+	defer func() { p.kill() }()
+	p.first = true
+	r.answer = r.e.h.Call(p.ctx, k, firstKey)
+	r.inTime = r.reached()
+	dead := p.killed() // before it answered
+	r.settle(p)
+	p.first = false
+	end := time.Now().Add(askFor)
+	for asked := 1; dead || !definite(r.answer) && !r.otherAccepted; asked++ {
+		if time.Now().After(end) {
+			r.fail("the client asks again with the same key for %v, and still gets: %v", askFor, r.answer)
+		}
+		r.timePasses(dead || asked > 10)
+		if p.killed() {
+			p, k = r.start()
+		} else {
+			time.Sleep(min(pause, time.Millisecond<<asked))
+		}
+		r.answer, dead = r.e.h.Call(p.ctx, k, firstKey), false
+	}
+	p.kill() // which an answer must survive
+	switch whole := r.e.whole; {
+	case r.otherAccepted && r.answer == nil:
+		r.fail("the same request was accepted under two keys")
+	case whole != nil && !r.otherAccepted && !sameAnswer(r.answer, whole.answer):
+		r.fail("the answer is %v, and without a fault %v", r.answer, whole.answer)
+	}
+	r.invariant("after the answer %v", r.answer)
+}
+
+// settle waits for what goroutines of a call do after its answer.
+func (r *faultRun) settle(p *process) {
+	if whole := r.e.whole; whole != nil {
+		for end := time.Now().Add(late); r.strike > whole.inTime && r.reached() < r.strike && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		if whole.inTime == len(whole.points) {
+			return // there was nothing
+		}
+	}
+	for before := -1; !p.killed() && (before < r.reached() || p.pool.Stats().InUse > 0); {
+		before = r.reached()
+		time.Sleep(quiet)
+	}
+}
+
+// overtaken serves the request in another process, while this one stands still until its leases have ended.
+func (r *faultRun) overtaken(f fault) {
+	r.timePasses(true)
+	if f == overtakenByOtherKey {
+		r.otherAccepted = r.once(secondKey) == nil
+	} else {
+		_ = r.once(firstKey)
+	}
+}
+
+// timePasses ends the pauses of staged operations, and perhaps all leases.
+func (r *faultRun) timePasses(leases bool) {
+	a := access.Of(r.clean.DB)
+	statements := []string{`UPDATE ` + a.Table("staged") + ` SET due_at = 0 WHERE attempt IS NULL AND accepted = 0`}
+	if leases {
+		statements = []string{
+			`UPDATE ` + a.Table("staged") + ` SET due_at = 0 WHERE accepted = 0`,
+			`UPDATE ` + a.Table("locks") + ` SET expires_at = 0 WHERE attempt IS NOT NULL`,
+			`UPDATE ` + a.Table("tickets") + ` SET expires_at = 0`,
+		}
+	}
+	for _, s := range statements {
+		_, err := r.clean.Pool.ExecContext(context.Background(), s)
+		r.e.must(err)
+	}
+}
+
+func (r *faultRun) invariant(when string, args ...any) {
+	r.e.tb.Helper()
+	if err := r.e.h.Invariant(context.Background(), r.clean); err != nil {
+		r.fail("%s: %v", fmt.Sprintf(when, args...), err)
+	}
+}
+
+func (r *faultRun) fail(format string, args ...any) {
+	r.e.tb.Helper()
+	r.e.tb.Fatalf("%s: %s", r.blame(), fmt.Sprintf(format, args...))
+}
+
+// definite reports whether a client that got err does not ask again.
+func definite(err error) bool {
+	var no *idempotency.Rejection
+	return err == nil || errors.As(err, &no) || errors.Is(err, idempotency.ErrMismatch) || errors.Is(err, idempotency.ErrExpired) ||
+		errors.Is(err, idempotency.ErrSimilar)
+}
+
+func sameAnswer(a, b error) bool {
+	var x, y *idempotency.Rejection
+	if errors.As(a, &x) && errors.As(b, &y) {
+		return x.Code == y.Code
+	}
+	return a == nil && b == nil
+}

@@ -1,0 +1,532 @@
+package holdfasttest
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"modernc.org/sqlite"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// fault is what happens at a point.
+type fault int
+
+const (
+	noFault fault = iota
+	crashBefore
+	crashAfter
+	answerLost
+	timeout
+	deadlock
+	reset
+	overtaken
+	overtakenByOtherKey
+)
+
+func (f fault) String() string {
+	return [...]string{
+		"without a fault, at", "killed before", "killed after", "answer lost of", "timeout of", "deadlock in", "connection reset before",
+		"leases ended, and the same request was served, before", "leases ended, and the request of another key was served, before",
+	}[f]
+}
+
+// point is a place at which a process can be hurt.
+type point struct {
+	what    string // the statement, COMMIT, or the call outside
+	line    string // of the program
+	outside bool
+	inTx    bool
+}
+
+func (p point) String() string { return p.what + " at " + p.line }
+
+// faults lists those that make sense at p.
+func (p point) faults(otherKey bool) []fault {
+	all := []fault{crashBefore, crashAfter, answerLost, timeout, reset}
+	if !p.outside {
+		all = append(all, deadlock)
+	}
+	if !p.inTx { // another process could not write: SQLite has one writer
+		all = append(all, overtaken)
+		if otherKey {
+			all = append(all, overtakenByOtherKey)
+		}
+	}
+	return all
+}
+
+// plan is which fault strikes where, and what was seen.
+type plan struct {
+	mu       sync.Mutex
+	strike   int // the number of the point; 0 is none
+	fault    fault
+	overtake func(f fault)
+	points   []point // of the first call
+	last     point   // of any call
+	failed   bool    // last is one that failed: others do not replace it
+}
+
+func (l *plan) reached() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.points)
+}
+
+// blame names the point and the line that a failure comes from.
+func (l *plan) blame() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.strike > 0 && l.strike <= len(l.points) {
+		return fmt.Sprintf("%v %v", l.fault, l.points[l.strike-1])
+	}
+	return fmt.Sprintf("%v %v", noFault, l.last)
+}
+
+// process is one of the program. Once killed, nothing of it reaches the database or the outside any more.
+type process struct {
+	*plan
+
+	ctx     context.Context //nolint:containedctx // it is the process's life
+	cancel  context.CancelCauseFunc
+	pool    *sql.DB
+	running bool // it has started: from now on its statements are points
+	first   bool // its points are counted
+	dead    bool
+	conns   []*faultConn
+}
+
+var (
+	// ErrTxLost ends a call at once. A lost connection would be tried again.
+	errKilled = fmt.Errorf("holdfasttest: the process was killed: %w", holdfast.ErrTxLost)
+	errLost   = &net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}
+	errReset  = &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.ECONNRESET)}
+	errSlow   = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+)
+
+// refusal is an error of the database: SQLite's code for a lock that was not got, or for a transaction that
+// must run again.
+type refusal int
+
+const (
+	busy     refusal = 5
+	snapshot refusal = 517
+)
+
+func (r refusal) Code() int { return int(r) }
+
+func (r refusal) Error() string {
+	return fmt.Sprintf("holdfasttest: %s (%d)", map[refusal]string{busy: "the database is locked", snapshot: "deadlock: the transaction was rolled back"}[r], int(r))
+}
+
+func (p *process) killed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// kill leaves behind what a killed process does: its transactions are rolled back by the server.
+func (p *process) kill() {
+	p.mu.Lock()
+	was, conns := p.dead, p.conns
+	p.dead = true
+	p.mu.Unlock()
+	if was {
+		return
+	}
+	p.cancel(errKilled)
+	for _, c := range conns {
+		c.drop()
+	}
+	_ = p.pool.Close()
+}
+
+// at is a point: it returns the fault that strikes there.
+func (p *process) at(what string, outside bool) (fault, error) {
+	line := caller()
+	p.mu.Lock()
+	inTx := slices.ContainsFunc(p.conns, func(c *faultConn) bool { return c.inTx })
+	switch {
+	case p.dead:
+		p.mu.Unlock()
+		return 0, errKilled
+	case !p.running:
+		p.mu.Unlock()
+		return noFault, nil
+	}
+	here := point{what, line, outside, inTx}
+	if !p.failed {
+		p.last = here
+	}
+	f := noFault
+	if p.first {
+		p.points = append(p.points, here)
+		if len(p.points) == p.strike {
+			f = p.fault
+		}
+	}
+	p.mu.Unlock()
+	switch f {
+	case overtaken, overtakenByOtherKey:
+		p.overtake(f)
+		return noFault, nil
+	case crashBefore:
+		p.kill()
+		return 0, errKilled
+	}
+	return f, nil
+}
+
+// after is called with what came of a point.
+func (p *process) after(f fault, err error) error {
+	if f == crashAfter {
+		p.kill()
+		return errKilled
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = p.failed || err != nil
+	return err
+}
+
+// caller returns the line of the program that runs: the first frame outside of Holdfast, database/sql, the
+// driver and net/http.
+func caller() string {
+	pcs := make([]uintptr, 256)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	for {
+		f, more := frames.Next()
+		if f.File != "" && !below(f) {
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+		if !more {
+			return "a goroutine that is not the program's"
+		}
+	}
+}
+
+func below(f runtime.Frame) bool {
+	for _, library := range []string{"database/sql.", "net/http.", "runtime.", "testing.", "sync.", "context.", "reflect."} {
+		if strings.HasPrefix(f.Function, library) {
+			return true
+		}
+	}
+	const own = "github.com/holdfast-go/holdfast"
+	return strings.Contains(f.File, "@v") || // a module, such as an ORM
+		strings.HasPrefix(f.Function, own) && !strings.HasPrefix(f.Function, own+"/examples/") && !strings.HasSuffix(f.File, "_test.go")
+}
+
+// connect returns the connector of a database file.
+func connect(path string) (driver.Connector, error) {
+	return sqlite.NewConnector("file:" + filepath.ToSlash(path) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(100)")
+}
+
+type faultConnector struct {
+	driver.Connector
+
+	p *process
+}
+
+// Connect implements driver.Connector.
+func (c faultConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	if c.p.killed() {
+		return nil, errKilled
+	}
+	inner, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, is := inner.(sqliteConn)
+	if !is {
+		return nil, errors.New("holdfasttest: the SQLite driver's connection is another one than expected")
+	}
+	own := &faultConn{sqliteConn: conn, p: c.p}
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.p.conns = append(c.p.conns, own)
+	return own, nil
+}
+
+type sqliteConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+	sqlite.HookRegisterer
+}
+
+// faultConn is a connection of a process.
+type faultConn struct {
+	sqliteConn
+
+	p    *process
+	mu   sync.Mutex // a process is killed by one of its goroutines
+	rows []*faultRows
+	lost bool
+	inTx bool // under p.mu
+}
+
+// drop does what a server does when it has lost a client.
+func (c *faultConn) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.lost { // nor closed
+		c.rollback()
+	}
+	c.lost = true
+}
+
+// Close implements driver.Conn.
+func (c *faultConn) Close() error {
+	c.drop()
+	return c.sqliteConn.Close()
+}
+
+func (c *faultConn) transaction(open bool) {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.inTx = open
+}
+
+func (c *faultConn) rollback() {
+	for _, r := range c.rows {
+		_ = r.Rows.Close()
+	}
+	c.rows = nil
+	c.transaction(false)
+	_, _ = c.sqliteConn.ExecContext(context.Background(), "ROLLBACK", nil) // or there is no transaction
+}
+
+// do is a statement or a COMMIT.
+func (c *faultConn) do(what string, commit bool, op func() error) error {
+	if c.unusable() {
+		return driver.ErrBadConn
+	}
+	f, err := c.p.at(what, false)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	switch f {
+	case reset:
+		c.mu.Unlock()
+		c.drop()
+		return errReset
+	case timeout:
+		err = busy
+		if commit {
+			c.rollback()
+		}
+	case deadlock:
+		c.rollback()
+		err = snapshot
+	default:
+		err = op()
+	}
+	c.mu.Unlock()
+	if f == answerLost {
+		c.drop()
+		return errLost
+	}
+	return c.p.after(f, err)
+}
+
+func (c *faultConn) unusable() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *faultConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result, err error) {
+	err = c.do(query, false, func() (err error) { r, err = c.sqliteConn.ExecContext(ctx, query, args); return err })
+	return r, err
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *faultConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Rows, err error) {
+	err = c.do(query, false, func() (err error) { r, err = c.watch(c.sqliteConn.QueryContext(ctx, query, args)); return err })
+	return r, err
+}
+
+func (c *faultConn) watch(rows driver.Rows, err error) (driver.Rows, error) {
+	if err != nil {
+		return nil, err
+	}
+	r := &faultRows{rows, c}
+	c.rows = append(c.rows, r)
+	return r, nil
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (c *faultConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if c.unusable() {
+		return nil, driver.ErrBadConn
+	}
+	stmt, err := c.sqliteConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return faultStmt{stmt, c, query}, nil
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c *faultConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if c.unusable() {
+		return nil, driver.ErrBadConn
+	}
+	tx, err := c.sqliteConn.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	c.transaction(true)
+	return faultTx{tx, c}, nil
+}
+
+// ResetSession implements driver.SessionResetter.
+func (c *faultConn) ResetSession(ctx context.Context) error {
+	if c.unusable() {
+		return driver.ErrBadConn
+	}
+	return c.sqliteConn.ResetSession(ctx)
+}
+
+// IsValid implements driver.Validator.
+func (c *faultConn) IsValid() bool { return !c.unusable() && c.sqliteConn.IsValid() }
+
+// Ping implements driver.Pinger.
+func (c *faultConn) Ping(ctx context.Context) error {
+	if c.unusable() {
+		return driver.ErrBadConn
+	}
+	return c.sqliteConn.Ping(ctx)
+}
+
+type faultTx struct {
+	driver.Tx
+
+	c *faultConn
+}
+
+// Commit implements driver.Tx.
+func (t faultTx) Commit() error {
+	err := t.c.do("COMMIT", true, t.Tx.Commit)
+	t.c.transaction(false)
+	return err
+}
+
+// Rollback implements driver.Tx.
+func (t faultTx) Rollback() error {
+	if t.c.unusable() {
+		return driver.ErrBadConn
+	}
+	t.c.transaction(false)
+	return t.Tx.Rollback()
+}
+
+type faultStmt struct {
+	driver.Stmt
+
+	c     *faultConn
+	query string
+}
+
+// ExecContext implements driver.StmtExecContext.
+func (s faultStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (r driver.Result, err error) {
+	err = s.c.do(s.query, false, func() (err error) {
+		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args) //nolint:forcetypeassert // it is modernc.org/sqlite's
+		return err
+	})
+	return r, err
+}
+
+// QueryContext implements driver.StmtQueryContext.
+func (s faultStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r driver.Rows, err error) {
+	err = s.c.do(s.query, false, func() (err error) {
+		r, err = s.c.watch(s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)) //nolint:forcetypeassert // likewise
+		return err
+	})
+	return r, err
+}
+
+type faultRows struct {
+	driver.Rows
+
+	c *faultConn
+}
+
+// Next implements driver.Rows.
+func (r *faultRows) Next(to []driver.Value) error {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if r.c.lost {
+		return errLost
+	}
+	return r.Rows.Next(to)
+}
+
+// Close implements driver.Rows.
+func (r *faultRows) Close() error {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	for i, open := range r.c.rows {
+		if open == r {
+			r.c.rows = append(r.c.rows[:i:i], r.c.rows[i+1:]...)
+			return r.Rows.Close()
+		}
+	}
+	return nil
+}
+
+// outside is the transport of a process.
+type outside struct {
+	http.RoundTripper
+
+	p *process
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o outside) RoundTrip(r *http.Request) (*http.Response, error) {
+	f, err := o.p.at(r.Method+" "+r.URL.Path, true)
+	if f == reset {
+		err = errReset
+	}
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, err
+	}
+	answer, err := o.RoundTripper.RoundTrip(r)
+	if f != noFault && err == nil {
+		_, _ = io.Copy(io.Discard, answer.Body) // the other side has done it
+		_ = answer.Body.Close()
+	}
+	switch f {
+	case answerLost:
+		err = errLost
+	case timeout:
+		err = errSlow
+	}
+	if err = o.p.after(f, err); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
