@@ -35,6 +35,7 @@ const (
 	askFor = 3 * time.Second        // for a definite answer
 	quiet  = 30 * time.Millisecond  // without a statement: the goroutines of a call are done
 	late   = 5 * time.Second        // for a statement that comes after the answer
+	hang   = 30 * time.Second       // for one request
 	pause  = 200 * time.Millisecond // the longest between two requests of a client
 )
 
@@ -44,7 +45,8 @@ const (
 //
 // A point is a statement, a COMMIT or a call through kit.Transport, of the program or of Holdfast. The
 // faults: the process is killed before it, or after it; it is done, and its answer is lost; a timeout,
-// which is that of a lock in the database; a deadlock; the connection is reset before it. At points outside
+// which is that of a lock in the database; a deadlock; the connection is reset before it. A COMMIT also: its answer is lost, and Holdfast cannot ask
+// what became of it, so that the call gets ErrUnknown. At points outside
 // of transactions also: the process stands still until its leases have ended, while another one serves the
 // same request, and with OtherKeyRefused that of another key.
 //
@@ -59,9 +61,11 @@ func EveryFault(tb TB, h Handler, opts ...holdfast.Options) (points int) {
 	e.prepare()
 	whole := e.run(0, noFault)
 	e.whole = whole
-	for n, p := range whole.points {
-		for _, f := range p.faults(h.OtherKeyRefused) {
-			e.run(n+1, f)
+	for _, faults := range []func(point, bool) []fault{point.faults, point.overtakes} {
+		for n, p := range whole.points {
+			for _, f := range faults(p, h.OtherKeyRefused) {
+				e.run(n+1, f)
+			}
 		}
 	}
 	e.twice()
@@ -182,14 +186,37 @@ func (r *faultRun) start() (*process, *Kit[*sql.Tx]) {
 	return p, k
 }
 
+// call makes one request, and waits for what goroutines of it do after its answer.
+func (r *faultRun) call(p *process, k *Kit[*sql.Tx], key string) (err error, dead bool) { //nolint:revive,staticcheck // dead says that err reached nobody
+	ctx, cancel := context.WithTimeout(p.ctx, hang)
+	defer cancel()
+	err = r.e.h.Call(ctx, k, key)
+	dead = p.killed()
+	if p.first {
+		r.inTime = r.reached()
+	}
+	if whole := r.e.whole; whole != nil {
+		for end := time.Now().Add(late); p.first && r.strike > whole.inTime && r.reached() < r.strike && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		if whole.inTime == len(whole.points) {
+			return err, dead
+		}
+	}
+	for before := -1; !p.killed() && (before < r.reached() || p.pool.Stats().InUse > 0); {
+		before = r.reached()
+		time.Sleep(quiet)
+	}
+	return err, dead
+}
+
 // once makes one request to a new process.
 func (r *faultRun) once(key string) error {
 	r.e.tb.Helper()
 	p, k := r.start()
 	defer p.kill()
-	ctx, cancel := context.WithTimeout(p.ctx, askFor)
-	defer cancel()
-	return r.e.h.Call(ctx, k, key)
+	err, _ := r.call(p, k, key)
+	return err
 }
 
 // ask makes the request until it has a definite answer, and checks the invariant.
@@ -198,53 +225,35 @@ func (r *faultRun) ask() {
 	p, k := r.start()
 	defer func() { p.kill() }()
 	p.first = true
-	r.answer = r.e.h.Call(p.ctx, k, firstKey)
-	r.inTime = r.reached()
-	dead := p.killed() // before it answered
-	r.settle(p)
+	err, dead := r.call(p, k, firstKey)
 	p.first = false
 	end := time.Now().Add(askFor)
-	for asked := 1; dead || !definite(r.answer) && !r.otherAccepted; asked++ {
+	for asked := 1; dead || !definite(err) && !r.otherAccepted; asked++ {
 		if time.Now().After(end) {
-			r.fail("the client asks again with the same key for %v, and still gets: %v", askFor, r.answer)
+			r.fail("the client asks again with the same key for %v, and still gets: %v", askFor, err)
 		}
-		r.timePasses(dead || asked > 10)
+		r.timePasses()
 		if p.killed() {
 			p, k = r.start()
 		} else {
 			time.Sleep(min(pause, time.Millisecond<<asked))
 		}
-		r.answer, dead = r.e.h.Call(p.ctx, k, firstKey), false
+		err, dead = r.call(p, k, firstKey)
 	}
 	p.kill() // which an answer must survive
+	r.answer = err
 	switch whole := r.e.whole; {
-	case r.otherAccepted && r.answer == nil:
+	case r.otherAccepted && err == nil:
 		r.fail("the same request was accepted under two keys")
-	case whole != nil && !r.otherAccepted && !sameAnswer(r.answer, whole.answer):
-		r.fail("the answer is %v, and without a fault %v", r.answer, whole.answer)
+	case whole != nil && !r.otherAccepted && !sameAnswer(err, whole.answer):
+		r.fail("the answer is %v, and without a fault %v", err, whole.answer)
 	}
-	r.invariant("after the answer %v", r.answer)
-}
-
-// settle waits for what goroutines of a call do after its answer.
-func (r *faultRun) settle(p *process) {
-	if whole := r.e.whole; whole != nil {
-		for end := time.Now().Add(late); r.strike > whole.inTime && r.reached() < r.strike && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
-		if whole.inTime == len(whole.points) {
-			return // there was nothing
-		}
-	}
-	for before := -1; !p.killed() && (before < r.reached() || p.pool.Stats().InUse > 0); {
-		before = r.reached()
-		time.Sleep(quiet)
-	}
+	r.invariant("after the answer %v", err)
 }
 
 // overtaken serves the request in another process, while this one stands still until its leases have ended.
 func (r *faultRun) overtaken(f fault) {
-	r.timePasses(true)
+	r.timePasses()
 	if f == overtakenByOtherKey {
 		r.otherAccepted = r.once(secondKey) == nil
 	} else {
@@ -252,18 +261,14 @@ func (r *faultRun) overtaken(f fault) {
 	}
 }
 
-// timePasses ends the pauses of staged operations, and perhaps all leases.
-func (r *faultRun) timePasses(leases bool) {
+// timePasses ends all leases, and the pauses of staged operations.
+func (r *faultRun) timePasses() {
 	a := access.Of(r.clean.DB)
-	statements := []string{`UPDATE ` + a.Table("staged") + ` SET due_at = 0 WHERE attempt IS NULL AND accepted = 0`}
-	if leases {
-		statements = []string{
-			`UPDATE ` + a.Table("staged") + ` SET due_at = 0 WHERE accepted = 0`,
-			`UPDATE ` + a.Table("locks") + ` SET expires_at = 0 WHERE attempt IS NOT NULL`,
-			`UPDATE ` + a.Table("tickets") + ` SET expires_at = 0`,
-		}
-	}
-	for _, s := range statements {
+	for _, s := range []string{
+		`UPDATE ` + a.Table("staged") + ` SET due_at = 0 WHERE accepted = 0`,
+		`UPDATE ` + a.Table("locks") + ` SET expires_at = 0 WHERE attempt IS NOT NULL`,
+		`UPDATE ` + a.Table("tickets") + ` SET expires_at = 0`,
+	} {
 		_, err := r.clean.Pool.ExecContext(context.Background(), s)
 		r.e.must(err)
 	}

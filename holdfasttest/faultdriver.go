@@ -30,6 +30,7 @@ const (
 	crashBefore
 	crashAfter
 	answerLost
+	outage
 	timeout
 	deadlock
 	reset
@@ -39,34 +40,44 @@ const (
 
 func (f fault) String() string {
 	return [...]string{
-		"without a fault, at", "killed before", "killed after", "answer lost of", "timeout of", "deadlock in", "connection reset before",
+		"without a fault, at", "killed before", "killed after", "answer lost of", "answer lost, and nobody to ask about it, of", "timeout of", "deadlock in", "connection reset before",
 		"leases ended, and the same request was served, before", "leases ended, and the request of another key was served, before",
 	}[f]
 }
 
 // point is a place at which a process can be hurt.
 type point struct {
-	what    string // the statement, COMMIT, or the call outside
+	what    string // the statement, commit, or the call outside
 	line    string // of the program
 	outside bool
 	inTx    bool
 }
 
+const commit = "COMMIT"
+
 func (p point) String() string { return p.what + " at " + p.line }
 
 // faults lists those that make sense at p.
-func (p point) faults(otherKey bool) []fault {
+func (p point) faults(bool) []fault {
 	all := []fault{crashBefore, crashAfter, answerLost, timeout, reset}
 	if !p.outside {
 		all = append(all, deadlock)
 	}
-	if !p.inTx { // another process could not write: SQLite has one writer
-		all = append(all, overtaken)
-		if otherKey {
-			all = append(all, overtakenByOtherKey)
-		}
+	if p.what == commit { // after any other statement it is as if the connection were lost
+		all = append(all, outage)
 	}
 	return all
+}
+
+// overtakes lists the requests of others that may be served before p.
+func (p point) overtakes(otherKey bool) []fault {
+	switch {
+	case p.inTx:
+		return nil // SQLite has one writer
+	case otherKey:
+		return []fault{overtaken, overtakenByOtherKey}
+	}
+	return []fault{overtaken}
 }
 
 // plan is which fault strikes where, and what was seen.
@@ -106,6 +117,7 @@ type process struct {
 	running bool // it has started: from now on its statements are points
 	first   bool // its points are counted
 	dead    bool
+	blind   bool // the database is not to be reached once
 	conns   []*faultConn
 }
 
@@ -163,6 +175,10 @@ func (p *process) at(what string, outside bool) (fault, error) {
 	case p.dead:
 		p.mu.Unlock()
 		return 0, errKilled
+	case p.blind && !outside:
+		p.blind = false
+		p.mu.Unlock()
+		return 0, errLook
 	case !p.running:
 		p.mu.Unlock()
 		return noFault, nil
@@ -198,7 +214,7 @@ func (p *process) after(f fault, err error) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed = p.failed || err != nil
+	p.failed = p.failed || err != nil && p.running
 	return err
 }
 
@@ -231,7 +247,7 @@ func below(f runtime.Frame) bool {
 
 // connect returns the connector of a database file.
 func connect(path string) (driver.Connector, error) {
-	return sqlite.NewConnector("file:" + filepath.ToSlash(path) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(100)")
+	return sqlite.NewConnector("file:" + filepath.ToSlash(path) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(20)")
 }
 
 type faultConnector struct {
@@ -242,8 +258,15 @@ type faultConnector struct {
 
 // Connect implements driver.Connector.
 func (c faultConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	if c.p.killed() {
+	c.p.mu.Lock()
+	dead, blind := c.p.dead, c.p.blind
+	c.p.blind = false
+	c.p.mu.Unlock()
+	switch {
+	case dead:
 		return nil, errKilled
+	case blind:
+		return nil, errLook
 	}
 	inner, err := c.Connector.Connect(ctx)
 	if err != nil {
@@ -315,7 +338,7 @@ func (c *faultConn) rollback() {
 }
 
 // do is a statement or a COMMIT.
-func (c *faultConn) do(what string, commit bool, op func() error) error {
+func (c *faultConn) do(what string, op func() error) error {
 	if c.unusable() {
 		return driver.ErrBadConn
 	}
@@ -331,7 +354,7 @@ func (c *faultConn) do(what string, commit bool, op func() error) error {
 		return errReset
 	case timeout:
 		err = busy
-		if commit {
+		if what == commit {
 			c.rollback()
 		}
 	case deadlock:
@@ -341,8 +364,11 @@ func (c *faultConn) do(what string, commit bool, op func() error) error {
 		err = op()
 	}
 	c.mu.Unlock()
-	if f == answerLost {
+	if f == answerLost || f == outage {
 		c.drop()
+		c.p.mu.Lock()
+		c.p.blind = f == outage
+		c.p.mu.Unlock()
 		return errLost
 	}
 	return c.p.after(f, err)
@@ -356,13 +382,13 @@ func (c *faultConn) unusable() bool {
 
 // ExecContext implements driver.ExecerContext.
 func (c *faultConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result, err error) {
-	err = c.do(query, false, func() (err error) { r, err = c.sqliteConn.ExecContext(ctx, query, args); return err })
+	err = c.do(query, func() (err error) { r, err = c.sqliteConn.ExecContext(ctx, query, args); return err })
 	return r, err
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c *faultConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = c.do(query, false, func() (err error) { r, err = c.watch(c.sqliteConn.QueryContext(ctx, query, args)); return err })
+	err = c.do(query, func() (err error) { r, err = c.watch(c.sqliteConn.QueryContext(ctx, query, args)); return err })
 	return r, err
 }
 
@@ -427,7 +453,7 @@ type faultTx struct {
 
 // Commit implements driver.Tx.
 func (t faultTx) Commit() error {
-	err := t.c.do("COMMIT", true, t.Tx.Commit)
+	err := t.c.do(commit, t.Tx.Commit)
 	t.c.transaction(false)
 	return err
 }
@@ -450,7 +476,7 @@ type faultStmt struct {
 
 // ExecContext implements driver.StmtExecContext.
 func (s faultStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (r driver.Result, err error) {
-	err = s.c.do(s.query, false, func() (err error) {
+	err = s.c.do(s.query, func() (err error) {
 		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args) //nolint:forcetypeassert // it is modernc.org/sqlite's
 		return err
 	})
@@ -459,7 +485,7 @@ func (s faultStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (r
 
 // QueryContext implements driver.StmtQueryContext.
 func (s faultStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = s.c.do(s.query, false, func() (err error) {
+	err = s.c.do(s.query, func() (err error) {
 		r, err = s.c.watch(s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)) //nolint:forcetypeassert // likewise
 		return err
 	})
