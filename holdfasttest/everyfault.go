@@ -32,11 +32,12 @@ type Handler struct {
 }
 
 const (
-	askFor = 3 * time.Second        // for a definite answer
-	quiet  = 30 * time.Millisecond  // without a statement: the goroutines of a call are done
-	late   = 5 * time.Second        // for a statement that comes after the answer
-	hang   = 30 * time.Second       // for one request
-	pause  = 200 * time.Millisecond // the longest between two requests of a client
+	quiet    = 30 * time.Millisecond  // without a statement: the goroutines of a call are done
+	patience = 200 * time.Millisecond // then a call that still runs waits for a lease, which ends
+	pause    = 200 * time.Millisecond // the longest between two requests of a client
+	askFor   = 3 * time.Second        // for a definite answer
+	late     = 5 * time.Second        // for a statement that comes after the answer
+	hang     = 30 * time.Second       // for one request
 )
 
 // EveryFault runs a handler once for each point at which it can be hurt, and each fault there. It ends the
@@ -52,7 +53,8 @@ const (
 //
 // After the fault the client asks again with the same key, a new process if the old one is dead, until the
 // answer is definite. It must be the answer of a run without a fault. Then comes the other key, if it must
-// be refused, and then Invariant. Leases and pauses of Holdfast end at once between two requests.
+// be refused, and then Invariant. Between two requests
+// all leases and pauses of Holdfast end, and also while a call does not return for long.
 //
 // The databases are SQLite's, a new one for each fault, with opts.
 func EveryFault(tb TB, h Handler, opts ...holdfast.Options) (points int) {
@@ -107,6 +109,7 @@ func (e *everyFault) run(n int, f fault) *faultRun {
 	r := e.begin()
 	defer r.end()
 	r.strike, r.fault = n, f
+	r.afterAnswer = e.whole != nil && n > e.whole.inTime
 	r.ask()
 	if e.h.OtherKeyRefused && !r.otherAccepted {
 		if err := r.once(secondKey); err == nil {
@@ -147,7 +150,7 @@ func (e *everyFault) begin() *faultRun {
 	e.tb.Helper()
 	path := filepath.Join(e.dir, kit.Random()+".db")
 	e.must(os.WriteFile(path, e.empty, 0o600))
-	connector, err := connect(path)
+	connector, err := connect(path, time.Second)
 	e.must(err)
 	r := &faultRun{plan: &plan{}, e: e, path: path}
 	r.clean = r.kit(sql.OpenDB(connector))
@@ -173,72 +176,98 @@ func (r *faultRun) end() {
 }
 
 // start starts a process of the program.
-func (r *faultRun) start() (*process, *Kit[*sql.Tx]) {
+func (r *faultRun) start(first bool) (*process, *Kit[*sql.Tx]) {
 	r.e.tb.Helper()
-	connector, err := connect(r.path)
+	connector, err := connect(r.path, 20*time.Millisecond)
 	r.e.must(err)
-	p := &process{plan: r.plan}
+	p := &process{plan: r.plan, answered: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.pool = sql.OpenDB(faultConnector{connector, p})
 	k := r.kit(p.pool)
 	k.Transport = outside{k.Transport, p}
-	p.running = true
+	p.running, p.first = true, first
 	return p, k
 }
 
-// call makes one request, and waits for what goroutines of it do after its answer.
-func (r *faultRun) call(p *process, k *Kit[*sql.Tx], key string) (err error, dead bool) { //nolint:revive,staticcheck // dead says that err reached nobody
-	ctx, cancel := context.WithTimeout(p.ctx, hang)
-	defer cancel()
-	err = r.e.h.Call(ctx, k, key)
-	dead = p.killed()
+// call makes one request, and waits for what its goroutines do after the answer. lost means that the
+// process was killed before it had answered: then err reached nobody.
+func (r *faultRun) call(p *process, k *Kit[*sql.Tx], key string) (lost bool, err error) {
+	r.e.tb.Helper()
+	answer := make(chan bool, 1)
+	var got error
+	go func() {
+		got = errors.New("holdfasttest: the Call of the Handler has ended its goroutine")
+		defer func() { answer <- p.answer() }()
+		got = r.e.h.Call(p.ctx, k, key)
+	}()
+	for wait := patience; ; wait *= 2 {
+		select {
+		case lost = <-answer:
+			r.settle(p)
+			return lost, got
+		case <-p.ctx.Done():
+			select {
+			case lost = <-answer:
+				return lost, got
+			case <-time.After(quiet): // it may still try to reach its database for a while
+				return true, nil
+			}
+		case <-time.After(wait): // it waits for a lease, perhaps its own of before the fault
+			_ = r.timePasses()
+		}
+		if wait > hang {
+			r.fail("the call does not return")
+		}
+	}
+}
+
+// settle waits for what goroutines of a call do after its answer.
+func (r *faultRun) settle(p *process) {
 	if p.first {
 		r.inTime = r.reached()
 	}
 	if whole := r.e.whole; whole != nil {
-		for end := time.Now().Add(late); p.first && r.strike > whole.inTime && r.reached() < r.strike && time.Now().Before(end); {
+		for end := time.Now().Add(late); p.first && r.afterAnswer && r.reached() < r.strike && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		if whole.inTime == len(whole.points) {
-			return err, dead
+			return // there are none
 		}
 	}
 	for before := -1; !p.killed() && (before < r.reached() || p.pool.Stats().InUse > 0); {
 		before = r.reached()
 		time.Sleep(quiet)
 	}
-	return err, dead
 }
 
 // once makes one request to a new process.
 func (r *faultRun) once(key string) error {
 	r.e.tb.Helper()
-	p, k := r.start()
+	p, k := r.start(false)
 	defer p.kill()
-	err, _ := r.call(p, k, key)
+	_, err := r.call(p, k, key)
 	return err
 }
 
 // ask makes the request until it has a definite answer, and checks the invariant.
 func (r *faultRun) ask() {
 	r.e.tb.Helper()
-	p, k := r.start()
+	p, k := r.start(true)
 	defer func() { p.kill() }()
-	p.first = true
-	err, dead := r.call(p, k, firstKey)
-	p.first = false
+	lost, err := r.call(p, k, firstKey)
+	p.over()
 	end := time.Now().Add(askFor)
-	for asked := 1; dead || !definite(err) && !r.otherAccepted; asked++ {
+	for asked := 1; lost || !definite(err) && !r.otherAccepted; asked++ {
 		if time.Now().After(end) {
 			r.fail("the client asks again with the same key for %v, and still gets: %v", askFor, err)
 		}
-		r.timePasses()
+		r.e.must(r.timePasses())
 		if p.killed() {
-			p, k = r.start()
+			p, k = r.start(false)
 		} else {
 			time.Sleep(min(pause, time.Millisecond<<asked))
 		}
-		err, dead = r.call(p, k, firstKey)
+		lost, err = r.call(p, k, firstKey)
 	}
 	p.kill() // which an answer must survive
 	r.answer = err
@@ -253,7 +282,7 @@ func (r *faultRun) ask() {
 
 // overtaken serves the request in another process, while this one stands still until its leases have ended.
 func (r *faultRun) overtaken(f fault) {
-	r.timePasses()
+	r.e.must(r.timePasses())
 	if f == overtakenByOtherKey {
 		r.otherAccepted = r.once(secondKey) == nil
 	} else {
@@ -262,16 +291,12 @@ func (r *faultRun) overtaken(f fault) {
 }
 
 // timePasses ends all leases, and the pauses of staged operations.
-func (r *faultRun) timePasses() {
+func (r *faultRun) timePasses() error {
 	a := access.Of(r.clean.DB)
-	for _, s := range []string{
-		`UPDATE ` + a.Table("staged") + ` SET due_at = 0 WHERE accepted = 0`,
-		`UPDATE ` + a.Table("locks") + ` SET expires_at = 0 WHERE attempt IS NOT NULL`,
-		`UPDATE ` + a.Table("tickets") + ` SET expires_at = 0`,
-	} {
-		_, err := r.clean.Pool.ExecContext(context.Background(), s)
-		r.e.must(err)
-	}
+	_, err := r.clean.Pool.ExecContext(context.Background(), `UPDATE `+a.Table("staged")+` SET due_at = 0 WHERE accepted = 0;
+		UPDATE `+a.Table("locks")+` SET expires_at = 0 WHERE attempt IS NOT NULL;
+		UPDATE `+a.Table("tickets")+` SET expires_at = 0`)
+	return err
 }
 
 func (r *faultRun) invariant(when string, args ...any) {

@@ -13,9 +13,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"modernc.org/sqlite"
 
@@ -82,13 +84,15 @@ func (p point) overtakes(otherKey bool) []fault {
 
 // plan is which fault strikes where, and what was seen.
 type plan struct {
-	mu       sync.Mutex
-	strike   int // the number of the point; 0 is none
-	fault    fault
-	overtake func(f fault)
-	points   []point // of the first call
-	last     point   // of any call
-	failed   bool    // last is one that failed: others do not replace it
+	mu     sync.Mutex
+	strike int // the number of the point; 0 is none
+	fault  fault
+	// afterAnswer: it is a point of a goroutine, which the fault strikes once the call has answered.
+	afterAnswer bool
+	overtake    func(f fault)
+	points      []point // of the first call
+	last        point   // of any call
+	failed      bool    // last is one that failed: others do not replace it
 }
 
 func (l *plan) reached() int {
@@ -119,6 +123,17 @@ type process struct {
 	dead    bool
 	blind   bool // the database is not to be reached once
 	conns   []*faultConn
+
+	answered chan struct{} // closed when a call has answered
+	once     sync.Once
+}
+
+// answer says whether the process was killed before it answered.
+func (p *process) answer() (lost bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.once.Do(func() { close(p.answered) })
+	return p.dead
 }
 
 var (
@@ -142,6 +157,13 @@ func (r refusal) Code() int { return int(r) }
 
 func (r refusal) Error() string {
 	return fmt.Sprintf("holdfasttest: %s (%d)", map[refusal]string{busy: "the database is locked", snapshot: "deadlock: the transaction was rolled back"}[r], int(r))
+}
+
+// over ends the first call: the points of later ones are not counted.
+func (p *process) over() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.first = false
 }
 
 func (p *process) killed() bool {
@@ -195,6 +217,12 @@ func (p *process) at(what string, outside bool) (fault, error) {
 		}
 	}
 	p.mu.Unlock()
+	if f != noFault && p.afterAnswer {
+		select {
+		case <-p.answered:
+		case <-time.After(patience):
+		}
+	}
 	switch f {
 	case overtaken, overtakenByOtherKey:
 		p.overtake(f)
@@ -245,9 +273,10 @@ func below(f runtime.Frame) bool {
 		strings.HasPrefix(f.Function, own) && !strings.HasPrefix(f.Function, own+"/examples/") && !strings.HasSuffix(f.File, "_test.go")
 }
 
-// connect returns the connector of a database file.
-func connect(path string) (driver.Connector, error) {
-	return sqlite.NewConnector("file:" + filepath.ToSlash(path) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(20)")
+// connect returns the connector of a database file, whose connections wait for a lock for busy.
+func connect(path string, busy time.Duration) (driver.Connector, error) {
+	return sqlite.NewConnector("file:" + filepath.ToSlash(path) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(" +
+		strconv.FormatInt(busy.Milliseconds(), 10) + ")")
 }
 
 type faultConnector struct {
