@@ -93,6 +93,10 @@ func (l *Ledger[Tx]) Write(ctx context.Context, f func(ctx context.Context, tx T
 // answers reports whether err is one of Holdfast's own errors. Such an error is definite, even
 // though the dialect would class an error without a code differently.
 func answers(err error) bool {
+	var lost *holdfast.TxLostError
+	if errors.As(err, &lost) && lost.Err == nil {
+		return true // the last statement wrote no row
+	}
 	return errors.Is(err, ErrStale) || errors.Is(err, ErrState) || errors.Is(err, ErrNotFound) || errors.Is(err, holdfast.ErrInvalid)
 }
 
