@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -127,7 +128,7 @@ func (e *everyFault) twice() {
 	defer r.end()
 	r.ask()
 	if err := r.once(firstKey); !sameAnswer(err, e.whole.answer) {
-		r.fail("a second request with the same key got the answer: %v", err)
+		r.fail("a second request with the same key got the answer %s", said(err))
 	}
 	r.invariant("after two requests with the same key")
 }
@@ -259,7 +260,7 @@ func (r *faultRun) ask() {
 	end := time.Now().Add(askFor)
 	for asked := 1; lost || !definite(err) && !r.otherAccepted; asked++ {
 		if time.Now().After(end) {
-			r.fail("the client asks again with the same key for %v, and still gets: %v", askFor, err)
+			r.fail("the client asks again with the same key for %v, and still gets %s", askFor, said(err))
 		}
 		r.e.must(r.timePasses())
 		if p.killed() {
@@ -275,9 +276,9 @@ func (r *faultRun) ask() {
 	case r.otherAccepted && err == nil:
 		r.fail("the same request was accepted under two keys")
 	case whole != nil && !r.otherAccepted && !sameAnswer(err, whole.answer):
-		r.fail("the answer is %v, and without a fault %v", err, whole.answer)
+		r.fail("the answer is %s, and without a fault %s", said(err), said(whole.answer))
 	}
-	r.invariant("after the answer %v", err)
+	r.invariant("after the answer " + said(err))
 }
 
 // overtaken serves the request in another process, while this one stands still until its leases have ended.
@@ -299,10 +300,17 @@ func (r *faultRun) timePasses() error {
 	return err
 }
 
-func (r *faultRun) invariant(when string, args ...any) {
+func said(answer error) string {
+	if answer == nil {
+		return `"done"`
+	}
+	return strconv.Quote(answer.Error())
+}
+
+func (r *faultRun) invariant(when string) {
 	r.e.tb.Helper()
 	if err := r.e.h.Invariant(context.Background(), r.clean); err != nil {
-		r.fail("%s: %v", fmt.Sprintf(when, args...), err)
+		r.fail("%s: %v", when, err)
 	}
 }
 

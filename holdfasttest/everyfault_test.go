@@ -122,23 +122,24 @@ func everyFault(t *testing.T, tb holdfasttest.TB, call handler, invariant func(c
 	t.Helper()
 	b := newBank(t)
 	return holdfasttest.EveryFault(tb, holdfasttest.Handler{
-		Setup: func(ctx context.Context, kit *sqlKit) error {
-			b.reset()
-			_, err := kit.Pool.ExecContext(ctx, tables)
-			if err != nil {
-				return err
-			}
-			refundable, err := limits.New(ctx, kit.DB, "refundable")
-			if err != nil {
-				return err
-			}
-			_, err = refundable.For(kit.Owner).Set(ctx, "A", 100)
-			return err
-		},
+		Setup:           func(ctx context.Context, kit *sqlKit) error { return setup(ctx, kit, b) },
 		Call:            func(ctx context.Context, kit *sqlKit, key string) error { return call(ctx, kit, b, key) },
 		Invariant:       func(ctx context.Context, kit *sqlKit) error { return invariant(ctx, kit, b) },
 		OtherKeyRefused: otherKeyRefused,
 	})
+}
+
+func setup(ctx context.Context, kit *sqlKit, b *bank) error {
+	b.reset()
+	if _, err := kit.Pool.ExecContext(ctx, tables); err != nil {
+		return err
+	}
+	refundable, err := limits.New(ctx, kit.DB, "refundable")
+	if err != nil {
+		return err
+	}
+	_, err = refundable.For(kit.Owner).Set(ctx, "A", 100)
+	return err
 }
 
 func refundOp(kit *sqlKit, key string) idempotency.Op {
@@ -507,6 +508,53 @@ var mistakes = []struct {
 			return reference(client.Do(b.request(ctx, key)))
 		})
 	}, paid, false},
+}
+
+// TestEveryFaultCountsPoints compares the number of points with what Holdfast's observers, the program and
+// the bank count in a call.
+func TestEveryFaultCountsPoints(t *testing.T) {
+	t.Parallel()
+	for _, c := range right {
+		own, is := map[string]int{"plain refund": 1, "staged refund with provider": 2, "limits": 1}[c.name] // statements of the program
+		if !is {
+			continue // its lease is renewed in the background
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t)
+			var mu sync.Mutex
+			counts, counted := false, 0
+			observe := func(_ context.Context, s holdfast.Statement) {
+				mu.Lock()
+				defer mu.Unlock()
+				if counts && s.Name != "begin" && s.Name != "rollback" {
+					counted++
+				}
+			}
+			calls := 0
+			got := holdfasttest.EveryFault(t, holdfasttest.Handler{
+				Setup: func(ctx context.Context, kit *sqlKit) error { return setup(ctx, kit, b) },
+				Call: func(ctx context.Context, kit *sqlKit, key string) error {
+					mu.Lock()
+					calls++
+					counts = calls == 1
+					mu.Unlock()
+					err := c.call(ctx, kit, b, key)
+					mu.Lock()
+					if counts {
+						counted += b.payments()
+					}
+					counts = false
+					mu.Unlock()
+					return err
+				},
+				Invariant: func(context.Context, *sqlKit) error { return nil },
+			}, holdfast.Options{Observers: []holdfast.Observer{observe}})
+			if want := counted + own; got != want {
+				t.Errorf("%d points, and %d were counted", got, want)
+			}
+		})
+	}
 }
 
 // failing records that EveryFault has ended a test.

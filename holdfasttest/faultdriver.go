@@ -205,7 +205,7 @@ func (p *process) at(what string, outside bool) (fault, error) {
 		p.mu.Unlock()
 		return noFault, nil
 	}
-	here := point{what, line, outside, inTx}
+	here := point{short(what), line, outside, inTx}
 	if !p.failed {
 		p.last = here
 	}
@@ -232,6 +232,15 @@ func (p *process) at(what string, outside bool) (fault, error) {
 		return 0, errKilled
 	}
 	return f, nil
+}
+
+func short(statement string) string {
+	const enough = 60
+	statement = strings.Join(strings.Fields(statement), " ")
+	if len(statement) > enough {
+		return statement[:enough] + "…"
+	}
+	return statement
 }
 
 // after is called with what came of a point.
