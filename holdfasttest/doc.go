@@ -25,6 +25,17 @@
 // consequences as in production. In progress and a lost answer are injected between Holdfast and
 // the driver. No injection waits.
 //
+// # Every crash point of a handler
+//
+// EveryFault runs a handler of the program once for each statement, COMMIT and call outside, and each fault
+// there, and names the line that does not survive it:
+//
+//	holdfasttest.EveryFault(t, holdfasttest.Handler{
+//		Setup:     createTables,                   // and resets what is outside
+//		Call:      refund,                         // builds the program on the kit, and asks once
+//		Invariant: exactlyOneRefundAndOnePayment, // counts
+//	})
+//
 // # On a server
 //
 // Packages mysqltest and pgxtest make the same kit on a MySQL, MariaDB or PostgreSQL server: for SQL that

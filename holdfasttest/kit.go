@@ -32,8 +32,8 @@ type TB interface {
 type Kit[Tx any] struct {
 	// DB is the argument for New of idempotency, sqllock and the other packages.
 	DB *holdfast.DB[Tx]
-	// Pool is the same database, for the program's own tables and for checking results. Nothing is
-	// injected into its statements.
+	// Pool is the same database, for the program's own tables and for checking results. Only
+	// EveryFault injects into its statements.
 	Pool *sql.DB
 	// Owner is an owner of the test's own, for Op.Owner and sqllock.Locker.For: of a merchant, or of
 	// whatever the program's owners are. It is empty with Options.SingleOwner.
