@@ -23,7 +23,7 @@ type Handler struct {
 	Setup func(ctx context.Context, kit *Kit[*sql.Tx]) error
 	// Call builds the program on the kit, as a process does when it starts, and makes one request with
 	// this key. A nil error is the answer "done" to the client; after an error of an uncertain outcome the
-	// client asks again. The program uses kit.DB, kit.Pool and kit.Transport, and no other connection.
+	// client asks again. The program uses the kit's DB, Pool and Transport, and no other connection.
 	Call func(ctx context.Context, kit *Kit[*sql.Tx], key string) error
 	// Invariant returns what is wrong once the request has its answer: in the database, and outside.
 	Invariant func(ctx context.Context, kit *Kit[*sql.Tx]) error
@@ -45,7 +45,7 @@ const (
 // test at the first point after which the invariant does not hold, and names the line of the program that
 // ran it. It returns the number of points.
 //
-// A point is a statement, a COMMIT or a call through kit.Transport, of the program or of Holdfast. The
+// A point is a statement, a COMMIT or a call through the kit's Transport, of the program or of Holdfast. The
 // faults: the process is killed before it, or after it; it is done, and its answer is lost; a timeout,
 // which is that of a lock in the database; a deadlock; the connection is reset before it. A COMMIT also: its answer is lost, and Holdfast cannot ask
 // what became of it, so that the call gets ErrUnknown. At points outside
@@ -92,7 +92,7 @@ func (e *everyFault) prepare() {
 	pool := openFile(e.tb, path)
 	err := pool.Close() // which puts everything into one file
 	if err == nil {
-		e.empty, err = os.ReadFile(path)
+		e.empty, err = os.ReadFile(path) //nolint:gosec // in the test's folder
 	}
 	e.must(err)
 }
@@ -114,7 +114,7 @@ func (e *everyFault) run(n int, f fault) *faultRun {
 	r.ask()
 	if e.h.OtherKeyRefused && !r.otherAccepted {
 		if err := r.once(secondKey); err == nil {
-			r.fail("the same request under another key was accepted")
+			r.failf("the same request under another key was accepted")
 		}
 		r.invariant("after the same request under another key")
 	}
@@ -128,7 +128,7 @@ func (e *everyFault) twice() {
 	defer r.end()
 	r.ask()
 	if err := r.once(firstKey); !sameAnswer(err, e.whole.answer) {
-		r.fail("a second request with the same key got the answer %s", said(err))
+		r.failf("a second request with the same key got the answer %s", said(err))
 	}
 	r.invariant("after two requests with the same key")
 }
@@ -217,7 +217,7 @@ func (r *faultRun) call(p *process, k *Kit[*sql.Tx], key string) (lost bool, err
 			_ = r.timePasses()
 		}
 		if wait > hang {
-			r.fail("the call does not return")
+			r.failf("the call does not return")
 		}
 	}
 }
@@ -260,7 +260,7 @@ func (r *faultRun) ask() {
 	end := time.Now().Add(askFor)
 	for asked := 1; lost || !definite(err) && !r.otherAccepted; asked++ {
 		if time.Now().After(end) {
-			r.fail("the client asks again with the same key for %v, and still gets %s", askFor, said(err))
+			r.failf("the client asks again with the same key for %v, and still gets %s", askFor, said(err))
 		}
 		r.e.must(r.timePasses())
 		if p.killed() {
@@ -274,9 +274,9 @@ func (r *faultRun) ask() {
 	r.answer = err
 	switch whole := r.e.whole; {
 	case r.otherAccepted && err == nil:
-		r.fail("the same request was accepted under two keys")
+		r.failf("the same request was accepted under two keys")
 	case whole != nil && !r.otherAccepted && !sameAnswer(err, whole.answer):
-		r.fail("the answer is %s, and without a fault %s", said(err), said(whole.answer))
+		r.failf("the answer is %s, and without a fault %s", said(err), said(whole.answer))
 	}
 	r.invariant("after the answer " + said(err))
 }
@@ -310,11 +310,11 @@ func said(answer error) string {
 func (r *faultRun) invariant(when string) {
 	r.e.tb.Helper()
 	if err := r.e.h.Invariant(context.Background(), r.clean); err != nil {
-		r.fail("%s: %v", when, err)
+		r.failf("%s: %v", when, err)
 	}
 }
 
-func (r *faultRun) fail(format string, args ...any) {
+func (r *faultRun) failf(format string, args ...any) {
 	r.e.tb.Helper()
 	r.e.tb.Fatalf("%s: %s", r.blame(), fmt.Sprintf(format, args...))
 }

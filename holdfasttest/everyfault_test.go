@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/limits"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -88,6 +89,8 @@ func reference(answer *http.Response, err error) (string, error) {
 	text, err := io.ReadAll(answer.Body)
 	return string(text), err
 }
+
+const longUnderRace = "TestRefundSurvivesEveryFault has the same memory, in less time"
 
 // handler is a handler under test, with a bank.
 type handler func(ctx context.Context, kit *sqlKit, b *bank, key string) error
@@ -252,6 +255,7 @@ func underLease(ctx context.Context, kit *sqlKit, fn func(context.Context, *sqll
 }
 
 func TestEveryFaultOfRightHandlers(t *testing.T) {
+	dbtest.NotUnderRace(t, longUnderRace)
 	t.Parallel()
 	for _, c := range right {
 		t.Run(c.name, func(t *testing.T) {
@@ -513,6 +517,7 @@ var mistakes = []struct {
 // TestEveryFaultCountsPoints compares the number of points with what Holdfast's observers, the program and
 // the bank count in a call.
 func TestEveryFaultCountsPoints(t *testing.T) {
+	dbtest.NotUnderRace(t, longUnderRace)
 	t.Parallel()
 	for _, c := range right {
 		own, is := map[string]int{"plain refund": 1, "staged refund with provider": 2, "limits": 1}[c.name] // statements of the program
@@ -569,6 +574,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 }
 
 func TestEveryFaultFindsMistakes(t *testing.T) {
+	dbtest.NotUnderRace(t, longUnderRace)
 	t.Parallel()
 	source, err := os.ReadFile("everyfault_test.go")
 	if err != nil {

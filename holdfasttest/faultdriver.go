@@ -420,13 +420,13 @@ func (c *faultConn) unusable() bool {
 
 // ExecContext implements driver.ExecerContext.
 func (c *faultConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result, err error) {
-	err = c.do(query, func() (err error) { r, err = c.sqliteConn.ExecContext(ctx, query, args); return err })
+	err = c.do(query, func() (err error) { r, err = c.sqliteConn.ExecContext(ctx, query, args); return err }) //nolint:contextcheck // a killed process has none
 	return r, err
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c *faultConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = c.do(query, func() (err error) { r, err = c.watch(c.sqliteConn.QueryContext(ctx, query, args)); return err })
+	err = c.do(query, func() (err error) { r, err = c.watch(c.sqliteConn.QueryContext(ctx, query, args)); return err }) //nolint:contextcheck // likewise
 	return r, err
 }
 
@@ -514,7 +514,7 @@ type faultStmt struct {
 
 // ExecContext implements driver.StmtExecContext.
 func (s faultStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (r driver.Result, err error) {
-	err = s.c.do(s.query, func() (err error) {
+	err = s.c.do(s.query, func() (err error) { //nolint:contextcheck // likewise
 		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args) //nolint:forcetypeassert // it is modernc.org/sqlite's
 		return err
 	})
@@ -523,7 +523,7 @@ func (s faultStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (r
 
 // QueryContext implements driver.StmtQueryContext.
 func (s faultStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = s.c.do(s.query, func() (err error) {
+	err = s.c.do(s.query, func() (err error) { //nolint:contextcheck // likewise
 		r, err = s.c.watch(s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)) //nolint:forcetypeassert // likewise
 		return err
 	})
@@ -589,7 +589,7 @@ func (o outside) RoundTrip(r *http.Request) (*http.Response, error) {
 	case timeout:
 		err = errSlow
 	}
-	if err = o.p.after(f, err); err != nil {
+	if err := o.p.after(f, err); err != nil {
 		return nil, err
 	}
 	return answer, nil
