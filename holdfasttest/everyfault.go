@@ -46,16 +46,16 @@ const (
 // ran it. It returns the number of points.
 //
 // A point is a statement, a COMMIT or a call through the kit's Transport, of the program or of Holdfast. The
-// faults: the process is killed before it, or after it; it is done, and its answer is lost; a timeout,
-// which is that of a lock in the database; a deadlock; the connection is reset before it. A COMMIT also: its answer is lost, and Holdfast cannot ask
-// what became of it, so that the call gets ErrUnknown. At points outside
-// of transactions also: the process stands still until its leases have ended, while another one serves the
-// same request, and with OtherKeyRefused that of another key.
+// faults: the process is killed before it, or after it; it is done, and its answer is lost; a timeout, in
+// the database that of a lock; a deadlock; the connection is reset before it. At a COMMIT also: its answer
+// is lost, and Holdfast cannot ask what became of it, so that the call gets ErrUnknown. Outside of
+// transactions also: the process stands still until its leases have ended, while another one serves the same
+// request, and with OtherKeyRefused that of another key.
 //
 // After the fault the client asks again with the same key, a new process if the old one is dead, until the
 // answer is definite. It must be the answer of a run without a fault. Then comes the other key, if it must
-// be refused, and then Invariant. Between two requests
-// all leases and pauses of Holdfast end, and also while a call does not return for long.
+// be refused, and then Invariant. Between two requests all leases and pauses of Holdfast end, and also while
+// a call does not return for long.
 //
 // The databases are SQLite's, a new one for each fault, with opts.
 func EveryFault(tb TB, h Handler, opts ...holdfast.Options) (points int) {
@@ -64,12 +64,13 @@ func EveryFault(tb TB, h Handler, opts ...holdfast.Options) (points int) {
 	e.prepare()
 	whole := e.run(0, noFault)
 	e.whole = whole
-	for _, faults := range []func(point, bool) []fault{point.faults, point.overtakes} {
-		for n, p := range whole.points {
-			for _, f := range faults(p, h.OtherKeyRefused) {
-				e.run(n+1, f)
-			}
-		}
+	for n, p := range whole.points {
+		alone, _ := p.faults(h.OtherKeyRefused)
+		e.each(n+1, alone)
+	}
+	for n, p := range whole.points { // last: a mistake that one process shows alone is named by its line
+		_, others := p.faults(h.OtherKeyRefused)
+		e.each(n+1, others)
 	}
 	e.twice()
 	return len(whole.points)
@@ -101,6 +102,13 @@ func (e *everyFault) must(err error) {
 	e.tb.Helper()
 	if err != nil {
 		e.tb.Fatalf("holdfasttest: %v", err)
+	}
+}
+
+func (e *everyFault) each(n int, faults []fault) {
+	e.tb.Helper()
+	for _, f := range faults {
+		e.run(n, f)
 	}
 }
 

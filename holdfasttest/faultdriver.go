@@ -59,27 +59,22 @@ const commit = "COMMIT"
 
 func (p point) String() string { return p.what + " at " + p.line }
 
-// faults lists those that make sense at p.
-func (p point) faults(bool) []fault {
-	all := []fault{crashBefore, crashAfter, answerLost, timeout, reset}
+// faults lists what can happen at p, to the process alone and by requests of others.
+func (p point) faults(otherKey bool) (alone, others []fault) {
+	alone = []fault{crashBefore, crashAfter, answerLost, timeout, reset}
 	if !p.outside {
-		all = append(all, deadlock)
+		alone = append(alone, deadlock)
 	}
 	if p.what == commit { // after any other statement it is as if the connection were lost
-		all = append(all, outage)
+		alone = append(alone, outage)
 	}
-	return all
-}
-
-// overtakes lists the requests of others that may be served before p.
-func (p point) overtakes(otherKey bool) []fault {
-	switch {
-	case p.inTx:
-		return nil // SQLite has one writer
-	case otherKey:
-		return []fault{overtaken, overtakenByOtherKey}
+	if !p.inTx { // SQLite has one writer
+		others = append(others, overtaken)
 	}
-	return []fault{overtaken}
+	if !p.inTx && otherKey {
+		others = append(others, overtakenByOtherKey)
+	}
+	return alone, others
 }
 
 // plan is which fault strikes where, and what was seen.
