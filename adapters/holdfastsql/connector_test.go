@@ -131,8 +131,7 @@ func TestConnectorTripsOfInTx(t *testing.T) {
 	}, dbtest.MySQL, dbtest.MariaDB)
 }
 
-// TestConnectorDoubts runs functions that do what a transaction may not survive, or what ends it. The model of
-// what follows is fence.pml.
+// TestConnectorDoubts runs functions that do what a transaction may not survive, or what ends it.
 func TestConnectorDoubts(t *testing.T) {
 	const swallowed = "!" // begins a statement whose error the function swallows
 	const unlisted = swallowed + `SELECT (SELECT 1 UNION ALL SELECT 2)`

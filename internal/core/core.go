@@ -123,8 +123,8 @@ type Kept struct {
 	// Ends whether a statement may end it. Nil: only the server knows.
 	Survives func(err error) bool
 	Ends     func(query string) bool
-	// Mark is the savepoint that proves the transaction, if it needs one. It is set when it may be needed:
-	// see fence.pml. Again returns the error of a transaction that has no mark, after an error that it may
+	// Mark is the savepoint that proves the transaction, if it needs one. It is set when it may be needed.
+	// Again returns the error of a transaction that has no mark, after an error that it may
 	// not have survived.
 	Mark  string
 	Again func(err error) error

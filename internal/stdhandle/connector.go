@@ -330,7 +330,7 @@ func (k *keeping) before(ctx context.Context, query string) error {
 	return nil
 }
 
-// mark sets the mark of the transaction that runs, unless query does so or it is set. In doubt it would
+// mark is Mark of fence.pml. It sets the mark of the transaction that runs, unless query does so or it is set. In doubt it would
 // perhaps be another transaction's: then the program's statements are refused.
 func (k *keeping) mark(ctx context.Context, query string) error {
 	if k.tx == nil || k.tx.marked || k.kept.Mark == "" {

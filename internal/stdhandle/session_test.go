@@ -476,8 +476,7 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// TestMark checks when the mark of a transaction is set, and what nothing can tell without it. The model is
-// fence.pml.
+// TestMark checks when the mark of a transaction is set, and what nothing can tell without it.
 func TestMark(t *testing.T) {
 	t.Parallel()
 	const mark = "SAVEPOINT mark"

@@ -3,8 +3,7 @@
  * them, and swallow errors after which the server may have rolled back. On MySQL and MariaDB an error does
  * not say what it did to the transaction, and after a loss the next statement would be in another one.
  *
- * Code: the fence of engine_owntx.go and engine_owntx_end.go; what a connection sees, in
- * internal/stdhandle/connector.go.
+ * Code: engine_owntx.go, engine_owntx_end.go, and what a connection sees, internal/stdhandle/connector.go.
  *
  * The mark is a savepoint, and its release at the end proves the transaction. A connection that sees all
  * statements and errors spares it until it is needed:
@@ -27,7 +26,7 @@
  *
  * Names in -D that plant a bug, and the property that each must violate:
  *
- *   TRUST         WHOLE   an error is no doubt
+ *   TRUST_ERRORS  WHOLE   an error is no doubt
  *   MARK_AFTER    WHOLE   the mark comes after the statement that may end the transaction
  *   MARK_NEVER    ONCE    there is no mark, and every doubt runs the function again
  *   MARK_LATE     WHOLE   the mark is set in doubt, too
@@ -99,7 +98,7 @@ begin:
 #endif
 		}
 		:: atomic {           /* an error, which the function swallows; the server may have rolled back */
-#ifndef TRUST
+#ifndef TRUST_ERRORS
 			doubt = true;
 #endif
 			if

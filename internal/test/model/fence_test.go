@@ -11,7 +11,7 @@ var fence = model{
 		{"Eight", "-DSTEPS=8"},
 	},
 	planted: []bug{
-		{"TRUST", "WHOLE", ""},
+		{"TRUST_ERRORS", "WHOLE", ""},
 		{"MARK_AFTER", "WHOLE", ""},
 		{"MARK_NEVER", "ONCE", ""},
 		{"MARK_LATE", "WHOLE", ""},
