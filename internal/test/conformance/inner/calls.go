@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/optimistic"
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/election"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
@@ -196,6 +197,19 @@ func calls[Tx any]() map[string]call[Tx] {
 			return l.Do(e.Ctx, key, func(_ context.Context, lease *sqllock.Lease) error {
 				return l.InTx(e.Ctx, lease, effect(e, key, fail))
 			})
+		}},
+		"election.Election.Run": {passes: true, run: func(e env, key string, fail error) error {
+			leads := 0
+			err := election.New(e.Locker(), key).Run(e.Ctx, nil, func(context.Context, *election.Leader) error {
+				if leads++; leads > 1 {
+					return nil // it leads again after the error
+				}
+				return alone(e, key, fail)
+			})
+			if err == nil && fail != nil && leads == 2 {
+				return fail
+			}
+			return err
 		}},
 		"fairlock.Locker.Do": {passes: true, run: func(e env, key string, fail error) error {
 			return fairlock.New(e.Locker()).Do(e.Ctx, key, lease(e, key, fail))
