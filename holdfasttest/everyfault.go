@@ -33,10 +33,11 @@ type Handler struct {
 }
 
 const (
-	quiet    = 30 * time.Millisecond  // without a statement: the goroutines of a call are done
-	patience = 200 * time.Millisecond // then a call that still runs waits for a lease, which ends
+	quiet    = 30 * time.Millisecond  // after a kill: the call does not answer any more
+	calm     = 300 * time.Millisecond // without a statement: the goroutines of a call that has answered are done
+	patience = 2 * time.Second        // then a call that still runs waits for a lease, which ends
 	pause    = 200 * time.Millisecond // the longest between two requests of a client
-	askFor   = 3 * time.Second        // for a definite answer
+	askFor   = 10 * time.Second       // for a definite answer
 	late     = 5 * time.Second        // for a statement that comes after the answer
 	hang     = 30 * time.Second       // for one request
 )
@@ -245,7 +246,7 @@ func (r *faultRun) settle(p *process) {
 	}
 	for before := -1; !p.killed() && (before < r.reached() || p.pool.Stats().InUse > 0); {
 		before = r.reached()
-		time.Sleep(quiet)
+		time.Sleep(calm)
 	}
 }
 

@@ -402,12 +402,11 @@ var mistakes = []struct {
 		return err
 	}, exactly(0, 0, 1), true},
 	{"an answer before the commit", func(ctx context.Context, kit *sqlKit, _ *bank, key string) error {
-		store, err := idempotency.New(ctx, kit.DB)
-		if err != nil {
-			return err
-		}
 		go func() {
-			_, _ = idempotency.Do(ctx, store, refundOp(kit, key), book) // mistake: an answer before the commit
+			store, err := idempotency.New(ctx, kit.DB) // mistake: an answer before the commit
+			if err == nil {
+				_, _ = idempotency.Do(ctx, store, refundOp(kit, key), book)
+			}
 		}()
 		return nil
 	}, booked, false},
