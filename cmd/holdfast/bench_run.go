@@ -139,17 +139,17 @@ func (b *bencher) run(ctx context.Context, duration time.Duration, p *progress) 
 			return err
 		}
 	}
-	if err := measure.Each(ctx, b.clients, func(ctx context.Context, client int) error {
-		for _, w := range b.works {
+	for _, w := range b.works { // one at a time: SQLite refuses a transaction that reads before another pool's writes
+		if err := measure.Each(ctx, b.clients, func(ctx context.Context, client int) error {
 			for range benchWarmUp {
 				if err := w.do(ctx, b.id(client)); err != nil {
 					return fmt.Errorf("%s: %w", w.what, err)
 				}
 			}
+			return nil
+		}); err != nil {
+			return b.cause(ctx, err)
 		}
-		return nil
-	}); err != nil {
-		return b.cause(ctx, err)
 	}
 	left := benchRounds * len(b.works)
 	for round := range benchRounds {
