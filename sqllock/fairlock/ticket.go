@@ -327,56 +327,6 @@ func (s *tickets) Missed() {
 	}
 }
 
-// Sweep deletes abandoned tickets.
-func (s *tickets) Sweep(ctx context.Context, due []keeper.Abandoned) {
-	for _, part := range lockname.ByOwner(due, func(a keeper.Abandoned) lockname.Name { return a.Name }) {
-		s.sweep(ctx, part)
-	}
-}
-
-// sweep deletes abandoned tickets of one owner.
-func (s *tickets) sweep(ctx context.Context, due []keeper.Abandoned) {
-	for batch := range slices.Chunk(due, pollBatch) {
-		c, cancel := context.WithTimeout(ctx, core.CleanupBound())
-		all, err := s.statements.releaseAll(c, batch)
-		cancel()
-		for _, a := range batch { // unless all existed, some may still arrive, or are locked
-			s.k.Swept(a, err == nil && all)
-		}
-	}
-}
-
-// Renew and Remaining run the statements of tickets.
-func (s *tickets) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.Lease) (map[keeper.AttemptID]bool, error) {
-	return s.statements.Renew(ctx, s.statements.sql.Renew, ttl, batch)
-}
-
-func (s *tickets) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.AttemptID]time.Duration, error) {
-	return s.statements.Remaining(ctx, s.statements.sql.Remaining, batch)
-}
-
-// Close ends the waiting of all calls. Mu is held.
-func (s *tickets) Close() {
-	for _, q := range s.queues {
-		for _, c := range append(q.entering, q.waiting...) {
-			signal(c.event)
-		}
-	}
-}
-
-// Wait waits until no goroutine writes any more, or ctx ends.
-func (s *tickets) Wait(ctx context.Context) {
-	done := make(chan struct{})
-	go func() { s.running.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
-
-// Stop waits for the goroutine that polls.
-func (s *tickets) Stop() { s.polls.Wait() }
-
 // holdingKey is the context key of the ticket whose lease the context belongs to.
 type holdingKey struct{}
 
