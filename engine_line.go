@@ -71,7 +71,7 @@ func (d *DB[Tx]) admitLine(ctx context.Context, q core.Querier, product string, 
 			return errors.Join(untested, fmt.Errorf("holdfast: beginning its grace: %w", err))
 		}
 	}
-	if !d.trace.On() { // nobody would hear of it
+	if !d.trace.On() { // no tracer takes it
 		slog.WarnContext(ctx, "holdfast: the server was updated to a version on which nothing was shown: run holdfast prove --record before programs refuse it", "server", product, "in", left.Round(time.Minute))
 	}
 	d.trace.Emit(ctx, trace.Event{Name: trace.ServerUnproven, Duration: left, Err: untested})

@@ -145,7 +145,7 @@ func inProgress[Tx any](e *conformance.Env[Tx]) {
 	second := serve(e, with[Tx]{
 		options: holdfastgrpc.Options{Wait: holdfast.NoWait, RetryAfter: soon}, config: retryEverything,
 		outer: []grpc.UnaryServerInterceptor{func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			if refused.Load() == 3 { // the client has tried twice by itself
+			if refused.Load() == 3 { // the client has tried twice without its caller
 				release()
 			}
 			resp, err := next(ctx, req)

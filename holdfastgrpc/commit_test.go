@@ -44,7 +44,7 @@ func TestDatabaseIsAway(t *testing.T) {
 	suite(t, away[*sql.Tx], away[*sqlx.Tx], away[pgx.Tx])
 }
 
-// away: the database cannot be reached, and nothing runs. The client is told to try again.
+// away: the database cannot be reached, and nothing runs. The answer says to try again.
 func away[Tx any](e *conformance.Env[Tx]) {
 	if e.Engine == dbtest.SQLite {
 		return // it has no connection that could break

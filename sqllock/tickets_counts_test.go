@@ -180,7 +180,7 @@ func TestTicketHandOver(t *testing.T) {
 			wg.Wait()
 			took := time.Since(start)
 			count := map[string]int{}
-			// Where a release grants, a look and a confirm of the one who waits are rare. A look may grant a ticket
+			// Where a release grants, a look and a confirm of the waiter are rare. A look may grant a ticket
 			// before the answer to its confirm is back.
 			grants := access.Of(e.DB).Dialect.Tickets.ReleaseGrants
 			e.Eventually("all statements are answered", func() bool {

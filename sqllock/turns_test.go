@@ -36,7 +36,7 @@ func TestTurns(t *testing.T) {
 		t.Errorf("it looks again at the end of the rest, not %v before", at(51).Sub(next))
 	}
 
-	x.begin(at(3_600_000)) // nobody came, and the process was stopped for an hour
+	x.begin(at(3_600_000)) // no call came, and the process was stopped for an hour
 	x.rivals = true        // their rows are still there
 	want("those who did not come are ignored", x.over(at(3_600_149), least, rest), false)
 	want("but not for ever", x.over(at(3_600_150), least, rest), true)

@@ -58,7 +58,7 @@ func openBench(ctx context.Context, f *flags, pool *sql.DB, clients int) (*bench
 	for _, p := range []*sql.DB{pool, wrapped} {
 		p.SetMaxIdleConns(clients + 2)
 		if db.Engine() == holdfast.SQLite {
-			p.SetMaxOpenConns(1) // its fastest form under contention: nobody polls for the write lock
+			p.SetMaxOpenConns(1) // its fastest form under contention: no connection polls for the write lock
 		}
 	}
 	b := &benchTables{db: db, pool: pool, flags: f, close: func() { _ = wrapped.Close() }}

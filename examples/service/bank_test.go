@@ -73,7 +73,7 @@ func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			answer.State = provider.Accepted
 		}
 	}
-	_ = json.NewEncoder(w).Encode(answer) // who has asked may be dead
+	_ = json.NewEncoder(w).Encode(answer) // the client may be dead
 }
 
 // move moves the money of a key, once, and says whether this was the first request with it.

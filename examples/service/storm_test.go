@@ -258,7 +258,7 @@ func (w *world) ask(f provider.Refund) (status int) {
 		status, text := w.send("/orders/"+f.Order+"/refunds", header, fmt.Appendf(nil, "cents=%d", f.Cents))
 		switch status {
 		case http.StatusOK, http.StatusAccepted, http.StatusUnprocessableEntity:
-			// A duplicate of a refund that was refused by the bank meanwhile is told so: 422, too.
+			// A duplicate of a refund that the bank has refused in between gets that answer: 422, too.
 			accepted := status != http.StatusUnprocessableEntity || !strings.Contains(text, "not-refundable")
 			if accepted {
 				status = http.StatusAccepted

@@ -21,7 +21,7 @@ import (
 // With Prefer: wait=N it waits for the outcome as Options.MaxStartWait allows.
 //
 // operation is the operation's name (see [New]). If the owner has used the key for one of others, the 404
-// names that one in Problem.Operation. The key must be of the request's owner, and nobody else's is found.
+// names that one in Problem.Operation. The key must be of the request's owner, and no other owner's is found.
 func (m *Middleware[T]) Lookup(operation string, others ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.lookup(uncached{w}, r, operation, others)

@@ -98,7 +98,7 @@ func unkeyedDerived[Tx any](e *conformance.Env[Tx]) {
 	s.want("none", s.post("b", "", ""), http.StatusBadRequest, idemhttp.ProblemKeyMissing)
 }
 
-// TestUnkeyedIsUnknown loses the answer to COMMIT. Nobody can ask what became of a request without a key, so it is
+// TestUnkeyedIsUnknown loses the answer to COMMIT. No client can ask what became of a request without a key, so it is
 // not told to try again.
 func TestUnkeyedIsUnknown(t *testing.T) {
 	t.Parallel()

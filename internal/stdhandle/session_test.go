@@ -579,7 +579,7 @@ func TestAlive(t *testing.T) {
 				b.ok(err)
 			}
 			begin()
-			ask(true) // nobody has said yet what errors mean
+			ask(true) // no statement has told yet what errors mean
 			b.keeps(mysql(setting))
 			b.ok(b.ResetSession(b.Context()))
 			begin()

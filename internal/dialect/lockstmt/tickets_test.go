@@ -376,7 +376,7 @@ func TestTicketReads(t *testing.T) {
 			return err
 		}))
 
-		// Who has it, of those who are not gone.
+		// The holder, among the tickets that are not gone.
 		look := e.tables.Compile("look in line", d.Look)
 		e.Check(e.on(func(q core.Querier) error {
 			var holder string

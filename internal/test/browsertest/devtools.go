@@ -90,7 +90,7 @@ func (d *devtools) Close() error {
 	return errors.Join(err, d.to.Close())
 }
 
-// read hands each answer to its call until the browser has ended. Nobody waits for an event.
+// read hands each answer to its call until the browser has ended. No call waits for an event.
 func (d *devtools) read(from io.Reader) {
 	for r := bufio.NewReader(from); ; {
 		message, err := r.ReadBytes(0)

@@ -70,7 +70,7 @@ func TestGroupOfPrimaries(t *testing.T) {
 	s.report("cluster=group nodes=3 primaries=3 killed=1", g.audit(s))
 }
 
-// TestGroupCommits writes the same rows on all primaries, and cuts one off its group meanwhile. What
+// TestGroupCommits writes the same rows on all primaries, and cuts one off its group at the same time. What
 // a COMMIT answers must be what is in the tables at the end: for each error, how often its
 // transaction is there and how often it is not.
 func TestGroupCommits(t *testing.T) {

@@ -28,7 +28,7 @@ func overtakenLease(t *testing.T) {
 	}
 }
 
-// abandonedLease kills A right after its one statement. The lease ends by itself.
+// abandonedLease kills A right after its one statement. The lease expires.
 func abandonedLease(t *testing.T) {
 	kit := database(t)
 	if try(t, locker(t, kit)) == nil {

@@ -30,7 +30,7 @@ type leases struct {
 // leaseKey is a key, and its row.
 type leaseKey struct {
 	owner, key string
-	// row is whether there is one; holder is who has the lock, also past its expiry; old is whether its expiry was long ago.
+	// row is whether there is one; holder has the lock, also past its expiry; old is whether its expiry was long ago.
 	row, old bool
 	holder   *term
 	// token is the row's; last is the greatest that the key ever had.

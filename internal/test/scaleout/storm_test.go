@@ -62,7 +62,7 @@ type order struct {
 }
 
 // client is one program's way to the database. Each of its strategies makes the refund of an owner
-// once, whoever else asks for it.
+// once, however many ask for it.
 type client struct {
 	pool   *sql.DB
 	db     *holdfast.DB[*sql.Tx]

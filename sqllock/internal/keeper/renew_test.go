@@ -111,8 +111,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestRenewalOfOne checks that a renewal counts for each lease of a batch by itself, that one which ended
-// meanwhile stays ended, and that one without renewals has none.
+// TestRenewalOfOne checks that a renewal counts for each lease of a batch alone, that one which ended
+// in between stays ended, and that one without renewals has none.
 func TestRenewalOfOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

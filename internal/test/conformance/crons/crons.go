@@ -110,7 +110,7 @@ func failedRun[Tx any](e *conformance.Env[Tx]) {
 }
 
 // pausedReplica pauses a replica within the job until the next tick has begun. Its tick has one
-// effect, and the other replica runs the next one meanwhile, where the engine has more than one writer.
+// effect, and the other replica runs the next one at the same time, where the engine has more than one writer.
 func pausedReplica[Tx any](e *conformance.Env[Tx]) {
 	c := &clock{}
 	j := job("close-day", c.schedule)

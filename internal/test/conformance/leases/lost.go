@@ -81,7 +81,7 @@ func leaseLostReplies[Tx any](e *env[Tx]) {
 				var lose func() *faultproxy.Fault
 				lose = func() *faultproxy.Fault {
 					return proxy.LoseReply(match, ending, func() {
-						next := lose() // before done looks: the work may be done meanwhile
+						next := lose() // before done looks: the work may be done in between
 						asking.Lock()
 						defer asking.Unlock()
 						if done() {

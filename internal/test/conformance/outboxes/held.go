@@ -10,7 +10,7 @@ import (
 )
 
 // heldUpKeyHidesNone puts more messages behind a dead letter than a pass reads. Another key is
-// published nevertheless, and the messages behind the letter as soon as it is given up.
+// published all the same, and the messages behind the letter as soon as it is given up.
 func heldUpKeyHidesNone[Tx any](e *env[Tx]) {
 	const behind = 600
 	many := make([]outbox.Message, behind)

@@ -46,7 +46,7 @@ func writtenWithItsCause[Tx any](e *env[Tx]) {
 	e.WantOnce("42")
 }
 
-// orderFollowsCommits writes to a few keys from many transactions at once, and publishes meanwhile
+// orderFollowsCommits writes to a few keys from many transactions at once, and publishes at the same time
 // from several relays whose broker fails now and then.
 func orderFollowsCommits[Tx any](e *env[Tx]) {
 	const keys, writers, each = 3, 4, 6
@@ -141,7 +141,7 @@ func failureHoldsItsKey[Tx any](e *env[Tx]) {
 	}
 }
 
-// deadLetter checks that a poison message is kept, and what its key does meanwhile.
+// deadLetter checks that a poison message is kept, and what its key does until then.
 func deadLetter[Tx any](e *env[Tx]) {
 	for n := range 3 {
 		e.write(message("a", n))

@@ -161,7 +161,7 @@ func stagedDeadline[Tx any](e *env[Tx]) {
 	if done := due(s); done.Rejected != 1 {
 		e.Errorf("%+v", done)
 	}
-	// Nobody can be asked: a person has to look.
+	// The provider cannot be asked: a person has to look.
 	f, s = accepts(e, "parked", soon, staged.ExternalCall[string]{})
 	if done := due(s); done.Parked != 1 {
 		e.Errorf("%+v", done)
