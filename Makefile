@@ -135,7 +135,7 @@ faults-run:
 .PHONY: nightly-tests
 nightly-tests: $(TESTSERVERS)
 	@HOLDFAST_TEST_NIGHTLY=1 $(WITHSERVERS) env $(GOTEST) $(BUILD) $(PARALLEL) -timeout 60m $(ARGS) \
-	  $$(git grep -lE 'dbtest\.(Only)?Nightly\(|conformance\.(In)?(Modes|Handles)\(' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+	  $$(git grep -lE 'dbtest\.(Only)?Nightly\(|conformance\.(In)?(Modes|Handles)\(' -- '*_test.go' ':!holdfast*' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: nightly
 nightly: ## What depends on luck or is long: storms, campaigns, whole models, fuzzing (TIMES=10 DURATION=10m FUZZTIME=1m PARTS=fuzz)
@@ -144,6 +144,11 @@ nightly: ## What depends on luck or is long: storms, campaigns, whole models, fu
 .PHONY: weekly
 weekly: ## Clusters, roles, other languages, versions and engines, every mutant: hours, as root (PARTS='cluster roles')
 	@.ci/parts weekly
+
+# They wait for seconds, and not for events.
+.PHONY: doors
+doors: $(TESTSERVERS) ## The adapters to other projects under the tests of those, which come with their modules
+	@HOLDFAST_TEST_NIGHTLY=1 $(WITHSERVERS) bash -euc 'for door in holdfastgocron holdfastgoose; do (cd $$door && $(GOTEST) $(BUILD) -count=1 -run TestForeign -v $(ARGS)); done'
 
 # The campaigns alone, on servers that HOLDFAST_TEST_*_DSN name.
 .PHONY: campaign
