@@ -22,7 +22,7 @@ import (
 // ErrNotLocked is the error of an Unlock without a Lock before it.
 var ErrNotLocked = errors.New("holdfastgoose: unlock without a lock")
 
-// New returns a Locker for goose.WithLocker. It holds the lease on key, of locks' owner, and ignores the *sql.DB that
+// New returns a Locker for a provider of goose. It holds the lease on key, of locks' owner, and ignores the *sql.DB that
 // goose passes. All programs that migrate the same tables must use the same key. Lock waits until its context ends.
 //
 // A lease that is not renewed in time, in a process that was stopped for longer than its TTL, may be granted to another

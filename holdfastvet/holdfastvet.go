@@ -17,15 +17,20 @@
 // And anywhere: an idempotency key that is new at each call (a random UUID, the
 // time of day), so that no duplicate is ever recognized; a lease's context that is
 // given to InTx, which then answers "context canceled" where its guard would say
-// that the lease is lost.
+// that the lease is lost; an error of Do, InTx, Guard and so on that is dropped.
+//
+// And in a function with a *staged.Run, which the next attempt runs again to reach
+// the same steps: the clock, random values, steps in the order of a map or in
+// goroutines, and names of steps that another attempt cannot know.
 //
 // And in a package with a staged.ExternalCall that is not TakeOver: a request that
 // gets the header Idempotency-Key, if the package does not use idemclient.SendOnce.
 // net/http sends such a request again when a kept connection dies, and a provider
 // that ignores keys pays twice.
 //
-// Only calls that the function itself makes are seen, also in a named function of
-// the same package; not those of functions that it calls.
+// Functions that such a function calls are followed, also into other packages: what
+// they send, and whether they return what is new at each call, is kept as facts. Calls
+// of interfaces and of variables are not followed, and no goroutines of helpers.
 package holdfastvet
 
 import (
@@ -45,11 +50,12 @@ const module = "github.com/holdfast-go/holdfast"
 
 // Analyzer reports the mistakes that the package names.
 var Analyzer = &analysis.Analyzer{
-	Name:     "holdfast",
-	Doc:      "find HTTP calls and the outer pool in functions that Holdfast runs in a transaction, idempotency keys that are always new, and outside calls that net/http repeats",
-	URL:      "https://pkg.go.dev/" + module + "/holdfastvet",
-	Requires: []*analysis.Analyzer{inspect.Analyzer},
-	Run:      run,
+	Name:      "holdfast",
+	Doc:       "find HTTP calls and the outer pool in functions that Holdfast runs in a transaction, idempotency keys that are always new, dropped errors, steps that the next attempt does not reach, and outside calls that net/http repeats",
+	URL:       "https://pkg.go.dev/" + module + "/holdfastvet",
+	Requires:  []*analysis.Analyzer{inspect.Analyzer},
+	FactTypes: []analysis.Fact{new(outside), new(always)},
+	Run:       run,
 }
 
 func run(pass *analysis.Pass) (any, error) {
@@ -59,8 +65,21 @@ func run(pass *analysis.Pass) (any, error) {
 		return nil, errors.New("the result of the pass inspect is missing")
 	}
 	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.AssignStmt)(nil)}, c.define)
-	in.Preorder([]ast.Node{(*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)}, func(n ast.Node) {
+	if !quiet(pass.Pkg.Path()) {
+		c.learn()
+	}
+	in.Preorder([]ast.Node{(*ast.CallExpr)(nil), (*ast.CompositeLit)(nil), (*ast.ExprStmt)(nil), (*ast.AssignStmt)(nil), (*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)}, func(n ast.Node) {
 		switch n := n.(type) {
+		case *ast.ExprStmt:
+			c.dropped(n.X, nil)
+		case *ast.AssignStmt:
+			if len(n.Rhs) == 1 {
+				c.dropped(n.Rhs[0], n.Lhs[len(n.Lhs)-1])
+			}
+		case *ast.FuncDecl:
+			c.staged(n.Type, n.Body)
+		case *ast.FuncLit:
+			c.staged(n.Type, n.Body)
 		case *ast.CallExpr:
 			if of(module, typeutil.Callee(pass.TypesInfo, n)) {
 				c.functions(n.Args)
@@ -89,7 +108,7 @@ type checker struct {
 func (c *checker) define(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.FuncDecl:
-		if o := c.TypesInfo.Defs[n.Name]; o != nil {
+		if o := c.TypesInfo.Defs[n.Name]; o != nil && n.Body != nil {
 			c.bodies[o] = n.Body
 		}
 	case *ast.AssignStmt:
@@ -115,17 +134,12 @@ func (c *checker) functions(args []ast.Expr) {
 		if !ok || !takesTx(sig) {
 			continue
 		}
-		var body *ast.BlockStmt
-		switch f := ast.Unparen(arg).(type) {
-		case *ast.FuncLit:
-			body = f.Body
-		case *ast.Ident:
-			body = c.bodies[c.TypesInfo.Uses[f]]
-		case *ast.SelectorExpr:
-			body = c.bodies[c.TypesInfo.Uses[f.Sel]]
-		}
-		if body != nil {
-			ast.Inspect(body, c.inTx)
+		if f, ok := ast.Unparen(arg).(*ast.FuncLit); ok {
+			ast.Inspect(f.Body, c.inTx)
+		} else if o := c.used(arg); c.bodies[o] != nil {
+			ast.Inspect(c.bodies[o], c.inTx)
+		} else if f := c.outside(o); f != nil {
+			c.reportf(arg, "%s: %s", o.Name(), f.message())
 		}
 	}
 }
@@ -153,13 +167,21 @@ var harmless = map[string]bool{
 }
 
 func (c *checker) inTx(n ast.Node) bool {
-	call, ok := n.(*ast.CallExpr)
-	if !ok || c.seen[call.Pos()] {
-		return true
+	if call, ok := n.(*ast.CallExpr); ok && !c.seen[call.Pos()] {
+		if f := c.sends(call); f != nil {
+			c.reportf(call, "%s", f.message())
+		} else if callee := typeutil.Callee(c.TypesInfo, call); c.outside(callee) != nil {
+			c.reportf(call, "%s: %s", callee.Name(), c.outside(callee).message())
+		}
 	}
+	return true
+}
+
+// sends returns what a call does by itself outside of a transaction; nil is nothing.
+func (c *checker) sends(call *ast.CallExpr) *outside {
 	callee := typeutil.Callee(c.TypesInfo, call)
 	if callee == nil || callee.Pkg() == nil {
-		return true
+		return nil
 	}
 	receiver := ""
 	if selector, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
@@ -167,11 +189,11 @@ func (c *checker) inTx(n ast.Node) bool {
 	}
 	switch {
 	case httpCall(callee, receiver):
-		c.reportf(call, "HTTP call inside a transaction: a rollback does not take it back, and the function may run again; make it an external call of package staged, or make it outside of the transaction")
+		return &outside{}
 	case pools[receiver] != "" && !harmless[callee.Name()]:
-		c.reportf(call, "%s.%s inside a transaction does not belong to it: its effect stays when the transaction rolls back; use the transaction that the function receives", pools[receiver], callee.Name())
+		return &outside{Pool: pools[receiver] + "." + callee.Name()}
 	}
-	return true
+	return nil
 }
 
 func (c *checker) reportf(n ast.Node, format string, args ...any) {
@@ -208,7 +230,7 @@ func (c *checker) key(lit *ast.CompositeLit) {
 		if id, ok := kv.Key.(*ast.Ident); !ok || id.Name != "Key" {
 			continue
 		}
-		if by := c.fresh(kv.Value, 3); by != "" {
+		if by := c.fresh(kv.Value, 3, true); by != "" {
 			c.Reportf(kv.Value.Pos(), "the idempotency key is new at each call (%s), so no duplicate is recognized: make it of what identifies the operation, or take it from the client", by)
 		}
 	}
@@ -220,23 +242,24 @@ var generators = map[string]bool{
 	"github.com/google/uuid.NewV7": true, "github.com/google/uuid.NewV6": true, "github.com/google/uuid.NewUUID": true, "github.com/google/uuid.Must": false,
 	"github.com/gofrs/uuid.NewV4": true, "github.com/gofrs/uuid/v5.NewV4": true, "github.com/gofrs/uuid/v5.NewV7": true,
 	"github.com/oklog/ulid/v2.Make": true, "github.com/rs/xid.New": true, "github.com/segmentio/ksuid.New": true,
-	"crypto/rand.Text": true, "time.Now": true, module + "/idempotency/idemclient.NewKey": true,
+	"crypto/rand.Text": true, "time.Now": true, "time.Since": true, "time.Until": true, module + "/idempotency/idemclient.NewKey": true,
 }
 
-// fresh names the generator that e calls, following variables with one value up
-// to depth times.
-func (c *checker) fresh(e ast.Expr, depth int) (by string) {
+// fresh names the generator that e calls, following variables with one value up to depth times. What is given to other
+// functions does not count where args is false, but for those that only write it in another form.
+func (c *checker) fresh(e ast.Expr, depth int, args bool) (by string) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
 			return false
 		case *ast.CallExpr:
-			if o := typeutil.Callee(c.TypesInfo, n); o != nil && o.Pkg() != nil && generators[o.Pkg().Path()+"."+o.Name()] {
-				by = o.Pkg().Name() + "." + o.Name()
+			if by = c.generator(n); by == "" && !args && !c.forms(n) {
+				by = c.fresh(n.Fun, depth, args)
+				return false
 			}
 		case *ast.Ident:
 			if value := c.values[c.TypesInfo.Uses[n]]; value != nil && depth > 0 {
-				if found := c.fresh(value, depth-1); found != "" {
+				if found := c.fresh(value, depth-1, args); found != "" {
 					by = found
 				}
 			}
@@ -244,6 +267,19 @@ func (c *checker) fresh(e ast.Expr, depth int) (by string) {
 		return by == ""
 	})
 	return by
+}
+
+// forms: a call gives what it is given in another form.
+func (c *checker) forms(call *ast.CallExpr) bool {
+	o := typeutil.Callee(c.TypesInfo, call)
+	if o == nil || o.Pkg() == nil {
+		return true // a conversion, or built in
+	}
+	switch o.Pkg().Path() {
+	case "fmt", "strings", "strconv", "encoding/hex", "encoding/base64", "github.com/google/uuid", module + "/idempotency":
+		return true
+	}
+	return false
 }
 
 // of reports whether o belongs to a package of the module.

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write into docs/howto/vet.md what holdf
 
 func TestAnalyzer(t *testing.T) {
 	t.Parallel()
-	analysistest.Run(t, analysistest.TestData(), holdfastvet.Analyzer, "refunds", "bankparks", "banktakes", "bankonce", "leases")
+	analysistest.Run(t, analysistest.TestData(), holdfastvet.Analyzer, "refunds", "bankparks", "banktakes", "bankonce", "leases", "helpers", "books", "steps")
 }
 
 // unexpected takes the findings for which the file has no comment.

@@ -2,6 +2,7 @@ package bankparks
 
 import (
 	"context"
+	"database/sql"
 	"net/http"
 	"strings"
 
@@ -11,11 +12,11 @@ import (
 
 var client = http.Client{}
 
-func pay(ctx context.Context) (string, error) {
-	return staged.Call(ctx, staged.ExternalCall[string]{Step: "pay"}, post)
+func pay(ctx context.Context, r *staged.Run[*sql.Tx]) (string, error) {
+	return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, post)
 }
 
-func post(ctx context.Context, key string) (string, error) {
+func post(ctx context.Context, key string) (string, error) { // want post:"outside: HTTP"
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://bank.example", strings.NewReader(""))
 	if err != nil {
 		return "", err

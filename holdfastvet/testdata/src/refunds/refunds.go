@@ -19,7 +19,7 @@ type service struct {
 	bank  *http.Client
 }
 
-func (s *service) calls(ctx context.Context, op idempotency.Op) error {
+func (s *service) calls(ctx context.Context, op idempotency.Op) error { // want calls:"outside: HTTP"
 	_, _ = http.Get("https://bank.example/before") // outside of the transaction
 	_, err := idempotency.Do(ctx, s.store, op, func(ctx context.Context, tx *sql.Tx) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://bank.example", strings.NewReader(""))
@@ -36,7 +36,7 @@ func (s *service) calls(ctx context.Context, op idempotency.Op) error {
 	return err
 }
 
-func (s *service) outer(ctx context.Context) error {
+func (s *service) outer(ctx context.Context) error { // want outer:`outside: \*sql\.DB\.ExecContext`
 	_, _ = s.pool.ExecContext(ctx, `SELECT 1`)
 	return s.db.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		s.pool.SetMaxOpenConns(1)
@@ -54,7 +54,7 @@ func (s *service) named(ctx context.Context) error {
 	return s.db.InTx(ctx, s.book) // the mistake is reported once
 }
 
-func (s *service) book(ctx context.Context, tx *sql.Tx) error {
+func (s *service) book(ctx context.Context, tx *sql.Tx) error { // want book:`outside: \*sql\.DB\.ExecContext`
 	_, err := s.pool.ExecContext(ctx, `SELECT 1`) // want `\*sql\.DB\.ExecContext inside a transaction does not belong to it`
 	return err
 }

@@ -14,6 +14,12 @@ type ExternalCall[T any] struct {
 	OnLeaseEnd OnLeaseEnd
 }
 
-func Call[T any](ctx context.Context, step ExternalCall[T], fn func(ctx context.Context, providerKey string) (T, error)) (value T, err error) {
+type Run[Tx any] struct{}
+
+func Local[T, Tx any](ctx context.Context, r *Run[Tx], step string, fn func(ctx context.Context, tx Tx) (T, error)) (value T, err error) {
+	return
+}
+
+func Call[T, Tx any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn func(ctx context.Context, providerKey string) (T, error)) (value T, err error) {
 	return
 }
