@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -21,11 +22,13 @@ type Claim struct {
 	dialect                  *Dialect
 	insert, setting, reserve core.Stmt
 	within                   func(wait time.Duration) core.Stmt // nil: see Records.ClaimWithin
+	waitEnds                 core.Stmt
+	whole                    *atomic.Bool // waitEnds has said so
 }
 
 // Claim compiles the claim. render puts the names of the tables into a text.
 func (d *Dialect) Claim(name string, render func(text string) string) Claim {
-	c := Claim{d, d.Compile(name, render(d.Records.Claim)), d.Compile(name, render(d.Records.ClaimSetting)), d.Compile(name, render(d.Records.Reserve)), nil}
+	c := Claim{d, d.Compile(name, render(d.Records.Claim)), d.Compile(name, render(d.Records.ClaimSetting)), d.Compile(name, render(d.Records.Reserve)), nil, d.Compile(name+".wait", d.Records.WaitEnds), new(atomic.Bool)}
 	if d.Records.ClaimWithin != nil {
 		var compiled sync.Map // by the wait; a store has few
 		c.within = func(wait time.Duration) core.Stmt {
@@ -87,16 +90,19 @@ func (c Claim) Reserved(r core.Result) bool { return c.dialect.Records.Reserved.
 func (c Claim) Won(r core.Result) bool { return c.dialect.Records.Verdict.Won(r) }
 
 // InTx claims in a caller's transaction, and leaves its lock timeout as it was. claim sends the
-// claim with a wait. If the transaction survives a wait that has ended, InTx waits in slices.
+// claim with a wait. InTx waits in slices, because the server goes on waiting for a client that is gone. Where the
+// end of a wait ends the transaction too, it returns that error, and later waits in one slice.
 func (c Claim) InTx(ctx context.Context, q core.Querier, wait, slice time.Duration, claim func(wait time.Duration) (won bool, err error)) (won bool, err error) {
 	if c.dialect.Records.ClaimBounds {
 		return claim(wait)
 	}
-	slice = min(least(wait), slice)
+	if slice = min(least(wait), slice); c.whole.Load() {
+		slice = least(wait)
+	}
 	inSlices := func() (bool, error) {
 		for deadline := time.Now().Add(wait); ; {
 			won, err := claim(slice)
-			if c.dialect.Classify(err) != Busy || wait == 0 || ctx.Err() != nil || time.Now().After(deadline) {
+			if c.dialect.Classify(err) != Busy || wait == 0 || ctx.Err() != nil || time.Now().After(deadline) || c.ended(ctx, q) {
 				return won, err
 			}
 		}
@@ -105,6 +111,19 @@ func (c Claim) InTx(ctx context.Context, q core.Querier, wait, slice time.Durati
 		return inSlices()
 	}
 	return c.Bounded(ctx, q, slice, inSlices)
+}
+
+// ended reports whether a wait that has just ended has ended the transaction too.
+func (c Claim) ended(ctx context.Context, q core.Querier) bool {
+	if c.waitEnds.Text == "" {
+		return false
+	}
+	var ends int
+	_, err := c.waitEnds.QueryRow(ctx, q, []any{&ends})
+	if ends == 1 {
+		c.whole.Store(true)
+	}
+	return err != nil || ends == 1
 }
 
 // Bounded runs f in a caller's transaction. Each wait of f for a lock is bounded by wait. It

@@ -280,6 +280,8 @@ type Records struct {
 	// ClaimWithin returns Claim in a form that bounds its own wait for a lock, for a caller's
 	// transaction. Nil: Bound surrounds it.
 	ClaimWithin func(claim string, wait time.Duration) string
+	// WaitEnds returns 1 if a wait of Claim that has ended has ended the transaction too. Empty: none does.
+	WaitEnds string
 	// ClaimBounds: Claim bounds its own wait. Otherwise Bound surrounds Claim in a caller's
 	// transaction. Bound surrounds Renew in any case.
 	ClaimBounds bool

@@ -2,7 +2,6 @@
 package mariadb
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,12 +21,15 @@ var Dialect = func() dialect.Dialect {
 	d.RowLocks = rowLocks(d.RowLocks)
 	d.Admission = admission
 	d.Fence.Kept = mysql.MariaDBKept
+	// Unlike the end of a lock wait, that of a statement's time leaves the transaction, for any value of
+	// innodb_rollback_on_timeout.
 	d.Records.ClaimWithin = func(claim string, wait time.Duration) string {
 		if wait < time.Second {
-			wait = 0
+			return `SET STATEMENT innodb_lock_wait_timeout = 0 FOR ` + claim
 		}
-		return `SET STATEMENT innodb_lock_wait_timeout = ` + strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10) + ` FOR ` + claim
+		return bounded(wait) + claim
 	}
+	d.Records.WaitEnds = ""
 	d.Records.Bound.Before = func(wait time.Duration) string {
 		if wait < time.Second { // MariaDB accepts 0, which means no wait
 			wait = 0

@@ -30,6 +30,8 @@ ON DUPLICATE KEY UPDATE state = IF(LAST_INSERT_ID(` + lost + ` + 0 * state) = 0,
 		After:  `SET SESSION innodb_lock_wait_timeout = @holdfast_claim_wait`,
 	},
 
+	WaitEnds: `SELECT @@innodb_rollback_on_timeout`,
+
 	Renew: `DELETE FROM {records} WHERE owner = $0 AND key_hash = $1 AND key_expires_at <= {now}`,
 	Finish: `UPDATE {records} SET state = $3, result = $4, codec = $7, business_id = $8, finished_at = {now},
  result_expires_at = {now} + $5, key_expires_at = {now} + $6,

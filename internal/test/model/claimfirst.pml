@@ -34,6 +34,7 @@
  *   FINISH_BLIND   WHOLE   Finish does not fail where its record is gone
  *   CLAIM_PLAIN    ONCE    Claim reads whether there is a record, and does not wait for one in flight
  *   CLAIM_LATE     OPEN    Claim comes after the function
+ *   WAIT_ON        WHOLE   DoTx claims again after a wait whose end has ended the transaction
  */
 
 /* Bounds. */
@@ -168,8 +169,20 @@ end:
 /* A call of DoTx. Its caller commits, or does not. */
 proctype Joined(byte me) {
 	byte a, b;
+	a = 1;                               /* the caller's own write, before */
+	if
+	:: inserted != 0 ->                  /* a wait ends, and with it the transaction: innodb_rollback_on_timeout */
+		rollback();
+#ifdef WAIT_ON
+		if
+		:: d_step { inserted == 0 && !record -> doneB++; record = true; judge() }
+		:: record
+		fi;
+#endif
+		goto taken                   /* in progress: the caller begins again, or gives up */
+	:: true
+	fi;
 	claim();
-	a = 1;
 	b = 1;
 	if
 	:: rollback()

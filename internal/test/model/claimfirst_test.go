@@ -16,5 +16,6 @@ var claimFirst = model{
 		{"FINISH_BLIND", "WHOLE", ""},
 		{"CLAIM_PLAIN", "ONCE", ""},
 		{"CLAIM_LATE", "OPEN", ""},
+		{"WAIT_ON", "WHOLE", ""},
 	},
 }

@@ -109,7 +109,7 @@
 // of DoTx:
 //
 //	2 calls of Do                                                            2,274
-//	2 calls of Do, 1 of DoTx                                                10,414
+//	2 calls of Do, 1 of DoTx                                                14,687
 //	3 calls of Do, 1 of DoTx (large)                                 412,817
 //
 // fence.pml has the mark that proves a transaction of MySQL and MariaDB on a connection which sees every
