@@ -292,6 +292,7 @@ BEGIN
     UPDATE {schema}"{prefix}locks" l SET attempt = mine, holder = who, granted_at = c.now,
      value = CASE WHEN l.attempt = mine AND l.expires_at > c.now THEN l.value END,
      token = CASE WHEN l.attempt = mine AND l.expires_at > c.now THEN l.token ELSE GREATEST(l.token + 1, c.now) END,
+     terms = CASE WHEN l.attempt = mine AND l.expires_at > c.now THEN l.terms ELSE l.terms + 1 END,
      expires_at = CASE WHEN l.attempt = mine AND l.expires_at > c.now THEN GREATEST(l.expires_at, c.now + ttl_us) ELSE c.now + ttl_us END
     FROM (SELECT {now} AS now) c
     WHERE l.owner = owner AND l.name = (SELECT t.name FROM {schema}"{prefix}locks" t WHERE t.owner = owner AND t.name = row_name

@@ -72,6 +72,8 @@ CREATE TABLE IF NOT EXISTS {schema}`{prefix}locks` (
   name       VARBINARY(1025) NOT NULL,
   -- the fencing token of the last grant
   token      BIGINT          NOT NULL,
+  -- how many terms the row has had: a watch tells by it what it has missed
+  terms      BIGINT          NOT NULL DEFAULT 1,
   -- which attempt was granted the lock; NULL is free
   attempt    BINARY(16)      NULL,
   -- who that is, for people to look at

@@ -87,6 +87,8 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
   name       bytea  NOT NULL,
   -- the fencing token of the last grant
   token      bigint NOT NULL,
+  -- how many terms the row has had: a watch tells by it what it has missed
+  terms      bigint NOT NULL DEFAULT 1,
   -- which attempt was granted the lock; NULL is free
   attempt    bytea,
   -- who that is, for people to look at

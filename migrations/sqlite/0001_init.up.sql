@@ -71,6 +71,8 @@ CREATE TABLE IF NOT EXISTS {schema}"{prefix}locks" (
   name       BLOB    NOT NULL CHECK (length(name) BETWEEN 2 AND 1025),
   -- the fencing token of the last grant
   token      INTEGER NOT NULL,
+  -- how many terms the row has had: a watch tells by it what it has missed
+  terms      INTEGER NOT NULL DEFAULT 1,
   -- which attempt was granted the lock; NULL is free
   attempt    BLOB    CHECK (length(attempt) = 16),
   -- who that is, for people to look at

@@ -111,13 +111,13 @@ func null(s string) any {
 
 // seen is a row as it is stored.
 type seen struct {
-	attempt, holder, value  string
-	token, granted, expires int64
+	attempt, holder, value         string
+	token, terms, granted, expires int64
 }
 
 func (e *env) rows() map[lockname.Name]seen {
 	e.Helper()
-	rows, err := e.SQL.QueryContext(e.Ctx, `SELECT owner, name, token, attempt, holder, granted_at, expires_at, value FROM `+e.locks)
+	rows, err := e.SQL.QueryContext(e.Ctx, `SELECT owner, name, token, terms, attempt, holder, granted_at, expires_at, value FROM `+e.locks)
 	e.Check(err)
 	defer func() { _ = rows.Close() }()
 	all := map[lockname.Name]seen{}
@@ -125,7 +125,7 @@ func (e *env) rows() map[lockname.Name]seen {
 		var owner string
 		var row, attempt, value []byte
 		var s seen
-		e.Check(rows.Scan(&owner, &row, &s.token, &attempt, &s.holder, &s.granted, &s.expires, &value))
+		e.Check(rows.Scan(&owner, &row, &s.token, &s.terms, &attempt, &s.holder, &s.granted, &s.expires, &value))
 		s.attempt, s.value = string(attempt), string(value)
 		n, _ := lockname.Parse(owner, row)
 		all[n] = s
@@ -178,6 +178,9 @@ func (e *env) check(what string, before, after seen, c change, from, to int64) {
 		e.Errorf("%s: the token was %d and is %d, at %d", what, before.token, after.token, from)
 	case !c.next && after.token != want:
 		e.Errorf("%s: the token was %d and is %d", what, before.token, after.token)
+	}
+	if begun := after.terms - before.terms; begun > 1 || c.next != (begun == 1) {
+		e.Errorf("%s: it had %d terms and has %d", what, before.terms, after.terms)
 	}
 	if c.next && (after.holder != "new holder" || after.value != "" || after.granted < from || after.granted > to) {
 		e.Errorf("%s: a new term has holder %q, value %q, and was granted at %d, between %d and %d", what, after.holder, after.value, after.granted, from, to)

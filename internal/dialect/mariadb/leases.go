@@ -16,6 +16,7 @@ INSERT INTO {locks} (owner, name, token, attempt, holder, granted_at, expires_at
 SELECT $0, $1, GREATEST(f.token + 1, {now}), $2, $4, {now}, {now} + $3 FROM {floor} f WHERE f.id = 1 LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE
  token = IF(` + free + `, GREATEST({locks}.token + 1, {now}), {locks}.token),
+ terms = IF(` + free + `, {locks}.terms + 1, {locks}.terms),
  granted_at = IF(` + free + `, {now}, granted_at),
  holder = IF(` + free + `, $4, holder),
  value = IF(` + free + `, NULL, value),
@@ -28,7 +29,7 @@ RETURNING attempt <=> $2, token, GREATEST(expires_at - {now}, 0), holder`}
 	const own = `attempt <=> $2 AND expires_at > {now}`
 	l.Take = dialect.Grant{ByInsertID: true, Text: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR
 UPDATE {locks} SET token = LAST_INSERT_ID(IF(` + own + `, token, GREATEST(token + 1, {now}))), holder = $4, granted_at = {now},
- value = IF(` + own + `, value, NULL), expires_at = IF(` + own + `, GREATEST(expires_at, {now} + $3), {now} + $3), attempt = $2
+ value = IF(` + own + `, value, NULL), terms = IF(` + own + `, terms, terms + 1), expires_at = IF(` + own + `, GREATEST(expires_at, {now} + $3), {now} + $3), attempt = $2
 WHERE owner = $0 AND name = $1 AND (` + free + ` OR attempt = $2)`}
 	l.MakeMany = `SET STATEMENT innodb_lock_wait_timeout = 0 FOR ` + l.MakeMany
 	return l

@@ -20,12 +20,13 @@ SELECT $0, $1, LAST_INSERT_ID(GREATEST(f.token + 1, {now})), $2, $4, {now}, {now
 ) f ON l.owner = $0 AND l.name = f.name
 SET l.attempt = $2, l.holder = $4, l.granted_at = {now},
  l.value = IF(f.attempt <=> $2 AND f.expires_at > {now}, l.value, NULL),
+ l.terms = IF(f.attempt <=> $2 AND f.expires_at > {now}, l.terms, l.terms + 1),
  l.token = LAST_INSERT_ID(IF(f.attempt <=> $2 AND f.expires_at > {now}, f.token, GREATEST(f.token + 1, {now}))),
  l.expires_at = IF(f.attempt <=> $2 AND f.expires_at > {now}, GREATEST(f.expires_at, {now} + $3), {now} + $3)`},
 
 	// Assignments run from left to right, so each column is read before it is assigned.
 	HandOver: dialect.Grant{ByInsertID: true, Text: `UPDATE {locks}
-SET token = LAST_INSERT_ID(GREATEST(token + 1, {now})), holder = $4, granted_at = {now}, value = NULL, expires_at = {now} + $3, attempt = $2
+SET token = LAST_INSERT_ID(GREATEST(token + 1, {now})), terms = terms + 1, holder = $4, granted_at = {now}, value = NULL, expires_at = {now} + $3, attempt = $2
 WHERE owner = $0 AND name = $1 AND attempt = $5 AND expires_at > {now}`},
 	Look:    dialect.LookLease,
 	Release: dialect.ReleaseLease,
@@ -42,7 +43,7 @@ FROM {floor} f JOIN ({rows}) v WHERE f.id = 1 AND NOT EXISTS (SELECT 1 FROM {loc
  SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE owner = $0 AND name IN ({names}) AND (attempt IS NULL OR expires_at <= {now})
  ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED
 ) f STRAIGHT_JOIN ({rows}) v ON v.name = f.name STRAIGHT_JOIN {locks} l ON l.owner = $0 AND l.name = f.name
-SET l.token = GREATEST(l.token + 1, {now}), l.attempt = v.attempt, l.holder = $1, l.granted_at = {now}, l.value = NULL, l.expires_at = {now} + v.ttl`,
+SET l.token = GREATEST(l.token + 1, {now}), l.terms = l.terms + 1, l.attempt = v.attempt, l.holder = $1, l.granted_at = {now}, l.value = NULL, l.expires_at = {now} + v.ttl`,
 	Granted: dialect.GrantedLeases,
 	ReleaseMany: `UPDATE (
  SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) ORDER BY name LIMIT 1000000 FOR UPDATE SKIP LOCKED

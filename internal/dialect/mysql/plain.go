@@ -25,7 +25,7 @@ func Plain(d dialect.Dialect, exclusive bool) dialect.Dialect {
 	// Every column is read before it is assigned, so the order of the assignments does not matter.
 	const own = `attempt <=> $2 AND expires_at > {now}`
 	l.Take = dialect.Grant{ByInsertID: true, Text: `UPDATE {locks} SET token = LAST_INSERT_ID(IF(` + own + `, token, GREATEST(token + 1, {now}))), holder = $4, granted_at = {now},
- value = IF(` + own + `, value, NULL), expires_at = IF(` + own + `, GREATEST(expires_at, {now} + $3), {now} + $3), attempt = $2
+ value = IF(` + own + `, value, NULL), terms = IF(` + own + `, terms, terms + 1), expires_at = IF(` + own + `, GREATEST(expires_at, {now} + $3), {now} + $3), attempt = $2
 WHERE owner = $0 AND name = $1 AND (attempt IS NULL OR expires_at <= {now} OR attempt = $2)`}
 	l.MakeMany, l.TakeMany, l.ReleaseMany, l.Granted, l.Released = "", "", "", "", ""
 	l.Renew = `UPDATE {locks} FORCE INDEX (PRIMARY) SET expires_at = GREATEST(expires_at, {now} + $1)

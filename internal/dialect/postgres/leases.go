@@ -28,12 +28,13 @@ ON CONFLICT (owner, name) DO NOTHING RETURNING 1, token, 0::bigint, ''::text`},
 	Take: dialect.Grant{Text: `UPDATE {locks} l SET attempt = $2::bytea, holder = $4::text, granted_at = c.now,
  value = CASE WHEN l.attempt = $2::bytea AND l.expires_at > c.now THEN l.value END,
  token = CASE WHEN l.attempt = $2::bytea AND l.expires_at > c.now THEN l.token ELSE GREATEST(l.token + 1, c.now) END,
+ terms = CASE WHEN l.attempt = $2::bytea AND l.expires_at > c.now THEN l.terms ELSE l.terms + 1 END,
  expires_at = CASE WHEN l.attempt = $2::bytea AND l.expires_at > c.now THEN GREATEST(l.expires_at, c.now + $3::bigint) ELSE c.now + $3::bigint END
 FROM ` + clock + `
 WHERE l.owner = $0 AND l.name = (SELECT name FROM {locks} WHERE owner = $0 AND name = $1::bytea AND (attempt IS NULL OR expires_at <= {now} OR attempt = $2::bytea) FOR UPDATE SKIP LOCKED)
 RETURNING 1, l.token, 0::bigint, ''::text`},
 
-	HandOver: dialect.Grant{Text: `UPDATE {locks} l SET attempt = $2::bytea, holder = $4::text, granted_at = c.now, value = NULL, token = GREATEST(l.token + 1, c.now), expires_at = c.now + $3::bigint
+	HandOver: dialect.Grant{Text: `UPDATE {locks} l SET attempt = $2::bytea, holder = $4::text, granted_at = c.now, value = NULL, token = GREATEST(l.token + 1, c.now), terms = l.terms + 1, expires_at = c.now + $3::bigint
 FROM ` + clock + ` WHERE l.owner = $0 AND l.name = $1::bytea AND l.attempt = $5::bytea AND l.expires_at > {now}
 RETURNING 1, l.token, 0::bigint, ''::text`},
 
@@ -53,7 +54,7 @@ ON CONFLICT (owner, name) DO NOTHING RETURNING attempt, token`,
 	TakeMany: `WITH free AS MATERIALIZED (
  SELECT name FROM {locks} WHERE owner = $0 AND name IN ({names}) AND (attempt IS NULL OR expires_at <= {now}) ORDER BY name FOR UPDATE SKIP LOCKED
 )
-UPDATE {locks} l SET attempt = v.attempt, holder = $1::text, granted_at = c.now, value = NULL, token = GREATEST(l.token + 1, c.now), expires_at = c.now + v.ttl
+UPDATE {locks} l SET attempt = v.attempt, holder = $1::text, granted_at = c.now, value = NULL, token = GREATEST(l.token + 1, c.now), terms = l.terms + 1, expires_at = c.now + v.ttl
 FROM free f JOIN (VALUES {rows}) v (name, attempt, ttl) ON v.name = f.name, ` + clock + `
 WHERE l.owner = $0 AND l.name = f.name RETURNING l.attempt, l.token`,
 	ReleaseMany: `WITH due AS MATERIALIZED (

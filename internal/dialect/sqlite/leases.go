@@ -13,12 +13,13 @@ SELECT $0, $1, MAX(f.token + 1, {now}), $2, $4, {now}, {now} + $3 FROM {floor} f
 ON CONFLICT (owner, name) DO UPDATE SET attempt = $2, holder = $4, granted_at = {now},
  value = CASE WHEN l.attempt = $2 AND l.expires_at > {now} THEN l.value END,
  token = CASE WHEN l.attempt = $2 AND l.expires_at > {now} THEN l.token ELSE MAX(l.token + 1, {now}) END,
+ terms = CASE WHEN l.attempt = $2 AND l.expires_at > {now} THEN l.terms ELSE l.terms + 1 END,
  expires_at = CASE WHEN l.attempt = $2 AND l.expires_at > {now} THEN MAX(l.expires_at, {now} + $3) ELSE {now} + $3 END
 WHERE l.attempt IS NULL OR l.expires_at <= {now} OR l.attempt = $2
 RETURNING 1, token, 0, ''`},
 	TakeBound: busyTimeout,
 
-	HandOver: dialect.Grant{Text: `UPDATE {locks} SET attempt = $2, holder = $4, granted_at = {now}, value = NULL, token = MAX(token + 1, {now}), expires_at = {now} + $3
+	HandOver: dialect.Grant{Text: `UPDATE {locks} SET attempt = $2, holder = $4, granted_at = {now}, value = NULL, token = MAX(token + 1, {now}), terms = terms + 1, expires_at = {now} + $3
 WHERE owner = $0 AND name = $1 AND attempt = $5 AND expires_at > {now} RETURNING 1, token, 0, ''`},
 
 	Look:    dialect.LookLease,
@@ -29,7 +30,7 @@ WHERE owner = $0 AND name = $1 AND attempt = $5 AND expires_at > {now} RETURNING
 INSERT INTO {locks} AS l (owner, name, token, attempt, holder, granted_at, expires_at)
 SELECT $0, v.name, MAX(f.token + 1, {now}), v.attempt, $1, {now}, {now} + v.ttl FROM {floor} f, v WHERE f.id = 1
 ON CONFLICT (owner, name) DO UPDATE SET attempt = excluded.attempt, holder = $1, granted_at = {now}, value = NULL,
- token = MAX(l.token + 1, {now}), expires_at = excluded.expires_at
+ token = MAX(l.token + 1, {now}), terms = l.terms + 1, expires_at = excluded.expires_at
 WHERE l.attempt IS NULL OR l.expires_at <= {now}
 RETURNING attempt, token`,
 	ReleaseMany: `UPDATE {locks} SET attempt = NULL, expires_at = {now} WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts})`,
