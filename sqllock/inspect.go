@@ -42,6 +42,10 @@ type Info struct {
 	Value []byte
 	// Forced is the last ForceRelease of this lock. It is zero if there was none.
 	Forced Forced
+
+	// For a watch: how many terms the row has had, when the last one expires or ended, and whether it was released.
+	terms, expires int64
+	released       bool
 }
 
 // Forced records a ForceRelease: when, by whom, and why.
@@ -208,11 +212,11 @@ func scanInfo(row core.Row) (i Info, err error) {
 	var name, attempt []byte
 	var left, since int64
 	var forced *int64
-	if err := row.Scan(&i.Owner, &name, &attempt, &i.Token, &i.Waiting, &left, &i.Holder, &since, &i.Value, &forced, &i.Forced.By, &i.Forced.Reason); err != nil {
+	if err := row.Scan(&i.Owner, &name, &attempt, &i.Token, &i.Waiting, &left, &i.Holder, &since, &i.Value, &forced, &i.Forced.By, &i.Forced.Reason, &i.terms, &i.expires); err != nil {
 		return Info{}, err
 	}
 	i.Key, i.Remaining, i.Since = string(name[1:]), keeper.Micros(left), time.UnixMicro(since).UTC()
-	i.Held = attempt != nil && left > 0
+	i.Held, i.released = attempt != nil && left > 0, attempt == nil
 	if forced != nil {
 		i.Forced.At = time.UnixMicro(*forced).UTC()
 	}

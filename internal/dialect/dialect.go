@@ -333,6 +333,16 @@ const (
 // AnyForm is Rows.Form for an engine that converts between text and bytes.
 func AnyForm(string) Form { return FormAny }
 
+// Passes reports whether err may pass on its own: the server cannot be reached, fails over, or asks for
+// another try.
+func (d *Dialect) Passes(err error) bool {
+	switch d.Classify(err) {
+	case Retry, Busy, Unready, ReadOnly, Cut:
+		return true
+	}
+	return d.Disconnected(err)
+}
+
 // Ident quotes an identifier.
 func (d *Dialect) Ident(name string) string { return QuoteIdent(string(d.QuoteRune), name) }
 

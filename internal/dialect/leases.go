@@ -135,7 +135,7 @@ FROM {locks} WHERE owner = $0 AND name = $1`
 	// listLeases lists rows of one owner, or of all: {after} is the condition for the rows after
 	// an owner and a name. Parameters: these two ($0 and $1), the names to begin with and to end
 	// before, the limit, and 1 to include free locks.
-	LeaseInfo  = `owner, name, attempt, token, (SELECT COALESCE(SUM(w.waiting), 0) FROM {waiters} w WHERE w.owner = {locks}.owner AND w.name = {locks}.name AND w.expires_at > {now}), CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder, granted_at, CASE WHEN attempt IS NOT NULL AND expires_at > {now} THEN value END, forced_at, COALESCE(forced_by, ''), COALESCE(forced_reason, '')`
+	LeaseInfo  = `owner, name, attempt, token, (SELECT COALESCE(SUM(w.waiting), 0) FROM {waiters} w WHERE w.owner = {locks}.owner AND w.name = {locks}.name AND w.expires_at > {now}), CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END, holder, granted_at, CASE WHEN attempt IS NOT NULL AND expires_at > {now} THEN value END, forced_at, COALESCE(forced_by, ''), COALESCE(forced_reason, ''), terms, expires_at`
 	listLeases = `SELECT ` + LeaseInfo + ` FROM {locks} WHERE {after} AND name >= $2 AND name < $3 AND (attempt IS NOT NULL AND expires_at > {now} OR $5 = 1) ORDER BY owner, name LIMIT $4`
 	// ForceLease takes the lock away from its holder. It increases the token, so the holder's
 	// token becomes an earlier one. Parameters: name, by, reason, and the expected token, or 0

@@ -19,6 +19,7 @@ type Proxy struct {
 	running  sync.WaitGroup
 
 	accepted atomic.Int64
+	refused  atomic.Int64
 	fired    atomic.Int64
 	holds    atomic.Bool // a request was held
 
@@ -54,6 +55,9 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Accepted counts the accepted clients.
 func (p *Proxy) Accepted() int { return int(p.accepted.Load()) }
+
+// Refused counts the clients that were not let in.
+func (p *Proxy) Refused() int { return int(p.refused.Load()) }
 
 // Fired counts the faults that struck.
 func (p *Proxy) Fired() int { return int(p.fired.Load()) }
@@ -153,6 +157,7 @@ func (p *Proxy) accept() {
 		}
 		p.mu.Unlock()
 		if !letIn {
+			p.refused.Add(1)
 			end(l.client, Reset)
 			continue
 		}

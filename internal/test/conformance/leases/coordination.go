@@ -23,6 +23,7 @@ func Coordination[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, test := range map[string]func(*env[Tx]){
 		"Inspect": inspect[Tx], "List": list[Tx], "ForceRelease": forceRelease[Tx], "Together": together[Tx],
 		"TogetherWithoutDeadlock": togetherWithoutDeadlock[Tx], "Reentry": reentry[Tx], "Election": elections[Tx], "ElectionRun": electionRun[Tx],
+		"Watch": watch[Tx], "WatchEnds": watchEnds[Tx], "WatchPrefix": watchPrefix[Tx], "WatchFails": watchFails[Tx],
 		"Observe": observe[Tx], "Owners": owners[Tx], "OwnersOfOtherLocks": ownersOfOtherLocks[Tx], "OwnersTogether": ownersTogether[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {

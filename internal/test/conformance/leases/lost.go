@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -27,7 +28,7 @@ func (e *env[Tx]) behindProxy() (*faultproxy.Proxy, conformance.Pool[Tx]) {
 }
 
 // proxied opens a pool through a new proxy.
-func (e *env[Tx]) proxied() (*faultproxy.Proxy, conformance.Pool[Tx]) {
+func (e *env[Tx]) proxied(opts ...holdfast.Options) (*faultproxy.Proxy, conformance.Pool[Tx]) {
 	e.Helper()
 	at := serverAddress.FindStringSubmatchIndex(e.DSN)
 	proxy, err := faultproxy.New(e.DSN[at[2]:at[3]])
@@ -35,7 +36,7 @@ func (e *env[Tx]) proxied() (*faultproxy.Proxy, conformance.Pool[Tx]) {
 		e.Fatal(err)
 	}
 	e.Cleanup(proxy.Close)
-	return proxy, e.Open(e.DSN[:at[2]] + proxy.Addr() + e.DSN[at[3]:])
+	return proxy, e.Open(e.DSN[:at[2]]+proxy.Addr()+e.DSN[at[3]:], opts...)
 }
 
 // sends matches a request that contains value, in the encodings of the protocols.
