@@ -1,12 +1,13 @@
 package register
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
@@ -16,8 +17,6 @@ const (
 	minWatchInterval     = 10 * time.Millisecond
 	maxWatchInterval     = time.Hour
 )
-
-const maxWatchPause = time.Minute
 
 // WatchOptions configure [Register.Watch]. The zero value of each field is its
 // default.
@@ -38,8 +37,7 @@ type WatchOptions struct {
 //
 //	for entry, err := range values.Watch(ctx, "limits") {
 //		if err != nil {
-//			log.Print(err) // and go on, or break
-//			continue
+//			return err
 //		}
 //		...
 //	}
@@ -48,50 +46,31 @@ type WatchOptions struct {
 // it is new. Between two reads the watch holds no connection, and it does not read
 // while the loop's body runs.
 //
-// Errors: the watch yields [holdfast.ErrInvalid] once and ends. When ctx ends, it
-// yields the cause and ends. When a read fails, it yields the error; if the body
-// goes on, the next read comes after twice the pause, up to a minute.
+// Errors, each of which ends the watch: [holdfast.ErrInvalid]; ctx's cause; an error of the database that
+// lasts for five seconds, and is neither a lost connection nor one of a server that fails over or asks for
+// another try. After an error the pause doubles, up to ten seconds.
 func (r *Register[Tx]) Watch(ctx context.Context, name string, opts ...WatchOptions) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		o, err := options.One(opts)
+		err = cmp.Or(err, o.check(), r.checkName(name))
 		if err == nil {
-			err = o.check()
-		}
-		if err == nil {
-			err = r.checkName(name)
+			err = r.watch(ctx, o.Interval, func() (bool, error) {
+				e, found, err := r.scan(ctx, r.work.Access.Pool, r.readNewer, name, o.After)
+				if !found {
+					return true, err
+				}
+				o.After = e.Revision
+				return yield(e, nil), nil
+			})
 		}
 		if err != nil {
 			yield(Entry{}, err)
-			return
 		}
-		r.watch(ctx, name, o, yield)
 	}
 }
 
-func (r *Register[Tx]) watch(ctx context.Context, name string, o WatchOptions, yield func(Entry, error) bool) {
-	pause := o.Interval
-	for {
-		e, found, err := r.scan(ctx, r.work.Access.Pool, r.readNewer, name, o.After)
-		if ctx.Err() != nil {
-			yield(Entry{}, context.Cause(ctx))
-			return
-		}
-		if err != nil {
-			pause = max(min(2*pause, maxWatchPause), o.Interval)
-		} else {
-			pause = o.Interval
-		}
-		if found {
-			o.After = e.Revision
-		}
-		if (found || err != nil) && !yield(e, err) {
-			return
-		}
-		if err := sleep(ctx, pause); err != nil {
-			yield(Entry{}, err)
-			return
-		}
-	}
+func (r *Register[Tx]) watch(ctx context.Context, every time.Duration, read func() (goes bool, err error)) error {
+	return core.Watch(ctx, every, r.work.Access.Dialect.Passes, nil, read)
 }
 
 func (o *WatchOptions) check() error {
@@ -102,16 +81,4 @@ func (o *WatchOptions) check() error {
 		return invalid("WatchOptions.After", fmt.Sprintf("%d is negative: give a revision that was read, or 0", o.After))
 	}
 	return options.Interval.Or("the default").UpTo(maxWatchInterval).Check("WatchOptions.Interval", o.Interval)
-}
-
-// sleep waits for d, plus or minus a tenth.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(time.Duration((0.9 + 0.2*rand.Float64()) * float64(d)))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

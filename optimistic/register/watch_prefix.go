@@ -34,8 +34,7 @@ type WatchPrefixOptions struct {
 //
 //	for entry, err := range values.WatchPrefix(ctx, "limits/") {
 //		if err != nil {
-//			log.Print(err) // and go on, or break
-//			continue
+//			return err
 //		}
 //		...
 //	}
@@ -75,7 +74,9 @@ func (r *Register[Tx]) WatchPrefix(ctx context.Context, prefix string, opts ...W
 		if w.known == nil {
 			w.known = map[string]int64{}
 		}
-		w.run(ctx, each.Interval, yield)
+		if err := r.watch(ctx, each.Interval, func() (bool, error) { return w.round(ctx, yield) }); err != nil {
+			yield(Entry{}, err)
+		}
 	}
 }
 
@@ -84,31 +85,6 @@ type prefixWatch[Tx any] struct {
 	register *Register[Tx]
 	prefix   string
 	known    map[string]int64
-}
-
-func (w prefixWatch[Tx]) run(ctx context.Context, interval time.Duration, yield func(Entry, error) bool) {
-	pause := interval
-	for {
-		goes, err := w.round(ctx, yield)
-		switch {
-		case !goes:
-			return
-		case ctx.Err() != nil:
-			yield(Entry{}, context.Cause(ctx))
-			return
-		case err == nil:
-			pause = interval
-		default:
-			pause = max(min(2*pause, maxWatchPause), interval)
-			if !yield(Entry{}, err) {
-				return
-			}
-		}
-		if err := sleep(ctx, pause); err != nil {
-			yield(Entry{}, err)
-			return
-		}
-	}
 }
 
 // round yields what has changed. It returns false if the loop has ended.

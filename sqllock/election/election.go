@@ -26,17 +26,9 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/options"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
-)
-
-// Bounds of the interval of Observe.
-const (
-	defaultObserve = 500 * time.Millisecond
-	minObserve     = 10 * time.Millisecond
-	maxObserve     = time.Hour
 )
 
 // Election is the election for one key.
@@ -146,42 +138,32 @@ func (e *Election[Tx]) Leader(ctx context.Context) (sqllock.Info, bool, error) {
 	return info, found && info.Held, err
 }
 
-// Observe yields the present leader, and then every change of the leader or its value. It reads
-// once per interval; 0 means 500 ms, and the bounds are 10 ms and 1 h. An Info that is not
-// Held means that there is no leader. Observe may miss leaders and values that last less than
-// an interval. It ends with ctx. It also ends at the first error, after yielding it.
-func (e *Election[Tx]) Observe(ctx context.Context, every time.Duration) iter.Seq2[sqllock.Info, error] {
-	err := options.Interval.Or("the default").UpTo(maxObserve).Check("every", every)
-	if every == 0 {
-		every = defaultObserve
-	}
+// Observe yields the present leader, and then every change of the leader or its value. An Info that is
+// not Held means that there is no leader. It reads as [sqllock.Locker.Watch] does, twice a second, and
+// goes on after the same errors. It may miss leaders and values that last less than that.
+//
+// Errors: those of [sqllock.Locker.Watch].
+func (e *Election[Tx]) Observe(ctx context.Context) iter.Seq2[sqllock.Info, error] {
 	return func(yield func(sqllock.Info, error) bool) {
-		if err != nil {
-			yield(sqllock.Info{}, err)
-			return
-		}
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		var last sqllock.Info
-		for first := true; ; first = false {
+		var last *sqllock.Info
+		err := access.Locker[*keeper.Keeper](e.locks).Watch(ctx, func(ctx context.Context) (bool, error) {
 			info, leads, err := e.Leader(ctx)
-			if ctx.Err() != nil {
-				return
+			if errors.Is(err, holdfast.ErrInvalid) {
+				yield(info, err)
+				return false, nil
+			}
+			if err != nil {
+				return true, err
 			}
 			if !leads {
-				info = sqllock.Info{Key: e.key}
+				info = sqllock.Info{Owner: e.locks.Owner(), Key: e.key}
 			}
-			if first || err != nil || info.Token != last.Token || !bytes.Equal(info.Value, last.Value) {
-				if !yield(info, err) || err != nil {
-					return
-				}
-			}
-			last = info
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
+			same := last != nil && info.Token == last.Token && bytes.Equal(info.Value, last.Value)
+			last = &info
+			return same || yield(info, nil), nil
+		})
+		if err != nil {
+			yield(sqllock.Info{}, err)
 		}
 	}
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/holdfast-go/holdfast/optimistic/register"
 	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
-	"github.com/holdfast-go/holdfast/sqllock/election"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
@@ -242,9 +241,6 @@ func inputs(t *testing.T) map[string]bound { //nolint:funlen // one table
 		"sqllock.Options.Margin": span(ms, 15*time.Second, func(d time.Duration) error { return lease(sqllock.Options{Margin: d}) }, 0),
 		"sqllock.AcquireOptions.TTL": span(50*ms, day, func(d time.Duration) error {
 			return second(locks.TryAcquire(ended, "a", sqllock.AcquireOptions{TTL: d}))
-		}, 0),
-		"election.Election.Observe(every)": span(10*ms, time.Hour, func(d time.Duration) error {
-			return first(election.New(locks, "a").Observe(ended, d))
 		}, 0),
 		"fairlock.Locker.Semaphore(permits)": size(1, fairlock.MaxPermits, func(n int) error { return second(semaphores.Semaphore("a", n)) }),
 		"fairlock.Semaphore.Acquire(n)":      permits(semaphores, func(s *fairlock.Semaphore[*sql.Tx], n int) error { return second(s.Acquire(ended, n)) }),

@@ -86,7 +86,7 @@ func but(allowed, err error) error {
 func notFound(err error) error { return but(limits.ErrNotFound, but(optimistic.ErrNotFound, err)) }
 
 // ended returns the error of a watch whose context has ended.
-func ended(o *owned, watch func(ctx context.Context) iter.Seq2[register.Entry, error]) error {
+func ended[T any](o *owned, watch func(ctx context.Context) iter.Seq2[T, error]) error {
 	ctx, end := context.WithCancel(o.Ctx)
 	end()
 	return but(context.Canceled, firstOf(watch(ctx)))
@@ -196,6 +196,13 @@ func ownedCalls() map[string]struct {
 			return err
 		}},
 		"sqllock.List":         {"owner", func(o *owned) error { return firstOf(o.locks.List(o.Ctx)) }},
+		"sqllock.Watch": {"owner", func(o *owned) error {
+			return ended(o, func(ctx context.Context) iter.Seq2[sqllock.Event, error] { return o.locks.Watch(ctx, "42") })
+		}},
+		"sqllock.WatchPrefix": {"owner", func(o *owned) error {
+			return ended(o, func(ctx context.Context) iter.Seq2[sqllock.Event, error] { return o.locks.WatchPrefix(ctx, "") })
+		}},
+		"election.Observe": {"owner", func(o *owned) error { return ended(o, election.New(o.locks, "leader").Observe) }},
 		"sqllock.ForceRelease": {"owner", func(o *owned) error { return second(o.locks.ForceRelease(o.Ctx, "42", 0, why)) }},
 		"sqllock.Guard": {"owner", func(o *owned) error {
 			return but(sqllock.ErrLost, o.inTx(func(ctx context.Context, tx *sql.Tx) error {

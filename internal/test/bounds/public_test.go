@@ -111,7 +111,7 @@ holdfast.Event holdfast.RetryError holdfast.SchemaError holdfast.Statement idemp
 idempotency.SimilarError idempotency.TooManyError idemhttp.Problem idemclient.UnansweredError
 operators.Reservation operators.Restored outbox.Delivery outbox.Stats staged.AcceptedError staged.Completed staged.Operation staged.StaleError staged.Step
 limits.Entry limits.ExceededError limits.Status register.ConflictError register.Entry reaper.ClockJumpError
-reaper.Pass reaper.Report reaper.TaskReport sqllock.HeldError sqllock.Info fairlock.CapacityError fairlock.NestedError fairlock.Queue
+reaper.Pass reaper.Report reaper.TaskReport sqllock.Event sqllock.HeldError sqllock.Info fairlock.CapacityError fairlock.NestedError fairlock.Queue
 fairlock.Ticket rowlock.TimeoutError sqllock.LostError holdfast.Blocker
 `)
 

@@ -184,11 +184,12 @@ func observe[Tx any](e *env[Tx]) {
 	observer := e.locker("observer")
 	go func() {
 		defer close(done)
-		for info, err := range election.New(observer, "leader").Observe(ctx, 10*time.Millisecond) {
-			if err != nil {
+		for info, err := range election.New(observer, "leader").Observe(ctx) {
+			if err == nil {
+				seen <- info
+			} else if !errors.Is(err, context.Canceled) {
 				e.Error(err)
 			}
-			seen <- info
 		}
 	}()
 	next := func(held bool, value string) {

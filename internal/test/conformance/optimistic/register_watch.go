@@ -116,21 +116,27 @@ func registerWatchErrors[Tx any](e *env[Tx]) {
 	}
 
 	e.Must(`ALTER TABLE holdfast_registers RENAME TO away`)
-	failed := 0
+	before := reads.Load()
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		e.Eventually("two reads fail", func() bool { return reads.Load() >= before+2 })
+		e.Must(`ALTER TABLE away RENAME TO holdfast_registers`)
+	}()
 	for entry, err := range r.Watch(e.Ctx, "a", register.WatchOptions{Interval: 10 * time.Millisecond}) {
-		if err == nil {
-			if entry.Revision != 2 {
-				e.Errorf("%+v", entry)
-			}
-			break
+		if err != nil || entry.Revision != 2 {
+			e.Errorf("%+v, %v", entry, err)
 		}
-		if failed++; failed == 2 {
-			e.Must(`ALTER TABLE away RENAME TO holdfast_registers`)
+		break
+	}
+	<-back
+	e.Must(`ALTER TABLE holdfast_registers RENAME TO away`)
+	for entry, err := range r.Watch(e.Ctx, "a", register.WatchOptions{Interval: time.Second}) {
+		if err == nil || errors.Is(err, context.Canceled) {
+			e.Errorf("the table is gone: %+v, %v", entry, err)
 		}
 	}
-	if failed != 2 {
-		e.Errorf("%d errors, want 2", failed)
-	}
+	e.Must(`ALTER TABLE away RENAME TO holdfast_registers`)
 	for what, c := range map[string]struct {
 		name string
 		opts register.WatchOptions

@@ -113,7 +113,7 @@ func calls[Tx any]() map[string]call[Tx] {
 			return err
 		})),
 		"election.Election.Observe": of(locks, waits(leased, func(ctx context.Context, l *sqllock.Locker[Tx], e test) (err error) {
-			for _, err = range election.New(l, e.call).Observe(ctx, 10*time.Millisecond) {
+			for _, err = range election.New(l, e.call).Observe(ctx) {
 				e.tell(err)
 			}
 			return err
