@@ -3,26 +3,18 @@ package sqllock
 import (
 	"context"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
 const (
-	// waiterLife is how long a waiter's row lasts, and announceEvery how often it is renewed. A
-	// call that waits for less than announceAfter gets no row.
-	waiterLife    = 3 * time.Second
+	// announceEvery is how often a waiter's row is renewed. A call that waits for less than
+	// announceAfter gets no row.
 	announceEvery = time.Second
 	announceAfter = 8 * time.Millisecond
-	// announceBound is how long one try to write a row waits for SQLite's only writer. Its waits get
-	// longer and longer, and a process that hands a lock over among its calls writes all the time: of
-	// longer tries, some took a second.
-	announceBound = 5 * time.Millisecond
 )
 
 // announce schedules the writing of the rows of waiters, so that other processes list them and
@@ -36,10 +28,10 @@ func (m *leases) announce(batch []*waiter, now time.Time) {
 	}
 }
 
-// announcement says how many calls of this process wait for a waiter's lock.
+// announcement is what to write of a waiter.
 type announcement struct {
 	*waiter
-	count int
+	row keeper.Announcement
 }
 
 // writeAnnouncements writes the rows of waiters. A write that fails is repeated after announceEvery.
@@ -47,12 +39,16 @@ func (m *leases) writeAnnouncements(ctx context.Context, due []*waiter) {
 	ctx, cancel := context.WithTimeout(ctx, core.CleanupBound())
 	defer cancel()
 	m.k.Notifier.Need()
-	for _, part := range lockname.ByOwner(m.announcements(due), func(a announcement) lockname.Name { return a.q.name }) {
-		for rows := range core.Chunks(part, pollBatch) { // the names in one statement must differ
-			err := m.statements.announce(ctx, rows)
+	for _, part := range lockname.ByOwner(m.announcements(due), func(a announcement) lockname.Name { return a.row.Name }) {
+		for some := range core.Chunks(part, pollBatch) { // the names in one statement must differ
+			rows := make([]keeper.Announcement, len(some))
+			for i, a := range some {
+				rows[i] = a.row
+			}
+			err := m.statements.Announce(ctx, m.statements.Self, rows)
 			m.k.Mu.Lock()
-			for _, r := range rows {
-				r.announced = r.announced || err == nil
+			for _, a := range some {
+				a.announced = a.announced || err == nil
 			}
 			m.k.Mu.Unlock()
 		}
@@ -66,33 +62,10 @@ func (m *leases) announcements(due []*waiter) []announcement {
 	rows := make([]announcement, 0, len(due))
 	for _, w := range due {
 		if !w.gone {
-			rows = append(rows, announcement{w, len(w.q.waiters)})
+			rows = append(rows, announcement{w, keeper.Announcement{Name: w.q.name, Waiting: len(w.q.waiters)}})
 		}
 	}
 	return rows
-}
-
-func (s *statements) announce(ctx context.Context, rows []announcement) error {
-	d := &s.Dialect.Leases
-	args := []any{rows[0].q.name.Owner, s.Self[:], s.Holder, waiterLife.Microseconds()}
-	texts := make([]string, len(rows))
-	for i, r := range rows {
-		n := len(args) - 1 // without the owner
-		args = append(args, r.q.name.Row(), int64(r.count))
-		texts[i] = strings.NewReplacer("{name}", "$"+strconv.Itoa(n+1), "{count}", "$"+strconv.Itoa(n+2)).Replace(d.AnnounceRow)
-	}
-	stmt := s.Compile("announce", strings.ReplaceAll(d.Announce, "{rows}", strings.Join(texts, ", ")))
-	for {
-		err := s.OnConn(ctx, func(q core.Querier) error {
-			return d.TakeBound.During(ctx, q, announceBound, func() error {
-				_, err := stmt.Exec(ctx, q, args...)
-				return err
-			})
-		})
-		if d.TakeBound.Before == nil || s.Dialect.Classify(err) != dialect.Busy || ctx.Err() != nil {
-			return err
-		}
-	}
 }
 
 // interval returns the time until the next poll of a lock with this token. It grows with each

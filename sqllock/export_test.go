@@ -13,6 +13,9 @@ func (l *Locker[Tx]) PollEvery(d time.Duration) {
 	l.leases.k.Notifier.Arrival(dbtest.Slack)
 }
 
+// WatchEvery sets how often a watch reads without being woken.
+func (l *Locker[Tx]) WatchEvery(d time.Duration) { l.leases.k.WatchEvery(d) }
+
 // Listening reports whether a notification that is sent now would be received.
 func (l *Locker[Tx]) Listening() bool { return l.leases.k.Notifier.Listening() }
 

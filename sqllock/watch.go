@@ -46,9 +46,10 @@ type Event struct {
 }
 
 // Watch yields the present state of the lock on key, and then each change. It reads the lock twice a
-// second, and compares what it reads: a change is yielded half a second late, and of changes in between
-// the latest one. No change of a key is missed silently: Event.Missed counts the terms that began and
-// ended between two reads.
+// second, and compares what it reads, so a change is yielded up to half a second late. On PostgreSQL a
+// release notifies the watch, which reads at once; for that it listens on a connection that the Locker's
+// watches and waiting calls share, and writes a row a second. No change is missed silently: Event.Missed
+// counts the terms that began and ended between two reads.
 //
 //	for event, err := range locks.Watch(ctx, "settlement") {
 //		if err != nil {
@@ -70,9 +71,9 @@ func (l *Locker[Tx]) Watch(ctx context.Context, key string) iter.Seq2[Event, err
 }
 
 // WatchPrefix is Watch for the locks of the Locker's owner whose keys begin with prefix. Changes of
-// different keys are yielded in the order of the keys' bytes, not in that of time. Each half second it
-// reads all rows of the prefix, 500 with each statement, those of free locks included, and it holds
-// them in memory. So it is for some thousand locks, not for millions.
+// different keys are yielded in the order of the keys' bytes, not in that of time. Twice a
+// second, on PostgreSQL too, it reads all rows of the prefix, 500 with each statement, those of free
+// locks included, and it holds them in memory. So it is for some thousand locks, not for millions.
 //
 // Errors: those of [Locker.Watch].
 func (l *Locker[Tx]) WatchPrefix(ctx context.Context, prefix string) iter.Seq2[Event, error] {
@@ -108,7 +109,7 @@ func (m *leases) events(ctx context.Context, of lockname.Name, from, before []by
 			return true, nil
 		}
 		if err == nil {
-			err = m.k.Watch(ctx, read)
+			err = m.k.Watch(ctx, of, read)
 		}
 		if err != nil {
 			yield(Event{}, err)

@@ -147,7 +147,7 @@ FROM {locks} WHERE owner = $0 AND name = $1`
 	SetLeaseValue = `UPDATE {locks} SET value = $3 WHERE owner = $0 AND name = $1 AND attempt = $2 AND expires_at > {now}`
 	WaitsLease    = `SELECT name, attempt, token, CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
 FROM {locks} WHERE owner = $0 AND name IN ({names})`
-	RivalWaiters = `SELECT name, 1 FROM {waiters} WHERE owner = $0 AND name IN ({names}) AND waiter <> {waiter} AND expires_at > {now} GROUP BY name`
+	RivalWaiters = `SELECT name, 1 FROM {waiters} WHERE owner = $0 AND name IN ({names}) AND waiter <> {waiter} AND waiting > 0 AND expires_at > {now} GROUP BY name`
 	// SharedLocks returns up to {limit} owners and keys under which locks of several kinds have
 	// rows: a name is the kind, one byte, and the key. It reads the whole table.
 	SharedLocks = `SELECT owner, SUBSTR(name, 2) FROM {locks} GROUP BY owner, SUBSTR(name, 2) HAVING COUNT(*) > 1 ORDER BY 1, 2 LIMIT {limit}`

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
@@ -139,14 +140,16 @@ func (e *Election[Tx]) Leader(ctx context.Context) (sqllock.Info, bool, error) {
 }
 
 // Observe yields the present leader, and then every change of the leader or its value. An Info that is
-// not Held means that there is no leader. It reads as [sqllock.Locker.Watch] does, twice a second, and
-// goes on after the same errors. It may miss leaders and values that last less than that.
+// not Held means that there is no leader. It reads twice a second, on PostgreSQL also when a leader
+// resigns, and goes on after errors as [sqllock.Locker.Watch] does. It may miss leaders and values that
+// do not last until the next read.
 //
 // Errors: those of [sqllock.Locker.Watch].
 func (e *Election[Tx]) Observe(ctx context.Context) iter.Seq2[sqllock.Info, error] {
 	return func(yield func(sqllock.Info, error) bool) {
 		var last *sqllock.Info
-		err := access.Locker[*keeper.Keeper](e.locks).Watch(ctx, func(ctx context.Context) (bool, error) {
+		of, _ := lockname.Parse(e.locks.Owner(), lockname.Lease.Row(e.key))
+		err := access.Locker[*keeper.Keeper](e.locks).Watch(ctx, of, func(ctx context.Context) (bool, error) {
 			info, leads, err := e.Leader(ctx)
 			if errors.Is(err, holdfast.ErrInvalid) {
 				yield(info, err)

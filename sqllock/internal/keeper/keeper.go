@@ -61,6 +61,8 @@ type Keeper struct {
 	cleanups  core.Cleanups // of releases
 	abandoned *schedule.Schedule[Abandoned]
 	renewSize atomic.Int64 // how many leases one statement renews
+	// watchEvery is core.WatchEvery, except in tests.
+	watchEvery time.Duration
 
 	// Mu guards the fields below, the state of the leases, and the state of each Kind.
 	Mu       Mutex
@@ -68,11 +70,12 @@ type Keeper struct {
 	kinds    []Terms
 	held     map[*Lease]struct{}
 	renewals map[int]*schedule.Schedule[*Lease] // by the size of the TTL
+	watches  map[chan struct{}]lockname.Name    // that a notification wakes
 }
 
 // New returns a keeper without kinds.
 func New(s *Statements, o Options, t *trace.Tracer, listen Listen, side Side) *Keeper {
-	k := &Keeper{Statements: s, Options: o, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}}
+	k := &Keeper{Statements: s, Options: o, held: map[*Lease]struct{}{}, renewals: map[int]*schedule.Schedule[*Lease]{}, watches: map[chan struct{}]lockname.Name{}, watchEvery: core.WatchEvery}
 	k.Mu.trace = t
 	k.renewSize.Store(renewBatch)
 	k.Ctx, k.stop = context.WithCancel(context.Background())
@@ -87,6 +90,7 @@ func (k *Keeper) notified(name lockname.Name, granted []byte) {
 	for _, kind := range k.kinds {
 		kind.Notified(name, granted)
 	}
+	k.wakeWatches(name)
 }
 
 // woken says that process p may have freed a lock.
@@ -107,6 +111,7 @@ func (k *Keeper) missed() {
 	for _, kind := range k.kinds {
 		kind.Missed()
 	}
+	k.wakeWatches(lockname.Name{})
 }
 
 // Of returns the keeper's kind of type K. The first call creates it with open.

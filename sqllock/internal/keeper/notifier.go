@@ -67,8 +67,11 @@ func (b *Notifier) Mute() bool {
 	return b.never
 }
 
-// Notify notifies the other processes that a lock is free.
+// Notify notifies the other processes that a lock is free, and the watches of this one.
 func (b *Notifier) Notify(name lockname.Name) {
+	b.k.Mu.Lock()
+	b.k.wakeWatches(name)
+	b.k.Mu.Unlock()
 	_, payload := b.Notice(name)
 	b.sends.Set(payload, time.Now())
 }
