@@ -193,6 +193,37 @@ func ExampleLocker_List() {
 	// order/2 is held by worker 1
 }
 
+// A dashboard follows a lock. A watch reads again when the loop's body returns.
+func ExampleLocker_Watch() {
+	ctx := context.Background()
+	locks, _, end := open(ctx)
+	defer end()
+
+	var lease *sqllock.Lease
+	for event, err := range locks.Watch(ctx, "settlement") {
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		fmt.Println(event.Kind, event.Held)
+		switch event.Kind {
+		case sqllock.EventPresent:
+			if lease, err = locks.Acquire(ctx, event.Key); err != nil {
+				log.Print(err)
+				return
+			}
+		case sqllock.EventGranted:
+			_ = lease.Release(ctx)
+		case sqllock.EventReleased:
+			return
+		}
+	}
+	// Output:
+	// present false
+	// granted true
+	// released false
+}
+
 // An operator takes a lock away. The reason is recorded.
 func ExampleLocker_ForceRelease() {
 	ctx := context.Background()
