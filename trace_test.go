@@ -31,6 +31,7 @@ func TestTracerIsTold(t *testing.T) {
 		"lease.acquire_all":         {"acquired"},
 		"lease.try_acquire_all":     {"held"},
 		"lease.force_release":       {"done"},
+		"lease.resume":              {"acquired", "lost"},
 		"lease.renew":               {"done"},
 		"fair.acquire":              {"acquired"},
 		"fair.try_acquire":          {"held"},
@@ -129,7 +130,7 @@ func TestEventsAreReported(t *testing.T) {
 	for _, f := range r.Events("lease.lost") {
 		causes[f.Lock+" "+f.Cause]++
 	}
-	if want := map[string]int{"lease expired": 1, "lease taken": 1, "lease release": 1, "fair release": 1}; !maps.Equal(causes, want) {
+	if want := map[string]int{"lease expired": 1, "lease taken": 2, "lease release": 1, "fair release": 1}; !maps.Equal(causes, want) {
 		t.Errorf("lost: %v, want %v", causes, want)
 	}
 	tasks := map[string]int64{}

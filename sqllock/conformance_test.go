@@ -20,3 +20,8 @@ func TestReleases(t *testing.T) {
 	t.Parallel()
 	conformance.Handles(t, conformance.Suite{SQL: leases.Releases[*sql.Tx], SQLX: leases.Releases[*sqlx.Tx], Pgx: leases.Releases[pgx.Tx]})
 }
+
+func TestHandles(t *testing.T) {
+	t.Parallel()
+	conformance.Handles(t, conformance.Suite{SQL: leases.Handles[*sql.Tx], SQLX: leases.Handles[*sqlx.Tx], Pgx: leases.Handles[pgx.Tx]})
+}

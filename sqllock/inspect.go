@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"iter"
@@ -182,7 +183,7 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 		if err != nil {
 			return err
 		}
-		if v.Token != l.Token() || v.Left == 0 {
+		if v.Token != l.Token() || v.Left == 0 || !bytes.Equal(v.Attempt, kept.Attempt().ID[:]) {
 			kept.Over()
 			return &LostError{Key: l.Key(), Token: l.Token(), Reason: "it had ended when its value was to be set"}
 		}

@@ -2,16 +2,21 @@ package sqllock
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
 // Term is one grant of a lock: an owner's key, a fencing token, and the tables that they belong to.
-// Terms are comparable. A renewal does not change the term.
+// Terms are comparable. A renewal does not change the term. The terms of a lease and of the one that
+// resumed it differ: see [Locker.Resume].
 type Term keeper.Term
 
 // Owner returns the owner of the key: see [Locker.For].
 func (t Term) Owner() string { return keeper.Term(t).Owner() }
+
+// String returns the key and the token. The rest of a term is in the lease's handle, a secret.
+func (t Term) String() string { return fmt.Sprintf("%q, token %d", t.Key(), t.Token()) }
 
 // Key returns the key that the term's lease protects.
 func (t Term) Key() string { return keeper.Term(t).Key() }

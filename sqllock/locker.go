@@ -83,8 +83,8 @@ var _ = access.RegisterLocker(func(l any) any {
 
 func (l *Locker[Tx]) keeper() *keeper.Keeper { return l.leases.k }
 
-// Close ends all leases, of all owners, and waits for background work. It releases the leases that are held, so
-// end the work that they protect first. Waiting calls of Acquire return [ErrClosed]. Close is
+// Close ends all leases, of all owners, and waits for background work. It releases the leases that are held,
+// without those that have a [Handle], so end the work that they protect first. Waiting calls of Acquire return [ErrClosed]. Close is
 // bounded by ctx and five seconds. A lease that is not released by then ends with
 // its TTL.
 func (l *Locker[Tx]) Close(ctx context.Context) error { return l.leases.k.Close(ctx) }

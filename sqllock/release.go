@@ -20,7 +20,11 @@ func (m *leases) Release(ctx context.Context, l *keeper.Lease) error {
 	passed := f.Was
 	if !passed {
 		handed := f.Ambiguous
-		f, err = m.statements.free(ctx, freeing{*l.Attempt(), l.Token()})
+		free := m.statements.free
+		if l.Attempt().HandedOut { // a batch takes a free row with its token for its own work
+			free = m.statements.freeAlone
+		}
+		f, err = free(ctx, freeing{*l.Attempt(), l.Token()})
 		f.Ambiguous = f.Ambiguous || handed
 		if err == nil {
 			f = m.k.Confirm(ctx, l, f)

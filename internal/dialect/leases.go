@@ -22,8 +22,9 @@ import "time"
 //	Renew:      TTL (µs), then {names} and as many {attempts}
 //	Remaining:  {names} and as many {attempts} (returns attempt, µs left)
 //	Waits:      {names} (returns name, attempt, token, µs left, 0 when free)
-//	Guard:      name, token (returns whether the transaction's snapshot contains the term,
-//	            and the store, which may be NULL if it does not)
+//	Guard:      name, token, attempt (returns whether the transaction's snapshot contains the
+//	            term as this attempt has it, and the store, which may be NULL if it does not).
+//	            Without an attempt, any attempt that has the term will do: see ResumeLease
 type LeaseSQL struct {
 	// Make inserts the row of a lock that has no row yet. If it returns no row, or an error of
 	// class Duplicate, the row already exists. If it returns a row for an existing lock, it
@@ -87,7 +88,7 @@ type LeaseSQL struct {
 	// granted before that. It also returns the current store id of the tables. A plain read is
 	// enough for that, because a change of the store (see Restore) changes all tokens.
 	// GuardWrite also writes the row, for engines where another node may grant a term and does
-	// not see the lock. Its parameters are the same.
+	// not see the lock. Parameters: name, token.
 	Guard, GuardWrite string
 }
 
@@ -143,6 +144,10 @@ FROM {locks} WHERE owner = $0 AND name = $1`
 	// protocol a plain 0 makes the parameter an integer.
 	ForceLease = `UPDATE {locks} SET token = CASE WHEN token + 1 > {now} THEN token + 1 ELSE {now} END, attempt = NULL, expires_at = {now},
  forced_at = {now}, forced_by = $2, forced_reason = $3 WHERE owner = $0 AND name = $1 AND attempt IS NOT NULL AND (token = $4 OR 0 * token = $4)`
+	// ResumeLease gives a live term to another attempt, which renews it from then on. Parameters: name,
+	// attempt, TTL (µs), holder, previous attempt, token.
+	ResumeLease = `UPDATE {locks} SET attempt = $2, holder = $4, expires_at = {now} + $3
+WHERE owner = $0 AND name = $1 AND attempt = $5 AND token = $6 AND expires_at > {now}`
 	// SetLeaseValue sets the value of a term. Parameters: name, attempt, value.
 	SetLeaseValue = `UPDATE {locks} SET value = $3 WHERE owner = $0 AND name = $1 AND attempt = $2 AND expires_at > {now}`
 	WaitsLease    = `SELECT name, attempt, token, CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END

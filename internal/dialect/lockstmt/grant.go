@@ -19,6 +19,8 @@ type Attempt struct {
 	// Ambiguous means that the answer of a statement was lost. That statement may still grant
 	// the lock, perhaps a second time.
 	Ambiguous bool
+	// HandedOut means that a handle of the term was made, so another attempt may have the term.
+	HandedOut bool
 
 	args [3]any // see bound
 }

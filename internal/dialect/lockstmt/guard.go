@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 // Guard locks the row of one term in the caller's transaction.
@@ -14,6 +13,8 @@ type Guard struct {
 	write core.Stmt
 	// stale explains why guard found no row, if guard cannot report that itself.
 	stale core.Stmt
+	// byAttempt: guard tests the attempt, too.
+	byAttempt bool
 }
 
 // GuardResult is the outcome of a Guard.
@@ -33,7 +34,7 @@ const (
 // LeaseGuard compiles the guard of a lease, and TicketGuard that of a ticket.
 func (t *Tables) LeaseGuard() Guard {
 	d := &t.dialect.Leases
-	return Guard{guard: t.Compile("guard", d.Guard), write: t.Compile("guard write", d.GuardWrite)}
+	return Guard{guard: t.Compile("guard", d.Guard), write: t.Compile("guard write", d.GuardWrite), byAttempt: true}
 }
 
 // TicketGuard compiles the guard of a ticket.
@@ -42,17 +43,25 @@ func (t *Tables) TicketGuard() Guard {
 	return Guard{guard: t.Compile("guard ticket", d.Guard), write: t.Compile("guard ticket write", d.GuardWrite), stale: t.Compile("stale", d.Stale)}
 }
 
-// Run guards the term with a token, in the tables with the id store.
-func (g Guard) Run(ctx context.Context, q core.Querier, name lockname.Name, token int64, store string) (GuardResult, error) {
+// Run guards a term, in the tables with the id store. A term without an attempt is that of any attempt that
+// has its token.
+func (g Guard) Run(ctx context.Context, q core.Querier, t TermID, store string) (GuardResult, error) {
 	var shown int
 	var id []byte
-	found, err := g.guard.QueryRow(ctx, q, []any{&shown, &id}, name.Args(token)...)
+	args := t.Name.Args(t.Token)
+	switch {
+	case g.byAttempt && t.Attempt == AttemptID{}:
+		args = append(args, nil)
+	case g.byAttempt:
+		args = append(args, t.Attempt[:])
+	}
+	found, err := g.guard.QueryRow(ctx, q, []any{&shown, &id}, args...)
 	switch {
 	case err != nil:
 		return Over, err
 	case !found && g.stale.Text != "":
 		var stale int
-		_, err = g.stale.QueryRow(ctx, q, []any{&stale}, token)
+		_, err = g.stale.QueryRow(ctx, q, []any{&stale}, t.Token)
 		if stale == 1 {
 			return Stale, err
 		}
@@ -64,7 +73,7 @@ func (g Guard) Run(ctx context.Context, q core.Querier, name lockname.Name, toke
 	case string(id) != store:
 		return OtherStore, nil
 	case g.write.Text != "":
-		_, err = g.write.Exec(ctx, q, name.Args(token)...)
+		_, err = g.write.Exec(ctx, q, t.Name.Args(t.Token)...)
 	}
 	return Guarded, err
 }

@@ -559,19 +559,24 @@ func TestLeaseGuard(t *testing.T) {
 		e.Check(e.SQL.QueryRowContext(e.Ctx, `SELECT store FROM `+e.table("floor")).Scan(&store))
 		guard := e.tables.LeaseGuard()
 		for what, c := range map[string]struct {
-			state string
-			token int64
-			store string
-			want  lockstmt.GuardResult
+			state   string
+			token   int64
+			attempt lockstmt.AttemptID
+			store   string
+			want    lockstmt.GuardResult
 		}{
-			"its term":          {"mine", 5, string(store), lockstmt.Guarded},
-			"a later term":      {"mine", 4, string(store), lockstmt.Over},
-			"an earlier term":   {"mine", 6, string(store), lockstmt.Over},
-			"a term that ended": {"free", 5, string(store), lockstmt.Over},
-			"no row":            {"", 5, string(store), lockstmt.Over},
-			"other tables":      {"mine", 5, strings.Repeat("x", 16), lockstmt.OtherStore},
+			"its term":              {"mine", 5, me, string(store), lockstmt.Guarded},
+			"that of any holder":    {"mine", 5, lockstmt.AttemptID{}, string(store), lockstmt.Guarded},
+			"a later term":          {"mine", 4, me, string(store), lockstmt.Over},
+			"an earlier term":       {"mine", 6, me, string(store), lockstmt.Over},
+			"a term that ended":     {"free", 5, me, string(store), lockstmt.Over},
+			"an ended one of any":   {"free", 5, lockstmt.AttemptID{}, string(store), lockstmt.Over},
+			"resumed by others":     {"theirs", 5, me, string(store), lockstmt.Over},
+			"that of others or any": {"theirs", 5, lockstmt.AttemptID{}, string(store), lockstmt.Guarded},
+			"no row":                {"", 5, me, string(store), lockstmt.Over},
+			"other tables":          {"mine", 5, me, strings.Repeat("x", 16), lockstmt.OtherStore},
 			// Only the row's term counts, not its end: the guard's lock keeps others away.
-			"a term that is over": {"mine, over", 5, string(store), lockstmt.Guarded},
+			"a term that is over": {"mine, over", 5, me, string(store), lockstmt.Guarded},
 		} {
 			rows := map[lockname.Name]lock{}
 			for _, n := range neighbours {
@@ -582,7 +587,7 @@ func TestLeaseGuard(t *testing.T) {
 			}
 			e.lay(rows)
 			e.Check(e.on(func(q core.Querier) error {
-				got, err := guard.Run(e.Ctx, q, mine, c.token, c.store)
+				got, err := guard.Run(e.Ctx, q, lockstmt.TermID{Name: mine, Attempt: c.attempt, Token: c.token}, c.store)
 				if got != c.want {
 					e.Errorf("%s: %v, want %v", what, got, c.want)
 				}

@@ -422,7 +422,7 @@ func TestTicketReads(t *testing.T) {
 			"of another key": {2, string(store), lockstmt.Over}, "other tables": {4, strings.Repeat("x", 16), lockstmt.OtherStore},
 		} {
 			e.Check(e.on(func(q core.Querier) error {
-				got, err := guard.Run(e.Ctx, q, mine, c.token, c.store)
+				got, err := guard.Run(e.Ctx, q, lockstmt.TermID{Name: mine, Token: c.token}, c.store)
 				if got != c.want {
 					e.Errorf("guard: %s: %v, want %v", what, got, c.want)
 				}

@@ -78,7 +78,7 @@ ON DUPLICATE KEY UPDATE waiting = VALUES(waiting), expires_at = VALUES(expires_a
 	ManyBefore: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 
 	// The inner read is a plain read, so it shows what the transaction's snapshot shows. At
-	// REPEATABLE READ, the snapshot may be older than the grant.
-	Guard: `SELECT COALESCE((SELECT s.token FROM {locks} s WHERE s.owner = l.owner AND s.name = l.name), 0) = l.token, ` + dialect.StoreID + `
-FROM {locks} l WHERE l.owner = $0 AND l.name = $1 AND l.token = $2 AND l.attempt IS NOT NULL LOCK IN SHARE MODE`,
+	// REPEATABLE READ, the snapshot may be older than the grant, or than the attempt that resumed it.
+	Guard: `SELECT COALESCE((SELECT s.token = l.token AND s.attempt = l.attempt FROM {locks} s WHERE s.owner = l.owner AND s.name = l.name), 0), ` + dialect.StoreID + `
+FROM {locks} l WHERE l.owner = $0 AND l.name = $1 AND l.token = $2 AND l.attempt = COALESCE($3, l.attempt) LOCK IN SHARE MODE`,
 }

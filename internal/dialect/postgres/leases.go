@@ -95,7 +95,7 @@ FROM due d, clock c WHERE l.owner = $0 AND l.name = d.name RETURNING l.attempt, 
 	// row that is newer than the snapshot cannot be found at all. In that case the term was
 	// granted after the transaction began, because its token comes from the clock.
 	Guard: `WITH l AS MATERIALIZED (SELECT token, attempt FROM {locks} WHERE owner = $0 AND name = $1::bytea FOR SHARE)
-SELECT 1, ` + dialect.StoreID + ` FROM l WHERE token = $2::bigint AND attempt IS NOT NULL
+SELECT 1, ` + dialect.StoreID + ` FROM l WHERE token = $2::bigint AND attempt = COALESCE($3::bytea, attempt)
 UNION ALL
 SELECT 0, NULL WHERE NOT EXISTS (SELECT 1 FROM l) AND current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
  AND $2::bigint > (date_part('epoch', now()) * 1000000)::bigint`,

@@ -48,5 +48,5 @@ WHERE owner = $0 AND name IN ({names}) AND attempt IN ({attempts}) AND expires_a
 
 	// A write takes the only write lock. It fails if the snapshot is older than another
 	// connection's commit (SQLITE_BUSY_SNAPSHOT).
-	Guard: `UPDATE {locks} SET attempt = attempt WHERE owner = $0 AND name = $1 AND token = $2 AND attempt IS NOT NULL RETURNING 1, ` + dialect.StoreID,
+	Guard: `UPDATE {locks} SET attempt = attempt WHERE owner = $0 AND name = $1 AND token = $2 AND attempt = COALESCE($3, attempt) RETURNING 1, ` + dialect.StoreID,
 }

@@ -223,6 +223,8 @@ func TestLeaseStampedeOfBrokenLocks(t *testing.T) {
 		"guards by name": {func(l *dialect.LeaseSQL) {
 			l.Guard = strings.Replace(l.Guard, "l.token = $2", "token = $2", 1)
 			replace(&l.Guard, "token = $2", "0 < $2")
+			l.Guard = strings.Replace(l.Guard, "l.attempt = COALESCE", "attempt = COALESCE", 1)
+			replace(&l.Guard, "attempt = COALESCE", "'' <> COALESCE")
 		}, history.StaleCommit},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,17 +34,20 @@
  * Properties; an assertion that fails has the name:
  *
  *   G1    When a lease is granted, no holder of an earlier term still trusts its
- *         own: its context has ended. It excludes a force-released term, and
- *         applies only with TIMED.
+ *         own: its context has ended. The holder that resumes a term is granted it.
+ *         It excludes a force-released term and a holder whose handle was resumed,
+ *         and applies only with TIMED.
  *   G2    A guarded transaction commits only while no later grant and no
- *         force-release is committed, and has read the writes of every other one.
+ *         force-release is committed, nobody has resumed the term from its holder,
+ *         and it has read the writes of every other one.
  *   FENCE The same of a transaction without a guard whose write a trigger has
  *         tested (GUARDS=2), but for what it has read.
  *   G3    Tokens strictly increase.
  *   OVER  A renewal does not revive a term that has expired or was released.
  *   FREE  A lease that nobody holds is never reported as held.
  *   KEPT  A release or hand-over succeeds only when no later term was granted before
- *         it ran, under any clock and with any lost answers. It does not apply with
+ *         it ran, and nobody had resumed the term from its holder, under any clock
+ *         and with any lost answers. It does not apply with
  *         TOKEN_BLOCKS, where a row's token is not that of a term.
  *   DONE  No client waits forever, and no lock remains.
  *
@@ -87,9 +90,20 @@
  *   DEAD_BY_NAME         G1    a term of a process that has ended is taken over without
  *                              testing that the row still has it
  *   SILENT_IS_DEAD       G1    so is that of a process which is only silent
+ *   GUARD_BY_TOKEN       G2    the guard tests the token only, which a resumed term keeps
+ *   RESUME_KEEPS_ATTEMPT KEPT  resume changes no identity, so that both hold the term
+ *   RESUME_BY_TOKEN      G1    resume tests the token and not the attempt, so that one
+ *                              handle, or what Inspect shows, is good for two
+ *   RESUME_BY_ATTEMPT    G3    resume tests the attempt and not the token: the attempt
+ *                              may have been granted again, after another
+ *   RESUME_REVIVES       OVER  resume does not test whether the term has expired
+ *   RELEASE_TRUSTS_ROW   KEPT  a repeated release of a holder that made a handle trusts
+ *                              the row, which another may have released
  *
  * SESSIONS=1: the session of each process tells others that the process has ended. Its
  * contexts have ended then, too.
+ *
+ * RESUMES=1: one holder makes a handle, and every client may resume it.
  */
 
 /* Bounds. */
@@ -123,6 +137,9 @@
 #ifndef SESSIONS  /* 1: a process that ends is seen to end */
 #define SESSIONS 0
 #endif
+#ifndef RESUMES   /* 1: a holder makes a handle */
+#define RESUMES 0
+#endif
 #ifndef TTL
 #define TTL 3
 #endif
@@ -149,6 +166,7 @@
 #define RENEW    2
 #define RELEASE  3
 #define HANDOVER 4
+#define RESUME   5
 
 /* Where the next in line stands. */
 #define AWAY    0
@@ -168,6 +186,18 @@ byte attempt[CLIENTS];
 byte term[CLIENTS];     /* the token that the client was told */
 byte line[CLIENTS], gift[CLIENTS];
 byte nDone;
+
+#if RESUMES
+byte handle, handleTerm;   /* the attempt and the token in the handle */
+byte maker;                /* 1 + the client that made it */
+#define MADE(c)   (maker == 1 + c)
+#define PASSED(c) passedOn[c]
+#define UNPASS(c) passedOn[c] = false; maker = (MADE(c) -> 1 + CLIENTS : maker)
+#else
+#define MADE(c)   false
+#define PASSED(c) false
+#define UNPASS(c) skip
+#endif
 
 #if SESSIONS
 bool gone[1 + CLIENTS * ROUNDS]; /* attempts whose process has ended */
@@ -239,20 +269,28 @@ hidden byte i;
 byte lastGrant;         /* the greatest token that was ever given out */
 byte forced;            /* the term that was force-released */
 bool fresh[CLIENTS];    /* the open transaction read, and no other committed since */
+bool passedOn[CLIENTS]; /* the term that the client was told was resumed by its handle */
 
-/* A new term begins. */
-inline judge(t) {
+/* A client is granted the lock. */
+inline alone() {
 #if TIMED
 	G1 = true;
 	i = 0;
 	do
 	:: i < CLIENTS ->
-		G1 = G1 && (term[i] == 0 || window[i] == 0 || ROW(i) == forced);
+		G1 = G1 && (term[i] == 0 || window[i] == 0 || ROW(i) == forced || PASSED(i));
 		i++
 	:: else -> break
 	od;
-	assert(G1);
+	assert(G1)
+#else
+	skip
 #endif
+}
+
+/* A new term begins. */
+inline judge(t) {
+	alone();
 	G3 = t > lastGrant;
 	assert(G3);
 	lastGrant = t
@@ -419,14 +457,16 @@ inline release(a) {
 #else
 #define ENOUGH(c) (was && !twice)
 #endif
-#ifdef RELEASE_TRUSTS_DOUBT
+#if defined(RELEASE_TRUSTS_DOUBT)
 #define PROVES true
-#else
+#elif defined(RELEASE_TRUSTS_ROW)
 #define PROVES (present && whose == 0 && tok == ROW(c))
+#else
+#define PROVES (present && whose == 0 && tok == ROW(c) && !MADE(c))
 #endif
 inline says(c, ok) {
 #ifndef TOKEN_BLOCKS
-	KEPT = lastGrant == term[c] || !(ok);
+	KEPT = (lastGrant == term[c] && !PASSED(c)) || !(ok);
 	assert(KEPT);
 #endif
 	was = false
@@ -461,6 +501,51 @@ inline handover(a, next, s) {
 	fi;
 	END(s)
 }
+
+#if RESUMES
+/*
+ * UPDATE locks SET attempt = $a, expires_at = NOW + ttl
+ *  WHERE name = $k AND attempt = $handle AND token = $t AND expires_at > NOW
+ */
+#if defined(RESUME_BY_TOKEN)
+#define IS_HANDLES (whose != 0 && tok == handleTerm)
+#elif defined(RESUME_BY_ATTEMPT)
+#define IS_HANDLES (whose == handle)
+#else
+#define IS_HANDLES (whose == handle && tok == handleTerm)
+#endif
+#ifdef RESUME_REVIVES
+#define RESUMABLE(s) true
+#else
+#define RESUMABLE(s) MAYBE_LIVE(s)
+#endif
+inline resume(a, s) {
+	!lX && UNSHARED ->
+	if
+	:: present && IS_HANDLES && RESUMABLE(s) ->
+		OVER = MAYBE_LIVE(s);
+		assert(OVER);
+		G3 = tok == handleTerm;
+		assert(G3);
+		i = 0;
+		do
+		:: i < CLIENTS ->
+			passedOn[i] = passedOn[i] || (term[i] == handleTerm && attempt[i] == handle);
+			i++
+		:: else -> break
+		od;
+		alone();
+#ifndef RESUME_KEEPS_ATTEMPT
+		whose = a;
+#endif
+		SHORTEN(s);
+		got = handleTerm;
+		res = WON
+	:: !(present && IS_HANDLES) || MAYBE_OVER -> res = LOST
+	fi;
+	END(s)
+}
+#endif
 
 /* d, the next in line, learns what came of it, if it is waiting still. */
 #define NEXT(c) ((c + 1) % CLIENTS)
@@ -537,6 +622,8 @@ inline guard(c) {
 #endif
 #elif defined(GUARD_BY_ATTEMPT)
 		passed = present && whose == attempt[c];
+#elif defined(GUARD_BY_TOKEN)
+		passed = present && whose != 0 && tok == ROW(c);
 #else
 		passed = present && whose == attempt[c] && tok == ROW(c);
 #endif
@@ -561,7 +648,7 @@ inline commit(c) {
 		FENCE = lastGrant == term[c] && forced != term[c];
 		assert(FENCE);
 #else
-		G2 = lastGrant == term[c] && forced != term[c] && fresh[c];
+		G2 = lastGrant == term[c] && forced != term[c] && fresh[c] && !PASSED(c);
 		assert(G2);
 #endif
 		i = 0;
@@ -608,6 +695,7 @@ proctype Client(byte c) {
 		/* A new attempt has a new id. */
 		round < ROUNDS ->
 		attempt[c] = 1 + c * ROUNDS + round;
+		UNPASS(c);
 		round++;
 		line[c] = WAITS }
 #ifdef GUARD_LAST
@@ -637,6 +725,26 @@ proctype Client(byte c) {
 				fi
 #endif
 			fi
+#if RESUMES
+		/* It has the handle. */
+		:: d_step { line[c] == WAITS && handle != 0 -> line[c] = AWAY; SEND(c); BEGIN(c) }
+			if
+			:: atomic { resume(attempt[c], c) }
+#if LOSERS
+			:: d_step { c < LOSERS && wOp[c] == NOTHING -> wOp[c] = RESUME; wAttempt[c] = attempt[c]; BEGIN(ASIDE(c)); END(c) }
+				if
+				:: res = LOST                  /* It gives up, */
+				:: d_step { BEGIN(c) }         /* or sends it again, and looks. */
+					atomic { resume(attempt[c], c) }
+					atomic {
+						if
+						:: res == LOST && present && whose == attempt[c] && LIVE -> res = WON; got = tok
+						:: res == WON || !(present && whose == attempt[c]) || MAYBE_OVER
+						fi }
+				fi
+#endif
+			fi
+#endif
 #if HANDOVERS
 		:: d_step { line[c] == GIVEN -> line[c] = AWAY; res = WON; got = gift[c]; gift[c] = 0 }
 		:: d_step { line[c] >= CHOSEN -> line[c] = AWAY; gift[c] = 0; res = LOST }
@@ -656,6 +764,12 @@ proctype Client(byte c) {
 				got = 0;
 				res = 0
 			}
+#if RESUMES
+			if
+			:: true
+			:: d_step { maker == 0 -> maker = 1 + c; handle = attempt[c]; handleTerm = term[c] }
+			fi;
+#endif
 #if GUARDS
 			if
 			:: true
@@ -773,6 +887,9 @@ end:
 		tell(NEXT(c), wNext[c]);
 		wOp[c] = NOTHING; wAttempt[c] = 0; wNext[c] = 0 }
 #endif
+#endif
+#if RESUMES && LOSERS
+	:: atomic { wOp[c] == RESUME -> resume(wAttempt[c], ASIDE(c)); res = 0; got = 0; wOp[c] = NOTHING; wAttempt[c] = 0 }
 #endif
 #if TIMED
 	:: d_step {

@@ -9,6 +9,7 @@ var (
 	noReaper = "-DTIMED=1 -DROUNDS=2 -DGUARDS=0 -DREAPER=0"
 	sessions = noReaper + " -DSESSIONS=1"
 	trigger  = "-DROUNDS=1 -DGUARDS=2"
+	resumes  = noReaper + " -DRESUMES=1"
 )
 
 var lease = model{
@@ -23,6 +24,9 @@ var lease = model{
 		{"MarginForced", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0 -DREAPER=0 -DFORCES=1"},
 		{"AnyClockSessions", "-DROUNDS=1 -DSESSIONS=1"},
 		{"MarginSessions", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0 -DREAPER=0 -DSESSIONS=1"},
+		{"AnyClockResumes", "-DROUNDS=1 -DRESUMES=1"},
+		{"MarginResumes", "-DTIMED=1 -DROUNDS=2 -DGUARDS=0 -DREAPER=0 -DHANDOVERS=0 -DLOSERS=0 -DRESUMES=1"},
+		{"MarginResumesLost", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0 -DREAPER=0 -DHANDOVERS=0 -DRESUMES=1"},
 	},
 	large: []run{
 		{"AnyClockTwiceForced", "-DROUNDS=2 -DFORCES=1"},
@@ -30,6 +34,8 @@ var lease = model{
 		{"AnyClockAllLose", "-DROUNDS=1 -DLOSERS=2 -DFORCES=1"},
 		{"MarginGuards", "-DTIMED=1 -DROUNDS=1"},
 		{"MarginReaperForced", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0 -DTTL=2 -DFORCES=1"},
+		{"AnyClockTwiceResumes", "-DROUNDS=2 -DRESUMES=1"},
+		{"MarginTwiceResumes", "-DTIMED=1 -DROUNDS=2 -DGUARDS=0 -DREAPER=0 -DHANDOVERS=0 -DRESUMES=1"},
 		// This is correct while the clock behaves and no client forces a release: it was tried
 		// as an optimisation.
 		{"MarginTokenBlocks", "-DTIMED=1 -DROUNDS=2 -DGUARDS=0 -DREAPER=0 -DTOKEN_BLOCKS"},
@@ -64,5 +70,11 @@ var lease = model{
 		{"RENEW_INSERTS", "OVER", margin + " -DLOSERS=0"},
 		{"DEAD_BY_NAME", "G1", sessions},
 		{"SILENT_IS_DEAD", "G1", sessions},
+		{"GUARD_BY_TOKEN", "G2", anyClock + " -DRESUMES=1"},
+		{"RESUME_KEEPS_ATTEMPT", "KEPT", anyClock + " -DRESUMES=1"},
+		{"RESUME_BY_TOKEN", "G1", resumes},
+		{"RESUME_BY_ATTEMPT", "G3", "-DROUNDS=2 -DRESUMES=1"},
+		{"RESUME_REVIVES", "OVER", resumes},
+		{"RELEASE_TRUSTS_ROW", "KEPT", "-DROUNDS=2 -DRESUMES=1"},
 	},
 }

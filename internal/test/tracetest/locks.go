@@ -65,6 +65,16 @@ func (w *world) lost() {
 	w.kit.LoseLease("", Secret+" late")
 	w.want(late.Release(w.ctx), sqllock.ErrLost)
 
+	handed, err := w.lock.Acquire(w.ctx, Secret+" handed over")
+	w.want(err, nil)
+	handle, err := handed.Handle()
+	w.want(err, nil)
+	resumed, err := w.lock.Resume(w.ctx, handle)
+	w.want(err, nil)
+	_, err = w.lock.Resume(w.ctx, handle)
+	w.want(err, sqllock.ErrLost)
+	w.want(resumed.Release(w.ctx), nil)
+
 	held, err := w.lock.Acquire(w.ctx, Secret+" renewed", sqllock.AcquireOptions{TTL: 3 * time.Second})
 	w.want(err, nil)
 	for left := 3 * time.Second; ; time.Sleep(10 * time.Millisecond) {

@@ -15,7 +15,7 @@ import (
 )
 
 // termOver is the reason with which a guard refuses a term.
-const termOver = "another term was granted since, or it was released or taken away"
+const termOver = "another term was granted since, or it was released, resumed or taken away"
 
 // errStale refuses a transaction whose snapshot is older than the grant.
 var errStale = errors.New("the transaction's snapshot is older than the lease: call Guard first in the transaction")
@@ -62,7 +62,7 @@ func (k *Keeper) Guard(ctx context.Context, q core.Querier, terms []Term) error 
 
 func (k *Keeper) guard(ctx context.Context, q core.Querier, t Term) error {
 	s := k.Statements
-	result, err := s.guards[t.Kind() == lockname.Lease].Run(ctx, q, t.name, t.token, s.ID)
+	result, err := s.guards[t.Kind() == lockname.Lease].Run(ctx, q, lockstmt.TermID{Name: t.name, Attempt: t.attempt, Token: t.token}, s.ID)
 	if class := s.Dialect.Classify(err); class == dialect.Retry || class == dialect.Busy {
 		return &holdfast.RetryError{Attempts: 1, Err: err}
 	}

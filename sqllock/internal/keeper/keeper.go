@@ -172,7 +172,7 @@ func (k *Keeper) Over(t Term) {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for l := range k.held {
-		if l.term == t {
+		if t.covers(l.term) {
 			k.Lose(l, trace.CauseTaken, termOver)
 		}
 	}
@@ -218,7 +218,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 	}
 	var first error
 	for _, l := range held {
-		if !l.granted { // a ticket, which was abandoned when it ended
+		if !l.granted || l.attempt.HandedOut { // a ticket, which was abandoned when it ended; a lease to be resumed
 			continue
 		}
 		if err := l.Release(ctx); err != nil && first == nil {

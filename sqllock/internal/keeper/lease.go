@@ -13,9 +13,18 @@ import (
 
 // Term is one grant of a lock.
 type Term struct {
-	name  lockname.Name
-	token int64
-	store string
+	name    lockname.Name
+	token   int64
+	store   string
+	attempt AttemptID // that has it; zero for any, and in a ticket's, which no other attempt can have
+}
+
+// covers reports whether t is the term o, or that of any holder of it.
+func (t Term) covers(o Term) bool {
+	if t.attempt == (AttemptID{}) {
+		o.attempt = t.attempt
+	}
+	return t == o
 }
 
 // Owner returns the owner of the key.
@@ -37,7 +46,7 @@ func (k *Keeper) TermOf(kind lockname.Kind, owner core.Owner, key string, token 
 	if err != nil {
 		return Term{}
 	}
-	return Term{name, token, k.Statements.ID}
+	return Term{name: name, token: token, store: k.Statements.ID}
 }
 
 // Lease is one term while this process trusts it.
@@ -115,7 +124,10 @@ func (e *exact) Err() error {
 func (k *Keeper) NewLease(kind Terms, token int64, lock string, a Attempt, s Settings, sent time.Time) *Lease {
 	l := &Lease{
 		attempt: a, keeper: k, kind: kind, lock: lock, margin: s.Margin, once: s.Once, by: s.By,
-		live: true, until: sent.Add(s.TTL - s.Margin), term: Term{a.Name, token, k.Statements.ID},
+		live: true, until: sent.Add(s.TTL - s.Margin), term: Term{name: a.Name, token: token, store: k.Statements.ID},
+	}
+	if lock == trace.LockLease {
+		l.term.attempt = a.ID
 	}
 	l.values = values{s.Values}
 	l.ctx, l.cancel = context.WithCancelCause(&l.values)
@@ -174,6 +186,29 @@ func (k *Keeper) Grant(l *Lease) {
 func (k *Keeper) LoseOrphan(l *Lease) {
 	if k.orphaned(l) {
 		k.Lose(l, trace.CauseConnection, sessionLost)
+	}
+}
+
+// HandOut records that a handle of the lease is made. It returns the cause if the lease has ended.
+func (l *Lease) HandOut() error {
+	l.keeper.Mu.Lock()
+	defer l.keeper.Mu.Unlock()
+	l.keeper.lapse(l)
+	if !l.live {
+		return context.Cause(l.ctx)
+	}
+	l.attempt.HandedOut = true
+	return nil
+}
+
+// Resumed ends the lease of an attempt whose term another attempt has now.
+func (k *Keeper) Resumed(from AttemptID) {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for l := range k.held {
+		if l.attempt.ID == from {
+			k.Lose(l, trace.CauseTaken, "its handle was resumed")
+		}
 	}
 }
 

@@ -47,13 +47,14 @@ func (k *Keeper) Finish(l *Lease) bool {
 
 // Confirm reads the row of a released term if the statements' answers do not show whose term
 // they ended. Only the release of a term frees the row and keeps its token. A ticket's queue
-// has such a row, too, but a later ticket has moved its token.
+// has such a row, too, but a later ticket has moved its token. Of a lease with a handle, another
+// holder may have been the one that released it.
 func (k *Keeper) Confirm(ctx context.Context, l *Lease, f Freed) Freed {
 	if f.Was && !l.attempt.Ambiguous || !f.Was && !f.Ambiguous {
 		return f
 	}
 	a, err := k.Statements.HolderOf(ctx, l.attempt.Name)
-	f.Was, f.Ambiguous = err == nil && a.Attempt == nil && a.Token == l.term.token, true
+	f.Was, f.Ambiguous = err == nil && a.Attempt == nil && a.Token == l.term.token && (f.Was || !l.attempt.HandedOut), true
 	return f
 }
 

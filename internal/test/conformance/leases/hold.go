@@ -24,7 +24,7 @@ func leaseLife[Tx any](e *env[Tx]) {
 	}
 	cancel() // bounds the wait, not the lease
 	term := lease.Term()
-	if lease.Key() != key || lease.Token() <= 0 || term.Key() != key || term.Token() != lease.Token() || term != l.Term(key, lease.Token()) {
+	if lease.Key() != key || lease.Token() <= 0 || term.Key() != key || term.Token() != lease.Token() || term != lease.Term() {
 		e.Errorf("the lease says %q, %d, %v", lease.Key(), lease.Token(), term)
 	}
 	if lease.Context().Value(leaseValue{}) != "mine" || lease.Context().Err() != nil {

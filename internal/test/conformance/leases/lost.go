@@ -50,7 +50,8 @@ func sends(value string) faultproxy.Match {
 func commits(request []byte) bool { return bytes.Contains(bytes.ToLower(request), []byte("commit")) }
 
 // leaseLostReplies loses the server's answers after the server has done the work. A repeated
-// acquire finds its own term, a repeated release succeeds, and a hand-over grants the lock once.
+// acquire finds its own term, a repeated release succeeds, a repeated resume
+// takes the lease up, and a hand-over grants the lock once.
 // No lock stays without a holder for its TTL.
 func leaseLostReplies[Tx any](e *env[Tx]) {
 	if e.Engine == dbtest.SQLite {
@@ -118,7 +119,18 @@ func leaseLostReplies[Tx any](e *env[Tx]) {
 
 			struck("release", sends(key), func() bool { return e.rowInt(key, `CASE WHEN attempt IS NULL THEN 1 ELSE 0 END`) == 1 }, func() { e.MustRelease(lease) })
 			lease = e.wantFree(other, key)
-			e.MustRelease(lease)
+			h, err := lease.Handle()
+			e.Check(err)
+			var again *sqllock.Lease
+			struck("resume", sends(holder), func() bool {
+				return e.Int(`SELECT COUNT(*) FROM holdfast_locks WHERE owner = '' AND name = $1 AND holder = $2`, leaseRow(key), holder) == 1
+			}, func() { again, err = l.Resume(e.Ctx, h) })
+			e.Check(err)
+			if again.Token() != lease.Token() {
+				e.Errorf("resumed with token %d, was %d", again.Token(), lease.Token())
+			}
+			e.guarded(l, 0, again.Term(), func(Tx) {})
+			e.MustRelease(again)
 
 			// The queue of this process contains only the call that gets the hand-over.
 			lease = e.MustAcquire(l, key)

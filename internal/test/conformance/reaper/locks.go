@@ -311,7 +311,7 @@ func guardedRowIsPassedOver[Tx any](e *env[Tx]) {
 	}
 	row, _ := lockname.Parse("", []byte(locks[7].Name))
 	// The rows are in no store, which is known once the row is locked.
-	if got, err := e.tables().LeaseGuard().Run(e.Ctx, q, row, int64(locks[7].Token), "none"); got != lockstmt.OtherStore || err != nil {
+	if got, err := e.tables().LeaseGuard().Run(e.Ctx, q, lockstmt.TermID{Name: row, Token: int64(locks[7].Token)}, "none"); got != lockstmt.OtherStore || err != nil {
 		e.Fatalf("guarding: %v, %v", got, err)
 	}
 	if !e.DB.Capabilities().RowLocks {
