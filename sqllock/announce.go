@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// announceEvery is how often a waiter's row is renewed. A call that waits for less than
-	// announceAfter gets no row.
+	// announceEvery is how often a waiter's row, which lasts for lockstmt.WaiterLife, is renewed. A
+	// call that waits for less than announceAfter gets no row.
 	announceEvery = time.Second
 	announceAfter = 8 * time.Millisecond
 )

@@ -87,6 +87,15 @@ func (l *Lease) Handle() (Handle, error) {
 	return newHandle(lockstmt.TermID{Name: a.Name, Attempt: a.ID, Token: l.Token()}, kept.Statements().ID), nil
 }
 
+// Wanted returns a channel that is closed once another call waits for the lock: at once for a call of
+// this Locker, and within three seconds after a call of another process began to wait, and half a second as a rule. Use it
+// for work that can stop early, or be handed over. A call that tries does not wait. The channel does not
+// close when the lease ends.
+//
+// While a lease has asked, one statement each half second, for all such leases of an owner, reads who waits.
+// For the locks and permits of package fairlock, calls of this Locker are read there, too.
+func (l *Lease) Wanted() <-chan struct{} { return l.kept().Wanted() }
+
 // Resume takes up the lease of a handle, without a gap: the term goes on, with the same token and
 // value, and no other caller is granted the lock in between. The returned lease is this Locker's,
 // with its holder's name and the TTL of opts. A handle is good for one Resume: of many calls one

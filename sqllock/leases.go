@@ -2,8 +2,10 @@ package sqllock
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 	"github.com/holdfast-go/holdfast/internal/trace"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
@@ -72,6 +74,21 @@ func (m *leases) Renew(ctx context.Context, ttl time.Duration, batch []*keeper.L
 
 func (m *leases) Remaining(ctx context.Context, batch []*keeper.Lease) (map[keeper.AttemptID]time.Duration, error) {
 	return m.statements.Remaining(ctx, m.statements.sql.Remaining, batch)
+}
+
+// WaitsHere reports whether a call of this process waits for the lock of a lease.
+func (m *leases) WaitsHere(l *keeper.Lease) bool {
+	q := m.queues[l.Attempt().Name]
+	return q != nil && q.local == l && slices.ContainsFunc(q.waiters, func(w *waiter) bool { return w.lease == nil && !w.passing })
+}
+
+// Waited returns the locks for which other processes have announced, since the present term began, that they wait.
+func (m *leases) Waited(ctx context.Context, names []lockname.Name) (waited map[lockname.Name]bool, err error) {
+	err = m.statements.OnConn(ctx, func(q core.Querier) error {
+		waited, err = m.statements.sql.Waited.Run(ctx, q, names, m.statements.Self)
+		return err
+	})
+	return waited, err
 }
 
 // Ended forgets a lease. After a lost lease the next waiter queries the database at once. After

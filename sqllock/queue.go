@@ -65,7 +65,9 @@ func (m *leases) join(name lockname.Name, s keeper.Settings) *waiter {
 	m.k.Mu.Lock()
 	defer m.k.Mu.Unlock()
 	w := m.queue(name).add(s)
-	w.lease = w.q.again(s.By)
+	if w.lease = w.q.again(s.By); w.lease == nil {
+		w.q.local.Want()
+	}
 	m.wake(name)
 	m.asksNow(w)
 	return w

@@ -153,6 +153,10 @@ WHERE owner = $0 AND name = $1 AND attempt = $5 AND token = $6 AND expires_at > 
 	WaitsLease    = `SELECT name, attempt, token, CASE WHEN attempt IS NULL OR expires_at <= {now} THEN 0 ELSE expires_at - {now} END
 FROM {locks} WHERE owner = $0 AND name IN ({names})`
 	RivalWaiters = `SELECT name, 1 FROM {waiters} WHERE owner = $0 AND name IN ({names}) AND waiter <> {waiter} AND waiting > 0 AND expires_at > {now} GROUP BY name`
+	// WaitedLeases is RivalWaiters with the rows only that were written since the present term began: a row
+	// stays for {life}, and it may be that of a call which had the lock before.
+	WaitedLeases = `SELECT w.name, 1 FROM {waiters} w JOIN {locks} l ON l.owner = w.owner AND l.name = w.name
+WHERE w.owner = $0 AND w.name IN ({names}) AND w.waiter <> {waiter} AND w.waiting > 0 AND w.expires_at > {now} AND w.expires_at > l.granted_at + {life} GROUP BY w.name`
 	// SharedLocks returns up to {limit} owners and keys under which locks of several kinds have
 	// rows: a name is the kind, one byte, and the key. It reads the whole table.
 	SharedLocks = `SELECT owner, SUBSTR(name, 2) FROM {locks} GROUP BY owner, SUBSTR(name, 2) HAVING COUNT(*) > 1 ORDER BY 1, 2 LIMIT {limit}`

@@ -92,6 +92,8 @@ WHERE {after} AND c.name >= $3 AND c.name < $4 ORDER BY c.owner, c.name, c.token
 	queueOfTickets = `SELECT l.owner, l.name, COALESCE(c.token, 0), COALESCE(c.units, 0), COALESCE(c.capacity, 0), COALESCE(c.holder, ''), COALESCE(c.queued_at, 0),
  CASE WHEN c.expires_at > {now} THEN c.expires_at - {now} ELSE 0 END, l.forced_at, COALESCE(l.forced_by, ''), COALESCE(l.forced_reason, '')
 FROM {locks} l`
+	// WaitingTickets returns a row for each of {names} that a ticket waits for.
+	WaitingTickets = `SELECT name, 1 FROM {tickets} WHERE owner = $0 AND name IN ({names}) AND granted_at IS NULL AND expires_at > {now} GROUP BY name`
 	// ForceTicket deletes a ticket (name, token). ForcedTicket records the actor and the
 	// reason (name, by, reason).
 	ForceTicket  = `DELETE FROM {tickets} WHERE owner = $0 AND name = $1 AND token = $2`

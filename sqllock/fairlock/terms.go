@@ -38,6 +38,18 @@ func (s *tickets) Remaining(ctx context.Context, batch []*keeper.Lease) (map[kee
 	return s.statements.Remaining(ctx, s.statements.sql.Remaining, batch)
 }
 
+// WaitsHere does not know: the tickets that enter the queue may have room.
+func (s *tickets) WaitsHere(*keeper.Lease) bool { return false }
+
+// Waited returns the locks whose queues have tickets that wait.
+func (s *tickets) Waited(ctx context.Context, names []lockname.Name) (waited map[lockname.Name]bool, err error) {
+	err = s.statements.OnConn(ctx, func(q core.Querier) error {
+		waited, err = s.statements.sql.Waited.Run(ctx, q, names)
+		return err
+	})
+	return waited, err
+}
+
 // Close ends the waiting of all calls. Mu is held.
 func (s *tickets) Close() {
 	for _, q := range s.queues {

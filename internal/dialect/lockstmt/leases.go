@@ -25,7 +25,8 @@ type LeaseStatements struct {
 	Renew       Renew
 	Remaining   Remaining
 	Waits       Waits
-	Rivals      Rivals
+	// Rivals reads for which locks other processes wait, and Waited for which they do since the present term began.
+	Rivals, Waited Waited
 	// LookFirst: Make and Take may wait, so Look comes before them.
 	LookFirst bool
 	Batching  Batching
@@ -65,7 +66,8 @@ func (t *Tables) Leases(most int, holder string, self AttemptID) *LeaseStatement
 		Renew:       Renew{t, d.Renew, d.Renewed},
 		Remaining:   Remaining{t, d.Remaining},
 		Waits:       Waits{t, d.Waits},
-		Rivals:      Rivals{t, d.Rivals},
+		Rivals:      Waited{t, "rivals", d.Rivals},
+		Waited:      Waited{t, "waited", dialect.WaitedLeases},
 		Batching:    manyWriters,
 		LookFirst:   d.LookFirst,
 		makes:       d.Make.Text != "",

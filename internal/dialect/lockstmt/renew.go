@@ -3,6 +3,7 @@ package lockstmt
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,17 +89,24 @@ func (w Waits) Run(ctx context.Context, q core.Querier, names []lockname.Name) (
 	return states, err
 }
 
-// Rivals reads which locks other processes wait for.
-type Rivals struct {
-	tables *Tables
-	text   string
+// WaiterLife is how long the row of a waiting process lasts. It writes it again and again.
+const WaiterLife = 3 * time.Second
+
+// Waited reads which locks calls wait for.
+type Waited struct {
+	tables     *Tables
+	name, text string
 }
 
-// Run returns those of the locks of an owner for which a process other than self waits.
-func (r Rivals) Run(ctx context.Context, q core.Querier, names []lockname.Name, self AttemptID) (map[lockname.Name]bool, error) {
+// Run returns those of the locks of an owner for which calls wait. For leases, those of the process self do not
+// count.
+func (r Waited) Run(ctx context.Context, q core.Querier, names []lockname.Name, self ...AttemptID) (map[lockname.Name]bool, error) {
 	args, n := ofNames(names)
-	text := strings.ReplaceAll(r.text, "{waiter}", param(1+n))
-	rows, err := numbers(ctx, q, r.tables.List("rivals", text, 1, n), append(args, self[:])...)
+	for _, id := range self {
+		args = append(args, id[:])
+	}
+	text := strings.NewReplacer("{waiter}", param(1+n), "{life}", strconv.FormatInt(WaiterLife.Microseconds(), 10)).Replace(r.text)
+	rows, err := numbers(ctx, q, r.tables.List(r.name, text, 1, n), args...)
 	waited := make(map[lockname.Name]bool, len(rows))
 	for _, row := range rows {
 		if name, ok := lockname.Parse(names[0].Owner, row.of); ok {

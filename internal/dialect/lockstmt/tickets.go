@@ -17,6 +17,7 @@ type TicketStatements struct {
 	Release   ReleaseTicket
 	Renew     Renew
 	Remaining Remaining
+	Waited    Waited
 }
 
 // Tickets compiles the statements of the tickets.
@@ -24,7 +25,7 @@ func (t *Tables) Tickets() *TicketStatements {
 	d := &t.dialect.Tickets
 	return &TicketStatements{
 		Draw: Number{t.Compile("draw", d.Draw), d.ByInsertID}, Enter: t.enter(d), Release: ReleaseTicket{t.Compile("leave", d.Release), d.ReleaseGrants},
-		Renew: Renew{t, d.Renew, t.dialect.Leases.Renewed}, Remaining: Remaining{t, d.Remaining},
+		Renew: Renew{t, d.Renew, t.dialect.Leases.Renewed}, Remaining: Remaining{t, d.Remaining}, Waited: Waited{t, "waited tickets", dialect.WaitingTickets},
 	}
 }
 

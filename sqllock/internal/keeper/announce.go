@@ -8,12 +8,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
 const (
-	// waiterLife is how long a waiter's row lasts.
-	waiterLife = 3 * time.Second
 	// announceBound is how long one try to write a row waits for SQLite's only writer. Its waits get
 	// longer and longer, and a process that hands a lock over among its calls writes all the time: of
 	// longer tries, some took a second.
@@ -30,7 +29,7 @@ type Announcement struct {
 // notifies this process.
 func (s *Statements) Announce(ctx context.Context, waiter AttemptID, rows []Announcement) error {
 	d := &s.Dialect.Leases
-	args := []any{rows[0].Name.Owner, waiter[:], s.Holder, waiterLife.Microseconds()}
+	args := []any{rows[0].Name.Owner, waiter[:], s.Holder, lockstmt.WaiterLife.Microseconds()}
 	texts := make([]string, len(rows))
 	for i, r := range rows {
 		n := len(args) - 1 // without the owner

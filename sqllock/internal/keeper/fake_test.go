@@ -44,11 +44,18 @@ type fake struct {
 	// spares returns an error if the pool spares no connection.
 	spares error
 
+	// here, waited and down say whether calls of this process wait, for which locks those of others do, and
+	// with which error that is answered.
+	here   bool
+	waited map[lockname.Name]bool
+	down   error
+
 	tracer *trace.Tracer
 
 	mu        sync.Mutex
 	renewals  []asked
-	remaining int // how often it was asked how long terms last
+	looks     []asked // for waiting calls
+	remaining int     // how often it was asked how long terms last
 	left      map[AttemptID]time.Duration
 	swept     []AttemptID
 	ended     []*Lease
@@ -190,6 +197,15 @@ func (s *kind) Sweep(_ context.Context, due []Abandoned) {
 		s.mu.Unlock()
 		s.k.Swept(a, s.sweep == nil || s.sweep(a))
 	}
+}
+
+func (s *kind) WaitsHere(*Lease) bool { return s.here }
+
+func (s *kind) Waited(_ context.Context, names []lockname.Name) (map[lockname.Name]bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks = append(s.looks, asked{s.since(), len(names)})
+	return s.waited, s.down
 }
 
 func (s *kind) Ended(l *Lease, lost bool) {

@@ -33,6 +33,10 @@ type Terms interface {
 	Missed()
 	// Woken says that a process may have freed a lock that it had. The keeper's Mu is held.
 	Woken(p Process)
+	// WaitsHere reports whether another call of this process waits for the lock of a lease, if that is known. The
+	// keeper's Mu is held. Waited returns those of the locks of one owner that calls wait for.
+	WaitsHere(l *Lease) bool
+	Waited(ctx context.Context, names []lockname.Name) (map[lockname.Name]bool, error)
 	// Close ends the waiting of all calls. The keeper's Mu is held. Wait waits for running
 	// statements, at most until ctx ends. Stop waits for the kind's goroutines after the
 	// keeper's Ctx has ended.
@@ -60,7 +64,8 @@ type Keeper struct {
 
 	cleanups  core.Cleanups // of releases
 	abandoned *schedule.Schedule[Abandoned]
-	renewSize atomic.Int64 // how many leases one statement renews
+	wants     *schedule.Schedule[*Lease] // when to read whether calls wait for them
+	renewSize atomic.Int64               // how many leases one statement renews
 	// watchEvery is core.WatchEvery, except in tests.
 	watchEvery time.Duration
 
@@ -80,6 +85,7 @@ func New(s *Statements, o Options, t *trace.Tracer, listen Listen, side Side) *K
 	k.renewSize.Store(renewBatch)
 	k.Ctx, k.stop = context.WithCancel(context.Background())
 	k.abandoned = schedule.New(k.Ctx, 0, k.sweep)
+	k.wants = schedule.New(k.Ctx, wantedEvery, k.lookForWaiters)
 	k.Notifier, k.Waker, k.Liveness = newNotifier(k, listen), newWaker(k, side), newLiveness(k, side)
 	return k
 }
@@ -239,6 +245,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 	k.Waker.wait()
 	k.Liveness.wait()
 	k.abandoned.Wait()
+	k.wants.Wait()
 	for _, r := range k.renewals { // there are no new ones any more
 		r.Wait()
 	}

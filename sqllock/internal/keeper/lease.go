@@ -73,11 +73,12 @@ type Lease struct {
 
 	// Under the keeper's Mu:
 	live       bool
-	granted    bool      // false for a ticket that waits
-	again      int       // how often its holder acquired it beyond the first time
-	until      time.Time // the end of the trust window: see setUntil
-	renewError error     // of the last renewal
-	locked     bool      // the last renewal waited for the row in vain: the next one is alone
+	granted    bool          // false for a ticket that waits
+	again      int           // how often its holder acquired it beyond the first time
+	until      time.Time     // the end of the trust window: see setUntil
+	renewError error         // of the last renewal
+	wanted     chan struct{} // see Wanted; nil until it is asked for
+	locked     bool          // the last renewal waited for the row in vain: the next one is alone
 
 	trusted atomic.Int64 // until of a granted lease, since began: exact.Err takes no lock to read it
 }

@@ -30,6 +30,14 @@ func (l *Lease) RenewalError() error { return l.renewError }
 // RenewNow renews leases.
 func (k *Keeper) RenewNow(ctx context.Context, leases []*Lease) { k.renew(ctx, leases) }
 
+// LookForWaiters reads whether calls wait for the leases that are held.
+func (k *Keeper) LookForWaiters(ctx context.Context) {
+	k.Mu.Lock()
+	held, _ := k.Held()
+	k.Mu.Unlock()
+	k.lookForWaiters(ctx, held)
+}
+
 // RenewAll renews the leases that are held.
 func (k *Keeper) RenewAll(ctx context.Context) {
 	k.Mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
@@ -22,7 +23,7 @@ func (k *Keeper) Watch(ctx context.Context, of lockname.Name, read func(ctx cont
 		defer k.setWatch(wake, lockname.Name{})
 	}
 	return core.Watch(ctx, k.watchEvery, k.Statements.Dialect.Passes, wake, func() (bool, error) {
-		if pushed && time.Since(announced) > waiterLife/3 {
+		if pushed && time.Since(announced) > lockstmt.WaiterLife/3 {
 			k.Notifier.Need()
 			announced = time.Now()
 			_ = k.Statements.Announce(ctx, id, []Announcement{{Name: of}}) // without it, the reads are enough
