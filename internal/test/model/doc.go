@@ -9,8 +9,8 @@
 //
 // The model has one key, statement by statement: acquire (a takeover, or an insert above the
 // token floor), the same attempt sent again or looked up, renewal, guard, release, hand-over to
-// the next in the queue of the process, takeover from a process that has ended, force-release, and
-// the reaper. Replies are late or lost,
+// the next in the queue of the process, takeover from a process that has ended, force-release,
+// resume by a handle, and the reaper. Replies are late or lost,
 // requests run after their client gave up, clients stop forever at any place. Time is modelled
 // twice: as a clock with arbitrary readings, under which G2 and G3 hold, and as a clock that
 // gains at most its margin, which G1 needs.
@@ -36,8 +36,12 @@
 //	margin 1 of TTL 3, 2 clients, 1 attempt, force-release, no reaper      831,251
 //	any clock, 2 clients, 1 attempt, processes are seen to end             314,406
 //	margin 1 of TTL 3, 2 clients, 1 attempt, the same, no reaper           457,538
+//	any clock, 2 clients, 1 attempt, a handle                              758,651
+//	margin 1 of TTL 3, 2 clients, 2 attempts, a handle, no lost replies  3,512,373
+//	margin 1 of TTL 3, 2 clients, 1 attempt, a handle                      945,707
 //
-// In each of them one client loses replies and one renews (which changes nothing under a clock
+// Those with a handle and a margin are without reaper and hand-over. In each of them, but where it says
+// otherwise, one client loses replies and one renews (which changes nothing under a clock
 // with arbitrary readings). -bound=large adds:
 //
 //	any clock, 2 clients, 2 attempts each, force-release                33,919,205
@@ -45,6 +49,7 @@
 //	any clock, 2 clients, 1 attempt, both lose replies, force-release   21,709,482
 //	margin 1 of TTL 3, 2 clients, 1 attempt, reaper, guards              9,972,761
 //	margin 1 of TTL 2, 2 clients, 1 attempt, reaper, force-release       7,708,785
+//	margin 1 of TTL 3, 2 clients, 2 attempts, a handle                  27,525,604
 //	margin 1 of TTL 3, 2 clients, 2 attempts, no reaper, token blocks    9,755,439
 //
 // The last model is an experiment: a grant reserves a block of tokens, and a process hands over

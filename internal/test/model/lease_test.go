@@ -34,7 +34,6 @@ var lease = model{
 		{"AnyClockAllLose", "-DROUNDS=1 -DLOSERS=2 -DFORCES=1"},
 		{"MarginGuards", "-DTIMED=1 -DROUNDS=1"},
 		{"MarginReaperForced", "-DTIMED=1 -DROUNDS=1 -DGUARDS=0 -DTTL=2 -DFORCES=1"},
-		{"AnyClockTwiceResumes", "-DROUNDS=2 -DRESUMES=1"},
 		{"MarginTwiceResumes", "-DTIMED=1 -DROUNDS=2 -DGUARDS=0 -DREAPER=0 -DHANDOVERS=0 -DRESUMES=1"},
 		// This is correct while the clock behaves and no client forces a release: it was tried
 		// as an optimisation.
