@@ -130,6 +130,11 @@ func (p *party) obey(ctx context.Context, lines io.Reader) error {
 			err = tx.Commit()
 		case do == "release":
 			err = lease.Release(ctx)
+		case do == "handle":
+			var h sqllock.Handle
+			if h, err = lease.Handle(); err == nil {
+				fmt.Println(string(h))
+			}
 		default:
 			err = errors.New("what?")
 		}
