@@ -12,12 +12,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockname"
 )
 
-const (
-	// announceBound is how long one try to write a row waits for SQLite's only writer. Its waits get
-	// longer and longer, and a process that hands a lock over among its calls writes all the time: of
-	// longer tries, some took a second.
-	announceBound = 5 * time.Millisecond
-)
+// announceBound is how long one try to write a row waits for SQLite's only writer. Its waits get
+// longer and longer, and a process that hands a lock over among its calls writes all the time: of
+// longer tries, some took a second.
+const announceBound = 5 * time.Millisecond
 
 // Announcement says how many calls wait for a lock. A watch announces itself as none.
 type Announcement struct {
