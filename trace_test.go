@@ -59,6 +59,7 @@ func TestTracerIsTold(t *testing.T) {
 		"business_row.claim_tx":     {"mismatch"},
 		"business_row.claim_all_tx": {"executed"},
 		"idempotency.lookup":        {"done"},
+		"idempotency.void":          {"executed", "too_late"},
 		"outbox.write":              {"done", "invalid"},
 		"outbox.publish":            {"done", "error"},
 		"staged.do":                 {"executed", "parked", "replayed", "retrying", "settling"},

@@ -32,6 +32,7 @@ func records[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	operations.Blockers(t, h)
 	operations.Similar(t, h)
 	operations.Twins(t, h)
+	operations.Voids(t, h)
 }
 
 func TestRecords(t *testing.T) {

@@ -184,3 +184,32 @@ func ExampleStore_EraseScope() {
 	// 1 <nil>
 	// true
 }
+
+// cancel ends the refund before it is made. It says false if that is too late.
+func cancel(ctx context.Context, store *idempotency.Store[*sql.Tx], order string) (bool, error) {
+	_, err := store.Void(ctx, idempotency.Op{Owner: "shop-7", Name: "refund", Key: idempotency.KeyOf(order, "1")}, "the customer keeps the goods")
+	if errors.Is(err, idempotency.ErrTooLate) { // a *TooLateError says what became of it
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// A cancel arrives before its original, which is refused. Another one is too late.
+func ExampleStore_Void() {
+	t := exampletb.New()
+	defer t.End()
+	ctx := context.Background()
+	_, store := newShop(t)
+
+	fmt.Println(cancel(ctx, store, "42"))
+	_, err := refund(ctx, store, "42", 1250)
+	fmt.Println(err)
+	if _, err := refund(ctx, store, "43", 1250); err != nil {
+		panic(err)
+	}
+	fmt.Println(cancel(ctx, store, "43"))
+	// Output:
+	// true <nil>
+	// rejected: voided: the customer keeps the goods
+	// false <nil>
+}

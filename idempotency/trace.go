@@ -14,6 +14,7 @@ func outcomeOf(o Outcome, err error) string {
 		{Err: ErrExpired, Name: trace.Expired},
 		{Err: ErrUnknown, Name: trace.Unknown},
 		{Err: ErrTooMany, Name: trace.TooMany},
+		{Err: ErrTooLate, Name: trace.TooLate},
 		{Err: ErrNested, Name: trace.Nested},
 	})
 }

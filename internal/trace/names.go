@@ -18,6 +18,7 @@ const (
 	Discarded        = "discarded"
 	Nested           = "nested"
 	TooMany          = "too_many"
+	TooLate          = "too_late"
 	OtherKey         = "other_key"
 	Stale            = "stale"
 	Held             = "held"

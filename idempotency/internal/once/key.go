@@ -84,6 +84,17 @@ func Invalid(field, problem string) error {
 	return &holdfast.InputError{Field: field, Problem: problem}
 }
 
+// maxVoidReason bounds the reason of a void, in bytes.
+const maxVoidReason = 500
+
+// CheckReason checks the reason of a void.
+func CheckReason(reason string) error {
+	if reason == "" || Cut(reason, maxVoidReason) != reason {
+		return Invalid("reason", fmt.Sprintf("is not 1 to %d bytes of UTF-8 without NUL", maxVoidReason))
+	}
+	return nil
+}
+
 // Cut shortens text to fit a column of n bytes.
 func Cut(text string, n int) string {
 	if len(text) > n {

@@ -107,6 +107,12 @@ var Entries = []Entry{
 		"Take the outcome from your own tables, for instance by the business id in the error; keep results longer with Options.ResultTTL.",
 	},
 	{
+		"void-too-late",
+		[]string{"idempotency.ErrTooLate", "idempotency.TooLateError"},
+		"The operation was done, or refused, or its outside call has begun, before it was to be voided. Nothing was changed.",
+		"Look at the state in the error: reverse what was done with an operation of its own, such as a refund, or wait for what is under way and look again.",
+	},
+	{
 		"inner-outcome",
 		[]string{"idempotency.InnerError"},
 		"The function failed with the outcome of another operation, such as an inner DoTx that is in progress, expired, unknown or rejected. The outer operation was rolled back and its key is free.",

@@ -3,7 +3,7 @@
  * and an UPDATE adds the result before COMMIT. Beside it a call of DoTx, in a transaction that its caller
  * ends one way or the other. As in lease.pml, anything may happen between two steps.
  *
- * Code: idempotency/claimfirst.go, idempotency/joined.go, and the fence of engine_owntx.go.
+ * Code: idempotency/claimfirst.go, idempotency/joined.go, idempotency/void.go, and the fence of engine_owntx.go.
  *
  * Do is
  *
@@ -14,6 +14,9 @@
  *   Finish:  update the record that has this attempt's id; there is none after the server has ended the
  *            transaction
  *   COMMIT
+ *
+ * Void is Do with a function that writes nothing, and a record that says that the operation is never done. A call
+ * of Do that finds that record is refused, and a call of Void that finds another one is too late.
  *
  * The server may end the transaction between a and b (a deadlock), and the function may swallow that. The
  * fence has set autocommit off, so what the function writes next is in a transaction that nothing commits.
@@ -26,6 +29,7 @@
  *   ONCE    The operation has its effect once.
  *   WHOLE   The effect is there whole and with its record, or nothing is there.
  *   OPEN    A call is not told that its function failed while an earlier commit of it is open.
+ *   VOID    An operation that was voided has no effect.
  *   DONE    A call does not wait forever.
  *
  * Names in -D that plant a bug, and the property that each must violate:
@@ -35,15 +39,21 @@
  *   CLAIM_PLAIN    ONCE    Claim reads whether there is a record, and does not wait for one in flight
  *   CLAIM_LATE     OPEN    Claim comes after the function
  *   WAIT_ON        WHOLE   DoTx claims again after a wait whose end has ended the transaction
+ *   VOID_OVER      VOID    Claim of Void waits for a record, and takes it over
+ *   VOID_UNWRITTEN VOID    Void finds no record, and writes none
  */
 
 /* Bounds. */
 #ifndef CALLS     /* of Do */
 #define CALLS 2
 #endif
+#ifndef VOIDS     /* calls of Void */
+#define VOIDS 0
+#endif
 #ifndef JOINED    /* calls of DoTx */
 #define JOINED 1
 #endif
+#define ALL (CALLS + VOIDS + JOINED)
 #ifndef TRIES     /* of a call whose connection is lost */
 #define TRIES 2
 #endif
@@ -52,18 +62,21 @@
  * effects that are committed. */
 bool record;
 byte inserted, doneA, doneB;
+bool voided;
 
-byte open[CALLS + 1]; /* commits of a call that are on their way */
+byte open[CALLS + VOIDS + 1]; /* commits of a call that are on their way */
 
 byte ended, ids;
 
 /* An assertion has the name of its property. */
-hidden byte ONCE, WHOLE, OPEN, DONE;
+hidden byte ONCE, WHOLE, OPEN, VOID, DONE;
 
 inline judge() {
 	ONCE = doneA <= 1 && doneB <= 1;
 	assert(ONCE);
-	WHOLE = doneA == doneB && record == doneA;
+	VOID = !(voided && (doneA > 0 || doneB > 0));
+	assert(VOID);
+	WHOLE = doneA == doneB && record == (doneA || voided);
 	assert(WHOLE)
 }
 
@@ -84,6 +97,7 @@ inline commit() {
 		record = record || a;
 #endif
 		a = 0; b = 0;
+		voided = voided || voids;
 		judge()
 	}
 }
@@ -101,14 +115,14 @@ inline claim() {
 }
 
 /* A transaction whose connection is lost while its COMMIT is on its way. */
-proctype Late(byte me, client; byte a, b) {
+proctype Late(byte me, client; bool voids; byte a, b) {
 	if
 	:: atomic { rollback(); open[client]-- }
 	:: atomic { commit(); open[client]-- }
 	fi
 }
 
-proctype Do(byte me) {
+proctype Do(byte me; bool voids) {
 	bool lost;
 	byte a, b, client = me, tries = TRIES;
 begin:
@@ -117,9 +131,19 @@ begin:
 	:: record -> goto end
 	:: true
 	fi;
+#ifdef VOID_OVER
+	if
+	:: voids && record -> goto finish
+	:: true
+	fi;
+#endif
 #ifndef CLAIM_LATE
 	claim();
 #endif
+	if
+	:: voids -> goto finish
+	:: else
+	fi;
 	a = 1;
 	if
 	:: rollback(); lost = true           /* a deadlock, which the function swallows */
@@ -143,11 +167,17 @@ begin:
 	:: else
 	fi;
 #endif
+finish:
 	if
 	:: rollback(); goto end              /* the process dies, or the commit does not arrive */
+#ifdef VOID_UNWRITTEN
+	:: voids -> rollback(); voided = true; goto end
+	:: !voids -> commit(); goto end
+#else
 	:: commit(); goto end
+#endif
 	:: tries > 1 ->                      /* the connection is lost before the answer */
-		atomic { tries--; open[client]++; run Late(me, client, a, b); ids++; me = ids }
+		atomic { tries--; open[client]++; run Late(me, client, voids, a, b); ids++; me = ids }
 		goto begin
 	fi;
 error:
@@ -168,6 +198,7 @@ end:
 
 /* A call of DoTx. Its caller commits, or does not. */
 proctype Joined(byte me) {
+	bool voids;
 	byte a, b;
 	a = 1;                               /* the caller's own write, before */
 	if
@@ -196,15 +227,15 @@ init {
 	byte i = 1;
 	atomic {
 		do
-		:: i <= CALLS -> run Do(i); i++
-		:: i > CALLS && i <= CALLS + JOINED -> run Joined(i); i++
-		:: i > CALLS + JOINED -> break
+		:: i <= CALLS + VOIDS -> run Do(i, i > CALLS); i++
+		:: i > CALLS + VOIDS && i <= ALL -> run Joined(i); i++
+		:: i > ALL -> break
 		od;
-		ids = CALLS + JOINED
+		ids = ALL
 	}
 	timeout;
 	d_step {
-		DONE = ended == CALLS + JOINED && inserted == 0;
+		DONE = ended == ALL && inserted == 0;
 		assert(DONE)
 	}
 }

@@ -7,6 +7,7 @@ var claimFirst = model{
 	small: []run{
 		{"Two", "-DJOINED=0"},
 		{"BesideDoTx", "-DCALLS=2 -DJOINED=1"},
+		{"Voided", "-DCALLS=1 -DVOIDS=2 -DJOINED=1"},
 	},
 	large: []run{
 		{"Three", "-DCALLS=3 -DJOINED=1 -DTRIES=2"},
@@ -17,5 +18,7 @@ var claimFirst = model{
 		{"CLAIM_PLAIN", "ONCE", ""},
 		{"CLAIM_LATE", "OPEN", ""},
 		{"WAIT_ON", "WHOLE", ""},
+		{"VOID_OVER", "VOID", voids},
+		{"VOID_UNWRITTEN", "VOID", voids},
 	},
 }

@@ -107,15 +107,19 @@
 //	2 calls of Do                                                            8,843
 //	2 calls of Do, 1 of DoTx                                                64,168
 //	the same on SQLite                                                       8,546
+//	1 call of Do, 1 of Void, 1 of DoTx                                      61,857
+//	1 call of Do, 2 of Void, 1 of DoTx on SQLite                           141,151
+//	2 calls of Do, 1 of Void, 1 of DoTx (large)                          4,381,943
 //	3 calls of Do, 1 of DoTx, 2 connections lost each (large)           43,873,232
 //
 // claimfirst.pml has the order of MySQL and MariaDB: a claim by an INSERT, the function, the result by an
 // UPDATE, COMMIT. Transactions are lost inside the function, which may swallow that; beside it runs a call
 // of DoTx:
 //
-//	2 calls of Do                                                            2,274
-//	2 calls of Do, 1 of DoTx                                                14,687
-//	3 calls of Do, 1 of DoTx (large)                                 412,817
+//	2 calls of Do                                                            2,369
+//	2 calls of Do, 1 of DoTx                                                15,178
+//	1 call of Do, 2 of Void, 1 of DoTx                                     145,751
+//	3 calls of Do, 1 of DoTx (large)                                       426,874
 //
 // fence.pml has the mark that proves a transaction of MySQL and MariaDB on a connection which sees every
 // statement and error: when it must be set, and when a function may run again:

@@ -3,7 +3,7 @@
  * DoTx, whose claim is a row, on PostgreSQL: at the level of statements' snapshots. As in
  * lease.pml, anything may happen between two steps.
  *
- * Code: idempotency/lockfirst.go; of DoTx idempotency/joined.go.
+ * Code: idempotency/lockfirst.go; of DoTx idempotency/joined.go; of Void idempotency/void.go.
  *
  * Do is
  *
@@ -22,6 +22,9 @@
  *
  * DoTx locks the key, then inserts its claim. Its function runs after that.
  *
+ * Void is Do with a function that does nothing, and a record that says that the operation is never done. A call
+ * of Do that finds that record is refused, and a call of Void that finds another one is too late.
+ *
  * On SQLite (-DSQLITE=1) the lock is the engine's only write lock. Claim has it before it looks, so
  * there is nothing to read after an error.
  *
@@ -37,6 +40,7 @@
  *   FRESH   After a wait, the function does not run for an operation that is done.
  *   TOLD    A call is not told that its function failed if the operation was done before.
  *   OWN     A call is told that its function failed if it was not done before.
+ *   VOID    An operation that was voided has no effect.
  *   DONE    A call does not wait forever.
  *
  * Names in -D that plant a bug, and the property that each must violate:
@@ -48,6 +52,8 @@
  *   ERROR_UNREAD   TOLD    the record is not read after the function has failed
  *   ERROR_LATE     OWN     a record counts that was written after the rollback
  *   FINISH_BLIND   ONCE    Finish does not fail where another record is
+ *   VOID_OVER      VOID    Finish of Void writes over another record
+ *   VOID_UNWRITTEN VOID    Void finds no record, and writes none
  *   LOCK_KEPT      DONE    a call that does not get the key keeps its lock
  *   LOOK_FIRST     FRESH   with SQLITE, Claim looks before it has the lock
  */
@@ -56,9 +62,13 @@
 #ifndef DOS       /* calls of Do */
 #define DOS 2
 #endif
+#ifndef VOIDS     /* calls of Void */
+#define VOIDS 0
+#endif
 #ifndef TXS       /* calls of DoTx */
 #define TXS 1
 #endif
+#define ALL (DOS + VOIDS + TXS)
 #ifndef TRIES     /* of a call whose connection is lost */
 #define TRIES 2
 #endif
@@ -75,11 +85,12 @@
 bool record;
 byte inserted, locked;
 byte effects, running;
+bool voided;
 
 byte ended, ids;      /* of transactions */
 
 /* An assertion has the name of its property. */
-hidden byte ONCE, ALONE, FRESH, TOLD, OWN, DONE;
+hidden byte ONCE, ALONE, FRESH, TOLD, OWN, VOID, DONE;
 
 inline unlock() {
 	if
@@ -103,7 +114,7 @@ inline function() {
 		sees = record
 	}
 	if
-	:: FAILS -> failed = true
+	:: FAILS && !voids -> failed = true
 	:: failed = false
 	fi
 }
@@ -113,23 +124,26 @@ inline commit() {
 	unlock();
 #endif
 	d_step {
-		running--; effects++; record = true;
+		running--; record = true;
 		if :: inserted == me -> inserted = 0 :: else fi;
-		ONCE = effects == 1;
+		if :: voids -> voided = true :: else -> effects++ fi;
+		VOID = !(voided && effects > 0);
+		assert(VOID);
+		ONCE = effects <= 1;
 		assert(ONCE)
 	}
 	unlock()
 }
 
 /* A transaction whose connection is lost while its COMMIT is on its way. */
-proctype Late(byte me) {
+proctype Late(byte me; bool voids) {
 	if
 	:: rollback()
 	:: commit()
 	fi
 }
 
-proctype Do(byte me) {
+proctype Do(byte me; bool voids) {
 	bool found, waited, early, failed, sees;
 	byte tries = TRIES;
 begin:                                   /* Claim */
@@ -205,15 +219,23 @@ begin:                                   /* Claim */
 	:: d_step { inserted == 0 && !record -> inserted = me }
 #ifdef FINISH_BLIND
 	:: record
+#elif defined(VOID_OVER)
+	:: record && voids
+	:: record && !voids -> rollback(); goto read
 #else
 	:: record -> rollback(); goto read
 #endif
 	fi;
 	if
 	:: rollback()                        /* the process dies, or the commit does not arrive */
+#ifdef VOID_UNWRITTEN
+	:: voids -> voided = true; rollback()
+	:: !voids -> commit()
+#else
 	:: commit()
+#endif
 	:: tries > 1 ->                      /* the connection is lost before the answer */
-		atomic { tries--; run Late(me); ids++; me = ids }
+		atomic { tries--; run Late(me, voids); ids++; me = ids }
 		goto begin
 	fi;
 	goto end;
@@ -231,7 +253,7 @@ end:
 }
 
 proctype DoTx(byte me) {
-	bool failed, sees;
+	bool failed, sees, voids;
 #ifndef TX_UNLOCKED
 	d_step { locked == 0 -> locked = me };
 #endif
@@ -252,15 +274,15 @@ init {
 	byte i = 1;
 	atomic {
 		do
-		:: i <= DOS -> run Do(i); i++
-		:: i > DOS && i <= DOS + TXS -> run DoTx(i); i++
-		:: i > DOS + TXS -> break
+		:: i <= DOS + VOIDS -> run Do(i, i > DOS); i++
+		:: i > DOS + VOIDS && i <= ALL -> run DoTx(i); i++
+		:: i > ALL -> break
 		od;
-		ids = DOS + TXS
+		ids = ALL
 	}
 	timeout;
 	d_step {
-		DONE = ended == DOS + TXS && locked == 0 && inserted == 0;
+		DONE = ended == ALL && locked == 0 && inserted == 0;
 		assert(DONE)
 	}
 }

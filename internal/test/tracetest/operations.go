@@ -64,6 +64,10 @@ func (w *world) operations() {
 	do(idempotency.Op{Name: "refund", Key: Secret}, pay, holdfast.ErrInvalid) // no owner
 	_, err := idempotency.Lookup[string](w.ctx, w.ops, op("a"))
 	w.want(err, nil)
+	_, err = w.ops.Void(w.ctx, op("a"), Secret)
+	w.want(err, idempotency.ErrTooLate)
+	_, err = w.ops.Void(w.ctx, op("voided"), Secret)
+	w.want(err, nil)
 	w.in(func(tx *sql.Tx) {
 		_, err := idempotency.DoTx(w.ctx, w.ops, tx, op("tx"), pay)
 		w.want(err, nil)
