@@ -65,6 +65,7 @@ func TestTracerIsTold(t *testing.T) {
 		"staged.do":                 {"executed", "parked", "replayed", "retrying", "settling"},
 		"staged.start":              {"executed"},
 		"staged.lookup":             {"done"},
+		"staged.cancel":             {"executed", "too_late"},
 		"staged.attempt":            {"executed", "parked", "retrying", "settling"},
 		"staged.complete":           {"done"},
 		"staged.event":              {"executed", "replayed"},

@@ -100,6 +100,7 @@ func Call[T, Tx any](ctx context.Context, r *Run[Tx], step ExternalCall[T], fn f
 	if err != nil {
 		return value, err
 	}
+	at.again = ambiguous && mode == ledger.ModeTakeOver
 	if row != nil {
 		return stored[T](ctx, r, step.Step, row)
 	}
@@ -144,6 +145,7 @@ func (c *ExternalCall[T]) check() error {
 type calling struct {
 	step, provider, key, reference string
 	mode                           int
+	again                          bool          // an earlier call may have been, or may yet be, done
 	age                            time.Duration // since the last call began
 	attempt                        time.Time     // when age was read
 }
@@ -176,7 +178,7 @@ func settle[T, Tx any](ctx context.Context, r *Run[Tx], at *calling, value T, er
 	case once.Decides(err, &rej):
 		state = ledger.StepRejected
 		answer, e = r.transitions.pack(r.id, ofStep(step, true), rej)
-	case once.Decides(err, &not):
+	case once.Decides(err, &not) && !at.again:
 		state = ledger.StepNotDone
 	case once.Decides(err, &later):
 		return settlesLater[T](ctx, r, at, later)

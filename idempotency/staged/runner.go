@@ -37,6 +37,12 @@ type Workflow[Req, Res, Tx any] struct {
 	// as rejected. After any other error it is tried again later, up to MaxAttempts. Required.
 	Run func(ctx context.Context, r *Run[Tx], request Req) (Res, error)
 
+	// Undo takes back what the local steps of an operation, and the transaction of its StartTx, have written, in the
+	// transaction in which [Runner.Cancel] ends it. It follows the rules of the function of [idempotency.Do], and op
+	// has the steps that were done. It does not run for an operation that had not begun. Default: none; an operation
+	// that has done a step cannot be cancelled.
+	Undo func(ctx context.Context, tx Tx, request Req, op Operation) error
+
 	// Lease is how long a worker has an operation, from the beginning of each step. A call that may
 	// take longer needs an ExternalCall.Timeout, and then the lease is renewed. Contexts of steps end a tenth of it earlier, and
 	// after it any worker may continue. Default: a minute; 50 ms to 24 h, exact to the

@@ -18,6 +18,7 @@ func outcomeOf(o idempotency.Outcome, err error) string {
 		{Err: idempotency.ErrExpired, Name: trace.Expired},
 		{Err: idempotency.ErrUnknown, Name: trace.Unknown},
 		{Err: idempotency.ErrTooMany, Name: trace.TooMany},
+		{Err: idempotency.ErrTooLate, Name: trace.TooLate},
 		{Err: idempotency.ErrNested, Name: trace.Nested},
 		{Err: ErrInTx, Name: trace.Nested},
 		{Err: ErrStale, Name: trace.Stale},

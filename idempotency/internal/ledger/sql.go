@@ -16,6 +16,7 @@ type SQL struct {
 	Look, Latest, Insert, Claim, Renew, Accept                  core.Stmt
 	Release, Park, ParkDue, Due, StepLook, StepFind, Steps      core.Stmt
 	StepAccept, StepReverse, Reverse, ReferenceFind             core.Stmt
+	Void, Cancel                                                core.Stmt
 	StepType, StepCorrect, StepNames, StepRefer                 core.Stmt
 	Touch, Unpark, Known, Closing, Contradict, Contradicted     core.Stmt
 	EventRead, EventInsert, EventList, Intervene, Interventions core.Stmt
@@ -60,6 +61,12 @@ func compile(d *dialect.Dialect, table func(string) string) SQL {
 		// attempts started, program, request_id.
 		Insert: x("insert", `INSERT INTO {staged} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, request, state, attempt, holder, token, due_at, step, mode, started, finished, restored, accepted, version, created_at, moved_at, result_type, program, request_id)
 VALUES ($0, $1, $2, $3, $4, $5, $6, $7, 1, $8, $9, {greatest}((SELECT token + 1 FROM {floor} WHERE id = 1), {now}), {now} + $10, '', 1, $12, 0, 0, 0, 0, {now}, {now}, $11, $13, $14) `+ignore),
+		// key_hash, namespace, operation, op_key, fingerprint_version, rejection, attempt, ResultTTL, KeyTTL (µs or NULL). It
+		// writes the row of an operation that is never to begin.
+		Void: x("void", `INSERT INTO {staged} (owner, key_hash, namespace, operation, op_key, fingerprint_version, result, state, attempt, token, due_at, step, mode, started, finished, restored, accepted, version, created_at, moved_at, finished_at, result_expires_at, key_expires_at)
+VALUES ($0, $1, $2, $3, $4, $5, $6, 3, $7, {greatest}((SELECT token + 1 FROM {floor} WHERE id = 1), {now}), {now}, '', 1, 0, 0, 0, 0, 0, {now}, {now}, {now}, {now} + $8, {now} + $9) `+ignore),
+		// key_hash, rejection, attempt, ResultTTL, KeyTTL (µs or NULL). An operation that has not ended ends.
+		Cancel: x("cancel", `UPDATE {staged} SET state = 3, result = $2, attempt = $3, `+nextTerm+`, step = '', mode = 1, accepted = 0, reason = NULL, due_at = {now}, finished_at = {now}, `+expires("$4", "$5")+moved+` WHERE owner = $0 AND key_hash = $1 AND state IN (1, 6)`),
 		// key_hash, attempt, holder, lease (µs), expected token, result_type, program, request_id. MySQL evaluates assignments
 		// from left to right, so the attempt comes last. A claim that is sent again finds its own term.
 		Claim: x("claim", `UPDATE {staged} SET token = CASE WHEN attempt = $2 THEN token ELSE {greatest}(token + 1, {now}) END,

@@ -9,6 +9,6 @@ import (
 
 func TestEachStatementNamesTheOwner(t *testing.T) {
 	t.Parallel()
-	statements.NameTheOwner(t, 50, func(d *dialect.Dialect) any { return compile(d, statements.Table) },
+	statements.NameTheOwner(t, 52, func(d *dialect.Dialect) any { return compile(d, statements.Table) },
 		"staged.due", "staged.step.find", "lists.list", "lists.recordList", "lists.namespaces", "lists.recordNamespaces")
 }

@@ -82,21 +82,28 @@
 // attempts each, with an operator, provider events, and any clock: a lease may have ended at any
 // place. Every commit may be in doubt, every request lost or late:
 //
-//	a call in doubt is parked                                              584,973
-//	it is taken over, and the provider honours keys                        400,436
-//	it is reconciled                                                       258,305
-//	parked, begun in a caller's transaction (StartTx)                    1,661,711
-//	parked, the provider may accept and pay later                        1,046,390
-//	taken over, the provider may accept and pay later                      855,165
-//	reconciled, the provider may accept and pay later                      421,503
+//	a call in doubt is parked                                              609,065
+//	it is taken over, and the provider honours keys                        420,443
+//	it is reconciled                                                       268,757
+//	parked, begun in a caller's transaction (StartTx)                    1,732,781
+//	parked, the provider may accept and pay later                        1,081,464
+//	taken over, the provider may accept and pay later                      918,736
+//	reconciled, the provider may accept and pay later                      435,115
 //	parked, events may be wrong and contradict the answer, 1 attempt each  336,104
 //	reconciled, the same, 2 attempts each                                2,724,203
-//	parked, the same, 2 attempts each (large)                            7,766,208
-//	the same, begun by StartTx, 3 attempts each (large)                  5,586,291
+//	parked, somebody cancels it                                          1,181,592
+//	taken over, somebody cancels it                                        754,473
+//	reconciled, somebody cancels it                                        505,471
+//	the same, begun by StartTx                                           1,439,689
+//	parked, the provider may pay later, somebody cancels it (large)      3,384,122
+//	parked, events may contradict the answer, 2 attempts each (large)    7,766,208
+//	reconciled, may pay later, by StartTx, 3 attempts each (large)       5,762,485
 //
-// The model found two bugs. A worker that took a call over, and lost the answer to that commit,
+// The model found three bugs. A worker that took a call over, and lost the answer to that commit,
 // treated a call in doubt as one that was never made (DOUBT_FORGOTTEN). An event that came
-// before the lease's end left an operation parked forever (NEWS_FORGOTTEN).
+// before the lease's end left an operation parked forever (NEWS_FORGOTTEN). The answer "not done" to a call
+// that is made again, while the one before may yet be done, made an operation look as if it had called nothing, so
+// that it could be cancelled (DOUBT_NOTDONE).
 //
 // # Claims
 //

@@ -2,7 +2,7 @@
  * A staged operation, at the level of database transactions, and a provider outside
  * of the database. As in lease.pml, anything may happen between two steps.
  *
- * Code: idempotency/staged/run.go, idempotency/staged/call.go.
+ * Code: idempotency/staged/run.go, idempotency/staged/call.go, idempotency/staged/cancel.go.
  *
  * The operation books a row in the caller's table (Local), pays at the provider
  * (Call), closes the row (Local) and ends.
@@ -44,6 +44,10 @@
  * then: nobody finds out that a single answer is wrong. Two that contradict each other
  * park the operation, and an operator decides.
  *
+ * With CANCEL, somebody cancels the operation, once. If it was not begun yet, a row that has ended keeps it from
+ * beginning. If its call was never begun, or was not done, it ends, and what was booked is taken back in the same
+ * transaction, whoever has the operation. Anything else is too late, and changes nothing.
+ *
  * A lease that is renewed while a call runs needs no step: a lease may last for any time
  * here, and the call's context ends with it.
  *
@@ -66,6 +70,7 @@
  *           if it was booked, paid and closed, and as rejected only if it was not paid.
  *   DONE    An operation that can continue does not wait forever.
  *   STARTS  Nothing runs for a caller's transaction that has not committed.
+ *   VOID    Nothing is paid, and nothing stays booked, for an operation that was cancelled.
  *   HEARD   The operation does not end by itself if it was told both "paid" and "refused".
  *
  * Names in -D that plant a bug, and the property that each must violate:
@@ -101,6 +106,12 @@
  *   ANSWER_DROPPED    HEARD   the answer of a call is dropped if an event came before it
  *   EVENT_DROPPED     HEARD   an event against the known answer is refused, and forgotten
  *   EVENT_DECIDES     HEARD   a later event ends a contradiction
+ *   DOUBT_NOTDONE     VOID    the answer "not done" to a call that is made again counts for the one before
+ *   CANCEL_BEGUN      VOID    an operation whose call was begun is cancelled
+ *   CANCEL_UNLOCKED   VOID    the call's step is read before the row is locked
+ *   CANCEL_ENDED      FINAL   an operation that has ended is cancelled
+ *   CANCEL_UNWRITTEN  VOID    the cancel of an operation that was not begun writes no row
+ *   CANCEL_BOOKED     VOID    what was booked is not taken back
  */
 
 /* Bounds. */
@@ -132,6 +143,10 @@
 
 #ifndef CONTRADICTS /* 1: the provider's events may be wrong */
 #define CONTRADICTS 0
+#endif
+
+#ifndef CANCEL    /* 1: somebody cancels the operation */
+#define CANCEL 0
 #endif
 
 #if MODE == TAKEOVER && !defined(KEYS_IGNORED)
@@ -176,10 +191,11 @@ byte told;              /* how many news were sent */
 byte nDone;
 
 /* What only the properties look at. */
-hidden byte PAID, CALLED, BOOKED, POINT, STALE, FINAL, TRUE, DONE, STARTS, HEARD;
+hidden byte PAID, CALLED, BOOKED, POINT, STALE, FINAL, TRUE, DONE, STARTS, HEARD, VOID;
 hidden byte i;
 byte given;             /* attempts that the operation was given to; the last of them has it */
 bool open;              /* a call was made and was, or may yet be, carried out */
+bool cancelled;
 bool heardPaid, heardRefused; /* what the operation was told since an operator decided */
 
 #define FINISHED (state == SUCCEEDED || state == REJECTED)
@@ -434,6 +450,9 @@ calling:
 #else
 			if
 			:: ask == ACCEPTED -> goto accepting
+#if MODE == TAKEOVER && !defined(DOUBT_NOTDONE)
+			:: ask == NOTDONE && doubt -> goto giving
+#endif
 			:: else
 			fi
 #endif
@@ -602,7 +621,9 @@ inline carry(key) {
 		paidKey[key] = true;
 		paid++;
 		PAID = paid == 1;
-		assert(PAID)
+		assert(PAID);
+		VOID = !cancelled;
+		assert(VOID)
 	fi
 }
 
@@ -763,6 +784,49 @@ end:
 }
 #endif
 
+#if CANCEL
+/*
+ * INSERT staged, with state 3, ON CONFLICT DO NOTHING; SELECT it FOR UPDATE; SELECT its steps; the function, which
+ * takes back what was booked; UPDATE staged SET state = 3, attempt = NULL, token = token + 1 WHERE state IN (1, 6)
+ */
+#ifdef CANCEL_UNLOCKED
+#define UNSENT unsent
+#else
+#define UNSENT (pay == NONE || pay == NOTDONE)
+#endif
+
+proctype Cancel() {
+	bool unsent;
+	unsent = pay == NONE || pay == NOTDONE;
+	atomic {
+		if
+		:: state == ABSENT ->
+			cancelled = true;
+#ifndef CANCEL_UNWRITTEN
+			token = 1;
+			ends(REJECTED)
+#endif
+#ifdef CANCEL_ENDED
+		:: state != ABSENT && UNSENT ->
+#elif defined(CANCEL_BEGUN)
+		:: state == PENDING || state == PARKED ->
+#else
+		:: (state == PENDING || state == PARKED) && UNSENT ->
+#endif
+			cancelled = true;
+			ends(REJECTED);
+			token++;
+#ifndef CANCEL_BOOKED
+			booked = 0
+#endif
+		:: else                                 /* too late */
+		fi;
+		VOID = !cancelled || paid == 0 && booked == 0;
+		assert(VOID)
+	}
+}
+#endif
+
 init {
 	atomic {
 		i = 0;
@@ -776,6 +840,9 @@ init {
 #endif
 #if OPERATOR
 		run Operator();
+#endif
+#if CANCEL
+		run Cancel();
 #endif
 #if NEWS
 		run News();

@@ -10,6 +10,7 @@ var (
 	starts     = " -DSTART=1"
 	accepts    = " -DACCEPTS=1"
 	contradict = " -DCONTRADICTS=1"
+	cancels    = " -DCANCEL=1"
 )
 
 var staged = model{
@@ -26,8 +27,13 @@ var staged = model{
 		{"ReconcileAccepted", reconciles + news + accepts},
 		{"ParkContradicted", parks + news + contradict + " -DATTEMPTS=1"},
 		{"ReconcileContradicted", reconciles + news + contradict},
+		{"ParkCancelled", parks + cancels},
+		{"TakeOverCancelled", takesOver + cancels},
+		{"ReconcileCancelled", reconciles + cancels},
+		{"StartedCancelled", reconciles + starts + cancels},
 	},
 	large: []run{
+		{"ParkCancelledNews", parks + news + accepts + cancels},
 		{"ParkContradictedTwice", parks + news + contradict},
 		{"ParkThrice", parks + news + " -DATTEMPTS=3"},
 		{"TakeOverThrice", takesOver + news + " -DATTEMPTS=3"},
@@ -52,7 +58,7 @@ var staged = model{
 		{"ASK_EARLY", "PAID", reconciles},
 		{"KEY_OF_TOKEN", "PAID", takesOver},
 		{"KEYS_IGNORED", "PAID", takesOver},
-		{"END_OVERWRITES", "POINT", takesOver + news},
+		{"END_OVERWRITES", "POINT", parks + news + contradict},
 		{"NEWS_OVER_WORKER", "CALLED", parks + news},
 		{"NEWS_FORGOTTEN", "DONE", parks + news},
 		{"PARK_UNTESTED", "FINAL", parks},
@@ -67,5 +73,11 @@ var staged = model{
 		{"ANSWER_DROPPED", "HEARD", parks + news + contradict},
 		{"EVENT_DROPPED", "HEARD", parks + news + contradict},
 		{"EVENT_DECIDES", "HEARD", parks + news + contradict},
+		{"DOUBT_NOTDONE", "VOID", takesOver + cancels},
+		{"CANCEL_BEGUN", "VOID", parks + cancels},
+		{"CANCEL_UNLOCKED", "VOID", parks + cancels},
+		{"CANCEL_ENDED", "FINAL", parks + cancels},
+		{"CANCEL_UNWRITTEN", "VOID", parks + cancels},
+		{"CANCEL_BOOKED", "VOID", parks + cancels},
 	},
 }

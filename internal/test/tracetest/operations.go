@@ -134,6 +134,10 @@ func (w *world) staged() {
 	})
 	_, err = s.Lookup(w.ctx, idempotency.Op{Owner: Secret, Key: o.Key})
 	w.want(err, nil)
+	_, err = s.Cancel(w.ctx, idempotency.Op{Owner: Secret, Key: o.Key}, Secret)
+	w.want(err, idempotency.ErrTooLate)
+	_, err = s.Cancel(w.ctx, idempotency.Op{Owner: Secret, Key: o.Key + " cancelled"}, Secret)
+	w.want(err, nil)
 	event := staged.ProviderEvent{
 		ID: Secret, Kind: "paid", Body: []byte(Secret), Ref: staged.Ref{Owner: Secret, Name: "payout", Key: o.Key},
 		Outcome: staged.StepDone, Step: "bank", Result: Secret,

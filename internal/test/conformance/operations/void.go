@@ -248,16 +248,11 @@ func voidInput[Tx any](e *env[Tx]) {
 	})
 	e.Check(err)
 	_, err = idempotency.Do(e.Ctx, s, conformance.Op("outer"), func(ctx context.Context, _ Tx) (string, error) {
-		return "done", e.later(s, ctx)
+		_, err := s.Void(ctx, conformance.Op("a"), "late")
+		return "done", err
 	})
 	var inner *idempotency.InnerError
 	if !errors.As(err, &inner) || errors.Is(err, idempotency.ErrTooLate) {
 		e.Errorf("of another operation: %v, want an inner outcome", err)
 	}
-}
-
-// later returns what a Void of another operation says that comes too late.
-func (*env[Tx]) later(s *idempotency.Store[Tx], ctx context.Context) error {
-	_, err := s.Void(ctx, conformance.Op("a"), "late")
-	return err
 }
