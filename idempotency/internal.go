@@ -52,6 +52,24 @@ func (i internals[Tx]) KeepsRejections() *Store[Tx] {
 	return &kept
 }
 
+// Void is Store.Void in the transaction of q.
+func (i internals[Tx]) Void(ctx context.Context, q core.Querier, op Op, reason string) (Outcome, error) {
+	s, c, no, err := i.s.voiding(ctx, op, reason)
+	if err != nil {
+		return 0, err
+	}
+	j := &joined[Tx]{s: s, p: &pending{call: c, deadline: time.Now().Add(c.wait)}, q: q, attempt: once.RandomID()}
+	var none Tx // there is no lease
+	r, o, err := j.do(ctx, none, func() (storedResult, error) { return no, nil })
+	switch {
+	case err != nil:
+		return 0, s.explainTx(err, true)
+	case o == Replayed:
+		return s.voided(c, r)
+	}
+	return o, nil
+}
+
 // CheckName checks the names that identify an operation.
 func (i internals[Tx]) CheckName(owner, name, key string) error {
 	_, err := i.s.scope(Op{Owner: owner, Name: name, Key: key})

@@ -61,20 +61,11 @@ func (e *TooLateError) Is(target error) bool { return target == ErrTooLate }
 func (s *Store[Tx]) Void(ctx context.Context, op Op, reason string) (o Outcome, err error) {
 	ctx, span := once.StartSpan(ctx, s.access.Trace, "idempotency.void", op.Name)
 	defer func() { span.End(err, func(err error) string { return outcomeOf(o, err) }) }()
-	if err := once.CheckReason(reason); err != nil {
-		return 0, err
-	}
-	c, err := s.check(Op{Owner: op.Owner, Name: op.Name, Key: op.Key, Wait: op.Wait, NoFingerprint: true})
+	s, c, no, err := s.voiding(ctx, op, reason)
 	if err != nil {
 		return 0, err
 	}
-	c.requestID = requestID(ctx)
 	if _, err := once.Enter(ctx, s.flights, c.hash, true); err != nil {
-		return 0, err
-	}
-	s = internals[Tx]{s}.KeepsRejections()
-	no, err := s.options.encode(c, rejected, &Rejection{Code: CodeVoided, Message: reason})
-	if err != nil {
 		return 0, err
 	}
 	p := &pending{call: c, deadline: time.Now().Add(c.wait)}
@@ -96,6 +87,21 @@ func (s *Store[Tx]) Void(ctx context.Context, op Op, reason string) (o Outcome, 
 			return o, nil
 		}
 	}
+}
+
+// voiding checks a void. It returns the store that keeps its rejection as long as a key, and that rejection.
+func (s *Store[Tx]) voiding(ctx context.Context, op Op, reason string) (keeps *Store[Tx], c *call, no storedResult, err error) {
+	if err := once.CheckReason(reason); err != nil {
+		return nil, nil, no, err
+	}
+	c, err = s.check(Op{Owner: op.Owner, Name: op.Name, Key: op.Key, Wait: op.Wait, NoFingerprint: true})
+	if err != nil {
+		return nil, nil, no, err
+	}
+	c.requestID = requestID(ctx)
+	keeps = internals[Tx]{s}.KeepsRejections()
+	no, err = keeps.options.encode(c, rejected, &Rejection{Code: CodeVoided, Message: reason})
+	return keeps, c, no, err
 }
 
 // voided judges a record that was there before a Void.

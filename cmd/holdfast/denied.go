@@ -37,7 +37,7 @@ func roleOf(cmd *cobra.Command) migrations.Role {
 			return migrations.Reader
 		}
 		return migrations.Reaper
-	case "locks release", "ops resolve", "ops resume", "ops erase", "ops confirm", "after-restore":
+	case "locks release", "ops resolve", "ops resume", "ops cancel", "ops erase", "ops confirm", "after-restore":
 		return migrations.Operator
 	case "prove", "bench":
 		return migrations.Migrator

@@ -320,6 +320,16 @@ func TestOps(t *testing.T) {
 			o.ok("ops", "list", "--state", s)
 		}
 		o.misused("--state", "ops", "list", "--state", "lost")
+
+		for _, said := range []string{"cancelled\n", "cancelled before\n"} {
+			if out := o.ok(with("cancel", "never", why...)...); out != said {
+				o.Errorf("got %q, want %q", out, said)
+			}
+		}
+		if _, err := runner.Do(o.Ctx, op("never"), 1250); !errors.As(err, &rejection) || rejection.Code != idempotency.CodeVoided {
+			o.Errorf("its callers are told %v", err)
+		}
+		o.fails("too late to void: the operation is succeeded and expired", with("cancel", "1", why...)...)
 	})
 }
 

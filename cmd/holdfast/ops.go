@@ -21,7 +21,7 @@ import (
 func newOps(f *flags) *cobra.Command {
 	o := &opsFlags{flags: f}
 	cmd := group("ops", "Look at idempotent operations, and settle those whose outcome is unknown",
-		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsResume(o), newOpsErase(o), newOpsSimilar(o), newOpsProposals(o), newOpsConfirm(o))
+		newOpsList(o), newOpsShow(o), newOpsResolve(o), newOpsResume(o), newOpsCancel(o), newOpsErase(o), newOpsSimilar(o), newOpsProposals(o), newOpsConfirm(o))
 	cmd.SuggestFor = []string{"operations", "operation", "records"}
 	addNamespace(cmd.PersistentFlags(), &o.namespace)
 	return cmd

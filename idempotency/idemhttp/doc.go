@@ -26,6 +26,7 @@
 //	400  ProblemKeyMissing, ProblemKeyMalformed (see Options.Unkeyed), ProblemRequest
 //	403  ProblemOwner                    see Options.Owner
 //	409  ProblemInProgress, Retry-After  a duplicate while the first is in progress
+//	409  ProblemTooLate                  an operation that a handler has started, to be cancelled: see Cancel
 //	409  ProblemSimilar                  a similar request with another key was executed: see Options.Similar
 //	410  ProblemExpired                  executed, the response is no longer kept
 //	413  ProblemBodyTooLarge

@@ -47,6 +47,8 @@ const (
 	// ProblemNotFound (404): there is no started operation with this address, or nothing is stored
 	// with this key (see Middleware.Lookup), or it is another owner's.
 	ProblemNotFound = defaultProblemBase + "not-found"
+	// ProblemTooLate (409): the operation to be cancelled has ended, or has begun its call (see Cancel).
+	ProblemTooLate = defaultProblemBase + "too-late"
 	// ProblemUnknown (503, Retry-After): it is not known yet whether the request was executed.
 	// Retry with the same key.
 	ProblemUnknown = defaultProblemBase + "unknown"

@@ -93,18 +93,12 @@ func Status[T, Res any](m *Middleware[T], runner Operations[Res], prefix string)
 }
 
 func (m *Middleware[T]) serveStatus(w http.ResponseWriter, r *http.Request, s *status) {
-	owner, err := m.owner(r)
-	if err != nil {
-		m.refuse(w, r, err)
-		return
-	}
-	hash, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(r.URL.Path, s.prefix))
-	if err != nil || len(hash) != hashSize {
-		m.options.WriteProblem(w, r, notFound())
+	id, ok := m.addressed(w, r, s)
+	if !ok {
 		return
 	}
 	wait := m.startWait(w, r, 0)
-	found, err := s.lookup(r.Context(), append(hash, owner...), wait)
+	found, err := s.lookup(r.Context(), id, wait)
 	switch {
 	case err != nil:
 		m.refuse(w, r, err)
@@ -113,6 +107,21 @@ func (m *Middleware[T]) serveStatus(w http.ResponseWriter, r *http.Request, s *s
 	default:
 		m.tell(w, r, found)
 	}
+}
+
+// addressed returns the ID of the operation at the request's address. It has answered if ok is false.
+func (m *Middleware[T]) addressed(w http.ResponseWriter, r *http.Request, s *status) (id []byte, ok bool) {
+	owner, err := m.owner(r)
+	if err != nil {
+		m.refuse(w, r, err)
+		return nil, false
+	}
+	hash, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(r.URL.Path, s.prefix))
+	if err != nil || len(hash) != hashSize {
+		m.options.WriteProblem(w, r, notFound())
+		return nil, false
+	}
+	return append(hash, owner...), true
 }
 
 // Accept answers for an operation that the handler has started with StartTx: 202, and the Location of its

@@ -72,6 +72,9 @@ func starts[Tx any](e *conformance.Env[Tx], o idemhttp.Options) *starter[Tx] {
 	if err != nil {
 		e.Fatal(err)
 	}
+	if _, err := idemhttp.Cancel(m, s.runner); !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("Cancel before Status: %v", err)
+	}
 	status, err := idemhttp.Status(m, s.runner, where)
 	if err != nil {
 		e.Fatal(err)
@@ -80,6 +83,11 @@ func starts[Tx any](e *conformance.Env[Tx], o idemhttp.Options) *starter[Tx] {
 		e.Errorf("Status twice: %v", err)
 	}
 	s.mux.Handle("GET "+where, status)
+	cancel, err := idemhttp.Cancel(m, s.runner)
+	if err != nil {
+		e.Fatal(err)
+	}
+	s.mux.Handle("DELETE "+where, cancel)
 	s.mux.Handle("GET /lookup", m.Lookup("refund"))
 	s.mux.Handle("POST /refunds/{order}", m.Handler(func(w http.ResponseWriter, r *http.Request, tx Tx) error {
 		order := r.PathValue("order")

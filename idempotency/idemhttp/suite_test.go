@@ -32,6 +32,7 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"Transport":       transport[Tx],
 		"Documented":      documented[Tx],
 		"StartedAccepts":  startedAccepts[Tx],
+		"StartedCancels":  startedCancels[Tx],
 		"StartedWaits":    startedWaits[Tx],
 		"SimilarRequests": similarRequests[Tx],
 		"SimilarClicks":   similarClicks[Tx],

@@ -50,6 +50,20 @@ func (i internals[Tx]) ResolveStep(ctx context.Context, q core.Querier, id once.
 	return i.transitions.resolveStep(ctx, q, id, row, &finding{action: action, field: field, step: row.Step, how: how, result: result, rejection: rejection})
 }
 
+// Cancel ends an operation that has done no step, or keeps one that has not begun from beginning.
+func (i internals[Tx]) Cancel(ctx context.Context, q core.Querier, ref Ref, reason string) (idempotency.Outcome, error) {
+	checked, err := i.transitions.store.Check(idempotency.Op{Owner: ref.Owner, Name: ref.Name, Key: ref.Key, NoFingerprint: true})
+	if err != nil {
+		return 0, err
+	}
+	c := &cancelling[Tx]{id: checked.ID, name: ref.Name, key: checked.Key, version: checked.FingerprintVersion}
+	if err := c.prepare(i.transitions, reason); err != nil {
+		return 0, err
+	}
+	var none Tx // there is no Undo
+	return i.transitions.cancel(ctx, none, q, c)
+}
+
 // PackRejection encodes the rejection of an operation.
 func (i internals[Tx]) PackRejection(id once.ID, v *idempotency.Rejection) ([]byte, error) {
 	return i.transitions.pack(id, verdict(true), v)

@@ -28,6 +28,8 @@ type Store[Tx any] interface { //nolint:interfacebloat // it is the inside of on
 	Check(op idempotency.Op) (once.Checked, error)
 	// KeepsRejections returns the store for calls whose rejections are kept as long as results.
 	KeepsRejections() *idempotency.Store[Tx]
+	// Void is Store.Void in the transaction of q.
+	Void(ctx context.Context, q core.Querier, op idempotency.Op, reason string) (idempotency.Outcome, error)
 	// CheckName checks the names that identify an operation.
 	CheckName(owner, name, key string) error
 	// ID identifies the row of an owner's operation.

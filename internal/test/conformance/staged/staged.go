@@ -74,6 +74,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"StagedCancelDoubt":         stagedCancelDoubt[Tx],
 		"StagedCancelWorker":        stagedCancelWorker[Tx],
 		"StagedCancelBeside":        stagedCancelBeside[Tx],
+		"OperatorsCancel":           operatorsCancel[Tx],
 		"StagedUndoFails":           stagedUndoFails[Tx],
 		"OperatorsResolve":          operatorsResolve[Tx],
 		"OperatorsIllegal":          operatorsIllegal[Tx],
