@@ -41,6 +41,10 @@ func TestMain(m *testing.M) {
 		stagedChild(text)
 		return
 	}
+	if text := os.Getenv(childVoids); text != "" {
+		voidsChild(text)
+		return
+	}
 	flag.Parse()
 	parallel := false
 	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
