@@ -126,7 +126,7 @@
 //	2 calls of Do                                                            2,369
 //	2 calls of Do, 1 of DoTx                                                15,178
 //	1 call of Do, 2 of Void, 1 of DoTx                                     145,751
-//	3 calls of Do, 1 of DoTx (large)                                       426,874
+//	3 calls of Do, 1 of DoTx (large)                                       617,139
 //
 // fence.pml has the mark that proves a transaction of MySQL and MariaDB on a connection which sees every
 // statement and error: when it must be set, and when a function may run again:
