@@ -1,0 +1,86 @@
+package simulation
+
+import (
+	"flag"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/test/race"
+)
+
+var (
+	seed      = flag.Uint64("seed", 1, "the first seed; 0 is the clock")
+	schedules = flag.Int("schedules", 3000, "how many schedules run, ten for each seed")
+	duration  = flag.Duration("duration", 0, "for how long schedules run, instead of their number; TestExact and TestPlanted run only if it is given")
+)
+
+// each runs f with seeds, until as many schedules have run as the flags say, or f returns false.
+func each(t *testing.T, f func(seed uint64) bool) (runs int, took time.Duration) {
+	t.Helper()
+	open(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // goroutines run in one order
+	first, want := *seed, *schedules
+	if first == 0 {
+		first = uint64(time.Now().UnixNano()) % 1e9
+	}
+	if race.Enabled {
+		want /= 10
+	}
+	began := time.Now()
+	for more := true; more && (*duration == 0 && runs < want || time.Since(began) < *duration); first++ {
+		more = f(first)
+		runs += episodes
+	}
+	return runs, time.Since(began)
+}
+
+// TestSchedules runs schedules, and checks what package sqllock promises.
+func TestSchedules(t *testing.T) {
+	var grants, faults, statements int
+	runs, took := each(t, func(seed uint64) bool {
+		w := simulate(t, seed, false, nil)
+		grants, faults, statements = grants+w.grants, faults+w.faults, statements+w.gate.sent
+		if w.violation != "" {
+			w.explain(t)
+		}
+		return w.violation == ""
+	})
+	t.Logf("simulation schedules=%d seconds=%.1f rate=%.0f statements=%d grants=%d faults=%d failed=%v", runs, took.Seconds(), float64(runs)/took.Seconds(), statements, grants, faults, t.Failed())
+}
+
+// explain runs a seed again that broke a promise, and fails with what happened.
+func (w *world) explain(t *testing.T) {
+	t.Helper()
+	again := simulate(t, w.seed, true, w.plant)
+	last := 0 // of the schedules
+	for i, line := range again.trace {
+		if strings.Contains(line, " schedule ") {
+			last = i
+		}
+	}
+	same := "and again"
+	if again.hash != w.hash {
+		same = "and run again it went another way (make simulation has no such chance), to: " + again.violation
+	}
+	t.Errorf("seed %d, schedule %d: %s; %s\n%s", w.seed, w.episodes, w.violation, same, strings.Join(again.trace[last:], "\n"))
+}
+
+// TestReplay runs each seed twice.
+func TestReplay(t *testing.T) {
+	if !seeded {
+		t.Skip("TestExact runs it, with a Go that has no chance of its own")
+	}
+	var others []uint64
+	runs, _ := each(t, func(seed uint64) bool {
+		if simulate(t, seed, false, nil).hash != simulate(t, seed, false, nil).hash {
+			others = append(others, seed)
+		}
+		return true
+	})
+	if len(others) > 0 {
+		t.Errorf("%d of %d seeds went another way: %v", len(others), runs/episodes, others[:min(len(others), 10)])
+	}
+	t.Logf("replay seeds=%d different=%d", runs/episodes, len(others))
+}
