@@ -98,12 +98,13 @@ func judge(all []TermID, now map[string]int64, ended int64, repeated bool) map[i
 	freed := map[int]Freed{}
 	// Free rows have the term's token. Rows that are gone belong to others: if no term was ended here,
 	// all were lost before; if as many were, none.
-	var free, gone []int
+	var free, kept, gone []int
 	for i, t := range all {
 		switch n, there := now[string(t.Name.Row())]; {
+		case there && n == 0: // locked, or granted to another attempt of the list since
+			kept = append(kept, i)
 		case there && n == t.Token:
 			free = append(free, i)
-		case there && n == 0: // locked
 		default:
 			gone = append(gone, i)
 		}
@@ -113,8 +114,14 @@ func judge(all []TermID, now map[string]int64, ended int64, repeated bool) map[i
 	for _, i := range free { // one that was taken away is free as well
 		freed[i] = Freed{Was: here || repeated, Ambiguous: repeated || here && ended < 0}
 	}
+	elsewhere := here && ended != 0 // some were ended whose rows have changed since
 	for _, i := range gone {
-		freed[i] = Freed{Was: here && !repeated && ended == int64(len(gone)), Ambiguous: repeated || here && ended != 0}
+		freed[i] = Freed{Was: elsewhere && !repeated && ended == int64(len(gone)) && len(kept) == 0, Ambiguous: repeated || elsewhere}
+	}
+	if repeated || elsewhere {
+		for _, i := range kept {
+			freed[i] = Freed{Ambiguous: true}
+		}
 	}
 	return freed
 }

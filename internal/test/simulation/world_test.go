@@ -296,6 +296,7 @@ func (w *world) start(c *caller) {
 // giveUp ends the context of a call.
 func (w *world) giveUp(c *caller) {
 	w.note("give up", c.id)
+	w.spared = false // a release in one batch with what it leaves may not know its outcome
 	c.cancel()
 }
 
@@ -313,7 +314,9 @@ func (w *world) answer(s *statement, err error) {
 // resolve runs a statement, or strikes it.
 func (w *world) resolve(s *statement) {
 	if ended := context.Cause(s.ctx); ended != nil {
-		w.strike(s, ended, w.rng.IntN(4))
+		how := w.rng.IntN(4)
+		w.spared = w.spared && how == 0 // its answer is lost
+		w.strike(s, ended, how)
 		return
 	}
 	if w.calm || w.rng.IntN(6) > 0 {
